@@ -177,11 +177,6 @@ static int put_row(struct job *j, size_t pos, const float *logits)
     struct json_writer *w = &j->json;
     double lse = log_sum_exp(logits, vocab_size);
     int bad = 0;
-    if (!isfinite(lse))
-        return err_set(&j->row_err, QWICK_ERR_RUNTIME,
-                       "logits: not finite at position %zu: the weights hold "
-                       "NaN, infinities or values too large",
-                       pos);
     find_top(j->top, j->k, logits, vocab_size);
     if (j->a.c.json) {
         jw_object(w, NULL);
@@ -227,6 +222,12 @@ static int on_row(void *ctx, size_t pos, const float *logits)
 {
     struct job *j = ctx;
     size_t vocab_size = qwick_engine_info(j->eng)->vocab_size;
+    for (size_t i = 0; i < vocab_size; i++)
+        if (!isfinite(logits[i]))
+            return err_set(&j->row_err, QWICK_ERR_RUNTIME,
+                           "logits: not finite at position %zu: the weights "
+                           "hold NaN, infinities or values too large",
+                           pos);
     if (j->writer)
         return st_writer_data(j->writer, logits, vocab_size * sizeof(*logits),
                               &j->row_err);

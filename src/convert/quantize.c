@@ -14,7 +14,9 @@
 #include "file/checkpoint.h"
 #include "file/map.h"
 #include "file/outdir.h"
+#include "model/arch.h"
 #include "model/config.h"
+#include "model/weights.h"
 
 enum { MAX_THREADS = 1024, MAX_PATH_BYTES = 4096 };
 
@@ -169,6 +171,34 @@ static int check_options(const struct qwick_quantize_options *o,
     return 0;
 }
 
+/* A head that equals the embedding is left out if they are tied. One that
+ * differs unties them. */
+static int settle_head(struct quantize_source *s, struct qwick_err *e)
+{
+    const struct config *c = &s->c;
+    const struct weight_ref head = {.id = WEIGHT_HEAD};
+    struct matrix a, b;
+    struct weights w;
+    bool differ = false;
+    if (!c->tied_head)
+        return 0;
+    int rc = weights_open(&w, s->set, checkpoint_dir(s->ck), c->arch->names,
+                          kernels_best(), true, e);
+    if (!rc && weights_has(&w, head))
+        rc = weights_matrix(&w, &a, c->vocab_size, c->d_model,
+                            (struct weight_ref){.id = WEIGHT_EMBED}, e) ||
+                     weights_matrix(&w, &b, c->vocab_size, c->d_model, head,
+                                    e) ||
+                     matrix_compare(kernels_best(), &a, &b, c->vocab_size,
+                                    &differ, e)
+                 ? -1
+                 : 0;
+    weights_close(&w);
+    s->untied = differ;
+    s->c.tied_head = !differ;
+    return rc;
+}
+
 static int open_source(struct quantize_source *s, const char *spec,
                        const char *place, struct qwick_err *e)
 {
@@ -195,7 +225,14 @@ static int open_source(struct quantize_source *s, const char *spec,
         return -1;
     if (config_load(&s->c, s->ck, e))
         return -1;
-    return st_open(&s->set, s->ck, e);
+    if (pooling_read(&s->pooling, s->ck, e))
+        return -1;
+    if (s->c.class == CLASS_CLASSIFIER)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: architectures: \"%s\": the head of a classifier "
+                       "cannot be converted",
+                       path, s->c.class_name);
+    return st_open(&s->set, s->ck, e) || settle_head(s, e) ? -1 : 0;
 }
 
 static void close_source(struct quantize_source *s)

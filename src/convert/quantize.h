@@ -16,6 +16,7 @@
 #include "kernel/kernel.h"
 #include "model/config.h"
 #include "model/names.h"
+#include "model/pooling.h"
 #include "qwick.h"
 
 /* Consecutive elements of a tensor. */
@@ -99,6 +100,9 @@ struct quantize_source {
     struct json_doc *config; /* config.json */
     struct st_set *set;
     struct config c;
+    struct pooling pooling; /* which the result cannot say otherwise */
+    bool untied; /* the head differs from the embedding, although
+                    tie_word_embeddings is true */
 };
 
 /* ---- the work ------------------------------------------------------------ */
@@ -231,10 +235,10 @@ int quantize_gguf_tensors(struct quantize_plan *p,
 /* QWICK_ERR_MODEL when config.json says that the checkpoint is quantized. */
 int quantize_check_config(const struct json_value *config, const char *path,
                           struct qwick_err *e);
-/* Append the config.json of the result: the members of config in their order,
- * numbers in their original text, and after them the members that mlx-lm reads.
- * -1: out of memory. */
-int quantize_config(struct buf *out, const struct json_value *config,
+/* Append the config.json of the result: the members of the source's in their
+ * order, numbers in their original text, and after them the members that mlx-lm
+ * reads. -1: out of memory. */
+int quantize_config(struct buf *out, const struct quantize_source *s,
                     const struct quantize_plan *p);
 /* Append the model.safetensors.index.json of the result. -1: out of memory. */
 int quantize_index(struct buf *out, const struct quantize_plan *p);

@@ -7,6 +7,8 @@
 static const char *const own_keys[] = {"quantization", "quantization_config"};
 enum { N_OWN_KEYS = sizeof own_keys / sizeof *own_keys };
 
+static const char tied_key[] = "tie_word_embeddings";
+
 int quantize_check_config(const struct json_value *config, const char *path,
                           struct qwick_err *e)
 {
@@ -39,9 +41,18 @@ static int new_line(struct buf *out, int depth)
     return buf_printf(out, "\n%*s", 2 * depth, "");
 }
 
+/* Whether the member must say false: the source says that a head of its own is
+ * tied, and readers would drop it. */
+static bool is_untied(const struct quantize_source *s,
+                      const struct json_value *key)
+{
+    return s->untied && json_equals(key, tied_key);
+}
+
 /* As Python's json.dumps(v, indent=2, ensure_ascii=False) lays it out, with
  * numbers as they came. The parser has limited the depth. */
-static int dump(struct buf *out, const struct json_value *v, int depth)
+static int dump(struct buf *out, const struct quantize_source *s,
+                const struct json_value *v, int depth)
 {
     bool object = v->type == JSON_OBJECT;
     switch (v->type) {
@@ -63,7 +74,9 @@ static int dump(struct buf *out, const struct json_value *v, int depth)
         if (object)
             rc = rc || buf_json_string(out, v->keys[i].str, v->keys[i].len) ||
                  buf_puts(out, ": ");
-        rc = rc || dump(out, &v->items[i], depth + 1);
+        rc = rc || (object && is_untied(s, &v->keys[i])
+                        ? buf_puts(out, "false")
+                        : dump(out, s, &v->items[i], depth + 1));
     }
     if (v->len > 0)
         rc = rc || new_line(out, depth);
@@ -102,18 +115,23 @@ static bool is_own_key(const struct json_value *key)
     return false;
 }
 
-int quantize_config(struct buf *out, const struct json_value *config,
+int quantize_config(struct buf *out, const struct quantize_source *s,
                     const struct quantize_plan *p)
 {
+    const struct json_value *config = json_root(s->config);
     int rc = buf_putc(out, '{');
     for (size_t i = 0; i < config->len && !rc; i++) {
         const struct json_value *key = &config->keys[i];
-        if (is_own_key(key)) /* null, or it would have been refused */
+        /* own keys are null, or they would have been refused */
+        if (is_own_key(key) || is_untied(s, key))
             continue;
         rc = new_line(out, 1) || buf_json_string(out, key->str, key->len) ||
-             buf_puts(out, ": ") || dump(out, &config->items[i], 1) ||
+             buf_puts(out, ": ") || dump(out, s, &config->items[i], 1) ||
              buf_putc(out, ',');
     }
+    if (s->untied && !rc) /* also if the family's default is true */
+        rc = new_line(out, 1) || buf_json_cstr(out, tied_key) ||
+             buf_puts(out, ": false,");
     for (int i = 0; i < N_OWN_KEYS && !rc; i++)
         rc = new_line(out, 1) || buf_json_cstr(out, own_keys[i]) ||
              buf_puts(out, ": ") || put_quantization(out, p) ||

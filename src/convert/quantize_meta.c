@@ -6,7 +6,6 @@
 
 #include "convert/quantize.h"
 #include "file/checkpoint.h"
-#include "file/map.h"
 #include "model/arch.h"
 
 enum { N_SECTIONS = 4 }; /* of rotary positions in images */
@@ -309,19 +308,11 @@ static void put_sampling(struct gguf_out *o, const struct config *c)
 
 /* sentence-transformers' list of modules says that a checkpoint embeds. Qwen's
  * take the last token's state. */
-static int put_pooling(const struct writer *w, const struct checkpoint *ck,
-                       struct qwick_err *e)
+static void put_pooling(const struct writer *w, const struct pooling *p)
 {
     enum { POOLING_LAST = 3 };
-    struct map map;
-    bool found;
-    if (checkpoint_map_small(ck, "modules.json", &map, &found, e))
-        return -1;
-    if (!found)
-        return 0;
-    map_close(&map);
-    put_size(w, ".pooling_type", POOLING_LAST);
-    return 0;
+    if (p->found)
+        put_size(w, ".pooling_type", POOLING_LAST);
 }
 
 int quantize_gguf_meta(struct quantize_plan *p, const struct quantize_source *s,
@@ -343,5 +334,6 @@ int quantize_gguf_meta(struct quantize_plan *p, const struct quantize_source *s,
     gguf_put_u32(&p->meta, "general.quantization_version",
                  QUANTIZATION_VERSION);
     gguf_put_u32(&p->meta, "general.file_type", t->file_type);
-    return put_pooling(&w, s->ck, e);
+    put_pooling(&w, &s->pooling);
+    return 0;
 }

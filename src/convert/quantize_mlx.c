@@ -128,8 +128,9 @@ static int copy_companions(const struct checkpoint *ck, struct outdir *out,
 
 /* config.json is written last, since a directory without it does not count as a
  * checkpoint. */
-static int write_json(const struct quantize_plan *p, struct outdir *out,
-                      const struct json_value *config, struct qwick_err *e)
+static int write_json(const struct quantize_plan *p,
+                      const struct quantize_source *s, struct outdir *out,
+                      struct qwick_err *e)
 {
     struct buf b = {0};
     int rc = 0;
@@ -140,7 +141,7 @@ static int write_json(const struct quantize_plan *p, struct outdir *out,
                                 b.len, e);
     b.len = 0;
     if (!rc)
-        rc = quantize_config(&b, config, p)
+        rc = quantize_config(&b, s, p)
                  ? err_oom(e, b.len)
                  : outdir_write(out, "config.json", b.data, b.len, e);
     buf_free(&b);
@@ -151,10 +152,7 @@ static int finish(const struct quantize_plan *p,
                   const struct quantize_source *s, struct outdir *out,
                   struct qwick_err *e)
 {
-    return copy_companions(s->ck, out, e) ||
-                   write_json(p, out, json_root(s->config), e)
-               ? -1
-               : 0;
+    return copy_companions(s->ck, out, e) || write_json(p, s, out, e) ? -1 : 0;
 }
 
 const struct quantize_form quantize_mlx = {.check = check_options,

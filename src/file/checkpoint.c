@@ -232,23 +232,23 @@ const struct gguf *checkpoint_gguf(const struct checkpoint *ck)
     return ck->gguf;
 }
 
-static bool is_name(const char *name)
+static bool is_plain(const char *name)
 {
-    size_t n = strlen(CHECKPOINT_TEMPLATES);
-    if (strncmp(name, CHECKPOINT_TEMPLATES, n) == 0)
-        name += n;
     return *name && !strchr(name, '/') && strcmp(name, ".") != 0 &&
            strcmp(name, "..") != 0;
 }
 
-int checkpoint_map(const struct checkpoint *ck, const char *name,
-                   struct map *out, bool *found, struct qwick_err *e)
+static int err_name(const struct checkpoint *ck, const char *name,
+                    struct qwick_err *e)
 {
-    *out = (struct map){0};
-    *found = false;
-    if (!is_name(name))
-        return err_set(e, QWICK_ERR_MODEL, "%s: %s: not a plain file name",
-                       ck->dir, name);
+    return err_set(e, QWICK_ERR_MODEL, "%s: %s: not a plain file name", ck->dir,
+                   name);
+}
+
+/* name: a path in the checkpoint, which has been checked. */
+static int map_path(const struct checkpoint *ck, const char *name,
+                    struct map *out, bool *found, struct qwick_err *e)
+{
     if (ck->gguf)
         return 0;
     if (ck->builtin) {
@@ -289,11 +289,21 @@ int checkpoint_map(const struct checkpoint *ck, const char *name,
     return rc;
 }
 
-int checkpoint_map_small(const struct checkpoint *ck, const char *name,
-                         struct map *out, bool *found, struct qwick_err *e)
+int checkpoint_map(const struct checkpoint *ck, const char *name,
+                   struct map *out, bool *found, struct qwick_err *e)
 {
-    if (checkpoint_map(ck, name, out, found, e))
-        return -1;
+    size_t n = strlen(CHECKPOINT_TEMPLATES);
+    *out = (struct map){0};
+    *found = false;
+    return is_plain(strncmp(name, CHECKPOINT_TEMPLATES, n) ? name : name + n)
+               ? map_path(ck, name, out, found, e)
+               : err_name(ck, name, e);
+}
+
+/* Close a file that is too large. */
+static int check_small(const struct checkpoint *ck, const char *name,
+                       struct map *out, bool *found, struct qwick_err *e)
+{
     size_t n = out->size;
     if (n <= CHECKPOINT_SMALL)
         return 0;
@@ -302,6 +312,33 @@ int checkpoint_map_small(const struct checkpoint *ck, const char *name,
     return err_set(e, QWICK_ERR_MODEL,
                    "%s%s%s: %zu bytes are above the limit of %zu", ck->dir,
                    separator(ck), name, n, CHECKPOINT_SMALL);
+}
+
+int checkpoint_map_small(const struct checkpoint *ck, const char *name,
+                         struct map *out, bool *found, struct qwick_err *e)
+{
+    return checkpoint_map(ck, name, out, found, e) ||
+                   check_small(ck, name, out, found, e)
+               ? -1
+               : 0;
+}
+
+int checkpoint_map_in(const struct checkpoint *ck, const char *dir,
+                      const char *name, struct map *out, bool *found,
+                      struct qwick_err *e)
+{
+    struct buf path = {0};
+    *out = (struct map){0};
+    *found = false;
+    if (!is_plain(dir) || !is_plain(name))
+        return err_name(ck, is_plain(dir) ? name : dir, e);
+    int rc = buf_printf(&path, "%s/%s", dir, name)
+                 ? err_oom(e, strlen(dir) + strlen(name) + 2)
+                 : map_path(ck, path.data, out, found, e);
+    if (!rc)
+        rc = check_small(ck, path.data, out, found, e);
+    buf_free(&path);
+    return rc;
 }
 
 void checkpoint_path(const struct checkpoint *ck, const char *name, char *out,

@@ -51,6 +51,7 @@ static const struct {
     {21, "IQ3_S", DT_COUNT},   {22, "IQ2_S", DT_COUNT},
     {29, "IQ1_M", DT_COUNT},   {34, "TQ1_0", DT_COUNT},
     {35, "TQ2_0", DT_COUNT},   {39, "MXFP4", DT_COUNT},
+    {40, "NVFP4", DT_COUNT},   {41, "Q1_0", DT_COUNT},
 };
 
 /* ---- one file -------------------------------------------------------------

@@ -21,6 +21,7 @@ struct entry {
     struct st_tensor t;
     size_t begin, end;
     bool seen[FIELD_OTHER];
+    bool dropped; /* the set does not keep it */
 };
 
 /* Where the events are: depth 1 in the header's object, 2 in a tensor's or
@@ -403,17 +404,20 @@ static int read_header(struct header *h, const struct map *m)
 }
 
 int st_read_shard(struct st_set *set, const struct map *m, const char *path,
-                  struct qwick_err *e)
+                  st_keep_fn keep, void *ctx, struct qwick_err *e)
 {
     struct header h = {.path = path, .e = e, .text = st_set_text(set)};
     int rc = -1;
 
     if (read_header(&h, m))
         goto done;
-    size_t first = st_count(set);
-    for (size_t i = 0; i < h.n; i++)
-        if (st_set_add(set, &h.v[i].t, path, e))
+    size_t at = st_count(set);
+    for (size_t i = 0; i < h.n; i++) {
+        const struct st_tensor *t = &h.v[i].t;
+        h.v[i].dropped = keep && !keep(ctx, t->name, t->name_len);
+        if (!h.v[i].dropped && st_set_add(set, t, path, e))
             goto done;
+    }
     /* Repeated names first: where offsets are equal too, they say more. */
     size_t n_head = 8;
     for (int i = 7; i >= 0; i--)
@@ -421,7 +425,8 @@ int st_read_shard(struct st_set *set, const struct map *m, const char *path,
     if (check_layout(&h, n_head, m->size - n_head))
         goto done;
     for (size_t i = 0; i < h.n; i++)
-        st_set_data(set, first + i, m->data + n_head + h.v[i].begin);
+        if (!h.v[i].dropped)
+            st_set_data(set, at++, m->data + n_head + h.v[i].begin);
     rc = 0;
 done:
     free(h.v);
@@ -438,7 +443,7 @@ int st_open_file(struct st_set **out, const char *path, struct qwick_err *e)
     struct map map;
     if (map_open(&map, path, e) ||
         st_set_shard(set, slash ? slash + 1 : path, &map, e) ||
-        st_read_shard(set, &map, path, e)) {
+        st_read_shard(set, &map, path, NULL, NULL, e)) {
         st_close(set);
         return -1;
     }

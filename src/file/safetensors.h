@@ -20,11 +20,11 @@
  *   its GGUF file
  *   the shards that model.safetensors.index.json lists. Each shard must exist,
  *       hold the tensors that the index places in it, and be named without a
- *       path.
+ *       path. What the index places in another shard is ignored.
  *   model.safetensors
  *   every *.safetensors, in order of names
- * A tensor name in two shards is an error. No descriptor stays open. If there
- * are no weights, the error lists the files that were looked for. */
+ * Any other tensor name in two shards is an error. No descriptor stays open. If
+ * there are no weights, the error lists the files that were looked for. */
 int st_open(struct st_set **out, const struct checkpoint *ck,
             struct qwick_err *e);
 /* Open one file, given by its path (for tests and tools). */

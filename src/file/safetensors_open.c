@@ -21,6 +21,7 @@ struct placement {
     const char *tensor;
     size_t n;
     size_t shard;
+    const char *other; /* another shard that has it as well, or NULL */
 };
 
 struct index {
@@ -30,6 +31,8 @@ struct index {
     struct placement *v;
     size_t n, cap;
     struct name_table shards;
+    struct name_table tensors; /* of v, with equal numbers */
+    const char *reading;       /* the shard that is being read */
     int depth;
     bool in_map, map_seen;
     const char *tensor; /* the last key of the map */
@@ -147,7 +150,8 @@ static int index_string(void *ctx, const char *s, size_t n)
         if (!copy || name_table_add(&x->shards, copy, n, &shard) < 0)
             return err_oom(x->e, n + 1);
     }
-    x->v[x->n++] = (struct placement){x->tensor, x->tensor_len, shard};
+    x->v[x->n++] = (struct placement){
+        .tensor = x->tensor, .n = x->tensor_len, .shard = shard};
     return 0;
 }
 
@@ -174,41 +178,50 @@ static int read_index(struct index *x, const struct map *m)
     return 0;
 }
 
-/* Every tensor of the index is in its shard, and named once. */
-static int check_index(const struct index *x, const struct st_set *set,
-                       struct qwick_err *e)
+/* Number the tensors. Each may be named once. */
+static int number_tensors(struct index *x)
 {
-    char name[ERR_SHOWN], shard[ERR_SHOWN];
-    struct name_table seen = {0};
-    int rc = 0;
-    for (size_t i = 0; i < x->n && !rc; i++) {
+    for (size_t i = 0; i < x->n; i++) {
+        const struct placement *p = &x->v[i];
+        size_t at;
+        int fresh = name_table_add(&x->tensors, p->tensor, p->n, &at);
+        if (fresh < 0)
+            return err_oom(x->e, x->n * sizeof(struct name));
+        if (!fresh)
+            return err_set(x->e, QWICK_ERR_MODEL, "%s: tensor %s: repeated",
+                           x->path, ERR_SHOW(p->tensor, p->n));
+    }
+    return 0;
+}
+
+/* A tensor of the index counts only in its own shard: an index may place new
+ * weights in a file of their own and leave the old ones where they are. */
+static bool keep_placed(void *ctx, const char *name, size_t n)
+{
+    struct index *x = ctx;
+    size_t i;
+    if (name_table_find(&x->tensors, name, n, &i))
+        return true;
+    if (strcmp(x->shards.names[x->v[i].shard].s, x->reading) == 0)
+        return true;
+    x->v[i].other = x->reading;
+    return false;
+}
+
+/* Every tensor of the index is in its shard. */
+static int check_index(const struct index *x, const struct st_set *set)
+{
+    for (size_t i = 0; i < x->n; i++) {
         const struct placement *p = &x->v[i];
         const struct name *file = &x->shards.names[p->shard];
-        size_t at;
-        int fresh = name_table_add(&seen, p->tensor, p->n, &at);
-        if (fresh < 0) {
-            rc = err_oom(e, x->n * sizeof(struct name));
-            continue;
-        }
-        const struct st_tensor *here = st_find_n(set, p->tensor, p->n);
-        if (fresh && here && strcmp(here->file, file->s) == 0)
-            continue;
-        err_show(name, p->tensor, p->n);
-        err_show(shard, file->s, file->n);
-        if (!fresh)
-            rc = err_set(e, QWICK_ERR_MODEL, "%s: tensor %s: repeated", x->path,
-                         name);
-        else if (!here)
-            rc = err_set(e, QWICK_ERR_MODEL,
-                         "%s: tensor %s: is not in the shard %s", x->path, name,
-                         shard);
-        else
-            rc = err_set(e, QWICK_ERR_MODEL,
-                         "%s: tensor %s: is not in the shard %s but in %s",
-                         x->path, name, shard, here->file);
+        if (!st_find_n(set, p->tensor, p->n))
+            return err_set(
+                x->e, QWICK_ERR_MODEL,
+                "%s: tensor %s: is not in the shard %s%s%s", x->path,
+                ERR_SHOW(p->tensor, p->n), ERR_SHOW(file->s, file->n),
+                p->other ? " but in " : "", p->other ? p->other : "");
     }
-    name_table_free(&seen);
-    return rc;
+    return 0;
 }
 
 /* ---- opening ------------------------------------------------------------- */
@@ -218,8 +231,10 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* index: NULL, or the index that lists the file. */
 static int open_file(struct st_set *set, const struct checkpoint *ck,
-                     const char *name, bool *found, struct qwick_err *e)
+                     const char *name, struct index *index, bool *found,
+                     struct qwick_err *e)
 {
     struct map map;
     char path[4200];
@@ -230,7 +245,9 @@ static int open_file(struct st_set *set, const struct checkpoint *ck,
     checkpoint_path(ck, name, path, sizeof path);
     if (st_set_shard(set, name, &map, e))
         return -1;
-    return st_read_shard(set, &map, path, e);
+    if (index)
+        index->reading = name;
+    return st_read_shard(set, &map, path, index ? keep_placed : NULL, index, e);
 }
 
 static int open_by_index(struct st_set *set, const struct checkpoint *ck,
@@ -240,7 +257,7 @@ static int open_by_index(struct st_set *set, const struct checkpoint *ck,
     checkpoint_path(ck, index_name, path, sizeof path);
     struct index x = {.path = path, .e = e};
     const char **names = NULL;
-    int rc = read_index(&x, m);
+    int rc = read_index(&x, m) || number_tensors(&x) ? -1 : 0;
     if (rc)
         goto done;
     names = calloc(x.shards.n, sizeof *names);
@@ -253,7 +270,7 @@ static int open_by_index(struct st_set *set, const struct checkpoint *ck,
     qsort(names, x.shards.n, sizeof *names, by_text);
     for (size_t i = 0; i < x.shards.n && !rc; i++) {
         bool found;
-        rc = open_file(set, ck, names[i], &found, e);
+        rc = open_file(set, ck, names[i], &x, &found, e);
         if (!rc && !found) {
             char shard[ERR_SHOWN];
             rc = err_set(e, QWICK_ERR_MODEL,
@@ -264,11 +281,12 @@ static int open_by_index(struct st_set *set, const struct checkpoint *ck,
         }
     }
     if (!rc)
-        rc = check_index(&x, set, e);
+        rc = check_index(&x, set);
 done:
     free(names);
     free(x.v);
     name_table_free(&x.shards);
+    name_table_free(&x.tensors);
     arena_free(&x.text);
     return rc;
 }
@@ -313,7 +331,7 @@ static int open_all(struct st_set *set, const struct checkpoint *ck,
     int rc = 0;
     bool found;
     for (size_t i = 0; i < n && !rc; i++)
-        rc = open_file(set, ck, names[i], &found, e);
+        rc = open_file(set, ck, names[i], NULL, &found, e);
     if (n == 0)
         rc = err_no_weights(ck, e);
     checkpoint_list_free(names, n);
@@ -339,7 +357,7 @@ int st_open(struct st_set **out, const struct checkpoint *ck,
         rc = open_by_index(set, ck, &index, e);
         map_close(&index);
     } else if (!rc) {
-        rc = open_file(set, ck, single_name, &found, e);
+        rc = open_file(set, ck, single_name, NULL, &found, e);
         if (!rc && !found)
             rc = open_all(set, ck, e);
     }

@@ -11,6 +11,7 @@
 #include "base/err.h"
 
 struct config;
+struct fixed_field;
 struct layer;
 struct model;
 struct names;
@@ -32,6 +33,8 @@ struct arch {
                                window, unless the metadata name the layers; 0:
                                the metadata must name them */
     bool partial_rotary;    /* a part of each head may rotate */
+    const struct fixed_field *fixed; /* of config.json, see fixed.h; has been
+                                        checked before read_config */
 
     /* Read the fields of config.json that the family has. The caller has set
      * c->arch and c->model_type. Returns 0, or -1 with *e set. */

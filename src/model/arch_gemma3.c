@@ -15,6 +15,7 @@
 #include "file/json.h"
 #include "model/arch.h"
 #include "model/arch_qwen3.h"
+#include "model/fixed.h"
 #include "model/model.h"
 #include "model/pass.h"
 #include "model/section.h"
@@ -64,32 +65,26 @@ static void set_defaults(struct config *c, const struct section *s)
     c->sliding_window = 4096;
 }
 
-/* Refuse fields that other Gemmas have and Gemma 3 does not. Ollama's files of
- * the model with 26 layers have a cap by mistake, which Ollama ignores. */
-static int check_absent(const struct section *s, struct qwick_err *e)
+/* Other Gemmas have caps. */
+static const struct fixed_field fixed[] = {
+    {"final_logit_softcapping", "null"},
+    {"attn_logit_softcapping", "null"},
+    {"hidden_activation", "\"gelu_pytorch_tanh\""},
+    {"partial_rotary_factor", "1"},
+    {"rope_scaling.partial_rotary_factor", "1"},
+    {"rope_parameters.full_attention.partial_rotary_factor", "1"},
+    {"rope_parameters.sliding_attention.partial_rotary_factor", "1"},
+    {NULL, NULL}};
+
+/* Of GGUF files. Ollama's files of the model with 26 layers have a cap by
+ * mistake, which Ollama ignores. */
+static int check_caps(const struct section *s, struct qwick_err *e)
 {
     int64_t n;
     bool capped_1b =
         is_ollama(s) && !json_int(json_get(s->v, "num_hidden_layers"),
                                   LAYERS_1B, LAYERS_1B, &n);
-    static const char *const caps[] = {"final_logit_softcapping",
-                                       "attn_logit_softcapping"};
-    bool both_ways;
-    for (size_t i = 0; i < 2; i++)
-        if (!section_absent(s, caps[i]) && !capped_1b)
-            return section_bad(s, caps[i], "null (others are not supported)",
-                               e);
-    if (!section_absent(s, "hidden_activation") &&
-        !json_equals(json_get(s->v, "hidden_activation"), "gelu_pytorch_tanh"))
-        return section_bad(s, "hidden_activation",
-                           "\"gelu_pytorch_tanh\" (others are not supported)",
-                           e);
-    if (section_opt_bool(s, "use_bidirectional_attention", false, &both_ways,
-                         e))
-        return -1;
-    return both_ways ? section_bad(s, "use_bidirectional_attention",
-                                   "false (others are not supported)", e)
-                     : 0;
+    return section_is_gguf(s) && !capped_1b ? fixed_check(s, fixed, e) : 0;
 }
 
 /* layer_types; else every sliding_window_pattern-th layer attends to all. */
@@ -192,7 +187,7 @@ static int read_config(struct config *c, const struct section *s,
 {
     double scalar;
     set_defaults(c, s);
-    if (check_absent(s, e) || config_read_common(c, s, e) ||
+    if (check_caps(s, e) || config_read_common(c, s, e) ||
         read_scalar(c, s, &scalar, e))
         return -1;
     if (c->head_dim % 2)
@@ -270,6 +265,7 @@ const struct arch arch_gemma3 = {.model_type = "gemma3_text",
                                  .wrapped = "gemma3",
                                  .gguf = "gemma3",
                                  .gguf_pattern = 6,
+                                 .fixed = fixed,
                                  .names = schemes,
                                  .gguf_names = &names_gguf,
                                  .gguf_query_scalar = gguf_scalar,

@@ -9,6 +9,7 @@
 #include "model/arch.h"
 #include "model/arch_qwen3.h"
 #include "model/cost.h"
+#include "model/fixed.h"
 #include "model/model.h"
 #include "model/pass.h"
 #include "model/section.h"
@@ -16,17 +17,22 @@
 /* ---- config.json ----------------------------------------------------------
  */
 
+static const struct fixed_field fixed[] = {QWEN3_FIXED, {NULL, NULL}};
+
 /* Which layers attend through a window (Qwen3Config: layer_types, else the
  * layers from max_window_layers on). */
 static int read_windows(struct config *c, const struct section *s,
                         struct qwick_err *e)
 {
+    enum { WINDOW = 4096 }; /* Qwen3Config's, where the field is missing */
     bool use;
     int64_t first;
     if (section_opt_bool(s, "use_sliding_window", false, &use, e))
         return -1;
-    if (use && !section_absent(s, "sliding_window") &&
-        section_size(s, "sliding_window", INT32_MAX, &c->sliding_window, e))
+    bool none = json_is(json_get(s->v, "sliding_window"), JSON_NULL);
+    if (use && !none &&
+        section_opt_size(s, "sliding_window", WINDOW, INT32_MAX,
+                         &c->sliding_window, e))
         return -1;
     if (!section_absent(s, "layer_types"))
         return config_read_layer_types(c, s, e);
@@ -42,10 +48,6 @@ static int read_windows(struct config *c, const struct section *s,
 int qwen3_read_config(struct config *c, const struct section *s,
                       struct qwick_err *e)
 {
-    if (!section_absent(s, "hidden_act") &&
-        !json_equals(json_get(s->v, "hidden_act"), "silu"))
-        return section_bad(s, "hidden_act",
-                           "\"silu\" (others are not supported)", e);
     if (config_read_common(c, s, e))
         return -1;
     if (c->head_dim % 2)
@@ -252,6 +254,7 @@ struct cost qwen3_layer_cost(const struct model *m, size_t i, size_t pos,
 
 const struct arch arch_qwen3 = {.model_type = "qwen3",
                                 .gguf = "qwen3",
+                                .fixed = fixed,
                                 .names = schemes,
                                 .gguf_names = &names_gguf,
                                 .read_config = qwen3_read_config,

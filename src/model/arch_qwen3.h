@@ -12,6 +12,16 @@ struct input;
 struct layer;
 struct matrix;
 
+/* Rows of arch.fixed. The last two are of released files, with the values that
+ * change nothing. */
+#define QWEN3_FIXED                                                         \
+    {"hidden_act", "\"silu\""}, {"partial_rotary_factor", "1"},             \
+        {"rope_parameters.partial_rotary_factor", "1"},                     \
+        {"rope_scaling.partial_rotary_factor", "1"}, {"qkv_bias", "false"}, \
+    {                                                                       \
+        "use_qk_norm", "true"                                               \
+    }
+
 /* Read all fields of a dense Qwen3. */
 int qwen3_read_config(struct config *c, const struct section *s,
                       struct qwick_err *e);

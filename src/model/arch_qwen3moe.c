@@ -3,14 +3,39 @@
  * expert. */
 #include "model/arch.h"
 #include "model/arch_qwen3.h"
+#include "model/fixed.h"
 #include "model/model.h"
 #include "model/moe.h"
 #include "model/section.h"
 
+static const struct fixed_field fixed[] = {
+    QWEN3_FIXED, {"shared_expert_intermediate_size", "0"}, {NULL, NULL}};
+
+/* transformers 5 has windows in all layers or in none (Qwen3MoeModel). Files
+ * that ask for others must not depend on who reads them. */
+static int check_windows(const struct config *c, const struct section *s,
+                         struct qwick_err *e)
+{
+    bool listed = !section_absent(s, "layer_types");
+    for (size_t i = 0; i < c->n_layers; i++)
+        if (c->sliding_window && c->layers[i].window == NO_WINDOW &&
+            !section_is_gguf(s))
+            return section_bad(
+                s, listed ? "layer_types" : "max_window_layers",
+                listed ? "sliding_attention in all layers (others are not "
+                         "supported)"
+                       : "0 with a window (others are not supported)",
+                e);
+    return 0;
+}
+
 static int read_config(struct config *c, const struct section *s,
                        struct qwick_err *e)
 {
-    return qwen3_read_config(c, s, e) || experts_read_config(c, s, e) ? -1 : 0;
+    return qwen3_read_config(c, s, e) || check_windows(c, s, e) ||
+                   experts_read_config(c, s, e)
+               ? -1
+               : 0;
 }
 
 static int bind_layer(struct model *m, struct layer *l, size_t i,
@@ -26,6 +51,7 @@ static const struct names *const schemes[] = {&names_hub, &names_gguf, NULL};
 
 const struct arch arch_qwen3moe = {.model_type = "qwen3_moe",
                                    .gguf = "qwen3moe",
+                                   .fixed = fixed,
                                    .names = schemes,
                                    .gguf_names = &names_gguf,
                                    .read_config = read_config,

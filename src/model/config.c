@@ -6,6 +6,7 @@
 
 #include "file/json.h"
 #include "model/arch.h"
+#include "model/fixed.h"
 #include "model/section.h"
 
 /* Still a normal float32. A row of zeros has no norm without it. */
@@ -166,7 +167,83 @@ static int find_text(const struct config *c, const struct section *s,
     return 0;
 }
 
-/* Quantization and the stop ids belong to the whole model. */
+/* ---- what the checkpoint is for ------------------------------------------ */
+
+static enum model_class class_of(const struct json_value *name)
+{
+    static const struct {
+        const char *end;
+        enum model_class class;
+    } ends[] = {{"ForCausalLM", CLASS_LANGUAGE},
+                {"ForConditionalGeneration", CLASS_LANGUAGE},
+                {"ForSequenceClassification", CLASS_CLASSIFIER},
+                {"Model", CLASS_BARE}};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        size_t n = strlen(ends[i].end);
+        if (name->len >= n &&
+            memcmp(name->str + name->len - n, ends[i].end, n) == 0)
+            return ends[i].class;
+    }
+    return CLASS_OTHER;
+}
+
+static int read_class(struct config *c, const struct section *s,
+                      struct qwick_err *e)
+{
+    const struct json_value *list = json_get(s->v, "architectures");
+    for (size_t i = 0; json_is(list, JSON_ARRAY) && i < list->len; i++) {
+        const struct json_value *name = &list->items[i];
+        if (name->type != JSON_STRING)
+            return section_bad(s, "architectures", "a list of names", e);
+        enum model_class class = class_of(name);
+        if (class <= c->class)
+            continue;
+        c->class = class;
+        snprintf(c->class_name, sizeof c->class_name, "%.60s",
+                 ERR_SHOW(name->str, name->len));
+    }
+    return section_absent(s, "architectures") || list->type == JSON_ARRAY
+               ? 0
+               : section_bad(s, "architectures", "a list of names", e);
+}
+
+/* auto_map names classes in files of the checkpoint. Those of tokenizers and
+ * configurations do not concern us. */
+static void read_own_code(struct config *c, const struct section *s)
+{
+    static const char models[] = "AutoModel";
+    const struct json_value *map = json_get(s->v, "auto_map");
+    for (size_t i = 0; json_is(map, JSON_OBJECT) && i < map->len; i++) {
+        if (map->keys[i].len < strlen(models) ||
+            memcmp(map->keys[i].str, models, strlen(models)) != 0)
+            continue;
+        snprintf(c->own_code, sizeof c->own_code, "auto_map.%.50s",
+                 ERR_SHOW(map->keys[i].str, map->keys[i].len));
+        return;
+    }
+}
+
+static void read_labels(struct config *c, const struct section *s)
+{
+    const struct json_value *labels = json_get(s->v, "id2label");
+    int64_t n;
+    if (json_is(labels, JSON_OBJECT))
+        c->n_labels = labels->len;
+    else if (!json_int(json_get(s->v, "num_labels"), 0, INT32_MAX, &n))
+        c->n_labels = (size_t)n;
+}
+
+static int check_fixed(const struct config *c, const struct section *s,
+                       const struct section *text, struct qwick_err *e)
+{
+    return fixed_check(s, fixed_common, e) ||
+                   (text->v != s->v && fixed_check(text, fixed_common, e)) ||
+                   fixed_check(text, c->arch->fixed, e)
+               ? -1
+               : 0;
+}
+
+/* Quantization, the stop ids and the class belong to the whole model. */
 static int read_config(struct config *c, const struct section *s,
                        struct qwick_err *e)
 {
@@ -183,7 +260,10 @@ static int read_config(struct config *c, const struct section *s,
         return section_bad(s, "model_type", want, e);
     }
     snprintf(c->model_type, sizeof c->model_type, "%s", c->arch->model_type);
-    return find_text(c, s, wrapped, &text, e) || quant_read(&c->quant, s, e) ||
+    read_own_code(c, s);
+    read_labels(c, s);
+    return find_text(c, s, wrapped, &text, e) || read_class(c, s, e) ||
+                   quant_read(&c->quant, s, e) || check_fixed(c, s, &text, e) ||
                    c->arch->read_config(c, &text, e) || read_stop_ids(c, s, e)
                ? -1
                : 0;

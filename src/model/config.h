@@ -16,6 +16,16 @@
 
 struct arch;
 
+/* What a checkpoint is for, by the end of its architectures, of which the last
+ * kind here counts. */
+enum model_class {
+    CLASS_NONE,       /* the file does not say */
+    CLASS_LANGUAGE,   /* ForCausalLM, ForConditionalGeneration */
+    CLASS_BARE,       /* Model: hidden states, no head */
+    CLASS_OTHER,      /* not known here */
+    CLASS_CLASSIFIER, /* ForSequenceClassification: scores of labels */
+};
+
 enum rope_type { ROPE_DEFAULT, ROPE_LINEAR, ROPE_YARN };
 
 enum { CONFIG_MAX_STOP_IDS = 64, CONFIG_MAX_ROPES = 2 };
@@ -71,6 +81,10 @@ static inline size_t delta_channels(const struct delta_config *d)
 struct config {
     const struct arch *arch; /* the family */
     char model_type[32];     /* model_type */
+    enum model_class class;  /* architectures */
+    char class_name[64];     /* the one that counts, cut and safe in messages */
+    char own_code[64]; /* the first auto_map.AutoModel…, in the same form;
+                          "": none */
     size_t vocab_size;       /* vocab_size */
     size_t d_model;          /* hidden_size */
     size_t d_ff;             /* intermediate_size */
@@ -84,9 +98,12 @@ struct config {
                                 unless the family has another */
     struct rope_config ropes[CONFIG_MAX_ROPES];
     size_t n_ropes;
-    bool tied_head;      /* tie_word_embeddings */
+    bool tied_head; /* tie_word_embeddings; model_open clears it if there is
+                       a head */
     size_t n_classes;    /* rows of a reranker's own head, 0 without one: 1, of
-                            the log-odds of yes; or 2, of yes and no */
+                            the log-odds of yes; or 2, of yes and no. model_open
+                            sets it for CLASS_CLASSIFIER */
+    size_t n_labels;     /* members of id2label, or num_labels; 0: not said */
     size_t yes_class;    /* which of them is yes */
     bool attention_bias; /* attention_bias */
     bool attention_gate; /* q_proj has a head of gates behind each head of

@@ -13,7 +13,10 @@ static const char layers_key[] = ".block_count",
 static const char *const arrays[] = {
     ".attention.sliding_window_pattern", /* put_windows of config_gguf.c */
     ".classifier.output_labels",         /* read_classes there */
-    ".rope.dimension_sections",          /* of positions in images */
+    /* of positions in images; Ollama has names of its own */
+    ".rope.dimension_sections",
+    ".rope.mrope_section",
+    ".mrope_sections",
 };
 /* Beginnings of keys that belong to a vision model. */
 static const char *const outside[] = {".vision.", ".mm."};
@@ -35,7 +38,9 @@ static const struct {
     {".expert_weights_norm", {1, 1}},
     {".expert_weights_scale", {0, 1}},
     {".logit_scale", {0, 1}},
+    {".norm_top_k_prob", {1, 1}}, /* Ollama's */
     {".residual_scale", {0, 1}},
+    {".ssm.v_head_reordered", {1, 1}}, /* Ollama's: the heads are tiled */
     {".use_parallel_residual", {0, 0}},
 };
 

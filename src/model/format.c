@@ -1,5 +1,10 @@
 #include "model/format.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+
 const struct format *const formats[N_FORMATS] = {
     &format_affine, &format_bf16,   &format_f16,  &format_f32,
     &format_q4_0,   &format_q4_1,   &format_q5_0, &format_q5_1,
@@ -12,4 +17,25 @@ size_t matrix_bytes(const struct matrix *w)
     for (size_t i = 0; i < w->format->n_arrays; i++)
         sum += w->rows * w->format->row_bytes(w, i);
     return sum;
+}
+
+int matrix_compare(const struct kernels *k, const struct matrix *a,
+                   const struct matrix *b, size_t n, bool *differ,
+                   struct qwick_err *e)
+{
+    size_t bytes, last = a->rows - 1;
+    *differ = false;
+    float *rows =
+        size_mul(a->cols, 2 * sizeof *rows, &bytes) ? NULL : malloc(bytes);
+    if (!rows)
+        return err_oom(e, a->cols * 2 * sizeof *rows);
+    n = n < a->rows ? n : a->rows;
+    for (size_t i = 0; i < n && !*differ; i++) {
+        size_t row = n > 1 ? i * last / (n - 1) : 0; /* rows < 2^28 */
+        a->ops->to_f32(k, rows, a, row, 1);
+        b->ops->to_f32(k, rows + a->cols, b, row, 1);
+        *differ = memcmp(rows, rows + a->cols, bytes / 2) != 0;
+    }
+    free(rows);
+    return 0;
 }

@@ -130,6 +130,13 @@ static inline const unsigned char *matrix_row(const struct matrix *w, size_t i,
 /* Bytes of all arrays. The sum cannot wrap: the file holds them. */
 size_t matrix_bytes(const struct matrix *w);
 
+/* Compare n rows of two matrices of one shape, at equal distances from the
+ * first row to the last; all rows if they have no more. *differ: one of these
+ * has another value. */
+int matrix_compare(const struct kernels *k, const struct matrix *a,
+                   const struct matrix *b, size_t n, bool *differ,
+                   struct qwick_err *e);
+
 /* A quantized matrix from a row on, as the affine kernels take it. */
 struct affine matrix_affine(const struct matrix *w, size_t row);
 

@@ -159,6 +159,60 @@ static int open_ropes(struct model *m, struct qwick_err *e)
     return 0;
 }
 
+/* A head of its own counts, whatever tie_word_embeddings says: fine-tuning may
+ * have changed it and not the embedding. Small checkpoints carry one that
+ * equals the embedding. */
+static int bind_head(struct model *m, struct qwick_err *e)
+{
+    enum { COMPARED = 64 };
+    const struct weight_ref head = {.id = WEIGHT_HEAD};
+    struct config *c = &m->config;
+    bool tied = c->tied_head, has = weights_has(&m->weights, head);
+    /* the bare model's names have no prefix */
+    bool bare = c->class == CLASS_BARE || c->class == CLASS_CLASSIFIER ||
+                !*m->weights.naming.prefix;
+    m->no_head = !tied && !has && bare;
+    c->tied_head = (tied || m->no_head) && !has;
+    if (c->tied_head) {
+        m->head = m->embed;
+        return 0;
+    }
+    if (weights_matrix(&m->weights, &m->head, c->vocab_size, c->d_model, head,
+                       e))
+        return -1;
+    return tied && !m->sizes_only
+               ? matrix_compare(m->k, &m->head, &m->embed, COMPARED,
+                                &m->head_differs, e)
+               : 0;
+}
+
+/* The head of a classifier, which has a row for each label. Rerankers have
+ * one: the log-odds that a document answers the query. */
+static int bind_classes(struct model *m, const char *path, struct qwick_err *e)
+{
+    const struct weight_ref classes = {.id = WEIGHT_CLASSES};
+    struct config *c = &m->config;
+    struct weights *w = &m->weights;
+    size_t dims[2] = {0};
+    if (c->class == CLASS_CLASSIFIER) {
+        weights_shape(w, classes, dims, 2);
+        if (dims[0] > 1 || c->n_labels > 1)
+            return err_set(e, QWICK_ERR_MODEL,
+                           "%s: architectures: \"%s\" with %zu labels, and "
+                           "%zu rows of score.weight: 1 label is supported",
+                           path, c->class_name, c->n_labels, dims[0]);
+        if (st_find(w->set, "score.bias"))
+            return err_set(e, QWICK_ERR_MODEL,
+                           "%s: tensor score.bias: is not supported beside "
+                           "score.weight",
+                           path);
+        c->n_classes = 1;
+    }
+    return c->n_classes ? weights_matrix(w, &m->classes, c->n_classes,
+                                         c->d_model, classes, e)
+                        : 0;
+}
+
 int model_open(struct model *m, const struct checkpoint *ck,
                const struct st_set *set, struct qwick_err *e)
 {
@@ -181,15 +235,9 @@ int model_open(struct model *m, const struct checkpoint *ck,
     if (weights_vector(w, &m->norm, c->d_model,
                        (struct weight_ref){.id = WEIGHT_NORM}, e))
         return -1;
-    /* Small checkpoints carry a redundant lm_head beside a tied one. */
-    if (c->tied_head)
-        m->head = m->embed;
-    else if (weights_matrix(w, &m->head, c->vocab_size, c->d_model,
-                            (struct weight_ref){.id = WEIGHT_HEAD}, e))
+    if (bind_head(m, e))
         return -1;
-    if (c->n_classes &&
-        weights_matrix(w, &m->classes, c->n_classes, c->d_model,
-                       (struct weight_ref){.id = WEIGHT_CLASSES}, e))
+    if (bind_classes(m, checkpoint_dir(ck), e))
         return -1;
     if (open_ropes(m, e))
         return -1;

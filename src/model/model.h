@@ -93,6 +93,11 @@ struct model {
     struct config config;
     struct weights weights;
     struct matrix embed, head; /* [vocab_size, d_model] */
+    bool no_head;              /* head is the embedding in place of one that the
+                                  file lacks and that hidden states do not
+                                  need */
+    bool head_differs;         /* from the embedding, although
+                                  tie_word_embeddings is true */
     struct matrix classes;     /* [n_classes, d_model]; empty without classes */
     float *norm;               /* model.norm [d_model] */
     struct layer *layers;

@@ -10,22 +10,22 @@
 #define MLP   LAYER "mlp."
 
 /* The weights whose names are the same in all families of the hub. */
-#define HUB_COMMON                                         \
-    [WEIGHT_EMBED] = {"@embed_tokens.weight"},             \
-    [WEIGHT_NORM] = {"@norm.weight"},                      \
-    [WEIGHT_ATTN_NORM] = {LAYER "input_layernorm.weight"}, \
-    [WEIGHT_Q_PROJ] = {ATTN "q_proj.weight"},              \
-    [WEIGHT_K_PROJ] = {ATTN "k_proj.weight"},              \
-    [WEIGHT_V_PROJ] = {ATTN "v_proj.weight"},              \
-    [WEIGHT_O_PROJ] = {ATTN "o_proj.weight"},              \
-    [WEIGHT_Q_BIAS] = {ATTN "q_proj.bias"},                \
-    [WEIGHT_K_BIAS] = {ATTN "k_proj.bias"},                \
-    [WEIGHT_V_BIAS] = {ATTN "v_proj.bias"},                \
-    [WEIGHT_O_BIAS] = {ATTN "o_proj.bias"},                \
-    [WEIGHT_Q_NORM] = {ATTN "q_norm.weight"},              \
-    [WEIGHT_K_NORM] = {ATTN "k_norm.weight"},              \
-    [WEIGHT_GATE_PROJ] = {MLP "gate_proj.weight"},         \
-    [WEIGHT_UP_PROJ] = {MLP "up_proj.weight"},             \
+#define HUB_COMMON                                                         \
+    [WEIGHT_EMBED] = {"@embed_tokens.weight"},                             \
+    [WEIGHT_NORM] = {"@norm.weight"}, [WEIGHT_CLASSES] = {"score.weight"}, \
+    [WEIGHT_ATTN_NORM] = {LAYER "input_layernorm.weight"},                 \
+    [WEIGHT_Q_PROJ] = {ATTN "q_proj.weight"},                              \
+    [WEIGHT_K_PROJ] = {ATTN "k_proj.weight"},                              \
+    [WEIGHT_V_PROJ] = {ATTN "v_proj.weight"},                              \
+    [WEIGHT_O_PROJ] = {ATTN "o_proj.weight"},                              \
+    [WEIGHT_Q_BIAS] = {ATTN "q_proj.bias"},                                \
+    [WEIGHT_K_BIAS] = {ATTN "k_proj.bias"},                                \
+    [WEIGHT_V_BIAS] = {ATTN "v_proj.bias"},                                \
+    [WEIGHT_O_BIAS] = {ATTN "o_proj.bias"},                                \
+    [WEIGHT_Q_NORM] = {ATTN "q_norm.weight"},                              \
+    [WEIGHT_K_NORM] = {ATTN "k_norm.weight"},                              \
+    [WEIGHT_GATE_PROJ] = {MLP "gate_proj.weight"},                         \
+    [WEIGHT_UP_PROJ] = {MLP "up_proj.weight"},                             \
     [WEIGHT_DOWN_PROJ] = {MLP "down_proj.weight"}
 
 /* The weights of a mixture of experts. mlx-lm stacks experts; transformers 5
@@ -127,6 +127,7 @@ const struct names names_qwen35_mlx = {.config = "config.json",
 #define GGUF_COMMON                                                            \
     [WEIGHT_EMBED] = {"token_embd.weight"}, [WEIGHT_HEAD] = {"output.weight"}, \
     [WEIGHT_NORM] = {"output_norm.weight"},                                    \
+    [WEIGHT_CLASSES] = {"cls.output.weight"},                                  \
     [WEIGHT_ATTN_NORM] = {BLOCK "attn_norm.weight"},                           \
     [WEIGHT_Q_PROJ] = {BLOCK "attn_q.weight"},                                 \
     [WEIGHT_K_PROJ] = {BLOCK "attn_k.weight"},                                 \
@@ -151,8 +152,7 @@ const struct names names_qwen35_mlx = {.config = "config.json",
 const struct names names_gguf = {
     .config = "its metadata",
     .prefixes = {"", NULL},
-    .of = {GGUF_COMMON, [WEIGHT_CLASSES] = {"cls.output.weight"},
-           [WEIGHT_MLP_NORM] = {BLOCK "ffn_norm.weight"},
+    .of = {GGUF_COMMON, [WEIGHT_MLP_NORM] = {BLOCK "ffn_norm.weight"},
            [WEIGHT_ATTN_POST_NORM] = {BLOCK "post_attention_norm.weight"},
            [WEIGHT_MLP_POST_NORM] = {BLOCK "post_ffw_norm.weight"}}};
 
@@ -173,7 +173,7 @@ const struct names names_qwen35_gguf = {
         [WEIGHT_DELTA_OUT] = {BLOCK "ssm_out.weight"},
         [WEIGHT_DELTA_CONV] = {BLOCK "ssm_conv1d.weight"},
         [WEIGHT_DELTA_DECAY] = {BLOCK "ssm_a"},
-        [WEIGHT_DELTA_DT_BIAS] = {BLOCK "ssm_dt.bias"},
+        [WEIGHT_DELTA_DT_BIAS] = {BLOCK "ssm_dt.bias", BLOCK "ssm_dt"},
         [WEIGHT_DELTA_NORM] = {BLOCK "ssm_norm.weight"}}};
 
 bool names_expand(char *out, const struct names *names, const char *prefix,

@@ -375,3 +375,104 @@ PY
     run -0 --separate-stderr q embed -m "$T/Qwen3-Reranker-0.6B" a
     [[ $stderr == *"Reranker-0.6B: is a reranker by its name, the vectors are doubtful" ]]
 }
+
+# modules MODULES [POOLING]: $T/st is the embedder with this modules.json, and this
+# 1_Pooling/config.json, "" for none.
+modules() {
+    rm -rf "$T/st"
+    small_demo "$T/st"
+    printf '%s' "$1" >"$T/st/modules.json"
+    [ -z "${2-}" ] || { mkdir "$T/st/1_Pooling" && printf '%s' "$2" >"$T/st/1_Pooling/config.json"; }
+}
+
+# module NAME [PATH]: an entry of modules.json.
+module() {
+    printf '{"idx": 0, "name": "0", "path": "%s", "type": "sentence_transformers.models.%s"}' "${2-}" "$1"
+}
+
+@test "modules.json: what Qwen3-Embedding has runs" {
+    want=$(q embed a)
+    old='{"word_embedding_dimension": 256, "pooling_mode_cls_token": false, "pooling_mode_mean_tokens": false, "pooling_mode_lasttoken": true, "include_prompt": true}'
+    two="$(module Transformer), $(module Pooling 1_Pooling)"
+    three="$two, $(module Normalize 2_Normalize)"
+    new=${three//sentence_transformers.models./sentence_transformers.sentence_transformer.modules.x.}
+    for m in "[$three]" "[$new]" "[$two]" "[]" "{}"; do
+        for p in "$old" '{"pooling_mode": "lasttoken"}' '{"pooling_mode": ["lasttoken"]}' \
+            '{"pooling_mode_lasttoken": true}'; do
+            modules "$m" "$p"
+            run -0 --separate-stderr q embed -m "$T/st" a
+            [ -z "$stderr" ]
+            equal "$output" "$want"
+        done
+    done
+}
+
+@test "modules.json: what the embedder does not have is refused" {
+    last='{"pooling_mode_lasttoken": true}'
+    t=$(module Transformer) p=$(module Pooling 1_Pooling) n=$(module Normalize)
+    # refused MODULES POOLING PATTERN: by embed and by quantize, with the file's name
+    refused() {
+        modules "$1" "$2"
+        fails 3 "$3" embed -m "$T/st" a
+        [[ $stderr == "qwick: $T/st/"* ]]
+        fails 3 "$3" quantize -m "$T/st" -o "$T/q"
+    }
+    refused "[$t, $p]" '{"pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true, "pooling_mode_lasttoken": false}' \
+        "1_Pooling/config.json: pooling_mode_mean_tokens: must be false (only pooling_mode_lasttoken is supported), is true"
+    refused "[$t, $p]" '{"pooling_mode_cls_token": true, "pooling_mode_lasttoken": true}' \
+        "pooling_mode_cls_token: must be false"
+    refused "[$t, $p]" '{"pooling_mode_lasttoken": true, "pooling_mode_new": 1}' "pooling_mode_new: must be false"
+    refused "[$t, $p]" '{"pooling_mode_lasttoken": 1}' "pooling_mode_lasttoken: must be true or false, is 1"
+    refused "[$t, $p]" '{"pooling_mode_lasttoken": false}' "pooling_mode_lasttoken: must be true"
+    refused "[$t, $p]" '{}' "pooling_mode_lasttoken: must be true (others are not supported), is missing"
+    refused "[$t, $p]" '{"pooling_mode": "mean"}' 'pooling_mode: must be "lasttoken" (others are not supported), is "mean"'
+    refused "[$t, $p]" '{"pooling_mode": ["lasttoken", "mean"]}' 'pooling_mode: must be "lasttoken"'
+    refused "[$t, $p]" '{"pooling_mode": "lasttoken", "pooling_mode_lasttoken": false}' "pooling_mode_lasttoken: must be true"
+    refused "[$t, $p]" '[]' "1_Pooling/config.json: must be a JSON object"
+    refused "[$t, $p]" '{' "1_Pooling/config.json"
+    refused "[$t, $p]" '' "1_Pooling/config.json: no such file, but modules.json names it"
+    refused "[$t, $p, $(module Dense 2_Dense)]" "$last" \
+        "modules.json: module 2: type: must be sentence_transformers' Normalize (others are not supported), is \"sentence_transformers.models.Dense\""
+    refused "[$t, $p, $n, $n]" "$last" "has more than 3 modules"
+    refused "[$t]" "$last" "has no module for pooling"
+    refused "[$t, $n]" "$last" "module 1: type: must be sentence_transformers' Pooling"
+    refused "[$p, $t]" "$last" "module 0: type: must be sentence_transformers' Transformer"
+    refused "[$(module Transformer 0_Transformer), $p]" "$last" "module 0: path: must be \"\""
+    refused "[{\"path\": \"\", \"type\": \"own.Transformer\"}, $p]" "$last" "module 0: type"
+    refused "[{\"path\": \"\"}, $p]" "$last" "module 0: type: must be sentence_transformers' Transformer (others are not supported), is missing"
+    refused "[null, $p]" "$last" "module 0: type"
+    # the path comes from the file
+    mkdir "$T/1_Pooling"
+    echo "$last" >"$T/1_Pooling/config.json"
+    for path in ../1_Pooling "$T/1_Pooling" .. . "" 1_Pooling/../../1_Pooling ./1_Pooling '1_Pooling\u0000'; do
+        modules "[$t, $(module Pooling "$path")]" "$last"
+        fails 3 "" embed -m "$T/st" a
+        [[ $stderr == *"not a plain file name" || $stderr == *"path: must be the name of a directory"* ]]
+    done
+    refused "[$t, {\"type\": \"sentence_transformers.models.Pooling\"}]" "$last" "module 1: path: must be the name"
+    for bad in 1 '"x"' '{"a": 1}' null; do
+        refused "$bad" "$last" "modules.json: must be a list of modules"
+    done
+    refused '[' "$last" "modules.json"
+    modules "[]"
+    echo '{"max_seq_length": 8192, "do_lower_case": true}' >"$T/st/sentence_bert_config.json"
+    fails 3 "sentence_bert_config.json: do_lower_case: must be false" embed -m "$T/st" a
+    # other verbs need no vectors
+    modules "[$t, $p]" '{"pooling_mode_mean_tokens": true}'
+    q logits -m "$T/st" a >/dev/null
+}
+
+@test "a prompt that sentence-transformers puts before each text is a warning" {
+    modules "[]"
+    warned() {
+        echo "$1" >"$T/st/config_sentence_transformers.json"
+        run -0 --separate-stderr q embed -m "$T/st" a
+    }
+    warned '{"prompts": {"query": "Instruct: x\nQuery:", "document": ""}, "default_prompt_name": "query"}'
+    [ "$stderr" = "qwick: warning: $T/st: config_sentence_transformers.json: default_prompt_name: \"query\": texts do not get this prompt" ]
+    for c in '{"prompts": {"query": "x"}, "default_prompt_name": null}' \
+        '{"prompts": {"document": ""}, "default_prompt_name": "document"}' '{}'; do
+        warned "$c"
+        [ -z "$stderr" ]
+    done
+}

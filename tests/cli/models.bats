@@ -374,6 +374,173 @@ PY
     fails 1 "logits: not finite" -m "$T/nan" --prompt-ids 1,2
 }
 
+@test "logits -o: rows that are not finite leave no file, and the old one as it was" {
+    cp -r "$MODELS/head128-untied-bf16" "$T/nan"
+    chmod -R u+w "$T/nan"
+    # the embedding of id 5, and nothing else
+    python3 - "$T/nan/model.safetensors" <<'PY'
+import json, struct, sys
+raw = bytearray(open(sys.argv[1], "rb").read())
+n = 8 + struct.unpack("<Q", raw[:8])[0]
+t = json.loads(raw[8:n])["model.embed_tokens.weight"]
+row = 2 * t["shape"][1]
+at = n + t["data_offsets"][0] + 5 * row
+raw[at:at + row] = b"\xff" * row
+open(sys.argv[1], "wb").write(raw)
+PY
+    mkdir "$T/out"
+    for a in "" "--all"; do
+        fails 1 "logits: not finite at position 2" logits -m "$T/nan" -o "$T/out/x" \
+            --prompt-ids 1,2,5 $a
+        [ -z "$(ls -A "$T/out")" ]
+    done
+    q logits -m "$T/nan" -o "$T/out/x" --prompt-ids 1,2 --all
+    sum=$(cksum "$T/out/x")
+    fails 1 "logits: not finite" logits -m "$T/nan" -o "$T/out/x" --prompt-ids 5
+    equal "$sum" "$(cksum "$T/out/x")"
+}
+
+# tied NAME CODE [GOLDEN]: $T/NAME is a golden with a head of its own whose config.json
+# says that it is tied. Python code may change embed and head, two byte arrays, and
+# config.
+tied() {
+    cp -r "$MODELS/${3:-head128-untied-bf16}" "$T/$1"
+    chmod -R u+w "$T/$1"
+    python3 - "$T/$1" "$2" <<'PY'
+import json, struct, sys
+path = sys.argv[1] + "/model.safetensors"
+raw = open(path, "rb").read()
+n = 8 + struct.unpack_from("<Q", raw)[0]
+where = {k: v["data_offsets"] for k, v in json.loads(raw[8:n]).items() if k != "__metadata__"}
+config = json.load(open(sys.argv[1] + "/config.json"))
+config["tie_word_embeddings"] = True
+if "text_config" in config:
+    config["text_config"]["tie_word_embeddings"] = True
+b, e = where[next(k for k in where if k.endswith("embed_tokens.weight"))]
+embed = bytearray(raw[n + b:n + e])
+b, e = where["lm_head.weight"]
+head = bytearray(raw[n + b:n + e])
+exec(sys.argv[2])
+open(path, "wb").write(raw[:n + b] + head + raw[n + e:])
+json.dump(config, open(sys.argv[1] + "/config.json", "w"))
+PY
+}
+
+# logits_of MODEL: its logits for three ids, without warnings.
+logits_of() {
+    q logits -q --exact -m "$1" --prompt-ids 1,2,3 --json | jget 'o["positions"]'
+}
+
+@test "a head of its own counts, although the config says that it is tied" {
+    tied differs ''
+    tied equal 'head = embed'
+    # one row that the comparison for the warning leaves out
+    tied row 'head = embed[:]; head[5 * 256:6 * 256] = bytes(256)'
+    run -0 --separate-stderr q logits -m "$T/differs" --prompt-ids 1
+    [ "$stderr" = "qwick: warning: $T/differs: lm_head.weight differs from the embedding,\
+ although tie_word_embeddings is true: lm_head.weight is used" ]
+    equal "$(logits_of "$T/differs")" "$(logits_of "$MODELS/head128-untied-bf16")"
+    [ "$(logits_of "$T/row")" != "$(logits_of "$T/equal")" ]
+    for m in equal row; do
+        run -0 --separate-stderr q logits -m "$T/$m" --prompt-ids 1
+        [ -z "$stderr" ]
+    done
+    # quantize compares all rows: it drops an equal head and keeps another one
+    for m in differs equal row; do
+        q quantize -q --format gguf --type BF16 -m "$T/$m" -o "$T/$m.gguf"
+        equal "$(logits_of "$T/$m.gguf")" "$(logits_of "$T/$m")"
+        q quantize -q --bits 8 -m "$T/$m" -o "$T/$m.mlx"
+        tie=$(jget 'o["tie_word_embeddings"]' <"$T/$m.mlx/config.json")
+        heads=$(q inspect --tensors -m "$T/$m.mlx" | grep -c '"lm_head.weight"' || true)
+        ggufs=$(q inspect --tensors -m "$T/$m.gguf" | grep -c '"output.weight"' || true)
+        case $m in
+        equal) equal "$tie $heads $ggufs" "True 0 0" ;;
+        *) equal "$tie $heads $ggufs" "False 1 1" ;;
+        esac
+    done
+    # also where text_config says it
+    tied wrapped '' qwen35-wrapped-untied
+    equal "$(logits_of "$T/wrapped")" "$(logits_of "$MODELS/qwen35-wrapped-untied")"
+    q quantize -q --bits 8 -m "$T/wrapped" -o "$T/wrapped.mlx"
+    equal "$(jget 'o["tie_word_embeddings"], o["text_config"]["tie_word_embeddings"]' \
+        <"$T/wrapped.mlx/config.json")" "(False, False)"
+    # the result says so itself
+    run -0 --separate-stderr q logits -m "$T/differs.mlx" --prompt-ids 1
+    [ -z "$stderr" ]
+}
+
+# edited NAME CODE: $T/NAME is the demo model with the name of an embedding model, whose
+# config.json Python code changes.
+edited() {
+    demo_as "$1-embedding"
+    rm "$T/$1-embedding/config.json"
+    python3 -c 'import json, sys
+o = json.load(open("models/demo/config.json"))
+exec(sys.argv[2])
+json.dump(o, open(sys.argv[1], "w"))' "$T/$1-embedding/config.json" "$2"
+}
+
+# warns N PATTERN ARGS...: exit 0, and N lines on stderr with the pattern, all warnings.
+warns() {
+    local n=$1 pattern=$2
+    shift 2
+    run -0 --separate-stderr q "$@"
+    equal "$(grep -c "^qwick: warning: .*$pattern" <<<"$stderr" || true)" "$n"
+    equal "${#stderr_lines[@]}" "$n"
+}
+
+@test "architectures say what a checkpoint is for" {
+    is='Model": is run as qwen3, which it may not be: the results are doubtful'
+    edited none 'del o["architectures"]'
+    edited image 'o["architectures"] = ["Qwen3ForConditionalGeneration"]'
+    edited bare 'o["architectures"] = ["Qwen3Model"]'
+    edited other 'o["architectures"] = ["Qwen3ForTokenModels"]'
+    for m in none image; do
+        for v in "--think off -n 5 list" "logits hi" "embed hi" "score ls,files"; do
+            warns 0 "" $v -m "$T/$m-embedding"
+        done
+    done
+    warns 0 "" embed hi -m "$T/bare-embedding"
+    for v in "--think off -n 5 list" "logits hi" "score ls,files" "choose -a x -a y hi"; do
+        warns 1 "bare-embedding: architectures: \"Qwen3$is" $v -m "$T/bare-embedding"
+    done
+    for v in "--think off -n 5 list" "logits hi" "embed hi" "score ls,files"; do
+        warns 1 "other-embedding: architectures: \"Qwen3ForTokenModels\": is run as" $v -m "$T/other-embedding"
+        warns 0 "" $v -q -m "$T/other-embedding"
+    done
+    warns 0 "" count hi -m "$T/other-embedding"
+    edited code 'o["auto_map"] = {"AutoConfig": "c.C", "AutoModel": "m.M"}'
+    for v in "--think off -n 5 list" "embed hi"; do
+        warns 1 "auto_map.AutoModel: the model has code of its own" $v -m "$T/code-embedding"
+    done
+    edited bad 'o["architectures"] = "Qwen3ForCausalLM"'
+    fails 3 "config.json: architectures: must be a list of names" hi -m "$T/bad-embedding"
+}
+
+@test "fields of config.json that change results and are not computed are refused" {
+    edited causal 'o["is_causal"] = False'
+    for v in "hi -n 1" "embed hi" "quantize -o $T/q"; do
+        fails 3 "causal-embedding/config.json: is_causal: must be true (others are not supported), is false" \
+            $v -m "$T/causal-embedding"
+    done
+    edited layers 'o["per_layer_config"] = {"3": {"head_dim": 32}}'
+    fails 3 "per_layer_config: must be empty (others are not supported), is an object" \
+        hi -m "$T/layers-embedding"
+}
+
+@test "an embedding model without a head" {
+    cp -r "$MODELS/embedding-names" "$T/embedding"
+    chmod -R u+w "$T/embedding"
+    python3 tests/cli/byte_tokenizer.py "$T/embedding"
+    want=$(q embed --exact -m "$T/embedding" "list files")
+    sed -i 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' "$T/embedding/config.json"
+    grep -q '"tie_word_embeddings": false' "$T/embedding/config.json"
+    equal "$(q embed --exact -m "$T/embedding" "list files")" "$want"
+    for v in "hi" "logits hi" "rerank -q x a"; do
+        fails 3 "tensor lm_head.weight: missing, so that only embed can be used" $v -m "$T/embedding"
+    done
+}
+
 @test "logits equal the goldens in --exact" {
     need_model tied-bf16
     need_model mlx4

@@ -148,6 +148,24 @@ kv['$A.full_attention_interval'][1] = 2"
         "$A.attention.head_count_kv: 2, 0, 0, 1: differs between layers"
 }
 
+@test "GGUF files of Ollama's converter" {
+    A=qwen35
+    want=$(q logits -m $GGUF/qwen35-tied.gguf --exact --prompt-ids 5,9,2 --json | jget 'o["positions"]')
+    ollama="kv['$A.rope.mrope_section'] = [9, (5, [2, 1, 1])]
+kv['$A.mrope_sections'] = [9, (5, [2, 1, 1])]
+kv['$A.rope.mrope_interleaved'] = [7, True]
+kv['$A.ssm.v_head_reordered'] = [7, True]
+kv['$A.norm_top_k_prob'] = [7, True]
+for t in tensors:
+    t[0] = t[0].replace('ssm_dt.bias', 'ssm_dt')"
+    changed "$ollama"
+    equal "$want" "$(q logits -m "$T/x.gguf" --exact --prompt-ids 5,9,2 --json | jget 'o["positions"]')"
+    refused "$ollama
+kv['$A.norm_top_k_prob'] = [7, False]" "$A.norm_top_k_prob: 0 is not supported (1 is)"
+    refused "$ollama
+kv['$A.ssm.v_head_reordered'] = [7, False]" "$A.ssm.v_head_reordered: 0 is not supported (1 is)"
+}
+
 @test "quantize writes layers in any order" {
     mkdir "$T/o"
     python3 - "$M" "$T/o" <<'PY'

@@ -180,3 +180,90 @@ assert "dropped_tokens" not in r[2]' "$T/out"
         [ -z "$stderr" ] || { echo "$m: $stderr"; return 1; }
     done
 }
+
+# classifier NAME CODE: $T/NAME is the demo model as a classifier whose head is the row
+# of yes minus that of no. Python code may change config and tensors, {name: [type,
+# shape, bytes]}.
+classifier() {
+    demo_as "$1"
+    rm "$T/$1/config.json" "$T/$1/model.safetensors"
+    python3 - "$T/$1" "$(q tokenize yes)" "$(q tokenize no)" "$2" <<'PY'
+import json, struct, sys
+raw = open("models/demo/model.safetensors", "rb").read()
+n = 8 + struct.unpack_from("<Q", raw)[0]
+head = json.loads(raw[8:n])
+head.pop("__metadata__")
+tensors = {k: [v["dtype"], v["shape"], raw[n + v["data_offsets"][0]:n + v["data_offsets"][1]]]
+           for k, v in head.items()}
+embed = tensors["model.embed_tokens.weight"][2]
+def row(i):  # BF16 to numbers
+    words = struct.unpack("<256H", embed[512 * i:512 * i + 512])
+    return [struct.unpack("<f", struct.pack("<I", w << 16))[0] for w in words]
+yes, no = row(int(sys.argv[2])), row(int(sys.argv[3]))
+tensors["score.weight"] = ["F32", [1, 256], struct.pack("<256f", *(a - b for a, b in zip(yes, no)))]
+config = json.load(open("models/demo/config.json"))
+config["architectures"] = ["Qwen3ForSequenceClassification"]
+config["id2label"] = {"0": "LABEL_0"}
+exec(sys.argv[4])
+at, where = 0, {}
+for k, (dtype, shape, data) in tensors.items():
+    where[k] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+    at += len(data)
+text = json.dumps(where).encode()
+with open(sys.argv[1] + "/model.safetensors", "wb") as f:
+    f.write(struct.pack("<Q", len(text)) + text + b"".join(t[2] for t in tensors.values()))
+json.dump(config, open(sys.argv[1] + "/config.json", "w"))
+PY
+}
+
+@test "a classifier scores by its own head" {
+    q rerank --exact --json -q "list files" "${DOCS[@]}" >"$T/want"
+    # a head that is the difference of two rows gives the same probability
+    classifier a-reranker ''
+    # as converters leave it: no head of the language model, tied or not
+    classifier b-reranker 'config["tie_word_embeddings"] = False'
+    classifier c-reranker 'del config["id2label"]; config["num_labels"] = 1'
+    for m in a b c; do
+        run -0 --separate-stderr q rerank --exact --json -m "$T/$m-reranker" -q "list files" "${DOCS[@]}"
+        [ -z "$stderr" ]
+        python3 - "$T/want" "$output" <<'PY'
+import json, sys
+want = json.load(open(sys.argv[1]))["results"]
+got = json.loads(sys.argv[2])["results"]
+assert [r["index"] for r in got] == [r["index"] for r in want], got
+assert all(abs(a["score"] - b["score"]) < 1e-6 for a, b in zip(got, want)), (got, want)
+PY
+    done
+    classifier zero-reranker 'tensors["score.weight"][2] = bytes(1024)'
+    equal "$(q rerank -m "$T/zero-reranker" -q x a b | cut -f 1 | tr '\n' ' ')" "0.500000 0.500000 "
+    classifier nan-reranker 'tensors["score.weight"][2] = b"\xff" * 1024'
+    fails 1 "not finite" rerank -m "$T/nan-reranker" -q x a
+}
+
+@test "a classifier is refused where its head does not fit" {
+    two="tensors['score.weight'][1] = [2, 256]; tensors['score.weight'][2] *= 2"
+    classifier two "$two; config['id2label'] = {'0': 'no', '1': 'yes'}"
+    fails 3 'architectures: "Qwen3ForSequenceClassification" with 2 labels, and 2 rows of score.weight: 1 label is supported' \
+        rerank -m "$T/two" -q x a
+    classifier rows "$two"
+    fails 3 "with 1 labels, and 2 rows" rerank -m "$T/rows" -q x a
+    classifier labels "config['num_labels'] = 3; del config['id2label']"
+    fails 3 "with 3 labels, and 1 rows" rerank -m "$T/labels" -q x a
+    classifier bias 'tensors["score.bias"] = ["F32", [1], bytes(4)]'
+    fails 3 "tensor score.bias: is not supported beside score.weight" rerank -m "$T/bias" -q x a
+    classifier none 'del tensors["score.weight"]'
+    fails 3 "tensor score.weight: missing" rerank -m "$T/none" -q x a
+    # only rerank uses it
+    classifier one ''
+    says='one: architectures: "Qwen3ForSequenceClassification": is a classifier, which only rerank uses'
+    echo '{"prompt":"a"}' >"$T/in"
+    for v in "hi" "logits hi" "embed hi" "score hi" "choose -a x -a y hi" "batch -i $T/in" \
+        "bench" "plan"; do
+        fails 3 "$says" $v -m "$T/one"
+    done
+    run -3 q selftest -m "$T/one"
+    [[ $output == *"$says"* ]]
+    fails 3 "the head of a classifier cannot be converted" quantize -m "$T/one" -o "$T/q"
+    [ "$(q count -m "$T/one" "list files")" -gt 0 ]
+    q inspect -m "$T/one" --tensors | grep -q '"score.weight"'
+}

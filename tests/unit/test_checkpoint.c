@@ -129,6 +129,24 @@ static void test_directory(void **state)
         assert_false(found);
         assert_non_null(strstr(e.msg, "not a plain file name"));
     }
+    /* a file in a directory: both names are plain */
+    assert_int_equal(
+        checkpoint_map_in(ck, "sub", "x.safetensors", &m, &found, &e), 0);
+    assert_true(found);
+    map_close(&m);
+    assert_int_equal(checkpoint_map_in(ck, "none", "x", &m, &found, &e), 0);
+    assert_false(found);
+    const char *const bad_in[][2] = {
+        {"..", "d"},        {".", "config.json"}, {"", "config.json"},
+        {"/etc", "passwd"}, {"sub/", "x"},        {"sub", "../config.json"},
+        {"sub", ".."},      {"sub", ""}};
+    for (size_t i = 0; i < sizeof bad_in / sizeof *bad_in; i++) {
+        assert_int_equal(
+            checkpoint_map_in(ck, bad_in[i][0], bad_in[i][1], &m, &found, &e),
+            -1);
+        assert_false(found);
+        assert_non_null(strstr(e.msg, "not a plain file name"));
+    }
     assert_int_equal(checkpoint_map(ck, "sub", &m, &found, &e), -1);
     assert_non_null(strstr(e.msg, "is a directory"));
     assert_int_equal(symlink("gone", temp_path("d/link")), 0);

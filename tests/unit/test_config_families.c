@@ -1,4 +1,5 @@
-/* config.json of mixtures of experts, of Gemma 3 and of Qwen3.5. */
+/* config.json of mixtures of experts, of Gemma 3 and of Qwen3.5, and fields
+ * that must have one value in each family. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,9 @@
 #include <string.h>
 
 #include "config_file.h"
+#include "file/map.h"
+#include "model/arch.h"
+#include "model/fixed.h"
 
 /* A mixture of experts. */
 static const struct member moe[] = {
@@ -288,6 +292,182 @@ static void broken_gemma(void **state)
     refuses("config.json", "rope_parameters.full_attention.rope_theta", "is 5");
 }
 
+/* ---- fields that must have one value ---- */
+
+/* A value that a row of arch.fixed refuses. */
+static const char *other_value(const char *want)
+{
+    return strcmp(want, "true") == 0    ? "false"
+           : strcmp(want, "false") == 0 ? "true"
+           : strcmp(want, "null") == 0  ? "30.5"
+           : strcmp(want, "{}") == 0    ? "{\"1\": {\"x\": 2}}"
+           : want[0] == '"'             ? "\"other\""
+                                        : "2";
+}
+
+/* The path a.b with a value as a member a: {"b": value}. *key: a. */
+static const char *nest(char *out, size_t n, char *key, const char *path,
+                        const char *value)
+{
+    size_t at = 0, depth = 0;
+    const char *dot = strchr(path, '.');
+    snprintf(key, 64, "%.*s", (int)(dot ? dot - path : 63), path);
+    out[0] = '\0';
+    for (; dot; dot = strchr(dot + 1, '.'), depth++) {
+        const char *end = strchr(dot + 1, '.');
+        int len = end ? (int)(end - dot - 1) : 63;
+        at += (size_t)snprintf(out + at, n - at, "{\"%.*s\": ", len, dot + 1);
+    }
+    at += (size_t)snprintf(out + at, n - at, "%s", value);
+    for (; depth; depth--)
+        at += (size_t)snprintf(out + at, n - at, "}");
+    return out;
+}
+
+static void refuses_others(const struct member *base, size_t n_base,
+                           const struct fixed_field *table, const char *doc)
+{
+    for (; table->path; table++) {
+        char key[64], text[256];
+        const char *last = strrchr(table->path, '.');
+        const char *other = other_value(table->want);
+        struct member change = {
+            key, nest(text, sizeof text, key, table->path, other)};
+        write_config(base, n_base, &change, 1);
+        refuses("config.json", table->path, "must be");
+        refuses("config.json",
+                strcmp(table->want, "{}") == 0 ? "empty" : table->want,
+                other[0] == '{' ? "is an object" : other);
+        if (!strstr(doc, last ? last + 1 : table->path))
+            fail_msg("docs/config-fields.md lacks %s", table->path);
+        if (last)
+            continue;
+        /* the value that changes nothing, and none */
+        change.value = table->want;
+        write_config(base, n_base, &change, 1);
+        struct config c = loads();
+        config_free(&c);
+        change.value = "null";
+        write_config(base, n_base, &change, 1);
+        c = loads();
+        config_free(&c);
+    }
+}
+
+static void fixed_fields(void **state)
+{
+    (void)state;
+    char *doc;
+    size_t n;
+    struct qwick_err e;
+    /* as transformers writes a mixture, without the other name of num_experts
+     */
+    static struct member qwen35moe[sizeof qwen35 / sizeof *qwen35 + 4];
+    memcpy(qwen35moe, qwen35, sizeof qwen35);
+    struct member *more = qwen35moe + sizeof qwen35 / sizeof *qwen35;
+    qwen35moe[0].value = "\"qwen3_5_moe_text\"";
+    more[0] = (struct member){"num_experts", "8"};
+    more[1] = (struct member){"num_experts_per_tok", "2"};
+    more[2] = (struct member){"moe_intermediate_size", "48"};
+    more[3] = (struct member){"shared_expert_intermediate_size", "40"};
+    const struct {
+        const struct arch *arch;
+        const struct member *base;
+        size_t n;
+    } families[] = {
+        {&arch_qwen3, v4, sizeof v4 / sizeof *v4},
+        {&arch_qwen3moe, moe, sizeof moe / sizeof *moe},
+        {&arch_gemma3, gemma, sizeof gemma / sizeof *gemma},
+        {&arch_qwen35, qwen35, sizeof qwen35 / sizeof *qwen35},
+        {&arch_qwen35moe, qwen35moe, sizeof qwen35moe / sizeof *qwen35moe},
+    };
+    if (map_read_all("docs/config-fields.md", 1 << 20, &doc, &n, &e))
+        fail_msg("%s", e.msg);
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        refuses_others(families[i].base, families[i].n, fixed_common, doc);
+        refuses_others(families[i].base, families[i].n, families[i].arch->fixed,
+                       doc);
+    }
+    free(doc);
+    WRITE(v4, {"is_causal", "1"});
+    refuses("config.json", "is_causal", "true or false");
+}
+
+/* The classes that an architecture may belong to; the last kind counts. */
+static void architectures(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *value;
+        enum model_class class;
+        const char *name;
+    } rows[] = {
+        {NULL, CLASS_NONE, ""},
+        {"null", CLASS_NONE, ""},
+        {"[]", CLASS_NONE, ""},
+        {"[\"Qwen3ForCausalLM\"]", CLASS_LANGUAGE, "Qwen3ForCausalLM"},
+        {"[\"Qwen3_5ForConditionalGeneration\"]", CLASS_LANGUAGE,
+         "Qwen3_5ForConditionalGeneration"},
+        {"[\"Qwen3Model\"]", CLASS_BARE, "Qwen3Model"},
+        {"[\"Model\"]", CLASS_BARE, "Model"},
+        {"[\"\"]", CLASS_OTHER, ""},
+        {"[\"Qwen3ForTokenClassification\"]", CLASS_OTHER,
+         "Qwen3ForTokenClassification"},
+        {"[\"Qwen3ForSequenceClassification\"]", CLASS_CLASSIFIER,
+         "Qwen3ForSequenceClassification"},
+        {"[\"A\\u001b\", \"BForCausalLM\"]", CLASS_OTHER, "A\\x1b"},
+        {"[\"BForSequenceClassification\", \"A\"]", CLASS_CLASSIFIER,
+         "BForSequenceClassification"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        WRITE(v4, {"architectures", rows[i].value});
+        struct config c = loads();
+        assert_int_equal(c.class, rows[i].class);
+        assert_string_equal(c.class_name, rows[i].name);
+        config_free(&c);
+    }
+    static const char *const bad[] = {"1", "\"Qwen3ForCausalLM\"", "{}", "[1]",
+                                      "[null]"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        WRITE(v4, {"architectures", bad[i]});
+        refuses("config.json", "architectures", "a list of names");
+    }
+    WRITE(v4,
+          {"auto_map", "{\"AutoConfig\": \"a.B\", \"AutoModelForCausalLM\": "
+                       "\"m.C\"}"});
+    struct config c = loads();
+    assert_string_equal(c.own_code, "auto_map.AutoModelForCausalLM");
+    config_free(&c);
+    WRITE(v4, {"auto_map", "{\"AutoTokenizer\": [\"a.B\", null]}"});
+    c = loads();
+    assert_string_equal(c.own_code, "");
+    config_free(&c);
+}
+
+/* transformers' Qwen3-MoE has windows in all layers or in none. */
+static void windows_of_experts(void **state)
+{
+    (void)state;
+    WRITE(moe, {"use_sliding_window", "true"}, {"sliding_window", "7"},
+          {"max_window_layers", "0"});
+    struct config c = loads();
+    assert_int_equal(c.layers[0].window, 7);
+    config_free(&c);
+    WRITE(moe, {"use_sliding_window", "true"}, {"sliding_window", "7"},
+          {"max_window_layers", "1"});
+    refuses("config.json", "max_window_layers", "must be 0");
+    WRITE(moe, {"use_sliding_window", "true"}, {"sliding_window", "7"},
+          {"layer_types", "[\"sliding_attention\", \"full_attention\", "
+                          "\"sliding_attention\"]"});
+    refuses("config.json", "layer_types", "sliding_attention in all layers");
+    /* Qwen3Config's default, where the file leaves it out */
+    WRITE(v4, {"use_sliding_window", "true"}, {"sliding_window", NULL},
+          {"max_window_layers", "0"});
+    c = loads();
+    assert_int_equal(c.layers[0].window, 4096);
+    config_free(&c);
+}
+
 static void qwen35_fields(void **state)
 {
     (void)state;
@@ -442,6 +622,9 @@ int main(void)
         cmocka_unit_test_setup(gemma_fields, fresh),
         cmocka_unit_test_setup(wrapped_fields, fresh),
         cmocka_unit_test_setup(broken_gemma, fresh),
+        cmocka_unit_test_setup(fixed_fields, fresh),
+        cmocka_unit_test_setup(architectures, fresh),
+        cmocka_unit_test_setup(windows_of_experts, fresh),
         cmocka_unit_test_setup(qwen35_fields, fresh),
         cmocka_unit_test_setup(qwen35_experts, fresh),
         cmocka_unit_test_setup(wrapped_qwen35, fresh),

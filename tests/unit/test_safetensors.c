@@ -621,11 +621,28 @@ static void test_index(void **state)
     assert_int_equal(open_dir(&set, &e), -1);
     check_message(&e, temp_path("s2.safetensors"), "tensor c", "incomplete",
                   NULL);
-    /* One name in two shards. */
+    /* One name in two shards: the index decides, whichever comes first. */
     put(temp_path("s2.safetensors"),
         "{" TENSOR("c", "U8", "[1]", "[0,1]") "," TENSOR("a", "U8", "[1]",
                                                          "[1,2]") "}",
         2);
+    for (int second = 0; second < 2; second++) {
+        put_index(second
+                      ? "{\"c\":\"s2.safetensors\",\"a\":\"s2.safetensors\","
+                        "\"b\":\"s1.safetensors\"}"
+                      : "{\"c\":\"s2.safetensors\",\"a\":\"s1.safetensors\"}");
+        if (open_dir(&set, &e))
+            fail_msg("%s", e.msg);
+        const struct st_tensor *t = st_find(set, "a");
+        assert_int_equal(st_count(set), 3);
+        assert_string_equal(t->file,
+                            second ? "s2.safetensors" : "s1.safetensors");
+        assert_int_equal(t->data[0], second ? 1 : 0);
+        assert_int_equal(st_find(set, "b")->data[0], 1);
+        assert_int_equal(st_find(set, "c")->data[0], 0);
+        st_close(set);
+    }
+    put_index("{\"c\":\"s2.safetensors\",\"b\":\"s1.safetensors\"}");
     assert_int_equal(open_dir(&set, &e), -1);
     check_message(&e, temp_path("s2.safetensors"), "tensor a",
                   "s1.safetensors as well", NULL);

@@ -158,14 +158,19 @@ static void good_checkpoints(void **state)
     assert_int_equal(info.weight_bytes, 4 * (embed + rest));
     assert_true(info.tied_head);
     assert_false(info.has_tokenizer);
-    /* tensors that nothing uses: a head beside a tied one, and any other */
-    put(l, "lm_head.weight", VOCAB, D);
+    /* tensors that nothing uses */
     put(l, "model.rotary_emb.inv_freq", HEAD / 2, 0);
     put(l, "visual.patch_embed", 3, 3);
     l->t[l->n - 1].dtype = DT_I64;
     write_weights(l);
     info = opens();
     assert_int_equal(info.n_params, embed + rest);
+    /* a head of its own counts, whatever tie_word_embeddings says */
+    put(l, "lm_head.weight", VOCAB, D);
+    write_weights(l);
+    info = opens();
+    assert_int_equal(info.n_params, 2 * embed + rest);
+    assert_false(info.tied_head);
     /* the bare model's names */
     write_weights(layer("", false));
     info = opens();
@@ -197,7 +202,7 @@ static void used_tensors_are_marked(void **state)
     (void)state;
     write_config(true, false);
     struct list *l = layer("model.", false);
-    put(l, "lm_head.weight", VOCAB, D);
+    put(l, "odd.weight", VOCAB, D);
     write_weights(l);
     struct qwick_engine *eng;
     struct qwick_err e;
@@ -209,7 +214,7 @@ static void used_tensors_are_marked(void **state)
         assert_string_equal(t.file, "model.safetensors");
         if (!t.used) {
             unused++;
-            assert_string_equal(t.name, "lm_head.weight");
+            assert_string_equal(t.name, "odd.weight");
         }
     }
     assert_int_equal(n, l->n);

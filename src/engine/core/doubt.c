@@ -1,6 +1,7 @@
-/* Whether a checkpoint suits a task. config.json does not tell: Qwen3,
- * Qwen3-Embedding and Qwen3-Reranker are all Qwen3ForCausalLM there. So we look
- * for other signs of each kind, and warn if a checkpoint has none. */
+/* Whether a checkpoint suits a task. config.json says what only a classifier,
+ * or a model without a head, is for. Qwen3, Qwen3-Embedding and Qwen3-Reranker
+ * are all Qwen3ForCausalLM there, so we look for other signs of each kind, and
+ * warn if a checkpoint has none. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,8 +98,8 @@ static bool looks_like_embedder(const struct qwick_engine *eng)
 {
     static const char *const words[] = {
         "sentence-similarity", "feature-extraction", "embedding", NULL};
-    return is_called(eng, "embed") || pools(eng, POOLING_LAST) ||
-           ends_texts(eng) || has_bare_names(eng) ||
+    return eng->model.config.class == CLASS_BARE || is_called(eng, "embed") ||
+           pools(eng, POOLING_LAST) || ends_texts(eng) || has_bare_names(eng) ||
            has_file(eng, "modules.json") ||
            has_file(eng, "config_sentence_transformers.json") ||
            readme_says(eng, words);
@@ -119,6 +120,7 @@ static bool looks_like_reranker(const struct qwick_engine *eng)
 void engine_doubt_head(struct qwick_engine *eng)
 {
     bool doubted = eng->doubted_head;
+    engine_doubt_class(eng, false);
     eng->doubted_head = true;
     if (doubted || !checkpoint_gguf(eng->ck) || !eng->model.config.tied_head ||
         (!eng->model.config.n_classes && !pools(eng, POOLING_RANK)))
@@ -127,6 +129,49 @@ void engine_doubt_head(struct qwick_engine *eng)
                 "%s: is a reranker without output.weight: the embedding is its "
                 "head, and what it writes is doubtful",
                 checkpoint_dir(eng->ck));
+}
+
+int engine_refuse_classifier(const struct qwick_engine *eng,
+                             struct qwick_err *e)
+{
+    const struct config *c = &eng->model.config;
+    return c->class != CLASS_CLASSIFIER
+               ? 0
+               : err_set(e, QWICK_ERR_MODEL,
+                         "%s: architectures: \"%s\": is a classifier, which "
+                         "only rerank uses",
+                         checkpoint_dir(eng->ck), c->class_name);
+}
+
+int engine_need_head(const struct qwick_engine *eng, struct qwick_err *e)
+{
+    if (engine_refuse_classifier(eng, e))
+        return -1;
+    return eng->model.no_head
+               ? err_set(e, QWICK_ERR_MODEL,
+                         "%s: tensor lm_head.weight: missing, so that only "
+                         "embed can be used",
+                         checkpoint_dir(eng->ck))
+               : 0;
+}
+
+void engine_doubt_class(struct qwick_engine *eng, bool hidden)
+{
+    const struct config *c = &eng->model.config;
+    bool other = c->class == CLASS_OTHER || (c->class == CLASS_BARE && !hidden);
+    if (eng->doubted_class)
+        return;
+    eng->doubted_class = other || *c->own_code;
+    if (other)
+        engine_warn(eng,
+                    "%s: architectures: \"%s\": is run as %s, which it may "
+                    "not be: the results are doubtful",
+                    checkpoint_dir(eng->ck), c->class_name, c->model_type);
+    if (*c->own_code)
+        engine_warn(eng,
+                    "%s: %s: the model has code of its own, which is not run: "
+                    "the results are doubtful",
+                    checkpoint_dir(eng->ck), c->own_code);
 }
 
 const char *qwick_embed_doubt(const struct qwick_engine *eng)

@@ -55,6 +55,7 @@ struct qwick_engine {
     struct prefix_disk *disk;       /* NULL: no cache on disk */
     bool told_prefix;               /* that a prompt does not fit prefix */
     bool doubted_head;              /* engine_doubt_head has been called */
+    bool doubted_class;             /* engine_doubt_class has warned */
     bool read_first;                /* first_pass_read has something to do */
     bool passed;                    /* there was a pass */
     struct fingerprint fingerprint; /* zeros: not computed yet */
@@ -122,6 +123,23 @@ void engine_note(const struct qwick_engine *eng, const char *fmt, ...)
 /* Warn once that logits are doubtful because the file's head is missing. Call
  * it where logits are computed. */
 void engine_doubt_head(struct qwick_engine *eng);
+
+/* Warn once that results are doubtful because config.json's architectures or
+ * auto_map name another kind of model. hidden: the results are hidden states,
+ * for which a model without a head is right. */
+void engine_doubt_class(struct qwick_engine *eng, bool hidden);
+
+/* QWICK_ERR_MODEL if the model is a classifier. */
+int engine_refuse_classifier(const struct qwick_engine *eng,
+                             struct qwick_err *e);
+
+/* QWICK_ERR_MODEL if the model has no logits: it is a classifier, or its file
+ * has no head. */
+int engine_need_head(const struct qwick_engine *eng, struct qwick_err *e);
+
+/* qwick_session_create for a model that may have no logits. */
+int session_create(struct qwick_session **out, struct qwick_engine *eng,
+                   size_t n_ctx, struct qwick_err *e);
 
 /* Read the checkpoint's chat templates, the options that change them, and the
  * stop id that tokenizer_config.json names. Sets form and form_tools. */

@@ -368,6 +368,11 @@ static int open_weights(struct qwick_engine *eng,
     }
     if (!m->lazy_blas)
         model_load_blas(m, m->chunk);
+    if (m->head_differs)
+        engine_warn(eng,
+                    "%s: lm_head.weight differs from the embedding, although "
+                    "tie_word_embeddings is true: lm_head.weight is used",
+                    checkpoint_dir(eng->ck));
     note_unused(eng);
     check_stop_ids(eng);
     return block_ids(eng, e);

@@ -31,6 +31,13 @@ int engine_context(const struct qwick_engine *eng, size_t n_ctx, size_t *limit,
 int qwick_session_create(struct qwick_session **out, struct qwick_engine *eng,
                          size_t n_ctx, struct qwick_err *e)
 {
+    *out = NULL;
+    return engine_need_head(eng, e) ? -1 : session_create(out, eng, n_ctx, e);
+}
+
+int session_create(struct qwick_session **out, struct qwick_engine *eng,
+                   size_t n_ctx, struct qwick_err *e)
+{
     const struct config *c = &eng->model.config;
     size_t limit;
     *out = NULL;
@@ -388,7 +395,7 @@ int qwick_session_fork(struct qwick_session **out,
 {
     struct qwick_session *f;
     *out = NULL;
-    if (qwick_session_create(&f, s->eng, s->limit, e))
+    if (session_create(&f, s->eng, s->limit, e))
         return -1;
     size_t vocab_size = s->eng->model.config.vocab_size;
     if (s->logits && !(f->own_logits = malloc(vocab_size * sizeof(float)))) {

@@ -22,7 +22,8 @@ int runs_open(struct runs *s, struct qwick_engine *eng,
     *s = (struct runs){
         .eng = eng, .task = task, .ctx = ctx, .max_live = max_live};
     s->last = &s->first;
-    if (engine_context(eng, n_ctx, &s->n_ctx, e) ||
+    if ((task->output & QWICK_LOGITS && engine_need_head(eng, e)) ||
+        engine_context(eng, n_ctx, &s->n_ctx, e) ||
         kv_init(&s->shape, eng->kv_dtype, &eng->model.config, e))
         return -1;
     s->shape.most_snapshots = KV_FEW_SNAPSHOTS;
@@ -86,7 +87,7 @@ int runs_set_base(struct runs *s, const int32_t *tokens, size_t n,
                   struct qwick_err *e)
 {
     size_t chunk = s->eng->model.chunk, at;
-    if (qwick_session_create(&s->base, s->eng, s->n_ctx, e))
+    if (session_create(&s->base, s->eng, s->n_ctx, e))
         return -1;
     qwick_session_interrupt(s->base, s->interrupt);
     if (qwick_session_reuse(s->base, tokens, n, e))
@@ -228,7 +229,7 @@ static int take_session(struct runs *s, struct run *r, struct qwick_err *e)
     } else if (s->n_spare) {
         r->session = s->spare[best];
         s->spare[best] = s->spare[--s->n_spare];
-    } else if (qwick_session_create(&r->session, s->eng, s->n_ctx, e)) {
+    } else if (session_create(&r->session, s->eng, s->n_ctx, e)) {
         return -1;
     }
     session_truncate(r->session, most);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "model/pooling.h"
 
 struct qwick_embedder {
     struct qwick_engine *eng;
@@ -22,7 +23,9 @@ int qwick_embedder_create(struct qwick_embedder **out, struct qwick_engine *eng,
     struct qwick_embed_options all = qwick_embed_defaults(), *o = &all;
     size_t d_model = eng->model.config.d_model;
     *out = NULL;
-    if (options_read(o, sizeof *o, given, "embed", e))
+    struct pooling pooling;
+    if (options_read(o, sizeof *o, given, "embed", e) ||
+        engine_refuse_classifier(eng, e) || pooling_read(&pooling, eng->ck, e))
         return -1;
     if (o->dim > d_model)
         return err_set(e, QWICK_ERR_USAGE,
@@ -38,6 +41,12 @@ int qwick_embedder_create(struct qwick_embedder **out, struct qwick_engine *eng,
         qwick_embedder_free(m);
         return -1;
     }
+    engine_doubt_class(eng, true);
+    if (*pooling.prompt)
+        engine_warn(eng,
+                    "%s: config_sentence_transformers.json: "
+                    "default_prompt_name: \"%s\": texts do not get this prompt",
+                    checkpoint_dir(eng->ck), pooling.prompt);
     m->st.runs.progress = o->progress;
     m->st.runs.progress_ctx = o->progress_ctx;
     m->st.runs.interrupt = o->interrupt;

@@ -108,7 +108,7 @@ int qwick_plan_make(struct qwick_engine *eng,
     struct qwick_plan_options all = qwick_plan_defaults(), *o = &all;
     *p = (struct qwick_plan){0};
     if (options_read(o, sizeof *o, given, "plan", e) ||
-        set_tokens(p, eng, o, e))
+        engine_refuse_classifier(eng, e) || set_tokens(p, eng, o, e))
         return -1;
     set_weights(p, eng);
     set_cpus(p);

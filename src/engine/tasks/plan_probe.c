@@ -138,7 +138,7 @@ static int run_passes(struct qwick_plan *p, struct qwick_engine *eng,
         return err_oom(e, n * sizeof *ids);
     for (size_t i = 0; i < n; i++)
         ids[i] = (int32_t)((i + 1) * 7919 % vocab_size);
-    int rc = qwick_session_create(&s, eng, p->n_ctx, e);
+    int rc = session_create(&s, eng, p->n_ctx, e);
     if (!rc) {
         qwick_session_interrupt(s, interrupt);
         rc = time_passes(p, eng, s, ids, n, e);

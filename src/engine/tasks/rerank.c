@@ -30,7 +30,7 @@ struct qwick_reranker {
     struct states st;
     struct ids prefix, suffix;
     struct buf middle; /* up to the document */
-    size_t yes, no;    /* ids */
+    size_t yes, no;    /* rows of the head */
 };
 
 /* ---- the prompt --------------------------------------------------------- */
@@ -76,6 +76,22 @@ static int word_id(const struct qwick_engine *eng, const char *word, size_t *id,
     }
     free(ids.v);
     return rc;
+}
+
+/* The rows of the head for both words, unless the reranker has a head of its
+ * own. */
+static int find_rows(struct qwick_reranker *r, struct qwick_err *e)
+{
+    const struct config *c = &r->eng->model.config;
+    if (c->n_classes) {
+        r->yes = c->yes_class;
+        r->no = !c->yes_class;
+        return 0;
+    }
+    return engine_need_head(r->eng, e) || word_id(r->eng, "yes", &r->yes, e) ||
+                   word_id(r->eng, "no", &r->no, e)
+               ? -1
+               : 0;
 }
 
 /* Everything but the document. */
@@ -145,9 +161,10 @@ int qwick_reranker_create(struct qwick_reranker **out, struct qwick_engine *eng,
     r->st.runs.progress = o->progress;
     r->st.runs.progress_ctx = o->progress_ctx;
     r->st.runs.interrupt = o->interrupt;
+    engine_doubt_class(eng, false);
     if (engine_need_tokenizer(eng, e) || need_added(eng, e) ||
-        word_id(eng, "yes", &r->yes, e) || word_id(eng, "no", &r->no, e) ||
-        compose(r, query, n_query, o, e) || evaluate_base(r, e))
+        find_rows(r, e) || compose(r, query, n_query, o, e) ||
+        evaluate_base(r, e))
         goto fail;
     *out = r;
     return 0;
@@ -249,11 +266,9 @@ static double log_odds(const struct qwick_reranker *r, const float *hidden)
     const struct config *c = &eng->model.config;
     const struct matrix *w =
         c->n_classes ? &eng->model.classes : &eng->model.head;
-    size_t yes = c->n_classes ? c->yes_class : r->yes;
-    size_t no = c->n_classes ? !c->yes_class : r->no;
-    double odds = row_logit(eng, w, yes, hidden);
+    double odds = row_logit(eng, w, r->yes, hidden);
     return c->n_classes == 1 ? odds
-                             : odds - (double)row_logit(eng, w, no, hidden);
+                             : odds - (double)row_logit(eng, w, r->no, hidden);
 }
 
 static int keep_score(void *ctx, size_t i, const float *hidden,

@@ -158,7 +158,8 @@ int qwick_selftest(struct qwick_engine *eng,
     struct selftest t = {.o = o, .given = eng, .start_ms = clock_ms()};
     size_t limit;
     int rc = -1;
-    if (engine_context(eng, 0, &limit, e) || selftest_text(&t, e) ||
+    if (engine_need_head(eng, e) || engine_context(eng, 0, &limit, e) ||
+        selftest_text(&t, e) ||
         selftest_open(&t.exact, &t, eng->info.isa, true, 0, e))
         goto done;
     r->n_tokens = t.n;

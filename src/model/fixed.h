@@ -1,0 +1,24 @@
+/* Fields of config.json that must have one value, because the model computes
+ * nothing else. A field that is missing or null has that value. */
+#ifndef MODEL_FIXED_H
+#define MODEL_FIXED_H
+
+#include "base/err.h"
+
+struct section;
+
+struct fixed_field {
+    const char *path; /* names with dots between: "rope_parameters.factor" */
+    const char *want; /* JSON: a string, a number, true or false; "null": no
+                         value; "{}": an object or array without members */
+};
+
+/* Fields of any family. Ends with path NULL, as all these tables do. */
+extern const struct fixed_field fixed_common[];
+
+/* QWICK_ERR_MODEL with the field and both values if a field of s has another
+ * value than the table says. */
+int fixed_check(const struct section *s, const struct fixed_field *table,
+                struct qwick_err *e);
+
+#endif
