@@ -413,9 +413,11 @@ done:
 
 static bool has_system(const struct json_value *messages)
 {
-    for (size_t i = 0; i < messages->len; i++)
-        if (json_equals(json_get(&messages->items[i], "role"), "system"))
+    for (size_t i = 0; i < messages->len; i++) {
+        const struct json_value *role = json_get(&messages->items[i], "role");
+        if (json_equals(role, "system") || json_equals(role, "developer"))
             return true;
+    }
     return false;
 }
 
