@@ -85,7 +85,6 @@ static int check_terminal(const struct chat *c)
 static int check_options(const struct chat *c)
 {
     static const char *const begins[] = {"chat-json", "continue", "session"};
-    static const char *const with_off[] = {"think-budget", NULL};
     const struct gen_job *j = &c->j;
     int r;
     if (j->p.n_args)
@@ -105,7 +104,7 @@ static int check_options(const struct chat *c)
         (r = opt_conflict(&j->p, "continue", "allow-special")) >= 0)
         return r;
     if (j->a.think && strcmp(j->a.think, "off") == 0)
-        return opt_no_effect(&j->p, with_off, "with --think off");
+        opt_warn_no_effect(&j->p, "think-budget", "with --think off");
     return -1;
 }
 
@@ -208,8 +207,7 @@ static int open_model(struct chat *c)
         return QWICK_ERR_USAGE;
     }
     j->mode = MODE_CHAT;
-    if ((status = answer_check_model(&j->p, j->eng)) >= 0)
-        return status;
+    answer_drop_think_of(&j->p, j->a.think, j->eng);
     if ((status = common_open_draft(&j->draft, &j->a.c, j->eng)) !=
         0)
         return status;

@@ -72,9 +72,10 @@ PY
     [ "$(q render -m "$T/m" "$chat")" = "d" ]
     [ "$(q render -m "$T/m" "$tools")" = "tt" ]
     config '[{"name": "other", "template": "o"}]'
-    run -0 --separate-stderr q -m "$T/m" -n 1 hi
-    one_error_line
-    [[ $stderr == *"none of its 1 templates is named default"* ]]
+    run -0 --separate-stderr q -m "$T/m" -n 1 --ignore-eos hi
+    [ "${#stderr_lines[@]}" -eq 2 ]
+    [[ ${stderr_lines[0]} == *"none of its 1 templates is named default"* ]]
+    [[ ${stderr_lines[1]} == *"has no chat template"* ]]
 }
 
 @test "--chat-template: a name of the checkpoint, or a file" {
@@ -272,6 +273,14 @@ kv['tokenizer.chat_template.rag'] = [8, b'r']"
         render -m "$T/t.gguf" --chat-template zz "$CHAT"
     printf 'mine' >"$T/my"
     [ "$(q render -m "$T/t.gguf" --chat-template "$T/my" "$CHAT")" = "mine" ]
+    # without one
+    python3 tests/cli/gguf.py edit "$T/demo.gguf" "$T/t.gguf" \
+        "kv.pop('tokenizer.chat_template', None)"
+    run -0 --separate-stderr q -m "$T/t.gguf" --think off --ignore-eos -n 2 hi
+    one_error_line
+    [[ $stderr == *"warning: "*" has no chat template: the model continues the prompt as a raw text"* ]]
+    run -0 --separate-stderr q -m "$T/t.gguf" --raw --ignore-eos -n 2 hi
+    [ -z "$stderr" ]
     python3 tests/cli/gguf.py edit "$T/demo.gguf" "$T/t.gguf" \
         "kv['tokenizer.chat_template'] = [8, b'a\xff']"
     fails 3 "offset 1: the template is not UTF-8" render -m "$T/t.gguf" "$CHAT"
