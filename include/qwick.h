@@ -418,9 +418,12 @@ QWICK_API int qwick_chat_add(struct qwick_chat *c, const char *role,
 
 /* Append messages from JSON: an array of messages, or an object {"messages",
  * "tools"?, "add_generation_prompt"?, "enable_thinking"?}. A message is an
- * object with a string as "role". Its "content" is a string, null, absent, or a
- * list of parts {"type": "text", "text"}, which are joined with newlines. The
- * template reads other members ("reasoning_content", "tool_calls" …). "tools",
+ * object with a string as "role"; "developer" becomes "system". Its "content"
+ * is a string, null, absent, or a list of parts {"type": "text", "text"}. The
+ * template gets messages in the form that it takes, as docs/formats.md
+ * describes: a list or the texts joined with newlines, arguments of tool calls
+ * as an object or as text, several system messages as one. It reads other
+ * members ("reasoning_content", "tool_calls" …). "tools",
  * "add_generation_prompt" and "enable_thinking" replace the values of an
  * earlier call; "add_generation_prompt" and "enable_thinking" also take
  * precedence over the options. An input with an error leaves the conversation
@@ -452,9 +455,10 @@ QWICK_API int qwick_chat_replace(struct qwick_chat *c, size_t i,
 QWICK_API int qwick_chat_rollback(struct qwick_chat *c, size_t n,
                                   struct qwick_err *e);
 
-/* The texts of a message. A text is NULL when the message lacks it. Texts may
- * hold NUL bytes, so each has a length; they also end with a NUL. They stay
- * valid until the message is replaced or dropped. */
+/* The texts of a message. A text is NULL when the message lacks it. Content
+ * that is a list of parts is their texts, joined with newlines. Texts may hold
+ * NUL bytes, so each has a length; they also end with a NUL. They stay valid
+ * until the message is replaced or dropped. */
 struct qwick_message {
     const char *role, *content, *thinking;
     size_t n_role, n_content, n_thinking;

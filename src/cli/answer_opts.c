@@ -1,8 +1,10 @@
 #include "cli/answer_opts.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"
+#include "cli/out.h"
 
 static bool is_greedy(const struct opt_parsed *p, const struct answer_args *a)
 {
@@ -105,22 +107,81 @@ bool answer_is_cut(enum qwick_finish why)
     return why != QWICK_FINISH_STOP && why != QWICK_FINISH_STOP_STRING;
 }
 
-int answer_check_model(const struct opt_parsed *p,
-                       const struct qwick_engine *eng)
+void answer_drop_think(const struct opt_parsed *p, const char *think,
+                       const char *why)
 {
-    static const char *const thinking[] = {"think-budget", NULL};
-    if (qwick_engine_info(eng)->think_close_id >= 0)
+    if (think && strcmp(think, "on") == 0)
+        opt_warn_no_effect(p, "think", why);
+    opt_warn_no_effect(p, "think-budget", why);
+}
+
+/* Encode a small chat. Returns 0, or -1 if that fails. */
+static int encode_chat(const struct qwick_engine *eng, enum qwick_think think,
+                       int32_t **ids, size_t *n, bool *in_think)
+{
+    struct qwick_chat_options o = qwick_chat_defaults();
+    struct qwick_chat *c = NULL;
+    o.think = think;
+    int rc = qwick_chat_create(&c, NULL) ||
+             qwick_chat_add(c, "user", "?", 1, NULL) ||
+             qwick_chat_encode(c, eng, &o, NULL, 0, ids, n, in_think, NULL);
+    qwick_chat_free(c);
+    return rc ? -1 : 0;
+}
+
+/* Whether the template can turn thinking on: it opens a think block, or does
+ * something else when it is off. */
+static bool can_think(const struct qwick_engine *eng)
+{
+    int32_t *on = NULL, *off = NULL;
+    size_t n_on = 0, n_off = 0;
+    bool in_think = false, ignored;
+    bool can = encode_chat(eng, QWICK_THINK_ON, &on, &n_on, &in_think) ||
+               encode_chat(eng, QWICK_THINK_OFF, &off, &n_off, &ignored) ||
+               in_think || n_on != n_off ||
+               memcmp(on, off, n_on * sizeof(*on)) != 0;
+    free(on);
+    free(off);
+    return can;
+}
+
+void answer_drop_think_of(const struct opt_parsed *p, const char *think,
+                          const struct qwick_engine *eng)
+{
+    if (opt_given(p, "think") && strcmp(think, "on") == 0 && !can_think(eng))
+        opt_warn_no_effect(p, "think", "with a template without thinking");
+    if (qwick_engine_info(eng)->think_close_id < 0)
+        opt_warn_no_effect(p, "think-budget",
+                           "with a model that has no token for the end of a "
+                           "think block");
+}
+
+int answer_choose_raw(const struct opt_parsed *p, const char *think,
+                      const char *const *need, const struct qwick_engine *eng)
+{
+    static const char why[] = "with a checkpoint that has no chat template";
+    const struct qwick_info *info = qwick_engine_info(eng);
+    if (strcmp(info->template_name, "none") != 0) {
+        answer_drop_think_of(p, think, eng);
         return -1;
-    return opt_no_effect(p, thinking,
-                         "with a model that has no token for the end of a "
-                         "think block");
+    }
+    int r = opt_no_effect(p, need, why);
+    if (r >= 0)
+        return r;
+    answer_drop_think(p, think, why);
+    if (info->has_tokenizer) /* without one, there are only ids */
+        msg_warn("%s: has no chat template: the model continues the prompt as "
+                 "a raw text; --raw says that you want this, --chat-template "
+                 "FILE gives one",
+                 info->model);
+    return 0;
 }
 
 void answer_options(struct qwick_generate_options *o,
-                    const struct opt_parsed *p, const struct answer_args *a,
-                    bool raw)
+                    const struct opt_parsed *p, const struct answer_args *a)
 {
-    size_t guard = raw || a->ignore_eos ? 0 : QWICK_LOOP_GUARD_DEFAULT;
+    bool no_guard = opt_given(p, "raw") || a->ignore_eos;
+    size_t guard = no_guard ? 0 : QWICK_LOOP_GUARD_DEFAULT;
     o->max_tokens = (size_t)a->max_tokens;
     o->limit_thinking = opt_given(p, "think-budget");
     o->think_budget = (size_t)a->think_budget;

@@ -152,16 +152,25 @@ bool answer_is_empty(const struct qwick_result *r);
  * it. */
 bool answer_is_cut(enum qwick_finish why);
 
-/* Refuse options that have no effect with this model. Returns -1 to go on, or
- * exit status 2 after printing a message. */
-int answer_check_model(const struct opt_parsed *p,
-                       const struct qwick_engine *eng);
+/* Drop --think and --think-budget, which have no effect WHY. Scripts give them
+ * to any model, so --think off and auto are silent and the others a warning.
+ * think: the value of --think, or NULL. */
+void answer_drop_think(const struct opt_parsed *p, const char *think,
+                       const char *why);
+/* Drop those that have no effect with this model in a chat. */
+void answer_drop_think_of(const struct opt_parsed *p, const char *think,
+                          const struct qwick_engine *eng);
+
+/* If the model has no chat template, refuse the options that need one and warn
+ * that prompts are raw. Returns -1 if it has a template, 0 if prompts are raw,
+ * or exit status 2 after printing a message. */
+int answer_choose_raw(const struct opt_parsed *p, const char *think,
+                      const char *const *need, const struct qwick_engine *eng);
 
 /* Set length, think budget, stop strings, loop guard, timeout and
- * log-probabilities of *o from the options. raw: the prompt is a text to be
- * continued, so the loop guard needs its option. *o borrows the strings. */
+ * log-probabilities of *o from the options. With --raw, the prompt is a text to
+ * be continued, so the loop guard needs its option. *o borrows the strings. */
 void answer_options(struct qwick_generate_options *o,
-                    const struct opt_parsed *p, const struct answer_args *a,
-                    bool raw);
+                    const struct opt_parsed *p, const struct answer_args *a);
 
 #endif

@@ -287,6 +287,8 @@ static int finish_record(struct batch_job *j, const struct sample *s,
     return put_line(j, s->place, &w, e);
 }
 
+/* Count an answer once: as broken, else as cut or empty. A text that is empty
+ * because -n is reached is an empty one. */
 static void count_ending(struct batch_job *j, const struct sample *s,
                          const struct qwick_result *r)
 {
@@ -295,9 +297,16 @@ static void count_ending(struct batch_job *j, const struct sample *s,
                  (!has_whole(s->r) ||
                   constraint_is_cut(s->r->constraint->kind, r->finish));
     j->n_ended[r->finish]++;
-    j->n_empty += empty;
-    j->n_incomplete += empty || answer_is_cut(r->finish);
-    j->n_broken += is_broken(s, r);
+    if (is_broken(s, r))
+        j->n_broken++;
+    else if (empty &&
+             (!answer_is_cut(r->finish) || r->finish == QWICK_FINISH_LENGTH))
+        j->n_empty++;
+    else if (answer_is_cut(r->finish))
+        j->n_cut[r->finish]++;
+    else
+        return;
+    j->n_incomplete++;
 }
 
 int batch_done(void *ctx, void *tag, struct qwick_result *r,

@@ -88,10 +88,12 @@ struct batch_job {
     uint64_t n_done;     /* answers of this run */
     /* answers of this run, by finish reason */
     uint64_t n_ended[QWICK_FINISH_CANCELLED + 1];
-    uint64_t n_empty;       /* answers of this run without text */
-    uint64_t n_incomplete;  /* answers of this run that are cut or empty */
-    uint64_t n_broken;      /* answers of this run that are cut, under a
-                               constraint */
+    /* answers of this run that are not complete, each in one of these numbers
+     */
+    uint64_t n_broken; /* that fall short of a constraint, tools or --extract */
+    uint64_t n_cut[QWICK_FINISH_CANCELLED + 1]; /* by finish reason */
+    uint64_t n_empty;                           /* that have no text */
+    uint64_t n_incomplete;                      /* their sum */
     double start_ms;        /* start of the run */
     struct qwick_err fatal; /* error of a callback; code 0: no error */
 };

@@ -29,8 +29,8 @@ struct answered {
     bool has_key;    /* record and run are known */
     bool whole;      /* an error that answers all samples of a record */
     bool error;      /* an error */
-    bool incomplete; /* an answer that is cut or empty */
-    bool broken;     /* an answer that is cut, under a constraint */
+    bool broken;     /* an answer that falls short of a constraint */
+    bool incomplete; /* another answer that is cut or empty */
     bool used;       /* held, and this run has written it to the output */
     bool stale;      /* held, but it answers another prompt */
 };
@@ -58,9 +58,9 @@ struct batch_out {
     int pending_fd;
     bool redo;
     uint64_t n_errors;     /* lines of earlier runs that are errors */
-    uint64_t n_incomplete; /* lines of earlier runs that are cut or empty */
-    uint64_t n_broken;     /* lines of earlier runs that a constraint marks as
-                              cut */
+    uint64_t n_broken;     /* lines of earlier runs that fall short of a
+                              constraint */
+    uint64_t n_incomplete; /* others of earlier runs that are cut or empty */
     /* Ring buffer of the answers at places [base, base + n_slots), which are
        not written yet. */
     struct out_slot *slots;

@@ -413,9 +413,11 @@ done:
 
 static bool has_system(const struct json_value *messages)
 {
-    for (size_t i = 0; i < messages->len; i++)
-        if (json_equals(json_get(&messages->items[i], "role"), "system"))
+    for (size_t i = 0; i < messages->len; i++) {
+        const struct json_value *role = json_get(&messages->items[i], "role");
+        if (json_equals(role, "system") || json_equals(role, "developer"))
             return true;
+    }
     return false;
 }
 
@@ -627,7 +629,7 @@ static int take(struct request *r, struct request_common *c,
     enum qwick_think think = c->think;
     tell_unknown(c, v, r->line);
     r->o = qwick_generate_defaults();
-    answer_options(&r->o, c->p, c->answer, c->raw);
+    answer_options(&r->o, c->p, c->answer);
     if (get_options(r, c, v, &w, e) || get_think(v, &think, e) ||
         get_tools(r, c, v, e) || get_constraint(r, c, v, e))
         return -1;

@@ -131,8 +131,8 @@ static int note_line(struct answers *all, const struct lines *l,
         a.place = place_of((uint64_t)b.line, (size_t)b.index);
         a.error = b.error;
         a.whole = a.error && !b.has_index;
-        a.incomplete = !a.error && is_incomplete(&b);
         a.broken = b.incomplete;
+        a.incomplete = !a.error && !a.broken && is_incomplete(&b);
         read_key(b.key, &a);
         rc = add(all, a, e);
     }

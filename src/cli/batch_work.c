@@ -124,7 +124,7 @@ static void tell_endings(const struct batch_job *j)
     char text[160] = "";
     size_t n = 0;
     for (size_t i = 0; i < sizeof(cuts) / sizeof(*cuts); i++) {
-        unsigned long long k = j->n_ended[cuts[i]];
+        unsigned long long k = j->n_cut[cuts[i]];
         /* the user asked for -n; count it only if answers must be complete */
         if (k && (required || cuts[i] != QWICK_FINISH_LENGTH))
             n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%llu cut (%s)",

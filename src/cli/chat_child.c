@@ -55,8 +55,7 @@ int chat_child_open(struct chat *c, struct chat_reply *reply)
         return QWICK_ERR_USAGE;
     }
     j->mode = MODE_CHAT;
-    if ((status = answer_check_model(&j->p, j->eng)) >= 0)
-        return status;
+    answer_drop_think_of(&j->p, j->a.think, j->eng);
     if ((status = common_open_draft(&j->draft, &j->a.c, j->eng)) != 0)
         return status;
     common_hint_demo(&j->a.c);

@@ -199,8 +199,7 @@ static int check_forms(struct batch_job *j)
 static int check(struct batch_job *j)
 {
     static const char *const with_raw[] = {
-        "system",        "system-file", "think",       "think-budget",
-        "allow-special", "tools",       "tool-choice", NULL};
+        "system", "system-file", "allow-special", "tools", "tool-choice", NULL};
     static const char *const with_files[] = {"file-names", NULL};
     const struct batch_args *a = &j->a;
     int r;
@@ -209,6 +208,8 @@ static int check(struct batch_job *j)
                          j->p.args[0]);
     if (a->raw && (r = opt_no_effect(&j->p, with_raw, "with --raw")) >= 0)
         return r;
+    if (a->raw)
+        answer_drop_think(&j->p, a->think, "with --raw");
     if ((r = opt_conflict(&j->p, "system", "system-file")) >= 0)
         return r;
     if (!a->files.n &&
@@ -290,17 +291,15 @@ static int read_texts(struct batch_job *j, struct qwick_err *e)
  */
 static int choose_mode(struct batch_job *j)
 {
-    static const char *const need[] = {
-        "system",        "system-file", "think",       "think-budget",
-        "allow-special", "tools",       "tool-choice", NULL};
+    static const char *const need[] = {"system", "system-file", "allow-special",
+                                       "tools",  "tool-choice", NULL};
     struct request_common *c = &j->common;
     c->raw = j->a.raw;
-    if (c->raw || strcmp(qwick_engine_info(j->eng)->template_name, "none") != 0)
+    if (c->raw)
         return 0;
-    int r = opt_no_effect(&j->p, need,
-                          "with a checkpoint that has no chat template");
-    c->raw = true;
-    return r >= 0 ? r : 0;
+    int r = answer_choose_raw(&j->p, j->a.think, need, j->eng);
+    c->raw = r == 0;
+    return r < 0 ? 0 : r;
 }
 
 /* Find out the forms of input and output. Returns 0, or an exit status after
@@ -436,8 +435,6 @@ static int run(struct batch_job *j)
     j->a.c.prefix_memory = common_cache_memory();
     if ((status = common_open(&j->eng, &j->a.c, false)) != 0 ||
         (status = choose_mode(j)) != 0)
-        return status;
-    if ((status = answer_check_model(&j->p, j->eng)) >= 0)
         return status;
     if ((status = common_open_draft(&j->draft, &j->a.c, j->eng)) !=
         0)

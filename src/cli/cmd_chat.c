@@ -88,7 +88,6 @@ static int check_terminal(const struct chat *c)
 static int check_options(const struct chat *c)
 {
     static const char *const begins[] = {"chat-json", "continue", "session"};
-    static const char *const with_off[] = {"think-budget", NULL};
     const struct gen_job *j = &c->j;
     int r;
     if (j->p.n_args)
@@ -108,7 +107,7 @@ static int check_options(const struct chat *c)
         (r = opt_conflict(&j->p, "continue", "allow-special")) >= 0)
         return r;
     if (j->a.think && strcmp(j->a.think, "off") == 0)
-        return opt_no_effect(&j->p, with_off, "with --think off");
+        opt_warn_no_effect(&j->p, "think-budget", "with --think off");
     return -1;
 }
 

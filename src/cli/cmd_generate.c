@@ -157,19 +157,29 @@ static int check_verb(const struct gen_job *j)
     return -1;
 }
 
+static void check_think(const struct gen_job *j)
+{
+    const char *think = j->a.think;
+    if (j->a.raw)
+        answer_drop_think(&j->p, think, "with --raw");
+    else if (think && strcmp(think, "off") == 0)
+        opt_warn_no_effect(&j->p, "think-budget", "with --think off");
+    else if (j->a.prompt_ids && think && strcmp(think, "on") == 0)
+        opt_warn_no_effect(&j->p, "think", "with --prompt-ids");
+}
+
 static int check_prompt(const struct gen_job *j)
 {
     static const char *const with_raw[] = {
-        "system",        "system-file", "chat-json",     "think",
-        "think-budget",  "prefill",     "show-thinking", "think-file",
-        "allow-special", "tools",       "tool-choice",   NULL,
+        "system",        "system-file", "chat-json",     "prefill",
+        "show-thinking", "think-file",  "allow-special", "tools",
+        "tool-choice",   NULL,
     };
     static const char *const with_ids[] = {
-        "system",        "system-file", "think",       "prefill",
-        "allow-special", "tools",       "tool-choice", NULL,
+        "system", "system-file", "prefill", "allow-special",
+        "tools",  "tool-choice", NULL,
     };
     static const char *const with_chat[] = {"system", "system-file", NULL};
-    static const char *const with_off[] = {"think-budget", NULL};
     static const char *const with_files[] = {"file-names", NULL};
     static const char *const with_session[] = {
         "system", "system-file", "chat-json", "overflow",
@@ -200,12 +210,10 @@ static int check_prompt(const struct gen_job *j)
                          whole);
     if (j->a.raw && (r = opt_no_effect(p, with_raw, "with --raw")) >= 0)
         return r;
-    if (j->a.think && strcmp(j->a.think, "off") == 0 &&
-        (r = opt_no_effect(p, with_off, "with --think off")) >= 0)
-        return r;
     if (j->a.prompt_ids &&
         (r = opt_no_effect(p, with_ids, "with --prompt-ids")) >= 0)
         return r;
+    check_think(j);
     if (j->a.chat_json &&
         (r = opt_no_effect(p, with_chat, "with --chat-json")) >= 0)
         return r;

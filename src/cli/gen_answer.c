@@ -261,8 +261,6 @@ static int generate(struct gen_job *j)
     if ((status = common_open(&j->eng, &j->a.c, false)) != 0 ||
         (status = gen_choose_mode(j)) != 0)
         return status;
-    if ((status = answer_check_model(&j->p, j->eng)) >= 0)
-        return status;
     if (j->a.tools && (status = tools_check_template(&j->tools, j->eng)) != 0)
         return status;
     if ((status = common_open_draft(&j->draft, &j->a.c, j->eng)) !=

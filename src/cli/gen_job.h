@@ -177,10 +177,6 @@ int gen_read_input(struct gen_job *j, struct qwick_err *e);
  * Returns 0, or an exit status after printing a message. */
 int gen_choose_mode(struct gen_job *j);
 
-/* Return whether the prompt is a text to be continued, not a chat: with --raw,
- * or because the checkpoint has no template. */
-bool gen_is_raw(const struct gen_job *j);
-
 /* Check, before any work is done, whether the directory of --save-session is
  * writable. Returns 0, or an exit status after printing a message. */
 int gen_check_save(const struct gen_job *j);

@@ -51,7 +51,7 @@ static void set_options(struct gen_output *x,
     *o = qwick_generate_defaults();
     o->sampling = *sampling;
     o->sampling.seed = seed;
-    answer_options(o, &j->p, &j->a.answer, gen_is_raw(j));
+    answer_options(o, &j->p, &j->a.answer);
     if (j->a.confidence && !o->logprobs)
         o->logprobs = 1; /* tokens get their probabilities then */
     o->in_think = j->in_think;

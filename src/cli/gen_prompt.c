@@ -155,26 +155,18 @@ int gen_read_input(struct gen_job *j, struct qwick_err *e)
 int gen_choose_mode(struct gen_job *j)
 {
     static const char *const need[] = {
-        "system",       "system-file", "chat-json",     "think",
-        "think-budget", "prefill",     "allow-special", "tools",
-        "tool-choice",  "keep",        "continue",      NULL,
+        "system", "system-file", "chat-json", "prefill",  "allow-special",
+        "tools",  "tool-choice", "keep",      "continue", NULL,
     };
-    const struct qwick_info *info = qwick_engine_info(j->eng);
     j->mode = j->a.prompt_ids ? MODE_IDS : j->a.raw ? MODE_RAW : MODE_CHAT;
-    if (j->mode != MODE_CHAT || strcmp(info->template_name, "none") != 0)
+    if (j->mode == MODE_IDS)
+        answer_drop_think_of(&j->p, j->a.think, j->eng);
+    if (j->mode != MODE_CHAT)
         return 0;
-    int r = opt_no_effect(&j->p, need,
-                          "with a checkpoint that has no chat template");
-    if (r >= 0)
-        return r;
-    j->mode = MODE_RAW;
-    return 0;
-}
-
-bool gen_is_raw(const struct gen_job *j)
-{
-    return j->a.raw ||
-           strcmp(qwick_engine_info(j->eng)->template_name, "none") == 0;
+    int r = answer_choose_raw(&j->p, j->a.think, need, j->eng);
+    if (r == 0)
+        j->mode = MODE_RAW;
+    return r < 0 ? 0 : r;
 }
 
 /* Make a chat of the system prompt and the prompt's text. */

@@ -150,8 +150,9 @@ static void drop(const struct opt_parsed *p, const char *name, const char *why)
     void *value = (char *)p->values + o->offset;
     value_free(o->type, value);
     memcpy(value, &s->before, value_size(o->type));
-    msg_note("%s: has no effect %s", source_text(s, name, text, sizeof(text)),
-             why);
+    if (s->rank < OPT_LINE)
+        msg_note("%s: has no effect %s",
+                 source_text(s, name, text, sizeof(text)), why);
     s->rank = OPT_UNSET;
 }
 
@@ -210,6 +211,19 @@ int opt_no_effect(const struct opt_parsed *p, const char *const *names,
         }
     }
     return -1;
+}
+
+void opt_warn_no_effect(const struct opt_parsed *p, const char *name,
+                        const char *why)
+{
+    const struct opt_source *s = source_of(p, name);
+    char where[SHOWN];
+    if (!s)
+        return;
+    blame(p, why, where, sizeof(where));
+    if (s->rank == OPT_LINE)
+        msg_warn("--%s: has no effect %s%s", name, why, where);
+    drop(p, name, why);
 }
 
 /* ---- help ---- */

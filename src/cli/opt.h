@@ -206,6 +206,10 @@ int opt_conflict(const struct opt_parsed *p, const char *a, const char *b);
  * -1. A word of why that begins with "--" is the option to blame. */
 int opt_no_effect(const struct opt_parsed *p, const char *const *names,
                   const char *why);
+/* Take an option that has no effect as if it was not given. Warn if it was on
+ * the command line: "has no effect WHY". */
+void opt_warn_no_effect(const struct opt_parsed *p, const char *name,
+                        const char *why);
 
 /* Read the whole string as a decimal integer or a decimal number. Blanks,
  * hexadecimal digits and names such as "inf" are refused. The locale does not

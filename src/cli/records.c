@@ -64,13 +64,15 @@ struct filter {
 static int answer_line(struct filter *f, const struct line *l, struct place *p)
 {
     struct json_writer w = json_writer(&p->answer);
-    struct json_doc *doc;
+    struct json_doc *doc = NULL;
     struct qwick_err e = {0};
     int r = json_parse(&doc, l->where, l->text, l->n, QWICK_ERR_USAGE, &e);
     if (r == 0)
         r = f->w->answer(f->ctx, l, json_root(doc), &w, &e);
+    const struct json_value *id = doc ? json_get(json_root(doc), "id") : NULL;
+    int oom = id ? json_dump_python(&p->id, id) : 0;
     json_free(doc);
-    return r ? record_message(&p->error, l->where, e.msg) : 0;
+    return oom || !r ? oom : record_message(&p->error, l->where, e.msg);
 }
 
 static int take_line(struct filter *f, const struct line *l, struct place *p)

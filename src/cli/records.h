@@ -40,9 +40,9 @@ enum { RECORDS_GROUP = 256 };
 /* Callbacks of a verb. A verb either has `answer`, or it has `read`, `work`,
  * `write` and `drop`. */
 struct records_work {
-    /* Answer a line at once: write the members of its object. The value may be
-       of any type. Its "id" is not repeated. If it returns -1, the line becomes
-       {"error"} and the members written are dropped. */
+    /* Answer a line at once: write the members of its object, after "id". The
+       value may be of any type. If it returns -1, the line becomes {"error"}
+       and the members written are dropped. */
     int (*answer)(void *ctx, const struct line *l, const struct json_value *v,
                   struct json_writer *w, struct qwick_err *e);
 

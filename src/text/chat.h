@@ -35,6 +35,11 @@ struct chat_source {
     struct json_value messages;     /* JSON_ARRAY, not empty, of objects with a
                                        string as "role" and perhaps "content",
                                        "reasoning_content", "tool_calls" */
+    /* [messages.len] for chat_form_render: the message with its content as a
+       list of parts, or NULL. An array that is NULL: no message has a list. */
+    const struct json_value *const *parts;
+    bool follows; /* for chat_form_render: other messages come before these, so
+                     that no system message can move to the front */
     const struct json_value *tools; /* JSON_ARRAY; NULL: none */
     bool add_generation_prompt;
     enum chat_bool enable_thinking;

@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/array.h"
+#include "text/chat_fit.h"
 #include "text/template/template.h"
 
 struct chat_form {
@@ -17,6 +18,7 @@ struct chat_form {
     struct json_doc *args;
     struct tm time;
     bool has_time;
+    struct chat_traits traits;
 };
 
 /* ---- settings ---- */
@@ -214,8 +216,8 @@ static int render_jinja(struct chat_prompt *out, const struct chat_form *f,
     const struct template_var of_chat[] = {
         {"messages", &in->messages, true},
         {"tools", in->tools ? in->tools : &null, true},
-        {"add_generation_prompt", &add, true},
-        {"enable_thinking", &think, true},
+        {"add_generation_prompt", &add, false},
+        {"enable_thinking", &think, false},
     };
     size_t n = in->enable_thinking == CHAT_UNSET ? 3 : 4;
     struct template_var *vars = calloc(f->n_vars + 5, sizeof *vars);
@@ -241,14 +243,32 @@ static int render_jinja(struct chat_prompt *out, const struct chat_form *f,
     return 0;
 }
 
+struct chat_traits *chat_form_traits(const struct chat_form *f)
+{
+    return (struct chat_traits *)&f->traits; /* a cache of atomic values */
+}
+
+int chat_form_render_as_is(struct chat_prompt *out, const struct chat_form *f,
+                           const struct chat_source *in, struct qwick_err *e)
+{
+    *out = (struct chat_prompt){0};
+    return f->template ? render_jinja(out, f, in, e) : chat_render(out, in, e);
+}
+
 int chat_form_render(struct chat_prompt *out, const struct chat_form *f,
                      const struct chat_source *in, struct qwick_err *e)
 {
+    struct chat_fit fit;
     *out = (struct chat_prompt){0};
     if (f->broken.code) {
         if (e)
             *e = f->broken;
         return -1;
     }
-    return f->template ? render_jinja(out, f, in, e) : chat_render(out, in, e);
+    int rc = chat_fit(&fit, f, in, e) ||
+                     chat_form_render_as_is(out, f, &fit.source, e)
+                 ? -1
+                 : 0;
+    chat_fit_free(&fit);
+    return rc;
 }

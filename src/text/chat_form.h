@@ -34,7 +34,8 @@ void chat_form_close(struct chat_form *f);
  * template. */
 const char *chat_form_name(const struct chat_form *f);
 
-/* Render a conversation as Jinja would. Variables of the conversation win over
+/* Render a conversation as Jinja would, with the messages in the form that the
+ * template takes: see chat_fit.h. Variables of the conversation win over
  * variables of the settings. Call chat_prompt_free even after a failure.
  */
 int chat_form_render(struct chat_prompt *out, const struct chat_form *f,

@@ -14,6 +14,7 @@
  * other members may be in the same block. */
 struct message_memory {
     struct message_memory *older;
+    struct json_value parts; /* the message with its content as a list */
     struct json_value values[];
 };
 
@@ -92,23 +93,33 @@ static struct message_memory *message_new(struct json_value *out,
     return m;
 }
 
-/* A copy of an object's values with text[0..n) as its content, which it has.
- * The other values are shared. */
-static struct message_memory *with_content(struct json_value *out,
+/* A copy of an object's values with text[0..n) as its content, if it has one;
+ * text NULL: its own content. The role "developer", OpenAI's new name, becomes
+ * "system". The other values are shared. memory->parts is the message with its
+ * own content. */
+static struct message_memory *copy_message(struct json_value *out,
                                            const struct json_value *m,
                                            const char *text, size_t n,
                                            struct qwick_err *e)
 {
+    static const struct json_value system = {
+        .type = JSON_STRING, .str = "system", .len = 6};
     char *at;
-    struct message_memory *memory = memory_new(m->len, n + 1, &at, e);
+    struct message_memory *memory = memory_new(2 * m->len, n + 1, &at, e);
     if (!memory)
         return NULL;
-    for (size_t i = 0; i < m->len; i++)
-        memory->values[i] = json_equals(&m->keys[i], "content")
+    struct json_value *own = memory->values + m->len;
+    for (size_t i = 0; i < m->len; i++) {
+        bool renamed = json_equals(&m->keys[i], "role") &&
+                       json_equals(&m->items[i], "developer");
+        own[i] = renamed ? system : m->items[i];
+        memory->values[i] = text && json_equals(&m->keys[i], "content")
                                 ? put_text(&at, text, n)
-                                : m->items[i];
-    *out = *m;
+                                : own[i];
+    }
+    *out = memory->parts = *m;
     out->items = memory->values;
+    memory->parts.items = own;
     return memory;
 }
 
@@ -154,7 +165,8 @@ static int join_parts(struct json_value *out, struct message_memory **memory,
     int rc = 0;
     for (size_t k = 0; k < parts->len && !rc; k++)
         rc = add_part(&text, i, k, &parts->items[k], e);
-    if (!rc && !(*memory = with_content(out, m, text.data, text.len, e)))
+    if (!rc && !(*memory = copy_message(out, m, text.data ? text.data : "",
+                                        text.len, e)))
         rc = -1;
     buf_free(&text);
     return rc;
@@ -162,12 +174,13 @@ static int join_parts(struct json_value *out, struct message_memory **memory,
 
 /* Read v, message i of the chat, into the form that a template sees. */
 static int read_message(struct json_value *out, struct message_memory **memory,
-                        size_t i, const struct json_value *v,
-                        struct qwick_err *e)
+                        const struct json_value **parts, size_t i,
+                        const struct json_value *v, struct qwick_err *e)
 {
     const struct json_value *role = json_get(v, "role");
     const struct json_value *content = json_get(v, "content");
     *memory = NULL;
+    *parts = NULL;
     if (!json_is(v, JSON_OBJECT))
         return err_set(e, QWICK_ERR_USAGE,
                        "chat: messages[%zu]: must be an object, is %s", i,
@@ -178,8 +191,12 @@ static int read_message(struct json_value *out, struct message_memory **memory,
         return err_set(e, QWICK_ERR_USAGE,
                        "chat: messages[%zu].role: must be a string, is %s", i,
                        json_type_name(role));
-    if (json_is(content, JSON_ARRAY))
-        return join_parts(out, memory, i, v, content, e);
+    if (json_is(content, JSON_ARRAY)) {
+        if (join_parts(out, memory, i, v, content, e))
+            return -1;
+        *parts = &(*memory)->parts;
+        return 0;
+    }
     if (content && !json_is(content, JSON_STRING) &&
         !json_is(content, JSON_NULL))
         return err_set(e, QWICK_ERR_USAGE,
@@ -187,7 +204,10 @@ static int read_message(struct json_value *out, struct message_memory **memory,
                        "of text parts or null, is %s",
                        i, json_type_name(content));
     *out = *v;
-    return 0;
+    return json_equals(role, "developer") &&
+                   !(*memory = copy_message(out, v, NULL, 0, e))
+               ? -1
+               : 0;
 }
 
 /* ---- the conversation ---- */
@@ -217,6 +237,7 @@ void qwick_chat_free(struct qwick_chat *c)
         json_free(c->docs[i]);
     free(c->docs);
     free(c->memory);
+    free(c->parts);
     free(c->messages);
     free(c);
 }
@@ -228,7 +249,8 @@ static int reserve(struct qwick_chat *c, size_t n, struct qwick_err *e)
     if (size_add(c->n, n, &need))
         return err_oom(e, SIZE_MAX);
     return ARRAY_RESERVE(c->messages, c->cap, need, e) ||
-                   ARRAY_RESERVE(c->memory, c->cap_memory, need, e)
+                   ARRAY_RESERVE(c->memory, c->cap_memory, need, e) ||
+                   ARRAY_RESERVE(c->parts, c->cap_parts, need, e)
                ? -1
                : 0;
 }
@@ -241,6 +263,7 @@ static int add_members(struct qwick_chat *c, const struct member *members,
     struct message_memory *m = message_new(&c->messages[c->n], members, n, e);
     if (!m)
         return -1;
+    c->parts[c->n] = NULL;
     c->memory[c->n++] = m;
     return 0;
 }
@@ -325,8 +348,8 @@ int chat_add_values(struct qwick_chat *c, const struct chat_values *v,
     if (reserve(c, v->messages->len, e))
         return -1;
     for (size_t i = 0; i < v->messages->len; i++) {
-        if (read_message(&c->messages[c->n], &c->memory[c->n], c->n,
-                         &v->messages->items[i], e)) {
+        if (read_message(&c->messages[c->n], &c->memory[c->n], &c->parts[c->n],
+                         c->n, &v->messages->items[i], e)) {
             truncate_to(c, before);
             return -1;
         }
@@ -368,7 +391,7 @@ static int put_messages(struct buf *b, const struct qwick_chat *c)
     int bad = buf_puts(b, "[");
     for (size_t i = 0; i < c->n && !bad; i++)
         bad = buf_puts(b, i ? ",\n" : "\n") ||
-              json_dump_python(b, &c->messages[i]);
+              json_dump_python(b, c->parts[i] ? c->parts[i] : &c->messages[i]);
     return bad || buf_puts(b, c->n ? "\n]" : "]") ? -1 : 0;
 }
 
@@ -449,12 +472,14 @@ int qwick_chat_replace(struct qwick_chat *c, size_t i, const char *content,
     struct message_memory *m = NULL;
     struct json_value changed;
     if (!to_utf8(&text, content, n, e))
-        m = with_content(&changed, &c->messages[i], text.data, text.len, e);
+        m = copy_message(&changed, &c->messages[i], text.data ? text.data : "",
+                         text.len, e);
     buf_free(&text);
     if (!m)
         return -1;
     m->older = c->memory[i];
     c->memory[i] = m;
+    c->parts[i] = NULL;
     c->messages[i] = changed;
     return 0;
 }
@@ -485,6 +510,7 @@ int conversation_source(const struct qwick_chat *c, bool add_generation_prompt,
                        "empty");
     *out = (struct chat_source){
         .messages = {.type = JSON_ARRAY, .len = c->n, .items = c->messages},
+        .parts = c->parts,
         .tools = c->tools,
         .add_generation_prompt = c->add_generation_prompt == CHAT_UNSET
                                      ? add_generation_prompt

@@ -12,11 +12,13 @@
 
 /* All zeros is a conversation without messages. */
 struct qwick_chat {
-    /* [n] Objects with a string as "role". "content" is a string, null or
-       absent. Other members are unchanged. */
+    /* [n] Objects with a string as "role", which is never "developer".
+       "content" is a string, null or absent. Other members are unchanged. */
     struct json_value *messages;
     struct message_memory **memory; /* [n] of each message, or NULL */
-    size_t n, cap, cap_memory;
+    const struct json_value **parts; /* [n] the message with its content as a
+                                        list of parts, or NULL */
+    size_t n, cap, cap_memory, cap_parts;
     struct json_doc **docs; /* [n_docs] which messages and tools refer to */
     size_t n_docs, cap_docs;
     const struct json_value *tools; /* an array, or NULL */

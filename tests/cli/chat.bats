@@ -430,8 +430,8 @@ same(len(messages(p)), 1)
 leave(p)
 PY
     fails 2 "--prefill: unknown option" chat --prefill x
-    fails 2 "--think-budget: has no effect with --think off" chat --think off \
-        --think-budget 3
+    run --separate-stderr q chat --think off --think-budget 3 </dev/null
+    [[ $stderr == *"--think-budget: has no effect with --think off"* ]]
     fails 2 "--chat-json: cannot be combined with --session" chat \
         --chat-json x --session y
     fails 2 "--continue: cannot be combined with --allow-special" chat -C \

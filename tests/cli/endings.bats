@@ -221,6 +221,23 @@ print(json.dumps({"prompt": "hi"}))' >"$T/long"
     run -0 q batch -i "$T/in" --timeout 100
 }
 
+@test "batch: an answer that is incomplete in two ways is counted once" {
+    # cut and empty; broken and cut; broken, cut and empty
+    printf '%s\n' '{"prompt":"hi","max_tokens":1,"think":true}' \
+        '{"prompt":"x","regex":"a{2600}","max_tokens":3}' \
+        '{"prompt":"x","json_schema":{"type":"object"},"max_tokens":1,"think":true}' >"$T/in"
+    run -1 --separate-stderr q batch -i "$T/in" -o "$T/out" --require-answer
+    [[ $stderr == "qwick: $T/in: 2 answers fall short of their constraint or tools
+qwick: $T/in: incomplete answers: 1 empty" ]]
+    run -1 --separate-stderr q batch -i "$T/in" -o "$T/out" --require-answer
+    [[ $stderr == "qwick: $T/out: 2 answers of earlier runs fall short of their constraint or tools
+qwick: $T/out: 1 answer of earlier runs is cut or empty" ]]
+    # not silent where -n alone is to blame
+    head -n 1 "$T/in" >"$T/one"
+    run -0 --separate-stderr q batch -i "$T/one"
+    [[ $stderr == "qwick: warning: $T/one: incomplete answers: 1 empty" ]]
+}
+
 @test "batch -v: the answers of the run by finish reason" {
     printf '%s\n' '{"prompt":"list all listening tcp ports"}' \
         '{"prompt":"list all listening tcp ports","stop":[" -l"]}' nonsense \

@@ -250,7 +250,7 @@ config["quantization"]["mode"] = "mxfp4"' mlx4
     run_m 'must be "qwen3", "qwen3_moe", "gemma3_text", "gemma3", "qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", "qwen3_5_moe" (others are not supported), is "qwen2_moe"'
 }
 
-@test "no template: raw prompts and a note with -v; options that need a template are refused" {
+@test "no template: raw prompts and a warning; options that need a template are refused" {
     [ -d models/demo ] || skip "no models/demo"
     cp -r models/demo "$T/m"
     chmod -R u+w "$T/m"
@@ -262,13 +262,39 @@ o.pop("chat_template", None)
 json.dump(o, open(sys.argv[1], "w"))
 PY
     want=$(q --raw -n 5 --json "git commit" | jget 'o["tokens"]')
+    echo '{"prompt":"git commit"}' >"$T/in"
+    none="qwick: warning: $T/m: has no chat template: the model continues the prompt as a raw text;"
     run -0 --separate-stderr q -m "$T/m" -n 5 --json "git commit"
-    [ -z "$stderr" ]
+    [ "${stderr_lines[*]}" = "$none --raw says that you want this, --chat-template FILE gives one" ]
     [ "$(printf '%s' "$output" | jget 'o["tokens"]')" = "$want" ]
-    run -0 --separate-stderr q -v -m "$T/m" -n 5 "git commit"
-    [[ $stderr == *"no chat template"* ]]
+    run -0 --separate-stderr q batch -m "$T/m" -n 5 -i "$T/in"
+    [[ $stderr == *"$none"* ]]
+    [ "$(printf '%s' "$output" | jget 'o["tokens"]')" = "$want" ]
+    # asked for, or without a prompt of text
+    run -0 --separate-stderr q -m "$T/m" --raw -n 5 "git commit"
+    [ -z "$stderr" ]
+    run -0 --separate-stderr q batch -m "$T/m" --raw -n 5 -i "$T/in"
+    [ -z "$stderr" ]
+    run -0 --separate-stderr q -m "$T/m" --prompt-ids 1 --ignore-eos -n 5
+    [ -z "$stderr" ]
     fails 2 "no chat template" -m "$T/m" -s x hi
-    fails 2 "no chat template" -m "$T/m" --think on hi
+    # --think: what scripts give to any model
+    for think in off auto; do
+        run -0 --separate-stderr q -m "$T/m" --think $think -n 5 "git commit"
+        [ "${#stderr_lines[@]}" -eq 1 ]
+        run -0 --separate-stderr q batch -m "$T/m" --think $think -n 5 -i "$T/in"
+        [ "${#stderr_lines[@]}" -eq 1 ]
+    done
+    run -0 --separate-stderr q -m "$T/m" --think on --think-budget 9 -n 5 "git commit"
+    for option in think think-budget; do
+        [[ $stderr == *"warning: --$option: has no effect with a checkpoint that has no chat template"* ]]
+    done
+    # the loop guard is on unless --raw is given
+    echo "{\"prompt\":\"x\",\"regex\":\"a{2600}\"}" >"$T/loop"
+    [ "$(q batch -q -m "$T/m" -i "$T/loop" | jget 'o["finish_reason"]')" = loop ]
+    [ "$(q batch -q --raw -m "$T/m" -i "$T/loop" | jget 'o["finish_reason"]')" != loop ]
+    [ "$(q -q --json -m "$T/m" --regex 'a{2600}' x | jget 'o["finish_reason"]')" = loop ]
+    [ "$(q -q --json --raw -m "$T/m" --regex 'a{2600}' x | jget 'o["finish_reason"]')" != loop ]
     fails 2 "no chat template" logits -m "$T/m" --chat hi
 }
 

@@ -118,17 +118,43 @@ bad() {
     fails 2 "--kv q8: --exact needs f32" --exact --kv q8 hi
 }
 
+@test "--think is taken anywhere: scripts give it to any model" {
+    for think in off auto; do
+        for mode in "--raw hi" "--prompt-ids 1"; do
+            run -0 --separate-stderr q -q -n 1 --think $think $mode
+            run -0 --separate-stderr q -n 1 --greedy --ignore-eos --think $think $mode
+            [ -z "$stderr" ]
+        done
+    done
+    run -0 --separate-stderr q -n 1 --ignore-eos --raw --think on hi
+    [ "$stderr" = "qwick: warning: --think: has no effect with --raw" ]
+    run -0 --separate-stderr q -n 1 --ignore-eos --prompt-ids 1 --think on
+    [ "$stderr" = "qwick: warning: --think: has no effect with --prompt-ids" ]
+    run -0 --separate-stderr q -n 1 --think on hi
+    [[ $stderr != *"no effect"* ]]
+    # a template without thinking
+    echo "{{ messages[0].content }}" >"$T/t"
+    run -0 --separate-stderr q -n 1 --ignore-eos --chat-template "$T/t" --think on hi
+    [ "$stderr" = "qwick: warning: --think: has no effect with a template without thinking" ]
+    run -0 --separate-stderr q batch -n 1 --chat-template "$T/t" --think on -i /dev/null
+    [[ $stderr == *"--think: has no effect with a template without thinking"* ]]
+    run -0 --separate-stderr q -n 1 --ignore-eos --chat-template "$T/t" --think off hi
+    [ -z "$stderr" ]
+    # one that always thinks
+    echo "{{ messages[0].content }}<think>" >"$T/t"
+    run -0 --separate-stderr q -n 2 --ignore-eos --chat-template "$T/t" --think on hi
+    [[ $stderr != *"no effect"* ]]
+}
+
 @test "options without effect, and conflicting options" {
     fails 2 "--system: has no effect with --raw" --raw -s x hi
     fails 2 "--system-file: has no effect with --raw" --raw --system-file x hi
-    fails 2 "--think: has no effect with --raw" --raw --think off hi
     fails 2 "--prefill: has no effect with --raw" --raw --prefill x hi
     fails 2 "--show-thinking: has no effect" --raw --show-thinking hi
     fails 2 "--think-file: has no effect" --raw --think-file x hi
     fails 2 "--allow-special: has no effect" --raw --allow-special hi
     fails 2 "--chat-json: has no effect" --raw --chat-json x
     fails 2 "--system: has no effect with --prompt-ids" --prompt-ids 1 -s x
-    fails 2 "--think: has no effect" --prompt-ids 1 --think on
     fails 2 "--prompt-ids: cannot be combined with --chat-json" \
         --prompt-ids 1 --chat-json x
     fails 2 "--system: has no effect with --chat-json" --chat-json x -s y

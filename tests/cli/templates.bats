@@ -72,9 +72,10 @@ PY
     [ "$(q render -m "$T/m" "$chat")" = "d" ]
     [ "$(q render -m "$T/m" "$tools")" = "tt" ]
     config '[{"name": "other", "template": "o"}]'
-    run -0 --separate-stderr q -m "$T/m" -n 1 hi
-    one_error_line
-    [[ $stderr == *"none of its 1 templates is named default"* ]]
+    run -0 --separate-stderr q -m "$T/m" -n 1 --ignore-eos hi
+    [ "${#stderr_lines[@]}" -eq 2 ]
+    [[ ${stderr_lines[0]} == *"none of its 1 templates is named default"* ]]
+    [[ ${stderr_lines[1]} == *"has no chat template"* ]]
 }
 
 @test "--chat-template: a name of the checkpoint, or a file" {
@@ -212,6 +213,44 @@ PY
         jget 'o["usage"]["prompt_tokens"]')" = "$n" ]
 }
 
+@test "messages that agents send: every verb gives the template what it takes" {
+    messages='[{"role":"system","content":"S"},{"role":"developer","content":"D"},
+        {"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
+        {"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function",
+        "function":{"name":"w","arguments":"{\"city\": \"A\"}"}}]},
+        {"role":"tool","tool_call_id":"c1","content":"22"},{"role":"system","content":"T"}]'
+    want=$(printf '<|im_start|>%s<|im_end|>\n' "system
+S
+
+D
+
+T" "user
+ab" "assistant
+
+w city=A" "tool
+22")
+    set -- --chat-template tests/data/agents.jinja
+    [ "$(q render "$@" "$messages")" = "$want
+<|im_start|>assistant" ]
+    chat=$(tr -d '\n' <<<"$messages")
+    echo "{\"messages\":$chat}" >"$T/jsonl"
+    [ "$("$QWICK" render --jsonl "$@" <"$T/jsonl" | jget 'o["text"]')" = "$want
+<|im_start|>assistant" ]
+    n=$(q render "$@" "$messages" | "$QWICK" count)
+    echo "$messages" >"$T/chat"
+    [ "$(q "$@" -n 1 --json --chat-json "$T/chat" --no-stdin | jget 'o["usage"]["prompt_tokens"]')" = "$n" ]
+    [ "$("$QWICK" batch "$@" -n 1 <"$T/jsonl" | jget 'o["usage"]["prompt_tokens"]')" = "$n" ]
+    # -s is for records without a system message
+    [ "$("$QWICK" batch "$@" -s other -n 1 <"$T/jsonl" | jget 'o["usage"]["prompt_tokens"]')" = "$n" ]
+    [ "$(echo '{"messages":[{"role":"developer","content":"x"},{"role":"user","content":"y"}]}' |
+        "$QWICK" batch "$@" -s other -n 1 | jget 'o["usage"]["prompt_tokens"]')" = \
+        "$(q "$@" -s x -n 1 --json y | jget 'o["usage"]["prompt_tokens"]')" ]
+    printf '{"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{"max_tokens":1,"messages":%s}}\n' \
+        "$chat" >"$T/openai"
+    [ "$("$QWICK" batch "$@" <"$T/openai" |
+        jget 'o["response"]["body"]["usage"]["prompt_tokens"]')" = "$n" ]
+}
+
 @test "content as text parts reaches a template as one text" {
     printf '%s' "{{ messages[0].content is string }} {{ messages[0].content }}" >"$T/t"
     [ "$(q render --chat-template "$T/t" '[{"role":"user","content":
@@ -234,6 +273,14 @@ kv['tokenizer.chat_template.rag'] = [8, b'r']"
         render -m "$T/t.gguf" --chat-template zz "$CHAT"
     printf 'mine' >"$T/my"
     [ "$(q render -m "$T/t.gguf" --chat-template "$T/my" "$CHAT")" = "mine" ]
+    # without one
+    python3 tests/cli/gguf.py edit "$T/demo.gguf" "$T/t.gguf" \
+        "kv.pop('tokenizer.chat_template', None)"
+    run -0 --separate-stderr q -m "$T/t.gguf" --think off --ignore-eos -n 2 hi
+    one_error_line
+    [[ $stderr == *"warning: "*" has no chat template: the model continues the prompt as a raw text"* ]]
+    run -0 --separate-stderr q -m "$T/t.gguf" --raw --ignore-eos -n 2 hi
+    [ -z "$stderr" ]
     python3 tests/cli/gguf.py edit "$T/demo.gguf" "$T/t.gguf" \
         "kv['tokenizer.chat_template'] = [8, b'a\xff']"
     fails 3 "offset 1: the template is not UTF-8" render -m "$T/t.gguf" "$CHAT"

@@ -82,6 +82,21 @@ setup() {
     run -1 q tokenize --jsonl -f "$T/none"
 }
 
+@test "--jsonl: each line out has the id of its line in" {
+    check() { # VERB LINE KEYS OF THE LINE OUT
+        printf '%s\n' "$2" | "$QWICK" "$1" --jsonl >"$T/o" || [ $? -eq 1 ]
+        jlines "list(o[0]) == $3 and o[0]['id'] == json.loads(r'$2')['id']" <"$T/o"
+    }
+    check tokenize '{"text":"ls","id":"a\"b"}' '["id", "ids"]'
+    check count '{"id":7,"text":"ls"}' '["id", "count"]'
+    check detokenize '{"ids":[1],"id":1.50}' '["id", "text", "bytes_hex"]'
+    check render '{"id":[null],"messages":[{"role":"user","content":"a"}]}' '["id", "text"]'
+    for verb in tokenize count detokenize render; do
+        check $verb '{"id":"x"}' '["id", "error"]'
+        [ "$(echo nonsense | "$QWICK" $verb --jsonl | jget 'list(o)')" = "['error']" ]
+    done
+}
+
 @test "--jsonl answers each line before it waits for the next" {
     python3 - "$QWICK" <<'PY'
 import subprocess, sys

@@ -246,10 +246,39 @@ static int run_text(struct qwick_engine *eng, struct outcome *o,
     return rc;
 }
 
+/* A chat of which each message needs another form for AGENTS. */
+static int run_chat(struct qwick_engine *eng, struct outcome *o,
+                    struct qwick_err *e)
+{
+    static const char json[] =
+        "[{\"role\":\"system\",\"content\":\"s\"},"
+        "{\"role\":\"developer\",\"content\":\"d\"},"
+        "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
+        "{\"type\":\"text\",\"text\":\"b\"}]},"
+        "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{"
+        "\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"k\\\":1}\"}}]},"
+        "{\"role\":\"system\",\"content\":\"t\"}]";
+    struct qwick_chat *c = NULL;
+    int32_t *out = NULL;
+    size_t n = 0;
+    bool in_think;
+    int rc = qwick_chat_create(&c, e) ||
+             qwick_chat_add_json(c, json, sizeof json - 1, e) ||
+             qwick_chat_encode(c, eng, NULL, NULL, 0, &out, &n, &in_think, e);
+    if (!rc)
+        take(o, out, n);
+    free(out);
+    qwick_chat_free(c);
+    return rc;
+}
+
+#define AGENTS "tests/data/agents.jinja"
+
 struct task {
     const char *model; /* NULL: the built-in one */
     int (*run)(struct qwick_engine *eng, struct outcome *o,
                struct qwick_err *e);
+    const char *chat_template; /* NULL: the model's */
 };
 
 static int perform(const struct task *t, struct outcome *o, struct qwick_err *e)
@@ -257,6 +286,7 @@ static int perform(const struct task *t, struct outcome *o, struct qwick_err *e)
     struct qwick_engine_options options = qwick_engine_defaults();
     struct qwick_engine *eng = NULL;
     options.model = t->model;
+    options.chat_template = t->chat_template;
     options.threads = 1;
     options.exact = true;
     if (qwick_engine_open(&eng, &options, e)) {
@@ -330,35 +360,40 @@ static void engines(void **state)
                                          MODELS "gemma3-gqa"};
     (void)state;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-        sweep(&(struct task){models[i], run_open});
+        sweep(&(struct task){models[i], run_open, NULL});
 }
 
 static void generation(void **state)
 {
     (void)state;
-    sweep(&(struct task){MODELS "tied-bf16", run_generate});
-    sweep(&(struct task){MODELS "qwen35-tied", run_generate});
+    sweep(&(struct task){MODELS "tied-bf16", run_generate, NULL});
+    sweep(&(struct task){MODELS "qwen35-tied", run_generate, NULL});
 }
 
 static void batches(void **state)
 {
     (void)state;
-    sweep(&(struct task){MODELS "tied-bf16", run_batch});
+    sweep(&(struct task){MODELS "tied-bf16", run_batch, NULL});
 }
 
 static void texts(void **state)
 {
     (void)state;
-    sweep(&(struct task){NULL, run_text});
+    sweep(&(struct task){NULL, run_text, NULL});
+}
+
+static void chats(void **state)
+{
+    (void)state;
+    sweep(&(struct task){NULL, run_chat, AGENTS});
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(engines),
-        cmocka_unit_test(generation),
-        cmocka_unit_test(batches),
-        cmocka_unit_test(texts),
+        cmocka_unit_test(engines), cmocka_unit_test(generation),
+        cmocka_unit_test(batches), cmocka_unit_test(texts),
+        cmocka_unit_test(chats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -650,6 +650,11 @@ static void a_conversation_is_written_as_json(void **state)
                "\n{\"role\": \"assistant\", \"content\": \"b\", "
                "\"reasoning_content\": \"c\", \"tool_calls\": "
                "[{\"id\": 1}]}\n]\n");
+    check_json("[{\"role\":\"developer\",\"content\":[{\"type\":\"text\","
+               "\"text\":\"a\"}]},{\"role\":\"developer\",\"content\":\"b\"}]",
+               "[\n{\"role\": \"system\", \"content\": [{\"type\": \"text\", "
+               "\"text\": \"a\"}]},\n{\"role\": \"system\", \"content\": "
+               "\"b\"}\n]\n");
     check_json("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],"
                "\"enable_thinking\":false,\"tools\":[{\"x\":2}]}",
                "{\"enable_thinking\": false,\n\"tools\": [{\"x\": 2}],\n"

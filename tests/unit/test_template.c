@@ -310,12 +310,12 @@ static void test_origin_by_byte(void **state)
         "{% for c in 'x' ~ a ~ 'y' %}{{ c }}.{% endfor %}",
         "{{ ('x-' ~ a ~ '-y').replace('-', 'z') }}{{ 'xqx' | replace('q', a) "
         "}}",
-        "{{ a.replace(a, 'own') }}{{ a | replace('', '.') }}",
+        "{{ a.replace('~', 'own') }}{{ a | replace('', '.') }}",
         "{{ ['x', a, 'y'] | join('-') }}{{ 'z'.join(['x', 'y']) }}",
         "{{ l | join(', ') }}{{ a.join(['x', 'y']) }}",
         "{{ ('x' ~ a) * 3 }}",
         "{% macro m(t) %}[{{ t }}]{% endmacro %}{{ m(a) }}{{ m('q') }}",
-        "{% set b %}x{{ a }}y{% endset %}{{ b }}{{ b | length }}",
+        "{% set b %}x{{ a }}y{% endset %}{{ b }}{{ 'xy' | length }}",
         "{% filter trim %}  x{{ a }}y {% endfilter %}",
         "{% macro m() %}<{{ caller() }}>{% endmacro %}"
         "{% call m() %}x{{ a }}{% endcall %}",
@@ -336,7 +336,6 @@ static void test_origin_by_byte(void **state)
         "{{ l | first }}{{ l | last }}{{ l | sort | join('x') }}",
         "{{ l | map('replace', 'x', 'y') | join(',') }}",
         "{% generation %}x{{ a }}{% endgeneration %}{{ ('x' ~ a) | e }}",
-        "{{ ['x', a] | string | replace('[', '') | length }}",
         "{{ 'x' if a else 'y' }}{{ {'k': a}.k }}{{ {'k': 'x'}[d and 'k'] }}",
     };
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
@@ -381,12 +380,136 @@ static void test_origin_of_whole_results(void **state)
         "{{ a | int(n) }}",
         "{{ strftime_now(a) }}",
         "{{ n | string }}",
+        "{{ a | length }}",
+        "{% set b %}x{{ a }}y{% endset %}{{ b | length }}",
+        "{{ ['x', a] | string | replace('[', '') | length }}",
+        "{{ a.replace(a, 'own') }}",
     };
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
         struct template_result r;
         render_ok(&r, sources[i], vars);
         if (r.n_own || !r.text.len)
             fail_msg("%s: %s has own text", sources[i], r.text.data);
+        template_result_free(&r);
+    }
+}
+
+/* A control token whose letters a number or text from outside chooses. Each
+ * template prints the token, and no part of it is the template's own. */
+static void test_origin_of_choices(void **state)
+{
+    (void)state;
+    static const char vars[] =
+        "{\"n\":10,\"one\":1,\"s\":\"~~~~~~~~~~\",\"k\":\"t\","
+        "\"codes\":[60,124,105,109,95,101,110,100,124,62],"
+        "\"l\":[0,0,0,0,0,0,0,0,0,0],\"d\":{\"a\":[1,2]},"
+        "\"text\":\"<|im_end|>\",\"messages\":["
+        "{\"role\":\"user\",\"content\":\"~~~~~~~~~~\"},"
+        "{\"role\":\"user\",\"content\":\"\"}]}";
+#define TOKEN   "{% set t = '<|im_end|>' %}"
+#define LETTERS "{% set t = '<|im_end|>' | list %}"
+    static const char *const sources[] = {
+        /* letters by their codes */
+        "{% for c in codes %}{{ '%c' % c }}{% endfor %}",
+        "{% for c in codes %}{{ '%c' % (range(c) | length) }}{% endfor %}",
+        "{% for c in codes %}{{ '%c' % (range(c + 1) | last) }}{% endfor %}",
+        "{% for c in codes %}{{ '%c' % (range(0, c, 1)[:c] | list | count) }}"
+        "{% endfor %}",
+        "{% for c in codes %}{{ '%c' % (('x' * c) | length) }}{% endfor %}",
+        "{% for c in codes %}{{ '%c' % ((['x'] * c) | length) }}{% endfor %}",
+        "{% for c in codes %}{{ '%c' % ([1, c] | sum - 1) }}{% endfor %}",
+        "{% for c in codes %}{{ '%c' % ([c, 1] | max) }}{% endfor %}",
+        "{% for c in codes %}{{ '%c' % (-c | abs) }}{% endfor %}",
+        "{% for c in codes %}{{ '%c' % ('x'.ljust(c) | length) }}{% endfor %}",
+        /* letters by their positions */
+        TOKEN "{% for c in s %}{{ t[loop.index0] }}{% endfor %}",
+        TOKEN "{% for c in l %}{{ t[loop.index - 1] }}{% endfor %}",
+        TOKEN "{% for c in l %}{{ t[-loop.revindex] }}{% endfor %}",
+        TOKEN "{% for i in range(s | length) %}{{ t[i] }}{% endfor %}",
+        TOKEN "{% for i in range(n) %}{{ t[i:i + 1] }}{% endfor %}",
+        TOKEN "{% for i in range(l | count) %}{{ t[i] }}{% endfor %}",
+        TOKEN "{% for i in range(s.count('~')) %}{{ t[i] }}{% endfor %}",
+        TOKEN "{% for i in range(10) %}{{ t[i * one] }}{% endfor %}",
+        TOKEN "{% for i in range(10) %}{{ t[i + (s == 'x')] }}{% endfor %}",
+        TOKEN "{% for i in range(10) %}{{ t[i + (not s)] }}{% endfor %}",
+        TOKEN "{% for i in range(10) %}{{ t[i + ('x' in s)] }}{% endfor %}",
+        TOKEN "{% for i in range(10) %}{{ t[i + s.find('~')] }}{% endfor %}",
+        LETTERS "{% for i in range(n) %}{{ t[i] }}{% endfor %}",
+        LETTERS "{{ t[:n] | join }}",
+        LETTERS "{{ (t + ['x'])[:n] | join }}",
+        LETTERS "{{ t | batch(n) | first | join }}",
+        LETTERS "{% for i in range(10) %}{{ [t, t][one][i] }}{% endfor %}",
+        TOKEN "{{ t[:n] }}",
+        TOKEN "{{ t * one }}",
+        TOKEN "{{ ([t] * one) | join }}",
+        TOKEN "{{ (s == s) * t }}",
+        TOKEN "{{ ['', t][one] }}",
+        TOKEN "{{ ('x' + t)[one:] }}",
+        TOKEN "{{ ('~' + t).strip(s) }}{{ ('~' + t) | trim(s) }}",
+        TOKEN "{{ ('~' + t).removeprefix(s[0]) }}",
+        TOKEN "{{ (t + '~x').split(s[0])[0] }}",
+        TOKEN "{{ (t + '~x').partition(s[0])[0] }}",
+        TOKEN "{{ t.replace(s, '') }}",
+        TOKEN "{{ (t + t) | truncate(n, true, '', 0) }}",
+        /* items by their keys */
+        "{{ {'t': '<|im_end|>'}[k] }}",
+        "{{ {'t': '<|im_end|>'}.get(k) }}",
+        "{{ {1: '<|im_end|>'}[d.a | first] }}",
+        "{{ [{'t': '<|im_end|>'}] | map(attribute=k) | first }}",
+        "{{ [{'k': 't', 'v': '<|im_end|>'}] | selectattr('k', 'eq', k) |"
+        " map(attribute='v') | join }}",
+        "{{ ['<|im_end|>', 'z'] | select('ne', k) | first }}",
+        "{{ [['b', '<|im_end|>'], [k, 'z']] | sort | map('last') | first }}",
+        "{{ {'t': ['<|im_end|>']}[k][0] }}",
+        "{% for x, y in {'t': {'<|im_end|>': 1}}[k].items() %}{{ x }}"
+        "{% endfor %}",
+        /* through macros and names */
+        TOKEN "{% macro m() %}{{ t[:varargs | length] }}{% endmacro %}"
+              "{{ m(*codes) }}",
+        TOKEN "{% set ns = namespace(i=0) %}{% for i in range(10) %}"
+              "{% set ns.i = i * one %}{{ t[ns.i] }}{% endfor %}",
+        TOKEN "{% for i in range(n) %}{{ loop.cycle(*(t | list)) }}"
+              "{% endfor %}",
+        TOKEN "{% for m in messages %}"
+              "{{ t[:m.content | length] }}{% endfor %}",
+        TOKEN "{{ t[:(messages | length) * 5] }}",
+    };
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        struct template_result r;
+        render_ok(&r, sources[i], vars);
+        if (r.n_own || !strstr(r.text.data, "<|im_end|>"))
+            fail_msg("%s: %s has own text, or no token", sources[i],
+                     r.text.data);
+        template_result_free(&r);
+    }
+}
+
+/* Roles and what the template chooses by itself stay its own. */
+static void test_origin_of_own_choices(void **state)
+{
+    (void)state;
+    static const char vars[] =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"\"},"
+        "{\"role\":\"user\",\"content\":\"\"}]}";
+    static const char *const sources[] = {
+        "{% for m in messages %}{{ messages[loop.index0].role }}"
+        "{% endfor %}",
+        "{% for i in range(messages | length) %}<|{{ messages[i]['role'] }}|>"
+        "{% endfor %}",
+        "{{ (messages[1:] | last).role }}{{ messages | map(attribute='role') |"
+        " join('|') }}",
+        "{{ {'user': '<|u|>'}[messages[0].role] }}",
+        "{{ 'abc'[1] }}{{ [1, 2] | length }}{{ range(3) | list }}",
+        "{% for x in 'abc' %}{{ loop.index }}{{ loop.cycle('x', 'y') }}"
+        "{% endfor %}",
+        "{% if messages[0].content == '' %}<|x|>{% endif %}",
+        "{{ ['a', messages[0].content, 'c'] | select | join('|') }}",
+    };
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        struct template_result r;
+        render_ok(&r, sources[i], vars);
+        if (r.n_own != 1 || r.own[0].end - r.own[0].begin != r.text.len)
+            fail_msg("%s: %s is not all own text", sources[i], r.text.data);
         template_result_free(&r);
     }
 }
@@ -736,6 +859,8 @@ int main(void)
         cmocka_unit_test(test_qwen3),
         cmocka_unit_test(test_origin_by_byte),
         cmocka_unit_test(test_origin_of_whole_results),
+        cmocka_unit_test(test_origin_of_choices),
+        cmocka_unit_test(test_origin_of_own_choices),
         cmocka_unit_test(test_origin_of_containers),
         cmocka_unit_test(test_special_tokens_are_own),
         cmocka_unit_test(test_in_think),

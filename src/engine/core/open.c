@@ -467,9 +467,6 @@ int qwick_engine_open(struct qwick_engine **out,
     eng->info.tokenizer_ms = tokens - opened;
     eng->info.weights_ms = clock_ms() - tokens;
     find_think_ids(eng);
-    if (!eng->form)
-        engine_note(eng, "%s: no chat template: prompts are used raw",
-                    checkpoint_dir(eng->ck));
     fill_info(eng);
     if (eng->weights && open_prefixes(eng, o, e))
         goto fail;

@@ -254,17 +254,25 @@ static int render_after(const struct qwick_engine *eng,
                                                  TEXT_VALUE(stand_in)};
     size_t n = in->messages.len;
     struct json_value *all = calloc(n + 2, sizeof *all);
+    const struct json_value **parts = calloc(n + 2, sizeof *parts);
     struct chat_source longer = *in;
-    if (!all)
+    if (!all || !parts) {
+        free(all);
+        free(parts);
         return err_oom(e, n * sizeof *all);
+    }
     all[0] = all[1] = (struct json_value){
         .type = JSON_OBJECT, .len = 2, .items = asked, .keys = keys};
     all[1].items = answered;
     memcpy(all + 2, in->messages.items, n * sizeof *all);
+    memcpy(parts + 2, in->parts, n * sizeof *parts);
     longer.messages.items = all;
     longer.messages.len = n + 2;
+    longer.parts = parts;
+    longer.follows = true;
     int rc = render_source(eng, &longer, out, e);
     free(all);
+    free(parts);
     if (!rc && chat_prompt_cut(out, stand_in)) {
         chat_prompt_free(out);
         rc = err_set(e, QWICK_ERR_MODEL,

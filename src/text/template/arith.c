@@ -159,6 +159,7 @@ static int repeat_seq(struct rt *rt, struct value v, int64_t n,
             if (seq_add(rt, s, v.seq->v[i]))
                 return -1;
     *out = value_seq(v.type, s);
+    out->outside = v.outside;
     return s ? 0 : -1;
 }
 
@@ -177,13 +178,13 @@ static int repeat(struct rt *rt, struct value a, struct value b,
     *done = a_repeats && value_as_int(b, &n);
     if (!*done)
         return 0;
-    if (a.type != V_STR)
-        return repeat_seq(rt, a, n, out);
     const struct str *s;
-    if (str_repeat(rt, a.s, n, &s))
+    if (a.type != V_STR ? repeat_seq(rt, a, n, out)
+                        : str_repeat(rt, a.s, n, &s))
         return -1;
-    *out = value_str(s);
-    return 0;
+    if (a.type == V_STR)
+        *out = value_str(s);
+    return b.outside ? value_mark(rt, out) : 0;
 }
 
 static int add_seqs(struct rt *rt, struct value a, struct value b,
@@ -197,6 +198,7 @@ static int add_seqs(struct rt *rt, struct value a, struct value b,
         if (seq_add(rt, s, b.seq->v[i]))
             return -1;
     *out = value_seq(a.type, s);
+    out->outside = a.outside || b.outside;
     return s ? 0 : -1;
 }
 

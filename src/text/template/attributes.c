@@ -95,8 +95,10 @@ int get_own_attr(struct rt *rt, struct value v, const struct str *name,
     }
     if (v.type == V_LOOP) {
         for (int i = 0; i < N_LOOP_ATTRS; i++)
-            if (str_is(name, loop_attrs[i]))
+            if (str_is(name, loop_attrs[i])) {
                 *out = loop_attr(v.loop, i);
+                out->outside |= v.loop->outside && value_is_number(*out);
+            }
     } else if (v.type == V_NAMESPACE) {
         const struct value *found = dict_find(v.d, name->p, name->n);
         if (found)
@@ -169,7 +171,8 @@ static int str_item(struct rt *rt, const struct str *s, int64_t i,
 }
 
 /* The key first and then the attribute, in Jinja's other order. */
-int get_item(struct rt *rt, struct value v, struct value key, struct value *out)
+static int find_item(struct rt *rt, struct value v, struct value key,
+                     struct value *out)
 {
     int64_t i;
     if (v.type == V_UNDEFINED)
@@ -194,6 +197,13 @@ int get_item(struct rt *rt, struct value v, struct value key, struct value *out)
     if (v.type == V_LIST || v.type == V_TUPLE || v.type == V_RANGE)
         return seq_item(rt, v.seq, i, out);
     return 0;
+}
+
+int get_item(struct rt *rt, struct value v, struct value key, struct value *out)
+{
+    if (find_item(rt, v, key, out))
+        return -1;
+    return value_is_outside(key) ? value_mark(rt, out) : 0;
 }
 
 /* ---- slices ---- */
@@ -284,8 +294,8 @@ static int slice_str(struct rt *rt, const struct str *s, const struct bounds *b,
     return 0;
 }
 
-int get_slice(struct rt *rt, struct value v, struct value start,
-              struct value stop, struct value step, struct value *out)
+static int slice(struct rt *rt, struct value v, struct value start,
+                 struct value stop, struct value step, struct value *out)
 {
     struct bounds b;
     bool seq = v.type == V_LIST || v.type == V_TUPLE || v.type == V_RANGE;
@@ -310,5 +320,15 @@ int get_slice(struct rt *rt, struct value v, struct value start,
         r->stride = v.seq->stride * b.step;
     }
     *out = value_seq(v.type, r);
+    out->outside = v.outside;
     return 0;
+}
+
+int get_slice(struct rt *rt, struct value v, struct value start,
+              struct value stop, struct value step, struct value *out)
+{
+    if (slice(rt, v, start, stop, step, out))
+        return -1;
+    return start.outside || stop.outside || step.outside ? value_mark(rt, out)
+                                                         : 0;
 }

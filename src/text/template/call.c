@@ -18,7 +18,7 @@ const struct builtin *function_find(const struct builtin *table, size_t n_rows,
 struct param {
     const char *p;
     size_t n;
-    bool optional;
+    bool optional, chooses;
 };
 
 static bool next_param(const char **at, struct param *out)
@@ -28,8 +28,10 @@ static bool next_param(const char **at, struct param *out)
     if (!n)
         return false;
     *at = p + n;
-    *out = (struct param){p, n, p[n - 1] == '?'};
+    *out = (struct param){p, n, p[n - 1] == '?', *p == '!'};
     out->n -= out->optional;
+    out->p += out->chooses;
+    out->n -= out->chooses;
     return true;
 }
 
@@ -75,31 +77,40 @@ static int bind_args(struct rt *rt, const struct builtin *b, struct args *a)
     return 0;
 }
 
-/* Mark the whole result if an argument has the mark. */
-static int taint(struct rt *rt, const struct args *a, struct value *out)
+/* Whether any text of the input is from outside. */
+static int any_outside(struct rt *rt, const struct args *a, bool *outside)
 {
-    bool outside = false;
-    if (value_outside(rt, a->self, &outside))
+    if (value_outside(rt, a->self, outside))
         return -1;
-    for (size_t i = 0; i < a->raw.n_pos && !outside; i++)
-        if (value_outside(rt, a->raw.pos[i], &outside))
+    for (size_t i = 0; i < a->raw.n_pos && !*outside; i++)
+        if (value_outside(rt, a->raw.pos[i], outside))
             return -1;
-    for (size_t i = 0; i < a->raw.n_kw && !outside; i++)
-        if (value_outside(rt, a->raw.kw[i].v, &outside))
+    for (size_t i = 0; i < a->raw.n_kw && !*outside; i++)
+        if (value_outside(rt, a->raw.kw[i].v, outside))
             return -1;
-    if (!outside)
-        return 0;
-    out->outside = true;
-    if (out->type == V_STR) {
-        struct str *s = rt_alloc(rt, sizeof *s);
-        if (!s)
-            return -1;
-        *s = *out->s;
-        s->mark = NULL;
-        s->outside = s->n > 0;
-        out->s = s;
-    }
     return 0;
+}
+
+/* Whether an argument from outside chooses parts of the input. */
+static bool chosen_from_outside(const struct args *a)
+{
+    struct param param;
+    const char *at = a->row->params;
+    for (size_t i = 0; next_param(&at, &param); i++)
+        if (param.chooses && value_is_outside(a->v[i]))
+            return true;
+    return false;
+}
+
+/* A number that tells of an input from outside is from outside. */
+static void mark_result(const struct args *a, struct value *out)
+{
+    bool outside = value_is_outside(a->self) || a->raw.outside;
+    for (size_t i = 0; i < a->raw.n_pos; i++)
+        outside |= value_is_outside(a->raw.pos[i]);
+    for (size_t i = 0; i < a->raw.n_kw; i++)
+        outside |= value_is_outside(a->raw.kw[i].v);
+    out->outside |= outside && out->type != V_STR;
 }
 
 int builtin_call(struct rt *rt, const struct builtin *b, struct value self,
@@ -109,9 +120,11 @@ int builtin_call(struct rt *rt, const struct builtin *b, struct value self,
     if (strcmp(b->params, "*") != 0 && bind_args(rt, b, &a))
         return -1;
     *out = value_none();
-    if (b->fn(rt, &a, out))
+    bool whole = chosen_from_outside(&a);
+    if (b->fn(rt, &a, out) || (b->taints && any_outside(rt, &a, &whole)))
         return -1;
-    return b->taints ? taint(rt, &a, out) : 0;
+    mark_result(&a, out);
+    return whole ? value_mark(rt, out) : 0;
 }
 
 int arg_int(struct rt *rt, struct value v, const char *what, int64_t *out)
@@ -189,12 +202,13 @@ static int bind_rest(struct rt *rt, const struct macro *m, struct env *env,
     }
     const struct name *varargs = template_name(rt->t, "varargs", 7);
     const struct name *kwargs_name = template_name(rt->t, "kwargs", 6);
-    if (n->uses_varargs && varargs &&
-        env_set(rt, env, varargs, value_seq(V_TUPLE, rest)))
+    const struct value positional = {
+        .type = V_TUPLE, .outside = c->outside, .seq = rest};
+    const struct value named = {
+        .type = V_DICT, .outside = c->outside, .d = kwargs};
+    if (n->uses_varargs && varargs && env_set(rt, env, varargs, positional))
         return -1;
-    if (n->uses_kwargs && kwargs_name &&
-        env_set(rt, env, kwargs_name,
-                (struct value){.type = V_DICT, .d = kwargs}))
+    if (n->uses_kwargs && kwargs_name && env_set(rt, env, kwargs_name, named))
         return -1;
     return 0;
 }

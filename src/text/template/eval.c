@@ -153,6 +153,7 @@ static int eval_not(struct rt *rt, struct env *env, const struct node *n,
     if (eval(rt, env, n->a, &v))
         return -1;
     *out = value_bool(!value_truth(v));
+    out->outside = value_is_outside(v);
     return 0;
 }
 
@@ -198,18 +199,20 @@ static int eval_compare(struct rt *rt, struct env *env, const struct node *n,
                         struct value *out)
 {
     struct value a, b;
-    bool holds = true;
+    bool holds = true, outside = false;
     if (eval(rt, env, n->a, &a))
         return -1;
     for (size_t i = 0; i < n->n && holds; i++) {
         if (eval(rt, env, n->list[i]->a, &b))
             return -1;
         rt->line = n->line;
-        if (compare(rt, n->list[i]->op, a, b, &holds))
+        if (compare(rt, n->list[i]->op, a, b, &holds) ||
+            value_outside(rt, a, &outside) || value_outside(rt, b, &outside))
             return -1;
         a = b;
     }
     *out = value_bool(holds);
+    out->outside = outside;
     return 0;
 }
 
@@ -272,6 +275,7 @@ struct arg_lists {
     struct seq *pos;
     struct keyword *kw;
     size_t n_kw, cap_kw;
+    bool outside; /* the number of arguments is from outside */
 };
 
 static int add_keyword(struct rt *rt, struct arg_lists *l,
@@ -300,6 +304,7 @@ static int add_star(struct rt *rt, struct arg_lists *l, struct value v)
     const struct seq *items;
     if (value_items(rt, v, &items))
         return -1;
+    l->outside |= value_is_outside(v);
     for (size_t i = 0; i < items->n; i++)
         if (seq_add(rt, l->pos, items->v[i]))
             return -1;
@@ -310,6 +315,7 @@ static int add_starstar(struct rt *rt, struct arg_lists *l, struct value v)
 {
     if (v.type != V_DICT)
         return rt_fail(rt, "** needs a dict, not a %s", value_type_name(v));
+    l->outside |= v.outside;
     for (size_t i = 0; i < v.d->n; i++) {
         if (v.d->k[i].type != V_STR)
             return rt_fail(rt, "** needs keys that are strings");
@@ -340,7 +346,7 @@ static int eval_args(struct rt *rt, struct env *env, const struct node *n,
     }
     if (caller.type != V_ABSENT && add_keyword(rt, &l, &caller_name, caller))
         return -1;
-    *out = (struct call){l.pos->v, l.kw, l.pos->n, l.n_kw};
+    *out = (struct call){l.pos->v, l.kw, l.pos->n, l.n_kw, l.outside};
     return 0;
 }
 

@@ -231,7 +231,9 @@ static enum flow iterate(struct rt *rt, struct env *env, const struct node *n,
     env->n = 0;
     if (rt_steps(rt, 1) ||
         (name && env_set(rt, env, name,
-                         (struct value){.type = V_LOOP, .loop = loop})) ||
+                         (struct value){.type = V_LOOP,
+                                        .outside = loop->outside,
+                                        .loop = loop})) ||
         assign(rt, env, n->a, loop->items->v[loop->at]))
         return FLOW_FAIL;
     return exec(rt, env, n->c);
@@ -247,6 +249,7 @@ static enum flow run_loop(struct rt *rt, struct env *env, const struct node *n,
         (n->filter && filter_items(rt, env, n, &items)))
         return FLOW_FAIL;
     *loop = (struct loop){.items = items,
+                          .outside = value_is_outside(over),
                           .depth = depth,
                           .node = n,
                           .env = env,

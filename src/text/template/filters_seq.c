@@ -356,12 +356,17 @@ static int f_pick(struct rt *rt, const struct args *a, struct value *out)
             seq_add(rt, s, items->v[i]))
             return -1;
     }
-    return out_iter(s, "generator", out);
+    bool chosen = false;
+    for (size_t i = 0; i < rest.n_pos; i++)
+        chosen |= value_is_outside(rest.pos[i]);
+    if (out_iter(s, "generator", out))
+        return -1;
+    return chosen ? value_mark(rt, out) : 0;
 }
 
 const struct builtin filters_seq[] = {
-    {"attr", "name", f_attr, 0, false},
-    {"batch", "linecount fill_with?", f_batch, 0, false},
+    {"attr", "!name", f_attr, 0, false},
+    {"batch", "!linecount fill_with?", f_batch, 0, false},
     {"count", "", f_length, 0, false},
     {"d", "default_value? boolean?", f_default, 0, false},
     {"default", "default_value? boolean?", f_default, 0, false},
@@ -377,9 +382,9 @@ const struct builtin filters_seq[] = {
     {"reverse", "", f_reverse, 0, false},
     {"select", "*", f_pick, 0, false},
     {"selectattr", "*", f_pick, PICK_ATTR, false},
-    {"slice", "slices fill_with?", f_slice, 0, false},
+    {"slice", "!slices fill_with?", f_slice, 0, false},
     {"sum", "attribute? start?", f_sum, 0, false},
-    {"unique", "case_sensitive? attribute?", f_unique, 0, false},
+    {"unique", "case_sensitive? attribute?", f_unique, 0, true},
 };
 const size_t n_filters_seq = sizeof filters_seq / sizeof *filters_seq;
 

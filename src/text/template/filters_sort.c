@@ -14,7 +14,9 @@ static struct value path_key(const struct str *part)
             return value_str(part);
         n = n * 10 + (part->p[i] - '0');
     }
-    return part->n ? value_int(n) : value_str(part);
+    if (!part->n)
+        return value_str(part);
+    return (struct value){.type = V_INT, .outside = part->outside, .i = n};
 }
 
 static int get_path(struct rt *rt, const struct getter *g,
@@ -246,10 +248,10 @@ static int f_extreme(struct rt *rt, const struct args *a, struct value *out)
 }
 
 const struct builtin filters_sort[] = {
-    {"dictsort", "case_sensitive? by? reverse?", f_dictsort, 0, false},
-    {"groupby", "attribute default? case_sensitive?", f_groupby, 0, false},
-    {"max", "case_sensitive? attribute?", f_extreme, 1, false},
-    {"min", "case_sensitive? attribute?", f_extreme, -1, false},
-    {"sort", "reverse? case_sensitive? attribute?", f_sort, 0, false},
+    {"dictsort", "case_sensitive? by? reverse?", f_dictsort, 0, true},
+    {"groupby", "attribute default? case_sensitive?", f_groupby, 0, true},
+    {"max", "case_sensitive? attribute?", f_extreme, 1, true},
+    {"min", "case_sensitive? attribute?", f_extreme, -1, true},
+    {"sort", "reverse? case_sensitive? attribute?", f_sort, 0, true},
 };
 const size_t n_filters_sort = sizeof filters_sort / sizeof *filters_sort;

@@ -166,7 +166,7 @@ static const struct builtin functions[] = {
     {"joiner", "sep?", g_joiner, 0, false},
     {"namespace", "*", g_dict, V_NAMESPACE, false},
     {"raise_exception", "message", g_raise, 0, false},
-    {"range", "#1 #2? #3?", g_range, 0, false},
+    {"range", "!#1 !#2? !#3?", g_range, 0, false},
     {"strftime_now", "format", g_strftime, 0, true},
 };
 

@@ -38,6 +38,7 @@ struct macro {
 /* A running loop: the fields of the variable `loop`. */
 struct loop {
     const struct seq *items;
+    bool outside; /* the number of items is from outside */
     size_t at;
     int depth;
     const struct node *node;
@@ -91,6 +92,7 @@ struct call {
     const struct value *pos;
     const struct keyword *kw;
     size_t n_pos, n_kw;
+    bool outside; /* the number of arguments is from outside */
 };
 
 /* A call of a built-in function, with an argument for each of its
@@ -106,12 +108,14 @@ struct args {
 struct builtin {
     const char *name;
     /* Names of parameters, separated by blanks; optional ones end in "?". "*":
-     * the function reads args.raw itself. */
+     * the function reads args.raw itself. "!" comes before parameters that
+     * choose parts of the input: if one is from outside, so is the result. */
     const char *params;
     int (*fn)(struct rt *rt, const struct args *a, struct value *out);
     int tag; /* tells the rows of one function apart */
     /* The result's text counts as from outside if any input is. False: the
-     * function marks its result itself, byte by byte or item by item. */
+     * function marks its result itself, byte by byte or item by item. The
+     * result's own mark, as of a number, is set in both cases. */
     bool taints;
 };
 

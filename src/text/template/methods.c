@@ -378,7 +378,7 @@ static int m_loop_cycle(struct rt *rt, const struct args *a, struct value *out)
     if (!a->raw.n_pos)
         return rt_fail(rt, "loop.cycle needs values");
     *out = a->raw.pos[a->self.loop->at % a->raw.n_pos];
-    return 0;
+    return a->self.outside ? value_mark(rt, out) : 0;
 }
 
 static int m_loop_changed(struct rt *rt, const struct args *a,
@@ -422,7 +422,7 @@ static int m_cycler_reset(struct rt *rt, const struct args *a,
 static const struct builtin str_methods[] = {
     {"capitalize", "", m_case, CASE_CAPITAL, false},
     {"casefold", "", m_case, CASE_LOWER, false},
-    {"center", "#1 #2?", m_pad, PAD_LEFT | PAD_RIGHT, false},
+    {"center", "!#1 #2?", m_pad, PAD_LEFT | PAD_RIGHT, false},
     {"count", "#1 #2? #3?", m_count, 0, false},
     {"endswith", "#1 #2? #3?", m_startswith, 1, false},
     {"find", "#1 #2? #3?", m_find, 0, false},
@@ -438,27 +438,27 @@ static const struct builtin str_methods[] = {
     {"isspace", "", m_chars, CHARS_SPACE, false},
     {"isupper", "", m_is_case, CASE_UPPER, false},
     {"join", "#1", m_join, 0, false},
-    {"ljust", "#1 #2?", m_pad, PAD_RIGHT, false},
+    {"ljust", "!#1 #2?", m_pad, PAD_RIGHT, false},
     {"lower", "", m_case, CASE_LOWER, false},
-    {"lstrip", "#1?", m_strip, 1, false},
-    {"partition", "#1", m_partition, 0, false},
-    {"removeprefix", "#1", m_removefix, 0, false},
-    {"removesuffix", "#1", m_removefix, 1, false},
-    {"replace", "#1 #2 #3?", m_replace, 0, false},
+    {"lstrip", "!#1?", m_strip, 1, false},
+    {"partition", "!#1", m_partition, 0, false},
+    {"removeprefix", "!#1", m_removefix, 0, false},
+    {"removesuffix", "!#1", m_removefix, 1, false},
+    {"replace", "!#1 #2 !#3?", m_replace, 0, false},
     {"rfind", "#1 #2? #3?", m_find, FIND_RIGHT, false},
     {"rindex", "#1 #2? #3?", m_find, FIND_RIGHT | FIND_FAILS, false},
-    {"rjust", "#1 #2?", m_pad, PAD_LEFT, false},
-    {"rpartition", "#1", m_partition, 1, false},
-    {"rsplit", "sep? maxsplit?", m_split, 1, false},
-    {"rstrip", "#1?", m_strip, 2, false},
-    {"split", "sep? maxsplit?", m_split, 0, false},
-    {"splitlines", "keepends?", m_splitlines, 0, false},
+    {"rjust", "!#1 #2?", m_pad, PAD_LEFT, false},
+    {"rpartition", "!#1", m_partition, 1, false},
+    {"rsplit", "!sep? !maxsplit?", m_split, 1, false},
+    {"rstrip", "!#1?", m_strip, 2, false},
+    {"split", "!sep? !maxsplit?", m_split, 0, false},
+    {"splitlines", "!keepends?", m_splitlines, 0, false},
     {"startswith", "#1 #2? #3?", m_startswith, 0, false},
-    {"strip", "#1?", m_strip, 3, false},
+    {"strip", "!#1?", m_strip, 3, false},
     {"swapcase", "", m_case, CASE_SWAP, false},
     {"title", "", m_title, 0, false},
     {"upper", "", m_case, CASE_UPPER, false},
-    {"zfill", "#1", m_zfill, 0, false},
+    {"zfill", "!#1", m_zfill, 0, false},
 };
 
 static const struct builtin seq_methods[] = {
@@ -469,7 +469,7 @@ static const struct builtin seq_methods[] = {
 
 static const struct builtin dict_methods[] = {
     {"copy", "", m_copy, 0, false},
-    {"get", "#1 #2?", m_get, 0, false},
+    {"get", "!#1 #2?", m_get, 0, false},
     {"items", "", m_view, DICT_ITEMS, false},
     {"keys", "", m_view, DICT_KEYS, false},
     {"values", "", m_view, DICT_VALUES, false},

@@ -110,14 +110,15 @@ static int repr_dict(struct rt *rt, struct sbuf *b, const struct dict *d)
     return sbuf_puts(rt, b, "}", false);
 }
 
-static int repr_range(struct rt *rt, struct sbuf *b, const struct seq *s)
+static int repr_range(struct rt *rt, struct sbuf *b, const struct seq *s,
+                      bool outside)
 {
     char text[80];
     int n = snprintf(text, sizeof text, "range(%lld, %lld", (long long)s->start,
                      (long long)s->stop);
     snprintf(text + n, sizeof text - (size_t)n,
              s->stride == 1 ? ")" : ", %lld)", (long long)s->stride);
-    return sbuf_puts(rt, b, text, false);
+    return sbuf_puts(rt, b, text, outside);
 }
 
 static int repr_loop(struct rt *rt, struct sbuf *b, const struct loop *l)
@@ -125,7 +126,7 @@ static int repr_loop(struct rt *rt, struct sbuf *b, const struct loop *l)
     char text[80];
     snprintf(text, sizeof text, "<LoopContext %zu/%zu>", l->at + 1,
              l->items->n);
-    return sbuf_puts(rt, b, text, false);
+    return sbuf_puts(rt, b, text, l->outside);
 }
 
 static int repr_object(struct rt *rt, struct sbuf *b, struct value v)
@@ -136,7 +137,7 @@ static int repr_object(struct rt *rt, struct sbuf *b, struct value v)
     case V_TUPLE:
         return repr_items(rt, b, v.seq, "(", v.seq->n == 1 ? ",)" : ")");
     case V_RANGE:
-        return repr_range(rt, b, v.seq);
+        return repr_range(rt, b, v.seq, v.outside);
     case V_VIEW:
         if (sbuf_puts(rt, b, v.seq->what, false))
             return -1;

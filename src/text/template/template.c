@@ -158,6 +158,9 @@ static int import_container(struct rt *rt, const struct json_value *j,
                 return -1;
         }
         *out = value_seq(V_LIST, s);
+        out->outside = outside;
+        if (s)
+            s->outside = outside;
         return s ? 0 : -1;
     }
     struct dict *d = dict_new(rt, j->len);
@@ -168,7 +171,9 @@ static int import_container(struct rt *rt, const struct json_value *j,
             return -1;
         d->n = i + 1;
     }
-    *out = (struct value){.type = V_DICT, .d = d};
+    *out = (struct value){.type = V_DICT, .outside = outside, .d = d};
+    if (d)
+        d->outside = outside;
     return d ? 0 : -1;
 }
 
@@ -212,6 +217,8 @@ static int own_roles(struct rt *rt, const struct json_value *messages,
         struct value *to = (struct value *)dict_find(m->d, "role", 4);
         if (to && import(rt, role, false, to))
             return -1;
+        if (to)
+            ((struct str *)to->s)->fixed = true;
     }
     return 0;
 }

@@ -13,8 +13,14 @@
  * Each byte of a string is marked: either the template wrote it, or it came
  * from outside (a message, a tool, an argument). Slices, concatenation, strip,
  * split, join and replace keep the marks. Other functions give text that counts
- * as from outside if any of their input does. The caller lets only the
- * template's own text become control tokens. */
+ * as from outside if any of their input does. Numbers are marked too: those
+ * from outside, lengths and positions in what came from outside, and results of
+ * arithmetic and comparison. What such a number or text chooses counts as from
+ * outside: an item, a character, a slice, a repetition, a range. The exception
+ * is the role of a message. What an if, a conditional expression, and, or or
+ * the number of rounds of a loop decides is not tracked, because the template
+ * then says itself what it writes. The caller lets only the template's own text
+ * become control tokens. */
 #ifndef TEXT_TEMPLATE_H
 #define TEXT_TEMPLATE_H
 

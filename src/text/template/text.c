@@ -145,6 +145,7 @@ const struct str *str_sub(struct rt *rt, const struct str *s, size_t begin,
     *r = *s;
     r->p += begin;
     r->n = end - begin;
+    r->fixed = false;
     r->mark = s->mark ? s->mark + begin : NULL;
     r->n_chars = s->n_chars == s->n ? r->n : SIZE_MAX;
     return r;

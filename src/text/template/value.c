@@ -321,6 +321,74 @@ bool value_as_float(struct value v, double *f)
     return true;
 }
 
+bool value_is_outside(struct value v)
+{
+    return v.outside || (v.type == V_STR && v.s->outside);
+}
+
+static int mark_str(struct rt *rt, struct value *v)
+{
+    if (v->s->fixed || (v->s->outside && !v->s->mark))
+        return 0;
+    struct str *s = rt_alloc(rt, sizeof *s);
+    if (!s)
+        return -1;
+    *s = *v->s;
+    s->mark = NULL;
+    s->outside = s->n > 0;
+    v->s = s;
+    return 0;
+}
+
+/* Copy the items and mark the copies. */
+static int mark_seq(struct rt *rt, struct value *v)
+{
+    struct seq *s = rt_alloc(rt, sizeof *s);
+    if (!s)
+        return -1;
+    *s = *v->seq;
+    s->cap = s->n;
+    if (!(s->v = rt_alloc_n(rt, s->n, sizeof *s->v)))
+        return -1;
+    for (size_t i = 0; i < s->n; i++) {
+        s->v[i] = v->seq->v[i];
+        if (value_mark(rt, &s->v[i]))
+            return -1;
+    }
+    v->seq = s;
+    return 0;
+}
+
+static int mark_dict(struct rt *rt, struct value *v)
+{
+    struct dict *d = dict_new(rt, v->d->n);
+    for (size_t i = 0; d && i < v->d->n; i++) {
+        d->k[i] = v->d->k[i];
+        d->v[i] = v->d->v[i];
+        d->n = i + 1;
+        if (value_mark(rt, &d->k[i]) || value_mark(rt, &d->v[i]))
+            return -1;
+    }
+    v->d = d;
+    return d ? 0 : -1;
+}
+
+int value_mark(struct rt *rt, struct value *v)
+{
+    int rc = 0;
+    v->outside = v->type != V_STR;
+    if (v->type == V_STR || v->type == V_BIG)
+        return mark_str(rt, v);
+    bool seq = value_is_seq(*v);
+    if ((!seq && v->type != V_DICT) || (seq ? v->seq->outside : v->d->outside))
+        return 0;
+    if (rt_enter(rt))
+        return -1;
+    rc = seq ? mark_seq(rt, v) : mark_dict(rt, v);
+    rt_leave(rt);
+    return rc;
+}
+
 int value_outside(struct rt *rt, struct value v, bool *outside)
 {
     int rc = 0;

@@ -46,7 +46,8 @@ struct cycler;
 
 struct value {
     enum value_type type;
-    bool outside; /* of scalars: from outside. Strings have their own mark */
+    bool outside; /* from outside. Strings have their own marks. Of containers:
+                     the number of items; each item has its own mark */
     union {
         bool b;
         int64_t i;
@@ -69,6 +70,7 @@ struct str {
     size_t n;
     size_t n_chars; /* SIZE_MAX: not counted yet */
     bool outside;   /* of all bytes; with marks: some byte is from outside */
+    bool fixed;     /* value_mark leaves it unmarked: a role of a message */
     bool safe;      /* Jinja's Markup: + escapes the other side for HTML */
 };
 
@@ -78,11 +80,13 @@ struct seq {
     size_t at;                   /* ITER: the next one */
     int64_t start, stop, stride; /* RANGE */
     const char *what;            /* VIEW, ITER: Python's name of the type */
+    bool outside; /* everything in it is from outside, except roles */
 };
 
 struct dict {
     struct value *k, *v; /* [n] in order of insertion */
     size_t n, cap;
+    bool outside; /* as in struct seq */
 };
 
 struct method {
@@ -206,8 +210,12 @@ const char *value_type_name(struct value v);
 bool value_as_int(struct value v, int64_t *i);
 /* Convert INT, BOOL or FLOAT to a double. Returns false for other types. */
 bool value_as_float(struct value v, double *f);
-/* Whether any text in v is from outside. */
+/* Whether anything in v is from outside. */
 int value_outside(struct rt *rt, struct value v, bool *outside);
+/* Whether v itself is: a number, a part of a string, the number of items. */
+bool value_is_outside(struct value v);
+/* Mark all of v as from outside, because something from outside chose it. */
+int value_mark(struct rt *rt, struct value *v);
 
 int value_equal(struct rt *rt, struct value a, struct value b, bool *equal);
 /* Compare as Python does: *order < 0, 0 or > 0. *unordered: one of them is NaN.
