@@ -24,6 +24,7 @@ struct chat_model {
     int to, from; /* pipes */
     char *name;   /* of the model */
     bool greedy;  /* the sampling is */
+    bool passed_on; /* it got the signal that came while it worked */
 };
 
 struct chat {

@@ -27,7 +27,7 @@ struct chat_request {
 
 /* Read n bytes. Returns 0, or -1 at the end or on a failure. m: forward signals
  * meanwhile (NULL: none). */
-static int read_all(int fd, void *p, size_t n, const struct chat_model *m);
+static int read_all(int fd, void *p, size_t n, struct chat_model *m);
 
 /* ---- in the process of the model ----------------------------------------- */
 
@@ -105,14 +105,13 @@ _Noreturn static void run_child(struct chat *c, long parent, int from, int to)
 
 /* ---- in the chat's own process ------------------------------------------- */
 
-static int read_all(int fd, void *p, size_t n, const struct chat_model *m)
+static int read_all(int fd, void *p, size_t n, struct chat_model *m)
 {
-    bool passed_on = false;
     char *at = p;
     while (n) {
         struct pollfd ready = {.fd = fd, .events = POLLIN};
-        if (m && !passed_on && *signals_flag() && signals_were_sent()) {
-            passed_on = true;
+        if (m && !m->passed_on && *signals_flag() && signals_were_sent()) {
+            m->passed_on = true;
             kill((pid_t)m->pid, *signals_flag());
         }
         /* a signal that comes before the wait does not end it */
@@ -131,7 +130,7 @@ static int read_all(int fd, void *p, size_t n, const struct chat_model *m)
 }
 
 /* Read n bytes and a NUL to *out, malloc'ed; NULL if n is 0. */
-static int read_text(const struct chat_model *m, char **out, uint64_t n,
+static int read_text(struct chat_model *m, char **out, uint64_t n,
                      size_t max)
 {
     *out = NULL;
@@ -152,6 +151,7 @@ static int read_reply(struct chat *c, struct chat_reply *r)
     struct chat_model *m = &c->model;
     char *name;
     *r = (struct chat_reply){0};
+    m->passed_on = false;
     if (read_all(m->from, &r->fixed, sizeof r->fixed, m) ||
         read_text(m, &name, r->fixed.n_name, MAX_NAME))
         return -1;
