@@ -78,10 +78,12 @@ loops() {
         run -0 q -q --json "${p[@]}" -n 800 $o --loop-guard 600 "$a"
         jget '[0][o["finish_reason"] != "loop"]' <<<"$output"
     done
-    rm "$T/small/tokenizer_config.json" # and without a chat template
+    rm "$T/small/tokenizer_config.json" # without a chat template, it is not asked for
     for o in -p --prompt-ids=5,5,5,5,5,5; do
         [ $o = -p ] && o="-p$a"
-        run -0 q --json "${p[@]}" -n 800 "$o"
+        run -0 q -q --json "${p[@]}" -n 800 "$o"
+        jget '[0][o["finish_reason"] != "loop"]' <<<"$output"
+        run -0 q -q --json "${p[@]}" -n 800 --loop-guard 0 "$o"
         jget '[0][o["finish_reason"] != "length"]' <<<"$output"
     done
     # 1 and 2 make no sense

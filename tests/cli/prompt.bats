@@ -310,6 +310,6 @@ print(json.dumps({"messages": [{"role": "system", "content": "s"},
     echo '[{"role":"user","content":7}]' >"$T/number"
     fails 2 "messages[0].content: must be a string, a list of text parts or null" \
         --chat-json "$T/number"
-    echo '[{"role":"developer","content":"hi"}]' >"$T/role"
+    echo '[{"role":"critic","content":"hi"}]' >"$T/role"
     fails 2 "message 0: role" --chat-json "$T/role"
 }
