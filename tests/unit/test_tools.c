@@ -214,10 +214,35 @@ static const struct {
      "parameters: #: the calls of this model cannot have the parameter \"a>\""},
     {"[" TOOL("f", "{\"enum\":[{}]}") "]", TOOLS_XML, NULL,
      "parameters: #/enum/0: const and enum of all arguments"},
-    {"[" TOOL("f", OBJECT("\"a\":{\"type\":\"string\",\"maxLength\":60000}",
+    {"[" TOOL("f", OBJECT("\"a\":{\"type\":\"string\",\"pattern\":\"^(xx)*$\","
+                          "\"minLength\":60000}",
                           "")) "]",
      TOOLS_XML, NULL, "tool \"f\": parameters: "},
 };
+
+/* The text of a parameter may be long, and its characters are counted. */
+static void counts_characters(void **state)
+{
+    struct automaton *a = must_compile(
+        "[" TOOL("f", OBJECT("\"a\":{\"type\":\"string\",\"minLength\":59999,"
+                             "\"maxLength\":60000}",
+                             "")) "]",
+        TOOLS_XML, "f");
+    (void)state;
+    for (size_t n = 59998; n <= 60001; n++) {
+        static const char call[] = XML("f", P("a", "@"));
+        const char *at = strchr(call, '@');
+        struct buf b = {0};
+        buf_append(&b, call, (size_t)(at - call));
+        for (size_t i = 0; i < n; i++)
+            buf_puts(&b, i % 2 ? "<" : "\xC3\xA9");
+        buf_puts(&b, at + 1);
+        if (matches(a, b.data) != (n == 59999 || n == 60000))
+            fail_msg("%zu characters", n);
+        buf_free(&b);
+    }
+    automaton_free(a);
+}
 
 static void refuses_definitions(void **state)
 {
@@ -449,6 +474,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(admits_calls),
         cmocka_unit_test(refuses_definitions),
+        cmocka_unit_test(counts_characters),
         cmocka_unit_test(reads_what_it_writes),
         cmocka_unit_test(admits_no_call),
         cmocka_unit_test(finds_forms),
