@@ -2,8 +2,8 @@
 #ifndef CLI_VERBS_H
 #define CLI_VERBS_H
 
+#include "base/word_distance.h"
 #include "cli/opt.h"
-#include "cli/word_distance.h"
 
 extern const struct verb verb_generate, verb_chat, verb_embed, verb_rerank,
     verb_logits, verb_tokenize, verb_detokenize, verb_count, verb_render,
