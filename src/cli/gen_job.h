@@ -154,6 +154,8 @@ struct gen_job {
     size_t n_ids;
     bool in_think;    /* the prompt ends inside an open think block */
     size_t n_dropped; /* tokens that --overflow cut */
+    double start_ms;  /* when the run began, from which --timeout counts; 0: it
+                         counts from the prompt's evaluation */
     double tokenize_ms;
     struct qwick_engine *eng;
     struct qwick_engine *draft; /* NULL: none */

@@ -677,6 +677,8 @@ static int parse_line(struct opt_parsed *p, int argc, char **argv)
             if (!p->n_args)
                 p->before = before;
             p->args[p->n_args++] = a;
+            if (!only_args)
+                p->n_plain = p->n_args;
         } else if (strcmp(a, "--") == 0) {
             only_args = true;
         } else if (a[1] == '-') {

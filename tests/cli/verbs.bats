@@ -106,6 +106,34 @@ PY
     fails 2 "is a file, arguments are text; use -f $T/a" score --jsonl "$T/a"
     fails 2 "is a file, arguments are text; use -f $T/a" render "$T/a"
     equal "$(q score "list files")" "$(q score -f "$T/a")"
+    for v in count tokenize embed "rerank -q x" "embed a" "rerank -q x a"; do
+        # shellcheck disable=SC2086
+        fails 2 "\"$T/a\": is a file, arguments are text; use -f $T/a" $v "$T/a"
+    done
+    # only the name of a regular file, and only before --
+    (cd "$T" && mkdir d && ln -s a link && mkfifo fifo)
+    for name in d fifo none; do
+        equal "$(q count "$T/$name")" "$(q count -- "$T/$name")"
+    done
+    fails 2 "is a file" count "$T/link"
+    for v in count tokenize score embed "rerank -q x"; do
+        # shellcheck disable=SC2086
+        run -0 q $v -- "$T/a"
+    done
+    equal "$(q count -- "$T/a")" "$(printf %s "$T/a" | "$QWICK" count)"
+    cd "$T"
+    printf 'x' >72
+    [ "$(q detokenize 72)" = "$(q detokenize -- 72)" ] # ids
+    for v in "-n 9 --ignore-eos" "choose -a x -a y" logits; do
+        # shellcheck disable=SC2086
+        run -0 --separate-stderr q $v a
+        [ "$stderr" = 'qwick: warning: "a" is taken as text, but a file has this name; -f a reads it' ]
+        # shellcheck disable=SC2086
+        run -0 --separate-stderr q $v -- a
+        [[ $stderr != *"has this name"* ]]
+    done
+    cd - >/dev/null
+    fails 2 '"-": is standard input, and cannot be combined with arguments' embed a -
     fails 2 "one text only" score a b
     fails 2 "--file: cannot be combined with a text" score -f "$T/a" text
     c='[{"role":"user","content":"hi"}]'
@@ -115,6 +143,76 @@ PY
     fails 2 "--file: cannot be combined with a chat" render -f "$T/c" "$c"
     fails 2 "is not a chat in JSON; -f reads a file" render "$T/none"
     fails 2 "has no effect with --jsonl" render --jsonl "$c"
+}
+
+@test "-i reads records, and -f with records is refused" {
+    printf '{"text":"list files"}\n{"text":"b"}\n' >"$T/r"
+    printf '{"ids":[72,105]}\n' >"$T/ids"
+    printf '{"messages":[{"role":"user","content":"hi"}]}\n' >"$T/chat"
+    printf '{"prompt":"list files"}\n' >"$T/p"
+    while read -r in verb; do
+        read -r -a args <<<"$verb"
+        want=$("$QWICK" -q "${args[@]}" --jsonl <"$T/$in")
+        equal "$(q -q "${args[@]}" --jsonl -i "$T/$in")" "$want"
+        equal "$(q -q "${args[@]}" -i "$T/$in")" "$want"
+        equal "$("$QWICK" -q "${args[@]}" -i - <"$T/$in")" "$want"
+        [ "$(q -q "${args[@]}" -i "$T/$in" -i "$T/$in" | wc -l)" -eq $((2 * $(wc -l <<<"$want"))) ]
+        fails 2 "-i FILE names the records of --jsonl" "${args[@]}" --jsonl -f "$T/$in"
+        fails 2 "-i FILE names the records of --jsonl" "${args[@]}" -i "$T/$in" -f "$T/$in"
+        fails 2 "has no effect with --jsonl" "${args[@]}" -i "$T/$in" -- x
+    done <<'END'
+r tokenize
+r count
+ids detokenize
+chat render
+r score --exact
+r embed --exact
+r rerank --exact --query list
+END
+    for v in embed "rerank --query x"; do
+        # shellcheck disable=SC2086
+        fails 2 "-i FILE names the records of --lines" $v --lines -f "$T/r"
+    done
+    for v in count render "rerank --query x"; do
+        # shellcheck disable=SC2086
+        fails 2 "--input: cannot be combined with --json" $v --json -i "$T/r"
+    done
+    want=$("$QWICK" choose --exact -a ls -a pwd --jsonl <"$T/p")
+    equal "$(q choose --exact -a ls -a pwd --jsonl -i "$T/p")" "$want"
+    equal "$(q choose --exact -a ls -a pwd -i "$T/p")" "$want"
+    fails 2 "standard input has the records" choose -a x -a y --jsonl -i - -f -
+    echo x | "$QWICK" choose -a x -a y --jsonl -i "$T/p" -f - | jlines '"answers" in o[0]'
+    # in batch and choose, -f is text before each prompt, and no records are an error
+    : >"$T/empty"
+    for in in /dev/null "$T/empty"; do
+        for v in batch "choose -a x -a y --jsonl"; do
+            # shellcheck disable=SC2086
+            fails 2 "$in: has no records; -i FILE names a file with records" $v -i "$in"
+            # shellcheck disable=SC2086
+            run -2 --separate-stderr "$QWICK" $v -f "$T/p" <"$in"
+            [[ $stderr == "qwick: stdin: has no records; -i FILE names"* ]]
+            [ -z "$output" ]
+        done
+    done
+    run -2 --separate-stderr bash -c ': | "$0" batch -f "$1"' "$QWICK" "$T/p"
+    [[ $stderr == "qwick: stdin: has no records"* ]]
+    printf 'a,prompt\n' >"$T/csv"
+    fails 2 "csv: has no records" batch --input-format csv -i "$T/csv"
+    fails 2 "--input: one file only" batch -i "$T/p" -i "$T/p"
+    # records that belong to another shard are records
+    run -0 --separate-stderr q batch --shard 2/2 -i "$T/p"
+    [ -z "$output$stderr" ]
+    # forms that are not named
+    printf 'list files\n' >"$T/lines"
+    run -1 --separate-stderr q batch -i "$T/lines"
+    [[ ${stderr_lines[0]} == "qwick: warning: $T/lines: the first record is no JSON object; --input-format takes lines, csv and tsv" ]]
+    run -1 --separate-stderr q embed -i "$T/lines"
+    [[ $stderr == *"qwick: warning: $T/lines: the first record is no JSON object; --lines takes each line as a text"* ]]
+    # a byte order mark before the first record
+    printf '\357\273\277{"text":"list files"}\n' >"$T/bom"
+    equal "$(q count -i "$T/bom")" "$(q count --jsonl -i "$T/r" | head -n 1)"
+    printf '\357\273\277list files\n' >"$T/bom"
+    equal "$(q embed --exact --lines -i "$T/bom")" "$(q embed --exact "list files")"
 }
 
 @test "flags with a file: the word after them is an argument" {
