@@ -273,6 +273,7 @@ static int generate(struct gen_job *j)
         return status;
     if (gen_encode(j, &e))
         return chat_input_fail(j->a.chat_json, &e);
+    gen_warn_verb(j);
     if ((j->a.think_file &&
          (status = open_file(j->a.think_file, &j->think_fd)) != 0) ||
         (j->a.profile.file &&

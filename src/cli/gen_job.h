@@ -170,6 +170,10 @@ struct gen_job {
  * Returns -1 to go on, or exit status 2 after printing a message. */
 int gen_check(struct gen_job *j);
 
+/* "qwick tokenise" and "qwick list" are answered as prompts. Warn that the user
+ * probably meant a verb. */
+void gen_warn_verb(const struct gen_job *j);
+
 /* Read all files and standard input, before the model is opened. Returns 0, or
  * an exit status after printing a message. */
 int gen_read_input(struct gen_job *j, struct qwick_err *e);

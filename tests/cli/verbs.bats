@@ -65,19 +65,83 @@ PY
     fails 2 "takes no arguments" version x
 }
 
-@test "a word that is nearly a verb is answered, with a note" {
+@test "a word that is nearly a verb is answered, with a warning" {
     for w in tokenise tokenze ebmed bench2 rernk; do
         run -0 --separate-stderr q -n 9 "$w"
-        [[ $stderr == "qwick: note: took '$w' as the prompt; the verb is '"* ]]
+        [[ $stderr == "qwick: warning: took '$w' as the prompt; the verb is '"* ]]
         [ "${#stderr_lines[@]}" -eq 1 ]
         run -0 --separate-stderr q -q -n 9 "$w"
         [ -z "$stderr" ]
     done
     run -0 --separate-stderr q -n 9 "tokens"
     [ -z "$stderr" ]
+    # after -- or -p it is a prompt
+    run -0 --separate-stderr q -n 9 -- tokenise
+    [ -z "$stderr" ]
+    run -0 --separate-stderr q -n 9 -p tokenise
+    [ -z "$stderr" ]
     # with more words it cannot be a prompt
     fails 2 "\"tokenise\": no such verb, did you mean tokenize?" tokenise hi
     fails 2 "is not a verb, did you mean inspect?" inspct --tensors
+}
+
+@test "verbs of other programs" {
+    # --ignore-eos: an empty answer is a warning, too
+    while read -r word verb; do
+        run -0 --separate-stderr q -n 9 --ignore-eos "$word"
+        [ "$stderr" = "qwick: warning: took '$word' as the prompt; $verb" ]
+    done <<'END'
+list the verb is 'models'
+show the verb is 'inspect'
+download the verb is 'pull'
+create qwick has no such verb
+END
+    run -0 --separate-stderr bash -c 'echo x | "$0" -n 9 --ignore-eos list' "$QWICK"
+    [ "$stderr" = "qwick: warning: took 'list' as the prompt; the verb is 'models'" ]
+    for args in "-q list" "-- list" "-p list" "ls"; do
+        # shellcheck disable=SC2086
+        run -0 --separate-stderr q -n 9 --ignore-eos $args
+        [ -z "$stderr" ]
+    done
+    fails 2 "\"files\": one prompt only, quote it; the verb for 'list' is 'models'" list files
+    fails 2 "\"list\" is not a verb, did you mean models?" list --all
+    fails 2 "did you mean models?" help list
+    # verbs of later versions
+    for v in serve similar log; do
+        fails 2 "\"$v\": this version has no such verb; -p $v sends it as a prompt" $v
+        fails 2 "this version has no such verb" $v x
+        fails 2 "--port: unknown option; this version has no verb $v" $v --port 80
+        fails 2 "no such verb in this version" help $v
+    done
+    run -0 q -n 9 -p serve
+    run -0 q -n 9 -- serve
+}
+
+@test "a model or files among the words of a prompt" {
+    fails 2 '"hi": one prompt only, quote it; if org/name is a model, use -m org/name' run org/name hi
+    fails 2 '"two": one prompt only, quote it (see' "one and" two
+    printf 'a\n' >"$T/a.md"
+    printf 'b\n' >"$T/b.md"
+    for v in "" "choose -a x -a y" logits; do
+        for p in "" -p; do
+            # shellcheck disable=SC2086
+            fails 2 "\"$T/b.md\": is a file; give -f for each file, as in -f $T/b.md" \
+                $v -f "$T"/*.md $p "sum it up"
+        done
+    done
+    fails 2 "is a file, arguments are text; use -f $T/b.md" count -f "$T"/*.md
+}
+
+@test "a text that begins with - needs --" {
+    for text in "-v shows what?" "- a list" "--help me" "-p is print" "--stop the press" \
+        $'-\tx' "-vq shows what?"; do
+        fails 2 "unknown option; text that begins with - follows --" "$text"
+        run -0 --separate-stderr q -n 9 --ignore-eos -- "$text"
+        [ -z "$stderr" ]
+    done
+    fails 2 "-5: unknown option; text that begins with - follows --" -5
+    fails 2 "text that begins with - follows --" count "-5 degrees"
+    equal "$(q -n9 --ignore-eos -- hi)" "$(q -n 9 --ignore-eos hi)"
 }
 
 @test "hints for misspelt options and for options of other programs" {
