@@ -77,10 +77,10 @@ for side, path in binaries.items():
         usage("%s: not an executable program" % path)
     binaries[side] = os.path.abspath(found)
 
-def call(args):
+def call(args, stdin=subprocess.DEVNULL):
     """Run a command and return its output and its wall time in seconds."""
     start = time.monotonic()
-    p = subprocess.run(args, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    p = subprocess.run(args, stdin=stdin, stdout=subprocess.PIPE,
                        stderr=subprocess.PIPE)
     wall = time.monotonic() - start
     if p.returncode:
@@ -144,8 +144,9 @@ def bench(binary, model, prompts, depths, batches):
         fail("%s: its JSON cannot be read: %r" % (" ".join(args), x))
 
 def embed(binary, model):
-    _, wall = call([binary, "embed", "-q", "-m", model, "--lines", "-f", lines,
-                    "--format", "f32"] + common)
+    with open(lines) as f:
+        _, wall = call([binary, "embed", "-q", "-m", model, "--lines",
+                        "--format", "f32"] + common, f)
     return len(texts) / wall
 
 # A group is one call of a binary. It gives the rows of its keys.

@@ -25,7 +25,7 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
 perplexity() {
-    "$qwick" score -m "$1" --exact --jsonl --perplexity -f "$heldout" |
+    "$qwick" score -m "$1" --exact --jsonl --perplexity -i "$heldout" |
         awk '$1 == "perplexity" { printf "%.4f", $2 }'
 }
 

@@ -63,7 +63,7 @@ async function logits(llama) {
 
 function tokens(llama) {
     const all = fs.readFileSync(texts, "utf8").trim().split("\n").map((l) => JSON.parse(l).text);
-    const want = qwick("tokenize", "-m", model, "--jsonl", "-f", texts);
+    const want = qwick("tokenize", "-m", model, "--jsonl", "-i", texts);
     const bad = all.filter((text, i) => text.normalize("NFC") === text &&
         JSON.stringify(Array.from(llama.tokenize(text, true))) !== JSON.stringify(want[i].ids));
     bad.forEach((text) => console.log(`tokens differ: ${JSON.stringify(text)}`));

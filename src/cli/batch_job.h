@@ -14,9 +14,8 @@
 
 struct batch_args {
     struct common_args c;
-    const char *input, *output;
+    const char *output;
     const char *format; /* of the input; NULL: the first record tells it */
-    bool lines;         /* the same as --input-format lines */
     bool text;
     struct preset_args preset;
     bool unordered, redo;

@@ -9,8 +9,6 @@
 #include "cli/signals.h"
 #include "file/json.h"
 
-static const char bom[] = "\xEF\xBB\xBF";
-
 static bool is_blank(const char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -447,11 +445,8 @@ int source_open(struct batch_source *s, struct lines *in, const char *format,
                 const struct opt_parsed *p, const struct preset_args *preset,
                 struct qwick_err *e)
 {
-    *s = (struct batch_source){.in = in,
-                               .p = p,
-                               .preset = preset,
-                               .raw.max = in->in.max,
-                               .at_start = true};
+    *s = (struct batch_source){
+        .in = in, .p = p, .preset = preset, .raw.max = in->in.max};
     return format ? set_form(s, format, e) : 0;
 }
 
@@ -475,6 +470,7 @@ int source_detect(struct batch_source *s, struct qwick_err *e)
     for (;;) {
         switch (lines_peek(s->in, &text, &n, e)) {
         case LINES_GOT:
+            s->no_json = text[strspn(text, " \t")] != '{';
             return openai_is_request(text, n, &is_openai, e)
                        ? -1
                        : set_form(s, is_openai ? "openai" : "jsonl", e);
@@ -499,12 +495,6 @@ static bool take_line(struct batch_source *s, const char *text, size_t n,
                       struct batch_record *r, struct qwick_err *e)
 {
     bool table = s->form->csv, goes_on = s->csv.open;
-    if (s->at_start && n >= 3 && memcmp(text, bom, 3) == 0 &&
-        (table || s->form->keeps_blank)) {
-        text += 3;
-        n -= 3;
-    }
-    s->at_start = false;
     bool blank = table ? !goes_on && (n == 0 || (n == 1 && *text == '\r'))
                        : is_blank(text, n);
     *r = (struct batch_record){
@@ -570,6 +560,8 @@ int source_translate(struct batch_source *s, const struct batch_record *r,
                      const char **json, size_t *n, struct qwick_err *e)
 {
     s->json.len = 0;
+    if (s->form->csv || s->form->keeps_blank) /* no JSON */
+        prompt_count_faults(&s->faults, r->text, r->n);
     int rc = r->why.code ? -1 : s->form->translate(s, r, &s->json, e);
     if (r->why.code)
         err_set(e, r->why.code, "record: %s", r->why.msg);

@@ -15,6 +15,7 @@
 #include "cli/openai_request.h"
 #include "cli/opt.h"
 #include "cli/preset.h"
+#include "cli/prompt.h"
 
 struct batch_source;
 
@@ -57,7 +58,8 @@ struct batch_source {
     struct buf raw;  /* the lines of the record that is being read */
     uint64_t line;   /* the number of the first of them */
     struct buf json; /* the translated record */
-    bool at_start;   /* no line has been read */
+    bool no_json; /* the form is unknown, and the first record is no object */
+    struct prompt_faults faults; /* of records that are no JSON */
 };
 
 /* Begin to read. format: of --input-format; NULL: the first record tells the

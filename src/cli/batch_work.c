@@ -9,6 +9,7 @@
 #include "cli/batch_job.h"
 #include "cli/out.h"
 #include "cli/progress.h"
+#include "cli/records.h"
 #include "cli/signals.h"
 #include "cli/units.h"
 
@@ -229,6 +230,10 @@ int batch_work(struct batch_job *j)
 {
     struct qwick_err e = {0};
     int r, status;
+    if (j->source.no_json)
+        msg_warn("%s: the first record is no JSON object; --input-format takes "
+                 "lines, csv and tsv",
+                 j->in.name);
     j->start_ms = clock_ms();
     progress_start("batch");
     if (progress_on())
@@ -254,6 +259,9 @@ int batch_work(struct batch_job *j)
     }
     if ((status = end_output(j, true)) != 0)
         return status;
+    prompt_warn_faults(&j->source.faults, j->in.name);
+    if (!j->n_records)
+        return records_none(j->verb, j->in.name);
     tell_errors(j);
     tell_totals(j);
     bool bad = j->n_errors || j->out.n_errors || j->n_broken ||

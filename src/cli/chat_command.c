@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/word_distance.h"
+#include "base/word_distance.h"
 
 static bool is_blank(char c)
 {

@@ -209,8 +209,14 @@ static int run_read(struct chat *c, const char *arg)
     }
     const char *name = file.data;
     struct opt_texts files = {.v = &name, .n = 1};
+    const struct prompt_sources sources = {
+        .files = &files, .names = c->j.a.file_names, .no_stdin = true};
+    struct prompt_faults faults = {0};
     struct buf text = {0};
-    if (prompt_compose(&text, &files, c->j.a.file_names, NULL, true, &e)) {
+    int failed = prompt_compose(&text, &sources, &faults, &e);
+    if (!failed)
+        prompt_warn_faults(&faults, name);
+    if (failed) {
         msg_fail(&e);
     } else if (!text.len) {
         msg_error("%s: is empty", name);

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/rng.h"
-#include "base/utf8.h"
 #include "cli/batch_job.h"
 #include "cli/gen_job.h"
 #include "cli/out.h"
@@ -22,11 +21,11 @@ static const struct opt opts[] = {
     {.type = OPT_HEADING, .help = "Input and output"},
     {.name = "input",
      .letter = 'i',
-     .type = OPT_FILE,
+     .type = OPT_TEXTS,
      .arg = "FILE",
      .def = "standard input",
      .help = "records, one JSON object per line",
-     .offset = ARG(input)},
+     .offset = COMMON(input)},
     {.name = "input-format",
      .type = OPT_CHOICE,
      .arg = "FORM",
@@ -37,7 +36,7 @@ static const struct opt opts[] = {
     {.name = "lines",
      .type = OPT_FLAG,
      .help = "each line is a prompt, as --input-format lines",
-     .offset = ARG(lines)},
+     .offset = COMMON(lines)},
     {.name = "output",
      .letter = 'o',
      .type = OPT_FILE,
@@ -183,7 +182,7 @@ static int check_forms(struct batch_job *j)
     int r = preset_check(&j->p, &a->preset);
     if (r >= 0 || (r = opt_conflict(&j->p, "lines", "input-format")) >= 0)
         return r;
-    if (a->lines)
+    if (a->c.lines)
         a->format = "lines";
     if (!a->text)
         return -1;
@@ -219,8 +218,10 @@ static int check(struct batch_job *j)
     dash |= a->tools && strcmp(a->tools, "-") == 0;
     for (size_t i = 0; i < a->files.n; i++)
         dash |= strcmp(a->files.v[i], "-") == 0;
-    if (dash && !a->input)
+    if (dash && !a->c.input.n)
         return opt_usage(j->verb, "-: standard input has the records");
+    if (a->c.input.n > 1)
+        return opt_usage(j->verb, "--input: one file only");
     if (a->redo && (!a->output || strcmp(a->output, "-") == 0))
         return opt_usage(j->verb, "--redo: has no effect without --output");
     if ((r = parse_shard(j)) >= 0 || (r = check_forms(j)) >= 0)
@@ -238,7 +239,7 @@ static int check(struct batch_job *j)
 
 static int open_input(struct batch_job *j)
 {
-    const char *path = j->a.input;
+    const char *path = j->a.c.input.n ? j->a.c.input.v[0] : NULL;
     struct stat st;
     int fd = STDIN_FILENO;
     if (!path || strcmp(path, "-") == 0) {
@@ -263,25 +264,22 @@ static int read_texts(struct batch_job *j, struct qwick_err *e)
 {
     const struct batch_args *a = &j->a;
     struct request_common *c = &j->common;
-    const char *text = a->system;
-    char *data = NULL;
-    size_t n = text ? strlen(text) : 0;
-    if (a->system_file) {
-        if (prompt_read(a->system_file, &data, &n, e))
-            return -1;
-        text = data;
-        if (n && data[n - 1] == '\n')
-            n--;
-    }
-    int bad = text ? utf8_sanitize(&j->system, text, n) : 0;
-    free(data);
-    if (bad)
-        return err_oom(e, n);
-    if (text) {
+    const struct prompt_sources sources = {.files = &a->files,
+                                           .names = a->file_names,
+                                           .no_stdin = true,
+                                           .exact = a->raw,
+                                           .others = true};
+    struct prompt_faults faults = {0};
+    if (prompt_system(&j->system, a->system, a->system_file, a->raw, &faults,
+                      e) ||
+        prompt_compose(&c->before, &sources, &faults, e))
+        return -1;
+    prompt_warn_faults(&faults, "prompt");
+    if (a->system || a->system_file) {
         c->system = j->system.data ? j->system.data : "";
         c->n_system = j->system.len;
     }
-    return prompt_compose(&c->before, &a->files, a->file_names, NULL, true, e);
+    return 0;
 }
 
 /* ---- the run ---- */

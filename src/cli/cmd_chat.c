@@ -140,24 +140,16 @@ static int set_system(struct chat *c)
 {
     const struct gen_args *a = &c->j.a;
     struct buf text = {0};
+    struct prompt_faults faults = {0};
     struct qwick_err e;
-    char *data = NULL;
-    size_t n = 0;
     if (!a->system && !a->system_file)
         return 0;
-    if (a->system_file && prompt_read(a->system_file, &data, &n, &e))
-        return msg_fail(&e);
-    if (n && data[n - 1] == '\n')
-        n--;
-    int bad = utf8_sanitize(&text, data ? data : a->system,
-                            data ? n : strlen(a->system));
-    int status = bad ? msg_oom() : 0;
-    if (!status &&
-        chat_set_system(&c->j.chat, text.data ? text.data : "", text.len, &e))
-        status = msg_fail(&e);
-    free(data);
+    int rc =
+        prompt_system(&text, a->system, a->system_file, false, &faults, &e) ||
+        chat_set_system(&c->j.chat, text.data ? text.data : "", text.len, &e);
+    prompt_warn_faults(&faults, "system prompt");
     buf_free(&text);
-    return status;
+    return rc ? msg_fail(&e) : 0;
 }
 
 /* Start the process of the model, and go on with the messages of its session. */

@@ -4,7 +4,6 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "base/utf8.h"
 #include "cli/chat_input.h"
 #include "cli/choose_out.h"
 #include "cli/common.h"
@@ -80,10 +79,11 @@ static const struct opt opts[] = {
      .type = OPT_FLAG,
      .help = "print one JSON object",
      .offset = COMMON(json)},
+    OPT_ROWS_INPUT,
     {.name = "jsonl",
      .type = OPT_FLAG,
-     .help = "lines of {\"prompt\"}, {\"messages\"} or {\"prompt_ids\"} on "
-             "stdin, lines of {\"answer\",...} out",
+     .help = "lines of {\"prompt\"}, {\"messages\"} or {\"prompt_ids\"} "
+             "in, lines of {\"answer\",...} out",
      .offset = COMMON(jsonl)},
 
     OPT_ROWS_EVALUATE,
@@ -547,38 +547,30 @@ static int many(struct job *j, struct qwick_err *e)
     static const struct records_work w = {.read = read_line,
                                           .work = work_lines,
                                           .write = write_line,
-                                          .drop = drop_lines};
-    const struct opt_texts none = {NULL, 0};
+                                          .drop = drop_lines,
+                                          .required = true};
     const struct gen_args *a = &j->a.g;
     int status;
-    if (a->system_file || a->system) {
-        char *data = NULL;
-        size_t n = 0;
-        const char *s = a->system;
-        if (a->system_file && prompt_read(a->system_file, &data, &n, e))
-            return msg_fail(e);
-        if (data) {
-            s = data;
-            n -= n && data[n - 1] == '\n';
-        } else {
-            n = s ? strlen(s) : 0;
-        }
-        int oom = utf8_sanitize(&j->g.system, s ? s : "", n);
-        free(data);
-        if (oom)
-            return msg_oom();
-        j->g.has_system = true;
-    }
-    if (prompt_compose(&j->g.text, &a->files, a->file_names, NULL, true, e))
+    const struct prompt_sources sources = {.files = &a->files,
+                                           .names = a->file_names,
+                                           .no_stdin = true,
+                                           .exact = a->raw,
+                                           .refuse_empty = true};
+    struct prompt_faults faults = {0};
+    j->g.has_system = a->system || a->system_file;
+    if (prompt_system(&j->g.system, a->system, a->system_file, a->raw, &faults,
+                      e) ||
+        prompt_compose(&j->g.text, &sources, &faults, e))
         return msg_fail(e);
     if (a->prefill &&
-        utf8_sanitize(&j->g.prefill, a->prefill, strlen(a->prefill)))
+        prompt_clean(&j->g.prefill, &faults, a->prefill, strlen(a->prefill)))
         return msg_oom();
+    prompt_warn_faults(&faults, "prompt");
     signals_catch();
     if ((status = open_model(j, e)) != 0)
         return status;
     j->lines = calloc(RECORDS_GROUP, sizeof(*j->lines));
-    return j->lines ? records_run(j->g.verb, &none, &w, j) : msg_oom();
+    return j->lines ? records_run(j->g.verb, &a->c.input, &w, j) : msg_oom();
 }
 
 /* ---- the verb ----------------------------------------------------------- */
@@ -592,7 +584,8 @@ static int check(struct job *j)
     static const char *const with_yes[] = {"in-order", NULL};
     const struct opt_parsed *p = &j->g.p;
     int r = gen_check(&j->g);
-    if (r >= 0 || (r = opt_conflict(p, "answer", "yes")) >= 0)
+    if (r >= 0 || (r = common_check_records(p, &j->a.g.c)) >= 0 ||
+        (r = opt_conflict(p, "answer", "yes")) >= 0)
         return r;
     if (j->a.yes && !j->a.g.c.json && !j->a.g.c.jsonl &&
         (r = opt_no_effect(p, with_yes, "with --yes")) >= 0)
@@ -610,10 +603,13 @@ static int check(struct job *j)
     if (p->n_args)
         return opt_usage(j->g.verb, "\"%s\": has no effect with --jsonl",
                          p->args[0]);
-    for (size_t i = 0; i < j->a.g.files.n; i++)
+    bool dash = !j->a.g.c.input.n; /* who else reads standard input */
+    for (size_t i = 0; i < j->a.g.c.input.n; i++)
+        dash |= strcmp(j->a.g.c.input.v[i], "-") == 0;
+    for (size_t i = 0; dash && i < j->a.g.files.n; i++)
         if (strcmp(j->a.g.files.v[i], "-") == 0)
-            return opt_usage(j->g.verb, "--file -: --jsonl reads standard "
-                                        "input");
+            return opt_usage(j->g.verb, "--file -: standard input has the "
+                                        "records");
     return -1;
 }
 
@@ -628,9 +624,6 @@ static int choose(struct job *j)
         return QWICK_ERR_RUNTIME; /* fail before the work, not after it */
     j->texts = j->a.yes ? yes_no : j->a.answers.v;
     j->n_answers = j->a.yes ? 2 : j->a.answers.n;
-    j->g.arg = j->g.p.n_args ? j->g.p.args[0] : j->a.g.prompt;
-    if (j->g.p.n_args)
-        common_hint_file(j->g.arg);
     j->g.think = QWICK_THINK_OFF;
     return j->a.g.c.jsonl ? many(j, &e) : one(j, &e);
 }

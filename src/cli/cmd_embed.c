@@ -22,7 +22,7 @@
 struct args {
     struct common_args c;
     struct opt_texts files;
-    bool lines, jsonl, allow_special, truncate, no_normalize, redo;
+    bool allow_special, truncate, no_normalize, redo;
     const char *instruct, *format, *output;
     int64_t dim, max_batch;
 };
@@ -38,15 +38,16 @@ static const struct opt opts[] = {
      .arg = "FILE",
      .help = "a text from FILE, in place of arguments; repeatable, - is stdin",
      .offset = ARG(files)},
+    OPT_ROWS_INPUT,
     {.name = "lines",
      .type = OPT_FLAG,
-     .help = "each line of the files or of standard input is a text",
-     .offset = ARG(lines)},
+     .help = "each line of the input is a text",
+     .offset = COMMON(lines)},
     {.name = "jsonl",
      .type = OPT_FLAG,
      .help = "each line is an object {\"text\",\"id\",\"instruct\"}; \"id\" "
              "and \"instruct\" are optional",
-     .offset = ARG(jsonl)},
+     .offset = COMMON(jsonl)},
     {.name = "instruct",
      .type = OPT_TEXT,
      .arg = "TASK",
@@ -326,7 +327,7 @@ static int on_wait(void *ctx)
 static int check(struct job *j)
 {
     enum vectors_format format = vectors_format(j->a.format);
-    int r = texts_form(&j->p, j->a.lines, j->a.jsonl, &j->form);
+    int r = texts_form(&j->p, &j->a.c, &j->form);
     if (r >= 0)
         return r;
     if ((format == VECTORS_F32 || format == VECTORS_NPY) && !j->a.output &&
@@ -436,7 +437,7 @@ static int embed(struct job *j)
                             .form = j->form,
                             .args = j->p.args,
                             .n_args = j->p.n_args,
-                            .files = &j->a.files,
+                            .files = texts_files(j->form, &j->a.c, &j->a.files),
                             .take = take,
                             .wait = live ? on_wait : NULL};
     progress_start("embed");
@@ -485,7 +486,7 @@ const struct verb verb_embed = {
              "the hidden state of the last token,\nscaled to length 1.",
     .examples =
         "  qwick embed \"list files\" \"show disk usage\"\n"
-        "  qwick embed --lines -f notes.txt --format npy -o notes.npy\n",
+        "  qwick embed --lines -i notes.txt --format npy -o notes.npy\n",
     OPT_TABLE(opts),
     .run = run,
 };

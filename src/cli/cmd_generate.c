@@ -1,4 +1,5 @@
 /* The options of generate, and checks of their combinations. */
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/code_block.h"
@@ -141,19 +142,51 @@ static const struct opt opts[] = {
     OPT_ROWS_BASIC,
 };
 
-/* "qwick tokenise" would be answered as a prompt; probably the user meant the
- * verb. */
-static int check_verb(const struct gen_job *j)
+/* Several words are no prompt: say what they probably are. */
+static int refuse_words(const struct gen_job *j, bool is_verb)
+{
+    const char *first = j->p.args[0], *near = verb_near(first);
+    char hint[200] = "";
+    if (is_verb && near && !verb_is_foreign(first))
+        return opt_usage(j->verb, "\"%s\": no such verb, did you mean %s?",
+                         first, near);
+    if (is_verb && near)
+        snprintf(hint, sizeof(hint), "; the verb for '%s' is '%s'", first,
+                 near);
+    else if (!strpbrk(first, " \t\n"))
+        snprintf(hint, sizeof(hint), "; if %.60s is a model, use -m %.60s",
+                 first, first);
+    return common_refuse_words(&j->p, "prompt", hint);
+}
+
+/* Whether the first argument may be a verb. After "--" it is text. */
+static bool may_be_verb(const struct gen_job *j)
+{
+    return j->verb == &verb_generate && j->p.n_plain;
+}
+
+void gen_warn_verb(const struct gen_job *j)
+{
+    const char *word = may_be_verb(j) ? j->p.args[0] : "";
+    const char *near = verb_near(word);
+    if (near)
+        msg_warn("took '%s' as the prompt; the verb is '%s'", word, near);
+    else if (verb_is_foreign(word))
+        msg_warn("took '%s' as the prompt; qwick has no such verb", word);
+}
+
+static int check_words(const struct gen_job *j)
 {
     const struct opt_parsed *p = &j->p;
-    const char *near;
-    if (j->verb != &verb_generate || !p->n_args ||
-        !(near = verb_near(p->args[0])))
-        return -1;
-    if (p->n_args > 1)
-        return opt_usage(j->verb, "\"%s\": no such verb, did you mean %s?",
-                         p->args[0], near);
-    msg_notice("took '%s' as the prompt; the verb is '%s'", p->args[0], near);
+    const char *first = p->n_args ? p->args[0] : "";
+    bool is_verb = may_be_verb(j);
+    if (is_verb && verb_is_later(first))
+        return opt_usage(j->verb,
+                         "\"%s\": this version has no such verb; -p %s sends "
+                         "it as a prompt",
+                         first, first);
+    if (p->n_args > 1 || (p->n_args && opt_given(p, "prompt")))
+        return refuse_words(j, is_verb);
     return -1;
 }
 
@@ -190,14 +223,8 @@ static int check_prompt(const struct gen_job *j)
                                           "preset", "prompt-template"};
     const struct opt_parsed *p = &j->p;
     int r;
-    if ((r = check_verb(j)) >= 0 || (r = preset_check(p, &j->a.preset)) >= 0)
+    if ((r = check_words(j)) >= 0 || (r = preset_check(p, &j->a.preset)) >= 0)
         return r;
-    if (p->n_args > 1)
-        return opt_usage(j->verb, "\"%s\": one prompt only, quote it",
-                         p->args[1]);
-    if (p->n_args && opt_given(p, "prompt"))
-        return opt_usage(j->verb, "\"%s\": --prompt was given as well",
-                         p->args[0]);
     const char *whole = j->a.prompt_ids  ? "prompt-ids"
                         : j->a.chat_json ? "chat-json"
                                          : NULL;
@@ -350,7 +377,8 @@ const struct verb verb_generate = {
     .about = "Answer one prompt with a language model on the CPU. The prompt "
              "is the files of\n-f, then piped standard input, then the "
              "argument, joined by blank lines. The\nanswer goes to stdout, "
-             "everything else to stderr.",
+             "everything else to stderr. A prompt that begins with -\nfollows "
+             "--.",
     .examples = "  qwick \"list the files of a directory\"\n"
                 "  qwick -f notes.txt -n 60 \"say this in one sentence\"\n"
                 "  qwick --keep \"list files\" && qwick -C \"by size\"\n",

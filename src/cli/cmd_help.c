@@ -22,7 +22,8 @@ static int help(const struct verb *v, const struct opt_parsed *p)
     if (near)
         return opt_usage(v, "\"%s\": no such verb, did you mean %s?", name,
                          near);
-    return opt_usage(v, "\"%s\": no such verb", name);
+    return opt_usage(v, "\"%s\": no such verb%s", name,
+                     verb_is_later(name) ? " in this version" : "");
 }
 
 static int version(const struct verb *v, const struct opt_parsed *p)

@@ -348,12 +348,8 @@ static int check(struct job *j)
     static const char *const with_file[] = {"top", "json", NULL};
     const struct opt_parsed *p = &j->p;
     int r;
-    if (p->n_args > 1)
-        return opt_usage(j->verb, "\"%s\": one text only, quote it",
-                         p->args[1]);
-    if (p->n_args && opt_given(p, "prompt"))
-        return opt_usage(j->verb, "\"%s\": --prompt was given as well",
-                         p->args[0]);
+    if (p->n_args > 1 || (p->n_args && opt_given(p, "prompt")))
+        return common_refuse_words(p, "text", "");
     if (p->n_args && j->a.prompt_ids)
         return opt_usage(j->verb,
                          "--prompt-ids: cannot be combined with a text");
@@ -372,12 +368,16 @@ static int read_input(struct job *j, struct qwick_err *e)
     if (j->p.n_args && strcmp(text, "-") == 0)
         text = NULL; /* "-" is standard input, which is read when there is no
                         argument */
-    else if (j->p.n_args)
-        common_hint_file(text);
+    common_warn_file(&j->p);
     if (!j->a.prompt_ids) {
-        if (prompt_compose(&j->text, &j->a.files, false, text, j->a.no_stdin,
-                           e))
+        const struct prompt_sources sources = {.files = &j->a.files,
+                                               .text = text,
+                                               .no_stdin = j->a.no_stdin,
+                                               .exact = !j->a.chat};
+        struct prompt_faults faults = {0};
+        if (prompt_compose(&j->text, &sources, &faults, e))
             return msg_fail(e);
+        prompt_warn_faults(&faults, "prompt");
         if (!j->text.len)
             return opt_usage(j->verb,
                              "no text; usage: qwick logits [OPTIONS] [TEXT]");

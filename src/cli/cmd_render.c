@@ -30,7 +30,7 @@ static const struct opt opts[] = {
      .type = OPT_TEXTS,
      .arg = "FILE",
      .def = "standard input",
-     .help = "read the chat from FILE, - is stdin; repeatable with --jsonl",
+     .help = "read the chat from FILE, - is stdin",
      .offset = ARG(files)},
     {.name = "tools",
      .type = OPT_FILE,
@@ -53,6 +53,7 @@ static const struct opt opts[] = {
      .type = OPT_FLAG,
      .help = "print {\"text\"}",
      .offset = COMMON(json)},
+    OPT_ROWS_INPUT,
     {.name = "jsonl",
      .type = OPT_FLAG,
      .help = "one chat per line in, lines of {\"text\"} out",
@@ -127,18 +128,18 @@ static int render(struct job *j, const char *name, const struct buf *input,
 }
 
 /* Options and arguments against each other: exit status 2, or -1. */
-static int check(struct opt_parsed *p, const struct args *a)
+static int check(struct opt_parsed *p, struct args *a)
 {
-    int r = common_check_text(p, "chat", a->files.n > 0, a->c.jsonl);
+    int r = common_check_text(p, &a->c, "chat", TEXT_ONE);
     if (r >= 0)
         return r;
     if (p->n_args && !strchr("[{", p->args[0][strspn(p->args[0], " \t\r\n")]))
         return opt_usage(p->verb,
                          "\"%s\": is not a chat in JSON; -f reads a file",
                          p->args[0]);
-    if (a->files.n > 1 && !a->c.jsonl)
+    if (a->files.n > 1)
         return opt_usage(p->verb, "--file: one chat only");
-    if (!p->n_args && !a->files.n && !stdin_is_source())
+    if (!a->c.jsonl && !p->n_args && !a->files.n && !stdin_is_source())
         return opt_usage(p->verb, "no input; usage: qwick render [OPTIONS] %s",
                          p->verb->args);
     return -1;
@@ -186,7 +187,7 @@ static int run(const struct verb *v, int argc, char **argv)
         if (status == 0)
             status = tools_check_template(&j.tools, j.eng);
         if (status == 0)
-            status = a.c.jsonl ? records_run(v, &a.files, &w, &j)
+            status = a.c.jsonl ? records_run(v, &a.c.input, &w, &j)
                                : one(&j, &p, &a, &e);
     }
     qwick_engine_close(j.eng);

@@ -19,7 +19,7 @@ struct args {
     struct common_args c;
     const char *query, *instruct;
     struct opt_texts files;
-    bool lines, in_order;
+    bool in_order;
     int64_t top, max_batch;
     double threshold;
 };
@@ -50,10 +50,11 @@ static const struct opt opts[] = {
      .help = "a document from FILE, in place of arguments; repeatable, - is "
              "stdin",
      .offset = ARG(files)},
+    OPT_ROWS_INPUT,
     {.name = "lines",
      .type = OPT_FLAG,
-     .help = "each line of the files or of standard input is a document",
-     .offset = ARG(lines)},
+     .help = "each line of the input is a document",
+     .offset = COMMON(lines)},
     {.name = "jsonl",
      .type = OPT_FLAG,
      .help = "each line is an object {\"text\",\"id\"}; \"id\" is optional; "
@@ -452,7 +453,7 @@ static int open_reranker(struct job *j, const char *doubt)
 
 static int rerank(struct job *j)
 {
-    int status = texts_form(&j->p, j->a.lines, j->a.c.jsonl, &j->form);
+    int status = texts_form(&j->p, &j->a.c, &j->form);
     if (status >= 0)
         return status;
     if (!j->a.query || !*j->a.query)
@@ -464,7 +465,7 @@ static int rerank(struct job *j)
                             .form = j->form,
                             .args = j->p.args,
                             .n_args = j->p.n_args,
-                            .files = &j->a.files,
+                            .files = texts_files(j->form, &j->a.c, &j->a.files),
                             .take = take,
                             .wait = streams(j) ? on_wait : NULL};
     if ((status = common_open(&j->eng, &j->a.c, false)) != 0)
@@ -517,7 +518,7 @@ const struct verb verb_rerank = {
              "by tabs.",
     .examples =
         "  qwick rerank -q \"list files\" \"ls -l\" \"du -sh\" \"rm -r\"\n"
-        "  qwick rerank -q \"list files\" --lines -f notes.txt --top 3\n",
+        "  qwick rerank -q \"list files\" --lines -i notes.txt --top 3\n",
     OPT_TABLE(opts),
     .run = run,
 };

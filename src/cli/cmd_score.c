@@ -105,6 +105,7 @@ static const struct opt opts[] = {
      .type = OPT_FLAG,
      .help = "print one object for each text",
      .offset = COMMON(json)},
+    OPT_ROWS_INPUT,
     {.name = "jsonl",
      .type = OPT_FLAG,
      .help = "lines of {\"text\",\"given\"} in, lines of {\"logprob\",...} "
@@ -428,7 +429,7 @@ static int run_lines(struct job *j, struct qwick_err *e)
     j->texts = calloc(RECORDS_GROUP, sizeof(*j->texts));
     if (!j->texts)
         return msg_oom();
-    status = records_run(j->verb, &j->a.files, &w, j);
+    status = records_run(j->verb, &j->a.c.input, &w, j);
     if (!j->a.perplexity || status > 1 || *signals_flag())
         return status;
     struct buf b = {0};
@@ -448,8 +449,8 @@ static int check(struct job *j)
     static const char *const heat[] = {"heat", NULL};
     static const char *const with_lines[] = {"html", "heat", NULL};
     static const char *const with_heat[] = {"by", NULL};
-    int r = opt_conflict(&j->p, "given", "given-file"), n_stdin = 0;
-    if (r >= 0)
+    int r = common_check_text(&j->p, &j->a.c, "text", TEXT_ONE), n_stdin = 0;
+    if (r >= 0 || (r = opt_conflict(&j->p, "given", "given-file")) >= 0)
         return r;
     if (j->a.perplexity &&
         (r = opt_no_effect(&j->p, units, "with --perplexity")) >= 0)
@@ -468,13 +469,11 @@ static int check(struct job *j)
         return r;
     if (j->a.chat && !j->a.given && !j->a.given_file && !j->a.c.jsonl)
         return opt_usage(j->verb, "--chat: needs --given, the request");
-    if ((r = common_check_text(&j->p, "text", j->a.files.n > 0,
-                               j->a.c.jsonl)) >= 0)
-        return r;
-    for (size_t i = 0; i < j->a.files.n; i++)
-        n_stdin += strcmp(j->a.files.v[i], "-") == 0;
+    const struct opt_texts *files = j->a.c.jsonl ? &j->a.c.input : &j->a.files;
+    for (size_t i = 0; i < files->n; i++)
+        n_stdin += strcmp(files->v[i], "-") == 0;
     n_stdin += j->a.given_file && strcmp(j->a.given_file, "-") == 0;
-    n_stdin += !j->p.n_args && !j->a.files.n;
+    n_stdin += !j->p.n_args && !files->n;
     if (n_stdin > 1)
         return opt_usage(j->verb, "standard input: is asked for more than "
                                   "once");

@@ -40,6 +40,7 @@ static const struct opt tokenize_opts[] = {
     ROW_FILE,
     ROW_NO_SPECIAL,
     ROW_JSON("print {\"ids\":[...]}"),
+    OPT_ROWS_INPUT,
     ROW_JSONL("lines of {\"text\"} in, lines of {\"ids\"} out"),
     OPT_ROWS_MODEL,
     OPT_ROWS_BASIC,
@@ -50,6 +51,7 @@ static const struct opt count_opts[] = {
     ROW_FILE,
     ROW_NO_SPECIAL,
     ROW_JSON("print {\"count\":N}"),
+    OPT_ROWS_INPUT,
     ROW_JSONL("lines of {\"text\"} in, lines of {\"count\"} out"),
     OPT_ROWS_MODEL,
     OPT_ROWS_BASIC,
@@ -63,6 +65,7 @@ static const struct opt detokenize_opts[] = {
      .help = "leave out control tokens",
      .offset = ARG(skip_special)},
     ROW_JSON("print {\"text\",\"bytes_hex\"}"),
+    OPT_ROWS_INPUT,
     ROW_JSONL("lines of {\"ids\",\"skip_special\"} in, lines of "
               "{\"text\",\"bytes_hex\"} out"),
     OPT_ROWS_MODEL,
@@ -208,12 +211,6 @@ static int tokenize(struct job *j, struct buf *in, struct buf *out,
     size_t n;
     bool found;
     int status;
-    if (j->p.n_args > 1)
-        return opt_usage(j->verb, "\"%s\": one text only, quote it",
-                         j->p.args[1]);
-    if (text && j->a.files.n)
-        return opt_usage(j->verb, "--file: cannot be combined with a text");
-    common_hint_file(text);
     if (prompt_bytes(in, &j->a.files, text, &found, e))
         return msg_fail(e);
     if (!found)
@@ -241,8 +238,6 @@ static int detokenize(struct job *j, struct buf *in, struct buf *out,
     int32_t *ids;
     size_t n;
     int status, r;
-    if (j->p.n_args && j->a.files.n)
-        return opt_usage(j->verb, "--file: cannot be combined with ids");
     for (size_t i = 0; i < j->p.n_args; i++)
         if (buf_printf(in, "%s ", j->p.args[i]))
             return msg_oom();
@@ -276,16 +271,12 @@ static int detokenize(struct job *j, struct buf *in, struct buf *out,
 
 static int lines(struct job *j, struct qwick_err *e)
 {
-    int status;
-    if (j->p.n_args)
-        return opt_usage(j->verb, "\"%s\": has no effect with --jsonl",
-                         j->p.args[0]);
-    if ((status = common_open(&j->eng, &j->a.c, true)) != 0 ||
-        (status = probe(j, e)) != 0)
+    int status = common_open(&j->eng, &j->a.c, true);
+    if (status || (status = probe(j, e)) != 0)
         return status;
     const struct records_work w = {
         .answer = j->verb == &verb_detokenize ? decode_line : encode_line};
-    return records_run(j->verb, &j->a.files, &w, j);
+    return records_run(j->verb, &j->a.c.input, &w, j);
 }
 
 static int run(const struct verb *v, int argc, char **argv)
@@ -296,9 +287,10 @@ static int run(const struct verb *v, int argc, char **argv)
     int status = opt_parse(&j.p, v, argc, argv, &j.a);
     if (status < 0)
         status = common_check(&j.p, &j.a.c);
-    /* a single argument "-" is standard input */
-    if (status < 0 && j.p.n_args == 1 && strcmp(j.p.args[0], "-") == 0)
-        j.p.n_args = 0;
+    if (status < 0)
+        status = v == &verb_detokenize
+                     ? common_check_text(&j.p, &j.a.c, "ids", TEXT_IDS)
+                     : common_check_text(&j.p, &j.a.c, "text", TEXT_ONE);
     if (status < 0 && j.a.c.jsonl) {
         status = lines(&j, &e);
     } else if (status < 0) {

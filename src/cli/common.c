@@ -205,19 +205,99 @@ void common_hint_demo(const struct common_args *c)
                  "commands; -m MODEL takes another one");
 }
 
-/* Whether a word names something that -f could read. */
-static bool names_file(const char *word)
+/* ---- arguments that are texts ---- */
+
+/* Whether argument i is a regular file's name. After "--" it is text. */
+static bool names_file(const struct opt_parsed *p, size_t i)
 {
     struct stat st;
-    return *word && stat(word, &st) == 0 && !S_ISDIR(st.st_mode);
+    return i < p->n_plain && stat(p->args[i], &st) == 0 && S_ISREG(st.st_mode);
 }
 
-void common_hint_file(const char *text)
+void common_warn_file(const struct opt_parsed *p)
 {
-    if (text && names_file(text))
-        msg_hint("\"%s\" is taken as text, but a file has this name; -f %s "
+    if (p->n_args == 1 && names_file(p, 0))
+        msg_warn("\"%s\" is taken as text, but a file has this name; -f %s "
                  "reads it",
-                 text, text);
+                 p->args[0], p->args[0]);
+}
+
+int common_refuse_words(const struct opt_parsed *p, const char *what,
+                        const char *hint)
+{
+    for (size_t i = 0; i < p->n_args; i++)
+        if (names_file(p, i))
+            return opt_usage(p->verb,
+                             "\"%s\": is a file; give -f for each file, as in "
+                             "-f %s",
+                             p->args[i], p->args[i]);
+    return p->n_args > 1
+               ? opt_usage(p->verb, "\"%s\": one %s only, quote it%s",
+                           p->args[1], what, hint)
+               : opt_usage(p->verb, "\"%s\": --prompt was given as well",
+                           p->args[0]);
+}
+
+int common_check_records(const struct opt_parsed *p, struct common_args *c)
+{
+    int r = opt_conflict(p, "lines", "jsonl");
+    if (r >= 0 || !c->input.n || c->lines)
+        return r;
+    c->jsonl = true;
+    return opt_conflict(p, "input", "json");
+}
+
+/* Sources beside records. */
+static int check_beside_records(const struct opt_parsed *p,
+                                const struct common_args *c)
+{
+    const char *form = c->lines ? "lines" : "jsonl";
+    if (p->n_args)
+        return opt_usage(p->verb, "\"%s\": has no effect with --%s", p->args[0],
+                         form);
+    if (opt_given(p, "file"))
+        return opt_usage(p->verb,
+                         "--file: each file is one text; -i FILE names the "
+                         "records of --%s",
+                         form);
+    return -1;
+}
+
+static int check_args(const struct opt_parsed *p, bool records)
+{
+    for (size_t i = 0; i < p->n_args; i++) {
+        const char *arg = p->args[i];
+        if (names_file(p, i))
+            return opt_usage(p->verb,
+                             "\"%s\": is a file, arguments are text; use "
+                             "-f %s%s%s",
+                             arg, arg,
+                             records ? " for a text, or for records -i " : "",
+                             records ? arg : "");
+        if (p->n_args > 1 && i < p->n_plain && strcmp(arg, "-") == 0)
+            return opt_usage(p->verb, "\"-\": is standard input, and cannot be "
+                                      "combined with arguments");
+    }
+    return -1;
+}
+
+int common_check_text(struct opt_parsed *p, struct common_args *c,
+                      const char *what, enum text_args kind)
+{
+    int r = common_check_records(p, c);
+    bool records = c->lines || c->jsonl;
+    if (p->n_args == 1 && strcmp(p->args[0], "-") == 0)
+        p->n_args = 0;
+    if (r >= 0 || (kind != TEXT_IDS && (r = check_args(p, records)) >= 0))
+        return r;
+    if (kind == TEXT_ONE && p->n_args > 1)
+        return common_refuse_words(p, what, "");
+    if (records)
+        return check_beside_records(p, c);
+    if (p->n_args && opt_given(p, "file"))
+        return opt_usage(p->verb, "--file: cannot be combined with %s%s",
+                         kind == TEXT_IDS ? "" : "a ", what);
+    return -1;
 }
 
 /* Messages that the engine logs while it opens. They are dropped if opening
@@ -259,28 +339,6 @@ static void put_held(void)
             i += strlen(line) + 1;
         }
     }
-}
-
-int common_check_text(struct opt_parsed *p, const char *what, bool has_files,
-                      bool jsonl)
-{
-    if (p->n_args == 1 && strcmp(p->args[0], "-") == 0)
-        p->n_args = 0;
-    for (size_t i = 0; i < p->n_args; i++)
-        if (names_file(p->args[i]))
-            return opt_usage(p->verb,
-                             "\"%s\": is a file, arguments are text; use "
-                             "-f %s",
-                             p->args[i], p->args[i]);
-    if (p->n_args > 1)
-        return opt_usage(p->verb, "\"%s\": one %s only, quote it", p->args[1],
-                         what);
-    if (p->n_args && jsonl)
-        return opt_usage(p->verb, "\"%s\": has no effect with --jsonl",
-                         p->args[0]);
-    if (p->n_args && has_files)
-        return opt_usage(p->verb, "--file: cannot be combined with a %s", what);
-    return -1;
 }
 
 size_t common_cache_memory(void)

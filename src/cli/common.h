@@ -31,7 +31,8 @@ struct common_args {
     int64_t prefill_chunk;
     bool preload;
     const char *numa; /* NULL: off */
-    bool json, jsonl;
+    bool json, jsonl, lines;
+    struct opt_texts input; /* files with records */
     const char *color;
     struct opt_flag_file prefix_cache;
     const char *core;
@@ -140,6 +141,14 @@ struct common_args {
      .help = "keep at most SIZE bytes, with K, M, G or T",                    \
      .offset = COMMON(prefix_cache_size)}
 
+/* Of verbs that read records. */
+#define OPT_ROWS_INPUT                                                        \
+    {.name = "input", .letter = 'i', .type = OPT_TEXTS, .access = OPT_READS,  \
+     .arg = "FILE", .def = "standard input",                                  \
+     .help = "records from FILE, - is stdin; repeatable; without another "    \
+             "form they are those of --jsonl",                                \
+     .offset = COMMON(input)}
+
 /* Of verbs that call sandbox_enter. */
 #define OPT_ROWS_SANDBOX                                                      \
     {.name = "no-sandbox", .type = OPT_FLAG,                                  \
@@ -208,17 +217,36 @@ int common_open_draft(struct qwick_engine **draft, const struct common_args *c,
 /* If the demo model answers and stderr is a terminal, print a hint about it. */
 void common_hint_demo(const struct common_args *c);
 
-/* If text (NULL: none) is the name of a file and stderr is a terminal, print a
- * hint that the name is used as text, and that -f reads files. */
-void common_hint_file(const char *text);
+/* If the only argument is the name of a regular file, warn that the name is
+ * used as text, and that -f reads files. After "--" an argument is text anyway.
+ */
+void common_warn_file(const struct opt_parsed *p);
 
-/* Check the arguments of a verb that reads one text from its argument, from the
- * files of -f, or from standard input. `what` is the name of this text ("text",
- * "chat").
- * An argument that names a file is refused, because earlier versions read the
- * file. An argument "-" means standard input and is removed from *p. Returns -1
- * to go on, or exit status 2 after printing a message. */
-int common_check_text(struct opt_parsed *p, const char *what, bool has_files,
-                      bool jsonl);
+/* Refuse several arguments where one text is read (hint ends the message), or
+ * an argument beside --prompt. If one of them is a file, the message suggests
+ * -f for each file. Returns exit status 2. */
+int common_refuse_words(const struct opt_parsed *p, const char *what,
+                        const char *hint);
+
+/* Check the options of records, --input, --lines and --jsonl. Records without a
+ * form are those of --jsonl: this sets c->jsonl. Returns -1 to go on, or exit
+ * status 2 after printing a message. */
+int common_check_records(const struct opt_parsed *p, struct common_args *c);
+
+/* What the arguments of a verb are. */
+enum text_args {
+    TEXT_ONE,  /* one text */
+    TEXT_MANY, /* texts */
+    TEXT_IDS   /* token ids, which are no names of files */
+};
+
+/* Check the arguments and sources of a verb that reads texts from its
+ * arguments, from the files of -f, from standard input, or as records. `what`
+ * is the name of its texts ("text", "chat"). An argument that is a regular
+ * file's name is refused, because a number about the name is never wanted. An
+ * argument "-" means standard input and is removed from *p. Returns -1 to go
+ * on, or exit status 2 after printing a message. */
+int common_check_text(struct opt_parsed *p, struct common_args *c,
+                      const char *what, enum text_args kind);
 
 #endif

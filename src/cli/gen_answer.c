@@ -16,6 +16,7 @@
 #include "cli/plot_text.h"
 #include "cli/profile.h"
 #include "cli/progress.h"
+#include "cli/prompt.h"
 #include "cli/sandbox.h"
 #include "cli/signals.h"
 #include "cli/term.h"
@@ -242,13 +243,8 @@ static int generate(struct gen_job *j)
     int status = gen_check(j);
     if (status >= 0)
         return status;
+    prompt_timeout(j->a.answer.timeout, j->start_ms);
     gen_set_think(j);
-    j->arg = j->p.n_args ? j->p.args[0] : j->a.prompt;
-    if (j->p.n_args && strcmp(j->arg, "-") == 0)
-        j->arg = NULL; /* "-" is standard input, which is read when there is no
-                          argument */
-    else if (j->p.n_args)
-        common_hint_file(j->arg);
     if ((status = gen_read_input(j, &e)) != 0)
         return status;
     if (out_check())
@@ -275,6 +271,7 @@ static int generate(struct gen_job *j)
         return status;
     if (gen_encode(j, &e))
         return chat_input_fail(j->a.chat_json, &e);
+    gen_warn_verb(j);
     if ((j->a.think_file &&
          (status = open_file(j->a.think_file, &j->think_fd)) != 0) ||
         (j->a.profile.file &&
@@ -309,6 +306,7 @@ int gen_run(const struct verb *v, int argc, char **argv)
     struct gen_job j = {.verb = v,
                         .a.repeat = 1,
                         .a.samples = 1,
+                        .start_ms = clock_ms(),
                         .think_fd = -1,
                         .profile_fd = -1};
     int status = opt_parse(&j.p, v, argc, argv, &j.a);

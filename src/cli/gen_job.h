@@ -154,6 +154,8 @@ struct gen_job {
     size_t n_ids;
     bool in_think;    /* the prompt ends inside an open think block */
     size_t n_dropped; /* tokens that --overflow cut */
+    double start_ms;  /* when the run began, from which --timeout counts; 0: it
+                         counts from the prompt's evaluation */
     double tokenize_ms;
     struct qwick_engine *eng;
     struct qwick_engine *draft; /* NULL: none */
@@ -167,6 +169,10 @@ struct gen_job {
 /* Check the options against each other, and copy --profile-file to profile.
  * Returns -1 to go on, or exit status 2 after printing a message. */
 int gen_check(struct gen_job *j);
+
+/* "qwick tokenise" and "qwick list" are answered as prompts. Warn that the user
+ * probably meant a verb. */
+void gen_warn_verb(const struct gen_job *j);
 
 /* Read all files and standard input, before the model is opened. Returns 0, or
  * an exit status after printing a message. */

@@ -1,8 +1,10 @@
 #include "cli/gen_output.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/rng.h"
 #include "cli/answer_json.h"
 #include "cli/chat_input.h"
@@ -43,6 +45,9 @@ static bool ends_early(const struct gen_job *j)
            !a->keep && !a->go_on && !a->profile.on && !j->constraint;
 }
 
+/* A limit in milliseconds that ends the answer after its first pass. */
+#define TIME_IS_OVER 1e-6
+
 static void set_options(struct gen_output *x,
                         const struct qwick_sampling *sampling, uint64_t seed)
 {
@@ -52,6 +57,9 @@ static void set_options(struct gen_output *x,
     o->sampling = *sampling;
     o->sampling.seed = seed;
     answer_options(o, &j->p, &j->a.answer);
+    if (o->timeout_ms > 0 && j->start_ms > 0)
+        o->timeout_ms =
+            fmax(o->timeout_ms - (clock_ms() - j->start_ms), TIME_IS_OVER);
     if (j->a.confidence && !o->logprobs)
         o->logprobs = 1; /* tokens get their probabilities then */
     o->in_think = j->in_think;

@@ -85,70 +85,79 @@ static int check_choice(const struct gen_job *j)
                : -1;
 }
 
+/* Set j->arg. "-" is standard input, which is read anyway. */
+static void set_arg(struct gen_job *j)
+{
+    j->arg = j->p.n_args ? j->p.args[0] : j->a.prompt;
+    if (j->p.n_args && strcmp(j->arg, "-") == 0)
+        j->arg = NULL;
+    common_warn_file(&j->p);
+}
+
+/* Refuse text on standard input beside a source that is the whole prompt. */
+static int refuse_stdin(const struct gen_job *j, const char *whole)
+{
+    const struct gen_args *a = &j->a;
+    bool taken = a->no_stdin ||
+                 (a->chat_json && strcmp(a->chat_json, "-") == 0) ||
+                 (a->tools && strcmp(a->tools, "-") == 0);
+    return !taken && stdin_has_data()
+               ? opt_usage(j->verb,
+                           "%s: cannot be combined with a prompt on standard "
+                           "input; --no-stdin ignores it",
+                           whole)
+               : 0;
+}
+
+/* Read the texts of the prompt and of -s. */
+static int read_texts(struct gen_job *j, struct prompt_faults *f,
+                      struct qwick_err *e)
+{
+    const struct gen_args *a = &j->a;
+    const struct prompt_sources sources = {.files = &a->files,
+                                           .text = j->arg,
+                                           .names = a->file_names,
+                                           .no_stdin = a->no_stdin,
+                                           .exact = a->raw,
+                                           .refuse_empty =
+                                               j->verb == &verb_choose};
+    j->has_system = a->system || a->system_file;
+    if (prompt_system(&j->system, a->system, a->system_file, a->raw, f, e) ||
+        prompt_compose(&j->text, &sources, f, e) ||
+        preset_apply(&j->text, &j->p, &a->preset, e))
+        return msg_fail(e);
+    return j->text.len ? 0 : no_prompt(j);
+}
+
 int gen_read_input(struct gen_job *j, struct qwick_err *e)
 {
-    struct gen_args *a = &j->a;
+    const struct gen_args *a = &j->a;
+    struct prompt_faults faults = {0};
     const char *whole = a->prompt_ids  ? "--prompt-ids"
                         : a->chat_json ? "--chat-json"
                                        : NULL;
-    bool stdin_taken = a->no_stdin ||
-                       (a->chat_json && strcmp(a->chat_json, "-") == 0) ||
-                       (a->tools && strcmp(a->tools, "-") == 0);
-    if (whole && !stdin_taken && stdin_has_data())
-        return opt_usage(j->verb,
-                         "%s: cannot be combined with a prompt on standard "
-                         "input; --no-stdin ignores it",
-                         whole);
-    if (a->prompt_ids) {
-        if (prompt_ids("--prompt-ids", a->prompt_ids, strlen(a->prompt_ids),
-                       false, &j->ids, &j->n_ids, e))
-            return msg_fail(e);
-        return 0;
-    }
-    if (a->tools) {
-        int status = tools_read(&j->tools, a->tools);
-        if (status)
-            return status;
-    }
+    int status = whole ? refuse_stdin(j, whole) : 0;
+    if (status)
+        return status;
+    set_arg(j);
+    if (a->prompt_ids)
+        return prompt_ids("--prompt-ids", a->prompt_ids, strlen(a->prompt_ids),
+                          false, &j->ids, &j->n_ids, e)
+                   ? msg_fail(e)
+                   : 0;
+    if (a->tools && (status = tools_read(&j->tools, a->tools)) != 0)
+        return status;
     if (tool_choice_parse(&j->choice, a->tool_choice))
         return msg_oom();
-    if (a->chat_json) {
-        int status = read_chat(j, a->chat_json, e);
-        if (status)
-            return status;
-    } else {
-        if (a->system_file) {
-            char *data;
-            size_t n;
-            if (prompt_read(a->system_file, &data, &n, e))
-                return msg_fail(e);
-            if (n && data[n - 1] == '\n')
-                n--;
-            int r = utf8_sanitize(&j->system, data, n);
-            free(data);
-            if (r)
-                return msg_oom();
-        } else if (a->system &&
-                   utf8_sanitize(&j->system, a->system, strlen(a->system))) {
-            return msg_oom();
-        }
-        if (prompt_compose(&j->text, &a->files, a->file_names, j->arg,
-                           a->no_stdin, e) ||
-            preset_apply(&j->text, &j->p, &a->preset, e))
-            return msg_fail(e);
-        if (j->text.len == 0)
-            return no_prompt(j);
-        j->has_system = a->system || a->system_file;
-    }
-    if (a->go_on) {
-        int status = read_kept(j, e);
-        if (status)
-            return status;
-    }
+    status = a->chat_json ? read_chat(j, a->chat_json, e)
+                          : read_texts(j, &faults, e);
+    if (status || (a->go_on && (status = read_kept(j, e)) != 0))
+        return status;
     if (a->prefill &&
-        utf8_sanitize(&j->prefill, a->prefill, strlen(a->prefill)))
+        prompt_clean(&j->prefill, &faults, a->prefill, strlen(a->prefill)))
         return msg_oom();
-    int status = check_choice(j);
+    prompt_warn_faults(&faults, "prompt");
+    status = check_choice(j);
     return status < 0 ? 0 : status;
 }
 

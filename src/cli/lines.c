@@ -24,14 +24,26 @@ void lines_free(struct lines *l)
     buf_free(&l->in);
 }
 
+/* Skip a byte order mark at the beginning of the descriptor. *text is the first
+ * line that was not handed out. */
+static void skip_mark(const struct lines *l, const char **text, size_t *n)
+{
+    static const char mark[] = "\xEF\xBB\xBF";
+    if (l->consumed || *n < 3 || memcmp(*text, mark, 3) != 0)
+        return;
+    *text += 3;
+    *n -= 3;
+}
+
 /* Hand out [start, end); `extra` bytes of line end follow it. */
 static void hand_out(struct lines *l, size_t end, size_t extra,
                      const char **text, size_t *n)
 {
     *text = l->in.data + l->start;
     *n = end - l->start;
+    skip_mark(l, text, n);
     l->number++;
-    l->consumed += *n + extra;
+    l->consumed += end - l->start + extra;
     l->start = l->scanned = end + extra;
 }
 
@@ -80,7 +92,11 @@ static int cannot_read(const struct lines *l, struct qwick_err *e)
  * on failure. */
 static int read_some(struct lines *l, int timeout_ms, struct qwick_err *e)
 {
-    int r = signals_poll(l->fd, POLLIN, timeout_ms);
+    bool first = l->fd == STDIN_FILENO && !l->consumed && !l->in.len;
+    int r = first && timeout_ms < 0
+                ? prompt_poll(true, "waiting for records on standard input; "
+                                    "-i FILE reads a file")
+                : signals_poll(l->fd, POLLIN, timeout_ms);
     if (r == 0 || (r < 0 && errno == EINTR))
         return 0;
     if (r < 0)
@@ -137,10 +153,12 @@ enum lines_status lines_peek(struct lines *l, const char **text, size_t *n,
         const char *nl = memchr(s, '\n', have);
         if (nl || (l->eof && have)) {
             *text = s;
-            *n = nl ? (size_t)(nl - s) : have;
-            if (!is_blank(s, *n))
+            size_t len = *n = nl ? (size_t)(nl - s) : have;
+            if (at == 0)
+                skip_mark(l, text, n);
+            if (!is_blank(*text, *n))
                 return LINES_GOT;
-            at += *n + (nl != NULL);
+            at += len + (nl != NULL);
             continue;
         }
         if (l->eof)

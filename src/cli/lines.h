@@ -32,11 +32,12 @@ enum lines_status { LINES_GOT, LINES_WAIT, LINES_END, LINES_FAILED };
 void lines_init(struct lines *l, const char *name, int fd);
 void lines_free(struct lines *l);
 
-/* Get the next line without its line end, valid until the next call. Waits up
- * to timeout_ms for input (-1: without limit). Returns LINES_WAIT when no input
- * came in that time, or a signal was caught. Returns LINES_FAILED with *e set
- * when the descriptor cannot be read, or the line is longer than PROMPT_MAX.
- * *torn is set to whether the input ended without a newline. */
+/* Get the next line without its line end, and the first one without a byte
+ * order mark, valid until the next call. Waits up to timeout_ms for input (-1:
+ * without limit). Returns LINES_WAIT when no input came in that time, or a
+ * signal was caught. Returns LINES_FAILED with *e set when the descriptor
+ * cannot be read, or the line is longer than PROMPT_MAX. *torn is set to
+ * whether the input ended without a newline. */
 enum lines_status lines_next(struct lines *l, int timeout_ms, const char **text,
                              size_t *n, bool *torn, struct qwick_err *e);
 

@@ -447,24 +447,39 @@ static const struct verb *other_verb(const char *name)
     return NULL;
 }
 
+static bool has_blank(const char *word)
+{
+    return strpbrk(word, " \t\n") != NULL;
+}
+
 /* Report an unknown option. name: the name of a long option, else NULL. */
 static int unknown(const struct opt_parsed *p, const char *shown,
                    const char *name)
 {
     const struct verb *v = p->verb, *other;
     const char *near = NULL;
-    if (v == &verb_generate && p->n_args && (near = verb_near(p->args[0])))
+    if (has_blank(shown))
+        return opt_usage(v,
+                         "\"%.60s\": unknown option; text that begins with "
+                         "- follows --",
+                         shown);
+    const char *word = v == &verb_generate && p->n_plain ? p->args[0] : NULL;
+    if (word && (near = verb_near(word)))
         return opt_usage(v,
                          "%s: unknown option; \"%s\" is not a verb, did you "
                          "mean %s?",
-                         shown, p->args[0], near);
+                         shown, word, near);
+    if (word && verb_is_later(word))
+        return opt_usage(v, "%s: unknown option; this version has no verb %s",
+                         shown, word);
     if (name && (near = opt_meant(v, name)))
         return opt_usage(v, "%s: unknown option, did you mean --%s?", shown,
                          near);
     if (name && (other = other_verb(name)))
         return opt_usage(v, "%s: unknown option of %s; %s has it", shown,
                          v->name, other->name);
-    return opt_usage(v, "%s: unknown option", shown);
+    return opt_usage(v, "%s: unknown option%s", shown,
+                     name ? "" : "; text that begins with - follows --");
 }
 
 /* ---- parsing ---- */
@@ -647,10 +662,19 @@ static int parse_long(struct opt_parsed *p, const char *arg, struct cursor *c)
     return set_flag(v, o, value_at(p, o));
 }
 
+/* Whether a word is a text that only looks like an option: "- a", "-p means".
+ */
+static bool looks_like_text(const char *arg)
+{
+    return strcspn(arg, " \t\n") <= 2 && has_blank(arg);
+}
+
 /* Parse letters: "-qv", "-n5", "-n 5". */
 static int parse_short(struct opt_parsed *p, const char *arg, struct cursor *c)
 {
     const struct verb *v = p->verb;
+    if (looks_like_text(arg))
+        return unknown(p, arg, NULL);
     for (const char *at = arg + 1; *at; at++) {
         char shown[3] = {'-', *at, 0};
         size_t k = find_letter(v, *at, c->late);
@@ -691,6 +715,8 @@ static int parse_line(struct opt_parsed *p, int argc, char **argv)
             if (!p->n_args)
                 p->before = before;
             p->args[p->n_args++] = a;
+            if (!only_args)
+                p->n_plain = p->n_args;
         } else if (strcmp(a, "--") == 0) {
             only_args = true;
         } else if (a[1] == '-') {

@@ -133,6 +133,7 @@ struct opt_parsed {
     const char **args; /* [n_args] words that are not options, in order; the
                           strings are borrowed */
     size_t n_args;
+    size_t n_plain; /* the first n_plain args stand before "--" */
     const struct opt
         *before;  /* option of type OPT_FLAG_FILE that stands directly
                      before args[0] and has no value; NULL: none */

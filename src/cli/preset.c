@@ -9,6 +9,7 @@
 
 #include "base/utf8.h"
 #include "cli/out.h"
+#include "cli/prompt.h"
 #include "cli/settings.h"
 #include "cli/verbs.h"
 #include "file/map.h"
@@ -175,22 +176,17 @@ static enum looks first_line(const char *s, size_t *line)
 /* The text is s, whose first line has this number. */
 static void set_text(struct preset *s, const char *text, size_t n, size_t line)
 {
-    if (n && text[n - 1] == '\n') {
-        n--;
-        if (n && text[n - 1] == '\r')
-            n--;
-    }
     s->text = text;
-    s->n = n;
+    s->n = n - (n && text[n - 1] == '\n');
     s->text_line = line;
 }
 
 int preset_split(struct preset *s, size_t n, struct qwick_err *e)
 {
+    n = prompt_unix_text(s->data, n);
     char *at = s->data, *end = s->data + n, *dashes;
     size_t line = 1, first, last;
-    if (n >= 3 && memcmp(at, "\xEF\xBB\xBF", 3) == 0)
-        at += 3;
+    *end = 0;
     bool begins = is_dashes(at, line_length(at));
     if (begins) {
         at += line_length(at);

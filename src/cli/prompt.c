@@ -3,15 +3,22 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "base/utf8.h"
 #include "cli/out.h"
+#include "cli/progress.h"
+#include "cli/signals.h"
+#include "cli/units.h"
 #include "file/map.h"
+
+enum { CHUNK = 65536 };
 
 bool stdin_is_source(void)
 {
@@ -24,43 +31,193 @@ bool stdin_is_source(void)
     return !isatty(STDIN_FILENO);
 }
 
+/* Until when waits for standard input may last, a time of clock_ms; 0: without
+ * limit. */
+static double deadline;
+static double deadline_seconds; /* the option's value, for the message */
+
+void prompt_timeout(double seconds, double start_ms)
+{
+    deadline_seconds = seconds;
+    deadline = seconds > 0 ? start_ms + 1000 * seconds : 0;
+}
+
+/* The milliseconds until a time, for poll. 0: without limit. */
+static int ms_until(double at)
+{
+    double ms = at - clock_ms();
+    return at == 0 ? -1 : ms <= 0 ? 0 : ms < 60000 ? (int)ms + 1 : 60000;
+}
+
+int prompt_poll(bool first, const char *hint)
+{
+    double due = first ? clock_ms() + (err_is_tty() ? 2000 : 5000) : 0;
+    for (;;) {
+        double until = due && (!deadline || due < deadline) ? due : deadline;
+        int r = signals_poll(STDIN_FILENO, POLLIN, ms_until(until));
+        if (r)
+            return r;
+        if (deadline && clock_ms() >= deadline)
+            return 0;
+        if (!due || clock_ms() < due)
+            continue;
+        due = 0;
+        progress_clear();
+        if (err_is_tty())
+            msg_hint("%s", hint);
+        else
+            msg_warn("%s", hint);
+    }
+}
+
+#define WAITING "waiting for standard input; --no-stdin does without it"
+
 bool stdin_has_data(void)
 {
     char c;
     if (!stdin_is_source())
         return false;
-    for (;;) {
-        ssize_t k = read(STDIN_FILENO, &c, 1);
+    for (bool first = true;; first = false) {
+        int r = prompt_poll(first, WAITING);
+        ssize_t k = r > 0 ? read(STDIN_FILENO, &c, 1) : r;
         if (k >= 0)
             return k > 0;
-        if (errno == EAGAIN) {
-            struct pollfd pf = {.fd = STDIN_FILENO, .events = POLLIN};
-            poll(&pf, 1, -1);
-        } else if (errno != EINTR) {
+        if ((errno != EINTR && errno != EAGAIN) || *signals_flag())
             return false;
-        }
     }
 }
 
-/* Print a hint if no input comes: the program would seem to hang. */
-static void hint_silent_stdin(void)
+static int stdin_failed(int r, struct qwick_err *e)
 {
-    struct pollfd pf = {.fd = STDIN_FILENO, .events = POLLIN};
-    if (err_is_tty() && poll(&pf, 1, 2000) == 0)
-        msg_hint("waiting for standard input; --no-stdin does without it");
+    if (r == 0)
+        return err_set(e, QWICK_ERR_RUNTIME,
+                       "standard input: has not ended in the %g seconds of "
+                       "--timeout",
+                       deadline_seconds);
+    return err_set(e, QWICK_ERR_RUNTIME, "standard input: cannot read: %s",
+                   strerror(errno));
+}
+
+static int stdin_too_large(const struct buf *b, struct qwick_err *e)
+{
+    return b->len > b->max - CHUNK
+               ? err_set(e, QWICK_ERR_RUNTIME,
+                         "standard input: larger than the limit of %zu bytes",
+                         b->max)
+               : err_oom(e, CHUNK);
+}
+
+/* Read standard input to its end. hint: see prompt_poll. */
+static int read_stdin(const char *hint, char **data, size_t *n,
+                      struct qwick_err *e)
+{
+    struct buf b = {.max = PROMPT_MAX};
+    for (;;) {
+        if (buf_reserve(&b, CHUNK)) {
+            stdin_too_large(&b, e);
+            break;
+        }
+        int r = prompt_poll(b.len == 0, hint);
+        ssize_t k =
+            r > 0 ? read(STDIN_FILENO, b.data + b.len, CHUNK) : (ssize_t)r;
+        bool again = k < 0 && (errno == EINTR || errno == EAGAIN);
+        if (again && !*signals_flag())
+            continue;
+        if (k < 0 || r == 0) {
+            stdin_failed(r, e);
+            break;
+        }
+        if (k == 0) {
+            *data = buf_take(&b, n);
+            return 0;
+        }
+        b.len += (size_t)k;
+    }
+    buf_free(&b);
+    return -1;
 }
 
 int prompt_read(const char *path, char **data, size_t *n, struct qwick_err *e)
 {
-    if (strcmp(path, "-") == 0)
-        hint_silent_stdin();
-    return map_read_all(path, PROMPT_MAX, data, n, e);
+    *data = NULL;
+    *n = 0;
+    return strcmp(path, "-") == 0
+               ? read_stdin("waiting for standard input", data, n, e)
+               : map_read_all(path, PROMPT_MAX, data, n, e);
 }
 
-/* Append a part after a blank line, with its name (NULL: none) above it. */
-static int add_part(struct buf *out, const char *name, const char *s, size_t n,
-                    struct qwick_err *e)
+/* ---- faults of texts ---------------------------------------------------- */
+
+void prompt_count_faults(struct prompt_faults *f, const char *s, size_t n)
 {
+    const char *end = s + n;
+    for (const char *nul = s; n && (nul = memchr(nul, 0, (size_t)(end - nul)));
+         nul++)
+        f->n_nul++;
+    while (s < end) {
+        size_t bad = 0;
+        s += utf8_valid(s, (size_t)(end - s));
+        if (s < end && !utf8_decode(s, (size_t)(end - s), NULL, &bad))
+            f->n_bad += bad;
+        s += bad;
+    }
+}
+
+int prompt_clean(struct buf *out, struct prompt_faults *f, const char *s,
+                 size_t n)
+{
+    prompt_count_faults(f, s, n);
+    return utf8_sanitize(out, s, n);
+}
+
+void prompt_warn_faults(const struct prompt_faults *f, const char *what)
+{
+    char bad[80] = "", nul[40] = "";
+    if (f->n_bad)
+        snprintf(bad, sizeof(bad), "%llu %s not UTF-8, replaced by U+FFFD",
+                 (unsigned long long)f->n_bad,
+                 plural(f->n_bad, "byte is", "bytes are"));
+    if (f->n_nul)
+        snprintf(nul, sizeof(nul), "%s%llu %s NUL", f->n_bad ? "; " : "",
+                 (unsigned long long)f->n_nul,
+                 plural(f->n_nul, "byte is", "bytes are"));
+    if (f->n_bad || f->n_nul)
+        msg_warn("%s: %s%s", what, bad, nul);
+}
+
+/* ---- texts -------------------------------------------------------------- */
+
+size_t prompt_unix_text(char *s, size_t n)
+{
+    static const char bom[] = "\xEF\xBB\xBF";
+    size_t at = n >= 3 && memcmp(s, bom, 3) == 0 ? 3 : 0, to = 0;
+    for (; at < n; at++)
+        if (s[at] != '\r' || at + 1 == n || s[at + 1] != '\n')
+            s[to++] = s[at];
+    return to;
+}
+
+/* Bring the bytes of a file or of standard input into the form of a part. */
+static size_t part_of(char *s, size_t n, bool exact)
+{
+    if (!exact)
+        n = prompt_unix_text(s, n);
+    return n - (n && s[n - 1] == '\n');
+}
+
+/* The prompt that is being composed. */
+struct composing {
+    const struct prompt_sources *s;
+    struct prompt_faults *f;
+    struct buf *out;
+    struct buf empty; /* sources that are empty: texts, each with a NUL */
+};
+
+/* Append a part after a blank line, with its name (NULL: none) above it. */
+static int add_part(struct composing *c, const char *name, const char *s,
+                    size_t n, struct qwick_err *e)
+{
+    struct buf *out = c->out;
     int bad = 0;
     if (n == 0)
         return 0;
@@ -70,44 +227,112 @@ static int add_part(struct buf *out, const char *name, const char *s, size_t n,
         bad |= utf8_sanitize(out, name, strlen(name));
         bad |= buf_puts(out, ":\n");
     }
-    return utf8_sanitize(out, s, n) || bad ? err_oom(e, n) : 0;
+    return prompt_clean(out, c->f, s, n) || bad ? err_oom(e, n) : 0;
 }
 
-static int add_file(struct buf *out, const char *path, const char *name,
+/* The source `name` is empty. */
+static int note_empty(struct composing *c, const char *name, const char *what,
+                      const char *hint, struct qwick_err *e)
+{
+    if (c->s->refuse_empty)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: is %s, so that an answer would be about nothing%s",
+                       name, what, hint);
+    int bad = buf_printf(&c->empty, "%s: is %s%s", name, what, hint);
+    return bad || buf_putc(&c->empty, 0) ? err_oom(e, 1) : 0;
+}
+
+static void warn_empty(const struct composing *c)
+{
+    for (size_t i = 0; i < c->empty.len; i += strlen(c->empty.data + i) + 1)
+        msg_warn("%s", c->empty.data + i);
+}
+
+static int add_file(struct composing *c, const char *path, const char *name,
                     struct qwick_err *e)
 {
-    char *data;
-    size_t n;
-    if (prompt_read(path, &data, &n, e))
+    char *data = NULL;
+    size_t n = 0;
+    bool dash = strcmp(path, "-") == 0;
+    /* a closed standard input counts as empty; a terminal is read, since the
+     * user named it */
+    if ((!dash || stdin_is_source() || isatty(STDIN_FILENO)) &&
+        prompt_read(path, &data, &n, e))
         return -1;
-    if (n && data[n - 1] == '\n')
-        n--;
-    int r = add_part(out, name, data, n, e);
+    size_t len = data ? part_of(data, n, c->s->exact) : 0;
+    bool empty = c->s->refuse_empty ? !len : !n;
+    int r = empty
+                ? note_empty(c, dash ? "standard input" : path, "empty", "", e)
+                : add_part(c, c->s->names ? name : NULL, data, len, e);
     free(data);
     return r;
 }
 
-int prompt_compose(struct buf *out, const struct opt_texts *files, bool names,
-                   const char *text, bool no_stdin, struct qwick_err *e)
+/* Add a standard input that the user has not named. */
+static int add_stdin(struct composing *c, struct qwick_err *e)
 {
-    bool placed = false;
-    for (size_t i = 0; i < files->n; i++) {
-        const char *path = files->v[i];
-        bool dash = strcmp(path, "-") == 0;
-        if (dash) {
-            placed = true;
-            /* a closed standard input counts as empty; a terminal is read,
-             * since the user named it */
-            if (!stdin_is_source() && !isatty(STDIN_FILENO))
-                continue;
-        }
-        if (add_file(out, path, names ? (dash ? "stdin" : path) : NULL, e))
-            return -1;
-    }
-    if (!placed && !no_stdin && stdin_is_source() &&
-        add_file(out, "-", NULL, e))
+    struct stat st;
+    char *data;
+    size_t n;
+    if (fstat(STDIN_FILENO, &st))
+        st.st_mode = 0;
+    bool file = S_ISREG(st.st_mode), pipe = S_ISFIFO(st.st_mode);
+    off_t at = file ? lseek(STDIN_FILENO, 0, SEEK_CUR) : 0;
+    if (read_stdin(WAITING, &data, &n, e))
         return -1;
-    return text ? add_part(out, NULL, text, strlen(text), e) : 0;
+    size_t len = n ? part_of(data, n, c->s->exact) : 0;
+    bool empty = c->s->refuse_empty ? !len : !n;
+    int r = 0;
+    if (empty && (file || pipe))
+        r = note_empty(c, "standard input",
+                       pipe     ? "an empty pipe"
+                       : at > 0 ? "at the end of its file"
+                                : "an empty file",
+                       "; --no-stdin leaves it out", e);
+    else if (at > 0)
+        msg_warn("standard input: took the rest of its file, from byte %lld "
+                 "on; in a loop that reads the file, use --no-stdin",
+                 (long long)at);
+    if (!r && !empty)
+        r = add_part(c, NULL, data, len, e);
+    free(data);
+    return r;
+}
+
+int prompt_compose(struct buf *out, const struct prompt_sources *s,
+                   struct prompt_faults *f, struct qwick_err *e)
+{
+    struct composing c = {.s = s, .f = f, .out = out};
+    bool placed = false;
+    int r = 0;
+    for (size_t i = 0; i < s->files->n && !r; i++) {
+        bool dash = strcmp(s->files->v[i], "-") == 0;
+        placed |= dash;
+        r = add_file(&c, s->files->v[i], dash ? "stdin" : s->files->v[i], e);
+    }
+    if (!r && !placed && !s->no_stdin && stdin_is_source())
+        r = add_stdin(&c, e);
+    if (!r && s->text)
+        r = add_part(&c, NULL, s->text, strlen(s->text), e);
+    if (!r && (out->len || s->others))
+        warn_empty(&c);
+    buf_free(&c.empty);
+    return r;
+}
+
+int prompt_system(struct buf *out, const char *text, const char *path,
+                  bool exact, struct prompt_faults *f, struct qwick_err *e)
+{
+    char *data = NULL;
+    size_t n = text ? strlen(text) : 0;
+    if (!text && path) {
+        if (prompt_read(path, &data, &n, e))
+            return -1;
+        n = part_of(data, n, exact);
+    }
+    int bad = prompt_clean(out, f, data ? data : text ? text : "", n);
+    free(data);
+    return bad ? err_oom(e, n) : 0;
 }
 
 int prompt_bytes(struct buf *out, const struct opt_texts *files,

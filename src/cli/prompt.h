@@ -17,20 +17,73 @@
  * neither a terminal nor a directory. */
 bool stdin_is_source(void);
 
+/* Let all waits for standard input end when `seconds` have passed since
+ * start_ms, a time of clock_ms. 0 seconds: no limit. */
+void prompt_timeout(double seconds, double start_ms);
+
+/* Wait until standard input has bytes or ends. If `first` is set, no byte has
+ * come yet, and the message `hint` is printed after two seconds (without a
+ * terminal: five). Returns what signals_poll returns; 0 means that the time of
+ * prompt_timeout is over. */
+int prompt_poll(bool first, const char *hint);
+
 /* Read a file, or standard input if path is "-", to its end. *data is
- * malloc'ed. Returns 0, or -1 with *e set (QWICK_ERR_RUNTIME). After two
- * seconds without input a hint says that the program waits for standard
- * input. */
+ * malloc'ed. Returns 0, or -1 with *e set (QWICK_ERR_RUNTIME). A caught signal
+ * ends the wait for standard input. */
 int prompt_read(const char *path, char **data, size_t *n, struct qwick_err *e);
 
+/* ---- faults of texts ---- */
+
+/* Bytes that no text should have. All zeros: none. */
+struct prompt_faults {
+    uint64_t n_bad; /* not UTF-8 */
+    uint64_t n_nul;
+};
+
+/* Count the faults of s[0..n). */
+void prompt_count_faults(struct prompt_faults *f, const char *s, size_t n);
+
+/* Append s[0..n) with U+FFFD for bytes that are not UTF-8, and count its
+ * faults. Returns 0, or -1 when out of memory. */
+int prompt_clean(struct buf *out, struct prompt_faults *f, const char *s,
+                 size_t n);
+
+/* Print one warning with the numbers of the faults, if there are any. `what`
+ * is the text. */
+void prompt_warn_faults(const struct prompt_faults *f, const char *what);
+
+/* ---- texts ---- */
+
+/* Drop a byte order mark, and the CR of each CR LF. Returns the new length. */
+size_t prompt_unix_text(char *s, size_t n);
+
+/* How the sources of a prompt are read. */
+struct prompt_sources {
+    const struct opt_texts *files;
+    const char *text; /* the argument; NULL: none */
+    bool names;       /* put a line "NAME:" above each file that is not empty */
+    bool no_stdin;
+    bool exact;  /* keep byte order marks and CR LF, because no template is
+                    applied */
+    bool others; /* there are sources besides these */
+    bool refuse_empty; /* an empty pipe or file is an error, not a warning */
+};
+
 /* Compose a prompt: first the files in order, then standard input unless
- * no_stdin is set or a file "-" has read it, then text (NULL: none). One final
+ * no_stdin is set or a file "-" has read it, then the argument. One final
  * newline of each file and of standard input is dropped. Empty parts are left
- * out, and parts are joined by a blank line. Invalid UTF-8 becomes U+FFFD. With
- * names, a line "NAME:" precedes the text of each file that is not empty. out
- * stays empty if all sources are empty. Returns 0, or -1 with *e set. */
-int prompt_compose(struct buf *out, const struct opt_texts *files, bool names,
-                   const char *text, bool no_stdin, struct qwick_err *e);
+ * out, and parts are joined by a blank line. Invalid UTF-8 becomes U+FFFD and
+ * is counted in *f. Warns if a pipe or file is empty beside another source, and
+ * if standard input is the rest of a file. out stays empty if all sources are
+ * empty. Returns 0, or -1 with *e set. */
+int prompt_compose(struct buf *out, const struct prompt_sources *s,
+                   struct prompt_faults *f, struct qwick_err *e);
+
+/* Append the text of --system, or if text is NULL, of --system-file: the file
+ * `path` without a final newline. exact: as in prompt_sources. Both NULL:
+ * appends nothing. Returns 0, or -1 with *e set. */
+int prompt_system(struct buf *out, const char *text, const char *path,
+                  bool exact, struct prompt_faults *f, struct qwick_err *e);
 
 /* Append the unchanged bytes of one source: text if it is not NULL, or else the
  * files in order, or else standard input. *found is set to whether one of these

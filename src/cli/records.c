@@ -57,7 +57,7 @@ struct filter {
     uint64_t n_done, n_total; /* numbers of records; total 0: unknown */
     struct place places[RECORDS_GROUP];
     struct buf out;
-    bool bad_lines;
+    bool any, bad_lines;
 };
 
 /* Answer a line at once, into its place. Returns -1 when memory ran out. */
@@ -162,11 +162,20 @@ static int one_line(void *ctx, const struct line *l)
     struct place *p = &f->places[f->n];
     int oom = f->w->answer ? answer_line(f, l, p) : take_line(f, l, p);
     f->n++;
+    f->any = true;
     f->bytes += l->n;
     f->bad_lines |= p->error.len > 0;
     if (oom)
         return msg_oom();
     return f->n == RECORDS_GROUP || f->bytes >= GROUP_BYTES ? answer(f) : 0;
+}
+
+int records_none(const struct verb *v, const char *name)
+{
+    return opt_usage(v,
+                     "%s: has no records; -i FILE names a file with records, "
+                     "-f one with text before each of them",
+                     name);
 }
 
 int records_run(const struct verb *v, const struct opt_texts *files,
@@ -188,5 +197,7 @@ int records_run(const struct verb *v, const struct opt_texts *files,
     progress_stop();
     clear(&f);
     buf_free(&f.out);
+    if (!status && w->required && !f.any)
+        return records_none(v, files->n ? files->v[0] : "stdin");
     return status ? status : f.bad_lines;
 }

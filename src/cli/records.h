@@ -59,7 +59,11 @@ struct records_work {
     /* Forget the group. */
     void (*drop)(void *ctx);
     bool silent; /* print only errors; `write` is still called */
+    bool required; /* an input without any record is an error */
 };
+
+/* Print that the input `name` has no records. Returns exit status 2. */
+int records_none(const struct verb *v, const char *name);
 
 /* Answer the lines of the files, or of standard input when no file is given. A
  * group is answered when it is full, and before each wait for input. Returns an

@@ -1,22 +1,18 @@
 #include "cli/texts.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/utf8.h"
 #include "cli/common.h"
 #include "cli/lines.h"
 #include "cli/out.h"
+#include "cli/progress.h"
 #include "cli/prompt.h"
 #include "cli/records.h"
 #include "cli/signals.h"
-
-enum { CHUNK = 65536 };
 
 struct run {
     const struct texts *t;
@@ -24,25 +20,15 @@ struct run {
     size_t number;
     char where[512];
     struct buf text;
+    struct prompt_faults faults;
 };
 
-int texts_form(struct opt_parsed *p, bool lines, bool jsonl,
+int texts_form(struct opt_parsed *p, struct common_args *c,
                enum texts_form *form)
 {
-    int r;
-    *form = jsonl ? TEXTS_JSONL : lines ? TEXTS_LINES : TEXTS_WHOLE;
-    if ((r = opt_conflict(p, "lines", "jsonl")) >= 0)
-        return r;
-    if (p->n_args == 1 && strcmp(p->args[0], "-") == 0)
-        p->n_args = 0;
-    if (!p->n_args)
-        return -1;
-    if (lines || jsonl)
-        return opt_usage(p->verb, "\"%s\": has no effect with --%s", p->args[0],
-                         jsonl ? "jsonl" : "lines");
-    if (opt_given(p, "file"))
-        return opt_usage(p->verb, "--file: cannot be combined with a text");
-    return -1;
+    int r = common_check_text(p, c, "text", TEXT_MANY);
+    *form = c->jsonl ? TEXTS_JSONL : c->lines ? TEXTS_LINES : TEXTS_WHOLE;
+    return r;
 }
 
 static int out_of_memory(size_t n)
@@ -57,7 +43,7 @@ static int hand_out(struct run *r, struct texts_item *item, const char *s,
                     size_t n)
 {
     r->text.len = 0;
-    if (utf8_sanitize(&r->text, s, n) || buf_reserve(&r->text, 0))
+    if (prompt_clean(&r->text, &r->faults, s, n) || buf_reserve(&r->text, 0))
         return out_of_memory(n);
     item->where = r->where;
     item->number = ++r->number;
@@ -73,7 +59,6 @@ static int from_args(struct run *r)
     int status = 0;
     for (size_t i = 0; i < r->t->n_args && !status; i++) {
         struct texts_item item = {0};
-        common_hint_file(r->t->args[i]);
         snprintf(r->where, sizeof r->where, "argument %zu", i + 1);
         status = hand_out(r, &item, r->t->args[i], strlen(r->t->args[i]));
     }
@@ -86,38 +71,6 @@ static int no_input(const struct verb *v)
                      v->args);
 }
 
-/* Read standard input to its end. A signal ends the wait for more input. */
-static int read_stdin(char **data, size_t *n, struct qwick_err *e)
-{
-    struct buf b = {.max = PROMPT_MAX};
-    ssize_t k;
-    do {
-        if (buf_reserve(&b, CHUNK)) {
-            bool full = b.len > b.max - CHUNK;
-            buf_free(&b);
-            return full ? err_set(e, QWICK_ERR_RUNTIME,
-                                  "standard input: larger than the limit of "
-                                  "%zu bytes",
-                                  PROMPT_MAX)
-                        : err_oom(e, CHUNK);
-        }
-        k = signals_poll(STDIN_FILENO, POLLIN, -1);
-        if (k >= 0)
-            k = read(STDIN_FILENO, b.data + b.len, CHUNK);
-        if (k > 0)
-            b.len += (size_t)k;
-    } while (k > 0 || (k < 0 && (errno == EINTR || errno == EAGAIN) &&
-                       !*signals_flag()));
-    if (k < 0) {
-        int err = errno;
-        buf_free(&b);
-        return err_set(e, QWICK_ERR_RUNTIME, "standard input: cannot read: %s",
-                       strerror(err));
-    }
-    *data = buf_take(&b, n);
-    return 0;
-}
-
 static int whole_file(struct run *r, const char *path)
 {
     bool dash = strcmp(path, "-") == 0;
@@ -125,12 +78,13 @@ static int whole_file(struct run *r, const char *path)
     struct qwick_err e = {0};
     char *data;
     size_t n;
-    if (dash ? read_stdin(&data, &n, &e) : prompt_read(path, &data, &n, &e))
+    if (prompt_read(path, &data, &n, &e))
         return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
     if (n == 0 && !r->t->files->n) { /* the user did not name standard input */
         free(data);
         return no_input(r->t->verb);
     }
+    n = prompt_unix_text(data, n);
     if (n && data[n - 1] == '\n')
         n--;
     snprintf(r->where, sizeof r->where, "%.500s", dash ? "stdin" : path);
@@ -147,6 +101,12 @@ static int one_record(struct run *r, const struct line *l)
     struct record rec;
     int oom = record_read(&rec, l), status;
     const struct json_value *text = json_get(rec.value, "text");
+    if (!rec.value && item.number == 1) {
+        progress_clear();
+        msg_warn("%s: the first record is no JSON object; --lines takes each "
+                 "line as a text",
+                 r->t->files->n ? r->t->files->v[0] : "stdin");
+    }
     item.value = rec.value;
     item.id = rec.id.data;
     if (json_is(text, JSON_STRING)) {
@@ -197,6 +157,9 @@ int texts_run(const struct texts *t, void *ctx)
          i++)
         status = whole_file(&r, t->files->v[i]);
     buf_free(&r.text);
+    progress_clear();
+    if (!status)
+        prompt_warn_faults(&r.faults, "texts");
     return status;
 }
 

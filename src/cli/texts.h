@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cli/common.h"
 #include "cli/opt.h"
 #include "file/json.h"
 #include "qwick.h"
@@ -49,10 +50,17 @@ int texts_run(const struct texts *t, void *ctx);
  * regular files to count their lines. */
 uint64_t texts_total(const struct texts *t);
 
-/* Set *form from --lines and --jsonl, and check that the arguments and files
- * suit it. A single argument "-" means standard input and is removed from *p.
- * Returns -1 to go on, or an exit status after printing a message. */
-int texts_form(struct opt_parsed *p, bool lines, bool jsonl,
+/* Set *form from the options, and check the arguments and files, as
+ * common_check_text does. */
+int texts_form(struct opt_parsed *p, struct common_args *c,
                enum texts_form *form);
+
+/* Return the files that have the texts: those of --input or those of --file. */
+static inline const struct opt_texts *texts_files(enum texts_form form,
+                                                  const struct common_args *c,
+                                                  const struct opt_texts *files)
+{
+    return form == TEXTS_WHOLE ? files : &c->input;
+}
 
 #endif

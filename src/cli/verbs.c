@@ -27,8 +27,48 @@ const struct verb *verb_find(const char *name)
     return NULL;
 }
 
+/* Verbs of other programs for language models, and the verb of qwick that does
+ * the same; NULL: none does. Names of shell commands, such as ls, are left out:
+ * they are likely prompts. */
+static const struct {
+    const char *word, *verb;
+} foreign[] = {
+    {"list", "models"},      {"show", "inspect"},  {"info", "inspect"},
+    {"convert", "quantize"}, {"download", "pull"}, {"create", NULL},
+    {"push", NULL},          {"unload", NULL},     {"launch", NULL},
+    {"login", NULL},         {"logout", NULL},     {"signin", NULL},
+    {"signout", NULL},
+};
+
+enum { N_FOREIGN = sizeof(foreign) / sizeof(*foreign) };
+
+static size_t find_foreign(const char *word)
+{
+    size_t i = 0;
+    while (i < N_FOREIGN && strcmp(foreign[i].word, word) != 0)
+        i++;
+    return i;
+}
+
+bool verb_is_foreign(const char *word)
+{
+    return find_foreign(word) < N_FOREIGN;
+}
+
+bool verb_is_later(const char *word)
+{
+    static const char *const later[] = {"serve", "similar", "log"};
+    for (size_t i = 0; i < sizeof(later) / sizeof(*later); i++)
+        if (strcmp(later[i], word) == 0)
+            return true;
+    return false;
+}
+
 const char *verb_near(const char *word)
 {
+    size_t k = find_foreign(word);
+    if (k < N_FOREIGN)
+        return foreign[k].verb;
     const char *near = NULL;
     for (size_t i = 0; verbs[i]; i++) {
         size_t d = word_distance(word, verbs[i]->name);

@@ -1,5 +1,6 @@
 #include "file/find_model.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
+#include "base/word_distance.h"
 #include "file/dir_list.h"
 #include "file/hub_cache.h"
 #include "file/stores.h"
@@ -72,12 +74,70 @@ static void list_places(const struct stores *s, char *out, size_t n)
         list_absent(s, out + at, n - at);
 }
 
+/* Whether two names have the same digits in the same order. A model with
+ * another number is another model, and no misspelt name. */
+static bool same_digits(const char *a, const char *b)
+{
+    static const char digits[] = "0123456789";
+    for (;; a++, b++) {
+        a += strcspn(a, digits);
+        b += strcspn(b, digits);
+        if (*a != *b || !*a)
+            return *a == *b;
+    }
+}
+
+/* How many typing errors turn a into b; upper and lower case do not count.
+ * SIZE_MAX: it is another name. */
+static size_t errors_between(const char *a, const char *b)
+{
+    char lower[2][40];
+    const char *names[] = {a, b};
+    for (int k = 0; k < 2; k++) {
+        size_t n = strlen(names[k]);
+        if (n >= sizeof(lower[k]))
+            return SIZE_MAX;
+        for (size_t i = 0; i <= n; i++)
+            lower[k][i] = (char)tolower((unsigned char)names[k][i]);
+    }
+    return same_digits(a, b) ? word_distance(lower[0], lower[1]) : SIZE_MAX;
+}
+
+/* What names the model that the user probably meant; NULL: none is near. */
+static const char *near_model(const struct stores *s, const char *spec)
+{
+    const char *slash = strrchr(spec, '/'), *last = slash ? slash + 1 : spec;
+    size_t n = strlen(last), least = n > 5 ? 3 : n > 2 ? 2 : 1, near = s->n;
+    for (size_t i = 0; i < s->n; i++) {
+        const struct store_model *m = &s->v[i];
+        size_t by_id = errors_between(spec, m->id);
+        size_t by_name = errors_between(last, m->name);
+        size_t d = by_id < by_name ? by_id : by_name;
+        if (m->is_copy || m->fault || d >= least)
+            continue;
+        least = d;
+        near = i;
+    }
+    return near < s->n ? stores_spec(s, near) : NULL;
+}
+
 /* Nothing has the name. */
 static int err_missing(const char *spec, const struct hub_found *hub,
                        const struct stores *s, struct qwick_err *e)
 {
     char places[640];
     bool is_file = ends_in(spec, ".gguf");
+    const char *near = near_model(s, spec);
+    if (near)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: no such %s, and no model has this name; did you "
+                       "mean %s?%s%s",
+                       spec, is_file ? "file" : "directory", near,
+                       hub->is_id ? " If not, download it with qwick pull "
+                                  : "",
+                       hub->has_org ? spec
+                       : hub->is_id ? "ORG/NAME"
+                                    : "");
     list_places(s, places, sizeof places);
     if (is_file || !hub->is_id)
         return err_set(e, QWICK_ERR_MODEL,

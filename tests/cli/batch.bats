@@ -264,10 +264,9 @@ sys.stdout.write("{\"id\":3,\"prompt\":\"list files\"}\n")' >"$T/in"
     run -1 --separate-stderr q batch -i "$T/in"
     echo "$output" | jlines '[x["id"] for x in o] == [1, 2, 3] and
         "fit the context" in o[1]["error"] and o[2]["text"] == "ls"'
-    run -0 --separate-stderr q batch -i /dev/null
-    [ -z "$output$stderr" ]
+    fails 2 "/dev/null: has no records" batch -i /dev/null
     printf '' >"$T/empty"
-    run -0 --separate-stderr q batch -i "$T/empty" -o "$T/none"
+    fails 2 "$T/empty: has no records" batch -i "$T/empty" -o "$T/none"
     [ ! -s "$T/none" ]
 }
 
@@ -434,7 +433,7 @@ time.sleep(0.2)
 b = subprocess.run([qwick, "batch", "-i", src, "-o", out], stdin=subprocess.DEVNULL,
                    capture_output=True)
 assert b.returncode == 2 and b"another qwick batch" in b.stderr, b
-a.communicate(b"")
+a.communicate(b'{"prompt":"list files"}\n')
 assert a.returncode == 0
 PY
 }

@@ -30,7 +30,7 @@ setup() {
         >"$T/s"
     { printf '{"given":'; jq_string "$T/prompt"
       printf ',"text":"ls -l<|im_end|>"}\n'; } >"$T/in"
-    q score --exact --jsonl -f "$T/in" >"$T/e"
+    q score --exact --jsonl -i "$T/in" >"$T/e"
     python3 - "$T" <<'PY'
 import json, math, sys
 a, b, s, e = (json.load(open(sys.argv[1] + f)) for f in ("/a", "/b", "/s", "/e"))

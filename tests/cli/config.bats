@@ -216,7 +216,7 @@ END
     ln -s "$PWD"/models/demo/{config.json,tokenizer.json,model.safetensors} "$T/plain/"
     config 'template-arg = a=1' 'think = off' 'system = a'
     run -0 q -m "$T/plain" -n 1 hi
-    run -0 q batch -m "$T/plain" -n 1 <<<'{"prompt":"hi"}'
+    run -0 "$QWICK" batch -m "$T/plain" -n 1 <<<'{"prompt":"hi"}'
     fails 2 "--template-arg: has no effect with a checkpoint that has no chat template" \
         -m "$T/plain" --no-config --template-arg a=1 hi
 }

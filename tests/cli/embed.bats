@@ -42,10 +42,10 @@ print(json.dumps({"shape": [rows, dim],
     printf '{"text":"list files"}\n{"text":"show disk usage"}\n' >"$T/jsonl"
     want=$(q embed --exact "list files" "show disk usage")
     [ "$(q embed --exact -f "$T/a" -f "$T/b")" = "$want" ]
-    [ "$(q embed --exact --lines -f "$T/lines")" = "$want" ]
-    [ "$(q embed --exact --jsonl -f "$T/jsonl")" = "$want" ]
+    [ "$(q embed --exact --lines -i "$T/lines")" = "$want" ]
+    [ "$(q embed --exact --jsonl -i "$T/jsonl")" = "$want" ]
     [ "$("$QWICK" embed --exact --lines <"$T/lines")" = "$want" ]
-    [ "$("$QWICK" embed --exact --jsonl -f - <"$T/jsonl")" = "$want" ]
+    [ "$("$QWICK" embed --exact --jsonl -i - <"$T/jsonl")" = "$want" ]
     [ "$("$QWICK" embed --exact <"$T/a")" = "${want%%$'\n'*}" ]
     [ "$("$QWICK" embed --exact - <"$T/a")" = "${want%%$'\n'*}" ]
     # batches do not change them
@@ -134,7 +134,7 @@ PY
     printf '%s\n' '{"id":7,"text":"a"}' 'nonsense' '[]' '{"id":"x"}' '' \
         '{"text":"b","instruct":1}' '{"text":""}' '{"id":{"k":[1]},"text":"c"}' \
         >"$T/in"
-    run -1 --separate-stderr "$QWICK" embed --jsonl --dim 2 -f "$T/in"
+    run -1 --separate-stderr "$QWICK" embed --jsonl --dim 2 -i "$T/in"
     [ -z "$stderr" ]
     echo "$output" | jlines \
         '[("error" in r) for r in o] ==
@@ -149,7 +149,7 @@ PY
         ["embedding", "error", "embedding"]'
     # formats that have no place for an error end the run
     for f in tsv f32 npy; do
-        fails 1 "in: line 2: " embed --jsonl --format $f -f "$T/in" -o "$T/x"
+        fails 1 "in: line 2: " embed --jsonl --format $f -i "$T/in" -o "$T/x"
         [ ! -e "$T/x" ]
         [ -z "$(ls "$T" | grep tmp)" ]
     done
@@ -163,10 +163,10 @@ PY
     [[ $stderr == *"tokens are dropped"* ]]
     echo "$output" | jlines 'o[0]["tokens"] == 10 and o[0]["dropped_tokens"] > 90'
     printf 'a\n%s\n' "$long" >"$T/in"
-    run -1 --separate-stderr q embed -c 10 --lines -f "$T/in"
+    run -1 --separate-stderr q embed -c 10 --lines -i "$T/in"
     echo "$output" | jlines '"embedding" in o[0] and "context of 10" in
         o[1]["error"]'
-    fails 4 "context of 10" embed -c 10 --lines --format tsv -f "$T/in" -o "$T/x"
+    fails 4 "context of 10" embed -c 10 --lines --format tsv -i "$T/in" -o "$T/x"
     fails 4 "context of 4000 tokens asked for" embed -c 4000 a
 }
 
@@ -178,7 +178,7 @@ PY
     fails 2 "--lines: cannot be combined with --jsonl" embed --lines --jsonl
     fails 2 "--file: cannot be combined" embed -f x a
     fails 1 "/nonexistent" embed -f /nonexistent
-    fails 1 "/nonexistent" embed --lines -f /nonexistent
+    fails 1 "/nonexistent" embed --lines -i /nonexistent
     fails 1 "cannot create" embed -o /nonexistent/x a
     for f in f32 npy; do
         run script -qec "'$QWICK' embed --format $f a; echo status \$?" /dev/null
@@ -263,38 +263,38 @@ PY
     [ -z "${SAN:-}" ] || { n=400 formats="jsonl npy"; }
     seq $n >"$T/in"
     for f in $formats; do
-        q embed --exact --lines -f "$T/in" --format $f -o "$T/want"
+        q embed --exact --lines -i "$T/in" --format $f -o "$T/want"
         [ ! -e "$T/want.pending" ]
         # the end of a run does not depend on the format
         signals=SIGKILL
         [ $f != npy ] || signals="SIGINT SIGTERM SIGKILL"
         for s in $signals; do
-            cut_off $s --lines -f "$T/in" --format $f
+            cut_off $s --lines -i "$T/in" --format $f
             [ ! -e "$T/out" ]
             [ "$(stat -c %s "$T/out.pending")" -gt 1000 ]
-            q embed --exact --lines -f "$T/in" --format $f -o "$T/out"
+            q embed --exact --lines -i "$T/in" --format $f -o "$T/out"
             cmp "$T/out" "$T/want"
             [ ! -e "$T/out.pending" ]
             rm -f "$T/out" "$T/out.tmp."*
         done
     done
     # stored vectors are not computed again: a changed one stays changed
-    cut_off SIGINT --lines -f "$T/in" --format f32
+    cut_off SIGINT --lines -i "$T/in" --format f32
     printf '\0\0\0\0' | dd of="$T/out.pending" bs=1 seek=56 conv=notrunc status=none
     cp "$T/out.pending" "$T/some"
-    q embed --exact --lines -f "$T/in" --format f32 -o "$T/out"
-    [ "$(cmp -l "$T/out" <(q embed --exact --lines -f "$T/in" --format f32) | wc -l)" -le 4 ]
-    run ! cmp -s "$T/out" <(q embed --exact --lines -f "$T/in" --format f32)
+    q embed --exact --lines -i "$T/in" --format f32 -o "$T/out"
+    [ "$(cmp -l "$T/out" <(q embed --exact --lines -i "$T/in" --format f32) | wc -l)" -le 4 ]
+    run ! cmp -s "$T/out" <(q embed --exact --lines -i "$T/in" --format f32)
     # another format can use them, and so can other texts in another order
     cp "$T/some" "$T/out.pending"
     tac "$T/in" | sed 's/^5$/five/' >"$T/in2"
-    q embed --exact --lines -f "$T/in2" --format tsv -o "$T/out"
-    q embed --exact --lines -f "$T/in2" --format tsv -o "$T/want"
+    q embed --exact --lines -i "$T/in2" --format tsv -o "$T/out"
+    q embed --exact --lines -i "$T/in2" --format tsv -o "$T/want"
     [ "$(diff "$T/out" "$T/want" | grep -c '^<')" -eq 1 ]
     # an incomplete row is ignored
     cp "$T/some" "$T/out.pending"
     truncate -s -700 "$T/out.pending"
-    q embed --exact --lines -f "$T/in" --format f32 -o "$T/out"
+    q embed --exact --lines -i "$T/in" --format f32 -o "$T/out"
     [ "$(stat -c %s "$T/out")" -eq $((n * 1024)) ]
     # a complete file is replaced as usual
     q embed --exact a -o "$T/out"
@@ -303,7 +303,7 @@ PY
 
 @test "-o: vectors of another model or other options are not mixed in" {
     seq 600 >"$T/in"
-    cut_off SIGINT --lines -f "$T/in"
+    cut_off SIGINT --lines -i "$T/in"
     cp "$T/out.pending" "$T/some"
     demo_as other modules.json
     rm "$T/other/model.safetensors"
@@ -321,12 +321,12 @@ PY
     for o in "-m $T/other --exact" "--dim 8 --exact" "--no-normalize --exact" ""; do
         # shellcheck disable=SC2086
         fails 2 "$T/out.pending: has vectors of an unfinished run with another" \
-            embed $o --lines -f "$T/in" -o "$T/out"
+            embed $o --lines -i "$T/in" -o "$T/out"
         cmp "$T/out.pending" "$T/some"
         [ ! -e "$T/out" ]
     done
-    q embed --exact --dim 8 --redo --lines -f "$T/in" -o "$T/out"
-    q embed --exact --dim 8 --lines -f "$T/in" -o "$T/want"
+    q embed --exact --dim 8 --redo --lines -i "$T/in" -o "$T/out"
+    q embed --exact --dim 8 --lines -i "$T/in" -o "$T/want"
     cmp "$T/out" "$T/want"
     [ ! -e "$T/out.pending" ]
     echo "my notes, which are longer than a header of that file is" >"$T/out.pending"

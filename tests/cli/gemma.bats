@@ -44,8 +44,8 @@ for line in open("tests/golden/gemma-tokenizer/visible.jsonl"):
         print(json.dumps({"text": o["text"]}))' >"$T/texts"
     [ "$(wc -l <"$T/texts")" -gt 150 ]
     for m in $GEMMA; do
-        q tokenize --jsonl -m "$m" -f "$T/texts" >"$T/ids.${m##*/}" || return 1
-        q detokenize --jsonl -m "$m" -f "$T/ids.${m##*/}" >"$T/back.${m##*/}"
+        q tokenize --jsonl -m "$m" -i "$T/texts" >"$T/ids.${m##*/}" || return 1
+        q detokenize --jsonl -m "$m" -i "$T/ids.${m##*/}" >"$T/back.${m##*/}"
     done
     cmp "$T/ids.m" "$T/ids.gemma.gguf"
     cmp "$T/back.m" "$T/back.gemma.gguf"
@@ -120,13 +120,13 @@ json.dump(o, open(path, "w"))' "$T/c" "$1" "$2"; }
     [ "$(first "$T/c")" -eq 353 ]
     # vectors of texts without it and with it are not mixed
     seq 100000 >"$T/in"
-    "$QWICK" embed -q -m "$T/c" --lines -f "$T/in" -o "$T/out" &
+    "$QWICK" embed -q -m "$T/c" --lines -i "$T/in" -o "$T/out" &
     until [ -s "$T/out.pending" ]; do sleep 0.01; done
     kill -KILL $!
     wait $! || true
     settings tokenizer_config.json 'del o["add_bos_token"]'
     fails 2 "vectors of an unfinished run with another model" embed -m "$T/c" \
-        --lines -f "$T/in" -o "$T/out"
+        --lines -i "$T/in" -o "$T/out"
     [ "$(first "$T/c")" -eq 2 ]
     settings tokenizer.json 'o["post_processor"] = None'
     [ "$(first "$T/c")" -eq 353 ]
@@ -189,7 +189,7 @@ for line in open("tests/golden/gemma-tokenizer/visible.jsonl"):
         print(json.dumps({"text": o["text"]}))' >"$T/texts"
     for m in c c.gguf; do
         {
-            q tokenize --jsonl -m "$T/$m" -f "$T/texts"
+            q tokenize --jsonl -m "$T/$m" -i "$T/texts"
             q render -m "$T/$m" '[{"role":"user","content":"x"}]'
             q --json --exact -n 30 -m "$T/$m" "why is the sky blue?" | bare
             q --raw --json --exact -n 9 -m "$T/$m" "why is  the sky" | bare

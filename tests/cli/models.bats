@@ -57,9 +57,15 @@ setup() {
     cd "$T"
     mkdir tiny
     fails 3 "tiny/config.json" -m tiny hi
-    fails 3 "Tinny: no such directory, and not in the Hugging Face cache $T/.cache/huggingface/hub, QWICK_MODEL_PATH's $T/a, $T/b (not on this machine: Ollama's store, LM Studio's store, llama.cpp's cache, ModelScope's cache): download it with qwick pull ORG/NAME" \
-        -m Tinny hi
-    fails 3 "qwick pull org/Tinny" -m org/Tinny hi
+    # a near name instead of the places
+    near="no such directory, and no model has this name; did you mean"
+    fails 3 "Tinny: $near Tiny? If not, download it with qwick pull ORG/NAME" -m Tinny hi
+    fails 3 "org/Tinny: $near Tiny? If not, download it with qwick pull org/Tinny" -m org/Tinny hi
+    mv "$T/a/org/Tiny" "$T/a/org/Tiny-0.6B"
+    fails 3 "tiny-06b: $near Tiny-0.6B?" -m tiny-06b hi
+    # a model of another size is not meant
+    fails 3 "Tiny-0.8B: no such directory, and not in the Hugging Face cache $T/.cache/huggingface/hub, QWICK_MODEL_PATH's $T/a, $T/b (not on this machine: Ollama's store, LM Studio's store, llama.cpp's cache, ModelScope's cache): download it with qwick pull ORG/NAME" \
+        -m Tiny-0.8B hi
     fails 3 "./Tiny: no such directory" -m ./Tiny hi
 }
 

@@ -86,19 +86,19 @@ PY
 }
 
 @test "embed, rerank, score, choose" {
-    screen --columns 40 -- "$QWICK" embed "${SLOW[@]}" -m "$T/embedder" --lines -f "$T/texts" \
+    screen --columns 40 -- "$QWICK" embed "${SLOW[@]}" -m "$T/embedder" --lines -i "$T/texts" \
         --format f32 -o "$T/out"
     [ -z "$output" ]
     [ "$(stat -c %s "$T/out")" -eq 30720 ]
     grep -q '^embed: [0-9]* of 30 texts, [0-9]* s left$' "$T/shots"
     screen --columns 40 --out "$T/out" -- "$QWICK" rerank "${SLOW[@]}" \
-        --query files --lines -f "$T/docs"
+        --query files --lines -i "$T/docs"
     [ -z "$output" ]
     [ "$(wc -l <"$T/out")" -eq 16 ]
     grep -q '^rerank: [0-9]* of 16 documents, [0-9]* s left$' "$T/shots"
     # on a terminal, output while input still comes ends the line
     screen --columns 40 --pipe "$T/out" -- "$QWICK" rerank "${SLOW[@]}" \
-        --query files --lines --in-order -f "$T/docs"
+        --query files --lines --in-order -i "$T/docs"
     [ "$(wc -l <"$T/out")" -eq 16 ]
     grep -q '^rerank: ' "$T/shots"
     [ -z "$(sed 's/.*\[read//' "$T/raw" | grep -a rerank)" ]

@@ -92,6 +92,174 @@ answer_of() {
     [ "$(closed -f "$T/p")" = "$want" ]
 }
 
+# warns PATTERN ARGS…: run qwick with this standard input: one warning that matches, and
+# none with -q.
+warns() {
+    local pattern=$1
+    shift
+    cat >"$T/.stdin"
+    run -0 --separate-stderr bash -c 'cat "$0" | "$@"' "$T/.stdin" "$QWICK" "$@"
+    [[ $stderr == "qwick: warning: "$pattern && ${#stderr_lines[@]} -eq 1 ]] ||
+        { echo "stderr: $stderr"; return 1; }
+    run -0 --separate-stderr bash -c 'cat "$0" | "$@"' "$T/.stdin" "$QWICK" -q "$@"
+    [ -z "$stderr" ] || { echo "with -q: $stderr"; return 1; }
+}
+
+@test "a byte order mark and CR LF: not where a template is applied" {
+    printf '\357\273\277list\r\n\r\nfiles\rx\r\n' >"$T/dos"
+    text=$'list\n\nfiles\rx'
+    want=$(answer_of "$text" </dev/null)
+    equal "$(answer_of -f "$T/dos" </dev/null)" "$want"
+    equal "$(answer_of <"$T/dos")" "$want"
+    equal "$(answer_of -f - <"$T/dos")" "$want"
+    equal "$(answer_of --system-file "$T/dos" hi </dev/null)" \
+        "$(answer_of --system "$text" hi </dev/null)"
+    yes=(choose --exact --json -a ls -a pwd)
+    equal "$(q "${yes[@]}" -f "$T/dos")" "$(q "${yes[@]}" "$text")"
+    equal "$(q logits --chat -f "$T/dos")" "$(q logits --chat "$text")"
+    equal "$(q rerank --exact -q x -f "$T/dos" | cut -f 1)" \
+        "$(q rerank --exact -q x "$text" | cut -f 1)"
+    equal "$(q embed --exact -f "$T/dos")" "$(q embed --exact "$text")"
+    echo '{"prompt":"x"}' >"$T/in"
+    equal "$(q batch -n 3 -f "$T/dos" -i "$T/in" | jget '(o["tokens"], o["usage"])')" \
+        "$(q batch -n 3 -f <(printf '%s\n' "$text") -i "$T/in" | jget '(o["tokens"], o["usage"])')"
+    # a text that is used as it is
+    n=$(q count -f "$T/dos")
+    [ "$n" -gt "$(q count "$text")" ]
+    [ "$n" -eq "$("$QWICK" tokenize <"$T/dos" | wc -w)" ]
+    [ "$(q --raw --json -n 1 -f "$T/dos" | jget 'o["usage"]["prompt_tokens"]')" -eq \
+        "$(head -c -1 "$T/dos" | "$QWICK" count)" ]
+    q logits --json --top 1 -f "$T/dos" | jget '" ".join(map(str, o["input_ids"]))' |
+        "$QWICK" detokenize | cmp - <(head -c -1 "$T/dos")
+    # an argument and a JSON string
+    [ "$(answer_of $'list\r\n' </dev/null)" != "$(answer_of $'list\n' </dev/null)" ]
+    for s in 'list\r\n' 'list\n'; do
+        echo '[{"role":"user","content":"'"$s"'"}]' >"$T/chat"
+        answer_of --chat-json "$T/chat" </dev/null
+    done >"$T/two"
+    [ "$(sort -u "$T/two" | wc -l)" -eq 2 ]
+}
+
+@test "a prompt of one's own: CR LF is a line end there, too" {
+    printf 'a {}\nb\n' >"$T/unix.txt"
+    sed 's/$/\r/' "$T/unix.txt" >"$T/dos.txt"
+    equal "$(answer_of -T "$T/dos.txt" x </dev/null)" "$(answer_of -T "$T/unix.txt" x </dev/null)"
+}
+
+@test "an empty pipe or file beside a prompt is a warning" {
+    warns "standard input: is an empty pipe; --no-stdin leaves it out" -n 9 "list files" </dev/null
+    warns "standard input: is an empty pipe; --no-stdin leaves it out" logits "list files" </dev/null
+    run -0 --separate-stderr "$QWICK" "list files" <"$T/empty"
+    [ "$stderr" = "qwick: warning: standard input: is an empty file; --no-stdin leaves it out" ]
+    [ "$output" = ls ]
+    run -0 --separate-stderr q -f "$T/empty" "list files"
+    [ "$stderr" = "qwick: warning: $T/empty: is empty" ]
+    [ "$output" = ls ]
+    run -0 --separate-stderr q -f - "list files"
+    [ "$stderr" = "qwick: warning: standard input: is empty" ]
+    echo '{"prompt":"list files"}' >"$T/in"
+    run -0 --separate-stderr q batch -n 9 -f "$T/empty" -i "$T/in"
+    [ "$stderr" = "qwick: warning: $T/empty: is empty" ]
+    # what programs without a terminal get is no news
+    for how in "</dev/null" "<&-" "</"; do
+        run -0 --separate-stderr bash -c "exec \"\$@\" $how" - "$QWICK" "list files"
+        [ "$output" = ls ]
+        [ -z "$stderr" ]
+    done
+    run -0 --separate-stderr bash -c 'true | "$0" --no-stdin "list files"' "$QWICK"
+    [ -z "$stderr" ]
+    # no other source: one error
+    run -2 --separate-stderr bash -c 'true | "$0"' "$QWICK"
+    one_error_line
+}
+
+@test "choose: an empty pipe or file is an error" {
+    for in in "" "--jsonl"; do
+        run -2 --separate-stderr q choose --yes $in -f "$T/empty" ${in:---no-stdin} ${in:+-q} ok
+        one_error_line
+    done
+    about="so that an answer would be about nothing"
+    for make in true "printf '\n'"; do
+        run -2 --separate-stderr bash -c "$make | \"\$0\" choose --yes 'is it good?'" "$QWICK"
+        [[ $stderr == "qwick: standard input: is an empty pipe, $about; --no-stdin leaves it out" ]]
+        [ -z "$output" ]
+    done
+    run -2 --separate-stderr "$QWICK" choose --yes "is it good?" <"$T/empty"
+    [[ $stderr == "qwick: standard input: is an empty file, $about"* ]]
+    fails 2 "$T/empty: is empty, $about" choose -a x -a y -f "$T/empty" "which?"
+    want=$(q choose --exact -a ls -a pwd "list files")
+    equal "$(closed choose --exact -a ls -a pwd "list files")" "$want"
+    equal "$(: | "$QWICK" choose --exact --no-stdin -a ls -a pwd "list files")" "$want"
+    # "-" is standard input
+    equal "$(printf 'list files\n' | "$QWICK" choose --exact -a ls -a pwd -)" "$want"
+}
+
+@test "standard input that is the rest of a file: a warning" {
+    printf 'list files\nb\nc\n' >"$T/lines"
+    n=0
+    while read -r line; do
+        n=$((n + 1))
+        run -0 --separate-stderr "$QWICK" -n 9 "$line"
+    done <"$T/lines"
+    [ $n -eq 1 ]
+    [[ $stderr == "qwick: warning: standard input: took the rest of its file, from byte 11 on; in a loop that reads the file, use --no-stdin" ]]
+    n=0
+    while read -r line; do
+        n=$((n + 1))
+        run -0 --separate-stderr "$QWICK" --no-stdin "list files"
+        [ -z "$stderr" ]
+    done <"$T/lines"
+    [ $n -eq 3 ]
+    { read -r line && run -0 --separate-stderr "$QWICK" -q -n 9 "$line"; } <"$T/lines"
+    [ -z "$stderr" ]
+}
+
+@test "bytes that are not UTF-8, and NULs: one warning with their number" {
+    printf 'a\377b\342\202' >"$T/bad"
+    printf 'a\0b\0' >"$T/nul"
+    cat "$T/bad" "$T/nul" >"$T/both"
+    warns "prompt: 3 bytes are not UTF-8, replaced by U+FFFD; 2 bytes are NUL" -n 9 --ignore-eos <"$T/both"
+    warns "prompt: 3 bytes are not UTF-8, replaced by U+FFFD" logits x <"$T/bad"
+    warns "prompt: 2 bytes are NUL" choose -a ls -a pwd -f "$T/nul" --no-stdin </dev/null
+    warns "prompt: 1 byte is not UTF-8, replaced by U+FFFD" -n 9 --ignore-eos --no-stdin -s $'\377' hi </dev/null
+    run -0 --separate-stderr q embed -f "$T/both"
+    [[ $stderr == *"warning: texts: 3 bytes are not UTF-8, replaced by U+FFFD; 2 bytes are NUL" ]]
+    printf 'a\377\nb\376\n' >"$T/lines"
+    warns "stdin: 2 bytes are not UTF-8, replaced by U+FFFD" batch --lines -n 9 --ignore-eos <"$T/lines"
+    # verbs that keep the bytes
+    for v in tokenize count "score --perplexity"; do
+        # shellcheck disable=SC2086
+        run -0 --separate-stderr q $v -f "$T/both"
+        [ -z "$stderr" ]
+    done
+}
+
+@test "a standard input that stays open and silent: a warning, and --timeout" {
+    silent() { # ARGS…: run with a standard input that stays open for a while
+        run --separate-stderr bash -c 'sleep 2 | LD_PRELOAD=$FAST_CLOCK "$@"' - "$QWICK" "$@"
+    }
+    fast_clock
+    export FAST_CLOCK
+    [ -n "$FAST_CLOCK" ] || skip "no fast clock under sanitizers"
+    silent --prompt-ids 6136,885,198 -n 9
+    [[ ${stderr_lines[0]} == "qwick: warning: waiting for standard input; --no-stdin does without it" ]]
+    silent -q -n 9 hi
+    [ -z "$stderr" ]
+    silent count
+    [ "$status" -eq 0 ]
+    [ "$stderr" = "qwick: warning: waiting for standard input" ]
+    silent batch
+    [ "${stderr_lines[0]}" = "qwick: warning: waiting for records on standard input; -i FILE reads a file" ]
+    # the time counts from the start; 20 seconds are one second of this clock
+    silent --timeout 20 "list files"
+    [ "$status" -eq 1 ]
+    [ "${stderr_lines[1]}" = "qwick: standard input: has not ended in the 20 seconds of --timeout" ]
+    [ -z "$output" ]
+    run -0 --separate-stderr bash -c '{ sleep 1; echo files; } | LD_PRELOAD=$FAST_CLOCK "$0" \
+        --json --ignore-eos --timeout 30 list' "$QWICK"
+    jlines 'o[0]["finish_reason"] == "timeout" and o[0]["timing"]["total_ms"] < 15000' <<<"$output"
+}
+
 @test "qwick never waits for a terminal" {
     command -v script >/dev/null || skip "no script(1)"
     run timeout 10 script -qec "$QWICK" /dev/null

@@ -76,7 +76,7 @@ assert r["index"] == 1 and r["text"] == "show all files"' "$T/out" "$want" "$ids
 @test "lines, files and records" {
     printf '%s\n' "${DOCS[@]}" >"$T/lines"
     want=$(q rerank --exact -q "list files" "${DOCS[@]}")
-    [ "$(q rerank --exact -q "list files" --lines -f "$T/lines")" = "$want" ]
+    [ "$(q rerank --exact -q "list files" --lines -i "$T/lines")" = "$want" ]
     [ "$("$QWICK" rerank --exact -q "list files" --lines <"$T/lines")" = "$want" ]
     # batches do not change scores
     [ "$(q rerank --exact --max-batch 1 -q "list files" "${DOCS[@]}")" = "$want" ]
@@ -91,7 +91,7 @@ assert r["index"] == 1 and r["text"] == "show all files"' "$T/out" "$want" "$ids
     [ "$("$QWICK" rerank --exact -q "list files" <"$T/a" | cut -f1)" = \
         "$(echo "$want" | awk '$2 == 1 { print $1 }')" ]
     printf '{"id":"%s","text":"%s"}\n' A "${DOCS[0]}" B "${DOCS[1]}" >"$T/jsonl"
-    q rerank --exact -q "list files" --jsonl -f "$T/jsonl" >"$T/out"
+    q rerank --exact -q "list files" --jsonl -i "$T/jsonl" >"$T/out"
     jlines 'sorted(r["id"] for r in o) == ["A", "B"] and
         o[0]["score"] >= o[1]["score"] and
         all(list(r) == ["id", "index", "score", "tokens", "text"] for r in o)' \
@@ -101,14 +101,14 @@ assert r["index"] == 1 and r["text"] == "show all files"' "$T/out" "$want" "$ids
 @test "a bad record: last, or in its place with --in-order" {
     printf '%s\n' '{"text":"a","id":1}' 'nonsense' '{"id":2}' '{"text":"b"}' \
         >"$T/in"
-    run -1 --separate-stderr q rerank -q x --jsonl -f "$T/in"
+    run -1 --separate-stderr q rerank -q x --jsonl -i "$T/in"
     [ -z "$stderr" ]
     echo "$output" | jlines '[("error" in r) for r in o] ==
         [False, False, True, True] and o[2]["index"] == 2 and o[3]["id"] == 2'
-    run -1 --separate-stderr q rerank -q x --jsonl --in-order -f "$T/in"
+    run -1 --separate-stderr q rerank -q x --jsonl --in-order -i "$T/in"
     echo "$output" | jlines '[r["index"] for r in o] == [1, 2, 3, 4] and
         "in: line 2: " in o[1]["error"] and "in: line 3: text" in o[2]["error"]'
-    run -1 --separate-stderr q rerank -q x --jsonl --in-order --top 1 -f "$T/in"
+    run -1 --separate-stderr q rerank -q x --jsonl --in-order --top 1 -i "$T/in"
     echo "$output" | jlines 'len(o) == 3 and
         [("error" in r) for r in o].count(True) == 2'
 }

@@ -47,11 +47,11 @@ embed ls
 embed -q -f text
 score ls
 score -f text
-score --jsonl -f texts
+score --jsonl -i texts
 choose -a a -a b ls
 choose --yes ls
 rerank -q ls pwd ls
-rerank -q ls --lines -f text
+rerank -q ls --lines -i text
 END
 }
 

@@ -178,7 +178,7 @@ J
         and o[6]["n_tokens"] == 0 and o[6]["perplexity"] is None
         and o[7]["id"] is None and "units" not in o[0]
         and o[0]["logprob"] == o[1]["logprob"]' <"$T/out"
-    run -1 q score --exact --jsonl -f "$T/in"
+    run -1 q score --exact --jsonl -i "$T/in"
     [ "${output//$T\/in/stdin}" = "$(cat "$T/out")" ]
     printf 'list files' >"$T/u"
     python3 -c 'import json, sys
@@ -199,11 +199,11 @@ assert all(a[k] == b[k] for k in b), (a, b)' \
 @test "--jsonl: 200 records, and the totals of all" {
     for i in $(seq 200); do echo "{\"text\":\"remove file $i of dir $i\"}"; done \
         >"$T/in"
-    q score --exact --jsonl -f "$T/in" >"$T/out"
+    q score --exact --jsonl -i "$T/in" >"$T/out"
     [ "$(wc -l <"$T/out")" -eq 200 ]
     sed -n 177p "$T/in" >"$T/one"
-    equal "$(q score --exact --jsonl -f "$T/one")" "$(sed -n 177p "$T/out")"
-    q score --exact --jsonl --perplexity -f "$T/in" >"$T/sum"
+    equal "$(q score --exact --jsonl -i "$T/one")" "$(sed -n 177p "$T/out")"
+    q score --exact --jsonl --perplexity -i "$T/in" >"$T/sum"
     python3 - "$T" <<'PY'
 import json, math, sys
 t = sys.argv[1]

@@ -79,7 +79,7 @@ setup() {
     run -0 "$QWICK" tokenize --jsonl </dev/null
     [ -z "$output" ]
     run -2 closed tokenize --jsonl
-    run -1 q tokenize --jsonl -f "$T/none"
+    run -1 q tokenize --jsonl -i "$T/none"
 }
 
 @test "--jsonl: each line out has the id of its line in" {
@@ -183,10 +183,10 @@ PY
         one_error_line
         [[ $stderr == "qwick: standard input: messages: must hold"* ]]
     done
-    run -1 "$QWICK" render --jsonl -f "$T/c"
+    run -1 "$QWICK" render --jsonl -i "$T/c"
     [[ $output == "{\"error\":\"$T/c: line 1: chat: messages: must hold"* ]]
     echo '{"ids":[99999999]}' >"$T/i"
-    run -1 "$QWICK" detokenize --jsonl -f "$T/i"
+    run -1 "$QWICK" detokenize --jsonl -i "$T/i"
     [[ $output == "{\"error\":\"$T/i: line 1: token id 99999999: "* ]]
 }
 

@@ -65,19 +65,83 @@ PY
     fails 2 "takes no arguments" version x
 }
 
-@test "a word that is nearly a verb is answered, with a note" {
+@test "a word that is nearly a verb is answered, with a warning" {
     for w in tokenise tokenze ebmed bench2 rernk; do
         run -0 --separate-stderr q -n 9 "$w"
-        [[ $stderr == "qwick: note: took '$w' as the prompt; the verb is '"* ]]
+        [[ $stderr == "qwick: warning: took '$w' as the prompt; the verb is '"* ]]
         [ "${#stderr_lines[@]}" -eq 1 ]
         run -0 --separate-stderr q -q -n 9 "$w"
         [ -z "$stderr" ]
     done
     run -0 --separate-stderr q -n 9 "tokens"
     [ -z "$stderr" ]
+    # after -- or -p it is a prompt
+    run -0 --separate-stderr q -n 9 -- tokenise
+    [ -z "$stderr" ]
+    run -0 --separate-stderr q -n 9 -p tokenise
+    [ -z "$stderr" ]
     # with more words it cannot be a prompt
     fails 2 "\"tokenise\": no such verb, did you mean tokenize?" tokenise hi
     fails 2 "is not a verb, did you mean inspect?" inspct --tensors
+}
+
+@test "verbs of other programs" {
+    # --ignore-eos: an empty answer is a warning, too
+    while read -r word verb; do
+        run -0 --separate-stderr q -n 9 --ignore-eos "$word"
+        [ "$stderr" = "qwick: warning: took '$word' as the prompt; $verb" ]
+    done <<'END'
+list the verb is 'models'
+show the verb is 'inspect'
+download the verb is 'pull'
+create qwick has no such verb
+END
+    run -0 --separate-stderr bash -c 'echo x | "$0" -n 9 --ignore-eos list' "$QWICK"
+    [ "$stderr" = "qwick: warning: took 'list' as the prompt; the verb is 'models'" ]
+    for args in "-q list" "-- list" "-p list" "ls"; do
+        # shellcheck disable=SC2086
+        run -0 --separate-stderr q -n 9 --ignore-eos $args
+        [ -z "$stderr" ]
+    done
+    fails 2 "\"files\": one prompt only, quote it; the verb for 'list' is 'models'" list files
+    fails 2 "\"list\" is not a verb, did you mean models?" list --all
+    fails 2 "did you mean models?" help list
+    # verbs of later versions
+    for v in serve similar log; do
+        fails 2 "\"$v\": this version has no such verb; -p $v sends it as a prompt" $v
+        fails 2 "this version has no such verb" $v x
+        fails 2 "--port: unknown option; this version has no verb $v" $v --port 80
+        fails 2 "no such verb in this version" help $v
+    done
+    run -0 q -n 9 -p serve
+    run -0 q -n 9 -- serve
+}
+
+@test "a model or files among the words of a prompt" {
+    fails 2 '"hi": one prompt only, quote it; if org/name is a model, use -m org/name' run org/name hi
+    fails 2 '"two": one prompt only, quote it (see' "one and" two
+    printf 'a\n' >"$T/a.md"
+    printf 'b\n' >"$T/b.md"
+    for v in "" "choose -a x -a y" logits; do
+        for p in "" -p; do
+            # shellcheck disable=SC2086
+            fails 2 "\"$T/b.md\": is a file; give -f for each file, as in -f $T/b.md" \
+                $v -f "$T"/*.md $p "sum it up"
+        done
+    done
+    fails 2 "is a file, arguments are text; use -f $T/b.md" count -f "$T"/*.md
+}
+
+@test "a text that begins with - needs --" {
+    for text in "-v shows what?" "- a list" "--help me" "-p is print" "--stop the press" \
+        $'-\tx' "-vq shows what?"; do
+        fails 2 "unknown option; text that begins with - follows --" "$text"
+        run -0 --separate-stderr q -n 9 --ignore-eos -- "$text"
+        [ -z "$stderr" ]
+    done
+    fails 2 "-5: unknown option; text that begins with - follows --" -5
+    fails 2 "text that begins with - follows --" count "-5 degrees"
+    equal "$(q -n9 --ignore-eos -- hi)" "$(q -n 9 --ignore-eos hi)"
 }
 
 @test "hints for misspelt options and for options of other programs" {
@@ -106,6 +170,34 @@ PY
     fails 2 "is a file, arguments are text; use -f $T/a" score --jsonl "$T/a"
     fails 2 "is a file, arguments are text; use -f $T/a" render "$T/a"
     equal "$(q score "list files")" "$(q score -f "$T/a")"
+    for v in count tokenize embed "rerank -q x" "embed a" "rerank -q x a"; do
+        # shellcheck disable=SC2086
+        fails 2 "\"$T/a\": is a file, arguments are text; use -f $T/a" $v "$T/a"
+    done
+    # only the name of a regular file, and only before --
+    (cd "$T" && mkdir d && ln -s a link && mkfifo fifo)
+    for name in d fifo none; do
+        equal "$(q count "$T/$name")" "$(q count -- "$T/$name")"
+    done
+    fails 2 "is a file" count "$T/link"
+    for v in count tokenize score embed "rerank -q x"; do
+        # shellcheck disable=SC2086
+        run -0 q $v -- "$T/a"
+    done
+    equal "$(q count -- "$T/a")" "$(printf %s "$T/a" | "$QWICK" count)"
+    cd "$T"
+    printf 'x' >72
+    [ "$(q detokenize 72)" = "$(q detokenize -- 72)" ] # ids
+    for v in "-n 9 --ignore-eos" "choose -a x -a y" logits; do
+        # shellcheck disable=SC2086
+        run -0 --separate-stderr q $v a
+        [ "$stderr" = 'qwick: warning: "a" is taken as text, but a file has this name; -f a reads it' ]
+        # shellcheck disable=SC2086
+        run -0 --separate-stderr q $v -- a
+        [[ $stderr != *"has this name"* ]]
+    done
+    cd - >/dev/null
+    fails 2 '"-": is standard input, and cannot be combined with arguments' embed a -
     fails 2 "one text only" score a b
     fails 2 "--file: cannot be combined with a text" score -f "$T/a" text
     c='[{"role":"user","content":"hi"}]'
@@ -115,6 +207,76 @@ PY
     fails 2 "--file: cannot be combined with a chat" render -f "$T/c" "$c"
     fails 2 "is not a chat in JSON; -f reads a file" render "$T/none"
     fails 2 "has no effect with --jsonl" render --jsonl "$c"
+}
+
+@test "-i reads records, and -f with records is refused" {
+    printf '{"text":"list files"}\n{"text":"b"}\n' >"$T/r"
+    printf '{"ids":[72,105]}\n' >"$T/ids"
+    printf '{"messages":[{"role":"user","content":"hi"}]}\n' >"$T/chat"
+    printf '{"prompt":"list files"}\n' >"$T/p"
+    while read -r in verb; do
+        read -r -a args <<<"$verb"
+        want=$("$QWICK" -q "${args[@]}" --jsonl <"$T/$in")
+        equal "$(q -q "${args[@]}" --jsonl -i "$T/$in")" "$want"
+        equal "$(q -q "${args[@]}" -i "$T/$in")" "$want"
+        equal "$("$QWICK" -q "${args[@]}" -i - <"$T/$in")" "$want"
+        [ "$(q -q "${args[@]}" -i "$T/$in" -i "$T/$in" | wc -l)" -eq $((2 * $(wc -l <<<"$want"))) ]
+        fails 2 "-i FILE names the records of --jsonl" "${args[@]}" --jsonl -f "$T/$in"
+        fails 2 "-i FILE names the records of --jsonl" "${args[@]}" -i "$T/$in" -f "$T/$in"
+        fails 2 "has no effect with --jsonl" "${args[@]}" -i "$T/$in" -- x
+    done <<'END'
+r tokenize
+r count
+ids detokenize
+chat render
+r score --exact
+r embed --exact
+r rerank --exact --query list
+END
+    for v in embed "rerank --query x"; do
+        # shellcheck disable=SC2086
+        fails 2 "-i FILE names the records of --lines" $v --lines -f "$T/r"
+    done
+    for v in count render "rerank --query x"; do
+        # shellcheck disable=SC2086
+        fails 2 "--input: cannot be combined with --json" $v --json -i "$T/r"
+    done
+    want=$("$QWICK" choose --exact -a ls -a pwd --jsonl <"$T/p")
+    equal "$(q choose --exact -a ls -a pwd --jsonl -i "$T/p")" "$want"
+    equal "$(q choose --exact -a ls -a pwd -i "$T/p")" "$want"
+    fails 2 "standard input has the records" choose -a x -a y --jsonl -i - -f -
+    echo x | "$QWICK" choose -a x -a y --jsonl -i "$T/p" -f - | jlines '"answers" in o[0]'
+    # in batch and choose, -f is text before each prompt, and no records are an error
+    : >"$T/empty"
+    for in in /dev/null "$T/empty"; do
+        for v in batch "choose -a x -a y --jsonl"; do
+            # shellcheck disable=SC2086
+            fails 2 "$in: has no records; -i FILE names a file with records" $v -i "$in"
+            # shellcheck disable=SC2086
+            run -2 --separate-stderr "$QWICK" $v -f "$T/p" <"$in"
+            [[ $stderr == "qwick: stdin: has no records; -i FILE names"* ]]
+            [ -z "$output" ]
+        done
+    done
+    run -2 --separate-stderr bash -c ': | "$0" batch -f "$1"' "$QWICK" "$T/p"
+    [[ $stderr == "qwick: stdin: has no records"* ]]
+    printf 'a,prompt\n' >"$T/csv"
+    fails 2 "csv: has no records" batch --input-format csv -i "$T/csv"
+    fails 2 "--input: one file only" batch -i "$T/p" -i "$T/p"
+    # records that belong to another shard are records
+    run -0 --separate-stderr q batch --shard 2/2 -i "$T/p"
+    [ -z "$output$stderr" ]
+    # forms that are not named
+    printf 'list files\n' >"$T/lines"
+    run -1 --separate-stderr q batch -i "$T/lines"
+    [[ ${stderr_lines[0]} == "qwick: warning: $T/lines: the first record is no JSON object; --input-format takes lines, csv and tsv" ]]
+    run -1 --separate-stderr q embed -i "$T/lines"
+    [[ $stderr == *"qwick: warning: $T/lines: the first record is no JSON object; --lines takes each line as a text"* ]]
+    # a byte order mark before the first record
+    printf '\357\273\277{"text":"list files"}\n' >"$T/bom"
+    equal "$(q count -i "$T/bom")" "$(q count --jsonl -i "$T/r" | head -n 1)"
+    printf '\357\273\277list files\n' >"$T/bom"
+    equal "$(q embed --exact --lines -i "$T/bom")" "$(q embed --exact "list files")"
 }
 
 @test "flags with a file: the word after them is an argument" {

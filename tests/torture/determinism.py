@@ -61,7 +61,8 @@ class Determinism:
         """pieces: bytes for standard input, with pauses between them."""
         env = {"HOME": self.folder, "LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"]}
         process = subprocess.Popen([self.qwick, *arguments], env=env, cwd=self.folder,
-                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stdin=subprocess.PIPE if pieces else subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE)
         try:
             for piece in pieces:

@@ -12,7 +12,6 @@
 
 #include "cli/chat_command.c"
 #include "cli/chat_text.c"
-#include "cli/word_distance.c"
 
 /* ---- messages ---- */
 

@@ -1,6 +1,6 @@
 /* How different two words are, to find what a misspelt one means. */
-#ifndef CLI_WORD_DISTANCE_H
-#define CLI_WORD_DISTANCE_H
+#ifndef BASE_WORD_DISTANCE_H
+#define BASE_WORD_DISTANCE_H
 
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-#include "cli/word_distance.h"
+#include "base/word_distance.h"
 
 #include <string.h>
 
