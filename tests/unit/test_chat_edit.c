@@ -16,7 +16,6 @@
 #include "cli/chat_draw.c"
 #include "cli/chat_edit.c"
 #include "cli/escape.c"
-#include "cli/word_distance.c"
 #include "tempdir.h"
 
 /* ---- keys ---- */
