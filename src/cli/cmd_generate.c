@@ -159,10 +159,11 @@ static int refuse_words(const struct gen_job *j, bool is_verb)
     return common_refuse_words(&j->p, "prompt", hint);
 }
 
-/* Whether the first argument may be a verb. After "--" it is text. */
+/* Whether the first argument may be a verb. After "--", and with --raw, it is
+ * text. */
 static bool may_be_verb(const struct gen_job *j)
 {
-    return j->verb == &verb_generate && j->p.n_plain;
+    return j->verb == &verb_generate && j->p.n_plain && !j->a.raw;
 }
 
 void gen_warn_verb(const struct gen_job *j)

@@ -98,6 +98,7 @@ warns() {
     local pattern=$1
     shift
     cat >"$T/.stdin"
+    # shellcheck disable=SC2016 # for the inner shell
     run -0 --separate-stderr bash -c 'cat "$0" | "$@"' "$T/.stdin" "$QWICK" "$@"
     [[ $stderr == "qwick: warning: "$pattern && ${#stderr_lines[@]} -eq 1 ]] ||
         { echo "stderr: $stderr"; return 1; }

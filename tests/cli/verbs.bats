@@ -98,7 +98,7 @@ create qwick has no such verb
 END
     run -0 --separate-stderr bash -c 'echo x | "$0" -n 9 --ignore-eos list' "$QWICK"
     [ "$stderr" = "qwick: warning: took 'list' as the prompt; the verb is 'models'" ]
-    for args in "-q list" "-- list" "-p list" "ls"; do
+    for args in "-q list" "-- list" "-p list" "--raw list" "ls"; do
         # shellcheck disable=SC2086
         run -0 --separate-stderr q -n 9 --ignore-eos $args
         [ -z "$stderr" ]
