@@ -528,15 +528,15 @@ warns() {
     edited bare 'o["architectures"] = ["Qwen3Model"]'
     edited other 'o["architectures"] = ["Qwen3ForTokenModels"]'
     for m in none image; do
-        for v in "--think off -n 5 list" "logits hi" "embed hi" "score ls,files"; do
+        for v in "--think off -n 5 files" "logits hi" "embed hi" "score ls,files"; do
             warns 0 "" $v -m "$T/$m-embedding"
         done
     done
     warns 0 "" embed hi -m "$T/bare-embedding"
-    for v in "--think off -n 5 list" "logits hi" "score ls,files" "choose -a x -a y hi"; do
+    for v in "--think off -n 5 files" "logits hi" "score ls,files" "choose -a x -a y hi"; do
         warns 1 "bare-embedding: architectures: \"Qwen3$is" $v -m "$T/bare-embedding"
     done
-    for v in "--think off -n 5 list" "logits hi" "embed hi" "score ls,files"; do
+    for v in "--think off -n 5 files" "logits hi" "embed hi" "score ls,files"; do
         warns 1 "other-embedding: architectures: \"Qwen3ForTokenModels\": is run as" $v -m "$T/other-embedding"
         warns 0 "" $v -q -m "$T/other-embedding"
     done

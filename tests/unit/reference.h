@@ -22,7 +22,8 @@
 struct geometry {
     size_t n_layers, d_model, d_ff, n_kv_heads, group, head_dim, vocab_size;
     size_t n_tokens;
-    size_t window; /* sliding window of every second layer; 0: none */
+    size_t window; /* sliding window of every second layer, in a mixture of
+                      experts of each layer; 0: none */
     bool tied, bias;
     bool gemma; /* Gemma 3; without experts */
     /* of Qwen3.5, without windows: */
@@ -377,7 +378,7 @@ static inline void ref_free(struct ref_model *m)
 
 static inline bool is_sliding(const struct geometry *g, size_t layer)
 {
-    return g->window && layer % 2;
+    return g->window && (layer % 2 || g->n_experts);
 }
 
 /* The square of one over the scale of scores. */
