@@ -542,7 +542,7 @@ warns() {
     done
     warns 0 "" count hi -m "$T/other-embedding"
     edited code 'o["auto_map"] = {"AutoConfig": "c.C", "AutoModel": "m.M"}'
-    for v in "--think off -n 5 list" "embed hi"; do
+    for v in "--think off -n 5 files" "embed hi"; do
         warns 1 "auto_map.AutoModel: the model has code of its own" $v -m "$T/code-embedding"
     done
     edited bad 'o["architectures"] = "Qwen3ForCausalLM"'
