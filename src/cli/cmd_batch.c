@@ -176,6 +176,7 @@ static int parse_shard(struct batch_job *j)
 /* Options of the forms of input and output. */
 static int check_forms(struct batch_job *j)
 {
+    static const char *const with_seed[] = {"debounce", NULL};
     static const char *const with_text[] = {"logprobs", "tools", "tool-choice",
                                             NULL};
     struct batch_args *a = &j->a;
@@ -184,6 +185,10 @@ static int check_forms(struct batch_job *j)
         return r;
     if (a->c.lines)
         a->format = "lines";
+    if (opt_given(&j->p, "seed") && !a->c.exact &&
+        (r = opt_no_effect(&j->p, with_seed,
+                           "with --seed, unless --exact is given")) >= 0)
+        return r;
     if (!a->text)
         return -1;
     if (a->output && strcmp(a->output, "-") != 0)

@@ -330,6 +330,8 @@ static int check(struct job *j)
     int r = texts_form(&j->p, &j->a.c, &j->form);
     if (r >= 0)
         return r;
+    if (j->a.output && strcmp(j->a.output, "-") == 0)
+        j->a.output = NULL; /* standard output */
     if ((format == VECTORS_F32 || format == VECTORS_NPY) && !j->a.output &&
         isatty(STDOUT_FILENO))
         return opt_usage(j->verb,

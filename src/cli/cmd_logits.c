@@ -357,6 +357,8 @@ static int check(struct job *j)
         (r = opt_conflict(p, "prompt-ids", "file")) >= 0 ||
         (r = opt_conflict(p, "prompt-ids", "chat")) >= 0)
         return r;
+    if (j->a.output && strcmp(j->a.output, "-") == 0)
+        j->a.output = "/dev/stdout";
     if (j->a.output)
         return opt_no_effect(p, with_file, "with --output");
     return -1;

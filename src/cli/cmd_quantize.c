@@ -263,6 +263,9 @@ static int run(const struct verb *v, int argc, char **argv)
                            "\"%s\": unexpected, the source goes with -m, the "
                            "result with -o",
                            p.args[0]);
+    if (status < 0 && a.output && strcmp(a.output, "-") == 0)
+        status = opt_usage(v, "-o -: the result is a directory or a file with a "
+                              "name, not standard output");
     if (status < 0 && !a.output)
         status = opt_usage(v, "no --output; usage: qwick quantize [-m MODEL] "
                               "-o PATH");

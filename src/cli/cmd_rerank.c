@@ -118,6 +118,7 @@ struct job {
     struct qwick_reranker *r;
     struct doc *docs; /* [n_docs] documents that are not written yet */
     size_t n_docs, cap_docs;
+    size_t n_cut; /* documents that lost their ends */
     size_t n_scored;          /* docs[0..n_scored) have a score or an error */
     size_t n_tokens;          /* tokens of the documents after n_scored */
     uint64_t n_done, n_total; /* numbers of documents; total 0: unknown */
@@ -405,6 +406,7 @@ static int take(void *ctx, const struct texts_item *item)
         msg_note("%s: the last %zu tokens of the document do not fit the "
                  "context and are dropped",
                  item->where, d->n_dropped);
+    j->n_cut += d->n_dropped != 0;
     j->n_tokens += d->n_tokens;
     if (*signals_flag())
         return QWICK_ERR_RUNTIME;
@@ -483,6 +485,11 @@ static int rerank(struct job *j)
         return status;
     if (!streams(j) && (status = put_all(j)) != 0)
         return status;
+    progress_clear();
+    if (j->n_cut)
+        msg_warn("documents that do not fit the context and were scored without "
+                 "their ends: %zu (-v names them)",
+                 j->n_cut);
     return j->bad_records ? (int)QWICK_ERR_RUNTIME : 0;
 }
 

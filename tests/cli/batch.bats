@@ -1073,6 +1073,7 @@ PY
     fails 2 "takes no arguments" batch "a prompt"
     fails 2 "no effect with --greedy" batch --greedy --top-k 3
     fails 2 "no effect with --raw" batch --raw -s x
+    fails 2 "--debounce: has no effect with --seed" batch --debounce 5 --seed 1 -i "$GOLD"
     fails 2 "standard input has the records" batch -f -
     fails 2 "" batch --max-batch 0
     fails 2 "no effect without --prefix-cache" batch --prefix-cache-size 1G

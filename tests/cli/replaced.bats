@@ -122,3 +122,15 @@ writes_in_place() {
     run ! wait $!
     equal "$(cat t)" precious
 }
+
+@test "-o - is standard output, in every verb that writes there" {
+    equal "$(q embed -o - ls)" "$(q embed ls)"
+    q logits ls -o - >piped
+    q logits ls -o named
+    cmp piped named
+    echo '{"prompt":"ls"}' >records
+    equal "$(q batch --greedy -n 2 -i records -o - | jget 'o["text"]')" \
+        "$(q batch --greedy -n 2 -i records | jget 'o["text"]')"
+    fails 2 "-o -: the result is a directory or a file with a name" quantize -o -
+    [ ! -e ./- ]
+}

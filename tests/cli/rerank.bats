@@ -123,7 +123,9 @@ assert r["index"] == 1 and r["text"] == "show all files"' "$T/out" "$want" "$ids
 
 @test "a long document loses its end, a long query is an error" {
     long=$(seq 3000 | tr '\n' ' ')
-    run -0 --separate-stderr q rerank -q x "$long"
+    run -0 --separate-stderr q rerank -q x "$long" short
+    [ "$stderr" = "qwick: warning: documents that do not fit the context and were scored without their ends: 1 (-v names them)" ]
+    run -0 --separate-stderr q rerank -q x short
     [ -z "$stderr" ]
     run -0 --separate-stderr q rerank -v --json -q x "$long" short
     [[ $stderr == *"argument 1: the last "*" tokens of the document"* ]]
