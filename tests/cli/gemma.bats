@@ -134,7 +134,12 @@ json.dump(o, open(path, "w"))' "$T/c" "$1" "$2"; }
     [ "$(first "$T/c")" -eq 353 ]
     settings tokenizer_config.json 'o.update(add_bos_token=True, bos_token={"content": "<mask>"})'
     [ "$(first "$T/c")" -eq 4 ]
-    settings tokenizer_config.json 'o["bos_token"] = "<none>"'
+    # a token that the tokenizer lacks gets the next id
+    settings tokenizer_config.json 'o["bos_token"] = "<new>"'
+    size=$(q inspect -m "$T/c" --json | jget 'o["tokenizer_size"]')
+    [ "$(first "$T/c")" -eq $((size - 1)) ]
+    [ "$(q detokenize -m "$T/c" $((size - 1)))" = "<new>" ]
+    settings tokenizer_config.json 'o["bos_token"] = None'
     run --separate-stderr q logits --json -m "$T/c" "hi"
     [ "$(jget 'o["input_ids"][0]' <<<"$output")" -eq 353 ]
     [[ $stderr == *"add_bos_token: is true, but bos_token is not an added token"* ]]
@@ -146,6 +151,7 @@ json.dump(o, open(path, "w"))' "$T/c" "$1" "$2"; }
     [[ $(q render -m "$T/c" '[{"role":"user","content":"x"}]') == "<unused0><start_of_turn>"* ]]
     settings tokenizer_config.json 'o["added_tokens_decoder"] = {}'
     [ "$(first "$T/c")" -eq 4 ]
+    settings tokenizer_config.json 'del o["added_tokens_decoder"]'
     echo '[]' >"$T/c/special_tokens_map.json"
     fails 3 "special_tokens_map.json: must be a JSON object" logits -m "$T/c" "hi"
     echo '{' >"$T/c/special_tokens_map.json"

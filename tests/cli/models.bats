@@ -219,6 +219,7 @@ a = t["added_tokens"]
 a.remove(max(a, key=lambda x: x["id"]))
 json.dump(t, open(sys.argv[2], "w"))
 PY
+    rm "$T/m/tokenizer_config.json" # which lists it, too
     [ "$(q inspect -m "$T/m" --json |
         jget 'o["tokenizer_size"] < o["vocab_size"]')" = True ]
 }

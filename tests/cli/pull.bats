@@ -12,7 +12,9 @@ setup_file() {
         mkdir -p "$ROOT/$org/m"
         printf '{"model_type": "qwen3"}' >"$ROOT/$org/m/config.json"
         printf '{"a": 1}' >"$ROOT/$org/m/tokenizer.json"
-        printf '{}' >"$ROOT/$org/m/tokenizer_config.json"
+        for name in tokenizer_config special_tokens_map added_tokens; do
+            printf '{}' >"$ROOT/$org/m/$name.json"
+        done
         printf 'no\n' >"$ROOT/$org/m/README.md"
         head -c 200000 /dev/urandom >"$ROOT/$org/m/model.safetensors"
     done
@@ -74,7 +76,8 @@ blob() {
     [ "$(cat "$repo/refs/main")" = $commit ]
     local name
     for name in config.json generation_config.json tokenizer.json \
-        tokenizer_config.json chat_template.jinja model.safetensors; do
+        tokenizer_config.json special_tokens_map.json added_tokens.json \
+        chat_template.jinja model.safetensors; do
         [ -L "$output/$name" ]
         cmp "$output/$name" "$ROOT/good/m/$name"
     done
@@ -231,7 +234,7 @@ blob() {
     [ "$output" = "$dir" ]
     [ ! -L "$dir/config.json" ]
     cmp "$dir/model.safetensors" "$ROOT/good/m/model.safetensors"
-    [ "$(ls -A "$dir" | wc -l)" -eq 6 ]
+    [ "$(ls -A "$dir" | wc -l)" -eq 8 ]
     [ ! -e "$HF_HUB_CACHE" ]
     printf "not what it was" | dd of="$dir/model.safetensors" conv=notrunc 2>/dev/null
     : >"$LOG"

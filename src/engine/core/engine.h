@@ -141,9 +141,10 @@ int engine_need_head(const struct qwick_engine *eng, struct qwick_err *e);
 int session_create(struct qwick_session **out, struct qwick_engine *eng,
                    size_t n_ctx, struct qwick_err *e);
 
-/* Read the checkpoint's chat templates, the options that change them, and the
- * stop id that tokenizer_config.json names. Sets form and form_tools. */
-int engine_open_form(struct qwick_engine *eng,
+/* Read the checkpoint's tokenizer, its chat templates, the options that change
+ * them, and the stop id that tokenizer_config.json names. Sets bpe, form and
+ * form_tools, which may all stay NULL. */
+int engine_open_text(struct qwick_engine *eng,
                      const struct qwick_engine_options *o, struct qwick_err *e);
 
 /* Set *limit to the maximum number of tokens of a session created with n_ctx

@@ -14,7 +14,6 @@
 #include "engine/core/engine.h"
 #include "engine/core/first_pass.h"
 #include "engine/core/numa.h"
-#include "engine/core/open_gguf.h"
 #include "engine/core/options.h"
 #include "engine/core/tuning.h"
 #include "engine/generate/token_trie.h"
@@ -147,23 +146,6 @@ static int choose_mode(struct qwick_engine *eng,
                 eng->info.isa, eng->info.cpu, m->n_threads, os_cpus(),
                 eng->info.kv_dtype, o->exact ? ", exact" : "");
     return 0;
-}
-
-static int open_tokenizer(struct qwick_engine *eng, struct qwick_err *e)
-{
-    struct map map;
-    bool found;
-    char path[512];
-    if (checkpoint_gguf(eng->ck))
-        return open_gguf_tokenizer(&eng->bpe, checkpoint_gguf(eng->ck), e);
-    checkpoint_path(eng->ck, "tokenizer.json", path, sizeof path);
-    if (checkpoint_map(eng->ck, "tokenizer.json", &map, &found, e))
-        return -1;
-    if (!found)
-        return 0;
-    int rc = bpe_open(&eng->bpe, path, (const char *)map.data, map.size, e);
-    map_close(&map);
-    return rc;
 }
 
 /* Drop stop ids outside the vocabulary, with a warning. */
@@ -457,7 +439,7 @@ int qwick_engine_open(struct qwick_engine **out,
         open_config(eng, o->tokenizer_only, e))
         goto fail;
     double opened = clock_ms();
-    if (open_tokenizer(eng, e) || engine_open_form(eng, o, e))
+    if (engine_open_text(eng, o, e))
         goto fail;
     double tokens = clock_ms();
     if (o->tokenizer_only && engine_need_tokenizer(eng, e))
