@@ -217,8 +217,8 @@ static int open_source(struct quantize_source *s, const char *spec,
     checkpoint_path(s->ck, "config.json", path, sizeof path);
     if (!found)
         return err_set(e, QWICK_ERR_MODEL, "%s: missing", path);
-    int rc = json_parse(&s->config, path, (const char *)map.data, map.size,
-                        QWICK_ERR_MODEL, e);
+    int rc = json_parse_python(&s->config, path, (const char *)map.data,
+                               map.size, QWICK_ERR_MODEL, e);
     map_close(&map);
     /* Before the model's own check, whose error would say less. */
     if (rc || quantize_check_config(json_root(s->config), path, e))

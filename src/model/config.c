@@ -309,8 +309,8 @@ static int load_file(struct config *c, const struct checkpoint *ck,
                                   "%s: no such file: not a checkpoint", path)
                         : 0;
     struct json_doc *doc;
-    int rc = json_parse(&doc, path, (const char *)map.data, map.size,
-                        QWICK_ERR_MODEL, e);
+    int rc = json_parse_python(&doc, path, (const char *)map.data, map.size,
+                               QWICK_ERR_MODEL, e);
     if (!rc) {
         struct section s = {.v = json_root(doc), .path = path, .in = ""};
         rc = s.v->type == JSON_OBJECT

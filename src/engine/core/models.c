@@ -105,8 +105,8 @@ static int read_config_json(struct exam *x)
         return -1;
     if (!found)
         return err_set(&x->e, QWICK_ERR_MODEL, "config.json: no such file");
-    int rc = json_parse(&doc, "config.json", (const char *)map.data, map.size,
-                        QWICK_ERR_MODEL, &x->e);
+    int rc = json_parse_python(&doc, "config.json", (const char *)map.data,
+                               map.size, QWICK_ERR_MODEL, &x->e);
     map_close(&map);
     if (rc)
         return -1;

@@ -25,8 +25,8 @@ static int read_json(struct specials *s, size_t file,
         return -1;
     if (!found)
         return 0;
-    int rc = json_parse(&s->docs[file], path, (const char *)map.data, map.size,
-                        QWICK_ERR_MODEL, e);
+    int rc = json_parse_python(&s->docs[file], path, (const char *)map.data,
+                               map.size, QWICK_ERR_MODEL, e);
     map_close(&map);
     if (rc)
         return -1;
