@@ -824,7 +824,8 @@ QWICK_API int qwick_session_all_logits(struct qwick_session *s,
 
 /* The steps of sampling, applied in Hugging Face's order: penalties,
  * temperature, top-k, top-p, min-p, draw. The value marked "off" switches a
- * step off. */
+ * step off. Ids that generation_config.json suppresses are never drawn, and its
+ * min_new_tokens counts, whatever these values are. */
 struct qwick_sampling {
     float temperature;       /* 0: greedy; of equal logits, the lowest id */
     int top_k;               /* 0: off; ties with the k-th are kept */
@@ -850,6 +851,13 @@ struct qwick_sampling {
  * without thinking: 0.7, 0.8, 20. */
 QWICK_API struct qwick_sampling
 qwick_sampling_defaults(const struct qwick_engine *eng, bool thinking);
+/* Check that answers can be generated as generation_config.json says.
+ * QWICK_ERR_MODEL if it has a field that changes answers in a way that qwick
+ * does not have; the message has its name and value. Generating does the same.
+ */
+QWICK_API int qwick_check_generation(const struct qwick_engine *eng,
+                                     const struct qwick_sampling *o,
+                                     struct qwick_err *e);
 /* Return temperature 1 with every other step off. Start from these values to
  * set single options when the checkpoint asks for greedy. */
 QWICK_API struct qwick_sampling qwick_sampling_neutral(void);
@@ -1466,6 +1474,9 @@ struct qwick_quantize_options {
                          NULL), "Q4_0", "BF16" or "F16"; bits, group, head_bits,
                          only, skip and scales do not apply then */
     const char *place; /* where qwick_model_find found the source; NULL: search */
+    qwick_note_fn warn; /* gets what the result lacks and answers differently
+                           for; NULL: `note` gets it */
+    void *warn_ctx;
 };
 QWICK_API void qwick_quantize_options_init(struct qwick_quantize_options *o,
                                            size_t size);

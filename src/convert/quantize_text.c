@@ -250,9 +250,10 @@ static int put_text(struct quantize_plan *p, const struct quantize_source *s,
     struct gguf_out *o = &p->meta;
     int32_t unknown = bpe_export_pieces(b) ? special_id(&places, "unk") : -1;
     if (bpe_export_normalized(b))
-        quantize_note(p, "tokenizer.json",
-                      "GGUF cannot say \"normalized\": these added tokens are "
-                      "searched in a text before it is normalized");
+        quantize_warn(p, "tokenizer.json",
+                      "\"normalized\" of added tokens is left out, a GGUF file "
+                      "has no key for it: they are searched in the text as it "
+                      "is");
     return put_kind(o, s, b, e) ||
                    put_tokens(o, b, s->c.vocab_size, unknown, e) ||
                    put_ids(o, &places, &s->c, e) ||

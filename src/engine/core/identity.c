@@ -42,6 +42,21 @@ static int hash_tokenizer(const struct qwick_engine *eng, uint64_t id[2],
     return 0;
 }
 
+/* What generation_config.json says about the tokens of an answer, and no option
+ * changes. */
+static void hash_start(const struct config *c, uint64_t id[2])
+{
+    const uint64_t row[] = {c->n_suppress, c->n_begin, c->min_new_tokens,
+                            c->min_length};
+    for (size_t i = 0; i < 2; i++) {
+        id[i] = hash_bytes(id[i], row, sizeof row);
+        if (c->suppress)
+            id[i] =
+                hash_bytes(id[i], c->suppress,
+                           (c->n_suppress + c->n_begin) * sizeof *c->suppress);
+    }
+}
+
 int qwick_engine_identity(struct qwick_engine *eng, uint64_t id[2],
                           struct qwick_err *e)
 {
@@ -56,6 +71,8 @@ int qwick_engine_identity(struct qwick_engine *eng, uint64_t id[2],
     for (size_t i = 0; i < 2; i++)
         id[i] = hash_bytes(f.model[i], c->stop_ids,
                            c->n_stop_ids * sizeof *c->stop_ids);
+    if (c->n_suppress || c->n_begin || c->min_new_tokens || c->min_length)
+        hash_start(c, id);
     /* tokenizer_config.json decides it for texts without a template */
     for (size_t i = 0; i < 2 && eng->bos_id >= 0; i++)
         id[i] = hash_bytes(id[i], &eng->bos_id, sizeof eng->bos_id);

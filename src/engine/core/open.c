@@ -188,17 +188,21 @@ static int check_ids(const struct qwick_engine *eng, struct qwick_err *e)
         size - 1, checkpoint_gguf(eng->ck) ? "the file" : "config.json", n);
 }
 
-/* Block ids that the tokenizer lacks: these rows of the head are padding. */
+/* Block ids that the tokenizer lacks, because these rows of the head are
+ * padding, and those that generation_config.json suppresses. */
 static int block_ids(struct qwick_engine *eng, struct qwick_err *e)
 {
-    size_t n = eng->model.config.vocab_size;
-    if (!eng->bpe)
+    const struct config *c = &eng->model.config;
+    size_t n = c->vocab_size;
+    if (!eng->bpe && !c->n_suppress)
         return 0;
-    eng->blocked = malloc(n);
+    eng->blocked = calloc(n, 1);
     if (!eng->blocked)
         return err_oom(e, n);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; eng->bpe && i < n; i++)
         eng->blocked[i] = !bpe_has(eng->bpe, (int32_t)i);
+    for (size_t i = 0; i < c->n_suppress; i++)
+        eng->blocked[c->suppress[i]] = 1;
     return 0;
 }
 
