@@ -184,6 +184,35 @@ json.dump(o, open(path, "w"))' "$T/c" "$1" "$2"; }
     [ "$(q choose --json -a yes -a no -m "$T/q8" "is it" | sure)" = "$want" ]
 }
 
+@test "SentencePiece in GGUF: defaults of keys that are not there" {
+    mkdir "$T/c"
+    python3 tests/cli/gemma.py "$T/c" closed
+    q quantize --format gguf --type BF16 -m "$T/c" -o "$T/c.gguf"
+    edit() { python3 tests/cli/gguf.py edit "$T/c.gguf" "$T/$1.gguf" "
+arch = lambda name: kv.update({'general.architecture': [8, name]})
+K = 'tokenizer.ggml.'
+$2"; }
+    edit none 'del kv[K + "add_space_prefix"]; arch("llama")'
+    edit yes 'kv[K + "add_space_prefix"] = [7, True]; arch("llama")'
+    edit no 'kv[K + "add_space_prefix"] = [7, False]; arch("llama")'
+    edit gemma 'del kv[K + "add_space_prefix"]'
+    edit gemma2 'del kv[K + "add_space_prefix"]; arch("gemma2")'
+    text="the sky<bos>is blue"
+    of() { q tokenize -m "$T/$1.gguf" "${2-$text}"; }
+    equal "$(of c)" "$(q tokenize -m "$T/c" "$text")"
+    for m in gemma gemma2 no; do
+        equal "$(of $m)" "$(of c)"
+    done
+    # a blank before the text, and after added tokens
+    equal "$(of yes)" "$(of c " the sky<bos> is blue")"
+    equal "$(of none)" "$(of yes)"
+    [ "$(of none)" != "$(of c)" ]
+    [ -z "$(of none "")" ]
+    # the ids of SentencePiece's own tokens
+    edit bos 'del kv[K + "bos_token_id"], kv[K + "add_bos_token"]'
+    equal "$(q logits --json -m "$T/bos.gguf" hi | jget 'o["input_ids"][0]')" 1
+}
+
 @test "quantize writes a GGUF file that answers as the checkpoint" {
     mkdir "$T/c"
     python3 tests/cli/gemma.py "$T/c" closed
