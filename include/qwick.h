@@ -183,11 +183,16 @@ static inline struct qwick_engine_options qwick_engine_defaults(void)
 }
 
 /* Find the model that spec names, as qwick_engine_open does, without opening
- * its files. *place, which the caller frees, is a path, or "PATH:TYPE" for a
+ * its files. With is_name, spec is a path only if it begins with "/", "./",
+ * "../" or "~": for names from settings, which what lies in the current
+ * directory must not replace. *place, which the caller frees, is a path, or "PATH:TYPE" for a
  * GGUF file in a directory. A program that gives up the right to open other
  * files calls this before. QWICK_ERR_MODEL: no such model. */
-QWICK_API int qwick_model_find(char **place, const char *spec,
+QWICK_API int qwick_model_find(char **place, const char *spec, bool is_name,
                                struct qwick_err *e);
+/* If spec is a path that exists, and also an id in the Hugging Face cache,
+ * return the model there, which the caller frees; else NULL. */
+QWICK_API char *qwick_model_twin(const char *spec);
 
 /* Call fn for each file at a place that qwick_engine_open may read. The paths
  * may be symbolic links. is_dir: the directory of a checkpoint, which is listed,

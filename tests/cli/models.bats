@@ -11,7 +11,7 @@ setup() {
     [ -d models/demo ] || skip "no models/demo"
     want=$(q "list all listening tcp ports")
     [ "$(q -m models/demo "list all listening tcp ports")" = "$want" ]
-    [ "$(QWICK_MODEL=models/demo q "list all listening tcp ports")" = "$want" ]
+    [ "$(QWICK_MODEL=./models/demo q "list all listening tcp ports")" = "$want" ]
     [ "$(QWICK_MODEL= q "list all listening tcp ports")" = "$want" ]
     fails 3 "/nonexistent" -m /nonexistent hi
     QWICK_MODEL=/nonexistent fails 3 "/nonexistent" hi

@@ -4,7 +4,7 @@ load helpers
 
 setup() {
     common_setup
-    export QWICK_MODEL=models/demo TERM=xterm
+    export QWICK_MODEL=./models/demo TERM=xterm
     unset COLORTERM
     ESC=$'\033'
 }
@@ -174,7 +174,7 @@ json.dump(o, open(sys.argv[3], "w"))' "$T/json" "$1" "$T/was"
     run -1 --separate-stderr gate --md --fail-below 0.98
     grep -q '| old tok/s | speed | share |$' <<<"$output"
     [ "${#stderr_lines[@]}" -eq 2 ]
-    [[ ${stderr_lines[0]} == "qwick: models/demo: prefill of 8, threads 1: "*", below 0.98" ]]
+    [[ ${stderr_lines[0]} == "qwick: ./models/demo: prefill of 8, threads 1: "*", below 0.98" ]]
     edit 'o["results"][0]["percent_of_limit"] /= 1e6; o["results"][1]["percent_of_limit"] *= 1e6'
     run -1 --separate-stderr gate --json --fail-below 1
     one_error_line

@@ -75,7 +75,7 @@ static void check(const char *spec, const char *want, const char *want_type)
     struct qwick_err e = {0};
     char *path;
     const char *type;
-    if (find_model(&path, &type, spec, &e))
+    if (find_model(&path, &type, spec, false, &e))
         fail_msg("%s", e.msg);
     assert_string_equal(path, temp_path(want));
     assert_int_equal(!type, !want_type);
@@ -89,7 +89,7 @@ static void refused(const char *spec, const char *word)
     struct qwick_err e = {0};
     char *path;
     const char *type;
-    assert_int_equal(find_model(&path, &type, spec, &e), -1);
+    assert_int_equal(find_model(&path, &type, spec, false, &e), -1);
     assert_null(path);
     assert_int_equal(e.code, QWICK_ERR_MODEL);
     if (!strstr(e.msg, word))
@@ -215,7 +215,7 @@ static void test_path(void **state)
     struct qwick_err e;
     char *path;
     const char *type;
-    assert_int_equal(find_model(&path, &type, "one", &e), 0);
+    assert_int_equal(find_model(&path, &type, "one", false, &e), 0);
     assert_string_equal(path, "one");
     free(path);
     assert_int_equal(chdir("/"), 0);

@@ -37,7 +37,7 @@ struct qwick_engine {
        with tools, if the checkpoint has one for them. */
     struct chat_form *form, *form_tools;
     enum dtype kv_dtype;
-    unsigned char *blocked; /* [vocab_size] ids without text, or NULL */
+    unsigned char *blocked; /* [vocab_size] ids that are never drawn, or NULL */
     /* Buffers that all sessions share. Sessions run one at a time or
        jointly. */
     struct scratch *scratch; /* created with the first session */
