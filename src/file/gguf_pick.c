@@ -47,15 +47,20 @@ size_t gguf_stem(const char *name)
     return memcmp(name + part + 1, "00001", 5) == 0 ? part : 0;
 }
 
-size_t gguf_part_name(char *out, size_t size, const char *name, size_t number)
+size_t gguf_part_number(const char *name)
 {
     size_t part =
         ends_in(name, ".gguf") ? find_part(name, strlen(name) - 5) : 0;
-    if (!part)
-        return 0;
-    snprintf(out, size, "%.*s-%05zu%s", (int)part, name, number % 100000,
-             name + part + 6);
-    return strtoul(name + part + 1, NULL, 10);
+    return part ? strtoul(name + part + 1, NULL, 10) : 0;
+}
+
+bool gguf_part_before(const char *a, const char *b)
+{
+    size_t n = strlen(b), part = ends_in(b, ".gguf") ? find_part(b, n - 5) : 0;
+    return part && strlen(a) == n && memcmp(a, b, part + 1) == 0 &&
+           is_digits(a + part + 1, 5) &&
+           strcmp(a + part + 6, b + part + 6) == 0 &&
+           memcmp(a + part + 1, b + part + 1, 5) < 0;
 }
 
 /* How well a file fits. */
@@ -102,9 +107,13 @@ int gguf_pick(const char *const *names, size_t n, const char *quant,
         found = fit > best ? 1 : found + 1;
         best = fit;
         at = i;
+        if (!e && best == FITS && found > 1)
+            return -1; /* nothing can change that */
     }
     if (found == 1)
         return (int)at;
+    if (!e)
+        return -1;
     list(all, sizeof all, names, n);
     const char *shown = ERR_SHOW(all, strlen(all));
     if (!quant)

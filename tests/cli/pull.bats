@@ -462,6 +462,40 @@ DF
     done
 }
 
+@test "what is no regular file in the place of a partial one is replaced" {
+    local dir="$BATS_TEST_TMPDIR/dir" name partial
+    pull -d "$dir" good/m
+    for name in config.json model.safetensors; do
+        partial=$dir/.$name.$(python3 -c 'import hashlib, sys
+b = open(sys.argv[1], "rb").read()
+small = hashlib.sha1(b"blob %d\0" % len(b) + b).hexdigest()
+print((hashlib.sha256(b).hexdigest() if len(b) > 4096 else small)[:12])' "$ROOT/good/m/$name").incomplete
+        rm "$dir/$name"
+        mkfifo "$partial"
+        pull -q -d "$dir" good/m
+        [ "$status" -eq 0 ]
+        cmp "$dir/$name" "$ROOT/good/m/$name"
+        [ ! -e "$partial" ]
+        rm "$dir/$name"
+        mkdir "$partial"
+        pull -q -d "$dir" good/m
+        one_line_error 1 "$partial: is in the way of the download"
+        rmdir "$partial"
+    done
+    # and in the place of the file itself
+    rm -f "$dir/config.json"
+    mkfifo "$dir/config.json"
+    pull -q -d "$dir" good/m
+    [ "$status" -eq 0 ]
+    cmp "$dir/config.json" "$ROOT/good/m/config.json"
+}
+
+@test "~/.curlrc has no effect" {
+    echo "max-filesize = 1" >"$HOME/.curlrc"
+    pull good/m
+    [ "$status" -eq 0 ]
+}
+
 @test "the man page has each option of --help, and no other" {
     python3 - "$REPO" <<'PY'
 import re, subprocess, sys

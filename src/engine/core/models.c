@@ -312,7 +312,7 @@ static int list(struct qwick_model **out, size_t *n, bool *cut,
     if (stores_scan(&s, interrupt, e))
         return -1;
     struct qwick_model *v = calloc(s.n + 1, sizeof *v);
-    int rc = v ? 0 : err_oom(e, s.n * sizeof *v);
+    int rc = v ? stores_index(&s, e) : err_oom(e, s.n * sizeof *v);
     size_t done = 0;
     for (size_t i = 0; i < s.n && !rc; i++) {
         if (s.v[i].is_copy)
