@@ -809,8 +809,10 @@ QWICK_API void qwick_session_progress(struct qwick_session *s,
                                       qwick_progress_fn fn, void *ctx);
 
 /* Set a flag that stops work. When *flag becomes nonzero, a prefill stops at
- * the next layer and a generation at the next token. A signal handler may set
- * it. flag NULL: never stop. A call that was stopped fails with
+ * the next layer and a generation at the next token. A signal handler or
+ * another thread may set it, with an atomic store (__atomic_store_n in C and
+ * C++): the library reads all such flags with atomic loads. flag NULL: never
+ * stop. A call that was stopped fails with
  * QWICK_ERR_INTERRUPTED, except qwick_generate. */
 QWICK_API void qwick_session_interrupt(struct qwick_session *s,
                                        const volatile int *flag);

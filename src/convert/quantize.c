@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
+#include "base/flag.h"
 #include "base/os.h"
 #include "base/par.h"
 #include "file/checkpoint.h"
@@ -75,7 +76,7 @@ static int do_piece(struct work *w, const struct quantize_job *job,
 
 static bool interrupted(const struct quantize_plan *p)
 {
-    return p->o->interrupt && *p->o->interrupt;
+    return flag_is_set(p->o->interrupt);
 }
 
 static void work_body(void *ctx, struct par_team *team, int tid, int n_threads)

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
+#include "base/flag.h"
 #include "file/dir_list.h"
 #include "file/gguf_pick.h"
 #include "file/stores.h"
@@ -220,7 +221,7 @@ static int search(struct store_scan *scan, const char *path, const char *id,
                   size_t depth)
 {
     struct dir d = {.scan = scan, .path = path, .id = id, .depth = depth};
-    if (scan->interrupt && *scan->interrupt)
+    if (flag_is_set(scan->interrupt))
         return err_set(scan->e, QWICK_ERR_INTERRUPTED, "interrupted");
     if (depth > STORES_MAX_DEPTH || is_loop(scan, path, depth))
         return 0;

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/flag.h"
 #include "base/os.h"
 #include "engine/core/fingerprint.h"
 #include "engine/core/memory.h"
@@ -102,7 +103,7 @@ struct qwick_session {
 
 static inline bool session_interrupted(const struct qwick_session *s)
 {
-    return s->interrupt && *s->interrupt;
+    return flag_is_set(s->interrupt);
 }
 
 /* Return whether a prefill must stop, because of the flag or the deadline. In

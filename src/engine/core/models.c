@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
+#include "base/flag.h"
 #include "engine/core/open_gguf.h"
 #include "file/dir_list.h"
 #include "file/gguf.h"
@@ -317,7 +318,7 @@ static int list(struct qwick_model **out, size_t *n, bool *cut,
     for (size_t i = 0; i < s.n && !rc; i++) {
         if (s.v[i].is_copy)
             continue;
-        if (interrupt && *interrupt)
+        if (flag_is_set(interrupt))
             rc = err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
         else
             rc = fill_one(&v[done++], &s, i, e);

@@ -6,6 +6,7 @@
 #include "base/array.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/flag.h"
 #include "engine/core/options.h"
 #include "engine/generate/guesses.h"
 
@@ -300,7 +301,7 @@ static bool ends(struct generation *g, int32_t id, size_t pos,
     bool end = decode_ends(&g->rules, id, r->n_tokens, pos, why);
     if (end && *why == QWICK_FINISH_STOP)
         return true;
-    if (g->interrupt && *g->interrupt)
+    if (flag_is_set(g->interrupt))
         *why = QWICK_FINISH_INTERRUPTED;
     else if (is_looping(g))
         *why = QWICK_FINISH_LOOP;
