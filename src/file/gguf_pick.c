@@ -47,11 +47,15 @@ size_t gguf_stem(const char *name)
     return memcmp(name + part + 1, "00001", 5) == 0 ? part : 0;
 }
 
-size_t gguf_part_number(const char *name)
+size_t gguf_part_name(char *out, size_t size, const char *name, size_t number)
 {
     size_t part =
         ends_in(name, ".gguf") ? find_part(name, strlen(name) - 5) : 0;
-    return part ? strtoul(name + part + 1, NULL, 10) : 0;
+    if (!part)
+        return 0;
+    snprintf(out, size, "%.*s-%05zu%s", (int)part, name, number % 100000,
+             name + part + 6);
+    return strtoul(name + part + 1, NULL, 10);
 }
 
 bool gguf_part_before(const char *a, const char *b)

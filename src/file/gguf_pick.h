@@ -14,8 +14,9 @@
  * directory before it. */
 size_t gguf_stem(const char *name);
 
-/* Return the number of a part of a split file; 0 for other files. */
-size_t gguf_part_number(const char *name);
+/* If name is that of a part of a split file, write the name of part `number` to
+ * out[size] and return the number of name's own part. Otherwise return 0. */
+size_t gguf_part_name(char *out, size_t size, const char *name, size_t number);
 
 /* Return whether a and b are parts of one split file, and a is an earlier one.
  */

@@ -111,7 +111,8 @@ static int add_faulty(const struct dir *d, const char *file, const char *fault)
 static int add_orphan(const struct dir *d, size_t i)
 {
     static const char fault[] = "part 1 is missing: incomplete download?";
-    if (gguf_part_number(d->gguf.v[i]) < 2)
+    char first[256];
+    if (gguf_part_name(first, sizeof first, d->gguf.v[i], 1) < 2)
         return 0;
     for (size_t k = 0; k < d->gguf.n; k++)
         if (gguf_part_before(d->gguf.v[k], d->gguf.v[i]))

@@ -413,8 +413,10 @@ static void test_tags(void **state)
             assert_memory_equal(names[i] + at, tags[i], end - at);
         }
     }
-    assert_int_equal(gguf_part_number(names[8]), 2);
-    assert_int_equal(gguf_part_number(names[0]), 0);
+    char out[64];
+    assert_int_equal(gguf_part_name(out, sizeof out, names[8], 1), 2);
+    assert_string_equal(out, names[7]);
+    assert_int_equal(gguf_part_name(out, sizeof out, names[0], 1), 0);
     assert_true(gguf_part_before(names[7], names[8]));
     assert_false(gguf_part_before(names[8], names[7]));
     assert_false(gguf_part_before(names[0], names[8]));
