@@ -183,11 +183,16 @@ static inline struct qwick_engine_options qwick_engine_defaults(void)
 }
 
 /* Find the model that spec names, as qwick_engine_open does, without opening
- * its files. *place, which the caller frees, is a path, or "PATH:TYPE" for a
+ * its files. With is_name, spec is a path only if it begins with "/", "./",
+ * "../" or "~": for names from settings, which what lies in the current
+ * directory must not replace. *place, which the caller frees, is a path, or "PATH:TYPE" for a
  * GGUF file in a directory. A program that gives up the right to open other
  * files calls this before. QWICK_ERR_MODEL: no such model. */
-QWICK_API int qwick_model_find(char **place, const char *spec,
+QWICK_API int qwick_model_find(char **place, const char *spec, bool is_name,
                                struct qwick_err *e);
+/* If spec is a path that exists, and also an id in the Hugging Face cache,
+ * return the model there, which the caller frees; else NULL. */
+QWICK_API char *qwick_model_twin(const char *spec);
 
 /* Call fn for each file at a place that qwick_engine_open may read. The paths
  * may be symbolic links. is_dir: the directory of a checkpoint, which is listed,
@@ -804,8 +809,10 @@ QWICK_API void qwick_session_progress(struct qwick_session *s,
                                       qwick_progress_fn fn, void *ctx);
 
 /* Set a flag that stops work. When *flag becomes nonzero, a prefill stops at
- * the next layer and a generation at the next token. A signal handler may set
- * it. flag NULL: never stop. A call that was stopped fails with
+ * the next layer and a generation at the next token. A signal handler or
+ * another thread may set it, with an atomic store (__atomic_store_n in C and
+ * C++): the library reads all such flags with atomic loads. flag NULL: never
+ * stop. A call that was stopped fails with
  * QWICK_ERR_INTERRUPTED, except qwick_generate. */
 QWICK_API void qwick_session_interrupt(struct qwick_session *s,
                                        const volatile int *flag);
@@ -824,7 +831,8 @@ QWICK_API int qwick_session_all_logits(struct qwick_session *s,
 
 /* The steps of sampling, applied in Hugging Face's order: penalties,
  * temperature, top-k, top-p, min-p, draw. The value marked "off" switches a
- * step off. */
+ * step off. Ids that generation_config.json suppresses are never drawn, and its
+ * min_new_tokens counts, whatever these values are. */
 struct qwick_sampling {
     float temperature;       /* 0: greedy; of equal logits, the lowest id */
     int top_k;               /* 0: off; ties with the k-th are kept */
@@ -850,6 +858,13 @@ struct qwick_sampling {
  * without thinking: 0.7, 0.8, 20. */
 QWICK_API struct qwick_sampling
 qwick_sampling_defaults(const struct qwick_engine *eng, bool thinking);
+/* Check that answers can be generated as generation_config.json says.
+ * QWICK_ERR_MODEL if it has a field that changes answers in a way that qwick
+ * does not have; the message has its name and value. Generating does the same.
+ */
+QWICK_API int qwick_check_generation(const struct qwick_engine *eng,
+                                     const struct qwick_sampling *o,
+                                     struct qwick_err *e);
 /* Return temperature 1 with every other step off. Start from these values to
  * set single options when the checkpoint asks for greedy. */
 QWICK_API struct qwick_sampling qwick_sampling_neutral(void);
@@ -1466,6 +1481,9 @@ struct qwick_quantize_options {
                          NULL), "Q4_0", "BF16" or "F16"; bits, group, head_bits,
                          only, skip and scales do not apply then */
     const char *place; /* where qwick_model_find found the source; NULL: search */
+    qwick_note_fn warn; /* gets what the result lacks and answers differently
+                           for; NULL: `note` gets it */
+    void *warn_ctx;
 };
 QWICK_API void qwick_quantize_options_init(struct qwick_quantize_options *o,
                                            size_t size);

@@ -70,6 +70,9 @@ int os_interleave(void *p, size_t n, const struct os_nodes *nodes);
  * Xeon(R) …". Returns false, and writes an empty string, if it is unknown. */
 bool os_cpu_name(char *out, size_t size);
 
+/* Return the bytes of the CPU's last cache; 0 if unknown. */
+size_t os_cache_bytes(void);
+
 /* Return the bytes that can still be allocated without swapping: MemAvailable
  * of /proc/meminfo, at most the rest of the cgroup's limit. 0 if unknown. */
 size_t os_available_memory(void);

@@ -139,6 +139,14 @@ void os_cpu_limits(struct os_cpu_limits *out)
     out->quota = cpu_quota();
 }
 
+size_t os_cache_bytes(void)
+{
+    long n = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    if (n <= 0)
+        n = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    return n > 0 ? (size_t)n : 0;
+}
+
 int os_default_threads(void)
 {
     int n = physical_cores();

@@ -126,7 +126,7 @@ int aliases_follow(const struct aliases *a, const char *name,
     *model = NULL;
     for (size_t i = 0; i <= a->n; i++) {
         const char *next = at ? at->model : name;
-        const struct alias *to = exists(next) ? NULL : aliases_find(a, next);
+        const struct alias *to = aliases_find(a, next);
         if (!to) {
             *model = at ? at->model : NULL;
             return 0;
@@ -221,14 +221,22 @@ static int copy_lines(const struct aliases *a, size_t drop, struct buf *out,
     return bad ? err_oom(e, out->len) : 0;
 }
 
-/* The model as the file has it: a path that exists becomes absolute. */
+/* The model as the file has it: a path becomes absolute. */
 static char *lasting(const char *model)
 {
     const char *home = getenv("HOME");
     char *path = NULL;
     if (strncmp(model, "~/", 2) == 0 && home)
         return asprintf(&path, "%s%s", home, model + 1) < 0 ? NULL : path;
-    return exists(model) ? realpath(model, NULL) : strdup(model);
+    if (exists(model))
+        return realpath(model, NULL);
+    if (*model != '.') /* no path, or an absolute one */
+        return strdup(model);
+    char *dir = getcwd(NULL, 0);
+    if (dir && asprintf(&path, "%s/%s", dir, model) < 0)
+        path = NULL;
+    free(dir);
+    return path;
 }
 
 /* Refuse a model that is `name`, or an alias that leads to it. */
@@ -236,7 +244,7 @@ static int check_loop(const struct aliases *a, const char *name,
                       const char *model, struct qwick_err *e)
 {
     const char *at = model;
-    for (size_t i = 0; i <= a->n && at && !exists(at); i++) {
+    for (size_t i = 0; i <= a->n && at; i++) {
         if (strcmp(at, name) == 0)
             return err_set(e, QWICK_ERR_USAGE,
                            "%s: would lead back to itself, as an alias of %s",

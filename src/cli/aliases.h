@@ -32,9 +32,9 @@ const struct alias *aliases_find(const struct aliases *a, const char *name);
 /* Return the alias whose name is nearest to a word, if it is near, or NULL. */
 const struct alias *aliases_near(const struct aliases *a, const char *word);
 
-/* Follow the alias `name` until its model is no alias, or is a path that
- * exists. *model is borrowed; NULL: name is no alias, or a path that exists.
- * Returns 0, or -1 with *e set if aliases lead back to one of them. */
+/* Follow the alias `name` until its model is no alias. *model is borrowed;
+ * NULL: name is no alias. Returns 0, or -1 with *e set if aliases lead back to
+ * one of them. */
 int aliases_follow(const struct aliases *a, const char *name,
                    const char **model, struct qwick_err *e);
 

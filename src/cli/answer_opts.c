@@ -177,6 +177,16 @@ int answer_choose_raw(const struct opt_parsed *p, const char *think,
     return 0;
 }
 
+int answer_check_generation(const struct opt_parsed *p,
+                            const struct answer_args *a,
+                            const struct qwick_engine *eng)
+{
+    const struct sampling_wish w = answer_wish(p, a);
+    const struct qwick_sampling s = answer_sampling(eng, true, &w);
+    struct qwick_err e;
+    return qwick_check_generation(eng, &s, &e) ? msg_fail(&e) : 0;
+}
+
 void answer_options(struct qwick_generate_options *o,
                     const struct opt_parsed *p, const struct answer_args *a)
 {

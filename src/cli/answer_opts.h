@@ -167,6 +167,12 @@ void answer_drop_think_of(const struct opt_parsed *p, const char *think,
 int answer_choose_raw(const struct opt_parsed *p, const char *think,
                       const char *const *need, const struct qwick_engine *eng);
 
+/* Refuse a model whose generation_config.json asks for what we do not have.
+ * Returns 0, or the exit status after printing a message. */
+int answer_check_generation(const struct opt_parsed *p,
+                            const struct answer_args *a,
+                            const struct qwick_engine *eng);
+
 /* Set length, think budget, stop strings, loop guard, timeout and
  * log-probabilities of *o from the options. With --raw, the prompt is a text to
  * be continued, so the loop guard needs its option. *o borrows the strings. */

@@ -56,7 +56,8 @@ int chat_child_open(struct chat *c, struct chat_reply *reply)
     }
     j->mode = MODE_CHAT;
     answer_drop_think_of(&j->p, j->a.think, j->eng);
-    if ((status = common_open_draft(&j->draft, &j->a.c, j->eng)) != 0)
+    if ((status = answer_check_generation(&j->p, &j->a.answer, j->eng)) != 0 ||
+        (status = common_open_draft(&j->draft, &j->a.c, j->eng)) != 0)
         return status;
     common_hint_demo(&j->a.c);
     if ((status = gen_open_constraint(j)) != 0 ||

@@ -439,8 +439,8 @@ static int run(struct batch_job *j)
     if ((status = common_open(&j->eng, &j->a.c, false)) != 0 ||
         (status = choose_mode(j)) != 0)
         return status;
-    if ((status = common_open_draft(&j->draft, &j->a.c, j->eng)) !=
-        0)
+    if ((status = answer_check_generation(&j->p, &j->a.answer, j->eng)) != 0 ||
+        (status = common_open_draft(&j->draft, &j->a.c, j->eng)) != 0)
         return status;
     if ((status = choose_forms(j)) != 0)
         return status;

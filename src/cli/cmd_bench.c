@@ -403,8 +403,10 @@ static int bench_model(struct job *j, size_t k)
     struct bench_model *m = &j->r.models[k];
     struct common_args c = a->c;
     int status = 0;
-    if (a->models.n)
+    if (a->models.n) {
         c.model = a->models.v[k];
+        c.model_is_name = false;
+    }
     for (size_t i = 0; i < count(&a->threads) && !status; i++) {
         c.threads = a->threads.n ? a->threads.v[i] : 0;
         status = common_open(&j->bench.eng, &c, false);

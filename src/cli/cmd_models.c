@@ -367,19 +367,23 @@ static int list_aliases(const struct args *a)
 }
 
 /* Warn if nothing has the name that an alias means. */
-static void check_target(const char *name, const char *model)
+static void check_target(const char *name)
 {
     struct qwick_engine_options o = qwick_engine_defaults();
     struct qwick_engine *eng = NULL;
     struct aliases a;
     struct qwick_err e = {0};
     const char *to = NULL;
+    char *place = NULL;
     o.tokenizer_only = true;
-    if (!aliases_read(&a, &e) && !aliases_follow(&a, model, &to, &e)) {
-        o.model = to ? to : model;
+    if (!aliases_read(&a, &e) && !aliases_follow(&a, name, &to, &e) && to &&
+        !qwick_model_find(&place, to, true, &e)) {
+        o.model = to;
+        o.place = place;
         if (!qwick_engine_open(&eng, &o, &e))
             e.code = 0;
     }
+    free(place);
     if (e.code)
         msg_warn("%s: the alias is set, but its model cannot be opened: %s",
                  name, e.msg);
@@ -400,7 +404,7 @@ static int set_alias(const char *text)
         return msg_oom();
     int status = aliases_set(name, equals + 1, &e) ? msg_fail(&e) : 0;
     if (!status)
-        check_target(name, equals + 1);
+        check_target(name);
     free(name);
     return status;
 }

@@ -122,6 +122,13 @@ static void on_note(void *ctx, const char *line)
     msg_note("%s", line);
 }
 
+static void on_warning(void *ctx, const char *line)
+{
+    (void)ctx;
+    progress_clear();
+    msg_warn("%s", line);
+}
+
 /* ---- the work ---- */
 
 static bool has_gguf_name(const struct args *a)
@@ -219,6 +226,7 @@ static int quantize(struct args *a)
     o.progress = show;
     o.progress_ctx = &start_ms;
     o.note = on_note;
+    o.warn = on_warning;
     o.interrupt = signals_flag();
     int status = common_find(&a->c);
     if (status)

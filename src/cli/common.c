@@ -129,10 +129,12 @@ static int check_has_template(const struct qwick_engine *eng,
 /* ---- aliases of models ---- */
 
 /* If *model is an alias, replace it by what it means. *where becomes the alias
- * and its place. Both strings live as long as p. Returns -1 to go on, or an
- * exit status after printing a message. */
-static int resolve_alias(const struct opt_parsed *p, bool no_config,
-                         const char **model, const char **where)
+ * and its place. Both strings live as long as p. *is_name: whether the model
+ * does not come from the command line, where a path wins over an alias. Returns
+ * -1 to go on, or an exit status after printing a message. */
+static int resolve_alias(const struct opt_parsed *p, const char *option,
+                         bool no_config, const char **model, const char **where,
+                         bool *is_name)
 {
     struct aliases a = {0};
     struct qwick_err e = {0};
@@ -140,7 +142,9 @@ static int resolve_alias(const struct opt_parsed *p, bool no_config,
     struct stat st;
     int r = -1;
     *where = NULL;
-    if (!*model || no_config || !p->settings || stat(*model, &st) == 0)
+    *is_name = opt_is_setting(p, option);
+    if (!*model || no_config || !p->settings ||
+        (!*is_name && stat(*model, &st) == 0))
         return -1;
     if (aliases_read(&a, &e) || aliases_follow(&a, *model, &to, &e)) {
         r = msg_fail(&e);
@@ -160,6 +164,7 @@ static int resolve_alias(const struct opt_parsed *p, bool no_config,
         } else {
             *model = own;
             *where = text;
+            *is_name = true;
         }
     }
     aliases_free(&a);
@@ -175,7 +180,8 @@ int common_check(const struct opt_parsed *p, struct common_args *c)
         return opt_usage(p->verb, "--kv %s: --exact needs f32", c->kv);
     int r = check_places(p, c);
     if (r >= 0 ||
-        (r = resolve_alias(p, c->no_config, &c->model, &c->alias)) >= 0 ||
+        (r = resolve_alias(p, "model", c->no_config, &c->model, &c->alias,
+                           &c->model_is_name)) >= 0 ||
         (r = opt_conflict(p, "json", "jsonl")) >= 0)
         return r;
     warn_swallowed(p);
@@ -411,20 +417,27 @@ static int open_engine(struct qwick_engine **eng,
 /* ---- before the sandbox ---- */
 
 /* Find a model, and keep its place as long as p. *place stays NULL without a
- * name. Returns 0, or an exit status after printing a message. */
+ * name. is_name: see qwick_model_find. Returns 0, or an exit status after
+ * printing a message. */
 static int find_place(const struct opt_parsed *p, const char *name,
-                      const char *alias, const char **place)
+                      const char *alias, bool is_name, const char **place)
 {
     struct qwick_err e = {0};
-    char *found;
+    char *found, *twin;
     if (!name)
         return 0;
-    if (qwick_model_find(&found, name, &e)) {
+    if (qwick_model_find(&found, name, is_name, &e)) {
         if (alias) {
             struct qwick_err why = e;
             err_set(&e, why.code, "%s: %s", alias, why.msg);
         }
         return msg_fail(&e);
+    }
+    if (!is_name && (twin = qwick_model_twin(name))) {
+        msg_hint("%s: is the path; the model of this name in the Hugging Face "
+                 "cache is %s",
+                 name, twin);
+        free(twin);
     }
     *place = found;
     return settings_keep(p->settings, found) ? msg_oom() : 0;
@@ -436,16 +449,19 @@ int common_find(struct common_args *c)
     const struct opt *o = opt_find(p->verb, "draft");
     const union opt_value *v =
         o ? (const void *)((const char *)p->values + o->offset) : NULL;
+    bool is_name = false;
     int status;
     c->draft = v ? v->text : NULL;
-    if ((status = resolve_alias(p, c->no_config, &c->draft,
-                                &c->draft_alias)) >= 0)
+    if (c->draft && (status = resolve_alias(p, "draft", c->no_config, &c->draft,
+                                            &c->draft_alias, &is_name)) >= 0)
+        return status;
+    if ((status = find_place(p, c->model, c->alias, c->model_is_name,
+                             &c->place)) != 0 ||
+        (status = find_place(p, c->draft, c->draft_alias, is_name,
+                             &c->draft_place)) != 0)
         return status;
     if (!opt_find(p->verb, "no-sandbox") || c->no_sandbox)
         return 0;
-    if ((status = find_place(p, c->model, c->alias, &c->place)) != 0 ||
-        (status = find_place(p, c->draft, c->draft_alias, &c->draft_place)) != 0)
-        return status;
     const char *const places[] = {c->place, c->draft_place};
     return sandbox_load(p, c, places, 2);
 }

@@ -22,6 +22,7 @@ struct common_args {
     /* Set by common_open, before the sandbox: what --draft and its alias mean, and
      * where both models are (qwick_model_find; NULL: none, or not searched). */
     const char *draft, *draft_alias, *place, *draft_place;
+    bool model_is_name; /* see qwick_model_find; common_check sets it */
     bool quiet, verbose;
     int64_t threads;
     const char *isa;

@@ -259,8 +259,8 @@ static int generate(struct gen_job *j)
         return status;
     if (j->a.tools && (status = tools_check_template(&j->tools, j->eng)) != 0)
         return status;
-    if ((status = common_open_draft(&j->draft, &j->a.c, j->eng)) !=
-        0)
+    if ((status = answer_check_generation(&j->p, &j->a.answer, j->eng)) != 0 ||
+        (status = common_open_draft(&j->draft, &j->a.c, j->eng)) != 0)
         return status;
     common_hint_demo(&j->a.c);
     if ((status = gen_open_constraint(j)) != 0)

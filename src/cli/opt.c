@@ -91,6 +91,12 @@ bool opt_given(const struct opt_parsed *p, const char *name)
     return source_of(p, name) != NULL;
 }
 
+bool opt_is_setting(const struct opt_parsed *p, const char *name)
+{
+    const struct opt_source *s = source_of(p, name);
+    return s && s->rank != OPT_UNSET && s->rank != OPT_LINE;
+}
+
 static size_t value_size(enum opt_type type)
 {
     switch (type) {

@@ -181,6 +181,8 @@ const char *opt_meant(const struct verb *v, const char *name);
 
 /* Return whether any source sets the option, and does not turn it off. */
 bool opt_given(const struct opt_parsed *p, const char *name);
+/* Return whether a value comes from a setting: not from the command line. */
+bool opt_is_setting(const struct opt_parsed *p, const char *name);
 
 /* Print the verb's --help. Returns an exit status. */
 int opt_help(const struct verb *v);

@@ -32,7 +32,9 @@ struct profile {
     double gb_s;             /* bytes_per_token / median time of a token; with
                                 guesses the mean time, because times differ */
     double bandwidth_gb_s;   /* measured bandwidth of the machine */
-    double bandwidth_percent;
+    double bandwidth_percent; /* NAN if in_cache */
+    bool in_cache;            /* the weights lie in the CPU's cache, so that the
+                                 memory's bandwidth does not limit them */
     /* The start: see struct qwick_info. */
     double load_ms, load_tokenizer_ms, load_weights_ms, first_read_ms;
     size_t first_faults;

@@ -65,12 +65,13 @@ static void put_token(struct html *h, const char *s, size_t n)
 {
     html_puts(h, "\xE2\x80\x9C");
     for (size_t i = 0; i < n;) {
-        size_t k = strcspn(s + i, "\n\t");
-        k = k < n - i ? k : n - i;
-        html_text(h, s + i, k);
-        i += k;
-        if (i < n)
-            html_puts(h, s[i++] == '\n' ? "\\n" : "\\t");
+        size_t k = i; /* a text may hold NUL, which ends strings */
+        while (k < n && s[k] != '\n' && s[k] != '\t')
+            k++;
+        html_text(h, s + i, k - i);
+        if (k < n)
+            html_puts(h, s[k++] == '\n' ? "\\n" : "\\t");
+        i = k;
     }
     html_puts(h, "\xE2\x80\x9D");
 }

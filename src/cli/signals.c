@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/flag.h"
+
 /* If the pipe below is missing, a signal may not end a wait. This is the
  * longest wait then. */
 enum { BLIND_WAIT_MS = 250 };
@@ -22,7 +24,7 @@ static void (*_Atomic at_kill)(void);
 /* Signals of signals_watch, and whether each has come. */
 enum { N_WATCHED = 3 };
 static const int watched[N_WATCHED] = {SIGTSTP, SIGCONT, SIGWINCH};
-static volatile sig_atomic_t came[N_WATCHED];
+static volatile int came[N_WATCHED];
 static struct sigaction unwatched[N_WATCHED]; /* as they were before */
 static bool watching;
 
@@ -42,7 +44,7 @@ static void wake_up(void)
 static void on_stop(int sig, siginfo_t *info, void *context)
 {
     (void)context;
-    if (caught) {
+    if (flag_is_set(&caught)) {
         void (*fn)(void) = at_kill;
         if (fn)
             fn();
@@ -52,7 +54,7 @@ static void on_stop(int sig, siginfo_t *info, void *context)
         return;
     }
     caught_sent = info->si_code <= 0;
-    caught = sig;
+    flag_set(&caught, sig);
     wake_up();
 }
 
@@ -60,7 +62,7 @@ static void on_watched(int sig)
 {
     for (size_t i = 0; i < N_WATCHED; i++)
         if (watched[i] == sig)
-            came[i] = 1;
+            flag_set(&came[i], 1);
     wake_up();
 }
 
@@ -173,10 +175,10 @@ static void drain(void)
 
 void signals_forget_int(void)
 {
-    if (caught != SIGINT)
+    if (flag_get(&caught) != SIGINT)
         return;
     drain();
-    caught = 0;
+    flag_set(&caught, 0);
 }
 
 bool signals_were_sent(void)
@@ -199,7 +201,7 @@ void signals_forked(void)
             close(wake[i]);
         wake[i] = -1;
     }
-    caught = 0;
+    flag_set(&caught, 0);
 }
 
 void signals_at_kill(void (*fn)(void))
@@ -216,7 +218,7 @@ void signals_watch(bool on)
         struct sigaction sa;
         if (!on) {
             sigaction(watched[i], &unwatched[i], NULL);
-            came[i] = 0;
+            flag_set(&came[i], 0);
             continue;
         }
         memset(&sa, 0, sizeof(sa));
@@ -232,19 +234,20 @@ int signals_watched(void)
 {
     drain();
     for (size_t i = 0; i < N_WATCHED; i++)
-        if (came[i]) {
-            came[i] = 0;
+        if (flag_is_set(&came[i])) {
+            flag_set(&came[i], 0);
             return watched[i];
         }
     return 0;
 }
 
+/* Whether any signal has come that ends a wait. */
 static bool any_came(void)
 {
     for (size_t i = 0; i < N_WATCHED; i++)
-        if (came[i])
+        if (flag_is_set(&came[i]))
             return true;
-    return false;
+    return flag_is_set(&caught);
 }
 
 const volatile int *signals_flag(void)
@@ -259,11 +262,9 @@ int signals_poll(int fd, short events, int timeout_ms)
     bool blind = wake[0] < 0 && (timeout_ms < 0 || timeout_ms > BLIND_WAIT_MS);
     int r;
     do
-        r = caught || any_came()
-                ? 0
-                : poll(fds, 2, blind ? BLIND_WAIT_MS : timeout_ms);
-    while (r == 0 && blind && timeout_ms < 0 && !caught && !any_came());
-    if (caught || any_came()) {
+        r = any_came() ? 0 : poll(fds, 2, blind ? BLIND_WAIT_MS : timeout_ms);
+    while (r == 0 && blind && timeout_ms < 0 && !any_came());
+    if (any_came()) {
         errno = EINTR;
         return -1;
     }
@@ -283,6 +284,6 @@ _Noreturn void signals_die(int sig)
 
 void signals_finish(void)
 {
-    if (caught)
-        signals_die(caught);
+    if (flag_is_set(&caught))
+        signals_die(flag_get(&caught));
 }

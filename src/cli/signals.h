@@ -47,7 +47,9 @@ void signals_watch(bool on);
 int signals_watched(void);
 
 /* Return the address of the flag: the signal that was caught, or 0. The library
- * accepts it as an interrupt flag. */
+ * accepts it as an interrupt flag. The handler runs in the main thread, because
+ * all others block signals; code of another thread reads the flag with
+ * flag_get. */
 const volatile int *signals_flag(void);
 
 /* Wait until fd is ready, as poll does with one descriptor, for at most

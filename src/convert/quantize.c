@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
+#include "base/flag.h"
 #include "base/os.h"
 #include "base/par.h"
 #include "file/checkpoint.h"
@@ -75,7 +76,7 @@ static int do_piece(struct work *w, const struct quantize_job *job,
 
 static bool interrupted(const struct quantize_plan *p)
 {
-    return p->o->interrupt && *p->o->interrupt;
+    return flag_is_set(p->o->interrupt);
 }
 
 static void work_body(void *ctx, struct par_team *team, int tid, int n_threads)
@@ -217,8 +218,8 @@ static int open_source(struct quantize_source *s, const char *spec,
     checkpoint_path(s->ck, "config.json", path, sizeof path);
     if (!found)
         return err_set(e, QWICK_ERR_MODEL, "%s: missing", path);
-    int rc = json_parse(&s->config, path, (const char *)map.data, map.size,
-                        QWICK_ERR_MODEL, e);
+    int rc = json_parse_python(&s->config, path, (const char *)map.data,
+                               map.size, QWICK_ERR_MODEL, e);
     map_close(&map);
     /* Before the model's own check, whose error would say less. */
     if (rc || quantize_check_config(json_root(s->config), path, e))

@@ -165,6 +165,9 @@ int quantize_bad_value(const struct quantize_work *w, const struct st_tensor *t,
 /* Send a line to o->note: "WHAT: WHY". */
 void quantize_note(const struct quantize_plan *p, const char *what,
                    const char *why);
+/* Send a line to o->warn: what the result lacks. */
+void quantize_warn(const struct quantize_plan *p, const char *what,
+                   const char *why);
 /* An error about a tensor of the source. */
 int quantize_err(const char *path, const struct st_tensor *t, const char *why,
                  struct qwick_err *e);

@@ -295,15 +295,26 @@ static void put_rope(const struct writer *w, const struct rope_config *r)
     put_double(w, ".rope.scaling.yarn_beta_slow", r->beta_slow);
 }
 
-static void put_sampling(struct gguf_out *o, const struct config *c)
+static void put_sampling(struct quantize_plan *p, const struct config *c)
 {
-    if (!c->do_sample)
-        return;
-    gguf_put_f32(o, "general.sampling.temp", c->temperature);
-    gguf_put_i32(o, "general.sampling.top_k", (int32_t)c->top_k);
-    gguf_put_f32(o, "general.sampling.top_p", c->top_p);
-    gguf_put_f32(o, "general.sampling.min_p", c->min_p);
-    gguf_put_f32(o, "general.sampling.penalty_repeat", c->repetition_penalty);
+    static const char file[] = "generation_config.json";
+    struct gguf_out *o = &p->meta;
+    if (c->n_suppress || c->n_begin || c->min_new_tokens || c->min_length)
+        quantize_warn(p, file,
+                      "suppressed tokens and minimum lengths are left out: a "
+                      "GGUF file has no keys for them");
+    if (*c->unsupported || *c->unsupported_draw)
+        quantize_warn(p, file,
+                      *c->unsupported ? c->unsupported : c->unsupported_draw);
+    if (c->do_sample) {
+        gguf_put_f32(o, "general.sampling.temp", c->temperature);
+        gguf_put_i32(o, "general.sampling.top_k", (int32_t)c->top_k);
+        gguf_put_f32(o, "general.sampling.top_p", c->top_p);
+        gguf_put_f32(o, "general.sampling.min_p", c->min_p);
+    }
+    if (c->do_sample || c->repetition_penalty != 1)
+        gguf_put_f32(o, "general.sampling.penalty_repeat",
+                     c->repetition_penalty);
 }
 
 /* sentence-transformers' list of modules says that a checkpoint embeds. Qwen's
@@ -330,7 +341,7 @@ int quantize_gguf_meta(struct quantize_plan *p, const struct quantize_source *s,
         put_delta(&w, s);
     if (s->c.arch->gguf_pattern)
         put_windows(&w, &s->c);
-    put_sampling(&p->meta, &s->c);
+    put_sampling(p, &s->c);
     gguf_put_u32(&p->meta, "general.quantization_version",
                  QUANTIZATION_VERSION);
     gguf_put_u32(&p->meta, "general.file_type", t->file_type);

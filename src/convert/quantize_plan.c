@@ -26,14 +26,29 @@ int quantize_err(const char *path, const struct st_tensor *t, const char *why,
                    SHOWN, t->name, why);
 }
 
+static void send_line(qwick_note_fn fn, void *ctx, const char *what,
+                      const char *why)
+{
+    char line[SHOWN + 192];
+    if (!fn)
+        return;
+    snprintf(line, sizeof line, "%.*s: %s", SHOWN, what, why);
+    fn(ctx, line);
+}
+
 void quantize_note(const struct quantize_plan *p, const char *what,
                    const char *why)
 {
-    char line[SHOWN + 128];
-    if (!p->o->note)
-        return;
-    snprintf(line, sizeof line, "%.*s: %s", SHOWN, what, why);
-    p->o->note(p->o->note_ctx, line);
+    send_line(p->o->note, p->o->note_ctx, what, why);
+}
+
+void quantize_warn(const struct quantize_plan *p, const char *what,
+                   const char *why)
+{
+    if (p->o->warn)
+        send_line(p->o->warn, p->o->warn_ctx, what, why);
+    else
+        quantize_note(p, what, why);
 }
 
 /* ---- modules ------------------------------------------------------------- */

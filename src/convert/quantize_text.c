@@ -200,21 +200,14 @@ static int put_ids(struct gguf_out *o, const struct places *p,
 
 /* *out is NULL when the checkpoint has no tokenizer. */
 static int open_bpe(struct bpe **out, const struct quantize_source *s,
-                    struct qwick_err *e)
+                    const struct specials *names, struct qwick_err *e)
 {
-    struct map map;
-    bool found;
     char path[MAX_PATH_BYTES];
-    *out = NULL;
-    checkpoint_path(s->ck, "tokenizer.json", path, sizeof path);
-    if (checkpoint_map(s->ck, "tokenizer.json", &map, &found, e))
+    if (specials_open_tokenizer(names, s->ck, out, e))
         return -1;
-    if (!found)
+    if (!*out)
         return 0;
-    int rc = bpe_open(out, path, (const char *)map.data, map.size, e);
-    map_close(&map);
-    if (rc)
-        return -1;
+    checkpoint_path(s->ck, "tokenizer.json", path, sizeof path);
     const char *lack = bpe_export_lacks(*out);
     if (!lack && bpe_size(*out) > s->c.vocab_size &&
         bpe_drop_from(*out, s->c.vocab_size))
@@ -247,35 +240,40 @@ static int put_kind(struct gguf_out *o, const struct quantize_source *s,
     return put_merges(o, b, e);
 }
 
+/* Write the tokenizer b and the templates. */
+static int put_text(struct quantize_plan *p, const struct quantize_source *s,
+                    const struct specials *names, const struct bpe *b,
+                    struct qwick_err *e)
+{
+    const struct places places = {b, &names->all, json_root(s->config),
+                                  s->c.vocab_size, checkpoint_dir(s->ck)};
+    struct gguf_out *o = &p->meta;
+    int32_t unknown = bpe_export_pieces(b) ? special_id(&places, "unk") : -1;
+    if (bpe_export_normalized(b))
+        quantize_warn(p, "tokenizer.json",
+                      "\"normalized\" of added tokens is left out, a GGUF file "
+                      "has no key for it: they are searched in the text as it "
+                      "is");
+    return put_kind(o, s, b, e) ||
+                   put_tokens(o, b, s->c.vocab_size, unknown, e) ||
+                   put_ids(o, &places, &s->c, e) ||
+                   quantize_gguf_templates(p, s->ck, places.tokenizer, e)
+               ? -1
+               : 0;
+}
+
 int quantize_gguf_text(struct quantize_plan *p, const struct quantize_source *s,
                        struct qwick_err *e)
 {
-    struct bpe *b;
+    struct bpe *b = NULL;
     struct specials names;
-    if (open_bpe(&b, s, e))
-        return -1;
-    if (!b) {
+    int rc = specials_open(&names, s->ck, e) || open_bpe(&b, s, &names, e);
+    if (!rc && b)
+        rc = put_text(p, s, &names, b, e);
+    else if (!rc)
         quantize_note(p, "tokenizer.json",
-                      "there is none: the file has only "
-                      "weights");
-        return 0;
-    }
-    int rc = specials_open(&names, s->ck, e);
-    const struct places places = {b, &names.all, json_root(s->config),
-                                  s->c.vocab_size, checkpoint_dir(s->ck)};
-    struct gguf_out *o = &p->meta;
-    if (!rc) {
-        rc = put_kind(o, s, b, e) ||
-                     put_tokens(
-                         o, b, s->c.vocab_size,
-                         bpe_export_pieces(b) ? special_id(&places, "unk") : -1,
-                         e) ||
-                     put_ids(o, &places, &s->c, e) ||
-                     quantize_gguf_templates(p, s->ck, places.tokenizer, e)
-                 ? -1
-                 : 0;
-    }
+                      "there is none: the file has only weights");
     specials_close(&names);
     bpe_close(b);
-    return rc;
+    return rc ? -1 : 0;
 }

@@ -147,7 +147,7 @@ static int open_spec(struct checkpoint *ck, const char *spec,
                      struct qwick_err *e)
 {
     const char *type;
-    if (find_model(&ck->dir, &type, spec, e))
+    if (find_model(&ck->dir, &type, spec, false, e))
         return -1;
     /* "DIR//" and "DIR" read the same in messages. */
     size_t n = strlen(ck->dir);

@@ -122,11 +122,19 @@ static const char *near_model(const struct stores *s, const char *spec)
 }
 
 /* Nothing has the name. */
-static int err_missing(const char *spec, const struct hub_found *hub,
-                       const struct stores *s, struct qwick_err *e)
+static int err_missing(const char *spec, bool only_name,
+                       const struct hub_found *hub, const struct stores *s,
+                       struct qwick_err *e)
 {
     char places[640];
+    struct stat st;
     bool is_file = ends_in(spec, ".gguf");
+    list_places(s, places, sizeof places);
+    if (only_name && (is_file || stat(spec, &st) == 0))
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: no model has this name in %s; a path in the "
+                       "current directory is written ./%s",
+                       spec, places, spec);
     const char *near = near_model(s, spec);
     if (near)
         return err_set(e, QWICK_ERR_MODEL,
@@ -138,7 +146,6 @@ static int err_missing(const char *spec, const struct hub_found *hub,
                        hub->has_org ? spec
                        : hub->is_id ? "ORG/NAME"
                                     : "");
-    list_places(s, places, sizeof places);
     if (is_file || !hub->is_id)
         return err_set(e, QWICK_ERR_MODEL,
                        "%s: no such %s, and no model has this name in %s", spec,
@@ -156,7 +163,7 @@ static int err_missing(const char *spec, const struct hub_found *hub,
 }
 
 /* Search the stores, unless spec is a path. */
-static int search_stores(char **path, const char *spec,
+static int search_stores(char **path, const char *spec, bool only_name,
                          const struct hub_found *hub, struct qwick_err *e)
 {
     struct stores s = {0};
@@ -167,18 +174,19 @@ static int search_stores(char **path, const char *spec,
     if (stores_scan(&s, NULL, e))
         return -1;
     *path = stores_find(&s, spec, &found, e);
-    int rc = found ? (*path ? 0 : -1) : err_missing(spec, hub, &s, e);
+    int rc =
+        found ? (*path ? 0 : -1) : err_missing(spec, only_name, hub, &s, e);
     stores_free(&s);
     return rc;
 }
 
 /* base: spec without ":TYPE". */
 static int search(char **path, const char **type, const char *spec,
-                  const char *base, struct qwick_err *e)
+                  const char *base, bool only_name, struct qwick_err *e)
 {
     struct stat st;
     struct hub_found hub;
-    if (*type && stat(base, &st) == 0) {
+    if (*type && !only_name && stat(base, &st) == 0) {
         *path = strdup(base);
         return *path ? 0 : err_oom(e, strlen(base) + 1);
     }
@@ -188,20 +196,38 @@ static int search(char **path, const char **type, const char *spec,
     if (*path)
         return 0;
     *type = NULL;
-    return search_stores(path, spec, &hub, e);
+    return search_stores(path, spec, only_name, &hub, e);
 }
 
-int find_model(char **path, const char **type, const char *spec,
+bool find_model_is_path(const char *spec)
+{
+    size_t dots = strspn(spec, ".");
+    return *spec == '/' || *spec == '~' ||
+           ((dots == 1 || dots == 2) && (!spec[dots] || spec[dots] == '/'));
+}
+
+char *find_model_twin(const char *spec)
+{
+    struct stat st;
+    struct hub_found hub;
+    return find_model_is_path(spec) || stat(spec, &st) ||
+                   hub_find(&hub, spec, NULL)
+               ? NULL
+               : hub.dir;
+}
+
+int find_model(char **path, const char **type, const char *spec, bool only_name,
                struct qwick_err *e)
 {
     struct stat st;
     *path = NULL;
     *type = NULL;
-    if (stat(spec, &st) == 0) {
+    only_name = only_name && !find_model_is_path(spec);
+    if (!only_name && stat(spec, &st) == 0) {
         *path = strdup(spec);
         return *path ? 0 : err_oom(e, strlen(spec) + 1);
     }
-    int err = errno;
+    int err = only_name ? ENOENT : errno;
     if (err != ENOENT && err != ENOTDIR)
         return err_set(e, QWICK_ERR_MODEL, "%s: cannot open: %s", spec,
                        strerror(err));
@@ -210,7 +236,7 @@ int find_model(char **path, const char **type, const char *spec,
     if (!base)
         return err_oom(e, strlen(spec) + 1);
     *type = colon ? colon + 1 : NULL;
-    int rc = search(path, type, spec, base, e);
+    int rc = search(path, type, spec, base, only_name, e);
     free(base);
     return rc;
 }

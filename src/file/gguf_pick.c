@@ -58,6 +58,15 @@ size_t gguf_part_name(char *out, size_t size, const char *name, size_t number)
     return strtoul(name + part + 1, NULL, 10);
 }
 
+bool gguf_part_before(const char *a, const char *b)
+{
+    size_t n = strlen(b), part = ends_in(b, ".gguf") ? find_part(b, n - 5) : 0;
+    return part && strlen(a) == n && memcmp(a, b, part + 1) == 0 &&
+           is_digits(a + part + 1, 5) &&
+           strcmp(a + part + 6, b + part + 6) == 0 &&
+           memcmp(a + part + 1, b + part + 1, 5) < 0;
+}
+
 /* How well a file fits. */
 enum fit { NO_FIT, FITS_OTHER, FITS };
 
@@ -102,9 +111,13 @@ int gguf_pick(const char *const *names, size_t n, const char *quant,
         found = fit > best ? 1 : found + 1;
         best = fit;
         at = i;
+        if (!e && best == FITS && found > 1)
+            return -1; /* nothing can change that */
     }
     if (found == 1)
         return (int)at;
+    if (!e)
+        return -1;
     list(all, sizeof all, names, n);
     const char *shown = ERR_SHOW(all, strlen(all));
     if (!quant)

@@ -18,6 +18,10 @@ size_t gguf_stem(const char *name);
  * out[size] and return the number of name's own part. Otherwise return 0. */
 size_t gguf_part_name(char *out, size_t size, const char *name, size_t number);
 
+/* Return whether a and b are parts of one split file, and a is an earlier one.
+ */
+bool gguf_part_before(const char *a, const char *b);
+
 /* Choose among names[0..n) of the directory dir. With quant, this is the file
  * whose name, up to ".gguf" or the number of its part, ends in quant, in upper
  * or lower case. "Q4_K_M" fits "Qwen3-4B-q4_k_m.gguf", and also

@@ -123,6 +123,7 @@ struct parser {
     size_t depth;
     enum stop stop;
     size_t piece; /* offset of the piece that yajl reads now */
+    const struct json_gap *word; /* the gap it reads a number for, or NULL */
     yajl_handle yajl;
     struct block blocks; /* ring */
     size_t oom_bytes;
@@ -211,6 +212,10 @@ static int on_boolean(void *ctx, int v)
 static int on_number(void *ctx, const char *s, size_t n)
 {
     struct parser *p = ctx;
+    if (p->word) {
+        s = p->in->text + p->word->begin;
+        n = p->word->end - p->word->begin;
+    }
     return go_on(p, p->h->number(p->ctx, s, n));
 }
 
@@ -299,7 +304,19 @@ static bool piece_at(const struct parser *p, size_t i, size_t *begin,
     return true;
 }
 
-/* Feed the pieces, and an empty container for each gap. */
+/* Feed an empty container for a gap; for one that is no container, a number
+ * whose text on_number replaces. */
+static yajl_status feed_gap(struct parser *p, const struct json_gap *gap)
+{
+    char c = p->in->text[gap->begin];
+    const char *stand_in = c == '{' ? "{}" : c == '[' ? "[]" : "0 ";
+    p->word = c == '{' || c == '[' ? NULL : gap;
+    yajl_status st = yajl_parse(p->yajl, (const unsigned char *)stand_in, 2);
+    p->word = NULL;
+    return st;
+}
+
+/* Feed the pieces and the gaps between them. */
 static yajl_status feed_yajl(struct parser *p)
 {
     size_t begin, end;
@@ -310,10 +327,7 @@ static yajl_status feed_yajl(struct parser *p)
         st = yajl_parse(p->yajl, (const unsigned char *)p->in->text + begin,
                         end - begin);
         if (i < p->in->n_gaps && st == yajl_status_ok)
-            st = yajl_parse(
-                p->yajl,
-                (const unsigned char *)(p->in->text[end] == '{' ? "{}" : "[]"),
-                2);
+            st = feed_gap(p, &p->in->gaps[i]);
     }
     return st;
 }

@@ -77,14 +77,20 @@ struct json_doc;
 int json_parse(struct json_doc **out, const char *name, const char *text,
                size_t n, enum qwick_err_code code, struct qwick_err *e);
 
+/* Parse a text as Python's json module does: NaN, Infinity and -Infinity are
+ * numbers, for which json_double and json_int return -1. */
+int json_parse_python(struct json_doc **out, const char *name, const char *text,
+                      size_t n, enum qwick_err_code code, struct qwick_err *e);
+
 /* A gap: the part [begin, end) of a text, which is one complete object or
- * array. */
+ * array, or a word that stands for a number. */
 struct json_gap {
     size_t begin, end;
 };
 
 /* Parse a text except its gaps, which ascend and do not overlap. In the tree,
- * an empty object or array replaces each gap. Nothing in a gap is checked or
+ * an empty object or array replaces each gap, and a number whose text is the
+ * word replaces a word. Nothing in a gap is checked or
  * read: the caller reads it by other means. Offsets in messages count from the
  * start of text. */
 int json_parse_around(struct json_doc **out, const char *name, const char *text,

@@ -73,6 +73,8 @@ static int dump_double(struct buf *out, const char *s)
     double v;
     if (json_read_double(s, &v))
         return -1;
+    if (isnan(v))
+        return buf_puts(out, "NaN");
     if (signbit(v) && buf_putc(out, '-'))
         return -1;
     v = fabs(v);

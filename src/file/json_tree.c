@@ -311,7 +311,8 @@ bool json_equals(const struct json_value *v, const char *s)
 
 bool json_is_integer(const struct json_value *v)
 {
-    return strcspn(v->str, ".eE") == v->len;
+    size_t sign = *v->str == '-';
+    return sign + strspn(v->str + sign, "0123456789") == v->len;
 }
 
 int json_int(const struct json_value *v, int64_t min, int64_t max, int64_t *out)

@@ -1,5 +1,6 @@
 #include "file/stores.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,8 @@
 
 #include "base/array.h"
 #include "base/buf.h"
+#include "base/hash.h"
+#include "base/rng.h"
 #include "file/hub_cache.h"
 
 enum { MAX_PLACES = 4, SHOWN_MODELS = 8 };
@@ -206,6 +209,7 @@ void stores_free(struct stores *s)
         free(s->places[i].path);
     free(s->v);
     free(s->places);
+    free(s->keys);
     *s = (struct stores){0};
 }
 
@@ -219,17 +223,37 @@ static bool equals(const char *s, const char *with, size_t n, bool exact)
            (exact ? memcmp(s, with, n) : strncasecmp(s, with, n)) == 0;
 }
 
-static bool is_named(const struct store_model *m, const char *spec, bool exact)
+/* The texts that name a model. */
+enum { N_TEXTS = 6 };
+struct part {
+    const char *s;
+    size_t n;
+};
+
+static size_t texts_of(const struct store_model *m, struct part t[N_TEXTS])
 {
     const char *tail = last_part(m->id), *colon = strchr(tail, ':');
-    size_t n_type = colon ? strlen(colon) : 0;
     const char *slash = strrchr(m->path, '/');
-    const char *texts[] = {m->name, m->id, tail, slash ? slash + 1 : m->path};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (equals(spec, texts[i], strlen(texts[i]), exact))
+    const char *file = slash ? slash + 1 : m->path;
+    size_t n_type = colon ? strlen(colon) : 0;
+    const struct part all[N_TEXTS] = {{m->name, strlen(m->name)},
+                                      {m->id, strlen(m->id)},
+                                      {tail, strlen(tail)},
+                                      {file, strlen(file)},
+                                      {m->id, strlen(m->id) - n_type},
+                                      {tail, strlen(tail) - n_type}};
+    memcpy(t, all, sizeof all);
+    return n_type ? N_TEXTS : N_TEXTS - 2;
+}
+
+static bool is_named(const struct store_model *m, const char *spec, bool exact)
+{
+    struct part t[N_TEXTS];
+    size_t n = texts_of(m, t);
+    for (size_t i = 0; i < n; i++)
+        if (equals(spec, t[i].s, t[i].n, exact))
             return true;
-    return n_type && (equals(spec, m->id, strlen(m->id) - n_type, exact) ||
-                      equals(spec, tail, strlen(tail) - n_type, exact));
+    return false;
 }
 
 /* How well a model matches. Of all models that match, those with the lowest
@@ -250,32 +274,109 @@ static bool is_same(const struct store_model *a, const struct store_model *b)
     return a == b || (a->ino && a->ino == b->ino && a->dev == b->dev);
 }
 
-/* Whether a model before i is the same and has the rank. */
-static bool counted(const struct stores *s, const char *spec, size_t first,
-                    size_t i, int rank)
+/* ---- the index ---- */
+
+static uint64_t hash_text(const struct stores *s, struct part t)
 {
-    for (size_t k = first; k < i; k++)
-        if (is_same(&s->v[k], &s->v[i]) && rank_of(&s->v[k], spec) == rank)
+    uint64_t h = s->seed;
+    for (size_t i = 0; i < t.n; i++)
+        h = hash_mix(h ^ (uint64_t)tolower((unsigned char)t.s[i]),
+                     0x9FB21C651E98DF25u);
+    return h;
+}
+
+static int by_hash(const void *x, const void *y)
+{
+    const struct store_key *a = x, *b = y;
+    return a->hash != b->hash ? (a->hash > b->hash ? 1 : -1)
+                              : (a->model > b->model) - (a->model < b->model);
+}
+
+int stores_index(struct stores *s, struct qwick_err *e)
+{
+    s->keys = calloc(s->n * N_TEXTS + 1, sizeof *s->keys);
+    if (!s->keys)
+        return err_oom(e, s->n * N_TEXTS * sizeof *s->keys);
+    s->seed = rng_random_seed();
+    for (size_t i = 0; i < s->n; i++) {
+        struct part t[N_TEXTS];
+        size_t n = texts_of(&s->v[i], t);
+        for (size_t k = 0; k < n; k++)
+            s->keys[s->n_keys++] =
+                (struct store_key){hash_text(s, t[k]), (uint32_t)i};
+    }
+    qsort(s->keys, s->n_keys, sizeof *s->keys, by_hash);
+    return 0;
+}
+
+/* The models that a text may mean, ascending; without an index, all. A model
+ * may be there several times. */
+struct candidates {
+    const struct stores *s;
+    size_t at, end; /* in keys, or in v */
+};
+
+static struct candidates candidates_of(const struct stores *s, const char *spec)
+{
+    struct candidates c = {s, 0, s->keys ? s->n_keys : s->n};
+    if (!s->keys)
+        return c;
+    uint64_t h = hash_text(s, (struct part){spec, strlen(spec)});
+    while (c.at < c.end) {
+        size_t mid = c.at + (c.end - c.at) / 2;
+        if (s->keys[mid].hash < h)
+            c.at = mid + 1;
+        else
+            c.end = mid;
+    }
+    while (c.end < s->n_keys && s->keys[c.end].hash == h)
+        c.end++;
+    return c;
+}
+
+static size_t candidate(const struct candidates *c, size_t k)
+{
+    return c->s->keys ? c->s->keys[k].model : k;
+}
+
+/* Whether a candidate before k is the same model and has the rank. */
+static bool counted(const struct candidates *c, const char *spec, size_t k,
+                    int rank)
+{
+    const struct store_model *v = c->s->v, *m = &v[candidate(c, k)];
+    for (size_t i = c->at; i < k; i++) {
+        const struct store_model *other = &v[candidate(c, i)];
+        if (is_same(other, m) && rank_of(other, spec) == rank)
             return true;
+    }
     return false;
 }
 
-size_t stores_match(const struct stores *s, const char *spec, size_t *at)
+/* stores_match, which may stop when there are `most` models. */
+static size_t match(const struct stores *s, const char *spec, size_t *at,
+                    size_t most)
 {
+    const struct candidates c = candidates_of(s, spec);
     size_t n = 0;
     int best = N_RANKS;
-    for (size_t i = 0; i < s->n; i++) {
+    for (size_t k = c.at; k < c.end && (best > 0 || n < most); k++) {
+        size_t i = candidate(&c, k);
         int rank = rank_of(&s->v[i], spec);
         if (rank < best) {
             best = rank;
             *at = i;
             n = 1;
         } else if (rank == best && best < N_RANKS &&
-                   !counted(s, spec, *at, i, rank)) {
+                   !counted(&c, spec, k, rank)) {
             n++;
         }
     }
     return n;
+}
+
+size_t stores_match(const struct stores *s, const char *spec, size_t *at)
+{
+    return match(s, spec, at, SIZE_MAX);
 }
 
 const char *stores_spec(const struct stores *s, size_t i)
@@ -284,7 +385,7 @@ const char *stores_spec(const struct stores *s, size_t i)
     const char *texts[] = {m->name, m->id};
     size_t at = 0;
     for (size_t k = 0; k < 2; k++)
-        if (!strchr("/.", texts[k][0]) && stores_match(s, texts[k], &at) == 1 &&
+        if (!strchr("/.", texts[k][0]) && match(s, texts[k], &at, 2) == 1 &&
             is_same(&s->v[at], m))
             return texts[k];
     return m->path;
@@ -294,11 +395,13 @@ const char *stores_spec(const struct stores *s, size_t i)
 static void list(const struct stores *s, const char *spec, size_t first,
                  char *out, size_t n)
 {
+    const struct candidates c = candidates_of(s, spec);
     int rank = rank_of(&s->v[first], spec);
     size_t at = 0, shown = 0;
     out[0] = '\0';
-    for (size_t i = first; i < s->n && at < n && shown <= SHOWN_MODELS; i++) {
-        if (rank_of(&s->v[i], spec) != rank || counted(s, spec, first, i, rank))
+    for (size_t k = c.at; k < c.end && at < n && shown <= SHOWN_MODELS; k++) {
+        size_t i = candidate(&c, k);
+        if (rank_of(&s->v[i], spec) != rank || counted(&c, spec, k, rank))
             continue;
         int len = snprintf(out + at, n - at, "%s%s", at ? ", " : "",
                            shown++ == SHOWN_MODELS ? "..." : stores_spec(s, i));

@@ -34,12 +34,21 @@ struct store_place {
     bool exists;
 };
 
+/* A text that means a model, for stores_index. */
+struct store_key {
+    uint64_t hash; /* of the text, in lower case */
+    uint32_t model;
+};
+
 struct stores {
     struct store_model *v; /* [n] in order of stores, then of paths */
     size_t n, cap;
     struct store_place *places; /* [n_places] in the order of the search */
     size_t n_places, cap_places;
     bool cut; /* there was more than STORES_MAX_ENTRIES: some are missing */
+    struct store_key *keys; /* [n_keys] ascending; NULL: no index */
+    size_t n_keys;
+    uint64_t seed;
 };
 
 /* Limits of the search: directory entries of one store, models, and depth. A
@@ -58,6 +67,10 @@ enum {
 int stores_scan(struct stores *s, const volatile int *interrupt,
                 struct qwick_err *e);
 void stores_free(struct stores *s);
+
+/* Index the models by their names, so that the functions below need not compare
+ * with all of them. */
+int stores_index(struct stores *s, struct qwick_err *e);
 
 /* Find the models that spec names, in upper or lower case: by name, by id, by
  * the id's last part, by an id without ":TYPE", or by the name of a file. Only

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
+#include "base/flag.h"
 #include "file/dir_list.h"
 #include "file/gguf_pick.h"
 #include "file/stores.h"
@@ -68,9 +69,9 @@ static int short_name(struct buf *out, const char *file)
 static int file_id(const struct dir *d, size_t i, struct buf *out)
 {
     const char *file = d->gguf.v[i];
-    size_t tag = gguf_tag(names_of(d), d->gguf.n, i), n = gguf_stem(file);
     if (!*d->id)
         return short_name(out, file);
+    size_t tag = gguf_tag(names_of(d), d->gguf.n, i), n = gguf_stem(file);
     if (tag)
         return join(out, d->id, ":", "") || buf_append(out, file + tag, n - tag)
                    ? -1
@@ -93,14 +94,6 @@ static int add_gguf(const struct dir *d, size_t i)
     return rc;
 }
 
-static bool has_file(const struct dir *d, const char *name)
-{
-    for (size_t i = 0; i < d->gguf.n; i++)
-        if (strcmp(d->gguf.v[i], name) == 0)
-            return true;
-    return false;
-}
-
 /* Add a file that is not a model by itself, with its fault. */
 static int add_faulty(const struct dir *d, const char *file, const char *fault)
 {
@@ -117,19 +110,13 @@ static int add_faulty(const struct dir *d, const char *file, const char *fault)
 /* Add a later part of a split file if no part with a lower number is there. */
 static int add_orphan(const struct dir *d, size_t i)
 {
-    char fault[64];
-    size_t number = 0;
-    for (size_t before = 1; before < 100000; before++) {
-        char name[256];
-        number = gguf_part_name(name, sizeof name, d->gguf.v[i], before);
-        if (!number || before == number)
-            break;
-        if (has_file(d, name))
-            return 0;
-    }
-    if (!number)
+    static const char fault[] = "part 1 is missing: incomplete download?";
+    char first[256];
+    if (gguf_part_name(first, sizeof first, d->gguf.v[i], 1) < 2)
         return 0;
-    snprintf(fault, sizeof fault, "part 1 is missing: incomplete download?");
+    for (size_t k = 0; k < d->gguf.n; k++)
+        if (gguf_part_before(d->gguf.v[k], d->gguf.v[i]))
+            return 0;
     return add_faulty(d, d->gguf.v[i], fault);
 }
 
@@ -235,7 +222,7 @@ static int search(struct store_scan *scan, const char *path, const char *id,
                   size_t depth)
 {
     struct dir d = {.scan = scan, .path = path, .id = id, .depth = depth};
-    if (scan->interrupt && *scan->interrupt)
+    if (flag_is_set(scan->interrupt))
         return err_set(scan->e, QWICK_ERR_INTERRUPTED, "interrupted");
     if (depth > STORES_MAX_DEPTH || is_loop(scan, path, depth))
         return 0;

@@ -37,8 +37,8 @@ static int add_stop_value(struct config *c, const struct section *s,
     return 0;
 }
 
-static int read_stop_ids(struct config *c, const struct section *s,
-                         struct qwick_err *e)
+int config_read_stops(struct config *c, const struct section *s,
+                      struct qwick_err *e)
 {
     const struct json_value *v = json_get(s->v, "eos_token_id");
     if (section_absent(s, "eos_token_id"))
@@ -107,7 +107,7 @@ int config_read_common(struct config *c, const struct section *s,
     for (size_t i = 0; i < c->n_layers; i++)
         c->layers[i] =
             (struct layer_config){.window = NO_WINDOW, .d_ff = c->d_ff};
-    return read_stop_ids(c, s, e);
+    return config_read_stops(c, s, e);
 }
 
 int config_read_layer_types(struct config *c, const struct section *s,
@@ -264,32 +264,9 @@ static int read_config(struct config *c, const struct section *s,
     read_labels(c, s);
     return find_text(c, s, wrapped, &text, e) || read_class(c, s, e) ||
                    quant_read(&c->quant, s, e) || check_fixed(c, s, &text, e) ||
-                   c->arch->read_config(c, &text, e) || read_stop_ids(c, s, e)
+                   c->arch->read_config(c, &text, e) || config_read_stops(c, s, e)
                ? -1
                : 0;
-}
-
-int config_read_generation(struct config *c, const struct section *s,
-                           struct qwick_err *e)
-{
-    if (read_stop_ids(c, s, e) ||
-        section_opt_bool(s, "do_sample", false, &c->do_sample, e) ||
-        section_opt_double(s, "temperature", 1, 0, QWICK_TEMPERATURE_MAX,
-                           &c->temperature, e) ||
-        section_opt_double(s, "top_p", 1, 0, 1, &c->top_p, e) ||
-        section_opt_double(s, "min_p", 0, 0, 1, &c->min_p, e) ||
-        section_opt_double(s, "repetition_penalty", 1, QWICK_REPEAT_PENALTY_MIN,
-                           QWICK_REPEAT_PENALTY_MAX, &c->repetition_penalty, e))
-        return -1;
-    /* transformers: 50 when not given, none when null */
-    c->top_k = json_get(s->v, "top_k") ? 0 : 50;
-    if (!section_absent(s, "top_k")) {
-        int64_t k;
-        if (json_int(json_get(s->v, "top_k"), 0, INT32_MAX, &k))
-            return section_bad(s, "top_k", "an integer from 0", e);
-        c->top_k = (size_t)k;
-    }
-    return 0;
 }
 
 static int load_file(struct config *c, const struct checkpoint *ck,
@@ -309,8 +286,8 @@ static int load_file(struct config *c, const struct checkpoint *ck,
                                   "%s: no such file: not a checkpoint", path)
                         : 0;
     struct json_doc *doc;
-    int rc = json_parse(&doc, path, (const char *)map.data, map.size,
-                        QWICK_ERR_MODEL, e);
+    int rc = json_parse_python(&doc, path, (const char *)map.data, map.size,
+                               QWICK_ERR_MODEL, e);
     if (!rc) {
         struct section s = {.v = json_root(doc), .path = path, .in = ""};
         rc = s.v->type == JSON_OBJECT
@@ -359,6 +336,8 @@ void config_number_layers(struct config *c)
 void config_free(struct config *c)
 {
     free(c->layers);
+    free(c->suppress);
     c->layers = NULL;
+    c->suppress = NULL;
     quant_free(&c->quant);
 }

@@ -121,6 +121,17 @@ struct config {
     bool do_sample; /* false also when the file is absent */
     double temperature, top_p, min_p, repetition_penalty; /* 1, 1, 0, 1 */
     size_t top_k; /* 0: off; transformers' default is 50 */
+    /* [n_suppress] ids that are never drawn: suppress_tokens, and bad_words_ids
+       of one token; then [n_begin] ids that are not drawn first:
+       begin_suppress_tokens */
+    int32_t *suppress;
+    size_t n_suppress, n_begin;
+    size_t min_new_tokens; /* min_new_tokens: tokens before a stop id */
+    size_t min_length;     /* min_length: those and the prompt's */
+    /* The first field, with its value, that changes answers in a way that we do
+       not have; empty if there is none. The second one counts only for drawn
+       tokens. */
+    char unsupported[160], unsupported_draw[160];
 };
 
 /* Read and check both files, or a GGUF file's metadata. */
@@ -160,6 +171,10 @@ struct section;
 /* Read a GGUF file's metadata. c holds the defaults. */
 int config_read_gguf(struct config *c, const struct gguf *g,
                      struct qwick_err *e);
+
+/* Read eos_token_id. */
+int config_read_stops(struct config *c, const struct section *s,
+                      struct qwick_err *e);
 
 /* Read the fields of generation_config.json: stop ids and sampling. */
 int config_read_generation(struct config *c, const struct section *s,

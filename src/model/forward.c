@@ -9,12 +9,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/flag.h"
 #include "model/pass.h"
 
 bool pass_stops(struct worker *w, enum part part)
 {
     const struct pass_io *io = w->p->io;
-    if (w->tid == 0 && ((io->interrupt && *io->interrupt) ||
+    if (w->tid == 0 && (flag_is_set(io->interrupt) ||
                         (io->deadline_ms > 0 && clock_ms() >= io->deadline_ms)))
         *w->p->stop = true;
     pass_barrier(w, part);

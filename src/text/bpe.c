@@ -47,15 +47,15 @@ bool bpe_is_special(const struct bpe *b, int32_t id)
     return (flags_of(b, id) & BPE_SPECIAL) != 0;
 }
 
-/* The longest added token at the start of p[0..n), n >= 1, or NULL. The tokens
- * that agree with the first bytes are a range of the sorted array. It is
+/* The longest token of a set at the start of p[0..n), n >= 1, or NULL. The
+ * tokens that agree with the first bytes are a range of the sorted array. It is
  * narrowed byte by byte. */
-static const struct bpe_added *match_added(const struct bpe *b, const char *p,
-                                           size_t n)
+static const struct bpe_added *match_added(const struct bpe_set *set,
+                                           const char *p, size_t n)
 {
-    const struct bpe_added *best = NULL, *a = b->added;
-    size_t lo = b->added_at[(unsigned char)*p];
-    size_t hi = b->added_at[(unsigned char)*p + 1];
+    const struct bpe_added *best = NULL, *a = set->v;
+    size_t lo = set->at[(unsigned char)*p];
+    size_t hi = set->at[(unsigned char)*p + 1];
     for (size_t i = 1; lo < hi; i++) {
         if (a[lo].len == i)
             best = &a[lo++];
@@ -80,15 +80,6 @@ static const struct bpe_added *match_added(const struct bpe *b, const char *p,
     return best;
 }
 
-int32_t bpe_added_id(const struct bpe *b, const char *content)
-{
-    size_t n = strlen(content);
-    if (n == 0)
-        return -1;
-    const struct bpe_added *a = match_added(b, content, n);
-    return a && a->len == n ? (int32_t)a->id : -1;
-}
-
 /* ---- merging ---- */
 
 struct encoder {
@@ -98,6 +89,10 @@ struct encoder {
     size_t n, cap;
     size_t enough;   /* stop when there are more ids */
     struct buf copy; /* of a piece, changed */
+    /* The normal form of a part between added tokens, and its spans. */
+    struct buf normal;
+    struct bpe_span *inner; /* [n_inner] */
+    size_t n_inner, cap_inner;
 
     /* Scratch of long words, [scratch_cap] each. */
     struct symbol *symbols;
@@ -495,46 +490,100 @@ static int encode_piece(struct encoder *c, const char *p, size_t n)
     return 0;
 }
 
-/* The first position in [i, end) where an added token may start. */
-static size_t next_start(const struct bpe *b, const char *text, size_t i,
+/* ---- added tokens ---- */
+
+/* A text, and the parts of it in which added tokens are recognised. */
+struct source {
+    const char *p;
+    size_t n;
+    const struct bpe_span *spans;
+    size_t n_spans;
+};
+
+/* The first position in [i, end) where a token of the set may start. */
+static size_t next_start(const struct bpe_set *set, const char *text, size_t i,
                          size_t end)
 {
-    if (b->n_added == 0)
+    if (set->n == 0)
         return end;
-    unsigned char first = (unsigned char)b->added[0].content[0];
-    if (b->added_at[first + 1] == b->n_added) {
+    unsigned char first = (unsigned char)set->v[0].content[0];
+    if (set->at[first + 1] == set->n) {
         const char *p = memchr(text + i, first, end - i);
         return p ? (size_t)(p - text) : end;
     }
     for (; i < end; i++) {
         unsigned char c = (unsigned char)text[i];
-        if (b->added_at[c] < b->added_at[c + 1])
+        if (set->at[c] < set->at[c + 1])
             break;
     }
     return i;
 }
 
-static int encode_all(struct encoder *c, const char *text, size_t n,
-                      const struct bpe_span *spans, size_t n_spans)
+static int encode_set(struct encoder *c, const struct source *t, int set);
+
+/* Append the normal form of text[begin..end) to c->normal. found: it is a part
+ * in which added tokens are recognised. */
+static int add_normal(struct encoder *c, const char *text, size_t begin,
+                      size_t end, bool found)
 {
-    const struct bpe *b = c->b;
-    size_t done = 0; /* text[0..done) is encoded */
-    size_t last = 0; /* end of the previous span */
-    for (size_t k = 0; k < n_spans; k++) {
-        size_t i = spans[k].begin, end = spans[k].end;
-        if (end > n || i > end || i < last)
-            return err_set(c->e, QWICK_ERR_USAGE,
-                           "text: part %zu, bytes %zu to %zu, is not within "
-                           "%zu to %zu",
-                           k, i, end, last, n);
-        last = end;
-        while (i < end && (i = next_start(b, text, i, end)) < end) {
-            const struct bpe_added *a = match_added(b, text + i, end - i);
+    struct bpe_span at = {c->normal.len, 0};
+    if (bpe_normal_form(c->b, text + begin, end - begin, &c->normal, c->e))
+        return -1;
+    at.end = c->normal.len;
+    if (!found)
+        return 0;
+    if (ARRAY_RESERVE(c->inner, c->cap_inner, c->n_inner + 1, c->e))
+        return -1;
+    c->inner[c->n_inner++] = at;
+    return 0;
+}
+
+/* Encode the part [begin, end) of a text between added tokens: normalized
+ * tokens are searched in its normal form. What is inside and what is outside of
+ * the text's spans is normalised separately, so that text outside cannot change
+ * a token. *span: the first span that ends after begin. */
+static int encode_between(struct encoder *c, const struct source *t,
+                          size_t begin, size_t end, size_t *span)
+{
+    if (c->b->sets[BPE_NORMALIZED].n == 0 || begin == end)
+        return encode_piece(c, t->p + begin, end - begin);
+    size_t k = *span, i = begin;
+    c->normal.len = c->n_inner = 0;
+    while (k < t->n_spans && t->spans[k].end <= begin)
+        k++;
+    *span = k;
+    for (; k < t->n_spans && t->spans[k].begin < end; k++) {
+        size_t from = t->spans[k].begin > i ? t->spans[k].begin : i;
+        size_t to = t->spans[k].end < end ? t->spans[k].end : end;
+        if (add_normal(c, t->p, i, from, false) ||
+            add_normal(c, t->p, from, to, true))
+            return -1;
+        i = to;
+    }
+    if (add_normal(c, t->p, i, end, false))
+        return -1;
+    const struct source normal = {c->normal.data, c->normal.len, c->inner,
+                                  c->n_inner};
+    return encode_set(c, &normal, BPE_NORMALIZED);
+}
+
+/* Encode a text in which the tokens of this set are recognised first. */
+static int encode_set(struct encoder *c, const struct source *t, int set)
+{
+    const struct bpe_set *tokens = &c->b->sets[set];
+    size_t done = 0;   /* text[0..done) is encoded */
+    size_t before = 0; /* the first span that ends after done, or one before */
+    for (size_t k = 0; k < t->n_spans; k++) {
+        size_t i = t->spans[k].begin, end = t->spans[k].end;
+        while (i < end && (i = next_start(tokens, t->p, i, end)) < end) {
+            const struct bpe_added *a = match_added(tokens, t->p + i, end - i);
             if (!a) {
                 i++;
                 continue;
             }
-            if (encode_piece(c, text + done, i - done) < 0 || need(c, 1) < 0)
+            if ((set == BPE_PLAIN ? encode_between(c, t, done, i, &before)
+                                  : encode_piece(c, t->p + done, i - done)) ||
+                need(c, 1))
                 return -1;
             if (c->n > c->enough)
                 return 0;
@@ -542,7 +591,23 @@ static int encode_all(struct encoder *c, const char *text, size_t n,
             done = i += a->len;
         }
     }
-    return encode_piece(c, text + done, n - done);
+    return set == BPE_PLAIN ? encode_between(c, t, done, t->n, &before)
+                            : encode_piece(c, t->p + done, t->n - done);
+}
+
+static int check_spans(const struct source *t, struct qwick_err *e)
+{
+    size_t last = 0; /* end of the previous span */
+    for (size_t k = 0; k < t->n_spans; k++) {
+        const struct bpe_span *s = &t->spans[k];
+        if (s->end > t->n || s->begin > s->end || s->begin < last)
+            return err_set(e, QWICK_ERR_USAGE,
+                           "text: part %zu, bytes %zu to %zu, is not within "
+                           "%zu to %zu",
+                           k, s->begin, s->end, last, t->n);
+        last = s->end;
+    }
+    return 0;
 }
 
 int bpe_encode_spans(struct bpe *b, const char *text, size_t n,
@@ -556,8 +621,11 @@ int bpe_encode_spans(struct bpe *b, const char *text, size_t n,
                         .n = *n_ids,
                         .cap = *n_ids,
                         .enough = enough ? enough : SIZE_MAX};
-    int rc = encode_all(&c, text, n, spans, n_spans);
+    const struct source t = {text, n, spans, n_spans};
+    int rc = check_spans(&t, e) || encode_set(&c, &t, BPE_PLAIN) ? -1 : 0;
     buf_free(&c.copy);
+    buf_free(&c.normal);
+    free(c.inner);
     free(c.symbols);
     free(c.heap);
     *ids = c.ids;

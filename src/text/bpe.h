@@ -1,4 +1,5 @@
-/* BPE as Hugging Face's `tokenizers` does it, read from tokenizer.json alone.
+/* BPE as Hugging Face's `tokenizers` does it, read from tokenizer.json and, for
+ * added tokens, from the files beside it.
  *
  * Text is cut at added tokens. The remaining pieces become parts, depending on
  * the kind of the tokenizer:
@@ -14,8 +15,11 @@
  * tokenizer.json that
  * asks for anything else is refused, and the error names it: other model types,
  * normalizers, pre-tokenizers, patterns or decoders; dropout, unk_token without
- * byte_fallback, prefixes and suffixes; added tokens that are normalized, strip
- * spaces or match single words only. */
+ * byte_fallback, prefixes and suffixes; added tokens that strip spaces or match
+ * single words only.
+ *
+ * Added tokens are searched in the text as it is. Those that are "normalized"
+ * are searched afterwards, in the normal form of what is left. */
 #ifndef TEXT_BPE_H
 #define TEXT_BPE_H
 
@@ -31,11 +35,32 @@
  * cache of words, and the first bpe_token of an id turns its spelling into
  * bytes. No other thread may use the tokenizer during such a call. */
 struct bpe;
+struct json_value;
 
 /* Create a tokenizer from a whole tokenizer.json, text[0..n). name is for
  * messages. Keeps no reference to text. */
 int bpe_open(struct bpe **out, const char *name, const char *text, size_t n,
              struct qwick_err *e);
+
+/* The files beside tokenizer.json that add tokens. root: the object in the
+ * file, or NULL for a file that is not there or does not count. */
+struct bpe_beside {
+    struct bpe_beside_file {
+        const char *path; /* for messages */
+        const struct json_value *root;
+    } config, map, added; /* tokenizer_config.json, special_tokens_map.json,
+                             added_tokens.json */
+};
+
+/* Do the same, and add the tokens of other files as transformers does: those of
+ * added_tokens_decoder, those of added_tokens.json, and the special tokens that
+ * have names. A token that tokenizer.json lacks must have the next free id, and
+ * gets it if no id is given. Keeps no reference to beside. */
+int bpe_open_beside(struct bpe **out, const char *name, const char *text,
+                    size_t n, const struct bpe_beside *beside,
+                    struct qwick_err *e);
+/* Return how many tokens the other files add or make special. */
+size_t bpe_n_beside(const struct bpe *b);
 void bpe_close(struct bpe *b);
 
 /* ---- from the parts that other containers than tokenizer.json hold ---- */
@@ -96,6 +121,8 @@ bool bpe_export_pieces(const struct bpe *b);
  * that. */
 int bpe_export_scores(const struct bpe *b, const char *name, float **out,
                       struct qwick_err *e);
+/* Return whether added tokens are normalized. Parts do not say that. */
+bool bpe_export_normalized(const struct bpe *b);
 /* Return how texts are split. */
 enum split bpe_export_split(const struct bpe *b);
 /* Append the spelling of an id; nothing if *kind becomes BPE_KIND_UNUSED. Any

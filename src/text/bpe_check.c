@@ -31,12 +31,33 @@ static bool is_type(const struct json_value *v, const char *type)
     return json_equals(json_get(v, "type"), type);
 }
 
+/* Check a normalizer, and those of a Sequence, with the function for single
+ * ones. */
+static int check_each(const struct bpe_load *l, const struct json_value *v,
+                      int (*check)(const struct bpe_load *l,
+                                   const struct json_value *v))
+{
+    const struct json_value *list = json_get(v, "normalizers");
+    if (!is_type(v, "Sequence") || !json_is(list, JSON_ARRAY))
+        return check(l, v);
+    for (size_t i = 0; i < list->len; i++)
+        if (check_each(l, &list->items[i], check))
+            return -1;
+    return 0;
+}
+
+static int check_nfc(const struct bpe_load *l, const struct json_value *v)
+{
+    if (!is_type(v, "NFC"))
+        return refuse(l, "normalizer", v, "null, NFC, Sequence of NFC");
+    l->b->nfc = true;
+    return 0;
+}
+
 static int check_normalizer(const struct bpe_load *l,
                             const struct json_value *v)
 {
-    if (bpe_is_null(v) || is_type(v, "NFC"))
-        return 0;
-    return refuse(l, "normalizer", v, "null, NFC");
+    return bpe_is_null(v) ? 0 : check_each(l, v, check_nfc);
 }
 
 static int check_pre_tokenizer(const struct bpe_load *l,
@@ -226,6 +247,5 @@ int bpe_check_rest(struct bpe_load *l, const struct json_value *root)
         check_post_processor(l, json_get(root, "post_processor")) < 0 ||
         k->decoder(l, json_get(root, "decoder")) < 0)
         return -1;
-    l->b->nfc = is_type(json_get(root, "normalizer"), "NFC");
     return 0;
 }

@@ -113,6 +113,11 @@ bool bpe_export_pieces(const struct bpe *b)
     return b->byte_fallback;
 }
 
+bool bpe_export_normalized(const struct bpe *b)
+{
+    return b->sets[BPE_NORMALIZED].n > 0;
+}
+
 const char *bpe_export_lacks(const struct bpe *b)
 {
     return b->ignore_merges               ? "ignore_merges"

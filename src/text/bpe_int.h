@@ -21,15 +21,16 @@
 #define BPE_MAX_TOKEN 65535u
 
 enum {
-    BPE_HAS = 1,      /* the id exists */
-    BPE_MODEL = 2,    /* in the vocabulary of the BPE model */
-    BPE_ADDED = 4,    /* in added_tokens; it may also have BPE_MODEL */
-    BPE_SPECIAL = 8,  /* added and flagged special */
-    BPE_RAW = 16,     /* has a character that stands for no byte; see
-                         alphabet_bytes */
-    BPE_SPELLED = 32, /* still spelled; see struct bpe_tok */
-    BPE_FALLBACK = 64 /* spelled <0xHH>, with byte_fallback; set when
-                         BPE_SPELLED is cleared */
+    BPE_HAS = 1,       /* the id exists */
+    BPE_MODEL = 2,     /* in the vocabulary of the BPE model */
+    BPE_ADDED = 4,     /* in added_tokens; it may also have BPE_MODEL */
+    BPE_SPECIAL = 8,   /* added and flagged special */
+    BPE_RAW = 16,      /* has a character that stands for no byte; see
+                          alphabet_bytes */
+    BPE_SPELLED = 32,  /* still spelled; see struct bpe_tok */
+    BPE_FALLBACK = 64, /* spelled <0xHH>, with byte_fallback; set when
+                          BPE_SPELLED is cleared */
+    BPE_NORMAL = 128   /* added and searched in the normal form of a text */
 };
 
 /* A token. Its bytes are arena[off, off + len). At first these hold the
@@ -163,6 +164,23 @@ static inline bool bpe_same(const char *p, const char *q, size_t n)
 
 struct bpe_word; /* entry of the word cache, in bpe.c */
 
+struct bpe_added {
+    const char *content; /* in arena */
+    size_t len;          /* not 0 */
+    uint32_t id;
+    bool normalized;
+};
+
+/* Added tokens, sorted by content, bytewise. The tokens with first byte c are
+ * v[at[c] .. at[c + 1]). Encoding searches text for the content; decoding gives
+ * the token's bytes. */
+struct bpe_set {
+    const struct bpe_added *v;
+    size_t n;
+    size_t at[257];
+};
+enum { BPE_PLAIN, BPE_NORMALIZED, BPE_N_SETS };
+
 struct bpe {
     uint64_t seed;
     char *arena;
@@ -194,16 +212,13 @@ struct bpe {
     size_t longest;    /* bytes of the longest token in words */
     bool space_prefix; /* a blank goes before a text, and after added tokens */
 
-    /* Added tokens, sorted by content, bytewise. The tokens with first byte c
-     * are added[added_at[c] .. added_at[c + 1]). Encoding searches text for the
-     * content; decoding gives the token's bytes. */
-    struct bpe_added {
-        const char *content; /* in arena */
-        size_t len;          /* not 0 */
-        uint32_t id;
-    } * added;
+    /* Added tokens: first those that are searched in a text as it is, then
+     * those that are searched in its normal form. */
+    struct bpe_added *added;
     size_t n_added;
-    size_t added_at[257];
+    size_t n_beside; /* tokens that files beside tokenizer.json add or make
+                        special */
+    struct bpe_set sets[BPE_N_SETS];
 
     int32_t *frame; /* [n_before + n_after] ids of the post-processor */
     size_t n_before, n_after;
@@ -226,8 +241,14 @@ struct bpe_word {
     int32_t ids[8];
 };
 
-/* Index b->added [b->n_added], which is sorted, by first bytes. */
-void bpe_index_added(struct bpe *b);
+/* Append the text in which normalized added tokens are searched, the normal
+ * form of p[0..n). Returns -1 with *e set when out of memory. */
+int bpe_normal_form(const struct bpe *b, const char *p, size_t n,
+                    struct buf *out, struct qwick_err *e);
+
+/* Return the added token with this content, or NULL. */
+const struct bpe_added *bpe_find_added(const struct bpe *b, const char *p,
+                                       size_t n);
 
 /* Replace the spelling of a BPE_SPELLED token by its bytes. */
 static inline void bpe_unspell(struct bpe *b, struct bpe_tok *t)

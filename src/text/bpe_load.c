@@ -87,6 +87,7 @@ struct bpe *bpe_load_free(struct bpe_load *l)
     struct bpe *b = l->b;
     free(l->merges.arena.p);
     hashmap_free(&l->table);
+    hashmap_free(&l->added);
     if (b)
         b->arena = l->vocab.p;
     else
@@ -152,18 +153,21 @@ int bpe_finish(struct bpe_load *l)
     return index_words(l);
 }
 
-static int add_rest(struct bpe_load *l, const struct json_value *root)
+static int add_rest(struct bpe_load *l, const struct json_value *root,
+                    const struct bpe_beside *beside)
 {
     return bpe_find_bytes(l) < 0 ||
-                   bpe_add_tokens(l, json_get(root, "added_tokens")) < 0 ||
+                   bpe_add_tokens(l, json_get(root, "added_tokens"), beside) <
+                       0 ||
                    bpe_read_frame(l, json_get(root, "post_processor")) < 0
                ? -1
                : bpe_finish(l);
 }
 
-/* bpe_open with l, all zeros, which the caller frees. */
+/* bpe_open_beside with l, all zeros, which the caller frees. */
 static int open_with(struct bpe_load *l, struct bpe **out, const char *name,
-                     const char *text, size_t n, struct qwick_err *e)
+                     const char *text, size_t n,
+                     const struct bpe_beside *beside, struct qwick_err *e)
 {
     struct json_doc *rest = NULL;
     int rc = bpe_load_init(l, name, n, e);
@@ -178,7 +182,7 @@ static int open_with(struct bpe_load *l, struct bpe **out, const char *name,
         rc = -1;
     }
     if (rc == 0)
-        rc = add_rest(l, json_root(rest));
+        rc = add_rest(l, json_root(rest), beside);
     json_free(rest);
     struct bpe *b = bpe_load_free(l);
     if (rc < 0)
@@ -188,8 +192,9 @@ static int open_with(struct bpe_load *l, struct bpe **out, const char *name,
     return rc;
 }
 
-int bpe_open(struct bpe **out, const char *name, const char *text, size_t n,
-             struct qwick_err *e)
+int bpe_open_beside(struct bpe **out, const char *name, const char *text,
+                    size_t n, const struct bpe_beside *beside,
+                    struct qwick_err *e)
 {
     struct qwick_err unused;
     *out = NULL;
@@ -198,9 +203,15 @@ int bpe_open(struct bpe **out, const char *name, const char *text, size_t n,
     if (!l)
         return err_oom(e, sizeof *l);
     memset(l, 0, sizeof *l);
-    int rc = open_with(l, out, name, text, n, e ? e : &unused);
+    int rc = open_with(l, out, name, text, n, beside, e ? e : &unused);
     free(l);
     return rc;
+}
+
+int bpe_open(struct bpe **out, const char *name, const char *text, size_t n,
+             struct qwick_err *e)
+{
+    return bpe_open_beside(out, name, text, n, NULL, e);
 }
 
 void bpe_close(struct bpe *b)

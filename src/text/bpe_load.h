@@ -96,6 +96,7 @@ struct bpe_load {
     uint32_t max_id;
 
     struct hashmap table; /* from spelling to id */
+    struct hashmap added; /* of added tokens that the vocabulary lacks */
     size_t merges_cap;    /* rows of b->merges */
     bool resolved;        /* the two threads have resolved all merges */
     int rc;               /* status of indexing and resolving */
@@ -225,12 +226,45 @@ int bpe_check_rest(struct bpe_load *l, const struct json_value *root);
  * memory. */
 int bpe_read_frame(struct bpe_load *l, const struct json_value *post);
 
-/* Give added tokens their rows in b->tok. Call this before any spelling is
- * replaced by bytes. */
-int bpe_add_tokens(struct bpe_load *l, const struct json_value *list);
-/* Do the work of bpe_add_tokens for the n tokens in b->added [n + 1]. Their
- * contents are not in the arena yet. special [n] says which tokens are
- * special. */
-int bpe_place_tokens(struct bpe_load *l, size_t n, const bool *special);
+/* ---- bpe_added.c, bpe_beside.c ---- */
+
+/* An added token as a file lists it. */
+struct bpe_listed {
+    const char *file, *list; /* where, for messages */
+    size_t item;             /* its number there */
+    const char *content;     /* [len] */
+    size_t len;
+    int32_t id; /* -1: the one that the text has, or the next free one */
+    bool special, normalized;
+};
+
+struct bpe_listing {
+    struct bpe_listed *v;
+    size_t n, cap;
+};
+
+/* Append a token after checking its length. */
+int bpe_list_token(const struct bpe_load *l, struct bpe_listing *t,
+                   const struct bpe_listed *token);
+/* Append the token that v describes: an object with content, id and flags. The
+ * file, the item and the defaults of other members are those of *token. With
+ * `partial`, the flags may be missing; the id is then that of *token. */
+int bpe_list_object(const struct bpe_load *l, struct bpe_listing *t,
+                    struct bpe_listed *token, const struct json_value *v,
+                    bool partial);
+/* Append the tokens of other files than tokenizer.json: first those with an id,
+ * ascending. */
+int bpe_list_beside(const struct bpe_load *l, struct bpe_listing *t,
+                    const struct bpe_beside *beside);
+
+/* Give added tokens their rows in b->tok: those of tokenizer.json's list, then
+ * those of other files. Call this before any spelling is replaced by bytes. */
+int bpe_add_tokens(struct bpe_load *l, const struct json_value *list,
+                   const struct bpe_beside *beside);
+/* Do the work of bpe_add_tokens for tokens in a listing. The first n_own of
+ * them may have any free id; the others must have the next free one, as in
+ * transformers. */
+int bpe_place_tokens(struct bpe_load *l, const struct bpe_listing *t,
+                     size_t n_own);
 
 #endif

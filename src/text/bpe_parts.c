@@ -32,12 +32,10 @@ static bool is_added(const struct bpe_parts *parts, enum bpe_kind kind,
             !(parts->scores && bpe_piece_has_blank(text, n)));
 }
 
-/* Put the tokens of the vocabulary into the arena, and count the added ones. */
-static int read_tokens(struct bpe_load *l, const struct bpe_parts *parts,
-                       size_t *n_added)
+/* Put the tokens of the vocabulary into the arena. */
+static int read_tokens(struct bpe_load *l, const struct bpe_parts *parts)
 {
     struct bpe_strings s = parts->tokens;
-    *n_added = 0;
     if (s.n > BPE_MAX_ID)
         return err_set(l->e, QWICK_ERR_MODEL,
                        "%s: %s: %zu tokens, %d are the most", l->name,
@@ -55,7 +53,6 @@ static int read_tokens(struct bpe_load *l, const struct bpe_parts *parts,
                            "%s: %s: token %zu has %zu bytes, must have from 1 "
                            "to %u",
                            l->name, l->vocab_name, id, n, BPE_MAX_TOKEN);
-        *n_added += is_added(parts, kind, text, n);
         if (parts->scores && kind != BPE_KIND_CONTROL &&
             bpe_piece_put(l, kind, (uint32_t)id, text, n, parts->scores[id]) <
                 0)
@@ -128,29 +125,25 @@ static int read_merges(struct bpe_load *l)
     return l->rc;
 }
 
-static int add_tokens(struct bpe_load *l, const struct bpe_parts *parts,
-                      size_t n)
+static int add_tokens(struct bpe_load *l, const struct bpe_parts *parts)
 {
-    struct bpe *b = l->b;
     struct bpe_strings s = parts->tokens;
-    size_t at = 0;
-    bool *special = calloc(n + 1, sizeof *special);
-    b->added = calloc(n + 1, sizeof *b->added);
+    struct bpe_listing t = {0};
     int rc = 0;
-    if (!special || !b->added)
-        rc = err_oom(l->e, n * sizeof *b->added);
     for (size_t id = 0; id < parts->tokens.n && !rc; id++) {
-        struct bpe_added a = {.id = (uint32_t)id};
         enum bpe_kind kind = kind_of(parts, id);
+        struct bpe_listed a = {.file = l->name,
+                               .list = l->added_name,
+                               .item = id,
+                               .id = (int32_t)id,
+                               .special = kind == BPE_KIND_CONTROL};
         a.content = next_string(&s, &a.len);
-        if (!is_added(parts, kind, a.content, a.len))
-            continue;
-        special[at] = kind == BPE_KIND_CONTROL;
-        b->added[at++] = a;
+        if (is_added(parts, kind, a.content, a.len))
+            rc = bpe_list_token(l, &t, &a);
     }
     if (!rc)
-        rc = bpe_place_tokens(l, n, special);
-    free(special);
+        rc = bpe_place_tokens(l, &t, t.n);
+    free(t.v);
     return rc;
 }
 
@@ -171,7 +164,7 @@ static int add_frame(struct bpe_load *l, const struct bpe_parts *parts)
 }
 
 /* Read the vocabulary and the merges. */
-static int read_model(struct bpe_load *l, size_t n_bytes, size_t *n_added)
+static int read_model(struct bpe_load *l, size_t n_bytes)
 {
     const struct bpe_parts *parts = l->parts;
     if (parts->merges.n > BPE_MAX_ID)
@@ -180,7 +173,7 @@ static int read_model(struct bpe_load *l, size_t n_bytes, size_t *n_added)
                        l->merges_name, parts->merges.n, BPE_MAX_ID);
     if (!parts->scores)
         bpe_merges_start(l, n_bytes, read_ahead);
-    int rc = read_tokens(l, parts, n_added);
+    int rc = read_tokens(l, parts);
     if (!rc)
         rc = bpe_vocab_done(l, l->e);
     if (!rc && l->rc < 0) {
@@ -199,16 +192,15 @@ static int read_model(struct bpe_load *l, size_t n_bytes, size_t *n_added)
 static int open_with(struct bpe_load *l, struct bpe **out,
                      const struct bpe_parts *parts, struct qwick_err *e)
 {
-    size_t n_added = 0, n = parts->tokens.n_bytes + parts->merges.n_bytes;
+    size_t n = parts->tokens.n_bytes + parts->merges.n_bytes;
     int rc = bpe_load_init(l, parts->name, n, e);
     l->parts = parts;
     l->vocab_name = l->added_name = parts->tokens_name;
     l->merges_name = parts->merges_name;
     if (!rc)
         l->b->split = parts->split;
-    if (rc || read_model(l, n, &n_added) ||
-        (!parts->scores && bpe_find_bytes(l)) ||
-        add_tokens(l, parts, n_added) || add_frame(l, parts) ||
+    if (rc || read_model(l, n) || (!parts->scores && bpe_find_bytes(l)) ||
+        add_tokens(l, parts) || add_frame(l, parts) ||
         (parts->scores && bpe_pieces_end(l)) || bpe_finish(l))
         rc = -1;
     if (!rc) {

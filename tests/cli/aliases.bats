@@ -59,11 +59,15 @@ model() {
     equal "$(QWICK_NO_CONFIG=on model -m Qwen3-9B)" Qwen3-9B
     demo_as Qwen3-9B
     equal "$(cd "$T" && model -m Qwen3-9B)" Qwen3-9B
-    # and so for the model of an alias
+    # but not for the model of an alias
     q models alias two="$T/tiny" one=two
     equal "$(model -m one)" "$T/tiny"
     demo_as two
-    equal "$(cd "$T" && model -m one)" two
+    equal "$(cd "$T" && model -m one)" "$T/tiny"
+    # a path becomes absolute, even before it exists
+    (cd "$T" && q models alias later=./later up=../x/y.gguf 2>"$T/err")
+    grep -qxF "later = \"$T/./later\"" "$FILE"
+    grep -qxF "up = \"$T/../x/y.gguf\"" "$FILE"
     # an alias of a short name
     q models alias nine=qwen3-9b
     equal "$(model -m nine)" qwen3-9b

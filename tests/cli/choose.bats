@@ -186,7 +186,7 @@ assert a["answers"] == b["answers"], (a, b)' \
 @test "the reply ends with the token that the chat template writes" {
     printf '%s' "{% for m in messages %}<|im_start|>{{ m.role }} {{ m.content }}<|endoftext|>{% endfor %}" \
         "{% if add_generation_prompt %}<|im_start|>assistant {% endif %}" >"$T/other.jinja"
-    export QWICK_MODEL=models/demo
+    export QWICK_MODEL=./models/demo
     got=$(q choose --exact --chat-template "$T/other.jinja" -a ls -a pwd "list files")
     # with --raw, <|endoftext|> ends the reply
     [ "$got" = "$(q choose --exact --raw -a ls -a pwd \
@@ -196,7 +196,8 @@ assert a["answers"] == b["answers"], (a, b)' \
 
 @test "an open think block is closed, with the tags that the model has" {
     cp -r models/demo "$T/other"
-    sed -i 's|"<think>"|"[THINK]"|; s|"</think>"|"[/THINK]"|' "$T/other/tokenizer.json"
+    sed -i 's|"<think>"|"[THINK]"|; s|"</think>"|"[/THINK]"|' \
+        "$T/other/tokenizer.json" "$T/other/tokenizer_config.json"
     printf '%s' "{% for m in messages %}<|im_start|>{{ m.role }}" \
         "{{ '\n' ~ m.content }}<|im_end|>{{ '\n' }}{% endfor %}" \
         "<|im_start|>assistant{{ '\n' }}" >"$T/closed.jinja"

@@ -45,6 +45,65 @@ source_of() {
     equal "$(n_tokens -n 9)" 9
 }
 
+@test "what lies in the current directory shadows no model of a setting" {
+    mkdir -p "$T/cwd/Qwen" "$T/home"
+    export HOME=$T/home
+    model() { (cd "$T/cwd" && q --json -n 1 "$@" hi 2>/dev/null) | jget 'o["model"], o["tokens"]'; }
+    path() { (cd "$T/cwd" && q inspect --json "$@") | jget 'o["path"]'; }
+    # the id is in the cache; the directory of its name is another model
+    local snapshot=$HOME/.cache/huggingface/hub/models--Qwen--Demo/snapshots/abc
+    mkdir -p "$snapshot" "${snapshot%/*/*}/refs" "$T/cwd/Qwen/Demo"
+    printf abc >"${snapshot%/*/*}/refs/main"
+    cp models/demo/* "$snapshot"
+    cp models/demo/* "$T/cwd/Qwen/Demo"
+    cp -r "$T/cwd/Qwen/Demo" "$T/cwd/plain"
+    equal "$(path -m Qwen/Demo)" Qwen/Demo
+    equal "$(path -m ./Qwen/Demo)" ./Qwen/Demo
+    equal "$(QWICK_MODEL=Qwen/Demo path)" "$snapshot"
+    equal "$(QWICK_MODEL=./Qwen/Demo path)" ./Qwen/Demo
+    equal "$(QWICK_MODEL=$T/cwd/Qwen/Demo path)" "$T/cwd/Qwen/Demo"
+    echo 'model = Qwen/Demo' >"$CONFIG"
+    equal "$(path)" "$snapshot"
+    equal "$(path -m Qwen/Demo)" Qwen/Demo
+    q models alias d=Qwen/Demo
+    equal "$(path -m d)" "$snapshot"
+    equal "$(QWICK_MODEL=d path)" "$snapshot"
+    (cd "$T/cwd" && q quantize --bits 8 -o "$T/q8" 2>/dev/null)
+    equal "$(q inspect --json -m "$T/q8" | jget 'o["path"]')" "$T/q8"
+    # a draft of the config file, too
+    mkdir "$T/cwd/d"
+    printf 'model = Qwen/Demo\ndraft = d\n' >"$CONFIG"
+    (cd "$T/cwd" && q -n 2 hi) >/dev/null 2>"$T/err"
+    grep -q "draft: is the model itself" "$T/err"
+    # a path without ./ is no name
+    rm "$CONFIG"
+    cd "$T/cwd"
+    for m in plain models/x.gguf; do
+        QWICK_MODEL=$m fails 3 "is written ./$m" inspect
+        echo "model = $m" >"$CONFIG"
+        fails 3 "$m: no model has this name in" inspect
+        rm "$CONFIG"
+    done
+    fails 3 "models/x.gguf: no such file" inspect -m models/x.gguf
+}
+
+@test "an explicit name that is a directory and an id gets a note" {
+    mkdir -p "$T/cwd/Qwen" "$T/home"
+    export HOME=$T/home
+    local snapshot=$HOME/.cache/huggingface/hub/models--Qwen--Demo/snapshots/abc
+    mkdir -p "$snapshot" "${snapshot%/*/*}/refs" "$T/cwd/Qwen/Demo"
+    printf abc >"${snapshot%/*/*}/refs/main"
+    cp models/demo/* "$snapshot"
+    cp models/demo/* "$T/cwd/Qwen/Demo"
+    cd "$T/cwd"
+    on_terminal() { script -qefc "'$QWICK' count $* hi" /dev/null </dev/null | tr -d '\r'; }
+    [[ $(on_terminal -m Qwen/Demo) == *"note: Qwen/Demo: is the path; the model of this name in the Hugging Face cache is $snapshot"* ]]
+    equal "$(on_terminal -m ./Qwen/Demo)" 1
+    equal "$(QWICK_MODEL=Qwen/Demo on_terminal)" 1
+    run -0 --separate-stderr q count -m Qwen/Demo hi
+    [ -z "$stderr" ]
+}
+
 @test "the place of the file" {
     unset XDG_CONFIG_HOME
     mkdir -p "$T/.config/qwick"

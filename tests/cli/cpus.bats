@@ -9,7 +9,7 @@ setup() {
     [ -z "$SAN" ] || skip "a sanitizer's memory map does not fit in an emulator"
     need_model tied-bf16
     # a small model, because an emulator is slow
-    export QWICK_MODEL=$MODELS/tied-bf16
+    export QWICK_MODEL=./$MODELS/tied-bf16
 }
 
 # on CPU ARGUMENT...: run qwick on another CPU. The emulator's own warnings are

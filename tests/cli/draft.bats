@@ -28,6 +28,32 @@ slow() {
     done
 }
 
+@test "--exact: the same bytes by the rules of generation_config.json" {
+    mkdir "$T/s"
+    ln -s "$(realpath "$SLOW")"/* "$T/s"
+    rm "$T/s/generation_config.json"
+    echo '{"eos_token_id": [6137, 6135], "repetition_penalty": 1.2, "min_new_tokens": 15,
+"suppress_tokens": [529], "begin_suppress_tokens": [6142]}' >"$T/s/generation_config.json"
+    for how in --greedy "--temp 1"; do
+        for draft in "" "--draft models/demo" "--draft $FEW --lookup 4"; do
+            # shellcheck disable=SC2086 # words of $how
+            q -m "$T/s" --seed 3 --exact $how $draft -n 40 --json "list files" >"$T/json"
+            jget 'o["tokens"]' <"$T/json" >"$T/on"
+            [ -n "$draft" ] || cp "$T/on" "$T/off"
+            cmp "$T/off" "$T/on"
+        done
+        jget 'len(o["tokens"]) > 15 and 529 not in o["tokens"] and o["tokens"][0] != 6142' \
+            <"$T/json" | grep -qx True
+        echo '{"prompt":"list files"}' >"$T/in"
+        # shellcheck disable=SC2086
+        q batch -m "$T/s" --seed 3 --exact $how -n 40 -i "$T/in" | jlines '[print(o[0]["tokens"])]' >"$T/one"
+        # shellcheck disable=SC2086
+        q batch -m "$T/s" --seed 3 --exact $how --draft models/demo -n 40 -i "$T/in" |
+            jlines '[print(o[0]["tokens"])]' >"$T/two"
+        cmp "$T/one" "$T/two"
+    done
+}
+
 @test "greedy: the same answer in fewer passes, and the JSON has its counts" {
     for draft in "$FEW" models/demo; do
         slow --greedy --json "what is rsync?" >"$T/off"

@@ -134,7 +134,12 @@ json.dump(o, open(path, "w"))' "$T/c" "$1" "$2"; }
     [ "$(first "$T/c")" -eq 353 ]
     settings tokenizer_config.json 'o.update(add_bos_token=True, bos_token={"content": "<mask>"})'
     [ "$(first "$T/c")" -eq 4 ]
-    settings tokenizer_config.json 'o["bos_token"] = "<none>"'
+    # a token that the tokenizer lacks gets the next id
+    settings tokenizer_config.json 'o["bos_token"] = "<new>"'
+    size=$(q inspect -m "$T/c" --json | jget 'o["tokenizer_size"]')
+    [ "$(first "$T/c")" -eq $((size - 1)) ]
+    [ "$(q detokenize -m "$T/c" $((size - 1)))" = "<new>" ]
+    settings tokenizer_config.json 'o["bos_token"] = None'
     run --separate-stderr q logits --json -m "$T/c" "hi"
     [ "$(jget 'o["input_ids"][0]' <<<"$output")" -eq 353 ]
     [[ $stderr == *"add_bos_token: is true, but bos_token is not an added token"* ]]
@@ -146,6 +151,7 @@ json.dump(o, open(path, "w"))' "$T/c" "$1" "$2"; }
     [[ $(q render -m "$T/c" '[{"role":"user","content":"x"}]') == "<unused0><start_of_turn>"* ]]
     settings tokenizer_config.json 'o["added_tokens_decoder"] = {}'
     [ "$(first "$T/c")" -eq 4 ]
+    settings tokenizer_config.json 'del o["added_tokens_decoder"]'
     echo '[]' >"$T/c/special_tokens_map.json"
     fails 3 "special_tokens_map.json: must be a JSON object" logits -m "$T/c" "hi"
     echo '{' >"$T/c/special_tokens_map.json"
@@ -176,6 +182,35 @@ json.dump(o, open(path, "w"))' "$T/c" "$1" "$2"; }
     want=$(q choose --json -a yes -a no -m "$T/m" "is it" | sure)
     [[ $want == *True* ]]
     [ "$(q choose --json -a yes -a no -m "$T/q8" "is it" | sure)" = "$want" ]
+}
+
+@test "SentencePiece in GGUF: defaults of keys that are not there" {
+    mkdir "$T/c"
+    python3 tests/cli/gemma.py "$T/c" closed
+    q quantize --format gguf --type BF16 -m "$T/c" -o "$T/c.gguf"
+    edit() { python3 tests/cli/gguf.py edit "$T/c.gguf" "$T/$1.gguf" "
+arch = lambda name: kv.update({'general.architecture': [8, name]})
+K = 'tokenizer.ggml.'
+$2"; }
+    edit none 'del kv[K + "add_space_prefix"]; arch("llama")'
+    edit yes 'kv[K + "add_space_prefix"] = [7, True]; arch("llama")'
+    edit no 'kv[K + "add_space_prefix"] = [7, False]; arch("llama")'
+    edit gemma 'del kv[K + "add_space_prefix"]'
+    edit gemma2 'del kv[K + "add_space_prefix"]; arch("gemma2")'
+    text="the sky<bos>is blue"
+    of() { q tokenize -m "$T/$1.gguf" "${2-$text}"; }
+    equal "$(of c)" "$(q tokenize -m "$T/c" "$text")"
+    for m in gemma gemma2 no; do
+        equal "$(of $m)" "$(of c)"
+    done
+    # a blank before the text, and after added tokens
+    equal "$(of yes)" "$(of c " the sky<bos> is blue")"
+    equal "$(of none)" "$(of yes)"
+    [ "$(of none)" != "$(of c)" ]
+    [ -z "$(of none "")" ]
+    # the ids of SentencePiece's own tokens
+    edit bos 'del kv[K + "bos_token_id"], kv[K + "add_bos_token"]'
+    equal "$(q logits --json -m "$T/bos.gguf" hi | jget 'o["input_ids"][0]')" 1
 }
 
 @test "quantize writes a GGUF file that answers as the checkpoint" {

@@ -11,7 +11,7 @@ setup() {
     [ -d models/demo ] || skip "no models/demo"
     want=$(q "list all listening tcp ports")
     [ "$(q -m models/demo "list all listening tcp ports")" = "$want" ]
-    [ "$(QWICK_MODEL=models/demo q "list all listening tcp ports")" = "$want" ]
+    [ "$(QWICK_MODEL=./models/demo q "list all listening tcp ports")" = "$want" ]
     [ "$(QWICK_MODEL= q "list all listening tcp ports")" = "$want" ]
     fails 3 "/nonexistent" -m /nonexistent hi
     QWICK_MODEL=/nonexistent fails 3 "/nonexistent" hi
@@ -219,6 +219,7 @@ a = t["added_tokens"]
 a.remove(max(a, key=lambda x: x["id"]))
 json.dump(t, open(sys.argv[2], "w"))
 PY
+    rm "$T/m/tokenizer_config.json" # which lists it, too
     [ "$(q inspect -m "$T/m" --json |
         jget 'o["tokenizer_size"] < o["vocab_size"]')" = True ]
 }
@@ -254,6 +255,41 @@ config["quantization"]["mode"] = "mxfp4"' mlx4
     done
     broken 'config["model_type"] = "qwen2_moe"'
     run_m 'must be "qwen3", "qwen3_moe", "gemma3_text", "gemma3", "qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", "qwen3_5_moe" (others are not supported), is "qwen2_moe"'
+}
+
+@test "NaN and Infinity, as Python writes them, are numbers that must not be read" {
+    cp -r models/demo "$T/m"
+    chmod -R u+w "$T/m"
+    cp -r "$T/m" "$T/good"
+    edit() { python3 - "$T/m/$1" "$2" <<'PY'
+import json, sys
+o = json.load(open(sys.argv[1]))
+exec(sys.argv[2])
+json.dump(o, open(sys.argv[1], "w"))
+PY
+    }
+    inf='float("inf"), float("-inf"), float("nan")'
+    edit config.json "o['other'] = [$inf]"
+    edit generation_config.json "o['other'] = [$inf]"
+    edit tokenizer_config.json "o.update(zip(('model_max_length', 'x', 'y'), ($inf)))"
+    ask="list all listening tcp ports"
+    equal "$(q -m "$T/m" "$ask")" "$(q "$ask")"
+    q quantize -m "$T/m" --bits 8 -o "$T/q" 2>"$T/err"
+    [ "$(q count -m "$T/q" "$ask")" -gt 0 ]
+    q quantize -m "$T/m" --format gguf -o "$T/q.gguf" 2>"$T/err"
+    while read -r file field word; do
+        edit $file "o['$field'] = float('$word')"
+        fails 3 "$file: $field: must be" -m "$T/m" hi
+        cp "$T/good/$file" "$T/m"
+    done <<'FIELDS'
+config.json rms_norm_eps nan
+config.json hidden_size inf
+generation_config.json temperature inf
+generation_config.json repetition_penalty nan
+FIELDS
+    # tokenizer.json is not written by Python
+    edit tokenizer.json 'o["padding"] = float("nan")'
+    fails 3 "tokenizer.json: offset" tokenize -m "$T/m" hi
 }
 
 @test "no template: raw prompts and a warning; options that need a template are refused" {

@@ -210,6 +210,17 @@ PY
     [[ $output == *"secret "*"no: cannot open: Permission denied"* ]]
 }
 
+@test "--names takes time that is linear in the number of models" {
+    mkdir -p "$T/many/sub"
+    python3 -c 'import sys
+for i in range(10000):
+    for name in ("m%05d-Q4_0.gguf" % i, "sub/s-%05d-of-10000.gguf" % (i + 2)):
+        open(sys.argv[1] + "/" + name, "wb").close()' "$T/many"
+    # comparing each with each takes ten times the limit
+    (ulimit -t 3; QWICK_MODEL_PATH=$T/many q models --names >"$T/names" 2>"$T/err")
+    [ "$(wc -l <"$T/names")" -gt 9000 ]
+}
+
 @test "no models, and usage errors" {
     export HOME=$T
     unset QWICK_MODEL_PATH

@@ -4,7 +4,7 @@ load helpers
 
 setup() {
     common_setup
-    export QWICK_MODEL=models/demo TERM=xterm
+    export QWICK_MODEL=./models/demo TERM=xterm
     unset COLORTERM
     ESC=$'\033'
 }
@@ -174,7 +174,7 @@ json.dump(o, open(sys.argv[3], "w"))' "$T/json" "$1" "$T/was"
     run -1 --separate-stderr gate --md --fail-below 0.98
     grep -q '| old tok/s | speed | share |$' <<<"$output"
     [ "${#stderr_lines[@]}" -eq 2 ]
-    [[ ${stderr_lines[0]} == "qwick: models/demo: prefill of 8, threads 1: "*", below 0.98" ]]
+    [[ ${stderr_lines[0]} == "qwick: ./models/demo: prefill of 8, threads 1: "*", below 0.98" ]]
     edit 'o["results"][0]["percent_of_limit"] /= 1e6; o["results"][1]["percent_of_limit"] *= 1e6'
     run -1 --separate-stderr gate --json --fail-below 1
     one_error_line
@@ -214,7 +214,7 @@ json.dump(o, open(sys.argv[3], "w"))' "$T/json" "$1" "$T/was"
 }
 
 @test "pages: escaped text, finite numbers, written at once" {
-    printf '<script>alert(1)</script> & "quoted" \xff\n\033[31m' >"$T/<b>t"
+    printf '<script>alert(1)</script> & "quoted" \xff\n\033[31m a\0b\tc' >"$T/<b>t"
     (cd "$T" && "$QWICK" score --perplexity --no-config -m "$OLDPWD/models/demo" -f '<b>t' --html s.html </dev/null >out)
     hurried q "${BENCH[@]}" --depths 4,60 --batches 2 --html "$T/b.html" >"$T/out"
     python3 - "$T/s.html" "$T/b.html" <<'PY'
@@ -262,7 +262,8 @@ for path in sys.argv[1:]:
         assert p.counts[tag] >= p.counts["svg"] - source.count("aria-hidden") > 0
     pages.append(p)
 score, bench = pages
-assert '<script>alert(1)</script> & "quoted" \\xff\n\\x1b[31m' in score.text
+assert '<script>alert(1)</script> & "quoted" \\xff\n\\x1b[31m a\\x00b\tc' in score.text
+assert "\u201c\\x00\u201d" in score.text + "".join(score.spans)
 assert "<b>t" in score.text
 assert any("rank " in s and "probability " in s for s in score.spans)
 assert any(len(s.split("\n")) >= 6 for s in score.spans)

@@ -12,7 +12,9 @@ setup_file() {
         mkdir -p "$ROOT/$org/m"
         printf '{"model_type": "qwen3"}' >"$ROOT/$org/m/config.json"
         printf '{"a": 1}' >"$ROOT/$org/m/tokenizer.json"
-        printf '{}' >"$ROOT/$org/m/tokenizer_config.json"
+        for name in tokenizer_config special_tokens_map added_tokens; do
+            printf '{}' >"$ROOT/$org/m/$name.json"
+        done
         printf 'no\n' >"$ROOT/$org/m/README.md"
         head -c 200000 /dev/urandom >"$ROOT/$org/m/model.safetensors"
     done
@@ -74,7 +76,8 @@ blob() {
     [ "$(cat "$repo/refs/main")" = $commit ]
     local name
     for name in config.json generation_config.json tokenizer.json \
-        tokenizer_config.json chat_template.jinja model.safetensors; do
+        tokenizer_config.json special_tokens_map.json added_tokens.json \
+        chat_template.jinja model.safetensors; do
         [ -L "$output/$name" ]
         cmp "$output/$name" "$ROOT/good/m/$name"
     done
@@ -231,7 +234,7 @@ blob() {
     [ "$output" = "$dir" ]
     [ ! -L "$dir/config.json" ]
     cmp "$dir/model.safetensors" "$ROOT/good/m/model.safetensors"
-    [ "$(ls -A "$dir" | wc -l)" -eq 6 ]
+    [ "$(ls -A "$dir" | wc -l)" -eq 8 ]
     [ ! -e "$HF_HUB_CACHE" ]
     printf "not what it was" | dd of="$dir/model.safetensors" conv=notrunc 2>/dev/null
     : >"$LOG"
@@ -457,6 +460,40 @@ DF
         pull $arguments
         one_line_error 2 "(see --help)" || { echo "$arguments"; return 1; }
     done
+}
+
+@test "what is no regular file in the place of a partial one is replaced" {
+    local dir="$BATS_TEST_TMPDIR/dir" name partial
+    pull -d "$dir" good/m
+    for name in config.json model.safetensors; do
+        partial=$dir/.$name.$(python3 -c 'import hashlib, sys
+b = open(sys.argv[1], "rb").read()
+small = hashlib.sha1(b"blob %d\0" % len(b) + b).hexdigest()
+print((hashlib.sha256(b).hexdigest() if len(b) > 4096 else small)[:12])' "$ROOT/good/m/$name").incomplete
+        rm "$dir/$name"
+        mkfifo "$partial"
+        pull -q -d "$dir" good/m
+        [ "$status" -eq 0 ]
+        cmp "$dir/$name" "$ROOT/good/m/$name"
+        [ ! -e "$partial" ]
+        rm "$dir/$name"
+        mkdir "$partial"
+        pull -q -d "$dir" good/m
+        one_line_error 1 "$partial: is in the way of the download"
+        rmdir "$partial"
+    done
+    # and in the place of the file itself
+    rm -f "$dir/config.json"
+    mkfifo "$dir/config.json"
+    pull -q -d "$dir" good/m
+    [ "$status" -eq 0 ]
+    cmp "$dir/config.json" "$ROOT/good/m/config.json"
+}
+
+@test "~/.curlrc has no effect" {
+    echo "max-filesize = 1" >"$HOME/.curlrc"
+    pull good/m
+    [ "$status" -eq 0 ]
 }
 
 @test "the man page has each option of --help, and no other" {

@@ -103,7 +103,7 @@ PY
     diff -r "$O" "$T/two"
     [ -s "$O/tokenizer.json" ]
     [ -s "$O/generation_config.json" ]
-    QWICK_MODEL=$SRC q quantize -o "$T/env" --json |
+    QWICK_MODEL=./$SRC q quantize -o "$T/env" --json |
         jget '[0][not o["model"].endswith("tied-bf16")]'
 }
 

@@ -102,7 +102,7 @@ PY
     # a tokenizer whose tags are not known
     mkdir "$T/m"
     cp models/demo/* "$T/m"
-    sed -i 's|"<think>"|"<hmm>"|; s|"</think>"|"</hmm>"|' "$T/m/tokenizer.json"
+    sed -i 's|"<think>"|"<hmm>"|; s|"</think>"|"</hmm>"|' "$T/m/tokenizer.json" "$T/m/tokenizer_config.json"
     warns "a model that has no token for the end" -n 1 -m "$T/m" hi
     echo '{"prompt":"hi","think_budget":3}' >"$T/in"
     echo '{"prompt":"hi"}' >"$T/plain"

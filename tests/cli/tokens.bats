@@ -43,6 +43,54 @@ setup() {
     [ "$(q count --json "<|im_end|>" | jget 'o["count"]')" = 1 ]
 }
 
+@test "tokens that only other files than tokenizer.json list" {
+    cp -r models/demo "$T/m"
+    chmod -R u+w "$T/m"
+    edit() { python3 - "$T/m/$1" "$2" <<'PY'
+import json, os, sys
+path = sys.argv[1]
+o = json.load(open(path)) if os.path.exists(path) else {}
+exec(sys.argv[2])
+json.dump(o, open(path, "w"))
+PY
+    }
+    same() {
+        equal "$(q tokenize -m "$T/m" "$text")" "$(q tokenize "$text")"
+        equal "$(q detokenize -m "$T/m" 6138 97 6143)" "$(q detokenize 6138 97 6143)"
+        equal "$(q -m "$T/m" "$ask")" "$(q "$ask")"
+    }
+    text="a<tool_call>b</think><|im_end|>" ask="list all listening tcp ports"
+    echo '{"prompt":"x"}' >"$T/in"
+    q batch -m "$T/m" -n 2 -i "$T/in" -o "$T/out" 2>"$T/err"
+    # added_tokens_decoder has them
+    edit tokenizer.json 'del o["added_tokens"][3:]'
+    same
+    fails 2 "another model" batch -m "$T/m" -n 2 -i "$T/in" -o "$T/out"
+    q quantize -m "$T/m" --format gguf -o "$T/q.gguf" 2>"$T/err"
+    equal "$(q tokenize -m "$T/q.gguf" "$text")" "$(q tokenize "$text")"
+    # added_tokens.json counts without it
+    echo '{"<|im_end|>": 7}' >"$T/m/added_tokens.json"
+    same
+    edit tokenizer_config.json 'del o["added_tokens_decoder"]'
+    fails 3 "added_tokens.json: added tokens: \"<|im_end|>\" has id 7, but 6137 in added_tokens" \
+        tokenize -m "$T/m" "$text"
+    edit added_tokens.json 'o = {t: 6138 + i for i, t in enumerate(("<tool_call>", "</tool_call>",
+    "<tool_response>", "</tool_response>", "<think>", "</think>"))}'
+    same
+    # and a special token with a name needs no id
+    edit special_tokens_map.json 'o["additional_special_tokens"] = ["<new>"]'
+    [ "$(q tokenize -m "$T/m" "<new>")" = 6144 ]
+    [ -z "$(q detokenize -m "$T/m" --skip-special 6144)" ]
+    run -0 --separate-stderr q -v -m "$T/m" "$ask"
+    [[ $stderr == *"added tokens with ids 6144 to 6144 are text"* ]]
+    # what contradicts tokenizer.json is refused
+    edit tokenizer_config.json 'o["added_tokens_decoder"] = {"6137": {"content": "<other>"}}'
+    for verb in tokenize generate; do
+        fails 3 "tokenizer_config.json: added_tokens_decoder: id 6137 is shared by \"<|im_end|>\" and \"<other>\"" \
+            $verb -m "$T/m" "$text"
+    done
+}
+
 @test "detokenize: arguments, stdin, ranges" {
     [ "$(q detokenize 1 2 3)" = '"#$' ]
     [ "$(q detokenize 1,2,3)" = '"#$' ]

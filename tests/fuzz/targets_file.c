@@ -32,11 +32,17 @@ static void walk(const struct json_value *v)
 
 int fuzz_json(const char *in, size_t n, struct qwick_err *e)
 {
-    struct json_doc *doc;
-    if (json_parse(&doc, "fuzz", in, n, QWICK_ERR_USAGE, e)) {
-        CHECK(!doc);
-        return -1;
+    struct json_doc *doc, *python;
+    bool strict = !json_parse(&doc, "fuzz", in, n, QWICK_ERR_USAGE, e);
+    CHECK(strict == (doc != NULL));
+    if (!json_parse_python(&python, "fuzz", in, n, QWICK_ERR_USAGE, NULL)) {
+        walk(json_root(python));
+        json_free(python);
+    } else {
+        CHECK(!strict);
     }
+    if (!strict)
+        return -1;
     walk(json_root(doc));
     json_free(doc);
     return 0;

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/utf8.h"
 #include "engine/generate/stream.h"
+#include "file/builtin.h"
 #include "file/json.h"
 #include "qwick.h"
 #include "targets.h"
@@ -38,6 +39,47 @@ int fuzz_tokenizer(const char *in, size_t n, struct qwick_err *e)
     }
     bpe_close(b);
     return 0;
+}
+
+/* ---- the files beside it ---- */
+
+static const struct json_value *object(const struct json_value *root,
+                                       const char *name)
+{
+    const struct json_value *v = json_get(root, name);
+    return json_is(v, JSON_OBJECT) ? v : NULL;
+}
+
+/* An object with the contents of the files: config, map and added. Normalized
+ * or not, tokens decode to their text. */
+int fuzz_beside(const char *in, size_t n, struct qwick_err *e)
+{
+    struct builtin_file f;
+    struct json_doc *doc;
+    struct bpe *b;
+    if (json_parse(&doc, "beside", in, n, QWICK_ERR_MODEL, e))
+        return -1;
+    const struct json_value *root = json_root(doc);
+    const struct bpe_beside beside = {{"config", object(root, "config")},
+                                      {"map", object(root, "map")},
+                                      {"added", object(root, "added")}};
+    CHECK(builtin_find("tokenizer.json", &f) == 0);
+    int rc = bpe_open_beside(&b, "tokenizer.json", (const char *)f.data, f.size,
+                             &beside, e);
+    for (int32_t id = 0; !rc && (size_t)id < bpe_size(b); id++) {
+        size_t len, n_ids = 0;
+        int32_t *ids = NULL;
+        const char *p = bpe_token(b, id, &len);
+        if (!bpe_is_added(b, id))
+            continue;
+        CHECK(p && bpe_encode(b, p, len, true, &ids, &n_ids, NULL) == 0);
+        CHECK(n_ids == 0 || (bpe_has(b, ids[0]) && ids[0] >= 0));
+        free(ids);
+    }
+    if (!rc)
+        bpe_close(b);
+    json_free(doc);
+    return rc;
 }
 
 /* ---- texts and ids ---- */

@@ -230,6 +230,9 @@ static void test_small(void **unused)
         {"\"post_processor\":null",
          "\"post_processor\":{\"type\":\"Sequence\",\"processors\":["
          "{\"type\":\"ByteLevel\"},{\"type\":\"TemplateProcessing\"}]}"},
+        {"{\"type\":\"NFC\"}", "{\"type\":\"Sequence\",\"normalizers\":[]}"},
+        {"{\"type\":\"NFC\"}",
+         "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}]}"},
         {"\"dropout\":null", "\"dropout\":0.0"},
         {"\"fuse_unk\":false,", ""},
         {"\"added_tokens\":[" ADDED(1000, "<x>") "," ADDED(1001, "<x>y") "],",

@@ -392,7 +392,7 @@ static void bad_arrays(void **state)
     small(&a);
     put_string(&a.tokens, "<|end|>", 7);
     a.kinds[a.n++] = BPE_KIND_CONTROL;
-    refuses(&a, "tokens: \"<|end|>\" is there twice");
+    refuses(&a, "tokens: \"<|end|>\" has id ");
     small(&a);
     put_string(&a.tokens, "ab", 2);
     a.kinds[a.n++] = BPE_KIND_CONTROL;

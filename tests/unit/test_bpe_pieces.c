@@ -472,7 +472,7 @@ static void bad_arrays(void **unused)
         {BPE_KIND_NORMAL, 0, " a", "tokens: \" a\" has two ids, 263 and 265"},
         {BPE_KIND_ADDED, 0, "[b]", "tokens: \"[b]\" has two ids, 262 and 265"},
         {BPE_KIND_CONTROL, 0, "ab", "tokens: \"ab\" has id 265, but 259"},
-        {BPE_KIND_CONTROL, 0, "<bos>", "tokens: \"<bos>\" is there twice"},
+        {BPE_KIND_CONTROL, 0, "<bos>", "tokens: \"<bos>\" has id "},
         {BPE_KIND_BYTE, 0, "<0x41>", "byte 0x41 has two ids, 65 and 265"},
         {BPE_KIND_BYTE, 0, "A", "\"A\", is of type byte, but"},
         {BPE_KIND_BYTE, 0, "<0x4G>", "\"<0x4G>\", is of type byte, but"},

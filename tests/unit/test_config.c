@@ -312,6 +312,34 @@ static void generation_defaults_are_read(void **state)
     config_free(&c);
 }
 
+/* Ids beyond the vocabulary and stop ids among the bad words do not count. */
+static void rules_of_answers_are_read(void **state)
+{
+    (void)state;
+    WRITE(v4, {"eos_token_id", "1"});
+    put_generation("{\"suppress_tokens\": [5, 2147483647, -1, 6], "
+                   "\"begin_suppress_tokens\": 4, "
+                   "\"bad_words_ids\": [[7], [1]], \"min_length\": 9, "
+                   "\"min_new_tokens\": 3, \"num_beams\": 1}");
+    struct config c = loads();
+    static const int32_t want[] = {5, 6, 7, 4};
+    assert_int_equal(c.n_suppress, 3);
+    assert_int_equal(c.n_begin, 1);
+    assert_memory_equal(c.suppress, want, sizeof want);
+    assert_true(c.min_length == 9 && c.min_new_tokens == 3);
+    assert_string_equal(c.unsupported, "");
+    assert_string_equal(c.unsupported_draw, "");
+    config_free(&c);
+    /* the first of the table */
+    put_generation("{\"num_beams\": 2, \"no_repeat_ngram_size\": 4, "
+                   "\"typical_p\": 0.5}");
+    c = loads();
+    assert_string_equal(c.unsupported,
+                        "no_repeat_ngram_size: 4 is not supported");
+    assert_string_equal(c.unsupported_draw, "typical_p: 0.5 is not supported");
+    config_free(&c);
+}
+
 static void broken_generation_config(void **state)
 {
     (void)state;
@@ -337,6 +365,14 @@ static void broken_generation_config(void **state)
         {"{\"repetition_penalty\": -1}", "repetition_penalty"},
         {"{\"repetition_penalty\": 101}", "repetition_penalty"},
         {"{\"temperature\": 101}", "temperature"},
+        {"{\"suppress_tokens\": \"1\"}", "suppress_tokens"},
+        {"{\"suppress_tokens\": [1.5]}", "suppress_tokens"},
+        {"{\"begin_suppress_tokens\": [{}]}", "begin_suppress_tokens"},
+        {"{\"bad_words_ids\": 1}", "bad_words_ids"},
+        {"{\"bad_words_ids\": [1]}", "bad_words_ids"},
+        {"{\"bad_words_ids\": [[]]}", "bad_words_ids"},
+        {"{\"min_new_tokens\": 1.0}", "min_new_tokens"},
+        {"{\"min_length\": -2}", "min_length"},
         {"{\"eos_token_id\": \"1\"}", "eos_token_id"},
         {"{\"eos_token_id\": -1}", "eos_token_id"},
         {"{\"eos_token_id\": [1, 2.5]}", "eos_token_id"},
@@ -402,6 +438,7 @@ int main(void)
         cmocka_unit_test_setup(shapes_that_cannot_be, fresh),
         cmocka_unit_test_setup(files_that_are_none, fresh),
         cmocka_unit_test_setup(generation_defaults_are_read, fresh),
+        cmocka_unit_test_setup(rules_of_answers_are_read, fresh),
         cmocka_unit_test_setup(broken_generation_config, fresh),
         cmocka_unit_test_setup(stop_ids_are_a_union, fresh),
     };

@@ -1081,6 +1081,51 @@ static void test_locale(void **state)
     setlocale(LC_ALL, "C");
 }
 
+/* What Python's json module writes: words for numbers, only where a value may
+ * stand. */
+static void test_python(void **unused)
+{
+    (void)unused;
+    static const char text[] =
+        "{\"NaN\": [NaN,-Infinity , Infinity], \"b\\\"\": "
+        "\"x: NaN,\", \"c\":NaN\n}";
+    struct json_doc *doc;
+    struct qwick_err e;
+    struct buf out = {0};
+    double d;
+    int64_t i;
+    assert_int_equal(
+        json_parse(&doc, "f", text, sizeof text - 1, QWICK_ERR_MODEL, &e), -1);
+    if (json_parse_python(&doc, "f", text, sizeof text - 1, QWICK_ERR_MODEL,
+                          &e))
+        fail_msg("%s", e.msg);
+    assert_int_equal(json_dump_python(&out, json_root(doc)), 0);
+    assert_string_equal(out.data,
+                        "{\"NaN\": [NaN, -Infinity, Infinity], \"b\\\"\": "
+                        "\"x: NaN,\", \"c\": NaN}");
+    const struct json_value *list = json_get(json_root(doc), "NaN");
+    for (size_t k = 0; k < list->len; k++) {
+        assert_int_equal(json_double(&list->items[k], &d), -1);
+        assert_int_equal(json_int(&list->items[k], INT64_MIN, INT64_MAX, &i),
+                         -1);
+    }
+    json_free(doc);
+    buf_free(&out);
+    assert_int_equal(
+        json_parse_python(&doc, "f", "NaN", 3, QWICK_ERR_MODEL, &e), 0);
+    assert_string_equal(json_root(doc)->str, "NaN");
+    json_free(doc);
+    static const char *const bad[] = {
+        "{NaN:1}",    "[1NaN]", "[NaN1]",  "[-NaN]",       "[nan]",
+        "[Inf]",      "[+NaN]", "[1 NaN]", "[NaN NaN]",    "NaN}",
+        "[\"a\"NaN]", "[NaN",   "NaN NaN", "[--Infinity]", "\"NaN",
+    };
+    for (size_t k = 0; k < sizeof bad / sizeof *bad; k++)
+        if (!json_parse_python(&doc, "f", bad[k], strlen(bad[k]),
+                               QWICK_ERR_MODEL, &e))
+            fail_msg("accepted: %s", bad[k]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1092,7 +1137,7 @@ int main(void)
         cmocka_unit_test(test_around),   cmocka_unit_test(test_check),
         cmocka_unit_test(test_int),      cmocka_unit_test(test_double),
         cmocka_unit_test(test_dump),     cmocka_unit_test(test_dump_round_trip),
-        cmocka_unit_test(test_locale),
+        cmocka_unit_test(test_locale),   cmocka_unit_test(test_python),
     };
     return cmocka_run_group_tests_name("json", tests, NULL, NULL);
 }

@@ -555,6 +555,46 @@ static void levels_draw_the_same_ids_nearly_always(void **state)
     free(x);
 }
 
+/* Ids that may not begin an answer: the first token, and stop ids before a
+ * minimum of tokens, with those of the prompt or without. */
+static void the_start_of_an_answer(void **state)
+{
+    (void)state;
+    float x[200] = {0};
+    x[150] = 3;
+    x[7] = 2;
+    x[8] = 1;
+    static const int32_t first[] = {150, 8}, stops[] = {7, 199};
+    for (int greedy = 0; greedy < 2; greedy++) {
+        struct qwick_sampling o = neutral();
+        o.temperature = greedy ? 0 : 0.01f;
+        struct sampler *s = make(&o, 200, NULL);
+        sampler_set_start(s, &(struct sampler_start){first, stops, 2, 2, 0, 0});
+        assert_int_equal(draw(s, x), 7);
+        assert_int_equal(draw(s, x), 150);
+        sampler_undo(s, 150);
+        sampler_undo(s, 7);
+        assert_int_equal(draw(s, x), 7);
+        sampler_free(s);
+        x[150] = 0;
+        s = make(&o, 200, NULL);
+        sampler_set_start(s, &(struct sampler_start){first, stops, 0, 2, 2, 0});
+        assert_int_equal(draw(s, x), 8);
+        assert_int_equal(draw(s, x), 8);
+        assert_int_equal(draw(s, x), 7);
+        sampler_free(s);
+        s = make(&o, 200, NULL);
+        sampler_set_start(s, &(struct sampler_start){first, stops, 0, 2, 1, 5});
+        for (int i = 0; i < 3; i++)
+            sampler_see_prompt(s, 9);
+        assert_int_equal(draw(s, x), 8);
+        assert_int_equal(draw(s, x), 8);
+        assert_int_equal(draw(s, x), 7);
+        sampler_free(s);
+        x[150] = 3;
+    }
+}
+
 static void what_is_not_finite_is_an_error(void **state)
 {
     (void)state;
@@ -791,6 +831,7 @@ int main(void)
         cmocka_unit_test(penalties_come_before_temperature),
         cmocka_unit_test(a_draw_depends_on_seed_and_number_alone),
         cmocka_unit_test(levels_draw_the_same_ids_nearly_always),
+        cmocka_unit_test(the_start_of_an_answer),
         cmocka_unit_test(what_is_not_finite_is_an_error),
         cmocka_unit_test(blocked_ids_are_never_drawn),
         cmocka_unit_test(extreme_logits_stay_in_range),

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "base/cpu.h"
+#include "base/flag.h"
 #include "base/hash.h"
 #include "engine/cache/kv_file.h"
 #include "engine/core/engine.h"
@@ -269,6 +270,38 @@ static void a_prefill_reports_each_layer(void **state)
     assert_int_equal(qwick_session_decode(s, 1, NULL), 0);
     assert_int_equal(r.calls, 0);
     qwick_session_free(s);
+    qwick_engine_close(eng);
+}
+
+static void *set_flag(void *flag)
+{
+    flag_set(flag, 1);
+    return NULL;
+}
+
+/* For the thread sanitizer: the flag is the only thing that threads share
+ * here. */
+static void interrupted_by_another_thread(void **state)
+{
+    int32_t ids[200];
+    struct qwick_engine *eng = open_engine(YARN, true, QWICK_KV_DEFAULT);
+    (void)state;
+    some_ids(ids, 200, 4);
+    for (int i = 0; i < 20; i++) {
+        struct qwick_session *s = open_session(eng);
+        volatile int flag = 0;
+        pthread_t thread;
+        struct qwick_err e = {0};
+        qwick_session_interrupt(s, &flag);
+        assert_int_equal(pthread_create(&thread, NULL, set_flag, (void *)&flag),
+                         0);
+        int rc = qwick_session_sync(s, ids, 200, &e);
+        assert_true(rc == 0 || e.code == QWICK_ERR_INTERRUPTED);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(qwick_session_sync(s, ids + 1, 199, &e), -1);
+        assert_int_equal(e.code, QWICK_ERR_INTERRUPTED);
+        qwick_session_free(s);
+    }
     qwick_engine_close(eng);
 }
 
@@ -901,6 +934,7 @@ int main(void)
         cmocka_unit_test(errors_change_nothing),
         cmocka_unit_test(an_interrupted_sync_leaves_a_prefix),
         cmocka_unit_test(a_prefill_reports_each_layer),
+        cmocka_unit_test(interrupted_by_another_thread),
         cmocka_unit_test(rollback_and_on_is_as_fresh),
         cmocka_unit_test(forked_is_as_fresh),
         cmocka_unit_test_teardown(loaded_is_as_live, clear),

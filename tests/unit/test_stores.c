@@ -44,6 +44,26 @@ static void put_link(const char *target, const char *name)
     assert_int_equal(symlink(target, temp_path(name)), 0);
 }
 
+/* Each name means the same models with an index as without one. */
+static void same_with_index(struct stores *s)
+{
+    struct qwick_err e;
+    struct stores plain = *s;
+    if (stores_index(s, &e))
+        fail_msg("%s", e.msg);
+    for (size_t i = 0; i < s->n; i++) {
+        const char *texts[] = {s->v[i].name, s->v[i].id, s->v[i].path, "none"};
+        for (size_t k = 0; k < 4; k++) {
+            size_t at = 0, want = 0;
+            assert_int_equal(stores_match(s, texts[k], &at),
+                             stores_match(&plain, texts[k], &want));
+            assert_int_equal(at, want);
+        }
+        if (!s->v[i].is_copy)
+            assert_string_equal(stores_spec(s, i), stores_spec(&plain, i));
+    }
+}
+
 /* Return the models found, as lines "store name id path-below-temp_dir
  * [fault]". The directory of the system's Ollama is left out. */
 static char *scan(void)
@@ -65,6 +85,7 @@ static char *scan(void)
         assert_true(at < sizeof text);
     }
     assert_false(s.cut);
+    same_with_index(&s);
     stores_free(&s);
     return text;
 }
@@ -75,7 +96,7 @@ static void check(const char *spec, const char *want, const char *want_type)
     struct qwick_err e = {0};
     char *path;
     const char *type;
-    if (find_model(&path, &type, spec, &e))
+    if (find_model(&path, &type, spec, false, &e))
         fail_msg("%s", e.msg);
     assert_string_equal(path, temp_path(want));
     assert_int_equal(!type, !want_type);
@@ -89,7 +110,7 @@ static void refused(const char *spec, const char *word)
     struct qwick_err e = {0};
     char *path;
     const char *type;
-    assert_int_equal(find_model(&path, &type, spec, &e), -1);
+    assert_int_equal(find_model(&path, &type, spec, false, &e), -1);
     assert_null(path);
     assert_int_equal(e.code, QWICK_ERR_MODEL);
     if (!strstr(e.msg, word))
@@ -215,7 +236,7 @@ static void test_path(void **state)
     struct qwick_err e;
     char *path;
     const char *type;
-    assert_int_equal(find_model(&path, &type, "one", &e), 0);
+    assert_int_equal(find_model(&path, &type, "one", false, &e), 0);
     assert_string_equal(path, "one");
     free(path);
     assert_int_equal(chdir("/"), 0);
@@ -396,6 +417,10 @@ static void test_tags(void **state)
     assert_int_equal(gguf_part_name(out, sizeof out, names[8], 1), 2);
     assert_string_equal(out, names[7]);
     assert_int_equal(gguf_part_name(out, sizeof out, names[0], 1), 0);
+    assert_true(gguf_part_before(names[7], names[8]));
+    assert_false(gguf_part_before(names[8], names[7]));
+    assert_false(gguf_part_before(names[0], names[8]));
+    assert_false(gguf_part_before(names[0], names[0]));
 }
 
 int main(void)

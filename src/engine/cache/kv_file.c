@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/flag.h"
 #include "base/hash.h"
 #include "base/par.h"
 #include "file/owner.h"
@@ -577,7 +578,7 @@ static void read_body(void *ctx, struct par_team *team, int tid, int n_threads)
         size_t i = __atomic_fetch_add(&r->next, 1, __ATOMIC_RELAXED);
         if (i >= __atomic_load_n(&r->good, __ATOMIC_RELAXED))
             return;
-        if (r->interrupt && *r->interrupt)
+        if (flag_is_set(r->interrupt))
             err_set(&e, QWICK_ERR_INTERRUPTED, "interrupted");
         else if (!read_page(r->f, r->first + i, r->pages[i], &fault, &e))
             continue;

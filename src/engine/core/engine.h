@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/flag.h"
 #include "base/os.h"
 #include "engine/core/fingerprint.h"
 #include "engine/core/memory.h"
@@ -37,7 +38,7 @@ struct qwick_engine {
        with tools, if the checkpoint has one for them. */
     struct chat_form *form, *form_tools;
     enum dtype kv_dtype;
-    unsigned char *blocked; /* [vocab_size] ids without text, or NULL */
+    unsigned char *blocked; /* [vocab_size] ids that are never drawn, or NULL */
     /* Buffers that all sessions share. Sessions run one at a time or
        jointly. */
     struct scratch *scratch; /* created with the first session */
@@ -102,7 +103,7 @@ struct qwick_session {
 
 static inline bool session_interrupted(const struct qwick_session *s)
 {
-    return s->interrupt && *s->interrupt;
+    return flag_is_set(s->interrupt);
 }
 
 /* Return whether a prefill must stop, because of the flag or the deadline. In
@@ -141,9 +142,10 @@ int engine_need_head(const struct qwick_engine *eng, struct qwick_err *e);
 int session_create(struct qwick_session **out, struct qwick_engine *eng,
                    size_t n_ctx, struct qwick_err *e);
 
-/* Read the checkpoint's chat templates, the options that change them, and the
- * stop id that tokenizer_config.json names. Sets form and form_tools. */
-int engine_open_form(struct qwick_engine *eng,
+/* Read the checkpoint's tokenizer, its chat templates, the options that change
+ * them, and the stop id that tokenizer_config.json names. Sets bpe, form and
+ * form_tools, which may all stay NULL. */
+int engine_open_text(struct qwick_engine *eng,
                      const struct qwick_engine_options *o, struct qwick_err *e);
 
 /* Set *limit to the maximum number of tokens of a session created with n_ctx

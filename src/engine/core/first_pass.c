@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "base/flag.h"
 #include "base/os.h"
 #include "base/par.h"
 #include "engine/core/engine.h"
@@ -43,7 +44,7 @@ static bool read_step(struct reading *r)
     if (at >= r->map->size || atomic_load(&r->stop))
         return false;
     size_t left = r->map->size - at;
-    if ((r->interrupt && *r->interrupt) ||
+    if (flag_is_set(r->interrupt) ||
         (r->deadline_ms > 0 && clock_ms() >= r->deadline_ms) ||
         !os_read_mapping(r->map->data + at, left < STEP ? left : STEP))
         atomic_store(&r->stop, true);

@@ -1,6 +1,7 @@
-/* The chat templates of a checkpoint: chat_template.jinja and the named ones of
- * additional_chat_templates/, which win, or tokenizer_config.json, or the
- * metadata of a GGUF file, or a file that the user names. */
+/* The tokenizer and the chat templates of a checkpoint. Templates:
+ * chat_template.jinja and the named ones of additional_chat_templates/, which
+ * win, or tokenizer_config.json, or the metadata of a GGUF file, or a file that
+ * the user names. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -207,11 +208,13 @@ static int open_source(const struct source *s, struct qwick_err *e)
                                : open_default(s, e);
 }
 
-static int open_gguf_form(struct qwick_engine *eng,
+static int open_gguf_text(struct qwick_engine *eng,
                           const struct qwick_engine_options *o,
                           struct qwick_err *e)
 {
     const struct gguf *g = checkpoint_gguf(eng->ck);
+    if (open_gguf_tokenizer(&eng->bpe, g, e))
+        return -1;
     struct json_value keys[OPEN_GGUF_TOKENS], values[OPEN_GGUF_TOKENS];
     size_t n = eng->bpe ? open_gguf_tokens(g, eng->bpe, keys, values) : 0;
     const struct json_value tokens = {
@@ -225,19 +228,21 @@ static int open_gguf_form(struct qwick_engine *eng,
     return 0;
 }
 
-int engine_open_form(struct qwick_engine *eng,
+int engine_open_text(struct qwick_engine *eng,
                      const struct qwick_engine_options *o, struct qwick_err *e)
 {
     struct specials specials;
     if (checkpoint_gguf(eng->ck))
-        return open_gguf_form(eng, o, e);
-    int rc = specials_open(&specials, eng->ck, e);
+        return open_gguf_text(eng, o, e);
+    int rc = specials_open(&specials, eng->ck, e) ||
+             specials_open_tokenizer(&specials, eng->ck, &eng->bpe, e);
     if (!rc) {
-        const struct source s = {eng, o, &specials.all, specials.path, NULL};
+        const struct source s = {eng, o, &specials.all,
+                                 specials.beside.config.path, NULL};
         rc = open_source(&s, e);
     }
     if (!rc)
         specials_apply(eng, &specials);
     specials_close(&specials);
-    return rc;
+    return rc ? -1 : 0;
 }

@@ -5,6 +5,20 @@
 #include "engine/core/engine.h"
 #include "engine/core/open_gguf.h"
 
+/* Other files may add tokens. */
+static void hash_added(struct bpe *b, uint64_t id[2])
+{
+    for (int32_t t = 0; (size_t)t < bpe_size(b); t++) {
+        const uint32_t row[] = {(uint32_t)t, bpe_is_special(b, t)};
+        size_t n;
+        if (!bpe_is_added(b, t))
+            continue;
+        const char *text = bpe_token(b, t, &n);
+        for (size_t i = 0; i < 2; i++)
+            id[i] = hash_bytes(hash_bytes(id[i], row, sizeof row), text, n);
+    }
+}
+
 /* Every byte of tokenizer.json can affect encoding and decoding, so hash them
  * all; of a GGUF file, the metadata that replaces it. */
 static int hash_tokenizer(const struct qwick_engine *eng, uint64_t id[2],
@@ -23,7 +37,24 @@ static int hash_tokenizer(const struct qwick_engine *eng, uint64_t id[2],
     for (size_t i = 0; i < 2; i++)
         id[i] = hash_bytes(id[i] + i, map.data, map.size);
     map_close(&map);
+    if (eng->bpe && bpe_n_beside(eng->bpe) > 0)
+        hash_added(eng->bpe, id);
     return 0;
+}
+
+/* What generation_config.json says about the tokens of an answer, and no option
+ * changes. */
+static void hash_start(const struct config *c, uint64_t id[2])
+{
+    const uint64_t row[] = {c->n_suppress, c->n_begin, c->min_new_tokens,
+                            c->min_length};
+    for (size_t i = 0; i < 2; i++) {
+        id[i] = hash_bytes(id[i], row, sizeof row);
+        if (c->suppress)
+            id[i] =
+                hash_bytes(id[i], c->suppress,
+                           (c->n_suppress + c->n_begin) * sizeof *c->suppress);
+    }
 }
 
 int qwick_engine_identity(struct qwick_engine *eng, uint64_t id[2],
@@ -40,6 +71,8 @@ int qwick_engine_identity(struct qwick_engine *eng, uint64_t id[2],
     for (size_t i = 0; i < 2; i++)
         id[i] = hash_bytes(f.model[i], c->stop_ids,
                            c->n_stop_ids * sizeof *c->stop_ids);
+    if (c->n_suppress || c->n_begin || c->min_new_tokens || c->min_length)
+        hash_start(c, id);
     /* tokenizer_config.json decides it for texts without a template */
     for (size_t i = 0; i < 2 && eng->bos_id >= 0; i++)
         id[i] = hash_bytes(id[i], &eng->bos_id, sizeof eng->bos_id);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
+#include "base/flag.h"
 #include "engine/core/open_gguf.h"
 #include "file/dir_list.h"
 #include "file/gguf.h"
@@ -105,8 +106,8 @@ static int read_config_json(struct exam *x)
         return -1;
     if (!found)
         return err_set(&x->e, QWICK_ERR_MODEL, "config.json: no such file");
-    int rc = json_parse(&doc, "config.json", (const char *)map.data, map.size,
-                        QWICK_ERR_MODEL, &x->e);
+    int rc = json_parse_python(&doc, "config.json", (const char *)map.data,
+                               map.size, QWICK_ERR_MODEL, &x->e);
     map_close(&map);
     if (rc)
         return -1;
@@ -312,12 +313,12 @@ static int list(struct qwick_model **out, size_t *n, bool *cut,
     if (stores_scan(&s, interrupt, e))
         return -1;
     struct qwick_model *v = calloc(s.n + 1, sizeof *v);
-    int rc = v ? 0 : err_oom(e, s.n * sizeof *v);
+    int rc = v ? stores_index(&s, e) : err_oom(e, s.n * sizeof *v);
     size_t done = 0;
     for (size_t i = 0; i < s.n && !rc; i++) {
         if (s.v[i].is_copy)
             continue;
-        if (interrupt && *interrupt)
+        if (flag_is_set(interrupt))
             rc = err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
         else
             rc = fill_one(&v[done++], &s, i, e);

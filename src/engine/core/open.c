@@ -14,7 +14,6 @@
 #include "engine/core/engine.h"
 #include "engine/core/first_pass.h"
 #include "engine/core/numa.h"
-#include "engine/core/open_gguf.h"
 #include "engine/core/options.h"
 #include "engine/core/tuning.h"
 #include "engine/generate/token_trie.h"
@@ -149,23 +148,6 @@ static int choose_mode(struct qwick_engine *eng,
     return 0;
 }
 
-static int open_tokenizer(struct qwick_engine *eng, struct qwick_err *e)
-{
-    struct map map;
-    bool found;
-    char path[512];
-    if (checkpoint_gguf(eng->ck))
-        return open_gguf_tokenizer(&eng->bpe, checkpoint_gguf(eng->ck), e);
-    checkpoint_path(eng->ck, "tokenizer.json", path, sizeof path);
-    if (checkpoint_map(eng->ck, "tokenizer.json", &map, &found, e))
-        return -1;
-    if (!found)
-        return 0;
-    int rc = bpe_open(&eng->bpe, path, (const char *)map.data, map.size, e);
-    map_close(&map);
-    return rc;
-}
-
 /* Drop stop ids outside the vocabulary, with a warning. */
 static void check_stop_ids(struct qwick_engine *eng)
 {
@@ -206,17 +188,21 @@ static int check_ids(const struct qwick_engine *eng, struct qwick_err *e)
         size - 1, checkpoint_gguf(eng->ck) ? "the file" : "config.json", n);
 }
 
-/* Block ids that the tokenizer lacks: these rows of the head are padding. */
+/* Block ids that the tokenizer lacks, because these rows of the head are
+ * padding, and those that generation_config.json suppresses. */
 static int block_ids(struct qwick_engine *eng, struct qwick_err *e)
 {
-    size_t n = eng->model.config.vocab_size;
-    if (!eng->bpe)
+    const struct config *c = &eng->model.config;
+    size_t n = c->vocab_size;
+    if (!eng->bpe && !c->n_suppress)
         return 0;
-    eng->blocked = malloc(n);
+    eng->blocked = calloc(n, 1);
     if (!eng->blocked)
         return err_oom(e, n);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; eng->bpe && i < n; i++)
         eng->blocked[i] = !bpe_has(eng->bpe, (int32_t)i);
+    for (size_t i = 0; i < c->n_suppress; i++)
+        eng->blocked[c->suppress[i]] = 1;
     return 0;
 }
 
@@ -457,7 +443,7 @@ int qwick_engine_open(struct qwick_engine **out,
         open_config(eng, o->tokenizer_only, e))
         goto fail;
     double opened = clock_ms();
-    if (open_tokenizer(eng, e) || engine_open_form(eng, o, e))
+    if (engine_open_text(eng, o, e))
         goto fail;
     double tokens = clock_ms();
     if (o->tokenizer_only && engine_need_tokenizer(eng, e))

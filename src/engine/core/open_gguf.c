@@ -41,18 +41,23 @@ struct kind {
     const char *name;
     bool scores;  /* the tokens have scores, and there are no merges */
     bool add_bos; /* unless tokenizer.ggml.add_bos_token says otherwise */
+    int bos, eos; /* ids where the file has no keys for them; -1: none */
     signed char kinds[N_TYPES]; /* enum bpe_kind of each type; -1: none */
 };
 
 static const struct kind kinds[] = {
     {.model = "gpt2",
      .name = "byte-level BPE",
+     .bos = -1,
+     .eos = -1,
      .kinds = {-1, BPE_KIND_NORMAL, -1, BPE_KIND_CONTROL, BPE_KIND_ADDED,
                BPE_KIND_UNUSED, -1}},
     {.model = "llama",
      .name = "SentencePiece",
      .scores = true,
      .add_bos = true,
+     .bos = 1,
+     .eos = 2,
      .kinds = {-1, BPE_KIND_NORMAL, BPE_KIND_CONTROL, BPE_KIND_CONTROL,
                BPE_KIND_ADDED, BPE_KIND_UNUSED, BPE_KIND_BYTE}},
 };
@@ -213,10 +218,11 @@ static int read_flag(const struct gguf *g, const char *key, bool dflt,
     return v || !found ? 0 : -1;
 }
 
-/* Read the id at key if the flag at add_key is set; else set *id to -1. */
+/* Read the id at key if the flag at add_key is set; else set *id to -1. usual:
+ * the id if there is no key, or -1. */
 static int read_frame_id(const struct gguf *g, const char *add_key, bool dflt,
-                         const char *key, size_t n_tokens, int32_t *id,
-                         struct qwick_err *e)
+                         const char *key, int usual, size_t n_tokens,
+                         int32_t *id, struct qwick_err *e)
 {
     bool found, add;
     *id = -1;
@@ -225,16 +231,17 @@ static int read_frame_id(const struct gguf *g, const char *add_key, bool dflt,
     if (!add)
         return 0;
     const struct gguf_value *v = gguf_need(g, key, GGUF_U32, 0, &found, e);
-    if (!v)
+    if (!v && (found || usual < 0))
         return found ? -1
                      : err_set(e, QWICK_ERR_MODEL,
                                "%s: %s: missing, but %s is true", gguf_path(g),
                                key, add_key);
-    if (v->u >= n_tokens)
+    uint64_t u = v ? v->u : (uint64_t)usual;
+    if (u >= n_tokens)
         return err_set(e, QWICK_ERR_MODEL,
                        "%s: %s: %llu, but there are %zu tokens", gguf_path(g),
-                       key, (unsigned long long)v->u, n_tokens);
-    *id = (int32_t)v->u;
+                       key, (unsigned long long)u, n_tokens);
+    *id = (int32_t)u;
     return 0;
 }
 
@@ -242,15 +249,24 @@ static int read_frame_id(const struct gguf *g, const char *add_key, bool dflt,
 static int read_frame(const struct gguf *g, const struct kind *kind,
                       struct bpe_parts *parts, struct qwick_err *e)
 {
-    static const char bos_key[] = "tokenizer.ggml.bos_token_id";
-    bool add_bos = kind->add_bos && gguf_find(g, bos_key);
-    return read_frame_id(g, "tokenizer.ggml.add_bos_token", add_bos, bos_key,
+    return read_frame_id(g, "tokenizer.ggml.add_bos_token", kind->add_bos,
+                         "tokenizer.ggml.bos_token_id", kind->bos,
                          parts->tokens.n, &parts->before, e) ||
                    read_frame_id(g, "tokenizer.ggml.add_eos_token", false,
-                                 "tokenizer.ggml.eos_token_id", parts->tokens.n,
-                                 &parts->after, e)
+                                 "tokenizer.ggml.eos_token_id", kind->eos,
+                                 parts->tokens.n, &parts->after, e)
                ? -1
                : 0;
+}
+
+/* Gemma's tokenizer of this kind is the only one that puts no blank before a
+ * text, unless the file says so. */
+static bool is_gemma(const struct gguf *g)
+{
+    static const char name[] = "gemma";
+    const struct gguf_value *arch = gguf_find(g, "general.architecture");
+    return arch && arch->type == GGUF_STRING && arch->n_bytes >= strlen(name) &&
+           memcmp(arch->data, name, strlen(name)) == 0;
 }
 
 /* Read what only one kind of tokenizer has. */
@@ -261,9 +277,8 @@ static int read_merging(const struct gguf *g, const struct kind *kind,
     const struct gguf_value *merges;
     *scores = NULL;
     if (kind->scores) {
-        /* Gemma's tokenizer, the only one here, has no such blank. */
         if (read_scores(g, parts->tokens.n, scores, e) ||
-            read_flag(g, "tokenizer.ggml.add_space_prefix", false,
+            read_flag(g, "tokenizer.ggml.add_space_prefix", !is_gemma(g),
                       &parts->space_prefix, e))
             return -1;
         parts->scores = *scores;

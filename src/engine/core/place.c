@@ -11,12 +11,19 @@
 #include "file/gguf_pick.h"
 #include "qwick.h"
 
-int qwick_model_find(char **place, const char *spec, struct qwick_err *e)
+char *qwick_model_twin(const char *spec)
+{
+    return find_model_twin(spec);
+}
+
+int qwick_model_find(char **place, const char *spec, bool is_name,
+                     struct qwick_err *e)
 {
     const char *type;
     char *path;
     *place = NULL;
-    if (checkpoint_check_name(spec, e) || find_model(&path, &type, spec, e))
+    if (checkpoint_check_name(spec, e) ||
+        find_model(&path, &type, spec, is_name, e))
         return -1;
     if (!type) {
         *place = path;
@@ -94,7 +101,7 @@ int qwick_model_files(const char *place,
     const char *type;
     char *path;
     struct stat st;
-    if (find_model(&path, &type, place, e))
+    if (find_model(&path, &type, place, false, e))
         return -1;
     int rc;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))

@@ -5,24 +5,35 @@
 
 #include "engine/core/engine.h"
 
-static int read_json(struct json_doc **out, const struct checkpoint *ck,
-                     const char *name, struct qwick_err *e)
+enum { FILE_CONFIG, FILE_MAP, FILE_ADDED };
+static const char *const files[SPECIALS_FILES] = {
+    [FILE_CONFIG] = "tokenizer_config.json",
+    [FILE_MAP] = "special_tokens_map.json",
+    [FILE_ADDED] = "added_tokens.json",
+};
+
+static int read_json(struct specials *s, size_t file,
+                     const struct checkpoint *ck, struct bpe_beside_file *out,
+                     struct qwick_err *e)
 {
     struct map map;
     bool found;
-    char path[512];
-    *out = NULL;
-    if (checkpoint_map_small(ck, name, &map, &found, e))
+    char *path = s->paths[file];
+    checkpoint_path(ck, files[file], path, sizeof s->paths[file]);
+    out->path = path;
+    if (checkpoint_map_small(ck, files[file], &map, &found, e))
         return -1;
     if (!found)
         return 0;
-    checkpoint_path(ck, name, path, sizeof path);
-    int rc = json_parse(out, path, (const char *)map.data, map.size,
-                        QWICK_ERR_MODEL, e);
+    int rc = json_parse_python(&s->docs[file], path, (const char *)map.data,
+                               map.size, QWICK_ERR_MODEL, e);
     map_close(&map);
-    if (!rc && !json_is(json_root(*out), JSON_OBJECT))
-        return err_set(e, QWICK_ERR_MODEL, "%s: must be a JSON object", path);
-    return rc;
+    if (rc)
+        return -1;
+    out->root = json_root(s->docs[file]);
+    return json_is(out->root, JSON_OBJECT)
+               ? 0
+               : err_set(e, QWICK_ERR_MODEL, "%s: must be a JSON object", path);
 }
 
 static bool is_token(const struct json_value *key)
@@ -50,22 +61,20 @@ int specials_open(struct specials *out, const struct checkpoint *ck,
 {
     struct specials *s = out;
     *s = (struct specials){.all = {.type = JSON_OBJECT}};
-    checkpoint_path(ck, "tokenizer_config.json", s->path, sizeof s->path);
-    if (read_json(&s->config, ck, "tokenizer_config.json", e) ||
-        read_json(&s->map, ck, "special_tokens_map.json", e))
+    struct bpe_beside *b = &s->beside;
+    if (read_json(s, FILE_CONFIG, ck, &b->config, e) ||
+        (!json_get(b->config.root, "added_tokens_decoder") &&
+         (read_json(s, FILE_MAP, ck, &b->map, e) ||
+          read_json(s, FILE_ADDED, ck, &b->added, e))))
         return -1;
-    const struct json_value *config =
-        s->config ? json_root(s->config) : &s->all;
-    const struct json_value *map =
-        s->map && !json_get(config, "added_tokens_decoder") ? json_root(s->map)
-                                                            : &s->all;
-    size_t room = config->len + map->len;
+    const struct json_value *config = b->config.root, *map = b->map.root;
+    size_t room = (config ? config->len : 0) + (map ? map->len : 0);
     s->rows = calloc(2 * room + 1, sizeof *s->rows);
     if (!s->rows)
         return err_oom(e, 2 * room * sizeof *s->rows);
-    if (map != &s->all)
+    if (map)
         add(s, map, room, true);
-    if (config != &s->all)
+    if (config)
         add(s, config, room, false);
     s->all.keys = s->rows;
     s->all.items = s->rows + room;
@@ -74,9 +83,28 @@ int specials_open(struct specials *out, const struct checkpoint *ck,
 
 void specials_close(struct specials *s)
 {
-    json_free(s->config);
-    json_free(s->map);
+    for (size_t i = 0; i < SPECIALS_FILES; i++)
+        json_free(s->docs[i]);
     free(s->rows);
+}
+
+int specials_open_tokenizer(const struct specials *s,
+                            const struct checkpoint *ck, struct bpe **out,
+                            struct qwick_err *e)
+{
+    struct map map;
+    bool found;
+    char path[512];
+    *out = NULL;
+    checkpoint_path(ck, "tokenizer.json", path, sizeof path);
+    if (checkpoint_map(ck, "tokenizer.json", &map, &found, e))
+        return -1;
+    if (!found)
+        return 0;
+    int rc = bpe_open_beside(out, path, (const char *)map.data, map.size,
+                             &s->beside, e);
+    map_close(&map);
+    return rc;
 }
 
 /* The id of the added token that a member names, or -1. */
@@ -113,5 +141,5 @@ void specials_apply(struct qwick_engine *eng, const struct specials *s)
         engine_warn(eng,
                     "%s: add_bos_token: is true, but bos_token is not an "
                     "added token of the tokenizer; no token goes before texts",
-                    s->path);
+                    s->beside.config.path);
 }

@@ -1,5 +1,5 @@
 /* Special tokens of a directory: tokenizer_config.json, and
- * special_tokens_map.json of older checkpoints. */
+ * special_tokens_map.json and added_tokens.json of older checkpoints. */
 #ifndef ENGINE_SPECIALS_H
 #define ENGINE_SPECIALS_H
 
@@ -7,24 +7,35 @@
 
 #include "base/err.h"
 #include "file/json.h"
+#include "text/bpe.h"
 
 struct checkpoint;
 struct qwick_engine;
 
+enum { SPECIALS_FILES = 3 };
+
 struct specials {
-    char path[512]; /* of tokenizer_config.json, for messages */
-    struct json_doc *config, *map;
-    struct json_value *rows; /* keys, then values of all */
+    char paths[SPECIALS_FILES][512]; /* for messages */
+    struct json_doc *docs[SPECIALS_FILES];
+    struct bpe_beside beside; /* the files that count */
+    struct json_value *rows;  /* keys, then values of all */
     struct json_value all;
 };
 
-/* Read both files. out->all is tokenizer_config.json, an object without members
- * if there is none. If it has no added_tokens_decoder, the tokens of
- * special_tokens_map.json take the place of its tokens, as in transformers.
- * Call specials_close even after a failure. */
+/* Read the files. out->all is tokenizer_config.json, an object without members
+ * if there is none. The other files count only if it has no
+ * added_tokens_decoder, as in transformers: then the tokens of
+ * special_tokens_map.json take the place of its tokens. Call specials_close
+ * even after a failure. */
 int specials_open(struct specials *out, const struct checkpoint *ck,
                   struct qwick_err *e);
 void specials_close(struct specials *s);
+
+/* Create the tokenizer of tokenizer.json and these files. *out is NULL if there
+ * is no tokenizer.json. */
+int specials_open_tokenizer(const struct specials *s,
+                            const struct checkpoint *ck, struct bpe **out,
+                            struct qwick_err *e);
 
 /* Set what the engine takes from them: eos_token is a stop id. The token that
  * goes before a text (bos_id) is bos_token if add_bos_token is true; without

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "engine/core/engine.h"
+#include "engine/generate/generate.h"
 #include "engine/generate/guide.h"
 #include "engine/generate/sampler.h"
 #include "engine/generate/stream.h"
@@ -23,6 +24,8 @@ int qwick_sampler_create(struct qwick_sampler **out,
         return err_set(e, QWICK_ERR_USAGE,
                        "%s: was opened for its tokenizer only",
                        checkpoint_name(eng->ck));
+    if (qwick_check_generation(eng, o, e))
+        return -1;
     struct qwick_sampler *s = calloc(1, sizeof *s);
     if (!s)
         return err_oom(e, sizeof *s);
@@ -33,6 +36,7 @@ int qwick_sampler_create(struct qwick_sampler **out,
         free(s);
         return -1;
     }
+    generation_set_start(eng, s->sampler);
     *out = s;
     return 0;
 }

@@ -6,6 +6,7 @@
 #include "base/array.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/flag.h"
 #include "engine/core/options.h"
 #include "engine/generate/guesses.h"
 
@@ -22,6 +23,7 @@ struct qwick_sampling qwick_sampling_defaults(const struct qwick_engine *eng,
 {
     const struct config *c = &eng->model.config;
     struct qwick_sampling o = qwick_sampling_neutral();
+    o.repeat_penalty = (float)c->repetition_penalty;
     if (!c->do_sample) {
         o.temperature = 0;
         return o;
@@ -30,7 +32,6 @@ struct qwick_sampling qwick_sampling_defaults(const struct qwick_engine *eng,
     o.top_k = (int)c->top_k;
     o.top_p = (float)c->top_p;
     o.min_p = (float)c->min_p;
-    o.repeat_penalty = (float)c->repetition_penalty;
     /* Qwen3's generation_config.json has the values for thinking. Its model
      * card gives other values for answers without thinking. */
     if (!thinking && c->temperature == 0.6 && c->top_p == 0.95 &&
@@ -39,6 +40,18 @@ struct qwick_sampling qwick_sampling_defaults(const struct qwick_engine *eng,
         o.top_p = 0.8f;
     }
     return o;
+}
+
+int qwick_check_generation(const struct qwick_engine *eng,
+                           const struct qwick_sampling *o, struct qwick_err *e)
+{
+    const struct config *c = &eng->model.config;
+    const char *why = *c->unsupported       ? c->unsupported
+                      : o->temperature != 0 ? c->unsupported_draw
+                                            : "";
+    char path[512];
+    checkpoint_path(eng->ck, "generation_config.json", path, sizeof path);
+    return *why ? err_set(e, QWICK_ERR_MODEL, "%s: %s", path, why) : 0;
 }
 
 const char *qwick_finish_name(enum qwick_finish f)
@@ -177,6 +190,19 @@ static int begin_guide(struct generation *g, struct qwick_err *e)
     return 0;
 }
 
+void generation_set_start(const struct qwick_engine *eng, struct sampler *s)
+{
+    const struct config *c = &eng->model.config;
+    const struct sampler_start start = {
+        .first = c->n_begin ? c->suppress + c->n_suppress : NULL,
+        .n_first = c->n_begin,
+        .stops = c->stop_ids,
+        .n_stops = c->n_stop_ids,
+        .min_new = c->min_new_tokens,
+        .min_all = c->min_length};
+    sampler_set_start(s, &start);
+}
+
 int generation_begin(struct generation *g, const struct qwick_engine *eng,
                      const int32_t *prompt, size_t n,
                      const struct qwick_generate_options *o, size_t limit,
@@ -191,7 +217,8 @@ int generation_begin(struct generation *g, const struct qwick_engine *eng,
                                      .limit = limit};
     stream_init(&g->stream, o->stop, o->n_stop,
                 o->in_think && o->split_thinking);
-    if (check_options(o, e) || allocate(g, e) ||
+    if (check_options(o, e) || qwick_check_generation(eng, &o->sampling, e) ||
+        allocate(g, e) ||
         sampler_create(&g->sampler, &o->sampling, c->vocab_size,
                        g->blocked ? g->blocked : eng->blocked, eng->model.k,
                        e) ||
@@ -199,6 +226,7 @@ int generation_begin(struct generation *g, const struct qwick_engine *eng,
         (o->limit_thinking &&
          think_budget_begin(&g->budget, eng, o->think_budget, o->in_think, e)))
         return -1;
+    generation_set_start(eng, g->sampler);
     for (size_t i = 0; i < n; i++)
         sampler_see_prompt(g->sampler, prompt[i]);
     return 0;
@@ -273,7 +301,7 @@ static bool ends(struct generation *g, int32_t id, size_t pos,
     bool end = decode_ends(&g->rules, id, r->n_tokens, pos, why);
     if (end && *why == QWICK_FINISH_STOP)
         return true;
-    if (g->interrupt && *g->interrupt)
+    if (flag_is_set(g->interrupt))
         *why = QWICK_FINISH_INTERRUPTED;
     else if (is_looping(g))
         *why = QWICK_FINISH_LOOP;

@@ -42,6 +42,9 @@ struct generation {
 int generation_check(const struct qwick_engine *eng, const int32_t *prompt,
                      size_t n, struct qwick_err *e);
 
+/* Tell a sampler which ids may not begin an answer. */
+void generation_set_start(const struct qwick_engine *eng, struct sampler *s);
+
 /* Start an answer to a prompt that generation_check accepts, in a context of at
  * most limit tokens. The functions below fill in *r step by step. Call
  * generation_free also after a failure. */

@@ -23,7 +23,7 @@ struct sampler {
     struct qwick_sampling o;
     const struct kernels *k;
     size_t vocab_size;
-    uint64_t n_accepted;
+    uint64_t n_accepted, n_prompt;
     qwick_bias_fn bias; /* NULL: none */
     void *bias_ctx;
     const uint64_t *allowed; /* bits of the ids that may be drawn; NULL: all */
@@ -34,6 +34,7 @@ struct sampler {
     int32_t *kept;           /* [vocab_size] candidates, by id */
     int32_t *order; /* [FEW] candidates by value, or the largest blocks */
     size_t n_blocks;
+    struct sampler_start start;
     int32_t *never; /* blocked ids */
     size_t n_never;
     bool blocked_one;  /* sampler_block has added an id to never */
@@ -169,6 +170,7 @@ static void note(struct sampler *s, int32_t id, bool prompt)
 
 void sampler_see_prompt(struct sampler *s, int32_t id)
 {
+    s->n_prompt++;
     note(s, id, true);
 }
 
@@ -258,6 +260,13 @@ static void apply_allowed(struct sampler *s)
     }
 }
 
+static void forbid(struct sampler *s, const int32_t *ids, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        s->work[ids[i]] = -INFINITY;
+    update_tops(s, ids, n);
+}
+
 /* Copy and check the logits, apply penalties, bias and blocked ids. *max: the
  * largest logit that may be drawn. */
 static int prepare(struct sampler *s, const float *logits, float *max,
@@ -281,9 +290,12 @@ static int prepare(struct sampler *s, const float *logits, float *max,
     update_tops(s, s->distinct, s->n_distinct);
     if (s->bias && apply_bias(s, e))
         return -1;
-    for (size_t i = 0; i < s->n_never; i++)
-        s->work[s->never[i]] = -INFINITY;
-    update_tops(s, s->never, s->n_never);
+    forbid(s, s->never, s->n_never);
+    if (s->n_accepted == 0)
+        forbid(s, s->start.first, s->start.n_first);
+    if (s->n_accepted < s->start.min_new ||
+        s->n_prompt + s->n_accepted < s->start.min_all)
+        forbid(s, s->start.stops, s->start.n_stops);
     if (s->allowed)
         apply_allowed(s);
     *max = s->k->max(s->top, s->n_blocks);
@@ -597,6 +609,11 @@ void sampler_set_bias(struct sampler *s, qwick_bias_fn fn, void *ctx)
 {
     s->bias = fn;
     s->bias_ctx = ctx;
+}
+
+void sampler_set_start(struct sampler *s, const struct sampler_start *start)
+{
+    s->start = *start;
 }
 
 void sampler_set_allowed(struct sampler *s, const uint64_t *allowed)

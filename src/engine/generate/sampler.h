@@ -19,7 +19,7 @@ int sampler_create(struct sampler **out, const struct qwick_sampling *o,
                    const struct kernels *k, struct qwick_err *e);
 void sampler_free(struct sampler *s);
 
-/* Count a token of the prompt, for the repetition penalty. */
+/* Count a token of the prompt, for the repetition penalty and min_all. */
 void sampler_see_prompt(struct sampler *s, int32_t id);
 
 /* Let fn change the logits in each draw; see qwick_bias_fn. NULL: none. */
@@ -32,6 +32,15 @@ void sampler_set_allowed(struct sampler *s, const uint64_t *allowed);
 
 /* Never draw id from now on. Works for one id of a sampler. */
 void sampler_block(struct sampler *s, int32_t id);
+
+/* Ids that may not begin an answer. Those of `first` are not its first token;
+ * those of `stops` are not among its first min_new tokens, nor among the first
+ * min_all of prompt and answer. Borrowed. */
+struct sampler_start {
+    const int32_t *first, *stops;
+    size_t n_first, n_stops, min_new, min_all;
+};
+void sampler_set_start(struct sampler *s, const struct sampler_start *start);
 
 /* Draw the next token from logits f32 [vocab_size], which stay unchanged, and
  * accept it. The draw after i accepted tokens uses the i-th number of the

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/flag.h"
 #include "base/par.h"
 
 /* Most bytes of logits in a pass; enough rows to make good use of the
@@ -567,7 +568,7 @@ int runs_step(struct runs *s, struct qwick_err *e)
     struct qwick_err why;
     if (end_cancelled(s, e))
         return -1;
-    if (s->interrupt && *s->interrupt)
+    if (flag_is_set(s->interrupt))
         return err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
     if (expire(s, e) || admit(s, e))
         return -1;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/flag.h"
 #include "engine/tasks/plan.h"
 
 /* Milliseconds of the parts, about a second together. */
@@ -74,7 +75,7 @@ static int time_steps(struct qwick_session *s, const volatile int *interrupt,
     size_t n = 0, left = s->limit - s->kv.n;
     *ms = 0;
     while (n < MAX_STEPS && n < left && at - start < DECODE_MS) {
-        if (interrupt && *interrupt)
+        if (flag_is_set(interrupt))
             return err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
         if (qwick_session_decode(s, (int32_t)(n % 2), e))
             return -1;
@@ -159,7 +160,7 @@ int plan_probe(struct qwick_plan *p, struct qwick_engine *eng,
     /* a deadline, or too little memory, leaves the times of the limits */
     if (can_run(p))
         (void)run_passes(p, eng, interrupt, &why);
-    return interrupt && *interrupt
+    return flag_is_set(interrupt)
                ? err_set(e, QWICK_ERR_INTERRUPTED, "interrupted")
                : 0;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/flag.h"
 #include "engine/core/options.h"
 
 /* Shares of the time that is left. The checksums of a large model would take
@@ -17,7 +18,7 @@ typedef int (*check_fn)(struct selftest *t, struct outcome *out,
 
 static bool interrupted(const struct selftest *t)
 {
-    return t->o->interrupt && *t->o->interrupt;
+    return flag_is_set(t->o->interrupt);
 }
 
 int selftest_open(struct qwick_engine **out, const struct selftest *t,

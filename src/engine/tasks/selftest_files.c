@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/flag.h"
 #include "engine/tasks/selftest.h"
 #include "file/blob_sum.h"
 #include "file/dir_list.h"
@@ -26,7 +27,7 @@ static int stop(void *ctx, size_t done)
 {
     const struct selftest *t = ctx;
     (void)done;
-    return (t->o->interrupt && *t->o->interrupt) ||
+    return flag_is_set(t->o->interrupt) ||
            (t->end_ms > 0 && clock_ms() >= t->end_ms);
 }
 
