@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/utf8.h"
@@ -36,10 +37,17 @@ static bool get_file(const char *command, const char *arg, bool whole,
                      struct buf *out, const char **rest)
 {
     const char *why = chat_command_file(arg, whole, out, rest);
+    struct stat st;
     if (!why && !out->len)
         why = "names no file";
     if (!why && strcmp(out->data, "-") == 0)
         why = "the terminal is no file";
+    /* reading a FIFO or a terminal would block, or take what is typed */
+    if (!why && stat(out->data, &st) == 0 && !S_ISREG(st.st_mode) &&
+        !S_ISDIR(st.st_mode)) {
+        msg_error("/%s: %s: is not a regular file", command, out->data);
+        return false;
+    }
     if (why)
         msg_error("/%s: %s", command, why);
     return !why;

@@ -39,6 +39,7 @@ static int send_reply(const struct chat *c, int to, int status,
     const char *name = info ? info->model : "";
     r->fixed.status = status;
     r->fixed.unsaved = c->unsaved;
+    r->fixed.signal = (uint8_t)*signals_flag();
     r->fixed.n_name = strlen(name);
     r->fixed.n_json = r->n_json;
     int bad = write_all(to, &r->fixed, sizeof r->fixed) ||
@@ -100,6 +101,7 @@ _Noreturn static void run_child(struct chat *c, long parent, int from, int to)
     while (!status && !bad && !read_all(from, &q, sizeof q, NULL))
         bad = take_chat(c, from, q.n_json) ||
               send_reply(c, to, answer_request(c, &q, &r), &r);
+    signals_finish(); /* dies by a signal that only this process got */
     _exit(status);
 }
 
@@ -118,6 +120,9 @@ static int read_all(int fd, void *p, size_t n, struct chat_model *m)
         int got = m ? poll(&ready, 1, 50) : 1;
         if (got == 0 || (got < 0 && errno == EINTR))
             continue;
+        /* the process of the model ends where a signal wants that */
+        if (!m && *signals_flag() && *signals_flag() != SIGINT)
+            return -1;
         ssize_t k = got < 0 ? -1 : read(fd, at, n);
         if (k < 0 && errno == EINTR)
             continue;
@@ -181,10 +186,11 @@ static int reap(struct chat_model *m)
     return status;
 }
 
-/* The process has ended, or sent nonsense. */
-static int gone(struct chat_model *m)
+/* The process has ended, or sent nonsense. ends: it is about to. */
+static int gone(struct chat_model *m, bool ends)
 {
-    kill((pid_t)m->pid, SIGKILL);
+    if (!ends)
+        kill((pid_t)m->pid, SIGKILL);
     int status = reap(m);
     if (*signals_flag())
         return -1; /* it got the signal, too */
@@ -260,7 +266,15 @@ int chat_model_ask(struct chat *c, enum chat_op op, struct chat_reply *r)
     int bad = write_all(m->to, &q, sizeof q) || write_all(m->to, json, n) ||
               read_reply(c, r);
     free(json);
-    return bad ? gone(m) : 0;
+    bool ends = !bad && r->fixed.signal && r->fixed.signal != SIGINT;
+    if (!bad && !ends)
+        return 0;
+    (void)gone(m, ends);
+    if (ends && r->json) /* the answer was complete */
+        return 0;
+    free(r->json);
+    r->json = NULL;
+    return -1;
 }
 
 void chat_model_stop(struct chat *c)

@@ -28,6 +28,7 @@ struct chat_reply_fixed {
     int32_t status;              /* 0, or the exit status that ends the chat */
     uint8_t greedy;              /* the sampling is */
     uint8_t unsaved;             /* the session's file lacks the answer */
+    uint8_t signal;  /* the process got it while it worked, and ends; 0: none */
     struct chat_numbers numbers; /* of the answer */
     uint64_t n_tokens;           /* of CHAT_COUNT */
     uint64_t limit;              /* of the context, in tokens */

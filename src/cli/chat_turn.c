@@ -65,7 +65,10 @@ static int answer(struct chat *c, bool *added)
     }
     c->n_answers++;
     signals_forget_int();
-    status = *signals_flag() ? (int)QWICK_ERR_RUNTIME : r.fixed.status;
+    /* the chat goes on when only the model's process got a signal */
+    status = *signals_flag()   ? (int)QWICK_ERR_RUNTIME
+             : c->model.pid == 0 ? 0
+                                 : r.fixed.status;
     if (r.json && qwick_chat_add_json(c->j.chat, r.json, r.n_json, &e)) {
         status = msg_fail(&e);
     } else if (r.json) {

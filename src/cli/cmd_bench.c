@@ -117,6 +117,7 @@ static const struct opt opts[] = {
      .help = "print CSV, one line for each row",
      .offset = ARG(csv)},
     {.name = "html",
+     .access = OPT_REPLACES,
      .type = OPT_FILE,
      .arg = "FILE",
      .help = "also write a page with charts to FILE",

@@ -134,7 +134,7 @@ static void on_warning(void *ctx, const char *line)
 static bool has_gguf_name(const struct args *a)
 {
     const char *dot = a->output ? strrchr(a->output, '.') : NULL;
-    return dot && strcmp(dot, ".gguf") == 0;
+    return dot && strcasecmp(dot, ".gguf") == 0;
 }
 
 static bool is_gguf(const struct args *a)

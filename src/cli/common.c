@@ -171,10 +171,32 @@ static int resolve_alias(const struct opt_parsed *p, const char *option,
     return r;
 }
 
+/* Results that are files: "-" would be a file of that name. -o is where a verb
+ * writes its result, so the verb knows what "-" means there. */
+static int check_outputs(const struct opt_parsed *p)
+{
+    for (size_t i = 0; i < p->verb->n_opts; i++) {
+        const struct opt *o = &p->verb->opts[i];
+        const union opt_value *v =
+            (const void *)((const char *)p->values + o->offset);
+        bool writes = o->access == OPT_OPENS || o->access == OPT_REPLACES ||
+                      o->access == OPT_REWRITES;
+        if (writes && o->type == OPT_FILE && v->text &&
+            strcmp(v->text, "-") == 0 && strcmp(o->name, "output") != 0)
+            return opt_usage(p->verb,
+                             "--%s -: names a file, not standard output",
+                             o->name);
+    }
+    return -1;
+}
+
 int common_check(const struct opt_parsed *p, struct common_args *c)
 {
     msg_level(c->quiet, c->verbose);
     c->parsed = p;
+    int dash = check_outputs(p);
+    if (dash >= 0)
+        return dash;
     if (c->exact && c->kv && strcmp(c->kv, "f32") != 0 &&
         !opt_yield(p, "kv", "exact"))
         return opt_usage(p->verb, "--kv %s: --exact needs f32", c->kv);

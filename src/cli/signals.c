@@ -85,15 +85,19 @@ static void on_truncated(void)
     _exit(1);
 }
 
-/* Signals that end the program because of a fault, and what they did before. */
-enum { N_CRASHES = 5 };
-static const int crashes[N_CRASHES] = {SIGBUS, SIGSEGV, SIGABRT, SIGILL,
-                                       SIGFPE};
+/* Signals that end the program at once, and what they did before. The first
+ * N_FAULTS of them may be faults of its own. */
+enum { N_FAULTS = 4, N_CRASHES = 11 };
+static const int crashes[N_CRASHES] = {
+    SIGBUS,  SIGSEGV, SIGILL,  SIGFPE,  SIGABRT, SIGQUIT,
+    SIGUSR1, SIGUSR2, SIGALRM, SIGXCPU, SIGTRAP};
 static struct sigaction before[N_CRASHES];
 
 static void on_crash(int sig, siginfo_t *info, void *context)
 {
-    bool fault = info->si_code > 0; /* else somebody sent the signal */
+    bool fault = false; /* else somebody sent the signal */
+    for (size_t i = 0; i < N_FAULTS; i++)
+        fault = fault || (crashes[i] == sig && info->si_code > 0);
     void (*fn)(void) = at_crash;
     (void)context;
     if (sig == SIGBUS && fault)

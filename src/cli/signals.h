@@ -15,7 +15,8 @@ void signals_init(void);
 void signals_at_bus(void (*fn)(void));
 
 /* Set a function that is called before the program dies by SIGSEGV, SIGABRT,
- * SIGILL, SIGFPE, or a SIGBUS that somebody sent; NULL: none. fn must be
+ * SIGILL, SIGFPE, SIGQUIT and others that end it at once, or a SIGBUS that
+ * somebody sent; NULL: none. fn must be
  * async-signal-safe. */
 void signals_at_crash(void (*fn)(void));
 

@@ -23,10 +23,7 @@ int state_path(struct buf *out, const char *name)
 static bool is_dir(const char *path)
 {
     struct stat st;
-    if (stat(path, &st))
-        return false;
-    errno = ENOTDIR;
-    return S_ISDIR(st.st_mode);
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
 int state_make_dir(const char *path, struct qwick_err *e)
@@ -37,10 +34,11 @@ int state_make_dir(const char *path, struct qwick_err *e)
         return err_oom(e, strlen(path));
     for (char *at = strchr(dir + 1, '/'); at && !rc; at = strchr(at + 1, '/')) {
         *at = 0;
+        int why = mkdir(dir, 0700) ? errno : 0;
         /* no other errno than EEXIST matters where the directory is there */
-        if (mkdir(dir, 0700) && !is_dir(dir))
+        if (why && !is_dir(dir))
             rc = err_set(e, QWICK_ERR_RUNTIME, "%s: cannot make directory: %s",
-                         dir, strerror(errno));
+                         dir, strerror(why == EEXIST ? ENOTDIR : why));
         *at = '/';
     }
     free(dir);

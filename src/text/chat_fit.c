@@ -189,6 +189,25 @@ static int set_member(struct chat_fit *x, struct json_value *object,
     return 0;
 }
 
+static int remove_member(struct chat_fit *x, struct json_value *object,
+                         const char *key, struct qwick_err *e)
+{
+    struct json_value *items = allocate(x, object->len, e), *keys;
+    size_t n = 0;
+    if (!items || !(keys = allocate(x, object->len, e)))
+        return -1;
+    for (size_t i = 0; i < object->len; i++) {
+        if (json_equals(&object->keys[i], key))
+            continue;
+        items[n] = object->items[i];
+        keys[n++] = object->keys[i];
+    }
+    object->items = items;
+    object->keys = keys;
+    object->len = n;
+    return 0;
+}
+
 /* ---- tool calls ---- */
 
 /* Set *v, a text, to the object whose JSON it is, if it is that of an object.
@@ -234,12 +253,19 @@ static int fit_call(struct chat_fit *x, const struct chat_form *f,
         return 0;
     if (get_trait(f, TRAIT_ARGUMENTS, &want, e))
         return -1;
+    struct json_value v = *own;
+    /* no arguments at all: templates that print the text would print nothing
+     * where JSON has an object */
+    bool blank = json_is(own, JSON_STRING) &&
+                 strspn(own->str, " \t\r\n") == own->len;
+    if (blank && want != ARGUMENTS_OBJECT)
+        v = (struct json_value){.type = JSON_STRING, .str = "{}", .len = 2};
     bool parses = want == ARGUMENTS_OBJECT && json_is(own, JSON_STRING);
     bool prints = want == ARGUMENTS_TEXT && json_is(own, JSON_OBJECT);
-    struct json_value v = *own;
-    if (!parses && !prints)
+    if (!parses && !prints && !blank)
         return 0;
-    if ((parses ? parse_arguments : print_arguments)(x, &v, e) ||
+    if ((parses && parse_arguments(x, &v, e)) ||
+        (prints && print_arguments(x, &v, e)) ||
         set_member(x, &inner, "arguments", v, e))
         return -1;
     if (function)
@@ -248,13 +274,29 @@ static int fit_call(struct chat_fit *x, const struct chat_form *f,
     return 0;
 }
 
+/* Client libraries write members that are not used as null, and no calls as an
+ * empty list. Templates take either for calls. */
+static int drop_unused(struct chat_fit *x, struct json_value *m,
+                       struct qwick_err *e)
+{
+    const struct json_value *calls = json_get(m, "tool_calls");
+    const struct json_value *old = json_get(m, "function_call");
+    bool none = json_is(calls, JSON_NULL) ||
+                (json_is(calls, JSON_ARRAY) && !calls->len);
+    if (none && remove_member(x, m, "tool_calls", e))
+        return -1;
+    return json_is(old, JSON_NULL) ? remove_member(x, m, "function_call", e) : 0;
+}
+
 static int fit_calls(struct chat_fit *x, const struct chat_form *f,
                      struct json_value *m, struct qwick_err *e)
 {
     static const struct json_value empty = {.type = JSON_STRING, .str = ""};
+    if (drop_unused(x, m, e))
+        return -1;
     const struct json_value *calls = json_get(m, "tool_calls");
     const struct json_value *content = json_get(m, "content");
-    if (!json_is(calls, JSON_ARRAY) || !calls->len)
+    if (!json_is(calls, JSON_ARRAY))
         return 0;
     if ((!content || json_is(content, JSON_NULL)) &&
         set_member(x, m, "content", empty, e))
@@ -367,17 +409,55 @@ static int fit_content(const struct chat_form *f, const struct chat_source *in,
     return 0;
 }
 
+/* Claude Code's first system block changes with each request, so no later request
+ * could use what a cache holds. Leave it out. *all: nothing else is in the
+ * message. */
+static int drop_billing(struct chat_fit *x, struct json_value *m, bool *all,
+                        struct qwick_err *e)
+{
+    static const char header[] = "x-anthropic-billing-header:";
+    const size_t n_header = sizeof header - 1;
+    const struct json_value *content = json_get(m, "content");
+    bool list = json_is(content, JSON_ARRAY) && content->len;
+    const struct json_value *text =
+        list ? json_get(&content->items[0], "text") : content;
+    *all = false;
+    if (!is_system(m) || !json_is(text, JSON_STRING) || text->len < n_header ||
+        memcmp(text->str, header, n_header) != 0)
+        return 0;
+    struct json_value v = *content;
+    if (list) {
+        v.items++;
+        v.len--;
+    } else {
+        const char *end = memchr(v.str, '\n', v.len);
+        size_t n = end ? (size_t)(end - v.str) : v.len;
+        while (n < v.len && v.str[n] == '\n')
+            n++;
+        v.str += n;
+        v.len -= n;
+    }
+    *all = v.len == 0;
+    return *all ? 0 : set_member(x, m, "content", v, e);
+}
+
 int chat_fit(struct chat_fit *out, const struct chat_form *f,
              const struct chat_source *in, struct qwick_err *e)
 {
     *out = (struct chat_fit){.source = *in};
     struct json_value *m = allocate(out, in->messages.len, e);
+    size_t n = 0;
     if (!m)
         return -1;
-    for (size_t i = 0; i < in->messages.len; i++)
-        if (fit_content(f, in, i, &m[i], e) || fit_calls(out, f, &m[i], e))
+    for (size_t i = 0; i < in->messages.len; i++) {
+        bool all;
+        if (fit_content(f, in, i, &m[n], e) || fit_calls(out, f, &m[n], e) ||
+            drop_billing(out, &m[n], &all, e))
             return -1;
+        n += !all;
+    }
     out->source.messages.items = m;
+    out->source.messages.len = n;
     out->source.parts = NULL;
     return fit_systems(out, f, in, e);
 }

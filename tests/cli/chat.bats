@@ -213,6 +213,9 @@ p.line("list files")
 has(p.line("/save " + T + "/c.json"), "5 messages")
 has(p.line("/save ~/f.txt"), "exists and is not a conversation; it is not replaced")
 has(p.line("/save /dev/null"), "not a regular file")
+os.mkfifo(T + "/fifo")
+has(p.line("/read " + T + "/fifo"), "/read: " + T + "/fifo: is not a regular file")
+has(p.line("/load /dev/tty"), "/load: /dev/tty: is not a regular file")
 same(open(T + "/f.txt").read(), "hello\n")
 same(p.line("/undo"), "2 messages are taken out, 3 are left")
 has(p.line("/load " + T + "/c.json"), "5 messages")
@@ -551,7 +554,8 @@ PY
 
 @test "a crash restores the terminal, and the chat dies by the signal" {
     drive <<'PY'
-for sig in signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL:
+for sig in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE,
+            signal.SIGILL, signal.SIGQUIT, signal.SIGUSR1, signal.SIGXCPU):
     p = start()
     assert p.settings() != p.start[:4]
     p.kill(sig)
@@ -628,6 +632,24 @@ leave(p)
 # what was saved goes on
 p = start("--exact", "--session", T + "/s")
 has(p.hello, "4 messages")
+leave(p)
+# a signal that only it got
+p = start("--exact")
+p.line("list files")
+for sig in signal.SIGTERM, signal.SIGHUP:
+    child, = p.children()
+    os.kill(child, sig)
+    has(p.line("list files"), f"the process of the model ended by signal {int(sig)} ")
+    same(p.line("list files") != "", True)
+leave(p)
+p = start(*LONG)
+p.send(b"tell\r")
+p.wait_for(b"\x1b[?2004l")
+p.wait_for(b"\n")
+child, = p.children()
+os.kill(child, signal.SIGTERM)
+has(p.prompt(), "ended by signal 15")
+same(messages(p), [])
 leave(p)
 # while it answers
 p = start(*LONG)

@@ -136,7 +136,8 @@ bad() {
     echo "{{ messages[0].content }}" >"$T/t"
     run -0 --separate-stderr q -n 1 --ignore-eos --chat-template "$T/t" --think on hi
     [ "$stderr" = "qwick: warning: --think: has no effect with a template without thinking" ]
-    run -0 --separate-stderr q batch -n 1 --chat-template "$T/t" --think on -i /dev/null
+    echo '{"prompt":"hi"}' >"$T/r"
+    run -0 --separate-stderr q batch -n 1 --ignore-eos --chat-template "$T/t" --think on -i "$T/r"
     [[ $stderr == *"--think: has no effect with a template without thinking"* ]]
     run -0 --separate-stderr q -n 1 --ignore-eos --chat-template "$T/t" --think off hi
     [ -z "$stderr" ]

@@ -334,3 +334,13 @@ END
     fails 2 "--repeat: cannot be combined with --save-session" \
         --profile-timing --repeat 2 --save-session "$T/s" hi
 }
+
+@test "results that are files: - is no name for them" {
+    local option
+    for option in --think-file --profile-file --save-session; do
+        fails 2 "$option -: names a file, not standard output" $option - hi
+    done
+    fails 2 "--html -: names a file" score --html - hi
+    fails 2 "--html -: names a file" bench --html -
+    fails 2 "--session -: names a file" chat --session -
+}

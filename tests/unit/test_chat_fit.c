@@ -196,6 +196,42 @@ static void no_content_beside_calls_is_empty(void **state)
         {MESSAGES("{{ m.content is none }}"),
          "[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[]}]",
          "[assistant]True"},
+        /* members that are not used, as client libraries write them */
+        {MESSAGES("{{ m.tool_calls is defined }}{{ m.function_call is defined }}"),
+         "[{\"role\":\"assistant\",\"content\":\"a\",\"tool_calls\":null,"
+         "\"function_call\":null},{\"role\":\"assistant\",\"content\":\"a\","
+         "\"tool_calls\":[]}]",
+         "[assistant]FalseFalse[assistant]FalseFalse"},
+        /* no arguments at all */
+        {CALLS(ARGS_PRINT), CALL("\"\""), "[assistant]({})"},
+        {CALLS(ARGS_BOTH), CALL("\" \""), "[assistant]({})"},
+        {CALLS(ARGS_ITERATE), CALL("\"\""), "[assistant]()"},
+    };
+    CHECK_CASES(cases);
+}
+
+/* Claude Code's header of each request would spoil every prefix cache. */
+static void a_header_of_billing_is_left_out(void **state)
+{
+    (void)state;
+#define BILLING "x-anthropic-billing-header: cc_version=1; cch=0a1b;"
+#define ALL     MESSAGES("{{ m.content }}")
+    static const struct fit_case cases[] = {
+        {ALL,
+         "[{\"role\":\"system\",\"content\":\"" BILLING "\\n\\nBe brief.\"}]",
+         "[system]Be brief."},
+        {ALL,
+         "[{\"role\":\"system\",\"content\":\"" BILLING
+         "\"},{\"role\":\"user\",\"content\":\"" BILLING "\"}]",
+         "[user]" BILLING},
+        {ALL,
+         "[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"" BILLING
+         "\"},{\"type\":\"text\",\"text\":\"Be brief.\"}]}]",
+         "[system]Be brief."},
+        {MESSAGES("{% for p in m.content %}<{{ p.text }}>{% endfor %}"),
+         "[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"" BILLING
+         "\"},{\"type\":\"text\",\"text\":\"Be brief.\"}]}]",
+         "[system]<Be brief.>"},
     };
     CHECK_CASES(cases);
 }
@@ -279,6 +315,7 @@ int main(void)
         cmocka_unit_test(lists_go_to_templates_that_iterate),
         cmocka_unit_test(arguments_are_what_the_template_takes),
         cmocka_unit_test(no_content_beside_calls_is_empty),
+        cmocka_unit_test(a_header_of_billing_is_left_out),
         cmocka_unit_test(system_messages_go_where_the_template_takes_them),
         cmocka_unit_test(no_system_message_moves_out_of_the_chat),
     };
