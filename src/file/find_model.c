@@ -180,6 +180,25 @@ static int search_stores(char **path, const char *spec, bool only_name,
     return rc;
 }
 
+/* Set *path to the file or directory that "~/…" names; NULL: there is none. No
+ * shell has expanded it in a variable, an alias or quotes. */
+static int search_home(char **path, const char *spec, struct qwick_err *e)
+{
+    const char *home = getenv("HOME");
+    struct stat st;
+    if (strncmp(spec, "~/", 2) != 0 || !home)
+        return 0;
+    if (asprintf(path, "%s%s", home, spec + 1) < 0) {
+        *path = NULL;
+        return err_oom(e, strlen(spec));
+    }
+    if (stat(*path, &st)) {
+        free(*path);
+        *path = NULL;
+    }
+    return 0;
+}
+
 /* base: spec without ":TYPE". */
 static int search(char **path, const char **type, const char *spec,
                   const char *base, bool only_name, struct qwick_err *e)
@@ -190,6 +209,8 @@ static int search(char **path, const char **type, const char *spec,
         *path = strdup(base);
         return *path ? 0 : err_oom(e, strlen(base) + 1);
     }
+    if (search_home(path, base, e) || *path)
+        return *path ? 0 : -1;
     if (hub_find(&hub, base, e))
         return -1;
     *path = hub.dir;

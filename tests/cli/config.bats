@@ -61,6 +61,8 @@ source_of() {
     equal "$(path -m ./Qwen/Demo)" ./Qwen/Demo
     equal "$(QWICK_MODEL=Qwen/Demo path)" "$snapshot"
     equal "$(QWICK_MODEL=./Qwen/Demo path)" ./Qwen/Demo
+    cp -r "$T/cwd/Qwen/Demo" "$HOME/own"
+    equal "$(QWICK_MODEL="~/own" path)" "$HOME/own"
     equal "$(QWICK_MODEL=$T/cwd/Qwen/Demo path)" "$T/cwd/Qwen/Demo"
     echo 'model = Qwen/Demo' >"$CONFIG"
     equal "$(path)" "$snapshot"
