@@ -13,6 +13,7 @@
 #include "cli/out.h"
 #include "cli/settings.h"
 #include "cli/verbs.h"
+#include "file/save.h"
 
 /* ---- reading ------------------------------------------------------------ */
 
@@ -175,32 +176,6 @@ static int lock_dir(const char *path, int *fd, struct qwick_err *e)
     return rc;
 }
 
-/* Write the new file beside `path`, and rename it. dir: a locked directory. */
-static int replace(const char *path, const struct buf *text, int dir,
-                   struct qwick_err *e)
-{
-    struct stat st;
-    char *temp;
-    mode_t mode = stat(path, &st) == 0 ? st.st_mode & 0777 : 0666;
-    if (asprintf(&temp, "%s.tmp", path) < 0)
-        return err_oom(e, strlen(path));
-    unlink(temp); /* left by a killed process; we hold the lock */
-    int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-    int rc = fd < 0 ? cannot(temp, "create", e) : 0;
-    if (!rc && (fd_write(fd, text->data, text->len) || fsync(fd)))
-        rc = cannot(temp, "write error", e);
-    if (fd >= 0 && close(fd) && !rc)
-        rc = cannot(temp, "write error", e);
-    if (!rc && rename(temp, path))
-        rc = cannot(path, "cannot be replaced", e);
-    if (!rc && fsync(dir) && errno != EINVAL && errno != EROFS)
-        rc = cannot(path, "cannot sync its directory", e);
-    if (rc && fd >= 0)
-        unlink(temp);
-    free(temp);
-    return rc;
-}
-
 /* Append the lines of the file, except line `drop`; 0: all. */
 static int copy_lines(const struct aliases *a, size_t drop, struct buf *out,
                       struct qwick_err *e)
@@ -272,12 +247,10 @@ static int put_alias(const struct aliases *a, const char *name,
 }
 
 /* Change the file, whose directory is locked. */
-static int change(const char *name, const char *model, int dir,
-                  struct qwick_err *e)
+static int change(const char *name, const char *model, struct qwick_err *e)
 {
     struct aliases a;
     struct buf text = {0};
-    char *real = NULL;
     int rc = aliases_read(&a, e);
     const struct alias *old = rc ? NULL : aliases_find(&a, name);
     if (!rc && !old && !model) {
@@ -289,12 +262,8 @@ static int change(const char *name, const char *model, int dir,
     if (!rc)
         rc = copy_lines(&a, old ? old->line : 0, &text, e) ||
              (model && put_alias(&a, name, model, &text, e));
-    /* a symbolic link stays one */
-    if (!rc && !(real = realpath(a.path, NULL)) && errno != ENOENT)
-        rc = cannot(a.path, "cannot be resolved", e);
     if (!rc)
-        rc = replace(real ? real : a.path, &text, dir, e);
-    free(real);
+        rc = save_put(a.path, SAVE_SHARED, text.data, text.len, e);
     buf_free(&text);
     aliases_free(&a);
     return rc ? -1 : 0;
@@ -313,7 +282,7 @@ int aliases_set(const char *name, const char *model, struct qwick_err *e)
                 "there is no place for aliases: HOME is not set");
     else if (!(model && make_dirs(path.data, e)) &&
              !lock_dir(path.data, &fd, e))
-        rc = change(name, model, fd, e);
+        rc = change(name, model, e);
     if (fd >= 0)
         close(fd);
     buf_free(&path);
