@@ -296,6 +296,10 @@ static int run(const struct verb *v, int argc, char **argv)
     } else if (status < 0) {
         status = v == &verb_detokenize ? detokenize(&j, &in, &out, &e)
                                        : tokenize(&j, &in, &out, &e);
+        /* the line after a text on a terminal is the shell's */
+        if (status == 0 && out_is_tty() && out.len &&
+            out.data[out.len - 1] != '\n' && buf_putc(&out, '\n'))
+            status = msg_oom();
         if (status == 0 && out_write(out.data ? out.data : "", out.len))
             status = QWICK_ERR_RUNTIME;
     }
@@ -325,7 +329,8 @@ const struct verb verb_detokenize = {
     .summary = "token ids to text",
     .about = "Print the exact bytes of token ids (separated by blanks or "
              "commas), given as\narguments, in the files of -f, or on "
-             "standard input. Nothing is added.",
+             "standard input. On a terminal, a text that\ndoes not end with a "
+             "newline gets one.",
     .examples = "  qwick detokenize 72 105\n"
                 "  qwick tokenize \"hello world\" | qwick detokenize\n",
     OPT_TABLE(detokenize_opts),
