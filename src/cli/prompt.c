@@ -87,6 +87,24 @@ bool stdin_has_data(void)
     }
 }
 
+off_t stdin_offset(void)
+{
+    struct stat st;
+    off_t at = fstat(STDIN_FILENO, &st) || !S_ISREG(st.st_mode)
+                   ? 0
+                   : lseek(STDIN_FILENO, 0, SEEK_CUR);
+    return at > 0 ? at : 0;
+}
+
+void stdin_warn_rest(off_t at, const char *hint)
+{
+    if (at <= 0)
+        return;
+    progress_clear();
+    msg_warn("standard input: took the rest of its file, from byte %lld on%s",
+             (long long)at, hint);
+}
+
 static int stdin_failed(int r, struct qwick_err *e)
 {
     if (r == 0)
@@ -107,17 +125,18 @@ static int stdin_too_large(const struct buf *b, struct qwick_err *e)
                : err_oom(e, CHUNK);
 }
 
-/* Read standard input to its end. hint: see prompt_poll. */
-static int read_stdin(const char *hint, char **data, size_t *n,
-                      struct qwick_err *e)
+/* Read standard input to its end. named: the user has named it. */
+static int read_stdin(bool named, char **data, size_t *n, struct qwick_err *e)
 {
     struct buf b = {.max = PROMPT_MAX};
+    off_t at = stdin_offset();
     for (;;) {
         if (buf_reserve(&b, CHUNK)) {
             stdin_too_large(&b, e);
             break;
         }
-        int r = prompt_poll(b.len == 0, hint);
+        int r = prompt_poll(b.len == 0,
+                            named ? "waiting for standard input" : WAITING);
         ssize_t k =
             r > 0 ? read(STDIN_FILENO, b.data + b.len, CHUNK) : (ssize_t)r;
         bool again = k < 0 && (errno == EINTR || errno == EAGAIN);
@@ -128,6 +147,10 @@ static int read_stdin(const char *hint, char **data, size_t *n,
             break;
         }
         if (k == 0) {
+            if (b.len)
+                stdin_warn_rest(at, named ? ""
+                                          : "; in a loop that reads the file, "
+                                            "use --no-stdin");
             *data = buf_take(&b, n);
             return 0;
         }
@@ -141,9 +164,8 @@ int prompt_read(const char *path, char **data, size_t *n, struct qwick_err *e)
 {
     *data = NULL;
     *n = 0;
-    return strcmp(path, "-") == 0
-               ? read_stdin("waiting for standard input", data, n, e)
-               : map_read_all(path, PROMPT_MAX, data, n, e);
+    return strcmp(path, "-") == 0 ? read_stdin(true, data, n, e)
+                                  : map_read_all(path, PROMPT_MAX, data, n, e);
 }
 
 /* ---- faults of texts ---------------------------------------------------- */
@@ -277,8 +299,8 @@ static int add_stdin(struct composing *c, struct qwick_err *e)
     if (fstat(STDIN_FILENO, &st))
         st.st_mode = 0;
     bool file = S_ISREG(st.st_mode), pipe = S_ISFIFO(st.st_mode);
-    off_t at = file ? lseek(STDIN_FILENO, 0, SEEK_CUR) : 0;
-    if (read_stdin(WAITING, &data, &n, e))
+    off_t at = stdin_offset();
+    if (read_stdin(false, &data, &n, e))
         return -1;
     size_t len = n ? part_of(data, n, c->s->exact) : 0;
     bool empty = c->s->refuse_empty ? !len : !n;
@@ -289,10 +311,6 @@ static int add_stdin(struct composing *c, struct qwick_err *e)
                        : at > 0 ? "at the end of its file"
                                 : "an empty file",
                        "; --no-stdin leaves it out", e);
-    else if (at > 0)
-        msg_warn("standard input: took the rest of its file, from byte %lld "
-                 "on; in a loop that reads the file, use --no-stdin",
-                 (long long)at);
     if (!r && !empty)
         r = add_part(c, NULL, data, len, e);
     free(data);

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -16,6 +17,14 @@
 /* Return whether standard input can have text: it is open for reading, and is
  * neither a terminal nor a directory. */
 bool stdin_is_source(void);
+
+/* Return the offset of standard input if it is a regular file, else 0. */
+off_t stdin_offset(void);
+
+/* Warn that standard input gave the rest of its file, from offset `at` on,
+ * which stdin_offset returned before the first read. 0: no warning. The hint
+ * follows the message. */
+void stdin_warn_rest(off_t at, const char *hint);
 
 /* Let all waits for standard input end when `seconds` have passed since
  * start_ms, a time of clock_ms. 0 seconds: no limit. */
@@ -29,7 +38,8 @@ int prompt_poll(bool first, const char *hint);
 
 /* Read a file, or standard input if path is "-", to its end. *data is
  * malloc'ed. Returns 0, or -1 with *e set (QWICK_ERR_RUNTIME). A caught signal
- * ends the wait for standard input. */
+ * ends the wait for standard input. Warns if standard input is the rest of a
+ * file. */
 int prompt_read(const char *path, char **data, size_t *n, struct qwick_err *e);
 
 /* ---- faults of texts ---- */

@@ -213,6 +213,36 @@ warns() {
     [ $n -eq 3 ]
     { read -r line && run -0 --separate-stderr "$QWICK" -q -n 9 "$line"; } <"$T/lines"
     [ -z "$stderr" ]
+    # each reader of standard input
+    printf '1 2\n1 2\n' >"$T/ids"
+    printf '%s\n' x '[{"role":"user","content":"hi"}]' >"$T/chat"
+    printf '%s\n' x '{"text":"a","prompt":"a","ids":[1]}' >"$T/records"
+    rest() { # FILE BYTE ARGS…: run without the first line
+        local file=$1 want="standard input: took the rest of its file, from byte $2 on"
+        shift 2
+        { read -r _ && run -0 --separate-stderr "$QWICK" "$@"; } <"$T/$file"
+        [ "$(grep -cxF "qwick: warning: $want" <<<"$stderr")" -eq 1 ] ||
+            { echo "$*: $stderr"; return 1; }
+        { read -r _ && run -0 --separate-stderr "$QWICK" -q "$@"; } <"$T/$file"
+        [ -z "$stderr" ]
+        # from its beginning, there is nothing to say
+        [[ $file == chat || $file == records ]] && return
+        run -0 --separate-stderr "$QWICK" "$@" <"$T/$file"
+        [[ $stderr != *"the rest of its file"* ]]
+    }
+    for v in count "count -" tokenize score "score -f -" embed "embed --lines" \
+        "rerank --query x -f -" "rerank --query x --lines" "batch --lines -n 2" "-f - -n 9"; do
+        # shellcheck disable=SC2086
+        rest lines 11 $v
+    done
+    rest ids 4 detokenize
+    rest chat 2 render
+    rest chat 2 --chat-json - -n 9
+    for v in "tokenize --jsonl" "detokenize --jsonl" "count --jsonl" "score --jsonl" \
+        "embed --jsonl" "rerank --query x --jsonl" "choose -a x -a y --jsonl" "batch -n 2"; do
+        # shellcheck disable=SC2086
+        rest records 2 $v
+    done
 }
 
 @test "bytes that are not UTF-8, and NULs: one warning with their number" {
