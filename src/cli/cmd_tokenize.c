@@ -186,12 +186,6 @@ done:
 
 /* ---- the verbs ---- */
 
-static int no_input(const struct verb *v)
-{
-    return opt_usage(v, "no input; usage: qwick %s [OPTIONS] %s", v->name,
-                     v->args);
-}
-
 /* Fail once if the checkpoint has no tokenizer, not at every line. */
 static int probe(const struct job *j, struct qwick_err *e)
 {
@@ -214,7 +208,7 @@ static int tokenize(struct job *j, struct buf *in, struct buf *out,
     if (prompt_bytes(in, &j->a.files, text, &found, e))
         return msg_fail(e);
     if (!found)
-        return no_input(j->verb);
+        return common_no_input(j->verb);
     if ((status = common_open(&j->eng, &j->a.c, true)) != 0)
         return status;
     if (encode(j, in->data ? in->data : "", in->len, &ids, &n, e))
@@ -244,7 +238,7 @@ static int detokenize(struct job *j, struct buf *in, struct buf *out,
     if (!j->p.n_args && prompt_bytes(in, &j->a.files, NULL, &found, e))
         return msg_fail(e);
     if (!found)
-        return no_input(j->verb);
+        return common_no_input(j->verb);
     if (prompt_ids("ids", in->data ? in->data : "", in->len, true, &ids, &n, e))
         return msg_fail(e);
     if ((status = common_open(&j->eng, &j->a.c, true)) != 0) {

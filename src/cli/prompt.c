@@ -160,6 +160,11 @@ static int read_stdin(bool named, char **data, size_t *n, struct qwick_err *e)
     return -1;
 }
 
+const char *prompt_name(const char *path)
+{
+    return strcmp(path, "-") == 0 ? "standard input" : path;
+}
+
 int prompt_read(const char *path, char **data, size_t *n, struct qwick_err *e)
 {
     *data = NULL;
@@ -219,12 +224,23 @@ size_t prompt_unix_text(char *s, size_t n)
     return to;
 }
 
+void prompt_warn_empty(const char *path)
+{
+    progress_clear();
+    msg_warn("%s: is empty", prompt_name(path));
+}
+
+size_t prompt_drop_newline(const char *s, size_t n)
+{
+    return n - (n && s[n - 1] == '\n');
+}
+
 /* Bring the bytes of a file or of standard input into the form of a part. */
 static size_t part_of(char *s, size_t n, bool exact)
 {
     if (!exact)
         n = prompt_unix_text(s, n);
-    return n - (n && s[n - 1] == '\n');
+    return prompt_drop_newline(s, n);
 }
 
 /* The prompt that is being composed. */
@@ -283,9 +299,8 @@ static int add_file(struct composing *c, const char *path, const char *name,
         return -1;
     size_t len = data ? part_of(data, n, c->s->exact) : 0;
     bool empty = c->s->refuse_empty ? !len : !n;
-    int r = empty
-                ? note_empty(c, dash ? "standard input" : path, "empty", "", e)
-                : add_part(c, c->s->names ? name : NULL, data, len, e);
+    int r = empty ? note_empty(c, prompt_name(path), "empty", "", e)
+                  : add_part(c, c->s->names ? name : NULL, data, len, e);
     free(data);
     return r;
 }
@@ -361,13 +376,11 @@ int prompt_bytes(struct buf *out, const struct opt_texts *files,
     *found = true;
     if (text)
         return buf_puts(out, text) ? err_oom(e, strlen(text)) : 0;
-    if (!files->n) {
-        *found = stdin_is_source();
-        if (!*found)
-            return 0;
+    bool named = files->n;
+    if (!named)
         files = &only_stdin;
-    }
-    for (size_t i = 0; i < files->n; i++) {
+    *found = named || stdin_is_source();
+    for (size_t i = 0; i < files->n && *found; i++) {
         char *data;
         size_t n;
         if (prompt_read(files->v[i], &data, &n, e))
@@ -376,7 +389,10 @@ int prompt_bytes(struct buf *out, const struct opt_texts *files,
         free(data);
         if (r)
             return err_oom(e, n);
+        if (n == 0 && files->n > 1)
+            prompt_warn_empty(files->v[i]);
     }
+    *found = named || out->len;
     return 0;
 }
 

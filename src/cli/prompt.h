@@ -36,6 +36,9 @@ void prompt_timeout(double seconds, double start_ms);
  * prompt_timeout is over. */
 int prompt_poll(bool first, const char *hint);
 
+/* Return the name of a path for messages: "-" becomes "standard input". */
+const char *prompt_name(const char *path);
+
 /* Read a file, or standard input if path is "-", to its end. *data is
  * malloc'ed. Returns 0, or -1 with *e set (QWICK_ERR_RUNTIME). A caught signal
  * ends the wait for standard input. Warns if standard input is the rest of a
@@ -67,6 +70,12 @@ void prompt_warn_faults(const struct prompt_faults *f, const char *what);
 /* Drop a byte order mark, and the CR of each CR LF. Returns the new length. */
 size_t prompt_unix_text(char *s, size_t n);
 
+/* Return the length of s[0..n) without one final newline. */
+size_t prompt_drop_newline(const char *s, size_t n);
+
+/* Warn that a file of -f is empty. */
+void prompt_warn_empty(const char *path);
+
 /* How the sources of a prompt are read. */
 struct prompt_sources {
     const struct opt_texts *files;
@@ -97,7 +106,8 @@ int prompt_system(struct buf *out, const char *text, const char *path,
 
 /* Append the unchanged bytes of one source: text if it is not NULL, or else the
  * files in order, or else standard input. *found is set to whether one of these
- * sources exists. Returns 0, or -1 with *e set. */
+ * sources exists; standard input does not if it is empty. Warns if one of
+ * several files is empty. Returns 0, or -1 with *e set. */
 int prompt_bytes(struct buf *out, const struct opt_texts *files,
                  const char *text, bool *found, struct qwick_err *e);
 

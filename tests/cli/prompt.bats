@@ -81,6 +81,26 @@ answer_of() {
     run -2 "$QWICK" - </dev/null
     run -2 closed -f -
     run -2 timeout 5 "$QWICK" logits </dev/null
+    for v in count tokenize detokenize score render embed "rerank -q x"; do
+        for how in "</dev/null" "<'$T/empty'" "< <(printf '')" "</" "<&-"; do
+            run -2 --separate-stderr bash -c "\"\$0\" $v $how" "$QWICK"
+            [ -z "$output" ]
+            if [ "$v" = embed ] || [ "$v" = "rerank -q x" ]; then
+                [ "${#stderr_lines[@]}" -eq 2 ] # the other one is about the model
+                stderr_lines=("${stderr_lines[1]}")
+            fi
+            one_error_line
+            [[ ${stderr_lines[0]} == "qwick: no "@(input|text)"; usage: qwick ${v%% *} "* ]]
+        done
+    done
+    # a text of length 0, as it was asked for
+    for v in count tokenize "score --perplexity"; do
+        for args in "''" "-f '$T/empty'" "-f -"; do
+            run -0 --separate-stderr bash -c "\"\$0\" $v $args </dev/null" "$QWICK"
+            [[ ${lines[0]:-} == @(|0|tokens*0) ]]
+            [ -z "$stderr" ]
+        done
+    done
 }
 
 @test "a closed stdin, a directory, /dev/null are ignored beside a prompt" {
@@ -161,6 +181,22 @@ warns() {
     echo '{"prompt":"list files"}' >"$T/in"
     run -0 --separate-stderr q batch -n 9 -f "$T/empty" -i "$T/in"
     [ "$stderr" = "qwick: warning: $T/empty: is empty" ]
+    for v in count tokenize; do
+        run -0 --separate-stderr q $v -f "$T/empty" -f "$T/a"
+        [ "$stderr" = "qwick: warning: $T/empty: is empty" ]
+        equal "$output" "$(q $v -f "$T/a")"
+        run -0 --separate-stderr q -q $v -f "$T/empty" -f "$T/a"
+        [ -z "$stderr" ]
+    done
+    run -0 --separate-stderr q count -f "$T/a" -f -
+    [ "$stderr" = "qwick: warning: standard input: is empty" ]
+    run -0 --separate-stderr q score -f "$T/empty" -f "$T/a"
+    [ "$stderr" = "qwick: warning: $T/empty: is empty" ]
+    for v in "rerank -q x" embed; do
+        # shellcheck disable=SC2086
+        run --separate-stderr q $v -f "$T/empty" -f "$T/a"
+        [ "${stderr_lines[1]}" = "qwick: warning: $T/empty: is empty" ]
+    done
     # what programs without a terminal get is no news
     for how in "</dev/null" "<&-" "</"; do
         run -0 --separate-stderr bash -c "exec \"\$@\" $how" - "$QWICK" "list files"
@@ -276,9 +312,12 @@ warns() {
     [[ ${stderr_lines[0]} == "qwick: warning: waiting for standard input; --no-stdin does without it" ]]
     silent -q -n 9 hi
     [ -z "$stderr" ]
-    silent count
+    silent count -f -
     [ "$status" -eq 0 ]
     [ "$stderr" = "qwick: warning: waiting for standard input" ]
+    silent count
+    [ "$status" -eq 2 ]
+    [ "${stderr_lines[0]}" = "qwick: warning: waiting for standard input" ]
     silent batch
     [ "${stderr_lines[0]}" = "qwick: warning: waiting for records on standard input; -i FILE reads a file" ]
     # the time counts from the start; 20 seconds are one second of this clock
