@@ -346,7 +346,8 @@ int prompt_compose(struct buf *out, const struct prompt_sources *s,
     if (!r && !placed && !s->no_stdin && stdin_is_source())
         r = add_stdin(&c, e);
     if (!r && s->text)
-        r = add_part(&c, NULL, s->text, strlen(s->text), e);
+        r = add_part(&c, NULL, s->text,
+                     prompt_drop_newline(s->text, strlen(s->text)), e);
     if (!r && (out->len || s->others))
         warn_empty(&c);
     buf_free(&c.empty);

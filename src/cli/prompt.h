@@ -90,11 +90,11 @@ struct prompt_sources {
 
 /* Compose a prompt: first the files in order, then standard input unless
  * no_stdin is set or a file "-" has read it, then the argument. One final
- * newline of each file and of standard input is dropped. Empty parts are left
- * out, and parts are joined by a blank line. Invalid UTF-8 becomes U+FFFD and
- * is counted in *f. Warns if a pipe or file is empty beside another source, and
- * if standard input is the rest of a file. out stays empty if all sources are
- * empty. Returns 0, or -1 with *e set. */
+ * newline of each is dropped. Empty parts are left out, and parts are joined by
+ * a blank line. Invalid UTF-8 becomes U+FFFD and is counted in *f. Warns if a
+ * pipe or file is empty beside another source, and if standard input is the
+ * rest of a file. out stays empty if all sources are empty. Returns 0, or -1
+ * with *e set. */
 int prompt_compose(struct buf *out, const struct prompt_sources *s,
                    struct prompt_faults *f, struct qwick_err *e);
 

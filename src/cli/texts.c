@@ -58,9 +58,11 @@ static int from_args(struct run *r)
 {
     int status = 0;
     for (size_t i = 0; i < r->t->n_args && !status; i++) {
+        const char *text = r->t->args[i];
         struct texts_item item = {0};
         snprintf(r->where, sizeof r->where, "argument %zu", i + 1);
-        status = hand_out(r, &item, r->t->args[i], strlen(r->t->args[i]));
+        status =
+            hand_out(r, &item, text, prompt_drop_newline(text, strlen(text)));
     }
     return status;
 }

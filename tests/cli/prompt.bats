@@ -51,7 +51,26 @@ answer_of() {
     [ "$(printf 'in\n' | composed -f - -f "$T/a" arg)" = $'in\n\none\n\narg|' ]
     [ "$(printf 'in\n' | composed --no-stdin arg)" = "arg|" ]
     [ "$(printf 'in' | composed -p arg)" = $'in\n\narg|' ]
-    [ "$(composed $'keep\n' </dev/null)" = $'keep\n|' ]
+    for p in "" -p; do
+        # shellcheck disable=SC2086 # none or one word
+        [ "$(composed -f "$T/a" $p $'arg\n' </dev/null)" = $'one\n\narg|' ]
+        # shellcheck disable=SC2086
+        [ "$(composed $p $'arg\n\n' </dev/null)" = $'arg\n|' ]
+        # shellcheck disable=SC2086
+        equal "$(answer_of $p $'list files\n' </dev/null)" "$(answer_of "list files" </dev/null)"
+    done
+    yes=(choose --exact --json -a ls -a pwd)
+    equal "$(q "${yes[@]}" $'list files\n')" "$(q "${yes[@]}" "list files")"
+    equal "$(q logits --chat $'list files\n')" "$(q logits --chat "list files")"
+    equal "$(q embed --exact $'list files\n')" "$(q embed --exact "list files")"
+    equal "$(q rerank --exact -q x $'list files\n')" "$(q rerank --exact -q x "list files")"
+    # verbs that keep the bytes
+    printf 'list files\n' >"$T/p"
+    for v in tokenize count score; do
+        equal "$(q $v $'list files\n')" "$(q $v -f "$T/p")"
+        equal "$("$QWICK" $v <"$T/p")" "$(q $v -f "$T/p")"
+        [ "$(q $v $'list files\n')" != "$(q $v "list files")" ]
+    done
 }
 
 @test "generate composes as logits does" {
@@ -72,6 +91,7 @@ answer_of() {
     fails 2 "no prompt"
     fails 2 "no prompt" ""
     fails 2 "no prompt" -p ""
+    fails 2 "no prompt" $'\n'
     fails 2 "no prompt" -f "$T/empty"
     fails 2 "no prompt" --no-stdin
     fails 2 "no prompt" -s "be brief"
