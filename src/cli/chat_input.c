@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "cli/out.h"
+#include "cli/prompt.h"
 
 int chat_input_texts(struct qwick_chat *c, const char *system, size_t n_system,
                      const char *text, size_t n, struct qwick_err *e)
@@ -50,18 +51,13 @@ bool chat_input_last_user(const struct qwick_chat *c, size_t *i,
     return false;
 }
 
-const char *chat_input_name(const char *path)
-{
-    return strcmp(path, "-") == 0 ? "standard input" : path;
-}
-
 int chat_input_fail(const char *path, const struct qwick_err *e)
 {
     static const char chat[] = "chat: ";
     const size_t n = sizeof(chat) - 1;
     if (!path || strncmp(e->msg, chat, n) != 0)
         return msg_fail(e);
-    msg_error("%s: %s", chat_input_name(path), e->msg + n);
+    msg_error("%s: %s", prompt_name(path), e->msg + n);
     return e->code;
 }
 

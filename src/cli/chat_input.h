@@ -23,8 +23,6 @@ int chat_input_check(const struct qwick_chat *c, const char *name,
 bool chat_input_last_user(const struct qwick_chat *c, size_t *i,
                           struct qwick_message *out);
 
-/* Return the name of a path for messages: "-" becomes "standard input". */
-const char *chat_input_name(const char *path);
 /* Print an error of the library, and return its exit status. The library calls
  * the chat "chat"; the message names the file `path` instead. path NULL: the
  * chat came from no file. */

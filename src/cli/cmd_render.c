@@ -140,8 +140,7 @@ static int check(struct opt_parsed *p, struct args *a)
     if (a->files.n > 1)
         return opt_usage(p->verb, "--file: one chat only");
     if (!a->c.jsonl && !p->n_args && !a->files.n && !stdin_is_source())
-        return opt_usage(p->verb, "no input; usage: qwick render [OPTIONS] %s",
-                         p->verb->args);
+        return common_no_input(p->verb);
     return -1;
 }
 
@@ -151,13 +150,10 @@ static int one(struct job *j, const struct opt_parsed *p, const struct args *a,
     struct buf chat = {0};
     bool found;
     const char *text = p->n_args ? p->args[0] : NULL;
-    int status = prompt_bytes(&chat, &a->files, text, &found, e)
-                     ? msg_fail(e)
-                     : render(j,
-                              text         ? NULL
-                              : a->files.n ? a->files.v[0]
-                                           : "-",
-                              &chat, a->c.json, e);
+    const char *name = text ? NULL : a->files.n ? a->files.v[0] : "-";
+    int status = prompt_bytes(&chat, &a->files, text, &found, e) ? msg_fail(e)
+                 : !found ? common_no_input(p->verb)
+                          : render(j, name, &chat, a->c.json, e);
     buf_free(&chat);
     return status;
 }

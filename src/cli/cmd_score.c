@@ -207,15 +207,22 @@ static void drop_texts(struct job *j)
 
 /* ---- files -------------------------------------------------------------- */
 
+/* Returns an exit status. */
 static int read_files(struct job *j, struct buf *texts, struct qwick_err *e)
 {
     const char *text = j->p.n_args ? j->p.args[0] : NULL;
     for (size_t i = 0; i < j->n_texts; i++) {
-        const char *path = j->a.files.n ? j->a.files.v[i] : "-";
-        struct opt_texts one = {&path, 1};
+        const char **path = j->a.files.n ? &j->a.files.v[i] : NULL;
+        struct opt_texts one = {path, path != NULL};
         bool found;
         if (prompt_bytes(&texts[i], &one, text, &found, e))
-            return -1;
+            return msg_fail(e);
+        if (!found)
+            return opt_usage(j->verb,
+                             "no text; usage: qwick score [OPTIONS] %s",
+                             j->verb->args);
+        if (path && !texts[i].len && j->n_texts > 1)
+            prompt_warn_empty(*path);
     }
     return 0;
 }
@@ -312,8 +319,8 @@ static int files(struct job *j, struct buf *texts, struct qwick_err *e)
 {
     size_t n = j->n_texts, n_tokens = 0;
     int status;
-    if (read_files(j, texts, e))
-        return msg_fail(e);
+    if ((status = read_files(j, texts, e)) != 0)
+        return status;
     /* a signal before this point ends the wait for input at once */
     signals_catch();
     if ((status = common_open(&j->eng, &j->a.c, false)) != 0 ||
@@ -346,9 +353,6 @@ static int files(struct job *j, struct buf *texts, struct qwick_err *e)
 
 static int run_files(struct job *j, struct qwick_err *e)
 {
-    if (!j->p.n_args && !j->a.files.n && !stdin_is_source())
-        return opt_usage(j->verb, "no text; usage: qwick score [OPTIONS] %s",
-                         j->verb->args);
     j->n_texts = j->a.files.n ? j->a.files.n : 1;
     struct buf *texts = calloc(j->n_texts, sizeof(*texts));
     j->texts = calloc(j->n_texts, sizeof(*j->texts));

@@ -186,12 +186,6 @@ done:
 
 /* ---- the verbs ---- */
 
-static int no_input(const struct verb *v)
-{
-    return opt_usage(v, "no input; usage: qwick %s [OPTIONS] %s", v->name,
-                     v->args);
-}
-
 /* Fail once if the checkpoint has no tokenizer, not at every line. */
 static int probe(const struct job *j, struct qwick_err *e)
 {
@@ -214,7 +208,7 @@ static int tokenize(struct job *j, struct buf *in, struct buf *out,
     if (prompt_bytes(in, &j->a.files, text, &found, e))
         return msg_fail(e);
     if (!found)
-        return no_input(j->verb);
+        return common_no_input(j->verb);
     if ((status = common_open(&j->eng, &j->a.c, true)) != 0)
         return status;
     if (encode(j, in->data ? in->data : "", in->len, &ids, &n, e))
@@ -244,7 +238,7 @@ static int detokenize(struct job *j, struct buf *in, struct buf *out,
     if (!j->p.n_args && prompt_bytes(in, &j->a.files, NULL, &found, e))
         return msg_fail(e);
     if (!found)
-        return no_input(j->verb);
+        return common_no_input(j->verb);
     if (prompt_ids("ids", in->data ? in->data : "", in->len, true, &ids, &n, e))
         return msg_fail(e);
     if ((status = common_open(&j->eng, &j->a.c, true)) != 0) {
@@ -296,6 +290,10 @@ static int run(const struct verb *v, int argc, char **argv)
     } else if (status < 0) {
         status = v == &verb_detokenize ? detokenize(&j, &in, &out, &e)
                                        : tokenize(&j, &in, &out, &e);
+        /* the line after a text on a terminal is the shell's */
+        if (status == 0 && out_is_tty() && out.len &&
+            out.data[out.len - 1] != '\n' && buf_putc(&out, '\n'))
+            status = msg_oom();
         if (status == 0 && out_write(out.data ? out.data : "", out.len))
             status = QWICK_ERR_RUNTIME;
     }
@@ -325,7 +323,8 @@ const struct verb verb_detokenize = {
     .summary = "token ids to text",
     .about = "Print the exact bytes of token ids (separated by blanks or "
              "commas), given as\narguments, in the files of -f, or on "
-             "standard input. Nothing is added.",
+             "standard input. On a terminal, a text that\ndoes not end with a "
+             "newline gets one.",
     .examples = "  qwick detokenize 72 105\n"
                 "  qwick tokenize \"hello world\" | qwick detokenize\n",
     OPT_TABLE(detokenize_opts),

@@ -309,6 +309,12 @@ static int check_args(const struct opt_parsed *p, bool records)
     return -1;
 }
 
+int common_no_input(const struct verb *v)
+{
+    return opt_usage(v, "no input; usage: qwick %s [OPTIONS] %s", v->name,
+                     v->args);
+}
+
 int common_check_text(struct opt_parsed *p, struct common_args *c,
                       const char *what, enum text_args kind)
 {

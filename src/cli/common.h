@@ -250,4 +250,7 @@ enum text_args {
 int common_check_text(struct opt_parsed *p, struct common_args *c,
                       const char *what, enum text_args kind);
 
+/* Print that a verb has no text to read. Returns exit status 2. */
+int common_no_input(const struct verb *v);
+
 #endif

@@ -39,7 +39,7 @@ static int read_chat(struct gen_job *j, const char *path, struct qwick_err *e)
     }
     if (!rc && own.choice && tool_choice_read(&j->choice, own.choice, e)) {
         tools_free(&own);
-        msg_error("%s: %s", chat_input_name(path), e->msg);
+        msg_error("%s: %s", prompt_name(path), e->msg);
         return e->code;
     }
     if (!rc && !own.list.len) {

@@ -93,6 +93,7 @@ static int cannot_read(const struct lines *l, struct qwick_err *e)
 static int read_some(struct lines *l, int timeout_ms, struct qwick_err *e)
 {
     bool first = l->fd == STDIN_FILENO && !l->consumed && !l->in.len;
+    off_t at = first ? stdin_offset() : 0;
     int r = first && timeout_ms < 0
                 ? prompt_poll(true, "waiting for records on standard input; "
                                     "-i FILE reads a file")
@@ -111,6 +112,8 @@ static int read_some(struct lines *l, int timeout_ms, struct qwick_err *e)
         return cannot_read(l, e);
     l->in.len += (size_t)k;
     l->eof = k == 0;
+    if (k > 0)
+        stdin_warn_rest(at, "");
     return 1;
 }
 

@@ -87,6 +87,24 @@ bool stdin_has_data(void)
     }
 }
 
+off_t stdin_offset(void)
+{
+    struct stat st;
+    off_t at = fstat(STDIN_FILENO, &st) || !S_ISREG(st.st_mode)
+                   ? 0
+                   : lseek(STDIN_FILENO, 0, SEEK_CUR);
+    return at > 0 ? at : 0;
+}
+
+void stdin_warn_rest(off_t at, const char *hint)
+{
+    if (at <= 0)
+        return;
+    progress_clear();
+    msg_warn("standard input: took the rest of its file, from byte %lld on%s",
+             (long long)at, hint);
+}
+
 static int stdin_failed(int r, struct qwick_err *e)
 {
     if (r == 0)
@@ -107,17 +125,18 @@ static int stdin_too_large(const struct buf *b, struct qwick_err *e)
                : err_oom(e, CHUNK);
 }
 
-/* Read standard input to its end. hint: see prompt_poll. */
-static int read_stdin(const char *hint, char **data, size_t *n,
-                      struct qwick_err *e)
+/* Read standard input to its end. named: the user has named it. */
+static int read_stdin(bool named, char **data, size_t *n, struct qwick_err *e)
 {
     struct buf b = {.max = PROMPT_MAX};
+    off_t at = stdin_offset();
     for (;;) {
         if (buf_reserve(&b, CHUNK)) {
             stdin_too_large(&b, e);
             break;
         }
-        int r = prompt_poll(b.len == 0, hint);
+        int r = prompt_poll(b.len == 0,
+                            named ? "waiting for standard input" : WAITING);
         ssize_t k =
             r > 0 ? read(STDIN_FILENO, b.data + b.len, CHUNK) : (ssize_t)r;
         bool again = k < 0 && (errno == EINTR || errno == EAGAIN);
@@ -128,6 +147,10 @@ static int read_stdin(const char *hint, char **data, size_t *n,
             break;
         }
         if (k == 0) {
+            if (b.len)
+                stdin_warn_rest(at, named ? ""
+                                          : "; in a loop that reads the file, "
+                                            "use --no-stdin");
             *data = buf_take(&b, n);
             return 0;
         }
@@ -137,13 +160,17 @@ static int read_stdin(const char *hint, char **data, size_t *n,
     return -1;
 }
 
+const char *prompt_name(const char *path)
+{
+    return strcmp(path, "-") == 0 ? "standard input" : path;
+}
+
 int prompt_read(const char *path, char **data, size_t *n, struct qwick_err *e)
 {
     *data = NULL;
     *n = 0;
-    return strcmp(path, "-") == 0
-               ? read_stdin("waiting for standard input", data, n, e)
-               : map_read_all(path, PROMPT_MAX, data, n, e);
+    return strcmp(path, "-") == 0 ? read_stdin(true, data, n, e)
+                                  : map_read_all(path, PROMPT_MAX, data, n, e);
 }
 
 /* ---- faults of texts ---------------------------------------------------- */
@@ -197,12 +224,23 @@ size_t prompt_unix_text(char *s, size_t n)
     return to;
 }
 
+void prompt_warn_empty(const char *path)
+{
+    progress_clear();
+    msg_warn("%s: is empty", prompt_name(path));
+}
+
+size_t prompt_drop_newline(const char *s, size_t n)
+{
+    return n - (n && s[n - 1] == '\n');
+}
+
 /* Bring the bytes of a file or of standard input into the form of a part. */
 static size_t part_of(char *s, size_t n, bool exact)
 {
     if (!exact)
         n = prompt_unix_text(s, n);
-    return n - (n && s[n - 1] == '\n');
+    return prompt_drop_newline(s, n);
 }
 
 /* The prompt that is being composed. */
@@ -261,9 +299,8 @@ static int add_file(struct composing *c, const char *path, const char *name,
         return -1;
     size_t len = data ? part_of(data, n, c->s->exact) : 0;
     bool empty = c->s->refuse_empty ? !len : !n;
-    int r = empty
-                ? note_empty(c, dash ? "standard input" : path, "empty", "", e)
-                : add_part(c, c->s->names ? name : NULL, data, len, e);
+    int r = empty ? note_empty(c, prompt_name(path), "empty", "", e)
+                  : add_part(c, c->s->names ? name : NULL, data, len, e);
     free(data);
     return r;
 }
@@ -277,8 +314,8 @@ static int add_stdin(struct composing *c, struct qwick_err *e)
     if (fstat(STDIN_FILENO, &st))
         st.st_mode = 0;
     bool file = S_ISREG(st.st_mode), pipe = S_ISFIFO(st.st_mode);
-    off_t at = file ? lseek(STDIN_FILENO, 0, SEEK_CUR) : 0;
-    if (read_stdin(WAITING, &data, &n, e))
+    off_t at = stdin_offset();
+    if (read_stdin(false, &data, &n, e))
         return -1;
     size_t len = n ? part_of(data, n, c->s->exact) : 0;
     bool empty = c->s->refuse_empty ? !len : !n;
@@ -289,10 +326,6 @@ static int add_stdin(struct composing *c, struct qwick_err *e)
                        : at > 0 ? "at the end of its file"
                                 : "an empty file",
                        "; --no-stdin leaves it out", e);
-    else if (at > 0)
-        msg_warn("standard input: took the rest of its file, from byte %lld "
-                 "on; in a loop that reads the file, use --no-stdin",
-                 (long long)at);
     if (!r && !empty)
         r = add_part(c, NULL, data, len, e);
     free(data);
@@ -313,7 +346,8 @@ int prompt_compose(struct buf *out, const struct prompt_sources *s,
     if (!r && !placed && !s->no_stdin && stdin_is_source())
         r = add_stdin(&c, e);
     if (!r && s->text)
-        r = add_part(&c, NULL, s->text, strlen(s->text), e);
+        r = add_part(&c, NULL, s->text,
+                     prompt_drop_newline(s->text, strlen(s->text)), e);
     if (!r && (out->len || s->others))
         warn_empty(&c);
     buf_free(&c.empty);
@@ -343,13 +377,11 @@ int prompt_bytes(struct buf *out, const struct opt_texts *files,
     *found = true;
     if (text)
         return buf_puts(out, text) ? err_oom(e, strlen(text)) : 0;
-    if (!files->n) {
-        *found = stdin_is_source();
-        if (!*found)
-            return 0;
+    bool named = files->n;
+    if (!named)
         files = &only_stdin;
-    }
-    for (size_t i = 0; i < files->n; i++) {
+    *found = named || stdin_is_source();
+    for (size_t i = 0; i < files->n && *found; i++) {
         char *data;
         size_t n;
         if (prompt_read(files->v[i], &data, &n, e))
@@ -358,7 +390,10 @@ int prompt_bytes(struct buf *out, const struct opt_texts *files,
         free(data);
         if (r)
             return err_oom(e, n);
+        if (n == 0 && files->n > 1)
+            prompt_warn_empty(files->v[i]);
     }
+    *found = named || out->len;
     return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -17,6 +18,14 @@
  * neither a terminal nor a directory. */
 bool stdin_is_source(void);
 
+/* Return the offset of standard input if it is a regular file, else 0. */
+off_t stdin_offset(void);
+
+/* Warn that standard input gave the rest of its file, from offset `at` on,
+ * which stdin_offset returned before the first read. 0: no warning. The hint
+ * follows the message. */
+void stdin_warn_rest(off_t at, const char *hint);
+
 /* Let all waits for standard input end when `seconds` have passed since
  * start_ms, a time of clock_ms. 0 seconds: no limit. */
 void prompt_timeout(double seconds, double start_ms);
@@ -27,9 +36,13 @@ void prompt_timeout(double seconds, double start_ms);
  * prompt_timeout is over. */
 int prompt_poll(bool first, const char *hint);
 
+/* Return the name of a path for messages: "-" becomes "standard input". */
+const char *prompt_name(const char *path);
+
 /* Read a file, or standard input if path is "-", to its end. *data is
  * malloc'ed. Returns 0, or -1 with *e set (QWICK_ERR_RUNTIME). A caught signal
- * ends the wait for standard input. */
+ * ends the wait for standard input. Warns if standard input is the rest of a
+ * file. */
 int prompt_read(const char *path, char **data, size_t *n, struct qwick_err *e);
 
 /* ---- faults of texts ---- */
@@ -57,6 +70,12 @@ void prompt_warn_faults(const struct prompt_faults *f, const char *what);
 /* Drop a byte order mark, and the CR of each CR LF. Returns the new length. */
 size_t prompt_unix_text(char *s, size_t n);
 
+/* Return the length of s[0..n) without one final newline. */
+size_t prompt_drop_newline(const char *s, size_t n);
+
+/* Warn that a file of -f is empty. */
+void prompt_warn_empty(const char *path);
+
 /* How the sources of a prompt are read. */
 struct prompt_sources {
     const struct opt_texts *files;
@@ -71,11 +90,11 @@ struct prompt_sources {
 
 /* Compose a prompt: first the files in order, then standard input unless
  * no_stdin is set or a file "-" has read it, then the argument. One final
- * newline of each file and of standard input is dropped. Empty parts are left
- * out, and parts are joined by a blank line. Invalid UTF-8 becomes U+FFFD and
- * is counted in *f. Warns if a pipe or file is empty beside another source, and
- * if standard input is the rest of a file. out stays empty if all sources are
- * empty. Returns 0, or -1 with *e set. */
+ * newline of each is dropped. Empty parts are left out, and parts are joined by
+ * a blank line. Invalid UTF-8 becomes U+FFFD and is counted in *f. Warns if a
+ * pipe or file is empty beside another source, and if standard input is the
+ * rest of a file. out stays empty if all sources are empty. Returns 0, or -1
+ * with *e set. */
 int prompt_compose(struct buf *out, const struct prompt_sources *s,
                    struct prompt_faults *f, struct qwick_err *e);
 
@@ -87,7 +106,8 @@ int prompt_system(struct buf *out, const char *text, const char *path,
 
 /* Append the unchanged bytes of one source: text if it is not NULL, or else the
  * files in order, or else standard input. *found is set to whether one of these
- * sources exists. Returns 0, or -1 with *e set. */
+ * sources exists; standard input does not if it is empty. Warns if one of
+ * several files is empty. Returns 0, or -1 with *e set. */
 int prompt_bytes(struct buf *out, const struct opt_texts *files,
                  const char *text, bool *found, struct qwick_err *e);
 

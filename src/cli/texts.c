@@ -58,17 +58,13 @@ static int from_args(struct run *r)
 {
     int status = 0;
     for (size_t i = 0; i < r->t->n_args && !status; i++) {
+        const char *text = r->t->args[i];
         struct texts_item item = {0};
         snprintf(r->where, sizeof r->where, "argument %zu", i + 1);
-        status = hand_out(r, &item, r->t->args[i], strlen(r->t->args[i]));
+        status =
+            hand_out(r, &item, text, prompt_drop_newline(text, strlen(text)));
     }
     return status;
-}
-
-static int no_input(const struct verb *v)
-{
-    return opt_usage(v, "no input; usage: qwick %s [OPTIONS] %s", v->name,
-                     v->args);
 }
 
 static int whole_file(struct run *r, const char *path)
@@ -82,11 +78,11 @@ static int whole_file(struct run *r, const char *path)
         return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
     if (n == 0 && !r->t->files->n) { /* the user did not name standard input */
         free(data);
-        return no_input(r->t->verb);
+        return common_no_input(r->t->verb);
     }
-    n = prompt_unix_text(data, n);
-    if (n && data[n - 1] == '\n')
-        n--;
+    if (n == 0)
+        prompt_warn_empty(path);
+    n = prompt_drop_newline(data, prompt_unix_text(data, n));
     snprintf(r->where, sizeof r->where, "%.500s", dash ? "stdin" : path);
     int status = hand_out(r, &item, data, n);
     free(data);
@@ -148,7 +144,7 @@ int texts_run(const struct texts *t, void *ctx)
     if (t->n_args)
         status = from_args(&r);
     else if (!t->files->n && !stdin_is_source())
-        return no_input(t->verb);
+        return common_no_input(t->verb);
     else if (t->form != TEXTS_WHOLE)
         status = lines_run(t->files, &h, &r);
     else if (!t->files->n)

@@ -41,9 +41,10 @@ struct texts {
     int (*wait)(void *ctx); /* called before a wait for input; may be NULL */
 };
 
-/* Hand out all texts. One final newline of a whole file or of standard input is
- * dropped, and so is a carriage return at the end of a line. Returns 0, or an
- * exit status after printing a message. */
+/* Hand out all texts. One final newline of an argument, of a whole file or of
+ * standard input is dropped, and so is a carriage return at the end of a line.
+ * An empty file is a warning. Returns 0, or an exit status after printing a
+ * message. */
 int texts_run(const struct texts *t, void *ctx);
 
 /* Return the number of texts that texts_run will hand out; 0 if unknown. Reads

@@ -51,7 +51,26 @@ answer_of() {
     [ "$(printf 'in\n' | composed -f - -f "$T/a" arg)" = $'in\n\none\n\narg|' ]
     [ "$(printf 'in\n' | composed --no-stdin arg)" = "arg|" ]
     [ "$(printf 'in' | composed -p arg)" = $'in\n\narg|' ]
-    [ "$(composed $'keep\n' </dev/null)" = $'keep\n|' ]
+    for p in "" -p; do
+        # shellcheck disable=SC2086 # none or one word
+        [ "$(composed -f "$T/a" $p $'arg\n' </dev/null)" = $'one\n\narg|' ]
+        # shellcheck disable=SC2086
+        [ "$(composed $p $'arg\n\n' </dev/null)" = $'arg\n|' ]
+        # shellcheck disable=SC2086
+        equal "$(answer_of $p $'list files\n' </dev/null)" "$(answer_of "list files" </dev/null)"
+    done
+    yes=(choose --exact --json -a ls -a pwd)
+    equal "$(q "${yes[@]}" $'list files\n')" "$(q "${yes[@]}" "list files")"
+    equal "$(q logits --chat $'list files\n')" "$(q logits --chat "list files")"
+    equal "$(q embed --exact $'list files\n')" "$(q embed --exact "list files")"
+    equal "$(q rerank --exact -q x $'list files\n')" "$(q rerank --exact -q x "list files")"
+    # verbs that keep the bytes
+    printf 'list files\n' >"$T/p"
+    for v in tokenize count score; do
+        equal "$(q $v $'list files\n')" "$(q $v -f "$T/p")"
+        equal "$("$QWICK" $v <"$T/p")" "$(q $v -f "$T/p")"
+        [ "$(q $v $'list files\n')" != "$(q $v "list files")" ]
+    done
 }
 
 @test "generate composes as logits does" {
@@ -72,6 +91,7 @@ answer_of() {
     fails 2 "no prompt"
     fails 2 "no prompt" ""
     fails 2 "no prompt" -p ""
+    fails 2 "no prompt" $'\n'
     fails 2 "no prompt" -f "$T/empty"
     fails 2 "no prompt" --no-stdin
     fails 2 "no prompt" -s "be brief"
@@ -81,6 +101,26 @@ answer_of() {
     run -2 "$QWICK" - </dev/null
     run -2 closed -f -
     run -2 timeout 5 "$QWICK" logits </dev/null
+    for v in count tokenize detokenize score render embed "rerank -q x"; do
+        for how in "</dev/null" "<'$T/empty'" "< <(printf '')" "</" "<&-"; do
+            run -2 --separate-stderr bash -c "\"\$0\" $v $how" "$QWICK"
+            [ -z "$output" ]
+            if [ "$v" = embed ] || [ "$v" = "rerank -q x" ]; then
+                [ "${#stderr_lines[@]}" -eq 2 ] # the other one is about the model
+                stderr_lines=("${stderr_lines[1]}")
+            fi
+            one_error_line
+            [[ ${stderr_lines[0]} == "qwick: no "@(input|text)"; usage: qwick ${v%% *} "* ]]
+        done
+    done
+    # a text of length 0, as it was asked for
+    for v in count tokenize "score --perplexity"; do
+        for args in "''" "-f '$T/empty'" "-f -"; do
+            run -0 --separate-stderr bash -c "\"\$0\" $v $args </dev/null" "$QWICK"
+            [[ ${lines[0]:-} == @(|0|tokens*0) ]]
+            [ -z "$stderr" ]
+        done
+    done
 }
 
 @test "a closed stdin, a directory, /dev/null are ignored beside a prompt" {
@@ -161,6 +201,22 @@ warns() {
     echo '{"prompt":"list files"}' >"$T/in"
     run -0 --separate-stderr q batch -n 9 -f "$T/empty" -i "$T/in"
     [ "$stderr" = "qwick: warning: $T/empty: is empty" ]
+    for v in count tokenize; do
+        run -0 --separate-stderr q $v -f "$T/empty" -f "$T/a"
+        [ "$stderr" = "qwick: warning: $T/empty: is empty" ]
+        equal "$output" "$(q $v -f "$T/a")"
+        run -0 --separate-stderr q -q $v -f "$T/empty" -f "$T/a"
+        [ -z "$stderr" ]
+    done
+    run -0 --separate-stderr q count -f "$T/a" -f -
+    [ "$stderr" = "qwick: warning: standard input: is empty" ]
+    run -0 --separate-stderr q score -f "$T/empty" -f "$T/a"
+    [ "$stderr" = "qwick: warning: $T/empty: is empty" ]
+    for v in "rerank -q x" embed; do
+        # shellcheck disable=SC2086
+        run --separate-stderr q $v -f "$T/empty" -f "$T/a"
+        [ "${stderr_lines[1]}" = "qwick: warning: $T/empty: is empty" ]
+    done
     # what programs without a terminal get is no news
     for how in "</dev/null" "<&-" "</"; do
         run -0 --separate-stderr bash -c "exec \"\$@\" $how" - "$QWICK" "list files"
@@ -213,6 +269,36 @@ warns() {
     [ $n -eq 3 ]
     { read -r line && run -0 --separate-stderr "$QWICK" -q -n 9 "$line"; } <"$T/lines"
     [ -z "$stderr" ]
+    # each reader of standard input
+    printf '1 2\n1 2\n' >"$T/ids"
+    printf '%s\n' x '[{"role":"user","content":"hi"}]' >"$T/chat"
+    printf '%s\n' x '{"text":"a","prompt":"a","ids":[1]}' >"$T/records"
+    rest() { # FILE BYTE ARGS…: run without the first line
+        local file=$1 want="standard input: took the rest of its file, from byte $2 on"
+        shift 2
+        { read -r _ && run -0 --separate-stderr "$QWICK" "$@"; } <"$T/$file"
+        [ "$(grep -cxF "qwick: warning: $want" <<<"$stderr")" -eq 1 ] ||
+            { echo "$*: $stderr"; return 1; }
+        { read -r _ && run -0 --separate-stderr "$QWICK" -q "$@"; } <"$T/$file"
+        [ -z "$stderr" ]
+        # from its beginning, there is nothing to say
+        [[ $file == chat || $file == records ]] && return
+        run -0 --separate-stderr "$QWICK" "$@" <"$T/$file"
+        [[ $stderr != *"the rest of its file"* ]]
+    }
+    for v in count "count -" tokenize score "score -f -" embed "embed --lines" \
+        "rerank --query x -f -" "rerank --query x --lines" "batch --lines -n 2" "-f - -n 9"; do
+        # shellcheck disable=SC2086
+        rest lines 11 $v
+    done
+    rest ids 4 detokenize
+    rest chat 2 render
+    rest chat 2 --chat-json - -n 9
+    for v in "tokenize --jsonl" "detokenize --jsonl" "count --jsonl" "score --jsonl" \
+        "embed --jsonl" "rerank --query x --jsonl" "choose -a x -a y --jsonl" "batch -n 2"; do
+        # shellcheck disable=SC2086
+        rest records 2 $v
+    done
 }
 
 @test "bytes that are not UTF-8, and NULs: one warning with their number" {
@@ -246,9 +332,12 @@ warns() {
     [[ ${stderr_lines[0]} == "qwick: warning: waiting for standard input; --no-stdin does without it" ]]
     silent -q -n 9 hi
     [ -z "$stderr" ]
-    silent count
+    silent count -f -
     [ "$status" -eq 0 ]
     [ "$stderr" = "qwick: warning: waiting for standard input" ]
+    silent count
+    [ "$status" -eq 2 ]
+    [ "${stderr_lines[0]}" = "qwick: warning: waiting for standard input" ]
     silent batch
     [ "${stderr_lines[0]}" = "qwick: warning: waiting for records on standard input; -i FILE reads a file" ]
     # the time counts from the start; 20 seconds are one second of this clock

@@ -142,7 +142,8 @@ PY
 @test "several files, standard input, an empty one" {
     printf 'list files' >"$T/a"
     : >"$T/b"
-    run -0 q score --perplexity -f "$T/a" -f "$T/b"
+    run -0 --separate-stderr q score --perplexity -f "$T/a" -f "$T/b"
+    [ "$stderr" = "qwick: warning: $T/b: is empty" ]
     [ "${lines[0]}" = $'file\t"'"$T/a"'"' ]
     [ "${lines[9]}" = $'file\t"'"$T/b"'"' ]
     [ "${lines[10]}" = $'tokens\t0' ]

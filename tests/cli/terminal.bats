@@ -20,6 +20,16 @@ tty() {
     "$QWICK" detokenize $ids </dev/null |
         cmp - <(printf 'a\033[31m\007\177\302\205\377\tb\n')
     [ "$(tty "$QWICK detokenize $ids")" = 'a\x1b[31m\x07\x7f\xc2\x85\xff'$'\tb' ]
+    # the text of ids ends with a newline here, and stays exact in a pipe
+    for ids in "1 2" $(q tokenize $'a\n' | tr ' ' ,) 6137; do
+        tty "$QWICK detokenize $ids" >"$T/tty"
+        # shellcheck disable=SC2086
+        q detokenize $ids >"$T/pipe"
+        cmp "$T/tty" <(printf '%s\n' "$(<"$T/pipe")")
+    done
+    [ "$(q detokenize 1 | wc -c)" -eq 1 ]
+    tty "$QWICK detokenize --skip-special 6137" >"$T/tty"
+    [ ! -s "$T/tty" ]
     # an answer of a model that draws such characters
     printf 'print \033[31m' >"$T/p"
     out=$(tty "$QWICK -m models/demo --no-stdin --raw --temp 100 --seed 3 -n 300 \

@@ -95,7 +95,9 @@ PY
     [ "$(q detokenize 1 2 3)" = '"#$' ]
     [ "$(q detokenize 1,2,3)" = '"#$' ]
     [ "$(printf '1 2\n3\n' | "$QWICK" detokenize)" = '"#$' ]
-    [ -z "$(printf '' | "$QWICK" detokenize)" ]
+    [ -z "$(q tokenize "" | "$QWICK" detokenize)" ] # no ids, on a line
+    run -2 --separate-stderr bash -c "printf '' | \"\$0\" detokenize" "$QWICK"
+    one_error_line
     for bad in x 1x -1 1.5 6144 2147483648 99999999999999999999; do
         run -2 --separate-stderr q detokenize -- "$bad"
         [ -z "$output" ]
