@@ -568,8 +568,8 @@ PY
 @test "Tab: names with control characters are not shown; lists" {
     mkdir "$T/d"
     echo hello >"$T/d/one.txt"
-    touch "$T/d/one.md" "$T/d/a b" "$T/d/"$'c\033[2J' "$T/d/"$'c\u202ex' \
-        "$T/d/"$'c\u200fx'
+    touch "$T/d/one.md" "$T/d/a b" "$T/d/"$'c\033[2J' "$T/d/"$'c\xe2\x80\xaex' \
+        "$T/d/"$'c\xe2\x80\x8fx'
     drive <<'PY'
 p = start("-n", "1")
 p.send(f"/read {T}/d/\t".encode())

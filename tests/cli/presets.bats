@@ -33,7 +33,7 @@ answer() {
         "$(answer $'say one\n\ntwo\n\nthree now' </dev/null)"
     # a template without {} is the prompt, and needs no input
     prompt whole 'list files' ''
-    equal "$(answer -T whole </dev/null)" "$(answer $'list files\n' </dev/null)"
+    equal "$(answer -T whole </dev/null)" "$(printf 'list files\n\n' | answer)"
     # a path, and a file without a final newline; a pipe
     printf 'list {{}} {}' >"$T/p.txt"
     equal "$(answer -T "$T/p.txt" files </dev/null)" "$(answer 'list {} files' </dev/null)"

@@ -44,10 +44,10 @@ tty() {
 
 @test "controls of the direction of text: in names all, in texts all but marks" {
     M=$PWD/models/demo
-    marks=$'\u061c\u200e\u200f' rest=$'\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069'
+    marks=$'\xd8\x9c\xe2\x80\x8e\xe2\x80\x8f' rest=$'\xe2\x80\xaa\xe2\x80\xab\xe2\x80\xac\xe2\x80\xad\xe2\x80\xae\xe2\x81\xa6\xe2\x81\xa7\xe2\x81\xa8\xe2\x81\xa9'
     shown='\xe2\x80\xaa\xe2\x80\xab\xe2\x80\xac\xe2\x80\xad\xe2\x80\xae'
     shown+='\xe2\x81\xa6\xe2\x81\xa7\xe2\x81\xa8\xe2\x81\xa9'
-    other=$'\u202f\u2065\u206a\u200d'
+    other=$'\xe2\x80\xaf\xe2\x81\xa5\xe2\x81\xaa\xe2\x80\x8d'
     # texts
     ids=$(printf %s "$marks$rest$other" | "$QWICK" tokenize)
     equal "$("$QWICK" detokenize $ids </dev/null)" "$marks$rest$other"
@@ -55,7 +55,7 @@ tty() {
     # a coloured text
     printf %s "a$rest" >"$T/text"
     out=$(tty "$QWICK score -m models/demo --heat -f $T/text")
-    [[ $out == *'\x81\xa9'* && $out != *$'\u2069'* && $out != *$'\u202e'* ]]
+    [[ $out == *'\x81\xa9'* && $out != *$'\xe2\x81\xa9'* && $out != *$'\xe2\x80\xae'* ]]
     # names: lists, tables, messages
     name="m${marks}${rest}9"
     ! grep -q "[$marks$rest]" <<<"$shown"
@@ -75,7 +75,7 @@ tty() {
         [ -z "$(grep "[$marks$rest]" <<<"$out")" ]
     done
     run -2 "$QWICK" pull "$name"
-    [[ $output == *"$marked"* && $output != *$'\u202e'* ]]
+    [[ $output == *"$marked"* && $output != *$'\xe2\x80\xae'* ]]
     # what shells complete leaves such names out
     run -0 --separate-stderr env QWICK_MODEL_PATH="$PWD" "$QWICK" models --names
     [[ $output != *m* && $stderr == *"1 models are left out"* ]]
