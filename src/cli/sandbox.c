@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <link.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -218,21 +219,26 @@ static int missing(const char *part, int why)
     return 0;
 }
 
+/* What the first part said is missing; the second does not say it again. */
+static bool lacks_landlock, lacks_seccomp;
+
 int sandbox_load(const struct opt_parsed *p, const struct common_args *c,
                  const char *const *places, size_t n)
 {
-    int status;
+    int status, why;
     if (c->no_sandbox || !opt_find(p->verb, "no-sandbox"))
         return 0;
     /* what the C library and the engine would open later */
     tzset();
     os_hold_memory_files();
-    if ((status = missing("Landlock, files are not restricted by name",
-                          restrict_early(p, places, n))) != 0)
+    lacks_landlock = (why = restrict_early(p, places, n)) != 0;
+    if ((status = missing("Landlock, files are not restricted by name", why)) !=
+        0)
         return status;
-    return missing("seccomp, system calls are not restricted",
-                   sandbox_calls_restrict(CALLS_READ | CALLS_WRITE |
-                                          CALLS_NAMES | CALLS_LOAD));
+    why = sandbox_calls_restrict(CALLS_READ | CALLS_WRITE | CALLS_NAMES |
+                                 CALLS_LOAD);
+    lacks_seccomp = why != 0;
+    return missing("seccomp, system calls are not restricted", why);
 }
 
 int sandbox_enter(const struct opt_parsed *p, const struct common_args *c,
@@ -246,10 +252,14 @@ int sandbox_enter(const struct opt_parsed *p, const struct common_args *c,
     if (draft)
         qwick_engine_load_blas(draft, n_tokens);
     (void)each_file(p, add_calls, &calls);
-    /* sandbox_load has said what the kernel lacks */
-    return restrict_files(p, eng, draft) == ENOMEM ||
-                   sandbox_calls_restrict(calls) == ENOMEM
-               ? msg_oom()
+    int why = restrict_files(p, eng, draft), status = 0;
+    if (why == ENOMEM || !lacks_landlock)
+        status = missing("the second part of Landlock's rules", why);
+    if (status)
+        return status;
+    why = sandbox_calls_restrict(calls);
+    return why == ENOMEM || !lacks_seccomp
+               ? missing("the second part of seccomp's rules", why)
                : 0;
 }
 

@@ -28,6 +28,14 @@ def leave(p):
     assert p.end(b"\x04") == 0
     assert p.settings() == p.start[:4]
 
+def answering():
+    """A chat that writes a long answer."""
+    p = start(*LONG)
+    p.send(b"tell\r")
+    p.wait_for(b"\x1b[?2004l")
+    p.wait_for(b"\n")
+    return p
+
 def same(a, b):
     assert a == b, f"{a!r} is not {b!r}"
 
@@ -642,20 +650,14 @@ for sig in signal.SIGTERM, signal.SIGHUP:
     has(p.line("list files"), f"the process of the model ended by signal {int(sig)} ")
     same(p.line("list files") != "", True)
 leave(p)
-p = start(*LONG)
-p.send(b"tell\r")
-p.wait_for(b"\x1b[?2004l")
-p.wait_for(b"\n")
+p = answering()
 child, = p.children()
 os.kill(child, signal.SIGTERM)
 has(p.prompt(), "ended by signal 15")
 same(messages(p), [])
 leave(p)
 # while it answers
-p = start(*LONG)
-p.send(b"tell\r")
-p.wait_for(b"\x1b[?2004l")
-p.wait_for(b"\n")
+p = answering()
 child, = p.children()
 os.kill(child, signal.SIGKILL)
 has(p.prompt(), "ended by signal 9")
@@ -672,10 +674,7 @@ while os.path.exists(f"/proc/{child}/exe") and time.time() < end:
     time.sleep(0.05)
 assert not os.path.exists(f"/proc/{child}/exe")
 # a signal that only the chat got reaches it
-p = start(*LONG)
-p.send(b"tell\r")
-p.wait_for(b"\x1b[?2004l")
-p.wait_for(b"\n")
+p = answering()
 p.kill(signal.SIGINT)
 has(p.prompt(), "the answer was interrupted; its part above stays")
 same(len(messages(p)), 2)

@@ -192,6 +192,7 @@ def one_of_sizes(r, session):
                              f"{line[len(same):][:40]!r}")
     assert chat.p.end(b"\x04") == 0
     assert chat.p.settings() == chat.p.start[:4]
+    os.close(chat.p.fd)
 
 
 def some_keys(r):
@@ -228,6 +229,7 @@ def one_of_keys(r, session):
     status = chat.p.end()
     assert status == -sig, f"session {session}: ended with {status} after {sent!r}"
     assert chat.p.settings() == chat.p.start[:4], f"session {session}: {sent!r}"
+    os.close(chat.p.fd)
 
 
 one = {"sizes": one_of_sizes, "keys": one_of_keys}[KIND]
