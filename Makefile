@@ -77,7 +77,7 @@ isa_flags :=
 AVX2 := -mavx2 -mfma -mf16c
 AVX512 := $(AVX2) -mavx512f -mavx512bw -mavx512vl -mavx512dq
 
-lib_src := $(wildcard src/base/*.c src/file/*.c src/text/*.c src/text/template/*.c src/text/grammar/*.c \
+lib_src := $(wildcard src/base/*.c src/file/*.c src/text/*.c src/text/*/*.c \
              src/kernel/*.c \
              src/kernel/ref/*.c src/kernel/x86/*.c src/model/*.c \
              src/engine/*/*.c src/convert/*.c)
@@ -91,9 +91,9 @@ lib_src := $(filter-out $(x86_src),$(lib_src))
 endif
 # Kernels first: they take longest to compile, and none is left alone at the end.
 lib_src := $(filter src/kernel/%,$(lib_src)) $(filter-out src/kernel/%,$(lib_src))
-cli_src := $(wildcard src/cli/*.c)
+cli_src := $(wildcard src/cli/*.c src/cli/*/*.c)
 lib_obj := $(lib_src:%.c=$(BUILD)/%.o) $(BUILD)/src/file/builtin_data.o
-cli_obj := $(cli_src:%.c=$(BUILD)/%.o) $(BUILD)/src/cli/completion_scripts.o
+cli_obj := $(cli_src:%.c=$(BUILD)/%.o) $(BUILD)/src/cli/shell/completion_scripts.o
 unit_src := $(wildcard tests/unit/*.c)
 unit_bin := $(unit_src:tests/unit/%.c=$(BUILD)/tests/%)
 bench_bin := $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
@@ -188,8 +188,8 @@ $(BUILD)/src/file/builtin_data.o: src/file/builtin_data.S $(wildcard models/demo
 	@mkdir -p $(@D)
 	$(CC) -c -o $@ $<
 
-$(BUILD)/src/cli/completion_scripts.o: src/cli/completion_scripts.S \
-                             $(wildcard src/cli/completion/*) Makefile
+$(BUILD)/src/cli/shell/completion_scripts.o: src/cli/shell/completion_scripts.S \
+                             $(wildcard src/cli/shell/completion/*) Makefile
 	@mkdir -p $(@D)
 	$(CC) -c -o $@ $<
 

@@ -15,7 +15,7 @@
 #include "engine/generate/constraint.h"
 #include "engine/generate/token_trie.h"
 #include "file/map.h"
-#include "text/bpe.h"
+#include "text/bpe/bpe.h"
 #include "text/grammar/gbnf.h"
 #include "text/grammar/grammar.h"
 #include "text/grammar/regex.h"

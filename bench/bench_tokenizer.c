@@ -14,7 +14,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "file/map.h"
-#include "text/bpe.h"
+#include "text/bpe/bpe.h"
 
 #define RUNS 15
 

@@ -192,7 +192,7 @@ QWICK_API int qwick_model_find(char **place, const char *spec, bool is_name,
                                struct qwick_err *e);
 /* If spec is a path that exists, and also an id in the Hugging Face cache,
  * return the model there, which the caller frees; else NULL. */
-QWICK_API char *qwick_model_twin(const char *spec);
+QWICK_API char *qwick_model_same_name(const char *spec);
 
 /* Call fn for each file at a place that qwick_engine_open may read. The paths
  * may be symbolic links. is_dir: the directory of a checkpoint, which is listed,
@@ -1356,7 +1356,7 @@ struct qwick_score_event {
 /* If it returns nonzero, qwick_score fails with QWICK_ERR_INTERRUPTED. */
 typedef int (*qwick_score_fn)(void *ctx, const struct qwick_score_event *ev);
 
-struct qwick_judge_options {
+struct qwick_score_options {
     size_t size;
     size_t n_ctx;               /* maximum tokens of a sequence, 0: the model's
                                    maximum */
@@ -1369,12 +1369,12 @@ struct qwick_judge_options {
     void *on_score_ctx;
     size_t top; /* tokens in top of each event; default 0 */
 };
-QWICK_API void qwick_judge_options_init(struct qwick_judge_options *o,
+QWICK_API void qwick_score_options_init(struct qwick_score_options *o,
                                         size_t size);
-static inline struct qwick_judge_options qwick_judge_defaults(void)
+static inline struct qwick_score_options qwick_score_defaults(void)
 {
-    struct qwick_judge_options o;
-    qwick_judge_options_init(&o, sizeof o);
+    struct qwick_score_options o;
+    qwick_score_options_init(&o, sizeof o);
     return o;
 }
 
@@ -1401,14 +1401,14 @@ QWICK_API size_t qwick_score_first(const struct qwick_score_item *it);
  * text, but not scored. n_windows is 0 if no token is scored. */
 QWICK_API int qwick_score(struct qwick_engine *eng,
                           struct qwick_score_item *items, size_t n,
-                          const struct qwick_judge_options *o,
+                          const struct qwick_score_options *o,
                           struct qwick_err *e);
 
 /* Write the window and the stride that qwick_score uses with *o to *window and
  * *stride. QWICK_ERR_USAGE if the window is larger than the context, or the
  * stride is not smaller than the window. */
-QWICK_API int qwick_judge_windows(const struct qwick_engine *eng,
-                                  const struct qwick_judge_options *o,
+QWICK_API int qwick_score_windows(const struct qwick_engine *eng,
+                                  const struct qwick_score_options *o,
                                   size_t *window, size_t *stride,
                                   struct qwick_err *e);
 
@@ -1435,7 +1435,7 @@ struct qwick_choose_item {
 QWICK_API int qwick_choose(struct qwick_engine *eng,
                            struct qwick_choose_item *items, size_t n,
                            const struct qwick_answer *answers, size_t n_answers,
-                           const struct qwick_judge_options *o,
+                           const struct qwick_score_options *o,
                            struct qwick_err *e);
 
 /* ---- quantizing ------------------------------------------------------ */
@@ -1582,8 +1582,8 @@ QWICK_API void qwick_embedder_free(struct qwick_embedder *m);
  * sentence-transformers, README.md, tensors without a head, a post-processor
  * that ends texts, and the size of the vocabulary. A genuine model shows
  * several of them. */
-QWICK_API const char *qwick_embed_doubt(const struct qwick_engine *eng);
-QWICK_API const char *qwick_rerank_doubt(const struct qwick_engine *eng);
+QWICK_API const char *qwick_embed_suitability(const struct qwick_engine *eng);
+QWICK_API const char *qwick_rerank_suitability(const struct qwick_engine *eng);
 
 /* Return the number of elements of a vector. */
 QWICK_API size_t qwick_embedder_dim(const struct qwick_embedder *m);

@@ -27,7 +27,7 @@ make --no-print-directory -s -j"$jobs" all testdata CI=1 &&
 # other processes see. test_safetensors maps a terabyte, which takes gigabytes of
 # an emulator's memory.
 left_out="check_attn check_kernels check_products check_q8 test_alloc test_batch"
-left_out="$left_out test_engine test_judge test_lookup"
+left_out="$left_out test_engine test_score test_lookup"
 left_out="$left_out test_geometry test_outdir test_pass test_prefix test_quantize"
 left_out="$left_out test_recurrent test_safetensors test_session test_threads"
 

@@ -52,7 +52,7 @@ test_session forked_*
 test_containers
 test_bpe_load
 test_bpe_parts *large*
-test_batch_guess *exact*
+test_batch_speculative *exact*
 "
 
 # The pool is ours and uses atomics and futexes, which the sanitizer sees. It does

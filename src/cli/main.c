@@ -1,9 +1,9 @@
 /* qwick: the command line. Find the verb and run it. Each verb has its own
  * file. */
-#include "cli/opt.h"
-#include "cli/out.h"
-#include "cli/signals.h"
-#include "cli/verbs.h"
+#include "cli/opt/opt.h"
+#include "cli/io/out.h"
+#include "cli/io/signals.h"
+#include "cli/opt/verbs.h"
 #include "qwick.h"
 
 /* Find the verb: the first word that is neither an option nor an option's

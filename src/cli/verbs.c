@@ -1,4 +1,4 @@
-#include "cli/verbs.h"
+#include "cli/opt/verbs.h"
 
 #include <string.h>
 

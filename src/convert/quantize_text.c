@@ -8,7 +8,7 @@
 #include "engine/core/specials.h"
 #include "file/checkpoint.h"
 #include "file/map.h"
-#include "text/bpe.h"
+#include "text/bpe/bpe.h"
 
 enum { MAX_PATH_BYTES = 4096 };
 

@@ -227,7 +227,7 @@ bool find_model_is_path(const char *spec)
            ((dots == 1 || dots == 2) && (!spec[dots] || spec[dots] == '/'));
 }
 
-char *find_model_twin(const char *spec)
+char *find_model_same_name(const char *spec)
 {
     struct stat st;
     struct hub_found hub;

@@ -30,6 +30,6 @@ int find_model(char **path, const char **type, const char *spec, bool only_name,
 
 /* If spec is a path that exists, return the model in the Hugging Face cache
  * whose id is spec, malloc'ed; NULL if there is none. */
-char *find_model_twin(const char *spec);
+char *find_model_same_name(const char *spec);
 
 #endif

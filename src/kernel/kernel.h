@@ -115,7 +115,7 @@ struct q8 {
     size_t ldq;   /* bytes from token to token, a multiple of 64 */
     size_t ldg;   /* groups from token to token */
     size_t group; /* elements: 32, 64 or 128 */
-    bool twins;   /* groups 2 i and 2 i + 1 have one scale, which stands twice;
+    bool paired;   /* groups 2 i and 2 i + 1 have one scale, which stands twice;
                      a last group may be alone. Some products are faster then.
                      Otherwise each group has a scale of its own. */
 };
@@ -124,7 +124,7 @@ struct q8 {
  * begin at multiples of it. */
 static inline size_t q8_unit(const struct q8 *x)
 {
-    return x->twins ? 2 * x->group : x->group;
+    return x->paired ? 2 * x->group : x->group;
 }
 
 /* Constants of GELU's tanh form (see geglu): sqrt(2 / pi), and the factor of
@@ -372,7 +372,7 @@ struct kernels {
                               size_t n_cols, size_t n_tokens, float *work);
 
     /* Round activations for gemm_q8_affine and gemm_q8_blocks, ties to even,
-     * into the memory of out, whose ldq, ldg, group and twins are set. A group of zeros has scale 0, a
+     * into the memory of out, whose ldq, ldg, group and paired are set. A group of zeros has scale 0, a
      * group with NaN has scale NaN, and one with an infinity has an infinite
      * scale, so that products with it are not finite.
      *   x  f32 [n_tokens, n_cols], n_cols a multiple of out->group */

@@ -31,8 +31,8 @@ struct matrix {
     enum dtype dtype; /* of floats: their type; affine: of scales and biases */
     int bits;         /* of a quantized element; 0: floats */
     size_t group;     /* elements that share a scale; 0: floats */
-    bool twins;       /* products are faster if groups of int8 activations are
-                         twins (struct q8) */
+    bool paired;       /* products are faster if groups of int8 activations are
+                         paired (struct q8) */
     bool f32_only;    /* multiplies in f32 in every mode: a router, or the gate
                          of a shared expert */
     bool pairs8;      /* takes int8 activations in pairs (pass.pairs8) */

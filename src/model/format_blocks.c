@@ -155,7 +155,7 @@ static int bind_type(struct weights *w, struct matrix *out, const char *name,
                            .data = {t->data},
                            .bits = bits,
                            .group = GROUP,
-                           .twins = has_short_groups(type)};
+                           .paired = has_short_groups(type)};
     return 0;
 }
 

@@ -229,7 +229,7 @@ static struct forms forms_of_both(struct forms a, struct forms b)
         b.set |= 1u << FORM_F32;
     }
     a.set |= b.set;
-    a.twins = (a.twins || !a.group) && (b.twins || !b.group);
+    a.paired = (a.paired || !a.group) && (b.paired || !b.group);
     a.group = a.group ? a.group : b.group;
     return a;
 }

@@ -123,11 +123,11 @@ static inline void pass_barrier(struct worker *w, enum part part)
  * the matrix's format and the pass's products. */
 enum form pass_form(const struct pass *p, const struct matrix *a, size_t n);
 
-/* A set of forms: bit `form` of set. group, twins: of the int8 form. */
+/* A set of forms: bit `form` of set. group, paired: of the int8 form. */
 struct forms {
     unsigned set;
     size_t group;
-    bool twins; /* if all matrices want them */
+    bool paired; /* if all matrices want them */
     bool pairs8; /* int8 activations in pairs, if any matrix takes them */
 };
 

@@ -36,7 +36,7 @@ struct forms pass_forms(const struct pass *p, const struct matrix *const *ws,
         if (form == FORM_I8 && need.group && ws[i]->group != need.group)
             form = FORM_F32;
         if (form == FORM_I8) {
-            need.twins = ws[i]->twins && (need.twins || !need.group);
+            need.paired = ws[i]->paired && (need.paired || !need.group);
             need.group = ws[i]->group;
         }
         need.set |= 1u << form;
@@ -119,7 +119,7 @@ static struct input choose(struct forms need, const float *f32,
     if (has_form(need, FORM_I8)) {
         in.q8 = *q8;
         in.q8.group = need.group;
-        in.q8.twins = need.twins;
+        in.q8.paired = need.paired;
     }
     return in;
 }
@@ -485,7 +485,7 @@ struct input pass_gather(const struct worker *w, const struct input *x,
         in.q8.ldq = x->q8.ldq;
         in.q8.ldg = x->q8.ldg;
         in.q8.group = x->q8.group;
-        in.q8.twins = x->q8.twins;
+        in.q8.paired = x->q8.paired;
     }
     for (size_t i = 0; i < n; i++) {
         if (in.f32)

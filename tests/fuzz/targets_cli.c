@@ -5,13 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/csv.h"
-#include "cli/lines.h"
-#include "cli/openai_request.h"
-#include "cli/opt.h"
-#include "cli/preset.h"
-#include "cli/records.h"
-#include "cli/verbs.h"
+#include "cli/io/csv.h"
+#include "cli/io/lines.h"
+#include "cli/batch/openai_request.h"
+#include "cli/opt/opt.h"
+#include "cli/opt/preset.h"
+#include "cli/io/records.h"
+#include "cli/opt/verbs.h"
 #include "file/json.h"
 #include "targets.h"
 

@@ -10,7 +10,7 @@
 #include "file/json.h"
 #include "qwick.h"
 #include "targets.h"
-#include "text/bpe.h"
+#include "text/bpe/bpe.h"
 #include "text/template/template.h"
 #include "text/unicode.h"
 

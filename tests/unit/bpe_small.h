@@ -13,8 +13,8 @@
 #include "base/buf.h"
 #include "file/map.h"
 #include "random_text.h"
-#include "text/bpe.h"
-#include "text/bpe_load.h"
+#include "text/bpe/bpe.h"
+#include "text/bpe/bpe_load.h"
 
 static struct bpe *qwen; /* Qwen3's tokenizer */
 static struct buf qwen_text;

@@ -220,7 +220,7 @@ static struct q8 activations_new(size_t cols, size_t tokens)
     struct q8 x = {.ldq = (cols + 63) / 64 * 64 + 64 * below(2),
                    .ldg = cols / 32 + below(4),
                    .group = 32,
-                   .twins = below(2)};
+                   .paired = below(2)};
 
     x.q = must(aligned_alloc(64, tokens * x.ldq));
     x.scale = must(malloc(tokens * x.ldg * sizeof *x.scale));
@@ -239,7 +239,7 @@ static struct q8 activations_new(size_t cols, size_t tokens)
                 x.q[t * x.ldq + c] = (int8_t)v;
                 total += v;
             }
-            x.scale[t * x.ldg + g] = x.twins && g % 2
+            x.scale[t * x.ldg + g] = x.paired && g % 2
                                          ? x.scale[t * x.ldg + g - 1]
                                          : (float)uniform();
             x.sum[t * x.ldg + g] = x.scale[t * x.ldg + g] * (float)total;

@@ -627,7 +627,7 @@ static void to_q8_case(const struct kernels *k, const struct shape *s,
     struct rounded r = rounded_new(s->cols, s->tokens, s->group, s->place);
     struct rounded by_ref = rounded_new(s->cols, s->tokens, s->group, HEAP);
     size_t ldx = s->cols + below(4), n_groups = s->cols / s->group;
-    bool twins = r.x.twins = by_ref.x.twins = below(2);
+    bool paired = r.x.paired = by_ref.x.paired = below(2);
     struct edge x = edge_new(((s->tokens - 1) * ldx + s->cols) * 4, s->place,
                              4 * below(16));
 
@@ -649,8 +649,8 @@ static void to_q8_case(const struct kernels *k, const struct shape *s,
             float want = sum_of(q + g * s->group, scale[g], s->group);
 
             const float *xt = (float *)x.p + t * ldx;
-            size_t first = twins ? g & ~(size_t)1 : g;
-            size_t n = twins && first + 1 < n_groups ? 2 : 1;
+            size_t first = paired ? g & ~(size_t)1 : g;
+            size_t n = paired && first + 1 < n_groups ? 2 : 1;
 
             rounded_group(s->what, q + g * s->group, scale[g],
                           xt + g * s->group, s->group,

@@ -17,7 +17,7 @@
 #include "few_cpus.h"
 #include "file/json.h"
 #include "file/map.h"
-#include "text/bpe.h"
+#include "text/bpe/bpe.h"
 
 enum { MAX_IDS = 1 << 18 };
 

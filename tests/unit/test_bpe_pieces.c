@@ -18,8 +18,8 @@
 #include "base/utf8.h"
 #include "file/json.h"
 #include "file/map.h"
-#include "text/bpe.h"
-#include "text/bpe_int.h"
+#include "text/bpe/bpe.h"
+#include "text/bpe/bpe_int.h"
 
 #define FOLDER "tests/golden/gemma-tokenizer/"
 

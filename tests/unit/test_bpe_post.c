@@ -11,7 +11,7 @@
 
 #include "base/buf.h"
 #include "file/map.h"
-#include "text/bpe.h"
+#include "text/bpe/bpe.h"
 
 static struct map demo;
 

@@ -11,9 +11,9 @@
 
 #include "base/rng.h"
 #include "qwick.h"
-#include "text/chat.h"
-#include "text/chat_known.h"
-#include "text/conversation.h"
+#include "text/chat/chat.h"
+#include "text/chat/chat_known.h"
+#include "text/chat/conversation.h"
 
 #define GOLDENS "tests/golden/text/chat.jsonl"
 

@@ -11,11 +11,11 @@
 #include <locale.h>
 
 #include "base/rng.h"
-#include "cli/chat_command.c"
-#include "cli/chat_complete.c"
-#include "cli/chat_draw.c"
-#include "cli/chat_edit.c"
-#include "cli/escape.c"
+#include "cli/chat/chat_command.c"
+#include "cli/chat/chat_complete.c"
+#include "cli/chat/chat_draw.c"
+#include "cli/chat/chat_edit.c"
+#include "cli/io/escape.c"
 #include "tempdir.h"
 
 /* ---- keys ---- */

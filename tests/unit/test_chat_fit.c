@@ -10,12 +10,12 @@
 #include <cmocka.h>
 
 #include "qwick.h"
-#include "text/chat_form.h"
-#include "text/chat_known.h"
-#include "text/conversation.h"
+#include "text/chat/chat_templates.h"
+#include "text/chat/chat_known.h"
+#include "text/chat/conversation.h"
 
 /* Prints the text of the messages, or what failed. */
-static void render(const struct chat_form *f, const char *json, bool follows,
+static void render(const struct chat_template *f, const char *json, bool follows,
                    struct buf *out)
 {
     struct qwick_chat *c;
@@ -28,7 +28,7 @@ static void render(const struct chat_form *f, const char *json, bool follows,
         fail_msg("%s: %s", json, e.msg);
     assert_int_equal(conversation_source(c, false, CHAT_UNSET, &in, &e), 0);
     in.follows = follows;
-    int rc = chat_form_render(&p, f, &in, &e);
+    int rc = chat_template_render(&p, f, &in, &e);
     assert_int_equal(rc ? buf_printf(out, "error %d: %s", (int)e.code, e.msg)
                         : buf_append(out, p.text.data, p.text.len),
                      0);
@@ -37,12 +37,12 @@ static void render(const struct chat_form *f, const char *json, bool follows,
     qwick_chat_free(c);
 }
 
-static struct chat_form *open_form(const char *source)
+static struct chat_template *open_form(const char *source)
 {
-    const struct chat_form_settings none = {0};
-    struct chat_form *f;
+    const struct chat_template_settings none = {0};
+    struct chat_template *f;
     struct qwick_err e;
-    if (chat_form_open(&f, "t", source, strlen(source), NULL, &none, &e))
+    if (chat_template_open(&f, "t", source, strlen(source), NULL, &none, &e))
         fail_msg("%s: %s", source, e.msg);
     return f;
 }
@@ -54,7 +54,7 @@ struct fit_case {
 static void check_cases(const struct fit_case *cases, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        struct chat_form *f = open_form(cases[i].source);
+        struct chat_template *f = open_form(cases[i].source);
         struct buf got = {0};
         for (int again = 0; again < 2; again++) {
             render(f, cases[i].json, false, &got);
@@ -65,7 +65,7 @@ static void check_cases(const struct fit_case *cases, size_t n)
                          cases[i].json, got.data, cases[i].want);
         }
         buf_free(&got);
-        chat_form_close(f);
+        chat_template_close(f);
     }
 }
 
@@ -296,16 +296,16 @@ static void no_system_message_moves_out_of_the_chat(void **state)
     static const char late[] =
         "[" MESSAGE("user", "q") "," MESSAGE("system", "b") "]";
     struct buf got = {0};
-    struct chat_form *f = open_form(ONLY_FIRST);
+    struct chat_template *f = open_form(ONLY_FIRST);
     render(f, late, true, &got);
     assert_string_equal(got.data,
                         "error 2: chat: messages: the template takes a system "
                         "message only at the start of a chat");
-    chat_form_close(f);
+    chat_template_close(f);
     f = open_form(MESSAGES("{{ m.content }}"));
     render(f, late, true, &got);
     assert_string_equal(got.data, "[user]q[system]b");
-    chat_form_close(f);
+    chat_template_close(f);
     buf_free(&got);
 }
 

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/chat_command.c"
-#include "cli/chat_text.c"
+#include "cli/chat/chat_command.c"
+#include "cli/chat/chat_text.c"
 
 /* ---- messages ---- */
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/code_block.c"
+#include "cli/answer/code_block.c"
 
 /* Text, and the content of its first block when the text is complete; NULL:
  * it has no block. */

@@ -14,7 +14,7 @@
 #include "engine/generate/constraint.h"
 #include "engine/generate/token_trie.h"
 #include "file/map.h"
-#include "text/bpe.h"
+#include "text/bpe/bpe.h"
 #include "text/grammar/automaton.h"
 #include "text/grammar/choices.h"
 #include "text/grammar/gbnf.h"

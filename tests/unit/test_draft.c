@@ -16,7 +16,7 @@
 #include "chi_square.h"
 #include "draft_pairs.h"
 #include "engine/core/engine.h"
-#include "engine/generate/draft_account.h"
+#include "engine/generate/draft_budget.h"
 #include "engine/generate/sampler.h"
 #include "kernel/kernel.h"
 
@@ -33,7 +33,7 @@ static double uniform(void)
     return (double)below(1u << 28) / (double)(1u << 28);
 }
 
-/* ---- the account --------------------------------------------------------- */
+/* ---- the budget --------------------------------------------------------- */
 
 /* What a simulated answer of n tokens costs, in passes with one token, if each
  * guess is right with this probability. */
@@ -42,22 +42,22 @@ struct simulated {
     size_t n_guesses, n_last; /* guesses; of these, in the last tenth */
 };
 
-static struct simulated simulate(struct draft_account *a, size_t n, double p)
+static struct simulated simulate(struct draft_budget *a, size_t n, double p)
 {
     struct simulated r = {0};
     for (size_t i = 0; i < n; i++) {
         size_t right = 0;
         r.time += 1;
-        if (!account_plan(a, 1, 16))
+        if (!budget_plan(a, 1, 16))
             continue;
         do {
             r.time += a->step;
-        } while (account_take(a, p) && account_more(a));
+        } while (budget_take(a, p) && budget_more(a));
         size_t made = a->n;
         r.time += a->row * (double)made + 0.03;
         while (right < made && uniform() < p)
             right++;
-        account_settle(a, right, false);
+        budget_settle(a, right, false);
         r.n_guesses += made;
         if (i >= n - n / 10)
             r.n_last += made;
@@ -76,9 +76,9 @@ static void right_guesses_are_fast(void **state)
     (void)state;
     below_state = 1;
     for (size_t i = 0; i < 4; i++) {
-        struct draft_account a;
+        struct draft_budget a;
         double step = costs[i][0], row = costs[i][1];
-        account_open(&a, step, row, 0, 1);
+        budget_open(&a, step, row, 0, 1);
         struct simulated r = simulate(&a, 2000, 0.95);
         /* the best constant number of guesses */
         double best = 1, tokens = 1, q = 1;
@@ -105,8 +105,8 @@ static void loss_is_limited(void **state)
     for (size_t i = 0; i < N_COSTS; i++) {
         for (size_t k = 0; k < 4; k++) {
             for (size_t n = 10; n <= 10000; n *= 10) {
-                struct draft_account a;
-                account_open(&a, costs[i][0], costs[i][1], 0.01, 1);
+                struct draft_budget a;
+                budget_open(&a, costs[i][0], costs[i][1], 0.01, 1);
                 struct simulated r = simulate(&a, n, rates[k]);
                 /* 1e-6: sums of doubles */
                 assert_true(r.time <= (double)n * 1.01 + 2.01 + 1e-6);
@@ -120,8 +120,8 @@ static void it_comes_back(void **state)
 {
     (void)state;
     below_state = 3;
-    struct draft_account a;
-    account_open(&a, 0.2, 0.06, 0.01, 1);
+    struct draft_budget a;
+    budget_open(&a, 0.2, 0.06, 0.01, 1);
     struct simulated bad = simulate(&a, 2000, 0);
     struct simulated good = simulate(&a, 4000, 0.95);
     assert_true(bad.n_last < 20);
@@ -132,16 +132,16 @@ static void it_comes_back(void **state)
 /* What the draft model lacks counts against the budget. */
 static void long_prompts_cost(void **state)
 {
-    struct draft_account a;
+    struct draft_budget a;
     (void)state;
-    account_open(&a, 0.1, 0.06, 0.01, 1);
-    size_t n = account_affords(&a);
+    budget_open(&a, 0.1, 0.06, 0.01, 1);
+    size_t n = budget_affords(&a);
     assert_true(n > 100 && n < 200);
-    assert_false(account_plan(&a, n + 10, 16));
-    assert_true(account_plan(&a, n, 16));
-    account_settle(&a, 0, false);
+    assert_false(budget_plan(&a, n + 10, 16));
+    assert_true(budget_plan(&a, n, 16));
+    budget_settle(&a, 0, false);
     assert_true(a.balance < 0.5);
-    assert_false(account_plan(&a, 1, 16));
+    assert_false(budget_plan(&a, 1, 16));
 }
 
 /* ---- the sampler --------------------------------------------------------- */

@@ -22,7 +22,7 @@
 #include "model/config.h"
 #include "qwick.h"
 #include "tempdir.h"
-#include "text/bpe.h"
+#include "text/bpe/bpe.h"
 #include "text/grammar/automaton.h"
 #include "text/grammar/gbnf.h"
 #include "text/grammar/grammar.h"

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/json_writer.c"
+#include "cli/io/json_writer.c"
 
 static void commas_stand_between_values(void **state)
 {

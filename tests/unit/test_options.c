@@ -96,7 +96,7 @@ static void functions_check_the_size(void **state)
     struct qwick_chat_options chat = {0};
     struct qwick_generate_options gen = {0};
     struct qwick_batch_options batch = {0};
-    struct qwick_judge_options judge = {0};
+    struct qwick_score_options wrong = {0};
     struct qwick_embed_options embed = {0};
     struct qwick_rerank_options rerank = {0};
     struct qwick_quantize_options quant = {0};
@@ -124,9 +124,9 @@ static void functions_check_the_size(void **state)
     REFUSED(qwick_generate(s, &one, 1, &gen, &result, &e), "generate");
     REFUSED(qwick_batch_add(b, &one, 1, &gen, NULL, &e), "generate");
     REFUSED(qwick_batch_create(&no_batch, eng, &batch, &e), "batch");
-    REFUSED(qwick_score(eng, &score, 0, &judge, &e), "judge");
-    REFUSED(qwick_judge_windows(eng, &judge, &window, &stride, &e), "judge");
-    REFUSED(qwick_choose(eng, &choose, 0, &answer, 1, &judge, &e), "judge");
+    REFUSED(qwick_score(eng, &score, 0, &wrong, &e), "score");
+    REFUSED(qwick_score_windows(eng, &wrong, &window, &stride, &e), "score");
+    REFUSED(qwick_choose(eng, &choose, 0, &answer, 1, &wrong, &e), "score");
     REFUSED(qwick_embedder_create(&m, eng, &embed, &e), "embed");
     REFUSED(qwick_reranker_create(&r, eng, "a", 1, &rerank, &e), "rerank");
     REFUSED(qwick_quantize(NULL, "/nonexistent/q", &quant, NULL, &e),

@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "cli/chart.c"
-#include "cli/heat.c"
-#include "cli/html.c"
-#include "cli/paint.c"
-#include "cli/plot_text.c"
-#include "cli/scale.c"
+#include "cli/report/chart.c"
+#include "cli/report/heat.c"
+#include "cli/report/html.c"
+#include "cli/report/paint.c"
+#include "cli/report/plot_text.c"
+#include "cli/report/scale.c"
 
 /* ---- what these files need of others ---- */
 

@@ -29,8 +29,8 @@ static int no_thread(void *(*fn)(void *))
 #define clock_ms                   test_clock
 #define pthread_create(t, a, f, x) no_thread(f)
 #define isatty(fd)                 1
-#include "cli/progress.c"
-#include "cli/term.c"
+#include "cli/io/progress.c"
+#include "cli/io/term.c"
 
 static char screen[300]; /* the last line that was drawn; "": it is erased */
 

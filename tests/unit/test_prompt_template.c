@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/prompt_template.c"
+#include "cli/opt/prompt_template.c"
 
 /* Each field becomes <its name>, which must not be read as a template again. */
 static int show(void *ctx, const struct template_part *field, const char **s,

@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "random_text.h"
-#include "text/chat.h"
-#include "text/chat_known.h"
+#include "text/chat/chat.h"
+#include "text/chat/chat_known.h"
 #include "text/template/template.h"
 
 #define GOLDENS "tests/golden/template/cases.jsonl"

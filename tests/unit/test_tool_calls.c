@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/json_writer.c"
-#include "cli/key.c"
-#include "cli/tool_calls.c"
+#include "cli/io/json_writer.c"
+#include "cli/io/key.c"
+#include "cli/answer/tool_calls.c"
 
 static const char definitions[] =
     "[{\"type\":\"function\",\"function\":{\"name\":\"weather\","

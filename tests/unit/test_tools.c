@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "cli/json_writer.c"
-#include "cli/key.c"
-#include "cli/tool_calls.c"
+#include "cli/io/json_writer.c"
+#include "cli/io/key.c"
+#include "cli/answer/tool_calls.c"
 #include "text/grammar/automaton.h"
 #include "text/grammar/grammar.h"
 #include "text/grammar/tools_grammar.h"

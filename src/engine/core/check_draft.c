@@ -3,7 +3,7 @@
 
 #include "base/hash.h"
 #include "engine/core/engine.h"
-#include "text/bpe.h"
+#include "text/bpe/bpe.h"
 
 /* How a text can contain the token. */
 static int kind_of(const struct bpe *b, int32_t id)

@@ -17,8 +17,8 @@
 #include "file/safetensors.h"
 #include "model/model.h"
 #include "model/scratch.h"
-#include "text/bpe.h"
-#include "text/chat_form.h"
+#include "text/bpe/bpe.h"
+#include "text/chat/chat_templates.h"
 
 struct par_pool;
 struct prefix;
@@ -36,7 +36,7 @@ struct qwick_engine {
     struct bpe *bpe; /* NULL when the checkpoint has no tokenizer.json */
     /* NULL: the checkpoint has no chat template. The second one is for chats
        with tools, if the checkpoint has one for them. */
-    struct chat_form *form, *form_tools;
+    struct chat_template *form, *form_tools;
     enum dtype kv_dtype;
     unsigned char *blocked; /* [vocab_size] ids that are never drawn, or NULL */
     /* Buffers that all sessions share. Sessions run one at a time or
@@ -55,8 +55,8 @@ struct qwick_engine {
     struct prefix *prefix;          /* NULL: no cache in memory */
     struct prefix_disk *disk;       /* NULL: no cache on disk */
     bool told_prefix;               /* that a prompt does not fit prefix */
-    bool doubted_head;              /* engine_doubt_head has been called */
-    bool doubted_class;             /* engine_doubt_class has warned */
+    bool checked_head;              /* engine_suitable_head has been called */
+    bool checked_class;             /* engine_suitable_class has warned */
     bool read_first;                /* first_pass_read has something to do */
     bool passed;                    /* there was a pass */
     struct fingerprint fingerprint; /* zeros: not computed yet */
@@ -123,12 +123,12 @@ void engine_note(const struct qwick_engine *eng, const char *fmt, ...)
 
 /* Warn once that logits are doubtful because the file's head is missing. Call
  * it where logits are computed. */
-void engine_doubt_head(struct qwick_engine *eng);
+void engine_suitable_head(struct qwick_engine *eng);
 
 /* Warn once that results are doubtful because config.json's architectures or
  * auto_map name another kind of model. hidden: the results are hidden states,
  * for which a model without a head is right. */
-void engine_doubt_class(struct qwick_engine *eng, bool hidden);
+void engine_suitable_class(struct qwick_engine *eng, bool hidden);
 
 /* QWICK_ERR_MODEL if the model is a classifier. */
 int engine_refuse_classifier(const struct qwick_engine *eng,

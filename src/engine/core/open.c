@@ -17,7 +17,7 @@
 #include "engine/core/options.h"
 #include "engine/core/tuning.h"
 #include "engine/generate/token_trie.h"
-#include "text/think.h"
+#include "text/chat/think.h"
 
 enum { DEFAULT_CHUNK = 512, MAX_CHUNK = 1 << 16, MAX_THREADS = 1024 };
 static const size_t DEFAULT_DISK_BYTES = (size_t)4 << 30;
@@ -214,7 +214,7 @@ static void fill_info(struct qwick_engine *eng)
     i->model = checkpoint_name(eng->ck);
     i->path = checkpoint_dir(eng->ck);
     i->model_type = c->model_type;
-    i->template_name = eng->form ? chat_form_name(eng->form) : "none";
+    i->template_name = eng->form ? chat_template_name(eng->form) : "none";
     i->rope_type = config_rope_name(&c->ropes[0]);
     i->vocab_size = c->vocab_size;
     i->tokenizer_size = eng->bpe ? bpe_size(eng->bpe) : 0;
@@ -474,8 +474,8 @@ void qwick_engine_close(struct qwick_engine *eng)
     st_close(eng->weights);
     token_trie_free(eng->trie);
     bpe_close(eng->bpe);
-    chat_form_close(eng->form);
-    chat_form_close(eng->form_tools);
+    chat_template_close(eng->form);
+    chat_template_close(eng->form_tools);
     checkpoint_close(eng->ck);
     free(eng->blocked);
     scratch_free(eng->scratch);

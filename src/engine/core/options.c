@@ -76,9 +76,9 @@ void qwick_batch_options_init(struct qwick_batch_options *o, size_t size)
     set(o, size, &defaults, sizeof defaults);
 }
 
-void qwick_judge_options_init(struct qwick_judge_options *o, size_t size)
+void qwick_score_options_init(struct qwick_score_options *o, size_t size)
 {
-    static const struct qwick_judge_options defaults;
+    static const struct qwick_score_options defaults;
     set(o, size, &defaults, sizeof defaults);
 }
 

@@ -11,9 +11,9 @@
 #include "file/gguf_pick.h"
 #include "qwick.h"
 
-char *qwick_model_twin(const char *spec)
+char *qwick_model_same_name(const char *spec)
 {
-    return find_model_twin(spec);
+    return find_model_same_name(spec);
 }
 
 int qwick_model_find(char **place, const char *spec, bool is_name,

@@ -157,7 +157,7 @@ static int forward(struct qwick_session *s, const int32_t *tokens, size_t n,
     s->hidden = NULL;
     s->n_rows = 0;
     if (logits)
-        engine_doubt_head(s->eng);
+        engine_suitable_head(s->eng);
     if (engine_pass(s->eng, &io))
         return -1;
     if (want == WANT_LAST) {
@@ -535,7 +535,7 @@ int qwick_engine_step(struct qwick_engine *eng, const struct qwick_step *steps,
         .on_layer = eng->on_layer,
         .on_layer_ctx = eng->on_layer_ctx};
     if (io.logits)
-        engine_doubt_head(eng);
+        engine_suitable_head(eng);
     if (engine_pass(eng, &io))
         return err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
     for (size_t i = 0, row = 0; i < n; i++) {

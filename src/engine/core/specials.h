@@ -7,7 +7,7 @@
 
 #include "base/err.h"
 #include "file/json.h"
-#include "text/bpe.h"
+#include "text/bpe/bpe.h"
 
 struct checkpoint;
 struct qwick_engine;

@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "engine/core/engine.h"
 #include "engine/core/options.h"
-#include "text/conversation.h"
+#include "text/chat/conversation.h"
 
 int qwick_tokenize(const struct qwick_engine *eng, const char *text,
                    size_t n_bytes, bool special, int32_t **ids, size_t *n_ids,
@@ -110,9 +110,9 @@ static int render_source(const struct qwick_engine *eng,
     if (!eng->form)
         return err_set(e, QWICK_ERR_MODEL, "%s: has no chat template",
                        checkpoint_dir(eng->ck));
-    const struct chat_form *form =
+    const struct chat_template *form =
         in->tools && eng->form_tools ? eng->form_tools : eng->form;
-    int rc = chat_form_render(out, form, in, e);
+    int rc = chat_template_render(out, form, in, e);
     if (rc)
         chat_prompt_free(out);
     return rc;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "engine/generate/constraint_int.h"
-#include "text/bpe.h"
+#include "text/bpe/bpe.h"
 
 /* States that need more memory than this are tidied before the next mask. A
  * mask may make more; AUTOMATON_MAX_MEMORY limits that. */

@@ -69,7 +69,7 @@ int draft_open(struct draft *d, struct generation *g, struct qwick_engine *eng,
     if (allocate(d, e))
         return -1;
     d->shares = eng->kv_dtype == g->eng->kv_dtype && model_is_copy(big, small);
-    account_open(&d->account, step, row, step * model_row_cost(small),
+    budget_open(&d->budget, step, row, step * model_row_cost(small),
                  1 + row * (double)n);
     return 0;
 }
@@ -155,7 +155,7 @@ static bool choose_start(struct draft *d, size_t *n_known)
     if (d->shares)
         return n + DRAFT_MAX <= limit;
     size_t has = n - t->draft_start; /* tokens of its context */
-    size_t affords = account_affords(&d->account);
+    size_t affords = budget_affords(&d->budget);
     if (has + DRAFT_MAX > limit || has - *n_known > affords) {
         /* begin again with the end of the context */
         size_t room = limit / 2 < affords ? limit / 2 : affords;
@@ -274,7 +274,7 @@ static int draw(struct draft *d, struct qwick_err *e)
 static bool take(struct draft *d)
 {
     int32_t id = d->ids[d->n];
-    if (!account_take(&d->account, d->sure)) {
+    if (!budget_take(&d->budget, d->sure)) {
         d->n_known += !d->q;
         return false;
     }
@@ -288,7 +288,7 @@ static bool take(struct draft *d)
 static int go_on(struct draft *d, struct qwick_err *e)
 {
     int32_t id = d->ids[d->n - 1];
-    d->going = account_more(&d->account);
+    d->going = budget_more(&d->budget);
     if (!d->going)
         return 0;
     d->pending[0] = id;
@@ -343,10 +343,10 @@ static size_t agree(const struct joint *j, bool first)
         wanted = 0;
         for (size_t i = 0; i < j->n; i++) {
             struct draft *d = j->d[i];
-            account_share(&d->account, j->n_pass, n);
-            wanted += first ? d->behind && account_wants(&d->account, d->behind,
+            budget_share(&d->budget, j->n_pass, n);
+            wanted += first ? d->behind && budget_wants(&d->budget, d->behind,
                                                          d->max)
-                            : d->going && account_pays(&d->account);
+                            : d->going && budget_pays(&d->budget);
         }
         /* with fewer, the costs are higher, and perhaps still fewer want it */
         if (wanted == n || wanted == 0)
@@ -361,7 +361,7 @@ static size_t begin_all(const struct joint *j)
     agree(j, true);
     for (size_t i = 0; i < j->n; i++) {
         struct draft *d = j->d[i];
-        if (d->behind && account_plan(&d->account, d->behind, d->max))
+        if (d->behind && budget_plan(&d->budget, d->behind, d->max))
             begin(d);
         d->behind = 0;
         n += d->going;
@@ -477,6 +477,6 @@ void draft_run(struct draft *const *d, size_t n, size_t n_pass)
 void draft_settle(struct draft *d, size_t n_right)
 {
     if (!d->settled)
-        account_settle(&d->account, n_right, d->n_known > d->n);
+        budget_settle(&d->budget, n_right, d->n_known > d->n);
     d->settled = true;
 }

@@ -25,18 +25,18 @@
 #define ENGINE_DRAFT_H
 
 #include "engine/core/engine.h"
-#include "engine/generate/draft_account.h"
+#include "engine/generate/draft_budget.h"
 #include "engine/generate/generate.h"
 
 /* Guesses for one answer. */
 struct draft {
     struct generation *g;     /* the answer */
     struct qwick_engine *eng; /* of the draft model; NULL: it has failed */
-    struct draft_account account;
+    struct draft_budget budget;
     bool shares;   /* takes the target's keys and values */
     size_t agreed; /* tokens of the context that the draft model's session is
                       known to agree with */
-    bool settled;  /* account_settle has been called for the last guesses */
+    bool settled;  /* budget_settle has been called for the last guesses */
     /* what draft_ask asked for */
     struct qwick_session *target; /* the answer's session */
     int32_t last;                 /* the token after the session's tokens */

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/flag.h"
 #include "engine/core/options.h"
-#include "engine/generate/guesses.h"
+#include "engine/generate/speculative.h"
 
 _Static_assert(QWICK_LOOKUP_MAX == LOOKUP_MAX, "the public header says so");
 
@@ -442,7 +442,7 @@ struct solo {
     size_t first_time; /* index of the first time of the current decode step */
     bool begun;        /* the first token was drawn */
     /* with guesses */
-    struct guesses guesses;
+    struct speculative guesses;
     int32_t tokens[1 + QWICK_LOOKUP_MAX];
     float *rows; /* [1 + max, vocab_size]; NULL: not needed yet */
     struct decode_draft pass;
@@ -511,7 +511,7 @@ static void solo_keep(void *state, size_t n)
 static void count_guesses(struct solo *o)
 {
     const struct decode_draft *now = &o->pass;
-    struct guesses *s = &o->guesses;
+    struct speculative *s = &o->guesses;
     const struct qwick_lookup *other = &s->counts[1 - s->source];
     struct qwick_lookup *c = &s->counts[s->source];
     c->n_drafted = now->n_drafted - other->n_drafted;
@@ -525,11 +525,11 @@ static int solo_guess(void *ctx, int32_t *drafts, size_t max, size_t *n,
     struct solo *o = ctx;
     struct draft *d = &o->guesses.draft;
     count_guesses(o);
-    if (guesses_begin(&o->guesses, o->s, max, e))
+    if (speculative_begin(&o->guesses, o->s, max, e))
         return -1;
     if (o->guesses.asked)
         draft_run(&d, 1, 1);
-    *n = guesses_take(&o->guesses, drafts);
+    *n = speculative_take(&o->guesses, drafts);
     return 0;
 }
 
@@ -543,7 +543,7 @@ static int solo_select(void *ctx, const float *logits, int32_t *id,
     if (profile)
         o->mid = clock_ms();
     o->logits = logits;
-    if (guesses_draw(&o->guesses, logits, id, e))
+    if (speculative_draw(&o->guesses, logits, id, e))
         return -1;
     if (profile)
         o->sampled = clock_ms();
@@ -624,7 +624,7 @@ static int prepare_guesses(struct solo *o, const int32_t *prompt, size_t n,
                            struct qwick_err *e)
 {
     struct qwick_engine *eng = o->s->eng;
-    if (guesses_open(&o->guesses, &o->g, eng, prompt, n, o->g.o->lookup, e))
+    if (speculative_open(&o->guesses, &o->g, eng, prompt, n, o->g.o->lookup, e))
         return -1;
     o->pass = (struct decode_draft){
         .guess = solo_guess,
@@ -632,7 +632,7 @@ static int prepare_guesses(struct solo *o, const int32_t *prompt, size_t n,
         .keep = solo_keep,
         .stride = eng->model.config.vocab_size,
         .tokens = o->tokens,
-        .max = guesses_max(&o->guesses, o->s, eng->model.chunk)};
+        .max = speculative_max(&o->guesses, o->s, eng->model.chunk)};
     return 0;
 }
 
@@ -651,7 +651,7 @@ static int decode(struct solo *o, struct qwick_err *e)
     session_own_logits(o->s);
     share_times(o);
     count_guesses(o);
-    guesses_report(&o->guesses, r);
+    speculative_report(&o->guesses, r);
     return rc;
 }
 
@@ -690,7 +690,7 @@ int qwick_generate(struct qwick_session *s, const int32_t *prompt, size_t n,
         solo.g.interrupt = s->interrupt;
         rc = run(&solo, prompt, n, e);
     }
-    guesses_close(&solo.guesses);
+    speculative_close(&solo.guesses);
     generation_free(&solo.g);
     free(solo.rows);
     return rc;

@@ -5,7 +5,7 @@
 
 #include "base/array.h"
 #include "engine/generate/class_trie.h"
-#include "text/bpe.h"
+#include "text/bpe/bpe.h"
 
 /* Longer tokens are left out: shorter ones spell the same text. */
 enum { MAX_TOKEN = 1024 };

@@ -4,8 +4,8 @@
  * A run is one sequence to evaluate. It waits in the queue until it is
  * admitted. Then it is live: it has a session, and each pass evaluates some of
  * its tokens. A task (struct run_task) is the kind of work. It supplies the
- * runs and interprets their outputs. There are four: batch.c, judge_score.c,
- * judge_choose.c, states.c.
+ * runs and interprets their outputs. There are four: batch.c, score_one.c,
+ * choose_one.c, states.c.
  *
  * The scheduler admits runs while memory allows, packs their tokens into
  * passes, evaluates beginnings that runs share only once, and gives memory back

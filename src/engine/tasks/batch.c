@@ -19,7 +19,7 @@ static void seq_free(struct seq *q)
 {
     if (!q)
         return;
-    guesses_close(&q->guesses);
+    speculative_close(&q->guesses);
     generation_free(&q->g);
     qwick_result_free(&q->r);
     free(q->ids);
@@ -127,7 +127,7 @@ static bool admit(struct runs *s, struct run *run)
     if (!q->begun)
         q->failed = generation_begin(&q->g, s->eng, q->ids, q->n_prompt, &q->o,
                                      s->n_ctx, &q->r, &q->e) ||
-                    guesses_open(&q->guesses, &q->g, s->eng, q->ids,
+                    speculative_open(&q->guesses, &q->g, s->eng, q->ids,
                                  q->n_prompt, 0, &q->e);
     if (!q->begun && !q->failed)
         batch_recall(s->ctx, q);
@@ -166,7 +166,7 @@ static void draw(struct run *run, const float *logits)
     if (q->guessed)
         count_guesses(q);
     if (!q->failed)
-        q->failed = guesses_draw(&q->guesses, logits, &q->drawn, &q->e) != 0;
+        q->failed = speculative_draw(&q->guesses, logits, &q->drawn, &q->e) != 0;
     if (!q->failed)
         generation_weigh(&q->g, logits);
 }
@@ -236,10 +236,10 @@ static int ended(struct runs *s, struct run *run, struct qwick_err *e)
     struct seq *q = (struct seq *)run;
     if (!q->failed && run->session)
         batch_keep_answer(b, run->session);
-    guesses_report(&q->guesses, &q->r);
+    speculative_report(&q->guesses, &q->r);
     batch_learn(b, q);
     /* releases what the callback does not need before it adds more */
-    guesses_close(&q->guesses);
+    speculative_close(&q->guesses);
     generation_free(&q->g);
     if (b->o.done &&
         b->o.done(b->o.done_ctx, q->tag, &q->r, q->failed ? &q->e : NULL))

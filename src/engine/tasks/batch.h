@@ -5,7 +5,7 @@
 #define ENGINE_BATCH_H
 
 #include "engine/generate/generate.h"
-#include "engine/generate/guesses.h"
+#include "engine/generate/speculative.h"
 #include "engine/runs/runs.h"
 
 /* One request. run.tokens points to ids: the prompt, then the answer, then
@@ -18,7 +18,7 @@ struct seq {
     size_t n_prompt, cap;
     bool begun; /* g has been started */
     struct generation g;
-    struct guesses guesses;
+    struct speculative guesses;
     bool guessed; /* guesses for the next pass have been made, or none */
     struct qwick_result r;
     double start_ms; /* time of the first pass; 0: no pass yet */
@@ -41,8 +41,8 @@ struct qwick_batch {
     uint64_t n_generated;
     struct draft **drafts; /* [max_batch] for joint guesses */
     bool told_short;       /* that memory is short for draft models */
-    /* The account of the last answer with guesses that has ended. */
-    struct draft_account learned;
+    /* The budget of the last answer with guesses that has ended. */
+    struct draft_budget learned;
     /* The draft model of that answer; NULL: there was none. */
     const struct qwick_engine *learned_of;
 };

@@ -41,7 +41,7 @@ int qwick_embedder_create(struct qwick_embedder **out, struct qwick_engine *eng,
         qwick_embedder_free(m);
         return -1;
     }
-    engine_doubt_class(eng, true);
+    engine_suitable_class(eng, true);
     if (*pooling.prompt)
         engine_warn(eng,
                     "%s: config_sentence_transformers.json: "

@@ -161,7 +161,7 @@ int qwick_reranker_create(struct qwick_reranker **out, struct qwick_engine *eng,
     r->st.runs.progress = o->progress;
     r->st.runs.progress_ctx = o->progress_ctx;
     r->st.runs.interrupt = o->interrupt;
-    engine_doubt_class(eng, false);
+    engine_suitable_class(eng, false);
     if (engine_need_tokenizer(eng, e) || need_added(eng, e) ||
         find_rows(r, e) || compose(r, query, n_query, o, e) ||
         evaluate_base(r, e))

@@ -86,7 +86,7 @@ static float largest(const float *x, size_t n)
     return v;
 }
 
-/* Round one group of n values whose largest magnitude, or that of its twin, is
+/* Round one group of n values whose largest magnitude, or that of the group paired with it, is
  * top. Sets its scale, and scale times the sum of the rounded values. */
 static void round_group(int8_t *q, float *scale, float *sum, const float *x,
                         size_t n, float top)

@@ -163,22 +163,22 @@ struct block_tile {
 /* How a panel is multiplied. */
 enum form {
     HALVES, /* groups of 16 */
-    TWINS,  /* groups of 16, and 64 activations have one scale */
+    PAIRED,  /* groups of 16, and 64 activations have one scale */
     PLAIN,  /* groups of 32 */
     MINS,   /* groups of 32 with mins; codes are not negative */
     N_FORMS
 };
 
-INLINE enum form form_of(enum dtype type, bool twins)
+INLINE enum form form_of(enum dtype type, bool paired)
 {
-    return has_halves(type) ? (twins ? TWINS : HALVES)
+    return has_halves(type) ? (paired ? PAIRED : HALVES)
            : has_min(type)  ? MINS
                             : PLAIN;
 }
 
 INLINE bool in_halves(enum form form)
 {
-    return form == HALVES || form == TWINS;
+    return form == HALVES || form == PAIRED;
 }
 
 /* Compute the integer sums of a group. w is at its codes, start at its first
@@ -234,7 +234,7 @@ INLINE void block_tile_run(const struct block_tile *s, enum form form, int V,
     const float *scale = s->panel->scale[0], *min = s->panel->min[0];
     const int8_t *x = s->x;
     const size_t runs =
-        form == TWINS ? 2 : 1; /* with one scale of activations */
+        form == PAIRED ? 2 : 1; /* with one scale of activations */
     __m512 a[TILE_TOKENS][TILE_VECTORS];
 
     tile_load(a, s->out, V, T);
@@ -336,14 +336,14 @@ INLINE void block_tile_run(const struct block_tile *s, enum form form, int V,
     }
 
 BLOCK_TILES_OF(HALVES)
-BLOCK_TILES_OF(TWINS)
+BLOCK_TILES_OF(PAIRED)
 BLOCK_TILES_OF(PLAIN)
 BLOCK_TILES_OF(MINS)
 
 /* block_tiles[form][vectors - 1][tokens - 1] */
 static void (*const block_tiles[N_FORMS][TILE_VECTORS][TILE_TOKENS])(
     const struct block_tile *) = {[HALVES] = BLOCK_TILE_TABLE(HALVES),
-                                  [TWINS] = BLOCK_TILE_TABLE(TWINS),
+                                  [PAIRED] = BLOCK_TILE_TABLE(PAIRED),
                                   [PLAIN] = BLOCK_TILE_TABLE(PLAIN),
                                   [MINS] = BLOCK_TILE_TABLE(MINS)};
 
@@ -406,7 +406,7 @@ INLINE void block_panel_rows(enum dtype type, float *y, size_t ldy,
                                              .resume = add || k > 0}};
 
         fill_block_panel(type, m, rows, w, w_stride, nr, n_runs);
-        next = block_panel_run(s, n, form_of(type, x->twins), next, n_fetch);
+        next = block_panel_run(s, n, form_of(type, x->paired), next, n_fetch);
         w += chunk_bytes(type, n_runs);
     }
 }

@@ -176,7 +176,7 @@ INLINE float largest(const float *x, size_t n)
 }
 
 /* Round one group of n values, a multiple of 32, whose largest magnitude, or
- * that of its twin, is top. Sets its scale, and scale times the sum of the
+ * that of the group paired with it, is top. Sets its scale, and scale times the sum of the
  * rounded values. */
 INLINE void round_group(int8_t *q, float *scale, float *sum, const float *x,
                         size_t n, float top)

@@ -258,7 +258,7 @@ INLINE float largest(const float *x, size_t n)
         _mm512_castsi512_ps(_mm512_set1_epi32(_mm512_reduce_max_epi32(top))));
 }
 
-/* Round one group whose largest magnitude, or that of its twin, is `most`, with
+/* Round one group whose largest magnitude, or that of the group paired with it, is `most`, with
  * the same operations as k_q8_ref.c. */
 INLINE void round_group(int8_t *q, float *scale, float *sum, const float *x,
                         size_t n, float most)

@@ -17,7 +17,7 @@ enum node_type {
     NODE_ALT,    /* payload: nodes */
     NODE_REPEAT, /* payload: node, min, max */
     NODE_REF,    /* payload: rule */
-    NODE_DFA     /* payload: struct dfa_edge []; state 0 is the start */
+    NODE_DFA     /* payload: struct byte_edge []; state 0 is the start */
 };
 
 /* Repetitions up to this number are copies, longer ones are counted. */
@@ -43,7 +43,7 @@ enum {
     DFA_COUNT_UP,
     DFA_LEAVE
 };
-struct dfa_edge {
+struct byte_edge {
     uint32_t from, to;
     uint32_t lo, hi;
 };

@@ -7,7 +7,7 @@
 #include "base/buf.h"
 #include "text/grammar/schema_int.h"
 #include "text/grammar/schema_text.h"
-#include "text/tool_value.h"
+#include "text/chat/tool_value.h"
 
 static unsigned reader_types(int level)
 {
@@ -44,7 +44,7 @@ bool schema_has_tag(const char *text, size_t n)
 uint32_t schema_emit_text(struct schema *s, struct schema_node *const *v,
                           size_t n, int level)
 {
-    const struct points *bad = schema_unreadable(s, reader_types(level));
+    const struct dfa *bad = schema_unreadable(s, reader_types(level));
     struct schema_string x;
     if (!bad || schema_string_of(s, v, n, bad, &x))
         return GRAMMAR_NOTHING;
@@ -63,8 +63,8 @@ uint32_t schema_text_literal(struct schema *s, const struct json_value *v,
         return GRAMMAR_NOTHING;
     }
     if (v->type == JSON_STRING) {
-        const struct points *bad = schema_unreadable(s, reads);
-        if (!bad || !(reads & TOOL_STRING) || points_match(bad, v->str, v->len))
+        const struct dfa *bad = schema_unreadable(s, reads);
+        if (!bad || !(reads & TOOL_STRING) || dfa_match(bad, v->str, v->len))
             return GRAMMAR_NOTHING;
         return grammar_bytes(s->g, v->str, v->len);
     }

@@ -53,14 +53,14 @@ static uint32_t next_line(struct schema *s, int level)
 
 uint32_t schema_emit_word(struct schema *s, const char *word, size_t n)
 {
-    struct points_place at = {&s->mem, &s->steps_left, s->e};
-    const struct points *p = points_words(&word, &n, 1, &at);
+    struct dfa_place at = {&s->mem, &s->steps_left, s->e};
+    const struct dfa *p = dfa_words(&word, &n, 1, &at);
     return p ? text_string(s->g, p, TEXT_ESCAPE_SOME, TEXT_ANY_LENGTH)
              : GRAMMAR_NOTHING;
 }
 
 /* Set *without to the texts that no string has, or to NULL. */
-static int unwritable(struct schema *s, const struct points **without)
+static int unwritable(struct schema *s, const struct dfa **without)
 {
     bool tags = s->form == SCHEMA_PARAMETERS;
     *without = tags ? schema_unreadable(s, 0) : NULL;
@@ -70,7 +70,7 @@ static int unwritable(struct schema *s, const struct points **without)
 static uint32_t emit_string(struct schema *s, struct schema_node *const *v,
                             size_t n)
 {
-    const struct points *without;
+    const struct dfa *without;
     struct schema_string x;
     if (unwritable(s, &without) || schema_string_of(s, v, n, without, &x))
         return GRAMMAR_NOTHING;
@@ -92,14 +92,14 @@ static uint32_t emit_number(struct schema *s, struct schema_node *const *v,
 {
     struct number_form f;
     struct qwick_err err = {0};
-    struct points_place at = {&s->mem, &s->steps_left, &err};
+    struct dfa_place at = {&s->mem, &s->steps_left, &err};
     if (schema_number_of(s, v, n, integer, &f))
         return GRAMMAR_NOTHING;
     bool simple = f.n_limits == 0 && !f.multiple_of;
     uint32_t *shared = f.integer ? &s->integer : &s->number;
     if (simple && *shared)
         return *shared;
-    const struct points *p = number_points(&f, &at);
+    const struct dfa *p = number_points(&f, &at);
     if (!p) {
         schema_refuse_err(s, n ? v[n - 1]->at : s->root,
                           f.multiple_of ? "multipleOf" : NULL, &err);
@@ -221,17 +221,17 @@ static uint32_t member_node(struct schema *s, uint32_t name,
 
 /* The names of members that no schema names, with their quotes. Without a
  * limit, a model that draws words at random would hardly ever end a name. */
-static uint32_t name_node(struct schema *s, const struct points *names)
+static uint32_t name_node(struct schema *s, const struct dfa *names)
 {
     const struct text_length length = {0, MAX_NAME};
-    struct points_place at = {&s->mem, &s->steps_left, s->e};
-    const struct points *without;
+    struct dfa_place at = {&s->mem, &s->steps_left, s->e};
+    const struct dfa *without;
     if (names == s->any_text && s->name)
         return s->name;
     if (unwritable(s, &without))
         return GRAMMAR_NOTHING;
-    const struct points *p =
-        without ? points_combine(names, without, true, &at) : names;
+    const struct dfa *p =
+        without ? dfa_combine(names, without, true, &at) : names;
     if (!p)
         return GRAMMAR_NOTHING;
     uint32_t node = grammar_shared(

@@ -236,7 +236,7 @@ static int add_node(struct schema *s, const struct schema_node *node,
     for (size_t k = 0; k < o->n_members; k++) {
         struct schema_member *m = &o->members[k];
         for (size_t i = 0; i < node->pattern_props.n; i++)
-            if (points_match(node->patterns_points[i], m->name->str,
+            if (dfa_match(node->patterns_points[i], m->name->str,
                              m->name->len)) {
                 add_schema(m, node->pattern_props.v[i]);
                 m->met = true;
@@ -262,7 +262,7 @@ static size_t most_schemas(struct schema_node *const *v, size_t n)
 /* The patterns of patternProperties of all nodes. A set of them is a number of
  * bits. */
 struct patterns {
-    const struct points *points[MAX_PATTERNS];
+    const struct dfa *points[MAX_PATTERNS];
     size_t node[MAX_PATTERNS]; /* index of the node that has it */
     struct schema_node *schema[MAX_PATTERNS];
     size_t n;
@@ -308,11 +308,11 @@ static bool schemas_of_mask(struct schema_node *const *v, size_t n,
 }
 
 /* Return the automaton of the names that no member has. */
-static const struct points *other_names(struct schema *s,
+static const struct dfa *other_names(struct schema *s,
                                         const struct schema_object *o,
-                                        const struct points_place *at)
+                                        const struct dfa_place *at)
 {
-    const struct points *any = schema_any_text(s);
+    const struct dfa *any = schema_any_text(s);
     if (!any || o->n_members == 0)
         return any;
     const char **words = schema_alloc(s, o->n_members, sizeof *words);
@@ -323,8 +323,8 @@ static const struct points *other_names(struct schema *s,
         words[i] = o->members[i].name->str;
         lens[i] = o->members[i].name->len;
     }
-    const struct points *named = points_words(words, lens, o->n_members, at);
-    return named ? points_combine(any, named, true, at) : NULL;
+    const struct dfa *named = dfa_words(words, lens, o->n_members, at);
+    return named ? dfa_combine(any, named, true, at) : NULL;
 }
 
 /* Add the extras for names that match the patterns of `mask`. */
@@ -334,7 +334,7 @@ static int add_extra(struct schema *s, struct schema_node *const *v, size_t n,
 {
     struct schema_extra *x = &o->extras[o->n_extras];
     struct qwick_err err = {0};
-    struct points_place at = {&s->mem, &s->steps_left, &err};
+    struct dfa_place at = {&s->mem, &s->steps_left, &err};
     x->all = schema_alloc(s, n * (1 + MAX_PATTERNS), sizeof *x->all);
     if (!x->all)
         return -1;
@@ -343,7 +343,7 @@ static int add_extra(struct schema *s, struct schema_node *const *v, size_t n,
     x->names = other_names(s, o, &at);
     for (size_t k = 0; k < p->n && x->names; k++)
         x->names =
-            points_combine(x->names, p->points[k], !(mask >> k & 1), &at);
+            dfa_combine(x->names, p->points[k], !(mask >> k & 1), &at);
     if (!x->names)
         return err.code ? schema_refuse_err(s, v[0]->at, NULL, &err) : -1;
     o->n_extras += x->names->n_states > 0;

@@ -17,7 +17,7 @@
 #include "base/hashmap.h"
 #include "file/json.h"
 #include "text/grammar/grammar.h"
-#include "text/grammar/points.h"
+#include "text/grammar/dfa.h"
 #include "text/grammar/schema.h"
 #include "text/grammar/schema_decimal.h"
 #include "text/grammar/schema_text.h"
@@ -80,7 +80,7 @@ struct schema_node {
     unsigned multiple_of;
     int64_t min_length, max_length; /* max: -1 without */
     const struct json_value *pattern;
-    const struct points *pattern_points;
+    const struct dfa *pattern_dfa;
     const struct schema_format *format;
     struct node_list prefix;
     struct schema_node *items;
@@ -90,7 +90,7 @@ struct schema_node {
     struct value_list required;        /* strings */
     const struct json_value *patterns; /* keys of patternProperties */
     struct node_list pattern_props;
-    const struct points *patterns_points[MAX_PATTERNS];
+    const struct dfa *patterns_points[MAX_PATTERNS];
     struct schema_node *additional;
     uint32_t stamp; /* of the last walk that met it */
     unsigned char color;
@@ -166,9 +166,9 @@ struct schema {
         bool self; /* put the node itself, its parts are done */
     } * stack;     /* of schema_collect */
     size_t cap_stack;
-    const struct points *formats[16];
-    const struct points *any_text;       /* NULL: not made yet */
-    const struct points *unreadable[64]; /* see schema_unreadable */
+    const struct dfa *formats[16];
+    const struct dfa *any_text;       /* NULL: not made yet */
+    const struct dfa *unreadable[64]; /* see schema_unreadable */
     /* shared nodes; 0: not made yet */
     uint32_t string, number, integer, name;
     const struct schema_node *culprit; /* why a set was found to be empty */
@@ -296,7 +296,7 @@ struct schema_member {
 /* Members that no schema names, with names of one language, of at most MAX_NAME
  * characters. */
 struct schema_extra {
-    const struct points *names;
+    const struct dfa *names;
     struct schema_node **all;
     size_t n_all;
 };
@@ -325,7 +325,7 @@ size_t schema_item_of(struct schema_node *const *v, size_t n, size_t i,
 
 /* The strings of a set: texts of `points` with a length. */
 struct schema_string {
-    const struct points *points;
+    const struct dfa *points;
     struct text_length length;
     bool free_form; /* any text */
 };
@@ -333,13 +333,13 @@ struct schema_string {
 /* Set *out to the strings of a set that are no texts of `without`, which may be
  * NULL. Returns 0 or -1. */
 int schema_string_of(struct schema *s, struct schema_node *const *v, size_t n,
-                     const struct points *without, struct schema_string *out);
+                     const struct dfa *without, struct schema_string *out);
 
 /* Return the automaton of all texts. NULL with the error set. */
-const struct points *schema_any_text(struct schema *s);
+const struct dfa *schema_any_text(struct schema *s);
 
 /* Return the automaton of a pattern. */
-const struct points *schema_pattern(struct schema *s,
+const struct dfa *schema_pattern(struct schema *s,
                                     const struct json_value *at,
                                     const char *keyword,
                                     const struct json_value *re);
@@ -348,12 +348,12 @@ const struct points *schema_pattern(struct schema *s,
  * parameter: they have a tag that ends it, or tool_value_json takes them for
  * another of these types (TOOL_ constants; 0: none, also for JSON inside of a
  * parameter). NULL with the error set. */
-const struct points *schema_unreadable(struct schema *s, unsigned types);
+const struct dfa *schema_unreadable(struct schema *s, unsigned types);
 
 /* Formats. schema_format_find returns NULL if no format has this name.
  * schema_format_points returns the automaton, or NULL with the error set. */
 const struct schema_format *schema_format_find(const struct json_value *name);
-const struct points *schema_format_points(struct schema *s,
+const struct dfa *schema_format_points(struct schema *s,
                                           const struct schema_format *f);
 
 /* Set *out to the double next to a number, above or below it. Leave it NULL for

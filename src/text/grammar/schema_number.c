@@ -36,8 +36,8 @@ struct progress {
 
 struct builder {
     const struct number_form *f;
-    const struct points_place *at;
-    struct points_draft d;
+    const struct dfa_place *at;
+    struct dfa_draft d;
     struct progress *states;
     size_t cap_states;
     size_t key_bytes; /* of struct progress that are in use */
@@ -260,7 +260,7 @@ static uint32_t state_of(struct builder *b, const struct progress *p)
     while ((i = hashmap_next(&b->map, h, &at)) != HASHMAP_NONE)
         if (memcmp(&b->states[i], p, b->key_bytes) == 0)
             return i;
-    i = points_draft_state(&b->d, accepts(b, p), b->at);
+    i = dfa_draft_state(&b->d, accepts(b, p), b->at);
     if (i == UINT32_MAX ||
         ARRAY_RESERVE(b->states, b->cap_states, i + 1u, b->at->e))
         return UINT32_MAX;
@@ -278,7 +278,7 @@ static int build(struct builder *b)
         state_of(b, &start) == UINT32_MAX)
         return -1;
     for (uint32_t i = 0; i < b->d.n_states; i++) {
-        if (points_steps(b->at, sizeof bytes))
+        if (dfa_steps(b->at, sizeof bytes))
             return -1;
         for (const char *c = bytes; *c; c++) {
             struct progress p = b->states[i];
@@ -286,7 +286,7 @@ static int build(struct builder *b)
                 continue;
             uint32_t to = state_of(b, &p), lo = (unsigned char)*c;
             if (to == UINT32_MAX ||
-                points_draft_edge(&b->d, i, lo, lo, to, b->at))
+                dfa_draft_edge(&b->d, i, lo, lo, to, b->at))
                 return -1;
         }
     }
@@ -323,16 +323,16 @@ static bool admits_negative(const struct number_form *f)
     return true;
 }
 
-const struct points *number_points(const struct number_form *f,
-                                   const struct points_place *at)
+const struct dfa *number_points(const struct number_form *f,
+                                   const struct dfa_place *at)
 {
     struct builder b = {.f = f, .at = at, .signs = admits_negative(f)};
-    const struct points *p = NULL;
+    const struct dfa *p = NULL;
     b.key_bytes = offsetof(struct progress, order) + f->n_limits;
     set_digits(&b);
     if (build(&b) == 0)
-        p = points_finish(&b.d, at);
-    points_draft_free(&b.d);
+        p = dfa_finish(&b.d, at);
+    dfa_draft_free(&b.d);
     free(b.states);
     hashmap_free(&b.map);
     return p;

@@ -2,7 +2,7 @@
 #ifndef TEXT_SCHEMA_NUMBER_H
 #define TEXT_SCHEMA_NUMBER_H
 
-#include "text/grammar/points.h"
+#include "text/grammar/dfa.h"
 #include "text/grammar/schema_decimal.h"
 
 /* Digits that a number may have before and after the point. Bounds with more
@@ -12,7 +12,7 @@
 #define NUMBER_FRAC_DIGITS  20
 
 /* States of one number's automaton. */
-#define NUMBER_MAX_STATES POINTS_MAX_STATES
+#define NUMBER_MAX_STATES DFA_MAX_STATES
 
 /* A limit. NUMBER_OUTSIDE excludes the numbers between its value and the value
  * of the next limit, which has no other meaning. */
@@ -44,7 +44,7 @@ bool number_fits(const struct number_form *f, const struct decimal *v);
 /* Return the automaton of the texts of such numbers, or NULL with the error
  * set. -0 is a number like 0, but it is not among the texts of integers, nor
  * where no number below 0 fits. */
-const struct points *number_points(const struct number_form *f,
-                                   const struct points_place *at);
+const struct dfa *number_points(const struct number_form *f,
+                                   const struct dfa_place *at);
 
 #endif

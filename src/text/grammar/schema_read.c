@@ -263,8 +263,8 @@ static int read_pattern(struct schema *s, struct schema_node *node,
     if (v->type != JSON_STRING)
         return wrong_type(s, node, key, "a string", v);
     node->pattern = v;
-    node->pattern_points = schema_pattern(s, node->at, key, v);
-    return node->pattern_points ? 0 : -1;
+    node->pattern_dfa = schema_pattern(s, node->at, key, v);
+    return node->pattern_dfa ? 0 : -1;
 }
 
 static int read_format(struct schema *s, struct schema_node *node,

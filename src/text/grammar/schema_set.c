@@ -348,12 +348,12 @@ static int never_number(struct schema *s, struct schema_node *const *v,
 {
     struct number_form f;
     struct qwick_err err = {0};
-    struct points_place at = {&s->mem, &s->steps_left, &err};
+    struct dfa_place at = {&s->mem, &s->steps_left, &err};
     if (schema_number_of(s, v, n, integer, &f))
         return -1;
     if (f.n_limits < 2)
         return 0;
-    const struct points *p = number_points(&f, &at);
+    const struct dfa *p = number_points(&f, &at);
     if (!p)
         return schema_refuse_err(s, v[n - 1]->at, NULL, &err);
     return p->n_states == 0

@@ -7,7 +7,7 @@
 #include "text/grammar/regex.h"
 #include "text/grammar/schema.h"
 #include "text/grammar/schema_int.h"
-#include "text/tool_value.h"
+#include "text/chat/tool_value.h"
 
 /* ---- formats ------------------------------------------------------------- */
 
@@ -61,40 +61,40 @@ const struct schema_format *schema_format_find(const struct json_value *name)
 
 /* Compile an expression with a grammar of its own, which only serves to read
  * its nodes. Returns NULL with *at->e set. */
-static const struct points *compile_regex(const char *re, size_t n,
+static const struct dfa *compile_regex(const char *re, size_t n,
                                           enum regex_mode mode,
-                                          const struct points_place *at)
+                                          const struct dfa_place *at)
 {
     struct grammar *g = NULL;
-    const struct points *p = NULL;
+    const struct dfa *p = NULL;
     if (grammar_create(&g, "the pattern", at->e))
         return NULL;
     uint32_t node = regex_compile(g, NULL, re, n, mode, NULL, NULL);
     if (grammar_error(g, at->e) == 0)
-        p = points_of_node(g, node, at);
+        p = dfa_of_node(g, node, at);
     grammar_free(g);
     return p;
 }
 
-const struct points *schema_pattern(struct schema *s,
+const struct dfa *schema_pattern(struct schema *s,
                                     const struct json_value *at,
                                     const char *keyword,
                                     const struct json_value *re)
 {
     struct qwick_err err = {0};
-    struct points_place place = {&s->mem, &s->steps_left, &err};
-    const struct points *p =
+    struct dfa_place place = {&s->mem, &s->steps_left, &err};
+    const struct dfa *p =
         compile_regex(re->str, re->len, REGEX_SEARCH, &place);
     if (!p)
         schema_refuse_err(s, at, keyword, &err);
     return p;
 }
 
-const struct points *schema_format_points(struct schema *s,
+const struct dfa *schema_format_points(struct schema *s,
                                           const struct schema_format *f)
 {
-    struct points_place at = {&s->mem, &s->steps_left, s->e};
-    const struct points **p = &s->formats[f - formats];
+    struct dfa_place at = {&s->mem, &s->steps_left, s->e};
+    const struct dfa **p = &s->formats[f - formats];
     _Static_assert(sizeof s->formats / sizeof *s->formats >=
                        sizeof formats / sizeof *formats,
                    "one place for each format");
@@ -121,11 +121,11 @@ static const struct {
     {TOOL_OBJECT, BLANK "\\{" ANY},
 };
 
-const struct points *schema_unreadable(struct schema *s, unsigned types)
+const struct dfa *schema_unreadable(struct schema *s, unsigned types)
 {
     char re[512] = ANY "</(parameter|function)>" ANY;
-    struct points_place at = {&s->mem, &s->steps_left, s->e};
-    const struct points **p = &s->unreadable[types & ~(unsigned)TOOL_STRING];
+    struct dfa_place at = {&s->mem, &s->steps_left, s->e};
+    const struct dfa **p = &s->unreadable[types & ~(unsigned)TOOL_STRING];
     _Static_assert(sizeof s->unreadable / sizeof *s->unreadable >= TOOL_STRING,
                    "one place for each combination of types");
     size_t n = strlen(re);
@@ -140,23 +140,23 @@ const struct points *schema_unreadable(struct schema *s, unsigned types)
 /* ---- sets ---------------------------------------------------------------- */
 
 /* Intersect *all, NULL for all strings, with p. */
-static int narrow(const struct points **all, const struct points *p, bool minus,
-                  const struct points_place *at)
+static int narrow(const struct dfa **all, const struct dfa *p, bool minus,
+                  const struct dfa_place *at)
 {
     if (!*all && !minus) {
         *all = p;
         return 0;
     }
     if (!*all)
-        *all = points_any(at);
+        *all = dfa_any(at);
     if (*all)
-        *all = points_combine(*all, p, minus, at);
+        *all = dfa_combine(*all, p, minus, at);
     return *all ? 0 : -1;
 }
 
-static int narrow_excluded(struct schema *s, const struct points **all,
+static int narrow_excluded(struct schema *s, const struct dfa **all,
                            const struct schema_node *node,
-                           const struct points_place *at)
+                           const struct dfa_place *at)
 {
     const char **words = schema_alloc(s, node->excluded.n, sizeof *words);
     size_t *lens = schema_alloc(s, node->excluded.n, sizeof *lens), n = 0;
@@ -169,42 +169,42 @@ static int narrow_excluded(struct schema *s, const struct points **all,
         }
     if (n == 0)
         return 0;
-    const struct points *p = points_words(words, lens, n, at);
+    const struct dfa *p = dfa_words(words, lens, n, at);
     return p ? narrow(all, p, true, at) : -1;
 }
 
 /* Apply a node's keywords except lengths. */
-static int narrow_node(struct schema *s, const struct points **all,
+static int narrow_node(struct schema *s, const struct dfa **all,
                        const struct schema_node *node,
-                       const struct points_place *at)
+                       const struct dfa_place *at)
 {
-    if (node->pattern_points && narrow(all, node->pattern_points, false, at))
+    if (node->pattern_dfa && narrow(all, node->pattern_dfa, false, at))
         return -1;
     if (node->format) {
-        const struct points *p = schema_format_points(s, node->format);
+        const struct dfa *p = schema_format_points(s, node->format);
         if (!p || narrow(all, p, false, at))
             return -1;
     }
     return node->excluded.n ? narrow_excluded(s, all, node, at) : 0;
 }
 
-const struct points *schema_any_text(struct schema *s)
+const struct dfa *schema_any_text(struct schema *s)
 {
-    struct points_place at = {&s->mem, &s->steps_left, s->e};
+    struct dfa_place at = {&s->mem, &s->steps_left, s->e};
     if (!s->any_text)
-        s->any_text = points_any(&at);
+        s->any_text = dfa_any(&at);
     return s->any_text;
 }
 
 /* Make the minimum of a length part of the automaton, if it cannot be
  * counted. */
-static int apply_minimum(struct schema_string *x, const struct points_place *at)
+static int apply_minimum(struct schema_string *x, const struct dfa_place *at)
 {
-    int waits = points_can_wait(x->points, at->e);
+    int waits = dfa_can_wait(x->points, at->e);
     if (waits)
         return waits < 0 ? -1 : 0;
-    const struct points *p = points_length(x->length.min, -1, at);
-    p = p ? points_combine(x->points, p, false, at) : NULL;
+    const struct dfa *p = dfa_length(x->length.min, -1, at);
+    p = p ? dfa_combine(x->points, p, false, at) : NULL;
     x->points = p;
     x->length.min = 0;
     return p ? 0 : -1;
@@ -213,8 +213,8 @@ static int apply_minimum(struct schema_string *x, const struct points_place *at)
 /* Let strings without a text have an empty automaton. */
 static int check_length(struct schema_string *x, struct qwick_err *e)
 {
-    static const struct points nothing = {0};
-    int64_t *distance = points_distances(x->points, e);
+    static const struct dfa nothing = {0};
+    int64_t *distance = dfa_distances(x->points, e);
     if (!distance)
         return -1;
     if (x->points->n_states == 0 || x->length.min > x->length.max ||
@@ -225,12 +225,12 @@ static int check_length(struct schema_string *x, struct qwick_err *e)
 }
 
 int schema_string_of(struct schema *s, struct schema_node *const *v, size_t n,
-                     const struct points *without, struct schema_string *out)
+                     const struct dfa *without, struct schema_string *out)
 {
     struct qwick_err err = {0};
-    struct points_place at = {&s->mem, &s->steps_left, &err};
+    struct dfa_place at = {&s->mem, &s->steps_left, &err};
     const struct schema_node *culprit = n ? v[0] : NULL;
-    const struct points *all = NULL;
+    const struct dfa *all = NULL;
     int rc = 0;
     *out = (struct schema_string){.length = TEXT_ANY_LENGTH};
     for (size_t i = 0; i < n && !rc; i++) {

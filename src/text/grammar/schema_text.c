@@ -7,7 +7,7 @@
 #include "base/hashmap.h"
 #include "base/utf8.h"
 #include "text/grammar/grammar_int.h"
-#include "text/grammar/points.h"
+#include "text/grammar/dfa.h"
 
 enum { MAX_SPELL_EDGES = 1 << 20 };
 
@@ -37,7 +37,7 @@ struct rest {
 struct spell {
     struct grammar *g;
     enum text_escapes escapes;
-    struct dfa_edge *edges;
+    struct byte_edge *edges;
     size_t n_edges, cap_edges;
     uint32_t n_states;
     struct step_key *steps;
@@ -47,7 +47,7 @@ struct spell {
     size_t n_rests, cap_rests;
     struct hashmap by_hash; /* of rests */
     struct text_length length;
-    int64_t *distance;    /* [states of the points] see points_distances; NULL:
+    int64_t *distance;    /* [states of the points] see dfa_distances; NULL:
                              no length is counted */
     uint32_t escape, hex; /* of the current state: the states after its '\'
                              and after its "\u"; NONE: not made yet */
@@ -71,7 +71,7 @@ static void put_edge(struct spell *s, uint32_t from, uint32_t lo, uint32_t hi,
         return;
     }
     s->edges[s->n_edges++] =
-        (struct dfa_edge){.from = from, .to = to, .lo = lo, .hi = hi};
+        (struct byte_edge){.from = from, .to = to, .lo = lo, .hi = hi};
 }
 
 /* Put edges that read the hexadecimal digits lo..hi, of either case. */
@@ -302,15 +302,15 @@ static void put_characters(struct spell *s, uint32_t from, uint32_t lo,
 }
 
 /* The characters that may be escaped where other ASCII is written plainly. */
-static const struct points_edge others[] = {
+static const struct dfa_edge others[] = {
     {0, 0x1F, 0},    {'"', '"', 0},     {'/', '/', 0},
-    {'\\', '\\', 0}, {0x7F, 0xD7FF, 0}, {0xE000, POINTS_LAST, 0}};
+    {'\\', '\\', 0}, {0x7F, 0xD7FF, 0}, {0xE000, DFA_LAST, 0}};
 
 enum { N_OTHERS = sizeof others / sizeof *others };
 
 /* If all characters that may be escaped lead from state i to one state, return
  * it, else NONE. */
-static uint32_t others_target(const struct spell *s, const struct points *p,
+static uint32_t others_target(const struct spell *s, const struct dfa *p,
                               uint32_t i)
 {
     uint32_t k = p->first[i], to = NONE;
@@ -332,7 +332,7 @@ static uint32_t others_target(const struct spell *s, const struct points *p,
 
 static int compare_edges(const void *pa, const void *pb)
 {
-    const struct dfa_edge *a = pa, *b = pb;
+    const struct byte_edge *a = pa, *b = pb;
     if (a->from != b->from)
         return a->from < b->from ? -1 : 1;
     return a->lo < b->lo ? -1 : a->lo > b->lo;
@@ -370,7 +370,7 @@ static void put_end(struct spell *s, uint32_t state)
 }
 
 /* Put the plain ASCII characters of an edge. */
-static void put_plain(struct spell *s, const struct points_edge *e,
+static void put_plain(struct spell *s, const struct dfa_edge *e,
                       uint32_t from, uint32_t shift)
 {
     if (e->lo < 0x7F)
@@ -380,7 +380,7 @@ static void put_plain(struct spell *s, const struct points_edge *e,
 
 /* Return the next edge of state i, from k on, that leads to a state; the end of
  * its edges if there is none. */
-static uint32_t edge_to(const struct points *p, uint32_t i, uint32_t k,
+static uint32_t edge_to(const struct dfa *p, uint32_t i, uint32_t k,
                         uint32_t to)
 {
     while (k < p->first[i + 1] && p->edges[k].to != to)
@@ -389,7 +389,7 @@ static uint32_t edge_to(const struct points *p, uint32_t i, uint32_t k,
 }
 
 /* Whether the same characters lead to a state from states i and k. */
-static bool same_rest(const struct points *p, uint32_t i, uint32_t k,
+static bool same_rest(const struct dfa *p, uint32_t i, uint32_t k,
                       uint32_t to)
 {
     uint32_t a = edge_to(p, i, p->first[i], to);
@@ -403,7 +403,7 @@ static bool same_rest(const struct points *p, uint32_t i, uint32_t k,
     return a == p->first[i + 1] && b == p->first[k + 1];
 }
 
-static uint64_t hash_rest(const struct points *p, uint32_t i, uint32_t to)
+static uint64_t hash_rest(const struct dfa *p, uint32_t i, uint32_t to)
 {
     uint64_t h = to;
     for (uint32_t k = edge_to(p, i, p->first[i], to); k < p->first[i + 1];
@@ -415,7 +415,7 @@ static uint64_t hash_rest(const struct points *p, uint32_t i, uint32_t to)
 
 /* Return the state for the characters that lead from state i to `to`, among
  * them all that may be escaped. */
-static uint32_t rest_state(struct spell *s, const struct points *p, uint32_t i,
+static uint32_t rest_state(struct spell *s, const struct dfa *p, uint32_t i,
                            uint32_t to, uint32_t shift)
 {
     uint64_t h = hash_rest(p, i, to);
@@ -447,7 +447,7 @@ static uint32_t rest_state(struct spell *s, const struct points *p, uint32_t i,
 
 /* Put the characters of state i that lead to states `distance` characters
  * before the end; without a maximum all. */
-static void put_state(struct spell *s, const struct points *p, uint32_t i,
+static void put_state(struct spell *s, const struct dfa *p, uint32_t i,
                       uint32_t from, uint32_t shift, int64_t distance)
 {
     uint32_t rest = others_target(s, p, i);
@@ -456,7 +456,7 @@ static void put_state(struct spell *s, const struct points *p, uint32_t i,
         put_edge(s, from, DFA_SKIP, 0, rest_state(s, p, i, rest, shift));
     s->escape = s->hex = NONE;
     for (uint32_t k = p->first[i]; k < p->first[i + 1]; k++) {
-        const struct points_edge *e = &p->edges[k];
+        const struct dfa_edge *e = &p->edges[k];
         if (!all && s->distance[e->to] != distance)
             continue;
         if (rest == NONE)
@@ -469,7 +469,7 @@ static void put_state(struct spell *s, const struct points *p, uint32_t i,
 /* Put the characters of state i, each after a count. A character that leads to
  * a state d characters before the end may come while the text is at least d
  * shorter than its maximum. */
-static void put_counted(struct spell *s, const struct points *p, uint32_t i,
+static void put_counted(struct spell *s, const struct dfa *p, uint32_t i,
                         uint32_t from, uint32_t shift)
 {
     int64_t max = s->length.max, done = -1;
@@ -493,7 +493,7 @@ static void put_counted(struct spell *s, const struct points *p, uint32_t i,
 
 /* Put the edges of all states. The text ends in the state `end`, before the
  * closing quote if there are quotes. */
-static void put_states(struct spell *s, const struct points *p, bool quotes)
+static void put_states(struct spell *s, const struct dfa *p, bool quotes)
 {
     uint32_t shift = quotes ? 1 : 0, end = s->n_states++, last;
     last = quotes ? s->n_states++ : end;
@@ -520,7 +520,7 @@ static void put_states(struct spell *s, const struct points *p, bool quotes)
     }
 }
 
-static uint32_t spell(struct grammar *g, const struct points *p,
+static uint32_t spell(struct grammar *g, const struct dfa *p,
                       enum text_escapes escapes, bool quotes,
                       struct text_length length)
 {
@@ -530,7 +530,7 @@ static uint32_t spell(struct grammar *g, const struct points *p,
         return GRAMMAR_NOTHING;
     s.n_states = p->n_states + quotes;
     if (length.min > 0 || length.max >= 0) {
-        s.distance = points_distances(p, &s.err);
+        s.distance = dfa_distances(p, &s.err);
         if (!s.distance)
             return grammar_oom(g, p->n_states * sizeof *s.distance);
     }
@@ -542,19 +542,19 @@ static uint32_t spell(struct grammar *g, const struct points *p,
     return node;
 }
 
-uint32_t text_string(struct grammar *g, const struct points *p,
+uint32_t text_string(struct grammar *g, const struct dfa *p,
                      enum text_escapes escapes, struct text_length length)
 {
     return spell(g, p, escapes, true, length);
 }
 
-uint32_t text_body(struct grammar *g, const struct points *p,
+uint32_t text_body(struct grammar *g, const struct dfa *p,
                    enum text_escapes escapes, struct text_length length)
 {
     return spell(g, p, escapes, false, length);
 }
 
-uint32_t text_plain(struct grammar *g, const struct points *p)
+uint32_t text_plain(struct grammar *g, const struct dfa *p)
 {
     struct spell s = {.g = g};
     if (p->n_states == 0)

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 struct grammar;
-struct points;
+struct dfa;
 
 /* Which characters may be escaped. In the first two modes control characters,
  * '"' and '\' must be escaped, and '/' and characters outside of ASCII may be.
@@ -21,7 +21,7 @@ enum text_escapes {
 };
 
 /* How many characters a text has; max < 0: no maximum. The limits are counted
- * and do not make the automaton larger. min > 0: points_can_wait(p). */
+ * and do not make the automaton larger. min > 0: dfa_can_wait(p). */
 struct text_length {
     int64_t min, max;
 };
@@ -29,14 +29,14 @@ struct text_length {
 
 /* Return the node of all JSON strings, with their quotes, whose characters p
  * accepts. GRAMMAR_NOTHING if there are none, or when the grammar fails. */
-uint32_t text_string(struct grammar *g, const struct points *p,
+uint32_t text_string(struct grammar *g, const struct dfa *p,
                      enum text_escapes escapes, struct text_length length);
 
 /* Return the node of these strings without their quotes. */
-uint32_t text_body(struct grammar *g, const struct points *p,
+uint32_t text_body(struct grammar *g, const struct dfa *p,
                    enum text_escapes escapes, struct text_length length);
 
 /* Return the node of the ASCII texts that p accepts, without any escapes. */
-uint32_t text_plain(struct grammar *g, const struct points *p);
+uint32_t text_plain(struct grammar *g, const struct dfa *p);
 
 #endif

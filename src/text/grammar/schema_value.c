@@ -149,13 +149,13 @@ static int admits_string(struct schema *s, const struct schema_node *node,
     if (length < node->min_length ||
         (node->max_length >= 0 && length > node->max_length))
         return 0;
-    if (node->pattern_points &&
-        !points_match(node->pattern_points, v->str, v->len))
+    if (node->pattern_dfa &&
+        !dfa_match(node->pattern_dfa, v->str, v->len))
         return 0;
     if (!node->format)
         return 1;
-    const struct points *p = schema_format_points(s, node->format);
-    return p ? points_match(p, v->str, v->len) : -1;
+    const struct dfa *p = schema_format_points(s, node->format);
+    return p ? dfa_match(p, v->str, v->len) : -1;
 }
 
 static int admits_array(struct schema *s, const struct schema_node *node,
@@ -193,7 +193,7 @@ static int admits_object(struct schema *s, struct schema_node *node,
                 met = true;
             }
         for (size_t k = 0; k < node->pattern_props.n && rc > 0; k++)
-            if (points_match(node->patterns_points[k], key->str, key->len)) {
+            if (dfa_match(node->patterns_points[k], key->str, key->len)) {
                 rc = admits(s, node->pattern_props.v[k], &v->items[i],
                             depth + 1);
                 met = true;

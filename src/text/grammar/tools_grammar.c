@@ -6,10 +6,10 @@
 #include "base/buf.h"
 #include "file/json.h"
 #include "text/grammar/grammar_int.h"
-#include "text/grammar/points.h"
+#include "text/grammar/dfa.h"
 #include "text/grammar/schema.h"
 #include "text/grammar/schema_text.h"
-#include "text/tool_value.h"
+#include "text/chat/tool_value.h"
 
 /* ---- the form of calls ---- */
 
@@ -239,21 +239,21 @@ int tools_compile(struct grammar *g, const char *text, size_t n,
 
 /* Make an automaton. In state k, the last k characters begin the tag. All
  * characters of the tag are "<" or above it, and "<" is only the first one. */
-static int draft_no_call(struct points_draft *d, const struct points_place *at)
+static int draft_no_call(struct dfa_draft *d, const struct dfa_place *at)
 {
     static const char tag[] = TOOL_OPEN_CALL;
     const uint32_t n = sizeof tag - 1;
     for (uint32_t k = 0; k < n; k++)
-        if (points_draft_state(d, true, at) == UINT32_MAX)
+        if (dfa_draft_state(d, true, at) == UINT32_MAX)
             return -1;
     for (uint32_t k = 0; k < n; k++) {
         uint32_t c = (unsigned char)tag[k];
-        if (points_draft_edge(d, k, 0, '<' - 1, 0, at) ||
-            points_draft_edge(d, k, '<', '<', 1, at) ||
-            (c > '<' + 1 && points_draft_edge(d, k, '<' + 1, c - 1, 0, at)) ||
-            (k > 0 && k + 1 < n && points_draft_edge(d, k, c, c, k + 1, at)) ||
-            points_draft_edge(d, k, c + 1, 0xD7FF, 0, at) ||
-            points_draft_edge(d, k, 0xE000, POINTS_LAST, 0, at))
+        if (dfa_draft_edge(d, k, 0, '<' - 1, 0, at) ||
+            dfa_draft_edge(d, k, '<', '<', 1, at) ||
+            (c > '<' + 1 && dfa_draft_edge(d, k, '<' + 1, c - 1, 0, at)) ||
+            (k > 0 && k + 1 < n && dfa_draft_edge(d, k, c, c, k + 1, at)) ||
+            dfa_draft_edge(d, k, c + 1, 0xD7FF, 0, at) ||
+            dfa_draft_edge(d, k, 0xE000, DFA_LAST, 0, at))
             return -1;
     }
     return 0;
@@ -264,19 +264,19 @@ uint32_t tools_no_call(struct grammar *g)
     struct arena mem = {0};
     size_t steps = 100000;
     struct qwick_err err = {0};
-    const struct points_place at = {&mem, &steps, &err};
-    struct points_draft d = {0};
-    const struct points *p = NULL;
+    const struct dfa_place at = {&mem, &steps, &err};
+    struct dfa_draft d = {0};
+    const struct dfa *p = NULL;
     uint32_t node = GRAMMAR_NOTHING;
     if (!draft_no_call(&d, &at))
-        p = points_finish(&d, &at);
+        p = dfa_finish(&d, &at);
     if (p)
         node = text_body(g, p, TEXT_ESCAPE_NONE, TEXT_ANY_LENGTH);
     else if (err.code == QWICK_ERR_USAGE)
         grammar_fail(g, "%s", err.msg);
     else
         grammar_oom(g, 0);
-    points_draft_free(&d);
+    dfa_draft_free(&d);
     arena_free(&mem);
     return node;
 }

@@ -9,7 +9,7 @@
 #include "base/rng.h"
 #include "base/utf8.h"
 #include "text/template/interp.h"
-#include "text/think.h"
+#include "text/chat/think.h"
 
 /* Numbers are read and written with a point in any locale of the host. */
 static locale_t c_locale(locale_t *outer)

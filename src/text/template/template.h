@@ -31,7 +31,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "file/json.h"
-#include "text/bpe.h"
+#include "text/bpe/bpe.h"
 
 /* Bounds. Real templates stay below a hundredth of each. */
 #define TEMPLATE_MAX_SOURCE  ((size_t)1 << 20)    /* bytes of source */

@@ -1,0 +1,204 @@
+#include "cli/answer/answer_opts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "cli/io/out.h"
+
+static bool is_greedy(const struct opt_parsed *p, const struct answer_args *a)
+{
+    return a->greedy || (opt_given(p, "temp") && a->temp == 0);
+}
+
+int answer_check(const struct opt_parsed *p, const struct answer_args *a)
+{
+    static const char *const sampling[] = {"top-k", "top-p", "min-p", NULL};
+    if (a->greedy && opt_given(p, "temp") && a->temp != 0 &&
+        !opt_yield(p, "temp", "greedy"))
+        return opt_usage(p->verb, "--temp: has no effect with --greedy");
+    if (a->loop_guard == 1 || a->loop_guard == 2)
+        return opt_usage(p->verb,
+                         "--loop-guard: %lld tokens repeat no sequence three "
+                         "times, expected 0 or 3..1000000",
+                         (long long)a->loop_guard);
+    if (!is_greedy(p, a))
+        return -1;
+    return opt_no_effect(p, sampling,
+                         a->greedy ? "with --greedy" : "with --temp 0");
+}
+
+struct sampling_wish answer_wish(const struct opt_parsed *p,
+                                 const struct answer_args *a)
+{
+    static const struct {
+        const char *name;
+        enum wish wish;
+    } rows[] = {
+        {"temp", WISH_TEMP},
+        {"top-k", WISH_TOP_K},
+        {"top-p", WISH_TOP_P},
+        {"min-p", WISH_MIN_P},
+        {"repeat-penalty", WISH_REPEAT},
+        {"presence-penalty", WISH_PRESENCE},
+        {"frequency-penalty", WISH_FREQUENCY},
+    };
+    struct sampling_wish w = {
+        .given = a->greedy ? WISH_TEMP : 0,
+        .v = {.temperature = a->greedy ? 0 : (float)a->temp,
+              .top_k = (int)a->top_k,
+              .top_p = (float)a->top_p,
+              .min_p = (float)a->min_p,
+              .repeat_penalty = (float)a->repeat,
+              .presence_penalty = (float)a->presence,
+              .frequency_penalty = (float)a->frequency}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+        if (opt_given(p, rows[i].name))
+            w.given |= rows[i].wish;
+    return w;
+}
+
+struct qwick_sampling answer_sampling(const struct qwick_engine *eng,
+                                      bool think_off,
+                                      const struct sampling_wish *w)
+{
+    struct qwick_sampling s = qwick_sampling_defaults(eng, !think_off);
+    if (w->given & WISH_TEMP && w->v.temperature == 0) {
+        s.top_k = 0;
+        s.top_p = 1;
+        s.min_p = 0;
+    } else if (w->given && s.temperature == 0) {
+        float repeat = s.repeat_penalty;
+        s = qwick_sampling_neutral();
+        s.repeat_penalty = repeat;
+    }
+    if (w->given & WISH_TEMP)
+        s.temperature = w->v.temperature;
+    if (w->given & WISH_TOP_K)
+        s.top_k = w->v.top_k;
+    if (w->given & WISH_TOP_P)
+        s.top_p = w->v.top_p;
+    if (w->given & WISH_MIN_P)
+        s.min_p = w->v.min_p;
+    if (w->given & WISH_REPEAT)
+        s.repeat_penalty = w->v.repeat_penalty;
+    if (w->given & WISH_PRESENCE)
+        s.presence_penalty = w->v.presence_penalty;
+    if (w->given & WISH_FREQUENCY)
+        s.frequency_penalty = w->v.frequency_penalty;
+    return s;
+}
+
+uint64_t answer_seed(uint64_t seed, uint64_t i)
+{
+    return i == 0 ? seed : (uint64_t)(rng_uniform(seed, i) * 0x1p53);
+}
+
+bool answer_is_empty(const struct qwick_result *r)
+{
+    for (size_t i = 0; i < r->n_text; i++)
+        if (!strchr(" \t\r\n", r->text[i]) || !r->text[i])
+            return false;
+    return true;
+}
+
+bool answer_is_cut(enum qwick_finish why)
+{
+    return why != QWICK_FINISH_STOP && why != QWICK_FINISH_STOP_STRING;
+}
+
+void answer_drop_think(const struct opt_parsed *p, const char *think,
+                       const char *why)
+{
+    if (think && strcmp(think, "on") == 0)
+        opt_warn_no_effect(p, "think", why);
+    opt_warn_no_effect(p, "think-budget", why);
+}
+
+/* Encode a small chat. Returns 0, or -1 if that fails. */
+static int encode_chat(const struct qwick_engine *eng, enum qwick_think think,
+                       int32_t **ids, size_t *n, bool *in_think)
+{
+    struct qwick_chat_options o = qwick_chat_defaults();
+    struct qwick_chat *c = NULL;
+    o.think = think;
+    int rc = qwick_chat_create(&c, NULL) ||
+             qwick_chat_add(c, "user", "?", 1, NULL) ||
+             qwick_chat_encode(c, eng, &o, NULL, 0, ids, n, in_think, NULL);
+    qwick_chat_free(c);
+    return rc ? -1 : 0;
+}
+
+/* Whether the template can turn thinking on: it opens a think block, or does
+ * something else when it is off. */
+static bool can_think(const struct qwick_engine *eng)
+{
+    int32_t *on = NULL, *off = NULL;
+    size_t n_on = 0, n_off = 0;
+    bool in_think = false, ignored;
+    bool can = encode_chat(eng, QWICK_THINK_ON, &on, &n_on, &in_think) ||
+               encode_chat(eng, QWICK_THINK_OFF, &off, &n_off, &ignored) ||
+               in_think || n_on != n_off ||
+               memcmp(on, off, n_on * sizeof(*on)) != 0;
+    free(on);
+    free(off);
+    return can;
+}
+
+void answer_drop_think_of(const struct opt_parsed *p, const char *think,
+                          const struct qwick_engine *eng)
+{
+    if (opt_given(p, "think") && strcmp(think, "on") == 0 && !can_think(eng))
+        opt_warn_no_effect(p, "think", "with a template without thinking");
+    if (qwick_engine_info(eng)->think_close_id < 0)
+        opt_warn_no_effect(p, "think-budget",
+                           "with a model that has no token for the end of a "
+                           "think block");
+}
+
+int answer_choose_raw(const struct opt_parsed *p, const char *think,
+                      const char *const *need, const struct qwick_engine *eng)
+{
+    static const char why[] = "with a checkpoint that has no chat template";
+    const struct qwick_info *info = qwick_engine_info(eng);
+    if (strcmp(info->template_name, "none") != 0) {
+        answer_drop_think_of(p, think, eng);
+        return -1;
+    }
+    int r = opt_no_effect(p, need, why);
+    if (r >= 0)
+        return r;
+    answer_drop_think(p, think, why);
+    if (info->has_tokenizer) /* without one, there are only ids */
+        msg_warn("%s: has no chat template: the model continues the prompt as "
+                 "a raw text; --raw says that you want this, --chat-template "
+                 "FILE gives one",
+                 info->model);
+    return 0;
+}
+
+int answer_check_generation(const struct opt_parsed *p,
+                            const struct answer_args *a,
+                            const struct qwick_engine *eng)
+{
+    const struct sampling_wish w = answer_wish(p, a);
+    const struct qwick_sampling s = answer_sampling(eng, true, &w);
+    struct qwick_err e;
+    return qwick_check_generation(eng, &s, &e) ? msg_fail(&e) : 0;
+}
+
+void answer_options(struct qwick_generate_options *o,
+                    const struct opt_parsed *p, const struct answer_args *a)
+{
+    bool no_guard = opt_given(p, "raw") || a->ignore_eos;
+    size_t guard = no_guard ? 0 : QWICK_LOOP_GUARD_DEFAULT;
+    o->max_tokens = (size_t)a->max_tokens;
+    o->limit_thinking = opt_given(p, "think-budget");
+    o->think_budget = (size_t)a->think_budget;
+    o->stop = a->stop.v;
+    o->n_stop = a->stop.n;
+    o->ignore_eos = a->ignore_eos;
+    o->loop_guard = opt_given(p, "loop-guard") ? (size_t)a->loop_guard : guard;
+    o->timeout_ms = 1000 * a->timeout;
+    o->logprobs = (size_t)a->logprobs;
+}

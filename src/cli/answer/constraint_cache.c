@@ -1,0 +1,115 @@
+#include "cli/answer/constraint_cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+
+/* The most constraints without users that are kept. */
+enum { MAX_UNUSED = 8 };
+
+static bool same_text(const struct buf *b, const char *s, size_t n)
+{
+    return b->len == n && (n == 0 || memcmp(b->data, s, n) == 0);
+}
+
+static size_t tool_length(const struct qwick_constraint_options *o)
+{
+    return o->tool ? strlen(o->tool) : 0;
+}
+
+static struct constraint_ref *find(const struct constraint_cache *c,
+                                   const struct qwick_constraint_options *o)
+{
+    struct constraint_ref *r = c->first;
+    while (r && (r->kind != o->kind || r->json_indent != o->json_indent ||
+                 !same_text(&r->text, o->text, o->n_text) ||
+                 !same_text(&r->tool, o->tool, tool_length(o))))
+        r = r->next;
+    return r;
+}
+
+static void ref_free(struct constraint_ref *r)
+{
+    qwick_constraint_free(r->constraint);
+    buf_free(&r->text);
+    buf_free(&r->tool);
+    free(r);
+}
+
+/* If there are too many constraints without users, drop the one whose last use
+ * is the longest ago. */
+static void drop_oldest(struct constraint_cache *c)
+{
+    struct constraint_ref **oldest = NULL;
+    size_t n_unused = 0;
+    for (struct constraint_ref **p = &c->first; *p; p = &(*p)->next) {
+        if ((*p)->n_users)
+            continue;
+        n_unused++;
+        if (!oldest || (*p)->last_use < (*oldest)->last_use)
+            oldest = p;
+    }
+    if (n_unused <= MAX_UNUSED)
+        return;
+    struct constraint_ref *r = *oldest;
+    *oldest = r->next;
+    ref_free(r);
+}
+
+int constraint_cache_get(struct constraint_cache *c, struct qwick_engine *eng,
+                         const struct qwick_constraint_options *o,
+                         struct constraint_ref **out, struct qwick_err *e)
+{
+    struct constraint_ref *r = find(c, o);
+    *out = NULL;
+    if (!r) {
+        r = calloc(1, sizeof(*r));
+        if (!r)
+            return err_oom(e, sizeof(*r));
+        r->kind = o->kind;
+        r->json_indent = o->json_indent;
+        if (buf_reserve(&r->text, 0) ||
+            buf_append(&r->text, o->text, o->n_text) ||
+            buf_append(&r->tool, o->tool ? o->tool : "", tool_length(o))) {
+            ref_free(r);
+            return err_oom(e, o->n_text);
+        }
+        if (qwick_constraint_create(&r->constraint, eng, o, e)) {
+            ref_free(r);
+            return -1;
+        }
+        r->next = c->first;
+        c->first = r;
+    }
+    r->n_users++;
+    r->last_use = ++c->n_uses;
+    drop_oldest(c);
+    *out = r;
+    return 0;
+}
+
+void constraint_cache_put(struct constraint_ref *r)
+{
+    if (r)
+        r->n_users--;
+}
+
+void constraint_cache_free(struct constraint_cache *c)
+{
+    while (c->first) {
+        struct constraint_ref *r = c->first;
+        c->first = r->next;
+        ref_free(r);
+    }
+}
+
+void constraint_add_key(struct key *k, const struct constraint_ref *r)
+{
+    key_add_text(k, "constraint", 10);
+    key_add_u64(k, (uint64_t)r->kind);
+    key_add_text(k, r->text.data, r->text.len);
+    key_add_u64(k, (uint64_t)r->json_indent);
+    if (r->kind == QWICK_CONSTRAINT_TOOLS)
+        key_add_text(k, r->tool.data ? r->tool.data : "", r->tool.len);
+}

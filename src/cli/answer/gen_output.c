@@ -1,0 +1,283 @@
+#include "cli/answer/gen_output.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "cli/answer/answer_json.h"
+#include "cli/answer/chat_input.h"
+#include "cli/io/key.h"
+#include "cli/io/out.h"
+#include "cli/io/prompt.h"
+#include "cli/io/signals.h"
+#include "cli/io/term.h"
+
+/* ---- options ---- */
+
+struct qwick_sampling gen_sampling(const struct gen_job *j)
+{
+    const struct sampling_wish w = answer_wish(&j->p, &j->a.answer);
+    bool think_off = j->mode == MODE_CHAT &&
+                     chat_input_think(j->chat, j->think) == QWICK_THINK_OFF;
+    struct qwick_sampling s = answer_sampling(j->eng, think_off, &w);
+    /* 53 bits: every JSON reader represents the number exactly */
+    s.seed = opt_given(&j->p, "seed") ? (uint64_t)j->a.answer.seed
+                                      : rng_random_seed() >> 11;
+    return s;
+}
+
+/* Whether the answer may begin with thinking. The text of --prefill is its
+ * beginning already. */
+static bool may_think(const struct gen_job *j)
+{
+    return j->mode == MODE_CHAT && !j->prefill.len && !j->in_think &&
+           chat_input_think(j->chat, j->think) != QWICK_THINK_OFF;
+}
+
+/* Whether -x may end the answer after its code block: not if something else
+ * needs the whole answer. */
+static bool ends_early(const struct gen_job *j)
+{
+    const struct gen_args *a = &j->a;
+    return a->extract && !a->c.json && !a->c.jsonl && !a->save_session &&
+           !a->keep && !a->go_on && !a->profile.on && !j->constraint;
+}
+
+/* A limit in milliseconds that ends the answer after its first pass. */
+#define TIME_IS_OVER 1e-6
+
+static void set_options(struct gen_output *x,
+                        const struct qwick_sampling *sampling, uint64_t seed)
+{
+    const struct gen_job *j = x->j;
+    struct qwick_generate_options *o = &x->o;
+    *o = qwick_generate_defaults();
+    o->sampling = *sampling;
+    o->sampling.seed = seed;
+    answer_options(o, &j->p, &j->a.answer);
+    if (o->timeout_ms > 0 && j->start_ms > 0)
+        o->timeout_ms =
+            fmax(o->timeout_ms - (clock_ms() - j->start_ms), TIME_IS_OVER);
+    if (j->a.confidence && !o->logprobs)
+        o->logprobs = 1; /* tokens get their probabilities then */
+    o->in_think = j->in_think;
+    o->split_thinking = j->mode != MODE_RAW && !j->a.raw;
+    o->profile = j->a.profile.on;
+    if (opt_given(&j->p, "lookup"))
+        o->lookup = (size_t)j->a.lookup;
+    o->draft = j->draft;
+    o->on_token = emit_token;
+    o->on_token_ctx = &x->st;
+    o->constraint = j->constraint;
+    o->may_think = may_think(j);
+}
+
+int gen_output_begin(struct gen_output *x, struct gen_job *j,
+                     const struct qwick_sampling *sampling, uint64_t seed,
+                     const size_t *sample)
+{
+    const struct gen_args *a = &j->a;
+    *x = (struct gen_output){.j = j, .sample = sample};
+    struct emit *st = &x->st;
+    *st = (struct emit){
+        .mode = a->c.json    ? EMIT_JSON
+                : a->c.jsonl ? EMIT_JSONL
+                             : EMIT_TEXT,
+        .eng = j->eng,
+        .stderr_tty = err_is_tty() && !sample,
+        .show_thinking = a->show_thinking,
+        .dim = term_colours(a->c.color, err_is_tty()),
+        .no_newline = a->no_newline,
+        .null = a->null,
+        .logprobs = a->answer.logprobs > 0,
+        .extract = a->extract,
+        .may_end = ends_early(j),
+        .think_fd = j->think_fd,
+        .think_file = a->think_file,
+        .sample = sample,
+        .coloured = a->confidence,
+        .paint = {.truecolor = term_truecolor()},
+    };
+    set_options(x, sampling, seed);
+    /* code blocks and tool calls may begin in the text of --prefill */
+    struct key k = key_start("answer");
+    key_add_ids(&k, j->ids, j->n_ids);
+    key_add_u64(&k, seed);
+    st->calls.id = key_u64(&k);
+    if (j->tools.list.len)
+        st->calls.tools = &j->tools.list;
+    if (code_block_feed(&st->block, j->prefill.data, j->prefill.len) ||
+        tool_calls_feed(&st->calls, j->prefill.data, j->prefill.len))
+        return msg_oom();
+    st->calls.text.len = 0; /* it is not printed */
+    return 0;
+}
+
+void gen_output_free(struct gen_output *x)
+{
+    emit_free(&x->st);
+}
+
+/* ---- output ---- */
+
+int gen_output_end(struct gen_output *x, struct qwick_result *r)
+{
+    if (emit_has_ended(&x->st)) /* its end acts as a stop string */
+        r->finish = QWICK_FINISH_STOP_STRING;
+    emit_end(&x->st, r);
+    return x->st.status;
+}
+
+int gen_output_json(struct gen_output *x, const struct qwick_result *r,
+                    const struct profile *pr)
+{
+    const struct gen_job *j = x->j;
+    const struct emit *st = &x->st;
+    struct buf b = {0};
+    struct json_answer answer = {
+        .r = r,
+        .info = qwick_engine_info(j->eng),
+        .tokenize_ms = j->tokenize_ms,
+        .show_dropped = overflow_parse(j->a.overflow) != OVERFLOW_ERROR,
+        .n_dropped = j->n_dropped,
+        .show_forced = opt_given(&j->p, "think-budget"),
+        .prompt = j->mode == MODE_RAW ? j->ids : NULL,
+        .n_prompt = j->n_ids,
+        .logprobs = st->logprobs ? &st->items : NULL,
+        .block = st->extract ? &st->block : NULL,
+        .calls = st->calls.tools ? &st->calls : NULL,
+        .profile = pr,
+    };
+    struct json_writer w = json_writer(&b);
+    int status = 0;
+    if (st->mode == EMIT_TEXT)
+        return 0;
+    jw_object(&w, NULL);
+    if (st->mode == EMIT_JSONL)
+        jw_cstr(&w, "event", "done");
+    if (x->sample)
+        jw_uint(&w, "sample", *x->sample);
+    json_answer(&w, &answer);
+    jw_end_object(&w);
+    jw_newline(&w);
+    if (jw_status(&w))
+        status = msg_oom();
+    else if (out_write(b.data, b.len))
+        status = QWICK_ERR_RUNTIME;
+    buf_free(&b);
+    return status;
+}
+
+/* ---- the verdict ---- */
+
+/* Print a message about the answer; with --samples it names the sample. */
+static void tell(const struct gen_output *x, bool error, const char *text)
+{
+    char where[40] = "";
+    if (x->sample)
+        snprintf(where, sizeof(where), "sample %zu: ", *x->sample);
+    if (error)
+        msg_error("%s%s", where, text);
+    else
+        msg_warn("%s%s", where, text);
+}
+
+/* Why the answer was cut; NULL: it was not. */
+static const char *cut_reason(const struct gen_output *x,
+                              const struct qwick_result *r, char *text,
+                              size_t n)
+{
+    const struct answer_args *a = &x->j->a.answer;
+    switch (r->finish) {
+    case QWICK_FINISH_LENGTH:
+        snprintf(text, n, "-n %lld is reached", (long long)a->max_tokens);
+        return text;
+    case QWICK_FINISH_CONTEXT:
+        snprintf(text, n, "the context of %zu tokens is full", x->j->limit);
+        return text;
+    case QWICK_FINISH_LOOP:
+        snprintf(text, n, "its last %zu tokens repeat themselves%s",
+                 x->o.loop_guard,
+                 opt_given(&x->j->p, "loop-guard")
+                     ? ""
+                     : "; --loop-guard 0 lets it go on");
+        return text;
+    case QWICK_FINISH_TIMEOUT:
+        snprintf(text, n, "%g seconds are over", a->timeout);
+        return text;
+    case QWICK_FINISH_INTERRUPTED:
+    case QWICK_FINISH_CANCELLED:
+        return "it was interrupted";
+    case QWICK_FINISH_STOP:
+    case QWICK_FINISH_STOP_STRING:
+        break;
+    }
+    return NULL;
+}
+
+/* Warn when an answer is cut or empty: a script cannot tell it from a complete
+ * answer. */
+static int score_ending(const struct gen_output *x,
+                        const struct qwick_result *r)
+{
+    const struct gen_job *j = x->j;
+    char text[80], line[160];
+    const char *why = cut_reason(x, r, text, sizeof(text));
+    /* -x has looked at its block, part of which --prefill may have given */
+    bool empty = !j->a.extract && answer_is_empty(r);
+    bool whole = j->constraint && j->kind != QWICK_CONSTRAINT_NO_CALL;
+    bool required = j->a.answer.require_answer ||
+                    (whole && constraint_is_cut(j->kind, r->finish));
+    if (!answer_is_cut(r->finish) && !empty)
+        return 0;
+    if (whole && !required)
+        return 0; /* the constraint admits the empty text */
+    if (!why)
+        why = r->finish == QWICK_FINISH_STOP_STRING ? "a stop string came first"
+              : r->thinking ? "the model stopped after its thinking"
+                            : "the model stopped at once";
+    snprintf(line, sizeof(line), "the answer is %s: %s",
+             empty ? "empty" : "cut", why);
+    if (required || empty || r->finish != QWICK_FINISH_LENGTH)
+        tell(x, required, line);
+    return required ? EXIT_INCOMPLETE : 0;
+}
+
+/* -x needs a complete code block with text. Returns -1 to go on. */
+static int score_block(const struct gen_output *x, const struct qwick_result *r)
+{
+    const struct code_block *c = &x->st.block;
+    char text[80], line[160];
+    const char *why = cut_reason(x, r, text, sizeof(text));
+    if (c->state == CODE_BLOCK_CLOSED && !code_block_is_empty(c))
+        return -1;
+    if (c->state == CODE_BLOCK_CLOSED)
+        tell(x, true, "the code block of the answer is empty");
+    else {
+        if (c->state == CODE_BLOCK_OPEN)
+            snprintf(line, sizeof(line),
+                     "the answer is cut inside its code block: %s", why);
+        else
+            snprintf(line, sizeof(line), "the answer has no code block%s%s",
+                     why ? ": " : "", why ? why : "");
+        tell(x, true, line);
+    }
+    return EXIT_INCOMPLETE;
+}
+
+int gen_output_status(const struct gen_output *x, const struct qwick_result *r)
+{
+    const struct tool_calls *c = &x->st.calls;
+    int status = -1;
+    if (*signals_flag())
+        return 0;
+    if (x->j->a.extract)
+        status = score_block(x, r);
+    if (status < 0 && c->error.len) {
+        tell(x, true, c->error.data);
+        status = EXIT_INCOMPLETE;
+    }
+    return status < 0 ? score_ending(x, r) : status;
+}

@@ -1,0 +1,71 @@
+/* Takes the tool calls out of an answer that comes in pieces. A call has one of
+ * two forms, between the tags <tool_call> and </tool_call>:
+ *
+ *   Qwen3, Hermes   {"name": NAME, "arguments": OBJECT}
+ *   Qwen3-Coder,    <function=NAME>
+ *   Qwen3.5         <parameter=KEY>
+ *                   VALUE
+ *                   </parameter>
+ *                   </function>
+ *
+ * White space around calls is dropped. A call that is malformed, names no tool,
+ * or has no end stays in the text, and the first of these is an error. A
+ * closing tag inside a JSON string, or before </function>, belongs to the call.
+ */
+#ifndef CLI_TOOL_CALLS_H
+#define CLI_TOOL_CALLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "cli/io/json_writer.h"
+#include "file/json.h"
+
+struct tool_call {
+    char *name;
+    struct buf arguments; /* a JSON object, as Python's json.dumps writes it */
+};
+
+/* The calls of an answer. All zeros but tools, and perhaps id, is the start. */
+struct tool_calls {
+    const struct json_value *tools; /* an array of definitions; borrowed */
+    uint64_t id;                    /* from which the ids of calls are made */
+
+    struct tool_call *v; /* [n] */
+    size_t n, cap;
+    struct buf text;  /* the text outside of calls that is certain */
+    struct buf error; /* why the first bad call is bad; empty: there is none */
+
+    struct buf held; /* the bytes behind text: white space, then the beginning
+                        of a tag or of a call */
+    size_t n_bad;    /* calls that stay in the text */
+    size_t body;     /* where the call begins in held, after its tag; 0: there
+                        is no call */
+    size_t matched;  /* bytes of the awaited tag at the end of held */
+    enum { CALL_UNKNOWN, CALL_JSON, CALL_XML, CALL_OTHER } form;
+    bool in_string, escaped; /* CALL_JSON: what the next byte is in */
+    bool after_call;         /* the last call has no text behind it yet */
+};
+
+/* Read the next piece of the answer. Pieces may end anywhere. Returns 0, or -1
+ * when out of memory. */
+int tool_calls_feed(struct tool_calls *c, const char *s, size_t n);
+
+/* The answer has ended: a call without an end is an error. Returns 0, or -1
+ * when out of memory. */
+int tool_calls_end(struct tool_calls *c);
+
+/* Write call i as an object of OpenAI's form. */
+void tool_calls_write(struct json_writer *w, const char *key,
+                      const struct tool_calls *c, size_t i);
+
+void tool_calls_free(struct tool_calls *c);
+
+/* Return the definition of a tool: the object that has its "name" and perhaps
+ * "parameters". NULL if there is none with this name. */
+const struct json_value *tool_find(const struct json_value *tools,
+                                   const char *name, size_t n);
+
+#endif

@@ -1,0 +1,150 @@
+#include "cli/answer/tools.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "cli/io/out.h"
+#include "cli/io/prompt.h"
+#include "cli/answer/tool_calls.h"
+#include "text/chat/chat_values.h"
+
+static int wrong(const char *path, size_t i, const char *what,
+                 const struct json_value *v)
+{
+    msg_error("%s: tool %zu: %s, is %s", path, i + 1, what, json_type_name(v));
+    return QWICK_ERR_USAGE;
+}
+
+/* Check definition i of the list. Returns 0, or an exit status. */
+static int check(const struct json_value *list, size_t i, const char *path)
+{
+    const struct json_value *tool = &list->items[i];
+    const struct json_value *type = json_get(tool, "type");
+    const struct json_value *f = json_get(tool, "function");
+    const struct json_value *name = json_get(f, "name");
+    const struct json_value *parameters = json_get(f, "parameters");
+    if (!json_is(tool, JSON_OBJECT))
+        return wrong(path, i, "must be an object", tool);
+    if (type && !json_equals(type, "function"))
+        return wrong(path, i, "type: must be \"function\"", type);
+    if (!json_is(f, JSON_OBJECT))
+        return wrong(path, i, "function: must be an object", f);
+    if (!json_is(name, JSON_STRING))
+        return wrong(path, i, "function.name: must be a string", name);
+    if (parameters && !json_is(parameters, JSON_OBJECT))
+        return wrong(path, i, "function.parameters: must be an object",
+                     parameters);
+    if (!name->len || strlen(name->str) != name->len) {
+        msg_error("%s: tool %zu: function.name: must not be empty or have NUL",
+                  path, i + 1);
+        return QWICK_ERR_USAGE;
+    }
+    if (tool_find(list, name->str, name->len) != f) {
+        msg_error("%s: tool %zu: there is another tool \"%s\"", path, i + 1,
+                  ERR_SHOW(name->str, name->len));
+        return QWICK_ERR_USAGE;
+    }
+    return 0;
+}
+
+/* Find the definitions in the file. Returns 0, or an exit status. */
+static int find_list(struct tool_list *t, const char *path)
+{
+    const struct json_value *v = json_root(t->doc);
+    if (json_get(v, "tools"))
+        v = json_get(v, "tools");
+    if (json_is(v, JSON_ARRAY))
+        t->list = *v;
+    else if (json_is(v, JSON_OBJECT))
+        t->list = (struct json_value){.type = JSON_ARRAY, .len = 1, .items = v};
+    if (t->list.len)
+        return 0;
+    msg_error("%s: must be an array of tools, not empty, or one tool", path);
+    return QWICK_ERR_USAGE;
+}
+
+int tools_read(struct tool_list *t, const char *path)
+{
+    struct qwick_err e;
+    char *text;
+    size_t n;
+    *t = (struct tool_list){0};
+    if (prompt_read(path, &text, &n, &e))
+        return msg_fail(&e);
+    int bad =
+        json_parse(&t->doc, path, text ? text : "", n, QWICK_ERR_USAGE, &e);
+    free(text);
+    if (bad)
+        return msg_fail(&e);
+    int status = find_list(t, path);
+    for (size_t i = 0; i < t->list.len && !status; i++)
+        status = check(&t->list, i, path);
+    return status;
+}
+
+int tools_of_chat(struct tool_list *t, const char *json, size_t n,
+                  struct qwick_err *e)
+{
+    *t = (struct tool_list){0};
+    if (json_parse(&t->doc, "chat", json, n, QWICK_ERR_USAGE, e))
+        return -1;
+    const struct json_value *v = json_get(json_root(t->doc), "tools");
+    if (json_is(v, JSON_ARRAY) && v->len)
+        t->list = *v;
+    v = json_get(json_root(t->doc), "tool_choice");
+    if (v && !json_is(v, JSON_NULL))
+        t->choice = v;
+    return 0;
+}
+
+int tools_add(struct qwick_chat *c, const struct json_value *list,
+              struct qwick_err *e)
+{
+    static const struct json_value none = {.type = JSON_ARRAY};
+    const struct chat_values v = {.messages = &none, .tools = list};
+    return list->len ? chat_add_values(c, &v, e) : 0;
+}
+
+/* Render a question, with the tools or without them. */
+static int render(const struct tool_list *t, const struct qwick_engine *eng,
+                  char **text, struct qwick_err *e)
+{
+    struct qwick_chat_options o = qwick_chat_defaults();
+    struct qwick_chat *c;
+    size_t n;
+    *text = NULL;
+    if (qwick_chat_create(&c, e))
+        return -1;
+    int rc = qwick_chat_add(c, "user", "?", 1, e) ||
+             (t && tools_add(c, &t->list, e)) ||
+             qwick_chat_render(c, eng, &o, text, &n, e);
+    qwick_chat_free(c);
+    return rc;
+}
+
+int tools_check_template(const struct tool_list *t,
+                         const struct qwick_engine *eng)
+{
+    struct qwick_err e;
+    char *with = NULL, *without = NULL;
+    int status = 0;
+    if (!t->list.len)
+        return 0;
+    if (render(t, eng, &with, &e) || render(NULL, eng, &without, &e))
+        status = msg_fail(&e);
+    else if (strcmp(with, without) == 0) {
+        msg_error("--tools: the chat template of %s prints no tools",
+                  qwick_engine_info(eng)->model);
+        status = QWICK_ERR_USAGE;
+    }
+    free(with);
+    free(without);
+    return status;
+}
+
+void tools_free(struct tool_list *t)
+{
+    json_free(t->doc);
+    *t = (struct tool_list){0};
+}

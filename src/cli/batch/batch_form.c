@@ -1,0 +1,124 @@
+#include "cli/batch/batch_form.h"
+
+#include <string.h>
+
+#include "cli/batch/batch_request.h"
+#include "cli/answer/code_block.h"
+
+/* Line numbers stay exact in every JSON reader. */
+#define MAX_LINE ((int64_t)1 << 53)
+
+const struct output_form *const readable_forms[] = {&form_jsonl, &form_openai,
+                                                    NULL};
+
+/* ---- qwick's objects ---------------------------------------------------- */
+
+static void begin_object(struct json_writer *w, const struct batch_line *l)
+{
+    jw_object(w, NULL);
+    jw_uint(w, "line", l->line);
+    jw_raw(w, "id", l->id->data, l->id->len);
+    if (l->index)
+        jw_uint(w, "index", *l->index);
+    jw_string(w, "key", l->key, BATCH_KEY_LEN);
+}
+
+static void put_object(struct json_writer *w, const struct batch_line *l,
+                       const struct batch_answer *a)
+{
+    begin_object(w, l);
+    json_answer(w, &a->a);
+    if (a->incomplete)
+        jw_bool(w, "incomplete", true);
+    if (a->skipped)
+        jw_bool(w, "skipped", true);
+    jw_end_object(w);
+}
+
+static void put_error(struct json_writer *w, const struct batch_line *l,
+                      const struct qwick_err *why)
+{
+    begin_object(w, l);
+    jw_cstr(w, "error", why->msg);
+    jw_end_object(w);
+}
+
+static const char *string(const struct json_value *v)
+{
+    return json_is(v, JSON_STRING) ? v->str : NULL;
+}
+
+static bool read_object(const struct json_value *v, struct batch_read *r)
+{
+    const struct json_value *index = json_get(v, "index");
+    const struct json_value *key = json_get(v, "key");
+    *r = (struct batch_read){
+        .has_index = index,
+        .id = json_get(v, "id"),
+        .key = json_is(key, JSON_STRING) && key->len == BATCH_KEY_LEN ? key->str
+                                                                      : NULL,
+        .error = json_get(v, "error"),
+        .incomplete = json_get(v, "incomplete"),
+        .skipped = json_get(v, "skipped"),
+        .finish = string(json_get(v, "finish_reason")),
+        .text = json_get(v, "text"),
+        .calls = json_get(v, "tool_calls"),
+    };
+    return !json_int(json_get(v, "line"), 1, MAX_LINE, &r->line) &&
+           (!index || !json_int(index, 0, REQUEST_MAX_N - 1, &r->index)) &&
+           (r->error || json_get(v, "finish_reason"));
+}
+
+const struct output_form form_jsonl = {
+    .name = "JSON lines",
+    .head = "{\"line\":",
+    .max_samples = REQUEST_MAX_N,
+    .answer = put_object,
+    .error = put_error,
+    .token = json_logprobs,
+    .read = read_object,
+};
+
+/* ---- texts -------------------------------------------------------------- */
+
+/* Append a text as one line: line ends and backslashes become \n, \r and \\.
+ * The last line end of the text is dropped. */
+static void put_line(struct json_writer *w, const char *s, size_t n)
+{
+    static const char special[] = "\n\r\\", letters[] = "nr\\";
+    if (n && s[n - 1] == '\n')
+        n--;
+    for (size_t i = 0; i < n; i++) {
+        const char *at = s[i] ? strchr(special, s[i]) : NULL;
+        const char escape[2] = {'\\', at ? letters[at - special] : 0};
+        if (at ? buf_append(w->out, escape, 2) : buf_putc(w->out, s[i]))
+            w->failed = true;
+    }
+}
+
+static void put_text(struct json_writer *w, const struct batch_line *l,
+                     const struct batch_answer *a)
+{
+    const struct code_block *b = a->a.block;
+    const struct qwick_result *r = a->a.r;
+    (void)l;
+    if (!b)
+        put_line(w, r->text ? r->text : "", r->n_text);
+    else if (b->state == CODE_BLOCK_CLOSED)
+        put_line(w, b->content.data ? b->content.data : "", b->content.len);
+}
+
+static void put_nothing(struct json_writer *w, const struct batch_line *l,
+                        const struct qwick_err *why)
+{
+    (void)w, (void)l, (void)why;
+}
+
+const struct output_form form_text = {
+    .name = "texts",
+    .max_samples = 1,
+    .no_tools = true,
+    .tells_errors = true,
+    .answer = put_text,
+    .error = put_nothing,
+};

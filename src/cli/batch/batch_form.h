@@ -1,0 +1,75 @@
+/* The output of batch. A line has one of several forms, and each is a row:
+ * qwick's objects, OpenAI's batch format, and texts. */
+#ifndef CLI_BATCH_FORM_H
+#define CLI_BATCH_FORM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cli/answer/answer_json.h"
+#include "cli/io/json_writer.h"
+#include "file/json.h"
+#include "qwick.h"
+
+/* Length of a key as text: eight and sixteen hexadecimal digits with a "-"
+ * between them. */
+#define BATCH_KEY_LEN 25
+
+/* What identifies a line. */
+struct batch_line {
+    uint64_t line;        /* number of the record's line */
+    const struct buf *id; /* the record's id as JSON; empty: none */
+    const size_t *index;  /* number of the sample; NULL: the only one */
+    char key[BATCH_KEY_LEN + 1];
+};
+
+/* The content of an answer's line. */
+struct batch_answer {
+    struct json_answer a;
+    bool skipped;    /* the record is a blank line: nothing was generated */
+    bool incomplete; /* it falls short of its constraint, tools or --extract */
+};
+
+/* A line that was read again. Values are borrowed from the parsed line. */
+struct batch_read {
+    int64_t line, index;
+    bool has_index, error, incomplete, skipped;
+    const struct json_value *id;    /* NULL: none */
+    const char *key;                /* [BATCH_KEY_LEN]; NULL: none */
+    const char *finish;             /* why the answer ended, in qwick's words,
+                                       or "length" for each kind of cut; NULL:
+                                       unknown */
+    const struct json_value *text;  /* NULL: none */
+    const struct json_value *calls; /* an array of tool calls; NULL: none */
+};
+
+/* A form. */
+struct output_form {
+    const char *name; /* for messages */
+    const char *head; /* the beginning of each line; NULL: lines cannot be read
+                         again, so that a run cannot be continued */
+    size_t max_samples; /* of a record */
+    bool no_tools;      /* a line has no place for tool calls */
+    bool tells_errors;  /* errors go to stderr, since a line has no place for
+                           them */
+    /* Write a line without its end. */
+    void (*answer)(struct json_writer *w, const struct batch_line *l,
+                   const struct batch_answer *a);
+    void (*error)(struct json_writer *w, const struct batch_line *l,
+                  const struct qwick_err *why);
+    /* Append a token to the items of logprobs, of which n_top of each token's
+       candidates are shown. NULL: a line has no logprobs. Returns 0, or -1 when
+       out of memory. */
+    int (*token)(struct buf *items, const struct qwick_engine *eng,
+                 const struct qwick_token_event *ev);
+    /* Read a line; false: it is not of this form. */
+    bool (*read)(const struct json_value *v, struct batch_read *r);
+};
+
+extern const struct output_form form_jsonl, form_openai, form_text;
+
+/* The forms whose lines can be read again, with NULL at the end. */
+extern const struct output_form *const readable_forms[];
+
+#endif

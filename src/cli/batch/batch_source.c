@@ -1,0 +1,576 @@
+#include "cli/batch/batch_source.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "cli/batch/batch_request.h"
+#include "cli/io/json_writer.h"
+#include "cli/io/signals.h"
+#include "file/json.h"
+
+static bool is_blank(const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (text[i] != ' ' && text[i] != '\t' && text[i] != '\r')
+            return false;
+    return true;
+}
+
+/* ---- templates ---------------------------------------------------------- */
+
+/* Gives the value of a record's field: 0, 1 if the record does not have it, or
+ * -1 with *e set. */
+typedef int (*own_value_fn)(void *ctx, const struct template_part *field,
+                            const char **s, size_t *n, struct qwick_err *e);
+
+struct values {
+    const struct batch_source *s;
+    own_value_fn own;
+    void *ctx;
+};
+
+/* A field has the value that the record gives, or else that of --set. */
+static int get_value(void *ctx, const struct template_part *field,
+                     const char **s, size_t *n, struct qwick_err *e)
+{
+    const struct values *v = ctx;
+    int r = v->own(v->ctx, field, s, n, e);
+    if (r <= 0)
+        return r;
+    const char *value = preset_value(v->s->preset, field->s, field->n);
+    if (!value)
+        return preset_unset(&v->s->t, field, e);
+    *s = value;
+    *n = strlen(value);
+    return 0;
+}
+
+/* Write the member "prompt" of the record: the filled template. */
+static int put_prompt(struct json_writer *w, const struct batch_source *s,
+                      own_value_fn own, void *ctx, struct qwick_err *e)
+{
+    struct values v = {s, own, ctx};
+    struct buf text = {.max = s->in->in.max};
+    int rc = prompt_template_fill(&s->t, get_value, &v, &text, e);
+    if (!rc)
+        jw_string(w, "prompt", text.data ? text.data : "", text.len);
+    buf_free(&text);
+    return rc;
+}
+
+/* ---- lines -------------------------------------------------------------- */
+
+/* Parse the template of the options, or {} if there is none. */
+static int open_template(struct batch_source *s,
+                         const struct template_names *known,
+                         struct qwick_err *e)
+{
+    if (!preset_given(s->preset))
+        return prompt_template_parse(&s->t, "the prompt", "{}", 2, 1, NULL, e);
+    return preset_template(&s->t, s->p, s->preset, known, e) ||
+                   preset_check_values(&s->t, s->preset, e)
+               ? -1
+               : 0;
+}
+
+/* Refuse fields that neither records nor --set give a value. */
+static int check_fields(const struct batch_source *s, struct qwick_err *e)
+{
+    for (size_t i = 0; i < s->t.n; i++)
+        if (s->t.v[i].is_field && s->t.v[i].n &&
+            !preset_value(s->preset, s->t.v[i].s, s->t.v[i].n))
+            return preset_unset(&s->t, &s->t.v[i], e);
+    return 0;
+}
+
+static int begin_lines(struct batch_source *s, struct qwick_err *e)
+{
+    if (open_template(s, NULL, e) || check_fields(s, e))
+        return -1;
+    return prompt_template_find(&s->t, "", 0)
+               ? 0
+               : err_set(e, QWICK_ERR_USAGE, "%s: has no {} for the lines",
+                         s->t.name);
+}
+
+static int line_value(void *ctx, const struct template_part *field,
+                      const char **s, size_t *n, struct qwick_err *e)
+{
+    const struct batch_record *r = ctx;
+    (void)e;
+    if (field->n)
+        return 1;
+    *s = r->text;
+    *n = r->n;
+    if (*n && (*s)[*n - 1] == '\r')
+        --*n;
+    return 0;
+}
+
+static int translate_line(struct batch_source *s, const struct batch_record *r,
+                          struct buf *json, struct qwick_err *e)
+{
+    struct json_writer w = json_writer(json);
+    jw_object(&w, NULL);
+    if (put_prompt(&w, s, line_value, (void *)(uintptr_t)r, e)) {
+        json->len = 0;
+        return -1;
+    }
+    jw_end_object(&w);
+    return jw_status(&w) ? err_oom(e, json->len) : 0;
+}
+
+/* ---- tables ------------------------------------------------------------- */
+
+/* The column of a name: its index; header.n if there is none. */
+static size_t find_column(const struct csv *header, const char *name, size_t n)
+{
+    for (size_t i = 0; i < header->n; i++)
+        if (header->v[i].n == n && memcmp(csv_value(header, i), name, n) == 0)
+            return i;
+    return header->n;
+}
+
+/* The column of a template's field; {} is the column "prompt". */
+static size_t column_of(const struct csv *header,
+                        const struct template_part *field)
+{
+    return field->n ? find_column(header, field->s, field->n)
+                    : find_column(header, "prompt", 6);
+}
+
+/* Append the names of the columns, for messages. */
+static void list_columns(const struct csv *header, char out[300])
+{
+    struct buf b = {.max = 299};
+    for (size_t i = 0; i < header->n; i++)
+        if (buf_puts(&b, i ? ", " : "") ||
+            buf_json_string(&b, csv_value(header, i), header->v[i].n))
+            break;
+    strcpy(out, b.data ? b.data : "");
+    buf_free(&b);
+}
+
+static int unknown_column(const struct batch_source *s,
+                          const struct template_part *field,
+                          struct qwick_err *e)
+{
+    char names[300];
+    list_columns(&s->header, names);
+    if (!preset_given(s->preset))
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: has no column \"prompt\", so that "
+                       "--prompt-template or -T must name columns; there are: "
+                       "%s",
+                       s->in->name, names);
+    return err_set(
+        e, QWICK_ERR_USAGE, "%s:%zu: {%s} is no column of %s%s; there are: %s",
+        s->t.name, field->line, ERR_SHOW(field->s, field->n), s->in->name,
+        field->n ? "" : ", since none is named prompt", names);
+}
+
+/* Check the template against the header. */
+static int check_columns(const struct batch_source *s, struct qwick_err *e)
+{
+    const struct csv *h = &s->header;
+    bool any = false;
+    for (size_t i = 0; i < s->t.n; i++) {
+        const struct template_part *f = &s->t.v[i];
+        size_t k = f->is_field ? column_of(h, f) : h->n;
+        const char *set = preset_value(s->preset, f->s, f->n);
+        if (!f->is_field)
+            continue;
+        if (k == h->n && !set)
+            return unknown_column(s, f, e);
+        if (k == h->n)
+            continue;
+        if (set)
+            return err_set(e, QWICK_ERR_USAGE, "--set %s: is a column of %s",
+                           ERR_SHOW(f->s, f->n), s->in->name);
+        for (size_t j = k + 1; j < h->n; j++)
+            if (h->v[j].n == h->v[k].n &&
+                memcmp(csv_value(h, j), csv_value(h, k), h->v[k].n) == 0)
+                return err_set(e, QWICK_ERR_USAGE,
+                               "%s: columns %zu and %zu have the same name, %s",
+                               s->in->name, k + 1, j + 1,
+                               ERR_SHOW(csv_value(h, k), h->v[k].n));
+        any = true;
+    }
+    return any ? 0
+               : err_set(e, QWICK_ERR_USAGE, "%s: has no column of %s",
+                         s->t.name, s->in->name);
+}
+
+static int open_table_template(struct batch_source *s, struct qwick_err *e)
+{
+    const struct csv *h = &s->header;
+    const char **names = calloc(h->n + 1, sizeof(*names));
+    if (!names)
+        return err_oom(e, h->n * sizeof(*names));
+    for (size_t i = 0; i < h->n; i++)
+        names[i] = csv_value(h, i);
+    struct template_names known = {names, h->n};
+    int rc = open_template(s, &known, e);
+    free(names);
+    return rc ? -1 : check_columns(s, e);
+}
+
+/* Read the header. */
+static int begin_table(struct batch_source *s, struct qwick_err *e)
+{
+    struct batch_record r;
+    s->csv.dialect = s->form->csv;
+    for (;;) {
+        switch (source_next(s, -1, &r, e)) {
+        case LINES_GOT:
+            if (r.why.code)
+                return err_set(e, QWICK_ERR_USAGE, "%s: line %llu: %s",
+                               s->in->name, (unsigned long long)r.line,
+                               r.why.msg);
+            s->header = s->csv;
+            s->csv = (struct csv){.dialect = s->form->csv};
+            return open_table_template(s, e);
+        case LINES_WAIT:
+            if (*signals_flag())
+                return err_set(e, QWICK_ERR_RUNTIME, "%s: interrupted",
+                               s->in->name);
+            break;
+        case LINES_END:
+            return err_set(e, QWICK_ERR_USAGE,
+                           "%s: is empty; its first line must name the columns",
+                           s->in->name);
+        case LINES_FAILED:
+            return -1;
+        }
+    }
+}
+
+static int cell_value(void *ctx, const struct template_part *field,
+                      const char **s, size_t *n, struct qwick_err *e)
+{
+    const struct batch_source *src = ctx;
+    size_t k = column_of(&src->header, field);
+    (void)e;
+    if (k == src->header.n)
+        return 1;
+    *s = csv_value(&src->csv, k);
+    *n = src->csv.v[k].n;
+    return 0;
+}
+
+static int translate_row(struct batch_source *s, const struct batch_record *r,
+                         struct buf *json, struct qwick_err *e)
+{
+    const struct csv *c = &s->csv;
+    size_t id = find_column(&s->header, "id", 2);
+    struct json_writer w = json_writer(json);
+    (void)r;
+    if (c->n != s->header.n)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "record: has %zu fields, the header has %zu", c->n,
+                       s->header.n);
+    jw_object(&w, NULL);
+    if (id < c->n)
+        jw_string(&w, "id", csv_value(c, id), c->v[id].n);
+    if (put_prompt(&w, s, cell_value, s, e)) {
+        json->len = 0;
+        return -1;
+    }
+    jw_end_object(&w);
+    return jw_status(&w) ? err_oom(e, json->len) : 0;
+}
+
+/* ---- JSON lines --------------------------------------------------------- */
+
+/* A template's fields may be members of the records, so only --set is
+ * checked. */
+static int begin_json(struct batch_source *s, struct qwick_err *e)
+{
+    return preset_given(s->preset) ? open_template(s, NULL, e) : 0;
+}
+
+static int member_value(void *ctx, const struct template_part *field,
+                        const char **s, size_t *n, struct qwick_err *e)
+{
+    const struct json_value *v = field->n ? json_get_n(ctx, field->s, field->n)
+                                          : json_get(ctx, "prompt");
+    if (!v || json_is(v, JSON_NULL))
+        return field->n ? 1
+                        : err_set(e, QWICK_ERR_USAGE,
+                                  "record: has no \"prompt\" for {}");
+    if (json_is(v, JSON_BOOL)) {
+        *s = v->boolean ? "true" : "false";
+        *n = strlen(*s);
+        return 0;
+    }
+    if (!json_is(v, JSON_STRING) && !json_is(v, JSON_NUMBER))
+        return err_set(e, QWICK_ERR_USAGE,
+                       "record: %s: must be a string or a number for {%s}",
+                       field->n ? ERR_SHOW(field->s, field->n) : "prompt",
+                       ERR_SHOW(field->s, field->n));
+    *s = v->str;
+    *n = v->len;
+    return 0;
+}
+
+/* Write the members that are not only fields of the template. */
+static void put_members(struct json_writer *w, const struct batch_source *s,
+                        const struct json_value *v)
+{
+    for (size_t i = 0; i < v->len; i++) {
+        const struct json_value *k = &v->keys[i];
+        if (json_equals(k, "prompt") ||
+            (prompt_template_find(&s->t, k->str, k->len) &&
+             !request_has_key(k)))
+            continue;
+        jw_key(w, k->str, k->len);
+        jw_value(w, NULL, &v->items[i]);
+    }
+}
+
+static int fill_json(const struct batch_source *s, const struct json_value *v,
+                     struct buf *json, struct qwick_err *e)
+{
+    static const char *const others[] = {"messages", "prompt_ids"};
+    const struct json_value *prompt = json_get(v, "prompt");
+    struct json_writer w = json_writer(json);
+    if (!json_is(v, JSON_OBJECT))
+        return err_set(e, QWICK_ERR_USAGE, "record: is not an object");
+    jw_object(&w, NULL);
+    put_members(&w, s, v);
+    for (size_t i = 0; i < 2; i++)
+        if (json_get(v, others[i]))
+            return err_set(e, QWICK_ERR_USAGE,
+                           "record: %s: cannot be combined with %s", others[i],
+                           s->t.name);
+    if (prompt && !prompt_template_find(&s->t, "", 0))
+        return err_set(e, QWICK_ERR_USAGE,
+                       "record: prompt: %s has no {} for it", s->t.name);
+    if (put_prompt(&w, s, member_value, (void *)(uintptr_t)v, e))
+        return -1;
+    jw_end_object(&w);
+    return jw_status(&w) ? err_oom(e, json->len) : 0;
+}
+
+/* Leave only the id of a record that cannot be read further. */
+static void keep_id(struct buf *json, const struct json_value *v)
+{
+    const struct json_value *id = json_get(v, "id");
+    json->len = 0;
+    struct json_writer w = json_writer(json);
+    if (!json_is(id, JSON_STRING) && !json_is(id, JSON_NUMBER))
+        return;
+    jw_object(&w, NULL);
+    jw_value(&w, "id", id);
+    jw_end_object(&w);
+    if (jw_status(&w))
+        json->len = 0;
+}
+
+static int translate_json(struct batch_source *s, const struct batch_record *r,
+                          struct buf *json, struct qwick_err *e)
+{
+    struct json_doc *doc;
+    if (!s->t.name)
+        return buf_append(json, r->text, r->n) ? err_oom(e, r->n) : 0;
+    if (json_parse(&doc, "record", r->text, r->n, QWICK_ERR_USAGE, e))
+        return -1;
+    int rc = fill_json(s, json_root(doc), json, e);
+    if (rc)
+        keep_id(json, json_root(doc));
+    json_free(doc);
+    return rc;
+}
+
+/* ---- OpenAI ------------------------------------------------------------- */
+
+static int translate_openai(struct batch_source *s,
+                            const struct batch_record *r, struct buf *json,
+                            struct qwick_err *e)
+{
+    return openai_request(&s->openai, r->text, r->n, json, e);
+}
+
+/* ---- the forms ---------------------------------------------------------- */
+
+static const struct input_form forms[] = {
+    {.name = "jsonl",
+     .out = &form_jsonl,
+     .begin = begin_json,
+     .translate = translate_json},
+    {.name = "openai",
+     .out = &form_openai,
+     .no_template = true,
+     .translate = translate_openai},
+    {.name = "lines",
+     .out = &form_jsonl,
+     .keeps_blank = true,
+     .begin = begin_lines,
+     .translate = translate_line},
+    {.name = "csv",
+     .out = &form_jsonl,
+     .csv = &csv_comma,
+     .begin = begin_table,
+     .translate = translate_row},
+    {.name = "tsv",
+     .out = &form_jsonl,
+     .csv = &csv_tab,
+     .begin = begin_table,
+     .translate = translate_row},
+};
+
+static const struct input_form *find_form(const char *name)
+{
+    for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++)
+        if (strcmp(forms[i].name, name) == 0)
+            return &forms[i];
+    return NULL;
+}
+
+static int set_form(struct batch_source *s, const char *name,
+                    struct qwick_err *e)
+{
+    s->form = find_form(name);
+    if (s->form->no_template && preset_given(s->preset))
+        return err_set(
+            e, QWICK_ERR_USAGE,
+            "%s: has whole chats, in OpenAI's batch format; a prompt "
+            "template does not apply",
+            s->in->name);
+    return s->form->begin ? s->form->begin(s, e) : 0;
+}
+
+int source_open(struct batch_source *s, struct lines *in, const char *format,
+                const struct opt_parsed *p, const struct preset_args *preset,
+                struct qwick_err *e)
+{
+    *s = (struct batch_source){
+        .in = in, .p = p, .preset = preset, .raw.max = in->in.max};
+    return format ? set_form(s, format, e) : 0;
+}
+
+void source_free(struct batch_source *s)
+{
+    prompt_template_free(&s->t);
+    csv_free(&s->csv);
+    csv_free(&s->header);
+    openai_state_free(&s->openai);
+    buf_free(&s->raw);
+    buf_free(&s->json);
+}
+
+int source_detect(struct batch_source *s, struct qwick_err *e)
+{
+    const char *text;
+    size_t n;
+    bool is_openai;
+    if (s->form)
+        return 0;
+    for (;;) {
+        switch (lines_peek(s->in, &text, &n, e)) {
+        case LINES_GOT:
+            s->no_json = text[strspn(text, " \t")] != '{';
+            return openai_is_request(text, n, &is_openai, e)
+                       ? -1
+                       : set_form(s, is_openai ? "openai" : "jsonl", e);
+        case LINES_WAIT:
+            if (*signals_flag())
+                return err_set(e, QWICK_ERR_RUNTIME, "%s: interrupted",
+                               s->in->name);
+            break;
+        case LINES_END:
+            return set_form(s, "jsonl", e);
+        case LINES_FAILED:
+            return -1;
+        }
+    }
+}
+
+/* ---- reading ------------------------------------------------------------ */
+
+/* Take a line into the record. Returns whether the record is complete; *r then
+ * is the record. A line that belongs to no record completes none. */
+static bool take_line(struct batch_source *s, const char *text, size_t n,
+                      struct batch_record *r, struct qwick_err *e)
+{
+    bool table = s->form->csv, goes_on = s->csv.open;
+    bool blank = table ? !goes_on && (n == 0 || (n == 1 && *text == '\r'))
+                       : is_blank(text, n);
+    *r = (struct batch_record){
+        .text = text, .n = n, .line = s->in->number, .blank = blank};
+    if (blank)
+        return s->form->keeps_blank;
+    if (!table)
+        return true;
+    if (!goes_on) {
+        s->raw.len = 0;
+        s->line = s->in->number;
+    }
+    if ((goes_on && buf_putc(&s->raw, '\n')) || buf_append(&s->raw, text, n)) {
+        err_oom(e, n);
+        return false;
+    }
+    r->line = s->line;
+    r->text = s->raw.data ? s->raw.data : "";
+    r->n = s->raw.len;
+    if (csv_line(&s->csv, text, n, &r->why) &&
+        r->why.code == QWICK_ERR_MEMORY) {
+        *e = r->why;
+        return false;
+    }
+    return !s->csv.open;
+}
+
+/* The input has ended inside a record. */
+static enum lines_status open_end(struct batch_source *s,
+                                  struct batch_record *r)
+{
+    *r = (struct batch_record){.text = s->raw.data ? s->raw.data : "",
+                               .n = s->raw.len,
+                               .line = s->line};
+    csv_open_end(&s->csv, &r->why);
+    return LINES_GOT;
+}
+
+enum lines_status source_next(struct batch_source *s, int timeout_ms,
+                              struct batch_record *r, struct qwick_err *e)
+{
+    const char *text;
+    size_t n;
+    bool torn;
+    for (;;) {
+        struct qwick_err fault = {0};
+        enum lines_status got =
+            lines_next(s->in, timeout_ms, &text, &n, &torn, e);
+        if (got == LINES_END && s->csv.open)
+            return open_end(s, r);
+        if (got != LINES_GOT)
+            return got;
+        if (take_line(s, text, n, r, &fault))
+            return LINES_GOT;
+        if (fault.code) {
+            *e = fault;
+            return LINES_FAILED;
+        }
+    }
+}
+
+int source_translate(struct batch_source *s, const struct batch_record *r,
+                     const char **json, size_t *n, struct qwick_err *e)
+{
+    s->json.len = 0;
+    if (s->form->csv || s->form->keeps_blank) /* no JSON */
+        prompt_count_faults(&s->faults, r->text, r->n);
+    int rc = r->why.code ? -1 : s->form->translate(s, r, &s->json, e);
+    if (r->why.code)
+        err_set(e, r->why.code, "record: %s", r->why.msg);
+    *json = s->json.data;
+    *n = s->json.len;
+    return rc;
+}
+
+uint64_t source_count(const struct batch_source *s)
+{
+    return s->form->csv ? 0 : lines_left(s->in, s->form->keeps_blank);
+}

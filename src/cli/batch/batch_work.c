@@ -1,0 +1,272 @@
+/* The main loop of batch: read available records, run a pass, write finished
+ * answers.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/batch/batch_job.h"
+#include "cli/io/out.h"
+#include "cli/io/progress.h"
+#include "cli/io/records.h"
+#include "cli/io/signals.h"
+#include "cli/io/units.h"
+
+/* How many of the first n records belong to this shard. */
+static uint64_t shard_records(const struct batch_job *j, uint64_t n)
+{
+    return n > j->shard ? (n - j->shard - 1) / j->n_shards + 1 : 0;
+}
+
+/* Estimate the seconds left from the share of the input that was read and
+ * answered. Negative: unknown. */
+static double seconds_left(const struct batch_job *j, double elapsed_ms)
+{
+    struct qwick_batch_stats s = qwick_batch_get_stats(j->batch);
+    if (!j->in_bytes || j->n_done == 0 || j->in.consumed == 0)
+        return -1;
+    double unread = (double)j->in_bytes - (double)j->in.consumed;
+    double todo = (double)(s.n_live + s.n_waiting) +
+                  unread * (double)j->n_samples / (double)j->in.consumed;
+    return elapsed_ms / 1000 * todo / (double)j->n_done;
+}
+
+static void show(struct batch_job *j)
+{
+    char text[100];
+    double ms = clock_ms() - j->start_ms;
+    if (!progress_due())
+        return;
+    struct qwick_batch_stats s = qwick_batch_get_stats(j->batch);
+    progress_format(text, sizeof(text), "records", j->n_answered + j->n_skipped,
+                    j->at_end ? shard_records(j, j->n_records) : j->n_total,
+                    seconds_left(j, ms));
+    progress_show("%s, %zu at once, %.0f tok/s", text, s.n_live,
+                  ms > 0 ? (double)s.n_generated * 1000 / ms : 0.0);
+}
+
+/* Nothing runs: wait for the first record. Then go on reading until a batch is
+ * full or no record has come for a while. */
+static int gather(struct batch_job *j, struct qwick_err *e)
+{
+    size_t max = (size_t)j->a.max_batch;
+    bool got = qwick_batch_get_stats(j->batch).n_waiting > 0;
+    if (batch_out_flush(&j->out, e) || (!got && batch_feed(j, -1, &got, e)))
+        return -1;
+    while (got && !j->at_end && qwick_batch_get_stats(j->batch).n_waiting < max)
+        if (batch_feed(j, (int)j->a.debounce, &got, e))
+            return -1;
+    return 0;
+}
+
+/* Read until a batch is full, without a time limit. */
+static int fill(struct batch_job *j, struct qwick_err *e)
+{
+    bool got;
+    while (batch_wants_more(j) && !*signals_flag())
+        if (batch_out_flush(&j->out, e) || batch_feed(j, -1, &got, e))
+            return -1;
+    return 0;
+}
+
+/* Read the available records. Wait only when no request is open. */
+static int feed(struct batch_job *j, struct qwick_err *e)
+{
+    bool got;
+    if (batch_feed(j, 0, &got, e))
+        return -1;
+    struct qwick_batch_stats s = qwick_batch_get_stats(j->batch);
+    if (s.n_live == 0 && s.n_waiting < (size_t)j->a.max_batch && !j->at_end)
+        return gather(j, e);
+    return 0;
+}
+
+/* One round of the main loop. Returns 1 to go on, 0 at the end, -1 on
+ * failure. */
+static int turn(struct batch_job *j, struct qwick_err *e)
+{
+    if (j->by_number ? fill(j, e) : feed(j, e))
+        return -1;
+    struct qwick_batch_stats s = qwick_batch_get_stats(j->batch);
+    if (s.n_live + s.n_waiting == 0)
+        return !j->at_end;
+    if (qwick_batch_step(j->batch, e)) {
+        if (j->fatal.code) /* a callback failed */
+            *e = j->fatal;
+        return -1;
+    }
+    show(j);
+    return batch_out_flush(&j->out, e) ? -1 : 1;
+}
+
+/* Print how many answers have the fault of is_broken. */
+static void tell_broken(const struct batch_job *j, const char *name, uint64_t n,
+                        const char *when)
+{
+    const char *block =
+        plural(n, "has no complete code block, or falls short of its",
+               "have no complete code block, or fall short of their");
+    const char *form = plural(n, "falls short of its", "fall short of their");
+    if (n)
+        msg_error("%s: %llu %s%s %s constraint or tools", name,
+                  (unsigned long long)n, plural(n, "answer", "answers"), when,
+                  j->a.extract ? block : form);
+}
+
+/* Print one line that counts the answers that are cut or empty. Their
+ * "finish_reason" identifies them in the output. */
+static void tell_endings(const struct batch_job *j)
+{
+    static const enum qwick_finish cuts[] = {
+        QWICK_FINISH_LENGTH, QWICK_FINISH_CONTEXT, QWICK_FINISH_LOOP,
+        QWICK_FINISH_TIMEOUT};
+    bool required = j->a.answer.require_answer;
+    char text[160] = "";
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof(cuts) / sizeof(*cuts); i++) {
+        unsigned long long k = j->n_cut[cuts[i]];
+        /* the user asked for -n; count it only if answers must be complete */
+        if (k && (required || cuts[i] != QWICK_FINISH_LENGTH))
+            n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%llu cut (%s)",
+                                  n ? ", " : "", k, qwick_finish_name(cuts[i]));
+    }
+    if (j->n_empty)
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%llu empty",
+                              n ? ", " : "", (unsigned long long)j->n_empty);
+    tell_broken(j, j->in.name, j->n_broken, "");
+    tell_broken(j, j->out.path, j->out.n_broken, " of earlier runs");
+    if (required && j->out.n_incomplete)
+        msg_error("%s: %llu %s", j->out.path,
+                  (unsigned long long)j->out.n_incomplete,
+                  plural(j->out.n_incomplete,
+                         "answer of earlier runs is cut or empty",
+                         "answers of earlier runs are cut or empty"));
+    if (n && required)
+        msg_error("%s: incomplete answers: %s", j->in.name, text);
+    else if (n)
+        msg_warn("%s: incomplete answers: %s", j->in.name, text);
+}
+
+static void tell_errors(const struct batch_job *j)
+{
+    if (j->ids.n_repeated > BATCH_TOLD_IDS)
+        msg_warn("%s: %llu records repeat an id", j->in.name,
+                 (unsigned long long)j->ids.n_repeated);
+    if (j->n_errors)
+        msg_error(
+            "%s: %llu %s", j->in.name, (unsigned long long)j->n_errors,
+            plural(j->n_errors, "answer is an error", "answers are errors"));
+    if (j->out.n_errors)
+        msg_error("%s: %llu %s", j->out.path,
+                  (unsigned long long)j->out.n_errors,
+                  plural(j->out.n_errors, "answer of earlier runs is an error",
+                         "answers of earlier runs are errors"));
+    tell_endings(j);
+}
+
+/* Count the answers of this run by finish reason. */
+static void tell_reasons(const struct batch_job *j)
+{
+    char text[300] = "";
+    size_t n = 0;
+    for (int i = 0; i <= QWICK_FINISH_CANCELLED; i++)
+        if (j->n_ended[i])
+            n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%llu %s",
+                                  n ? ", " : "",
+                                  (unsigned long long)j->n_ended[i],
+                                  qwick_finish_name((enum qwick_finish)i));
+    if (j->n_errors)
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%llu %s",
+                              n ? ", " : "", (unsigned long long)j->n_errors,
+                              plural(j->n_errors, "error", "errors"));
+    if (n)
+        msg_note("finish reasons: %s", text);
+}
+
+static void tell_totals(const struct batch_job *j)
+{
+    struct qwick_batch_stats s = qwick_batch_get_stats(j->batch);
+    double ms = clock_ms() - j->start_ms;
+    tell_reasons(j);
+    msg_note("%llu %s, %llu answered before, %llu %s; "
+             "%llu tokens in %.1f s (%.1f tok/s), %llu evaluated, %llu shared, "
+             "%llu passes",
+             (unsigned long long)j->n_answered,
+             plural(j->n_answered, "record", "records"),
+             (unsigned long long)j->n_skipped, (unsigned long long)j->n_errors,
+             plural(j->n_errors, "answer is an error", "answers are errors"),
+             (unsigned long long)s.n_generated, ms / 1000,
+             ms > 0 ? (double)s.n_generated * 1000 / ms : 0.0,
+             (unsigned long long)s.n_evaluated, (unsigned long long)s.n_shared,
+             (unsigned long long)s.n_passes);
+}
+
+/* End the output, and report answers that are held or lost. */
+static int end_output(struct batch_job *j, bool complete)
+{
+    struct qwick_err e = {0};
+    size_t n_held, n_lost;
+    int rc = batch_out_end(&j->out, complete, &n_held, &n_lost, &e);
+    if (rc)
+        return msg_fail(&e);
+    if (n_lost && !j->out.failed)
+        msg_warn("%zu finished %s after one that is not, and %s lost; "
+                 "--output would keep %s",
+                 n_lost, plural(n_lost, "answer comes", "answers come"),
+                 plural(n_lost, "is", "are"), plural(n_lost, "it", "them"));
+    /* print the note on a terminal even without -v: the user pressed Ctrl-C */
+    if (n_held && isatty(STDERR_FILENO) && !msg_quiet())
+        msg_level(false, true);
+    if (n_held)
+        msg_note("%s: %zu %s not due; the next run takes %s from there",
+                 j->out.pending, n_held,
+                 plural(n_held, "answer that is", "answers that are"),
+                 plural(n_held, "it", "them"));
+    return 0;
+}
+
+int batch_work(struct batch_job *j)
+{
+    struct qwick_err e = {0};
+    int r, status;
+    if (j->source.no_json)
+        msg_warn("%s: the first record is no JSON object; --input-format takes "
+                 "lines, csv and tsv",
+                 j->in.name);
+    j->start_ms = clock_ms();
+    progress_start("batch");
+    if (progress_on())
+        j->n_total = shard_records(j, source_count(&j->source));
+    show(j);
+    do
+        r = *signals_flag() ? 0 : turn(j, &e);
+    while (r > 0 && !*signals_flag());
+    progress_stop();
+    /* asked to stop: write finished answers, drop running ones */
+    if (*signals_flag()) {
+        batch_out_flush(&j->out, NULL);
+        end_output(j, false);
+        return QWICK_ERR_RUNTIME;
+    }
+    if (!r)
+        r = batch_out_flush(&j->out, &e);
+    if (r) {
+        status = j->out.failed && !j->out.path ? (int)QWICK_ERR_RUNTIME
+                                               : msg_fail(&e);
+        end_output(j, false);
+        return status;
+    }
+    if ((status = end_output(j, true)) != 0)
+        return status;
+    prompt_warn_faults(&j->source.faults, j->in.name);
+    if (!j->n_records)
+        return records_none(j->verb, j->in.name);
+    tell_errors(j);
+    tell_totals(j);
+    bool bad = j->n_errors || j->out.n_errors || j->n_broken ||
+               j->out.n_broken ||
+               (j->a.answer.require_answer &&
+                j->n_incomplete + j->out.n_incomplete > 0);
+    return bad ? QWICK_ERR_RUNTIME : 0;
+}

@@ -1,0 +1,308 @@
+/* `bench --compare`: the rows of an earlier run beside those of this one. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "cli/bench/bench_report.h"
+#include "cli/io/out.h"
+#include "file/json.h"
+#include "file/map.h"
+
+/* A report of one run is some kilobytes. */
+enum { MAX_FILE = 64 << 20 };
+
+/* The object of the file that a model of this run is compared with. */
+struct link {
+    const struct bench_model *m;
+    const struct json_value *object;
+};
+
+struct bench_baseline {
+    const char *path; /* borrowed */
+    char *text;
+    struct json_doc **docs; /* one for each model */
+    size_t n_docs, cap_docs;
+    struct link *links;
+    size_t n_links, cap_links;
+};
+
+/* ---- reading ------------------------------------------------------------ */
+
+/* A row of results that can be compared. */
+static bool is_row(const struct json_value *row)
+{
+    const char *const numbers[] = {"batch", "threads", "tok_s",
+                                   "percent_of_limit"};
+    double x;
+    if (!json_is(json_get(row, "test"), JSON_STRING))
+        return false;
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
+        if (json_double(json_get(row, numbers[i]), &x) || !(x > 0))
+            return false;
+    return true;
+}
+
+static int check_object(const char *name, const struct json_value *o,
+                        struct qwick_err *e)
+{
+    const struct json_value *results = json_get(o, "results");
+    if (!json_is(json_get(o, "identity"), JSON_STRING) ||
+        !json_is(results, JSON_ARRAY))
+        return err_set(e, QWICK_ERR_RUNTIME,
+                       "%s: is no report of bench --json of this version: it "
+                       "needs \"identity\" and \"results\"",
+                       name);
+    for (size_t i = 0; i < results->len; i++)
+        if (!is_row(&results->items[i]))
+            return err_set(e, QWICK_ERR_RUNTIME,
+                           "%s: results[%zu]: lacks a test, or a batch, "
+                           "threads, tok_s or percent_of_limit above 0",
+                           name, i);
+    return 0;
+}
+
+static int add(struct bench_baseline *b, const char *name, const char *text,
+               size_t n, struct qwick_err *e)
+{
+    struct json_doc *doc;
+    if (ARRAY_RESERVE(b->docs, b->cap_docs, b->n_docs + 1, e) ||
+        json_parse(&doc, name, text, n, QWICK_ERR_RUNTIME, e))
+        return -1;
+    b->docs[b->n_docs++] = doc;
+    return check_object(name, json_root(doc), e);
+}
+
+/* Read one object per line. */
+static int read_lines(struct bench_baseline *b, size_t n, struct qwick_err *e)
+{
+    size_t number = 0;
+    for (size_t at = 0; at < n;) {
+        char name[512];
+        const char *line = b->text + at, *end = memchr(line, '\n', n - at);
+        size_t len = end ? (size_t)(end - line) : n - at;
+        snprintf(name, sizeof(name), "%s:%zu", b->path, ++number);
+        if (strspn(line, " \t\r") < len && add(b, name, line, len, e))
+            return -1;
+        at += len + 1;
+    }
+    return 0;
+}
+
+static int read_file(struct bench_baseline *b, struct qwick_err *e)
+{
+    size_t n;
+    if (map_read_all(b->path, MAX_FILE, &b->text, &n, e))
+        return -1;
+    const char *newline = memchr(b->text, '\n', n);
+    struct qwick_err first;
+    size_t offset;
+    /* several models: a complete object in the first line, and more lines */
+    if (newline && newline + 1 < b->text + n &&
+        !json_check(b->path, b->text, (size_t)(newline - b->text),
+                    QWICK_ERR_RUNTIME, &offset, &first))
+        return read_lines(b, n, e);
+    return add(b, b->path, b->text, n, e);
+}
+
+int bench_baseline_open(struct bench_baseline **out, const char *path)
+{
+    struct qwick_err e;
+    struct bench_baseline *b = *out = calloc(1, sizeof(*b));
+    if (!b)
+        return msg_oom();
+    b->path = path;
+    return read_file(b, &e) ? msg_fail(&e) : 0;
+}
+
+void bench_baseline_free(struct bench_baseline *b)
+{
+    if (!b)
+        return;
+    for (size_t i = 0; i < b->n_docs; i++)
+        json_free(b->docs[i]);
+    free(b->docs);
+    free(b->links);
+    free(b->text);
+    free(b);
+}
+
+/* ---- settings ----------------------------------------------------------- */
+
+enum { SHOWN = 200 };
+
+/* A value of the file as text. */
+static void show(const struct json_value *v, char out[SHOWN])
+{
+    snprintf(out, SHOWN, "%s",
+             json_is(v, JSON_BOOL) ? v->boolean ? "true" : "false"
+             : json_is(v, JSON_STRING) || json_is(v, JSON_NUMBER)
+                 ? v->str
+                 : json_type_name(v));
+}
+
+/* Compare one fact. Returns 0, or an exit status after printing a message. */
+static int same(const struct bench_baseline *b, const struct json_value *o,
+                const char *key, const char *ours, bool any)
+{
+    const struct json_value *v = json_get(o, key);
+    char theirs[SHOWN];
+    if (!v && strcmp(key, "numa") == 0)
+        snprintf(theirs, SHOWN, "off"); /* a file from before the option */
+    else
+        show(v, theirs);
+    if (strncmp(theirs, ours, SHOWN - 1) == 0)
+        return 0;
+    if (any) {
+        msg_warn("%s: %s: is \"%s\", but \"%s\" in this run", b->path, key,
+                 theirs, ours);
+        return 0;
+    }
+    msg_error("%s: %s: is \"%s\", but \"%s\" in this run; --compare-any "
+              "compares anyway",
+              b->path, key, theirs, ours);
+    return QWICK_ERR_RUNTIME;
+}
+
+static int compare_facts(const struct bench_report *r,
+                         const struct bench_model *m,
+                         const struct json_value *o, bool any)
+{
+    char cpus[24], gen[24], chunk[24];
+    snprintf(cpus, sizeof(cpus), "%d", r->machine.cpus);
+    snprintf(gen, sizeof(gen), "%zu", m->gen);
+    snprintf(chunk, sizeof(chunk), "%zu", r->set.prefill_chunk);
+    const struct {
+        const char *key, *ours;
+    } facts[] = {
+        {"identity", m->identity},
+        {"cpu_name", r->machine.cpu},
+        {"cpus", cpus},
+        {"isa", m->isa},
+        {"gemm", m->gemm},
+        {"kv_dtype", m->kv_dtype},
+        {"exact", r->set.exact ? "true" : "false"},
+        {"preload", r->set.preload ? "true" : "false"},
+        {"numa", r->set.numa},
+        {"prefill_chunk", chunk},
+        {"gen", gen},
+    };
+    for (size_t i = 0; i < sizeof(facts) / sizeof(*facts); i++) {
+        int status = same(r->was, o, facts[i].key, facts[i].ours, any);
+        if (status)
+            return status;
+    }
+    return 0;
+}
+
+/* The object with the value of a key; NULL: none. */
+static const struct json_value *find_object(const struct bench_baseline *b,
+                                            const char *key, const char *value)
+{
+    for (size_t i = 0; i < b->n_docs; i++)
+        if (json_equals(json_get(json_root(b->docs[i]), key), value))
+            return json_root(b->docs[i]);
+    return NULL;
+}
+
+int bench_baseline_match(const struct bench_report *r,
+                         const struct bench_model *m, bool any)
+{
+    struct bench_baseline *b = r->was;
+    struct qwick_err e;
+    if (!b)
+        return 0;
+    const struct json_value *o = find_object(b, "identity", m->identity);
+    if (!o && any)
+        o = find_object(b, "model", m->name);
+    if (!o && (r->n_models == 1 || any) && b->n_docs == 1)
+        o = json_root(b->docs[0]);
+    if (!o) {
+        msg_error("%s: has no report of the model \"%s\" (identity %s)",
+                  b->path, m->name, m->identity);
+        return QWICK_ERR_RUNTIME;
+    }
+    int status = compare_facts(r, m, o, any);
+    if (status)
+        return status;
+    for (size_t i = 0; i < b->n_links; i++)
+        if (b->links[i].m == m)
+            return 0;
+    if (ARRAY_RESERVE(b->links, b->cap_links, b->n_links + 1, &e))
+        return msg_fail(&e);
+    b->links[b->n_links++] = (struct link){m, o};
+    return 0;
+}
+
+/* ---- rows --------------------------------------------------------------- */
+
+static bool is_number(const struct json_value *v, size_t want)
+{
+    int64_t x;
+    return !json_int(v, 0, INT64_MAX, &x) && (uint64_t)x == want;
+}
+
+bool bench_find_was(const struct bench_report *r, const struct bench_model *m,
+                    const struct bench_line *l, struct bench_was *out)
+{
+    const struct json_value *results = NULL;
+    for (size_t i = 0; r->was && i < r->was->n_links; i++)
+        if (r->was->links[i].m == m)
+            results = json_get(r->was->links[i].object, "results");
+    for (size_t i = 0; results && i < results->len; i++) {
+        const struct json_value *row = &results->items[i];
+        if (!json_equals(json_get(row, "test"), bench_test_name(l->test)) ||
+            !is_number(json_get(row, l->test == BENCH_PREFILL ? "tokens"
+                                                              : "depth"),
+                       l->n) ||
+            !is_number(json_get(row, "batch"), l->batch) ||
+            !is_number(json_get(row, "threads"), (size_t)l->threads))
+            continue;
+        json_double(json_get(row, "tok_s"), &out->tok_s);
+        json_double(json_get(row, "percent_of_limit"), &out->share);
+        out->share /= 100;
+        return true;
+    }
+    return false;
+}
+
+int bench_baseline_has(const struct bench_report *r,
+                       const struct bench_model *m,
+                       const struct bench_line *lines, size_t n)
+{
+    struct bench_was was;
+    char name[BENCH_NAME];
+    for (size_t i = 0; i < n && r->was; i++)
+        if (!bench_find_was(r, m, &lines[i], &was)) {
+            bench_line_name(&lines[i], name);
+            msg_error("%s: has no row %s, threads %d", r->was->path, name,
+                      lines[i].threads);
+            return QWICK_ERR_RUNTIME;
+        }
+    return 0;
+}
+
+int bench_baseline_gate(const struct bench_report *r, double ratio)
+{
+    int status = 0;
+    for (size_t k = 0; k < r->n_models; k++) {
+        const struct bench_model *m = &r->models[k];
+        for (size_t i = 0; i < m->n_lines; i++) {
+            const struct bench_line *l = &m->lines[i];
+            char name[BENCH_NAME];
+            struct bench_was was = {0};
+            bench_line_name(l, name);
+            /* rows were checked to be there before; a NaN fails, too */
+            if (bench_find_was(r, m, l, &was) && l->share / was.share >= ratio)
+                continue;
+            msg_error("%s: %s, threads %d: %.1f%% of the limit is %.3f of the "
+                      "%.1f%% in %s, below %g",
+                      m->name, name, l->threads, 100 * l->share,
+                      l->share / was.share, 100 * was.share, r->was->path,
+                      ratio);
+            status = QWICK_ERR_RUNTIME;
+        }
+    }
+    return status;
+}

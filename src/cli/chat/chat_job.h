@@ -1,0 +1,110 @@
+/* A run of chat: its state, its turns and its commands. */
+#ifndef CLI_CHAT_JOB_H
+#define CLI_CHAT_JOB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "cli/chat/chat_command.h"
+#include "cli/chat/chat_line.h"
+#include "cli/answer/gen_job.h"
+#include "qwick.h"
+
+/* Numbers of an answer, for /stats. */
+struct chat_numbers {
+    size_t n_prompt, n_cached, n_tokens;
+    double prefill_ms, total_ms;
+};
+
+/* The process of the model (chat_model.h). */
+struct chat_model {
+    long pid;     /* 0: none runs */
+    int to, from; /* pipes */
+    char *name;   /* of the model */
+    bool greedy;  /* the sampling is */
+    bool passed_on; /* it got the signal that came while it worked */
+};
+
+struct chat {
+    struct gen_job j; /* j.chat is the conversation. Only in the process of the
+                         model, j.eng is open and j.ses has the tokens */
+    struct chat_model model;
+    struct chat_line *line;
+    struct buf history;  /* path of the file; empty: none */
+    struct buf files;    /* texts of /read, for the next message */
+    const char *session; /* path of --session; NULL: none */
+    bool unsaved;        /* the conversation is newer than that file */
+    uint64_t seed;       /* of the first answer */
+    uint64_t n_answers;  /* answers that were begun: each has its own seed */
+    bool has_last;
+    struct chat_numbers last, total;
+    bool quit;
+};
+
+/* ---- chat_turn.c ---- */
+
+/* Send a message: the texts of /read, then text[0..n). A message that gets no
+ * token of an answer is taken back. Returns 0, or an exit status that ends the
+ * chat, after printing a message. */
+int chat_send(struct chat *c, const char *text, size_t n);
+
+/* Answer the last message of the user once more, in place of its answer; do
+ * nothing if there is none.
+ * Returns like chat_send. */
+int chat_again(struct chat *c);
+
+/* Find the last message of the user. Returns false if there is none. */
+bool chat_last_user(const struct chat *c, size_t *i);
+
+/* Return the number of tokens of the conversation as a prompt; 0 if it is
+ * empty, or this is unknown. */
+size_t chat_tokens(struct chat *c);
+
+/* Save the conversation to the file of --session, if there is one. Returns 0,
+ * or an exit status after printing a message. */
+int chat_save_session(struct chat *c);
+
+/* ---- chat_commands.c ---- */
+
+/* The table of commands; a row without a name ends it. */
+extern const struct chat_command chat_commands[];
+
+/* Their names, for Tab; NULL is at the end. */
+const char *const *chat_command_names(void);
+
+/* Run the command that text is. Returns 0, or an exit status that ends the
+ * chat. */
+int chat_run_command(struct chat *c, const char *text);
+
+/* ---- chat_files.c ---- */
+
+/* Read the conversation of a file into *out, without values that would overrule
+ * the options; *think is its "enable_thinking". Returns 0, or an exit status
+ * after printing a message; then *out is NULL. */
+int chat_load(const char *path, struct qwick_chat **out,
+              enum qwick_think *think);
+
+/* Write the conversation to a file. A file that is there must be a conversation
+ * already. Returns 0, or an exit status after printing a message. */
+int chat_write(const struct qwick_chat *c, const char *path);
+
+/* Make text[0..n) the system prompt. Returns 0, or -1 with *e set. */
+int chat_set_system(struct qwick_chat **c, const char *text, size_t n,
+                    struct qwick_err *e);
+
+/* Take the system prompt out; *had: there was one. Returns 0, or -1 with *e
+ * set. */
+int chat_drop_system(struct qwick_chat **c, bool *had, struct qwick_err *e);
+
+/* Copy a conversation. Returns 0, or -1 with *e set. */
+int chat_copy(struct qwick_chat **out, const struct qwick_chat *c,
+              struct qwick_err *e);
+
+/* ---- texts on stderr ---- */
+
+/* Print a line without "qwick: " before it, escaped as names are. */
+void chat_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

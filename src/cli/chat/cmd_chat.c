@@ -1,0 +1,376 @@
+/* The interactive verb: its options, and the loop of messages. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/utf8.h"
+#include "cli/chat/chat_history.h"
+#include "cli/chat/chat_job.h"
+#include "cli/chat/chat_model.h"
+#include "cli/chat/chat_text.h"
+#include "cli/answer/gen_kept.h"
+#include "cli/io/out.h"
+#include "cli/io/prompt.h"
+#include "cli/io/signals.h"
+#include "cli/io/state_file.h"
+#include "cli/opt/verbs.h"
+
+#define ARG(field) offsetof(struct gen_args, field)
+
+static const struct opt opts[] = {
+    {.type = OPT_HEADING, .help = "Conversation"},
+    OPT_ROWS_SYSTEM(ARG(system), ARG(system_file), "system prompt"),
+    OPT_ROWS_THINK(ARG(think)),
+    OPT_ROWS_THINK_BUDGET(ARG(answer)),
+    OPT_ROWS_SHOW_THINKING(ARG(show_thinking)),
+    OPT_ROWS_TEMPLATE,
+    OPT_ROWS_FILE_NAMES(ARG(file_names)),
+    OPT_ROWS_ALLOW_SPECIAL(ARG(allow_special)),
+    {.name = "chat-json",
+     .type = OPT_FILE,
+     .arg = "FILE",
+     .help = "begin with the messages of FILE, as /load does",
+     .offset = ARG(chat_json)},
+    OPT_ROWS_CONTINUE(ARG(go_on), "begin with the conversation that qwick "
+                                  "--keep kept last"),
+    {.name = "session",
+     .type = OPT_FILE,
+     .arg = "FILE",
+     .help = "go on with the session in FILE, if there is one, and save it "
+             "there after each answer",
+     .access = OPT_REWRITES,
+     .offset = ARG(session)},
+    {.name = "no-history",
+     .type = OPT_FLAG,
+     .help = "neither read nor write the history of messages",
+     .offset = ARG(no_history)},
+
+    {.type = OPT_HEADING, .help = "Length of an answer"},
+    OPT_ROWS_MAX_TOKENS(ARG(answer)),
+    OPT_ROWS_CTX,
+    OPT_ROWS_STOP(ARG(answer)),
+    OPT_ROWS_TIMEOUT(ARG(answer)),
+
+    OPT_ROWS_CONSTRAINT(ARG(constraint), "a warning"),
+
+    OPT_ROWS_SAMPLING(ARG(answer)),
+    OPT_ROWS_SEED(ARG(answer.seed)),
+
+    {.type = OPT_HEADING, .help = "Model and machine"},
+    OPT_ROWS_MODEL,
+    OPT_ROWS_THREADS,
+    OPT_ROWS_KERNELS,
+    OPT_ROWS_PREFILL,
+    OPT_ROWS_LOOKUP(ARG(lookup)),
+    OPT_ROWS_DRAFT(ARG(draft)),
+    OPT_ROWS_PREFIX,
+    OPT_ROWS_SANDBOX,
+    OPT_ROWS_COLOR,
+    OPT_ROWS_BASIC,
+};
+
+/* ---- checks before the model is opened ---- */
+
+static int check_terminal(const struct chat *c)
+{
+    const char *which = !isatty(STDIN_FILENO)    ? "standard input"
+                        : !isatty(STDOUT_FILENO) ? "standard output"
+                                                 : NULL;
+    return which ? opt_usage(c->j.verb,
+                             "%s is not a terminal; qwick \"PROMPT\" answers "
+                             "once, qwick batch answers many prompts",
+                             which)
+                 : -1;
+}
+
+static int check_options(const struct chat *c)
+{
+    static const char *const begins[] = {"chat-json", "continue", "session"};
+    const struct gen_job *j = &c->j;
+    int r;
+    if (j->p.n_args)
+        return opt_usage(j->verb,
+                         "\"%s\": chat takes no arguments; type the message "
+                         "there, or use qwick \"PROMPT\" for one answer",
+                         j->p.args[0]);
+    if ((r = answer_check(&j->p, &j->a.answer)) >= 0 ||
+        (r = constraint_check(&j->p, &j->a.constraint)) >= 0 ||
+        (r = opt_conflict(&j->p, "system", "system-file")) >= 0)
+        return r;
+    for (size_t i = 0; i < 3; i++)
+        for (size_t k = i + 1; k < 3; k++)
+            if ((r = opt_conflict(&j->p, begins[i], begins[k])) >= 0)
+                return r;
+    if (j->a.go_on &&
+        (r = opt_conflict(&j->p, "continue", "allow-special")) >= 0)
+        return r;
+    if (j->a.think && strcmp(j->a.think, "off") == 0)
+        opt_warn_no_effect(&j->p, "think-budget", "with --think off");
+    return -1;
+}
+
+/* ---- the conversation that a chat begins with ---- */
+
+/* The messages of --chat-json or --continue. */
+static int load(struct chat *c, const char *path)
+{
+    enum qwick_think think;
+    qwick_chat_free(c->j.chat);
+    int status = chat_load(path, &c->j.chat, &think);
+    if (!status && think != QWICK_THINK_AUTO)
+        c->j.think = think;
+    return status;
+}
+
+static int load_kept(struct chat *c)
+{
+    char *path;
+    int status = gen_kept_find(&path);
+    if (!status)
+        status = load(c, path);
+    free(path);
+    if (!status)
+        gen_kept_hint(c->j.chat);
+    return status;
+}
+
+static int set_system(struct chat *c)
+{
+    const struct gen_args *a = &c->j.a;
+    struct buf text = {0};
+    struct prompt_faults faults = {0};
+    struct qwick_err e;
+    if (!a->system && !a->system_file)
+        return 0;
+    int rc =
+        prompt_system(&text, a->system, a->system_file, false, &faults, &e) ||
+        chat_set_system(&c->j.chat, text.data ? text.data : "", text.len, &e);
+    prompt_warn_faults(&faults, "system prompt");
+    buf_free(&text);
+    return rc ? msg_fail(&e) : 0;
+}
+
+/* Start the process of the model, and go on with the messages of its session. */
+static int open_model(struct chat *c)
+{
+    struct chat_reply r = {0};
+    struct qwick_err e;
+    int status = chat_model_start(c, &r);
+    if (!status && r.json &&
+        qwick_chat_add_json(c->j.chat, r.json, r.n_json, &e)) {
+        msg_error("%s: %s", c->session, e.msg);
+        status = (int)e.code;
+    }
+    free(r.json);
+    return status ? status : set_system(c);
+}
+
+static int begin(struct chat *c)
+{
+    struct qwick_err e;
+    int status = qwick_chat_create(&c->j.chat, &e) ? msg_fail(&e) : 0;
+    if (!status && c->j.a.chat_json)
+        status = load(c, c->j.a.chat_json);
+    if (!status && c->j.a.go_on)
+        status = load_kept(c);
+    return status;
+}
+
+/* ---- the history ---- */
+
+static void open_history(struct chat *c)
+{
+    struct qwick_err e;
+    if (c->j.a.no_history || state_path(&c->history, "history") ||
+        !c->history.len)
+        return;
+    if (chat_history_load(c->history.data, chat_line_remember, c->line, &e)) {
+        msg_warn("%s; the history is not used", e.msg);
+        c->history.len = 0;
+    }
+}
+
+static void remember(struct chat *c, const struct chat_text *t)
+{
+    struct buf entry = {0};
+    struct qwick_err e;
+    if (!chat_text_entry(t, &entry) && entry.len) {
+        chat_line_remember(c->line, entry.data, entry.len);
+        if (c->history.len &&
+            chat_history_add(c->history.data, entry.data, entry.len, &e)) {
+            msg_warn("%s; the history is not written", e.msg);
+            c->history.len = 0;
+        }
+    }
+    buf_free(&entry);
+}
+
+/* ---- the loop ---- */
+
+static bool is_blank(const struct buf *b)
+{
+    return strspn(b->data, " \t\r\n") == b->len;
+}
+
+/* Run a command, or send a message. */
+static int take(struct chat *c, const struct chat_text *t)
+{
+    const struct buf *b = &t->text;
+    if (!b->len || is_blank(b))
+        return 0;
+    if (!t->block && chat_command_is(b->data))
+        return chat_run_command(c, b->data);
+    size_t skip = t->block ? 0 : chat_command_skip(b->data);
+    return chat_send(c, b->data + skip, b->len - skip);
+}
+
+/* After Ctrl-C at the prompt. armed: the line before was an empty line with
+ * Ctrl-C. */
+static void interrupted(const struct chat_text *t, bool empty, bool *armed)
+{
+    fd_write(STDOUT_FILENO, "^C\n", 3);
+    if (empty && !t->open && *armed)
+        return; /* the signal ends the program */
+    signals_forget_int();
+    *armed = empty && !t->open;
+    if (*armed)
+        chat_say("Ctrl-C again leaves, and so does Ctrl-D");
+}
+
+/* Read one message, or a part of it. Returns 0, -1 to leave, or an exit
+ * status. */
+static int step(struct chat *c, struct chat_text *t, struct buf *line,
+                bool *armed)
+{
+    bool complete;
+    int status = 0;
+    enum chat_line_status got =
+        chat_line_read(c->line, t->open ? "... " : ">>> ", line);
+    switch (got) {
+    case CHAT_LINE_FAILED:
+        return msg_oom();
+    case CHAT_LINE_STOPPED:
+        return -1;
+    case CHAT_LINE_END:
+        fd_write(STDOUT_FILENO, "\n", 1);
+        return -1;
+    case CHAT_LINE_INTERRUPTED:
+    case CHAT_LINE_INTERRUPTED_EMPTY:
+        interrupted(t, got == CHAT_LINE_INTERRUPTED_EMPTY, armed);
+        chat_text_clear(t);
+        return *signals_flag() ? -1 : 0;
+    case CHAT_LINE_GOT:
+        break;
+    }
+    *armed = false;
+    if (chat_text_add(t, line->data, line->len, &complete))
+        return msg_oom();
+    if (complete) {
+        remember(c, t);
+        status = take(c, t);
+        chat_text_clear(t);
+    }
+    return status;
+}
+
+static int loop(struct chat *c)
+{
+    struct chat_text t = {0};
+    struct buf line = {0};
+    bool armed = false;
+    int status = 0;
+    while (!status && !c->quit)
+        status = step(c, &t, &line, &armed);
+    chat_text_free(&t);
+    buf_free(&line);
+    return status < 0 ? 0 : status;
+}
+
+static void greet(const struct chat *c)
+{
+    size_t n = qwick_chat_length(c->j.chat);
+    char before[60] = "";
+    if (n)
+        snprintf(before, sizeof(before), ", %zu messages", n);
+    if (!msg_quiet())
+        chat_say("%s, context of %zu tokens%s; /help lists the commands, "
+                 "Ctrl-D leaves",
+                 c->model.name, c->j.limit, before);
+}
+
+/* Restore the terminal with fn when a signal ends the program. */
+static void restore_with(void (*fn)(void))
+{
+    signals_at_kill(fn);
+    signals_at_bus(fn);
+    signals_at_crash(fn);
+}
+
+static int converse(struct chat *c)
+{
+    struct qwick_err e;
+    signals_catch();
+    if (chat_line_open(&c->line, chat_command_names(), &e))
+        return msg_fail(&e);
+    restore_with(chat_line_restore);
+    open_history(c);
+    greet(c);
+    int status = loop(c);
+    restore_with(NULL);
+    chat_line_close(c->line);
+    c->line = NULL;
+    if (!status && !*signals_flag())
+        status = chat_save_session(c);
+    return status;
+}
+
+static int chat(struct chat *c)
+{
+    struct gen_job *j = &c->j;
+    int status = check_options(c);
+    if (status >= 0 || (status = check_terminal(c)) >= 0)
+        return status;
+    gen_set_think(j);
+    c->session = j->a.save_session = j->a.session;
+    if ((status = gen_check_save(j)) != 0 || (status = begin(c)) != 0 ||
+        (status = open_model(c)) != 0)
+        return status;
+    return converse(c);
+}
+
+static int run_chat(const struct verb *v, int argc, char **argv)
+{
+    struct chat c = {.j = {.verb = v,
+                           .a.repeat = 1,
+                           .a.samples = 1,
+                           .think_fd = -1,
+                           .profile_fd = -1}};
+    int status = opt_parse(&c.j.p, v, argc, argv, &c.j.a);
+    if (status < 0)
+        status = common_check(&c.j.p, &c.j.a.c);
+    if (status < 0)
+        status = chat(&c);
+    chat_model_stop(&c);
+    buf_free(&c.history);
+    buf_free(&c.files);
+    gen_free(&c.j);
+    return status;
+}
+
+const struct verb verb_chat = {
+    .name = "chat",
+    .args = "",
+    .summary = "converse with a model at the terminal",
+    .about = "Converse with a language model at a terminal. Each message is "
+             "answered; only its\nnew tokens are evaluated. Lines are edited "
+             "with the usual keys, and the arrow\nkeys show earlier messages. "
+             "Commands begin with a slash; /help lists them.\nCtrl-C stops an "
+             "answer, Ctrl-D leaves.",
+    .examples = "  qwick chat\n"
+                "  qwick chat -m Qwen/Qwen3-0.6B --session manual.qwick\n"
+                "  qwick chat --temp 0.7 -s \"Answer in one sentence.\"\n",
+    OPT_TABLE(opts),
+    .run = run_chat,
+};

@@ -1,0 +1,36 @@
+/* The output of choose: answers with their probabilities. */
+#ifndef CLI_CHOOSE_OUT_H
+#define CLI_CHOOSE_OUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buf.h"
+#include "cli/io/json_writer.h"
+
+struct choice {
+    const char *answer; /* borrowed */
+    double logprob;
+    double probability; /* sums to 1 over the answers */
+    size_t i;           /* index of the answer on the command line */
+};
+
+/* Fill c[0..n) from the answers and their log-probabilities. Probabilities are
+ * scaled to sum to 1. The most likely answer comes first; with in_order the
+ * answers keep the order of the command line. */
+void choices_make(struct choice *c, const char *const *answers,
+                  const double *logprobs, size_t n, bool in_order);
+
+/* Return the most likely of n answers. */
+const struct choice *choices_best(const struct choice *c, size_t n);
+
+/* Append lines "answer<TAB>probability<TAB>logprob". Tabs and line ends in an
+ * answer become \t, \n, \r. Returns 0, or -1 when out of memory. */
+int choices_put_lines(struct buf *b, const struct choice *c, size_t n);
+
+/* Write the members "answer" and "probability" with the values of the last two
+ * arguments, and "answers" with c[0..n). */
+void choices_put_json(struct json_writer *w, const struct choice *c, size_t n,
+                      const char *answer, double probability);
+
+#endif

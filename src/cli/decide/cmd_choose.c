@@ -1,0 +1,675 @@
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "cli/answer/chat_input.h"
+#include "cli/decide/choose_out.h"
+#include "cli/opt/common.h"
+#include "cli/answer/gen_job.h"
+#include "cli/opt/opt.h"
+#include "cli/io/out.h"
+#include "cli/io/progress.h"
+#include "cli/io/prompt.h"
+#include "cli/io/records.h"
+#include "cli/sandbox/sandbox.h"
+#include "cli/io/signals.h"
+#include "cli/opt/verbs.h"
+#include "qwick.h"
+#include "text/chat/chat_values.h"
+
+struct args {
+    struct gen_args g; /* must be first: it begins with struct common_args */
+    struct opt_texts answers;
+    bool yes, no_end, in_order;
+    double threshold;
+};
+
+#define ARG(field) offsetof(struct args, field)
+
+static const struct opt opts[] = {
+    {.type = OPT_HEADING, .help = "Answers"},
+    {.name = "answer",
+     .letter = 'a',
+     .type = OPT_TEXTS,
+     .arg = "TEXT",
+     .help = "a possible answer; give two or more",
+     .offset = ARG(answers)},
+    {.name = "yes",
+     .type = OPT_FLAG,
+     .help =
+         "the answers are yes and no; print one of them, exit status 10 for no",
+     .offset = ARG(yes)},
+    {.name = "no-end",
+     .type = OPT_FLAG,
+     .help = "the reply may go on after the answer: leave out the probability "
+             "that it ends there",
+     .offset = ARG(no_end)},
+    {.name = "threshold",
+     .type = OPT_NUMBER,
+     .arg = "P",
+     .min = 0,
+     .max = 1,
+     .def = "none; 0.5 with --yes",
+     .help = "exit status 10 when the likeliest answer (with --yes: yes) has "
+             "a probability below P",
+     .offset = ARG(threshold)},
+
+    {.type = OPT_HEADING, .help = "Prompt"},
+    OPT_ROWS_PROMPT(ARG(g)),
+    OPT_ROWS_TEMPLATE,
+    {.name = "raw",
+     .type = OPT_FLAG,
+     .help = "no chat template: answers continue the text as it is",
+     .offset = ARG(g.raw)},
+    {.name = "prefill",
+     .type = OPT_TEXT,
+     .arg = "TEXT",
+     .help = "begin the reply with TEXT, before the answer",
+     .offset = ARG(g.prefill)},
+
+    {.type = OPT_HEADING, .help = "Output"},
+    {.name = "in-order",
+     .type = OPT_FLAG,
+     .help = "print answers in the order in which they were given, not by "
+             "probability",
+     .offset = ARG(in_order)},
+    {.name = "json",
+     .type = OPT_FLAG,
+     .help = "print one JSON object",
+     .offset = COMMON(json)},
+    OPT_ROWS_INPUT,
+    {.name = "jsonl",
+     .type = OPT_FLAG,
+     .help = "lines of {\"prompt\"}, {\"messages\"} or {\"prompt_ids\"} "
+             "in, lines of {\"answer\",...} out",
+     .offset = COMMON(jsonl)},
+
+    OPT_ROWS_EVALUATE,
+    OPT_ROWS_SANDBOX,
+    OPT_ROWS_BASIC,
+};
+
+static const char *const yes_no[] = {"yes", "no"};
+
+struct prompt_line {
+    int32_t *ids; /* NULL: a bad line */
+    size_t n_ids;
+};
+
+struct job {
+    struct gen_job g;
+    struct args a;
+    const char *const *texts;  /* [n_answers] */
+    size_t n_answers, longest; /* in tokens */
+    struct qwick_answer *answers;
+    struct choice *choices;
+    double *logprobs; /* [RECORDS_GROUP, n_answers], a row per prompt */
+    struct prompt_line *lines; /* [RECORDS_GROUP] */
+    size_t n_lines;
+    struct qwick_score_options o;
+};
+
+/* ---- prompt and answers ------------------------------------------------- */
+
+static bool is_stop_id(const struct qwick_info *info, int32_t id)
+{
+    for (size_t i = 0; i < info->n_stop_ids; i++)
+        if (info->stop_ids[i] == id)
+            return true;
+    return false;
+}
+
+/* Find the stop token that the chat template writes after an answer, which
+ * differs between templates; -1 if it writes none. */
+static int turn_end(const struct qwick_engine *eng, int32_t *id,
+                    struct qwick_err *e)
+{
+    struct qwick_chat_options o = qwick_chat_defaults();
+    struct qwick_chat *chat;
+    int32_t *ids = NULL;
+    size_t n = 0;
+    bool in_think;
+    o.add_generation_prompt = false;
+    *id = -1;
+    if (qwick_chat_create(&chat, e))
+        return -1;
+    int rc = qwick_chat_add(chat, "user", "a", 1, e) ||
+             qwick_chat_add(chat, "assistant", "b", 1, e) ||
+             qwick_chat_encode(chat, eng, &o, NULL, 0, &ids, &n, &in_think, e);
+    while (!rc && *id < 0 && n > 0)
+        if (is_stop_id(qwick_engine_info(eng), ids[--n]))
+            *id = ids[n];
+    qwick_chat_free(chat);
+    free(ids);
+    return rc ? -1 : 0;
+}
+
+/* Find the token that ends a reply. */
+static int end_id(const struct job *j, int32_t *id, struct qwick_err *e)
+{
+    const struct qwick_info *info = qwick_engine_info(j->g.eng);
+    *id = -1;
+    if (j->g.mode == MODE_CHAT && turn_end(j->g.eng, id, e))
+        return -1;
+    if (*id < 0 &&
+        gen_control_id(j->g.eng,
+                       j->g.mode == MODE_RAW ? "<|endoftext|>" : "<|im_end|>",
+                       id, e))
+        return -1;
+    if (*id < 0 && info->n_stop_ids)
+        *id = info->stop_ids[0];
+    if (*id < 0)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: has no stop token that could end an answer; "
+                       "--no-end does without",
+                       info->model);
+    return 0;
+}
+
+static int encode_answers(struct job *j, struct qwick_err *e)
+{
+    bool special = j->g.mode == MODE_RAW || j->a.g.allow_special;
+    int32_t end = -1;
+    j->answers = calloc(j->n_answers, sizeof(*j->answers));
+    j->choices = calloc(j->n_answers, sizeof(*j->choices));
+    j->logprobs = calloc(j->n_answers * (j->a.g.c.jsonl ? RECORDS_GROUP : 1),
+                         sizeof(*j->logprobs));
+    if (!j->answers || !j->choices || !j->logprobs)
+        return err_oom(e, j->n_answers * sizeof(*j->answers));
+    if (!j->a.no_end && end_id(j, &end, e))
+        return -1;
+    for (size_t i = 0; i < j->n_answers; i++) {
+        struct qwick_answer *a = &j->answers[i];
+        const char *text = j->texts[i];
+        int32_t *ids, *more;
+        size_t n;
+        if (qwick_tokenize(j->g.eng, text, strlen(text), special, &ids, &n, e))
+            return -1;
+        a->tokens = ids;
+        a->n = n;
+        if (n == 0)
+            return err_set(e, QWICK_ERR_USAGE,
+                           "--answer: number %zu has no tokens", i + 1);
+        if (end >= 0) {
+            if (!(more = realloc(ids, (n + 1) * sizeof(*ids))))
+                return err_oom(e, (n + 1) * sizeof(*ids));
+            more[n] = end;
+            a->tokens = more;
+            a->n++;
+        }
+        if (a->n > j->longest)
+            j->longest = a->n;
+        for (size_t k = 0; k < i; k++)
+            if (j->answers[k].n == a->n &&
+                memcmp(j->answers[k].tokens, a->tokens,
+                       a->n * sizeof(*a->tokens)) == 0)
+                return err_set(e, QWICK_ERR_USAGE,
+                               "--answer: number %zu is the same as number "
+                               "%zu: \"%s\"",
+                               i + 1, k + 1, text);
+    }
+    return 0;
+}
+
+/* Get the ids of an empty think block and the blank line after it. */
+static int empty_block(const struct qwick_engine *eng, int32_t **ids,
+                       size_t *n_ids, struct qwick_err *e)
+{
+    const struct qwick_info *info = qwick_engine_info(eng);
+    const int32_t tags[] = {info->think_open_id, info->think_close_id};
+    struct buf block = {0};
+    int rc = 0;
+    for (int i = 0; i < 2 && !rc; i++) {
+        char *text;
+        size_t n;
+        if (qwick_detokenize(eng, &tags[i], 1, false, &text, &n, e))
+            rc = -1;
+        else if (buf_append(&block, text, n) || buf_puts(&block, "\n\n"))
+            rc = err_oom(e, n + 2);
+        free(text); /* NULL after a failure */
+    }
+    if (!rc)
+        rc = qwick_tokenize(eng, block.data, block.len, true, ids, n_ids, e);
+    buf_free(&block);
+    return rc;
+}
+
+/* If the template opened a think block, close it: the reply must begin with the
+ * answer. */
+static int close_thinking(const struct qwick_engine *eng, int32_t **ids,
+                          size_t *n_ids, struct qwick_err *e)
+{
+    const struct qwick_info *info = qwick_engine_info(eng);
+    int32_t *empty, *more;
+    size_t n_empty, at = *n_ids;
+    while (at > 0 && (*ids)[at - 1] != info->think_open_id)
+        at--;
+    if (at == 0)
+        return 0;
+    if (empty_block(eng, &empty, &n_empty, e))
+        return -1;
+    more = realloc(*ids, (at + n_empty) * sizeof(**ids));
+    if (!more) {
+        free(empty);
+        return err_oom(e, (at + n_empty) * sizeof(**ids));
+    }
+    memcpy(more + at - 1, empty, n_empty * sizeof(*empty));
+    free(empty);
+    *ids = more;
+    *n_ids = at - 1 + n_empty;
+    return 0;
+}
+
+static int open_model(struct job *j, struct qwick_err *e)
+{
+    int status = common_open(&j->g.eng, &j->a.g.c, false);
+    if (status || (status = gen_choose_mode(&j->g)) != 0)
+        return status;
+    common_hint_demo(&j->a.g.c);
+    if (encode_answers(j, e))
+        return msg_fail(e);
+    j->o = (struct qwick_score_options){
+        .size = sizeof(struct qwick_score_options),
+        .n_ctx = (size_t)j->a.g.c.ctx,
+        .progress = progress_step,
+        .interrupt = signals_flag(),
+    };
+    return sandbox_enter(&j->g.p, &j->a.g.c, j->g.eng, NULL, SIZE_MAX);
+}
+
+/* ---- one prompt --------------------------------------------------------- */
+
+/* The smallest probability that gives exit status 0. */
+static double threshold(const struct job *j)
+{
+    if (opt_given(&j->g.p, "threshold"))
+        return j->a.threshold;
+    return j->a.yes ? 0.5 : 0;
+}
+
+/* Choose the answer to report, and its probability. With --yes the probability
+ * is that of yes, and the answer is yes if it reaches the threshold, else
+ * no. */
+static const char *verdict(const struct job *j, double *probability)
+{
+    const struct choice *c = choices_best(j->choices, j->n_answers);
+    if (!j->a.yes) {
+        *probability = c->probability;
+        return c->answer;
+    }
+    for (c = j->choices; c->i != 0;)
+        c++;
+    *probability = c->probability;
+    return yes_no[c->probability >= threshold(j) ? 0 : 1];
+}
+
+static int put_answer(const struct job *j, struct buf *b)
+{
+    double probability;
+    const char *answer = verdict(j, &probability);
+    int bad = 0;
+    if (j->a.g.c.json) {
+        struct json_writer w = json_writer(b);
+        jw_object(&w, NULL);
+        jw_cstr(&w, "model", qwick_engine_info(j->g.eng)->model);
+        jw_uint(&w, "prompt_tokens", j->g.n_ids);
+        choices_put_json(&w, j->choices, j->n_answers, answer, probability);
+        jw_end_object(&w);
+        jw_newline(&w);
+        bad = jw_status(&w);
+    } else if (j->a.yes) {
+        bad |= buf_puts(b, answer);
+        bad |= buf_putc(b, '\n');
+    } else {
+        bad |= choices_put_lines(b, j->choices, j->n_answers);
+    }
+    return bad ? -1 : 0;
+}
+
+/* Encode the prompt. The session serves only as a context limit, reduced by the
+ * length of the longest answer. */
+static int encode_prompt(struct job *j, struct qwick_err *e)
+{
+    size_t limit =
+        j->o.n_ctx ? j->o.n_ctx : qwick_engine_info(j->g.eng)->n_ctx_max;
+    size_t room = j->longest - 1;
+    if (limit <= room)
+        return err_set(e, QWICK_ERR_CONTEXT,
+                       "--answer: %zu tokens do not fit the context of %zu",
+                       room, limit);
+    j->g.a.answer.max_tokens = (int64_t)j->longest;
+    if (qwick_session_create(&j->g.ses, j->g.eng, limit - room, e) ||
+        gen_encode(&j->g, e))
+        return -1;
+    if (j->g.in_think && !j->a.g.prefill && j->g.mode == MODE_CHAT)
+        return close_thinking(j->g.eng, &j->g.ids, &j->g.n_ids, e);
+    return 0;
+}
+
+static int one(struct job *j, struct qwick_err *e)
+{
+    int status = gen_read_input(&j->g, e);
+    if (status)
+        return status;
+    /* a signal before this point ends the wait for input at once */
+    signals_catch();
+    if ((status = open_model(j, e)) != 0)
+        return status;
+    if (encode_prompt(j, e))
+        return chat_input_fail(j->a.g.chat_json, e);
+    struct qwick_choose_item item = {j->g.ids, j->g.n_ids, j->logprobs};
+    progress_start("choose");
+    progress_items("tokens", 0, 0, j->g.n_ids, 0);
+    int failed =
+        qwick_choose(j->g.eng, &item, 1, j->answers, j->n_answers, &j->o, e);
+    progress_stop();
+    if (failed)
+        return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(e);
+    choices_make(j->choices, j->texts, j->logprobs, j->n_answers,
+                 j->a.in_order);
+    struct buf b = {0};
+    double probability;
+    verdict(j, &probability);
+    if (put_answer(j, &b))
+        status = msg_oom();
+    else if (out_write(b.data, b.len))
+        status = QWICK_ERR_RUNTIME;
+    else if (probability < threshold(j))
+        status = EXIT_BELOW;
+    buf_free(&b);
+    return status;
+}
+
+/* ---- --jsonl ------------------------------------------------------------ */
+
+static int take_ids(const struct job *j, struct prompt_line *l,
+                    const struct json_value *v, struct qwick_err *e)
+{
+    int64_t id, most = (int64_t)qwick_engine_info(j->g.eng)->vocab_size - 1;
+    if (!json_is(v, JSON_ARRAY) || v->len == 0)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "prompt_ids: not an array of token ids");
+    l->ids = malloc(v->len * sizeof(*l->ids));
+    if (!l->ids)
+        return err_oom(e, v->len * sizeof(*l->ids));
+    for (size_t i = 0; i < v->len; i++) {
+        if (json_int(&v->items[i], 0, most, &id))
+            return err_set(
+                e, QWICK_ERR_USAGE,
+                "prompt_ids: item %zu is not a token id from 0 to %lld", i,
+                (long long)most);
+        l->ids[l->n_ids++] = (int32_t)id;
+    }
+    return 0;
+}
+
+static int take_chat(const struct job *j, struct prompt_line *l,
+                     const struct qwick_chat *chat, struct qwick_err *e)
+{
+    const struct qwick_chat_options o = {.size = sizeof(o),
+                                         .add_generation_prompt = true,
+                                         .think = QWICK_THINK_OFF,
+                                         .allow_special = j->a.g.allow_special};
+    bool in_think;
+    if (qwick_chat_encode(chat, j->g.eng, &o, j->g.prefill.data,
+                          j->g.prefill.len, &l->ids, &l->n_ids, &in_think, e))
+        return -1;
+    return in_think && !j->a.g.prefill
+               ? close_thinking(j->g.eng, &l->ids, &l->n_ids, e)
+               : 0;
+}
+
+static int take_text(const struct job *j, struct prompt_line *l,
+                     const struct json_value *v, struct qwick_err *e)
+{
+    const struct buf *before = &j->g.text, *system = &j->g.system;
+    struct qwick_chat *chat = NULL;
+    struct buf text = {0};
+    int r = -1;
+    if (!json_is(v, JSON_STRING))
+        return err_set(e, QWICK_ERR_USAGE, "prompt: not a string");
+    if (before->len + v->len == 0)
+        return err_set(e, QWICK_ERR_USAGE, "prompt: is empty");
+    if (buf_append(&text, before->data, before->len) ||
+        (before->len && v->len && buf_puts(&text, "\n\n")) ||
+        buf_append(&text, v->str, v->len))
+        err_oom(e, v->len);
+    else if (j->g.mode == MODE_RAW)
+        r = qwick_tokenize_prompt(j->g.eng, text.data, text.len, true, 0,
+                                  &l->ids, &l->n_ids, e);
+    else if (!qwick_chat_create(&chat, e) &&
+             !chat_input_texts(chat,
+                               !j->g.has_system ? NULL
+                               : system->data   ? system->data
+                                                : "",
+                               system->len, text.data, text.len, e))
+        r = take_chat(j, l, chat, e);
+    qwick_chat_free(chat);
+    buf_free(&text);
+    return r;
+}
+
+static int take_messages(const struct job *j, struct prompt_line *l,
+                         const struct json_value *v, struct qwick_err *e)
+{
+    const struct chat_values values = chat_values_of(v);
+    struct qwick_chat *chat;
+    int r = -1;
+    if (j->g.mode == MODE_RAW || j->g.text.len || j->g.has_system)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "messages: cannot be combined with %s",
+                       j->g.mode == MODE_RAW ? "--raw"
+                       : j->g.text.len       ? "--file"
+                                             : "--system");
+    if (qwick_chat_create(&chat, e))
+        return -1;
+    if (!chat_add_values(chat, &values, e) &&
+        !chat_input_check(chat, "record", e))
+        r = take_chat(j, l, chat, e);
+    qwick_chat_free(chat);
+    return r;
+}
+
+static int read_line(void *ctx, size_t i, const struct json_value *v,
+                     struct qwick_err *e)
+{
+    struct job *j = ctx;
+    struct prompt_line *l = &j->lines[i];
+    const struct json_value *text = json_get(v, "prompt");
+    const struct json_value *messages = json_get(v, "messages");
+    const struct json_value *ids = json_get(v, "prompt_ids");
+    size_t limit =
+        j->o.n_ctx ? j->o.n_ctx : qwick_engine_info(j->g.eng)->n_ctx_max;
+    j->n_lines = i + 1;
+    *l = (struct prompt_line){0};
+    if ((text != NULL) + (messages != NULL) + (ids != NULL) != 1)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "not one of \"prompt\", \"messages\", \"prompt_ids\"");
+    int r = ids        ? take_ids(j, l, ids, e)
+            : messages ? take_messages(j, l, v, e)
+                       : take_text(j, l, text, e);
+    if (r == 0 && l->n_ids == 0)
+        r = err_set(e, QWICK_ERR_USAGE, "prompt: has no tokens");
+    if (r == 0 && (j->longest > limit || l->n_ids > limit + 1 - j->longest))
+        r = err_set(e, QWICK_ERR_CONTEXT,
+                    "prompt: %zu tokens and an answer's %zu do not fit the "
+                    "context of %zu",
+                    l->n_ids, j->longest - 1, limit);
+    if (r) {
+        free(l->ids);
+        *l = (struct prompt_line){0};
+    }
+    return r;
+}
+
+static int work_lines(void *ctx, struct qwick_err *e)
+{
+    struct job *j = ctx;
+    struct qwick_choose_item items[RECORDS_GROUP];
+    size_t n = 0;
+    for (size_t i = 0; i < j->n_lines; i++)
+        if (j->lines[i].ids)
+            items[n++] =
+                (struct qwick_choose_item){j->lines[i].ids, j->lines[i].n_ids,
+                                           j->logprobs + i * j->n_answers};
+    return n ? qwick_choose(j->g.eng, items, n, j->answers, j->n_answers, &j->o,
+                            e)
+             : 0;
+}
+
+static int write_line(void *ctx, size_t i, struct json_writer *w,
+                      struct qwick_err *e)
+{
+    struct job *j = ctx;
+    double probability;
+    choices_make(j->choices, j->texts, j->logprobs + i * j->n_answers,
+                 j->n_answers, j->a.in_order);
+    const char *answer = verdict(j, &probability);
+    choices_put_json(w, j->choices, j->n_answers, answer, probability);
+    return jw_status(w) ? err_oom(e, w->out->len) : 0;
+}
+
+static void drop_lines(void *ctx)
+{
+    struct job *j = ctx;
+    /* of a line that is no JSON, read_line hears nothing: its place is empty */
+    for (size_t i = 0; i < j->n_lines; i++) {
+        free(j->lines[i].ids);
+        j->lines[i] = (struct prompt_line){0};
+    }
+    j->n_lines = 0;
+}
+
+static int many(struct job *j, struct qwick_err *e)
+{
+    static const struct records_work w = {.read = read_line,
+                                          .work = work_lines,
+                                          .write = write_line,
+                                          .drop = drop_lines,
+                                          .required = true};
+    const struct gen_args *a = &j->a.g;
+    int status;
+    const struct prompt_sources sources = {.files = &a->files,
+                                           .names = a->file_names,
+                                           .no_stdin = true,
+                                           .exact = a->raw,
+                                           .refuse_empty = true};
+    struct prompt_faults faults = {0};
+    j->g.has_system = a->system || a->system_file;
+    if (prompt_system(&j->g.system, a->system, a->system_file, a->raw, &faults,
+                      e) ||
+        prompt_compose(&j->g.text, &sources, &faults, e))
+        return msg_fail(e);
+    if (a->prefill &&
+        prompt_clean(&j->g.prefill, &faults, a->prefill, strlen(a->prefill)))
+        return msg_oom();
+    prompt_warn_faults(&faults, "prompt");
+    signals_catch();
+    if ((status = open_model(j, e)) != 0)
+        return status;
+    j->lines = calloc(RECORDS_GROUP, sizeof(*j->lines));
+    return j->lines ? records_run(j->g.verb, &a->c.input, &w, j) : msg_oom();
+}
+
+/* ---- the verb ----------------------------------------------------------- */
+
+static int check(struct job *j)
+{
+    static const char *const with_jsonl[] = {
+        "prompt",   "chat-json", "prompt-ids", "no-stdin",
+        "overflow", "threshold", NULL,
+    };
+    static const char *const with_yes[] = {"in-order", NULL};
+    const struct opt_parsed *p = &j->g.p;
+    int r = gen_check(&j->g);
+    if (r >= 0 || (r = common_check_records(p, &j->a.g.c)) >= 0 ||
+        (r = opt_conflict(p, "answer", "yes")) >= 0)
+        return r;
+    if (j->a.yes && !j->a.g.c.json && !j->a.g.c.jsonl &&
+        (r = opt_no_effect(p, with_yes, "with --yes")) >= 0)
+        return r;
+    if (!j->a.yes && j->a.answers.n < 2)
+        return opt_usage(j->g.verb,
+                         j->a.answers.n
+                             ? "--answer: give two or more answers"
+                             : "no answers; usage: qwick choose -a A -a B "
+                               "[OPTIONS] [PROMPT]");
+    if (!j->a.g.c.jsonl)
+        return -1;
+    if ((r = opt_no_effect(p, with_jsonl, "with --jsonl")) >= 0)
+        return r;
+    if (p->n_args)
+        return opt_usage(j->g.verb, "\"%s\": has no effect with --jsonl",
+                         p->args[0]);
+    bool dash = !j->a.g.c.input.n; /* who else reads standard input */
+    for (size_t i = 0; i < j->a.g.c.input.n; i++)
+        dash |= strcmp(j->a.g.c.input.v[i], "-") == 0;
+    for (size_t i = 0; dash && i < j->a.g.files.n; i++)
+        if (strcmp(j->a.g.files.v[i], "-") == 0)
+            return opt_usage(j->g.verb, "--file -: standard input has the "
+                                        "records");
+    return -1;
+}
+
+static int choose(struct job *j)
+{
+    struct qwick_err e = {0};
+    int status = check(j);
+    if (status >= 0)
+        return status;
+    j->g.a = j->a.g; /* without the defaults that check dropped */
+    if (out_check())
+        return QWICK_ERR_RUNTIME; /* fail before the work, not after it */
+    j->texts = j->a.yes ? yes_no : j->a.answers.v;
+    j->n_answers = j->a.yes ? 2 : j->a.answers.n;
+    j->g.think = QWICK_THINK_OFF;
+    return j->a.g.c.jsonl ? many(j, &e) : one(j, &e);
+}
+
+static int run(const struct verb *v, int argc, char **argv)
+{
+    struct job j = {.g = {.verb = v, .think_fd = -1, .profile_fd = -1}};
+    int status = opt_parse(&j.g.p, v, argc, argv, &j.a);
+    j.g.a = j.a.g;
+    if (status < 0)
+        status = common_check(&j.g.p, &j.a.g.c);
+    if (status < 0)
+        status = choose(&j);
+    for (size_t i = 0; j.answers && i < j.n_answers; i++)
+        free((void *)(uintptr_t)j.answers[i].tokens);
+    drop_lines(&j);
+    free(j.lines);
+    free(j.answers);
+    free(j.choices);
+    free(j.logprobs);
+    qwick_session_free(j.g.ses);
+    qwick_engine_close(j.g.eng);
+    qwick_chat_free(j.g.chat);
+    tools_free(&j.g.tools);
+    buf_free(&j.g.text);
+    buf_free(&j.g.system);
+    buf_free(&j.g.prefill);
+    free(j.g.ids);
+    opt_free(&j.g.p, &j.a);
+    return status;
+}
+
+const struct verb verb_choose = {
+    .name = "choose",
+    .args = "-a A -a B [PROMPT]",
+    .summary = "which of some answers is the likeliest, as probabilities",
+    .about = "Print how probable each answer is as the model's whole reply to "
+             "the prompt:\nits probability among the answers given, and its "
+             "own log-probability. Nothing\nis generated: the prompt and "
+             "beginnings that answers share are evaluated once.\nThe reply "
+             "starts without thinking and ends after the answer with "
+             "<|im_end|>,\nunless --no-end is given.",
+    .examples =
+        "  qwick choose -a \"ls -l\" -a pwd \"list files with details\"\n"
+        "  qwick choose -a short -a long -f notes.txt \"how long is this "
+        "text?\"\n",
+    OPT_TABLE(opts),
+    .run = run,
+};

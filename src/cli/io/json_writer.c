@@ -1,0 +1,132 @@
+#include "cli/io/json_writer.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+struct json_writer json_writer(struct buf *out)
+{
+    return (struct json_writer){.out = out, .comma = out->len > 0};
+}
+
+static void put(struct json_writer *w, const char *s)
+{
+    if (!w->failed && buf_puts(w->out, s))
+        w->failed = true;
+}
+
+void jw_key(struct json_writer *w, const char *s, size_t n)
+{
+    if (w->comma)
+        put(w, ",");
+    if (!w->failed && buf_json_string(w->out, s, n))
+        w->failed = true;
+    put(w, ":");
+    w->comma = false;
+}
+
+/* Write the comma and the key before a value. False: memory ran out. */
+static bool begin(struct json_writer *w, const char *key)
+{
+    if (key)
+        jw_key(w, key, strlen(key));
+    else if (w->comma)
+        put(w, ",");
+    w->comma = true;
+    return !w->failed;
+}
+
+static void literal(struct json_writer *w, const char *key, const char *s)
+{
+    begin(w, key);
+    put(w, s);
+}
+
+void jw_object(struct json_writer *w, const char *key)
+{
+    literal(w, key, "{");
+    w->comma = false;
+}
+
+void jw_end_object(struct json_writer *w)
+{
+    put(w, "}");
+    w->comma = true;
+}
+
+void jw_array(struct json_writer *w, const char *key)
+{
+    literal(w, key, "[");
+    w->comma = false;
+}
+
+void jw_end_array(struct json_writer *w)
+{
+    put(w, "]");
+    w->comma = true;
+}
+
+void jw_null(struct json_writer *w, const char *key)
+{
+    literal(w, key, "null");
+}
+
+void jw_bool(struct json_writer *w, const char *key, bool v)
+{
+    literal(w, key, v ? "true" : "false");
+}
+
+void jw_int(struct json_writer *w, const char *key, int64_t v)
+{
+    if (begin(w, key) && buf_printf(w->out, "%" PRId64, v))
+        w->failed = true;
+}
+
+void jw_uint(struct json_writer *w, const char *key, uint64_t v)
+{
+    if (begin(w, key) && buf_printf(w->out, "%" PRIu64, v))
+        w->failed = true;
+}
+
+void jw_double(struct json_writer *w, const char *key, double v)
+{
+    if (begin(w, key) && buf_json_double(w->out, v))
+        w->failed = true;
+}
+
+void jw_string(struct json_writer *w, const char *key, const char *s, size_t n)
+{
+    if (begin(w, key) && buf_json_string(w->out, s, n))
+        w->failed = true;
+}
+
+void jw_cstr(struct json_writer *w, const char *key, const char *s)
+{
+    if (s)
+        jw_string(w, key, s, strlen(s));
+    else
+        jw_null(w, key);
+}
+
+void jw_raw(struct json_writer *w, const char *key, const char *s, size_t n)
+{
+    if (n && begin(w, key) && buf_append(w->out, s, n))
+        w->failed = true;
+}
+
+void jw_value(struct json_writer *w, const char *key,
+              const struct json_value *v)
+{
+    if (begin(w, key) && json_dump_python(w->out, v))
+        w->failed = true;
+}
+
+void jw_newline(struct json_writer *w)
+{
+    put(w, "\n");
+    w->comma = false;
+}
+
+int jw_status(const struct json_writer *w)
+{
+    return w->failed ? -1 : 0;
+}

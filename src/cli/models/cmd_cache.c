@@ -1,0 +1,219 @@
+/* cache: list, shrink and clear the prefix cache on disk. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/buf.h"
+#include "cli/opt/common.h"
+#include "cli/io/json_writer.h"
+#include "cli/opt/opt.h"
+#include "cli/io/out.h"
+#include "cli/opt/verbs.h"
+#include "qwick.h"
+
+struct args {
+    struct common_args c;
+    const char *dir;
+    int64_t size;
+};
+
+#define ARG(field) offsetof(struct args, field)
+
+static const struct opt opts[] = {
+    {.type = OPT_HEADING, .help = "Options"},
+    {.name = "dir",
+     .letter = 'd',
+     .type = OPT_FILE,
+     .arg = "DIR",
+     .def = "$XDG_CACHE_HOME/qwick or ~/.cache/qwick",
+     .help = "the cache's directory, as with --prefix-cache=DIR",
+     .offset = ARG(dir)},
+    {.name = "size",
+     .type = OPT_SIZE,
+     .arg = "SIZE",
+     .def = "4G",
+     .help = "gc: keep at most SIZE bytes, with K, M, G or T",
+     .offset = ARG(size)},
+    {.name = "json",
+     .type = OPT_FLAG,
+     .help = "ls: print JSON",
+     .offset = COMMON(json)},
+    OPT_ROWS_BASIC,
+};
+
+/* ---- ls ---- */
+
+static void put_json_entry(struct json_writer *w,
+                           const struct qwick_cache_entry *v)
+{
+    jw_object(w, NULL);
+    jw_cstr(w, "model", v->damaged ? NULL : v->model);
+    jw_uint(w, "tokens", v->n_tokens);
+    jw_uint(w, "first", v->first);
+    jw_uint(w, "bytes", v->n_bytes);
+    jw_cstr(w, "kv", v->kv);
+    jw_bool(w, "exact", v->exact);
+    jw_cstr(w, "isa", v->isa);
+    jw_bool(w, "damaged", v->damaged);
+    jw_double(w, "last_use", v->used);
+    jw_cstr(w, "path", v->path);
+    jw_end_object(w);
+}
+
+static void put_json_probe(struct json_writer *w,
+                           const struct qwick_cache_entry *v)
+{
+    jw_object(w, NULL);
+    jw_uint(w, "bytes", v->n_bytes);
+    jw_double(w, "last_use", v->used);
+    jw_cstr(w, "path", v->path);
+    jw_end_object(w);
+}
+
+static int put_json(struct buf *b, const char *dir,
+                    const struct qwick_cache_entry *v, size_t n, size_t total)
+{
+    struct json_writer w = json_writer(b);
+    jw_object(&w, NULL);
+    jw_cstr(&w, "dir", dir);
+    jw_uint(&w, "bytes", total);
+    jw_array(&w, "entries");
+    for (size_t i = 0; i < n; i++)
+        if (!v[i].tuning)
+            put_json_entry(&w, &v[i]);
+    jw_end_array(&w);
+    jw_array(&w, "probes");
+    for (size_t i = 0; i < n; i++)
+        if (v[i].tuning)
+            put_json_probe(&w, &v[i]);
+    jw_end_array(&w);
+    jw_end_object(&w);
+    jw_newline(&w);
+    return jw_status(&w);
+}
+
+static int put_row(struct buf *b, const struct qwick_cache_entry *v)
+{
+    time_t t = (time_t)v->used;
+    struct tm tm;
+    char when[32] = "?";
+    if (localtime_r(&t, &tm))
+        strftime(when, sizeof(when), "%Y-%m-%d %H:%M", &tm);
+    int bad = buf_printf(b, "%7zu %7zu %13zu  %-16s  ", v->n_tokens,
+                         v->n_tokens - v->first, v->n_bytes, when);
+    if (v->tuning)
+        return buf_puts(b, "(probe of this CPU's core)\n") || bad ? -1 : 0;
+    if (v->damaged)
+        return buf_puts(b, "(damaged)\n") || bad ? -1 : 0;
+    /* The name comes from a file: quote it, so that no control byte reaches the
+     * terminal. */
+    bad |= buf_json_cstr(b, v->model);
+    return buf_printf(b, " %s%s %s\n", v->kv, v->exact ? " exact" : "",
+                      v->isa) ||
+                   bad
+               ? -1
+               : 0;
+}
+
+static int put_list(struct buf *b, const char *dir,
+                    const struct qwick_cache_entry *v, size_t n, bool json)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < n; i++)
+        total += v[i].n_bytes;
+    if (json)
+        return put_json(b, dir, v, n, total);
+    int bad = buf_puts(b, " tokens     new         bytes  last use          "
+                          "model, KV cache, kernels\n");
+    for (size_t i = 0; i < n && !bad; i++)
+        bad |= put_row(b, &v[i]);
+    return buf_printf(b, "%zu bytes in %zu %s, in %s\n", total, n,
+                      n == 1 ? "entry" : "entries", dir) ||
+                   bad
+               ? -1
+               : 0;
+}
+
+static int list(const struct args *a, const char *dir)
+{
+    struct qwick_cache_entry *v;
+    struct qwick_err e;
+    struct buf b = {0};
+    size_t n;
+    if (qwick_cache_list(dir, &v, &n, &e))
+        return msg_fail(&e);
+    int status = put_list(&b, dir, v, n, a->c.json) ? msg_oom()
+                 : out_write_names(b.data, b.len)         ? QWICK_ERR_RUNTIME
+                                                    : 0;
+    qwick_cache_list_free(v, n);
+    buf_free(&b);
+    return status;
+}
+
+/* ---- gc, clear ---- */
+
+static int collect(const char *dir, size_t most)
+{
+    struct qwick_err e;
+    size_t n, n_bytes;
+    int rc = qwick_cache_gc(dir, most, &n, &n_bytes, &e);
+    msg_note("%s: %zu files with %zu bytes removed", dir, n, n_bytes);
+    return rc ? msg_fail(&e) : 0;
+}
+
+static int act(const struct verb *v, const struct opt_parsed *p,
+               const struct args *a)
+{
+    static const char *const ls_only[] = {"json", NULL};
+    static const char *const gc_only[] = {"size", NULL};
+    const char *what = p->n_args ? p->args[0] : "";
+    bool ls = !strcmp(what, "ls"), gc = !strcmp(what, "gc");
+    int r = -1;
+    if (!p->n_args)
+        return opt_usage(v, "ls, gc or clear is missing");
+    if (!ls && !gc && strcmp(what, "clear") != 0)
+        return opt_usage(v, "\"%s\": is none of ls, gc, clear", what);
+    if (p->n_args > 1)
+        return opt_usage(v, "\"%s\": unexpected, a directory goes with --dir",
+                         p->args[1]);
+    if ((!ls && (r = opt_no_effect(p, ls_only, "without ls")) >= 0) ||
+        (!gc && (r = opt_no_effect(p, gc_only, "without gc")) >= 0))
+        return r;
+    struct qwick_err e;
+    char *dir;
+    if (!a->dir && qwick_cache_dir(&dir, &e))
+        return msg_fail(&e);
+    if (a->dir && !(dir = strdup(a->dir)))
+        return msg_oom();
+    r = ls ? list(a, dir) : collect(dir, gc ? (size_t)a->size : 0);
+    free(dir);
+    return r;
+}
+
+static int run(const struct verb *v, int argc, char **argv)
+{
+    struct args a = {.size = (int64_t)4 << 30};
+    struct opt_parsed p;
+    int status = opt_parse(&p, v, argc, argv, &a);
+    if (status < 0)
+        status = common_check(&p, &a.c);
+    if (status < 0)
+        status = act(v, &p, &a);
+    opt_free(&p, &a);
+    return status;
+}
+
+const struct verb verb_cache = {
+    .name = "cache",
+    .args = "ls|gc|clear",
+    .summary = "list, shrink or empty the prefix cache on disk",
+    .about = "ls lists what --prefix-cache keeps, the latest used first: the "
+             "length of each\nprefix, how much of it its entry adds, bytes, "
+             "last use, model. gc removes the\nentries that were used longest "
+             "ago until at most --size is left. clear removes\neverything. "
+             "Entries that running programs use can be removed without harm.",
+    .examples = "  qwick cache ls\n"
+                "  qwick cache gc --size 1G\n",
+    OPT_TABLE(opts),
+    .run = run,
+};

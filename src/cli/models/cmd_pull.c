@@ -1,0 +1,147 @@
+/* pull: run the script qwick-pull, which downloads models. This program itself
+ * never uses the network. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/opt/common.h"
+#include "cli/opt/opt.h"
+#include "cli/io/out.h"
+#include "cli/opt/verbs.h"
+#include "qwick.h"
+
+struct args {
+    struct common_args c;
+    const char *revision, *dir;
+    bool verify, allow_http;
+};
+
+#define ARG(field) offsetof(struct args, field)
+
+static const struct opt opts[] = {
+    {.type = OPT_HEADING, .help = "Options"},
+    {.name = "revision",
+     .letter = 'r',
+     .type = OPT_FILE,
+     .arg = "REVISION",
+     .def = "main",
+     .help = "branch, tag or commit",
+     .offset = ARG(revision)},
+    {.name = "dir",
+     .letter = 'd',
+     .type = OPT_FILE,
+     .arg = "DIR",
+     .def = "the Hugging Face cache",
+     .help = "put plain files into DIR",
+     .offset = ARG(dir)},
+    {.name = "verify",
+     .type = OPT_FLAG,
+     .help = "check cached files by their checksums too, and download those "
+             "that are damaged again",
+     .offset = ARG(verify)},
+    {.name = "allow-http",
+     .type = OPT_FLAG,
+     .help = "let HF_ENDPOINT be http://, which does not protect the download "
+             "or HF_TOKEN on their way",
+     .offset = ARG(allow_http)},
+    OPT_ROWS_BASIC,
+};
+
+static const char script[] = "qwick-pull";
+
+/* Beside this program, as make and make install put it. */
+static void path_beside(char *out, size_t size)
+{
+    ssize_t n = readlink("/proc/self/exe", out, size - sizeof script);
+    char *slash = n > 0 ? memrchr(out, '/', (size_t)n) : NULL;
+    if (slash)
+        memcpy(slash + 1, script, sizeof script);
+    else
+        out[0] = '\0';
+}
+
+/* Returns only if the script cannot be run. */
+static int run_script(char *const *argv)
+{
+    char path[4096];
+    path_beside(path, sizeof path);
+    /* exec keeps what is ignored, and the script's own pipes need them */
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
+    if (*path) {
+        execv(path, argv);
+        if (errno != ENOENT) {
+            msg_error("%s: cannot be run: %s", path, strerror(errno));
+            return QWICK_ERR_RUNTIME;
+        }
+    }
+    execvp(script, argv);
+    if (errno == ENOENT)
+        msg_error("%s: is neither beside qwick nor in PATH: make install puts "
+                  "it there",
+                  script);
+    else
+        msg_error("%s: cannot be run: %s", script, strerror(errno));
+    return QWICK_ERR_RUNTIME;
+}
+
+static int pull(const struct verb *v, const struct opt_parsed *p,
+                const struct args *a)
+{
+    const char *argv[12] = {script};
+    size_t n = 1;
+    if (!p->n_args)
+        return opt_usage(v, "no model: give ORG/NAME");
+    if (p->n_args > 1)
+        return opt_usage(v, "\"%s\": one model at a time", p->args[1]);
+    if (a->revision) {
+        argv[n++] = "--revision";
+        argv[n++] = a->revision;
+    }
+    if (a->dir) {
+        argv[n++] = "--dir";
+        argv[n++] = a->dir;
+    }
+    if (a->verify)
+        argv[n++] = "--verify";
+    if (a->allow_http)
+        argv[n++] = "--allow-http";
+    if (a->c.quiet)
+        argv[n++] = "--quiet";
+    argv[n++] = p->args[0];
+    argv[n] = NULL;
+    return run_script((char *const *)argv);
+}
+
+static int run(const struct verb *v, int argc, char **argv)
+{
+    struct args a = {0};
+    struct opt_parsed p;
+    int status = opt_parse(&p, v, argc, argv, &a);
+    if (status < 0)
+        status = common_check(&p, &a.c);
+    if (status < 0)
+        status = pull(v, &p, &a);
+    opt_free(&p, &a);
+    return status;
+}
+
+const struct verb verb_pull = {
+    .name = "pull",
+    .args = "ORG/NAME[@REVISION][:TYPE]",
+    .summary = "download a model from the Hugging Face hub",
+    .about =
+        "Run the script qwick-pull, which downloads what qwick needs of a "
+        "model into the\nlocal Hugging Face cache, where -m ORG/NAME finds it. "
+        "Of a repository with GGUF\nfiles, it downloads the one of this type. "
+        "An interrupted download goes on where\nit stopped; sizes and "
+        "checksums are verified. Prints the directory of the model.\nThe "
+        "script needs bash and curl; qwick itself never uses the network.",
+    .examples = "  qwick pull Qwen/Qwen3-0.6B\n"
+                "  qwick pull Qwen/Qwen3-4B-GGUF:Q4_K_M\n",
+    OPT_TABLE(opts),
+    .run = run,
+};

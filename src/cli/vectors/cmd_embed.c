@@ -1,0 +1,494 @@
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "cli/opt/common.h"
+#include "cli/vectors/embed_pending.h"
+#include "cli/io/json_writer.h"
+#include "cli/io/key.h"
+#include "cli/opt/opt.h"
+#include "cli/io/out.h"
+#include "cli/io/progress.h"
+#include "cli/io/records.h"
+#include "cli/sandbox/sandbox.h"
+#include "cli/io/signals.h"
+#include "cli/vectors/texts.h"
+#include "cli/vectors/vectors.h"
+#include "cli/opt/verbs.h"
+#include "qwick.h"
+
+struct args {
+    struct common_args c;
+    struct opt_texts files;
+    bool allow_special, truncate, no_normalize, redo;
+    const char *instruct, *format, *output;
+    int64_t dim, max_batch;
+};
+
+#define ARG(field) offsetof(struct args, field)
+
+static const struct opt opts[] = {
+    {.type = OPT_HEADING, .help = "Texts"},
+    {.name = "file",
+     .letter = 'f',
+     .type = OPT_TEXTS,
+     .access = OPT_READS,
+     .arg = "FILE",
+     .help = "a text from FILE, in place of arguments; repeatable, - is stdin",
+     .offset = ARG(files)},
+    OPT_ROWS_INPUT,
+    {.name = "lines",
+     .type = OPT_FLAG,
+     .help = "each line of the input is a text",
+     .offset = COMMON(lines)},
+    {.name = "jsonl",
+     .type = OPT_FLAG,
+     .help = "each line is an object {\"text\",\"id\",\"instruct\"}; \"id\" "
+             "and \"instruct\" are optional",
+     .offset = COMMON(jsonl)},
+    {.name = "instruct",
+     .type = OPT_TEXT,
+     .arg = "TASK",
+     .help = "the texts are queries of this task: put \"Instruct: "
+             "TASK\\nQuery:\" before each",
+     .offset = ARG(instruct)},
+    {.name = "allow-special",
+     .type = OPT_FLAG,
+     .help = "text such as <|im_end|> becomes a control token",
+     .offset = ARG(allow_special)},
+    {.name = "truncate",
+     .type = OPT_FLAG,
+     .help = "drop the end of a text that does not fit the context",
+     .offset = ARG(truncate)},
+
+    {.type = OPT_HEADING, .help = "Output"},
+    {.name = "format",
+     .type = OPT_CHOICE,
+     .choices = VECTORS_FORMATS,
+     .def = "jsonl",
+     .help = "JSON lines, tab-separated numbers, raw float32, NumPy's file",
+     .offset = ARG(format)},
+    {.name = "output",
+     .letter = 'o',
+     .type = OPT_FILE,
+     .access = OPT_RENAMES,
+     .arg = "FILE",
+     .help = "write to FILE, which appears when it is complete; an interrupted "
+             "run is continued",
+     .offset = ARG(output)},
+    {.name = "redo",
+     .type = OPT_FLAG,
+     .help = "drop vectors that an interrupted run with another model or other "
+             "options has left",
+     .offset = ARG(redo)},
+    {.name = "dim",
+     .type = OPT_INT,
+     .arg = "N",
+     .imin = 1,
+     .imax = INT32_MAX,
+     .def = "the model's",
+     .help = "print only the first N numbers of each vector",
+     .offset = ARG(dim)},
+    {.name = "no-normalize",
+     .type = OPT_FLAG,
+     .help = "print vectors as the model gives them, not scaled to length 1",
+     .offset = ARG(no_normalize)},
+
+    OPT_ROWS_EVALUATE,
+    OPT_ROWS_MAX_BATCH(ARG(max_batch), "64", "most texts to evaluate together"),
+    OPT_ROWS_SANDBOX,
+    OPT_ROWS_BASIC,
+};
+
+/* Most texts and tokens of a group, which is answered at once. */
+enum { GROUP_TEXTS = 256, GROUP_TOKENS = 1 << 16 };
+
+struct text {
+    char *id;    /* JSON, or NULL */
+    char *error; /* why there is no vector, or NULL */
+    int32_t *ids;
+    size_t n, n_dropped;
+    struct key key; /* hash of the ids */
+    bool stored;    /* an earlier run has the vector */
+};
+
+struct job {
+    const struct verb *verb;
+    struct opt_parsed p;
+    struct args a;
+    enum texts_form form;
+    struct qwick_engine *eng;
+    struct qwick_embedder *m;
+    struct vectors out;
+    struct embed_pending pending;
+    struct text group[GROUP_TEXTS];
+    size_t n, n_tokens;
+    uint64_t n_done, n_total; /* numbers of texts; total 0: unknown */
+    uint64_t n_stored;        /* number of done texts whose vectors an earlier
+                                 run stored */
+    float *rows;              /* [GROUP_TEXTS, dim] */
+    struct qwick_embed_item items[GROUP_TEXTS];
+    struct buf line;
+    bool bad_records;
+};
+
+/* ---- answers ------------------------------------------------------------ */
+
+static int put_json(struct job *j, const struct text *r, const float *row)
+{
+    struct buf *b = &j->line;
+    b->len = 0;
+    struct json_writer w = json_writer(b);
+    jw_object(&w, NULL);
+    if (r->id)
+        jw_raw(&w, "id", r->id, strlen(r->id));
+    if (r->error) {
+        jw_cstr(&w, "error", r->error);
+    } else {
+        jw_array(&w, "embedding");
+        for (size_t i = 0; i < j->out.dim; i++) {
+            char number[VECTORS_NUMBER];
+            jw_raw(&w, NULL, number, vectors_number(number, row[i]));
+        }
+        jw_end_array(&w);
+        jw_uint(&w, "tokens", r->n);
+        if (r->n_dropped)
+            jw_uint(&w, "dropped_tokens", r->n_dropped);
+    }
+    jw_end_object(&w);
+    jw_newline(&w);
+    return jw_status(&w) ? msg_oom() : vectors_line(&j->out, b->data, b->len);
+}
+
+static void clear_group(struct job *j)
+{
+    for (size_t i = 0; i < j->n; i++) {
+        free(j->group[i].id);
+        free(j->group[i].error);
+        free(j->group[i].ids);
+        j->group[i] = (struct text){0};
+    }
+    j->n = j->n_tokens = 0;
+}
+
+/* Fetch the vectors that an earlier run stored. The other texts become items,
+ * *n of them. A row that is not computed yet begins with a NaN, which no vector
+ * contains. */
+static void plan(struct job *j, size_t *n)
+{
+    *n = 0;
+    for (size_t i = 0; i < j->n; i++) {
+        struct text *r = &j->group[i];
+        float *row = j->rows + i * j->out.dim;
+        if (r->error)
+            continue;
+        r->key = key_start("text");
+        key_add_ids(&r->key, r->ids, r->n);
+        r->stored = embed_pending_get(&j->pending, &r->key, row);
+        j->n_stored += r->stored;
+        if (r->stored)
+            continue;
+        row[0] = NAN;
+        j->items[(*n)++] = (struct qwick_embed_item){r->ids, r->n, row};
+    }
+}
+
+/* Store the computed vectors. After an interruption some are missing. */
+static void store(struct job *j)
+{
+    for (size_t i = 0; i < j->n; i++) {
+        const struct text *r = &j->group[i];
+        const float *row = j->rows + i * j->out.dim;
+        if (!r->error && !r->stored && !isnan(row[0]))
+            embed_pending_put(&j->pending, &r->key, row);
+    }
+    embed_pending_flush(&j->pending);
+}
+
+/* Embed the group and write its vectors in order. */
+static int answer(struct job *j)
+{
+    struct qwick_err e = {0};
+    size_t n;
+    int status = 0;
+    plan(j, &n);
+    progress_items("texts", j->n_done, j->n, j->n_total, j->n_stored);
+    int failed = qwick_embed(j->m, j->items, n, &e);
+    progress_clear();
+    j->n_done += j->n;
+    store(j);
+    if (failed)
+        return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
+    for (size_t i = 0; i < j->n && !status; i++) {
+        const struct text *r = &j->group[i];
+        const float *row = r->error ? NULL : j->rows + i * j->out.dim;
+        status = j->out.format == VECTORS_JSONL ? put_json(j, r, row)
+                                                : vectors_put(&j->out, row);
+    }
+    clear_group(j);
+    return status;
+}
+
+/* ---- texts -------------------------------------------------------------- */
+
+/* Handle a line that has no vector. In JSON lines it becomes {"error"}. Other
+ * formats cannot leave a gap, since later vectors would be misplaced: there the
+ * run fails. It also fails on a text that is not a line, because the user named
+ * it. */
+static int bad_record(struct job *j, struct text *r, const char *where,
+                      const struct qwick_err *e)
+{
+    struct buf text = {0};
+    bool line = j->form != TEXTS_WHOLE;
+    int status = 0;
+    if (record_message(&text, where, e->msg)) {
+        status = msg_oom();
+    } else if (!line || j->out.format != VECTORS_JSONL) {
+        struct qwick_err all = *e;
+        err_set(&all,
+                line && e->code == QWICK_ERR_USAGE ? QWICK_ERR_RUNTIME
+                                                   : e->code,
+                "%s", text.data);
+        status = msg_fail(&all);
+    } else {
+        r->error = buf_take(&text, NULL);
+        j->bad_records = true;
+    }
+    buf_free(&text);
+    return status;
+}
+
+/* Read "instruct" of an object. */
+static int read_object(const struct json_value *v, struct qwick_embed_text *t,
+                       struct qwick_err *e)
+{
+    const struct json_value *instruct = json_get(v, "instruct");
+    if (json_is(instruct, JSON_STRING)) {
+        t->instruct = instruct->str;
+        t->n_instruct = instruct->len;
+    } else if (json_is(instruct, JSON_NULL)) {
+        t->instruct = NULL; /* a document among queries */
+    } else if (instruct) {
+        return err_set(e, QWICK_ERR_USAGE, "instruct: not a string");
+    }
+    return 0;
+}
+
+static int take(void *ctx, const struct texts_item *item)
+{
+    struct job *j = ctx;
+    struct text *r = &j->group[j->n++];
+    struct qwick_embed_text t = {.text = item->text,
+                                 .n_text = item->n,
+                                 .instruct = j->a.instruct,
+                                 .n_instruct =
+                                     j->a.instruct ? strlen(j->a.instruct) : 0,
+                                 .allow_special = j->a.allow_special,
+                                 .truncate = j->a.truncate};
+    struct qwick_err e = {0};
+    if (item->id && !(r->id = strdup(item->id)))
+        return msg_oom();
+    int rc = item->value ? read_object(item->value, &t, &e) : 0;
+    if (!rc && item->error)
+        rc = err_set(&e, QWICK_ERR_USAGE, "%s", item->error);
+    if (!rc)
+        rc = qwick_embed_encode(j->m, &t, &r->ids, &r->n, &r->n_dropped, &e);
+    if (rc && (e.code == QWICK_ERR_MEMORY || e.code == QWICK_ERR_MODEL))
+        return msg_fail(&e); /* every text would fail */
+    if (rc) {
+        int status = bad_record(j, r, item->where, &e);
+        if (status)
+            return status;
+    }
+    if (r->n_dropped)
+        progress_clear();
+    if (r->n_dropped)
+        msg_note("%s: the last %zu of %zu tokens are dropped", item->where,
+                 r->n_dropped, r->n + r->n_dropped);
+    j->n_tokens += r->n;
+    if (*signals_flag())
+        return QWICK_ERR_RUNTIME;
+    return j->n == GROUP_TEXTS || j->n_tokens >= GROUP_TOKENS ? answer(j) : 0;
+}
+
+/* No input is available: answer the lines read so far, for a program that
+ * writes line by line and waits for answers. */
+static int on_wait(void *ctx)
+{
+    struct job *j = ctx;
+    int status = answer(j);
+    return status ? status : vectors_flush(&j->out);
+}
+
+/* ---- the verb ----------------------------------------------------------- */
+
+static int check(struct job *j)
+{
+    enum vectors_format format = vectors_format(j->a.format);
+    int r = texts_form(&j->p, &j->a.c, &j->form);
+    if (r >= 0)
+        return r;
+    if (j->a.output && strcmp(j->a.output, "-") == 0)
+        j->a.output = NULL; /* standard output */
+    if ((format == VECTORS_F32 || format == VECTORS_NPY) && !j->a.output &&
+        isatty(STDOUT_FILENO))
+        return opt_usage(j->verb,
+                         "--format %s: standard output is a terminal; --output "
+                         "names a file",
+                         j->a.format);
+    if (j->a.redo && !j->a.output)
+        return opt_usage(j->verb, "--redo: has no effect without --output");
+    return -1;
+}
+
+/* Close the pending file: remove it if the output is complete, else say that it
+ * stays for the next run. */
+static void end_pending(struct job *j, bool done)
+{
+    size_t n = embed_pending_close(&j->pending, done);
+    if (!n)
+        return;
+    /* print the note on a terminal even without -v: the user pressed Ctrl-C */
+    if (isatty(STDERR_FILENO) && !msg_quiet())
+        msg_level(false, true);
+    msg_note("%s.pending: %zu vectors; the same command goes on from there",
+             j->a.output, n);
+}
+
+/* Hash everything except the text that a vector depends on. */
+static int run_key(struct job *j, struct key *k, struct qwick_err *e)
+{
+    const struct qwick_info *info = qwick_engine_info(j->eng);
+    uint64_t id[2];
+    if (qwick_engine_identity(j->eng, id, e))
+        return -1;
+    *k = key_start("qwick embed 1");
+    key_add_u64(k, id[0]);
+    key_add_u64(k, id[1]);
+    key_add_u64(k, j->a.c.exact);
+    key_add_text(k, info->kv_dtype, strlen(info->kv_dtype));
+    key_add_u64(k, j->a.no_normalize);
+    return 0;
+}
+
+/* Open the output and the pending file of an earlier run. */
+static int open_output(struct job *j, size_t dim)
+{
+    struct qwick_err e = {0};
+    struct key k;
+    int status =
+        vectors_open(&j->out, vectors_format(j->a.format), j->a.output, dim);
+    if (status || !j->a.output)
+        return status;
+    if (run_key(j, &k, &e))
+        return msg_fail(&e);
+    return embed_pending_open(&j->pending, j->a.output, &k, dim, j->a.redo);
+}
+
+static int open_all(struct job *j)
+{
+    struct qwick_err e = {0};
+    struct qwick_embed_options o = {.size = sizeof(o),
+                                    .n_ctx = (size_t)j->a.c.ctx,
+                                    .max_batch = (size_t)j->a.max_batch,
+                                    .dim = (size_t)j->a.dim,
+                                    .normalize = !j->a.no_normalize,
+                                    .progress = progress_step,
+                                    .interrupt = signals_flag()};
+    int32_t *ids;
+    size_t n;
+    int status = common_open(&j->eng, &j->a.c, false);
+    if (status)
+        return status;
+    size_t d_model = qwick_engine_info(j->eng)->d_model;
+    if (o.dim > d_model) {
+        err_set(&e, QWICK_ERR_USAGE,
+                "--dim %zu: the model's vectors have %zu numbers", o.dim,
+                d_model);
+        return msg_fail(&e);
+    }
+    /* a checkpoint without a tokenizer fails here, not at every line */
+    if (qwick_tokenize(j->eng, "", 0, false, &ids, &n, &e))
+        return msg_fail(&e);
+    free(ids);
+    if (qwick_embedder_create(&j->m, j->eng, &o, &e))
+        return msg_fail(&e);
+    size_t dim = qwick_embedder_dim(j->m);
+    j->rows = calloc(GROUP_TEXTS, dim * sizeof *j->rows);
+    if (!j->rows)
+        return msg_oom();
+    signals_catch();
+    if ((status = open_output(j, dim)) != 0)
+        return status;
+    const char *warning = qwick_embed_suitability(j->eng);
+    if (warning)
+        msg_warn("%s: %s", qwick_engine_info(j->eng)->model, warning);
+    return sandbox_enter(&j->p, &j->a.c, j->eng, NULL, SIZE_MAX);
+}
+
+static int embed(struct job *j)
+{
+    int status = check(j);
+    if (status >= 0 || (status = open_all(j)) != 0)
+        return status;
+    /* no reader waits for a file, or for NPY, which is written at the end */
+    bool live = !j->a.output && j->out.format != VECTORS_NPY;
+    const struct texts t = {.verb = j->verb,
+                            .form = j->form,
+                            .args = j->p.args,
+                            .n_args = j->p.n_args,
+                            .files = texts_files(j->form, &j->a.c, &j->a.files),
+                            .take = take,
+                            .wait = live ? on_wait : NULL};
+    progress_start("embed");
+    if (progress_on())
+        j->n_total = texts_total(&t);
+    progress_items("texts", 0, 0, j->n_total, 0);
+    if ((status = texts_run(&t, j)) != 0 || (status = answer(j)) != 0)
+        return status;
+    if ((status = vectors_close(&j->out)) != 0)
+        return status;
+    end_pending(j, true);
+    return j->bad_records ? (int)QWICK_ERR_RUNTIME : 0;
+}
+
+static int run(const struct verb *v, int argc, char **argv)
+{
+    struct job *j = calloc(1, sizeof *j);
+    if (!j)
+        return msg_oom();
+    j->verb = v;
+    j->out.file.fd = j->pending.fd = -1;
+    int status = opt_parse(&j->p, v, argc, argv, &j->a);
+    if (status < 0)
+        status = common_check(&j->p, &j->a.c);
+    if (status < 0)
+        status = embed(j);
+    progress_stop();
+    end_pending(j, false);
+    clear_group(j);
+    vectors_abort(&j->out);
+    qwick_embedder_free(j->m);
+    qwick_engine_close(j->eng);
+    buf_free(&j->line);
+    free(j->rows);
+    opt_free(&j->p, &j->a);
+    free(j);
+    return status;
+}
+
+const struct verb verb_embed = {
+    .name = "embed",
+    .args = "[TEXT...]",
+    .summary = "texts to vectors (Qwen3-Embedding)",
+    .about = "Print a vector for each TEXT, each file of -f, or standard "
+             "input; with --lines\nor --jsonl, for each line. The vector is "
+             "the hidden state of the last token,\nscaled to length 1.",
+    .examples =
+        "  qwick embed \"list files\" \"show disk usage\"\n"
+        "  qwick embed --lines -i notes.txt --format npy -o notes.npy\n",
+    OPT_TABLE(opts),
+    .run = run,
+};

@@ -1,0 +1,67 @@
+/* The texts that embed and rerank read: arguments, files, or lines. */
+#ifndef CLI_TEXTS_H
+#define CLI_TEXTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cli/opt/common.h"
+#include "cli/opt/opt.h"
+#include "file/json.h"
+#include "qwick.h"
+
+enum texts_form {
+    TEXTS_WHOLE, /* each argument or file is a text */
+    TEXTS_LINES, /* each line is a text */
+    TEXTS_JSONL  /* each line is an object with a "text" */
+};
+
+struct texts_item {
+    const char *where; /* "FILE: line N", or "argument 2", for messages */
+    const char *file;  /* name of the file if the text is a whole file, else
+                          NULL */
+    size_t number;     /* number of the text, from 1 */
+    const char *text;  /* UTF-8; invalid bytes have become U+FFFD */
+    size_t n;
+    const struct json_value *value; /* the line's object, or NULL */
+    const char *id;                 /* the object's "id" as JSON, or NULL */
+    const char *error;              /* why the line gives no text, or NULL */
+};
+
+struct texts {
+    const struct verb *verb;
+    enum texts_form form;
+    const char *const *args; /* [n_args] texts; n_args 0: read files, or
+                                stdin */
+    size_t n_args;
+    const struct opt_texts *files;
+    /* Callbacks. They return 0 to go on, or an exit status. */
+    int (*take)(void *ctx, const struct texts_item *item);
+    int (*wait)(void *ctx); /* called before a wait for input; may be NULL */
+};
+
+/* Hand out all texts. One final newline of an argument, of a whole file or of
+ * standard input is dropped, and so is a carriage return at the end of a line.
+ * An empty file is a warning. Returns 0, or an exit status after printing a
+ * message. */
+int texts_run(const struct texts *t, void *ctx);
+
+/* Return the number of texts that texts_run will hand out; 0 if unknown. Reads
+ * regular files to count their lines. */
+uint64_t texts_total(const struct texts *t);
+
+/* Set *form from the options, and check the arguments and files, as
+ * common_check_text does. */
+int texts_form(struct opt_parsed *p, struct common_args *c,
+               enum texts_form *form);
+
+/* Return the files that have the texts: those of --input or those of --file. */
+static inline const struct opt_texts *texts_files(enum texts_form form,
+                                                  const struct common_args *c,
+                                                  const struct opt_texts *files)
+{
+    return form == TEXTS_WHOLE ? files : &c->input;
+}
+
+#endif

@@ -1,0 +1,251 @@
+/* Check tokenizer.json: refuse by name every feature that this tokenizer does
+ * not have. */
+#include "text/bpe/bpe_load.h"
+
+#include "base/utf8.h"
+#include "text/split.h"
+
+/* "NAME: WHAT: VALUE is not supported (WANT is)". */
+static int refuse(const struct bpe_load *l, const char *what,
+                  const struct json_value *v, const char *want)
+{
+    struct buf b = {.max = 1u << 20};
+    if (!v)
+        err_set(l->e, QWICK_ERR_MODEL, "%s: %s: missing (supported: %s)",
+                l->name, what, want);
+    else if (json_dump_python(&b, v) < 0)
+        err_set(l->e, QWICK_ERR_MODEL, "%s: %s: not supported (supported: %s)",
+                l->name, what, want);
+    else
+        err_set(l->e, QWICK_ERR_MODEL,
+                "%s: %s: %.*s%s is not supported (supported: %s)", l->name,
+                what, b.len > 300 ? (int)utf8_complete(b.data, 300) : (int)b.len,
+                b.data,
+                b.len > 300 ? "..." : "", want);
+    buf_free(&b);
+    return -1;
+}
+
+static bool is_type(const struct json_value *v, const char *type)
+{
+    return json_equals(json_get(v, "type"), type);
+}
+
+/* Check a normalizer, and those of a Sequence, with the function for single
+ * ones. */
+static int check_each(const struct bpe_load *l, const struct json_value *v,
+                      int (*check)(const struct bpe_load *l,
+                                   const struct json_value *v))
+{
+    const struct json_value *list = json_get(v, "normalizers");
+    if (!is_type(v, "Sequence") || !json_is(list, JSON_ARRAY))
+        return check(l, v);
+    for (size_t i = 0; i < list->len; i++)
+        if (check_each(l, &list->items[i], check))
+            return -1;
+    return 0;
+}
+
+static int check_nfc(const struct bpe_load *l, const struct json_value *v)
+{
+    if (!is_type(v, "NFC"))
+        return refuse(l, "normalizer", v, "null, NFC, Sequence of NFC");
+    l->b->nfc = true;
+    return 0;
+}
+
+static int check_normalizer(const struct bpe_load *l,
+                            const struct json_value *v)
+{
+    return bpe_is_null(v) ? 0 : check_each(l, v, check_nfc);
+}
+
+static int check_pre_tokenizer(const struct bpe_load *l,
+                               const struct json_value *v)
+{
+    const char *want = "Sequence of Split and ByteLevel";
+    if (!is_type(v, "Sequence"))
+        return refuse(l, "pre_tokenizer", v, want);
+    const struct json_value *list = json_get(v, "pretokenizers");
+    if (!json_is(list, JSON_ARRAY) || list->len != 2 ||
+        !is_type(&list->items[0], "Split") ||
+        !is_type(&list->items[1], "ByteLevel"))
+        return refuse(l, "pre_tokenizer.pretokenizers", list, want);
+    const struct json_value *split = &list->items[0], *bl = &list->items[1];
+    const struct json_value *pattern = json_get(split, "pattern");
+    size_t known = 0;
+    while (known < N_SPLITS &&
+           !json_equals(json_get(pattern, "Regex"), split_patterns[known]))
+        known++;
+    if (known == N_SPLITS)
+        return refuse(l, "pre_tokenizer: Split.pattern", pattern,
+                      "the pattern of Qwen2, Qwen3 or Qwen3.5");
+    l->b->split = (enum split)known;
+    if (!json_equals(json_get(split, "behavior"), "Isolated"))
+        return refuse(l, "pre_tokenizer: Split.behavior",
+                      json_get(split, "behavior"), "Isolated");
+    if (!bpe_is_bool(json_get(split, "invert"), false))
+        return refuse(l, "pre_tokenizer: Split.invert",
+                      json_get(split, "invert"), "false");
+    if (!bpe_is_bool(json_get(bl, "add_prefix_space"), false))
+        return refuse(l, "pre_tokenizer: ByteLevel.add_prefix_space",
+                      json_get(bl, "add_prefix_space"), "false");
+    if (!bpe_is_bool(json_get(bl, "use_regex"), false))
+        return refuse(l, "pre_tokenizer: ByteLevel.use_regex",
+                      json_get(bl, "use_regex"), "false");
+    return 0;
+}
+
+static int check_decoder(const struct bpe_load *l, const struct json_value *v)
+{
+    return is_type(v, "ByteLevel") ? 0 : refuse(l, "decoder", v, "ByteLevel");
+}
+
+/* ---- byte fallback ---- */
+
+#define BLANK "\xE2\x96\x81"
+
+/* {"type": "Replace", "pattern": {"String": FROM}, "content": TO} */
+static bool is_replace(const struct json_value *v, const char *from,
+                       const char *to)
+{
+    return is_type(v, "Replace") &&
+           json_equals(json_get(json_get(v, "pattern"), "String"), from) &&
+           json_equals(json_get(v, "content"), to);
+}
+
+static int check_replace(const struct bpe_load *l, const struct json_value *v)
+{
+    return is_replace(v, " ", BLANK)
+               ? 0
+               : refuse(l, "normalizer", v,
+                        "Replace of \" \" by \"" BLANK "\"");
+}
+
+/* No blank is left to split at. */
+static int check_split(const struct bpe_load *l, const struct json_value *v)
+{
+    if (bpe_is_null(v) ||
+        (is_type(v, "Split") &&
+         json_equals(json_get(json_get(v, "pattern"), "String"), " ") &&
+         bpe_is_bool(json_get(v, "invert"), false)))
+        return 0;
+    return refuse(l, "pre_tokenizer", v, "null, Split at \" \"");
+}
+
+static int check_fallback_decoder(const struct bpe_load *l,
+                                  const struct json_value *v)
+{
+    const struct json_value *list = json_get(v, "decoders");
+    if (is_type(v, "Sequence") && json_is(list, JSON_ARRAY) && list->len == 3 &&
+        is_replace(&list->items[0], BLANK, " ") &&
+        is_type(&list->items[1], "ByteFallback") &&
+        is_type(&list->items[2], "Fuse"))
+        return 0;
+    return refuse(l, "decoder", v,
+                  "Sequence of Replace of \"" BLANK "\" by \" \", "
+                  "ByteFallback and Fuse");
+}
+
+/* ---- all of it ---- */
+
+/* Accept post-processors that change only offsets, or add special tokens for
+ * add_special_tokens; this tokenizer never adds those. */
+static int check_post_processor(const struct bpe_load *l,
+                                const struct json_value *v)
+{
+    if (bpe_is_null(v) || is_type(v, "ByteLevel") ||
+        is_type(v, "TemplateProcessing"))
+        return 0;
+    const struct json_value *list = json_get(v, "processors");
+    if (!is_type(v, "Sequence") || !json_is(list, JSON_ARRAY))
+        return refuse(l, "post_processor", v,
+                      "null, ByteLevel, TemplateProcessing, Sequence");
+    for (size_t i = 0; i < list->len; i++)
+        if (check_post_processor(l, &list->items[i]) < 0)
+            return -1;
+    return 0;
+}
+
+static int check_model(struct bpe_load *l, const struct json_value *v)
+{
+    static const char *const known[] = {
+        "type",          "dropout",
+        "unk_token",     "continuing_subword_prefix",
+        "fuse_unk",      "vocab",
+        "byte_fallback", "end_of_word_suffix",
+        "ignore_merges", "merges",
+    };
+    const struct json_value *x;
+    if (!json_is(v, JSON_OBJECT))
+        return refuse(l, "model", v, "an object of type BPE");
+    if (!is_type(v, "BPE"))
+        return refuse(l, "model.type", json_get(v, "type"), "BPE");
+    double dropout;
+    x = json_get(v, "dropout");
+    if (!bpe_is_null(x) && (json_double(x, &dropout) < 0 || dropout != 0))
+        return refuse(l, "model.dropout", x, "null");
+    x = json_get(v, "byte_fallback");
+    if (!bpe_is_null(x) && !json_is(x, JSON_BOOL))
+        return refuse(l, "model.byte_fallback", x, "true, false");
+    bool fallback = l->b->byte_fallback = x && bpe_is_bool(x, true);
+    /* with the tokens of all bytes no character is unknown */
+    x = json_get(v, "unk_token");
+    if (!bpe_is_null(x) && !(fallback && json_is(x, JSON_STRING)))
+        return refuse(l, "model.unk_token", x, "null");
+    x = json_get(v, "continuing_subword_prefix");
+    if (!bpe_is_null(x) && !json_equals(x, ""))
+        return refuse(l, "model.continuing_subword_prefix", x, "null, \"\"");
+    x = json_get(v, "end_of_word_suffix");
+    if (!bpe_is_null(x) && !json_equals(x, ""))
+        return refuse(l, "model.end_of_word_suffix", x, "null, \"\"");
+    x = json_get(v, "fuse_unk");
+    if (!bpe_is_null(x) && !bpe_is_bool(x, false) &&
+        !(fallback && bpe_is_bool(x, true)))
+        return refuse(l, "model.fuse_unk", x, "false");
+    x = json_get(v, "ignore_merges");
+    if (!bpe_is_null(x) && !json_is(x, JSON_BOOL))
+        return refuse(l, "model.ignore_merges", x, "true, false");
+    l->b->ignore_merges = x && bpe_is_bool(x, true);
+    if (fallback && l->b->ignore_merges)
+        return refuse(l, "model.ignore_merges", x, "false, with byte_fallback");
+    if (!l->has_vocab)
+        return refuse(l, "model.vocab", json_get(v, "vocab"), "an object");
+    if (!l->has_merges)
+        return refuse(l, "model.merges", json_get(v, "merges"), "an array");
+    for (size_t i = 0; i < v->len; i++) {
+        size_t k = 0;
+        while (k < sizeof known / sizeof *known &&
+               !json_equals(&v->keys[i], known[k]))
+            k++;
+        if (k == sizeof known / sizeof *known && !bpe_is_null(&v->items[i]) &&
+            !bpe_is_bool(&v->items[i], false))
+            return err_set(l->e, QWICK_ERR_MODEL,
+                           "%s: model: unknown field \"%s\"", l->name,
+                           ERR_SHOW(v->keys[i].str, v->keys[i].len));
+    }
+    return 0;
+}
+
+/* The checks that each kind of tokenizer needs. */
+static const struct kind {
+    int (*normalizer)(const struct bpe_load *l, const struct json_value *v);
+    int (*pre_tokenizer)(const struct bpe_load *l, const struct json_value *v);
+    int (*decoder)(const struct bpe_load *l, const struct json_value *v);
+} by_bytes = {check_normalizer, check_pre_tokenizer, check_decoder},
+  by_chars = {check_replace, check_split, check_fallback_decoder};
+
+int bpe_check_rest(struct bpe_load *l, const struct json_value *root)
+{
+    if (!json_is(root, JSON_OBJECT))
+        return err_set(l->e, QWICK_ERR_MODEL, "%s: not a JSON object", l->name);
+    if (check_model(l, json_get(root, "model")) < 0)
+        return -1;
+    const struct kind *k = l->b->byte_fallback ? &by_chars : &by_bytes;
+    if (k->normalizer(l, json_get(root, "normalizer")) < 0 ||
+        k->pre_tokenizer(l, json_get(root, "pre_tokenizer")) < 0 ||
+        check_post_processor(l, json_get(root, "post_processor")) < 0 ||
+        k->decoder(l, json_get(root, "decoder")) < 0)
+        return -1;
+    return 0;
+}

@@ -1,0 +1,37 @@
+/* Decoding tokens one after another. */
+#include "base/buf.h"
+#include "base/utf8.h"
+#include "text/bpe/bpe.h"
+#include "text/bpe/bpe_int.h"
+
+int bpe_decode(struct bpe *b, struct bpe_decoder *d, int32_t id,
+               struct buf *out)
+{
+    size_t n;
+    const char *p = bpe_token(b, id, &n);
+    if (!p)
+        return 0;
+    if (b->tok[id].flags & BPE_FALLBACK)
+        return buf_append(&d->run, p, n);
+    return bpe_decode_end(d, out) || buf_append(out, p, n) ? -1 : 0;
+}
+
+int bpe_decode_end(struct bpe_decoder *d, struct buf *out)
+{
+    static const char replacement[] = "\xEF\xBF\xBD";
+    size_t n = d->run.len;
+    d->run.len = 0;
+    if (n == 0)
+        return 0;
+    if (utf8_valid(d->run.data, n) == n)
+        return buf_append(out, d->run.data, n);
+    for (size_t i = 0; i < n; i++)
+        if (buf_puts(out, replacement))
+            return -1;
+    return 0;
+}
+
+void bpe_decoder_free(struct bpe_decoder *d)
+{
+    buf_free(&d->run);
+}

@@ -1,0 +1,129 @@
+/* A tokenizer as the arrays that bpe_open_parts takes. */
+#include "text/bpe/bpe_int.h"
+
+/* ---- spellings ------------------------------------------------------------
+ */
+
+static int put_char(struct buf *out, uint32_t c)
+{
+    const char s[2] = {(char)(0xC0 | c >> 6), (char)(0x80 | (c & 0x3F))};
+    return c < 0x80 ? buf_putc(out, (char)c) : buf_append(out, s, 2);
+}
+
+/* With byte_fallback: blanks are U+2581, and a byte is <0xHH>. */
+static int put_characters(const struct bpe_tok *t, const char *p,
+                          struct buf *out)
+{
+    int rc = 0;
+    if (t->flags & BPE_FALLBACK)
+        return buf_printf(out, "<0x%02X>", (unsigned)(unsigned char)*p);
+    for (size_t i = 0; i < t->len && !rc; i++)
+        rc = p[i] == ' ' ? buf_puts(out, "\xE2\x96\x81") : buf_putc(out, p[i]);
+    return rc;
+}
+
+/* The token of the vocabulary as the file spells it. */
+static int put_spelling(const struct bpe *b, const struct bpe_tok *t,
+                        struct buf *out)
+{
+    const char *p = b->arena + t->off;
+    if (t->flags & (BPE_SPELLED | BPE_RAW))
+        return buf_append(out, p, t->len);
+    if (b->byte_fallback)
+        return put_characters(t, p, out);
+    for (size_t i = 0; i < t->len; i++)
+        if (put_char(out, b->alphabet.char_of[(unsigned char)p[i]]))
+            return -1;
+    return 0;
+}
+
+static const struct bpe_added *find_added(const struct bpe *b, size_t id)
+{
+    for (size_t i = 0; i < b->n_added; i++)
+        if (b->added[i].id == id)
+            return &b->added[i];
+    return NULL;
+}
+
+bool bpe_is_byte(const struct bpe *b, uint32_t id)
+{
+    const struct bpe_tok *t = &b->tok[id];
+    if (!b->byte_fallback || !(t->flags & BPE_SPELLED))
+        return t->flags & BPE_FALLBACK;
+    int byte = bpe_fallback_byte(b->arena + t->off, t->len);
+    return byte >= 0 && b->byte_id[byte] == id;
+}
+
+/* Whether merges make the added text, which then is in the vocabulary, too: it
+ * has U+2581, for which blanks stand in a text. */
+static bool is_made(const struct bpe *b, const struct bpe_tok *t,
+                    const struct bpe_added *a)
+{
+    return b->byte_fallback && t->flags & BPE_MODEL &&
+           bpe_piece_has_blank(a->content, a->len);
+}
+
+int bpe_export_token(const struct bpe *b, size_t id, struct buf *out,
+                     enum bpe_kind *kind)
+{
+    const struct bpe_tok *t = id < b->size ? &b->tok[id] : NULL;
+    const struct bpe_added *a =
+        t && t->flags & BPE_ADDED ? find_added(b, id) : NULL;
+    *kind = BPE_KIND_UNUSED;
+    if (!t || !(t->flags & BPE_HAS))
+        return 0;
+    if (a && t->flags & BPE_SPECIAL)
+        *kind = BPE_KIND_CONTROL;
+    else if (a && !is_made(b, t, a))
+        *kind = BPE_KIND_ADDED;
+    else
+        *kind = bpe_is_byte(b, (uint32_t)id) ? BPE_KIND_BYTE : BPE_KIND_NORMAL;
+    return a ? buf_append(out, a->content, a->len) : put_spelling(b, t, out);
+}
+
+/* ---- merges ---------------------------------------------------------------
+ */
+
+size_t bpe_export_merges(const struct bpe *b)
+{
+    return b->n_merges;
+}
+
+int bpe_export_merge(const struct bpe *b, size_t rank, struct buf *out)
+{
+    uint64_t m = b->merges[rank];
+    const struct bpe_tok *left = &b->tok[m >> 2 * BPE_ID_BITS];
+    const struct bpe_tok *right = &b->tok[m >> BPE_ID_BITS & BPE_MAX_ID];
+    return put_spelling(b, left, out) || buf_putc(out, ' ') ||
+                   put_spelling(b, right, out)
+               ? -1
+               : 0;
+}
+
+/* ---- the rest -------------------------------------------------------------
+ */
+
+enum split bpe_export_split(const struct bpe *b)
+{
+    return b->split;
+}
+
+bool bpe_export_pieces(const struct bpe *b)
+{
+    return b->byte_fallback;
+}
+
+bool bpe_export_normalized(const struct bpe *b)
+{
+    return b->sets[BPE_NORMALIZED].n > 0;
+}
+
+const char *bpe_export_lacks(const struct bpe *b)
+{
+    return b->ignore_merges               ? "ignore_merges"
+           : !b->nfc && !b->byte_fallback ? "no NFC normalizer"
+           : b->no_frame ? "a post_processor that does more than add ids"
+           : b->n_before > 1 || b->n_after > 1
+               ? "a post_processor that adds several ids on one side"
+               : NULL;
+}

@@ -1,0 +1,298 @@
+/* The tokenizer's data. bpe_load.c builds it, bpe.c uses it. */
+#ifndef TEXT_BPE_INT_H
+#define TEXT_BPE_INT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/hashmap.h"
+#include "text/bpe/bpe.h"
+
+/* ---- tokens ---- */
+
+/* Maximum id, so that three ids fit a 64-bit word. It is ten times the size of
+ * real vocabularies, and limits the memory that a hostile file can request. */
+#define BPE_ID_BITS 21
+#define BPE_MAX_ID  ((1 << BPE_ID_BITS) - 1)
+/* Maximum length of a token in bytes; the longest token of Qwen3 has 128. */
+#define BPE_MAX_TOKEN 65535u
+
+enum {
+    BPE_HAS = 1,       /* the id exists */
+    BPE_MODEL = 2,     /* in the vocabulary of the BPE model */
+    BPE_ADDED = 4,     /* in added_tokens; it may also have BPE_MODEL */
+    BPE_SPECIAL = 8,   /* added and flagged special */
+    BPE_RAW = 16,      /* has a character that stands for no byte; see
+                          alphabet_bytes */
+    BPE_SPELLED = 32,  /* still spelled; see struct bpe_tok */
+    BPE_FALLBACK = 64, /* spelled <0xHH>, with byte_fallback; set when
+                          BPE_SPELLED is cleared */
+    BPE_NORMAL = 128   /* added and searched in the normal form of a text */
+};
+
+/* A token. Its bytes are arena[off, off + len). At first these hold the
+ * spelling of the file, in which characters stand for bytes. They are replaced
+ * by the token's bytes when the token is first needed, because most processes
+ * need few tokens. */
+struct bpe_tok {
+    uint32_t off;
+    uint16_t len;
+    uint8_t flags;
+};
+
+/* Number of readable bytes after each string of the arena. */
+#define BPE_PAD 8
+
+/* ---- bytes written as characters (GPT-2) ----
+ *
+ * Bytes that are printable in Latin-1 are written as themselves. The other 68
+ * bytes, in order, are written as the characters from U+0100 on. */
+#define ALPHABET_CHARS 0x180
+struct alphabet {
+    uint16_t char_of[256];
+    int16_t byte_of[ALPHABET_CHARS]; /* -1: not a byte */
+};
+
+void alphabet_fill(struct alphabet *a);
+
+/* Replace a token's spelling by its bytes, in place, and clear BPE_SPELLED. A
+ * token with a character that stands for no byte keeps its spelling, as in
+ * `tokenizers`, and gets BPE_RAW. */
+void alphabet_bytes(const struct alphabet *a, char *arena, struct bpe_tok *t);
+
+/* ---- characters (bpe_chars.c) ---- */
+
+/* Do the work of alphabet_bytes for a tokenizer with byte_fallback: U+2581
+ * becomes a blank, and <0xHH> the byte. */
+void bpe_chars_bytes(char *arena, struct bpe_tok *t);
+
+/* Return the byte that the spelling <0xHH> stands for, or -1 for others. */
+int bpe_fallback_byte(const char *p, size_t n);
+
+/* A character of 0x80 or above and its token. */
+struct bpe_char {
+    uint32_t c, id;
+};
+
+/* Return the token of the first character of p[0..n), n >= 1, or of its first
+ * byte if the character has no token. *len: its bytes. */
+uint32_t bpe_first_char(const struct bpe *b, const char *p, size_t n,
+                        size_t *len);
+
+/* Return the last position up to `at` in p[0..n) that is not inside a
+ * character. */
+size_t bpe_char_start(const char *p, size_t n, size_t at);
+
+/* Return whether the token stands for a single byte, with byte_fallback. */
+bool bpe_is_byte(const struct bpe *b, uint32_t id);
+
+/* ---- SentencePiece (bpe_pieces.c) ---- */
+
+#define BPE_NO_ID UINT32_MAX
+
+/* Make the text whose parts are merged: p[0..n) with blanks for U+2581, and the
+ * blank of space_prefix. BPE_PAD bytes after it are readable. Replaces *out.
+ * Returns -1 when out of memory. */
+int bpe_pieces_text(const struct bpe *b, const char *p, size_t n,
+                    struct buf *out);
+
+/* Return whether a spelling stands for a text with blanks. Such a token is
+ * found by merging, not as an added token. */
+bool bpe_piece_has_blank(const char *p, size_t n);
+
+/* Return the token p[0..n) that merges make, or BPE_NO_ID; its order, or
+ * BPE_NO_RANK. BPE_PAD bytes after p[0..n) must be readable. */
+uint32_t bpe_piece_find(const struct bpe *b, const char *p, size_t n);
+uint32_t bpe_piece_rank(const struct bpe *b, const char *p, size_t n);
+
+/* Return the token of the first character of p[0..n), n >= 1, or BPE_NO_ID.
+ * *len: the bytes of the character; 1 if there is none. */
+uint32_t bpe_piece_first(const struct bpe *b, const char *p, size_t n,
+                         size_t *len);
+
+/* ---- hashes ---- */
+
+static inline uint64_t bpe_load64(const char *p)
+{
+    uint64_t w;
+    memcpy(&w, p, 8);
+    return w;
+}
+
+/* Return the first n <= 8 bytes of p as a word, with zeros above. Reads 8
+ * bytes. */
+static inline uint64_t bpe_load_part(const char *p, size_t n)
+{
+    return n == 0 ? 0 : bpe_load64(p) << (8 * (8 - n)) >> (8 * (8 - n));
+}
+
+/* Return a hash of p[0..n). BPE_PAD bytes after it must be readable. seed must
+ * be random, so that nobody can craft a file with collisions. */
+static inline uint64_t bpe_hash(uint64_t seed, const char *p, size_t n)
+{
+    uint64_t h = seed + n;
+    for (; n > 8; p += 8, n -= 8)
+        h = hash_mix(h ^ bpe_load64(p), 0x9FB21C651E98DF25u ^ seed);
+    return hash_mix(h ^ bpe_load_part(p, n), 0xD1B54A32D192ED03u ^ seed);
+}
+
+/* Return two ids in one word; bpe_hash_pair returns the hash of this word. */
+static inline uint64_t bpe_pair(uint32_t left, uint32_t right)
+{
+    return (uint64_t)left << BPE_ID_BITS | right;
+}
+
+static inline uint64_t bpe_hash_pair(uint64_t seed, uint64_t pair)
+{
+    return hash_mix(pair ^ seed, 0xD1B54A32D192ED03u);
+}
+
+/* Return whether p[0..n) equals q[0..n). BPE_PAD bytes after both must be
+ * readable. */
+static inline bool bpe_same(const char *p, const char *q, size_t n)
+{
+    for (; n > 8; p += 8, q += 8, n -= 8)
+        if (bpe_load64(p) != bpe_load64(q))
+            return false;
+    return bpe_load_part(p, n) == bpe_load_part(q, n);
+}
+
+/* ---- the tokenizer ---- */
+
+struct bpe_word; /* entry of the word cache, in bpe.c */
+
+struct bpe_added {
+    const char *content; /* in arena */
+    size_t len;          /* not 0 */
+    uint32_t id;
+    bool normalized;
+};
+
+/* Added tokens, sorted by content, bytewise. The tokens with first byte c are
+ * v[at[c] .. at[c + 1]). Encoding searches text for the content; decoding gives
+ * the token's bytes. */
+struct bpe_set {
+    const struct bpe_added *v;
+    size_t n;
+    size_t at[257];
+};
+enum { BPE_PLAIN, BPE_NORMALIZED, BPE_N_SETS };
+
+struct bpe {
+    uint64_t seed;
+    char *arena;
+    struct bpe_tok *tok; /* [size] */
+    size_t size;
+    struct alphabet alphabet;
+    uint32_t byte_id[256]; /* ids of the tokens that are single bytes */
+
+    /* with byte_fallback and without scores: the tokens of single
+     * characters */
+    bool byte_fallback;
+    uint32_t ascii_id[128]; /* of ASCII; a blank has the id of U+2581 */
+    struct bpe_char *chars; /* [n_chars] of other characters, ascending */
+    size_t n_chars;
+
+    uint64_t *merges; /* [n_merges], by rank: left id, right id, merged id */
+    size_t n_merges;
+    struct hashmap pairs; /* from (left, right) to rank */
+
+    enum split split;
+    bool nfc; /* normalise text */
+    bool ignore_merges;
+    struct hashmap words; /* from bytes to id, of tokens of the vocabulary; only
+                             with ignore_merges or scores */
+
+    /* With scores (bpe_pieces.c), and then n_merges is 0: the token of the
+     * lowest order merges first. */
+    uint32_t *order;   /* [size]; 0: text that is recognised as a whole */
+    size_t longest;    /* bytes of the longest token in words */
+    bool space_prefix; /* a blank goes before a text, and after added tokens */
+
+    /* Added tokens: first those that are searched in a text as it is, then
+     * those that are searched in its normal form. */
+    struct bpe_added *added;
+    size_t n_added;
+    size_t n_beside; /* tokens that files beside tokenizer.json add or make
+                        special */
+    struct bpe_set sets[BPE_N_SETS];
+
+    int32_t *frame; /* [n_before + n_after] ids of the post-processor */
+    size_t n_before, n_after;
+    char *no_frame; /* why there is no frame, or NULL */
+
+    struct bpe_word *cache; /* [BPE_CACHE_WORDS], changed by encoding */
+    size_t window;          /* bytes of a long word that are merged at a time */
+    size_t n_merged;        /* bytes of all windows so far, for tests */
+};
+
+/* Bytes of a window, so that its symbols and its heap fit an L2 cache. */
+#define BPE_WINDOW 4096
+
+/* Number of entries in the word cache, which is direct-mapped. An entry has 64
+ * bytes. */
+#define BPE_CACHE_WORDS 8192u
+struct bpe_word {
+    uint8_t len, n_ids; /* len 0: empty */
+    char bytes[30];
+    int32_t ids[8];
+};
+
+/* Append the text in which normalized added tokens are searched, the normal
+ * form of p[0..n). Returns -1 with *e set when out of memory. */
+int bpe_normal_form(const struct bpe *b, const char *p, size_t n,
+                    struct buf *out, struct qwick_err *e);
+
+/* Return the added token with this content, or NULL. */
+const struct bpe_added *bpe_find_added(const struct bpe *b, const char *p,
+                                       size_t n);
+
+/* Replace the spelling of a BPE_SPELLED token by its bytes. */
+static inline void bpe_unspell(struct bpe *b, struct bpe_tok *t)
+{
+    if (b->byte_fallback)
+        bpe_chars_bytes(b->arena, t);
+    else
+        alphabet_bytes(&b->alphabet, b->arena, t);
+}
+
+#define BPE_NO_RANK UINT32_MAX
+
+/* Return the rank of the merge of left and right, or BPE_NO_RANK if they do not
+ * merge. */
+static inline uint32_t bpe_rank(const struct bpe *b, uint32_t left,
+                                uint32_t right)
+{
+    uint64_t pair = bpe_pair(left, right);
+    uint64_t h = bpe_hash_pair(b->seed, pair);
+    uint32_t at = hashmap_slot(&b->pairs, h), rank;
+    while ((rank = hashmap_next(&b->pairs, h, &at)) != HASHMAP_NONE)
+        if (b->merges[rank] >> BPE_ID_BITS == pair)
+            return rank;
+    return BPE_NO_RANK;
+}
+
+/* Return the id that the merge of this rank gives. */
+static inline uint32_t bpe_made(const struct bpe *b, uint32_t rank)
+{
+    return (uint32_t)b->merges[rank] & BPE_MAX_ID;
+}
+
+/* Return the id of p[0..n) in a table of strings, or -1. h is its bpe_hash.
+ * BPE_PAD bytes after p[0..n) must be readable. */
+static inline int32_t bpe_find(const struct bpe *b, const struct hashmap *t,
+                               uint64_t h, const char *p, size_t n)
+{
+    uint32_t at = hashmap_slot(t, h), id;
+    while ((id = hashmap_next(t, h, &at)) != HASHMAP_NONE) {
+        const struct bpe_tok *k = &b->tok[id];
+        if (k->len == n && bpe_same(b->arena + k->off, p, n))
+            return (int32_t)id;
+    }
+    return -1;
+}
+
+#endif

@@ -1,0 +1,231 @@
+/* Make a tokenizer from the arrays that replace tokenizer.json in GGUF files.
+ * Spellings and merges are stored as bpe_scan.c stores them, and a second
+ * thread reads merges as there. */
+#include <endian.h>
+#include <stdlib.h>
+
+#include "text/bpe/bpe_load.h"
+
+/* Get the next string, and advance. */
+static const char *next_string(struct bpe_strings *s, size_t *n)
+{
+    uint64_t len;
+    memcpy(&len, s->p, 8);
+    *n = (size_t)le64toh(len);
+    const char *text = (const char *)s->p + 8;
+    s->p += 8 + *n;
+    s->n--;
+    return text;
+}
+
+static enum bpe_kind kind_of(const struct bpe_parts *parts, size_t id)
+{
+    return parts->kinds ? (enum bpe_kind)parts->kinds[id] : BPE_KIND_NORMAL;
+}
+
+/* Whether encoding searches texts for the token. */
+static bool is_added(const struct bpe_parts *parts, enum bpe_kind kind,
+                     const char *text, size_t n)
+{
+    return kind == BPE_KIND_CONTROL ||
+           (kind == BPE_KIND_ADDED &&
+            !(parts->scores && bpe_piece_has_blank(text, n)));
+}
+
+/* Put the tokens of the vocabulary into the arena. */
+static int read_tokens(struct bpe_load *l, const struct bpe_parts *parts)
+{
+    struct bpe_strings s = parts->tokens;
+    if (s.n > BPE_MAX_ID)
+        return err_set(l->e, QWICK_ERR_MODEL,
+                       "%s: %s: %zu tokens, %d are the most", l->name,
+                       l->vocab_name, s.n, BPE_MAX_ID);
+    if (parts->scores && bpe_pieces_begin(l, s.n) < 0)
+        return -1;
+    for (size_t id = 0; id < parts->tokens.n; id++) {
+        size_t n;
+        const char *text = next_string(&s, &n);
+        enum bpe_kind kind = kind_of(parts, id);
+        if (kind == BPE_KIND_UNUSED)
+            continue;
+        if (n > BPE_MAX_TOKEN || n == 0)
+            return err_set(l->e, QWICK_ERR_MODEL,
+                           "%s: %s: token %zu has %zu bytes, must have from 1 "
+                           "to %u",
+                           l->name, l->vocab_name, id, n, BPE_MAX_TOKEN);
+        if (parts->scores && kind != BPE_KIND_CONTROL &&
+            bpe_piece_put(l, kind, (uint32_t)id, text, n, parts->scores[id]) <
+                0)
+            return -1;
+        if (parts->scores || kind != BPE_KIND_NORMAL)
+            continue;
+        memcpy(l->vocab.p + l->vocab.len, text, n);
+        if (bpe_vocab_put(l, n, (uint32_t)id, text) < 0) {
+            *l->e = l->fault.err;
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Store "LEFT RIGHT" as a record. Returns -1 after a fault, or if the other
+ * thread has given up. */
+static int read_merge(struct bpe_load *l, const char *s, size_t n)
+{
+    struct merges *m = &l->merges;
+    /* parts are not empty, and spellings have no blanks */
+    const char *blank = n > 1 ? memchr(s + 1, ' ', n - 1) : NULL;
+    size_t left = blank ? (size_t)(blank - s) : 0;
+    size_t right = blank ? n - left - 1 : 0;
+    if (right == 0 || memchr(blank + 1, ' ', right) || left > BPE_MAX_TOKEN ||
+        right > BPE_MAX_TOKEN)
+        return err_set(&m->fault.err, QWICK_ERR_MODEL,
+                       "%s: %s: merge %zu (\"%s\"): must be two spellings "
+                       "with a blank between them",
+                       l->name, l->merges_name, m->n, ERR_SHOW(s, n));
+    char *p = m->arena.p + m->arena.len;
+    bpe_record_head(p, left, right);
+    memcpy(p + HEAD, s, left);
+    memcpy(p + HEAD + left, blank + 1, right);
+    return bpe_merge_done(m, left, right);
+}
+
+/* bpe_merges_read for l->parts. */
+static int read_ahead(struct bpe_load *l)
+{
+    struct bpe_strings s = l->parts->merges;
+    int rc = 0;
+    while (s.n > 0 && !rc) {
+        size_t n;
+        const char *text = next_string(&s, &n);
+        rc = read_merge(l, text, n);
+    }
+    bpe_merges_done(&l->merges, !rc);
+    return 0;
+}
+
+/* Finish with the merges, once the vocabulary is indexed. */
+static int read_merges(struct bpe_load *l)
+{
+    struct merges *m = &l->merges;
+    bool resolved = bpe_merges_join(l);
+    if (m->ended != 1) {
+        bpe_merges_reset(m);
+        (void)read_ahead(l);
+        if (m->ended != 1) {
+            *l->e = m->fault.err;
+            return -1;
+        }
+    }
+    if (!resolved)
+        bpe_resolve_all(l);
+    if (l->rc < 0)
+        *l->e = l->resolve_err;
+    l->b->n_merges = m->n;
+    return l->rc;
+}
+
+static int add_tokens(struct bpe_load *l, const struct bpe_parts *parts)
+{
+    struct bpe_strings s = parts->tokens;
+    struct bpe_listing t = {0};
+    int rc = 0;
+    for (size_t id = 0; id < parts->tokens.n && !rc; id++) {
+        enum bpe_kind kind = kind_of(parts, id);
+        struct bpe_listed a = {.file = l->name,
+                               .list = l->added_name,
+                               .item = id,
+                               .id = (int32_t)id,
+                               .special = kind == BPE_KIND_CONTROL};
+        a.content = next_string(&s, &a.len);
+        if (is_added(parts, kind, a.content, a.len))
+            rc = bpe_list_token(l, &t, &a);
+    }
+    if (!rc)
+        rc = bpe_place_tokens(l, &t, t.n);
+    free(t.v);
+    return rc;
+}
+
+static int add_frame(struct bpe_load *l, const struct bpe_parts *parts)
+{
+    struct bpe *b = l->b;
+    const int32_t ids[] = {parts->before, parts->after};
+    b->frame = malloc(sizeof ids);
+    if (!b->frame)
+        return err_oom(l->e, sizeof ids);
+    for (size_t i = 0; i < 2; i++) {
+        if (ids[i] < 0)
+            continue;
+        b->frame[b->n_before + b->n_after] = ids[i];
+        *(i ? &b->n_after : &b->n_before) = 1;
+    }
+    return 0;
+}
+
+/* Read the vocabulary and the merges. */
+static int read_model(struct bpe_load *l, size_t n_bytes)
+{
+    const struct bpe_parts *parts = l->parts;
+    if (parts->merges.n > BPE_MAX_ID)
+        return err_set(l->e, QWICK_ERR_MODEL,
+                       "%s: %s: %zu merges, %d are the most", l->name,
+                       l->merges_name, parts->merges.n, BPE_MAX_ID);
+    if (!parts->scores)
+        bpe_merges_start(l, n_bytes, read_ahead);
+    int rc = read_tokens(l, parts);
+    if (!rc)
+        rc = bpe_vocab_done(l, l->e);
+    if (!rc && l->rc < 0) {
+        *l->e = l->resolve_err;
+        rc = -1;
+    }
+    if (rc) {
+        bpe_merges_give_up(l);
+        return -1;
+    }
+    bpe_merges_vocab_ready(l);
+    return parts->scores ? 0 : read_merges(l);
+}
+
+/* bpe_open_parts with l, all zeros, which the caller frees. */
+static int open_with(struct bpe_load *l, struct bpe **out,
+                     const struct bpe_parts *parts, struct qwick_err *e)
+{
+    size_t n = parts->tokens.n_bytes + parts->merges.n_bytes;
+    int rc = bpe_load_init(l, parts->name, n, e);
+    l->parts = parts;
+    l->vocab_name = l->added_name = parts->tokens_name;
+    l->merges_name = parts->merges_name;
+    if (!rc)
+        l->b->split = parts->split;
+    if (rc || read_model(l, n) || (!parts->scores && bpe_find_bytes(l)) ||
+        add_tokens(l, parts) || add_frame(l, parts) ||
+        (parts->scores && bpe_pieces_end(l)) || bpe_finish(l))
+        rc = -1;
+    if (!rc) {
+        l->b->nfc = parts->nfc;
+        l->b->space_prefix = parts->space_prefix;
+    }
+    struct bpe *b = bpe_load_free(l);
+    if (rc)
+        bpe_close(b);
+    else
+        *out = b;
+    return rc;
+}
+
+int bpe_open_parts(struct bpe **out, const struct bpe_parts *parts,
+                   struct qwick_err *e)
+{
+    struct qwick_err unused;
+    *out = NULL;
+    /* On the heap: too large for the stack of a small thread. */
+    struct bpe_load *l = aligned_alloc(_Alignof(struct bpe_load), sizeof *l);
+    if (!l)
+        return err_oom(e, sizeof *l);
+    memset(l, 0, sizeof *l);
+    int rc = open_with(l, out, parts, e ? e : &unused);
+    free(l);
+    return rc;
+}
