@@ -1,5 +1,5 @@
 /* The scheduler's task that answers many prompts. batch.c turns outputs into
- * tokens. batch_guess.c lets draft models guess tokens. batch_keep.c puts
+ * tokens. batch_speculative.c lets draft models guess tokens. batch_keep.c puts
  * tokens of requests into the prefix caches, for later requests. */
 #ifndef ENGINE_BATCH_H
 #define ENGINE_BATCH_H
@@ -50,7 +50,7 @@ struct qwick_batch {
 /* Make room for n tokens in q->ids. */
 int seq_reserve(struct seq *q, size_t n, struct qwick_err *e);
 
-/* ---- batch_guess.c ---- */
+/* ---- batch_speculative.c ---- */
 
 /* When an answer begins: it knows what the last one has learned about guesses.
  * When one ends: take notice of that. */
