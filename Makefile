@@ -195,8 +195,8 @@ $(BUILD)/src/cli/shell/completion_scripts.o: src/cli/shell/completion_scripts.S 
 
 $(BUILD)/tests/%: tests/unit/%.c $(INTERNAL) Makefile
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -MMD -MP -o $@ $< $(kernels) $(INTERNAL) \
-	  -lcmocka $(LIBS)
+	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -MMD -MP -o $@ $< $(command_line) $(kernels) \
+	  $(INTERNAL) -lcmocka $(LIBS)
 # Most test programs spend little time in their own code, so -O2 would take longer
 # than it saves. The others compute references, or compare many numbers.
 $(filter-out %/test_lookup %/test_geometry,$(filter $(BUILD)/tests/test_%,$(unit_bin))): \
@@ -204,6 +204,10 @@ $(filter-out %/test_lookup %/test_geometry,$(filter $(BUILD)/tests/test_%,$(unit
 # This test gets between the library and the allocator.
 $(BUILD)/tests/test_alloc_faults: private ALL_LDFLAGS += -Wl,--wrap=malloc \
     -Wl,--wrap=calloc -Wl,--wrap=realloc -Wl,--wrap=aligned_alloc -Wl,--wrap=free
+# The table of options names all verbs, so its test has the command line.
+command_line :=
+$(BUILD)/tests/test_opt: $(filter-out %/main.o,$(cli_obj))
+$(BUILD)/tests/test_opt: private command_line := $(filter-out %/main.o,$(cli_obj))
 kernels :=
 ifeq ($(SAN),1)
 checked := $(BUILD)/checked/libkernels.a

@@ -10,7 +10,14 @@
 #   engine   base, file, text, kernel, model
 #   convert  base, file, text, kernel, model, engine
 #   cli      base, file/json.h, file/map.h, file/safetensors.h, file/save.h,
-#            file/write.h, text/chat_values.h, text/tool_value.h
+#            file/write.h, text/chat/chat_values.h, text/chat/tool_value.h
+#
+# cli has rooms. A room may include itself and those before it:
+#
+#   io < opt < report < sandbox < answer < rooms of verbs < main.c and verbs.c
+#
+# Rooms of verbs do not include each other. A room of cli or text has at most 40
+# files, so that a fact is found by its place.
 #
 # The files that cli may include are the formats of its own inputs and results
 # (JSON records, the chats and tool calls in them, tensors of logits) and what
@@ -39,7 +46,14 @@ find src -type f \( -name '*.c' -o -name '*.h' \) | LC_ALL=C sort |
         allowed["engine"] = "base/ file/ text/ kernel/ model/"
         allowed["convert"] = "base/ file/ text/ kernel/ model/ engine/"
         allowed["cli"] = "base/ file/json.h file/map.h file/safetensors.h " \
-            "file/save.h file/write.h text/chat_values.h text/tool_value.h"
+            "file/save.h file/write.h text/chat/chat_values.h " \
+            "text/chat/tool_value.h"
+
+        # Rooms of cli: the number of each that others build on; 0: of verbs.
+        split("io opt report sandbox answer", order, " ")
+        for (i in order)
+            rank[order[i]] = i
+        MOST = 40
 
         # System headers that belong in certain files only.
         home["utf8proc.h"] = "^src/text/unicode\\.c$"
@@ -110,6 +124,20 @@ find src -type f \( -name '*.c' -o -name '*.h' \) | LC_ALL=C sort |
         complain(layer " may not include " target)
     }
 
+    # Check the rooms of an include of cli by cli.
+    function check_room(target,    to)
+    {
+        if (layer != "cli" || index(target, "cli/") != 1 || room == "")
+            return
+        split(target, to, "/")
+        if (to[2] == room)
+            return
+        if (!(to[2] in rank))
+            complain("cli/" room " may not include a room of verbs")
+        else if (room in rank && rank[to[2]] > rank[room])
+            complain("cli/" room " may not include cli/" to[2])
+    }
+
     function check_system(target,    key)
     {
         for (key in home)
@@ -121,6 +149,9 @@ find src -type f \( -name '*.c' -o -name '*.h' \) | LC_ALL=C sort |
         in_comment = 0
         split(FILENAME, path, "/")
         layer = path[2]
+        room = path[4] == "" ? "" : path[3]
+        if ((layer == "cli" || layer == "text") && ++files[layer "/" room] == MOST + 1)
+            complain("src/" layer "/" room " has more than " MOST " files")
         name = FILENAME
         sub(/.*\//, "", name)
         if (!(layer in allowed))
@@ -141,8 +172,10 @@ find src -type f \( -name '*.c' -o -name '*.h' \) | LC_ALL=C sort |
         sub(/[">].*/, "", target)
         # A library is one in quotes as well.
         check_system(target)
-        if ($0 ~ /"/)
+        if ($0 ~ /"/) {
             check_own(target)
+            check_room(target)
+        }
     }
 
     layer != "cli" && code ~ call { complain("prints, exits or aborts") }

@@ -6,54 +6,43 @@
 #include "base/rng.h"
 #include "cli/io/out.h"
 
-static bool is_greedy(const struct opt_parsed *p, const struct answer_args *a)
+int answer_check(const struct opt_parsed *p)
 {
-    return a->greedy || (opt_given(p, "temp") && a->temp == 0);
+    int64_t guard = p->a.loop_guard;
+    return guard == 1 || guard == 2
+               ? opt_usage(p->verb,
+                           "--loop-guard: %lld tokens repeat no sequence three "
+                           "times, expected 0 or 3..1000000",
+                           (long long)guard)
+               : -1;
 }
 
-int answer_check(const struct opt_parsed *p, const struct answer_args *a)
-{
-    static const char *const sampling[] = {"top-k", "top-p", "min-p", NULL};
-    if (a->greedy && opt_given(p, "temp") && a->temp != 0 &&
-        !opt_yield(p, "temp", "greedy"))
-        return opt_usage(p->verb, "--temp: has no effect with --greedy");
-    if (a->loop_guard == 1 || a->loop_guard == 2)
-        return opt_usage(p->verb,
-                         "--loop-guard: %lld tokens repeat no sequence three "
-                         "times, expected 0 or 3..1000000",
-                         (long long)a->loop_guard);
-    if (!is_greedy(p, a))
-        return -1;
-    return opt_no_effect(p, sampling,
-                         a->greedy ? "with --greedy" : "with --temp 0");
-}
-
-struct sampling_wish answer_wish(const struct opt_parsed *p,
-                                 const struct answer_args *a)
+struct sampling_wish answer_wish(const struct opt_parsed *p)
 {
     static const struct {
-        const char *name;
+        enum opt_id id;
         enum wish wish;
     } rows[] = {
-        {"temp", WISH_TEMP},
-        {"top-k", WISH_TOP_K},
-        {"top-p", WISH_TOP_P},
-        {"min-p", WISH_MIN_P},
-        {"repeat-penalty", WISH_REPEAT},
-        {"presence-penalty", WISH_PRESENCE},
-        {"frequency-penalty", WISH_FREQUENCY},
+        {OPT_temp, WISH_TEMP},
+        {OPT_top_k, WISH_TOP_K},
+        {OPT_top_p, WISH_TOP_P},
+        {OPT_min_p, WISH_MIN_P},
+        {OPT_repeat_penalty, WISH_REPEAT},
+        {OPT_presence_penalty, WISH_PRESENCE},
+        {OPT_frequency_penalty, WISH_FREQUENCY},
     };
+    const struct args *a = &p->a;
     struct sampling_wish w = {
         .given = a->greedy ? WISH_TEMP : 0,
         .v = {.temperature = a->greedy ? 0 : (float)a->temp,
               .top_k = (int)a->top_k,
               .top_p = (float)a->top_p,
               .min_p = (float)a->min_p,
-              .repeat_penalty = (float)a->repeat,
-              .presence_penalty = (float)a->presence,
-              .frequency_penalty = (float)a->frequency}};
+              .repeat_penalty = (float)a->repeat_penalty,
+              .presence_penalty = (float)a->presence_penalty,
+              .frequency_penalty = (float)a->frequency_penalty}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
-        if (opt_given(p, rows[i].name))
+        if (opt_given(p, rows[i].id))
             w.given |= rows[i].wish;
     return w;
 }
@@ -107,12 +96,12 @@ bool answer_is_cut(enum qwick_finish why)
     return why != QWICK_FINISH_STOP && why != QWICK_FINISH_STOP_STRING;
 }
 
-void answer_drop_think(const struct opt_parsed *p, const char *think,
+void answer_drop_think(struct opt_parsed *p, enum opt_id because,
                        const char *why)
 {
-    if (think && strcmp(think, "on") == 0)
-        opt_warn_no_effect(p, "think", why);
-    opt_warn_no_effect(p, "think-budget", why);
+    if (p->a.think && strcmp(p->a.think, "on") == 0)
+        opt_warn_no_effect(p, OPT_think, because, why);
+    opt_warn_no_effect(p, OPT_think_budget, because, why);
 }
 
 /* Encode a small chat. Returns 0, or -1 if that fails. */
@@ -145,30 +134,31 @@ static bool can_think(const struct qwick_engine *eng)
     return can;
 }
 
-void answer_drop_think_of(const struct opt_parsed *p, const char *think,
-                          const struct qwick_engine *eng)
+void answer_drop_think_of(struct opt_parsed *p, const struct qwick_engine *eng)
 {
-    if (opt_given(p, "think") && strcmp(think, "on") == 0 && !can_think(eng))
-        opt_warn_no_effect(p, "think", "with a template without thinking");
+    if (opt_given(p, OPT_think) && strcmp(p->a.think, "on") == 0 &&
+        !can_think(eng))
+        opt_warn_no_effect(p, OPT_think, OPT_NONE,
+                           "with a template without thinking");
     if (qwick_engine_info(eng)->think_close_id < 0)
-        opt_warn_no_effect(p, "think-budget",
+        opt_warn_no_effect(p, OPT_think_budget, OPT_NONE,
                            "with a model that has no token for the end of a "
                            "think block");
 }
 
-int answer_choose_raw(const struct opt_parsed *p, const char *think,
-                      const char *const *need, const struct qwick_engine *eng)
+int answer_choose_raw(struct opt_parsed *p, const enum opt_id *need,
+                      const struct qwick_engine *eng)
 {
     static const char why[] = "with a checkpoint that has no chat template";
     const struct qwick_info *info = qwick_engine_info(eng);
     if (strcmp(info->template_name, "none") != 0) {
-        answer_drop_think_of(p, think, eng);
+        answer_drop_think_of(p, eng);
         return -1;
     }
-    int r = opt_no_effect(p, need, why);
+    int r = opt_no_effects(p, need, OPT_NONE, why);
     if (r >= 0)
         return r;
-    answer_drop_think(p, think, why);
+    answer_drop_think(p, OPT_NONE, why);
     if (info->has_tokenizer) /* without one, there are only ids */
         msg_warn("%s: has no chat template: the model continues the prompt as "
                  "a raw text; --raw says that you want this, --chat-template "
@@ -178,27 +168,28 @@ int answer_choose_raw(const struct opt_parsed *p, const char *think,
 }
 
 int answer_check_generation(const struct opt_parsed *p,
-                            const struct answer_args *a,
                             const struct qwick_engine *eng)
 {
-    const struct sampling_wish w = answer_wish(p, a);
+    const struct sampling_wish w = answer_wish(p);
     const struct qwick_sampling s = answer_sampling(eng, true, &w);
     struct qwick_err e;
     return qwick_check_generation(eng, &s, &e) ? msg_fail(&e) : 0;
 }
 
 void answer_options(struct qwick_generate_options *o,
-                    const struct opt_parsed *p, const struct answer_args *a)
+                    const struct opt_parsed *p)
 {
-    bool no_guard = opt_given(p, "raw") || a->ignore_eos;
+    const struct args *a = &p->a;
+    bool no_guard = opt_given(p, OPT_raw) || a->ignore_eos;
     size_t guard = no_guard ? 0 : QWICK_LOOP_GUARD_DEFAULT;
     o->max_tokens = (size_t)a->max_tokens;
-    o->limit_thinking = opt_given(p, "think-budget");
+    o->limit_thinking = opt_given(p, OPT_think_budget);
     o->think_budget = (size_t)a->think_budget;
     o->stop = a->stop.v;
     o->n_stop = a->stop.n;
     o->ignore_eos = a->ignore_eos;
-    o->loop_guard = opt_given(p, "loop-guard") ? (size_t)a->loop_guard : guard;
+    o->loop_guard =
+        opt_given(p, OPT_loop_guard) ? (size_t)a->loop_guard : guard;
     o->timeout_ms = 1000 * a->timeout;
     o->logprobs = (size_t)a->logprobs;
 }

@@ -7,93 +7,71 @@
 #include "cli/io/prompt.h"
 
 static const struct {
-    const char *name; /* of the option, after two dashes */
+    enum opt_id id;
+    const char *shown; /* in messages */
     enum qwick_constraint_kind kind;
-    size_t offset; /* of the value in struct constraint_args */
     enum {
         VALUE_TEXT,
         VALUE_FILE,
-        VALUE_EITHER
-    } form; /* of the value; a text
-               in EITHER begins
-               with "{" */
+        VALUE_EITHER /* a text begins with "{" */
+    } value;
 } rows[] = {
-    {"--regex", QWICK_CONSTRAINT_REGEX, offsetof(struct constraint_args, regex),
-     VALUE_TEXT},
-    {"--choices", QWICK_CONSTRAINT_CHOICES,
-     offsetof(struct constraint_args, choices), VALUE_TEXT},
-    {"--grammar", QWICK_CONSTRAINT_GBNF,
-     offsetof(struct constraint_args, grammar), VALUE_FILE},
-    {"--json-schema", QWICK_CONSTRAINT_JSON_SCHEMA,
-     offsetof(struct constraint_args, json_schema), VALUE_EITHER},
+    {OPT_regex, "--regex", QWICK_CONSTRAINT_REGEX, VALUE_TEXT},
+    {OPT_choices, "--choices", QWICK_CONSTRAINT_CHOICES, VALUE_TEXT},
+    {OPT_grammar, "--grammar", QWICK_CONSTRAINT_GBNF, VALUE_FILE},
+    {OPT_json_schema, "--json-schema", QWICK_CONSTRAINT_JSON_SCHEMA,
+     VALUE_EITHER},
 };
 
 enum { N_ROWS = sizeof(rows) / sizeof(*rows) };
 
-/* Return the first row from i on whose option was given, or N_ROWS. */
-static size_t given(const struct opt_parsed *p, size_t i)
+/* The row of the option that is given, or N_ROWS. */
+static size_t constraint_row(const struct opt_parsed *p)
 {
-    while (i < N_ROWS && !opt_given(p, rows[i].name + 2))
+    size_t i = 0;
+    while (i < N_ROWS && !opt_given(p, rows[i].id))
         i++;
     return i;
 }
 
 bool constraint_given(const struct opt_parsed *p)
 {
-    return given(p, 0) < N_ROWS;
+    return constraint_row(p) < N_ROWS;
 }
 
-/* Return the value of row i. */
-static const char *value(const struct constraint_args *a, size_t i)
+static const char *row_value(const struct opt_parsed *p, size_t i)
 {
-    const char *v;
-    memcpy(&v, (const char *)a + rows[i].offset, sizeof(v));
-    return v;
+    return *(const char **)opt_value_at(p, opt_row(p->verb, rows[i].id));
 }
 
-static bool is_file(const struct constraint_args *a, size_t i)
+static bool is_file(const struct opt_parsed *p, size_t i)
 {
-    return rows[i].form == VALUE_FILE ||
-           (rows[i].form == VALUE_EITHER && *value(a, i) != '{');
+    return rows[i].value == VALUE_FILE ||
+           (rows[i].value == VALUE_EITHER && *row_value(p, i) != '{');
 }
 
-int constraint_check(const struct opt_parsed *p,
-                     const struct constraint_args *a)
+int constraint_check(const struct opt_parsed *p)
 {
-    static const char *const others[] = {"stop", "ignore-eos"};
-    static const char *const indent[] = {"json-indent", NULL};
-    size_t i, second;
-    int r;
-    while ((i = given(p, 0)) < N_ROWS && (second = given(p, i + 1)) < N_ROWS)
-        if ((r = opt_conflict(p, rows[i].name + 2, rows[second].name + 2)) >= 0)
-            return r;
-    if (!a->json_schema &&
-        (r = opt_no_effect(p, indent, "without --json-schema")) >= 0)
-        return r;
-    if (i == N_ROWS)
-        return -1;
-    if (is_file(a, i) && strcmp(value(a, i), "-") == 0)
+    size_t i = constraint_row(p);
+    if (i < N_ROWS && is_file(p, i) && strcmp(row_value(p, i), "-") == 0)
         return opt_usage(p->verb, "%s: needs a file, not standard input",
-                         rows[i].name);
-    for (size_t k = 0; k < sizeof(others) / sizeof(*others); k++)
-        if ((r = opt_conflict(p, rows[i].name + 2, others[k])) >= 0)
-            return r;
+                         rows[i].shown);
     return -1;
 }
 
 int constraint_read(struct qwick_constraint_options *o, char **data,
-                    const struct opt_parsed *p, const struct constraint_args *a)
+                    const struct opt_parsed *p)
 {
     struct qwick_err e;
-    size_t i = given(p, 0);
+    size_t i = constraint_row(p);
     *o = qwick_constraint_defaults();
     *data = NULL;
-    o->text = value(a, i);
+    o->text = row_value(p, i);
     o->n_text = strlen(o->text);
     o->kind = rows[i].kind;
-    o->name = rows[i].name;
-    o->json_indent = (int)a->json_indent;
-    if (!is_file(a, i))
+    o->name = rows[i].shown;
+    o->json_indent = (int)p->a.json_indent;
+    if (!is_file(p, i))
         return 0;
     o->name = o->text;
     if (prompt_read(o->text, data, &o->n_text, &e))
@@ -104,7 +82,7 @@ int constraint_read(struct qwick_constraint_options *o, char **data,
 
 int constraint_open(struct qwick_constraint **out,
                     enum qwick_constraint_kind *kind, struct qwick_engine *eng,
-                    const struct opt_parsed *p, const struct constraint_args *a)
+                    const struct opt_parsed *p)
 {
     struct qwick_constraint_options o;
     struct qwick_err e;
@@ -112,7 +90,7 @@ int constraint_open(struct qwick_constraint **out,
     *out = NULL;
     if (!constraint_given(p))
         return 0;
-    int status = constraint_read(&o, &data, p, a);
+    int status = constraint_read(&o, &data, p);
     *kind = o.kind;
     if (!status && qwick_constraint_create(out, eng, &o, &e))
         status = msg_fail(&e);

@@ -12,62 +12,29 @@
 #include "cli/io/state_file.h"
 #include "file/save.h"
 
-int gen_kept_path(struct buf *out, const char *option, struct qwick_err *e)
-{
-    if (state_path(out, "last.json"))
-        return err_oom(e, 0);
-    return out->len ? 0
-                    : err_set(e, QWICK_ERR_RUNTIME,
-                              "%s: there is no place for the conversation: "
-                              "neither XDG_STATE_HOME nor HOME is set",
-                              option);
-}
-
-int gen_kept_check(const struct gen_job *j)
-{
-    /* Texts of a conversation never become control tokens, so --allow-special
-     * has to stay out; the others are conversations of their own. */
-    static const char *const with_continue[] = {
-        "session", "chat-json",   "prompt-ids", "raw",           "system",
-        "tools",   "system-file", "repeat",     "allow-special", "tool-choice",
-    };
-    static const char *const with_keep[] = {"prompt-ids", "raw", "repeat"};
-    static const char *const samples[] = {"keep", "continue", NULL};
-    int r;
-    for (size_t i = 0; i < sizeof(with_continue) / sizeof(*with_continue); i++)
-        if ((r = opt_conflict(&j->p, "continue", with_continue[i])) >= 0)
-            return r;
-    for (size_t i = 0; i < sizeof(with_keep) / sizeof(*with_keep); i++)
-        if ((r = opt_conflict(&j->p, "keep", with_keep[i])) >= 0)
-            return r;
-    return j->a.samples > 1 ? opt_no_effect(&j->p, samples, "with --samples")
-                            : -1;
-}
-
 int gen_kept_check_session(const struct gen_job *j)
 {
-    static const char *const keep[] = {"keep", NULL};
     size_t n = 1;
-    if (j->a.session)
+    if (j->a->session)
         (void)qwick_session_note(j->ses, &n);
     return n ? -1
-             : opt_no_effect(&j->p, keep,
+             : opt_no_effect(j->p, OPT_keep, OPT_session,
                              "with a session that has no messages");
 }
 
 static const char *option_of(const struct gen_job *j)
 {
-    return j->a.keep ? "--keep" : "--continue";
+    return j->a->keep ? "--keep" : "--continue";
 }
 
 int gen_kept_prepare(const struct gen_job *j)
 {
     struct buf path = {0};
     struct qwick_err e;
-    if (!j->a.keep && !j->a.go_on)
+    if (!j->a->keep && !j->a->go_on)
         return 0;
-    int rc =
-        gen_kept_path(&path, option_of(j), &e) || state_make_dir(path.data, &e);
+    int rc = state_kept_path(&path, option_of(j), &e) ||
+             state_make_dir(path.data, &e);
     buf_free(&path);
     return rc ? msg_fail(&e) : 0;
 }
@@ -77,7 +44,7 @@ int gen_kept_find(char **path)
     struct buf b = {0};
     struct qwick_err e;
     *path = NULL;
-    if (gen_kept_path(&b, "--continue", &e)) {
+    if (state_kept_path(&b, "--continue", &e)) {
         buf_free(&b);
         return msg_fail(&e);
     }
@@ -153,10 +120,10 @@ int gen_kept_json(const struct gen_job *j, const struct qwick_result *r,
     struct qwick_chat *c;
     size_t n_note = 0;
     const char *note =
-        j->a.session ? qwick_session_note(j->ses, &n_note) : NULL;
+        j->a->session ? qwick_session_note(j->ses, &n_note) : NULL;
     *json = NULL;
     *n = 0;
-    if (j->mode != MODE_CHAT || (j->a.session && !n_note))
+    if (j->mode != MODE_CHAT || (j->a->session && !n_note))
         return 0;
     if (qwick_chat_create(&c, e))
         return -1;
@@ -171,7 +138,7 @@ int gen_kept_write(const char *json, size_t n)
 {
     struct buf path = {0};
     struct qwick_err e;
-    int rc = gen_kept_path(&path, "--keep", &e) ||
+    int rc = state_kept_path(&path, "--keep", &e) ||
              save_put(path.data, SAVE_PRIVATE, json, n, &e);
     buf_free(&path);
     return rc ? msg_fail(&e) : 0;

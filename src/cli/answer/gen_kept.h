@@ -6,16 +6,8 @@
 #include "cli/answer/gen_job.h"
 #include "qwick.h"
 
-/* Append the path of the file. Returns 0, or -1 with *e set, also if there is
- * no place for it. option: for messages. */
-int gen_kept_path(struct buf *out, const char *option, struct qwick_err *e);
-
-/* Refuse options that --keep and --continue exclude. Returns -1 to go on, or
- * exit status 2 after printing a message. */
-int gen_kept_check(const struct gen_job *j);
-
-/* Refuse --keep when the session of --session has no messages. Returns like
- * gen_kept_check. */
+/* Refuse --keep when the session of --session has no messages. Returns -1 to go on,
+ * or exit status 2 after printing a message. */
 int gen_kept_check_session(const struct gen_job *j);
 
 /* With --keep or --continue: make the directory of the file, before any work is

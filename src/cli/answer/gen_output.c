@@ -18,13 +18,13 @@
 
 struct qwick_sampling gen_sampling(const struct gen_job *j)
 {
-    const struct sampling_wish w = answer_wish(&j->p, &j->a.answer);
+    const struct sampling_wish w = answer_wish(j->p);
     bool think_off = j->mode == MODE_CHAT &&
                      chat_input_think(j->chat, j->think) == QWICK_THINK_OFF;
     struct qwick_sampling s = answer_sampling(j->eng, think_off, &w);
     /* 53 bits: every JSON reader represents the number exactly */
-    s.seed = opt_given(&j->p, "seed") ? (uint64_t)j->a.answer.seed
-                                      : rng_random_seed() >> 11;
+    s.seed = opt_given(j->p, OPT_seed) ? (uint64_t)j->a->seed
+                                       : rng_random_seed() >> 11;
     return s;
 }
 
@@ -40,9 +40,9 @@ static bool may_think(const struct gen_job *j)
  * needs the whole answer. */
 static bool ends_early(const struct gen_job *j)
 {
-    const struct gen_args *a = &j->a;
-    return a->extract && !a->c.json && !a->c.jsonl && !a->save_session &&
-           !a->keep && !a->go_on && !a->profile.on && !j->constraint;
+    const struct args *a = j->a;
+    return a->extract && !a->json && !a->jsonl && !a->save_session &&
+           !a->keep && !a->go_on && !a->profile_timing.on && !j->constraint;
 }
 
 /* A limit in milliseconds that ends the answer after its first pass. */
@@ -56,17 +56,17 @@ static void set_options(struct gen_output *x,
     *o = qwick_generate_defaults();
     o->sampling = *sampling;
     o->sampling.seed = seed;
-    answer_options(o, &j->p, &j->a.answer);
+    answer_options(o, j->p);
     if (o->timeout_ms > 0 && j->start_ms > 0)
         o->timeout_ms =
             fmax(o->timeout_ms - (clock_ms() - j->start_ms), TIME_IS_OVER);
-    if (j->a.confidence && !o->logprobs)
+    if (j->a->confidence && !o->logprobs)
         o->logprobs = 1; /* tokens get their probabilities then */
     o->in_think = j->in_think;
-    o->split_thinking = j->mode != MODE_RAW && !j->a.raw;
-    o->profile = j->a.profile.on;
-    if (opt_given(&j->p, "lookup"))
-        o->lookup = (size_t)j->a.lookup;
+    o->split_thinking = j->mode != MODE_RAW && !j->a->raw;
+    o->profile = j->a->profile_timing.on;
+    if (opt_given(j->p, OPT_lookup))
+        o->lookup = (size_t)j->a->lookup;
     o->draft = j->draft;
     o->on_token = emit_token;
     o->on_token_ctx = &x->st;
@@ -78,20 +78,20 @@ int gen_output_begin(struct gen_output *x, struct gen_job *j,
                      const struct qwick_sampling *sampling, uint64_t seed,
                      const size_t *sample)
 {
-    const struct gen_args *a = &j->a;
+    const struct args *a = j->a;
     *x = (struct gen_output){.j = j, .sample = sample};
     struct emit *st = &x->st;
     *st = (struct emit){
-        .mode = a->c.json    ? EMIT_JSON
-                : a->c.jsonl ? EMIT_JSONL
-                             : EMIT_TEXT,
+        .mode = a->json    ? EMIT_JSON
+                : a->jsonl ? EMIT_JSONL
+                           : EMIT_TEXT,
         .eng = j->eng,
         .stderr_tty = err_is_tty() && !sample,
         .show_thinking = a->show_thinking,
-        .dim = term_colours(a->c.color, err_is_tty()),
+        .dim = term_colours(a->color, err_is_tty()),
         .no_newline = a->no_newline,
         .null = a->null,
-        .logprobs = a->answer.logprobs > 0,
+        .logprobs = a->logprobs > 0,
         .extract = a->extract,
         .may_end = ends_early(j),
         .think_fd = j->think_fd,
@@ -140,9 +140,9 @@ int gen_output_json(struct gen_output *x, const struct qwick_result *r,
         .r = r,
         .info = qwick_engine_info(j->eng),
         .tokenize_ms = j->tokenize_ms,
-        .show_dropped = overflow_parse(j->a.overflow) != OVERFLOW_ERROR,
+        .show_dropped = overflow_parse(j->a->overflow) != OVERFLOW_ERROR,
         .n_dropped = j->n_dropped,
-        .show_forced = opt_given(&j->p, "think-budget"),
+        .show_forced = opt_given(j->p, OPT_think_budget),
         .prompt = j->mode == MODE_RAW ? j->ids : NULL,
         .n_prompt = j->n_ids,
         .logprobs = st->logprobs ? &st->items : NULL,
@@ -189,7 +189,7 @@ static const char *cut_reason(const struct gen_output *x,
                               const struct qwick_result *r, char *text,
                               size_t n)
 {
-    const struct answer_args *a = &x->j->a.answer;
+    const struct args *a = x->j->a;
     switch (r->finish) {
     case QWICK_FINISH_LENGTH:
         snprintf(text, n, "-n %lld is reached", (long long)a->max_tokens);
@@ -200,7 +200,7 @@ static const char *cut_reason(const struct gen_output *x,
     case QWICK_FINISH_LOOP:
         snprintf(text, n, "its last %zu tokens repeat themselves%s",
                  x->o.loop_guard,
-                 opt_given(&x->j->p, "loop-guard")
+                 opt_given(x->j->p, OPT_loop_guard)
                      ? ""
                      : "; --loop-guard 0 lets it go on");
         return text;
@@ -226,9 +226,9 @@ static int score_ending(const struct gen_output *x,
     char text[80], line[160];
     const char *why = cut_reason(x, r, text, sizeof(text));
     /* -x has looked at its block, part of which --prefill may have given */
-    bool empty = !j->a.extract && answer_is_empty(r);
+    bool empty = !j->a->extract && answer_is_empty(r);
     bool whole = j->constraint && j->kind != QWICK_CONSTRAINT_NO_CALL;
-    bool required = j->a.answer.require_answer ||
+    bool required = j->a->require_answer ||
                     (whole && constraint_is_cut(j->kind, r->finish));
     if (!answer_is_cut(r->finish) && !empty)
         return 0;
@@ -273,7 +273,7 @@ int gen_output_status(const struct gen_output *x, const struct qwick_result *r)
     int status = -1;
     if (*signals_flag())
         return 0;
-    if (x->j->a.extract)
+    if (x->j->a->extract)
         status = score_block(x, r);
     if (status < 0 && c->error.len) {
         tell(x, true, c->error.data);

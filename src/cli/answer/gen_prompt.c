@@ -32,7 +32,7 @@ static int read_chat(struct gen_job *j, const char *path, struct qwick_err *e)
              chat_input_check(j->chat, "chat", e) ||
              tools_of_chat(&own, json, n, e);
     free(json);
-    if (!rc && own.choice && j->a.tool_choice) {
+    if (!rc && own.choice && j->a->tool_choice) {
         tools_free(&own);
         return opt_usage(j->verb, "--tool-choice: %s has a tool_choice as well",
                          path);
@@ -75,12 +75,12 @@ static int read_kept(struct gen_job *j, struct qwick_err *e)
  * chat may have the choices auto and none, which have no effect. */
 static int check_choice(const struct gen_job *j)
 {
-    const char *name = j->a.tool_choice ? "--tool-choice" : "tool_choice";
+    const char *name = j->a->tool_choice ? "--tool-choice" : "tool_choice";
     bool calls =
         j->choice.kind == CHOICE_REQUIRED || j->choice.kind == CHOICE_TOOL;
     if (j->tools.list.len)
-        return tool_choice_check(&j->choice, name, &j->p);
-    return calls || j->a.tool_choice
+        return tool_choice_check(&j->choice, name, j->p);
+    return calls || j->a->tool_choice
                ? opt_usage(j->verb, "%s: there are no tools", name)
                : -1;
 }
@@ -88,16 +88,16 @@ static int check_choice(const struct gen_job *j)
 /* Set j->arg. "-" is standard input, which is read anyway. */
 static void set_arg(struct gen_job *j)
 {
-    j->arg = j->p.n_args ? j->p.args[0] : j->a.prompt;
-    if (j->p.n_args && strcmp(j->arg, "-") == 0)
+    j->arg = j->p->n_args ? j->p->args[0] : j->a->prompt;
+    if (j->p->n_args && strcmp(j->arg, "-") == 0)
         j->arg = NULL;
-    common_warn_file(&j->p);
+    common_warn_file(j->p);
 }
 
 /* Refuse text on standard input beside a source that is the whole prompt. */
 static int refuse_stdin(const struct gen_job *j, const char *whole)
 {
-    const struct gen_args *a = &j->a;
+    const struct args *a = j->a;
     bool taken = a->no_stdin ||
                  (a->chat_json && strcmp(a->chat_json, "-") == 0) ||
                  (a->tools && strcmp(a->tools, "-") == 0);
@@ -113,8 +113,8 @@ static int refuse_stdin(const struct gen_job *j, const char *whole)
 static int read_texts(struct gen_job *j, struct prompt_faults *f,
                       struct qwick_err *e)
 {
-    const struct gen_args *a = &j->a;
-    const struct prompt_sources sources = {.files = &a->files,
+    const struct args *a = j->a;
+    const struct prompt_sources sources = {.files = &a->file,
                                            .text = j->arg,
                                            .names = a->file_names,
                                            .no_stdin = a->no_stdin,
@@ -124,14 +124,22 @@ static int read_texts(struct gen_job *j, struct prompt_faults *f,
     j->has_system = a->system || a->system_file;
     if (prompt_system(&j->system, a->system, a->system_file, a->raw, f, e) ||
         prompt_compose(&j->text, &sources, f, e) ||
-        preset_apply(&j->text, &j->p, &a->preset, e))
+        preset_apply(&j->text, j->p, e))
         return msg_fail(e);
     return j->text.len ? 0 : no_prompt(j);
 }
 
+void gen_set_think(struct gen_job *j)
+{
+    j->think = j->a->think && strcmp(j->a->think, "on") == 0 ? QWICK_THINK_ON
+               : j->a->think && strcmp(j->a->think, "off") == 0
+                   ? QWICK_THINK_OFF
+                   : QWICK_THINK_AUTO;
+}
+
 int gen_read_input(struct gen_job *j, struct qwick_err *e)
 {
-    const struct gen_args *a = &j->a;
+    const struct args *a = j->a;
     struct prompt_faults faults = {0};
     const char *whole = a->prompt_ids  ? "--prompt-ids"
                         : a->chat_json ? "--chat-json"
@@ -163,16 +171,16 @@ int gen_read_input(struct gen_job *j, struct qwick_err *e)
 
 int gen_choose_mode(struct gen_job *j)
 {
-    static const char *const need[] = {
-        "system", "system-file", "chat-json", "prefill",  "allow-special",
-        "tools",  "tool-choice", "keep",      "continue", NULL,
-    };
-    j->mode = j->a.prompt_ids ? MODE_IDS : j->a.raw ? MODE_RAW : MODE_CHAT;
+    static const enum opt_id need[] = {
+        OPT_system,        OPT_system_file, OPT_chat_json,   OPT_prefill,
+        OPT_allow_special, OPT_tools,       OPT_tool_choice, OPT_keep,
+        OPT_go_on,         OPT_NONE};
+    j->mode = j->a->prompt_ids ? MODE_IDS : j->a->raw ? MODE_RAW : MODE_CHAT;
     if (j->mode == MODE_IDS)
-        answer_drop_think_of(&j->p, j->a.think, j->eng);
+        answer_drop_think_of(j->p, j->eng);
     if (j->mode != MODE_CHAT)
         return 0;
-    int r = answer_choose_raw(&j->p, j->a.think, need, j->eng);
+    int r = answer_choose_raw(j->p, need, j->eng);
     if (r == 0)
         j->mode = MODE_RAW;
     return r < 0 ? 0 : r;
@@ -197,8 +205,8 @@ static int encode(struct gen_job *j, int32_t **ids, size_t *n_ids,
     struct qwick_chat_options o = {.size = sizeof(o),
                                    .add_generation_prompt = true,
                                    .think = j->think,
-                                   .allow_special = j->a.allow_special};
-    if (overflow_parse(j->a.overflow) == OVERFLOW_ERROR)
+                                   .allow_special = j->a->allow_special};
+    if (overflow_parse(j->a->overflow) == OVERFLOW_ERROR)
         o.enough = prompt_enough(qwick_session_limit(j->ses));
     if (j->mode == MODE_RAW) {
         size_t n_before; /* a text that goes on needs no token before it */
@@ -208,7 +216,7 @@ static int encode(struct gen_job *j, int32_t **ids, size_t *n_ids,
     }
     if (!j->chat && make_chat(j, e))
         return -1;
-    if (j->a.session)
+    if (j->a->session)
         return qwick_chat_continue(j->chat, j->ses, &o, j->prefill.data,
                                    j->prefill.len, ids, n_ids, &j->in_think, e);
     return qwick_chat_encode(j->chat, j->eng, &o, j->prefill.data,
@@ -255,7 +263,7 @@ static int check_ids(const struct gen_job *j, struct qwick_err *e)
 
 static int too_long(const struct gen_job *j, size_t limit, struct qwick_err *e)
 {
-    bool refuse = overflow_parse(j->a.overflow) == OVERFLOW_ERROR;
+    bool refuse = overflow_parse(j->a->overflow) == OVERFLOW_ERROR;
     return prompt_too_long(j->n_ids, limit, refuse ? " (see --overflow)" : "",
                            e);
 }
@@ -302,7 +310,7 @@ static int shorten(struct gen_job *j, enum overflow how, size_t target,
     int r = -1;
     if (!chat_input_last_user(j->chat, &i, &m))
         return too_long(j, limit, e);
-    if (qwick_tokenize(j->eng, m.content, m.n_content, j->a.allow_special,
+    if (qwick_tokenize(j->eng, m.content, m.n_content, j->a->allow_special,
                        &text_ids, &n, e))
         return -1;
     keep = n;
@@ -335,14 +343,14 @@ done:
  * that is cut leaves room for -n tokens, else for a quarter of the context. */
 static int fit(struct gen_job *j, struct qwick_err *e)
 {
-    enum overflow how = overflow_parse(j->a.overflow);
+    enum overflow how = overflow_parse(j->a->overflow);
     size_t limit = qwick_session_limit(j->ses), before = j->n_ids, room;
     if (j->n_ids <= limit) /* the last token of an answer needs no room in the
                               context */
         return 0;
     if (how == OVERFLOW_ERROR)
         return too_long(j, limit, e);
-    room = j->a.answer.max_tokens ? (size_t)j->a.answer.max_tokens : limit / 4;
+    room = j->a->max_tokens ? (size_t)j->a->max_tokens : limit / 4;
     if (room > limit / 2)
         room = limit / 2;
     if (room < 1)
@@ -367,7 +375,7 @@ int gen_encode(struct gen_job *j, struct qwick_err *e)
     if (j->mode == MODE_IDS) {
         if (check_ids(j, e))
             return -1;
-        j->in_think = !j->a.raw && gen_ids_in_think(j->eng, j->ids, j->n_ids);
+        j->in_think = !j->a->raw && gen_ids_in_think(j->eng, j->ids, j->n_ids);
     } else {
         if (encode(j, &j->ids, &j->n_ids, e))
             return -1;
@@ -375,7 +383,7 @@ int gen_encode(struct gen_job *j, struct qwick_err *e)
             return err_set(e, QWICK_ERR_USAGE,
                            "prompt: it has no tokens after normalization");
     }
-    if (j->a.session && j->mode != MODE_CHAT && gen_continue(j, e))
+    if (j->a->session && j->mode != MODE_CHAT && gen_continue(j, e))
         return -1;
     j->tokenize_ms = clock_ms() - t;
     return fit(j, e);

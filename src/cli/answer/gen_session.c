@@ -1,5 +1,5 @@
-/* State that generate keeps between runs: session files and the prefix
- * cache. */
+/* The session of an answer, and the state that generate keeps between runs:
+ * session files and the prefix cache. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 int gen_check_save(const struct gen_job *j)
 {
-    const char *path = j->a.save_session;
+    const char *path = j->a->save_session;
     const char *slash = path ? strrchr(path, '/') : NULL;
     struct stat st;
     struct qwick_err e;
@@ -44,9 +44,9 @@ int gen_check_save(const struct gen_job *j)
 int gen_open_session(struct gen_job *j)
 {
     struct qwick_err e;
-    size_t n_ctx = (size_t)j->a.c.ctx;
-    int rc = j->a.session
-                 ? qwick_session_load(&j->ses, j->eng, j->a.session, n_ctx, &e)
+    size_t n_ctx = (size_t)j->a->ctx;
+    int rc = j->a->session
+                 ? qwick_session_load(&j->ses, j->eng, j->a->session, n_ctx, &e)
                  : qwick_session_create(&j->ses, j->eng, n_ctx, &e);
     if (rc)
         return msg_fail(&e);
@@ -76,7 +76,7 @@ int gen_save(struct gen_job *j, const struct qwick_result *r, const char *note,
              size_t n_note)
 {
     struct qwick_err e;
-    const char *path = j->a.save_session;
+    const char *path = j->a->save_session;
     size_t n = qwick_session_length(j->ses);
     if (n == qwick_session_limit(j->ses))
         msg_warn("%s: the context of %zu is full, the answer's last token is "
@@ -96,12 +96,12 @@ int gen_keep(struct gen_job *j, const struct qwick_result *r)
     struct qwick_err e;
     char *json = NULL;
     size_t n = 0;
-    bool kept = j->a.keep || j->a.go_on;
+    bool kept = j->a->keep || j->a->go_on;
     int status = 0;
     if (*signals_flag()) {
-        if (j->a.save_session)
+        if (j->a->save_session)
             msg_warn("%s: not saved, as the answer was interrupted",
-                     j->a.save_session);
+                     j->a->save_session);
         if (kept)
             msg_warn("the conversation is not kept, as the answer was "
                      "interrupted");
@@ -109,12 +109,43 @@ int gen_keep(struct gen_job *j, const struct qwick_result *r)
     }
     if (qwick_session_store(j->ses, r->n_prompt, &e))
         msg_warn("prefix cache: %s", e.msg);
-    if ((kept || j->a.save_session) && gen_kept_json(j, r, &json, &n, &e))
+    if ((kept || j->a->save_session) && gen_kept_json(j, r, &json, &n, &e))
         return msg_fail(&e);
     if (kept && json)
         status = gen_kept_write(json, n);
-    if (!status && j->a.save_session)
+    if (!status && j->a->save_session)
         status = gen_save(j, r, json, n);
     free(json);
     return status;
+}
+
+int gen_open_constraint(struct gen_job *j)
+{
+    struct qwick_constraint_options o;
+    struct buf text = {0};
+    struct qwick_err e;
+    if (j->choice.kind == CHOICE_AUTO || !j->tools.list.len)
+        return constraint_open(&j->constraint, &j->kind, j->eng, j->p);
+    int rc = tool_choice_constraint(&j->choice, &j->tools.list, &text, &o, &e);
+    o.name = j->a->tool_choice ? "--tool-choice" : "tool_choice";
+    j->kind = o.kind;
+    if (!rc)
+        rc = qwick_constraint_create(&j->constraint, j->eng, &o, &e);
+    buf_free(&text);
+    return rc ? msg_fail(&e) : 0;
+}
+
+void gen_free(struct gen_job *j)
+{
+    qwick_session_free(j->ses);
+    qwick_constraint_free(j->constraint);
+    qwick_engine_close(j->eng);
+    qwick_engine_close(j->draft);
+    qwick_chat_free(j->chat);
+    tools_free(&j->tools);
+    tool_choice_free(&j->choice);
+    buf_free(&j->text);
+    buf_free(&j->system);
+    buf_free(&j->prefill);
+    free(j->ids);
 }

@@ -61,9 +61,9 @@ void tool_choice_free(struct tool_choice *c)
 int tool_choice_check(const struct tool_choice *c, const char *name,
                       const struct opt_parsed *p)
 {
-    static const char *const others[] = {
-        "regex", "choices",    "grammar", "json-schema",
-        "stop",  "ignore-eos", "prefill", "extract",
+    static const enum opt_id others[] = {
+        OPT_regex, OPT_choices,    OPT_grammar, OPT_json_schema,
+        OPT_stop,  OPT_ignore_eos, OPT_prefill, OPT_extract,
     };
     size_t n = sizeof(others) / sizeof(*others);
     if (c->kind == CHOICE_NONE)
@@ -71,7 +71,7 @@ int tool_choice_check(const struct tool_choice *c, const char *name,
     for (size_t i = 0; i < n && c->kind != CHOICE_AUTO; i++)
         if (opt_given(p, others[i]))
             return opt_usage(p->verb, "%s: cannot be combined with --%s", name,
-                             others[i]);
+                             opt_name(others[i]));
     return -1;
 }
 

@@ -19,15 +19,6 @@ struct tool_choice {
     char *name;
 };
 
-/* clang-format off */
-#define OPT_ROWS_TOOL_CHOICE(at)                                              \
-    {.name = "tool-choice", .type = OPT_TEXT,                                 \
-     .arg = "auto|none|required|NAME", .def = "auto",                         \
-     .help = "none: no calls; required: only calls; a tool's name: one call " \
-             "of it",                                                         \
-     .offset = (at)}
-/* clang-format on */
-
 /* Read the value of --tool-choice; NULL: auto. Returns 0, or -1 when out of
  * memory. */
 int tool_choice_parse(struct tool_choice *out, const char *text);

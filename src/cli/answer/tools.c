@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "cli/answer/tool_calls.h"
 #include "cli/io/out.h"
 #include "cli/io/prompt.h"
-#include "cli/answer/tool_calls.h"
 #include "text/chat/chat_values.h"
 
 static int wrong(const char *path, size_t i, const char *what,

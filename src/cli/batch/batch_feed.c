@@ -109,8 +109,8 @@ static bool is_broken(const struct sample *s, const struct qwick_result *r)
     return (s->r->constraint &&
             constraint_is_cut(s->r->constraint->kind, r->finish)) ||
            s->calls.error.len ||
-           (s->j->a.extract && (s->block.state != CODE_BLOCK_CLOSED ||
-                                code_block_is_empty(&s->block)));
+           (s->j->a->extract && (s->block.state != CODE_BLOCK_CLOSED ||
+                                 code_block_is_empty(&s->block)));
 }
 
 /* Read the code block and the tool calls of a finished answer. Returns 0, or -1
@@ -122,7 +122,7 @@ static int read_parts(struct sample *s, const struct qwick_result *r)
     key_add_u64(&k, r->seed);
     s->calls.id = key_u64(&k);
     s->calls.tools = s->r->tools;
-    if (s->j->a.extract &&
+    if (s->j->a->extract &&
         (code_block_feed(&s->block, r->text, r->n_text) ||
          code_block_end(&s->block, !answer_is_cut(r->finish))))
         return -1;
@@ -141,7 +141,7 @@ static void put_answer(struct json_writer *w, const struct batch_line *l,
               .tokenize_ms = s->r->tokenize_ms,
               .show_forced = s->r->o.limit_thinking,
               .logprobs = s->r->o.logprobs ? &s->logprobs : NULL,
-              .block = s->j->a.extract ? &s->block : NULL,
+              .block = s->j->a->extract ? &s->block : NULL,
               .calls = s->r->tools ? &s->calls : NULL},
         .incomplete = is_broken(s, r),
     };
@@ -411,7 +411,7 @@ static void compare_model(struct batch_job *j)
         return;
     j->told_model = true;
     if (strcmp(named, runs) == 0 ||
-        (j->a.c.model && strcmp(named, j->a.c.model) == 0))
+        (j->a->model && strcmp(named, j->a->model) == 0))
         return;
     progress_clear();
     msg_warn("%s: the requests name the model %s, and %s answers them",
@@ -457,7 +457,7 @@ static int one_record(struct batch_job *j, const struct batch_record *rec,
  * many wait beyond it would depend on how fast the input arrives. */
 bool batch_wants_more(const struct batch_job *j)
 {
-    size_t max = (size_t)j->a.max_batch;
+    size_t max = (size_t)j->a->max_batch;
     struct qwick_batch_stats s = qwick_batch_get_stats(j->batch);
     size_t n = s.n_waiting + (j->by_number ? s.n_live : 0);
     return !j->at_end && n < max &&

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "cli/batch/batch_request.h"
 #include "cli/answer/code_block.h"
+#include "cli/batch/batch_request.h"
 
 /* Line numbers stay exact in every JSON reader. */
 #define MAX_LINE ((int64_t)1 << 53)

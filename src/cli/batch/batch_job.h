@@ -12,27 +12,6 @@
 #include "cli/io/lines.h"
 #include "qwick.h"
 
-struct batch_args {
-    struct common_args c;
-    const char *output;
-    const char *format; /* of the input; NULL: the first record tells it */
-    bool text;
-    struct preset_args preset;
-    bool unordered, redo;
-    const char *shard;
-    int64_t line_offset, max_batch, debounce;
-    const char *system, *system_file;
-    struct opt_texts files;
-    bool file_names;
-    bool raw, allow_special;
-    const char *think;
-    const char *tools, *tool_choice;
-    bool extract;
-    struct answer_args answer;
-    struct constraint_args constraint;
-    const char *draft;
-};
-
 /* Maximum number of warnings about repeated ids; further repeats are only
  * counted. */
 #define BATCH_TOLD_IDS 10
@@ -55,8 +34,8 @@ struct sample;
 
 struct batch_job {
     const struct verb *verb;
-    struct opt_parsed p;
-    struct batch_args a;
+    struct opt_parsed *p;
+    struct args *a; /* of p */
     size_t shard; /* this run answers record i if i % n_shards == shard */
     size_t n_shards;
     struct lines in;

@@ -10,6 +10,7 @@
 #include "cli/answer/gen_job.h"
 #include "cli/io/out.h"
 #include "cli/io/prompt.h"
+#include "cli/opt/verbs.h"
 #include "file/json.h"
 #include "text/chat/chat_values.h"
 
@@ -40,24 +41,22 @@ static int get_int(const struct json_value *v, const char *key, int64_t min,
 
 /* Read a member that overrules an option. It has the option's range.
  */
-static int get_option_int(const struct json_value *v, const char *key,
-                          const struct opt *o, int64_t *out,
-                          struct qwick_err *e)
+static int get_option_int(const struct json_value *v, const struct opt *o,
+                          int64_t *out, struct qwick_err *e)
 {
-    return get_int(v, key, o->imin, o->imax, out, e);
+    return get_int(v, o->record, o->imin, o->imax, out, e);
 }
 
-static int get_option_number(const struct json_value *v, const char *key,
-                             const struct opt *o, double *out,
-                             struct qwick_err *e)
+static int get_option_number(const struct json_value *v, const struct opt *o,
+                             double *out, struct qwick_err *e)
 {
-    const struct json_value *m = member(v, key);
+    const struct json_value *m = member(v, o->record);
     double x;
     if (!m)
         return 0;
     if (json_double(m, &x) || !(x >= o->min && x <= o->max))
         return err_set(e, QWICK_ERR_USAGE,
-                       WHERE ": %s: must be a number from %g to %g", key,
+                       WHERE ": %s: must be a number from %g to %g", o->record,
                        o->min, o->max);
     *out = x;
     return 0;
@@ -67,23 +66,20 @@ static int get_sampling(const struct json_value *v, const struct verb *verb,
                         struct sampling_wish *w, struct qwick_err *e)
 {
     const struct {
-        const char *key, *option;
+        enum opt_id id;
         enum wish wish;
         float *to;
     } rows[] = {
-        {"temperature", "temp", WISH_TEMP, &w->v.temperature},
-        {"top_p", "top-p", WISH_TOP_P, &w->v.top_p},
-        {"min_p", "min-p", WISH_MIN_P, &w->v.min_p},
-        {"repeat_penalty", "repeat-penalty", WISH_REPEAT, &w->v.repeat_penalty},
-        {"presence_penalty", "presence-penalty", WISH_PRESENCE,
-         &w->v.presence_penalty},
-        {"frequency_penalty", "frequency-penalty", WISH_FREQUENCY,
-         &w->v.frequency_penalty},
+        {OPT_temp, WISH_TEMP, &w->v.temperature},
+        {OPT_top_p, WISH_TOP_P, &w->v.top_p},
+        {OPT_min_p, WISH_MIN_P, &w->v.min_p},
+        {OPT_repeat_penalty, WISH_REPEAT, &w->v.repeat_penalty},
+        {OPT_presence_penalty, WISH_PRESENCE, &w->v.presence_penalty},
+        {OPT_frequency_penalty, WISH_FREQUENCY, &w->v.frequency_penalty},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         double x = NAN;
-        if (get_option_number(v, rows[i].key, opt_find(verb, rows[i].option),
-                              &x, e))
+        if (get_option_number(v, opt_row(verb, rows[i].id), &x, e))
             return -1;
         if (isnan(x))
             continue;
@@ -91,7 +87,7 @@ static int get_sampling(const struct json_value *v, const struct verb *verb,
         w->given |= rows[i].wish;
     }
     int64_t top_k = -1;
-    if (get_option_int(v, "top_k", opt_find(verb, "top-k"), &top_k, e))
+    if (get_option_int(v, opt_row(verb, OPT_top_k), &top_k, e))
         return -1;
     if (top_k >= 0) {
         w->v.top_k = (int)top_k;
@@ -505,34 +501,12 @@ static int get_id(struct request *r, const struct json_value *v,
 bool request_has_key(const struct json_value *name)
 {
     static const char *const keys[] = {
-        "id",
-        "prompt",
-        "messages",
-        "prompt_ids",
-        "tools",
-        "tool_choice",
-        "enable_thinking",
-        "think",
-        "think_budget",
-        "n",
-        "max_tokens",
-        "stop",
-        "seed",
-        "temperature",
-        "top_k",
-        "top_p",
-        "min_p",
-        "repeat_penalty",
-        "presence_penalty",
-        "frequency_penalty",
-        "regex",
-        "choices",
-        "grammar",
-        "json_schema",
-        "logprobs",
-    };
+        "id", "prompt", "messages", "prompt_ids", "enable_thinking", "n"};
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
         if (json_equals(name, keys[i]))
+            return true;
+    for (const struct opt *o = NULL; (o = opt_next(&verb_batch, o));)
+        if (o->record && json_equals(name, o->record))
             return true;
     return false;
 }
@@ -560,8 +534,7 @@ static int get_budget(struct request *r, const struct request_common *c,
                       const struct json_value *v, struct qwick_err *e)
 {
     int64_t n = -1;
-    if (get_option_int(v, "think_budget", opt_find(c->p->verb, "think-budget"),
-                       &n, e))
+    if (get_option_int(v, opt_row(c->p->verb, OPT_think_budget), &n, e))
         return -1;
     if (n < 0)
         return 0;
@@ -577,7 +550,7 @@ static int get_logprobs(struct request *r, const struct request_common *c,
                         const struct json_value *v, struct qwick_err *e)
 {
     int64_t n = -1;
-    if (get_int(v, "logprobs", 0, opt_find(c->p->verb, "logprobs")->imax, &n,
+    if (get_int(v, "logprobs", 0, opt_row(c->p->verb, OPT_logprobs)->imax, &n,
                 e))
         return -1;
     if (n < 0)
@@ -593,11 +566,10 @@ static int get_options(struct request *r, const struct request_common *c,
                        struct qwick_err *e)
 {
     const struct verb *verb = c->p->verb;
-    int64_t max_tokens = c->answer->max_tokens, seed = -1;
+    int64_t max_tokens = c->p->a.max_tokens, seed = -1;
     if (get_budget(r, c, v, e) || get_logprobs(r, c, v, e) ||
-        get_option_int(v, "max_tokens", opt_find(verb, "max-tokens"),
-                       &max_tokens, e) ||
-        get_option_int(v, "seed", opt_find(verb, "seed"), &seed, e) ||
+        get_option_int(v, opt_row(verb, OPT_max_tokens), &max_tokens, e) ||
+        get_option_int(v, opt_row(verb, OPT_seed), &seed, e) ||
         get_sampling(v, verb, w, e) || get_stop(r, v, e))
         return -1;
     r->o.max_tokens = (size_t)max_tokens;
@@ -625,11 +597,11 @@ int request_open(struct request *r, uint64_t line, const char *text, size_t n,
 static int take(struct request *r, struct request_common *c,
                 const struct json_value *v, struct qwick_err *e)
 {
-    struct sampling_wish w = answer_wish(c->p, c->answer);
+    struct sampling_wish w = answer_wish(c->p);
     enum qwick_think think = c->think;
     tell_unknown(c, v, r->line);
     r->o = qwick_generate_defaults();
-    answer_options(&r->o, c->p, c->answer);
+    answer_options(&r->o, c->p);
     if (get_options(r, c, v, &w, e) || get_think(v, &think, e) ||
         get_tools(r, c, v, e) || get_constraint(r, c, v, e))
         return -1;
@@ -696,7 +668,7 @@ int request_run_key(struct request_common *c, struct qwick_engine *eng,
     key_add_u64(&k, exact);
     key_add_text(&k, info->kv_dtype, strlen(info->kv_dtype));
     key_add_u64(&k, n_ctx);
-    key_add_u64(&k, (uint64_t)c->answer->logprobs);
+    key_add_u64(&k, (uint64_t)c->p->a.logprobs);
     if (form)
         key_add_text(&k, form, strlen(form));
     c->run = k;

@@ -17,13 +17,12 @@
 #include "qwick.h"
 
 /* Maximum number of samples of a record. */
-#define REQUEST_MAX_N ANSWER_MAX_SAMPLES
+#define REQUEST_MAX_N OPT_MAX_SAMPLES
 
 /* Settings from the command line that all requests share. */
 struct request_common {
     struct qwick_engine *eng;
     const struct opt_parsed *p;
-    const struct answer_args *answer;
     const char *system; /* NULL: none */
     size_t n_system;
     struct buf before; /* text of -f, which precedes each prompt */

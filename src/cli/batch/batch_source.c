@@ -38,7 +38,7 @@ static int get_value(void *ctx, const struct template_part *field,
     int r = v->own(v->ctx, field, s, n, e);
     if (r <= 0)
         return r;
-    const char *value = preset_value(v->s->preset, field->s, field->n);
+    const char *value = preset_value(&v->s->p->a, field->s, field->n);
     if (!value)
         return preset_unset(&v->s->t, field, e);
     *s = value;
@@ -66,10 +66,10 @@ static int open_template(struct batch_source *s,
                          const struct template_names *known,
                          struct qwick_err *e)
 {
-    if (!preset_given(s->preset))
+    if (!preset_given(&s->p->a))
         return prompt_template_parse(&s->t, "the prompt", "{}", 2, 1, NULL, e);
-    return preset_template(&s->t, s->p, s->preset, known, e) ||
-                   preset_check_values(&s->t, s->preset, e)
+    return preset_template(&s->t, s->p, known, e) ||
+                   preset_check_values(&s->t, &s->p->a, e)
                ? -1
                : 0;
 }
@@ -79,7 +79,7 @@ static int check_fields(const struct batch_source *s, struct qwick_err *e)
 {
     for (size_t i = 0; i < s->t.n; i++)
         if (s->t.v[i].is_field && s->t.v[i].n &&
-            !preset_value(s->preset, s->t.v[i].s, s->t.v[i].n))
+            !preset_value(&s->p->a, s->t.v[i].s, s->t.v[i].n))
             return preset_unset(&s->t, &s->t.v[i], e);
     return 0;
 }
@@ -158,7 +158,7 @@ static int unknown_column(const struct batch_source *s,
 {
     char names[300];
     list_columns(&s->header, names);
-    if (!preset_given(s->preset))
+    if (!preset_given(&s->p->a))
         return err_set(e, QWICK_ERR_USAGE,
                        "%s: has no column \"prompt\", so that "
                        "--prompt-template or -T must name columns; there are: "
@@ -178,7 +178,7 @@ static int check_columns(const struct batch_source *s, struct qwick_err *e)
     for (size_t i = 0; i < s->t.n; i++) {
         const struct template_part *f = &s->t.v[i];
         size_t k = f->is_field ? column_of(h, f) : h->n;
-        const char *set = preset_value(s->preset, f->s, f->n);
+        const char *set = preset_value(&s->p->a, f->s, f->n);
         if (!f->is_field)
             continue;
         if (k == h->n && !set)
@@ -287,7 +287,7 @@ static int translate_row(struct batch_source *s, const struct batch_record *r,
  * checked. */
 static int begin_json(struct batch_source *s, struct qwick_err *e)
 {
-    return preset_given(s->preset) ? open_template(s, NULL, e) : 0;
+    return preset_given(&s->p->a) ? open_template(s, NULL, e) : 0;
 }
 
 static int member_value(void *ctx, const struct template_part *field,
@@ -432,7 +432,7 @@ static int set_form(struct batch_source *s, const char *name,
                     struct qwick_err *e)
 {
     s->form = find_form(name);
-    if (s->form->no_template && preset_given(s->preset))
+    if (s->form->no_template && preset_given(&s->p->a))
         return err_set(
             e, QWICK_ERR_USAGE,
             "%s: has whole chats, in OpenAI's batch format; a prompt "
@@ -442,11 +442,9 @@ static int set_form(struct batch_source *s, const char *name,
 }
 
 int source_open(struct batch_source *s, struct lines *in, const char *format,
-                const struct opt_parsed *p, const struct preset_args *preset,
-                struct qwick_err *e)
+                const struct opt_parsed *p, struct qwick_err *e)
 {
-    *s = (struct batch_source){
-        .in = in, .p = p, .preset = preset, .raw.max = in->in.max};
+    *s = (struct batch_source){.in = in, .p = p, .raw.max = in->in.max};
     return format ? set_form(s, format, e) : 0;
 }
 

@@ -50,7 +50,6 @@ struct batch_source {
     const struct input_form *form; /* NULL: not known yet */
     struct lines *in;              /* borrowed, as are the next two */
     const struct opt_parsed *p;
-    const struct preset_args *preset;
     struct prompt_template t; /* of the options; that of none is {} */
     struct csv csv;           /* the current record of a table */
     struct csv header;        /* the names of its columns */
@@ -66,8 +65,7 @@ struct batch_source {
  * form. A table's header is read now, from lines that may still have to come.
  * Returns 0, or -1 with *e set. Call source_free in any case. */
 int source_open(struct batch_source *s, struct lines *in, const char *format,
-                const struct opt_parsed *p, const struct preset_args *preset,
-                struct qwick_err *e);
+                const struct opt_parsed *p, struct qwick_err *e);
 void source_free(struct batch_source *s);
 
 /* Find out the form from the first record, unless it is known. Waits for the

@@ -50,12 +50,12 @@ static void show(struct batch_job *j)
  * full or no record has come for a while. */
 static int gather(struct batch_job *j, struct qwick_err *e)
 {
-    size_t max = (size_t)j->a.max_batch;
+    size_t max = (size_t)j->a->max_batch;
     bool got = qwick_batch_get_stats(j->batch).n_waiting > 0;
     if (batch_out_flush(&j->out, e) || (!got && batch_feed(j, -1, &got, e)))
         return -1;
     while (got && !j->at_end && qwick_batch_get_stats(j->batch).n_waiting < max)
-        if (batch_feed(j, (int)j->a.debounce, &got, e))
+        if (batch_feed(j, (int)j->a->debounce, &got, e))
             return -1;
     return 0;
 }
@@ -77,7 +77,7 @@ static int feed(struct batch_job *j, struct qwick_err *e)
     if (batch_feed(j, 0, &got, e))
         return -1;
     struct qwick_batch_stats s = qwick_batch_get_stats(j->batch);
-    if (s.n_live == 0 && s.n_waiting < (size_t)j->a.max_batch && !j->at_end)
+    if (s.n_live == 0 && s.n_waiting < (size_t)j->a->max_batch && !j->at_end)
         return gather(j, e);
     return 0;
 }
@@ -111,7 +111,7 @@ static void tell_broken(const struct batch_job *j, const char *name, uint64_t n,
     if (n)
         msg_error("%s: %llu %s%s %s constraint or tools", name,
                   (unsigned long long)n, plural(n, "answer", "answers"), when,
-                  j->a.extract ? block : form);
+                  j->a->extract ? block : form);
 }
 
 /* Print one line that counts the answers that are cut or empty. Their
@@ -121,7 +121,7 @@ static void tell_endings(const struct batch_job *j)
     static const enum qwick_finish cuts[] = {
         QWICK_FINISH_LENGTH, QWICK_FINISH_CONTEXT, QWICK_FINISH_LOOP,
         QWICK_FINISH_TIMEOUT};
-    bool required = j->a.answer.require_answer;
+    bool required = j->a->require_answer;
     char text[160] = "";
     size_t n = 0;
     for (size_t i = 0; i < sizeof(cuts) / sizeof(*cuts); i++) {
@@ -261,12 +261,11 @@ int batch_work(struct batch_job *j)
         return status;
     prompt_warn_faults(&j->source.faults, j->in.name);
     if (!j->n_records)
-        return records_none(j->verb, j->in.name);
+        return records_none(j->verb->name, j->in.name);
     tell_errors(j);
     tell_totals(j);
-    bool bad = j->n_errors || j->out.n_errors || j->n_broken ||
-               j->out.n_broken ||
-               (j->a.answer.require_answer &&
-                j->n_incomplete + j->out.n_incomplete > 0);
+    bool bad =
+        j->n_errors || j->out.n_errors || j->n_broken || j->out.n_broken ||
+        (j->a->require_answer && j->n_incomplete + j->out.n_incomplete > 0);
     return bad ? QWICK_ERR_RUNTIME : 0;
 }

@@ -7,153 +7,21 @@
 #include <unistd.h>
 
 #include "base/rng.h"
-#include "cli/batch/batch_job.h"
 #include "cli/answer/gen_job.h"
+#include "cli/batch/batch_job.h"
 #include "cli/io/out.h"
 #include "cli/io/prompt.h"
-#include "cli/sandbox/sandbox.h"
 #include "cli/io/signals.h"
 #include "cli/opt/verbs.h"
-
-#define ARG(field) offsetof(struct batch_args, field)
-
-static const struct opt opts[] = {
-    {.type = OPT_HEADING, .help = "Input and output"},
-    {.name = "input",
-     .letter = 'i',
-     .type = OPT_TEXTS,
-     .arg = "FILE",
-     .def = "standard input",
-     .help = "records, one JSON object per line",
-     .offset = COMMON(input)},
-    {.name = "input-format",
-     .type = OPT_CHOICE,
-     .arg = "FORM",
-     .choices = "jsonl|openai|lines|csv|tsv",
-     .def = "jsonl or openai, as the first record",
-     .help = "form of the input",
-     .offset = ARG(format)},
-    {.name = "lines",
-     .type = OPT_FLAG,
-     .help = "each line is a prompt, as --input-format lines",
-     .offset = COMMON(lines)},
-    {.name = "output",
-     .letter = 'o',
-     .type = OPT_FILE,
-     .access = OPT_REWRITES,
-     .arg = "FILE",
-     .def = "standard output",
-     .help =
-         "answers, one JSON object per line; a file that is there is continued",
-     .offset = ARG(output)},
-    {.name = "redo",
-     .type = OPT_FLAG,
-     .help = "replace answers in FILE that another model, prompt, seed or "
-             "other options gave",
-     .offset = ARG(redo)},
-    {.name = "text",
-     .type = OPT_FLAG,
-     .help = "write only texts, one answer per line; a line end in an answer "
-             "becomes \\n",
-     .offset = ARG(text)},
-    {.name = "unordered",
-     .type = OPT_FLAG,
-     .help = "write answers as they finish, not in the order of the input",
-     .offset = ARG(unordered)},
-    {.name = "shard",
-     .type = OPT_TEXT,
-     .arg = "I/N",
-     .help = "answer every N-th record, beginning with the I-th; 1/1: all",
-     .offset = ARG(shard)},
-    {.name = "line-offset",
-     .type = OPT_INT,
-     .arg = "N",
-     .imin = 0,
-     .imax = (int64_t)1 << 52,
-     .def = "0",
-     .help =
-         "count the lines of the input from N + 1, for a part of a larger file",
-     .offset = ARG(line_offset)},
-    OPT_ROWS_MAX_BATCH(ARG(max_batch), "16",
-                       "most sequences to evaluate at once"),
-    {.name = "debounce",
-     .type = OPT_INT,
-     .arg = "MS",
-     .imin = 0,
-     .imax = 60000,
-     .def = "5",
-     .help =
-         "when idle, wait for records until none has come for MS milliseconds "
-         "or a batch is full; with --seed: until a batch is full",
-     .offset = ARG(debounce)},
-
-    {.type = OPT_HEADING, .help = "Prompts"},
-    OPT_ROWS_PRESET(ARG(preset)),
-    {.name = "file",
-     .letter = 'f',
-     .type = OPT_TEXTS,
-     .arg = "FILE",
-     .help = "text before each prompt; repeatable",
-     .offset = ARG(files)},
-    OPT_ROWS_FILE_NAMES(ARG(file_names)),
-    OPT_ROWS_SYSTEM(ARG(system), ARG(system_file),
-                    "system prompt for records that have none"),
-    OPT_ROWS_TOOLS(ARG(tools), "definitions of tools, for records that have "
-                               "none"),
-    OPT_ROWS_TOOL_CHOICE(ARG(tool_choice)),
-    OPT_ROWS_THINK(ARG(think)),
-    OPT_ROWS_THINK_BUDGET(ARG(answer)),
-    OPT_ROWS_TEMPLATE,
-    OPT_ROWS_ALLOW_SPECIAL(ARG(allow_special)),
-    {.name = "raw",
-     .type = OPT_FLAG,
-     .help = "no chat template: continue the text as it is",
-     .offset = ARG(raw)},
-
-    {.type = OPT_HEADING,
-     .help = "Length (a record's own \"max_tokens\" and \"stop\" come first)"},
-    OPT_ROWS_MAX_TOKENS(ARG(answer)),
-    OPT_ROWS_CTX,
-    OPT_ROWS_STOP(ARG(answer)),
-    OPT_ROWS_ENDING(ARG(answer), "exit status 1"),
-
-    OPT_ROWS_CONSTRAINT(ARG(constraint), "exit status 1"),
-
-    OPT_ROWS_SAMPLING(ARG(answer)),
-    {.name = "seed",
-     .type = OPT_INT,
-     .arg = "N",
-     .imin = 0,
-     .imax = INT64_MAX,
-     .def = "random",
-     .help = "seed of the run: with its line number, it gives a record its "
-             "seed; records are grouped by number, not by arrival",
-     .offset = ARG(answer.seed)},
-    OPT_ROWS_LOGPROBS(ARG(answer), ""),
-    {.name = "extract",
-     .letter = 'x',
-     .type = OPT_FLAG,
-     .help =
-         "also give the first fenced code block of each answer, as \"code\"",
-     .offset = ARG(extract)},
-
-    {.type = OPT_HEADING, .help = "Model and machine"},
-    OPT_ROWS_MODEL,
-    OPT_ROWS_THREADS,
-    OPT_ROWS_KERNELS,
-    OPT_ROWS_PREFILL,
-    OPT_ROWS_DRAFT(ARG(draft)),
-    OPT_ROWS_PREFIX,
-    OPT_ROWS_SANDBOX,
-    OPT_ROWS_BASIC,
-};
+#include "cli/sandbox/open_model.h"
+#include "cli/sandbox/sandbox.h"
 
 /* ---- options ---- */
 
 /* Parse "2/5" into shard 1 of 5. */
 static int parse_shard(struct batch_job *j)
 {
-    const char *s = j->a.shard, *slash = s ? strchr(s, '/') : NULL;
+    const char *s = j->a->shard, *slash = s ? strchr(s, '/') : NULL;
     char first[24];
     int64_t i = 0, n = 0;
     j->n_shards = 1;
@@ -174,77 +42,65 @@ static int parse_shard(struct batch_job *j)
 }
 
 /* Options of the forms of input and output. */
-static int check_forms(struct batch_job *j)
+static int check_forms(struct opt_parsed *p)
 {
-    static const char *const with_seed[] = {"debounce", NULL};
-    static const char *const with_text[] = {"logprobs", "tools", "tool-choice",
-                                            NULL};
-    struct batch_args *a = &j->a;
-    int r = preset_check(&j->p, &a->preset);
-    if (r >= 0 || (r = opt_conflict(&j->p, "lines", "input-format")) >= 0)
+    struct args *a = &p->a;
+    int r = preset_check(p);
+    if (r >= 0)
         return r;
-    if (a->c.lines)
-        a->format = "lines";
-    if (opt_given(&j->p, "seed") && !a->c.exact &&
-        (r = opt_no_effect(&j->p, with_seed,
+    if (a->lines)
+        a->input_format = "lines";
+    if (opt_given(p, OPT_seed) && !a->exact &&
+        (r = opt_no_effect(p, OPT_debounce, OPT_seed,
                            "with --seed, unless --exact is given")) >= 0)
         return r;
-    if (!a->text)
-        return -1;
-    if (a->output && strcmp(a->output, "-") != 0)
-        return opt_usage(j->verb, "--text: cannot be combined with --output: a "
-                                  "run could not be continued, since texts "
-                                  "have no keys");
-    if ((r = opt_conflict(&j->p, "text", "unordered")) >= 0)
-        return r;
-    return opt_no_effect(&j->p, with_text, "with --text");
+    return a->text && a->output && strcmp(a->output, "-") != 0
+               ? opt_usage(p->verb, "--text: cannot be combined with --output: "
+                                    "a run could not be continued, since texts "
+                                    "have no keys")
+               : -1;
 }
 
-static int check(struct batch_job *j)
+static int batch_check(struct opt_parsed *p)
 {
-    static const char *const with_raw[] = {
-        "system", "system-file", "allow-special", "tools", "tool-choice", NULL};
-    static const char *const with_files[] = {"file-names", NULL};
-    const struct batch_args *a = &j->a;
+    const struct args *a = &p->a;
     int r;
-    if (j->p.n_args)
-        return opt_usage(j->verb, "\"%s\": takes no arguments; see --input",
-                         j->p.args[0]);
-    if (a->raw && (r = opt_no_effect(&j->p, with_raw, "with --raw")) >= 0)
-        return r;
+    if (p->n_args)
+        return opt_usage(p->verb, "\"%s\": takes no arguments; see --input",
+                         p->args[0]);
     if (a->raw)
-        answer_drop_think(&j->p, a->think, "with --raw");
-    if ((r = opt_conflict(&j->p, "system", "system-file")) >= 0)
-        return r;
-    if (!a->files.n &&
-        (r = opt_no_effect(&j->p, with_files, "without -f")) >= 0)
-        return r;
+        answer_drop_think(p, OPT_raw, "with --raw");
     bool dash = a->system_file && strcmp(a->system_file, "-") == 0;
     dash |= a->tools && strcmp(a->tools, "-") == 0;
-    for (size_t i = 0; i < a->files.n; i++)
-        dash |= strcmp(a->files.v[i], "-") == 0;
-    if (dash && !a->c.input.n)
-        return opt_usage(j->verb, "-: standard input has the records");
-    if (a->c.input.n > 1)
-        return opt_usage(j->verb, "--input: one file only");
+    for (size_t i = 0; i < a->file.n; i++)
+        dash |= strcmp(a->file.v[i], "-") == 0;
+    if (dash && !a->input.n)
+        return opt_usage(p->verb, "-: standard input has the records");
+    if (a->input.n > 1)
+        return opt_usage(p->verb, "--input: one file only");
     if (a->redo && (!a->output || strcmp(a->output, "-") == 0))
-        return opt_usage(j->verb, "--redo: has no effect without --output");
-    if ((r = parse_shard(j)) >= 0 || (r = check_forms(j)) >= 0)
+        return opt_usage(p->verb, "--redo: has no effect without --output");
+    if ((r = check_forms(p)) >= 0 || (r = constraint_check(p)) >= 0)
         return r;
-    if ((r = constraint_check(&j->p, &a->constraint)) >= 0)
+    return answer_check(p);
+}
+
+/* Check the options that are parsed into the job. */
+static int read_options(struct batch_job *j)
+{
+    int r = parse_shard(j);
+    if (r >= 0)
         return r;
-    if (tool_choice_parse(&j->common.choice, a->tool_choice))
+    if (tool_choice_parse(&j->common.choice, j->a->tool_choice))
         return msg_oom();
-    if ((r = tool_choice_check(&j->common.choice, "--tool-choice", &j->p)) >= 0)
-        return r;
-    return answer_check(&j->p, &a->answer);
+    return tool_choice_check(&j->common.choice, "--tool-choice", j->p);
 }
 
 /* ---- input ---- */
 
 static int open_input(struct batch_job *j)
 {
-    const char *path = j->a.c.input.n ? j->a.c.input.v[0] : NULL;
+    const char *path = j->a->input.n ? j->a->input.v[0] : NULL;
     struct stat st;
     int fd = STDIN_FILENO;
     if (!path || strcmp(path, "-") == 0) {
@@ -258,7 +114,7 @@ static int open_input(struct batch_job *j)
         return QWICK_ERR_RUNTIME;
     }
     lines_init(&j->in, path, fd);
-    j->in.number = (uint64_t)j->a.line_offset;
+    j->in.number = (uint64_t)j->a->line_offset;
     if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0)
         j->in_bytes = (uint64_t)st.st_size;
     return 0;
@@ -267,9 +123,9 @@ static int open_input(struct batch_job *j)
 /* Read the texts of -s, --system-file and -f. */
 static int read_texts(struct batch_job *j, struct qwick_err *e)
 {
-    const struct batch_args *a = &j->a;
+    const struct args *a = j->a;
     struct request_common *c = &j->common;
-    const struct prompt_sources sources = {.files = &a->files,
+    const struct prompt_sources sources = {.files = &a->file,
                                            .names = a->file_names,
                                            .no_stdin = true,
                                            .exact = a->raw,
@@ -294,13 +150,14 @@ static int read_texts(struct batch_job *j, struct qwick_err *e)
  */
 static int choose_mode(struct batch_job *j)
 {
-    static const char *const need[] = {"system", "system-file", "allow-special",
-                                       "tools",  "tool-choice", NULL};
+    static const enum opt_id need[] = {OPT_system,        OPT_system_file,
+                                       OPT_allow_special, OPT_tools,
+                                       OPT_tool_choice,   OPT_NONE};
     struct request_common *c = &j->common;
-    c->raw = j->a.raw;
+    c->raw = j->a->raw;
     if (c->raw)
         return 0;
-    int r = answer_choose_raw(&j->p, j->a.think, need, j->eng);
+    int r = answer_choose_raw(j->p, need, j->eng);
     c->raw = r == 0;
     return r < 0 ? 0 : r;
 }
@@ -309,46 +166,45 @@ static int choose_mode(struct batch_job *j)
  * printing a message. */
 static int choose_forms(struct batch_job *j)
 {
-    static const char *const no_extract[] = {"extract", NULL};
     struct qwick_err e;
     if (source_detect(&j->source, &e))
         return msg_fail(&e);
-    j->form = j->a.text ? &form_text : j->source.form->out;
+    j->form = j->a->text ? &form_text : j->source.form->out;
     if (j->form != &form_openai)
         return 0;
-    int r = opt_no_effect(&j->p, no_extract, "in OpenAI's batch format");
+    int r =
+        opt_no_effect(j->p, OPT_extract, OPT_NONE, "in OpenAI's batch format");
     return r >= 0 ? r : 0;
 }
 
 /* Set the run's key, and compare the answers of the output with it. */
 static int begin_output(struct batch_job *j, struct qwick_err *e)
 {
-    size_t n_ctx = (size_t)j->a.c.ctx;
+    size_t n_ctx = (size_t)j->a->ctx;
     if (!n_ctx)
         n_ctx = qwick_engine_info(j->eng)->n_ctx_max;
     const char *form = j->form == &form_jsonl ? NULL : j->form->name;
-    return request_run_key(&j->common, j->eng, j->a.c.exact, n_ctx, form, e) ||
-                   batch_out_begin(&j->out, batch_run_key(j), j->a.redo, e)
+    return request_run_key(&j->common, j->eng, j->a->exact, n_ctx, form, e) ||
+                   batch_out_begin(&j->out, batch_run_key(j), j->a->redo, e)
                ? -1
                : 0;
 }
 
 static void set_common(struct batch_job *j)
 {
-    const struct batch_args *a = &j->a;
+    const struct args *a = j->a;
     struct request_common *c = &j->common;
-    c->p = &j->p;
+    c->p = j->p;
     c->eng = j->eng;
     c->draft = j->draft;
-    c->answer = &a->answer;
     c->name = j->in.name;
     c->allow_special = a->allow_special;
     c->extract = a->extract;
     c->think = a->think && strcmp(a->think, "on") == 0    ? QWICK_THINK_ON
                : a->think && strcmp(a->think, "off") == 0 ? QWICK_THINK_OFF
                                                           : QWICK_THINK_AUTO;
-    c->seeded = opt_given(&j->p, "seed");
-    c->seed = c->seeded ? (uint64_t)a->answer.seed : rng_random_seed();
+    c->seeded = opt_given(j->p, OPT_seed);
+    c->seed = c->seeded ? (uint64_t)a->seed : rng_random_seed();
 }
 
 /* Get the ids of a record's prompt. False: it has none, for example because the
@@ -368,13 +224,13 @@ static int create(struct batch_job *j, struct qwick_err *e)
     struct request a = {0}, b = {0};
     struct qwick_batch_options o = {
         .size = sizeof(o),
-        .max_batch = (size_t)j->a.max_batch,
-        .n_ctx = (size_t)j->a.c.ctx,
+        .max_batch = (size_t)j->a->max_batch,
+        .n_ctx = (size_t)j->a->ctx,
         .done = batch_done,
         .done_ctx = j,
         .interrupt = signals_flag(),
     };
-    if (j->a.c.prefix_cache.on && c->before.len + c->n_system > 0 &&
+    if (j->a->prefix_cache.on && c->before.len + c->n_system > 0 &&
         try_record(j, &a, "{\"prompt\":\"a\"}") &&
         try_record(j, &b, "{\"prompt\":\"?\"}")) {
         o.common = a.ids;
@@ -398,10 +254,10 @@ static int open_constraint(struct batch_job *j)
     char *data = NULL;
     int status = 0;
     bool choice = c->choice.kind != CHOICE_AUTO && c->tools.list.len;
-    if (!choice && !constraint_given(&j->p))
+    if (!choice && !constraint_given(j->p))
         return 0;
     if (!choice)
-        status = constraint_read(&o, &data, &j->p, &j->a.constraint);
+        status = constraint_read(&o, &data, j->p);
     else if (tool_choice_constraint(&c->choice, &c->tools.list, &text, &o, &e))
         status = msg_fail(&e);
     if (choice)
@@ -414,11 +270,11 @@ static int open_constraint(struct batch_job *j)
     return status;
 }
 
-static int run(struct batch_job *j)
+static int run_job(struct batch_job *j)
 {
     struct qwick_err e = {0};
-    const char *out = j->a.output;
-    int status = check(j);
+    const char *out = j->a->output;
+    int status = read_options(j);
     if (status >= 0)
         return status;
     if ((status = open_input(j)) != 0)
@@ -427,20 +283,21 @@ static int run(struct batch_job *j)
         out = NULL;
     if (read_texts(j, &e))
         return msg_fail(&e);
-    if (j->a.tools && (status = tools_read(&j->common.tools, j->a.tools)) != 0)
+    if (j->a->tools &&
+        (status = tools_read(&j->common.tools, j->a->tools)) != 0)
         return status;
     if (!out && out_check())
         return QWICK_ERR_RUNTIME;
-    if (source_open(&j->source, &j->in, j->a.format, &j->p, &j->a.preset, &e))
+    if (source_open(&j->source, &j->in, j->a->input_format, j->p, &e))
         return msg_fail(&e);
-    if (batch_out_open(&j->out, out, j->a.unordered, j->in.fd, &e))
+    if (batch_out_open(&j->out, out, j->a->unordered, j->in.fd, &e))
         return msg_fail(&e);
-    j->a.c.prefix_memory = common_cache_memory();
-    if ((status = common_open(&j->eng, &j->a.c, false)) != 0 ||
+    j->p->models.cache_memory = open_model_cache_memory();
+    if ((status = open_model(&j->eng, j->p, false)) != 0 ||
         (status = choose_mode(j)) != 0)
         return status;
-    if ((status = answer_check_generation(&j->p, &j->a.answer, j->eng)) != 0 ||
-        (status = common_open_draft(&j->draft, &j->a.c, j->eng)) != 0)
+    if ((status = answer_check_generation(j->p, j->eng)) != 0 ||
+        (status = open_model_draft(&j->draft, j->p, j->eng)) != 0)
         return status;
     if ((status = choose_forms(j)) != 0)
         return status;
@@ -450,11 +307,10 @@ static int run(struct batch_job *j)
     if ((status = open_constraint(j)) != 0)
         return status;
     /* with --exact, an answer does not depend on the rest of its batch */
-    j->by_number = opt_given(&j->p, "seed") && !j->a.c.exact;
+    j->by_number = opt_given(j->p, OPT_seed) && !j->a->exact;
     if (create(j, &e) || begin_output(j, &e))
         return msg_fail(&e);
-    if ((status = sandbox_enter(&j->p, &j->a.c, j->eng, j->draft, SIZE_MAX)) !=
-        0)
+    if ((status = sandbox_enter(j->p, j->eng, j->draft, SIZE_MAX)) != 0)
         return status;
     signals_catch();
     status = batch_work(j);
@@ -463,17 +319,15 @@ static int run(struct batch_job *j)
     return status;
 }
 
-static int batch_run(const struct verb *v, int argc, char **argv)
+static int batch_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
-    struct batch_job j = {
-        .verb = v, .in.fd = -1, .out = {.fd = -1, .pending_fd = -1}};
-    j.a.max_batch = 16;
-    j.a.debounce = 5;
-    int status = opt_parse(&j.p, v, argc, argv, &j.a);
-    if (status < 0)
-        status = common_check(&j.p, &j.a.c);
-    if (status < 0)
-        status = run(&j);
+    struct batch_job j = {.verb = p->verb,
+                          .p = p,
+                          .a = &p->a,
+                          .eng = eng,
+                          .in.fd = -1,
+                          .out = {.fd = -1, .pending_fd = -1}};
+    int status = run_job(&j);
     qwick_batch_free(j.batch);
     batch_drop(&j);
     constraint_cache_free(&j.common.constraints);
@@ -490,11 +344,11 @@ static int batch_run(const struct verb *v, int argc, char **argv)
     buf_free(&j.common.before);
     buf_free(&j.common.unknown);
     buf_free(&j.system);
-    opt_free(&j.p, &j.a);
     return status;
 }
 
 const struct verb verb_batch = {
+    .bit = V_BATCH,
     .name = "batch",
     .args = "",
     .summary = "answer many prompts: JSON lines, texts, tables",
@@ -514,6 +368,6 @@ const struct verb verb_batch = {
                 "  qwick batch -i prompts.jsonl -o answers.jsonl\n"
                 "  ls | qwick batch --lines --text --prompt-template "
                 "'Rename {}'\n",
-    OPT_TABLE(opts),
+    .check = batch_check,
     .run = batch_run,
 };

@@ -7,157 +7,21 @@
 #include "base/rng.h"
 #include "cli/bench/bench_report.h"
 #include "cli/bench/bench_tune.h"
-#include "cli/opt/common.h"
-#include "cli/opt/opt.h"
 #include "cli/io/out.h"
-#include "cli/report/plot_text.h"
 #include "cli/io/progress.h"
 #include "cli/io/term.h"
+#include "cli/opt/common.h"
+#include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
+#include "cli/report/plot_text.h"
+#include "cli/sandbox/open_model.h"
 #include "file/save.h"
 #include "qwick.h"
 
-struct args {
-    struct common_args c;
-    struct opt_ints prompt_lens, depths, batches, threads;
-    struct opt_texts models;
-    int64_t gen, reps, warmup;
-    bool md, csv, parts, compare_any, tune;
-    const char *html, *compare;
-    double fail_below;
-};
-
-#define ARG(field) offsetof(struct args, field)
-#define MAX_LEN    10000000
+#define MAX_LEN 10000000
 
 /* Rounds of --tune: a round takes a third of a second. */
 enum { TUNE_REPS = 25 };
-
-static const struct opt opts[] = {
-    {.type = OPT_HEADING, .help = "Measurements"},
-    {.name = "prompt-lens",
-     .type = OPT_INTS,
-     .arg = "N,...",
-     .imin = 1,
-     .imax = MAX_LEN,
-     .def = "512",
-     .help = "tokens of the prompts whose prefill is timed",
-     .offset = ARG(prompt_lens)},
-    {.name = "gen",
-     .type = OPT_INT,
-     .arg = "N",
-     .imin = 1,
-     .imax = MAX_LEN,
-     .def = "64",
-     .help = "decode steps of a timed run",
-     .offset = ARG(gen)},
-    {.name = "depths",
-     .type = OPT_INTS,
-     .arg = "N,...",
-     .imin = 1,
-     .imax = MAX_LEN,
-     .def = "16",
-     .help = "tokens in the context before the decode steps",
-     .offset = ARG(depths)},
-    {.name = "batches",
-     .type = OPT_INTS,
-     .arg = "N,...",
-     .imin = 1,
-     .imax = 1024,
-     .def = "none",
-     .help = "sequences decoded together, at each of the depths",
-     .offset = ARG(batches)},
-    {.name = "threads",
-     .letter = 't',
-     .type = OPT_INTS,
-     .arg = "N,...",
-     .imin = 1,
-     .imax = 1024,
-     .def = "physical cores",
-     .help = "numbers of threads to measure with",
-     .offset = ARG(threads)},
-    {.name = "reps",
-     .type = OPT_INT,
-     .arg = "N",
-     .imin = 1,
-     .imax = 1000,
-     .def = "5, with --tune 25",
-     .help = "timed runs of each measurement",
-     .offset = ARG(reps)},
-    {.name = "warmup",
-     .type = OPT_INT,
-     .arg = "N",
-     .imin = 0,
-     .imax = 1000,
-     .def = "1",
-     .help = "runs before the timed ones that do not count",
-     .offset = ARG(warmup)},
-
-    {.name = "parts",
-     .type = OPT_FLAG,
-     .help = "also show where a pass spends its time",
-     .offset = ARG(parts)},
-
-    {.name = "tune",
-     .type = OPT_FLAG,
-     .help = "instead measure all variants of each choice between kernels",
-     .offset = ARG(tune)},
-
-    {.type = OPT_HEADING, .help = "Output"},
-    {.name = "md",
-     .type = OPT_FLAG,
-     .help = "print a Markdown table",
-     .offset = ARG(md)},
-    {.name = "json",
-     .type = OPT_FLAG,
-     .help = "print JSON, one object for each model",
-     .offset = COMMON(json)},
-    {.name = "csv",
-     .type = OPT_FLAG,
-     .help = "print CSV, one line for each row",
-     .offset = ARG(csv)},
-    {.name = "html",
-     .access = OPT_REPLACES,
-     .type = OPT_FILE,
-     .arg = "FILE",
-     .help = "also write a page with charts to FILE",
-     .offset = ARG(html)},
-
-    {.type = OPT_HEADING, .help = "Comparison"},
-    {.name = "compare",
-     .type = OPT_FILE,
-     .arg = "FILE",
-     .help = "also show the ratio of each row to that in FILE, which --json "
-             "printed",
-     .offset = ARG(compare)},
-    {.name = "fail-below",
-     .type = OPT_NUMBER,
-     .arg = "RATIO",
-     .min = 0.001,
-     .max = 1000,
-     .def = "never",
-     .help = "with --compare: exit status 1 if a row's share of its limit is "
-             "below RATIO of that in FILE",
-     .offset = ARG(fail_below)},
-    {.name = "compare-any",
-     .type = OPT_FLAG,
-     .help = "with --compare: FILE may be about another machine, model or "
-             "settings",
-     .offset = ARG(compare_any)},
-
-    {.type = OPT_HEADING, .help = "Model and machine"},
-    {.name = "model",
-     .letter = 'm',
-     .type = OPT_FILES,
-     .arg = "MODEL",
-     .help = "model, see qwick(1); repeatable, measured one after the other",
-     .def = "the built-in demo model",
-     .offset = ARG(models)},
-    OPT_ROWS_KERNELS,
-    OPT_ROWS_CORE,
-    OPT_ROWS_PREFILL,
-    OPT_ROWS_BASIC,
-};
 
 static size_t smaller(size_t a, size_t b)
 {
@@ -222,7 +86,8 @@ static int make_tokens(struct bench *b, size_t n, struct qwick_err *e)
 
 /* A run of the verb. */
 struct job {
-    const struct args *a;
+    struct opt_parsed *p;
+    const struct args *a; /* of p */
     struct bench_report r;
     enum bench_format format;
     struct bench bench;
@@ -270,9 +135,8 @@ static void plan_lines(struct job *j, const struct lengths *l, int threads)
                                 .n = at(&a->prompt_lens, i, l->prompt_len),
                                 .batch = 1};
     for (size_t i = 0; i < count(&a->depths); i++)
-        j->plan[n++] = (struct bench_line){.test = BENCH_DECODE,
-                                           .n = at(&a->depths, i, l->depth),
-                                           .batch = 1};
+        j->plan[n++] = (struct bench_line){
+            .test = BENCH_DECODE, .n = at(&a->depths, i, l->depth), .batch = 1};
     for (size_t i = 0; i < count(&a->depths); i++)
         for (size_t k = 0; k < a->batches.n; k++)
             j->plan[n++] =
@@ -343,7 +207,7 @@ static int begin_model(struct job *j, struct bench_model *m,
     if (bench_model_init(m, b->eng, max_depth(j->a, l), &e))
         return msg_fail(&e);
     m->gen = j->r.set.plan.gen = l->gen;
-    m->lines = calloc(j->n_plan * count(&j->a->threads), sizeof(*m->lines));
+    m->lines = calloc(j->n_plan * count(&j->a->thread_list), sizeof(*m->lines));
     if (!m->lines || bench_open(b, j->r.set.plan.reps, l->gen))
         return msg_oom();
     return make_tokens(b, l->most, &e) ? msg_fail(&e) : 0;
@@ -402,15 +266,14 @@ static int bench_model(struct job *j, size_t k)
 {
     const struct args *a = j->a;
     struct bench_model *m = &j->r.models[k];
-    struct common_args c = a->c;
     int status = 0;
     if (a->models.n) {
-        c.model = a->models.v[k];
-        c.model_is_name = false;
+        j->p->a.model = a->models.v[k];
+        j->p->models.is_name = false;
     }
-    for (size_t i = 0; i < count(&a->threads) && !status; i++) {
-        c.threads = a->threads.n ? a->threads.v[i] : 0;
-        status = common_open(&j->bench.eng, &c, false);
+    for (size_t i = 0; i < count(&a->thread_list) && !status; i++) {
+        j->p->a.threads = a->thread_list.n ? a->thread_list.v[i] : 0;
+        status = open_model(&j->bench.eng, j->p, false);
         if (!status)
             status = bench_engine(j, m);
         progress_clear();
@@ -443,10 +306,9 @@ static int bench(struct job *j)
     const struct args *a = j->a;
     size_t n = a->models.n ? a->models.n : 1;
     int status = 0;
-    j->n_plan =
-        count(&a->prompt_lens) + count(&a->depths) * (1 + a->batches.n);
-    j->n_runs = n * count(&a->threads) * j->n_plan *
-                (size_t)(a->reps + a->warmup);
+    j->n_plan = count(&a->prompt_lens) + count(&a->depths) * (1 + a->batches.n);
+    j->n_runs =
+        n * count(&a->thread_list) * j->n_plan * (size_t)(a->reps + a->warmup);
     j->plan = calloc(j->n_plan, sizeof(*j->plan));
     j->r.models = calloc(n, sizeof(*j->r.models));
     j->r.n_models = j->r.models ? n : 0;
@@ -468,98 +330,61 @@ static int bench(struct job *j)
     progress_stop();
     if (!status)
         status = write_page(j);
-    if (!status && opt_given(a->c.parsed, "fail-below"))
+    if (!status && opt_given(j->p, OPT_fail_below))
         status = bench_baseline_gate(&j->r, a->fail_below);
     return status;
 }
 
 /* The choices between kernels need no model. */
-static int tune(const struct args *a)
+static int tune(struct opt_parsed *p)
 {
-    struct common_args c = a->c;
     struct qwick_engine *eng;
     struct machine machine;
-    size_t reps = opt_given(c.parsed, "reps") ? (size_t)a->reps : TUNE_REPS;
-    c.threads = 1;
+    size_t reps = opt_given(p, OPT_reps) ? (size_t)p->a.reps : TUNE_REPS;
+    p->a.threads = 1;
     machine_read(&machine);
-    int status = out_check() ? (int)QWICK_ERR_RUNTIME
-                             : common_open(&eng, &c, false);
+    int status =
+        out_check() ? (int)QWICK_ERR_RUNTIME : open_model(&eng, p, false);
     if (status)
         return status;
-    status = bench_tune(eng, reps, a->c.json, &machine);
+    status = bench_tune(eng, reps, p->a.json, &machine);
     qwick_engine_close(eng);
     return status;
 }
 
-static int check(const struct opt_parsed *p, const struct args *a)
+static int bench_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
-    static const char *const not_tune[] = {
-        "model",   "prompt-lens", "gen",        "depths",        "batches",
-        "threads", "warmup",      "parts",      "md",            "csv",
-        "html",    "compare",     "fail-below", "compare-any",   "exact",
-        "kv",      "preload",     "numa",
-        "prefill-chunk", NULL};
-    static const char *const formats[] = {"md", "json", "csv"};
-    static const char *const with_compare[] = {"fail-below", "compare-any",
-                                               NULL};
-    int r;
-    if (a->tune && (r = opt_no_effect(p, not_tune, "with --tune")) >= 0)
-        return r;
-    for (size_t i = 0; i < 3; i++)
-        for (size_t k = i + 1; k < 3; k++)
-            if ((r = opt_conflict(p, formats[i], formats[k])) >= 0)
-                return r;
-    if (!a->compare &&
-        (r = opt_no_effect(p, with_compare, "without --compare")) >= 0)
-        return r;
-    return p->n_args ? opt_usage(p->verb,
-                                 "\"%s\": unexpected, a model goes with -m",
-                                 p->args[0])
-                     : -1;
-}
-
-static int run(const struct verb *v, int argc, char **argv)
-{
-    struct args a = {.reps = 5, .warmup = 1};
-    struct opt_parsed p;
-    struct job j = {.a = &a};
-    int status = opt_parse(&p, v, argc, argv, &a);
-    if (status < 0)
-        status = common_check(&p, &a.c);
-    if (status < 0)
-        status = check(&p, &a);
-    if (status < 0 && a.tune) {
-        status = tune(&a);
-    } else if (status < 0) {
-        j.format = a.c.json ? BENCH_JSON
-                   : a.csv  ? BENCH_CSV
-                   : a.md   ? BENCH_MD
-                            : BENCH_TEXT;
-        j.r.set = (struct bench_settings){
-            .plan = {.reps = (size_t)a.reps,
-                     .warmup = a.warmup,
-                     .parts = a.parts},
-            .exact = a.c.exact,
-            .preload = a.c.preload,
-            .numa = a.c.numa ? a.c.numa : "off",
-            .prefill_chunk = a.c.prefill_chunk ? (size_t)a.c.prefill_chunk
-                                               : 512};
-        j.bench = (struct bench){.plan = &j.r.set.plan,
-                                 .on_run = show_run,
-                                 .on_run_ctx = &j};
-        status = bench(&j);
-    }
+    const struct args *a = &p->a;
+    struct job j = {.p = p, .a = a};
+    (void)eng; /* each model and number of threads has its own */
+    if (a->tune)
+        return tune(p);
+    j.format = a->json  ? BENCH_JSON
+               : a->csv ? BENCH_CSV
+               : a->md  ? BENCH_MD
+                        : BENCH_TEXT;
+    j.r.set =
+        (struct bench_settings){.plan = {.reps = (size_t)a->reps,
+                                         .warmup = a->warmup,
+                                         .parts = a->parts},
+                                .exact = a->exact,
+                                .preload = a->preload,
+                                .numa = a->numa ? a->numa : "off",
+                                .prefill_chunk = (size_t)a->prefill_chunk};
+    j.bench = (struct bench){
+        .plan = &j.r.set.plan, .on_run = show_run, .on_run_ctx = &j};
+    int status = bench(&j);
     for (size_t k = 0; k < j.r.n_models; k++)
         bench_model_free(&j.r.models[k]);
     free(j.r.models);
     bench_baseline_free(j.r.was);
     buf_free(&j.out);
     free(j.plan);
-    opt_free(&p, &a);
     return status;
 }
 
 const struct verb verb_bench = {
+    .bit = V_BENCH,
     .name = "bench",
     .args = "",
     .summary = "speed, beside this machine's limits",
@@ -568,6 +393,6 @@ const struct verb verb_bench = {
              "its arithmetic, or the slower of\nthe two, measured right before "
              "and after every run.",
     .examples = "  qwick bench --prompt-lens 64 --gen 16 --reps 1 --warmup 0\n",
-    OPT_TABLE(opts),
-    .run = run,
+    .check = common_check_no_args,
+    .run = bench_run,
 };

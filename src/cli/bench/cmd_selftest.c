@@ -5,42 +5,16 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "cli/opt/common.h"
 #include "cli/io/json_writer.h"
-#include "cli/report/machine.h"
-#include "cli/opt/opt.h"
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
 #include "cli/io/signals.h"
 #include "cli/io/units.h"
+#include "cli/opt/common.h"
+#include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
+#include "cli/report/machine.h"
 #include "qwick.h"
-
-struct args {
-    struct common_args c;
-    double seconds;
-};
-
-#define ARG(field) offsetof(struct args, field)
-
-static const struct opt opts[] = {
-    {.type = OPT_HEADING, .help = "Options"},
-    {.name = "seconds",
-     .type = OPT_NUMBER,
-     .arg = "N",
-     .min = 0,
-     .max = 1e6,
-     .def = "60",
-     .help = "cut the checks that have not ended after N seconds; 0: no limit",
-     .offset = ARG(seconds)},
-    {.name = "json",
-     .type = OPT_FLAG,
-     .help = "print JSON",
-     .offset = COMMON(json)},
-    OPT_ROWS_MODEL,
-    OPT_ROWS_THREADS,
-    OPT_ROWS_BASIC,
-};
 
 /* The report while the checks run. Rows are printed when a check ends, so that
  * a run that dies shows how far it came. */
@@ -187,9 +161,10 @@ static void put_end(struct report *r, const struct qwick_selftest_report *s)
 
 /* ---- the verb ------------------------------------------------------------ */
 
-static int selftest(const struct args *a, struct qwick_engine *eng)
+static int selftest_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
-    struct report r = {.json = a->c.json};
+    const struct args *a = &p->a;
+    struct report r = {.json = a->json};
     struct qwick_selftest_options o = qwick_selftest_defaults();
     struct qwick_selftest_report s;
     struct qwick_err e = {0};
@@ -218,27 +193,8 @@ static int selftest(const struct args *a, struct qwick_engine *eng)
     return s.n_cut ? EXIT_INCOMPLETE : 0;
 }
 
-static int run(const struct verb *v, int argc, char **argv)
-{
-    struct args a = {.seconds = 60};
-    struct opt_parsed p;
-    struct qwick_engine *eng = NULL;
-    int status = opt_parse(&p, v, argc, argv, &a);
-    if (status < 0)
-        status = common_check(&p, &a.c);
-    if (status < 0 && p.n_args)
-        status =
-            opt_usage(v, "\"%s\": unexpected, a model goes with -m", p.args[0]);
-    if (status < 0)
-        status = common_open(&eng, &a.c, false);
-    if (status == 0 && eng)
-        status = selftest(&a, eng);
-    qwick_engine_close(eng);
-    opt_free(&p, &a);
-    return status;
-}
-
 const struct verb verb_selftest = {
+    .bit = V_SELFTEST,
     .name = "selftest",
     .args = "",
     .summary = "check that this machine computes a model correctly",
@@ -252,6 +208,7 @@ const struct verb verb_selftest = {
              "report. The\n"
              "exit status is 1 if a check fails, 6 if time or memory cut one.",
     .examples = "  qwick selftest --json\n",
-    OPT_TABLE(opts),
-    .run = run,
+    .opens = OPENS_MODEL,
+    .check = common_check_no_args,
+    .run = selftest_run,
 };

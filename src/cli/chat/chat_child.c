@@ -11,6 +11,7 @@
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
 #include "cli/io/prompt.h"
+#include "cli/sandbox/open_model.h"
 #include "cli/sandbox/sandbox.h"
 #include "cli/io/signals.h"
 
@@ -23,9 +24,9 @@ static int open_session(struct chat *c, struct chat_reply *reply)
     struct gen_job *j = &c->j;
     size_t n;
     bool resume = c->session && access(c->session, F_OK) == 0;
-    j->a.session = resume ? c->session : NULL;
+    j->a->session = resume ? c->session : NULL;
     int status = gen_open_session(j);
-    j->a.session = NULL;
+    j->a->session = NULL;
     if (status || !resume)
         return status;
     const char *note = qwick_session_note(j->ses, &n);
@@ -47,7 +48,7 @@ int chat_child_open(struct chat *c, struct chat_reply *reply)
 {
     struct gen_job *j = &c->j;
     int status;
-    if ((status = common_open(&j->eng, &j->a.c, false)) != 0)
+    if ((status = open_model(&j->eng, j->p, false)) != 0)
         return status;
     if (strcmp(qwick_engine_info(j->eng)->template_name, "none") == 0) {
         msg_error("%s: has no chat template; --chat-template FILE gives one",
@@ -55,11 +56,11 @@ int chat_child_open(struct chat *c, struct chat_reply *reply)
         return QWICK_ERR_USAGE;
     }
     j->mode = MODE_CHAT;
-    answer_drop_think_of(&j->p, j->a.think, j->eng);
-    if ((status = answer_check_generation(&j->p, &j->a.answer, j->eng)) != 0 ||
-        (status = common_open_draft(&j->draft, &j->a.c, j->eng)) != 0)
+    answer_drop_think_of(j->p, j->eng);
+    if ((status = answer_check_generation(j->p, j->eng)) != 0 ||
+        (status = open_model_draft(&j->draft, j->p, j->eng)) != 0)
         return status;
-    common_hint_demo(&j->a.c);
+    common_hint_demo(j->p);
     if ((status = gen_open_constraint(j)) != 0 ||
         (status = open_session(c, reply)) != 0)
         return status;
@@ -67,9 +68,9 @@ int chat_child_open(struct chat *c, struct chat_reply *reply)
     qwick_session_interrupt(j->ses, signals_flag());
     reply->fixed.limit = j->limit;
     reply->fixed.greedy = gen_sampling(j).temperature == 0;
-    j->a.session = c->session; /* which is written after each answer */
-    status = sandbox_enter(&j->p, &j->a.c, j->eng, j->draft, SIZE_MAX);
-    j->a.session = NULL;
+    j->a->session = c->session; /* which is written after each answer */
+    status = sandbox_enter(j->p, j->eng, j->draft, SIZE_MAX);
+    j->a->session = NULL;
     return status;
 }
 
@@ -255,7 +256,7 @@ int chat_child_answer(struct chat *c, uint64_t number, struct chat_reply *reply)
         return 0;
     }
     const struct qwick_sampling sampling = gen_sampling(j);
-    uint64_t seed = opt_given(&j->p, "seed")
+    uint64_t seed = opt_given(j->p, OPT_seed)
                         ? answer_seed(sampling.seed, number)
                         : sampling.seed;
     int status = gen_output_begin(&x, j, &sampling, seed, NULL);

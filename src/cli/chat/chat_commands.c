@@ -216,9 +216,9 @@ static int run_read(struct chat *c, const char *arg)
         return 0;
     }
     const char *name = file.data;
-    struct opt_texts files = {.v = &name, .n = 1};
+    struct strings files = {.v = &name, .n = 1};
     const struct prompt_sources sources = {
-        .files = &files, .names = c->j.a.file_names, .no_stdin = true};
+        .files = &files, .names = c->j.a->file_names, .no_stdin = true};
     struct prompt_faults faults = {0};
     struct buf text = {0};
     int failed = prompt_compose(&text, &sources, &faults, &e);

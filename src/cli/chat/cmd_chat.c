@@ -6,109 +6,44 @@
 
 #include "base/err.h"
 #include "base/utf8.h"
+#include "cli/answer/gen_kept.h"
 #include "cli/chat/chat_history.h"
 #include "cli/chat/chat_job.h"
 #include "cli/chat/chat_model.h"
 #include "cli/chat/chat_text.h"
-#include "cli/answer/gen_kept.h"
 #include "cli/io/out.h"
 #include "cli/io/prompt.h"
 #include "cli/io/signals.h"
 #include "cli/io/state_file.h"
 #include "cli/opt/verbs.h"
 
-#define ARG(field) offsetof(struct gen_args, field)
-
-static const struct opt opts[] = {
-    {.type = OPT_HEADING, .help = "Conversation"},
-    OPT_ROWS_SYSTEM(ARG(system), ARG(system_file), "system prompt"),
-    OPT_ROWS_THINK(ARG(think)),
-    OPT_ROWS_THINK_BUDGET(ARG(answer)),
-    OPT_ROWS_SHOW_THINKING(ARG(show_thinking)),
-    OPT_ROWS_TEMPLATE,
-    OPT_ROWS_FILE_NAMES(ARG(file_names)),
-    OPT_ROWS_ALLOW_SPECIAL(ARG(allow_special)),
-    {.name = "chat-json",
-     .type = OPT_FILE,
-     .arg = "FILE",
-     .help = "begin with the messages of FILE, as /load does",
-     .offset = ARG(chat_json)},
-    OPT_ROWS_CONTINUE(ARG(go_on), "begin with the conversation that qwick "
-                                  "--keep kept last"),
-    {.name = "session",
-     .type = OPT_FILE,
-     .arg = "FILE",
-     .help = "go on with the session in FILE, if there is one, and save it "
-             "there after each answer",
-     .access = OPT_REWRITES,
-     .offset = ARG(session)},
-    {.name = "no-history",
-     .type = OPT_FLAG,
-     .help = "neither read nor write the history of messages",
-     .offset = ARG(no_history)},
-
-    {.type = OPT_HEADING, .help = "Length of an answer"},
-    OPT_ROWS_MAX_TOKENS(ARG(answer)),
-    OPT_ROWS_CTX,
-    OPT_ROWS_STOP(ARG(answer)),
-    OPT_ROWS_TIMEOUT(ARG(answer)),
-
-    OPT_ROWS_CONSTRAINT(ARG(constraint), "a warning"),
-
-    OPT_ROWS_SAMPLING(ARG(answer)),
-    OPT_ROWS_SEED(ARG(answer.seed)),
-
-    {.type = OPT_HEADING, .help = "Model and machine"},
-    OPT_ROWS_MODEL,
-    OPT_ROWS_THREADS,
-    OPT_ROWS_KERNELS,
-    OPT_ROWS_PREFILL,
-    OPT_ROWS_LOOKUP(ARG(lookup)),
-    OPT_ROWS_DRAFT(ARG(draft)),
-    OPT_ROWS_PREFIX,
-    OPT_ROWS_SANDBOX,
-    OPT_ROWS_COLOR,
-    OPT_ROWS_BASIC,
-};
-
 /* ---- checks before the model is opened ---- */
 
-static int check_terminal(const struct chat *c)
+static int check_terminal(const struct verb *verb)
 {
     const char *which = !isatty(STDIN_FILENO)    ? "standard input"
                         : !isatty(STDOUT_FILENO) ? "standard output"
                                                  : NULL;
-    return which ? opt_usage(c->j.verb,
+    return which ? opt_usage(verb,
                              "%s is not a terminal; qwick \"PROMPT\" answers "
                              "once, qwick batch answers many prompts",
                              which)
                  : -1;
 }
 
-static int check_options(const struct chat *c)
+static int chat_check(struct opt_parsed *p)
 {
-    static const char *const begins[] = {"chat-json", "continue", "session"};
-    const struct gen_job *j = &c->j;
     int r;
-    if (j->p.n_args)
-        return opt_usage(j->verb,
+    if (p->n_args)
+        return opt_usage(p->verb,
                          "\"%s\": chat takes no arguments; type the message "
                          "there, or use qwick \"PROMPT\" for one answer",
-                         j->p.args[0]);
-    if ((r = answer_check(&j->p, &j->a.answer)) >= 0 ||
-        (r = constraint_check(&j->p, &j->a.constraint)) >= 0 ||
-        (r = opt_conflict(&j->p, "system", "system-file")) >= 0)
+                         p->args[0]);
+    if ((r = answer_check(p)) >= 0 || (r = constraint_check(p)) >= 0)
         return r;
-    for (size_t i = 0; i < 3; i++)
-        for (size_t k = i + 1; k < 3; k++)
-            if ((r = opt_conflict(&j->p, begins[i], begins[k])) >= 0)
-                return r;
-    if (j->a.go_on &&
-        (r = opt_conflict(&j->p, "continue", "allow-special")) >= 0)
-        return r;
-    if (j->a.think && strcmp(j->a.think, "off") == 0)
-        opt_warn_no_effect(&j->p, "think-budget", "with --think off");
-    return -1;
+    if (p->a.think && strcmp(p->a.think, "off") == 0)
+        opt_warn_no_effect(p, OPT_think_budget, OPT_think, "with --think off");
+    return check_terminal(p->verb);
 }
 
 /* ---- the conversation that a chat begins with ---- */
@@ -138,7 +73,7 @@ static int load_kept(struct chat *c)
 
 static int set_system(struct chat *c)
 {
-    const struct gen_args *a = &c->j.a;
+    const struct args *a = c->j.a;
     struct buf text = {0};
     struct prompt_faults faults = {0};
     struct qwick_err e;
@@ -152,8 +87,9 @@ static int set_system(struct chat *c)
     return rc ? msg_fail(&e) : 0;
 }
 
-/* Start the process of the model, and go on with the messages of its session. */
-static int open_model(struct chat *c)
+/* Start the process of the model, and go on with the messages of its session.
+ */
+static int open_child(struct chat *c)
 {
     struct chat_reply r = {0};
     struct qwick_err e;
@@ -171,9 +107,9 @@ static int begin(struct chat *c)
 {
     struct qwick_err e;
     int status = qwick_chat_create(&c->j.chat, &e) ? msg_fail(&e) : 0;
-    if (!status && c->j.a.chat_json)
-        status = load(c, c->j.a.chat_json);
-    if (!status && c->j.a.go_on)
+    if (!status && c->j.a->chat_json)
+        status = load(c, c->j.a->chat_json);
+    if (!status && c->j.a->go_on)
         status = load_kept(c);
     return status;
 }
@@ -183,7 +119,7 @@ static int begin(struct chat *c)
 static void open_history(struct chat *c)
 {
     struct qwick_err e;
-    if (c->j.a.no_history || state_path(&c->history, "history") ||
+    if (c->j.a->no_history || state_path(&c->history, "history") ||
         !c->history.len)
         return;
     if (chat_history_load(c->history.data, chat_line_remember, c->line, &e)) {
@@ -329,29 +265,24 @@ static int converse(struct chat *c)
 static int chat(struct chat *c)
 {
     struct gen_job *j = &c->j;
-    int status = check_options(c);
-    if (status >= 0 || (status = check_terminal(c)) >= 0)
-        return status;
+    int status;
     gen_set_think(j);
-    c->session = j->a.save_session = j->a.session;
+    c->session = j->a->save_session = j->a->session;
     if ((status = gen_check_save(j)) != 0 || (status = begin(c)) != 0 ||
-        (status = open_model(c)) != 0)
+        (status = open_child(c)) != 0)
         return status;
     return converse(c);
 }
 
-static int run_chat(const struct verb *v, int argc, char **argv)
+static int chat_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
-    struct chat c = {.j = {.verb = v,
-                           .a.repeat = 1,
-                           .a.samples = 1,
+    struct chat c = {.j = {.verb = p->verb,
+                           .p = p,
+                           .a = &p->a,
+                           .eng = eng, /* none: the child opens it */
                            .think_fd = -1,
                            .profile_fd = -1}};
-    int status = opt_parse(&c.j.p, v, argc, argv, &c.j.a);
-    if (status < 0)
-        status = common_check(&c.j.p, &c.j.a.c);
-    if (status < 0)
-        status = chat(&c);
+    int status = chat(&c);
     chat_model_stop(&c);
     buf_free(&c.history);
     buf_free(&c.files);
@@ -360,6 +291,7 @@ static int run_chat(const struct verb *v, int argc, char **argv)
 }
 
 const struct verb verb_chat = {
+    .bit = V_CHAT,
     .name = "chat",
     .args = "",
     .summary = "converse with a model at the terminal",
@@ -371,6 +303,6 @@ const struct verb verb_chat = {
     .examples = "  qwick chat\n"
                 "  qwick chat -m Qwen/Qwen3-0.6B --session manual.qwick\n"
                 "  qwick chat --temp 0.7 -s \"Answer in one sentence.\"\n",
-    OPT_TABLE(opts),
-    .run = run_chat,
+    .check = chat_check,
+    .run = chat_run,
 };

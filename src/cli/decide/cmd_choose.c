@@ -5,91 +5,20 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "cli/answer/chat_input.h"
-#include "cli/decide/choose_out.h"
-#include "cli/opt/common.h"
 #include "cli/answer/gen_job.h"
-#include "cli/opt/opt.h"
+#include "cli/decide/choose_out.h"
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
 #include "cli/io/prompt.h"
 #include "cli/io/records.h"
-#include "cli/sandbox/sandbox.h"
 #include "cli/io/signals.h"
+#include "cli/opt/common.h"
+#include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
+#include "cli/sandbox/open_model.h"
+#include "cli/sandbox/sandbox.h"
 #include "qwick.h"
 #include "text/chat/chat_values.h"
-
-struct args {
-    struct gen_args g; /* must be first: it begins with struct common_args */
-    struct opt_texts answers;
-    bool yes, no_end, in_order;
-    double threshold;
-};
-
-#define ARG(field) offsetof(struct args, field)
-
-static const struct opt opts[] = {
-    {.type = OPT_HEADING, .help = "Answers"},
-    {.name = "answer",
-     .letter = 'a',
-     .type = OPT_TEXTS,
-     .arg = "TEXT",
-     .help = "a possible answer; give two or more",
-     .offset = ARG(answers)},
-    {.name = "yes",
-     .type = OPT_FLAG,
-     .help =
-         "the answers are yes and no; print one of them, exit status 10 for no",
-     .offset = ARG(yes)},
-    {.name = "no-end",
-     .type = OPT_FLAG,
-     .help = "the reply may go on after the answer: leave out the probability "
-             "that it ends there",
-     .offset = ARG(no_end)},
-    {.name = "threshold",
-     .type = OPT_NUMBER,
-     .arg = "P",
-     .min = 0,
-     .max = 1,
-     .def = "none; 0.5 with --yes",
-     .help = "exit status 10 when the likeliest answer (with --yes: yes) has "
-             "a probability below P",
-     .offset = ARG(threshold)},
-
-    {.type = OPT_HEADING, .help = "Prompt"},
-    OPT_ROWS_PROMPT(ARG(g)),
-    OPT_ROWS_TEMPLATE,
-    {.name = "raw",
-     .type = OPT_FLAG,
-     .help = "no chat template: answers continue the text as it is",
-     .offset = ARG(g.raw)},
-    {.name = "prefill",
-     .type = OPT_TEXT,
-     .arg = "TEXT",
-     .help = "begin the reply with TEXT, before the answer",
-     .offset = ARG(g.prefill)},
-
-    {.type = OPT_HEADING, .help = "Output"},
-    {.name = "in-order",
-     .type = OPT_FLAG,
-     .help = "print answers in the order in which they were given, not by "
-             "probability",
-     .offset = ARG(in_order)},
-    {.name = "json",
-     .type = OPT_FLAG,
-     .help = "print one JSON object",
-     .offset = COMMON(json)},
-    OPT_ROWS_INPUT,
-    {.name = "jsonl",
-     .type = OPT_FLAG,
-     .help = "lines of {\"prompt\"}, {\"messages\"} or {\"prompt_ids\"} "
-             "in, lines of {\"answer\",...} out",
-     .offset = COMMON(jsonl)},
-
-    OPT_ROWS_EVALUATE,
-    OPT_ROWS_SANDBOX,
-    OPT_ROWS_BASIC,
-};
 
 static const char *const yes_no[] = {"yes", "no"};
 
@@ -100,7 +29,7 @@ struct prompt_line {
 
 struct job {
     struct gen_job g;
-    struct args a;
+    struct args *a;            /* of g.p */
     const char *const *texts;  /* [n_answers] */
     size_t n_answers, longest; /* in tokens */
     struct qwick_answer *answers;
@@ -170,15 +99,15 @@ static int end_id(const struct job *j, int32_t *id, struct qwick_err *e)
 
 static int encode_answers(struct job *j, struct qwick_err *e)
 {
-    bool special = j->g.mode == MODE_RAW || j->a.g.allow_special;
+    bool special = j->g.mode == MODE_RAW || j->a->allow_special;
     int32_t end = -1;
     j->answers = calloc(j->n_answers, sizeof(*j->answers));
     j->choices = calloc(j->n_answers, sizeof(*j->choices));
-    j->logprobs = calloc(j->n_answers * (j->a.g.c.jsonl ? RECORDS_GROUP : 1),
+    j->logprobs = calloc(j->n_answers * (j->a->jsonl ? RECORDS_GROUP : 1),
                          sizeof(*j->logprobs));
     if (!j->answers || !j->choices || !j->logprobs)
         return err_oom(e, j->n_answers * sizeof(*j->answers));
-    if (!j->a.no_end && end_id(j, &end, e))
+    if (!j->a->no_end && end_id(j, &end, e))
         return -1;
     for (size_t i = 0; i < j->n_answers; i++) {
         struct qwick_answer *a = &j->answers[i];
@@ -262,21 +191,21 @@ static int close_thinking(const struct qwick_engine *eng, int32_t **ids,
     return 0;
 }
 
-static int open_model(struct job *j, struct qwick_err *e)
+static int open_choices(struct job *j, struct qwick_err *e)
 {
-    int status = common_open(&j->g.eng, &j->a.g.c, false);
+    int status = open_model(&j->g.eng, j->g.p, false);
     if (status || (status = gen_choose_mode(&j->g)) != 0)
         return status;
-    common_hint_demo(&j->a.g.c);
+    common_hint_demo(j->g.p);
     if (encode_answers(j, e))
         return msg_fail(e);
     j->o = (struct qwick_score_options){
         .size = sizeof(struct qwick_score_options),
-        .n_ctx = (size_t)j->a.g.c.ctx,
+        .n_ctx = (size_t)j->a->ctx,
         .progress = progress_step,
         .interrupt = signals_flag(),
     };
-    return sandbox_enter(&j->g.p, &j->a.g.c, j->g.eng, NULL, SIZE_MAX);
+    return sandbox_enter(j->g.p, j->g.eng, NULL, SIZE_MAX);
 }
 
 /* ---- one prompt --------------------------------------------------------- */
@@ -284,9 +213,9 @@ static int open_model(struct job *j, struct qwick_err *e)
 /* The smallest probability that gives exit status 0. */
 static double threshold(const struct job *j)
 {
-    if (opt_given(&j->g.p, "threshold"))
-        return j->a.threshold;
-    return j->a.yes ? 0.5 : 0;
+    if (opt_given(j->g.p, OPT_threshold))
+        return j->a->threshold;
+    return j->a->yes ? 0.5 : 0;
 }
 
 /* Choose the answer to report, and its probability. With --yes the probability
@@ -295,7 +224,7 @@ static double threshold(const struct job *j)
 static const char *verdict(const struct job *j, double *probability)
 {
     const struct choice *c = choices_best(j->choices, j->n_answers);
-    if (!j->a.yes) {
+    if (!j->a->yes) {
         *probability = c->probability;
         return c->answer;
     }
@@ -310,7 +239,7 @@ static int put_answer(const struct job *j, struct buf *b)
     double probability;
     const char *answer = verdict(j, &probability);
     int bad = 0;
-    if (j->a.g.c.json) {
+    if (j->a->json) {
         struct json_writer w = json_writer(b);
         jw_object(&w, NULL);
         jw_cstr(&w, "model", qwick_engine_info(j->g.eng)->model);
@@ -319,7 +248,7 @@ static int put_answer(const struct job *j, struct buf *b)
         jw_end_object(&w);
         jw_newline(&w);
         bad = jw_status(&w);
-    } else if (j->a.yes) {
+    } else if (j->a->yes) {
         bad |= buf_puts(b, answer);
         bad |= buf_putc(b, '\n');
     } else {
@@ -339,11 +268,11 @@ static int encode_prompt(struct job *j, struct qwick_err *e)
         return err_set(e, QWICK_ERR_CONTEXT,
                        "--answer: %zu tokens do not fit the context of %zu",
                        room, limit);
-    j->g.a.answer.max_tokens = (int64_t)j->longest;
+    j->g.a->max_tokens = (int64_t)j->longest;
     if (qwick_session_create(&j->g.ses, j->g.eng, limit - room, e) ||
         gen_encode(&j->g, e))
         return -1;
-    if (j->g.in_think && !j->a.g.prefill && j->g.mode == MODE_CHAT)
+    if (j->g.in_think && !j->a->prefill && j->g.mode == MODE_CHAT)
         return close_thinking(j->g.eng, &j->g.ids, &j->g.n_ids, e);
     return 0;
 }
@@ -355,10 +284,10 @@ static int one(struct job *j, struct qwick_err *e)
         return status;
     /* a signal before this point ends the wait for input at once */
     signals_catch();
-    if ((status = open_model(j, e)) != 0)
+    if ((status = open_choices(j, e)) != 0)
         return status;
     if (encode_prompt(j, e))
-        return chat_input_fail(j->a.g.chat_json, e);
+        return chat_input_fail(j->a->chat_json, e);
     struct qwick_choose_item item = {j->g.ids, j->g.n_ids, j->logprobs};
     progress_start("choose");
     progress_items("tokens", 0, 0, j->g.n_ids, 0);
@@ -368,7 +297,7 @@ static int one(struct job *j, struct qwick_err *e)
     if (failed)
         return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(e);
     choices_make(j->choices, j->texts, j->logprobs, j->n_answers,
-                 j->a.in_order);
+                 j->a->in_order);
     struct buf b = {0};
     double probability;
     verdict(j, &probability);
@@ -411,12 +340,12 @@ static int take_chat(const struct job *j, struct prompt_line *l,
     const struct qwick_chat_options o = {.size = sizeof(o),
                                          .add_generation_prompt = true,
                                          .think = QWICK_THINK_OFF,
-                                         .allow_special = j->a.g.allow_special};
+                                         .allow_special = j->a->allow_special};
     bool in_think;
     if (qwick_chat_encode(chat, j->g.eng, &o, j->g.prefill.data,
                           j->g.prefill.len, &l->ids, &l->n_ids, &in_think, e))
         return -1;
-    return in_think && !j->a.g.prefill
+    return in_think && !j->a->prefill
                ? close_thinking(j->g.eng, &l->ids, &l->n_ids, e)
                : 0;
 }
@@ -525,7 +454,7 @@ static int write_line(void *ctx, size_t i, struct json_writer *w,
     struct job *j = ctx;
     double probability;
     choices_make(j->choices, j->texts, j->logprobs + i * j->n_answers,
-                 j->n_answers, j->a.in_order);
+                 j->n_answers, j->a->in_order);
     const char *answer = verdict(j, &probability);
     choices_put_json(w, j->choices, j->n_answers, answer, probability);
     return jw_status(w) ? err_oom(e, w->out->len) : 0;
@@ -549,9 +478,9 @@ static int many(struct job *j, struct qwick_err *e)
                                           .write = write_line,
                                           .drop = drop_lines,
                                           .required = true};
-    const struct gen_args *a = &j->a.g;
+    const struct args *a = j->a;
     int status;
-    const struct prompt_sources sources = {.files = &a->files,
+    const struct prompt_sources sources = {.files = &a->file,
                                            .names = a->file_names,
                                            .no_stdin = true,
                                            .exact = a->raw,
@@ -567,76 +496,62 @@ static int many(struct job *j, struct qwick_err *e)
         return msg_oom();
     prompt_warn_faults(&faults, "prompt");
     signals_catch();
-    if ((status = open_model(j, e)) != 0)
+    if ((status = open_choices(j, e)) != 0)
         return status;
     j->lines = calloc(RECORDS_GROUP, sizeof(*j->lines));
-    return j->lines ? records_run(j->g.verb, &a->c.input, &w, j) : msg_oom();
+    return j->lines ? records_run(j->g.verb->name, &a->input, &w, j)
+                    : msg_oom();
 }
 
 /* ---- the verb ----------------------------------------------------------- */
 
-static int check(struct job *j)
+static int choose_check(struct opt_parsed *p)
 {
-    static const char *const with_jsonl[] = {
-        "prompt",   "chat-json", "prompt-ids", "no-stdin",
-        "overflow", "threshold", NULL,
-    };
-    static const char *const with_yes[] = {"in-order", NULL};
-    const struct opt_parsed *p = &j->g.p;
-    int r = gen_check(&j->g);
-    if (r >= 0 || (r = common_check_records(p, &j->a.g.c)) >= 0 ||
-        (r = opt_conflict(p, "answer", "yes")) >= 0)
+    const struct args *a = &p->a;
+    int r = gen_check(p);
+    if (r >= 0 || (r = common_check_records(p)) >= 0)
         return r;
-    if (j->a.yes && !j->a.g.c.json && !j->a.g.c.jsonl &&
-        (r = opt_no_effect(p, with_yes, "with --yes")) >= 0)
-        return r;
-    if (!j->a.yes && j->a.answers.n < 2)
-        return opt_usage(j->g.verb,
-                         j->a.answers.n
-                             ? "--answer: give two or more answers"
-                             : "no answers; usage: qwick choose -a A -a B "
-                               "[OPTIONS] [PROMPT]");
-    if (!j->a.g.c.jsonl)
+    if (!a->yes && a->answer.n < 2)
+        return opt_usage(p->verb, a->answer.n
+                                      ? "--answer: give two or more answers"
+                                      : "no answers; usage: qwick choose -a A "
+                                        "-a B [OPTIONS] [PROMPT]");
+    if (!a->jsonl)
         return -1;
-    if ((r = opt_no_effect(p, with_jsonl, "with --jsonl")) >= 0)
-        return r;
     if (p->n_args)
-        return opt_usage(j->g.verb, "\"%s\": has no effect with --jsonl",
+        return opt_usage(p->verb, "\"%s\": has no effect with --jsonl",
                          p->args[0]);
-    bool dash = !j->a.g.c.input.n; /* who else reads standard input */
-    for (size_t i = 0; i < j->a.g.c.input.n; i++)
-        dash |= strcmp(j->a.g.c.input.v[i], "-") == 0;
-    for (size_t i = 0; dash && i < j->a.g.files.n; i++)
-        if (strcmp(j->a.g.files.v[i], "-") == 0)
-            return opt_usage(j->g.verb, "--file -: standard input has the "
-                                        "records");
+    bool dash = !a->input.n; /* the records are on standard input */
+    for (size_t i = 0; i < a->input.n; i++)
+        dash |= strcmp(a->input.v[i], "-") == 0;
+    for (size_t i = 0; dash && i < a->file.n; i++)
+        if (strcmp(a->file.v[i], "-") == 0)
+            return opt_usage(p->verb, "--file -: standard input has the "
+                                      "records");
     return -1;
 }
 
 static int choose(struct job *j)
 {
     struct qwick_err e = {0};
-    int status = check(j);
-    if (status >= 0)
-        return status;
-    j->g.a = j->a.g; /* without the defaults that check dropped */
     if (out_check())
         return QWICK_ERR_RUNTIME; /* fail before the work, not after it */
-    j->texts = j->a.yes ? yes_no : j->a.answers.v;
-    j->n_answers = j->a.yes ? 2 : j->a.answers.n;
+    j->texts = j->a->yes ? yes_no : j->a->answer.v;
+    j->n_answers = j->a->yes ? 2 : j->a->answer.n;
     j->g.think = QWICK_THINK_OFF;
-    return j->a.g.c.jsonl ? many(j, &e) : one(j, &e);
+    return j->a->jsonl ? many(j, &e) : one(j, &e);
 }
 
-static int run(const struct verb *v, int argc, char **argv)
+static int choose_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
-    struct job j = {.g = {.verb = v, .think_fd = -1, .profile_fd = -1}};
-    int status = opt_parse(&j.g.p, v, argc, argv, &j.a);
-    j.g.a = j.a.g;
-    if (status < 0)
-        status = common_check(&j.g.p, &j.a.g.c);
-    if (status < 0)
-        status = choose(&j);
+    struct job j = {.g = {.verb = p->verb,
+                          .p = p,
+                          .a = &p->a,
+                          .eng = eng,
+                          .think_fd = -1,
+                          .profile_fd = -1},
+                    .a = &p->a};
+    int status = choose(&j);
     for (size_t i = 0; j.answers && i < j.n_answers; i++)
         free((void *)(uintptr_t)j.answers[i].tokens);
     drop_lines(&j);
@@ -644,19 +559,12 @@ static int run(const struct verb *v, int argc, char **argv)
     free(j.answers);
     free(j.choices);
     free(j.logprobs);
-    qwick_session_free(j.g.ses);
-    qwick_engine_close(j.g.eng);
-    qwick_chat_free(j.g.chat);
-    tools_free(&j.g.tools);
-    buf_free(&j.g.text);
-    buf_free(&j.g.system);
-    buf_free(&j.g.prefill);
-    free(j.g.ids);
-    opt_free(&j.g.p, &j.a);
+    gen_free(&j.g);
     return status;
 }
 
 const struct verb verb_choose = {
+    .bit = V_CHOOSE,
     .name = "choose",
     .args = "-a A -a B [PROMPT]",
     .summary = "which of some answers is the likeliest, as probabilities",
@@ -670,6 +578,6 @@ const struct verb verb_choose = {
         "  qwick choose -a \"ls -l\" -a pwd \"list files with details\"\n"
         "  qwick choose -a short -a long -f notes.txt \"how long is this "
         "text?\"\n",
-    OPT_TABLE(opts),
-    .run = run,
+    .check = choose_check,
+    .run = choose_run,
 };

@@ -4,123 +4,28 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "cli/opt/common.h"
+#include "cli/decide/score_html.h"
+#include "cli/decide/score_text.h"
 #include "cli/io/escape.h"
-#include "cli/report/html.h"
-#include "cli/opt/opt.h"
 #include "cli/io/out.h"
-#include "cli/report/paint.h"
 #include "cli/io/progress.h"
 #include "cli/io/prompt.h"
 #include "cli/io/records.h"
-#include "cli/sandbox/sandbox.h"
-#include "cli/decide/score_html.h"
-#include "cli/decide/score_text.h"
 #include "cli/io/signals.h"
+#include "cli/opt/common.h"
+#include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
+#include "cli/report/html.h"
+#include "cli/report/paint.h"
+#include "cli/sandbox/open_model.h"
+#include "cli/sandbox/sandbox.h"
 #include "file/save.h"
 #include "qwick.h"
 
-struct args {
-    struct common_args c;
-    struct opt_texts files;
-    const char *by, *given, *given_file;
-    int64_t window, stride;
-    bool chat, no_special, perplexity, heat;
-    const char *html;
-};
-
-#define ARG(field) offsetof(struct args, field)
-
-static const struct opt opts[] = {
-    {.type = OPT_HEADING, .help = "What is scored"},
-    {.name = "file",
-     .letter = 'f',
-     .type = OPT_TEXTS,
-     .access = OPT_READS,
-     .arg = "FILE",
-     .def = "standard input",
-     .help = "score the text of FILE; repeatable, each on its own; - is stdin",
-     .offset = ARG(files)},
-    {.name = "given",
-     .type = OPT_TEXT,
-     .arg = "TEXT",
-     .help = "text before the scored text; it is not scored itself",
-     .offset = ARG(given)},
-    {.name = "given-file",
-     .type = OPT_FILE,
-     .arg = "FILE",
-     .help = "read the text of --given from FILE, - is stdin",
-     .offset = ARG(given_file)},
-    {.name = "chat",
-     .type = OPT_FLAG,
-     .help = "--given is a request and the text is its answer: put both into "
-             "the chat template, thinking off",
-     .offset = ARG(chat)},
-    OPT_ROWS_TEMPLATE,
-    {.name = "no-special",
-     .type = OPT_FLAG,
-     .help = "text such as <|im_end|> is plain text, not a control token",
-     .offset = ARG(no_special)},
-    {.name = "window",
-     .type = OPT_INT,
-     .arg = "N",
-     .imin = 2,
-     .imax = INT32_MAX,
-     .def = "the context",
-     .help = "evaluate a longer text in windows of N tokens",
-     .offset = ARG(window)},
-    {.name = "stride",
-     .type = OPT_INT,
-     .arg = "N",
-     .imin = 1,
-     .imax = INT32_MAX,
-     .def = "half of the window",
-     .help = "move the window by N tokens; each window scores its new tokens",
-     .offset = ARG(stride)},
-
-    {.type = OPT_HEADING, .help = "Output"},
-    {.name = "by",
-     .type = OPT_CHOICE,
-     .choices = "token|word|line|byte",
-     .def = "token",
-     .help = "unit that gets a line each: offset, bits, and text as JSON",
-     .offset = ARG(by)},
-    {.name = "perplexity",
-     .type = OPT_FLAG,
-     .help = "print only the totals",
-     .offset = ARG(perplexity)},
-    {.name = "heat",
-     .type = OPT_FLAG,
-     .help = "print the text with each token coloured by its probability",
-     .offset = ARG(heat)},
-    OPT_ROWS_COLOR,
-    {.name = "html",
-     .type = OPT_FILE,
-     .arg = "FILE",
-     .help = "also write a page with the coloured text to FILE",
-     .access = OPT_REPLACES,
-     .offset = ARG(html)},
-    {.name = "json",
-     .type = OPT_FLAG,
-     .help = "print one object for each text",
-     .offset = COMMON(json)},
-    OPT_ROWS_INPUT,
-    {.name = "jsonl",
-     .type = OPT_FLAG,
-     .help = "lines of {\"text\",\"given\"} in, lines of {\"logprob\",...} "
-             "out, with units when --by is given",
-     .offset = COMMON(jsonl)},
-
-    OPT_ROWS_EVALUATE,
-    OPT_ROWS_SANDBOX,
-    OPT_ROWS_BASIC,
-};
-
 struct job {
     const struct verb *verb;
-    struct opt_parsed p;
-    struct args a;
+    struct opt_parsed *p;
+    struct args *a; /* of p */
     enum score_unit by;
     struct qwick_engine *eng;
     struct qwick_score_options o;
@@ -146,9 +51,9 @@ static int encode_given(const struct job *j, const char *given, size_t n,
     struct qwick_chat *chat;
     bool in_think;
     int r = -1;
-    if (!j->a.chat)
-        return qwick_tokenize_prompt(j->eng, given, n, !j->a.no_special, 0, ids,
-                                     n_ids, e);
+    if (!j->a->chat)
+        return qwick_tokenize_prompt(j->eng, given, n, !j->a->no_special, 0,
+                                     ids, n_ids, e);
     if (qwick_chat_create(&chat, e))
         return -1;
     if (!qwick_chat_add(chat, "user", given, n, e))
@@ -171,7 +76,7 @@ static int begin_text(struct job *j, struct score_text *t, const char *given,
     /* with --chat, text such as <|im_end|> stays plain text */
     if (r == 0)
         r = score_begin(t, j->eng, ids, n_ids, text, n,
-                        !j->a.no_special && !j->a.chat, e);
+                        !j->a->no_special && !j->a->chat, e);
     free(ids);
     if (r == 0 && t->n_bytes != t->n_input)
         msg_note("text: %zu bytes are %zu in normal form C, and these are "
@@ -210,10 +115,10 @@ static void drop_texts(struct job *j)
 /* Returns an exit status. */
 static int read_files(struct job *j, struct buf *texts, struct qwick_err *e)
 {
-    const char *text = j->p.n_args ? j->p.args[0] : NULL;
+    const char *text = j->p->n_args ? j->p->args[0] : NULL;
     for (size_t i = 0; i < j->n_texts; i++) {
-        const char **path = j->a.files.n ? &j->a.files.v[i] : NULL;
-        struct opt_texts one = {path, path != NULL};
+        const char **path = j->a->file.n ? &j->a->file.v[i] : NULL;
+        struct strings one = {path, path != NULL};
         bool found;
         if (prompt_bytes(&texts[i], &one, text, &found, e))
             return msg_fail(e);
@@ -233,15 +138,15 @@ static int put_object(const struct job *j, struct buf *b, size_t i,
     const struct score_text *t = &j->texts[i];
     struct json_writer w = json_writer(b);
     jw_object(&w, NULL);
-    if (j->a.files.n)
-        jw_cstr(&w, "file", j->a.files.v[i]);
+    if (j->a->file.n)
+        jw_cstr(&w, "file", j->a->file.v[i]);
     jw_cstr(&w, "model", qwick_engine_info(j->eng)->model);
     jw_uint(&w, "n_given", t->item.n_given);
     jw_uint(&w, "window", j->window);
     jw_uint(&w, "stride", j->stride);
     jw_uint(&w, "n_input_bytes", t->n_input);
     score_put_json(&w, sum);
-    if (!j->a.perplexity)
+    if (!j->a->perplexity)
         score_put_units(&w, t, j->by);
     jw_end_object(&w);
     jw_newline(&w);
@@ -266,16 +171,16 @@ static int put_name(struct buf *b, const char *name)
 static int put_lines(const struct job *j, struct buf *b, size_t i,
                      const struct score_totals *sum)
 {
-    const char *prefix = j->a.perplexity ? "" : "#";
+    const char *prefix = j->a->perplexity ? "" : "#";
     int bad = 0;
     if (j->n_texts > 1) {
         bad |= buf_printf(b, "%sfile\t", prefix);
-        bad |= put_name(b, j->a.files.v[i]);
+        bad |= put_name(b, j->a->file.v[i]);
         bad |= buf_putc(b, '\n');
     }
-    if (j->a.heat)
+    if (j->a->heat)
         bad |= score_put_heat(b, &j->texts[i]);
-    else if (!j->a.perplexity)
+    else if (!j->a->perplexity)
         bad |= score_put_tsv(b, &j->texts[i], j->by);
     return score_put_totals(b, sum, prefix) || bad ? -1 : 0;
 }
@@ -287,30 +192,29 @@ static int print_files(struct job *j)
         struct score_totals sum = {0};
         struct buf b = {0};
         score_add(&sum, &j->texts[i]);
-        if (j->a.c.json ? put_object(j, &b, i, &sum)
-                        : put_lines(j, &b, i, &sum))
+        if (j->a->json ? put_object(j, &b, i, &sum) : put_lines(j, &b, i, &sum))
             status = msg_oom();
-        else if (j->a.heat ? out_write_styled(b.data, b.len)
-                           : out_write(b.data, b.len))
+        else if (j->a->heat ? out_write_styled(b.data, b.len)
+                            : out_write(b.data, b.len))
             status = QWICK_ERR_RUNTIME;
         buf_free(&b);
     }
-    if (j->a.heat && !status)
-        paint_legend(j->a.c.color);
+    if (j->a->heat && !status)
+        paint_legend(j->a->color);
     return status;
 }
 
 static int write_page(const struct job *j)
 {
     struct html h = {0};
-    if (!j->a.html)
+    if (!j->a->html)
         return 0;
     score_page_begin(&h, j->eng);
     for (size_t i = 0; i < j->n_texts; i++)
-        score_page_text(&h, j->eng, j->a.files.n ? j->a.files.v[i] : NULL,
+        score_page_text(&h, j->eng, j->a->file.n ? j->a->file.v[i] : NULL,
                         &j->texts[i], j->places.v[i]);
     html_end(&h);
-    int status = html_write(&h, j->a.html);
+    int status = html_write(&h, j->a->html);
     html_free(&h);
     return status;
 }
@@ -323,8 +227,8 @@ static int files(struct job *j, struct buf *texts, struct qwick_err *e)
         return status;
     /* a signal before this point ends the wait for input at once */
     signals_catch();
-    if ((status = common_open(&j->eng, &j->a.c, false)) != 0 ||
-        (status = sandbox_enter(&j->p, &j->a.c, j->eng, NULL, SIZE_MAX)) != 0)
+    if ((status = open_model(&j->eng, j->p, false)) != 0 ||
+        (status = sandbox_enter(j->p, j->eng, NULL, SIZE_MAX)) != 0)
         return status;
     j->n_texts = 0;
     if (qwick_score_windows(j->eng, &j->o, &j->window, &j->stride, e))
@@ -337,7 +241,8 @@ static int files(struct job *j, struct buf *texts, struct qwick_err *e)
         buf_free(&texts[i]);
         j->n_texts++;
     }
-    if (j->a.html && score_places_make(&j->places, j->texts, j->n_texts, &j->o))
+    if (j->a->html &&
+        score_places_make(&j->places, j->texts, j->n_texts, &j->o))
         return msg_oom();
     progress_start("score");
     for (size_t i = 0; i < j->n_texts; i++)
@@ -353,7 +258,7 @@ static int files(struct job *j, struct buf *texts, struct qwick_err *e)
 
 static int run_files(struct job *j, struct qwick_err *e)
 {
-    j->n_texts = j->a.files.n ? j->a.files.n : 1;
+    j->n_texts = j->a->file.n ? j->a->file.n : 1;
     struct buf *texts = calloc(j->n_texts, sizeof(*texts));
     j->texts = calloc(j->n_texts, sizeof(*j->texts));
     size_t n = j->n_texts;
@@ -387,7 +292,7 @@ static int read_line(void *ctx, size_t i, const struct json_value *v,
         before = given->str;
         n_before = given->len;
     }
-    if (j->a.chat && !before)
+    if (j->a->chat && !before)
         return err_set(e, QWICK_ERR_USAGE, "given: missing, --chat needs it");
     return begin_text(j, &j->texts[i], before, n_before, text->str, text->len,
                       e);
@@ -406,7 +311,7 @@ static int write_line(void *ctx, size_t i, struct json_writer *w,
     score_add(&sum, &j->texts[i]);
     score_add(&j->sum, &j->texts[i]);
     score_put_json(w, &sum);
-    if (j->a.by)
+    if (j->a->by)
         score_put_units(w, &j->texts[i], j->by);
     return jw_status(w) ? err_oom(e, w->out->len) : 0;
 }
@@ -422,19 +327,18 @@ static int run_lines(struct job *j, struct qwick_err *e)
                                    .work = work_lines,
                                    .write = write_line,
                                    .drop = drop_lines,
-                                   .silent = j->a.perplexity};
+                                   .silent = j->a->perplexity};
     signals_catch();
-    int status = common_open(&j->eng, &j->a.c, false);
-    if (status ||
-        (status = sandbox_enter(&j->p, &j->a.c, j->eng, NULL, SIZE_MAX)) != 0)
+    int status = open_model(&j->eng, j->p, false);
+    if (status || (status = sandbox_enter(j->p, j->eng, NULL, SIZE_MAX)) != 0)
         return status;
     if (qwick_score_windows(j->eng, &j->o, &j->window, &j->stride, e))
         return msg_fail(e);
     j->texts = calloc(RECORDS_GROUP, sizeof(*j->texts));
     if (!j->texts)
         return msg_oom();
-    status = records_run(j->verb, &j->a.c.input, &w, j);
-    if (!j->a.perplexity || status > 1 || *signals_flag())
+    status = records_run(j->verb->name, &j->a->input, &w, j);
+    if (!j->a->perplexity || status > 1 || *signals_flag())
         return status;
     struct buf b = {0};
     if (score_put_totals(&b, &j->sum, ""))
@@ -447,51 +351,32 @@ static int run_lines(struct job *j, struct qwick_err *e)
 
 /* ---- the verb ----------------------------------------------------------- */
 
-static int check(struct job *j)
+static int score_check(struct opt_parsed *p)
 {
-    static const char *const units[] = {"by", NULL};
-    static const char *const heat[] = {"heat", NULL};
-    static const char *const with_lines[] = {"html", "heat", NULL};
-    static const char *const with_heat[] = {"by", NULL};
-    int r = common_check_text(&j->p, &j->a.c, "text", TEXT_ONE), n_stdin = 0;
-    if (r >= 0 || (r = opt_conflict(&j->p, "given", "given-file")) >= 0)
+    const struct args *a = &p->a;
+    int r = common_check_text(p, "text", TEXT_ONE), n_stdin = 0;
+    if (r >= 0 || (r = common_check_colours(p, OPT_heat)) >= 0)
         return r;
-    if (j->a.perplexity &&
-        (r = opt_no_effect(&j->p, units, "with --perplexity")) >= 0)
-        return r;
-    if (j->a.c.jsonl &&
-        (r = opt_no_effect(&j->p, with_lines, "with --jsonl")) >= 0)
-        return r;
-    if ((j->a.c.json || j->a.perplexity) &&
-        (r = opt_no_effect(
-             &j->p, heat, j->a.c.json ? "with --json" : "with --perplexity")) >=
-            0)
-        return r;
-    if ((r = common_check_colours(&j->p, &j->a.c, "heat")) >= 0)
-        return r;
-    if (j->a.heat && (r = opt_no_effect(&j->p, with_heat, "with --heat")) >= 0)
-        return r;
-    if (j->a.chat && !j->a.given && !j->a.given_file && !j->a.c.jsonl)
-        return opt_usage(j->verb, "--chat: needs --given, the request");
-    const struct opt_texts *files = j->a.c.jsonl ? &j->a.c.input : &j->a.files;
+    if (a->chat && !a->given && !a->given_file && !a->jsonl)
+        return opt_usage(p->verb, "--chat: needs --given, the request");
+    const struct strings *files = a->jsonl ? &a->input : &a->file;
     for (size_t i = 0; i < files->n; i++)
         n_stdin += strcmp(files->v[i], "-") == 0;
-    n_stdin += j->a.given_file && strcmp(j->a.given_file, "-") == 0;
-    n_stdin += !j->p.n_args && !files->n;
-    if (n_stdin > 1)
-        return opt_usage(j->verb, "standard input: is asked for more than "
-                                  "once");
-    return -1;
+    n_stdin += a->given_file && strcmp(a->given_file, "-") == 0;
+    n_stdin += !p->n_args && !files->n;
+    return n_stdin > 1 ? opt_usage(p->verb, "standard input: is asked for more "
+                                            "than once")
+                       : -1;
 }
 
 static int read_given(struct job *j, struct qwick_err *e)
 {
-    const struct opt_texts one = {&j->a.given_file, 1};
+    const struct strings one = {&j->a->given_file, 1};
     bool found;
-    j->has_given = j->a.given || j->a.given_file;
+    j->has_given = j->a->given || j->a->given_file;
     if (!j->has_given)
         return 0;
-    if (prompt_bytes(&j->given, &one, j->a.given, &found, e))
+    if (prompt_bytes(&j->given, &one, j->a->given, &found, e))
         return -1;
     return buf_reserve(&j->given, 0) ? err_oom(e, 1) : 0;
 }
@@ -500,44 +385,37 @@ static int score(struct job *j)
 {
     static const char *const names[] = {"token", "word", "line", "byte"};
     struct qwick_err e = {0};
-    int status = check(j);
-    if (status >= 0)
-        return status;
-    for (int i = 0; i < 4 && j->a.by; i++)
-        if (strcmp(j->a.by, names[i]) == 0)
+    for (int i = 0; i < 4 && j->a->by; i++)
+        if (strcmp(j->a->by, names[i]) == 0)
             j->by = (enum score_unit)i;
     if (out_check())
         return QWICK_ERR_RUNTIME; /* fail before the work, not after it */
-    if ((j->a.html && save_check(j->a.html, &e)) || read_given(j, &e))
+    if ((j->a->html && save_check(j->a->html, &e)) || read_given(j, &e))
         return msg_fail(&e);
     j->o = (struct qwick_score_options){
         .size = sizeof(struct qwick_score_options),
-        .n_ctx = (size_t)j->a.c.ctx,
-        .window = (size_t)j->a.window,
-        .stride = (size_t)j->a.stride,
+        .n_ctx = (size_t)j->a->ctx,
+        .window = (size_t)j->a->window,
+        .stride = (size_t)j->a->stride,
         .progress = progress_step,
         .interrupt = signals_flag(),
     };
-    return j->a.c.jsonl ? run_lines(j, &e) : run_files(j, &e);
+    return j->a->jsonl ? run_lines(j, &e) : run_files(j, &e);
 }
 
-static int run(const struct verb *v, int argc, char **argv)
+static int score_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
-    struct job j = {.verb = v};
-    int status = opt_parse(&j.p, v, argc, argv, &j.a);
-    if (status < 0)
-        status = common_check(&j.p, &j.a.c);
-    if (status < 0)
-        status = score(&j);
+    struct job j = {.verb = p->verb, .p = p, .a = &p->a, .eng = eng};
+    int status = score(&j);
     drop_texts(&j);
     free(j.texts);
     buf_free(&j.given);
     qwick_engine_close(j.eng);
-    opt_free(&j.p, &j.a);
     return status;
 }
 
 const struct verb verb_score = {
+    .bit = V_SCORE,
     .name = "score",
     .args = "[TEXT]",
     .summary = "how likely a text is: bits, perplexity",
@@ -549,6 +427,6 @@ const struct verb verb_score = {
              "token's bits are spread evenly over its bytes.",
     .examples = "  qwick score \"ls -l\"\n"
                 "  qwick score --perplexity -f notes.txt\n",
-    OPT_TABLE(opts),
-    .run = run,
+    .check = score_check,
+    .run = score_run,
 };

@@ -1,377 +1,278 @@
-/* The options of generate, and checks of their combinations. */
+/* The answer of generate: its profile, and the run from start to end. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "cli/answer/code_block.h"
-#include "cli/answer/gen_job.h"
+#include "base/clock.h"
+#include "cli/answer/answer_json.h"
+#include "cli/answer/chat_input.h"
 #include "cli/answer/gen_kept.h"
+#include "cli/answer/gen_output.h"
+#include "cli/generate/gen_samples.h"
 #include "cli/io/out.h"
-#include "cli/opt/verbs.h"
+#include "cli/io/progress.h"
+#include "cli/io/prompt.h"
+#include "cli/io/signals.h"
+#include "cli/io/term.h"
+#include "cli/report/plot_text.h"
+#include "cli/report/profile.h"
+#include "cli/sandbox/open_model.h"
+#include "cli/sandbox/sandbox.h"
 
-#define ARG(field) offsetof(struct gen_args, field)
+/* ---- output ---- */
 
-static const struct opt opts[] = {
-    {.type = OPT_HEADING, .help = "Prompt"},
-    OPT_ROWS_PROMPT(0),
-    OPT_ROWS_PRESET(ARG(preset)),
-    OPT_ROWS_TOOLS(ARG(tools), "definitions of tools that the model may call, "
-                               "as JSON"),
-    OPT_ROWS_TOOL_CHOICE(ARG(tool_choice)),
-    OPT_ROWS_THINK(ARG(think)),
-    OPT_ROWS_THINK_BUDGET(ARG(answer)),
-    OPT_ROWS_TEMPLATE,
-    {.name = "raw",
-     .type = OPT_FLAG,
-     .help = "no chat template: continue the text as it is",
-     .offset = ARG(raw)},
-    {.name = "prefill",
-     .type = OPT_TEXT,
-     .arg = "TEXT",
-     .help = "begin the answer with TEXT (not printed)",
-     .offset = ARG(prefill)},
-
-    {.name = "keep",
-     .type = OPT_FLAG,
-     .help = "keep the conversation, for --continue",
-     .access = OPT_KEEPS,
-     .offset = ARG(keep)},
-    OPT_ROWS_CONTINUE(ARG(go_on), "go on with the conversation that was kept "
-                                  "last, and keep it"),
-    {.name = "session",
-     .type = OPT_FILE,
-     .arg = "FILE",
-     .help = "continue a session that --save-session wrote; the prompt is its "
-             "next message",
-     .offset = ARG(session)},
-    {.name = "save-session",
-     .type = OPT_FILE,
-     .access = OPT_REWRITES,
-     .arg = "FILE",
-     .help = "write the prompt, the answer and their KV cache to FILE",
-     .offset = ARG(save_session)},
-
-    {.type = OPT_HEADING, .help = "Length"},
-    OPT_ROWS_MAX_TOKENS(ARG(answer)),
-    OPT_ROWS_CTX,
-    OPT_ROWS_STOP(ARG(answer)),
-    OPT_ROWS_ENDING(ARG(answer), "exit status 6"),
-
-    OPT_ROWS_CONSTRAINT(ARG(constraint), "exit status 6"),
-
-    OPT_ROWS_SAMPLING(ARG(answer)),
-    OPT_ROWS_SEED(ARG(answer.seed)),
-
-    {.name = "samples",
-     .type = OPT_INT,
-     .arg = "N",
-     .imin = 1,
-     .imax = ANSWER_MAX_SAMPLES,
-     .def = "1",
-     .help = "give N answers, each with a seed of its own; the prompt is "
-             "evaluated once",
-     .offset = ARG(samples)},
-
-    {.type = OPT_HEADING, .help = "Output"},
-    {.name = "extract",
-     .letter = 'x',
-     .type = OPT_FLAG,
-     .help = "print only the first fenced code block; without one: exit status "
-             "6",
-     .offset = ARG(extract)},
-    OPT_ROWS_SHOW_THINKING(ARG(show_thinking)),
-    {.name = "think-file",
-     .type = OPT_FILE,
-     .arg = "FILE",
-     .help = "write the thinking to FILE",
-     .access = OPT_OPENS,
-     .offset = ARG(think_file)},
-    {.name = "json",
-     .type = OPT_FLAG,
-     .help = "print one JSON object when done",
-     .offset = COMMON(json)},
-    {.name = "jsonl",
-     .type = OPT_FLAG,
-     .help = "print a JSON object per token, then one when done",
-     .offset = COMMON(jsonl)},
-    OPT_ROWS_LOGPROBS(ARG(answer), ", with --json or --jsonl"),
-    {.name = "no-newline",
-     .type = OPT_FLAG,
-     .help = "do not add a newline to a text that ends without one",
-     .offset = ARG(no_newline)},
-    {.name = "null",
-     .letter = '0',
-     .type = OPT_FLAG,
-     .help = "end the text with a NUL byte instead of a newline",
-     .offset = ARG(null)},
-    {.name = "profile-timing",
-     .type = OPT_FLAG_FILE,
-     .arg = "FILE",
-     .place = "profile-file",
-     .access = OPT_OPENS,
-     .help = "time every token and print a summary on stderr",
-     .offset = ARG(profile)},
-    {.name = "repeat",
-     .type = OPT_INT,
-     .arg = "N",
-     .imin = 1,
-     .imax = 1000,
-     .def = "1",
-     .help = "with --profile-timing: answer N times and report medians",
-     .offset = ARG(repeat)},
-    {.name = "profile-file",
-     .type = OPT_FILE,
-     .arg = "FILE",
-     .help = "write the summary as JSON to FILE; turns --profile-timing on",
-     .access = OPT_OPENS,
-     .offset = ARG(profile_file)},
-    {.name = "confidence",
-     .type = OPT_FLAG,
-     .help = "colour each token of the answer by its probability",
-     .offset = ARG(confidence)},
-    OPT_ROWS_COLOR,
-
-    {.type = OPT_HEADING, .help = "Model and machine"},
-    OPT_ROWS_MODEL,
-    OPT_ROWS_THREADS,
-    OPT_ROWS_KERNELS,
-    OPT_ROWS_PREFILL,
-    OPT_ROWS_LOOKUP(ARG(lookup)),
-    OPT_ROWS_DRAFT(ARG(draft)),
-    OPT_ROWS_PREFIX,
-    OPT_ROWS_SANDBOX,
-    OPT_ROWS_BASIC,
-};
-
-/* Several words are no prompt: say what they probably are. */
-static int refuse_words(const struct gen_job *j, bool is_verb)
+static int open_file(const char *path, int *fd)
 {
-    const char *first = j->p.args[0], *near = verb_near(first);
-    char hint[200] = "";
-    if (is_verb && near && !verb_is_foreign(first))
-        return opt_usage(j->verb, "\"%s\": no such verb, did you mean %s?",
-                         first, near);
-    if (is_verb && near)
-        snprintf(hint, sizeof(hint), "; the verb for '%s' is '%s'", first,
-                 near);
-    else if (!strpbrk(first, " \t\n"))
-        snprintf(hint, sizeof(hint), "; if %.60s is a model, use -m %.60s",
-                 first, first);
-    return common_refuse_words(&j->p, "prompt", hint);
+    *fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (*fd >= 0)
+        return 0;
+    msg_error("%s: open: %s", path, strerror(errno));
+    return QWICK_ERR_RUNTIME;
 }
 
-/* Whether the first argument may be a verb. After "--", and with --raw, it is
- * text. */
-static bool may_be_verb(const struct gen_job *j)
+static int close_file(const char *path, int *fd, int status)
 {
-    return j->verb == &verb_generate && j->p.n_plain && !j->a.raw;
-}
-
-void gen_warn_verb(const struct gen_job *j)
-{
-    const char *word = may_be_verb(j) ? j->p.args[0] : "";
-    const char *near = verb_near(word);
-    if (near)
-        msg_warn("took '%s' as the prompt; the verb is '%s'", word, near);
-    else if (verb_is_foreign(word))
-        msg_warn("took '%s' as the prompt; qwick has no such verb", word);
-}
-
-static int check_words(const struct gen_job *j)
-{
-    const struct opt_parsed *p = &j->p;
-    const char *first = p->n_args ? p->args[0] : "";
-    bool is_verb = may_be_verb(j);
-    if (is_verb && verb_is_later(first))
-        return opt_usage(j->verb,
-                         "\"%s\": this version has no such verb; -p %s sends "
-                         "it as a prompt",
-                         first, first);
-    if (p->n_args > 1 || (p->n_args && opt_given(p, "prompt")))
-        return refuse_words(j, is_verb);
-    return -1;
-}
-
-static void check_think(const struct gen_job *j)
-{
-    const char *think = j->a.think;
-    if (j->a.raw)
-        answer_drop_think(&j->p, think, "with --raw");
-    else if (think && strcmp(think, "off") == 0)
-        opt_warn_no_effect(&j->p, "think-budget", "with --think off");
-    else if (j->a.prompt_ids && think && strcmp(think, "on") == 0)
-        opt_warn_no_effect(&j->p, "think", "with --prompt-ids");
-}
-
-static int check_prompt(const struct gen_job *j)
-{
-    static const char *const with_raw[] = {
-        "system",        "system-file", "chat-json",     "prefill",
-        "show-thinking", "think-file",  "allow-special", "tools",
-        "tool-choice",   NULL,
-    };
-    static const char *const with_ids[] = {
-        "system", "system-file", "prefill", "allow-special",
-        "tools",  "tool-choice", NULL,
-    };
-    static const char *const with_chat[] = {"system", "system-file", NULL};
-    static const char *const with_files[] = {"file-names", NULL};
-    static const char *const with_session[] = {
-        "system", "system-file", "chat-json", "overflow",
-        "tools",  "tool-choice", NULL,
-    };
-    static const char *const with_tools[] = {"tool-choice", NULL};
-    static const char *const sources[] = {"prompt", "file", "chat-json",
-                                          "preset", "prompt-template"};
-    const struct opt_parsed *p = &j->p;
-    int r;
-    if ((r = check_words(j)) >= 0 || (r = preset_check(p, &j->a.preset)) >= 0)
-        return r;
-    const char *whole = j->a.prompt_ids  ? "prompt-ids"
-                        : j->a.chat_json ? "chat-json"
-                                         : NULL;
-    for (size_t i = 0; whole && i < sizeof(sources) / sizeof(*sources); i++)
-        if (strcmp(whole, sources[i]) != 0 &&
-            (r = opt_conflict(p, whole, sources[i])) >= 0)
-            return r;
-    if (whole && p->n_args)
-        return opt_usage(j->verb, "--%s: cannot be combined with a prompt",
-                         whole);
-    if (j->a.raw && (r = opt_no_effect(p, with_raw, "with --raw")) >= 0)
-        return r;
-    if (j->a.prompt_ids &&
-        (r = opt_no_effect(p, with_ids, "with --prompt-ids")) >= 0)
-        return r;
-    check_think(j);
-    if (j->a.chat_json &&
-        (r = opt_no_effect(p, with_chat, "with --chat-json")) >= 0)
-        return r;
-    if ((r = opt_conflict(p, "system", "system-file")) >= 0)
-        return r;
-    if (!j->a.files.n && (r = opt_no_effect(p, with_files, "without -f")) >= 0)
-        return r;
-    if (!j->a.tools && !j->a.chat_json &&
-        (r = opt_no_effect(p, with_tools, "without --tools")) >= 0)
-        return r;
-    for (size_t i = 0; with_session[i]; i++)
-        if ((r = opt_conflict(p, "session", with_session[i])) >= 0)
-            return r;
-    size_t dashes = j->a.chat_json && strcmp(j->a.chat_json, "-") == 0;
-    dashes += j->a.system_file && strcmp(j->a.system_file, "-") == 0;
-    dashes += j->a.tools && strcmp(j->a.tools, "-") == 0;
-    for (size_t i = 0; i < j->a.files.n; i++)
-        dashes += strcmp(j->a.files.v[i], "-") == 0;
-    if (dashes > 1)
-        return opt_usage(j->verb, "-: standard input is named %zu times",
-                         dashes);
-    if (dashes && j->a.no_stdin)
-        return opt_usage(j->verb, "--no-stdin: but - names standard input");
-    return -1;
-}
-
-/* With -x, a code block may begin in the text of --prefill but not end in
- * it. */
-static int check_extract(const struct gen_job *j)
-{
-    static const char *const with_extract[] = {"show-thinking", "confidence",
-                                               NULL};
-    const char *prefill = j->a.prefill;
-    struct code_block c = {0};
-    if (!j->a.extract)
-        return -1;
-    int r = opt_no_effect(&j->p, with_extract, "with --extract");
-    if (r >= 0 || !prefill)
-        return r;
-    bool bad = code_block_feed(&c, prefill, strlen(prefill));
-    bool closed = c.state == CODE_BLOCK_CLOSED;
-    code_block_free(&c);
-    return bad      ? msg_oom()
-           : closed ? opt_usage(j->verb, "--prefill: has a whole code block, "
-                                         "which --extract would print")
-                    : -1;
-}
-
-static int check_output(const struct gen_job *j)
-{
-    static const char *const text_only[] = {"show-thinking", "no-newline",
-                                            "null", "confidence", NULL};
-    static const char *const json_only[] = {"logprobs", NULL};
-    const struct opt_parsed *p = &j->p;
-    bool json = j->a.c.json || j->a.c.jsonl;
-    int r;
-    if ((r = answer_check(p, &j->a.answer)) >= 0 ||
-        (r = constraint_check(p, &j->a.constraint)) >= 0 ||
-        (r = opt_conflict(p, "no-newline", "null")) >= 0)
-        return r;
-    if (json &&
-        (r = opt_no_effect(p, text_only, "with --json or --jsonl")) >= 0)
-        return r;
-    if (!json &&
-        (r = opt_no_effect(p, json_only, "without --json or --jsonl")) >= 0)
-        return r;
-    if ((r = common_check_colours(p, &j->a.c, "confidence")) >= 0)
-        return r;
-    return check_extract(j);
-}
-
-/* Every repeated run must do the same work, so options that carry state from
- * one run to the next are refused. */
-static int check_repeat(struct gen_job *j)
-{
-    static const char *const repeat[] = {"repeat", NULL};
-    static const char *const kept[] = {"session", "save-session",
-                                       "prefix-cache", "cache-dir"};
-    int r;
-    if (!j->a.profile.on)
-        return opt_no_effect(&j->p, repeat, "without --profile-timing");
-    for (size_t i = 0; i < sizeof(kept) / sizeof(*kept); i++)
-        if ((r = opt_conflict(&j->p, "repeat", kept[i])) >= 0)
-            return r;
-    if (!opt_given(&j->p, "prefix-cache") && !opt_given(&j->p, "cache-dir"))
-        j->a.c.prefix_cache = (struct opt_flag_file){0};
-    return -1;
-}
-
-/* Samples share passes, so options about the passes or the session of one
- * answer are refused. */
-static int check_samples(const struct gen_job *j)
-{
-    static const char *const single[] = {
-        "session",    "save-session", "lookup",         "draft",
-        "think-file", "profile-file", "profile-timing", "no-newline",
-    };
-    static const char *const samples[] = {"samples", NULL};
-    const struct answer_args *a = &j->a.answer;
-    int r;
-    if (j->a.samples <= 1)
-        return -1;
-    for (size_t i = 0; i < sizeof(single) / sizeof(*single); i++)
-        if ((r = opt_conflict(&j->p, "samples", single[i])) >= 0)
-            return r;
-    if (a->greedy || (opt_given(&j->p, "temp") && a->temp == 0))
-        return opt_no_effect(&j->p, samples,
-                             a->greedy ? "with --greedy" : "with --temp 0");
-    return -1;
-}
-
-int gen_check(struct gen_job *j)
-{
-    struct gen_args *a = &j->a;
-    int r = check_prompt(j);
-    if (r >= 0 || (r = check_output(j)) >= 0)
-        return r;
-    if (a->profile_file && a->profile.file)
-        return opt_usage(j->verb, "--profile-file: --profile-timing names a "
-                                  "file as well");
-    if (a->profile_file) {
-        a->profile.on = true;
-        a->profile.file = a->profile_file;
+    if (*fd >= 0 && close(*fd) && errno != EINTR) {
+        msg_error("%s: write error: %s", path, strerror(errno));
+        status = status ? status : (int)QWICK_ERR_RUNTIME;
     }
-    if ((r = gen_kept_check(j)) >= 0 || (r = check_samples(j)) >= 0)
-        return r;
-    return check_repeat(j);
+    *fd = -1;
+    return status;
+}
+
+static int write_profile(struct gen_job *j, const struct qwick_result *r,
+                         const struct profile *pr)
+{
+    struct buf b = {0};
+    int bad = 0, status = 0;
+    if (j->profile_fd < 0) {
+        if (!j->a->json && !j->a->jsonl) {
+            bad = profile_table(&b, pr, r);
+            if (!bad && err_is_tty())
+                bad = plot_times(&b, "times of tokens", r->per_token_ms,
+                                 r->n_per_token,
+                                 term_columns(STDERR_FILENO) - 1, term_utf8());
+            if (!bad)
+                fd_write(STDERR_FILENO, b.data, b.len);
+        }
+    } else {
+        struct json_answer answer = {
+            .r = r,
+            .info = qwick_engine_info(j->eng),
+            .tokenize_ms = j->tokenize_ms,
+            .profile = pr,
+        };
+        struct json_writer w = json_writer(&b);
+        jw_object(&w, NULL);
+        json_timing(&w, &answer);
+        jw_end_object(&w);
+        jw_newline(&w);
+        bad = jw_status(&w);
+        if (!bad && fd_write(j->profile_fd, b.data, b.len)) {
+            msg_error("%s: write error: %s", j->a->profile_timing.file,
+                      strerror(errno));
+            status = QWICK_ERR_RUNTIME;
+        }
+    }
+    buf_free(&b);
+    return bad ? msg_oom() : status;
+}
+
+void gen_note_timing(const struct qwick_result *r)
+{
+    double decode = r->total_ms - r->prefill_ms;
+    msg_note("%zu prompt tokens in %.1f ms, %zu tokens in %.1f ms "
+             "(%.1f tok/s after the first), %s",
+             r->n_prompt, r->prefill_ms, r->n_tokens, r->total_ms,
+             r->n_tokens > 1 && decode > 0
+                 ? 1000 * (double)(r->n_tokens - 1) / decode
+                 : 0.0,
+             qwick_finish_name(r->finish));
+    if (r->n_forced)
+        msg_note("the think budget is used up: %zu of the tokens are forced",
+                 r->n_forced);
+}
+
+/* Answer the prompt again without output, --repeat times in all. runs[0] is the
+ * first answer; *n counts all runs. A signal ends the loop early. */
+static int repeat(struct gen_job *j, const struct qwick_generate_options *o,
+                  struct qwick_result *runs, size_t *n)
+{
+    struct qwick_generate_options silent = *o;
+    struct qwick_err e;
+    silent.on_token = NULL;
+    qwick_session_progress(j->ses, NULL, NULL);
+    for (; *n < (size_t)j->a->repeat && !*signals_flag(); ++*n)
+        if (qwick_session_rollback(j->ses, 0, &e) ||
+            qwick_generate(j->ses, j->ids, j->n_ids, &silent, &runs[*n], &e)) {
+            qwick_result_free(&runs[*n]);
+            return *signals_flag() ? 0 : msg_fail(&e);
+        }
+    return 0;
+}
+
+/* Profile the answer and the repeated runs of --repeat. */
+static int profile(struct gen_job *j, const struct qwick_generate_options *o,
+                   const struct qwick_result *r, struct profile *out)
+{
+    struct qwick_result *runs = calloc((size_t)j->a->repeat, sizeof(*runs));
+    size_t n = 1;
+    if (!runs)
+        return msg_oom();
+    runs[0] = *r;
+    int status = repeat(j, o, runs, &n);
+    double bandwidth = 0;
+    if (!status && !*signals_flag())
+        qwick_bench_bandwidth(j->eng, 300, &bandwidth, NULL);
+    if (!status && profile_make(out, runs, n, j->eng, bandwidth))
+        status = msg_oom();
+    for (size_t i = 1; i < n; i++)
+        qwick_result_free(&runs[i]);
+    free(runs);
+    return status;
+}
+
+/* Print what follows the text of the answer. */
+static int finish(struct gen_output *x, struct qwick_result *r)
+{
+    struct gen_job *j = x->j;
+    struct profile pr;
+    const struct profile *summary = NULL;
+    int status = gen_output_end(x, r);
+    if (status)
+        return status;
+    if (j->a->profile_timing.on) {
+        if ((status = profile(j, &x->o, r, &pr)) != 0)
+            return status;
+        summary = &pr;
+    }
+    status = gen_output_json(x, r, summary);
+    if (summary && !status)
+        status = write_profile(j, r, summary);
+    gen_note_timing(r);
+    return status;
+}
+
+/* Generate the only answer. */
+static int run(struct gen_output *x, struct qwick_err *e)
+{
+    struct gen_job *j = x->j;
+    struct qwick_result r = {0};
+    int status;
+    signals_catch();
+    if (x->st.dim) {
+        signals_at_kill(emit_restore);
+        signals_at_crash(emit_restore);
+    }
+    qwick_session_interrupt(j->ses, signals_flag());
+    progress_start("prompt");
+    progress_items("tokens", 0, 0, j->n_ids, 0);
+    qwick_session_progress(j->ses, progress_step, NULL);
+    if (qwick_generate(j->ses, j->ids, j->n_ids, &x->o, &r, e) == 0) {
+        status = finish(x, &r);
+        if (!status)
+            status = gen_keep(j, &r);
+        if (!status)
+            status = gen_output_status(x, &r);
+    } else {
+        /* the text of --prefill may have opened a code block */
+        struct qwick_result none = {.finish = QWICK_FINISH_INTERRUPTED};
+        x->st.null = false; /* there is no text to end */
+        emit_end(&x->st, &none);
+        /* after a signal during prefill there is no answer, and no message */
+        status = x->st.status           ? x->st.status
+                 : *signals_flag() != 0 ? (int)QWICK_ERR_RUNTIME
+                                        : msg_fail(e);
+    }
+    qwick_result_free(&r);
+    return status;
+}
+
+static int answer(struct gen_job *j, struct qwick_err *e)
+{
+    const struct qwick_sampling sampling = gen_sampling(j);
+    struct gen_output x;
+    if (j->a->samples > 1)
+        return gen_samples(j, &sampling);
+    int status = gen_output_begin(&x, j, &sampling, sampling.seed, NULL);
+    if (!status)
+        status = run(&x, e);
+    gen_output_free(&x);
+    return status;
+}
+
+static int answer_coloured(struct gen_job *j, struct qwick_err *e)
+{
+    int status = answer(j, e);
+    if (j->a->confidence)
+        paint_legend(j->a->color);
+    return status;
+}
+
+static int generate(struct gen_job *j)
+{
+    struct qwick_err e = {0};
+    int status;
+    prompt_timeout(j->a->timeout, j->start_ms);
+    gen_set_think(j);
+    if ((status = gen_read_input(j, &e)) != 0)
+        return status;
+    if (out_check())
+        return QWICK_ERR_RUNTIME;
+    if ((status = gen_check_save(j)) != 0 ||
+        (status = gen_kept_prepare(j)) != 0)
+        return status;
+    if (j->a->samples > 1) /* later samples take the prompt from there */
+        j->p->models.cache_memory = open_model_cache_memory();
+    if ((status = open_model(&j->eng, j->p, false)) != 0 ||
+        (status = gen_choose_mode(j)) != 0)
+        return status;
+    if (j->a->tools && (status = tools_check_template(&j->tools, j->eng)) != 0)
+        return status;
+    if ((status = answer_check_generation(j->p, j->eng)) != 0 ||
+        (status = open_model_draft(&j->draft, j->p, j->eng)) != 0)
+        return status;
+    common_hint_demo(j->p);
+    if ((status = gen_open_constraint(j)) != 0)
+        return status;
+    if ((status = gen_open_session(j)) != 0)
+        return status;
+    if ((status = gen_kept_check_session(j)) >= 0)
+        return status;
+    if (gen_encode(j, &e))
+        return chat_input_fail(j->a->chat_json, &e);
+    gen_warn_verb(j);
+    if ((j->a->think_file &&
+         (status = open_file(j->a->think_file, &j->think_fd)) != 0) ||
+        (j->a->profile_timing.file &&
+         (status = open_file(j->a->profile_timing.file, &j->profile_fd)) != 0))
+        return status;
+    if ((status = sandbox_enter(j->p, j->eng, j->draft, j->n_ids)) != 0)
+        return status;
+    status = answer_coloured(j, &e);
+    status = close_file(j->a->think_file, &j->think_fd, status);
+    return close_file(j->a->profile_timing.file, &j->profile_fd, status);
+}
+
+static int generate_run(struct opt_parsed *p, struct qwick_engine *eng)
+{
+    struct gen_job j = {.verb = p->verb,
+                        .p = p,
+                        .a = &p->a,
+                        .eng = eng,
+                        .start_ms = clock_ms(),
+                        .think_fd = -1,
+                        .profile_fd = -1};
+    int status = generate(&j);
+    gen_free(&j);
+    return status;
 }
 
 const struct verb verb_generate = {
+    .bit = V_GENERATE,
     .name = "generate",
     .args = "[PROMPT]",
     .summary = "answer a prompt (the default; also called run)",
@@ -383,6 +284,6 @@ const struct verb verb_generate = {
     .examples = "  qwick \"list the files of a directory\"\n"
                 "  qwick -f notes.txt -n 60 \"say this in one sentence\"\n"
                 "  qwick --keep \"list files\" && qwick -C \"by size\"\n",
-    OPT_TABLE(opts),
-    .run = gen_run,
+    .check = gen_check,
+    .run = generate_run,
 };

@@ -102,7 +102,7 @@ static int create_batch(struct samples *all, struct qwick_err *e)
         .size = sizeof(o),
         .n_ctx = j->limit,
         .common = j->ids,
-        .n_common = j->a.c.prefix_cache.on ? j->n_ids : 0,
+        .n_common = j->a->prefix_cache.on ? j->n_ids : 0,
         .done = sample_done,
         .done_ctx = all,
         .interrupt = signals_flag(),
@@ -201,7 +201,7 @@ static int run(struct samples *all, const struct qwick_sampling *sampling)
 int gen_samples(struct gen_job *j, const struct qwick_sampling *sampling)
 {
     struct samples all = {
-        .j = j, .n = (size_t)j->a.samples, .in_order = !j->a.c.jsonl};
+        .j = j, .n = (size_t)j->a->samples, .in_order = !j->a->jsonl};
     if (sampling->temperature == 0)
         return opt_usage(j->verb, "--samples: has no effect, because the "
                                   "model's defaults are greedy; --temp turns "

@@ -221,7 +221,7 @@ static void close_lines(int fd)
         close(fd);
 }
 
-int lines_run(const struct opt_texts *files, const struct lines_handler *h,
+int lines_run(const struct strings *files, const struct lines_handler *h,
               void *ctx)
 {
     int status = 0;
@@ -286,7 +286,7 @@ uint64_t lines_left(const struct lines *l, bool blank)
     return at < 0 ? 0 : count_from(l->fd, at - (off_t)held, blank);
 }
 
-uint64_t lines_total(const struct opt_texts *files, bool blank)
+uint64_t lines_total(const struct strings *files, bool blank)
 {
     uint64_t sum = files->n ? 0 : lines_count(STDIN_FILENO, blank);
     for (size_t i = 0; i < files->n; i++) {

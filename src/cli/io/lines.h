@@ -9,7 +9,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "cli/opt/opt.h"
+#include "cli/io/strings.h"
 
 /* ---- one descriptor ---- */
 
@@ -73,11 +73,11 @@ struct lines_handler {
 /* Hand out the lines of all files in turn, or of standard input when no file is
  * given. Returns 0, or an exit status after printing a message. A caught signal
  * ends the run with exit status 1 and no message. */
-int lines_run(const struct opt_texts *files, const struct lines_handler *h,
+int lines_run(const struct strings *files, const struct lines_handler *h,
               void *ctx);
 
 /* Count the lines of all files; see lines_count. Returns 0 if one of the counts
  * is unknown. */
-uint64_t lines_total(const struct opt_texts *files, bool blank);
+uint64_t lines_total(const struct strings *files, bool blank);
 
 #endif

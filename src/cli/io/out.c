@@ -229,6 +229,18 @@ void msg_error(const char *fmt, ...)
     va_end(ap);
 }
 
+int msg_usage(const char *verb, const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    msg_error("%s (see qwick%s%s --help)", text, verb ? " " : "",
+              verb ? verb : "");
+    return QWICK_ERR_USAGE;
+}
+
 void msg_warn(const char *fmt, ...)
 {
     va_list ap;

@@ -69,6 +69,10 @@ bool msg_quiet(void);
 void msg_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void msg_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void msg_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Print a mistake in the command line, with "(see qwick VERB --help)". verb NULL:
+ * the default one. Returns exit status 2. */
+int msg_usage(const char *verb, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Print "qwick: note: …", even if stderr is not a terminal. */
 void msg_notice(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Print "qwick: note: …" if stderr is a terminal. */

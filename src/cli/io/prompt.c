@@ -369,11 +369,11 @@ int prompt_system(struct buf *out, const char *text, const char *path,
     return bad ? err_oom(e, n) : 0;
 }
 
-int prompt_bytes(struct buf *out, const struct opt_texts *files,
+int prompt_bytes(struct buf *out, const struct strings *files,
                  const char *text, bool *found, struct qwick_err *e)
 {
     static const char *dash[] = {"-"};
-    const struct opt_texts only_stdin = {dash, 1};
+    const struct strings only_stdin = {dash, 1};
     *found = true;
     if (text)
         return buf_puts(out, text) ? err_oom(e, strlen(text)) : 0;

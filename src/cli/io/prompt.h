@@ -9,7 +9,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "cli/opt/opt.h"
+#include "cli/io/strings.h"
 
 /* Maximum bytes of a prompt file or of standard input. */
 #define PROMPT_MAX ((size_t)1 << 30)
@@ -78,7 +78,7 @@ void prompt_warn_empty(const char *path);
 
 /* How the sources of a prompt are read. */
 struct prompt_sources {
-    const struct opt_texts *files;
+    const struct strings *files;
     const char *text; /* the argument; NULL: none */
     bool names;       /* put a line "NAME:" above each file that is not empty */
     bool no_stdin;
@@ -108,7 +108,7 @@ int prompt_system(struct buf *out, const char *text, const char *path,
  * files in order, or else standard input. *found is set to whether one of these
  * sources exists; standard input does not if it is empty. Warns if one of
  * several files is empty. Returns 0, or -1 with *e set. */
-int prompt_bytes(struct buf *out, const struct opt_texts *files,
+int prompt_bytes(struct buf *out, const struct strings *files,
                  const char *text, bool *found, struct qwick_err *e);
 
 /* Return whether standard input has at least one byte. Consumes this byte. */

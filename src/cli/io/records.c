@@ -170,26 +170,26 @@ static int one_line(void *ctx, const struct line *l)
     return f->n == RECORDS_GROUP || f->bytes >= GROUP_BYTES ? answer(f) : 0;
 }
 
-int records_none(const struct verb *v, const char *name)
+int records_none(const char *verb, const char *name)
 {
-    return opt_usage(v,
+    return msg_usage(verb,
                      "%s: has no records; -i FILE names a file with records, "
                      "-f one with text before each of them",
                      name);
 }
 
-int records_run(const struct verb *v, const struct opt_texts *files,
+int records_run(const char *verb, const struct strings *files,
                 const struct records_work *w, void *ctx)
 {
     static const struct lines_handler h = {one_line, answer};
     struct filter f = {.w = w, .ctx = ctx};
     int status;
     if (w->work) {
-        progress_start(v->name);
+        progress_start(verb);
         f.n_total = progress_on() ? lines_total(files, true) : 0;
     }
     if (!files->n && !stdin_is_source())
-        status = opt_usage(v, "no input: --jsonl reads standard input");
+        status = msg_usage(verb, "no input: --jsonl reads standard input");
     else
         status = lines_run(files, &h, &f);
     if (!status)
@@ -198,6 +198,6 @@ int records_run(const struct verb *v, const struct opt_texts *files,
     clear(&f);
     buf_free(&f.out);
     if (!status && w->required && !f.any)
-        return records_none(v, files->n ? files->v[0] : "stdin");
+        return records_none(verb, files->n ? files->v[0] : "stdin");
     return status ? status : f.bad_lines;
 }

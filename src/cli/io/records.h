@@ -8,7 +8,7 @@
 
 #include "cli/io/json_writer.h"
 #include "cli/io/lines.h"
-#include "cli/opt/opt.h"
+#include "cli/io/strings.h"
 #include "file/json.h"
 #include "qwick.h"
 
@@ -63,12 +63,12 @@ struct records_work {
 };
 
 /* Print that the input `name` has no records. Returns exit status 2. */
-int records_none(const struct verb *v, const char *name);
+int records_none(const char *verb, const char *name);
 
 /* Answer the lines of the files, or of standard input when no file is given. A
  * group is answered when it is full, and before each wait for input. Returns an
  * exit status: 1 if a line was bad. */
-int records_run(const struct verb *v, const struct opt_texts *files,
+int records_run(const char *verb, const struct strings *files,
                 const struct records_work *w, void *ctx);
 
 #endif

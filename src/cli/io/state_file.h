@@ -25,4 +25,9 @@ int state_make_dir(const char *path, struct qwick_err *e);
  * or -2 if the file does not exist. */
 int state_open(const char *path, int flags, struct qwick_err *e);
 
+/* Append the path of the conversation that --keep keeps, $XDG_STATE_HOME/qwick/
+ * last.json. Returns 0, or -1 with *e set, also if there is no place for it.
+ * option: for messages. */
+int state_kept_path(struct buf *out, const char *option, struct qwick_err *e);
+
 #endif

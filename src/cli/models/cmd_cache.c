@@ -4,42 +4,12 @@
 #include <time.h>
 
 #include "base/buf.h"
-#include "cli/opt/common.h"
 #include "cli/io/json_writer.h"
-#include "cli/opt/opt.h"
 #include "cli/io/out.h"
+#include "cli/opt/common.h"
+#include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
 #include "qwick.h"
-
-struct args {
-    struct common_args c;
-    const char *dir;
-    int64_t size;
-};
-
-#define ARG(field) offsetof(struct args, field)
-
-static const struct opt opts[] = {
-    {.type = OPT_HEADING, .help = "Options"},
-    {.name = "dir",
-     .letter = 'd',
-     .type = OPT_FILE,
-     .arg = "DIR",
-     .def = "$XDG_CACHE_HOME/qwick or ~/.cache/qwick",
-     .help = "the cache's directory, as with --prefix-cache=DIR",
-     .offset = ARG(dir)},
-    {.name = "size",
-     .type = OPT_SIZE,
-     .arg = "SIZE",
-     .def = "4G",
-     .help = "gc: keep at most SIZE bytes, with K, M, G or T",
-     .offset = ARG(size)},
-    {.name = "json",
-     .type = OPT_FLAG,
-     .help = "ls: print JSON",
-     .offset = COMMON(json)},
-    OPT_ROWS_BASIC,
-};
 
 /* ---- ls ---- */
 
@@ -142,9 +112,9 @@ static int list(const struct args *a, const char *dir)
     size_t n;
     if (qwick_cache_list(dir, &v, &n, &e))
         return msg_fail(&e);
-    int status = put_list(&b, dir, v, n, a->c.json) ? msg_oom()
-                 : out_write_names(b.data, b.len)         ? QWICK_ERR_RUNTIME
-                                                    : 0;
+    int status = put_list(&b, dir, v, n, a->json) ? msg_oom()
+                 : out_write_names(b.data, b.len) ? QWICK_ERR_RUNTIME
+                                                  : 0;
     qwick_cache_list_free(v, n);
     buf_free(&b);
     return status;
@@ -161,14 +131,14 @@ static int collect(const char *dir, size_t most)
     return rc ? msg_fail(&e) : 0;
 }
 
-static int act(const struct verb *v, const struct opt_parsed *p,
-               const struct args *a)
+static int cache_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
-    static const char *const ls_only[] = {"json", NULL};
-    static const char *const gc_only[] = {"size", NULL};
+    const struct verb *v = p->verb;
+    const struct args *a = &p->a;
     const char *what = p->n_args ? p->args[0] : "";
     bool ls = !strcmp(what, "ls"), gc = !strcmp(what, "gc");
     int r = -1;
+    (void)eng;
     if (!p->n_args)
         return opt_usage(v, "ls, gc or clear is missing");
     if (!ls && !gc && strcmp(what, "clear") != 0)
@@ -176,8 +146,9 @@ static int act(const struct verb *v, const struct opt_parsed *p,
     if (p->n_args > 1)
         return opt_usage(v, "\"%s\": unexpected, a directory goes with --dir",
                          p->args[1]);
-    if ((!ls && (r = opt_no_effect(p, ls_only, "without ls")) >= 0) ||
-        (!gc && (r = opt_no_effect(p, gc_only, "without gc")) >= 0))
+    if ((!ls &&
+         (r = opt_no_effect(p, OPT_json, OPT_NONE, "without ls")) >= 0) ||
+        (!gc && (r = opt_no_effect(p, OPT_size, OPT_NONE, "without gc")) >= 0))
         return r;
     struct qwick_err e;
     char *dir;
@@ -190,20 +161,8 @@ static int act(const struct verb *v, const struct opt_parsed *p,
     return r;
 }
 
-static int run(const struct verb *v, int argc, char **argv)
-{
-    struct args a = {.size = (int64_t)4 << 30};
-    struct opt_parsed p;
-    int status = opt_parse(&p, v, argc, argv, &a);
-    if (status < 0)
-        status = common_check(&p, &a.c);
-    if (status < 0)
-        status = act(v, &p, &a);
-    opt_free(&p, &a);
-    return status;
-}
-
 const struct verb verb_cache = {
+    .bit = V_CACHE,
     .name = "cache",
     .args = "ls|gc|clear",
     .summary = "list, shrink or empty the prefix cache on disk",
@@ -214,6 +173,5 @@ const struct verb verb_cache = {
              "Entries that running programs use can be removed without harm.",
     .examples = "  qwick cache ls\n"
                 "  qwick cache gc --size 1G\n",
-    OPT_TABLE(opts),
-    .run = run,
+    .run = cache_run,
 };

@@ -5,36 +5,12 @@
 
 #include "base/buf.h"
 #include "cli/answer/answer_json.h"
-#include "cli/opt/common.h"
-#include "cli/opt/opt.h"
 #include "cli/io/out.h"
 #include "cli/io/units.h"
+#include "cli/opt/common.h"
+#include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
 #include "qwick.h"
-
-struct args {
-    struct common_args c;
-    bool tensors;
-};
-
-#define ARG(field) offsetof(struct args, field)
-
-static const struct opt opts[] = {
-    {.type = OPT_HEADING, .help = "Options"},
-    {.name = "tensors",
-     .type = OPT_FLAG,
-     .help = "list every tensor, not one line per kind",
-     .offset = ARG(tensors)},
-    {.name = "json",
-     .type = OPT_FLAG,
-     .help = "print JSON",
-     .offset = COMMON(json)},
-    OPT_ROWS_MODEL,
-    OPT_ROWS_THREADS,
-    OPT_ROWS_KERNELS,
-    OPT_ROWS_CORE,
-    OPT_ROWS_BASIC,
-};
 
 /* Tensors whose names differ in numbers only. */
 struct kind {
@@ -540,37 +516,19 @@ static int put_lines(struct buf *b, const struct qwick_engine *eng, bool all,
     return bad;
 }
 
-static int inspect(const struct args *a, struct qwick_engine *eng)
+static int inspect_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
+    const struct args *a = &p->a;
     struct buf b = {0};
-    int bad = a->c.json ? put_json(&b, eng, a->tensors)
-                        : put_lines(&b, eng, a->tensors, a->c.verbose);
+    int bad = a->json ? put_json(&b, eng, a->tensors)
+                      : put_lines(&b, eng, a->tensors, a->verbose);
     int status = bad ? msg_oom() : out_write_names(b.data, b.len) ? 1 : 0;
     buf_free(&b);
     return status;
 }
 
-static int run(const struct verb *v, int argc, char **argv)
-{
-    struct args a = {0};
-    struct opt_parsed p;
-    struct qwick_engine *eng = NULL;
-    int status = opt_parse(&p, v, argc, argv, &a);
-    if (status < 0)
-        status = common_check(&p, &a.c);
-    if (status < 0 && p.n_args)
-        status =
-            opt_usage(v, "\"%s\": unexpected, a model goes with -m", p.args[0]);
-    if (status < 0)
-        status = common_open(&eng, &a.c, false);
-    if (status == 0 && eng)
-        status = inspect(&a, eng);
-    qwick_engine_close(eng);
-    opt_free(&p, &a);
-    return status;
-}
-
 const struct verb verb_inspect = {
+    .bit = V_INSPECT,
     .name = "inspect",
     .args = "",
     .summary = "what a checkpoint holds",
@@ -579,6 +537,7 @@ const struct verb verb_inspect = {
              "CPU.",
     .examples = "  qwick inspect\n"
                 "  qwick inspect --tensors --json\n",
-    OPT_TABLE(opts),
-    .run = run,
+    .opens = OPENS_MODEL,
+    .check = common_check_no_args,
+    .run = inspect_run,
 };

@@ -7,42 +7,16 @@
 #include "base/buf.h"
 #include "base/os.h"
 #include "base/utf8.h"
-#include "cli/opt/aliases.h"
-#include "cli/opt/common.h"
 #include "cli/io/escape.h"
 #include "cli/io/json_writer.h"
-#include "cli/opt/opt.h"
 #include "cli/io/out.h"
 #include "cli/io/signals.h"
 #include "cli/io/units.h"
+#include "cli/opt/aliases.h"
+#include "cli/opt/common.h"
+#include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
 #include "qwick.h"
-
-struct args {
-    struct common_args c;
-    bool no_speed, names;
-};
-
-#define ARG(field) offsetof(struct args, field)
-
-static const struct opt opts[] = {
-    {.type = OPT_HEADING, .help = "Options"},
-    {.name = "json",
-     .type = OPT_FLAG,
-     .help = "print JSON",
-     .offset = COMMON(json)},
-    {.name = "no-speed",
-     .type = OPT_FLAG,
-     .help = "do not estimate tokens per second",
-     .offset = ARG(no_speed)},
-    {.name = "names",
-     .type = OPT_FLAG,
-     .help = "print only the name for -m and the id of each model, with a tab "
-             "between them, and open none",
-     .offset = ARG(names)},
-    OPT_ROWS_THREADS,
-    OPT_ROWS_BASIC,
-};
 
 /* Time for measuring the bandwidth. Its median varies by a few percent. */
 static const double BANDWIDTH_MS = 100;
@@ -64,7 +38,7 @@ static double measure(const struct args *a)
     struct qwick_engine *eng = NULL;
     struct qwick_err e;
     double rate = 0;
-    o.threads = (int)a->c.threads;
+    o.threads = (int)a->threads;
     o.lazy_blas = true;
     if (qwick_engine_open(&eng, &o, &e) ||
         qwick_bench_bandwidth(eng, BANDWIDTH_MS, &rate, &e))
@@ -350,13 +324,13 @@ static int list_aliases(const struct args *a)
         status = msg_fail(&e);
     } else {
         struct json_writer w = json_writer(&b);
-        if (a->c.json) {
+        if (a->json) {
             jw_object(&w, NULL);
             put_aliases(&w, &all);
             jw_end_object(&w);
             jw_newline(&w);
         }
-        bool bad = a->c.json ? jw_status(&w) : put_alias_lines(&b, &all);
+        bool bad = a->json ? jw_status(&w) : put_alias_lines(&b, &all);
         status = bad                              ? msg_oom()
                  : out_write_names(b.data, b.len) ? QWICK_ERR_RUNTIME
                                                   : 0;
@@ -416,21 +390,21 @@ static int remove_alias(const char *name)
 }
 
 /* "alias" and "unalias" with their arguments. */
-static int change_aliases(const struct args *a, const struct opt_parsed *p)
+static int change_aliases(struct opt_parsed *p)
 {
-    static const char *const list_only[] = {"no-speed", "threads", NULL};
-    static const char *const no_json[] = {"json", NULL};
+    static const enum opt_id list_only[] = {OPT_no_speed, OPT_threads,
+                                            OPT_NONE};
     bool add = strcmp(p->args[0], "alias") == 0;
-    int status =
-        opt_no_effect(p, list_only, add ? "with alias" : "with unalias");
+    int status = opt_no_effects(p, list_only, OPT_NONE,
+                                add ? "with alias" : "with unalias");
     if (status < 0 && (!add || p->n_args > 1))
-        status = opt_no_effect(p, no_json, "when aliases change");
+        status = opt_no_effect(p, OPT_json, OPT_NONE, "when aliases change");
     if (status >= 0)
         return status;
     if (!add && p->n_args < 2)
-        return opt_usage(&verb_models, "unalias: needs the name of an alias");
+        return opt_usage(p->verb, "unalias: needs the name of an alias");
     if (p->n_args < 2)
-        return list_aliases(a);
+        return list_aliases(&p->a);
     status = 0;
     for (size_t i = 1; i < p->n_args && !status; i++)
         status = add ? set_alias(p->args[i]) : remove_alias(p->args[i]);
@@ -477,7 +451,7 @@ static int put_names(struct buf *b, const struct list *l,
     return 0;
 }
 
-static int models(const struct args *a)
+static int list_models(const struct args *a)
 {
     struct list l = {.memory = os_available_memory()};
     struct aliases names;
@@ -499,9 +473,9 @@ static int models(const struct args *a)
         msg_notice("there are no models; qwick pull ORG/NAME downloads one");
     if (!a->no_speed && !a->names && any_runs(&l))
         l.bandwidth = measure(a);
-    int bad = a->names    ? put_names(&b, &l, &names)
-              : a->c.json ? put_json(&b, &l, &names)
-                          : put_text(&b, &l, &names);
+    int bad = a->names  ? put_names(&b, &l, &names)
+              : a->json ? put_json(&b, &l, &names)
+                        : put_text(&b, &l, &names);
     int status = bad                              ? msg_oom()
                  : out_write_names(b.data, b.len) ? QWICK_ERR_RUNTIME
                                                   : 0;
@@ -511,35 +485,21 @@ static int models(const struct args *a)
     return status;
 }
 
-static int run(const struct verb *v, int argc, char **argv)
+static int models_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
-    static const char *const speed_only[] = {"threads", NULL};
-    static const char *const table_only[] = {"no-speed", "threads", NULL};
-    struct args a = {0};
-    struct opt_parsed p;
-    int status = opt_parse(&p, v, argc, argv, &a);
-    if (status < 0)
-        status = common_check(&p, &a.c);
-    bool changes = p.n_args && (strcmp(p.args[0], "alias") == 0 ||
-                                strcmp(p.args[0], "unalias") == 0);
-    if (status < 0 && changes)
-        status = change_aliases(&a, &p);
-    if (status < 0 && p.n_args)
-        status = opt_usage(v, "\"%s\": only alias and unalias take arguments",
-                           p.args[0]);
-    if (status < 0)
-        status = opt_conflict(&p, "names", "json");
-    if (status < 0 && a.names)
-        status = opt_no_effect(&p, table_only, "with --names");
-    if (status < 0 && a.no_speed)
-        status = opt_no_effect(&p, speed_only, "with --no-speed");
-    if (status < 0)
-        status = models(&a);
-    opt_free(&p, &a);
-    return status;
+    const char *what = p->n_args ? p->args[0] : "";
+    (void)eng;
+    if (strcmp(what, "alias") == 0 || strcmp(what, "unalias") == 0)
+        return change_aliases(p);
+    return p->n_args ? opt_usage(p->verb,
+                                 "\"%s\": only alias and unalias take "
+                                 "arguments",
+                                 what)
+                     : list_models(&p->a);
 }
 
 const struct verb verb_models = {
+    .bit = V_MODELS,
     .name = "models",
     .args = "[alias [NAME=MODEL] | unalias NAME]",
     .summary = "the models on this machine, and names for them",
@@ -555,6 +515,5 @@ const struct verb verb_models = {
                 "  qwick models alias small=Qwen/Qwen3-0.6B\n"
                 "  qwick models --json --no-speed\n"
                 "  qwick models --names\n",
-    OPT_TABLE(opts),
-    .run = run,
+    .run = models_run,
 };

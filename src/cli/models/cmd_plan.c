@@ -4,55 +4,15 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "cli/opt/common.h"
 #include "cli/io/json_writer.h"
-#include "cli/opt/opt.h"
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
 #include "cli/io/signals.h"
 #include "cli/io/units.h"
+#include "cli/opt/common.h"
+#include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
 #include "qwick.h"
-
-struct args {
-    struct common_args c;
-    int64_t prompt_tokens, max_tokens;
-    bool no_speed;
-};
-
-#define ARG(field) offsetof(struct args, field)
-
-static const struct opt opts[] = {
-    {.type = OPT_HEADING, .help = "The answer"},
-    {.name = "prompt-tokens",
-     .type = OPT_INT,
-     .arg = "N",
-     .imin = 1,
-     .imax = INT32_MAX,
-     .def = "512, at most half the context",
-     .help = "tokens of the prompt; qwick count counts those of a text",
-     .offset = ARG(prompt_tokens)},
-    {.name = "max-tokens",
-     .letter = 'n',
-     .type = OPT_INT,
-     .arg = "N",
-     .imin = 1,
-     .imax = INT32_MAX,
-     .def = "256",
-     .help = "at most N tokens of answer",
-     .offset = ARG(max_tokens)},
-    {.type = OPT_HEADING, .help = "Output"},
-    {.name = "no-speed",
-     .type = OPT_FLAG,
-     .help = "do not estimate times",
-     .offset = ARG(no_speed)},
-    {.name = "json",
-     .type = OPT_FLAG,
-     .help = "print JSON",
-     .offset = COMMON(json)},
-    OPT_ROWS_EVALUATE,
-    OPT_ROWS_BASIC,
-};
 
 /* ---- JSON ---------------------------------------------------------------- */
 
@@ -224,9 +184,9 @@ static int print_plan(const struct args *a, const struct qwick_info *i,
 {
     struct buf b = {0};
     int status = 0;
-    int bad = a->c.json ? put_json(&b, i, p)
-                        : put_head(&b, i, p) | put_memory(&b, p) |
-                              (p->fits ? put_times(&b, p) : 0);
+    int bad = a->json ? put_json(&b, i, p)
+                      : put_head(&b, i, p) | put_memory(&b, p) |
+                            (p->fits ? put_times(&b, p) : 0);
     if (bad)
         status = msg_oom();
     else if (out_write_names(b.data, b.len))
@@ -235,51 +195,33 @@ static int print_plan(const struct args *a, const struct qwick_info *i,
     return status;
 }
 
-static int plan(const struct args *a, struct qwick_engine *eng)
+static int plan_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
+    const struct args *a = &p->a;
     struct qwick_plan_options o = qwick_plan_defaults();
-    struct qwick_plan p;
+    struct qwick_plan plan;
     struct qwick_err e = {0};
     o.n_prompt = (size_t)a->prompt_tokens;
     o.n_answer = (size_t)a->max_tokens;
-    o.n_ctx = (size_t)a->c.ctx;
+    o.n_ctx = (size_t)a->ctx;
     o.no_speed = a->no_speed;
     o.interrupt = signals_flag();
     signals_catch();
     progress_start("plan");
-    int rc = qwick_plan_make(eng, &o, &p, &e);
+    int rc = qwick_plan_make(eng, &o, &plan, &e);
     progress_stop();
     if (rc)
         return msg_fail(&e);
-    int status = print_plan(a, qwick_engine_info(eng), &p);
-    if (status || p.fits)
+    int status = print_plan(a, qwick_engine_info(eng), &plan);
+    if (status || plan.fits)
         return status;
     msg_error("out of memory: %zu bytes are needed, %zu are available",
-              p.needed_bytes, p.available_bytes);
+              plan.needed_bytes, plan.available_bytes);
     return QWICK_ERR_MEMORY;
 }
 
-static int run(const struct verb *v, int argc, char **argv)
-{
-    struct args a = {.max_tokens = 256};
-    struct opt_parsed p;
-    struct qwick_engine *eng = NULL;
-    int status = opt_parse(&p, v, argc, argv, &a);
-    if (status < 0)
-        status = common_check(&p, &a.c);
-    if (status < 0 && p.n_args)
-        status =
-            opt_usage(v, "\"%s\": unexpected, a model goes with -m", p.args[0]);
-    if (status < 0)
-        status = common_open(&eng, &a.c, false);
-    if (status == 0 && eng)
-        status = plan(&a, eng);
-    qwick_engine_close(eng);
-    opt_free(&p, &a);
-    return status;
-}
-
 const struct verb verb_plan = {
+    .bit = V_PLAN,
     .name = "plan",
     .args = "",
     .summary = "say what an answer would need and take",
@@ -289,6 +231,7 @@ const struct verb verb_plan = {
         "times. The exit status is 5\nif the memory does not suffice.",
     .examples = "  qwick plan\n"
                 "  qwick plan --prompt-tokens 2000 -n 500 --kv q8\n",
-    OPT_TABLE(opts),
-    .run = run,
+    .opens = OPENS_MODEL,
+    .check = common_check_no_args,
+    .run = plan_run,
 };

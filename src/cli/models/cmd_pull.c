@@ -7,48 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/io/out.h"
 #include "cli/opt/common.h"
 #include "cli/opt/opt.h"
-#include "cli/io/out.h"
 #include "cli/opt/verbs.h"
 #include "qwick.h"
-
-struct args {
-    struct common_args c;
-    const char *revision, *dir;
-    bool verify, allow_http;
-};
-
-#define ARG(field) offsetof(struct args, field)
-
-static const struct opt opts[] = {
-    {.type = OPT_HEADING, .help = "Options"},
-    {.name = "revision",
-     .letter = 'r',
-     .type = OPT_FILE,
-     .arg = "REVISION",
-     .def = "main",
-     .help = "branch, tag or commit",
-     .offset = ARG(revision)},
-    {.name = "dir",
-     .letter = 'd',
-     .type = OPT_FILE,
-     .arg = "DIR",
-     .def = "the Hugging Face cache",
-     .help = "put plain files into DIR",
-     .offset = ARG(dir)},
-    {.name = "verify",
-     .type = OPT_FLAG,
-     .help = "check cached files by their checksums too, and download those "
-             "that are damaged again",
-     .offset = ARG(verify)},
-    {.name = "allow-http",
-     .type = OPT_FLAG,
-     .help = "let HF_ENDPOINT be http://, which does not protect the download "
-             "or HF_TOKEN on their way",
-     .offset = ARG(allow_http)},
-    OPT_ROWS_BASIC,
-};
 
 static const char script[] = "qwick-pull";
 
@@ -88,15 +51,16 @@ static int run_script(char *const *argv)
     return QWICK_ERR_RUNTIME;
 }
 
-static int pull(const struct verb *v, const struct opt_parsed *p,
-                const struct args *a)
+static int pull_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
+    const struct args *a = &p->a;
     const char *argv[12] = {script};
     size_t n = 1;
+    (void)eng;
     if (!p->n_args)
-        return opt_usage(v, "no model: give ORG/NAME");
+        return opt_usage(p->verb, "no model: give ORG/NAME");
     if (p->n_args > 1)
-        return opt_usage(v, "\"%s\": one model at a time", p->args[1]);
+        return opt_usage(p->verb, "\"%s\": one model at a time", p->args[1]);
     if (a->revision) {
         argv[n++] = "--revision";
         argv[n++] = a->revision;
@@ -109,27 +73,15 @@ static int pull(const struct verb *v, const struct opt_parsed *p,
         argv[n++] = "--verify";
     if (a->allow_http)
         argv[n++] = "--allow-http";
-    if (a->c.quiet)
+    if (a->quiet)
         argv[n++] = "--quiet";
     argv[n++] = p->args[0];
     argv[n] = NULL;
     return run_script((char *const *)argv);
 }
 
-static int run(const struct verb *v, int argc, char **argv)
-{
-    struct args a = {0};
-    struct opt_parsed p;
-    int status = opt_parse(&p, v, argc, argv, &a);
-    if (status < 0)
-        status = common_check(&p, &a.c);
-    if (status < 0)
-        status = pull(v, &p, &a);
-    opt_free(&p, &a);
-    return status;
-}
-
 const struct verb verb_pull = {
+    .bit = V_PULL,
     .name = "pull",
     .args = "ORG/NAME[@REVISION][:TYPE]",
     .summary = "download a model from the Hugging Face hub",
@@ -142,6 +94,5 @@ const struct verb verb_pull = {
         "script needs bash and curl; qwick itself never uses the network.",
     .examples = "  qwick pull Qwen/Qwen3-0.6B\n"
                 "  qwick pull Qwen/Qwen3-4B-GGUF:Q4_K_M\n",
-    OPT_TABLE(opts),
-    .run = run,
+    .run = pull_run,
 };

@@ -11,6 +11,65 @@
 #include "cli/opt/verbs.h"
 #include "qwick.h"
 
+/* ---- rows ---- */
+
+static const struct opt opt_rows[] = {
+#define OPTION(type_, id_, name_, verbs_, ...) \
+    {.id = OPT_##id_,                          \
+     .name = (name_),                          \
+     .verbs = (verbs_),                        \
+     .type = OPT_##type_,                      \
+     .offset = offsetof(struct args, id_),     \
+     __VA_ARGS__},
+#define VARIANT        OPTION
+#define GROUP(heading) {.verbs = V_ALL, .type = OPT_HEADING, .help = (heading)},
+#include "cli/opt/options_table.h"
+};
+
+enum { N_ROWS = sizeof(opt_rows) / sizeof(*opt_rows) };
+
+static bool opt_has(const struct verb *v, const struct opt *o)
+{
+    return o->id != OPT_NONE && (o->verbs & v->bit);
+}
+
+const struct opt *opt_next(const struct verb *v, const struct opt *o)
+{
+    for (o = o ? o + 1 : opt_rows; o < opt_rows + N_ROWS; o++)
+        if (opt_has(v, o))
+            return o;
+    return NULL;
+}
+
+const struct opt *opt_row(const struct verb *v, enum opt_id id)
+{
+    const struct opt *o = NULL;
+    while ((o = opt_next(v, o)) && o->id != id)
+        ;
+    return o;
+}
+
+const struct opt *opt_find(const struct verb *v, const char *name)
+{
+    const struct opt *o = NULL;
+    while ((o = opt_next(v, o)) && strcmp(o->name, name) != 0)
+        ;
+    return o;
+}
+
+const char *opt_name(enum opt_id id)
+{
+    size_t i = 0;
+    while (opt_rows[i].id != id || !opt_rows[i].name)
+        i++;
+    return opt_rows[i].name;
+}
+
+void *opt_value_at(const struct opt_parsed *p, const struct opt *o)
+{
+    return (char *)(uintptr_t)&p->a + o->offset;
+}
+
 /* ---- values ---- */
 
 static bool is_choice(const char *choices, const char *s)
@@ -52,49 +111,28 @@ int opt_usage(const struct verb *v, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    if (v == &verb_generate)
-        msg_error("%s (see qwick --help)", text);
-    else
-        msg_error("%s (see qwick %s --help)", text, v->name);
-    return QWICK_ERR_USAGE;
-}
-
-static size_t find(const struct verb *v, const char *name)
-{
-    for (size_t i = 0; i < v->n_opts; i++)
-        if (v->opts[i].name && strcmp(v->opts[i].name, name) == 0)
-            return i;
-    return v->n_opts;
-}
-
-const struct opt *opt_find(const struct verb *v, const char *name)
-{
-    size_t i = find(v, name);
-    return i < v->n_opts ? &v->opts[i] : NULL;
+    return msg_usage(v->bit == V_GENERATE ? NULL : v->name, "%s", text);
 }
 
 /* ---- sources ---- */
 
 /* The source that sets an option, or NULL. */
-static struct opt_source *source_of(const struct opt_parsed *p,
-                                    const char *name)
+static const struct opt_source *source_of(const struct opt_parsed *p,
+                                          enum opt_id id)
 {
-    size_t i = find(p->verb, name);
-    return i < p->verb->n_opts && p->sources[i].rank != OPT_UNSET &&
-                   !p->sources[i].off
-               ? &p->sources[i]
-               : NULL;
+    const struct opt_source *s = &p->sources[id];
+    return s->rank != OPT_UNSET && !s->off ? s : NULL;
 }
 
-bool opt_given(const struct opt_parsed *p, const char *name)
+bool opt_given(const struct opt_parsed *p, enum opt_id id)
 {
-    return source_of(p, name) != NULL;
+    return source_of(p, id) != NULL;
 }
 
-bool opt_is_setting(const struct opt_parsed *p, const char *name)
+bool opt_is_setting(const struct opt_parsed *p, enum opt_id id)
 {
-    const struct opt_source *s = source_of(p, name);
-    return s && s->rank != OPT_UNSET && s->rank != OPT_LINE;
+    const struct opt_source *s = source_of(p, id);
+    return s && s->rank != OPT_LINE;
 }
 
 static size_t value_size(enum opt_type type)
@@ -113,7 +151,7 @@ static size_t value_size(enum opt_type type)
         return sizeof(const char *);
     case OPT_TEXTS:
     case OPT_FILES:
-        return sizeof(struct opt_texts);
+        return sizeof(struct strings);
     case OPT_INTS:
         return sizeof(struct opt_ints);
     case OPT_FLAG_FILE:
@@ -128,108 +166,111 @@ static size_t value_size(enum opt_type type)
 static void value_free(enum opt_type type, void *value)
 {
     if (type == OPT_TEXTS || type == OPT_FILES)
-        free(((struct opt_texts *)value)->v);
+        free(((struct strings *)value)->v);
     else if (type == OPT_INTS)
         free(((struct opt_ints *)value)->v);
 }
 
-/* Name the place of a source: "--NAME", or where it is set. */
-static const char *source_text(const struct opt_source *s, const char *name,
+/* Name the place where an option is set: "--NAME", or "FILE:LINE: NAME". */
+static const char *source_text(const struct opt_parsed *p, enum opt_id id,
                                char *out, size_t n)
 {
+    const struct opt_source *s = &p->sources[id];
     if (s->where)
         snprintf(out, n, "%s%s%s", s->where, s->rank == OPT_ENV ? "" : ": ",
-                 s->rank == OPT_ENV ? "" : name);
+                 s->rank == OPT_ENV ? "" : opt_name(id));
     else
-        snprintf(out, n, "--%s", name);
+        snprintf(out, n, "--%s", opt_name(id));
     return out;
 }
 
 enum { SHOWN = 400 };
 
 /* Give an option the value that it has without its source. */
-static void drop(const struct opt_parsed *p, const char *name, const char *why)
+static void drop(struct opt_parsed *p, enum opt_id id, const char *why)
 {
-    struct opt_source *s = source_of(p, name);
-    const struct opt *o = &p->verb->opts[s - p->sources];
+    struct opt_source *s = &p->sources[id];
+    const struct opt *o = opt_row(p->verb, id);
     char text[SHOWN];
-    void *value = (char *)p->values + o->offset;
+    void *value = opt_value_at(p, o);
     value_free(o->type, value);
     memcpy(value, &s->before, value_size(o->type));
     if (s->rank < OPT_LINE)
-        msg_note("%s: has no effect %s",
-                 source_text(s, name, text, sizeof(text)), why);
+        msg_note("%s: has no effect %s", source_text(p, id, text, sizeof(text)),
+                 why);
     s->rank = OPT_UNSET;
 }
 
-bool opt_yield(const struct opt_parsed *p, const char *a, const char *b)
+bool opt_yield(struct opt_parsed *p, enum opt_id a, enum opt_id b)
 {
     const struct opt_source *x = source_of(p, a), *y = source_of(p, b);
     char why[SHOWN + 8], other[SHOWN];
     if (!x || !y || x->rank == y->rank)
         return false;
     bool a_yields = x->rank < y->rank;
-    source_text(a_yields ? y : x, a_yields ? b : a, other, sizeof(other));
-    snprintf(why, sizeof(why), "with %s", other);
+    snprintf(why, sizeof(why), "with %s",
+             source_text(p, a_yields ? b : a, other, sizeof(other)));
     drop(p, a_yields ? a : b, why);
     return true;
 }
 
-int opt_conflict(const struct opt_parsed *p, const char *a, const char *b)
+int opt_conflict(struct opt_parsed *p, enum opt_id a, enum opt_id b)
 {
-    const struct opt_source *x = source_of(p, a), *y = source_of(p, b);
     char first[SHOWN], second[SHOWN];
-    if (!x || !y || opt_yield(p, a, b))
+    if (!opt_given(p, a) || !opt_given(p, b) || opt_yield(p, a, b))
         return -1;
     return opt_usage(p->verb, "%s: cannot be combined with %s",
-                     source_text(x, a, first, sizeof(first)),
-                     source_text(y, b, second, sizeof(second)));
+                     source_text(p, a, first, sizeof(first)),
+                     source_text(p, b, second, sizeof(second)));
 }
 
-/* If a word of why is an option that the config file or the environment sets,
- * write where to out: " (WHERE)". */
-static void blame(const struct opt_parsed *p, const char *why, char *out,
+/* Write where an option is set to out, as " (WHERE)"; nothing if that is the
+ * command line. */
+static void blame(const struct opt_parsed *p, enum opt_id id, char *out,
                   size_t n)
 {
-    const char *word = strstr(why, "--");
-    char name[64];
+    const struct opt_source *s = source_of(p, id);
     out[0] = 0;
-    if (!word)
-        return;
-    snprintf(name, sizeof(name), "%.*s", (int)strcspn(word + 2, " "), word + 2);
-    const struct opt_source *s = source_of(p, name);
-    if (s && s->where)
+    if (id != OPT_NONE && s && s->where)
         snprintf(out, n, " (%s)", s->where);
 }
 
-int opt_no_effect(const struct opt_parsed *p, const char *const *names,
+int opt_no_effect(struct opt_parsed *p, enum opt_id id, enum opt_id because,
                   const char *why)
 {
+    const struct opt_source *s = source_of(p, id);
     char where[SHOWN];
-    for (; *names; names++) {
-        const struct opt_source *s = source_of(p, *names);
-        if (s && s->rank < OPT_LINE) {
-            drop(p, *names, why);
-        } else if (s) {
-            blame(p, why, where, sizeof(where));
-            return opt_usage(p->verb, "--%s: has no effect %s%s", *names, why,
-                             where);
-        }
+    if (!s)
+        return -1;
+    if (s->rank < OPT_LINE) {
+        drop(p, id, why);
+        return -1;
     }
-    return -1;
+    blame(p, because, where, sizeof(where));
+    return opt_usage(p->verb, "--%s: has no effect %s%s", opt_name(id), why,
+                     where);
 }
 
-void opt_warn_no_effect(const struct opt_parsed *p, const char *name,
-                        const char *why)
+int opt_no_effects(struct opt_parsed *p, const enum opt_id *ids,
+                   enum opt_id because, const char *why)
 {
-    const struct opt_source *s = source_of(p, name);
+    int status = -1;
+    for (; *ids && status < 0; ids++)
+        status = opt_no_effect(p, *ids, because, why);
+    return status;
+}
+
+void opt_warn_no_effect(struct opt_parsed *p, enum opt_id id,
+                        enum opt_id because, const char *why)
+{
+    const struct opt_source *s = source_of(p, id);
     char where[SHOWN];
     if (!s)
         return;
-    blame(p, why, where, sizeof(where));
+    blame(p, because, where, sizeof(where));
     if (s->rank == OPT_LINE)
-        msg_warn("--%s: has no effect %s%s", name, why, where);
-    drop(p, name, why);
+        msg_warn("--%s: has no effect %s%s", opt_name(id), why, where);
+    drop(p, id, why);
 }
 
 /* ---- help ---- */
@@ -262,28 +303,33 @@ static int wrap(struct buf *b, const char *s, size_t *col)
     return 0;
 }
 
-/* The row of a letter, or n_opts if there is none. late: the letter stands
- * after the verb. */
-static size_t find_letter(const struct verb *v, char letter, bool late)
-{
-    size_t k = v->n_opts;
-    for (size_t i = 0; i < v->n_opts; i++)
-        if (v->opts[i].letter == letter && v->opts[i].letter_late <= late &&
-            (k == v->n_opts || v->opts[i].letter_late))
-            k = i;
-    return k;
-}
-
 const struct opt *opt_find_letter(const struct verb *v, char letter, bool late)
 {
-    size_t k = find_letter(v, letter, late);
-    return k < v->n_opts ? &v->opts[k] : NULL;
+    const struct opt *found = NULL;
+    for (const struct opt *o = NULL; (o = opt_next(v, o));)
+        if (o->letter == letter && o->letter_late <= late &&
+            (!found || o->letter_late))
+            found = o;
+    return found;
 }
 
 /* Whether the option's letter, standing after the verb, means this option. */
 static bool has_letter(const struct verb *v, const struct opt *o)
 {
     return o->letter && opt_find_letter(v, o->letter, true) == o;
+}
+
+/* Append the options of which this one needs one. */
+static int help_needs(struct buf *b, const struct verb *v, const struct opt *o,
+                      size_t *col)
+{
+    struct buf needs = {0};
+    int bad = opt_needs(&needs, v, o->id);
+    if (!bad && needs.len)
+        bad = wrap(b, "[with", col) || wrap(b, needs.data, col) ||
+              buf_putc(b, ']');
+    buf_free(&needs);
+    return bad;
 }
 
 static int help_option(struct buf *b, const struct verb *v, const struct opt *o)
@@ -326,13 +372,15 @@ static int help_option(struct buf *b, const struct verb *v, const struct opt *o)
         if (wrap(b, extra, &col))
             return -1;
     }
+    if (help_needs(b, v, o, &col))
+        return -1;
     return buf_putc(b, '\n');
 }
 
 int opt_help(const struct verb *v)
 {
     struct buf b = {0};
-    bool main_help = v == &verb_generate;
+    bool main_help = v->bit == V_GENERATE;
     int r = main_help ? buf_puts(&b, "usage: qwick [OPTIONS] [PROMPT]\n"
                                      "       qwick VERB [OPTIONS] [ARGS]\n\n")
                       : buf_printf(&b, "usage: qwick %s [OPTIONS]%s%s\n\n",
@@ -345,11 +393,15 @@ int opt_help(const struct verb *v)
                             verbs[i]->summary);
         r |= buf_puts(&b, "Each has its own --help.\n");
     }
-    for (size_t i = 0; i < v->n_opts && r == 0; i++) {
-        if (v->opts[i].type == OPT_HEADING)
-            r = buf_printf(&b, "\n%s\n", v->opts[i].help);
-        else
-            r = help_option(&b, v, &v->opts[i]);
+    const struct opt *heading = NULL;
+    for (const struct opt *o = opt_rows; o < opt_rows + N_ROWS && !r; o++) {
+        if (o->type == OPT_HEADING) {
+            heading = o;
+        } else if (opt_has(v, o)) {
+            r = heading ? buf_printf(&b, "\n%s\n", heading->help) : 0;
+            heading = NULL;
+            r |= help_option(&b, v, o);
+        }
     }
     r |= buf_printf(&b, "\nExamples\n%s", v->examples);
     if (main_help)
@@ -369,48 +421,18 @@ int opt_version(void)
 
 /* ---- unknown options ---- */
 
-/* Names that other programs use for our options. */
-static const char *const peers[][2] = {
-    {"temperature", "temp"},
-    {"max-new-tokens", "max-tokens"},
-    {"max-length", "max-tokens"},
-    {"n-predict", "max-tokens"},
-    {"num-predict", "max-tokens"},
-    {"predict", "max-tokens"},
-    {"system-prompt", "system"},
-    {"system-prompt-file", "system-file"},
-    {"ctx-size", "ctx"},
-    {"context-size", "ctx"},
-    {"context-length", "ctx"},
-    {"max-model-len", "ctx"},
-    {"num-ctx", "ctx"},
-    {"n-ctx", "ctx"},
-    {"repetition-penalty", "repeat-penalty"},
-    {"num-threads", "threads"},
-    {"n-threads", "threads"},
-    {"batch-size", "max-batch"},
-    {"max-num-seqs", "max-batch"},
-    {"stop-sequence", "stop"},
-    {"reverse-prompt", "stop"},
-    {"top-logprobs", "logprobs"},
-    {"n-probs", "logprobs"},
-    {"enable-thinking", "think"},
-    {"reasoning", "think"},
-    {"kv-cache-dtype", "kv"},
-    {"cache-type-k", "kv"},
-    {"mlock", "preload"},
-    {"no-mmap", "preload"},
-    {"prompt-cache", "session"},
-    {"input-file", "input"},
-    {"infile", "input"},
-    {"output-file", "output"},
-    {"outfile", "output"},
-    {"prompt-file", "file"},
-    {"no-chat-template", "raw"},
-    {"chat-template-kwargs", "template-arg"},
-    {"chat-template-file", "chat-template"},
-    {"truncation", "overflow"},
-};
+/* Whether a list of words between blanks has the word. */
+static bool has_word(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *at = list; at && *at; at += strspn(at, " ")) {
+        size_t k = strcspn(at, " ");
+        if (k == n && memcmp(at, word, n) == 0)
+            return true;
+        at += k;
+    }
+    return false;
+}
 
 /* The unknown name is another program's name for the option, the beginning of
  * exactly one name, or at most two typing errors away. */
@@ -423,14 +445,11 @@ const char *opt_meant(const struct verb *v, const char *name)
         return NULL;
     for (size_t i = 0; i <= n; i++)
         dashed[i] = name[i] == '_' ? '-' : name[i];
-    for (size_t i = 0; i < sizeof(peers) / sizeof(*peers); i++)
-        if (strcmp(dashed, peers[i][0]) == 0 &&
-            find(v, peers[i][1]) < v->n_opts)
-            return peers[i][1];
-    for (size_t i = 0; i < v->n_opts; i++) {
-        const char *known = v->opts[i].name;
-        if (!known)
-            continue;
+    for (const struct opt *o = opt_rows; o < opt_rows + N_ROWS; o++)
+        if (has_word(o->peers, dashed) && opt_row(v, o->id))
+            return o->name;
+    for (const struct opt *o = NULL; (o = opt_next(v, o));) {
+        const char *known = o->name;
         if (strncmp(known, dashed, n) == 0) {
             begins = known;
             n_begin++;
@@ -444,11 +463,10 @@ const char *opt_meant(const struct verb *v, const char *name)
     return best ? best : n_begin == 1 && n > 1 ? begins : NULL;
 }
 
-/* Another verb that has the option; NULL: none. */
-static const struct verb *other_verb(const char *name)
+const struct verb *opt_verb_with(const char *name)
 {
     for (size_t i = 0; verbs[i]; i++)
-        if (find(verbs[i], name) < verbs[i]->n_opts)
+        if (opt_find(verbs[i], name))
             return verbs[i];
     return NULL;
 }
@@ -469,7 +487,7 @@ static int unknown(const struct opt_parsed *p, const char *shown,
                          "\"%.60s\": unknown option; text that begins with "
                          "- follows --",
                          shown);
-    const char *word = v == &verb_generate && p->n_plain ? p->args[0] : NULL;
+    const char *word = v->bit == V_GENERATE && p->n_plain ? p->args[0] : NULL;
     if (word && (near = verb_near(word)))
         return opt_usage(v,
                          "%s: unknown option; \"%s\" is not a verb, did you "
@@ -481,7 +499,7 @@ static int unknown(const struct opt_parsed *p, const char *shown,
     if (name && (near = opt_meant(v, name)))
         return opt_usage(v, "%s: unknown option, did you mean --%s?", shown,
                          near);
-    if (name && (other = other_verb(name)))
+    if (name && (other = opt_verb_with(name)))
         return opt_usage(v, "%s: unknown option of %s; %s has it", shown,
                          v->name, other->name);
     return opt_usage(v, "%s: unknown option%s", shown,
@@ -490,7 +508,7 @@ static int unknown(const struct opt_parsed *p, const char *shown,
 
 /* ---- parsing ---- */
 
-static int push_text(struct opt_texts *t, const char *s)
+static int push_text(struct strings *t, const char *s)
 {
     const char **v = realloc(t->v, (t->n + 1) * sizeof(*v));
     if (!v)
@@ -606,9 +624,9 @@ static bool takes_value(const struct opt *o)
 /* Set an option without a value. */
 static int set_flag(const struct verb *v, const struct opt *o, void *dst)
 {
-    if (strcmp(o->name, "help") == 0)
+    if (o->id == OPT_help)
         return opt_help(v);
-    if (strcmp(o->name, "version") == 0)
+    if (o->id == OPT_version)
         return opt_version();
     if (o->type == OPT_FLAG_FILE)
         ((struct opt_flag_file *)dst)->on = true;
@@ -629,19 +647,13 @@ static const char *next_word(struct cursor *c)
     return c->i + 1 < c->argc ? c->argv[++c->i] : NULL;
 }
 
-/* The place of an option's value. */
-static void *value_at(const struct opt_parsed *p, const struct opt *o)
-{
-    return (char *)p->values + o->offset;
-}
-
 static int set_next(const struct opt_parsed *p, const struct opt *o,
                     const char *shown, struct cursor *c)
 {
     const char *value = next_word(c);
     if (!value)
         return opt_usage(p->verb, "%s: needs a value", shown);
-    return set_value(p->verb, o, shown, value, value_at(p, o));
+    return set_value(p->verb, o, shown, value, opt_value_at(p, o));
 }
 
 static int parse_long(struct opt_parsed *p, const char *arg, struct cursor *c)
@@ -649,23 +661,22 @@ static int parse_long(struct opt_parsed *p, const char *arg, struct cursor *c)
     const struct verb *v = p->verb;
     char shown[64];
     const char *eq = strchr(arg, '=');
-    size_t n = eq ? (size_t)(eq - arg) : strlen(arg), k;
+    size_t n = eq ? (size_t)(eq - arg) : strlen(arg);
     if (n >= sizeof(shown))
         return unknown(p, arg, NULL);
     memcpy(shown, arg, n);
     shown[n] = 0;
-    k = find(v, shown + 2);
-    if (k == v->n_opts)
+    const struct opt *o = opt_find(v, shown + 2);
+    if (!o)
         return unknown(p, shown, shown + 2);
-    const struct opt *o = &v->opts[k];
-    p->sources[k].rank = OPT_LINE;
+    p->sources[o->id].rank = OPT_LINE;
     if (eq)
-        return set_value(v, o, shown, eq + 1, value_at(p, o));
+        return set_value(v, o, shown, eq + 1, opt_value_at(p, o));
     if (takes_value(o))
         return set_next(p, o, shown, c);
     if (o->type == OPT_FLAG_FILE && !p->n_args)
         p->before = o;
-    return set_flag(v, o, value_at(p, o));
+    return set_flag(v, o, opt_value_at(p, o));
 }
 
 /* Whether a word is a text that only looks like an option: "- a", "-p means".
@@ -683,15 +694,14 @@ static int parse_short(struct opt_parsed *p, const char *arg, struct cursor *c)
         return unknown(p, arg, NULL);
     for (const char *at = arg + 1; *at; at++) {
         char shown[3] = {'-', *at, 0};
-        size_t k = find_letter(v, *at, c->late);
-        if (k == v->n_opts)
+        const struct opt *o = opt_find_letter(v, *at, c->late);
+        if (!o)
             return unknown(p, arg[2] ? arg : shown, NULL);
-        const struct opt *o = &v->opts[k];
-        p->sources[k].rank = OPT_LINE;
+        p->sources[o->id].rank = OPT_LINE;
         if (takes_value(o))
-            return at[1] ? set_value(v, o, shown, at + 1, value_at(p, o))
+            return at[1] ? set_value(v, o, shown, at + 1, opt_value_at(p, o))
                          : set_next(p, o, shown, c);
-        int r = set_flag(v, o, value_at(p, o));
+        int r = set_flag(v, o, opt_value_at(p, o));
         if (r >= 0)
             return r;
     }
@@ -736,18 +746,35 @@ static int parse_line(struct opt_parsed *p, int argc, char **argv)
     return -1;
 }
 
-int opt_parse(struct opt_parsed *p, const struct verb *v, int argc, char **argv,
-              void *args)
+/* The default of a number: the number at the beginning of its text. */
+static void set_default_value(struct opt_parsed *p, const struct opt *o)
+{
+    char number[32];
+    size_t n = o->def ? strcspn(o->def, ",; ") : 0;
+    void *value = opt_value_at(p, o);
+    if (n == 0 || n >= sizeof(number))
+        return;
+    memcpy(number, o->def, n);
+    number[n] = 0;
+    /* A default in words fails to parse, and leaves 0. */
+    if (o->type == OPT_INT || o->type == OPT_SIZE)
+        (void)opt_size(number, value);
+    else if (o->type == OPT_NUMBER)
+        (void)opt_number(number, value);
+}
+
+int opt_parse(struct opt_parsed *p, const struct verb *v, int argc, char **argv)
 {
     int r;
-    *p = (struct opt_parsed){.verb = v, .values = args};
+    *p = (struct opt_parsed){.verb = v};
+    for (const struct opt *o = NULL; (o = opt_next(v, o));)
+        set_default_value(p, o);
     p->args = calloc((size_t)argc + 1, sizeof(*p->args));
-    p->sources = calloc(v->n_opts, sizeof(*p->sources));
-    if (!p->args || !p->sources)
+    if (!p->args)
         return msg_oom();
-    if ((r = parse_line(p, argc, argv)) >= 0)
+    if ((r = parse_line(p, argc, argv)) >= 0 || (r = settings_apply(p)) >= 0)
         return r;
-    return settings_apply(p);
+    return opt_check_relations(p);
 }
 
 /* ---- values of other sources ---- */
@@ -780,8 +807,8 @@ int opt_set_default(struct opt_parsed *p, const struct opt *o,
                     enum opt_rank rank, const char *where, const char *name,
                     const char *value)
 {
-    struct opt_source *s = &p->sources[o - p->verb->opts];
-    void *dst = value_at(p, o);
+    struct opt_source *s = &p->sources[o->id];
+    void *dst = opt_value_at(p, o);
     if (s->rank > rank)
         return -1;
     if (s->rank == OPT_UNSET)
@@ -813,10 +840,10 @@ static int long_words(const char *arg)
         return 0;
     memcpy(name, arg, n);
     name[n] = 0;
-    const struct verb *v = other_verb(name);
+    const struct verb *v = opt_verb_with(name);
     if (!v)
         return 0;
-    return !arg[n] && takes_value(&v->opts[find(v, name)]) ? 2 : 1;
+    return !arg[n] && takes_value(opt_find(v, name)) ? 2 : 1;
 }
 
 /* The number of words of a bundle of letters, of whichever verb. */
@@ -824,11 +851,8 @@ static int short_words(const char *letters)
 {
     for (; *letters; letters++) {
         const struct opt *o = NULL;
-        for (size_t i = 0; verbs[i] && !o; i++) {
-            size_t k = find_letter(verbs[i], *letters, false);
-            if (k < verbs[i]->n_opts)
-                o = &verbs[i]->opts[k];
-        }
+        for (size_t i = 0; verbs[i] && !o; i++)
+            o = opt_find_letter(verbs[i], *letters, false);
         if (!o)
             return 0;
         if (takes_value(o))
@@ -846,13 +870,10 @@ int opt_words(int argc, char *const *argv)
     return n > argc ? argc : n;
 }
 
-void opt_free(struct opt_parsed *p, void *args)
+void opt_free(struct opt_parsed *p)
 {
-    for (size_t i = 0; p->verb && i < p->verb->n_opts; i++) {
-        const struct opt *o = &p->verb->opts[i];
-        value_free(o->type, (char *)args + o->offset);
-    }
+    for (const struct opt *o = NULL; (o = opt_next(p->verb, o));)
+        value_free(o->type, opt_value_at(p, o));
     free(p->args);
-    free(p->sources);
     settings_free(p->settings);
 }

@@ -1,11 +1,16 @@
-/* Options of the command line. Each verb has one const table, from which come
- * parsing, --help and the check against the man page. */
+/* Options of the command line. options_table.h has a row for each; from these rows
+ * come the struct of arguments, parsing, --help, the config file, the environment,
+ * completion, the sandbox's rights, the fields of records and the check against the
+ * man page. relations.c has a row for each rule between options. */
 #ifndef CLI_OPT_H
 #define CLI_OPT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "cli/io/strings.h"
+#include "qwick.h"
 
 enum opt_type {
     OPT_HEADING,  /* not an option but a heading of --help */
@@ -16,8 +21,8 @@ enum opt_type {
     OPT_TEXT,     /* const char *, may be empty */
     OPT_FILE,     /* const char *, not empty */
     OPT_CHOICE,   /* const char *, one of choices */
-    OPT_TEXTS,    /* struct opt_texts, repeatable, not empty */
-    OPT_FILES,    /* struct opt_texts as OPT_TEXTS; "~/" is expanded in the
+    OPT_TEXTS,    /* struct strings, repeatable, not empty */
+    OPT_FILES,    /* struct strings as OPT_TEXTS; "~/" is expanded in the
                      config file, as for OPT_FILE */
     OPT_INTS,     /* struct opt_ints: "1,2,4", each in [imin, imax] */
     OPT_FLAG_FILE /* struct opt_flag_file: --name or --name=FILE */
@@ -41,31 +46,6 @@ enum opt_access {
     OPT_KEEPS     /* a flag: replaces the kept conversation (gen_kept.h) */
 };
 
-/* A row of the table. Options may come before the verb. So an option's name
- * means the same in all verbs, and takes a value in all verbs or in none. */
-struct opt {
-    const char *name; /* long name without dashes */
-    char letter;      /* 0: none */
-    bool letter_late; /* the letter means this option only after the verb;
-                         before the verb it means another option */
-    enum opt_type type;
-    const char *arg;     /* name of the value in --help */
-    const char *choices; /* "on|off|auto" */
-    const char *later;   /* choice that is reserved for a later version */
-    const char *place;   /* OPT_FLAG_FILE: the option whose value is the file */
-    enum opt_access access;
-    int64_t imin, imax;
-    double min, max;
-    const char *def; /* default as shown in --help */
-    const char *help;
-    size_t offset; /* of the value in the verb's struct of arguments */
-};
-
-struct opt_texts {
-    const char **v;
-    size_t n;
-};
-
 struct opt_ints {
     int64_t *v;
     size_t n;
@@ -76,24 +56,141 @@ struct opt_flag_file {
     const char *file; /* NULL: the flag has no file */
 };
 
+/* The value of a macro as a string, for .def of a row. */
+#define OPT_TEXT_OF(x) #x
+#define OPT_STRING(x)  OPT_TEXT_OF(x)
+
+/* Most answers to one prompt. */
+#define OPT_MAX_SAMPLES 1000
+
+/* Bits of verbs, for the rows. */
+enum {
+    V_GENERATE = 1u << 0,
+    V_CHAT = 1u << 1,
+    V_BATCH = 1u << 2,
+    V_TOKENIZE = 1u << 3,
+    V_DETOKENIZE = 1u << 4,
+    V_COUNT = 1u << 5,
+    V_RENDER = 1u << 6,
+    V_EMBED = 1u << 7,
+    V_RERANK = 1u << 8,
+    V_LOGITS = 1u << 9,
+    V_SCORE = 1u << 10,
+    V_CHOOSE = 1u << 11,
+    V_INSPECT = 1u << 12,
+    V_MODELS = 1u << 13,
+    V_PULL = 1u << 14,
+    V_PLAN = 1u << 15,
+    V_BENCH = 1u << 16,
+    V_SELFTEST = 1u << 17,
+    V_QUANTIZE = 1u << 18,
+    V_CACHE = 1u << 19,
+    V_COMPLETION = 1u << 20,
+    V_HELP = 1u << 21,
+    V_VERSION = 1u << 22,
+    V_ALL = (1u << 23) - 1,
+    V_ANSWER = V_GENERATE | V_CHAT | V_BATCH,
+    V_TEXT_IO = V_TOKENIZE | V_DETOKENIZE | V_COUNT,
+    V_EVALUATE = V_ANSWER | V_EMBED | V_RERANK | V_LOGITS | V_SCORE | V_CHOOSE |
+                 V_PLAN
+};
+
+/* The types of the members of struct args. */
+#define OPT_C_FLAG      bool
+#define OPT_C_INT       int64_t
+#define OPT_C_SIZE      int64_t
+#define OPT_C_NUMBER    double
+#define OPT_C_TEXT      const char *
+#define OPT_C_FILE      const char *
+#define OPT_C_CHOICE    const char *
+#define OPT_C_TEXTS     struct strings
+#define OPT_C_FILES     struct strings
+#define OPT_C_INTS      struct opt_ints
+#define OPT_C_FLAG_FILE struct opt_flag_file
+
+/* OPT_min_p is the option --min-p. */
+enum opt_id {
+    OPT_NONE,
+#define OPTION(type, id, ...) OPT_##id,
+#define VARIANT(type, id, ...)
+#define GROUP(heading)
+#include "cli/opt/options_table.h"
+    OPT_COUNT
+};
+
+/* The values of all options, for all verbs: a verb reads those that it has. An
+ * option that is not given has its default, if that is a number, else 0, false or
+ * NULL. */
+struct args {
+#define OPTION(type, id, ...) OPT_C_##type id;
+#define VARIANT(type, id, ...)
+#define GROUP(heading)
+#include "cli/opt/options_table.h"
+};
+
+/* A row of the table. Options may come before the verb. So an option's name
+ * means the same in all verbs, and takes a value in all verbs or in none. */
+struct opt {
+    enum opt_id id;       /* OPT_NONE: a heading of --help, which is in help */
+    const char *name;     /* long name without dashes */
+    unsigned verbs;       /* bits V_… of the verbs that have this row */
+    char letter;          /* 0: none */
+    bool letter_late;     /* the letter means this option only after the verb;
+                             before the verb it means another option */
+    bool single;          /* names what one command reads, writes or does, or lets
+                             text control the model: neither the config file nor
+                             the environment sets it, which would surprise
+                             scripts */
+    enum opt_type type;
+    const char *arg;      /* name of the value in --help */
+    const char *choices;  /* "on|off|auto" */
+    const char *later;    /* choice that is reserved for a later version */
+    const char *place;    /* OPT_FLAG_FILE: the option whose value is the file */
+    const char *record;   /* field of a record of batch with the same value */
+    const char *peers;    /* names of other programs for it, between blanks */
+    enum opt_access access;
+    int64_t imin, imax;
+    double min, max;
+    const char *def;      /* default as shown in --help; a number at its beginning
+                             is the value */
+    const char *help;
+    size_t offset;        /* of the value in struct args */
+};
+
+/* The models of the command line, where common_check and common_find put them. */
+struct opt_models {
+    const char *alias; /* the alias and its place, "NAME, an alias (FILE:LINE)";
+                          NULL: -m is none. The value of -m is then what the alias
+                          means. */
+    bool is_name;      /* of -m, see qwick_model_find */
+    const char *place; /* where the model is; NULL: none, or not searched */
+    const char *draft_alias, *draft_place; /* of --draft */
+    size_t cache_memory; /* maximum bytes of the prefix cache in memory; the verb
+                            sets it, no option does */
+};
+
+struct opt_parsed;
+struct qwick_engine;
+
 struct verb {
+    unsigned bit;         /* V_… */
     const char *name;
     const char *args;     /* arguments in the usage line, "[PROMPT]" */
     const char *summary;  /* one line for the list of verbs */
     const char *about;    /* paragraphs of --help */
     const char *examples; /* command lines for --help; each runs as written */
-    const struct opt *opts;
-    size_t n_opts;
-    int (*run)(const struct verb *v, int argc, char **argv);
+    enum verb_opens {
+        OPENS_NOTHING,   /* or opens a model itself, when it has read its input */
+        OPENS_TOKENIZER, /* of -m */
+        OPENS_MODEL
+    } opens; /* before run */
+    /* Check the options and arguments beyond relations.c. Returns -1 to go on, or
+     * an exit status after printing a message. NULL: nothing to check. */
+    int (*check)(struct opt_parsed *p);
+    /* Do the work with what the verb opens; eng is NULL if that is nothing. Returns
+     * the exit status after printing messages. */
+    int (*run)(struct opt_parsed *p, struct qwick_engine *eng);
 };
-
-/* Initialise the members opts and n_opts of a verb. */
-#define OPT_TABLE(table) \
-    .opts = (table), .n_opts = sizeof(table) / sizeof(*(table))
-
-/* The value of a macro as a string, for .def of a row. */
-#define OPT_TEXT_OF(x) #x
-#define OPT_STRING(x)  OPT_TEXT_OF(x)
 
 /* Where the value of an option comes from. A source of a higher rank overrides
  * those of lower ranks. */
@@ -111,7 +208,7 @@ union opt_value {
     int64_t integer;
     double number;
     const char *text;
-    struct opt_texts texts;
+    struct strings texts;
     struct opt_ints ints;
     struct opt_flag_file flag_file;
 };
@@ -127,9 +224,11 @@ struct opt_source {
 
 struct settings;
 
+/* A command line and its sources. */
 struct opt_parsed {
     const struct verb *verb;
-    struct opt_source *sources; /* one for each row of the table */
+    struct args a;
+    struct opt_source sources[OPT_COUNT]; /* by enum opt_id */
     const char **args; /* [n_args] words that are not options, in order; the
                           strings are borrowed */
     size_t n_args;
@@ -137,23 +236,35 @@ struct opt_parsed {
     const struct opt
         *before;  /* option of type OPT_FLAG_FILE that stands directly
                      before args[0] and has no value; NULL: none */
-    void *values; /* the verb's struct of arguments */
     struct settings *settings; /* holds strings of the values; NULL: none */
+    struct opt_models models;
 };
 
 /* Return the number of words of the option argv[0] with its value: 1 or 2; 0 if
  * no verb has this option. argc >= 1. */
 int opt_words(int argc, char *const *argv);
 
-/* Parse argv[0..argc) into *args, the verb's struct of arguments, which holds
- * the defaults. Options and arguments may be mixed; "--" ends the options. A
- * NULL in argv marks the place of the verb. Then set options from the
- * environment and from the config file. Handles --help, --version and
- * --show-config. Returns -1 to go on, or an exit status after printing a
- * message. Call opt_free in both cases. */
-int opt_parse(struct opt_parsed *p, const struct verb *v, int argc, char **argv,
-              void *args);
-void opt_free(struct opt_parsed *p, void *args);
+/* Parse argv[0..argc) into *p, and set defaults. Options and arguments may be
+ * mixed; "--" ends the options. A NULL in argv marks the place of the verb. Then
+ * set options from the environment and from the config file, and hold all against
+ * relations.c. Handles --help, --version and --show-config. Returns -1 to go on, or
+ * an exit status after printing a message. Call opt_free in both cases. */
+int opt_parse(struct opt_parsed *p, const struct verb *v, int argc,
+              char **argv);
+void opt_free(struct opt_parsed *p);
+
+/* Check the options against relations.c. Drops options of settings that have no
+ * effect. Returns -1 to go on, or exit status 2 after printing a message. */
+int opt_check_relations(struct opt_parsed *p);
+
+/* Return whether two options of a verb cannot be combined, whatever their values. */
+bool opt_excludes(const struct verb *v, enum opt_id a, enum opt_id b);
+
+struct buf;
+
+/* Append the options of which an option of the verb needs one, "--a or --b";
+ * nothing if it needs none. Returns 0, or -1 when out of memory. */
+int opt_needs(struct buf *out, const struct verb *v, enum opt_id id);
 
 /* Set an option from another source than the command line, unless a source of a
  * higher rank has set it. Flags take on and off. A source may set an option of
@@ -168,8 +279,19 @@ int opt_set_default(struct opt_parsed *p, const struct opt *o,
 int opt_check_value(const struct verb *v, const struct opt *o, const char *name,
                     const char *value);
 
-/* Return the row of an option in the verb's table, or NULL. */
+/* Return the verb's row after o, in the order of --help; after NULL its first.
+ * NULL: there is none. */
+const struct opt *opt_next(const struct verb *v, const struct opt *o);
+/* Return the verb's row of an option, or NULL. */
+const struct opt *opt_row(const struct verb *v, enum opt_id id);
+/* Return the verb's row of a name without dashes, or NULL. */
 const struct opt *opt_find(const struct verb *v, const char *name);
+/* Return a verb that has an option of this name, or NULL. */
+const struct verb *opt_verb_with(const char *name);
+/* Return the name of an option without dashes. */
+const char *opt_name(enum opt_id id);
+/* Return the value of an option in *p. */
+void *opt_value_at(const struct opt_parsed *p, const struct opt *o);
 
 /* Return the row that a letter means after the verb (late) or before it, or
  * NULL. */
@@ -180,9 +302,9 @@ const struct opt *opt_find_letter(const struct verb *v, char letter, bool late);
 const char *opt_meant(const struct verb *v, const char *name);
 
 /* Return whether any source sets the option, and does not turn it off. */
-bool opt_given(const struct opt_parsed *p, const char *name);
+bool opt_given(const struct opt_parsed *p, enum opt_id id);
 /* Return whether a value comes from a setting: not from the command line. */
-bool opt_is_setting(const struct opt_parsed *p, const char *name);
+bool opt_is_setting(const struct opt_parsed *p, enum opt_id id);
 
 /* Print the verb's --help. Returns an exit status. */
 int opt_help(const struct verb *v);
@@ -197,22 +319,25 @@ int opt_usage(const struct verb *v, const char *fmt, ...)
 /* Of two options that exclude each other and are both given, drop the one whose
  * source has the lower rank: its value is again what it is without this source.
  * Returns whether one was dropped; false if the ranks are equal. */
-bool opt_yield(const struct opt_parsed *p, const char *a, const char *b);
+bool opt_yield(struct opt_parsed *p, enum opt_id a, enum opt_id b);
 
 /* Refuse two options together: if both were given, drop one as opt_yield does,
  * or print a message and return exit status 2. Otherwise return -1. */
-int opt_conflict(const struct opt_parsed *p, const char *a, const char *b);
+int opt_conflict(struct opt_parsed *p, enum opt_id a, enum opt_id b);
 
-/* Refuse options that have no effect: if one of names (NULL-terminated) was
- * on the command line, print "has no effect WHY" and return exit status 2.
- * Otherwise drop those that the config file or the environment sets, and return
- * -1. A word of why that begins with "--" is the option to blame. */
-int opt_no_effect(const struct opt_parsed *p, const char *const *names,
+/* Refuse an option that has no effect: if it was on the command line, print "has
+ * no effect WHY" and return exit status 2. Otherwise drop it if a setting sets it,
+ * and return -1. because: the option in WHY, whose place the message names;
+ * OPT_NONE: there is none. */
+int opt_no_effect(struct opt_parsed *p, enum opt_id id, enum opt_id because,
                   const char *why);
+/* Call opt_no_effect for ids, which end with OPT_NONE, until one is refused. */
+int opt_no_effects(struct opt_parsed *p, const enum opt_id *ids,
+                   enum opt_id because, const char *why);
 /* Take an option that has no effect as if it was not given. Warn if it was on
  * the command line: "has no effect WHY". */
-void opt_warn_no_effect(const struct opt_parsed *p, const char *name,
-                        const char *why);
+void opt_warn_no_effect(struct opt_parsed *p, enum opt_id id,
+                        enum opt_id because, const char *why);
 
 /* Read the whole string as a decimal integer or a decimal number. Blanks,
  * hexadecimal digits and names such as "inf" are refused. The locale does not

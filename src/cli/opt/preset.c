@@ -137,10 +137,7 @@ static char *find_dashes(char *s, size_t *line)
 
 static bool is_option(const char *name)
 {
-    for (size_t i = 0; verbs[i]; i++)
-        if (opt_find(verbs[i], name))
-            return true;
-    return false;
+    return opt_verb_with(name) != NULL;
 }
 
 enum looks { LOOKS_TEXT, LOOKS_SET, LOOKS_OPTION, LOOKS_YAML };
@@ -284,9 +281,9 @@ void preset_free(struct preset *s)
 
 /* ---- the options -------------------------------------------------------- */
 
-bool preset_given(const struct preset_args *a)
+bool preset_given(const struct args *a)
 {
-    return a->name || a->text;
+    return a->preset || a->prompt_template;
 }
 
 /* The length of the name in NAME=VALUE; 0: it has none. */
@@ -297,8 +294,7 @@ static size_t name_length(const char *set)
     return template_is_name(set, n) ? n : 0;
 }
 
-const char *preset_value(const struct preset_args *a, const char *name,
-                         size_t n)
+const char *preset_value(const struct args *a, const char *name, size_t n)
 {
     for (size_t i = 0; n && i < a->set.n; i++)
         if (name_length(a->set.v[i]) == n && memcmp(a->set.v[i], name, n) == 0)
@@ -306,15 +302,9 @@ const char *preset_value(const struct preset_args *a, const char *name,
     return NULL;
 }
 
-int preset_check(const struct opt_parsed *p, const struct preset_args *a)
+int preset_check(const struct opt_parsed *p)
 {
-    static const char *const with_template[] = {"set", NULL};
-    int r = opt_conflict(p, "preset", "prompt-template");
-    if (r >= 0)
-        return r;
-    if (!preset_given(a))
-        return opt_no_effect(p, with_template,
-                             "without --preset or --prompt-template");
+    const struct args *a = &p->a;
     for (size_t i = 0; i < a->set.n; i++) {
         const char *s = a->set.v[i];
         size_t n = name_length(s);
@@ -327,12 +317,12 @@ int preset_check(const struct opt_parsed *p, const struct preset_args *a)
 }
 
 int preset_template(struct prompt_template *t, const struct opt_parsed *p,
-                    const struct preset_args *a,
                     const struct template_names *known, struct qwick_err *e)
 {
+    const struct args *a = &p->a;
     const struct preset *s = settings_preset(p->settings);
     const char *name = s ? s->path : "--prompt-template";
-    const char *text = s ? s->text : a->text;
+    const char *text = s ? s->text : a->prompt_template;
     struct buf clean = {0};
     *t = (struct prompt_template){0};
     if (!preset_given(a))
@@ -346,8 +336,8 @@ int preset_template(struct prompt_template *t, const struct opt_parsed *p,
     return rc;
 }
 
-int preset_check_values(const struct prompt_template *t,
-                        const struct preset_args *a, struct qwick_err *e)
+int preset_check_values(const struct prompt_template *t, const struct args *a,
+                        struct qwick_err *e)
 {
     for (size_t i = 0; i < a->set.n; i++) {
         const char *s = a->set.v[i];
@@ -373,7 +363,7 @@ int preset_unset(const struct prompt_template *t,
 
 struct values {
     const struct prompt_template *t;
-    const struct preset_args *a;
+    const struct args *a;
     const struct buf *input;
     struct buf clean; /* the last value of --set */
 };
@@ -415,15 +405,16 @@ static int check_input(const struct prompt_template *t, size_t n,
 }
 
 int preset_apply(struct buf *text, const struct opt_parsed *p,
-                 const struct preset_args *a, struct qwick_err *e)
+                 struct qwick_err *e)
 {
+    const struct args *a = &p->a;
     struct prompt_template t = {0};
     struct values v = {.t = &t, .a = a, .input = text};
     struct buf out = {.max = text->max};
     if (!preset_given(a))
         return 0;
-    int rc = preset_template(&t, p, a, NULL, e) ||
-             preset_check_values(&t, a, e) || check_input(&t, text->len, e) ||
+    int rc = preset_template(&t, p, NULL, e) || preset_check_values(&t, a, e) ||
+             check_input(&t, text->len, e) ||
              prompt_template_fill(&t, get_value, &v, &out, e);
     if (!rc) {
         buf_free(text);

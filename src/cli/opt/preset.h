@@ -9,30 +9,6 @@
 #include "cli/opt/prompt_template.h"
 #include "qwick.h"
 
-/* Values of the options: a member of a verb's struct of arguments. */
-struct preset_args {
-    const char *name;     /* -T */
-    const char *text;     /* --prompt-template */
-    struct opt_texts set; /* each is NAME=VALUE */
-};
-
-/* clang-format off */
-/* Rows for the option table of a verb. at: offset of struct preset_args in the
- * verb's struct of arguments. */
-#define PRESET_AT(at, field) ((at) + offsetof(struct preset_args, field))
-
-#define OPT_ROWS_PRESET(at)                                                   \
-    {.name = "preset", .letter = 'T', .type = OPT_FILE, .arg = "NAME",        \
-     .help = "use your prompt template NAME, with its options; see qwick(1)", \
-     .offset = PRESET_AT(at, name)},                                          \
-    {.name = "prompt-template", .type = OPT_FILE, .arg = "TEXT",              \
-     .help = "the prompt is TEXT with the input in place of {}",              \
-     .offset = PRESET_AT(at, text)},                                          \
-    {.name = "set", .type = OPT_TEXTS, .arg = "NAME=VALUE",                   \
-     .help = "replace {NAME} in the template by VALUE; repeatable",           \
-     .offset = PRESET_AT(at, set)}
-/* clang-format on */
-
 /* ---- the file ---- */
 
 /* A file: lines of options, and the text. */
@@ -59,28 +35,27 @@ int preset_split(struct preset *s, size_t n, struct qwick_err *e);
 
 /* ---- the options of a verb ---- */
 
-/* Check the options against each other. Returns -1 to go on, or an exit status
+/* Check the values of --set. Returns -1 to go on, or an exit status
  * after printing a message. */
-int preset_check(const struct opt_parsed *p, const struct preset_args *a);
+int preset_check(const struct opt_parsed *p);
 
 /* Whether one of the options gives a template. */
-bool preset_given(const struct preset_args *a);
+bool preset_given(const struct args *a);
 
 /* Parse the template of the options; *t stays empty if there is none. known may
  * be NULL. Call prompt_template_free in any case. Returns 0, or -1 with *e
  * set. */
 int preset_template(struct prompt_template *t, const struct opt_parsed *p,
-                    const struct preset_args *a,
                     const struct template_names *known, struct qwick_err *e);
 
 /* Return the value that --set gives to a field, or NULL. */
-const char *preset_value(const struct preset_args *a, const char *name,
+const char *preset_value(const struct args *a, const char *name,
                          size_t n);
 
 /* Refuse values of --set that the template does not use. Returns 0, or -1 with
  * *e set. */
 int preset_check_values(const struct prompt_template *t,
-                        const struct preset_args *a, struct qwick_err *e);
+                        const struct args *a, struct qwick_err *e);
 
 /* Set *e: nothing gives the field a value. Returns -1. */
 int preset_unset(const struct prompt_template *t,
@@ -88,7 +63,6 @@ int preset_unset(const struct prompt_template *t,
 
 /* If the options give a template, replace *text, the input, by the template
  * filled with it. Returns 0, or -1 with *e set. */
-int preset_apply(struct buf *text, const struct opt_parsed *p,
-                 const struct preset_args *a, struct qwick_err *e);
+int preset_apply(struct buf *text, const struct opt_parsed *p, struct qwick_err *e);
 
 #endif

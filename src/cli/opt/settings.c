@@ -9,38 +9,12 @@
 #include <unistd.h>
 
 #include "base/array.h"
-#include "cli/opt/common.h"
 #include "cli/io/out.h"
 #include "cli/opt/preset.h"
 #include "cli/opt/verbs.h"
 #include "file/json.h"
 #include "file/map.h"
 #include "qwick.h"
-
-/* Options that name what one command reads, writes or does, and options that
- * let text control the model or change how arguments are read. As defaults they
- * would surprise scripts. */
-static const char *const singles[] = {
-    "help",          "version",     "show-config",  "prompt",
-    "file",          "chat-json",   "prompt-ids",   "session",
-    "save-session",  "input",       "output",       "redo",
-    "shard",         "line-offset", "query",        "answer",
-    "yes",           "given",       "given-file",   "think-file",
-    "profile-file",  "chat",        "lines",        "jsonl",
-    "dir",           "size",        "force",        "only",
-    "skip",          "revision",    "verify",       "allow-http",
-    "allow-special", "tools",       "tool-choice",  "preset",
-    "set",           "text",        "input-format", "prompt-template",
-    "continue",      "html",        "compare",
-};
-
-bool settings_is_single(const char *option)
-{
-    for (size_t i = 0; i < sizeof(singles) / sizeof(*singles); i++)
-        if (strcmp(option, singles[i]) == 0)
-            return true;
-    return false;
-}
 
 /* ---- files -------------------------------------------------------------- */
 
@@ -202,15 +176,6 @@ static int read_section(char *s, const char *where, const struct verb **section)
     return QWICK_ERR_USAGE;
 }
 
-/* A verb that has the option; NULL: none. */
-static const struct verb *verb_with(const char *name)
-{
-    for (size_t i = 0; verbs[i]; i++)
-        if (opt_find(verbs[i], name))
-            return verbs[i];
-    return NULL;
-}
-
 /* The name of an option that the user probably meant; NULL: none. */
 static const char *meant(const struct verb *section, const char *name)
 {
@@ -219,7 +184,7 @@ static const char *meant(const struct verb *section, const char *name)
         name++;
     if (section)
         return opt_meant(section, name);
-    if (verb_with(name))
+    if (opt_verb_with(name))
         return name;
     for (size_t i = 0; verbs[i] && !near; i++)
         near = opt_meant(verbs[i], name);
@@ -228,7 +193,7 @@ static const char *meant(const struct verb *section, const char *name)
 
 static int unknown(const struct setting *s)
 {
-    const struct verb *other = s->section ? verb_with(s->name) : NULL;
+    const struct verb *other = s->section ? opt_verb_with(s->name) : NULL;
     const char *near = other ? NULL : meant(s->section, s->name);
     if (other)
         msg_error("%s: %s has no such option; %s has it", s->label,
@@ -245,11 +210,11 @@ static int check(const struct settings *c, struct setting *s,
 {
     const struct verb *of = s->section             ? s->section
                             : opt_find(v, s->name) ? v
-                                                   : verb_with(s->name);
+                                                   : opt_verb_with(s->name);
     const struct opt *o = of ? opt_find(of, s->name) : NULL;
     if (!o)
         return unknown(s);
-    if (settings_is_single(s->name) || strcmp(s->name, "no-config") == 0) {
+    if (o->single) {
         msg_error("%s: belongs to one command, and has no default", s->label);
         return QWICK_ERR_USAGE;
     }
@@ -402,15 +367,12 @@ static const char *option_of(const char *variable, char *out, size_t size)
 static void warn_misspelt(const char *variable, const char *option)
 {
     for (size_t i = 0; verbs[i]; i++)
-        for (size_t k = 0; k < verbs[i]->n_opts; k++) {
-            const char *name = verbs[i]->opts[k].name;
-            if (!name || settings_is_single(name) ||
-                word_distance(option, name) != 1)
-                continue;
-            msg_warn("%.*s: no option has this name, did you mean --%s?",
-                     (int)strcspn(variable, "="), variable, name);
-            return;
-        }
+        for (const struct opt *o = NULL; (o = opt_next(verbs[i], o));)
+            if (!o->single && word_distance(option, o->name) == 1) {
+                msg_warn("%.*s: no option has this name, did you mean --%s?",
+                         (int)strcspn(variable, "="), variable, o->name);
+                return;
+            }
 }
 
 /* Add a variable's setting. */
@@ -420,14 +382,13 @@ static int read_variable(struct settings *c, const char *variable)
     struct qwick_err e;
     char option[64];
     const char *value = option_of(variable, option, sizeof(option));
-    if (!value || settings_is_single(option))
-        return -1;
-    const struct verb *v = verb_with(option);
-    if (!v) {
+    const struct verb *v = value ? opt_verb_with(option) : NULL;
+    const struct opt *o = v ? opt_find(v, option) : NULL;
+    if (value && !o)
         warn_misspelt(variable, option);
+    if (!o || o->single)
         return -1;
-    }
-    s.name = opt_find(v, option)->name;
+    s.name = o->name;
     s.value = value;
     for (size_t i = 0; i < c->n; i++)
         if (strcmp(c->v[i].name, s.name) == 0)
@@ -454,13 +415,10 @@ static int read_environment(struct settings *c)
 static int read_preset(struct opt_parsed *p)
 {
     struct settings *c = p->settings;
-    const struct opt *o = opt_find(p->verb, "preset");
     struct qwick_err e;
-    if (!o || !opt_given(p, o->name))
+    if (!opt_given(p, OPT_preset))
         return -1;
-    const char *name =
-        *(const char *const *)((const char *)p->values + o->offset);
-    if (preset_open(&c->preset, name, &e))
+    if (preset_open(&c->preset, p->a.preset, &e))
         return msg_fail(&e);
     struct lines_of f = {.path = c->preset->path, .is_preset = true};
     return read_lines(c, &f, c->preset->options, c->preset->line, p->verb);
@@ -494,9 +452,8 @@ static int apply_rank(struct opt_parsed *p, enum opt_rank rank)
 
 int settings_apply(struct opt_parsed *p)
 {
-    /* every verb's struct of arguments begins with these */
-    const struct common_args *a = p->values;
-    bool plain = p->verb == &verb_help || p->verb == &verb_version;
+    const struct args *a = &p->a;
+    bool plain = p->verb->bit & (V_HELP | V_VERSION);
     int r;
     if (plain && !a->show_config)
         return -1; /* a fault of the configuration does not keep help away */

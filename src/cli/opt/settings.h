@@ -54,8 +54,4 @@ bool settings_has_file(const struct settings *c);
 /* --show-config: print where each value comes from. Returns an exit status. */
 int settings_show(const struct opt_parsed *p);
 
-/* Return whether an option belongs to one command, so that neither the config
- * file nor the environment can set it. */
-bool settings_is_single(const char *option);
-
 #endif

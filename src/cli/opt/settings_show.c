@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "cli/opt/common.h"
 #include "cli/io/out.h"
 #include "cli/opt/settings.h"
 
@@ -15,7 +14,7 @@ static int put_text(struct buf *b, const char *s)
     return plain ? buf_puts(b, s) : buf_json_cstr(b, s);
 }
 
-static int put_texts(struct buf *b, const struct opt_texts *t)
+static int put_texts(struct buf *b, const struct strings *t)
 {
     int bad = 0;
     for (size_t i = 0; i < t->n; i++) {
@@ -65,14 +64,14 @@ static int put_value(struct buf *b, const struct opt *o, const void *value)
 
 enum { NAME_WIDTH = 20, VALUE_WIDTH = 24 };
 
-static int put_row(struct buf *b, const struct opt_parsed *p, size_t i)
+static int put_row(struct buf *b, const struct opt_parsed *p,
+                   const struct opt *o)
 {
-    const struct opt *o = &p->verb->opts[i];
-    const struct opt_source *s = &p->sources[i];
+    const struct opt_source *s = &p->sources[o->id];
     int bad = buf_printf(b, "%-*s", NAME_WIDTH, o->name);
     size_t start = b->len;
     if (s->rank != OPT_UNSET)
-        bad |= put_value(b, o, (const char *)p->values + o->offset);
+        bad |= put_value(b, o, opt_value_at(p, o));
     else
         bad |= buf_puts(b, o->def ? o->def
                            : o->type == OPT_FLAG || o->type == OPT_FLAG_FILE
@@ -89,13 +88,12 @@ static int put_row(struct buf *b, const struct opt_parsed *p, size_t i)
 
 static int put_head(struct buf *b, const struct opt_parsed *p)
 {
-    const struct common_args *a = p->values;
     struct buf path = {0};
     int bad = buf_printf(b, "# verb: %s\n# config file: ", p->verb->name);
     bad |= settings_path(&path, "config");
     bad |= path.len ? put_text(b, path.data)
                     : buf_puts(b, "none, HOME is not set");
-    if (path.len && a->no_config)
+    if (path.len && p->a.no_config)
         bad |= buf_puts(b, ", ignored: no-config");
     else if (path.len && !settings_has_file(p->settings))
         bad |= buf_puts(b, ", does not exist");
@@ -113,15 +111,13 @@ int settings_show(const struct opt_parsed *p)
                          "other arguments",
                          p->args[0]);
     int bad = put_head(&b, p);
-    for (size_t i = 0; i < p->verb->n_opts && !bad; i++) {
-        const char *name = p->verb->opts[i].name;
-        if (name && strcmp(name, "show-config") != 0 &&
-            (p->sources[i].rank != OPT_UNSET || !settings_is_single(name)))
-            bad = put_row(&b, p, i);
-    }
-    int status = bad                        ? msg_oom()
+    for (const struct opt *o = NULL; (o = opt_next(p->verb, o)) && !bad;)
+        if (o->id != OPT_show_config && (p->sources[o->id].rank != OPT_UNSET ||
+                                         !o->single || o->id == OPT_no_config))
+            bad = put_row(&b, p, o);
+    int status = bad                              ? msg_oom()
                  : out_write_names(b.data, b.len) ? QWICK_ERR_RUNTIME
-                                            : 0;
+                                                  : 0;
     buf_free(&b);
     return status;
 }

@@ -11,9 +11,8 @@
 #include <unistd.h>
 
 #include "base/os.h"
-#include "cli/opt/common.h"
-#include "cli/answer/gen_kept.h"
 #include "cli/io/out.h"
+#include "cli/io/state_file.h"
 #include "cli/sandbox/sandbox_parts.h"
 
 #if SANDBOX_BUILT
@@ -31,14 +30,12 @@ static enum opt_access access_of(const struct opt *o)
 static int each_file(const struct opt_parsed *p, file_fn fn, void *ctx)
 {
     int rc = 0;
-    for (size_t i = 0; i < p->verb->n_opts && !rc; i++) {
-        const struct opt *o = &p->verb->opts[i];
+    for (const struct opt *o = NULL; !rc && (o = opt_next(p->verb, o));) {
         const enum opt_access access = access_of(o);
-        const union opt_value *v =
-            (const void *)((const char *)p->values + o->offset);
-        const struct opt_texts one = {(const char **)(uintptr_t)&v->text, 1};
+        const union opt_value *v = opt_value_at(p, o);
+        const struct strings one = {(const char **)(uintptr_t)&v->text, 1};
         const bool many = o->type == OPT_TEXTS || o->type == OPT_FILES;
-        const struct opt_texts *all = many ? &v->texts : &one;
+        const struct strings *all = many ? &v->texts : &one;
         if (!access)
             continue;
         if (o->type == OPT_FLAG) {
@@ -70,7 +67,7 @@ static char *own_place(enum opt_access access, int *why)
     struct qwick_err e = {0};
     struct buf path = {0};
     char *place = NULL;
-    int bad = access == OPT_KEEPS    ? gen_kept_path(&path, "--keep", &e)
+    int bad = access == OPT_KEEPS    ? state_kept_path(&path, "--keep", &e)
               : access == OPT_CACHES ? qwick_cache_dir(&place, &e)
                                      : 0;
     *why = bad && e.code == QWICK_ERR_MEMORY ? ENOMEM : 0;
@@ -222,11 +219,11 @@ static int missing(const char *part, int why)
 /* What the first part said is missing; the second does not say it again. */
 static bool lacks_landlock, lacks_seccomp;
 
-int sandbox_load(const struct opt_parsed *p, const struct common_args *c,
-                 const char *const *places, size_t n)
+int sandbox_load(const struct opt_parsed *p, const char *const *places,
+                 size_t n)
 {
     int status, why;
-    if (c->no_sandbox || !opt_find(p->verb, "no-sandbox"))
+    if (p->a.no_sandbox || !opt_row(p->verb, OPT_no_sandbox))
         return 0;
     /* what the C library and the engine would open later */
     tzset();
@@ -241,12 +238,11 @@ int sandbox_load(const struct opt_parsed *p, const struct common_args *c,
     return missing("seccomp, system calls are not restricted", why);
 }
 
-int sandbox_enter(const struct opt_parsed *p, const struct common_args *c,
-                  const struct qwick_engine *eng,
+int sandbox_enter(const struct opt_parsed *p, const struct qwick_engine *eng,
                   const struct qwick_engine *draft, size_t n_tokens)
 {
     unsigned calls = 0;
-    if (c->no_sandbox)
+    if (p->a.no_sandbox)
         return 0;
     qwick_engine_load_blas(eng, n_tokens);
     if (draft)
@@ -265,22 +261,20 @@ int sandbox_enter(const struct opt_parsed *p, const struct common_args *c,
 
 #else
 
-int sandbox_load(const struct opt_parsed *p, const struct common_args *c,
-                 const char *const *places, size_t n)
+int sandbox_load(const struct opt_parsed *p, const char *const *places,
+                 size_t n)
 {
     (void)places;
     (void)n;
-    if (!c->no_sandbox && opt_find(p->verb, "no-sandbox"))
+    if (!p->a.no_sandbox && opt_row(p->verb, OPT_no_sandbox))
         msg_note("sandbox: none in a build with sanitizers");
     return 0;
 }
 
-int sandbox_enter(const struct opt_parsed *p, const struct common_args *c,
-                  const struct qwick_engine *eng,
+int sandbox_enter(const struct opt_parsed *p, const struct qwick_engine *eng,
                   const struct qwick_engine *draft, size_t n_tokens)
 {
     (void)p;
-    (void)c;
     (void)eng;
     (void)draft;
     (void)n_tokens;

@@ -21,25 +21,22 @@
 #include "cli/opt/opt.h"
 #include "qwick.h"
 
-struct common_args;
-
 /* Begin the first part, unless the verb has no sandbox, --no-sandbox is given, or
  * this is a build with sanitizers. places[n] are the models that the verb will
  * load (qwick_model_find); NULL: the built-in one. The process must have one
  * thread. What the kernel lacks is left out, with a note. Returns 0, or an exit
  * status after printing a message when out of memory. */
-int sandbox_load(const struct opt_parsed *p, const struct common_args *c,
-                 const char *const *places, size_t n);
+int sandbox_load(const struct opt_parsed *p, const char *const *places,
+                 size_t n);
 
 /* Begin the second part, unless --no-sandbox is given or this is a build with
- * sanitizers. p has the options of the verb, and c its common arguments. eng and
+ * sanitizers. p has the options of the verb. eng and
  * draft (NULL: none) are all engines that the verb will use: their threads are
  * restricted, too. No other thread may run yet, so call this before
  * progress_start. n_tokens is the length of the longest prompt, SIZE_MAX if it
  * is unknown: OpenBLAS is loaded now if such a prompt needs it. Returns 0, or an exit status
  * after printing a message when out of memory. */
-int sandbox_enter(const struct opt_parsed *p, const struct common_args *c,
-                  const struct qwick_engine *eng,
+int sandbox_enter(const struct opt_parsed *p, const struct qwick_engine *eng,
                   const struct qwick_engine *draft, size_t n_tokens);
 
 #endif

@@ -28,8 +28,8 @@ enum { SCOPE_ALL = 3 }; /* version 6: abstract sockets and signals to others */
 
 /* What a rule can allow on something that is not a directory. */
 #define OF_FILES (FS(READ_FILE) | FS(WRITE_FILE) | FS_TRUNCATE)
-#define RENAME  (FS(MAKE_REG) | FS(REMOVE_FILE))
-#define REPLACE (RENAME | FS(WRITE_FILE) | FS_TRUNCATE | FS(READ_DIR))
+#define RENAME   (FS(MAKE_REG) | FS(REMOVE_FILE))
+#define REPLACE  (RENAME | FS(WRITE_FILE) | FS_TRUNCATE | FS(READ_DIR))
 
 #define REWRITE (REPLACE | FS(READ_FILE))
 #define DIRS    (REPLACE | FS(MAKE_DIR) | FS(REMOVE_DIR))
@@ -92,8 +92,8 @@ static void make_dir(const char *path)
     free(copy);
 }
 
-/* Where a directory or a file is made, malloc'ed: without links, if it exists, and
- * slashes at its end. */
+/* Where a directory or a file is made, malloc'ed: without links, if it exists,
+ * and slashes at its end. */
 static char *made_at(const char *path, struct qwick_err *e)
 {
     char *at = realpath(path, NULL);
@@ -182,12 +182,14 @@ int sandbox_files_add(struct sandbox_files *f, enum opt_access access,
     if (fd < 0)
         return is_missing(errno, a) ? 0 : errno;
     bool is_dir = is_dir_at(fd);
-    if (access == OPT_MAKES && (why = sandbox_files_add_readable(f, path, false))) {
+    if (access == OPT_MAKES &&
+        (why = sandbox_files_add_readable(f, path, false))) {
         close(fd); /* what is replaced is checked first */
         return why;
     }
     /* the user gave a directory as a file: the verb shall say so */
-    return add_rule(f, fd, rights == FS(READ_FILE) && is_dir ? FS(READ_DIR) : rights,
+    return add_rule(f, fd,
+                    rights == FS(READ_FILE) && is_dir ? FS(READ_DIR) : rights,
                     is_dir);
 }
 

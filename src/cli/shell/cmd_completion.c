@@ -2,17 +2,11 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "cli/opt/common.h"
-#include "cli/shell/completion.h"
-#include "cli/opt/opt.h"
 #include "cli/io/out.h"
+#include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
+#include "cli/shell/completion.h"
 #include "qwick.h"
-
-static const struct opt opts[] = {
-    {.type = OPT_HEADING, .help = "Options"},
-    OPT_ROWS_BASIC,
-};
 
 static const struct completion_shell *find_shell(const char *name)
 {
@@ -22,8 +16,15 @@ static const struct completion_shell *find_shell(const char *name)
     return s->name ? s : NULL;
 }
 
-static int put(const struct completion_shell *shell)
+static int completion_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
+    const char *shells = p->verb->args;
+    (void)eng;
+    if (p->n_args != 1)
+        return opt_usage(p->verb, "expected the name of one shell: %s", shells);
+    const struct completion_shell *shell = find_shell(p->args[0]);
+    if (!shell)
+        return opt_usage(p->verb, "\"%s\" is none of %s", p->args[0], shells);
     struct buf b = {0};
     int status = completion_put(&b, shell)  ? msg_oom()
                  : out_write(b.data, b.len) ? QWICK_ERR_RUNTIME
@@ -32,25 +33,8 @@ static int put(const struct completion_shell *shell)
     return status;
 }
 
-static int run(const struct verb *v, int argc, char **argv)
-{
-    const struct completion_shell *shell = NULL;
-    struct common_args a = {0};
-    struct opt_parsed p;
-    int status = opt_parse(&p, v, argc, argv, &a);
-    if (status < 0)
-        status = common_check(&p, &a);
-    if (status < 0 && p.n_args != 1)
-        status = opt_usage(v, "expected the name of one shell: %s", v->args);
-    if (status < 0 && !(shell = find_shell(p.args[0])))
-        status = opt_usage(v, "\"%s\" is none of %s", p.args[0], v->args);
-    if (status < 0)
-        status = put(shell);
-    opt_free(&p, &a);
-    return status;
-}
-
 const struct verb verb_completion = {
+    .bit = V_COMPLETION,
     .name = "completion",
     .args = "bash|zsh|fish",
     .summary = "a script with which a shell completes command lines",
@@ -63,6 +47,5 @@ const struct verb verb_completion = {
              "  fish  qwick completion fish "
              ">~/.config/fish/completions/qwick.fish",
     .examples = "  qwick completion bash >qwick.bash\n",
-    OPT_TABLE(opts),
-    .run = run,
+    .run = completion_run,
 };

@@ -1,16 +1,12 @@
 /* The verbs help and version do the same as --help and --version. */
-#include "cli/opt/common.h"
 #include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
 #include "qwick.h"
 
-static const struct opt opts[] = {
-    {.type = OPT_HEADING, .help = "Options"},
-    OPT_ROWS_BASIC,
-};
-
-static int help(const struct verb *v, const struct opt_parsed *p)
+static int help_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
+    const struct verb *v = p->verb;
+    (void)eng;
     if (p->n_args > 1)
         return opt_usage(v, "\"%s\": one verb only", p->args[1]);
     if (!p->n_args)
@@ -26,42 +22,30 @@ static int help(const struct verb *v, const struct opt_parsed *p)
                      verb_is_later(name) ? " in this version" : "");
 }
 
-static int version(const struct verb *v, const struct opt_parsed *p)
+static int version_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
+    (void)eng;
     if (p->n_args)
-        return opt_usage(v, "\"%s\": takes no arguments", p->args[0]);
+        return opt_usage(p->verb, "\"%s\": takes no arguments", p->args[0]);
     return opt_version();
 }
 
-static int run(const struct verb *v, int argc, char **argv)
-{
-    struct common_args a = {0};
-    struct opt_parsed p;
-    int status = opt_parse(&p, v, argc, argv, &a);
-    if (status < 0)
-        status = common_check(&p, &a);
-    if (status < 0)
-        status = v == &verb_help ? help(v, &p) : version(v, &p);
-    opt_free(&p, &a);
-    return status;
-}
-
 const struct verb verb_help = {
+    .bit = V_HELP,
     .name = "help",
     .args = "[VERB]",
     .summary = "help for a verb, as VERB --help",
     .about = "Print the help of a verb, or the list of verbs.",
     .examples = "  qwick help batch\n",
-    OPT_TABLE(opts),
-    .run = run,
+    .run = help_run,
 };
 
 const struct verb verb_version = {
+    .bit = V_VERSION,
     .name = "version",
     .args = "",
     .summary = "the program's version",
     .about = "Print the version of the program, as --version does.",
     .examples = "  qwick version\n",
-    OPT_TABLE(opts),
-    .run = run,
+    .run = version_run,
 };

@@ -88,7 +88,7 @@ int completion_option(struct buf *out, const struct opt *o)
 {
     struct buf words = {0};
     int bad = 0;
-    if (o->type == OPT_HEADING || o->type == OPT_FLAG)
+    if (o->type == OPT_FLAG)
         return 0;
     if (o->type == OPT_FLAG_FILE)
         bad = buf_puts(&words, "?");

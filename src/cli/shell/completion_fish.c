@@ -19,7 +19,7 @@ static int put_names(struct buf *out)
 /* Whether an option takes the next word as its value. */
 static bool takes_word(const struct opt *o)
 {
-    return o->name && o->type != OPT_FLAG && o->type != OPT_FLAG_FILE;
+    return o->type != OPT_FLAG && o->type != OPT_FLAG_FILE;
 }
 
 /* Whether a verb before verbs[i] has the option. */
@@ -37,8 +37,7 @@ static int put_words(struct buf *out)
 {
     int bad = buf_puts(out, "set -g __qwick_with_value");
     for (size_t i = 0; verbs[i] && !bad; i++)
-        for (size_t k = 0; k < verbs[i]->n_opts && !bad; k++) {
-            const struct opt *o = &verbs[i]->opts[k];
+        for (const struct opt *o = NULL; (o = opt_next(verbs[i], o)) && !bad;) {
             if (!takes_word(o))
                 continue;
             if (o->letter && o->letter_late)
@@ -50,10 +49,9 @@ static int put_words(struct buf *out)
                 bad |= buf_printf(out, " -%c", o->letter);
         }
     bad = bad || buf_puts(out, "\nset -g __qwick_default");
-    for (size_t k = 0; k < verb_generate.n_opts && !bad; k++) {
-        const struct opt *o = &verb_generate.opts[k];
-        if (o->name)
-            bad |= buf_printf(out, " --%s", o->name);
+    for (const struct opt *o = NULL;
+         (o = opt_next(&verb_generate, o)) && !bad;) {
+        bad |= buf_printf(out, " --%s", o->name);
         if (o->letter)
             bad |= buf_printf(out, " -%c", o->letter);
     }
@@ -157,9 +155,8 @@ static int put_lines(struct buf *out)
 {
     int bad = 0;
     for (size_t i = 0; verbs[i] && !bad; i++) {
-        for (size_t k = 0; k < verbs[i]->n_opts && !bad; k++)
-            if (verbs[i]->opts[k].name)
-                bad = put_line(out, i, &verbs[i]->opts[k]);
+        for (const struct opt *o = NULL; (o = opt_next(verbs[i], o)) && !bad;)
+            bad = put_line(out, i, o);
         bad = bad || put_argument(out, verbs[i]);
     }
     return bad ? -1 : 0;

@@ -59,10 +59,8 @@ static int put_options(struct buf *out, const struct style *s)
     int bad = put_open(out, "options");
     for (size_t i = 0; verbs[i] && !bad; i++) {
         list.len = 0;
-        for (size_t k = 0; k < verbs[i]->n_opts && !bad; k++)
-            if (verbs[i]->opts[k].name)
-                bad = buf_printf(&list, "%s--%s", list.len ? " " : "",
-                                 verbs[i]->opts[k].name);
+        for (const struct opt *o = NULL; (o = opt_next(verbs[i], o)) && !bad;)
+            bad = buf_printf(&list, "%s--%s", list.len ? " " : "", o->name);
         bad = bad || put_entry(out, s, verbs[i]->name, list.data);
     }
     buf_free(&list);
@@ -117,10 +115,7 @@ static int put_verb_options(struct buf *out, const struct style *s,
     const struct verb *v = verbs[i];
     char key[64];
     int bad = 0;
-    for (size_t k = 0; k < v->n_opts && !bad; k++) {
-        const struct opt *o = &v->opts[k];
-        if (!o->name)
-            continue;
+    for (const struct opt *o = NULL; (o = opt_next(v, o)) && !bad;) {
         snprintf(key, sizeof key, "--%s", o->name);
         bad = put_option(out, s, text, v->name, key, earlier(o->name, 0, i), o);
         if (bad || !letters || !o->letter ||

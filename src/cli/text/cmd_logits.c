@@ -4,85 +4,16 @@
 
 #include "base/buf.h"
 #include "cli/answer/answer_json.h"
-#include "cli/opt/common.h"
-#include "cli/opt/opt.h"
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
 #include "cli/io/prompt.h"
 #include "cli/io/signals.h"
+#include "cli/opt/common.h"
+#include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
+#include "cli/sandbox/open_model.h"
 #include "file/safetensors.h"
 #include "qwick.h"
-
-struct args {
-    struct common_args c;
-    const char *prompt;
-    struct opt_texts files;
-    const char *prompt_ids;
-    bool no_stdin, chat, all;
-    int64_t top;
-    const char *output;
-};
-
-#define ARG(field) offsetof(struct args, field)
-
-static const struct opt opts[] = {
-    {.type = OPT_HEADING, .help = "Prompt"},
-    {.name = "prompt",
-     .letter = 'p',
-     .type = OPT_TEXT,
-     .arg = "TEXT",
-     .help = "the text, as the argument",
-     .offset = ARG(prompt)},
-    {.name = "file",
-     .letter = 'f',
-     .type = OPT_TEXTS,
-     .arg = "FILE",
-     .help = "text before the argument; repeatable, - is stdin",
-     .offset = ARG(files)},
-    {.name = "prompt-ids",
-     .type = OPT_TEXT,
-     .arg = "IDS",
-     .help = "token ids instead of a text, \"1,2,3\"",
-     .offset = ARG(prompt_ids)},
-    {.name = "no-stdin",
-     .type = OPT_FLAG,
-     .help = "do not read standard input",
-     .offset = ARG(no_stdin)},
-    {.name = "chat",
-     .type = OPT_FLAG,
-     .help = "apply the chat template; otherwise the text is raw",
-     .offset = ARG(chat)},
-    OPT_ROWS_TEMPLATE,
-
-    {.type = OPT_HEADING, .help = "Output"},
-    {.name = "all",
-     .type = OPT_FLAG,
-     .help = "print every position, not only the last",
-     .offset = ARG(all)},
-    {.name = "top",
-     .type = OPT_INT,
-     .arg = "K",
-     .imin = 1,
-     .imax = 1000000,
-     .def = "10",
-     .help = "print the K likeliest next tokens",
-     .offset = ARG(top)},
-    {.name = "output",
-     .letter = 'o',
-     .type = OPT_FILE,
-     .arg = "FILE",
-     .help = "write all logits as safetensors: logits F32 [positions, "
-             "vocab_size], input_ids I64 [tokens]",
-     .offset = ARG(output)},
-    {.name = "json",
-     .type = OPT_FLAG,
-     .help = "print JSON instead of a table",
-     .offset = COMMON(json)},
-
-    OPT_ROWS_EVALUATE,
-    OPT_ROWS_BASIC,
-};
 
 struct candidate {
     int32_t id;
@@ -91,8 +22,8 @@ struct candidate {
 
 struct job {
     const struct verb *verb;
-    struct opt_parsed p;
-    struct args a;
+    struct opt_parsed *p;
+    struct args *a; /* of p */
     struct buf text;
     int32_t *ids;
     size_t n_ids;
@@ -178,22 +109,22 @@ static int put_row(struct job *j, size_t pos, const float *logits)
     double lse = log_sum_exp(logits, vocab_size);
     int bad = 0;
     find_top(j->top, j->k, logits, vocab_size);
-    if (j->a.c.json) {
+    if (j->a->json) {
         jw_object(w, NULL);
         jw_uint(w, "pos", pos);
         jw_array(w, "top");
     } else {
-        if (j->a.all)
+        if (j->a->all)
             bad |= buf_printf(b, "%sposition %zu, after id %d\n",
                               j->n_rows ? "\n" : "", pos, j->ids[pos]);
-        if (!j->n_rows || j->a.all)
+        if (!j->n_rows || j->a->all)
             bad |= buf_printf(b, "%8s %12s %12s %9s  %s\n", "id", "logit",
                               "logprob", "prob", "text");
     }
     j->n_rows++;
     for (size_t i = 0; i < j->k && !bad; i++) {
         double logit = j->top[i].logit, lp = logit - lse;
-        if (j->a.c.json) {
+        if (j->a->json) {
             jw_object(w, NULL);
             json_token(w, j->eng, j->top[i].id);
             jw_double(w, "logit", logit);
@@ -211,7 +142,7 @@ static int put_row(struct job *j, size_t pos, const float *logits)
             free(text);
         }
     }
-    if (j->a.c.json) {
+    if (j->a->json) {
         jw_end_array(w);
         jw_end_object(w);
     }
@@ -238,7 +169,7 @@ static int on_row(void *ctx, size_t pos, const float *logits)
 
 static int rows(struct job *j, struct qwick_err *e)
 {
-    if (j->a.all) {
+    if (j->a->all) {
         int r =
             qwick_session_all_logits(j->ses, j->ids, j->n_ids, on_row, j, e);
         if (r && j->row_err.code)
@@ -259,7 +190,7 @@ static int write_file(struct job *j, struct qwick_err *e)
     /* ids first: I64 data must begin at a multiple of 8 */
     struct st_out_tensor t[2] = {
         {"input_ids", DT_I64, 1, {j->n_ids}, NULL},
-        {"logits", DT_F32, 2, {j->a.all ? j->n_ids : 1, vocab_size}, NULL},
+        {"logits", DT_F32, 2, {j->a->all ? j->n_ids : 1, vocab_size}, NULL},
     };
     int64_t *wide = malloc(j->n_ids * sizeof(*wide));
     int r = -1;
@@ -267,7 +198,7 @@ static int write_file(struct job *j, struct qwick_err *e)
         return err_oom(e, j->n_ids * sizeof(*wide));
     for (size_t i = 0; i < j->n_ids; i++)
         wide[i] = j->ids[i];
-    if (st_writer_open(&j->writer, j->a.output, t, 2, e))
+    if (st_writer_open(&j->writer, j->a->output, t, 2, e))
         goto done;
     if (st_writer_data(j->writer, wide, j->n_ids * sizeof(*wide), e) ||
         rows(j, e)) {
@@ -286,13 +217,13 @@ static int print(struct job *j, struct qwick_err *e)
     size_t vocab_size = qwick_engine_info(j->eng)->vocab_size;
     struct json_writer *w = &j->json;
     *w = json_writer(&j->out);
-    j->k = j->a.top ? (size_t)j->a.top : 10;
+    j->k = j->a->top ? (size_t)j->a->top : 10;
     if (j->k > vocab_size)
         j->k = vocab_size;
     j->top = malloc((j->k + 1) * sizeof(*j->top));
     if (!j->top)
         return err_oom(e, j->k * sizeof(*j->top));
-    if (j->a.c.json) {
+    if (j->a->json) {
         jw_object(w, NULL);
         jw_cstr(w, "model", qwick_engine_info(j->eng)->model);
         json_ids(w, "input_ids", j->ids, j->n_ids);
@@ -300,7 +231,7 @@ static int print(struct job *j, struct qwick_err *e)
     }
     if (rows(j, e))
         return -1;
-    if (j->a.c.json) {
+    if (j->a->json) {
         jw_end_array(w);
         jw_end_object(w);
         jw_newline(w);
@@ -311,7 +242,7 @@ static int print(struct job *j, struct qwick_err *e)
 static int encode(struct job *j, struct qwick_err *e)
 {
     const struct qwick_info *info = qwick_engine_info(j->eng);
-    if (j->a.prompt_ids) {
+    if (j->a->prompt_ids) {
         for (size_t i = 0; i < j->n_ids; i++)
             if ((size_t)j->ids[i] >= info->vocab_size)
                 return err_set(e, QWICK_ERR_USAGE,
@@ -320,7 +251,7 @@ static int encode(struct job *j, struct qwick_err *e)
                                i + 1, j->ids[i], info->vocab_size);
         return 0;
     }
-    if (j->a.chat) {
+    if (j->a->chat) {
         if (strcmp(info->template_name, "none") == 0)
             return err_set(e, QWICK_ERR_USAGE,
                            "--chat: has no effect with a checkpoint that has "
@@ -343,39 +274,30 @@ static int encode(struct job *j, struct qwick_err *e)
                                  &j->ids, &j->n_ids, e);
 }
 
-static int check(struct job *j)
+static int logits_check(struct opt_parsed *p)
 {
-    static const char *const with_file[] = {"top", "json", NULL};
-    const struct opt_parsed *p = &j->p;
-    int r;
-    if (p->n_args > 1 || (p->n_args && opt_given(p, "prompt")))
+    if (p->n_args > 1 || (p->n_args && opt_given(p, OPT_prompt)))
         return common_refuse_words(p, "text", "");
-    if (p->n_args && j->a.prompt_ids)
-        return opt_usage(j->verb,
+    if (p->n_args && p->a.prompt_ids)
+        return opt_usage(p->verb,
                          "--prompt-ids: cannot be combined with a text");
-    if ((r = opt_conflict(p, "prompt-ids", "prompt")) >= 0 ||
-        (r = opt_conflict(p, "prompt-ids", "file")) >= 0 ||
-        (r = opt_conflict(p, "prompt-ids", "chat")) >= 0)
-        return r;
-    if (j->a.output && strcmp(j->a.output, "-") == 0)
-        j->a.output = "/dev/stdout";
-    if (j->a.output)
-        return opt_no_effect(p, with_file, "with --output");
+    if (p->a.output && strcmp(p->a.output, "-") == 0)
+        p->a.output = "/dev/stdout";
     return -1;
 }
 
 static int read_input(struct job *j, struct qwick_err *e)
 {
-    const char *text = j->p.n_args ? j->p.args[0] : j->a.prompt;
-    if (j->p.n_args && strcmp(text, "-") == 0)
+    const char *text = j->p->n_args ? j->p->args[0] : j->a->prompt;
+    if (j->p->n_args && strcmp(text, "-") == 0)
         text = NULL; /* "-" is standard input, which is read when there is no
                         argument */
-    common_warn_file(&j->p);
-    if (!j->a.prompt_ids) {
-        const struct prompt_sources sources = {.files = &j->a.files,
+    common_warn_file(j->p);
+    if (!j->a->prompt_ids) {
+        const struct prompt_sources sources = {.files = &j->a->file,
                                                .text = text,
-                                               .no_stdin = j->a.no_stdin,
-                                               .exact = !j->a.chat};
+                                               .no_stdin = j->a->no_stdin,
+                                               .exact = !j->a->chat};
         struct prompt_faults faults = {0};
         if (prompt_compose(&j->text, &sources, &faults, e))
             return msg_fail(e);
@@ -385,12 +307,12 @@ static int read_input(struct job *j, struct qwick_err *e)
                              "no text; usage: qwick logits [OPTIONS] [TEXT]");
         return 0;
     }
-    if (!j->a.no_stdin && stdin_has_data())
+    if (!j->a->no_stdin && stdin_has_data())
         return opt_usage(j->verb,
                          "--prompt-ids: cannot be combined with a text on "
                          "standard input; --no-stdin ignores it");
-    return prompt_ids("--prompt-ids", j->a.prompt_ids, strlen(j->a.prompt_ids),
-                      false, &j->ids, &j->n_ids, e)
+    return prompt_ids("--prompt-ids", j->a->prompt_ids,
+                      strlen(j->a->prompt_ids), false, &j->ids, &j->n_ids, e)
                ? msg_fail(e)
                : 0;
 }
@@ -398,12 +320,11 @@ static int read_input(struct job *j, struct qwick_err *e)
 static int logits(struct job *j)
 {
     struct qwick_err e = {0};
-    int status = check(j);
-    if (status >= 0 || (status = read_input(j, &e)) != 0 ||
-        (status = common_open(&j->eng, &j->a.c, false)) != 0)
+    int status = read_input(j, &e);
+    if (status || (status = open_model(&j->eng, j->p, false)) != 0)
         return status;
     if (encode(j, &e) ||
-        qwick_session_create(&j->ses, j->eng, (size_t)j->a.c.ctx, &e))
+        qwick_session_create(&j->ses, j->eng, (size_t)j->a->ctx, &e))
         return msg_fail(&e);
     if (j->n_ids == 0) {
         err_set(&e, QWICK_ERR_USAGE,
@@ -423,32 +344,28 @@ static int logits(struct job *j)
     progress_start("logits");
     progress_items("tokens", 0, 0, j->n_ids, 0);
     qwick_session_progress(j->ses, progress_step, NULL);
-    int failed = j->a.output ? write_file(j, &e) : print(j, &e);
+    int failed = j->a->output ? write_file(j, &e) : print(j, &e);
     progress_stop();
     if (failed)
         return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
     return j->out.len && out_write(j->out.data, j->out.len) ? 1 : 0;
 }
 
-static int run(const struct verb *v, int argc, char **argv)
+static int logits_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
-    struct job j = {.verb = v};
-    int status = opt_parse(&j.p, v, argc, argv, &j.a);
-    if (status < 0)
-        status = common_check(&j.p, &j.a.c);
-    if (status < 0)
-        status = logits(&j);
+    struct job j = {.verb = p->verb, .p = p, .a = &p->a, .eng = eng};
+    int status = logits(&j);
     qwick_session_free(j.ses);
     qwick_engine_close(j.eng);
     buf_free(&j.text);
     buf_free(&j.out);
     free(j.ids);
     free(j.top);
-    opt_free(&j.p, &j.a);
     return status;
 }
 
 const struct verb verb_logits = {
+    .bit = V_LOGITS,
     .name = "logits",
     .args = "[TEXT]",
     .summary = "the model's scores for the next token",
@@ -457,6 +374,6 @@ const struct verb verb_logits = {
              "before any mask or sampling.",
     .examples = "  qwick logits \"ls -l\"\n"
                 "  qwick logits --all --json \"ls -l\" >logits.json\n",
-    OPT_TABLE(opts),
-    .run = run,
+    .check = logits_check,
+    .run = logits_run,
 };

@@ -3,64 +3,16 @@
 
 #include "base/buf.h"
 #include "cli/answer/chat_input.h"
-#include "cli/opt/common.h"
+#include "cli/answer/tools.h"
 #include "cli/io/json_writer.h"
-#include "cli/opt/opt.h"
 #include "cli/io/out.h"
 #include "cli/io/prompt.h"
 #include "cli/io/records.h"
-#include "cli/answer/tools.h"
+#include "cli/opt/common.h"
+#include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
 #include "qwick.h"
 #include "text/chat/chat_values.h"
-
-struct args {
-    struct common_args c;
-    struct opt_texts files;
-    const char *think, *tools;
-    bool no_generation_prompt;
-};
-
-#define ARG(field) offsetof(struct args, field)
-
-static const struct opt opts[] = {
-    {.type = OPT_HEADING, .help = "Options"},
-    {.name = "file",
-     .letter = 'f',
-     .type = OPT_TEXTS,
-     .arg = "FILE",
-     .def = "standard input",
-     .help = "read the chat from FILE, - is stdin",
-     .offset = ARG(files)},
-    {.name = "tools",
-     .type = OPT_FILE,
-     .arg = "FILE",
-     .help = "definitions of tools, for chats that have none",
-     .offset = ARG(tools)},
-    {.name = "think",
-     .type = OPT_CHOICE,
-     .choices = "on|off|auto",
-     .def = "auto",
-     .help = "enable_thinking, where the chat does not say; auto: the template "
-             "is not told",
-     .offset = ARG(think)},
-    {.name = "no-generation-prompt",
-     .type = OPT_FLAG,
-     .help = "do not begin the assistant's turn, where the chat does not say",
-     .offset = ARG(no_generation_prompt)},
-    OPT_ROWS_TEMPLATE,
-    {.name = "json",
-     .type = OPT_FLAG,
-     .help = "print {\"text\"}",
-     .offset = COMMON(json)},
-    OPT_ROWS_INPUT,
-    {.name = "jsonl",
-     .type = OPT_FLAG,
-     .help = "one chat per line in, lines of {\"text\"} out",
-     .offset = COMMON(jsonl)},
-    OPT_ROWS_MODEL,
-    OPT_ROWS_BASIC,
-};
 
 struct job {
     struct qwick_engine *eng;
@@ -128,71 +80,61 @@ static int render(struct job *j, const char *name, const struct buf *input,
 }
 
 /* Options and arguments against each other: exit status 2, or -1. */
-static int check(struct opt_parsed *p, struct args *a)
+static int render_check(struct opt_parsed *p)
 {
-    int r = common_check_text(p, &a->c, "chat", TEXT_ONE);
+    const struct args *a = &p->a;
+    int r = common_check_text(p, "chat", TEXT_ONE);
     if (r >= 0)
         return r;
     if (p->n_args && !strchr("[{", p->args[0][strspn(p->args[0], " \t\r\n")]))
         return opt_usage(p->verb,
                          "\"%s\": is not a chat in JSON; -f reads a file",
                          p->args[0]);
-    if (a->files.n > 1)
+    if (a->file.n > 1)
         return opt_usage(p->verb, "--file: one chat only");
-    if (!a->c.jsonl && !p->n_args && !a->files.n && !stdin_is_source())
+    if (!a->jsonl && !p->n_args && !a->file.n && !stdin_is_source())
         return common_no_input(p->verb);
     return -1;
 }
 
-static int one(struct job *j, const struct opt_parsed *p, const struct args *a,
-               struct qwick_err *e)
+static int render_one(struct job *j, const struct opt_parsed *p,
+                      struct qwick_err *e)
 {
+    const struct args *a = &p->a;
     struct buf chat = {0};
     bool found;
     const char *text = p->n_args ? p->args[0] : NULL;
-    const char *name = text ? NULL : a->files.n ? a->files.v[0] : "-";
-    int status = prompt_bytes(&chat, &a->files, text, &found, e) ? msg_fail(e)
+    const char *name = text ? NULL : a->file.n ? a->file.v[0] : "-";
+    int status = prompt_bytes(&chat, &a->file, text, &found, e) ? msg_fail(e)
                  : !found ? common_no_input(p->verb)
-                          : render(j, name, &chat, a->c.json, e);
+                          : render(j, name, &chat, a->json, e);
     buf_free(&chat);
     return status;
 }
 
-static int run(const struct verb *v, int argc, char **argv)
+static int render_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
-    struct args a = {0};
-    struct opt_parsed p;
-    struct qwick_err e = {0};
-    struct job j = {0};
     static const struct records_work w = {.answer = render_line};
-    int status = opt_parse(&p, v, argc, argv, &a);
-    if (status < 0)
-        status = common_check(&p, &a.c);
-    if (status < 0)
-        status = check(&p, &a);
-    if (status < 0) {
-        j.o = qwick_chat_defaults();
-        j.o.add_generation_prompt = !a.no_generation_prompt;
-        if (a.think && strcmp(a.think, "on") == 0)
-            j.o.think = QWICK_THINK_ON;
-        if (a.think && strcmp(a.think, "off") == 0)
-            j.o.think = QWICK_THINK_OFF;
-        status = a.tools ? tools_read(&j.tools, a.tools) : 0;
-        if (status == 0)
-            status = common_open(&j.eng, &a.c, true);
-        if (status == 0)
-            status = tools_check_template(&j.tools, j.eng);
-        if (status == 0)
-            status = a.c.jsonl ? records_run(v, &a.c.input, &w, &j)
-                               : one(&j, &p, &a, &e);
-    }
-    qwick_engine_close(j.eng);
+    const struct args *a = &p->a;
+    struct job j = {.eng = eng, .o = qwick_chat_defaults()};
+    struct qwick_err e = {0};
+    j.o.add_generation_prompt = !a->no_generation_prompt;
+    if (a->think && strcmp(a->think, "on") == 0)
+        j.o.think = QWICK_THINK_ON;
+    if (a->think && strcmp(a->think, "off") == 0)
+        j.o.think = QWICK_THINK_OFF;
+    int status = a->tools ? tools_read(&j.tools, a->tools) : 0;
+    if (!status)
+        status = tools_check_template(&j.tools, eng);
+    if (!status)
+        status = a->jsonl ? records_run(p->verb->name, &a->input, &w, &j)
+                          : render_one(&j, p, &e);
     tools_free(&j.tools);
-    opt_free(&p, &a);
     return status;
 }
 
 const struct verb verb_render = {
+    .bit = V_RENDER,
     .name = "render",
     .args = "[JSON]",
     .summary = "a chat as JSON to the prompt text",
@@ -205,6 +147,7 @@ const struct verb verb_render = {
         "  qwick render '[{\"role\":\"user\",\"content\":\"list files\"}]'\n"
         "  qwick render --think off --json -f chat.json\n"
         "  qwick render --template-arg effort=low -f chat.json\n",
-    OPT_TABLE(opts),
-    .run = run,
+    .opens = OPENS_TOKENIZER,
+    .check = render_check,
+    .run = render_run,
 };

@@ -4,21 +4,13 @@
 
 #include "base/buf.h"
 #include "cli/answer/answer_json.h"
-#include "cli/opt/common.h"
-#include "cli/opt/opt.h"
 #include "cli/io/out.h"
 #include "cli/io/prompt.h"
 #include "cli/io/records.h"
+#include "cli/opt/common.h"
+#include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
 #include "qwick.h"
-
-struct args {
-    struct common_args c;
-    struct opt_texts files;
-    bool no_special, skip_special;
-};
-
-#define ARG(field) offsetof(struct args, field)
 
 /* clang-format off */
 #define ROW_FILE                                                              \
@@ -35,47 +27,10 @@ struct args {
     {.name = "jsonl", .type = OPT_FLAG, .help = what, .offset = COMMON(jsonl)}
 /* clang-format on */
 
-static const struct opt tokenize_opts[] = {
-    {.type = OPT_HEADING, .help = "Options"},
-    ROW_FILE,
-    ROW_NO_SPECIAL,
-    ROW_JSON("print {\"ids\":[...]}"),
-    OPT_ROWS_INPUT,
-    ROW_JSONL("lines of {\"text\"} in, lines of {\"ids\"} out"),
-    OPT_ROWS_MODEL,
-    OPT_ROWS_BASIC,
-};
-
-static const struct opt count_opts[] = {
-    {.type = OPT_HEADING, .help = "Options"},
-    ROW_FILE,
-    ROW_NO_SPECIAL,
-    ROW_JSON("print {\"count\":N}"),
-    OPT_ROWS_INPUT,
-    ROW_JSONL("lines of {\"text\"} in, lines of {\"count\"} out"),
-    OPT_ROWS_MODEL,
-    OPT_ROWS_BASIC,
-};
-
-static const struct opt detokenize_opts[] = {
-    {.type = OPT_HEADING, .help = "Options"},
-    ROW_FILE,
-    {.name = "skip-special",
-     .type = OPT_FLAG,
-     .help = "leave out control tokens",
-     .offset = ARG(skip_special)},
-    ROW_JSON("print {\"text\",\"bytes_hex\"}"),
-    OPT_ROWS_INPUT,
-    ROW_JSONL("lines of {\"ids\",\"skip_special\"} in, lines of "
-              "{\"text\",\"bytes_hex\"} out"),
-    OPT_ROWS_MODEL,
-    OPT_ROWS_BASIC,
-};
-
 struct job {
     const struct verb *verb;
-    struct opt_parsed p;
-    struct args a;
+    const struct opt_parsed *p;
+    const struct args *a; /* of p */
     struct qwick_engine *eng;
 };
 
@@ -85,7 +40,7 @@ struct job {
 static int encode(const struct job *j, const char *text, size_t n,
                   int32_t **ids, size_t *n_ids, struct qwick_err *e)
 {
-    return qwick_tokenize(j->eng, text, n, !j->a.no_special, ids, n_ids, e);
+    return qwick_tokenize(j->eng, text, n, !j->a->no_special, ids, n_ids, e);
 }
 
 static void put_ids_json(struct json_writer *w, const struct job *j,
@@ -150,7 +105,7 @@ static int decode_line(void *ctx, const struct line *line,
     const char *where = line->where;
     const struct json_value *list = json_get(v, "ids");
     const struct json_value *skip = json_get(v, "skip_special");
-    bool skip_special = j->a.skip_special;
+    bool skip_special = j->a->skip_special;
     int r = -1;
     if (!json_is(list, JSON_ARRAY))
         return err_set(e, QWICK_ERR_USAGE, "%s: ids: not an array", where);
@@ -200,27 +155,24 @@ static int probe(const struct job *j, struct qwick_err *e)
 static int tokenize(struct job *j, struct buf *in, struct buf *out,
                     struct qwick_err *e)
 {
-    const char *text = j->p.n_args ? j->p.args[0] : NULL;
+    const char *text = j->p->n_args ? j->p->args[0] : NULL;
     int32_t *ids;
     size_t n;
     bool found;
-    int status;
-    if (prompt_bytes(in, &j->a.files, text, &found, e))
+    if (prompt_bytes(in, &j->a->file, text, &found, e))
         return msg_fail(e);
     if (!found)
         return common_no_input(j->verb);
-    if ((status = common_open(&j->eng, &j->a.c, true)) != 0)
-        return status;
     if (encode(j, in->data ? in->data : "", in->len, &ids, &n, e))
         return msg_fail(e);
     struct json_writer w = json_writer(out);
-    if (j->a.c.json) {
+    if (j->a->json) {
         jw_object(&w, NULL);
         put_ids_json(&w, j, ids, n);
         jw_end_object(&w);
         jw_newline(&w);
     }
-    int bad = j->a.c.json ? jw_status(&w) : put_ids(out, j, ids, n);
+    int bad = j->a->json ? jw_status(&w) : put_ids(out, j, ids, n);
     free(ids);
     return bad ? msg_oom() : 0;
 }
@@ -231,80 +183,72 @@ static int detokenize(struct job *j, struct buf *in, struct buf *out,
     bool found = true;
     int32_t *ids;
     size_t n;
-    int status, r;
-    for (size_t i = 0; i < j->p.n_args; i++)
-        if (buf_printf(in, "%s ", j->p.args[i]))
+    for (size_t i = 0; i < j->p->n_args; i++)
+        if (buf_printf(in, "%s ", j->p->args[i]))
             return msg_oom();
-    if (!j->p.n_args && prompt_bytes(in, &j->a.files, NULL, &found, e))
+    if (!j->p->n_args && prompt_bytes(in, &j->a->file, NULL, &found, e))
         return msg_fail(e);
     if (!found)
         return common_no_input(j->verb);
     if (prompt_ids("ids", in->data ? in->data : "", in->len, true, &ids, &n, e))
         return msg_fail(e);
-    if ((status = common_open(&j->eng, &j->a.c, true)) != 0) {
-        free(ids);
-        return status;
-    }
     char *text;
     size_t n_text;
-    r = qwick_detokenize(j->eng, ids, n, j->a.skip_special, &text, &n_text, e);
+    int r =
+        qwick_detokenize(j->eng, ids, n, j->a->skip_special, &text, &n_text, e);
     free(ids);
     if (r)
         return msg_fail(e);
     struct json_writer w = json_writer(out);
-    if (j->a.c.json) {
+    if (j->a->json) {
         jw_object(&w, NULL);
         put_text_json(&w, text, n_text);
         jw_end_object(&w);
         jw_newline(&w);
     }
-    int bad = j->a.c.json ? jw_status(&w) : buf_append(out, text, n_text);
+    int bad = j->a->json ? jw_status(&w) : buf_append(out, text, n_text);
     free(text);
     return bad ? msg_oom() : 0;
 }
 
 static int lines(struct job *j, struct qwick_err *e)
 {
-    int status = common_open(&j->eng, &j->a.c, true);
-    if (status || (status = probe(j, e)) != 0)
+    int status = probe(j, e);
+    if (status)
         return status;
     const struct records_work w = {
         .answer = j->verb == &verb_detokenize ? decode_line : encode_line};
-    return records_run(j->verb, &j->a.c.input, &w, j);
+    return records_run(j->verb->name, &j->a->input, &w, j);
 }
 
-static int run(const struct verb *v, int argc, char **argv)
+static int text_check(struct opt_parsed *p)
 {
-    struct job j = {.verb = v};
+    return p->verb == &verb_detokenize ? common_check_text(p, "ids", TEXT_IDS)
+                                       : common_check_text(p, "text", TEXT_ONE);
+}
+
+static int text_run(struct opt_parsed *p, struct qwick_engine *eng)
+{
+    struct job j = {.verb = p->verb, .p = p, .a = &p->a, .eng = eng};
     struct buf in = {0}, out = {0};
     struct qwick_err e = {0};
-    int status = opt_parse(&j.p, v, argc, argv, &j.a);
-    if (status < 0)
-        status = common_check(&j.p, &j.a.c);
-    if (status < 0)
-        status = v == &verb_detokenize
-                     ? common_check_text(&j.p, &j.a.c, "ids", TEXT_IDS)
-                     : common_check_text(&j.p, &j.a.c, "text", TEXT_ONE);
-    if (status < 0 && j.a.c.jsonl) {
-        status = lines(&j, &e);
-    } else if (status < 0) {
-        status = v == &verb_detokenize ? detokenize(&j, &in, &out, &e)
-                                       : tokenize(&j, &in, &out, &e);
-        /* the line after a text on a terminal is the shell's */
-        if (status == 0 && out_is_tty() && out.len &&
-            out.data[out.len - 1] != '\n' && buf_putc(&out, '\n'))
-            status = msg_oom();
-        if (status == 0 && out_write(out.data ? out.data : "", out.len))
-            status = QWICK_ERR_RUNTIME;
-    }
-    qwick_engine_close(j.eng);
+    if (p->a.jsonl)
+        return lines(&j, &e);
+    int status = p->verb == &verb_detokenize ? detokenize(&j, &in, &out, &e)
+                                             : tokenize(&j, &in, &out, &e);
+    /* the line after a text on a terminal is the shell's */
+    if (!status && out_is_tty() && out.len && out.data[out.len - 1] != '\n' &&
+        buf_putc(&out, '\n'))
+        status = msg_oom();
+    if (!status && out_write(out.data ? out.data : "", out.len))
+        status = QWICK_ERR_RUNTIME;
     buf_free(&in);
     buf_free(&out);
-    opt_free(&j.p, &j.a);
     return status;
 }
 
 const struct verb verb_tokenize = {
+    .bit = V_TOKENIZE,
     .name = "tokenize",
     .args = "[TEXT]",
     .summary = "text to token ids",
@@ -313,11 +257,13 @@ const struct verb verb_tokenize = {
              "only the tokenizer's\nfiles.",
     .examples = "  qwick tokenize \"hello world\"\n"
                 "  qwick tokenize --json -f notes.txt\n",
-    OPT_TABLE(tokenize_opts),
-    .run = run,
+    .opens = OPENS_TOKENIZER,
+    .check = text_check,
+    .run = text_run,
 };
 
 const struct verb verb_detokenize = {
+    .bit = V_DETOKENIZE,
     .name = "detokenize",
     .args = "[ID...]",
     .summary = "token ids to text",
@@ -327,11 +273,13 @@ const struct verb verb_detokenize = {
              "newline gets one.",
     .examples = "  qwick detokenize 72 105\n"
                 "  qwick tokenize \"hello world\" | qwick detokenize\n",
-    OPT_TABLE(detokenize_opts),
-    .run = run,
+    .opens = OPENS_TOKENIZER,
+    .check = text_check,
+    .run = text_run,
 };
 
 const struct verb verb_count = {
+    .bit = V_COUNT,
     .name = "count",
     .args = "[TEXT]",
     .summary = "number of tokens of a text",
@@ -340,6 +288,7 @@ const struct verb verb_count = {
              "files.",
     .examples = "  qwick count \"hello world\"\n"
                 "  qwick count -f notes.txt\n",
-    OPT_TABLE(count_opts),
-    .run = run,
+    .opens = OPENS_TOKENIZER,
+    .check = text_check,
+    .run = text_run,
 };

@@ -4,103 +4,20 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "cli/opt/common.h"
-#include "cli/vectors/embed_pending.h"
 #include "cli/io/json_writer.h"
 #include "cli/io/key.h"
-#include "cli/opt/opt.h"
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
 #include "cli/io/records.h"
-#include "cli/sandbox/sandbox.h"
 #include "cli/io/signals.h"
+#include "cli/opt/common.h"
+#include "cli/opt/opt.h"
+#include "cli/opt/verbs.h"
+#include "cli/sandbox/sandbox.h"
+#include "cli/vectors/embed_pending.h"
 #include "cli/vectors/texts.h"
 #include "cli/vectors/vectors.h"
-#include "cli/opt/verbs.h"
 #include "qwick.h"
-
-struct args {
-    struct common_args c;
-    struct opt_texts files;
-    bool allow_special, truncate, no_normalize, redo;
-    const char *instruct, *format, *output;
-    int64_t dim, max_batch;
-};
-
-#define ARG(field) offsetof(struct args, field)
-
-static const struct opt opts[] = {
-    {.type = OPT_HEADING, .help = "Texts"},
-    {.name = "file",
-     .letter = 'f',
-     .type = OPT_TEXTS,
-     .access = OPT_READS,
-     .arg = "FILE",
-     .help = "a text from FILE, in place of arguments; repeatable, - is stdin",
-     .offset = ARG(files)},
-    OPT_ROWS_INPUT,
-    {.name = "lines",
-     .type = OPT_FLAG,
-     .help = "each line of the input is a text",
-     .offset = COMMON(lines)},
-    {.name = "jsonl",
-     .type = OPT_FLAG,
-     .help = "each line is an object {\"text\",\"id\",\"instruct\"}; \"id\" "
-             "and \"instruct\" are optional",
-     .offset = COMMON(jsonl)},
-    {.name = "instruct",
-     .type = OPT_TEXT,
-     .arg = "TASK",
-     .help = "the texts are queries of this task: put \"Instruct: "
-             "TASK\\nQuery:\" before each",
-     .offset = ARG(instruct)},
-    {.name = "allow-special",
-     .type = OPT_FLAG,
-     .help = "text such as <|im_end|> becomes a control token",
-     .offset = ARG(allow_special)},
-    {.name = "truncate",
-     .type = OPT_FLAG,
-     .help = "drop the end of a text that does not fit the context",
-     .offset = ARG(truncate)},
-
-    {.type = OPT_HEADING, .help = "Output"},
-    {.name = "format",
-     .type = OPT_CHOICE,
-     .choices = VECTORS_FORMATS,
-     .def = "jsonl",
-     .help = "JSON lines, tab-separated numbers, raw float32, NumPy's file",
-     .offset = ARG(format)},
-    {.name = "output",
-     .letter = 'o',
-     .type = OPT_FILE,
-     .access = OPT_RENAMES,
-     .arg = "FILE",
-     .help = "write to FILE, which appears when it is complete; an interrupted "
-             "run is continued",
-     .offset = ARG(output)},
-    {.name = "redo",
-     .type = OPT_FLAG,
-     .help = "drop vectors that an interrupted run with another model or other "
-             "options has left",
-     .offset = ARG(redo)},
-    {.name = "dim",
-     .type = OPT_INT,
-     .arg = "N",
-     .imin = 1,
-     .imax = INT32_MAX,
-     .def = "the model's",
-     .help = "print only the first N numbers of each vector",
-     .offset = ARG(dim)},
-    {.name = "no-normalize",
-     .type = OPT_FLAG,
-     .help = "print vectors as the model gives them, not scaled to length 1",
-     .offset = ARG(no_normalize)},
-
-    OPT_ROWS_EVALUATE,
-    OPT_ROWS_MAX_BATCH(ARG(max_batch), "64", "most texts to evaluate together"),
-    OPT_ROWS_SANDBOX,
-    OPT_ROWS_BASIC,
-};
 
 /* Most texts and tokens of a group, which is answered at once. */
 enum { GROUP_TEXTS = 256, GROUP_TOKENS = 1 << 16 };
@@ -115,9 +32,8 @@ struct text {
 };
 
 struct job {
-    const struct verb *verb;
-    struct opt_parsed p;
-    struct args a;
+    const struct opt_parsed *p;
+    const struct args *a; /* of p */
     enum texts_form form;
     struct qwick_engine *eng;
     struct qwick_embedder *m;
@@ -280,13 +196,13 @@ static int take(void *ctx, const struct texts_item *item)
 {
     struct job *j = ctx;
     struct text *r = &j->group[j->n++];
-    struct qwick_embed_text t = {.text = item->text,
-                                 .n_text = item->n,
-                                 .instruct = j->a.instruct,
-                                 .n_instruct =
-                                     j->a.instruct ? strlen(j->a.instruct) : 0,
-                                 .allow_special = j->a.allow_special,
-                                 .truncate = j->a.truncate};
+    struct qwick_embed_text t = {
+        .text = item->text,
+        .n_text = item->n,
+        .instruct = j->a->instruct,
+        .n_instruct = j->a->instruct ? strlen(j->a->instruct) : 0,
+        .allow_special = j->a->allow_special,
+        .truncate = j->a->truncate};
     struct qwick_err e = {0};
     if (item->id && !(r->id = strdup(item->id)))
         return msg_oom();
@@ -324,23 +240,24 @@ static int on_wait(void *ctx)
 
 /* ---- the verb ----------------------------------------------------------- */
 
-static int check(struct job *j)
+static int embed_check(struct opt_parsed *p)
 {
-    enum vectors_format format = vectors_format(j->a.format);
-    int r = texts_form(&j->p, &j->a.c, &j->form);
+    struct args *a = &p->a;
+    enum vectors_format format = vectors_format(a->format);
+    int r = common_check_text(p, "text", TEXT_MANY);
     if (r >= 0)
         return r;
-    if (j->a.output && strcmp(j->a.output, "-") == 0)
-        j->a.output = NULL; /* standard output */
-    if ((format == VECTORS_F32 || format == VECTORS_NPY) && !j->a.output &&
-        isatty(STDOUT_FILENO))
-        return opt_usage(j->verb,
-                         "--format %s: standard output is a terminal; --output "
-                         "names a file",
-                         j->a.format);
-    if (j->a.redo && !j->a.output)
-        return opt_usage(j->verb, "--redo: has no effect without --output");
-    return -1;
+    if (a->output && strcmp(a->output, "-") == 0)
+        a->output = NULL; /* standard output */
+    if (a->redo && !a->output)
+        return opt_usage(p->verb, "--redo: has no effect without --output");
+    return (format == VECTORS_F32 || format == VECTORS_NPY) && !a->output &&
+                   isatty(STDOUT_FILENO)
+               ? opt_usage(p->verb,
+                           "--format %s: standard output is a terminal; "
+                           "--output names a file",
+                           a->format)
+               : -1;
 }
 
 /* Close the pending file: remove it if the output is complete, else say that it
@@ -354,7 +271,7 @@ static void end_pending(struct job *j, bool done)
     if (isatty(STDERR_FILENO) && !msg_quiet())
         msg_level(false, true);
     msg_note("%s.pending: %zu vectors; the same command goes on from there",
-             j->a.output, n);
+             j->a->output, n);
 }
 
 /* Hash everything except the text that a vector depends on. */
@@ -367,9 +284,9 @@ static int run_key(struct job *j, struct key *k, struct qwick_err *e)
     *k = key_start("qwick embed 1");
     key_add_u64(k, id[0]);
     key_add_u64(k, id[1]);
-    key_add_u64(k, j->a.c.exact);
+    key_add_u64(k, j->a->exact);
     key_add_text(k, info->kv_dtype, strlen(info->kv_dtype));
-    key_add_u64(k, j->a.no_normalize);
+    key_add_u64(k, j->a->no_normalize);
     return 0;
 }
 
@@ -379,29 +296,27 @@ static int open_output(struct job *j, size_t dim)
     struct qwick_err e = {0};
     struct key k;
     int status =
-        vectors_open(&j->out, vectors_format(j->a.format), j->a.output, dim);
-    if (status || !j->a.output)
+        vectors_open(&j->out, vectors_format(j->a->format), j->a->output, dim);
+    if (status || !j->a->output)
         return status;
     if (run_key(j, &k, &e))
         return msg_fail(&e);
-    return embed_pending_open(&j->pending, j->a.output, &k, dim, j->a.redo);
+    return embed_pending_open(&j->pending, j->a->output, &k, dim, j->a->redo);
 }
 
 static int open_all(struct job *j)
 {
     struct qwick_err e = {0};
     struct qwick_embed_options o = {.size = sizeof(o),
-                                    .n_ctx = (size_t)j->a.c.ctx,
-                                    .max_batch = (size_t)j->a.max_batch,
-                                    .dim = (size_t)j->a.dim,
-                                    .normalize = !j->a.no_normalize,
+                                    .n_ctx = (size_t)j->a->ctx,
+                                    .max_batch = (size_t)j->a->max_batch,
+                                    .dim = (size_t)j->a->dim,
+                                    .normalize = !j->a->no_normalize,
                                     .progress = progress_step,
                                     .interrupt = signals_flag()};
     int32_t *ids;
     size_t n;
-    int status = common_open(&j->eng, &j->a.c, false);
-    if (status)
-        return status;
+    int status;
     size_t d_model = qwick_engine_info(j->eng)->d_model;
     if (o.dim > d_model) {
         err_set(&e, QWICK_ERR_USAGE,
@@ -425,23 +340,18 @@ static int open_all(struct job *j)
     const char *warning = qwick_embed_suitability(j->eng);
     if (warning)
         msg_warn("%s: %s", qwick_engine_info(j->eng)->model, warning);
-    return sandbox_enter(&j->p, &j->a.c, j->eng, NULL, SIZE_MAX);
+    return sandbox_enter(j->p, j->eng, NULL, SIZE_MAX);
 }
 
 static int embed(struct job *j)
 {
-    int status = check(j);
-    if (status >= 0 || (status = open_all(j)) != 0)
+    int status = open_all(j);
+    if (status)
         return status;
     /* no reader waits for a file, or for NPY, which is written at the end */
-    bool live = !j->a.output && j->out.format != VECTORS_NPY;
-    const struct texts t = {.verb = j->verb,
-                            .form = j->form,
-                            .args = j->p.args,
-                            .n_args = j->p.n_args,
-                            .files = texts_files(j->form, &j->a.c, &j->a.files),
-                            .take = take,
-                            .wait = live ? on_wait : NULL};
+    bool live = !j->a->output && j->out.format != VECTORS_NPY;
+    const struct texts t = {
+        .p = j->p, .take = take, .wait = live ? on_wait : NULL};
     progress_start("embed");
     if (progress_on())
         j->n_total = texts_total(&t);
@@ -454,32 +364,30 @@ static int embed(struct job *j)
     return j->bad_records ? (int)QWICK_ERR_RUNTIME : 0;
 }
 
-static int run(const struct verb *v, int argc, char **argv)
+static int embed_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
     struct job *j = calloc(1, sizeof *j);
     if (!j)
         return msg_oom();
-    j->verb = v;
+    j->p = p;
+    j->a = &p->a;
+    j->form = texts_form(&p->a);
+    j->eng = eng;
     j->out.file.fd = j->pending.fd = -1;
-    int status = opt_parse(&j->p, v, argc, argv, &j->a);
-    if (status < 0)
-        status = common_check(&j->p, &j->a.c);
-    if (status < 0)
-        status = embed(j);
+    int status = embed(j);
     progress_stop();
     end_pending(j, false);
     clear_group(j);
     vectors_abort(&j->out);
     qwick_embedder_free(j->m);
-    qwick_engine_close(j->eng);
     buf_free(&j->line);
     free(j->rows);
-    opt_free(&j->p, &j->a);
     free(j);
     return status;
 }
 
 const struct verb verb_embed = {
+    .bit = V_EMBED,
     .name = "embed",
     .args = "[TEXT...]",
     .summary = "texts to vectors (Qwen3-Embedding)",
@@ -489,6 +397,7 @@ const struct verb verb_embed = {
     .examples =
         "  qwick embed \"list files\" \"show disk usage\"\n"
         "  qwick embed --lines -i notes.txt --format npy -o notes.npy\n",
-    OPT_TABLE(opts),
-    .run = run,
+    .opens = OPENS_MODEL,
+    .check = embed_check,
+    .run = embed_run,
 };

@@ -4,95 +4,16 @@
 
 #include "base/buf.h"
 #include "base/utf8.h"
-#include "cli/opt/common.h"
 #include "cli/io/json_writer.h"
-#include "cli/opt/opt.h"
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
-#include "cli/sandbox/sandbox.h"
 #include "cli/io/signals.h"
-#include "cli/vectors/texts.h"
+#include "cli/opt/common.h"
+#include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
+#include "cli/sandbox/sandbox.h"
+#include "cli/vectors/texts.h"
 #include "qwick.h"
-
-struct args {
-    struct common_args c;
-    const char *query, *instruct;
-    struct opt_texts files;
-    bool in_order;
-    int64_t top, max_batch;
-    double threshold;
-};
-
-#define ARG(field) offsetof(struct args, field)
-
-static const struct opt opts[] = {
-    {.type = OPT_HEADING, .help = "Query and documents"},
-    {.name = "query",
-     .letter = 'q',
-     .letter_late = true,
-     .type = OPT_TEXT,
-     .arg = "QUERY",
-     .help = "question that the documents should answer",
-     .offset = ARG(query)},
-    {.name = "instruct",
-     .type = OPT_TEXT,
-     .arg = "TASK",
-     .def = "Given a web search query, retrieve relevant passages that answer "
-            "the query",
-     .help = "what relevant means",
-     .offset = ARG(instruct)},
-    {.name = "file",
-     .letter = 'f',
-     .type = OPT_TEXTS,
-     .access = OPT_READS,
-     .arg = "FILE",
-     .help = "a document from FILE, in place of arguments; repeatable, - is "
-             "stdin",
-     .offset = ARG(files)},
-    OPT_ROWS_INPUT,
-    {.name = "lines",
-     .type = OPT_FLAG,
-     .help = "each line of the input is a document",
-     .offset = COMMON(lines)},
-    {.name = "jsonl",
-     .type = OPT_FLAG,
-     .help = "each line is an object {\"text\",\"id\"}; \"id\" is optional; "
-             "lines of {\"id\",\"index\",\"score\",...} out",
-     .offset = COMMON(jsonl)},
-
-    {.type = OPT_HEADING, .help = "Output"},
-    {.name = "top",
-     .type = OPT_INT,
-     .arg = "N",
-     .imin = 1,
-     .imax = INT32_MAX,
-     .def = "all",
-     .help = "print only the N best documents",
-     .offset = ARG(top)},
-    {.name = "threshold",
-     .type = OPT_NUMBER,
-     .arg = "P",
-     .min = 0,
-     .max = 1,
-     .def = "0",
-     .help = "print only documents with at least this score",
-     .offset = ARG(threshold)},
-    {.name = "in-order",
-     .type = OPT_FLAG,
-     .help = "print documents in input order, not the best first",
-     .offset = ARG(in_order)},
-    {.name = "json",
-     .type = OPT_FLAG,
-     .help = "print one JSON object instead of a table",
-     .offset = COMMON(json)},
-
-    OPT_ROWS_EVALUATE,
-    OPT_ROWS_MAX_BATCH(ARG(max_batch), "64",
-                       "most documents to evaluate together"),
-    OPT_ROWS_SANDBOX,
-    OPT_ROWS_BASIC, /* after the verb, -q is --query, not --quiet */
-};
 
 /* Most documents and tokens of a group, which is scored at once. */
 enum { GROUP_DOCS = 256, GROUP_TOKENS = 1 << 16 };
@@ -110,15 +31,14 @@ struct doc {
 };
 
 struct job {
-    const struct verb *verb;
-    struct opt_parsed p;
-    struct args a;
+    const struct opt_parsed *p;
+    const struct args *a; /* of p */
     enum texts_form form;
     struct qwick_engine *eng;
     struct qwick_reranker *r;
     struct doc *docs; /* [n_docs] documents that are not written yet */
     size_t n_docs, cap_docs;
-    size_t n_cut; /* documents that lost their ends */
+    size_t n_cut;             /* documents that lost their ends */
     size_t n_scored;          /* docs[0..n_scored) have a score or an error */
     size_t n_tokens;          /* tokens of the documents after n_scored */
     uint64_t n_done, n_total; /* numbers of documents; total 0: unknown */
@@ -230,22 +150,22 @@ static int by_number(const void *a, const void *b)
 
 static bool worse(const struct job *j, const struct doc *d)
 {
-    return !d->error && d->score < j->a.threshold;
+    return !d->error && d->score < j->a->threshold;
 }
 
 /* Sort docs. Documents beyond --top get the score -1, which is below any
  * threshold. */
 static void arrange(struct job *j)
 {
-    bool by_top = j->a.top && (size_t)j->a.top < j->n_docs;
+    bool by_top = j->a->top && (size_t)j->a->top < j->n_docs;
     if (!j->n_docs)
         return;
-    if (by_top || !j->a.in_order)
+    if (by_top || !j->a->in_order)
         qsort(j->docs, j->n_docs, sizeof *j->docs, by_score);
-    for (size_t i = by_top ? (size_t)j->a.top : j->n_docs; i < j->n_docs; i++)
+    for (size_t i = by_top ? (size_t)j->a->top : j->n_docs; i < j->n_docs; i++)
         if (!j->docs[i].error)
             j->docs[i].score = -1;
-    if (by_top && j->a.in_order)
+    if (by_top && j->a->in_order)
         qsort(j->docs, j->n_docs, sizeof *j->docs, by_number);
 }
 
@@ -255,7 +175,7 @@ static void put_objects(struct job *j, struct json_writer *w)
         if (worse(j, &j->docs[i]))
             continue;
         put_object(w, &j->docs[i]);
-        if (j->a.c.jsonl)
+        if (j->a->jsonl)
             jw_newline(w);
     }
 }
@@ -265,9 +185,9 @@ static int put_docs(struct job *j)
 {
     struct json_writer w = json_writer(&j->out);
     int bad = 0;
-    if (j->a.c.jsonl)
+    if (j->a->jsonl)
         put_objects(j, &w);
-    for (size_t i = 0; !j->a.c.jsonl && i < j->n_docs && !bad; i++)
+    for (size_t i = 0; !j->a->jsonl && i < j->n_docs && !bad; i++)
         if (!worse(j, &j->docs[i]))
             bad |= put_row(&j->out, &j->docs[i]);
     return jw_status(&w) || bad ? msg_oom() : 0;
@@ -278,7 +198,7 @@ static int put_one_object(struct job *j)
     struct json_writer w = json_writer(&j->out);
     jw_object(&w, NULL);
     jw_cstr(&w, "model", qwick_engine_info(j->eng)->model);
-    jw_cstr(&w, "query", j->a.query);
+    jw_cstr(&w, "query", j->a->query);
     jw_array(&w, "results");
     put_objects(j, &w);
     jw_end_array(&w);
@@ -290,7 +210,7 @@ static int put_one_object(struct job *j)
 static int put_all(struct job *j)
 {
     arrange(j);
-    int status = j->a.c.json ? put_one_object(j) : put_docs(j);
+    int status = j->a->json ? put_one_object(j) : put_docs(j);
     return status ? status : flush(j);
 }
 
@@ -299,7 +219,7 @@ static int put_all(struct job *j)
 /* Whether documents are written as soon as they have their scores. */
 static bool streams(const struct job *j)
 {
-    return j->a.in_order && !j->a.top && !j->a.c.json;
+    return j->a->in_order && !j->a->top && !j->a->json;
 }
 
 /* Score the documents that were added since the last call. */
@@ -425,19 +345,19 @@ static int on_wait(void *ctx)
 static int open_reranker(struct job *j, const char *warning)
 {
     struct qwick_err e = {0};
-    const char *instruct = j->a.instruct;
+    const char *instruct = j->a->instruct;
     struct qwick_rerank_options o = {.size = sizeof(o),
                                      .instruct = instruct,
                                      .n_instruct =
                                          instruct ? strlen(instruct) : 0,
-                                     .n_ctx = (size_t)j->a.c.ctx,
-                                     .max_batch = (size_t)j->a.max_batch,
+                                     .n_ctx = (size_t)j->a->ctx,
+                                     .max_batch = (size_t)j->a->max_batch,
                                      .progress = progress_step,
                                      .interrupt = signals_flag()};
     struct buf query = {0};
     int status = 0;
     signals_catch();
-    if (utf8_sanitize(&query, j->a.query, strlen(j->a.query)) ||
+    if (utf8_sanitize(&query, j->a->query, strlen(j->a->query)) ||
         buf_reserve(&query, 0))
         status = msg_oom();
     else if (qwick_reranker_create(&j->r, j->eng, query.data, query.len, &o,
@@ -453,27 +373,25 @@ static int open_reranker(struct job *j, const char *warning)
     return status;
 }
 
+static int rerank_check(struct opt_parsed *p)
+{
+    int r = common_check_text(p, "text", TEXT_MANY);
+    if (r >= 0)
+        return r;
+    if (!p->a.query || !*p->a.query)
+        return opt_usage(p->verb, "no --query; usage: qwick rerank -q QUERY "
+                                  "[OPTIONS] [DOCUMENT...]");
+    return out_check() ? (int)QWICK_ERR_RUNTIME
+                       : -1; /* fail before the work, not after it */
+}
+
 static int rerank(struct job *j)
 {
-    int status = texts_form(&j->p, &j->a.c, &j->form);
-    if (status >= 0)
-        return status;
-    if (!j->a.query || !*j->a.query)
-        return opt_usage(j->verb, "no --query; usage: qwick rerank -q QUERY "
-                                  "[OPTIONS] [DOCUMENT...]");
-    if (out_check())
-        return QWICK_ERR_RUNTIME; /* fail before the work, not after it */
-    const struct texts t = {.verb = j->verb,
-                            .form = j->form,
-                            .args = j->p.args,
-                            .n_args = j->p.n_args,
-                            .files = texts_files(j->form, &j->a.c, &j->a.files),
-                            .take = take,
-                            .wait = streams(j) ? on_wait : NULL};
-    if ((status = common_open(&j->eng, &j->a.c, false)) != 0)
-        return status;
+    const struct texts t = {
+        .p = j->p, .take = take, .wait = streams(j) ? on_wait : NULL};
     const char *warning = qwick_rerank_suitability(j->eng); /* reads a file */
-    if ((status = sandbox_enter(&j->p, &j->a.c, j->eng, NULL, SIZE_MAX)) != 0)
+    int status = sandbox_enter(j->p, j->eng, NULL, SIZE_MAX);
+    if (status)
         return status;
     progress_start("rerank");
     if (progress_on())
@@ -487,35 +405,34 @@ static int rerank(struct job *j)
         return status;
     progress_clear();
     if (j->n_cut)
-        msg_warn("documents that do not fit the context and were scored without "
-                 "their ends: %zu (-v names them)",
-                 j->n_cut);
+        msg_warn(
+            "documents that do not fit the context and were scored without "
+            "their ends: %zu (-v names them)",
+            j->n_cut);
     return j->bad_records ? (int)QWICK_ERR_RUNTIME : 0;
 }
 
-static int run(const struct verb *v, int argc, char **argv)
+static int rerank_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
     struct job *j = calloc(1, sizeof *j);
     if (!j)
         return msg_oom();
-    j->verb = v;
-    int status = opt_parse(&j->p, v, argc, argv, &j->a);
-    if (status < 0)
-        status = common_check(&j->p, &j->a.c);
-    if (status < 0)
-        status = rerank(j);
+    j->p = p;
+    j->a = &p->a;
+    j->form = texts_form(&p->a);
+    j->eng = eng;
+    int status = rerank(j);
     progress_stop();
     free_docs(j);
     free(j->docs);
     qwick_reranker_free(j->r);
-    qwick_engine_close(j->eng);
     buf_free(&j->out);
-    opt_free(&j->p, &j->a);
     free(j);
     return status;
 }
 
 const struct verb verb_rerank = {
+    .bit = V_RERANK,
     .name = "rerank",
     .args = "-q QUERY [DOCUMENT...]",
     .summary = "documents by relevance (Qwen3-Reranker)",
@@ -526,6 +443,7 @@ const struct verb verb_rerank = {
     .examples =
         "  qwick rerank -q \"list files\" \"ls -l\" \"du -sh\" \"rm -r\"\n"
         "  qwick rerank -q \"list files\" --lines -i notes.txt --top 3\n",
-    OPT_TABLE(opts),
-    .run = run,
+    .opens = OPENS_MODEL,
+    .check = rerank_check,
+    .run = rerank_run,
 };

@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "cli/opt/common.h"
 #include "cli/io/lines.h"
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
 #include "cli/io/prompt.h"
 #include "cli/io/records.h"
 #include "cli/io/signals.h"
+#include "cli/opt/common.h"
 
 struct run {
     const struct texts *t;
@@ -23,12 +23,16 @@ struct run {
     struct prompt_faults faults;
 };
 
-int texts_form(struct opt_parsed *p, struct common_args *c,
-               enum texts_form *form)
+enum texts_form texts_form(const struct args *a)
 {
-    int r = common_check_text(p, c, "text", TEXT_MANY);
-    *form = c->jsonl ? TEXTS_JSONL : c->lines ? TEXTS_LINES : TEXTS_WHOLE;
-    return r;
+    return a->jsonl ? TEXTS_JSONL : a->lines ? TEXTS_LINES : TEXTS_WHOLE;
+}
+
+/* The files that have the texts. */
+static const struct strings *texts_files(const struct texts *t)
+{
+    const struct args *a = &t->p->a;
+    return texts_form(a) == TEXTS_WHOLE ? &a->file : &a->input;
 }
 
 static int out_of_memory(size_t n)
@@ -57,8 +61,8 @@ static int hand_out(struct run *r, struct texts_item *item, const char *s,
 static int from_args(struct run *r)
 {
     int status = 0;
-    for (size_t i = 0; i < r->t->n_args && !status; i++) {
-        const char *text = r->t->args[i];
+    for (size_t i = 0; i < r->t->p->n_args && !status; i++) {
+        const char *text = r->t->p->args[i];
         struct texts_item item = {0};
         snprintf(r->where, sizeof r->where, "argument %zu", i + 1);
         status =
@@ -76,9 +80,10 @@ static int whole_file(struct run *r, const char *path)
     size_t n;
     if (prompt_read(path, &data, &n, &e))
         return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
-    if (n == 0 && !r->t->files->n) { /* the user did not name standard input */
+    if (n == 0 &&
+        !texts_files(r->t)->n) { /* the user did not name standard input */
         free(data);
-        return common_no_input(r->t->verb);
+        return common_no_input(r->t->p->verb);
     }
     if (n == 0)
         prompt_warn_empty(path);
@@ -93,6 +98,7 @@ static int whole_file(struct run *r, const char *path)
 
 static int one_record(struct run *r, const struct line *l)
 {
+    const struct strings *files = texts_files(r->t);
     struct texts_item item = {.where = l->where, .number = ++r->number};
     struct record rec;
     int oom = record_read(&rec, l), status;
@@ -101,7 +107,7 @@ static int one_record(struct run *r, const struct line *l)
         progress_clear();
         msg_warn("%s: the first record is no JSON object; --lines takes each "
                  "line as a text",
-                 r->t->files->n ? r->t->files->v[0] : "stdin");
+                 files->n ? files->v[0] : "stdin");
     }
     item.value = rec.value;
     item.id = rec.id.data;
@@ -121,7 +127,7 @@ static int one_line(void *ctx, const struct line *l)
 {
     struct run *r = ctx;
     struct texts_item item = {0};
-    if (r->t->form == TEXTS_JSONL)
+    if (texts_form(&r->t->p->a) == TEXTS_JSONL)
         return one_record(r, l);
     snprintf(r->where, sizeof r->where, "%s", l->where);
     return hand_out(r, &item, l->text,
@@ -140,18 +146,19 @@ int texts_run(const struct texts *t, void *ctx)
 {
     static const struct lines_handler h = {one_line, on_wait};
     struct run r = {.t = t, .ctx = ctx};
+    const struct strings *files = texts_files(t);
+    bool whole = texts_form(&t->p->a) == TEXTS_WHOLE;
     int status = 0;
-    if (t->n_args)
+    if (t->p->n_args)
         status = from_args(&r);
-    else if (!t->files->n && !stdin_is_source())
-        return common_no_input(t->verb);
-    else if (t->form != TEXTS_WHOLE)
-        status = lines_run(t->files, &h, &r);
-    else if (!t->files->n)
+    else if (!files->n && !stdin_is_source())
+        return common_no_input(t->p->verb);
+    else if (!whole)
+        status = lines_run(files, &h, &r);
+    else if (!files->n)
         status = whole_file(&r, "-");
-    for (size_t i = 0; i < t->files->n && t->form == TEXTS_WHOLE && !status;
-         i++)
-        status = whole_file(&r, t->files->v[i]);
+    for (size_t i = 0; whole && i < files->n && !status; i++)
+        status = whole_file(&r, files->v[i]);
     buf_free(&r.text);
     progress_clear();
     if (!status)
@@ -161,9 +168,10 @@ int texts_run(const struct texts *t, void *ctx)
 
 uint64_t texts_total(const struct texts *t)
 {
-    if (t->n_args)
-        return t->n_args;
-    if (t->form == TEXTS_WHOLE)
-        return t->files->n ? t->files->n : 1;
-    return lines_total(t->files, true);
+    const struct strings *files = texts_files(t);
+    if (t->p->n_args)
+        return t->p->n_args;
+    if (texts_form(&t->p->a) == TEXTS_WHOLE)
+        return files->n ? files->n : 1;
+    return lines_total(files, true);
 }

@@ -30,12 +30,8 @@ struct texts_item {
 };
 
 struct texts {
-    const struct verb *verb;
-    enum texts_form form;
-    const char *const *args; /* [n_args] texts; n_args 0: read files, or
-                                stdin */
-    size_t n_args;
-    const struct opt_texts *files;
+    const struct opt_parsed *p; /* its arguments, --file and --input have the
+                                   texts; without them standard input */
     /* Callbacks. They return 0 to go on, or an exit status. */
     int (*take)(void *ctx, const struct texts_item *item);
     int (*wait)(void *ctx); /* called before a wait for input; may be NULL */
@@ -51,17 +47,7 @@ int texts_run(const struct texts *t, void *ctx);
  * regular files to count their lines. */
 uint64_t texts_total(const struct texts *t);
 
-/* Set *form from the options, and check the arguments and files, as
- * common_check_text does. */
-int texts_form(struct opt_parsed *p, struct common_args *c,
-               enum texts_form *form);
-
-/* Return the files that have the texts: those of --input or those of --file. */
-static inline const struct opt_texts *texts_files(enum texts_form form,
-                                                  const struct common_args *c,
-                                                  const struct opt_texts *files)
-{
-    return form == TEXTS_WHOLE ? files : &c->input;
-}
+/* Return the form that the options name. */
+enum texts_form texts_form(const struct args *a);
 
 #endif

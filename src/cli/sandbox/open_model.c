@@ -1,0 +1,262 @@
+/* Finding and opening the models that the options name. The sandbox's first
+ * part begins before a file of them is parsed. */
+#include "cli/sandbox/open_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/os.h"
+#include "cli/io/json_writer.h"
+#include "cli/io/out.h"
+#include "cli/io/progress.h"
+#include "cli/opt/common.h"
+#include "cli/opt/settings.h"
+#include "cli/sandbox/sandbox.h"
+#include "file/json.h"
+
+/* ---- the chat template ---- */
+
+/* The arguments as one JSON object. A value that is no JSON is a text. */
+static int template_json(const struct strings *args, struct buf *out)
+{
+    struct json_writer w = json_writer(out);
+    jw_object(&w, NULL);
+    for (size_t i = 0; i < args->n; i++) {
+        size_t n = common_arg_name(args->v[i]);
+        const char *value = args->v[i] + n + 1;
+        struct json_doc *doc = NULL;
+        struct qwick_err e = {0};
+        bool bad = json_parse(&doc, "value", value, strlen(value),
+                              QWICK_ERR_USAGE, &e);
+        if (bad && e.code == QWICK_ERR_MEMORY)
+            return -1;
+        jw_key(&w, args->v[i], n);
+        if (bad)
+            jw_cstr(&w, NULL, value);
+        else
+            jw_value(&w, NULL, json_root(doc));
+        json_free(doc);
+    }
+    jw_end_object(&w);
+    return jw_status(&w);
+}
+
+/* Options of the template need one: exit status 2 with the message printed. */
+static int check_has_template(const struct qwick_engine *eng,
+                              struct opt_parsed *p)
+{
+    static const enum opt_id options[] = {OPT_chat_template, OPT_template_arg,
+                                          OPT_template_time, OPT_NONE};
+    if (strcmp(qwick_engine_info(eng)->template_name, "none") != 0)
+        return 0;
+    int r = opt_no_effects(p, options, OPT_NONE,
+                           "with a checkpoint that has no chat template");
+    return r >= 0 ? r : 0;
+}
+
+/* ---- engines ---- */
+
+/* Messages that the engine logs while it opens. They are dropped if opening
+ * fails: then only the error is printed. */
+static struct {
+    bool on;
+    struct buf lines; /* per message: a digit for the level, the text, NUL */
+} held;
+
+static void put_line(enum qwick_log_level level, const char *line)
+{
+    progress_clear();
+    if (level == QWICK_LOG_WARNING)
+        msg_warn("%s", line);
+    else
+        msg_note("%s", line);
+}
+
+static void log_line(void *ctx, enum qwick_log_level level, const char *line)
+{
+    (void)ctx;
+    if (!held.on)
+        put_line(level, line);
+    else if (buf_putc(&held.lines, level == QWICK_LOG_WARNING ? '0' : '1') ||
+             buf_append(&held.lines, line, strlen(line) + 1))
+        held.lines.len = 0; /* out of memory: drop the line */
+}
+
+/* Print the held messages, warnings first. */
+static void put_held(void)
+{
+    static const enum qwick_log_level levels[] = {QWICK_LOG_WARNING,
+                                                  QWICK_LOG_NOTE};
+    for (int k = 0; k < 2; k++) {
+        for (size_t i = 0; i < held.lines.len;) {
+            const char *line = held.lines.data + i;
+            if (*line == '0' + k)
+                put_line(levels[k], line + 1);
+            i += strlen(line) + 1;
+        }
+    }
+}
+
+size_t open_model_cache_memory(void)
+{
+    const size_t most = (size_t)1 << 30;
+    size_t part = os_available_memory() / 4; /* 0: unknown */
+    return part && part < most ? part : most;
+}
+
+/* The options of an engine that computes as the common options say. */
+static struct qwick_engine_options compute_options(const struct args *c)
+{
+    struct qwick_engine_options o = qwick_engine_defaults();
+    o.log = log_line;
+    o.isa = c->isa;
+    o.threads = (int)c->threads;
+    o.exact = c->exact;
+    if (c->kv)
+        o.kv = strcmp(c->kv, "f32") == 0   ? QWICK_KV_F32
+               : strcmp(c->kv, "f16") == 0 ? QWICK_KV_F16
+                                           : QWICK_KV_Q8;
+    o.prefill_chunk = (size_t)c->prefill_chunk;
+    o.preload = c->preload;
+    if (c->numa)
+        o.numa = strcmp(c->numa, "bind") == 0         ? QWICK_NUMA_BIND
+                 : strcmp(c->numa, "interleave") == 0 ? QWICK_NUMA_INTERLEAVE
+                                                      : QWICK_NUMA_OFF;
+    o.core = c->core;
+    o.lazy_blas = true; /* no other thread of this program uses the
+                           environment */
+    return o;
+}
+
+/* Open an engine, and print its messages unless that fails. alias: see
+ * opt_models. */
+static int open_engine(struct qwick_engine **eng,
+                       struct qwick_engine_options *o, const char *alias)
+{
+    struct qwick_err e = {0}, named;
+    char *dir = NULL;
+    o->tuning_dir = o->prefix_cache_dir;
+    if (!o->tuning_dir) {
+        if (qwick_cache_dir(&dir, &e) && e.code == QWICK_ERR_MEMORY)
+            return msg_fail(&e);
+        o->tuning_dir = dir; /* NULL: the environment names none */
+    }
+    bool own = !progress_on(); /* not a part of another task */
+    if (own) {
+        progress_start("load");
+        progress_show(o->preload ? "copying the weights to memory"
+                                 : "the model");
+    }
+    held.on = true;
+    int failed = qwick_engine_open(eng, o, &e);
+    if (failed && alias) {
+        err_set(&named, e.code, "%s: %s", alias, e.msg);
+        e = named;
+    }
+    held.on = false;
+    free(dir);
+    if (own)
+        progress_stop();
+    int status = failed ? msg_fail(&e) : 0;
+    if (!status)
+        put_held();
+    buf_free(&held.lines);
+    return status;
+}
+
+/* ---- before the sandbox ---- */
+
+/* Find a model, and keep its place as long as p. *place stays NULL without a
+ * name. is_name: see qwick_model_find. Returns 0, or an exit status after
+ * printing a message. */
+static int find_place(struct opt_parsed *p, const char *name, const char *alias,
+                      bool is_name, const char **place)
+{
+    struct qwick_err e = {0};
+    char *found, *other;
+    if (!name)
+        return 0;
+    if (qwick_model_find(&found, name, is_name, &e)) {
+        if (alias) {
+            struct qwick_err why = e;
+            err_set(&e, why.code, "%s: %s", alias, why.msg);
+        }
+        return msg_fail(&e);
+    }
+    if (!is_name && (other = qwick_model_same_name(name))) {
+        msg_hint("%s: is the path; the model of this name in the Hugging Face "
+                 "cache is %s",
+                 name, other);
+        free(other);
+    }
+    *place = found;
+    return settings_keep(p->settings, found) ? msg_oom() : 0;
+}
+
+int open_model_find(struct opt_parsed *p)
+{
+    struct opt_models *m = &p->models;
+    bool is_name = false;
+    int status;
+    if (p->a.draft && (status = common_resolve_alias(
+                           p, OPT_draft, &m->draft_alias, &is_name)) >= 0)
+        return status;
+    if ((status = find_place(p, p->a.model, m->alias, m->is_name, &m->place)) ||
+        (status = find_place(p, p->a.draft, m->draft_alias, is_name,
+                             &m->draft_place)))
+        return status;
+    const char *const places[] = {m->place, m->draft_place};
+    return sandbox_load(p, places, 2);
+}
+
+int open_model(struct qwick_engine **eng, struct opt_parsed *p,
+               bool tokenizer_only)
+{
+    const struct args *a = &p->a;
+    struct buf json = {0};
+    int status = open_model_find(p);
+    struct qwick_engine_options o = compute_options(a);
+    o.model = a->model;
+    o.place = p->models.place;
+    o.tokenizer_only = tokenizer_only;
+    o.prefix_cache_bytes = p->models.cache_memory;
+    o.prefix_cache_disk = a->prefix_cache.on;
+    o.prefix_cache_dir = a->prefix_cache.file;
+    o.prefix_cache_disk_bytes = (size_t)a->prefix_cache_size;
+    o.chat_template = a->chat_template;
+    o.template_time = a->template_time;
+    *eng = NULL;
+    if (status)
+        return status;
+    if (a->template_arg.n && template_json(&a->template_arg, &json)) {
+        buf_free(&json);
+        return msg_oom();
+    }
+    o.template_args = json.data;
+    status = open_engine(eng, &o, p->models.alias);
+    buf_free(&json);
+    return status ? status : check_has_template(*eng, p);
+}
+
+int open_model_draft(struct qwick_engine **draft, const struct opt_parsed *p,
+                     struct qwick_engine *eng)
+{
+    struct qwick_engine_options o = compute_options(&p->a);
+    struct qwick_err e = {0};
+    int status;
+    *draft = NULL;
+    if (!p->a.draft)
+        return 0;
+    o.model = p->a.draft;
+    o.place = p->models.draft_place;
+    if ((status = open_engine(draft, &o, p->models.draft_alias)) != 0)
+        return status;
+    if (qwick_draft_check(eng, *draft, &e))
+        return msg_fail(&e);
+    if (strcmp(qwick_engine_info(eng)->path, qwick_engine_info(*draft)->path) ==
+        0)
+        msg_warn("--draft: is the model itself, which is too slow to guess");
+    return 0;
+}
