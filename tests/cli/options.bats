@@ -166,7 +166,7 @@ bad() {
     fails 2 "--show-thinking: has no effect" --json --show-thinking hi
     fails 2 "--show-thinking: has no effect" --jsonl --show-thinking hi
     fails 2 "--logprobs: has no effect" --logprobs 2 hi
-    fails 2 "--temp: has no effect with --greedy" --greedy --temp 1 hi
+    fails 2 "--temp: cannot be combined with --greedy" --greedy --temp 1 hi
     fails 2 "--top-k: has no effect with --greedy" --greedy --top-k 5 hi
     fails 2 "--top-p: has no effect with --temp 0" --temp 0 --top-p 0.5 hi
     fails 2 "--min-p: has no effect with --greedy" --greedy --min-p 0.5 hi

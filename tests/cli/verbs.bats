@@ -317,7 +317,7 @@ END
         <"$T/b" 2>"$T/err" | jget 'o["usage"]["prompt_tokens"]')" = \
         "$(printf '%s' "$want" | "$QWICK" count)" ]
     for v in "" "choose -a x -a y" batch; do
-        fails 2 "--file-names: has no effect without -f" $v --file-names
+        fails 2 "--file-names: has no effect without --file" $v --file-names
     done
 }
 

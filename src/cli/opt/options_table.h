@@ -791,7 +791,6 @@ OPTION(FLAG, verbose, "verbose", V_ALL,
        .letter = 'v',
        .help = "print notes on stderr")
 OPTION(FLAG, no_config, "no-config", V_ALL,
-       .single = true,
        .help = "do not read the config file")
 OPTION(FLAG, show_config, "show-config", V_ALL,
        .single = true,

@@ -214,7 +214,7 @@ static int check(const struct settings *c, struct setting *s,
     const struct opt *o = of ? opt_find(of, s->name) : NULL;
     if (!o)
         return unknown(s);
-    if (o->single) {
+    if (o->single || o->id == OPT_no_config) {
         msg_error("%s: belongs to one command, and has no default", s->label);
         return QWICK_ERR_USAGE;
     }

@@ -113,7 +113,7 @@ int settings_show(const struct opt_parsed *p)
     int bad = put_head(&b, p);
     for (const struct opt *o = NULL; (o = opt_next(p->verb, o)) && !bad;)
         if (o->id != OPT_show_config && (p->sources[o->id].rank != OPT_UNSET ||
-                                         !o->single || o->id == OPT_no_config))
+                                         !o->single))
             bad = put_row(&b, p, o);
     int status = bad                              ? msg_oom()
                  : out_write_names(b.data, b.len) ? QWICK_ERR_RUNTIME
