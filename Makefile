@@ -1,4 +1,5 @@
-# qwick: language models from the shell.   make | demo | check | bench | install | dist | deb | clean
+# qwick: language models from the shell. `make help` lists the targets; each has its
+# line of help beside it.
 # SAN=1 builds with the address and undefined-behaviour sanitizers; FUZZ=1, which
 # `make fuzz` sets, with clang, these sanitizers and libFuzzer; TSAN=1, which
 # `make check-races` sets, with the thread sanitizer.
@@ -117,8 +118,12 @@ VERSION := $(shell sed -n 's/^\#define QWICK_VERSION "\(.*\)"$$/\1/p' include/qw
 SONAME := libqwick.so.$(firstword $(subst ., ,$(VERSION)))
 
 .PHONY: all demo check check-arm check-deb check-html check-races analyse torture fuzz bench \
-        install uninstall dist deb clean deps test-deps testdata unit-tests benches
-all: $(BIN) $(LIB) $(SHARED) $(PULL)
+        install uninstall dist deb clean deps test-deps testdata unit-tests benches help
+all: $(BIN) $(LIB) $(SHARED) $(PULL) ## build qwick, qwick-pull and the libraries
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | LC_ALL=C sort | \
+	  awk -F '\t' '{ printf("%-12s %s\n", $$1, $$2) }'
 
 $(BIN): $(INTERNAL) $(cli_obj)
 	$(CC) $(ALL_CFLAGS) -pie $(ALL_LDFLAGS) -o $@ $(cli_obj) $(INTERNAL) $(LIBS)
@@ -237,57 +242,50 @@ $(BUILD)/bench/%: bench/%.c $(INTERNAL) Makefile
 	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -MMD -MP -o $@ $< $(INTERNAL) $(LIBS)
 
 # The genuine tokenizer is kept compressed; tests read the unpacked file.
-testdata: $(DATA)/qwen3-tokenizer/tokenizer.json
+testdata: $(DATA)/qwen3-tokenizer/tokenizer.json ## unpack the data of tests
 $(DATA)/qwen3-tokenizer/tokenizer.json: tests/data/qwen3-tokenizer/tokenizer.json.xz
 	@mkdir -p $(@D)
 	cp tests/data/qwen3-tokenizer/*.json $(@D)/
 	xz -dc $< >$@.tmp
 	mv $@.tmp $@
 
-unit-tests: $(unit_bin) $(BUILD)/tests/replay
-benches: $(bench_bin)
+unit-tests: $(unit_bin) $(BUILD)/tests/replay ## build the unit tests and the replay of fuzz inputs
+benches: $(bench_bin) ## build the programs of bench/
 
-deps:
+deps: ## install the packages that the build needs
 	@scripts/install-deps.sh
-test-deps:
+test-deps: ## install the packages that the tests need
 	@scripts/install-deps.sh test
 
-demo: deps
+demo: deps ## install packages, build, and answer a question
 	@$(MAKE) --no-print-directory -s -j$$(nproc) all
 	QWICK_MODEL= ./$(BIN) --no-config "list all listening tcp ports"
 
-check: test-deps
+check: test-deps ## build and run all tests; T=batch runs a part, SAN=1 with sanitizers
 	@$(MAKE) --no-print-directory -j$$(nproc) all unit-tests testdata benches CI=1
 	@QWICK=$(abspath $(BIN)) TESTS=$(BUILD)/tests SAN=$(SAN) scripts/run-tests.sh
 
-# For 64-bit ARM, under an emulator; installs what that takes.
-check-arm:
+check-arm: ## test under an emulator of 64-bit ARM; installs it
 	@scripts/check-arm.sh
 
-# Races between threads, and memory errors under valgrind.
-check-races:
+check-races: ## search for races between threads and for memory errors
 	@scripts/check-races.sh
 
-# Static analysis: clang-tidy, cppcheck and gcc -fanalyzer.
-analyse:
+analyse: ## run clang-tidy, cppcheck and gcc -fanalyzer
 	@scripts/analyse.sh
 
-# The pages of bench and score, in headless Chromium; installs that.
-check-html: all
+check-html: all ## open the pages of bench and score in headless Chromium
 	@QWICK=$(abspath $(BIN)) OUT=$(BUILD)/html scripts/check-html.sh
 
-# All of what make check takes a sample of.
-torture: test-deps
+torture: test-deps ## try all broken checkpoints and faults, of which check takes a sample
 	@$(MAKE) --no-print-directory -j$$(nproc) all CI=1
 	@SAN=$(SAN) python3 tests/torture/broken.py $(abspath $(BIN)) $(BUILD)/torture
 	@[ "$(SAN)" = 1 ] || scripts/torture.sh $(abspath $(BIN)) $(BUILD)/torture
 
-# Search for inputs that break a parser, SECONDS for each: make fuzz SECONDS=600
-# TARGET=gguf
-fuzz:
+fuzz: ## search for inputs that break a parser: SECONDS=600 TARGET=gguf
 	@SECONDS_EACH="$(SECONDS)" TARGET="$(TARGET)" scripts/fuzz.sh
 
-bench: all benches
+bench: all benches ## measure all figures of docs/performance.md; about an hour
 	bench/run.sh
 
 TO = $(DESTDIR)$(PREFIX)
@@ -297,7 +295,7 @@ TO_DOC = $(TO)/share/doc/qwick
 bash_file := share/bash-completion/completions/qwick
 zsh_file := share/zsh/site-functions/_qwick
 fish_file := share/fish/vendor_completions.d/qwick.fish
-install: all
+install: all ## install programs, library, pages and completion in PREFIX
 	install -D -m 755 $(BIN) "$(TO)/bin/qwick"
 	install -D -m 755 $(PULL) "$(TO)/bin/qwick-pull"
 	install -d "$(TO)/share/man/man1"
@@ -321,7 +319,7 @@ install: all
 	@# Programs find the library once the loader's cache has it.
 	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || :
 
-uninstall:
+uninstall: ## remove what install puts there
 	rm -f "$(TO)/bin/qwick" "$(TO)/bin/qwick-pull" \
 	  $(patsubst man/%,"$(TO)/share/man/man1/%",$(wildcard man/*.1)) \
 	  "$(TO)/$(bash_file)" "$(TO)/$(zsh_file)" "$(TO)/$(fish_file)" \
@@ -330,18 +328,15 @@ uninstall:
 	  "$(TO_LIB)/pkgconfig/qwick.pc"
 	rm -rf "$(TO_DOC)"
 
-# An archive of the source, with the same bytes each time.
-dist:
+dist: ## write an archive of the source, with the same bytes each time
 	@LEVEL="$(LEVEL)" scripts/make-dist.sh
 
-# Debian packages, in build/deb. check-deb installs, runs and removes them in a
-# fresh system, or prints SKIP.
-deb:
+deb: ## build Debian packages in build/deb
 	@scripts/make-deb.sh
-check-deb:
+check-deb: ## install, run and remove the Debian packages in a fresh system
 	@scripts/check-deb.sh
 
-clean:
+clean: ## remove everything that was built
 	rm -rf build qwick libqwick.a libqwick.so qwick-pull
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

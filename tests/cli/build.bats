@@ -7,6 +7,15 @@ setup() {
     unset MAKEFLAGS MFLAGS MAKELEVEL SAN
 }
 
+@test "make help: a line for each phony target, and all is the default" {
+    run -0 make -s help
+    printf '%s\n' "${lines[@]}" | cut -d ' ' -f 1 >"$BATS_TEST_TMPDIR/help"
+    make -s -pn help 2>/dev/null | sed -n 's/^\.PHONY: //p' | tr ' ' '\n' |
+        LC_ALL=C sort | diff - "$BATS_TEST_TMPDIR/help"
+    run ! grep -vE '^[a-z-]+ +[^ ]' <<<"$output"
+    make -pn help 2>/dev/null | grep -qx '\.DEFAULT_GOAL := all'
+}
+
 # The compile lines of files with and without kernels.
 compile_lines() {
     make -n -B build/src/base/cpu.o build/src/kernel/x86/k_avx2.o \

@@ -346,19 +346,19 @@ static void refuses(const char *from, const char *to, const char *says)
 static void other_kinds_are_refused(void **unused)
 {
     (void)unused;
-    refuses("\"type\": \"Replace\"", "\"type\": \"Prepend\"", "normalizer");
-    refuses("\"content\": \"\xE2\x96\x81\"", "\"content\": \"_\"",
+    refuses("\"type\":\"Replace\"", "\"type\":\"Prepend\"", "normalizer");
+    refuses("\"content\":\"\xE2\x96\x81\"", "\"content\":\"_\"",
             "normalizer");
-    refuses("\"byte_fallback\": true", "\"byte_fallback\": false", "unk_token");
-    refuses("\"byte_fallback\": true", "\"byte_fallback\": 1", "byte_fallback");
-    refuses("\"ignore_merges\": false", "\"ignore_merges\": true",
+    refuses("\"byte_fallback\":true", "\"byte_fallback\":false", "unk_token");
+    refuses("\"byte_fallback\":true", "\"byte_fallback\":1", "byte_fallback");
+    refuses("\"ignore_merges\":false", "\"ignore_merges\":true",
             "ignore_merges");
-    refuses("\"type\": \"Split\"", "\"type\": \"Whitespace\"", "pre_tokenizer");
-    refuses("\"invert\": false", "\"invert\": true", "pre_tokenizer");
+    refuses("\"type\":\"Split\"", "\"type\":\"Whitespace\"", "pre_tokenizer");
+    refuses("\"invert\":false", "\"invert\":true", "pre_tokenizer");
     refuses("\"ByteFallback\"", "\"Metaspace\"", "decoder");
     refuses("\"Fuse\"", "\"Strip\"", "decoder");
     refuses("\"<0x41>\":", "\"<0x4141>\":", "no token for byte 0x41");
-    refuses("\"unk_token\": \"<unk>\"", "\"unk_token\": 3", "unk_token");
+    refuses("\"unk_token\":\"<unk>\"", "\"unk_token\":3", "unk_token");
 }
 
 /* A text model's embedding may end before the last added tokens. */
