@@ -174,7 +174,7 @@ static void run(struct job *j, int bits, size_t group, size_t cols,
     j->x.ldq = (cols + 63) / 64 * 64;
     j->x.ldg = groups;
     /* as the model rounds for these types (format_blocks.c) */
-    j->x.twins = j->type == DT_Q3_K || j->type == DT_Q6_K;
+    j->x.paired = j->type == DT_Q3_K || j->type == DT_Q6_K;
     j->x.q = lines(j->x.ldq * tokens);
     j->x.scale = lines(groups * tokens * sizeof *j->x.scale);
     j->x.sum = lines(groups * tokens * sizeof *j->x.sum);

@@ -1,5 +1,5 @@
-/* The chat template of Qwen3 through the interpreter: goldens, which parts are the
- * template's own, errors. */
+/* The chat template of Qwen3 through the interpreter: goldens, which parts are
+ * the template's own, errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -798,7 +798,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_goldens),
         cmocka_unit_test(test_public),
-            cmocka_unit_test(test_origin_by_byte),
+        cmocka_unit_test(test_origin_by_byte),
         cmocka_unit_test(test_origin_of_whole_results),
         cmocka_unit_test(test_origin_of_choices),
         cmocka_unit_test(test_origin_of_own_choices),

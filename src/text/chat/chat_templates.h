@@ -23,9 +23,9 @@ struct chat_prompt {
 
 /* The variables of a template. */
 struct chat_source {
-    struct json_value messages;     /* JSON_ARRAY, not empty, of objects with a
-                                       string as "role" and perhaps "content",
-                                       "reasoning_content", "tool_calls" */
+    struct json_value messages; /* JSON_ARRAY, not empty, of objects with a
+                                   string as "role" and perhaps "content",
+                                   "reasoning_content", "tool_calls" */
     /* [messages.len] The message with its content as a list of parts, or NULL.
        An array that is NULL: no message has a list. */
     const struct json_value *const *parts;
