@@ -71,7 +71,7 @@ endif
 ALL_CFLAGS = $(CSTD) $(WARN) $(OPT) $(HARDEN) -fopenmp -fPIC -fvisibility=hidden \
              -fno-semantic-interposition $(CFLAGS)
 ALL_LDFLAGS = $(HARDEN_LINK) $(LDFLAGS)
-LIBS := -lyajl -lutf8proc -lnettle -fopenmp -ldl -lm -lpthread
+LIBS := -lutf8proc -lnettle -fopenmp -ldl -lm -lpthread
 
 # Of files with kernels; none of all others, whatever the environment has.
 isa_flags :=

@@ -1,4 +1,4 @@
-/* A strict JSON reader (RFC 8259). Only json.c uses the library behind it.
+/* A strict JSON reader (RFC 8259).
  *
  * It accepts one value, with white space around it and a UTF-8 byte order mark
  * before it. It refuses, with the byte offset: anything after the value,
@@ -83,14 +83,13 @@ int json_parse_python(struct json_doc **out, const char *name, const char *text,
                       size_t n, enum qwick_err_code code, struct qwick_err *e);
 
 /* A gap: the part [begin, end) of a text, which is one complete object or
- * array, or a word that stands for a number. */
+ * array. */
 struct json_gap {
     size_t begin, end;
 };
 
 /* Parse a text except its gaps, which ascend and do not overlap. In the tree,
- * an empty object or array replaces each gap, and a number whose text is the
- * word replaces a word. Nothing in a gap is checked or
+ * an empty object or array replaces each gap. Nothing in a gap is checked or
  * read: the caller reads it by other means. Offsets in messages count from the
  * start of text. */
 int json_parse_around(struct json_doc **out, const char *name, const char *text,

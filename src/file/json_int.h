@@ -14,8 +14,9 @@ struct json_input {
     size_t n_gaps;
     enum qwick_err_code code;
     struct qwick_err *e;
-    size_t key_end; /* out: offset behind the key that a callback gets */
-    size_t bad;     /* out: the offset that the error names */
+    bool python;   /* NaN, Infinity and -Infinity are numbers */
+    size_t key_at; /* out: offset of the key that a callback gets */
+    size_t bad;    /* out: the offset that the error names */
 };
 
 /* Parse the text and call h's callbacks. Returns 0, or -1 with *in->e set. */

@@ -20,7 +20,7 @@ struct json_doc {
 /* A value whose container is still open. */
 struct pending {
     struct json_value v;
-    size_t end; /* offset behind it, keys only */
+    size_t at; /* its offset, keys only */
 };
 
 struct builder {
@@ -87,7 +87,7 @@ static int tree_key(void *ctx, const char *s, size_t n)
     struct builder *b = ctx;
     if (push_text(b, JSON_STRING, s, n))
         return -1;
-    b->stack[b->len - 1].end = b->in->key_end;
+    b->stack[b->len - 1].at = b->in->key_at;
     return 0;
 }
 
@@ -105,25 +105,12 @@ static bool same_text(const struct json_value *a, const struct json_value *b)
 
 static int err_repeated(const struct builder *b, const struct pending *key)
 {
-    /* Back from the closing quote to the opening one: the quote with an even
-     * number of backslashes before it. */
-    const char *text = b->in->text;
-    size_t at = key->end > 0 ? key->end - 1 : 0;
-    while (at > 0) {
-        size_t slashes = 0;
-        at--;
-        if (text[at] != '"')
-            continue;
-        while (slashes < at && text[at - 1 - slashes] == '\\')
-            slashes++;
-        if (slashes % 2 == 0)
-            break;
-    }
     struct buf msg = {0};
     int rc =
         buf_puts(&msg, "repeated key ") ||
         buf_json_string(&msg, key->v.str, key->v.len > 200 ? 200 : key->v.len);
-    rc = rc ? err_oom(b->in->e, key->v.len) : json_err_at(b->in, at, msg.data);
+    rc = rc ? err_oom(b->in->e, key->v.len)
+            : json_err_at(b->in, key->at, msg.data);
     buf_free(&msg);
     return rc;
 }
@@ -200,31 +187,22 @@ static int tree_end_array(void *ctx)
     return tree_end(ctx, JSON_ARRAY);
 }
 
-int json_parse_around(struct json_doc **out, const char *name, const char *text,
-                      size_t n, const struct json_gap *gaps, size_t n_gaps,
-                      enum qwick_err_code code, struct qwick_err *e)
+static int parse_tree(struct json_doc **out, struct json_input *in)
 {
     static const struct json_handler tree = {
         tree_null, tree_boolean,    tree_number, tree_string,    tree_begin,
         tree_key,  tree_end_object, tree_begin,  tree_end_array,
     };
-    *out = NULL;
     struct json_doc *doc = calloc(1, sizeof *doc);
     struct builder *b = calloc(1, sizeof *b);
-    struct json_input in = {.name = name,
-                            .text = text,
-                            .n = n,
-                            .gaps = gaps,
-                            .n_gaps = n_gaps,
-                            .code = code,
-                            .e = e};
     int rc;
+    *out = NULL;
     if (!doc || !b) {
-        rc = err_oom(e, sizeof *doc + sizeof *b);
+        rc = err_oom(in->e, sizeof *doc + sizeof *b);
     } else {
-        b->in = &in;
+        b->in = in;
         b->doc = doc;
-        rc = json_read(&in, &tree, b);
+        rc = json_read(in, &tree, b);
     }
     if (rc == 0) {
         doc->root = b->stack[0].v;
@@ -244,6 +222,32 @@ int json_parse(struct json_doc **out, const char *name, const char *text,
                size_t n, enum qwick_err_code code, struct qwick_err *e)
 {
     return json_parse_around(out, name, text, n, NULL, 0, code, e);
+}
+
+int json_parse_python(struct json_doc **out, const char *name, const char *text,
+                      size_t n, enum qwick_err_code code, struct qwick_err *e)
+{
+    struct json_input in = {.name = name,
+                            .text = text,
+                            .n = n,
+                            .python = true,
+                            .code = code,
+                            .e = e};
+    return parse_tree(out, &in);
+}
+
+int json_parse_around(struct json_doc **out, const char *name, const char *text,
+                      size_t n, const struct json_gap *gaps, size_t n_gaps,
+                      enum qwick_err_code code, struct qwick_err *e)
+{
+    struct json_input in = {.name = name,
+                            .text = text,
+                            .n = n,
+                            .gaps = gaps,
+                            .n_gaps = n_gaps,
+                            .code = code,
+                            .e = e};
+    return parse_tree(out, &in);
 }
 
 const struct json_value *json_root(const struct json_doc *doc)

@@ -136,7 +136,7 @@ print(re.search(r"^```c\n(.*?)^```$", open("README.md").read(), re.M | re.S)[1])
     [ -z "$SAN" ] || flags=-fsanitize=address,undefined
     # shellcheck disable=SC2086
     "${CC:-cc}" -std=c11 -Wall -Wextra -Werror $flags -Iinclude -o "$T/main" \
-        "$T/main.c" "$lib" -lyajl -lutf8proc -lnettle -fopenmp -ldl -lm -lpthread
+        "$T/main.c" "$lib" -lutf8proc -lnettle -fopenmp -ldl -lm -lpthread
     [ "$("$T/main")" = ls ]
 }
 

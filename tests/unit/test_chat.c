@@ -1,4 +1,5 @@
-/* The chat template: goldens, which parts are the template's own, errors. */
+/* The chat template of Qwen3 through the interpreter: goldens, which parts are
+ * the template's own, errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,12 +11,40 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "demo_template.h"
 #include "qwick.h"
-#include "text/chat/chat.h"
-#include "text/chat/chat_known.h"
+#include "text/chat/chat_fit.h"
 #include "text/chat/conversation.h"
 
 #define GOLDENS "tests/golden/text/chat.jsonl"
+
+static struct chat_template *qwen3;
+
+static struct chat_template *open_text(const char *text, size_t n)
+{
+    const struct chat_template_settings none = {0};
+    struct chat_template *f;
+    struct qwick_err e;
+    if (chat_template_open(&f, "t", text, n, NULL, &none, &e))
+        fail_msg("%s", e.msg);
+    return f;
+}
+
+static int open_qwen3(void **state)
+{
+    (void)state;
+    char *text = demo_template();
+    qwen3 = open_text(text, strlen(text));
+    free(text);
+    return 0;
+}
+
+static int close_qwen3(void **state)
+{
+    (void)state;
+    chat_template_close(qwen3);
+    return 0;
+}
 
 static enum chat_bool to_chat_bool(const struct json_value *v)
 {
@@ -37,7 +66,7 @@ static int render_object(struct chat_prompt *p, const struct json_value *v,
         .add_generation_prompt = json_is(add, JSON_BOOL) && add->boolean,
         .enable_thinking = to_chat_bool(json_get(v, "enable_thinking")),
     };
-    return chat_render(p, &in, e);
+    return chat_template_render_as_is(p, qwen3, &in, e);
 }
 
 static struct json_doc *parse(const char *text, size_t n)
@@ -253,6 +282,10 @@ static void test_jinja_details(void **state)
           "</tool_call>\n"
           "<tool_call>\n{\"name\": \"1.5\", \"arguments\": \0}\n"
           "</tool_call><|im_end|>\n");
+    CHECK("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":["
+          "{\"name\":[],\"arguments\":{}}]}]}",
+          "<|im_start|>assistant\n<tool_call>\n{\"name\": \"[]\", "
+          "\"arguments\": {}}\n</tool_call><|im_end|>\n");
     /* no tools at all */
     CHECK("{\"tools\":[],\"messages\":[{\"role\":\"user\"}]}",
           "<|im_start|>user\n<|im_end|>\n");
@@ -261,33 +294,28 @@ static void test_jinja_details(void **state)
 #undef CHECK
 }
 
-static void test_errors_name_message_and_field(void **state)
+static void test_errors_name_the_line(void **state)
 {
     (void)state;
+    static const char no_arguments[] =
+        "t: line 66: tojson: a undefined value cannot be JSON";
     static const struct {
         const char *json, *msg;
     } cases[] = {
         {"{\"messages\":[{\"role\":\"system\",\"content\":null}]}",
-         "chat: messages[0].content: must be a string in a system message, is "
-         "null"},
+         "t: line 14: + does not take a string and a none"},
         {"{\"messages\":[{\"role\":\"system\"}],\"tools\":[1]}",
-         "chat: messages[0].content: must be a string in a system message, is "
-         "missing"},
+         "t: line 4: 'content' is undefined"},
         {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":true}]}",
-         "chat: messages[0].tool_calls: must be an array, is a boolean"},
+         "t: line 53: a boolean cannot be iterated"},
         {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[3]}]}",
-         "chat: messages[0].tool_calls[0]: must be an object, is a number"},
+         no_arguments},
         {"{\"messages\":[{\"role\":\"user\"},{\"role\":\"assistant\","
          "\"tool_calls\":[{\"arguments\":1},{\"function\":\"f\"}]}]}",
-         "chat: messages[1].tool_calls[1]: must be an object, is a string"},
+         no_arguments},
         {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":["
          "{\"name\":\"f\"}]}]}",
-         "chat: messages[0].tool_calls[0]: arguments must be a JSON value or "
-         "a string, is missing"},
-        {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":["
-         "{\"name\":[],\"arguments\":{}}]}]}",
-         "chat: messages[0].tool_calls[0]: name must be a string, is an "
-         "array"},
+         no_arguments},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct qwick_err e = {0};
@@ -429,9 +457,10 @@ static void test_random_conversations(void **state)
         memset(&p, 0, sizeof p);
         if (chat_add_values(c, &v, &e) ||
             conversation_source(c, true, CHAT_UNSET, &in, &e) ||
-            chat_render(&p, &in, &e)) {
+            chat_template_render(&p, qwen3, &in, &e)) {
             assert_int_equal(e.code, QWICK_ERR_USAGE);
-            assert_true(strncmp(e.msg, "chat: ", 6) == 0);
+            assert_true(strncmp(e.msg, "chat: ", 6) == 0 ||
+                        strncmp(e.msg, "t: line ", 8) == 0);
         } else {
             check_pieces(&p);
             n_good++;
@@ -445,24 +474,26 @@ static void test_random_conversations(void **state)
     assert_in_range(n_good, 5000, 19000);
 }
 
-static void test_recognise(void **state)
+static void check_name(const char *text, size_t n, const char *name)
+{
+    struct chat_template *f = open_text(text, n);
+    assert_string_equal(chat_template_name(f), name);
+    chat_template_close(f);
+}
+
+static void test_names(void **state)
 {
     (void)state;
-    const size_t n = sizeof chat_known_qwen3 - 1;
-    char *text = malloc(n + 4);
-    assert_non_null(text);
-    memcpy(text, " \n", 2);
-    memcpy(text + 2, chat_known_qwen3, n);
-    memcpy(text + 2 + n, "\r\n", 2);
-    assert_int_equal(n, 4168);
-    assert_int_equal(chat_recognise(chat_known_qwen3, n), CHAT_QWEN3);
-    assert_int_equal(chat_recognise(text, n + 4), CHAT_QWEN3);
+    char *own = demo_template(), *text;
+    size_t n = strlen(own);
+    assert_true(asprintf(&text, " \n%s\r\n", own) > 0);
+    check_name(own, n, "qwen3");
+    check_name(text, n + 4, "qwen3");
     text[n / 2] ^= 1;
-    assert_int_equal(chat_recognise(text, n + 4), CHAT_UNKNOWN);
-    assert_int_equal(chat_recognise(chat_known_qwen3, n - 1), CHAT_UNKNOWN);
-    assert_int_equal(chat_recognise("{{ x }}", 7), CHAT_UNKNOWN);
-    assert_int_equal(chat_recognise("", 0), CHAT_NONE);
-    assert_int_equal(chat_recognise(" \n", 2), CHAT_NONE);
+    check_name(text, n + 4, "jinja");
+    check_name(own, n - 1, "jinja");
+    check_name("{{ x }}", 7, "jinja");
+    free(own);
     free(text);
 }
 
@@ -474,9 +505,9 @@ int main(void)
         cmocka_unit_test(test_pieces_leave_out_injected_tokens),
         cmocka_unit_test(test_in_think_looks_at_own_text),
         cmocka_unit_test(test_jinja_details),
-        cmocka_unit_test(test_errors_name_message_and_field),
+        cmocka_unit_test(test_errors_name_the_line),
         cmocka_unit_test(test_random_conversations),
-        cmocka_unit_test(test_recognise),
+        cmocka_unit_test(test_names),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_qwen3, close_qwen3);
 }

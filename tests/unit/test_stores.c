@@ -308,7 +308,7 @@ static void test_ollama(void **state)
         ".ollama/models/manifests/hf.co/u/G-GGUF/Q8_0: adapters (LoRA) are not "
         "supported\n"
         "ollama bad:latest bad:latest " O "library/bad/latest: manifest: "
-        "offset 1: parse error: premature EOF\n"
+        "offset 1: the text ends too early\n"
         "ollama none:latest none:latest " O
         "library/none/latest: the manifest names no model\n"
         "ollama odd:latest odd:latest " O

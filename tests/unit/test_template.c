@@ -13,8 +13,6 @@
 #include <cmocka.h>
 
 #include "random_text.h"
-#include "text/chat/chat.h"
-#include "text/chat/chat_known.h"
 #include "text/template/template.h"
 
 #define GOLDENS "tests/golden/template/cases.jsonl"
@@ -203,62 +201,6 @@ static void test_public(void **state)
     print_message("%zu lines, %zu differ\n", n_lines, n_bad);
     assert_true(n_lines > 0);
     assert_int_equal(n_bad, 0);
-}
-
-/* ---- Qwen3's template, which has code of its own ---- */
-
-static void check_qwen3(const struct template *t, const struct json_value *v,
-                        size_t line)
-{
-    const struct json_value *think = json_get(v, "enable_thinking");
-    const struct json_value *tools = json_get(v, "tools");
-    const struct json_value *add = json_get(v, "add_generation_prompt");
-    struct chat_source in = {
-        .messages = *json_get(v, "messages"),
-        .tools = json_is(tools, JSON_ARRAY) ? tools : NULL,
-        .add_generation_prompt = json_is(add, JSON_BOOL) && add->boolean,
-        .enable_thinking = !json_is(think, JSON_BOOL) ? CHAT_UNSET
-                           : think->boolean           ? CHAT_TRUE
-                                                      : CHAT_FALSE};
-    struct chat_prompt p;
-    struct template_result r;
-    struct qwick_err e;
-    if (render_public(&r, t, v, &e) || chat_render(&p, &in, &e))
-        fail_msg("line %zu: %s", line, e.msg);
-    assert_string_equal(r.text.data, p.text.data);
-    assert_int_equal(r.text.len, p.text.len);
-    assert_int_equal(r.in_think, p.in_think);
-    if (r.n_own != p.n_pieces)
-        fail_msg("line %zu: %zu own parts, %zu of the code: %s", line, r.n_own,
-                 p.n_pieces, r.text.data);
-    for (size_t i = 0; i < r.n_own; i++) {
-        assert_int_equal(r.own[i].begin, p.pieces[i].begin);
-        assert_int_equal(r.own[i].end, p.pieces[i].end);
-    }
-    template_result_free(&r);
-    chat_prompt_free(&p);
-}
-
-static void test_qwen3(void **state)
-{
-    (void)state;
-    struct template *t;
-    struct qwick_err e;
-    size_t n, n_lines = 0;
-    char *all = read_file("tests/golden/text", "chat.jsonl", &n);
-    assert_int_equal(template_open(&t, "qwen3", chat_known_qwen3,
-                                   sizeof chat_known_qwen3 - 1, &e),
-                     0);
-    for (char *p = all, *end; p < all + n; p = end + 1) {
-        end = memchr(p, '\n', (size_t)(all + n - p));
-        end = end ? end : all + n;
-        struct json_doc *doc = parse_json(p, (size_t)(end - p));
-        check_qwen3(t, json_root(doc), ++n_lines);
-        json_free(doc);
-    }
-    assert_true(n_lines > 20);
-    template_close(t);
-    free(all);
 }
 
 /* ---- where text comes from ---- */
@@ -856,7 +798,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_goldens),
         cmocka_unit_test(test_public),
-        cmocka_unit_test(test_qwen3),
         cmocka_unit_test(test_origin_by_byte),
         cmocka_unit_test(test_origin_of_whole_results),
         cmocka_unit_test(test_origin_of_choices),

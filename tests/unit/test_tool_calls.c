@@ -135,7 +135,7 @@ static const struct {
      "call 1: its arguments are no object"},
     {CALL("{\"name\": \"now\"") " x",
      "<tool_call>{\"name\": \"now\"</tool_call> x|!tool call 1: JSON: offset "
-     "14: parse error: premature EOF"},
+     "14: the text ends too early"},
     {CALL("<function=now><parameter=a>\n</function>"),
      "<tool_call><function=now><parameter=a>\n</function></tool_call>|!tool "
      "call 1: a parameter has no end: <parameter=a>\n</function>"},

@@ -22,13 +22,21 @@ struct source {
     const struct gguf *gguf; /* NULL: a directory */
 };
 
+static bool is_blank(const char *text, size_t n)
+{
+    static const char space[] = " \t\n\v\f\r";
+    while (n && memchr(space, text[n - 1], sizeof space - 1))
+        n--;
+    return n == 0;
+}
+
 static int open_form(const struct source *s, struct chat_template **out,
                      const char *path, const char *text, size_t n,
                      struct qwick_err *e)
 {
     const struct chat_template_settings settings = {s->o->template_args,
                                                 s->o->template_time};
-    if (chat_recognise(text, n) == CHAT_NONE)
+    if (is_blank(text, n))
         return 0; /* a template without text is none */
     return chat_template_open(out, path, text, n, s->config, &settings, e);
 }

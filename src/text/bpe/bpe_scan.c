@@ -8,8 +8,40 @@
  * In a large file a second thread finds and reads the merges (bpe_merges.c). It
  * guesses where they are. After a wrong guess or any fault in the merges, this
  * thread reads them again alone. */
+#include <string.h>
+
+#include "file/json_scan.h"
 #include "text/bpe/bpe_load.h"
-#include "text/bpe/bpe_text.h"
+
+/* ---- what repeats ---- */
+
+/* The text between two strings: brackets, a comma and white space. A program
+ * that writes a list puts the same text between all entries. Once we have read
+ * this text, it is enough to compare. */
+struct between {
+    uint64_t word[4], mask[4];
+    size_t n; /* 0: none */
+};
+
+static inline void between_learn(struct between *b, const char *from,
+                                 const char *to)
+{
+    size_t n = (size_t)(to - from);
+    *b = (struct between){.n = n <= sizeof b->word ? n : 0};
+    memcpy(b->word, from, b->n);
+    memset(b->mask, 0xFF, b->n);
+}
+
+static inline bool between_again(const struct between *b, const char *p,
+                                 const char *end)
+{
+    uint64_t differ = 0;
+    if (b->n == 0 || (size_t)(end - p) < sizeof b->word)
+        return false;
+    for (size_t i = 0; i < 4; i++)
+        differ |= (bpe_load64(p + 8 * i) ^ b->word[i]) & b->mask[i];
+    return differ == 0;
+}
 
 /* ---- faults -------------------------------------------------------------- */
 
@@ -99,19 +131,19 @@ static const char *scan_vocab(struct bpe_load *l, const char *p,
                               const char *end)
 {
     struct between entries = {.n = 0};
-    const char *close = expect(p + 1, end, '}');
+    const char *close = json_expect(p + 1, end, '}');
     if (close)
         return close + 1;
-    p = expect(p + 1, end, '"');
+    p = json_expect(p + 1, end, '"');
     while (p) { /* at the quote of an entry */
         const char *key = l->vocab.p + l->vocab.len;
         size_t length;
-        p = copy_string(p + 1, end, l->vocab.p + l->vocab.len, &length);
-        if (!p || !(p = expect(p + 1, end, ':')))
+        p = json_copy_string(p + 1, end, l->vocab.p + l->vocab.len, &length);
+        if (!p || !(p = json_expect(p + 1, end, ':')))
             return NULL;
         if (length > BPE_MAX_TOKEN)
             return too_long(l->name, &l->fault, p, key, length);
-        p = skip_space(p + 1, end);
+        p = json_skip_space(p + 1, end);
         uint32_t id = 0;
         const char *digits = p;
         for (; p < end && p - digits < 8 && *p >= '0' && *p <= '9'; p++)
@@ -122,8 +154,8 @@ static const char *scan_vocab(struct bpe_load *l, const char *p,
         const char *gap = p;
         bool again = between_again(&entries, p, end);
         if (!again) {
-            close = expect(p, end, '}');
-            p = expect(p, end, ',');
+            close = json_expect(p, end, '}');
+            p = json_expect(p, end, ',');
             if (!p && !close)
                 return gap < end && is_number_char(*gap)
                            ? bad_id(l, digits, end, key, length)
@@ -137,7 +169,7 @@ static const char *scan_vocab(struct bpe_load *l, const char *p,
         }
         if (close)
             return close + 1;
-        p = expect(p + 1, end, '"');
+        p = json_expect(p + 1, end, '"');
         if (p)
             between_learn(&entries, gap, p + 1);
     }
@@ -174,11 +206,11 @@ static const char *bad_pair(struct merges *m, const char *p, const char *end)
 {
     char *s = m->arena.p + m->arena.len + HEAD;
     size_t n_parts = 0, n, total = 0;
-    p = skip_space(p, end);
+    p = json_skip_space(p, end);
     while (p < end && *p != ']') {
         if (*p != '"')
             return not_strings(m, p, end);
-        p = copy_string(p + 1, end, s + total, &n);
+        p = json_copy_string(p + 1, end, s + total, &n);
         if (!p)
             return NULL;
         if (n == 0 || n_parts == 2)
@@ -189,9 +221,9 @@ static const char *bad_pair(struct merges *m, const char *p, const char *end)
         if (total > BPE_MAX_TOKEN)
             return too_long(m->name, &m->fault, p, s, total);
         n_parts++;
-        p = skip_space(p + 1, end);
+        p = json_skip_space(p + 1, end);
         if (p < end && *p == ',')
-            p = skip_space(p + 1, end);
+            p = json_skip_space(p + 1, end);
         else if (p < end && *p != ']')
             return NULL;
     }
@@ -206,11 +238,11 @@ static const char *bad_pair(struct merges *m, const char *p, const char *end)
  * item. */
 static const char *next_item(const char *p, const char *end)
 {
-    const char *close = expect(p, end, ']');
+    const char *close = json_expect(p, end, ']');
     if (close)
         return close;
-    p = expect(p, end, ',');
-    p = p ? skip_space(p + 1, end) : end;
+    p = json_expect(p, end, ',');
+    p = p ? json_skip_space(p + 1, end) : end;
     return p < end && *p != ']' ? p : NULL;
 }
 
@@ -220,27 +252,27 @@ static const char *scan_pairs(struct merges *m, const char *p, const char *end)
 {
     struct between parts = {.n = 0}, pairs = {.n = 0};
     const char *inside = p + 1;
-    p = expect(inside, end, '"');
+    p = json_expect(inside, end, '"');
     if (!p)
         return bad_pair(m, inside, end);
     for (;;) { /* at the first quote of a pair */
         char *r = m->arena.p + m->arena.len;
         size_t left, right;
         inside = p;
-        p = copy_string(p + 1, end, r + HEAD, &left);
+        p = json_copy_string(p + 1, end, r + HEAD, &left);
         if (!p)
             return NULL;
         const char *gap = ++p;
         if (between_again(&parts, p, end)) {
             p += parts.n - 1;
         } else {
-            p = expect(p, end, ',');
-            p = p ? expect(p + 1, end, '"') : NULL;
+            p = json_expect(p, end, ',');
+            p = p ? json_expect(p + 1, end, '"') : NULL;
             if (!p)
                 return bad_pair(m, inside, end);
             between_learn(&parts, gap, p + 1);
         }
-        p = copy_string(p + 1, end, r + HEAD + left, &right);
+        p = json_copy_string(p + 1, end, r + HEAD + left, &right);
         if (!p)
             return NULL;
         if (left == 0 || right == 0 || left > BPE_MAX_TOKEN ||
@@ -248,7 +280,7 @@ static const char *scan_pairs(struct merges *m, const char *p, const char *end)
             return bad_pair(m, inside, end);
         gap = ++p;
         bool again = between_again(&pairs, p, end);
-        if (!again && !(p = expect(p, end, ']')))
+        if (!again && !(p = json_expect(p, end, ']')))
             return bad_pair(m, inside, end);
         bpe_record_head(r, left, right);
         if (record_done(m, left, right, p) < 0)
@@ -261,7 +293,7 @@ static const char *scan_pairs(struct merges *m, const char *p, const char *end)
         if (!p || *p != '[')
             return p;
         inside = p + 1;
-        p = expect(inside, end, '"');
+        p = json_expect(inside, end, '"');
         if (!p)
             return bad_pair(m, inside, end);
         between_learn(&pairs, gap, p + 1);
@@ -275,7 +307,7 @@ static const char *scan_lines(struct merges *m, const char *p, const char *end)
     for (;;) {
         char *r = m->arena.p + m->arena.len, *s = r + HEAD;
         size_t n;
-        p = copy_string(p + 1, end, s, &n);
+        p = json_copy_string(p + 1, end, s, &n);
         if (!p)
             return NULL;
         /* merges.txt starts with this line; the reference also skips it
@@ -315,10 +347,10 @@ static const char *scan_lines(struct merges *m, const char *p, const char *end)
 static void scan_merges(struct merges *m, size_t at)
 {
     const char *end = m->text + m->n_text;
-    const char *p = expect(m->text + at + 1, end, ']');
+    const char *p = json_expect(m->text + at + 1, end, ']');
     m->begin = at;
     if (!p)
-        p = skip_space(m->text + at + 1, end);
+        p = json_skip_space(m->text + at + 1, end);
     while (p && p < end && *p != ']')
         p = *p == '['   ? scan_pairs(m, p, end)
             : *p == '"' ? scan_lines(m, p, end)
@@ -336,8 +368,8 @@ static size_t find_merges(const struct merges *m)
     const char *p = m->text, *end = p + m->n_text;
     while ((p = memmem(p, (size_t)(end - p), key, sizeof key - 1)) != NULL) {
         p += sizeof key - 1;
-        const char *at = expect(p, end, ':');
-        if (at && (at = expect(at + 1, end, '[')) != NULL)
+        const char *at = json_expect(p, end, ':');
+        if (at && (at = json_expect(at + 1, end, '[')) != NULL)
             return (size_t)(at - m->text);
     }
     return 0;
@@ -416,18 +448,18 @@ static bool is_key(const char *s, size_t n, const char *key)
 static const char *walk(struct bpe_load *l, const char *p, const char *end,
                         bool model)
 {
-    const char *close = expect(p + 1, end, '}');
+    const char *close = json_expect(p + 1, end, '}');
     if (close)
         return close + 1;
-    p = expect(p + 1, end, '"');
+    p = json_expect(p + 1, end, '"');
     while (p) {
         /* Keep the key apart from the tokens, which the other thread may
          * read. */
         char *key = l->vocab.p + l->vocab.len + BPE_PAD;
         size_t n;
-        p = copy_string(p + 1, end, key, &n);
-        p = p ? expect(p + 1, end, ':') : NULL;
-        p = p ? skip_space(p + 1, end) : end;
+        p = json_copy_string(p + 1, end, key, &n);
+        p = p ? json_expect(p + 1, end, ':') : NULL;
+        p = p ? json_skip_space(p + 1, end) : end;
         if (p == end)
             return NULL;
         if (!model && *p == '{' && is_key(key, n, "model"))
@@ -439,15 +471,15 @@ static const char *walk(struct bpe_load *l, const char *p, const char *end,
         else {
             if (model && is_key(key, n, "byte_fallback"))
                 l->expect_fallback = *p == 't';
-            p = skip_value(p, end);
+            p = json_skip_value(p, end);
         }
         if (!p)
             return NULL;
-        close = expect(p, end, '}');
+        close = json_expect(p, end, '}');
         if (close)
             return close + 1;
-        p = expect(p, end, ',');
-        p = p ? expect(p + 1, end, '"') : NULL;
+        p = json_expect(p, end, ',');
+        p = p ? json_expect(p + 1, end, '"') : NULL;
     }
     return NULL;
 }
@@ -462,7 +494,7 @@ int bpe_scan(struct bpe_load *l, const char *text, size_t n,
     bpe_merges_start(l, n, read_ahead);
     if (n >= 3 && !memcmp(p, "\xEF\xBB\xBF", 3))
         p += 3;
-    p = expect(p, end, '{');
+    p = json_expect(p, end, '{');
     bool read = !p || walk(l, p, end, false);
     bpe_merges_give_up(l);
     if (!read)

@@ -20,7 +20,6 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "file/json.h"
-#include "text/chat/chat.h"
 #include "text/chat/chat_templates.h"
 
 enum chat_trait {
@@ -55,7 +54,7 @@ int chat_fit(struct chat_fit *out, const struct chat_template *f,
              const struct chat_source *in, struct qwick_err *e);
 void chat_fit_free(struct chat_fit *x);
 
-/* ---- in chat_form.c ---- */
+/* ---- in chat_templates.c ---- */
 
 struct chat_traits *chat_template_traits(const struct chat_template *f);
 /* Render without a change of the messages. f's template has been parsed. */

@@ -6,12 +6,14 @@
 
 #include "base/arena.h"
 #include "base/array.h"
+#include "base/hash.h"
 #include "text/chat/chat_fit.h"
 #include "text/template/template.h"
 
 struct chat_template {
-    struct template *template; /* NULL: Qwen3's, which has code of its own */
-    struct qwick_err broken;   /* code 0: the template was parsed */
+    const char *name;
+    struct template *template; /* NULL: it cannot be parsed */
+    struct qwick_err broken;   /* why not */
     struct arena arena;        /* of the variables' names and texts */
     struct template_var *vars; /* [n_vars] special tokens, then arguments */
     size_t n_vars, cap_vars;
@@ -157,12 +159,31 @@ static int add_tokens(struct chat_template *f, const struct json_value *config,
 
 /* ---- open, render ---- */
 
+/* The name of a known text, which has this length and hash_bytes(0, …). */
+static const char *name_template(const char *text, size_t n)
+{
+    static const char space[] = " \t\n\v\f\r";
+    static const struct {
+        const char *name;
+        size_t n;
+        uint64_t hash;
+    } known[] = {{"qwen3", 4168, 0x746e508dedbaacf5}};
+    while (n && memchr(space, text[0], sizeof space - 1)) {
+        text++;
+        n--;
+    }
+    while (n && memchr(space, text[n - 1], sizeof space - 1))
+        n--;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (n == known[i].n && hash_bytes(0, text, n) == known[i].hash)
+            return known[i].name;
+    return "jinja";
+}
+
 static int open_template(struct chat_template *f, const char *name,
                          const char *text, size_t n, struct qwick_err *e)
 {
-    /* Qwen3's code knows no arguments but its own. */
-    if (chat_recognise(text, n) == CHAT_QWEN3 && !f->args)
-        return 0;
+    f->name = name_template(text, n);
     if (!template_open(&f->template, name, text, n, &f->broken))
         return 0;
     if (f->broken.code != QWICK_ERR_MEMORY)
@@ -202,11 +223,18 @@ void chat_template_close(struct chat_template *f)
 
 const char *chat_template_name(const struct chat_template *f)
 {
-    return f->template || f->broken.code ? "jinja" : "qwen3";
+    return f->name;
 }
 
-static int render_jinja(struct chat_prompt *out, const struct chat_template *f,
-                        const struct chat_source *in, struct qwick_err *e)
+struct chat_traits *chat_template_traits(const struct chat_template *f)
+{
+    return (struct chat_traits *)&f->traits; /* a cache of atomic values */
+}
+
+int chat_template_render_as_is(struct chat_prompt *out,
+                               const struct chat_template *f,
+                               const struct chat_source *in,
+                               struct qwick_err *e)
 {
     static const struct json_value null = {.type = JSON_NULL};
     const struct json_value add = {.type = JSON_BOOL,
@@ -222,6 +250,7 @@ static int render_jinja(struct chat_prompt *out, const struct chat_template *f,
     size_t n = in->enable_thinking == CHAT_UNSET ? 3 : 4;
     struct template_var *vars = calloc(f->n_vars + 5, sizeof *vars);
     struct template_result r;
+    *out = (struct chat_prompt){0};
     if (!vars)
         return err_oom(e, f->n_vars * sizeof *vars);
     vars[0] = (struct template_var){"documents", &null, true};
@@ -243,24 +272,12 @@ static int render_jinja(struct chat_prompt *out, const struct chat_template *f,
     return 0;
 }
 
-struct chat_traits *chat_template_traits(const struct chat_template *f)
-{
-    return (struct chat_traits *)&f->traits; /* a cache of atomic values */
-}
-
-int chat_template_render_as_is(struct chat_prompt *out, const struct chat_template *f,
-                           const struct chat_source *in, struct qwick_err *e)
-{
-    *out = (struct chat_prompt){0};
-    return f->template ? render_jinja(out, f, in, e) : chat_render(out, in, e);
-}
-
 int chat_template_render(struct chat_prompt *out, const struct chat_template *f,
                      const struct chat_source *in, struct qwick_err *e)
 {
     struct chat_fit fit;
     *out = (struct chat_prompt){0};
-    if (f->broken.code) {
+    if (!f->template) {
         if (e)
             *e = f->broken;
         return -1;
@@ -271,4 +288,35 @@ int chat_template_render(struct chat_prompt *out, const struct chat_template *f,
                  : 0;
     chat_fit_free(&fit);
     return rc;
+}
+
+/* ---- prompts ---- */
+
+int chat_prompt_cut(struct chat_prompt *p, const char *s)
+{
+    const char *found =
+        p->text.len ? memmem(p->text.data, p->text.len, s, strlen(s)) : NULL;
+    size_t cut, n = 0;
+    if (!found)
+        return -1;
+    cut = (size_t)(found - p->text.data) + strlen(s);
+    p->text.len -= cut;
+    memmove(p->text.data, p->text.data + cut, p->text.len + 1);
+    for (size_t i = 0; i < p->n_pieces; i++) {
+        struct bpe_span at = p->pieces[i];
+        if (at.end > cut)
+            p->pieces[n++] = (struct bpe_span){
+                at.begin > cut ? at.begin - cut : 0, at.end - cut};
+    }
+    p->n_pieces = n;
+    return 0;
+}
+
+void chat_prompt_free(struct chat_prompt *p)
+{
+    if (!p)
+        return;
+    buf_free(&p->text);
+    free(p->pieces);
+    *p = (struct chat_prompt){0};
 }

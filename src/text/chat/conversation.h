@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #include "file/json.h"
-#include "text/chat/chat.h"
+#include "text/chat/chat_templates.h"
 #include "text/chat/chat_values.h"
 
 /* All zeros is a conversation without messages. */
