@@ -210,6 +210,16 @@ PY
     [[ $output == *"secret "*"no: cannot open: Permission denied"* ]]
 }
 
+@test "a file that the address space has no room for is one broken model" {
+    mkdir -p "$T/large"
+    cp "$HOME/.cache/llama.cpp/org_tiny-Q5_K_S.gguf" "$T/large/tiny.gguf"
+    truncate -s 4611686018427387904 "$T/large/huge.gguf" || skip "no such large files here"
+    run -0 --separate-stderr env HOME="$T" QWICK_MODEL_PATH="$T/large" \
+        "$QWICK" models --no-speed
+    [[ $output == *"huge "*"no: out of memory: cannot map "* ]]
+    [[ $output == *"tiny "* ]]
+}
+
 @test "--names takes time that is linear in the number of models" {
     mkdir -p "$T/many/sub"
     python3 -c 'import sys
