@@ -73,11 +73,23 @@ enum qwick_err_code {
     QWICK_ERR_INTERRUPTED = 130 /* stopped by an interrupt flag */
 };
 
+/* What programs may want to tell apart within a code. Later versions may have
+ * more kinds. */
+enum qwick_err_kind {
+    QWICK_KIND_NONE,         /* the code says all */
+    QWICK_KIND_INCOMPLETE,   /* a part of a file is missing, as after a download
+                                that was cut off */
+    QWICK_KIND_ADDRESS_SPACE /* QWICK_ERR_MEMORY: the address space has no room
+                                for one file; other files may fit */
+};
+
 /* msg is one line without the program's name: "FILE: WHAT: why". It may hold
- * control bytes that came from a file; escape it before a terminal sees it. */
+ * control bytes that came from a file; escape it before a terminal sees it. Its
+ * wording may change: programs read code and kind. */
 struct qwick_err {
     enum qwick_err_code code;
-    char msg[1020];
+    enum qwick_err_kind kind;
+    char msg[1016];
 };
 
 /* ---- options --------------------------------------------------------- */

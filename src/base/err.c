@@ -7,7 +7,20 @@
 #include "base/utf8.h"
 
 #undef err_set
+#undef err_incomplete
 #undef err_oom
+
+static void err_vset(struct qwick_err *e, enum qwick_err_code code,
+                     const char *fmt, va_list ap)
+{
+    int n = vsnprintf(e->msg, sizeof e->msg, fmt, ap);
+    e->code = code;
+    e->kind = QWICK_KIND_NONE;
+    if (n < 0)
+        snprintf(e->msg, sizeof e->msg, "error message could not be made");
+    else if ((size_t)n >= sizeof e->msg)
+        e->msg[utf8_complete(e->msg, sizeof e->msg - 1)] = '\0';
+}
 
 int err_set(struct qwick_err *e, enum qwick_err_code code, const char *fmt, ...)
 {
@@ -15,14 +28,34 @@ int err_set(struct qwick_err *e, enum qwick_err_code code, const char *fmt, ...)
         return -1;
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(e->msg, sizeof e->msg, fmt, ap);
+    err_vset(e, code, fmt, ap);
     va_end(ap);
-    e->code = code;
-    if (n < 0)
-        snprintf(e->msg, sizeof e->msg, "error message could not be made");
-    else if ((size_t)n >= sizeof e->msg)
-        e->msg[utf8_complete(e->msg, sizeof e->msg - 1)] = '\0';
     return -1;
+}
+
+int err_incomplete(struct qwick_err *e, const char *fmt, ...)
+{
+    if (!e)
+        return -1;
+    va_list ap;
+    va_start(ap, fmt);
+    err_vset(e, QWICK_ERR_MODEL, fmt, ap);
+    va_end(ap);
+    e->kind = QWICK_KIND_INCOMPLETE;
+    size_t n = strlen(e->msg);
+    (void)snprintf(e->msg + n, sizeof e->msg - n, ": " ERR_INCOMPLETE_HINT);
+    return -1;
+}
+
+const char *err_without_name(const struct qwick_err *e, const char *name)
+{
+    size_t n = strlen(name);
+    const char *rest = e->msg + n;
+    if (strncmp(e->msg, name, n) != 0)
+        return e->msg;
+    if (rest[0] == ':' && rest[1] == ' ')
+        return rest + 2;
+    return *rest == '/' ? rest + 1 : e->msg;
 }
 
 int err_oom(struct qwick_err *e, size_t n_bytes)

@@ -275,9 +275,7 @@ static int map_path(const struct checkpoint *ck, const char *name,
             rc = err_set(e, QWICK_ERR_MODEL, "%s: cannot open: %s", path.data,
                          strerror(errno));
     } else if (S_ISLNK(st.st_mode) && stat(path.data, &st) && errno == ENOENT) {
-        rc = err_set(e, QWICK_ERR_MODEL,
-                     "%s: a symbolic link to a file that is missing: "
-                     "incomplete download?",
+        rc = err_incomplete(e, "%s: a symbolic link to a file that is missing",
                      path.data);
     } else {
         rc = map_open(out, path.data, e);

@@ -39,7 +39,7 @@ static void list_absent(const struct stores *s, char *out, size_t n)
     for (size_t i = 0; i < s->n_places && at < n; i++) {
         const char *next = s->places[i].title;
         if (strcmp(next, title) == 0 || has_store(s, next) ||
-            strncmp(next, "the Hugging", 11) == 0)
+            strcmp(next, HUB_TITLE) == 0)
             continue;
         int len = snprintf(out + at, n - at, "%s%s",
                            at ? ", " : " (not on this machine: ", next);
@@ -59,7 +59,7 @@ static void list_places(const struct stores *s, char *out, size_t n)
     out[0] = '\0';
     for (size_t i = 0; i < s->n_places && at < n; i++) {
         const struct store_place *p = &s->places[i];
-        if (!p->exists && strncmp(p->title, "the Hugging", 11) != 0)
+        if (!p->exists && strcmp(p->title, HUB_TITLE) != 0)
             continue;
         int len = snprintf(out + at, n - at, "%s%s%s%s", at ? ", " : "",
                            strcmp(p->title, title) ? p->title : "",
@@ -69,7 +69,7 @@ static void list_places(const struct stores *s, char *out, size_t n)
     }
     if (!at)
         at = (size_t)snprintf(out, n,
-                              "the Hugging Face cache (HOME is not set)");
+                              HUB_TITLE " (HOME is not set)");
     if (at < n)
         list_absent(s, out + at, n - at);
 }
@@ -152,7 +152,7 @@ static int err_missing(const char *spec, bool only_name,
                        is_file ? "file" : "directory", places);
     if (hub->other_revision)
         return err_set(e, QWICK_ERR_MODEL,
-                       "%s: no such directory, and the Hugging Face cache has "
+                       "%s: no such directory, and " HUB_TITLE " has "
                        "not its revision %s: download it with qwick pull %s; "
                        "looked in %s",
                        spec, hub->revision, spec, places);

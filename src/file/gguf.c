@@ -276,9 +276,7 @@ static int check_layout(const struct part *p, size_t begin)
     if (p->n == 0 && p->r.n <= most)
         return 0;
     if (p->r.n < least)
-        return err_set(p->r.e, QWICK_ERR_MODEL,
-                       "%s: truncated: its tensors need %zu bytes of file, "
-                       "there are %zu: incomplete download?",
+        return err_incomplete(p->r.e, "%s: truncated: its tensors need %zu bytes of file, there are %zu",
                        p->r.path, least, p->r.n);
     if (p->r.n > most)
         return err_set(p->r.e, QWICK_ERR_MODEL,

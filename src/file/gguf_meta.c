@@ -31,9 +31,7 @@ const unsigned char *gguf_take(struct gguf_reader *r, size_t n,
                                const char *what)
 {
     if (n > r->n - r->at) {
-        err_set(r->e, QWICK_ERR_MODEL,
-                "%s: truncated: %s at byte %zu has %zu bytes, the file ends "
-                "after %zu: incomplete download?",
+        err_incomplete(r->e, "%s: truncated: %s at byte %zu has %zu bytes, the file ends after %zu",
                 r->path, what, r->at, n, r->n);
         return NULL;
     }
@@ -160,9 +158,7 @@ static int read_array(struct gguf_reader *r, struct gguf_value *v,
     /* a string takes at least its length */
     size_t least = element == GGUF_STRING ? 8 : types[element].bytes;
     if (n > (r->n - r->at) / least)
-        return err_set(r->e, QWICK_ERR_MODEL,
-                       "%s: %s: truncated: an array of %llu %s, but only %zu "
-                       "bytes are left: incomplete download?",
+        return err_incomplete(r->e, "%s: %s: truncated: an array of %llu %s, but only %zu bytes are left",
                        r->path, ERR_SHOW(v->key, v->key_len),
                        (unsigned long long)n, types[element].name,
                        r->n - r->at);

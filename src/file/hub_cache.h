@@ -13,6 +13,9 @@
 
 struct buf;
 
+/* What messages call it. */
+#define HUB_TITLE "the Hugging Face cache"
+
 /* The directories where a cache may be, in the order of the search. */
 enum { HUB_N_PLACES = 4 };
 extern const struct place hub_places[HUB_N_PLACES];

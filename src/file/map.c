@@ -90,6 +90,8 @@ int map_open(struct map *out, const char *path, struct qwick_err *e)
         } else if (errno == ENOMEM) {
             rc = err_set(e, QWICK_ERR_MEMORY,
                          "%s: out of memory: cannot map %zu bytes", path, n);
+            if (e)
+                e->kind = QWICK_KIND_ADDRESS_SPACE;
         } else {
             rc = err_set(e, QWICK_ERR_MODEL, "%s: cannot map %zu bytes: %s",
                          path, n, strerror(errno));

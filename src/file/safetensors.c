@@ -344,9 +344,7 @@ static int check_layout(const struct header *h, size_t n_head, size_t n_data)
                        "%s: tensor %s: ends at %zu, outside any file", h->path,
                        name, at);
     if (at > n_data)
-        return err_set(h->e, QWICK_ERR_MODEL,
-                       "%s: truncated: tensor %s needs %zu bytes of file, "
-                       "there are %zu: incomplete download?",
+        return err_incomplete(h->e, "%s: truncated: tensor %s needs %zu bytes of file, there are %zu",
                        h->path, name, expected, n_head + n_data);
     return err_set(h->e, QWICK_ERR_MODEL,
                    "%s: %zu bytes after the end of the last tensor %s: the "
@@ -368,9 +366,7 @@ static int read_header(struct header *h, const struct map *m)
         .end_array = on_end_array,
     };
     if (m->size < 8)
-        return err_set(h->e, QWICK_ERR_MODEL,
-                       "%s: %zu bytes are too few for a safetensors file: "
-                       "incomplete download?",
+        return err_incomplete(h->e, "%s: %zu bytes are too few for a safetensors file",
                        h->path, m->size);
     uint64_t n = 0;
     for (int i = 7; i >= 0; i--)
@@ -381,9 +377,7 @@ static int read_header(struct header *h, const struct map *m)
                        "a safetensors file?",
                        h->path, (unsigned long long)n, MAX_HEADER_BYTES);
     if (n > m->size - 8)
-        return err_set(h->e, QWICK_ERR_MODEL,
-                       "%s: truncated: a header of %llu bytes, but the file "
-                       "has %zu: incomplete download?",
+        return err_incomplete(h->e, "%s: truncated: a header of %llu bytes, but the file has %zu",
                        h->path, (unsigned long long)n, m->size);
     if (n < 2)
         return err_set(h->e, QWICK_ERR_MODEL,

@@ -121,6 +121,15 @@ int scan_add(struct store_scan *scan, const char *id, const char *name,
     return 0;
 }
 
+int scan_add_unreadable(struct store_scan *scan, const char *id,
+                        const char *name, const char *path,
+                        const struct qwick_err *why)
+{
+    if (why->code == QWICK_ERR_MODEL)
+        return scan_add(scan, id, name, path, err_without_name(why, path));
+    return err_set(scan->e, why->code, "%s", why->msg);
+}
+
 /* Search one directory, unless it was searched before. */
 static int search(struct stores *s, const char *store, const char *title,
                   const char *path,
@@ -190,7 +199,7 @@ int stores_scan(struct stores *s, const volatile int *interrupt,
                 struct qwick_err *e)
 {
     *s = (struct stores){0};
-    int rc = search_all(s, "huggingface", "the Hugging Face cache", hub_places,
+    int rc = search_all(s, "huggingface", HUB_TITLE, hub_places,
                         HUB_N_PLACES, scan_hub, interrupt, e) ||
              search_path(s, interrupt, e);
     for (size_t i = 0; i < N_KNOWN && !rc; i++)

@@ -118,6 +118,12 @@ int scan_ollama(struct store_scan *scan, const char *root);
 int scan_add(struct store_scan *scan, const char *id, const char *name,
              const char *path, const char *fault);
 
+/* Add a model that cannot be opened for the reason *why, a message about path.
+ * When memory ran out, set *scan->e and return -1. */
+int scan_add_unreadable(struct store_scan *scan, const char *id,
+                        const char *name, const char *path,
+                        const struct qwick_err *why);
+
 /* Search the directory path and those below it as scan_tree does. Its models
  * get the id `id` ("": the names below path are the ids). */
 int scan_models(struct store_scan *scan, const char *path, const char *id);

@@ -141,7 +141,7 @@ static int add_snapshots(struct repo *r, const char *dir)
             !dir_list_has(&l, r->refs[i].snapshot))
             rc = scan_add(r->scan, r->id, NULL, r->path,
                           "the snapshot of revision main is missing: "
-                          "incomplete download?");
+                          ERR_INCOMPLETE_HINT);
     if (!rc && r->scan->s->n == n && (r->scan->unfinished || !l.n))
         rc = scan_add(r->scan, r->id, NULL, r->path, "incomplete download");
     dir_list_free(&l);
@@ -205,9 +205,7 @@ int scan_hub(struct store_scan *scan, const char *root)
     int rc = 0;
     scan->repository = true;
     if (dir_list_read(&l, root, scan->entries, &why))
-        return why.code == QWICK_ERR_MODEL
-                   ? scan_add(scan, root, NULL, root, strstr(why.msg, "cannot"))
-                   : err_set(scan->e, why.code, "%s", why.msg);
+        return scan_add_unreadable(scan, root, NULL, root, &why);
     for (size_t i = 0; i < l.n && !rc; i++) {
         const char *name = l.v[i].name;
         if (!l.v[i].is_dir || strncmp(name, folder, sizeof folder - 1) != 0)

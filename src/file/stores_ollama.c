@@ -62,7 +62,7 @@ static const char *read_blob(const struct search *s,
         path->len = 0;
         return NULL;
     }
-    return stat(path->data, &st) ? "its file is missing: incomplete download?"
+    return stat(path->data, &st) ? "its file is missing: " ERR_INCOMPLETE_HINT
                                  : NULL;
 }
 
@@ -74,13 +74,8 @@ static int add_manifest(const struct search *s, const char *file,
     struct map map;
     struct json_doc *doc = NULL;
     const char *fault = NULL;
-    if (map_open(&map, file, &e)) {
-        if (e.code == QWICK_ERR_MEMORY)
-            return err_set(s->scan->e, e.code, "%s", e.msg);
-        fault = strstr(e.msg, "cannot");
-        return scan_add(s->scan, id, id, file,
-                        fault ? fault : "is not a regular file");
-    }
+    if (map_open(&map, file, &e))
+        return scan_add_unreadable(s->scan, id, id, file, &e);
     if (map.size > MAX_MANIFEST)
         fault = "the manifest is too large";
     else if (json_parse(&doc, "manifest", (const char *)map.data, map.size,
@@ -120,10 +115,7 @@ static int search_dir(const struct search *s, const char *path,
     struct buf below = {0}, id = {0};
     int rc = 0;
     if (dir_list_read(&l, path, s->scan->entries, &why))
-        return why.code == QWICK_ERR_MODEL
-                   ? scan_add(s->scan, path, NULL, path,
-                              strstr(why.msg, "cannot"))
-                   : err_set(s->scan->e, why.code, "%s", why.msg);
+        return scan_add_unreadable(s->scan, path, NULL, path, &why);
     s->scan->entries -= l.n;
     for (size_t i = 0; i < l.n && !rc; i++) {
         parts[n] = l.v[i].name;

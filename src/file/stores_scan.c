@@ -1,6 +1,5 @@
 /* Finding models in trees of directories: files of GGUF, and checkpoints, which
  * have a config.json or weights in safetensors format. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,7 +109,7 @@ static int add_faulty(const struct dir *d, const char *file, const char *fault)
 /* Add a later part of a split file if no part with a lower number is there. */
 static int add_orphan(const struct dir *d, size_t i)
 {
-    static const char fault[] = "part 1 is missing: incomplete download?";
+    static const char fault[] = "part 1 is missing: " ERR_INCOMPLETE_HINT;
     char first[256];
     if (gguf_part_name(first, sizeof first, d->gguf.v[i], 1) < 2)
         return 0;
@@ -232,11 +231,8 @@ static int search(struct store_scan *scan, const char *path, const char *id,
     }
     struct qwick_err why = {0};
     if (dir_list_read(&d.list, path, scan->entries, &why)) {
-        char fault[160];
-        snprintf(fault, sizeof fault, "cannot list: %s", strerror(errno));
-        if (why.code == QWICK_ERR_MODEL)
-            return scan_add(scan, *id ? id : base_of(path), NULL, path, fault);
-        return err_set(scan->e, why.code, "%s", why.msg);
+        const char *name = *id ? id : base_of(path);
+        return scan_add_unreadable(scan, name, NULL, path, &why);
     }
     scan->entries -= d.list.n;
     int rc = search_list(&d);

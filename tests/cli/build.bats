@@ -100,3 +100,34 @@ TEXT
         [[ "$output" == *"#error"* ]] || return 1
     done
 }
+
+@test "no circle of calls between directories, nor of more than 4 files" {
+    local qwick=$(realpath "${QWICK:-./qwick}") build=build
+    [ "$(dirname "$qwick")" = "$PWD" ] || build=$(dirname "$qwick")
+    scripts/check-circles.sh "$build"
+}
+
+@test "check-circles.sh finds a circle, however its files are called" {
+    local dir=$BATS_TEST_TMPDIR/tree name next
+    mkdir -p "$dir/scripts" "$dir"/src/engine/{core,runs} "$dir"/build/src/engine/{core,runs}
+    cp scripts/check-circles.sh "$dir/scripts"
+    # compile_ring FILE…: each file calls the next one, and the last the first.
+    compile_ring() {
+        local all=("$@") i
+        for i in "${!all[@]}"; do
+            name=${all[i]} next=${all[(i + 1) % ${#all[@]}]}
+            printf 'void %s(void);\nvoid %s(void) { %s(); }\n' "${next##*/}" \
+                "${name##*/}" "${next##*/}" >"$dir/src/engine/$name.c"
+            "${CC:-cc}" -c -o "$dir/build/src/engine/$name.o" "$dir/src/engine/$name.c"
+        done
+    }
+    compile_ring core/a core/b core/c core/d
+    "$dir/scripts/check-circles.sh"
+    compile_ring core/a core/b core/c core/d core/e
+    run -1 "$dir/scripts/check-circles.sh"
+    [[ "$output" == "5 files call each other: "*engine/core/e* ]]
+    rm "$dir/src/engine/core/"*
+    compile_ring core/x runs/y
+    run -1 "$dir/scripts/check-circles.sh" "$dir/build"
+    [[ "$output" == "2 files call each other, in different directories: "* ]]
+}

@@ -210,6 +210,17 @@ PY
     [[ $output == *"secret "*"no: cannot open: Permission denied"* ]]
 }
 
+@test "a file that the address space has no room for is one broken model" {
+    mkdir -p "$T/large"
+    cp "$HOME/.cache/llama.cpp/org_tiny-Q5_K_S.gguf" "$T/large/tiny.gguf"
+    truncate -s 8G "$T/large/huge.gguf"
+    [ "${SAN:-}" != 1 ] || skip "limits are not tested under sanitizers"
+    run -0 --separate-stderr env HOME="$T" QWICK_MODEL_PATH="$T/large" \
+        bash -c 'ulimit -v 4000000; exec "$0" models --no-speed' "$QWICK"
+    [[ $output == *"huge "*"no: out of memory: cannot map "* ]]
+    [[ $output == *"tiny "* ]]
+}
+
 @test "--names takes time that is linear in the number of models" {
     mkdir -p "$T/many/sub"
     python3 -c 'import sys

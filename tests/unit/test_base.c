@@ -888,6 +888,32 @@ static void messages_are_cut_between_characters(void **state)
     free(text);
 }
 
+static void kinds_stand_beside_messages(void **state)
+{
+    (void)state;
+    struct qwick_err e;
+    assert_int_equal(err_incomplete(NULL, "x"), -1);
+    assert_int_equal(err_incomplete(&e, "%s: %d bytes", "a/b", 3), -1);
+    assert_int_equal(e.code, QWICK_ERR_MODEL);
+    assert_int_equal(e.kind, QWICK_KIND_INCOMPLETE);
+    assert_string_equal(e.msg, "a/b: 3 bytes: incomplete download?");
+    assert_string_equal(err_without_name(&e, "a/b"),
+                        "3 bytes: incomplete download?");
+    assert_string_equal(err_without_name(&e, "a"),
+                        "b: 3 bytes: incomplete download?");
+    assert_ptr_equal(err_without_name(&e, "a/"), e.msg);
+    assert_ptr_equal(err_without_name(&e, "b"), e.msg);
+    char text[2 * sizeof e.msg];
+    memset(text, 'y', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    err_incomplete(&e, "%s", text);
+    assert_int_equal(strlen(e.msg), sizeof e.msg - 1);
+    assert_int_equal(e.kind, QWICK_KIND_INCOMPLETE);
+    /* The next error has no kind. */
+    err_set(&e, QWICK_ERR_MODEL, "incomplete download?");
+    assert_int_equal(e.kind, QWICK_KIND_NONE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -915,6 +941,7 @@ int main(void)
         cmocka_unit_test(many_barriers),
         cmocka_unit_test(empty_and_huge_grains),
         cmocka_unit_test(messages_are_cut_between_characters),
+        cmocka_unit_test(kinds_stand_beside_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -792,7 +792,7 @@ static void test_events(void **state)
         n_events += *p == ' ';
     for (int i = 1; i <= n_events; i++) {
         t = (struct trace){.stop_after = i};
-        e = (struct qwick_err){QWICK_ERR_CONTEXT, "mine"};
+        e = (struct qwick_err){.code = QWICK_ERR_CONTEXT, .msg = "mine"};
         assert_int_equal(
             json_events("t", s, sizeof s - 1, QWICK_ERR_MODEL, &all, &t, &e),
             -1);

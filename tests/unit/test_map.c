@@ -145,6 +145,7 @@ static void test_sparse(void **state)
     if (truncate(path, (off_t)1 << 62) == 0) {
         assert_int_equal(map_open(&m, path, &e), -1);
         assert_int_equal(e.code, QWICK_ERR_MEMORY);
+        assert_int_equal(e.kind, QWICK_KIND_ADDRESS_SPACE);
         assert_non_null(strstr(e.msg, path));
         assert_non_null(strstr(e.msg, "4611686018427387904 bytes"));
     }

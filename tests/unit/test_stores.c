@@ -329,6 +329,42 @@ static void test_ollama(void **state)
                         "cache, ModelScope's cache)");
 }
 
+/* A directory that cannot be read is listed with the reason, whatever words its
+ * path and the reason have. */
+static void test_broken_places(void **state)
+{
+    (void)state;
+    temp_put("hub, cannot: tell", "a file");
+    temp_put("ollama, cannot: tell/manifests", "a file");
+    setenv("HF_HUB_CACHE", temp_path("hub, cannot: tell"), 1);
+    setenv("OLLAMA_MODELS", temp_path("ollama, cannot: tell"), 1);
+    char want[1024];
+    snprintf(want, sizeof want,
+             "huggingface hub, cannot: tell %s hub, cannot: tell: cannot list: "
+             "Not a directory\n"
+             "ollama manifests %s ollama, cannot: tell/manifests: cannot list: "
+             "Not a directory\n",
+             temp_path("hub, cannot: tell"),
+             temp_path("ollama, cannot: tell/manifests"));
+    assert_string_equal(scan(), want);
+
+    struct stores s = {0};
+    struct qwick_err e = {0}, why = {0};
+    struct store_scan all = {.s = &s, .store = "path", .e = &e};
+    err_set(&why, QWICK_ERR_MODEL, "/a/b: in other words");
+    assert_int_equal(scan_add_unreadable(&all, "b", NULL, "/a/b", &why), 0);
+    err_set(&why, QWICK_ERR_MODEL, "only other words");
+    assert_int_equal(scan_add_unreadable(&all, "b", NULL, "/a/b", &why), 0);
+    assert_int_equal(s.n, 2);
+    assert_string_equal(s.v[0].fault, "in other words");
+    assert_string_equal(s.v[1].fault, "only other words");
+    err_oom(&why, 3);
+    assert_int_equal(scan_add_unreadable(&all, "b", NULL, "/a/b", &why), -1);
+    assert_int_equal(e.code, QWICK_ERR_MEMORY);
+    assert_int_equal(s.n, 2);
+    stores_free(&s);
+}
+
 static void test_other_stores(void **state)
 {
     (void)state;
@@ -430,6 +466,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_path, setup, temp_teardown),
         cmocka_unit_test_setup_teardown(test_roots, setup, temp_teardown),
         cmocka_unit_test_setup_teardown(test_ollama, setup, temp_teardown),
+        cmocka_unit_test_setup_teardown(test_broken_places, setup,
+                                        temp_teardown),
         cmocka_unit_test_setup_teardown(test_other_stores, setup,
                                         temp_teardown),
         cmocka_unit_test_setup_teardown(test_limits, setup, temp_teardown),

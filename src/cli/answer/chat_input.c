@@ -53,11 +53,10 @@ bool chat_input_last_user(const struct qwick_chat *c, size_t *i,
 
 int chat_input_fail(const char *path, const struct qwick_err *e)
 {
-    static const char chat[] = "chat: ";
-    const size_t n = sizeof(chat) - 1;
-    if (!path || strncmp(e->msg, chat, n) != 0)
+    const char *why = err_without_name(e, "chat");
+    if (!path || why == e->msg)
         return msg_fail(e);
-    msg_error("%s: %s", prompt_name(path), e->msg + n);
+    msg_error("%s: %s", prompt_name(path), why);
     return e->code;
 }
 

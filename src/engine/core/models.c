@@ -30,27 +30,17 @@ struct exam {
 /* ---- why not --------------------------------------------------------------
  */
 
-/* The message without the path of the model at its beginning. */
-static const char *without_path(const struct exam *x)
+/* Set why this build does not run the model: the fault that the search found,
+ * or else *x->e. Returns -1 when memory ran out. */
+static int set_why(struct exam *x)
 {
-    const char *path = x->out->path, *msg = x->e.msg;
-    size_t n = strlen(path);
-    if (strncmp(msg, path, n) != 0)
-        return msg;
-    if (msg[n] == ':' && msg[n + 1] == ' ')
-        return msg + n + 2;
-    return msg[n] == '/' ? msg + n + 1 : msg;
-}
-
-/* Set why this build does not run the model. Returns -1 when memory ran out. */
-static int set_why(struct exam *x, const char *text)
-{
-    bool told = strstr(text, "incomplete download") != NULL;
+    bool unfinished = !x->from->fault && x->from->unfinished && !x->foreign &&
+                      x->e.kind != QWICK_KIND_INCOMPLETE;
     free(x->out->why);
-    return asprintf(&x->out->why, "%s%s", text,
-                    x->from->unfinished && !x->foreign && !told
-                        ? ": incomplete download?"
-                        : "") < 0
+    return asprintf(&x->out->why, "%s%s",
+                    x->from->fault ? x->from->fault
+                                   : err_without_name(&x->e, x->out->path),
+                    unfinished ? ": " ERR_INCOMPLETE_HINT : "") < 0
                ? -1
                : 0;
 }
@@ -237,7 +227,7 @@ static int examine(struct exam *x)
  * fault of this model alone. */
 static bool is_memory(const struct qwick_err *e)
 {
-    return e->code == QWICK_ERR_MEMORY && !strstr(e->msg, "cannot map");
+    return e->code == QWICK_ERR_MEMORY && e->kind != QWICK_KIND_ADDRESS_SPACE;
 }
 
 /* What a model is called and where it is. */
@@ -273,7 +263,7 @@ static int describe(struct qwick_model *out, const struct stores *s, size_t i,
         return -1;
     int bad = from->fault ? 0 : examine(&x), rc = 0;
     if (from->fault || (bad && !is_memory(&x.e)))
-        rc = set_why(&x, from->fault ? from->fault : without_path(&x));
+        rc = set_why(&x);
     if (rc || set_pull(&x))
         rc = err_oom(e, sizeof x.e.msg);
     else if (bad && is_memory(&x.e))

@@ -1,6 +1,5 @@
 /* Opening a checkpoint: config, tokenizer, template, weights. */
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,33 +20,6 @@
 
 enum { DEFAULT_CHUNK = 512, MAX_CHUNK = 1 << 16, MAX_THREADS = 1024 };
 static const size_t DEFAULT_DISK_BYTES = (size_t)4 << 30;
-
-/* If memory is short, the line is dropped. */
-static void log_line(const struct qwick_engine *eng, enum qwick_log_level level,
-                     const char *fmt, va_list ap)
-{
-    char *line;
-    if (!eng->log || vasprintf(&line, fmt, ap) < 0)
-        return;
-    eng->log(eng->log_ctx, level, line);
-    free(line);
-}
-
-void engine_note(const struct qwick_engine *eng, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    log_line(eng, QWICK_LOG_NOTE, fmt, ap);
-    va_end(ap);
-}
-
-void engine_warn(const struct qwick_engine *eng, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    log_line(eng, QWICK_LOG_WARNING, fmt, ap);
-    va_end(ap);
-}
 
 const struct qwick_info *qwick_engine_info(const struct qwick_engine *eng)
 {

@@ -53,6 +53,12 @@ void qwick_chat_options_init(struct qwick_chat_options *o, size_t size)
     set(o, size, &defaults, sizeof defaults);
 }
 
+struct qwick_sampling qwick_sampling_neutral(void)
+{
+    return (struct qwick_sampling){
+        .temperature = 1, .top_p = 1, .repeat_penalty = 1};
+}
+
 void qwick_generate_options_init(struct qwick_generate_options *o, size_t size)
 {
     const struct qwick_generate_options defaults = {

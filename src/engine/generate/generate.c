@@ -12,12 +12,6 @@
 
 _Static_assert(QWICK_LOOKUP_MAX == LOOKUP_MAX, "the public header says so");
 
-struct qwick_sampling qwick_sampling_neutral(void)
-{
-    return (struct qwick_sampling){
-        .temperature = 1, .top_p = 1, .repeat_penalty = 1};
-}
-
 struct qwick_sampling qwick_sampling_defaults(const struct qwick_engine *eng,
                                               bool thinking)
 {
