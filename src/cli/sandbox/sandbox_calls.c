@@ -5,12 +5,12 @@
  * fail with ENOSYS, because libraries fall back only on that. Calls that
  * qwick and its libraries never make, and an attacker would, end the process.
  *
- * We assemble the filter ourselves, because libseccomp 2.5.4 cannot be used
- * when memory is short. It makes 1581 allocations for these rules. We let each
- * of them fail in turn: it returned an error 562 times and the right filter 332
- * times, crashed 130 times, hung 92 times, and 465 times returned a filter with
- * other actions and no error. It is also slower, but not too slow: it takes
- * 0.37 ms to make and load the filter, and this file 0.18 ms. */
+ * We assemble the filter ourselves, because libseccomp 2.5.4 cannot be used when
+ * memory is short. It makes 1581 allocations for these rules. We let each of them
+ * fail in turn: it returned an error 562 times and the right filter 332 times,
+ * crashed 130 times, hung 92 times, and 465 times returned a filter with other
+ * actions and no error. It is also slower, but not too slow: it takes 0.37 ms to
+ * make and load the filter, and this file 0.18 ms. */
 #include "cli/sandbox/sandbox_parts.h"
 
 #if SANDBOX_BUILT
@@ -56,37 +56,13 @@ struct call {
     struct condition if_arg;
 };
 
-#define CALL(name)       \
-    {                    \
-        SYS_##name, 0,   \
-        {                \
-            ANY, 0, 0, 0 \
-        }                \
-    }
-#define OF(group, name)    \
-    {                      \
-        SYS_##name, group, \
-        {                  \
-            ANY, 0, 0, 0   \
-        }                  \
-    }
-#define IF(name, ...)   \
-    {                   \
-        SYS_##name, 0,  \
-        {               \
-            __VA_ARGS__ \
-        }               \
-    }
-#define OF_IF(g, name, ...) \
-    {                       \
-        SYS_##name, g,      \
-        {                   \
-            __VA_ARGS__     \
-        }                   \
-    }
+#define CALL(name)          {SYS_##name, 0, {ANY, 0, 0, 0}}
+#define OF(group, name)     {SYS_##name, group, {ANY, 0, 0, 0}}
+#define IF(name, ...)       {SYS_##name, 0, {__VA_ARGS__}}
+#define OF_IF(g, name, ...) {SYS_##name, g, {__VA_ARGS__}}
 
-#define NEW_NAMESPACE                                              \
-    (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | \
+#define NEW_NAMESPACE                                                       \
+    (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |          \
      CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET)
 /* O_TMPFILE without O_DIRECTORY */
 #define WRITES (O_ACCMODE | O_CREAT | O_TRUNC | (O_TMPFILE & ~O_DIRECTORY))
@@ -95,142 +71,73 @@ struct call {
 
 static const struct call allowed[] = {
     /* open files */
-    CALL(read),
-    CALL(write),
-    CALL(readv),
-    CALL(writev),
-    CALL(pread64),
-    CALL(pwrite64),
-    CALL(lseek),
-    CALL(close),
-    CALL(fstat),
-    CALL(fsync),
-    CALL(fdatasync),
-    CALL(ftruncate),
-    CALL(fallocate),
-    CALL(fadvise64),
-    CALL(flock),
-    CALL(dup),
-    CALL(pipe2),
-    CALL(ppoll),
-    CALL(pselect6),
-    IF(ioctl, EQUALS, 1, 0, TCGETS),
-    IF(ioctl, EQUALS, 1, 0, TCGETS_2),
-    IF(ioctl, EQUALS, 1, 0, TIOCGWINSZ),
-    IF(ioctl, EQUALS, 1, 0, FIONREAD),
-    IF(fcntl, EQUALS, 1, 0, F_GETFD),
-    IF(fcntl, EQUALS, 1, 0, F_SETFD),
-    IF(fcntl, EQUALS, 1, 0, F_GETFL),
-    IF(fcntl, EQUALS, 1, 0, F_SETFL),
+    CALL(read), CALL(write), CALL(readv), CALL(writev), CALL(pread64),
+    CALL(pwrite64), CALL(lseek), CALL(close), CALL(fstat), CALL(fsync),
+    CALL(fdatasync), CALL(ftruncate), CALL(fallocate), CALL(fadvise64),
+    CALL(flock), CALL(dup), CALL(pipe2), CALL(ppoll), CALL(pselect6),
+    IF(ioctl, EQUALS, 1, 0, TCGETS), IF(ioctl, EQUALS, 1, 0, TCGETS_2),
+    IF(ioctl, EQUALS, 1, 0, TIOCGWINSZ), IF(ioctl, EQUALS, 1, 0, FIONREAD),
+    IF(fcntl, EQUALS, 1, 0, F_GETFD), IF(fcntl, EQUALS, 1, 0, F_SETFD),
+    IF(fcntl, EQUALS, 1, 0, F_GETFL), IF(fcntl, EQUALS, 1, 0, F_SETFL),
     IF(fcntl, EQUALS, 1, 0, F_DUPFD_CLOEXEC),
     /* facts about files */
-    CALL(newfstatat),
-    CALL(statx),
-    CALL(faccessat),
-    CALL(faccessat2),
-    CALL(readlinkat),
-    CALL(getcwd),
-    CALL(fstatfs),
+    CALL(newfstatat), CALL(statx), CALL(faccessat), CALL(faccessat2),
+    CALL(readlinkat), CALL(getcwd), CALL(fstatfs),
     /* files by name */
     OF_IF(CALLS_READ, openat, MASKED, 2, WRITES, O_RDONLY),
-    OF(CALLS_WRITE, openat),
-    OF(CALLS_WRITE, fchmod),
-    OF(CALLS_WRITE, fchown),
+    OF(CALLS_WRITE, openat), OF(CALLS_WRITE, fchmod), OF(CALLS_WRITE, fchown),
     /* the times of open files only: Landlock does not guard those of names */
     OF_IF(CALLS_WRITE, utimensat, IS_NULL, 1, 0, 0),
     OF(CALLS_WRITE, getdents64),
-    OF(CALLS_NAMES, renameat),
-    OF(CALLS_NAMES, renameat2),
-    OF(CALLS_NAMES, unlinkat),
-    OF(CALLS_NAMES, mkdirat),
+    OF(CALLS_NAMES, renameat), OF(CALLS_NAMES, renameat2),
+    OF(CALLS_NAMES, unlinkat), OF(CALLS_NAMES, mkdirat),
     /* new code: of OpenBLAS, in the first part */
-    OF(CALLS_LOAD, mmap),
-    OF(CALLS_LOAD, mprotect),
+    OF(CALLS_LOAD, mmap), OF(CALLS_LOAD, mprotect),
     /* memory nodes, tiles of AMX (below); whether a process still runs */
     OF(CALLS_LOAD, mbind),
     OF_IF(CALLS_LOAD, kill, EQUALS, 1, 0, 0),
     /* the second part */
     OF_IF(CALLS_LOAD, prctl, EQUALS, 0, 0, PR_SET_NO_NEW_PRIVS),
-    OF(CALLS_LOAD, seccomp),
-    OF(CALLS_LOAD, landlock_create_ruleset),
-    OF(CALLS_LOAD, landlock_add_rule),
-    OF(CALLS_LOAD, landlock_restrict_self),
+    OF(CALLS_LOAD, seccomp), OF(CALLS_LOAD, landlock_create_ruleset),
+    OF(CALLS_LOAD, landlock_add_rule), OF(CALLS_LOAD, landlock_restrict_self),
     /* memory, but no new code */
-    IF(mmap, MASKED, 2, PROT_EXEC, 0),
-    IF(mprotect, MASKED, 2, PROT_EXEC, 0),
-    CALL(munmap),
-    CALL(mremap),
-    CALL(madvise),
-    CALL(brk),
-    CALL(mincore),
+    IF(mmap, MASKED, 2, PROT_EXEC, 0), IF(mprotect, MASKED, 2, PROT_EXEC, 0),
+    CALL(munmap), CALL(mremap), CALL(madvise), CALL(brk), CALL(mincore),
     CALL(membarrier),
     /* threads, but no processes */
     IF(clone, MASKED, 0, CLONE_THREAD | NEW_NAMESPACE, CLONE_THREAD),
-    CALL(futex),
-    CALL(set_robust_list),
-    CALL(get_robust_list),
-    CALL(rseq),
-    CALL(set_tid_address),
-    CALL(sched_yield),
-    CALL(sched_getaffinity),
+    CALL(futex), CALL(set_robust_list), CALL(get_robust_list), CALL(rseq),
+    CALL(set_tid_address), CALL(sched_yield), CALL(sched_getaffinity),
     IF(sched_setaffinity, EQUALS, 0, 0, 0), /* --numa: of the calling thread */
-    CALL(getcpu),
-    CALL(exit),
-    CALL(exit_group),
-    CALL(restart_syscall),
+    CALL(getcpu), CALL(exit), CALL(exit_group), CALL(restart_syscall),
     IF(prctl, EQUALS, 0, 0, PR_SET_NAME),
     /* signals, but only to itself */
-    CALL(rt_sigaction),
-    CALL(rt_sigprocmask),
-    CALL(rt_sigreturn),
-    CALL(sigaltstack),
-    IF(kill, OWN_PID, 0, 0, 0),
+    CALL(rt_sigaction), CALL(rt_sigprocmask), CALL(rt_sigreturn),
+    CALL(sigaltstack), IF(kill, OWN_PID, 0, 0, 0),
     IF(tgkill, OWN_PID, 0, 0, 0),
     /* facts about the process and the machine */
-    CALL(getpid),
-    CALL(gettid),
-    CALL(getuid),
-    CALL(geteuid),
-    CALL(getgid),
-    CALL(getegid),
-    CALL(getrusage),
-    CALL(times),
-    CALL(sysinfo),
-    CALL(uname),
-    CALL(getrandom),
-    IF(prlimit64, IS_NULL, 2, 0, 0),
-    CALL(getrlimit),
+    CALL(getpid), CALL(gettid), CALL(getuid), CALL(geteuid), CALL(getgid),
+    CALL(getegid), CALL(getrusage), CALL(times), CALL(sysinfo), CALL(uname),
+    CALL(getrandom), IF(prlimit64, IS_NULL, 2, 0, 0), CALL(getrlimit),
     /* time */
-    CALL(clock_gettime),
-    CALL(clock_getres),
-    CALL(clock_nanosleep),
-    CALL(nanosleep),
-    CALL(gettimeofday),
+    CALL(clock_gettime), CALL(clock_getres), CALL(clock_nanosleep),
+    CALL(nanosleep), CALL(gettimeofday),
 #ifdef __x86_64__
     OF(CALLS_LOAD, arch_prctl),
     /* older names of calls above */
-    CALL(poll),
-    CALL(select),
-    CALL(stat),
-    CALL(lstat),
-    CALL(access),
-    CALL(readlink),
-    CALL(pause),
-    CALL(time),
+    CALL(poll), CALL(select), CALL(stat), CALL(lstat), CALL(access),
+    CALL(readlink), CALL(pause), CALL(time),
     OF_IF(CALLS_READ, open, MASKED, 1, WRITES, O_RDONLY),
-    OF(CALLS_WRITE, open),
-    OF(CALLS_NAMES, rename),
-    OF(CALLS_NAMES, unlink),
-    OF(CALLS_NAMES, rmdir),
-    OF(CALLS_NAMES, mkdir),
+    OF(CALLS_WRITE, open), OF(CALLS_NAMES, rename), OF(CALLS_NAMES, unlink),
+    OF(CALLS_NAMES, rmdir), OF(CALLS_NAMES, mkdir),
 #endif
 };
 
 /* A library tries these first, and falls back on older calls. */
 static const uint32_t absent[] = {SYS_clone3, SYS_openat2, SYS_close_range};
 
-/* Calls from this number on are younger than the kernel headers of Debian 12.
- * All CPUs have the same numbers from 424 on. */
+/* Calls from this number on are younger than the kernel headers of Debian 12. All
+ * CPUs have the same numbers from 424 on. */
 enum { FIRST_YOUNG = SYS_futex_waitv };
 
 static const struct {
@@ -280,8 +187,8 @@ struct filter {
 
 static void put(struct filter *f, unsigned code, uint32_t k, unsigned skip)
 {
-    f->code[f->n++] =
-        (struct sock_filter)BPF_JUMP((uint16_t)code, k, 0, (uint8_t)skip);
+    f->code[f->n++] = (struct sock_filter)BPF_JUMP((uint16_t)code, k, 0,
+                                                   (uint8_t)skip);
 }
 
 static void load(struct filter *f, size_t offset)
@@ -313,8 +220,7 @@ static void allow_if(struct filter *f, uint32_t number,
                      const struct condition *c)
 {
     /* both CPUs are little-endian */
-    size_t low =
-        offsetof(struct seccomp_data, args) + c->arg * sizeof(uint64_t);
+    size_t low = offsetof(struct seccomp_data, args) + c->arg * sizeof(uint64_t);
     uint32_t mask = c->kind == MASKED ? c->mask : UINT32_MAX;
     uint32_t value = c->kind == OWN_PID ? (uint32_t)getpid() : c->value;
     bool null = c->kind == IS_NULL;
