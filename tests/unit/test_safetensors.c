@@ -178,7 +178,7 @@ static void test_broken(void **state)
         {"\"x\"", 0, {"header is not a JSON object"}},
         {"12", 0, {"header is not a JSON object"}},
         {"null", 0, {"header is not a JSON object"}},
-        {"{} x", 0, {"header: offset", "trailing"}},
+        {"{} x", 0, {"header: offset 3", "text after the value"}},
         {"{\"aa\":", 0, {"header: offset"}},
         {"{\"\xff\":1}", 0, {"header: offset 2", "UTF-8"}},
         {"{\"a\\ud800\":1}", 0, {"header: offset 3", "surrogate"}},
