@@ -10,7 +10,7 @@
 #   engine   base, file, text, kernel, model
 #   convert  base, file, text, kernel, model, engine
 #   cli      base, file/json.h, file/map.h, file/safetensors.h, file/save.h,
-#            file/write.h, text/chat_values.h, text/tool_value.h
+#            file/fs.h, text/chat_values.h, text/tool_value.h
 #
 # The files that cli may include are the formats of its own inputs and results
 # (JSON records, the chats and tool calls in them, tensors of logits) and what
@@ -39,7 +39,7 @@ find src -type f \( -name '*.c' -o -name '*.h' \) | LC_ALL=C sort |
         allowed["engine"] = "base/ file/ text/ kernel/ model/"
         allowed["convert"] = "base/ file/ text/ kernel/ model/ engine/"
         allowed["cli"] = "base/ file/json.h file/map.h file/safetensors.h " \
-            "file/save.h file/write.h text/chat_values.h text/tool_value.h"
+            "file/save.h file/fs.h text/chat_values.h text/tool_value.h"
 
         # System headers that belong in certain files only.
         home["utf8proc.h"] = "^src/text/unicode\\.c$"
