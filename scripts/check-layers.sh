@@ -10,7 +10,7 @@
 #   engine   base, file, text, kernel, model
 #   convert  base, file, text, kernel, model, engine
 #   cli      base, file/json.h, file/map.h, file/safetensors.h, file/save.h,
-#            file/write.h, text/chat/chat_values.h, text/chat/tool_value.h
+#            file/fs.h, text/chat/chat_values.h, text/chat/tool_value.h
 #
 # cli has rooms. A room may include itself and those before it:
 #
@@ -46,7 +46,7 @@ find src -type f \( -name '*.c' -o -name '*.h' \) | LC_ALL=C sort |
         allowed["engine"] = "base/ file/ text/ kernel/ model/"
         allowed["convert"] = "base/ file/ text/ kernel/ model/ engine/"
         allowed["cli"] = "base/ file/json.h file/map.h file/safetensors.h " \
-            "file/save.h file/write.h text/chat/chat_values.h " \
+            "file/save.h file/fs.h text/chat/chat_values.h " \
             "text/chat/tool_value.h"
 
         # Rooms of cli: the number of each that others build on; 0: of verbs.

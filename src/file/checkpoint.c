@@ -10,8 +10,8 @@
 #include "base/array.h"
 #include "base/buf.h"
 #include "file/builtin.h"
-#include "file/dir_list.h"
 #include "file/find_model.h"
+#include "file/fs.h"
 #include "file/gguf.h"
 #include "file/gguf_pick.h"
 
@@ -389,20 +389,14 @@ static int list_builtin(struct names *l, const char *suffix,
 static int list_dir(struct names *l, const char *path, const char *suffix,
                     struct qwick_err *e)
 {
-    DIR *d = opendir(path);
-    if (!d)
-        return dir_list_fail(path, errno, QWICK_ERR_MODEL, e);
-    struct dirent *ent;
-    int rc = 0;
-    while (!rc && (errno = 0, ent = readdir(d)) != NULL) {
-        /* Hidden files do not belong to a checkpoint ("._model.safetensors" of
-         * foreign file systems). */
-        if (ent->d_name[0] != '.' && names_add(l, ent->d_name, suffix))
-            rc = err_oom(e, strlen(ent->d_name) + 1);
-    }
-    if (!rc && errno)
-        rc = dir_list_fail(path, errno, QWICK_ERR_MODEL, e);
-    closedir(d);
+    /* Hidden files do not belong to a checkpoint ("._model.safetensors" of
+     * foreign file systems). */
+    struct dir_list list;
+    int rc = dir_list_read(&list, path, SIZE_MAX, e);
+    for (size_t i = 0; i < list.n && !rc; i++)
+        if (names_add(l, list.v[i].name, suffix))
+            rc = err_oom(e, strlen(list.v[i].name) + 1);
+    dir_list_free(&list);
     return rc;
 }
 

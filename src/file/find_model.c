@@ -9,7 +9,7 @@
 
 #include "base/buf.h"
 #include "base/word_distance.h"
-#include "file/dir_list.h"
+#include "file/fs.h"
 #include "file/hub_cache.h"
 #include "file/stores.h"
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 #include "base/err.h"
-#include "file/dir_list.h"
+#include "file/fs.h"
 
 /* Return the number of bytes of a file's name before ".gguf" and before the
  * number of its part. 0 for files that are not chosen: later parts of split

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
-#include "file/place.h"
+#include "file/fs.h"
 
 struct buf;
 

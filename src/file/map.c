@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "file/fs.h"
+
 static const char *kind_of(mode_t mode)
 {
     if (S_ISDIR(mode))
@@ -56,10 +58,7 @@ int map_open(struct map *out, const char *path, struct qwick_err *e)
     *out = (struct map){0};
     /* O_NONBLOCK: opening a FIFO or a device must not wait. It has no effect on
      * regular files. */
-    int fd;
-    do
-        fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-    while (fd < 0 && errno == EINTR);
+    int fd = fs_open(path, O_RDONLY | O_NONBLOCK, 0);
     struct stat st;
     if (fd < 0) {
         int err = errno;
@@ -210,10 +209,7 @@ int map_read_all(const char *path, size_t max, char **data, size_t *n,
     *n = 0;
     if (strcmp(path, "-") == 0)
         return read_fd(STDIN_FILENO, "standard input", max, data, n, e);
-    int fd;
-    do
-        fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    while (fd < 0 && errno == EINTR);
+    int fd = fs_open(path, O_RDONLY, 0);
     if (fd < 0)
         return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot open: %s", path,
                        strerror(errno));

@@ -13,12 +13,9 @@
 
 #include "base/buf.h"
 #include "base/os.h"
-#include "file/dir_list.h"
+#include "file/fs.h"
 #include "file/gguf.h"
-#include "file/leftover.h"
 #include "file/save.h"
-#include "file/sync.h"
-#include "file/write.h"
 
 struct outdir {
     char *path;      /* without links and trailing slashes */
@@ -270,9 +267,9 @@ static bool clean(const struct outdir *d, const char *path, bool old)
  * back to d->path. Failures are ignored: they do not affect this run. */
 static bool clean_up(const struct outdir *d)
 {
-    const char *slash = strrchr(d->path, '/');
-    const char *base = slash ? slash + 1 : d->path;
-    size_t n_base = strlen(base), n_dir = (size_t)(base - d->path);
+    size_t n_dir = dir_length(d->path);
+    const char *base = d->path + n_dir;
+    size_t n_base = strlen(base);
     struct buf path = {0};
     bool restored = false;
     if (buf_append(&path, d->path, n_dir) || buf_puts(&path, n_dir ? "" : "."))
@@ -405,19 +402,16 @@ int outdir_write(struct outdir *d, const char *name, const void *data, size_t n,
     const char *path = outdir_path(d, name, e);
     if (!path)
         return -1;
-    int fd;
-    do
-        fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    while (fd < 0 && errno == EINTR);
+    int fd = fs_open(path, O_WRONLY | O_CREAT | O_EXCL, 0666);
     if (fd < 0)
         return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot create: %s", path,
                        strerror(errno));
-    int rc = write_all(fd, data, n) || fsync(fd) ? errno : 0;
-    if (close(fd) && errno != EINTR && !rc)
-        rc = errno;
-    return rc ? err_set(e, QWICK_ERR_RUNTIME, "%s: cannot write: %s", path,
-                        strerror(rc))
-              : 0;
+    int why = write_all(fd, data, n) ? errno : 0;
+    if (sync_close(fd) && !why)
+        why = errno;
+    return why ? err_set(e, QWICK_ERR_RUNTIME, "%s: cannot write: %s", path,
+                         strerror(why))
+               : 0;
 }
 
 static int err_name(const struct outdir *d, int err, struct qwick_err *e)
@@ -483,8 +477,7 @@ static int exchange(struct outdir *d, struct qwick_err *e)
 static int take_rights(const struct outdir *d, int fd, const struct stat *old,
                        struct qwick_err *e)
 {
-    bool bad = fd < 0 || save_take_rights(fd, old) || fsync(fd);
-    if (bad && errno != EINVAL && errno != ENOTSUP)
+    if (fd < 0 || save_take_rights(fd, old) || sync_open(fd))
         return err_set(e, QWICK_ERR_RUNTIME,
                        "%s: cannot set the rights of what it replaces: %s",
                        d->path, strerror(errno));

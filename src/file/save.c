@@ -12,8 +12,7 @@
 #include <unistd.h>
 
 #include "base/rng.h"
-#include "file/sync.h"
-#include "file/write.h"
+#include "file/fs.h"
 
 static int cannot(const char *path, const char *what, int why,
                   struct qwick_err *e)
@@ -22,33 +21,17 @@ static int cannot(const char *path, const char *what, int why,
                    strerror(why));
 }
 
-static int open_again(const char *path, int flags, mode_t mode)
-{
-    int fd;
-    do
-        fd = open(path, flags | O_CLOEXEC | O_NOCTTY, mode);
-    while (fd < 0 && errno == EINTR);
-    return fd;
-}
-
 /* ---- where the file is -------------------------------------------------- */
 
 /* Links in /proc lead to open files, whatever their text says. */
 static bool link_in_proc(const char *path)
 {
     struct statfs fs;
-    int fd = open_again(path, O_PATH | O_NOFOLLOW, 0);
+    int fd = fs_open(path, O_PATH | O_NOFOLLOW, 0);
     bool is = fd >= 0 && fstatfs(fd, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC;
     if (fd >= 0)
         close(fd);
     return is;
-}
-
-/* The directory of path with its slash; 0: the current one. */
-static size_t dir_length(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? (size_t)(slash - path) + 1 : 0;
 }
 
 /* Free path, and return where it leads, as a link with this text. */
@@ -129,9 +112,9 @@ static int open_dir_of(const char *target)
     char *dir = n ? strndup(target, n) : strdup(".");
     if (!dir)
         return -1;
-    int fd = open_again(dir, O_RDONLY | O_DIRECTORY, 0);
+    int fd = fs_open(dir, O_RDONLY | O_DIRECTORY, 0);
     if (fd < 0 && errno == EACCES)
-        fd = open_again(dir, O_PATH | O_DIRECTORY, 0);
+        fd = fs_open(dir, O_PATH | O_DIRECTORY, 0);
     int why = errno;
     free(dir);
     errno = why;
@@ -183,7 +166,7 @@ int save_begin(struct save *s, const char *path, enum save_kind kind,
         kind == SAVE_PRIVATE ? strdup(path) : save_target(path, &in_place, e);
     if (!target)
         return kind == SAVE_PRIVATE ? err_oom(e, strlen(path)) : -1;
-    int bad = in_place ? (s->fd = open_again(target, O_WRONLY | O_TRUNC, 0)) < 0
+    int bad = in_place ? (s->fd = fs_open(target, O_WRONLY | O_TRUNC, 0)) < 0
                        : open_temp(s, target, kind);
     int why = errno;
     free(target);
@@ -199,21 +182,12 @@ int save_write(struct save *s, const void *p, size_t n, struct qwick_err *e)
     return write_all(s->fd, p, n) ? cannot(s->path, "write", errno, e) : 0;
 }
 
-/* Sync and close the file. Returns 0, or errno. */
-static int finish(struct save *s)
-{
-    /* pipes and devices cannot be synced, and need not */
-    if (fsync(s->fd) && errno != EINVAL && errno != ENOTSUP && errno != EROFS)
-        return errno;
-    int fd = s->fd;
-    s->fd = -1;
-    return close(fd) && errno != EINTR ? errno : 0;
-}
-
 int save_commit(struct save *s, struct qwick_err *e)
 {
     const char *path = s->path;
-    int why = finish(s);
+    /* pipes and devices cannot be synced, and need not */
+    int why = sync_close(s->fd) ? errno : 0;
+    s->fd = -1;
     if (!why && s->temp && renameat(s->dir, s->temp, s->dir, s->name))
         why = errno;
     if (why) {
@@ -223,7 +197,7 @@ int save_commit(struct save *s, struct qwick_err *e)
     bool renamed = s->temp != NULL;
     free(s->temp);
     s->temp = NULL;
-    why = renamed && sync_open_dir(s->dir) ? errno : 0;
+    why = renamed && sync_open(s->dir) ? errno : 0;
     save_abort(s);
     return why ? err_set(e, QWICK_ERR_RUNTIME,
                          "%s: written, but its directory cannot be synced: %s",

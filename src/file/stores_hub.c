@@ -4,7 +4,7 @@
 
 #include "base/array.h"
 #include "base/buf.h"
-#include "file/dir_list.h"
+#include "file/fs.h"
 #include "file/hub_cache.h"
 #include "file/stores.h"
 

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
-#include "file/dir_list.h"
+#include "file/fs.h"
 #include "file/json.h"
 #include "file/map.h"
 #include "file/stores.h"

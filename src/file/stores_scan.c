@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 #include "base/flag.h"
-#include "file/dir_list.h"
+#include "file/fs.h"
 #include "file/gguf_pick.h"
 #include "file/stores.h"
 

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "file/fs.h"
 #include "file/save.h"
-#include "file/write.h"
 
 /* What is first written by whole windows of the file, of the size of a huge
  * page, Linux's page cache keeps in such pages, where the file system can: who

@@ -161,7 +161,7 @@ same(typed(), before)
 # a file that others can write is not used
 os.chmod(H + "/history", 0o622)
 p = start()
-has(p.hello, "others may write to it (mode 622); the history is not used")
+has(p.hello, "everybody may write to it (mode 622); the history is not used")
 leave(p)
 PY
 }
@@ -512,14 +512,14 @@ PY
     # a failed write is a failure, found before the work
     rm -r "$H"
     touch "$H"
-    fails 1 "cannot make directory" --keep "list files"
+    fails 1 "cannot create" --keep "list files"
     rm "$H"
     HOME= fails 1 "neither XDG_STATE_HOME nor HOME is set" --keep hi
     # a directory of one's own; others may not write to the file
     export XDG_STATE_HOME=$T/state
     q --keep "list files" >"$T/out"
     chmod 666 "$T/state/qwick/last.json"
-    fails 1 "others may write to it (mode 666)" -C hi
+    fails 1 "everybody may write to it (mode 666)" -C hi
     drive <<'PY'
 os.chmod(T + "/state/qwick/last.json", 0o600)
 p = start("-C")

@@ -22,7 +22,7 @@
 #include "base/hashmap.h"
 #include "base/rng.h"
 #include "base/utf8.h"
-#include "file/write.h"
+#include "file/fs.h"
 
 /* ---- arena ---- */
 

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "base/par.h"
-#include "file/leftover.h"
+#include "file/fs.h"
 #include "file/outdir.h"
 #include "file/safetensors.h"
 #include "tempdir.h"

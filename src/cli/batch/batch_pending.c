@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/io/out.h"
+#include "file/fs.h"
 
 enum { CHUNK = 1 << 20 };
 
@@ -39,25 +39,6 @@ int pending_copy_line(const char *path, int fd, uint64_t at, struct buf *out,
     }
 }
 
-/* Sync the directory: only then is a new or removed name on the disk. */
-static int sync_directory(const char *path, struct qwick_err *e)
-{
-    const char *slash = strrchr(path, '/');
-    char *dir = !slash          ? strdup(".")
-                : slash == path ? strdup("/")
-                                : strndup(path, (size_t)(slash - path));
-    if (!dir)
-        return err_oom(e, strlen(path));
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
-    if (fd < 0 ||
-        (fsync(fd) && errno != EINVAL && errno != ENOTSUP && errno != EROFS))
-        rc = cannot(dir, "cannot sync", e);
-    if (fd >= 0)
-        close(fd);
-    free(dir);
-    return rc;
-}
-
 /* Create the new version with the permissions of the output. */
 static int create(const struct batch_out *o, struct pending_file *p,
                   struct qwick_err *e)
@@ -78,7 +59,7 @@ static int create(const struct batch_out *o, struct pending_file *p,
 
 static int flush(struct pending_file *p, struct qwick_err *e)
 {
-    if (p->buf.len && fd_write(p->fd, p->buf.data, p->buf.len))
+    if (p->buf.len && write_all(p->fd, p->buf.data, p->buf.len))
         return cannot(p->temp, "write error", e);
     p->buf.len = 0;
     return 0;
@@ -107,7 +88,7 @@ int pending_commit(struct batch_out *o, struct pending_file *p,
     }
     if (flush(p, e))
         return -1;
-    if (fsync(p->fd) && errno != EINVAL)
+    if (sync_open(p->fd))
         return cannot(p->temp, "write error", e);
     if (rename(p->temp, o->pending))
         return cannot(o->pending, "cannot be replaced", e);
@@ -116,7 +97,10 @@ int pending_commit(struct batch_out *o, struct pending_file *p,
     o->pending_fd = p->fd;
     p->fd = -1;
     pending_abort(p);
-    return sync_directory(o->pending, e);
+    /* Only now is the new name on the disk. */
+    return sync_parent(o->pending)
+               ? cannot(o->pending, "its directory cannot be synced", e)
+               : 0;
 }
 
 void pending_abort(struct pending_file *p)

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "cli/io/out.h"
 #include "cli/io/state_file.h"
+#include "file/fs.h"
 #include "file/json.h"
 #include "file/save.h"
 
@@ -140,7 +141,7 @@ int chat_history_add(const char *path, const char *text, size_t n,
     }
     int fd = state_make_dir(path, e) ? -1 : open_locked(path, e), rc = -1;
     if (fd >= 0) {
-        rc = fd_write(fd, line.data, line.len) ? failed(path, "write", e) : 0;
+        rc = write_all(fd, line.data, line.len) ? failed(path, "write", e) : 0;
         if (!rc && !fstat(fd, &st) && (size_t)st.st_size > CHAT_HISTORY_MAX)
             rc = shorten(fd, path, e);
         close(fd);

@@ -13,7 +13,7 @@
 #include "base/err.h"
 #include "cli/io/out.h"
 #include "cli/io/signals.h"
-#include "file/write.h"
+#include "file/fs.h"
 
 /* More than a context's text takes. */
 enum { MAX_NAME = 1 << 16, MAX_JSON = 1 << 30 };

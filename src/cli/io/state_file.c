@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "file/fs.h"
+
 int state_path(struct buf *out, const char *name)
 {
     const char *base = getenv("XDG_STATE_HOME"), *sub = "";
@@ -20,45 +22,17 @@ int state_path(struct buf *out, const char *name)
     return buf_printf(out, "%s%s/qwick/%s", base, sub, name);
 }
 
-static bool is_dir(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 int state_make_dir(const char *path, struct qwick_err *e)
 {
-    char *dir = strdup(path);
-    int rc = 0;
-    if (!dir)
-        return err_oom(e, strlen(path));
-    for (char *at = strchr(dir + 1, '/'); at && !rc; at = strchr(at + 1, '/')) {
-        *at = 0;
-        int why = mkdir(dir, 0700) ? errno : 0;
-        /* no other errno than EEXIST matters where the directory is there */
-        if (why && !is_dir(dir))
-            rc = err_set(e, QWICK_ERR_RUNTIME, "%s: cannot make directory: %s",
-                         dir, strerror(why == EEXIST ? ENOTDIR : why));
-        *at = '/';
-    }
-    free(dir);
-    return rc;
+    return make_dirs(path, dir_length(path), 0700, e);
 }
 
-static int check_owner(const struct stat *st, const char *path,
-                       struct qwick_err *e)
+static int check_file(const struct stat *st, const char *path,
+                      struct qwick_err *e)
 {
     if (!S_ISREG(st->st_mode))
         return err_set(e, QWICK_ERR_RUNTIME, "%s: is not a regular file", path);
-    if (st->st_uid != geteuid() && st->st_uid != 0)
-        return err_set(e, QWICK_ERR_RUNTIME,
-                       "%s: belongs to user %u, this is user %u", path,
-                       (unsigned)st->st_uid, (unsigned)geteuid());
-    if (st->st_mode & (S_IWGRP | S_IWOTH))
-        return err_set(e, QWICK_ERR_RUNTIME,
-                       "%s: others may write to it (mode %o)", path,
-                       (unsigned)st->st_mode & 0777);
-    return 0;
+    return owner_check(st, path, S_IWGRP | S_IWOTH, e);
 }
 
 int state_open(const char *path, int flags, struct qwick_err *e)
@@ -75,7 +49,7 @@ int state_open(const char *path, int flags, struct qwick_err *e)
             close(fd);
         return -1;
     }
-    if (check_owner(&st, path, e)) {
+    if (check_file(&st, path, e)) {
         close(fd);
         return -1;
     }

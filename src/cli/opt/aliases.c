@@ -13,6 +13,7 @@
 #include "cli/io/out.h"
 #include "cli/opt/settings.h"
 #include "cli/opt/verbs.h"
+#include "file/fs.h"
 #include "file/save.h"
 
 /* ---- reading ------------------------------------------------------------ */
@@ -147,21 +148,6 @@ static int cannot(const char *path, const char *what, struct qwick_err *e)
                    strerror(errno));
 }
 
-/* Create the directories above a path. */
-static int make_dirs(char *path, struct qwick_err *e)
-{
-    for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
-        *at = 0;
-        int bad = mkdir(path, 0777) && errno != EEXIST
-                      ? cannot(path, "cannot be created", e)
-                      : 0;
-        *at = '/';
-        if (bad)
-            return -1;
-    }
-    return 0;
-}
-
 /* Lock the directory of the file, until its descriptor *fd is closed. */
 static int lock_dir(const char *path, int *fd, struct qwick_err *e)
 {
@@ -280,7 +266,7 @@ int aliases_set(const char *name, const char *model, struct qwick_err *e)
     else if (!path.len)
         err_set(e, QWICK_ERR_USAGE,
                 "there is no place for aliases: HOME is not set");
-    else if (!(model && make_dirs(path.data, e)) &&
+    else if (!(model && make_dirs(path.data, dir_length(path.data), 0777, e)) &&
              !lock_dir(path.data, &fd, e))
         rc = change(name, model, e);
     if (fd >= 0)

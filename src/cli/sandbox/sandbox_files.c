@@ -13,6 +13,7 @@
 
 #include "base/err.h"
 #include "cli/sandbox/sandbox_parts.h"
+#include "file/fs.h"
 #include "file/save.h"
 
 #define FS(name) LANDLOCK_ACCESS_FS_##name
@@ -77,23 +78,8 @@ int sandbox_files_open(struct sandbox_files *f, bool early)
     return f->ruleset < 0 ? errno : 0;
 }
 
-/* Create a missing directory, as the engine would later: a rule needs one. */
-static void make_dir(const char *path)
-{
-    char *copy = strdup(path), *at = copy;
-    while (copy && *at) {
-        at += strspn(at, "/");
-        at += strcspn(at, "/");
-        char end = *at;
-        *at = 0;
-        (void)mkdir(copy, 0700);
-        *at = end;
-    }
-    free(copy);
-}
-
-/* Where a directory or a file is made, malloc'ed: without links, if it exists,
- * and slashes at its end. */
+/* Where a directory or a file is made, malloc'ed: without links, if it exists, and
+ * slashes at its end. */
 static char *made_at(const char *path, struct qwick_err *e)
 {
     char *at = realpath(path, NULL);
@@ -176,8 +162,9 @@ int sandbox_files_add(struct sandbox_files *f, enum opt_access access,
     /* a file is made in a directory of its own and then leaves it */
     if (access == OPT_MAKES && f->abi < 2)
         return ENOSYS;
+    /* as the engine would later: a rule needs a directory */
     if (access == OPT_CACHES)
-        make_dir(path);
+        (void)make_dirs(path, strlen(path), 0700, NULL);
     int fd = open_place(access, path);
     if (fd < 0)
         return is_missing(errno, a) ? 0 : errno;

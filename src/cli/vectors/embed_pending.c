@@ -11,6 +11,7 @@
 
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
+#include "file/fs.h"
 #include "qwick.h"
 
 /* The file has a header, then rows: a text's key and its vector, in the
@@ -88,7 +89,7 @@ static int start_new(struct embed_pending *p, const struct header *h)
 {
     if (ftruncate(p->fd, 0))
         return cannot(p, "cannot be emptied");
-    if (fd_write(p->fd, h, sizeof(*h)))
+    if (write_all(p->fd, h, sizeof(*h)))
         return cannot(p, "write error");
     return 0;
 }
@@ -179,7 +180,7 @@ void embed_pending_flush(struct embed_pending *p)
 {
     if (p->fd < 0 || p->n_added == SIZE_MAX || p->out.len == 0)
         return;
-    if (fd_write(p->fd, p->out.data, p->out.len))
+    if (write_all(p->fd, p->out.data, p->out.len))
         give_up(p, strerror(errno));
     p->out.len = 0;
 }

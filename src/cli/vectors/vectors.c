@@ -9,7 +9,7 @@
 
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
-#include "file/write.h"
+#include "file/fs.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "floats are written as they are in memory");

@@ -13,9 +13,8 @@
 #include "base/flag.h"
 #include "base/hash.h"
 #include "base/par.h"
-#include "file/owner.h"
+#include "file/fs.h"
 #include "file/save.h"
-#include "file/write.h"
 
 static const char MAGIC[8] = {'q', 'w', 'i', 'c', 'k', '-', 'k', 'v'};
 

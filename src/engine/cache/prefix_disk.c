@@ -12,8 +12,7 @@
 
 #include "base/hash.h"
 #include "engine/cache/kv_file.h"
-#include "file/owner.h"
-#include "file/sync.h"
+#include "file/fs.h"
 
 struct prefix_disk {
     char *dir, *root;         /* root: DIR/prefix-1 */
@@ -283,40 +282,6 @@ end:
 
 /* ---- writing ------------------------------------------------------------ */
 
-/* Create a directory that only its owner can read, and sync it. */
-static int make_dir(const char *path)
-{
-    struct stat st;
-    if (mkdir(path, 0700) == 0)
-        return sync_parent(path);
-    /* an existing path is accepted here, even on a read-only file system;
-     * check_dirs checks its owner */
-    int why = errno;
-    if (why == EEXIST || stat(path, &st) == 0)
-        return 0;
-    errno = why;
-    return -1;
-}
-
-/* Create the class directory and its parents. */
-static int make_dirs(const struct prefix_disk *d, struct qwick_err *e)
-{
-    char *path = d->class, *p = path + 1;
-    int rc = 0, why = 0;
-    while (*p && !rc) {
-        p += strcspn(p, "/");
-        char end = *p;
-        *p = 0;
-        rc = make_dir(path);
-        why = errno;
-        *p = end;
-        p += end != 0;
-    }
-    return rc ? err_set(e, QWICK_ERR_RUNTIME, "%s: cannot create: %s", d->class,
-                        strerror(why))
-              : check_dirs(d, e);
-}
-
 static int write_entry(struct walk *w, size_t first, const struct kv_cache *kv,
                        struct qwick_err *e)
 {
@@ -330,7 +295,7 @@ static int write_entry(struct walk *w, size_t first, const struct kv_cache *kv,
         struct kv_file_head head = d->mine;
         head.n_tokens = w->n;
         head.first_page = first;
-        if (make_dirs(d, e))
+        if (make_dirs(d->class, strlen(d->class), 0700, e) || check_dirs(d, e))
             break;
         rc = kv_file_write(path, &head, w->tokens, NULL, NULL, kv, &w->now, e);
         if (!rc || access(d->class, F_OK) == 0)

@@ -12,7 +12,7 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "base/rng.h"
-#include "file/owner.h"
+#include "file/fs.h"
 #include "file/save.h"
 #include "qwick.h"
 
@@ -160,27 +160,13 @@ bool tuning_file_read(struct tuning *t, const char *dir)
     return ok;
 }
 
-/* Create the directory, and the one above it. The caller notices a failure when it
- * writes. */
-static void make_dir(const char *dir)
-{
-    char *above = strdup(dir), *slash = above ? strrchr(above, '/') : NULL;
-    if (slash && slash > above) {
-        *slash = 0;
-        (void)mkdir(above, 0700);
-    }
-    (void)mkdir(dir, 0700);
-    free(above);
-}
-
 int tuning_file_write(const struct tuning *t, const char *dir,
                       struct qwick_err *e)
 {
     struct buf head = {0}, text = {0};
     char *path = NULL;
     int rc;
-    make_dir(dir);
-    if (owner_check_dir(dir, false, e))
+    if (make_dirs(dir, strlen(dir), 0700, e) || owner_check_dir(dir, false, e))
         return -1;
     if (put_head(&head) || put_text(&text, t) ||
         !(path = file_path(dir, &head)))

@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "base/flag.h"
 #include "engine/core/open_gguf.h"
-#include "file/dir_list.h"
+#include "file/fs.h"
 #include "file/gguf.h"
 #include "file/json.h"
 #include "file/safetensors.h"

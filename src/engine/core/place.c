@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 
 #include "file/checkpoint.h"
-#include "file/dir_list.h"
 #include "file/find_model.h"
+#include "file/fs.h"
 #include "file/gguf_pick.h"
 #include "qwick.h"
 

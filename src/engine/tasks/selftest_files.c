@@ -7,7 +7,7 @@
 #include "base/flag.h"
 #include "engine/tasks/selftest.h"
 #include "file/blob_sum.h"
-#include "file/dir_list.h"
+#include "file/fs.h"
 
 /* ---- files -------------------------------------------------------------- */
 
