@@ -34,7 +34,7 @@ struct builder {
     uint64_t seed;
 };
 
-static struct pending *push(struct builder *b, enum json_type type)
+static struct pending *push_value(struct builder *b, enum json_type type)
 {
     if (ARRAY_RESERVE(b->stack, b->cap, b->len + 1, b->in->e))
         return NULL;
@@ -47,7 +47,7 @@ static struct pending *push(struct builder *b, enum json_type type)
 static int push_text(struct builder *b, enum json_type type, const char *s,
                      size_t n)
 {
-    struct pending *v = push(b, type);
+    struct pending *v = push_value(b, type);
     if (!v)
         return -1;
     char *copy = arena_copy(&b->doc->arena, s, n);
@@ -60,12 +60,12 @@ static int push_text(struct builder *b, enum json_type type, const char *s,
 
 static int tree_null(void *ctx)
 {
-    return push(ctx, JSON_NULL) ? 0 : -1;
+    return push_value(ctx, JSON_NULL) ? 0 : -1;
 }
 
 static int tree_boolean(void *ctx, bool value)
 {
-    struct pending *v = push(ctx, JSON_BOOL);
+    struct pending *v = push_value(ctx, JSON_BOOL);
     if (!v)
         return -1;
     v->v.boolean = value;
@@ -168,7 +168,7 @@ static int tree_end(struct builder *b, enum json_type type)
         }
     }
     b->len = start;
-    struct pending *v = push(b, type);
+    struct pending *v = push_value(b, type);
     if (!v)
         return -1;
     v->v.len = n;

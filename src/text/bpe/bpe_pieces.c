@@ -46,7 +46,7 @@ static uint32_t order_of(float score)
 }
 
 /* Add the token whose n bytes are at the end of l->vocab. p: in the file. */
-static int put(struct bpe_load *l, uint32_t id, const char *p, size_t n,
+static int put_token(struct bpe_load *l, uint32_t id, const char *p, size_t n,
                unsigned flags)
 {
     if (bpe_vocab_put(l, n, id, p) < 0) {
@@ -75,7 +75,7 @@ static int put_byte(struct bpe_load *l, uint32_t id, const char *p, size_t n)
                        (unsigned)id);
     b->byte_id[byte] = id;
     l->vocab.p[l->vocab.len] = (char)byte;
-    return put(l, id, p, 1, BPE_HAS | BPE_FALLBACK);
+    return put_token(l, id, p, 1, BPE_HAS | BPE_FALLBACK);
 }
 
 /* A token that merges make. user: text that SentencePiece finds before it
@@ -92,7 +92,7 @@ static int put_piece(struct bpe_load *l, uint32_t id, const char *p, size_t n,
     n = copy_blanks(l->vocab.p + l->vocab.len, p, n);
     b->order[id] = user ? 0 : order_of(score);
     b->longest = n > b->longest ? n : b->longest;
-    return put(l, id, p, n, BPE_HAS | BPE_MODEL);
+    return put_token(l, id, p, n, BPE_HAS | BPE_MODEL);
 }
 
 int bpe_piece_put(struct bpe_load *l, enum bpe_kind kind, uint32_t id,

@@ -91,7 +91,7 @@ static const char *too_long(const char *name, struct bpe_fault *f,
 
 /* Set *l->e to the reason why the text cannot be read. The first fault counts;
  * the JSON parser describes broken syntax. */
-static int report(struct bpe_load *l, const char *text, size_t n)
+static int report_fault(struct bpe_load *l, const char *text, size_t n)
 {
     struct qwick_err e;
     size_t at;
@@ -387,14 +387,15 @@ static int read_ahead(struct bpe_load *l)
 
 /* ---- the file ------------------------------------------------------------ */
 
-static const char *repeated(struct bpe_load *l, const char *p, const char *key)
+static const char *repeated_key(struct bpe_load *l, const char *p,
+                                const char *key)
 {
     return FAULT(&l->fault, p + 1, "%s: model: repeated key \"%s\"", l->name,
                  key);
 }
 
 /* Leave the text from p to end out of the tree. Returns end. */
-static const char *cut(struct bpe_load *l, const char *p, const char *end)
+static const char *leave_gap(struct bpe_load *l, const char *p, const char *end)
 {
     const char *text = l->merges.text;
     if (end)
@@ -407,7 +408,7 @@ static const char *read_vocab(struct bpe_load *l, const char *p,
                               const char *end)
 {
     if (l->has_vocab)
-        return repeated(l, p, "vocab");
+        return repeated_key(l, p, "vocab");
     l->has_vocab = true;
     const char *behind = scan_vocab(l, p, end);
     /* A lack of memory is reported before any other fault. */
@@ -417,7 +418,7 @@ static const char *read_vocab(struct bpe_load *l, const char *p,
     }
     if (behind && l->rc == 0)
         bpe_merges_vocab_ready(l);
-    return cut(l, p, behind);
+    return leave_gap(l, p, behind);
 }
 
 static const char *read_merges(struct bpe_load *l, const char *p)
@@ -425,7 +426,7 @@ static const char *read_merges(struct bpe_load *l, const char *p)
     struct merges *m = &l->merges;
     size_t at = (size_t)(p - m->text);
     if (l->has_merges)
-        return repeated(l, p, "merges");
+        return repeated_key(l, p, "merges");
     l->has_merges = true;
     l->resolved = bpe_merges_join(l) && m->begin == at;
     if (m->ended != 1 || m->begin != at) {
@@ -433,7 +434,7 @@ static const char *read_merges(struct bpe_load *l, const char *p)
         scan_merges(m, at);
     }
     if (m->ended == 1)
-        return cut(l, p, m->text + m->end);
+        return leave_gap(l, p, m->text + m->end);
     l->fault = m->fault;
     return NULL;
 }
@@ -445,8 +446,8 @@ static bool is_key(const char *s, size_t n, const char *key)
 
 /* Walk through the object at p: the whole file, or its member "model". Returns
  * the position after it. */
-static const char *walk(struct bpe_load *l, const char *p, const char *end,
-                        bool model)
+static const char *walk_object(struct bpe_load *l, const char *p,
+                               const char *end, bool model)
 {
     const char *close = json_expect(p + 1, end, '}');
     if (close)
@@ -463,7 +464,7 @@ static const char *walk(struct bpe_load *l, const char *p, const char *end,
         if (p == end)
             return NULL;
         if (!model && *p == '{' && is_key(key, n, "model"))
-            p = walk(l, p, end, true);
+            p = walk_object(l, p, end, true);
         else if (model && *p == '{' && is_key(key, n, "vocab"))
             p = read_vocab(l, p, end);
         else if (model && *p == '[' && is_key(key, n, "merges"))
@@ -495,10 +496,10 @@ int bpe_scan(struct bpe_load *l, const char *text, size_t n,
     if (n >= 3 && !memcmp(p, "\xEF\xBB\xBF", 3))
         p += 3;
     p = json_expect(p, end, '{');
-    bool read = !p || walk(l, p, end, false);
+    bool read = !p || walk_object(l, p, end, false);
     bpe_merges_give_up(l);
     if (!read)
-        return report(l, text, n);
+        return report_fault(l, text, n);
     if (json_parse_around(rest, l->name, text, n, l->gaps, l->n_gaps,
                           QWICK_ERR_MODEL, l->e) < 0)
         return -1;

@@ -26,7 +26,7 @@
     "\"function\":{\"name\":\"zqname\",\"description\":\"d\","        \
     "\"parameters\":{\"type\":\"object\",\"properties\":{}}}}]}"
 
-static bool has(const struct chat_prompt *p, const char *word)
+static bool prompt_has(const struct chat_prompt *p, const char *word)
 {
     return p->text.len && memmem(p->text.data, p->text.len, word, strlen(word));
 }
@@ -39,8 +39,9 @@ static bool same_text(const struct chat_prompt *a, const struct chat_prompt *b)
 
 /* Render a small chat. fitted: as chat_template_render does. *ok: the template took
  * it. Returns -1 only when out of memory. */
-static int probe(const struct chat_template *f, const char *json, bool fitted,
-                 struct chat_prompt *out, bool *ok, struct qwick_err *e)
+static int render_probe(const struct chat_template *f, const char *json,
+                        bool fitted, struct chat_prompt *out, bool *ok,
+                        struct qwick_err *e)
 {
     struct qwick_err why = {0};
     struct json_doc *doc;
@@ -77,9 +78,9 @@ static int probe_parts(const struct chat_template *f, enum chat_trait trait,
     };
     struct chat_prompt p;
     bool ok;
-    int rc = probe(f, chats[trait], true, &p, &ok, e);
-    *value = !rc && ok && has(&p, "zqone") && has(&p, "zqtwo") &&
-             !has(&p, "zqwhole");
+    int rc = render_probe(f, chats[trait], true, &p, &ok, e);
+    *value = !rc && ok && prompt_has(&p, "zqone") && prompt_has(&p, "zqtwo") &&
+             !prompt_has(&p, "zqwhole");
     chat_prompt_free(&p);
     return rc;
 }
@@ -96,7 +97,7 @@ static int probe_later_system(const struct chat_template *f, unsigned char *valu
     static const char *const order[] = {"zqone", "zqanswer", "zqtwo", "zqend"};
     struct chat_prompt p;
     bool ok;
-    int rc = probe(f, chat, false, &p, &ok, e);
+    int rc = render_probe(f, chat, false, &p, &ok, e);
     *value = !rc && ok;
     for (size_t i = 0; i < sizeof order / sizeof *order && *value; i++)
         *value = chat_prompt_cut(&p, order[i]) == 0;
@@ -109,14 +110,14 @@ static int probe_arguments(const struct chat_template *f, unsigned char *value,
 {
     struct chat_prompt text, object = {0};
     bool takes_text, takes_object;
-    int rc = probe(f, WITH_TOOL(USER "," CALL(ARGS_AS_TEXT)), false, &text,
-                   &takes_text, e) ||
-             probe(f, WITH_TOOL(USER "," CALL(ARGS)), false, &object,
-                   &takes_object, e);
+    int rc = render_probe(f, WITH_TOOL(USER "," CALL(ARGS_AS_TEXT)), false,
+                          &text, &takes_text, e) ||
+             render_probe(f, WITH_TOOL(USER "," CALL(ARGS)), false, &object,
+                          &takes_object, e);
     *value = ARGUMENTS_ANY;
-    if (!rc && takes_text && has(&text, ARGS) &&
-        (!takes_object || !has(&object, "zqvalue") ||
-         has(&object, ARGS_AS_REPR)))
+    if (!rc && takes_text && prompt_has(&text, ARGS) &&
+        (!takes_object || !prompt_has(&object, "zqvalue") ||
+         prompt_has(&object, ARGS_AS_REPR)))
         *value = ARGUMENTS_TEXT;
     else if (!rc && takes_object && !(takes_text && same_text(&text, &object)))
         *value = ARGUMENTS_OBJECT;
@@ -248,20 +249,20 @@ static int fit_call(struct chat_fit *x, const struct chat_template *f,
     const struct json_value *function = json_get(call, "function");
     struct json_value inner = function ? *function : *call;
     const struct json_value *own = json_get(&inner, "arguments");
-    unsigned char want;
+    unsigned char takes;
     if (!json_is(own, JSON_STRING) && !json_is(own, JSON_OBJECT))
         return 0;
-    if (get_trait(f, TRAIT_ARGUMENTS, &want, e))
+    if (get_trait(f, TRAIT_ARGUMENTS, &takes, e))
         return -1;
     struct json_value v = *own;
     /* no arguments at all: templates that print the text would print nothing
      * where JSON has an object */
     bool blank = json_is(own, JSON_STRING) &&
                  strspn(own->str, " \t\r\n") == own->len;
-    if (blank && want != ARGUMENTS_OBJECT)
+    if (blank && takes != ARGUMENTS_OBJECT)
         v = (struct json_value){.type = JSON_STRING, .str = "{}", .len = 2};
-    bool parses = want == ARGUMENTS_OBJECT && json_is(own, JSON_STRING);
-    bool prints = want == ARGUMENTS_TEXT && json_is(own, JSON_OBJECT);
+    bool parses = takes == ARGUMENTS_OBJECT && json_is(own, JSON_STRING);
+    bool prints = takes == ARGUMENTS_TEXT && json_is(own, JSON_OBJECT);
     if (!parses && !prints && !blank)
         return 0;
     if ((parses && parse_arguments(x, &v, e)) ||

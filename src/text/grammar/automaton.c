@@ -59,7 +59,7 @@ static int grow_seen(struct automaton *a)
     return 0;
 }
 
-static int push(struct automaton *a, struct places *p, struct place x)
+static int places_push(struct automaton *a, struct places *p, struct place x)
 {
     if (ARRAY_RESERVE(p->v, p->cap, p->n + 1, &a->err))
         return -1;
@@ -82,7 +82,7 @@ static int visit(struct automaton *a, struct place x)
     }
     a->seen_at[h] = a->epoch;
     a->seen[h] = (uint32_t)a->list.n;
-    return push(a, &a->list, x);
+    return places_push(a, &a->list, x);
 }
 
 /* Visit another instruction with the frame and the count of a place. */
@@ -192,7 +192,7 @@ static int enter(struct automaton *a)
     int rc = 0;
     a->back.n = 0;
     for (uint32_t i = a->heads[rule]; i != NO_CALLER; i = a->callers[i].next)
-        rc |= push(a, &a->back, a->callers[i].back);
+        rc |= places_push(a, &a->back, a->callers[i].back);
     a->heads[rule] = NO_CALLER;
     if (rc)
         return -1;
@@ -202,7 +202,7 @@ static int enter(struct automaton *a)
         return -1;
     for (uint32_t i = 0; i < r->n_ranges; i++) {
         const struct first *f = &a->code.first_ranges[r->ranges + i];
-        if (push(a, &a->out, (struct place){f->pc, frame, f->count}))
+        if (places_push(a, &a->out, (struct place){f->pc, frame, f->count}))
             return -1;
     }
     for (uint32_t i = 0; i < r->n_calls; i++) {
@@ -234,7 +234,7 @@ static int follow(struct automaton *a, struct place x)
     const struct set *f = &a->frames.v[x.frame];
     switch ((enum op)i->op) {
     case OP_RANGE:
-        return push(a, &a->out, x);
+        return places_push(a, &a->out, x);
     case OP_SPLIT:
         return visit_at(a, x.pc + 1, x) || visit_at(a, i->arg, x) ? -1 : 0;
     case OP_JUMP:
@@ -493,7 +493,7 @@ void automaton_group(struct automaton *a, uint32_t state, size_t i,
     for (size_t k = from; k < to; k++) {
         struct place x = a->states.places[s.off + k];
         x.frame = 0;
-        if (push(a, &a->out, x))
+        if (places_push(a, &a->out, x))
             return;
     }
     out->local = find_state(a);
@@ -539,7 +539,7 @@ uint32_t automaton_alike(struct automaton *a, uint32_t state, size_t n)
         uint32_t count = alike(&a->code, x, n);
         other |= count != x.count;
         x.count = count;
-        if (push(a, &a->out, x))
+        if (places_push(a, &a->out, x))
             return AUTOMATON_DEAD;
     }
     if (!other)
@@ -595,7 +595,7 @@ static uint32_t copy_set(struct automaton *a, const struct sets *from,
     for (size_t k = 0; k < s->n; k++) {
         struct place x = from->places[s->off + k];
         x.frame = map[x.frame];
-        if (push(a, &a->out, x))
+        if (places_push(a, &a->out, x))
             return SETS_FAIL;
     }
     /* new numbers are in another order */

@@ -17,7 +17,7 @@ struct builder {
 
 static int emit_node(struct builder *b, uint32_t node);
 
-static int put(struct builder *b, struct instr i)
+static int put_instr(struct builder *b, struct instr i)
 {
     struct code *c = b->c;
     if (c->n >= AUTOMATON_MAX_CODE)
@@ -33,13 +33,14 @@ static int put(struct builder *b, struct instr i)
 
 static int put_range(struct builder *b, unsigned lo, unsigned hi)
 {
-    return put(b, (struct instr){
-                      .op = OP_RANGE, .lo = (uint8_t)lo, .hi = (uint8_t)hi});
+    return put_instr(
+        b,
+        (struct instr){.op = OP_RANGE, .lo = (uint8_t)lo, .hi = (uint8_t)hi});
 }
 
 static int put_op(struct builder *b, enum op op, uint32_t arg)
 {
-    return put(b, (struct instr){.op = (uint8_t)op, .arg = arg});
+    return put_instr(b, (struct instr){.op = (uint8_t)op, .arg = arg});
 }
 
 /* Jumps to a place that is not known yet. Until then their args link them into

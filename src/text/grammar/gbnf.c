@@ -278,7 +278,7 @@ static void braces(struct parser *x, uint32_t *min, uint32_t *max)
 }
 
 /* Read the repetitions after an item. */
-static uint32_t repeated(struct parser *x, uint32_t node)
+static uint32_t read_repeats(struct parser *x, uint32_t node)
 {
     while (!failed(x)) {
         uint32_t min = 0, max = GRAMMAR_UNBOUNDED;
@@ -307,7 +307,7 @@ static uint32_t sequence(struct parser *x)
         if (!more || failed(x))
             break;
         skip_space(x, x->depth > 0);
-        if (add_node(x, &l, repeated(x, part)))
+        if (add_node(x, &l, read_repeats(x, part)))
             break;
     }
     if (!failed(x))

@@ -318,7 +318,7 @@ static size_t tidy_seq(struct grammar *g, const uint32_t *nodes, size_t n,
     return m;
 }
 
-static bool has(const uint32_t *nodes, size_t n, uint32_t node)
+static bool has_node(const uint32_t *nodes, size_t n, uint32_t node)
 {
     for (size_t i = 0; i < n; i++)
         if (nodes[i] == node)
@@ -364,7 +364,7 @@ static uint32_t combine(struct grammar *g, enum node_type type,
 
 uint32_t grammar_seq(struct grammar *g, const uint32_t *nodes, size_t n)
 {
-    if (has(nodes, n, GRAMMAR_NOTHING))
+    if (has_node(nodes, n, GRAMMAR_NOTHING))
         return GRAMMAR_NOTHING;
     return combine(g, NODE_SEQ, nodes, n);
 }

@@ -194,7 +194,7 @@ static const char *rule_name(const struct grammar *g, uint32_t rule,
     return err_show(out, g->names.data + r->name, r->n_name);
 }
 
-static void push(struct order *o, uint32_t node)
+static void order_push(struct order *o, uint32_t node)
 {
     o->state[node] = OPEN;
     o->stack[o->n++] = (struct walk){.node = node};
@@ -231,7 +231,7 @@ static int undefined(const struct grammar *g, uint32_t node,
 static int reach(struct order *o, uint32_t start, struct qwick_err *e)
 {
     const struct grammar *g = o->g;
-    push(o, start);
+    order_push(o, start);
     while (o->n) {
         uint32_t node = o->stack[o->n - 1].node, kid;
         if (g->nodes[node].type == NODE_REF) {
@@ -244,7 +244,7 @@ static int reach(struct order *o, uint32_t start, struct qwick_err *e)
         if (kid == NO_NODE)
             o->n--;
         else if (o->state[kid] == NEW)
-            push(o, kid);
+            order_push(o, kid);
     }
     return 0;
 }
@@ -271,7 +271,7 @@ static int walk_left(struct order *o, uint32_t rule, struct qwick_err *e)
 {
     uint32_t start = o->g->rules[rule].node;
     if (o->state[start] == NEW)
-        push(o, start);
+        order_push(o, start);
     while (o->n) {
         uint32_t kid = next_part(o, true);
         if (kid == NO_NODE) {
@@ -283,7 +283,7 @@ static int walk_left(struct order *o, uint32_t rule, struct qwick_err *e)
         if (o->state[kid] == OPEN)
             return left_recursion(o, kid, e);
         if (o->state[kid] == NEW)
-            push(o, kid);
+            order_push(o, kid);
     }
     return 0;
 }

@@ -11,8 +11,8 @@ enum { ANY_DONE = 1, ONE_DONE = 2 };
 
 /* ---- collecting ---------------------------------------------------------- */
 
-static int push(struct schema *s, size_t *n, struct schema_node *node,
-                bool self)
+static int walk_push(struct schema *s, size_t *n, struct schema_node *node,
+                     bool self)
 {
     if (ARRAY_RESERVE(s->stack, s->cap_stack, *n + 1, s->e))
         return -1;
@@ -40,12 +40,12 @@ static int push_parts(struct schema *s, size_t *n, struct schema_node *node)
                 (order[i] != SIZE_MAX && order[i] > order[last]))
                 last = i;
         order[last] = SIZE_MAX; /* done */
-        if (last == 0 && !node->plain && push(s, n, node, true))
+        if (last == 0 && !node->plain && walk_push(s, n, node, true))
             return -1;
-        if (last == 1 && node->ref && push(s, n, node->ref, false))
+        if (last == 1 && node->ref && walk_push(s, n, node->ref, false))
             return -1;
         for (size_t i = node->all.n; last == 2 && i-- > 0;)
-            if (push(s, n, node->all.v[i], false))
+            if (walk_push(s, n, node->all.v[i], false))
                 return -1;
     }
     return schema_step(s, 1 + node->all.n);
@@ -63,7 +63,7 @@ int schema_collect(struct schema *s, const uint32_t *old, size_t n_old,
             return -1;
     }
     for (size_t i = n; i-- > 0;)
-        if (push(s, &n_stack, roots[i], false))
+        if (walk_push(s, &n_stack, roots[i], false))
             return -1;
     while (n_stack > 0) {
         struct walk at = s->stack[--n_stack];

@@ -16,7 +16,7 @@ struct uri {
 };
 
 /* Cut n bytes off the front of p. */
-static struct part cut(struct part *p, size_t n)
+static struct part part_cut(struct part *p, size_t n)
 {
     struct part front = {p->s, n};
     p->s += n;
@@ -39,12 +39,12 @@ static struct uri split(const char *s, size_t n)
     struct part rest = {s, uri_fragment(s, n)};
     size_t colon = until(rest, ":/?");
     if (colon > 0 && colon < rest.n && rest.s[colon] == ':')
-        u.scheme = cut(&rest, colon + 1);
+        u.scheme = part_cut(&rest, colon + 1);
     if (rest.n >= 2 && rest.s[0] == '/' && rest.s[1] == '/') {
         struct part after = {rest.s + 2, rest.n - 2};
-        u.authority = cut(&rest, 2 + until(after, "/?"));
+        u.authority = part_cut(&rest, 2 + until(after, "/?"));
     }
-    u.path = cut(&rest, until(rest, "?"));
+    u.path = part_cut(&rest, until(rest, "?"));
     if (rest.n)
         u.query = rest;
     return u;
@@ -72,13 +72,13 @@ static int put_path(struct buf *out, size_t base, struct part p)
 {
     while (p.n > 0) {
         if (begins(p, "../")) {
-            cut(&p, 3);
+            part_cut(&p, 3);
         } else if (begins(p, "./")) {
-            cut(&p, 2);
+            part_cut(&p, 2);
         } else if (is(p, ".") || is(p, "..")) {
             p.n = 0;
         } else if (begins(p, "/./")) {
-            cut(&p, 2);
+            part_cut(&p, 2);
         } else if (is(p, "/.")) {
             p = (struct part){"/", 1};
         } else if (begins(p, "/../") || is(p, "/..")) {
@@ -88,7 +88,7 @@ static int put_path(struct buf *out, size_t base, struct part p)
                         : (struct part){"/", 1};
         } else {
             struct part rest = {p.s + 1, p.n - 1};
-            struct part segment = cut(&p, 1 + until(rest, "/"));
+            struct part segment = part_cut(&p, 1 + until(rest, "/"));
             if (buf_append(out, segment.s, segment.n))
                 return -1;
         }
@@ -113,7 +113,7 @@ static int put_merged(struct buf *out, const struct uri *base, struct part path)
     return rc;
 }
 
-static int put(struct buf *out, struct part p)
+static int part_put(struct buf *out, struct part p)
 {
     return p.n ? buf_append(out, p.s, p.n) : 0;
 }
@@ -124,14 +124,15 @@ int uri_resolve(struct buf *out, const char *base_text, size_t n_base,
     struct uri base = split(base_text, n_base), r = split(ref, n_ref);
     bool same_path = !r.scheme.s && !r.authority.s && r.path.n == 0;
     bool whole_path = r.scheme.s || r.authority.s || begins(r.path, "/");
-    if (put(out, r.scheme.s ? r.scheme : base.scheme) ||
-        put(out, r.scheme.s || r.authority.s ? r.authority : base.authority))
+    if (part_put(out, r.scheme.s ? r.scheme : base.scheme) ||
+        part_put(out,
+                 r.scheme.s || r.authority.s ? r.authority : base.authority))
         return -1;
-    if (same_path    ? put(out, base.path)
+    if (same_path    ? part_put(out, base.path)
         : whole_path ? put_path(out, out->len, r.path)
                      : put_merged(out, &base, r.path))
         return -1;
-    return put(out, r.query.s || !same_path ? r.query : base.query);
+    return part_put(out, r.query.s || !same_path ? r.query : base.query);
 }
 
 static int hex_value(char c)

@@ -85,8 +85,8 @@ static void advance(struct lexer *x, const char *p)
         x->line += *x->p == '\n';
 }
 
-static int add(struct lexer *x, enum token_type type, enum op op, const char *p,
-               size_t n)
+static int add_token(struct lexer *x, enum token_type type, enum op op,
+                     const char *p, size_t n)
 {
     if (ARRAY_RESERVE(x->tok, x->cap, x->n + 1, x->e))
         return -1;
@@ -107,7 +107,7 @@ static int add_data(struct lexer *x, const char *tag, int sign, bool variable)
         if ((line > x->p || x->line_starting) && skip_space(line, tag) == tag)
             end = line;
     }
-    if (end > x->p && add(x, T_DATA, OP_NONE, x->p, (size_t)(end - x->p)))
+    if (end > x->p && add_token(x, T_DATA, OP_NONE, x->p, (size_t)(end - x->p)))
         return -1;
     advance(x, tag);
     return 0;
@@ -254,7 +254,7 @@ static int lex_number(struct lexer *x)
             end = q > first ? q : end;
         }
     }
-    if (add(x, type, OP_NONE, p, (size_t)(end - p)))
+    if (add_token(x, type, OP_NONE, p, (size_t)(end - p)))
         return -1;
     advance(x, end);
     return 0;
@@ -268,7 +268,7 @@ static int lex_string(struct lexer *x)
     if (p >= x->end)
         return lex_fail(x, "a string has no end");
     p++;
-    if (add(x, T_STRING, OP_NONE, x->p, (size_t)(p - x->p)))
+    if (add_token(x, T_STRING, OP_NONE, x->p, (size_t)(p - x->p)))
         return -1;
     advance(x, p);
     return 0;
@@ -309,7 +309,7 @@ static int lex_operator(struct lexer *x)
             return lex_fail(x, what);
     }
     const char *end = x->p + strlen(op_text[op]);
-    if (add(x, T_OP, op, x->p, (size_t)(end - x->p)))
+    if (add_token(x, T_OP, op, x->p, (size_t)(end - x->p)))
         return -1;
     advance(x, end);
     return 0;
@@ -330,7 +330,8 @@ static int lex_inside(struct lexer *x, bool variable, bool *done)
     }
     if (end) {
         *done = true;
-        if (add(x, variable ? T_VARIABLE_END : T_BLOCK_END, OP_NONE, x->p, 2))
+        if (add_token(x, variable ? T_VARIABLE_END : T_BLOCK_END, OP_NONE, x->p,
+                      2))
             return -1;
         advance(x, end);
         return 0;
@@ -348,7 +349,7 @@ static int lex_inside(struct lexer *x, bool variable, bool *done)
         p += n;
     if (p == x->p)
         return lex_operator(x);
-    if (add(x, T_NAME, OP_NONE, x->p, (size_t)(p - x->p)))
+    if (add_token(x, T_NAME, OP_NONE, x->p, (size_t)(p - x->p)))
         return -1;
     advance(x, p);
     return 0;
@@ -358,7 +359,8 @@ static int lex_tag(struct lexer *x, int sign)
 {
     bool variable = x->p[1] == '{', done = false;
     uint32_t line = x->line;
-    if (add(x, variable ? T_VARIABLE_BEGIN : T_BLOCK_BEGIN, OP_NONE, x->p, 2))
+    if (add_token(x, variable ? T_VARIABLE_BEGIN : T_BLOCK_BEGIN, OP_NONE, x->p,
+                  2))
         return -1;
     advance(x, x->p + (sign ? 3 : 2));
     x->n_open = 0;
@@ -381,7 +383,7 @@ static int lex_all(struct lexer *x)
                !at(x, tag, "{#"))
             tag++;
         if (tag >= x->end) {
-            if (add(x, T_DATA, OP_NONE, x->p, (size_t)(x->end - x->p)))
+            if (add_token(x, T_DATA, OP_NONE, x->p, (size_t)(x->end - x->p)))
                 return -1;
             advance(x, x->end);
             break;
@@ -395,7 +397,7 @@ static int lex_all(struct lexer *x)
                             : lex_tag(x, sign))
             return -1;
     }
-    return add(x, T_END, OP_NONE, x->end, 0);
+    return add_token(x, T_END, OP_NONE, x->end, 0);
 }
 
 int lex(struct token **out, size_t *n_out, const char *name, const char *src,

@@ -294,8 +294,8 @@ static const char *open_think_block(const struct template_result *r)
     return NULL;
 }
 
-static int run(struct rt *rt, struct template_result *out,
-               const struct template_var *vars, size_t n_vars)
+static int render_root(struct rt *rt, struct template_result *out,
+                       const struct template_var *vars, size_t n_vars)
 {
     struct env *top;
     if (!(rt->globals = env_new(rt, NULL)) || globals_define(rt, rt->globals) ||
@@ -321,7 +321,7 @@ int template_render(struct template_result *out, const struct template *t,
     *out = (struct template_result){0};
     if (!c)
         return err_oom(e, 0);
-    int rc = run(&rt, out, vars, n_vars);
+    int rc = render_root(&rt, out, vars, n_vars);
     leave_locale(c, outer);
     sbuf_free(&text);
     arena_free(&rt.arena);
