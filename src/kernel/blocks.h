@@ -107,6 +107,22 @@ _Static_assert(sizeof(struct q2_k) == 84 && sizeof(struct q3_k) == 110 &&
                    sizeof(struct q6_k) == 210 && sizeof(struct iq4_xs) == 136,
                "as stored");
 
+/* Write DEFINE(name, type) for each type of blocks: the name of its struct, and
+ * its dtype. */
+#define EACH_BLOCK_TYPE(DEFINE) \
+    DEFINE(q4_0, DT_Q4_0)       \
+    DEFINE(q4_1, DT_Q4_1)       \
+    DEFINE(q5_0, DT_Q5_0)       \
+    DEFINE(q5_1, DT_Q5_1)       \
+    DEFINE(q8_0, DT_Q8_0)       \
+    DEFINE(iq4_nl, DT_IQ4_NL)   \
+    DEFINE(q2_k, DT_Q2_K)       \
+    DEFINE(q3_k, DT_Q3_K)       \
+    DEFINE(q4_k, DT_Q4_K)       \
+    DEFINE(q5_k, DT_Q5_K)       \
+    DEFINE(q6_k, DT_Q6_K)       \
+    DEFINE(iq4_xs, DT_IQ4_XS)
+
 /* Unpack the eight scales and mins of q4_k and q5_k, which have six bits each.
  * For j < 4:
  *   scale j        low six bits of sc[j]

@@ -242,7 +242,7 @@ static void gemm_q8(float *y, size_t ldy, const unsigned char *w,
         }
 }
 
-#define TYPE(name)                                                             \
+#define KERNELS(name, TYPE)                                                    \
     static void k_##name##_to_f32_ref(float *out, const void *blocks,          \
                                       size_t n)                                \
     {                                                                          \
@@ -258,35 +258,12 @@ static void gemm_q8(float *y, size_t ldy, const unsigned char *w,
                 run_##name);                                                   \
     }
 
-TYPE(q4_0)
-TYPE(q4_1)
-TYPE(q5_0)
-TYPE(q5_1)
-TYPE(q8_0)
-TYPE(iq4_nl)
-TYPE(q2_k)
-TYPE(q3_k)
-TYPE(q4_k)
-TYPE(q5_k)
-TYPE(q6_k)
-TYPE(iq4_xs)
-
-#define ENTER(NAME, name)                                            \
-    k->blocks_to_f32[DT_##NAME - DT_BLOCKS] = k_##name##_to_f32_ref; \
-    k->gemm_q8_blocks[DT_##NAME - DT_BLOCKS] = k_gemm_q8_##name##_ref
+EACH_BLOCK_TYPE(KERNELS)
 
 void k_blocks_ref_init(struct kernels *k)
 {
-    ENTER(Q4_0, q4_0);
-    ENTER(Q4_1, q4_1);
-    ENTER(Q5_0, q5_0);
-    ENTER(Q5_1, q5_1);
-    ENTER(Q8_0, q8_0);
-    ENTER(IQ4_NL, iq4_nl);
-    ENTER(Q2_K, q2_k);
-    ENTER(Q3_K, q3_k);
-    ENTER(Q4_K, q4_k);
-    ENTER(Q5_K, q5_k);
-    ENTER(Q6_K, q6_k);
-    ENTER(IQ4_XS, iq4_xs);
+#define ENTER(name, TYPE)                                       \
+    k->blocks_to_f32[TYPE - DT_BLOCKS] = k_##name##_to_f32_ref; \
+    k->gemm_q8_blocks[TYPE - DT_BLOCKS] = k_gemm_q8_##name##_ref;
+    EACH_BLOCK_TYPE(ENTER)
 }

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "kernel/blocks.h"
 #include "kernel/kernel.h"
 #include "kernel/x86/k_amx_blocks.h"
 #include "kernel/x86/k_amx_pack.h"
@@ -278,12 +279,7 @@ INLINE void widen_row(char *out, const unsigned char *q,
         widen_row(out, q, scales, biases, w, nk, bits);                 \
     }
 
-WIDEN(2)
-WIDEN(3)
-WIDEN(4)
-WIDEN(5)
-WIDEN(6)
-WIDEN(8)
+EACH_WIDTH(WIDEN)
 
 /* Widen columns [k, k + nk) of row r. k is a multiple of COLS and so of every
  * group. */
@@ -482,13 +478,7 @@ static void k_gemm_bf16_affine_amx(float *y, size_t ldy, const struct affine *w,
                                    .panel = (char *)work});                  \
     }
 
-#define ALL_BLOCKS(f)                                                   \
-    f(q4_0, DT_Q4_0) f(q4_1, DT_Q4_1) f(q5_0, DT_Q5_0) f(q5_1, DT_Q5_1) \
-        f(q8_0, DT_Q8_0) f(iq4_nl, DT_IQ4_NL) f(q2_k, DT_Q2_K)          \
-            f(q3_k, DT_Q3_K) f(q4_k, DT_Q4_K) f(q5_k, DT_Q5_K)          \
-                f(q6_k, DT_Q6_K) f(iq4_xs, DT_IQ4_XS)
-
-ALL_BLOCKS(BLOCKS)
+EACH_BLOCK_TYPE(BLOCKS)
 
 /* ---- measuring ---------------------------------------------------------- */
 
@@ -507,6 +497,6 @@ void k_amx_init(struct kernels *k)
     k->gemm_bf16_affine = k_gemm_bf16_affine_amx;
 #define ENTER(name, TYPE) \
     k->gemm_bf16_blocks[TYPE - DT_BLOCKS] = k_gemm_bf16_##name##_amx;
-    ALL_BLOCKS(ENTER)
+    EACH_BLOCK_TYPE(ENTER)
     k->peak_bf16 = k_peak_bf16_amx;
 }

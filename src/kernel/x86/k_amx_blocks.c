@@ -53,26 +53,11 @@ INLINE void widen(enum dtype type, char *out, const unsigned char *p, size_t n)
         widen(TYPE, out, p, n);                                  \
     }
 
-WIDEN(q4_0, DT_Q4_0)
-WIDEN(q4_1, DT_Q4_1)
-WIDEN(q5_0, DT_Q5_0)
-WIDEN(q5_1, DT_Q5_1)
-WIDEN(q8_0, DT_Q8_0)
-WIDEN(iq4_nl, DT_IQ4_NL)
-WIDEN(q2_k, DT_Q2_K)
-WIDEN(q3_k, DT_Q3_K)
-WIDEN(q4_k, DT_Q4_K)
-WIDEN(q5_k, DT_Q5_K)
-WIDEN(q6_k, DT_Q6_K)
-WIDEN(iq4_xs, DT_IQ4_XS)
+EACH_BLOCK_TYPE(WIDEN)
 
 #define ROWS(name, TYPE)                                          \
     [TYPE - DT_BLOCKS] = {.widen = widen_##name,                  \
                           .block = TYPE >= DT_Q2_K ? SUPER : RUN, \
-                          .bytes = sizeof(struct name)}
+                          .bytes = sizeof(struct name)},
 
-const struct block_rows block_rows[DT_N_BLOCKS] = {
-    ROWS(q4_0, DT_Q4_0), ROWS(q4_1, DT_Q4_1), ROWS(q5_0, DT_Q5_0),
-    ROWS(q5_1, DT_Q5_1), ROWS(q8_0, DT_Q8_0), ROWS(iq4_nl, DT_IQ4_NL),
-    ROWS(q2_k, DT_Q2_K), ROWS(q3_k, DT_Q3_K), ROWS(q4_k, DT_Q4_K),
-    ROWS(q5_k, DT_Q5_K), ROWS(q6_k, DT_Q6_K), ROWS(iq4_xs, DT_IQ4_XS)};
+const struct block_rows block_rows[DT_N_BLOCKS] = {EACH_BLOCK_TYPE(ROWS)};

@@ -282,30 +282,18 @@ static void value_row(const struct values *s, size_t lo, size_t hi)
     {                                                        \
         value_tile(s, V, T);                                 \
     }
-#define TILES(V) \
-    TILE(V, 1)   \
-    TILE(V, 2)   \
-    TILE(V, 3)   \
-    TILE(V, 4)   \
-    TILE(V, 5)   \
-    TILE(V, 6)
-#define TILE_ROW(of, V)                                             \
-    {                                                               \
-        of##_tile_##V##_1, of##_tile_##V##_2, of##_tile_##V##_3,    \
-            of##_tile_##V##_4, of##_tile_##V##_5, of##_tile_##V##_6 \
-    }
 
-TILES(1)
-TILES(2)
-TILES(3)
-TILES(4)
+EACH_6(TILE, 1)
+EACH_6(TILE, 2)
+EACH_6(TILE, 3)
+EACH_6(TILE, 4)
 
 static void (*const score_tiles[VECTORS][ROWS])(const struct scores *) = {
-    TILE_ROW(score, 1), TILE_ROW(score, 2), TILE_ROW(score, 3),
-    TILE_ROW(score, 4)};
+    ROW_6(score_tile_1), ROW_6(score_tile_2), ROW_6(score_tile_3),
+    ROW_6(score_tile_4)};
 static void (*const value_tiles[VECTORS][ROWS])(const struct values *) = {
-    TILE_ROW(value, 1), TILE_ROW(value, 2), TILE_ROW(value, 3),
-    TILE_ROW(value, 4)};
+    ROW_6(value_tile_1), ROW_6(value_tile_2), ROW_6(value_tile_3),
+    ROW_6(value_tile_4)};
 
 /* ---- batches ------------------------------------------------------------ */
 

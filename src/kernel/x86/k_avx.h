@@ -49,6 +49,67 @@ INLINE void sweep_by(const void *p, size_t ahead, bool to_l2)
         __asm__ volatile("prefetcht0 %0" ::"m"(*line));
 }
 
+/* ---- specialisations ---------------------------------------------------- */
+
+/* A tile takes the numbers of its rows and tokens as constants, so that gcc
+ * unrolls its loops and keeps sums in registers. The macros of this section
+ * write a tile once for each constant. */
+
+/* Run a statement with T, a constant, in place of n_tokens, which is 1 to 4. */
+#define WITH_TOKENS(n_tokens, ...)    \
+    do {                              \
+        if ((n_tokens) == 1) {        \
+            enum { T = 1 };           \
+            __VA_ARGS__;              \
+        } else if ((n_tokens) == 2) { \
+            enum { T = 2 };           \
+            __VA_ARGS__;              \
+        } else if ((n_tokens) == 3) { \
+            enum { T = 3 };           \
+            __VA_ARGS__;              \
+        } else {                      \
+            enum { T = 4 };           \
+            __VA_ARGS__;              \
+        }                             \
+    } while (0)
+
+/* Run a statement with `name`, a constant, in place of the flag. */
+#define WITH_FLAG(name, flag, ...) \
+    do {                           \
+        if (flag) {                \
+            enum { name = true };  \
+            __VA_ARGS__;           \
+        } else {                   \
+            enum { name = false }; \
+            __VA_ARGS__;           \
+        }                          \
+    } while (0)
+
+/* Write DEFINE(..., n) for n = 1 to 3, 4 or 6. */
+#define EACH_3(DEFINE, ...) \
+    DEFINE(__VA_ARGS__, 1) DEFINE(__VA_ARGS__, 2) DEFINE(__VA_ARGS__, 3)
+#define EACH_4(DEFINE, ...) EACH_3(DEFINE, __VA_ARGS__) DEFINE(__VA_ARGS__, 4)
+#define EACH_6(DEFINE, ...)     \
+    EACH_4(DEFINE, __VA_ARGS__) \
+    DEFINE(__VA_ARGS__, 5) DEFINE(__VA_ARGS__, 6)
+/* A row of a table of these functions. */
+#define ROW_3(name)                  \
+    {                                \
+        name##_1, name##_2, name##_3 \
+    }
+#define ROW_4(name)                            \
+    {                                          \
+        name##_1, name##_2, name##_3, name##_4 \
+    }
+#define ROW_6(name)                                                \
+    {                                                              \
+        name##_1, name##_2, name##_3, name##_4, name##_5, name##_6 \
+    }
+
+/* Write DEFINE(bits) for each width of affine weights' codes. */
+#define EACH_WIDTH(DEFINE) \
+    DEFINE(2) DEFINE(3) DEFINE(4) DEFINE(5) DEFINE(6) DEFINE(8)
+
 /* ---- loads -------------------------------------------------------------- */
 
 /* Return a mask of the first n <= 8 lanes. */

@@ -88,12 +88,9 @@ static bool rows_in_pairs(float *y, const char *w, size_t w_bytes,
     if (n_rows < PAIRS_MIN_ROWS || n > PAIRS_MAX)
         return false;
     split_pairs(pairs, x, n);
-    if (kernel_core.sweep_l2)
-        for (size_t r = 0; r < n_rows; r++)
-            y[r] = dot_pairs(w + r * w_bytes, pairs, n, ahead, true);
-    else
-        for (size_t r = 0; r < n_rows; r++)
-            y[r] = dot_pairs(w + r * w_bytes, pairs, n, ahead, false);
+    WITH_FLAG(to_l2, kernel_core.sweep_l2,
+              for (size_t r = 0; r < n_rows; r++) y[r] =
+                  dot_pairs(w + r * w_bytes, pairs, n, ahead, to_l2));
     return true;
 }
 

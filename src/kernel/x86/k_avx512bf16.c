@@ -163,26 +163,14 @@ INLINE void tile_run(const struct tile *s, int V, int T)
     {                                                \
         tile_run(s, V, T);                           \
     }
-#define TILES(V) \
-    TILE(V, 1)   \
-    TILE(V, 2)   \
-    TILE(V, 3)   \
-    TILE(V, 4)   \
-    TILE(V, 5)   \
-    TILE(V, 6)
-#define TILE_ROW(V)                                                           \
-    {                                                                         \
-        tile_##V##_1, tile_##V##_2, tile_##V##_3, tile_##V##_4, tile_##V##_5, \
-            tile_##V##_6                                                      \
-    }
 
-TILES(1)
-TILES(2)
-TILES(3)
-TILES(4)
+EACH_6(TILE, 1)
+EACH_6(TILE, 2)
+EACH_6(TILE, 3)
+EACH_6(TILE, 4)
 
 static void (*const tiles[VECTORS][TOKENS])(const struct tile *) = {
-    TILE_ROW(1), TILE_ROW(2), TILE_ROW(3), TILE_ROW(4)};
+    ROW_6(tile_1), ROW_6(tile_2), ROW_6(tile_3), ROW_6(tile_4)};
 
 /* ---- few tokens --------------------------------------------------------- */
 
@@ -341,41 +329,32 @@ INLINE void strip_run(const struct strip *s, int R, int T,
     }
 }
 
-/* Define functions for each number of tokens, and a table of them. */
-#define STRIP_FN(name, R, T, ...)                              \
-    static void name##_##T(const struct strip *s)              \
-    {                                                          \
-        strip_run(s, R, T, (struct strip_fetch){__VA_ARGS__}); \
+/* Define name_T. fetch: a FETCH, whose parentheses protect its commas. */
+#define STRIP_FN(name, R, fetch, T)               \
+    static void name##_##T(const struct strip *s) \
+    {                                             \
+        strip_run(s, R, T, fetch);                \
     }
-#define STRIP_FNS(name, R, ...)       \
-    STRIP_FN(name, R, 1, __VA_ARGS__) \
-    STRIP_FN(name, R, 2, __VA_ARGS__) \
-    STRIP_FN(name, R, 3, __VA_ARGS__) \
-    STRIP_FN(name, R, 4, __VA_ARGS__) \
-    STRIP_FN(name, R, 5, __VA_ARGS__) \
-    STRIP_FN(name, R, 6, __VA_ARGS__)
-#define BY_TOKENS(name)                                            \
-    {                                                              \
-        name##_1, name##_2, name##_3, name##_4, name##_5, name##_6 \
-    }
+#define FETCH(...) ((struct strip_fetch){__VA_ARGS__})
 
-STRIP_FNS(row_once, 1, .rows = 1)
-STRIP_FNS(row_twice, 1, .rows = 1, .twice = true)
-STRIP_FNS(row_once_l2, 1, .rows = 1, .to_l2 = true)
-STRIP_FNS(row_twice_l2, 1, .rows = 1, .twice = true, .to_l2 = true)
-STRIP_FNS(strip_1, 4, .rows = 1, .twice = true)
-STRIP_FNS(strip_2, 4, .rows = 2, .twice = true)
-STRIP_FNS(strip_4, 4, .rows = 4, .twice = true)
+EACH_6(STRIP_FN, row_once, 1, FETCH(.rows = 1))
+EACH_6(STRIP_FN, row_twice, 1, FETCH(.rows = 1, .twice = true))
+EACH_6(STRIP_FN, row_once_l2, 1, FETCH(.rows = 1, .to_l2 = true))
+EACH_6(STRIP_FN, row_twice_l2, 1,
+       FETCH(.rows = 1, .twice = true, .to_l2 = true))
+EACH_6(STRIP_FN, strip_1, 4, FETCH(.rows = 1, .twice = true))
+EACH_6(STRIP_FN, strip_2, 4, FETCH(.rows = 2, .twice = true))
+EACH_6(STRIP_FN, strip_4, 4, FETCH(.rows = 4, .twice = true))
 
 typedef void strip_fn(const struct strip *s);
 
 /* [to_l2][twice] */
 static strip_fn *const row_fns[2][2][TOKENS] = {
-    {BY_TOKENS(row_once), BY_TOKENS(row_twice)},
-    {BY_TOKENS(row_once_l2), BY_TOKENS(row_twice_l2)}};
+    {ROW_6(row_once), ROW_6(row_twice)},
+    {ROW_6(row_once_l2), ROW_6(row_twice_l2)}};
 /* [rows that are fetched / 2] */
-static strip_fn *const strip_fns[3][TOKENS] = {
-    BY_TOKENS(strip_1), BY_TOKENS(strip_2), BY_TOKENS(strip_4)};
+static strip_fn *const strip_fns[3][TOKENS] = {ROW_6(strip_1), ROW_6(strip_2),
+                                               ROW_6(strip_4)};
 
 /* A walk over strips of weights: over all strips of a block of rows, then over
  * the next columns of the block, then over the next block. */

@@ -43,10 +43,22 @@ enum {
 
 _Static_assert(MANY_HALVES *SEGMENT / 16 <= KERNEL_WORK, "the caller's memory");
 
-/* ---- few tokens --------------------------------------------------------- */
+/* A product of all rows: the arguments of gemm_q8_blocks. */
+struct product {
+    float *y;
+    size_t ldy;
+    const unsigned char *w;
+    size_t w_stride;
+    const struct q8 *x;
+    size_t n_rows, n_cols, n_tokens;
+    bool add;
+    float *work;
+};
 
-/* Activations of up to TOKENS tokens, starting at a column. */
-struct few {
+/* ---- a few tokens ------------------------------------------------------- */
+
+/* Activations of some tokens, starting at a column. */
+struct tokens {
     const int8_t *q;
     const float *scale, *sum; /* for each group of 32 */
     const float *halves;      /* sums of each group of 16 */
@@ -94,7 +106,7 @@ INLINE __m256 lane_scales(const struct scales *s, size_t r)
  * already multiplied by the scales of the weights. */
 INLINE void run_dots(enum dtype type, __m256 *acc, const unsigned char *p,
                      const struct scales *s, float xs[TOKENS][CHUNK_RUNS],
-                     const struct few *x, size_t c, size_t r, int T)
+                     const struct tokens *x, size_t c, size_t r, int T)
 {
     const __m256i w = run_codes(type, p, r);
     const __m256 pair =
@@ -116,7 +128,7 @@ INLINE void run_dots(enum dtype type, __m256 *acc, const unsigned char *p,
  * 32 c, to acc[0][t] and acc[1][t]. Runs go to the two accumulators in turn, so
  * that consecutive runs need not wait for each other. */
 INLINE void chunk_dots(enum dtype type, __m256 acc[2][TOKENS],
-                       const unsigned char *p, size_t n, const struct few *x,
+                       const unsigned char *p, size_t n, const struct tokens *x,
                        size_t c, int T)
 {
     struct scales s = chunk_scales(type, p, n);
@@ -147,8 +159,8 @@ INLINE void chunk_dots(enum dtype type, __m256 acc[2][TOKENS],
 
 /* Multiply a row of n_runs runs by T tokens. */
 INLINE void row_dots(enum dtype type, float *y, size_t ldy,
-                     const unsigned char *w, const struct few *x, size_t n_runs,
-                     bool add, int T)
+                     const unsigned char *w, const struct tokens *x,
+                     size_t n_runs, bool add, int T)
 {
     __m256 acc[2][TOKENS];
 
@@ -178,7 +190,7 @@ INLINE void row_dots(enum dtype type, float *y, size_t ldy,
 /* Multiply n_rows rows by T tokens. */
 INLINE void rows_dots(enum dtype type, float *y, size_t ldy,
                       const unsigned char *w, size_t w_stride, size_t n_rows,
-                      const struct few *x, size_t n_runs, bool add, int T)
+                      const struct tokens *x, size_t n_runs, bool add, int T)
 {
     for (size_t r = 0; r < n_rows; r++)
         row_dots(type, y + r, ldy, w + r * w_stride, x, n_runs, add, T);
@@ -209,58 +221,53 @@ static void sum_halves(float *out, const int8_t *q, const float *scale,
 /* Multiply rows that stay in L2 by n tokens. */
 INLINE void block_dots(enum dtype type, float *y, size_t ldy,
                        const unsigned char *w, size_t w_stride, size_t n_rows,
-                       const struct few *x, size_t n_runs, size_t n, bool add)
+                       const struct tokens *x, size_t n_runs, size_t n,
+                       bool add)
 {
-    struct few at = *x;
-    size_t t = 0;
+    struct tokens at = *x;
 
-    for (; n - t >= TOKENS; t += TOKENS) {
-        rows_dots(type, y + t * ldy, ldy, w, w_stride, n_rows, &at, n_runs, add,
-                  TOKENS);
+    for (; n >= TOKENS; n -= TOKENS) {
+        rows_dots(type, y, ldy, w, w_stride, n_rows, &at, n_runs, add, TOKENS);
+        y += TOKENS * ldy;
         at.q += TOKENS * at.ldq;
         at.scale += TOKENS * at.ldg;
         at.sum += TOKENS * at.ldg;
         at.halves += TOKENS * at.ldh;
     }
-    y += t * ldy;
-    if (n - t == 3)
-        rows_dots(type, y, ldy, w, w_stride, n_rows, &at, n_runs, add, 3);
-    else if (n - t == 2)
-        rows_dots(type, y, ldy, w, w_stride, n_rows, &at, n_runs, add, 2);
-    else if (n - t == 1)
-        rows_dots(type, y, ldy, w, w_stride, n_rows, &at, n_runs, add, 1);
+    if (n > 0)
+        WITH_TOKENS(n, rows_dots(type, y, ldy, w, w_stride, n_rows, &at, n_runs,
+                                 add, T));
 }
 
-/* Multiply all rows by n tokens, fewer than MANY_HALVES or MANY_TOKENS. */
-INLINE void few_dots(enum dtype type, float *y, size_t ldy,
-                     const unsigned char *w, size_t w_stride,
-                     const struct q8 *x, size_t n_rows, size_t n_cols, size_t n,
-                     bool add, float *work)
+/* Multiply by fewer tokens than MANY_HALVES or MANY_TOKENS. */
+INLINE void small_m_dots(enum dtype type, const struct product *p)
 {
+    const size_t n = p->n_tokens;
+    const unsigned char *w = p->w;
     size_t cols;
 
-    for (size_t k = 0; k < n_cols; k += cols) {
-        cols = n_cols - k < SEGMENT ? n_cols - k : SEGMENT;
+    for (size_t k = 0; k < p->n_cols; k += cols) {
+        cols = p->n_cols - k < SEGMENT ? p->n_cols - k : SEGMENT;
         const size_t n_runs = cols / RUN;
         const size_t bytes = runs_bytes(type, n_runs);
-        const struct few at = {.q = x->q + k,
-                               .scale = x->scale + k / RUN,
-                               .sum = x->sum + k / RUN,
-                               .halves = work,
-                               .ldq = x->ldq,
-                               .ldg = x->ldg,
-                               .ldh = 2 * n_runs};
-        const size_t block = n <= TOKENS          ? n_rows
+        const struct tokens at = {.q = p->x->q + k,
+                                  .scale = p->x->scale + k / RUN,
+                                  .sum = p->x->sum + k / RUN,
+                                  .halves = p->work,
+                                  .ldq = p->x->ldq,
+                                  .ldg = p->x->ldg,
+                                  .ldh = 2 * n_runs};
+        const size_t block = n <= TOKENS          ? p->n_rows
                              : ROWS_BYTES > bytes ? ROWS_BYTES / bytes
                                                   : 1;
 
         for (size_t i = 0; has_halves(type) && i < n; i++)
-            sum_halves(work + i * at.ldh, at.q + i * at.ldq,
+            sum_halves(p->work + i * at.ldh, at.q + i * at.ldq,
                        at.scale + i * at.ldg, n_runs);
-        for (size_t r = 0, nr; r < n_rows; r += nr) {
-            nr = n_rows - r < block ? n_rows - r : block;
-            block_dots(type, y + r, ldy, w + r * w_stride, w_stride, nr, &at,
-                       n_runs, n, add || k > 0);
+        for (size_t r = 0, nr; r < p->n_rows; r += nr) {
+            nr = p->n_rows - r < block ? p->n_rows - r : block;
+            block_dots(type, p->y + r, p->ldy, w + r * p->w_stride, p->w_stride,
+                       nr, &at, n_runs, n, p->add || k > 0);
         }
         w += bytes;
     }
@@ -319,20 +326,18 @@ INLINE void expand_row(enum dtype type, unsigned char *codes, float *scale,
     }
 }
 
-INLINE void many_dots(enum dtype type, float *y, size_t ldy,
-                      const unsigned char *w, size_t w_stride,
-                      const struct q8 *x, size_t n_rows, size_t n_cols,
-                      size_t n_tokens, bool add, float *work)
+INLINE void many_dots(enum dtype type, const struct product *p)
 {
-    struct wide *m = (struct wide *)(void *)(work + KERNEL_WORK);
+    struct wide *m = (struct wide *)(void *)(p->work + KERNEL_WORK);
+    const size_t w_stride = p->w_stride;
     size_t nr, cols;
 
-    for (size_t r = 0; r < n_rows; r += nr) {
-        const unsigned char *from = w + r * w_stride;
+    for (size_t r = 0; r < p->n_rows; r += nr) {
+        const unsigned char *from = p->w + r * w_stride;
 
-        nr = n_rows - r < WIDE_ROWS ? n_rows - r : WIDE_ROWS;
-        for (size_t k = 0; k < n_cols; k += cols) {
-            cols = n_cols - k < WIDE_COLS ? n_cols - k : WIDE_COLS;
+        nr = p->n_rows - r < WIDE_ROWS ? p->n_rows - r : WIDE_ROWS;
+        for (size_t k = 0; k < p->n_cols; k += cols) {
+            cols = p->n_cols - k < WIDE_COLS ? p->n_cols - k : WIDE_COLS;
             const size_t n = cols / RUN;
             const struct affine a = {.q = m->codes,
                                      .q_stride = cols,
@@ -342,7 +347,7 @@ INLINE void many_dots(enum dtype type, float *y, size_t ldy,
                                      .sb_type = DT_F32,
                                      .bits = 8,
                                      .group = RUN};
-            struct q8 at = *x;
+            struct q8 at = *p->x;
 
             for (size_t i = 0; i < nr; i++)
                 expand_row(type, m->codes + i * cols, m->scale + i * n,
@@ -351,8 +356,9 @@ INLINE void many_dots(enum dtype type, float *y, size_t ldy,
             at.q += k;
             at.scale += k / RUN;
             at.sum += k / RUN;
-            kernels_get(LEVEL)->gemm_q8_affine(y + r, ldy, &a, &at, nr, cols,
-                                               n_tokens, add || k > 0, work);
+            kernels_get(LEVEL)->gemm_q8_affine(p->y + r, p->ldy, &a, &at, nr,
+                                               cols, p->n_tokens,
+                                               p->add || k > 0, p->work);
             from += runs_bytes(type, n);
         }
     }
@@ -444,8 +450,8 @@ INLINE __m256i four_bytes(const int8_t *q)
 }
 
 /* Compute acc[t] = products of the n groups of a panel and T tokens. */
-INLINE void panel_dots(__m256 *acc, const struct panel *m, const struct few *x,
-                       size_t n, int T)
+INLINE void panel_dots(__m256 *acc, const struct panel *m,
+                       const struct tokens *x, size_t n, int T)
 {
     UNROLL
     for (int t = 0; t < T; t++)
@@ -484,8 +490,8 @@ INLINE void panel_dots(__m256 *acc, const struct panel *m, const struct few *x,
 /* Store the products of a panel of n_rows and T tokens in y[t, r], or add them
  * to y if add. */
 INLINE void panel_tile(float *y, size_t ldy, const struct panel *m,
-                       const struct few *x, size_t n, size_t n_rows, bool add,
-                       int T)
+                       const struct tokens *x, size_t n, size_t n_rows,
+                       bool add, int T)
 {
     const __m256i rows = first_lanes8(n_rows);
     __m256 acc[TOKENS];
@@ -503,10 +509,10 @@ INLINE void panel_tile(float *y, size_t ldy, const struct panel *m,
 
 /* Multiply a panel by n_tokens tokens. */
 static void panel_many(float *y, size_t ldy, const struct panel *m,
-                       const struct few *x, size_t n, size_t n_rows,
+                       const struct tokens *x, size_t n, size_t n_rows,
                        size_t n_tokens, bool add)
 {
-    struct few at = *x;
+    struct tokens at = *x;
 
     for (size_t t = 0, T; t < n_tokens; t += T) {
         float *yt = y + t * ldy;
@@ -522,34 +528,34 @@ static void panel_many(float *y, size_t ldy, const struct panel *m,
     }
 }
 
-/* Multiply all rows by n_tokens tokens, starting at token t. The caller's
- * memory must have room for the sums of their activations. */
-INLINE void many_halves(enum dtype type, float *y, size_t ldy,
-                        const unsigned char *w, size_t w_stride,
-                        const struct q8 *x, size_t t, size_t n_rows,
-                        size_t n_cols, size_t n_tokens, bool add, float *work)
+/* Multiply all rows by n tokens, starting at token t. The caller's memory must
+ * have room for the sums of their activations. */
+INLINE void many_halves(enum dtype type, const struct product *p, size_t t,
+                        size_t n)
 {
-    struct panel *m = (struct panel *)(void *)(work + KERNEL_WORK);
+    struct panel *m = (struct panel *)(void *)(p->work + KERNEL_WORK);
+    const struct q8 *x = p->x;
+    const unsigned char *w = p->w;
     size_t cols, nr;
 
-    for (size_t k = 0; k < n_cols; k += cols) {
-        cols = n_cols - k < PANEL_COLS ? n_cols - k : PANEL_COLS;
+    for (size_t k = 0; k < p->n_cols; k += cols) {
+        cols = p->n_cols - k < PANEL_COLS ? p->n_cols - k : PANEL_COLS;
         const size_t g = t * x->ldg + k / RUN;
-        const struct few at = {.q = x->q + t * x->ldq + k,
-                               .scale = x->scale + g,
-                               .halves = work,
-                               .ldq = x->ldq,
-                               .ldg = x->ldg,
-                               .ldh = PANEL_GROUPS};
+        const struct tokens at = {.q = x->q + t * x->ldq + k,
+                                  .scale = x->scale + g,
+                                  .halves = p->work,
+                                  .ldq = x->ldq,
+                                  .ldg = x->ldg,
+                                  .ldh = PANEL_GROUPS};
 
-        for (size_t i = 0; i < n_tokens; i++)
-            sum_halves(work + i * at.ldh, at.q + i * at.ldq,
+        for (size_t i = 0; i < n; i++)
+            sum_halves(p->work + i * at.ldh, at.q + i * at.ldq,
                        at.scale + i * at.ldg, cols / RUN);
-        for (size_t r = 0; r < n_rows; r += nr) {
-            nr = n_rows - r < PANEL_ROWS ? n_rows - r : PANEL_ROWS;
-            fill_panel(type, m, w + r * w_stride, w_stride, nr, cols);
-            panel_many(y + t * ldy + r, ldy, m, &at, cols / 16, nr, n_tokens,
-                       add || k > 0);
+        for (size_t r = 0; r < p->n_rows; r += nr) {
+            nr = p->n_rows - r < PANEL_ROWS ? p->n_rows - r : PANEL_ROWS;
+            fill_panel(type, m, w + r * p->w_stride, p->w_stride, nr, cols);
+            panel_many(p->y + t * p->ldy + r, p->ldy, m, &at, cols / 16, nr, n,
+                       p->add || k > 0);
         }
         w += runs_bytes(type, cols / RUN);
     }
@@ -557,37 +563,49 @@ INLINE void many_halves(enum dtype type, float *y, size_t ldy,
 
 /* ---- kernels ------------------------------------------------------------ */
 
-INLINE void gemm(enum dtype type, float *y, size_t ldy, const void *w,
-                 size_t w_stride, const struct q8 *x, size_t n_rows,
-                 size_t n_cols, size_t n_tokens, bool add, float *work)
+INLINE void gemm(enum dtype type, const struct product *p)
 {
     const size_t most = KERNEL_WORK / PANEL_GROUPS;
 
-    if (n_tokens < (size_t)(has_halves(type) ? MANY_HALVES : MANY_TOKENS)) {
-        few_dots(type, y, ldy, w, w_stride, x, n_rows, n_cols, n_tokens, add,
-                 work);
+    if (p->n_tokens < (size_t)(has_halves(type) ? MANY_HALVES : MANY_TOKENS)) {
+        small_m_dots(type, p);
         return;
     }
     if (!has_halves(type)) {
-        many_dots(type, y, ldy, w, w_stride, x, n_rows, n_cols, n_tokens, add,
-                  work);
+        many_dots(type, p);
         return;
     }
-    for (size_t t = 0, n; t < n_tokens; t += n) {
-        n = n_tokens - t < most ? n_tokens - t : most;
-        many_halves(type, y, ldy, w, w_stride, x, t, n_rows, n_cols, n, add,
-                    work);
+    for (size_t t = 0, n; t < p->n_tokens; t += n) {
+        n = p->n_tokens - t < most ? p->n_tokens - t : most;
+        many_halves(type, p, t, n);
     }
 }
 
-#define GEMM(name, TYPE)                                                       \
+/* Define gemm_q8_blocks of a type as a call of `multiply` with the product
+ * p. */
+#define GEMM_BY(name, multiply)                                                \
     static void KERNEL(gemm_q8_##name)(float *y, size_t ldy, const void *w,    \
                                        size_t w_stride, const struct q8 *x,    \
                                        size_t n_rows, size_t n_cols,           \
                                        size_t n_tokens, bool add, float *work) \
     {                                                                          \
-        gemm(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, n_tokens, add,      \
-             work);                                                            \
+        const struct product p = {.y = y,                                      \
+                                  .ldy = ldy,                                  \
+                                  .w = w,                                      \
+                                  .w_stride = w_stride,                        \
+                                  .x = x,                                      \
+                                  .n_rows = n_rows,                            \
+                                  .n_cols = n_cols,                            \
+                                  .n_tokens = n_tokens,                        \
+                                  .add = add,                                  \
+                                  .work = work};                               \
+                                                                               \
+        multiply;                                                              \
     }
+#define GEMM(name, TYPE) GEMM_BY(name, gemm(TYPE, &p))
+
+/* Enter a kernel that GEMM_BY defined into the table k. */
+#define ENTER_GEMM(name, TYPE) \
+    k->gemm_q8_blocks[TYPE - DT_BLOCKS] = KERNEL(gemm_q8_##name);
 
 #endif

@@ -14,7 +14,9 @@ add_fours(__m256i sum, __m256i w, __m256i x)
                                                    _mm256_set1_epi16(1)));
 }
 
-#include "kernel/x86/k_blocks_avx_all.h"
+#include "kernel/x86/k_blocks_avx.h"
+
+EACH_BLOCK_TYPE(GEMM)
 
 /* ---- widening ----------------------------------------------------------- */
 
@@ -64,33 +66,13 @@ INLINE void widen(enum dtype type, float *out, const unsigned char *p, size_t n)
     {                                                                       \
         widen(TYPE, out, p, n);                                             \
     }
+#define ENTER_WIDEN(name, TYPE) \
+    k->blocks_to_f32[TYPE - DT_BLOCKS] = k_##name##_to_f32_avx2;
 
-WIDEN(q4_0, DT_Q4_0)
-WIDEN(q4_1, DT_Q4_1)
-WIDEN(q5_0, DT_Q5_0)
-WIDEN(q5_1, DT_Q5_1)
-WIDEN(q8_0, DT_Q8_0)
-WIDEN(iq4_nl, DT_IQ4_NL)
-WIDEN(q2_k, DT_Q2_K)
-WIDEN(q3_k, DT_Q3_K)
-WIDEN(q4_k, DT_Q4_K)
-WIDEN(q5_k, DT_Q5_K)
-WIDEN(q6_k, DT_Q6_K)
-WIDEN(iq4_xs, DT_IQ4_XS)
+EACH_BLOCK_TYPE(WIDEN)
 
 void k_blocks_avx2_init(struct kernels *k)
 {
-    enter_products(k);
-    k->blocks_to_f32[DT_Q4_0 - DT_BLOCKS] = k_q4_0_to_f32_avx2;
-    k->blocks_to_f32[DT_Q4_1 - DT_BLOCKS] = k_q4_1_to_f32_avx2;
-    k->blocks_to_f32[DT_Q5_0 - DT_BLOCKS] = k_q5_0_to_f32_avx2;
-    k->blocks_to_f32[DT_Q5_1 - DT_BLOCKS] = k_q5_1_to_f32_avx2;
-    k->blocks_to_f32[DT_Q8_0 - DT_BLOCKS] = k_q8_0_to_f32_avx2;
-    k->blocks_to_f32[DT_IQ4_NL - DT_BLOCKS] = k_iq4_nl_to_f32_avx2;
-    k->blocks_to_f32[DT_Q2_K - DT_BLOCKS] = k_q2_k_to_f32_avx2;
-    k->blocks_to_f32[DT_Q3_K - DT_BLOCKS] = k_q3_k_to_f32_avx2;
-    k->blocks_to_f32[DT_Q4_K - DT_BLOCKS] = k_q4_k_to_f32_avx2;
-    k->blocks_to_f32[DT_Q5_K - DT_BLOCKS] = k_q5_k_to_f32_avx2;
-    k->blocks_to_f32[DT_Q6_K - DT_BLOCKS] = k_q6_k_to_f32_avx2;
-    k->blocks_to_f32[DT_IQ4_XS - DT_BLOCKS] = k_iq4_xs_to_f32_avx2;
+    EACH_BLOCK_TYPE(ENTER_GEMM)
+    EACH_BLOCK_TYPE(ENTER_WIDEN)
 }

@@ -165,30 +165,22 @@ INLINE void rows512(enum dtype type, float *y, size_t ldy,
                     const char *x, size_t ldx, size_t n, bool add, int T)
 {
     const size_t ahead = kernel_core.sweep_ahead;
-
     const bool once = type == DT_Q8_0 && T == 1 && kernel_core.q8_0_once;
 
-#define ROWS_BY(to_l2, once)                                      \
-    for (size_t r = 0; r < n_rows; r++)                           \
-    row512(type, y + r, ldy, w + r * w_stride, x, ldx, n, add, T, \
-           (struct sweep_far){ahead, to_l2, once})
-    if (kernel_core.sweep_l2 && once)
-        ROWS_BY(true, true);
-    else if (kernel_core.sweep_l2)
-        ROWS_BY(true, false);
-    else if (once)
-        ROWS_BY(false, true);
-    else
-        ROWS_BY(false, false);
-#undef ROWS_BY
+    WITH_FLAG(to_l2, kernel_core.sweep_l2,
+              WITH_FLAG(load_once, once,
+                        for (size_t r = 0; r < n_rows; r++) row512(
+                            type, y + r, ldy, w + r * w_stride, x, ldx, n, add,
+                            T, (struct sweep_far){ahead, to_l2, load_once})));
 }
 
 /* ---- kernels ------------------------------------------------------------ */
 
 /* Multiply all rows by T <= TOKENS tokens. */
-INLINE void few512(enum dtype type, float *y, size_t ldy,
-                   const unsigned char *w, size_t w_stride, const struct q8 *x,
-                   size_t n_rows, size_t n_cols, bool add, int T, float *work)
+INLINE void small_m512(enum dtype type, float *y, size_t ldy,
+                       const unsigned char *w, size_t w_stride,
+                       const struct q8 *x, size_t n_rows, size_t n_cols,
+                       bool add, int T, float *work)
 {
     const size_t part = part_runs(type), bytes = part_bytes(type);
     const size_t ldx = SEGMENT / RUN / part * bytes;
@@ -219,112 +211,88 @@ _Static_assert(TOKENS *SEGMENT / SUPER * sizeof(struct q6_k_x) <=
                        PART_BLOCKS * RUN / SUPER * sizeof(struct q6_k_x),
                "the caller's memory");
 
+/* Multiply all rows by 1 to TOKENS tokens. The arguments are not in a struct,
+ * so that gcc keeps more of them in registers: for Q6_K that saves a tenth. */
+typedef void small_m_fn(float *y, size_t ldy, const void *w, size_t w_stride,
+                        const struct q8 *x, size_t n_rows, size_t n_cols,
+                        size_t n_tokens, bool add, float *work);
+
 /* Multiply all rows by more than TOKENS tokens, row by row: by a part of the
  * tokens at a time, while some rows stay in L2. */
-static void parts512(void (*few)(float *, size_t, const void *, size_t,
-                                 const struct q8 *, size_t, size_t, size_t,
-                                 bool, float *),
-                     float *y, size_t ldy, const unsigned char *w,
-                     size_t w_stride, const struct q8 *x, size_t n_rows,
-                     size_t n_cols, size_t n_tokens, bool add, float *work)
+static void parts512(small_m_fn *multiply, const struct product *p)
 {
+    const size_t w_stride = p->w_stride;
     const size_t block = w_stride < ROWS_BYTES ? ROWS_BYTES / w_stride : 1;
 
-    for (size_t r = 0, nr; r < n_rows; r += nr) {
-        struct q8 part = *x;
+    for (size_t r = 0, nr; r < p->n_rows; r += nr) {
+        struct q8 part = *p->x;
 
-        nr = n_rows - r < block ? n_rows - r : block;
-        for (size_t t = 0, T; t < n_tokens; t += T) {
-            const size_t left = n_tokens - t;
+        nr = p->n_rows - r < block ? p->n_rows - r : block;
+        for (size_t t = 0, T; t < p->n_tokens; t += T) {
+            const size_t left = p->n_tokens - t;
             const size_t parts = (left + TOKENS - 1) / TOKENS;
 
             T = (left + parts - 1) / parts;
-            few(y + t * ldy + r, ldy, w + r * w_stride, w_stride, &part, nr,
-                n_cols, T, add, work);
-            part.q += T * x->ldq;
-            part.scale += T * x->ldg;
-            part.sum += T * x->ldg;
+            multiply(p->y + t * p->ldy + r, p->ldy, p->w + r * w_stride,
+                     w_stride, &part, nr, p->n_cols, T, p->add, p->work);
+            part.q += T * part.ldq;
+            part.scale += T * part.ldg;
+            part.sum += T * part.ldg;
         }
     }
 }
 
-#define FEW512(name, TYPE)                                                     \
-    static void k_few_##name##_512(float *y, size_t ldy, const void *w,        \
-                                   size_t w_stride, const struct q8 *x,        \
-                                   size_t n_rows, size_t n_cols,               \
-                                   size_t n_tokens, bool add, float *work)     \
+/* multiply: small_m512 for the type. */
+INLINE void gemm512(enum dtype type, const struct product *p,
+                    small_m_fn *multiply)
+{
+    if (p->n_tokens == 0)
+        return;
+    if (p->n_tokens <= TOKENS)
+        multiply(p->y, p->ldy, p->w, p->w_stride, p->x, p->n_rows, p->n_cols,
+                 p->n_tokens, p->add, p->work);
+    else if (p->n_tokens < kernel_core.blocks_panels_min)
+        parts512(multiply, p);
+    else
+        many512(type, p);
+}
+
+#define GEMM512(name, TYPE)                                                    \
+    static void small_m_##name##_avx512(                                       \
+        float *y, size_t ldy, const void *w, size_t w_stride,                  \
+        const struct q8 *x, size_t n_rows, size_t n_cols, size_t n_tokens,     \
+        bool add, float *work)                                                 \
     {                                                                          \
-        if (n_tokens == 1)                                                     \
-            few512(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, add, 1,       \
-                   work);                                                      \
-        else if (n_tokens == 2)                                                \
-            few512(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, add, 2,       \
-                   work);                                                      \
-        else if (n_tokens == 3)                                                \
-            few512(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, add, 3,       \
-                   work);                                                      \
-        else                                                                   \
-            few512(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, add, 4,       \
-                   work);                                                      \
+        WITH_TOKENS(n_tokens, small_m512(TYPE, y, ldy, w, w_stride, x, n_rows, \
+                                         n_cols, add, T, work));               \
     }                                                                          \
-    static void k_gemm_q8_##name##_512(float *y, size_t ldy, const void *w,    \
-                                       size_t w_stride, const struct q8 *x,    \
-                                       size_t n_rows, size_t n_cols,           \
-                                       size_t n_tokens, bool add, float *work) \
-    {                                                                          \
-        if (n_tokens == 0)                                                     \
-            return;                                                            \
-        if (n_tokens <= TOKENS)                                                \
-            k_few_##name##_512(y, ldy, w, w_stride, x, n_rows, n_cols,         \
-                               n_tokens, add, work);                           \
-        else if (n_tokens < kernel_core.blocks_panels_min)                     \
-            parts512(k_few_##name##_512, y, ldy, w, w_stride, x, n_rows,       \
-                     n_cols, n_tokens, add, work);                             \
-        else                                                                   \
-            many512(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, n_tokens,    \
-                    add, work);                                                \
-    }
+    GEMM_BY(name, gemm512(TYPE, &p, small_m_##name##_avx512))
 
-FEW512(q8_0, DT_Q8_0)
-FEW512(q4_0, DT_Q4_0)
-FEW512(q5_0, DT_Q5_0)
-FEW512(q4_k, DT_Q4_K)
-FEW512(q5_k, DT_Q5_K)
-FEW512(q6_k, DT_Q6_K)
+GEMM512(q8_0, DT_Q8_0)
+GEMM512(q4_0, DT_Q4_0)
+GEMM512(q5_0, DT_Q5_0)
+GEMM512(q4_k, DT_Q4_K)
+GEMM512(q5_k, DT_Q5_K)
+GEMM512(q6_k, DT_Q6_K)
 
-#define MANY512(name, TYPE)                                                    \
-    static void k_gemm_q8_##name##_512(float *y, size_t ldy, const void *w,    \
-                                       size_t w_stride, const struct q8 *x,    \
-                                       size_t n_rows, size_t n_cols,           \
-                                       size_t n_tokens, bool add, float *work) \
-    {                                                                          \
-        if (n_tokens <= TOKENS)                                                \
-            few_dots(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, n_tokens,   \
-                     add, work);                                               \
-        else                                                                   \
-            many512(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, n_tokens,    \
-                    add, work);                                                \
-    }
+INLINE void gemm_panels512(enum dtype type, const struct product *p)
+{
+    if (p->n_tokens <= TOKENS)
+        small_m_dots(type, p);
+    else
+        many512(type, p);
+}
 
-MANY512(q4_1, DT_Q4_1)
-MANY512(q5_1, DT_Q5_1)
-MANY512(iq4_nl, DT_IQ4_NL)
-MANY512(q3_k, DT_Q3_K)
-MANY512(iq4_xs, DT_IQ4_XS)
+#define GEMM_PANELS512(name, TYPE) GEMM_BY(name, gemm_panels512(TYPE, &p))
+
+GEMM_PANELS512(q4_1, DT_Q4_1)
+GEMM_PANELS512(q5_1, DT_Q5_1)
+GEMM_PANELS512(iq4_nl, DT_IQ4_NL)
+GEMM_PANELS512(q3_k, DT_Q3_K)
+GEMM_PANELS512(iq4_xs, DT_IQ4_XS)
 GEMM(q2_k, DT_Q2_K)
 
 void k_blocks_avx512_init(struct kernels *k)
 {
-    k->gemm_q8_blocks[DT_Q4_0 - DT_BLOCKS] = k_gemm_q8_q4_0_512;
-    k->gemm_q8_blocks[DT_Q4_1 - DT_BLOCKS] = k_gemm_q8_q4_1_512;
-    k->gemm_q8_blocks[DT_Q5_0 - DT_BLOCKS] = k_gemm_q8_q5_0_512;
-    k->gemm_q8_blocks[DT_Q5_1 - DT_BLOCKS] = k_gemm_q8_q5_1_512;
-    k->gemm_q8_blocks[DT_Q8_0 - DT_BLOCKS] = k_gemm_q8_q8_0_512;
-    k->gemm_q8_blocks[DT_IQ4_NL - DT_BLOCKS] = k_gemm_q8_iq4_nl_512;
-    k->gemm_q8_blocks[DT_Q2_K - DT_BLOCKS] = k_gemm_q8_q2_k_avx512;
-    k->gemm_q8_blocks[DT_Q3_K - DT_BLOCKS] = k_gemm_q8_q3_k_512;
-    k->gemm_q8_blocks[DT_Q4_K - DT_BLOCKS] = k_gemm_q8_q4_k_512;
-    k->gemm_q8_blocks[DT_Q5_K - DT_BLOCKS] = k_gemm_q8_q5_k_512;
-    k->gemm_q8_blocks[DT_Q6_K - DT_BLOCKS] = k_gemm_q8_q6_k_512;
-    k->gemm_q8_blocks[DT_IQ4_XS - DT_BLOCKS] = k_gemm_q8_iq4_xs_512;
+    EACH_BLOCK_TYPE(ENTER_GEMM)
 }

@@ -10,9 +10,11 @@ add_fours(__m256i sum, __m256i w, __m256i x)
     return _mm256_dpbusd_avx_epi32(sum, w, x);
 }
 
-#include "kernel/x86/k_blocks_avx_all.h"
+#include "kernel/x86/k_blocks_avx.h"
+
+EACH_BLOCK_TYPE(GEMM)
 
 void k_blocks_avxvnni_init(struct kernels *k)
 {
-    enter_products(k);
+    EACH_BLOCK_TYPE(ENTER_GEMM)
 }

@@ -315,30 +315,21 @@ INLINE void block_tile_run(const struct block_tile *s, enum form form, int V,
     {                                                                     \
         block_tile_run(s, form, V, T);                                    \
     }
-#define BLOCK_TILES(form, V) \
-    BLOCK_TILE(form, V, 1)   \
-    BLOCK_TILE(form, V, 2)   \
-    BLOCK_TILE(form, V, 3)
-#define BLOCK_TILES_OF(form) \
-    BLOCK_TILES(form, 1)     \
-    BLOCK_TILES(form, 2)     \
-    BLOCK_TILES(form, 3)     \
-    BLOCK_TILES(form, 4)
-#define BLOCK_TILE_NAMES(form, V)                                 \
-    {                                                             \
-        block_tile_##form##_##V##_1, block_tile_##form##_##V##_2, \
-            block_tile_##form##_##V##_3                           \
-    }
-#define BLOCK_TILE_TABLE(form)                                   \
-    {                                                            \
-        BLOCK_TILE_NAMES(form, 1), BLOCK_TILE_NAMES(form, 2),    \
-            BLOCK_TILE_NAMES(form, 3), BLOCK_TILE_NAMES(form, 4) \
+#define BLOCK_TILES(form)       \
+    EACH_3(BLOCK_TILE, form, 1) \
+    EACH_3(BLOCK_TILE, form, 2) \
+    EACH_3(BLOCK_TILE, form, 3) \
+    EACH_3(BLOCK_TILE, form, 4)
+#define BLOCK_TILE_TABLE(form)                                         \
+    {                                                                  \
+        ROW_3(block_tile_##form##_1), ROW_3(block_tile_##form##_2),    \
+            ROW_3(block_tile_##form##_3), ROW_3(block_tile_##form##_4) \
     }
 
-BLOCK_TILES_OF(HALVES)
-BLOCK_TILES_OF(PAIRED)
-BLOCK_TILES_OF(PLAIN)
-BLOCK_TILES_OF(MINS)
+BLOCK_TILES(HALVES)
+BLOCK_TILES(PAIRED)
+BLOCK_TILES(PLAIN)
+BLOCK_TILES(MINS)
 
 /* block_tiles[form][vectors - 1][tokens - 1] */
 static void (*const block_tiles[N_FORMS][TILE_VECTORS][TILE_TOKENS])(
@@ -377,17 +368,20 @@ static const unsigned char *block_panel_run(struct block_tile s, size_t n,
     return next;
 }
 
-/* Multiply nr <= TILE_ROWS rows at w by n tokens, from token t on. */
-INLINE void block_panel_rows(enum dtype type, float *y, size_t ldy,
-                             const unsigned char *w, size_t w_stride, size_t nr,
-                             const struct q8 *x, size_t t, size_t n,
-                             size_t n_cols, bool add, float *work)
+/* Multiply at most TILE_ROWS rows from row r on by n tokens from token t on. */
+INLINE void block_panel_rows(enum dtype type, const struct product *p, size_t r,
+                             size_t t, size_t n)
 {
-    struct block_panel *m = (struct block_panel *)(void *)(work + KERNEL_WORK);
+    struct block_panel *m =
+        (struct block_panel *)(void *)(p->work + KERNEL_WORK);
     struct block_rows *rows = (struct block_rows *)(void *)(m + 1);
+    const size_t n_cols = p->n_cols, w_stride = p->w_stride;
+    const size_t nr = p->n_rows - r < TILE_ROWS ? p->n_rows - r : TILE_ROWS;
     const size_t n_tiles =
         (n_cols + P_COLS - 1) / P_COLS * ((n + TILE_TOKENS - 1) / TILE_TOKENS);
     const size_t n_fetch = (TILE_ROWS * w_stride / 64 + n_tiles) / n_tiles;
+    const struct q8 *x = p->x;
+    const unsigned char *w = p->w + r * w_stride;
     const unsigned char *next = w + TILE_ROWS * w_stride;
 
     for (size_t k = 0; k < n_cols; k += P_COLS) {
@@ -400,10 +394,10 @@ INLINE void block_panel_rows(enum dtype type, float *y, size_t ldy,
                                      .x_sum = x->sum + g,
                                      .ldq = x->ldq,
                                      .ldg = x->ldg,
-                                     .out = {.y = y + t * ldy,
-                                             .ldy = ldy,
+                                     .out = {.y = p->y + t * p->ldy + r,
+                                             .ldy = p->ldy,
                                              .nr = nr,
-                                             .resume = add || k > 0}};
+                                             .resume = p->add || k > 0}};
 
         fill_block_panel(type, m, rows, w, w_stride, nr, n_runs);
         next = block_panel_run(s, n, form_of(type, x->paired), next, n_fetch);
@@ -411,19 +405,15 @@ INLINE void block_panel_rows(enum dtype type, float *y, size_t ldy,
     }
 }
 
-/* Multiply all rows by more than TOKENS tokens. The type must not be
- * Q2_K, which has mins for groups of 16. */
-INLINE void many512(enum dtype type, float *y, size_t ldy,
-                    const unsigned char *w, size_t w_stride, const struct q8 *x,
-                    size_t n_rows, size_t n_cols, size_t n_tokens, bool add,
-                    float *work)
+/* Multiply by more than TOKENS tokens. The type must not be Q2_K, which has
+ * mins for groups of 16. */
+INLINE void many512(enum dtype type, const struct product *p)
 {
-    for (size_t t = 0; t < n_tokens; t += P_SWEEP)
-        for (size_t r = 0; r < n_rows; r += TILE_ROWS)
-            block_panel_rows(type, y + r, ldy, w + r * w_stride, w_stride,
-                             n_rows - r < TILE_ROWS ? n_rows - r : TILE_ROWS, x,
-                             t, n_tokens - t < P_SWEEP ? n_tokens - t : P_SWEEP,
-                             n_cols, add, work);
+    for (size_t t = 0; t < p->n_tokens; t += P_SWEEP)
+        for (size_t r = 0; r < p->n_rows; r += TILE_ROWS)
+            block_panel_rows(type, p, r, t,
+                             p->n_tokens - t < P_SWEEP ? p->n_tokens - t
+                                                       : P_SWEEP);
 }
 
 #endif

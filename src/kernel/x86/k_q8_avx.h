@@ -393,20 +393,13 @@ typedef void few_fn(float *y, size_t ldy, const struct affine *w, size_t n_rows,
             few_rows(y, ldy, w, n_rows, from, n, f, add, last, 128, T, bits);  \
     }
 
-#define FEW_BITS(bits) FEW(bits, 1) FEW(bits, 2) FEW(bits, 3) FEW(bits, 4)
+#define FEW_BITS(bits) EACH_4(FEW, bits)
 
-FEW_BITS(2)
-FEW_BITS(3)
-FEW_BITS(4)
-FEW_BITS(5)
-FEW_BITS(6)
-FEW_BITS(8)
-
-#define FEW_ROW(bits) \
-    [bits] = {few_##bits##_1, few_##bits##_2, few_##bits##_3, few_##bits##_4}
+EACH_WIDTH(FEW_BITS)
 
 static few_fn *const few_table[9][MAX_FEW] = {
-    FEW_ROW(2), FEW_ROW(3), FEW_ROW(4), FEW_ROW(5), FEW_ROW(6), FEW_ROW(8)};
+    [2] = ROW_4(few_2), [3] = ROW_4(few_3), [4] = ROW_4(few_4),
+    [5] = ROW_4(few_5), [6] = ROW_4(few_6), [8] = ROW_4(few_8)};
 
 /* Multiply n_rows <= FEW_ROWS rows, starting at row r, by all tokens of f, in
  * parts of about equal size. */
@@ -757,40 +750,25 @@ typedef void panel_fn(float *y, size_t ldy, const struct panel *p,
     }
 
 #if VNNI
-PANEL(any, 8, 1)
-PANEL(any, 8, 2)
-PANEL(any, 8, 3)
-PANEL(any, 8, 4)
-PANEL(any, 8, 5)
-PANEL(any, 8, 6)
+EACH_6(PANEL, any, 8)
 
 static panel_fn *panel_of(int bits, size_t T)
 {
-    static panel_fn *const table[TILE_TOKENS] = {panel_any_1, panel_any_2,
-                                                 panel_any_3, panel_any_4,
-                                                 panel_any_5, panel_any_6};
+    static panel_fn *const table[TILE_TOKENS] = ROW_6(panel_any);
 
     (void)bits;
     return table[T - 1];
 }
 #else
-#define PANEL_BITS(name, bits) \
-    PANEL(name, bits, 1) PANEL(name, bits, 2) PANEL(name, bits, 3)
-
-PANEL_BITS(4, 4)
-PANEL_BITS(5, 5)
-PANEL_BITS(6, 6)
-PANEL_BITS(8, 8)
-
-#define PANEL_ROW(name)                                      \
-    {                                                        \
-        panel_##name##_1, panel_##name##_2, panel_##name##_3 \
-    }
+EACH_3(PANEL, 4, 4)
+EACH_3(PANEL, 5, 5)
+EACH_3(PANEL, 6, 6)
+EACH_3(PANEL, 8, 8)
 
 static panel_fn *panel_of(int bits, size_t T)
 {
-    static panel_fn *const table[][TILE_TOKENS] = {PANEL_ROW(4), PANEL_ROW(5),
-                                                   PANEL_ROW(6), PANEL_ROW(8)};
+    static panel_fn *const table[][TILE_TOKENS] = {
+        ROW_3(panel_4), ROW_3(panel_5), ROW_3(panel_6), ROW_3(panel_8)};
 
     return table[bits == 8 ? 3 : bits < 4 ? 0 : bits - 4][T - 1];
 }

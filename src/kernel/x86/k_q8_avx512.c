@@ -306,10 +306,15 @@ static void k_to_q8_avx512(const struct q8 *out, const float *x, size_t ldx,
 
 /* ---- a few tokens ------------------------------------------------------- */
 
-/* A row is unpacked once for up to MAX_FEW tokens. If there are more, BLOCK_L1
+/* A row is unpacked once for up to SMALL_M tokens. If there are more, BLOCK_L1
  * bytes of rows stay in L1 until all tokens have used them. From q8_batch_min
  * or q8_panels_min tokens on (struct core_choices), rows are transposed. */
-enum { MAX_FEW = 4, SUMS = 4, BLOCK_L1 = 16 << 10 };
+enum { SMALL_M = 4, SUMS = 4, BLOCK_L1 = 16 << 10 };
+
+/* Multiply rows by up to SMALL_M tokens. */
+typedef void small_m_fn(float *y, size_t ldy, const struct affine *w,
+                        const struct q8 *x, size_t n_rows, size_t n,
+                        size_t n_tokens, bool add);
 
 /* The factors of the two groups of 32 in 64 columns, each in the lanes of its
  * group. */
@@ -334,9 +339,9 @@ INLINE void q8_row(float *y, size_t ldy, struct row w, const struct q8 *x,
                    size_t n, int T, bool add, int bits, size_t group,
                    size_t ahead, bool to_l2)
 {
-    _Alignas(64) float f[MAX_FEW][16];
+    _Alignas(64) float f[SMALL_M][16];
     const size_t number = type_bytes(w.type);
-    __m512 bias[MAX_FEW], a[MAX_FEW][SUMS];
+    __m512 bias[SMALL_M], a[SMALL_M][SUMS];
 
     UNROLL
     for (int t = 0; t < T; t++)
@@ -366,7 +371,7 @@ INLINE void q8_row(float *y, size_t ldy, struct row w, const struct q8 *x,
          * slower */
         __asm__("" ::: "memory");
         for (; left - k >= 64 * SUMS; k += 64 * SUMS, w.q += 8 * SUMS * bits) {
-            sums d[MAX_FEW];
+            sums d[SMALL_M];
 
             UNROLL
             for (size_t i = 0; i < SUMS; i++) {
@@ -416,36 +421,28 @@ INLINE void q8_rows(float *y, size_t ldy, const struct affine *w,
 {
     const size_t ahead = kernel_core.sweep_ahead;
 
-    if (kernel_core.sweep_l2)
-        for (size_t r = 0; r < n_rows; r++)
-            q8_row(y + r, ldy, row_at(w, r, 0), x, n, T, add, bits, group,
-                   ahead, true);
-    else
-        for (size_t r = 0; r < n_rows; r++)
-            q8_row(y + r, ldy, row_at(w, r, 0), x, n, T, add, bits, group,
-                   ahead, false);
+    WITH_FLAG(to_l2, kernel_core.sweep_l2,
+              for (size_t r = 0; r < n_rows; r++)
+                  q8_row(y + r, ldy, row_at(w, r, 0), x, n, T, add, bits, group,
+                         ahead, to_l2));
 }
 
-#define Q8_FEW(bits, group)                                               \
-    static void q8_few_##bits##_##group(                                  \
-        float *y, size_t ldy, const struct affine *w, const struct q8 *x, \
-        size_t n_rows, size_t n, size_t n_tokens, bool add)               \
-    {                                                                     \
-        if (n_tokens == 1)                                                \
-            q8_rows(y, ldy, w, x, n_rows, n, 1, add, bits, group);        \
-        else if (n_tokens == 2)                                           \
-            q8_rows(y, ldy, w, x, n_rows, n, 2, add, bits, group);        \
-        else if (n_tokens == 3)                                           \
-            q8_rows(y, ldy, w, x, n_rows, n, 3, add, bits, group);        \
-        else                                                              \
-            q8_rows(y, ldy, w, x, n_rows, n, 4, add, bits, group);        \
+/* Define a small_m_fn as a call of `rows` with T tokens. */
+#define SMALL_M_FN(name, rows)                                     \
+    static void name(float *y, size_t ldy, const struct affine *w, \
+                     const struct q8 *x, size_t n_rows, size_t n,  \
+                     size_t n_tokens, bool add)                    \
+    {                                                              \
+        WITH_TOKENS(n_tokens, rows);                               \
     }
 
-BY_WIDTH(Q8_FEW)
+#define Q8_SMALL_M(bits, group)             \
+    SMALL_M_FN(q8_small_m_##bits##_##group, \
+               q8_rows(y, ldy, w, x, n_rows, n, T, add, bits, group))
 
-typedef void (*q8_few_fn)(float *, size_t, const struct affine *,
-                          const struct q8 *, size_t, size_t, size_t, bool);
-static const q8_few_fn q8_few[9][3] = TABLE(q8_few);
+BY_WIDTH(Q8_SMALL_M)
+
+static small_m_fn *const q8_small_m[9][3] = TABLE(q8_small_m);
 
 /* ---- a few tokens by 4 bits --------------------------------------------- */
 
@@ -480,7 +477,7 @@ static void split_pairs(int8_t *out, const int8_t *q, size_t n)
 
 /* Sums of the products of a row and T tokens. */
 struct q4_sums {
-    __m512 bias[MAX_FEW], a[MAX_FEW][2];
+    __m512 bias[SMALL_M], a[SMALL_M][2];
 };
 
 /* Multiply 128 codes w by T tokens and add to s->a[t][i]. x has the same
@@ -528,7 +525,7 @@ INLINE void q4_row(float *y, size_t ldy, struct row w, const struct q8 *x,
                                               : group == 64 ? 3
                                                             : 2);
         size_t k = 0;
-        __m512 f[MAX_FEW];
+        __m512 f[SMALL_M];
 
         sweep_by(w.scales, ahead / 8, to_l2);
         sweep_by(w.biases, ahead / 8, to_l2);
@@ -578,48 +575,34 @@ INLINE void q4_rows(float *y, size_t ldy, const struct affine *w,
 {
     const size_t ahead = kernel_core.sweep_ahead;
 
-    if (kernel_core.sweep_l2)
-        for (size_t r = 0; r < n_rows; r++)
-            q4_row(y + r, ldy, row_at(w, r, 0), x, n, T, add, group, ahead,
-                   true);
-    else
-        for (size_t r = 0; r < n_rows; r++)
-            q4_row(y + r, ldy, row_at(w, r, 0), x, n, T, add, group, ahead,
-                   false);
+    WITH_FLAG(to_l2, kernel_core.sweep_l2,
+              for (size_t r = 0; r < n_rows; r++)
+                  q4_row(y + r, ldy, row_at(w, r, 0), x, n, T, add, group,
+                         ahead, to_l2));
 }
 
-#define Q4_FEW(bits, group)                                               \
-    static void q4_few_##bits##_##group(                                  \
-        float *y, size_t ldy, const struct affine *w, const struct q8 *x, \
-        size_t n_rows, size_t n, size_t n_tokens, bool add)               \
-    {                                                                     \
-        if (n_tokens == 1)                                                \
-            q4_rows(y, ldy, w, x, n_rows, n, 1, add, group);              \
-        else if (n_tokens == 2)                                           \
-            q4_rows(y, ldy, w, x, n_rows, n, 2, add, group);              \
-        else if (n_tokens == 3)                                           \
-            q4_rows(y, ldy, w, x, n_rows, n, 3, add, group);              \
-        else                                                              \
-            q4_rows(y, ldy, w, x, n_rows, n, 4, add, group);              \
-    }
+#define Q4_SMALL_M(bits, group)             \
+    SMALL_M_FN(q4_small_m_##bits##_##group, \
+               q4_rows(y, ldy, w, x, n_rows, n, T, add, group))
 
-BY_GROUP(Q4_FEW, 4)
+BY_GROUP(Q4_SMALL_M, 4)
 
-static const q8_few_fn q4_few[3] = {q4_few_4_32, q4_few_4_64, q4_few_4_128};
+static small_m_fn *const q4_small_m[3] = {q4_small_m_4_32, q4_small_m_4_64,
+                                          q4_small_m_4_128};
 
 /* ---- the product -------------------------------------------------------- */
 
-/* Multiply a few tokens, MAX_FEW at a time. Blocks of rows stay in L1
- * for all tokens; for at most MAX_FEW tokens, one block has all rows. */
+/* Multiply a few tokens, SMALL_M at a time. Blocks of rows stay in L1
+ * for all tokens; for at most SMALL_M tokens, one block has all rows. */
 static void q8_several(float *y, size_t ldy, const struct affine *w,
                        const struct q8 *x, size_t n_rows, size_t n_cols,
-                       size_t n_tokens, bool add, q8_few_fn few)
+                       size_t n_tokens, bool add, small_m_fn *multiply)
 {
     const size_t block =
-        n_tokens <= MAX_FEW ? n_rows : BLOCK_L1 / (w->q_stride + 1) + 1;
+        n_tokens <= SMALL_M ? n_rows : BLOCK_L1 / (w->q_stride + 1) + 1;
 
     for (size_t r = 0; r < n_rows; r += block)
-        for (size_t t = 0; t < n_tokens; t += MAX_FEW) {
+        for (size_t t = 0; t < n_tokens; t += SMALL_M) {
             const struct row first = row_at(w, r, 0);
             struct affine rows = *w;
             struct q8 tokens = *x;
@@ -630,9 +613,9 @@ static void q8_several(float *y, size_t ldy, const struct affine *w,
             tokens.q += t * x->ldq;
             tokens.scale += t * x->ldg;
             tokens.sum += t * x->ldg;
-            few(y + t * ldy + r, ldy, &rows, &tokens,
-                n_rows - r < block ? n_rows - r : block, n_cols,
-                n_tokens - t < MAX_FEW ? n_tokens - t : MAX_FEW, add);
+            multiply(y + t * ldy + r, ldy, &rows, &tokens,
+                     n_rows - r < block ? n_rows - r : block, n_cols,
+                     n_tokens - t < SMALL_M ? n_tokens - t : SMALL_M, add);
         }
 }
 
@@ -649,7 +632,7 @@ static void q4_several(float *y, size_t ldy, const struct affine *w,
     for (size_t t = 0; t < n_tokens; t++)
         split_pairs(pairs + t * ld, x->q + t * x->ldq, n_cols);
     q8_several(y, ldy, w, &split, n_rows, n_cols, n_tokens, add,
-               q4_few[w->group / 64]);
+               q4_small_m[w->group / 64]);
 }
 
 static void k_gemm_q8_affine_avx512(float *y, size_t ldy,
@@ -671,7 +654,7 @@ static void k_gemm_q8_affine_avx512(float *y, size_t ldy,
                    (int8_t *)work);
     else if (n_tokens < kernel_core.q8_panels_min)
         q8_several(y, ldy, w, x, n_rows, n_cols, n_tokens, add,
-                   q8_few[w->bits][w->group / 64]);
+                   q8_small_m[w->bits][w->group / 64]);
     else
         q8_many(y, ldy, w, x, n_rows, n_cols, n_tokens, add, work);
 }

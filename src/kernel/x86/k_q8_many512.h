@@ -183,21 +183,14 @@ INLINE void tile_run(const struct tile *s, int V, int T)
     {                                                \
         tile_run(s, V, T);                           \
     }
-#define TILES(V) \
-    TILE(V, 1)   \
-    TILE(V, 2)   \
-    TILE(V, 3)
 
-TILES(1)
-TILES(2)
-TILES(3)
-TILES(4)
+EACH_3(TILE, 1)
+EACH_3(TILE, 2)
+EACH_3(TILE, 3)
+EACH_3(TILE, 4)
 
 static void (*const tiles[TILE_VECTORS][TILE_TOKENS])(const struct tile *) = {
-    {tile_1_1, tile_1_2, tile_1_3},
-    {tile_2_1, tile_2_2, tile_2_3},
-    {tile_3_1, tile_3_2, tile_3_3},
-    {tile_4_1, tile_4_2, tile_4_3}};
+    ROW_3(tile_1), ROW_3(tile_2), ROW_3(tile_3), ROW_3(tile_4)};
 
 /* Multiply one panel by n tokens, in tiles whose numbers of tokens differ by at
  * most one: a tile of one token loads nearly as much as one of two. */

@@ -37,12 +37,7 @@ INLINE void panel_codes(uint32_t *out, const struct affine *w, size_t r,
         panel_codes(out, w, r, k, nr, nk, bits);                             \
     }
 
-PANEL_CODES(2)
-PANEL_CODES(3)
-PANEL_CODES(4)
-PANEL_CODES(5)
-PANEL_CODES(6)
-PANEL_CODES(8)
+EACH_WIDTH(PANEL_CODES)
 
 static void (*const panel_unpackers[9])(uint32_t *, const struct affine *,
                                         size_t, size_t, size_t, size_t) = {
