@@ -19,17 +19,11 @@
 static struct bpe *qwen; /* Qwen3's tokenizer */
 static struct buf qwen_text;
 
-static inline void ok(int rc, const struct qwick_err *e)
-{
-    if (rc < 0)
-        fail_msg("%s", e->msg);
-}
-
 static inline struct bpe *open_text(const char *text, size_t n)
 {
     struct bpe *b;
     struct qwick_err e;
-    ok(bpe_open(&b, "test.json", text, n, &e), &e);
+    assert_ok(bpe_open(&b, "test.json", text, n, &e), &e);
     return b;
 }
 
@@ -43,7 +37,7 @@ static inline struct ids encode(struct bpe *b, const char *s, size_t n,
 {
     struct ids r = {0};
     struct qwick_err e;
-    ok(bpe_encode(b, s, n, special, &r.v, &r.n, &e), &e);
+    assert_ok(bpe_encode(b, s, n, special, &r.v, &r.n, &e), &e);
     return r;
 }
 

@@ -39,8 +39,7 @@ static inline void write_gguf(const char *src, const char *type)
 {
     struct qwick_err e;
     unlink(out_path);
-    if (try_write(src, out_path, type, 2, NULL, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(try_write(src, out_path, type, 2, NULL, &e), &e);
 }
 
 static inline struct gguf *must_open(void)
@@ -76,13 +75,11 @@ static inline float *logits_of(const char *model, const int32_t *ids, size_t n,
     o.model = model;
     o.exact = true;
     o.threads = 2;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_engine_open(&eng, &o, &e), &e);
     struct golden g = {.ids = (int32_t *)ids, .n = n};
     *vocab_size = g.vocab_size = qwick_engine_info(eng)->vocab_size;
     float *out = malloc(n * g.vocab_size * sizeof *out);
-    if (all_logits(eng, &g, out, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(all_logits(eng, &g, out, &e), &e);
     qwick_engine_close(eng);
     return out;
 }

@@ -1,10 +1,5 @@
 /* Decoding allocates nothing: this program counts its own allocations. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -81,8 +76,9 @@ static void count_decoding(const char *model, bool exact, int threads)
     o.model = model;
     o.exact = exact;
     o.threads = threads;
-    if (qwick_engine_open(&eng, &o, &e) || qwick_session_create(&s, eng, 0, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_engine_open(&eng, &o, &e) ||
+                  qwick_session_create(&s, eng, 0, &e),
+              &e);
     int32_t ids[KV_BLOCK + 2];
     for (int i = 0; i < KV_BLOCK + 2; i++)
         ids[i] = 100 + i;

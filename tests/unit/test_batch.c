@@ -1,10 +1,6 @@
 /* Batches against single sequences: with exact, ids and texts do not depend on
  * the rest of the batch. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -153,15 +149,13 @@ static void add(struct qwick_batch *b, struct answer *a)
 {
     struct qwick_err e;
     a->n_done = 0;
-    if (qwick_batch_add(b, a->prompt, a->n_prompt, &a->o, a, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_batch_add(b, a->prompt, a->n_prompt, &a->o, a, &e), &e);
 }
 
 static void run(struct qwick_batch *b)
 {
     struct qwick_err e;
-    if (qwick_batch_run(b, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_batch_run(b, &e), &e);
 }
 
 static void check(struct answer *a)
@@ -258,8 +252,8 @@ static void run_shuffled(struct qwick_batch *b, struct answer *all, size_t n)
     shuffle(order, n);
     for (size_t i = 0; i < n; i++) {
         add(b, &all[order[i]]);
-        if (i >= n / 2 && qwick_batch_step(b, &e))
-            fail_msg("%s", e.msg);
+        if (i >= n / 2)
+            assert_ok(qwick_batch_step(b, &e), &e);
     }
     run(b);
     for (size_t i = 0; i < n; i++)
@@ -300,8 +294,7 @@ static void expect_single(struct qwick_engine *eng, struct answer *a,
     struct qwick_result r;
     struct qwick_err e;
     assert_int_equal(qwick_session_create(&s, eng, n_ctx, NULL), 0);
-    if (qwick_generate(s, a->prompt, a->n_prompt, &a->o, &r, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_generate(s, a->prompt, a->n_prompt, &a->o, &r, &e), &e);
     qwick_session_free(s);
     free(a->ids);
     free(a->text);

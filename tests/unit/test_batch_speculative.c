@@ -1,10 +1,6 @@
 /* Draft models in batches: answers against those of single sequences, with and
  * without a draft model. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -153,8 +149,7 @@ static struct qwick_engine *open_chunk(const char *model, bool exact,
     o.threads = n_threads;
     o.prefill_chunk = chunk;
     o.log = keep_warning;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_engine_open(&eng, &o, &e), &e);
     /* so that guesses pay, with any kernels and in large batches */
     eng->model.row_cost = 0.01;
     return eng;
@@ -213,8 +208,7 @@ static void expect(struct qwick_engine *eng, struct request *r, size_t n,
         struct qwick_err e;
         o.draft = draft;
         assert_int_equal(qwick_session_create(&s, eng, n_ctx, NULL), 0);
-        if (qwick_generate(s, r[i].ids, r[i].n, &o, &r[i].want, &e))
-            fail_msg("%s", e.msg);
+        assert_ok(qwick_generate(s, r[i].ids, r[i].n, &o, &r[i].want, &e), &e);
         qwick_session_free(s);
     }
 }
@@ -252,15 +246,13 @@ static void add(struct qwick_batch *b, struct request *r,
     struct qwick_err e;
     r->o.draft = draft;
     r->n_done = 0;
-    if (qwick_batch_add(b, r->ids, r->n, &r->o, r, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_batch_add(b, r->ids, r->n, &r->o, r, &e), &e);
 }
 
 static void run(struct qwick_batch *b)
 {
     struct qwick_err e;
-    if (qwick_batch_run(b, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_batch_run(b, &e), &e);
 }
 
 /* Guesses of draft models. */

@@ -1,10 +1,6 @@
 /* When is OpenBLAS loaded? Loading it writes the environment, which may happen
  * only in qwick_engine_open. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -41,10 +37,7 @@ static struct qwick_engine *open_engine(size_t chunk)
     o.isa = "ref";
     o.threads = 2;
     o.prefill_chunk = chunk;
-    if (qwick_engine_open(&eng, &o, &e)) {
-        fail_msg("%s", e.msg);
-        return NULL;
-    }
+    assert_ok(qwick_engine_open(&eng, &o, &e), &e);
     return eng;
 }
 

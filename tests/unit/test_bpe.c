@@ -1,14 +1,10 @@
 /* The tokenizer: goldens, merging compared with slow and simple versions, spans
  * and round trips. test_bpe_load.c has the reading of tokenizer.json. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "test.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/utf8.h"
 #include "bpe_small.h"
@@ -24,7 +20,7 @@ static size_t each_line(const char *path,
 {
     struct map m;
     struct qwick_err e;
-    ok(map_open(&m, path, &e), &e);
+    assert_ok(map_open(&m, path, &e), &e);
     const char *p = (const char *)m.data, *end = p + m.size;
     size_t n = 0;
     while (p < end) {
@@ -32,7 +28,8 @@ static size_t each_line(const char *path,
         size_t len = (size_t)((nl ? nl : end) - p);
         if (len > 0) {
             struct json_doc *doc;
-            ok(json_parse(&doc, path, p, len, QWICK_ERR_RUNTIME, &e), &e);
+            assert_ok(json_parse(&doc, path, p, len, QWICK_ERR_RUNTIME, &e),
+                      &e);
             line(json_root(doc));
             json_free(doc);
             n++;
@@ -522,17 +519,17 @@ static void test_enough(void **unused)
         struct ids whole = encode(qwen, b.data, b.len, true);
         for (size_t enough = 1; enough <= 100000; enough *= 10) {
             struct ids r = {0};
-            ok(bpe_encode_spans(qwen, b.data, b.len, &all, 1, enough, &r.v,
-                                &r.n, &e),
-               &e);
+            assert_ok(bpe_encode_spans(qwen, b.data, b.len, &all, 1, enough,
+                                       &r.v, &r.n, &e),
+                      &e);
             assert_in_range(r.n, enough + 1, enough + BPE_WINDOW);
             same_ids((struct ids){whole.v, r.n}, r);
             free(r.v);
         }
         struct ids r = {0};
-        ok(bpe_encode_spans(qwen, b.data, b.len, &all, 1, whole.n, &r.v, &r.n,
-                            &e),
-           &e);
+        assert_ok(bpe_encode_spans(qwen, b.data, b.len, &all, 1, whole.n, &r.v,
+                                   &r.n, &e),
+                  &e);
         same_ids(whole, r);
         free(r.v);
         free(whole.v);
@@ -556,7 +553,8 @@ static void test_spans(void **unused)
     const struct bpe_span spans[] = {{0, h}, {t, b.len}};
     struct ids r = {0};
     struct qwick_err e;
-    ok(bpe_encode_spans(qwen, b.data, b.len, spans, 2, 0, &r.v, &r.n, &e), &e);
+    assert_ok(
+        bpe_encode_spans(qwen, b.data, b.len, spans, 2, 0, &r.v, &r.n, &e), &e);
     assert_int_equal(r.v[0], 151644);
     assert_int_equal(r.v[r.n - 2], 151645);
     size_t n_added = 0;
@@ -572,7 +570,7 @@ static void test_spans(void **unused)
      * span has no effect. */
     size_t before = r.n;
     const struct bpe_span cut[] = {{0, 3}, {3, 3}, {3, h}};
-    ok(bpe_encode_spans(qwen, b.data, h, cut, 3, 0, &r.v, &r.n, &e), &e);
+    assert_ok(bpe_encode_spans(qwen, b.data, h, cut, 3, 0, &r.v, &r.n, &e), &e);
     assert_true(r.n > before + 3);
     for (size_t i = before; i < r.n; i++)
         assert_false(bpe_is_added(qwen, r.v[i]));
@@ -600,9 +598,9 @@ static void test_spans(void **unused)
     for (size_t i = 0; i < sizeof text; i++) {
         const struct bpe_span two[] = {{0, i}, {i, sizeof text - 1}};
         struct ids parts = {0};
-        ok(bpe_encode_spans(qwen, text, sizeof text - 1, two, 2, 0, &parts.v,
-                            &parts.n, &e),
-           &e);
+        assert_ok(bpe_encode_spans(qwen, text, sizeof text - 1, two, 2, 0,
+                                   &parts.v, &parts.n, &e),
+                  &e);
         same_ids(whole, parts);
         free(parts.v);
     }
@@ -681,7 +679,7 @@ static void test_cache(void **unused)
     (void)unused;
     struct map m;
     struct qwick_err e;
-    ok(map_open(&m, "models/demo/tokenizer.json", &e), &e);
+    assert_ok(map_open(&m, "models/demo/tokenizer.json", &e), &e);
     struct bpe *warm = open_text((const char *)m.data, m.size);
     assert_int_equal(bpe_added_id(warm, "<|endoftext|>"), 6135);
     struct bpe *fresh = NULL;

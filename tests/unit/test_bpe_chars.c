@@ -1,14 +1,10 @@
 /* Tokenizers with byte fallback: goldens, windows of long words, invalid
  * bytes, decoding by pieces, and files that are refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "test.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/buf.h"
 #include "base/rng.h"
@@ -23,12 +19,6 @@
 static struct bpe *gemma;
 static struct buf gemma_text;
 
-static void ok(int rc, const struct qwick_err *e)
-{
-    if (rc < 0)
-        fail_msg("%s", e->msg);
-}
-
 struct ids {
     int32_t *v;
     size_t n;
@@ -38,7 +28,7 @@ static struct ids encode(const char *s, size_t n)
 {
     struct ids r = {0};
     struct qwick_err e;
-    ok(bpe_encode(gemma, s, n, true, &r.v, &r.n, &e), &e);
+    assert_ok(bpe_encode(gemma, s, n, true, &r.v, &r.n, &e), &e);
     return r;
 }
 
@@ -104,14 +94,15 @@ static void goldens_are_equal(void **unused)
     (void)unused;
     struct map m;
     struct qwick_err e;
-    ok(map_open(&m, FOLDER "visible.jsonl", &e), &e);
+    assert_ok(map_open(&m, FOLDER "visible.jsonl", &e), &e);
     const char *p = (const char *)m.data, *end = p + m.size;
     while (p < end) {
         const char *nl = memchr(p, '\n', (size_t)(end - p));
         size_t len = (size_t)((nl ? nl : end) - p);
         struct json_doc *doc;
-        ok(json_parse(&doc, "visible.jsonl", p, len, QWICK_ERR_RUNTIME, &e),
-           &e);
+        assert_ok(
+            json_parse(&doc, "visible.jsonl", p, len, QWICK_ERR_RUNTIME, &e),
+            &e);
         check_line(json_root(doc));
         json_free(doc);
         p += len + 1;
@@ -201,8 +192,9 @@ static void windows_change_nothing(void **unused)
             struct ids have = {0};
             struct qwick_err e;
             gemma->window = windows[i];
-            ok(bpe_encode(gemma, b.data, b.len, false, &have.v, &have.n, &e),
-               &e);
+            assert_ok(
+                bpe_encode(gemma, b.data, b.len, false, &have.v, &have.n, &e),
+                &e);
             assert_int_equal(have.n, want.n);
             assert_memory_equal(have.v, want.v, want.n * sizeof *want.v);
             free(have.v);
@@ -369,7 +361,7 @@ static void added_tokens_without_a_row_are_text(void **unused)
     struct qwick_err e;
     struct ids r = {0};
     static const char text[] = "a<table>b[multimodal]c";
-    ok(bpe_open(&b, "t.json", gemma_text.data, gemma_text.len, &e), &e);
+    assert_ok(bpe_open(&b, "t.json", gemma_text.data, gemma_text.len, &e), &e);
     size_t n = bpe_size(b);
     int32_t table = bpe_added_id(b, "<table>");
     assert_int_equal(bpe_added_id(b, "[multimodal]"), (int32_t)n - 1);
@@ -379,7 +371,7 @@ static void added_tokens_without_a_row_are_text(void **unused)
     assert_int_equal(bpe_size(b), n - 1);
     assert_int_equal(bpe_added_id(b, "[multimodal]"), -1);
     assert_int_equal(bpe_added_id(b, "<table>"), table);
-    ok(bpe_encode(b, text, strlen(text), true, &r.v, &r.n, &e), &e);
+    assert_ok(bpe_encode(b, text, strlen(text), true, &r.v, &r.n, &e), &e);
     bool found = false;
     for (size_t i = 0; i < r.n; i++) {
         assert_true((size_t)r.v[i] < n - 1);
@@ -399,11 +391,13 @@ static int setup(void **unused)
     struct qwick_err e;
     char *data;
     size_t n;
-    ok(map_read_all(FOLDER "tokenizer.json", 1 << 24, &data, &n, &e), &e);
+    assert_ok(map_read_all(FOLDER "tokenizer.json", 1 << 24, &data, &n, &e),
+              &e);
     assert_int_equal(buf_append(&gemma_text, data, n), 0);
     free(data);
-    ok(bpe_open(&gemma, "tokenizer.json", gemma_text.data, gemma_text.len, &e),
-       &e);
+    assert_ok(
+        bpe_open(&gemma, "tokenizer.json", gemma_text.data, gemma_text.len, &e),
+        &e);
     return 0;
 }
 

@@ -3,15 +3,11 @@
  *
  * Needs Qwen3's tokenizer.json: $QWICK_TEST_TOKENIZER is its directory, by
  * default where the Makefile unpacks it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "test.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/buf.h"
 #include "few_cpus.h"
@@ -241,9 +237,9 @@ static void equal_to_json(const char *path, bool want_ids, bool two)
     json_free(doc);
     struct bpe_parts parts = parts_of(&a);
     use_cpus(two);
-    if (bpe_open(&by_json, path, (const char *)m.data, m.size, &e) ||
-        bpe_open_parts(&by_parts, &parts, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(bpe_open(&by_json, path, (const char *)m.data, m.size, &e) ||
+                  bpe_open_parts(&by_parts, &parts, &e),
+              &e);
     map_close(&m);
     exports_arrays(by_json, &a);
     same_tokens(by_json, by_parts);
@@ -471,8 +467,7 @@ static void bad_large_arrays(void **state)
         struct bpe_parts p = parts_of(&a);
         struct qwick_err e;
         use_cpus(two > 0);
-        if (bpe_open_parts(&b, &p, &e))
-            fail_msg("%s", e.msg);
+        assert_ok(bpe_open_parts(&b, &p, &e), &e);
         assert_int_equal(bpe_export_merges(b), n + 3000);
         bpe_close(b);
     }

@@ -2,16 +2,12 @@
  * tokenizer.json with the same vocabulary, and a simple algorithm on
  * vocabularies where merging by scores differs from merging by pairs. Broken
  * arrays are refused. */
+#include "test.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/buf.h"
 #include "base/rng.h"
@@ -37,12 +33,6 @@ struct ids {
     int32_t *v;
     size_t n;
 };
-
-static void ok(int rc, const struct qwick_err *e)
-{
-    if (rc < 0)
-        fail_msg("%s", e->msg);
-}
 
 static void add_n(struct arrays *a, enum bpe_kind kind, float score,
                   const char *s, size_t n)
@@ -91,7 +81,7 @@ static struct bpe *open_arrays(struct arrays *a, bool space_prefix)
     struct qwick_err e;
     struct bpe_parts p = parts_of(a);
     p.space_prefix = space_prefix;
-    ok(bpe_open_parts(&b, &p, &e), &e);
+    assert_ok(bpe_open_parts(&b, &p, &e), &e);
     buf_free(&a->tokens);
     memset(a, 0, sizeof *a);
     return b;
@@ -101,7 +91,7 @@ static struct ids encode(struct bpe *b, const char *s, size_t n, bool special)
 {
     struct ids r = {0};
     struct qwick_err e;
-    ok(bpe_encode(b, s, n, special, &r.v, &r.n, &e), &e);
+    assert_ok(bpe_encode(b, s, n, special, &r.v, &r.n, &e), &e);
     return r;
 }
 
@@ -118,10 +108,10 @@ static struct json_doc *parse(const char *path, struct map *m)
 {
     struct qwick_err e;
     struct json_doc *doc = NULL;
-    ok(map_open(m, path, &e), &e);
-    ok(json_parse(&doc, path, (const char *)m->data, m->size, QWICK_ERR_MODEL,
-                  &e),
-       &e);
+    assert_ok(map_open(m, path, &e), &e);
+    assert_ok(json_parse(&doc, path, (const char *)m->data, m->size,
+                         QWICK_ERR_MODEL, &e),
+              &e);
     return doc;
 }
 
@@ -224,8 +214,9 @@ static void goldens_are_equal(void **unused)
     while ((n = getline(&line, &cap, f)) > 0) {
         struct json_doc *doc;
         struct qwick_err e;
-        ok(json_parse(&doc, "golden", line, (size_t)n, QWICK_ERR_USAGE, &e),
-           &e);
+        assert_ok(
+            json_parse(&doc, "golden", line, (size_t)n, QWICK_ERR_USAGE, &e),
+            &e);
         const struct json_value *root = json_root(doc);
         const struct json_value *text = json_get(root, "text");
         const struct json_value *skip = json_get(root, "skip_special");

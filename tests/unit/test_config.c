@@ -1,12 +1,7 @@
 /* config.json and generation_config.json of Qwen3: both spellings, every field
  * broken in every way, and the values derived from them. test_config_families.c
  * has other families, test_config_rope.c the rotary embedding. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdio.h>
 #include <stdlib.h>

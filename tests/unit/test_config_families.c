@@ -1,11 +1,6 @@
 /* config.json of mixtures of experts, of Gemma 3 and of Qwen3.5, and fields
  * that must have one value in each family. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -381,8 +376,7 @@ static void fixed_fields(void **state)
         {&arch_qwen35, qwen35, sizeof qwen35 / sizeof *qwen35},
         {&arch_qwen35moe, qwen35moe, sizeof qwen35moe / sizeof *qwen35moe},
     };
-    if (map_read_all("docs/config-fields.md", 1 << 20, &doc, &n, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(map_read_all("docs/config-fields.md", 1 << 20, &doc, &n, &e), &e);
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         refuses_others(families[i].base, families[i].n, fixed_common, doc);
         refuses_others(families[i].base, families[i].n, families[i].arch->fixed,

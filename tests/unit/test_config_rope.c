@@ -1,11 +1,6 @@
 /* config.json: the rotary embedding and its frequencies, and sliding windows.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,10 +1,5 @@
 /* Conversations: their messages, and sessions that follow them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,8 +80,7 @@ static struct qwick_chat *create(void)
 static void add(struct qwick_chat *c, const char *role, const char *content)
 {
     struct qwick_err e;
-    if (qwick_chat_add(c, role, content, strlen(content), &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_chat_add(c, role, content, strlen(content), &e), &e);
 }
 
 static void add_answer(struct qwick_chat *c, const char *thinking,
@@ -105,8 +99,7 @@ static void add_answer(struct qwick_chat *c, const char *thinking,
 static void add_json(struct qwick_chat *c, const char *json)
 {
     struct qwick_err e;
-    if (qwick_chat_add_json(c, json, strlen(json), &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_chat_add_json(c, json, strlen(json), &e), &e);
 }
 
 static void check_render(const struct qwick_chat *c,
@@ -115,8 +108,7 @@ static void check_render(const struct qwick_chat *c,
     struct qwick_err e;
     char *text;
     size_t n;
-    if (qwick_chat_render(c, eng, o, &text, &n, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_chat_render(c, eng, o, &text, &n, &e), &e);
     assert_string_equal(text, want);
     assert_int_equal(n, strlen(want));
     free(text);

@@ -1,10 +1,6 @@
 /* Draft models: the value of guesses, without a model; the distribution of
  * draws; then whole answers, with and without a draft model. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
 #include <stdio.h>

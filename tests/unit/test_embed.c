@@ -1,10 +1,6 @@
 /* Embeddings and reranking, compared with the goldens and with sessions that
  * evaluate each text alone. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/buf.h"
 #include "base/cpu.h"
@@ -613,8 +609,7 @@ static void scores_of_quantized_models(void **state)
     (void)state;
     struct qwick_quantize_options o = qwick_quantize_defaults();
     struct qwick_err e;
-    if (qwick_quantize(NULL, temp_dir, &o, NULL, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_quantize(NULL, temp_dir, &o, NULL, &e), &e);
     check_scores(temp_dir, NULL, true, 0, 0, SAME_LOGITS);
     check_scores(temp_dir, "ref", true, 3, 16, SAME_LOGITS);
     temp_clear();

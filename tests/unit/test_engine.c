@@ -1,10 +1,6 @@
 /* Equivalences of the engine. In --exact mode they hold bit by bit on each
  * level of kernels. In default mode they hold within its documented bound. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdlib.h>
 
@@ -261,8 +257,7 @@ static void check_gemm(const char *name, const char *isa, bool blas)
     eng->model.blas = blas;
     eng->model.lazy_blas = true;
     float *got = malloc(g.n * g.vocab_size * sizeof *got);
-    if (all_logits(eng, &g, got, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(all_logits(eng, &g, got, &e), &e);
     enum products used = model_products(&eng->model, g.n);
     assert_true(used != PRODUCTS_SKINNY);
     double error = relative_error(got, g.logits, g.n * g.vocab_size);
@@ -467,8 +462,7 @@ static void check_answer(void *ctx, const int32_t *prompt, size_t n_prompt,
     struct qwick_err e;
     o.sampling.temperature = 0;
     o.max_tokens = 60;
-    if (qwick_generate(ctx, prompt, n_prompt, &o, &r, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_generate(ctx, prompt, n_prompt, &o, &r, &e), &e);
     assert_int_equal(r.n_tokens, n_ids);
     assert_memory_equal(r.tokens, ids, n_ids * sizeof *ids);
     assert_string_equal(r.text, text);
@@ -588,8 +582,7 @@ static void integers_find_the_same_token(void **state)
     const char *dir = temp_path("demo-8bit");
     o.bits = 8;
     o.group = 64;
-    if (qwick_quantize(NULL, dir, &o, NULL, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_quantize(NULL, dir, &o, NULL, &e), &e);
     struct qwick_engine *exact =
         open_engine((struct setup){dir, NULL, true, 2, 0});
     static struct likeliest n;

@@ -16,11 +16,7 @@
  *
  *   QWICK_GEOMETRIES  number of geometries
  *   QWICK_TEST_SEED   seed of the first one; later ones count up */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/cpu.h"
 #include "qwick.h"
@@ -275,10 +271,7 @@ static struct qwick_engine *open_engine(enum isa level, enum mode mode,
     o.kv = kv[mode];
     o.prefill_chunk = chunk;
     o.threads = threads;
-    if (qwick_engine_open(&eng, &o, &e)) {
-        fail_msg("%s", e.msg);
-        return NULL;
-    }
+    assert_ok(qwick_engine_open(&eng, &o, &e), &e);
     return eng;
 }
 

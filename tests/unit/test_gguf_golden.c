@@ -2,11 +2,7 @@
  * ggml's reference dequantizes them and a forward pass in float64, on every
  * level of kernels that this CPU has. The bounds are the project's: see
  * test_golden.c. What is measured is printed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/cpu.h"
 #include "engine/core/engine.h"
@@ -48,10 +44,7 @@ static float *logits_of(const struct golden *g, bool exact, const char *isa)
     o.exact = exact;
     o.isa = isa;
     o.threads = 2;
-    if (qwick_engine_open(&eng, &o, &e)) {
-        fail_msg("%s", e.msg);
-        return NULL;
-    }
+    assert_ok(qwick_engine_open(&eng, &o, &e), &e);
     float *got = malloc(g->n * g->vocab_size * sizeof *got);
     if (all_logits(eng, g, got, &e))
         fail_msg("%s: %s", g->dir, e.msg);

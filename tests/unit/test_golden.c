@@ -4,11 +4,7 @@
  * default, which leaves room for rounding activations to bf16; and 4e-2 on
  * quantized weights, whose activations are rounded to int8 in groups. The test
  * prints the measured errors. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/cpu.h"
 #include "golden.h"
@@ -27,10 +23,7 @@ static struct qwick_engine *open_model(const char *dir, bool exact,
     o.exact = exact;
     o.isa = isa;
     o.threads = threads;
-    if (qwick_engine_open(&eng, &o, &e)) {
-        fail_msg("%s", e.msg);
-        return NULL;
-    }
+    assert_ok(qwick_engine_open(&eng, &o, &e), &e);
     return eng;
 }
 

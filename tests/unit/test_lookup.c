@@ -1,10 +1,6 @@
 /* Prompt lookup: the index and the value of guesses, tested on token sequences
  * without a model; then whole generations, with and without lookup. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,10 +1,5 @@
 /* The loop guard: where it ends an answer, compared with its definition. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +16,7 @@ static struct qwick_engine *open_engine(void)
     struct qwick_engine *eng;
     struct qwick_err e;
     o.threads = 1;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_engine_open(&eng, &o, &e), &e);
     assert_int_equal(qwick_engine_info(eng)->vocab_size, VOCAB);
     return eng;
 }

@@ -1,10 +1,6 @@
 /* The predicted memory of KV caches, on a simulated machine with little memory;
  * and how often the available memory is read. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,10 +20,7 @@ static struct qwick_engine *open_engine(void)
     struct qwick_err e;
     o.model = MODEL;
     o.threads = 2;
-    if (qwick_engine_open(&eng, &o, &e)) {
-        fail_msg("%s", e.msg);
-        return NULL;
-    }
+    assert_ok(qwick_engine_open(&eng, &o, &e), &e);
     return eng;
 }
 

@@ -1,11 +1,7 @@
 /* Memory nodes, simulated by trees like /sys/devices/system in a temporary
  * directory: reading them, the plan for the threads, binding, and the rows that
  * each thread copies. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <fcntl.h>
 #include <linux/mempolicy.h>

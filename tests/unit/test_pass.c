@@ -1,11 +1,7 @@
 /* Ragged passes: joint evaluation equals single evaluation, bit by bit with
  * --exact at every level. It does not depend on the other sequences of the
  * pass, the number of threads, or the split of a long context. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/cpu.h"
 #include "engine/core/engine.h"
@@ -316,8 +312,7 @@ static void int8_cache_keeps_its_error(void **state)
             struct qwick_engine *eng =
                 open_engine(g.dir, l, false, 2, QWICK_KV_Q8);
             float *got = malloc(g.n * g.vocab_size * sizeof *got);
-            if (all_logits(eng, &g, got, &e))
-                fail_msg("%s", e.msg);
+            assert_ok(all_logits(eng, &g, got, &e), &e);
             double error = relative_error(got, g.logits, g.n * g.vocab_size);
             worst = error > worst ? error : worst;
             assert_true(error <= 2e-2);

@@ -1,9 +1,5 @@
 /* Plans: memory against what sessions really take, and the system's facts. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <malloc.h>
 #include <stdio.h>
@@ -27,10 +23,7 @@ static struct qwick_engine *open_engine(const char *model, bool exact)
     o.exact = exact;
     o.threads = 2;
     o.prefill_chunk = 32;
-    if (qwick_engine_open(&eng, &o, &e)) {
-        fail_msg("%s", e.msg);
-        return NULL;
-    }
+    assert_ok(qwick_engine_open(&eng, &o, &e), &e);
     return eng;
 }
 

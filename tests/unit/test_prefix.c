@@ -1,11 +1,7 @@
 /* The prefix cache: first the trie alone, then cached = recomputed through the
  * engine, in memory and on disk. Numbers are compared bit by bit, with
  * --exact. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -433,8 +429,7 @@ static size_t check(struct qwick_engine *eng, struct qwick_engine *plain,
     struct qwick_err e;
     assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
     assert_int_equal(qwick_session_create(&want, plain, 0, NULL), 0);
-    if (qwick_session_sync(s, ids, n, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_session_sync(s, ids, n, &e), &e);
     assert_int_equal(qwick_session_sync(want, ids, n, NULL), 0);
     assert_int_equal(qwick_session_length(s), n);
     assert_memory_equal(qwick_session_logits(s), qwick_session_logits(want),
@@ -446,8 +441,7 @@ static size_t check(struct qwick_engine *eng, struct qwick_engine *plain,
         assert_memory_equal(qwick_session_logits(s), qwick_session_logits(want),
                             size);
     }
-    if (qwick_session_store(s, n, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_session_store(s, n, &e), &e);
     size_t cached = qwick_session_cached(s);
     qwick_session_free(s);
     qwick_session_free(want);

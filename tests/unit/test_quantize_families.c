@@ -1,12 +1,7 @@
 /* Writing GGUF files of Gemma 3 and Qwen3.5: bytes against the layout of
  * llama.cpp's converter, logits against the goldens, and models that must be
  * refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "file/gguf_write.h"
 #include "gguf_written.h"

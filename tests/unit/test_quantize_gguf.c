@@ -1,12 +1,7 @@
 /* Writing GGUF files: types, bytes and errors against llama.cpp's files, logits
  * against the source, the tokenizer, and models and options that must be
  * refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
 #include <sys/stat.h>
@@ -162,9 +157,9 @@ static void write_dequantized(const char *config)
             memcpy(out[at++].shape, t->shape, t->rank * sizeof *t->shape);
         }
     assert_int_equal(at, n);
-    if (st_writer_open(&w, temp_path("model.safetensors"), out, n, &e) ||
-        st_writer_close(w, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(st_writer_open(&w, temp_path("model.safetensors"), out, n, &e) ||
+                  st_writer_close(w, &e),
+              &e);
     assert_int_equal(map_read_all(config, 1 << 20, &text, &size, NULL), 0);
     temp_write("config.json", text, size);
     free(text);

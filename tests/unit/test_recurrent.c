@@ -1,12 +1,7 @@
 /* Sessions of models with recurrent layers. With exact, results equal bit by
  * bit those of one evaluation from the start, for every way in which a context
  * can arise. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -37,8 +32,7 @@ static struct qwick_engine *open_with(const char *model, int threads,
     o.prefix_cache_bytes = cache ? 64 << 20 : 0;
     o.prefix_cache_disk = cache && *cache;
     o.prefix_cache_dir = cache;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_engine_open(&eng, &o, &e), &e);
     assert_true(eng->model.config.delta.n_k_heads > 0);
     return eng;
 }
@@ -65,15 +59,13 @@ static int32_t *some_ids(size_t n, int32_t first)
 static void sync_to(struct qwick_session *s, const int32_t *ids, size_t n)
 {
     struct qwick_err e;
-    if (qwick_session_sync(s, ids, n, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_session_sync(s, ids, n, &e), &e);
 }
 
 static void decode(struct qwick_session *s, int32_t id)
 {
     struct qwick_err e;
-    if (qwick_session_decode(s, id, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_session_decode(s, id, &e), &e);
 }
 
 /* ---- what is right ------------------------------------------------------ */
@@ -97,8 +89,7 @@ static struct truth truth_of(const char *model, size_t n, int32_t first)
     struct qwick_session *s = open_session(eng);
     struct qwick_err e;
     assert_non_null(t.rows);
-    if (qwick_session_all_logits(s, t.ids, n, keep_row, t.rows, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_session_all_logits(s, t.ids, n, keep_row, t.rows, &e), &e);
     qwick_session_free(s);
     qwick_engine_close(eng);
     return t;
@@ -315,8 +306,7 @@ static void prefixes_are_found_on_disk(void **state)
         for (size_t i = 0; i < 2; i++) {
             struct qwick_session *s = open_session(eng);
             sync_to(s, t.ids, stored[i]);
-            if (qwick_session_store(s, stored[i], &e))
-                fail_msg("%s", e.msg);
+            assert_ok(qwick_session_store(s, stored[i], &e), &e);
             qwick_session_free(s);
         }
         qwick_engine_close(eng);
@@ -360,17 +350,16 @@ static void saved_sessions_go_on(void **state)
             size_t n = lengths[i];
             struct qwick_session *s = open_session(eng), *l;
             sync_to(s, t.ids, n);
-            if (qwick_session_save(s, temp_path("s"), &e) ||
-                qwick_session_load(&l, eng, temp_path("s"), 0, &e))
-                fail_msg("%s", e.msg);
+            assert_ok(qwick_session_save(s, temp_path("s"), &e) ||
+                          qwick_session_load(&l, eng, temp_path("s"), 0, &e),
+                      &e);
             check_is(l, &t, n);
             for (size_t k = n; k < n + 70; k++)
                 decode(l, t.ids[k]);
             check_is(l, &t, n + 70);
             qwick_session_free(l);
             /* the loaded one can go back to a snapshot, too */
-            if (qwick_session_load(&l, eng, temp_path("s"), 0, &e))
-                fail_msg("%s", e.msg);
+            assert_ok(qwick_session_load(&l, eng, temp_path("s"), 0, &e), &e);
             assert_int_equal(kv_usable(&l->kv, n > 256 ? 256 : 0),
                              n > 256 ? 256 : 0);
             sync_to(l, t.ids, n > 200 ? n - 100 : 1);
@@ -380,9 +369,10 @@ static void saved_sessions_go_on(void **state)
             size_t to = n / 256 * 256;
             if (to) {
                 assert_int_equal(qwick_session_rollback(s, to, &e), 0);
-                if (qwick_session_save(s, temp_path("s"), &e) ||
-                    qwick_session_load(&l, eng, temp_path("s"), 0, &e))
-                    fail_msg("%s", e.msg);
+                assert_ok(
+                    qwick_session_save(s, temp_path("s"), &e) ||
+                        qwick_session_load(&l, eng, temp_path("s"), 0, &e),
+                    &e);
                 assert_int_equal(l->kv.n, to);
                 decode(l, t.ids[to]);
                 check_is(l, &t, to + 1);
@@ -498,8 +488,7 @@ static struct answer single(struct qwick_engine *eng, const int32_t *prompt,
     struct qwick_err e;
     struct answer a;
     o.lookup = lookup;
-    if (qwick_generate(s, prompt, n, &o, &r, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_generate(s, prompt, n, &o, &r, &e), &e);
     keep_answer(NULL, &a, &r, NULL);
     if (counts)
         *counts = r.lookup;
@@ -542,14 +531,12 @@ static void batches_equal_single_answers(void **state)
                         0);
                     bo.kv_bytes = 2 * kv_sequence_bytes(&kv, 500);
                 }
-                if (qwick_batch_create(&b, eng, &bo, &e))
-                    fail_msg("%s", e.msg);
+                assert_ok(qwick_batch_create(&b, eng, &bo, &e), &e);
                 for (size_t i = 0; i < N_PROMPTS; i++)
                     assert_int_equal(
                         qwick_batch_add(b, prompts[i], n[i], &o, &got[i], NULL),
                         0);
-                if (qwick_batch_run(b, &e))
-                    fail_msg("%s", e.msg);
+                assert_ok(qwick_batch_run(b, &e), &e);
                 for (size_t i = 0; i < N_PROMPTS; i++)
                     assert_memory_equal(&got[i], &want[i], sizeof *got);
                 struct qwick_batch_stats stats;
@@ -624,8 +611,7 @@ static void an_interrupted_batch_goes_on(void **state)
         assert_int_equal(e.code, QWICK_ERR_INTERRUPTED);
         stop_flag = 0;
         eng->model.config.arch = real_arch;
-        if (qwick_batch_step(b, &e))
-            fail_msg("%s", e.msg);
+        assert_ok(qwick_batch_step(b, &e), &e);
         qwick_batch_stats_read(b, &stats, sizeof stats);
     } while (stats.n_live + stats.n_waiting);
     for (int i = 0; i < 3; i++) {
@@ -713,8 +699,7 @@ static void choices_equal_single_evaluations(void **state)
         items[i] = (struct qwick_choose_item){
             .prompt = t.ids, .n = 270 + i, .logprobs = logprobs[i]};
     struct qwick_err e;
-    if (qwick_choose(eng, items, 4, a, 3, NULL, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_choose(eng, items, 4, a, 3, NULL, &e), &e);
     for (size_t i = 0; i < 4; i++) {
         for (size_t k = 0; k < 3; k++) {
             int32_t ids[300];
@@ -725,8 +710,7 @@ static void choices_equal_single_evaluations(void **state)
                                              .n = 274 + i,
                                              .n_given = 270 + i,
                                              .logprobs = got};
-            if (qwick_score(eng, &score, 1, NULL, &e))
-                fail_msg("%s", e.msg);
+            assert_ok(qwick_score(eng, &score, 1, NULL, &e), &e);
             double sum = 0;
             for (size_t j = 0; j < 4; j++)
                 sum += got[270 + i + j];
@@ -767,8 +751,7 @@ static void small_budgets_are_noted(void **state)
         o.prefix_cache_bytes = enough ? needed : 20000;
         o.log = count_note;
         n_notes = 0;
-        if (qwick_engine_open(&eng, &o, &e))
-            fail_msg("%s", e.msg);
+        assert_ok(qwick_engine_open(&eng, &o, &e), &e);
         struct qwick_session *s = open_session(eng);
         sync_to(s, ids, 300);
         sync_to(s, ids + 50, 300);

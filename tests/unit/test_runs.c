@@ -1,10 +1,6 @@
 /* The scheduler with a toy task. Sharing passes and pages, waiting, cutting and
  * preemption do not change outputs: each run gets the same as alone. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +20,7 @@ static struct qwick_engine *open_engine(size_t chunk)
     o.exact = true;
     o.threads = 2;
     o.prefill_chunk = chunk;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_engine_open(&eng, &o, &e), &e);
     assert_int_equal(eng->model.config.vocab_size, VOCAB);
     return eng;
 }
@@ -177,8 +172,7 @@ static void run_texts(struct runs *s, const struct text *texts)
 {
     struct qwick_err e;
     const struct work *w = queue_all(s, texts);
-    if (runs_all(s, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(runs_all(s, &e), &e);
     assert_int_equal(w->n_ended, N_RUNS);
     for (size_t i = 0; i < N_RUNS; i++) {
         const struct toy *t = &w->toys[i];

@@ -1,11 +1,6 @@
 /* Sampling against a plain second implementation, which sorts everything,
  * computes in double, and goes through candidates by id. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <float.h>
 #include <math.h>

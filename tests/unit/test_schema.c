@@ -9,16 +9,11 @@
  *                              demo model at random
  *     W SEED LENGTH            a random document, "LENGTH\nBYTES"; up to about
  *                              that length; "-1" if it does not end there */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "base/rng.h"

@@ -1,11 +1,7 @@
 /* score and choose, compared with a model that evaluates one token at a time.
  * With --exact all results are equal bit by bit: sharing passes, cutting texts
  * and forking sessions must not change them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -79,12 +75,6 @@ static double alone(struct qwick_engine *eng, const int32_t *before, size_t n,
     return lp;
 }
 
-static void ok(int rc, const struct qwick_err *e)
-{
-    if (rc)
-        fail_msg("%s", e->msg);
-}
-
 /* ---- score -------------------------------------------------------------- */
 
 static void tokens_have_the_models_logprobs(void **state)
@@ -100,7 +90,7 @@ static void tokens_have_the_models_logprobs(void **state)
         struct qwick_score_item it = {ids, n, 0, got, 0};
         struct qwick_session *s;
         struct qwick_err e;
-        ok(qwick_score(eng, &it, 1, &plain, &e), &e);
+        assert_ok(qwick_score(eng, &it, 1, &plain, &e), &e);
         assert_int_equal(it.n_windows, 1);
         assert_true(got[0] == 0);
         assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
@@ -204,7 +194,7 @@ static void each_scored_token_has_an_event(void **state)
         struct events x = {eng, items, rows, 0, tops[t], 0};
         o.on_score_ctx = &x;
         o.top = tops[t];
-        ok(qwick_score(eng, items, 8, &o, &e), &e);
+        assert_ok(qwick_score(eng, items, 8, &o, &e), &e);
         assert_int_equal(x.n, n_scored);
     }
     struct events x = {eng, items, rows, 0, SIZE_MAX, 3};
@@ -228,9 +218,9 @@ static void a_batch_equals_its_texts_alone(void **state)
     for (size_t c = 0; c < 4; c++) {
         struct qwick_engine *eng = open_engine(SMALL, chunks[c], true);
         struct qwick_score_item *many = some_items(n), *one = some_items(n);
-        ok(qwick_score(eng, many, n, &o, &e), &e);
+        assert_ok(qwick_score(eng, many, n, &o, &e), &e);
         for (size_t i = 0; i < n; i++) {
-            ok(qwick_score(eng, &one[i], 1, &o, &e), &e);
+            assert_ok(qwick_score(eng, &one[i], 1, &o, &e), &e);
             assert_int_equal(one[i].n_windows, many[i].n_windows);
             assert_memory_equal(one[i].logprobs, many[i].logprobs,
                                 one[i].n * sizeof(double));
@@ -265,7 +255,7 @@ static void windows_by_brute_force(void **state)
             .size = sizeof(o), .window = window, .stride = cases[c].stride};
         struct qwick_score_item it = {ids, n, cases[c].given, got, 0};
         struct qwick_err e;
-        ok(qwick_score(eng, &it, 1, &o, &e), &e);
+        assert_ok(qwick_score(eng, &it, 1, &o, &e), &e);
         size_t end = first < window ? window : first + stride;
         for (size_t t = 0; t < n; t++) {
             if (t < first) {
@@ -297,8 +287,8 @@ static void context_is_read_not_scored(void **state)
     struct qwick_score_item a = {ids, 60, 0, whole, 0};
     struct qwick_score_item b = {ids, 60, 25, part, 0};
     struct qwick_err e;
-    ok(qwick_score(eng, &a, 1, &plain, &e), &e);
-    ok(qwick_score(eng, &b, 1, &plain, &e), &e);
+    assert_ok(qwick_score(eng, &a, 1, &plain, &e), &e);
+    assert_ok(qwick_score(eng, &b, 1, &plain, &e), &e);
     for (size_t i = 0; i < 60; i++)
         assert_true(part[i] == (i < 25 ? 0 : whole[i]));
     assert_int_equal(qwick_score_first(&a), 1);
@@ -330,18 +320,19 @@ static void perplexity_of_a_text(void **state)
     size_t n_text, n;
     int32_t *ids;
     struct qwick_err e;
-    ok(map_read_all("bench/heldout.jsonl", 1 << 20, &text, &n_text, &e), &e);
-    ok(qwick_tokenize(eng, text, 6000, true, &ids, &n, &e), &e);
+    assert_ok(map_read_all("bench/heldout.jsonl", 1 << 20, &text, &n_text, &e),
+              &e);
+    assert_ok(qwick_tokenize(eng, text, 6000, true, &ids, &n, &e), &e);
     if (n > 1500)
         n = 1500;
     double *lp = calloc(n, sizeof *lp), sum = 0;
     struct qwick_score_item it = {ids, n, 0, lp, 0};
     struct nll x = {ids, n, eng->model.config.vocab_size, 0};
-    ok(qwick_score(eng, &it, 1, &plain, &e), &e);
+    assert_ok(qwick_score(eng, &it, 1, &plain, &e), &e);
     for (size_t i = 0; i < n; i++)
         sum -= lp[i];
-    ok(qwick_session_create(&s, eng, 0, &e), &e);
-    ok(qwick_session_all_logits(s, ids, n, add_row, &x, &e), &e);
+    assert_ok(qwick_session_create(&s, eng, 0, &e), &e);
+    assert_ok(qwick_session_all_logits(s, ids, n, add_row, &x, &e), &e);
     double want = exp(x.sum / (double)(n - 1));
     /* the loss of each token has an error of at most 1e-6, and so has the
      * mean */
@@ -460,11 +451,14 @@ static void answers_by_brute_force(void **state)
             ids[begin + lens[i] - 1] = (int32_t)i;
             items[i] = (struct qwick_choose_item){ids, begin + lens[i], got[i]};
         }
-        ok(qwick_choose(eng, items, PROMPTS, answers, ANSWERS, &plain, &e), &e);
+        assert_ok(
+            qwick_choose(eng, items, PROMPTS, answers, ANSWERS, &plain, &e),
+            &e);
         for (size_t i = 0; i < PROMPTS; i++) {
             struct qwick_choose_item it = items[i];
             it.logprobs = single;
-            ok(qwick_choose(eng, &it, 1, answers, ANSWERS, &plain, &e), &e);
+            assert_ok(qwick_choose(eng, &it, 1, answers, ANSWERS, &plain, &e),
+                      &e);
             assert_memory_equal(single, got[i], sizeof single);
             for (size_t a = 0; a < ANSWERS; a++)
                 assert_true(single[a] ==
@@ -489,7 +483,7 @@ static void probabilities_of_all_tokens_add_up(void **state)
         ids[i] = (int32_t)i;
         answers[i] = (struct qwick_answer){&ids[i], 1};
     }
-    ok(qwick_choose(eng, &it, 1, answers, n, &plain, &e), &e);
+    assert_ok(qwick_choose(eng, &it, 1, answers, n, &plain, &e), &e);
     for (size_t i = 0; i < n; i++)
         sum += exp(lp[i]);
     assert_true(fabs(sum - 1) <= 1e-6); /* exp of the kernels: 2^-21 */
@@ -526,7 +520,7 @@ static void choose_refuses(void **state)
     assert_int_equal(qwick_choose(eng, &it, 1, two, 0, &plain, &e), -1);
     /* the last token of an answer needs no position */
     struct qwick_score_options o = {.size = sizeof(o), .n_ctx = 4};
-    ok(qwick_choose(eng, &it, 1, two, 2, &o, &e), &e);
+    assert_ok(qwick_choose(eng, &it, 1, two, 2, &o, &e), &e);
     o.n_ctx = 3;
     assert_int_equal(qwick_choose(eng, &it, 1, two, 2, &o, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_CONTEXT);
@@ -541,7 +535,7 @@ static void choose_refuses(void **state)
                                      .interrupt = &flag};
     assert_int_equal(qwick_choose(eng, &it, 1, two, 2, &o, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_INTERRUPTED);
-    ok(qwick_choose(eng, NULL, 0, two, 2, &plain, &e), &e);
+    assert_ok(qwick_choose(eng, NULL, 0, two, 2, &plain, &e), &e);
     qwick_engine_close(eng);
 }
 
@@ -571,8 +565,8 @@ static void default_mode_is_close(void **state)
     struct qwick_err e;
     double x = 0, y = 0;
     size_t count = 0;
-    ok(qwick_score(fast, a, n, &o, &e), &e);
-    ok(qwick_score(exact, b, n, &plain, &e), &e);
+    assert_ok(qwick_score(fast, a, n, &o, &e), &e);
+    assert_ok(qwick_score(exact, b, n, &plain, &e), &e);
     for (size_t i = 0; i < n; i++) {
         for (size_t k = qwick_score_first(&a[i]); k < a[i].n; k++) {
             assert_true(isfinite(a[i].logprobs[k]));
@@ -608,7 +602,7 @@ static void a_prompt_reports_its_layers(void **state)
     struct qwick_err e;
     for (int32_t i = 0; i < 100; i++)
         prompt[i] = 10 + i;
-    ok(qwick_choose(eng, &item, 1, answers, 2, &o, &e), &e);
+    assert_ok(qwick_choose(eng, &item, 1, answers, 2, &o, &e), &e);
     assert_true(seen.calls >= n_layers);
     assert_int_equal(seen.done, 100);
     assert_int_equal(seen.total, 100);

@@ -1,10 +1,6 @@
 /* The self-test: it passes on every kind of model, and finds kernels that are
  * wrong, files that changed, and limits of time and memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -52,10 +48,7 @@ static struct qwick_engine *open_engine(const char *model)
     struct qwick_err e;
     o.model = model;
     o.threads = 2;
-    if (qwick_engine_open(&eng, &o, &e)) {
-        fail_msg("%s", e.msg);
-        return NULL;
-    }
+    assert_ok(qwick_engine_open(&eng, &o, &e), &e);
     return eng;
 }
 

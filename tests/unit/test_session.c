@@ -1,11 +1,7 @@
 /* Sessions: the contents of the cache after each call. Different ways to the
  * same tokens must give the same numbers, bit by bit with --exact. Saved and
  * loaded sessions are bit-equal in every mode. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -390,10 +386,8 @@ static void loaded_is_as_live(void **state)
             /* its note, of n bytes */
             assert_int_equal(
                 qwick_session_set_note(live, (const char *)ids, n, NULL), 0);
-            if (qwick_session_save(live, temp_path("s"), &e))
-                fail_msg("%s", e.msg);
-            if (qwick_session_load(&s, b, temp_path("s"), 0, &e))
-                fail_msg("%s", e.msg);
+            assert_ok(qwick_session_save(live, temp_path("s"), &e), &e);
+            assert_ok(qwick_session_load(&s, b, temp_path("s"), 0, &e), &e);
             assert_context(s, ids, n);
             size_t n_note = 1;
             const char *note = qwick_session_note(s, &n_note);

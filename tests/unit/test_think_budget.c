@@ -1,11 +1,6 @@
 /* Think budgets: where thinking ends, what is forced, and that answers do not
  * depend on how their tokens were evaluated. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -58,8 +53,7 @@ static struct qwick_result generate(struct qwick_engine *eng,
     struct qwick_result r;
     struct qwick_err e;
     assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
-    if (qwick_generate(s, ids, n, o, &r, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_generate(s, ids, n, o, &r, &e), &e);
     qwick_session_free(s);
     return r;
 }

@@ -1,15 +1,11 @@
 /* Records of cores, the probe of a core without one, and the file that keeps its
  * result. Which choice is the fastest is not tested: tests measure no times. */
+#include "test.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/hash.h"
 #include "engine/cache/tuning_file.h"

@@ -1,10 +1,5 @@
 /* Layers with a sliding window release pages that no later token attends to. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -129,8 +124,7 @@ static struct qwick_engine *open_engine(size_t chunk, const char *cache)
     o.prefix_cache_bytes = cache ? 64 << 20 : 0;
     o.prefix_cache_disk = cache != NULL;
     o.prefix_cache_dir = cache;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_engine_open(&eng, &o, &e), &e);
     /* all layers except the second one */
     struct config *c = &eng->model.config;
     for (size_t i = 0; i < c->n_layers; i++)
@@ -178,8 +172,7 @@ static int32_t *some_ids(size_t n)
 static void sync_to(struct qwick_session *s, const int32_t *ids, size_t n)
 {
     struct qwick_err e;
-    if (qwick_session_sync(s, ids, n, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_session_sync(s, ids, n, &e), &e);
 }
 
 static void same_logits(const struct qwick_session *a,
@@ -267,9 +260,9 @@ static void saved_sessions_go_on(void **state)
     sync_to(s, ids, N);
     /* save a session that rolled back after it had released pages */
     assert_int_equal(qwick_session_rollback(s, N - 200, &e), 0);
-    if (qwick_session_save(s, temp_path("s"), &e) ||
-        qwick_session_load(&t, eng, temp_path("s"), 0, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_session_save(s, temp_path("s"), &e) ||
+                  qwick_session_load(&t, eng, temp_path("s"), 0, &e),
+              &e);
     assert_int_equal(qwick_session_rollback(t, N - 300, &e), -1);
     sync_to(t, ids, N);
     assert_int_equal(t->n_cached, N - 200);
@@ -300,8 +293,7 @@ static void prefixes_stay_whole(void **state)
         s = open_session(eng);
         sync_to(s, ids, steps[i]);
         assert_int_equal(s->n_cached, i ? 192 : 0);
-        if (qwick_session_store(s, steps[i], &e))
-            fail_msg("%s", e.msg);
+        assert_ok(qwick_session_store(s, steps[i], &e), &e);
         qwick_session_free(s);
     }
     for (size_t i = 0; i < 4; i++) {
@@ -334,9 +326,9 @@ static void loaded_sessions_are_not_stored(void **state)
     struct qwick_err e;
     warnings_to(eng);
     sync_to(s, ids, N);
-    if (qwick_session_save(s, temp_path("s"), &e) ||
-        qwick_session_load(&t, eng, temp_path("s"), 0, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_session_save(s, temp_path("s"), &e) ||
+                  qwick_session_load(&t, eng, temp_path("s"), 0, &e),
+              &e);
     for (int i = 0; i < 2; i++)
         assert_int_equal(qwick_session_store(t, N, &e), 0);
     assert_int_equal(n_warnings, 1);
