@@ -1,5 +1,4 @@
-/* Qwen3's tokenizer, a small tokenizer, and calls of them. Include after
- * cmocka.h.
+/* Qwen3's tokenizer, a small tokenizer, and calls of them.
  *
  * Qwen3's tokenizer.json is in $QWICK_TEST_TOKENIZER, by default where the
  * Makefile unpacks it. */
@@ -13,6 +12,7 @@
 #include "base/buf.h"
 #include "file/map.h"
 #include "random_text.h"
+#include "test.h"
 #include "text/bpe/bpe.h"
 #include "text/bpe/bpe_load.h"
 

@@ -1,4 +1,4 @@
-/* Making config.json files and reading them. Include after cmocka.h. */
+/* Making config.json files and reading them. */
 #ifndef TEST_CONFIG_FILE_H
 #define TEST_CONFIG_FILE_H
 
@@ -93,8 +93,7 @@ static inline struct config loads(void)
 {
     struct config c;
     struct qwick_err e;
-    if (load(&c, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(load(&c, &e), &e);
     return c;
 }
 

@@ -1,11 +1,11 @@
-/* GGUF files that qwick_quantize writes, and their logits. Include after
- * cmocka.h. */
+/* GGUF files that qwick_quantize writes, and their logits. */
 #ifndef TEST_GGUF_WRITTEN_H
 #define TEST_GGUF_WRITTEN_H
 
 #include <math.h>
 #include <unistd.h>
 
+#include "engines.h"
 #include "file/gguf.h"
 #include "file/map.h"
 #include "golden.h"
@@ -46,8 +46,7 @@ static inline struct gguf *must_open(void)
 {
     struct gguf *g;
     struct qwick_err e;
-    if (gguf_open(&g, out_path, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(gguf_open(&g, out_path, &e), &e);
     return g;
 }
 
@@ -69,13 +68,9 @@ static inline float *widen(const struct st_tensor *t, size_t *n)
 static inline float *logits_of(const char *model, const int32_t *ids, size_t n,
                                size_t *vocab_size)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
     struct qwick_err e;
-    o.model = model;
-    o.exact = true;
-    o.threads = 2;
-    assert_ok(qwick_engine_open(&eng, &o, &e), &e);
+    struct qwick_engine *eng =
+        engine_with(.model = model, .exact = true, .threads = 2);
     struct golden g = {.ids = (int32_t *)ids, .n = n};
     *vocab_size = g.vocab_size = qwick_engine_info(eng)->vocab_size;
     float *out = malloc(n * g.vocab_size * sizeof *out);

@@ -10,6 +10,7 @@
 #include "engine/cache/kv_file.h"
 #include "engine/cache/prefix.h"
 #include "engine/tasks/batch.h"
+#include "engines.h"
 #include "file/json.h"
 #include "file/map.h"
 #include "log_lines.h"
@@ -80,19 +81,10 @@ static int use_all_layers(void **state)
 static struct qwick_engine *open_engine(const char *isa, bool exact,
                                         int threads, size_t chunk)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = model;
-    o.exact = exact;
-    o.isa = isa;
-    o.threads = threads;
-    o.prefill_chunk = chunk;
-    o.log = keep_warning;
     forget_warnings();
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
-    return eng;
+    return engine_with(.model = model, .exact = exact, .isa = isa,
+                       .threads = threads, .prefill_chunk = chunk,
+                       .log = keep_warning);
 }
 
 /* Open an exact engine with a prefix cache in memory, and on disk if dir is not
@@ -100,21 +92,13 @@ static struct qwick_engine *open_engine(const char *isa, bool exact,
 static struct qwick_engine *open_cached(size_t bytes, const char *dir,
                                         size_t disk_bytes)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = model;
-    o.exact = true;
-    o.threads = 1;
-    o.prefix_cache_bytes = bytes;
-    o.prefix_cache_disk = dir != NULL;
-    o.prefix_cache_dir = dir;
-    o.prefix_cache_disk_bytes = disk_bytes;
-    o.log = keep_warning;
     forget_warnings();
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
-    return eng;
+    return engine_with(.model = model, .exact = true, .threads = 1,
+                       .prefix_cache_bytes = bytes,
+                       .prefix_cache_disk = dir != NULL,
+                       .prefix_cache_dir = dir,
+                       .prefix_cache_disk_bytes = disk_bytes,
+                       .log = keep_warning);
 }
 
 static int on_done(void *ctx, void *tag, struct qwick_result *r,
@@ -140,8 +124,7 @@ static struct qwick_batch *open_batch(struct qwick_engine *eng,
                                     .done = on_done};
     struct qwick_batch *b;
     struct qwick_err e;
-    if (qwick_batch_create(&b, eng, &o, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_batch_create(&b, eng, &o, &e), &e);
     return b;
 }
 
@@ -778,13 +761,12 @@ static void prompts_are_published_when_they_are_evaluated(void **state)
     struct answer *all = document_answers(1);
     struct qwick_engine *eng = open_cached(64 << 20, NULL, 0);
     struct qwick_batch *b = open_batch(eng, 2, 0, 0);
-    struct qwick_session *s;
     all[0].o.ignore_eos = true;
     add(b, &all[0]);
     while (qwick_batch_get_stats(b).n_generated == 0)
         assert_int_equal(qwick_batch_step(b, NULL), 0);
     assert_int_equal(qwick_batch_get_stats(b).n_live, 1);
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    struct qwick_session *s = open_session(eng);
     assert_int_equal(
         qwick_session_sync(s, all[0].prompt, all[0].n_prompt, NULL), 0);
     assert_true(qwick_session_cached(s) >= DOC_PAGES);
@@ -935,8 +917,7 @@ static void the_next_run_begins_where_prompts_part(void **state)
     }
     /* a session also reads it */
     struct qwick_engine *eng = open_cached(0, temp_dir, 0);
-    struct qwick_session *s;
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    struct qwick_session *s = open_session(eng);
     assert_int_equal(
         qwick_session_sync(s, all[0].prompt, all[0].n_prompt, NULL), 0);
     assert_int_equal(qwick_session_cached(s), DOC_PAGES);

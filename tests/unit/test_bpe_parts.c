@@ -35,9 +35,10 @@ static struct json_doc *parse(const char *path, struct map *m)
 {
     struct qwick_err e;
     struct json_doc *doc = NULL;
-    if (map_open(m, path, &e) || json_parse(&doc, path, (const char *)m->data,
-                                            m->size, QWICK_ERR_MODEL, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(map_open(m, path, &e) ||
+                  json_parse(&doc, path, (const char *)m->data, m->size,
+                             QWICK_ERR_MODEL, &e),
+              &e);
     return doc;
 }
 

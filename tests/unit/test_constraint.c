@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "engine/generate/constraint.h"
 #include "engine/generate/token_trie.h"
+#include "engines.h"
 #include "file/map.h"
 #include "text/bpe/bpe.h"
 #include "text/grammar/automaton.h"
@@ -76,8 +77,7 @@ static struct grammar *compile(size_t i)
                    : choices_compile(g, text, n);
         grammar_define(g, root, node);
     }
-    if (grammar_finish(g, root, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(grammar_finish(g, root, &e), &e);
     return g;
 }
 
@@ -378,13 +378,11 @@ static void test_sampler(void **state)
 /* Bad options and texts are usage errors. */
 static void test_create(void **state)
 {
-    struct qwick_engine_options eo = qwick_engine_defaults();
     struct qwick_constraint_options co = qwick_constraint_defaults();
     struct qwick_constraint *c;
-    struct qwick_engine *eng;
+    struct qwick_engine *eng = engine_with(.model = NULL);
     struct qwick_err e = {0};
     (void)state;
-    assert_int_equal(qwick_engine_open(&eng, &eo, &e), 0);
     assert_int_equal(qwick_constraint_create(&c, eng, &co, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_USAGE);
     co.text = "a(";

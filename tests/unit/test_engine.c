@@ -6,6 +6,7 @@
 
 #include "base/cpu.h"
 #include "engine/core/engine.h"
+#include "engines.h"
 #include "file/json.h"
 #include "file/map.h"
 #include "golden.h"
@@ -20,24 +21,8 @@ struct setup {
 
 static struct qwick_engine *open_engine(struct setup u)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = u.model;
-    o.exact = u.exact;
-    o.isa = u.isa;
-    o.threads = u.threads;
-    o.prefill_chunk = u.chunk;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
-    return eng;
-}
-
-static struct qwick_session *open_session(struct qwick_engine *eng)
-{
-    struct qwick_session *s;
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
-    return s;
+    return engine_with(.model = u.model, .exact = u.exact, .isa = u.isa,
+                       .threads = u.threads, .prefill_chunk = u.chunk);
 }
 
 /* Last logits after a prefill, copied. */
@@ -66,18 +51,6 @@ static void compare_with(const float *x, struct setup u, const int32_t *ids,
     else
         assert_true(relative_error(x, y, vocab_size) <= bound);
     free(y);
-}
-
-/* Ids that are valid in all vocabularies of the goldens. */
-static int32_t *some_ids(size_t n)
-{
-    int32_t *ids = malloc(n * sizeof *ids);
-    uint32_t x = 12345;
-    for (size_t i = 0; i < n; i++) {
-        x = x * 1664525u + 1013904223u;
-        ids[i] = (int32_t)(x >> 16) % 320;
-    }
-    return ids;
 }
 
 /* The reference kernels have one order of sums. On other levels the chunk size
@@ -177,7 +150,7 @@ static void chunks_do_not_change_results(void **state)
 {
     (void)state;
     const size_t n = 130;
-    int32_t *ids = some_ids(n);
+    int32_t *ids = new_ids(n, 12345);
     char experts[1024];
     snprintf(experts, sizeof experts, "%s", all_experts());
     const char *models[] = {
@@ -201,7 +174,7 @@ static void threads_do_not_change_results(void **state)
 {
     (void)state;
     size_t n = 100;
-    int32_t *ids = some_ids(n);
+    int32_t *ids = new_ids(n, 12345);
     for (int l = 0; l < ISA_COUNT; l++) {
         const char *models[] = {
             l == ISA_REF ? "tests/golden/models/yarn" : NULL,
@@ -228,7 +201,7 @@ static void levels_agree_with_reference(void **state)
 {
     (void)state;
     size_t n = 60;
-    int32_t *ids = some_ids(n);
+    int32_t *ids = new_ids(n, 12345);
     size_t vocab_size;
     float *want =
         prefill((struct setup){NULL, "ref", true, 2, 0}, ids, n, &vocab_size);
@@ -287,7 +260,7 @@ static void decode_equals_prefill(void **state)
 {
     (void)state;
     size_t n = 90;
-    int32_t *ids = some_ids(n);
+    int32_t *ids = new_ids(n, 12345);
     struct qwick_engine *eng =
         open_engine((struct setup){NULL, NULL, true, 2, 0});
     struct qwick_session *a = open_session(eng), *b = open_session(eng);
@@ -310,7 +283,7 @@ static void cached_prefix_equals_recomputed(void **state)
 {
     (void)state;
     size_t n = 140;
-    int32_t *ids = some_ids(n), *other = some_ids(n);
+    int32_t *ids = new_ids(n, 12345), *other = new_ids(n, 12345);
     struct qwick_engine *eng =
         open_engine((struct setup){NULL, NULL, true, 2, 32});
     size_t bytes = qwick_engine_info(eng)->vocab_size * sizeof(float);
@@ -347,14 +320,11 @@ static void preload_changes_nothing(void **state)
 {
     (void)state;
     size_t n = 40;
-    int32_t *ids = some_ids(n);
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
+    int32_t *ids = new_ids(n, 12345);
     size_t vocab_size;
     float *want =
         prefill((struct setup){NULL, NULL, true, 2, 0}, ids, n, &vocab_size);
-    o.exact = o.preload = true;
-    assert_int_equal(qwick_engine_open(&eng, &o, NULL), 0);
+    struct qwick_engine *eng = engine_with(.exact = true, .preload = true);
     struct qwick_session *s = open_session(eng);
     assert_int_equal(qwick_session_sync(s, ids, n, NULL), 0);
     assert_memory_equal(want, qwick_session_logits(s),
@@ -371,7 +341,7 @@ static void sliding_windows(void **state)
 {
     (void)state;
     size_t n = 130;
-    int32_t *ids = some_ids(n);
+    int32_t *ids = new_ids(n, 12345);
     struct qwick_engine *eng = open_engine(
         (struct setup){"tests/golden/models/tied-bf16", NULL, true, 2, 0});
     struct config *c = &eng->model.config;

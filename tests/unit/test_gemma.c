@@ -242,9 +242,9 @@ static struct qwick_session *session_of(struct qwick_engine *eng,
 {
     struct qwick_session *s;
     struct qwick_err e;
-    if (qwick_session_create(&s, eng, 0, &e) ||
-        qwick_session_sync(s, ids, n, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_session_create(&s, eng, 0, &e) ||
+                  qwick_session_sync(s, ids, n, &e),
+              &e);
     return s;
 }
 

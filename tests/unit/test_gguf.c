@@ -36,8 +36,7 @@ static struct gguf *must_open(const char *p)
 {
     struct qwick_err e = {0};
     struct gguf *g;
-    if (gguf_open(&g, p, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(gguf_open(&g, p, &e), &e);
     return g;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/cpu.h"
 #include "engine/core/engine.h"
+#include "engines.h"
 #include "golden.h"
 
 #define EXACT_BOUND     2e-5
@@ -37,14 +38,9 @@ static void open_golden(struct golden *g, const char *name)
 /* Logits at all positions, malloc'ed. */
 static float *logits_of(const struct golden *g, bool exact, const char *isa)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
     struct qwick_err e;
-    o.model = g->dir;
-    o.exact = exact;
-    o.isa = isa;
-    o.threads = 2;
-    assert_ok(qwick_engine_open(&eng, &o, &e), &e);
+    struct qwick_engine *eng =
+        engine_with(.model = g->dir, .exact = exact, .isa = isa, .threads = 2);
     float *got = malloc(g->n * g->vocab_size * sizeof *got);
     if (all_logits(eng, g, got, &e))
         fail_msg("%s: %s", g->dir, e.msg);
@@ -101,11 +97,8 @@ static void logits_match_every_isa(void **state)
 static void router_leaves_bf16_products(void **state)
 {
     (void)state;
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = "tests/golden/gguf/qwen35-moe.gguf";
-    assert_int_equal(qwick_engine_open(&eng, &o, &e), 0);
+    struct qwick_engine *eng =
+        engine_with(.model = "tests/golden/gguf/qwen35-moe.gguf");
     assert_int_equal(eng->model.layers[0].experts.router.dtype, DT_F32);
     assert_int_equal(eng->model.dense_bf16, eng->model.k->tune.bf16);
     qwick_engine_close(eng);

@@ -7,6 +7,7 @@
 #include "test.h"
 
 #include "base/cpu.h"
+#include "engines.h"
 #include "golden.h"
 
 #define EXACT_BOUND     2e-5
@@ -16,15 +17,8 @@
 static struct qwick_engine *open_model(const char *dir, bool exact,
                                        const char *isa, int threads)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = dir;
-    o.exact = exact;
-    o.isa = isa;
-    o.threads = threads;
-    assert_ok(qwick_engine_open(&eng, &o, &e), &e);
-    return eng;
+    return engine_with(.model = dir, .exact = exact, .isa = isa,
+                       .threads = threads);
 }
 
 static double error_of(const struct golden *g, bool exact, const char *isa)
@@ -94,12 +88,11 @@ static void quantized_logits_match_every_isa(void **state)
 static void greedy_ids_of(const char *name, const char *isa)
 {
     struct golden g;
-    struct qwick_session *s;
     struct qwick_result r;
     struct qwick_err e;
     assert_int_equal(golden_open(&g, name), 0);
     struct qwick_engine *eng = open_model(g.dir, true, isa, 2);
-    assert_int_equal(qwick_session_create(&s, eng, 0, &e), 0);
+    struct qwick_session *s = open_session(eng);
     struct qwick_generate_options o = qwick_generate_defaults();
     o.sampling.temperature = 0;
     o.max_tokens = N_GREEDY;

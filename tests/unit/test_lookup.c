@@ -10,16 +10,10 @@
 #include "base/cpu.h"
 #include "engine/core/engine.h"
 #include "engine/generate/lookup.h"
+#include "engines.h"
 #include "file/json.h"
 #include "file/map.h"
-
-/* Random numbers below n, equal in each run. */
-static uint32_t below_state;
-static uint32_t below(uint32_t n)
-{
-    below_state = below_state * 1664525u + 1013904223u;
-    return (uint32_t)(((uint64_t)(below_state >> 4) * n) >> 28);
-}
+#include "lcg.h"
 
 static int32_t *random_ids(size_t n, uint32_t n_ids)
 {
@@ -349,16 +343,8 @@ static void the_same_tokens_give_the_same_guesses(void **state)
 static struct qwick_engine *open_engine(const char *model, enum isa level,
                                         bool exact, int threads)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = model;
-    o.isa = isa_name(level);
-    o.exact = exact;
-    o.threads = threads;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
-    return eng;
+    return engine_with(.model = model, .isa = isa_name(level), .exact = exact,
+                       .threads = threads);
 }
 
 /* All visible results of one generation. */
@@ -798,8 +784,7 @@ static double gap(struct qwick_engine *exact, int32_t *ids, size_t n,
                   const struct qwick_result *a, const struct qwick_result *b,
                   size_t i)
 {
-    struct qwick_session *s;
-    assert_int_equal(qwick_session_create(&s, exact, 0, NULL), 0);
+    struct qwick_session *s = open_session(exact);
     memcpy(ids + n, a->tokens, i * sizeof *ids);
     assert_int_equal(qwick_session_sync(s, ids, n + i, NULL), 0);
     const float *x = qwick_session_logits(s);
@@ -920,13 +905,9 @@ static void chunks_limit_guesses(void **state)
     below_state = 12;
     small_prompt(ids, 40, 1);
     for (size_t chunk = 1; chunk <= 4; chunk++) {
-        struct qwick_engine_options eo = qwick_engine_defaults();
-        struct qwick_engine *eng;
-        eo.model = small_models[0];
-        eo.exact = true;
-        eo.threads = 1;
-        eo.prefill_chunk = chunk;
-        assert_int_equal(qwick_engine_open(&eng, &eo, NULL), 0);
+        struct qwick_engine *eng =
+            engine_with(.model = small_models[0], .exact = true, .threads = 1,
+                        .prefill_chunk = chunk);
         struct qwick_generate_options o = option_set(0);
         o.lookup = 16;
         struct outcome out = generate(eng, 0, ids, 40, o, (struct watch){0});
@@ -955,11 +936,10 @@ static void options_are_checked(void **state)
     (void)state;
     struct qwick_engine *eng =
         open_engine(small_models[0], cpu_best(), true, 1);
-    struct qwick_session *s;
     struct qwick_result r;
     struct qwick_err e;
     struct qwick_generate_options o = option_set(0);
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    struct qwick_session *s = open_session(eng);
     o.lookup = QWICK_LOOKUP_MAX + 1;
     assert_int_equal(qwick_generate(s, ids, 3, &o, &r, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_USAGE);

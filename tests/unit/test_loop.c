@@ -8,27 +8,14 @@
 
 #include "base/buf.h"
 #include "base/utf8.h"
+#include "engines.h"
 #include "qwick.h"
 
 enum { MAX_TOKENS = 40 };
 
 static struct qwick_engine *open_engine(bool exact)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.exact = exact;
-    o.threads = 2;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
-    return eng;
-}
-
-static struct qwick_session *open_session(struct qwick_engine *eng)
-{
-    struct qwick_session *s;
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
-    return s;
+    return engine_with(.exact = exact, .threads = 2);
 }
 
 static int32_t *encode(const struct qwick_engine *eng, const char *text,

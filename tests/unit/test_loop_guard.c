@@ -7,16 +7,13 @@
 #include "base/rng.h"
 #include "engine/core/engine.h"
 #include "engine/generate/generate.h"
+#include "engines.h"
 
 enum { VOCAB = 6144, MAX_IDS = 4000 };
 
 static struct qwick_engine *open_engine(void)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.threads = 1;
-    assert_ok(qwick_engine_open(&eng, &o, &e), &e);
+    struct qwick_engine *eng = engine_with(.threads = 1);
     assert_int_equal(qwick_engine_info(eng)->vocab_size, VOCAB);
     return eng;
 }

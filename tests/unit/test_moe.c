@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/cpu.h"
 #include "engine/core/engine.h"
+#include "engines.h"
 #include "file/map.h"
 #include "golden.h"
 #include "reference.h"
@@ -191,13 +192,8 @@ static void preloaded_stacks_are_the_same(void **state)
     struct tensors t = golden_tensors(&set);
     layout_all(&t, LAYOUT_FUSED);
     write_tensors(&t);
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    o.model = temp_dir;
-    o.exact = true;
-    o.threads = 2;
-    o.preload = true;
-    assert_ok(qwick_engine_open(&eng, &o, &e), &e);
+    struct qwick_engine *eng = engine_with(.model = temp_dir, .exact = true,
+                                           .threads = 2, .preload = true);
     float *got = ref_alloc(g.n * g.vocab_size, sizeof *got);
     assert_ok(all_logits(eng, &g, got, &e), &e);
     qwick_engine_close(eng);
@@ -303,15 +299,9 @@ static void threads_change_no_size_of_pass(void **state)
         ids[i] = (int32_t)(i * 53 % 320);
     float *want[sizeof sizes / sizeof *sizes] = {0};
     for (int threads = 1; threads <= 5; threads++) {
-        struct qwick_engine_options o = qwick_engine_defaults();
-        struct qwick_engine *eng;
-        struct qwick_session *s;
-        struct qwick_err e;
-        o.model = MOE;
-        o.threads = threads;
-        assert_ok(qwick_engine_open(&eng, &o, &e) ||
-                      qwick_session_create(&s, eng, 0, &e),
-                  &e);
+        struct qwick_engine *eng =
+            engine_with(.model = MOE, .threads = threads);
+        struct qwick_session *s = open_session(eng);
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             const size_t bytes = 320 * sizeof(float);
             assert_int_equal(qwick_session_rollback(s, 0, NULL), 0);

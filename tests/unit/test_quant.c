@@ -64,8 +64,7 @@ static struct config loads(const char *quantization)
     struct config c;
     struct qwick_err e;
     write_config(true, quantization);
-    if (load(&c, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(load(&c, &e), &e);
     return c;
 }
 

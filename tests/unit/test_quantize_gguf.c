@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engines.h"
 #include "gguf_written.h"
 #include "model/names.h"
 
@@ -235,13 +236,7 @@ static void experts_and_routers(void **state)
 
 static struct qwick_engine *open_engine(const char *model)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = model;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
-    return eng;
+    return engine_with(.model = model);
 }
 
 /* All texts of a file, and each id alone. */

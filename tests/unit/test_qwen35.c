@@ -226,9 +226,9 @@ static char *gguf_bytes(size_t *n)
     snprintf(out, sizeof out, "%s/out.gguf", temp_dir);
     o.format = QWICK_QUANTIZE_GGUF;
     o.type = "Q4_K_M";
-    if (qwick_quantize(temp_dir, out, &o, NULL, &e) ||
-        map_read_all(out, 1 << 26, &bytes, n, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_quantize(temp_dir, out, &o, NULL, &e) ||
+                  map_read_all(out, 1 << 26, &bytes, n, &e),
+              &e);
     return bytes;
 }
 

@@ -10,6 +10,7 @@
 
 #include "engine/cache/prefix.h"
 #include "engine/core/engine.h"
+#include "engines.h"
 #include "model/pass.h"
 #include "qwick.h"
 #include "tempdir.h"
@@ -22,44 +23,24 @@ enum { N_MODELS = 2, N = 700, VOCAB = 320 };
 static struct qwick_engine *open_with(const char *model, int threads,
                                       size_t chunk, const char *cache)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = model;
-    o.exact = true;
-    o.threads = threads;
-    o.prefill_chunk = chunk;
-    o.prefix_cache_bytes = cache ? 64 << 20 : 0;
-    o.prefix_cache_disk = cache && *cache;
-    o.prefix_cache_dir = cache;
-    assert_ok(qwick_engine_open(&eng, &o, &e), &e);
+    struct qwick_engine *eng =
+        engine_with(.model = model, .exact = true, .threads = threads,
+                    .prefill_chunk = chunk,
+                    .prefix_cache_bytes = cache ? 64 << 20 : 0,
+                    .prefix_cache_disk = cache && *cache,
+                    .prefix_cache_dir = cache);
     assert_true(eng->model.config.delta.n_k_heads > 0);
     return eng;
 }
 
-static struct qwick_session *open_session(struct qwick_engine *eng)
-{
-    struct qwick_session *s;
-    struct qwick_err e;
-    if (qwick_session_create(&s, eng, 0, &e))
-        fail_msg("%s", e.msg);
-    return s;
-}
-
 /* Ids without a period, which begin with `first`. */
-static int32_t *some_ids(size_t n, int32_t first)
+static int32_t *ids_from(size_t n, int32_t first)
 {
     int32_t *ids = malloc(n * sizeof *ids);
     assert_non_null(ids);
     for (size_t i = 0; i < n; i++)
         ids[i] = (int32_t)((i * i * 31 + i * 7 + (size_t)first) % VOCAB);
     return ids;
-}
-
-static void sync_to(struct qwick_session *s, const int32_t *ids, size_t n)
-{
-    struct qwick_err e;
-    assert_ok(qwick_session_sync(s, ids, n, &e), &e);
 }
 
 static void decode(struct qwick_session *s, int32_t id)
@@ -84,7 +65,7 @@ static int keep_row(void *ctx, size_t pos, const float *logits)
 
 static struct truth truth_of(const char *model, size_t n, int32_t first)
 {
-    struct truth t = {some_ids(n, first), malloc(n * VOCAB * sizeof(float))};
+    struct truth t = {ids_from(n, first), malloc(n * VOCAB * sizeof(float))};
     struct qwick_engine *eng = open_with(model, 1, n, NULL);
     struct qwick_session *s = open_session(eng);
     struct qwick_err e;
@@ -508,7 +489,7 @@ static void batches_equal_single_answers(void **state)
         for (size_t i = 0; i < N_PROMPTS; i++) {
             /* the prompts have 300 tokens in common, two more 20 others */
             n[i] = 350 + i * 13;
-            prompts[i] = some_ids(n[i], 3);
+            prompts[i] = ids_from(n[i], 3);
             for (size_t k = i < 4 ? 300 : 320; k < n[i]; k++)
                 prompts[i][k] = (int32_t)((k * 17 + i * 5) % VOCAB);
             want[i] = single(eng, prompts[i], n[i], 0, NULL);
@@ -563,7 +544,7 @@ static void runs_share_up_to_their_last_common_page(void **state)
     struct qwick_batch_stats stats;
     struct qwick_batch *b;
     struct answer got[3], want;
-    int32_t *prompt = some_ids(400, 3);
+    int32_t *prompt = ids_from(400, 3);
     o.max_tokens = 3; /* the first one must not end before the others look */
     bo.done = keep_answer;
     assert_int_equal(qwick_batch_create(&b, eng, &bo, NULL), 0);
@@ -590,7 +571,7 @@ static void an_interrupted_batch_goes_on(void **state)
     struct answer want[3], got[3];
     int32_t *prompt[3];
     for (int32_t i = 0; i < 3; i++) {
-        prompt[i] = some_ids(150, i);
+        prompt[i] = ids_from(150, i);
         want[i] = single(eng, prompt[i], 150, 0, NULL);
     }
     struct qwick_batch_options bo = qwick_batch_defaults();
@@ -667,7 +648,7 @@ static void lookup_changes_no_answer(void **state)
         /* as if weights were large: then guesses cost little */
         eng->model.weights.n_bytes <<= 30;
         for (size_t k = 0; k < 40; k++) {
-            int32_t *ids = some_ids(400, 3);
+            int32_t *ids = ids_from(400, 3);
             size_t n = 100 + k;
             /* repeated, so that there are guesses, most of them wrong */
             for (size_t i = 0; i < n; i++)
@@ -740,18 +721,15 @@ static void count_note(void *ctx, enum qwick_log_level level, const char *line)
 static void small_budgets_are_noted(void **state)
 {
     size_t needed = 0;
-    int32_t *ids = some_ids(400, 3);
+    int32_t *ids = ids_from(400, 3);
     (void)state;
     for (int enough = 0; enough < 2; enough++) {
-        struct qwick_engine_options o = qwick_engine_defaults();
-        struct qwick_engine *eng;
-        struct qwick_err e;
         char want[96];
-        o.model = models[0];
-        o.prefix_cache_bytes = enough ? needed : 20000;
-        o.log = count_note;
         n_notes = 0;
-        assert_ok(qwick_engine_open(&eng, &o, &e), &e);
+        struct qwick_engine *eng =
+            engine_with(.model = models[0],
+                        .prefix_cache_bytes = enough ? needed : 20000,
+                        .log = count_note);
         struct qwick_session *s = open_session(eng);
         sync_to(s, ids, 300);
         sync_to(s, ids + 50, 300);

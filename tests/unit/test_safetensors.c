@@ -63,8 +63,7 @@ static struct st_set *must_open(const char *p)
 {
     struct qwick_err e = {0};
     struct st_set *set;
-    if (st_open_file(&set, p, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(st_open_file(&set, p, &e), &e);
     return set;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/core/engine.h"
+#include "engines.h"
 #include "file/map.h"
 
 #define SMALL "tests/golden/models/tied-bf16"
@@ -18,27 +19,8 @@ static const struct qwick_score_options plain = {.size = sizeof plain};
 static struct qwick_engine *open_engine(const char *model, size_t chunk,
                                         bool exact)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = model;
-    o.exact = exact;
-    o.threads = model ? 1 : 2; /* small models are faster with one thread */
-    o.prefill_chunk = chunk;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
-    return eng;
-}
-
-/* Ids that are valid in all vocabularies of the goldens. */
-static int32_t *some_ids(size_t n, uint32_t seed)
-{
-    int32_t *ids = malloc((n + 1) * sizeof *ids);
-    for (size_t i = 0; i < n; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        ids[i] = (int32_t)(seed >> 16) % 320;
-    }
-    return ids;
+    return engine_with(.model = model, .exact = exact, .threads = model ? 1 : 2,
+                       .prefill_chunk = chunk);
 }
 
 /* The log-probability by the library's kernel, so equal bit by bit. */
@@ -67,8 +49,7 @@ static double true_logprob(const float *logits, size_t n, int32_t id)
 static double alone(struct qwick_engine *eng, const int32_t *before, size_t n,
                     int32_t id)
 {
-    struct qwick_session *s;
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    struct qwick_session *s = open_session(eng);
     assert_int_equal(qwick_session_sync(s, before, n, NULL), 0);
     double lp = logprob(eng, qwick_session_logits(s), id);
     qwick_session_free(s);
@@ -85,15 +66,14 @@ static void tokens_have_the_models_logprobs(void **state)
     for (size_t m = 0; m < 5; m++) {
         struct qwick_engine *eng = open_engine(models[m], 0, true);
         size_t n = 40, vocab_size = eng->model.config.vocab_size;
-        int32_t *ids = some_ids(n, 7);
+        int32_t *ids = new_ids(n, 7);
         double got[40];
         struct qwick_score_item it = {ids, n, 0, got, 0};
-        struct qwick_session *s;
         struct qwick_err e;
         assert_ok(qwick_score(eng, &it, 1, &plain, &e), &e);
         assert_int_equal(it.n_windows, 1);
         assert_true(got[0] == 0);
-        assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+        struct qwick_session *s = open_session(eng);
         for (size_t i = 0; i + 1 < n; i++) {
             assert_int_equal(qwick_session_decode(s, ids[i], NULL), 0);
             const float *logits = qwick_session_logits(s);
@@ -115,7 +95,7 @@ static struct qwick_score_item *some_items(size_t n)
     struct qwick_score_item *items = calloc(n, sizeof *items);
     for (size_t i = 0; i < n; i++) {
         size_t len = (i * 29) % 83; /* 0 too */
-        items[i].tokens = some_ids(len, (uint32_t)i);
+        items[i].tokens = new_ids(len, (uint32_t)i);
         items[i].n = len;
         items[i].n_given = i % 3 ? len * (i % 5) / 4 : 0; /* all of it too */
         items[i].logprobs = calloc(len + 1, sizeof(double));
@@ -172,16 +152,15 @@ static void each_scored_token_has_an_event(void **state)
     struct qwick_engine *eng = open_engine(SMALL, 16, true);
     size_t size = eng->model.config.vocab_size, n_scored = 0;
     struct qwick_score_item *items = some_items(8);
-    int32_t *ids = some_ids(N, 7);
+    int32_t *ids = new_ids(N, 7);
     float *rows = malloc(N * size * sizeof *rows);
     struct qwick_score_options o = {.size = sizeof o, .on_score = on_score};
-    struct qwick_session *s;
     struct qwick_err e;
     free((void *)(uintptr_t)items[0].tokens);
     free(items[0].logprobs);
     items[0] = (struct qwick_score_item){
         .tokens = ids, .n = N, .logprobs = calloc(N, sizeof(double))};
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    struct qwick_session *s = open_session(eng);
     for (size_t i = 0; i < N; i++) {
         assert_int_equal(qwick_session_decode(s, ids[i], NULL), 0);
         memcpy(rows + i * size, qwick_session_logits(s), size * sizeof *rows);
@@ -245,7 +224,7 @@ static void windows_by_brute_force(void **state)
         {70, 0, 69, 68},
     };
     struct qwick_engine *eng = open_engine(SMALL, 9, true);
-    int32_t *ids = some_ids(70, 3);
+    int32_t *ids = new_ids(70, 3);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         double got[70];
         size_t n = cases[c].n, window = cases[c].window;
@@ -282,7 +261,7 @@ static void context_is_read_not_scored(void **state)
 {
     (void)state;
     struct qwick_engine *eng = open_engine(NULL, 0, true);
-    int32_t *ids = some_ids(60, 5);
+    int32_t *ids = new_ids(60, 5);
     double whole[60], part[60];
     struct qwick_score_item a = {ids, 60, 0, whole, 0};
     struct qwick_score_item b = {ids, 60, 25, part, 0};
@@ -315,7 +294,6 @@ static void perplexity_of_a_text(void **state)
 {
     (void)state;
     struct qwick_engine *eng = open_engine(NULL, 0, true);
-    struct qwick_session *s;
     char *text;
     size_t n_text, n;
     int32_t *ids;
@@ -331,7 +309,7 @@ static void perplexity_of_a_text(void **state)
     assert_ok(qwick_score(eng, &it, 1, &plain, &e), &e);
     for (size_t i = 0; i < n; i++)
         sum -= lp[i];
-    assert_ok(qwick_session_create(&s, eng, 0, &e), &e);
+    struct qwick_session *s = open_session(eng);
     assert_ok(qwick_session_all_logits(s, ids, n, add_row, &x, &e), &e);
     double want = exp(x.sum / (double)(n - 1));
     /* the loss of each token has an error of at most 1e-6, and so has the
@@ -447,7 +425,7 @@ static void answers_by_brute_force(void **state)
         double got[PROMPTS][ANSWERS], single[ANSWERS];
         for (size_t i = 0; i < PROMPTS; i++) {
             size_t begin = c % 2 ? 70 : 0;
-            int32_t *ids = some_ids(begin + lens[i], c % 2 ? 1 : (uint32_t)i);
+            int32_t *ids = new_ids(begin + lens[i], c % 2 ? 1 : (uint32_t)i);
             ids[begin + lens[i] - 1] = (int32_t)i;
             items[i] = (struct qwick_choose_item){ids, begin + lens[i], got[i]};
         }
@@ -475,7 +453,7 @@ static void probabilities_of_all_tokens_add_up(void **state)
     struct qwick_engine *eng = open_engine(SMALL, 0, true);
     size_t n = eng->model.config.vocab_size;
     struct qwick_answer *answers = calloc(n, sizeof *answers);
-    int32_t *ids = calloc(n, sizeof *ids), *prompt = some_ids(9, 2);
+    int32_t *ids = calloc(n, sizeof *ids), *prompt = new_ids(9, 2);
     double *lp = calloc(n, sizeof *lp), sum = 0;
     struct qwick_choose_item it = {prompt, 9, lp};
     struct qwick_err e;

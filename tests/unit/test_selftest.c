@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdatomic.h>
 
+#include "engines.h"
 #include "fake_memory.h"
 #include "kernel/kernel.h"
 #include "qwick.h"
@@ -43,13 +44,7 @@ static int on_done(void *ctx, const struct qwick_check *c)
 
 static struct qwick_engine *open_engine(const char *model)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = model;
-    o.threads = 2;
-    assert_ok(qwick_engine_open(&eng, &o, &e), &e);
-    return eng;
+    return engine_with(.model = model, .threads = 2);
 }
 
 static struct qwick_selftest_options options(void)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/core/engine.h"
+#include "engines.h"
 #include "qwick.h"
 #include "tempdir.h"
 
@@ -114,17 +115,12 @@ static void a_sequence_goes_back_as_far_as_keys_are_there(void **state)
 
 static struct qwick_engine *open_engine(size_t chunk, const char *cache)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = "tests/golden/models/tied-bf16";
-    o.exact = true;
-    o.threads = 2;
-    o.prefill_chunk = chunk;
-    o.prefix_cache_bytes = cache ? 64 << 20 : 0;
-    o.prefix_cache_disk = cache != NULL;
-    o.prefix_cache_dir = cache;
-    assert_ok(qwick_engine_open(&eng, &o, &e), &e);
+    struct qwick_engine *eng =
+        engine_with(.model = "tests/golden/models/tied-bf16", .exact = true,
+                    .threads = 2, .prefill_chunk = chunk,
+                    .prefix_cache_bytes = cache ? 64 << 20 : 0,
+                    .prefix_cache_disk = cache != NULL,
+                    .prefix_cache_dir = cache);
     /* all layers except the second one */
     struct config *c = &eng->model.config;
     for (size_t i = 0; i < c->n_layers; i++)
@@ -149,30 +145,6 @@ static void warnings_to(struct qwick_engine *eng)
 {
     eng->log = count_warning;
     n_warnings = 0;
-}
-
-static struct qwick_session *open_session(struct qwick_engine *eng)
-{
-    struct qwick_session *s;
-    struct qwick_err e;
-    if (qwick_session_create(&s, eng, 0, &e))
-        fail_msg("%s", e.msg);
-    return s;
-}
-
-static int32_t *some_ids(size_t n)
-{
-    int32_t *ids = malloc(n * sizeof *ids);
-    assert_non_null(ids);
-    for (size_t i = 0; i < n; i++)
-        ids[i] = (int32_t)((i * i * 31 + i * 7) % 320);
-    return ids;
-}
-
-static void sync_to(struct qwick_session *s, const int32_t *ids, size_t n)
-{
-    struct qwick_err e;
-    assert_ok(qwick_session_sync(s, ids, n, &e), &e);
 }
 
 static void same_logits(const struct qwick_session *a,
@@ -200,7 +172,7 @@ static void released_pages_change_no_result(void **state)
     (void)state;
     struct qwick_engine *big = open_engine(2 * N, NULL);
     struct qwick_engine *eng = open_engine(64, NULL);
-    int32_t *ids = some_ids(N);
+    int32_t *ids = new_ids(N, 1);
     struct qwick_session *want = whole(big, ids, N), *s = open_session(eng),
                          *fork;
     struct qwick_err e;
@@ -253,7 +225,7 @@ static void saved_sessions_go_on(void **state)
     (void)state;
     struct qwick_engine *big = open_engine(2 * N, NULL);
     struct qwick_engine *eng = open_engine(64, NULL);
-    int32_t *ids = some_ids(N);
+    int32_t *ids = new_ids(N, 1);
     struct qwick_session *want = whole(big, ids, N), *s = open_session(eng), *t;
     struct qwick_err e;
     temp_clear();
@@ -284,7 +256,7 @@ static void prefixes_stay_whole(void **state)
     temp_clear();
     struct qwick_engine *big = open_engine(2 * N, NULL);
     struct qwick_engine *eng = open_engine(64, temp_path("cache"));
-    int32_t *ids = some_ids(N);
+    int32_t *ids = new_ids(N, 1);
     struct qwick_session *want = whole(big, ids, N),
                          *half = whole(big, ids, 700), *s;
     struct qwick_err e;
@@ -321,7 +293,7 @@ static void loaded_sessions_are_not_stored(void **state)
     (void)state;
     temp_clear();
     struct qwick_engine *eng = open_engine(64, temp_path("cache"));
-    int32_t *ids = some_ids(N);
+    int32_t *ids = new_ids(N, 1);
     struct qwick_session *s = open_session(eng), *t;
     struct qwick_err e;
     warnings_to(eng);
