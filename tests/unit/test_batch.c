@@ -13,6 +13,7 @@
 #include "engines.h"
 #include "file/json.h"
 #include "file/map.h"
+#include "jsonl.h"
 #include "log_lines.h"
 #include "tempdir.h"
 
@@ -155,44 +156,26 @@ static void check(struct answer *a)
     qwick_result_free(&a->r);
 }
 
-static int32_t *ids_of(const struct json_value *v, size_t *n)
-{
-    int32_t *ids = malloc(v->len * sizeof *ids);
-    *n = v->len;
-    for (size_t i = 0; i < v->len; i++) {
-        int64_t id;
-        assert_int_equal(json_int(&v->items[i], 0, 1 << 30, &id), 0);
-        ids[i] = (int32_t)id;
-    }
-    return ids;
-}
-
 /* The 60 golden answers of the demo model: greedy, at most 60 tokens. */
 static struct answer *demo_answers(void)
 {
     struct answer *all = calloc(N_DEMO, sizeof *all);
-    struct map map;
-    assert_int_equal(map_open(&map, "tests/golden/demo_visible.jsonl", NULL),
-                     0);
-    const char *p = (const char *)map.data, *end = p + map.size;
-    for (size_t i = 0; i < N_DEMO; i++) {
-        const char *nl = memchr(p, '\n', (size_t)(end - p));
-        struct json_doc *doc;
-        assert_non_null(nl);
-        assert_int_equal(json_parse(&doc, "demo", p, (size_t)(nl - p),
-                                    QWICK_ERR_RUNTIME, NULL),
-                         0);
-        const struct json_value *v = json_root(doc);
-        all[i].prompt = ids_of(json_get(v, "prompt_ids"), &all[i].n_prompt);
-        all[i].ids = ids_of(json_get(v, "ids"), &all[i].n_ids);
-        all[i].text = strdup(json_get(v, "text")->str);
+    struct jsonl in = jsonl_open("tests/golden/demo_visible.jsonl");
+    for (size_t i = 0; jsonl_next(&in); i++) {
+        struct ids prompt = ids_of(json_get(in.root, "prompt_ids"));
+        struct ids ids = ids_of(json_get(in.root, "ids"));
+        assert_true(i < N_DEMO);
+        all[i].prompt = prompt.v;
+        all[i].n_prompt = prompt.n;
+        all[i].ids = ids.v;
+        all[i].n_ids = ids.n;
+        all[i].text = strdup(json_get(in.root, "text")->str);
         all[i].o = qwick_generate_defaults();
         all[i].o.sampling.temperature = 0;
         all[i].o.max_tokens = 60;
-        json_free(doc);
-        p = nl + 1;
     }
-    map_close(&map);
+    assert_int_equal(in.n_lines, N_DEMO);
+    jsonl_close(&in);
     return all;
 }
 

@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "file/json.h"
 #include "file/map.h"
+#include "jsonl.h"
 #include "text/bpe/bpe.h"
 #include "text/bpe/bpe_int.h"
 
@@ -18,11 +19,6 @@
 
 static struct bpe *gemma;
 static struct buf gemma_text;
-
-struct ids {
-    int32_t *v;
-    size_t n;
-};
 
 static struct ids encode(const char *s, size_t n)
 {
@@ -52,26 +48,13 @@ static void same_bytes(const struct buf *b, const char *s, size_t n)
 
 /* ---- goldens ------------------------------------------------------------ */
 
-static struct ids golden_ids(const struct json_value *v)
-{
-    const struct json_value *list = json_get(v, "ids");
-    struct ids r = {calloc(list->len + 1, sizeof *r.v), list->len};
-    assert_non_null(r.v);
-    for (size_t i = 0; i < r.n; i++) {
-        int64_t id;
-        assert_int_equal(json_int(&list->items[i], 0, INT32_MAX, &id), 0);
-        r.v[i] = (int32_t)id;
-    }
-    return r;
-}
-
 static size_t n_encoded, n_decoded;
 
 static void check_line(const struct json_value *v)
 {
     const struct json_value *text = json_get(v, "text"),
                             *skip = json_get(v, "skip_special");
-    struct ids want = golden_ids(v);
+    struct ids want = ids_of(json_get(v, "ids"));
     if (skip) {
         struct buf have = {0};
         decode(want, skip->boolean, &have);
@@ -92,22 +75,10 @@ static void check_line(const struct json_value *v)
 static void goldens_are_equal(void **unused)
 {
     (void)unused;
-    struct map m;
-    struct qwick_err e;
-    assert_ok(map_open(&m, FOLDER "visible.jsonl", &e), &e);
-    const char *p = (const char *)m.data, *end = p + m.size;
-    while (p < end) {
-        const char *nl = memchr(p, '\n', (size_t)(end - p));
-        size_t len = (size_t)((nl ? nl : end) - p);
-        struct json_doc *doc;
-        assert_ok(
-            json_parse(&doc, "visible.jsonl", p, len, QWICK_ERR_RUNTIME, &e),
-            &e);
-        check_line(json_root(doc));
-        json_free(doc);
-        p += len + 1;
-    }
-    map_close(&m);
+    struct jsonl in = jsonl_open(FOLDER "visible.jsonl");
+    while (jsonl_next(&in))
+        check_line(in.root);
+    jsonl_close(&in);
     print_message("%zu lines encoded, %zu decoded\n", n_encoded, n_decoded);
     assert_true(n_encoded > 150 && n_decoded > 100);
 }

@@ -6,6 +6,7 @@
 #include "base/cpu.h"
 #include "engines.h"
 #include "golden.h"
+#include "jsonl.h"
 #include "tempdir.h"
 
 #define GOLDENS "tests/golden/models/"
@@ -219,11 +220,6 @@ static void vectors_have_length_one(void **state)
 }
 
 /* ---- texts -------------------------------------------------------------- */
-
-struct ids {
-    int32_t *v;
-    size_t n;
-};
 
 static struct ids tokenize(struct qwick_engine *eng, const char *text,
                            bool special)

@@ -10,6 +10,7 @@
 #include "file/json.h"
 #include "file/map.h"
 #include "golden.h"
+#include "jsonl.h"
 #include "tempdir.h"
 
 struct setup {
@@ -388,40 +389,17 @@ static void each_demo_answer(void (*visit)(void *ctx, const int32_t *prompt,
                                            size_t n_ids, const char *text),
                              void *ctx)
 {
-    struct map map;
-    assert_int_equal(map_open(&map, "tests/golden/demo_visible.jsonl", NULL),
-                     0);
-    const char *p = (const char *)map.data, *end = p + map.size;
-    size_t n_lines = 0;
-    while (p < end) {
-        const char *nl = memchr(p, '\n', (size_t)(end - p));
-        size_t len = (size_t)((nl ? nl : end) - p);
-        struct json_doc *doc;
-        assert_int_equal(
-            json_parse(&doc, "demo", p, len, QWICK_ERR_RUNTIME, NULL), 0);
-        const char *keys[2] = {"prompt_ids", "ids"};
-        int32_t *ids[2];
-        size_t n[2];
-        for (int k = 0; k < 2; k++) {
-            const struct json_value *v = json_get(json_root(doc), keys[k]);
-            n[k] = v->len;
-            ids[k] = malloc(n[k] * sizeof *ids[k]);
-            for (size_t i = 0; i < n[k]; i++) {
-                int64_t id;
-                assert_int_equal(json_int(&v->items[i], 0, 1 << 30, &id), 0);
-                ids[k][i] = (int32_t)id;
-            }
-        }
-        visit(ctx, ids[0], n[0], ids[1], n[1],
-              json_get(json_root(doc), "text")->str);
-        free(ids[0]);
-        free(ids[1]);
-        json_free(doc);
-        n_lines++;
-        p = nl ? nl + 1 : end;
+    struct jsonl in = jsonl_open("tests/golden/demo_visible.jsonl");
+    while (jsonl_next(&in)) {
+        struct ids prompt = ids_of(json_get(in.root, "prompt_ids"));
+        struct ids ids = ids_of(json_get(in.root, "ids"));
+        visit(ctx, prompt.v, prompt.n, ids.v, ids.n,
+              json_get(in.root, "text")->str);
+        free(prompt.v);
+        free(ids.v);
     }
-    assert_int_equal(n_lines, 60);
-    map_close(&map);
+    assert_int_equal(in.n_lines, 60);
+    jsonl_close(&in);
 }
 
 static void check_answer(void *ctx, const int32_t *prompt, size_t n_prompt,

@@ -13,6 +13,7 @@
 #include "engines.h"
 #include "file/json.h"
 #include "file/map.h"
+#include "jsonl.h"
 #include "lcg.h"
 
 static int32_t *random_ids(size_t n, uint32_t n_ids)
@@ -674,40 +675,28 @@ static void every_end_is_the_same(void **state)
 
 enum { N_DEMO = 60, MOST_IDS = 400 };
 
-static size_t take_ids(const struct json_value *v, int32_t *ids)
+static size_t append_ids(const struct jsonl *in, const char *key, int32_t *ids)
 {
-    for (size_t i = 0; i < v->len; i++) {
-        int64_t id;
-        assert_int_equal(json_int(&v->items[i], 0, 1 << 30, &id), 0);
-        ids[i] = (int32_t)id;
-    }
-    return v->len;
+    struct ids list = ids_of(json_get(in->root, key));
+    memcpy(ids, list.v, list.n * sizeof *ids);
+    free(list.v);
+    return list.n;
 }
 
 /* Prompt i of the golden answers. twice: the prompt, its answer, and the prompt
  * again, so that the answer occurred before. */
 static size_t demo_prompt(size_t i, bool twice, int32_t ids[MOST_IDS])
 {
-    struct map map;
-    struct json_doc *doc;
-    assert_int_equal(map_open(&map, "tests/golden/demo_visible.jsonl", NULL),
-                     0);
-    const char *p = (const char *)map.data, *end = p + map.size, *nl;
-    while (i--)
-        p = (const char *)memchr(p, '\n', (size_t)(end - p)) + 1;
-    nl = memchr(p, '\n', (size_t)(end - p));
-    assert_int_equal(
-        json_parse(&doc, "demo", p, (size_t)(nl - p), QWICK_ERR_RUNTIME, NULL),
-        0);
-    const struct json_value *v = json_root(doc);
-    size_t n = take_ids(json_get(v, "prompt_ids"), ids);
+    struct jsonl in = jsonl_open("tests/golden/demo_visible.jsonl");
+    while (jsonl_next(&in) && i--)
+        ;
+    size_t n = append_ids(&in, "prompt_ids", ids);
     if (twice) {
-        n += take_ids(json_get(v, "ids"), ids + n);
+        n += append_ids(&in, "ids", ids + n);
         ids[n++] = 198; /* a newline */
-        n += take_ids(json_get(v, "prompt_ids"), ids + n);
+        n += append_ids(&in, "prompt_ids", ids + n);
     }
-    json_free(doc);
-    map_close(&map);
+    jsonl_close(&in);
     return n;
 }
 

@@ -101,8 +101,8 @@ static size_t check_result(const char *src, const char *dst, size_t group,
     snprintf(path, sizeof path, "%s/config.json", dst);
     assert_ok(map_open(&map, path, &e), &e);
     assert_ok(json_parse(&doc, path, (const char *)map.data, map.size,
-                    QWICK_ERR_MODEL, &e),
-         &e);
+                         QWICK_ERR_MODEL, &e),
+              &e);
     const struct json_value *quant = json_get(json_root(doc), "quantization");
     int64_t v;
     assert_int_equal(json_int(json_get(quant, "group_size"), 0, 999, &v), 0);
@@ -249,8 +249,8 @@ static void write_source(long bad)
         embed[bad] = 0x7fc0;
     mkdir(src_path, 0777);
     assert_ok(st_writer_open(&w, temp_path("src/model.safetensors"), t,
-                        sizeof t / sizeof *t, &e),
-         &e);
+                             sizeof t / sizeof *t, &e),
+              &e);
     assert_ok(st_writer_close(w, &e), &e);
     put_file(temp_path("src/config.json"), config_text, sizeof config_text - 1);
     put_file(temp_path("src/tokenizer.json"), "{}", 2);
@@ -326,14 +326,15 @@ static void pieces_alignment_and_companions(void **state)
 
         char *text;
         size_t n;
-        assert_ok(map_read_all(temp_path("out/model.safetensors"), 1 << 24, &text,
-                          &n, &e),
-             &e);
+        assert_ok(map_read_all(temp_path("out/model.safetensors"), 1 << 24,
+                               &text, &n, &e),
+                  &e);
         assert_memory_equal(text + 8, "{\"__metadata__\":{\"format\":\"mlx\"},",
                             33);
         free(text);
-        assert_ok(map_read_all(temp_path("out/config.json"), 1 << 24, &text, &n, &e),
-             &e);
+        assert_ok(
+            map_read_all(temp_path("out/config.json"), 1 << 24, &text, &n, &e),
+            &e);
         assert_non_null(strstr(text, "{\n  \"model_type\": \"qwen3\",\n"
                                      "  \"zebra\": [\n    1.50,\n    {\n"
                                      "      \"\xc3\xa9\": null\n    },\n"
@@ -458,9 +459,9 @@ static void sources_are_checked(void **state)
     for (size_t i = 0; i < 3; i++) {
         struct st_writer *w;
         struct qwick_err e;
-        assert_ok(st_writer_open(&w, temp_path("src/model.safetensors"), &traces[i],
-                            1, &e),
-             &e);
+        assert_ok(st_writer_open(&w, temp_path("src/model.safetensors"),
+                                 &traces[i], 1, &e),
+                  &e);
         assert_ok(st_writer_close(w, &e), &e);
         refuses(src_path, out_path, &o, QWICK_ERR_MODEL, words[i]);
     }
