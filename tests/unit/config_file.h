@@ -112,6 +112,13 @@ static inline void refuses(const char *file, const char *a, const char *b)
     assert_null(c.quant.v);
 }
 
+/* WRITE, and refuses of that file. */
+#define REFUSES(a, b, base, ...)          \
+    do {                                  \
+        WRITE(base, __VA_ARGS__);         \
+        refuses("config.json", (a), (b)); \
+    } while (0)
+
 /* Check that two configs are equal. */
 static inline void same(const struct config *a, const struct config *b)
 {
