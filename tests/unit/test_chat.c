@@ -21,8 +21,7 @@ static struct chat_template *open_text(const char *text, size_t n)
     const struct chat_template_settings none = {0};
     struct chat_template *f;
     struct qwick_err e;
-    if (chat_template_open(&f, "t", text, n, NULL, &none, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(chat_template_open(&f, "t", text, n, NULL, &none, &e), &e);
     return f;
 }
 
