@@ -2,10 +2,6 @@
 # qwick choose: probabilities of given answers, thresholds, lines of JSON.
 load helpers
 
-setup() {
-    common_setup
-}
-
 @test "a table, likeliest first, with a sum of one" {
     run -0 --separate-stderr q choose -a ls -a "ls -la" -a "ls -l" \
         "list files with details"

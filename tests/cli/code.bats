@@ -11,8 +11,7 @@ setup() {
 says() {
     local text=$1
     shift
-    run --separate-stderr q --think off "$@" --regex "$(printf '%s' "$text" |
-        sed 's/[][\\.^$*+?(){}|]/\\&/g')" "list files"
+    run --separate-stderr q --think off "$@" --regex "$(as_regex "$text")" "list files"
 }
 
 @test "the first code block is printed, and nothing else" {

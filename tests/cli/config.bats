@@ -45,17 +45,21 @@ source_of() {
     equal "$(n_tokens -n 9)" 9
 }
 
-@test "what lies in the current directory shadows no model of a setting" {
-    mkdir -p "$T/cwd/Qwen" "$T/home"
+# The id Qwen/Demo is in the cache, as $snapshot; the directory of its name, in
+# $T/cwd, is another model.
+demo_twice() {
     export HOME=$T/home
-    model() { (cd "$T/cwd" && q --json -n 1 "$@" hi 2>/dev/null) | jget 'o["model"], o["tokens"]'; }
-    path() { (cd "$T/cwd" && q inspect --json "$@") | jget 'o["path"]'; }
-    # the id is in the cache; the directory of its name is another model
-    local snapshot=$HOME/.cache/huggingface/hub/models--Qwen--Demo/snapshots/abc
+    snapshot=$HOME/.cache/huggingface/hub/models--Qwen--Demo/snapshots/abc
     mkdir -p "$snapshot" "${snapshot%/*/*}/refs" "$T/cwd/Qwen/Demo"
     printf abc >"${snapshot%/*/*}/refs/main"
     cp models/demo/* "$snapshot"
     cp models/demo/* "$T/cwd/Qwen/Demo"
+}
+
+@test "what lies in the current directory shadows no model of a setting" {
+    model() { (cd "$T/cwd" && q --json -n 1 "$@" hi 2>/dev/null) | jget 'o["model"], o["tokens"]'; }
+    path() { (cd "$T/cwd" && q inspect --json "$@") | jget 'o["path"]'; }
+    demo_twice
     cp -r "$T/cwd/Qwen/Demo" "$T/cwd/plain"
     equal "$(path -m Qwen/Demo)" Qwen/Demo
     equal "$(path -m ./Qwen/Demo)" ./Qwen/Demo
@@ -90,13 +94,7 @@ source_of() {
 }
 
 @test "an explicit name that is a directory and an id gets a note" {
-    mkdir -p "$T/cwd/Qwen" "$T/home"
-    export HOME=$T/home
-    local snapshot=$HOME/.cache/huggingface/hub/models--Qwen--Demo/snapshots/abc
-    mkdir -p "$snapshot" "${snapshot%/*/*}/refs" "$T/cwd/Qwen/Demo"
-    printf abc >"${snapshot%/*/*}/refs/main"
-    cp models/demo/* "$snapshot"
-    cp models/demo/* "$T/cwd/Qwen/Demo"
+    demo_twice
     cd "$T/cwd"
     on_terminal() { script -qefc "'$QWICK' count $* hi" /dev/null </dev/null | tr -d '\r'; }
     [[ $(on_terminal -m Qwen/Demo) == *"note: Qwen/Demo: is the path; the model of this name in the Hugging Face cache is $snapshot"* ]]

@@ -7,7 +7,6 @@ setup() {
     command -v qemu-x86_64 >/dev/null || skip "no qemu-x86_64 (package qemu-user)"
     [ "$(uname -m)" = x86_64 ] || skip "not an x86-64"
     [ -z "$SAN" ] || skip "a sanitizer's memory map does not fit in an emulator"
-    need_model tied-bf16
     # a small model, because an emulator is slow
     export QWICK_MODEL=./$MODELS/tied-bf16
 }

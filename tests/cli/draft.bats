@@ -6,10 +6,6 @@ setup_file() {
     draft_models
 }
 
-setup() {
-    common_setup
-}
-
 slow() {
     q -m "$SLOW" --seed 3 "$@"
 }
@@ -131,15 +127,10 @@ PY
     fails 3 "missing" --draft "$T/missing" hi
     fails 2 "--draft" --draft
     # another tokenizer
-    cp -r models/demo "$T/other"
-    python3 - "$T/other/tokenizer.json" <<'PY'
-import json, sys
-t = json.load(open(sys.argv[1]))
-v = t["model"]["vocab"]
+    copy_of models/demo other
+    json_edit "$T/other/tokenizer.json" 'v = o["model"]["vocab"]
 a, b = list(v)[2000:2002]
-v[a], v[b] = v[b], v[a]
-json.dump(t, open(sys.argv[1], "w"))
-PY
+v[a], v[b] = v[b], v[a]'
     fails 3 "tokenizers differ in token" --draft "$T/other" hi
     fails 3 "it has no tokenizer" --draft tests/golden/models/yarn hi
     q --draft models/demo -m models/demo --greedy hi 2>"$T/err" >"$T/out"

@@ -16,16 +16,6 @@ setup() {
     GEMMA="$T/m $BATS_FILE_TMPDIR/gemma.gguf"
 }
 
-# Lines of JSON without what says where the model is and how long it took.
-bare() {
-    python3 -c 'import json, sys
-for line in sys.stdin:
-    o = json.loads(line)
-    for k in "model", "timing", "key", "seed":
-        o.pop(k, None)
-    print(json.dumps(o))'
-}
-
 @test "a chat by a template of Gemma's kind" {
     chat='[{"role": "user", "content": " hi there "}]'
     want=$(printf '<bos><start_of_turn>user\nhi there<end_of_turn>\n<start_of_turn>model\n.')

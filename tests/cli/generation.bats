@@ -5,19 +5,14 @@ load helpers
 
 setup() {
     common_setup
-    cp -r models/demo "$T/m"
-    chmod -R u+w "$T/m"
+    copy_of models/demo m
     cp "$T/m/generation_config.json" "$T/good"
 }
 
 # Write the config with these fields: a Python expression of a dict.
 config() {
-    python3 - "$T/good" "$T/m/generation_config.json" "$1" <<'PY'
-import json, sys
-o = json.load(open(sys.argv[1]))
-o.update(eval(sys.argv[3]))
-json.dump(o, open(sys.argv[2], "w"))
-PY
+    cp "$T/good" "$T/m/generation_config.json"
+    json_edit "$T/m/generation_config.json" "o.update($1)"
 }
 
 ids() { q "$@" --json 2>/dev/null | jget '" ".join(map(str, o["tokens"]))'; }

@@ -20,16 +20,6 @@ convert() {
     ln "$BATS_FILE_TMPDIR/demo.gguf" "$T/demo.gguf"
 }
 
-# Lines of JSON without what says where the model is and how long it took.
-bare() {
-    python3 -c 'import json, sys
-for line in sys.stdin:
-    o = json.loads(line)
-    for k in "model", "timing", "key", "seed":
-        o.pop(k, None)
-    print(json.dumps(o))'
-}
-
 # same ARGS…: the same bytes on standard output from both.
 same() {
     q "$@" | bare >"$T/same.1"

@@ -2,8 +2,12 @@
 # built-in model and on tests/golden/models.
 bats_require_minimum_version 1.5.0
 
-# Each file calls this from setup(). A pipe fails when any of its commands
-# fails.
+# A file that has a setup() of its own calls common_setup there.
+setup() {
+    common_setup
+}
+
+# A pipe fails when any of its commands fails.
 common_setup() {
     set -o pipefail
     local -
@@ -144,6 +148,16 @@ jlines() {
 assert eval("(" + sys.argv[1] + ")"), o' "$1"
 }
 
+# Lines of JSON without what says where the model is and how long it took.
+bare() {
+    python3 -c 'import json, sys
+for line in sys.stdin:
+    o = json.loads(line)
+    for k in "model", "timing", "key", "seed":
+        o.pop(k, None)
+    print(json.dumps(o))'
+}
+
 # Check that stderr is one line that begins with "qwick: " and has no control
 # bytes.
 one_error_line() {
@@ -171,6 +185,48 @@ fails_untraced() {
     [ ! -s "$T/.stdout" ] || { echo "stdout: $(<"$T/.stdout")"; return 1; }
     one_error_line || { echo "stderr: $stderr"; return 1; }
     [[ $stderr == *"$pattern"* ]] || { echo "no '$pattern' in: $stderr"; return 1; }
+}
+
+# as_regex TEXT: a regular expression that matches only the text.
+as_regex() {
+    printf '%s' "$1" | sed 's/[][\\.^$*+?(){}|]/\\&/g'
+}
+
+# copy_of MODEL NAME: a copy of the model as $T/NAME, for the test to change.
+copy_of() {
+    rm -rf "${T:?}/$2"
+    cp -r "$1" "$T/$2"
+    chmod -R u+w "$T/$2"
+}
+
+# json_edit FILE CODE: Python code changes o, the object in a JSON file, or a new one.
+json_edit() {
+    python3 - "$@" <<'PY'
+import json, os, sys
+path, code = sys.argv[1:]
+o = json.load(open(path)) if os.path.exists(path) else {}
+exec(code)
+json.dump(o, open(path, "w"))
+PY
+}
+
+# weights_edit FILE CODE: Python code changes a safetensors file: h is the header,
+# data the bytes after it, at(NAME) the offset of a tensor in data.
+weights_edit() {
+    python3 - "$@" <<'PY'
+import json, struct, sys
+path, code = sys.argv[1:]
+raw = open(path, "rb").read()
+n = 8 + struct.unpack_from("<Q", raw)[0]
+h, data = json.loads(raw[8:n]), bytearray(raw[n:])
+def at(name):
+    return h[name]["data_offsets"][0]
+exec(code)
+head = raw[8:n]
+if h != json.loads(head):
+    head = json.dumps(h).encode()
+open(path, "wb").write(struct.pack("<Q", len(head)) + head + data)
+PY
 }
 
 # demo_as NAME [FILE]: make the demo model $T/NAME, with an empty object as
@@ -224,10 +280,6 @@ export LD_PRELOAD="$FAST_CLOCK"
 exec "$QWICK" "\$@"
 SH
     chmod +x "$T/bin/qwick"
-}
-
-need_model() {
-    [ -d "$MODELS/$1" ] || skip "$MODELS/$1 is missing"
 }
 
 # For setup_file: compile the library that makes calls fail, as $INJECT.

@@ -10,7 +10,6 @@ setup_file() {
 
 setup() {
     injection_setup
-    need_model tied-bf16
 }
 
 interrupt() {

@@ -2,10 +2,6 @@
 # The shapes of --json, --jsonl, --logprobs and --profile-timing.
 load helpers
 
-setup() {
-    common_setup
-}
-
 @test "--json: one object, its members and types" {
     q --json "list all listening tcp ports" >"$T/o"
     [ "$(wc -l <"$T/o")" -eq 1 ]

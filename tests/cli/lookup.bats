@@ -2,10 +2,6 @@
 # --lookup: the same answer with fewer passes.
 load helpers
 
-setup() {
-    common_setup
-}
-
 # A prompt after which the built-in model soon repeats itself.
 loop() {
     q --raw --exact -n 100 --ignore-eos --seed 3 "$@" Hello

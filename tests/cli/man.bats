@@ -2,10 +2,6 @@
 # The man pages against the option tables, and their examples.
 load helpers
 
-setup() {
-    common_setup
-}
-
 # Read the pages and the help texts, for the Python programs below.
 python_pages() {
     cat >"$T/pages.py" <<'PY'

@@ -8,7 +8,6 @@ setup() {
 }
 
 @test "-m, QWICK_MODEL and the hub cache with its links" {
-    [ -d models/demo ] || skip "no models/demo"
     want=$(q "list all listening tcp ports")
     [ "$(q -m models/demo "list all listening tcp ports")" = "$want" ]
     [ "$(QWICK_MODEL=./models/demo q "list all listening tcp ports")" = "$want" ]
@@ -33,7 +32,6 @@ setup() {
 }
 
 @test "-m and a short name: one model, several, none" {
-    [ -d models/demo ] || skip "no models/demo"
     want=$(q "list files")
     mkdir -p "$T/a/org" "$T/b"
     demo_as a/org/Tiny
@@ -70,7 +68,6 @@ setup() {
 }
 
 @test "every golden checkpoint runs with ids, without a tokenizer" {
-    need_model tied-bf16
     for m in tied-bf16 f16 f32 sharded-bf16 head128-untied-bf16 yarn \
         legacy-config attention-bias embedding-names mlx4 mlx8 moe gemma3-tied \
         gemma3-gqa qwen35-tied qwen35-f16-long qwen35-wrapped-untied \
@@ -86,9 +83,7 @@ setup() {
 # broken CODE [MODEL]: copy the model (tied-bf16) to $T/m, edited by Python
 # code on h (header), data (bytes) and config.
 broken() {
-    rm -rf "$T/m"
-    cp -r $MODELS/${2:-tied-bf16} "$T/m"
-    chmod -R u+w "$T/m"
+    copy_of $MODELS/${2:-tied-bf16} m
     rm -f "$T/m/expected.safetensors"
     python3 -c '
 import json, struct, sys
@@ -105,7 +100,6 @@ json.dump(config, open(d + "/config.json", "w"))
 }
 
 @test "broken checkpoints: exit 3, one line that names the fault" {
-    need_model tied-bf16
     run_m() { fails 3 "$1" -m "$T/m" --prompt-ids $IDS; }
     broken 'pass'
     run -0 q -m "$T/m" --prompt-ids $IDS -n 1
@@ -151,12 +145,9 @@ data = data[:h[k]["data_offsets"][0]]; del h[k]'
 }
 
 @test "huge files that should be small, and Git LFS pointers in place of files" {
-    [ -d models/demo ] || skip "no models/demo"
     for f in config.json generation_config.json tokenizer_config.json \
         chat_template.jinja model.safetensors.index.json; do
-        rm -rf "$T/m"
-        cp -r models/demo "$T/m"
-        chmod -R u+w "$T/m"
+        copy_of models/demo m
         truncate -s 1T "$T/m/$f" || skip "no sparse files of 1 TiB in $T"
         run -3 --separate-stderr timeout 20 "$QWICK" -m "$T/m" hi </dev/null
         one_error_line
@@ -170,9 +161,7 @@ data = data[:h[k]["data_offsets"][0]]; del h[k]'
     run -3 --separate-stderr timeout 20 "$QWICK" count -m "$T/m" hi </dev/null
     one_error_line
     for f in model.safetensors tokenizer.json; do
-        rm -rf "$T/m"
-        cp -r models/demo "$T/m"
-        chmod -R u+w "$T/m"
+        copy_of models/demo m
         printf '%s\n' "version https://git-lfs.github.com/spec/v1" \
             "oid sha256:0123456789abcdef" "size 28000000" >"$T/m/$f"
         fails 3 "/m/$f: is a Git LFS pointer, not the file itself" -m "$T/m" hi
@@ -180,52 +169,35 @@ data = data[:h[k]["data_offsets"][0]]; del h[k]'
 }
 
 @test "a tokenizer with ids that the model does not have" {
-    [ -d models/demo ] || skip "no models/demo"
-    cp -r models/demo "$T/m"
-    chmod -R u+w "$T/m"
+    copy_of models/demo m
     size=$(q inspect --json | jget 'o["vocab_size"]')
     cp "$T/m/tokenizer.json" "$T/good"
     # an added token without a row is text
-    python3 - "$T/m/tokenizer.json" "$size" <<'PY'
-import json, sys
-t = json.load(open(sys.argv[1]))
-t["added_tokens"].append({"id": int(sys.argv[2]), "content": "<|beyond|>",
-    "single_word": False, "lstrip": False, "rstrip": False,
-    "normalized": False, "special": True})
-json.dump(t, open(sys.argv[1], "w"))
-PY
+    json_edit "$T/m/tokenizer.json" 'o["added_tokens"].append({"id": '$size',
+        "content": "<|beyond|>", "single_word": False, "lstrip": False,
+        "rstrip": False, "normalized": False, "special": True})'
     run -0 --separate-stderr q -v -m "$T/m" "list all listening tcp ports"
     [ "$output" = "ss -ltn" ]
     [[ $stderr == *"added tokens with ids $size to $size are text"* ]]
     q inspect -m "$T/m" >"$T/out"
     # a token of the vocabulary is not
-    python3 - "$T/m/tokenizer.json" "$size" <<'PY'
-import json, sys
-t = json.load(open(sys.argv[1]))
-t["added_tokens"].pop()
-t["model"]["vocab"]["<|beyond|>"] = int(sys.argv[2])
-json.dump(t, open(sys.argv[1], "w"))
-PY
+    json_edit "$T/m/tokenizer.json" 'o["added_tokens"].pop()
+o["model"]["vocab"]["<|beyond|>"] = '$size
     fails 3 "tokenizer.json has ids up to $size, config.json a vocab_size of $size" \
         -m "$T/m" hi
     fails 3 "ids up to $size" inspect -m "$T/m"
     # verbs for text need no model
     equal "$(q tokenize -m "$T/m" "list")" "$(q tokenize "list")"
     # fewer ids than rows are fine
-    python3 - "$T/good" "$T/m/tokenizer.json" <<'PY'
-import json, sys
-t = json.load(open(sys.argv[1]))
-a = t["added_tokens"]
-a.remove(max(a, key=lambda x: x["id"]))
-json.dump(t, open(sys.argv[2], "w"))
-PY
+    cp "$T/good" "$T/m/tokenizer.json"
+    json_edit "$T/m/tokenizer.json" 'a = o["added_tokens"]
+a.remove(max(a, key=lambda x: x["id"]))'
     rm "$T/m/tokenizer_config.json" # which lists it, too
     [ "$(q inspect -m "$T/m" --json |
         jget 'o["tokenizer_size"] < o["vocab_size"]')" = True ]
 }
 
 @test "quantized checkpoints: config.json and weights must agree" {
-    need_model mlx4
     run_m() { fails 3 "$1" -m "$T/m" --prompt-ids $IDS; }
     E=model.embed_tokens
     broken 'pass' mlx4
@@ -258,16 +230,9 @@ config["quantization"]["mode"] = "mxfp4"' mlx4
 }
 
 @test "NaN and Infinity, as Python writes them, are numbers that must not be read" {
-    cp -r models/demo "$T/m"
-    chmod -R u+w "$T/m"
+    copy_of models/demo m
     cp -r "$T/m" "$T/good"
-    edit() { python3 - "$T/m/$1" "$2" <<'PY'
-import json, sys
-o = json.load(open(sys.argv[1]))
-exec(sys.argv[2])
-json.dump(o, open(sys.argv[1], "w"))
-PY
-    }
+    edit() { json_edit "$T/m/$1" "$2"; }
     inf='float("inf"), float("-inf"), float("nan")'
     edit config.json "o['other'] = [$inf]"
     edit generation_config.json "o['other'] = [$inf]"
@@ -293,16 +258,9 @@ FIELDS
 }
 
 @test "no template: raw prompts and a warning; options that need a template are refused" {
-    [ -d models/demo ] || skip "no models/demo"
-    cp -r models/demo "$T/m"
-    chmod -R u+w "$T/m"
+    copy_of models/demo m
     rm -f "$T/m/chat_template.jinja"
-    python3 - "$T/m/tokenizer_config.json" <<'PY'
-import json, sys
-o = json.load(open(sys.argv[1]))
-o.pop("chat_template", None)
-json.dump(o, open(sys.argv[1], "w"))
-PY
+    json_edit "$T/m/tokenizer_config.json" 'o.pop("chat_template", None)'
     want=$(q --raw -n 5 --json "git commit" | jget 'o["tokens"]')
     echo '{"prompt":"git commit"}' >"$T/in"
     none="qwick: warning: $T/m: has no chat template: the model continues the prompt as a raw text;"
@@ -355,7 +313,6 @@ PY
         sum(t["bytes"] for t in o["tensors"] if t["used"]) != o["weight_bytes"]
         or "shape" not in o["tensors"][0]]'
     q inspect --tensors | grep -c '"model\.' | grep -qx 90
-    need_model mlx8
     q inspect -m $MODELS/mlx8 | grep -q '^quantization  *8 bits, group size 32,'
     q inspect -m $MODELS/mlx8 --json >"$T/o"
     q inspect -m $MODELS/tied-bf16 --json >"$T/dense"
@@ -374,7 +331,6 @@ assert {k["dtype"] for k in o["tensor_kinds"]} == {"U32", "BF16"}
 assert o["decode_bytes"] == o["weight_bytes"] - 319 * (128 + 16)
 assert json.load(open(sys.argv[2]))["quantization"] is None
 PY
-    need_model sharded-bf16
     q inspect -m $MODELS/sharded-bf16 --json --tensors | jget \
         '[0][len(set(t["file"] for t in o["tensors"])) != 3]'
 }
@@ -426,16 +382,8 @@ PY
 }
 
 @test "logits that are NaN are an error" {
-    need_model tied-bf16
-    cp -r "$MODELS/tied-bf16" "$T/nan"
-    chmod -R u+w "$T/nan"
-    python3 - "$T/nan/model.safetensors" <<'PY'
-import struct, sys
-raw = bytearray(open(sys.argv[1], "rb").read())
-n = 8 + struct.unpack("<Q", raw[:8])[0]
-raw[n:] = b"\xff" * (len(raw) - n)
-open(sys.argv[1], "wb").write(raw)
-PY
+    copy_of "$MODELS/tied-bf16" nan
+    weights_edit "$T/nan/model.safetensors" 'data = b"\xff" * len(data)'
     for a in "" "--json" "--all"; do
         fails 1 "logits: not finite" logits -m "$T/nan" --prompt-ids 1,2 $a
     done
@@ -443,19 +391,12 @@ PY
 }
 
 @test "logits -o: rows that are not finite leave no file, and the old one as it was" {
-    cp -r "$MODELS/head128-untied-bf16" "$T/nan"
-    chmod -R u+w "$T/nan"
+    copy_of "$MODELS/head128-untied-bf16" nan
     # the embedding of id 5, and nothing else
-    python3 - "$T/nan/model.safetensors" <<'PY'
-import json, struct, sys
-raw = bytearray(open(sys.argv[1], "rb").read())
-n = 8 + struct.unpack("<Q", raw[:8])[0]
-t = json.loads(raw[8:n])["model.embed_tokens.weight"]
-row = 2 * t["shape"][1]
-at = n + t["data_offsets"][0] + 5 * row
-raw[at:at + row] = b"\xff" * row
-open(sys.argv[1], "wb").write(raw)
-PY
+    weights_edit "$T/nan/model.safetensors" 'name = "model.embed_tokens.weight"
+row = 2 * h[name]["shape"][1]
+i = at(name) + 5 * row
+data[i:i + row] = b"\xff" * row'
     mkdir "$T/out"
     for a in "" "--all"; do
         fails 1 "logits: not finite at position 2" logits -m "$T/nan" -o "$T/out/x" \
@@ -542,10 +483,8 @@ logits_of() {
 edited() {
     demo_as "$1-embedding"
     rm "$T/$1-embedding/config.json"
-    python3 -c 'import json, sys
-o = json.load(open("models/demo/config.json"))
-exec(sys.argv[2])
-json.dump(o, open(sys.argv[1], "w"))' "$T/$1-embedding/config.json" "$2"
+    cp models/demo/config.json "$T/$1-embedding/"
+    json_edit "$T/$1-embedding/config.json" "$2"
 }
 
 # warns N PATTERN ARGS...: exit 0, and N lines on stderr with the pattern, all warnings.
@@ -597,8 +536,7 @@ warns() {
 }
 
 @test "an embedding model without a head" {
-    cp -r "$MODELS/embedding-names" "$T/embedding"
-    chmod -R u+w "$T/embedding"
+    copy_of "$MODELS/embedding-names" embedding
     python3 tests/cli/byte_tokenizer.py "$T/embedding"
     want=$(q embed --exact -m "$T/embedding" "list files")
     sed -i 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' "$T/embedding/config.json"
@@ -610,8 +548,6 @@ warns() {
 }
 
 @test "logits equal the goldens in --exact" {
-    need_model tied-bf16
-    need_model mlx4
     for m in tied-bf16 mlx4; do
         python3 - "$QWICK" $MODELS/$m "$T/out" <<'PY'
 import array, json, struct, subprocess, sys

@@ -5,7 +5,6 @@ load helpers
 setup() {
     common_setup
     M=$MODELS/moe
-    need_model moe
 }
 
 @test "generate, logits and batch agree" {

@@ -2,10 +2,6 @@
 # Option syntax, ranges, contradictions.
 load helpers
 
-setup() {
-    common_setup
-}
-
 @test "forms: --a=b, --a b, -ab, -a b, bundles, --" {
     want=$(q -n 2 "list files")
     [ "$(q --max-tokens=2 "list files")" = "$want" ]

@@ -4,7 +4,6 @@ load helpers
 
 setup() {
     common_setup
-    [ -d models/demo ] || skip "no models/demo"
 }
 
 @test "the table" {
@@ -84,7 +83,6 @@ PY
 }
 
 @test "what does not fit: exit 5 with the plan, exit 4" {
-    need_model tied-bf16
     mkdir "$T/m"
     cp "$MODELS/tied-bf16/model.safetensors" "$T/m"
     python3 - "$MODELS/tied-bf16/config.json" >"$T/m/config.json" <<'PY'

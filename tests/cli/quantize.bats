@@ -5,7 +5,6 @@ load helpers
 
 setup() {
     common_setup
-    need_model tied-bf16
     SRC=$MODELS/tied-bf16
     O=$T/out
 }
@@ -56,7 +55,6 @@ PY
 }
 
 @test "shards stay shards, with their index" {
-    need_model sharded-bf16
     q quantize -m $MODELS/sharded-bf16 -o "$O" --group 32
     python3 - "$O" <<'PY'
 import json, os, struct, sys
@@ -139,22 +137,13 @@ PY
 
 @test "sources that cannot be quantized: exit 3" {
     fails 3 "/nonexistent" quantize -m /nonexistent -o "$O"
-    need_model mlx4
     fails 3 "quantized already (4 bits)" quantize -m $MODELS/mlx4 -o "$O"
     q quantize -m $SRC -o "$T/q"
     fails 3 "quantized already" quantize -m "$T/q" -o "$O"
-    cp -r $SRC "$T/nan"
-    chmod -R u+w "$T/nan"
-    python3 - "$T/nan/model.safetensors" <<'PY'
-import json, struct, sys
-raw = bytearray(open(sys.argv[1], "rb").read())
-n = struct.unpack("<Q", raw[:8])[0]
-h = json.loads(raw[8:8 + n])
-t = h["model.layers.1.mlp.up_proj.weight"]
-at = 8 + n + t["data_offsets"][0] + 2 * (3 * t["shape"][1] + 5)
-raw[at:at + 2] = b"\xc0\x7f"
-open(sys.argv[1], "wb").write(raw)
-PY
+    copy_of $SRC nan
+    weights_edit "$T/nan/model.safetensors" 'name = "model.layers.1.mlp.up_proj.weight"
+i = at(name) + 2 * (3 * h[name]["shape"][1] + 5)
+data[i:i + 2] = b"\xc0\x7f"'
     fails 3 "model.layers.1.mlp.up_proj.weight: row 3: holds NaN" \
         quantize -m "$T/nan" -o "$O"
     nothing_left
@@ -403,8 +392,7 @@ PY
 # A copy of the demo model as an embedding model, with two templates, sampling
 # by default, a third end of answers, and the split of Qwen3.5.
 variant() {
-    cp -r models/demo "$T/v"
-    chmod -R u+w "$T/v"
+    copy_of models/demo v
     python3 - "$T/v" <<'PY'
 import json, sys
 def edit(name, change):

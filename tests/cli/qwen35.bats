@@ -8,7 +8,6 @@ GGUF=tests/golden/gguf
 
 setup() {
     common_setup
-    need_model qwen35-wrapped-untied
     M=$T/m
     mkdir "$M"
     cp $MODELS/qwen35-wrapped-untied/{config.json,model.safetensors} "$M"

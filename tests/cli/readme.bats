@@ -3,10 +3,6 @@
 load helpers
 load hub
 
-setup() {
-    common_setup
-}
-
 teardown() {
     hub_stop
 }

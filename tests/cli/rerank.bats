@@ -150,7 +150,6 @@ assert "dropped_tokens" not in r[2]' "$T/out"
     fails 1 "/nonexistent" rerank -q x -f /nonexistent
     [ -z "$(q rerank -q x --lines)" ]
     [ "$(q rerank -q x --json --lines | jget 'o["results"]')" = "[]" ]
-    need_model tied-bf16
     fails 3 "tokenizer.json" rerank -m "$MODELS/tied-bf16" -q x a
 }
 

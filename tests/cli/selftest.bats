@@ -5,7 +5,6 @@ load helpers
 
 setup() {
     common_setup
-    need_model tied-bf16
     M=$MODELS/tied-bf16
     export QWICK
 }

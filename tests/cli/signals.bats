@@ -2,10 +2,6 @@
 # SIGINT, SIGTERM, SIGHUP during an answer.
 load helpers
 
-setup() {
-    common_setup
-}
-
 # interrupt SIGNAL OUT ARGS…: start qwick, and send the signal after the first
 # byte of output ("-": after 0.4 s). Print "STATUS SECONDS", with the status as
 # a shell shows it.
@@ -95,9 +91,7 @@ PY
 
 @test "a mapped file that is truncated in use: one line, exit 1" {
     [ "${SAN:-}" != 1 ] || skip "fault injection is not run under sanitizers"
-    [ -d models/demo ] || skip "no models/demo"
-    cp -r models/demo "$T/m"
-    chmod -R u+w "$T/m"
+    copy_of models/demo m
     python3 - "$QWICK" "$T/m" <<'PY'
 import os, subprocess, sys
 p = subprocess.Popen([sys.argv[1], "-m", sys.argv[2], "-n", "2000",
@@ -115,11 +109,8 @@ PY
 
 @test "a mapped file that is truncated: one line from many threads" {
     [ "${SAN:-}" != 1 ] || skip "fault injection is not run under sanitizers"
-    need_model tied-bf16
     for _ in 1 2 3 4 5; do
-        rm -rf "$T/m"
-        cp -r "$MODELS/tied-bf16" "$T/m"
-        chmod -R u+w "$T/m"
+        copy_of "$MODELS/tied-bf16" m
         python3 - "$QWICK" "$T/m" <<'PY'
 import os, subprocess, sys
 p = subprocess.Popen([sys.argv[1], "-m", sys.argv[2], "--prompt-ids", "1,2",
@@ -158,9 +149,7 @@ PY
 }
 
 @test "replacing a file in use does not matter" {
-    [ -d models/demo ] || skip "no models/demo"
-    cp -r models/demo "$T/m"
-    chmod -R u+w "$T/m"
+    copy_of models/demo m
     want=$(q -m "$T/m" -n 300 --ignore-eos hi)
     python3 - "$QWICK" "$T/m" "$T/out" <<'PY'
 import os, subprocess, sys

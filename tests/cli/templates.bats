@@ -9,9 +9,7 @@ setup() {
 
 # A copy of the demo model in $T/m with another chat template.
 with_template() {
-    [ -d models/demo ] || skip "no models/demo"
-    cp -r models/demo "$T/m"
-    chmod -R u+w "$T/m"
+    copy_of models/demo m
     printf '%s' "$1" >"$T/m/chat_template.jinja"
 }
 
@@ -57,12 +55,7 @@ with_template() {
     with_template ""
     rm "$T/m/chat_template.jinja"
     config() {
-        python3 - "$T/m/tokenizer_config.json" "$1" <<'PY'
-import json, sys
-o = json.load(open(sys.argv[1]))
-o["chat_template"] = eval(sys.argv[2])
-json.dump(o, open(sys.argv[1], "w"))
-PY
+        json_edit "$T/m/tokenizer_config.json" 'o["chat_template"] = '"$1"
     }
     chat='{"messages":[{"role":"user","content":"a"}]}'
     tools='{"messages":[{"role":"user","content":"a"}],"tools":[{"name":"t"}]}'
@@ -81,13 +74,9 @@ PY
 @test "--chat-template: a name of the checkpoint, or a file" {
     with_template "x"
     rm "$T/m/chat_template.jinja"
-    python3 - "$T/m/tokenizer_config.json" <<'PY'
-import json, sys
-o = json.load(open(sys.argv[1]))
-o["chat_template"] = [{"name": "default", "template": "d"},
-                      {"name": "rag", "template": "r{{ eos_token }}"}]
-json.dump(o, open(sys.argv[1], "w"))
-PY
+    json_edit "$T/m/tokenizer_config.json" 'o["chat_template"] = [
+        {"name": "default", "template": "d"},
+        {"name": "rag", "template": "r{{ eos_token }}"}]'
     [ "$(q render -m "$T/m" --chat-template rag "$CHAT")" = "r<|im_end|>" ]
     printf 'mine {{ messages[0].content }}' >"$T/my.jinja"
     [ "$(q render -m "$T/m" --chat-template "$T/my.jinja" "$CHAT")" = "mine a" ]
@@ -119,13 +108,9 @@ PY
     printf 'x' >"$T/m/secret.jinja"
     fails 2 "chat template ../secret: no such file" render -m "$T/m" --chat-template ../secret "$CHAT"
     # they win over tokenizer_config.json's
-    python3 - "$T/m/tokenizer_config.json" <<'PY'
-import json, sys
-o = json.load(open(sys.argv[1]))
-o["chat_template"] = [{"name": "default", "template": "x"}, {"name": "rag", "template": "x"},
-                      {"name": "old", "template": "old"}]
-json.dump(o, open(sys.argv[1], "w"))
-PY
+    json_edit "$T/m/tokenizer_config.json" 'o["chat_template"] = [
+        {"name": "default", "template": "x"}, {"name": "rag", "template": "x"},
+        {"name": "old", "template": "old"}]'
     [ "$(q render -m "$T/m" "$CHAT")" = "d" ]
     printf 'rag' >"$d/rag.jinja"
     [ "$(q render -m "$T/m" --chat-template rag "$CHAT")" = "rag" ]
@@ -189,12 +174,7 @@ PY
         logits --chat-template x hi
     with_template ""
     rm "$T/m/chat_template.jinja"
-    python3 - "$T/m/tokenizer_config.json" <<'PY'
-import json, sys
-o = json.load(open(sys.argv[1]))
-o.pop("chat_template", None)
-json.dump(o, open(sys.argv[1], "w"))
-PY
+    json_edit "$T/m/tokenizer_config.json" 'o.pop("chat_template", None)'
     fails 2 "--template-arg: has no effect with a checkpoint that has no chat template" \
         -m "$T/m" --template-arg a=1 hi
     # a file makes up for it
@@ -259,7 +239,6 @@ b" ]
 }
 
 @test "templates of a GGUF file, with its special tokens" {
-    [ -d models/demo ] || skip "no models/demo"
     python3 tests/cli/gguf.py convert models/demo "$T/demo.gguf"
     python3 tests/cli/gguf.py edit "$T/demo.gguf" "$T/t.gguf" "
 kv['tokenizer.chat_template'] = [8, b'd{{ eos_token }}']

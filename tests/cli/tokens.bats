@@ -2,10 +2,6 @@
 # tokenize, detokenize, count, render.
 load helpers
 
-setup() {
-    common_setup
-}
-
 @test "tokenize: argument, file, stdin; ids on one line" {
     want=$(q tokenize "list files")
     [[ $want =~ ^[0-9]+(\ [0-9]+)*$ ]]
@@ -44,16 +40,8 @@ setup() {
 }
 
 @test "tokens that only other files than tokenizer.json list" {
-    cp -r models/demo "$T/m"
-    chmod -R u+w "$T/m"
-    edit() { python3 - "$T/m/$1" "$2" <<'PY'
-import json, os, sys
-path = sys.argv[1]
-o = json.load(open(path)) if os.path.exists(path) else {}
-exec(sys.argv[2])
-json.dump(o, open(path, "w"))
-PY
-    }
+    copy_of models/demo m
+    edit() { json_edit "$T/m/$1" "$2"; }
     same() {
         equal "$(q tokenize -m "$T/m" "$text")" "$(q tokenize "$text")"
         equal "$(q detokenize -m "$T/m" 6138 97 6143)" "$(q detokenize 6138 97 6143)"
@@ -209,7 +197,6 @@ PY
 }
 
 @test "no weights are needed, only the tokenizer's files" {
-    [ -d models/demo ] || skip "no models/demo"
     mkdir "$T/m"
     cp models/demo/*.json "$T/m"
     equal "$(q tokenize -m "$T/m" "list files")" "$(q tokenize "list files")"
@@ -219,7 +206,6 @@ PY
     equal "$(q render -m "$T/m" -f "$T/c")" "$(q render -f "$T/c")"
     run -3 --separate-stderr q -m "$T/m" hi
     one_error_line
-    need_model tied-bf16
     fails 3 "tokenizer" tokenize -m $MODELS/tied-bf16 hi
     run -3 "$QWICK" tokenize --jsonl -m $MODELS/tied-bf16 <"$T/c"
 }
@@ -268,9 +254,7 @@ PY
 
 # A golden model, which draws all ids, with a tokenizer that lacks some of its 320 ids.
 gappy_model() {
-    need_model tied-bf16
-    cp -r "$MODELS/tied-bf16" "$T/m"
-    chmod -R u+w "$T/m"
+    copy_of "$MODELS/tied-bf16" m
     python3 tests/cli/byte_tokenizer.py "$T/m"
 }
 

@@ -44,11 +44,6 @@ END
 </tool_call>'
 }
 
-# as_regex TEXT: a regular expression that matches only the text.
-as_regex() {
-    printf '%s' "$1" | sed 's/[][\\.^$*+?(){}|]/\\&/g'
-}
-
 # says TEXT ARGS…: answer with the text, to which a constraint forces the model.
 says() {
     local text=$1

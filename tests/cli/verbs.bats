@@ -2,10 +2,6 @@
 # Finding the verb, and the meaning of arguments.
 load helpers
 
-setup() {
-    common_setup
-}
-
 @test "options may stand before the verb" {
     want=$(q tokenize --json "list files")
     [ "$(q --json tokenize "list files")" = "$want" ]

@@ -21,17 +21,15 @@ manual says does not matter:
 Ends with status 1 after up to twenty lines about runs that differed.
 """
 
-import argparse
-import collections
 import json
 import os
 import random
 import shutil
 import subprocess
-import sys
 import time
 
 import injection
+import tally
 
 PROMPTS = ["list files", "show disk usage of äöü 😀", injection.LONG + "how?",
            injection.LONG + "what is in directory 3?"]
@@ -47,15 +45,13 @@ def essence(answer):
                                              "logprobs", "seed")}
 
 
-class Determinism:
+class Determinism(tally.Tally):
     def __init__(self, qwick, folder, chance, runs):
+        super().__init__()
         self.qwick, self.folder, self.chance, self.runs = qwick, folder, chance, runs
-        self.counts, self.bad = collections.Counter(), []
 
-    def note(self, check, same, about):
-        self.counts[check] += 1
-        if not same:
-            self.bad.append("%s: differs: %s" % (check, about))
+    def compare(self, check, same, about):
+        self.note(check, about, None if same else "differs")
 
     def run(self, arguments, pieces=()):
         """pieces: bytes for standard input, with pauses between them."""
@@ -111,7 +107,7 @@ class Determinism:
                 k = self.chance.randrange(5)
                 out = self.run(["generate", "-q", "--json", "--seed", str(sampled[k]["seed"]),
                                 *options, PROMPTS[0]])
-                self.note("exact", essence(out) == essence(sampled[k]),
+                self.compare("exact", essence(out) == essence(sampled[k]),
                           "sample %d, %s" % (k, options))
                 continue
             if way == "cache":
@@ -121,7 +117,7 @@ class Determinism:
             if way == "lookup":
                 options += ["--lookup", str(self.chance.randint(1, 8))]
             out = self.run(["generate", "-q", "--json", "--seed", str(i), *options, PROMPTS[i]])
-            self.note("exact", essence(out) == wants[i],
+            self.compare("exact", essence(out) == wants[i],
                       "prompt %d, %s" % (i, options))
 
     def companions(self, wants, options):
@@ -139,7 +135,7 @@ class Determinism:
         out = self.run(["batch", "-q", *options],
                        [json.dumps(r).encode() + b"\n" for r in records])
         answers = {a["id"]: essence(a) for a in map(json.loads, out.splitlines()) if "id" in a}
-        self.note("exact", [answers.get(i) for i in range(len(wants))] == wants,
+        self.compare("exact", [answers.get(i) for i in range(len(wants))] == wants,
                   "batch %s" % options)
 
     def models(self):
@@ -164,7 +160,7 @@ class Determinism:
             out = self.run(["batch", *model, *options],
                            [json.dumps(r).encode() + b"\n" for r in records])
             got = [essence(a) for a in map(json.loads, out.splitlines()) if a.get("id") == 0]
-            self.note("models", got == [wants[name]], "%s, %d records, %s"
+            self.compare("models", got == [wants[name]], "%s, %d records, %s"
                       % (name, len(records), options))
 
     def default(self):
@@ -178,7 +174,7 @@ class Determinism:
             if key not in wants:
                 wants[key] = essence(self.run([*command, "-t", "1"]))
             options = self.threads()
-            self.note("default", essence(self.run([*command, *options])) == wants[key],
+            self.compare("default", essence(self.run([*command, *options])) == wants[key],
                       "prompt %d, %s" % (i, options))
 
     def batch(self):
@@ -193,7 +189,7 @@ class Determinism:
         want = answers(["-t", "1"], [b"".join(records)])
         for _ in range(self.runs):
             options = self.threads()
-            self.note("batch", answers(options, records) == want, options)
+            self.compare("batch", answers(options, records) == want, options)
 
     def judge(self):
         commands = {
@@ -212,7 +208,7 @@ class Determinism:
                 options += ["companion %d" % i for i in range(self.chance.randint(1, 5))]
                 options += ["--max-batch", str(self.chance.choice([1, 2, 5]))]
             got = self.judged(self.run([*command, *options]))
-            self.note("judge", got[:len(wants[name])] == wants[name], "%s %s" % (name, options))
+            self.compare("judge", got[:len(wants[name])] == wants[name], "%s %s" % (name, options))
 
     @staticmethod
     def judged(out):
@@ -231,33 +227,20 @@ class Determinism:
             if os.path.exists(self.folder + "/q"):
                 os.remove(self.folder + "/q")
             want = wants.setdefault(str(how), got)
-            self.note("quantize", got == want, "%s %s" % (how, options))
+            self.compare("quantize", got == want, "%s %s" % (how, options))
 
 
 CHECKS = ("exact", "models", "default", "batch", "judge", "quantize")
 
 
 def main():
-    parser = argparse.ArgumentParser(description="see the beginning of the file")
-    parser.add_argument("qwick")
-    parser.add_argument("folder")
-    parser.add_argument("--runs", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="")
-    args = parser.parse_args()
-    folder = os.path.abspath(args.folder)
-    shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder)
-    checks = Determinism(os.path.abspath(args.qwick), folder, random.Random(args.seed), args.runs)
+    args = tally.begin(("qwick", "folder"), {"runs": 100, "seed": 1, "only": ""})
+    checks = Determinism(args.qwick, args.folder, random.Random(args.seed), args.runs)
     for check in args.only.split(",") if args.only else CHECKS:
         getattr(checks, check)()
-    print("%d comparisons, seed %d: %s; %d wrong"
-          % (sum(checks.counts.values()), args.seed,
-             ", ".join("%s %d" % item for item in checks.counts.items()), len(checks.bad)))
-    for line in checks.bad[:20]:
-        print(line)
-    shutil.rmtree(folder, ignore_errors=True)
-    sys.exit(bool(checks.bad) or not checks.counts)
+    n = sum(checks.counts.values())
+    tally.end(args, "%d comparisons, seed %d: %s" % (n, args.seed, checks.by_name()),
+              checks.bad, n)
 
 
 if __name__ == "__main__":

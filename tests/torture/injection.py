@@ -30,7 +30,6 @@ Ends with status 1 after up to twenty lines about runs that broke a rule (all of
 them with --matrix).
 """
 
-import argparse
 import collections
 import concurrent.futures
 import json
@@ -40,6 +39,8 @@ import re
 import shutil
 import subprocess
 import sys
+
+import tally
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DEMO = ROOT + "/models/demo"
@@ -409,21 +410,9 @@ def print_matrix(results):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="see the beginning of the file")
-    parser.add_argument("qwick")
-    parser.add_argument("inject")
-    parser.add_argument("folder")
-    parser.add_argument("--sample", type=int)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--most", type=int, default=10**9)
-    parser.add_argument("--last", type=int, default=0)
-    parser.add_argument("--matrix", action="store_true")
-    args = parser.parse_args()
-    folder = os.path.abspath(args.folder)
-    shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder)
-    sweep = Sweep(os.path.abspath(args.qwick), os.path.abspath(args.inject), folder)
+    args = tally.begin(("qwick", "inject", "folder"), {
+        "sample": 0, "seed": 1, "only": "", "most": 10**9, "last": 0, "matrix": False})
+    sweep = Sweep(args.qwick, args.inject, args.folder)
     jobs = int(os.environ.get("JOBS") or os.cpu_count())
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         scenarios = [s for s in SCENARIOS if may_match(args.only, s)]
@@ -435,15 +424,11 @@ def main():
     if args.matrix:
         print_matrix(results)
     statuses = collections.Counter(status for _, status, _ in results)
-    bad = [(fault, why) for fault, _, why in results if why]
-    print("%d injected faults in %d cells of %d scenarios, seed %d; exit statuses: %s; %d wrong"
-          % (len(results), len(chosen), len(scenarios), args.seed,
-             ", ".join("%d with %s" % (n, s) for s, n in sorted(statuses.items(), key=str)),
-             len(bad)))
-    for fault, why in bad if args.matrix else bad[:20]:
-        print("%s: %s" % (fault, why))
-    shutil.rmtree(folder, ignore_errors=True)
-    sys.exit(bool(bad) or not results)
+    bad = ["%s: %s" % (fault, why) for fault, _, why in results if why]
+    tally.end(args, "%d injected faults in %d cells of %d scenarios, seed %d; exit statuses: %s"
+              % (len(results), len(chosen), len(scenarios), args.seed,
+                 ", ".join("%d with %s" % (n, s) for s, n in sorted(statuses.items(), key=str))),
+              bad, len(results), None if args.matrix else 20)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,6 @@ INJECT_SO is tests/faults/inject.c, built. --runs N: about N runs of each check
 Ends with status 1 after up to twenty lines about runs that broke a rule.
 """
 
-import argparse
-import collections
 import hashlib
 import json
 import os
@@ -39,22 +37,18 @@ import sys
 import time
 
 import injection
+import tally
 
 REPO = injection.ROOT
 KINDS = ("write", "sync", "rename", "space", "mkdir")
 
 
-class Interrupts(injection.Sweep):
+class Interrupts(injection.Sweep, tally.Tally):
     def __init__(self, qwick, inject, folder, chance, runs):
-        super().__init__(qwick, inject, folder)
+        injection.Sweep.__init__(self, qwick, inject, folder)
+        tally.Tally.__init__(self)
         self.chance, self.runs = chance, runs
-        self.counts, self.bad = collections.Counter(), []
         self.number = 0
-
-    def note(self, check, why, about):
-        self.counts[check] += 1
-        if why:
-            self.bad.append("%s: %s: %s" % (check, about, why))
 
     def fresh(self, scenario=None):
         self.number += 1
@@ -121,7 +115,7 @@ class Interrupts(injection.Sweep):
             directory = self.fresh(s)
             done = self.execute(directory, s.arguments, **fault.environment())
             why = "status %s" % done.returncode if done.returncode != -signal.SIGKILL else None
-            self.note("moments", why or self.whole(s, directory) or self.rerun(s, directory), fault)
+            self.note("moments", fault, why or self.whole(s, directory) or self.rerun(s, directory))
 
     def writers(self):
         return [s for s in self.scenarios if s.outputs or s.resume or s.cache]
@@ -141,8 +135,8 @@ class Interrupts(injection.Sweep):
             except subprocess.TimeoutExpired:
                 process.kill()
             process.communicate()
-            self.note("random", self.whole(s, directory) or self.rerun(s, directory),
-                      "%s, kill %d" % (s.name, i))
+            self.note("random", "%s, kill %d" % (s.name, i),
+                      self.whole(s, directory) or self.rerun(s, directory))
 
     def batch(self):
         """One output, many kills."""
@@ -175,7 +169,7 @@ class Interrupts(injection.Sweep):
             why = "other answers than those of one run"
         elif os.path.exists(directory + "/out.jsonl.pending"):
             why = "leaves out.jsonl.pending"
-        self.note("batch", why, "%d kills" % kills)
+        self.note("batch", "%d kills" % kills, why)
         self.counts["batch"] += kills - 1
 
     def cache(self):
@@ -202,12 +196,12 @@ class Interrupts(injection.Sweep):
             listed = self.execute(directory, ["cache", "ls", "--json", "--dir", "cache"])
             if any(e["damaged"] for e in json.loads(listed.stdout)["entries"]):
                 why = "a damaged entry"
-            self.note("cache", why, "round %d" % i)
+            self.note("cache", "round %d" % i, why)
             if i % 3 == 2:
                 self.execute(directory, ["cache", "clear", "--dir", "cache"])
         left = [n for n in injection.files_below(directory) if ".tmp-" in n]
         if len(left) > 2 * self.runs:
-            self.note("cache", "%d temporary files" % len(left), "at the end")
+            self.note("cache", "at the end", "%d temporary files" % len(left))
 
     # ---- qwick-pull ----
 
@@ -255,7 +249,7 @@ class Interrupts(injection.Sweep):
         error = first.communicate()[1]
         span = time.monotonic() - start
         if first.returncode:
-            self.note("pull", "undisturbed: %r" % error, "")
+            self.note("pull", "undisturbed", repr(error))
             return
         want = tree(directory + "/want")
         for round_ in range(max(1, self.runs // 10)):
@@ -273,7 +267,7 @@ class Interrupts(injection.Sweep):
             why = "status %d: %r" % (process.returncode, error) if process.returncode else None
             if not why and tree(cache) != want:
                 why = "another cache: %s" % sorted(tree(cache).items() ^ want.items())[:4]
-            self.note("pull", why, "round %d" % round_)
+            self.note("pull", "round %d" % round_, why)
 
     # ---- while an answer is written ----
 
@@ -308,7 +302,7 @@ class Interrupts(injection.Sweep):
                 # the run may have been done with the file already
                 if (process.returncode, out, err) != (0, want, b""):
                     why = "status %d, %r" % (process.returncode, err)
-            self.note("mapped", why, what)
+            self.note("mapped", what, why)
 
     def stop(self):
         command = ["-q", "--exact", "-t", "2", "-n", "200", "--ignore-eos", "--raw", "list files"]
@@ -324,7 +318,7 @@ class Interrupts(injection.Sweep):
             out, err = process.communicate(timeout=injection.LIMIT)
             why = None if (process.returncode, out, err) == (0, want, b"") else \
                 "status %d, %r" % (process.returncode, err)
-            self.note("stop", why, "run %d" % i)
+            self.note("stop", "run %d" % i, why)
 
     def slow(self):
         """Two lengths of output: the memory differs by what the context takes, not by
@@ -352,7 +346,7 @@ class Interrupts(injection.Sweep):
         elif peaks["slow"][0] > peaks["fast"][0] + 4096:
             why = "%d KiB for a slow reader, %d for a fast one" % (peaks["slow"][0],
                                                                    peaks["fast"][0])
-        self.note("slow", why, "--jsonl")
+        self.note("slow", "--jsonl", why)
 
     def closed(self):
         directory = self.fresh()
@@ -376,7 +370,7 @@ class Interrupts(injection.Sweep):
                     why = "another output"
                 elif 1 in close and 2 not in close and not err.startswith(b"qwick: stdout"):
                     why = "says %r" % err
-                self.note("closed", why, "%s, closed: %s" % (command[0], close))
+                self.note("closed", "%s, closed: %s" % (command[0], close), why)
 
 
 def remove_temporary(directory):
@@ -404,32 +398,17 @@ CHECKS = ("moments", "random", "batch", "cache", "pull", "mapped", "stop", "slow
 
 
 def main():
-    parser = argparse.ArgumentParser(description="see the beginning of the file")
-    parser.add_argument("qwick")
-    parser.add_argument("inject")
-    parser.add_argument("folder")
-    parser.add_argument("--runs", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="")
-    args = parser.parse_args()
-    folder = os.path.abspath(args.folder)
-    shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder)
+    args = tally.begin(("qwick", "inject", "folder"), {"runs": 60, "seed": 1, "only": ""})
     checks = args.only.split(",") if args.only else CHECKS
-    sweep = Interrupts(os.path.abspath(args.qwick), os.path.abspath(args.inject), folder,
-                       random.Random(args.seed), args.runs)
+    sweep = Interrupts(args.qwick, args.inject, args.folder, random.Random(args.seed), args.runs)
     sweep.scenarios = injection.SCENARIOS if {"moments", "random"} & set(checks) else []
     for number, scenario in enumerate(sweep.scenarios):
         sweep.prepare(scenario, number)
     for check in checks:
         getattr(sweep, check)()
-    print("%d interruptions, seed %d: %s; %d wrong"
-          % (sum(sweep.counts.values()), args.seed,
-             ", ".join("%s %d" % item for item in sweep.counts.items()), len(sweep.bad)))
-    for line in sweep.bad[:20]:
-        print(line)
-    shutil.rmtree(folder, ignore_errors=True)
-    sys.exit(bool(sweep.bad) or not sweep.counts)
+    n = sum(sweep.counts.values())
+    tally.end(args, "%d interruptions, seed %d: %s" % (n, args.seed, sweep.by_name()),
+              sweep.bad, n)
 
 
 if __name__ == "__main__":

@@ -20,15 +20,13 @@ Usage: limits.py QWICK DIR [--dense N] [--only WORD]
 Ends with status 1 after up to twenty lines about runs that broke a rule.
 """
 
-import argparse
-import collections
 import os
 import resource
 import shutil
 import subprocess
-import sys
 
 import injection
+import tally
 
 NOBODY = 65534
 # LC_COLLATE, which takes half of localedef's time, is left out.
@@ -52,20 +50,16 @@ WRITERS = [
 CACHED = ["generate", "--exact", *ANSWER[1:], "-f", "long.txt", "--prefix-cache=OUT/cache"]
 
 
-class Limits:
+class Limits(tally.Tally):
     def __init__(self, qwick, folder, dense):
+        super().__init__()
         self.qwick, self.folder, self.dense = qwick, folder, dense
-        self.counts, self.bad, self.skipped = collections.Counter(), [], []
+        self.skipped = []
         self.number = 0
         for name, text in (("long.txt", injection.LONG), ("in.jsonl", '{"prompt":"list files"}\n')):
             with open(folder + "/" + name, "w", encoding="ascii") as file:
                 file.write(text)
         self.want = self.run(ANSWER)
-
-    def note(self, check, about, why):
-        self.counts[check] += 1
-        if why:
-            self.bad.append("%s: %s: %s" % (check, about, why))
 
     def run(self, arguments, limit=None, out=None, env=None, **options):
         """limit: (number, value) of setrlimit."""
@@ -335,27 +329,14 @@ CHECKS = ("memory", "files", "size", "stack", "threads", "full", "readonly", "pl
 
 
 def main():
-    parser = argparse.ArgumentParser(description="see the beginning of the file")
-    parser.add_argument("qwick")
-    parser.add_argument("folder")
-    parser.add_argument("--dense", type=int, default=40)
-    parser.add_argument("--only", default="")
-    args = parser.parse_args()
-    folder = os.path.abspath(args.folder)
-    shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder)
-    limits = Limits(os.path.abspath(args.qwick), folder, args.dense)
+    args = tally.begin(("qwick", "folder"), {"dense": 40, "only": ""})
+    limits = Limits(args.qwick, args.folder, args.dense)
     for check in args.only.split(",") if args.only else CHECKS:
         getattr(limits, check)()
     for line in limits.skipped:
         print("SKIP: " + line)
-    print("%d runs: %s; %d wrong"
-          % (sum(limits.counts.values()),
-             ", ".join("%s %d" % item for item in limits.counts.items()), len(limits.bad)))
-    for line in limits.bad[:20]:
-        print(line)
-    shutil.rmtree(folder, ignore_errors=True)
-    sys.exit(bool(limits.bad) or not limits.counts)
+    n = sum(limits.counts.values())
+    tally.end(args, "%d runs: %s" % (n, limits.by_name()), limits.bad, n)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,6 @@ of the others.
 Ends with status 1 after up to twenty lines about cases that went wrong.
 """
 
-import argparse
 import collections
 import json
 import os
@@ -35,6 +34,7 @@ import subprocess
 import sys
 
 import injection
+import tally
 
 TOKENIZE_KEEPS = ["tokenize", "-f", "text", "--json"]
 
@@ -170,20 +170,15 @@ def damaged_utf8():
     yield "damage at the end", "ein Maß ".encode() + b"\xe2\x82"
 
 
-class Texts:
+class Texts(tally.Tally):
     def __init__(self, qwick, folder, every):
+        super().__init__()
         self.qwick, self.folder, self.every = qwick, folder, every
-        self.counts, self.bad = collections.Counter(), []
 
     def run(self, arguments, data=b""):
         env = {"HOME": self.folder, "LC_ALL": "C.UTF-8"}
         return subprocess.run([self.qwick, *arguments], env=env, input=data, capture_output=True,
                               cwd=self.folder, timeout=120, check=False)
-
-    def note(self, check, about, why):
-        self.counts[check] += 1
-        if why:
-            self.bad.append("%s: %s: %s" % (check, about, why))
 
     def write(self, name, data):
         with open(self.folder + "/" + name, "wb") as file:
@@ -352,29 +347,17 @@ class Texts:
 
 
 def main():
-    parser = argparse.ArgumentParser(description="see the beginning of the file")
-    parser.add_argument("qwick")
-    parser.add_argument("folder")
-    parser.add_argument("--every", type=int, default=1)
-    parser.add_argument("--only", choices=("json", "utf8"))
-    args = parser.parse_args()
-    folder = os.path.abspath(args.folder)
-    shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder)
-    texts = Texts(os.path.abspath(args.qwick), folder, args.every)
+    args = tally.begin(("qwick", "folder"), {"every": 1, "only": ""})
+    texts = Texts(args.qwick, args.folder, args.every)
     for check in (args.only,) if args.only else ("json", "utf8"):
         getattr(texts, check)()
     for name, n in sorted(texts.counts.items()):
         print("%s: %d cases" % (name, n))
     kinds = collections.Counter(kind for kind, _, _ in json_cases())
-    print("%d cases (JSON: %s; UTF-8: %d), %d wrong"
-          % (sum(texts.counts.values()),
-             ", ".join("%d to %s" % (n, kind) for kind, n in kinds.items()),
-             len([*whole_utf8(), *damaged_utf8()]), len(texts.bad)))
-    for line in texts.bad[:20]:
-        print(line)
-    shutil.rmtree(folder, ignore_errors=True)
-    sys.exit(bool(texts.bad) or not texts.counts)
+    n = sum(texts.counts.values())
+    tally.end(args, "%d cases (JSON: %s; UTF-8: %d)"
+              % (n, ", ".join("%d to %s" % (n, kind) for kind, n in kinds.items()),
+                 len([*whole_utf8(), *damaged_utf8()])), texts.bad, n)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,4 @@
-/* Qwen3's tokenizer, a small tokenizer, and calls of them. Include after
- * cmocka.h.
+/* Qwen3's tokenizer, a small tokenizer, and calls of them.
  *
  * Qwen3's tokenizer.json is in $QWICK_TEST_TOKENIZER, by default where the
  * Makefile unpacks it. */
@@ -12,38 +11,29 @@
 
 #include "base/buf.h"
 #include "file/map.h"
+#include "jsonl.h"
 #include "random_text.h"
+#include "test.h"
 #include "text/bpe/bpe.h"
 #include "text/bpe/bpe_load.h"
 
 static struct bpe *qwen; /* Qwen3's tokenizer */
 static struct buf qwen_text;
 
-static inline void ok(int rc, const struct qwick_err *e)
-{
-    if (rc < 0)
-        fail_msg("%s", e->msg);
-}
-
 static inline struct bpe *open_text(const char *text, size_t n)
 {
     struct bpe *b;
     struct qwick_err e;
-    ok(bpe_open(&b, "test.json", text, n, &e), &e);
+    assert_ok(bpe_open(&b, "test.json", text, n, &e), &e);
     return b;
 }
-
-struct ids {
-    int32_t *v;
-    size_t n;
-};
 
 static inline struct ids encode(struct bpe *b, const char *s, size_t n,
                                 bool special)
 {
     struct ids r = {0};
     struct qwick_err e;
-    ok(bpe_encode(b, s, n, special, &r.v, &r.n, &e), &e);
+    assert_ok(bpe_encode(b, s, n, special, &r.v, &r.n, &e), &e);
     return r;
 }
 
@@ -69,6 +59,30 @@ static inline void same_ids(struct ids a, struct ids b)
     assert_int_equal(a.n, b.n);
     if (a.n)
         assert_memory_equal(a.v, b.v, a.n * sizeof *a.v);
+}
+
+/* The arrays of a GGUF file are refused, by a message with the word. */
+static inline void refuses_parts(const struct bpe_parts *p, const char *word)
+{
+    struct bpe *b;
+    struct qwick_err e;
+    assert_int_equal(bpe_open_parts(&b, p, &e), -1);
+    assert_null(b);
+    assert_int_equal(e.code, QWICK_ERR_MODEL);
+    if (strncmp(e.msg, "m.gguf: ", 8) != 0 || !strstr(e.msg, word))
+        fail_msg("%s (wanted: %s)", e.msg, word);
+}
+
+/* Map a JSON file, and parse it. */
+static inline struct json_doc *parse_file(const char *path, struct map *m)
+{
+    struct qwick_err e;
+    struct json_doc *doc = NULL;
+    assert_ok(map_open(m, path, &e), &e);
+    assert_ok(json_parse(&doc, path, (const char *)m->data, m->size,
+                         QWICK_ERR_MODEL, &e),
+              &e);
+    return doc;
 }
 
 static inline int qwen_setup(void **unused)

@@ -1,4 +1,4 @@
-/* Making config.json files and reading them. Include after cmocka.h. */
+/* Making config.json files and reading them. */
 #ifndef TEST_CONFIG_FILE_H
 #define TEST_CONFIG_FILE_H
 
@@ -93,8 +93,7 @@ static inline struct config loads(void)
 {
     struct config c;
     struct qwick_err e;
-    if (load(&c, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(load(&c, &e), &e);
     return c;
 }
 
@@ -112,6 +111,13 @@ static inline void refuses(const char *file, const char *a, const char *b)
     assert_null(c.layers);
     assert_null(c.quant.v);
 }
+
+/* WRITE, and refuses of that file. */
+#define REFUSES(a, b, base, ...)          \
+    do {                                  \
+        WRITE(base, __VA_ARGS__);         \
+        refuses("config.json", (a), (b)); \
+    } while (0)
 
 /* Check that two configs are equal. */
 static inline void same(const struct config *a, const struct config *b)

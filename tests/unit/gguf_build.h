@@ -1,4 +1,4 @@
-/* Builds GGUF files in memory for tests. Include after cmocka.h. */
+/* Builds GGUF files in memory for tests. */
 #ifndef TEST_GGUF_BUILD_H
 #define TEST_GGUF_BUILD_H
 
@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "file/gguf.h"
+#include "test.h"
 
 /* Metadata and entries of tensors are collected apart, so that a test can add
  * them in any order. */

@@ -1,11 +1,11 @@
-/* GGUF files that qwick_quantize writes, and their logits. Include after
- * cmocka.h. */
+/* GGUF files that qwick_quantize writes, and their logits. */
 #ifndef TEST_GGUF_WRITTEN_H
 #define TEST_GGUF_WRITTEN_H
 
 #include <math.h>
 #include <unistd.h>
 
+#include "engines.h"
 #include "file/gguf.h"
 #include "file/map.h"
 #include "golden.h"
@@ -39,17 +39,41 @@ static inline void write_gguf(const char *src, const char *type)
 {
     struct qwick_err e;
     unlink(out_path);
-    if (try_write(src, out_path, type, 2, NULL, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(try_write(src, out_path, type, 2, NULL, &e), &e);
 }
 
 static inline struct gguf *must_open(void)
 {
     struct gguf *g;
     struct qwick_err e;
-    if (gguf_open(&g, out_path, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(gguf_open(&g, out_path, &e), &e);
     return g;
+}
+
+static inline enum dtype type_in(struct gguf *g, const char *name)
+{
+    const struct st_tensor *t = st_find(gguf_tensors(g), name);
+    if (!t)
+        fail_msg("%s: missing", name);
+    return t->dtype;
+}
+
+/* Any number of threads writes the same file. */
+static inline void same_bytes(const char *src, const char *type, int threads)
+{
+    char *one, *two;
+    size_t n, m;
+    struct qwick_err e;
+    unlink(out_path);
+    assert_ok(try_write(src, out_path, type, 1, NULL, &e), &e);
+    assert_ok(map_read_all(out_path, 1 << 26, &one, &n, &e), &e);
+    unlink(out_path);
+    assert_ok(try_write(src, out_path, type, threads, NULL, &e), &e);
+    assert_ok(map_read_all(out_path, 1 << 26, &two, &m, &e), &e);
+    assert_int_equal(n, m);
+    assert_memory_equal(one, two, n);
+    free(one);
+    free(two);
 }
 
 /* The widened tensor, malloc'ed. */
@@ -70,19 +94,13 @@ static inline float *widen(const struct st_tensor *t, size_t *n)
 static inline float *logits_of(const char *model, const int32_t *ids, size_t n,
                                size_t *vocab_size)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
     struct qwick_err e;
-    o.model = model;
-    o.exact = true;
-    o.threads = 2;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
+    struct qwick_engine *eng =
+        engine_with(.model = model, .exact = true, .threads = 2);
     struct golden g = {.ids = (int32_t *)ids, .n = n};
     *vocab_size = g.vocab_size = qwick_engine_info(eng)->vocab_size;
     float *out = malloc(n * g.vocab_size * sizeof *out);
-    if (all_logits(eng, &g, out, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(all_logits(eng, &g, out, &e), &e);
     qwick_engine_close(eng);
     return out;
 }
@@ -127,6 +145,35 @@ static inline void copy_model(const char *model, const char *from,
     FILE *f = fopen(temp_path("config.json"), "wb");
     fprintf(f, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
     fclose(f);
+    free(text);
+}
+
+static inline void refuses_config(const char *model, const char *from,
+                                  const char *to, const char *word)
+{
+    copy_model(model, from, to);
+    unlink(out_path);
+    refused(temp_dir, out_path, NULL, QWICK_ERR_MODEL, word);
+    assert_int_equal(access(out_path, F_OK), -1);
+}
+
+/* Change an element, with two bytes, of a tensor of the copied model. */
+static inline void put_bad_value(const char *tensor, size_t row, size_t col,
+                                 uint16_t bits)
+{
+    const char *path = temp_path("model.safetensors");
+    struct st_set *set;
+    char *text;
+    size_t n;
+    assert_int_equal(map_read_all(path, 1 << 26, &text, &n, NULL), 0);
+    assert_int_equal(st_open_file(&set, path, NULL), 0);
+    const struct st_tensor *t = st_find(set, tensor);
+    const struct st_tensor *last = st_at(set, st_count(set) - 1);
+    /* tensors end where the file ends */
+    size_t end = (size_t)(last->data + last->n_bytes - t->data);
+    memcpy(text + n - end + 2 * (row * t->shape[1] + col), &bits, 2);
+    st_close(set);
+    temp_write("model.safetensors", text, n);
     free(text);
 }
 

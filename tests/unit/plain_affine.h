@@ -1,5 +1,4 @@
-/* A plain scalar quantizer in MLX's affine format, and checks against it.
- * Include after cmocka.h. */
+/* A plain scalar quantizer in MLX's affine format, and checks against it. */
 #ifndef TEST_PLAIN_AFFINE_H
 #define TEST_PLAIN_AFFINE_H
 
@@ -8,6 +7,7 @@
 
 #include "base/rng.h"
 #include "model/affine.h"
+#include "test.h"
 
 static const int all_bits[] = {2, 3, 4, 5, 6, 8};
 static const int all_groups[] = {32, 64, 128};

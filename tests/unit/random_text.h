@@ -1,4 +1,4 @@
-/* Random characters, equal in each run. Include after cmocka.h. */
+/* Random characters, equal in each run. */
 #ifndef TEST_RANDOM_TEXT_H
 #define TEST_RANDOM_TEXT_H
 
@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/utf8.h"
+#include "test.h"
 
 static uint64_t draw_state;
 

@@ -1,7 +1,7 @@
 /* Random checkpoints of any geometry, and a plain forward pass over them in
  * double: Qwen3ForCausalLM, Qwen3MoeForCausalLM, Gemma3ForCausalLM,
  * Qwen3_5ForCausalLM and Qwen3_5MoeForCausalLM as transformers has them, one
- * token after the other, one head after the other. Include after cmocka.h. */
+ * token after the other, one head after the other. */
 #ifndef TEST_REFERENCE_H
 #define TEST_REFERENCE_H
 

@@ -1,4 +1,4 @@
-/* A temporary directory for a test, and files in it. Include after cmocka.h. */
+/* A temporary directory for a test, and files in it. */
 #ifndef TEST_TEMPDIR_H
 #define TEST_TEMPDIR_H
 
@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "test.h"
 
 static char temp_dir[64];
 

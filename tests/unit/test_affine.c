@@ -1,11 +1,6 @@
 /* Rounding weights to groups of codes: compared bit by bit with a plain scalar
  * quantizer, and the errors of the search with those of MLX's rule. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,10 +1,5 @@
 /* Decoding allocates nothing: this program counts its own allocations. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -12,6 +7,7 @@
 #include <unistd.h>
 
 #include "engine/core/engine.h"
+#include "engines.h"
 #include "model/kv_cache.h"
 #include "qwick.h"
 
@@ -74,15 +70,10 @@ static int skip_without_counts(void)
 
 static void count_decoding(const char *model, bool exact, int threads)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_session *s;
+    struct qwick_engine *eng =
+        engine_with(.model = model, .exact = exact, .threads = threads);
+    struct qwick_session *s = open_session(eng);
     struct qwick_err e;
-    o.model = model;
-    o.exact = exact;
-    o.threads = threads;
-    if (qwick_engine_open(&eng, &o, &e) || qwick_session_create(&s, eng, 0, &e))
-        fail_msg("%s", e.msg);
     int32_t ids[KV_BLOCK + 2];
     for (int i = 0; i < KV_BLOCK + 2; i++)
         ids[i] = 100 + i;

@@ -6,12 +6,7 @@
  * tests/cli/faults.bats is about them. We note what the library allocates and
  * does not free; with SAN=1, LeakSanitizer looks for leaks of all kinds, too.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -328,11 +323,9 @@ static void sweep(const struct task *t)
     struct outcome want = {0}, again = {0};
     struct qwick_err e;
     /* what stays for the life of the process is allocated the first time */
-    if (perform(t, &again, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(perform(t, &again, &e), &e);
     n_calls = 0;
-    if (perform(t, &want, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(perform(t, &want, &e), &e);
     size_t total = n_calls;
     assert_true(total > 20 && n_noted < PLACES / 2);
     /* the check for leaks takes long */

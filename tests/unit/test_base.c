@@ -1,11 +1,6 @@
 /* The base layer: UTF-8, buffers, element types, random numbers, threads, names
  * of instruction sets, error messages. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,10 +1,6 @@
 /* Batches against single sequences: with exact, ids and texts do not depend on
  * the rest of the batch. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +10,10 @@
 #include "engine/cache/kv_file.h"
 #include "engine/cache/prefix.h"
 #include "engine/tasks/batch.h"
+#include "engines.h"
 #include "file/json.h"
 #include "file/map.h"
+#include "jsonl.h"
 #include "log_lines.h"
 #include "tempdir.h"
 
@@ -84,19 +82,10 @@ static int use_all_layers(void **state)
 static struct qwick_engine *open_engine(const char *isa, bool exact,
                                         int threads, size_t chunk)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = model;
-    o.exact = exact;
-    o.isa = isa;
-    o.threads = threads;
-    o.prefill_chunk = chunk;
-    o.log = keep_warning;
     forget_warnings();
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
-    return eng;
+    return engine_with(.model = model, .exact = exact, .isa = isa,
+                       .threads = threads, .prefill_chunk = chunk,
+                       .log = keep_warning);
 }
 
 /* Open an exact engine with a prefix cache in memory, and on disk if dir is not
@@ -104,21 +93,13 @@ static struct qwick_engine *open_engine(const char *isa, bool exact,
 static struct qwick_engine *open_cached(size_t bytes, const char *dir,
                                         size_t disk_bytes)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = model;
-    o.exact = true;
-    o.threads = 1;
-    o.prefix_cache_bytes = bytes;
-    o.prefix_cache_disk = dir != NULL;
-    o.prefix_cache_dir = dir;
-    o.prefix_cache_disk_bytes = disk_bytes;
-    o.log = keep_warning;
     forget_warnings();
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
-    return eng;
+    return engine_with(.model = model, .exact = true, .threads = 1,
+                       .prefix_cache_bytes = bytes,
+                       .prefix_cache_disk = dir != NULL,
+                       .prefix_cache_dir = dir,
+                       .prefix_cache_disk_bytes = disk_bytes,
+                       .log = keep_warning);
 }
 
 static int on_done(void *ctx, void *tag, struct qwick_result *r,
@@ -144,8 +125,7 @@ static struct qwick_batch *open_batch(struct qwick_engine *eng,
                                     .done = on_done};
     struct qwick_batch *b;
     struct qwick_err e;
-    if (qwick_batch_create(&b, eng, &o, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_batch_create(&b, eng, &o, &e), &e);
     return b;
 }
 
@@ -153,15 +133,13 @@ static void add(struct qwick_batch *b, struct answer *a)
 {
     struct qwick_err e;
     a->n_done = 0;
-    if (qwick_batch_add(b, a->prompt, a->n_prompt, &a->o, a, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_batch_add(b, a->prompt, a->n_prompt, &a->o, a, &e), &e);
 }
 
 static void run(struct qwick_batch *b)
 {
     struct qwick_err e;
-    if (qwick_batch_run(b, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_batch_run(b, &e), &e);
 }
 
 static void check(struct answer *a)
@@ -178,44 +156,26 @@ static void check(struct answer *a)
     qwick_result_free(&a->r);
 }
 
-static int32_t *ids_of(const struct json_value *v, size_t *n)
-{
-    int32_t *ids = malloc(v->len * sizeof *ids);
-    *n = v->len;
-    for (size_t i = 0; i < v->len; i++) {
-        int64_t id;
-        assert_int_equal(json_int(&v->items[i], 0, 1 << 30, &id), 0);
-        ids[i] = (int32_t)id;
-    }
-    return ids;
-}
-
 /* The 60 golden answers of the demo model: greedy, at most 60 tokens. */
 static struct answer *demo_answers(void)
 {
     struct answer *all = calloc(N_DEMO, sizeof *all);
-    struct map map;
-    assert_int_equal(map_open(&map, "tests/golden/demo_visible.jsonl", NULL),
-                     0);
-    const char *p = (const char *)map.data, *end = p + map.size;
-    for (size_t i = 0; i < N_DEMO; i++) {
-        const char *nl = memchr(p, '\n', (size_t)(end - p));
-        struct json_doc *doc;
-        assert_non_null(nl);
-        assert_int_equal(json_parse(&doc, "demo", p, (size_t)(nl - p),
-                                    QWICK_ERR_RUNTIME, NULL),
-                         0);
-        const struct json_value *v = json_root(doc);
-        all[i].prompt = ids_of(json_get(v, "prompt_ids"), &all[i].n_prompt);
-        all[i].ids = ids_of(json_get(v, "ids"), &all[i].n_ids);
-        all[i].text = strdup(json_get(v, "text")->str);
+    struct jsonl in = jsonl_open("tests/golden/demo_visible.jsonl");
+    for (size_t i = 0; jsonl_next(&in); i++) {
+        struct ids prompt = ids_of(json_get(in.root, "prompt_ids"));
+        struct ids ids = ids_of(json_get(in.root, "ids"));
+        assert_true(i < N_DEMO);
+        all[i].prompt = prompt.v;
+        all[i].n_prompt = prompt.n;
+        all[i].ids = ids.v;
+        all[i].n_ids = ids.n;
+        all[i].text = strdup(json_get(in.root, "text")->str);
         all[i].o = qwick_generate_defaults();
         all[i].o.sampling.temperature = 0;
         all[i].o.max_tokens = 60;
-        json_free(doc);
-        p = nl + 1;
     }
-    map_close(&map);
+    assert_int_equal(in.n_lines, N_DEMO);
+    jsonl_close(&in);
     return all;
 }
 
@@ -258,8 +218,8 @@ static void run_shuffled(struct qwick_batch *b, struct answer *all, size_t n)
     shuffle(order, n);
     for (size_t i = 0; i < n; i++) {
         add(b, &all[order[i]]);
-        if (i >= n / 2 && qwick_batch_step(b, &e))
-            fail_msg("%s", e.msg);
+        if (i >= n / 2)
+            assert_ok(qwick_batch_step(b, &e), &e);
     }
     run(b);
     for (size_t i = 0; i < n; i++)
@@ -300,8 +260,7 @@ static void expect_single(struct qwick_engine *eng, struct answer *a,
     struct qwick_result r;
     struct qwick_err e;
     assert_int_equal(qwick_session_create(&s, eng, n_ctx, NULL), 0);
-    if (qwick_generate(s, a->prompt, a->n_prompt, &a->o, &r, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_generate(s, a->prompt, a->n_prompt, &a->o, &r, &e), &e);
     qwick_session_free(s);
     free(a->ids);
     free(a->text);
@@ -785,13 +744,12 @@ static void prompts_are_published_when_they_are_evaluated(void **state)
     struct answer *all = document_answers(1);
     struct qwick_engine *eng = open_cached(64 << 20, NULL, 0);
     struct qwick_batch *b = open_batch(eng, 2, 0, 0);
-    struct qwick_session *s;
     all[0].o.ignore_eos = true;
     add(b, &all[0]);
     while (qwick_batch_get_stats(b).n_generated == 0)
         assert_int_equal(qwick_batch_step(b, NULL), 0);
     assert_int_equal(qwick_batch_get_stats(b).n_live, 1);
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    struct qwick_session *s = open_session(eng);
     assert_int_equal(
         qwick_session_sync(s, all[0].prompt, all[0].n_prompt, NULL), 0);
     assert_true(qwick_session_cached(s) >= DOC_PAGES);
@@ -942,8 +900,7 @@ static void the_next_run_begins_where_prompts_part(void **state)
     }
     /* a session also reads it */
     struct qwick_engine *eng = open_cached(0, temp_dir, 0);
-    struct qwick_session *s;
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    struct qwick_session *s = open_session(eng);
     assert_int_equal(
         qwick_session_sync(s, all[0].prompt, all[0].n_prompt, NULL), 0);
     assert_int_equal(qwick_session_cached(s), DOC_PAGES);

@@ -1,10 +1,6 @@
 /* Draft models in batches: answers against those of single sequences, with and
  * without a draft model. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,20 +11,8 @@
 #include "draft_pairs.h"
 #include "engine/generate/draft_budget.h"
 #include "engine/tasks/batch.h"
+#include "engines.h"
 #include "log_lines.h"
-
-/* Random numbers below n, equal in each run. */
-static uint32_t below_state;
-static uint32_t below(uint32_t n)
-{
-    below_state = below_state * 1664525u + 1013904223u;
-    return (uint32_t)(((uint64_t)(below_state >> 4) * n) >> 28);
-}
-
-static double uniform(void)
-{
-    return (double)below(1u << 28) / (double)(1u << 28);
-}
 
 /* ---- the budget --------------------------------------------------------- */
 
@@ -126,7 +110,7 @@ static void the_account_knows_the_batch(void **state)
 
 /* ---- answers ------------------------------------------------------------- */
 
-enum { N = 12, N_OPTIONS = 6 };
+enum { N = 12 };
 
 /* A request and its answers. */
 struct request {
@@ -145,16 +129,9 @@ static int n_threads = 1;
 static struct qwick_engine *open_chunk(const char *model, bool exact,
                                        size_t chunk)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = model;
-    o.exact = exact;
-    o.threads = n_threads;
-    o.prefill_chunk = chunk;
-    o.log = keep_warning;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
+    struct qwick_engine *eng =
+        engine_with(.model = model, .exact = exact, .threads = n_threads,
+                    .prefill_chunk = chunk, .log = keep_warning);
     /* so that guesses pay, with any kernels and in large batches */
     eng->model.row_cost = 0.01;
     return eng;
@@ -172,34 +149,14 @@ static struct qwick_engine *open_draft(const char *model, bool exact)
     return eng;
 }
 
-static struct qwick_generate_options option_set(size_t i)
-{
-    struct qwick_generate_options o = qwick_generate_defaults();
-    o.ignore_eos = i % 2 == 0;
-    o.split_thinking = false;
-    o.max_tokens = 5 + i * 7 % 40;
-    o.sampling.temperature = i % N_OPTIONS < 2 ? 0 : 0.8f;
-    o.sampling.seed = i;
-    if (i % N_OPTIONS == 1 || i % N_OPTIONS == 4) {
-        o.sampling.repeat_penalty = 1.2f;
-        o.sampling.frequency_penalty = 0.3f;
-    }
-    if (i % N_OPTIONS == 3) {
-        o.sampling.top_p = 0.9f;
-        o.sampling.top_k = 30;
-    }
-    return o;
-}
-
 static void random_requests(struct request *r, size_t n)
 {
     memset(r, 0, n * sizeof *r);
     for (size_t i = 0; i < n; i++) {
         r[i].n = 1 + below(150);
         r[i].ids = malloc(r[i].n * sizeof *r[i].ids);
-        for (size_t j = 0; j < r[i].n; j++)
-            r[i].ids[j] = (int32_t)below(320);
-        r[i].o = option_set(i);
+        random_prompt(r[i].ids, r[i].n);
+        r[i].o = draft_options(i, 5 + i * 7 % 40);
     }
 }
 
@@ -213,8 +170,7 @@ static void expect(struct qwick_engine *eng, struct request *r, size_t n,
         struct qwick_err e;
         o.draft = draft;
         assert_int_equal(qwick_session_create(&s, eng, n_ctx, NULL), 0);
-        if (qwick_generate(s, r[i].ids, r[i].n, &o, &r[i].want, &e))
-            fail_msg("%s", e.msg);
+        assert_ok(qwick_generate(s, r[i].ids, r[i].n, &o, &r[i].want, &e), &e);
         qwick_session_free(s);
     }
 }
@@ -241,8 +197,7 @@ static struct qwick_batch *open_batch(struct qwick_engine *eng, size_t max,
     o.n_ctx = n_ctx;
     o.kv_bytes = kv_bytes;
     o.done = on_done;
-    if (qwick_batch_create(&b, eng, &o, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_batch_create(&b, eng, &o, &e), &e);
     return b;
 }
 
@@ -252,15 +207,13 @@ static void add(struct qwick_batch *b, struct request *r,
     struct qwick_err e;
     r->o.draft = draft;
     r->n_done = 0;
-    if (qwick_batch_add(b, r->ids, r->n, &r->o, r, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_batch_add(b, r->ids, r->n, &r->o, r, &e), &e);
 }
 
 static void run(struct qwick_batch *b)
 {
     struct qwick_err e;
-    if (qwick_batch_run(b, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_batch_run(b, &e), &e);
 }
 
 /* Guesses of draft models. */
@@ -418,62 +371,32 @@ static void bad_guesses_end(void **state)
 
 /* ---- distributions ------------------------------------------------------- */
 
-enum { ANSWER = 4, SEEDS = 6000, CELLS = 600 };
-
-struct table {
-    int32_t ids[CELLS][ANSWER];
-    double a[CELLS], b[CELLS];
-    size_t n;
-};
-
-static size_t cell(struct table *t, const struct qwick_result *r)
-{
-    int32_t ids[ANSWER];
-    size_t i = 0;
-    for (size_t k = 0; k < ANSWER; k++)
-        ids[k] = k < r->n_tokens ? r->tokens[k] : -1;
-    while (i < t->n && memcmp(t->ids[i], ids, sizeof ids) != 0)
-        i++;
-    if (i == t->n) {
-        assert_true(t->n < CELLS);
-        memcpy(t->ids[t->n++], ids, sizeof ids);
-    }
-    return i;
-}
-
 /* Sampled answers of the default mode have the same distribution in a batch
  * with a draft model as without one. */
 static void batches_keep_the_distribution(void **state)
 {
     static struct request r[SEEDS];
-    static struct table t;
+    static struct answer_counts t;
     double chi, df;
     struct qwick_engine *eng = open_engine(GOLDEN "yarn", false);
     struct qwick_engine *draft = open_draft(GOLDEN "yarn", false);
     int32_t ids[20];
     (void)state;
     below_state = 4;
-    for (size_t i = 0; i < draft->model.config.d_model; i++)
-        draft->model.norm[i] *= 1 + 0.7f * ((float)uniform() - 0.5f);
-    for (size_t i = 0; i < 20; i++)
-        ids[i] = (int32_t)below(320);
+    add_noise(draft, 0.7f);
+    random_prompt(ids, 20);
     memset(&counts, 0, sizeof counts);
     for (int with = 0; with < 2; with++) {
         struct qwick_batch *b = open_batch(eng, 7, 0, 0);
         for (size_t i = 0; i < SEEDS; i++) {
-            struct qwick_generate_options o = qwick_generate_defaults();
-            o.max_tokens = ANSWER;
-            o.split_thinking = false;
-            o.sampling.top_k = 3;
-            o.sampling.temperature = 1.3f;
-            o.sampling.presence_penalty = 0.4f;
+            struct qwick_generate_options o = counted_options();
             o.sampling.seed = i + ((uint64_t)with << 40);
             r[i] = (struct request){.ids = ids, .n = 20, .o = o};
             add(b, &r[i], with ? draft : NULL);
         }
         run(b);
         for (size_t i = 0; i < SEEDS; i++) {
-            (with ? t.b : t.a)[cell(&t, &r[i].got)] += 1;
+            count_answer(&t, &r[i].got, with);
             counts.drafted += r[i].got.draft.n_drafted;
             counts.accepted += r[i].got.draft.n_accepted;
             qwick_result_free(&r[i].got);

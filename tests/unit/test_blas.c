@@ -1,10 +1,6 @@
 /* When is OpenBLAS loaded? Loading it writes the environment, which may happen
  * only in qwick_engine_open. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -12,6 +8,7 @@
 #include <string.h>
 
 #include "engine/core/engine.h"
+#include "engines.h"
 
 #define MODEL "tests/golden/models/tied-bf16"
 
@@ -34,30 +31,19 @@ int setenv(const char *name, const char *value, int replace)
 /* An engine at the reference level, which uses OpenBLAS for long prefills. */
 static struct qwick_engine *open_engine(size_t chunk)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = MODEL;
-    o.isa = "ref";
-    o.threads = 2;
-    o.prefill_chunk = chunk;
-    if (qwick_engine_open(&eng, &o, &e)) {
-        fail_msg("%s", e.msg);
-        return NULL;
-    }
-    return eng;
+    return engine_with(.model = MODEL, .isa = "ref", .threads = 2,
+                       .prefill_chunk = chunk);
 }
 
 /* Evaluate a prompt, with OpenBLAS declared faster. Returns which products were
  * used. */
 static enum products prefill(struct qwick_engine *eng)
 {
-    struct qwick_session *s;
     int32_t ids[N_IDS];
     for (size_t i = 0; i < N_IDS; i++)
         ids[i] = (int32_t)(i * 37 % 320);
     eng->model.blas_min_flops = 0;
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    struct qwick_session *s = open_session(eng);
     assert_int_equal(qwick_session_sync(s, ids, N_IDS, NULL), 0);
     qwick_session_free(s);
     return model_products(&eng->model, N_IDS);

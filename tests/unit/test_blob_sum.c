@@ -1,9 +1,5 @@
 /* Recorded checksums: names of blobs, links, and files that changed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "file/blob_sum.h"
 #include "tempdir.h"

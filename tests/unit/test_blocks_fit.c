@@ -1,10 +1,6 @@
 /* Rounding to GGUF's blocks: Q8_0 against ggml's formula, the other types
  * against the error of llama.cpp's quantizer, and inputs at the edges. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,14 +1,10 @@
 /* The tokenizer: goldens, merging compared with slow and simple versions, spans
  * and round trips. test_bpe_load.c has the reading of tokenizer.json. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "test.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/utf8.h"
 #include "bpe_small.h"
@@ -18,52 +14,13 @@
 
 /* ---- goldens ---- */
 
-/* Calls line(root) for every line of a JSONL file; returns their number. */
-static size_t each_line(const char *path,
-                        void (*line)(const struct json_value *))
-{
-    struct map m;
-    struct qwick_err e;
-    ok(map_open(&m, path, &e), &e);
-    const char *p = (const char *)m.data, *end = p + m.size;
-    size_t n = 0;
-    while (p < end) {
-        const char *nl = memchr(p, '\n', (size_t)(end - p));
-        size_t len = (size_t)((nl ? nl : end) - p);
-        if (len > 0) {
-            struct json_doc *doc;
-            ok(json_parse(&doc, path, p, len, QWICK_ERR_RUNTIME, &e), &e);
-            line(json_root(doc));
-            json_free(doc);
-            n++;
-        }
-        p += len + 1;
-    }
-    map_close(&m);
-    return n;
-}
-
-static struct ids golden_ids(const struct json_value *v)
-{
-    const struct json_value *list = json_get(v, "ids");
-    assert_true(json_is(list, JSON_ARRAY));
-    struct ids r = {calloc(list->len + 1, sizeof *r.v), list->len};
-    assert_non_null(r.v);
-    for (size_t i = 0; i < r.n; i++) {
-        int64_t id;
-        assert_int_equal(json_int(&list->items[i], 0, INT32_MAX, &id), 0);
-        r.v[i] = (int32_t)id;
-    }
-    return r;
-}
-
 static size_t n_sensitive, n_sensitive_same;
 
 static void encode_line(const struct json_value *v)
 {
     const struct json_value *text = json_get(v, "text");
     const struct json_value *note = json_get(v, "note");
-    struct ids want = golden_ids(v);
+    struct ids want = ids_of(json_get(v, "ids"));
     struct ids have = encode(qwen, text->str, text->len, true);
     bool same =
         have.n == want.n &&
@@ -81,18 +38,21 @@ static void encode_line(const struct json_value *v)
 static void test_golden_encode(void **unused)
 {
     (void)unused;
-    size_t n = each_line("tests/golden/text/tokenizer.jsonl", encode_line);
-    assert_true(n > 500);
+    struct jsonl in = jsonl_open("tests/golden/text/tokenizer.jsonl");
+    while (jsonl_next(&in))
+        encode_line(in.root);
+    jsonl_close(&in);
+    assert_true(in.n_lines > 500);
     print_message("%zu lines equal; %zu of %zu that depend on the version of "
                   "Unicode are equal\n",
-                  n - n_sensitive, n_sensitive_same, n_sensitive);
+                  in.n_lines - n_sensitive, n_sensitive_same, n_sensitive);
 }
 
 static void decode_line(const struct json_value *v)
 {
     const struct json_value *hex = json_get(v, "bytes_hex");
     const struct json_value *text = json_get(v, "text");
-    struct ids ids = golden_ids(v);
+    struct ids ids = ids_of(json_get(v, "ids"));
     struct buf bytes = {0}, have_hex = {0}, clean = {0};
     decode(qwen, ids, json_get(v, "skip_special")->boolean, &bytes);
     for (size_t i = 0; i < bytes.len; i++)
@@ -112,7 +72,11 @@ static void decode_line(const struct json_value *v)
 static void test_golden_decode(void **unused)
 {
     (void)unused;
-    assert_true(each_line("tests/golden/text/decode.jsonl", decode_line) > 50);
+    struct jsonl in = jsonl_open("tests/golden/text/decode.jsonl");
+    while (jsonl_next(&in))
+        decode_line(in.root);
+    jsonl_close(&in);
+    assert_true(in.n_lines > 50);
 }
 
 /* ---- the small tokenizer ---- */
@@ -522,17 +486,17 @@ static void test_enough(void **unused)
         struct ids whole = encode(qwen, b.data, b.len, true);
         for (size_t enough = 1; enough <= 100000; enough *= 10) {
             struct ids r = {0};
-            ok(bpe_encode_spans(qwen, b.data, b.len, &all, 1, enough, &r.v,
-                                &r.n, &e),
-               &e);
+            assert_ok(bpe_encode_spans(qwen, b.data, b.len, &all, 1, enough,
+                                       &r.v, &r.n, &e),
+                      &e);
             assert_in_range(r.n, enough + 1, enough + BPE_WINDOW);
             same_ids((struct ids){whole.v, r.n}, r);
             free(r.v);
         }
         struct ids r = {0};
-        ok(bpe_encode_spans(qwen, b.data, b.len, &all, 1, whole.n, &r.v, &r.n,
-                            &e),
-           &e);
+        assert_ok(bpe_encode_spans(qwen, b.data, b.len, &all, 1, whole.n, &r.v,
+                                   &r.n, &e),
+                  &e);
         same_ids(whole, r);
         free(r.v);
         free(whole.v);
@@ -556,7 +520,8 @@ static void test_spans(void **unused)
     const struct bpe_span spans[] = {{0, h}, {t, b.len}};
     struct ids r = {0};
     struct qwick_err e;
-    ok(bpe_encode_spans(qwen, b.data, b.len, spans, 2, 0, &r.v, &r.n, &e), &e);
+    assert_ok(
+        bpe_encode_spans(qwen, b.data, b.len, spans, 2, 0, &r.v, &r.n, &e), &e);
     assert_int_equal(r.v[0], 151644);
     assert_int_equal(r.v[r.n - 2], 151645);
     size_t n_added = 0;
@@ -572,7 +537,7 @@ static void test_spans(void **unused)
      * span has no effect. */
     size_t before = r.n;
     const struct bpe_span cut[] = {{0, 3}, {3, 3}, {3, h}};
-    ok(bpe_encode_spans(qwen, b.data, h, cut, 3, 0, &r.v, &r.n, &e), &e);
+    assert_ok(bpe_encode_spans(qwen, b.data, h, cut, 3, 0, &r.v, &r.n, &e), &e);
     assert_true(r.n > before + 3);
     for (size_t i = before; i < r.n; i++)
         assert_false(bpe_is_added(qwen, r.v[i]));
@@ -600,9 +565,9 @@ static void test_spans(void **unused)
     for (size_t i = 0; i < sizeof text; i++) {
         const struct bpe_span two[] = {{0, i}, {i, sizeof text - 1}};
         struct ids parts = {0};
-        ok(bpe_encode_spans(qwen, text, sizeof text - 1, two, 2, 0, &parts.v,
-                            &parts.n, &e),
-           &e);
+        assert_ok(bpe_encode_spans(qwen, text, sizeof text - 1, two, 2, 0,
+                                   &parts.v, &parts.n, &e),
+                  &e);
         same_ids(whole, parts);
         free(parts.v);
     }
@@ -681,7 +646,7 @@ static void test_cache(void **unused)
     (void)unused;
     struct map m;
     struct qwick_err e;
-    ok(map_open(&m, "models/demo/tokenizer.json", &e), &e);
+    assert_ok(map_open(&m, "models/demo/tokenizer.json", &e), &e);
     struct bpe *warm = open_text((const char *)m.data, m.size);
     assert_int_equal(bpe_added_id(warm, "<|endoftext|>"), 6135);
     struct bpe *fresh = NULL;

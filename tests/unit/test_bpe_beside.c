@@ -1,12 +1,7 @@
 /* Added tokens: those of other files than tokenizer.json, normalized ones, and
  * repeated ones. What `tokenizers` and transformers do is in their sources:
  * added_vocabulary.rs and tokenization_utils_base.py. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "bpe_small.h"
 #include "file/json.h"
@@ -25,8 +20,9 @@ static struct json_doc *read_json(const char *text,
     struct qwick_err e;
     if (!text)
         return NULL;
-    ok(json_parse(&doc, file->path, text, strlen(text), QWICK_ERR_MODEL, &e),
-       &e);
+    assert_ok(
+        json_parse(&doc, file->path, text, strlen(text), QWICK_ERR_MODEL, &e),
+        &e);
     file->root = json_root(doc);
     return doc;
 }
@@ -55,7 +51,7 @@ static struct bpe *opened(const char *config, const char *map,
 {
     struct bpe *b;
     struct qwick_err e;
-    ok(open_beside(&b, "he", "he", config, map, added, &e), &e);
+    assert_ok(open_beside(&b, "he", "he", config, map, added, &e), &e);
     return b;
 }
 
@@ -201,9 +197,9 @@ static void normalized_tokens(void **unused)
     bpe_close(b);
     /* without a normalizer the text stays as it is */
     struct qwick_err e;
-    ok(open_beside(&b, "{\"type\":\"NFC\"}", "null",
-                   DECODER(TOKEN("122", "z", "")), NULL, NULL, &e),
-       &e);
+    assert_ok(open_beside(&b, "{\"type\":\"NFC\"}", "null",
+                          DECODER(TOKEN("122", "z", "")), NULL, NULL, &e),
+              &e);
     EXPECT(b, "z\xCC\x8C", 122, 0xCC, 0x8C);
     bpe_close(b);
     /* two tokens with one normal form */
@@ -231,8 +227,9 @@ static void spans_limit_normalized_tokens(void **unused)
     int32_t *ids = NULL;
     size_t n = 0;
     struct qwick_err e;
-    ok(bpe_encode_spans(b, text, sizeof text - 1, spans, 4, 0, &ids, &n, &e),
-       &e);
+    assert_ok(
+        bpe_encode_spans(b, text, sizeof text - 1, spans, 4, 0, &ids, &n, &e),
+        &e);
     same_ids((struct ids){ids, n}, (struct ids){(int32_t *)want, 10});
     free(ids);
     bpe_close(b);

@@ -1,20 +1,17 @@
 /* Tokenizers with byte fallback: goldens, windows of long words, invalid
  * bytes, decoding by pieces, and files that are refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "test.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/buf.h"
 #include "base/rng.h"
 #include "base/utf8.h"
 #include "file/json.h"
 #include "file/map.h"
+#include "jsonl.h"
 #include "text/bpe/bpe.h"
 #include "text/bpe/bpe_int.h"
 
@@ -23,22 +20,11 @@
 static struct bpe *gemma;
 static struct buf gemma_text;
 
-static void ok(int rc, const struct qwick_err *e)
-{
-    if (rc < 0)
-        fail_msg("%s", e->msg);
-}
-
-struct ids {
-    int32_t *v;
-    size_t n;
-};
-
 static struct ids encode(const char *s, size_t n)
 {
     struct ids r = {0};
     struct qwick_err e;
-    ok(bpe_encode(gemma, s, n, true, &r.v, &r.n, &e), &e);
+    assert_ok(bpe_encode(gemma, s, n, true, &r.v, &r.n, &e), &e);
     return r;
 }
 
@@ -62,26 +48,13 @@ static void same_bytes(const struct buf *b, const char *s, size_t n)
 
 /* ---- goldens ------------------------------------------------------------ */
 
-static struct ids golden_ids(const struct json_value *v)
-{
-    const struct json_value *list = json_get(v, "ids");
-    struct ids r = {calloc(list->len + 1, sizeof *r.v), list->len};
-    assert_non_null(r.v);
-    for (size_t i = 0; i < r.n; i++) {
-        int64_t id;
-        assert_int_equal(json_int(&list->items[i], 0, INT32_MAX, &id), 0);
-        r.v[i] = (int32_t)id;
-    }
-    return r;
-}
-
 static size_t n_encoded, n_decoded;
 
 static void check_line(const struct json_value *v)
 {
     const struct json_value *text = json_get(v, "text"),
                             *skip = json_get(v, "skip_special");
-    struct ids want = golden_ids(v);
+    struct ids want = ids_of(json_get(v, "ids"));
     if (skip) {
         struct buf have = {0};
         decode(want, skip->boolean, &have);
@@ -102,21 +75,10 @@ static void check_line(const struct json_value *v)
 static void goldens_are_equal(void **unused)
 {
     (void)unused;
-    struct map m;
-    struct qwick_err e;
-    ok(map_open(&m, FOLDER "visible.jsonl", &e), &e);
-    const char *p = (const char *)m.data, *end = p + m.size;
-    while (p < end) {
-        const char *nl = memchr(p, '\n', (size_t)(end - p));
-        size_t len = (size_t)((nl ? nl : end) - p);
-        struct json_doc *doc;
-        ok(json_parse(&doc, "visible.jsonl", p, len, QWICK_ERR_RUNTIME, &e),
-           &e);
-        check_line(json_root(doc));
-        json_free(doc);
-        p += len + 1;
-    }
-    map_close(&m);
+    struct jsonl in = jsonl_open(FOLDER "visible.jsonl");
+    while (jsonl_next(&in))
+        check_line(in.root);
+    jsonl_close(&in);
     print_message("%zu lines encoded, %zu decoded\n", n_encoded, n_decoded);
     assert_true(n_encoded > 150 && n_decoded > 100);
 }
@@ -201,8 +163,9 @@ static void windows_change_nothing(void **unused)
             struct ids have = {0};
             struct qwick_err e;
             gemma->window = windows[i];
-            ok(bpe_encode(gemma, b.data, b.len, false, &have.v, &have.n, &e),
-               &e);
+            assert_ok(
+                bpe_encode(gemma, b.data, b.len, false, &have.v, &have.n, &e),
+                &e);
             assert_int_equal(have.n, want.n);
             assert_memory_equal(have.v, want.v, want.n * sizeof *want.v);
             free(have.v);
@@ -369,7 +332,7 @@ static void added_tokens_without_a_row_are_text(void **unused)
     struct qwick_err e;
     struct ids r = {0};
     static const char text[] = "a<table>b[multimodal]c";
-    ok(bpe_open(&b, "t.json", gemma_text.data, gemma_text.len, &e), &e);
+    assert_ok(bpe_open(&b, "t.json", gemma_text.data, gemma_text.len, &e), &e);
     size_t n = bpe_size(b);
     int32_t table = bpe_added_id(b, "<table>");
     assert_int_equal(bpe_added_id(b, "[multimodal]"), (int32_t)n - 1);
@@ -379,7 +342,7 @@ static void added_tokens_without_a_row_are_text(void **unused)
     assert_int_equal(bpe_size(b), n - 1);
     assert_int_equal(bpe_added_id(b, "[multimodal]"), -1);
     assert_int_equal(bpe_added_id(b, "<table>"), table);
-    ok(bpe_encode(b, text, strlen(text), true, &r.v, &r.n, &e), &e);
+    assert_ok(bpe_encode(b, text, strlen(text), true, &r.v, &r.n, &e), &e);
     bool found = false;
     for (size_t i = 0; i < r.n; i++) {
         assert_true((size_t)r.v[i] < n - 1);
@@ -399,11 +362,13 @@ static int setup(void **unused)
     struct qwick_err e;
     char *data;
     size_t n;
-    ok(map_read_all(FOLDER "tokenizer.json", 1 << 24, &data, &n, &e), &e);
+    assert_ok(map_read_all(FOLDER "tokenizer.json", 1 << 24, &data, &n, &e),
+              &e);
     assert_int_equal(buf_append(&gemma_text, data, n), 0);
     free(data);
-    ok(bpe_open(&gemma, "tokenizer.json", gemma_text.data, gemma_text.len, &e),
-       &e);
+    assert_ok(
+        bpe_open(&gemma, "tokenizer.json", gemma_text.data, gemma_text.len, &e),
+        &e);
     return 0;
 }
 

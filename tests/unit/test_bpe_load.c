@@ -1,14 +1,10 @@
 /* Reading tokenizer.json: held against the JSON tree of the whole file, in any
  * order and form, by one thread and by two; and files that must be refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "test.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/cpu.h"
 #include "bpe_small.h"
@@ -198,7 +194,7 @@ static void test_long_token(void **unused)
             assert_non_null(strstr(e.msg, "more than 65535"));
         } else {
             size_t n;
-            ok(rc, &e);
+            assert_ok(rc, &e);
             assert_non_null(bpe_token(out, 306, &n));
             assert_int_equal(n, lengths[i]);
         }
@@ -500,7 +496,7 @@ static void test_large_order(void **unused)
     t.len--;
     put_part(&t, end, qwen_text.len);
     use_cpus(true);
-    ok(bpe_open(&b, "x", t.data, t.len, &e), &e);
+    assert_ok(bpe_open(&b, "x", t.data, t.len, &e), &e);
     static const char text[] = "user\nHello there,  \n\n it's 1234 merges";
     struct ids want = encode(qwen, text, sizeof text - 1, true);
     struct ids got = encode(b, text, sizeof text - 1, true);

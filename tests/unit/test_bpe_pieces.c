@@ -2,22 +2,20 @@
  * tokenizer.json with the same vocabulary, and a simple algorithm on
  * vocabularies where merging by scores differs from merging by pairs. Broken
  * arrays are refused. */
+#include "test.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/buf.h"
 #include "base/rng.h"
 #include "base/utf8.h"
+#include "bpe_small.h"
 #include "file/json.h"
 #include "file/map.h"
+#include "jsonl.h"
 #include "text/bpe/bpe.h"
 #include "text/bpe/bpe_int.h"
 
@@ -32,17 +30,6 @@ struct arrays {
     float scores[MAX_IDS];
     size_t n;
 };
-
-struct ids {
-    int32_t *v;
-    size_t n;
-};
-
-static void ok(int rc, const struct qwick_err *e)
-{
-    if (rc < 0)
-        fail_msg("%s", e->msg);
-}
 
 static void add_n(struct arrays *a, enum bpe_kind kind, float score,
                   const char *s, size_t n)
@@ -91,21 +78,13 @@ static struct bpe *open_arrays(struct arrays *a, bool space_prefix)
     struct qwick_err e;
     struct bpe_parts p = parts_of(a);
     p.space_prefix = space_prefix;
-    ok(bpe_open_parts(&b, &p, &e), &e);
+    assert_ok(bpe_open_parts(&b, &p, &e), &e);
     buf_free(&a->tokens);
     memset(a, 0, sizeof *a);
     return b;
 }
 
-static struct ids encode(struct bpe *b, const char *s, size_t n, bool special)
-{
-    struct ids r = {0};
-    struct qwick_err e;
-    ok(bpe_encode(b, s, n, special, &r.v, &r.n, &e), &e);
-    return r;
-}
-
-static void same_ids(struct ids have, struct ids want, const char *what)
+static void assert_ids(struct ids have, struct ids want, const char *what)
 {
     if (have.n != want.n ||
         (want.n && memcmp(have.v, want.v, want.n * sizeof *want.v) != 0))
@@ -113,17 +92,6 @@ static void same_ids(struct ids have, struct ids want, const char *what)
 }
 
 /* ---- the golden tokenizer ------------------------------------------------ */
-
-static struct json_doc *parse(const char *path, struct map *m)
-{
-    struct qwick_err e;
-    struct json_doc *doc = NULL;
-    ok(map_open(m, path, &e), &e);
-    ok(json_parse(&doc, path, (const char *)m->data, m->size, QWICK_ERR_MODEL,
-                  &e),
-       &e);
-    return doc;
-}
 
 static int32_t id_of(const struct json_value *v)
 {
@@ -180,20 +148,11 @@ static struct bpe *open_golden(void)
 {
     static struct arrays a;
     struct map m;
-    struct json_doc *doc = parse(FOLDER "tokenizer.json", &m);
+    struct json_doc *doc = parse_file(FOLDER "tokenizer.json", &m);
     read_golden(json_root(doc), &a);
     json_free(doc);
     map_close(&m);
     return open_arrays(&a, false);
-}
-
-static struct ids golden_ids(const struct json_value *list)
-{
-    struct ids r = {calloc(list->len + 1, sizeof *r.v), list->len};
-    assert_non_null(r.v);
-    for (size_t i = 0; i < r.n; i++)
-        r.v[i] = id_of(&list->items[i]);
-    return r;
 }
 
 static void check_decode(struct bpe *b, struct ids r, bool skip_special,
@@ -216,34 +175,25 @@ static void goldens_are_equal(void **unused)
 {
     (void)unused;
     struct bpe *b = open_golden();
-    FILE *f = fopen(FOLDER "visible.jsonl", "rb");
-    char *line = NULL;
-    size_t cap = 0, n_encoded = 0, n_decoded = 0;
-    ssize_t n;
-    assert_non_null(f);
-    while ((n = getline(&line, &cap, f)) > 0) {
-        struct json_doc *doc;
-        struct qwick_err e;
-        ok(json_parse(&doc, "golden", line, (size_t)n, QWICK_ERR_USAGE, &e),
-           &e);
-        const struct json_value *root = json_root(doc);
+    struct jsonl in = jsonl_open(FOLDER "visible.jsonl");
+    size_t n_encoded = 0, n_decoded = 0;
+    while (jsonl_next(&in)) {
+        const struct json_value *root = in.root;
         const struct json_value *text = json_get(root, "text");
         const struct json_value *skip = json_get(root, "skip_special");
-        struct ids want = golden_ids(json_get(root, "ids"));
+        struct ids want = ids_of(json_get(root, "ids"));
         if (skip) {
             check_decode(b, want, skip->boolean, text);
             n_decoded++;
         } else {
             struct ids have = encode(b, text->str, text->len, true);
-            same_ids(have, want, text->str);
+            assert_ids(have, want, text->str);
             free(have.v);
             n_encoded++;
         }
         free(want.v);
-        json_free(doc);
     }
-    free(line);
-    fclose(f);
+    jsonl_close(&in);
     print_message("%zu lines encoded, %zu decoded\n", n_encoded, n_decoded);
     assert_true(n_encoded > 150 && n_decoded > 100);
     bpe_close(b);
@@ -342,7 +292,7 @@ static void windows_change_nothing(void **unused)
         for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
             b->window = windows[i];
             struct ids have = encode(b, text.data, text.len, false);
-            same_ids(have, want, text.data);
+            assert_ids(have, want, text.data);
             free(have.v);
         }
         free(want.v);
@@ -379,11 +329,11 @@ static void expect(struct bpe *b, const char *text, bool special,
                    const int32_t *want, size_t n)
 {
     struct ids have = encode(b, text, strlen(text), special);
-    same_ids(have, (struct ids){(int32_t *)(uintptr_t)want, n}, text);
+    assert_ids(have, (struct ids){(int32_t *)(uintptr_t)want, n}, text);
     free(have.v);
 }
 
-#define EXPECT(b, text, special, ...)                        \
+#define EXPECT_IDS(b, text, special, ...)                    \
     expect(b, text, special, (const int32_t[]){__VA_ARGS__}, \
            sizeof(int32_t[]){__VA_ARGS__} / sizeof(int32_t))
 
@@ -413,16 +363,16 @@ static void kinds_of_tokens(void **unused)
     small(&a);
     struct bpe *b = open_arrays(&a, false);
     assert_int_equal(bpe_size(b), N_SMALL);
-    EXPECT(b, " ab", false, BLANK_A, B);
+    EXPECT_IDS(b, " ab", false, BLANK_A, B);
     /* a run of blanks goes before tokens of any score */
-    EXPECT(b, "  ab", false, RUN, AB);
-    EXPECT(b, "\xE2\x96\x81 ab", false, RUN, AB);
+    EXPECT_IDS(b, "  ab", false, RUN, AB);
+    EXPECT_IDS(b, "\xE2\x96\x81 ab", false, RUN, AB);
     /* added tokens are found in a text where that is allowed, others never */
-    EXPECT(b, "a<bos>b[b]", true, A, BOS, B, TAG);
-    EXPECT(b, "[b]", false, OPEN, B, ']');
-    EXPECT(b, "<bos>", false, '<', B, 'o', 's', '>');
-    EXPECT(b, "<0x41>", true, '<', '0', 'x', '4', '1', '>');
-    EXPECT(b, "\xE2\x82\xAC", false, 0xE2, 0x82, 0xAC);
+    EXPECT_IDS(b, "a<bos>b[b]", true, A, BOS, B, TAG);
+    EXPECT_IDS(b, "[b]", false, OPEN, B, ']');
+    EXPECT_IDS(b, "<bos>", false, '<', B, 'o', 's', '>');
+    EXPECT_IDS(b, "<0x41>", true, '<', '0', 'x', '4', '1', '>');
+    EXPECT_IDS(b, "\xE2\x82\xAC", false, 0xE2, 0x82, 0xAC);
     assert_true(bpe_is_special(b, BOS));
     assert_true(bpe_is_added(b, TAG) && !bpe_is_special(b, TAG));
     assert_memory_equal(bpe_token(b, RUN, &n), "  ", 2);
@@ -432,9 +382,9 @@ static void kinds_of_tokens(void **unused)
 
     small(&a);
     b = open_arrays(&a, true);
-    EXPECT(b, "ab<bos>b", true, BLANK_A, B, BOS, BLANK, B);
+    EXPECT_IDS(b, "ab<bos>b", true, BLANK_A, B, BOS, BLANK, B);
     expect(b, "", true, NULL, 0);
-    EXPECT(b, "<bos>", true, BOS);
+    EXPECT_IDS(b, "<bos>", true, BOS);
     bpe_close(b);
 }
 
@@ -443,14 +393,8 @@ static void kinds_of_tokens(void **unused)
 
 static void refuses(struct arrays *a, const char *word)
 {
-    struct bpe *b;
-    struct qwick_err e;
     struct bpe_parts p = parts_of(a);
-    assert_int_equal(bpe_open_parts(&b, &p, &e), -1);
-    assert_null(b);
-    assert_int_equal(e.code, QWICK_ERR_MODEL);
-    if (strncmp(e.msg, "m.gguf: ", 8) != 0 || !strstr(e.msg, word))
-        fail_msg("%s (wanted: %s)", e.msg, word);
+    refuses_parts(&p, word);
     buf_free(&a->tokens);
     memset(a, 0, sizeof *a);
 }

@@ -1,13 +1,10 @@
 /* The ids that tokenizer.json's post_processor adds around a text. Each test
  * uses the demo model's tokenizer with another post_processor. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "test.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/buf.h"
 #include "file/map.h"
@@ -32,8 +29,7 @@ static struct bpe *open_with(const char *post)
     assert_int_equal(buf_puts(&b, post), 0);
     assert_int_equal(buf_puts(&b, ",\n  "), 0);
     assert_int_equal(buf_append(&b, rest, (size_t)(end - rest)), 0);
-    if (bpe_open(&bpe, "test.json", b.data, b.len, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(bpe_open(&bpe, "test.json", b.data, b.len, &e), &e);
     buf_free(&b);
     return bpe;
 }
@@ -56,8 +52,7 @@ static void check(const char *post, const int32_t *before, size_t n_before,
     struct bpe *b = open_with(post);
     struct bpe_frame f;
     struct qwick_err e;
-    if (bpe_get_frame(b, &f, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(bpe_get_frame(b, &f, &e), &e);
     assert_int_equal(f.n_before, n_before);
     assert_int_equal(f.n_after, n_after);
     if (n_before)

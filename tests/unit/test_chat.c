@@ -1,14 +1,10 @@
 /* The chat template of Qwen3 through the interpreter: goldens, which parts are
  * the template's own, errors. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "test.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/rng.h"
 #include "demo_template.h"
@@ -25,8 +21,7 @@ static struct chat_template *open_text(const char *text, size_t n)
     const struct chat_template_settings none = {0};
     struct chat_template *f;
     struct qwick_err e;
-    if (chat_template_open(&f, "t", text, n, NULL, &none, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(chat_template_open(&f, "t", text, n, NULL, &none, &e), &e);
     return f;
 }
 
@@ -148,8 +143,7 @@ static void test_pieces_cover_own_text_only(void **state)
         struct qwick_err e;
         struct chat_prompt p;
         struct json_doc *doc = parse(cases[i], strlen(cases[i]));
-        if (render_object(&p, json_root(doc), &e))
-            fail_msg("%s", e.msg);
+        assert_ok(render_object(&p, json_root(doc), &e), &e);
         check_pieces(&p);
         size_t at = 0, n_data = 0;
         for (size_t k = 0; k < p.text.len; k++) {
@@ -195,8 +189,7 @@ static void test_pieces_leave_out_injected_tokens(void **state)
     struct qwick_err e;
     struct chat_prompt p;
     struct json_doc *doc = parse(text, sizeof text - 1);
-    if (render_object(&p, json_root(doc), &e))
-        fail_msg("%s", e.msg);
+    assert_ok(render_object(&p, json_root(doc), &e), &e);
     check_pieces(&p);
     for (size_t i = 0; i < sizeof needles / sizeof *needles; i++)
         assert_outside_pieces(&p, needles[i]);

@@ -1,12 +1,7 @@
 /* The line editor of chat: keys, the history, what Tab adds, and what is drawn.
  * The command line is not a library, so its files are compiled into the test.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <locale.h>
 

@@ -1,13 +1,9 @@
 /* Messages of OpenAI's form and the templates that take a part of it: each
  * template here has one property. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "test.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "demo_template.h"
 #include "qwick.h"

@@ -1,11 +1,6 @@
 /* Messages and commands of chat, as they are typed. The command line is not a
  * library, so its files are compiled into the test. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdlib.h>
 #include <string.h>

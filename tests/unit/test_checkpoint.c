@@ -1,15 +1,10 @@
 /* Finding a model: directories, the Hugging Face cache, the built-in one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -54,8 +49,7 @@ static struct checkpoint *must_open(const char *spec)
 {
     struct qwick_err e = {0};
     struct checkpoint *ck;
-    if (checkpoint_open(&ck, spec, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(checkpoint_open(&ck, spec, &e), &e);
     assert_string_equal(checkpoint_name(ck), spec ? spec : "qwick-demo");
     return ck;
 }
@@ -79,8 +73,7 @@ static void check_config(const char *spec, const char *text)
     struct qwick_err e = {0};
     struct map m;
     bool found;
-    if (checkpoint_map(ck, "config.json", &m, &found, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(checkpoint_map(ck, "config.json", &m, &found, &e), &e);
     assert_true(found);
     assert_int_equal(m.size, strlen(text));
     assert_memory_equal(m.data, text, m.size);
@@ -380,8 +373,7 @@ static void test_builtin(void **state)
         /* Each file equals the file in the source tree. */
         struct map f;
         snprintf(p, sizeof p, "models/demo/%s", names[i]);
-        if (map_open(&f, p, &e))
-            fail_msg("%s", e.msg);
+        assert_ok(map_open(&f, p, &e), &e);
         assert_int_equal(checkpoint_map(ck, names[i], &m, &found, &e), 0);
         assert_true(found);
         assert_false(m.mapped);

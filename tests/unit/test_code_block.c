@@ -1,12 +1,7 @@
 /* The first fenced code block of a text. The command line is not a library, so
  * its file is compiled into the test. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

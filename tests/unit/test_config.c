@@ -1,12 +1,7 @@
 /* config.json and generation_config.json of Qwen3: both spellings, every field
  * broken in every way, and the values derived from them. test_config_families.c
  * has other families, test_config_rope.c the rotary embedding. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -146,9 +141,8 @@ static void required_fields(void **state)
         "9223372036854775808"};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (size_t k = 0; k < sizeof broken / sizeof *broken; k++) {
-            WRITE(v4, {sizes[i], broken[k]});
-            refuses("config.json", sizes[i],
-                    broken[k] ? "must be" : "is missing");
+            REFUSES(sizes[i], broken[k] ? "must be" : "is missing", v4,
+                    {sizes[i], broken[k]});
         }
     }
     static const char *const floats[] = {"rms_norm_eps", "rope_theta"};
@@ -157,8 +151,7 @@ static void required_fields(void **state)
         "\"1e-6\"", "1e400", "-1e400", "true", "[]"};
     for (size_t i = 0; i < 2; i++) {
         for (size_t k = 0; k < sizeof no_float / sizeof *no_float; k++) {
-            WRITE(v4, {floats[i], no_float[k]});
-            refuses("config.json", floats[i], "must be");
+            REFUSES(floats[i], "must be", v4, {floats[i], no_float[k]});
         }
     }
     static const char *const flags[] = {"tie_word_embeddings", "attention_bias",
@@ -166,70 +159,58 @@ static void required_fields(void **state)
     static const char *const no_flag[] = {"0", "1", "\"true\"", "[]", "{}"};
     for (size_t i = 0; i < 3; i++) {
         for (size_t k = 0; k < 5; k++) {
-            WRITE(v4, {flags[i], no_flag[k]});
-            refuses("config.json", flags[i], "true or false");
+            REFUSES(flags[i], "true or false", v4, {flags[i], no_flag[k]});
         }
     }
-    WRITE(v4, {"tie_word_embeddings", NULL});
-    refuses("config.json", "tie_word_embeddings", "missing");
+    REFUSES("tie_word_embeddings", "missing", v4,
+            {"tie_word_embeddings", NULL});
 }
 
 static void what_is_not_supported_is_refused_by_name(void **state)
 {
     (void)state;
-    WRITE(v4, {"model_type", "\"llama\""});
-    refuses("config.json", "model_type", "llama");
-    WRITE(v4, {"model_type", "\"qwen2_moe\""});
-    refuses("config.json", "\"qwen3\", \"qwen3_moe\"", "\"qwen2_moe\"");
-    WRITE(v4, {"model_type", "3"});
-    refuses("config.json", "model_type", "3");
-    WRITE(v4, {"model_type", NULL});
-    refuses("config.json", "model_type", "missing");
-    WRITE(v4, {"hidden_act", "\"gelu\""});
-    refuses("config.json", "hidden_act", "gelu");
-    WRITE(v4, {"rope_scaling", "{\"rope_type\": \"llama3\", \"factor\": 8}"});
-    refuses("config.json", "rope_scaling.rope_type", "llama3");
-    WRITE(v4, {"rope_scaling", "{\"type\": \"dynamic\", \"factor\": 8}"});
-    refuses("config.json", "rope_scaling.type", "dynamic");
-    WRITE(v4, {"rope_scaling", "{\"factor\": 8}"});
-    refuses("config.json", "rope_scaling.type", "missing");
-    WRITE(v4, {"rope_scaling", "\"yarn\""});
-    refuses("config.json", "rope_scaling", "yarn");
-    WRITE(v5, {"rope_parameters",
-               "{\"rope_theta\": 1e6, \"rope_type\": \"longrope\"}"});
-    refuses("config.json", "rope_parameters.rope_type", "longrope");
-    WRITE(v5, {"rope_parameters", "[]"});
-    refuses("config.json", "rope_parameters", "an array");
-    WRITE(v5, {"layer_types", "[\"full_attention\", \"linear_attention\", "
-                              "\"full_attention\"]"});
-    refuses("config.json", "layer_types[1]", "linear_attention");
-    WRITE(v5, {"layer_types", "[\"full_attention\"]"});
-    refuses("config.json", "layer_types", "has 1");
-    WRITE(v5, {"layer_types", "\"full_attention\""});
-    refuses("config.json", "layer_types", "list");
-    WRITE(v5, {"layer_types", "[\"full_attention\", null, 3]"});
-    refuses("config.json", "layer_types[1]", "null");
-    WRITE(v4,
-          {"quantization_config", "{\"quant_method\": \"gptq\", \"bits\": 4}"});
-    refuses("config.json", "quantization_config", "gptq");
-    WRITE(v4, {"quantization", "{\"group_size\": 64, \"bits\": 7}"});
-    refuses("config.json", "quantization.bits", "7");
-    WRITE(v4, {"quantization_config", "true"});
-    refuses("config.json", "quantization_config", "an object");
+    REFUSES("model_type", "llama", v4, {"model_type", "\"llama\""});
+    REFUSES("\"qwen3\", \"qwen3_moe\"", "\"qwen2_moe\"", v4,
+            {"model_type", "\"qwen2_moe\""});
+    REFUSES("model_type", "3", v4, {"model_type", "3"});
+    REFUSES("model_type", "missing", v4, {"model_type", NULL});
+    REFUSES("hidden_act", "gelu", v4, {"hidden_act", "\"gelu\""});
+    REFUSES("rope_scaling.rope_type", "llama3", v4,
+            {"rope_scaling", "{\"rope_type\": \"llama3\", \"factor\": 8}"});
+    REFUSES("rope_scaling.type", "dynamic", v4,
+            {"rope_scaling", "{\"type\": \"dynamic\", \"factor\": 8}"});
+    REFUSES("rope_scaling.type", "missing", v4,
+            {"rope_scaling", "{\"factor\": 8}"});
+    REFUSES("rope_scaling", "yarn", v4, {"rope_scaling", "\"yarn\""});
+    REFUSES("rope_parameters.rope_type", "longrope", v5,
+            {"rope_parameters",
+             "{\"rope_theta\": 1e6, \"rope_type\": \"longrope\"}"});
+    REFUSES("rope_parameters", "an array", v5, {"rope_parameters", "[]"});
+    REFUSES("layer_types[1]", "linear_attention", v5,
+            {"layer_types", "[\"full_attention\", \"linear_attention\", "
+                            "\"full_attention\"]"});
+    REFUSES("layer_types", "has 1", v5,
+            {"layer_types", "[\"full_attention\"]"});
+    REFUSES("layer_types", "list", v5, {"layer_types", "\"full_attention\""});
+    REFUSES("layer_types[1]", "null", v5,
+            {"layer_types", "[\"full_attention\", null, 3]"});
+    REFUSES(
+        "quantization_config", "gptq", v4,
+        {"quantization_config", "{\"quant_method\": \"gptq\", \"bits\": 4}"});
+    REFUSES("quantization.bits", "7", v4,
+            {"quantization", "{\"group_size\": 64, \"bits\": 7}"});
+    REFUSES("quantization_config", "an object", v4,
+            {"quantization_config", "true"});
 }
 
 static void shapes_that_cannot_be(void **state)
 {
     (void)state;
-    WRITE(v4, {"num_attention_heads", "5"});
-    refuses("config.json", "num_attention_heads", "5");
-    WRITE(v4, {"num_key_value_heads", "8"});
-    refuses("config.json", "num_key_value_heads", "8");
-    WRITE(v4, {"head_dim", "15"});
-    refuses("config.json", "head_dim", "15");
-    WRITE(v4, {"num_attention_heads", "16777216"}, {"head_dim", "16777216"},
-          {"num_key_value_heads", "1"});
-    refuses("config.json", "head_dim", "16777216");
+    REFUSES("num_attention_heads", "5", v4, {"num_attention_heads", "5"});
+    REFUSES("num_key_value_heads", "8", v4, {"num_key_value_heads", "8"});
+    REFUSES("head_dim", "15", v4, {"head_dim", "15"});
+    REFUSES("head_dim", "16777216", v4, {"num_attention_heads", "16777216"},
+            {"head_dim", "16777216"}, {"num_key_value_heads", "1"});
     /* odd but valid: one head; head_dim is not a quotient of hidden_size */
     WRITE(v4, {"num_attention_heads", "1"}, {"num_key_value_heads", "1"},
           {"head_dim", "2"});
@@ -262,20 +243,19 @@ static void files_that_are_none(void **state)
     temp_remove("config.json");
     refuses("config.json", "no such file", "");
     /* a repeated key, the second one after all others */
-    WRITE(v4, {"hidden_size", "64, \"hidden_size\": 128"});
-    refuses("config.json", "hidden_size", "");
-    WRITE(v5, {"rope_parameters", "{\"rope_theta\": 1e6, \"rope_type\": "
-                                  "\"default\", \"rope_theta\": 1e4}"});
-    refuses("config.json", "rope_theta", "");
+    REFUSES("hidden_size", "", v4, {"hidden_size", "64, \"hidden_size\": 128"});
+    REFUSES("rope_theta", "", v5,
+            {"rope_parameters", "{\"rope_theta\": 1e6, \"rope_type\": "
+                                "\"default\", \"rope_theta\": 1e4}"});
     WRITE(v4, {"model_type", "\"qwen3\\u0000\""}); /* whole length counts */
     refuses("config.json", "model_type", "qwen3");
     /* a long value is cut between characters: 39 bytes, not 40 */
-    WRITE(v4, {"model_type", "\"\xE2\x82\xAC\xE2\x82\xAC\xE2\x82\xAC"
-                             "\xE2\x82\xAC\xE2\x82\xAC\xE2\x82\xAC"
-                             "\xE2\x82\xAC\xE2\x82\xAC\xE2\x82\xAC"
-                             "\xE2\x82\xAC\xE2\x82\xAC\xE2\x82\xAC"
-                             "\xE2\x82\xAC\xE2\x82\xAC\""});
-    refuses("config.json", "model_type", "\xAC\xE2\x82\xAC\"");
+    REFUSES("model_type", "\xAC\xE2\x82\xAC\"", v4,
+            {"model_type", "\"\xE2\x82\xAC\xE2\x82\xAC\xE2\x82\xAC"
+                           "\xE2\x82\xAC\xE2\x82\xAC\xE2\x82\xAC"
+                           "\xE2\x82\xAC\xE2\x82\xAC\xE2\x82\xAC"
+                           "\xE2\x82\xAC\xE2\x82\xAC\xE2\x82\xAC"
+                           "\xE2\x82\xAC\xE2\x82\xAC\""});
 }
 
 /* ---- generation_config.json and stop ids ---- */

@@ -1,11 +1,6 @@
 /* config.json of mixtures of experts, of Gemma 3 and of Qwen3.5, and fields
  * that must have one value in each family. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,33 +122,33 @@ static void broken_experts(void **state)
         "[8]", "true", "100000000", "\"8\"", "9223372036854775808"};
     for (size_t i = 0; i < 2; i++)
         for (size_t k = 0; k < sizeof no_size / sizeof *no_size; k++) {
-            WRITE(moe, {sizes[i], no_size[k]});
-            refuses("config.json", sizes[i], "an integer from 1 to");
+            REFUSES(sizes[i], "an integer from 1 to", moe,
+                    {sizes[i], no_size[k]});
         }
     for (size_t k = 0; k < sizeof no_size / sizeof *no_size; k++) {
         if (k == 3) /* 0 */
             continue;
-        WRITE(moe, {"num_experts", no_size[k]});
-        refuses("config.json", "num_experts", "an integer from 0 to 16384");
+        REFUSES("num_experts", "an integer from 0 to 16384", moe,
+                {"num_experts", no_size[k]});
         if (k < 2) /* absent */
             continue;
-        WRITE(moe, {"decoder_sparse_step", k == 7 ? "2147483648" : no_size[k]});
-        refuses("config.json", "decoder_sparse_step", "an integer from 1 to");
-        WRITE(moe, {"norm_topk_prob", k == 6 ? "1" : no_size[k]});
-        refuses("config.json", "norm_topk_prob", "true or false");
+        REFUSES("decoder_sparse_step", "an integer from 1 to", moe,
+                {"decoder_sparse_step", k == 7 ? "2147483648" : no_size[k]});
+        REFUSES("norm_topk_prob", "true or false", moe,
+                {"norm_topk_prob", k == 6 ? "1" : no_size[k]});
     }
-    WRITE(moe, {"decoder_sparse_step", "0"});
-    refuses("config.json", "decoder_sparse_step", "an integer from 1 to");
-    WRITE(moe, {"num_experts_per_tok", "9"});
-    refuses("config.json", "num_experts_per_tok", "from 1 to 8, is 9");
-    WRITE(moe, {"num_local_experts", "9"});
-    refuses("config.json", "num_local_experts", "8, as num_experts, is 9");
-    WRITE(moe, {"mlp_only_layers", "1"});
-    refuses("config.json", "mlp_only_layers", "a list of layers");
-    WRITE(moe, {"mlp_only_layers", "[0, 3]"});
-    refuses("config.json", "mlp_only_layers[1]", "from 0 to 2, is 3");
-    WRITE(moe, {"mlp_only_layers", "[\"0\"]"});
-    refuses("config.json", "mlp_only_layers[0]", "is \"0\"");
+    REFUSES("decoder_sparse_step", "an integer from 1 to", moe,
+            {"decoder_sparse_step", "0"});
+    REFUSES("num_experts_per_tok", "from 1 to 8, is 9", moe,
+            {"num_experts_per_tok", "9"});
+    REFUSES("num_local_experts", "8, as num_experts, is 9", moe,
+            {"num_local_experts", "9"});
+    REFUSES("mlp_only_layers", "a list of layers", moe,
+            {"mlp_only_layers", "1"});
+    REFUSES("mlp_only_layers[1]", "from 0 to 2, is 3", moe,
+            {"mlp_only_layers", "[0, 3]"});
+    REFUSES("mlp_only_layers[0]", "is \"0\"", moe,
+            {"mlp_only_layers", "[\"0\"]"});
 }
 
 static void gemma_fields(void **state)
@@ -238,14 +233,13 @@ static void wrapped_fields(void **state)
     assert_int_equal(c.n_stop_ids, 2);
     assert_int_equal(c.quant.all.bits, 4);
     config_free(&c);
-    WRITE(wrapped, {"text_config", "[]"});
-    refuses("config.json", "text_config", "an object, is an array");
-    WRITE(wrapped, {"text_config", NULL});
-    refuses("config.json", "text_config", "missing");
-    WRITE(wrapped, {"text_config", "{\"model_type\": \"gemma2\"}"});
-    refuses("config.json", "text_config.model_type", "is \"gemma2\"");
-    WRITE(wrapped, {"text_config", "{\"hidden_size\": 0}"});
-    refuses("config.json", "text_config.hidden_size", "is 0");
+    REFUSES("text_config", "an object, is an array", wrapped,
+            {"text_config", "[]"});
+    REFUSES("text_config", "missing", wrapped, {"text_config", NULL});
+    REFUSES("text_config.model_type", "is \"gemma2\"", wrapped,
+            {"text_config", "{\"model_type\": \"gemma2\"}"});
+    REFUSES("text_config.hidden_size", "is 0", wrapped,
+            {"text_config", "{\"hidden_size\": 0}"});
 }
 
 static void broken_gemma(void **state)
@@ -274,22 +268,19 @@ static void broken_gemma(void **state)
         {"rope_parameters", "[]", "an object"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        WRITE(gemma, {rows[i].key, rows[i].value});
-        refuses("config.json", rows[i].key, rows[i].says);
+        REFUSES(rows[i].key, rows[i].says, gemma, {rows[i].key, rows[i].value});
     }
-    WRITE(gemma, {"rope_scaling", "{\"rope_type\": \"llama3\"}"});
-    refuses("config.json", "rope_scaling.rope_type", "llama3");
-    WRITE(gemma, {"rope_parameters", "{\"rope_theta\": 10000}"});
-    refuses("config.json", "rope_parameters.full_attention", "missing");
-    WRITE(gemma,
-          {"rope_parameters", "{\"full_attention\": {}, \"sliding_attention\": "
-                              "{\"rope_type\": \"dynamic\"}}"});
-    refuses("config.json", "rope_parameters.sliding_attention.rope_type",
-            "dynamic");
-    WRITE(gemma,
-          {"rope_parameters", "{\"full_attention\": {\"rope_theta\": 5}, "
-                              "\"sliding_attention\": {}}"});
-    refuses("config.json", "rope_parameters.full_attention.rope_theta", "is 5");
+    REFUSES("rope_scaling.rope_type", "llama3", gemma,
+            {"rope_scaling", "{\"rope_type\": \"llama3\"}"});
+    REFUSES("rope_parameters.full_attention", "missing", gemma,
+            {"rope_parameters", "{\"rope_theta\": 10000}"});
+    REFUSES("rope_parameters.sliding_attention.rope_type", "dynamic", gemma,
+            {"rope_parameters",
+             "{\"full_attention\": {}, \"sliding_attention\": "
+             "{\"rope_type\": \"dynamic\"}}"});
+    REFUSES("rope_parameters.full_attention.rope_theta", "is 5", gemma,
+            {"rope_parameters", "{\"full_attention\": {\"rope_theta\": 5}, "
+                                "\"sliding_attention\": {}}"});
 }
 
 /* ---- fields that must have one value ---- */
@@ -381,16 +372,14 @@ static void fixed_fields(void **state)
         {&arch_qwen35, qwen35, sizeof qwen35 / sizeof *qwen35},
         {&arch_qwen35moe, qwen35moe, sizeof qwen35moe / sizeof *qwen35moe},
     };
-    if (map_read_all("docs/config-fields.md", 1 << 20, &doc, &n, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(map_read_all("docs/config-fields.md", 1 << 20, &doc, &n, &e), &e);
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         refuses_others(families[i].base, families[i].n, fixed_common, doc);
         refuses_others(families[i].base, families[i].n, families[i].arch->fixed,
                        doc);
     }
     free(doc);
-    WRITE(v4, {"is_causal", "1"});
-    refuses("config.json", "is_causal", "true or false");
+    REFUSES("is_causal", "true or false", v4, {"is_causal", "1"});
 }
 
 /* The classes that an architecture may belong to; the last kind counts. */
@@ -429,8 +418,8 @@ static void architectures(void **state)
     static const char *const bad[] = {"1", "\"Qwen3ForCausalLM\"", "{}", "[1]",
                                       "[null]"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        WRITE(v4, {"architectures", bad[i]});
-        refuses("config.json", "architectures", "a list of names");
+        REFUSES("architectures", "a list of names", v4,
+                {"architectures", bad[i]});
     }
     WRITE(v4,
           {"auto_map", "{\"AutoConfig\": \"a.B\", \"AutoModelForCausalLM\": "
@@ -453,13 +442,13 @@ static void windows_of_experts(void **state)
     struct config c = loads();
     assert_int_equal(c.layers[0].window, 7);
     config_free(&c);
-    WRITE(moe, {"use_sliding_window", "true"}, {"sliding_window", "7"},
-          {"max_window_layers", "1"});
-    refuses("config.json", "max_window_layers", "must be 0");
-    WRITE(moe, {"use_sliding_window", "true"}, {"sliding_window", "7"},
-          {"layer_types", "[\"sliding_attention\", \"full_attention\", "
-                          "\"sliding_attention\"]"});
-    refuses("config.json", "layer_types", "sliding_attention in all layers");
+    REFUSES("max_window_layers", "must be 0", moe,
+            {"use_sliding_window", "true"}, {"sliding_window", "7"},
+            {"max_window_layers", "1"});
+    REFUSES("layer_types", "sliding_attention in all layers", moe,
+            {"use_sliding_window", "true"}, {"sliding_window", "7"},
+            {"layer_types", "[\"sliding_attention\", \"full_attention\", "
+                            "\"sliding_attention\"]"});
     /* Qwen3Config's default, where the file leaves it out */
     WRITE(v4, {"use_sliding_window", "true"}, {"sliding_window", NULL},
           {"max_window_layers", "0"});
@@ -535,8 +524,7 @@ static void qwen35_experts(void **state)
         assert_int_equal(c.layers[i].shared_ff, 40);
     }
     config_free(&c);
-    WRITE(qwen35, QWEN35_MOE);
-    refuses("config.json", "shared_expert_intermediate_size", "missing");
+    REFUSES("shared_expert_intermediate_size", "missing", qwen35, QWEN35_MOE);
 }
 
 /* The released form: text_config leaves what the whole says. */
@@ -567,10 +555,10 @@ static void wrapped_qwen35(void **state)
     c = loads();
     assert_false(c.tied_head);
     config_free(&c);
-    WRITE(wrapped, {"image_token_id", "300"});
-    refuses("config.json", "text_config.tie_word_embeddings", "missing");
-    WRITE(wrapped, {"model_type", "\"qwen3_5_moe\""});
-    refuses("config.json", "text_config.model_type", "\"qwen3_5_moe_text\"");
+    REFUSES("text_config.tie_word_embeddings", "missing", wrapped,
+            {"image_token_id", "300"});
+    REFUSES("text_config.model_type", "\"qwen3_5_moe_text\"", wrapped,
+            {"model_type", "\"qwen3_5_moe\""});
 }
 
 static void broken_qwen35(void **state)
@@ -602,16 +590,15 @@ static void broken_qwen35(void **state)
         {"rope_parameters", "[]", "an object"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        WRITE(qwen35, {rows[i].key, rows[i].value});
-        refuses("config.json", "", rows[i].says);
+        REFUSES("", rows[i].says, qwen35, {rows[i].key, rows[i].value});
     }
-    WRITE(qwen35, {"rope_parameters", "{\"rope_theta\": 1e7, "
-                                      "\"partial_rotary_factor\": 2}"});
-    refuses("config.json", "rope_parameters.partial_rotary_factor", "is 2");
+    REFUSES("rope_parameters.partial_rotary_factor", "is 2", qwen35,
+            {"rope_parameters", "{\"rope_theta\": 1e7, "
+                                "\"partial_rotary_factor\": 2}"});
     /* other families have no such layers */
-    WRITE(v5, {"layer_types", "[\"linear_attention\", \"full_attention\", "
-                              "\"full_attention\"]"});
-    refuses("config.json", "layer_types[0]", "\"linear_attention\"");
+    REFUSES("layer_types[0]", "\"linear_attention\"", v5,
+            {"layer_types", "[\"linear_attention\", \"full_attention\", "
+                            "\"full_attention\"]"});
 }
 
 int main(void)

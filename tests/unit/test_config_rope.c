@@ -1,11 +1,6 @@
 /* config.json: the rotary embedding and its frequencies, and sliding windows.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -19,8 +14,7 @@
 static void theta_is_the_same_everywhere(void **state)
 {
     (void)state;
-    WRITE(v5, {"rope_theta", "10000"});
-    refuses("config.json", "rope_theta", "10000");
+    REFUSES("rope_theta", "10000", v5, {"rope_theta", "10000"});
     WRITE(v5, {"rope_theta", "1000000"});
     struct config c = loads();
     assert_true(c.ropes[0].theta == 1e6);
@@ -30,14 +24,14 @@ static void theta_is_the_same_everywhere(void **state)
     c = loads();
     assert_true(c.ropes[0].theta == 5e6);
     config_free(&c);
-    WRITE(v5, {"rope_parameters", "{\"rope_type\": \"default\"}"});
-    refuses("config.json", "rope_theta", "missing");
-    WRITE(v5, {"rope_parameters", "{\"rope_type\": \"default\", "
-                                  "\"rope_theta\": 0}"});
-    refuses("config.json", "rope_parameters.rope_theta", "0");
-    WRITE(v4, {"rope_scaling", "{\"rope_type\": \"linear\", \"factor\": 2, "
-                               "\"rope_theta\": 7}"});
-    refuses("config.json", "rope_scaling.rope_theta", "7");
+    REFUSES("rope_theta", "missing", v5,
+            {"rope_parameters", "{\"rope_type\": \"default\"}"});
+    REFUSES("rope_parameters.rope_theta", "0", v5,
+            {"rope_parameters", "{\"rope_type\": \"default\", "
+                                "\"rope_theta\": 0}"});
+    REFUSES("rope_scaling.rope_theta", "7", v4,
+            {"rope_scaling", "{\"rope_type\": \"linear\", \"factor\": 2, "
+                             "\"rope_theta\": 7}"});
 }
 
 /* transformers 4 reads only rope_scaling, and 5 prefers it. If a user adds YaRN
@@ -47,8 +41,7 @@ static void two_kinds_of_rope_are_a_conflict(void **state)
     (void)state;
     static const char yarn[] = "{\"rope_type\": \"yarn\", \"factor\": 4.0, "
                                "\"original_max_position_embeddings\": 512}";
-    WRITE(v5, {"rope_scaling", yarn});
-    refuses("config.json", "rope_scaling", "rope_parameters");
+    REFUSES("rope_scaling", "rope_parameters", v5, {"rope_scaling", yarn});
     WRITE(v5, {"rope_scaling", yarn},
           {"rope_parameters", "{\"rope_type\": \"yarn\", \"factor\": 4, "
                               "\"original_max_position_embeddings\": 512, "
@@ -178,8 +171,8 @@ static void yarn_fields_are_checked(void **state)
          "attention_factor"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        WRITE(v4, {"rope_scaling", rows[i].json});
-        refuses("config.json", "rope_scaling.", rows[i].key);
+        REFUSES("rope_scaling.", rows[i].key, v4,
+                {"rope_scaling", rows[i].json});
     }
     /* frequencies stay finite for odd but valid values */
     static const char *const odd[] = {
@@ -237,17 +230,16 @@ static void windows_are_where_the_config_says(void **state)
     assert_true(c.layers[0].window == 128 && c.layers[1].window == NO_WINDOW &&
                 c.layers[2].window == 128);
     config_free(&c);
-    WRITE(v5, {"layer_types", "[\"sliding_attention\", \"full_attention\", "
-                              "\"full_attention\"]"});
-    refuses("config.json", "layer_types[0]", "sliding_window");
+    REFUSES("layer_types[0]", "sliding_window", v5,
+            {"layer_types", "[\"sliding_attention\", \"full_attention\", "
+                            "\"full_attention\"]"});
     static const char *const bad[] = {"0", "-1", "\"4\"", "1.5", "4294967297"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        WRITE(v4, {"use_sliding_window", "true"}, {"sliding_window", bad[i]});
-        refuses("config.json", "sliding_window", bad[i]);
+        REFUSES("sliding_window", bad[i], v4, {"use_sliding_window", "true"},
+                {"sliding_window", bad[i]});
     }
-    WRITE(v4, {"use_sliding_window", "true"}, {"sliding_window", "128"},
-          {"max_window_layers", NULL});
-    refuses("config.json", "max_window_layers", "missing");
+    REFUSES("max_window_layers", "missing", v4, {"use_sliding_window", "true"},
+            {"sliding_window", "128"}, {"max_window_layers", NULL});
 }
 
 int main(void)

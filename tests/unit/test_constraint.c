@@ -1,10 +1,6 @@
 /* Masks of constraints, compared with trying every token; and texts under a
  * constraint, many at a time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -13,6 +9,7 @@
 #include "base/buf.h"
 #include "engine/generate/constraint.h"
 #include "engine/generate/token_trie.h"
+#include "engines.h"
 #include "file/map.h"
 #include "text/bpe/bpe.h"
 #include "text/grammar/automaton.h"
@@ -80,8 +77,7 @@ static struct grammar *compile(size_t i)
                    : choices_compile(g, text, n);
         grammar_define(g, root, node);
     }
-    if (grammar_finish(g, root, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(grammar_finish(g, root, &e), &e);
     return g;
 }
 
@@ -97,8 +93,7 @@ static bool open_tokens(struct tokens *t, const char *path)
     struct map m;
     if (map_open(&m, path, &e))
         return false;
-    if (bpe_open(&t->bpe, path, (const char *)m.data, m.size, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(bpe_open(&t->bpe, path, (const char *)m.data, m.size, &e), &e);
     map_close(&m);
     t->n = bpe_size(t->bpe);
     assert_int_equal(token_trie_create(&t->trie, t->bpe, t->n, NULL, NULL), 0);
@@ -145,9 +140,9 @@ static void check_row(const struct tokens *t, size_t row, int n_tokens)
     struct qwick_constraint *c;
     struct automaton *a;
     struct matcher *m;
-    if (constraint_create(&c, g, "G", t->trie, &e) ||
-        automaton_create(&a, g, &e) || matcher_create(&m, c, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(constraint_create(&c, g, "G", t->trie, &e) ||
+                  automaton_create(&a, g, &e) || matcher_create(&m, c, &e),
+              &e);
     grammar_free(g);
     if (below(2))
         constraint_limit(c, 20000); /* about 20 masks */
@@ -181,8 +176,7 @@ static void check_row(const struct tokens *t, size_t row, int n_tokens)
             break;
         if (longer >= 0 && below(2))
             choice = longer;
-        if (matcher_accept(m, choice, &e))
-            fail_msg("%s", e.msg);
+        assert_ok(matcher_accept(m, choice, &e), &e);
         s = after(t, a, s, choice);
     }
     matcher_free(m);
@@ -338,11 +332,11 @@ static void test_sampler(void **state)
     co.text = "(ab|c){4}";
     co.n_text = strlen(co.text);
     so.seed = 3;
-    if (qwick_engine_open(&eng, &eo, &e) ||
-        qwick_constraint_create(&c, eng, &co, &e) ||
-        qwick_sampler_create(&s, eng, &so, &e) ||
-        qwick_sampler_constrain(s, c, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_engine_open(&eng, &eo, &e) ||
+                  qwick_constraint_create(&c, eng, &co, &e) ||
+                  qwick_sampler_create(&s, eng, &so, &e) ||
+                  qwick_sampler_constrain(s, c, &e),
+              &e);
     const struct qwick_info *info = qwick_engine_info(eng);
     float *logits = calloc(info->vocab_size, sizeof *logits);
     char text[64] = "";
@@ -354,9 +348,9 @@ static void test_sampler(void **state)
     assert_int_equal(qwick_sampler_accept(s, info->stop_ids[0], &e), -1);
     free(ids);
     for (bool end = false; !end;) {
-        if (qwick_sampler_draw(s, logits, &id, &e) ||
-            qwick_sampler_accept(s, id, &e))
-            fail_msg("%s", e.msg);
+        assert_ok(qwick_sampler_draw(s, logits, &id, &e) ||
+                      qwick_sampler_accept(s, id, &e),
+                  &e);
         for (size_t i = 0; i < info->n_stop_ids; i++)
             end |= id == info->stop_ids[i];
         char *piece;
@@ -384,13 +378,11 @@ static void test_sampler(void **state)
 /* Bad options and texts are usage errors. */
 static void test_create(void **state)
 {
-    struct qwick_engine_options eo = qwick_engine_defaults();
     struct qwick_constraint_options co = qwick_constraint_defaults();
     struct qwick_constraint *c;
-    struct qwick_engine *eng;
+    struct qwick_engine *eng = engine_with(.model = NULL);
     struct qwick_err e = {0};
     (void)state;
-    assert_int_equal(qwick_engine_open(&eng, &eo, &e), 0);
     assert_int_equal(qwick_constraint_create(&c, eng, &co, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_USAGE);
     co.text = "a(";

@@ -1,16 +1,12 @@
 /* Conversations: their messages, and sessions that follow them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "engines.h"
 #include "qwick.h"
 
 /* ---- allocations that fail ---- */
@@ -55,10 +51,8 @@ static struct qwick_engine *eng; /* exact: equal results are equal bit by bit */
 static int open_engine(void **state)
 {
     (void)state;
-    struct qwick_engine_options o = qwick_engine_defaults();
-    o.exact = true;
-    o.threads = 2;
-    return qwick_engine_open(&eng, &o, NULL);
+    eng = engine_with(.exact = true, .threads = 2);
+    return 0;
 }
 
 static int close_engine(void **state)
@@ -66,13 +60,6 @@ static int close_engine(void **state)
     (void)state;
     qwick_engine_close(eng);
     return 0;
-}
-
-static struct qwick_session *open_session(void)
-{
-    struct qwick_session *s;
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
-    return s;
 }
 
 static struct qwick_chat *create(void)
@@ -85,8 +72,7 @@ static struct qwick_chat *create(void)
 static void add(struct qwick_chat *c, const char *role, const char *content)
 {
     struct qwick_err e;
-    if (qwick_chat_add(c, role, content, strlen(content), &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_chat_add(c, role, content, strlen(content), &e), &e);
 }
 
 static void add_answer(struct qwick_chat *c, const char *thinking,
@@ -105,8 +91,7 @@ static void add_answer(struct qwick_chat *c, const char *thinking,
 static void add_json(struct qwick_chat *c, const char *json)
 {
     struct qwick_err e;
-    if (qwick_chat_add_json(c, json, strlen(json), &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_chat_add_json(c, json, strlen(json), &e), &e);
 }
 
 static void check_render(const struct qwick_chat *c,
@@ -115,8 +100,7 @@ static void check_render(const struct qwick_chat *c,
     struct qwick_err e;
     char *text;
     size_t n;
-    if (qwick_chat_render(c, eng, o, &text, &n, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_chat_render(c, eng, o, &text, &n, &e), &e);
     assert_string_equal(text, want);
     assert_int_equal(n, strlen(want));
     free(text);
@@ -356,7 +340,7 @@ static void conversations_survive_failed_allocations(void **state)
     }
     int rc = -1;
     long k;
-    struct qwick_session *s = open_session();
+    struct qwick_session *s = open_session(eng);
     assert_int_equal(qwick_session_sync(s, &(int32_t){1}, 1, NULL), 0);
     for (k = 1; rc; k++) {
         struct qwick_err e = {0};
@@ -400,7 +384,7 @@ static const float *logits_of(const struct qwick_session *s)
 static size_t check_sync(struct qwick_session *s, const struct qwick_chat *c,
                          const struct qwick_chat_options *o)
 {
-    struct qwick_session *fresh = open_session();
+    struct qwick_session *fresh = open_session(eng);
     size_t n_old, n, n_fresh, same = 0;
     const int32_t *now = qwick_session_tokens(s, &n_old), *want;
     int32_t *old = malloc((n_old + 1) * sizeof *old);
@@ -433,7 +417,7 @@ static void a_session_follows_added_turns(void **state)
                                               QWICK_THINK_OFF};
     for (size_t i = 0; i < 3; i++) {
         struct qwick_chat_options turn = qwick_chat_defaults(), whole = turn;
-        struct qwick_session *s = open_session();
+        struct qwick_session *s = open_session(eng);
         struct qwick_chat *c = create();
         turn.think = whole.think = thinks[i];
         whole.add_generation_prompt = false;
@@ -463,7 +447,7 @@ static void a_session_follows_added_turns(void **state)
 static void a_session_follows_undone_turns(void **state)
 {
     (void)state;
-    struct qwick_session *s = open_session();
+    struct qwick_session *s = open_session(eng);
     struct qwick_chat *c = create();
     add(c, "user", "list the files");
     add_answer(c, NULL, "ls");
@@ -492,7 +476,7 @@ static void fresh_answer(const struct qwick_chat *c,
                          struct qwick_generate_options g,
                          struct qwick_result *r)
 {
-    struct qwick_session *s = open_session();
+    struct qwick_session *s = open_session(eng);
     int32_t *ids;
     size_t n;
     assert_int_equal(
@@ -513,7 +497,7 @@ static void answers_become_turns(void **state)
     for (size_t i = 0; i < 2; i++) {
         struct qwick_chat_options o = qwick_chat_defaults();
         struct qwick_generate_options g = qwick_generate_defaults();
-        struct qwick_session *s = open_session();
+        struct qwick_session *s = open_session(eng);
         struct qwick_chat *c = create();
         o.think = thinks[i];
         g.sampling.temperature = 0.8f;
@@ -545,7 +529,7 @@ static void check_continue(const struct qwick_chat *c,
                            const struct qwick_chat_options *o, const char *text,
                            size_t n)
 {
-    struct qwick_session *s = open_session();
+    struct qwick_session *s = open_session(eng);
     int32_t *old, *want, *ids;
     size_t n_old, n_want, n_ids;
     bool in_think;
@@ -577,7 +561,7 @@ static void a_session_of_unknown_turns_goes_on(void **state)
     const char *next = strstr(whole, "<|im_start|>user\nSTAND");
     struct qwick_chat_options o = qwick_chat_defaults();
     struct qwick_chat *c = create();
-    struct qwick_session *s = open_session();
+    struct qwick_session *s = open_session(eng);
     struct qwick_err e;
     int32_t *ids;
     size_t n;
@@ -610,7 +594,7 @@ static void failed_answers_are_no_turns(void **state)
     assert_int_equal(e.code, QWICK_ERR_CONTEXT);
     qwick_result_free(&r);
     qwick_session_free(s);
-    s = open_session();
+    s = open_session(eng);
     qwick_session_interrupt(s, &stop);
     assert_int_equal(qwick_chat_generate(c, s, NULL, &g, &r, &e), 0);
     assert_int_equal(r.finish, QWICK_FINISH_INTERRUPTED);

@@ -1,12 +1,7 @@
 /* Records of CSV and TSV. The command line is not a library, so its file is
  * compiled into the test. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,6 @@
 /* The decode loop with a toy model. Its state is the list of evaluated tokens;
  * its logits favour the last token plus one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <string.h>
 

@@ -2,11 +2,7 @@
  * recurrence of the paper in double, and with equal bits in passes of any
  * length, with any number of threads, in batches, and after going back.
  * QWICK_TEST_SEED is the seed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
 #include <stdio.h>

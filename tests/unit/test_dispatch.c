@@ -1,11 +1,6 @@
 /* Which tables of kernels are filled? The test simulates CPUs, because the real
  * one has a fixed set of instructions. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "kernel/kernel.h"
 

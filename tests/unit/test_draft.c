@@ -1,10 +1,6 @@
 /* Draft models: the value of guesses, without a model; the distribution of
  * draws; then whole answers, with and without a draft model. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,20 +14,8 @@
 #include "engine/core/engine.h"
 #include "engine/generate/draft_budget.h"
 #include "engine/generate/sampler.h"
+#include "engines.h"
 #include "kernel/kernel.h"
-
-/* Random numbers below n, equal in each run. */
-static uint32_t below_state;
-static uint32_t below(uint32_t n)
-{
-    below_state = below_state * 1664525u + 1013904223u;
-    return (uint32_t)(((uint64_t)(below_state >> 4) * n) >> 28);
-}
-
-static double uniform(void)
-{
-    return (double)below(1u << 28) / (double)(1u << 28);
-}
 
 /* ---- the budget --------------------------------------------------------- */
 
@@ -336,16 +320,8 @@ static void log_line(void *ctx, enum qwick_log_level level, const char *line)
 
 static struct qwick_engine *open_engine(const char *model, bool exact)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = model;
-    o.exact = exact;
-    o.threads = 1;
-    o.log = log_line;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
-    return eng;
+    return engine_with(.model = model, .exact = exact, .threads = 1,
+                       .log = log_line);
 }
 
 /* A draft model whose guesses are worth while. */
@@ -363,37 +339,16 @@ static struct qwick_result answer(struct qwick_session *s, const int32_t *ids,
     struct qwick_result r;
     struct qwick_err e;
     o.draft = draft;
-    if (qwick_generate(s, ids, n, &o, &r, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_generate(s, ids, n, &o, &r, &e), &e);
     return r;
 }
 
 static struct qwick_generate_options option_set(size_t i)
 {
-    struct qwick_generate_options o = qwick_generate_defaults();
-    o.ignore_eos = i % 2 == 0;
-    o.split_thinking = false;
-    o.max_tokens = 40;
-    o.sampling.temperature = i < 2 ? 0 : 0.8f;
-    o.sampling.seed = i;
-    if (i == 1 || i == 4) {
-        o.sampling.repeat_penalty = 1.2f;
-        o.sampling.frequency_penalty = 0.3f;
-    }
-    if (i == 3) {
-        o.sampling.top_p = 0.9f;
-        o.sampling.top_k = 30;
-    }
+    struct qwick_generate_options o = draft_options(i, 40);
     if (i == 5)
         o.lookup = 8;
     return o;
-}
-enum { N_OPTIONS = 6 };
-
-static void random_prompt(int32_t *ids, size_t n)
-{
-    for (size_t j = 0; j < n; j++)
-        ids[j] = (int32_t)below(320);
 }
 
 static void exact_is_the_same(void **state)
@@ -451,27 +406,6 @@ static void exact_is_the_same(void **state)
     assert_int_equal(logged.n_warnings, 0);
 }
 
-/* Short answers, counted. Up to two of their tokens are guessed in a pass. */
-enum { TOP_K = 3, ANSWER = 4, SEEDS = 6000, CELLS = 600 };
-
-struct table {
-    int32_t ids[CELLS][ANSWER];
-    double a[CELLS], b[CELLS];
-    size_t n;
-};
-
-static size_t cell(struct table *t, const int32_t *ids)
-{
-    size_t i = 0;
-    while (i < t->n && memcmp(t->ids[i], ids, sizeof t->ids[i]) != 0)
-        i++;
-    if (i == t->n) {
-        assert_true(t->n < CELLS);
-        memcpy(t->ids[t->n++], ids, sizeof t->ids[i]);
-    }
-    return i;
-}
-
 /* Sampled answers of the default mode have the same distribution with and
  * without a draft model, stop ids included. */
 static void answers_keep_the_distribution(void **state)
@@ -482,25 +416,18 @@ static void answers_keep_the_distribution(void **state)
     (void)state;
     skip_without_guesses();
     for (size_t k = 0; k < 3; k++) {
-        static struct table t;
-        struct qwick_generate_options o = qwick_generate_defaults();
+        static struct answer_counts t;
+        struct qwick_generate_options o = counted_options();
         struct qwick_engine *eng = open_engine(GOLDEN "yarn", false);
         struct qwick_engine *draft = open_draft(GOLDEN "yarn", false);
-        struct qwick_session *s;
         size_t drafted = 0, accepted = 0;
         double chi, df;
         memset(&t, 0, sizeof t);
         below_state = 7;
-        for (size_t i = 0; i < draft->model.config.d_model; i++)
-            draft->model.norm[i] *= 1 + noise[k] * ((float)uniform() - 0.5f);
+        add_noise(draft, noise[k]);
         random_prompt(ids, 20);
-        o.max_tokens = ANSWER;
-        o.split_thinking = false;
-        o.sampling.top_k = TOP_K;
-        o.sampling.temperature = 1.3f;
-        o.sampling.presence_penalty = 0.4f;
         /* a likely token stops the answer */
-        assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+        struct qwick_session *s = open_session(eng);
         struct qwick_generate_options greedy = o;
         greedy.sampling.temperature = 0;
         struct qwick_result r = answer(s, ids, 20, greedy, NULL);
@@ -508,13 +435,10 @@ static void answers_keep_the_distribution(void **state)
         eng->model.config.n_stop_ids = 1;
         qwick_result_free(&r);
         for (uint64_t seed = 0; seed < SEEDS; seed++) {
-            int32_t got[ANSWER];
             o.sampling.seed = seed;
             for (int with = 0; with < 2; with++) {
                 r = answer(s, ids, 20, o, with ? draft : NULL);
-                for (size_t i = 0; i < ANSWER; i++)
-                    got[i] = i < r.n_tokens ? r.tokens[i] : -1;
-                (with ? t.b : t.a)[cell(&t, got)] += 1;
+                count_answer(&t, &r, with);
                 drafted += r.draft.n_drafted;
                 accepted += r.draft.n_accepted;
                 qwick_result_free(&r);
@@ -549,8 +473,7 @@ static void seeds_give_equal_answers(void **state)
     struct qwick_engine *draft = open_draft(GOLDEN "mlx4", false);
     struct qwick_result r[2];
     for (size_t k = 0; k < 2; k++) {
-        struct qwick_session *s;
-        assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+        struct qwick_session *s = open_session(eng);
         r[k] = answer(s, ids, 100, option_set(2), draft);
         qwick_session_free(s);
     }
@@ -613,8 +536,7 @@ static void failures_are_survived(void **state)
     random_prompt(ids, 30);
     struct qwick_engine *eng = open_engine(GOLDEN "tied-bf16", true);
     struct qwick_engine *draft = open_draft(GOLDEN "f32", true);
-    struct qwick_session *s;
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    struct qwick_session *s = open_session(eng);
     struct qwick_result a = answer(s, ids, 30, option_set(4), NULL);
     draft->model.norm[0] = NAN;
     logged.n_warnings = 0;
@@ -645,12 +567,11 @@ static void constraints_hold(void **state)
     struct qwick_engine *draft = open_draft(NULL, true);
     struct qwick_constraint_options co = qwick_constraint_defaults();
     struct qwick_constraint *c;
-    struct qwick_session *s;
     co.kind = QWICK_CONSTRAINT_REGEX;
     co.text = pattern;
     co.n_text = strlen(pattern);
     assert_int_equal(qwick_constraint_create(&c, eng, &co, NULL), 0);
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    struct qwick_session *s = open_session(eng);
     assert_int_equal(
         qwick_tokenize(eng, "some numbers: ", 14, false, &ids, &n, NULL), 0);
     for (uint64_t seed = 0; seed < 6; seed++) {
@@ -687,8 +608,7 @@ static int refused(struct qwick_engine *eng, struct qwick_engine *draft,
 
 static void other_tokens_are_refused(void **state)
 {
-    struct qwick_engine_options eo = qwick_engine_defaults();
-    struct qwick_engine *demo = open_engine(NULL, true), *only;
+    struct qwick_engine *demo = open_engine(NULL, true);
     struct qwick_engine *small = open_engine(GOLDEN "yarn", true);
     struct qwick_engine *large = open_engine(GOLDEN "gemma3-gqa", true);
     struct qwick_engine *same = open_engine("models/demo", true);
@@ -700,18 +620,16 @@ static void other_tokens_are_refused(void **state)
     assert_int_equal(refused(small, demo, "only it has a tokenizer"),
                      QWICK_ERR_MODEL);
     assert_int_equal(refused(small, large, "the same size"), QWICK_ERR_MODEL);
-    eo.tokenizer_only = true;
-    assert_int_equal(qwick_engine_open(&only, &eo, NULL), 0);
+    struct qwick_engine *only = engine_with(.tokenizer_only = true);
     assert_int_equal(refused(demo, only, "for its tokenizer only"),
                      QWICK_ERR_USAGE);
     assert_int_equal(qwick_draft_check(demo, same, NULL), 0);
     /* a generation checks as well */
-    struct qwick_session *s;
     struct qwick_generate_options o = qwick_generate_defaults();
     struct qwick_result r;
     struct qwick_err e;
     const int32_t id = 1;
-    assert_int_equal(qwick_session_create(&s, demo, 0, NULL), 0);
+    struct qwick_session *s = open_session(demo);
     o.draft = small;
     assert_int_equal(qwick_generate(s, &id, 1, &o, &r, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_MODEL);

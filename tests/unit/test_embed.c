@@ -1,14 +1,12 @@
 /* Embeddings and reranking, compared with the goldens and with sessions that
  * evaluate each text alone. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/buf.h"
 #include "base/cpu.h"
+#include "engines.h"
 #include "golden.h"
+#include "jsonl.h"
 #include "tempdir.h"
 
 #define GOLDENS "tests/golden/models/"
@@ -16,17 +14,8 @@
 static struct qwick_engine *open_engine(const char *model, const char *isa,
                                         bool exact, size_t chunk)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = model;
-    o.isa = isa;
-    o.exact = exact;
-    o.threads = 2;
-    o.prefill_chunk = chunk;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
-    return eng;
+    return engine_with(.model = model, .isa = isa, .exact = exact, .threads = 2,
+                       .prefill_chunk = chunk);
 }
 
 static struct qwick_embedder *
@@ -38,8 +27,7 @@ open_embedder(struct qwick_engine *eng, size_t max_batch, size_t dim, bool raw)
                                     .normalize = !raw};
     struct qwick_embedder *m;
     struct qwick_err e;
-    if (qwick_embedder_create(&m, eng, &o, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_embedder_create(&m, eng, &o, &e), &e);
     return m;
 }
 
@@ -47,8 +35,7 @@ open_embedder(struct qwick_engine *eng, size_t max_batch, size_t dim, bool raw)
 static void alone(struct qwick_engine *eng, const int32_t *ids, size_t n,
                   float *out)
 {
-    struct qwick_session *s;
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    struct qwick_session *s = open_session(eng);
     struct qwick_step step = {s, ids, n, QWICK_WANT_LAST};
     assert_int_equal(qwick_engine_step(eng, &step, 1, QWICK_HIDDEN, NULL), 0);
     memcpy(out, qwick_session_hidden(s),
@@ -234,18 +221,13 @@ static void vectors_have_length_one(void **state)
 
 /* ---- texts -------------------------------------------------------------- */
 
-struct ids {
-    int32_t *v;
-    size_t n;
-};
-
 static struct ids tokenize(struct qwick_engine *eng, const char *text,
                            bool special)
 {
     struct ids r;
     struct qwick_err e;
-    if (qwick_tokenize(eng, text, strlen(text), special, &r.v, &r.n, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_tokenize(eng, text, strlen(text), special, &r.v, &r.n, &e),
+              &e);
     return r;
 }
 
@@ -274,8 +256,7 @@ static struct ids embed_ids(const struct qwick_embedder *m,
     struct qwick_err e;
     t.n_text = strlen(t.text);
     t.n_instruct = t.instruct ? strlen(t.instruct) : 0;
-    if (qwick_embed_encode(m, &t, &r.v, &r.n, dropped, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_embed_encode(m, &t, &r.v, &r.n, dropped, &e), &e);
     return r;
 }
 
@@ -495,8 +476,7 @@ static struct qwick_reranker *open_reranker(struct qwick_engine *eng,
                                      .n_ctx = n_ctx};
     struct qwick_reranker *r;
     struct qwick_err e;
-    if (qwick_reranker_create(&r, eng, query, strlen(query), &o, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_reranker_create(&r, eng, query, strlen(query), &o, &e), &e);
     return r;
 }
 
@@ -521,8 +501,9 @@ static struct ids rerank_ids(const struct qwick_reranker *r, const char *doc,
 {
     struct ids ids;
     struct qwick_err e;
-    if (qwick_rerank_encode(r, doc, strlen(doc), &ids.v, &ids.n, dropped, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(
+        qwick_rerank_encode(r, doc, strlen(doc), &ids.v, &ids.n, dropped, &e),
+        &e);
     return ids;
 }
 
@@ -543,12 +524,11 @@ enum { N_DOCS = sizeof docs / sizeof *docs };
 /* P(yes) from a session that evaluates the whole prompt alone. */
 static double score_alone(struct qwick_engine *eng, struct ids ids)
 {
-    struct qwick_session *s;
     struct ids yes = tokenize(eng, "yes", false);
     struct ids no = tokenize(eng, "no", false);
     assert_int_equal(yes.n, 1);
     assert_int_equal(no.n, 1);
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    struct qwick_session *s = open_session(eng);
     assert_int_equal(qwick_session_sync(s, ids.v, ids.n, NULL), 0);
     const float *logits = qwick_session_logits(s);
     double a = exp((double)logits[yes.v[0]]), b = exp((double)logits[no.v[0]]);
@@ -613,8 +593,7 @@ static void scores_of_quantized_models(void **state)
     (void)state;
     struct qwick_quantize_options o = qwick_quantize_defaults();
     struct qwick_err e;
-    if (qwick_quantize(NULL, temp_dir, &o, NULL, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_quantize(NULL, temp_dir, &o, NULL, &e), &e);
     check_scores(temp_dir, NULL, true, 0, 0, SAME_LOGITS);
     check_scores(temp_dir, "ref", true, 3, 16, SAME_LOGITS);
     temp_clear();

@@ -1,18 +1,16 @@
 /* Equivalences of the engine. In --exact mode they hold bit by bit on each
  * level of kernels. In default mode they hold within its documented bound. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdlib.h>
 
 #include "base/cpu.h"
 #include "engine/core/engine.h"
+#include "engines.h"
 #include "file/json.h"
 #include "file/map.h"
 #include "golden.h"
+#include "jsonl.h"
 #include "tempdir.h"
 
 struct setup {
@@ -24,24 +22,8 @@ struct setup {
 
 static struct qwick_engine *open_engine(struct setup u)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = u.model;
-    o.exact = u.exact;
-    o.isa = u.isa;
-    o.threads = u.threads;
-    o.prefill_chunk = u.chunk;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
-    return eng;
-}
-
-static struct qwick_session *open_session(struct qwick_engine *eng)
-{
-    struct qwick_session *s;
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
-    return s;
+    return engine_with(.model = u.model, .exact = u.exact, .isa = u.isa,
+                       .threads = u.threads, .prefill_chunk = u.chunk);
 }
 
 /* Last logits after a prefill, copied. */
@@ -70,18 +52,6 @@ static void compare_with(const float *x, struct setup u, const int32_t *ids,
     else
         assert_true(relative_error(x, y, vocab_size) <= bound);
     free(y);
-}
-
-/* Ids that are valid in all vocabularies of the goldens. */
-static int32_t *some_ids(size_t n)
-{
-    int32_t *ids = malloc(n * sizeof *ids);
-    uint32_t x = 12345;
-    for (size_t i = 0; i < n; i++) {
-        x = x * 1664525u + 1013904223u;
-        ids[i] = (int32_t)(x >> 16) % 320;
-    }
-    return ids;
 }
 
 /* The reference kernels have one order of sums. On other levels the chunk size
@@ -181,7 +151,7 @@ static void chunks_do_not_change_results(void **state)
 {
     (void)state;
     const size_t n = 130;
-    int32_t *ids = some_ids(n);
+    int32_t *ids = new_ids(n, 12345);
     char experts[1024];
     snprintf(experts, sizeof experts, "%s", all_experts());
     const char *models[] = {
@@ -205,7 +175,7 @@ static void threads_do_not_change_results(void **state)
 {
     (void)state;
     size_t n = 100;
-    int32_t *ids = some_ids(n);
+    int32_t *ids = new_ids(n, 12345);
     for (int l = 0; l < ISA_COUNT; l++) {
         const char *models[] = {
             l == ISA_REF ? "tests/golden/models/yarn" : NULL,
@@ -232,7 +202,7 @@ static void levels_agree_with_reference(void **state)
 {
     (void)state;
     size_t n = 60;
-    int32_t *ids = some_ids(n);
+    int32_t *ids = new_ids(n, 12345);
     size_t vocab_size;
     float *want =
         prefill((struct setup){NULL, "ref", true, 2, 0}, ids, n, &vocab_size);
@@ -261,8 +231,7 @@ static void check_gemm(const char *name, const char *isa, bool blas)
     eng->model.blas = blas;
     eng->model.lazy_blas = true;
     float *got = malloc(g.n * g.vocab_size * sizeof *got);
-    if (all_logits(eng, &g, got, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(all_logits(eng, &g, got, &e), &e);
     enum products used = model_products(&eng->model, g.n);
     assert_true(used != PRODUCTS_SKINNY);
     double error = relative_error(got, g.logits, g.n * g.vocab_size);
@@ -292,7 +261,7 @@ static void decode_equals_prefill(void **state)
 {
     (void)state;
     size_t n = 90;
-    int32_t *ids = some_ids(n);
+    int32_t *ids = new_ids(n, 12345);
     struct qwick_engine *eng =
         open_engine((struct setup){NULL, NULL, true, 2, 0});
     struct qwick_session *a = open_session(eng), *b = open_session(eng);
@@ -315,7 +284,7 @@ static void cached_prefix_equals_recomputed(void **state)
 {
     (void)state;
     size_t n = 140;
-    int32_t *ids = some_ids(n), *other = some_ids(n);
+    int32_t *ids = new_ids(n, 12345), *other = new_ids(n, 12345);
     struct qwick_engine *eng =
         open_engine((struct setup){NULL, NULL, true, 2, 32});
     size_t bytes = qwick_engine_info(eng)->vocab_size * sizeof(float);
@@ -352,14 +321,11 @@ static void preload_changes_nothing(void **state)
 {
     (void)state;
     size_t n = 40;
-    int32_t *ids = some_ids(n);
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
+    int32_t *ids = new_ids(n, 12345);
     size_t vocab_size;
     float *want =
         prefill((struct setup){NULL, NULL, true, 2, 0}, ids, n, &vocab_size);
-    o.exact = o.preload = true;
-    assert_int_equal(qwick_engine_open(&eng, &o, NULL), 0);
+    struct qwick_engine *eng = engine_with(.exact = true, .preload = true);
     struct qwick_session *s = open_session(eng);
     assert_int_equal(qwick_session_sync(s, ids, n, NULL), 0);
     assert_memory_equal(want, qwick_session_logits(s),
@@ -376,7 +342,7 @@ static void sliding_windows(void **state)
 {
     (void)state;
     size_t n = 130;
-    int32_t *ids = some_ids(n);
+    int32_t *ids = new_ids(n, 12345);
     struct qwick_engine *eng = open_engine(
         (struct setup){"tests/golden/models/tied-bf16", NULL, true, 2, 0});
     struct config *c = &eng->model.config;
@@ -423,40 +389,17 @@ static void each_demo_answer(void (*visit)(void *ctx, const int32_t *prompt,
                                            size_t n_ids, const char *text),
                              void *ctx)
 {
-    struct map map;
-    assert_int_equal(map_open(&map, "tests/golden/demo_visible.jsonl", NULL),
-                     0);
-    const char *p = (const char *)map.data, *end = p + map.size;
-    size_t n_lines = 0;
-    while (p < end) {
-        const char *nl = memchr(p, '\n', (size_t)(end - p));
-        size_t len = (size_t)((nl ? nl : end) - p);
-        struct json_doc *doc;
-        assert_int_equal(
-            json_parse(&doc, "demo", p, len, QWICK_ERR_RUNTIME, NULL), 0);
-        const char *keys[2] = {"prompt_ids", "ids"};
-        int32_t *ids[2];
-        size_t n[2];
-        for (int k = 0; k < 2; k++) {
-            const struct json_value *v = json_get(json_root(doc), keys[k]);
-            n[k] = v->len;
-            ids[k] = malloc(n[k] * sizeof *ids[k]);
-            for (size_t i = 0; i < n[k]; i++) {
-                int64_t id;
-                assert_int_equal(json_int(&v->items[i], 0, 1 << 30, &id), 0);
-                ids[k][i] = (int32_t)id;
-            }
-        }
-        visit(ctx, ids[0], n[0], ids[1], n[1],
-              json_get(json_root(doc), "text")->str);
-        free(ids[0]);
-        free(ids[1]);
-        json_free(doc);
-        n_lines++;
-        p = nl ? nl + 1 : end;
+    struct jsonl in = jsonl_open("tests/golden/demo_visible.jsonl");
+    while (jsonl_next(&in)) {
+        struct ids prompt = ids_of(json_get(in.root, "prompt_ids"));
+        struct ids ids = ids_of(json_get(in.root, "ids"));
+        visit(ctx, prompt.v, prompt.n, ids.v, ids.n,
+              json_get(in.root, "text")->str);
+        free(prompt.v);
+        free(ids.v);
     }
-    assert_int_equal(n_lines, 60);
-    map_close(&map);
+    assert_int_equal(in.n_lines, 60);
+    jsonl_close(&in);
 }
 
 static void check_answer(void *ctx, const int32_t *prompt, size_t n_prompt,
@@ -467,8 +410,7 @@ static void check_answer(void *ctx, const int32_t *prompt, size_t n_prompt,
     struct qwick_err e;
     o.sampling.temperature = 0;
     o.max_tokens = 60;
-    if (qwick_generate(ctx, prompt, n_prompt, &o, &r, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_generate(ctx, prompt, n_prompt, &o, &r, &e), &e);
     assert_int_equal(r.n_tokens, n_ids);
     assert_memory_equal(r.tokens, ids, n_ids * sizeof *ids);
     assert_string_equal(r.text, text);
@@ -588,8 +530,7 @@ static void integers_find_the_same_token(void **state)
     const char *dir = temp_path("demo-8bit");
     o.bits = 8;
     o.group = 64;
-    if (qwick_quantize(NULL, dir, &o, NULL, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_quantize(NULL, dir, &o, NULL, &e), &e);
     struct qwick_engine *exact =
         open_engine((struct setup){dir, NULL, true, 2, 0});
     static struct likeliest n;

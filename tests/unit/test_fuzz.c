@@ -2,12 +2,7 @@
  * and a usable result, or -1 with a code and a message of one line. Meant for
  * SAN=1 builds, which detect memory errors. The time is limited; QWICK_FUZZ_MS
  * sets it, and QWICK_FUZZ_SEED selects other mutations. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -447,8 +442,7 @@ static void fuzz_tokenizer(void **state)
     (void)state;
     struct buf seed = tiny_tokenizer();
     struct qwick_err e;
-    if (target_bpe(seed.data, seed.len, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(target_bpe(seed.data, seed.len, &e), &e);
     fuzz("tokenizer.json", target_bpe, &seed, 1);
     buf_free(&seed);
 }
@@ -550,8 +544,7 @@ static void fuzz_config(void **state)
     assert_int_equal(checkpoint_open(&config_ck, temp_dir, NULL), 0);
     struct qwick_err e;
     for (size_t i = 0; i < 3; i++)
-        if (target_config(seeds[i].data, seeds[i].len, &e))
-            fail_msg("%s", e.msg);
+        assert_ok(target_config(seeds[i].data, seeds[i].len, &e), &e);
     fuzz("config.json", target_config, seeds, 3);
     temp_write("config.json", seeds[0].data, seeds[0].len);
     fuzz("generation_config.json", target_generation, &generation, 1);
@@ -628,11 +621,9 @@ static void fuzz_chat(void **state)
     struct qwick_err e;
     o.tokenizer_only = true;
     o.threads = 1;
-    if (qwick_engine_open(&chat_engine, &o, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_engine_open(&chat_engine, &o, &e), &e);
     for (size_t i = 0; i < 2; i++)
-        if (target_chat(seeds[i].data, seeds[i].len, &e))
-            fail_msg("%s", e.msg);
+        assert_ok(target_chat(seeds[i].data, seeds[i].len, &e), &e);
     fuzz("chat", target_chat, seeds, 2);
     qwick_engine_close(chat_engine);
     buf_free(&seeds[0]);
@@ -733,8 +724,8 @@ static void fuzz_constraints(void **state)
         grammar_kind = (int)k;
         rng = 1;
         for (size_t i = 0; i < 2; i++)
-            if (target_grammar(seeds[k][i].data, seeds[k][i].len, &e))
-                fail_msg("%s", e.msg);
+            assert_ok(target_grammar(seeds[k][i].data, seeds[k][i].len, &e),
+                      &e);
         fuzz(names[k], target_grammar, seeds[k], 2);
         buf_free(&seeds[k][0]);
         buf_free(&seeds[k][1]);

@@ -1,11 +1,7 @@
 /* Gemma 3: layouts of one checkpoint, windows at their real place, broken
  * files. The tests of all models check the numbers, and that they do not
  * depend on threads, chunks or other sequences. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "engine/core/engine.h"
 #include "file/map.h"
@@ -56,11 +52,9 @@ static float *logits_of(const char *dir)
     struct qwick_err e;
     struct golden g;
     assert_int_equal(golden_open(&g, "gemma3-gqa"), 0);
-    if (open_model(&eng, dir, 0, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(open_model(&eng, dir, 0, &e), &e);
     float *out = ref_alloc(g.n * g.vocab_size, sizeof *out);
-    if (all_logits(eng, &g, out, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(all_logits(eng, &g, out, &e), &e);
     qwick_engine_close(eng);
     golden_close(&g);
     return out;
@@ -107,9 +101,9 @@ static void write_model(const char *prefix, bool vision, const char *missing)
             .shape = {6},
             .data = pixels};
     }
-    if (st_writer_open(&w, temp_path("model.safetensors"), t, n, &e) ||
-        st_writer_close(w, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(st_writer_open(&w, temp_path("model.safetensors"), t, n, &e) ||
+                  st_writer_close(w, &e),
+              &e);
     free(names);
     free(t);
     st_close(set);
@@ -185,8 +179,7 @@ static void only_the_text_model_is_quantized(void **state)
         temp_clear();
         write_model(prefixes[i], i > 0, NULL);
         write_config(i > 0 ? WRAPPED : "", i > 0 ? "}" : "");
-        if (qwick_quantize(temp_dir, dir, &o, NULL, &e))
-            fail_msg("%s", e.msg);
+        assert_ok(qwick_quantize(temp_dir, dir, &o, NULL, &e), &e);
         float *got = logits_of(dir);
         if (want)
             assert_memory_equal(got, want, g.n * g.vocab_size * sizeof(float));
@@ -249,9 +242,9 @@ static struct qwick_session *session_of(struct qwick_engine *eng,
 {
     struct qwick_session *s;
     struct qwick_err e;
-    if (qwick_session_create(&s, eng, 0, &e) ||
-        qwick_session_sync(s, ids, n, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_session_create(&s, eng, 0, &e) ||
+                  qwick_session_sync(s, ids, n, &e),
+              &e);
     return s;
 }
 

@@ -16,13 +16,10 @@
  *
  *   QWICK_GEOMETRIES  number of geometries
  *   QWICK_TEST_SEED   seed of the first one; later ones count up */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/cpu.h"
+#include "engines.h"
 #include "qwick.h"
 #include "reference.h"
 
@@ -266,20 +263,9 @@ static struct qwick_engine *open_engine(enum isa level, enum mode mode,
         [MODE_F16] = QWICK_KV_F16,
         [MODE_Q8] = QWICK_KV_Q8,
     };
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = temp_dir;
-    o.isa = isa_name(level);
-    o.exact = mode == MODE_EXACT;
-    o.kv = kv[mode];
-    o.prefill_chunk = chunk;
-    o.threads = threads;
-    if (qwick_engine_open(&eng, &o, &e)) {
-        fail_msg("%s", e.msg);
-        return NULL;
-    }
-    return eng;
+    return engine_with(.model = temp_dir, .isa = isa_name(level),
+                       .exact = mode == MODE_EXACT, .kv = kv[mode],
+                       .prefill_chunk = chunk, .threads = threads);
 }
 
 struct rows {

@@ -1,15 +1,10 @@
 /* The GGUF container: good files, one broken file for each kind of fault, files
  * cut at every byte, random damage, and files in several parts. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -41,8 +36,7 @@ static struct gguf *must_open(const char *p)
 {
     struct qwick_err e = {0};
     struct gguf *g;
-    if (gguf_open(&g, p, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(gguf_open(&g, p, &e), &e);
     return g;
 }
 

@@ -1,12 +1,7 @@
 /* GGUF goldens with one fault each. A fault ends in an error with one line that
  * names the file; where the file is still a model, it runs. Faults of the
  * container alone are in test_gguf.c. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
 
@@ -113,8 +108,7 @@ static void read_golden(const char *name)
     struct qwick_err e;
     free(g.file);
     snprintf(path, sizeof path, GOLDEN "%s.gguf", name);
-    if (map_read_all(path, 1 << 24, &g.file, &g.n_file, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(map_read_all(path, 1 << 24, &g.file, &g.n_file, &e), &e);
     g.n_tensors = load(8, 8);
     g.n_keys = load(16, 8);
     assert_true(g.n_keys <= 64 && g.n_tensors <= 128);

@@ -2,14 +2,11 @@
  * ggml's reference dequantizes them and a forward pass in float64, on every
  * level of kernels that this CPU has. The bounds are the project's: see
  * test_golden.c. What is measured is printed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/cpu.h"
 #include "engine/core/engine.h"
+#include "engines.h"
 #include "golden.h"
 
 #define EXACT_BOUND     2e-5
@@ -41,17 +38,9 @@ static void open_golden(struct golden *g, const char *name)
 /* Logits at all positions, malloc'ed. */
 static float *logits_of(const struct golden *g, bool exact, const char *isa)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
     struct qwick_err e;
-    o.model = g->dir;
-    o.exact = exact;
-    o.isa = isa;
-    o.threads = 2;
-    if (qwick_engine_open(&eng, &o, &e)) {
-        fail_msg("%s", e.msg);
-        return NULL;
-    }
+    struct qwick_engine *eng =
+        engine_with(.model = g->dir, .exact = exact, .isa = isa, .threads = 2);
     float *got = malloc(g->n * g->vocab_size * sizeof *got);
     if (all_logits(eng, g, got, &e))
         fail_msg("%s: %s", g->dir, e.msg);
@@ -108,11 +97,8 @@ static void logits_match_every_isa(void **state)
 static void router_leaves_bf16_products(void **state)
 {
     (void)state;
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = "tests/golden/gguf/qwen35-moe.gguf";
-    assert_int_equal(qwick_engine_open(&eng, &o, &e), 0);
+    struct qwick_engine *eng =
+        engine_with(.model = "tests/golden/gguf/qwen35-moe.gguf");
     assert_int_equal(eng->model.layers[0].experts.router.dtype, DT_F32);
     assert_int_equal(eng->model.dense_bf16, eng->model.k->tune.bf16);
     qwick_engine_close(eng);

@@ -4,13 +4,10 @@
  * default, which leaves room for rounding activations to bf16; and 4e-2 on
  * quantized weights, whose activations are rounded to int8 in groups. The test
  * prints the measured errors. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/cpu.h"
+#include "engines.h"
 #include "golden.h"
 
 #define EXACT_BOUND     2e-5
@@ -20,18 +17,8 @@
 static struct qwick_engine *open_model(const char *dir, bool exact,
                                        const char *isa, int threads)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = dir;
-    o.exact = exact;
-    o.isa = isa;
-    o.threads = threads;
-    if (qwick_engine_open(&eng, &o, &e)) {
-        fail_msg("%s", e.msg);
-        return NULL;
-    }
-    return eng;
+    return engine_with(.model = dir, .exact = exact, .isa = isa,
+                       .threads = threads);
 }
 
 static double error_of(const struct golden *g, bool exact, const char *isa)
@@ -101,12 +88,11 @@ static void quantized_logits_match_every_isa(void **state)
 static void greedy_ids_of(const char *name, const char *isa)
 {
     struct golden g;
-    struct qwick_session *s;
     struct qwick_result r;
     struct qwick_err e;
     assert_int_equal(golden_open(&g, name), 0);
     struct qwick_engine *eng = open_model(g.dir, true, isa, 2);
-    assert_int_equal(qwick_session_create(&s, eng, 0, &e), 0);
+    struct qwick_session *s = open_session(eng);
     struct qwick_generate_options o = qwick_generate_defaults();
     o.sampling.temperature = 0;
     o.max_tokens = N_GREEDY;

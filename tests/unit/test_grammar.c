@@ -1,10 +1,6 @@
 /* Grammars, regular expressions and the automaton that runs them, compared with
  * matchers of another kind: the C library's, and matchers written by hand. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <regex.h>
 #include <stdbool.h>
@@ -43,8 +39,7 @@ static struct automaton *run_node(struct grammar *g, uint32_t node)
     struct automaton *a;
     uint32_t root = grammar_rule(g, "root", 4);
     grammar_define(g, root, node);
-    if (grammar_finish(g, root, &e) || automaton_create(&a, g, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(grammar_finish(g, root, &e) || automaton_create(&a, g, &e), &e);
     grammar_free(g);
     return a;
 }
@@ -322,8 +317,7 @@ static struct automaton *run_gbnf(const char *text)
     struct grammar *g = new_grammar();
     struct automaton *a;
     uint32_t root = gbnf_compile(g, text, strlen(text));
-    if (grammar_finish(g, root, &e) || automaton_create(&a, g, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(grammar_finish(g, root, &e) || automaton_create(&a, g, &e), &e);
     grammar_free(g);
     return a;
 }

@@ -1,18 +1,13 @@
 /* JSON: accepted texts, refused texts with the offsets of their faults, trees,
  * numbers, and the dump, which must equal Python's. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <inttypes.h>
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "file/json.h"
@@ -561,8 +556,7 @@ static struct json_doc *must_parse(const char *s, size_t n)
 {
     struct qwick_err e = {0};
     struct json_doc *doc;
-    if (json_parse(&doc, "t", s, n, QWICK_ERR_MODEL, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(json_parse(&doc, "t", s, n, QWICK_ERR_MODEL, &e), &e);
     return doc;
 }
 
@@ -1127,9 +1121,9 @@ static void test_python(void **unused)
     int64_t i;
     assert_int_equal(
         json_parse(&doc, "f", text, sizeof text - 1, QWICK_ERR_MODEL, &e), -1);
-    if (json_parse_python(&doc, "f", text, sizeof text - 1, QWICK_ERR_MODEL,
-                          &e))
-        fail_msg("%s", e.msg);
+    assert_ok(json_parse_python(&doc, "f", text, sizeof text - 1,
+                                QWICK_ERR_MODEL, &e),
+              &e);
     assert_int_equal(json_dump_python(&out, json_root(doc)), 0);
     assert_string_equal(out.data,
                         "{\"NaN\": [NaN, -Infinity, Infinity], \"b\\\"\": "

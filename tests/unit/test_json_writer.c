@@ -1,10 +1,6 @@
 /* The JSON writer of all verbs. The command line is not a library, so its file
  * is compiled into the test. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,10 +1,6 @@
 /* Prompt lookup: the index and the value of guesses, tested on token sequences
  * without a model; then whole generations, with and without lookup. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,16 +10,11 @@
 #include "base/cpu.h"
 #include "engine/core/engine.h"
 #include "engine/generate/lookup.h"
+#include "engines.h"
 #include "file/json.h"
 #include "file/map.h"
-
-/* Random numbers below n, equal in each run. */
-static uint32_t below_state;
-static uint32_t below(uint32_t n)
-{
-    below_state = below_state * 1664525u + 1013904223u;
-    return (uint32_t)(((uint64_t)(below_state >> 4) * n) >> 28);
-}
+#include "jsonl.h"
+#include "lcg.h"
 
 static int32_t *random_ids(size_t n, uint32_t n_ids)
 {
@@ -353,16 +344,8 @@ static void the_same_tokens_give_the_same_guesses(void **state)
 static struct qwick_engine *open_engine(const char *model, enum isa level,
                                         bool exact, int threads)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = model;
-    o.isa = isa_name(level);
-    o.exact = exact;
-    o.threads = threads;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
-    return eng;
+    return engine_with(.model = model, .isa = isa_name(level), .exact = exact,
+                       .threads = threads);
 }
 
 /* All visible results of one generation. */
@@ -692,40 +675,28 @@ static void every_end_is_the_same(void **state)
 
 enum { N_DEMO = 60, MOST_IDS = 400 };
 
-static size_t take_ids(const struct json_value *v, int32_t *ids)
+static size_t append_ids(const struct jsonl *in, const char *key, int32_t *ids)
 {
-    for (size_t i = 0; i < v->len; i++) {
-        int64_t id;
-        assert_int_equal(json_int(&v->items[i], 0, 1 << 30, &id), 0);
-        ids[i] = (int32_t)id;
-    }
-    return v->len;
+    struct ids list = ids_of(json_get(in->root, key));
+    memcpy(ids, list.v, list.n * sizeof *ids);
+    free(list.v);
+    return list.n;
 }
 
 /* Prompt i of the golden answers. twice: the prompt, its answer, and the prompt
  * again, so that the answer occurred before. */
 static size_t demo_prompt(size_t i, bool twice, int32_t ids[MOST_IDS])
 {
-    struct map map;
-    struct json_doc *doc;
-    assert_int_equal(map_open(&map, "tests/golden/demo_visible.jsonl", NULL),
-                     0);
-    const char *p = (const char *)map.data, *end = p + map.size, *nl;
-    while (i--)
-        p = (const char *)memchr(p, '\n', (size_t)(end - p)) + 1;
-    nl = memchr(p, '\n', (size_t)(end - p));
-    assert_int_equal(
-        json_parse(&doc, "demo", p, (size_t)(nl - p), QWICK_ERR_RUNTIME, NULL),
-        0);
-    const struct json_value *v = json_root(doc);
-    size_t n = take_ids(json_get(v, "prompt_ids"), ids);
+    struct jsonl in = jsonl_open("tests/golden/demo_visible.jsonl");
+    while (jsonl_next(&in) && i--)
+        ;
+    size_t n = append_ids(&in, "prompt_ids", ids);
     if (twice) {
-        n += take_ids(json_get(v, "ids"), ids + n);
+        n += append_ids(&in, "ids", ids + n);
         ids[n++] = 198; /* a newline */
-        n += take_ids(json_get(v, "prompt_ids"), ids + n);
+        n += append_ids(&in, "prompt_ids", ids + n);
     }
-    json_free(doc);
-    map_close(&map);
+    jsonl_close(&in);
     return n;
 }
 
@@ -802,8 +773,7 @@ static double gap(struct qwick_engine *exact, int32_t *ids, size_t n,
                   const struct qwick_result *a, const struct qwick_result *b,
                   size_t i)
 {
-    struct qwick_session *s;
-    assert_int_equal(qwick_session_create(&s, exact, 0, NULL), 0);
+    struct qwick_session *s = open_session(exact);
     memcpy(ids + n, a->tokens, i * sizeof *ids);
     assert_int_equal(qwick_session_sync(s, ids, n + i, NULL), 0);
     const float *x = qwick_session_logits(s);
@@ -924,13 +894,9 @@ static void chunks_limit_guesses(void **state)
     below_state = 12;
     small_prompt(ids, 40, 1);
     for (size_t chunk = 1; chunk <= 4; chunk++) {
-        struct qwick_engine_options eo = qwick_engine_defaults();
-        struct qwick_engine *eng;
-        eo.model = small_models[0];
-        eo.exact = true;
-        eo.threads = 1;
-        eo.prefill_chunk = chunk;
-        assert_int_equal(qwick_engine_open(&eng, &eo, NULL), 0);
+        struct qwick_engine *eng =
+            engine_with(.model = small_models[0], .exact = true, .threads = 1,
+                        .prefill_chunk = chunk);
         struct qwick_generate_options o = option_set(0);
         o.lookup = 16;
         struct outcome out = generate(eng, 0, ids, 40, o, (struct watch){0});
@@ -959,11 +925,10 @@ static void options_are_checked(void **state)
     (void)state;
     struct qwick_engine *eng =
         open_engine(small_models[0], cpu_best(), true, 1);
-    struct qwick_session *s;
     struct qwick_result r;
     struct qwick_err e;
     struct qwick_generate_options o = option_set(0);
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    struct qwick_session *s = open_session(eng);
     o.lookup = QWICK_LOOKUP_MAX + 1;
     assert_int_equal(qwick_generate(s, ids, 3, &o, &r, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_USAGE);

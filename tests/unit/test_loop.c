@@ -1,10 +1,5 @@
 /* A program's own decode loop gives the same answer as qwick_generate. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,27 +8,14 @@
 
 #include "base/buf.h"
 #include "base/utf8.h"
+#include "engines.h"
 #include "qwick.h"
 
 enum { MAX_TOKENS = 40 };
 
 static struct qwick_engine *open_engine(bool exact)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.exact = exact;
-    o.threads = 2;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
-    return eng;
-}
-
-static struct qwick_session *open_session(struct qwick_engine *eng)
-{
-    struct qwick_session *s;
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
-    return s;
+    return engine_with(.exact = exact, .threads = 2);
 }
 
 static int32_t *encode(const struct qwick_engine *eng, const char *text,
@@ -43,10 +25,11 @@ static int32_t *encode(const struct qwick_engine *eng, const char *text,
     int32_t *ids;
     bool in_think;
     struct qwick_err e;
-    if (qwick_chat_create(&chat, &e) ||
-        qwick_chat_add(chat, "user", text, strlen(text), &e) ||
-        qwick_chat_encode(chat, eng, NULL, NULL, 0, &ids, n, &in_think, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(
+        qwick_chat_create(&chat, &e) ||
+            qwick_chat_add(chat, "user", text, strlen(text), &e) ||
+            qwick_chat_encode(chat, eng, NULL, NULL, 0, &ids, n, &in_think, &e),
+        &e);
     qwick_chat_free(chat);
     return ids;
 }
@@ -70,26 +53,26 @@ static size_t answer(struct qwick_engine *eng, struct qwick_sampler *sam,
     struct qwick_err e;
     const char *p;
     size_t n = 0, n_text;
-    if (qwick_session_sync(ses, prompt, n_prompt, &e) ||
-        qwick_sampler_see_prompt(sam, prompt, n_prompt, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_session_sync(ses, prompt, n_prompt, &e) ||
+                  qwick_sampler_see_prompt(sam, prompt, n_prompt, &e),
+              &e);
     for (;;) {
         int32_t id, again;
-        if (qwick_sampler_draw(sam, qwick_session_logits(ses), &id, &e) ||
-            qwick_sampler_draw(sam, qwick_session_logits(ses), &again, &e))
-            fail_msg("%s", e.msg);
+        assert_ok(
+            qwick_sampler_draw(sam, qwick_session_logits(ses), &id, &e) ||
+                qwick_sampler_draw(sam, qwick_session_logits(ses), &again, &e),
+            &e);
         assert_int_equal(id, again); /* the draw is the same until it is
                                         accepted */
         assert_int_equal(qwick_sampler_accept(sam, id, &e), 0);
         ids[n++] = id;
-        if (det && qwick_detokenizer_add(det, id, &p, &n_text, &e))
-            fail_msg("%s", e.msg);
-        if (det)
+        if (det) {
+            assert_ok(qwick_detokenizer_add(det, id, &p, &n_text, &e), &e);
             assert_int_equal(buf_append(text, p, n_text), 0);
+        }
         if (n == MAX_TOKENS || is_stop(eng, id))
             break;
-        if (qwick_session_decode(ses, id, &e))
-            fail_msg("%s", e.msg);
+        assert_ok(qwick_session_decode(ses, id, &e), &e);
     }
     if (det) {
         assert_int_equal(qwick_detokenizer_flush(det, &p, &n_text, &e), 0);

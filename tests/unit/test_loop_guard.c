@@ -1,10 +1,5 @@
 /* The loop guard: where it ends an answer, compared with its definition. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,17 +7,13 @@
 #include "base/rng.h"
 #include "engine/core/engine.h"
 #include "engine/generate/generate.h"
+#include "engines.h"
 
 enum { VOCAB = 6144, MAX_IDS = 4000 };
 
 static struct qwick_engine *open_engine(void)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.threads = 1;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
+    struct qwick_engine *eng = engine_with(.threads = 1);
     assert_int_equal(qwick_engine_info(eng)->vocab_size, VOCAB);
     return eng;
 }

@@ -1,10 +1,6 @@
 /* The predicted memory of KV caches, on a simulated machine with little memory;
  * and how often the available memory is read. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,22 +9,14 @@
 #include "base/clock.h"
 #include "base/os.h"
 #include "engine/core/engine.h"
+#include "engines.h"
 #include "fake_memory.h"
 
 #define MODEL "tests/golden/models/tied-bf16"
 
 static struct qwick_engine *open_engine(void)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = MODEL;
-    o.threads = 2;
-    if (qwick_engine_open(&eng, &o, &e)) {
-        fail_msg("%s", e.msg);
-        return NULL;
-    }
-    return eng;
+    return engine_with(.model = MODEL, .threads = 2);
 }
 
 enum { N = 16, PROMPT = 5 };
@@ -44,10 +32,10 @@ struct sessions {
 static struct sessions open_sessions(size_t n)
 {
     struct sessions all = {.eng = open_engine(), .ids = {1, 2, 3, 4, 5}};
-    for (size_t i = 0; i < N; i++)
-        assert_int_equal(qwick_session_create(&all.s[i], all.eng, 0, NULL), 0);
-    for (size_t i = 0; i < N; i++)
+    for (size_t i = 0; i < N; i++) {
+        all.s[i] = open_session(all.eng);
         all.steps[i] = (struct qwick_step){all.s[i], NULL, n, QWICK_WANT_LAST};
+    }
     return all;
 }
 

@@ -1,15 +1,12 @@
 /* Mixtures of experts: layouts of one checkpoint, routing, broken files. Tests
  * for all models check the numbers, and that they do not depend on threads,
  * chunks and other sequences. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/buf.h"
 #include "base/cpu.h"
 #include "engine/core/engine.h"
+#include "engines.h"
 #include "file/map.h"
 #include "golden.h"
 #include "reference.h"
@@ -41,9 +38,10 @@ static void write_tensors(const struct tensors *l)
 {
     struct st_writer *w;
     struct qwick_err e;
-    if (st_writer_open(&w, temp_path("model.safetensors"), l->t, l->n, &e) ||
-        st_writer_close(w, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(
+        st_writer_open(&w, temp_path("model.safetensors"), l->t, l->n, &e) ||
+            st_writer_close(w, &e),
+        &e);
 }
 
 static void copy_config(void)
@@ -73,13 +71,11 @@ static float *logits_of(const char *dir, bool exact, enum isa isa, int32_t *ids,
 {
     struct qwick_engine *eng;
     struct qwick_err e;
-    if (open_model(&eng, dir, exact, isa, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(open_model(&eng, dir, exact, isa, &e), &e);
     struct golden g = {.ids = ids, .n = n};
     g.vocab_size = qwick_engine_info(eng)->vocab_size;
     float *out = ref_alloc(n * g.vocab_size, sizeof *out);
-    if (all_logits(eng, &g, out, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(all_logits(eng, &g, out, &e), &e);
     qwick_engine_close(eng);
     return out;
 }
@@ -196,17 +192,10 @@ static void preloaded_stacks_are_the_same(void **state)
     struct tensors t = golden_tensors(&set);
     layout_all(&t, LAYOUT_FUSED);
     write_tensors(&t);
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    o.model = temp_dir;
-    o.exact = true;
-    o.threads = 2;
-    o.preload = true;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
+    struct qwick_engine *eng = engine_with(.model = temp_dir, .exact = true,
+                                           .threads = 2, .preload = true);
     float *got = ref_alloc(g.n * g.vocab_size, sizeof *got);
-    if (all_logits(eng, &g, got, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(all_logits(eng, &g, got, &e), &e);
     qwick_engine_close(eng);
     float *want = logits_of(MOE, true, cpu_best(), g.ids, g.n);
     assert_memory_equal(got, want, g.n * g.vocab_size * sizeof *got);
@@ -310,15 +299,9 @@ static void threads_change_no_size_of_pass(void **state)
         ids[i] = (int32_t)(i * 53 % 320);
     float *want[sizeof sizes / sizeof *sizes] = {0};
     for (int threads = 1; threads <= 5; threads++) {
-        struct qwick_engine_options o = qwick_engine_defaults();
-        struct qwick_engine *eng;
-        struct qwick_session *s;
-        struct qwick_err e;
-        o.model = MOE;
-        o.threads = threads;
-        if (qwick_engine_open(&eng, &o, &e) ||
-            qwick_session_create(&s, eng, 0, &e))
-            fail_msg("%s", e.msg);
+        struct qwick_engine *eng =
+            engine_with(.model = MOE, .threads = threads);
+        struct qwick_session *s = open_session(eng);
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             const size_t bytes = 320 * sizeof(float);
             assert_int_equal(qwick_session_rollback(s, 0, NULL), 0);
@@ -364,8 +347,7 @@ static void experts_count_as_they_are_read(void **state)
     enum { ACTIVE = 2, EXPERT = 3 * 48 * 64 };
     struct qwick_engine *eng;
     struct qwick_err e;
-    if (open_model(&eng, MOE, true, cpu_best(), &e))
-        fail_msg("%s", e.msg);
+    assert_ok(open_model(&eng, MOE, true, cpu_best(), &e), &e);
     const struct qwick_info *i = qwick_engine_info(eng);
     assert_int_equal(i->n_experts, N_EXPERTS);
     assert_int_equal(i->n_active_experts, ACTIVE);
@@ -392,8 +374,7 @@ static void experts_that_do_not_fit(void **state)
     (void)state;
     struct qwick_engine *eng;
     struct qwick_err e;
-    if (open_model(&eng, MOE, true, cpu_best(), &e))
-        fail_msg("%s", e.msg);
+    assert_ok(open_model(&eng, MOE, true, cpu_best(), &e), &e);
     const struct model *m = &eng->model;
     size_t all = m->weights.n_bytes, shared = m->shared_bytes;
     double step = (double)model_decode_bytes(m);
@@ -473,8 +454,7 @@ static void quantize_to(const char *dir, int bits, const char *skip)
     o.threads = 2;
     o.skip = &skip;
     o.n_skip = skip ? 1 : 0;
-    if (qwick_quantize(temp_dir, dir, &o, NULL, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_quantize(temp_dir, dir, &o, NULL, &e), &e);
 }
 
 /* Check the names, shapes and bits of the quantized tensors. */
@@ -485,8 +465,7 @@ static void check_written(const char *dir, int bits)
     struct qwick_err e;
     const struct geometry *g = &to_quantize;
     size_t stacks = 0;
-    if (open_model(&eng, dir, true, cpu_best(), &e))
-        fail_msg("%s", e.msg);
+    assert_ok(open_model(&eng, dir, true, cpu_best(), &e), &e);
     const struct qwick_info *info = qwick_engine_info(eng);
     assert_int_equal(info->quant_bits, bits);
     assert_int_equal(info->quant_overrides, bits < 8 ? g->n_layers : 0);
@@ -591,9 +570,9 @@ static void gguf_files_of_all_layouts_are_equal(void **state)
         if (layout >= 0)
             layout_all(&t, (enum expert_layout)layout);
         write_tensors(&t);
-        if (qwick_quantize(temp_dir, out, &o, NULL, &e) ||
-            map_read_all(out, 1 << 26, &got, &n, &e))
-            fail_msg("%s", e.msg);
+        assert_ok(qwick_quantize(temp_dir, out, &o, NULL, &e) ||
+                      map_read_all(out, 1 << 26, &got, &n, &e),
+                  &e);
         if (!want) {
             want = got;
             n_want = n;

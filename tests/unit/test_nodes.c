@@ -1,11 +1,7 @@
 /* Memory nodes, simulated by trees like /sys/devices/system in a temporary
  * directory: reading them, the plan for the threads, binding, and the rows that
  * each thread copies. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <fcntl.h>
 #include <linux/mempolicy.h>
@@ -19,6 +15,7 @@
 #include "base/os.h"
 #include "base/par.h"
 #include "engine/core/engine.h"
+#include "engines.h"
 #include "few_cpus.h"
 #include "log_lines.h"
 #include "model/pass.h"
@@ -369,19 +366,10 @@ static void keep_line(void *ctx, enum qwick_log_level level, const char *line)
 static struct qwick_engine *open_engine(const char *model, int threads,
                                         enum qwick_numa numa, bool preload)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
     forget_warnings();
     notes[0] = '\0';
-    o.model = model;
-    o.threads = threads;
-    o.numa = numa;
-    o.preload = preload;
-    o.log = keep_line;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
-    return eng;
+    return engine_with(.model = model, .threads = threads, .numa = numa,
+                       .preload = preload, .log = keep_line);
 }
 
 /* The logits after a few tokens, which the caller frees. */
@@ -389,9 +377,8 @@ static float *logits_of(struct qwick_engine *eng)
 {
     const int32_t ids[] = {5, 6, 7, 8};
     size_t bytes = qwick_engine_info(eng)->vocab_size * sizeof(float);
-    struct qwick_session *s;
     float *out = malloc(bytes);
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    struct qwick_session *s = open_session(eng);
     for (size_t n = 1; n <= 4; n++)
         assert_int_equal(qwick_session_sync(s, ids, n, NULL), 0);
     memcpy(out, qwick_session_logits(s), bytes);

@@ -1,10 +1,6 @@
 /* The table of options and the rules between them: all options alone and all pairs,
  * of every verb, in one process. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdio.h>
 #include <stdlib.h>

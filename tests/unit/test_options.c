@@ -1,10 +1,5 @@
 /* Options of programs that were compiled with an older or a newer header. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -31,8 +26,7 @@ static void read_them(const void *given, struct present *o)
 {
     struct qwick_err e;
     *o = (struct present){sizeof *o, 10, 20};
-    if (options_read(o, sizeof *o, given, "test", &e))
-        fail_msg("%s", e.msg);
+    assert_ok(options_read(o, sizeof *o, given, "test", &e), &e);
     assert_int_equal(o->size, sizeof *o);
 }
 

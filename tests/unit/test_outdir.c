@@ -1,11 +1,6 @@
 /* Output directories that appear complete or not at all, the leftovers of dead
  * processes, and large files that are written in pieces. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,12 +20,6 @@
 #include "file/safetensors.h"
 #include "tempdir.h"
 
-static void must(int rc, const struct qwick_err *e)
-{
-    if (rc)
-        fail_msg("%s", e->msg);
-}
-
 static void large_writer(void **state)
 {
     (void)state;
@@ -41,28 +30,28 @@ static void large_writer(void **state)
     struct st_writer *w;
     struct st_set *set;
     struct qwick_err e;
-    must(st_writer_open_large(&w, path, "a\"b", t, 3, &e), &e);
+    assert_ok(st_writer_open_large(&w, path, "a\"b", t, 3, &e), &e);
     assert_int_equal(st_writer_at(w, 3, 0, "x", 1, &e), -1);
     assert_int_equal(st_writer_at(w, 0, 9, "xy", 2, &e), -1);
     assert_int_equal(st_writer_at(w, 0, SIZE_MAX, "xy", 2, &e), -1);
     assert_int_equal(st_writer_at(w, 1, 0, "x", 1, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_USAGE);
-    must(st_writer_at(w, 2, 0, "wxyz", 4, &e), &e);
-    must(st_writer_at(w, 0, 6, "6789", 4, &e), &e);
-    must(st_writer_at(w, 0, 0, "012345", 6, &e), &e);
+    assert_ok(st_writer_at(w, 2, 0, "wxyz", 4, &e), &e);
+    assert_ok(st_writer_at(w, 0, 6, "6789", 4, &e), &e);
+    assert_ok(st_writer_at(w, 0, 0, "012345", 6, &e), &e);
     assert_false(exists(path));
-    must(st_writer_close(w, &e), &e);
-    must(st_open_file(&set, path, &e), &e);
+    assert_ok(st_writer_close(w, &e), &e);
+    assert_ok(st_open_file(&set, path, &e), &e);
     assert_memory_equal(st_find(set, "a")->data, "0123456789", 10);
     assert_memory_equal(st_find(set, "c")->data, "wxyz", 4);
     st_close(set);
-    must(st_writer_open_large(&w, path, "mlx", t, 3, &e), &e);
-    must(st_writer_at(w, 0, 0, "012345", 6, &e), &e);
+    assert_ok(st_writer_open_large(&w, path, "mlx", t, 3, &e), &e);
+    assert_ok(st_writer_at(w, 0, 0, "012345", 6, &e), &e);
     assert_int_equal(st_writer_close(w, &e), -1);
     assert_non_null(strstr(e.msg, "8 bytes of data did not come"));
-    must(st_writer_open_large(&w, path, "mlx", t, 0, &e), &e);
-    must(st_writer_close(w, &e), &e);
-    must(st_open_file(&set, path, &e), &e);
+    assert_ok(st_writer_open_large(&w, path, "mlx", t, 0, &e), &e);
+    assert_ok(st_writer_close(w, &e), &e);
+    assert_ok(st_open_file(&set, path, &e), &e);
     assert_int_equal(st_count(set), 0);
     st_close(set);
     unlink(path);
@@ -123,11 +112,11 @@ static void large_writer_in_pieces(void **state)
     for (int shuffled = 0; shuffled < 2; shuffled++) {
         for (size_t i = 0; i < p.n; i++)
             p.order[i] = shuffled ? i * 211 % p.n : i; /* 211: coprime */
-        must(st_writer_open_large(&p.w, path, "mlx", t, 4, &e), &e);
+        assert_ok(st_writer_open_large(&p.w, path, "mlx", t, 4, &e), &e);
         par_run(pool, write_pieces, &p);
         assert_int_equal(p.failed, 0);
-        must(st_writer_close(p.w, &e), &e);
-        must(st_open_file(&set, path, &e), &e);
+        assert_ok(st_writer_close(p.w, &e), &e);
+        assert_ok(st_open_file(&set, path, &e), &e);
         for (size_t i = 0; i < 4; i++) {
             pattern(want, i, 0, WIDE);
             assert_memory_equal(st_find(set, t[i].name)->data, want, WIDE);
@@ -135,7 +124,7 @@ static void large_writer_in_pieces(void **state)
         st_close(set);
     }
     /* abort in the middle */
-    must(st_writer_open_large(&p.w, path, "mlx", t, 4, &e), &e);
+    assert_ok(st_writer_open_large(&p.w, path, "mlx", t, 4, &e), &e);
     p.n = 50;
     par_run(pool, write_pieces, &p);
     st_writer_abort(p.w);
@@ -217,9 +206,9 @@ static void replaced_at_once(void **state)
     for (size_t i = 0; i < 4; i++) {
         exchange_fails = errors[i];
         n_gaps = 0;
-        must(outdir_open(&d, path, true, NULL, &e), &e);
-        must(outdir_write(d, "config.json", "new", 3, &e), &e);
-        must(outdir_commit(d, &e), &e);
+        assert_ok(outdir_open(&d, path, true, NULL, &e), &e);
+        assert_ok(outdir_write(d, "config.json", "new", 3, &e), &e);
+        assert_ok(outdir_commit(d, &e), &e);
         check_checkpoint("d", "new");
         assert_int_equal(entries(path), 1);
         assert_int_equal(entries(temp_dir), 1);
@@ -228,7 +217,7 @@ static void replaced_at_once(void **state)
     }
     /* if the file system refuses the exchange, that is an error */
     exchange_fails = EACCES;
-    must(outdir_open(&d, path, true, NULL, &e), &e);
+    assert_ok(outdir_open(&d, path, true, NULL, &e), &e);
     assert_int_equal(outdir_commit(d, &e), -1);
     assert_non_null(strstr(e.msg, "Permission denied"));
     check_checkpoint("d", "old");
@@ -298,7 +287,7 @@ static void leftovers_of_dead_processes_go(void **state)
     snprintf(name, sizeof name, "d.tmp-%s0", cases[0].mark);
     put_file(temp_path(name), "x", 1);
     put_checkpoint("d", "old");
-    must(outdir_open(&d, temp_path("d"), true, NULL, &e), &e);
+    assert_ok(outdir_open(&d, temp_path("d"), true, NULL, &e), &e);
     outdir_abort(d);
     assert_int_equal(entries(temp_dir), stay + 3);
     for (size_t i = 0; i < n; i++) {
@@ -310,11 +299,11 @@ static void leftovers_of_dead_processes_go(void **state)
     put_checkpoint(name, "x");
     int fd = open(temp_path(name), O_RDONLY);
     assert_int_equal(flock(fd, LOCK_SH), 0);
-    must(outdir_open(&d, temp_path("d"), true, NULL, &e), &e);
+    assert_ok(outdir_open(&d, temp_path("d"), true, NULL, &e), &e);
     outdir_abort(d);
     assert_true(exists(temp_path(name)));
     close(fd);
-    must(outdir_open(&d, temp_path("d"), true, NULL, &e), &e);
+    assert_ok(outdir_open(&d, temp_path("d"), true, NULL, &e), &e);
     outdir_abort(d);
     assert_false(exists(temp_path(name)));
 
@@ -344,7 +333,7 @@ static void leftovers_of_dead_processes_go(void **state)
     char c;
     assert_int_equal(read(hold[0], &c, 1), 1);
     for (int alive = 1; alive >= 0; alive--) {
-        must(outdir_open(&d, temp_path("d"), true, NULL, &e), &e);
+        assert_ok(outdir_open(&d, temp_path("d"), true, NULL, &e), &e);
         outdir_abort(d);
         assert_int_equal(entries(temp_dir), before + (size_t)alive);
         kill(pid, SIGKILL);
@@ -366,11 +355,11 @@ static void removed_without_descriptors(void **state)
     (void)state;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
     for (int how = 0; how < 2; how++) {
-        must(outdir_open(&d, temp_path("d"), false, NULL, &e), &e);
+        assert_ok(outdir_open(&d, temp_path("d"), false, NULL, &e), &e);
         for (int i = 0; i < 300; i++) {
             char name[64];
             snprintf(name, sizeof name, "a-file-of-a-checkpoint-%d", i);
-            must(outdir_write(d, name, "x", 1, &e), &e);
+            assert_ok(outdir_write(d, name, "x", 1, &e), &e);
         }
         few = was;
         few.rlim_cur = 3;
@@ -385,9 +374,9 @@ static void removed_without_descriptors(void **state)
             outdir_abort(d);
     }
     /* outdir_abandon leaves a finished directory */
-    must(outdir_open(&d, temp_path("d"), false, NULL, &e), &e);
-    must(outdir_write(d, "f", "x", 1, &e), &e);
-    must(outdir_commit(d, &e), &e);
+    assert_ok(outdir_open(&d, temp_path("d"), false, NULL, &e), &e);
+    assert_ok(outdir_write(d, "f", "x", 1, &e), &e);
+    assert_ok(outdir_commit(d, &e), &e);
     outdir_abandon();
     assert_true(exists(temp_path("d/f")));
 }
@@ -400,8 +389,8 @@ static void directory_that_changed(void **state)
     struct qwick_err e;
     mkdir(temp_path("d"), 0777);
     for (int replace = 0; replace <= 1; replace++) {
-        must(outdir_open(&d, temp_path("d"), replace, NULL, &e), &e);
-        must(outdir_write(d, "f", "new", 3, &e), &e);
+        assert_ok(outdir_open(&d, temp_path("d"), replace, NULL, &e), &e);
+        assert_ok(outdir_write(d, "f", "new", 3, &e), &e);
         assert_int_equal(outdir_write(d, "f", "new", 3, &e), -1);
         put_file(temp_path("d/f"), "old", 3);
         assert_int_equal(outdir_commit(d, &e), -1);
@@ -410,8 +399,8 @@ static void directory_that_changed(void **state)
         unlink(temp_path("d/f"));
     }
     struct stat st, other;
-    must(outdir_open(&d, temp_path("d"), false, NULL, &e), &e);
-    must(outdir_commit(d, &e), &e);
+    assert_ok(outdir_open(&d, temp_path("d"), false, NULL, &e), &e);
+    assert_ok(outdir_commit(d, &e), &e);
     mkdir(temp_path("e"), 0777);
     assert_int_equal(stat(temp_path("d"), &st), 0);
     assert_int_equal(stat(temp_path("e"), &other), 0);

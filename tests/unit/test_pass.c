@@ -1,49 +1,19 @@
 /* Ragged passes: joint evaluation equals single evaluation, bit by bit with
  * --exact at every level. It does not depend on the other sequences of the
  * pass, the number of threads, or the split of a long context. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "base/cpu.h"
 #include "engine/core/engine.h"
+#include "engines.h"
 #include "golden.h"
 
 static struct qwick_engine *open_engine(const char *model, int level,
                                         bool exact, int threads,
                                         enum qwick_kv kv)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = model;
-    o.isa = isa_name((enum isa)level);
-    o.exact = exact;
-    o.threads = threads;
-    o.kv = kv;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
-    return eng;
-}
-
-static struct qwick_session *open_session(struct qwick_engine *eng)
-{
-    struct qwick_session *s;
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
-    return s;
-}
-
-static int32_t *some_ids(size_t n, uint32_t seed)
-{
-    int32_t *ids = malloc(n * sizeof *ids);
-    uint32_t x = seed;
-    for (size_t i = 0; i < n; i++) {
-        x = x * 1664525u + 1013904223u;
-        ids[i] = (int32_t)(x >> 16) % 320;
-    }
-    return ids;
+    return engine_with(.model = model, .isa = isa_name((enum isa)level),
+                       .exact = exact, .threads = threads, .kv = kv);
 }
 
 /* One checkpoint for each kind of weights. */
@@ -115,7 +85,7 @@ static void check_joint(const char *model, int level, bool exact, int threads,
     float *out = malloc(N_SEQ * vocab_size * sizeof *out);
     for (size_t i = 0; i < N_SEQ; i++) {
         s[i] = open_session(eng);
-        ids[i] = some_ids(lengths[i], (uint32_t)i + 1);
+        ids[i] = new_ids(lengths[i], (uint32_t)i + 1);
     }
     feed_jointly(eng, s, ids, out);
     for (size_t i = 0; i < N_SEQ; i++) {
@@ -156,7 +126,7 @@ static void long_contexts_split_alike(void **state)
 {
     (void)state;
     size_t n = ATTN_SEGMENT + 300;
-    int32_t *ids = some_ids(n, 5);
+    int32_t *ids = new_ids(n, 5);
     for (int l = 1; l < ISA_COUNT; l++) {
         if (!cpu_has((enum isa)l))
             continue;
@@ -191,7 +161,7 @@ static void forks_live_on_their_own(void **state)
 {
     (void)state;
     size_t n = 200;
-    int32_t *ids = some_ids(n, 7), *other = some_ids(n, 8);
+    int32_t *ids = new_ids(n, 7), *other = new_ids(n, 8);
     struct qwick_engine *eng =
         open_engine(NULL, (int)cpu_best(), true, 2, QWICK_KV_DEFAULT);
     size_t bytes = qwick_engine_info(eng)->vocab_size * sizeof(float);
@@ -245,7 +215,7 @@ static void hidden_states_are_what_the_head_reads(void **state)
         open_engine(models[2], (int)cpu_best(), true, 2, QWICK_KV_DEFAULT);
     const struct model *m = &eng->model;
     struct qwick_session *s = open_session(eng);
-    int32_t *ids = some_ids(20, 9);
+    int32_t *ids = new_ids(20, 9);
     struct qwick_step step = {s, ids, 20, QWICK_WANT_LAST};
     assert_int_equal(
         qwick_engine_step(eng, &step, 1,
@@ -316,8 +286,7 @@ static void int8_cache_keeps_its_error(void **state)
             struct qwick_engine *eng =
                 open_engine(g.dir, l, false, 2, QWICK_KV_Q8);
             float *got = malloc(g.n * g.vocab_size * sizeof *got);
-            if (all_logits(eng, &g, got, &e))
-                fail_msg("%s", e.msg);
+            assert_ok(all_logits(eng, &g, got, &e), &e);
             double error = relative_error(got, g.logits, g.n * g.vocab_size);
             worst = error > worst ? error : worst;
             assert_true(error <= 2e-2);

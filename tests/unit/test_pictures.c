@@ -1,11 +1,7 @@
 /* Sparklines, histograms, percentiles, scales, charts, the colour scale, and
  * texts in colour. The command line is not a library, so its files are compiled
  * into the test. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,9 +1,5 @@
 /* Plans: memory against what sessions really take, and the system's facts. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <malloc.h>
 #include <stdio.h>
@@ -14,24 +10,15 @@
 
 #include "base/os.h"
 #include "engine/core/engine.h"
+#include "engines.h"
 #include "fake_memory.h"
 
 #define GOLDEN "tests/golden/models/"
 
 static struct qwick_engine *open_engine(const char *model, bool exact)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = model;
-    o.exact = exact;
-    o.threads = 2;
-    o.prefill_chunk = 32;
-    if (qwick_engine_open(&eng, &o, &e)) {
-        fail_msg("%s", e.msg);
-        return NULL;
-    }
-    return eng;
+    return engine_with(.model = model, .exact = exact, .threads = 2,
+                       .prefill_chunk = 32);
 }
 
 /* Read a model's weights, so that they are in memory. */
@@ -56,8 +43,7 @@ static struct qwick_plan plan_of(struct qwick_engine *eng, size_t n_prompt,
     o.n_prompt = n_prompt;
     o.n_answer = n_answer;
     o.no_speed = true;
-    if (qwick_plan_make(eng, &o, &p, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_plan_make(eng, &o, &p, &e), &e);
     return p;
 }
 
@@ -65,13 +51,12 @@ static struct qwick_plan plan_of(struct qwick_engine *eng, size_t n_prompt,
 static struct qwick_session *run(struct qwick_engine *eng, size_t n_prompt,
                                  size_t n_answer)
 {
-    struct qwick_session *s;
     struct qwick_err e;
     int32_t ids[1000];
     assert_true(n_prompt <= 1000);
     for (size_t i = 0; i < n_prompt; i++)
         ids[i] = (int32_t)(i * 31 % eng->info.vocab_size);
-    assert_int_equal(qwick_session_create(&s, eng, 0, &e), 0);
+    struct qwick_session *s = open_session(eng);
     assert_int_equal(qwick_session_sync(s, ids, n_prompt, &e), 0);
     for (size_t i = 0; i < n_answer; i++)
         assert_int_equal(qwick_session_decode(s, (int32_t)(i % 5), &e), 0);

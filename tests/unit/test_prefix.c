@@ -1,11 +1,7 @@
 /* The prefix cache: first the trie alone, then cached = recomputed through the
  * engine, in memory and on disk. Numbers are compared bit by bit, with
  * --exact. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +14,7 @@
 #include "engine/cache/prefix.h"
 #include "engine/cache/prefix_disk.h"
 #include "engine/core/engine.h"
+#include "engines.h"
 #include "file/map.h"
 #include "log_lines.h"
 #include "tempdir.h"
@@ -82,14 +79,6 @@ void *malloc(size_t n)
 #define WIDE  "tests/golden/models/head128-untied-bf16"
 #define MOE   "tests/golden/models/moe"
 #define GEMMA "tests/golden/models/gemma3-gqa"
-
-static void some_ids(int32_t *ids, size_t n, uint32_t x)
-{
-    for (size_t i = 0; i < n; i++) {
-        x = x * 1664525u + 1013904223u;
-        ids[i] = (int32_t)(x >> 16) % 320;
-    }
-}
 
 /* ---- the trie ----------------------------------------------------------- */
 
@@ -405,22 +394,14 @@ struct mode {
 
 static struct qwick_engine *open_engine(struct mode m)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = m.model;
-    o.exact = !m.fast;
-    o.threads = m.threads ? m.threads : 2;
-    o.prefill_chunk = 50;
-    o.prefix_cache_bytes = m.bytes;
-    o.prefix_cache_disk = m.dir != NULL;
-    o.prefix_cache_dir = m.dir;
-    o.prefix_cache_disk_bytes = m.disk_bytes;
-    o.log = keep_warning;
     forget_warnings();
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
-    return eng;
+    return engine_with(.model = m.model, .exact = !m.fast,
+                       .threads = m.threads ? m.threads : 2,
+                       .prefill_chunk = 50, .prefix_cache_bytes = m.bytes,
+                       .prefix_cache_disk = m.dir != NULL,
+                       .prefix_cache_dir = m.dir,
+                       .prefix_cache_disk_bytes = m.disk_bytes,
+                       .log = keep_warning);
 }
 
 /* Sync a new session, and check that the logits equal those of an engine
@@ -433,8 +414,7 @@ static size_t check(struct qwick_engine *eng, struct qwick_engine *plain,
     struct qwick_err e;
     assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
     assert_int_equal(qwick_session_create(&want, plain, 0, NULL), 0);
-    if (qwick_session_sync(s, ids, n, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_session_sync(s, ids, n, &e), &e);
     assert_int_equal(qwick_session_sync(want, ids, n, NULL), 0);
     assert_int_equal(qwick_session_length(s), n);
     assert_memory_equal(qwick_session_logits(s), qwick_session_logits(want),
@@ -446,8 +426,7 @@ static size_t check(struct qwick_engine *eng, struct qwick_engine *plain,
         assert_memory_equal(qwick_session_logits(s), qwick_session_logits(want),
                             size);
     }
-    if (qwick_session_store(s, n, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_session_store(s, n, &e), &e);
     size_t cached = qwick_session_cached(s);
     qwick_session_free(s);
     qwick_session_free(want);
@@ -494,11 +473,10 @@ static void shared_pages_are_never_written(void **state)
     struct qwick_engine *plain = open_engine((struct mode){.model = YARN});
     struct qwick_engine *eng =
         open_engine((struct mode){YARN, .bytes = 64 << 20});
-    struct qwick_session *s;
     (void)state;
     some_ids(a, 200, 7);
     some_ids(b, 200, 8);
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    struct qwick_session *s = open_session(eng);
     assert_int_equal(qwick_session_sync(s, a, 200, NULL), 0);
     for (size_t to = 0; to < 192; to += 37) {
         assert_int_equal(qwick_session_rollback(s, to, NULL), 0);
@@ -547,8 +525,7 @@ static void reuse_and_publish_serve_joint_steps(void **state)
     (void)state;
     some_ids(a, 200, 9);
     for (int i = 0; i < 2; i++) {
-        struct qwick_session *s;
-        assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+        struct qwick_session *s = open_session(eng);
         assert_int_equal(qwick_session_reuse(s, a, 199, NULL), 0);
         size_t n = qwick_session_length(s);
         assert_int_equal(n, i ? 192 : 0);
@@ -570,8 +547,7 @@ static struct qwick_cache_entry *list(size_t *n)
 {
     struct qwick_cache_entry *v;
     struct qwick_err e;
-    if (qwick_cache_list(temp_dir, &v, n, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_cache_list(temp_dir, &v, n, &e), &e);
     return v;
 }
 
@@ -660,9 +636,8 @@ static void what_differs_is_apart(void **state)
         0);
     struct qwick_engine *fast =
         open_engine((struct mode){YARN, .dir = temp_dir, .fast = true});
-    struct qwick_session *s;
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(qwick_session_create(&s, fast, 0, NULL), 0);
+        struct qwick_session *s = open_session(fast);
         assert_int_equal(qwick_session_sync(s, ids, 100, NULL), 0);
         assert_int_equal(qwick_session_cached(s), i ? 64 : 0);
         assert_int_equal(qwick_session_store(s, 100, NULL), 0);
@@ -717,10 +692,9 @@ static void changed_in_use(const char *model, const char *path,
 {
     struct mode m = {model, .dir = temp_dir};
     struct qwick_engine *eng = open_engine(m);
-    struct qwick_session *s;
     struct qwick_err e;
     struct stat st;
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    struct qwick_session *s = open_session(eng);
     assert_int_equal(qwick_session_sync(s, ids, 100, NULL), 0);
     assert_int_equal(stat(path, &st), 0);
     flip_in_place(path, (size_t)st.st_size / 2, true);
@@ -834,9 +808,8 @@ static void damaged_entries_are_ignored_and_rebuilt(void **state)
     unlink(path);
     assert_int_equal(mkdir(path, 0700), 0);
     struct qwick_engine *eng = open_engine(m);
-    struct qwick_session *s;
     struct qwick_err e;
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    struct qwick_session *s = open_session(eng);
     assert_int_equal(qwick_session_sync(s, ids, 200, NULL), 0);
     assert_int_equal(qwick_session_cached(s), 0);
     assert_non_null(warning(0));
@@ -1003,10 +976,9 @@ static void a_directory_that_cannot_be_had_is_no_failure(void **state)
     some_ids(ids, 100, 17);
     struct qwick_engine *eng =
         open_engine((struct mode){YARN, .dir = temp_path("file")});
-    struct qwick_session *s;
     struct qwick_err e;
     temp_write("file", "x", 1);
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    struct qwick_session *s = open_session(eng);
     assert_int_equal(qwick_session_sync(s, ids, 100, NULL), 0);
     assert_null(warning(0));
     /* less than a page: nothing to write */
@@ -1114,7 +1086,6 @@ static void faults_of_directories_are_told(void **state)
 {
     int32_t ids[100];
     struct qwick_err e;
-    struct qwick_session *s;
     (void)state;
     some_ids(ids, 100, 23);
     for (int kind = FAIL_MKDIR; kind <= FAIL_FSYNC; kind++) {
@@ -1123,7 +1094,7 @@ static void faults_of_directories_are_told(void **state)
             char *dir = strdup(temp_path("a/b"));
             struct qwick_engine *eng =
                 open_engine((struct mode){YARN, .dir = dir});
-            assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+            struct qwick_session *s = open_session(eng);
             assert_int_equal(qwick_session_sync(s, ids, 100, NULL), 0);
             fail_at = ++n;
             failing = kind;

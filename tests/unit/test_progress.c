@@ -1,10 +1,6 @@
 /* The text of a progress line. The command line is not a library, so its file
  * and the functions that it needs are compiled into the test. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -1,11 +1,6 @@
 /* Checkpoints in MLX's affine format: valid and invalid config.json, the
  * tensors that it requires, and every way in which the two can differ. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,8 +64,7 @@ static struct config loads(const char *quantization)
     struct config c;
     struct qwick_err e;
     write_config(true, quantization);
-    if (load(&c, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(load(&c, &e), &e);
     return c;
 }
 
@@ -453,8 +447,9 @@ static void write_file(const char *file, const struct st_out_tensor *t,
 {
     struct st_writer *w;
     struct qwick_err e;
-    if (st_writer_open(&w, temp_path(file), t, n, &e) || st_writer_close(w, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(st_writer_open(&w, temp_path(file), t, n, &e) ||
+                  st_writer_close(w, &e),
+              &e);
 }
 
 static void write_weights(const struct list *l)
@@ -492,8 +487,7 @@ static void opens(const struct list *l, size_t n_params, int bits,
     struct qwick_tensor t;
     struct qwick_err e;
     static const int32_t ids[] = {1, 2, 3};
-    if (open_engine(&eng, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(open_engine(&eng, &e), &e);
     const struct qwick_info *info = qwick_engine_info(eng);
     assert_int_equal(info->n_params, n_params);
     assert_int_equal(info->weight_bytes, list_bytes(l));
@@ -507,9 +501,9 @@ static void opens(const struct list *l, size_t n_params, int bits,
         if (!t.used)
             fail_msg("%s is not used", t.name);
     assert_int_equal(n, l->n);
-    if (qwick_session_create(&s, eng, 0, &e) ||
-        qwick_session_sync(s, ids, 3, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_session_create(&s, eng, 0, &e) ||
+                  qwick_session_sync(s, ids, 3, &e),
+              &e);
     for (int i = 0; i < VOCAB; i++)
         assert_true(qwick_session_logits(s)[i] == 0);
     qwick_session_free(s);
@@ -780,8 +774,7 @@ static void broken_parts(void **state)
     write_weights(l);
     struct qwick_engine *eng;
     struct qwick_err e;
-    if (open_engine(&eng, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(open_engine(&eng, &e), &e);
     assert_int_equal(qwick_engine_info(eng)->n_params, N_MATRICES + N_NORMS);
     qwick_engine_close(eng);
 #undef M
@@ -826,8 +819,7 @@ static void matrices_borrow_from_the_mapping(void **state)
     has_words(&e, "PATH: ", "model.x.scales", "no \"quantization\"");
     w.quant = &quant;
     for (int twice = 0; twice < 2; twice++) {
-        if (weights_matrix(&w, &m, ROWS, COLS, x, &e))
-            fail_msg("%s", e.msg);
+        assert_ok(weights_matrix(&w, &m, ROWS, COLS, x, &e), &e);
         assert_int_equal(w.n_params, ROWS * COLS);
         assert_int_equal(w.params_by_bits[5], ROWS * COLS);
         assert_int_equal(w.n_bytes, sizeof q + sizeof s + sizeof b);

@@ -1,11 +1,6 @@
 /* Quantizing checkpoints: compared bit by bit with a plain scalar quantizer
  * (plain_affine.h), and everything that must be refused or cleaned up. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -38,19 +33,13 @@ static int setup(void **state)
     return 0;
 }
 
-static void must(int rc, const struct qwick_err *e)
-{
-    if (rc)
-        fail_msg("%s", e->msg);
-}
-
 static struct st_set *open_set(const char *dir)
 {
     struct checkpoint *ck;
     struct st_set *set;
     struct qwick_err e;
-    must(checkpoint_open(&ck, dir, &e), &e);
-    must(st_open(&set, ck, &e), &e);
+    assert_ok(checkpoint_open(&ck, dir, &e), &e);
+    assert_ok(st_open(&set, ck, &e), &e);
     checkpoint_close(ck);
     return set;
 }
@@ -110,10 +99,10 @@ static size_t check_result(const char *src, const char *dst, size_t group,
     char path[1200];
     size_t n_quantized = 0;
     snprintf(path, sizeof path, "%s/config.json", dst);
-    must(map_open(&map, path, &e), &e);
-    must(json_parse(&doc, path, (const char *)map.data, map.size,
-                    QWICK_ERR_MODEL, &e),
-         &e);
+    assert_ok(map_open(&map, path, &e), &e);
+    assert_ok(json_parse(&doc, path, (const char *)map.data, map.size,
+                         QWICK_ERR_MODEL, &e),
+              &e);
     const struct json_value *quant = json_get(json_root(doc), "quantization");
     int64_t v;
     assert_int_equal(json_int(json_get(quant, "group_size"), 0, 999, &v), 0);
@@ -193,7 +182,7 @@ static void golden_checkpoints(void **state)
                     assert_int_equal(entries(temp_dir), 0);
                     continue;
                 }
-                must(rc, &e);
+                assert_ok(rc, &e);
                 size_t n = check_result(src, dst, (size_t)o.group, o.bits, NULL,
                                         0, NULL);
                 assert_int_equal(r.n_quantized, n);
@@ -211,7 +200,7 @@ static void golden_checkpoints(void **state)
         o.group = 32;
         o.skip = skip;
         o.n_skip = 1;
-        must(qwick_quantize(src, out_path, &o, NULL, &e), &e);
+        assert_ok(qwick_quantize(src, out_path, &o, NULL, &e), &e);
         char begin[32];
         snprintf(begin, sizeof begin, "%.*s", (int)strlen(skip[0]) - 1,
                  skip[0]);
@@ -259,10 +248,10 @@ static void write_source(long bad)
     if (bad >= 0)
         embed[bad] = 0x7fc0;
     mkdir(src_path, 0777);
-    must(st_writer_open(&w, temp_path("src/model.safetensors"), t,
-                        sizeof t / sizeof *t, &e),
-         &e);
-    must(st_writer_close(w, &e), &e);
+    assert_ok(st_writer_open(&w, temp_path("src/model.safetensors"), t,
+                             sizeof t / sizeof *t, &e),
+              &e);
+    assert_ok(st_writer_close(w, &e), &e);
     put_file(temp_path("src/config.json"), config_text, sizeof config_text - 1);
     put_file(temp_path("src/tokenizer.json"), "{}", 2);
     put_file(temp_path("src/merges.txt"), "", 0);
@@ -307,7 +296,7 @@ static void pieces_alignment_and_companions(void **state)
         o.progress = progress;
         o.note = tell;
         o.progress_ctx = o.note_ctx = &told;
-        must(qwick_quantize(src_path, dst, &o, &r, &e), &e);
+        assert_ok(qwick_quantize(src_path, dst, &o, &r, &e), &e);
         assert_true(told.calls > 0 && !told.back);
         assert_int_equal(told.done, told.total);
         assert_int_equal(told.total, r.bytes_read);
@@ -337,14 +326,15 @@ static void pieces_alignment_and_companions(void **state)
 
         char *text;
         size_t n;
-        must(map_read_all(temp_path("out/model.safetensors"), 1 << 24, &text,
-                          &n, &e),
-             &e);
+        assert_ok(map_read_all(temp_path("out/model.safetensors"), 1 << 24,
+                               &text, &n, &e),
+                  &e);
         assert_memory_equal(text + 8, "{\"__metadata__\":{\"format\":\"mlx\"},",
                             33);
         free(text);
-        must(map_read_all(temp_path("out/config.json"), 1 << 24, &text, &n, &e),
-             &e);
+        assert_ok(
+            map_read_all(temp_path("out/config.json"), 1 << 24, &text, &n, &e),
+            &e);
         assert_non_null(strstr(text, "{\n  \"model_type\": \"qwen3\",\n"
                                      "  \"zebra\": [\n    1.50,\n    {\n"
                                      "      \"\xc3\xa9\": null\n    },\n"
@@ -367,7 +357,7 @@ static void demo_model(void **state)
     struct qwick_quantize_options o = qwick_quantize_defaults();
     struct qwick_quantize_report r;
     struct qwick_err e;
-    must(qwick_quantize(NULL, out_path, &o, &r, &e), &e);
+    assert_ok(qwick_quantize(NULL, out_path, &o, &r, &e), &e);
     assert_true(r.n_quantized > 0 && r.bits_per_weight > 4 &&
                 r.bits_per_weight < 5);
     assert_true(exists(temp_path("out/tokenizer.json")));
@@ -469,10 +459,10 @@ static void sources_are_checked(void **state)
     for (size_t i = 0; i < 3; i++) {
         struct st_writer *w;
         struct qwick_err e;
-        must(st_writer_open(&w, temp_path("src/model.safetensors"), &traces[i],
-                            1, &e),
-             &e);
-        must(st_writer_close(w, &e), &e);
+        assert_ok(st_writer_open(&w, temp_path("src/model.safetensors"),
+                                 &traces[i], 1, &e),
+                  &e);
+        assert_ok(st_writer_close(w, &e), &e);
         refuses(src_path, out_path, &o, QWICK_ERR_MODEL, words[i]);
     }
     remove_tree(src_path);
@@ -496,12 +486,12 @@ static void what_is_there_stays(void **state)
 
     /* an empty directory is used; a checkpoint only with force; others never */
     mkdir(dst, 0777);
-    must(qwick_quantize(src, temp_path("out/"), &o, NULL, &e), &e);
+    assert_ok(qwick_quantize(src, temp_path("out/"), &o, NULL, &e), &e);
     refuses(src, dst, &o, QWICK_ERR_USAGE, "--force");
     o.force = true;
     o.bits = 8;
     put_file(temp_path("out/model-00001-of-00002.safetensors"), "x", 1);
-    must(qwick_quantize(src, dst, &o, NULL, &e), &e);
+    assert_ok(qwick_quantize(src, dst, &o, NULL, &e), &e);
     check_result(src, dst, 64, 8, NULL, 0, NULL);
     assert_int_equal(entries(dst), 2);
     assert_int_equal(entries(temp_dir), 1);
@@ -515,7 +505,7 @@ static void what_is_there_stays(void **state)
     /* a link to an empty directory: its target is filled */
     mkdir(temp_path("real"), 0777);
     assert_int_equal(symlink("real", dst), 0);
-    must(qwick_quantize(src, dst, &o, NULL, &e), &e);
+    assert_ok(qwick_quantize(src, dst, &o, NULL, &e), &e);
     assert_true(exists(temp_path("real/config.json")));
     struct stat st;
     assert_true(lstat(dst, &st) == 0 && S_ISLNK(st.st_mode));

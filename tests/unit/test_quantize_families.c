@@ -1,12 +1,7 @@
 /* Writing GGUF files of Gemma 3 and Qwen3.5: bytes against the layout of
  * llama.cpp's converter, logits against the goldens, and models that must be
  * refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "file/gguf_write.h"
 #include "gguf_written.h"
@@ -255,14 +250,6 @@ static void rounded_where_they_belong(void **state)
     }
 }
 
-static enum dtype type_in(struct gguf *g, const char *name)
-{
-    const struct st_tensor *t = st_find(gguf_tensors(g), name);
-    if (!t)
-        fail_msg("%s: missing", name);
-    return t->dtype;
-}
-
 /* Small and sensitive weights keep more bits. Rows have 64, 48 or 40
  * elements: no block of 256 fits them. */
 static void types_of_a_mixture(void **state)
@@ -288,24 +275,8 @@ static void types_of_a_mixture(void **state)
 
 static void same_bytes_for_any_threads(void **state)
 {
-    char *one, *two;
-    size_t n, m;
-    struct qwick_err e;
     (void)state;
-    for (int threads = 1; threads < 5; threads += 3) {
-        unlink(out_path);
-        assert_int_equal(
-            try_write(MODELS "qwen35-moe", out_path, "Q4_0", threads, NULL, &e),
-            0);
-        assert_int_equal(map_read_all(out_path, 1 << 26,
-                                      threads == 1 ? &one : &two,
-                                      threads == 1 ? &n : &m, &e),
-                         0);
-    }
-    assert_int_equal(n, m);
-    assert_memory_equal(one, two, n);
-    free(one);
-    free(two);
+    same_bytes(MODELS "qwen35-moe", "Q4_0", 4);
 }
 
 /* ---- windows, scores ------------------------------------------------------
@@ -406,15 +377,6 @@ static void sections_of_a_text_model(void **state)
 /* ---- refused --------------------------------------------------------------
  */
 
-static void refuses_config(const char *model, const char *from, const char *to,
-                           const char *word)
-{
-    copy_model(model, from, to);
-    unlink(out_path);
-    refused(temp_dir, out_path, NULL, QWICK_ERR_MODEL, word);
-    assert_int_equal(access(out_path, F_OK), -1);
-}
-
 static void models_that_gguf_has_not(void **state)
 {
     (void)state;
@@ -437,22 +399,10 @@ static void bad_value_in_a_head(void **state)
 {
     static const char tensor[] = "model.layers.0.linear_attn.in_proj_z.weight";
     const uint16_t nan = 0x7fc0;
-    struct st_set *set;
-    char *text, word[128];
-    size_t n;
+    char word[128];
     (void)state;
     copy_model("qwen35-tied", "\"hidden_size\"", "\"hidden_size\"");
-    const char *path = temp_path("model.safetensors");
-    assert_int_equal(map_read_all(path, 1 << 26, &text, &n, NULL), 0);
-    assert_int_equal(st_open_file(&set, path, NULL), 0);
-    const struct st_tensor *t = st_find(set, tensor);
-    const struct st_tensor *last = st_at(set, st_count(set) - 1);
-    size_t row = 17; /* of the second head */
-    size_t end = (size_t)(last->data + last->n_bytes - t->data);
-    memcpy(text + n - end + 2 * (row * t->shape[1] + 5), &nan, 2);
-    st_close(set);
-    temp_write("model.safetensors", text, n);
-    free(text);
+    put_bad_value(tensor, 17, 5, nan); /* a row of the second head */
     snprintf(word, sizeof word, "%s: row 17: holds NaN", tensor);
     unlink(out_path);
     refused(temp_dir, out_path, "Q8_0", QWICK_ERR_MODEL, word);

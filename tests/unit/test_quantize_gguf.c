@@ -1,17 +1,13 @@
 /* Writing GGUF files: types, bytes and errors against llama.cpp's files, logits
  * against the source, the tokenizer, and models and options that must be
  * refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engines.h"
 #include "gguf_written.h"
 #include "model/names.h"
 
@@ -162,9 +158,9 @@ static void write_dequantized(const char *config)
             memcpy(out[at++].shape, t->shape, t->rank * sizeof *t->shape);
         }
     assert_int_equal(at, n);
-    if (st_writer_open(&w, temp_path("model.safetensors"), out, n, &e) ||
-        st_writer_close(w, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(st_writer_open(&w, temp_path("model.safetensors"), out, n, &e) ||
+                  st_writer_close(w, &e),
+              &e);
     assert_int_equal(map_read_all(config, 1 << 20, &text, &size, NULL), 0);
     temp_write("config.json", text, size);
     free(text);
@@ -203,14 +199,6 @@ static void quantized_as_dequantized(void **state)
 /* ---- types of a mixture ---------------------------------------------------
  */
 
-static enum dtype type_in(struct gguf *g, const char *name)
-{
-    const struct st_tensor *t = st_find(gguf_tensors(g), name);
-    if (!t)
-        fail_msg("%s: missing", name);
-    return t->dtype;
-}
-
 /* Rows of 64 and 48 elements: blocks of 32, and floats. */
 static void experts_and_routers(void **state)
 {
@@ -240,13 +228,7 @@ static void experts_and_routers(void **state)
 
 static struct qwick_engine *open_engine(const char *model)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = model;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
-    return eng;
+    return engine_with(.model = model);
 }
 
 /* All texts of a file, and each id alone. */
@@ -295,35 +277,12 @@ static void equal_tokenizers(void **state)
 
 static void same_bytes_for_any_threads(void **state)
 {
-    char *one, *two;
-    size_t n, m;
-    struct qwick_err e;
     (void)state;
-    unlink(out_path);
-    assert_int_equal(
-        try_write(MODELS "sharded-bf16", out_path, "Q4_K_M", 1, NULL, &e), 0);
-    assert_int_equal(map_read_all(out_path, 1 << 26, &one, &n, &e), 0);
-    unlink(out_path);
-    assert_int_equal(
-        try_write(MODELS "sharded-bf16", out_path, "Q4_K_M", 3, NULL, &e), 0);
-    assert_int_equal(map_read_all(out_path, 1 << 26, &two, &m, &e), 0);
-    assert_int_equal(n, m);
-    assert_memory_equal(one, two, n);
-    free(one);
-    free(two);
+    same_bytes(MODELS "sharded-bf16", "Q4_K_M", 3);
 }
 
 /* ---- refused --------------------------------------------------------------
  */
-
-static void refuses_config(const char *model, const char *from, const char *to,
-                           const char *word)
-{
-    copy_model(model, from, to);
-    unlink(out_path);
-    refused(temp_dir, out_path, NULL, QWICK_ERR_MODEL, word);
-    assert_int_equal(access(out_path, F_OK), -1);
-}
 
 /* Settings that GGUF cannot hold, or that its readers would misunderstand. */
 static void models_that_gguf_has_not(void **state)
@@ -357,22 +316,9 @@ static void bad_values(void **state)
                {0x4800, "F16"}}; /* 131072 */
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        struct st_set *set;
-        char word[96], *text;
-        size_t n, cols, end;
+        char word[96];
         copy_model("tied-bf16", "\"hidden_size\"", "\"hidden_size\"");
-        const char *path = temp_path("model.safetensors");
-        assert_int_equal(map_read_all(path, 1 << 26, &text, &n, NULL), 0);
-        assert_int_equal(st_open_file(&set, path, NULL), 0);
-        const struct st_tensor *t = st_find(set, tensor);
-        const struct st_tensor *last = st_at(set, st_count(set) - 1);
-        cols = t->shape[1];
-        /* tensors end where the file ends */
-        end = (size_t)(last->data + last->n_bytes - t->data);
-        memcpy(text + n - end + 2 * (3 * cols + 1), &all[i].bits, 2);
-        st_close(set);
-        temp_write("model.safetensors", text, n);
-        free(text);
+        put_bad_value(tensor, 3, 1, all[i].bits);
         snprintf(word, sizeof word, "%s: row 3: holds NaN, infinities or",
                  tensor);
         unlink(out_path);

@@ -2,11 +2,7 @@
  * broken files. test_golden has the expected numbers. The tests of all models
  * show that the numbers do not depend on threads, chunks and other sequences of
  * a pass. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include "engine/core/engine.h"
 #include "file/map.h"
@@ -46,13 +42,9 @@ static float *logits_of(const char *dir, const struct golden *g)
 {
     struct qwick_engine *eng;
     struct qwick_err e;
-    if (open_model(&eng, dir, &e)) {
-        fail_msg("%s", e.msg);
-        return NULL;
-    }
+    assert_ok(open_model(&eng, dir, &e), &e);
     float *out = malloc(g->n * g->vocab_size * sizeof *out);
-    if (all_logits(eng, g, out, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(all_logits(eng, g, out, &e), &e);
     qwick_engine_close(eng);
     return out;
 }
@@ -97,10 +89,10 @@ static void write_copy(struct copy *c, const char *golden)
     temp_clear();
     temp_write("config.json", config, n);
     free(config);
-    if (st_writer_open(&w, temp_path("model.safetensors"), c->t.t, c->t.n,
-                       &e) ||
-        st_writer_close(w, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(st_writer_open(&w, temp_path("model.safetensors"), c->t.t, c->t.n,
+                             &e) ||
+                  st_writer_close(w, &e),
+              &e);
 }
 
 static void close_copy(struct copy *c)
@@ -234,9 +226,9 @@ static char *gguf_bytes(size_t *n)
     snprintf(out, sizeof out, "%s/out.gguf", temp_dir);
     o.format = QWICK_QUANTIZE_GGUF;
     o.type = "Q4_K_M";
-    if (qwick_quantize(temp_dir, out, &o, NULL, &e) ||
-        map_read_all(out, 1 << 26, &bytes, n, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_quantize(temp_dir, out, &o, NULL, &e) ||
+                  map_read_all(out, 1 << 26, &bytes, n, &e),
+              &e);
     return bytes;
 }
 
@@ -295,8 +287,7 @@ static void dequantize(const char *golden)
 {
     struct qwick_engine *eng;
     struct qwick_err e;
-    if (open_model(&eng, temp_dir, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(open_model(&eng, temp_dir, &e), &e);
     struct copy c = open_copy(golden);
     const struct weights *w = &eng->model.weights;
     for (size_t i = 0; i < c.t.n; i++) {
@@ -331,8 +322,7 @@ static void quantize(const char *golden, int bits, const char *out)
     o.force = true;
     o.threads = 1;
     temp_clear();
-    if (qwick_quantize(dir, out, &o, NULL, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_quantize(dir, out, &o, NULL, &e), &e);
 }
 
 /* With weights of 4 or 8 bits, the logits equal those of the dequantized

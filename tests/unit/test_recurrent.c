@@ -1,12 +1,7 @@
 /* Sessions of models with recurrent layers. With exact, results equal bit by
  * bit those of one evaluation from the start, for every way in which a context
  * can arise. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -15,6 +10,7 @@
 
 #include "engine/cache/prefix.h"
 #include "engine/core/engine.h"
+#include "engines.h"
 #include "model/pass.h"
 #include "qwick.h"
 #include "tempdir.h"
@@ -27,33 +23,18 @@ enum { N_MODELS = 2, N = 700, VOCAB = 320 };
 static struct qwick_engine *open_with(const char *model, int threads,
                                       size_t chunk, const char *cache)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = model;
-    o.exact = true;
-    o.threads = threads;
-    o.prefill_chunk = chunk;
-    o.prefix_cache_bytes = cache ? 64 << 20 : 0;
-    o.prefix_cache_disk = cache && *cache;
-    o.prefix_cache_dir = cache;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
+    struct qwick_engine *eng =
+        engine_with(.model = model, .exact = true, .threads = threads,
+                    .prefill_chunk = chunk,
+                    .prefix_cache_bytes = cache ? 64 << 20 : 0,
+                    .prefix_cache_disk = cache && *cache,
+                    .prefix_cache_dir = cache);
     assert_true(eng->model.config.delta.n_k_heads > 0);
     return eng;
 }
 
-static struct qwick_session *open_session(struct qwick_engine *eng)
-{
-    struct qwick_session *s;
-    struct qwick_err e;
-    if (qwick_session_create(&s, eng, 0, &e))
-        fail_msg("%s", e.msg);
-    return s;
-}
-
 /* Ids without a period, which begin with `first`. */
-static int32_t *some_ids(size_t n, int32_t first)
+static int32_t *ids_from(size_t n, int32_t first)
 {
     int32_t *ids = malloc(n * sizeof *ids);
     assert_non_null(ids);
@@ -62,18 +43,10 @@ static int32_t *some_ids(size_t n, int32_t first)
     return ids;
 }
 
-static void sync_to(struct qwick_session *s, const int32_t *ids, size_t n)
-{
-    struct qwick_err e;
-    if (qwick_session_sync(s, ids, n, &e))
-        fail_msg("%s", e.msg);
-}
-
 static void decode(struct qwick_session *s, int32_t id)
 {
     struct qwick_err e;
-    if (qwick_session_decode(s, id, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_session_decode(s, id, &e), &e);
 }
 
 /* ---- what is right ------------------------------------------------------ */
@@ -92,13 +65,12 @@ static int keep_row(void *ctx, size_t pos, const float *logits)
 
 static struct truth truth_of(const char *model, size_t n, int32_t first)
 {
-    struct truth t = {some_ids(n, first), malloc(n * VOCAB * sizeof(float))};
+    struct truth t = {ids_from(n, first), malloc(n * VOCAB * sizeof(float))};
     struct qwick_engine *eng = open_with(model, 1, n, NULL);
     struct qwick_session *s = open_session(eng);
     struct qwick_err e;
     assert_non_null(t.rows);
-    if (qwick_session_all_logits(s, t.ids, n, keep_row, t.rows, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_session_all_logits(s, t.ids, n, keep_row, t.rows, &e), &e);
     qwick_session_free(s);
     qwick_engine_close(eng);
     return t;
@@ -315,8 +287,7 @@ static void prefixes_are_found_on_disk(void **state)
         for (size_t i = 0; i < 2; i++) {
             struct qwick_session *s = open_session(eng);
             sync_to(s, t.ids, stored[i]);
-            if (qwick_session_store(s, stored[i], &e))
-                fail_msg("%s", e.msg);
+            assert_ok(qwick_session_store(s, stored[i], &e), &e);
             qwick_session_free(s);
         }
         qwick_engine_close(eng);
@@ -360,17 +331,16 @@ static void saved_sessions_go_on(void **state)
             size_t n = lengths[i];
             struct qwick_session *s = open_session(eng), *l;
             sync_to(s, t.ids, n);
-            if (qwick_session_save(s, temp_path("s"), &e) ||
-                qwick_session_load(&l, eng, temp_path("s"), 0, &e))
-                fail_msg("%s", e.msg);
+            assert_ok(qwick_session_save(s, temp_path("s"), &e) ||
+                          qwick_session_load(&l, eng, temp_path("s"), 0, &e),
+                      &e);
             check_is(l, &t, n);
             for (size_t k = n; k < n + 70; k++)
                 decode(l, t.ids[k]);
             check_is(l, &t, n + 70);
             qwick_session_free(l);
             /* the loaded one can go back to a snapshot, too */
-            if (qwick_session_load(&l, eng, temp_path("s"), 0, &e))
-                fail_msg("%s", e.msg);
+            assert_ok(qwick_session_load(&l, eng, temp_path("s"), 0, &e), &e);
             assert_int_equal(kv_usable(&l->kv, n > 256 ? 256 : 0),
                              n > 256 ? 256 : 0);
             sync_to(l, t.ids, n > 200 ? n - 100 : 1);
@@ -380,9 +350,10 @@ static void saved_sessions_go_on(void **state)
             size_t to = n / 256 * 256;
             if (to) {
                 assert_int_equal(qwick_session_rollback(s, to, &e), 0);
-                if (qwick_session_save(s, temp_path("s"), &e) ||
-                    qwick_session_load(&l, eng, temp_path("s"), 0, &e))
-                    fail_msg("%s", e.msg);
+                assert_ok(
+                    qwick_session_save(s, temp_path("s"), &e) ||
+                        qwick_session_load(&l, eng, temp_path("s"), 0, &e),
+                    &e);
                 assert_int_equal(l->kv.n, to);
                 decode(l, t.ids[to]);
                 check_is(l, &t, to + 1);
@@ -498,8 +469,7 @@ static struct answer single(struct qwick_engine *eng, const int32_t *prompt,
     struct qwick_err e;
     struct answer a;
     o.lookup = lookup;
-    if (qwick_generate(s, prompt, n, &o, &r, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_generate(s, prompt, n, &o, &r, &e), &e);
     keep_answer(NULL, &a, &r, NULL);
     if (counts)
         *counts = r.lookup;
@@ -519,7 +489,7 @@ static void batches_equal_single_answers(void **state)
         for (size_t i = 0; i < N_PROMPTS; i++) {
             /* the prompts have 300 tokens in common, two more 20 others */
             n[i] = 350 + i * 13;
-            prompts[i] = some_ids(n[i], 3);
+            prompts[i] = ids_from(n[i], 3);
             for (size_t k = i < 4 ? 300 : 320; k < n[i]; k++)
                 prompts[i][k] = (int32_t)((k * 17 + i * 5) % VOCAB);
             want[i] = single(eng, prompts[i], n[i], 0, NULL);
@@ -542,14 +512,12 @@ static void batches_equal_single_answers(void **state)
                         0);
                     bo.kv_bytes = 2 * kv_sequence_bytes(&kv, 500);
                 }
-                if (qwick_batch_create(&b, eng, &bo, &e))
-                    fail_msg("%s", e.msg);
+                assert_ok(qwick_batch_create(&b, eng, &bo, &e), &e);
                 for (size_t i = 0; i < N_PROMPTS; i++)
                     assert_int_equal(
                         qwick_batch_add(b, prompts[i], n[i], &o, &got[i], NULL),
                         0);
-                if (qwick_batch_run(b, &e))
-                    fail_msg("%s", e.msg);
+                assert_ok(qwick_batch_run(b, &e), &e);
                 for (size_t i = 0; i < N_PROMPTS; i++)
                     assert_memory_equal(&got[i], &want[i], sizeof *got);
                 struct qwick_batch_stats stats;
@@ -576,7 +544,7 @@ static void runs_share_up_to_their_last_common_page(void **state)
     struct qwick_batch_stats stats;
     struct qwick_batch *b;
     struct answer got[3], want;
-    int32_t *prompt = some_ids(400, 3);
+    int32_t *prompt = ids_from(400, 3);
     o.max_tokens = 3; /* the first one must not end before the others look */
     bo.done = keep_answer;
     assert_int_equal(qwick_batch_create(&b, eng, &bo, NULL), 0);
@@ -603,7 +571,7 @@ static void an_interrupted_batch_goes_on(void **state)
     struct answer want[3], got[3];
     int32_t *prompt[3];
     for (int32_t i = 0; i < 3; i++) {
-        prompt[i] = some_ids(150, i);
+        prompt[i] = ids_from(150, i);
         want[i] = single(eng, prompt[i], 150, 0, NULL);
     }
     struct qwick_batch_options bo = qwick_batch_defaults();
@@ -624,8 +592,7 @@ static void an_interrupted_batch_goes_on(void **state)
         assert_int_equal(e.code, QWICK_ERR_INTERRUPTED);
         stop_flag = 0;
         eng->model.config.arch = real_arch;
-        if (qwick_batch_step(b, &e))
-            fail_msg("%s", e.msg);
+        assert_ok(qwick_batch_step(b, &e), &e);
         qwick_batch_stats_read(b, &stats, sizeof stats);
     } while (stats.n_live + stats.n_waiting);
     for (int i = 0; i < 3; i++) {
@@ -681,7 +648,7 @@ static void lookup_changes_no_answer(void **state)
         /* as if weights were large: then guesses cost little */
         eng->model.weights.n_bytes <<= 30;
         for (size_t k = 0; k < 40; k++) {
-            int32_t *ids = some_ids(400, 3);
+            int32_t *ids = ids_from(400, 3);
             size_t n = 100 + k;
             /* repeated, so that there are guesses, most of them wrong */
             for (size_t i = 0; i < n; i++)
@@ -713,8 +680,7 @@ static void choices_equal_single_evaluations(void **state)
         items[i] = (struct qwick_choose_item){
             .prompt = t.ids, .n = 270 + i, .logprobs = logprobs[i]};
     struct qwick_err e;
-    if (qwick_choose(eng, items, 4, a, 3, NULL, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_choose(eng, items, 4, a, 3, NULL, &e), &e);
     for (size_t i = 0; i < 4; i++) {
         for (size_t k = 0; k < 3; k++) {
             int32_t ids[300];
@@ -725,8 +691,7 @@ static void choices_equal_single_evaluations(void **state)
                                              .n = 274 + i,
                                              .n_given = 270 + i,
                                              .logprobs = got};
-            if (qwick_score(eng, &score, 1, NULL, &e))
-                fail_msg("%s", e.msg);
+            assert_ok(qwick_score(eng, &score, 1, NULL, &e), &e);
             double sum = 0;
             for (size_t j = 0; j < 4; j++)
                 sum += got[270 + i + j];
@@ -756,19 +721,15 @@ static void count_note(void *ctx, enum qwick_log_level level, const char *line)
 static void small_budgets_are_noted(void **state)
 {
     size_t needed = 0;
-    int32_t *ids = some_ids(400, 3);
+    int32_t *ids = ids_from(400, 3);
     (void)state;
     for (int enough = 0; enough < 2; enough++) {
-        struct qwick_engine_options o = qwick_engine_defaults();
-        struct qwick_engine *eng;
-        struct qwick_err e;
         char want[96];
-        o.model = models[0];
-        o.prefix_cache_bytes = enough ? needed : 20000;
-        o.log = count_note;
         n_notes = 0;
-        if (qwick_engine_open(&eng, &o, &e))
-            fail_msg("%s", e.msg);
+        struct qwick_engine *eng =
+            engine_with(.model = models[0],
+                        .prefix_cache_bytes = enough ? needed : 20000,
+                        .log = count_note);
         struct qwick_session *s = open_session(eng);
         sync_to(s, ids, 300);
         sync_to(s, ids + 50, 300);

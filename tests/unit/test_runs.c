@@ -1,15 +1,12 @@
 /* The scheduler with a toy task. Sharing passes and pages, waiting, cutting and
  * preemption do not change outputs: each run gets the same as alone. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/runs/runs.h"
+#include "engines.h"
 
 #define SMALL "tests/golden/models/tied-bf16"
 
@@ -17,15 +14,9 @@ enum { VOCAB = 320, N_RUNS = 12, LONGEST = 200 };
 
 static struct qwick_engine *open_engine(size_t chunk)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = SMALL;
-    o.exact = true;
-    o.threads = 2;
-    o.prefill_chunk = chunk;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
+    struct qwick_engine *eng =
+        engine_with(.model = SMALL, .exact = true, .threads = 2,
+                    .prefill_chunk = chunk);
     assert_int_equal(eng->model.config.vocab_size, VOCAB);
     return eng;
 }
@@ -62,9 +53,8 @@ static struct text *make_texts(size_t common)
 {
     struct qwick_engine *eng = open_engine(0);
     struct text *all = calloc(N_RUNS, sizeof *all);
-    struct qwick_session *s;
     uint32_t x = 7;
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    struct qwick_session *s = open_session(eng);
     for (size_t i = 0; i < N_RUNS; i++) {
         struct text *t = &all[i];
         t->n = common + 1 + (i + 1) * 37 % (LONGEST - common);
@@ -177,8 +167,7 @@ static void run_texts(struct runs *s, const struct text *texts)
 {
     struct qwick_err e;
     const struct work *w = queue_all(s, texts);
-    if (runs_all(s, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(runs_all(s, &e), &e);
     assert_int_equal(w->n_ended, N_RUNS);
     for (size_t i = 0; i < N_RUNS; i++) {
         const struct toy *t = &w->toys[i];

@@ -1,19 +1,14 @@
 /* The safetensors container: unusual but valid files, one broken file per kind
  * of fault, indexes, and the writer. The tests make their files in a temporary
  * directory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -68,8 +63,7 @@ static struct st_set *must_open(const char *p)
 {
     struct qwick_err e = {0};
     struct st_set *set;
-    if (st_open_file(&set, p, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(st_open_file(&set, p, &e), &e);
     return set;
 }
 
@@ -513,8 +507,7 @@ static void test_sparse(void **state)
 static int open_dir(struct st_set **set, struct qwick_err *e)
 {
     struct checkpoint *ck;
-    if (checkpoint_open(&ck, temp_dir, e))
-        fail_msg("%s", e->msg);
+    assert_ok(checkpoint_open(&ck, temp_dir, e), e);
     int rc = st_open(set, ck, e);
     checkpoint_close(ck); /* the set does not need the checkpoint */
     return rc;
@@ -551,8 +544,7 @@ static void test_index(void **state)
     put_shards();
     /* The index does not list "a": it is an extra tensor. */
     put_index("{\"c\":\"s2.safetensors\",\"b\":\"s1.safetensors\"}");
-    if (open_dir(&set, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(open_dir(&set, &e), &e);
     assert_int_equal(st_count(set), 3);
     assert_string_equal(st_at(set, 0)->name, "a");
     assert_string_equal(st_at(set, 1)->name, "b");
@@ -631,8 +623,7 @@ static void test_index(void **state)
                       ? "{\"c\":\"s2.safetensors\",\"a\":\"s2.safetensors\","
                         "\"b\":\"s1.safetensors\"}"
                       : "{\"c\":\"s2.safetensors\",\"a\":\"s1.safetensors\"}");
-        if (open_dir(&set, &e))
-            fail_msg("%s", e.msg);
+        assert_ok(open_dir(&set, &e), &e);
         const struct st_tensor *t = st_find(set, "a");
         assert_int_equal(st_count(set), 3);
         assert_string_equal(t->file,
@@ -662,8 +653,7 @@ static void test_without_index(void **state)
         1);
     put_file(temp_path("._s1.safetensors"), "junk", 4);
     put_file(temp_path("s1.safetensors.tmp"), "junk", 4);
-    if (open_dir(&set, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(open_dir(&set, &e), &e);
     assert_int_equal(st_count(set), 4);
     assert_string_equal(st_at(set, 0)->name, "z");
     assert_string_equal(st_at(set, 1)->name, "a");
@@ -718,8 +708,7 @@ static void test_many(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
     int rc = open_dir(&set, &e);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
-    if (rc)
-        fail_msg("%s", e.msg);
+    assert_ok(rc, &e);
     assert_int_equal(st_count(set), SHARDS);
     assert_string_equal(st_find(set, "t2999")->file, "m-02999.safetensors");
     st_close(set);
@@ -753,8 +742,7 @@ static void test_builtin(void **state)
     struct checkpoint *ck;
     struct st_set *set;
     assert_int_equal(checkpoint_open(&ck, NULL, &e), 0);
-    if (st_open(&set, ck, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(st_open(&set, ck, &e), &e);
     checkpoint_close(ck);
     const struct st_tensor *t = st_find(set, "model.embed_tokens.weight");
     assert_non_null(t);
@@ -792,8 +780,7 @@ static void test_write(void **state)
     snprintf(stale, sizeof stale, "%s.tmp.%ld", path, (long)getpid());
     put_file(path, "old", 3);
     put_file(stale, "stale", 5);
-    if (st_writer_open(&w, path, tensors, 6, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(st_writer_open(&w, path, tensors, 6, &e), &e);
     /* Until the writer is closed, the old file stays. */
     struct stat st;
     assert_int_equal(stat(path, &st), 0);
@@ -811,8 +798,7 @@ static void test_write(void **state)
         at += steps[i];
     }
     assert_int_equal(st_writer_data(w, all + at, 200025 - at, &e), 0);
-    if (st_writer_close(w, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(st_writer_close(w, &e), &e);
     free(all);
     assert_int_equal(n_files(), 2);
     unlink(stale);

@@ -1,11 +1,6 @@
 /* Sampling against a plain second implementation, which sorts everything,
  * computes in double, and goes through candidates by id. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <float.h>
 #include <math.h>
@@ -40,8 +35,7 @@ static struct sampler *make(const struct qwick_sampling *o, size_t n,
 {
     struct sampler *s;
     struct qwick_err e;
-    if (sampler_create(&s, o, n, blocked, best(), &e))
-        fail_msg("%s", e.msg);
+    assert_ok(sampler_create(&s, o, n, blocked, best(), &e), &e);
     return s;
 }
 
@@ -49,8 +43,7 @@ static int32_t draw(struct sampler *s, const float *x)
 {
     int32_t id = -1;
     struct qwick_err e;
-    if (sampler_draw(s, x, &id, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(sampler_draw(s, x, &id, &e), &e);
     return id;
 }
 

@@ -1,10 +1,5 @@
 /* Files that are replaced: their rights, links, devices, full disks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,12 +15,6 @@
 #include "tempdir.h"
 
 static struct qwick_err e;
-
-static void must(int rc)
-{
-    if (rc)
-        fail_msg("%s", e.msg);
-}
 
 static void has(const char *path, const char *want, mode_t mode)
 {
@@ -54,23 +43,23 @@ static void modes(void **state)
     static const mode_t modes[] = {0600, 0640, 0644, 0666, 0400, 0755, 0700};
     const char *path = temp_path("f");
     umask(027);
-    must(save_put(path, SAVE_SHARED, "new", 3, &e));
+    assert_ok(save_put(path, SAVE_SHARED, "new", 3, &e), &e);
     has(path, "new", 0640);
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
         struct save s;
         assert_int_equal(chmod(path, modes[i]), 0);
-        must(save_begin(&s, path, SAVE_SHARED, &e));
+        assert_ok(save_begin(&s, path, SAVE_SHARED, &e), &e);
         /* never more than the result has */
         assert_int_equal(mode_of(s.fd) & ~modes[i], 0);
-        must(save_write(&s, "a", 1, &e));
-        must(save_write(&s, "b", 1, &e));
-        must(save_commit(&s, &e));
+        assert_ok(save_write(&s, "a", 1, &e), &e);
+        assert_ok(save_write(&s, "b", 1, &e), &e);
+        assert_ok(save_commit(&s, &e), &e);
         has(path, "ab", modes[i]);
     }
     assert_int_equal(chmod(path, 0644), 0);
-    must(save_put(path, SAVE_PRIVATE, "p", 1, &e));
+    assert_ok(save_put(path, SAVE_PRIVATE, "p", 1, &e), &e);
     has(path, "p", 0600);
-    must(save_put(temp_path("g"), SAVE_PRIVATE, "q", 1, &e));
+    assert_ok(save_put(temp_path("g"), SAVE_PRIVATE, "q", 1, &e), &e);
     has(temp_path("g"), "q", 0600);
     assert_int_equal(entries(temp_dir), 2);
     umask(022);
@@ -90,7 +79,7 @@ static void owners(void **state)
     put_file(path, "old", 3);
     assert_int_equal(chown(path, 1234, 4321), 0);
     assert_int_equal(chmod(path, 0660), 0);
-    must(save_put(path, SAVE_SHARED, "new", 3, &e));
+    assert_ok(save_put(path, SAVE_SHARED, "new", 3, &e), &e);
     has(path, "new", 0660);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_uid, 1234);
@@ -100,7 +89,7 @@ static void owners(void **state)
     assert_int_equal(seteuid(1235), 0);
     int rc = save_put(path, SAVE_SHARED, "other", 5, &e);
     assert_int_equal(seteuid(0), 0);
-    must(rc);
+    assert_ok(rc, &e);
     has(path, "other", 0600);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_uid, 1235);
@@ -117,14 +106,14 @@ static void links(void **state)
     assert_int_equal(chmod(temp_path("d/f"), 0604), 0);
     assert_int_equal(symlink("d/f", temp_path("one")), 0);
     assert_int_equal(symlink(temp_path("one"), temp_path("two")), 0);
-    must(save_put(temp_path("two"), SAVE_SHARED, "new", 3, &e));
+    assert_ok(save_put(temp_path("two"), SAVE_SHARED, "new", 3, &e), &e);
     has(temp_path("d/f"), "new", 0604);
     assert_int_equal(lstat(temp_path("two"), &st), 0);
     assert_true(S_ISLNK(st.st_mode));
     assert_int_equal(entries(temp_path("d")), 1);
     /* a file that does not exist yet */
     assert_int_equal(symlink("d/g", temp_path("new")), 0);
-    must(save_put(temp_path("new"), SAVE_SHARED, "x", 1, &e));
+    assert_ok(save_put(temp_path("new"), SAVE_SHARED, "x", 1, &e), &e);
     has(temp_path("d/g"), "x", 0644);
     char *target = save_target(temp_path("two"), &in_place, &e);
     assert_string_equal(target, temp_path("d/f"));
@@ -166,20 +155,20 @@ static void in_place(void **state)
     char proc[64];
     assert_int_equal(mkfifo(fifo, 0600), 0);
     assert_int_equal(pthread_create(&reader, NULL, read_fifo, fifo), 0);
-    must(save_put(fifo, SAVE_SHARED, "piped", 5, &e));
+    assert_ok(save_put(fifo, SAVE_SHARED, "piped", 5, &e), &e);
     pthread_join(reader, &got);
     assert_string_equal(got, "piped");
     assert_int_equal(lstat(fifo, &st), 0);
     assert_true(S_ISFIFO(st.st_mode));
-    must(save_put("/dev/null", SAVE_SHARED, "x", 1, &e));
-    must(save_check("/dev/null", &e));
+    assert_ok(save_put("/dev/null", SAVE_SHARED, "x", 1, &e), &e);
+    assert_ok(save_check("/dev/null", &e), &e);
     assert_int_equal(save_begin(&s, fifo, SAVE_PRIVATE, &e), -1);
     assert_non_null(strstr(e.msg, "not a regular file"));
     free(fifo);
 
     int fd = open(temp_path("f"), O_RDWR | O_CREAT, 0600);
     snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
-    must(save_put(proc, SAVE_SHARED, "same", 4, &e));
+    assert_ok(save_put(proc, SAVE_SHARED, "same", 4, &e), &e);
     assert_int_equal(fstat(fd, &st), 0);
     assert_int_equal(st.st_size, 4);
     assert_int_equal(st.st_nlink, 1);
@@ -214,13 +203,13 @@ static void failures(void **state)
     assert_non_null(strstr(e.msg, "cannot write: File too large"));
     has(path, "old", 0600);
     /* given up */
-    must(save_begin(&s, path, SAVE_SHARED, &e));
-    must(save_write(&s, "new", 3, &e));
+    assert_ok(save_begin(&s, path, SAVE_SHARED, &e), &e);
+    assert_ok(save_write(&s, "new", 3, &e), &e);
     save_abort(&s);
     save_abort(&s);
     has(path, "old", 0600);
     /* the name has become a directory meanwhile */
-    must(save_begin(&s, path, SAVE_SHARED, &e));
+    assert_ok(save_begin(&s, path, SAVE_SHARED, &e), &e);
     unlink(path);
     mkdir(path, 0700);
     assert_int_equal(save_commit(&s, &e), -1);
@@ -232,8 +221,8 @@ static void failures(void **state)
     assert_non_null(strstr(e.msg, strerror(ENAMETOOLONG)));
     assert_int_equal(save_put(temp_path("f/"), SAVE_SHARED, "", 0, &e), -1);
     assert_int_equal(save_check(temp_path("no/f"), &e), -1);
-    must(save_check(path, &e));
-    must(save_check("relative", &e));
+    assert_ok(save_check(path, &e), &e);
+    assert_ok(save_check("relative", &e), &e);
     assert_int_equal(entries(temp_dir), 0);
     free(name);
     free(path);

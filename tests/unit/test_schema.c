@@ -9,16 +9,11 @@
  *                              demo model at random
  *     W SEED LENGTH            a random document, "LENGTH\nBYTES"; up to about
  *                              that length; "-1" if it does not end there */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "base/rng.h"
@@ -62,8 +57,7 @@ static bool matches(struct automaton *a, const char *s, size_t n)
     for (size_t i = 0; i < n && state != AUTOMATON_DEAD; i++)
         state = automaton_advance(a, state, (unsigned char)s[i]);
     struct qwick_err e;
-    if (automaton_error(a, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(automaton_error(a, &e), &e);
     return state != AUTOMATON_DEAD && automaton_accepts(a, state);
 }
 

@@ -1,17 +1,14 @@
 /* score and choose, compared with a model that evaluates one token at a time.
  * With --exact all results are equal bit by bit: sharing passes, cutting texts
  * and forking sessions must not change them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/core/engine.h"
+#include "engines.h"
 #include "file/map.h"
 
 #define SMALL "tests/golden/models/tied-bf16"
@@ -22,27 +19,8 @@ static const struct qwick_score_options plain = {.size = sizeof plain};
 static struct qwick_engine *open_engine(const char *model, size_t chunk,
                                         bool exact)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = model;
-    o.exact = exact;
-    o.threads = model ? 1 : 2; /* small models are faster with one thread */
-    o.prefill_chunk = chunk;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
-    return eng;
-}
-
-/* Ids that are valid in all vocabularies of the goldens. */
-static int32_t *some_ids(size_t n, uint32_t seed)
-{
-    int32_t *ids = malloc((n + 1) * sizeof *ids);
-    for (size_t i = 0; i < n; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        ids[i] = (int32_t)(seed >> 16) % 320;
-    }
-    return ids;
+    return engine_with(.model = model, .exact = exact, .threads = model ? 1 : 2,
+                       .prefill_chunk = chunk);
 }
 
 /* The log-probability by the library's kernel, so equal bit by bit. */
@@ -71,18 +49,11 @@ static double true_logprob(const float *logits, size_t n, int32_t id)
 static double alone(struct qwick_engine *eng, const int32_t *before, size_t n,
                     int32_t id)
 {
-    struct qwick_session *s;
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    struct qwick_session *s = open_session(eng);
     assert_int_equal(qwick_session_sync(s, before, n, NULL), 0);
     double lp = logprob(eng, qwick_session_logits(s), id);
     qwick_session_free(s);
     return lp;
-}
-
-static void ok(int rc, const struct qwick_err *e)
-{
-    if (rc)
-        fail_msg("%s", e->msg);
 }
 
 /* ---- score -------------------------------------------------------------- */
@@ -95,15 +66,14 @@ static void tokens_have_the_models_logprobs(void **state)
     for (size_t m = 0; m < 5; m++) {
         struct qwick_engine *eng = open_engine(models[m], 0, true);
         size_t n = 40, vocab_size = eng->model.config.vocab_size;
-        int32_t *ids = some_ids(n, 7);
+        int32_t *ids = new_ids(n, 7);
         double got[40];
         struct qwick_score_item it = {ids, n, 0, got, 0};
-        struct qwick_session *s;
         struct qwick_err e;
-        ok(qwick_score(eng, &it, 1, &plain, &e), &e);
+        assert_ok(qwick_score(eng, &it, 1, &plain, &e), &e);
         assert_int_equal(it.n_windows, 1);
         assert_true(got[0] == 0);
-        assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+        struct qwick_session *s = open_session(eng);
         for (size_t i = 0; i + 1 < n; i++) {
             assert_int_equal(qwick_session_decode(s, ids[i], NULL), 0);
             const float *logits = qwick_session_logits(s);
@@ -125,7 +95,7 @@ static struct qwick_score_item *some_items(size_t n)
     struct qwick_score_item *items = calloc(n, sizeof *items);
     for (size_t i = 0; i < n; i++) {
         size_t len = (i * 29) % 83; /* 0 too */
-        items[i].tokens = some_ids(len, (uint32_t)i);
+        items[i].tokens = new_ids(len, (uint32_t)i);
         items[i].n = len;
         items[i].n_given = i % 3 ? len * (i % 5) / 4 : 0; /* all of it too */
         items[i].logprobs = calloc(len + 1, sizeof(double));
@@ -182,16 +152,15 @@ static void each_scored_token_has_an_event(void **state)
     struct qwick_engine *eng = open_engine(SMALL, 16, true);
     size_t size = eng->model.config.vocab_size, n_scored = 0;
     struct qwick_score_item *items = some_items(8);
-    int32_t *ids = some_ids(N, 7);
+    int32_t *ids = new_ids(N, 7);
     float *rows = malloc(N * size * sizeof *rows);
     struct qwick_score_options o = {.size = sizeof o, .on_score = on_score};
-    struct qwick_session *s;
     struct qwick_err e;
     free((void *)(uintptr_t)items[0].tokens);
     free(items[0].logprobs);
     items[0] = (struct qwick_score_item){
         .tokens = ids, .n = N, .logprobs = calloc(N, sizeof(double))};
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    struct qwick_session *s = open_session(eng);
     for (size_t i = 0; i < N; i++) {
         assert_int_equal(qwick_session_decode(s, ids[i], NULL), 0);
         memcpy(rows + i * size, qwick_session_logits(s), size * sizeof *rows);
@@ -204,7 +173,7 @@ static void each_scored_token_has_an_event(void **state)
         struct events x = {eng, items, rows, 0, tops[t], 0};
         o.on_score_ctx = &x;
         o.top = tops[t];
-        ok(qwick_score(eng, items, 8, &o, &e), &e);
+        assert_ok(qwick_score(eng, items, 8, &o, &e), &e);
         assert_int_equal(x.n, n_scored);
     }
     struct events x = {eng, items, rows, 0, SIZE_MAX, 3};
@@ -228,9 +197,9 @@ static void a_batch_equals_its_texts_alone(void **state)
     for (size_t c = 0; c < 4; c++) {
         struct qwick_engine *eng = open_engine(SMALL, chunks[c], true);
         struct qwick_score_item *many = some_items(n), *one = some_items(n);
-        ok(qwick_score(eng, many, n, &o, &e), &e);
+        assert_ok(qwick_score(eng, many, n, &o, &e), &e);
         for (size_t i = 0; i < n; i++) {
-            ok(qwick_score(eng, &one[i], 1, &o, &e), &e);
+            assert_ok(qwick_score(eng, &one[i], 1, &o, &e), &e);
             assert_int_equal(one[i].n_windows, many[i].n_windows);
             assert_memory_equal(one[i].logprobs, many[i].logprobs,
                                 one[i].n * sizeof(double));
@@ -255,7 +224,7 @@ static void windows_by_brute_force(void **state)
         {70, 0, 69, 68},
     };
     struct qwick_engine *eng = open_engine(SMALL, 9, true);
-    int32_t *ids = some_ids(70, 3);
+    int32_t *ids = new_ids(70, 3);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         double got[70];
         size_t n = cases[c].n, window = cases[c].window;
@@ -265,7 +234,7 @@ static void windows_by_brute_force(void **state)
             .size = sizeof(o), .window = window, .stride = cases[c].stride};
         struct qwick_score_item it = {ids, n, cases[c].given, got, 0};
         struct qwick_err e;
-        ok(qwick_score(eng, &it, 1, &o, &e), &e);
+        assert_ok(qwick_score(eng, &it, 1, &o, &e), &e);
         size_t end = first < window ? window : first + stride;
         for (size_t t = 0; t < n; t++) {
             if (t < first) {
@@ -292,13 +261,13 @@ static void context_is_read_not_scored(void **state)
 {
     (void)state;
     struct qwick_engine *eng = open_engine(NULL, 0, true);
-    int32_t *ids = some_ids(60, 5);
+    int32_t *ids = new_ids(60, 5);
     double whole[60], part[60];
     struct qwick_score_item a = {ids, 60, 0, whole, 0};
     struct qwick_score_item b = {ids, 60, 25, part, 0};
     struct qwick_err e;
-    ok(qwick_score(eng, &a, 1, &plain, &e), &e);
-    ok(qwick_score(eng, &b, 1, &plain, &e), &e);
+    assert_ok(qwick_score(eng, &a, 1, &plain, &e), &e);
+    assert_ok(qwick_score(eng, &b, 1, &plain, &e), &e);
     for (size_t i = 0; i < 60; i++)
         assert_true(part[i] == (i < 25 ? 0 : whole[i]));
     assert_int_equal(qwick_score_first(&a), 1);
@@ -325,23 +294,23 @@ static void perplexity_of_a_text(void **state)
 {
     (void)state;
     struct qwick_engine *eng = open_engine(NULL, 0, true);
-    struct qwick_session *s;
     char *text;
     size_t n_text, n;
     int32_t *ids;
     struct qwick_err e;
-    ok(map_read_all("bench/heldout.jsonl", 1 << 20, &text, &n_text, &e), &e);
-    ok(qwick_tokenize(eng, text, 6000, true, &ids, &n, &e), &e);
+    assert_ok(map_read_all("bench/heldout.jsonl", 1 << 20, &text, &n_text, &e),
+              &e);
+    assert_ok(qwick_tokenize(eng, text, 6000, true, &ids, &n, &e), &e);
     if (n > 1500)
         n = 1500;
     double *lp = calloc(n, sizeof *lp), sum = 0;
     struct qwick_score_item it = {ids, n, 0, lp, 0};
     struct nll x = {ids, n, eng->model.config.vocab_size, 0};
-    ok(qwick_score(eng, &it, 1, &plain, &e), &e);
+    assert_ok(qwick_score(eng, &it, 1, &plain, &e), &e);
     for (size_t i = 0; i < n; i++)
         sum -= lp[i];
-    ok(qwick_session_create(&s, eng, 0, &e), &e);
-    ok(qwick_session_all_logits(s, ids, n, add_row, &x, &e), &e);
+    struct qwick_session *s = open_session(eng);
+    assert_ok(qwick_session_all_logits(s, ids, n, add_row, &x, &e), &e);
     double want = exp(x.sum / (double)(n - 1));
     /* the loss of each token has an error of at most 1e-6, and so has the
      * mean */
@@ -456,15 +425,18 @@ static void answers_by_brute_force(void **state)
         double got[PROMPTS][ANSWERS], single[ANSWERS];
         for (size_t i = 0; i < PROMPTS; i++) {
             size_t begin = c % 2 ? 70 : 0;
-            int32_t *ids = some_ids(begin + lens[i], c % 2 ? 1 : (uint32_t)i);
+            int32_t *ids = new_ids(begin + lens[i], c % 2 ? 1 : (uint32_t)i);
             ids[begin + lens[i] - 1] = (int32_t)i;
             items[i] = (struct qwick_choose_item){ids, begin + lens[i], got[i]};
         }
-        ok(qwick_choose(eng, items, PROMPTS, answers, ANSWERS, &plain, &e), &e);
+        assert_ok(
+            qwick_choose(eng, items, PROMPTS, answers, ANSWERS, &plain, &e),
+            &e);
         for (size_t i = 0; i < PROMPTS; i++) {
             struct qwick_choose_item it = items[i];
             it.logprobs = single;
-            ok(qwick_choose(eng, &it, 1, answers, ANSWERS, &plain, &e), &e);
+            assert_ok(qwick_choose(eng, &it, 1, answers, ANSWERS, &plain, &e),
+                      &e);
             assert_memory_equal(single, got[i], sizeof single);
             for (size_t a = 0; a < ANSWERS; a++)
                 assert_true(single[a] ==
@@ -481,7 +453,7 @@ static void probabilities_of_all_tokens_add_up(void **state)
     struct qwick_engine *eng = open_engine(SMALL, 0, true);
     size_t n = eng->model.config.vocab_size;
     struct qwick_answer *answers = calloc(n, sizeof *answers);
-    int32_t *ids = calloc(n, sizeof *ids), *prompt = some_ids(9, 2);
+    int32_t *ids = calloc(n, sizeof *ids), *prompt = new_ids(9, 2);
     double *lp = calloc(n, sizeof *lp), sum = 0;
     struct qwick_choose_item it = {prompt, 9, lp};
     struct qwick_err e;
@@ -489,7 +461,7 @@ static void probabilities_of_all_tokens_add_up(void **state)
         ids[i] = (int32_t)i;
         answers[i] = (struct qwick_answer){&ids[i], 1};
     }
-    ok(qwick_choose(eng, &it, 1, answers, n, &plain, &e), &e);
+    assert_ok(qwick_choose(eng, &it, 1, answers, n, &plain, &e), &e);
     for (size_t i = 0; i < n; i++)
         sum += exp(lp[i]);
     assert_true(fabs(sum - 1) <= 1e-6); /* exp of the kernels: 2^-21 */
@@ -526,7 +498,7 @@ static void choose_refuses(void **state)
     assert_int_equal(qwick_choose(eng, &it, 1, two, 0, &plain, &e), -1);
     /* the last token of an answer needs no position */
     struct qwick_score_options o = {.size = sizeof(o), .n_ctx = 4};
-    ok(qwick_choose(eng, &it, 1, two, 2, &o, &e), &e);
+    assert_ok(qwick_choose(eng, &it, 1, two, 2, &o, &e), &e);
     o.n_ctx = 3;
     assert_int_equal(qwick_choose(eng, &it, 1, two, 2, &o, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_CONTEXT);
@@ -541,7 +513,7 @@ static void choose_refuses(void **state)
                                      .interrupt = &flag};
     assert_int_equal(qwick_choose(eng, &it, 1, two, 2, &o, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_INTERRUPTED);
-    ok(qwick_choose(eng, NULL, 0, two, 2, &plain, &e), &e);
+    assert_ok(qwick_choose(eng, NULL, 0, two, 2, &plain, &e), &e);
     qwick_engine_close(eng);
 }
 
@@ -571,8 +543,8 @@ static void default_mode_is_close(void **state)
     struct qwick_err e;
     double x = 0, y = 0;
     size_t count = 0;
-    ok(qwick_score(fast, a, n, &o, &e), &e);
-    ok(qwick_score(exact, b, n, &plain, &e), &e);
+    assert_ok(qwick_score(fast, a, n, &o, &e), &e);
+    assert_ok(qwick_score(exact, b, n, &plain, &e), &e);
     for (size_t i = 0; i < n; i++) {
         for (size_t k = qwick_score_first(&a[i]); k < a[i].n; k++) {
             assert_true(isfinite(a[i].logprobs[k]));
@@ -608,7 +580,7 @@ static void a_prompt_reports_its_layers(void **state)
     struct qwick_err e;
     for (int32_t i = 0; i < 100; i++)
         prompt[i] = 10 + i;
-    ok(qwick_choose(eng, &item, 1, answers, 2, &o, &e), &e);
+    assert_ok(qwick_choose(eng, &item, 1, answers, 2, &o, &e), &e);
     assert_true(seen.calls >= n_layers);
     assert_int_equal(seen.done, 100);
     assert_int_equal(seen.total, 100);

@@ -1,14 +1,11 @@
 /* The self-test: it passes on every kind of model, and finds kernels that are
  * wrong, files that changed, and limits of time and memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
 #include <stdatomic.h>
 
+#include "engines.h"
 #include "fake_memory.h"
 #include "kernel/kernel.h"
 #include "qwick.h"
@@ -47,16 +44,7 @@ static int on_done(void *ctx, const struct qwick_check *c)
 
 static struct qwick_engine *open_engine(const char *model)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = model;
-    o.threads = 2;
-    if (qwick_engine_open(&eng, &o, &e)) {
-        fail_msg("%s", e.msg);
-        return NULL;
-    }
-    return eng;
+    return engine_with(.model = model, .threads = 2);
 }
 
 static struct qwick_selftest_options options(void)

@@ -1,11 +1,7 @@
 /* Sessions: the contents of the cache after each call. Different ways to the
  * same tokens must give the same numbers, bit by bit with --exact. Saved and
  * loaded sessions are bit-equal in every mode. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -17,6 +13,7 @@
 #include "base/hash.h"
 #include "engine/cache/kv_file.h"
 #include "engine/core/engine.h"
+#include "engines.h"
 #include "file/map.h"
 #include "tempdir.h"
 
@@ -27,33 +24,8 @@
 static struct qwick_engine *open_engine(const char *model, bool exact,
                                         enum qwick_kv kv)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = model;
-    o.exact = exact;
-    o.kv = kv;
-    o.threads = 2;
-    o.prefill_chunk = 48;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
-    return eng;
-}
-
-static struct qwick_session *open_session(struct qwick_engine *eng)
-{
-    struct qwick_session *s;
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
-    return s;
-}
-
-/* Ids that are valid in all vocabularies of the goldens. */
-static void some_ids(int32_t *ids, size_t n, uint32_t x)
-{
-    for (size_t i = 0; i < n; i++) {
-        x = x * 1664525u + 1013904223u;
-        ids[i] = (int32_t)(x >> 16) % 320;
-    }
+    return engine_with(.model = model, .exact = exact, .kv = kv, .threads = 2,
+                       .prefill_chunk = 48);
 }
 
 static void assert_context(const struct qwick_session *s, const int32_t *ids,
@@ -390,10 +362,8 @@ static void loaded_is_as_live(void **state)
             /* its note, of n bytes */
             assert_int_equal(
                 qwick_session_set_note(live, (const char *)ids, n, NULL), 0);
-            if (qwick_session_save(live, temp_path("s"), &e))
-                fail_msg("%s", e.msg);
-            if (qwick_session_load(&s, b, temp_path("s"), 0, &e))
-                fail_msg("%s", e.msg);
+            assert_ok(qwick_session_save(live, temp_path("s"), &e), &e);
+            assert_ok(qwick_session_load(&s, b, temp_path("s"), 0, &e), &e);
             assert_context(s, ids, n);
             size_t n_note = 1;
             const char *note = qwick_session_note(s, &n_note);
@@ -542,12 +512,8 @@ static void other_engines_are_refused(void **state)
     qwick_engine_close(f16);
     qwick_engine_close(other);
     if (cpu_best() != ISA_REF) {
-        struct qwick_engine_options o = qwick_engine_defaults();
-        struct qwick_engine *ref;
-        o.model = YARN;
-        o.exact = true;
-        o.isa = "ref";
-        assert_int_equal(qwick_engine_open(&ref, &o, NULL), 0);
+        struct qwick_engine *ref =
+            engine_with(.model = YARN, .exact = true, .isa = "ref");
         s = open_session(ref);
         assert_int_equal(qwick_session_sync(s, ids, 5, NULL), 0);
         assert_int_equal(qwick_session_save(s, path, NULL), 0);
@@ -828,13 +794,10 @@ static void small_stacks_suffice(void **state)
 #endif
     for (int l = 0; l < ISA_COUNT; l++)
         for (size_t i = 0; i < 8 && cpu_has((enum isa)l); i++) {
-            struct qwick_engine_options o = qwick_engine_defaults();
-            struct qwick_engine *eng;
-            o.model = models[i / 2];
-            o.isa = isa_name((enum isa)l);
-            o.exact = i % 2;
-            o.threads = 1;
-            assert_int_equal(qwick_engine_open(&eng, &o, NULL), 0);
+            struct qwick_engine *eng =
+                engine_with(.model = models[i / 2],
+                            .isa = isa_name((enum isa)l), .exact = i % 2,
+                            .threads = 1);
             struct qwick_session *s = open_session(eng), *done = s;
             on_a_small_stack(sync_lengths, &done);
             assert_ptr_equal(done, s);

@@ -1,14 +1,10 @@
 /* The split patterns of Qwen's tokenizers, compared with a slow and simple
  * matcher. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "test.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/buf.h"
 #include "base/utf8.h"

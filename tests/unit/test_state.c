@@ -1,12 +1,7 @@
 /* The state of recurrent layers in the KV cache: going back, and sharing
  * between sequences. Instead of a model, the tests use a made-up layer, which
  * writes numbers that depend on all tokens before them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <errno.h>
 #include <stdbool.h>

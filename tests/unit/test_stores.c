@@ -1,15 +1,10 @@
 /* Searching the stores of models, and names of models in them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -49,8 +44,7 @@ static void same_with_index(struct stores *s)
 {
     struct qwick_err e;
     struct stores plain = *s;
-    if (stores_index(s, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(stores_index(s, &e), &e);
     for (size_t i = 0; i < s->n; i++) {
         const char *texts[] = {s->v[i].name, s->v[i].id, s->v[i].path, "none"};
         for (size_t k = 0; k < 4; k++) {
@@ -72,8 +66,7 @@ static char *scan(void)
     struct stores s;
     struct qwick_err e = {0};
     size_t at = 0, n = strlen(temp_dir);
-    if (stores_scan(&s, NULL, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(stores_scan(&s, NULL, &e), &e);
     text[0] = '\0';
     for (size_t i = 0; i < s.n; i++) {
         const struct store_model *m = &s.v[i];
@@ -96,8 +89,7 @@ static void check(const char *spec, const char *want, const char *want_type)
     struct qwick_err e = {0};
     char *path;
     const char *type;
-    if (find_model(&path, &type, spec, false, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(find_model(&path, &type, spec, false, &e), &e);
     assert_string_equal(path, temp_path(want));
     assert_int_equal(!type, !want_type);
     if (type)

@@ -1,12 +1,7 @@
 /* The text that a reader gets from a stream of tokens: the split between
  * thinking and text, stop strings, characters held back until they are
  * complete. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdio.h>
 #include <stdlib.h>

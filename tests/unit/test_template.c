@@ -1,16 +1,12 @@
 /* Chat templates: results of Jinja2, origin of each byte, think blocks, bounds,
  * and broken templates. */
+#include "test.h"
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "random_text.h"
 #include "text/template/template.h"

@@ -1,17 +1,13 @@
 /* Think budgets: where thinking ends, what is forced, and that answers do not
  * depend on how their tokens were evaluated. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/core/engine.h"
 #include "engine/generate/generate.h"
+#include "engines.h"
 
 static const char sentence[] =
     "Considering the limited time by the user, I have to give the solution "
@@ -24,15 +20,8 @@ enum { N_PROMPT = sizeof prompt / sizeof *prompt, N_TOKENS = 60 };
 
 static struct qwick_engine *open_engine(size_t prefix_bytes)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.exact = true;
-    o.threads = 1;
-    o.prefix_cache_bytes = prefix_bytes;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
-    return eng;
+    return engine_with(.exact = true, .threads = 1,
+                       .prefix_cache_bytes = prefix_bytes);
 }
 
 /* Options of an answer that goes on until it has N_TOKENS tokens. */
@@ -54,12 +43,10 @@ static struct qwick_result generate(struct qwick_engine *eng,
                                     const int32_t *ids, size_t n,
                                     const struct qwick_generate_options *o)
 {
-    struct qwick_session *s;
     struct qwick_result r;
     struct qwick_err e;
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
-    if (qwick_generate(s, ids, n, o, &r, &e))
-        fail_msg("%s", e.msg);
+    struct qwick_session *s = open_session(eng);
+    assert_ok(qwick_generate(s, ids, n, o, &r, &e), &e);
     qwick_session_free(s);
     return r;
 }
@@ -460,10 +447,9 @@ static void fails(struct qwick_engine *eng,
                   const struct qwick_generate_options *o, const char *why)
 {
     const int32_t ids[] = {1, 2};
-    struct qwick_session *s;
     struct qwick_result r;
     struct qwick_err e;
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    struct qwick_session *s = open_session(eng);
     assert_int_equal(qwick_generate(s, ids, 2, o, &r, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_USAGE);
     assert_string_equal(e.msg, why);
@@ -473,15 +459,14 @@ static void fails(struct qwick_engine *eng,
 
 static void models_without_thinking_are_refused(void **state)
 {
-    struct qwick_engine_options eo = qwick_engine_defaults();
     struct qwick_generate_options o = options(4);
     struct qwick_engine *eng = open_engine(0);
     (void)state;
     o.split_thinking = false;
     fails(eng, &o, "think budget: has no effect without split_thinking");
     qwick_engine_close(eng);
-    eo.model = "tests/golden/models/f32"; /* has no tokenizer */
-    assert_int_equal(qwick_engine_open(&eng, &eo, NULL), 0);
+    /* has no tokenizer */
+    eng = engine_with(.model = "tests/golden/models/f32");
     o.split_thinking = true;
     fails(eng, &o,
           "think budget: the model has no token that closes a think block");

@@ -1,10 +1,5 @@
 /* Engines in several threads, and in a child process. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -12,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "engines.h"
 #include "qwick.h"
 
 enum { N_THREADS = 3, N_TOKENS = 24 };
@@ -139,12 +135,9 @@ static void each_thread_is_called_once(void **state)
 {
     (void)state;
     for (int n = 1; n <= 3; n++) {
-        struct qwick_engine_options o = qwick_engine_defaults();
         struct called c = {.lock = PTHREAD_MUTEX_INITIALIZER};
-        struct qwick_engine *eng;
+        struct qwick_engine *eng = engine_with(.threads = n);
         size_t n_mine = 0;
-        o.threads = n;
-        assert_int_equal(qwick_engine_open(&eng, &o, NULL), 0);
         qwick_engine_each_thread(eng, note_call, &c);
         assert_int_equal(c.n, n);
         for (size_t i = 0; i < c.n; i++) {

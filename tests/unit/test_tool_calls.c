@@ -1,12 +1,7 @@
 /* Tool calls in answers. The command line is not a library, so its files are
  * compiled into the test. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

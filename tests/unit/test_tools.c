@@ -1,13 +1,8 @@
 /* Calls of tools as a grammar: texts that it admits and refuses, and random
  * texts of it, which the reader of calls must read as the schemas admit. The
  * command line is not a library, so its files are compiled into the test. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -433,8 +428,7 @@ static void admits_no_call(void **state)
     assert_int_equal(grammar_create(&g, "G", NULL), 0);
     uint32_t root = grammar_rule(g, "root", 4);
     grammar_define(g, root, tools_no_call(g));
-    if (grammar_finish(g, root, &e) || automaton_create(&a, g, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(grammar_finish(g, root, &e) || automaton_create(&a, g, &e), &e);
     grammar_free(g);
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         if (!matches(a, good[i]))

@@ -1,19 +1,16 @@
 /* Records of cores, the probe of a core without one, and the file that keeps its
  * result. Which choice is the fastest is not tested: tests measure no times. */
+#include "test.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/hash.h"
 #include "engine/cache/tuning_file.h"
 #include "engine/core/tuning.h"
+#include "engines.h"
 #include "kernel/blocks.h"
 #include "qwick.h"
 #include "tempdir.h"
@@ -552,23 +549,18 @@ enum { VOCAB = 6144 }; /* of the demo model */
  * last) variant of each choice. */
 static void logits_with(float *out, size_t n_vocab, bool last, bool exact)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
     struct core_choices c = kernels_core()->choices;
     const struct core_knob *k;
-    struct qwick_engine *eng;
-    struct qwick_session *s;
     int32_t ids[30];
     for (size_t i = 0; (k = core_knob(i)) != NULL; i++)
         core_set(&c, k, k->variants[last ? k->n_variants - 1 : 0]);
     kernels_choose(&c);
-    o.exact = exact;
-    o.threads = 1;
-    assert_int_equal(qwick_engine_open(&eng, &o, NULL), 0);
+    struct qwick_engine *eng = engine_with(.exact = exact, .threads = 1);
     assert_int_equal(kernel_core.sweep_ahead, c.sweep_ahead);
     assert_int_equal(qwick_engine_info(eng)->vocab_size, n_vocab);
     for (size_t i = 0; i < 30; i++)
         ids[i] = (int32_t)(i * 37 % 1000);
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    struct qwick_session *s = open_session(eng);
     assert_int_equal(qwick_session_sync(s, ids, 30, NULL), 0);
     assert_int_equal(qwick_session_decode(s, 5, NULL), 0);
     memcpy(out, qwick_session_logits(s), n_vocab * sizeof *out);

@@ -1,14 +1,10 @@
 /* Classes and NFC, compared with utf8proc's complete NFC function, which
  * unicode.c does not use. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "test.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 #include <utf8proc.h>
 
 #include "base/buf.h"

@@ -1,11 +1,6 @@
 /* Binding tensors by name, shape and type: on small checkpoints written here,
  * each with one thing changed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,9 +76,10 @@ static void write_weights(const struct list *l)
 {
     struct st_writer *w;
     struct qwick_err e;
-    if (st_writer_open(&w, temp_path("model.safetensors"), l->t, l->n, &e) ||
-        st_writer_close(w, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(
+        st_writer_open(&w, temp_path("model.safetensors"), l->t, l->n, &e) ||
+            st_writer_close(w, &e),
+        &e);
 }
 
 static void write_config(bool tied, bool bias)
@@ -117,13 +113,12 @@ static struct qwick_info opens(void)
     struct qwick_engine *eng;
     struct qwick_session *s;
     struct qwick_err e;
-    if (open_engine(&eng, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(open_engine(&eng, &e), &e);
     struct qwick_info info = *qwick_engine_info(eng);
     static const int32_t ids[] = {1, 2, 3};
-    if (qwick_session_create(&s, eng, 0, &e) ||
-        qwick_session_sync(s, ids, 3, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_session_create(&s, eng, 0, &e) ||
+                  qwick_session_sync(s, ids, 3, &e),
+              &e);
     for (int i = 0; i < VOCAB; i++)
         assert_true(qwick_session_logits(s)[i] == 0);
     qwick_session_free(s);

@@ -1,10 +1,5 @@
 /* Layers with a sliding window release pages that no later token attends to. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,6 +7,7 @@
 #include <string.h>
 
 #include "engine/core/engine.h"
+#include "engines.h"
 #include "qwick.h"
 #include "tempdir.h"
 
@@ -119,18 +115,12 @@ static void a_sequence_goes_back_as_far_as_keys_are_there(void **state)
 
 static struct qwick_engine *open_engine(size_t chunk, const char *cache)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_err e;
-    o.model = "tests/golden/models/tied-bf16";
-    o.exact = true;
-    o.threads = 2;
-    o.prefill_chunk = chunk;
-    o.prefix_cache_bytes = cache ? 64 << 20 : 0;
-    o.prefix_cache_disk = cache != NULL;
-    o.prefix_cache_dir = cache;
-    if (qwick_engine_open(&eng, &o, &e))
-        fail_msg("%s", e.msg);
+    struct qwick_engine *eng =
+        engine_with(.model = "tests/golden/models/tied-bf16", .exact = true,
+                    .threads = 2, .prefill_chunk = chunk,
+                    .prefix_cache_bytes = cache ? 64 << 20 : 0,
+                    .prefix_cache_disk = cache != NULL,
+                    .prefix_cache_dir = cache);
     /* all layers except the second one */
     struct config *c = &eng->model.config;
     for (size_t i = 0; i < c->n_layers; i++)
@@ -155,31 +145,6 @@ static void warnings_to(struct qwick_engine *eng)
 {
     eng->log = count_warning;
     n_warnings = 0;
-}
-
-static struct qwick_session *open_session(struct qwick_engine *eng)
-{
-    struct qwick_session *s;
-    struct qwick_err e;
-    if (qwick_session_create(&s, eng, 0, &e))
-        fail_msg("%s", e.msg);
-    return s;
-}
-
-static int32_t *some_ids(size_t n)
-{
-    int32_t *ids = malloc(n * sizeof *ids);
-    assert_non_null(ids);
-    for (size_t i = 0; i < n; i++)
-        ids[i] = (int32_t)((i * i * 31 + i * 7) % 320);
-    return ids;
-}
-
-static void sync_to(struct qwick_session *s, const int32_t *ids, size_t n)
-{
-    struct qwick_err e;
-    if (qwick_session_sync(s, ids, n, &e))
-        fail_msg("%s", e.msg);
 }
 
 static void same_logits(const struct qwick_session *a,
@@ -207,7 +172,7 @@ static void released_pages_change_no_result(void **state)
     (void)state;
     struct qwick_engine *big = open_engine(2 * N, NULL);
     struct qwick_engine *eng = open_engine(64, NULL);
-    int32_t *ids = some_ids(N);
+    int32_t *ids = new_ids(N, 1);
     struct qwick_session *want = whole(big, ids, N), *s = open_session(eng),
                          *fork;
     struct qwick_err e;
@@ -260,16 +225,16 @@ static void saved_sessions_go_on(void **state)
     (void)state;
     struct qwick_engine *big = open_engine(2 * N, NULL);
     struct qwick_engine *eng = open_engine(64, NULL);
-    int32_t *ids = some_ids(N);
+    int32_t *ids = new_ids(N, 1);
     struct qwick_session *want = whole(big, ids, N), *s = open_session(eng), *t;
     struct qwick_err e;
     temp_clear();
     sync_to(s, ids, N);
     /* save a session that rolled back after it had released pages */
     assert_int_equal(qwick_session_rollback(s, N - 200, &e), 0);
-    if (qwick_session_save(s, temp_path("s"), &e) ||
-        qwick_session_load(&t, eng, temp_path("s"), 0, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_session_save(s, temp_path("s"), &e) ||
+                  qwick_session_load(&t, eng, temp_path("s"), 0, &e),
+              &e);
     assert_int_equal(qwick_session_rollback(t, N - 300, &e), -1);
     sync_to(t, ids, N);
     assert_int_equal(t->n_cached, N - 200);
@@ -291,7 +256,7 @@ static void prefixes_stay_whole(void **state)
     temp_clear();
     struct qwick_engine *big = open_engine(2 * N, NULL);
     struct qwick_engine *eng = open_engine(64, temp_path("cache"));
-    int32_t *ids = some_ids(N);
+    int32_t *ids = new_ids(N, 1);
     struct qwick_session *want = whole(big, ids, N),
                          *half = whole(big, ids, 700), *s;
     struct qwick_err e;
@@ -300,8 +265,7 @@ static void prefixes_stay_whole(void **state)
         s = open_session(eng);
         sync_to(s, ids, steps[i]);
         assert_int_equal(s->n_cached, i ? 192 : 0);
-        if (qwick_session_store(s, steps[i], &e))
-            fail_msg("%s", e.msg);
+        assert_ok(qwick_session_store(s, steps[i], &e), &e);
         qwick_session_free(s);
     }
     for (size_t i = 0; i < 4; i++) {
@@ -329,14 +293,14 @@ static void loaded_sessions_are_not_stored(void **state)
     (void)state;
     temp_clear();
     struct qwick_engine *eng = open_engine(64, temp_path("cache"));
-    int32_t *ids = some_ids(N);
+    int32_t *ids = new_ids(N, 1);
     struct qwick_session *s = open_session(eng), *t;
     struct qwick_err e;
     warnings_to(eng);
     sync_to(s, ids, N);
-    if (qwick_session_save(s, temp_path("s"), &e) ||
-        qwick_session_load(&t, eng, temp_path("s"), 0, &e))
-        fail_msg("%s", e.msg);
+    assert_ok(qwick_session_save(s, temp_path("s"), &e) ||
+                  qwick_session_load(&t, eng, temp_path("s"), 0, &e),
+              &e);
     for (int i = 0; i < 2; i++)
         assert_int_equal(qwick_session_store(t, N, &e), 0);
     assert_int_equal(n_warnings, 1);
