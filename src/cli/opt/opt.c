@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 #include "cli/io/out.h"
-#include "cli/opt/settings.h"
+#include "cli/opt/opt_int.h"
 #include "cli/opt/verbs.h"
 #include "qwick.h"
 
@@ -39,6 +39,13 @@ const struct opt *opt_next(const struct verb *v, const struct opt *o)
         if (opt_has(v, o))
             return o;
     return NULL;
+}
+
+const char *opt_heading(const struct opt *o)
+{
+    while (o->id != OPT_NONE)
+        o--;
+    return o->help;
 }
 
 const struct opt *opt_row(const struct verb *v, enum opt_id id)
@@ -85,10 +92,7 @@ static bool is_choice(const char *choices, const char *s)
     return false;
 }
 
-/* The range of a number as text: "1..100". Unless full is set, a range without
- * a meaningful maximum becomes "1 or more". Empty if there is no range to
- * show. */
-static void range_text(const struct opt *o, bool full, char *out, size_t n)
+void opt_range_text(const struct opt *o, bool full, char *out, size_t n)
 {
     out[0] = 0;
     if (o->type == OPT_INT || o->type == OPT_INTS) {
@@ -162,8 +166,7 @@ static size_t value_size(enum opt_type type)
     return 0;
 }
 
-/* Free the memory of a value. */
-static void value_free(enum opt_type type, void *value)
+void opt_value_free(enum opt_type type, void *value)
 {
     if (type == OPT_TEXTS || type == OPT_FILES)
         free(((struct strings *)value)->v);
@@ -193,7 +196,7 @@ static void drop(struct opt_parsed *p, enum opt_id id, const char *why)
     const struct opt *o = opt_row(p->verb, id);
     char text[SHOWN];
     void *value = opt_value_at(p, o);
-    value_free(o->type, value);
+    opt_value_free(o->type, value);
     memcpy(value, &s->before, value_size(o->type));
     if (s->rank < OPT_LINE)
         msg_note("%s: has no effect %s", source_text(p, id, text, sizeof(text)),
@@ -273,153 +276,7 @@ void opt_warn_no_effect(struct opt_parsed *p, enum opt_id id,
     drop(p, id, why);
 }
 
-/* ---- help ---- */
-
-#define HELP_WIDTH  79
-#define HELP_INDENT 29
-
-/* Append words with line breaks at HELP_WIDTH. *col is the current column; new
- * lines start at HELP_INDENT. */
-static int wrap(struct buf *b, const char *s, size_t *col)
-{
-    while (*s) {
-        size_t n = strcspn(s, " ");
-        if (n && *col + 1 + n > HELP_WIDTH) {
-            if (buf_printf(b, "\n%*s", HELP_INDENT, ""))
-                return -1;
-            *col = HELP_INDENT;
-        } else if (n && *col > HELP_INDENT) {
-            if (buf_putc(b, ' '))
-                return -1;
-            ++*col;
-        }
-        if (buf_append(b, s, n))
-            return -1;
-        *col += n;
-        s += n;
-        while (*s == ' ')
-            s++;
-    }
-    return 0;
-}
-
-const struct opt *opt_find_letter(const struct verb *v, char letter, bool late)
-{
-    const struct opt *found = NULL;
-    for (const struct opt *o = NULL; (o = opt_next(v, o));)
-        if (o->letter == letter && o->letter_late <= late &&
-            (!found || o->letter_late))
-            found = o;
-    return found;
-}
-
-/* Whether the option's letter, standing after the verb, means this option. */
-static bool has_letter(const struct verb *v, const struct opt *o)
-{
-    return o->letter && opt_find_letter(v, o->letter, true) == o;
-}
-
-/* Append the options of which this one needs one. */
-static int help_needs(struct buf *b, const struct verb *v, const struct opt *o,
-                      size_t *col)
-{
-    struct buf needs = {0};
-    int bad = opt_needs(&needs, v, o->id);
-    if (!bad && needs.len)
-        bad = wrap(b, "[with", col) || wrap(b, needs.data, col) ||
-              buf_putc(b, ']');
-    buf_free(&needs);
-    return bad;
-}
-
-static int help_option(struct buf *b, const struct verb *v, const struct opt *o)
-{
-    size_t start = b->len, col;
-    char range[64], extra[256];
-    if (has_letter(v, o) ? buf_printf(b, "  -%c, --%s", o->letter, o->name)
-                         : buf_printf(b, "      --%s", o->name))
-        return -1;
-    if (o->type == OPT_FLAG_FILE) {
-        if (buf_printf(b, "[=%s]", o->arg))
-            return -1;
-    } else if (o->type == OPT_CHOICE) {
-        if (buf_printf(b, " %s", o->arg ? o->arg : o->choices))
-            return -1;
-    } else if (o->type != OPT_FLAG) {
-        if (buf_printf(b, " %s", o->arg))
-            return -1;
-    }
-    col = b->len - start;
-    if (col + 2 > HELP_INDENT) {
-        if (buf_printf(b, "\n%*s", HELP_INDENT, ""))
-            return -1;
-    } else if (buf_printf(b, "%*s", (int)(HELP_INDENT - col), "")) {
-        return -1;
-    }
-    col = HELP_INDENT;
-    if (wrap(b, o->help, &col))
-        return -1;
-    if (o->type == OPT_CHOICE && o->arg) {
-        snprintf(extra, sizeof(extra), "(%s)", o->choices);
-        if (wrap(b, extra, &col))
-            return -1;
-    }
-    range_text(o, false, range, sizeof(range));
-    if (range[0] || o->def) {
-        snprintf(extra, sizeof(extra), "[%s%s%s%s]", range,
-                 range[0] && o->def ? "; " : "", o->def ? "default: " : "",
-                 o->def ? o->def : "");
-        if (wrap(b, extra, &col))
-            return -1;
-    }
-    if (help_needs(b, v, o, &col))
-        return -1;
-    return buf_putc(b, '\n');
-}
-
-int opt_help(const struct verb *v)
-{
-    struct buf b = {0};
-    bool main_help = v->bit == V_GENERATE;
-    int r = main_help ? buf_puts(&b, "usage: qwick [OPTIONS] [PROMPT]\n"
-                                     "       qwick VERB [OPTIONS] [ARGS]\n\n")
-                      : buf_printf(&b, "usage: qwick %s [OPTIONS]%s%s\n\n",
-                                   v->name, v->args[0] ? " " : "", v->args);
-    r |= buf_printf(&b, "%s\n", v->about);
-    if (main_help) {
-        r |= buf_puts(&b, "\nVerbs\n");
-        for (size_t i = 0; verbs[i]; i++)
-            r |= buf_printf(&b, "  %-12s %s\n", verbs[i]->name,
-                            verbs[i]->summary);
-        r |= buf_puts(&b, "Each has its own --help.\n");
-    }
-    const struct opt *heading = NULL;
-    for (const struct opt *o = opt_rows; o < opt_rows + N_ROWS && !r; o++) {
-        if (o->type == OPT_HEADING) {
-            heading = o;
-        } else if (opt_has(v, o)) {
-            r = heading ? buf_printf(&b, "\n%s\n", heading->help) : 0;
-            heading = NULL;
-            r |= help_option(&b, v, o);
-        }
-    }
-    r |= buf_printf(&b, "\nExamples\n%s", v->examples);
-    if (main_help)
-        r |= buf_puts(&b, "\nExit status: 0 done, 1 failure, 2 usage, 3 model, "
-                          "4 context, 5 memory,\n6 incomplete "
-                          "(--require-answer).\nMore: man qwick\n");
-    int status = r ? msg_oom() : out_write(b.data, b.len) ? 1 : 0;
-    buf_free(&b);
-    return status;
-}
-
-int opt_version(void)
-{
-    static const char text[] = "qwick " QWICK_VERSION "\n";
-    return out_write(text, sizeof(text) - 1) ? QWICK_ERR_RUNTIME : 0;
-}
-
-/* ---- unknown options ---- */
+/* ---- names ---- */
 
 /* Whether a list of words between blanks has the word. */
 static bool has_word(const char *list, const char *word)
@@ -471,42 +328,7 @@ const struct verb *opt_verb_with(const char *name)
     return NULL;
 }
 
-static bool has_blank(const char *word)
-{
-    return strpbrk(word, " \t\n") != NULL;
-}
-
-/* Report an unknown option. name: the name of a long option, else NULL. */
-static int unknown(const struct opt_parsed *p, const char *shown,
-                   const char *name)
-{
-    const struct verb *v = p->verb, *other;
-    const char *near = NULL;
-    if (has_blank(shown))
-        return opt_usage(v,
-                         "\"%.60s\": unknown option; text that begins with "
-                         "- follows --",
-                         shown);
-    const char *word = v->bit == V_GENERATE && p->n_plain ? p->args[0] : NULL;
-    if (word && (near = verb_near(word)))
-        return opt_usage(v,
-                         "%s: unknown option; \"%s\" is not a verb, did you "
-                         "mean %s?",
-                         shown, word, near);
-    if (word && verb_is_later(word))
-        return opt_usage(v, "%s: unknown option; this version has no verb %s",
-                         shown, word);
-    if (name && (near = opt_meant(v, name)))
-        return opt_usage(v, "%s: unknown option, did you mean --%s?", shown,
-                         near);
-    if (name && (other = opt_verb_with(name)))
-        return opt_usage(v, "%s: unknown option of %s; %s has it", shown,
-                         v->name, other->name);
-    return opt_usage(v, "%s: unknown option%s", shown,
-                     name ? "" : "; text that begins with - follows --");
-}
-
-/* ---- parsing ---- */
+/* ---- values of the command line ---- */
 
 static int push_text(struct strings *t, const char *s)
 {
@@ -522,7 +344,7 @@ static int out_of_range(const struct verb *v, const struct opt *o,
                         const char *name, const char *value)
 {
     char range[64];
-    range_text(o, true, range, sizeof(range));
+    opt_range_text(o, true, range, sizeof(range));
     return opt_usage(v, "%s: \"%s\": expected %s, %s", name, value,
                      o->type == OPT_NUMBER ? "a number"
                      : o->type == OPT_INTS ? "integers between commas"
@@ -555,9 +377,8 @@ static int set_ints(const struct verb *v, const struct opt *o, const char *name,
     }
 }
 
-/* Parse and store a value. name: the option as the user wrote it. */
-static int set_value(const struct verb *v, const struct opt *o,
-                     const char *name, const char *value, void *dst)
+int opt_set_value(const struct verb *v, const struct opt *o, const char *name,
+                  const char *value, void *dst)
 {
     int64_t i;
     double d;
@@ -616,165 +437,9 @@ static int set_value(const struct verb *v, const struct opt *o,
     return opt_usage(v, "%s: takes no value", name);
 }
 
-static bool takes_value(const struct opt *o)
+bool opt_takes_value(const struct opt *o)
 {
     return o->type != OPT_FLAG && o->type != OPT_FLAG_FILE;
-}
-
-/* Set an option without a value. */
-static int set_flag(const struct verb *v, const struct opt *o, void *dst)
-{
-    if (o->id == OPT_help)
-        return opt_help(v);
-    if (o->id == OPT_version)
-        return opt_version();
-    if (o->type == OPT_FLAG_FILE)
-        ((struct opt_flag_file *)dst)->on = true;
-    else
-        *(bool *)dst = true;
-    return -1;
-}
-
-/* Position of the parser. */
-struct cursor {
-    int argc, i;
-    char **argv;
-    bool late; /* the verb was passed */
-};
-
-static const char *next_word(struct cursor *c)
-{
-    return c->i + 1 < c->argc ? c->argv[++c->i] : NULL;
-}
-
-static int set_next(const struct opt_parsed *p, const struct opt *o,
-                    const char *shown, struct cursor *c)
-{
-    const char *value = next_word(c);
-    if (!value)
-        return opt_usage(p->verb, "%s: needs a value", shown);
-    return set_value(p->verb, o, shown, value, opt_value_at(p, o));
-}
-
-static int parse_long(struct opt_parsed *p, const char *arg, struct cursor *c)
-{
-    const struct verb *v = p->verb;
-    char shown[64];
-    const char *eq = strchr(arg, '=');
-    size_t n = eq ? (size_t)(eq - arg) : strlen(arg);
-    if (n >= sizeof(shown))
-        return unknown(p, arg, NULL);
-    memcpy(shown, arg, n);
-    shown[n] = 0;
-    const struct opt *o = opt_find(v, shown + 2);
-    if (!o)
-        return unknown(p, shown, shown + 2);
-    p->sources[o->id].rank = OPT_LINE;
-    if (eq)
-        return set_value(v, o, shown, eq + 1, opt_value_at(p, o));
-    if (takes_value(o))
-        return set_next(p, o, shown, c);
-    if (o->type == OPT_FLAG_FILE && !p->n_args)
-        p->before = o;
-    return set_flag(v, o, opt_value_at(p, o));
-}
-
-/* Whether a word is a text that only looks like an option: "- a", "-p means".
- */
-static bool looks_like_text(const char *arg)
-{
-    return strcspn(arg, " \t\n") <= 2 && has_blank(arg);
-}
-
-/* Parse letters: "-qv", "-n5", "-n 5". */
-static int parse_short(struct opt_parsed *p, const char *arg, struct cursor *c)
-{
-    const struct verb *v = p->verb;
-    if (looks_like_text(arg))
-        return unknown(p, arg, NULL);
-    for (const char *at = arg + 1; *at; at++) {
-        char shown[3] = {'-', *at, 0};
-        const struct opt *o = opt_find_letter(v, *at, c->late);
-        if (!o)
-            return unknown(p, arg[2] ? arg : shown, NULL);
-        p->sources[o->id].rank = OPT_LINE;
-        if (takes_value(o))
-            return at[1] ? set_value(v, o, shown, at + 1, opt_value_at(p, o))
-                         : set_next(p, o, shown, c);
-        int r = set_flag(v, o, opt_value_at(p, o));
-        if (r >= 0)
-            return r;
-    }
-    return -1;
-}
-
-static bool is_option(const char *word)
-{
-    return word[0] == '-' && word[1];
-}
-
-static int parse_line(struct opt_parsed *p, int argc, char **argv)
-{
-    struct cursor c = {.argc = argc, .argv = argv};
-    bool only_args = false;
-    for (; c.i < argc; c.i++) {
-        const struct opt *before = p->before;
-        char *a = argv[c.i];
-        int r = -1;
-        if (!a) {
-            c.late = true;
-            continue;
-        }
-        if (!p->n_args)
-            p->before = NULL;
-        if (only_args || !is_option(a)) {
-            if (!p->n_args)
-                p->before = before;
-            p->args[p->n_args++] = a;
-            if (!only_args)
-                p->n_plain = p->n_args;
-        } else if (strcmp(a, "--") == 0) {
-            only_args = true;
-        } else if (a[1] == '-') {
-            r = parse_long(p, a, &c);
-        } else {
-            r = parse_short(p, a, &c);
-        }
-        if (r >= 0)
-            return r;
-    }
-    return -1;
-}
-
-/* The default of a number: the number at the beginning of its text. */
-static void set_default_value(struct opt_parsed *p, const struct opt *o)
-{
-    char number[32];
-    size_t n = o->def ? strcspn(o->def, ",; ") : 0;
-    void *value = opt_value_at(p, o);
-    if (n == 0 || n >= sizeof(number))
-        return;
-    memcpy(number, o->def, n);
-    number[n] = 0;
-    /* A default in words fails to parse, and leaves 0. */
-    if (o->type == OPT_INT || o->type == OPT_SIZE)
-        (void)opt_size(number, value);
-    else if (o->type == OPT_NUMBER)
-        (void)opt_number(number, value);
-}
-
-int opt_parse(struct opt_parsed *p, const struct verb *v, int argc, char **argv)
-{
-    int r;
-    *p = (struct opt_parsed){.verb = v};
-    for (const struct opt *o = NULL; (o = opt_next(v, o));)
-        set_default_value(p, o);
-    p->args = calloc((size_t)argc + 1, sizeof(*p->args));
-    if (!p->args)
-        return msg_oom();
-    if ((r = parse_line(p, argc, argv)) >= 0 || (r = settings_apply(p)) >= 0)
-        return r;
-    return opt_check_relations(p);
 }
 
 /* ---- values of other sources ---- */
@@ -785,8 +450,8 @@ static int set_plain(const struct verb *v, const struct opt *o,
 {
     bool on = true;
     *off = false;
-    if (takes_value(o))
-        return set_value(v, o, name, value, dst);
+    if (opt_takes_value(o))
+        return opt_set_value(v, o, name, value, dst);
     if (opt_bool(value, &on))
         return o->place
                    ? opt_usage(v,
@@ -825,55 +490,6 @@ int opt_check_value(const struct verb *v, const struct opt *o, const char *name,
     bool off;
     memset(&scratch, 0, sizeof(scratch));
     int r = set_plain(v, o, name, value, &scratch, &off);
-    value_free(o->type, &scratch);
+    opt_value_free(o->type, &scratch);
     return r;
-}
-
-/* ---- finding the verb ---- */
-
-/* The number of words of a long option, of whichever verb. */
-static int long_words(const char *arg)
-{
-    char name[64];
-    size_t n = strcspn(arg, "=");
-    if (n >= sizeof(name))
-        return 0;
-    memcpy(name, arg, n);
-    name[n] = 0;
-    const struct verb *v = opt_verb_with(name);
-    if (!v)
-        return 0;
-    return !arg[n] && takes_value(opt_find(v, name)) ? 2 : 1;
-}
-
-/* The number of words of a bundle of letters, of whichever verb. */
-static int short_words(const char *letters)
-{
-    for (; *letters; letters++) {
-        const struct opt *o = NULL;
-        for (size_t i = 0; verbs[i] && !o; i++)
-            o = opt_find_letter(verbs[i], *letters, false);
-        if (!o)
-            return 0;
-        if (takes_value(o))
-            return letters[1] ? 1 : 2;
-    }
-    return 1;
-}
-
-int opt_words(int argc, char *const *argv)
-{
-    const char *a = argv[0];
-    if (!is_option(a) || strcmp(a, "--") == 0)
-        return 0;
-    int n = a[1] == '-' ? long_words(a + 2) : short_words(a + 1);
-    return n > argc ? argc : n;
-}
-
-void opt_free(struct opt_parsed *p)
-{
-    for (const struct opt *o = NULL; (o = opt_next(p->verb, o));)
-        value_free(o->type, opt_value_at(p, o));
-    free(p->args);
-    settings_free(p->settings);
 }

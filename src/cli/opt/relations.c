@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "cli/io/out.h"
 #include "cli/opt/opt.h"
 
 enum { MAX_IDS = 20 };
@@ -228,17 +229,19 @@ static int append_names(struct buf *out, const struct verb *v,
 static int relation_without(struct opt_parsed *p, const struct relation *r)
 {
     struct buf why = {0};
-    bool has_any = false;
+    bool has_any = false, matters = false;
     int status = -1;
+    for (const enum opt_id *of = r->of; *of; of++)
+        matters |= opt_given(p, *of);
     for (const enum opt_id *by = r->by; *by; by++) {
         has_any |= opt_row(p->verb, *by) != NULL;
         if (opt_given(p, *by))
             return -1;
     }
-    if (has_any) /* else the verb knows only half of the rule */
+    if (has_any && matters) /* else the verb knows only half of the rule */
         status =
             buf_puts(&why, "without ") || append_names(&why, p->verb, r->by)
-                ? QWICK_ERR_MEMORY
+                ? msg_oom()
                 : opt_no_effects(p, r->of, OPT_NONE, why.data);
     buf_free(&why);
     return status;
