@@ -73,7 +73,7 @@ int grammar_list_add(struct grammar *g, struct grammar_list *l, uint32_t node)
 }
 
 int grammar_ranges_add(struct grammar *g, struct grammar_ranges *l, uint32_t lo,
-                   uint32_t hi)
+                       uint32_t hi)
 {
     if (ARRAY_RESERVE(l->v, l->cap, l->n + 1, NULL)) {
         grammar_oom(g, l->n * sizeof *l->v);

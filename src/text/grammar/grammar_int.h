@@ -129,7 +129,7 @@ struct grammar_ranges {
 /* Return -1 after grammar_oom. */
 int grammar_list_add(struct grammar *g, struct grammar_list *l, uint32_t node);
 int grammar_ranges_add(struct grammar *g, struct grammar_ranges *l, uint32_t lo,
-                   uint32_t hi);
+                       uint32_t hi);
 
 /* Read the number at *p, which counts repetitions, and move *p behind it. 1: it
  * was read, 0: there is none, -1: it is above GRAMMAR_MAX_REPEAT. */

@@ -109,7 +109,8 @@ static uint32_t one(struct parser *x, uint32_t cp)
 
 /* Add the class of the escape \d, \D … to r. Returns false if c is not the
  * letter of a class. */
-static bool add_escape_class(struct parser *x, struct grammar_ranges *r, uint32_t c)
+static bool add_escape_class(struct parser *x, struct grammar_ranges *r,
+                             uint32_t c)
 {
     static const struct {
         char letter;
