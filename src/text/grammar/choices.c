@@ -2,15 +2,14 @@
 
 #include <stdlib.h>
 
-#include "base/array.h"
 #include "base/utf8.h"
 #include "text/grammar/grammar_int.h"
 
 uint32_t choices_compile(struct grammar *g, const char *list, size_t n)
 {
     struct buf text = {0};
-    uint32_t *nodes = NULL, node = GRAMMAR_NOTHING;
-    size_t n_nodes = 0, cap = 0;
+    struct grammar_list nodes = {0};
+    uint32_t node = GRAMMAR_NOTHING;
     size_t valid = utf8_valid(list, n);
     if (valid < n)
         return grammar_fail(g, "byte %zu: is not valid UTF-8", valid + 1);
@@ -24,16 +23,14 @@ uint32_t choices_compile(struct grammar *g, const char *list, size_t n)
             continue;
         }
         if (text.len == 0)
-            grammar_fail(g, "text %zu is empty", n_nodes + 1);
-        else if (ARRAY_RESERVE(nodes, cap, n_nodes + 1, NULL))
-            grammar_oom(g, n_nodes * sizeof *nodes);
+            grammar_fail(g, "text %zu is empty", nodes.n + 1);
         else
-            nodes[n_nodes++] = grammar_bytes(g, text.data, text.len);
+            grammar_list_add(g, &nodes, grammar_bytes(g, text.data, text.len));
         text.len = 0;
     }
     if (!g->err.code)
-        node = grammar_alt(g, nodes, n_nodes);
-    free(nodes);
+        node = grammar_alt(g, nodes.v, nodes.n);
+    free(nodes.v);
     buf_free(&text);
     return node;
 }

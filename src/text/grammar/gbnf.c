@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
 #include "base/utf8.h"
 #include "text/grammar/grammar_int.h"
 
@@ -16,17 +15,6 @@ struct parser {
     const char *p, *end; /* text that is not read yet */
     size_t line;
     unsigned depth;
-};
-
-/* A growing list of nodes. */
-struct list {
-    uint32_t *v;
-    size_t n, cap;
-};
-
-struct ranges {
-    struct grammar_range *v;
-    size_t n, cap;
 };
 
 /* ---- reading ---- */
@@ -70,16 +58,6 @@ static void skip_space(struct parser *x, bool lines)
         } else
             return;
     }
-}
-
-static int add_node(struct parser *x, struct list *l, uint32_t node)
-{
-    if (ARRAY_RESERVE(l->v, l->cap, l->n + 1, NULL)) {
-        grammar_oom(x->g, l->n * sizeof *l->v);
-        return -1;
-    }
-    l->v[l->n++] = node;
-    return 0;
 }
 
 static bool name_char(char c)
@@ -177,7 +155,7 @@ static uint32_t literal(struct parser *x)
 /* The class whose "[" was just read. */
 static uint32_t class(struct parser *x)
 {
-    struct ranges r = {0};
+    struct grammar_ranges r = {0};
     bool negated = skip(x, '^');
     uint32_t node = GRAMMAR_NOTHING;
     while (!failed(x) && !skip(x, ']')) {
@@ -190,10 +168,8 @@ static uint32_t class(struct parser *x)
             break;
         if (hi < lo)
             fail(x, "the range goes backwards");
-        else if (ARRAY_RESERVE(r.v, r.cap, r.n + 1, NULL))
-            grammar_oom(x->g, r.n * sizeof *r.v);
         else
-            r.v[r.n++] = (struct grammar_range){lo, hi};
+            grammar_ranges_add(x->g, &r, lo, hi);
     }
     if (!failed(x))
         node = grammar_class(x->g, r.v, r.n, negated);
@@ -244,17 +220,10 @@ static uint32_t item(struct parser *x, bool *is_item)
 /* Read a number. Returns false if there is none. */
 static bool number(struct parser *x, uint32_t *v)
 {
-    const char *from = x->p;
-    *v = 0;
-    for (; x->p < x->end && *x->p >= '0' && *x->p <= '9'; x->p++) {
-        uint64_t more = *v * UINT64_C(10) + (uint64_t)(*x->p - '0');
-        if (more > GRAMMAR_MAX_REPEAT) {
-            fail(x, "the number of repetitions is too large");
-            return true;
-        }
-        *v = (uint32_t)more;
-    }
-    return x->p > from;
+    int found = grammar_read_count(&x->p, x->end, v);
+    if (found < 0)
+        fail(x, "the number of repetitions is too large");
+    return found != 0;
 }
 
 /* The inside of braces, whose "{" was just read. */
@@ -299,7 +268,7 @@ static uint32_t read_repeats(struct parser *x, uint32_t node)
 
 static uint32_t sequence(struct parser *x)
 {
-    struct list l = {0};
+    struct grammar_list l = {0};
     uint32_t node = GRAMMAR_NOTHING;
     bool more = true;
     while (!failed(x)) {
@@ -307,7 +276,7 @@ static uint32_t sequence(struct parser *x)
         if (!more || failed(x))
             break;
         skip_space(x, x->depth > 0);
-        if (add_node(x, &l, read_repeats(x, part)))
+        if (grammar_list_add(x->g, &l, read_repeats(x, part)))
             break;
     }
     if (!failed(x))
@@ -318,12 +287,12 @@ static uint32_t sequence(struct parser *x)
 
 static uint32_t alternatives(struct parser *x)
 {
-    struct list l = {0};
+    struct grammar_list l = {0};
     uint32_t node = GRAMMAR_NOTHING;
     do {
         if (l.n)
             skip_space(x, true);
-        if (add_node(x, &l, sequence(x)))
+        if (grammar_list_add(x->g, &l, sequence(x)))
             break;
     } while (!failed(x) && skip(x, '|'));
     if (!failed(x))

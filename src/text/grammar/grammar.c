@@ -62,6 +62,40 @@ static bool same_node(const struct grammar *g, uint32_t i, enum node_type type,
            (n == 0 || memcmp(node_data(g, v), p, n) == 0);
 }
 
+int grammar_list_add(struct grammar *g, struct grammar_list *l, uint32_t node)
+{
+    if (ARRAY_RESERVE(l->v, l->cap, l->n + 1, NULL)) {
+        grammar_oom(g, l->n * sizeof *l->v);
+        return -1;
+    }
+    l->v[l->n++] = node;
+    return 0;
+}
+
+int grammar_ranges_add(struct grammar *g, struct grammar_ranges *l, uint32_t lo,
+                       uint32_t hi)
+{
+    if (ARRAY_RESERVE(l->v, l->cap, l->n + 1, NULL)) {
+        grammar_oom(g, l->n * sizeof *l->v);
+        return -1;
+    }
+    l->v[l->n++] = (struct grammar_range){lo, hi};
+    return 0;
+}
+
+int grammar_read_count(const char **p, const char *end, uint32_t *v)
+{
+    const char *from = *p;
+    *v = 0;
+    for (; *p < end && **p >= '0' && **p <= '9'; ++*p) {
+        uint64_t more = *v * UINT64_C(10) + (uint64_t)(**p - '0');
+        if (more > GRAMMAR_MAX_REPEAT)
+            return -1;
+        *v = (uint32_t)more;
+    }
+    return *p > from;
+}
+
 /* Make room in the hash table: when it is half full, build a larger one. */
 static int index_nodes(struct grammar *g)
 {

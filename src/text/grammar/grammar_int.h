@@ -111,6 +111,30 @@ uint32_t grammar_node(struct grammar *g, enum node_type type, const void *p,
 /* Fail because memory ran out. */
 uint32_t grammar_oom(struct grammar *g, size_t n_bytes);
 
+/* ---- for parsers of grammars ---- */
+
+/* A growing list: the parts of a sequence, or its alternatives. Zeros: empty.
+ */
+struct grammar_list {
+    uint32_t *v;
+    size_t n, cap;
+};
+
+/* The ranges of a class while it is read. */
+struct grammar_ranges {
+    struct grammar_range *v;
+    size_t n, cap;
+};
+
+/* Return -1 after grammar_oom. */
+int grammar_list_add(struct grammar *g, struct grammar_list *l, uint32_t node);
+int grammar_ranges_add(struct grammar *g, struct grammar_ranges *l, uint32_t lo,
+                       uint32_t hi);
+
+/* Read the number at *p, which counts repetitions, and move *p behind it. 1: it
+ * was read, 0: there is none, -1: it is above GRAMMAR_MAX_REPEAT. */
+int grammar_read_count(const char **p, const char *end, uint32_t *v);
+
 /* Write the ranges to out, sorted, with ranges that touch joined; with negated,
  * write the code points outside of them. Leaves out surrogates. out has room
  * for 2 * n + 3 ranges. Returns their number. */

@@ -4,24 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
 #include "base/utf8.h"
 #include "text/grammar/grammar_int.h"
 
 /* Groups inside groups. The parser recurses once for each. */
 enum { MAX_GROUPS = 200 };
-
-/* A growing list of nodes: the parts of a sequence, or its alternatives. */
-struct list {
-    uint32_t *v;
-    size_t n, cap;
-};
-
-/* The ranges of a class while it is read. */
-struct ranges {
-    struct grammar_range *v;
-    size_t n, cap;
-};
 
 struct parser {
     struct grammar *g;
@@ -94,25 +81,6 @@ static uint32_t next(struct parser *x)
     return cp;
 }
 
-static int add_node(struct parser *x, struct list *l, uint32_t node)
-{
-    if (ARRAY_RESERVE(l->v, l->cap, l->n + 1, NULL)) {
-        grammar_oom(x->g, l->n * sizeof *l->v);
-        return -1;
-    }
-    l->v[l->n++] = node;
-    return 0;
-}
-
-static void add_range(struct parser *x, struct ranges *r, uint32_t lo,
-                      uint32_t hi)
-{
-    if (ARRAY_RESERVE(r->v, r->cap, r->n + 1, NULL))
-        grammar_oom(x->g, r->n * sizeof *r->v);
-    else
-        r->v[r->n++] = (struct grammar_range){lo, hi};
-}
-
 /* ---- classes ---- */
 
 /* The node of one code point of the ranges. */
@@ -141,7 +109,8 @@ static uint32_t one(struct parser *x, uint32_t cp)
 
 /* Add the class of the escape \d, \D … to r. Returns false if c is not the
  * letter of a class. */
-static bool add_escape_class(struct parser *x, struct ranges *r, uint32_t c)
+static bool add_escape_class(struct parser *x, struct grammar_ranges *r,
+                             uint32_t c)
 {
     static const struct {
         char letter;
@@ -157,7 +126,7 @@ static bool add_escape_class(struct parser *x, struct ranges *r, uint32_t c)
             continue;
         size_t n = ranges_normalise(out, rows[i].v, rows[i].n, negated);
         for (size_t k = 0; k < n; k++)
-            add_range(x, r, out[k].lo, out[k].hi);
+            grammar_ranges_add(x->g, r, out[k].lo, out[k].hi);
         return true;
     }
     return false;
@@ -250,7 +219,7 @@ static uint32_t escape(struct parser *x, uint32_t c, bool in_class)
 
 /* Read an item of a class. Returns true if it is a class itself, which is then
  * already in r. */
-static bool class_item(struct parser *x, struct ranges *r, uint32_t *cp)
+static bool class_item(struct parser *x, struct grammar_ranges *r, uint32_t *cp)
 {
     uint32_t c = next(x);
     *cp = c;
@@ -270,7 +239,7 @@ static bool class_item(struct parser *x, struct ranges *r, uint32_t *cp)
 /* The class whose "[" was just read. */
 static uint32_t parse_class(struct parser *x)
 {
-    struct ranges r = {0};
+    struct grammar_ranges r = {0};
     size_t open = x->at - 1;
     bool negated = skip(x, '^');
     uint32_t node = GRAMMAR_NOTHING, lo, hi;
@@ -286,7 +255,7 @@ static uint32_t parse_class(struct parser *x)
         if (class_item(x, &r, &lo))
             continue;
         if (!(x->end - x->p > 1 && *x->p == '-' && x->p[1] != ']')) {
-            add_range(x, &r, lo, lo);
+            grammar_ranges_add(x->g, &r, lo, lo);
             continue;
         }
         skip(x, '-');
@@ -294,7 +263,7 @@ static uint32_t parse_class(struct parser *x)
             fail_at(x, at, "a class cannot end a range");
         else if (hi < lo)
             fail_at(x, at, "the range goes backwards");
-        add_range(x, &r, lo, hi);
+        grammar_ranges_add(x->g, &r, lo, hi);
     }
     if (!failed(x) && !skip(x, ']'))
         fail_at(x, open, "the class has no \"]\"");
@@ -339,7 +308,7 @@ static uint32_t parse_group(struct parser *x)
 /* An escape, whose "\" was just read. */
 static uint32_t parse_escape(struct parser *x)
 {
-    struct ranges r = {0};
+    struct grammar_ranges r = {0};
     uint32_t node = GRAMMAR_NOTHING, c;
     if (x->p == x->end)
         return fail(x, "the expression ends after \"\\\"");
@@ -390,16 +359,11 @@ static uint32_t parse_atom(struct parser *x)
 static bool number(struct parser *x, uint32_t *v)
 {
     const char *from = x->p;
-    *v = 0;
-    for (; x->p < x->end && *x->p >= '0' && *x->p <= '9'; x->p++, x->at++) {
-        uint64_t more = *v * UINT64_C(10) + (uint64_t)(*x->p - '0');
-        if (more > GRAMMAR_MAX_REPEAT) {
-            fail(x, "the number of repetitions is too large");
-            return true;
-        }
-        *v = (uint32_t)more;
-    }
-    return x->p > from;
+    int found = grammar_read_count(&x->p, x->end, v);
+    x->at += (size_t)(x->p - from);
+    if (found < 0)
+        fail(x, "the number of repetitions is too large");
+    return found != 0;
 }
 
 /* Read {m}, {m,} or {m,n}. Returns false, with nothing read, if the text is
@@ -477,11 +441,11 @@ static bool at_end(const struct parser *x)
 /* One alternative, up to "|", ")" or the end. */
 static uint32_t parse_sequence(struct parser *x, bool outermost)
 {
-    struct list l = {0};
+    struct grammar_list l = {0};
     bool anchored = outermost && skip(x, '^');
     uint32_t node = GRAMMAR_NOTHING;
     if (outermost && !anchored && x->mode == REGEX_SEARCH)
-        add_node(x, &l, anything(x));
+        grammar_list_add(x->g, &l, anything(x));
     anchored = false;
     while (!failed(x) && !at_end(x)) {
         const char *last = x->p + 1;
@@ -489,11 +453,11 @@ static uint32_t parse_sequence(struct parser *x, bool outermost)
             anchored = skip(x, '$');
             break;
         }
-        if (add_node(x, &l, parse_part(x)))
+        if (grammar_list_add(x->g, &l, parse_part(x)))
             break;
     }
     if (!failed(x) && outermost && !anchored && x->mode == REGEX_SEARCH)
-        add_node(x, &l, anything(x));
+        grammar_list_add(x->g, &l, anything(x));
     if (!failed(x))
         node = grammar_seq(x->g, l.v, l.n);
     free(l.v);
@@ -502,10 +466,10 @@ static uint32_t parse_sequence(struct parser *x, bool outermost)
 
 static uint32_t parse_alternatives(struct parser *x, bool outermost)
 {
-    struct list l = {0};
+    struct grammar_list l = {0};
     uint32_t node = GRAMMAR_NOTHING;
     do {
-        if (add_node(x, &l, parse_sequence(x, outermost)))
+        if (grammar_list_add(x->g, &l, parse_sequence(x, outermost)))
             break;
     } while (!failed(x) && skip(x, '|'));
     if (!failed(x))
