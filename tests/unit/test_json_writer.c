@@ -28,14 +28,19 @@ static void commas_stand_between_values(void **state)
     jw_bool(&w, NULL, false);
     jw_end_array(&w);
     jw_uint(&w, "last", UINT64_MAX);
-    jw_end_object(&w);
-    jw_newline(&w);
+    assert_int_equal(jw_end_line(&w), 0);
     jw_object(&w, NULL);
-    jw_end_object(&w);
-    assert_int_equal(jw_status(&w), 0);
+    jw_array(&w, "open");
+    jw_object(&w, NULL);
+    jw_known_uint(&w, "n", 0);
+    jw_known_double(&w, "x", 1234.56, 3);
+    jw_known_double(&w, "y", 0, 3);
+    assert_int_equal(jw_end_line(&w), 0); /* it closes all that is open */
     assert_string_equal(b.data, "{\"empty\":[],\"none\":{},\"list\":[-1,[],"
                                 "{\"a\":null,\"b\":true},false],"
-                                "\"last\":18446744073709551615}\n{}");
+                                "\"last\":18446744073709551615}\n"
+                                "{\"open\":[{\"n\":null,\"x\":1.23e+03,"
+                                "\"y\":null}]}\n");
     buf_free(&b);
 }
 

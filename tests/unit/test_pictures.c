@@ -63,14 +63,17 @@ int out_escape(struct buf *out, const char *s, size_t n)
     return buf_append(out, s, n);
 }
 
-void sort_doubles(double *v, size_t n)
+double *sorted_doubles(const double *from, size_t n)
 {
-    for (size_t i = 1; i < n; i++)
-        for (size_t k = i; k && v[k - 1] > v[k]; k--) {
-            double x = v[k];
+    double *v = malloc((n + 1) * sizeof(*v));
+    assert_non_null(v);
+    for (size_t i = 0; i < n; i++) {
+        size_t k = i;
+        for (; k && v[k - 1] > from[i]; k--)
             v[k] = v[k - 1];
-            v[k - 1] = x;
-        }
+        v[k] = from[i];
+    }
+    return v;
 }
 
 double quantile(const double *v, size_t n, double q)

@@ -103,7 +103,7 @@ static void json_calls(struct json_writer *w, const struct tool_calls *c)
         tool_calls_write(w, NULL, c, i);
     jw_end_array(w);
     if (c->error.len)
-        jw_string(w, "tool_calls_error", c->error.data, c->error.len);
+        jw_buf(w, "tool_calls_error", &c->error);
 }
 
 static void json_guesses(struct json_writer *w, const char *key,
@@ -121,7 +121,7 @@ void json_answer(struct json_writer *w, const struct json_answer *a)
     const struct qwick_result *r = a->r;
     const struct tool_calls *c = a->calls;
     if (c)
-        jw_string(w, "text", c->text.data ? c->text.data : "", c->text.len);
+        jw_buf(w, "text", &c->text);
     else
         jw_string(w, "text", r->text ? r->text : "", r->n_text);
     if (r->thinking)
@@ -131,9 +131,7 @@ void json_answer(struct json_writer *w, const struct json_answer *a)
     if (c)
         json_calls(w, c);
     if (a->block && a->block->state == CODE_BLOCK_CLOSED)
-        jw_string(w, "code",
-                  a->block->content.data ? a->block->content.data : "",
-                  a->block->content.len);
+        jw_buf(w, "code", &a->block->content);
     else if (a->block)
         jw_null(w, "code");
     if (a->prompt)

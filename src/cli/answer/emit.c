@@ -155,19 +155,25 @@ static int read_calls(struct emit *st, const char *s, size_t n)
     return tool_calls_feed(&st->calls, s, n);
 }
 
+/* Begin an event's object. sample: NULL without --samples. */
+static void begin_event(struct json_writer *w, const char *name,
+                        const size_t *sample)
+{
+    jw_object(w, NULL);
+    jw_cstr(w, "event", name);
+    if (sample)
+        jw_uint(w, "sample", *sample);
+}
+
 /* Append the events of the calls from the first on. */
 static void call_events(struct json_writer *w, const struct tool_calls *c,
                         size_t first, const size_t *sample)
 {
     for (size_t i = first; i < c->n; i++) {
-        jw_object(w, NULL);
-        jw_cstr(w, "event", "tool_call");
-        if (sample)
-            jw_uint(w, "sample", *sample);
+        begin_event(w, "tool_call", sample);
         jw_uint(w, "index", i);
         tool_calls_write(w, "tool_call", c, i);
-        jw_end_object(w);
-        jw_newline(w);
+        jw_end_line(w);
     }
 }
 
@@ -186,10 +192,7 @@ static int put_event(struct emit *st, const struct qwick_token_event *ev)
     }
     b->len = 0;
     struct json_writer w = json_writer(b);
-    jw_object(&w, NULL);
-    jw_cstr(&w, "event", "token");
-    if (st->sample)
-        jw_uint(&w, "sample", *st->sample);
+    begin_event(&w, "token", st->sample);
     jw_int(&w, "id", ev->id);
     jw_string(&w, "text", text, n);
     if (thinking)
@@ -198,8 +201,7 @@ static int put_event(struct emit *st, const struct qwick_token_event *ev)
         jw_bool(&w, "forced", true);
     if (st->logprobs)
         json_logprob(&w, st->eng, ev);
-    jw_end_object(&w);
-    jw_newline(&w);
+    jw_end_line(&w);
     call_events(&w, c, n_calls, st->sample);
     if (jw_status(&w))
         return -1;
@@ -224,13 +226,9 @@ static int end_calls(struct emit *st, const struct qwick_result *r)
     st->event.len = 0;
     struct json_writer w = json_writer(&st->event);
     if (c->text.len > old) {
-        jw_object(&w, NULL);
-        jw_cstr(&w, "event", "text");
-        if (st->sample)
-            jw_uint(&w, "sample", *st->sample);
+        begin_event(&w, "text", st->sample);
         jw_string(&w, "text", c->text.data + old, c->text.len - old);
-        jw_end_object(&w);
-        jw_newline(&w);
+        jw_end_line(&w);
     }
     call_events(&w, c, n_calls, st->sample);
     if (jw_status(&w))

@@ -150,24 +150,15 @@ int gen_output_json(struct gen_output *x, const struct qwick_result *r,
         .calls = st->calls.tools ? &st->calls : NULL,
         .profile = pr,
     };
-    struct json_writer w = json_writer(&b);
-    int status = 0;
     if (st->mode == EMIT_TEXT)
         return 0;
-    jw_object(&w, NULL);
+    struct json_writer w = jw_line(&b);
     if (st->mode == EMIT_JSONL)
         jw_cstr(&w, "event", "done");
     if (x->sample)
         jw_uint(&w, "sample", *x->sample);
     json_answer(&w, &answer);
-    jw_end_object(&w);
-    jw_newline(&w);
-    if (jw_status(&w))
-        status = msg_oom();
-    else if (out_write(b.data, b.len))
-        status = QWICK_ERR_RUNTIME;
-    buf_free(&b);
-    return status;
+    return out_print(&b, jw_end_line(&w), out_write);
 }
 
 /* ---- the verdict ---- */

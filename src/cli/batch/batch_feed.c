@@ -152,9 +152,8 @@ static void put_answer(struct json_writer *w, const struct batch_line *l,
 static int put_line(struct batch_job *j, uint64_t place, struct json_writer *w,
                     struct qwick_err *e)
 {
-    jw_newline(w);
-    int r = jw_status(w) ? err_oom(e, w->out->len)
-                         : batch_out_put(&j->out, place, w->out, e);
+    int r = jw_end_line(w) ? err_oom(e, w->out->len)
+                           : batch_out_put(&j->out, place, w->out, e);
     buf_free(w->out);
     return r;
 }

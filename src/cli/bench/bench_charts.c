@@ -385,13 +385,11 @@ void bench_quantiles(struct html *h, const struct bench_model *m)
         const struct bench_line *l = &m->lines[i];
         if (!l->n_steps)
             continue;
-        double *sorted = malloc(l->n_steps * sizeof(*sorted));
+        double *sorted = sorted_doubles(l->step_ms, l->n_steps);
         if (!sorted) {
             h->failed = true;
             return;
         }
-        memcpy(sorted, l->step_ms, l->n_steps * sizeof(*sorted));
-        sort_doubles(sorted, l->n_steps);
         for (size_t k = 0; k < N; k++) {
             x[k] = (double)k;
             y[k] = quantile(sorted, l->n_steps, (double)k / (N - 1));

@@ -13,19 +13,11 @@
 /* A report of one run is some kilobytes. */
 enum { MAX_FILE = 64 << 20 };
 
-/* The object of the file that a model of this run is compared with. */
-struct link {
-    const struct bench_model *m;
-    const struct json_value *object;
-};
-
 struct bench_baseline {
     const char *path; /* borrowed */
     char *text;
     struct json_doc **docs; /* one for each model */
     size_t n_docs, cap_docs;
-    struct link *links;
-    size_t n_links, cap_links;
 };
 
 /* ---- reading ------------------------------------------------------------ */
@@ -44,7 +36,7 @@ static bool is_row(const struct json_value *row)
     return true;
 }
 
-static int check_object(const char *name, const struct json_value *o,
+static int check_report(const char *name, const struct json_value *o,
                         struct qwick_err *e)
 {
     const struct json_value *results = json_get(o, "results");
@@ -63,15 +55,15 @@ static int check_object(const char *name, const struct json_value *o,
     return 0;
 }
 
-static int add(struct bench_baseline *b, const char *name, const char *text,
-               size_t n, struct qwick_err *e)
+static int add_report(struct bench_baseline *b, const char *name,
+                      const char *text, size_t n, struct qwick_err *e)
 {
     struct json_doc *doc;
     if (ARRAY_RESERVE(b->docs, b->cap_docs, b->n_docs + 1, e) ||
         json_parse(&doc, name, text, n, QWICK_ERR_RUNTIME, e))
         return -1;
     b->docs[b->n_docs++] = doc;
-    return check_object(name, json_root(doc), e);
+    return check_report(name, json_root(doc), e);
 }
 
 /* Read one object per line. */
@@ -83,7 +75,7 @@ static int read_lines(struct bench_baseline *b, size_t n, struct qwick_err *e)
         const char *line = b->text + at, *end = memchr(line, '\n', n - at);
         size_t len = end ? (size_t)(end - line) : n - at;
         snprintf(name, sizeof(name), "%s:%zu", b->path, ++number);
-        if (strspn(line, " \t\r") < len && add(b, name, line, len, e))
+        if (strspn(line, " \t\r") < len && add_report(b, name, line, len, e))
             return -1;
         at += len + 1;
     }
@@ -103,7 +95,7 @@ static int read_file(struct bench_baseline *b, struct qwick_err *e)
         !json_check(b->path, b->text, (size_t)(newline - b->text),
                     QWICK_ERR_RUNTIME, &offset, &first))
         return read_lines(b, n, e);
-    return add(b, b->path, b->text, n, e);
+    return add_report(b, b->path, b->text, n, e);
 }
 
 int bench_baseline_open(struct bench_baseline **out, const char *path)
@@ -123,7 +115,6 @@ void bench_baseline_free(struct bench_baseline *b)
     for (size_t i = 0; i < b->n_docs; i++)
         json_free(b->docs[i]);
     free(b->docs);
-    free(b->links);
     free(b->text);
     free(b);
 }
@@ -133,7 +124,7 @@ void bench_baseline_free(struct bench_baseline *b)
 enum { SHOWN = 200 };
 
 /* A value of the file as text. */
-static void show(const struct json_value *v, char out[SHOWN])
+static void value_text(const struct json_value *v, char out[SHOWN])
 {
     snprintf(out, SHOWN, "%s",
              json_is(v, JSON_BOOL) ? v->boolean ? "true" : "false"
@@ -143,15 +134,16 @@ static void show(const struct json_value *v, char out[SHOWN])
 }
 
 /* Compare one fact. Returns 0, or an exit status after printing a message. */
-static int same(const struct bench_baseline *b, const struct json_value *o,
-                const char *key, const char *ours, bool any)
+static int compare_fact(const struct bench_baseline *b,
+                        const struct json_value *o, const char *key,
+                        const char *ours, bool any)
 {
     const struct json_value *v = json_get(o, key);
     char theirs[SHOWN];
     if (!v && strcmp(key, "numa") == 0)
         snprintf(theirs, SHOWN, "off"); /* a file from before the option */
     else
-        show(v, theirs);
+        value_text(v, theirs);
     if (strncmp(theirs, ours, SHOWN - 1) == 0)
         return 0;
     if (any) {
@@ -169,31 +161,23 @@ static int compare_facts(const struct bench_report *r,
                          const struct bench_model *m,
                          const struct json_value *o, bool any)
 {
-    char cpus[24], gen[24], chunk[24];
-    snprintf(cpus, sizeof(cpus), "%d", r->machine.cpus);
-    snprintf(gen, sizeof(gen), "%zu", m->gen);
-    snprintf(chunk, sizeof(chunk), "%zu", r->set.prefill_chunk);
-    const struct {
-        const char *key, *ours;
-    } facts[] = {
-        {"identity", m->identity},
-        {"cpu_name", r->machine.cpu},
-        {"cpus", cpus},
-        {"isa", m->isa},
-        {"gemm", m->gemm},
-        {"kv_dtype", m->kv_dtype},
-        {"exact", r->set.exact ? "true" : "false"},
-        {"preload", r->set.preload ? "true" : "false"},
-        {"numa", r->set.numa},
-        {"prefill_chunk", chunk},
-        {"gen", gen},
-    };
-    for (size_t i = 0; i < sizeof(facts) / sizeof(*facts); i++) {
-        int status = same(r->was, o, facts[i].key, facts[i].ours, any);
-        if (status)
-            return status;
+    static const char *const keys[] = {
+        "identity", "cpu_name", "cpus", "isa",           "gemm", "kv_dtype",
+        "exact",    "preload",  "numa", "prefill_chunk", "gen"};
+    struct fact facts[BENCH_FACTS];
+    size_t n = bench_model_facts(facts, r, m);
+    int status = 0;
+    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys) && !status; i++) {
+        struct buf ours = {0};
+        for (size_t k = 0; k < n && !status; k++)
+            if (facts[k].json && strcmp(facts[k].json, keys[i]) == 0 &&
+                report_plain(&ours, &facts[k]))
+                status = msg_oom();
+        if (!status)
+            status = compare_fact(r->was, o, keys[i], ours.data, any);
+        buf_free(&ours);
     }
-    return 0;
+    return status;
 }
 
 /* The object with the value of a key; NULL: none. */
@@ -206,11 +190,10 @@ static const struct json_value *find_object(const struct bench_baseline *b,
     return NULL;
 }
 
-int bench_baseline_match(const struct bench_report *r,
-                         const struct bench_model *m, bool any)
+int bench_baseline_match(const struct bench_report *r, struct bench_model *m,
+                         bool any)
 {
     struct bench_baseline *b = r->was;
-    struct qwick_err e;
     if (!b)
         return 0;
     const struct json_value *o = find_object(b, "identity", m->identity);
@@ -223,16 +206,8 @@ int bench_baseline_match(const struct bench_report *r,
                   b->path, m->name, m->identity);
         return QWICK_ERR_RUNTIME;
     }
-    int status = compare_facts(r, m, o, any);
-    if (status)
-        return status;
-    for (size_t i = 0; i < b->n_links; i++)
-        if (b->links[i].m == m)
-            return 0;
-    if (ARRAY_RESERVE(b->links, b->cap_links, b->n_links + 1, &e))
-        return msg_fail(&e);
-    b->links[b->n_links++] = (struct link){m, o};
-    return 0;
+    m->was = o;
+    return compare_facts(r, m, o, any);
 }
 
 /* ---- rows --------------------------------------------------------------- */
@@ -243,38 +218,33 @@ static bool is_number(const struct json_value *v, size_t want)
     return !json_int(v, 0, INT64_MAX, &x) && (uint64_t)x == want;
 }
 
-bool bench_find_was(const struct bench_report *r, const struct bench_model *m,
-                    const struct bench_line *l, struct bench_was *out)
+/* Find the row of a line; false: there is none. */
+static bool find_row(const struct bench_model *m, struct bench_line *l)
 {
-    const struct json_value *results = NULL;
-    for (size_t i = 0; r->was && i < r->was->n_links; i++)
-        if (r->was->links[i].m == m)
-            results = json_get(r->was->links[i].object, "results");
-    for (size_t i = 0; results && i < results->len; i++) {
+    const struct json_value *results = json_get(m->was, "results");
+    const char *n = l->test == BENCH_PREFILL ? "tokens" : "depth";
+    for (size_t i = 0; i < results->len; i++) {
         const struct json_value *row = &results->items[i];
         if (!json_equals(json_get(row, "test"), bench_test_name(l->test)) ||
-            !is_number(json_get(row, l->test == BENCH_PREFILL ? "tokens"
-                                                              : "depth"),
-                       l->n) ||
+            !is_number(json_get(row, n), l->n) ||
             !is_number(json_get(row, "batch"), l->batch) ||
             !is_number(json_get(row, "threads"), (size_t)l->threads))
             continue;
-        json_double(json_get(row, "tok_s"), &out->tok_s);
-        json_double(json_get(row, "percent_of_limit"), &out->share);
-        out->share /= 100;
+        json_double(json_get(row, "tok_s"), &l->was.tok_s);
+        json_double(json_get(row, "percent_of_limit"), &l->was.share);
+        l->was.share /= 100;
         return true;
     }
     return false;
 }
 
-int bench_baseline_has(const struct bench_report *r,
-                       const struct bench_model *m,
-                       const struct bench_line *lines, size_t n)
+int bench_baseline_rows(const struct bench_report *r,
+                        const struct bench_model *m, struct bench_line *lines,
+                        size_t n)
 {
-    struct bench_was was;
     char name[BENCH_NAME];
     for (size_t i = 0; i < n && r->was; i++)
-        if (!bench_find_was(r, m, &lines[i], &was)) {
+        if (!find_row(m, &lines[i])) {
             bench_line_name(&lines[i], name);
             msg_error("%s: has no row %s, threads %d", r->was->path, name,
                       lines[i].threads);
@@ -291,15 +261,13 @@ int bench_baseline_gate(const struct bench_report *r, double ratio)
         for (size_t i = 0; i < m->n_lines; i++) {
             const struct bench_line *l = &m->lines[i];
             char name[BENCH_NAME];
-            struct bench_was was = {0};
+            if (l->share / l->was.share >= ratio)
+                continue; /* a NaN fails */
             bench_line_name(l, name);
-            /* rows were checked to be there before; a NaN fails, too */
-            if (bench_find_was(r, m, l, &was) && l->share / was.share >= ratio)
-                continue;
             msg_error("%s: %s, threads %d: %.1f%% of the limit is %.3f of the "
                       "%.1f%% in %s, below %g",
                       m->name, name, l->threads, 100 * l->share,
-                      l->share / was.share, 100 * was.share, r->was->path,
+                      l->share / l->was.share, 100 * l->was.share, r->was->path,
                       ratio);
             status = QWICK_ERR_RUNTIME;
         }

@@ -28,15 +28,15 @@ static struct bench_limit measure_limit(struct bench *b, enum bench_test test)
     return l;
 }
 
-static double moved(double a, double b)
+static double relative_change(double a, double b)
 {
     return a > 0 && b > 0 ? fabs(a - b) / fmax(a, b) : 0;
 }
 
 static double drift(const struct bench_run *r)
 {
-    return fmax(moved(r->before.bandwidth, r->after.bandwidth),
-                moved(r->before.peak, r->after.peak));
+    return fmax(relative_change(r->before.bandwidth, r->after.bandwidth),
+                relative_change(r->before.peak, r->after.peak));
 }
 
 /* Work of one run: bytes read, operations, tokens. */
@@ -68,10 +68,8 @@ static struct work work_of(const struct bench *b, const struct bench_line *l,
 static double least_seconds(const struct work *w, const struct bench_run *r,
                             bool *by_memory)
 {
-    double bandwidth = 0.5 * (r->before.bandwidth + r->after.bandwidth);
-    double peak = 0.5 * (r->before.peak + r->after.peak);
-    double memory = bandwidth > 0 ? w->bytes / bandwidth : 0;
-    double arithmetic = peak > 0 ? w->flops / peak : 0;
+    double memory = r->bandwidth > 0 ? w->bytes / r->bandwidth : 0;
+    double arithmetic = r->peak > 0 ? w->flops / r->peak : 0;
     *by_memory = memory >= arithmetic;
     return fmax(memory, arithmetic);
 }
@@ -90,70 +88,50 @@ static int time_prefill(struct bench *b, struct qwick_session *s, size_t n,
     return 0;
 }
 
-/* Time decode passes of one token per sequence. Sequences take different
+/* Evaluate one token in each sequence of a batch. Sequences take different
  * tokens, which choose different experts. */
-static int time_batch(struct bench *b, struct qwick_session **s, size_t batch,
-                      size_t depth, double *ms, double *step_ms,
-                      struct qwick_err *e)
+static int step_batch(struct bench *b, struct qwick_session **s,
+                      const struct bench_line *l, size_t j,
+                      struct qwick_step *steps, struct qwick_err *e)
 {
-    struct qwick_step *steps = malloc(batch * sizeof(*steps));
-    size_t gen = b->plan->gen;
-    int rc = -1;
-    if (!steps)
-        return err_oom(e, batch * sizeof(void *));
-    for (size_t i = 0; i < batch; i++)
-        if (qwick_session_rollback(s[i], depth, e))
-            goto done;
-    double t = clock_ms(), last = t;
-    for (size_t j = 0; j < gen; j++) {
-        for (size_t i = 0; i < batch; i++)
-            steps[i] = (struct qwick_step){
-                s[i], b->tokens + (depth + j + STRIDE * i) % (depth + gen), 1,
-                QWICK_WANT_LAST};
-        if (qwick_engine_step(b->eng, steps, batch, QWICK_LOGITS, e))
-            goto done;
-        double now = clock_ms();
-        step_ms[j] = now - last;
-        last = now;
-    }
-    *ms = last - t;
-    rc = 0;
-done:
-    free(steps);
-    return rc;
+    size_t range = l->n + b->plan->gen;
+    for (size_t i = 0; i < l->batch; i++)
+        steps[i] = (struct qwick_step){
+            s[i], b->tokens + (l->n + j + STRIDE * i) % range, 1,
+            QWICK_WANT_LAST};
+    return qwick_engine_step(b->eng, steps, l->batch, QWICK_LOGITS, e);
 }
 
-/* Each step reads the clock, which takes less than a microsecond. */
-static int time_decode(struct bench *b, struct qwick_session *s, size_t depth,
-                       double *ms, double *step_ms, struct qwick_err *e)
+/* Time decode steps. Each reads the clock, which takes less than a
+ * microsecond. */
+static int time_steps(struct bench *b, struct qwick_session **s,
+                      const struct bench_line *l, struct bench_run *r,
+                      struct qwick_err *e)
 {
-    if (qwick_session_rollback(s, depth, e))
-        return -1;
+    struct qwick_step *steps = malloc(l->batch * sizeof(*steps));
+    int rc = steps ? 0 : err_oom(e, l->batch * sizeof(*steps));
+    for (size_t i = 0; i < l->batch && !rc; i++)
+        rc = qwick_session_rollback(s[i], l->n, e);
     double t = clock_ms(), last = t;
-    for (size_t i = 0; i < b->plan->gen; i++) {
-        if (qwick_session_decode(s, b->tokens[depth + i], e))
-            return -1;
+    for (size_t j = 0; j < b->plan->gen && !rc; j++) {
+        rc = l->test == BENCH_DECODE
+                 ? qwick_session_decode(s[0], b->tokens[l->n + j], e)
+                 : step_batch(b, s, l, j, steps, e);
         double now = clock_ms();
-        step_ms[i] = now - last;
+        r->step_ms[j] = now - last;
         last = now;
     }
-    *ms = last - t;
-    return 0;
+    r->ms = last - t;
+    free(steps);
+    return rc;
 }
 
 static int time_run(struct bench *b, struct qwick_session **s,
                     const struct bench_line *l, struct bench_run *r,
                     struct qwick_err *e)
 {
-    switch (l->test) {
-    case BENCH_PREFILL:
-        return time_prefill(b, s[0], l->n, &r->ms, e);
-    case BENCH_DECODE:
-        return time_decode(b, s[0], l->n, &r->ms, r->step_ms, e);
-    case BENCH_BATCH:
-        break;
-    }
-    return time_batch(b, s, l->batch, l->n, &r->ms, r->step_ms, e);
+    return l->test == BENCH_PREFILL ? time_prefill(b, s[0], l->n, &r->ms, e)
+                                    : time_steps(b, s, l, r, e);
 }
 
 /* ---- parts -------------------------------------------------------------- */
@@ -200,35 +178,17 @@ static int measure_parts(struct bench *b, struct qwick_session **s,
 
 /* ---- lines -------------------------------------------------------------- */
 
-static double median_of(struct bench *b,
-                        double (*get)(const struct bench_run *))
+/* The median of a member of the runs. b->sorted has them in order. */
+static double median_of(struct bench *b, size_t offset)
 {
     size_t n = b->plan->reps;
     for (size_t i = 0; i < n; i++)
-        b->sorted[i] = get(&b->runs[i]);
+        b->sorted[i] = *(const double *)((const char *)&b->runs[i] + offset);
     sort_doubles(b->sorted, n);
     return quantile(b->sorted, n, 0.5);
 }
 
-static double run_ms(const struct bench_run *r)
-{
-    return r->ms;
-}
-
-static double run_share(const struct bench_run *r)
-{
-    return r->share;
-}
-
-static double run_bandwidth(const struct bench_run *r)
-{
-    return 0.5 * (r->before.bandwidth + r->after.bandwidth);
-}
-
-static double run_peak(const struct bench_run *r)
-{
-    return 0.5 * (r->before.peak + r->after.peak);
-}
+#define MEDIAN_OF(b, member) median_of(b, offsetof(struct bench_run, member))
 
 /* Copy the times of the runs and of their steps. */
 static int keep_times(const struct bench *b, struct bench_line *l,
@@ -264,18 +224,20 @@ static void summarise(struct bench *b, struct bench_line *l)
     size_t n = b->plan->reps;
     struct work w = {0}; /* work of the last run */
     for (size_t i = 0; i < n; i++) {
-        w = work_of(b, l, &b->runs[i]);
-        b->runs[i].share = least_seconds(&w, &b->runs[i], &l->by_memory) /
-                           (b->runs[i].ms / 1e3);
+        struct bench_run *r = &b->runs[i];
+        w = work_of(b, l, r);
+        r->bandwidth = 0.5 * (r->before.bandwidth + r->after.bandwidth);
+        r->peak = 0.5 * (r->before.peak + r->after.peak);
+        r->share = least_seconds(&w, r, &l->by_memory) / (r->ms / 1e3);
     }
-    double ms = median_of(b, run_ms);
+    double ms = MEDIAN_OF(b, ms);
     l->tok_s = 1e3 * w.tokens / ms;
     l->spread = (b->sorted[n - 1] - b->sorted[0]) / ms;
-    l->share = median_of(b, run_share);
+    l->share = MEDIAN_OF(b, share);
     l->share_min = b->sorted[0];
     l->share_max = b->sorted[n - 1];
-    l->bandwidth = median_of(b, run_bandwidth);
-    l->peak = median_of(b, run_peak);
+    l->bandwidth = MEDIAN_OF(b, bandwidth);
+    l->peak = MEDIAN_OF(b, peak);
     l->limit = l->by_memory ? l->bandwidth : l->peak;
     l->bytes = w.bytes;
     l->flops = w.flops;
@@ -308,22 +270,22 @@ static int measure_run(struct bench *b, struct qwick_session **s,
     return 0;
 }
 
-static void tell_run(const struct bench *b, const struct bench_line *l)
+static void report_run(const struct bench *b, const struct bench_line *l)
 {
     if (b->on_run)
         b->on_run(b->on_run_ctx, l);
 }
 
-static int measure(struct bench *b, struct qwick_session **s,
-                   struct bench_line *l, struct qwick_err *e)
+static int measure_line(struct bench *b, struct qwick_session **s,
+                        struct bench_line *l, struct qwick_err *e)
 {
     for (int64_t i = 0; i < b->plan->warmup; i++) {
-        tell_run(b, l);
+        report_run(b, l);
         if (time_run(b, s, l, &b->attempt, e))
             return -1;
     }
     for (size_t i = 0; i < b->plan->reps; i++) {
-        tell_run(b, l);
+        report_run(b, l);
         if (measure_run(b, s, l, &b->runs[i], e))
             return -1;
     }
@@ -395,7 +357,7 @@ int bench_measure(struct bench *b, enum bench_test test, size_t n, size_t batch,
             qwick_session_sync(s[i], b->tokens, n, e))
             goto done;
     }
-    rc = measure(b, s, line, e);
+    rc = measure_line(b, s, line, e);
 done:
     for (size_t i = 0; i < batch; i++)
         qwick_session_free(s[i]);

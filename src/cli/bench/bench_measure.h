@@ -22,11 +22,17 @@ struct bench_limit {
 struct bench_run {
     double ms;
     struct bench_limit before, after; /* measured before and after the run */
+    double bandwidth, peak;           /* their means */
     double weight_bytes;              /* bytes of weights that it read */
     double *step_ms;                  /* [gen] of decode and batch; it keeps
                                          its memory from run to run */
     double share;                     /* speed as a fraction of the limit,
                                          0..1 */
+};
+
+/* A row of a file of --compare. */
+struct bench_was {
+    double tok_s, share; /* as in struct bench_line */
 };
 
 /* The measurements of one line of the table. */
@@ -49,6 +55,7 @@ struct bench_line {
     size_t n_runs;
     double *step_ms; /* [n_steps] of all runs, in order; NULL: prefill. Owned */
     size_t n_steps;
+    struct bench_was was; /* with --compare */
 };
 void bench_line_free(struct bench_line *l);
 

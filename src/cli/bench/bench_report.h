@@ -10,6 +10,8 @@
 #include "cli/bench/bench_measure.h"
 #include "cli/report/html.h"
 #include "cli/report/machine.h"
+#include "cli/report/report.h"
+#include "file/json.h"
 #include "qwick.h"
 
 /* Depths for which the limit of decode is computed. */
@@ -24,6 +26,8 @@ struct bench_model {
     double huge_share; /* of the mapped weights; NAN: not measured yet */
     struct bench_line *lines;
     size_t n_lines;
+    const struct json_value *was; /* its object in the file of --compare; NULL:
+                                     none. Borrowed */
     /* depth i: i / (BENCH_DEPTHS - 1) of the largest depth, and the bytes that
        a token reads there */
     double depth[BENCH_DEPTHS], depth_bytes[BENCH_DEPTHS];
@@ -38,11 +42,6 @@ struct bench_settings {
 };
 
 struct bench_baseline;
-
-/* A row of a file of --compare. */
-struct bench_was {
-    double tok_s, share; /* as in struct bench_line */
-};
 
 struct bench_report {
     struct machine machine;
@@ -61,14 +60,7 @@ void bench_model_free(struct bench_model *m);
 /* The unit of a line's rate and limit, in billions. */
 const char *bench_unit(const struct bench_model *m, const struct bench_line *l);
 
-/* Find the row of the file of --compare for a line; false: it has none, or
- * --compare is not given. */
-bool bench_find_was(const struct bench_report *r, const struct bench_model *m,
-                    const struct bench_line *l, struct bench_was *out);
-
 /* ---- bench_print.c ---- */
-
-enum bench_format { BENCH_TEXT, BENCH_MD, BENCH_JSON, BENCH_CSV };
 
 /* Each function appends to o and returns 0, or -1 when out of memory. They write
  * nothing in formats that lack this part. */
@@ -76,14 +68,19 @@ enum bench_format { BENCH_TEXT, BENCH_MD, BENCH_JSON, BENCH_CSV };
 /* The beginning, before all models: machine and date; CSV: the names of the
  * columns. */
 int bench_put_start(struct buf *o, const struct bench_report *r,
-                    enum bench_format f);
+                    enum report_format f);
 /* The lines about a model, and the head of its table. */
 int bench_put_head(struct buf *o, const struct bench_report *r,
-                   const struct bench_model *m, enum bench_format f);
-/* A row of the table. */
-int bench_put_line(struct buf *o, const struct bench_report *r,
-                   const struct bench_model *m, const struct bench_line *l,
-                   enum bench_format f);
+                   const struct bench_model *m, enum report_format f);
+/* A row of the table; without a line, the names of its columns. */
+int bench_put_row(struct buf *o, const struct bench_report *r,
+                  const struct bench_model *m, const struct bench_line *l,
+                  enum report_format form);
+/* What is known of the model, its settings and the machine. Returns the number
+ * of facts, at most BENCH_FACTS. */
+enum { BENCH_FACTS = 23 };
+size_t bench_model_facts(struct fact *out, const struct bench_report *r,
+                         const struct bench_model *m);
 /* A table of the parts of a pass and their times. */
 int bench_put_parts(struct buf *o, const struct bench_line *l, bool md);
 /* All lines of a model as one JSON object on a line. */
@@ -104,16 +101,17 @@ void bench_baseline_free(struct bench_baseline *b);
 
 /* Check that the file is about this machine, model and settings. With any,
  * differences are warnings, but a file about other models than one is still
- * refused. Returns 0, or an exit status after printing a message. */
-int bench_baseline_match(const struct bench_report *r,
-                         const struct bench_model *m, bool any);
+ * refused. Sets m->was. Returns 0, or an exit status after printing a message.
+ */
+int bench_baseline_match(const struct bench_report *r, struct bench_model *m,
+                         bool any);
 
-/* Check that the file has a row for each line that will be measured; only their
- * test, n, batch and threads are read. Returns 0, or an exit status after
- * printing a message. */
-int bench_baseline_has(const struct bench_report *r,
-                       const struct bench_model *m,
-                       const struct bench_line *lines, size_t n);
+/* Read the file's row for each line that will be measured; only their test, n,
+ * batch and threads are needed. Returns 0, or an exit status after printing a
+ * message. */
+int bench_baseline_rows(const struct bench_report *r,
+                        const struct bench_model *m, struct bench_line *lines,
+                        size_t n);
 
 /* Print a message for each line whose share of its limit, divided by that in
  * the file, is below `ratio`. Returns 1 if there is one, else 0. */

@@ -30,7 +30,7 @@ struct tune {
 
 /* ---- variants ----------------------------------------------------------- */
 
-static void put_trial(struct tune *t, const struct qwick_tuning_trial *v)
+static void tune_trial(struct tune *t, const struct qwick_tuning_trial *v)
 {
     const char *mark = v->best && v->chosen ? "best, in use"
                        : v->best            ? "best"
@@ -52,7 +52,7 @@ static void put_trial(struct tune *t, const struct qwick_tuning_trial *v)
 }
 
 /* Keep the variant in use, unless the best one is clearly faster. */
-static size_t take_variant(const struct qwick_tuning_trial *v, size_t n)
+static size_t choose_variant(const struct qwick_tuning_trial *v, size_t n)
 {
     const struct qwick_tuning_trial *best = v, *own = NULL;
     for (size_t i = 0; i < n; i++) {
@@ -67,10 +67,10 @@ static void show_choice(void *ctx, const struct qwick_tuning_trial *v, size_t n)
 {
     struct tune *t = ctx;
     for (size_t i = 0; i < n; i++)
-        put_trial(t, &v[i]);
+        tune_trial(t, &v[i]);
     if (t->n < MAX_CHOICES) {
         t->names[t->n] = v->name;
-        t->values[t->n++] = take_variant(v, n);
+        t->values[t->n++] = choose_variant(v, n);
     }
     if (t->json)
         return;
@@ -82,7 +82,7 @@ static void show_choice(void *ctx, const struct qwick_tuning_trial *v, size_t n)
 
 /* ---- the row ------------------------------------------------------------ */
 
-static bool measured(const struct tune *t, const char *name, size_t *value)
+static bool was_measured(const struct tune *t, const char *name, size_t *value)
 {
     for (size_t i = 0; i < t->n; i++)
         if (!strcmp(t->names[i], name)) {
@@ -117,7 +117,7 @@ static int put_choices(struct tune *t)
     int bad = buf_puts(b, "     .choices = {");
     for (size_t i = 0; !qwick_tuning_at(t->eng, i, &v, NULL); i++) {
         size_t value = v.value;
-        (void)measured(t, v.name, &value);
+        (void)was_measured(t, v.name, &value);
         bad |= buf_printf(b, "%s.%s = %zu", i ? ",\n                 " : "",
                           v.name, value);
     }
@@ -127,7 +127,7 @@ static int put_choices(struct tune *t)
     return buf_puts(b, "\",\n") || bad ? -1 : 0;
 }
 
-static int put_row(struct tune *t)
+static int tune_row(struct tune *t)
 {
     const struct qwick_info *info = qwick_engine_info(t->eng);
     struct buf *b = &t->out, source = {0};
@@ -148,7 +148,7 @@ static int put_row(struct tune *t)
 
 /* ---- output ------------------------------------------------------------- */
 
-static void put_head(struct tune *t)
+static void tune_head(struct tune *t)
 {
     const struct qwick_info *info = qwick_engine_info(t->eng);
     const struct machine *m = t->machine;
@@ -161,8 +161,7 @@ static void put_head(struct tune *t)
                              info->isa, info->core, info->core_evidence) != 0;
         return;
     }
-    t->w = json_writer(&t->out);
-    jw_object(&t->w, NULL);
+    t->w = jw_line(&t->out);
     jw_cstr(&t->w, "version", qwick_version());
     jw_cstr(&t->w, "date", m->date);
     jw_cstr(&t->w, "system", m->system);
@@ -174,20 +173,17 @@ static void put_head(struct tune *t)
     jw_array(&t->w, "trials");
 }
 
-static void put_end(struct tune *t)
+static void tune_end(struct tune *t)
 {
     if (!t->json) {
-        t->bad |= put_row(t) != 0;
+        t->bad |= tune_row(t) != 0;
         return;
     }
     jw_end_array(&t->w);
     jw_object(&t->w, "choices");
     for (size_t i = 0; i < t->n; i++)
         jw_uint(&t->w, t->names[i], t->values[i]);
-    jw_end_object(&t->w);
-    jw_end_object(&t->w);
-    jw_newline(&t->w);
-    t->bad |= jw_status(&t->w) != 0;
+    t->bad |= jw_end_line(&t->w) != 0;
 }
 
 int bench_tune(struct qwick_engine *eng, size_t reps, bool json,
@@ -197,11 +193,11 @@ int bench_tune(struct qwick_engine *eng, size_t reps, bool json,
     struct qwick_err e = {0};
     progress_start("bench");
     progress_show("the limits");
-    put_head(&t);
+    tune_head(&t);
     int rc = qwick_tuning_measure(eng, reps, show_choice, &t, &e);
     progress_stop();
     if (!rc)
-        put_end(&t);
+        tune_end(&t);
     int status = rc ? msg_fail(&e) : t.bad ? msg_oom() : 0;
     if (!status && (t.failed || out_write(t.out.data, t.out.len)))
         status = QWICK_ERR_RUNTIME;

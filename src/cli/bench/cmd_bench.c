@@ -29,12 +29,12 @@ static size_t smaller(size_t a, size_t b)
 }
 
 /* Item i of a list, or the default if no list was given. */
-static size_t at(const struct opt_ints *list, size_t i, size_t otherwise)
+static size_t item_or(const struct opt_ints *list, size_t i, size_t otherwise)
 {
     return list->n ? (size_t)list->v[i] : otherwise;
 }
 
-static size_t count(const struct opt_ints *list)
+static size_t item_count(const struct opt_ints *list)
 {
     return list->n ? list->n : 1;
 }
@@ -43,7 +43,8 @@ static size_t count(const struct opt_ints *list)
 struct lengths {
     size_t prompt_len, depth; /* defaults */
     size_t gen;
-    size_t most; /* tokens of the longest measurement */
+    size_t max_depth; /* after the decode steps */
+    size_t most;      /* tokens of the longest measurement */
 };
 
 /* Default lengths shrink to fit the model's context. */
@@ -54,14 +55,16 @@ static int plan_lengths(const struct args *a, size_t limit, struct lengths *l,
     l->gen = a->gen ? (size_t)a->gen : smaller(64, limit / 2);
     l->depth = smaller(16, limit - smaller(l->gen, limit - 1));
     l->most = 1;
-    for (size_t i = 0; i < count(&a->prompt_lens); i++) {
-        size_t n = at(&a->prompt_lens, i, l->prompt_len);
+    for (size_t i = 0; i < item_count(&a->prompt_lens); i++) {
+        size_t n = item_or(&a->prompt_lens, i, l->prompt_len);
         l->most = n > l->most ? n : l->most;
     }
-    for (size_t i = 0; i < count(&a->depths); i++) {
-        size_t n = at(&a->depths, i, l->depth) + l->gen;
-        l->most = n > l->most ? n : l->most;
+    l->max_depth = 0;
+    for (size_t i = 0; i < item_count(&a->depths); i++) {
+        size_t n = item_or(&a->depths, i, l->depth) + l->gen;
+        l->max_depth = n > l->max_depth ? n : l->max_depth;
     }
+    l->most = l->max_depth > l->most ? l->max_depth : l->most;
     if (l->most > limit)
         return err_set(e, QWICK_ERR_CONTEXT,
                        "bench: %zu tokens do not fit the context of %zu",
@@ -89,7 +92,7 @@ struct job {
     struct opt_parsed *p;
     const struct args *a; /* of p */
     struct bench_report r;
-    enum bench_format format;
+    enum report_format format;
     struct bench bench;
     struct buf out;
     struct bench_line *plan; /* rows of one engine, not measured */
@@ -113,7 +116,7 @@ static void show_run(void *ctx, const struct bench_line *l)
 }
 
 /* Print what is in the buffer. Returns 0, or an exit status. */
-static int flush(struct job *j, int bad)
+static int bench_flush(struct job *j, int bad)
 {
     if (bad)
         return msg_oom();
@@ -129,19 +132,21 @@ static void plan_lines(struct job *j, const struct lengths *l, int threads)
 {
     const struct args *a = j->a;
     size_t n = 0;
-    for (size_t i = 0; i < count(&a->prompt_lens); i++)
+    for (size_t i = 0; i < item_count(&a->prompt_lens); i++)
         j->plan[n++] =
             (struct bench_line){.test = BENCH_PREFILL,
-                                .n = at(&a->prompt_lens, i, l->prompt_len),
+                                .n = item_or(&a->prompt_lens, i, l->prompt_len),
                                 .batch = 1};
-    for (size_t i = 0; i < count(&a->depths); i++)
-        j->plan[n++] = (struct bench_line){
-            .test = BENCH_DECODE, .n = at(&a->depths, i, l->depth), .batch = 1};
-    for (size_t i = 0; i < count(&a->depths); i++)
+    for (size_t i = 0; i < item_count(&a->depths); i++)
+        j->plan[n++] =
+            (struct bench_line){.test = BENCH_DECODE,
+                                .n = item_or(&a->depths, i, l->depth),
+                                .batch = 1};
+    for (size_t i = 0; i < item_count(&a->depths); i++)
         for (size_t k = 0; k < a->batches.n; k++)
             j->plan[n++] =
                 (struct bench_line){.test = BENCH_BATCH,
-                                    .n = at(&a->depths, i, l->depth),
+                                    .n = item_or(&a->depths, i, l->depth),
                                     .batch = (size_t)a->batches.v[k]};
     for (size_t i = 0; i < n; i++)
         j->plan[i].threads = threads;
@@ -151,7 +156,7 @@ static void plan_lines(struct job *j, const struct lengths *l, int threads)
 static int put_pictures(struct job *j, const struct bench_line *l)
 {
     char name[BENCH_NAME];
-    if (j->format != BENCH_TEXT || !out_is_tty() || !l->n_steps)
+    if (j->format != REPORT_TEXT || !out_is_tty() || !l->n_steps)
         return 0;
     bench_line_name(l, name);
     return plot_times(&j->out, name, l->step_ms, l->n_steps,
@@ -173,28 +178,22 @@ static int measure_lines(struct job *j, struct bench_model *m)
             return msg_fail(&e);
         }
         m->n_lines++;
-        int status = flush(j, bench_put_line(&j->out, &j->r, m, l, j->format));
+        l->was = j->plan[i].was;
+        if (j->format !=
+            REPORT_JSON) /* which prints models when they are done */
+            bad = bench_put_row(&j->out, &j->r, m, l, j->format);
+        int status = bench_flush(j, bad);
         if (status)
             return status;
     }
     for (size_t i = first; i < m->n_lines; i++) {
         const struct bench_line *l = &m->lines[i];
-        if (l->has_parts && j->format < BENCH_JSON)
-            bad |= bench_put_parts(&j->out, l, j->format == BENCH_MD);
+        if (l->has_parts && j->format < REPORT_JSON)
+            bad |= bench_put_parts(&j->out, l, j->format == REPORT_MD);
         bad |= put_pictures(j, l);
     }
     progress_clear();
-    return flush(j, bad);
-}
-
-static size_t max_depth(const struct args *a, const struct lengths *l)
-{
-    size_t most = 0;
-    for (size_t i = 0; i < count(&a->depths); i++) {
-        size_t n = at(&a->depths, i, l->depth) + l->gen;
-        most = n > most ? n : most;
-    }
-    return most;
+    return bench_flush(j, bad);
 }
 
 /* Learn about a model whose engine is open for the first time. Returns 0, or an
@@ -204,10 +203,11 @@ static int begin_model(struct job *j, struct bench_model *m,
 {
     struct bench *b = &j->bench;
     struct qwick_err e = {0};
-    if (bench_model_init(m, b->eng, max_depth(j->a, l), &e))
+    if (bench_model_init(m, b->eng, l->max_depth, &e))
         return msg_fail(&e);
     m->gen = j->r.set.plan.gen = l->gen;
-    m->lines = calloc(j->n_plan * count(&j->a->thread_list), sizeof(*m->lines));
+    m->lines =
+        calloc(j->n_plan * item_count(&j->a->thread_list), sizeof(*m->lines));
     if (!m->lines || bench_open(b, j->r.set.plan.reps, l->gen))
         return msg_oom();
     return make_tokens(b, l->most, &e) ? msg_fail(&e) : 0;
@@ -215,7 +215,7 @@ static int begin_model(struct job *j, struct bench_model *m,
 
 /* The head waits in the buffer for the first row: output on a terminal ends the
  * progress line. */
-static int put_head(struct job *j, struct bench_model *m)
+static int bench_head(struct job *j, struct bench_model *m)
 {
     int bad = 0;
     if (m == j->r.models)
@@ -240,9 +240,9 @@ static int bench_engine(struct job *j, struct bench_model *m)
     if (!status)
         status = bench_baseline_match(&j->r, m, j->a->compare_any);
     if (!status)
-        status = bench_baseline_has(&j->r, m, j->plan, j->n_plan);
+        status = bench_baseline_rows(&j->r, m, j->plan, j->n_plan);
     if (!status && first)
-        status = put_head(j, m);
+        status = bench_head(j, m);
     return status ? status : measure_lines(j, m);
 }
 
@@ -271,7 +271,7 @@ static int bench_model(struct job *j, size_t k)
         j->p->a.model = a->models.v[k];
         j->p->models.is_name = false;
     }
-    for (size_t i = 0; i < count(&a->thread_list) && !status; i++) {
+    for (size_t i = 0; i < item_count(&a->thread_list) && !status; i++) {
         j->p->a.threads = a->thread_list.n ? a->thread_list.v[i] : 0;
         status = open_model(&j->bench.eng, j->p, false);
         if (!status)
@@ -285,8 +285,8 @@ static int bench_model(struct job *j, size_t k)
     bench_close(&j->bench, j->r.set.plan.reps);
     free(j->bench.tokens);
     j->bench.tokens = NULL;
-    if (!status && j->format == BENCH_JSON)
-        status = flush(j, bench_put_json(&j->out, &j->r, m));
+    if (!status && j->format == REPORT_JSON)
+        status = bench_flush(j, bench_put_json(&j->out, &j->r, m));
     return status;
 }
 
@@ -306,9 +306,10 @@ static int bench(struct job *j)
     const struct args *a = j->a;
     size_t n = a->models.n ? a->models.n : 1;
     int status = 0;
-    j->n_plan = count(&a->prompt_lens) + count(&a->depths) * (1 + a->batches.n);
-    j->n_runs =
-        n * count(&a->thread_list) * j->n_plan * (size_t)(a->reps + a->warmup);
+    j->n_plan = item_count(&a->prompt_lens) +
+                item_count(&a->depths) * (1 + a->batches.n);
+    j->n_runs = n * item_count(&a->thread_list) * j->n_plan *
+                (size_t)(a->reps + a->warmup);
     j->plan = calloc(j->n_plan, sizeof(*j->plan));
     j->r.models = calloc(n, sizeof(*j->r.models));
     j->r.n_models = j->r.models ? n : 0;
@@ -359,10 +360,10 @@ static int bench_run(struct opt_parsed *p, struct qwick_engine *eng)
     (void)eng; /* each model and number of threads has its own */
     if (a->tune)
         return tune(p);
-    j.format = a->json  ? BENCH_JSON
-               : a->csv ? BENCH_CSV
-               : a->md  ? BENCH_MD
-                        : BENCH_TEXT;
+    j.format = a->json  ? REPORT_JSON
+               : a->csv ? REPORT_CSV
+               : a->md  ? REPORT_MD
+                        : REPORT_TEXT;
     j.r.set =
         (struct bench_settings){.plan = {.reps = (size_t)a->reps,
                                          .warmup = a->warmup,

@@ -35,7 +35,7 @@ static const struct {
     [QWICK_CHECK_CUT] = {"cut", "cut"},
 };
 
-static void flush(struct report *r)
+static void selftest_flush(struct report *r)
 {
     if (!r->out.len || r->failed)
         return;
@@ -46,8 +46,8 @@ static void flush(struct report *r)
 
 /* ---- the head ------------------------------------------------------------ */
 
-static int put_lines(struct buf *b, const struct machine *m,
-                     const struct qwick_info *i)
+static int head_lines(struct buf *b, const struct machine *m,
+                      const struct qwick_info *i)
 {
     char memory[32], params[32];
     size_text(m->memory, "B", memory);
@@ -69,16 +69,12 @@ static int put_lines(struct buf *b, const struct machine *m,
     return bad ? -1 : 0;
 }
 
-static void put_members(struct json_writer *w, const struct machine *m,
-                        const struct qwick_info *i)
+static void head_json(struct json_writer *w, const struct machine *m,
+                      const struct qwick_info *i)
 {
+    struct fact facts[MACHINE_FACTS];
     jw_object(w, NULL);
-    jw_cstr(w, "version", qwick_version());
-    jw_cstr(w, "date", m->date);
-    jw_cstr(w, "system", m->system);
-    jw_cstr(w, "cpu_name", m->cpu);
-    jw_int(w, "cpus", m->cpus);
-    jw_uint(w, "available_memory", m->memory);
+    report_json(w, facts, machine_facts(facts, m));
     jw_cstr(w, "isa", i->isa);
     jw_cstr(w, "cpu", i->cpu);
     jw_int(w, "threads", i->threads);
@@ -90,16 +86,16 @@ static void put_members(struct json_writer *w, const struct machine *m,
     jw_array(w, "checks");
 }
 
-static void put_head(struct report *r, const struct qwick_info *i)
+static void selftest_head(struct report *r, const struct qwick_info *i)
 {
     struct machine m;
     machine_read(&m);
     if (r->json)
-        put_members(&r->w, &m, i);
-    else if (put_lines(&r->out, &m, i))
+        head_json(&r->w, &m, i);
+    else if (head_lines(&r->out, &m, i))
         r->oom = true;
     else
-        flush(r);
+        selftest_flush(r);
 }
 
 /* ---- rows ---------------------------------------------------------------- */
@@ -134,11 +130,12 @@ static int on_done(void *ctx, const struct qwick_check *c)
                                     : "");
     buf_free(&detail);
     r->oom |= bad != 0;
-    flush(r);
+    selftest_flush(r);
     return r->failed || r->oom;
 }
 
-static void put_end(struct report *r, const struct qwick_selftest_report *s)
+static void selftest_end(struct report *r,
+                         const struct qwick_selftest_report *s)
 {
     if (!r->json) {
         r->oom |= buf_printf(&r->out,
@@ -154,9 +151,7 @@ static void put_end(struct report *r, const struct qwick_selftest_report *s)
     jw_uint(&r->w, "n_skip", s->n_skip);
     jw_uint(&r->w, "n_cut", s->n_cut);
     jw_uint(&r->w, "n_tokens", s->n_tokens);
-    jw_end_object(&r->w);
-    jw_newline(&r->w);
-    r->oom |= jw_status(&r->w) != 0;
+    r->oom |= jw_end_line(&r->w) != 0;
 }
 
 /* ---- the verb ------------------------------------------------------------ */
@@ -176,12 +171,12 @@ static int selftest_run(struct opt_parsed *p, struct qwick_engine *eng)
     o.interrupt = signals_flag();
     signals_catch();
     progress_start("selftest");
-    put_head(&r, qwick_engine_info(eng));
+    selftest_head(&r, qwick_engine_info(eng));
     int status = qwick_selftest(eng, &o, &s, &e) ? -1 : 0;
     progress_stop();
     if (!status) {
-        put_end(&r, &s);
-        flush(&r);
+        selftest_end(&r, &s);
+        selftest_flush(&r);
     }
     buf_free(&r.out);
     if (r.oom)

@@ -240,14 +240,11 @@ static int put_answer(const struct job *j, struct buf *b)
     const char *answer = verdict(j, &probability);
     int bad = 0;
     if (j->a->json) {
-        struct json_writer w = json_writer(b);
-        jw_object(&w, NULL);
+        struct json_writer w = jw_line(b);
         jw_cstr(&w, "model", qwick_engine_info(j->g.eng)->model);
         jw_uint(&w, "prompt_tokens", j->g.n_ids);
         choices_put_json(&w, j->choices, j->n_answers, answer, probability);
-        jw_end_object(&w);
-        jw_newline(&w);
-        bad = jw_status(&w);
+        bad = jw_end_line(&w);
     } else if (j->a->yes) {
         bad |= buf_puts(b, answer);
         bad |= buf_putc(b, '\n');
@@ -301,14 +298,8 @@ static int one(struct job *j, struct qwick_err *e)
     struct buf b = {0};
     double probability;
     verdict(j, &probability);
-    if (put_answer(j, &b))
-        status = msg_oom();
-    else if (out_write(b.data, b.len))
-        status = QWICK_ERR_RUNTIME;
-    else if (probability < threshold(j))
-        status = EXIT_BELOW;
-    buf_free(&b);
-    return status;
+    status = out_print(&b, put_answer(j, &b), out_write);
+    return !status && probability < threshold(j) ? EXIT_BELOW : status;
 }
 
 /* ---- --jsonl ------------------------------------------------------------ */

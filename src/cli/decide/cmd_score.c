@@ -136,8 +136,7 @@ static int put_object(const struct job *j, struct buf *b, size_t i,
                       const struct score_totals *sum)
 {
     const struct score_text *t = &j->texts[i];
-    struct json_writer w = json_writer(b);
-    jw_object(&w, NULL);
+    struct json_writer w = jw_line(b);
     if (j->a->file.n)
         jw_cstr(&w, "file", j->a->file.v[i]);
     jw_cstr(&w, "model", qwick_engine_info(j->eng)->model);
@@ -148,13 +147,9 @@ static int put_object(const struct job *j, struct buf *b, size_t i,
     score_put_json(&w, sum);
     if (!j->a->perplexity)
         score_put_units(&w, t, j->by);
-    jw_end_object(&w);
-    jw_newline(&w);
-    return jw_status(&w);
+    return jw_end_line(&w);
 }
 
-/* Write lines: with --by the units, then the totals behind '#'; otherwise only
- * the totals. */
 /* Put a file's name, escaped for a terminal, to which lines with colours go
  * unchanged. */
 static int put_name(struct buf *b, const char *name)
@@ -168,6 +163,8 @@ static int put_name(struct buf *b, const char *name)
     return bad ? -1 : 0;
 }
 
+/* Write lines: with --by the units, then the totals behind '#'; otherwise only
+ * the totals. */
 static int put_lines(const struct job *j, struct buf *b, size_t i,
                      const struct score_totals *sum)
 {
@@ -192,12 +189,9 @@ static int print_files(struct job *j)
         struct score_totals sum = {0};
         struct buf b = {0};
         score_add(&sum, &j->texts[i]);
-        if (j->a->json ? put_object(j, &b, i, &sum) : put_lines(j, &b, i, &sum))
-            status = msg_oom();
-        else if (j->a->heat ? out_write_styled(b.data, b.len)
-                            : out_write(b.data, b.len))
-            status = QWICK_ERR_RUNTIME;
-        buf_free(&b);
+        int bad =
+            j->a->json ? put_object(j, &b, i, &sum) : put_lines(j, &b, i, &sum);
+        status = out_print(&b, bad, j->a->heat ? out_write_styled : out_write);
     }
     if (j->a->heat && !status)
         paint_legend(j->a->color);
@@ -341,12 +335,8 @@ static int run_lines(struct job *j, struct qwick_err *e)
     if (!j->a->perplexity || status > 1 || *signals_flag())
         return status;
     struct buf b = {0};
-    if (score_put_totals(&b, &j->sum, ""))
-        status = msg_oom();
-    else if (out_write(b.data, b.len))
-        status = QWICK_ERR_RUNTIME;
-    buf_free(&b);
-    return status;
+    int printed = out_print(&b, score_put_totals(&b, &j->sum, ""), out_write);
+    return printed ? printed : status;
 }
 
 /* ---- the verb ----------------------------------------------------------- */

@@ -166,14 +166,7 @@ static void put_number(struct html *h, const char *name, double v)
 {
     char text[SCALE_TEXT];
     scale_number(v, text);
-    html_fact(h, name, text);
-}
-
-static void put_count(struct html *h, const char *name, size_t n)
-{
-    char text[32];
-    snprintf(text, sizeof(text), "%zu", n);
-    html_fact(h, name, text);
+    html_fact(h, name, "%s", text);
 }
 
 static void put_totals(struct html *h, const struct score_text *t)
@@ -181,10 +174,10 @@ static void put_totals(struct html *h, const struct score_text *t)
     struct score_totals s = {0};
     score_add(&s, t);
     html_puts(h, "<table class=\"facts\">\n<caption>Summary</caption>\n");
-    put_count(h, "Tokens", s.n_tokens);
-    put_count(h, "Tokens scored", s.n_scored);
-    put_count(h, "Bytes", s.n_bytes);
-    put_count(h, "Windows", s.n_windows);
+    html_fact(h, "Tokens", "%zu", s.n_tokens);
+    html_fact(h, "Tokens scored", "%zu", s.n_scored);
+    html_fact(h, "Bytes", "%zu", s.n_bytes);
+    html_fact(h, "Windows", "%zu", s.n_windows);
     put_number(h, "Bits", s.bits);
     put_number(h, "Bits per byte",
                s.n_scored_bytes ? s.bits / (double)s.n_scored_bytes : NAN);
@@ -305,15 +298,13 @@ void score_page_begin(struct html *h, const struct qwick_engine *eng)
 {
     const struct qwick_info *i = qwick_engine_info(eng);
     struct machine m;
-    char text[160];
     machine_read(&m);
     html_begin(h, "qwick score");
     html_puts(h, "<table class=\"facts\">\n<caption>Model</caption>\n");
-    html_fact(h, "Model", i->model);
-    html_fact(h, "Weights", i->weights_dtype);
-    snprintf(text, sizeof(text), "%s, %.60s kernels", qwick_version(), i->isa);
-    html_fact(h, "qwick", text);
-    html_fact(h, "Date", m.date);
+    html_fact(h, "Model", "%s", i->model);
+    html_fact(h, "Weights", "%s", i->weights_dtype);
+    html_fact(h, "qwick", "%s, %.60s kernels", qwick_version(), i->isa);
+    html_fact(h, "Date", "%s", m.date);
     html_puts(h, "</table>\n<p class=\"soft\">Each token has the colour of its "
                  "probability after the tokens before it. Hold the pointer "
                  "over a token for its numbers and for the likeliest tokens at "

@@ -65,12 +65,9 @@ static int write_profile(struct gen_job *j, const struct qwick_result *r,
             .tokenize_ms = j->tokenize_ms,
             .profile = pr,
         };
-        struct json_writer w = json_writer(&b);
-        jw_object(&w, NULL);
+        struct json_writer w = jw_line(&b);
         json_timing(&w, &answer);
-        jw_end_object(&w);
-        jw_newline(&w);
-        bad = jw_status(&w);
+        bad = jw_end_line(&w);
         if (!bad && fd_write(j->profile_fd, b.data, b.len)) {
             msg_error("%s: write error: %s", j->a->profile_timing.file,
                       strerror(errno));

@@ -1,6 +1,10 @@
 #include "cli/io/json_writer.h"
 
+#include <assert.h>
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct json_writer json_writer(struct buf *out)
@@ -41,28 +45,60 @@ static void literal(struct json_writer *w, const char *key, const char *s)
     put(w, s);
 }
 
+/* Open an object or an array. */
+static void open_nest(struct json_writer *w, const char *key, bool array)
+{
+    uint64_t bit = (uint64_t)1 << w->depth;
+    assert(w->depth < 64);
+    literal(w, key, array ? "[" : "{");
+    w->arrays = array ? w->arrays | bit : w->arrays & ~bit;
+    w->depth++;
+    w->comma = false;
+}
+
+/* Close the innermost one, which must be of this kind. */
+static void close_nest(struct json_writer *w, bool array)
+{
+    assert(w->depth && (w->arrays >> (w->depth - 1) & 1) == array);
+    put(w, array ? "]" : "}");
+    w->depth--;
+    w->comma = true;
+}
+
 void jw_object(struct json_writer *w, const char *key)
 {
-    literal(w, key, "{");
-    w->comma = false;
+    open_nest(w, key, false);
 }
 
 void jw_end_object(struct json_writer *w)
 {
-    put(w, "}");
-    w->comma = true;
+    close_nest(w, false);
 }
 
 void jw_array(struct json_writer *w, const char *key)
 {
-    literal(w, key, "[");
-    w->comma = false;
+    open_nest(w, key, true);
 }
 
 void jw_end_array(struct json_writer *w)
 {
-    put(w, "]");
-    w->comma = true;
+    close_nest(w, true);
+}
+
+struct json_writer jw_line(struct buf *out)
+{
+    struct json_writer w = {.out = out};
+    jw_object(&w, NULL);
+    return w;
+}
+
+int jw_end_line(struct json_writer *w)
+{
+    while (w->depth)
+        close_nest(w, w->arrays >> (w->depth - 1) & 1);
+    put(w, "\n");
+    w->comma = false;
+    return jw_status(w);
 }
 
 void jw_null(struct json_writer *w, const char *key)
@@ -107,6 +143,27 @@ void jw_cstr(struct json_writer *w, const char *key, const char *s)
         jw_null(w, key);
 }
 
+void jw_buf(struct json_writer *w, const char *key, const struct buf *text)
+{
+    jw_string(w, key, text->data ? text->data : "", text->len);
+}
+
+void jw_known_uint(struct json_writer *w, const char *key, uint64_t v)
+{
+    if (v)
+        jw_uint(w, key, v);
+    else
+        jw_null(w, key);
+}
+
+void jw_known_double(struct json_writer *w, const char *key, double v,
+                     int digits)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.*g", digits, v);
+    jw_double(w, key, v > 0 ? strtod(text, NULL) : NAN);
+}
+
 void jw_raw(struct json_writer *w, const char *key, const char *s, size_t n)
 {
     if (n && begin(w, key) && buf_append(w->out, s, n))
@@ -118,12 +175,6 @@ void jw_value(struct json_writer *w, const char *key,
 {
     if (begin(w, key) && json_dump_python(w->out, v))
         w->failed = true;
-}
-
-void jw_newline(struct json_writer *w)
-{
-    put(w, "\n");
-    w->comma = false;
 }
 
 int jw_status(const struct json_writer *w)

@@ -159,6 +159,15 @@ int out_write_styled(const void *p, size_t n)
     return out_failed ? -1 : written(fd_write(STDOUT_FILENO, p, n));
 }
 
+int out_print(struct buf *b, int bad, int (*write)(const void *, size_t))
+{
+    int status = bad                      ? msg_oom()
+                 : write(b->data, b->len) ? (int)QWICK_ERR_RUNTIME
+                                          : 0;
+    buf_free(b);
+    return status;
+}
+
 int out_check(void)
 {
     int flags = fcntl(STDOUT_FILENO, F_GETFL);

@@ -31,6 +31,11 @@ int out_write_names(const void *p, size_t n);
  * out_write. */
 int out_write_styled(const void *p, size_t n);
 
+/* Print what b holds with one of these functions, and free it. bad: memory ran
+ * out before it was complete. Returns 0, or an exit status after printing a
+ * message. */
+int out_print(struct buf *b, int bad, int (*write)(const void *, size_t));
+
 /* Append s[0..n) with the escapes of out_write. Returns 0, or -1 when out of
  * memory. */
 int out_escape(struct buf *out, const char *s, size_t n);

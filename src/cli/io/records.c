@@ -128,8 +128,7 @@ static int put_line(struct filter *f, struct json_writer *w, size_t i)
         jw_raw(w, NULL, p->answer.data, p->answer.len);
     else if (f->w->write(f->ctx, i, w, &e))
         return msg_fail(&e);
-    jw_end_object(w);
-    jw_newline(w);
+    jw_end_line(w);
     if (f->w->silent && !p->error.len)
         f->out.len = before;
     return jw_status(w) ? msg_oom() : 0;

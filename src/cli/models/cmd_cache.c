@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "cli/io/json_writer.h"
 #include "cli/io/out.h"
+#include "cli/io/units.h"
 #include "cli/opt/common.h"
 #include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
@@ -13,56 +14,47 @@
 
 /* ---- ls ---- */
 
-static void put_json_entry(struct json_writer *w,
-                           const struct qwick_cache_entry *v)
+/* Write the prefixes, or the probes of this CPU's cores. */
+static void put_entries(struct json_writer *w, const char *key,
+                        const struct qwick_cache_entry *v, size_t n,
+                        bool probes)
 {
-    jw_object(w, NULL);
-    jw_cstr(w, "model", v->damaged ? NULL : v->model);
-    jw_uint(w, "tokens", v->n_tokens);
-    jw_uint(w, "first", v->first);
-    jw_uint(w, "bytes", v->n_bytes);
-    jw_cstr(w, "kv", v->kv);
-    jw_bool(w, "exact", v->exact);
-    jw_cstr(w, "isa", v->isa);
-    jw_bool(w, "damaged", v->damaged);
-    jw_double(w, "last_use", v->used);
-    jw_cstr(w, "path", v->path);
-    jw_end_object(w);
+    jw_array(w, key);
+    for (; n; n--, v++) {
+        if (v->tuning != probes)
+            continue;
+        jw_object(w, NULL);
+        if (!probes) {
+            jw_cstr(w, "model", v->damaged ? NULL : v->model);
+            jw_uint(w, "tokens", v->n_tokens);
+            jw_uint(w, "first", v->first);
+        }
+        jw_uint(w, "bytes", v->n_bytes);
+        if (!probes) {
+            jw_cstr(w, "kv", v->kv);
+            jw_bool(w, "exact", v->exact);
+            jw_cstr(w, "isa", v->isa);
+            jw_bool(w, "damaged", v->damaged);
+        }
+        jw_double(w, "last_use", v->used);
+        jw_cstr(w, "path", v->path);
+        jw_end_object(w);
+    }
+    jw_end_array(w);
 }
 
-static void put_json_probe(struct json_writer *w,
-                           const struct qwick_cache_entry *v)
+static int cache_json(struct buf *b, const char *dir,
+                      const struct qwick_cache_entry *v, size_t n, size_t total)
 {
-    jw_object(w, NULL);
-    jw_uint(w, "bytes", v->n_bytes);
-    jw_double(w, "last_use", v->used);
-    jw_cstr(w, "path", v->path);
-    jw_end_object(w);
-}
-
-static int put_json(struct buf *b, const char *dir,
-                    const struct qwick_cache_entry *v, size_t n, size_t total)
-{
-    struct json_writer w = json_writer(b);
-    jw_object(&w, NULL);
+    struct json_writer w = jw_line(b);
     jw_cstr(&w, "dir", dir);
     jw_uint(&w, "bytes", total);
-    jw_array(&w, "entries");
-    for (size_t i = 0; i < n; i++)
-        if (!v[i].tuning)
-            put_json_entry(&w, &v[i]);
-    jw_end_array(&w);
-    jw_array(&w, "probes");
-    for (size_t i = 0; i < n; i++)
-        if (v[i].tuning)
-            put_json_probe(&w, &v[i]);
-    jw_end_array(&w);
-    jw_end_object(&w);
-    jw_newline(&w);
-    return jw_status(&w);
+    put_entries(&w, "entries", v, n, false);
+    put_entries(&w, "probes", v, n, true);
+    return jw_end_line(&w);
 }
 
-static int put_row(struct buf *b, const struct qwick_cache_entry *v)
+static int cache_row(struct buf *b, const struct qwick_cache_entry *v)
 {
     time_t t = (time_t)v->used;
     struct tm tm;
@@ -71,40 +63,33 @@ static int put_row(struct buf *b, const struct qwick_cache_entry *v)
         strftime(when, sizeof(when), "%Y-%m-%d %H:%M", &tm);
     int bad = buf_printf(b, "%7zu %7zu %13zu  %-16s  ", v->n_tokens,
                          v->n_tokens - v->first, v->n_bytes, when);
-    if (v->tuning)
-        return buf_puts(b, "(probe of this CPU's core)\n") || bad ? -1 : 0;
-    if (v->damaged)
-        return buf_puts(b, "(damaged)\n") || bad ? -1 : 0;
+    if (v->tuning || v->damaged)
+        return bad | buf_puts(b, v->tuning ? "(probe of this CPU's core)\n"
+                                           : "(damaged)\n");
     /* The name comes from a file: quote it, so that no control byte reaches the
      * terminal. */
     bad |= buf_json_cstr(b, v->model);
-    return buf_printf(b, " %s%s %s\n", v->kv, v->exact ? " exact" : "",
-                      v->isa) ||
-                   bad
-               ? -1
-               : 0;
+    return bad |
+           buf_printf(b, " %s%s %s\n", v->kv, v->exact ? " exact" : "", v->isa);
 }
 
-static int put_list(struct buf *b, const char *dir,
-                    const struct qwick_cache_entry *v, size_t n, bool json)
+static int cache_table(struct buf *b, const char *dir,
+                       const struct qwick_cache_entry *v, size_t n, bool json)
 {
     size_t total = 0;
     for (size_t i = 0; i < n; i++)
         total += v[i].n_bytes;
     if (json)
-        return put_json(b, dir, v, n, total);
+        return cache_json(b, dir, v, n, total);
     int bad = buf_puts(b, " tokens     new         bytes  last use          "
                           "model, KV cache, kernels\n");
     for (size_t i = 0; i < n && !bad; i++)
-        bad |= put_row(b, &v[i]);
-    return buf_printf(b, "%zu bytes in %zu %s, in %s\n", total, n,
-                      n == 1 ? "entry" : "entries", dir) ||
-                   bad
-               ? -1
-               : 0;
+        bad |= cache_row(b, &v[i]);
+    return bad | buf_printf(b, "%zu bytes in %zu %s, in %s\n", total, n,
+                            plural(n, "entry", "entries"), dir);
 }
 
-static int list(const struct args *a, const char *dir)
+static int cache_list(const struct args *a, const char *dir)
 {
     struct qwick_cache_entry *v;
     struct qwick_err e;
@@ -112,17 +97,14 @@ static int list(const struct args *a, const char *dir)
     size_t n;
     if (qwick_cache_list(dir, &v, &n, &e))
         return msg_fail(&e);
-    int status = put_list(&b, dir, v, n, a->json) ? msg_oom()
-                 : out_write_names(b.data, b.len) ? QWICK_ERR_RUNTIME
-                                                  : 0;
+    int bad = cache_table(&b, dir, v, n, a->json);
     qwick_cache_list_free(v, n);
-    buf_free(&b);
-    return status;
+    return out_print(&b, bad, out_write_names);
 }
 
 /* ---- gc, clear ---- */
 
-static int collect(const char *dir, size_t most)
+static int cache_collect(const char *dir, size_t most)
 {
     struct qwick_err e;
     size_t n, n_bytes;
@@ -156,7 +138,7 @@ static int cache_run(struct opt_parsed *p, struct qwick_engine *eng)
         return msg_fail(&e);
     if (a->dir && !(dir = strdup(a->dir)))
         return msg_oom();
-    r = ls ? list(a, dir) : collect(dir, gc ? (size_t)a->size : 0);
+    r = ls ? cache_list(a, dir) : cache_collect(dir, gc ? (size_t)a->size : 0);
     free(dir);
     return r;
 }

@@ -10,12 +10,12 @@
 #include "cli/opt/common.h"
 #include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
+#include "cli/report/report.h"
 #include "qwick.h"
 
 /* Tensors whose names differ in numbers only. */
 struct kind {
     struct buf name; /* numbers between dots replaced by "*" */
-    const char *dtype;
     struct qwick_tensor first;
     size_t n, bytes;
     bool same; /* all of the first's dtype and shape */
@@ -23,145 +23,56 @@ struct kind {
 
 /* ---- facts ---- */
 
-enum fact_type {
-    FACT_TEXT,
-    FACT_SIZE,
-    FACT_COUNT, /* large: with "596 M" for people */
-    FACT_BYTES, /* with "1.2 GB" for people */
-    FACT_REAL,
-    FACT_BOOL
-};
-
-struct fact {
-    const char *name; /* in JSON, and with blanks for people */
-    enum fact_type type;
-    const char *text;
-    size_t size;
-    double real;
-};
-
-#define TEXT(n, v)                                \
-    {                                             \
-        .name = n, .type = FACT_TEXT, .text = (v) \
-    }
-#define SIZE(n, v)                                \
-    {                                             \
-        .name = n, .type = FACT_SIZE, .size = (v) \
-    }
-#define COUNT(n, v)                                \
-    {                                              \
-        .name = n, .type = FACT_COUNT, .size = (v) \
-    }
-#define BYTES(n, v)                                \
-    {                                              \
-        .name = n, .type = FACT_BYTES, .size = (v) \
-    }
-#define REAL(n, v)                                \
-    {                                             \
-        .name = n, .type = FACT_REAL, .real = (v) \
-    }
-#define BOOL(n, v)                                \
-    {                                             \
-        .name = n, .type = FACT_BOOL, .size = (v) \
-    }
-
-static void fact_json(struct json_writer *w, const struct fact *f)
-{
-    switch (f->type) {
-    case FACT_TEXT:
-        jw_cstr(w, f->name, f->text);
-        break;
-    case FACT_SIZE:
-    case FACT_COUNT:
-    case FACT_BYTES:
-        jw_uint(w, f->name, f->size);
-        break;
-    case FACT_REAL:
-        jw_double(w, f->name, f->real);
-        break;
-    case FACT_BOOL:
-        jw_bool(w, f->name, f->size);
-        break;
-    }
-}
-
-static int fact_line(struct buf *b, const struct fact *f)
-{
-    char name[32], size[32];
-    size_t n = 0;
-    for (; f->name[n] && n + 1 < sizeof(name); n++)
-        name[n] = f->name[n] == '_' ? ' ' : f->name[n];
-    name[n] = 0;
-    switch (f->type) {
-    case FACT_SIZE:
-        return buf_printf(b, "%-18s %zu\n", name, f->size);
-    case FACT_COUNT:
-    case FACT_BYTES:
-        size_text(f->size, f->type == FACT_BYTES ? "B" : "", size);
-        return buf_printf(b, "%-18s %zu (%s)\n", name, f->size, size);
-    case FACT_REAL:
-        return buf_printf(b, "%-18s %g\n", name, f->real);
-    case FACT_BOOL:
-        return buf_printf(b, "%-18s %s\n", name, f->size ? "yes" : "no");
-    case FACT_TEXT:
-        break;
-    }
-    return buf_printf(b, "%-18s %s\n", name, f->text ? f->text : "-");
-}
-
 /* Lines, or with w members of an object. */
 static int put_facts(struct buf *b, struct json_writer *w,
                      const struct qwick_info *i)
 {
     const struct fact facts[] = {
-        TEXT("model", i->model),
-        TEXT("path", i->path),
-        TEXT("model_type", i->model_type),
-        TEXT("weights_dtype", i->weights_dtype),
-        COUNT("n_params", i->n_params),
-        COUNT("n_active_params", i->n_active_params),
-        BYTES("weight_bytes", i->weight_bytes),
-        BYTES("decode_bytes", i->decode_bytes),
-        BYTES("kv_token_bytes", i->kv_token_bytes),
-        BYTES("kv_state_bytes", i->kv_state_bytes),
-        BYTES("kv_context_bytes",
-              i->kv_token_bytes * i->n_ctx_max + i->kv_state_bytes),
-        SIZE("vocab_size", i->vocab_size),
-        SIZE("tokenizer_size", i->tokenizer_size),
-        SIZE("d_model", i->d_model),
-        SIZE("d_ff", i->d_ff),
-        SIZE("n_experts", i->n_experts),
-        SIZE("n_active_experts", i->n_active_experts),
-        SIZE("expert_d_ff", i->expert_d_ff),
-        SIZE("n_layers", i->n_layers),
-        SIZE("n_heads", i->n_heads),
-        SIZE("n_kv_heads", i->n_kv_heads),
-        SIZE("head_dim", i->head_dim),
-        SIZE("n_ctx_max", i->n_ctx_max),
-        SIZE("sliding_window", i->sliding_window),
-        TEXT("rope_type", i->rope_type),
-        REAL("rope_theta", i->rope_theta),
-        REAL("rms_eps", i->rms_eps),
-        BOOL("tied_head", i->tied_head),
-        BOOL("attention_bias", i->attention_bias),
-        BOOL("has_tokenizer", i->has_tokenizer),
-        TEXT("template", i->template_name),
-        TEXT("isa", i->isa),
-        TEXT("cpu", i->cpu),
-        TEXT("core", i->core),
-        TEXT("kv_dtype", i->kv_dtype),
-        TEXT("gemm", i->gemm),
-        SIZE("threads", (size_t)i->threads),
-        REAL("load_ms", round(i->load_ms * 1e3) / 1e3),
+        FACT("model", AS_TEXT(i->model)),
+        FACT("path", AS_TEXT(i->path)),
+        FACT("model_type", AS_TEXT(i->model_type)),
+        FACT("weights_dtype", AS_TEXT(i->weights_dtype)),
+        FACT("n_params", AS_LARGE(i->n_params)),
+        FACT("n_active_params", AS_LARGE(i->n_active_params)),
+        FACT("weight_bytes", AS_BYTES(i->weight_bytes)),
+        FACT("decode_bytes", AS_BYTES(i->decode_bytes)),
+        FACT("kv_token_bytes", AS_BYTES(i->kv_token_bytes)),
+        FACT("kv_state_bytes", AS_BYTES(i->kv_state_bytes)),
+        FACT("kv_context_bytes",
+             AS_BYTES(i->kv_token_bytes * i->n_ctx_max + i->kv_state_bytes)),
+        FACT("vocab_size", AS_COUNT(i->vocab_size)),
+        FACT("tokenizer_size", AS_COUNT(i->tokenizer_size)),
+        FACT("d_model", AS_COUNT(i->d_model)),
+        FACT("d_ff", AS_COUNT(i->d_ff)),
+        FACT("n_experts", AS_COUNT(i->n_experts)),
+        FACT("n_active_experts", AS_COUNT(i->n_active_experts)),
+        FACT("expert_d_ff", AS_COUNT(i->expert_d_ff)),
+        FACT("n_layers", AS_COUNT(i->n_layers)),
+        FACT("n_heads", AS_COUNT(i->n_heads)),
+        FACT("n_kv_heads", AS_COUNT(i->n_kv_heads)),
+        FACT("head_dim", AS_COUNT(i->head_dim)),
+        FACT("n_ctx_max", AS_COUNT(i->n_ctx_max)),
+        FACT("sliding_window", AS_COUNT(i->sliding_window)),
+        FACT("rope_type", AS_TEXT(i->rope_type)),
+        FACT("rope_theta", AS_REAL(i->rope_theta, 0, 0)),
+        FACT("rms_eps", AS_REAL(i->rms_eps, 0, 0)),
+        FACT("tied_head", AS_BOOL(i->tied_head)),
+        FACT("attention_bias", AS_BOOL(i->attention_bias)),
+        FACT("has_tokenizer", AS_BOOL(i->has_tokenizer)),
+        FACT("template", AS_TEXT(i->template_name)),
+        FACT("isa", AS_TEXT(i->isa)),
+        FACT("cpu", AS_TEXT(i->cpu)),
+        FACT("core", AS_TEXT(i->core)),
+        FACT("kv_dtype", AS_TEXT(i->kv_dtype)),
+        FACT("gemm", AS_TEXT(i->gemm)),
+        FACT("threads", AS_COUNT((size_t)i->threads)),
+        FACT("load_ms", AS_REAL(round(i->load_ms * 1e3) / 1e3, 0, 0)),
     };
-    int bad = 0;
-    for (size_t k = 0; k < sizeof(facts) / sizeof(*facts) && !bad; k++) {
-        if (w)
-            fact_json(w, &facts[k]);
-        else
-            bad |= fact_line(b, &facts[k]);
-    }
-    return bad ? -1 : 0;
+    size_t n = sizeof(facts) / sizeof(*facts);
+    if (!w)
+        return report_lines(b, facts, n);
+    report_json(w, facts, n);
+    return 0;
 }
 
 static int stop_ids_line(struct buf *b, const struct qwick_engine *eng)
@@ -329,7 +240,7 @@ static int collect_kinds(const struct qwick_engine *eng, struct kind **out,
         }
         if (k == n) {
             n++;
-            kinds[k] = (struct kind){name, t.dtype, t, 1, t.bytes, true};
+            kinds[k] = (struct kind){name, t, 1, t.bytes, true};
             continue;
         }
         buf_free(&name);
@@ -351,66 +262,48 @@ static void shape_json(struct json_writer *w, const struct qwick_tensor *t)
     buf_free(&shape);
 }
 
-static void tensor_json(struct json_writer *w, const struct qwick_tensor *t)
+static void kind_json(struct json_writer *w, const struct kind *k, bool all)
 {
     jw_object(w, NULL);
-    jw_cstr(w, "name", t->name);
-    jw_cstr(w, "dtype", t->dtype);
-    shape_json(w, t);
-    jw_uint(w, "bytes", t->bytes);
-    jw_bool(w, "used", t->used);
-    jw_cstr(w, "file", t->file);
-    jw_end_object(w);
-}
-
-static void kind_json(struct json_writer *w, const struct kind *k)
-{
-    jw_object(w, NULL);
-    jw_string(w, "name", k->name.data, k->name.len);
-    jw_uint(w, "count", k->n);
-    jw_cstr(w, "dtype", k->same ? k->dtype : NULL);
+    jw_buf(w, "name", &k->name);
+    if (!all)
+        jw_uint(w, "count", k->n);
+    jw_cstr(w, "dtype", k->same ? k->first.dtype : NULL);
     if (k->same)
         shape_json(w, &k->first);
     else
         jw_null(w, "shape");
     jw_uint(w, "bytes", k->bytes);
     jw_bool(w, "used", k->first.used);
+    if (all)
+        jw_cstr(w, "file", k->first.file);
     jw_end_object(w);
 }
 
-/* The end of a row that began at start: blanks up to a column, the name, and
- * whether the model uses it. The name comes from the file: it is quoted, so
- * that no control byte gets out. */
-static int put_name(struct buf *b, size_t start, size_t column, const char *s,
-                    size_t n, bool used)
-{
-    size_t at = b->len - start;
-    int bad = buf_printf(b, "%*s", at < column ? (int)(column - at) : 1, "");
-    bad |= buf_json_string(b, s, n);
-    return buf_puts(b, used ? "\n" : " (not used)\n") || bad ? -1 : 0;
-}
-
-static int tensor_line(struct buf *b, const struct qwick_tensor *t)
+/* A row, with all: of one tensor. The name comes from the file: it is quoted,
+ * so that no control byte gets out. */
+static int kind_line(struct buf *b, const struct kind *k, bool all)
 {
     char size[32];
-    size_t start = b->len;
-    size_text(t->bytes, "B", size);
-    int bad = buf_printf(b, "%-5s %9s  ", t->dtype, size);
-    bad |= put_shape(b, t);
-    bad |= put_name(b, start, 35, t->name, strlen(t->name), t->used);
-    return bad;
-}
-
-static int kind_line(struct buf *b, const struct kind *k)
-{
-    char size[32];
-    size_t start = b->len;
+    size_t start = b->len, column = all ? 35 : 41;
     size_text(k->bytes, "B", size);
-    int bad = buf_printf(b, "%4zu x %-5s %9s  ", k->n,
-                         k->same ? k->dtype : "mixed", size);
+    int bad = all ? 0 : buf_printf(b, "%4zu x ", k->n);
+    bad |=
+        buf_printf(b, "%-5s %9s  ", k->same ? k->first.dtype : "mixed", size);
     bad |= k->same ? put_shape(b, &k->first) : buf_puts(b, "-");
-    bad |= put_name(b, start, 41, k->name.data, k->name.len, k->first.used);
-    return bad;
+    size_t at = b->len - start;
+    bad |= buf_printf(b, "%*s", at < column ? (int)(column - at) : 1, "");
+    bad |= buf_json_string(b, k->name.data, k->name.len);
+    return bad | buf_puts(b, k->first.used ? "\n" : " (not used)\n");
+}
+
+static int put_kind(struct buf *b, struct json_writer *w, const struct kind *k,
+                    bool all)
+{
+    if (!w)
+        return kind_line(b, k, all);
+    kind_json(w, k, all);
+    return jw_status(w);
 }
 
 static int put_kinds(struct buf *b, struct json_writer *w,
@@ -421,29 +314,27 @@ static int put_kinds(struct buf *b, struct json_writer *w,
     int bad = 0;
     if (collect_kinds(eng, &kinds, &n, &n_rest))
         return -1;
-    for (size_t i = 0; i < n && !bad; i++) {
-        if (w)
-            kind_json(w, &kinds[i]);
-        else
-            bad |= kind_line(b, &kinds[i]);
-    }
+    for (size_t i = 0; i < n && !bad; i++)
+        bad |= put_kind(b, w, &kinds[i], false);
     if (n_rest && !w)
         bad |= buf_printf(b, "and %zu more, see --tensors\n", n_rest);
     free_kinds(kinds, n);
     return bad;
 }
 
+/* Each tensor is a kind of its own. */
 static int put_all(struct buf *b, struct json_writer *w,
                    const struct qwick_engine *eng)
 {
-    struct qwick_tensor t;
+    struct kind k = {.n = 1, .same = true};
     int bad = 0;
-    for (size_t i = 0; !bad && qwick_tensor_at(eng, i, &t, NULL) == 0; i++) {
-        if (w)
-            tensor_json(w, &t);
-        else
-            bad |= tensor_line(b, &t);
+    for (size_t i = 0; !bad && qwick_tensor_at(eng, i, &k.first, NULL) == 0;
+         i++) {
+        k.name.len = 0;
+        k.bytes = k.first.bytes;
+        bad = buf_puts(&k.name, k.first.name) || put_kind(b, w, &k, true);
     }
+    buf_free(&k.name);
     return bad;
 }
 
@@ -483,25 +374,21 @@ static int put_tuning(struct buf *b, struct json_writer *w,
 
 /* ---- the verb ---- */
 
-static int put_json(struct buf *b, const struct qwick_engine *eng, bool all)
+static int inspect_json(struct buf *b, const struct qwick_engine *eng, bool all)
 {
     const struct qwick_info *info = qwick_engine_info(eng);
-    struct json_writer w = json_writer(b);
-    jw_object(&w, NULL);
+    struct json_writer w = jw_line(b);
     put_facts(NULL, &w, info);
     quantization_json(&w, info);
     json_ids(&w, "stop_ids", info->stop_ids, info->n_stop_ids);
     put_tuning(NULL, &w, eng);
     jw_array(&w, all ? "tensors" : "tensor_kinds");
     int bad = all ? put_all(NULL, &w, eng) : put_kinds(NULL, &w, eng);
-    jw_end_array(&w);
-    jw_end_object(&w);
-    jw_newline(&w);
-    return jw_status(&w) | bad;
+    return jw_end_line(&w) | bad;
 }
 
-static int put_lines(struct buf *b, const struct qwick_engine *eng, bool all,
-                     bool verbose)
+static int inspect_lines(struct buf *b, const struct qwick_engine *eng,
+                         bool all, bool verbose)
 {
     const struct qwick_info *info = qwick_engine_info(eng);
     int bad = put_facts(b, NULL, info);
@@ -520,11 +407,9 @@ static int inspect_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
     const struct args *a = &p->a;
     struct buf b = {0};
-    int bad = a->json ? put_json(&b, eng, a->tensors)
-                      : put_lines(&b, eng, a->tensors, a->verbose);
-    int status = bad ? msg_oom() : out_write_names(b.data, b.len) ? 1 : 0;
-    buf_free(&b);
-    return status;
+    int bad = a->json ? inspect_json(&b, eng, a->tensors)
+                      : inspect_lines(&b, eng, a->tensors, a->verbose);
+    return out_print(&b, bad, out_write_names);
 }
 
 const struct verb verb_inspect = {

@@ -1,21 +1,18 @@
 /* models: list the models on this machine. */
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/os.h"
-#include "base/utf8.h"
 #include "cli/io/escape.h"
 #include "cli/io/json_writer.h"
 #include "cli/io/out.h"
 #include "cli/io/signals.h"
-#include "cli/io/units.h"
 #include "cli/opt/aliases.h"
 #include "cli/opt/common.h"
 #include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
+#include "cli/report/report.h"
 #include "qwick.h"
 
 /* Time for measuring the bandwidth. Its median varies by a few percent. */
@@ -32,7 +29,7 @@ struct list {
  */
 
 /* Any engine measures the same memory; that of the demo model opens at once. */
-static double measure(const struct args *a)
+static double measure_bandwidth(const struct args *a)
 {
     struct qwick_engine_options o = qwick_engine_defaults();
     struct qwick_engine *eng = NULL;
@@ -69,51 +66,46 @@ static double tokens_per_second(const struct list *l,
 /* ---- JSON -----------------------------------------------------------------
  */
 
-static void put_size(struct json_writer *w, const char *key, size_t n)
-{
-    if (n)
-        jw_uint(w, key, n);
-    else
-        jw_null(w, key);
-}
+enum { MODEL_FACTS = 22 };
 
-/* Four digits: more would change from run to run. */
-static void put_real(struct json_writer *w, const char *key, double v)
+/* The facts of a model. runs: whether it runs, for people. */
+static size_t model_facts(struct fact *out, const struct list *l,
+                          const struct qwick_model *m, const char *runs)
 {
-    char text[32];
-    snprintf(text, sizeof text, "%.4g", v);
-    if (v > 0)
-        jw_double(w, key, strtod(text, NULL));
-    else
-        jw_null(w, key);
-}
-
-static void put_model(struct json_writer *w, const struct list *l,
-                      const struct qwick_model *m)
-{
-    jw_object(w, NULL);
-    jw_cstr(w, "name", m->name);
-    jw_cstr(w, "id", m->id);
-    jw_cstr(w, "store", m->store);
-    jw_cstr(w, "path", m->path);
-    jw_cstr(w, "family", m->family);
-    jw_cstr(w, "weights_dtype", m->weights_dtype);
-    put_size(w, "n_params", m->n_params);
-    put_size(w, "n_active_params", m->n_active_params);
-    put_real(w, "bits", m->bits);
-    jw_uint(w, "disk_bytes", m->disk_bytes);
-    put_size(w, "weight_bytes", m->weight_bytes);
-    put_size(w, "decode_bytes", m->decode_bytes);
-    put_size(w, "n_ctx_max", m->n_ctx_max);
-    jw_bool(w, "runs", !m->why);
-    jw_cstr(w, "why", m->why);
-    jw_cstr(w, "pull", m->pull);
-    if (m->weight_bytes)
-        jw_bool(w, "fits_memory", fits(l, m));
-    else
-        jw_null(w, "fits_memory");
-    put_real(w, "tokens_per_second", tokens_per_second(l, m));
-    jw_end_object(w);
+    double speed = tokens_per_second(l, m);
+    bool disk = m->weight_bytes && !m->why && !fits(l, m);
+    const struct fact facts[] = {
+        CELL("name", NULL, "name", NULL, -1, AS_NAME(m->name)),
+        FACT("id", AS_TEXT(m->id)),
+        FACT("store", AS_TEXT(m->store)),
+        FACT("path", AS_TEXT(m->path)),
+        CELL("family", NULL, "family", NULL, -1, AS_NAME(m->family)),
+        FACT("weights_dtype", AS_TEXT(m->weights_dtype)),
+        CELL("n_params", NULL, "params", NULL, 1, AS_LARGE(m->n_params),
+             .unknown = !m->n_params),
+        CELL("n_active_params", NULL, "active", NULL, 1,
+             AS_LARGE(m->n_active_params), .unknown = !m->n_active_params),
+        CELL("bits", NULL, "bits", NULL, 1, AS_ESTIMATE(m->bits, 4)),
+        FACT("disk_bytes", AS_BYTES(m->disk_bytes)),
+        CELL(NULL, NULL, "size", NULL, 1, AS_BYTES(m->disk_bytes),
+             .unknown = !m->disk_bytes),
+        FACT("weight_bytes", AS_BYTES(m->weight_bytes),
+             .unknown = !m->weight_bytes),
+        FACT("decode_bytes", AS_BYTES(m->decode_bytes),
+             .unknown = !m->decode_bytes),
+        CELL("n_ctx_max", NULL, "context", NULL, 1, AS_COUNT(m->n_ctx_max),
+             .unknown = !m->n_ctx_max),
+        FACT("runs", AS_BOOL(!m->why)),
+        FACT("why", AS_TEXT(m->why)),
+        FACT("pull", AS_TEXT(m->pull)),
+        FACT("fits_memory", AS_BOOL(fits(l, m)), .unknown = !m->weight_bytes),
+        FACT("tokens_per_second", AS_ESTIMATE(speed, 4)),
+        CELL(NULL, NULL, "est. tok/s", NULL, !disk, AS_ESTIMATE(speed, 4)),
+        CELL(NULL, NULL, "est. tok/s", NULL, disk, AS_TEXT("(disk)")),
+        CELL(NULL, NULL, "runs", NULL, -1, AS_TEXT(runs)),
+    };
+    memcpy(out, facts, sizeof facts);
+    return sizeof facts / sizeof *facts;
 }
 
 static void put_aliases(struct json_writer *w, const struct aliases *a)
@@ -128,174 +120,56 @@ static void put_aliases(struct json_writer *w, const struct aliases *a)
     jw_end_array(w);
 }
 
-static int put_json(struct buf *b, const struct list *l,
-                    const struct aliases *a)
+static void model_json(struct json_writer *w, const struct list *l,
+                       const struct qwick_model *m)
 {
-    struct json_writer w = json_writer(b);
-    jw_object(&w, NULL);
-    put_real(&w, "bandwidth", l->bandwidth);
+    struct fact facts[MODEL_FACTS];
+    jw_object(w, NULL);
+    report_json(w, facts, model_facts(facts, l, m, NULL));
+    jw_end_object(w);
+}
+
+static int models_json(struct buf *b, const struct list *l,
+                       const struct aliases *a)
+{
+    struct json_writer w = jw_line(b);
+    jw_known_double(&w, "bandwidth", l->bandwidth, 4);
     jw_array(&w, "models");
     for (size_t i = 0; i < l->n; i++)
-        put_model(&w, l, &l->v[i]);
+        model_json(&w, l, &l->v[i]);
     jw_end_array(&w);
     put_aliases(&w, a);
-    jw_end_object(&w);
-    jw_newline(&w);
-    return jw_status(&w);
+    return jw_end_line(&w);
 }
 
 /* ---- the table ------------------------------------------------------------
  */
 
-enum { N_COLUMNS = 9 };
-
-static const struct {
-    const char *title;
-    bool left;
-} columns[N_COLUMNS] = {
-    {"name", true},     {"family", true},      {"params", false},
-    {"active", false},  {"bits", false},       {"size", false},
-    {"context", false}, {"est. tok/s", false}, {"runs", true},
-};
-
-struct row {
-    char *cells[N_COLUMNS];
-};
-
-/* A text of a file or a file's name: whole if it is plain, else quoted, so that
- * no control byte and no end of line gets out. */
-static char *plain(const char *s)
+/* Whether a model runs, and why not. */
+static int put_runs(struct buf *b, const struct qwick_model *m)
 {
-    struct buf b = {0};
-    size_t n = strlen(s), i = 0;
-    while (i < n && (unsigned char)s[i] > 31 && s[i] != 127)
-        i++;
-    bool is_plain = i == n && utf8_valid(s, n) == n;
-    if (is_plain ? buf_puts(&b, s) : buf_json_string(&b, s, n))
-        buf_free(&b);
-    return buf_take(&b, NULL);
-}
-
-static char *size_cell(size_t n, const char *unit)
-{
-    char text[32] = "-";
-    if (n)
-        size_text(n, unit, text);
-    return strdup(text);
-}
-
-static char *context_cell(size_t n)
-{
-    char text[32] = "-";
-    if (n)
-        snprintf(text, sizeof text, "%zu", n);
-    return strdup(text);
-}
-
-static char *real_cell(double v)
-{
-    char text[32] = "-";
-    if (v > 0)
-        snprintf(text, sizeof text, v < 9.95 ? "%.1f" : "%.0f", v);
-    return strdup(text);
-}
-
-static char *runs_cell(const struct qwick_model *m)
-{
-    char *why = m->why ? plain(m->why) : NULL, *text = NULL;
-    if (!m->why)
-        return strdup("yes");
-    if (why &&
-        asprintf(&text, "no: %s%s%s", why, m->pull ? "; try qwick pull " : "",
-                 m->pull ? m->pull : "") < 0)
-        text = NULL;
-    free(why);
-    return text;
-}
-
-static int fill_row(struct row *r, const struct list *l,
-                    const struct qwick_model *m)
-{
-    char *const cells[N_COLUMNS] = {
-        plain(m->name),
-        plain(m->family ? m->family : "-"),
-        size_cell(m->n_params, ""),
-        size_cell(m->n_active_params, ""),
-        real_cell(m->bits),
-        size_cell(m->disk_bytes, "B"),
-        context_cell(m->n_ctx_max),
-        m->weight_bytes && !m->why && !fits(l, m)
-            ? strdup("(disk)")
-            : real_cell(tokens_per_second(l, m)),
-        runs_cell(m),
-    };
-    memcpy(r->cells, cells, sizeof cells);
-    for (size_t i = 0; i < N_COLUMNS; i++)
-        if (!cells[i])
-            return -1;
-    return 0;
-}
-
-/* The number of columns of a name on a terminal. */
-static size_t width_of(const char *s)
-{
-    size_t n = 0;
-    for (; *s; s++)
-        n += ((unsigned char)*s & 0xC0) != 0x80;
-    return n;
-}
-
-static int put_row(struct buf *b, const struct row *r,
-                   const size_t widths[N_COLUMNS])
-{
-    int bad = 0;
-    for (size_t i = 0; i < N_COLUMNS && !bad; i++) {
-        const char *s = r->cells[i];
-        int pad = (int)(widths[i] - width_of(s));
-        bool last = i + 1 == N_COLUMNS;
-        if (columns[i].left)
-            bad = buf_printf(b, "%s%*s", s, last ? 0 : pad, "");
-        else
-            bad = buf_printf(b, "%*s%s", pad, "", s);
-        bad |= buf_puts(b, last ? "\n" : "  ");
-    }
-    return bad ? -1 : 0;
-}
-
-static int put_rows(struct buf *b, struct row *rows, size_t n)
-{
-    size_t widths[N_COLUMNS] = {0};
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < N_COLUMNS; k++) {
-            size_t w = width_of(rows[i].cells[k]);
-            widths[k] = w > widths[k] ? w : widths[k];
-        }
-    for (size_t i = 0; i < n; i++)
-        if (put_row(b, &rows[i], widths))
-            return -1;
-    return 0;
-}
-
-static int put_table(struct buf *b, const struct list *l)
-{
-    struct row *rows = calloc(l->n + 1, sizeof *rows);
-    int bad = rows ? 0 : -1;
-    if (!l->n) {
-        free(rows);
-        return bad;
-    }
-    for (size_t k = 0; k < N_COLUMNS && !bad; k++)
-        if (!(rows[0].cells[k] = strdup(columns[k].title)))
-            bad = -1;
-    for (size_t i = 0; i < l->n && !bad; i++)
-        bad = fill_row(&rows[i + 1], l, &l->v[i]);
-    if (!bad)
-        bad = put_rows(b, rows, l->n + 1);
-    for (size_t i = 0; rows && i <= l->n; i++)
-        for (size_t k = 0; k < N_COLUMNS; k++)
-            free(rows[i].cells[k]);
-    free(rows);
+    int bad = buf_puts(b, m->why ? "no: " : "yes");
+    if (m->why)
+        bad |= report_name(b, m->why);
+    if (m->why && m->pull)
+        bad |= buf_printf(b, "; try qwick pull %s", m->pull);
     return bad;
+}
+
+static int models_table(struct buf *b, const struct list *l)
+{
+    struct fact facts[MODEL_FACTS];
+    struct report_table t = {0};
+    struct buf runs = {0};
+    int bad = 0;
+    for (size_t i = 0; i < l->n && !bad; i++) {
+        runs.len = 0;
+        bad = put_runs(&runs, &l->v[i]) ||
+              report_table_add(&t, facts,
+                               model_facts(facts, l, &l->v[i], runs.data));
+    }
+    buf_free(&runs);
+    return report_table_put(b, &t, bad);
 }
 
 /* ---- aliases ------------------------------------------------------------- */
@@ -304,12 +178,9 @@ static int put_table(struct buf *b, const struct list *l)
 static int put_alias_lines(struct buf *b, const struct aliases *a)
 {
     int bad = 0;
-    for (size_t i = 0; i < a->n && !bad; i++) {
-        char *name = plain(a->v[i].name), *model = plain(a->v[i].model);
-        bad = !name || !model || buf_printf(b, "%s = %s\n", name, model);
-        free(name);
-        free(model);
-    }
+    for (size_t i = 0; i < a->n && !bad; i++)
+        bad = report_name(b, a->v[i].name) || buf_puts(b, " = ") ||
+              report_name(b, a->v[i].model) || buf_putc(b, '\n');
     return bad ? -1 : 0;
 }
 
@@ -319,25 +190,20 @@ static int list_aliases(const struct args *a)
     struct aliases all;
     struct qwick_err e;
     struct buf b = {0};
-    int status;
+    int bad;
     if (aliases_read(&all, &e)) {
-        status = msg_fail(&e);
+        aliases_free(&all);
+        return msg_fail(&e);
+    }
+    if (a->json) {
+        struct json_writer w = jw_line(&b);
+        put_aliases(&w, &all);
+        bad = jw_end_line(&w);
     } else {
-        struct json_writer w = json_writer(&b);
-        if (a->json) {
-            jw_object(&w, NULL);
-            put_aliases(&w, &all);
-            jw_end_object(&w);
-            jw_newline(&w);
-        }
-        bool bad = a->json ? jw_status(&w) : put_alias_lines(&b, &all);
-        status = bad                              ? msg_oom()
-                 : out_write_names(b.data, b.len) ? QWICK_ERR_RUNTIME
-                                                  : 0;
+        bad = put_alias_lines(&b, &all);
     }
     aliases_free(&all);
-    buf_free(&b);
-    return status;
+    return out_print(&b, bad, out_write_names);
 }
 
 /* Warn if nothing has the name that an alias means. */
@@ -415,10 +281,10 @@ static int change_aliases(struct opt_parsed *p)
  */
 
 /* Append the table, and the aliases below it. */
-static int put_text(struct buf *b, const struct list *l,
-                    const struct aliases *a)
+static int models_text(struct buf *b, const struct list *l,
+                       const struct aliases *a)
 {
-    return put_table(b, l) ||
+    return models_table(b, l) ||
                    (a->n && (buf_puts(b, l->n ? "\naliases\n" : "aliases\n") ||
                              put_alias_lines(b, a)))
                ? -1
@@ -427,8 +293,8 @@ static int put_text(struct buf *b, const struct list *l,
 
 /* Models that can be opened, as far as their directories show, and aliases.
  * Shells show these names when they complete one. */
-static int put_names(struct buf *b, const struct list *l,
-                     const struct aliases *a)
+static int models_names(struct buf *b, const struct list *l,
+                        const struct aliases *a)
 {
     size_t left_out = 0;
     for (size_t i = 0; i < l->n; i++) {
@@ -472,17 +338,13 @@ static int list_models(const struct args *a)
     if (!l.n)
         msg_notice("there are no models; qwick pull ORG/NAME downloads one");
     if (!a->no_speed && !a->names && any_runs(&l))
-        l.bandwidth = measure(a);
-    int bad = a->names  ? put_names(&b, &l, &names)
-              : a->json ? put_json(&b, &l, &names)
-                        : put_text(&b, &l, &names);
-    int status = bad                              ? msg_oom()
-                 : out_write_names(b.data, b.len) ? QWICK_ERR_RUNTIME
-                                                  : 0;
+        l.bandwidth = measure_bandwidth(a);
+    int bad = a->names  ? models_names(&b, &l, &names)
+              : a->json ? models_json(&b, &l, &names)
+                        : models_text(&b, &l, &names);
     qwick_models_free(l.v, l.n);
     aliases_free(&names);
-    buf_free(&b);
-    return status;
+    return out_print(&b, bad, out_write_names);
 }
 
 static int models_run(struct opt_parsed *p, struct qwick_engine *eng)

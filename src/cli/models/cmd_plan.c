@@ -16,26 +16,6 @@
 
 /* ---- JSON ---------------------------------------------------------------- */
 
-/* Three digits: more would change from run to run. 0 is unknown. */
-static void put_real(struct json_writer *w, const char *key, double v)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%.3g", v);
-    if (v > 0)
-        jw_double(w, key, strtod(text, NULL));
-    else
-        jw_null(w, key);
-}
-
-/* 0 is unknown. */
-static void put_size(struct json_writer *w, const char *key, size_t n)
-{
-    if (n)
-        jw_uint(w, key, n);
-    else
-        jw_null(w, key);
-}
-
 static const char *source_name(enum qwick_plan_source s)
 {
     return s == QWICK_PLAN_PASSES   ? "passes"
@@ -43,11 +23,10 @@ static const char *source_name(enum qwick_plan_source s)
                                     : NULL;
 }
 
-static int put_json(struct buf *b, const struct qwick_info *i,
-                    const struct qwick_plan *p)
+static int plan_json(struct buf *b, const struct qwick_info *i,
+                     const struct qwick_plan *p)
 {
-    struct json_writer w = json_writer(b);
-    jw_object(&w, NULL);
+    struct json_writer w = jw_line(b);
     jw_cstr(&w, "model", i->model);
     jw_uint(&w, "prompt_tokens", p->n_prompt);
     jw_uint(&w, "answer_tokens", p->n_answer);
@@ -57,7 +36,7 @@ static int put_json(struct buf *b, const struct qwick_info *i,
     jw_int(&w, "cpus_online", p->cpus_online);
     jw_int(&w, "cpus_affinity", p->cpus_affinity);
     jw_int(&w, "cores", p->cores);
-    put_real(&w, "cpu_quota", p->cpu_quota);
+    jw_known_double(&w, "cpu_quota", p->cpu_quota, 3);
     jw_cstr(&w, "isa", i->isa);
     jw_cstr(&w, "kv_dtype", i->kv_dtype);
     jw_uint(&w, "weight_bytes", p->weight_bytes);
@@ -66,35 +45,33 @@ static int put_json(struct buf *b, const struct qwick_info *i,
     else
         jw_null(&w, "resident_bytes");
     jw_double(&w, "disk_bytes_per_token", round(p->disk_bytes));
-    put_size(&w, "program_bytes", p->program_bytes);
+    jw_known_uint(&w, "program_bytes", p->program_bytes);
     jw_uint(&w, "kv_bytes", p->kv_bytes);
     jw_uint(&w, "kv_1000_bytes", p->kv_1000_bytes);
     jw_uint(&w, "kv_full_bytes", p->kv_full_bytes);
     jw_uint(&w, "scratch_bytes", p->scratch_bytes);
     jw_uint(&w, "sampling_bytes", p->sampling_bytes);
     jw_uint(&w, "needed_bytes", p->needed_bytes);
-    put_size(&w, "available_bytes", p->available_bytes);
+    jw_known_uint(&w, "available_bytes", p->available_bytes);
     jw_bool(&w, "fits", p->fits);
     jw_cstr(&w, "speed_from", source_name(p->source));
-    put_real(&w, "bandwidth", p->bandwidth);
-    put_real(&w, "peak_flops", p->peak);
-    put_real(&w, "first_token_s", p->first_token_s);
-    put_real(&w, "token_s", p->token_s);
-    jw_end_object(&w);
-    jw_newline(&w);
-    return jw_status(&w);
+    jw_known_double(&w, "bandwidth", p->bandwidth, 3);
+    jw_known_double(&w, "peak_flops", p->peak, 3);
+    jw_known_double(&w, "first_token_s", p->first_token_s, 3);
+    jw_known_double(&w, "token_s", p->token_s, 3);
+    return jw_end_line(&w);
 }
 
 /* ---- text ---------------------------------------------------------------- */
 
-static const char *bytes(size_t n, char out[32])
+static const char *bytes_text(size_t n, char out[32])
 {
     size_text(n, "B", out);
     return out;
 }
 
-static int put_head(struct buf *b, const struct qwick_info *i,
-                    const struct qwick_plan *p)
+static int plan_head(struct buf *b, const struct qwick_info *i,
+                     const struct qwick_plan *p)
 {
     char quota[64] = "no CPU quota", params[32];
     size_text(i->n_params, "", params);
@@ -103,26 +80,26 @@ static int put_head(struct buf *b, const struct qwick_info *i,
     int bad = buf_puts(b, "model        ");
     /* a name of a directory may hold any byte */
     bad |= buf_json_cstr(b, i->model);
-    bad |= buf_printf(b, ", %s, %s parameters\n", i->weights_dtype, params);
-    bad |= buf_printf(b,
+    return bad |
+           buf_printf(b,
+                      ", %s, %s parameters\n"
                       "tokens       %zu of prompt, %zu of answer, context of "
-                      "%zu\n",
-                      p->n_prompt, p->n_answer, p->n_ctx);
-    bad |= buf_printf(b,
+                      "%zu\n"
                       "threads      %d%s: %d of %d CPUs in the affinity mask, "
-                      "%d physical cores, %s\n",
-                      i->threads,
+                      "%d physical cores, %s\n"
+                      "kernels      %s of %s, KV %s, prefill %s\n\n",
+                      i->weights_dtype, params, p->n_prompt, p->n_answer,
+                      p->n_ctx, i->threads,
                       i->threads == p->threads_default ? "" : " as asked",
-                      p->cpus_affinity, p->cpus_online, p->cores, quota);
-    return bad | buf_printf(b, "kernels      %s of %s, KV %s, prefill %s\n\n",
-                            i->isa, i->cpu, i->kv_dtype, i->gemm);
+                      p->cpus_affinity, p->cpus_online, p->cores, quota, i->isa,
+                      i->cpu, i->kv_dtype, i->gemm);
 }
 
-static int put_weights(struct buf *b, const struct qwick_plan *p)
+static int plan_weights(struct buf *b, const struct qwick_plan *p)
 {
     char text[32];
-    int bad =
-        buf_printf(b, "weights    %9s  mapped; ", bytes(p->weight_bytes, text));
+    int bad = buf_printf(b, "weights    %9s  mapped; ",
+                         bytes_text(p->weight_bytes, text));
     if (!p->resident_known)
         bad |= buf_puts(b, "unknown how much is in memory");
     else
@@ -131,34 +108,36 @@ static int put_weights(struct buf *b, const struct qwick_plan *p)
                               (double)p->weight_bytes);
     if (p->disk_bytes > 0)
         bad |= buf_printf(b, "; each token reads %s from the disk",
-                          bytes((size_t)p->disk_bytes, text));
+                          bytes_text((size_t)p->disk_bytes, text));
     return bad | buf_puts(b, "\n");
 }
 
-static int put_memory(struct buf *b, const struct qwick_plan *p)
+static int plan_memory(struct buf *b, const struct qwick_plan *p)
 {
-    char text[4][32];
-    int bad = put_weights(b, p);
-    bad |= buf_printf(b, "program    %9s  in use already\n",
-                      p->program_bytes ? bytes(p->program_bytes, text[0])
-                                       : "unknown");
-    bad |= buf_printf(b,
+    char text[7][32], available[32];
+    return plan_weights(b, p) |
+           buf_printf(b,
+                      "program    %9s  in use already\n"
                       "KV cache   %9s  %s for 1,000 tokens, %s for the whole "
-                      "context\n",
-                      bytes(p->kv_bytes, text[0]),
-                      bytes(p->kv_1000_bytes, text[1]),
-                      bytes(p->kv_full_bytes, text[2]));
-    bad |= buf_printf(b, "scratch    %9s\n", bytes(p->scratch_bytes, text[0]));
-    bad |= buf_printf(b, "sampling   %9s\n", bytes(p->sampling_bytes, text[0]));
-    return bad |
-           buf_printf(b, "needed     %9s  the last three; %s %s: %s\n\n",
-                      bytes(p->needed_bytes, text[0]),
-                      p->available_bytes ? bytes(p->available_bytes, text[1])
-                                         : "unknown",
-                      "available", p->fits ? "fits" : "does not fit");
+                      "context\n"
+                      "scratch    %9s\n"
+                      "sampling   %9s\n"
+                      "needed     %9s  the last three; %s available: %s\n\n",
+                      p->program_bytes ? bytes_text(p->program_bytes, text[0])
+                                       : "unknown",
+                      bytes_text(p->kv_bytes, text[1]),
+                      bytes_text(p->kv_1000_bytes, text[2]),
+                      bytes_text(p->kv_full_bytes, text[3]),
+                      bytes_text(p->scratch_bytes, text[4]),
+                      bytes_text(p->sampling_bytes, text[5]),
+                      bytes_text(p->needed_bytes, text[6]),
+                      p->available_bytes
+                          ? bytes_text(p->available_bytes, available)
+                          : "unknown",
+                      p->fits ? "fits" : "does not fit");
 }
 
-static int put_times(struct buf *b, const struct qwick_plan *p)
+static int plan_times(struct buf *b, const struct qwick_plan *p)
 {
     if (p->source == QWICK_PLAN_NONE)
         return buf_puts(b, "times were not estimated\n");
@@ -183,16 +162,10 @@ static int print_plan(const struct args *a, const struct qwick_info *i,
                       const struct qwick_plan *p)
 {
     struct buf b = {0};
-    int status = 0;
-    int bad = a->json ? put_json(&b, i, p)
-                      : put_head(&b, i, p) | put_memory(&b, p) |
-                            (p->fits ? put_times(&b, p) : 0);
-    if (bad)
-        status = msg_oom();
-    else if (out_write_names(b.data, b.len))
-        status = QWICK_ERR_RUNTIME;
-    buf_free(&b);
-    return status;
+    int bad = a->json ? plan_json(&b, i, p)
+                      : plan_head(&b, i, p) | plan_memory(&b, p) |
+                            (p->fits ? plan_times(&b, p) : 0);
+    return out_print(&b, bad, out_write_names);
 }
 
 static int plan_run(struct opt_parsed *p, struct qwick_engine *eng)

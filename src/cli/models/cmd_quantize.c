@@ -65,8 +65,7 @@ static int print_json(const struct args *a, const char *model,
                       const struct qwick_quantize_report *r)
 {
     struct buf b = {0};
-    struct json_writer w = json_writer(&b);
-    jw_object(&w, NULL);
+    struct json_writer w = jw_line(&b);
     jw_cstr(&w, "model", model ? model : "qwick-demo");
     jw_cstr(&w, "output", a->output);
     if (is_gguf(a)) {
@@ -87,13 +86,7 @@ static int print_json(const struct args *a, const char *model,
     jw_double(&w, "bits_per_weight", r->bits_per_weight);
     jw_double(&w, "total_ms", r->total_ms);
     jw_double(&w, "mb_s", speed(r));
-    jw_end_object(&w);
-    jw_newline(&w);
-    int status = jw_status(&w)                    ? msg_oom()
-                 : out_write_names(b.data, b.len) ? 1
-                                                  : 0;
-    buf_free(&b);
-    return status;
+    return out_print(&b, jw_end_line(&w), out_write_names);
 }
 
 /* Print the report for humans: on a terminal, or with -v. */

@@ -137,9 +137,7 @@ int opt_help(const struct verb *v)
         r |= buf_puts(&b, "\nExit status: 0 done, 1 failure, 2 usage, 3 model, "
                           "4 context, 5 memory,\n6 incomplete "
                           "(--require-answer).\nMore: man qwick\n");
-    int status = r ? msg_oom() : out_write(b.data, b.len) ? 1 : 0;
-    buf_free(&b);
-    return status;
+    return out_print(&b, r, out_write);
 }
 
 int opt_version(void)

@@ -115,9 +115,5 @@ int settings_show(const struct opt_parsed *p)
         if (o->id != OPT_show_config && (p->sources[o->id].rank != OPT_UNSET ||
                                          !o->single))
             bad = put_row(&b, p, o);
-    int status = bad                              ? msg_oom()
-                 : out_write_names(b.data, b.len) ? QWICK_ERR_RUNTIME
-                                                  : 0;
-    buf_free(&b);
-    return status;
+    return out_print(&b, bad, out_write_names);
 }

@@ -123,6 +123,17 @@ static void add_key(struct chart *c, const struct chart_style *s, bool mark)
             (struct chart_key){s->name, s->style, mark, s->dash};
 }
 
+/* End a mark, with a text that shows when the pointer is over it. */
+static void end_mark(struct html *h, const char *tip)
+{
+    if (tip) {
+        html_puts(h, "<title>");
+        html_cstr(h, tip);
+        html_puts(h, "</title>");
+    }
+    html_puts(h, "</path>\n");
+}
+
 void chart_mark(struct chart *c, const struct chart_style *s, double x,
                 double y, const char *tip)
 {
@@ -130,12 +141,7 @@ void chart_mark(struct chart *c, const struct chart_style *s, double x,
         return;
     add_key(c, s, true);
     put_shape(c->h, s->style, scale_at(&c->x, x), scale_at(&c->y, y));
-    if (tip) {
-        html_puts(c->h, "<title>");
-        html_cstr(c->h, tip);
-        html_puts(c->h, "</title>");
-    }
-    html_puts(c->h, "</path>\n");
+    end_mark(c->h, tip);
 }
 
 void chart_bar(struct chart *c, const struct chart_style *s, double x0,
@@ -148,12 +154,7 @@ void chart_bar(struct chart *c, const struct chart_style *s, double x0,
                 "<path class=\"bar f%zu\" d=\"M%.1f %.1fV%.1fH%.1fV%.1fz\">",
                 s->style % CHART_SERIES, a + 1, bottom(), top,
                 fmax(b - 1, a + 2), bottom());
-    if (tip) {
-        html_puts(c->h, "<title>");
-        html_cstr(c->h, tip);
-        html_puts(c->h, "</title>");
-    }
-    html_puts(c->h, "</path>\n");
+    end_mark(c->h, tip);
 }
 
 /* ---- lines -------------------------------------------------------------- */
@@ -164,7 +165,7 @@ struct path {
     bool open;
 };
 
-static void point(struct path *p, double x, double y)
+static void path_point(struct path *p, double x, double y)
 {
     bool known = isfinite(x) && isfinite(y);
     if (known)
@@ -175,8 +176,8 @@ static void point(struct path *p, double x, double y)
 
 /* The least and the largest of points [begin, end), in their order. Without a
  * finite one, the line is interrupted. */
-static void extremes(struct path *p, const double *x, const double *y,
-                     size_t begin, size_t end)
+static void path_extremes(struct path *p, const double *x, const double *y,
+                          size_t begin, size_t end)
 {
     size_t lo = begin, hi = begin;
     for (size_t i = begin; i < end; i++) {
@@ -188,9 +189,9 @@ static void extremes(struct path *p, const double *x, const double *y,
             hi = i;
     }
     size_t first = lo < hi ? lo : hi, second = lo < hi ? hi : lo;
-    point(p, x[first], y[first]);
+    path_point(p, x[first], y[first]);
     if (second != first)
-        point(p, x[second], y[second]);
+        path_point(p, x[second], y[second]);
 }
 
 void chart_line(struct chart *c, const struct chart_style *s, const double *x,
@@ -206,11 +207,11 @@ void chart_line(struct chart *c, const struct chart_style *s, const double *x,
                 s->dash ? " dash" : "");
     if (n <= 2 * cells)
         for (size_t i = 0; i < n; i++)
-            point(&p, x[i], y[i]);
+            path_point(&p, x[i], y[i]);
     else
         for (size_t i = 0; i < cells; i++)
-            extremes(&p, x, y, n / cells * i,
-                     i + 1 < cells ? n / cells * (i + 1) : n);
+            path_extremes(&p, x, y, n / cells * i,
+                          i + 1 < cells ? n / cells * (i + 1) : n);
     html_puts(c->h, "\"/>\n");
 }
 

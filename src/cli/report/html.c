@@ -63,7 +63,7 @@ static const char style[] =
     "vertical-align:-2px;margin-right:.35rem}"
     ".dash{stroke-dasharray:6 4}.bar{stroke:none}\n";
 
-static void check(struct html *h, int bad)
+static void note_failure(struct html *h, int bad)
 {
     h->failed |= bad != 0;
 }
@@ -111,7 +111,7 @@ void html_end(struct html *h)
 
 void html_puts(struct html *h, const char *s)
 {
-    check(h, buf_puts(&h->out, s));
+    note_failure(h, buf_puts(&h->out, s));
 }
 
 void html_markup(struct html *h, const char *fmt, ...)
@@ -121,8 +121,8 @@ void html_markup(struct html *h, const char *fmt, ...)
     va_start(ap, fmt);
     int n = vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    check(h, n < 0 || (size_t)n >= sizeof(text) ||
-                 buf_append(&h->out, text, (size_t)n));
+    note_failure(h, n < 0 || (size_t)n >= sizeof(text) ||
+                        buf_append(&h->out, text, (size_t)n));
 }
 
 static int put_char(struct buf *b, const char *s, size_t k)
@@ -153,11 +153,12 @@ void html_text(struct html *h, const char *s, size_t n)
         bool control = (cp < 0x20 && cp != '\n' && cp != '\t') || cp == 0x7f ||
                        (cp >= 0x80 && cp < 0xa0);
         if (k && !control) {
-            check(h, put_char(&h->out, s, k));
+            note_failure(h, put_char(&h->out, s, k));
         } else {
             k = k ? k : 1;
             for (size_t i = 0; i < k; i++)
-                check(h, buf_printf(&h->out, "\\x%02x", (unsigned char)s[i]));
+                note_failure(
+                    h, buf_printf(&h->out, "\\x%02x", (unsigned char)s[i]));
         }
         s += k;
         n -= k;
@@ -169,8 +170,13 @@ void html_cstr(struct html *h, const char *s)
     html_text(h, s, strlen(s));
 }
 
-void html_fact(struct html *h, const char *name, const char *value)
+void html_fact(struct html *h, const char *name, const char *fmt, ...)
 {
+    char value[4096];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(value, sizeof(value), fmt, ap);
+    va_end(ap);
     html_markup(h, "<tr><th class=\"left\" scope=\"row\">%s</th><td>", name);
     html_cstr(h, value);
     html_markup(h, "</td></tr>\n");

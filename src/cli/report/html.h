@@ -33,10 +33,12 @@ void html_markup(struct html *h, const char *fmt, ...)
 void html_text(struct html *h, const char *s, size_t n);
 void html_cstr(struct html *h, const char *s);
 
-/* A row of a table of facts: a name and a text. */
-void html_fact(struct html *h, const char *name, const char *value);
+/* A row of a table of facts: a name, and a text as by printf, of which at most
+ * 4095 bytes are shown. */
+void html_fact(struct html *h, const char *name, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
-/* Write the page to path; see outfile.h. Returns 0, or an exit status after
+/* Write the page to path; see file/save.h. Returns 0, or an exit status after
  * printing a message. */
 int html_write(const struct html *h, const char *path);
 void html_free(struct html *h);

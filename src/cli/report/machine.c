@@ -1,10 +1,12 @@
 #include "cli/report/machine.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
 
 #include "base/os.h"
+#include "qwick.h"
 
 void machine_read(struct machine *m)
 {
@@ -22,4 +24,18 @@ void machine_read(struct machine *m)
     if (!localtime_r(&now, &tm) ||
         !strftime(m->date, sizeof m->date, "%Y-%m-%d", &tm))
         snprintf(m->date, sizeof m->date, "unknown");
+}
+
+size_t machine_facts(struct fact *out, const struct machine *m)
+{
+    const struct fact facts[MACHINE_FACTS] = {
+        CELL("version", "version", NULL, NULL, 0, AS_TEXT(qwick_version())),
+        CELL("date", "date", NULL, NULL, 0, AS_TEXT(m->date)),
+        CELL("system", "system", NULL, NULL, 0, AS_TEXT(m->system)),
+        CELL("cpu_name", "cpu_name", NULL, NULL, 0, AS_TEXT(m->cpu)),
+        CELL("cpus", "cpus", NULL, NULL, 0, AS_COUNT(m->cpus)),
+        FACT("available_memory", AS_BYTES(m->memory)),
+    };
+    memcpy(out, facts, sizeof facts);
+    return MACHINE_FACTS;
 }

@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#include "cli/report/report.h"
+
 /* Texts for reports that people share: they hold no name of the host or the
  * user. */
 struct machine {
@@ -16,5 +18,10 @@ struct machine {
 
 /* Read the facts. What cannot be read is "unknown". */
 void machine_read(struct machine *m);
+
+/* Write the facts about the program and the machine to out, MACHINE_FACTS of
+ * them. Returns their number. */
+enum { MACHINE_FACTS = 6 };
+size_t machine_facts(struct fact *out, const struct machine *m);
 
 #endif

@@ -37,7 +37,7 @@ int paint_token(struct paint *p, const char *bytes, size_t n, double bits)
 
 /* Return how many bytes of raw the character s[0..k) of the text stands for. If
  * raw has other bytes first, which the text lacks, p->at moves over them. */
-static size_t match(struct paint *p, const char *s, size_t k)
+static size_t match_char(struct paint *p, const char *s, size_t k)
 {
     size_t left = p->raw.len - p->at, bad = 0;
     const char *raw = p->raw.data + p->at;
@@ -56,7 +56,7 @@ static size_t match(struct paint *p, const char *s, size_t k)
 }
 
 /* The bits of the next n bytes of raw, which are used then. */
-static double take(struct paint *p, size_t n)
+static double use_bits(struct paint *p, size_t n)
 {
     double bits = 0;
     if (n == 0)
@@ -101,7 +101,7 @@ int paint_text(struct paint *p, const char *text, size_t n, struct buf *out)
         size_t bad = 0, k = utf8_decode(text + at, n - at, NULL, &bad);
         if (k == 0)
             k = bad ? bad : 1;
-        size_t next = heat_class_of(take(p, match(p, text + at, k)));
+        size_t next = heat_class_of(use_bits(p, match_char(p, text + at, k)));
         if (next != class &&
             put_run(p, text + begin, at - begin, class, out))
             return -1;

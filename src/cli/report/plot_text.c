@@ -13,13 +13,11 @@ static const char *const ascii[] = {"_", ".", ":", "-", "=", "+", "*", "#"};
 enum { LEVELS = sizeof(blocks) / sizeof(*blocks) };
 
 /* The least value and the 98th percentile. */
-static int limits(const double *v, size_t n, double *lo, double *hi)
+static int value_limits(const double *v, size_t n, double *lo, double *hi)
 {
-    double *sorted = malloc(n * sizeof(*sorted));
+    double *sorted = sorted_doubles(v, n);
     if (!sorted)
         return -1;
-    memcpy(sorted, v, n * sizeof(*sorted));
-    sort_doubles(sorted, n);
     *lo = sorted[0];
     *hi = quantile(sorted, n, 0.98);
     free(sorted);
@@ -40,7 +38,7 @@ int plot_sparkline(struct buf *b, const double *v, size_t n, size_t columns,
     double lo, hi;
     if (n == 0)
         return 0;
-    if (limits(v, n, &lo, &hi))
+    if (value_limits(v, n, &lo, &hi))
         return -1;
     for (size_t i = 0; i < m; i++) {
         /* the first and the last value of a column: n * i does not overflow,
@@ -58,7 +56,7 @@ int plot_sparkline(struct buf *b, const double *v, size_t n, size_t columns,
 size_t plot_bins(const double *v, size_t n, struct plot_bin out[PLOT_BINS])
 {
     double lo, hi;
-    if (n == 0 || limits(v, n, &lo, &hi))
+    if (n == 0 || value_limits(v, n, &lo, &hi))
         return 0;
     size_t m = hi > lo ? PLOT_BINS : 1;
     for (size_t i = 0; i < m; i++)
@@ -77,7 +75,7 @@ size_t plot_bins(const double *v, size_t n, struct plot_bin out[PLOT_BINS])
 }
 
 /* Append a bar of `width` cells, in eighths of a cell with UTF-8. */
-static int bar(struct buf *b, double width, bool utf8)
+static int put_bar(struct buf *b, double width, bool utf8)
 {
     static const char *const parts[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
     size_t eighths = (size_t)(width * 8 + 0.5);
@@ -117,7 +115,8 @@ int plot_histogram(struct buf *b, const double *v, size_t n, size_t columns,
     for (size_t i = 0; i < m; i++)
         if (buf_printf(b, "  %*.*f to %*.*f ms  %*zu  ", edge, d, bins[i].lo,
                        edge, d, bins[i].hi, count, bins[i].n) ||
-            bar(b, fmin(room, 40) * (double)bins[i].n / (double)most, utf8) ||
+            put_bar(b, fmin(room, 40) * (double)bins[i].n / (double)most,
+                    utf8) ||
             buf_putc(b, '\n')) {
             b->len = begin;
             return -1;

@@ -6,7 +6,7 @@
 
 #include "base/os.h"
 
-static int compare(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -15,7 +15,17 @@ static int compare(const void *a, const void *b)
 void sort_doubles(double *v, size_t n)
 {
     if (n)
-        qsort(v, n, sizeof(*v), compare);
+        qsort(v, n, sizeof(*v), compare_doubles);
+}
+
+double *sorted_doubles(const double *v, size_t n)
+{
+    double *sorted = malloc((n + 1) * sizeof(*sorted));
+    if (sorted && n)
+        memcpy(sorted, v, n * sizeof(*sorted));
+    if (sorted)
+        sort_doubles(sorted, n);
+    return sorted;
 }
 
 double quantile(const double *v, size_t n, double q)
@@ -31,11 +41,9 @@ double quantile(const double *v, size_t n, double q)
 
 int quantiles_of(const double *v, size_t n, struct quantiles *out)
 {
-    double *sorted = malloc(n * sizeof(*sorted));
+    double *sorted = sorted_doubles(v, n);
     if (!sorted)
         return -1;
-    memcpy(sorted, v, n * sizeof(*sorted));
-    sort_doubles(sorted, n);
     *out = (struct quantiles){sorted[0], quantile(sorted, n, 0.5),
                               quantile(sorted, n, 0.95),
                               quantile(sorted, n, 0.99), sorted[n - 1]};
@@ -175,16 +183,16 @@ void profile_json(struct json_writer *w, const char *key,
 }
 
 /* Write a row of the table; "-" for NAN. */
-static int row(struct buf *b, const char *name, double v, int decimals,
-               const char *unit)
+static int put_value(struct buf *b, const char *name, double v, int decimals,
+                     const char *unit)
 {
     if (isfinite(v))
         return buf_printf(b, "%-18s %10.*f %s\n", name, decimals, v, unit);
     return buf_printf(b, "%-18s %10s %s\n", name, "-", unit);
 }
 
-static int guesses(struct buf *b, const char *name, const struct profile *p,
-                   size_t n_kept, size_t n)
+static int put_speculative(struct buf *b, const char *name,
+                           const struct profile *p, size_t n_kept, size_t n)
 {
     return buf_printf(b,
                       "%-18s %10.2f tokens a pass, %zu of %zu guesses kept\n",
@@ -197,42 +205,43 @@ int profile_table(struct buf *b, const struct profile *p,
     int bad = 0;
     if (p->n_runs > 1)
         bad |= buf_printf(b, "%-18s %10zu, medians\n", "runs", p->n_runs);
-    bad |= row(b, "loading", p->load_ms, 2, "ms");
-    bad |= row(b, "  the tokenizer", p->load_tokenizer_ms, 2, "ms");
-    bad |= row(b, "  the weights", p->load_weights_ms, 2, "ms");
+    bad |= put_value(b, "loading", p->load_ms, 2, "ms");
+    bad |= put_value(b, "  the tokenizer", p->load_tokenizer_ms, 2, "ms");
+    bad |= put_value(b, "  the weights", p->load_weights_ms, 2, "ms");
     if (p->first_read_ms > 0)
-        bad |= row(b, "reading the disk", p->first_read_ms, 2, "ms");
+        bad |= put_value(b, "reading the disk", p->first_read_ms, 2, "ms");
     bad |= buf_printf(b, "%-18s %10zu page faults\n", "first pass",
                       p->first_faults);
-    bad |= row(b, "prefill", p->prefill_ms, 2, "ms");
+    bad |= put_value(b, "prefill", p->prefill_ms, 2, "ms");
     bad |= buf_printf(b, "%-18s %10zu tokens\n", "prompt", r->n_prompt);
-    bad |= row(b, "total", p->total_ms, 2, "ms");
+    bad |= put_value(b, "total", p->total_ms, 2, "ms");
     bad |= buf_printf(b, "%-18s %10zu tokens\n", "answer", r->n_tokens);
-    bad |= row(b, "token, median", p->median_ms, 3, "ms");
-    bad |= row(b, "token, p95", p->p95_ms, 3, "ms");
-    bad |= row(b, "token, p99", p->p99_ms, 3, "ms");
-    bad |= row(b, "kernel", p->kernel_tok_s, 1, "tok/s");
-    bad |= row(b, "end to end", p->end_to_end_tok_s, 1, "tok/s");
-    bad |= row(b, "sampling", 100 * p->sampling_share, 2, "%");
+    bad |= put_value(b, "token, median", p->median_ms, 3, "ms");
+    bad |= put_value(b, "token, p95", p->p95_ms, 3, "ms");
+    bad |= put_value(b, "token, p99", p->p99_ms, 3, "ms");
+    bad |= put_value(b, "kernel", p->kernel_tok_s, 1, "tok/s");
+    bad |= put_value(b, "end to end", p->end_to_end_tok_s, 1, "tok/s");
+    bad |= put_value(b, "sampling", 100 * p->sampling_share, 2, "%");
     if (isfinite(p->constraint_share))
-        bad |= row(b, "constraint", 100 * p->constraint_share, 2, "%");
+        bad |= put_value(b, "constraint", 100 * p->constraint_share, 2, "%");
     if (isfinite(p->tokens_per_pass) && r->lookup.max)
-        bad |=
-            guesses(b, "lookup", p, r->lookup.n_accepted, r->lookup.n_drafted);
+        bad |= put_speculative(b, "lookup", p, r->lookup.n_accepted,
+                               r->lookup.n_drafted);
     if (isfinite(p->tokens_per_pass) && r->draft.on)
-        bad |= guesses(b, "draft", p, r->draft.n_accepted, r->draft.n_drafted);
+        bad |= put_speculative(b, "draft", p, r->draft.n_accepted,
+                               r->draft.n_drafted);
     if (isfinite(p->tokens_per_pass) && !r->lookup.max && !r->draft.on)
         bad |= buf_printf(b, "%-18s %10.2f tokens a pass, %zu forced\n",
                           "forced", p->tokens_per_pass, r->lookup.n_accepted);
     if (r->draft.on)
-        bad |= row(b, "draft's time", p->draft_ms, 2, "ms");
-    bad |= row(b, "streamed", p->bytes_per_token / 1e6, 1, "MB a token");
-    bad |= row(b, "rate", p->gb_s, 2, "GB/s");
-    bad |= row(b, "read bandwidth", p->bandwidth_gb_s, 2, "GB/s");
+        bad |= put_value(b, "draft's time", p->draft_ms, 2, "ms");
+    bad |= put_value(b, "streamed", p->bytes_per_token / 1e6, 1, "MB a token");
+    bad |= put_value(b, "rate", p->gb_s, 2, "GB/s");
+    bad |= put_value(b, "read bandwidth", p->bandwidth_gb_s, 2, "GB/s");
     if (p->in_cache)
         bad |= buf_printf(b, "%-18s %10s the weights lie in the CPU's cache\n",
                           "of bandwidth", "-");
     else
-        bad |= row(b, "of bandwidth", p->bandwidth_percent, 1, "%");
+        bad |= put_value(b, "of bandwidth", p->bandwidth_percent, 1, "%");
     return bad ? -1 : 0;
 }

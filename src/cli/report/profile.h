@@ -57,6 +57,8 @@ int profile_table(struct buf *b, const struct profile *p,
  * as NumPy does by default. NAN for n = 0. */
 double quantile(const double *v, size_t n, double q);
 void sort_doubles(double *v, size_t n);
+/* A sorted copy of v[0..n), malloc'ed. NULL: out of memory. */
+double *sorted_doubles(const double *v, size_t n);
 
 /* Quantiles of v[0..n), n >= 1, in any order. Returns 0, or -1 when out of
  * memory. */

@@ -26,11 +26,7 @@ static int completion_run(struct opt_parsed *p, struct qwick_engine *eng)
     if (!shell)
         return opt_usage(p->verb, "\"%s\" is none of %s", p->args[0], shells);
     struct buf b = {0};
-    int status = completion_put(&b, shell)  ? msg_oom()
-                 : out_write(b.data, b.len) ? QWICK_ERR_RUNTIME
-                                            : 0;
-    buf_free(&b);
-    return status;
+    return out_print(&b, completion_put(&b, shell), out_write);
 }
 
 const struct verb verb_completion = {

@@ -216,7 +216,6 @@ static int print(struct job *j, struct qwick_err *e)
 {
     size_t vocab_size = qwick_engine_info(j->eng)->vocab_size;
     struct json_writer *w = &j->json;
-    *w = json_writer(&j->out);
     j->k = j->a->top ? (size_t)j->a->top : 10;
     if (j->k > vocab_size)
         j->k = vocab_size;
@@ -224,19 +223,14 @@ static int print(struct job *j, struct qwick_err *e)
     if (!j->top)
         return err_oom(e, j->k * sizeof(*j->top));
     if (j->a->json) {
-        jw_object(w, NULL);
+        *w = jw_line(&j->out);
         jw_cstr(w, "model", qwick_engine_info(j->eng)->model);
         json_ids(w, "input_ids", j->ids, j->n_ids);
         jw_array(w, "positions");
     }
     if (rows(j, e))
         return -1;
-    if (j->a->json) {
-        jw_end_array(w);
-        jw_end_object(w);
-        jw_newline(w);
-    }
-    return jw_status(w) ? err_oom(e, j->out.len) : 0;
+    return j->a->json && jw_end_line(w) ? err_oom(e, j->out.len) : 0;
 }
 
 static int encode(struct job *j, struct qwick_err *e)

@@ -49,12 +49,12 @@ static int render(struct job *j, const char *name, const struct buf *input,
                   bool json, struct qwick_err *e)
 {
     struct buf out = {0};
-    struct json_writer w = json_writer(&out);
     struct qwick_chat *chat;
     struct tool_list own = {0};
     const char *chat_json = input->data ? input->data : "";
     char *text = NULL;
     size_t n;
+    int bad;
     if (qwick_chat_create(&chat, e))
         return msg_fail(e);
     int rc = qwick_chat_add_json(chat, chat_json, input->len, e) ||
@@ -66,17 +66,14 @@ static int render(struct job *j, const char *name, const struct buf *input,
     if (rc)
         return chat_input_fail(name, e);
     if (json) {
-        jw_object(&w, NULL);
+        struct json_writer w = jw_line(&out);
         jw_string(&w, "text", text, n);
-        jw_end_object(&w);
-        jw_newline(&w);
+        bad = jw_end_line(&w);
+    } else {
+        bad = buf_append(&out, text, n);
     }
-    int status = jw_status(&w) ? msg_oom() : 0;
-    if (!status && (json ? out_write(out.data, out.len) : out_write(text, n)))
-        status = QWICK_ERR_RUNTIME;
-    buf_free(&out);
     free(text);
-    return status;
+    return out_print(&out, bad, out_write);
 }
 
 /* Options and arguments against each other: exit status 2, or -1. */

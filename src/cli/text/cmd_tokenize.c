@@ -73,7 +73,7 @@ static void put_text_json(struct json_writer *w, const char *text, size_t n)
         w->failed |= buf_append(&bytes, pair, 2) != 0;
     }
     jw_string(w, "text", text, n);
-    jw_string(w, "bytes_hex", bytes.data ? bytes.data : "", bytes.len);
+    jw_buf(w, "bytes_hex", &bytes);
     buf_free(&bytes);
 }
 
@@ -165,14 +165,14 @@ static int tokenize(struct job *j, struct buf *in, struct buf *out,
         return common_no_input(j->verb);
     if (encode(j, in->data ? in->data : "", in->len, &ids, &n, e))
         return msg_fail(e);
-    struct json_writer w = json_writer(out);
+    int bad;
     if (j->a->json) {
-        jw_object(&w, NULL);
+        struct json_writer w = jw_line(out);
         put_ids_json(&w, j, ids, n);
-        jw_end_object(&w);
-        jw_newline(&w);
+        bad = jw_end_line(&w);
+    } else {
+        bad = put_ids(out, j, ids, n);
     }
-    int bad = j->a->json ? jw_status(&w) : put_ids(out, j, ids, n);
     free(ids);
     return bad ? msg_oom() : 0;
 }
@@ -199,16 +199,15 @@ static int detokenize(struct job *j, struct buf *in, struct buf *out,
     free(ids);
     if (r)
         return msg_fail(e);
-    struct json_writer w = json_writer(out);
     if (j->a->json) {
-        jw_object(&w, NULL);
+        struct json_writer w = jw_line(out);
         put_text_json(&w, text, n_text);
-        jw_end_object(&w);
-        jw_newline(&w);
+        r = jw_end_line(&w);
+    } else {
+        r = buf_append(out, text, n_text);
     }
-    int bad = j->a->json ? jw_status(&w) : buf_append(out, text, n_text);
     free(text);
-    return bad ? msg_oom() : 0;
+    return r ? msg_oom() : 0;
 }
 
 static int lines(struct job *j, struct qwick_err *e)

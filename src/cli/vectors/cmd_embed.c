@@ -56,8 +56,7 @@ static int put_json(struct job *j, const struct text *r, const float *row)
 {
     struct buf *b = &j->line;
     b->len = 0;
-    struct json_writer w = json_writer(b);
-    jw_object(&w, NULL);
+    struct json_writer w = jw_line(b);
     if (r->id)
         jw_raw(&w, "id", r->id, strlen(r->id));
     if (r->error) {
@@ -73,9 +72,7 @@ static int put_json(struct job *j, const struct text *r, const float *row)
         if (r->n_dropped)
             jw_uint(&w, "dropped_tokens", r->n_dropped);
     }
-    jw_end_object(&w);
-    jw_newline(&w);
-    return jw_status(&w) ? msg_oom() : vectors_line(&j->out, b->data, b->len);
+    return jw_end_line(&w) ? msg_oom() : vectors_line(&j->out, b->data, b->len);
 }
 
 static void clear_group(struct job *j)

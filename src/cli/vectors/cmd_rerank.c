@@ -176,7 +176,7 @@ static void put_objects(struct job *j, struct json_writer *w)
             continue;
         put_object(w, &j->docs[i]);
         if (j->a->jsonl)
-            jw_newline(w);
+            jw_end_line(w);
     }
 }
 
@@ -195,16 +195,12 @@ static int put_docs(struct job *j)
 
 static int put_one_object(struct job *j)
 {
-    struct json_writer w = json_writer(&j->out);
-    jw_object(&w, NULL);
+    struct json_writer w = jw_line(&j->out);
     jw_cstr(&w, "model", qwick_engine_info(j->eng)->model);
     jw_cstr(&w, "query", j->a->query);
     jw_array(&w, "results");
     put_objects(j, &w);
-    jw_end_array(&w);
-    jw_end_object(&w);
-    jw_newline(&w);
-    return jw_status(&w) ? msg_oom() : 0;
+    return jw_end_line(&w) ? msg_oom() : 0;
 }
 
 static int put_all(struct job *j)
