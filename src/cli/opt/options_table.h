@@ -519,11 +519,10 @@ OPTION(FILE, think_file, "think-file", V_GENERATE, .arg = "FILE",
        .help = "write the thinking to FILE")
 OPTION(INT, logprobs, "logprobs", V_GENERATE, .arg = "K", .imin = 1,
        .imax = 100, .peers = "top-logprobs n-probs", .def = "off",
-       .record = "logprobs",
-       .help = "give log-probabilities of each token and the K likeliest, "
-               "with --json or --jsonl")
+       .help = "give log-probabilities of each token and the K likeliest")
 VARIANT(INT, logprobs, "logprobs", V_BATCH, .arg = "K", .imin = 1, .imax = 100,
         .def = "off",
+        .record = "logprobs",
         .help = "give log-probabilities of each token and the K likeliest")
 OPTION(FLAG, no_newline, "no-newline", V_GENERATE,
        .help = "do not add a newline to a text that ends without one")
