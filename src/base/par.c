@@ -118,7 +118,7 @@ static void await_change(atomic_uint *word, unsigned old, int spins,
 
 /* ---- the pool ----------------------------------------------------------- */
 
-static void *work(void *arg)
+static void *par_work(void *arg)
 {
     const struct worker *w = arg;
     struct par_pool *p = w->pool;
@@ -163,7 +163,7 @@ static int start_workers(struct par_pool *p, int n)
     for (; i < n; i++) {
         struct worker *w = &p->workers[i];
         *w = (struct worker){.pool = p, .tid = i + 1};
-        if (pthread_create(&w->thread, &attr, work, w))
+        if (pthread_create(&w->thread, &attr, par_work, w))
             break;
     }
     pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -318,7 +318,7 @@ static void run_region(struct par_pool *p, par_fn fn, void *ctx, bool rare)
     end_region(p);
 }
 
-static void run(struct par_pool *p, par_fn fn, void *ctx, bool rare)
+static void par_run_body(struct par_pool *p, par_fn fn, void *ctx, bool rare)
 {
     bool bound = p && p->node && os_bind_thread(p->affinity, p->node);
     run_region(p, fn, ctx, rare);
@@ -328,12 +328,12 @@ static void run(struct par_pool *p, par_fn fn, void *ctx, bool rare)
 
 void par_run(struct par_pool *p, par_fn fn, void *ctx)
 {
-    run(p, fn, ctx, false);
+    par_run_body(p, fn, ctx, false);
 }
 
 void par_run_rarely(struct par_pool *p, par_fn fn, void *ctx)
 {
-    run(p, fn, ctx, true);
+    par_run_body(p, fn, ctx, true);
 }
 
 /* ---- memory nodes ------------------------------------------------------- */

@@ -29,8 +29,8 @@ struct search {
     char name[NAMES_BYTES];
 };
 
-static const struct st_tensor *find(struct search *s, enum weight_id id,
-                                    size_t layer, size_t expert)
+static const struct st_tensor *experts_find(struct search *s, enum weight_id id,
+                                            size_t layer, size_t expert)
 {
     const struct weight_ref ref = {id, layer, expert};
     const struct names *names = s->naming.names;
@@ -45,8 +45,8 @@ static const struct st_tensor *find(struct search *s, enum weight_id id,
 }
 
 /* An error unless t has this shape, of 2 or 3 dimensions, and holds floats. */
-static int check(const char *path, const struct st_tensor *t, size_t rank,
-                 const size_t *dims, struct qwick_err *e)
+static int experts_check(const char *path, const struct st_tensor *t,
+                         size_t rank, const size_t *dims, struct qwick_err *e)
 {
     char want[80] = "";
     if (t->dtype >= DT_N_FLOAT)
@@ -96,11 +96,11 @@ static int find_each(struct finder *f, struct quantize_module *m,
 {
     const size_t want[] = {m->rows, m->cols};
     for (size_t i = 0; i < m->stack; i++) {
-        const struct st_tensor *t = find(&f->s, r->one, layer, i);
+        const struct st_tensor *t = experts_find(&f->s, r->one, layer, i);
         if (!t)
             return err_set(e, QWICK_ERR_MODEL, "%s: tensor %s: missing",
                            f->path, f->s.name);
-        if (check(f->path, t, 2, want, e) ||
+        if (experts_check(f->path, t, 2, want, e) ||
             add_part(f, m, t, 0, m->rows * m->cols, e))
             return -1;
     }
@@ -114,7 +114,7 @@ static int find_stack(struct finder *f, struct quantize_module *m,
 {
     const size_t want[] = {m->stack, halves * m->rows, m->cols};
     size_t n = m->rows * m->cols;
-    if (check(f->path, t, 3, want, e))
+    if (experts_check(f->path, t, 3, want, e))
         return -1;
     if (halves == 1)
         return add_part(f, m, t, 0, m->stack * n, e);
@@ -148,8 +148,9 @@ static int find_role(struct finder *f, const struct config *c, size_t layer,
         return err_oom(e, n * sizeof *m->parts);
     f->p->n_modules++;
     const struct st_tensor *both =
-        r->fused ? find(&f->s, WEIGHT_EXPERTS_GATE_UP, layer, 0) : NULL;
-    const struct st_tensor *all = both ? NULL : find(&f->s, r->all, layer, 0);
+        r->fused ? experts_find(&f->s, WEIGHT_EXPERTS_GATE_UP, layer, 0) : NULL;
+    const struct st_tensor *all =
+        both ? NULL : experts_find(&f->s, r->all, layer, 0);
     int rc = both  ? find_stack(f, m, both, which, 2, e)
              : all ? find_stack(f, m, all, 0, 1, e)
                    : find_each(f, m, r, layer, e);
@@ -162,7 +163,7 @@ static int find_role(struct finder *f, const struct config *c, size_t layer,
 
 static void mark_router(struct finder *f, enum weight_id id, size_t layer)
 {
-    const struct st_tensor *t = find(&f->s, id, layer, 0);
+    const struct st_tensor *t = experts_find(&f->s, id, layer, 0);
     if (t)
         f->p->claims[t - st_at(f->s.set, 0)].router = true;
 }

@@ -23,7 +23,8 @@ type_of(const struct qwick_quantize_options *o)
     return quantize_type_find(o->type ? o->type : "Q4_K_M");
 }
 
-static int check(const struct qwick_quantize_options *o, struct qwick_err *e)
+static int gguf_check(const struct qwick_quantize_options *o,
+                      struct qwick_err *e)
 {
     if (!type_of(o))
         return err_set(e, QWICK_ERR_USAGE,
@@ -33,8 +34,8 @@ static int check(const struct qwick_quantize_options *o, struct qwick_err *e)
     return 0;
 }
 
-static int plan(struct quantize_plan *p, const struct quantize_source *s,
-                struct qwick_err *e)
+static int gguf_plan(struct quantize_plan *p, const struct quantize_source *s,
+                     struct qwick_err *e)
 {
     const struct quantize_type *t = type_of(p->o);
     return quantize_gguf_meta(p, s, t, e) ||
@@ -44,8 +45,8 @@ static int plan(struct quantize_plan *p, const struct quantize_source *s,
                : 0;
 }
 
-static int begin(struct outdir **out, const char *dst, bool replace,
-                 const char *keep, struct qwick_err *e)
+static int gguf_begin(struct outdir **out, const char *dst, bool replace,
+                      const char *keep, struct qwick_err *e)
 {
     (void)keep; /* the source is a directory */
     return outdir_open_file(out, dst, replace, e);
@@ -132,8 +133,8 @@ static int write_piece(const struct quantize_work *w,
     return 0;
 }
 
-const struct quantize_form quantize_gguf = {.check = check,
-                                            .plan = plan,
-                                            .begin = begin,
+const struct quantize_form quantize_gguf = {.check = gguf_check,
+                                            .plan = gguf_plan,
+                                            .begin = gguf_begin,
                                             .open = open_file,
                                             .piece = write_piece};

@@ -403,7 +403,7 @@ static void note_unused(const struct planner *pl)
 }
 
 /* The sums for the report. */
-static void count(struct quantize_plan *p)
+static void tensors_count(struct quantize_plan *p)
 {
     const struct quantize_shard *s = p->shards;
     for (size_t i = 0; i < s->n_jobs; i++) {
@@ -468,7 +468,7 @@ int quantize_gguf_tensors(struct quantize_plan *p,
     }
     if (!rc) {
         note_unused(&pl);
-        count(p);
+        tensors_count(p);
     }
     free(pl.used);
     return rc;

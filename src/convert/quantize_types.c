@@ -44,8 +44,9 @@ static enum dtype fallback(enum dtype type)
 }
 
 /* The type of a matrix whose rows fit any block. */
-static enum dtype want(const struct quantize_type *t, const struct config *c,
-                       enum weight_id id, size_t layer)
+static enum dtype type_wanted(const struct quantize_type *t,
+                              const struct config *c, enum weight_id id,
+                              size_t layer)
 {
     if (id == WEIGHT_HEAD || (id == WEIGHT_EMBED && c->tied_head))
         return t->head;
@@ -63,7 +64,7 @@ enum dtype quantize_type_of(const struct quantize_type *t,
                             const struct config *c, enum weight_id id,
                             size_t layer, size_t cols, enum dtype *wanted)
 {
-    enum dtype type = *wanted = want(t, c, id, layer);
+    enum dtype type = *wanted = type_wanted(t, c, id, layer);
     while (cols % dtype_block(type))
         type = fallback(type);
     return type;

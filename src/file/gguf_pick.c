@@ -86,7 +86,8 @@ static enum fit fit_of(const char *name, const char *quant)
 }
 
 /* Names that count, with commas, cut at n bytes. */
-static void list(char *out, size_t n, const char *const *names, size_t n_names)
+static void list_files(char *out, size_t n, const char *const *names,
+                       size_t n_names)
 {
     size_t at = 0;
     out[0] = '\0';
@@ -118,7 +119,7 @@ int gguf_pick(const char *const *names, size_t n, const char *quant,
         return (int)at;
     if (!e)
         return -1;
-    list(all, sizeof all, names, n);
+    list_files(all, sizeof all, names, n);
     const char *shown = ERR_SHOW(all, strlen(all));
     if (!quant)
         return err_set(e, QWICK_ERR_MODEL,

@@ -44,8 +44,8 @@ static bool is_dots(const char *name)
 
 /* Count the entries of a directory. *config: whether config.json is among them.
  * *dir: the name of a subdirectory, malloc'ed, or NULL. */
-static int look(const char *path, size_t *n, bool *config, char **dir,
-                struct qwick_err *e)
+static int outdir_scan(const char *path, size_t *n, bool *config, char **dir,
+                       struct qwick_err *e)
 {
     *n = 0;
     *config = false;
@@ -83,7 +83,7 @@ static int check_there(const char *path, bool replace, struct qwick_err *e)
     size_t n;
     bool config;
     char *dir;
-    if (look(path, &n, &config, &dir, e))
+    if (outdir_scan(path, &n, &config, &dir, e))
         return -1;
     int rc = 0;
     if (n > 0 && !replace)

@@ -362,8 +362,8 @@ static bool counted(const struct candidates *c, const char *spec, size_t k,
 }
 
 /* stores_match, which may stop when there are `most` models. */
-static size_t match(const struct stores *s, const char *spec, size_t *at,
-                    size_t most)
+static size_t store_match(const struct stores *s, const char *spec, size_t *at,
+                          size_t most)
 {
     const struct candidates c = candidates_of(s, spec);
     size_t n = 0;
@@ -385,7 +385,7 @@ static size_t match(const struct stores *s, const char *spec, size_t *at,
 
 size_t stores_match(const struct stores *s, const char *spec, size_t *at)
 {
-    return match(s, spec, at, SIZE_MAX);
+    return store_match(s, spec, at, SIZE_MAX);
 }
 
 const char *stores_spec(const struct stores *s, size_t i)
@@ -394,15 +394,15 @@ const char *stores_spec(const struct stores *s, size_t i)
     const char *texts[] = {m->name, m->id};
     size_t at = 0;
     for (size_t k = 0; k < 2; k++)
-        if (!strchr("/.", texts[k][0]) && match(s, texts[k], &at, 2) == 1 &&
-            is_same(&s->v[at], m))
+        if (!strchr("/.", texts[k][0]) &&
+            store_match(s, texts[k], &at, 2) == 1 && is_same(&s->v[at], m))
             return texts[k];
     return m->path;
 }
 
 /* Names of the models that spec means, with commas, cut at n bytes. */
-static void list(const struct stores *s, const char *spec, size_t first,
-                 char *out, size_t n)
+static void store_list(const struct stores *s, const char *spec, size_t first,
+                       char *out, size_t n)
 {
     const struct candidates c = candidates_of(s, spec);
     int rank = rank_of(&s->v[first], spec);
@@ -428,7 +428,7 @@ char *stores_find(const struct stores *s, const char *spec, bool *found,
         return NULL;
     const struct store_model *m = &s->v[at];
     if (n > 1) {
-        list(s, spec, at, all, sizeof all);
+        store_list(s, spec, at, all, sizeof all);
         err_set(e, QWICK_ERR_MODEL,
                 "%s: %zu models have this name: choose one of %s", spec, n,
                 all);

@@ -62,8 +62,8 @@ static int flush(struct st_writer *w, struct qwick_err *e)
     return 0;
 }
 
-static int put(struct st_writer *w, const void *data, size_t n,
-               struct qwick_err *e)
+static int tensors_put(struct st_writer *w, const void *data, size_t n,
+                       struct qwick_err *e)
 {
     const unsigned char *p = data;
     while (n > 0) {
@@ -87,7 +87,7 @@ static int put_given(struct st_writer *w, struct qwick_err *e)
         struct piece *p = &w->pieces[w->at];
         if (p->left > 0 && !p->p.data)
             return 0;
-        if (put(w, p->p.data, p->left, e))
+        if (tensors_put(w, p->p.data, p->left, e))
             return -1;
         p->left = 0;
     }
@@ -217,8 +217,9 @@ int st_writer_begin(struct st_writer **out, const char *path, const void *head,
     pthread_mutex_init(&w->lock, NULL);
     w->path = strdup(path);
     w->n_head = n_head;
-    if (set_pieces(w, pieces, n, e) || save_begin(&w->file, w->path, SAVE_SHARED, e) ||
-        put(w, head, n_head, e) || put_given(w, e) ||
+    if (set_pieces(w, pieces, n, e) ||
+        save_begin(&w->file, w->path, SAVE_SHARED, e) ||
+        tensors_put(w, head, n_head, e) || put_given(w, e) ||
         (large && (reserve(w, e) || flush(w, e)))) {
         st_writer_abort(w);
         return -1;
@@ -259,7 +260,7 @@ int st_writer_data(struct st_writer *w, const void *data, size_t n_bytes,
                            n_bytes);
         struct piece *t = &w->pieces[w->at];
         size_t k = n_bytes < t->left ? n_bytes : t->left;
-        if (put(w, p, k, e))
+        if (tensors_put(w, p, k, e))
             return -1;
         p += k;
         n_bytes -= k;

@@ -126,7 +126,7 @@ bool unicode_is_mark(uint32_t cp)
 
 /* The length of the character at p, and whether it is inert. A byte that is not
  * UTF-8 has length 1 and is inert. */
-static size_t step(const char *p, size_t n, bool *inert)
+static size_t unicode_step(const char *p, size_t n, bool *inert)
 {
     uint32_t cp;
     *inert = true;
@@ -148,7 +148,7 @@ bool unicode_is_nfc(const char *p, size_t n)
         /* After at most 8 characters, look for ASCII again: text in mixed
          * scripts has runs of it that are worth skipping. */
         for (int k = 0; k < 8 && i < n; k++) {
-            i += step(p + i, n - i, &inert);
+            i += unicode_step(p + i, n - i, &inert);
             if (!inert)
                 return false;
         }
@@ -246,7 +246,7 @@ int unicode_nfc(struct buf *out, const char *p, size_t n, struct qwick_err *e)
     size_t before = 0; /* start of the inert character before i */
     bool has_before = false, inert;
     for (size_t i = 0; i < n;) {
-        size_t len = step(p + i, n - i, &inert);
+        size_t len = unicode_step(p + i, n - i, &inert);
         if (inert) {
             /* A byte that is not UTF-8 ends the run: nothing joins it. */
             has_before = (unsigned char)p[i] < 0x80 || len > 1;
@@ -256,7 +256,7 @@ int unicode_nfc(struct buf *out, const char *p, size_t n, struct qwick_err *e)
         }
         size_t begin = has_before ? before : i, end = i + len;
         while (end < n) {
-            len = step(p + end, n - end, &inert);
+            len = unicode_step(p + end, n - end, &inert);
             if (inert)
                 break;
             end += len;

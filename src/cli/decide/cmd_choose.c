@@ -462,7 +462,7 @@ static void drop_lines(void *ctx)
     j->n_lines = 0;
 }
 
-static int many(struct job *j, struct qwick_err *e)
+static int choose_many(struct job *j, struct qwick_err *e)
 {
     static const struct records_work w = {.read = read_line,
                                           .work = work_lines,
@@ -530,7 +530,7 @@ static int choose(struct job *j)
     j->texts = j->a->yes ? yes_no : j->a->answer.v;
     j->n_answers = j->a->yes ? 2 : j->a->answer.n;
     j->g.think = QWICK_THINK_OFF;
-    return j->a->jsonl ? many(j, &e) : one(j, &e);
+    return j->a->jsonl ? choose_many(j, &e) : one(j, &e);
 }
 
 static int choose_run(struct opt_parsed *p, struct qwick_engine *eng)

@@ -213,7 +213,7 @@ static int write_page(const struct job *j)
     return status;
 }
 
-static int files(struct job *j, struct buf *texts, struct qwick_err *e)
+static int score_files(struct job *j, struct buf *texts, struct qwick_err *e)
 {
     size_t n = j->n_texts, n_tokens = 0;
     int status;
@@ -256,7 +256,7 @@ static int run_files(struct job *j, struct qwick_err *e)
     struct buf *texts = calloc(j->n_texts, sizeof(*texts));
     j->texts = calloc(j->n_texts, sizeof(*j->texts));
     size_t n = j->n_texts;
-    int status = texts && j->texts ? files(j, texts, e) : msg_oom();
+    int status = texts && j->texts ? score_files(j, texts, e) : msg_oom();
     if (!j->texts)
         j->n_texts = 0;
     for (size_t i = 0; texts && i < n; i++)

@@ -23,7 +23,8 @@ static int begin_field(struct csv *c, struct qwick_err *e)
     return 0;
 }
 
-static int append(struct csv *c, const char *s, size_t n, struct qwick_err *e)
+static int csv_append(struct csv *c, const char *s, size_t n,
+                      struct qwick_err *e)
 {
     return buf_append(&c->text, s, n) ? err_oom(e, n) : 0;
 }
@@ -33,7 +34,7 @@ static int end_field(struct csv *c, struct qwick_err *e)
 {
     struct csv_field *f = &c->v[c->n - 1];
     f->n = c->text.len - f->at;
-    return append(c, "", 1, e);
+    return csv_append(c, "", 1, e);
 }
 
 /* Read the rest of a field in quotes, from *s on. Leaves *s behind its closing
@@ -44,14 +45,14 @@ static int read_quoted(struct csv *c, const char **s, const char *end,
     for (;;) {
         const char *quote = memchr(*s, '"', (size_t)(end - *s));
         c->open = !quote;
-        if (append(c, *s, (size_t)((quote ? quote : end) - *s), e))
+        if (csv_append(c, *s, (size_t)((quote ? quote : end) - *s), e))
             return -1;
         *s = quote ? quote + 1 : end;
         if (!quote)
-            return append(c, "\n", 1, e);
+            return csv_append(c, "\n", 1, e);
         if (*s == end || **s != '"')
             return 0;
-        if (append(c, "\"", 1, e))
+        if (csv_append(c, "\"", 1, e))
             return -1;
         ++*s;
     }
@@ -67,7 +68,7 @@ static int read_plain(struct csv *c, const char **s, const char *end,
         return fault(c, "has a quote, so that the whole field needs quotes", e);
     if (memchr(*s, '\r', n))
         return fault(c, "has a carriage return outside quotes", e);
-    if (append(c, *s, n, e))
+    if (csv_append(c, *s, n, e))
         return -1;
     *s += n;
     return 0;

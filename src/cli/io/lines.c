@@ -48,7 +48,7 @@ static void hand_out(struct lines *l, size_t end, size_t extra,
 }
 
 /* Hand out the next line if the buffer has all of it. */
-static bool take(struct lines *l, const char **text, size_t *n)
+static bool lines_take(struct lines *l, const char **text, size_t *n)
 {
     if (l->scanned == l->in.len)
         return false;
@@ -121,7 +121,7 @@ enum lines_status lines_next(struct lines *l, int timeout_ms, const char **text,
                              size_t *n, bool *torn, struct qwick_err *e)
 {
     *torn = false;
-    while (!take(l, text, n)) {
+    while (!lines_take(l, text, n)) {
         if (l->eof) {
             if (l->start == l->in.len)
                 return LINES_END;

@@ -135,7 +135,7 @@ static int put_line(struct filter *f, struct json_writer *w, size_t i)
 }
 
 /* Answer the group and write it. Returns an exit status. */
-static int answer(void *ctx)
+static int records_answer(void *ctx)
 {
     struct filter *f = ctx;
     int status = 0;
@@ -166,7 +166,8 @@ static int one_line(void *ctx, const struct line *l)
     f->bad_lines |= p->error.len > 0;
     if (oom)
         return msg_oom();
-    return f->n == RECORDS_GROUP || f->bytes >= GROUP_BYTES ? answer(f) : 0;
+    return f->n == RECORDS_GROUP || f->bytes >= GROUP_BYTES ? records_answer(f)
+                                                            : 0;
 }
 
 int records_none(const char *verb, const char *name)
@@ -180,7 +181,7 @@ int records_none(const char *verb, const char *name)
 int records_run(const char *verb, const struct strings *files,
                 const struct records_work *w, void *ctx)
 {
-    static const struct lines_handler h = {one_line, answer};
+    static const struct lines_handler h = {one_line, records_answer};
     struct filter f = {.w = w, .ctx = ctx};
     int status;
     if (w->work) {
@@ -192,7 +193,7 @@ int records_run(const char *verb, const struct strings *files,
     else
         status = lines_run(files, &h, &f);
     if (!status)
-        status = answer(&f);
+        status = records_answer(&f);
     progress_stop();
     clear(&f);
     buf_free(&f.out);

@@ -16,7 +16,7 @@
 
 /* ---- standard error ---- */
 
-static void show(void *ctx, size_t done, size_t total)
+static void quantize_show(void *ctx, size_t done, size_t total)
 {
     const double *start_ms = ctx;
     double ms = clock_ms() - *start_ms;
@@ -133,7 +133,7 @@ static int quantize_run(struct opt_parsed *p, struct qwick_engine *eng)
     }
     o.force = a->force;
     o.threads = (int)a->threads;
-    o.progress = show;
+    o.progress = quantize_show;
     o.progress_ctx = &start_ms;
     o.note = on_note;
     o.warn = on_warning;

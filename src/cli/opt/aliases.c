@@ -233,7 +233,8 @@ static int put_alias(const struct aliases *a, const char *name,
 }
 
 /* Change the file, whose directory is locked. */
-static int change(const char *name, const char *model, struct qwick_err *e)
+static int alias_change(const char *name, const char *model,
+                        struct qwick_err *e)
 {
     struct aliases a;
     struct buf text = {0};
@@ -268,7 +269,7 @@ int aliases_set(const char *name, const char *model, struct qwick_err *e)
                 "there is no place for aliases: HOME is not set");
     else if (!(model && make_dirs(path.data, dir_length(path.data), 0777, e)) &&
              !lock_dir(path.data, &fd, e))
-        rc = change(name, model, e);
+        rc = alias_change(name, model, e);
     if (fd >= 0)
         close(fd);
     buf_free(&path);

@@ -190,7 +190,7 @@ static const char *source_text(const struct opt_parsed *p, enum opt_id id,
 enum { SHOWN = 400 };
 
 /* Give an option the value that it has without its source. */
-static void drop(struct opt_parsed *p, enum opt_id id, const char *why)
+static void opt_drop(struct opt_parsed *p, enum opt_id id, const char *why)
 {
     struct opt_source *s = &p->sources[id];
     const struct opt *o = opt_row(p->verb, id);
@@ -213,7 +213,7 @@ bool opt_yield(struct opt_parsed *p, enum opt_id a, enum opt_id b)
     bool a_yields = x->rank < y->rank;
     snprintf(why, sizeof(why), "with %s",
              source_text(p, a_yields ? b : a, other, sizeof(other)));
-    drop(p, a_yields ? a : b, why);
+    opt_drop(p, a_yields ? a : b, why);
     return true;
 }
 
@@ -246,7 +246,7 @@ int opt_no_effect(struct opt_parsed *p, enum opt_id id, enum opt_id because,
     if (!s)
         return -1;
     if (s->rank < OPT_LINE) {
-        drop(p, id, why);
+        opt_drop(p, id, why);
         return -1;
     }
     blame(p, because, where, sizeof(where));
@@ -273,7 +273,7 @@ void opt_warn_no_effect(struct opt_parsed *p, enum opt_id id,
     blame(p, because, where, sizeof(where));
     if (s->rank == OPT_LINE)
         msg_warn("--%s: has no effect %s%s", opt_name(id), why, where);
-    drop(p, id, why);
+    opt_drop(p, id, why);
 }
 
 /* ---- names ---- */

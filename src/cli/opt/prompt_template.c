@@ -35,8 +35,8 @@ struct parser {
     struct qwick_err *e;
 };
 
-static int add(struct parser *p, bool is_field, const char *s, size_t n,
-               size_t line)
+static int template_add_part(struct parser *p, bool is_field, const char *s,
+                             size_t n, size_t line)
 {
     struct prompt_template *t = p->t;
     if (!is_field && n == 0)
@@ -54,7 +54,7 @@ static int end_text(struct parser *p, const char *end, const char *next)
     size_t line = p->text_line;
     p->text = p->s = next;
     p->text_line = p->line;
-    return add(p, false, s, (size_t)(end - s), line);
+    return template_add_part(p, false, s, (size_t)(end - s), line);
 }
 
 /* The length of what is between the brace at s and the next "}" of its line;
@@ -98,7 +98,8 @@ static int read_open(struct parser *p)
     size_t n = inside(p);
     if (n != SIZE_MAX &&
         (n == 0 || template_is_name(name, n) || is_known(p->known, name, n)))
-        return end_text(p, p->s, name + n + 1) || add(p, true, name, n, p->line)
+        return end_text(p, p->s, name + n + 1) ||
+                       template_add_part(p, true, name, n, p->line)
                    ? -1
                    : 0;
     if (n != SIZE_MAX && is_near_name(name, n))
@@ -127,7 +128,7 @@ static int read_brace(struct parser *p)
     return 0;
 }
 
-static int parse(struct parser *p)
+static int template_parse(struct parser *p)
 {
     while (p->s < p->end) {
         if (*p->s == '{' || *p->s == '}') {
@@ -165,7 +166,7 @@ int prompt_template_parse(struct prompt_template *t, const char *name,
                        .text = t->text,
                        .text_line = line,
                        .e = e};
-    return parse(&p);
+    return template_parse(&p);
 }
 
 void prompt_template_free(struct prompt_template *t)

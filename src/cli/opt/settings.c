@@ -205,8 +205,8 @@ static int unknown(const struct setting *s)
 }
 
 /* Check a setting. v: the verb that runs. */
-static int check(const struct settings *c, struct setting *s,
-                 const struct verb *v)
+static int setting_check(const struct settings *c, struct setting *s,
+                         const struct verb *v)
 {
     const struct verb *of = s->section             ? s->section
                             : opt_find(v, s->name) ? v
@@ -285,7 +285,7 @@ static int read_line(struct settings *c, struct lines_of *f, char *line,
             s.label = NULL;
             r = msg_oom();
         } else {
-            r = check(c, &s, v);
+            r = setting_check(c, &s, v);
         }
     }
     if (split == 0 && r < 0) {

@@ -185,35 +185,36 @@ struct filter {
     unsigned short n;
 };
 
-static void put(struct filter *f, unsigned code, uint32_t k, unsigned skip)
+static void filter_put(struct filter *f, unsigned code, uint32_t k,
+                       unsigned skip)
 {
     f->code[f->n++] = (struct sock_filter)BPF_JUMP((uint16_t)code, k, 0,
                                                    (uint8_t)skip);
 }
 
-static void load(struct filter *f, size_t offset)
+static void filter_load(struct filter *f, size_t offset)
 {
-    put(f, BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset, 0);
+    filter_put(f, BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset, 0);
 }
 
 /* Go on if the loaded word is k, else skip some instructions. */
 static void expect(struct filter *f, uint32_t k, unsigned skip)
 {
-    put(f, BPF_JMP | BPF_JEQ | BPF_K, k, skip);
+    filter_put(f, BPF_JMP | BPF_JEQ | BPF_K, k, skip);
 }
 
-static void answer(struct filter *f, uint32_t action)
+static void filter_answer(struct filter *f, uint32_t action)
 {
-    put(f, BPF_RET | BPF_K, action, 0);
+    filter_put(f, BPF_RET | BPF_K, action, 0);
 }
 
 #define NUMBER offsetof(struct seccomp_data, nr)
 
 /* The number of the call is loaded before and after a rule. */
-static void add(struct filter *f, uint32_t number, uint32_t action)
+static void filter_add(struct filter *f, uint32_t number, uint32_t action)
 {
     expect(f, number, 1);
-    answer(f, action);
+    filter_answer(f, action);
 }
 
 static void allow_if(struct filter *f, uint32_t number,
@@ -225,15 +226,15 @@ static void allow_if(struct filter *f, uint32_t number,
     uint32_t value = c->kind == OWN_PID ? (uint32_t)getpid() : c->value;
     bool null = c->kind == IS_NULL;
     expect(f, number, null ? 7 : 5);
-    load(f, low);
-    put(f, BPF_ALU | BPF_AND | BPF_K, mask, 0);
+    filter_load(f, low);
+    filter_put(f, BPF_ALU | BPF_AND | BPF_K, mask, 0);
     expect(f, value, null ? 3 : 1);
     if (null) {
-        load(f, low + 4);
+        filter_load(f, low + 4);
         expect(f, 0, 1);
     }
-    answer(f, SECCOMP_RET_ALLOW);
-    load(f, NUMBER);
+    filter_answer(f, SECCOMP_RET_ALLOW);
+    filter_load(f, NUMBER);
 }
 
 static void add_rules(struct filter *f, unsigned groups)
@@ -243,33 +244,33 @@ static void add_rules(struct filter *f, unsigned groups)
         if (c->group && !(c->group & groups))
             continue;
         if (c->if_arg.kind == ANY)
-            add(f, c->number, SECCOMP_RET_ALLOW);
+            filter_add(f, c->number, SECCOMP_RET_ALLOW);
         else
             allow_if(f, c->number, &c->if_arg);
     }
     for (size_t i = 0; i < COUNT(deadly); i++)
-        add(f, deadly[i].number, SECCOMP_RET_TRAP);
+        filter_add(f, deadly[i].number, SECCOMP_RET_TRAP);
     for (size_t i = 0; i < COUNT(absent); i++)
-        add(f, absent[i], SECCOMP_RET_ERRNO | ENOSYS);
+        filter_add(f, absent[i], SECCOMP_RET_ERRNO | ENOSYS);
 }
 
-static void make(struct filter *f, unsigned groups)
+static void filter_make(struct filter *f, unsigned groups)
 {
     f->n = 0;
-    load(f, offsetof(struct seccomp_data, arch));
+    filter_load(f, offsetof(struct seccomp_data, arch));
     expect(f, ARCH, 1);
-    put(f, BPF_JMP | BPF_JA, 1, 0);
-    answer(f, SECCOMP_RET_KILL_PROCESS);
-    load(f, NUMBER);
+    filter_put(f, BPF_JMP | BPF_JA, 1, 0);
+    filter_answer(f, SECCOMP_RET_KILL_PROCESS);
+    filter_load(f, NUMBER);
 #ifdef __x86_64__
     /* the x32 calls have the same architecture */
-    put(f, BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 1);
-    answer(f, SECCOMP_RET_KILL_PROCESS);
+    filter_put(f, BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 1);
+    filter_answer(f, SECCOMP_RET_KILL_PROCESS);
 #endif
     add_rules(f, groups);
-    put(f, BPF_JMP | BPF_JGE | BPF_K, FIRST_YOUNG, 1);
-    answer(f, SECCOMP_RET_ERRNO | ENOSYS);
-    answer(f, SECCOMP_RET_ERRNO | EPERM);
+    filter_put(f, BPF_JMP | BPF_JGE | BPF_K, FIRST_YOUNG, 1);
+    filter_answer(f, SECCOMP_RET_ERRNO | ENOSYS);
+    filter_answer(f, SECCOMP_RET_ERRNO | EPERM);
 }
 
 /* Each rule fits. */
@@ -283,7 +284,7 @@ int sandbox_calls_restrict(unsigned groups)
     struct filter f;
     if (!ARCH)
         return ENOSYS;
-    make(&f, groups);
+    filter_make(&f, groups);
     const struct sock_fprog program = {f.n, f.code};
     sigemptyset(&sa.sa_mask);
     sigaction(SIGSYS, &sa, NULL);

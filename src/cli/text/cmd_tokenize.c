@@ -210,7 +210,7 @@ static int detokenize(struct job *j, struct buf *in, struct buf *out,
     return r ? msg_oom() : 0;
 }
 
-static int lines(struct job *j, struct qwick_err *e)
+static int text_lines(struct job *j, struct qwick_err *e)
 {
     int status = probe(j, e);
     if (status)
@@ -232,7 +232,7 @@ static int text_run(struct opt_parsed *p, struct qwick_engine *eng)
     struct buf in = {0}, out = {0};
     struct qwick_err e = {0};
     if (p->a.jsonl)
-        return lines(&j, &e);
+        return text_lines(&j, &e);
     int status = p->verb == &verb_detokenize ? detokenize(&j, &in, &out, &e)
                                              : tokenize(&j, &in, &out, &e);
     /* the line after a text on a terminal is the shell's */

@@ -89,7 +89,7 @@ static void clear_group(struct job *j)
 /* Fetch the vectors that an earlier run stored. The other texts become items,
  * *n of them. A row that is not computed yet begins with a NaN, which no vector
  * contains. */
-static void plan(struct job *j, size_t *n)
+static void embed_plan(struct job *j, size_t *n)
 {
     *n = 0;
     for (size_t i = 0; i < j->n; i++) {
@@ -109,7 +109,7 @@ static void plan(struct job *j, size_t *n)
 }
 
 /* Store the computed vectors. After an interruption some are missing. */
-static void store(struct job *j)
+static void embed_store(struct job *j)
 {
     for (size_t i = 0; i < j->n; i++) {
         const struct text *r = &j->group[i];
@@ -121,17 +121,17 @@ static void store(struct job *j)
 }
 
 /* Embed the group and write its vectors in order. */
-static int answer(struct job *j)
+static int embed_answer(struct job *j)
 {
     struct qwick_err e = {0};
     size_t n;
     int status = 0;
-    plan(j, &n);
+    embed_plan(j, &n);
     progress_items("texts", j->n_done, j->n, j->n_total, j->n_stored);
     int failed = qwick_embed(j->m, j->items, n, &e);
     progress_clear();
     j->n_done += j->n;
-    store(j);
+    embed_store(j);
     if (failed)
         return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
     for (size_t i = 0; i < j->n && !status; i++) {
@@ -189,7 +189,7 @@ static int read_object(const struct json_value *v, struct qwick_embed_text *t,
     return 0;
 }
 
-static int take(void *ctx, const struct texts_item *item)
+static int embed_take(void *ctx, const struct texts_item *item)
 {
     struct job *j = ctx;
     struct text *r = &j->group[j->n++];
@@ -223,7 +223,8 @@ static int take(void *ctx, const struct texts_item *item)
     j->n_tokens += r->n;
     if (*signals_flag())
         return QWICK_ERR_RUNTIME;
-    return j->n == GROUP_TEXTS || j->n_tokens >= GROUP_TOKENS ? answer(j) : 0;
+    return j->n == GROUP_TEXTS || j->n_tokens >= GROUP_TOKENS ? embed_answer(j)
+                                                              : 0;
 }
 
 /* No input is available: answer the lines read so far, for a program that
@@ -231,7 +232,7 @@ static int take(void *ctx, const struct texts_item *item)
 static int on_wait(void *ctx)
 {
     struct job *j = ctx;
-    int status = answer(j);
+    int status = embed_answer(j);
     return status ? status : vectors_flush(&j->out);
 }
 
@@ -348,12 +349,12 @@ static int embed(struct job *j)
     /* no reader waits for a file, or for NPY, which is written at the end */
     bool live = !j->a->output && j->out.format != VECTORS_NPY;
     const struct texts t = {
-        .p = j->p, .take = take, .wait = live ? on_wait : NULL};
+        .p = j->p, .take = embed_take, .wait = live ? on_wait : NULL};
     progress_start("embed");
     if (progress_on())
         j->n_total = texts_total(&t);
     progress_items("texts", 0, 0, j->n_total, 0);
-    if ((status = texts_run(&t, j)) != 0 || (status = answer(j)) != 0)
+    if ((status = texts_run(&t, j)) != 0 || (status = embed_answer(j)) != 0)
         return status;
     if ((status = vectors_close(&j->out)) != 0)
         return status;

@@ -219,7 +219,7 @@ static bool streams(const struct job *j)
 }
 
 /* Score the documents that were added since the last call. */
-static int answer(struct job *j)
+static int rerank_answer(struct job *j)
 {
     struct qwick_err e = {0};
     size_t n = 0;
@@ -300,7 +300,7 @@ static struct doc *new_doc(struct job *j)
     return d;
 }
 
-static int take(void *ctx, const struct texts_item *item)
+static int rerank_take(void *ctx, const struct texts_item *item)
 {
     struct job *j = ctx;
     struct doc *d = new_doc(j);
@@ -327,13 +327,13 @@ static int take(void *ctx, const struct texts_item *item)
     if (*signals_flag())
         return QWICK_ERR_RUNTIME;
     return j->n_docs - j->n_scored == GROUP_DOCS || j->n_tokens >= GROUP_TOKENS
-               ? answer(j)
+               ? rerank_answer(j)
                : 0;
 }
 
 static int on_wait(void *ctx)
 {
-    return answer(ctx);
+    return rerank_answer(ctx);
 }
 
 /* ---- the verb ----------------------------------------------------------- */
@@ -384,7 +384,7 @@ static int rerank_check(struct opt_parsed *p)
 static int rerank(struct job *j)
 {
     const struct texts t = {
-        .p = j->p, .take = take, .wait = streams(j) ? on_wait : NULL};
+        .p = j->p, .take = rerank_take, .wait = streams(j) ? on_wait : NULL};
     const char *warning = qwick_rerank_suitability(j->eng); /* reads a file */
     int status = sandbox_enter(j->p, j->eng, NULL, SIZE_MAX);
     if (status)
@@ -395,7 +395,7 @@ static int rerank(struct job *j)
     progress_items("documents", 0, 0, j->n_total, 0);
     if ((status = open_reranker(j, warning)) != 0)
         return status;
-    if ((status = texts_run(&t, j)) != 0 || (status = answer(j)) != 0)
+    if ((status = texts_run(&t, j)) != 0 || (status = rerank_answer(j)) != 0)
         return status;
     if (!streams(j) && (status = put_all(j)) != 0)
         return status;

@@ -27,7 +27,7 @@ static uint32_t only_char(const char *p, size_t n)
 }
 
 /* Return the token spelled p[0..n), n <= 8, or -1. */
-static int32_t find(const struct bpe_load *l, const char *p, size_t n)
+static int32_t chars_find(const struct bpe_load *l, const char *p, size_t n)
 {
     char s[8 + BPE_PAD] = {0};
     memcpy(s, p, n);
@@ -39,7 +39,7 @@ static int find_fallbacks(const struct bpe_load *l)
     for (unsigned c = 0; c < 256; c++) {
         char s[8];
         snprintf(s, sizeof s, "<0x%02X>", c);
-        int32_t id = find(l, s, 6);
+        int32_t id = chars_find(l, s, 6);
         if (id < 0)
             return err_set(l->e, QWICK_ERR_MODEL,
                            "%s: %s: no token for byte 0x%02X (\"%s\")", l->name,
@@ -68,14 +68,14 @@ int bpe_find_chars(const struct bpe_load *l)
             b->chars[b->n_chars++] = (struct bpe_char){c, (uint32_t)i};
     }
     qsort(b->chars, n, sizeof *b->chars, compare_chars);
-    int32_t blank = find(l, "\xE2\x96\x81", 3);
+    int32_t blank = chars_find(l, "\xE2\x96\x81", 3);
     if (blank < 0)
         return err_set(l->e, QWICK_ERR_MODEL,
                        "%s: %s: no token for a blank (\"\xE2\x96\x81\")",
                        l->name, l->vocab_name);
     for (unsigned c = 0; c < 0x80; c++) {
         char s = (char)c;
-        int32_t id = c == ' ' ? blank : find(l, &s, 1);
+        int32_t id = c == ' ' ? blank : chars_find(l, &s, 1);
         b->ascii_id[c] = id < 0 ? b->byte_id[c] : (uint32_t)id;
     }
     return 0;

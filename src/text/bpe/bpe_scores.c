@@ -110,7 +110,7 @@ static int index_pieces(struct scorer *s)
 }
 
 /* Return the piece p[0..n), or BPE_NO_ID. p[0..n) is in s->text. */
-static uint32_t find(const struct scorer *s, const char *p, size_t n)
+static uint32_t scores_find(const struct scorer *s, const char *p, size_t n)
 {
     uint64_t h = bpe_hash(s->b->seed, p, n);
     uint32_t at = hashmap_slot(&s->ids, h), id;
@@ -139,10 +139,10 @@ static int check_splits(const struct scorer *s, uint32_t id)
     const char *p = spelling(s, id, &n);
     for (size_t at = 0; at < n; at += len) {
         len = first_char(p + at, n - at);
-        if (find(s, p + at, len) == BPE_NO_ID)
+        if (scores_find(s, p + at, len) == BPE_NO_ID)
             return err_token(s, id, "has a character that is no token");
-        uint32_t left = at ? find(s, p, at) : BPE_NO_ID;
-        uint32_t right = at ? find(s, p + at, n - at) : BPE_NO_ID;
+        uint32_t left = at ? scores_find(s, p, at) : BPE_NO_ID;
+        uint32_t right = at ? scores_find(s, p + at, n - at) : BPE_NO_ID;
         if (left == BPE_NO_ID || right == BPE_NO_ID)
             continue;
         uint32_t rank = bpe_rank(s->b, left, right);

@@ -136,7 +136,7 @@ struct value_span {
     size_t n;
 };
 
-static bool is(struct value_span s, const char *text)
+static bool word_is(struct value_span s, const char *text)
 {
     return s.n == strlen(text) && memcmp(s.p, text, s.n) == 0;
 }
@@ -168,10 +168,11 @@ static int put_parsed(struct buf *out, struct value_span s, unsigned wanted)
     struct json_doc *doc;
     struct qwick_err e;
     /* how Python writes them */
-    struct value_span text = is(s, "None")    ? (struct value_span){"null", 4}
-                             : is(s, "True")  ? (struct value_span){"true", 4}
-                             : is(s, "False") ? (struct value_span){"false", 5}
-                                              : s;
+    struct value_span text =
+        word_is(s, "None")    ? (struct value_span){"null", 4}
+        : word_is(s, "True")  ? (struct value_span){"true", 4}
+        : word_is(s, "False") ? (struct value_span){"false", 5}
+                              : s;
     if (json_parse(&doc, "value", text.p, text.n, QWICK_ERR_USAGE, &e))
         return e.code == QWICK_ERR_MEMORY ? -1 : 1;
     int rc = 1;

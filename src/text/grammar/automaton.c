@@ -68,7 +68,7 @@ static int places_push(struct automaton *a, struct places *p, struct place x)
 }
 
 /* Visit a place, unless it was visited since the last byte. */
-static int visit(struct automaton *a, struct place x)
+static int automaton_visit(struct automaton *a, struct place x)
 {
     if (2 * (a->list.n + 1) > a->cap_seen && grow_seen(a))
         return -1;
@@ -88,11 +88,11 @@ static int visit(struct automaton *a, struct place x)
 /* Visit another instruction with the frame and the count of a place. */
 static int visit_at(struct automaton *a, uint32_t pc, struct place x)
 {
-    return visit(a, (struct place){pc, x.frame, x.count});
+    return automaton_visit(a, (struct place){pc, x.frame, x.count});
 }
 
 /* Forget the visited places. */
-static void begin(struct automaton *a)
+static void automaton_begin(struct automaton *a)
 {
     a->list.n = a->out.n = 0;
     a->accepts = false;
@@ -241,12 +241,12 @@ static int follow(struct automaton *a, struct place x)
         return visit_at(a, i->arg, x);
     case OP_CALL:
         x.pc++;
-        if (a->code.rules[i->arg].nullable && visit(a, x))
+        if (a->code.rules[i->arg].nullable && automaton_visit(a, x))
             return -1;
         return call(a, i->arg, x);
     case OP_RETURN:
         for (size_t k = 0; k < f->n; k++)
-            if (visit(a, a->frames.places[f->off + k]))
+            if (automaton_visit(a, a->frames.places[f->off + k]))
                 return -1;
         return 0;
     case OP_ACCEPT:
@@ -256,7 +256,7 @@ static int follow(struct automaton *a, struct place x)
     case OP_COUNT_UP:
     case OP_LEAVE:
         x.pc++;
-        return code_count(i, &x.count) ? visit(a, x) : 0;
+        return code_count(i, &x.count) ? automaton_visit(a, x) : 0;
     }
     return 0;
 }
@@ -317,7 +317,7 @@ static uint32_t close_places(struct automaton *a)
 static uint32_t advance(struct automaton *a, uint32_t state, unsigned char byte)
 {
     const struct set *s = &a->states.v[state];
-    begin(a);
+    automaton_begin(a);
     for (size_t i = 0; i < s->n; i++) {
         struct place x = a->states.places[s->off + i];
         const struct instr *in = &a->code.v[x.pc];
@@ -355,7 +355,7 @@ static int start(struct automaton *a, struct qwick_err *e)
         a->heads[i] = NO_CALLER;
     a->states.seed = a->frames.seed = rng_random_seed();
     sets_find(&a->frames, &bottom, 1, false, &a->err);
-    begin(a);
+    automaton_begin(a);
     if (!a->err.code && find_state(a) == AUTOMATON_DEAD && !grow_seen(a) &&
         !add_caller(a, a->code.root, bottom)) {
         a->accepts = a->code.rules[a->code.root].nullable;
@@ -489,7 +489,7 @@ void automaton_group(struct automaton *a, uint32_t state, size_t i,
     to = group_end(a, &s, from);
     uint32_t frame = a->states.places[s.off + from].frame;
     a->work += to;
-    begin(a);
+    automaton_begin(a);
     for (size_t k = from; k < to; k++) {
         struct place x = a->states.places[s.off + k];
         x.frame = 0;
@@ -498,9 +498,9 @@ void automaton_group(struct automaton *a, uint32_t state, size_t i,
     }
     out->local = find_state(a);
     struct set f = a->frames.v[frame];
-    begin(a);
+    automaton_begin(a);
     for (size_t k = 0; k < f.n; k++)
-        if (visit(a, a->frames.places[f.off + k]))
+        if (automaton_visit(a, a->frames.places[f.off + k]))
             return;
     out->after = close_places(a);
 }
@@ -533,7 +533,7 @@ uint32_t automaton_alike(struct automaton *a, uint32_t state, size_t n)
     bool other = false;
     if (a->code.n_counters == 0)
         return state;
-    begin(a);
+    automaton_begin(a);
     for (size_t i = 0; i < s.n; i++) {
         struct place x = a->states.places[s.off + i];
         uint32_t count = alike(&a->code, x, n);

@@ -34,7 +34,7 @@ static bool peek(const struct parser *x, char c)
     return x->p < x->end && *x->p == c;
 }
 
-static bool skip(struct parser *x, char c)
+static bool gbnf_skip(struct parser *x, char c)
 {
     if (!peek(x, c))
         return false;
@@ -140,7 +140,7 @@ static uint32_t literal(struct parser *x)
 {
     struct buf b = {0};
     uint32_t node = GRAMMAR_NOTHING;
-    while (!failed(x) && !skip(x, '"')) {
+    while (!failed(x) && !gbnf_skip(x, '"')) {
         char utf8[4];
         uint32_t cp = character(x, '"');
         if (!failed(x) && buf_append(&b, utf8, utf8_encode(cp, utf8)))
@@ -156,9 +156,9 @@ static uint32_t literal(struct parser *x)
 static uint32_t class(struct parser *x)
 {
     struct grammar_ranges r = {0};
-    bool negated = skip(x, '^');
+    bool negated = gbnf_skip(x, '^');
     uint32_t node = GRAMMAR_NOTHING;
-    while (!failed(x) && !skip(x, ']')) {
+    while (!failed(x) && !gbnf_skip(x, ']')) {
         uint32_t lo = character(x, ']'), hi = lo;
         if (x->end - x->p > 1 && *x->p == '-' && x->p[1] != ']') {
             x->p++;
@@ -190,7 +190,7 @@ static uint32_t group(struct parser *x)
     skip_space(x, true);
     uint32_t node = alternatives(x);
     x->depth--;
-    if (!failed(x) && !skip(x, ')'))
+    if (!failed(x) && !gbnf_skip(x, ')'))
         return grammar_fail(x->g, "line %zu: the group has no \")\"", line);
     return node;
 }
@@ -201,13 +201,13 @@ static uint32_t item(struct parser *x, bool *is_item)
     const char *from;
     size_t n;
     *is_item = true;
-    if (skip(x, '"'))
+    if (gbnf_skip(x, '"'))
         return literal(x);
-    if (skip(x, '['))
+    if (gbnf_skip(x, '['))
         return class(x);
-    if (skip(x, '('))
+    if (gbnf_skip(x, '('))
         return group(x);
-    if (skip(x, '.'))
+    if (gbnf_skip(x, '.'))
         return grammar_class(x->g, NULL, 0, true);
     if (peek(x, '<') || peek(x, '!'))
         return fail(x, "references to tokens are not supported");
@@ -234,13 +234,13 @@ static void braces(struct parser *x, uint32_t *min, uint32_t *max)
         fail(x, "expected a number");
     skip_space(x, false);
     *max = *min;
-    if (skip(x, ',')) {
+    if (gbnf_skip(x, ',')) {
         skip_space(x, false);
         if (!number(x, max))
             *max = GRAMMAR_UNBOUNDED;
         skip_space(x, false);
     }
-    if (!failed(x) && !skip(x, '}'))
+    if (!failed(x) && !gbnf_skip(x, '}'))
         fail(x, "expected \"}\"");
     else if (!failed(x) && *max < *min)
         fail(x, "the repetition has a maximum below its minimum");
@@ -251,13 +251,13 @@ static uint32_t read_repeats(struct parser *x, uint32_t node)
 {
     while (!failed(x)) {
         uint32_t min = 0, max = GRAMMAR_UNBOUNDED;
-        if (skip(x, '+'))
+        if (gbnf_skip(x, '+'))
             min = 1;
-        else if (skip(x, '?'))
+        else if (gbnf_skip(x, '?'))
             max = 1;
-        else if (skip(x, '{'))
+        else if (gbnf_skip(x, '{'))
             braces(x, &min, &max);
-        else if (!skip(x, '*'))
+        else if (!gbnf_skip(x, '*'))
             break;
         if (!failed(x))
             node = grammar_repeat(x->g, node, min, max);
@@ -294,7 +294,7 @@ static uint32_t alternatives(struct parser *x)
             skip_space(x, true);
         if (grammar_list_add(x->g, &l, sequence(x)))
             break;
-    } while (!failed(x) && skip(x, '|'));
+    } while (!failed(x) && gbnf_skip(x, '|'));
     if (!failed(x))
         node = grammar_alt(x->g, l.v, l.n);
     free(l.v);

@@ -58,7 +58,7 @@ static bool peek(const struct parser *x, char c)
     return x->p < x->end && *x->p == c;
 }
 
-static bool skip(struct parser *x, char c)
+static bool regex_skip(struct parser *x, char c)
 {
     if (!peek(x, c))
         return false;
@@ -68,7 +68,7 @@ static bool skip(struct parser *x, char c)
 }
 
 /* Read a character. The text is not at its end. */
-static uint32_t next(struct parser *x)
+static uint32_t regex_next(struct parser *x)
 {
     uint32_t cp = 0;
     size_t n = utf8_decode(x->p, (size_t)(x->end - x->p), &cp, NULL);
@@ -99,7 +99,7 @@ static uint32_t class_node(struct parser *x, const struct grammar_range *r,
     return node;
 }
 
-static uint32_t one(struct parser *x, uint32_t cp)
+static uint32_t regex_one(struct parser *x, uint32_t cp)
 {
     char utf8[4];
     if (!x->class_of)
@@ -162,13 +162,14 @@ static uint32_t unicode_escape(struct parser *x)
 {
     size_t at = x->at;
     uint32_t v, low;
-    if (skip(x, '{')) {
+    if (regex_skip(x, '{')) {
         v = hex(x, 0);
-        if (!failed(x) && !skip(x, '}'))
+        if (!failed(x) && !regex_skip(x, '}'))
             fail(x, "expected \"}\"");
     } else {
         v = hex(x, 4);
-        if (v >= 0xD800 && v < 0xDC00 && skip(x, '\\') && skip(x, 'u')) {
+        if (v >= 0xD800 && v < 0xDC00 && regex_skip(x, '\\') &&
+            regex_skip(x, 'u')) {
             low = hex(x, 4);
             if (low >= 0xDC00 && low < 0xE000)
                 return 0x10000 + ((v - 0xD800) << 10) + (low - 0xDC00);
@@ -198,7 +199,7 @@ static uint32_t escape(struct parser *x, uint32_t c, bool in_class)
         return '\b';
     if (c == 'c' && x->p < x->end &&
         ((*x->p | 32) >= 'a' && (*x->p | 32) <= 'z'))
-        return next(x) & 31;
+        return regex_next(x) & 31;
     if (c >= '0' && c <= '9')
         return fail_at(x, at, "back references are not supported");
     if (c == 'k')
@@ -221,7 +222,7 @@ static uint32_t escape(struct parser *x, uint32_t c, bool in_class)
  * already in r. */
 static bool class_item(struct parser *x, struct grammar_ranges *r, uint32_t *cp)
 {
-    uint32_t c = next(x);
+    uint32_t c = regex_next(x);
     *cp = c;
     if (c != '\\')
         return false;
@@ -229,7 +230,7 @@ static bool class_item(struct parser *x, struct grammar_ranges *r, uint32_t *cp)
         fail(x, "the expression ends after \"\\\"");
         return true;
     }
-    c = next(x);
+    c = regex_next(x);
     if (add_escape_class(x, r, c))
         return true;
     *cp = escape(x, c, true);
@@ -241,7 +242,7 @@ static uint32_t parse_class(struct parser *x)
 {
     struct grammar_ranges r = {0};
     size_t open = x->at - 1;
-    bool negated = skip(x, '^');
+    bool negated = regex_skip(x, '^');
     uint32_t node = GRAMMAR_NOTHING, lo, hi;
     if (!negated && peek(x, ']'))
         return fail_at(x, open, "the class is empty; \"\\]\" is a bracket");
@@ -258,14 +259,14 @@ static uint32_t parse_class(struct parser *x)
             grammar_ranges_add(x->g, &r, lo, lo);
             continue;
         }
-        skip(x, '-');
+        regex_skip(x, '-');
         if (class_item(x, &r, &hi))
             fail_at(x, at, "a class cannot end a range");
         else if (hi < lo)
             fail_at(x, at, "the range goes backwards");
         grammar_ranges_add(x->g, &r, lo, hi);
     }
-    if (!failed(x) && !skip(x, ']'))
+    if (!failed(x) && !regex_skip(x, ']'))
         fail_at(x, open, "the class has no \"]\"");
     if (!failed(x))
         node = class_node(x, r.v, r.n, negated);
@@ -281,17 +282,17 @@ static uint32_t parse_alternatives(struct parser *x, bool outermost);
 static uint32_t parse_group(struct parser *x)
 {
     size_t open = x->at - 1;
-    if (skip(x, '?')) {
+    if (regex_skip(x, '?')) {
         if (peek(x, '=') || peek(x, '!'))
             return fail_at(x, open, "lookahead is not supported");
-        if (skip(x, '<')) {
+        if (regex_skip(x, '<')) {
             if (peek(x, '=') || peek(x, '!'))
                 return fail_at(x, open, "lookbehind is not supported");
             while (x->p < x->end && !peek(x, '>'))
-                next(x);
-            if (!skip(x, '>'))
+                regex_next(x);
+            if (!regex_skip(x, '>'))
                 return fail_at(x, open, "the name of the group has no \">\"");
-        } else if (!skip(x, ':')) {
+        } else if (!regex_skip(x, ':')) {
             return fail_at(x, open, "this kind of group is not supported");
         }
     }
@@ -300,7 +301,7 @@ static uint32_t parse_group(struct parser *x)
     x->depth++;
     uint32_t node = parse_alternatives(x, false);
     x->depth--;
-    if (!failed(x) && !skip(x, ')'))
+    if (!failed(x) && !regex_skip(x, ')'))
         return fail_at(x, open, "the group has no \")\"");
     return node;
 }
@@ -312,14 +313,14 @@ static uint32_t parse_escape(struct parser *x)
     uint32_t node = GRAMMAR_NOTHING, c;
     if (x->p == x->end)
         return fail(x, "the expression ends after \"\\\"");
-    c = next(x);
+    c = regex_next(x);
     if (add_escape_class(x, &r, c)) {
         if (!failed(x))
             node = class_node(x, r.v, r.n, false);
     } else {
         c = escape(x, c, false);
         if (!failed(x))
-            node = one(x, c);
+            node = regex_one(x, c);
     }
     free(r.v);
     return node;
@@ -328,7 +329,7 @@ static uint32_t parse_escape(struct parser *x)
 static uint32_t parse_atom(struct parser *x)
 {
     size_t at = x->at;
-    uint32_t c = next(x);
+    uint32_t c = regex_next(x);
     switch (c) {
     case '(':
         return parse_group(x);
@@ -351,7 +352,7 @@ static uint32_t parse_atom(struct parser *x)
                            : "^ and $ are only supported at the ends of the "
                              "expression or of an outermost alternative");
     default:
-        return one(x, c);
+        return regex_one(x, c);
     }
 }
 
@@ -372,15 +373,15 @@ static bool braces(struct parser *x, uint32_t *min, uint32_t *max)
 {
     const char *p = x->p;
     size_t at = x->at;
-    if (!skip(x, '{'))
+    if (!regex_skip(x, '{'))
         return false;
     if (number(x, min)) {
         *max = *min;
-        if (skip(x, ',') && !number(x, max))
+        if (regex_skip(x, ',') && !number(x, max))
             *max = GRAMMAR_UNBOUNDED;
         if (failed(x))
             return true;
-        if (skip(x, '}')) {
+        if (regex_skip(x, '}')) {
             if (*max < *min)
                 fail_at(x, at,
                         "the repetition has a maximum below its minimum");
@@ -396,13 +397,13 @@ static bool repetition(struct parser *x, uint32_t *min, uint32_t *max)
 {
     *min = 0;
     *max = GRAMMAR_UNBOUNDED;
-    if (skip(x, '*'))
+    if (regex_skip(x, '*'))
         return true;
-    if (skip(x, '+')) {
+    if (regex_skip(x, '+')) {
         *min = 1;
         return true;
     }
-    if (skip(x, '?')) {
+    if (regex_skip(x, '?')) {
         *max = 1;
         return true;
     }
@@ -416,7 +417,7 @@ static uint32_t parse_part(struct parser *x)
     if (failed(x) || !repetition(x, &min, &max))
         return node;
     node = grammar_repeat(x->g, node, min, max);
-    skip(x, '?'); /* lazy: the language is the same */
+    regex_skip(x, '?'); /* lazy: the language is the same */
     if (peek(x, '+'))
         return fail(x, "possessive repetitions are not supported");
     if (peek(x, '*') || peek(x, '?'))
@@ -442,7 +443,7 @@ static bool at_end(const struct parser *x)
 static uint32_t parse_sequence(struct parser *x, bool outermost)
 {
     struct grammar_list l = {0};
-    bool anchored = outermost && skip(x, '^');
+    bool anchored = outermost && regex_skip(x, '^');
     uint32_t node = GRAMMAR_NOTHING;
     if (outermost && !anchored && x->mode == REGEX_SEARCH)
         grammar_list_add(x->g, &l, anything(x));
@@ -450,7 +451,7 @@ static uint32_t parse_sequence(struct parser *x, bool outermost)
     while (!failed(x) && !at_end(x)) {
         const char *last = x->p + 1;
         if (outermost && *x->p == '$' && (last == x->end || *last == '|')) {
-            anchored = skip(x, '$');
+            anchored = regex_skip(x, '$');
             break;
         }
         if (grammar_list_add(x->g, &l, parse_part(x)))
@@ -471,7 +472,7 @@ static uint32_t parse_alternatives(struct parser *x, bool outermost)
     do {
         if (grammar_list_add(x->g, &l, parse_sequence(x, outermost)))
             break;
-    } while (!failed(x) && skip(x, '|'));
+    } while (!failed(x) && regex_skip(x, '|'));
     if (!failed(x))
         node = grammar_alt(x->g, l.v, l.n);
     free(l.v);

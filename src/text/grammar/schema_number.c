@@ -220,7 +220,7 @@ static bool step_digit(const struct builder *b, struct progress *p, int digit)
 }
 
 /* Read one byte. Returns false if it cannot follow. */
-static bool step(const struct builder *b, struct progress *p, int c)
+static bool number_step(const struct builder *b, struct progress *p, int c)
 {
     if (c >= '0' && c <= '9')
         return step_digit(b, p, c - '0');
@@ -282,7 +282,7 @@ static int build(struct builder *b)
             return -1;
         for (const char *c = bytes; *c; c++) {
             struct progress p = b->states[i];
-            if (!step(b, &p, *c))
+            if (!number_step(b, &p, *c))
                 continue;
             uint32_t to = state_of(b, &p), lo = (unsigned char)*c;
             if (to == UINT32_MAX ||

@@ -184,7 +184,7 @@ static uint64_t hash_name(uint32_t resource, const char *s, size_t n)
 
 /* Return a copy of b's text that lives until the compiler ends, and empty b.
  * NULL with the error set. */
-static const char *keep(struct schema *s, struct buf *b, size_t *n)
+static const char *ref_keep(struct schema *s, struct buf *b, size_t *n)
 {
     char *copy = schema_alloc(s, b->len, 1);
     if (copy && b->len)
@@ -208,7 +208,7 @@ static uint32_t add_resource(struct schema *s, const struct json_value *root,
         err_oom(s->e, n_base);
         return NONE;
     }
-    r.uri = keep(s, &uri, &r.n_uri);
+    r.uri = ref_keep(s, &uri, &r.n_uri);
     if (!r.uri ||
         ARRAY_RESERVE(s->resources, s->cap_resources, s->n_resources + 1, s->e))
         return NONE;
@@ -414,7 +414,7 @@ const struct json_value *schema_resolve(struct schema *s,
         err_oom(s->e, ref->len);
         return NULL;
     }
-    const char *p = keep(s, &fragment, &n);
+    const char *p = ref_keep(s, &fragment, &n);
     const struct schema_name *anchor = NULL;
     if (p && *p == '/')
         v = follow_in(s, p, n, in);

@@ -20,7 +20,7 @@ static int walk_push(struct schema *s, size_t *n, struct schema_node *node,
     return 0;
 }
 
-static int append(struct schema *s, uint32_t item)
+static int set_append(struct schema *s, uint32_t item)
 {
     if (ARRAY_RESERVE(s->list, s->cap_list, s->n_list + 1, s->e))
         return -1;
@@ -59,7 +59,7 @@ int schema_collect(struct schema *s, const uint32_t *old, size_t n_old,
     s->stamp++;
     for (size_t i = 0; i < n_old; i++) {
         s->nodes[old[i] / 4]->stamp = s->stamp;
-        if (append(s, old[i]))
+        if (set_append(s, old[i]))
             return -1;
     }
     for (size_t i = n; i-- > 0;)
@@ -68,7 +68,7 @@ int schema_collect(struct schema *s, const uint32_t *old, size_t n_old,
     while (n_stack > 0) {
         struct walk at = s->stack[--n_stack];
         if (at.self) {
-            if (append(s, 4 * at.node->id))
+            if (set_append(s, 4 * at.node->id))
                 return -1;
         } else if (at.node->stamp != s->stamp) {
             at.node->stamp = s->stamp;

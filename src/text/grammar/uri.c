@@ -61,7 +61,7 @@ static bool begins(struct part p, const char *s)
     return p.n >= strlen(s) && memcmp(p.s, s, strlen(s)) == 0;
 }
 
-static bool is(struct part p, const char *s)
+static bool uri_is(struct part p, const char *s)
 {
     return p.n == strlen(s) && begins(p, s);
 }
@@ -75,13 +75,13 @@ static int put_path(struct buf *out, size_t base, struct part p)
             part_cut(&p, 3);
         } else if (begins(p, "./")) {
             part_cut(&p, 2);
-        } else if (is(p, ".") || is(p, "..")) {
+        } else if (uri_is(p, ".") || uri_is(p, "..")) {
             p.n = 0;
         } else if (begins(p, "/./")) {
             part_cut(&p, 2);
-        } else if (is(p, "/.")) {
+        } else if (uri_is(p, "/.")) {
             p = (struct part){"/", 1};
-        } else if (begins(p, "/../") || is(p, "/..")) {
+        } else if (begins(p, "/../") || uri_is(p, "/..")) {
             while (out->len > base && out->data[--out->len] != '/')
                 ;
             p = p.n > 3 ? (struct part){p.s + 3, p.n - 3}

@@ -362,8 +362,8 @@ int eval_call(struct rt *rt, struct env *env, const struct node *n,
 }
 
 /* A filter or a test on a value. */
-static int apply(struct rt *rt, struct env *env, const struct node *n,
-                 struct value input, struct value *out)
+static int eval_apply(struct rt *rt, struct env *env, const struct node *n,
+                      struct value input, struct value *out)
 {
     static const struct value absent = {.type = V_ABSENT};
     struct call c;
@@ -385,7 +385,7 @@ static int eval_filter(struct rt *rt, struct env *env, const struct node *n,
     if (eval(rt, env, n->a, &input))
         return -1;
     rt->line = n->line;
-    return apply(rt, env, n, input, out);
+    return eval_apply(rt, env, n, input, out);
 }
 
 int eval_filters(struct rt *rt, struct env *env, const struct node *n,
@@ -400,7 +400,7 @@ int eval_filters(struct rt *rt, struct env *env, const struct node *n,
         return -1;
     int rc = eval_filters(rt, env, n->a, input, &inner);
     rt->line = n->line;
-    rc = rc ? rc : apply(rt, env, n, inner, out);
+    rc = rc ? rc : eval_apply(rt, env, n, inner, out);
     rt_leave(rt);
     return rc;
 }

@@ -71,7 +71,7 @@ static const char *rskip_space(const char *begin, const char *end)
     return end;
 }
 
-static bool at(const struct lexer *x, const char *p, const char *s)
+static bool lexer_at(const struct lexer *x, const char *p, const char *s)
 {
     size_t n = strlen(s);
     return (size_t)(x->end - p) >= n && memcmp(p, s, n) == 0;
@@ -123,11 +123,11 @@ static int sign_at(const struct lexer *x, const char *p)
 static const char *block_end(const struct lexer *x, const char *p,
                              const char *mark)
 {
-    if (*p == '-' && at(x, p + 1, mark))
+    if (*p == '-' && lexer_at(x, p + 1, mark))
         return skip_space(p + 3, x->end);
-    if (*p == '+' && at(x, p + 1, mark))
+    if (*p == '+' && lexer_at(x, p + 1, mark))
         return p + 3;
-    if (!at(x, p, mark))
+    if (!lexer_at(x, p, mark))
         return NULL;
     return p + 2 < x->end && p[2] == '\n' ? p + 3 : p + 2;
 }
@@ -151,7 +151,7 @@ static const char *skip_word(const struct lexer *x, const char *p,
                              const char *word)
 {
     p = skip_space(p, x->end);
-    return at(x, p, word) ? skip_space(p + strlen(word), x->end) : NULL;
+    return lexer_at(x, p, word) ? skip_space(p + strlen(word), x->end) : NULL;
 }
 
 /* Past the end of "{% raw %}" at the lexer's place; NULL: another tag. */
@@ -163,9 +163,9 @@ static const char *raw_begin(const struct lexer *x, const char *tag)
     p = skip_word(x, p, "raw");
     if (!p)
         return NULL;
-    if (at(x, p, "-%}"))
+    if (lexer_at(x, p, "-%}"))
         return skip_space(p + 3, x->end);
-    return at(x, p, "%}") ? p + 2 : NULL;
+    return lexer_at(x, p, "%}") ? p + 2 : NULL;
 }
 
 static int lex_raw(struct lexer *x, const char *body)
@@ -173,7 +173,7 @@ static int lex_raw(struct lexer *x, const char *body)
     uint32_t line = x->line;
     advance(x, body);
     for (const char *p = body; p < x->end; p++) {
-        if (!at(x, p, "{%"))
+        if (!lexer_at(x, p, "{%"))
             continue;
         const char *q = p + 2, *end;
         int sign = sign_at(x, q);
@@ -292,7 +292,7 @@ static int lex_operator(struct lexer *x)
 {
     enum op op = OP_NONE;
     for (int i = 1; i < N_OPS && op == OP_NONE; i++)
-        if (at(x, x->p, op_text[i]))
+        if (lexer_at(x, x->p, op_text[i]))
             op = (enum op)i;
     char c = *x->p, what[] = "unexpected character 'x'";
     what[sizeof what - 3] = c;
@@ -323,9 +323,9 @@ static int lex_inside(struct lexer *x, bool variable, bool *done)
     if (!x->n_open) {
         if (!variable)
             end = block_end(x, x->p, "%}");
-        else if (at(x, x->p, "-}}"))
+        else if (lexer_at(x, x->p, "-}}"))
             end = skip_space(x->p + 3, x->end);
-        else if (at(x, x->p, "}}"))
+        else if (lexer_at(x, x->p, "}}"))
             end = x->p + 2;
     }
     if (end) {
@@ -379,8 +379,8 @@ static int lex_all(struct lexer *x)
 {
     while (x->p < x->end) {
         const char *tag = x->p;
-        while (tag < x->end && !at(x, tag, "{{") && !at(x, tag, "{%") &&
-               !at(x, tag, "{#"))
+        while (tag < x->end && !lexer_at(x, tag, "{{") &&
+               !lexer_at(x, tag, "{%") && !lexer_at(x, tag, "{#"))
             tag++;
         if (tag >= x->end) {
             if (add_token(x, T_DATA, OP_NONE, x->p, (size_t)(x->end - x->p)))
