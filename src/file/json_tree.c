@@ -195,10 +195,10 @@ static int parse_tree(struct json_doc **out, struct json_input *in)
     };
     struct json_doc *doc = calloc(1, sizeof *doc);
     struct builder *b = calloc(1, sizeof *b);
-    int rc;
+    int rc = -1;
     *out = NULL;
     if (!doc || !b) {
-        rc = err_oom(in->e, sizeof *doc + sizeof *b);
+        err_oom(in->e, sizeof *doc + sizeof *b);
     } else {
         b->in = in;
         b->doc = doc;
