@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "cli/report/profile.h"
+#include "qwick_tools.h"
 
 /* On shared hosts the limits vary. If one changed by more than a tenth during a
  * run, time the run again. */
@@ -109,7 +110,7 @@ static int time_batch(struct bench *b, struct qwick_session **s, size_t batch,
         for (size_t i = 0; i < batch; i++)
             steps[i] = (struct qwick_step){
                 s[i], b->tokens + (depth + j + STRIDE * i) % (depth + gen), 1,
-                QWICK_WANT_LAST};
+                QWICK_ROWS_LAST};
         if (qwick_engine_step(b->eng, steps, batch, QWICK_LOGITS, e))
             goto done;
         double now = clock_ms();
@@ -164,10 +165,12 @@ static int time_sampling(struct bench *b, struct qwick_session *s, size_t n,
 {
     struct qwick_result r;
     struct qwick_generate_options o = qwick_generate_defaults();
-    o.sampling.temperature = 0.6f;
-    o.sampling.top_p = 0.95f;
-    o.sampling.top_k = 20;
-    o.sampling.seed = 1;
+    struct qwick_sampling sampling = qwick_sampling_neutral();
+    sampling.temperature = 0.6f;
+    sampling.top_p = 0.95f;
+    sampling.top_k = 20;
+    sampling.seed = 1;
+    o.sampling = &sampling;
     o.max_tokens = b->plan->gen + 1;
     o.ignore_eos = true;
     o.profile = true;
@@ -187,10 +190,10 @@ static int measure_parts(struct bench *b, struct qwick_session **s,
                          struct bench_line *l, struct qwick_err *e)
 {
     double passes = l->test == BENCH_PREFILL ? 1 : (double)b->plan->gen;
-    qwick_session_parts(s[0], l->parts);
+    qwick_session_profile(s[0], l->parts);
     int rc = time_run(b, s, l, &b->attempt, e);
-    qwick_session_parts(s[0], NULL);
-    for (size_t i = 0; i < QWICK_PARTS; i++)
+    qwick_session_profile(s[0], NULL);
+    for (size_t i = 0; i < QWICK_PROFILE_PARTS; i++)
         l->parts[i] /= passes;
     l->has_parts = true;
     if (rc || l->test != BENCH_DECODE)

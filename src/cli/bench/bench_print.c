@@ -4,6 +4,7 @@
 #include "cli/io/json_writer.h"
 #include "cli/report/profile.h"
 #include "cli/io/units.h"
+#include "qwick_tools.h"
 
 /* ---- text and Markdown -------------------------------------------------- */
 
@@ -93,7 +94,7 @@ static int put_part(struct buf *o, const char *name, double ms, double total,
 int bench_put_parts(struct buf *o, const struct bench_line *l, bool md)
 {
     double total = isnan(l->sampling_ms) ? 0 : l->sampling_ms;
-    for (size_t i = 0; i < QWICK_PARTS; i++)
+    for (size_t i = 0; i < QWICK_PROFILE_PARTS; i++)
         total += l->parts[i];
     int bad =
         buf_printf(o,
@@ -101,8 +102,8 @@ int bench_put_parts(struct buf *o, const struct bench_line *l, bool md)
                         "| part | ms a pass | share |\n|---|---:|---:|\n"
                       : "%s %zu, batch %zu, %d threads: ms a pass, share\n",
                    bench_test_name(l->test), l->n, l->batch, l->threads);
-    for (size_t i = 0; i < QWICK_PARTS; i++)
-        bad |= put_part(o, qwick_part_name(i), l->parts[i], total, md);
+    for (size_t i = 0; i < QWICK_PROFILE_PARTS; i++)
+        bad |= put_part(o, qwick_profile_part(i), l->parts[i], total, md);
     if (!isnan(l->sampling_ms))
         bad |= put_part(o, "sampling", l->sampling_ms, total, md);
     return bad ? -1 : 0;
@@ -168,8 +169,8 @@ int bench_put_line(struct buf *o, const struct bench_report *r,
 static void put_json_parts(struct json_writer *w, const struct bench_line *l)
 {
     jw_object(w, "parts_ms");
-    for (size_t i = 0; i < QWICK_PARTS; i++)
-        jw_double(w, qwick_part_name(i), l->parts[i]);
+    for (size_t i = 0; i < QWICK_PROFILE_PARTS; i++)
+        jw_double(w, qwick_profile_part(i), l->parts[i]);
     if (!isnan(l->sampling_ms))
         jw_double(w, "sampling", l->sampling_ms);
     jw_end_object(w);

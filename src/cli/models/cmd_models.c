@@ -16,7 +16,7 @@
 #include "cli/opt/common.h"
 #include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
-#include "qwick.h"
+#include "qwick_tools.h"
 
 /* Time for measuring the bandwidth. Its median varies by a few percent. */
 static const double BANDWIDTH_MS = 100;
