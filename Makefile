@@ -115,7 +115,9 @@ endif
 INTERNAL := $(BUILD)/libqwick-internal.a
 
 VERSION := $(shell sed -n 's/^\#define QWICK_VERSION "\(.*\)"$$/\1/p' include/qwick.h)
-SONAME := libqwick.so.$(firstword $(subst ., ,$(VERSION)))
+# The number rises when programs must be compiled again, whatever VERSION is. It is
+# also in the name of Debian's package.
+SONAME := libqwick.so.1
 
 .PHONY: all demo check check-arm check-deb check-html check-races analyse torture fuzz bench \
         install uninstall dist deb clean deps test-deps testdata unit-tests benches help
@@ -308,10 +310,11 @@ install: all ## install programs, library, pages and completion in PREFIX
 	install -m 644 README.md LICENSE $(wildcard docs/*.md) "$(TO_DOC)"
 	install -m 644 models/demo/LICENSE "$(TO_DOC)/LICENSE.demo-model"
 	install -m 644 $(wildcard examples/*) "$(TO_DOC)/examples"
-	install -D -m 644 include/qwick.h "$(TO)/include/qwick.h"
+	install -d "$(TO)/include"
+	install -m 644 $(wildcard include/*.h) "$(TO)/include"
 	install -D -m 644 $(LIB) "$(TO_LIB)/libqwick.a"
-	install -D -m 644 $(SHARED) "$(TO_LIB)/libqwick.so.$(VERSION)"
-	ln -sf libqwick.so.$(VERSION) "$(TO_LIB)/$(SONAME)"
+	install -D -m 644 $(SHARED) "$(TO_LIB)/$(SONAME).$(VERSION)"
+	ln -sf $(SONAME).$(VERSION) "$(TO_LIB)/$(SONAME)"
 	ln -sf $(SONAME) "$(TO_LIB)/libqwick.so"
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR:$(PREFIX)/%=$${prefix}/%)|' \
 	  -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(LIBS)|' include/qwick.pc.in | \
@@ -323,8 +326,8 @@ uninstall: ## remove what install puts there
 	rm -f "$(TO)/bin/qwick" "$(TO)/bin/qwick-pull" \
 	  $(patsubst man/%,"$(TO)/share/man/man1/%",$(wildcard man/*.1)) \
 	  "$(TO)/$(bash_file)" "$(TO)/$(zsh_file)" "$(TO)/$(fish_file)" \
-	  "$(TO)/include/qwick.h" "$(TO_LIB)/libqwick.a" "$(TO_LIB)/libqwick.so" \
-	  "$(TO_LIB)/$(SONAME)" "$(TO_LIB)/libqwick.so.$(VERSION)" \
+	  $(patsubst %,"$(TO)/%",$(wildcard include/*.h)) "$(TO_LIB)/libqwick.a" "$(TO_LIB)/libqwick.so" \
+	  "$(TO_LIB)/$(SONAME)" "$(TO_LIB)/$(SONAME).$(VERSION)" \
 	  "$(TO_LIB)/pkgconfig/qwick.pc"
 	rm -rf "$(TO_DOC)"
 

@@ -57,6 +57,7 @@ void add(qwick_engine *eng, qwick_batch *batch, Request &request)
 {
     qwick_chat_options chat_options = qwick_chat_defaults();
     qwick_generate_options options = qwick_generate_defaults();
+    qwick_sampling sampling = qwick_sampling_neutral();
     qwick_chat *chat;
     qwick_err e;
     int32_t *ids;
@@ -71,7 +72,8 @@ void add(qwick_engine *eng, qwick_batch *batch, Request &request)
                             &options.in_think, &e),
           e);
     const Ids owner(ids); // the batch copies them
-    options.sampling.temperature = 0;
+    sampling.temperature = 0;
+    options.sampling = &sampling; // the batch copies it
     options.max_tokens = 200;
     check(qwick_batch_add(batch, ids, n, &options, &request, &e), e);
 }

@@ -1,4 +1,5 @@
-/* qwick: language models on a CPU. The one public header.
+/* qwick: language models on a CPU. This header has what programs need that
+ * answer, embed or decide; qwick_tools.h has more for tools.
  *
  * An engine holds the parts that do not change: the mapped checkpoint, its
  * tokenizer and the thread pool. A session is one timeline of tokens with its
@@ -317,24 +318,6 @@ struct qwick_info {
 QWICK_API const struct qwick_info *
 qwick_engine_info(const struct qwick_engine *eng);
 
-/* A choice between kernels that do the same work: how far ahead weights are
- * prefetched, or the number of tokens from which another kernel is faster. The
- * best choice depends on the core, so qwick has a record for each core that it
- * knows. On other cores, the first engine of the process may measure a few
- * choices (tuning_dir). All engines of a process use the same choices: those of
- * the first one. Choices change speed; with exact, they change no bit of a
- * result. */
-struct qwick_tuning {
-    const char *name, *about;
-    size_t value;
-    const char *evidence; /* "measured", "guess" or "probe" */
-    bool used;            /* the kernels of this engine depend on it */
-};
-/* Describe choice i = 0, 1, … in *out; its strings live as long as the process.
- * QWICK_ERR_USAGE if there is no choice i, or with tokenizer_only. */
-QWICK_API int qwick_tuning_at(const struct qwick_engine *eng, size_t i,
-                              struct qwick_tuning *out, struct qwick_err *e);
-
 /* Write to id a hash of everything that decides the model's answers. It covers
  * every field of config.json that a pass reads; each tensor's name, type, shape
  * and 16 pieces of 256 bytes; the stop ids; the token before texts without a
@@ -345,21 +328,6 @@ QWICK_API int qwick_tuning_at(const struct qwick_engine *eng, size_t i,
  * first call reads the pieces. */
 QWICK_API int qwick_engine_identity(struct qwick_engine *eng, uint64_t id[2],
                                     struct qwick_err *e);
-
-struct qwick_tensor {
-    const char *name;  /* as stored; a hostile file can put NUL bytes in it */
-    const char *dtype; /* "BF16" … */
-    const char *file;
-    size_t shape[8];
-    size_t rank, bytes;
-    bool used; /* the model reads it */
-};
-/* Return the number of tensors in the checkpoint; 0 with tokenizer_only. */
-QWICK_API size_t qwick_tensor_count(const struct qwick_engine *eng);
-/* Describe tensor i of the checkpoint, in file order, in *out. QWICK_ERR_USAGE
- * if there is no tensor i. */
-QWICK_API int qwick_tensor_at(const struct qwick_engine *eng, size_t i,
-                              struct qwick_tensor *out, struct qwick_err *e);
 
 /* ---- tokens ---------------------------------------------------------- */
 
@@ -723,40 +691,6 @@ QWICK_API const char *qwick_session_note(const struct qwick_session *s,
  * QWICK_ERR_USAGE if neither XDG_CACHE_HOME nor HOME is set. */
 QWICK_API int qwick_cache_dir(char **dir, struct qwick_err *e);
 
-/* An entry of the prefix cache on disk: the pages of a prompt. An entry may
- * hold only the later pages of its prompt; the pages before them are in other
- * entries. */
-struct qwick_cache_entry {
-    char *path;
-    char model[96]; /* as in the engine's options, cut; "" if damaged */
-    char kv[8], isa[16];
-    bool exact;
-    bool damaged;    /* or unreadable */
-    bool tuning;     /* not a prefix but the result of a probe
-                        (qwick_engine_options.tuning_dir): only path, n_bytes
-                        and used are set */
-    size_t n_tokens; /* of the prefix that ends with this entry */
-    size_t first;    /* how many of these tokens are in other entries */
-    size_t n_bytes;
-    double used; /* time of the last use, in seconds since 1970 */
-};
-
-/* List the entries of the cache in dir (NULL: the default), the most recently
- * used first, and results of probes. A directory that does not exist has none. */
-QWICK_API int qwick_cache_list(const char *dir, struct qwick_cache_entry **out,
-                               size_t *n, struct qwick_err *e);
-QWICK_API void qwick_cache_list_free(struct qwick_cache_entry *v, size_t n);
-
-/* Remove the least recently used entries until at most max_bytes are left, and
- * temporary files that are older than an hour, because their writers are gone.
- * max_bytes 0 removes all entries, temporary files and results of probes, which
- * do not count otherwise. Touches only files that
- * look like the cache's own. *n_removed and *bytes_removed (may be NULL)
- * receive the number of removed files and their bytes. */
-QWICK_API int qwick_cache_gc(const char *dir, size_t max_bytes,
-                             size_t *n_removed, size_t *bytes_removed,
-                             struct qwick_err *e);
-
 /* ---- looking at sessions ----------------------------------------------- */
 
 QWICK_API size_t qwick_session_length(const struct qwick_session *s);
@@ -764,7 +698,8 @@ QWICK_API size_t qwick_session_length(const struct qwick_session *s);
  * session. */
 QWICK_API const int32_t *qwick_session_tokens(const struct qwick_session *s,
                                               size_t *n);
-QWICK_API size_t qwick_session_limit(const struct qwick_session *s);
+/* Return the maximum number of tokens, as given to qwick_session_create. */
+QWICK_API size_t qwick_session_n_ctx(const struct qwick_session *s);
 QWICK_API size_t qwick_session_kv_bytes(const struct qwick_session *s);
 
 /* Return the logits of the last token, f32 [vocab_size], before any bias or
@@ -773,12 +708,12 @@ QWICK_API size_t qwick_session_kv_bytes(const struct qwick_session *s);
 QWICK_API const float *qwick_session_logits(const struct qwick_session *s);
 
 /* One session's part of a joint step: append tokens[0..n), n >= 1. */
-enum qwick_want { QWICK_WANT_NONE, QWICK_WANT_LAST, QWICK_WANT_ALL };
+enum qwick_rows { QWICK_ROWS_NONE, QWICK_ROWS_LAST, QWICK_ROWS_ALL };
 struct qwick_step {
     struct qwick_session *session;
     const int32_t *tokens;
     size_t n;
-    enum qwick_want want; /* which tokens need an output */
+    enum qwick_rows rows; /* which tokens get a row of output */
 };
 enum qwick_output { QWICK_LOGITS = 1, QWICK_HIDDEN = 2 };
 
@@ -801,15 +736,6 @@ QWICK_API int qwick_engine_step(struct qwick_engine *eng,
 QWICK_API const float *qwick_session_rows(const struct qwick_session *s,
                                           size_t *n);
 QWICK_API const float *qwick_session_hidden(const struct qwick_session *s);
-
-/* Measure from now on how long each part of a pass takes on its first thread,
- * and add the milliseconds to ms [QWICK_PARTS]. ms NULL: stop. Reading clocks
- * costs a little. */
-#define QWICK_PARTS 6
-QWICK_API void qwick_session_parts(struct qwick_session *s, double *ms);
-/* Return the name of a part: "embedding", "norms", "projections", "attention",
- * "head", "barriers". */
-QWICK_API const char *qwick_part_name(size_t part);
 
 /* Called during prefills, after each layer of a pass and after the pass, with
  * the number of tokens done and of all tokens. Within a pass, done grows with
@@ -844,8 +770,13 @@ QWICK_API int qwick_session_all_logits(struct qwick_session *s,
 /* The steps of sampling, applied in Hugging Face's order: penalties,
  * temperature, top-k, top-p, min-p, draw. The value marked "off" switches a
  * step off. Ids that generation_config.json suppresses are never drawn, and its
- * min_new_tokens counts, whatever these values are. */
+ * min_new_tokens counts, whatever these values are.
+ *
+ * Begin with qwick_sampling_neutral or qwick_sampling_defaults. The struct
+ * carries its size as options do, and other structs only point to it: so later
+ * versions can have more members. */
 struct qwick_sampling {
+    size_t size;
     float temperature;       /* 0: greedy; of equal logits, the lowest id */
     int top_k;               /* 0: off; ties with the k-th are kept */
     float top_p;             /* 1: off; the token that crosses p is kept */
@@ -854,7 +785,6 @@ struct qwick_sampling {
     float presence_penalty;  /* 0: off; counts the answer so far */
     float frequency_penalty; /* 0: off; counts the answer so far */
     uint64_t seed;           /* draw i depends on (seed, i) alone */
-    uint64_t reserved[4];    /* zeros; room for later options */
 };
 /* Ranges of these fields; both ends are allowed. The temperature is at least 0,
  * top_p and min_p are from 0 to 1, and the presence and frequency penalties are
@@ -864,23 +794,38 @@ struct qwick_sampling {
 #define QWICK_REPEAT_PENALTY_MAX 100.0
 #define QWICK_PENALTY_MAX        2.0
 
+/* Return temperature 1 with every other step off. Start from these values to
+ * set single options when the checkpoint asks for greedy. */
+QWICK_API void qwick_sampling_init(struct qwick_sampling *o, size_t size);
+static inline struct qwick_sampling qwick_sampling_neutral(void)
+{
+    struct qwick_sampling o;
+    qwick_sampling_init(&o, sizeof o);
+    return o;
+}
+
 /* Return the values of generation_config.json; greedy if the file asks for no
  * sampling. If the file has Qwen3's values for thinking (0.6, 0.95, 20) and
  * `thinking` is false, returns the values that the model card gives for answers
  * without thinking: 0.7, 0.8, 20. */
-QWICK_API struct qwick_sampling
-qwick_sampling_defaults(const struct qwick_engine *eng, bool thinking);
-/* Check that answers can be generated as generation_config.json says.
- * QWICK_ERR_MODEL if it has a field that changes answers in a way that qwick
- * does not have; the message has its name and value. Generating does the same.
- */
+QWICK_API void qwick_sampling_read(const struct qwick_engine *eng,
+                                   bool thinking, struct qwick_sampling *out,
+                                   size_t size);
+static inline struct qwick_sampling
+qwick_sampling_defaults(const struct qwick_engine *eng, bool thinking)
+{
+    struct qwick_sampling o;
+    qwick_sampling_read(eng, thinking, &o, sizeof o);
+    return o;
+}
+
+/* Check that answers can be generated as generation_config.json says; o NULL:
+ * with the neutral values. QWICK_ERR_MODEL if the file has a field that changes
+ * answers in a way that qwick does not have; the message has its name and
+ * value. Generating does the same. */
 QWICK_API int qwick_check_generation(const struct qwick_engine *eng,
                                      const struct qwick_sampling *o,
                                      struct qwick_err *e);
-/* Return temperature 1 with every other step off. Start from these values to
- * set single options when the checkpoint asks for greedy. */
-QWICK_API struct qwick_sampling qwick_sampling_neutral(void);
-
 enum qwick_finish {
     QWICK_FINISH_STOP,
     QWICK_FINISH_STOP_STRING,
@@ -1036,7 +981,7 @@ QWICK_API void qwick_constraint_free(struct qwick_constraint *c);
 
 struct qwick_generate_options {
     size_t size;
-    struct qwick_sampling sampling;
+    const struct qwick_sampling *sampling; /* borrowed; NULL: neutral */
     size_t max_tokens;       /* 0: until a stop or the end of the context */
     const char *const *stop; /* stop strings, matched on bytes */
     size_t n_stop;
@@ -1154,7 +1099,7 @@ QWICK_API void qwick_result_free(struct qwick_result *r);
 /* The parts of qwick_generate, for programs that choose tokens themselves:
  *
  *     qwick_session_sync(ses, prompt, n, &e);
- *     qwick_sampler_see_prompt(sam, prompt, n, &e);
+ *     qwick_sampler_accept_prompt(sam, prompt, n, &e);
  *     for (;;) {
  *         qwick_sampler_draw(sam, qwick_session_logits(ses), &id, &e);
  *         qwick_sampler_accept(sam, id, &e);
@@ -1175,8 +1120,8 @@ struct qwick_sampler;
  * function returns nonzero, the draw fails with QWICK_ERR_RUNTIME. */
 typedef int (*qwick_bias_fn)(void *ctx, float *logits, size_t vocab_size);
 
-/* Create a sampler. *o is copied. QWICK_ERR_USAGE if a value of *o is out of
- * range. */
+/* Create a sampler. *o is copied; NULL: the neutral values. QWICK_ERR_USAGE if a
+ * value of *o is out of range. */
 QWICK_API int qwick_sampler_create(struct qwick_sampler **out,
                                    const struct qwick_engine *eng,
                                    const struct qwick_sampling *o,
@@ -1197,7 +1142,7 @@ QWICK_API int qwick_sampler_constrain(struct qwick_sampler *s,
                                       struct qwick_err *e);
 
 /* Count these tokens as the prompt, for the repetition penalty. */
-QWICK_API int qwick_sampler_see_prompt(struct qwick_sampler *s,
+QWICK_API int qwick_sampler_accept_prompt(struct qwick_sampler *s,
                                        const int32_t *tokens, size_t n,
                                        struct qwick_err *e);
 
@@ -1298,8 +1243,9 @@ QWICK_API int qwick_batch_create(struct qwick_batch **out,
  * done. */
 QWICK_API void qwick_batch_free(struct qwick_batch *b);
 
-/* Queue a prompt of n >= 1 tokens. prompt and *o are copied. Memory that *o
- * points to belongs to the caller and must stay valid until done is called.
+/* Queue a prompt of n >= 1 tokens. prompt, *o and *o->sampling are copied. Other
+ * memory that *o points to belongs to the caller and must stay valid until done
+ * is called.
  * o->profile has no effect. prefill_ms and timeout_ms count from the first pass
  * that evaluates a token of the prompt. prefill_ms ends with the first token of
  * the answer. The timeout is checked after each pass. */
@@ -1347,10 +1293,10 @@ qwick_batch_get_stats(const struct qwick_batch *b)
     return s;
 }
 
-/* ---- judging --------------------------------------------------------- */
+/* ---- scoring and choosing -------------------------------------------- */
 
-/* Judging computes log-probabilities of given texts and answers, without a
- * decode loop: natural logarithms of the softmax over the logits before any
+/* Scoring computes log-probabilities of given texts, choosing those of given
+ * answers, without a decode loop: natural logarithms of the softmax over the logits before any
  * sampler, summed in double. Many sequences share a pass. With exact, the
  * result for a sequence equals bit by bit the result for that sequence
  * alone. */
@@ -1449,108 +1395,6 @@ QWICK_API int qwick_choose(struct qwick_engine *eng,
                            const struct qwick_answer *answers, size_t n_answers,
                            const struct qwick_score_options *o,
                            struct qwick_err *e);
-
-/* ---- quantizing ------------------------------------------------------ */
-
-/* How to choose scales. MLX: as mlx.core.quantize does. LSQ: search for the
- * least squared error of the weights; this takes longer, and the error is never
- * larger. */
-enum qwick_scales { QWICK_SCALES_MLX, QWICK_SCALES_LSQ };
-
-/* The kind of result of qwick_quantize: a directory in MLX's affine format, or
- * one GGUF file. */
-enum qwick_quantize_format { QWICK_QUANTIZE_MLX, QWICK_QUANTIZE_GGUF };
-
-/* Receives a line for people. It has no newline; it may hold control bytes that
- * came from a file. */
-typedef void (*qwick_note_fn)(void *ctx, const char *line);
-
-struct qwick_quantize_options {
-    size_t size;
-    int bits;                /* 2, 3, 4, 5, 6 or 8; the router of a mixture of
-                                experts gets at least 8 */
-    int group;               /* elements that share a scale: 32, 64 or 128 */
-    int head_bits;           /* bits of lm_head, or of the embedding if it is
-                                also the head; 0: the same as bits */
-    const char *const *only; /* [n_only] quantize only modules whose names match
-                                one of these shell patterns (fnmatch), such as
-                                "model.layers.0.mlp.up_proj" */
-    size_t n_only;           /* 0: all modules */
-    const char *const *skip; /* [n_skip] patterns of modules to copy, even if
-                                `only` matches them */
-    size_t n_skip;
-    enum qwick_scales scales;
-    bool force;                 /* replace an existing checkpoint */
-    int threads;                /* 0: physical cores */
-    qwick_progress_fn progress; /* gets bytes of the source done and all
-                                   bytes */
-    void *progress_ctx;
-    qwick_note_fn note; /* gets each module that is only copied, and why */
-    void *note_ctx;
-    const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
-    enum qwick_quantize_format format;
-    const char *type; /* of a GGUF file: "Q8_0", "Q6_K", "Q4_K_M" (also if
-                         NULL), "Q4_0", "BF16" or "F16"; bits, group, head_bits,
-                         only, skip and scales do not apply then */
-    const char *place; /* where qwick_model_find found the source; NULL: search */
-    qwick_note_fn warn; /* gets what the result lacks and answers differently
-                           for; NULL: `note` gets it */
-    void *warn_ctx;
-};
-QWICK_API void qwick_quantize_options_init(struct qwick_quantize_options *o,
-                                           size_t size);
-static inline struct qwick_quantize_options qwick_quantize_defaults(void)
-{
-    struct qwick_quantize_options o;
-    qwick_quantize_options_init(&o, sizeof o);
-    return o;
-}
-
-struct qwick_quantize_report {
-    size_t n_quantized;     /* modules that were quantized */
-    size_t n_dense;         /* modules that could be quantized but were
-                               copied */
-    size_t n_params;        /* elements of all tensors written */
-    size_t bytes_read;      /* bytes of the source's tensors */
-    size_t bytes_written;   /* bytes of the tensors written */
-    double bits_per_weight; /* average over the tensors written */
-    double total_ms;
-};
-
-/* Write the checkpoint src (directory, hub id, NULL: the demo model) to the
- * directory dst, with its weight matrices quantized by groups in MLX's affine
- * format, which mlx-lm loads. A 2-D tensor NAME.weight of the text model whose
- * columns are a multiple of the group becomes NAME.weight (packed U32),
- * NAME.scales and NAME.biases (both of the weight's type). All other tensors
- * are copied, and so are the files of the tokenizer and the generation config.
- * config.json gets "quantization" and "quantization_config". The weights are
- * split over files as in the source. Needs a few MiB of memory per thread for a
- * model of any size.
- *
- * With format QWICK_QUANTIZE_GGUF, dst becomes one GGUF file, with the
- * tokenizer and the chat template in it. Its rules are those below, for a file
- * instead of a directory: dst must not exist, or with force be a GGUF file.
- * QWICK_ERR_MODEL if GGUF cannot hold the model's settings or its tokenizer.
- *
- * dst must not exist, or be an empty directory, or with force a checkpoint
- * (config.json, no directories); otherwise QWICK_ERR_USAGE. dst appears
- * complete or not at all: the files are written to a directory beside it, which
- * is then renamed to dst. To replace a checkpoint, the two directories swap
- * names in one step if the file system can do that (RENAME_EXCHANGE). If it
- * cannot, the old checkpoint is moved away first, and for a moment dst does not
- * exist. Directories dst.tmp-* and dst.old-* that dead processes of this host
- * left are removed. QWICK_ERR_MODEL if src is already quantized, has weights
- * that are not finite, or is a model that qwick does not know. r may be
- * NULL. */
-QWICK_API int qwick_quantize(const char *src, const char *dst,
-                             const struct qwick_quantize_options *o,
-                             struct qwick_quantize_report *r,
-                             struct qwick_err *e);
-
-/* Remove the unfinished directory of the qwick_quantize that is running. Meant
- * for a handler of SIGBUS that then ends the process: the kernel sends SIGBUS
- * when a source is truncated while it is read. Async-signal-safe. */
-QWICK_API void qwick_quantize_abandon(void);
 
 /* ---- embeddings and reranking ---------------------------------------- */
 
@@ -1687,271 +1531,6 @@ struct qwick_rerank_item {
 QWICK_API int qwick_rerank(struct qwick_reranker *r,
                            struct qwick_rerank_item *items, size_t n,
                            struct qwick_err *e);
-
-/* ---- models on this machine ------------------------------------------ */
-
-/* A model that was found, or the place of something that is not whole. Texts
- * may hold control bytes that came from names of files. */
-struct qwick_model {
-    char *name;        /* the shortest text that options.model takes for it:
-                          a short name, the id, or the path */
-    char *id;          /* its name in the store: "Qwen/Qwen3-4B",
-                          "Qwen/Qwen3-4B-GGUF:Q4_K_M", "qwen3:4b" */
-    char *path;        /* directory or file */
-    const char *store; /* "huggingface", "path" (QWICK_MODEL_PATH), "ollama",
-                          "lmstudio", "llama.cpp" or "modelscope"; static */
-    char *family;      /* config.json: model_type, or general.architecture of a
-                          GGUF file; NULL: unknown */
-    char *weights_dtype; /* as in qwick_info; NULL: unknown */
-    char *why;  /* why this build does not run the model; NULL: it does */
-    char *pull; /* hub id of a form of the model to download instead, or of
-                   this model if its download is incomplete; NULL: none */
-    size_t disk_bytes; /* of the files in the directory, or of all parts of the
-                          GGUF file */
-    /* As in qwick_info; 0: unknown. */
-    size_t n_params, n_active_params, weight_bytes, decode_bytes, n_ctx_max;
-    double bits; /* per parameter, on average; 0: unknown */
-};
-
-/* List the models in the Hugging Face cache, in and below the directories of
- * QWICK_MODEL_PATH, and in the stores of Ollama, LM Studio, llama.cpp and
- * ModelScope. Models that this build runs come first, then the others; each
- * part is sorted by name. A model that is found by several paths is listed
- * once. Broken models, incomplete downloads and directories that cannot be read
- * are listed with the reason in why.
- *
- * Reads directories, the headers of weights and configs, and nothing else:
- * weights and tokenizers can still turn out to be damaged. *cut: there are too
- * many files (200,000 in one store, or 10,000 models), and the list is not
- * complete. interrupt stops the call soon when it is not 0; NULL: never.
- *
- * Environment: as for the names of models in qwick_engine_open. */
-QWICK_API int qwick_models_list(struct qwick_model **out, size_t *n, bool *cut,
-                                const volatile int *interrupt,
-                                struct qwick_err *e);
-
-/* List the same models by name, without opening any: a few milliseconds for
- * hundreds of models. Sets name, id, path and store; why only where the
- * directories show that a model is broken or incomplete; all else is NULL or 0.
- * The order, *cut and interrupt are those of qwick_models_list. Returns 0, or
- * -1 with *e set; qwick_models_free frees the list. */
-QWICK_API int qwick_models_names(struct qwick_model **out, size_t *n, bool *cut,
-                                 const volatile int *interrupt,
-                                 struct qwick_err *e);
-QWICK_API void qwick_models_free(struct qwick_model *v, size_t n);
-
-/* ---- self-test ------------------------------------------------------- */
-
-enum qwick_check_result {
-    QWICK_CHECK_PASS,
-    QWICK_CHECK_FAIL,
-    QWICK_CHECK_SKIP, /* there is nothing to compare */
-    QWICK_CHECK_CUT   /* time or memory ran out */
-};
-
-/* One check of a self-test. Strings are borrowed until the callback returns;
- * detail may hold control bytes that came from names of files. */
-struct qwick_check {
-    const char *name;   /* such as "avx2, default" */
-    const char *detail; /* the measured value and its bound, or the reason */
-    enum qwick_check_result result;
-    double ms;
-};
-
-struct qwick_selftest_options {
-    size_t size;
-    double time_ms; /* cut the checks that have not ended after this time;
-                       default 60000, 0: no limit */
-    /* called when a check begins; NULL: not called */
-    void (*begin)(void *ctx, const char *name);
-    /* called with its result; if it returns nonzero, the test stops; NULL: not
-       called */
-    int (*done)(void *ctx, const struct qwick_check *c);
-    void *ctx;
-    const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
-};
-QWICK_API void qwick_selftest_options_init(struct qwick_selftest_options *o,
-                                           size_t size);
-static inline struct qwick_selftest_options qwick_selftest_defaults(void)
-{
-    struct qwick_selftest_options o;
-    qwick_selftest_options_init(&o, sizeof o);
-    return o;
-}
-
-/* Numbers of checks with each result. */
-struct qwick_selftest_report {
-    size_t n_pass, n_fail, n_skip, n_cut;
-    size_t n_tokens; /* of the text that the checks evaluate */
-};
-
-/* Check on this machine that an engine's model computes the same in all ways:
- *
- *   files          files equal the checksums that the Hugging Face cache or
- *                  Ollama has recorded
- *   tokenizer      texts turn into ids and back into the same bytes
- *   cached         logits after reused tokens equal recomputed ones
- *   threads        logits of one thread equal those of all threads
- *   batch          logits of a joint step equal those of single sequences
- *   LEVEL, exact   logits of each kernel level that this CPU has, in exact mode
- *   LEVEL, default the same in default mode
- *
- * cached, threads and batch use exact mode and the engine's kernel level, and
- * compare bit by bit. The reference of the levels is the lowest level in exact
- * mode that is not cut. Errors are relative to the norm of the logits;
- * docs/accuracy.md has their bounds. Each of the first five checks gets a
- * quarter of the time that is left, and each level half of it.
- *
- * The checks open further engines on the engine's checkpoint, one or two at a
- * time, so the rules of qwick_engine_open for threads apply. The engines share
- * the mapped weights. Each has a KV cache and activations of its own.
- *
- * A check that fails is not an error of this function. Returns 0, or -1 with
- * *e: QWICK_ERR_INTERRUPTED, QWICK_ERR_MEMORY, or QWICK_ERR_USAGE for an engine
- * without weights. */
-QWICK_API int qwick_selftest(struct qwick_engine *eng,
-                             const struct qwick_selftest_options *o,
-                             struct qwick_selftest_report *r,
-                             struct qwick_err *e);
-
-/* ---- plan ------------------------------------------------------------- */
-
-struct qwick_plan_options {
-    size_t size;
-    size_t n_prompt; /* tokens of the prompt; 0: 512, or half the context if
-                        that is less */
-    size_t n_answer; /* tokens of the answer; default 256. Fewer are planned if
-                        the context ends before */
-    size_t n_ctx;    /* tokens of the context; 0: the model's maximum */
-    bool no_speed;   /* measure nothing, and leave the times 0 */
-    const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
-};
-QWICK_API void qwick_plan_options_init(struct qwick_plan_options *o,
-                                       size_t size);
-static inline struct qwick_plan_options qwick_plan_defaults(void)
-{
-    struct qwick_plan_options o;
-    qwick_plan_options_init(&o, sizeof o);
-    return o;
-}
-
-/* How the times of a plan were found. */
-enum qwick_plan_source {
-    QWICK_PLAN_NONE,   /* they were not: they are 0 */
-    QWICK_PLAN_LIMITS, /* from the machine's bandwidth and arithmetic peak,
-                          which passes do not reach: the real times are longer
-                        */
-    QWICK_PLAN_PASSES  /* from short passes of the model */
-};
-
-/* The needs of a prompt and its answer. Bytes of memory are upper bounds. */
-struct qwick_plan {
-    size_t n_prompt, n_answer, n_ctx; /* tokens as planned */
-
-    size_t weight_bytes;   /* of the mapped weights that the model uses */
-    size_t resident_bytes; /* of these, in memory now (the page cache) */
-    bool resident_known;
-    double disk_bytes; /* of weights that each token reads from the disk,
-                          because they do not fit the memory; 0: they fit */
-
-    size_t program_bytes;   /* memory that this process has already: tokenizer,
-                               libraries, and preloaded weights; 0: unknown */
-    size_t kv_bytes;        /* KV cache of prompt and answer */
-    size_t kv_1000_bytes;   /* of 1,000 tokens */
-    size_t kv_full_bytes;   /* of the full context */
-    size_t scratch_bytes;   /* activations and work memory of passes */
-    size_t sampling_bytes;  /* logits, sampling, and the ids of the context */
-    size_t needed_bytes;    /* sum of KV cache, scratch and sampling */
-    size_t available_bytes; /* memory that can still be allocated; 0: unknown */
-    bool fits;              /* needed_bytes are available, or that is unknown */
-
-    int cpus_online;     /* logical CPUs of the machine */
-    int cpus_affinity;   /* of these, in the affinity mask */
-    int cores;           /* physical cores in the affinity mask */
-    double cpu_quota;    /* CPUs that the cgroup may keep busy; 0: no limit */
-    int threads_default; /* threads that an engine gets by default */
-
-    enum qwick_plan_source source;
-    double bandwidth;     /* bytes per second that all threads read */
-    double peak;          /* floating-point operations per second */
-    double first_token_s; /* from the start of the prefill to the first token,
-                             with the weights in memory */
-    double token_s;       /* per further token, with half of the answer there */
-};
-
-/* Plan what generating an answer with this engine needs and takes. With
- * no_speed, nothing is measured. Otherwise it takes about a second: if most
- * weights are in memory and passes are fast enough, the function runs some.
- * A plan that does not fit is not an error: see fits; its times are 0. Returns
- * 0, or -1 with *e: QWICK_ERR_CONTEXT if the prompt does not fit the context,
- * QWICK_ERR_INTERRUPTED, QWICK_ERR_USAGE for an engine without weights. */
-QWICK_API int qwick_plan_make(struct qwick_engine *eng,
-                              const struct qwick_plan_options *o,
-                              struct qwick_plan *out, struct qwick_err *e);
-
-/* ---- limits of this machine ------------------------------------------ */
-
-/* Measure the read bandwidth of all the engine's threads and write it to *rate,
- * in bytes per second. They read the mapped weights, or anonymous memory when
- * the weights are smaller than 256 MiB. Runs for about ms milliseconds. */
-QWICK_API int qwick_bench_bandwidth(struct qwick_engine *eng, double ms,
-                                    double *rate, struct qwick_err *e);
-
-/* Measure the peak speed of the unit that the engine's long prefills use: bf16
- * or int8 products where info.gemm says so, otherwise f32 multiply-adds. All of
- * the engine's threads run loops on registers only, for about ms milliseconds.
- * Returns floating-point operations per second; a multiply-add counts as
- * two. */
-QWICK_API double qwick_bench_peak(struct qwick_engine *eng, double ms);
-
-/* A variant of a choice between kernels (qwick_tuning), measured. */
-struct qwick_tuning_trial {
-    const char *name; /* of the choice */
-    size_t value;     /* the variant */
-    double share;     /* speed of the products that it concerns, as a share of the
-                         slower limit: read bandwidth or arithmetic peak */
-    bool chosen;      /* the engine uses this variant */
-    bool best;        /* no variant of the choice was faster */
-};
-/* Receives all variants of a choice, [n]; borrowed until the call returns. */
-typedef void (*qwick_tuning_fn)(void *ctx,
-                                const struct qwick_tuning_trial *trials,
-                                size_t n);
-
-/* Measure all variants of each choice that the engine's kernels depend on, one
- * choice after the other, and call fn for each. Weights are synthetic matrices
- * of 3,072 rows and 1,024 columns in 192 MiB of memory; one thread computes. A
- * variant counts with the median of `reps` >= 1 rounds; a round takes about a
- * third of a second. The choices in use change meanwhile: no other thread may
- * use the library. They are the old ones afterwards. */
-QWICK_API int qwick_tuning_measure(struct qwick_engine *eng, size_t reps,
-                                   qwick_tuning_fn fn, void *ctx,
-                                   struct qwick_err *e);
-
-/* Return the number of floating-point operations of a forward pass over n
- * tokens that follow pos other tokens: two for each weight and token, the two
- * products of attention, and the head once. */
-QWICK_API double qwick_forward_flops(const struct qwick_engine *eng, size_t pos,
-                                     size_t n);
-
-/* Return the bytes of weights that all passes of the engine have read so far.
- * Each pass counts every weight outside of experts once, and each expert that
- * at least one of its tokens chose once. To measure some batches, subtract the
- * value before them from the value after them. */
-QWICK_API double qwick_engine_weight_bytes(const struct qwick_engine *eng);
-
-/* Count the bytes of the checkpoint's mapped files that have been read so far:
- * *mapped, and of these the ones that the page cache holds in huge pages. Huge pages have fewer page faults in the first pass, and are read
- * faster. With preload, passes read a copy in memory instead. Returns -1 if the
- * system does not tell. */
-QWICK_API int qwick_engine_pages(const struct qwick_engine *eng, size_t *mapped,
-                                 size_t *huge);
-
-/* Return the bytes of keys and values that a forward pass over n tokens that
- * follow pos other tokens reads. Each key that at least one of the n tokens
- * attends to counts once, so layers with a sliding window count fewer. */
-QWICK_API double qwick_forward_kv_bytes(const struct qwick_engine *eng,
-                                        size_t pos, size_t n);
 
 #ifdef __cplusplus
 }

@@ -67,14 +67,14 @@ try_program()
 # Dependencies come with apt; later dpkg alone installs and removes.
 apt-get install -y -q --no-install-recommends ./*.deb
 try_program
-dpkg -r libqwick-dev libqwick0 qwick
+dpkg -r libqwick-dev libqwick1 qwick
 test ! -e /usr/bin/qwick
 dpkg -i ./*.deb
 try_program
 
 apt-get install -y -q --no-install-recommends gcc libc6-dev pkgconf
 cat >/tmp/main.c <<'C'
-#include <qwick.h>
+#include <qwick_tools.h>
 #include <stdio.h>
 
 int main(void)
@@ -93,7 +93,7 @@ gcc -Wall -Werror -o /tmp/main /tmp/main.c $(pkg-config --cflags --libs qwick)
 gcc -static-libgcc -o /tmp/digits /usr/share/doc/libqwick-dev/examples/digits.c \
     $(pkg-config --cflags --libs qwick)
 
-dpkg -P libqwick-dev libqwick0 qwick
+dpkg -P libqwick-dev libqwick1 qwick
 left=$(find /usr /etc /var/lib/dpkg/info -name '*qwick*')
 test -z "$left"
 echo "the packages left nothing behind"

@@ -18,6 +18,7 @@
 #include "model/arch.h"
 #include "model/config.h"
 #include "model/weights.h"
+#include "qwick_tools.h"
 
 enum { MAX_THREADS = 1024, MAX_PATH_BYTES = 4096 };
 

@@ -17,7 +17,7 @@
 #include "model/config.h"
 #include "model/names.h"
 #include "model/pooling.h"
-#include "qwick.h"
+#include "qwick_tools.h"
 
 /* Consecutive elements of a tensor. */
 struct quantize_part {

@@ -7,6 +7,7 @@
 #include "file/checkpoint.h"
 #include "model/arch.h"
 #include "model/blocks_fit.h"
+#include "qwick_tools.h"
 
 /* Elements that are widened at a time: whole blocks, whose result fits the room
  * in any type. */

@@ -4,6 +4,7 @@
 #include "file/checkpoint.h"
 #include "file/map.h"
 #include "model/affine.h"
+#include "qwick_tools.h"
 
 /* The files of a checkpoint that are copied, besides config.json and weights.
  * large: the limit for files of tokenizers applies. */

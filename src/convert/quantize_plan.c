@@ -8,6 +8,7 @@
 #include "file/checkpoint.h"
 #include "model/arch.h"
 #include "model/config.h"
+#include "qwick_tools.h"
 
 enum { SHOWN = 200 }; /* bytes of a name in messages */
 

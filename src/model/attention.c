@@ -539,8 +539,8 @@ void pass_plan_attention(struct pass *p)
         const struct span *span = &p->io->spans[i];
         size_t step = tile_tokens(p, span, group);
         size_t end = at + span->n;
-        size_t from = span->want == WANT_ALL    ? at
-                      : span->want == WANT_LAST ? end - 1
+        size_t from = span->rows == ROWS_ALL    ? at
+                      : span->rows == ROWS_LAST ? end - 1
                                                 : end;
         p->n_tiles = add_tiles(s->tiles, p->n_tiles, i, at, end, at, step);
         p->n_last_tiles =

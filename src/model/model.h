@@ -146,10 +146,10 @@ void model_load_blas(const struct model *m, size_t n);
 struct scratch;
 
 /* The tokens of a span whose logits (and hidden states) are computed. */
-enum want {
-    WANT_NONE, /* fill the cache only */
-    WANT_LAST, /* the last token */
-    WANT_ALL
+enum span_rows {
+    ROWS_NONE, /* fill the cache only */
+    ROWS_LAST, /* the last token */
+    ROWS_ALL
 };
 
 /* One sequence's part of a pass: tokens[0..n), n >= 1, at positions
@@ -158,7 +158,7 @@ struct span {
     struct kv_cache *kv;
     const int32_t *tokens;
     size_t n;
-    enum want want;
+    enum span_rows rows;
 };
 
 /* Where the time of a pass goes, as its first thread sees it. */

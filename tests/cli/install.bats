@@ -24,10 +24,11 @@ installed() {
     [ "$(installed)" = "./usr/bin/qwick
 ./usr/bin/qwick-pull
 ./usr/include/qwick.h
+./usr/include/qwick_tools.h
 ./usr/lib/libqwick.a
 ./usr/lib/libqwick.so
-./usr/lib/libqwick.so.0
-./usr/lib/libqwick.so.$VERSION
+./usr/lib/libqwick.so.1
+./usr/lib/libqwick.so.1.$VERSION
 ./usr/lib/pkgconfig/qwick.pc
 ./usr/share/bash-completion/completions/qwick
 $(printf './usr/share/doc/qwick/%s\n' LICENSE LICENSE.demo-model README.md \
@@ -77,8 +78,8 @@ $(cd man && printf './usr/share/man/man1/%s\n' *.1 | sort)
         grep -E '^[0-9a-f]+ . ' "$T/$list" >"$T/symbols"
         run -1 grep -vE ' T qwick_[a-z_]+$' "$T/symbols"
     done
-    # they are exactly the functions of the header
-    grep -oE 'qwick_[a-z_]+\(' include/qwick.h | tr -d '(' | sort -u >"$T/header"
+    # they are exactly the functions of the headers
+    grep -ohE 'qwick_[a-z_]+\(' include/*.h | tr -d '(' | sort -u >"$T/header"
     for list in shared static; do
         grep -oE 'qwick_[a-z_]+$' "$T/$list" | sort -u >"$T/names"
         run -0 comm -23 "$T/names" "$T/header"
@@ -86,7 +87,7 @@ $(cd man && printf './usr/share/man/man1/%s\n' *.1 | sort)
     done
     cmp <(grep -oE 'qwick_[a-z_]+$' "$T/shared" | sort) \
         <(grep -oE 'qwick_[a-z_]+$' "$T/static" | sort)
-    readelf -d "$dir/libqwick.so" | grep -q 'SONAME.*\[libqwick.so.0\]'
+    readelf -d "$dir/libqwick.so" | grep -q 'SONAME.*\[libqwick.so.1\]'
 }
 
 @test "the command that a hint names is installed, and is next to the built binary" {

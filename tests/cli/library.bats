@@ -33,7 +33,7 @@ build() {
     # shellcheck disable=SC2046,SC2086
     $2 $FLAGS -o "$T/$1-a" "$3" $(pkg-config --cflags qwick) \
         ${static/-lqwick/-l:libqwick.a}
-    ldd "$T/$1-so" | grep 'libqwick\.so\.0' >/dev/null
+    ldd "$T/$1-so" | grep 'libqwick\.so\.1' >/dev/null
     run -1 grep libqwick <(ldd "$T/$1-a")
 }
 
@@ -86,16 +86,19 @@ same() {
         --libs-only-L qwick | xargs)" = "-L/x/lib" ]
 }
 
-@test "the header compiles alone, as C and as C++, with warnings" {
-    echo '#include <qwick.h>' >"$T/a.c"
-    for std in c99 c11 gnu2x; do
-        "${CC:-cc}" -x c -std=$std -Wall -Wextra -Wpedantic -Wshadow \
-            -Wconversion -Wstrict-prototypes -Werror -Iinclude -fsyntax-only \
-            "$T/a.c"
-    done
-    command -v "${CXX:-c++}" >/dev/null || skip "no C++ compiler"
-    for std in c++11 c++20; do
-        "${CXX:-c++}" -x c++ -std=$std -Wall -Wextra -Wpedantic -Wshadow \
-            -Wconversion -Werror -Iinclude -fsyntax-only "$T/a.c"
+@test "each header compiles alone, as C and as C++, with warnings" {
+    local header std
+    for header in qwick.h qwick_tools.h; do
+        echo "#include <$header>" >"$T/a.c"
+        for std in c99 c11 gnu2x; do
+            "${CC:-cc}" -x c -std=$std -Wall -Wextra -Wpedantic -Wshadow \
+                -Wconversion -Wstrict-prototypes -Werror -Iinclude -fsyntax-only \
+                "$T/a.c"
+        done
+        command -v "${CXX:-c++}" >/dev/null || skip "no C++ compiler"
+        for std in c++11 c++20; do
+            "${CXX:-c++}" -x c++ -std=$std -Wall -Wextra -Wpedantic -Wshadow \
+                -Wconversion -Werror -Iinclude -fsyntax-only "$T/a.c"
+        done
     done
 }

@@ -9,6 +9,7 @@
 #include "engine/core/engine.h"
 #include "engines.h"
 #include "lcg.h"
+#include "own_sampling.h"
 
 #define GOLDEN "tests/golden/models/"
 
@@ -42,15 +43,15 @@ static inline struct qwick_generate_options draft_options(size_t i,
     o.ignore_eos = i % 2 == 0;
     o.split_thinking = false;
     o.max_tokens = max_tokens;
-    o.sampling.temperature = kind < 2 ? 0 : 0.8f;
-    o.sampling.seed = i;
+    own_sampling(&o)->temperature = kind < 2 ? 0 : 0.8f;
+    own_sampling(&o)->seed = i;
     if (kind == 1 || kind == 4) {
-        o.sampling.repeat_penalty = 1.2f;
-        o.sampling.frequency_penalty = 0.3f;
+        own_sampling(&o)->repeat_penalty = 1.2f;
+        own_sampling(&o)->frequency_penalty = 0.3f;
     }
     if (kind == 3) {
-        o.sampling.top_p = 0.9f;
-        o.sampling.top_k = 30;
+        own_sampling(&o)->top_p = 0.9f;
+        own_sampling(&o)->top_k = 30;
     }
     return o;
 }
@@ -83,9 +84,9 @@ static inline struct qwick_generate_options counted_options(void)
     struct qwick_generate_options o = qwick_generate_defaults();
     o.max_tokens = ANSWER;
     o.split_thinking = false;
-    o.sampling.top_k = 3;
-    o.sampling.temperature = 1.3f;
-    o.sampling.presence_penalty = 0.4f;
+    own_sampling(&o)->top_k = 3;
+    own_sampling(&o)->temperature = 1.3f;
+    own_sampling(&o)->presence_penalty = 0.4f;
     return o;
 }
 

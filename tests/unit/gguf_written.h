@@ -11,6 +11,7 @@
 #include "golden.h"
 #include "kernel/kernel.h"
 #include "tempdir.h"
+#include "qwick_tools.h"
 
 #define MODELS "tests/golden/models/"
 

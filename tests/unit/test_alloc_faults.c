@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "own_sampling.h"
 #include "qwick.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -168,8 +169,8 @@ static const int32_t ids[] = {5, 6, 7, 8, 9, 10, 11};
 static struct qwick_generate_options short_answer(void)
 {
     struct qwick_generate_options g = qwick_generate_defaults();
-    g.sampling.temperature = 1;
-    g.sampling.seed = 3;
+    own_sampling(&g)->temperature = 1;
+    own_sampling(&g)->seed = 3;
     g.max_tokens = 4;
     g.ignore_eos = true;
     return g;

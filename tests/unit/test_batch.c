@@ -15,7 +15,9 @@
 #include "file/map.h"
 #include "jsonl.h"
 #include "log_lines.h"
+#include "own_sampling.h"
 #include "tempdir.h"
+#include "qwick_tools.h"
 
 enum { N_DEMO = 60 };
 
@@ -148,7 +150,7 @@ static void check(struct answer *a)
     if (a->e.code)
         fail_msg("%s", a->e.msg);
     assert_int_equal(a->r.n_prompt, a->n_prompt);
-    assert_int_equal(a->r.seed, a->o.sampling.seed);
+    assert_int_equal(a->r.seed, a->o.sampling->seed);
     assert_int_equal(a->r.n_tokens, a->n_ids);
     assert_memory_equal(a->r.tokens, a->ids, a->n_ids * sizeof *a->ids);
     assert_string_equal(a->r.text, a->text);
@@ -171,7 +173,7 @@ static struct answer *demo_answers(void)
         all[i].n_ids = ids.n;
         all[i].text = strdup(json_get(in.root, "text")->str);
         all[i].o = qwick_generate_defaults();
-        all[i].o.sampling.temperature = 0;
+        own_sampling(&all[i].o)->temperature = 0;
         all[i].o.max_tokens = 60;
     }
     assert_int_equal(in.n_lines, N_DEMO);
@@ -288,12 +290,12 @@ static void sampled_answers_are_those_of_single_runs(void **state)
         struct answer *all = demo_answers();
         for (size_t i = 0; i < N; i++) {
             struct qwick_generate_options *o = &all[i].o;
-            o->sampling.temperature = (float)(i % 4) * 0.6f;
-            o->sampling.top_k = i % 3 ? 20 : 0;
-            o->sampling.top_p = i % 5 ? 0.9f : 1;
-            o->sampling.repeat_penalty = i % 7 ? 1 : 1.3f;
-            o->sampling.presence_penalty = i % 6 ? 0 : 0.5f;
-            o->sampling.seed = i * 77;
+            own_sampling(o)->temperature = (float)(i % 4) * 0.6f;
+            own_sampling(o)->top_k = i % 3 ? 20 : 0;
+            own_sampling(o)->top_p = i % 5 ? 0.9f : 1;
+            own_sampling(o)->repeat_penalty = i % 7 ? 1 : 1.3f;
+            own_sampling(o)->presence_penalty = i % 6 ? 0 : 0.5f;
+            own_sampling(o)->seed = i * 77;
             o->max_tokens = 1 + i % 50;
             o->ignore_eos = i % 4 == 1;
             o->stop = stop;
@@ -321,8 +323,8 @@ static void identical_prompts_are_computed_once(void **state)
         all[i] = demo[0];
         all[i].ids = NULL;
         all[i].text = NULL;
-        all[i].o.sampling.temperature = 1;
-        all[i].o.sampling.seed = i;
+        own_sampling(&all[i].o)->temperature = 1;
+        own_sampling(&all[i].o)->seed = i;
         all[i].o.max_tokens = 20;
         expect_single(eng, &all[i], 0);
     }
@@ -408,8 +410,8 @@ static void short_memory_means_fewer_at_once(void **state)
     for (size_t i = 0; i < N; i++) {
         all[i].o.max_tokens = 0;
         all[i].o.ignore_eos = true;
-        all[i].o.sampling.temperature = 1;
-        all[i].o.sampling.seed = i;
+        own_sampling(&all[i].o)->temperature = 1;
+        own_sampling(&all[i].o)->seed = i;
         expect_single(eng, &all[i], CTX);
         assert_int_equal(all[i].n_ids + all[i].n_prompt, CTX + 1);
     }
@@ -460,7 +462,7 @@ static void bad_requests_fail_alone(void **state)
                         "prompt: 101 tokens do not fit the context of 100");
     assert_int_equal(qwick_batch_add(b, &bad, 1, &all[0].o, NULL, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_USAGE);
-    all[1].o.sampling.temperature = -1;
+    own_sampling(&all[1].o)->temperature = -1;
     all[2].o.loop_guard = 2;
     for (size_t i = 0; i < 5; i++)
         add(b, &all[i]);
@@ -804,8 +806,8 @@ static void preempted_sequences_begin_in_the_cache(void **state)
         all[i].prompt[0] += (int32_t)i; /* nothing in common */
         all[i].o.max_tokens = 0;
         all[i].o.ignore_eos = true;
-        all[i].o.sampling.temperature = 1;
-        all[i].o.sampling.seed = i;
+        own_sampling(&all[i].o)->temperature = 1;
+        own_sampling(&all[i].o)->seed = i;
         expect_single(plain, &all[i], CTX);
     }
     /* each sequence is expected to need ten pages, but needs eleven; half a

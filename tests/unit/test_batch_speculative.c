@@ -13,6 +13,7 @@
 #include "engine/tasks/batch.h"
 #include "engines.h"
 #include "log_lines.h"
+#include "own_sampling.h"
 
 /* ---- the budget --------------------------------------------------------- */
 
@@ -390,7 +391,7 @@ static void batches_keep_the_distribution(void **state)
         struct qwick_batch *b = open_batch(eng, 7, 0, 0);
         for (size_t i = 0; i < SEEDS; i++) {
             struct qwick_generate_options o = counted_options();
-            o.sampling.seed = i + ((uint64_t)with << 40);
+            own_sampling(&o)->seed = i + ((uint64_t)with << 40);
             r[i] = (struct request){.ids = ids, .n = 20, .o = o};
             add(b, &r[i], with ? draft : NULL);
         }
@@ -454,8 +455,8 @@ static void answers_end_as_without(void **state)
                                         false, &r[i].ids, &r[i].n, NULL),
                          0);
         *o = qwick_generate_defaults();
-        o->sampling.temperature = i % 3 ? 1 : 0;
-        o->sampling.seed = i;
+        own_sampling(o)->temperature = i % 3 ? 1 : 0;
+        own_sampling(o)->seed = i;
         o->max_tokens = i % 5 == 4 ? 0 : 1 + i;
         if (i % 4 == 0) {
             o->constraint = c[i % 8 == 0];

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "engines.h"
 #include "qwick.h"
+#include "own_sampling.h"
 
 /* ---- allocations that fail ---- */
 
@@ -500,8 +501,8 @@ static void answers_become_turns(void **state)
         struct qwick_session *s = open_session(eng);
         struct qwick_chat *c = create();
         o.think = thinks[i];
-        g.sampling.temperature = 0.8f;
-        g.sampling.seed = 11;
+        own_sampling(&g)->temperature = 0.8f;
+        own_sampling(&g)->seed = 11;
         g.max_tokens = 40;
         for (size_t k = 0; k < 3; k++) {
             struct qwick_result r, want;

@@ -328,8 +328,8 @@ static void pass(struct net *net, struct scratch *s, size_t layer,
     par_run(net->m.pool, body, &r);
     at = 0;
     for (size_t i = 0; i < n_spans; i++) {
-        size_t n = layer != LAST || spans[i].want == WANT_ALL ? spans[i].n
-                   : spans[i].want == WANT_LAST               ? 1
+        size_t n = layer != LAST || spans[i].rows == ROWS_ALL ? spans[i].n
+                   : spans[i].rows == ROWS_LAST               ? 1
                                                               : 0;
         for (size_t t = 0; t < n; t++, at++)
             memcpy(out[i] + t * width, s->attn + at * scratch_ld(width),
@@ -362,7 +362,7 @@ static float *at_once(struct net *net, size_t layer, const float *x)
     struct kv_cache kv;
     float *out = must(malloc(N_TOKENS * width_of(net) * sizeof *out));
     assert_int_equal(kv_init(&kv, DT_F32, &net->m.config, NULL), 0);
-    struct span span = {.kv = &kv, .n = N_TOKENS, .want = WANT_ALL};
+    struct span span = {.kv = &kv, .n = N_TOKENS, .rows = ROWS_ALL};
     pass(net, s, layer, &span, 1, &x, &out);
     kv_free(&kv);
     threads_stop(net, s);
@@ -495,7 +495,7 @@ static void compare_batch(struct net *net, const float *x)
                 spans[m] =
                     (struct span){.kv = &kv[i],
                                   .n = single ? 1 : some(N_TOKENS - n[i]),
-                                  .want = (enum want)below(WANT_ALL + 1)};
+                                  .rows = (enum span_rows)below(ROWS_ALL + 1)};
                 from[m] = all[i] + n[i] * d;
                 which[m++] = i;
             }
@@ -503,8 +503,8 @@ static void compare_batch(struct net *net, const float *x)
             pass(net, s, LAST, spans, m, from, out);
         for (size_t j = 0; j < m; j++) {
             size_t i = which[j], end = n[i] + spans[j].n;
-            size_t rows = spans[j].want == WANT_ALL    ? spans[j].n
-                          : spans[j].want == WANT_LAST ? 1
+            size_t rows = spans[j].rows == ROWS_ALL    ? spans[j].n
+                          : spans[j].rows == ROWS_LAST ? 1
                                                        : 0;
             assert_memory_equal(out[j], want[i] + (end - rows) * width,
                                 rows * width * sizeof *out[j]);

@@ -16,6 +16,7 @@
 #include "engine/generate/sampler.h"
 #include "engines.h"
 #include "kernel/kernel.h"
+#include "own_sampling.h"
 
 /* ---- the budget --------------------------------------------------------- */
 
@@ -429,13 +430,13 @@ static void answers_keep_the_distribution(void **state)
         /* a likely token stops the answer */
         struct qwick_session *s = open_session(eng);
         struct qwick_generate_options greedy = o;
-        greedy.sampling.temperature = 0;
+        own_sampling(&greedy)->temperature = 0;
         struct qwick_result r = answer(s, ids, 20, greedy, NULL);
         eng->model.config.stop_ids[0] = r.tokens[1];
         eng->model.config.n_stop_ids = 1;
         qwick_result_free(&r);
         for (uint64_t seed = 0; seed < SEEDS; seed++) {
-            o.sampling.seed = seed;
+            own_sampling(&o)->seed = seed;
             for (int with = 0; with < 2; with++) {
                 r = answer(s, ids, 20, o, with ? draft : NULL);
                 count_answer(&t, &r, with);
@@ -443,7 +444,7 @@ static void answers_keep_the_distribution(void **state)
                 accepted += r.draft.n_accepted;
                 qwick_result_free(&r);
                 /* the random numbers of one seed must not meet */
-                o.sampling.seed += (uint64_t)1 << 40;
+                own_sampling(&o)->seed += (uint64_t)1 << 40;
             }
         }
         chi = chi_of_two(t.a, t.b, t.n, &df);
@@ -576,8 +577,8 @@ static void constraints_hold(void **state)
         qwick_tokenize(eng, "some numbers: ", 14, false, &ids, &n, NULL), 0);
     for (uint64_t seed = 0; seed < 6; seed++) {
         struct qwick_generate_options o = qwick_generate_defaults();
-        o.sampling.temperature = seed ? 1 : 0;
-        o.sampling.seed = seed;
+        own_sampling(&o)->temperature = seed ? 1 : 0;
+        own_sampling(&o)->seed = seed;
         o.constraint = c;
         o.max_tokens = 60;
         struct qwick_result a = answer(s, ids, n, o, NULL);

@@ -8,6 +8,7 @@
 #include "golden.h"
 #include "jsonl.h"
 #include "tempdir.h"
+#include "qwick_tools.h"
 
 #define GOLDENS "tests/golden/models/"
 
@@ -36,7 +37,7 @@ static void alone(struct qwick_engine *eng, const int32_t *ids, size_t n,
                   float *out)
 {
     struct qwick_session *s = open_session(eng);
-    struct qwick_step step = {s, ids, n, QWICK_WANT_LAST};
+    struct qwick_step step = {s, ids, n, QWICK_ROWS_LAST};
     assert_int_equal(qwick_engine_step(eng, &step, 1, QWICK_HIDDEN, NULL), 0);
     memcpy(out, qwick_session_hidden(s),
            qwick_engine_info(eng)->d_model * sizeof *out);

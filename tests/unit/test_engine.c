@@ -12,6 +12,8 @@
 #include "golden.h"
 #include "jsonl.h"
 #include "tempdir.h"
+#include "qwick_tools.h"
+#include "own_sampling.h"
 
 struct setup {
     const char *model, *isa;
@@ -408,7 +410,7 @@ static void check_answer(void *ctx, const int32_t *prompt, size_t n_prompt,
     struct qwick_generate_options o = qwick_generate_defaults();
     struct qwick_result r;
     struct qwick_err e;
-    o.sampling.temperature = 0;
+    own_sampling(&o)->temperature = 0;
     o.max_tokens = 60;
     assert_ok(qwick_generate(ctx, prompt, n_prompt, &o, &r, &e), &e);
     assert_int_equal(r.n_tokens, n_ids);
@@ -608,7 +610,7 @@ static void events_see_the_stop_token_and_text_does_not(void **state)
     struct trace t = {0};
     struct qwick_generate_options o = qwick_generate_defaults();
     struct qwick_result r;
-    o.sampling.temperature = 0;
+    own_sampling(&o)->temperature = 0;
     o.on_token = record;
     o.on_token_ctx = &t;
     assert_int_equal(qwick_generate(s, ids, n, &o, &r, NULL), 0);
@@ -657,7 +659,7 @@ static void limits_of_a_generation(void **state)
     struct qwick_generate_options o = qwick_generate_defaults();
     struct qwick_result r;
     struct qwick_err e;
-    o.sampling.temperature = 0;
+    own_sampling(&o)->temperature = 0;
     o.ignore_eos = true;
     /* the last token needs no position in the cache */
     assert_int_equal(qwick_session_create(&s, eng, n + 5, NULL), 0);
@@ -702,9 +704,9 @@ static void seeds_reproduce_at_any_thread_count(void **state)
         int32_t *ids = demo_prompt(eng, &n);
         struct qwick_generate_options o = qwick_generate_defaults();
         struct qwick_result r;
-        o.sampling.temperature = 1.5f;
-        o.sampling.top_p = 0.99f;
-        o.sampling.seed = 7;
+        own_sampling(&o)->temperature = 1.5f;
+        own_sampling(&o)->top_p = 0.99f;
+        own_sampling(&o)->seed = 7;
         o.ignore_eos = true;
         o.max_tokens = 40;
         assert_int_equal(qwick_generate(s, ids, n, &o, &r, NULL), 0);
@@ -713,7 +715,7 @@ static void seeds_reproduce_at_any_thread_count(void **state)
             memcpy(first, r.tokens, sizeof first);
         assert_memory_equal(first, r.tokens, sizeof first);
         qwick_result_free(&r);
-        o.sampling.seed = 8;
+        own_sampling(&o)->seed = 8;
         assert_int_equal(qwick_generate(s, ids, n, &o, &r, NULL), 0);
         assert_memory_not_equal(first, r.tokens, sizeof first);
         qwick_result_free(&r);
@@ -733,7 +735,7 @@ static void loop_guard_and_interrupt(void **state)
     int32_t *ids = demo_prompt(eng, &n);
     struct qwick_generate_options o = qwick_generate_defaults();
     struct qwick_result r;
-    o.sampling.temperature = 0;
+    own_sampling(&o)->temperature = 0;
     o.ignore_eos = true;
     o.max_tokens = 1500;
     o.loop_guard = 60;

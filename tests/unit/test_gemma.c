@@ -7,6 +7,7 @@
 #include "file/map.h"
 #include "golden.h"
 #include "reference.h"
+#include "qwick_tools.h"
 
 #define GEMMA "tests/golden/models/gemma3-gqa"
 

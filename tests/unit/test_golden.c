@@ -9,6 +9,7 @@
 #include "base/cpu.h"
 #include "engines.h"
 #include "golden.h"
+#include "own_sampling.h"
 
 #define EXACT_BOUND     2e-5
 #define FAST_BOUND      1.2e-2
@@ -94,7 +95,7 @@ static void greedy_ids_of(const char *name, const char *isa)
     struct qwick_engine *eng = open_model(g.dir, true, isa, 2);
     struct qwick_session *s = open_session(eng);
     struct qwick_generate_options o = qwick_generate_defaults();
-    o.sampling.temperature = 0;
+    own_sampling(&o)->temperature = 0;
     o.max_tokens = N_GREEDY;
     o.ignore_eos = true;
     if (qwick_generate(s, g.ids, g.n, &o, &r, &e))

@@ -15,6 +15,7 @@
 #include "file/map.h"
 #include "jsonl.h"
 #include "lcg.h"
+#include "own_sampling.h"
 
 static int32_t *random_ids(size_t n, uint32_t n_ids)
 {
@@ -413,7 +414,7 @@ static struct outcome generate(struct qwick_engine *eng, size_t n_ctx,
     size_t n_rows;
     assert_ptr_equal(qwick_session_rows(s, &n_rows), qwick_session_logits(s));
     assert_int_equal(n_rows, 1);
-    if (out.n_context < qwick_session_limit(s)) {
+    if (out.n_context < qwick_session_n_ctx(s)) {
         assert_int_equal(qwick_session_decode(s, 5, NULL), 0);
         out.next = copy_logits(s);
     }
@@ -476,23 +477,23 @@ static struct qwick_generate_options option_set(size_t i)
     o.ignore_eos = true;
     o.split_thinking = false;
     o.max_tokens = 50;
-    o.sampling.temperature = i < 3 ? 0 : i < 6 ? 0.3f : 0.9f;
-    o.sampling.seed = i;
+    own_sampling(&o)->temperature = i < 3 ? 0 : i < 6 ? 0.3f : 0.9f;
+    own_sampling(&o)->seed = i;
     switch (i % 3) {
     case 0:
         /* a negative penalty favours repetition */
-        o.sampling.frequency_penalty = -0.5f;
+        own_sampling(&o)->frequency_penalty = -0.5f;
         break;
     case 1:
         o.logprobs = 3;
         o.split_thinking = true;
         break;
     case 2:
-        o.sampling.repeat_penalty = 0.8f;
-        o.sampling.presence_penalty = -0.1f;
-        o.sampling.frequency_penalty = 0.02f;
-        o.sampling.top_p = 0.9f;
-        o.sampling.top_k = 30;
+        own_sampling(&o)->repeat_penalty = 0.8f;
+        own_sampling(&o)->presence_penalty = -0.1f;
+        own_sampling(&o)->frequency_penalty = 0.02f;
+        own_sampling(&o)->top_p = 0.9f;
+        own_sampling(&o)->top_k = 30;
         break;
     }
     return o;

@@ -10,6 +10,7 @@
 #include "base/utf8.h"
 #include "engines.h"
 #include "qwick.h"
+#include "own_sampling.h"
 
 enum { MAX_TOKENS = 40 };
 
@@ -54,7 +55,7 @@ static size_t answer(struct qwick_engine *eng, struct qwick_sampler *sam,
     const char *p;
     size_t n = 0, n_text;
     assert_ok(qwick_session_sync(ses, prompt, n_prompt, &e) ||
-                  qwick_sampler_see_prompt(sam, prompt, n_prompt, &e),
+                  qwick_sampler_accept_prompt(sam, prompt, n_prompt, &e),
               &e);
     for (;;) {
         int32_t id, again;
@@ -99,18 +100,18 @@ static void own_loop_is_as_generate(void **state)
         int32_t ids[MAX_TOKENS];
         size_t n_prompt;
         int32_t *prompt = encode(eng, prompts[k % 3], &n_prompt);
-        o.sampling.seed = (uint64_t)k;
-        o.sampling.temperature = k < 3 ? 0 : 1.5f;
-        o.sampling.top_k = k % 4 == 1 ? 40 : 0;
-        o.sampling.top_p = k % 4 == 2 ? 0.9f : 1;
-        o.sampling.min_p = k % 4 == 3 ? 0.01f : 0;
-        o.sampling.repeat_penalty = k % 2 ? 1.2f : 1;
-        o.sampling.frequency_penalty = k % 3 ? 0.1f : 0;
+        own_sampling(&o)->seed = (uint64_t)k;
+        own_sampling(&o)->temperature = k < 3 ? 0 : 1.5f;
+        own_sampling(&o)->top_k = k % 4 == 1 ? 40 : 0;
+        own_sampling(&o)->top_p = k % 4 == 2 ? 0.9f : 1;
+        own_sampling(&o)->min_p = k % 4 == 3 ? 0.01f : 0;
+        own_sampling(&o)->repeat_penalty = k % 2 ? 1.2f : 1;
+        own_sampling(&o)->frequency_penalty = k % 3 ? 0.1f : 0;
         o.max_tokens = MAX_TOKENS;
         o.split_thinking = false;
         assert_int_equal(qwick_generate(ses, prompt, n_prompt, &o, &r, NULL),
                          0);
-        assert_int_equal(qwick_sampler_create(&sam, eng, &o.sampling, NULL), 0);
+        assert_int_equal(qwick_sampler_create(&sam, eng, o.sampling, NULL), 0);
         assert_int_equal(qwick_detokenizer_create(&det, eng, true, NULL), 0);
         size_t n = answer(eng, sam, det, prompt, n_prompt, ids, &text);
         assert_int_equal(n, r.n_tokens);
@@ -244,7 +245,7 @@ static void a_bias_moves_the_draw_and_is_checked(void **state)
     for (int i = 0; i < 2; i++) {
         assert_int_equal(qwick_sampler_accept(sam, out[i], &e), -1);
         assert_int_equal(e.code, QWICK_ERR_USAGE);
-        assert_int_equal(qwick_sampler_see_prompt(sam, &out[i], 1, &e), -1);
+        assert_int_equal(qwick_sampler_accept_prompt(sam, &out[i], 1, &e), -1);
     }
     qwick_sampler_free(sam);
     o.temperature = -1;

@@ -8,6 +8,7 @@
 #include "engine/core/engine.h"
 #include "engine/generate/generate.h"
 #include "engines.h"
+#include "own_sampling.h"
 
 enum { VOCAB = 6144, MAX_IDS = 4000 };
 
@@ -32,8 +33,8 @@ static size_t answer(const struct qwick_engine *eng, const int32_t *ids,
     int32_t id;
     size_t i;
     assert_non_null(logits);
-    o.sampling = qwick_sampling_neutral();
-    o.sampling.temperature = 0;
+    o.sampling = NULL;
+    own_sampling(&o)->temperature = 0;
     o.loop_guard = guard;
     assert_int_equal(
         generation_begin(&g, eng, prompt, 1, &o, MAX_IDS + 2, &r, NULL), 0);

@@ -11,6 +11,7 @@
 #include "engine/core/engine.h"
 #include "engines.h"
 #include "fake_memory.h"
+#include "own_sampling.h"
 
 #define MODEL "tests/golden/models/tied-bf16"
 
@@ -34,7 +35,7 @@ static struct sessions open_sessions(size_t n)
     struct sessions all = {.eng = open_engine(), .ids = {1, 2, 3, 4, 5}};
     for (size_t i = 0; i < N; i++) {
         all.s[i] = open_session(all.eng);
-        all.steps[i] = (struct qwick_step){all.s[i], NULL, n, QWICK_WANT_LAST};
+        all.steps[i] = (struct qwick_step){all.s[i], NULL, n, QWICK_ROWS_LAST};
     }
     return all;
 }
@@ -169,7 +170,7 @@ static void admissions_seldom_ask(void **state)
     struct qwick_generate_options g = qwick_generate_defaults();
     struct qwick_batch *b;
     int32_t ids[] = {1, 2, 3};
-    g.sampling.temperature = 0;
+    own_sampling(&g)->temperature = 0;
     g.max_tokens = 2;
     g.ignore_eos = true;
     assert_int_equal(qwick_batch_create(&b, eng, &o, NULL), 0);

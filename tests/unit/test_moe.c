@@ -10,6 +10,7 @@
 #include "file/map.h"
 #include "golden.h"
 #include "reference.h"
+#include "qwick_tools.h"
 
 #define MOE "tests/golden/models/moe"
 enum { N_LAYERS = 3, N_EXPERTS = 8 }; /* of this golden */
@@ -331,7 +332,7 @@ static double step_bytes(struct qwick_engine *eng, size_t n, bool same)
     for (size_t i = 0; i < n; i++) {
         ids[i] = same ? 7 : (int32_t)(7 + 41 * i);
         assert_int_equal(qwick_session_create(&s[i], eng, 0, NULL), 0);
-        steps[i] = (struct qwick_step){s[i], &ids[i], 1, QWICK_WANT_LAST};
+        steps[i] = (struct qwick_step){s[i], &ids[i], 1, QWICK_ROWS_LAST};
     }
     double before = qwick_engine_weight_bytes(eng);
     assert_int_equal(qwick_engine_step(eng, steps, n, QWICK_LOGITS, NULL), 0);

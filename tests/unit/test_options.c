@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "engine/core/options.h"
-#include "qwick.h"
+#include "qwick_tools.h"
 
 /* Options of three versions of a header. */
 struct old {
@@ -77,6 +77,7 @@ static void functions_check_the_size(void **state)
     struct qwick_embedder *m;
     struct qwick_reranker *r;
     struct qwick_result result;
+    struct qwick_sampler *sam;
     struct qwick_err e;
     int32_t *ids, one = 1;
     size_t n, window, stride;
@@ -89,6 +90,7 @@ static void functions_check_the_size(void **state)
     struct qwick_engine_options engine = {0};
     struct qwick_chat_options chat = {0};
     struct qwick_generate_options gen = {0};
+    struct qwick_sampling sampling = {0};
     struct qwick_batch_options batch = {0};
     struct qwick_score_options wrong = {0};
     struct qwick_embed_options embed = {0};
@@ -127,12 +129,12 @@ static void functions_check_the_size(void **state)
             "quantize");
     REFUSED(qwick_selftest(eng, &selftest, &report, &e), "selftest");
     REFUSED(qwick_plan_make(eng, &plan, &planned, &e), "plan");
-    struct qwick_sampling later = qwick_sampling_neutral();
-    later.reserved[3] = 1;
     gen = qwick_generate_defaults();
-    gen.sampling = later;
-    assert_int_equal(qwick_generate(s, &one, 1, &gen, &result, &e), -1);
-    assert_int_equal(e.code, QWICK_ERR_USAGE);
+    gen.sampling = &sampling;
+    REFUSED(qwick_generate(s, &one, 1, &gen, &result, &e), "sampling");
+    REFUSED(qwick_batch_add(b, &one, 1, &gen, NULL, &e), "sampling");
+    REFUSED(qwick_sampler_create(&sam, eng, &sampling, &e), "sampling");
+    REFUSED(qwick_check_generation(eng, &sampling, &e), "sampling");
     qwick_result_free(&result);
     qwick_batch_free(b);
     qwick_chat_free(c);
@@ -187,6 +189,42 @@ static void missing_options_have_their_defaults(void **state)
     qwick_engine_close(eng);
 }
 
+/* A later member of the sampling values breaks no program: one that lacks it
+ * gets its default, one that has it is refused only if it sets it. */
+static void sampling_values_may_grow(void **state)
+{
+    (void)state;
+    struct qwick_engine *eng;
+    struct qwick_sampler *sam;
+    struct qwick_err e;
+    struct {
+        struct qwick_sampling o;
+        uint64_t later;
+    } newer;
+    unsigned char room[sizeof newer + 8];
+    const size_t old = offsetof(struct qwick_sampling, repeat_penalty);
+    assert_int_equal(qwick_engine_open(&eng, NULL, &e), 0);
+    qwick_sampling_init(&newer.o, sizeof newer);
+    assert_int_equal(newer.later, 0);
+    assert_true(newer.o.temperature == 1 && newer.o.repeat_penalty == 1);
+    assert_int_equal(qwick_sampler_create(&sam, eng, &newer.o, &e), 0);
+    qwick_sampler_free(sam);
+    newer.later = 1;
+    assert_int_equal(qwick_sampler_create(&sam, eng, &newer.o, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_USAGE);
+    /* An older struct ends before the penalties: 0 would be refused. */
+    newer.o = qwick_sampling_neutral();
+    newer.o.size = old;
+    newer.o.repeat_penalty = 0;
+    assert_int_equal(qwick_sampler_create(&sam, eng, &newer.o, &e), 0);
+    qwick_sampler_free(sam);
+    memset(room, 0xa5, sizeof room);
+    qwick_sampling_read(eng, true, (void *)room, old);
+    for (size_t i = old; i < sizeof room; i++)
+        assert_int_equal(room[i], 0xa5);
+    qwick_engine_close(eng);
+}
+
 static void the_version_is_the_headers(void **state)
 {
     (void)state;
@@ -201,6 +239,7 @@ int main(void)
         cmocka_unit_test(functions_check_the_size),
         cmocka_unit_test(defaults_stay_within_the_callers_struct),
         cmocka_unit_test(missing_options_have_their_defaults),
+        cmocka_unit_test(sampling_values_may_grow),
         cmocka_unit_test(the_version_is_the_headers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

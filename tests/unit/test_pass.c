@@ -51,8 +51,8 @@ static void feed_jointly(struct qwick_engine *eng, struct qwick_session **s,
             piece = piece < rest ? piece : rest;
             steps[n] = (struct qwick_step){
                 s[i], ids[i] + at, piece,
-                piece == rest ? QWICK_WANT_LAST
-                              : (turn % 2 ? QWICK_WANT_NONE : QWICK_WANT_ALL)};
+                piece == rest ? QWICK_ROWS_LAST
+                              : (turn % 2 ? QWICK_ROWS_NONE : QWICK_ROWS_ALL)};
             who[n++] = i;
             more = more || piece < rest;
         }
@@ -61,12 +61,12 @@ static void feed_jointly(struct qwick_engine *eng, struct qwick_session **s,
         for (size_t i = 0; i < n; i++) {
             size_t rows;
             const float *all = qwick_session_rows(steps[i].session, &rows);
-            size_t want = steps[i].want == QWICK_WANT_ALL    ? steps[i].n
-                          : steps[i].want == QWICK_WANT_LAST ? 1
+            size_t want = steps[i].rows == QWICK_ROWS_ALL    ? steps[i].n
+                          : steps[i].rows == QWICK_ROWS_LAST ? 1
                                                              : 0;
             assert_int_equal(rows, want);
             assert_true((all != NULL) == (want > 0));
-            if (steps[i].want == QWICK_WANT_LAST)
+            if (steps[i].rows == QWICK_ROWS_LAST)
                 memcpy(out + who[i] * vocab_size,
                        qwick_session_logits(steps[i].session),
                        vocab_size * sizeof *out);
@@ -216,7 +216,7 @@ static void hidden_states_are_what_the_head_reads(void **state)
     const struct model *m = &eng->model;
     struct qwick_session *s = open_session(eng);
     int32_t *ids = new_ids(20, 9);
-    struct qwick_step step = {s, ids, 20, QWICK_WANT_LAST};
+    struct qwick_step step = {s, ids, 20, QWICK_ROWS_LAST};
     assert_int_equal(
         qwick_engine_step(eng, &step, 1,
                           (enum qwick_output)(QWICK_LOGITS | QWICK_HIDDEN),
@@ -244,16 +244,16 @@ static void joint_steps_refuse_what_cannot_be(void **state)
     struct qwick_err e;
     int32_t ids[] = {1, 2, 3, 4, 5, 6}, bad[] = {1, 320};
     assert_int_equal(qwick_session_create(&small, eng, 4, NULL), 0);
-    struct qwick_step twice[] = {{s, ids, 1, QWICK_WANT_LAST},
-                                 {s, ids, 1, QWICK_WANT_LAST}};
+    struct qwick_step twice[] = {{s, ids, 1, QWICK_ROWS_LAST},
+                                 {s, ids, 1, QWICK_ROWS_LAST}};
     assert_int_equal(qwick_engine_step(eng, twice, 2, QWICK_LOGITS, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_USAGE);
-    struct qwick_step wrong[] = {{s, ids, 2, QWICK_WANT_LAST},
-                                 {small, bad, 2, QWICK_WANT_LAST}};
+    struct qwick_step wrong[] = {{s, ids, 2, QWICK_ROWS_LAST},
+                                 {small, bad, 2, QWICK_ROWS_LAST}};
     assert_int_equal(qwick_engine_step(eng, wrong, 2, QWICK_LOGITS, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_USAGE);
-    struct qwick_step full[] = {{s, ids, 2, QWICK_WANT_LAST},
-                                {small, ids, 5, QWICK_WANT_LAST}};
+    struct qwick_step full[] = {{s, ids, 2, QWICK_ROWS_LAST},
+                                {small, ids, 5, QWICK_ROWS_LAST}};
     assert_int_equal(qwick_engine_step(eng, full, 2, QWICK_LOGITS, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_CONTEXT);
     assert_int_equal(qwick_session_length(s), 0);

@@ -12,6 +12,7 @@
 #include "engine/core/engine.h"
 #include "engines.h"
 #include "fake_memory.h"
+#include "qwick_tools.h"
 
 #define GOLDEN "tests/golden/models/"
 

@@ -18,6 +18,7 @@
 #include "file/map.h"
 #include "log_lines.h"
 #include "tempdir.h"
+#include "qwick_tools.h"
 
 /* ---- faults --------------------------------------------------------------
  *
@@ -530,7 +531,7 @@ static void reuse_and_publish_serve_joint_steps(void **state)
         size_t n = qwick_session_length(s);
         assert_int_equal(n, i ? 192 : 0);
         assert_null(qwick_session_logits(s));
-        const struct qwick_step step = {s, a + n, 200 - n, QWICK_WANT_NONE};
+        const struct qwick_step step = {s, a + n, 200 - n, QWICK_ROWS_NONE};
         assert_int_equal(qwick_engine_step(eng, &step, 1, QWICK_LOGITS, NULL),
                          0);
         qwick_session_publish(s);

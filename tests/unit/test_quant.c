@@ -10,7 +10,7 @@
 #include "file/safetensors.h"
 #include "model/config.h"
 #include "model/weights.h"
-#include "qwick.h"
+#include "qwick_tools.h"
 #include "tempdir.h"
 
 /* Every row length is a multiple of the largest group. */

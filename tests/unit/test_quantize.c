@@ -14,7 +14,7 @@
 #include "file/map.h"
 #include "file/safetensors.h"
 #include "plain_affine.h"
-#include "qwick.h"
+#include "qwick_tools.h"
 #include "tempdir.h"
 
 #define MODELS "tests/golden/models/"

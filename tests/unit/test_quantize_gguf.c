@@ -10,6 +10,7 @@
 #include "engines.h"
 #include "gguf_written.h"
 #include "model/names.h"
+#include "qwick_tools.h"
 
 /* ---- against llama.cpp's files of the demo model --------------------------
  */

@@ -9,6 +9,7 @@
 #include "golden.h"
 #include "stack.h"
 #include "tempdir.h"
+#include "qwick_tools.h"
 
 #define MODELS  "tests/golden/models/"
 #define WRAPPED "qwen35-wrapped-untied"

@@ -12,6 +12,7 @@
 #include "engine/core/engine.h"
 #include "engines.h"
 #include "model/pass.h"
+#include "own_sampling.h"
 #include "qwick.h"
 #include "tempdir.h"
 
@@ -217,7 +218,7 @@ static void joint_steps_equal_single_ones(void **state)
                 t[i] = truth_of(models[m], N, i);
                 steps[i] =
                     (struct qwick_step){open_session(eng), t[i].ids + begin[i],
-                                        n[i], QWICK_WANT_LAST};
+                                        n[i], QWICK_ROWS_LAST};
                 if (begin[i])
                     sync_to(steps[i].session, t[i].ids, begin[i]);
             }
@@ -438,7 +439,7 @@ static struct qwick_generate_options greedy(void)
     struct qwick_generate_options o = qwick_generate_defaults();
     o.max_tokens = N_ANSWER;
     o.ignore_eos = true;
-    o.sampling.temperature = 0;
+    own_sampling(&o)->temperature = 0;
     return o;
 }
 

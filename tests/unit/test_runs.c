@@ -136,13 +136,13 @@ static void release(struct runs *s, struct run *r)
 #define TASK                                                              \
     .output = QWICK_LOGITS, .row = row, .ended = ended, .fail = fail_run, \
     .release = release
-static const struct run_task all_rows = {TASK, .want = QWICK_WANT_ALL};
-static const struct run_task last_row = {TASK, .want = QWICK_WANT_LAST};
-static const struct run_task reusing = {TASK, .want = QWICK_WANT_LAST,
+static const struct run_task all_rows = {TASK, .rows = QWICK_ROWS_ALL};
+static const struct run_task last_row = {TASK, .rows = QWICK_ROWS_LAST};
+static const struct run_task reusing = {TASK, .rows = QWICK_ROWS_LAST,
                                         .reuse = true};
-static const struct run_task sharing = {TASK, .want = QWICK_WANT_LAST,
+static const struct run_task sharing = {TASK, .rows = QWICK_ROWS_LAST,
                                         .share = true};
-static const struct run_task decoding = {TASK, .want = QWICK_WANT_LAST,
+static const struct run_task decoding = {TASK, .rows = QWICK_ROWS_LAST,
                                          .share = true, .preempt = true,
                                          .done = one_more};
 
@@ -172,7 +172,7 @@ static void run_texts(struct runs *s, const struct text *texts)
     for (size_t i = 0; i < N_RUNS; i++) {
         const struct toy *t = &w->toys[i];
         assert_int_equal(t->ended, 1);
-        assert_int_equal(t->n_rows, s->task->want == QWICK_WANT_ALL
+        assert_int_equal(t->n_rows, s->task->rows == QWICK_ROWS_ALL
                                         ? t->run.n - t->run.first
                                         : 1);
     }

@@ -8,7 +8,7 @@
 #include "engines.h"
 #include "fake_memory.h"
 #include "kernel/kernel.h"
-#include "qwick.h"
+#include "qwick_tools.h"
 #include "tempdir.h"
 
 #define GOLDEN "tests/golden/models/"
@@ -20,7 +20,7 @@ static struct {
     size_t n, n_begun;
     struct {
         char name[64], detail[512];
-        enum qwick_check_result result;
+        enum qwick_selftest_result result;
     } rows[64];
 } seen;
 
@@ -31,7 +31,7 @@ static void on_begin(void *ctx, const char *name)
     snprintf(seen.rows[seen.n_begun++].name, 64, "%s", name);
 }
 
-static int on_done(void *ctx, const struct qwick_check *c)
+static int on_done(void *ctx, const struct qwick_selftest_check *c)
 {
     (void)ctx;
     assert_string_equal(c->name, seen.rows[seen.n].name);
@@ -70,10 +70,10 @@ static struct qwick_selftest_report test_with(const char *model,
     qwick_engine_close(eng);
     for (size_t i = 0; i < seen.n; i++)
         n[seen.rows[i].result]++;
-    assert_int_equal(n[QWICK_CHECK_PASS], r.n_pass);
-    assert_int_equal(n[QWICK_CHECK_FAIL], r.n_fail);
-    assert_int_equal(n[QWICK_CHECK_SKIP], r.n_skip);
-    assert_int_equal(n[QWICK_CHECK_CUT], r.n_cut);
+    assert_int_equal(n[QWICK_SELFTEST_PASS], r.n_pass);
+    assert_int_equal(n[QWICK_SELFTEST_FAIL], r.n_fail);
+    assert_int_equal(n[QWICK_SELFTEST_SKIP], r.n_skip);
+    assert_int_equal(n[QWICK_SELFTEST_CUT], r.n_cut);
     assert_in_range(r.n_tokens, 8, 200);
     return r;
 }
@@ -88,7 +88,7 @@ static size_t row(const char *name)
     return 0;
 }
 
-static void expect(const char *name, enum qwick_check_result result,
+static void expect(const char *name, enum qwick_selftest_result result,
                    const char *detail)
 {
     size_t i = row(name);
@@ -100,8 +100,8 @@ static void expect(const char *name, enum qwick_check_result result,
 static void expect_no_failure(const char *model)
 {
     for (size_t i = 0; i < seen.n; i++)
-        if (seen.rows[i].result == QWICK_CHECK_FAIL ||
-            seen.rows[i].result == QWICK_CHECK_CUT)
+        if (seen.rows[i].result == QWICK_SELFTEST_FAIL ||
+            seen.rows[i].result == QWICK_SELFTEST_CUT)
             fail_msg("%s: %s: %s", model, seen.rows[i].name,
                      seen.rows[i].detail);
 }
@@ -129,9 +129,9 @@ static void every_kind_of_model_passes(void **state)
         test_with(models[i], options());
         expect_no_failure(models[i]);
         assert_int_equal(seen.n, 5 + 2 * n_levels);
-        expect("files", QWICK_CHECK_SKIP, "no checksum is recorded for");
-        expect("ref, exact", QWICK_CHECK_PASS, "the reference");
-        expect("ref, default", QWICK_CHECK_PASS, "differs from ref by");
+        expect("files", QWICK_SELFTEST_SKIP, "no checksum is recorded for");
+        expect("ref, exact", QWICK_SELFTEST_PASS, "the reference");
+        expect("ref, default", QWICK_SELFTEST_PASS, "differs from ref by");
     }
 }
 
@@ -188,12 +188,12 @@ static void wrong_level(const char *model, float by, bool fails_by_default,
     struct qwick_selftest_report r = test_with(model, options());
     assert_int_equal(r.n_fail, fails_by_default ? 2 : 1);
     snprintf(name, sizeof name, "%s, exact", saved.name);
-    expect(name, QWICK_CHECK_FAIL, "differs from ref by");
+    expect(name, QWICK_SELFTEST_FAIL, "differs from ref by");
     snprintf(name, sizeof name, "%s, default", saved.name);
     if (fails_by_default)
-        expect(name, QWICK_CHECK_FAIL, detail);
+        expect(name, QWICK_SELFTEST_FAIL, detail);
     /* the levels below are right */
-    expect("ref, exact", QWICK_CHECK_PASS, "");
+    expect("ref, exact", QWICK_SELFTEST_PASS, "");
 }
 
 static void a_wrong_kernel_of_one_level(void **state)
@@ -234,7 +234,7 @@ static void one_position_without_numbers(void **state)
     last_call = atomic_exchange(&calls, 0);
     struct qwick_selftest_report r = test_with(GOLDEN "moe", options());
     assert_int_equal(r.n_fail, 1);
-    assert_int_equal(seen.rows[seen.n - 1].result, QWICK_CHECK_FAIL);
+    assert_int_equal(seen.rows[seen.n - 1].result, QWICK_SELFTEST_FAIL);
     assert_non_null(strstr(seen.rows[seen.n - 1].detail, "nan"));
 }
 
@@ -249,7 +249,7 @@ static void a_wrong_reference(void **state)
     ref->swiglu = wrong_swiglu;
     struct qwick_selftest_report r = test_with(GOLDEN "tied-bf16", options());
     *ref = ref_saved;
-    expect("ref, exact", QWICK_CHECK_FAIL, "not finite");
+    expect("ref, exact", QWICK_SELFTEST_FAIL, "not finite");
     assert_true(r.n_fail > 1);
 }
 
@@ -258,9 +258,9 @@ static void a_kernel_that_changes_its_mind(void **state)
     (void)state;
     best_table()->swiglu = fickle_swiglu;
     struct qwick_selftest_report r = test_with(GOLDEN "tied-bf16", options());
-    expect("cached", QWICK_CHECK_FAIL, "logits differ, by up to");
-    expect("threads", QWICK_CHECK_FAIL, "logits differ, by up to");
-    expect("batch", QWICK_CHECK_FAIL, "logits differ, by up to");
+    expect("cached", QWICK_SELFTEST_FAIL, "logits differ, by up to");
+    expect("threads", QWICK_SELFTEST_FAIL, "logits differ, by up to");
+    expect("batch", QWICK_SELFTEST_FAIL, "logits differ, by up to");
     assert_true(r.n_fail >= 3);
 }
 
@@ -298,12 +298,12 @@ static void files_that_changed(void **state)
     add_blob("model.safetensors", WEIGHTS_SUM);
     add_blob("config.json", CONFIG_SUM);
     test_with(temp_path("hub/snapshots/1"), options());
-    expect("files", QWICK_CHECK_PASS, "2 files, ");
+    expect("files", QWICK_SELFTEST_PASS, "2 files, ");
     expect_no_failure("hub");
 
     temp_put("hub/snapshots/1/README.md", "text");
     test_with(temp_path("hub/snapshots/1"), options());
-    expect("files", QWICK_CHECK_PASS, "no checksum is recorded for 1 files");
+    expect("files", QWICK_SELFTEST_PASS, "no checksum is recorded for 1 files");
 
     /* the last byte of the weights: one value of the last tensor */
     FILE *f = fopen(temp_path("hub/blobs/" WEIGHTS_SUM), "r+b");
@@ -316,7 +316,7 @@ static void files_that_changed(void **state)
     struct qwick_selftest_report r =
         test_with(temp_path("hub/snapshots/1"), options());
     assert_int_equal(r.n_fail, 1);
-    expect("files", QWICK_CHECK_FAIL,
+    expect("files", QWICK_SELFTEST_FAIL,
            "1 of 2 files differ from their checksums: model.safetensors");
 }
 
@@ -329,8 +329,8 @@ static void time_cuts_checks(void **state)
     o.time_ms = 1e-6;
     struct qwick_selftest_report r = test_with(GOLDEN "tied-bf16", o);
     assert_int_equal(r.n_cut, seen.n);
-    expect("threads", QWICK_CHECK_CUT, "its time is over");
-    expect("ref, exact", QWICK_CHECK_CUT, "its time is over");
+    expect("threads", QWICK_SELFTEST_CUT, "its time is over");
+    expect("ref, exact", QWICK_SELFTEST_CUT, "its time is over");
 }
 
 static void memory_cuts_checks(void **state)
@@ -342,9 +342,9 @@ static void memory_cuts_checks(void **state)
     fake_kb = 0;
     assert_int_equal(r.n_fail, 0);
     assert_int_equal(r.n_pass, 0);
-    expect("cached", QWICK_CHECK_CUT, "available");
-    expect("ref, exact", QWICK_CHECK_CUT, "available");
-    expect("ref, default", QWICK_CHECK_CUT, "no level ended in exact mode");
+    expect("cached", QWICK_SELFTEST_CUT, "available");
+    expect("ref, exact", QWICK_SELFTEST_CUT, "available");
+    expect("ref, default", QWICK_SELFTEST_CUT, "no level ended in exact mode");
 }
 
 static void a_flag_stops_it(void **state)

@@ -146,7 +146,7 @@ static void errors_change_nothing(void **state)
     assert_int_equal(e.code, QWICK_ERR_CONTEXT);
     assert_int_equal(qwick_session_reuse(s, ids, 130, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_CONTEXT);
-    const struct qwick_step step = {s, ids, 1, QWICK_WANT_LAST};
+    const struct qwick_step step = {s, ids, 1, QWICK_ROWS_LAST};
     assert_int_equal(qwick_engine_step(eng, &step, 1, QWICK_LOGITS, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_CONTEXT);
     assert_int_equal(qwick_session_sync(s, bad, 2, &e), -1);

@@ -8,6 +8,7 @@
 #include "engine/core/engine.h"
 #include "engine/generate/generate.h"
 #include "engines.h"
+#include "own_sampling.h"
 
 static const char sentence[] =
     "Considering the limited time by the user, I have to give the solution "
@@ -31,9 +32,9 @@ static struct qwick_generate_options options(int64_t budget)
     o.in_think = true;
     o.ignore_eos = true;
     o.max_tokens = N_TOKENS;
-    o.sampling.temperature = 1.2f;
-    o.sampling.repeat_penalty = 1.1f;
-    o.sampling.seed = 7;
+    own_sampling(&o)->temperature = 1.2f;
+    own_sampling(&o)->repeat_penalty = 1.1f;
+    own_sampling(&o)->seed = 7;
     o.limit_thinking = budget >= 0;
     o.think_budget = budget >= 0 ? (size_t)budget : 0;
     return o;
@@ -177,8 +178,8 @@ static void forced_tokens_are_in_the_context(void **state)
     struct qwick_generate_options o = options(5);
     int32_t ids[N_PROMPT + N_TOKENS];
     (void)state;
-    o.sampling = qwick_sampling_neutral();
-    o.sampling.temperature = 0;
+    o.sampling = NULL;
+    own_sampling(&o)->temperature = 0;
     struct qwick_result r = generate(eng, prompt, N_PROMPT, &o);
     size_t n = 5 + r.n_forced;
     memcpy(ids, prompt, sizeof prompt);
@@ -277,8 +278,8 @@ static void forced_tokens_are_no_loop(void **state)
     bool ended;
     (void)state;
     assert_non_null(h);
-    o.sampling = qwick_sampling_neutral();
-    o.sampling.temperature = 0;
+    o.sampling = NULL;
+    own_sampling(&o)->temperature = 0;
     o.loop_guard = 3;
     begin(h, eng, &o);
     int32_t first = h->g.budget.ids[0];
@@ -331,7 +332,7 @@ static void draws_keep_their_random_numbers(void **state)
     (void)state;
     assert_non_null(a);
     assert_non_null(b);
-    o.sampling = qwick_sampling_neutral();
+    *own_sampling(&o) = qwick_sampling_neutral();
     begin(a, eng, &o);
     o.limit_thinking = true;
     o.think_budget = 4;
@@ -358,8 +359,8 @@ enum { N_ANSWERS = 8 };
 static struct qwick_generate_options mixed(size_t i, struct qwick_constraint *c)
 {
     struct qwick_generate_options o = options((int64_t)(i * 3) - 3);
-    o.sampling.seed = i;
-    o.sampling.temperature = (float)(i % 3) * 0.7f;
+    own_sampling(&o)->seed = i;
+    own_sampling(&o)->temperature = (float)(i % 3) * 0.7f;
     if (i % 4 == 2) {
         o.ignore_eos = false;
         o.constraint = c;

@@ -9,6 +9,7 @@
 
 #include "engines.h"
 #include "qwick.h"
+#include "own_sampling.h"
 
 enum { N_THREADS = 3, N_TOKENS = 24 };
 
@@ -25,7 +26,7 @@ static int answer(struct qwick_engine *eng, int32_t *ids)
     size_t n;
     o.max_tokens = N_TOKENS;
     o.ignore_eos = true;
-    o.sampling.seed = 5;
+    own_sampling(&o)->seed = 5;
     int bad =
         qwick_chat_create(&chat, NULL) ||
         qwick_chat_add(chat, "user", question, sizeof question - 1, NULL) ||

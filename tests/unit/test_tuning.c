@@ -12,7 +12,7 @@
 #include "engine/core/tuning.h"
 #include "engines.h"
 #include "kernel/blocks.h"
-#include "qwick.h"
+#include "qwick_tools.h"
 #include "tempdir.h"
 
 /* ---- the table ---------------------------------------------------------- */

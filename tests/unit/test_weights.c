@@ -8,7 +8,7 @@
 
 #include "file/safetensors.h"
 #include "model/weights.h"
-#include "qwick.h"
+#include "qwick_tools.h"
 #include "tempdir.h"
 
 enum { VOCAB = 10, D = 8, FF = 12, HEADS = 2, KV = 1, HEAD = 4 };

@@ -8,7 +8,7 @@
 
 #include "engine/core/engine.h"
 #include "engines.h"
-#include "qwick.h"
+#include "qwick_tools.h"
 #include "tempdir.h"
 
 enum { WINDOW = 100, N = 1500 };

@@ -54,8 +54,9 @@ static void set_options(struct gen_output *x,
     const struct gen_job *j = x->j;
     struct qwick_generate_options *o = &x->o;
     *o = qwick_generate_defaults();
-    o->sampling = *sampling;
-    o->sampling.seed = seed;
+    x->sampling = *sampling;
+    x->sampling.seed = seed;
+    o->sampling = &x->sampling;
     answer_options(o, j->p);
     if (o->timeout_ms > 0 && j->start_ms > 0)
         o->timeout_ms =

@@ -8,11 +8,13 @@
 #include "cli/report/profile.h"
 #include "qwick.h"
 
-/* An answer while it is generated. It stays where it is: o points to st. */
+/* An answer while it is generated. It stays where it is: o points to st and
+ * sampling. */
 struct gen_output {
     struct gen_job *j;
     struct emit st;
     struct qwick_generate_options o;
+    struct qwick_sampling sampling; /* of o */
     const size_t *sample; /* its number with --samples; NULL: the only answer */
 };
 

@@ -207,7 +207,7 @@ static int encode(struct gen_job *j, int32_t **ids, size_t *n_ids,
                                    .think = j->think,
                                    .allow_special = j->a->allow_special};
     if (overflow_parse(j->a->overflow) == OVERFLOW_ERROR)
-        o.enough = prompt_enough(qwick_session_limit(j->ses));
+        o.enough = prompt_enough(qwick_session_n_ctx(j->ses));
     if (j->mode == MODE_RAW) {
         size_t n_before; /* a text that goes on needs no token before it */
         (void)qwick_session_tokens(j->ses, &n_before);
@@ -344,7 +344,7 @@ done:
 static int fit(struct gen_job *j, struct qwick_err *e)
 {
     enum overflow how = overflow_parse(j->a->overflow);
-    size_t limit = qwick_session_limit(j->ses), before = j->n_ids, room;
+    size_t limit = qwick_session_n_ctx(j->ses), before = j->n_ids, room;
     if (j->n_ids <= limit) /* the last token of an answer needs no room in the
                               context */
         return 0;

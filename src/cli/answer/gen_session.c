@@ -50,7 +50,7 @@ int gen_open_session(struct gen_job *j)
                  : qwick_session_create(&j->ses, j->eng, n_ctx, &e);
     if (rc)
         return msg_fail(&e);
-    j->limit = qwick_session_limit(j->ses);
+    j->limit = qwick_session_n_ctx(j->ses);
     return 0;
 }
 
@@ -78,7 +78,7 @@ int gen_save(struct gen_job *j, const struct qwick_result *r, const char *note,
     struct qwick_err e;
     const char *path = j->a->save_session;
     size_t n = qwick_session_length(j->ses);
-    if (n == qwick_session_limit(j->ses))
+    if (n == qwick_session_n_ctx(j->ses))
         msg_warn("%s: the context of %zu is full, the answer's last token is "
                  "not in it",
                  path, n);

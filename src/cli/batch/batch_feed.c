@@ -326,7 +326,9 @@ int batch_done(void *ctx, void *tag, struct qwick_result *r,
 static int add_sample(struct batch_job *j, struct request *r, size_t i,
                       struct qwick_err *e)
 {
-    struct qwick_generate_options o = request_options(r, &j->common, i);
+    struct qwick_sampling sampling;
+    struct qwick_generate_options o =
+        request_options(r, &j->common, i, &sampling);
     struct qwick_err why;
     struct sample *s = calloc(1, sizeof(*s));
     if (!s)

@@ -614,7 +614,7 @@ static int take(struct request *r, struct request_common *c,
                                               number */
         return prompt_too_long(r->n_ids, qwick_engine_info(c->eng)->n_ctx_max,
                                "", e);
-    r->o.sampling = answer_sampling(c->eng, think == QWICK_THINK_OFF, &w);
+    r->sampling = answer_sampling(c->eng, think == QWICK_THINK_OFF, &w);
     return 0;
 }
 
@@ -643,12 +643,15 @@ void request_free(struct request *r)
 
 struct qwick_generate_options request_options(const struct request *r,
                                               const struct request_common *c,
-                                              size_t i)
+                                              size_t i,
+                                              struct qwick_sampling *sampling)
 {
     struct qwick_generate_options o = r->o;
     uint64_t seed = r->has_seed ? r->seed : answer_seed(c->seed, r->line);
     o.draft = c->draft;
-    o.sampling.seed = answer_seed(seed, i);
+    o.sampling = sampling;
+    *sampling = r->sampling;
+    sampling->seed = answer_seed(seed, i);
     return o;
 }
 
@@ -703,10 +706,11 @@ static void add_sampling(struct key *k, const struct request *r,
 uint64_t request_key(const struct request *r, const struct request_common *c,
                      size_t i)
 {
-    struct qwick_generate_options o = request_options(r, c, i);
+    struct qwick_sampling sampling;
+    struct qwick_generate_options o = request_options(r, c, i, &sampling);
     struct key k = c->run;
     key_add_ids(&k, r->ids, r->n_ids);
-    add_sampling(&k, r, c, &o.sampling);
+    add_sampling(&k, r, c, &sampling);
     key_add_u64(&k, i);
     key_add_u64(&k, o.max_tokens);
     key_add_u64(&k, o.n_stop);

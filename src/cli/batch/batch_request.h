@@ -65,7 +65,8 @@ struct request {
     bool has_seed;
     int32_t *ids;
     size_t n_ids;
-    struct qwick_generate_options o; /* without the seed */
+    struct qwick_generate_options o; /* without sampling */
+    struct qwick_sampling sampling;  /* without the seed */
     uint64_t seed;
     char **stop; /* [n_stop] stop strings of the record; NULL: none */
     size_t n_stop;
@@ -91,10 +92,12 @@ void request_free(struct request *r);
 
 /* Return the options of sample i. Sample 0 has the record's seed or, if the
  * record has none, a seed derived from the run's seed and the line. The seed of
- * any other sample is derived from the seed of sample 0 and i. */
+ * any other sample is derived from the seed of sample 0 and i. *sampling becomes
+ * a part of the options. */
 struct qwick_generate_options request_options(const struct request *r,
                                               const struct request_common *c,
-                                              size_t i);
+                                              size_t i,
+                                              struct qwick_sampling *sampling);
 
 /* Set the key of the run from the model, --exact, the type of the KV cache, the
  * context limit n_ctx, --logprobs, and the name of the form of answers (NULL:

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "cli/report/profile.h"
+#include "qwick_tools.h"
 
 /* On shared hosts the limits vary. If one changed by more than a tenth during a
  * run, time the run again. */
@@ -98,7 +99,7 @@ static int step_batch(struct bench *b, struct qwick_session **s,
     for (size_t i = 0; i < l->batch; i++)
         steps[i] = (struct qwick_step){
             s[i], b->tokens + (l->n + j + STRIDE * i) % range, 1,
-            QWICK_WANT_LAST};
+            QWICK_ROWS_LAST};
     return qwick_engine_step(b->eng, steps, l->batch, QWICK_LOGITS, e);
 }
 
@@ -142,10 +143,12 @@ static int time_sampling(struct bench *b, struct qwick_session *s, size_t n,
 {
     struct qwick_result r;
     struct qwick_generate_options o = qwick_generate_defaults();
-    o.sampling.temperature = 0.6f;
-    o.sampling.top_p = 0.95f;
-    o.sampling.top_k = 20;
-    o.sampling.seed = 1;
+    struct qwick_sampling sampling = qwick_sampling_neutral();
+    sampling.temperature = 0.6f;
+    sampling.top_p = 0.95f;
+    sampling.top_k = 20;
+    sampling.seed = 1;
+    o.sampling = &sampling;
     o.max_tokens = b->plan->gen + 1;
     o.ignore_eos = true;
     o.profile = true;
@@ -165,10 +168,10 @@ static int measure_parts(struct bench *b, struct qwick_session **s,
                          struct bench_line *l, struct qwick_err *e)
 {
     double passes = l->test == BENCH_PREFILL ? 1 : (double)b->plan->gen;
-    qwick_session_parts(s[0], l->parts);
+    qwick_session_profile(s[0], l->parts);
     int rc = time_run(b, s, l, &b->attempt, e);
-    qwick_session_parts(s[0], NULL);
-    for (size_t i = 0; i < QWICK_PARTS; i++)
+    qwick_session_profile(s[0], NULL);
+    for (size_t i = 0; i < QWICK_PROFILE_PARTS; i++)
         l->parts[i] /= passes;
     l->has_parts = true;
     if (rc || l->test != BENCH_DECODE)

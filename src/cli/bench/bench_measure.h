@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "qwick.h"
+#include "qwick_tools.h"
 
 enum bench_test { BENCH_PREFILL, BENCH_DECODE, BENCH_BATCH };
 
@@ -46,7 +46,7 @@ struct bench_line {
     double spread;      /* (largest - smallest) / median */
     double rate, limit; /* medians, in bytes or operations per second */
     double share, share_min, share_max; /* median, smallest and largest share */
-    double parts[QWICK_PARTS];          /* ms per pass */
+    double parts[QWICK_PROFILE_PARTS];          /* ms per pass */
     double sampling_ms;                 /* per token; NAN: not measured */
     bool has_parts;
     double bytes, flops;    /* work of one run */

@@ -143,7 +143,7 @@ static int put_part(struct buf *o, const char *name, double ms, double total,
 int bench_put_parts(struct buf *o, const struct bench_line *l, bool md)
 {
     double total = isnan(l->sampling_ms) ? 0 : l->sampling_ms;
-    for (size_t i = 0; i < QWICK_PARTS; i++)
+    for (size_t i = 0; i < QWICK_PROFILE_PARTS; i++)
         total += l->parts[i];
     int bad =
         buf_printf(o,
@@ -151,8 +151,8 @@ int bench_put_parts(struct buf *o, const struct bench_line *l, bool md)
                         "| part | ms a pass | share |\n|---|---:|---:|\n"
                       : "%s %zu, batch %zu, %d threads: ms a pass, share\n",
                    bench_test_name(l->test), l->n, l->batch, l->threads);
-    for (size_t i = 0; i < QWICK_PARTS; i++)
-        bad |= put_part(o, qwick_part_name(i), l->parts[i], total, md);
+    for (size_t i = 0; i < QWICK_PROFILE_PARTS; i++)
+        bad |= put_part(o, qwick_profile_part(i), l->parts[i], total, md);
     if (!isnan(l->sampling_ms))
         bad |= put_part(o, "sampling", l->sampling_ms, total, md);
     return bad ? -1 : 0;
@@ -163,8 +163,8 @@ int bench_put_parts(struct buf *o, const struct bench_line *l, bool md)
 static void put_json_parts(struct json_writer *w, const struct bench_line *l)
 {
     jw_object(w, "parts_ms");
-    for (size_t i = 0; i < QWICK_PARTS; i++)
-        jw_double(w, qwick_part_name(i), l->parts[i]);
+    for (size_t i = 0; i < QWICK_PROFILE_PARTS; i++)
+        jw_double(w, qwick_profile_part(i), l->parts[i]);
     if (!isnan(l->sampling_ms))
         jw_double(w, "sampling", l->sampling_ms);
     jw_end_object(w);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "qwick_tools.h"
 
 int bench_model_init(struct bench_model *m, struct qwick_engine *eng,
                      size_t max_depth, struct qwick_err *e)

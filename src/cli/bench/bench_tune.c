@@ -8,6 +8,7 @@
 #include "cli/io/json_writer.h"
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
+#include "qwick_tools.h"
 
 enum { MAX_CHOICES = 64 };
 

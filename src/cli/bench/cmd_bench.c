@@ -16,7 +16,7 @@
 #include "cli/report/plot_text.h"
 #include "cli/sandbox/open_model.h"
 #include "file/save.h"
-#include "qwick.h"
+#include "qwick_tools.h"
 
 #define MAX_LEN 10000000
 

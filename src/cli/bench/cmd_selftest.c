@@ -14,7 +14,7 @@
 #include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
 #include "cli/report/machine.h"
-#include "qwick.h"
+#include "qwick_tools.h"
 
 /* The report while the checks run. Rows are printed when a check ends, so that
  * a run that dies shows how far it came. */
@@ -29,10 +29,10 @@ struct report {
 static const struct {
     const char *table, *json;
 } results[] = {
-    [QWICK_CHECK_PASS] = {"pass", "pass"},
-    [QWICK_CHECK_FAIL] = {"FAIL", "fail"},
-    [QWICK_CHECK_SKIP] = {"skip", "skip"},
-    [QWICK_CHECK_CUT] = {"cut", "cut"},
+    [QWICK_SELFTEST_PASS] = {"pass", "pass"},
+    [QWICK_SELFTEST_FAIL] = {"FAIL", "fail"},
+    [QWICK_SELFTEST_SKIP] = {"skip", "skip"},
+    [QWICK_SELFTEST_CUT] = {"cut", "cut"},
 };
 
 static void selftest_flush(struct report *r)
@@ -106,7 +106,7 @@ static void on_begin(void *ctx, const char *name)
     progress_show("%s", name);
 }
 
-static int on_done(void *ctx, const struct qwick_check *c)
+static int on_done(void *ctx, const struct qwick_selftest_check *c)
 {
     struct report *r = ctx;
     double seconds = round(c->ms) / 1e3;

@@ -21,6 +21,7 @@
 #include "cli/report/profile.h"
 #include "cli/sandbox/open_model.h"
 #include "cli/sandbox/sandbox.h"
+#include "qwick_tools.h"
 
 /* ---- output ---- */
 

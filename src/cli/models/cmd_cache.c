@@ -10,7 +10,7 @@
 #include "cli/opt/common.h"
 #include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
-#include "qwick.h"
+#include "qwick_tools.h"
 
 /* ---- ls ---- */
 

@@ -11,7 +11,7 @@
 #include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
 #include "cli/report/report.h"
-#include "qwick.h"
+#include "qwick_tools.h"
 
 /* Tensors whose names differ in numbers only. */
 struct kind {

@@ -13,7 +13,7 @@
 #include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
 #include "cli/report/report.h"
-#include "qwick.h"
+#include "qwick_tools.h"
 
 /* Time for measuring the bandwidth. Its median varies by a few percent. */
 static const double BANDWIDTH_MS = 100;

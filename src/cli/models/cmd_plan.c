@@ -12,14 +12,14 @@
 #include "cli/opt/common.h"
 #include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
-#include "qwick.h"
+#include "qwick_tools.h"
 
 /* ---- JSON ---------------------------------------------------------------- */
 
 static const char *source_name(enum qwick_plan_source s)
 {
     return s == QWICK_PLAN_PASSES   ? "passes"
-           : s == QWICK_PLAN_LIMITS ? "limits"
+           : s == QWICK_PLAN_ROOFLINE ? "limits"
                                     : NULL;
 }
 

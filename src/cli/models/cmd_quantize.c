@@ -12,7 +12,7 @@
 #include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
 #include "cli/sandbox/open_model.h"
-#include "qwick.h"
+#include "qwick_tools.h"
 
 /* ---- standard error ---- */
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "qwick_tools.h"
 
 static int compare_doubles(const void *a, const void *b)
 {

@@ -325,7 +325,7 @@ static int logits(struct job *j)
                 "text: it has no tokens after normalization");
         return msg_fail(&e);
     }
-    size_t limit = qwick_session_limit(j->ses);
+    size_t limit = qwick_session_n_ctx(j->ses);
     if (j->n_ids > limit) {
         err_set(&e, QWICK_ERR_CONTEXT,
                 "prompt: %zu tokens do not fit the context of %zu", j->n_ids,

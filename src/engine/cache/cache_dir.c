@@ -13,6 +13,7 @@
 #include "engine/cache/kv_file.h"
 #include "engine/cache/prefix_disk.h"
 #include "engine/cache/tuning_file.h"
+#include "qwick_tools.h"
 
 /* A temporary file of this age is left over: its writer is gone. */
 enum { STALE_SECONDS = 3600 };

@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "engine/cache/kv_file.h"
 #include "file/fs.h"
+#include "qwick_tools.h"
 
 struct prefix_disk {
     char *dir, *root;         /* root: DIR/prefix-1 */

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/par.h"
 #include "engine/core/engine.h"
+#include "qwick_tools.h"
 
 /* Smaller weights fit in caches, so reading them does not measure memory. */
 enum { MIN_SWEEP = 256 << 20, MAX_SWEEPS = 512 };

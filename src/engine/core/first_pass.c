@@ -7,6 +7,7 @@
 #include "base/os.h"
 #include "base/par.h"
 #include "engine/core/engine.h"
+#include "qwick_tools.h"
 
 /* Ask about so many pages of a file whether they are in memory: asking about
  * all takes a millisecond for 400 MB. The file counts as read if FEW of them

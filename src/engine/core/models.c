@@ -15,6 +15,7 @@
 #include "file/stores.h"
 #include "model/foreign.h"
 #include "model/model.h"
+#include "qwick_tools.h"
 
 /* A model while it is examined. */
 struct exam {

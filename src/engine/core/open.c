@@ -16,6 +16,7 @@
 #include "engine/core/options.h"
 #include "engine/core/tuning.h"
 #include "engine/generate/token_trie.h"
+#include "qwick_tools.h"
 #include "text/chat/think.h"
 
 enum { DEFAULT_CHUNK = 512, MAX_CHUNK = 1 << 16, MAX_THREADS = 1024 };

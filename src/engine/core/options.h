@@ -6,6 +6,11 @@
 
 #include "base/err.h"
 
+/* Copy the defaults, a struct of `known` bytes, to the caller's struct of
+ * `size` bytes. A smaller struct gets a part of them; in a larger one, the
+ * bytes that this version does not know become zero. */
+void options_init(void *o, size_t size, const void *defaults, size_t known);
+
 /* Copy the options *given, which a program passed to a public function, to
  * *out, a struct of `size` bytes that holds the defaults. Both structs begin
  * with their size. Options that an older program does not know keep their

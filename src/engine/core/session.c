@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "engine/core/engine.h"
 #include "engine/core/first_pass.h"
+#include "qwick_tools.h"
 
 /* Bytes of logits that qwick_session_all_logits holds at once. */
 enum { LOGITS_BYTES = 32 << 20 };
@@ -142,9 +143,9 @@ static int reserve(struct qwick_session *s, size_t n, size_t chunk,
 /* Evaluate tokens after the cached ones in one pass. -1: stopped; only a
  * prefill can be stopped. */
 static int forward(struct qwick_session *s, const int32_t *tokens, size_t n,
-                   enum want want, float *logits, bool prefill)
+                   enum span_rows rows, float *logits, bool prefill)
 {
-    const struct span span = {&s->kv, tokens, n, want};
+    const struct span span = {&s->kv, tokens, n, rows};
     const struct pass_io io = {.spans = &span,
                                .n_spans = 1,
                                .logits = logits,
@@ -160,7 +161,7 @@ static int forward(struct qwick_session *s, const int32_t *tokens, size_t n,
         engine_suitable_head(s->eng);
     if (engine_pass(s->eng, &io))
         return -1;
-    if (want == WANT_LAST) {
+    if (rows == ROWS_LAST) {
         s->logits = logits;
         s->n_rows = 1;
     }
@@ -235,7 +236,7 @@ static int prefill(struct prefill *p, const int32_t *tokens,
             return -1;
         memcpy(s->tokens + at, tokens + at, m * sizeof *tokens);
         if (session_stopped(s) ||
-            forward(s, tokens + at, m, at + m == n ? WANT_LAST : WANT_NONE,
+            forward(s, tokens + at, m, at + m == n ? ROWS_LAST : ROWS_NONE,
                     s->own_logits, true))
             return err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
         at += m;
@@ -277,7 +278,7 @@ int qwick_session_decode(struct qwick_session *s, int32_t token,
     if (session_check_tokens(s, &token, 1, e) || reserve(s, s->kv.n + 1, 1, e))
         return -1;
     s->tokens[s->kv.n] = token;
-    return forward(s, &token, 1, WANT_LAST, s->own_logits, false);
+    return forward(s, &token, 1, ROWS_LAST, s->own_logits, false);
 }
 
 int session_decode_all(struct qwick_session *s, const int32_t *tokens, size_t n,
@@ -292,7 +293,7 @@ int session_decode_all(struct qwick_session *s, const int32_t *tokens, size_t n,
     if (reserve(s, s->kv.n + n, most, e))
         return -1;
     memcpy(s->tokens + s->kv.n, tokens, n * sizeof *tokens);
-    if (forward(s, tokens, n, WANT_ALL, rows, false))
+    if (forward(s, tokens, n, ROWS_ALL, rows, false))
         return -1;
     s->logits = rows + (n - 1) * s->eng->model.config.vocab_size;
     s->n_rows = n;
@@ -366,7 +367,7 @@ int qwick_session_all_logits(struct qwick_session *s, const int32_t *tokens,
             goto done;
         memcpy(s->tokens + at, tokens + at, m * sizeof *tokens);
         if (session_interrupted(s) ||
-            forward(s, tokens + at, m, WANT_ALL, logits, true)) {
+            forward(s, tokens + at, m, ROWS_ALL, logits, true)) {
             err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
             goto done;
         }
@@ -420,7 +421,7 @@ fail:
     return -1;
 }
 
-_Static_assert(QWICK_PARTS == PART_COUNT, "the public header says so");
+_Static_assert(QWICK_PROFILE_PARTS == PART_COUNT, "the public header says so");
 
 /* ---- joint steps -------------------------------------------------------- */
 
@@ -469,8 +470,8 @@ static int reserve_rows(float **p, size_t *cap, size_t n, size_t width,
 
 static size_t rows_of(const struct qwick_step *step)
 {
-    return step->want == QWICK_WANT_ALL    ? step->n
-           : step->want == QWICK_WANT_LAST ? 1
+    return step->rows == QWICK_ROWS_ALL    ? step->n
+           : step->rows == QWICK_ROWS_LAST ? 1
                                            : 0;
 }
 
@@ -517,13 +518,13 @@ int qwick_engine_step(struct qwick_engine *eng, const struct qwick_step *steps,
         return -1;
     for (size_t i = 0; i < n; i++) {
         struct qwick_session *s = steps[i].session;
-        enum want want = steps[i].want == QWICK_WANT_ALL    ? WANT_ALL
-                         : steps[i].want == QWICK_WANT_LAST ? WANT_LAST
-                                                            : WANT_NONE;
+        enum span_rows rows = steps[i].rows == QWICK_ROWS_ALL    ? ROWS_ALL
+                              : steps[i].rows == QWICK_ROWS_LAST ? ROWS_LAST
+                                                                 : ROWS_NONE;
         memcpy(s->tokens + s->kv.n, steps[i].tokens,
                steps[i].n * sizeof *s->tokens);
         eng->spans[i] =
-            (struct span){&s->kv, steps[i].tokens, steps[i].n, want};
+            (struct span){&s->kv, steps[i].tokens, steps[i].n, rows};
     }
     const struct pass_io io = {
         .spans = eng->spans,
@@ -564,7 +565,7 @@ const float *qwick_session_hidden(const struct qwick_session *s)
     return s->hidden;
 }
 
-const char *qwick_part_name(size_t part)
+const char *qwick_profile_part(size_t part)
 {
     static const char *const names[] = {
         [PART_EMBED] = "embedding",
@@ -577,7 +578,7 @@ const char *qwick_part_name(size_t part)
     return part < PART_COUNT ? names[part] : NULL;
 }
 
-void qwick_session_parts(struct qwick_session *s, double *ms)
+void qwick_session_profile(struct qwick_session *s, double *ms)
 {
     s->parts = ms;
 }
@@ -598,7 +599,7 @@ size_t qwick_session_cached(const struct qwick_session *s)
     return s->n_cached;
 }
 
-size_t qwick_session_limit(const struct qwick_session *s)
+size_t qwick_session_n_ctx(const struct qwick_session *s)
 {
     return s->limit;
 }

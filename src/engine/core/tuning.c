@@ -8,6 +8,7 @@
 
 #include "engine/cache/tuning_file.h"
 #include "engine/core/engine.h"
+#include "qwick_tools.h"
 
 #define PROBE "probe"
 

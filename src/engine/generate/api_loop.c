@@ -17,21 +17,24 @@ struct qwick_sampler {
 
 int qwick_sampler_create(struct qwick_sampler **out,
                          const struct qwick_engine *eng,
-                         const struct qwick_sampling *o, struct qwick_err *e)
+                         const struct qwick_sampling *given,
+                         struct qwick_err *e)
 {
+    struct qwick_sampling o;
     *out = NULL;
     if (!eng->weights)
         return err_set(e, QWICK_ERR_USAGE,
                        "%s: was opened for its tokenizer only",
                        checkpoint_name(eng->ck));
-    if (qwick_check_generation(eng, o, e))
+    if (generation_read_sampling(&o, given, e) ||
+        qwick_check_generation(eng, &o, e))
         return -1;
     struct qwick_sampler *s = calloc(1, sizeof *s);
     if (!s)
         return err_oom(e, sizeof *s);
     s->eng = eng;
     s->vocab_size = eng->model.config.vocab_size;
-    if (sampler_create(&s->sampler, o, s->vocab_size, eng->blocked,
+    if (sampler_create(&s->sampler, &o, s->vocab_size, eng->blocked,
                        eng->model.k, e)) {
         free(s);
         return -1;
@@ -98,8 +101,8 @@ static int check_id(const struct qwick_sampler *s, int32_t id,
                    id, s->vocab_size);
 }
 
-int qwick_sampler_see_prompt(struct qwick_sampler *s, const int32_t *tokens,
-                             size_t n, struct qwick_err *e)
+int qwick_sampler_accept_prompt(struct qwick_sampler *s, const int32_t *tokens,
+                                size_t n, struct qwick_err *e)
 {
     for (size_t i = 0; i < n; i++)
         if (check_id(s, tokens[i], e))

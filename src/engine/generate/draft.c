@@ -261,9 +261,9 @@ static int draw(struct draft *d, struct qwick_err *e)
 {
     struct generation *g = d->g;
     size_t i = d->n;
-    double u = d->q ? rng_uniform(g->o->sampling.seed ^ GUESS_SEED,
-                                  d->n_draws++)
-                    : sampler_number(g->sampler);
+    double u =
+        d->q ? rng_uniform(g->o->sampling->seed ^ GUESS_SEED, d->n_draws++)
+             : sampler_number(g->sampler);
     return sampler_guess(
         g->sampler, target_row(d, d->target->draft->logits), u, &d->ids[i],
         &d->sure, d->q ? d->q + i * g->eng->model.config.vocab_size : NULL, e);
@@ -315,7 +315,7 @@ static int evaluate_alone(struct draft *d, size_t keep, struct qwick_err *e)
     while (d->n_pending - at > keep) {
         size_t n = d->n_pending - at - keep;
         struct qwick_step step = {d->target->draft, d->pending + at,
-                                  n < chunk ? n : chunk, QWICK_WANT_NONE};
+                                  n < chunk ? n : chunk, QWICK_ROWS_NONE};
         if (qwick_engine_step(d->eng, &step, 1, QWICK_LOGITS, e))
             return -1;
         at += step.n;
@@ -409,9 +409,8 @@ static size_t step(const struct joint *j)
     for (size_t i = 0; i < j->n; i++) {
         const struct draft *d = j->d[i];
         if (d->going)
-            j->steps[n_steps++] =
-                (struct qwick_step){d->target->draft, d->pending, d->n_pending,
-                                    QWICK_WANT_LAST};
+            j->steps[n_steps++] = (struct qwick_step){
+                d->target->draft, d->pending, d->n_pending, QWICK_ROWS_LAST};
     }
     if (!n_steps)
         return 0;

@@ -12,37 +12,60 @@
 
 _Static_assert(QWICK_LOOKUP_MAX == LOOKUP_MAX, "the public header says so");
 
-struct qwick_sampling qwick_sampling_defaults(const struct qwick_engine *eng,
-                                              bool thinking)
+void qwick_sampling_read(const struct qwick_engine *eng, bool thinking,
+                         struct qwick_sampling *out, size_t size)
 {
     const struct config *c = &eng->model.config;
     struct qwick_sampling o = qwick_sampling_neutral();
     o.repeat_penalty = (float)c->repetition_penalty;
-    if (!c->do_sample) {
-        o.temperature = 0;
-        return o;
+    o.temperature = c->do_sample ? (float)c->temperature : 0;
+    if (c->do_sample) {
+        o.top_k = (int)c->top_k;
+        o.top_p = (float)c->top_p;
+        o.min_p = (float)c->min_p;
     }
-    o.temperature = (float)c->temperature;
-    o.top_k = (int)c->top_k;
-    o.top_p = (float)c->top_p;
-    o.min_p = (float)c->min_p;
     /* Qwen3's generation_config.json has the values for thinking. Its model
      * card gives other values for answers without thinking. */
-    if (!thinking && c->temperature == 0.6 && c->top_p == 0.95 &&
-        c->top_k == 20) {
+    if (c->do_sample && !thinking && c->temperature == 0.6 &&
+        c->top_p == 0.95 && c->top_k == 20) {
         o.temperature = 0.7f;
         o.top_p = 0.8f;
     }
-    return o;
+    options_init(out, size, &o, sizeof o);
+}
+
+int generation_read_sampling(struct qwick_sampling *o,
+                             const struct qwick_sampling *given,
+                             struct qwick_err *e)
+{
+    *o = qwick_sampling_neutral();
+    return options_read(o, sizeof *o, given, "sampling", e);
+}
+
+int generation_read_options(struct qwick_generate_options *o,
+                            struct qwick_sampling *sampling,
+                            const struct qwick_generate_options *given,
+                            struct qwick_err *e)
+{
+    *o = qwick_generate_defaults();
+    if (options_read(o, sizeof *o, given, "generate", e) ||
+        generation_read_sampling(sampling, o->sampling, e))
+        return -1;
+    o->sampling = sampling;
+    return 0;
 }
 
 int qwick_check_generation(const struct qwick_engine *eng,
-                           const struct qwick_sampling *o, struct qwick_err *e)
+                           const struct qwick_sampling *given,
+                           struct qwick_err *e)
 {
     const struct config *c = &eng->model.config;
-    const char *why = *c->unsupported       ? c->unsupported
-                      : o->temperature != 0 ? c->unsupported_draw
-                                            : "";
+    struct qwick_sampling o;
+    if (generation_read_sampling(&o, given, e))
+        return -1;
+    const char *why = *c->unsupported      ? c->unsupported
+                      : o.temperature != 0 ? c->unsupported_draw
+                                           : "";
     char path[512];
     checkpoint_path(eng->ck, "generation_config.json", path, sizeof path);
     return *why ? err_set(e, QWICK_ERR_MODEL, "%s: %s", path, why) : 0;
@@ -203,7 +226,7 @@ int generation_begin(struct generation *g, const struct qwick_engine *eng,
                      struct qwick_result *r, struct qwick_err *e)
 {
     const struct config *c = &eng->model.config;
-    *r = (struct qwick_result){.seed = o->sampling.seed, .n_prompt = n};
+    *r = (struct qwick_result){.seed = o->sampling->seed, .n_prompt = n};
     *g = (struct generation){.eng = eng, .o = o, .r = r};
     g->rules = (struct decode_rules){.stop_ids = c->stop_ids,
                                      .n_stop_ids = c->n_stop_ids,
@@ -211,9 +234,9 @@ int generation_begin(struct generation *g, const struct qwick_engine *eng,
                                      .limit = limit};
     stream_init(&g->stream, o->stop, o->n_stop,
                 o->in_think && o->split_thinking);
-    if (check_options(o, e) || qwick_check_generation(eng, &o->sampling, e) ||
+    if (check_options(o, e) || qwick_check_generation(eng, o->sampling, e) ||
         allocate(g, e) ||
-        sampler_create(&g->sampler, &o->sampling, c->vocab_size,
+        sampler_create(&g->sampler, o->sampling, c->vocab_size,
                        g->blocked ? g->blocked : eng->blocked, eng->model.k,
                        e) ||
         begin_guide(g, e) ||
@@ -670,13 +693,14 @@ int qwick_generate(struct qwick_session *s, const int32_t *prompt, size_t n,
                    const struct qwick_generate_options *given,
                    struct qwick_result *r, struct qwick_err *e)
 {
-    struct qwick_generate_options all = qwick_generate_defaults(), *o = &all;
+    struct qwick_generate_options all, *o = &all;
+    struct qwick_sampling sampling;
     struct solo solo = {.s = s};
     int rc = -1;
     *r = (struct qwick_result){.n_prompt = n};
-    if (options_read(o, sizeof *o, given, "generate", e))
+    if (generation_read_options(o, &sampling, given, e))
         return -1;
-    r->seed = o->sampling.seed;
+    r->seed = sampling.seed;
     if (generation_check(s->eng, prompt, n, e))
         return -1;
     if (!generation_begin(&solo.g, s->eng, prompt, n, o, s->limit, r, e) &&

@@ -45,9 +45,19 @@ int generation_check(const struct qwick_engine *eng, const int32_t *prompt,
 /* Tell a sampler which ids may not begin an answer. */
 void generation_set_start(const struct qwick_engine *eng, struct sampler *s);
 
+/* Read the options that a program gave (options_read); NULL: the defaults.
+ * o->sampling becomes `sampling`, which must live as long as *o. */
+int generation_read_sampling(struct qwick_sampling *o,
+                             const struct qwick_sampling *given,
+                             struct qwick_err *e);
+int generation_read_options(struct qwick_generate_options *o,
+                            struct qwick_sampling *sampling,
+                            const struct qwick_generate_options *given,
+                            struct qwick_err *e);
+
 /* Start an answer to a prompt that generation_check accepts, in a context of at
- * most limit tokens. The functions below fill in *r step by step. Call
- * generation_free also after a failure. */
+ * most limit tokens. *o comes from generation_read_options. The functions below
+ * fill in *r step by step. Call generation_free also after a failure. */
 int generation_begin(struct generation *g, const struct qwick_engine *eng,
                      const int32_t *prompt, size_t n,
                      const struct qwick_generate_options *o, size_t limit,

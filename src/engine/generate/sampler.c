@@ -85,12 +85,6 @@ static int check(const struct qwick_sampling *o, struct qwick_err *e)
         {"frequency_penalty", (double)o->frequency_penalty, -QWICK_PENALTY_MAX,
          QWICK_PENALTY_MAX},
     };
-    for (size_t i = 0; i < sizeof o->reserved / sizeof *o->reserved; i++)
-        if (o->reserved[i])
-            return err_set(e, QWICK_ERR_USAGE,
-                           "sampling: has an option that version %s does not "
-                           "know",
-                           QWICK_VERSION);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!(rows[i].v >= rows[i].min && rows[i].v <= rows[i].max))
             return err_set(e, QWICK_ERR_USAGE,

@@ -96,7 +96,7 @@ int runs_set_base(struct runs *s, const int32_t *tokens, size_t n,
     /* steps without output, so that forks copy no logits */
     while ((at = s->base->kv.n) < n) {
         size_t m = n - at < chunk ? n - at : chunk;
-        struct qwick_step step = {s->base, tokens + at, m, QWICK_WANT_NONE};
+        struct qwick_step step = {s->base, tokens + at, m, QWICK_ROWS_NONE};
         if (evaluate_steps(s, &step, 1, e))
             return -1;
         s->n_passes++;
@@ -331,13 +331,13 @@ static int expire(struct runs *s, struct qwick_err *e)
 
 /* Add the next tokens of a run to the pass, at most *budget of them and *rows
  * rows of outputs. A step has one row of output, or one per token. So with
- * QWICK_WANT_ALL, a step ends before the first token whose output is wanted. */
+ * QWICK_ROWS_ALL, a step ends before the first token whose output is wanted. */
 static void plan_step(struct runs *s, struct run *r, size_t *budget,
                       size_t *rows)
 {
     size_t at = r->n - run_pending(r), n = r->n - at;
-    bool all = s->task->want == QWICK_WANT_ALL && at >= r->first;
-    if (s->task->want == QWICK_WANT_ALL && !all)
+    bool all = s->task->rows == QWICK_ROWS_ALL && at >= r->first;
+    if (s->task->rows == QWICK_ROWS_ALL && !all)
         n = r->first - at;
     if (n > *budget)
         n = *budget;
@@ -354,18 +354,18 @@ static void plan_step(struct runs *s, struct run *r, size_t *budget,
     }
     *budget -= n;
     r->n_step = n;
-    enum qwick_want want = all ? QWICK_WANT_ALL
-                           : s->task->want == QWICK_WANT_LAST && r->complete
-                               ? QWICK_WANT_LAST
-                               : QWICK_WANT_NONE;
+    enum qwick_rows which = all ? QWICK_ROWS_ALL
+                            : s->task->rows == QWICK_ROWS_LAST && r->complete
+                                ? QWICK_ROWS_LAST
+                                : QWICK_ROWS_NONE;
     s->stepped[s->n_steps] = r;
     s->steps[s->n_steps++] =
-        (struct qwick_step){r->session, r->tokens + at, n, want};
+        (struct qwick_step){r->session, r->tokens + at, n, which};
 }
 
 static bool decodes(const struct runs *s, const struct run *r)
 {
-    return s->task->want == QWICK_WANT_LAST && run_decodes(r);
+    return s->task->rows == QWICK_ROWS_LAST && run_decodes(r);
 }
 
 /* Plan a pass: one token of every run that decodes, with its guesses, and
@@ -447,7 +447,7 @@ static const float *rows_of(const struct runs *s, size_t i, size_t *n)
 {
     const struct qwick_session *session = s->steps[i].session;
     if (s->task->output == QWICK_HIDDEN) {
-        *n = s->steps[i].want != QWICK_WANT_NONE;
+        *n = s->steps[i].rows != QWICK_ROWS_NONE;
         return session->hidden;
     }
     return qwick_session_rows(session, n);
@@ -476,7 +476,7 @@ static void draw(struct runs *s)
 {
     size_t n = 0;
     for (size_t i = 0; i < s->n_steps; i++)
-        n += s->steps[i].want != QWICK_WANT_NONE;
+        n += s->steps[i].rows != QWICK_ROWS_NONE;
     if (n)
         par_run(n > 1 ? s->eng->pool : NULL, draw_body, s);
 }

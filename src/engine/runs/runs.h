@@ -16,7 +16,7 @@
  *     runs_memory.c  memory limits
  *     runs_prefix.c  tokens that a run can take from other runs and from caches
  *
- * A task with QWICK_WANT_LAST may add guesses to the last token of a run. A
+ * A task with QWICK_ROWS_LAST may add guesses to the last token of a run. A
  * pass then gives the outputs of the last token and of its guesses. The run
  * goes on as if each output came from a pass of its own, until a token differs
  * from the guess at its place.
@@ -46,7 +46,7 @@ struct run {
     const int32_t *tokens; /* [n], n >= 1, and n_guess guesses after them */
     size_t n, n_guess;
     size_t first;       /* outputs are wanted for tokens[first..n); only in
-                           tasks with QWICK_WANT_ALL */
+                           tasks with QWICK_ROWS_ALL */
     size_t n_final;     /* number of tokens that the session will probably have
                            when the run ends */
     size_t more_bytes;  /* memory that the caches of a draft model will probably
@@ -65,8 +65,8 @@ struct runs;
  * *e set, which stops the scheduler. Each callback says what NULL means. */
 struct run_task {
     enum qwick_output output; /* QWICK_LOGITS or QWICK_HIDDEN */
-    enum qwick_want want;     /* QWICK_WANT_LAST: the output of a run's last
-                                 token; QWICK_WANT_ALL: of all tokens from
+    enum qwick_rows rows;     /* QWICK_ROWS_LAST: the output of a run's last
+                                 token; QWICK_ROWS_ALL: of all tokens from
                                  run.first on, logits only */
     bool by_row;  /* n_done counts each row, not each run that has ended */
     bool share;   /* runs may take keys and values of their first tokens from

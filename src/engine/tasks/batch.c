@@ -83,9 +83,8 @@ int qwick_batch_add(struct qwick_batch *b, const int32_t *prompt, size_t n,
     }
     memcpy(q->ids, prompt, n * sizeof *prompt);
     q->run.n = q->n_prompt = n;
-    q->o = qwick_generate_defaults();
     q->tag = tag;
-    if (options_read(&q->o, sizeof q->o, o, "generate", e) ||
+    if (generation_read_options(&q->o, &q->sampling, o, e) ||
         batch_note_prompt(b, prompt, n, e)) {
         seq_free(q);
         return -1;
@@ -216,7 +215,7 @@ static void fail(struct runs *s, struct run *run, const struct qwick_err *why)
     }
     if (!q->begun) {
         q->g.r = &q->r;
-        q->r = (struct qwick_result){.seed = q->o.sampling.seed,
+        q->r = (struct qwick_result){.seed = q->sampling.seed,
                                      .n_prompt = q->n_prompt,
                                      .draft.on = q->o.draft != NULL};
     }
@@ -254,7 +253,7 @@ static void release_seq(struct runs *s, struct run *run)
 }
 
 static const struct run_task task = {.output = QWICK_LOGITS,
-                                     .want = QWICK_WANT_LAST,
+                                     .rows = QWICK_ROWS_LAST,
                                      .share = true,
                                      .preempt = true,
                                      .admit = admit,

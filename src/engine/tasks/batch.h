@@ -14,6 +14,7 @@ struct seq {
     struct run run; /* first */
     void *tag;
     struct qwick_generate_options o;
+    struct qwick_sampling sampling; /* o.sampling */
     int32_t *ids; /* [cap], the first run.n and the guesses are in use */
     size_t n_prompt, cap;
     bool begun; /* g has been started */

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/os.h"
 #include "engine/core/options.h"
+#include "qwick_tools.h"
 
 enum { DEFAULT_PROMPT = 512 };
 

@@ -3,6 +3,7 @@
 #define ENGINE_PLAN_H
 
 #include "engine/core/engine.h"
+#include "qwick_tools.h"
 
 /* Measure the machine, and the model if that is quick enough, and set the times
  * of p, whose other members are set. Takes about a second. Returns 0, or -1

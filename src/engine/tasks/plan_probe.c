@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/flag.h"
 #include "engine/tasks/plan.h"
+#include "qwick_tools.h"
 
 /* Milliseconds of the parts, about a second together. */
 static const double BANDWIDTH_MS = 150, PEAK_MS = 100, PREFILL_MS = 400,
@@ -37,7 +38,7 @@ static void from_limits(struct qwick_plan *p, const struct qwick_engine *eng)
     double read = chunks * (double)bytes / p->bandwidth;
     p->first_token_s = compute > read ? compute : read;
     p->token_s = token_bytes(eng, middle(p)) / p->bandwidth;
-    p->source = QWICK_PLAN_LIMITS;
+    p->source = QWICK_PLAN_ROOFLINE;
 }
 
 /* Tokens of the longest prefill that the limits allow in half of its time. A

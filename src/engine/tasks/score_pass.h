@@ -29,7 +29,7 @@ void score_release(struct runs *s, struct run *r);
 
 /* Members of struct run_task that both tasks have in common. */
 #define JUDGE_TASK \
-    .output = QWICK_LOGITS, .want = QWICK_WANT_ALL, .release = score_release
+    .output = QWICK_LOGITS, .rows = QWICK_ROWS_ALL, .release = score_release
 
 /* Apply the options to s, which is open, and let its task queue runs. */
 void score_set_options(struct runs *s, const struct qwick_score_options *o);

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/flag.h"
 #include "engine/core/options.h"
+#include "qwick_tools.h"
 
 /* Shares of the time that is left. The checksums of a large model would take
  * minutes, so would the scalar kernels, and the first pass may have to read the
@@ -44,12 +45,12 @@ int selftest_session(struct qwick_session **out, const struct selftest *t,
     return 0;
 }
 
-static void count(struct qwick_selftest_report *r, enum qwick_check_result x)
+static void count(struct qwick_selftest_report *r, enum qwick_selftest_result x)
 {
-    r->n_pass += x == QWICK_CHECK_PASS;
-    r->n_fail += x == QWICK_CHECK_FAIL;
-    r->n_skip += x == QWICK_CHECK_SKIP;
-    r->n_cut += x == QWICK_CHECK_CUT;
+    r->n_pass += x == QWICK_SELFTEST_PASS;
+    r->n_fail += x == QWICK_SELFTEST_FAIL;
+    r->n_skip += x == QWICK_SELFTEST_SKIP;
+    r->n_cut += x == QWICK_SELFTEST_CUT;
 }
 
 /* Turn an error of a check into its outcome. If memory for the detail is short,
@@ -58,7 +59,7 @@ static void take_error(struct outcome *out, const struct qwick_err *e)
 {
     bool late = e->code == QWICK_ERR_INTERRUPTED;
     bool cut = late || e->code == QWICK_ERR_MEMORY;
-    out->result = cut ? QWICK_CHECK_CUT : QWICK_CHECK_FAIL;
+    out->result = cut ? QWICK_SELFTEST_CUT : QWICK_SELFTEST_FAIL;
     out->detail.len = 0;
     (void)buf_puts(&out->detail, late ? "its time is over" : e->msg);
 }
@@ -104,8 +105,8 @@ static int run(struct selftest *t, const struct entry *c,
     int stop = 0;
     if (o->done) {
         const char *detail = out.detail.data ? out.detail.data : "";
-        struct qwick_check done = {c->name, detail, out.result,
-                                   clock_ms() - start};
+        struct qwick_selftest_check done = {c->name, detail, out.result,
+                                            clock_ms() - start};
         stop = o->done(o->ctx, &done);
     }
     buf_free(&out.detail);

@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "engine/core/engine.h"
+#include "qwick_tools.h"
 
 /* Maximum number of tokens of the text. Passes of 192 tokens and more use
  * further kernels. */
@@ -24,7 +25,7 @@ struct selftest {
 
 /* How a check ended. */
 struct outcome {
-    enum qwick_check_result result;
+    enum qwick_selftest_result result;
     struct buf detail; /* text for people; the check appends to it */
 };
 

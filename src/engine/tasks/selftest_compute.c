@@ -6,6 +6,8 @@
 
 #include "engine/tasks/selftest.h"
 
+#include "qwick_tools.h"
+
 /* ---- bit by bit --------------------------------------------------------- */
 
 /* The session's last logits, copied. NULL: out of memory. */
@@ -60,7 +62,7 @@ static int report_bits(const struct bits *b, struct outcome *out,
                        const char *what, struct qwick_err *e)
 {
     int bad;
-    out->result = b->n_different ? QWICK_CHECK_FAIL : QWICK_CHECK_PASS;
+    out->result = b->n_different ? QWICK_SELFTEST_FAIL : QWICK_SELFTEST_PASS;
     if (b->n_different)
         bad = buf_printf(&out->detail,
                          "%s: %zu of %zu logits differ, by up to %.2g", what,
@@ -156,7 +158,7 @@ static int joint(const struct selftest *t, struct qwick_session **s,
             size_t from = last ? n[i] - 1 : 0, len = last ? 1 : n[i] - 1;
             if (len)
                 steps[n_steps++] = (struct qwick_step){s[i], t->ids + from, len,
-                                                       QWICK_WANT_LAST};
+                                                       QWICK_ROWS_LAST};
         }
         if (n_steps &&
             qwick_engine_step(t->exact, steps, n_steps, QWICK_LOGITS, e))
@@ -291,7 +293,7 @@ static int report_reference(const struct rows *r, struct outcome *out,
                             struct qwick_err *e)
 {
     bool finite = isfinite(r->norm);
-    out->result = finite ? QWICK_CHECK_PASS : QWICK_CHECK_FAIL;
+    out->result = finite ? QWICK_SELFTEST_PASS : QWICK_SELFTEST_FAIL;
     return buf_puts(&out->detail, finite ? "the reference of the rows below"
                                          : "some logits are not finite")
                ? err_oom(e, 1)
@@ -307,7 +309,7 @@ static int report_error(struct rows *r, const struct rule *rule,
         /* a position without finite logits fails the check, too */
         d = isnan(r->at[rule->n - 1]) ? NAN : r->at[rule->n / 2];
     }
-    out->result = d <= rule->bound ? QWICK_CHECK_PASS : QWICK_CHECK_FAIL;
+    out->result = d <= rule->bound ? QWICK_SELFTEST_PASS : QWICK_SELFTEST_FAIL;
     int bad =
         buf_printf(&out->detail, "differs from %s by %.1e", r->t->reference, d);
     if (rule->median)
@@ -322,7 +324,7 @@ int selftest_level(struct selftest *t, const char *isa, bool exact,
     struct qwick_engine *eng;
     struct rows r = {.t = t, .vocab_size = t->given->info.vocab_size};
     if (!exact && !t->want) {
-        out->result = QWICK_CHECK_CUT;
+        out->result = QWICK_SELFTEST_CUT;
         return buf_puts(&out->detail, "no level ended in exact mode")
                    ? err_oom(e, 1)
                    : 0;

@@ -8,6 +8,7 @@
 #include "engine/tasks/selftest.h"
 #include "file/blob_sum.h"
 #include "file/fs.h"
+#include "qwick_tools.h"
 
 /* ---- files -------------------------------------------------------------- */
 
@@ -114,10 +115,10 @@ static void report_files(const struct summing *s, bool late,
                          s->n_unknown);
     if (b->len >= 2)
         b->data[b->len -= 2] = '\0';
-    out->result = s->n_wrong   ? QWICK_CHECK_FAIL
-                  : late       ? QWICK_CHECK_CUT
-                  : s->n_known ? QWICK_CHECK_PASS
-                               : QWICK_CHECK_SKIP;
+    out->result = s->n_wrong   ? QWICK_SELFTEST_FAIL
+                  : late       ? QWICK_SELFTEST_CUT
+                  : s->n_known ? QWICK_SELFTEST_PASS
+                               : QWICK_SELFTEST_SKIP;
 }
 
 int selftest_files(struct selftest *t, struct outcome *out, struct qwick_err *e)
@@ -126,7 +127,7 @@ int selftest_files(struct selftest *t, struct outcome *out, struct qwick_err *e)
     struct qwick_err why = {0};
     const char *path = t->given->info.path;
     if (checkpoint_is_builtin(t->given->ck)) {
-        out->result = QWICK_CHECK_SKIP;
+        out->result = QWICK_SELFTEST_SKIP;
         return buf_puts(&out->detail, "the model is inside the program")
                    ? err_oom(e, 1)
                    : 0;
@@ -182,7 +183,7 @@ int selftest_tokenizer(struct selftest *t, struct outcome *out,
 {
     size_t sum = 0, n_wrong = 0, first = 0;
     if (!t->given->bpe) {
-        out->result = QWICK_CHECK_SKIP;
+        out->result = QWICK_SELFTEST_SKIP;
         return buf_puts(&out->detail, "the model has no tokenizer")
                    ? err_oom(e, 1)
                    : 0;
@@ -196,7 +197,7 @@ int selftest_tokenizer(struct selftest *t, struct outcome *out,
         if (!same && n_wrong++ == 0)
             first = i;
     }
-    out->result = n_wrong ? QWICK_CHECK_FAIL : QWICK_CHECK_PASS;
+    out->result = n_wrong ? QWICK_SELFTEST_FAIL : QWICK_SELFTEST_PASS;
     int bad = n_wrong
                   ? buf_printf(&out->detail,
                                "%zu of %d texts come back with other bytes: %s",

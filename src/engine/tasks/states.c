@@ -45,7 +45,7 @@ static void release_run(struct runs *s, struct run *run)
 }
 
 static const struct run_task task = {.output = QWICK_HIDDEN,
-                                     .want = QWICK_WANT_LAST,
+                                     .rows = QWICK_ROWS_LAST,
                                      .reuse = true,
                                      .preempt = true,
                                      .next = next,

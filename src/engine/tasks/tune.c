@@ -14,6 +14,7 @@
 #include "kernel/blocks.h"
 #include "kernel/gemm.h"
 #include "model/scratch.h"
+#include "qwick_tools.h"
 
 enum {
     ROWS = 3072,
