@@ -66,22 +66,16 @@ bool chat_edit_insert(struct chat_edit *e, const char *s, size_t n)
     return good;
 }
 
-static void erase(struct chat_edit *e, size_t from, size_t to)
+/* Erase the text between two places. keep: Ctrl-Y inserts it again. */
+static void erase(struct chat_edit *e, size_t a, size_t b, bool keep)
 {
-    if (from == to)
+    size_t from = a < b ? a : b, n = a < b ? b - a : a - b;
+    if (keep)
+        e->killed.len = 0;
+    if (!n || (keep && buf_append(&e->killed, e->text.data + from, n)))
         bell(e);
     else
-        replace(e, from, to - from, NULL, 0);
-}
-
-/* Erase, and keep the text for Ctrl-Y. */
-static void kill_text(struct chat_edit *e, size_t from, size_t to)
-{
-    e->killed.len = 0;
-    if (from == to || buf_append(&e->killed, e->text.data + from, to - from))
-        bell(e);
-    else
-        erase(e, from, to);
+        replace(e, from, n, NULL, 0);
 }
 
 /* ---- places in the text ---- */
@@ -147,9 +141,9 @@ static size_t line_end(const struct chat_edit *e, size_t at)
     return at;
 }
 
-static bool is_space(char c)
+static bool in_argument(char c)
 {
-    return c == ' ' || c == '\t' || c == '\n';
+    return c != ' ' && c != '\t' && c != '\n';
 }
 
 /* Whether a byte is a part of a word: a letter, a digit, or not ASCII. */
@@ -159,14 +153,8 @@ static bool in_word(char c)
            (c >= 'A' && c <= 'Z') || (unsigned char)c >= 0x80;
 }
 
-static bool in_argument(char c)
+static size_t begin_of(const struct chat_edit *e, size_t at, bool (*in)(char c))
 {
-    return !is_space(c);
-}
-
-static size_t word_begin(const struct chat_edit *e, bool (*in)(char c))
-{
-    size_t at = e->cursor;
     while (at > 0 && !in(e->text.data[at - 1]))
         at--;
     while (at > 0 && in(e->text.data[at - 1]))
@@ -174,9 +162,18 @@ static size_t word_begin(const struct chat_edit *e, bool (*in)(char c))
     return at;
 }
 
-static size_t word_end(const struct chat_edit *e)
+static size_t argument_begin(const struct chat_edit *e, size_t at)
 {
-    size_t at = e->cursor;
+    return begin_of(e, at, in_argument);
+}
+
+static size_t word_begin(const struct chat_edit *e, size_t at)
+{
+    return begin_of(e, at, in_word);
+}
+
+static size_t word_end(const struct chat_edit *e, size_t at)
+{
     while (at < e->text.len && !in_word(e->text.data[at]))
         at++;
     while (at < e->text.len && in_word(e->text.data[at]))
@@ -184,19 +181,43 @@ static size_t word_end(const struct chat_edit *e)
     return at;
 }
 
+static size_t text_begin(const struct chat_edit *e, size_t at)
+{
+    (void)e, (void)at;
+    return 0;
+}
+
+static size_t text_end(const struct chat_edit *e, size_t at)
+{
+    (void)at;
+    return e->text.len;
+}
+
+/* At the end of a line, the end of its newline. */
+static size_t line_rest(const struct chat_edit *e, size_t at)
+{
+    size_t end = line_end(e, at);
+    return end > at ? end : next(e, end);
+}
+
 /* ---- the history ---- */
+
+/* Replace *to by the text. Returns false without memory. */
+static bool copy_text(struct chat_edit *e, struct buf *to)
+{
+    to->len = 0;
+    bool good = !buf_append(to, e->text.data, e->text.len);
+    if (!good)
+        bell(e);
+    return good;
+}
 
 static void show_entry(struct chat_edit *e, size_t i)
 {
-    const struct buf *b = &e->text, *old = &e->typed;
-    if (e->shown == e->n_history && i != e->shown) {
-        e->typed.len = 0;
-        if (buf_append(&e->typed, b->data ? b->data : "", b->len)) {
-            bell(e);
-            return;
-        }
-    }
+    const struct buf *old = &e->typed;
     bool typed = i == e->n_history;
+    if (e->shown == e->n_history && !typed && !copy_text(e, &e->typed))
+        return;
     if (typed ? set_text(e, old->data, old->len)
               : set_text(e, e->history[i].text, e->history[i].n)) {
         e->shown = i;
@@ -245,11 +266,9 @@ static void search(struct chat_edit *e, size_t i, size_t step)
 
 static void begin_search(struct chat_edit *e)
 {
-    e->origin.len = e->pattern.len = 0;
-    if (buf_append(&e->origin, e->text.data ? e->text.data : "", e->text.len)) {
-        bell(e);
+    e->pattern.len = 0;
+    if (!copy_text(e, &e->origin))
         return;
-    }
     e->origin_shown = e->shown;
     e->origin_cursor = e->cursor;
     e->searching = true;
@@ -294,46 +313,6 @@ static bool search_key(struct chat_edit *e, const char *key, size_t n)
 
 /* ---- functions of keys ---- */
 
-static void key_line_begin(struct chat_edit *e)
-{
-    e->cursor = line_begin(e, e->cursor);
-}
-
-static void key_line_end(struct chat_edit *e)
-{
-    e->cursor = line_end(e, e->cursor);
-}
-
-static void key_text_begin(struct chat_edit *e)
-{
-    e->cursor = 0;
-}
-
-static void key_text_end(struct chat_edit *e)
-{
-    e->cursor = e->text.len;
-}
-
-static void key_left(struct chat_edit *e)
-{
-    e->cursor = previous(e, e->cursor);
-}
-
-static void key_right(struct chat_edit *e)
-{
-    e->cursor = next(e, e->cursor);
-}
-
-static void key_word_left(struct chat_edit *e)
-{
-    e->cursor = word_begin(e, in_word);
-}
-
-static void key_word_right(struct chat_edit *e)
-{
-    e->cursor = word_end(e);
-}
-
 /* Put the cursor into the line that begins at `begin`, in its old column. */
 static void go_to_line(struct chat_edit *e, size_t begin)
 {
@@ -367,49 +346,12 @@ static void key_down(struct chat_edit *e)
         bell(e);
 }
 
-static void key_backspace(struct chat_edit *e)
-{
-    erase(e, previous(e, e->cursor), e->cursor);
-}
-
-static void key_delete(struct chat_edit *e)
-{
-    erase(e, e->cursor, next(e, e->cursor));
-}
-
 static void key_delete_or_end(struct chat_edit *e)
 {
     if (e->text.len)
-        key_delete(e);
+        erase(e, e->cursor, next(e, e->cursor), false);
     else
         e->event = CHAT_EDIT_END;
-}
-
-/* At the end of a line, its newline is killed. */
-static void key_kill_end(struct chat_edit *e)
-{
-    size_t end = line_end(e, e->cursor);
-    kill_text(e, e->cursor, end > e->cursor ? end : next(e, end));
-}
-
-static void key_kill_begin(struct chat_edit *e)
-{
-    kill_text(e, line_begin(e, e->cursor), e->cursor);
-}
-
-static void key_kill_argument(struct chat_edit *e)
-{
-    kill_text(e, word_begin(e, in_argument), e->cursor);
-}
-
-static void key_kill_word(struct chat_edit *e)
-{
-    kill_text(e, word_begin(e, in_word), e->cursor);
-}
-
-static void key_kill_next_word(struct chat_edit *e)
-{
-    kill_text(e, e->cursor, word_end(e));
 }
 
 static void key_yank(struct chat_edit *e)
@@ -448,87 +390,72 @@ static void key_paste(struct chat_edit *e)
     e->last_pasted = 0;
 }
 
-static void key_enter(struct chat_edit *e)
-{
-    e->cursor = e->text.len;
-    e->event = CHAT_EDIT_ENTER;
-}
-
-static void key_complete(struct chat_edit *e)
-{
-    e->event = CHAT_EDIT_COMPLETE;
-}
-
-static void key_clear(struct chat_edit *e)
-{
-    e->event = CHAT_EDIT_CLEAR;
-}
-
 /* ---- keys ---- */
 
-typedef void (*key_fn)(struct chat_edit *e);
+/* A row says what its keys do: to the text between the cursor and a place, or
+ * by a function. */
+struct edit_key {
+    const char *keys[5]; /* as terminals send them */
+    size_t (*move)(const struct chat_edit *e, size_t at); /* the cursor there */
+    size_t (*erase)(const struct chat_edit *e, size_t at); /* up to there */
+    size_t (*kill)(const struct chat_edit *e, size_t at);  /* for Ctrl-Y, too */
+    void (*call)(struct chat_edit *e);
+    enum chat_edit_event event; /* for the caller */
+};
 
-/* The function of a key; NULL: it has none. */
-static key_fn function_of(const char *key, size_t n)
+static const struct edit_key edit_keys[] = {
+    {{"\001", "\033[H", "\033OH", "\033[1~", "\033[7~"}, .move = line_begin},
+    {{"\005", "\033[F", "\033OF", "\033[4~", "\033[8~"}, .move = line_end},
+    {{"\033<"}, .move = text_begin},
+    {{"\033>"}, .move = text_end},
+    {{"\002", "\033[D", "\033OD"}, .move = previous},
+    {{"\006", "\033[C", "\033OC"}, .move = next},
+    {{"\033b", "\033[1;5D", "\033[1;3D"}, .move = word_begin},
+    {{"\033f", "\033[1;5C", "\033[1;3C"}, .move = word_end},
+    {{"\020", "\033[A", "\033OA"}, .call = key_up},
+    {{"\016", "\033[B", "\033OB"}, .call = key_down},
+    {{"\010", "\177"}, .erase = previous},
+    {{"\033[3~"}, .erase = next},
+    {{"\004"}, .call = key_delete_or_end},
+    {{"\013"}, .kill = line_rest},
+    {{"\025"}, .kill = line_begin},
+    {{"\027"}, .kill = argument_begin},
+    {{"\033\177", "\033\010"}, .kill = word_begin},
+    {{"\033d"}, .kill = word_end},
+    {{"\031"}, .call = key_yank},
+    {{"\024"}, .call = key_swap},
+    {{"\026"}, .call = key_quote},
+    {{"\022"}, .call = begin_search},
+    {{"\r", "\n"}, .move = text_end, .event = CHAT_EDIT_ENTER},
+    {{"\t"}, .event = CHAT_EDIT_COMPLETE},
+    {{"\014"}, .event = CHAT_EDIT_CLEAR},
+    {{"\033[200~"}, .call = key_paste},
+};
+
+/* The row of a key; NULL: it has none. */
+static const struct edit_key *edit_key_find(const char *key, size_t n)
 {
-    static const struct {
-        const char *key;
-        key_fn fn;
-    } keys[] = {
-        {"\001", key_line_begin},
-        {"\033[H", key_line_begin},
-        {"\033OH", key_line_begin},
-        {"\033[1~", key_line_begin},
-        {"\033[7~", key_line_begin},
-        {"\005", key_line_end},
-        {"\033[F", key_line_end},
-        {"\033OF", key_line_end},
-        {"\033[4~", key_line_end},
-        {"\033[8~", key_line_end},
-        {"\033<", key_text_begin},
-        {"\033>", key_text_end},
-        {"\002", key_left},
-        {"\033[D", key_left},
-        {"\033OD", key_left},
-        {"\006", key_right},
-        {"\033[C", key_right},
-        {"\033OC", key_right},
-        {"\033b", key_word_left},
-        {"\033[1;5D", key_word_left},
-        {"\033[1;3D", key_word_left},
-        {"\033f", key_word_right},
-        {"\033[1;5C", key_word_right},
-        {"\033[1;3C", key_word_right},
-        {"\020", key_up},
-        {"\033[A", key_up},
-        {"\033OA", key_up},
-        {"\016", key_down},
-        {"\033[B", key_down},
-        {"\033OB", key_down},
-        {"\010", key_backspace},
-        {"\177", key_backspace},
-        {"\033[3~", key_delete},
-        {"\004", key_delete_or_end},
-        {"\013", key_kill_end},
-        {"\025", key_kill_begin},
-        {"\027", key_kill_argument},
-        {"\033\177", key_kill_word},
-        {"\033\010", key_kill_word},
-        {"\033d", key_kill_next_word},
-        {"\031", key_yank},
-        {"\024", key_swap},
-        {"\026", key_quote},
-        {"\022", begin_search},
-        {"\r", key_enter},
-        {"\n", key_enter},
-        {"\t", key_complete},
-        {"\014", key_clear},
-        {"\033[200~", key_paste},
-    };
-    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
-        if (strlen(keys[i].key) == n && memcmp(keys[i].key, key, n) == 0)
-            return keys[i].fn;
+    for (size_t i = 0; i < sizeof(edit_keys) / sizeof(*edit_keys); i++) {
+        const char *const *k = edit_keys[i].keys;
+        for (size_t m = 0; m < 5 && k[m]; m++)
+            if (strlen(k[m]) == n && memcmp(k[m], key, n) == 0)
+                return &edit_keys[i];
+    }
     return NULL;
+}
+
+static void edit_key_do(struct chat_edit *e, const struct edit_key *k)
+{
+    size_t at = e->cursor;
+    e->event = k->event;
+    if (k->move)
+        e->cursor = k->move(e, at);
+    if (k->erase)
+        erase(e, at, k->erase(e, at), false);
+    if (k->kill)
+        erase(e, at, k->kill(e, at), true);
+    if (k->call)
+        k->call(e);
 }
 
 /* The length of the character at in[0..n); 0: it is not complete. */
@@ -611,8 +538,8 @@ static size_t take_paste(struct chat_edit *e, const char *in, size_t n)
  * key only the first character is. */
 static size_t do_key(struct chat_edit *e, const char *key, size_t n)
 {
-    key_fn fn = function_of(key, n);
-    if (e->quoted && fn != key_paste) {
+    const struct edit_key *k = edit_key_find(key, n);
+    if (e->quoted && (!k || k->call != key_paste)) {
         e->quoted = false;
         n = *key == ESC ? 1 : n;
         chat_edit_insert(e, *key == '\r' ? "\n" : key, n);
@@ -621,8 +548,8 @@ static size_t do_key(struct chat_edit *e, const char *key, size_t n)
     e->quoted = false;
     if (e->searching && search_key(e, key, n))
         return n;
-    if (fn)
-        fn(e);
+    if (k)
+        edit_key_do(e, k);
     else if ((unsigned char)*key >= 32)
         chat_edit_insert(e, key, n);
     else
