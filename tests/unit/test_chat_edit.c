@@ -325,10 +325,11 @@ static void test_random(void **state)
 static void check_complete(const char *line, const char *insert,
                            const char *list)
 {
-    static const char *const words[] = {"save", "stats", "system", NULL};
+    static const struct chat_command commands[] = {
+        {.name = "save"}, {.name = "stats"}, {.name = "system"}, {0}};
     struct buf in = {0}, all = {0};
     assert_int_equal(buf_puts(&in, "") || buf_puts(&all, ""), 0);
-    assert_int_equal(chat_complete(words, line, strlen(line), &in, &all), 0);
+    assert_int_equal(chat_complete(commands, line, strlen(line), &in, &all), 0);
     assert_string_equal(in.data, insert);
     assert_string_equal(all.data, list);
     buf_free(&in);

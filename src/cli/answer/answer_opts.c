@@ -17,6 +17,14 @@ int answer_check(const struct opt_parsed *p)
                : -1;
 }
 
+enum qwick_think answer_think(const struct args *a)
+{
+    return !a->think                     ? QWICK_THINK_AUTO
+           : strcmp(a->think, "on") == 0 ? QWICK_THINK_ON
+           : strcmp(a->think, "off") == 0 ? QWICK_THINK_OFF
+                                          : QWICK_THINK_AUTO;
+}
+
 struct sampling_wish answer_wish(const struct opt_parsed *p)
 {
     static const struct {

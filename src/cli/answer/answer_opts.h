@@ -28,6 +28,9 @@ struct sampling_wish {
  * exit status 2 after printing a message. */
 int answer_check(const struct opt_parsed *p);
 
+/* Return the mode of --think. */
+enum qwick_think answer_think(const struct args *a);
+
 /* Return the sampling values that the options set. --greedy becomes temperature
  * 0. */
 struct sampling_wish answer_wish(const struct opt_parsed *p);

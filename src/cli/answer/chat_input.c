@@ -23,20 +23,16 @@ static bool role_is(const struct qwick_message *m, const char *role)
 int chat_input_check(const struct qwick_chat *c, const char *name,
                      struct qwick_err *e)
 {
-    static const char *const roles[] = {"system", "user", "assistant", "tool"};
     struct qwick_message m;
     for (size_t i = 0; i < qwick_chat_length(c); i++) {
-        size_t r = 0;
         if (qwick_chat_at(c, i, &m, e))
             return -1;
-        while (r < 4 && !role_is(&m, roles[r]))
-            r++;
-        if (r == 4)
-            return err_set(
-                e, QWICK_ERR_USAGE,
-                "%s: message %zu: role: must be system, user, assistant "
-                "or tool",
-                name, i);
+        if (!role_is(&m, "system") && !role_is(&m, "user") &&
+            !role_is(&m, "assistant") && !role_is(&m, "tool"))
+            return err_set(e, QWICK_ERR_USAGE,
+                           "%s: message %zu: role: must be system, user, "
+                           "assistant or tool",
+                           name, i);
     }
     return 0;
 }

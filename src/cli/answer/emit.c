@@ -1,5 +1,4 @@
-#include "cli/answer/emit.h"
-
+/* Prints an answer token by token, as text or as JSON events. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -8,8 +7,15 @@
 
 #include "cli/answer/answer_json.h"
 #include "cli/answer/answer_opts.h"
+#include "cli/answer/gen_output.h"
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
+
+static void emit_oom(struct gen_output *x)
+{
+    if (!x->status)
+        x->status = msg_oom();
+}
 
 static void to_stderr(const char *s, size_t n)
 {
@@ -23,139 +29,121 @@ void emit_restore(void)
     (void)r;
 }
 
-static void to_stdout(struct emit *st, const char *s, size_t n)
+static void to_stdout(struct gen_output *x, const char *s, size_t n)
 {
-    if (n == 0 || st->status)
+    if (n == 0 || x->status)
         return;
-    if (st->hold && buf_append(&st->held, s, n)) {
-        st->status = msg_oom();
-        return;
-    }
-    if (!st->hold &&
-        (st->coloured ? out_write_styled(s, n) : out_write(s, n))) {
-        st->status = QWICK_ERR_RUNTIME;
+    if (x->hold && buf_append(&x->held, s, n)) {
+        emit_oom(x);
         return;
     }
-    st->wrote = true;
-    st->last = s[n - 1];
+    if (!x->hold &&
+        (x->j->p->a.confidence ? out_write_styled(s, n) : out_write(s, n))) {
+        x->status = QWICK_ERR_RUNTIME;
+        return;
+    }
+    x->wrote = true;
+    x->last = s[n - 1];
 }
 
+/* ---- text ---- */
+
 /* Queue a token for its colour. */
-static int queue_token(struct emit *st, const struct qwick_token_event *ev)
+static int queue_token(struct gen_output *x, const struct qwick_token_event *ev)
 {
     char *piece;
     size_t n;
-    if (qwick_detokenize(st->eng, &ev->id, 1, true, &piece, &n, NULL))
+    if (qwick_detokenize(x->j->eng, &ev->id, 1, true, &piece, &n, NULL))
         return -1;
-    int r = paint_token(&st->paint, piece, n, (double)ev->logprob / -M_LN2);
+    int r = paint_token(&x->paint, piece, n, (double)ev->logprob / -M_LN2);
     free(piece);
     return r;
 }
 
 /* Write text of the model to stdout. */
-static void text_to_stdout(struct emit *st, const char *s, size_t n)
+static void text_to_stdout(struct gen_output *x, const char *s, size_t n)
 {
-    if (!st->coloured) {
-        to_stdout(st, s, n);
+    if (!x->j->p->a.confidence) {
+        to_stdout(x, s, n);
         return;
     }
-    st->event.len = 0;
-    if (paint_text(&st->paint, s, n, &st->event)) {
-        st->status = st->status ? st->status : msg_oom();
+    x->event.len = 0;
+    if (paint_text(&x->paint, s, n, &x->event)) {
+        emit_oom(x);
         return;
     }
-    to_stdout(st, st->event.data, st->event.len);
-    st->last = s[n - 1]; /* not of the escape sequence */
+    to_stdout(x, x->event.data, x->event.len);
+    x->last = s[n - 1]; /* not of the escape sequence */
 }
 
 /* End the thinking on stderr: reset the colour, and begin a new line for the
  * answer. */
-static void end_thinking(struct emit *st)
+static void end_thinking(struct gen_output *x)
 {
-    if (!st->thinking)
+    if (!x->thinking)
         return;
-    if (st->dim)
+    if (x->dim)
         to_stderr("\033[0m", 4);
-    to_stderr("\n\n", st->last_thinking == '\n' ? 1 : 2);
-    st->thinking = false;
+    to_stderr("\n\n", x->last_thinking == '\n' ? 1 : 2);
+    x->thinking = false;
 }
 
-static void put_thinking(struct emit *st, const char *s, size_t n)
+static void emit_thinking(struct gen_output *x, const char *s, size_t n)
 {
+    const struct args *a = &x->j->p->a;
     if (n == 0)
         return;
-    if (st->think_fd >= 0 && fd_write(st->think_fd, s, n)) {
-        if (!st->status)
-            msg_error("%s: write error: %s", st->think_file, strerror(errno));
-        st->status = QWICK_ERR_RUNTIME;
+    if (x->j->think_fd && fd_write(x->j->think_fd, s, n)) {
+        if (!x->status)
+            msg_error("%s: write error: %s", a->think_file, strerror(errno));
+        x->status = QWICK_ERR_RUNTIME;
         return;
     }
-    if (st->mode != EMIT_TEXT)
+    if (!x->text)
         return;
-    if (st->show_thinking) {
-        text_to_stdout(st, s, n);
-        st->had_thinking = true;
-    } else if (st->think_fd < 0 && st->stderr_tty && !msg_quiet()) {
-        if (!st->thinking && st->dim)
+    if (a->show_thinking) {
+        text_to_stdout(x, s, n);
+        x->had_thinking = true;
+    } else if (x->shows_thinking) {
+        if (!x->thinking && x->dim)
             to_stderr("\033[2m", 4);
-        st->thinking = true;
-        st->last_thinking = s[n - 1];
+        x->thinking = true;
+        x->last_thinking = s[n - 1];
         err_write_text(s, n);
     }
 }
 
-static void put_text(struct emit *st, const char *s, size_t n)
+/* With -x, print the code block once, when it is closed; else print the text.
+ */
+static void emit_text(struct gen_output *x, const char *s, size_t n)
 {
-    if (n == 0)
+    const struct code_block *c = &x->block;
+    bool extract = x->j->p->a.extract;
+    if (extract ? x->printed || c->state != CODE_BLOCK_CLOSED : n == 0)
         return;
-    end_thinking(st);
-    if (st->had_thinking) {
-        to_stdout(st, "\n\n", st->last == '\n' ? 1 : 2);
-        st->had_thinking = false;
+    end_thinking(x);
+    if (extract) {
+        to_stdout(x, c->content.data, c->content.len);
+        x->printed = true;
+        return;
     }
-    text_to_stdout(st, s, n);
-    st->n_text += n;
+    if (x->had_thinking)
+        to_stdout(x, "\n\n", x->last == '\n' ? 1 : 2);
+    x->had_thinking = false;
+    text_to_stdout(x, s, n);
 }
 
-/* Print the code block once, when it is closed. */
-static void print_block(struct emit *st)
+/* Read more of the answer's text for its code block and its tool calls. */
+static void read_text(struct gen_output *x, const char *s, size_t n)
 {
-    const struct code_block *c = &st->block;
-    if (st->mode != EMIT_TEXT || st->printed || c->state != CODE_BLOCK_CLOSED)
-        return;
-    end_thinking(st);
-    to_stdout(st, c->content.data, c->content.len);
-    st->printed = true;
+    x->n_read += n;
+    if ((x->j->p->a.extract && code_block_feed(&x->block, s, n)) ||
+        (x->calls.tools && tool_calls_feed(&x->calls, s, n)))
+        emit_oom(x);
 }
 
-/* Read more of the answer's text, and print the code block if it ends there. */
-static void put_block(struct emit *st, const char *s, size_t n)
-{
-    st->n_block += n;
-    if (code_block_feed(&st->block, s, n) && !st->status)
-        st->status = msg_oom();
-    print_block(st);
-}
+/* ---- events of --jsonl ---- */
 
-/* Read the rest of the answer's text, whose end may close the block. */
-static void end_block(struct emit *st, const struct qwick_result *r)
-{
-    if (r->n_text > st->n_block)
-        put_block(st, r->text + st->n_block, r->n_text - st->n_block);
-    if (code_block_end(&st->block, !answer_is_cut(r->finish)) && !st->status)
-        st->status = msg_oom();
-    print_block(st);
-}
-
-/* Read more of the answer's text for its tool calls. Returns 0, or -1 when out
- * of memory. */
-static int read_calls(struct emit *st, const char *s, size_t n)
-{
-    st->n_calls += n;
-    return tool_calls_feed(&st->calls, s, n);
-}
-
-/* Begin an event's object. sample: NULL without --samples. */
 static void begin_event(struct json_writer *w, const char *name,
                         const size_t *sample)
 {
@@ -165,137 +153,120 @@ static void begin_event(struct json_writer *w, const char *name,
         jw_uint(w, "sample", *sample);
 }
 
-/* Append the events of the calls from the first on. */
-static void call_events(struct json_writer *w, const struct tool_calls *c,
-                        size_t first, const size_t *sample)
+/* Print the event of a token, or of the text that was held back because it
+ * could have been a part of a call (ev NULL: without text there is none). Then
+ * print the events of calls. The calls had n_text bytes and n_calls calls
+ * before. */
+static void emit_event(struct gen_output *x, const struct qwick_token_event *ev,
+                       size_t n_text, size_t n_calls)
 {
-    for (size_t i = first; i < c->n; i++) {
-        begin_event(w, "tool_call", sample);
-        jw_uint(w, "index", i);
-        tool_calls_write(w, "tool_call", c, i);
-        jw_end_line(w);
+    const struct tool_calls *c = &x->calls;
+    bool thinking = ev && ev->channel == QWICK_THINKING;
+    const char *text = c->text.data ? c->text.data + n_text : "";
+    size_t n = c->text.len - n_text; /* the text that is certain now */
+    if (ev && !c->tools) {
+        text = ev->text;
+        n = thinking ? 0 : ev->n_text;
     }
-}
-
-static int put_event(struct emit *st, const struct qwick_token_event *ev)
-{
-    struct buf *b = &st->event;
-    struct tool_calls *c = &st->calls;
-    bool thinking = ev->channel == QWICK_THINKING;
-    const char *text = ev->text;
-    size_t n = thinking ? 0 : ev->n_text, old = c->text.len, n_calls = c->n;
-    if (c->tools) { /* the text that is certain now */
-        if (read_calls(st, text, n))
-            return -1;
-        text = c->text.data ? c->text.data + old : "";
-        n = c->text.len - old;
-    }
-    b->len = 0;
-    struct json_writer w = json_writer(b);
-    begin_event(&w, "token", st->sample);
-    jw_int(&w, "id", ev->id);
-    jw_string(&w, "text", text, n);
-    if (thinking)
-        jw_string(&w, "thinking", ev->text, ev->n_text);
-    if (ev->forced)
-        jw_bool(&w, "forced", true);
-    if (st->logprobs)
-        json_logprob(&w, st->eng, ev);
-    jw_end_line(&w);
-    call_events(&w, c, n_calls, st->sample);
-    if (jw_status(&w))
-        return -1;
-    if (!thinking)
-        st->n_text += ev->n_text;
-    to_stdout(st, b->data, b->len);
-    return 0;
-}
-
-/* Read the rest of the answer for its tool calls. With --jsonl, text that was
- * held back because it could have been a part of a call gets an event. */
-static int end_calls(struct emit *st, const struct qwick_result *r)
-{
-    struct tool_calls *c = &st->calls;
-    size_t old = c->text.len, n_calls = c->n;
-    if ((r->n_text > st->n_calls &&
-         read_calls(st, r->text + st->n_calls, r->n_text - st->n_calls)) ||
-        tool_calls_end(c))
-        return -1;
-    if (st->mode != EMIT_JSONL)
-        return 0;
-    st->event.len = 0;
-    struct json_writer w = json_writer(&st->event);
-    if (c->text.len > old) {
-        begin_event(&w, "text", st->sample);
-        jw_string(&w, "text", c->text.data + old, c->text.len - old);
+    x->event.len = 0;
+    struct json_writer w = json_writer(&x->event);
+    if (ev || n) {
+        begin_event(&w, ev ? "token" : "text", x->sample);
+        if (ev)
+            jw_int(&w, "id", ev->id);
+        jw_string(&w, "text", text, n);
+        if (thinking)
+            jw_string(&w, "thinking", ev->text, ev->n_text);
+        if (ev && ev->forced)
+            jw_bool(&w, "forced", true);
+        if (ev && x->j->p->a.logprobs)
+            json_logprob(&w, x->j->eng, ev);
         jw_end_line(&w);
     }
-    call_events(&w, c, n_calls, st->sample);
+    for (size_t i = n_calls; i < c->n; i++) {
+        begin_event(&w, "tool_call", x->sample);
+        jw_uint(&w, "index", i);
+        tool_calls_write(&w, "tool_call", c, i);
+        jw_end_line(&w);
+    }
     if (jw_status(&w))
-        return -1;
-    to_stdout(st, st->event.data, st->event.len);
-    return 0;
+        emit_oom(x);
+    to_stdout(x, x->event.data, x->event.len);
+}
+
+/* ---- tokens and the end ---- */
+
+/* Whether the answer is over because its code block is closed. */
+static bool block_ended(const struct gen_output *x)
+{
+    return x->may_end && x->block.state == CODE_BLOCK_CLOSED;
 }
 
 int emit_token(void *ctx, const struct qwick_token_event *ev)
 {
-    struct emit *st = ctx;
-    int bad = 0;
+    struct gen_output *x = ctx;
+    const struct args *a = &x->j->p->a;
+    size_t n_text = x->calls.text.len, n_calls = x->calls.n;
+    bool is_text = ev->channel == QWICK_TEXT;
     progress_stop();
-    if (st->logprobs)
-        bad |= json_logprobs(&st->items, st->eng, ev);
-    if (st->coloured && (ev->channel == QWICK_TEXT || st->show_thinking))
-        bad |= queue_token(st, ev);
-    if (ev->channel == QWICK_THINKING)
-        put_thinking(st, ev->text, ev->n_text);
-    if (st->mode == EMIT_JSONL)
-        bad |= put_event(st, ev);
-    else if (st->mode == EMIT_TEXT && ev->channel == QWICK_TEXT && !st->extract)
-        put_text(st, ev->text, ev->n_text);
-    if (st->extract && ev->channel == QWICK_TEXT)
-        put_block(st, ev->text, ev->n_text);
-    if (bad && !st->status)
-        st->status = msg_oom();
-    return st->status != 0 || emit_has_ended(st);
+    if ((a->logprobs && json_logprobs(&x->items, x->j->eng, ev)) ||
+        (a->confidence && (is_text || a->show_thinking) && queue_token(x, ev)))
+        emit_oom(x);
+    if (is_text)
+        read_text(x, ev->text, ev->n_text);
+    else
+        emit_thinking(x, ev->text, ev->n_text);
+    if (a->jsonl)
+        emit_event(x, ev, n_text, n_calls);
+    else if (x->text && is_text)
+        emit_text(x, ev->text, ev->n_text);
+    return x->status != 0 || block_ended(x);
 }
 
-bool emit_has_ended(const struct emit *st)
+/* End the output. null: with a NUL byte instead of a newline. */
+static int emit_end(struct gen_output *x, const struct qwick_result *r,
+                    bool null)
 {
-    return st->may_end && st->block.state == CODE_BLOCK_CLOSED;
-}
-
-void emit_end(struct emit *st, const struct qwick_result *r)
-{
+    const struct args *a = &x->j->p->a;
+    size_t n_text = x->calls.text.len, n_calls = x->calls.n;
+    size_t n = r->n_text > x->n_read ? r->n_text - x->n_read : 0;
+    const char *rest = n ? r->text + x->n_read : "";
     progress_stop();
-    if (st->extract)
-        end_block(st, r);
-    if (st->calls.tools && end_calls(st, r) && !st->status)
-        st->status = msg_oom();
-    if (st->mode != EMIT_TEXT)
-        return;
-    if (!st->extract && r->n_text > st->n_text)
-        put_text(st, r->text + st->n_text, r->n_text - st->n_text);
-    end_thinking(st);
-    if (st->null)
-        to_stdout(st, "", 1);
-    else if (!st->no_newline && st->wrote && st->last != '\n')
-        to_stdout(st, "\n", 1);
+    read_text(x, rest, n);
+    if ((a->extract && code_block_end(&x->block, !answer_is_cut(r->finish))) ||
+        (x->calls.tools && tool_calls_end(&x->calls)))
+        emit_oom(x);
+    if (a->jsonl && x->calls.tools)
+        emit_event(x, NULL, n_text, n_calls);
+    if (!x->text)
+        return x->status;
+    emit_text(x, rest, n);
+    end_thinking(x);
+    if (null)
+        to_stdout(x, "", 1);
+    else if (!a->no_newline && x->wrote && x->last != '\n')
+        to_stdout(x, "\n", 1);
+    return x->status;
 }
 
-void emit_release(struct emit *st)
+int gen_output_end(struct gen_output *x, struct qwick_result *r)
 {
-    st->hold = false;
-    if (st->held.len)
-        to_stdout(st, st->held.data, st->held.len);
-    buf_free(&st->held);
+    if (block_ended(x)) /* its end acts as a stop string */
+        r->finish = QWICK_FINISH_STOP_STRING;
+    return emit_end(x, r, x->j->p->a.null);
 }
 
-void emit_free(struct emit *st)
+int gen_output_fail(struct gen_output *x)
 {
-    buf_free(&st->held);
-    buf_free(&st->items);
-    buf_free(&st->event);
-    paint_free(&st->paint);
-    code_block_free(&st->block);
-    tool_calls_free(&st->calls);
+    /* the text of --prefill may have opened a code block */
+    const struct qwick_result none = {.finish = QWICK_FINISH_INTERRUPTED};
+    return emit_end(x, &none, false); /* there is no text to end */
+}
+
+void gen_output_release(struct gen_output *x)
+{
+    x->hold = false;
+    if (x->held.len)
+        to_stdout(x, x->held.data, x->held.len);
+    buf_free(&x->held);
 }

@@ -8,20 +8,18 @@
 
 #include "base/buf.h"
 #include "cli/answer/answer_opts.h"
-#include "cli/opt/common.h"
 #include "cli/answer/constraint_opts.h"
-#include "cli/opt/opt.h"
-#include "cli/opt/preset.h"
 #include "cli/answer/tool_choice.h"
 #include "cli/answer/tools.h"
+#include "cli/opt/common.h"
+#include "cli/opt/opt.h"
+#include "cli/opt/preset.h"
 #include "qwick.h"
 
 enum gen_mode { MODE_CHAT, MODE_RAW, MODE_IDS };
 
 struct gen_job {
-    const struct verb *verb;
     struct opt_parsed *p;
-    struct args *a; /* of p */
     enum gen_mode mode;
     enum qwick_think think;
     const char *arg; /* prompt, given as an argument or by -p */
@@ -45,11 +43,11 @@ struct gen_job {
     size_t limit;                        /* of the session's context */
     struct qwick_constraint *constraint; /* NULL: none */
     enum qwick_constraint_kind kind;     /* of the constraint */
-    int think_fd, profile_fd;
+    int think_fd, profile_fd;            /* files of options; 0: none */
 };
 
-/* Check the options and words of a verb that answers one prompt. Returns -1 to go on,
- * or exit status 2 after printing a message. */
+/* Check the options and words of a verb that answers one prompt. Returns -1 to
+ * go on, or exit status 2 after printing a message. */
 int gen_check(struct opt_parsed *p);
 
 /* "qwick tokenise" and "qwick list" are answered as prompts. Warn that the user
@@ -82,6 +80,25 @@ int gen_continue(struct gen_job *j, struct qwick_err *e);
 int gen_save(struct gen_job *j, const struct qwick_result *r, const char *note,
              size_t n_note);
 
+/* ---- $XDG_STATE_HOME/qwick/last.json: the conversation that --keep keeps and
+ * --continue goes on with ---- */
+
+/* Refuse --keep when the session of --session has no messages. Returns -1 to go
+ * on, or exit status 2 after printing a message. */
+int gen_kept_check_session(const struct gen_job *j);
+
+/* With --keep or --continue: make the directory of the file, before any work is
+ * done. Returns 0, or an exit status after printing a message. */
+int gen_kept_prepare(const struct gen_job *j);
+
+/* Open the file of --continue for reading, to see that there is one and that it
+ * is the user's own. Sets *path, which the caller frees. Returns 0, or an exit
+ * status after printing a message. */
+int gen_kept_find(char **path);
+
+/* On a terminal, say which conversation goes on. */
+void gen_kept_hint(const struct qwick_chat *c);
+
 /* After the answer: store the prompt in the prefix cache, keep the conversation
  * for --continue, and save the session to its file. Returns an exit status,
  * after printing a message if it is not 0. */
@@ -99,9 +116,6 @@ int gen_control_id(const struct qwick_engine *eng, const char *text,
 /* Return whether ids[0..n) end inside an open think block. */
 bool gen_ids_in_think(const struct qwick_engine *eng, const int32_t *ids,
                       size_t n);
-
-/* Set j->think from --think. */
-void gen_set_think(struct gen_job *j);
 
 /* Compile the constraint of the options or of the choice of tools. Returns 0,
  * or an exit status after printing a message. */

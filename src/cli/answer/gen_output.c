@@ -10,6 +10,7 @@
 #include "cli/answer/chat_input.h"
 #include "cli/io/key.h"
 #include "cli/io/out.h"
+#include "cli/io/progress.h"
 #include "cli/io/prompt.h"
 #include "cli/io/signals.h"
 #include "cli/io/term.h"
@@ -23,7 +24,7 @@ struct qwick_sampling gen_sampling(const struct gen_job *j)
                      chat_input_think(j->chat, j->think) == QWICK_THINK_OFF;
     struct qwick_sampling s = answer_sampling(j->eng, think_off, &w);
     /* 53 bits: every JSON reader represents the number exactly */
-    s.seed = opt_given(j->p, OPT_seed) ? (uint64_t)j->a->seed
+    s.seed = opt_given(j->p, OPT_seed) ? (uint64_t)j->p->a.seed
                                        : rng_random_seed() >> 11;
     return s;
 }
@@ -40,7 +41,7 @@ static bool may_think(const struct gen_job *j)
  * needs the whole answer. */
 static bool ends_early(const struct gen_job *j)
 {
-    const struct args *a = j->a;
+    const struct args *a = &j->p->a;
     return a->extract && !a->json && !a->jsonl && !a->save_session &&
            !a->keep && !a->go_on && !a->profile_timing.on && !j->constraint;
 }
@@ -61,16 +62,16 @@ static void set_options(struct gen_output *x,
     if (o->timeout_ms > 0 && j->start_ms > 0)
         o->timeout_ms =
             fmax(o->timeout_ms - (clock_ms() - j->start_ms), TIME_IS_OVER);
-    if (j->a->confidence && !o->logprobs)
+    if (j->p->a.confidence && !o->logprobs)
         o->logprobs = 1; /* tokens get their probabilities then */
     o->in_think = j->in_think;
-    o->split_thinking = j->mode != MODE_RAW && !j->a->raw;
-    o->profile = j->a->profile_timing.on;
+    o->split_thinking = j->mode != MODE_RAW && !j->p->a.raw;
+    o->profile = j->p->a.profile_timing.on;
     if (opt_given(j->p, OPT_lookup))
-        o->lookup = (size_t)j->a->lookup;
+        o->lookup = (size_t)j->p->a.lookup;
     o->draft = j->draft;
     o->on_token = emit_token;
-    o->on_token_ctx = &x->st;
+    o->on_token_ctx = x;
     o->constraint = j->constraint;
     o->may_think = may_think(j);
 }
@@ -79,26 +80,15 @@ int gen_output_begin(struct gen_output *x, struct gen_job *j,
                      const struct qwick_sampling *sampling, uint64_t seed,
                      const size_t *sample)
 {
-    const struct args *a = j->a;
-    *x = (struct gen_output){.j = j, .sample = sample};
-    struct emit *st = &x->st;
-    *st = (struct emit){
-        .mode = a->json    ? EMIT_JSON
-                : a->jsonl ? EMIT_JSONL
-                           : EMIT_TEXT,
-        .eng = j->eng,
-        .stderr_tty = err_is_tty() && !sample,
-        .show_thinking = a->show_thinking,
-        .dim = term_colours(a->color, err_is_tty()),
-        .no_newline = a->no_newline,
-        .null = a->null,
-        .logprobs = a->logprobs > 0,
-        .extract = a->extract,
-        .may_end = ends_early(j),
-        .think_fd = j->think_fd,
-        .think_file = a->think_file,
+    const struct args *a = &j->p->a;
+    *x = (struct gen_output){
+        .j = j,
         .sample = sample,
-        .coloured = a->confidence,
+        .text = !a->json && !a->jsonl,
+        .shows_thinking =
+            err_is_tty() && !sample && !j->think_fd && !msg_quiet(),
+        .dim = term_colours(a->color, err_is_tty()),
+        .may_end = ends_early(j),
         .paint = {.truecolor = term_truecolor()},
     };
     set_options(x, sampling, seed);
@@ -106,55 +96,62 @@ int gen_output_begin(struct gen_output *x, struct gen_job *j,
     struct key k = key_start("answer");
     key_add_ids(&k, j->ids, j->n_ids);
     key_add_u64(&k, seed);
-    st->calls.id = key_u64(&k);
+    x->calls.id = key_u64(&k);
     if (j->tools.list.len)
-        st->calls.tools = &j->tools.list;
-    if (code_block_feed(&st->block, j->prefill.data, j->prefill.len) ||
-        tool_calls_feed(&st->calls, j->prefill.data, j->prefill.len))
+        x->calls.tools = &j->tools.list;
+    if (code_block_feed(&x->block, j->prefill.data, j->prefill.len) ||
+        tool_calls_feed(&x->calls, j->prefill.data, j->prefill.len))
         return msg_oom();
-    st->calls.text.len = 0; /* it is not printed */
+    x->calls.text.len = 0; /* it is not printed */
     return 0;
 }
 
 void gen_output_free(struct gen_output *x)
 {
-    emit_free(&x->st);
+    buf_free(&x->held);
+    buf_free(&x->items);
+    buf_free(&x->event);
+    paint_free(&x->paint);
+    code_block_free(&x->block);
+    tool_calls_free(&x->calls);
+}
+
+int gen_output_generate(struct gen_output *x, struct qwick_result *r,
+                        struct qwick_err *e)
+{
+    struct gen_job *j = x->j;
+    progress_start("prompt");
+    progress_items("tokens", 0, 0, j->n_ids, 0);
+    qwick_session_progress(j->ses, progress_step, NULL);
+    return qwick_generate(j->ses, j->ids, j->n_ids, &x->o, r, e);
 }
 
 /* ---- output ---- */
-
-int gen_output_end(struct gen_output *x, struct qwick_result *r)
-{
-    if (emit_has_ended(&x->st)) /* its end acts as a stop string */
-        r->finish = QWICK_FINISH_STOP_STRING;
-    emit_end(&x->st, r);
-    return x->st.status;
-}
 
 int gen_output_json(struct gen_output *x, const struct qwick_result *r,
                     const struct profile *pr)
 {
     const struct gen_job *j = x->j;
-    const struct emit *st = &x->st;
+    const struct args *a = &j->p->a;
     struct buf b = {0};
     struct json_answer answer = {
         .r = r,
         .info = qwick_engine_info(j->eng),
         .tokenize_ms = j->tokenize_ms,
-        .show_dropped = overflow_parse(j->a->overflow) != OVERFLOW_ERROR,
+        .show_dropped = overflow_parse(a->overflow) != OVERFLOW_ERROR,
         .n_dropped = j->n_dropped,
         .show_forced = opt_given(j->p, OPT_think_budget),
         .prompt = j->mode == MODE_RAW ? j->ids : NULL,
         .n_prompt = j->n_ids,
-        .logprobs = st->logprobs ? &st->items : NULL,
-        .block = st->extract ? &st->block : NULL,
-        .calls = st->calls.tools ? &st->calls : NULL,
+        .logprobs = a->logprobs ? &x->items : NULL,
+        .block = a->extract ? &x->block : NULL,
+        .calls = x->calls.tools ? &x->calls : NULL,
         .profile = pr,
     };
-    if (st->mode == EMIT_TEXT)
+    if (x->text)
         return 0;
     struct json_writer w = jw_line(&b);
-    if (st->mode == EMIT_JSONL)
+    if (a->jsonl)
         jw_cstr(&w, "event", "done");
     if (x->sample)
         jw_uint(&w, "sample", *x->sample);
@@ -162,10 +159,25 @@ int gen_output_json(struct gen_output *x, const struct qwick_result *r,
     return out_print(&b, jw_end_line(&w), out_write);
 }
 
+void gen_note_timing(const struct qwick_result *r)
+{
+    double decode = r->total_ms - r->prefill_ms;
+    msg_note("%zu prompt tokens in %.1f ms, %zu tokens in %.1f ms "
+             "(%.1f tok/s after the first), %s",
+             r->n_prompt, r->prefill_ms, r->n_tokens, r->total_ms,
+             r->n_tokens > 1 && decode > 0
+                 ? 1000 * (double)(r->n_tokens - 1) / decode
+                 : 0.0,
+             qwick_finish_name(r->finish));
+    if (r->n_forced)
+        msg_note("the think budget is used up: %zu of the tokens are forced",
+                 r->n_forced);
+}
+
 /* ---- the verdict ---- */
 
 /* Print a message about the answer; with --samples it names the sample. */
-static void tell(const struct gen_output *x, bool error, const char *text)
+static void judge_say(const struct gen_output *x, bool error, const char *text)
 {
     char where[40] = "";
     if (x->sample)
@@ -181,7 +193,7 @@ static const char *cut_reason(const struct gen_output *x,
                               const struct qwick_result *r, char *text,
                               size_t n)
 {
-    const struct args *a = x->j->a;
+    const struct args *a = &x->j->p->a;
     switch (r->finish) {
     case QWICK_FINISH_LENGTH:
         snprintf(text, n, "-n %lld is reached", (long long)a->max_tokens);
@@ -218,9 +230,9 @@ static int score_ending(const struct gen_output *x,
     char text[80], line[160];
     const char *why = cut_reason(x, r, text, sizeof(text));
     /* -x has looked at its block, part of which --prefill may have given */
-    bool empty = !j->a->extract && answer_is_empty(r);
+    bool empty = !j->p->a.extract && answer_is_empty(r);
     bool whole = j->constraint && j->kind != QWICK_CONSTRAINT_NO_CALL;
-    bool required = j->a->require_answer ||
+    bool required = j->p->a.require_answer ||
                     (whole && constraint_is_cut(j->kind, r->finish));
     if (!answer_is_cut(r->finish) && !empty)
         return 0;
@@ -233,20 +245,20 @@ static int score_ending(const struct gen_output *x,
     snprintf(line, sizeof(line), "the answer is %s: %s",
              empty ? "empty" : "cut", why);
     if (required || empty || r->finish != QWICK_FINISH_LENGTH)
-        tell(x, required, line);
+        judge_say(x, required, line);
     return required ? EXIT_INCOMPLETE : 0;
 }
 
 /* -x needs a complete code block with text. Returns -1 to go on. */
 static int score_block(const struct gen_output *x, const struct qwick_result *r)
 {
-    const struct code_block *c = &x->st.block;
+    const struct code_block *c = &x->block;
     char text[80], line[160];
     const char *why = cut_reason(x, r, text, sizeof(text));
     if (c->state == CODE_BLOCK_CLOSED && !code_block_is_empty(c))
         return -1;
     if (c->state == CODE_BLOCK_CLOSED)
-        tell(x, true, "the code block of the answer is empty");
+        judge_say(x, true, "the code block of the answer is empty");
     else {
         if (c->state == CODE_BLOCK_OPEN)
             snprintf(line, sizeof(line),
@@ -254,21 +266,21 @@ static int score_block(const struct gen_output *x, const struct qwick_result *r)
         else
             snprintf(line, sizeof(line), "the answer has no code block%s%s",
                      why ? ": " : "", why ? why : "");
-        tell(x, true, line);
+        judge_say(x, true, line);
     }
     return EXIT_INCOMPLETE;
 }
 
 int gen_output_status(const struct gen_output *x, const struct qwick_result *r)
 {
-    const struct tool_calls *c = &x->st.calls;
+    const struct tool_calls *c = &x->calls;
     int status = -1;
     if (*signals_flag())
         return 0;
-    if (x->j->a->extract)
+    if (x->j->p->a.extract)
         status = score_block(x, r);
     if (status < 0 && c->error.len) {
-        tell(x, true, c->error.data);
+        judge_say(x, true, c->error.data);
         status = EXIT_INCOMPLETE;
     }
     return status < 0 ? score_ending(x, r) : status;

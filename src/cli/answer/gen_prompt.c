@@ -7,17 +7,16 @@
 #include "base/utf8.h"
 #include "cli/answer/chat_input.h"
 #include "cli/answer/gen_job.h"
-#include "cli/answer/gen_kept.h"
 #include "cli/io/out.h"
 #include "cli/io/prompt.h"
 #include "cli/opt/verbs.h"
 
 static int no_prompt(const struct gen_job *j)
 {
-    bool main_verb = j->verb == &verb_generate;
-    return opt_usage(j->verb, "no prompt; usage: qwick %s%s[OPTIONS] %s",
-                     main_verb ? "" : j->verb->name, main_verb ? "" : " ",
-                     j->verb->args);
+    bool main_verb = j->p->verb == &verb_generate;
+    return opt_usage(j->p->verb, "no prompt; usage: qwick %s%s[OPTIONS] %s",
+                     main_verb ? "" : j->p->verb->name, main_verb ? "" : " ",
+                     j->p->verb->args);
 }
 
 static int read_chat(struct gen_job *j, const char *path, struct qwick_err *e)
@@ -26,33 +25,31 @@ static int read_chat(struct gen_job *j, const char *path, struct qwick_err *e)
     size_t n;
     if (prompt_read(path, &json, &n, e))
         return msg_fail(e);
-    struct tool_list own = {0};
-    int rc = qwick_chat_create(&j->chat, e) ||
-             qwick_chat_add_json(j->chat, json, n, e) ||
-             chat_input_check(j->chat, "chat", e) ||
-             tools_of_chat(&own, json, n, e);
+    struct tool_list own = {0}, *tools = &j->tools;
+    const struct opt_parsed *p = j->p;
+    int status, rc = qwick_chat_create(&j->chat, e) ||
+                     qwick_chat_add_json(j->chat, json, n, e) ||
+                     chat_input_check(j->chat, "chat", e) ||
+                     tools_of_chat(&own, json, n, e);
     free(json);
-    if (!rc && own.choice && j->a->tool_choice) {
-        tools_free(&own);
-        return opt_usage(j->verb, "--tool-choice: %s has a tool_choice as well",
-                         path);
-    }
-    if (!rc && own.choice && tool_choice_read(&j->choice, own.choice, e)) {
-        tools_free(&own);
+    if (rc) {
+        status = chat_input_fail(path, e);
+    } else if (own.choice && p->a.tool_choice) {
+        status = opt_usage(p->verb,
+                           "--tool-choice: %s has a tool_choice as well", path);
+    } else if (own.choice && tool_choice_read(&j->choice, own.choice, e)) {
         msg_error("%s: %s", prompt_name(path), e->msg);
-        return e->code;
+        status = e->code;
+    } else if (own.list.len && tools->list.len) {
+        status = opt_usage(p->verb, "--tools: %s has tools as well", path);
+    } else if (!own.list.len) {
+        status = tools_add(j->chat, &tools->list, e) ? msg_fail(e) : 0;
+    } else {
+        *tools = own;
+        return 0;
     }
-    if (!rc && !own.list.len) {
-        tools_free(&own);
-        return tools_add(j->chat, &j->tools.list, e) ? msg_fail(e) : 0;
-    }
-    if (!rc && j->tools.list.len) {
-        tools_free(&own);
-        return opt_usage(j->verb, "--tools: %s has tools as well", path);
-    }
-    if (!rc)
-        j->tools = own;
-    return rc ? chat_input_fail(path, e) : 0;
+    tools_free(&own);
+    return status;
 }
 
 /* Make the chat of --continue: the kept messages, and the prompt's text. */
@@ -75,20 +72,20 @@ static int read_kept(struct gen_job *j, struct qwick_err *e)
  * chat may have the choices auto and none, which have no effect. */
 static int check_choice(const struct gen_job *j)
 {
-    const char *name = j->a->tool_choice ? "--tool-choice" : "tool_choice";
+    const char *name = j->p->a.tool_choice ? "--tool-choice" : "tool_choice";
     bool calls =
         j->choice.kind == CHOICE_REQUIRED || j->choice.kind == CHOICE_TOOL;
     if (j->tools.list.len)
         return tool_choice_check(&j->choice, name, j->p);
-    return calls || j->a->tool_choice
-               ? opt_usage(j->verb, "%s: there are no tools", name)
+    return calls || j->p->a.tool_choice
+               ? opt_usage(j->p->verb, "%s: there are no tools", name)
                : -1;
 }
 
 /* Set j->arg. "-" is standard input, which is read anyway. */
 static void set_arg(struct gen_job *j)
 {
-    j->arg = j->p->n_args ? j->p->args[0] : j->a->prompt;
+    j->arg = j->p->n_args ? j->p->args[0] : j->p->a.prompt;
     if (j->p->n_args && strcmp(j->arg, "-") == 0)
         j->arg = NULL;
     common_warn_file(j->p);
@@ -97,12 +94,12 @@ static void set_arg(struct gen_job *j)
 /* Refuse text on standard input beside a source that is the whole prompt. */
 static int refuse_stdin(const struct gen_job *j, const char *whole)
 {
-    const struct args *a = j->a;
+    const struct args *a = &j->p->a;
     bool taken = a->no_stdin ||
                  (a->chat_json && strcmp(a->chat_json, "-") == 0) ||
                  (a->tools && strcmp(a->tools, "-") == 0);
     return !taken && stdin_has_data()
-               ? opt_usage(j->verb,
+               ? opt_usage(j->p->verb,
                            "%s: cannot be combined with a prompt on standard "
                            "input; --no-stdin ignores it",
                            whole)
@@ -113,14 +110,14 @@ static int refuse_stdin(const struct gen_job *j, const char *whole)
 static int read_texts(struct gen_job *j, struct prompt_faults *f,
                       struct qwick_err *e)
 {
-    const struct args *a = j->a;
+    const struct args *a = &j->p->a;
     const struct prompt_sources sources = {.files = &a->file,
                                            .text = j->arg,
                                            .names = a->file_names,
                                            .no_stdin = a->no_stdin,
                                            .exact = a->raw,
                                            .refuse_empty =
-                                               j->verb == &verb_choose};
+                                               j->p->verb == &verb_choose};
     j->has_system = a->system || a->system_file;
     if (prompt_system(&j->system, a->system, a->system_file, a->raw, f, e) ||
         prompt_compose(&j->text, &sources, f, e) ||
@@ -129,17 +126,9 @@ static int read_texts(struct gen_job *j, struct prompt_faults *f,
     return j->text.len ? 0 : no_prompt(j);
 }
 
-void gen_set_think(struct gen_job *j)
-{
-    j->think = j->a->think && strcmp(j->a->think, "on") == 0 ? QWICK_THINK_ON
-               : j->a->think && strcmp(j->a->think, "off") == 0
-                   ? QWICK_THINK_OFF
-                   : QWICK_THINK_AUTO;
-}
-
 int gen_read_input(struct gen_job *j, struct qwick_err *e)
 {
-    const struct args *a = j->a;
+    const struct args *a = &j->p->a;
     struct prompt_faults faults = {0};
     const char *whole = a->prompt_ids  ? "--prompt-ids"
                         : a->chat_json ? "--chat-json"
@@ -175,7 +164,9 @@ int gen_choose_mode(struct gen_job *j)
         OPT_system,        OPT_system_file, OPT_chat_json,   OPT_prefill,
         OPT_allow_special, OPT_tools,       OPT_tool_choice, OPT_keep,
         OPT_go_on,         OPT_NONE};
-    j->mode = j->a->prompt_ids ? MODE_IDS : j->a->raw ? MODE_RAW : MODE_CHAT;
+    j->mode = j->p->a.prompt_ids ? MODE_IDS
+              : j->p->a.raw      ? MODE_RAW
+                                 : MODE_CHAT;
     if (j->mode == MODE_IDS)
         answer_drop_think_of(j->p, j->eng);
     if (j->mode != MODE_CHAT)
@@ -205,8 +196,8 @@ static int encode(struct gen_job *j, int32_t **ids, size_t *n_ids,
     struct qwick_chat_options o = {.size = sizeof(o),
                                    .add_generation_prompt = true,
                                    .think = j->think,
-                                   .allow_special = j->a->allow_special};
-    if (overflow_parse(j->a->overflow) == OVERFLOW_ERROR)
+                                   .allow_special = j->p->a.allow_special};
+    if (overflow_parse(j->p->a.overflow) == OVERFLOW_ERROR)
         o.enough = prompt_enough(qwick_session_n_ctx(j->ses));
     if (j->mode == MODE_RAW) {
         size_t n_before; /* a text that goes on needs no token before it */
@@ -216,7 +207,7 @@ static int encode(struct gen_job *j, int32_t **ids, size_t *n_ids,
     }
     if (!j->chat && make_chat(j, e))
         return -1;
-    if (j->a->session)
+    if (j->p->a.session)
         return qwick_chat_continue(j->chat, j->ses, &o, j->prefill.data,
                                    j->prefill.len, ids, n_ids, &j->in_think, e);
     return qwick_chat_encode(j->chat, j->eng, &o, j->prefill.data,
@@ -263,7 +254,7 @@ static int check_ids(const struct gen_job *j, struct qwick_err *e)
 
 static int too_long(const struct gen_job *j, size_t limit, struct qwick_err *e)
 {
-    bool refuse = overflow_parse(j->a->overflow) == OVERFLOW_ERROR;
+    bool refuse = overflow_parse(j->p->a.overflow) == OVERFLOW_ERROR;
     return prompt_too_long(j->n_ids, limit, refuse ? " (see --overflow)" : "",
                            e);
 }
@@ -310,7 +301,7 @@ static int shorten(struct gen_job *j, enum overflow how, size_t target,
     int r = -1;
     if (!chat_input_last_user(j->chat, &i, &m))
         return too_long(j, limit, e);
-    if (qwick_tokenize(j->eng, m.content, m.n_content, j->a->allow_special,
+    if (qwick_tokenize(j->eng, m.content, m.n_content, j->p->a.allow_special,
                        &text_ids, &n, e))
         return -1;
     keep = n;
@@ -343,14 +334,14 @@ done:
  * that is cut leaves room for -n tokens, else for a quarter of the context. */
 static int fit(struct gen_job *j, struct qwick_err *e)
 {
-    enum overflow how = overflow_parse(j->a->overflow);
+    enum overflow how = overflow_parse(j->p->a.overflow);
     size_t limit = qwick_session_n_ctx(j->ses), before = j->n_ids, room;
     if (j->n_ids <= limit) /* the last token of an answer needs no room in the
                               context */
         return 0;
     if (how == OVERFLOW_ERROR)
         return too_long(j, limit, e);
-    room = j->a->max_tokens ? (size_t)j->a->max_tokens : limit / 4;
+    room = j->p->a.max_tokens ? (size_t)j->p->a.max_tokens : limit / 4;
     if (room > limit / 2)
         room = limit / 2;
     if (room < 1)
@@ -375,7 +366,8 @@ int gen_encode(struct gen_job *j, struct qwick_err *e)
     if (j->mode == MODE_IDS) {
         if (check_ids(j, e))
             return -1;
-        j->in_think = !j->a->raw && gen_ids_in_think(j->eng, j->ids, j->n_ids);
+        j->in_think =
+            !j->p->a.raw && gen_ids_in_think(j->eng, j->ids, j->n_ids);
     } else {
         if (encode(j, &j->ids, &j->n_ids, e))
             return -1;
@@ -383,7 +375,7 @@ int gen_encode(struct gen_job *j, struct qwick_err *e)
             return err_set(e, QWICK_ERR_USAGE,
                            "prompt: it has no tokens after normalization");
     }
-    if (j->a->session && j->mode != MODE_CHAT && gen_continue(j, e))
+    if (j->p->a.session && j->mode != MODE_CHAT && gen_continue(j, e))
         return -1;
     j->tokenize_ms = clock_ms() - t;
     return fit(j, e);

@@ -1,20 +1,25 @@
-/* The session of an answer, and the state that generate keeps between runs:
- * session files and the prefix cache. */
+/* The session of an answer, and the state that stays between runs: session
+ * files, the prefix cache, and the conversation that --continue goes on with.
+ */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/utf8.h"
+#include "cli/answer/chat_input.h"
 #include "cli/answer/gen_job.h"
-#include "cli/answer/gen_kept.h"
 #include "cli/io/out.h"
 #include "cli/io/signals.h"
+#include "cli/io/state_file.h"
+#include "file/save.h"
 
 int gen_check_save(const struct gen_job *j)
 {
-    const char *path = j->a->save_session;
+    const char *path = j->p->a.save_session;
     const char *slash = path ? strrchr(path, '/') : NULL;
     struct stat st;
     struct qwick_err e;
@@ -44,10 +49,10 @@ int gen_check_save(const struct gen_job *j)
 int gen_open_session(struct gen_job *j)
 {
     struct qwick_err e;
-    size_t n_ctx = (size_t)j->a->ctx;
-    int rc = j->a->session
-                 ? qwick_session_load(&j->ses, j->eng, j->a->session, n_ctx, &e)
-                 : qwick_session_create(&j->ses, j->eng, n_ctx, &e);
+    size_t n_ctx = (size_t)j->p->a.ctx;
+    int rc = j->p->a.session ? qwick_session_load(&j->ses, j->eng,
+                                                  j->p->a.session, n_ctx, &e)
+                             : qwick_session_create(&j->ses, j->eng, n_ctx, &e);
     if (rc)
         return msg_fail(&e);
     j->limit = qwick_session_n_ctx(j->ses);
@@ -76,7 +81,7 @@ int gen_save(struct gen_job *j, const struct qwick_result *r, const char *note,
              size_t n_note)
 {
     struct qwick_err e;
-    const char *path = j->a->save_session;
+    const char *path = j->p->a.save_session;
     size_t n = qwick_session_length(j->ses);
     if (n == qwick_session_n_ctx(j->ses))
         msg_warn("%s: the context of %zu is full, the answer's last token is "
@@ -91,17 +96,148 @@ int gen_save(struct gen_job *j, const struct qwick_result *r, const char *note,
                : 0;
 }
 
+/* ---- the kept conversation ---- */
+
+int gen_kept_check_session(const struct gen_job *j)
+{
+    size_t n = 1;
+    if (j->p->a.session)
+        (void)qwick_session_note(j->ses, &n);
+    return n ? -1
+             : opt_no_effect(j->p, OPT_keep, OPT_session,
+                             "with a session that has no messages");
+}
+
+int gen_kept_prepare(const struct gen_job *j)
+{
+    struct buf path = {0};
+    struct qwick_err e;
+    if (!j->p->a.keep && !j->p->a.go_on)
+        return 0;
+    const char *option = j->p->a.keep ? "--keep" : "--continue";
+    int rc =
+        state_kept_path(&path, option, &e) || state_make_dir(path.data, &e);
+    buf_free(&path);
+    return rc ? msg_fail(&e) : 0;
+}
+
+int gen_kept_find(char **path)
+{
+    struct buf b = {0};
+    struct qwick_err e;
+    *path = NULL;
+    if (state_kept_path(&b, "--continue", &e)) {
+        buf_free(&b);
+        return msg_fail(&e);
+    }
+    int fd = state_open(b.data, O_RDONLY, &e);
+    if (fd >= 0) {
+        close(fd);
+        *path = buf_take(&b, NULL);
+        return 0;
+    }
+    if (fd == -2)
+        err_set(&e, QWICK_ERR_RUNTIME,
+                "--continue: no conversation is kept (%s does not exist); "
+                "--keep keeps one",
+                b.data);
+    buf_free(&b);
+    return msg_fail(&e);
+}
+
+void gen_kept_hint(const struct qwick_chat *c)
+{
+    enum { SHOWN = 60 };
+    struct qwick_message m;
+    size_t i;
+    if (!chat_input_last_user(c, &i, &m))
+        return;
+    const char *end = memchr(m.content, '\n', m.n_content);
+    size_t n = end ? (size_t)(end - m.content) : m.n_content;
+    bool cut = end || n > SHOWN;
+    if (n > SHOWN)
+        n = utf8_complete(m.content, SHOWN);
+    msg_hint("goes on after \"%.*s%s\"", (int)n, m.content, cut ? "..." : "");
+}
+
+/* Append the messages of another conversation. */
+static int add_messages(struct qwick_chat *to, const struct qwick_chat *from,
+                        struct qwick_err *e)
+{
+    char *json;
+    size_t n;
+    if (qwick_chat_json(from, &json, &n, e))
+        return -1;
+    int rc = qwick_chat_add_json(to, json, n, e);
+    free(json);
+    return rc;
+}
+
+/* Append the answer. The text of --prefill is its beginning, except inside a
+ * think block, which later prompts do not show. */
+static int add_answer(struct qwick_chat *c, const struct gen_job *j,
+                      const struct qwick_result *r, struct qwick_err *e)
+{
+    struct buf text = {0};
+    struct qwick_result whole = *r;
+    if (!j->prefill.len || j->in_think)
+        return qwick_chat_add_answer(c, r, e);
+    if (buf_append(&text, j->prefill.data, j->prefill.len) ||
+        buf_append(&text, r->text, r->n_text)) {
+        buf_free(&text);
+        return err_oom(e, r->n_text);
+    }
+    whole.text = text.data;
+    whole.n_text = text.len;
+    int rc = qwick_chat_add_answer(c, &whole, e);
+    buf_free(&text);
+    return rc;
+}
+
+/* Write the whole conversation of a run, with its answer, as JSON. *json is
+ * NULL if it is not known: the prompt is no chat, or continues a session that
+ * has no messages. */
+static int kept_json(const struct gen_job *j, const struct qwick_result *r,
+                     char **json, size_t *n, struct qwick_err *e)
+{
+    struct qwick_chat *c;
+    size_t n_note = 0;
+    const char *note =
+        j->p->a.session ? qwick_session_note(j->ses, &n_note) : NULL;
+    *json = NULL;
+    *n = 0;
+    if (j->mode != MODE_CHAT || (j->p->a.session && !n_note))
+        return 0;
+    if (qwick_chat_create(&c, e))
+        return -1;
+    int rc = (note && qwick_chat_add_json(c, note, n_note, e)) ||
+             add_messages(c, j->chat, e) || add_answer(c, j, r, e) ||
+             qwick_chat_json(c, json, n, e);
+    qwick_chat_free(c);
+    return rc ? -1 : 0;
+}
+
+static int kept_write(const char *json, size_t n)
+{
+    struct buf path = {0};
+    struct qwick_err e;
+    int rc = state_kept_path(&path, "--keep", &e) ||
+             save_put(path.data, SAVE_PRIVATE, json, n, &e);
+    buf_free(&path);
+    return rc ? msg_fail(&e) : 0;
+}
+
 int gen_keep(struct gen_job *j, const struct qwick_result *r)
 {
     struct qwick_err e;
     char *json = NULL;
     size_t n = 0;
-    bool kept = j->a->keep || j->a->go_on;
+    bool kept = j->p->a.keep || j->p->a.go_on;
     int status = 0;
     if (*signals_flag()) {
-        if (j->a->save_session)
+        if (j->p->a.save_session)
             msg_warn("%s: not saved, as the answer was interrupted",
-                     j->a->save_session);
+                     j->p->a.save_session);
         if (kept)
             msg_warn("the conversation is not kept, as the answer was "
                      "interrupted");
@@ -109,11 +245,11 @@ int gen_keep(struct gen_job *j, const struct qwick_result *r)
     }
     if (qwick_session_store(j->ses, r->n_prompt, &e))
         msg_warn("prefix cache: %s", e.msg);
-    if ((kept || j->a->save_session) && gen_kept_json(j, r, &json, &n, &e))
+    if ((kept || j->p->a.save_session) && kept_json(j, r, &json, &n, &e))
         return msg_fail(&e);
     if (kept && json)
-        status = gen_kept_write(json, n);
-    if (!status && j->a->save_session)
+        status = kept_write(json, n);
+    if (!status && j->p->a.save_session)
         status = gen_save(j, r, json, n);
     free(json);
     return status;
@@ -127,7 +263,7 @@ int gen_open_constraint(struct gen_job *j)
     if (j->choice.kind == CHOICE_AUTO || !j->tools.list.len)
         return constraint_open(&j->constraint, &j->kind, j->eng, j->p);
     int rc = tool_choice_constraint(&j->choice, &j->tools.list, &text, &o, &e);
-    o.name = j->a->tool_choice ? "--tool-choice" : "tool_choice";
+    o.name = j->p->a.tool_choice ? "--tool-choice" : "tool_choice";
     j->kind = o.kind;
     if (!rc)
         rc = qwick_constraint_create(&j->constraint, j->eng, &o, &e);

@@ -1,32 +1,33 @@
 /* What the child process of a chat does: it has the model (chat_model.h). */
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/err.h"
-#include "cli/chat/chat_job.h"
-#include "cli/chat/chat_model.h"
 #include "cli/answer/gen_output.h"
+#include "cli/chat/chat_job.h"
 #include "cli/io/out.h"
-#include "cli/io/progress.h"
 #include "cli/io/prompt.h"
+#include "cli/io/signals.h"
 #include "cli/sandbox/open_model.h"
 #include "cli/sandbox/sandbox.h"
-#include "cli/io/signals.h"
 
 /* ---- opening ---- */
 
 /* The messages of the session's file are the truth; its keys and values only
  * save the work of evaluating them. */
-static int open_session(struct chat *c, struct chat_reply *reply)
+static int child_open_session(struct chat *c, struct chat_packet *reply)
 {
     struct gen_job *j = &c->j;
     size_t n;
     bool resume = c->session && access(c->session, F_OK) == 0;
-    j->a->session = resume ? c->session : NULL;
+    j->p->a.session = resume ? c->session : NULL;
     int status = gen_open_session(j);
-    j->a->session = NULL;
+    j->p->a.session = NULL;
     if (status || !resume)
         return status;
     const char *note = qwick_session_note(j->ses, &n);
@@ -44,7 +45,9 @@ static int open_session(struct chat *c, struct chat_reply *reply)
     return 0;
 }
 
-int chat_child_open(struct chat *c, struct chat_reply *reply)
+/* Open the model, its session and the sandbox. The reply gets what the first
+ * one has. Returns 0, or an exit status after printing a message. */
+static int child_open(struct chat *c, struct chat_packet *reply)
 {
     struct gen_job *j = &c->j;
     int status;
@@ -62,15 +65,17 @@ int chat_child_open(struct chat *c, struct chat_reply *reply)
         return status;
     common_hint_demo(j->p);
     if ((status = gen_open_constraint(j)) != 0 ||
-        (status = open_session(c, reply)) != 0)
+        (status = child_open_session(c, reply)) != 0)
         return status;
     signals_catch();
     qwick_session_interrupt(j->ses, signals_flag());
-    reply->fixed.limit = j->limit;
-    reply->fixed.greedy = gen_sampling(j).temperature == 0;
-    j->a->session = c->session; /* which is written after each answer */
+    reply->limit = j->limit;
+    reply->greedy = gen_sampling(j).temperature == 0;
+    snprintf(reply->name, sizeof(reply->name), "%s",
+             qwick_engine_info(j->eng)->model);
+    j->p->a.session = c->session; /* which is written after each answer */
     status = sandbox_enter(j->p, j->eng, j->draft, SIZE_MAX);
-    j->a->session = NULL;
+    j->p->a.session = NULL;
     return status;
 }
 
@@ -111,7 +116,7 @@ static int match_session(struct chat *c, struct qwick_err *e)
 
 /* Save with the answer r; NULL: the conversation does not end with an answer
  * that was generated just now. */
-static int save(struct chat *c, const struct qwick_result *r)
+static int child_save(struct chat *c, const struct qwick_result *r)
 {
     static const struct qwick_result none = {0};
     struct gen_job *j = &c->j;
@@ -132,7 +137,7 @@ static int save(struct chat *c, const struct qwick_result *r)
 
 /* Encode the conversation. Returns 0, 1 if it does not fit the context, or -1
  * with *e set. */
-static int encode(struct gen_job *j, struct qwick_err *e)
+static int child_encode(struct gen_job *j, struct qwick_err *e)
 {
     free(j->ids);
     j->ids = NULL;
@@ -150,36 +155,30 @@ static int encode(struct gen_job *j, struct qwick_err *e)
     return 1;
 }
 
-static struct chat_numbers numbers_of(const struct qwick_result *r)
+/* Put the answer into the reply, as a conversation of one message. */
+static int reply_answer(struct chat_packet *reply, const struct qwick_result *r,
+                        struct qwick_err *e)
 {
-    return (struct chat_numbers){
+    struct qwick_chat *one;
+    reply->numbers = (struct chat_numbers){
         .n_prompt = r->n_prompt,
         .n_cached = r->n_cached,
         .n_tokens = r->n_tokens,
         .prefill_ms = r->prefill_ms,
         .total_ms = r->total_ms,
     };
-}
-
-/* The answer as a conversation of one message, for the chat's own process. */
-static int answer_json(const struct qwick_result *r, struct chat_reply *reply,
-                       struct qwick_err *e)
-{
-    struct qwick_chat *one;
     if (qwick_chat_create(&one, e))
         return -1;
     int rc = qwick_chat_add_answer(one, r, e) ||
-                     qwick_chat_json(one, &reply->json, &reply->n_json, e)
-                 ? -1
-                 : 0;
+             qwick_chat_json(one, &reply->json, &reply->n_json, e);
     qwick_chat_free(one);
-    return rc;
+    return rc ? -1 : 0;
 }
 
 /* After the output of an answer: add it to the conversation, and say how it
  * ended. */
-static int finish(struct chat *c, struct gen_output *x, struct qwick_result *r,
-                  struct chat_reply *reply)
+static int child_finish(struct chat *c, struct gen_output *x,
+                        struct qwick_result *r, struct chat_packet *reply)
 {
     struct qwick_err e;
     int status = gen_output_end(x, r);
@@ -199,9 +198,8 @@ static int finish(struct chat *c, struct gen_output *x, struct qwick_result *r,
                                                    : "interrupted");
         return 0;
     }
-    if (qwick_chat_add_answer(c->j.chat, r, &e) || answer_json(r, reply, &e))
+    if (qwick_chat_add_answer(c->j.chat, r, &e) || reply_answer(reply, r, &e))
         return msg_fail(&e);
-    reply->fixed.numbers = numbers_of(r);
     gen_note_timing(r);
     if (r->finish == QWICK_FINISH_INTERRUPTED)
         msg_warn("the answer was interrupted; its part above stays in the "
@@ -210,26 +208,20 @@ static int finish(struct chat *c, struct gen_output *x, struct qwick_result *r,
         (void)gen_output_status(x, r);
     if (qwick_session_store(c->j.ses, r->n_prompt, &e))
         msg_warn("prefix cache: %s", e.msg);
-    return save(c, r);
+    return child_save(c, r);
 }
 
 /* Generate. Returns 0, or an exit status that ends the chat. */
-static int generate(struct chat *c, struct gen_output *x,
-                    struct chat_reply *reply)
+static int child_generate(struct chat *c, struct gen_output *x,
+                          struct chat_packet *reply)
 {
-    struct gen_job *j = &c->j;
     struct qwick_result r;
     struct qwick_err e = {0};
-    progress_start("prompt");
-    progress_items("tokens", 0, 0, j->n_ids, 0);
-    qwick_session_progress(j->ses, progress_step, NULL);
-    int rc = qwick_generate(j->ses, j->ids, j->n_ids, &x->o, &r, &e), status;
-    if (rc) {
-        struct qwick_result none = {.finish = QWICK_FINISH_INTERRUPTED};
+    int status;
+    if (gen_output_generate(x, &r, &e)) {
         bool interrupted = *signals_flag() != 0;
-        emit_end(&x->st, &none);
+        status = gen_output_fail(x);
         signals_forget_int();
-        status = x->st.status;
         if (!status && *signals_flag())
             status = QWICK_ERR_RUNTIME;
         if (!status && interrupted)
@@ -238,51 +230,110 @@ static int generate(struct chat *c, struct gen_output *x,
         else if (!status)
             msg_fail(&e); /* such as too little memory: the chat goes on */
     } else {
-        status = finish(c, x, &r, reply);
+        status = child_finish(c, x, &r, reply);
     }
     qwick_result_free(&r);
     return status;
 }
 
-int chat_child_answer(struct chat *c, uint64_t number, struct chat_reply *reply)
+/* Answer the conversation, print the answer and how it ended, and save the
+ * session. The reply gets the answer if it has tokens. Returns 0, or an exit
+ * status that ends the chat. */
+static int child_answer(struct chat *c, uint64_t number,
+                        struct chat_packet *reply)
 {
     struct gen_job *j = &c->j;
     struct gen_output x;
     struct qwick_err e = {0};
-    int rc = encode(j, &e);
-    if (rc) {
-        if (rc < 0)
-            msg_fail(&e);
+    int rc = child_encode(j, &e);
+    if (rc < 0)
+        msg_fail(&e);
+    if (rc)
         return 0;
-    }
     const struct qwick_sampling sampling = gen_sampling(j);
     uint64_t seed = opt_given(j->p, OPT_seed)
                         ? answer_seed(sampling.seed, number)
                         : sampling.seed;
     int status = gen_output_begin(&x, j, &sampling, seed, NULL);
     if (!status)
-        status = generate(c, &x, reply);
+        status = child_generate(c, &x, reply);
     gen_output_free(&x);
     return status;
 }
 
-int chat_child_save(struct chat *c)
-{
-    return save(c, NULL);
-}
-
-size_t chat_child_count(const struct chat *c)
+/* Return the number of tokens of the conversation; 0: unknown. */
+static size_t child_count(const struct gen_job *j)
 {
     struct qwick_chat_options o = qwick_chat_defaults();
-    int32_t *ids;
+    int32_t *ids = NULL;
     size_t n;
     bool in_think;
     o.add_generation_prompt = false;
-    o.think = c->j.think;
-    if (!qwick_chat_length(c->j.chat) ||
-        qwick_chat_encode(c->j.chat, c->j.eng, &o, NULL, 0, &ids, &n, &in_think,
+    o.think = j->think;
+    if (qwick_chat_encode(j->chat, j->eng, &o, NULL, 0, &ids, &n, &in_think,
                           NULL))
         return 0;
     free(ids);
     return n;
+}
+
+/* ---- requests ---- */
+
+/* Take the conversation of a request. */
+static int child_take_chat(struct gen_job *j, struct chat_packet *q)
+{
+    struct qwick_err e;
+    qwick_chat_free(j->chat);
+    int rc = qwick_chat_create(&j->chat, &e) ||
+             qwick_chat_add_json(j->chat, q->json, q->n_json, &e);
+    if (rc)
+        msg_fail(&e);
+    free(q->json);
+    q->json = NULL;
+    return rc;
+}
+
+static int child_send(struct chat *c, int fd, struct chat_packet *r)
+{
+    r->unsaved = c->unsaved;
+    r->signal = *signals_flag();
+    return chat_packet_send(fd, r);
+}
+
+static int child_do_request(struct chat *c, struct chat_packet *q, int fd)
+{
+    struct chat_packet r = {0};
+    if (child_take_chat(&c->j, q))
+        return -1;
+    c->j.think = (enum qwick_think)q->think;
+    signals_forget_int(); /* Ctrl-C at the prompt came here, too */
+    switch ((enum chat_op)q->op) {
+    case CHAT_ANSWER:
+        r.status = child_answer(c, q->number, &r);
+        break;
+    case CHAT_SAVE:
+        r.status = child_save(c, NULL);
+        break;
+    case CHAT_COUNT:
+        r.n_tokens = child_count(&c->j);
+    }
+    return child_send(c, fd, &r);
+}
+
+_Noreturn void chat_child_run(struct chat *c, long parent, int fd)
+{
+    struct chat_packet p = {0};
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    /* not later than the chat, however that ends */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent || null < 0 || dup2(null, STDIN_FILENO) < 0)
+        _exit(QWICK_ERR_RUNTIME);
+    close(null);
+    signals_forked();
+    int status = p.status = child_open(c, &p);
+    int bad = child_send(c, fd, &p);
+    while (!status && !bad)
+        bad = chat_packet_receive(fd, &p, NULL) || child_do_request(c, &p, fd);
+    signals_finish(); /* dies by a signal that only this process got */
+    _exit(status);
 }

@@ -12,11 +12,11 @@ struct chat;
 /* A row of the table of commands. */
 struct chat_command {
     const char *name; /* without the slash */
-    const char *args; /* "FILE", "[TEXT]"; "": it takes no argument */
+    const char *args; /* "[TEXT]", "FILE", "FILE [TEXT]": the argument is or
+                         begins with a file's name. "": it takes no argument */
     const char *help;
-    int (*run)(struct chat *c, const char *arg); /* arg: trimmed, perhaps
-                                                    empty. Returns 0, or an exit
-                                                    status that ends the chat */
+    int (*run)(struct chat *c); /* with c->arg and c->file. Returns 0, or an
+                                   exit status that ends the chat */
 };
 
 /* Return whether a text has the form of a command: a slash, letters, then a

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 
 #include "base/array.h"
-#include "cli/chat/chat_command.h"
 #include "cli/io/escape.h"
 
 enum { MOST_LISTED = 100 };
@@ -136,17 +135,17 @@ static bool read_word(const char *word, size_t n, bool quoted, struct buf *path)
     return good && !buf_puts(path, "");
 }
 
-static int find_words(struct names *c, const char *const *words,
-                      const char *begin, size_t n)
+static int find_commands(struct names *c, const struct chat_command *rows,
+                         const char *begin, size_t n)
 {
     int bad = 0;
-    for (; *words && !bad; words++)
-        if (strncmp(*words, begin, n) == 0)
-            bad = add_name(c, *words);
+    for (; rows->name && !bad; rows++)
+        if (strncmp(rows->name, begin, n) == 0)
+            bad = add_name(c, rows->name);
     return bad;
 }
 
-int chat_complete(const char *const *words, const char *line, size_t n,
+int chat_complete(const struct chat_command *rows, const char *line, size_t n,
                   struct buf *insert, struct buf *list)
 {
     const char *blank = n ? memchr(line, ' ', n) : NULL;
@@ -159,7 +158,7 @@ int chat_complete(const char *const *words, const char *line, size_t n,
         return 0;
     if (!blank) {
         n_typed = n - 1;
-        bad = find_words(&c, words, line + 1, n_typed);
+        bad = find_commands(&c, rows, line + 1, n_typed);
     } else {
         const char *word = last_word(blank + 1, line + n, &quoted);
         if (read_word(word, (size_t)(line + n - word), quoted, &path)) {

@@ -7,25 +7,11 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "cli/answer/gen_job.h"
 #include "cli/chat/chat_command.h"
 #include "cli/chat/chat_line.h"
-#include "cli/answer/gen_job.h"
+#include "cli/chat/chat_model.h"
 #include "qwick.h"
-
-/* Numbers of an answer, for /stats. */
-struct chat_numbers {
-    size_t n_prompt, n_cached, n_tokens;
-    double prefill_ms, total_ms;
-};
-
-/* The process of the model (chat_model.h). */
-struct chat_model {
-    long pid;     /* 0: none runs */
-    int to, from; /* pipes */
-    char *name;   /* of the model */
-    bool greedy;  /* the sampling is */
-    bool passed_on; /* it got the signal that came while it worked */
-};
 
 struct chat {
     struct gen_job j; /* j.chat is the conversation. Only in the process of the
@@ -41,6 +27,9 @@ struct chat {
     bool has_last;
     struct chat_numbers last, total;
     bool quit;
+    const char *arg;  /* of the command that runs: trimmed, perhaps empty; after
+                         the  file, if the command takes one */
+    const char *file; /* of the command that runs */
 };
 
 /* ---- chat_turn.c ---- */
@@ -71,32 +60,25 @@ int chat_save_session(struct chat *c);
 /* The table of commands; a row without a name ends it. */
 extern const struct chat_command chat_commands[];
 
-/* Their names, for Tab; NULL is at the end. */
-const char *const *chat_command_names(void);
-
 /* Run the command that text is. Returns 0, or an exit status that ends the
  * chat. */
 int chat_run_command(struct chat *c, const char *text);
 
 /* ---- chat_files.c ---- */
 
-/* Read the conversation of a file into *out, without values that would overrule
- * the options; *think is its "enable_thinking". Returns 0, or an exit status
- * after printing a message; then *out is NULL. */
-int chat_load(const char *path, struct qwick_chat **out,
-              enum qwick_think *think);
+/* Go on with the conversation of a file, without values that would overrule the
+ * options, and with its "enable_thinking". Returns 0, or an exit status after
+ * printing a message. */
+int chat_load(struct chat *c, const char *path);
 
 /* Write the conversation to a file. A file that is there must be a conversation
  * already. Returns 0, or an exit status after printing a message. */
 int chat_write(const struct qwick_chat *c, const char *path);
 
-/* Make text[0..n) the system prompt. Returns 0, or -1 with *e set. */
+/* Make text[0..n) the system prompt; NULL: take it out. Returns 0, 1 if one was
+ * taken out, or -1 with *e set. */
 int chat_set_system(struct qwick_chat **c, const char *text, size_t n,
                     struct qwick_err *e);
-
-/* Take the system prompt out; *had: there was one. Returns 0, or -1 with *e
- * set. */
-int chat_drop_system(struct qwick_chat **c, bool *had, struct qwick_err *e);
 
 /* Copy a conversation. Returns 0, or -1 with *e set. */
 int chat_copy(struct qwick_chat **out, const struct qwick_chat *c,

@@ -20,7 +20,7 @@ struct chat_line {
     struct chat_edit edit;
     struct chat_draw draw;
     struct buf out; /* what is written next */
-    const char *const *words;
+    const struct chat_command *rows;
     const char *prompt;
     bool moves;    /* the terminal can move its cursor */
     char in[4096]; /* [n_in] bytes that were read and are not used yet */
@@ -151,7 +151,7 @@ static void complete(struct chat_line *l)
     struct buf insert = {0}, list = {0};
     bool at_end = e->cursor == e->text.len;
     if (at_end &&
-        !chat_complete(l->words, e->text.data, e->text.len, &insert, &list)) {
+        !chat_complete(l->rows, e->text.data, e->text.len, &insert, &list)) {
         if (insert.len)
             chat_edit_insert(e, insert.data, insert.len);
         if (list.len) {
@@ -243,7 +243,7 @@ static bool can_move(void)
     return term && *term && strcmp(term, "dumb") != 0;
 }
 
-int chat_line_open(struct chat_line **out, const char *const *words,
+int chat_line_open(struct chat_line **out, const struct chat_command *rows,
                    struct qwick_err *e)
 {
     struct chat_line *l = calloc(1, sizeof(*l));
@@ -254,7 +254,7 @@ int chat_line_open(struct chat_line **out, const char *const *words,
      */
     if (!setlocale(LC_CTYPE, "C.UTF-8"))
         setlocale(LC_CTYPE, "");
-    l->words = words;
+    l->rows = rows;
     l->moves = can_move();
     can_escape = l->moves;
     if (tcgetattr(STDIN_FILENO, &saved)) {

@@ -15,14 +15,15 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "cli/chat/chat_command.h"
 
 struct chat_line;
 
 /* Open the editor on standard input and standard output, which must be
- * terminals. words: names that Tab completes after a slash at the beginning of
- * a line; the array has NULL at its end and is borrowed. After a name and a
- * blank, Tab completes names of files. */
-int chat_line_open(struct chat_line **out, const char *const *words,
+ * terminals. rows: the commands, whose names Tab completes after a slash at the
+ * beginning of a line; borrowed. After a name and a blank, Tab completes names
+ * of files. */
+int chat_line_open(struct chat_line **out, const struct chat_command *rows,
                    struct qwick_err *e);
 
 /* Free the editor (NULL: none). */

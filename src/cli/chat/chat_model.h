@@ -7,16 +7,22 @@
  * warnings and progress to the same terminal. If a model takes it over or makes
  * it crash, the conversation is still in the chat's own process.
  *
- * The two talk through pipes: a struct chat_request and the conversation in
- * JSON one way, a struct chat_reply_fixed with a name and messages in JSON the
- * other way. The chat's own process trusts none of it. */
+ * The two talk through a socket. The child sends a reply when it has the model,
+ * and then one for each request. The chat's own process trusts none of them. */
 #ifndef CLI_CHAT_MODEL_H
 #define CLI_CHAT_MODEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cli/chat/chat_job.h"
+struct chat;
+
+/* Numbers of an answer, for /stats. */
+struct chat_numbers {
+    size_t n_prompt, n_cached, n_tokens;
+    double prefill_ms, total_ms;
+};
 
 enum chat_op {
     CHAT_ANSWER, /* answer the conversation; the reply has the message */
@@ -24,52 +30,70 @@ enum chat_op {
     CHAT_SAVE    /* save it to the session's file */
 };
 
-struct chat_reply_fixed {
-    int32_t status;              /* 0, or the exit status that ends the chat */
-    uint8_t greedy;              /* the sampling is */
-    uint8_t unsaved;             /* the session's file lacks the answer */
-    uint8_t signal;  /* the process got it while it worked, and ends; 0: none */
+/* Longer names are cut, as chat_say does. */
+enum { CHAT_NAME_SIZE = 1024 };
+
+/* A request or a reply. Members that it does not use are 0. */
+struct chat_packet {
+    /* of a request */
+    uint32_t op;     /* enum chat_op */
+    int32_t think;   /* enum qwick_think */
+    uint64_t number; /* of the answer in this chat, from 0 */
+
+    /* of a reply */
+    int32_t status;   /* 0, or the exit status that ends the chat */
+    int32_t signal;   /* the child got it while it worked, and ends; 0: none */
+    uint32_t unsaved; /* not 0: the session's file lacks the answer */
     struct chat_numbers numbers; /* of the answer */
     uint64_t n_tokens;           /* of CHAT_COUNT */
-    uint64_t limit;              /* of the context, in tokens */
-    uint64_t n_name, n_json;     /* bytes that follow */
-};
 
-struct chat_reply {
-    struct chat_reply_fixed fixed;
-    char *json; /* [n_json] malloc'ed; NULL: there are no messages */
+    /* of the first reply */
+    uint32_t greedy;           /* not 0: the sampling is */
+    uint64_t limit;            /* of the context, in tokens */
+    char name[CHAT_NAME_SIZE]; /* of the model */
+
+    /* the conversation; in replies the new messages */
     size_t n_json;
+    char *json; /* [n_json] malloc'ed, sent after the rest; NULL: none */
 };
 
-/* ---- in the chat's own process ---- */
+/* The child, as the chat's own process knows it. */
+struct chat_model {
+    long pid;                  /* 0: none runs */
+    int fd;                    /* the socket */
+    bool passed_on;            /* it got the signal that came while it worked */
+    struct chat_packet opened; /* its first reply, without the messages */
+};
 
-/* Start the process, and wait until it has loaded the model. The reply has the
+/* ---- both processes ---- */
+
+/* Send and free p->json, after the rest of the packet. Returns 0 or -1. */
+int chat_packet_send(int fd, struct chat_packet *p);
+
+/* Receive a packet. m: forward signals to this child meanwhile; NULL: this is
+ * the child, which stops waiting when a signal other than SIGINT comes. Returns
+ * 0 or -1. */
+int chat_packet_receive(int fd, struct chat_packet *p, struct chat_model *m);
+
+/* ---- the chat's own process ---- */
+
+/* Start the child, and wait until it has loaded the model. The reply has the
  * messages of --session. Returns 0, or an exit status after a message was
  * printed. Call chat_model_stop at the end. */
-int chat_model_start(struct chat *c, struct chat_reply *r);
+int chat_model_start(struct chat *c, struct chat_packet *r);
 
-/* Ask the process, and wait for its reply. SIGTERM and the like that only this
- * process got are passed on. If the process has ended, it is started again
- * before. Returns 0, or -1 after printing that it has ended meanwhile. */
-int chat_model_ask(struct chat *c, enum chat_op op, struct chat_reply *r);
+/* Ask the child, and wait for its reply. SIGTERM and the like that only this
+ * process got are passed on. If the child has ended, it is started again
+ * before. Returns 0, or -1 after printing that it has ended meanwhile; then *r
+ * has no messages. */
+int chat_model_ask(struct chat *c, enum chat_op op, struct chat_packet *r);
 
-void chat_model_stop(struct chat *c);
+void chat_model_stop(struct chat_model *m);
 
-/* ---- in the process of the model: chat_child.c ---- */
+/* ---- the child: chat_child.c ---- */
 
-/* Open the model, its session and the sandbox. Set the reply's limit, greedy
- * and messages. Returns 0, or an exit status after printing a message. */
-int chat_child_open(struct chat *c, struct chat_reply *r);
-
-/* Answer c->j.chat, print the answer and how it ended, and save the session.
- * The reply gets the answer if it has tokens. number: of the answer in this
- * chat, from 0. Returns 0, or an exit status that ends the chat. */
-int chat_child_answer(struct chat *c, uint64_t number, struct chat_reply *r);
-
-/* Save the session of c->j.chat. Returns 0, or an exit status. */
-int chat_child_save(struct chat *c);
-
-/* Return the number of tokens of c->j.chat as a prompt; 0: unknown. */
-size_t chat_child_count(const struct chat *c);
+/* Open the model, its session and the sandbox, then answer requests. parent:
+ * the chat's own process, which the child does not outlive. */
+_Noreturn void chat_child_run(struct chat *c, long parent, int fd);
 
 #endif

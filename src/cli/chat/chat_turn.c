@@ -6,7 +6,6 @@
 #include "base/err.h"
 #include "cli/answer/chat_input.h"
 #include "cli/chat/chat_job.h"
-#include "cli/chat/chat_model.h"
 #include "cli/io/out.h"
 #include "cli/io/signals.h"
 
@@ -18,28 +17,26 @@ bool chat_last_user(const struct chat *c, size_t *i)
 
 size_t chat_tokens(struct chat *c)
 {
-    struct chat_reply r = {0};
-    size_t n = !qwick_chat_length(c->j.chat) || chat_model_ask(c, CHAT_COUNT, &r)
-                   ? 0
-                   : r.fixed.n_tokens;
+    struct chat_packet r = {0};
+    bool bad =
+        !qwick_chat_length(c->j.chat) || chat_model_ask(c, CHAT_COUNT, &r);
     free(r.json);
-    return n;
+    return bad ? 0 : r.n_tokens;
 }
 
 int chat_save_session(struct chat *c)
 {
-    struct chat_reply r = {0};
+    struct chat_packet r = {0};
     if (!c->unsaved || !c->session)
         return 0;
-    int status = chat_model_ask(c, CHAT_SAVE, &r) ? (int)QWICK_ERR_RUNTIME
-                                                  : r.fixed.status;
+    bool bad = chat_model_ask(c, CHAT_SAVE, &r) != 0;
     free(r.json);
-    return status;
+    return bad ? (int)QWICK_ERR_RUNTIME : r.status;
 }
 
 /* ---- an answer ---- */
 
-static void count(struct chat *c, const struct chat_numbers *n)
+static void add_numbers(struct chat *c, const struct chat_numbers *n)
 {
     c->last = *n;
     c->has_last = true;
@@ -53,9 +50,9 @@ static void count(struct chat *c, const struct chat_numbers *n)
 /* Answer the conversation, whose last message is the user's. *added: the answer
  * has tokens, and is its last message now. Returns 0, or an exit status that
  * ends the chat. */
-static int answer(struct chat *c, bool *added)
+static int chat_answer(struct chat *c, bool *added)
 {
-    struct chat_reply r = {0};
+    struct chat_packet r = {0};
     struct qwick_err e;
     int status;
     *added = false;
@@ -66,15 +63,15 @@ static int answer(struct chat *c, bool *added)
     c->n_answers++;
     signals_forget_int();
     /* the chat goes on when only the model's process got a signal */
-    status = *signals_flag()   ? (int)QWICK_ERR_RUNTIME
+    status = *signals_flag()     ? (int)QWICK_ERR_RUNTIME
              : c->model.pid == 0 ? 0
-                                 : r.fixed.status;
+                                 : r.status;
     if (r.json && qwick_chat_add_json(c->j.chat, r.json, r.n_json, &e)) {
         status = msg_fail(&e);
     } else if (r.json) {
         *added = true;
-        c->unsaved = r.fixed.unsaved;
-        count(c, &r.fixed.numbers);
+        c->unsaved = r.unsaved;
+        add_numbers(c, &r.numbers);
     }
     free(r.json);
     return status;
@@ -97,7 +94,7 @@ int chat_send(struct chat *c, const char *text, size_t n)
                      : 0;
     buf_free(&b);
     if (!status)
-        status = answer(c, &added);
+        status = chat_answer(c, &added);
     if (added)
         c->files.len = 0;
     else
@@ -116,7 +113,7 @@ int chat_again(struct chat *c)
     if (chat_copy(&old, c->j.chat, &e))
         return msg_fail(&e);
     (void)qwick_chat_rollback(c->j.chat, i + 1, NULL);
-    int status = answer(c, &added);
+    int status = chat_answer(c, &added);
     if (added) {
         qwick_chat_free(old);
     } else { /* the old answer stays */

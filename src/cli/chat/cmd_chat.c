@@ -6,10 +6,8 @@
 
 #include "base/err.h"
 #include "base/utf8.h"
-#include "cli/answer/gen_kept.h"
 #include "cli/chat/chat_history.h"
 #include "cli/chat/chat_job.h"
-#include "cli/chat/chat_model.h"
 #include "cli/chat/chat_text.h"
 #include "cli/io/out.h"
 #include "cli/io/prompt.h"
@@ -48,23 +46,12 @@ static int chat_check(struct opt_parsed *p)
 
 /* ---- the conversation that a chat begins with ---- */
 
-/* The messages of --chat-json or --continue. */
-static int load(struct chat *c, const char *path)
-{
-    enum qwick_think think;
-    qwick_chat_free(c->j.chat);
-    int status = chat_load(path, &c->j.chat, &think);
-    if (!status && think != QWICK_THINK_AUTO)
-        c->j.think = think;
-    return status;
-}
-
 static int load_kept(struct chat *c)
 {
     char *path;
     int status = gen_kept_find(&path);
     if (!status)
-        status = load(c, path);
+        status = chat_load(c, path);
     free(path);
     if (!status)
         gen_kept_hint(c->j.chat);
@@ -73,7 +60,7 @@ static int load_kept(struct chat *c)
 
 static int set_system(struct chat *c)
 {
-    const struct args *a = c->j.a;
+    const struct args *a = &c->j.p->a;
     struct buf text = {0};
     struct prompt_faults faults = {0};
     struct qwick_err e;
@@ -91,7 +78,7 @@ static int set_system(struct chat *c)
  */
 static int open_child(struct chat *c)
 {
-    struct chat_reply r = {0};
+    struct chat_packet r = {0};
     struct qwick_err e;
     int status = chat_model_start(c, &r);
     if (!status && r.json &&
@@ -103,13 +90,13 @@ static int open_child(struct chat *c)
     return status ? status : set_system(c);
 }
 
-static int begin(struct chat *c)
+static int begin_conversation(struct chat *c)
 {
     struct qwick_err e;
     int status = qwick_chat_create(&c->j.chat, &e) ? msg_fail(&e) : 0;
-    if (!status && c->j.a->chat_json)
-        status = load(c, c->j.a->chat_json);
-    if (!status && c->j.a->go_on)
+    if (!status && c->j.p->a.chat_json)
+        status = chat_load(c, c->j.p->a.chat_json);
+    if (!status && c->j.p->a.go_on)
         status = load_kept(c);
     return status;
 }
@@ -119,7 +106,7 @@ static int begin(struct chat *c)
 static void open_history(struct chat *c)
 {
     struct qwick_err e;
-    if (c->j.a->no_history || state_path(&c->history, "history") ||
+    if (c->j.p->a.no_history || state_path(&c->history, "history") ||
         !c->history.len)
         return;
     if (chat_history_load(c->history.data, chat_line_remember, c->line, &e)) {
@@ -151,7 +138,7 @@ static bool is_blank(const struct buf *b)
 }
 
 /* Run a command, or send a message. */
-static int take(struct chat *c, const struct chat_text *t)
+static int take_message(struct chat *c, const struct chat_text *t)
 {
     const struct buf *b = &t->text;
     if (!b->len || is_blank(b))
@@ -177,8 +164,8 @@ static void interrupted(const struct chat_text *t, bool empty, bool *armed)
 
 /* Read one message, or a part of it. Returns 0, -1 to leave, or an exit
  * status. */
-static int step(struct chat *c, struct chat_text *t, struct buf *line,
-                bool *armed)
+static int read_message(struct chat *c, struct chat_text *t, struct buf *line,
+                        bool *armed)
 {
     bool complete;
     int status = 0;
@@ -205,20 +192,20 @@ static int step(struct chat *c, struct chat_text *t, struct buf *line,
         return msg_oom();
     if (complete) {
         remember(c, t);
-        status = take(c, t);
+        status = take_message(c, t);
         chat_text_clear(t);
     }
     return status;
 }
 
-static int loop(struct chat *c)
+static int chat_loop(struct chat *c)
 {
     struct chat_text t = {0};
     struct buf line = {0};
     bool armed = false;
     int status = 0;
     while (!status && !c->quit)
-        status = step(c, &t, &line, &armed);
+        status = read_message(c, &t, &line, &armed);
     chat_text_free(&t);
     buf_free(&line);
     return status < 0 ? 0 : status;
@@ -233,7 +220,7 @@ static void greet(const struct chat *c)
     if (!msg_quiet())
         chat_say("%s, context of %zu tokens%s; /help lists the commands, "
                  "Ctrl-D leaves",
-                 c->model.name, c->j.limit, before);
+                 c->model.opened.name, (size_t)c->model.opened.limit, before);
 }
 
 /* Restore the terminal with fn when a signal ends the program. */
@@ -248,12 +235,12 @@ static int converse(struct chat *c)
 {
     struct qwick_err e;
     signals_catch();
-    if (chat_line_open(&c->line, chat_command_names(), &e))
+    if (chat_line_open(&c->line, chat_commands, &e))
         return msg_fail(&e);
     restore_with(chat_line_restore);
     open_history(c);
     greet(c);
-    int status = loop(c);
+    int status = chat_loop(c);
     restore_with(NULL);
     chat_line_close(c->line);
     c->line = NULL;
@@ -266,24 +253,19 @@ static int chat(struct chat *c)
 {
     struct gen_job *j = &c->j;
     int status;
-    gen_set_think(j);
-    c->session = j->a->save_session = j->a->session;
-    if ((status = gen_check_save(j)) != 0 || (status = begin(c)) != 0 ||
-        (status = open_child(c)) != 0)
+    j->think = answer_think(&j->p->a);
+    c->session = j->p->a.save_session = j->p->a.session;
+    if ((status = gen_check_save(j)) != 0 ||
+        (status = begin_conversation(c)) != 0 || (status = open_child(c)) != 0)
         return status;
     return converse(c);
 }
 
 static int chat_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
-    struct chat c = {.j = {.verb = p->verb,
-                           .p = p,
-                           .a = &p->a,
-                           .eng = eng, /* none: the child opens it */
-                           .think_fd = -1,
-                           .profile_fd = -1}};
+    struct chat c = {.j = {.p = p, .eng = eng}}; /* none: the child opens it */
     int status = chat(&c);
-    chat_model_stop(&c);
+    chat_model_stop(&c.model);
     buf_free(&c.history);
     buf_free(&c.files);
     gen_free(&c.j);

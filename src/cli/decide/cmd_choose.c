@@ -265,7 +265,7 @@ static int encode_prompt(struct job *j, struct qwick_err *e)
         return err_set(e, QWICK_ERR_CONTEXT,
                        "--answer: %zu tokens do not fit the context of %zu",
                        room, limit);
-    j->g.a->max_tokens = (int64_t)j->longest;
+    j->a->max_tokens = (int64_t)j->longest;
     if (qwick_session_create(&j->g.ses, j->g.eng, limit - room, e) ||
         gen_encode(&j->g, e))
         return -1;
@@ -490,7 +490,7 @@ static int choose_many(struct job *j, struct qwick_err *e)
     if ((status = open_choices(j, e)) != 0)
         return status;
     j->lines = calloc(RECORDS_GROUP, sizeof(*j->lines));
-    return j->lines ? records_run(j->g.verb->name, &a->input, &w, j)
+    return j->lines ? records_run(j->g.p->verb->name, &a->input, &w, j)
                     : msg_oom();
 }
 
@@ -535,13 +535,7 @@ static int choose(struct job *j)
 
 static int choose_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
-    struct job j = {.g = {.verb = p->verb,
-                          .p = p,
-                          .a = &p->a,
-                          .eng = eng,
-                          .think_fd = -1,
-                          .profile_fd = -1},
-                    .a = &p->a};
+    struct job j = {.g = {.p = p, .eng = eng}, .a = &p->a};
     int status = choose(&j);
     for (size_t i = 0; j.answers && i < j.n_answers; i++)
         free((void *)(uintptr_t)j.answers[i].tokens);

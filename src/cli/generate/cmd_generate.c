@@ -9,11 +9,9 @@
 #include "base/clock.h"
 #include "cli/answer/answer_json.h"
 #include "cli/answer/chat_input.h"
-#include "cli/answer/gen_kept.h"
 #include "cli/answer/gen_output.h"
 #include "cli/generate/gen_samples.h"
 #include "cli/io/out.h"
-#include "cli/io/progress.h"
 #include "cli/io/prompt.h"
 #include "cli/io/signals.h"
 #include "cli/io/term.h"
@@ -36,11 +34,11 @@ static int open_file(const char *path, int *fd)
 
 static int close_file(const char *path, int *fd, int status)
 {
-    if (*fd >= 0 && close(*fd) && errno != EINTR) {
+    if (*fd > 0 && close(*fd) && errno != EINTR) {
         msg_error("%s: write error: %s", path, strerror(errno));
         status = status ? status : (int)QWICK_ERR_RUNTIME;
     }
-    *fd = -1;
+    *fd = 0;
     return status;
 }
 
@@ -49,8 +47,8 @@ static int write_profile(struct gen_job *j, const struct qwick_result *r,
 {
     struct buf b = {0};
     int bad = 0, status = 0;
-    if (j->profile_fd < 0) {
-        if (!j->a->json && !j->a->jsonl) {
+    if (!j->profile_fd) {
+        if (!j->p->a.json && !j->p->a.jsonl) {
             bad = profile_table(&b, pr, r);
             if (!bad && err_is_tty())
                 bad = plot_times(&b, "times of tokens", r->per_token_ms,
@@ -70,7 +68,7 @@ static int write_profile(struct gen_job *j, const struct qwick_result *r,
         json_timing(&w, &answer);
         bad = jw_end_line(&w);
         if (!bad && fd_write(j->profile_fd, b.data, b.len)) {
-            msg_error("%s: write error: %s", j->a->profile_timing.file,
+            msg_error("%s: write error: %s", j->p->a.profile_timing.file,
                       strerror(errno));
             status = QWICK_ERR_RUNTIME;
         }
@@ -79,31 +77,17 @@ static int write_profile(struct gen_job *j, const struct qwick_result *r,
     return bad ? msg_oom() : status;
 }
 
-void gen_note_timing(const struct qwick_result *r)
-{
-    double decode = r->total_ms - r->prefill_ms;
-    msg_note("%zu prompt tokens in %.1f ms, %zu tokens in %.1f ms "
-             "(%.1f tok/s after the first), %s",
-             r->n_prompt, r->prefill_ms, r->n_tokens, r->total_ms,
-             r->n_tokens > 1 && decode > 0
-                 ? 1000 * (double)(r->n_tokens - 1) / decode
-                 : 0.0,
-             qwick_finish_name(r->finish));
-    if (r->n_forced)
-        msg_note("the think budget is used up: %zu of the tokens are forced",
-                 r->n_forced);
-}
-
 /* Answer the prompt again without output, --repeat times in all. runs[0] is the
  * first answer; *n counts all runs. A signal ends the loop early. */
-static int repeat(struct gen_job *j, const struct qwick_generate_options *o,
-                  struct qwick_result *runs, size_t *n)
+static int generate_repeat(struct gen_job *j,
+                           const struct qwick_generate_options *o,
+                           struct qwick_result *runs, size_t *n)
 {
     struct qwick_generate_options silent = *o;
     struct qwick_err e;
     silent.on_token = NULL;
     qwick_session_progress(j->ses, NULL, NULL);
-    for (; *n < (size_t)j->a->repeat && !*signals_flag(); ++*n)
+    for (; *n < (size_t)j->p->a.repeat && !*signals_flag(); ++*n)
         if (qwick_session_rollback(j->ses, 0, &e) ||
             qwick_generate(j->ses, j->ids, j->n_ids, &silent, &runs[*n], &e)) {
             qwick_result_free(&runs[*n]);
@@ -113,15 +97,16 @@ static int repeat(struct gen_job *j, const struct qwick_generate_options *o,
 }
 
 /* Profile the answer and the repeated runs of --repeat. */
-static int profile(struct gen_job *j, const struct qwick_generate_options *o,
-                   const struct qwick_result *r, struct profile *out)
+static int generate_profile(struct gen_job *j,
+                            const struct qwick_generate_options *o,
+                            const struct qwick_result *r, struct profile *out)
 {
-    struct qwick_result *runs = calloc((size_t)j->a->repeat, sizeof(*runs));
+    struct qwick_result *runs = calloc((size_t)j->p->a.repeat, sizeof(*runs));
     size_t n = 1;
     if (!runs)
         return msg_oom();
     runs[0] = *r;
-    int status = repeat(j, o, runs, &n);
+    int status = generate_repeat(j, o, runs, &n);
     double bandwidth = 0;
     if (!status && !*signals_flag())
         qwick_bench_bandwidth(j->eng, 300, &bandwidth, NULL);
@@ -134,7 +119,7 @@ static int profile(struct gen_job *j, const struct qwick_generate_options *o,
 }
 
 /* Print what follows the text of the answer. */
-static int finish(struct gen_output *x, struct qwick_result *r)
+static int generate_finish(struct gen_output *x, struct qwick_result *r)
 {
     struct gen_job *j = x->j;
     struct profile pr;
@@ -142,8 +127,8 @@ static int finish(struct gen_output *x, struct qwick_result *r)
     int status = gen_output_end(x, r);
     if (status)
         return status;
-    if (j->a->profile_timing.on) {
-        if ((status = profile(j, &x->o, r, &pr)) != 0)
+    if (j->p->a.profile_timing.on) {
+        if ((status = generate_profile(j, &x->o, r, &pr)) != 0)
             return status;
         summary = &pr;
     }
@@ -155,35 +140,28 @@ static int finish(struct gen_output *x, struct qwick_result *r)
 }
 
 /* Generate the only answer. */
-static int run(struct gen_output *x, struct qwick_err *e)
+static int generate_one(struct gen_output *x, struct qwick_err *e)
 {
     struct gen_job *j = x->j;
     struct qwick_result r = {0};
     int status;
     signals_catch();
-    if (x->st.dim) {
+    if (x->dim) {
         signals_at_kill(emit_restore);
         signals_at_crash(emit_restore);
     }
     qwick_session_interrupt(j->ses, signals_flag());
-    progress_start("prompt");
-    progress_items("tokens", 0, 0, j->n_ids, 0);
-    qwick_session_progress(j->ses, progress_step, NULL);
-    if (qwick_generate(j->ses, j->ids, j->n_ids, &x->o, &r, e) == 0) {
-        status = finish(x, &r);
+    if (gen_output_generate(x, &r, e) == 0) {
+        status = generate_finish(x, &r);
         if (!status)
             status = gen_keep(j, &r);
         if (!status)
             status = gen_output_status(x, &r);
     } else {
-        /* the text of --prefill may have opened a code block */
-        struct qwick_result none = {.finish = QWICK_FINISH_INTERRUPTED};
-        x->st.null = false; /* there is no text to end */
-        emit_end(&x->st, &none);
+        status = gen_output_fail(x);
         /* after a signal during prefill there is no answer, and no message */
-        status = x->st.status           ? x->st.status
-                 : *signals_flag() != 0 ? (int)QWICK_ERR_RUNTIME
-                                        : msg_fail(e);
+        if (!status)
+            status = *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(e);
     }
     qwick_result_free(&r);
     return status;
@@ -193,11 +171,11 @@ static int answer(struct gen_job *j, struct qwick_err *e)
 {
     const struct qwick_sampling sampling = gen_sampling(j);
     struct gen_output x;
-    if (j->a->samples > 1)
+    if (j->p->a.samples > 1)
         return gen_samples(j, &sampling);
     int status = gen_output_begin(&x, j, &sampling, sampling.seed, NULL);
     if (!status)
-        status = run(&x, e);
+        status = generate_one(&x, e);
     gen_output_free(&x);
     return status;
 }
@@ -205,8 +183,8 @@ static int answer(struct gen_job *j, struct qwick_err *e)
 static int answer_coloured(struct gen_job *j, struct qwick_err *e)
 {
     int status = answer(j, e);
-    if (j->a->confidence)
-        paint_legend(j->a->color);
+    if (j->p->a.confidence)
+        paint_legend(j->p->a.color);
     return status;
 }
 
@@ -214,8 +192,8 @@ static int generate(struct gen_job *j)
 {
     struct qwick_err e = {0};
     int status;
-    prompt_timeout(j->a->timeout, j->start_ms);
-    gen_set_think(j);
+    prompt_timeout(j->p->a.timeout, j->start_ms);
+    j->think = answer_think(&j->p->a);
     if ((status = gen_read_input(j, &e)) != 0)
         return status;
     if (out_check())
@@ -223,12 +201,13 @@ static int generate(struct gen_job *j)
     if ((status = gen_check_save(j)) != 0 ||
         (status = gen_kept_prepare(j)) != 0)
         return status;
-    if (j->a->samples > 1) /* later samples take the prompt from there */
+    if (j->p->a.samples > 1) /* later samples take the prompt from there */
         j->p->models.cache_memory = open_model_cache_memory();
     if ((status = open_model(&j->eng, j->p, false)) != 0 ||
         (status = gen_choose_mode(j)) != 0)
         return status;
-    if (j->a->tools && (status = tools_check_template(&j->tools, j->eng)) != 0)
+    if (j->p->a.tools &&
+        (status = tools_check_template(&j->tools, j->eng)) != 0)
         return status;
     if ((status = answer_check_generation(j->p, j->eng)) != 0 ||
         (status = open_model_draft(&j->draft, j->p, j->eng)) != 0)
@@ -241,29 +220,24 @@ static int generate(struct gen_job *j)
     if ((status = gen_kept_check_session(j)) >= 0)
         return status;
     if (gen_encode(j, &e))
-        return chat_input_fail(j->a->chat_json, &e);
+        return chat_input_fail(j->p->a.chat_json, &e);
     gen_warn_verb(j);
-    if ((j->a->think_file &&
-         (status = open_file(j->a->think_file, &j->think_fd)) != 0) ||
-        (j->a->profile_timing.file &&
-         (status = open_file(j->a->profile_timing.file, &j->profile_fd)) != 0))
+    if ((j->p->a.think_file &&
+         (status = open_file(j->p->a.think_file, &j->think_fd)) != 0) ||
+        (j->p->a.profile_timing.file &&
+         (status = open_file(j->p->a.profile_timing.file, &j->profile_fd)) !=
+             0))
         return status;
     if ((status = sandbox_enter(j->p, j->eng, j->draft, j->n_ids)) != 0)
         return status;
     status = answer_coloured(j, &e);
-    status = close_file(j->a->think_file, &j->think_fd, status);
-    return close_file(j->a->profile_timing.file, &j->profile_fd, status);
+    status = close_file(j->p->a.think_file, &j->think_fd, status);
+    return close_file(j->p->a.profile_timing.file, &j->profile_fd, status);
 }
 
 static int generate_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
-    struct gen_job j = {.verb = p->verb,
-                        .p = p,
-                        .a = &p->a,
-                        .eng = eng,
-                        .start_ms = clock_ms(),
-                        .think_fd = -1,
-                        .profile_fd = -1};
+    struct gen_job j = {.p = p, .eng = eng, .start_ms = clock_ms()};
     int status = generate(&j);
     gen_free(&j);
     return status;

@@ -38,7 +38,7 @@ static void keep_status(struct samples *all, int status)
 }
 
 /* Show progress while nothing is printed. */
-static void show(const struct samples *all)
+static void samples_show(const struct samples *all)
 {
     char text[100];
     double ms = clock_ms() - all->start_ms;
@@ -53,13 +53,13 @@ static void show(const struct samples *all)
 
 /* Print the answers whose turn has come. The first one that has not ended is
  * printed while it is generated. */
-static void advance(struct samples *all)
+static void samples_advance(struct samples *all)
 {
     while (all->front < all->n && !all->status) {
         struct sample *s = &all->v[all->front];
         if (all->in_order) {
-            emit_release(&s->out.st);
-            keep_status(all, s->out.st.status);
+            gen_output_release(&s->out);
+            keep_status(all, s->out.status);
         }
         if (!s->ended || all->status)
             return;
@@ -91,7 +91,7 @@ static int sample_done(void *ctx, void *tag, struct qwick_result *r,
     keep_status(all, gen_output_end(&s->out, &s->r));
     if (!all->in_order && !all->status)
         keep_status(all, gen_output_json(&s->out, &s->r, NULL));
-    advance(all);
+    samples_advance(all);
     return all->status != 0;
 }
 
@@ -102,7 +102,7 @@ static int create_batch(struct samples *all, struct qwick_err *e)
         .size = sizeof(o),
         .n_ctx = j->limit,
         .common = j->ids,
-        .n_common = j->a->prefix_cache.on ? j->n_ids : 0,
+        .n_common = j->p->a.prefix_cache.on ? j->n_ids : 0,
         .done = sample_done,
         .done_ctx = all,
         .interrupt = signals_flag(),
@@ -113,8 +113,9 @@ static int create_batch(struct samples *all, struct qwick_err *e)
 }
 
 /* Prepare and queue all samples. */
-static int add(struct samples *all, const struct qwick_sampling *sampling,
-               struct qwick_err *e)
+static int samples_add(struct samples *all,
+                       const struct qwick_sampling *sampling,
+                       struct qwick_err *e)
 {
     struct gen_job *j = all->j;
     for (size_t i = 0; i < all->n; i++) {
@@ -127,7 +128,7 @@ static int add(struct samples *all, const struct qwick_sampling *sampling,
             keep_status(all, status);
             return -1;
         }
-        s->out.st.hold = all->in_order && i > 0;
+        s->out.hold = all->in_order && i > 0;
         if (qwick_batch_add(all->batch, j->ids, j->n_ids, &s->out.o, s, e))
             return -1;
     }
@@ -135,7 +136,7 @@ static int add(struct samples *all, const struct qwick_sampling *sampling,
 }
 
 /* After a signal: end all samples with the text that they have. */
-static int cancel(struct samples *all, struct qwick_err *e)
+static int samples_cancel(struct samples *all, struct qwick_err *e)
 {
     for (size_t i = 0; i < all->n; i++)
         if (!all->v[i].ended && qwick_batch_cancel(all->batch, &all->v[i], e))
@@ -145,16 +146,16 @@ static int cancel(struct samples *all, struct qwick_err *e)
     return -1;
 }
 
-static int work(struct samples *all, struct qwick_err *e)
+static int samples_work(struct samples *all, struct qwick_err *e)
 {
     all->start_ms = clock_ms();
     progress_start("answers");
     while (all->n_ended < all->n && !*signals_flag()) {
-        show(all);
+        samples_show(all);
         if (qwick_batch_step(all->batch, e) && !*signals_flag())
             return -1;
     }
-    return all->n_ended < all->n ? cancel(all, e) : 0;
+    return all->n_ended < all->n ? samples_cancel(all, e) : 0;
 }
 
 static void note_totals(const struct samples *all)
@@ -181,13 +182,14 @@ static int samples_status(const struct samples *all)
     return status;
 }
 
-static int run(struct samples *all, const struct qwick_sampling *sampling)
+static int samples_run(struct samples *all,
+                       const struct qwick_sampling *sampling)
 {
     struct qwick_err e = {0};
-    bool bad = create_batch(all, &e) || add(all, sampling, &e);
+    bool bad = create_batch(all, &e) || samples_add(all, sampling, &e);
     if (!bad) {
         signals_catch();
-        bad = work(all, &e) != 0;
+        bad = samples_work(all, &e) != 0;
     }
     progress_stop();
     if (all->status)
@@ -201,15 +203,16 @@ static int run(struct samples *all, const struct qwick_sampling *sampling)
 int gen_samples(struct gen_job *j, const struct qwick_sampling *sampling)
 {
     struct samples all = {
-        .j = j, .n = (size_t)j->a->samples, .in_order = !j->a->jsonl};
+        .j = j, .n = (size_t)j->p->a.samples, .in_order = !j->p->a.jsonl};
     if (sampling->temperature == 0)
-        return opt_usage(j->verb, "--samples: has no effect, because the "
-                                  "model's defaults are greedy; --temp turns "
-                                  "sampling on");
+        return opt_usage(j->p->verb,
+                         "--samples: has no effect, because the "
+                         "model's defaults are greedy; --temp turns "
+                         "sampling on");
     all.v = calloc(all.n, sizeof(*all.v));
     if (!all.v)
         return msg_oom();
-    int status = run(&all, sampling);
+    int status = samples_run(&all, sampling);
     qwick_batch_free(all.batch);
     for (size_t i = 0; i < all.n; i++) {
         if (all.v[i].all)
