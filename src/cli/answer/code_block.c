@@ -39,7 +39,7 @@ static size_t run_length(struct text_line l, size_t i, char c)
 static bool is_blank(struct text_line l, size_t from)
 {
     for (size_t i = from; i < l.n; i++)
-        if (!strchr(" \t\r", l.text[i]) || !l.text[i])
+        if (!strchr(" \t\r\n", l.text[i]) || !l.text[i])
             return false;
     return true;
 }
@@ -126,10 +126,7 @@ int code_block_end(struct code_block *c, bool whole)
 
 bool code_block_is_empty(const struct code_block *c)
 {
-    for (size_t i = 0; i < c->content.len; i++)
-        if (!c->content.data[i] || !strchr(" \t\r\n", c->content.data[i]))
-            return false;
-    return true;
+    return is_blank((struct text_line){c->content.data, c->content.len}, 0);
 }
 
 void code_block_free(struct code_block *c)

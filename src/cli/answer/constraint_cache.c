@@ -18,8 +18,9 @@ static size_t tool_length(const struct qwick_constraint_options *o)
     return o->tool ? strlen(o->tool) : 0;
 }
 
-static struct constraint_ref *find(const struct constraint_cache *c,
-                                   const struct qwick_constraint_options *o)
+static struct constraint_ref *
+constraint_cache_find(const struct constraint_cache *c,
+                      const struct qwick_constraint_options *o)
 {
     struct constraint_ref *r = c->first;
     while (r && (r->kind != o->kind || r->json_indent != o->json_indent ||
@@ -61,7 +62,7 @@ int constraint_cache_get(struct constraint_cache *c, struct qwick_engine *eng,
                          const struct qwick_constraint_options *o,
                          struct constraint_ref **out, struct qwick_err *e)
 {
-    struct constraint_ref *r = find(c, o);
+    struct constraint_ref *r = constraint_cache_find(c, o);
     *out = NULL;
     if (!r) {
         r = calloc(1, sizeof(*r));

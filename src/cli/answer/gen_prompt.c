@@ -190,8 +190,8 @@ static int make_chat(struct gen_job *j, struct qwick_err *e)
                : 0;
 }
 
-static int encode(struct gen_job *j, int32_t **ids, size_t *n_ids,
-                  struct qwick_err *e)
+static int prompt_encode(struct gen_job *j, int32_t **ids, size_t *n_ids,
+                         struct qwick_err *e)
 {
     struct qwick_chat_options o = {.size = sizeof(o),
                                    .add_generation_prompt = true,
@@ -290,8 +290,8 @@ static int cut_text(struct gen_job *j, enum overflow how, const int32_t *ids,
 
 /* Shorten the last user text until the prompt has at most `target` tokens; the
  * template's own text is never cut. */
-static int shorten(struct gen_job *j, enum overflow how, size_t target,
-                   size_t limit, struct qwick_err *e)
+static int prompt_shorten(struct gen_job *j, enum overflow how, size_t target,
+                          size_t limit, struct qwick_err *e)
 {
     int32_t *text_ids = NULL;
     size_t n, keep;
@@ -317,7 +317,7 @@ static int shorten(struct gen_job *j, enum overflow how, size_t target,
         cut.len = 0;
         if (cut_text(j, how, text_ids, n, keep, &cut, e) ||
             qwick_chat_replace(j->chat, i, cut.data, cut.len, e) ||
-            encode(j, &ids, &n_ids, e))
+            prompt_encode(j, &ids, &n_ids, e))
             goto done;
         free(j->ids);
         j->ids = ids;
@@ -332,7 +332,7 @@ done:
 
 /* Make the prompt fit the session's context by the rule of --overflow. A prompt
  * that is cut leaves room for -n tokens, else for a quarter of the context. */
-static int fit(struct gen_job *j, struct qwick_err *e)
+static int prompt_fit(struct gen_job *j, struct qwick_err *e)
 {
     enum overflow how = overflow_parse(j->p->a.overflow);
     size_t limit = qwick_session_n_ctx(j->ses), before = j->n_ids, room;
@@ -349,7 +349,7 @@ static int fit(struct gen_job *j, struct qwick_err *e)
     if (limit <= room)
         return too_long(j, limit, e);
     if (j->mode == MODE_CHAT) {
-        if (shorten(j, how, limit - room, limit, e))
+        if (prompt_shorten(j, how, limit - room, limit, e))
             return -1;
     } else {
         j->n_ids = overflow_cut(how, j->ids, j->n_ids, limit - room);
@@ -369,7 +369,7 @@ int gen_encode(struct gen_job *j, struct qwick_err *e)
         j->in_think =
             !j->p->a.raw && gen_ids_in_think(j->eng, j->ids, j->n_ids);
     } else {
-        if (encode(j, &j->ids, &j->n_ids, e))
+        if (prompt_encode(j, &j->ids, &j->n_ids, e))
             return -1;
         if (j->n_ids == 0)
             return err_set(e, QWICK_ERR_USAGE,
@@ -378,5 +378,5 @@ int gen_encode(struct gen_job *j, struct qwick_err *e)
     if (j->p->a.session && j->mode != MODE_CHAT && gen_continue(j, e))
         return -1;
     j->tokenize_ms = clock_ms() - t;
-    return fit(j, e);
+    return prompt_fit(j, e);
 }

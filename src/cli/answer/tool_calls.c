@@ -68,7 +68,7 @@ struct reading {
     struct buf why;
 };
 
-static int bad(struct reading *r, const char *text, struct span s)
+static int call_refuse(struct reading *r, const char *text, struct span s)
 {
     const int most = 60;
     int n = s.n < (size_t)most ? (int)s.n : most;
@@ -79,7 +79,7 @@ static int take_name(struct reading *r, struct span name)
 {
     r->tool = tool_find(r->tools, name.p, name.n);
     if (!r->tool)
-        return bad(r, "there is no tool \"%.*s\"", name);
+        return call_refuse(r, "there is no tool \"%.*s\"", name);
     r->call.name = strndup(name.p, name.n);
     return r->call.name ? 0 : -1;
 }
@@ -98,11 +98,12 @@ static int read_json(struct reading *r, struct span s)
     const struct json_value *arguments = json_get(v, "arguments");
     int rc;
     if (!json_is(name, JSON_STRING))
-        rc = bad(r, "it has no name%.*s", (struct span){"", 0});
+        rc = call_refuse(r, "it has no name%.*s", (struct span){"", 0});
     else if ((rc = take_name(r, (struct span){name->str, name->len})) != 0)
         ;
     else if (!json_is(arguments, JSON_OBJECT))
-        rc = bad(r, "its arguments are no object%.*s", (struct span){"", 0});
+        rc = call_refuse(r, "its arguments are no object%.*s",
+                         (struct span){"", 0});
     else
         rc = json_dump_python(&r->call.arguments, arguments);
     json_free(doc);
@@ -169,7 +170,7 @@ static int put_argument(struct reading *r, bool first, struct span key,
     int rc = tool_value_json(out, types, value.p, value.n, &wanted);
     if (rc <= 0)
         return rc;
-    return bad(r, "parameter \"%.*s\"", key) < 0 ||
+    return call_refuse(r, "parameter \"%.*s\"", key) < 0 ||
                    buf_printf(&r->why, ": must be %s", wanted)
                ? -1
                : 1;
@@ -183,20 +184,20 @@ static int read_parameters(struct reading *r, struct span s)
     for (s = trim_left(s); BEGINS(s, TOOL_OPEN_PARAMETER); s = rest) {
         if (!split_tag(after(s, LEN(TOOL_OPEN_PARAMETER)), &key, &rest) ||
             !split_value(rest, &value, &rest))
-            return bad(r, "a parameter has no end: %.*s", s);
+            return call_refuse(r, "a parameter has no end: %.*s", s);
         if (has_key(keys, n, key))
-            return bad(r, "parameter \"%.*s\" occurs twice", key);
+            return call_refuse(r, "parameter \"%.*s\" occurs twice", key);
         if (n == TOOL_MAX_PARAMETERS)
-            return bad(r, "it has too many parameters%.*s",
-                       (struct span){"", 0});
+            return call_refuse(r, "it has too many parameters%.*s",
+                               (struct span){"", 0});
         if ((rc = put_argument(r, n == 0, key, value)) != 0)
             return rc;
         keys[n++] = key;
     }
     if (!BEGINS(s, TOOL_CLOSE_FUNCTION))
-        return bad(r, "a parameter is expected, not: %.*s", s);
+        return call_refuse(r, "a parameter is expected, not: %.*s", s);
     s = trim_left(after(s, LEN(TOOL_CLOSE_FUNCTION)));
-    return s.n ? bad(r, "text follows the function: %.*s", s) : 0;
+    return s.n ? call_refuse(r, "text follows the function: %.*s", s) : 0;
 }
 
 static int read_xml(struct reading *r, struct span s)
@@ -206,7 +207,7 @@ static int read_xml(struct reading *r, struct span s)
     s = trim_left(s);
     if (!BEGINS(s, TOOL_OPEN_FUNCTION) ||
         !split_tag(after(s, LEN(TOOL_OPEN_FUNCTION)), &name, &s))
-        return bad(r, "<function=NAME> is expected, not: %.*s", s);
+        return call_refuse(r, "<function=NAME> is expected, not: %.*s", s);
     if ((rc = take_name(r, name)) != 0)
         return rc;
     if (buf_putc(&r->call.arguments, '{') || (rc = read_parameters(r, s)) < 0)
@@ -217,7 +218,7 @@ static int read_xml(struct reading *r, struct span s)
 /* ---- the text around the calls ---- */
 
 /* Move what is held to the text. */
-static int release(struct tool_calls *c)
+static int text_release(struct tool_calls *c)
 {
     struct span s = {c->held.data, c->held.len};
     if (c->after_call) {
@@ -263,7 +264,7 @@ static int end_call(struct tool_calls *c)
     if (rc == 0)
         rc = add_call(c, &r.call);
     else if (rc > 0)
-        rc = note_error(c, r.why.data) || release(c) ? -1 : 0;
+        rc = note_error(c, r.why.data) || text_release(c) ? -1 : 0;
     free(r.call.name);
     buf_free(&r.call.arguments);
     buf_free(&r.why);
@@ -298,7 +299,7 @@ static bool follow_string(struct tool_calls *c, char b)
 
 /* Count how much of a tag the bytes up to b match. "<" is only at the start of
  * a tag. */
-static bool match(struct tool_calls *c, const char *tag, char b)
+static bool tag_match(struct tool_calls *c, const char *tag, char b)
 {
     c->matched = b == tag[c->matched] ? c->matched + 1 : b == '<';
     return !tag[c->matched];
@@ -314,7 +315,7 @@ static int feed_call(struct tool_calls *c, char b)
         c->matched = 0;
         return 0;
     }
-    if (!match(c, TOOL_CLOSE_CALL, b))
+    if (!tag_match(c, TOOL_CLOSE_CALL, b))
         return 0;
     c->matched = 0;
     return may_end(c) ? end_call(c) : 0;
@@ -332,7 +333,7 @@ static void begin_call(struct tool_calls *c)
  * beginning of its tag. */
 static int feed_text(struct tool_calls *c, char b)
 {
-    if (c->matched && b != TOOL_OPEN_CALL[c->matched] && release(c))
+    if (c->matched && b != TOOL_OPEN_CALL[c->matched] && text_release(c))
         return -1;
     if (buf_putc(&c->held, b))
         return -1;
@@ -341,7 +342,7 @@ static int feed_text(struct tool_calls *c, char b)
             begin_call(c);
         return 0;
     }
-    return is_space(b) ? 0 : release(c);
+    return is_space(b) ? 0 : text_release(c);
 }
 
 int tool_calls_feed(struct tool_calls *c, const char *s, size_t n)
@@ -356,7 +357,7 @@ int tool_calls_end(struct tool_calls *c)
 {
     if (c->body && note_error(c, "it is cut"))
         return -1;
-    return release(c);
+    return text_release(c);
 }
 
 void tool_calls_write(struct json_writer *w, const char *key,

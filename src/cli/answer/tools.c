@@ -9,32 +9,34 @@
 #include "cli/io/prompt.h"
 #include "text/chat/chat_values.h"
 
-static int wrong(const char *path, size_t i, const char *what,
-                 const struct json_value *v)
-{
-    msg_error("%s: tool %zu: %s, is %s", path, i + 1, what, json_type_name(v));
-    return QWICK_ERR_USAGE;
-}
-
 /* Check definition i of the list. Returns 0, or an exit status. */
-static int check(const struct json_value *list, size_t i, const char *path)
+static int tools_check_one(const struct json_value *list, size_t i,
+                           const char *path)
 {
     const struct json_value *tool = &list->items[i];
     const struct json_value *type = json_get(tool, "type");
     const struct json_value *f = json_get(tool, "function");
     const struct json_value *name = json_get(f, "name");
     const struct json_value *parameters = json_get(f, "parameters");
-    if (!json_is(tool, JSON_OBJECT))
-        return wrong(path, i, "must be an object", tool);
-    if (type && !json_equals(type, "function"))
-        return wrong(path, i, "type: must be \"function\"", type);
-    if (!json_is(f, JSON_OBJECT))
-        return wrong(path, i, "function: must be an object", f);
-    if (!json_is(name, JSON_STRING))
-        return wrong(path, i, "function.name: must be a string", name);
-    if (parameters && !json_is(parameters, JSON_OBJECT))
-        return wrong(path, i, "function.parameters: must be an object",
-                     parameters);
+    const struct {
+        const struct json_value *v;
+        bool good;
+        const char *what;
+    } rows[] = {
+        {tool, json_is(tool, JSON_OBJECT), "must be an object"},
+        {type, !type || json_equals(type, "function"),
+         "type: must be \"function\""},
+        {f, json_is(f, JSON_OBJECT), "function: must be an object"},
+        {name, json_is(name, JSON_STRING), "function.name: must be a string"},
+        {parameters, !parameters || json_is(parameters, JSON_OBJECT),
+         "function.parameters: must be an object"},
+    };
+    for (size_t r = 0; r < sizeof(rows) / sizeof(*rows); r++)
+        if (!rows[r].good) {
+            msg_error("%s: tool %zu: %s, is %s", path, i + 1, rows[r].what,
+                      json_type_name(rows[r].v));
+            return QWICK_ERR_USAGE;
+        }
     if (!name->len || strlen(name->str) != name->len) {
         msg_error("%s: tool %zu: function.name: must not be empty or have NUL",
                   path, i + 1);
@@ -79,7 +81,7 @@ int tools_read(struct tool_list *t, const char *path)
         return msg_fail(&e);
     int status = find_list(t, path);
     for (size_t i = 0; i < t->list.len && !status; i++)
-        status = check(&t->list, i, path);
+        status = tools_check_one(&t->list, i, path);
     return status;
 }
 
@@ -107,8 +109,9 @@ int tools_add(struct qwick_chat *c, const struct json_value *list,
 }
 
 /* Render a question, with the tools or without them. */
-static int render(const struct tool_list *t, const struct qwick_engine *eng,
-                  char **text, struct qwick_err *e)
+static int tools_render(const struct tool_list *t,
+                        const struct qwick_engine *eng, char **text,
+                        struct qwick_err *e)
 {
     struct qwick_chat_options o = qwick_chat_defaults();
     struct qwick_chat *c;
@@ -131,7 +134,8 @@ int tools_check_template(const struct tool_list *t,
     int status = 0;
     if (!t->list.len)
         return 0;
-    if (render(t, eng, &with, &e) || render(NULL, eng, &without, &e))
+    if (tools_render(t, eng, &with, &e) ||
+        tools_render(NULL, eng, &without, &e))
         status = msg_fail(&e);
     else if (strcmp(with, without) == 0) {
         msg_error("--tools: the chat template of %s prints no tools",

@@ -22,7 +22,7 @@ size_t chat_columns(uint32_t cp)
     return n < 0 ? 1 : (size_t)n;
 }
 
-static void next_row(struct walk *w)
+static void walk_next_row(struct walk *w)
 {
     w->row++;
     w->col = 0;
@@ -33,24 +33,24 @@ static void next_row(struct walk *w)
 static void end_full_row(struct walk *w)
 {
     if (w->col >= w->columns)
-        next_row(w);
+        walk_next_row(w);
 }
 
 /* Put a character of this width. */
-static void put(struct walk *w, const char *s, size_t n, size_t width)
+static void walk_put(struct walk *w, const char *s, size_t n, size_t width)
 {
     if (width > w->columns) {
         s = "?";
         n = width = 1;
     }
     if (w->col + width > w->columns)
-        next_row(w);
+        walk_next_row(w);
     if (w->out && w->row >= w->top && w->row < w->end)
         w->bad |= buf_append(w->out, s, n);
     w->col += width;
 }
 
-static void put_text(struct walk *w, const char *s, size_t n, size_t cursor)
+static void walk_text(struct walk *w, const char *s, size_t n, size_t cursor)
 {
     for (size_t at = 0; at <= n;) {
         struct buf *e = w->escape;
@@ -65,23 +65,23 @@ static void put_text(struct walk *w, const char *s, size_t n, size_t cursor)
         size_t k = utf8_decode(s + at, n - at, &cp, NULL);
         if (s[at] == '\n') {
             end_full_row(w);
-            next_row(w);
+            walk_next_row(w);
         } else if (k && !escape_needs(cp, ESCAPE_TEXT)) {
-            put(w, s + at, k, chat_columns(cp));
+            walk_put(w, s + at, k, chat_columns(cp));
         } else {
             e->len = 0;
             w->bad |= escape_append(e, s + at, k ? k : 1, ESCAPE_TEXT, "");
             for (size_t i = 0; i < e->len; i++)
-                put(w, e->data + i, 1, 1);
+                walk_put(w, e->data + i, 1, 1);
         }
         at += k ? k : 1;
     }
 }
 
-static void put_line(struct walk *w, const struct chat_view *v)
+static void walk_line(struct walk *w, const struct chat_view *v)
 {
-    put_text(w, v->prompt, v->n_prompt, SIZE_MAX);
-    put_text(w, v->text, v->n_text, v->cursor);
+    walk_text(w, v->prompt, v->n_prompt, SIZE_MAX);
+    walk_text(w, v->text, v->n_text, v->cursor);
 }
 
 /* Choose the first row that is shown: the old one if the cursor is then visible
@@ -103,7 +103,7 @@ int chat_draw(struct chat_draw *d, const struct chat_view *v, struct buf *out)
                         .escape = &escape},
                 w = size;
     size_t rows = v->rows ? v->rows : 1;
-    put_line(&size, v);
+    walk_line(&size, v);
     size_t top = choose_top(d->top, size.cursor_row, size.row, rows);
     size_t last = size.row - top < rows ? size.row : top + rows - 1;
     w.out = out;
@@ -115,7 +115,7 @@ int chat_draw(struct chat_draw *d, const struct chat_view *v, struct buf *out)
     if (d->row)
         w.bad |= buf_printf(out, "\033[%zuA", d->row);
     w.bad |= buf_puts(out, "\033[J");
-    put_line(&w, v);
+    walk_line(&w, v);
     if (last > size.cursor_row)
         w.bad |= buf_printf(out, "\033[%zuA", last - size.cursor_row);
     w.bad |= buf_puts(out, "\r");

@@ -18,7 +18,7 @@ enum { ESC = 27, KEY_BYTES = 64 };
 static const char paste_end[] = "\033[201~";
 enum { N_PASTE_END = sizeof(paste_end) - 1 };
 
-static void bell(struct chat_edit *e)
+static void edit_bell(struct chat_edit *e)
 {
     e->event = CHAT_EDIT_BELL;
 }
@@ -27,13 +27,13 @@ static void bell(struct chat_edit *e)
 
 /* Replace n_old bytes from byte `at` on by s[0..n), and put the cursor behind
  * them. Returns false, with the text unchanged, if the new one is too long. */
-static bool replace(struct chat_edit *e, size_t at, size_t n_old, const char *s,
-                    size_t n)
+static bool edit_replace(struct chat_edit *e, size_t at, size_t n_old,
+                         const char *s, size_t n)
 {
     struct buf *b = &e->text;
     size_t rest = b->len - at - n_old;
     if (n > CHAT_EDIT_MAX - (b->len - n_old) || buf_reserve(b, n + 1)) {
-        bell(e);
+        edit_bell(e);
         return false;
     }
     memmove(b->data + at + n, b->data + at + n_old, rest);
@@ -48,7 +48,7 @@ static bool replace(struct chat_edit *e, size_t at, size_t n_old, const char *s,
 
 static bool set_text(struct chat_edit *e, const char *s, size_t n)
 {
-    return replace(e, 0, e->text.len, s, n);
+    return edit_replace(e, 0, e->text.len, s, n);
 }
 
 bool chat_edit_insert(struct chat_edit *e, const char *s, size_t n)
@@ -59,23 +59,23 @@ bool chat_edit_insert(struct chat_edit *e, const char *s, size_t n)
     for (size_t i = 0; good && i < clean.len; i++)
         if (clean.data[i])
             clean.data[k++] = clean.data[i];
-    good = good && replace(e, e->cursor, 0, clean.data, k);
+    good = good && edit_replace(e, e->cursor, 0, clean.data, k);
     if (!good)
-        bell(e);
+        edit_bell(e);
     buf_free(&clean);
     return good;
 }
 
 /* Erase the text between two places. keep: Ctrl-Y inserts it again. */
-static void erase(struct chat_edit *e, size_t a, size_t b, bool keep)
+static void edit_erase(struct chat_edit *e, size_t a, size_t b, bool keep)
 {
     size_t from = a < b ? a : b, n = a < b ? b - a : a - b;
     if (keep)
         e->killed.len = 0;
     if (!n || (keep && buf_append(&e->killed, e->text.data + from, n)))
-        bell(e);
+        edit_bell(e);
     else
-        replace(e, from, n, NULL, 0);
+        edit_replace(e, from, n, NULL, 0);
 }
 
 /* ---- places in the text ---- */
@@ -97,7 +97,7 @@ static bool joins(uint32_t a, uint32_t b)
            (a == ZERO_WIDTH_JOINER || chat_columns(b) == 0);
 }
 
-static size_t next(const struct chat_edit *e, size_t at)
+static size_t char_next(const struct chat_edit *e, size_t at)
 {
     uint32_t a, b;
     size_t n = char_at(e, at, &a);
@@ -111,7 +111,7 @@ static size_t next(const struct chat_edit *e, size_t at)
     return at;
 }
 
-static size_t previous(const struct chat_edit *e, size_t at)
+static size_t char_previous(const struct chat_edit *e, size_t at)
 {
     uint32_t a, b = 0;
     while (at > 0) {
@@ -197,7 +197,7 @@ static size_t text_end(const struct chat_edit *e, size_t at)
 static size_t line_rest(const struct chat_edit *e, size_t at)
 {
     size_t end = line_end(e, at);
-    return end > at ? end : next(e, end);
+    return end > at ? end : char_next(e, end);
 }
 
 /* ---- the history ---- */
@@ -208,11 +208,11 @@ static bool copy_text(struct chat_edit *e, struct buf *to)
     to->len = 0;
     bool good = !buf_append(to, e->text.data, e->text.len);
     if (!good)
-        bell(e);
+        edit_bell(e);
     return good;
 }
 
-static void show_entry(struct chat_edit *e, size_t i)
+static void history_show(struct chat_edit *e, size_t i)
 {
     const struct buf *old = &e->typed;
     bool typed = i == e->n_history;
@@ -249,7 +249,7 @@ void chat_edit_remember(struct chat_edit *e, const char *s, size_t n)
 }
 
 /* Show the next entry from i on, in steps of 1 or -1, that has the pattern. */
-static void search(struct chat_edit *e, size_t i, size_t step)
+static void history_search(struct chat_edit *e, size_t i, size_t step)
 {
     const struct buf *p = &e->pattern;
     for (; i < e->n_history; i += step) {
@@ -257,14 +257,14 @@ static void search(struct chat_edit *e, size_t i, size_t step)
         const char *at = memmem(h->text, h->n, p->data ? p->data : "", p->len);
         if (!at || !p->len)
             continue;
-        show_entry(e, i);
+        history_show(e, i);
         e->cursor = (size_t)(at - h->text);
         return;
     }
-    bell(e);
+    edit_bell(e);
 }
 
-static void begin_search(struct chat_edit *e)
+static void history_search_begin(struct chat_edit *e)
 {
     e->pattern.len = 0;
     if (!copy_text(e, &e->origin))
@@ -274,7 +274,7 @@ static void begin_search(struct chat_edit *e)
     e->searching = true;
 }
 
-static void cancel_search(struct chat_edit *e)
+static void history_search_cancel(struct chat_edit *e)
 {
     if (set_text(e, e->origin.data, e->origin.len)) {
         e->shown = e->origin_shown;
@@ -291,19 +291,19 @@ static bool search_key(struct chat_edit *e, const char *key, size_t n)
     bool found = e->shown < e->n_history;
     struct buf *p = &e->pattern;
     if (*key == AGAIN) {
-        search(e, (found ? e->shown : e->n_history) - 1, SIZE_MAX);
+        history_search(e, (found ? e->shown : e->n_history) - 1, SIZE_MAX);
     } else if (*key == FORWARD) {
-        search(e, e->shown + 1, 1);
+        history_search(e, e->shown + 1, 1);
     } else if (*key == CANCEL) {
-        cancel_search(e);
+        history_search_cancel(e);
     } else if (*key == '\b' || *key == 127) {
         while (p->len && ((unsigned char)p->data[--p->len] & 0xc0) == 0x80)
             ;
-        search(e, e->n_history - 1, SIZE_MAX);
+        history_search(e, e->n_history - 1, SIZE_MAX);
     } else if ((unsigned char)*key >= 32) {
         if (utf8_sanitize(p, key, n))
-            bell(e);
-        search(e, found ? e->shown : e->n_history - 1, SIZE_MAX);
+            edit_bell(e);
+        history_search(e, found ? e->shown : e->n_history - 1, SIZE_MAX);
     } else {
         e->searching = false;
         return false;
@@ -318,8 +318,8 @@ static void go_to_line(struct chat_edit *e, size_t begin)
 {
     size_t end = line_end(e, begin), at = line_begin(e, e->cursor);
     size_t old = e->cursor;
-    for (e->cursor = begin; at < old && e->cursor < end; at = next(e, at))
-        e->cursor = next(e, e->cursor);
+    for (e->cursor = begin; at < old && e->cursor < end; at = char_next(e, at))
+        e->cursor = char_next(e, e->cursor);
 }
 
 /* In a text of several lines that the user has written or changed, the arrows
@@ -330,9 +330,9 @@ static void key_up(struct chat_edit *e)
     if (begin && !e->browsing)
         go_to_line(e, line_begin(e, begin - 1));
     else if (e->shown)
-        show_entry(e, e->shown - 1);
+        history_show(e, e->shown - 1);
     else
-        bell(e);
+        edit_bell(e);
 }
 
 static void key_down(struct chat_edit *e)
@@ -341,15 +341,15 @@ static void key_down(struct chat_edit *e)
     if (end < e->text.len && !e->browsing)
         go_to_line(e, end + 1);
     else if (e->shown < e->n_history)
-        show_entry(e, e->shown + 1);
+        history_show(e, e->shown + 1);
     else
-        bell(e);
+        edit_bell(e);
 }
 
 static void key_delete_or_end(struct chat_edit *e)
 {
     if (e->text.len)
-        erase(e, e->cursor, next(e, e->cursor), false);
+        edit_erase(e, e->cursor, char_next(e, e->cursor), false);
     else
         e->event = CHAT_EDIT_END;
 }
@@ -357,24 +357,24 @@ static void key_delete_or_end(struct chat_edit *e)
 static void key_yank(struct chat_edit *e)
 {
     if (e->killed.len)
-        replace(e, e->cursor, 0, e->killed.data, e->killed.len);
+        edit_replace(e, e->cursor, 0, e->killed.data, e->killed.len);
     else
-        bell(e);
+        edit_bell(e);
 }
 
 /* Swap the characters before and after the cursor; at the end of the text, the
  * last two. */
 static void key_swap(struct chat_edit *e)
 {
-    size_t end = next(e, e->cursor), middle = previous(e, end);
-    size_t begin = previous(e, middle);
+    size_t end = char_next(e, e->cursor), middle = char_previous(e, end);
+    size_t begin = char_previous(e, middle);
     struct buf b = {0};
     const char *s = e->text.data;
     if (begin == middle || buf_append(&b, s + middle, end - middle) ||
         buf_append(&b, s + begin, middle - begin))
-        bell(e);
+        edit_bell(e);
     else
-        replace(e, begin, end - begin, b.data, b.len);
+        edit_replace(e, begin, end - begin, b.data, b.len);
     buf_free(&b);
 }
 
@@ -408,14 +408,14 @@ static const struct edit_key edit_keys[] = {
     {{"\005", "\033[F", "\033OF", "\033[4~", "\033[8~"}, .move = line_end},
     {{"\033<"}, .move = text_begin},
     {{"\033>"}, .move = text_end},
-    {{"\002", "\033[D", "\033OD"}, .move = previous},
-    {{"\006", "\033[C", "\033OC"}, .move = next},
+    {{"\002", "\033[D", "\033OD"}, .move = char_previous},
+    {{"\006", "\033[C", "\033OC"}, .move = char_next},
     {{"\033b", "\033[1;5D", "\033[1;3D"}, .move = word_begin},
     {{"\033f", "\033[1;5C", "\033[1;3C"}, .move = word_end},
     {{"\020", "\033[A", "\033OA"}, .call = key_up},
     {{"\016", "\033[B", "\033OB"}, .call = key_down},
-    {{"\010", "\177"}, .erase = previous},
-    {{"\033[3~"}, .erase = next},
+    {{"\010", "\177"}, .erase = char_previous},
+    {{"\033[3~"}, .erase = char_next},
     {{"\004"}, .call = key_delete_or_end},
     {{"\013"}, .kill = line_rest},
     {{"\025"}, .kill = line_begin},
@@ -425,7 +425,7 @@ static const struct edit_key edit_keys[] = {
     {{"\031"}, .call = key_yank},
     {{"\024"}, .call = key_swap},
     {{"\026"}, .call = key_quote},
-    {{"\022"}, .call = begin_search},
+    {{"\022"}, .call = history_search_begin},
     {{"\r", "\n"}, .move = text_end, .event = CHAT_EDIT_ENTER},
     {{"\t"}, .event = CHAT_EDIT_COMPLETE},
     {{"\014"}, .event = CHAT_EDIT_CLEAR},
@@ -451,9 +451,9 @@ static void edit_key_do(struct chat_edit *e, const struct edit_key *k)
     if (k->move)
         e->cursor = k->move(e, at);
     if (k->erase)
-        erase(e, at, k->erase(e, at), false);
+        edit_erase(e, at, k->erase(e, at), false);
     if (k->kill)
-        erase(e, at, k->kill(e, at), true);
+        edit_erase(e, at, k->kill(e, at), true);
     if (k->call)
         k->call(e);
 }
@@ -553,7 +553,7 @@ static size_t do_key(struct chat_edit *e, const char *key, size_t n)
     else if ((unsigned char)*key >= 32)
         chat_edit_insert(e, key, n);
     else
-        bell(e);
+        edit_bell(e);
     return n;
 }
 

@@ -16,7 +16,7 @@
 #include "file/json.h"
 #include "file/save.h"
 
-static int failed(const char *path, const char *what, struct qwick_err *e)
+static int history_fail(const char *path, const char *what, struct qwick_err *e)
 {
     return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot %s: %s", path, what,
                    strerror(errno));
@@ -29,26 +29,22 @@ static int read_end(int fd, const char *path, struct buf *out,
 {
     struct stat st;
     if (fstat(fd, &st))
-        return failed(path, "read", e);
+        return history_fail(path, "read", e);
     off_t most = 2 * CHAT_HISTORY_MAX;
     off_t at = st.st_size > most ? st.st_size - most : 0;
     size_t left = (size_t)(st.st_size - at);
     if (buf_reserve(out, left))
         return err_oom(e, left);
-    while (left) {
-        char part[4096];
-        ssize_t k =
-            pread(fd, part, left < sizeof(part) ? left : sizeof(part), at);
+    while (out->len < left) {
+        ssize_t k = pread(fd, out->data + out->len, left - out->len,
+                          at + (off_t)out->len);
         if (k < 0 && errno == EINTR)
             continue;
         if (k < 0)
-            return failed(path, "read", e);
+            return history_fail(path, "read", e);
         if (k == 0)
             break;
-        if (buf_append(out, part, (size_t)k))
-            return err_oom(e, (size_t)k);
-        at += k;
-        left -= (size_t)k;
+        out->len += (size_t)k;
     }
     return 0;
 }
@@ -102,7 +98,7 @@ static int open_locked(const char *path, struct qwick_err *e)
             r = flock(fd, LOCK_EX);
         while (r && errno == EINTR);
         if (r || fstat(fd, &mine)) {
-            failed(path, "lock", e);
+            history_fail(path, "lock", e);
             close(fd);
             return -1;
         }
@@ -114,7 +110,7 @@ static int open_locked(const char *path, struct qwick_err *e)
 }
 
 /* Replace the file by its newer half. */
-static int shorten(int fd, const char *path, struct qwick_err *e)
+static int history_shorten(int fd, const char *path, struct qwick_err *e)
 {
     struct buf b = {0};
     int rc = read_end(fd, path, &b, e);
@@ -141,9 +137,10 @@ int chat_history_add(const char *path, const char *text, size_t n,
     }
     int fd = state_make_dir(path, e) ? -1 : open_locked(path, e), rc = -1;
     if (fd >= 0) {
-        rc = write_all(fd, line.data, line.len) ? failed(path, "write", e) : 0;
+        rc = write_all(fd, line.data, line.len) ? history_fail(path, "write", e)
+                                                : 0;
         if (!rc && !fstat(fd, &st) && (size_t)st.st_size > CHAT_HISTORY_MAX)
-            rc = shorten(fd, path, e);
+            rc = history_shorten(fd, path, e);
         close(fd);
     }
     buf_free(&line);

@@ -25,7 +25,6 @@ struct chat_line {
     bool moves;    /* the terminal can move its cursor */
     char in[4096]; /* [n_in] bytes that were read and are not used yet */
     size_t n_in;
-    bool ended; /* standard input has ended */
 };
 
 /* For signal handlers. */
@@ -49,14 +48,14 @@ void chat_line_restore(void)
 
 /* ---- the terminal ---- */
 
-static void put(const char *s)
+static void line_put(const char *s)
 {
     fd_write(STDOUT_FILENO, s, strlen(s));
 }
 
 /* Set the terminal up for editing: each byte comes at once, nothing is echoed.
  * The keys of signals, such as Ctrl-C, stay. */
-static void enter(const struct chat_line *l)
+static void terminal_enter(const struct chat_line *l)
 {
     struct termios t = saved;
     if (!l->moves)
@@ -67,14 +66,14 @@ static void enter(const struct chat_line *l)
     t.c_cc[VTIME] = 0;
     is_changed = 1;
     tcsetattr(STDIN_FILENO, TCSANOW, &t);
-    put(paste_on);
+    line_put(paste_on);
 }
 
-static void leave(void)
+static void terminal_leave(void)
 {
     if (!is_changed)
         return;
-    put(plain);
+    line_put(plain);
     tcsetattr(STDIN_FILENO, TCSANOW, &saved);
     is_changed = 0;
 }
@@ -82,7 +81,7 @@ static void leave(void)
 /* ---- drawing ---- */
 
 /* Draw the line. whole: all its rows, with the cursor at the end. */
-static void draw(struct chat_line *l, bool whole)
+static void line_draw(struct chat_line *l, bool whole)
 {
     const struct chat_edit *e = &l->edit;
     struct buf prompt = {0};
@@ -99,7 +98,7 @@ static void draw(struct chat_line *l, bool whole)
     v.n_prompt = prompt.len;
     l->out.len = 0;
     if (!l->moves)
-        put(l->prompt);
+        line_put(l->prompt);
     else if (!bad && !chat_draw(&l->draw, &v, &l->out))
         fd_write(STDOUT_FILENO, l->out.data, l->out.len);
     buf_free(&prompt);
@@ -110,8 +109,8 @@ static void draw(struct chat_line *l, bool whole)
 static void end_drawing(struct chat_line *l)
 {
     if (l->moves) {
-        draw(l, true);
-        put("\r\n");
+        line_draw(l, true);
+        line_put("\r\n");
     }
     l->draw = (struct chat_draw){0};
 }
@@ -120,32 +119,32 @@ static void end_drawing(struct chat_line *l)
 
 /* Stop as the shell's job control asks. Meanwhile the terminal has the settings
  * that it had before the chat. */
-static void suspend(struct chat_line *l)
+static void line_suspend(struct chat_line *l)
 {
     end_drawing(l);
-    leave();
+    terminal_leave();
     signals_watch(false);
     raise(SIGTSTP);
     signals_watch(true);
     if (!*signals_flag()) /* a job that is killed may be in the background */
-        enter(l);
+        terminal_enter(l);
 }
 
 static void on_signal(struct chat_line *l, int sig)
 {
     if (sig == SIGTSTP)
-        suspend(l);
+        line_suspend(l);
     if (sig == SIGCONT) { /* after a SIGSTOP, which no program can catch */
-        enter(l);
+        terminal_enter(l);
         l->draw = (struct chat_draw){0};
     }
     if (!*signals_flag() && (l->moves || sig != SIGWINCH))
-        draw(l, false);
+        line_draw(l, false);
 }
 
 /* ---- keys ---- */
 
-static void complete(struct chat_line *l)
+static void line_complete(struct chat_line *l)
 {
     struct chat_edit *e = &l->edit;
     struct buf insert = {0}, list = {0};
@@ -160,7 +159,7 @@ static void complete(struct chat_line *l)
         }
     }
     if (!insert.len && !list.len)
-        put("\a");
+        line_put("\a");
     buf_free(&insert);
     buf_free(&list);
 }
@@ -168,11 +167,11 @@ static void complete(struct chat_line *l)
 static void on_event(struct chat_line *l, enum chat_edit_event event)
 {
     if (event == CHAT_EDIT_BELL)
-        put("\a");
+        line_put("\a");
     if (event == CHAT_EDIT_COMPLETE)
-        complete(l);
+        line_complete(l);
     if (event == CHAT_EDIT_CLEAR) {
-        put("\033[H\033[2J");
+        line_put("\033[H\033[2J");
         l->draw.row = 0;
     }
     if (event == CHAT_EDIT_TOO_LONG) {
@@ -212,7 +211,7 @@ static bool use_input(struct chat_line *l, enum chat_edit_event *event)
     l->n_in -= at;
     memmove(l->in, l->in + at, l->n_in);
     if (at && !done && l->moves)
-        draw(l, false);
+        line_draw(l, false);
     return done;
 }
 
@@ -230,9 +229,8 @@ static bool read_input(struct chat_line *l)
     ssize_t k = read(STDIN_FILENO, l->in + l->n_in, sizeof(l->in) - l->n_in);
     if (k > 0)
         l->n_in += (size_t)k;
-    else if (k == 0 || (errno != EINTR && errno != EAGAIN))
-        l->ended = true; /* a hangup reads as an error */
-    return !l->ended;
+    /* a hangup reads as an error */
+    return k > 0 || (k < 0 && (errno == EINTR || errno == EAGAIN));
 }
 
 /* ---- from outside ---- */
@@ -297,8 +295,8 @@ enum chat_line_status chat_line_read(struct chat_line *l, const char *prompt,
     l->draw = (struct chat_draw){0};
     chat_edit_begin(&l->edit);
     signals_watch(true);
-    draw(l, false);
-    enter(l);
+    line_draw(l, false);
+    terminal_enter(l);
     while (!(done = use_input(l, &event)) && read_input(l))
         ;
     signals_watch(false);
@@ -306,8 +304,8 @@ enum chat_line_status chat_line_read(struct chat_line *l, const char *prompt,
     if (entered)
         end_drawing(l);
     else if (is_changed)
-        draw(l, true);
-    leave();
+        line_draw(l, true);
+    terminal_leave();
     if (!entered)
         return why_ended(l);
     out->len = 0;

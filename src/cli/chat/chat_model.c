@@ -74,7 +74,7 @@ int chat_packet_receive(int fd, struct chat_packet *p, struct chat_model *m)
 /* ---- the child's life ---- */
 
 /* Wait for the end of the child, and close the socket. Returns its status. */
-static int reap(struct chat_model *m)
+static int chat_model_reap(struct chat_model *m)
 {
     int status = 0;
     if (!m->pid)
@@ -119,14 +119,14 @@ int chat_model_start(struct chat *c, struct chat_packet *r)
     }
     *m = (struct chat_model){.pid = pid, .fd = fds[0], .opened = m->opened};
     if (chat_packet_receive(m->fd, r, m)) {
-        int status = reap(m);
+        int status = chat_model_reap(m);
         if (WIFSIGNALED(status) && !*signals_flag())
             say_end(status, "");
         return WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status)
                                                         : QWICK_ERR_RUNTIME;
     }
     if (r->status)
-        reap(m);
+        chat_model_reap(m);
     else
         m->opened = *r;
     m->opened.json = NULL;
@@ -159,7 +159,7 @@ int chat_model_ask(struct chat *c, enum chat_op op, struct chat_packet *r)
         return 0;
     if (!ends) /* it has ended, or sent nonsense */
         kill((pid_t)m->pid, SIGKILL);
-    int status = reap(m);
+    int status = chat_model_reap(m);
     if (!*signals_flag()) /* else it got the signal, too */
         say_end(status, then);
     return ends && r->json ? 0 : -1; /* 0: the answer was complete */
@@ -169,5 +169,5 @@ void chat_model_stop(struct chat_model *m)
 {
     if (m->pid)
         shutdown(m->fd, SHUT_WR); /* the end of its input ends it */
-    reap(m);
+    chat_model_reap(m);
 }

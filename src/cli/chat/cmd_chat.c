@@ -249,7 +249,7 @@ static int converse(struct chat *c)
     return status;
 }
 
-static int chat(struct chat *c)
+static int chat_start(struct chat *c)
 {
     struct gen_job *j = &c->j;
     int status;
@@ -264,7 +264,7 @@ static int chat(struct chat *c)
 static int chat_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
     struct chat c = {.j = {.p = p, .eng = eng}}; /* none: the child opens it */
-    int status = chat(&c);
+    int status = chat_start(&c);
     chat_model_stop(&c.model);
     buf_free(&c.history);
     buf_free(&c.files);

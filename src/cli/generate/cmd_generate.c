@@ -167,7 +167,7 @@ static int generate_one(struct gen_output *x, struct qwick_err *e)
     return status;
 }
 
-static int answer(struct gen_job *j, struct qwick_err *e)
+static int generate_answer(struct gen_job *j, struct qwick_err *e)
 {
     const struct qwick_sampling sampling = gen_sampling(j);
     struct gen_output x;
@@ -182,13 +182,13 @@ static int answer(struct gen_job *j, struct qwick_err *e)
 
 static int answer_coloured(struct gen_job *j, struct qwick_err *e)
 {
-    int status = answer(j, e);
+    int status = generate_answer(j, e);
     if (j->p->a.confidence)
         paint_legend(j->p->a.color);
     return status;
 }
 
-static int generate(struct gen_job *j)
+static int generate_job(struct gen_job *j)
 {
     struct qwick_err e = {0};
     int status;
@@ -238,7 +238,7 @@ static int generate(struct gen_job *j)
 static int generate_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
     struct gen_job j = {.p = p, .eng = eng, .start_ms = clock_ms()};
-    int status = generate(&j);
+    int status = generate_job(&j);
     gen_free(&j);
     return status;
 }

@@ -8,10 +8,7 @@
 #include "cli/io/progress.h"
 #include "cli/io/signals.h"
 
-struct samples;
-
 struct sample {
-    struct samples *all;
     size_t number;
     struct gen_output out;
     struct qwick_result r;
@@ -120,7 +117,6 @@ static int samples_add(struct samples *all,
     struct gen_job *j = all->j;
     for (size_t i = 0; i < all->n; i++) {
         struct sample *s = &all->v[i];
-        s->all = all;
         s->number = i;
         int status = gen_output_begin(
             &s->out, j, sampling, answer_seed(sampling->seed, i), &s->number);
@@ -215,8 +211,7 @@ int gen_samples(struct gen_job *j, const struct qwick_sampling *sampling)
     int status = samples_run(&all, sampling);
     qwick_batch_free(all.batch);
     for (size_t i = 0; i < all.n; i++) {
-        if (all.v[i].all)
-            gen_output_free(&all.v[i].out);
+        gen_output_free(&all.v[i].out);
         qwick_result_free(&all.v[i].r);
     }
     free(all.v);
