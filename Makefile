@@ -163,7 +163,7 @@ $(x86)/k_avx512bf16.o: private isa_flags := $(AVX512) -mavx512bf16
 $(x86)/k_attn_avx512bf16.o: private isa_flags := $(AVX512) -mavx512bf16
 $(x86)/k_amx.o: private isa_flags := $(AVX512) -mavx512bf16 \
     -mavx512vnni -mamx-tile -mamx-bf16
-$(x86)/k_amx_few.o: private isa_flags := $(AVX512) -mavx512bf16 \
+$(x86)/k_amx_small_m.o: private isa_flags := $(AVX512) -mavx512bf16 \
     -mavx512vnni -mamx-tile -mamx-bf16
 $(x86)/k_amx_blocks.o: private isa_flags := $(AVX512) -mavx512bf16
 $(x86)/k_q8_amx.o: private isa_flags := $(AVX512) \

@@ -56,9 +56,9 @@ struct core_choices {
 };
 
 /* The memory of the kernel behind amx_few_max holds this many tokens. */
-enum { CORE_AMX_FEW_LIMIT = 64 };
+enum { CORE_AMX_SMALL_M_LIMIT = 64 };
 /* And that of the kernel before avx_panels4_min and avx_panels8_min. */
-enum { CORE_AVX_FEW_LIMIT = 16 };
+enum { CORE_AVX_SMALL_M_LIMIT = 16 };
 /* The kernel behind q8_batch_min takes this many tokens at least. */
 enum { CORE_Q8_BATCH_LEAST = 4 };
 /* The kernel behind bf16_rows_max takes this many tokens at once. */

@@ -122,7 +122,7 @@ static void attn_tile_batch(const struct attn_rows *rows,
 }
 
 /* Attend with all rows. Returns false, with nothing done, if a value is not
- * finite: a tile multiplies it by 0 for the rows that do not see it. */
+ * finite: a tile multiplies it by 0 for the rows that do not attend to it. */
 INLINE bool attn_tile_of(const struct attn_rows *rows, const char *k,
                          const char *v, size_t d, float *scratch,
                          enum dtype type)

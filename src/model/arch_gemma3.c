@@ -254,8 +254,8 @@ static void layer(struct worker *w, size_t i, size_t n)
         return;
     pass_ahead_gated(w, mlp, n);
     add_product(w, &l->attn.o_proj, l->attn.o_bias, &in, n, l->attn_post_norm);
-    in =
-        pass_normalise(w, p->s->x, n, l->post_norm, pass_forms(p, gated, 2, n));
+    in = pass_normalise(w, p->s->x, n, l->post_norm,
+                        pass_act_types(p, gated, 2, n));
     in = pass_gated(w, mlp, &in, n);
     pass_ahead_layer(w, i + 1);
     add_product(w, &mlp->down_proj, NULL, &in, n, l->mlp_post_norm);

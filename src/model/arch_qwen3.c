@@ -186,8 +186,8 @@ static void dense_mlp(struct worker *w, const struct layer *l, size_t n,
     const struct mlp *mlp = &l->mlp;
     const struct matrix *const gated[] = {&mlp->gate_proj, &mlp->up_proj};
     size_t ld = scratch_ld(p->m->config.d_model);
-    struct input in =
-        pass_normalise(w, p->s->x, n, l->post_norm, pass_forms(p, gated, 2, n));
+    struct input in = pass_normalise(w, p->s->x, n, l->post_norm,
+                                     pass_act_types(p, gated, 2, n));
     in = pass_gated(w, mlp, &in, n);
     struct product down = {&mlp->down_proj, NULL, p->s->x, ld, true};
     pass_ahead_layer(w, next);

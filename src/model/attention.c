@@ -218,7 +218,7 @@ static void attend_segment(const struct worker *w, const struct task *a,
 }
 
 /* Add a later segment's softmax to the running one, row by row. Where either
- * has seen nothing, its acc need not be there. */
+ * has attended to nothing, its acc need not be there. */
 static void merge(const struct kernels *k, const struct softmax *to,
                   const struct softmax *part, size_t rows, size_t d)
 {
@@ -290,9 +290,9 @@ static void blocks_of(const struct worker *w, const struct task *a,
 {
     const struct config *c = &w->p->m->config;
     size_t window = c->layers[a->layer].window;
-    size_t seen = a->first + 1;
+    size_t n_visible = a->first + 1;
     size_t n = a->tile->last - a->tile->first;
-    *begin = (seen > window ? seen - window : 0) / KV_BLOCK;
+    *begin = (n_visible > window ? n_visible - window : 0) / KV_BLOCK;
     *end = (a->first + n - 1) / KV_BLOCK + 1;
 }
 
@@ -461,7 +461,7 @@ static void attend_all(struct worker *w, size_t layer, size_t n)
 {
     const struct pass *p = w->p;
     const struct matrix *o_proj = &p->m->layers[layer].attn.o_proj;
-    bool out16 = pass_form(p, o_proj, n) == FORM_BF16;
+    bool out16 = pass_act_type(p, o_proj, n) == ACT_BF16;
     bool last = layer + 1 == p->m->config.n_layers;
     const struct attn_tile *tiles = last ? p->s->last_tiles : p->s->tiles;
     size_t n_tiles = last ? p->n_last_tiles : p->n_tiles;
@@ -489,13 +489,13 @@ struct input pass_attention(struct worker *w, size_t layer, const float *norm,
         {qkv[0], a->q_bias, s->q, q_ld, false},
         {qkv[1], a->k_bias, s->k, kv_ld, false},
         {qkv[2], a->v_bias, s->v, kv_ld, false}};
-    struct input in =
-        pass_normalise(w, s->x, p->n, norm, pass_forms(p, qkv, n_qkv, p->n));
+    struct input in = pass_normalise(w, s->x, p->n, norm,
+                                     pass_act_types(p, qkv, n_qkv, p->n));
     pass_multiply_all(w, products, n_qkv, &in, p->n);
     if (pass_stops(w, PART_PROJECTIONS))
         return in;
     attend_all(w, layer, n);
-    if (n && pass_form(p, &a->o_proj, n) != FORM_BF16)
+    if (n && pass_act_type(p, &a->o_proj, n) != ACT_BF16)
         return pass_round(w, s->attn, s->attn16, &s->attn8, n, &a->o_proj);
     return (struct input){.bf16 = s->attn16};
 }

@@ -160,9 +160,9 @@ static int find_text(const struct config *c, const struct section *s,
     const struct json_value *type = json_get(out->v, "model_type");
     if (!section_absent(out, "model_type") &&
         !json_equals(type, c->arch->model_type)) {
-        char want[64];
-        snprintf(want, sizeof want, "\"%s\"", c->arch->model_type);
-        return section_bad(out, "model_type", want, e);
+        char expected[64];
+        snprintf(expected, sizeof expected, "\"%s\"", c->arch->model_type);
+        return section_bad(out, "model_type", expected, e);
     }
     return 0;
 }
@@ -254,10 +254,11 @@ static int read_config(struct config *c, const struct section *s,
                   ? arch_find(type->str, type->len, &wrapped)
                   : NULL;
     if (!c->arch) {
-        char names[256], want[288];
+        char names[256], expected[288];
         arch_names(names, sizeof names);
-        snprintf(want, sizeof want, "%s (others are not supported)", names);
-        return section_bad(s, "model_type", want, e);
+        snprintf(expected, sizeof expected, "%s (others are not supported)",
+                 names);
+        return section_bad(s, "model_type", expected, e);
     }
     snprintf(c->model_type, sizeof c->model_type, "%s", c->arch->model_type);
     read_own_code(c, s);

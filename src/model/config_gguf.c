@@ -350,13 +350,14 @@ static void put_stop_ids(struct writer *w)
 static int check_head_dim(const struct writer *w, const char *key,
                           struct qwick_err *e)
 {
-    uint64_t want = integer(w, ".attention.key_length"), n = integer(w, key);
-    if (!entry(w, key) || !want || n == want)
+    uint64_t expected = integer(w, ".attention.key_length"),
+             n = integer(w, key);
+    if (!entry(w, key) || !expected || n == expected)
         return 0; /* of key_length 0 its reader complains */
     return err_set(e, QWICK_ERR_MODEL,
                    "%s: %s%s: %llu, must equal attention.key_length, %llu",
                    gguf_path(w->g), w->arch, key, (unsigned long long)n,
-                   (unsigned long long)want);
+                   (unsigned long long)expected);
 }
 
 /* An error unless what put_computed computes exists. */

@@ -140,9 +140,9 @@ static int err_array(const struct gguf_keys *k, const struct gguf_value *v,
                    ERR_SHOW(v->key, v->key_len), values, why);
 }
 
-static bool is(const char *key, size_t n, const char *want)
+static bool is(const char *key, size_t n, const char *expected)
 {
-    return strlen(want) == n && memcmp(key, want, n) == 0;
+    return strlen(expected) == n && memcmp(key, expected, n) == 0;
 }
 
 /* key [n] is the entry's without the name of the architecture. */

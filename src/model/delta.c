@@ -437,11 +437,11 @@ struct input pass_delta(struct worker *w, size_t layer, const float *norm,
         {ws[2], NULL, s->delta_b, scratch_ld(d->b.rows), false},
         {ws[3], NULL, s->delta_a, scratch_ld(d->a.rows), false}};
     struct input in =
-        pass_normalise(w, s->x, p->n, norm, pass_forms(p, ws, n_ws, p->n));
+        pass_normalise(w, s->x, p->n, norm, pass_act_types(p, ws, n_ws, p->n));
     pass_multiply_all(w, products, n_ws, &in, p->n);
     if (pass_stops(w, PART_PROJECTIONS))
         return in;
-    bool out16 = pass_form(p, out, n) == FORM_BF16;
+    bool out16 = pass_act_type(p, out, n) == ACT_BF16;
     do_units(w, layer, out16);
     if (layer + 1 == p->m->config.n_layers && w->tid == 0)
         pass_keep_rows(p);

@@ -15,21 +15,21 @@ const struct fixed_field fixed_common[] = {
     {"compression_config", "null"},  {NULL, NULL},
 };
 
-static bool has_value(const struct json_value *v, const char *want)
+static bool has_value(const struct json_value *v, const char *expected)
 {
     double number;
     switch (v->type) {
-    case JSON_STRING: /* want has quotes */
-        return want[0] == '"' && v->len == strlen(want) - 2 &&
-               memcmp(v->str, want + 1, v->len) == 0;
+    case JSON_STRING: /* expected has quotes */
+        return expected[0] == '"' && v->len == strlen(expected) - 2 &&
+               memcmp(v->str, expected + 1, v->len) == 0;
     case JSON_BOOL:
-        return strcmp(want, v->boolean ? "true" : "false") == 0;
+        return strcmp(expected, v->boolean ? "true" : "false") == 0;
     case JSON_NUMBER:
-        return strchr("0123456789", want[0]) && !json_double(v, &number) &&
-               number == strtod(want, NULL);
+        return strchr("0123456789", expected[0]) && !json_double(v, &number) &&
+               number == strtod(expected, NULL);
     case JSON_ARRAY:
     case JSON_OBJECT:
-        return strcmp(want, "{}") == 0 && v->len == 0;
+        return strcmp(expected, "{}") == 0 && v->len == 0;
     case JSON_NULL:
         break;
     }
@@ -39,7 +39,7 @@ static bool has_value(const struct json_value *v, const char *want)
 static int check_field(const struct section *s, const struct fixed_field *f,
                        struct qwick_err *e)
 {
-    char names[96], in[160], want[64];
+    char names[96], in[160], expected[64];
     struct section at = *s;
     snprintf(names, sizeof names, "%s", f->path);
     snprintf(in, sizeof in, "%s", s->in);
@@ -52,13 +52,13 @@ static int check_field(const struct section *s, const struct fixed_field *f,
         key = dot + 1;
     }
     const struct json_value *v = json_get(at.v, key);
-    if (!v || has_value(v, f->want))
+    if (!v || has_value(v, f->expected))
         return 0;
-    if (strchr("tf", f->want[0]) && v->type != JSON_BOOL)
+    if (strchr("tf", f->expected[0]) && v->type != JSON_BOOL)
         return section_bad(&at, key, "true or false", e);
-    snprintf(want, sizeof want, "%s (others are not supported)",
-             strcmp(f->want, "{}") == 0 ? "empty" : f->want);
-    return section_bad(&at, key, want, e);
+    snprintf(expected, sizeof expected, "%s (others are not supported)",
+             strcmp(f->expected, "{}") == 0 ? "empty" : f->expected);
+    return section_bad(&at, key, expected, e);
 }
 
 int fixed_check(const struct section *s, const struct fixed_field *table,

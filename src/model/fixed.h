@@ -9,8 +9,9 @@ struct section;
 
 struct fixed_field {
     const char *path; /* names with dots between: "rope_parameters.factor" */
-    const char *want; /* JSON: a string, a number, true or false; "null": no
-                         value; "{}": an object or array without members */
+    const char
+        *expected; /* JSON: a string, a number, true or false; "null":
+                      no value; "{}": an object or array without members */
 };
 
 /* Fields of any family. Ends with path NULL, as all these tables do. */

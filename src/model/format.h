@@ -51,8 +51,8 @@ static inline size_t shape_rows(const struct matrix_shape *s)
     return (s->stack ? s->stack : 1) * s->rows;
 }
 
-/* The form in which activations enter a product. */
-enum form { FORM_F32, FORM_BF16, FORM_I8 };
+/* The type of the activations that enter a product. */
+enum act_type { ACT_F32, ACT_BF16, ACT_I8 };
 
 /* Rows [row, row + n_rows) of a matrix times n activations:
  *   y[t * ldy + r] = w[row + r] . x[t]

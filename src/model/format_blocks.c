@@ -11,7 +11,7 @@ enum { GROUP = 32 };
  * tokens, so that they stay in L1, more for many. One order of sums: runs of
  * WIDE_COLS columns are added one after another, each in the order of the
  * product of floats. */
-enum { WIDE_COLS = 1024, WIDE_ROWS = 32, WIDE_FEW = 4, WIDE_TOKENS = 64 };
+enum { WIDE_COLS = 1024, WIDE_ROWS = 32, WIDE_SMALL_M = 4, WIDE_TOKENS = 64 };
 
 /* Behind the memory that the product of floats works in. */
 struct wide {
@@ -82,7 +82,7 @@ static void mul_f32(const struct kernels *k, const struct row_product *p,
 {
     const struct matrix *w = p->w;
     struct wide *m = wide_of(p);
-    size_t block = p->n > 8 ? WIDE_ROWS : WIDE_FEW;
+    size_t block = p->n > 8 ? WIDE_ROWS : WIDE_SMALL_M;
     for (size_t r = 0; r < p->n_rows; r += block) {
         size_t n_rows = least(p->n_rows - r, block);
         size_t n = least(w->cols, WIDE_COLS);

@@ -48,12 +48,12 @@ static void write_logits(struct worker *w)
     if (!p->io->logits)
         return;
     struct input xn = pass_normalise(w, p->s->x, p->n_kept, m->norm,
-                                     pass_forms(p, &head, 1, p->n_kept));
+                                     pass_act_types(p, &head, 1, p->n_kept));
     struct product product = {
         .w = head, .out = p->io->logits, .ld = head->rows};
     pass_multiply_all(w, &product, 1, &xn, p->n_kept);
     if (p->io->ms)
-        pass_barrier(w, PART_HEAD); /* to see who waits, and how long */
+        pass_barrier(w, PART_HEAD); /* to measure how long threads wait */
 }
 
 static void pass_body(void *ctx, struct par_team *team, int tid, int n_threads)

@@ -59,7 +59,7 @@ struct kv_cache kv_like(const struct kv_cache *kv)
     like.state.live = NULL;
     like.state.first = 0;
     like.snapshot_pages = KV_SNAPSHOT_PAGES;
-    like.wanted_page = 0;
+    like.requested_page = 0;
     return like;
 }
 
@@ -114,17 +114,18 @@ static size_t pages_of(size_t n)
 
 size_t kv_missing_pages(const struct kv_cache *kv, size_t n)
 {
-    size_t want = pages_of(n), missing = 0;
-    for (size_t i = kv->n / KV_BLOCK; i < want && i < kv->n_pages; i++)
+    size_t needed = pages_of(n), missing = 0;
+    for (size_t i = kv->n / KV_BLOCK; i < needed && i < kv->n_pages; i++)
         missing += kv->pages[i]->refs > 1;
-    return missing + (want > kv->n_pages ? want - kv->n_pages : 0);
+    return missing + (needed > kv->n_pages ? needed - kv->n_pages : 0);
 }
 
-static int reserve_table(struct kv_cache *kv, size_t want, struct qwick_err *e)
+static int reserve_table(struct kv_cache *kv, size_t needed,
+                         struct qwick_err *e)
 {
-    if (want <= kv->cap_pages)
+    if (needed <= kv->cap_pages)
         return 0;
-    size_t cap = want + want / 2 + 8;
+    size_t cap = needed + needed / 2 + 8;
     struct kv_page **pages = realloc(kv->pages, cap * sizeof(*pages));
     if (!pages)
         return err_oom(e, cap * sizeof(*pages));
@@ -207,10 +208,10 @@ static void release_page(const struct kv_cache *kv, struct kv_page *page)
 
 void kv_release(struct kv_cache *kv, size_t slack)
 {
-    size_t unseen = kv->n + 1; /* the positions before it, less a window */
-    if (!has_windows(kv) || unseen < slack || unseen - slack < kv->window)
+    size_t end_pos = kv->n + 1; /* windows end before it, or later */
+    if (!has_windows(kv) || end_pos < slack || end_pos - slack < kv->window)
         return;
-    size_t end = (unseen - slack - kv->window) / KV_BLOCK;
+    size_t end = (end_pos - slack - kv->window) / KV_BLOCK;
     for (; kv->n_visited < end; kv->n_visited++) {
         struct kv_page *page = kv->pages[kv->n_visited];
         if (page->refs == 1 && !page->released)
@@ -224,7 +225,7 @@ void kv_release(struct kv_cache *kv, size_t slack)
 static bool lacks_snapshot(const struct kv_cache *kv, size_t page)
 {
     return ((page + 1) % kv->snapshot_pages == 0 ||
-            page + 1 == kv->wanted_page) &&
+            page + 1 == kv->requested_page) &&
            (page >= kv->n_pages || !kv->pages[page]->state ||
             kv->pages[page]->refs > 1);
 }
@@ -258,7 +259,7 @@ static void choose_snapshots(struct kv_cache *kv, size_t end)
         for (size_t i = 0; i < kv->n_pages; i++) {
             struct kv_page *page = kv->pages[i];
             if (page->refs > 1 || (i + 1) % kv->snapshot_pages == 0 ||
-                i + 1 == kv->wanted_page)
+                i + 1 == kv->requested_page)
                 continue;
             state_snapshot_free(&kv->state, page->state);
             page->state = NULL;
@@ -269,18 +270,18 @@ static void choose_snapshots(struct kv_cache *kv, size_t end)
             kv->pages[i]->state = state_snapshot_new(&kv->state);
 }
 
-size_t kv_want_snapshot(struct kv_cache *kv, size_t n)
+size_t kv_request_snapshot(struct kv_cache *kv, size_t n)
 {
     size_t page = n / KV_BLOCK, step = kv->snapshot_pages;
     if (!kv->state.n_layers)
         return n;
     if (n <= kv->n)
         return kv_usable(kv, n);
-    if (kv->wanted_page <= kv->n / KV_BLOCK)
-        kv->wanted_page = page;
+    if (kv->requested_page <= kv->n / KV_BLOCK)
+        kv->requested_page = page;
     size_t last = page / step * step;
-    if (kv->wanted_page <= page && kv->wanted_page > last)
-        last = kv->wanted_page;
+    if (kv->requested_page <= page && kv->requested_page > last)
+        last = kv->requested_page;
     return last * KV_BLOCK;
 }
 
@@ -308,12 +309,12 @@ static int prepare_state(struct kv_cache *kv, struct qwick_err *e)
 
 int kv_reserve(struct kv_cache *kv, size_t n, struct qwick_err *e)
 {
-    size_t want = pages_of(n);
+    size_t needed = pages_of(n);
     if (!kv->keeps_windows)
         kv_release(kv, KV_SLACK);
-    if (reserve_table(kv, want, e) || prepare_state(kv, e))
+    if (reserve_table(kv, needed, e) || prepare_state(kv, e))
         return -1;
-    while (kv->n_pages < want) {
+    while (kv->n_pages < needed) {
         struct kv_page *page = kv_page_new(kv);
         if (!page)
             return no_memory(kv, n, e);
@@ -321,7 +322,7 @@ int kv_reserve(struct kv_cache *kv, size_t n, struct qwick_err *e)
     }
     /* The pass will write to these pages, so no other sequence may share
      * them. */
-    for (size_t i = kv->n / KV_BLOCK; i < want; i++) {
+    for (size_t i = kv->n / KV_BLOCK; i < needed; i++) {
         if (kv->pages[i]->refs == 1) {
             /* one that was cut off fills again from its first position */
             if (i * KV_BLOCK >= kv->n)
@@ -335,7 +336,7 @@ int kv_reserve(struct kv_cache *kv, size_t n, struct qwick_err *e)
         kv_page_drop(kv, kv->pages[i]);
         kv->pages[i] = page;
     }
-    choose_snapshots(kv, want);
+    choose_snapshots(kv, needed);
     return 0;
 }
 
@@ -373,9 +374,9 @@ int kv_share(struct kv_cache *dst, const struct kv_cache *src, size_t n,
 {
     n = kv_usable(src, n);
     size_t whole = n / KV_BLOCK, used = n % KV_BLOCK;
-    size_t want = whole + (used != 0);
+    size_t needed = whole + (used != 0);
     struct kv_page *last = NULL;
-    if (reserve_table(dst, want, e))
+    if (reserve_table(dst, needed, e))
         return -1;
     if (used && !(last = kv_page_copy(src, src->pages[whole], used)))
         return no_memory(src, n, e);
@@ -389,7 +390,7 @@ int kv_share(struct kv_cache *dst, const struct kv_cache *src, size_t n,
         memcpy(dst->pages, src->pages, whole * sizeof(*dst->pages));
     if (last)
         dst->pages[whole] = last;
-    dst->n_pages = want;
+    dst->n_pages = needed;
     dst->n = n;
     dst->n_visited = 0;
     return 0;

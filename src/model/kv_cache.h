@@ -56,9 +56,9 @@ enum { KV_SLACK = 256 };
 
 /* KV_SNAPSHOT_PAGES: pages from one snapshot to the next in a short sequence.
  * KV_SNAPSHOTS: the most snapshots of a sequence, without those that it shares.
- * KV_FEW_SNAPSHOTS: the limit for a sequence that will not go back. A snapshot
- * of a model with 0.8B parameters takes 20 MB. */
-enum { KV_SNAPSHOT_PAGES = 4, KV_SNAPSHOTS = 16, KV_FEW_SNAPSHOTS = 4 };
+ * KV_SNAPSHOTS_FORWARD: the limit for a sequence that will not go back. A
+ * snapshot of a model with 0.8B parameters takes 20 MB. */
+enum { KV_SNAPSHOT_PAGES = 4, KV_SNAPSHOTS = 16, KV_SNAPSHOTS_FORWARD = 4 };
 
 struct kv_cache {
     enum dtype dtype;    /* DT_F16, DT_F32 or DT_I8 */
@@ -72,15 +72,15 @@ struct kv_cache {
     const struct layer_config *layers; /* [n_layers], borrowed; NULL: all layers
                                           attend to all positions */
     size_t window;         /* the largest of window layers; NO_WINDOW: none */
-    size_t n_visited;      /* pages that kv_release has looked at */
+    size_t n_visited;      /* pages that kv_release has visited */
     bool keeps_windows;    /* kv_reserve releases no pages. Set by the owner */
     struct state state;    /* of the recurrent layers */
     size_t most_snapshots; /* the most that only this sequence has:
                               KV_SNAPSHOTS, unless the owner sets another
                               number */
     size_t snapshot_pages; /* from snapshot to snapshot */
-    size_t wanted_page; /* page that must get a snapshot: its number plus 1; 0:
-                         * none */
+    size_t requested_page; /* page that must get a snapshot: its number plus 1;
+                            * 0: none */
 };
 
 /* An empty cache for a model's layers. QWICK_ERR_MODEL if no layer has keys, or
@@ -126,7 +126,7 @@ void kv_truncate(struct kv_cache *kv, size_t n);
 /* Return how many of the first n positions other sequences can share once kv
  * has them. If n is larger than kv->n, also mark the page that ends there for a
  * snapshot, unless another page is marked and not full yet. */
-size_t kv_want_snapshot(struct kv_cache *kv, size_t n);
+size_t kv_request_snapshot(struct kv_cache *kv, size_t n);
 
 /* Give the last whole page a snapshot, so that sequences which share or adopt
  * the pages up to it can go on after them. Does nothing without recurrent

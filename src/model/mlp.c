@@ -45,12 +45,12 @@ void pass_store_gated(const struct worker *w, const struct input *to, size_t ff,
 }
 
 /* In bf16 or int8, by blocks of rows and tokens that stay in a core's cache,
- * straight to the form that down_proj reads. */
+ * straight to the type that down_proj reads. */
 static void gated_blocks(const struct worker *w, const struct mlp *mlp,
                          const struct input *xn, const struct input *to,
                          size_t n, size_t begin, size_t end, size_t unit)
 {
-    enum form form = pass_form_read(w->p, &mlp->gate_proj, xn, n);
+    enum act_type act = pass_act_type_read(w->p, &mlp->gate_proj, xn, n);
     float *gate = w->own->gate, *up = w->own->up;
     size_t most = GATED_FLOATS / unit;
     size_t block = n < most ? n : most;
@@ -59,9 +59,9 @@ static void gated_blocks(const struct worker *w, const struct mlp *mlp,
         size_t rows = end - r < step ? end - r : step;
         for (size_t t = 0; t < n; t += block) {
             size_t m = n - t < block ? n - t : block;
-            pass_multiply_block(w, &mlp->gate_proj, xn, form, gate, r, rows, t,
+            pass_multiply_block(w, &mlp->gate_proj, xn, act, gate, r, rows, t,
                                 m);
-            pass_multiply_block(w, &mlp->up_proj, xn, form, up, r, rows, t, m);
+            pass_multiply_block(w, &mlp->up_proj, xn, act, up, r, rows, t, m);
             mlp->glu(gate, gate, up, m * rows);
             pass_store_gated(w, to, mlp->gate_proj.rows, gate, r, rows, t, m);
         }
@@ -73,12 +73,12 @@ struct input pass_gated(struct worker *w, const struct mlp *mlp,
 {
     struct scratch *s = w->p->s;
     const struct matrix *gate = &mlp->gate_proj, *down = &mlp->down_proj;
-    enum form form = pass_form_read(w->p, gate, xn, n);
+    enum act_type act = pass_act_type_read(w->p, gate, xn, n);
     size_t begin, end;
     struct input to;
     bool rounds = pass_rounds(w->p, down, n, s->gate16, &s->gate8, &to);
-    bool blocks = n > 1 && rounds && form != FORM_F32 &&
-                  form == pass_form_read(w->p, &mlp->up_proj, xn, n);
+    bool blocks = n > 1 && rounds && act != ACT_F32 &&
+                  act == pass_act_type_read(w->p, &mlp->up_proj, xn, n);
     size_t unit = !blocks                        ? pass_row_unit(w, gate, n)
                   : q8_unit(&to.q8) > GATED_ROWS ? q8_unit(&to.q8)
                                                  : GATED_ROWS;

@@ -39,8 +39,9 @@ enum products model_products(const struct model *m, size_t n)
     return PRODUCTS_GEMM_F32;
 }
 
-/* Which kinds of matrices multiply in a form that the pass chooses. The
- * embedding does only as a head. Rows of classes are multiplied one by one. */
+/* Which kinds of matrices multiply by a type of activations that the pass
+ * chooses. The embedding does only as a head. Rows of classes are multiplied
+ * one by one. */
 static void note_kinds(struct model *m)
 {
     bool all_bf16 = true;
@@ -121,28 +122,28 @@ static void choose_products(struct model *m)
     mark_pairs(m);
 }
 
-/* The form of activations in most products of a long prefill. */
-static enum form long_form(const struct model *m)
+/* The type of activations in most products of a long prefill. */
+static enum act_type long_act_type(const struct model *m)
 {
     if (m->any_quantized && !m->exact)
-        return m->other_bf16 ? FORM_BF16 : FORM_I8;
-    return m->dense_bf16 ? FORM_BF16 : FORM_F32;
+        return m->other_bf16 ? ACT_BF16 : ACT_I8;
+    return m->dense_bf16 ? ACT_BF16 : ACT_F32;
 }
 
 const char *model_gemm_name(const struct model *m)
 {
-    enum form form = long_form(m);
-    if (form != FORM_F32)
-        return form == FORM_BF16 ? "bf16" : "int8";
+    enum act_type act = long_act_type(m);
+    if (act != ACT_F32)
+        return act == ACT_BF16 ? "bf16" : "int8";
     return m->blas && !m->exact ? "openblas" : "own";
 }
 
 double (*model_peak(const struct model *m))(size_t reps, float *sink)
 {
-    double (*const peaks[])(size_t, float *) = {[FORM_F32] = m->k->peak_flops,
-                                                [FORM_BF16] = m->k->peak_bf16,
-                                                [FORM_I8] = m->k->peak_q8};
-    return peaks[long_form(m)];
+    double (*const peaks[])(size_t, float *) = {[ACT_F32] = m->k->peak_flops,
+                                                [ACT_BF16] = m->k->peak_bf16,
+                                                [ACT_I8] = m->k->peak_q8};
+    return peaks[long_act_type(m)];
 }
 
 static int open_ropes(struct model *m, struct qwick_err *e)

@@ -35,7 +35,7 @@ struct mixture {
     const struct experts *x;
     struct worker w; /* with `pass` */
     /* The pass as an expert sees it, which has its share of the tokens: this
-       chooses the kernels and the forms of activations. */
+       chooses the kernels and the types of activations. */
     struct pass pass;
     size_t rows; /* of an expert, on average, rounded up */
     bool pairs;  /* activations are sums of two bf16 numbers */
@@ -220,13 +220,14 @@ static void weigh_shared(const struct worker *w, const struct experts *x,
         weight[t] = 1 / (1 + expf(-weight[t]));
 }
 
-/* The forms of both. A product whose int8 groups differ from a's reads f32, as
- * in pass_forms. */
-static struct forms forms_of_both(struct forms a, struct forms b)
+/* The types of both. A product whose int8 groups differ from a's reads f32, as
+ * in pass_act_types. */
+static struct act_types act_types_of_both(struct act_types a,
+                                          struct act_types b)
 {
     if (a.group && b.group && a.group != b.group) {
-        b.set &= ~(1u << FORM_I8);
-        b.set |= 1u << FORM_F32;
+        b.set &= ~(1u << ACT_I8);
+        b.set |= 1u << ACT_F32;
     }
     a.set |= b.set;
     a.paired = (a.paired || !a.group) && (b.paired || !b.group);
@@ -234,14 +235,14 @@ static struct forms forms_of_both(struct forms a, struct forms b)
     return a;
 }
 
-/* x with these of its forms. */
-static struct input only_forms(struct input x, struct forms f)
+/* x with these of its types. */
+static struct input only_act_types(struct input x, struct act_types f)
 {
-    if (!(f.set >> FORM_F32 & 1))
+    if (!(f.set >> ACT_F32 & 1))
         x.f32 = NULL;
-    if (!(f.set >> FORM_BF16 & 1))
+    if (!(f.set >> ACT_BF16 & 1))
         x.bf16 = NULL;
-    if (!(f.set >> FORM_I8 & 1))
+    if (!(f.set >> ACT_I8 & 1))
         x.q8.q = NULL;
     return x;
 }
@@ -253,14 +254,14 @@ static void add_shared(const struct worker *w, const struct experts *x,
                        size_t n, size_t unit)
 {
     const struct matrix *down = &x->shared.down_proj;
-    enum form form = pass_form_read(w->p, down, in, n);
+    enum act_type act = pass_act_type_read(w->p, down, in, n);
     size_t ld = scratch_ld(down->rows), most = GATED_FLOATS / unit;
     float *y = w->own->gate;
     for (size_t t = 0; t < n; t += most) {
         size_t tokens = least(n - t, most), step = block_rows(tokens, unit);
         for (size_t r = begin; r < end; r += step) {
             size_t rows = least(end - r, step);
-            pass_multiply_block(w, down, in, form, y, r, rows, t, tokens);
+            pass_multiply_block(w, down, in, act, y, r, rows, t, tokens);
             for (size_t i = 0; i < tokens; i++) {
                 w->k->scale(y + i * rows, w->p->s->shared_weight[t + i], rows);
                 w->k->add(w->p->s->x + (t + i) * ld + r, y + i * rows, rows);
@@ -296,8 +297,8 @@ static void gate_pairs(const struct mixture *m, size_t e, size_t begin,
     for (size_t r = begin; r < end; r += step) {
         size_t rows = least(end - r, step);
         uint16_t *out = (uint16_t *)m->to.bf16 + 2 * slot * ldx + r;
-        pass_multiply_block(w, gate, &in, FORM_BF16, g, r, rows, 0, 2 * n);
-        pass_multiply_block(w, up, &in, FORM_BF16, u, r, rows, 0, 2 * n);
+        pass_multiply_block(w, gate, &in, ACT_BF16, g, r, rows, 0, 2 * n);
+        pass_multiply_block(w, up, &in, ACT_BF16, u, r, rows, 0, 2 * n);
         w->k->add(g, g + n * rows, n * rows);
         w->k->add(u, u + n * rows, n * rows);
         m->x->glu(g, g, u, n * rows);
@@ -314,14 +315,14 @@ static void gate_block(const struct mixture *m, size_t e, size_t begin,
     const struct worker *w = &m->w;
     const struct matrix *gate = &m->x->gate[e], *up = &m->x->up[e];
     struct input in = pass_gather(w, &m->in, m->r->token + slot, n, gate->cols);
-    enum form gate_form = pass_form_read(w->p, gate, &in, m->rows);
-    enum form up_form = pass_form_read(w->p, up, &in, m->rows);
+    enum act_type gate_act = pass_act_type_read(w->p, gate, &in, m->rows);
+    enum act_type up_act = pass_act_type_read(w->p, up, &in, m->rows);
     float *g = w->own->gate, *u = w->own->up;
     size_t step = block_rows(n, unit);
     for (size_t r = begin; r < end; r += step) {
         size_t rows = least(end - r, step);
-        pass_multiply_block(w, gate, &in, gate_form, g, r, rows, 0, n);
-        pass_multiply_block(w, up, &in, up_form, u, r, rows, 0, n);
+        pass_multiply_block(w, gate, &in, gate_act, g, r, rows, 0, n);
+        pass_multiply_block(w, up, &in, up_act, u, r, rows, 0, n);
         m->x->glu(g, g, u, n * rows);
         pass_store_gated(w, &m->to, m->x->d_ff, g, r, rows, slot, n);
     }
@@ -393,13 +394,13 @@ static void down_block(const struct mixture *m, size_t e, size_t begin,
 {
     const struct worker *w = &m->w;
     const struct matrix *down = &m->x->down[e];
-    enum form form = pass_form_read(w->p, down, &m->to, m->rows);
+    enum act_type act = pass_act_type_read(w->p, down, &m->to, m->rows);
     size_t each = m->pairs ? 2 : 1; /* rows of a slot */
     size_t step = block_rows(each * n, unit), ld = scratch_ld(down->rows);
     float *y = w->own->gate;
     for (size_t r = begin; r < end; r += step) {
         size_t rows = least(end - r, step);
-        pass_multiply_block(w, down, &m->to, form, y, r, rows, each * slot,
+        pass_multiply_block(w, down, &m->to, act, y, r, rows, each * slot,
                             each * n);
         if (m->pairs)
             w->k->add(y, y + n * rows, n * rows);
@@ -440,21 +441,21 @@ void pass_ahead_experts(struct worker *w, const struct experts *x, size_t n)
     pass_ahead_all(w, router, 1, n);
 }
 
-/* The forms of the normalised tokens that the experts read. */
-static struct forms expert_forms(const struct mixture *m)
+/* The types of the normalised tokens that the experts read. */
+static struct act_types expert_act_types(const struct mixture *m)
 {
     const struct matrix *const gated[] = {&m->x->gate[0], &m->x->up[0]};
-    struct forms need = {.set = 1u << FORM_F32};
-    return m->pairs ? need : pass_forms(&m->pass, gated, 2, m->rows);
+    struct act_types need = {.set = 1u << ACT_F32};
+    return m->pairs ? need : pass_act_types(&m->pass, gated, 2, m->rows);
 }
 
-static struct forms shared_forms(const struct worker *w,
-                                 const struct experts *x, size_t n)
+static struct act_types shared_act_types(const struct worker *w,
+                                         const struct experts *x, size_t n)
 {
     const struct matrix *const gated[] = {&x->shared.gate_proj,
                                           &x->shared.up_proj};
-    struct forms none = {0};
-    return has_shared(x) ? pass_forms(w->p, gated, 2, n) : none;
+    struct act_types none = {0};
+    return has_shared(x) ? pass_act_types(w->p, gated, 2, n) : none;
 }
 
 /* gate_proj and up_proj of all experts. Returns the input of the shared one's
@@ -481,13 +482,13 @@ void pass_experts(struct worker *w, const struct experts *x, const float *norm,
 {
     struct mixture m;
     open_mixture(&m, w, x, n);
-    struct forms own = expert_forms(&m);
-    struct forms need = forms_of_both(own, shared_forms(w, x, n));
-    need.set |= 1u << FORM_F32; /* the router's */
+    struct act_types own = expert_act_types(&m);
+    struct act_types need = act_types_of_both(own, shared_act_types(w, x, n));
+    need.set |= 1u << ACT_F32; /* the router's */
     struct input in = pass_normalise(w, w->p->s->x, n, norm, need);
     struct choice c = choose_all(w, x, in.f32, n);
     sort_slots(&w->own->routing, x, &c, n);
-    m.in = only_forms(in, own);
+    m.in = only_act_types(in, own);
     if (has_shared(x))
         weigh_shared(w, x, in.f32, n);
 

@@ -153,7 +153,7 @@ static int bind_fused(struct weights *w, const struct role *gate,
                : 0;
 }
 
-/* Products of a role share one form of activations. */
+/* Products of a role share one type of activations. */
 static int check_formats(const struct weights *w, const struct role *r,
                          size_t n, size_t layer, struct qwick_err *e)
 {

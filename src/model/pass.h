@@ -1,11 +1,11 @@
 /* One forward pass as its threads see it. Families, forward.c, attention.c,
  * delta.c, mlp.c and products.c share these functions.
  *
- * Products come in three forms. With f32, activations are not rounded, and
- * weights are widened to f32, in registers (skinny kernels) or in memory
+ * Activations enter products in three types. With f32, they are not rounded,
+ * and weights are widened to f32, in registers (skinny kernels) or in memory
  * (gemm_f32). With bf16, each activation that enters a product is rounded to
  * bf16, and quantized weights are widened to bf16. With int8, activations are
- * rounded to int8 in groups; only quantized weights have this form. */
+ * rounded to int8 in groups; only quantized weights have it. */
 #ifndef MODEL_PASS_H
 #define MODEL_PASS_H
 
@@ -63,7 +63,7 @@ struct worker {
                               value */
 };
 
-/* Activations in the forms that the weights of a product need. */
+/* Activations of the types that the weights of a product need. */
 struct input {
     const float *f32;     /* [n, cols], rows scratch_ld(cols) apart */
     const uint16_t *bf16; /* [n, cols], rows gemm_bf16_ldx(cols) apart */
@@ -119,28 +119,31 @@ static inline void pass_barrier(struct worker *w, enum part part)
 
 /* ---- products.c --------------------------------------------------------- */
 
-/* Return the form of n activations in a product with a matrix. It depends on n,
+/* Return the type of n activations in a product with a matrix. It depends on n,
  * the matrix's format and the pass's products. */
-enum form pass_form(const struct pass *p, const struct matrix *a, size_t n);
+enum act_type pass_act_type(const struct pass *p, const struct matrix *a,
+                            size_t n);
 
-/* A set of forms: bit `form` of set. group, paired: of the int8 form. */
-struct forms {
+/* A set of types of activations: bit `act_type` of set. group, paired: of
+ * int8. */
+struct act_types {
     unsigned set;
     size_t group;
-    bool paired; /* if all matrices want them */
+    bool paired; /* if all matrices read such groups */
     bool pairs8; /* int8 activations in pairs, if any matrix takes them */
 };
 
-/* Return the forms that products of n activations with the matrices ws[0..n_ws)
+/* Return the types that products of n activations with the matrices ws[0..n_ws)
  * read. A matrix whose group size differs from an earlier one's reads f32. */
-struct forms pass_forms(const struct pass *p, const struct matrix *const *ws,
-                        size_t n_ws, size_t n);
+struct act_types pass_act_types(const struct pass *p,
+                                const struct matrix *const *ws, size_t n_ws,
+                                size_t n);
 
 /* Normalise x f32 [n, d_model], rows scratch_ld apart, and store it in these
- * forms. Ends with a barrier, unless every thread makes its own copy (n up to
+ * types. Ends with a barrier, unless every thread makes its own copy (n up to
  * SCRATCH_PRIVATE_TOKENS). */
 struct input pass_normalise(struct worker *w, const float *x, size_t n,
-                            const float *weight, struct forms need);
+                            const float *weight, struct act_types need);
 
 /* Normalise the rows of s->proj and add them to x, for n tokens. Ends with a
  * barrier. */
@@ -152,7 +155,7 @@ void pass_add_normalised(struct worker *w, const float *weight, size_t n);
 void pass_round_q8(const struct kernels *k, const struct input *to, size_t t,
                    size_t from, const float *x, size_t n, bool last);
 
-/* Convert rows f32 [n, m->cols], scratch_ld apart, to the form that m needs. x,
+/* Convert rows f32 [n, m->cols], scratch_ld apart, to the type that m needs. x,
  * x16 and x8 are shared by all threads. May end with a barrier. */
 struct input pass_round(struct worker *w, const float *x, uint16_t *x16,
                         const struct q8 *x8, size_t n, const struct matrix *m);
@@ -195,13 +198,13 @@ bool rows_next(const struct worker *w, struct rows *r, size_t *begin,
 void pass_decode_rows(const struct matrix *const *ws, size_t n_ws, size_t i,
                       int tid, int n_threads, size_t *begin, size_t *end);
 
-/* Return the form of x that a product of n tokens with a matrix reads. */
-enum form pass_form_read(const struct pass *p, const struct matrix *a,
-                         const struct input *x, size_t n);
+/* Return the type of x that a product of n tokens with a matrix reads. */
+enum act_type pass_act_type_read(const struct pass *p, const struct matrix *a,
+                                 const struct input *x, size_t n);
 
 /* Return whether results can be rounded as they are computed, because the next
  * product, with the matrix `next`, reads them rounded. If so, *to gets the
- * buffer, x16 or x8, for the form that the product reads. */
+ * buffer, x16 or x8, for the type that the product reads. */
 bool pass_rounds(const struct pass *p, const struct matrix *next, size_t n,
                  uint16_t *x16, const struct q8 *x8, struct input *to);
 
@@ -214,9 +217,9 @@ struct input pass_gather(const struct worker *w, const struct input *x,
                          const uint32_t *rows, size_t n, size_t cols);
 
 /* Multiply rows [r, r + rows) of a by tokens [t, t + n) of x, read in this
- * form. The results go to out [n, rows]. */
+ * type. The results go to out [n, rows]. */
 void pass_multiply_block(const struct worker *w, const struct matrix *a,
-                         const struct input *x, enum form form, float *out,
+                         const struct input *x, enum act_type act, float *out,
                          size_t r, size_t rows, size_t t, size_t n);
 
 /* Write x as the sum of two bf16 numbers. tmp f32 [n]. */
@@ -225,14 +228,14 @@ void pass_split(const struct kernels *k, uint16_t *first, uint16_t *second,
 
 /* ---- mlp.c -------------------------------------------------------------- */
 
-/* Compute glu(gate(x), up(x)) for n tokens, in the form that down_proj needs.
+/* Compute glu(gate(x), up(x)) for n tokens, in the type that down_proj needs.
  * Ends with a barrier. */
 struct input pass_gated(struct worker *w, const struct mlp *mlp,
                         const struct input *xn, size_t n);
 
 /* Store gate [n, rows] as columns [r, r + rows) of the input of a down_proj
- * that has ff columns, for the n tokens from t on, in each form that `to` has.
- * With an int8 form, r and rows are whole groups. */
+ * that has ff columns, for the n tokens from t on, in each type that `to` has.
+ * With int8, r and rows are whole groups. */
 void pass_store_gated(const struct worker *w, const struct input *to, size_t ff,
                       const float *gate, size_t r, size_t rows, size_t t,
                       size_t n);
@@ -260,7 +263,7 @@ void pass_plan_attention(struct pass *p);
 
 /* Compute attention of a layer up to o_proj: normalise the residual stream x
  * (norm: the weights), project it, apply norms and RoPE, store keys and values
- * in the caches, and attend. Returns the results of n tokens in the form that
+ * in the caches, and attend. Returns the results of n tokens in the type that
  * o_proj reads. In the last layer these are the kept tokens, whose rows of x
  * move to the front. Returns early with an undefined result when the pass must
  * stop. */

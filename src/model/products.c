@@ -1,4 +1,4 @@
-/* Products of a forward pass: the choice of the kernel and the form of its
+/* Products of a forward pass: the choice of the kernel and the type of its
  * operands, and the split of rows among threads. */
 #include <string.h>
 
@@ -18,44 +18,46 @@ enum { DECODE_ROWS = 8 };
 /* Values whose rests are computed at a time. */
 enum { REST_COLS = 1024 };
 
-enum form pass_form(const struct pass *p, const struct matrix *a, size_t n)
+enum act_type pass_act_type(const struct pass *p, const struct matrix *a,
+                            size_t n)
 {
     const struct format_ops *ops = a->ops;
     if (ops->mul_bf16 && n >= ops->bf16_min_tokens &&
         (p->bf16 || !a->format->is_float))
-        return FORM_BF16;
-    return ops->mul_i8 ? FORM_I8 : FORM_F32;
+        return ACT_BF16;
+    return ops->mul_i8 ? ACT_I8 : ACT_F32;
 }
 
-struct forms pass_forms(const struct pass *p, const struct matrix *const *ws,
-                        size_t n_ws, size_t n)
+struct act_types pass_act_types(const struct pass *p,
+                                const struct matrix *const *ws, size_t n_ws,
+                                size_t n)
 {
-    struct forms need = {0};
+    struct act_types need = {0};
     for (size_t i = 0; i < n_ws; i++) {
-        enum form form = pass_form(p, ws[i], n);
-        if (form == FORM_I8 && need.group && ws[i]->group != need.group)
-            form = FORM_F32;
-        if (form == FORM_I8) {
+        enum act_type act = pass_act_type(p, ws[i], n);
+        if (act == ACT_I8 && need.group && ws[i]->group != need.group)
+            act = ACT_F32;
+        if (act == ACT_I8) {
             need.paired = ws[i]->paired && (need.paired || !need.group);
             need.group = ws[i]->group;
         }
-        need.set |= 1u << form;
+        need.set |= 1u << act;
         need.pairs8 = need.pairs8 || (p->pairs8 && ws[i]->pairs8);
     }
     return need;
 }
 
-static bool has_form(struct forms f, enum form form)
+static bool has_act_type(struct act_types f, enum act_type act)
 {
-    return f.set >> form & 1;
+    return f.set >> act & 1;
 }
 
-enum form pass_form_read(const struct pass *p, const struct matrix *a,
-                         const struct input *x, size_t n)
+enum act_type pass_act_type_read(const struct pass *p, const struct matrix *a,
+                                 const struct input *x, size_t n)
 {
-    enum form form = pass_form(p, a, n);
-    return form == FORM_I8 && (!x->q8.q || x->q8.group != a->group) ? FORM_F32
-                                                                    : form;
+    enum act_type act = pass_act_type(p, a, n);
+    return act == ACT_I8 && (!x->q8.q || x->q8.group != a->group) ? ACT_F32
+                                                                  : act;
 }
 
 /* out's row begins at a column and has ld bytes from it on. */
@@ -96,7 +98,7 @@ void pass_round_q8(const struct kernels *k, const struct input *to, size_t t,
     }
 }
 
-/* One row of n, x f32 [cols], to the forms needed. */
+/* One row of n, x f32 [cols], to the types needed. */
 static void round_row(const struct kernels *k, const struct input *to, size_t t,
                       const float *x, size_t cols)
 {
@@ -107,16 +109,16 @@ static void round_row(const struct kernels *k, const struct input *to, size_t t,
         pass_round_q8(k, to, t, 0, x, cols, true);
 }
 
-/* The buffers of those forms that are needed. */
-static struct input choose(struct forms need, const float *f32,
+/* The buffers of the types that are needed. */
+static struct input choose(struct act_types need, const float *f32,
                            const uint16_t *bf16, const struct q8 *q8)
 {
     struct input in = {.q8_rows = need.pairs8 ? 2 : 1};
-    if (has_form(need, FORM_F32))
+    if (has_act_type(need, ACT_F32))
         in.f32 = f32;
-    if (has_form(need, FORM_BF16))
+    if (has_act_type(need, ACT_BF16))
         in.bf16 = bf16;
-    if (has_form(need, FORM_I8)) {
+    if (has_act_type(need, ACT_I8)) {
         in.q8 = *q8;
         in.q8.group = need.group;
         in.q8.paired = need.paired;
@@ -125,7 +127,7 @@ static struct input choose(struct forms need, const float *f32,
 }
 
 struct input pass_normalise(struct worker *w, const float *x, size_t n,
-                            const float *weight, struct forms need)
+                            const float *weight, struct act_types need)
 {
     struct scratch *s = w->p->s;
     struct thread_scratch *own = w->own;
@@ -165,10 +167,10 @@ struct input pass_round(struct worker *w, const float *x, uint16_t *x16,
                         const struct q8 *x8, size_t n, const struct matrix *m)
 {
     size_t begin = 0, end = n;
-    struct forms need = pass_forms(w->p, &m, 1, n);
-    bool private = n <= SCRATCH_PRIVATE_TOKENS && !has_form(need, FORM_BF16);
+    struct act_types need = pass_act_types(w->p, &m, 1, n);
+    bool private = n <= SCRATCH_PRIVATE_TOKENS && !has_act_type(need, ACT_BF16);
     struct input in = choose(need, x, x16, private ? &w->own->x8 : x8);
-    if (has_form(need, FORM_F32))
+    if (has_act_type(need, ACT_F32))
         return in;
     if (!private)
         par_split(n, 1, w->tid, w->n_threads, &begin, &end);
@@ -268,7 +270,7 @@ static void multiply_f32(const struct worker *w, const struct row_product *p,
         ops->gemm_f32(w->k, p, x, ldx);
 }
 
-/* The int8 form of an input from token t on. */
+/* The int8 activations of an input from token t on. */
 static struct q8 q8_from(const struct input *x, size_t t)
 {
     return q8_at(&x->q8, t * x->q8_rows, 0, x->q8.ldq);
@@ -301,18 +303,18 @@ static void multiply_pairs8(const struct worker *w, const struct row_product *p,
     }
 }
 
-/* p with x's rows from t on, in the form that the matrix reads. */
+/* p with x's rows from t on, of the type that the matrix reads. */
 static void multiply_rows(const struct worker *w, const struct row_product *p,
-                          const struct input *x, size_t t, enum form form)
+                          const struct input *x, size_t t, enum act_type act)
 {
     size_t cols = p->w->cols;
-    if (form == FORM_I8) {
+    if (act == ACT_I8) {
         struct q8 x8 = q8_from(x, t);
         if (x->q8_rows == 2)
             multiply_pairs8(w, p, &x8);
         else
             p->w->ops->mul_i8(w->k, p, &x8);
-    } else if (form == FORM_BF16) {
+    } else if (act == ACT_BF16) {
         size_t ldx = gemm_bf16_ldx(cols);
         p->w->ops->mul_bf16(w->k, p, x->bf16 + t * ldx, ldx);
     } else {
@@ -326,9 +328,9 @@ void pass_multiply(const struct worker *w, const struct product *p,
     const struct matrix *a = p->w;
     if (begin >= end)
         return;
-    enum form form = pass_form_read(w->p, a, x, n);
+    enum act_type act = pass_act_type_read(w->p, a, x, n);
     /* f32 products cannot add: they go to memory of the pass first */
-    bool apart = p->add && form == FORM_F32;
+    bool apart = p->add && act == ACT_F32;
     float *out = apart ? w->p->s->proj : p->out;
     struct row_product rows = {.w = a,
                                .row = begin,
@@ -338,7 +340,7 @@ void pass_multiply(const struct worker *w, const struct product *p,
                                .ldy = p->ld,
                                .add = p->add,
                                .work = w->own->work};
-    multiply_rows(w, &rows, x, 0, form);
+    multiply_rows(w, &rows, x, 0, act);
     for (size_t t = 0; t < n && p->bias; t++)
         w->k->add(out + t * p->ld + begin, p->bias + begin, end - begin);
     for (size_t t = 0; t < n && apart; t++)
@@ -358,9 +360,9 @@ size_t pass_row_unit(const struct worker *w, const struct matrix *a, size_t n)
 {
     if (n == 1)
         return DECODE_ROWS;
-    enum form form = pass_form(w->p, a, n);
-    if (form != FORM_F32)
-        return form == FORM_BF16 ? GEMM_BF16_ROWS : GEMM_Q8_ROWS;
+    enum act_type act = pass_act_type(w->p, a, n);
+    if (act != ACT_F32)
+        return act == ACT_BF16 ? GEMM_BF16_ROWS : GEMM_Q8_ROWS;
     if (!in_gemm_f32(w->p, n))
         return by_pairs(w->p, a, n) ? GEMM_BF16_ROWS : 8;
     return w->p->products == PRODUCTS_BLAS ? scratch_panel_rows(a->cols)
@@ -432,9 +434,9 @@ void pass_multiply_all(const struct worker *w, const struct product *p,
 bool pass_rounds(const struct pass *p, const struct matrix *next, size_t n,
                  uint16_t *x16, const struct q8 *x8, struct input *to)
 {
-    struct forms need = pass_forms(p, &next, 1, n);
+    struct act_types need = pass_act_types(p, &next, 1, n);
     *to = choose(need, NULL, x16, x8);
-    return !has_form(need, FORM_F32);
+    return !has_act_type(need, ACT_F32);
 }
 
 /* Whether rows[0..n) follow each other. */
@@ -501,7 +503,7 @@ struct input pass_gather(const struct worker *w, const struct input *x,
 }
 
 void pass_multiply_block(const struct worker *w, const struct matrix *a,
-                         const struct input *x, enum form form, float *out,
+                         const struct input *x, enum act_type act, float *out,
                          size_t r, size_t rows, size_t t, size_t n)
 {
     struct row_product p = {.w = a,
@@ -511,5 +513,5 @@ void pass_multiply_block(const struct worker *w, const struct matrix *a,
                             .y = out,
                             .ldy = rows,
                             .work = w->own->work};
-    multiply_rows(w, &p, x, t, form);
+    multiply_rows(w, &p, x, t, act);
 }

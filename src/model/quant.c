@@ -249,9 +249,9 @@ void quant_free(struct quant *q)
 
 struct quant_params quant_find(const struct quant *q, const char *module)
 {
-    struct quant_override want = {.module = module, .len = strlen(module)};
+    struct quant_override key = {.module = module, .len = strlen(module)};
     const struct quant_override *o =
-        q->n ? bsearch(&want, q->v, q->n, sizeof *q->v, compare_overrides)
+        q->n ? bsearch(&key, q->v, q->n, sizeof *q->v, compare_overrides)
              : NULL;
     return o ? o->params : q->all;
 }

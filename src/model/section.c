@@ -44,7 +44,7 @@ static void file_name(const struct section *s, const char *key, char *out,
     }
 }
 
-int section_bad(const struct section *s, const char *key, const char *want,
+int section_bad(const struct section *s, const char *key, const char *expected,
                 struct qwick_err *e)
 {
     const struct json_value *v = json_get(s->v, key);
@@ -52,7 +52,7 @@ int section_bad(const struct section *s, const char *key, const char *want,
     section_describe(v, got, sizeof got);
     file_name(s, key, name, sizeof name);
     return err_set(e, QWICK_ERR_MODEL, "%s: %s: must be %s, is %s", s->path,
-                   name, want, got);
+                   name, expected, got);
 }
 
 bool section_absent(const struct section *s, const char *key)
@@ -66,9 +66,9 @@ int section_size(const struct section *s, const char *key, size_t max,
 {
     int64_t i;
     if (json_int(json_get(s->v, key), 1, (int64_t)max, &i)) {
-        char want[64];
-        snprintf(want, sizeof want, "an integer from 1 to %zu", max);
-        return section_bad(s, key, want, e);
+        char expected[64];
+        snprintf(expected, sizeof expected, "an integer from 1 to %zu", max);
+        return section_bad(s, key, expected, e);
     }
     *out = (size_t)i;
     return 0;
@@ -89,9 +89,9 @@ int section_double(const struct section *s, const char *key, double min,
 {
     double d;
     if (json_double(json_get(s->v, key), &d) || !(d >= min && d <= max)) {
-        char want[64];
-        snprintf(want, sizeof want, "a number from %g to %g", min, max);
-        return section_bad(s, key, want, e);
+        char expected[64];
+        snprintf(expected, sizeof expected, "a number from %g to %g", min, max);
+        return section_bad(s, key, expected, e);
     }
     *out = d;
     return 0;

@@ -42,8 +42,8 @@ void section_describe(const struct json_value *v, char *out, size_t n);
 struct section section_inner(const struct section *s, const char *key,
                              const char *in);
 
-/* Set the error "PATH: IN+KEY: must be WANT, is VALUE". Returns -1. */
-int section_bad(const struct section *s, const char *key, const char *want,
+/* Set the error "PATH: IN+KEY: must be EXPECTED, is VALUE". Returns -1. */
+int section_bad(const struct section *s, const char *key, const char *expected,
                 struct qwick_err *e);
 
 /* Whether the field is missing or null. */

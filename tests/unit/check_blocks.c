@@ -1,13 +1,8 @@
 /* The kernels for GGUF's blocks: the reference against goldens, bit by bit, and
- * all levels of this CPU against the reference.
- *
- *   check_blocks [--seed N]
- *
- * The seed can also come from QWICK_TEST_SEED. Runs from the project's root. */
-#include "check.h"
+ * all levels of this CPU against the reference. check_table.h has the options.
+ * Runs from the project's root. */
+#include "check_table.h"
 
-#include <float.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "kernel/blocks.h"
@@ -54,14 +49,15 @@ static size_t unhex(unsigned char *out, size_t max, const char *s)
     return n;
 }
 
-static void goldens(void **state)
+static void check_goldens(const struct kernels *k, enum dtype unused)
 {
     static const char path[] = "tests/golden/gguf/blocks.txt";
     FILE *f = fopen(path, "r");
     char *line = NULL;
-    size_t cap = 0, seen[DT_N_BLOCKS] = {0};
+    size_t cap = 0, n_lines[DT_N_BLOCKS] = {0};
 
-    (void)state;
+    (void)k;
+    (void)unused;
     if (!f)
         fail_msg("%s: cannot open", path);
     while (getline(&line, &cap, f) > 0) {
@@ -82,10 +78,10 @@ static void goldens(void **state)
                          n * sizeof *want);
         ref->blocks_to_f32[type - DT_BLOCKS](got, bytes, n);
         same_bits(name, got, want, n);
-        seen[type - DT_BLOCKS]++;
+        n_lines[type - DT_BLOCKS]++;
     }
     for (size_t i = 0; i < DT_N_BLOCKS; i++)
-        assert_true(seen[i] >= 2);
+        assert_true(n_lines[i] >= 2);
     free(line);
     fclose(f);
 }
@@ -177,10 +173,11 @@ static void weights_free(struct weights *w, const char *what)
 
 /* ---- to_f32 ------------------------------------------------------------- */
 
-static void check_to_f32(const struct kernels *k)
+static void check_to_f32(const struct kernels *k, enum dtype unused)
 {
     char what[96];
 
+    (void)unused;
     for (size_t i = 0; i < 8 * DT_N_BLOCKS; i++) {
         enum dtype type = type_at(i);
         size_t cols = (1 + below(9)) * dtype_block(type);
@@ -328,11 +325,12 @@ static void gemm_case(const struct kernels *k, enum dtype type, size_t rows,
     weights_free(&w, what);
 }
 
-static void check_gemm(const struct kernels *k)
+static void check_gemm(const struct kernels *k, enum dtype unused)
 {
     static const size_t tokens[] = {1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 65, 130};
     size_t limit = k->level == ISA_REF ? 100000 : 1000000;
 
+    (void)unused;
     for (size_t i = 0; i < 40 * DT_N_BLOCKS; i++) {
         enum dtype type = type_at(i);
         size_t block = dtype_block(type), t = tokens[below(13)];
@@ -396,10 +394,11 @@ static void bf16_case(const struct kernels *k, enum dtype type, size_t rows,
     weights_free(&w, what);
 }
 
-static void check_bf16(const struct kernels *k)
+static void check_bf16(const struct kernels *k, enum dtype unused)
 {
     static const size_t tokens[] = {1, 16, 31, 33, 64, 65, 130};
 
+    (void)unused;
     for (size_t i = 0; i < 12 * DT_N_BLOCKS; i++) {
         enum dtype type = type_at(i);
         size_t block = dtype_block(type);
@@ -411,53 +410,20 @@ static void check_bf16(const struct kernels *k)
     }
 }
 
-/* ---- all levels --------------------------------------------------------- */
+/* ---- main --------------------------------------------------------------- */
 
-static void levels(void (*check)(const struct kernels *))
-{
-    for (int l = 0; l < ISA_COUNT; l++) {
-        const struct kernels *k = kernels_get((enum isa)l);
-
-        if (k)
-            check(k);
-        else
-            print_message("SKIP: this CPU has no %s\n", isa_name((enum isa)l));
-    }
-}
-
-static void all_to_f32(void **state)
-{
-    (void)state;
-    levels(check_to_f32);
-}
-
-static void all_gemm(void **state)
-{
-    (void)state;
-    levels(check_gemm);
-}
-
-static void all_bf16(void **state)
-{
-    (void)state;
-    levels(check_bf16);
-}
+static const struct check_row rows[] = {
+    {"blocks_to_f32", DT_F32, DT_F32, check_to_f32, NULL},
+    {"gemm_q8_blocks", DT_F32, DT_F32, check_gemm, NULL},
+    {"gemm_bf16_blocks", DT_F32, DT_F32, check_bf16, NULL},
+};
+static const struct check_row once[] = {
+    {"goldens", DT_F32, DT_F32, check_goldens, NULL},
+};
 
 int main(int argc, char **argv)
 {
-    const char *env = getenv("QWICK_TEST_SEED");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(goldens),
-        cmocka_unit_test(all_to_f32),
-        cmocka_unit_test(all_gemm),
-        cmocka_unit_test(all_bf16),
-    };
-
-    if (env && *env)
-        seed = strtoull(env, NULL, 0);
-    if (argc == 3 && !strcmp(argv[1], "--seed"))
-        seed = strtoull(argv[2], NULL, 0);
-    printf("seed %llu\n", (unsigned long long)seed);
-    ref = kernels_get(ISA_REF);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return check_main(argc, argv, "kernels for blocks", rows,
+                      sizeof rows / sizeof *rows, once,
+                      sizeof once / sizeof *once);
 }

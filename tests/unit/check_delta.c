@@ -1,18 +1,15 @@
 /* The kernels of Gated DeltaNet layers, at all levels of this CPU: against the
  * reference, in calls of any length, and against the recurrence of the paper.
- *
- *   check_delta [--seed N] [--bench]
- *
- * The seed can also come from QWICK_TEST_SEED. --bench times the kernels
- * instead of checking them. */
-#include "check.h"
+ * check_table.h has the options. */
+#include "check_table.h"
 
 #define BLOCK DELTA_BLOCK
 
 /* ---- l2norm ------------------------------------------------------------- */
 
-static void check_l2norm(const struct kernels *k)
+static void check_l2norm(const struct kernels *k, enum dtype type)
 {
+    (void)type;
     for (size_t s = 0; s < N_SIZES; s++)
         for (int kind = 0; kind < N_KINDS; kind++) {
             size_t d = size_at(s), rows = 1 + below(4), n = rows * d;
@@ -114,8 +111,9 @@ static void conv_case(const struct kernels *k, size_t channels, size_t taps,
     area_free(&out);
 }
 
-static void check_conv_silu(const struct kernels *k)
+static void check_conv_silu(const struct kernels *k, enum dtype type)
 {
+    (void)type;
     for (size_t channels = 1; channels <= 67; channels++)
         for (int kind = 0; kind < N_KINDS; kind++)
             conv_case(k, channels, 1 + below(8), 1 + below(5), (enum kind)kind);
@@ -453,12 +451,13 @@ static void head_case(const struct kernels *k, size_t d_k, size_t d_v,
     head_free(&h);
 }
 
-static void check_heads(const struct kernels *k)
+static void check_heads(const struct kernels *k, enum dtype type)
 {
     static const size_t sizes[][2] = {{128, 128}, {127, 129}, {64, 256},
                                       {256, 65},  {1, 1},     {1, 200},
                                       {200, 1},   {16, 48},   {33, 31}};
 
+    (void)type;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int decay = 0; decay < N_DECAYS; decay++)
             head_case(k, sizes[i][0], sizes[i][1], NORMAL, (enum decay)decay,
@@ -546,51 +545,14 @@ static void recurrence_case(const struct kernels *k, size_t d_k, size_t d_v,
     free(o);
 }
 
-static void check_recurrence(const struct kernels *k)
+static void check_recurrence(const struct kernels *k, enum dtype type)
 {
+    (void)type;
     for (int decay = 0; decay < ENDLESS; decay++) {
         recurrence_case(k, 128, 128, (enum decay)decay);
         recurrence_case(k, 16, 40, (enum decay)decay);
         recurrence_case(k, 5, 3, (enum decay)decay);
     }
-}
-
-/* ---- all levels --------------------------------------------------------- */
-
-static void levels(void (*check)(const struct kernels *))
-{
-    for (int l = 0; l < ISA_COUNT; l++) {
-        const struct kernels *k = kernels_get((enum isa)l);
-
-        if (k)
-            check(k);
-        else
-            print_message("SKIP: this CPU has no %s\n", isa_name((enum isa)l));
-    }
-}
-
-static void all_l2norm(void **state)
-{
-    (void)state;
-    levels(check_l2norm);
-}
-
-static void all_conv_silu(void **state)
-{
-    (void)state;
-    levels(check_conv_silu);
-}
-
-static void all_heads(void **state)
-{
-    (void)state;
-    levels(check_heads);
-}
-
-static void all_recurrence(void **state)
-{
-    (void)state;
-    levels(check_recurrence);
 }
 
 /* ---- speed -------------------------------------------------------------- */
@@ -653,55 +615,40 @@ static double time_conv(const struct kernels *k, size_t tokens, size_t reps)
     return best;
 }
 
-static void bench(void)
+static void bench_heads(const struct kernels *k, enum dtype type)
 {
     struct head h = head_new(128, 128, NORMAL, MILD, 1);
+    double start = clock_ms(), peak;
+    float sink;
 
-    for (int l = 1; l < ISA_COUNT; l++) {
-        const struct kernels *k = kernels_get((enum isa)l);
-        float sink;
-
-        if (!k || (l != ISA_AVX2 && l != ISA_AVX512))
-            continue;
-        double start = clock_ms(), peak = k->peak_flops(20, &sink);
-        peak /= clock_ms() - start;
-        time_rows(k, &h, 0, BLOCK, 1);
-        double step = time_rows(k, &h, 15, 16, 500);
-        double block = time_rows(k, &h, 0, BLOCK, 50);
-        double state = time_state(k, &h, 50);
-        /* multiply-adds of one block: S with keys and queries, and the update
-         */
-        double flops = 2.0 * 128 * 128 * BLOCK;
-        printf("%s: 128 x 128: one token %.2f us, a block %.2f us (%.0f%% of "
-               "peak), its state %.2f us (%.0f%%), convolution of 128 channels "
-               "%.3f and %.2f us\n",
-               isa_name((enum isa)l), step * 1e3, block * 1e3,
-               100 * 2 * flops / block / peak, state * 1e3,
-               100 * flops / state / peak, time_conv(k, 1, 1000) * 1e3,
-               time_conv(k, BLOCK, 100) * 1e3);
-    }
+    (void)type;
+    peak = k->peak_flops(20, &sink);
+    peak /= clock_ms() - start;
+    time_rows(k, &h, 0, BLOCK, 1);
+    double step = time_rows(k, &h, 15, 16, 500);
+    double block = time_rows(k, &h, 0, BLOCK, 50);
+    double state = time_state(k, &h, 50);
+    /* multiply-adds of one block: S with keys and queries, and the update */
+    double flops = 2.0 * 128 * 128 * BLOCK;
+    printf("%s: 128 x 128: one token %.2f us, a block %.2f us (%.0f%% of "
+           "peak), its state %.2f us (%.0f%%), convolution of 128 channels "
+           "%.3f and %.2f us\n",
+           benched->name, step * 1e3, block * 1e3,
+           100 * 2 * flops / block / peak, state * 1e3,
+           100 * flops / state / peak, time_conv(k, 1, 1000) * 1e3,
+           time_conv(k, BLOCK, 100) * 1e3);
     head_free(&h);
 }
 
+static const struct check_row rows[] = {
+    {"l2norm", DT_F32, DT_F32, check_l2norm, NULL},
+    {"conv_silu", DT_F32, DT_F32, check_conv_silu, NULL},
+    {"delta", DT_F32, DT_F32, check_heads, bench_heads},
+    {"delta_recurrence", DT_F32, DT_F32, check_recurrence, NULL},
+};
+
 int main(int argc, char **argv)
 {
-    const char *env = getenv("QWICK_TEST_SEED");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_l2norm),
-        cmocka_unit_test(all_conv_silu),
-        cmocka_unit_test(all_heads),
-        cmocka_unit_test(all_recurrence),
-    };
-
-    if (env && *env)
-        seed = strtoull(env, NULL, 0);
-    if (argc == 3 && !strcmp(argv[1], "--seed"))
-        seed = strtoull(argv[2], NULL, 0);
-    ref = kernels_get(ISA_REF);
-    if (argc == 2 && !strcmp(argv[1], "--bench")) {
-        bench();
-        return 0;
-    }
-    printf("seed %llu\n", (unsigned long long)seed);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return check_main(argc, argv, "Gated DeltaNet", rows,
+                      sizeof rows / sizeof *rows, NULL, 0);
 }

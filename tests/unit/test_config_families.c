@@ -321,20 +321,20 @@ static void refuses_others(const struct member *base, size_t n_base,
     for (; table->path; table++) {
         char key[64], text[256];
         const char *last = strrchr(table->path, '.');
-        const char *other = other_value(table->want);
+        const char *other = other_value(table->expected);
         struct member change = {
             key, nest(text, sizeof text, key, table->path, other)};
         write_config(base, n_base, &change, 1);
         refuses("config.json", table->path, "must be");
         refuses("config.json",
-                strcmp(table->want, "{}") == 0 ? "empty" : table->want,
+                strcmp(table->expected, "{}") == 0 ? "empty" : table->expected,
                 other[0] == '{' ? "is an object" : other);
         if (!strstr(doc, last ? last + 1 : table->path))
             fail_msg("docs/config-fields.md lacks %s", table->path);
         if (last)
             continue;
         /* the value that changes nothing, and none */
-        change.value = table->want;
+        change.value = table->expected;
         write_config(base, n_base, &change, 1);
         struct config c = loads();
         config_free(&c);

@@ -690,7 +690,7 @@ static void shapes_of_stacks_are_checked(void **state)
     }
 }
 
-/* All experts of a layer must take activations in the same form. */
+/* All experts of a layer must take activations of one type. */
 static void formats_of_a_role_must_agree(void **state)
 {
     (void)state;

@@ -90,8 +90,6 @@ static const struct relation rows[] = {
          IDS(OPT_file)),
     RULE(V_GENERATE | V_CHOOSE, NO_EFFECT_WITH, IDS(SYSTEM),
          IDS(OPT_chat_json)),
-    RULE(V_GENERATE, NO_EFFECT_WITHOUT, IDS(OPT_tool_choice), IDS(OPT_tools,
-         OPT_chat_json)),
     RULE(V_CHOOSE, NO_EFFECT_WITH, IDS(OPT_prompt, OPT_chat_json,
          OPT_prompt_ids, OPT_no_stdin, OPT_overflow, OPT_threshold),
          IDS(OPT_jsonl, OPT_input)),
@@ -104,6 +102,8 @@ static const struct relation rows[] = {
          IDS(OPT_raw)),
     RULE(V_ALL, NO_EFFECT_WITH, IDS(SYSTEM, OPT_prefill, OPT_allow_special,
          TOOLS), IDS(OPT_prompt_ids)),
+    RULE(V_GENERATE, NO_EFFECT_WITHOUT, IDS(OPT_tool_choice), IDS(OPT_tools,
+         OPT_chat_json)),
 
     /* Conversations */
     RULE(V_GENERATE, EXCLUDES, IDS(OPT_session), IDS(SYSTEM, OPT_chat_json,

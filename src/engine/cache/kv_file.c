@@ -236,8 +236,8 @@ static void mark_states(struct kv_file_head *h, const struct kv_cache *kv,
     for (size_t i = h->first_page; i < end; i++)
         if (kv->pages[i]->state)
             marks[n++] = i;
-    extra = h->kind == KV_FILE_SESSION && n > KV_FEW_SNAPSHOTS
-                ? n - KV_FEW_SNAPSHOTS
+    extra = h->kind == KV_FILE_SESSION && n > KV_SNAPSHOTS_FORWARD
+                ? n - KV_SNAPSHOTS_FORWARD
                 : 0;
     h->n_states = n - extra;
     memmove(marks, marks + extra, h->n_states * sizeof *marks);

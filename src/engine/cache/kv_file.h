@@ -65,7 +65,7 @@ int kv_file_describe(struct kv_file_head *h, struct qwick_engine *eng,
  * may have put it there. head comes from kv_file_describe; the caller sets
  * n_tokens, first_page, n_logits and n_note. Only the used positions of the
  * last page are written, and the snapshots of full pages. A session's file gets
- * the last KV_FEW_SNAPSHOTS of them, and the live state if kv holds it.
+ * the last KV_SNAPSHOTS_FORWARD of them, and the live state if kv holds it.
  * time: of the file's contents; NULL: now. QWICK_ERR_RUNTIME names the path. */
 int kv_file_write(const char *path, struct kv_file_head *head,
                   const int32_t *tokens, const float *logits, const char *note,

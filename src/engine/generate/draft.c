@@ -107,7 +107,7 @@ size_t draft_bytes(const struct qwick_engine *eng, size_t n)
     struct kv_cache kv;
     if (kv_init(&kv, eng->kv_dtype, &eng->model.config, NULL))
         return 0;
-    kv.most_snapshots = KV_FEW_SNAPSHOTS;
+    kv.most_snapshots = KV_SNAPSHOTS_FORWARD;
     size_t bytes = kv_sequence_bytes(&kv, n);
     kv_free(&kv);
     return bytes;

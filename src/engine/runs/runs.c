@@ -27,7 +27,7 @@ int runs_open(struct runs *s, struct qwick_engine *eng,
         engine_context(eng, n_ctx, &s->n_ctx, e) ||
         kv_init(&s->shape, eng->kv_dtype, &eng->model.config, e))
         return -1;
-    s->shape.most_snapshots = KV_FEW_SNAPSHOTS;
+    s->shape.most_snapshots = KV_SNAPSHOTS_FORWARD;
     s->live = calloc(max_live, sizeof *s->live);
     s->stepped = calloc(max_live, sizeof *s->stepped);
     s->steps = calloc(max_live, sizeof *s->steps);
@@ -243,7 +243,7 @@ int runs_start(struct runs *s, struct run *r, struct qwick_err *e)
         return -1;
     qwick_session_interrupt(r->session, s->interrupt);
     /* a run does not go back, and only shares */
-    r->session->kv.most_snapshots = KV_FEW_SNAPSHOTS;
+    r->session->kv.most_snapshots = KV_SNAPSHOTS_FORWARD;
     if (s->task->share && runs_share(s, r, e)) {
         qwick_session_free(r->session);
         r->session = NULL;

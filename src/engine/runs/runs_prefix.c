@@ -52,7 +52,8 @@ bool runs_worth_waiting(const struct runs *s, size_t i)
         size_t n =
             tokens_in_common(r->tokens, r->n - 1, other->tokens, other->n);
         struct kv_cache none = s->shape;
-        n = kv_want_snapshot(other->session ? &other->session->kv : &none, n);
+        n = kv_request_snapshot(other->session ? &other->session->kv : &none,
+                                n);
         later = n > later ? n : later;
     }
     if (later == 0)

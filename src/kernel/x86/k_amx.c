@@ -24,7 +24,7 @@
  *
  * Tokens are the left operand and stream from L2 while a panel of weights stays
  * in L1. Their columns, and the sums of BLOCK rows of weights, stay in L2. Few
- * tokens have their own kernel in k_amx_few.c. */
+ * tokens have their own kernel in k_amx_small_m.c. */
 enum {
     WIDE = 2 * SIDE, /* rows and columns of a step */
     COLS = 512,      /* depth of a panel of weights */
@@ -424,8 +424,8 @@ static void k_gemm_bf16_amx(float *y, size_t ldy, const void *w,
         return;
     }
     if (n_tokens <= kernel_core.amx_few_max && n_cols > 0) {
-        k_gemm_bf16_few_amx(y, ldy, w, w_stride, x, ldx, n_rows, n_cols,
-                            n_tokens, add, work);
+        k_gemm_bf16_small_m_amx(y, ldy, w, w_stride, x, ldx, n_rows, n_cols,
+                                n_tokens, add, work);
         return;
     }
     multiply(&(struct product){.y = y,

@@ -99,13 +99,15 @@ static inline void tile_peak(size_t rounds, bool bytes, float *sink)
     *sink = zeros[0];
 }
 
-/* Maximum number of tokens of k_gemm_bf16_few_amx: what its memory holds. */
-enum { AMX_FEW_MAX = CORE_AMX_FEW_LIMIT };
+/* Maximum number of tokens of k_gemm_bf16_small_m_amx: what its memory holds.
+ */
+enum { AMX_SMALL_M_MAX = CORE_AMX_SMALL_M_LIMIT };
 
-/* Do the work of gemm_bf16 (struct kernels) for 1 to AMX_FEW_MAX tokens and at
- * least one column. */
-void k_gemm_bf16_few_amx(float *y, size_t ldy, const void *w, size_t w_stride,
-                         const void *x, size_t ldx, size_t n_rows,
-                         size_t n_cols, size_t n_tokens, bool add, float *work);
+/* Do the work of gemm_bf16 (struct kernels) for 1 to AMX_SMALL_M_MAX tokens and
+ * at least one column. */
+void k_gemm_bf16_small_m_amx(float *y, size_t ldy, const void *w,
+                             size_t w_stride, const void *x, size_t ldx,
+                             size_t n_rows, size_t n_cols, size_t n_tokens,
+                             bool add, float *work);
 
 #endif

@@ -53,7 +53,7 @@ struct task {
 /* Rows that are processed together: at most SIDE. */
 struct batch {
     size_t i, n; /* first row, number of rows */
-    struct range see;
+    struct range visible;
     float *scores;
 };
 
@@ -156,8 +156,10 @@ static void batch_scores(const struct task *a, const struct batch *t)
 {
     const uint16_t *q = a->rows->q16 + t->i * a->rows->ldq;
 
-    for (size_t b = t->see.lo / KV_BLOCK; b * KV_BLOCK < t->see.hi; b++) {
-        const size_t lo = in_block(t->see.lo, b), hi = in_block(t->see.hi, b);
+    for (size_t b = t->visible.lo / KV_BLOCK; b * KV_BLOCK < t->visible.hi;
+         b++) {
+        const size_t lo = in_block(t->visible.lo, b),
+                     hi = in_block(t->visible.hi, b);
         const size_t first = lo / SIDE, n = (hi - 1) / SIDE + 1 - first;
         const uint32_t *keys = a->keys + b * a->panel + first * SIDE;
         float *to = t->scores + b * KV_BLOCK + first * SIDE;
@@ -189,7 +191,7 @@ INLINE __m512 exp_for_bf16(__m512 x)
 
 /* In vectors [first, end) of scores, set the scores of positions that a row
  * does not attend to to -INFINITY. */
-static void hide_unseen(const struct task *a, const struct batch *t,
+static void hide_masked(const struct task *a, const struct batch *t,
                         size_t first, size_t end)
 {
     const __m512 none = _mm512_set1_ps(-INFINITY);
@@ -336,11 +338,11 @@ static void softmax_beside(const struct task *a, const struct batch *t,
 /* softmax with a constant number of vectors where possible. */
 static void softmax_any(const struct task *a, const struct batch *t)
 {
-    const size_t first = t->see.lo / DEPTH * 2;
-    const size_t end = (t->see.hi + DEPTH - 1) / DEPTH * 2;
+    const size_t first = t->visible.lo / DEPTH * 2;
+    const size_t end = (t->visible.hi + DEPTH - 1) / DEPTH * 2;
 
-    if (!t->see.whole)
-        hide_unseen(a, t, first, end);
+    if (!t->visible.whole)
+        hide_masked(a, t, first, end);
     if (first)
         softmax(a, t, first, end);
     else if (end == 2)
@@ -359,15 +361,16 @@ static struct batch batch_of(const struct task *a, size_t i, size_t n,
     return (struct batch){
         .i = i,
         .n = n,
-        .see = a->all.whole ? a->all : range_of(a->rows, i, n, a->n_positions),
+        .visible =
+            a->all.whole ? a->all : range_of(a->rows, i, n, a->n_positions),
         .scores = a->scores + buffer * SIDE * WIDTH};
 }
 
 /* Whether softmax_beside can take the batch, as the current or the next one. */
 INLINE bool regular(const struct task *a, const struct batch *t)
 {
-    return a->d == BESIDE_D && t->n == SIDE && t->see.whole &&
-           t->see.hi == WIDTH;
+    return a->d == BESIDE_D && t->n == SIDE && t->visible.whole &&
+           t->visible.hi == WIDTH;
 }
 
 /* Compute scores and exponentials of n_batches batches of n rows each, from row
@@ -442,8 +445,8 @@ INLINE void values(const struct task *a, size_t i, size_t e, size_t first,
 /* Call `values` for a batch and all elements of the head. */
 static void batch_values(const struct task *a, const struct batch *t)
 {
-    const size_t first = t->see.lo / DEPTH;
-    const size_t end = (t->see.hi + DEPTH - 1) / DEPTH;
+    const size_t first = t->visible.lo / DEPTH;
+    const size_t end = (t->visible.hi + DEPTH - 1) / DEPTH;
     const bool fresh = rescale(a, t);
 
     for (size_t e = 0; e < a->d; e += LANES) {
@@ -492,7 +495,7 @@ INLINE void rows_one_by_one(const struct task *a, const struct blocks *b,
 
         batches_exps(a, i, 1, 1);
         for (size_t j = 0; j < b->n; j++)
-            block_values(a, b, j, t.see.lo, t.see.hi);
+            block_values(a, b, j, t.visible.lo, t.visible.hi);
         batch_values(a, &t);
     }
 }
@@ -528,7 +531,7 @@ INLINE void run(const struct task *a, const struct blocks *b)
         finite &= block_values(a, b, j, a->all.lo, a->all.hi);
     }
     for (size_t i = 0, n; i < rows->n; i += n ? n : 1) {
-        n = a->all.whole ? rows->n : seeing(rows, i, rows->n - i);
+        n = a->all.whole ? rows->n : visible_rows(rows, i, rows->n - i);
         if (finite && n)
             rows_run(a, i, n);
         else
@@ -609,33 +612,10 @@ static void k_from_f32_bf16_amx(void *out, const float *in, size_t n)
             round16(_mm512_maskz_loadu_ps(first_lanes(n - i), in + i)));
 }
 
-#define ATTN_BLOCKS(name, type)                                     \
-    static void k_attn_blocks_bf16_##name##_amx(                    \
-        const struct attn_rows *rows, const void *const *k,         \
-        const void *const *v, size_t n_blocks, size_t head_dim,     \
-        float *scratch)                                             \
-    {                                                               \
-        attn_blocks(rows, k, v, n_blocks, head_dim, scratch, type); \
-    }
-
-ATTN_BLOCKS(f32, DT_F32)
-ATTN_BLOCKS(f16, DT_F16)
-ATTN_BLOCKS(bf16, DT_BF16)
-
-static void k_attn_blocks_bf16_i8_amx(const struct attn_rows *rows,
-                                      const void *const *k,
-                                      const void *const *v, size_t n_blocks,
-                                      size_t head_dim, float *scratch)
-{
-    attn_blocks_i8(rows, k, v, n_blocks, head_dim, scratch,
-                   k_attn_blocks_bf16_bf16_amx);
-}
+ATTN_LEVEL(amx)
 
 void k_attn_amx_init(struct kernels *k)
 {
-    k->attn_blocks_bf16[DT_F32] = k_attn_blocks_bf16_f32_amx;
-    k->attn_blocks_bf16[DT_F16] = k_attn_blocks_bf16_f16_amx;
-    k->attn_blocks_bf16[DT_BF16] = k_attn_blocks_bf16_bf16_amx;
-    k->attn_blocks_bf16_i8 = k_attn_blocks_bf16_i8_amx;
+    ENTER_ATTN(amx);
     k->from_f32[DT_BF16] = k_from_f32_bf16_amx;
 }

@@ -258,11 +258,11 @@ static void value_row(const struct values *s, size_t lo, size_t hi)
 
         a = _mm512_mul_ps(a, _mm512_set1_ps(*s->keep));
         for (size_t j = lo / 2; 2 * j < hi; j++) {
-            const uint32_t seen =
+            const uint32_t visible =
                 (2 * j >= lo ? 0xffff : 0) | (2 * j + 1 < hi ? 0xffff0000 : 0);
             const __m512i v =
                 _mm512_and_si512(_mm512_load_si512(values + j * LANES),
-                                 _mm512_set1_epi32((int)seen));
+                                 _mm512_set1_epi32((int)visible));
 
             a = _mm512_dpbf16_ps(a, (__m512bh)v,
                                  (__m512bh)_mm512_set1_epi32((int)s->p[j]));
@@ -400,7 +400,7 @@ INLINE void attn_block(const struct attn_rows *rows, const struct parts *s,
 
         n = rows->n - i < BATCH ? rows->n - i : BATCH;
         if (!all.whole)
-            n = seeing(rows, i, n);
+            n = visible_rows(rows, i, n);
         if (n == 0)
             continue;
         prefetch_next(rows, v, KV_BLOCK * d * type_bytes(type), i, n);
@@ -452,27 +452,7 @@ INLINE void attn_blocks(const struct attn_rows *rows, const void *const *k,
     }
 }
 
-#define ATTN_BLOCKS(name, type)                                     \
-    static void k_attn_blocks_bf16_##name##_avx512bf16(             \
-        const struct attn_rows *rows, const void *const *k,         \
-        const void *const *v, size_t n_blocks, size_t head_dim,     \
-        float *scratch)                                             \
-    {                                                               \
-        attn_blocks(rows, k, v, n_blocks, head_dim, scratch, type); \
-    }
-
-ATTN_BLOCKS(f32, DT_F32)
-ATTN_BLOCKS(f16, DT_F16)
-ATTN_BLOCKS(bf16, DT_BF16)
-
-static void k_attn_blocks_bf16_i8_avx512bf16(const struct attn_rows *rows,
-                                             const void *const *k,
-                                             const void *const *v, size_t n_blocks,
-                                             size_t head_dim, float *scratch)
-{
-    attn_blocks_i8(rows, k, v, n_blocks, head_dim, scratch,
-                   k_attn_blocks_bf16_bf16_avx512bf16);
-}
+ATTN_LEVEL(avx512bf16)
 
 void k_attn_blocks_bf16_avx512bf16(const struct attn_rows *rows,
                                    const void *const *k, const void *const *v,
@@ -489,8 +469,5 @@ void k_attn_blocks_bf16_avx512bf16(const struct attn_rows *rows,
 
 void k_attn_avx512bf16_init(struct kernels *k)
 {
-    k->attn_blocks_bf16[DT_F32] = k_attn_blocks_bf16_f32_avx512bf16;
-    k->attn_blocks_bf16[DT_F16] = k_attn_blocks_bf16_f16_avx512bf16;
-    k->attn_blocks_bf16[DT_BF16] = k_attn_blocks_bf16_bf16_avx512bf16;
-    k->attn_blocks_bf16_i8 = k_attn_blocks_bf16_i8_avx512bf16;
+    ENTER_ATTN(avx512bf16);
 }

@@ -70,7 +70,7 @@ static struct range range_of(const struct attn_rows *rows, size_t i, size_t n,
 
 /* Count the rows from row i on, at most n, up to the first row that attends to
  * no position. */
-static size_t seeing(const struct attn_rows *rows, size_t i, size_t n)
+static size_t visible_rows(const struct attn_rows *rows, size_t i, size_t n)
 {
     size_t run = 0;
 
@@ -353,6 +353,38 @@ INLINE void attn_blocks_i8(const struct attn_rows *rows, const void *const *k,
     by(rows, keys, values, n_blocks, d,
        scratch + ATTN_BF16_BLOCKS * KV_BLOCK * d);
 }
+
+/* Define a level's attn_blocks_bf16 for each type of cache, as calls of its
+ * attn_blocks, and its attn_blocks_bf16_i8. */
+#define ATTN_BLOCKS(name, type, level)                              \
+    static void k_attn_blocks_bf16_##name##_##level(                \
+        const struct attn_rows *rows, const void *const *k,         \
+        const void *const *v, size_t n_blocks, size_t head_dim,     \
+        float *scratch)                                             \
+    {                                                               \
+        attn_blocks(rows, k, v, n_blocks, head_dim, scratch, type); \
+    }
+#define ATTN_LEVEL(level)                                       \
+    ATTN_BLOCKS(f32, DT_F32, level)                             \
+    ATTN_BLOCKS(f16, DT_F16, level)                             \
+    ATTN_BLOCKS(bf16, DT_BF16, level)                           \
+    static void k_attn_blocks_bf16_i8_##level(                  \
+        const struct attn_rows *rows, const void *const *k,     \
+        const void *const *v, size_t n_blocks, size_t head_dim, \
+        float *scratch)                                         \
+    {                                                           \
+        attn_blocks_i8(rows, k, v, n_blocks, head_dim, scratch, \
+                       k_attn_blocks_bf16_bf16_##level);        \
+    }
+
+/* Enter them into the table k. */
+#define ENTER_ATTN(level)                                               \
+    do {                                                                \
+        k->attn_blocks_bf16[DT_F32] = k_attn_blocks_bf16_f32_##level;   \
+        k->attn_blocks_bf16[DT_F16] = k_attn_blocks_bf16_f16_##level;   \
+        k->attn_blocks_bf16[DT_BF16] = k_attn_blocks_bf16_bf16_##level; \
+        k->attn_blocks_bf16_i8 = k_attn_blocks_bf16_i8_##level;         \
+    } while (0)
 
 /* attn_blocks_bf16 of level avx512bf16. Level amx uses it for head sizes that
  * its own kernel does not support. */

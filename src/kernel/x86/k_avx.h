@@ -85,6 +85,24 @@ INLINE void sweep_by(const void *p, size_t ahead, bool to_l2)
         }                          \
     } while (0)
 
+/* Run a statement with BITS, a constant, in place of `bits`, the width of
+ * affine weights' codes. */
+#define BITS_CASE(label, n, ...) \
+    label : {                    \
+        enum { BITS = n };       \
+        __VA_ARGS__;             \
+        break;                   \
+    }
+#define WITH_BITS(bits, ...)               \
+    switch (bits) {                        \
+        BITS_CASE(case 2, 2, __VA_ARGS__)  \
+        BITS_CASE(case 3, 3, __VA_ARGS__)  \
+        BITS_CASE(case 4, 4, __VA_ARGS__)  \
+        BITS_CASE(case 5, 5, __VA_ARGS__)  \
+        BITS_CASE(case 6, 6, __VA_ARGS__)  \
+        BITS_CASE(default, 8, __VA_ARGS__) \
+    }
+
 /* Write DEFINE(..., n) for n = 1 to 3, 4 or 6. */
 #define EACH_3(DEFINE, ...) \
     DEFINE(__VA_ARGS__, 1) DEFINE(__VA_ARGS__, 2) DEFINE(__VA_ARGS__, 3)

@@ -205,10 +205,10 @@ enum {
                               prefetch */
     FAR_TOKENS = 12,       /* up to this many tokens, memory is the limit */
     /* distances of prefetches in bytes */
-    FAR_FEW = 16384,  /* strips, up to FAR_TOKENS */
-    FAR_MORE = 8192,  /* strips, more tokens */
-    FAR_WIDE = 12288, /* single rows, x large: first prefetch */
-    NEAR_WIDE = 4096  /* and second prefetch */
+    FAR_SMALL_M = 16384, /* strips, up to FAR_TOKENS */
+    FAR_MORE = 8192,     /* strips, more tokens */
+    FAR_WIDE = 12288,    /* single rows, x large: first prefetch */
+    NEAR_WIDE = 4096     /* and second prefetch */
 };
 
 /* Multiply R rows by T tokens. */
@@ -447,7 +447,7 @@ INLINE void strip_passes(struct strip *pass, const struct strip *s,
  * at.rows. */
 static void rows_strips(const struct strip *s, struct walk at, size_t n)
 {
-    const size_t ahead = n > FAR_TOKENS ? FAR_MORE : FAR_FEW;
+    const size_t ahead = n > FAR_TOKENS ? FAR_MORE : FAR_SMALL_M;
     struct walk far = walk_ahead(at, ahead), near = walk_ahead(at, ahead / 2);
     struct strip pass = *s;
 
@@ -466,7 +466,7 @@ static void rows_strips(const struct strip *s, struct walk at, size_t n)
     } while (walk_next(&at));
 }
 
-static void few_tokens(struct strip s, size_t n_rows, size_t n_cols, size_t n)
+static void gemm_small_m(struct strip s, size_t n_rows, size_t n_cols, size_t n)
 {
     const size_t most = X_ELEMENTS / n < X_COLS ? X_ELEMENTS / n : X_COLS;
     const size_t blocks = (n_cols + most - 1) / most;
@@ -540,7 +540,7 @@ static void k_gemm_bf16_avx512bf16(float *y, size_t ldy, const void *w,
                           .ldy = ldy,
                           .add = add};
 
-        few_tokens(s, n_rows, n_cols, n_tokens);
+        gemm_small_m(s, n_rows, n_cols, n_tokens);
         return;
     }
     for (size_t t = 0; t < n_tokens; t += SWEEP)

@@ -161,41 +161,41 @@ struct block_tile {
 };
 
 /* How a panel is multiplied. */
-enum form {
+enum scaling {
     HALVES, /* groups of 16 */
-    PAIRED,  /* groups of 16, and 64 activations have one scale */
+    PAIRED, /* groups of 16, and 64 activations have one scale */
     PLAIN,  /* groups of 32 */
     MINS,   /* groups of 32 with mins; codes are not negative */
-    N_FORMS
+    N_SCALINGS
 };
 
-INLINE enum form form_of(enum dtype type, bool paired)
+INLINE enum scaling scaling_of(enum dtype type, bool paired)
 {
     return has_halves(type) ? (paired ? PAIRED : HALVES)
            : has_min(type)  ? MINS
                             : PLAIN;
 }
 
-INLINE bool in_halves(enum form form)
+INLINE bool in_halves(enum scaling scaling)
 {
-    return form == HALVES || form == PAIRED;
+    return scaling == HALVES || scaling == PAIRED;
 }
 
 /* Compute the integer sums of a group. w is at its codes, start at its first
  * sums, x at its activations. */
 INLINE void group_dots(sums d[TILE_TOKENS][TILE_VECTORS], const int32_t *w,
                        const int32_t *start, const int8_t *x, size_t ldq,
-                       enum form form, int V, int T)
+                       enum scaling scaling, int V, int T)
 {
     const __m512i high = _mm512_set1_epi8((char)128);
-    const int32_t *const end = w + (in_halves(form) ? 4 : 8) * TILE_ROWS;
+    const int32_t *const end = w + (in_halves(scaling) ? 4 : 8) * TILE_ROWS;
 
     UNROLL
     for (int t = 0; t < T; t++) {
         UNROLL
         for (int v = 0; v < V; v++)
-            d[t][v] = form == MINS ? no_sums()
-                                   : (sums)_mm512_load_si512(start + 16 * v);
+            d[t][v] = scaling == MINS ? no_sums()
+                                      : (sums)_mm512_load_si512(start + 16 * v);
     }
     for (; w < end; w += TILE_ROWS, x += 4) {
         __m512i wv[TILE_VECTORS];
@@ -212,12 +212,12 @@ INLINE void group_dots(sums d[TILE_TOKENS][TILE_VECTORS], const int32_t *w,
 
             memcpy(&four, x + (size_t)t * ldq, 4);
             xv = _mm512_set1_epi32(four);
-            if (form != MINS)
+            if (scaling != MINS)
                 xv = _mm512_xor_si512(xv, high);
             UNROLL
             for (int v = 0; v < V; v++)
-                d[t][v] = form == MINS ? dot4(d[t][v], wv[v], xv)
-                                       : dot4(d[t][v], xv, wv[v]);
+                d[t][v] = scaling == MINS ? dot4(d[t][v], wv[v], xv)
+                                          : dot4(d[t][v], xv, wv[v]);
         }
     }
 }
@@ -227,14 +227,14 @@ INLINE __m512 scaled(sums d, const float *scale)
     return _mm512_mul_ps(to_floats(d), _mm512_load_ps(scale));
 }
 
-INLINE void block_tile_run(const struct block_tile *s, enum form form, int V,
-                           int T)
+INLINE void block_tile_run(const struct block_tile *s, enum scaling scaling,
+                           int V, int T)
 {
     const int32_t *w = s->panel->codes[0], *start = s->panel->start[0];
     const float *scale = s->panel->scale[0], *min = s->panel->min[0];
     const int8_t *x = s->x;
     const size_t runs =
-        form == PAIRED ? 2 : 1; /* with one scale of activations */
+        scaling == PAIRED ? 2 : 1; /* with one scale of activations */
     __m512 a[TILE_TOKENS][TILE_VECTORS];
 
     tile_load(a, s->out, V, T);
@@ -246,8 +246,8 @@ INLINE void block_tile_run(const struct block_tile *s, enum form form, int V,
         for (int t = 0; t < T; t++)
             _mm_prefetch((const char *)x + (size_t)(T + t) * s->ldq,
                          _MM_HINT_T0);
-        group_dots(d, w, start, x, s->ldq, form, V, T);
-        if (in_halves(form)) {
+        group_dots(d, w, start, x, s->ldq, scaling, V, T);
+        if (in_halves(scaling)) {
             __m512 f[TILE_TOKENS][TILE_VECTORS];
 
             UNROLL
@@ -262,7 +262,7 @@ INLINE void block_tile_run(const struct block_tile *s, enum form form, int V,
                 scale += TILE_ROWS;
                 start += TILE_ROWS;
                 group_dots(d, w + h * 4 * TILE_ROWS, start, x + 16 * h, s->ldq,
-                           form, V, T);
+                           scaling, V, T);
                 UNROLL
                 for (int t = 0; t < T; t++) {
                     UNROLL
@@ -293,7 +293,7 @@ INLINE void block_tile_run(const struct block_tile *s, enum form form, int V,
                         _mm512_mul_ps(_mm512_load_ps(scale + 16 * v), xs);
 
                     a[t][v] = _mm512_fmadd_ps(to_floats(d[t][v]), by, a[t][v]);
-                    if (form == MINS)
+                    if (scaling == MINS)
                         a[t][v] = _mm512_fmadd_ps(_mm512_load_ps(min + 16 * v),
                                                   _mm512_set1_ps(s->x_sum[at]),
                                                   a[t][v]);
@@ -310,20 +310,20 @@ INLINE void block_tile_run(const struct block_tile *s, enum form form, int V,
     tile_store(a, s->out, V, T);
 }
 
-#define BLOCK_TILE(form, V, T)                                            \
-    static void block_tile_##form##_##V##_##T(const struct block_tile *s) \
-    {                                                                     \
-        block_tile_run(s, form, V, T);                                    \
+#define BLOCK_TILE(scaling, V, T)                                            \
+    static void block_tile_##scaling##_##V##_##T(const struct block_tile *s) \
+    {                                                                        \
+        block_tile_run(s, scaling, V, T);                                    \
     }
-#define BLOCK_TILES(form)       \
-    EACH_3(BLOCK_TILE, form, 1) \
-    EACH_3(BLOCK_TILE, form, 2) \
-    EACH_3(BLOCK_TILE, form, 3) \
-    EACH_3(BLOCK_TILE, form, 4)
-#define BLOCK_TILE_TABLE(form)                                         \
-    {                                                                  \
-        ROW_3(block_tile_##form##_1), ROW_3(block_tile_##form##_2),    \
-            ROW_3(block_tile_##form##_3), ROW_3(block_tile_##form##_4) \
+#define BLOCK_TILES(scaling)       \
+    EACH_3(BLOCK_TILE, scaling, 1) \
+    EACH_3(BLOCK_TILE, scaling, 2) \
+    EACH_3(BLOCK_TILE, scaling, 3) \
+    EACH_3(BLOCK_TILE, scaling, 4)
+#define BLOCK_TILE_TABLE(scaling)                                            \
+    {                                                                        \
+        ROW_3(block_tile_##scaling##_1), ROW_3(block_tile_##scaling##_2),    \
+            ROW_3(block_tile_##scaling##_3), ROW_3(block_tile_##scaling##_4) \
     }
 
 BLOCK_TILES(HALVES)
@@ -331,35 +331,35 @@ BLOCK_TILES(PAIRED)
 BLOCK_TILES(PLAIN)
 BLOCK_TILES(MINS)
 
-/* block_tiles[form][vectors - 1][tokens - 1] */
-static void (*const block_tiles[N_FORMS][TILE_VECTORS][TILE_TOKENS])(
+/* block_tiles[scaling][vectors - 1][tokens - 1] */
+static void (*const block_tiles[N_SCALINGS][TILE_VECTORS][TILE_TOKENS])(
     const struct block_tile *) = {[HALVES] = BLOCK_TILE_TABLE(HALVES),
                                   [PAIRED] = BLOCK_TILE_TABLE(PAIRED),
                                   [PLAIN] = BLOCK_TILE_TABLE(PLAIN),
                                   [MINS] = BLOCK_TILE_TABLE(MINS)};
 
 /* Tokens of a tile. Groups of 16 keep one more vector for each sum. */
-INLINE size_t tile_tokens(enum form form)
+INLINE size_t tile_tokens(enum scaling scaling)
 {
-    return in_halves(form) ? 2 : TILE_TOKENS;
+    return in_halves(scaling) ? 2 : TILE_TOKENS;
 }
 
 /* Multiply one panel by n tokens. For each tile it prefetches n_fetch lines of
  * the next panels' rows into L2, from `next` on. Returns the address after the
  * last prefetch. */
 static const unsigned char *block_panel_run(struct block_tile s, size_t n,
-                                            enum form form,
+                                            enum scaling scaling,
                                             const unsigned char *next,
                                             size_t n_fetch)
 {
-    const size_t most = tile_tokens(form);
+    const size_t most = tile_tokens(scaling);
 
     for (size_t t = 0; t < n; t += most) {
         const size_t T = n - t < most ? n - t : most;
 
         for (size_t i = 0; i < n_fetch; i++, next += 64)
             _mm_prefetch(next, _MM_HINT_T1);
-        block_tiles[form][(s.out.nr - 1) / 16][T - 1](&s);
+        block_tiles[scaling][(s.out.nr - 1) / 16][T - 1](&s);
         s.x += most * s.ldq;
         s.x_scale += most * s.ldg;
         s.x_sum += most * s.ldg;
@@ -400,7 +400,8 @@ INLINE void block_panel_rows(enum dtype type, const struct product *p, size_t r,
                                              .resume = p->add || k > 0}};
 
         fill_block_panel(type, m, rows, w, w_stride, nr, n_runs);
-        next = block_panel_run(s, n, form_of(type, x->paired), next, n_fetch);
+        next =
+            block_panel_run(s, n, scaling_of(type, x->paired), next, n_fetch);
         w += chunk_bytes(type, n_runs);
     }
 }

@@ -47,9 +47,9 @@ struct memory {
 _Static_assert(sizeof(struct memory) <= KERNEL_WORK * sizeof(float),
                "the caller's memory");
 
-static void (*gemm_q8_few)(float *y, size_t ldy, const struct affine *w,
-                           const struct q8 *x, size_t n_rows, size_t n_cols,
-                           size_t n_tokens, bool add, float *work);
+static void (*gemm_q8_small_m)(float *y, size_t ldy, const struct affine *w,
+                               const struct q8 *x, size_t n_rows, size_t n_cols,
+                               size_t n_tokens, bool add, float *work);
 
 /* ---- activations -------------------------------------------------------- */
 
@@ -307,7 +307,7 @@ static void k_gemm_q8_affine_amx(float *y, size_t ldy, const struct affine *w,
     const size_t n_groups = n_cols / w->group;
 
     if (n_tokens <= kernel_core.amx_vnni_max || n_groups == 0 || n_groups > FACTORS) {
-        gemm_q8_few(y, ldy, w, x, n_rows, n_cols, n_tokens, add, work);
+        gemm_q8_small_m(y, ldy, w, x, n_rows, n_cols, n_tokens, add, work);
         return;
     }
     const size_t fit = FACTORS / n_groups * SIDE;
@@ -344,7 +344,7 @@ static double k_peak_q8_amx(size_t reps, float *sink)
 
 void k_q8_amx_init(struct kernels *k)
 {
-    gemm_q8_few = k->gemm_q8_affine;
+    gemm_q8_small_m = k->gemm_q8_affine;
     k->gemm_q8_affine = k_gemm_q8_affine_amx;
     k->peak_q8 = k_peak_q8_amx;
 }

@@ -51,37 +51,40 @@ INLINE __m256i add_fours(__m256i sum, __m256i w, __m256i x)
 
 /* ---- few tokens: row by row --------------------------------------------- */
 
-/* MAX_FEW: tokens by which a row is multiplied at once. FEW_COLS: columns that
- * are rearranged at a time, summed over all tokens. FEW_GROUPS: groups in
- * FEW_COLS. FEW_ROWS: rows that stay in L1 until all tokens have used them. */
+/* SMALL_M: tokens by which a row is multiplied at once. SMALL_M_COLS: columns
+ * that are rearranged at a time, summed over all tokens. SMALL_M_GROUPS: groups
+ * in SMALL_M_COLS. SMALL_M_ROWS: rows that stay in L1 until all tokens have
+ * used them. */
 enum {
-    MAX_FEW = 4,
-    FEW_COLS = 32768,
-    FEW_GROUPS = FEW_COLS / 32,
-    FEW_ROWS = 8
+    SMALL_M = 4,
+    SMALL_M_COLS = 32768,
+    SMALL_M_GROUPS = SMALL_M_COLS / 32,
+    SMALL_M_ROWS = 8
 };
 
-/* Activations of up to CORE_AVX_FEW_LIMIT tokens, in the order of unit_codes. */
-struct few {
+/* Activations of up to CORE_AVX_SMALL_M_LIMIT tokens, in the order of
+ * unit_codes. */
+struct small_m {
     /* bytes; or words of 16 bits (see in_words), in runs of 32 activations:
        first the ones of even index, then the ones of odd index */
-    _Alignas(64) int8_t q[2 * FEW_COLS];
+    _Alignas(64) int8_t q[2 * SMALL_M_COLS];
     /* for each token: one number per group, then zeros up to a multiple of 8
        groups */
-    float scale[FEW_GROUPS + 8 * CORE_AVX_FEW_LIMIT];
-    float sum[FEW_GROUPS + 8 * CORE_AVX_FEW_LIMIT];
+    float scale[SMALL_M_GROUPS + 8 * CORE_AVX_SMALL_M_LIMIT];
+    float sum[SMALL_M_GROUPS + 8 * CORE_AVX_SMALL_M_LIMIT];
     size_t ldq; /* bytes from token to token */
     size_t ldg; /* groups from token to token */
 };
 
-/* The part of struct few for the tokens by which a row is multiplied at once. */
-struct few_part {
+/* The part of struct small_m for the tokens by which a row is multiplied at
+ * once. */
+struct small_m_part {
     const int8_t *q;
     const float *scale, *sum;
     size_t ldq, ldg;
 };
 
-_Static_assert(sizeof(struct few) <= KERNEL_WORK * sizeof(float),
+_Static_assert(sizeof(struct small_m) <= KERNEL_WORK * sizeof(float),
                "the caller's memory");
 
 /* Return whether activations must be words of 16 bits. */
@@ -91,7 +94,7 @@ INLINE bool in_words(int bits)
 }
 
 /* Copy n activations to out in the order of unit_codes. */
-static void few_order(int8_t *out, const int8_t *q, size_t n, int bits)
+static void small_m_order(int8_t *out, const int8_t *q, size_t n, int bits)
 {
     for (size_t k = 0; k < n; k += UNIT) {
         __m256i v[2] = {load32(q + k), load32(q + k + 32)};
@@ -113,8 +116,8 @@ static void few_order(int8_t *out, const int8_t *q, size_t n, int bits)
 }
 
 /* Rearrange columns [from, from + n) of T tokens, starting at token t. */
-static void few_fill(struct few *f, const struct q8 *x, size_t t, size_t T,
-                     size_t from, size_t n, int bits)
+static void small_m_fill(struct small_m *f, const struct q8 *x, size_t t,
+                         size_t T, size_t from, size_t n, int bits)
 {
     const size_t groups = n / x->group;
 
@@ -123,7 +126,7 @@ static void few_fill(struct few *f, const struct q8 *x, size_t t, size_t T,
     for (size_t i = 0; i < T; i++, t++) {
         const size_t at = t * x->ldg + from / x->group;
 
-        few_order(f->q + i * f->ldq, x->q + t * x->ldq + from, n, bits);
+        small_m_order(f->q + i * f->ldq, x->q + t * x->ldq + from, n, bits);
         memset(f->scale + i * f->ldg, 0, f->ldg * sizeof(float));
         memset(f->sum + i * f->ldg, 0, f->ldg * sizeof(float));
         memcpy(f->scale + i * f->ldg, x->scale + at, groups * sizeof(float));
@@ -235,7 +238,7 @@ INLINE void last_groups(__m256 *sums, const unsigned char *p, const int8_t *x,
 {
     const size_t bytes = UNIT_BYTES(bits), xs = in_words(bits) ? 128 : UNIT;
     unsigned char room[UNIT];
-    __m256 a[MAX_FEW];
+    __m256 a[SMALL_M];
     size_t g = 0;
 
     UNROLL
@@ -306,9 +309,9 @@ INLINE void eight_groups(__m256 *a, __m256 *b, const unsigned char *p,
 
 /* Compute sums[t] = product of row r and token t, for T tokens. last is the
  * function for the n / group % 8 groups at the end. */
-INLINE void few_row(float *sums, const struct affine *w, size_t r, size_t from,
-                    size_t n, const struct few_part *f, last_fn *last,
-                    size_t group, int T, int bits)
+INLINE void small_m_row(float *sums, const struct affine *w, size_t r,
+                        size_t from, size_t n, const struct small_m_part *f,
+                        last_fn *last, size_t group, int T, int bits)
 {
     const size_t size = type_bytes(w->sb_type), groups = n / group;
     const size_t at = r * w->sb_stride + from / group * size;
@@ -317,8 +320,8 @@ INLINE void few_row(float *sums, const struct affine *w, size_t r, size_t from,
     const size_t p_step = group * (size_t)bits; /* of 8 groups */
     const size_t x_step = 8 * group * (in_words(bits) ? 2 : 1);
     const int8_t *x = f->q;
-    _Alignas(32) float s[MAX_FEW][8];
-    __m256 a[MAX_FEW], b[MAX_FEW], rest[MAX_FEW];
+    _Alignas(32) float s[SMALL_M][8];
+    __m256 a[SMALL_M], b[SMALL_M], rest[SMALL_M];
 
     UNROLL
     for (int t = 0; t < T; t++)
@@ -351,15 +354,15 @@ INLINE void few_row(float *sums, const struct affine *w, size_t r, size_t from,
         sums[t] = sum_lanes(_mm256_add_ps(a[t], b[t]));
 }
 
-INLINE void few_rows(float *y, size_t ldy, const struct affine *w,
-                     size_t n_rows, size_t from, size_t n,
-                     const struct few_part *f, bool add, last_fn *last,
-                     size_t group, int T, int bits)
+INLINE void small_m_rows(float *y, size_t ldy, const struct affine *w,
+                         size_t n_rows, size_t from, size_t n,
+                         const struct small_m_part *f, bool add, last_fn *last,
+                         size_t group, int T, int bits)
 {
     for (size_t r = 0; r < n_rows; r++) {
-        float sums[MAX_FEW];
+        float sums[SMALL_M];
 
-        few_row(sums, w, r, from, n, f, last, group, T, bits);
+        small_m_row(sums, w, r, from, n, f, last, group, T, bits);
         UNROLL
         for (int t = 0; t < T; t++) {
             float *to = y + (size_t)t * ldy + r;
@@ -369,43 +372,47 @@ INLINE void few_rows(float *y, size_t ldy, const struct affine *w,
     }
 }
 
-typedef void few_fn(float *y, size_t ldy, const struct affine *w, size_t n_rows,
-                    size_t from, size_t n, const struct few_part *f, bool add);
+typedef void small_m_fn(float *y, size_t ldy, const struct affine *w,
+                        size_t n_rows, size_t from, size_t n,
+                        const struct small_m_part *f, bool add);
 
-#define FEW(bits, T)                                                           \
-    static __attribute__((noinline)) void last_##bits##_##T(                   \
-        __m256 *sums, const unsigned char *p, const int8_t *x, size_t ldx,     \
-        const float(*s)[8], size_t n, size_t group)                            \
-    {                                                                          \
-        last_groups(sums, p, x, ldx, s, n, group, T, bits);                    \
-    }                                                                          \
-    static void few_##bits##_##T(float *y, size_t ldy, const struct affine *w, \
-                                 size_t n_rows, size_t from, size_t n,         \
-                                 const struct few_part *f, bool add)           \
-    {                                                                          \
-        last_fn *last = last_##bits##_##T;                                     \
-                                                                               \
-        if (w->group == 32)                                                    \
-            few_rows(y, ldy, w, n_rows, from, n, f, add, last, 32, T, bits);   \
-        else if (w->group == 64)                                               \
-            few_rows(y, ldy, w, n_rows, from, n, f, add, last, 64, T, bits);   \
-        else                                                                   \
-            few_rows(y, ldy, w, n_rows, from, n, f, add, last, 128, T, bits);  \
+#define SMALL_M_FN(bits, T)                                                \
+    static __attribute__((noinline)) void last_##bits##_##T(               \
+        __m256 *sums, const unsigned char *p, const int8_t *x, size_t ldx, \
+        const float(*s)[8], size_t n, size_t group)                        \
+    {                                                                      \
+        last_groups(sums, p, x, ldx, s, n, group, T, bits);                \
+    }                                                                      \
+    static void small_m_##bits##_##T(                                      \
+        float *y, size_t ldy, const struct affine *w, size_t n_rows,       \
+        size_t from, size_t n, const struct small_m_part *f, bool add)     \
+    {                                                                      \
+        last_fn *last = last_##bits##_##T;                                 \
+                                                                           \
+        if (w->group == 32)                                                \
+            small_m_rows(y, ldy, w, n_rows, from, n, f, add, last, 32, T,  \
+                         bits);                                            \
+        else if (w->group == 64)                                           \
+            small_m_rows(y, ldy, w, n_rows, from, n, f, add, last, 64, T,  \
+                         bits);                                            \
+        else                                                               \
+            small_m_rows(y, ldy, w, n_rows, from, n, f, add, last, 128, T, \
+                         bits);                                            \
     }
 
-#define FEW_BITS(bits) EACH_4(FEW, bits)
+#define SMALL_M_WIDTH(bits) EACH_4(SMALL_M_FN, bits)
 
-EACH_WIDTH(FEW_BITS)
+EACH_WIDTH(SMALL_M_WIDTH)
 
-static few_fn *const few_table[9][MAX_FEW] = {
-    [2] = ROW_4(few_2), [3] = ROW_4(few_3), [4] = ROW_4(few_4),
-    [5] = ROW_4(few_5), [6] = ROW_4(few_6), [8] = ROW_4(few_8)};
+static small_m_fn *const small_m_table[9][SMALL_M] = {
+    [2] = ROW_4(small_m_2), [3] = ROW_4(small_m_3), [4] = ROW_4(small_m_4),
+    [5] = ROW_4(small_m_5), [6] = ROW_4(small_m_6), [8] = ROW_4(small_m_8)};
 
-/* Multiply n_rows <= FEW_ROWS rows, starting at row r, by all tokens of f, in
- * parts of about equal size. */
-static void few_tokens(float *y, size_t ldy, const struct affine *w, size_t r,
-                       size_t n_rows, size_t from, size_t n,
-                       const struct few *f, size_t n_tokens, bool add)
+/* Multiply n_rows <= SMALL_M_ROWS rows, starting at row r, by all tokens of f,
+ * in parts of about equal size. */
+static void small_m_tokens(float *y, size_t ldy, const struct affine *w,
+                           size_t r, size_t n_rows, size_t from, size_t n,
+                           const struct small_m *f, size_t n_tokens, bool add)
 {
     struct affine rows = *w;
 
@@ -413,37 +420,38 @@ static void few_tokens(float *y, size_t ldy, const struct affine *w, size_t r,
     rows.scales += r * w->sb_stride;
     rows.biases += r * w->sb_stride;
     for (size_t t = 0, T; t < n_tokens; t += T) {
-        const size_t parts = (n_tokens - t + MAX_FEW - 1) / MAX_FEW;
-        const struct few_part part = {.q = f->q + t * f->ldq,
-                                      .scale = f->scale + t * f->ldg,
-                                      .sum = f->sum + t * f->ldg,
-                                      .ldq = f->ldq,
-                                      .ldg = f->ldg};
+        const size_t parts = (n_tokens - t + SMALL_M - 1) / SMALL_M;
+        const struct small_m_part part = {.q = f->q + t * f->ldq,
+                                          .scale = f->scale + t * f->ldg,
+                                          .sum = f->sum + t * f->ldg,
+                                          .ldq = f->ldq,
+                                          .ldg = f->ldg};
 
         T = (n_tokens - t + parts - 1) / parts;
-        few_table[w->bits][T - 1](y + t * ldy + r, ldy, &rows, n_rows, from, n,
-                                  &part, add);
+        small_m_table[w->bits][T - 1](y + t * ldy + r, ldy, &rows, n_rows, from,
+                                      n, &part, add);
     }
 }
 
-/* Multiply all rows by n_tokens <= CORE_AVX_FEW_LIMIT tokens, starting at token
- * t. A token's sums do not depend on the number of tokens, if FEW_COLS has room
- * for all columns. */
-static void matmul_few(float *y, size_t ldy, const struct affine *w,
-                       const struct q8 *x, size_t n_rows, size_t n_cols,
-                       size_t t, size_t n_tokens, bool add, struct few *f)
+/* Multiply all rows by n_tokens <= CORE_AVX_SMALL_M_LIMIT tokens, starting at
+ * token t. A token's sums do not depend on the number of tokens, if
+ * SMALL_M_COLS has room for all columns. */
+static void matmul_small_m(float *y, size_t ldy, const struct affine *w,
+                           const struct q8 *x, size_t n_rows, size_t n_cols,
+                           size_t t, size_t n_tokens, bool add,
+                           struct small_m *f)
 {
-    const size_t most = FEW_COLS / n_tokens / 128 * 128;
-    const size_t block = n_tokens > MAX_FEW ? FEW_ROWS : n_rows;
+    const size_t most = SMALL_M_COLS / n_tokens / 128 * 128;
+    const size_t block = n_tokens > SMALL_M ? SMALL_M_ROWS : n_rows;
     size_t from = 0, n, nr;
 
     do {
         n = n_cols - from < most ? n_cols - from : most;
-        few_fill(f, x, t, n_tokens, from, n, w->bits);
+        small_m_fill(f, x, t, n_tokens, from, n, w->bits);
         for (size_t r = 0; r < n_rows; r += nr) {
             nr = n_rows - r < block ? n_rows - r : block;
-            few_tokens(y + t * ldy, ldy, w, r, nr, from, n, f, n_tokens,
-                       add || from > 0);
+            small_m_tokens(y + t * ldy, ldy, w, r, nr, from, n, f, n_tokens,
+                           add || from > 0);
         }
         from += n;
     } while (from < n_cols);
@@ -562,26 +570,7 @@ static void pack_panel(struct panel *p, const struct affine *w, size_t r,
         const size_t left = n_rows > 8 * i ? n_rows - 8 * i : 0;
         unsigned char *q = p->q + 32 * i;
 
-        switch (w->bits) {
-        case 2:
-            pack_codes(q, w, r, left, from, n, 2);
-            break;
-        case 3:
-            pack_codes(q, w, r, left, from, n, 3);
-            break;
-        case 4:
-            pack_codes(q, w, r, left, from, n, 4);
-            break;
-        case 5:
-            pack_codes(q, w, r, left, from, n, 5);
-            break;
-        case 6:
-            pack_codes(q, w, r, left, from, n, 6);
-            break;
-        default:
-            pack_codes(q, w, r, left, from, n, 8);
-            break;
-        }
+        WITH_BITS(w->bits, pack_codes(q, w, r, left, from, n, BITS));
         pack_numbers(p->scale + 8 * i, w->scales + r * w->sb_stride + at,
                      w->sb_stride, left, groups, w->sb_type);
         pack_numbers(p->bias + 8 * i, w->biases + r * w->sb_stride + at,
@@ -843,10 +832,10 @@ static void KERNEL(gemm_q8_affine)(float *y, size_t ldy, const struct affine *w,
 
     for (size_t t = 0; t < n_tokens; t += n) {
         n = n_tokens - t;
-        if (n <= CORE_AVX_FEW_LIMIT &&
-            (n <= MAX_FEW || n < panels_min(w->bits))) {
-            matmul_few(y, ldy, w, x, n_rows, n_cols, t, n, add,
-                       (struct few *)(void *)work);
+        if (n <= CORE_AVX_SMALL_M_LIMIT &&
+            (n <= SMALL_M || n < panels_min(w->bits))) {
+            matmul_small_m(y, ldy, w, x, n_rows, n_cols, t, n, add,
+                           (struct small_m *)(void *)work);
             continue;
         }
         n = n < MANY_TOKENS ? n : MANY_TOKENS;

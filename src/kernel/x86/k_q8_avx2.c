@@ -65,26 +65,7 @@ static void widen_rows(float *out, size_t ldo, const struct affine *w,
                        size_t row, size_t n_rows, size_t from, size_t n)
 {
     for (size_t r = row; r < row + n_rows; r++, out += ldo)
-        switch (w->bits) {
-        case 2:
-            widen_row(out, w, r, from, n, 2);
-            break;
-        case 3:
-            widen_row(out, w, r, from, n, 3);
-            break;
-        case 4:
-            widen_row(out, w, r, from, n, 4);
-            break;
-        case 5:
-            widen_row(out, w, r, from, n, 5);
-            break;
-        case 6:
-            widen_row(out, w, r, from, n, 6);
-            break;
-        default:
-            widen_row(out, w, r, from, n, 8);
-            break;
-        }
+        WITH_BITS(w->bits, widen_row(out, w, r, from, n, BITS));
 }
 
 static void k_affine_to_f32_avx2(float *out, const struct affine *w,
@@ -97,7 +78,7 @@ static void k_affine_to_f32_avx2(float *out, const struct affine *w,
 
 /* Order of sums: runs of WIDE_COLS columns are added one after another. Within
  * a run the order is that of the dense product. */
-enum { WIDE_COLS = 1024, WIDE_ROWS = 32, WIDE_FEW = 4, WIDE_TOKENS = 64 };
+enum { WIDE_COLS = 1024, WIDE_ROWS = 32, WIDE_SMALL_M = 4, WIDE_TOKENS = 64 };
 
 /* Layout of the caller's work memory. The dense product in f32 does not use
  * it. */
@@ -117,7 +98,7 @@ static void k_matmul_f32_affine_avx2(float *y, size_t ldy,
     const struct kernels *k = kernels_get(ISA_AVX2);
     struct wide *const m = (struct wide *)(void *)work;
     /* rows of a block: it stays in L1 for a few tokens, in L2 for many */
-    const size_t block = n_tokens > 8 ? WIDE_ROWS : WIDE_FEW;
+    const size_t block = n_tokens > 8 ? WIDE_ROWS : WIDE_SMALL_M;
     size_t nr, nk, nt;
 
     for (size_t r = 0; r < n_rows; r += nr) {

@@ -17,7 +17,7 @@
 #include "kernel/x86/k_amx_pack.h"
 
 enum {
-    MOST_TILES = AMX_FEW_MAX / SIDE, /* tiles of tokens */
+    MOST_TILES = AMX_SMALL_M_MAX / SIDE, /* tiles of tokens */
     RUN = 8,
     RUN_BYTES = RUN * LINE,
     CHUNK_COLS = RUN * DEPTH,
@@ -37,7 +37,7 @@ struct memory {
 _Static_assert(sizeof(struct memory) <= KERNEL_WORK * sizeof(float),
                "the caller's memory");
 
-struct few {
+struct small_m {
     float *y;
     size_t ldy;
     const char *w;
@@ -185,7 +185,7 @@ INLINE void hold_sums(float *to, int tiles)
 }
 
 /* Transpose the held sums of `rows` rows and store them in y. */
-static void turn_sums(const struct few *p, float *y, const float *from,
+static void turn_sums(const struct small_m *p, float *y, const float *from,
                       size_t rows)
 {
     const __mmask16 in = first_lanes(rows);
@@ -208,7 +208,7 @@ static void turn_sums(const struct few *p, float *y, const float *from,
     }
 }
 
-INLINE void few_run(const struct few *p, int tiles, bool narrow)
+INLINE void small_m_run(const struct small_m *p, int tiles, bool narrow)
 {
     char(*const chunks)[CHUNK_BYTES] = p->memory->chunks;
     float *const held = p->memory->held;
@@ -272,17 +272,17 @@ INLINE void few_run(const struct few *p, int tiles, bool narrow)
     TILE_RELEASE();
 }
 
-#define FEW(name, tiles, narrow)          \
-    static void name(const struct few *p) \
-    {                                     \
-        few_run(p, tiles, narrow);        \
+#define SMALL_M(name, tiles, narrow)          \
+    static void name(const struct small_m *p) \
+    {                                         \
+        small_m_run(p, tiles, narrow);        \
     }
 
-FEW(few_narrow, 1, true)
-FEW(few_1, 1, false)
-FEW(few_2, 2, false)
-FEW(few_3, 3, false)
-FEW(few_4, 4, false)
+SMALL_M(small_m_narrow, 1, true)
+SMALL_M(small_m_1, 1, false)
+SMALL_M(small_m_2, 2, false)
+SMALL_M(small_m_3, 3, false)
+SMALL_M(small_m_4, 4, false)
 
 /* ---- tokens ------------------------------------------------------------- */
 
@@ -310,19 +310,20 @@ static void pack_narrow(char *out, const char *x, size_t stride, size_t n,
 }
 
 /* Prefetch the first block of weights into L2. */
-static void fetch_first(const struct few *p)
+static void fetch_first(const struct small_m *p)
 {
     for (size_t r = 0; r < at_most(p->n_rows, SIDE); r++)
         for (size_t i = 0; i < p->n_cols * 2; i += LINE)
             sweep_by(p->w + r * p->w_bytes, i, true);
 }
 
-void k_gemm_bf16_few_amx(float *y, size_t ldy, const void *w, size_t w_stride,
-                         const void *x, size_t ldx, size_t n_rows,
-                         size_t n_cols, size_t n_tokens, bool add, float *work)
+void k_gemm_bf16_small_m_amx(float *y, size_t ldy, const void *w,
+                             size_t w_stride, const void *x, size_t ldx,
+                             size_t n_rows, size_t n_cols, size_t n_tokens,
+                             bool add, float *work)
 {
-    static void (*const run[])(const struct few *) = {NULL, few_1, few_2, few_3,
-                                                      few_4};
+    static void (*const run[])(const struct small_m *) = {
+        NULL, small_m_1, small_m_2, small_m_3, small_m_4};
     struct memory *memory = (struct memory *)(void *)work;
     const bool narrow = n_tokens <= NARROW;
     const size_t tiles = (n_tokens + SIDE - 1) / SIDE;
@@ -330,21 +331,21 @@ void k_gemm_bf16_few_amx(float *y, size_t ldy, const void *w, size_t w_stride,
     const size_t cols = most / CHUNK_COLS * CHUNK_COLS;
 
     for (size_t k = 0; n_rows > 0 && k < n_cols; k += cols) {
-        const struct few p = {.y = y,
-                              .ldy = ldy,
-                              .w = (const char *)w + k * 2,
-                              .w_bytes = w_stride * 2,
-                              .x = memory->packed,
-                              .n_rows = n_rows,
-                              .n_cols = at_most(n_cols - k, cols),
-                              .n_tokens = n_tokens,
-                              .add = add || k > 0,
-                              .memory = memory};
+        const struct small_m p = {.y = y,
+                                  .ldy = ldy,
+                                  .w = (const char *)w + k * 2,
+                                  .w_bytes = w_stride * 2,
+                                  .x = memory->packed,
+                                  .n_rows = n_rows,
+                                  .n_cols = at_most(n_cols - k, cols),
+                                  .n_tokens = n_tokens,
+                                  .add = add || k > 0,
+                                  .memory = memory};
 
         fetch_first(&p);
         (narrow ? pack_narrow : pack_tokens)(memory->packed,
                                              (const char *)x + k * 2, ldx * 2,
                                              n_tokens, p.n_cols);
-        (narrow ? few_narrow : run[tiles])(&p);
+        (narrow ? small_m_narrow : run[tiles])(&p);
     }
 }
