@@ -139,6 +139,14 @@ SCENARIOS = [
                      "-o", "tiny.gguf"]),
     Scenario("logits -o", ["logits", "-m", DEMO, "-t", "1", "-o", "l.safetensors", "hi"],
              outputs=["l.safetensors"]),
+    Scenario("generate --keep", ["generate", *GENERATE, "--keep", "list files"], stream="text",
+             outputs=[".local/state/qwick/last.json"],
+             before=["generate", *GENERATE, "--keep", "hi"]),
+    Scenario("models alias", ["models", "alias", "two=" + DEMO],
+             outputs=[".config/qwick/aliases"],
+             before=["models", "alias", "one=" + TINY]),
+    Scenario("score --html", ["score", "-m", DEMO, "-t", "1", "--html", "s.html", "list files"],
+             stream="text", outputs=["s.html"]),
 ]
 
 
