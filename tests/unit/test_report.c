@@ -1,10 +1,6 @@
 /* The printers of reports. The command line is not a library, so their files
  * are compiled into the test. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
 #include <stdlib.h>
