@@ -413,7 +413,7 @@ PY
         '$QWICK' batch --exact --seed 1 -i '$T/in' -o '$T/out' 2>&1 | cat
         exit \${PIPESTATUS[0]}"
     [ "$status" -eq 1 ]
-    [[ $output == *"write error: File too large" ]]
+    [[ $output == *"/out: write error: File too large"* ]]
     q batch --exact --seed 1 -i "$T/in" -o "$T/out"
     same "$T/out" "$T/want"
     fails 1 "$T/no/out" batch -i "$T/in" -o "$T/no/out"

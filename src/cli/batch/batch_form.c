@@ -1,5 +1,7 @@
 #include "cli/batch/batch_form.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/answer/code_block.h"
@@ -11,9 +13,24 @@
 const struct output_form *const readable_forms[] = {&form_jsonl, &form_openai,
                                                     NULL};
 
+void batch_key_write(char out[BATCH_KEY_LEN + 1], uint32_t run, uint64_t record)
+{
+    snprintf(out, BATCH_KEY_LEN + 1, "%08x-%016llx", run,
+             (unsigned long long)record);
+}
+
+bool batch_key_read(const char *key, uint32_t *run, uint64_t *record)
+{
+    char again[BATCH_KEY_LEN + 1];
+    *run = (uint32_t)strtoul(key, NULL, 16);
+    *record = strtoull(key + 9, NULL, 16);
+    batch_key_write(again, *run, *record);
+    return memcmp(again, key, BATCH_KEY_LEN) == 0;
+}
+
 /* ---- qwick's objects ---------------------------------------------------- */
 
-static void begin_object(struct json_writer *w, const struct batch_line *l)
+static void jsonl_begin(struct json_writer *w, const struct batch_line *l)
 {
     jw_object(w, NULL);
     jw_uint(w, "line", l->line);
@@ -23,10 +40,10 @@ static void begin_object(struct json_writer *w, const struct batch_line *l)
     jw_string(w, "key", l->key, BATCH_KEY_LEN);
 }
 
-static void put_object(struct json_writer *w, const struct batch_line *l,
-                       const struct batch_answer *a)
+static void jsonl_answer(struct json_writer *w, const struct batch_line *l,
+                         const struct batch_answer *a)
 {
-    begin_object(w, l);
+    jsonl_begin(w, l);
     json_answer(w, &a->a);
     if (a->incomplete)
         jw_bool(w, "incomplete", true);
@@ -35,20 +52,20 @@ static void put_object(struct json_writer *w, const struct batch_line *l,
     jw_end_object(w);
 }
 
-static void put_error(struct json_writer *w, const struct batch_line *l,
-                      const struct qwick_err *why)
+static void jsonl_error(struct json_writer *w, const struct batch_line *l,
+                        const struct qwick_err *why)
 {
-    begin_object(w, l);
+    jsonl_begin(w, l);
     jw_cstr(w, "error", why->msg);
     jw_end_object(w);
 }
 
-static const char *string(const struct json_value *v)
+static const char *string_of(const struct json_value *v)
 {
     return json_is(v, JSON_STRING) ? v->str : NULL;
 }
 
-static bool read_object(const struct json_value *v, struct batch_read *r)
+static bool jsonl_read(const struct json_value *v, struct batch_read *r)
 {
     const struct json_value *index = json_get(v, "index");
     const struct json_value *key = json_get(v, "key");
@@ -60,7 +77,7 @@ static bool read_object(const struct json_value *v, struct batch_read *r)
         .error = json_get(v, "error"),
         .incomplete = json_get(v, "incomplete"),
         .skipped = json_get(v, "skipped"),
-        .finish = string(json_get(v, "finish_reason")),
+        .finish = string_of(json_get(v, "finish_reason")),
         .text = json_get(v, "text"),
         .calls = json_get(v, "tool_calls"),
     };
@@ -73,17 +90,17 @@ const struct output_form form_jsonl = {
     .name = "JSON lines",
     .head = "{\"line\":",
     .max_samples = REQUEST_MAX_N,
-    .answer = put_object,
-    .error = put_error,
+    .answer = jsonl_answer,
+    .error = jsonl_error,
     .token = json_logprobs,
-    .read = read_object,
+    .read = jsonl_read,
 };
 
 /* ---- texts -------------------------------------------------------------- */
 
 /* Append a text as one line: line ends and backslashes become \n, \r and \\.
  * The last line end of the text is dropped. */
-static void put_line(struct json_writer *w, const char *s, size_t n)
+static void text_escape(struct json_writer *w, const char *s, size_t n)
 {
     static const char special[] = "\n\r\\", letters[] = "nr\\";
     if (n && s[n - 1] == '\n')
@@ -96,20 +113,20 @@ static void put_line(struct json_writer *w, const char *s, size_t n)
     }
 }
 
-static void put_text(struct json_writer *w, const struct batch_line *l,
-                     const struct batch_answer *a)
+static void text_answer(struct json_writer *w, const struct batch_line *l,
+                        const struct batch_answer *a)
 {
     const struct code_block *b = a->a.block;
     const struct qwick_result *r = a->a.r;
     (void)l;
     if (!b)
-        put_line(w, r->text ? r->text : "", r->n_text);
+        text_escape(w, r->text ? r->text : "", r->n_text);
     else if (b->state == CODE_BLOCK_CLOSED)
-        put_line(w, b->content.data ? b->content.data : "", b->content.len);
+        text_escape(w, b->content.data ? b->content.data : "", b->content.len);
 }
 
-static void put_nothing(struct json_writer *w, const struct batch_line *l,
-                        const struct qwick_err *why)
+static void text_error(struct json_writer *w, const struct batch_line *l,
+                       const struct qwick_err *why)
 {
     (void)w, (void)l, (void)why;
 }
@@ -118,7 +135,7 @@ const struct output_form form_text = {
     .name = "texts",
     .max_samples = 1,
     .no_tools = true,
-    .tells_errors = true,
-    .answer = put_text,
-    .error = put_nothing,
+    .prints_errors = true,
+    .answer = text_answer,
+    .error = text_error,
 };

@@ -16,6 +16,12 @@
  * between them. */
 #define BATCH_KEY_LEN 25
 
+/* Write the key of an answer: the run's part, and that of the record. */
+void batch_key_write(char out[BATCH_KEY_LEN + 1], uint32_t run,
+                     uint64_t record);
+/* Read such a key, BATCH_KEY_LEN bytes. Returns false if it is none. */
+bool batch_key_read(const char *key, uint32_t *run, uint64_t *record);
+
 /* What identifies a line. */
 struct batch_line {
     uint64_t line;        /* number of the record's line */
@@ -51,7 +57,7 @@ struct output_form {
                          again, so that a run cannot be continued */
     size_t max_samples; /* of a record */
     bool no_tools;      /* a line has no place for tool calls */
-    bool tells_errors;  /* errors go to stderr, since a line has no place for
+    bool prints_errors; /* errors go to stderr, since a line has no place for
                            them */
     /* Write a line without its end. */
     void (*answer)(struct json_writer *w, const struct batch_line *l,

@@ -3,50 +3,62 @@
 #ifndef CLI_BATCH_JOB_H
 #define CLI_BATCH_JOB_H
 
+#include "base/hashmap.h"
+#include "cli/answer/constraint_opts.h"
+#include "cli/answer/tool_choice.h"
+#include "cli/answer/tools.h"
 #include "cli/batch/batch_form.h"
 #include "cli/batch/batch_out.h"
 #include "cli/batch/batch_request.h"
 #include "cli/batch/batch_source.h"
-#include "cli/opt/common.h"
-#include "cli/answer/constraint_opts.h"
+#include "cli/io/key.h"
 #include "cli/io/lines.h"
 #include "qwick.h"
 
 /* Maximum number of warnings about repeated ids; further repeats are only
  * counted. */
-#define BATCH_TOLD_IDS 10
-/* Maximum number of errors that are printed because lines have no place for
- * them; further errors are only counted. */
-#define BATCH_TOLD_ERRORS 20
-
-/* A hash table of the ids read so far, to find repeated ids. */
-struct id_entry {
-    uint64_t hash; /* 0: the entry is free */
-    uint64_t line; /* of the first record with this id */
-};
-struct id_set {
-    struct id_entry *v;
-    size_t cap, n;
-    uint64_t n_repeated;
-};
+#define BATCH_SHOWN_IDS 10
 
 struct sample;
+
+/* The ids read so far, to find repeated ids. */
+struct id_set {
+    struct batch_id *v; /* [n] */
+    size_t n, cap;
+    struct hashmap map; /* from their hashes to v */
+    uint64_t n_repeated;
+};
 
 struct batch_job {
     const struct verb *verb;
     struct opt_parsed *p;
     struct args *a; /* of p */
-    size_t shard; /* this run answers record i if i % n_shards == shard */
+    size_t shard;   /* this run answers record i if i % n_shards == shard */
     size_t n_shards;
     struct lines in;
     struct batch_source source;     /* the records of in */
     const struct output_form *form; /* of the answers */
-    bool told_model;   /* we have compared the model that requests name */
-    uint64_t n_told;   /* errors that were printed */
-    uint64_t in_bytes; /* size of the input; 0: unknown */
+    bool compared;      /* we have compared the model that requests name */
+    uint64_t n_printed; /* errors that were printed */
     struct batch_out out;
-    struct request_common common;
-    struct buf system;
+
+    /* what all requests share */
+    struct buf system; /* text of -s; data NULL: none */
+    struct buf before; /* text of -f, which precedes each prompt */
+    bool raw;
+    struct tool_list tools;    /* for records that have none */
+    struct tool_choice choice; /* for records that have tools, but neither a
+                                  choice nor a constraint of their own */
+    struct constraint_cache constraints;
+    struct constraint_ref *constraint; /* of the options, and of `choice` for
+                                          `tools`; NULL: none */
+    uint64_t seed;
+    uint64_t draft_id[2]; /* identity of a draft model that is in keys */
+    struct key run;       /* key of the model and of the settings that all
+                             answers share */
+    struct buf unknown;   /* unknown keys of records about which we have
+                             warned */
+
     struct qwick_engine *eng;
     struct qwick_engine *draft; /* NULL: none */
     struct qwick_batch *batch;
@@ -57,7 +69,6 @@ struct batch_job {
        they arrive: a pass begins when it is full or the input has ended. */
     bool by_number;
     uint64_t n_records;  /* records read, including records of other shards */
-    uint64_t n_total;    /* records of this shard; 0: unknown */
     uint64_t n_answered; /* records that this run answered or refused */
     uint64_t n_skipped;  /* records that an earlier run has answered */
     uint64_t n_errors;   /* answers of this run that are errors */
@@ -71,9 +82,11 @@ struct batch_job {
     uint64_t n_broken; /* that fall short of a constraint, tools or --extract */
     uint64_t n_cut[QWICK_FINISH_CANCELLED + 1]; /* by finish reason */
     uint64_t n_empty;                           /* that have no text */
-    uint64_t n_incomplete;                      /* their sum */
-    double start_ms;        /* start of the run */
     struct qwick_err fatal; /* error of a callback; code 0: no error */
+    /* for progress */
+    uint64_t in_bytes; /* size of the input; 0: unknown */
+    uint64_t n_total;  /* records of this shard; 0: unknown */
+    double start_ms;   /* start of the run */
 };
 
 /* Read records, answer them and write the answers, until the input ends, a

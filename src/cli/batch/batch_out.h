@@ -31,14 +31,18 @@ struct answered {
     bool error;      /* an error */
     bool broken;     /* an answer that falls short of a constraint */
     bool incomplete; /* another answer that is cut or empty */
-    bool used;       /* held, and this run has written it to the output */
-    bool stale;      /* held, but it answers another prompt */
+    bool over;       /* this run has written it to the output, or it answers
+                        another prompt: it is held no longer */
 };
 
-/* The lines of one file. They are sorted by place before the first lookup. */
-struct answers {
+/* A file of earlier runs, and its lines. They are sorted by place before the
+ * first lookup. Lookups are in the order of places. */
+struct out_file {
+    char *path;
+    int fd; /* -1: there is none */
     struct answered *v;
     size_t n, cap;
+    size_t next; /* of the first line that the next lookup may find */
 };
 
 struct out_slot {
@@ -47,16 +51,10 @@ struct out_slot {
 };
 
 struct batch_out {
-    const char *path; /* NULL: stdout */
-    int fd;
-    bool unordered, failed;
-    struct answers done; /* lines that the output already has */
-    /* held lines; the pending file is path + ".pending" */
-    struct answers held;
-    char *pending; /* name of the pending file; NULL: path is not a regular
-                      file */
-    int pending_fd;
-    bool redo;
+    struct out_file file;    /* the output; path NULL: stdout */
+    struct out_file pending; /* path: that of the output + ".pending"; NULL: the
+                                output is not a regular file */
+    bool unordered, redo, failed;
     uint64_t n_errors;     /* lines of earlier runs that are errors */
     uint64_t n_broken;     /* lines of earlier runs that fall short of a
                               constraint */
@@ -64,16 +62,23 @@ struct batch_out {
     /* Ring buffer of the answers at places [base, base + n_slots), which are
        not written yet. */
     struct out_slot *slots;
-    size_t cap_slots, n_slots, first;
+    size_t cap_slots, n_slots;
     uint64_t base;
     struct buf ready;
     double synced_ms;
 };
 
+#define BATCH_OUT_NONE                        \
+    {                                         \
+        .file = {.fd = -1}, .pending.fd = -1, \
+    }
+
 /* Open the output. An existing file must be the output of an earlier run: the
- * function notes its answers and removes an incomplete last line. in_fd is the
- * input, which must be another file. Returns 0, or -1 with *e set, as do all
- * functions below that take an e. */
+ * function notes its answers and those of its pending file, and removes an
+ * incomplete last line. A file that batch did not write, or that another
+ * process is writing, is left unchanged: QWICK_ERR_USAGE. in_fd is the input,
+ * which must be another file. Returns 0, or -1 with *e set, as do all functions
+ * below that take an e. */
 int batch_out_open(struct batch_out *o, const char *path, bool unordered,
                    int in_fd, struct qwick_err *e);
 
@@ -96,33 +101,28 @@ int batch_out_close(struct batch_out *o, struct qwick_err *e);
 int batch_out_end(struct batch_out *o, bool complete, size_t *n_held,
                   size_t *n_lost, struct qwick_err *e);
 
-enum batch_out_found { FOUND_NONE, FOUND_DONE, FOUND_HELD };
-
 /* Find out whether an earlier run has answered sample i of the record at a
- * line. FOUND_DONE: the output has the answer. FOUND_HELD: the pending file has
- * it; pass *held to batch_out_put_held. id: request_id_hash of the record; key:
- * request_key of the sample. An earlier answer to the sample with another id or
- * key is QWICK_ERR_USAGE. With redo, such an answer in the pending file counts
- * as not found. */
-int batch_out_find(struct batch_out *o, uint64_t line, size_t i, uint64_t id,
-                   uint64_t key, enum batch_out_found *found,
-                   struct answered **held, struct qwick_err *e);
-
-/* Write a held line at the next place. */
-int batch_out_put_held(struct batch_out *o, struct answered *held,
-                       struct qwick_err *e);
+ * line: *found. If the pending file has the answer, it gets the next place. id:
+ * request_id_hash of the record; key: request_key of the sample. An earlier
+ * answer to the sample with another id or key is QWICK_ERR_USAGE. With redo,
+ * such an answer counts as not found. */
+int batch_out_reuse(struct batch_out *o, uint64_t line, size_t i, uint64_t id,
+                    uint64_t key, bool *found, struct qwick_err *e);
 
 /* Reserve the next place in the order of the input. */
 int batch_out_place(struct batch_out *o, uint64_t *place, struct qwick_err *e);
 
-/* Return the number of reserved places whose lines are not written yet. */
-size_t batch_out_open_places(const struct batch_out *o);
+/* Return the slot of a reserved place that is not written yet. */
+struct out_slot *batch_out_slot(const struct batch_out *o, uint64_t place);
 
 /* Put a line, newline included, at its place. Takes the memory of *b. */
 int batch_out_put(struct batch_out *o, uint64_t place, struct buf *b,
                   struct qwick_err *e);
 
-/* Write the lines whose turn has come. */
+/* Write the lines whose turn has come; a file is sometimes synced. */
 int batch_out_flush(struct batch_out *o, struct qwick_err *e);
+
+/* Write the lines whose turn has come to a file, and sync it. */
+int batch_out_sync(struct batch_out *o, struct qwick_err *e);
 
 #endif

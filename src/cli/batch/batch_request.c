@@ -1,13 +1,12 @@
 #include "cli/batch/batch_request.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/rng.h"
 #include "cli/answer/chat_input.h"
 #include "cli/answer/gen_job.h"
+#include "cli/batch/batch_job.h"
 #include "cli/io/out.h"
 #include "cli/io/prompt.h"
 #include "cli/opt/verbs.h"
@@ -17,43 +16,30 @@
 /* Name of the text in messages of the JSON reader and of chats. */
 #define WHERE "record"
 
-/* ---- numbers ---- */
+/* ---- options ---- */
 
-/* The member, or NULL if it is absent or null. */
-static const struct json_value *member(const struct json_value *v,
-                                       const char *key)
+/* The record_member, or NULL if it is absent or null. */
+static const struct json_value *record_member(const struct json_value *v,
+                                              const char *key)
 {
     const struct json_value *m = json_get(v, key);
     return json_is(m, JSON_NULL) ? NULL : m;
 }
 
-/* An absent member leaves *out unchanged. */
-static int get_int(const struct json_value *v, const char *key, int64_t min,
-                   int64_t max, int64_t *out, struct qwick_err *e)
+static int record_int(const struct json_value *m, const char *key, int64_t min,
+                      int64_t max, int64_t *out, struct qwick_err *e)
 {
-    const struct json_value *m = member(v, key);
-    if (m && json_int(m, min, max, out))
+    if (json_int(m, min, max, out))
         return err_set(e, QWICK_ERR_USAGE,
                        WHERE ": %s: must be an integer from %lld to %lld", key,
                        (long long)min, (long long)max);
     return 0;
 }
 
-/* Read a member that overrules an option. It has the option's range.
- */
-static int get_option_int(const struct json_value *v, const struct opt *o,
-                          int64_t *out, struct qwick_err *e)
+static int record_number(const struct json_value *m, const struct opt *o,
+                         double *out, struct qwick_err *e)
 {
-    return get_int(v, o->record, o->imin, o->imax, out, e);
-}
-
-static int get_option_number(const struct json_value *v, const struct opt *o,
-                             double *out, struct qwick_err *e)
-{
-    const struct json_value *m = member(v, o->record);
     double x;
-    if (!m)
-        return 0;
     if (json_double(m, &x) || !(x >= o->min && x <= o->max))
         return err_set(e, QWICK_ERR_USAGE,
                        WHERE ": %s: must be a number from %g to %g", o->record,
@@ -62,71 +48,91 @@ static int get_option_number(const struct json_value *v, const struct opt *o,
     return 0;
 }
 
-static int get_sampling(const struct json_value *v, const struct verb *verb,
-                        struct sampling_wish *w, struct qwick_err *e)
+static int record_think(const struct json_value *m, const char **think,
+                        struct qwick_err *e)
 {
-    const struct {
-        enum opt_id id;
-        enum wish wish;
-        float *to;
-    } rows[] = {
-        {OPT_temp, WISH_TEMP, &w->v.temperature},
-        {OPT_top_p, WISH_TOP_P, &w->v.top_p},
-        {OPT_min_p, WISH_MIN_P, &w->v.min_p},
-        {OPT_repeat_penalty, WISH_REPEAT, &w->v.repeat_penalty},
-        {OPT_presence_penalty, WISH_PRESENCE, &w->v.presence_penalty},
-        {OPT_frequency_penalty, WISH_FREQUENCY, &w->v.frequency_penalty},
-    };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-        double x = NAN;
-        if (get_option_number(v, opt_row(verb, rows[i].id), &x, e))
-            return -1;
-        if (isnan(x))
-            continue;
-        *rows[i].to = (float)x;
-        w->given |= rows[i].wish;
-    }
-    int64_t top_k = -1;
-    if (get_option_int(v, opt_row(verb, OPT_top_k), &top_k, e))
-        return -1;
-    if (top_k >= 0) {
-        w->v.top_k = (int)top_k;
-        w->given |= WISH_TOP_K;
-    }
-    return 0;
-}
-
-/* ---- stop strings ---- */
-
-static int add_stop(struct request *r, const struct json_value *v,
-                    struct qwick_err *e)
-{
-    if (!json_is(v, JSON_STRING) || v->len == 0 || strlen(v->str) != v->len)
+    if (json_is(m, JSON_BOOL))
+        *think = m->boolean ? "on" : "off";
+    else if (json_equals(m, "on") || json_equals(m, "off") ||
+             json_equals(m, "auto"))
+        *think = m->str;
+    else
         return err_set(e, QWICK_ERR_USAGE,
-                       WHERE ": stop: must be a string, or an array of "
-                             "strings, not empty and without NUL");
-    r->stop[r->n_stop] = strdup(v->str);
-    if (!r->stop[r->n_stop])
-        return err_oom(e, v->len);
-    r->n_stop++;
+                       WHERE ": think: must be true, false, \"on\", \"off\" or "
+                             "\"auto\"");
     return 0;
 }
 
-static int get_stop(struct request *r, const struct json_value *v,
-                    struct qwick_err *e)
+/* Read one stop string, or an array of them. They stay in the record's doc. */
+static int record_stop(struct request *r, const struct json_value *m,
+                       struct strings *stop, struct qwick_err *e)
 {
-    const struct json_value *m = member(v, "stop");
-    if (!m)
-        return 0;
+    const struct json_value *v = json_is(m, JSON_ARRAY) ? m->items : m;
     size_t n = json_is(m, JSON_ARRAY) ? m->len : 1;
     r->stop = calloc(n + 1, sizeof(*r->stop));
     if (!r->stop)
         return err_oom(e, n * sizeof(*r->stop));
-    for (size_t i = 0; i < n; i++)
-        if (add_stop(r, json_is(m, JSON_ARRAY) ? &m->items[i] : m, e))
+    for (size_t i = 0; i < n; i++) {
+        if (!json_is(&v[i], JSON_STRING) || v[i].len == 0 ||
+            strlen(v[i].str) != v[i].len)
+            return err_set(e, QWICK_ERR_USAGE,
+                           WHERE ": stop: must be a string, or an array of "
+                                 "strings, not empty and without NUL");
+        r->stop[i] = v[i].str;
+    }
+    *stop = (struct strings){r->stop, n};
+    return 0;
+}
+
+/* Set an option to the value of a record_member. Texts and files are tools and
+ * constraints, which are read later. */
+static int record_option(struct request *r, struct opt_parsed *own,
+                         const struct opt *o, const struct json_value *m,
+                         struct qwick_err *e)
+{
+    void *to = opt_value_at(own, o);
+    int64_t min = o->id == OPT_logprobs ? 0 : o->imin; /* only those drawn */
+    own->sources[o->id] = (struct opt_source){.rank = OPT_LINE};
+    switch (o->type) {
+    case OPT_INT:
+        return record_int(m, o->record, min, o->imax, to, e);
+    case OPT_NUMBER:
+        return record_number(m, o, to, e);
+    case OPT_TEXTS:
+        return record_stop(r, m, to, e);
+    case OPT_CHOICE:
+        return record_think(m, to, e);
+    default:
+        return 0;
+    }
+}
+
+/* Set the options of a record in *own, which begins as those of the command
+ * line. */
+static int record_options(struct request *r, const struct batch_job *j,
+                          struct opt_parsed *own, const struct json_value *v,
+                          struct qwick_err *e)
+{
+    for (const struct opt *o = NULL; (o = opt_next(own->verb, o));) {
+        const struct json_value *m =
+            o->record ? record_member(v, o->record) : NULL;
+        if (m && record_option(r, own, o, m, e))
             return -1;
-    r->o.stop = (const char *const *)r->stop;
-    r->o.n_stop = r->n_stop;
+    }
+    if (j->raw && record_member(v, "think_budget"))
+        return err_set(e, QWICK_ERR_USAGE,
+                       WHERE ": think_budget: cannot be combined with --raw");
+    if (record_member(v, "temperature"))
+        own->a.greedy = false;
+    r->o = qwick_generate_defaults();
+    answer_options(&r->o, own);
+    r->own_logprobs = record_member(v, "logprobs");
+    r->no_top = r->own_logprobs && r->o.logprobs == 0;
+    if (r->no_top)
+        r->o.logprobs = 1;
+    r->has_seed = record_member(v, "seed");
+    r->seed =
+        r->has_seed ? (uint64_t)own->a.seed : answer_seed(j->seed, r->line);
     return 0;
 }
 
@@ -171,8 +177,9 @@ static int constraint_text(enum qwick_constraint_kind kind,
 }
 
 /* Read the constraint of a record. o->name stays NULL if it has none. */
-static int read_constraint(struct qwick_constraint_options *o, struct buf *text,
-                           const struct json_value *v, struct qwick_err *e)
+static int record_own_constraint(struct qwick_constraint_options *o,
+                                 struct buf *text, const struct json_value *v,
+                                 struct qwick_err *e)
 {
     static const struct {
         const char *key, *name;
@@ -185,7 +192,7 @@ static int read_constraint(struct qwick_constraint_options *o, struct buf *text,
     };
     *o = qwick_constraint_defaults();
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-        const struct json_value *m = member(v, rows[i].key);
+        const struct json_value *m = record_member(v, rows[i].key);
         struct qwick_err why;
         if (!m)
             continue;
@@ -202,69 +209,50 @@ static int read_constraint(struct qwick_constraint_options *o, struct buf *text,
     return 0;
 }
 
-/* Read the record's choice of tools. *o is the record's constraint; with a
- * choice other than auto, it becomes that of the choice. */
-static int read_choice(const struct request *r,
-                       struct qwick_constraint_options *o, struct buf *text,
-                       struct tool_choice *choice, const struct json_value *own,
-                       struct qwick_err *e)
+/* Set *o to the constraint of a choice of tools. */
+static int choice_constraint(const struct request *r,
+                             const struct tool_choice *c, const char *name,
+                             struct qwick_constraint_options *o,
+                             struct buf *text, struct qwick_err *e)
 {
-    struct qwick_err why;
-    if (tool_choice_read(choice, own, &why))
-        return err_set(e, why.code, WHERE ": %s", why.msg);
-    if (choice->kind == CHOICE_AUTO ||
-        (choice->kind == CHOICE_NONE && !r->tools))
-        return 0;
     if (o->name)
         return err_set(e, QWICK_ERR_USAGE,
                        "%s: cannot be combined with tool_choice", o->name);
     if (!r->tools)
         return err_set(e, QWICK_ERR_USAGE,
                        WHERE ": tool_choice: there are no tools");
-    if (tool_choice_constraint(choice, r->tools, text, o, e))
+    if (tool_choice_constraint(c, r->tools, text, o, e))
         return -1;
-    o->name = WHERE ": tool_choice";
+    o->name = name;
     return 0;
 }
 
-/* Set *o to the constraint of the options for a record without a choice and a
- * constraint of its own. o->name stays NULL if it is c->constraint. */
-static int apply_choice(const struct request *r, const struct request_common *c,
-                        struct qwick_constraint_options *o, struct buf *text,
-                        struct qwick_err *e)
+/* Take the record's own constraint, or that of the options. A choice of tools
+ * is one; that of the options has no effect on a record with a constraint of
+ * its own, and none on one without tools. */
+static int record_constraint(struct request *r, struct batch_job *j,
+                             const struct json_value *v, struct qwick_err *e)
 {
-    if (c->choice.kind == CHOICE_AUTO || !r->tools ||
-        r->tools == &c->tools.list)
-        return 0;
-    if (tool_choice_constraint(&c->choice, r->tools, text, o, e))
-        return -1;
-    o->name = WHERE ": --tool-choice";
-    return 0;
-}
-
-/* Take the record's own constraint, or that of the options. */
-static int get_constraint(struct request *r, struct request_common *c,
-                          const struct json_value *v, struct qwick_err *e)
-{
-    const struct json_value *own = member(v, "tool_choice");
+    const struct json_value *own = record_member(v, "tool_choice");
     struct qwick_constraint_options o;
     struct tool_choice choice = {0};
     struct buf text = {0};
-    int rc = read_constraint(&o, &text, v, e);
-    /* the options' constraint for their own tools does not fit a record
-       without tools */
-    bool shared = c->constraint && (c->choice.kind == CHOICE_AUTO || r->tools);
-    if (!rc && own) {
-        rc = read_choice(r, &o, &text, &choice, own, e);
-        shared &= c->choice.kind == CHOICE_AUTO;
-    } else if (!rc && !o.name) {
-        rc = apply_choice(r, c, &o, &text, e);
-    }
-    if (!rc && o.name)
-        rc = constraint_cache_get(&c->constraints, c->eng, &o, &r->constraint,
+    struct qwick_err why;
+    int rc = record_own_constraint(&o, &text, v, e);
+    if (!rc && own && tool_choice_read(&choice, own, &why))
+        rc = err_set(e, why.code, WHERE ": %s", why.msg);
+    if (!rc && own && choice.kind != CHOICE_AUTO &&
+        (choice.kind != CHOICE_NONE || r->tools))
+        rc = choice_constraint(r, &choice, WHERE ": tool_choice", &o, &text, e);
+    else if (!rc && !own && !o.name && r->tools &&
+             j->choice.kind != CHOICE_AUTO)
+        rc = choice_constraint(r, &j->choice, WHERE ": --tool-choice", &o,
+                               &text, e);
+    if (!rc && o.name) {
+        rc = constraint_cache_get(&j->constraints, j->eng, &o, &r->constraint,
                                   e);
-    else if (!rc && shared) {
-        r->constraint = c->constraint;
+    } else if (!rc && j->constraint && j->choice.kind == CHOICE_AUTO) {
+        r->constraint = j->constraint;
         r->constraint->n_users++;
     }
     buf_free(&text);
@@ -274,65 +262,36 @@ static int get_constraint(struct request *r, struct request_common *c,
     return rc;
 }
 
-/* ---- thinking ---- */
-
-static int get_think(const struct json_value *v, enum qwick_think *think,
-                     struct qwick_err *e)
-{
-    const struct json_value *m = member(v, "think");
-    if (!m)
-        return 0;
-    if (json_is(m, JSON_BOOL))
-        *think = m->boolean ? QWICK_THINK_ON : QWICK_THINK_OFF;
-    else if (json_equals(m, "on"))
-        *think = QWICK_THINK_ON;
-    else if (json_equals(m, "off"))
-        *think = QWICK_THINK_OFF;
-    else if (json_equals(m, "auto"))
-        *think = QWICK_THINK_AUTO;
-    else
-        return err_set(e, QWICK_ERR_USAGE,
-                       WHERE ": think: must be true, false, \"on\", \"off\" or "
-                             "\"auto\"");
-    return 0;
-}
-
 /* ---- tools ---- */
 
 /* Take the record's own tools, or those of the options. */
-static int get_tools(struct request *r, const struct request_common *c,
-                     const struct json_value *v, struct qwick_err *e)
+static int record_tools(struct request *r, const struct batch_job *j,
+                        const struct json_value *v, struct qwick_err *e)
 {
-    const struct json_value *own = member(v, "tools");
-    bool ids = member(v, "prompt_ids");
+    const struct json_value *own = record_member(v, "tools");
+    bool ids = record_member(v, "prompt_ids");
     if (own && !json_is(own, JSON_ARRAY))
         return err_set(e, QWICK_ERR_USAGE,
                        WHERE ": tools: must be an array, is %s",
                        json_type_name(own));
-    if (own && own->len && (c->raw || ids))
+    if (own && own->len && (j->raw || ids))
         return err_set(e, QWICK_ERR_USAGE, WHERE ": tools: %s",
                        ids ? "cannot be combined with prompt_ids"
                            : "need a chat template");
     if (!own)
-        own = &c->tools.list;
+        own = &j->tools.list;
     if (own->len && !ids)
         r->tools = own;
     return 0;
 }
 
-static int add_tools(struct qwick_chat *chat, const struct request *r,
-                     struct qwick_err *e)
-{
-    return r->tools ? tools_add(chat, r->tools, e) : 0;
-}
-
 /* ---- prompts ---- */
 
 /* Take token ids from an array of numbers. */
-static int take_ids(struct request *r, const struct request_common *c,
-                    const struct json_value *v, struct qwick_err *e)
+static int record_ids(struct request *r, const struct batch_job *j,
+                      const struct json_value *v, struct qwick_err *e)
 {
-    int64_t vocab_size = (int64_t)qwick_engine_info(c->eng)->vocab_size, id;
+    int64_t vocab_size = (int64_t)qwick_engine_info(j->eng)->vocab_size, id;
     if (!json_is(v, JSON_ARRAY) || v->len == 0)
         return err_set(e, QWICK_ERR_USAGE,
                        WHERE ": prompt_ids: must be an array of token ids, not "
@@ -349,62 +308,30 @@ static int take_ids(struct request *r, const struct request_common *c,
                            i, (long long)vocab_size - 1);
         r->ids[r->n_ids++] = (int32_t)id;
     }
-    r->o.in_think = !c->raw && gen_ids_in_think(c->eng, r->ids, r->n_ids);
+    r->o.in_think = !j->raw && gen_ids_in_think(j->eng, r->ids, r->n_ids);
     return 0;
 }
 
 /* The number of ids at which tokenizing may stop. It is computed from the
  * model's whole context; --ctx can only be smaller. */
-static size_t enough(const struct request_common *c)
+static size_t record_enough(const struct batch_job *j)
 {
-    return prompt_enough(qwick_engine_info(c->eng)->n_ctx_max);
+    return prompt_enough(qwick_engine_info(j->eng)->n_ctx_max);
 }
 
-static int encode_chat(struct request *r, const struct request_common *c,
-                       const struct qwick_chat *chat, enum qwick_think think,
-                       struct qwick_err *e)
+/* Append a text, with the text of -f before it. */
+static int record_text(const struct batch_job *j, const struct json_value *v,
+                       struct buf *text, struct qwick_err *e)
 {
-    struct qwick_chat_options o = {.size = sizeof(o),
-                                   .add_generation_prompt = true,
-                                   .think = think,
-                                   .enough = enough(c),
-                                   .allow_special = c->allow_special};
-    return qwick_chat_encode(chat, c->eng, &o, NULL, 0, &r->ids, &r->n_ids,
-                             &r->o.in_think, e);
-}
-
-/* Take a text. The text of -f goes before it. */
-static int take_text(struct request *r, const struct request_common *c,
-                     const struct json_value *v, enum qwick_think think,
-                     struct qwick_err *e)
-{
-    struct qwick_chat *chat = NULL;
-    struct buf text = {0};
-    int rc = -1;
     if (!json_is(v, JSON_STRING))
         return err_set(e, QWICK_ERR_USAGE, WHERE ": prompt: must be a string");
-    if (c->before.len + v->len == 0)
+    if (j->before.len + v->len == 0)
         return err_set(e, QWICK_ERR_USAGE, WHERE ": prompt: is empty");
-    if (buf_append(&text, c->before.data, c->before.len) ||
-        (c->before.len && v->len && buf_puts(&text, "\n\n")) ||
-        buf_append(&text, v->str, v->len)) {
-        err_oom(e, c->before.len + v->len);
-        goto done;
-    }
-    if (c->raw) {
-        rc = qwick_tokenize_prompt(c->eng, text.data, text.len, true, enough(c),
-                                   &r->ids, &r->n_ids, e);
-        goto done;
-    }
-    if (!qwick_chat_create(&chat, e) &&
-        !chat_input_texts(chat, c->system, c->n_system, text.data, text.len,
-                          e) &&
-        !add_tools(chat, r, e))
-        rc = encode_chat(r, c, chat, think, e);
-done:
-    buf_free(&text);
-    qwick_chat_free(chat);
-    return rc;
+    if (buf_append(text, j->before.data, j->before.len) ||
+        (j->before.len && v->len && buf_puts(text, "\n\n")) ||
+        buf_append(text, v->str, v->len))
+        return err_oom(e, j->before.len + v->len);
+    return 0;
 }
 
 static bool has_system(const struct json_value *messages)
@@ -417,50 +344,65 @@ static bool has_system(const struct json_value *messages)
     return false;
 }
 
-/* Take the record's chat. -s becomes its system message if it has none.
- */
-static int take_messages(struct request *r, const struct request_common *c,
-                         const struct json_value *v, enum qwick_think *think,
-                         struct qwick_err *e)
+/* Append the record's messages. -s becomes the system message if they have
+ * none. */
+static int add_messages(struct qwick_chat *chat, const struct batch_job *j,
+                        const struct json_value *v, struct qwick_err *e)
 {
     struct chat_values values = chat_values_of(v);
-    struct qwick_chat *chat;
-    int rc = -1;
     values.add_generation_prompt = NULL; /* a request always has a generation
                                             prompt */
-    if (c->before.len)
+    if (j->before.len || j->raw)
         return err_set(e, QWICK_ERR_USAGE,
-                       WHERE ": messages: cannot be combined with --file");
-    if (c->raw)
-        return err_set(e, QWICK_ERR_USAGE,
-                       WHERE ": messages: cannot be combined with --raw");
+                       WHERE ": messages: cannot be combined with --%s",
+                       j->before.len ? "file" : "raw");
     if (!json_is(values.messages, JSON_ARRAY))
         return err_set(e, QWICK_ERR_USAGE,
                        WHERE ": messages: must be an array");
+    if (j->system.data && !has_system(values.messages) &&
+        qwick_chat_add(chat, "system", j->system.data, j->system.len, e))
+        return -1;
+    return chat_add_values(chat, &values, e);
+}
+
+/* Take the record's chat, or if the record is NULL, one with the text. */
+static int record_chat(struct request *r, const struct batch_job *j,
+                       const struct json_value *record, const struct buf *text,
+                       enum qwick_think *think, struct qwick_err *e)
+{
+    struct qwick_chat_options o = {.size = sizeof(o),
+                                   .add_generation_prompt = true,
+                                   .enough = record_enough(j),
+                                   .allow_special = j->a->allow_special};
+    struct qwick_chat *chat;
     if (qwick_chat_create(&chat, e))
         return -1;
-    if ((c->system && !has_system(values.messages) &&
-         qwick_chat_add(chat, "system", c->system, c->n_system, e)) ||
-        chat_add_values(chat, &values, e) || add_tools(chat, r, e) ||
-        chat_input_check(chat, WHERE, e))
-        goto done;
-    *think = chat_input_think(chat, *think);
-    rc = encode_chat(r, c, chat, *think, e);
-done:
+    int rc = record ? add_messages(chat, j, record, e)
+                    : chat_input_texts(chat, j->system.data, j->system.len,
+                                       text->data, text->len, e);
+    if (!rc && r->tools)
+        rc = tools_add(chat, r->tools, e);
+    if (!rc)
+        rc = chat_input_check(chat, WHERE, e);
+    o.think = *think = chat_input_think(chat, *think);
+    if (!rc)
+        rc = qwick_chat_encode(chat, j->eng, &o, NULL, 0, &r->ids, &r->n_ids,
+                               &r->o.in_think, e);
     qwick_chat_free(chat);
     return rc;
 }
 
 /* Set *think to the mode that selects the sampling defaults. */
-static int get_prompt(struct request *r, const struct request_common *c,
-                      const struct json_value *v, enum qwick_think *think,
-                      struct qwick_err *e)
+static int record_prompt(struct request *r, const struct batch_job *j,
+                         const struct json_value *v, enum qwick_think *think,
+                         struct qwick_err *e)
 {
-    const struct json_value *text = member(v, "prompt");
-    const struct json_value *messages = member(v, "messages");
-    const struct json_value *ids = member(v, "prompt_ids");
-    int n = (text != NULL) + (messages != NULL) + (ids != NULL);
-    if (!n && member(v, "custom_id") && member(v, "body"))
+    const struct json_value *prompt = record_member(v, "prompt");
+    const struct json_value *messages = record_member(v, "messages");
+    const struct json_value *ids = record_member(v, "prompt_ids");
+    int n = (prompt != NULL) + (messages != NULL) + (ids != NULL), rc = 0;
+    struct buf text = {0};
+    if (!n && record_member(v, "custom_id") && record_member(v, "body"))
         return err_set(e, QWICK_ERR_USAGE,
                        WHERE ": is of OpenAI's batch format, but the first "
                              "record is not; --input-format openai takes only "
@@ -469,33 +411,44 @@ static int get_prompt(struct request *r, const struct request_common *c,
         return err_set(e, QWICK_ERR_USAGE,
                        WHERE ": %s \"prompt\", \"messages\" and \"prompt_ids\"",
                        n ? "more than one of" : "has none of");
-    r->o.split_thinking = !c->raw;
-    if (ids || c->raw) /* no template that --think could change */
+    r->o.split_thinking = !j->raw;
+    if (ids || j->raw) /* no template that --think could change */
         *think = QWICK_THINK_AUTO;
-    int rc = ids        ? take_ids(r, c, ids, e)
-             : messages ? take_messages(r, c, v, think, e)
-                        : take_text(r, c, text, *think, e);
+    if (prompt)
+        rc = record_text(j, prompt, &text, e);
+    if (!rc)
+        rc =
+            ids ? record_ids(r, j, ids, e)
+            : prompt && j->raw
+                ? qwick_tokenize_prompt(j->eng, text.data, text.len, true,
+                                        record_enough(j), &r->ids, &r->n_ids, e)
+                : record_chat(r, j, prompt ? NULL : v, &text, think, e);
+    buf_free(&text);
     if (!rc && r->n_ids == 0)
         return err_set(e, QWICK_ERR_USAGE,
                        WHERE ": prompt: it has no tokens after normalization");
+    if (!rc && record_enough(j) &&
+        r->n_ids > record_enough(j)) /* tokenizing stopped there */
+        return prompt_too_long(r->n_ids, qwick_engine_info(j->eng)->n_ctx_max,
+                               "", e);
     return rc;
 }
 
 /* ---- the record ---- */
 
-static int get_id(struct request *r, const struct json_value *v,
-                  struct qwick_err *e)
+int request_id(struct buf *out, const struct json_value *id)
 {
-    const struct json_value *id = member(v, "id");
-    if (!id)
-        return 0;
-    if (!json_is(id, JSON_STRING) && !json_is(id, JSON_NUMBER))
-        return err_set(e, QWICK_ERR_USAGE,
-                       WHERE ": id: must be a string or a number");
-    if (json_is(id, JSON_STRING) ? buf_json_string(&r->id, id->str, id->len)
-                                 : buf_append(&r->id, id->str, id->len))
-        return err_oom(e, id->len);
-    return 0;
+    if (json_is(id, JSON_STRING))
+        return buf_json_string(out, id->str, id->len);
+    return json_is(id, JSON_NUMBER) ? buf_append(out, id->str, id->len) : 0;
+}
+
+uint64_t request_id_hash(const struct buf *id)
+{
+    struct key k = key_start("id");
+    key_add(&k, id->data, id->len);
+    uint64_t h = key_u64(&k);
+    return id->len == 0 ? 0 : h ? h : 1;
 }
 
 bool request_has_key(const struct json_value *name)
@@ -513,69 +466,21 @@ bool request_has_key(const struct json_value *name)
 
 /* Warn about unknown keys: they may be data for other programs, or misspelt
  * options. Warn once per key, and remember at most 4 KiB of keys. */
-static void tell_unknown(struct request_common *c, const struct json_value *v,
-                         uint64_t line)
+static void record_warn_unknown(struct batch_job *j, const struct json_value *v,
+                                uint64_t line)
 {
-    for (size_t i = 0; i < v->len && c->name; i++) {
+    for (size_t i = 0; i < v->len; i++) {
         struct buf key = {.max = 256};
         const struct json_value *k = &v->keys[i];
         if (!request_has_key(k) && !buf_json_string(&key, k->str, k->len) &&
-            !(c->unknown.len &&
-              memmem(c->unknown.data, c->unknown.len, key.data, key.len)) &&
-            c->unknown.len < 4096 &&
-            !buf_append(&c->unknown, key.data, key.len))
-            msg_warn("%s: line %llu: %s is not an option, ignored", c->name,
+            !(j->unknown.len &&
+              memmem(j->unknown.data, j->unknown.len, key.data, key.len)) &&
+            j->unknown.len < 4096 &&
+            !buf_append(&j->unknown, key.data, key.len))
+            msg_warn("%s: line %llu: %s is not an option, ignored", j->in.name,
                      (unsigned long long)line, key.data);
         buf_free(&key);
     }
-}
-
-static int get_budget(struct request *r, const struct request_common *c,
-                      const struct json_value *v, struct qwick_err *e)
-{
-    int64_t n = -1;
-    if (get_option_int(v, opt_row(c->p->verb, OPT_think_budget), &n, e))
-        return -1;
-    if (n < 0)
-        return 0;
-    if (c->raw)
-        return err_set(e, QWICK_ERR_USAGE,
-                       WHERE ": think_budget: cannot be combined with --raw");
-    r->o.limit_thinking = true;
-    r->o.think_budget = (size_t)n;
-    return 0;
-}
-
-static int get_logprobs(struct request *r, const struct request_common *c,
-                        const struct json_value *v, struct qwick_err *e)
-{
-    int64_t n = -1;
-    if (get_int(v, "logprobs", 0, opt_row(c->p->verb, OPT_logprobs)->imax, &n,
-                e))
-        return -1;
-    if (n < 0)
-        return 0;
-    r->own_logprobs = true;
-    r->no_top = n == 0;
-    r->o.logprobs = n ? (size_t)n : 1;
-    return 0;
-}
-
-static int get_options(struct request *r, const struct request_common *c,
-                       const struct json_value *v, struct sampling_wish *w,
-                       struct qwick_err *e)
-{
-    const struct verb *verb = c->p->verb;
-    int64_t max_tokens = c->p->a.max_tokens, seed = -1;
-    if (get_budget(r, c, v, e) || get_logprobs(r, c, v, e) ||
-        get_option_int(v, opt_row(verb, OPT_max_tokens), &max_tokens, e) ||
-        get_option_int(v, opt_row(verb, OPT_seed), &seed, e) ||
-        get_sampling(v, verb, w, e) || get_stop(r, v, e))
-        return -1;
-    r->o.max_tokens = (size_t)max_tokens;
-    r->has_seed = seed >= 0;
-    r->seed = r->has_seed ? (uint64_t)seed : 0;
-    return 0;
 }
 
 int request_open(struct request *r, uint64_t line, const char *text, size_t n,
@@ -586,46 +491,50 @@ int request_open(struct request *r, uint64_t line, const char *text, size_t n,
     if (json_parse(&r->doc, WHERE, text, n, QWICK_ERR_USAGE, e))
         return -1;
     const struct json_value *v = json_root(r->doc);
+    const struct json_value *id = record_member(v, "id"),
+                            *m = record_member(v, "n");
     if (!json_is(v, JSON_OBJECT))
         return err_set(e, QWICK_ERR_USAGE, WHERE ": is not an object");
-    if (get_id(r, v, e) || get_int(v, "n", 1, REQUEST_MAX_N, &samples, e))
+    if (id && !json_is(id, JSON_STRING) && !json_is(id, JSON_NUMBER))
+        return err_set(e, QWICK_ERR_USAGE,
+                       WHERE ": id: must be a string or a number");
+    if (request_id(&r->id, id))
+        return err_oom(e, id->len);
+    r->id_hash = request_id_hash(&r->id);
+    if (m && record_int(m, "n", 1, REQUEST_MAX_N, &samples, e))
         return -1;
     r->n = (size_t)samples;
     return 0;
 }
 
-static int take(struct request *r, struct request_common *c,
-                const struct json_value *v, struct qwick_err *e)
+static int record_read(struct request *r, struct batch_job *j,
+                       const struct json_value *v, struct qwick_err *e)
 {
-    struct sampling_wish w = answer_wish(c->p);
-    enum qwick_think think = c->think;
-    tell_unknown(c, v, r->line);
-    r->o = qwick_generate_defaults();
-    answer_options(&r->o, c->p);
-    if (get_options(r, c, v, &w, e) || get_think(v, &think, e) ||
-        get_tools(r, c, v, e) || get_constraint(r, c, v, e))
+    struct opt_parsed own = *j->p;
+    record_warn_unknown(j, v, r->line);
+    if (record_options(r, j, &own, v, e) || record_tools(r, j, v, e) ||
+        record_constraint(r, j, v, e))
         return -1;
+    enum qwick_think think = answer_think(&own.a);
     double start = clock_ms();
-    if (get_prompt(r, c, v, &think, e))
+    if (record_prompt(r, j, v, &think, e))
         return -1;
     r->tokenize_ms = clock_ms() - start;
-    r->o.may_think = !member(v, "prompt_ids") && think != QWICK_THINK_OFF;
-    if (enough(c) && r->n_ids > enough(c)) /* tokenizing stopped at this
-                                              number */
-        return prompt_too_long(r->n_ids, qwick_engine_info(c->eng)->n_ctx_max,
-                               "", e);
-    r->sampling = answer_sampling(c->eng, think == QWICK_THINK_OFF, &w);
+    r->o.may_think =
+        !record_member(v, "prompt_ids") && think != QWICK_THINK_OFF;
+    struct sampling_wish w = answer_wish(&own);
+    r->sampling = answer_sampling(j->eng, think == QWICK_THINK_OFF, &w);
     return 0;
 }
 
-int request_read(struct request *r, struct request_common *c,
-                 struct qwick_err *e)
+int request_read(struct request *r, struct batch_job *j, struct qwick_err *e)
 {
-    int rc = take(r, c, json_root(r->doc), e);
-    if (!rc && r->tools && r->tools != &c->tools.list)
-        return 0; /* its tools are needed to read the answer */
-    json_free(r->doc);
-    r->doc = NULL;
+    int rc = record_read(r, j, json_root(r->doc), e);
+    /* its tools are needed to read the answer */
+    if (rc || (!r->stop && (!r->tools || r->tools == &j->tools.list))) {
+        json_free(r->doc);
+        r->doc = NULL;
+    }
     return rc;
 }
 
@@ -635,54 +544,54 @@ void request_free(struct request *r)
     constraint_cache_put(r->constraint);
     buf_free(&r->id);
     free(r->ids);
-    for (size_t i = 0; i < r->n_stop; i++)
-        free(r->stop[i]);
     free(r->stop);
     *r = (struct request){0};
 }
 
 struct qwick_generate_options request_options(const struct request *r,
-                                              const struct request_common *c,
+                                              const struct batch_job *j,
                                               size_t i,
                                               struct qwick_sampling *sampling)
 {
     struct qwick_generate_options o = r->o;
-    uint64_t seed = r->has_seed ? r->seed : answer_seed(c->seed, r->line);
-    o.draft = c->draft;
+    o.draft = j->draft;
     o.sampling = sampling;
     *sampling = r->sampling;
-    sampling->seed = answer_seed(seed, i);
+    sampling->seed = answer_seed(r->seed, i);
     return o;
 }
 
 /* ---- keys --------------------------------------------------------------- */
 
-int request_run_key(struct request_common *c, struct qwick_engine *eng,
-                    bool exact, size_t n_ctx, const char *form,
-                    struct qwick_err *e)
+/* Whether a draft model changes sampled answers, so that it is in their keys.
+ */
+static bool draft_changes(const struct batch_job *j)
 {
-    const struct qwick_info *info = qwick_engine_info(eng);
-    struct key k = key_start("qwick batch 1");
-    uint64_t id[2];
-    if (qwick_engine_identity(eng, id, e))
-        return -1;
-    key_add_u64(&k, id[0]);
-    key_add_u64(&k, id[1]);
-    key_add_u64(&k, exact);
-    key_add_text(&k, info->kv_dtype, strlen(info->kv_dtype));
-    key_add_u64(&k, n_ctx);
-    key_add_u64(&k, (uint64_t)c->p->a.logprobs);
-    if (form)
-        key_add_text(&k, form, strlen(form));
-    c->run = k;
-    c->draft_changes = c->draft && !exact;
-    return c->draft_changes ? qwick_engine_identity(c->draft, c->draft_id, e)
-                            : 0;
+    return j->draft && !j->a->exact;
 }
 
-static void add_sampling(struct key *k, const struct request *r,
-                         const struct request_common *c,
-                         const struct qwick_sampling *s)
+int request_run_key(struct batch_job *j, struct qwick_err *e)
+{
+    const struct qwick_info *info = qwick_engine_info(j->eng);
+    uint64_t id[2];
+    if (qwick_engine_identity(j->eng, id, e) ||
+        (draft_changes(j) && qwick_engine_identity(j->draft, j->draft_id, e)))
+        return -1;
+    j->run = key_start("qwick batch 1");
+    key_add_u64(&j->run, id[0]);
+    key_add_u64(&j->run, id[1]);
+    key_add_u64(&j->run, j->a->exact);
+    key_add_text(&j->run, info->kv_dtype, strlen(info->kv_dtype));
+    key_add_u64(&j->run, j->a->ctx ? (uint64_t)j->a->ctx : info->n_ctx_max);
+    key_add_u64(&j->run, (uint64_t)j->a->logprobs);
+    if (j->form != &form_jsonl)
+        key_add_text(&j->run, j->form->name, strlen(j->form->name));
+    return 0;
+}
+
+static void key_add_sampling(struct key *k, const struct request *r,
+                             const struct batch_job *j,
+                             const struct qwick_sampling *s)
 {
     key_add_float(k, s->repeat_penalty);
     key_add_float(k, s->presence_penalty);
@@ -693,29 +602,29 @@ static void add_sampling(struct key *k, const struct request *r,
     key_add_u64(k, (uint64_t)s->top_k);
     key_add_float(k, s->top_p);
     key_add_float(k, s->min_p);
-    bool given = r->has_seed || c->seeded;
+    bool given = r->has_seed || opt_given(j->p, OPT_seed);
     key_add_u64(k, given);
     key_add_u64(k, given ? s->seed : 0);
-    if (c->draft_changes) {
+    if (draft_changes(j)) {
         key_add_text(k, "draft", 5);
-        key_add_u64(k, c->draft_id[0]);
-        key_add_u64(k, c->draft_id[1]);
+        key_add_u64(k, j->draft_id[0]);
+        key_add_u64(k, j->draft_id[1]);
     }
 }
 
-uint64_t request_key(const struct request *r, const struct request_common *c,
+uint64_t request_key(const struct request *r, const struct batch_job *j,
                      size_t i)
 {
     struct qwick_sampling sampling;
-    struct qwick_generate_options o = request_options(r, c, i, &sampling);
-    struct key k = c->run;
+    struct qwick_generate_options o = request_options(r, j, i, &sampling);
+    struct key k = j->run;
     key_add_ids(&k, r->ids, r->n_ids);
-    add_sampling(&k, r, c, &sampling);
+    key_add_sampling(&k, r, j, &sampling);
     key_add_u64(&k, i);
     key_add_u64(&k, o.max_tokens);
     key_add_u64(&k, o.n_stop);
-    for (size_t j = 0; j < o.n_stop; j++)
-        key_add_text(&k, o.stop[j], strlen(o.stop[j]));
+    for (const char *const *t = o.stop; t < o.stop + o.n_stop; t++)
+        key_add_text(&k, *t, strlen(*t));
     key_add_u64(&k, o.ignore_eos);
     key_add_u64(&k, o.in_think);
     key_add_u64(&k, !o.split_thinking);
@@ -726,7 +635,7 @@ uint64_t request_key(const struct request *r, const struct request_common *c,
     }
     if (r->constraint)
         constraint_add_key(&k, r->constraint);
-    if (c->extract)
+    if (j->a->extract)
         key_add_text(&k, "code", 4);
     if (r->own_logprobs) {
         key_add_text(&k, "logprobs", 8);
@@ -735,21 +644,10 @@ uint64_t request_key(const struct request *r, const struct request_common *c,
     return key_u64(&k);
 }
 
-uint64_t request_line_key(const struct request_common *c, const char *text,
-                          size_t n)
+uint64_t request_line_key(const struct batch_job *j, const char *text, size_t n)
 {
-    struct key k = c->run;
+    struct key k = j->run;
     key_add_text(&k, "line", 4);
     key_add_text(&k, text, n);
     return key_u64(&k);
-}
-
-uint64_t request_id_hash(const char *id, size_t n)
-{
-    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
-    if (n == 0)
-        return 0;
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ (unsigned char)id[i]) * 0x100000001b3u;
-    return h ? h : 1;
 }

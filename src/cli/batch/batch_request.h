@@ -8,47 +8,14 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "cli/answer/answer_opts.h"
 #include "cli/answer/constraint_cache.h"
-#include "cli/io/key.h"
 #include "cli/opt/opt.h"
-#include "cli/answer/tool_choice.h"
-#include "cli/answer/tools.h"
 #include "qwick.h"
 
 /* Maximum number of samples of a record. */
 #define REQUEST_MAX_N OPT_MAX_SAMPLES
 
-/* Settings from the command line that all requests share. */
-struct request_common {
-    struct qwick_engine *eng;
-    const struct opt_parsed *p;
-    const char *system; /* NULL: none */
-    size_t n_system;
-    struct buf before; /* text of -f, which precedes each prompt */
-    enum qwick_think think;
-    bool raw, allow_special;
-    bool extract;              /* answers have "code" */
-    struct tool_list tools;    /* for records that have none */
-    struct tool_choice choice; /* for records that have tools, but neither a
-                                  choice nor a constraint of their own */
-    struct constraint_cache constraints;
-    struct constraint_ref *constraint; /* of the options, and of `choice` for
-                                          `tools`; NULL: none */
-    uint64_t seed;                     /* of the run */
-    bool seeded;      /* an option set the seed, so that a repeated run has the
-                         same one */
-    struct qwick_engine *draft; /* NULL: none */
-    /* A draft model that changes sampled answers: without --exact. Its identity
-       is then in their keys. */
-    bool draft_changes;
-    uint64_t draft_id[2];
-    struct key run;   /* key of the model and of the settings that all answers
-                         share */
-    const char *name; /* name of the input, for warnings; NULL: no warnings */
-    struct buf unknown; /* unknown keys of records about which we have warned */
-};
-
+struct batch_job;
 struct json_doc;
 struct json_value;
 
@@ -57,19 +24,20 @@ bool request_has_key(const struct json_value *name);
 
 struct request {
     struct json_doc *doc; /* set between request_open and request_read, and
-                             longer if it holds the tools */
+                             longer if it holds the tools or stop strings */
     const struct json_value *tools; /* an array that is not empty; NULL: none */
     uint64_t line;
-    struct buf id; /* "id" as JSON; empty: none */
-    size_t n;      /* number of samples, 1..REQUEST_MAX_N */
+    struct buf id;    /* "id" as JSON; empty: none */
+    uint64_t id_hash; /* request_id_hash of id */
+    size_t n;         /* number of samples, 1..REQUEST_MAX_N */
     bool has_seed;
+    uint64_t seed; /* of sample 0: the record's own, or one derived from the
+                      run's seed and the line */
     int32_t *ids;
     size_t n_ids;
     struct qwick_generate_options o; /* without sampling */
     struct qwick_sampling sampling;  /* without the seed */
-    uint64_t seed;
-    char **stop; /* [n_stop] stop strings of the record; NULL: none */
-    size_t n_stop;
+    const char **stop; /* stop strings of the record, in doc; NULL: none */
     struct constraint_ref *constraint; /* NULL: none */
     bool own_logprobs; /* the record says whether it has log-probabilities */
     bool no_top;       /* they are only those of the tokens drawn */
@@ -85,37 +53,35 @@ struct request {
 int request_open(struct request *r, uint64_t line, const char *text, size_t n,
                  struct qwick_err *e);
 
-/* Read the prompt and the options. Returns 0, or -1 with *e set. */
-int request_read(struct request *r, struct request_common *c,
-                 struct qwick_err *e);
+/* Read the prompt and the options, which overrule those of the command line.
+ * Returns 0, or -1 with *e set. */
+int request_read(struct request *r, struct batch_job *j, struct qwick_err *e);
 void request_free(struct request *r);
 
-/* Return the options of sample i. Sample 0 has the record's seed or, if the
- * record has none, a seed derived from the run's seed and the line. The seed of
- * any other sample is derived from the seed of sample 0 and i. *sampling becomes
- * a part of the options. */
+/* Return the options of sample i, of which *sampling becomes a part. The seed of
+ * each sample but the first is derived from that of the first and i. */
 struct qwick_generate_options request_options(const struct request *r,
-                                              const struct request_common *c,
+                                              const struct batch_job *j,
                                               size_t i,
                                               struct qwick_sampling *sampling);
 
-/* Set the key of the run from the model, --exact, the type of the KV cache, the
- * context limit n_ctx, --logprobs, and the name of the form of answers (NULL:
- * JSON lines). Returns 0, or -1 with *e set. */
-int request_run_key(struct request_common *c, struct qwick_engine *eng,
-                    bool exact, size_t n_ctx, const char *form,
-                    struct qwick_err *e);
+/* Set the key of the run from the model, the form of the answers, and the
+ * options that all answers share. Returns 0, or -1 with *e set. */
+int request_run_key(struct batch_job *j, struct qwick_err *e);
 
 /* Return the key of sample i: a hash of the run's key, the ids of the prompt,
  * and the options that change the answer. The seed counts only if the answer is
  * sampled. All random seeds count as the same value. */
-uint64_t request_key(const struct request *r, const struct request_common *c,
+uint64_t request_key(const struct request *r, const struct batch_job *j,
                      size_t i);
 /* Return the key of a line that is not a valid record. */
-uint64_t request_line_key(const struct request_common *c, const char *text,
+uint64_t request_line_key(const struct batch_job *j, const char *text,
                           size_t n);
 
+/* Append an id, a string or a number, as JSON; any other value, or NULL, is
+ * none. Returns 0, or -1 when out of memory. */
+int request_id(struct buf *out, const struct json_value *id);
 /* Return the hash of an id; 0 if there is no id. */
-uint64_t request_id_hash(const char *id, size_t n);
+uint64_t request_id_hash(const struct buf *id);
 
 #endif

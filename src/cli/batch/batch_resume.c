@@ -1,7 +1,5 @@
-/* Read the files of earlier runs: the output, and the pending file with answers
- * whose turn has not come. */
-#include "cli/batch/batch_resume.h"
-
+/* What one run leaves to the next: the output, and the pending file with
+ * answers whose turn has not come. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,13 +10,16 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/clock.h"
+#include "cli/answer/answer_opts.h"
 #include "cli/batch/batch_form.h"
-#include "cli/batch/batch_pending.h"
+#include "cli/batch/batch_out.h"
 #include "cli/batch/batch_request.h"
 #include "cli/io/lines.h"
 #include "cli/io/out.h"
 #include "cli/io/signals.h"
 #include "file/json.h"
+#include "file/save.h"
 
 /* A place is line << SAMPLE_BITS | sample. REQUEST_MAX_N is below 2^10. */
 enum { SAMPLE_BITS = 10 };
@@ -30,59 +31,19 @@ static uint64_t place_of(uint64_t line, size_t sample)
     return line << SAMPLE_BITS | sample;
 }
 
+static int resume_fail(const char *path, const char *what, struct qwick_err *e)
+{
+    return err_set(e, QWICK_ERR_RUNTIME, "%s: %s: %s", path, what,
+                   strerror(errno));
+}
+
 /* ---- reading lines ------------------------------------------------------ */
 
-static int foreign(const struct lines *l, struct qwick_err *e)
+static int resume_foreign(const struct lines *l, struct qwick_err *e)
 {
     return err_set(e, QWICK_ERR_USAGE,
                    "%s: line %llu: was not written by qwick batch; left alone",
                    l->name, (unsigned long long)l->number);
-}
-
-static int add(struct answers *all, struct answered a, struct qwick_err *e)
-{
-    if (ARRAY_RESERVE(all->v, all->cap, all->n + 1, e))
-        return -1;
-    all->v[all->n++] = a;
-    return 0;
-}
-
-/* Hash the id as request_open represents it. */
-static int id_of(const struct json_value *v, uint64_t *hash)
-{
-    struct buf id = {0};
-    int r = 0;
-    if (json_is(v, JSON_STRING))
-        r = buf_json_string(&id, v->str, v->len);
-    else if (json_is(v, JSON_NUMBER))
-        r = buf_append(&id, v->str, v->len);
-    *hash = request_id_hash(id.data, id.len);
-    buf_free(&id);
-    return r;
-}
-
-static bool hex(const char *s, size_t n, uint64_t *out)
-{
-    *out = 0;
-    for (size_t i = 0; i < n; i++) {
-        const char *digits = "0123456789abcdef";
-        const char *d = s[i] ? strchr(digits, s[i]) : NULL;
-        if (!d)
-            return false;
-        *out = *out << 4 | (uint64_t)(d - digits);
-    }
-    return true;
-}
-
-/* Read the key that set_line of batch_feed.c writes; NULL: there is none. */
-static void read_key(const char *key, struct answered *a)
-{
-    uint64_t run;
-    if (!key || key[8] != '-' || !hex(key, 8, &run) ||
-        !hex(key + 9, 16, &a->record))
-        return;
-    a->run = (uint32_t)run;
-    a->has_key = true;
 }
 
 /* Whether the line's answer is cut or empty; see answer_is_cut and
@@ -105,7 +66,27 @@ static bool is_incomplete(const struct batch_read *b)
     return answer_is_empty(&r);
 }
 
-static bool read_line(const struct json_value *v, struct batch_read *b)
+static int answer_add(struct out_file *f, const struct batch_read *b,
+                      uint64_t at, struct qwick_err *e)
+{
+    struct answered a = {.at = at,
+                         .place = place_of((uint64_t)b->line, (size_t)b->index),
+                         .error = b->error,
+                         .whole = b->error && !b->has_index,
+                         .broken = b->incomplete};
+    struct buf id = {0};
+    int rc = request_id(&id, b->id) ? err_oom(e, id.len)
+                                    : ARRAY_RESERVE(f->v, f->cap, f->n + 1, e);
+    a.id = request_id_hash(&id);
+    a.incomplete = !a.error && !a.broken && is_incomplete(b);
+    a.has_key = b->key && batch_key_read(b->key, &a.run, &a.record);
+    buf_free(&id);
+    if (!rc)
+        f->v[f->n++] = a;
+    return rc;
+}
+
+static bool answer_read_line(const struct json_value *v, struct batch_read *b)
 {
     for (size_t i = 0; readable_forms[i]; i++)
         if (readable_forms[i]->read(v, b))
@@ -113,29 +94,18 @@ static bool read_line(const struct json_value *v, struct batch_read *b)
     return false;
 }
 
-static int note_line(struct answers *all, const struct lines *l,
-                     const char *text, size_t n, struct qwick_err *e)
+static int answer_note(struct out_file *f, const struct lines *l,
+                       const char *text, size_t n, struct qwick_err *e)
 {
     struct json_doc *doc;
-    struct answered a = {.at = l->consumed - n - 1};
     struct batch_read b;
-    int rc;
     struct qwick_err why;
     if (json_parse(&doc, l->name, text, n, QWICK_ERR_USAGE, &why))
-        return why.code == QWICK_ERR_MEMORY ? err_oom(e, n) : foreign(l, e);
-    if (!read_line(json_root(doc), &b)) {
-        rc = foreign(l, e);
-    } else if (id_of(b.id, &a.id)) {
-        rc = err_oom(e, n);
-    } else {
-        a.place = place_of((uint64_t)b.line, (size_t)b.index);
-        a.error = b.error;
-        a.whole = a.error && !b.has_index;
-        a.broken = b.incomplete;
-        a.incomplete = !a.error && !a.broken && is_incomplete(&b);
-        read_key(b.key, &a);
-        rc = add(all, a, e);
-    }
+        return why.code == QWICK_ERR_MEMORY ? err_oom(e, n)
+                                            : resume_foreign(l, e);
+    int rc = answer_read_line(json_root(doc), &b)
+                 ? answer_add(f, &b, l->consumed - n - 1, e)
+                 : resume_foreign(l, e);
     json_free(doc);
     return rc;
 }
@@ -153,239 +123,289 @@ static bool is_beginning(const char *text, size_t n)
 }
 
 /* Remove the last n bytes. */
-static int cut(const struct lines *l, const char *text, size_t n,
-               struct qwick_err *e)
+static int cut_line(const struct lines *l, const char *text, size_t n,
+                    struct qwick_err *e)
 {
     if (!is_beginning(text, n))
-        return foreign(l, e);
+        return resume_foreign(l, e);
     if (ftruncate(l->fd, (off_t)(l->consumed - n)))
-        return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot be cut: %s", l->name,
-                       strerror(errno));
+        return resume_fail(l->name, "cannot be cut", e);
     msg_note("%s: line %llu was cut off, removed", l->name,
              (unsigned long long)l->number);
     return 0;
 }
 
-static int read_lines(struct answers *all, struct lines *l, struct qwick_err *e)
+/* Note the lines of an open file. */
+static int answers_read(struct out_file *f, struct qwick_err *e)
 {
+    enum lines_status got;
+    struct lines l;
     const char *text;
     size_t n;
     bool torn;
-    for (;;) {
-        switch (lines_next(l, -1, &text, &n, &torn, e)) {
-        case LINES_GOT:
-            if (torn ? cut(l, text, n, e) : note_line(all, l, text, n, e))
-                return -1;
-            break;
-        case LINES_WAIT:
-            if (*signals_flag())
-                return err_set(e, QWICK_ERR_RUNTIME, "%s: interrupted",
-                               l->name);
-            break;
-        case LINES_END:
-            return 0;
-        case LINES_FAILED:
-            return -1;
-        }
-    }
-}
-
-static int read_answers(struct answers *all, const char *path, int fd,
-                        struct qwick_err *e)
-{
-    struct lines l;
-    lines_init(&l, path, fd);
-    int r = read_lines(all, &l, e);
+    int rc = 0;
+    lines_init(&l, f->path, f->fd);
+    while (!rc && (got = lines_next(&l, -1, &text, &n, &torn, e)) != LINES_END)
+        if (got == LINES_GOT)
+            rc = torn ? cut_line(&l, text, n, e)
+                      : answer_note(f, &l, text, n, e);
+        else if (got == LINES_FAILED)
+            rc = -1;
+        else if (*signals_flag())
+            rc = err_set(e, QWICK_ERR_RUNTIME, "%s: interrupted", f->path);
     lines_free(&l);
-    return r;
+    return rc;
 }
 
-/* ---- the pending file --------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------ */
 
-static int cannot(const char *path, const char *what, struct qwick_err *e)
+/* Refuse to read an output file as input: the run would never end. */
+static int check_same(int in_fd, int out_fd, const char *name,
+                      struct qwick_err *e)
 {
-    return err_set(e, QWICK_ERR_RUNTIME, "%s: %s: %s", path, what,
-                   strerror(errno));
-}
-
-/* Whether two descriptors refer to the same file. */
-static bool is_same(int a, int b)
-{
-    struct stat x, y;
-    return !fstat(a, &x) && !fstat(b, &y) && x.st_dev == y.st_dev &&
-           x.st_ino == y.st_ino;
-}
-
-static int open_pending(struct batch_out *o, int in_fd, struct qwick_err *e)
-{
-    struct stat st;
-    int fd = open(o->pending, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0)
-        return errno == ENOENT ? 0 : cannot(o->pending, "open", e);
-    o->pending_fd = fd;
-    if (fstat(fd, &st) || !S_ISREG(st.st_mode))
-        return err_set(e, QWICK_ERR_USAGE, "%s: is not a regular file",
-                       o->pending);
-    if (is_same(fd, in_fd))
-        return err_set(e, QWICK_ERR_USAGE, "%s: is the input as well",
-                       o->pending);
-    return read_answers(&o->held, o->pending, fd, e);
-}
-
-int batch_resume(struct batch_out *o, int in_fd, struct qwick_err *e)
-{
-    struct stat st;
-    if (fstat(o->fd, &st) || !S_ISREG(st.st_mode))
+    struct stat in, out;
+    if (fstat(in_fd, &in) || fstat(out_fd, &out) || !S_ISREG(in.st_mode) ||
+        in.st_dev != out.st_dev || in.st_ino != out.st_ino)
         return 0;
-    if (flock(o->fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+    return err_set(e, QWICK_ERR_USAGE, "%s: is the input as well", name);
+}
+
+static int pending_open(struct out_file *f, int in_fd, struct qwick_err *e)
+{
+    struct stat st;
+    f->fd = open(f->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (f->fd < 0)
+        return errno == ENOENT ? 0 : resume_fail(f->path, "open", e);
+    if (fstat(f->fd, &st) || !S_ISREG(st.st_mode))
+        return err_set(e, QWICK_ERR_USAGE, "%s: is not a regular file",
+                       f->path);
+    return check_same(in_fd, f->fd, f->path, e) || answers_read(f, e) ? -1 : 0;
+}
+
+int batch_out_open(struct batch_out *o, const char *path, bool unordered,
+                   int in_fd, struct qwick_err *e)
+{
+    struct stat st;
+    *o = (struct batch_out)BATCH_OUT_NONE;
+    o->unordered = unordered;
+    o->synced_ms = clock_ms();
+    if (!path)
+        return check_same(in_fd, STDOUT_FILENO, "stdout", e);
+    if (!(o->file.path = strdup(path)))
+        return err_oom(e, strlen(path));
+    bool stream = !stat(path, &st) && !S_ISREG(st.st_mode);
+    int flags = stream ? O_WRONLY : O_RDWR | O_CREAT;
+    o->file.fd = open(path, flags | O_APPEND | O_CLOEXEC, 0666);
+    if (o->file.fd < 0)
+        return resume_fail(path, "open", e);
+    if (check_same(in_fd, o->file.fd, path, e))
+        return -1;
+    if (fstat(o->file.fd, &st) || !S_ISREG(st.st_mode))
+        return 0;
+    if (flock(o->file.fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
         return err_set(e, QWICK_ERR_USAGE,
-                       "%s: another qwick batch is writing it", o->path);
-    if (asprintf(&o->pending, "%s.pending", o->path) < 0) {
-        o->pending = NULL;
-        return err_oom(e, strlen(o->path));
+                       "%s: another qwick batch is writing it", path);
+    if (asprintf(&o->pending.path, "%s.pending", path) < 0) {
+        o->pending.path = NULL;
+        return err_oom(e, strlen(path));
     }
-    return read_answers(&o->done, o->path, o->fd, e) ||
-                   open_pending(o, in_fd, e)
-               ? -1
+    return answers_read(&o->file, e) || pending_open(&o->pending, in_fd, e) ? -1
+                                                                            : 0;
+}
+
+/* ---- the next version of the pending file ------------------------------- */
+
+/* Append s[0..n). The file gets the permissions of the output. */
+static int pending_add(const struct batch_out *o, struct save *next,
+                       const char *s, size_t n, struct qwick_err *e)
+{
+    const char *path = o->pending.path;
+    struct stat st;
+    if (n == 0)
+        return 0;
+    if (next->fd < 0) {
+        if (save_begin(next, path, SAVE_PRIVATE, e))
+            return -1;
+        if (!fstat(o->file.fd, &st) && fchmod(next->fd, st.st_mode & 0666))
+            return resume_fail(path, "cannot set its rights", e);
+    }
+    return save_write(next, s, n, e);
+}
+
+/* Replace the file by its next version; an empty one removes it. */
+static int pending_commit(const struct batch_out *o, struct save *next,
+                          struct qwick_err *e)
+{
+    if (next->fd >= 0)
+        return save_commit(next, e);
+    return unlink(o->pending.path) && errno != ENOENT
+               ? resume_fail(o->pending.path, "cannot be removed", e)
                : 0;
 }
 
-/* ---- what there is ------------------------------------------------------ */
-
-static int by_place(const void *a, const void *b)
+/* Append the line at offset `at` of a file to out, with its newline. */
+static int answer_copy(const struct out_file *f, uint64_t at, struct buf *out,
+                       struct qwick_err *e)
 {
-    const struct answered *x = a, *y = b;
-    return (x->place > y->place) - (x->place < y->place);
+    char part[4096];
+    for (;;) {
+        ssize_t k = pread(f->fd, part, sizeof(part), (off_t)at);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot read: %s", f->path,
+                           k ? strerror(errno) : "it became shorter meanwhile");
+        const char *nl = memchr(part, '\n', (size_t)k);
+        size_t n = nl ? (size_t)(nl - part) + 1 : (size_t)k;
+        if (buf_append(out, part, n))
+            return err_oom(e, n);
+        if (nl)
+            return 0;
+        at += n;
+    }
 }
 
-static void sort(struct answers *all)
-{
-    if (all->n > 0)
-        qsort(all->v, all->n, sizeof(*all->v), by_place);
-}
-
-static int other_run(const char *path, const struct answered *a, uint64_t line,
-                     struct qwick_err *e)
-{
-    return err_set(
-        e, QWICK_ERR_USAGE,
-        a->has_key
-            ? "%s: line %llu: was written with another model, another "
-              "--exact, --kv, --ctx or --logprobs, or in another form; left "
-              "alone (--redo replaces it)"
-            : "%s: line %llu: has no key, it was written by an "
-              "earlier version; left alone (--redo replaces it)",
-        path, (unsigned long long)line);
-}
-
-/* Every line of the file is in `all`, in order, so i + 1 is the line's
- * number. */
-static int check_runs(const char *path, const struct answers *all, uint32_t run,
-                      struct qwick_err *e)
-{
-    for (size_t i = 0; i < all->n; i++)
-        if (!all->v[i].has_key || all->v[i].run != run)
-            return other_run(path, &all->v[i], i + 1, e);
-    return 0;
-}
-
-/* Copy the lines of this run's key to p. *kept gets their new offsets. */
-static int keep_lines(struct batch_out *o, const struct answers *all,
-                      const char *path, int fd, uint32_t run,
-                      struct pending_file *p, struct answers *kept,
-                      struct qwick_err *e)
+/* Copy the lines of a file that are not over to the next version, or if it is
+ * NULL, to the output. *n counts them. */
+static int answers_copy(struct batch_out *o, const struct out_file *f,
+                        struct save *next, size_t *n, struct qwick_err *e)
 {
     struct buf line = {0};
     int rc = 0;
-    for (size_t i = 0; i < all->n && !rc; i++) {
-        struct answered a = all->v[i];
-        if (!a.has_key || a.run != run)
+    for (size_t i = 0; i < f->n && !rc; i++) {
+        if (f->v[i].over)
             continue;
         line.len = 0;
-        rc = pending_copy_line(path, fd, a.at, &line, e);
-        a.at = p->n_bytes;
-        rc = rc || pending_add(o, p, line.data, line.len, e) || add(kept, a, e)
-                 ? -1
-                 : 0;
+        rc = answer_copy(f, f->v[i].at, next ? &line : &o->ready, e);
+        if (!rc)
+            rc = next ? pending_add(o, next, line.data, line.len, e)
+                      : batch_out_flush(o, e);
+        ++*n;
     }
     buf_free(&line);
     return rc;
 }
 
+/* ---- the beginning of a run --------------------------------------------- */
+
+static int answers_by_place(const void *a, const void *b)
+{
+    const struct answered *x = a, *y = b;
+    return (x->place > y->place) - (x->place < y->place);
+}
+
+static bool is_of_run(const struct answered *a, uint32_t run)
+{
+    return a->has_key && a->run == run;
+}
+
+/* Refuse lines of another run, and sort the lines. Every line of the file is in
+ * f, in order, so i + 1 is the line's number. */
+static int answers_check(struct out_file *f, uint32_t run, struct qwick_err *e)
+{
+    for (size_t i = 0; i < f->n; i++)
+        if (!is_of_run(&f->v[i], run))
+            return err_set(
+                e, QWICK_ERR_USAGE,
+                f->v[i].has_key
+                    ? "%s: line %llu: was written with another model, another "
+                      "--exact, --kv, --ctx or --logprobs, or in another form; "
+                      "left alone (--redo replaces it)"
+                    : "%s: line %llu: has no key, it was written by an "
+                      "earlier version; left alone (--redo replaces it)",
+                f->path, (unsigned long long)i + 1);
+    if (f->n > 0)
+        qsort(f->v, f->n, sizeof(*f->v), answers_by_place);
+    return 0;
+}
+
 /* Move all usable answers to the pending file, and empty the output. If the
  * program is killed at any point, each answer is in at least one of the two
  * files. */
-static int start_over(struct batch_out *o, uint32_t run, struct qwick_err *e)
+static int resume_start_over(struct batch_out *o, uint32_t run,
+                             struct qwick_err *e)
 {
-    struct pending_file p = {.fd = -1};
-    struct answers kept = {0};
-    if (keep_lines(o, &o->done, o->path, o->fd, run, &p, &kept, e) ||
-        keep_lines(o, &o->held, o->pending, o->pending_fd, run, &p, &kept, e) ||
-        pending_commit(o, &p, e) ||
-        (ftruncate(o->fd, 0) && cannot(o->path, "cannot be emptied", e))) {
-        pending_abort(&p);
-        free(kept.v);
+    struct out_file *const files[] = {&o->file, &o->pending};
+    struct save next = SAVE_NONE;
+    size_t n = 0;
+    int rc = 0;
+    for (size_t k = 0; k < 2 && !rc; k++) {
+        for (size_t i = 0; i < files[k]->n; i++)
+            files[k]->v[i].over = !is_of_run(&files[k]->v[i], run);
+        rc = answers_copy(o, files[k], &next, &n, e);
+        files[k]->n = 0;
+    }
+    if (rc || pending_commit(o, &next, e) ||
+        (ftruncate(o->file.fd, 0) &&
+         resume_fail(o->file.path, "cannot be emptied", e))) {
+        save_abort(&next);
         return -1;
     }
-    free(o->held.v);
-    o->held = kept;
-    o->done.n = 0;
-    return 0;
+    if (o->pending.fd >= 0)
+        close(o->pending.fd);
+    return pending_open(&o->pending, -1, e);
+}
+
+/* Count an answer of an earlier run that the output keeps. */
+static void resume_count(struct batch_out *o, const struct answered *a)
+{
+    o->n_errors += a->error;
+    o->n_incomplete += a->incomplete;
+    o->n_broken += a->broken;
 }
 
 int batch_out_begin(struct batch_out *o, uint32_t run, bool redo,
                     struct qwick_err *e)
 {
     o->redo = redo;
-    if (!o->pending)
+    if (!o->pending.path)
         return 0;
-    if (redo && o->done.n + o->held.n > 0 && start_over(o, run, e))
+    if ((redo && o->file.n + o->pending.n > 0 &&
+         resume_start_over(o, run, e)) ||
+        answers_check(&o->file, run, e) || answers_check(&o->pending, run, e))
         return -1;
-    if (check_runs(o->path, &o->done, run, e) ||
-        check_runs(o->pending, &o->held, run, e))
-        return -1;
-    sort(&o->done);
-    sort(&o->held);
-    for (size_t i = 0; i < o->done.n; i++)
-        o->n_errors += o->done.v[i].error;
-    for (size_t i = 0; i < o->done.n; i++)
-        o->n_incomplete += o->done.v[i].incomplete;
-    for (size_t i = 0; i < o->done.n; i++)
-        o->n_broken += o->done.v[i].broken;
+    for (size_t i = 0; i < o->file.n; i++)
+        resume_count(o, &o->file.v[i]);
     return 0;
 }
 
-/* Find the answers at a place: [*first, return value). */
-static size_t find(const struct answers *all, uint64_t place, size_t *first)
+/* ---- lookups ------------------------------------------------------------ */
+
+/* Find the answers to a sample: [*first, return value). An error of the whole
+ * record answers all its samples. */
+static size_t answers_of_sample(struct out_file *f, uint64_t line, size_t i,
+                                size_t *first)
 {
-    size_t lo = 0, hi = all->n;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (all->v[mid].place < place)
-            lo = mid + 1;
-        else
-            hi = mid;
+    uint64_t place = place_of(line, 0);
+    while (f->next < f->n && f->v[f->next].place < place)
+        f->next++;
+    size_t k = f->next;
+    if (k == f->n || f->v[k].place != place || !f->v[k].whole)
+        place = place_of(line, i);
+    while (k < f->n && f->v[k].place < place)
+        k++;
+    *first = k;
+    while (k < f->n && f->v[k].place == place)
+        k++;
+    return k;
+}
+
+/* Set *found to the answer with this id and key, or NULL. Without redo, an
+ * answer to the same sample with another id or key is refused. */
+static int answers_find(struct out_file *f, uint64_t line, size_t i,
+                        uint64_t id, uint64_t key, bool redo,
+                        const struct answered **found, struct qwick_err *e)
+{
+    size_t k, end = answers_of_sample(f, line, i, &k);
+    const struct answered *a = NULL;
+    *found = NULL;
+    for (; k < end && !*found; k++) {
+        a = &f->v[k];
+        if (a->id == id && a->record == key)
+            *found = a;
     }
-    *first = lo;
-    while (lo < all->n && all->v[lo].place == place)
-        lo++;
-    return lo;
-}
-
-/* Find the answers to a sample. An error of the whole record answers all its
- * samples. */
-static size_t find_sample(const struct answers *all, uint64_t line, size_t i,
-                          size_t *first)
-{
-    size_t end = find(all, place_of(line, 0), first);
-    if (*first < end && all->v[*first].whole)
-        return end;
-    return find(all, place_of(line, i), first);
-}
-
-static int other_record(const char *path, const struct answered *a,
-                        uint64_t line, uint64_t id, struct qwick_err *e)
-{
+    if (*found || !a || redo)
+        return 0;
     return err_set(e, QWICK_ERR_USAGE,
                    a->id != id
                        ? "%s: its answer to line %llu has another id: it "
@@ -394,48 +414,84 @@ static int other_record(const char *path, const struct answered *a,
                        : "%s: its answer to line %llu belongs to another "
                          "prompt, seed or other options; left alone (--redo "
                          "replaces it)",
-                   path, (unsigned long long)line);
+                   f->path, (unsigned long long)line);
 }
 
-/* The answer with this id and key, or NULL. If it is NULL, *other is an answer
- * to the same sample with another id or key, or NULL. */
-static struct answered *match(struct answers *all, uint64_t line, size_t i,
-                              uint64_t id, uint64_t key,
-                              struct answered **other)
+/* Write a held line at the next place. */
+static int pending_put(struct batch_out *o, const struct answered *a,
+                       struct qwick_err *e)
 {
-    size_t first, end = find_sample(all, line, i, &first);
-    *other = NULL;
-    for (size_t k = first; k < end; k++) {
-        struct answered *a = &all->v[k];
-        if (a->id == id && a->record == key)
-            return a;
-        *other = a;
-    }
-    return NULL;
+    struct buf line = {0};
+    uint64_t place;
+    int rc = answer_copy(&o->pending, a->at, &line, e) ||
+                     batch_out_place(o, &place, e) ||
+                     batch_out_put(o, place, &line, e)
+                 ? -1
+                 : 0;
+    resume_count(o, a);
+    buf_free(&line);
+    return rc;
 }
 
-int batch_out_find(struct batch_out *o, uint64_t line, size_t i, uint64_t id,
-                   uint64_t key, enum batch_out_found *found,
-                   struct answered **held, struct qwick_err *e)
+int batch_out_reuse(struct batch_out *o, uint64_t line, size_t i, uint64_t id,
+                    uint64_t key, bool *found, struct qwick_err *e)
 {
-    struct answered *other;
-    size_t first, end;
-    *found = FOUND_NONE;
-    if (match(&o->done, line, i, id, key, &other))
-        *found = FOUND_DONE;
-    else if (other)
-        return other_record(o->path, other, line, id, e);
-    if (*found == FOUND_NONE) {
-        *held = match(&o->held, line, i, id, key, &other);
-        if (*held)
-            *found = (*held)->used ? FOUND_DONE : FOUND_HELD;
-        else if (other && !o->redo)
-            return other_record(o->pending, other, line, id, e);
-    }
-    /* mark all other held answers to this sample as stale */
-    end = find_sample(&o->held, line, i, &first);
-    for (; first < end; first++)
-        if (*found != FOUND_HELD || &o->held.v[first] != *held)
-            o->held.v[first].stale = true;
+    const struct answered *a;
+    size_t k, end;
+    if (answers_find(&o->file, line, i, id, key, o->redo, &a, e))
+        return -1;
+    *found = a;
+    if (!a && (answers_find(&o->pending, line, i, id, key, o->redo, &a, e) ||
+               (a && pending_put(o, a, e))))
+        return -1;
+    *found |= a != NULL;
+    for (end = answers_of_sample(&o->pending, line, i, &k); k < end; k++)
+        o->pending.v[k].over = true;
     return 0;
+}
+
+/* ---- the end of a run --------------------------------------------------- */
+
+/* Hold the finished answers whose turn has not come. next NULL: only count
+ * them. */
+static int pending_add_slots(const struct batch_out *o, struct save *next,
+                             size_t *n, struct qwick_err *e)
+{
+    for (size_t i = 0; i < o->n_slots; i++) {
+        const struct out_slot *s = batch_out_slot(o, o->base + i);
+        if (next && pending_add(o, next, s->text, s->n, e))
+            return -1;
+        *n += s->n > 0;
+    }
+    return 0;
+}
+
+int batch_out_end(struct batch_out *o, bool complete, size_t *n_held,
+                  size_t *n_lost, struct qwick_err *e)
+{
+    struct save next = SAVE_NONE;
+    bool release = complete && o->redo;
+    size_t n = 0;
+    int rc = 0;
+    *n_held = *n_lost = 0;
+    if (!o->pending.path)
+        return pending_add_slots(o, NULL, n_lost, e);
+    /* the output is on the disk before the pending file changes */
+    if (!o->failed && ((release && answers_copy(o, &o->pending, NULL, &n, e)) ||
+                       batch_out_sync(o, e))) {
+        rc = -1;
+        e = NULL; /* *e keeps the first error */
+    }
+    n = 0;
+    /* Also hold lines whose write failed. If a part of them did reach the
+     * output, the next run finds a line twice or cuts it off. */
+    if (pending_add_slots(o, &next, &n, e) ||
+        (!(release && !rc) && answers_copy(o, &o->pending, &next, &n, e)) ||
+        (o->failed && pending_add(o, &next, o->ready.data, o->ready.len, e)) ||
+        pending_commit(o, &next, e))
+        rc = -1;
+    else
+        *n_held = n;
+    save_abort(&next);
+    return rc;
 }

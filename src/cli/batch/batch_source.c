@@ -3,63 +3,45 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/utf8.h"
 #include "cli/batch/batch_request.h"
 #include "cli/io/json_writer.h"
 #include "cli/io/signals.h"
 #include "file/json.h"
 
-static bool is_blank(const char *text, size_t n)
+static int source_interrupted(const struct batch_source *s, struct qwick_err *e)
 {
-    for (size_t i = 0; i < n; i++)
-        if (text[i] != ' ' && text[i] != '\t' && text[i] != '\r')
-            return false;
-    return true;
+    return err_set(e, QWICK_ERR_RUNTIME, "%s: interrupted", s->in->name);
 }
 
 /* ---- templates ---------------------------------------------------------- */
 
-/* Gives the value of a record's field: 0, 1 if the record does not have it, or
- * -1 with *e set. */
-typedef int (*own_value_fn)(void *ctx, const struct template_part *field,
-                            const char **s, size_t *n, struct qwick_err *e);
-
-struct values {
-    const struct batch_source *s;
-    own_value_fn own;
-    void *ctx;
-};
-
 /* A field has the value that the record gives, or else that of --set. */
-static int get_value(void *ctx, const struct template_part *field,
-                     const char **s, size_t *n, struct qwick_err *e)
+static int field_value(void *ctx, const struct template_part *field,
+                       const char **s, size_t *n, struct qwick_err *e)
 {
-    const struct values *v = ctx;
-    int r = v->own(v->ctx, field, s, n, e);
+    const struct batch_source *src = ctx;
+    int r = src->form->value(src, field, s, n, e);
     if (r <= 0)
         return r;
-    const char *value = preset_value(&v->s->p->a, field->s, field->n);
+    const char *value = preset_value(&src->p->a, field->s, field->n);
     if (!value)
-        return preset_unset(&v->s->t, field, e);
+        return preset_unset(&src->t, field, e);
     *s = value;
     *n = strlen(value);
     return 0;
 }
 
 /* Write the member "prompt" of the record: the filled template. */
-static int put_prompt(struct json_writer *w, const struct batch_source *s,
-                      own_value_fn own, void *ctx, struct qwick_err *e)
+static int put_prompt(struct json_writer *w, struct batch_source *s,
+                      struct qwick_err *e)
 {
-    struct values v = {s, own, ctx};
     struct buf text = {.max = s->in->in.max};
-    int rc = prompt_template_fill(&s->t, get_value, &v, &text, e);
+    int rc = prompt_template_fill(&s->t, field_value, s, &text, e);
     if (!rc)
         jw_string(w, "prompt", text.data ? text.data : "", text.len);
     buf_free(&text);
     return rc;
 }
-
-/* ---- lines -------------------------------------------------------------- */
 
 /* Parse the template of the options, or {} if there is none. */
 static int open_template(struct batch_source *s,
@@ -74,100 +56,79 @@ static int open_template(struct batch_source *s,
                : 0;
 }
 
-/* Refuse fields that neither records nor --set give a value. */
-static int check_fields(const struct batch_source *s, struct qwick_err *e)
+/* Lines give no values to named fields; --set must do so. */
+static int source_begin_lines(struct batch_source *s, struct qwick_err *e)
 {
+    if (open_template(s, NULL, e))
+        return -1;
     for (size_t i = 0; i < s->t.n; i++)
         if (s->t.v[i].is_field && s->t.v[i].n &&
             !preset_value(&s->p->a, s->t.v[i].s, s->t.v[i].n))
             return preset_unset(&s->t, &s->t.v[i], e);
-    return 0;
-}
-
-static int begin_lines(struct batch_source *s, struct qwick_err *e)
-{
-    if (open_template(s, NULL, e) || check_fields(s, e))
-        return -1;
     return prompt_template_find(&s->t, "", 0)
                ? 0
                : err_set(e, QWICK_ERR_USAGE, "%s: has no {} for the lines",
                          s->t.name);
 }
 
-static int line_value(void *ctx, const struct template_part *field,
-                      const char **s, size_t *n, struct qwick_err *e)
+static int line_value(const struct batch_source *src,
+                      const struct template_part *field, const char **s,
+                      size_t *n, struct qwick_err *e)
 {
-    const struct batch_record *r = ctx;
     (void)e;
     if (field->n)
         return 1;
-    *s = r->text;
-    *n = r->n;
+    *s = src->record->text;
+    *n = src->record->n;
     if (*n && (*s)[*n - 1] == '\r')
         --*n;
     return 0;
 }
 
-static int translate_line(struct batch_source *s, const struct batch_record *r,
-                          struct buf *json, struct qwick_err *e)
-{
-    struct json_writer w = json_writer(json);
-    jw_object(&w, NULL);
-    if (put_prompt(&w, s, line_value, (void *)(uintptr_t)r, e)) {
-        json->len = 0;
-        return -1;
-    }
-    jw_end_object(&w);
-    return jw_status(&w) ? err_oom(e, json->len) : 0;
-}
-
 /* ---- tables ------------------------------------------------------------- */
 
-/* The column of a name: its index; header.n if there is none. */
-static size_t find_column(const struct csv *header, const char *name, size_t n)
+/* The first column of a name, from the index `from` on; header.n if there is
+ * none. */
+static size_t find_column(const struct csv *header, size_t from,
+                          const char *name, size_t n)
 {
-    for (size_t i = 0; i < header->n; i++)
-        if (header->v[i].n == n && memcmp(csv_value(header, i), name, n) == 0)
-            return i;
-    return header->n;
+    size_t i = from;
+    while (i < header->n &&
+           (header->v[i].n != n || memcmp(csv_value(header, i), name, n) != 0))
+        i++;
+    return i;
 }
 
 /* The column of a template's field; {} is the column "prompt". */
 static size_t column_of(const struct csv *header,
                         const struct template_part *field)
 {
-    return field->n ? find_column(header, field->s, field->n)
-                    : find_column(header, "prompt", 6);
-}
-
-/* Append the names of the columns, for messages. */
-static void list_columns(const struct csv *header, char out[300])
-{
-    struct buf b = {.max = 299};
-    for (size_t i = 0; i < header->n; i++)
-        if (buf_puts(&b, i ? ", " : "") ||
-            buf_json_string(&b, csv_value(header, i), header->v[i].n))
-            break;
-    strcpy(out, b.data ? b.data : "");
-    buf_free(&b);
+    return field->n ? find_column(header, 0, field->s, field->n)
+                    : find_column(header, 0, "prompt", 6);
 }
 
 static int unknown_column(const struct batch_source *s,
                           const struct template_part *field,
                           struct qwick_err *e)
 {
-    char names[300];
-    list_columns(&s->header, names);
+    struct buf b = {.max = 299}; /* the names of the columns, as many as fit */
+    for (size_t i = 0; i < s->header.n; i++)
+        if (buf_puts(&b, i ? ", " : "") ||
+            buf_json_string(&b, csv_value(&s->header, i), s->header.v[i].n))
+            break;
+    const char *names = b.data ? b.data : "";
     if (!preset_given(&s->p->a))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s: has no column \"prompt\", so that "
-                       "--prompt-template or -T must name columns; there are: "
-                       "%s",
-                       s->in->name, names);
-    return err_set(
-        e, QWICK_ERR_USAGE, "%s:%zu: {%s} is no column of %s%s; there are: %s",
-        s->t.name, field->line, ERR_SHOW(field->s, field->n), s->in->name,
-        field->n ? "" : ", since none is named prompt", names);
+        err_set(e, QWICK_ERR_USAGE,
+                "%s: has no column \"prompt\", so that --prompt-template or -T "
+                "must name columns; there are: %s",
+                s->in->name, names);
+    else
+        err_set(e, QWICK_ERR_USAGE,
+                "%s:%zu: {%s} is no column of %s%s; there are: %s", s->t.name,
+                field->line, ERR_SHOW(field->s, field->n), s->in->name,
+                field->n ? "" : ", since none is named prompt", names);
+    buf_free(&b);
+    return -1;
 }
 
 /* Check the template against the header. */
@@ -188,13 +149,12 @@ static int check_columns(const struct batch_source *s, struct qwick_err *e)
         if (set)
             return err_set(e, QWICK_ERR_USAGE, "--set %s: is a column of %s",
                            ERR_SHOW(f->s, f->n), s->in->name);
-        for (size_t j = k + 1; j < h->n; j++)
-            if (h->v[j].n == h->v[k].n &&
-                memcmp(csv_value(h, j), csv_value(h, k), h->v[k].n) == 0)
-                return err_set(e, QWICK_ERR_USAGE,
-                               "%s: columns %zu and %zu have the same name, %s",
-                               s->in->name, k + 1, j + 1,
-                               ERR_SHOW(csv_value(h, k), h->v[k].n));
+        size_t again = find_column(h, k + 1, csv_value(h, k), h->v[k].n);
+        if (again < h->n)
+            return err_set(e, QWICK_ERR_USAGE,
+                           "%s: columns %zu and %zu have the same name, %s",
+                           s->in->name, k + 1, again + 1,
+                           ERR_SHOW(csv_value(h, k), h->v[k].n));
         any = true;
     }
     return any ? 0
@@ -217,39 +177,32 @@ static int open_table_template(struct batch_source *s, struct qwick_err *e)
 }
 
 /* Read the header. */
-static int begin_table(struct batch_source *s, struct qwick_err *e)
+static int source_begin_table(struct batch_source *s, struct qwick_err *e)
 {
     struct batch_record r;
+    enum lines_status got;
     s->csv.dialect = s->form->csv;
-    for (;;) {
-        switch (source_next(s, -1, &r, e)) {
-        case LINES_GOT:
-            if (r.why.code)
-                return err_set(e, QWICK_ERR_USAGE, "%s: line %llu: %s",
-                               s->in->name, (unsigned long long)r.line,
-                               r.why.msg);
-            s->header = s->csv;
-            s->csv = (struct csv){.dialect = s->form->csv};
-            return open_table_template(s, e);
-        case LINES_WAIT:
-            if (*signals_flag())
-                return err_set(e, QWICK_ERR_RUNTIME, "%s: interrupted",
-                               s->in->name);
-            break;
-        case LINES_END:
-            return err_set(e, QWICK_ERR_USAGE,
-                           "%s: is empty; its first line must name the columns",
-                           s->in->name);
-        case LINES_FAILED:
-            return -1;
-        }
-    }
+    while ((got = source_next(s, -1, &r, e)) == LINES_WAIT)
+        if (*signals_flag())
+            return source_interrupted(s, e);
+    if (got == LINES_FAILED)
+        return -1;
+    if (got == LINES_END)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: is empty; its first line must name the columns",
+                       s->in->name);
+    if (r.why.code)
+        return err_set(e, QWICK_ERR_USAGE, "%s: line %llu: %s", s->in->name,
+                       (unsigned long long)r.line, r.why.msg);
+    s->header = s->csv;
+    s->csv = (struct csv){.dialect = s->form->csv};
+    return open_table_template(s, e);
 }
 
-static int cell_value(void *ctx, const struct template_part *field,
-                      const char **s, size_t *n, struct qwick_err *e)
+static int cell_value(const struct batch_source *src,
+                      const struct template_part *field, const char **s,
+                      size_t *n, struct qwick_err *e)
 {
-    const struct batch_source *src = ctx;
     size_t k = column_of(&src->header, field);
     (void)e;
     if (k == src->header.n)
@@ -259,13 +212,13 @@ static int cell_value(void *ctx, const struct template_part *field,
     return 0;
 }
 
-static int translate_row(struct batch_source *s, const struct batch_record *r,
-                         struct buf *json, struct qwick_err *e)
+/* Translate a row, or a line, which has no columns. */
+static int translate_row(struct batch_source *s, struct buf *json,
+                         struct qwick_err *e)
 {
     const struct csv *c = &s->csv;
-    size_t id = find_column(&s->header, "id", 2);
+    size_t id = find_column(&s->header, 0, "id", 2);
     struct json_writer w = json_writer(json);
-    (void)r;
     if (c->n != s->header.n)
         return err_set(e, QWICK_ERR_USAGE,
                        "record: has %zu fields, the header has %zu", c->n,
@@ -273,7 +226,7 @@ static int translate_row(struct batch_source *s, const struct batch_record *r,
     jw_object(&w, NULL);
     if (id < c->n)
         jw_string(&w, "id", csv_value(c, id), c->v[id].n);
-    if (put_prompt(&w, s, cell_value, s, e)) {
+    if (put_prompt(&w, s, e)) {
         json->len = 0;
         return -1;
     }
@@ -285,16 +238,18 @@ static int translate_row(struct batch_source *s, const struct batch_record *r,
 
 /* A template's fields may be members of the records, so only --set is
  * checked. */
-static int begin_json(struct batch_source *s, struct qwick_err *e)
+static int source_begin_json(struct batch_source *s, struct qwick_err *e)
 {
     return preset_given(&s->p->a) ? open_template(s, NULL, e) : 0;
 }
 
-static int member_value(void *ctx, const struct template_part *field,
-                        const char **s, size_t *n, struct qwick_err *e)
+static int member_value(const struct batch_source *src,
+                        const struct template_part *field, const char **s,
+                        size_t *n, struct qwick_err *e)
 {
-    const struct json_value *v = field->n ? json_get_n(ctx, field->s, field->n)
-                                          : json_get(ctx, "prompt");
+    const struct json_value *v =
+        field->n ? json_get_n(src->value, field->s, field->n)
+                 : json_get(src->value, "prompt");
     if (!v || json_is(v, JSON_NULL))
         return field->n ? 1
                         : err_set(e, QWICK_ERR_USAGE,
@@ -314,10 +269,22 @@ static int member_value(void *ctx, const struct template_part *field,
     return 0;
 }
 
-/* Write the members that are not only fields of the template. */
-static void put_members(struct json_writer *w, const struct batch_source *s,
-                        const struct json_value *v)
+/* Write the filled template, and the members that are not only fields of it. */
+static int put_members(struct batch_source *s, struct json_writer *w,
+                       struct qwick_err *e)
 {
+    static const char *const others[] = {"messages", "prompt_ids"};
+    const struct json_value *v = s->value;
+    if (!json_is(v, JSON_OBJECT))
+        return err_set(e, QWICK_ERR_USAGE, "record: is not an object");
+    for (size_t i = 0; i < 2; i++)
+        if (json_get(v, others[i]))
+            return err_set(e, QWICK_ERR_USAGE,
+                           "record: %s: cannot be combined with %s", others[i],
+                           s->t.name);
+    if (json_get(v, "prompt") && !prompt_template_find(&s->t, "", 0))
+        return err_set(e, QWICK_ERR_USAGE,
+                       "record: prompt: %s has no {} for it", s->t.name);
     for (size_t i = 0; i < v->len; i++) {
         const struct json_value *k = &v->keys[i];
         if (json_equals(k, "prompt") ||
@@ -327,77 +294,51 @@ static void put_members(struct json_writer *w, const struct batch_source *s,
         jw_key(w, k->str, k->len);
         jw_value(w, NULL, &v->items[i]);
     }
+    return put_prompt(w, s, e);
 }
 
-static int fill_json(const struct batch_source *s, const struct json_value *v,
-                     struct buf *json, struct qwick_err *e)
+static int translate_json(struct batch_source *s, struct buf *json,
+                          struct qwick_err *e)
 {
-    static const char *const others[] = {"messages", "prompt_ids"};
-    const struct json_value *prompt = json_get(v, "prompt");
+    const struct batch_record *r = s->record;
     struct json_writer w = json_writer(json);
-    if (!json_is(v, JSON_OBJECT))
-        return err_set(e, QWICK_ERR_USAGE, "record: is not an object");
-    jw_object(&w, NULL);
-    put_members(&w, s, v);
-    for (size_t i = 0; i < 2; i++)
-        if (json_get(v, others[i]))
-            return err_set(e, QWICK_ERR_USAGE,
-                           "record: %s: cannot be combined with %s", others[i],
-                           s->t.name);
-    if (prompt && !prompt_template_find(&s->t, "", 0))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "record: prompt: %s has no {} for it", s->t.name);
-    if (put_prompt(&w, s, member_value, (void *)(uintptr_t)v, e))
-        return -1;
-    jw_end_object(&w);
-    return jw_status(&w) ? err_oom(e, json->len) : 0;
-}
-
-/* Leave only the id of a record that cannot be read further. */
-static void keep_id(struct buf *json, const struct json_value *v)
-{
-    const struct json_value *id = json_get(v, "id");
-    json->len = 0;
-    struct json_writer w = json_writer(json);
-    if (!json_is(id, JSON_STRING) && !json_is(id, JSON_NUMBER))
-        return;
-    jw_object(&w, NULL);
-    jw_value(&w, "id", id);
-    jw_end_object(&w);
-    if (jw_status(&w))
-        json->len = 0;
-}
-
-static int translate_json(struct batch_source *s, const struct batch_record *r,
-                          struct buf *json, struct qwick_err *e)
-{
     struct json_doc *doc;
     if (!s->t.name)
         return buf_append(json, r->text, r->n) ? err_oom(e, r->n) : 0;
     if (json_parse(&doc, "record", r->text, r->n, QWICK_ERR_USAGE, e))
         return -1;
-    int rc = fill_json(s, json_root(doc), json, e);
-    if (rc)
-        keep_id(json, json_root(doc));
+    s->value = json_root(doc);
+    jw_object(&w, NULL);
+    int rc = put_members(s, &w, e);
+    if (rc) { /* keep only its id */
+        const struct json_value *id = json_get(s->value, "id");
+        json->len = 0;
+        w = json_writer(json);
+        jw_object(&w, NULL);
+        if (json_is(id, JSON_STRING) || json_is(id, JSON_NUMBER))
+            jw_value(&w, "id", id);
+    }
+    jw_end_object(&w);
     json_free(doc);
-    return rc;
-}
-
-/* ---- OpenAI ------------------------------------------------------------- */
-
-static int translate_openai(struct batch_source *s,
-                            const struct batch_record *r, struct buf *json,
-                            struct qwick_err *e)
-{
-    return openai_request(&s->openai, r->text, r->n, json, e);
+    if (!jw_status(&w))
+        return rc;
+    json->len = 0;
+    return rc ? -1 : err_oom(e, 0);
 }
 
 /* ---- the forms ---------------------------------------------------------- */
 
+static int translate_openai(struct batch_source *s, struct buf *json,
+                            struct qwick_err *e)
+{
+    return openai_request(&s->openai, s->record->text, s->record->n, json, e);
+}
+
 static const struct input_form forms[] = {
     {.name = "jsonl",
      .out = &form_jsonl,
-     .begin = begin_json,
+     .begin = source_begin_json,
+     .value = member_value,
      .translate = translate_json},
     {.name = "openai",
      .out = &form_openai,
@@ -406,32 +347,29 @@ static const struct input_form forms[] = {
     {.name = "lines",
      .out = &form_jsonl,
      .keeps_blank = true,
-     .begin = begin_lines,
-     .translate = translate_line},
+     .begin = source_begin_lines,
+     .value = line_value,
+     .translate = translate_row},
     {.name = "csv",
      .out = &form_jsonl,
      .csv = &csv_comma,
-     .begin = begin_table,
+     .begin = source_begin_table,
+     .value = cell_value,
      .translate = translate_row},
     {.name = "tsv",
      .out = &form_jsonl,
      .csv = &csv_tab,
-     .begin = begin_table,
+     .begin = source_begin_table,
+     .value = cell_value,
      .translate = translate_row},
 };
 
-static const struct input_form *find_form(const char *name)
+static int source_set_form(struct batch_source *s, const char *name,
+                           struct qwick_err *e)
 {
-    for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++)
-        if (strcmp(forms[i].name, name) == 0)
-            return &forms[i];
-    return NULL;
-}
-
-static int set_form(struct batch_source *s, const char *name,
-                    struct qwick_err *e)
-{
-    s->form = find_form(name);
+    s->form = forms;
+    while (strcmp(s->form->name, name) != 0)
+        s->form++;
     if (s->form->no_template && preset_given(&s->p->a))
         return err_set(
             e, QWICK_ERR_USAGE,
@@ -445,7 +383,7 @@ int source_open(struct batch_source *s, struct lines *in, const char *format,
                 const struct opt_parsed *p, struct qwick_err *e)
 {
     *s = (struct batch_source){.in = in, .p = p, .raw.max = in->in.max};
-    return format ? set_form(s, format, e) : 0;
+    return format ? source_set_form(s, format, e) : 0;
 }
 
 void source_free(struct batch_source *s)
@@ -460,41 +398,43 @@ void source_free(struct batch_source *s)
 
 int source_detect(struct batch_source *s, struct qwick_err *e)
 {
+    enum lines_status got;
     const char *text;
     size_t n;
-    bool is_openai;
+    bool is_openai = false;
     if (s->form)
         return 0;
-    for (;;) {
-        switch (lines_peek(s->in, &text, &n, e)) {
-        case LINES_GOT:
-            s->no_json = text[strspn(text, " \t")] != '{';
-            return openai_is_request(text, n, &is_openai, e)
-                       ? -1
-                       : set_form(s, is_openai ? "openai" : "jsonl", e);
-        case LINES_WAIT:
-            if (*signals_flag())
-                return err_set(e, QWICK_ERR_RUNTIME, "%s: interrupted",
-                               s->in->name);
-            break;
-        case LINES_END:
-            return set_form(s, "jsonl", e);
-        case LINES_FAILED:
+    while ((got = lines_peek(s->in, &text, &n, e)) == LINES_WAIT)
+        if (*signals_flag())
+            return source_interrupted(s, e);
+    if (got == LINES_FAILED)
+        return -1;
+    if (got == LINES_GOT) {
+        s->no_json = text[strspn(text, " \t")] != '{';
+        if (openai_is_request(text, n, &is_openai, e))
             return -1;
-        }
     }
+    return source_set_form(s, is_openai ? "openai" : "jsonl", e);
 }
 
 /* ---- reading ------------------------------------------------------------ */
 
+/* Set *r to the lines that were taken into raw. */
+static void source_set_raw(const struct batch_source *s, struct batch_record *r)
+{
+    *r = (struct batch_record){.text = s->raw.data ? s->raw.data : "",
+                               .n = s->raw.len,
+                               .line = s->line};
+}
+
 /* Take a line into the record. Returns whether the record is complete; *r then
  * is the record. A line that belongs to no record completes none. */
-static bool take_line(struct batch_source *s, const char *text, size_t n,
-                      struct batch_record *r, struct qwick_err *e)
+static bool source_take_line(struct batch_source *s, const char *text, size_t n,
+                             struct batch_record *r, struct qwick_err *e)
 {
     bool table = s->form->csv, goes_on = s->csv.open;
     bool blank = table ? !goes_on && (n == 0 || (n == 1 && *text == '\r'))
-                       : is_blank(text, n);
+                       : line_is_blank(text, n);
     *r = (struct batch_record){
         .text = text, .n = n, .line = s->in->number, .blank = blank};
     if (blank)
@@ -509,26 +449,13 @@ static bool take_line(struct batch_source *s, const char *text, size_t n,
         err_oom(e, n);
         return false;
     }
-    r->line = s->line;
-    r->text = s->raw.data ? s->raw.data : "";
-    r->n = s->raw.len;
+    source_set_raw(s, r);
     if (csv_line(&s->csv, text, n, &r->why) &&
         r->why.code == QWICK_ERR_MEMORY) {
         *e = r->why;
         return false;
     }
     return !s->csv.open;
-}
-
-/* The input has ended inside a record. */
-static enum lines_status open_end(struct batch_source *s,
-                                  struct batch_record *r)
-{
-    *r = (struct batch_record){.text = s->raw.data ? s->raw.data : "",
-                               .n = s->raw.len,
-                               .line = s->line};
-    csv_open_end(&s->csv, &r->why);
-    return LINES_GOT;
 }
 
 enum lines_status source_next(struct batch_source *s, int timeout_ms,
@@ -541,11 +468,14 @@ enum lines_status source_next(struct batch_source *s, int timeout_ms,
         struct qwick_err fault = {0};
         enum lines_status got =
             lines_next(s->in, timeout_ms, &text, &n, &torn, e);
-        if (got == LINES_END && s->csv.open)
-            return open_end(s, r);
+        if (got == LINES_END && s->csv.open) { /* inside a record */
+            source_set_raw(s, r);
+            csv_open_end(&s->csv, &r->why);
+            return LINES_GOT;
+        }
         if (got != LINES_GOT)
             return got;
-        if (take_line(s, text, n, r, &fault))
+        if (source_take_line(s, text, n, r, &fault))
             return LINES_GOT;
         if (fault.code) {
             *e = fault;
@@ -560,7 +490,8 @@ int source_translate(struct batch_source *s, const struct batch_record *r,
     s->json.len = 0;
     if (s->form->csv || s->form->keeps_blank) /* no JSON */
         prompt_count_faults(&s->faults, r->text, r->n);
-    int rc = r->why.code ? -1 : s->form->translate(s, r, &s->json, e);
+    s->record = r;
+    int rc = r->why.code ? -1 : s->form->translate(s, &s->json, e);
     if (r->why.code)
         err_set(e, r->why.code, "record: %s", r->why.msg);
     *json = s->json.data;

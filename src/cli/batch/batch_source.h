@@ -10,12 +10,12 @@
 
 #include "base/buf.h"
 #include "cli/batch/batch_form.h"
+#include "cli/batch/openai_request.h"
 #include "cli/io/csv.h"
 #include "cli/io/lines.h"
-#include "cli/batch/openai_request.h"
+#include "cli/io/prompt.h"
 #include "cli/opt/opt.h"
 #include "cli/opt/preset.h"
-#include "cli/io/prompt.h"
 
 struct batch_source;
 
@@ -39,10 +39,15 @@ struct input_form {
     /* Prepare the run: read the header, check the template. NULL: nothing to
        do. */
     int (*begin)(struct batch_source *s, struct qwick_err *e);
-    /* Append the record's JSON to *json. After a failure, *json may have an
-       object with the record's id. NULL: the text is the JSON. */
-    int (*translate)(struct batch_source *s, const struct batch_record *r,
-                     struct buf *json, struct qwick_err *e);
+    /* Set *v, *n bytes, to the value that s->record gives to a template's
+       field. Returns 0, 1 if it gives none, or -1 with *e set. */
+    int (*value)(const struct batch_source *s,
+                 const struct template_part *field, const char **v, size_t *n,
+                 struct qwick_err *e);
+    /* Append the JSON of s->record to *json. After a failure, *json may have an
+       object with the record's id. */
+    int (*translate)(struct batch_source *s, struct buf *json,
+                     struct qwick_err *e);
 };
 
 /* The state of the input. */
@@ -57,6 +62,8 @@ struct batch_source {
     struct buf raw;  /* the lines of the record that is being read */
     uint64_t line;   /* the number of the first of them */
     struct buf json; /* the translated record */
+    const struct batch_record *record; /* that is translated */
+    const struct json_value *value;    /* its JSON, with a template */
     bool no_json; /* the form is unknown, and the first record is no object */
     struct prompt_faults faults; /* of records that are no JSON */
 };

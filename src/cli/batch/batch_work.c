@@ -2,7 +2,7 @@
  * answers.
  */
 #include <stdio.h>
-#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -32,7 +32,7 @@ static double seconds_left(const struct batch_job *j, double elapsed_ms)
     return elapsed_ms / 1000 * todo / (double)j->n_done;
 }
 
-static void show(struct batch_job *j)
+static void batch_show_progress(struct batch_job *j)
 {
     char text[100];
     double ms = clock_ms() - j->start_ms;
@@ -48,7 +48,7 @@ static void show(struct batch_job *j)
 
 /* Nothing runs: wait for the first record. Then go on reading until a batch is
  * full or no record has come for a while. */
-static int gather(struct batch_job *j, struct qwick_err *e)
+static int batch_feed_idle(struct batch_job *j, struct qwick_err *e)
 {
     size_t max = (size_t)j->a->max_batch;
     bool got = qwick_batch_get_stats(j->batch).n_waiting > 0;
@@ -61,7 +61,7 @@ static int gather(struct batch_job *j, struct qwick_err *e)
 }
 
 /* Read until a batch is full, without a time limit. */
-static int fill(struct batch_job *j, struct qwick_err *e)
+static int batch_feed_full(struct batch_job *j, struct qwick_err *e)
 {
     bool got;
     while (batch_wants_more(j) && !*signals_flag())
@@ -71,22 +71,22 @@ static int fill(struct batch_job *j, struct qwick_err *e)
 }
 
 /* Read the available records. Wait only when no request is open. */
-static int feed(struct batch_job *j, struct qwick_err *e)
+static int batch_feed_running(struct batch_job *j, struct qwick_err *e)
 {
     bool got;
     if (batch_feed(j, 0, &got, e))
         return -1;
     struct qwick_batch_stats s = qwick_batch_get_stats(j->batch);
     if (s.n_live == 0 && s.n_waiting < (size_t)j->a->max_batch && !j->at_end)
-        return gather(j, e);
+        return batch_feed_idle(j, e);
     return 0;
 }
 
 /* One round of the main loop. Returns 1 to go on, 0 at the end, -1 on
  * failure. */
-static int turn(struct batch_job *j, struct qwick_err *e)
+static int batch_run_pass(struct batch_job *j, struct qwick_err *e)
 {
-    if (j->by_number ? fill(j, e) : feed(j, e))
+    if (j->by_number ? batch_feed_full(j, e) : batch_feed_running(j, e))
         return -1;
     struct qwick_batch_stats s = qwick_batch_get_stats(j->batch);
     if (s.n_live + s.n_waiting == 0)
@@ -96,13 +96,24 @@ static int turn(struct batch_job *j, struct qwick_err *e)
             *e = j->fatal;
         return -1;
     }
-    show(j);
+    batch_show_progress(j);
     return batch_out_flush(&j->out, e) ? -1 : 1;
 }
 
-/* Print how many answers have the fault of is_broken. */
-static void tell_broken(const struct batch_job *j, const char *name, uint64_t n,
-                        const char *when)
+/* ---- what is reported at the end ---------------------------------------- */
+
+/* Print an error that counts answers; n 0: nothing. */
+static void count_error(const char *name, uint64_t n, const char *one,
+                        const char *many)
+{
+    if (n)
+        msg_error("%s: %llu %s", name, (unsigned long long)n,
+                  plural(n, one, many));
+}
+
+/* Print how many answers have the fault of sample_is_broken. */
+static void report_broken(const struct batch_job *j, const char *name,
+                          uint64_t n, const char *when)
 {
     const char *block =
         plural(n, "has no complete code block, or falls short of its",
@@ -114,81 +125,79 @@ static void tell_broken(const struct batch_job *j, const char *name, uint64_t n,
                   j->a->extract ? block : form);
 }
 
+/* A list of numbers of answers, in one line. */
+struct counts {
+    char text[300];
+    size_t n;
+};
+
+/* Append "N WHAT" and, if reason is not NULL, " (REASON)". n 0: nothing. */
+static void counts_add(struct counts *c, uint64_t n, const char *what,
+                       const char *reason)
+{
+    if (n && c->n < sizeof(c->text))
+        c->n += (size_t)snprintf(
+            c->text + c->n, sizeof(c->text) - c->n, "%s%llu %s%s%s%s",
+            c->n ? ", " : "", (unsigned long long)n, what, reason ? " (" : "",
+            reason ? reason : "", reason ? ")" : "");
+}
+
 /* Print one line that counts the answers that are cut or empty. Their
- * "finish_reason" identifies them in the output. */
-static void tell_endings(const struct batch_job *j)
+ * "finish_reason" identifies them in the output. Returns whether any makes the
+ * run fail. */
+static bool report_endings(const struct batch_job *j)
 {
     static const enum qwick_finish cuts[] = {
         QWICK_FINISH_LENGTH, QWICK_FINISH_CONTEXT, QWICK_FINISH_LOOP,
         QWICK_FINISH_TIMEOUT};
     bool required = j->a->require_answer;
-    char text[160] = "";
-    size_t n = 0;
-    for (size_t i = 0; i < sizeof(cuts) / sizeof(*cuts); i++) {
-        unsigned long long k = j->n_cut[cuts[i]];
+    struct counts c = {0};
+    for (size_t i = 0; i < sizeof(cuts) / sizeof(*cuts); i++)
         /* the user asked for -n; count it only if answers must be complete */
-        if (k && (required || cuts[i] != QWICK_FINISH_LENGTH))
-            n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%llu cut (%s)",
-                                  n ? ", " : "", k, qwick_finish_name(cuts[i]));
-    }
-    if (j->n_empty)
-        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%llu empty",
-                              n ? ", " : "", (unsigned long long)j->n_empty);
-    tell_broken(j, j->in.name, j->n_broken, "");
-    tell_broken(j, j->out.path, j->out.n_broken, " of earlier runs");
-    if (required && j->out.n_incomplete)
-        msg_error("%s: %llu %s", j->out.path,
-                  (unsigned long long)j->out.n_incomplete,
-                  plural(j->out.n_incomplete,
-                         "answer of earlier runs is cut or empty",
-                         "answers of earlier runs are cut or empty"));
-    if (n && required)
-        msg_error("%s: incomplete answers: %s", j->in.name, text);
-    else if (n)
-        msg_warn("%s: incomplete answers: %s", j->in.name, text);
-}
-
-static void tell_errors(const struct batch_job *j)
-{
-    if (j->ids.n_repeated > BATCH_TOLD_IDS)
-        msg_warn("%s: %llu records repeat an id", j->in.name,
-                 (unsigned long long)j->ids.n_repeated);
-    if (j->n_errors)
-        msg_error(
-            "%s: %llu %s", j->in.name, (unsigned long long)j->n_errors,
-            plural(j->n_errors, "answer is an error", "answers are errors"));
-    if (j->out.n_errors)
-        msg_error("%s: %llu %s", j->out.path,
-                  (unsigned long long)j->out.n_errors,
-                  plural(j->out.n_errors, "answer of earlier runs is an error",
-                         "answers of earlier runs are errors"));
-    tell_endings(j);
+        if (required || cuts[i] != QWICK_FINISH_LENGTH)
+            counts_add(&c, j->n_cut[cuts[i]], "cut",
+                       qwick_finish_name(cuts[i]));
+    counts_add(&c, j->n_empty, "empty", NULL);
+    report_broken(j, j->in.name, j->n_broken, "");
+    report_broken(j, j->out.file.path, j->out.n_broken, " of earlier runs");
+    if (required)
+        count_error(j->out.file.path, j->out.n_incomplete,
+                    "answer of earlier runs is cut or empty",
+                    "answers of earlier runs are cut or empty");
+    if (c.n)
+        (required ? msg_error : msg_warn)("%s: incomplete answers: %s",
+                                          j->in.name, c.text);
+    return j->n_broken || j->out.n_broken ||
+           (required && (c.n || j->out.n_incomplete));
 }
 
 /* Count the answers of this run by finish reason. */
-static void tell_reasons(const struct batch_job *j)
+static void report_reasons(const struct batch_job *j)
 {
-    char text[300] = "";
-    size_t n = 0;
+    struct counts c = {0};
     for (int i = 0; i <= QWICK_FINISH_CANCELLED; i++)
-        if (j->n_ended[i])
-            n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%llu %s",
-                                  n ? ", " : "",
-                                  (unsigned long long)j->n_ended[i],
-                                  qwick_finish_name((enum qwick_finish)i));
-    if (j->n_errors)
-        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%llu %s",
-                              n ? ", " : "", (unsigned long long)j->n_errors,
-                              plural(j->n_errors, "error", "errors"));
-    if (n)
-        msg_note("finish reasons: %s", text);
+        counts_add(&c, j->n_ended[i], qwick_finish_name((enum qwick_finish)i),
+                   NULL);
+    counts_add(&c, j->n_errors, plural(j->n_errors, "error", "errors"), NULL);
+    if (c.n)
+        msg_note("finish reasons: %s", c.text);
 }
 
-static void tell_totals(const struct batch_job *j)
+/* Report the numbers of a complete run. Returns its exit status. */
+static int batch_report(const struct batch_job *j)
 {
     struct qwick_batch_stats s = qwick_batch_get_stats(j->batch);
     double ms = clock_ms() - j->start_ms;
-    tell_reasons(j);
+    if (j->ids.n_repeated > BATCH_SHOWN_IDS)
+        msg_warn("%s: %llu records repeat an id", j->in.name,
+                 (unsigned long long)j->ids.n_repeated);
+    count_error(j->in.name, j->n_errors, "answer is an error",
+                "answers are errors");
+    count_error(j->out.file.path, j->out.n_errors,
+                "answer of earlier runs is an error",
+                "answers of earlier runs are errors");
+    bool bad = report_endings(j) || j->n_errors || j->out.n_errors;
+    report_reasons(j);
     msg_note("%llu %s, %llu answered before, %llu %s; "
              "%llu tokens in %.1f s (%.1f tok/s), %llu evaluated, %llu shared, "
              "%llu passes",
@@ -200,10 +209,11 @@ static void tell_totals(const struct batch_job *j)
              ms > 0 ? (double)s.n_generated * 1000 / ms : 0.0,
              (unsigned long long)s.n_evaluated, (unsigned long long)s.n_shared,
              (unsigned long long)s.n_passes);
+    return bad ? QWICK_ERR_RUNTIME : 0;
 }
 
 /* End the output, and report answers that are held or lost. */
-static int end_output(struct batch_job *j, bool complete)
+static int batch_end_output(struct batch_job *j, bool complete)
 {
     struct qwick_err e = {0};
     size_t n_held, n_lost;
@@ -220,7 +230,7 @@ static int end_output(struct batch_job *j, bool complete)
         msg_level(false, true);
     if (n_held)
         msg_note("%s: %zu %s not due; the next run takes %s from there",
-                 j->out.pending, n_held,
+                 j->out.pending.path, n_held,
                  plural(n_held, "answer that is", "answers that are"),
                  plural(n_held, "it", "them"));
     return 0;
@@ -230,42 +240,40 @@ int batch_work(struct batch_job *j)
 {
     struct qwick_err e = {0};
     int r, status;
+    struct stat st;
     if (j->source.no_json)
         msg_warn("%s: the first record is no JSON object; --input-format takes "
                  "lines, csv and tsv",
                  j->in.name);
+    if (!fstat(j->in.fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0)
+        j->in_bytes = (uint64_t)st.st_size;
     j->start_ms = clock_ms();
     progress_start("batch");
     if (progress_on())
         j->n_total = shard_records(j, source_count(&j->source));
-    show(j);
+    batch_show_progress(j);
     do
-        r = *signals_flag() ? 0 : turn(j, &e);
+        r = *signals_flag() ? 0 : batch_run_pass(j, &e);
     while (r > 0 && !*signals_flag());
     progress_stop();
     /* asked to stop: write finished answers, drop running ones */
     if (*signals_flag()) {
         batch_out_flush(&j->out, NULL);
-        end_output(j, false);
+        batch_end_output(j, false);
         return QWICK_ERR_RUNTIME;
     }
     if (!r)
         r = batch_out_flush(&j->out, &e);
     if (r) {
-        status = j->out.failed && !j->out.path ? (int)QWICK_ERR_RUNTIME
-                                               : msg_fail(&e);
-        end_output(j, false);
+        status = j->out.failed && !j->out.file.path ? (int)QWICK_ERR_RUNTIME
+                                                    : msg_fail(&e);
+        batch_end_output(j, false);
         return status;
     }
-    if ((status = end_output(j, true)) != 0)
+    if ((status = batch_end_output(j, true)) != 0)
         return status;
     prompt_warn_faults(&j->source.faults, j->in.name);
     if (!j->n_records)
         return records_none(j->verb->name, j->in.name);
-    tell_errors(j);
-    tell_totals(j);
-    bool bad =
-        j->n_errors || j->out.n_errors || j->n_broken || j->out.n_broken ||
-        (j->a->require_answer && j->n_incomplete + j->out.n_incomplete > 0);
-    return bad ? QWICK_ERR_RUNTIME : 0;
+    return batch_report(j);
 }

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/rng.h"
@@ -19,7 +18,7 @@
 /* ---- options ---- */
 
 /* Parse "2/5" into shard 1 of 5. */
-static int parse_shard(struct batch_job *j)
+static int batch_parse_shard(struct batch_job *j)
 {
     const char *s = j->a->shard, *slash = s ? strchr(s, '/') : NULL;
     char first[24];
@@ -42,7 +41,7 @@ static int parse_shard(struct batch_job *j)
 }
 
 /* Options of the forms of input and output. */
-static int check_forms(struct opt_parsed *p)
+static int batch_check_forms(struct opt_parsed *p)
 {
     struct args *a = &p->a;
     int r = preset_check(p);
@@ -80,28 +79,16 @@ static int batch_check(struct opt_parsed *p)
         return opt_usage(p->verb, "--input: one file only");
     if (a->redo && (!a->output || strcmp(a->output, "-") == 0))
         return opt_usage(p->verb, "--redo: has no effect without --output");
-    if ((r = check_forms(p)) >= 0 || (r = constraint_check(p)) >= 0)
+    if ((r = batch_check_forms(p)) >= 0 || (r = constraint_check(p)) >= 0)
         return r;
     return answer_check(p);
 }
 
-/* Check the options that are parsed into the job. */
-static int read_options(struct batch_job *j)
-{
-    int r = parse_shard(j);
-    if (r >= 0)
-        return r;
-    if (tool_choice_parse(&j->common.choice, j->a->tool_choice))
-        return msg_oom();
-    return tool_choice_check(&j->common.choice, "--tool-choice", j->p);
-}
-
 /* ---- input ---- */
 
-static int open_input(struct batch_job *j)
+static int batch_open_input(struct batch_job *j)
 {
     const char *path = j->a->input.n ? j->a->input.v[0] : NULL;
-    struct stat st;
     int fd = STDIN_FILENO;
     if (!path || strcmp(path, "-") == 0) {
         if (!stdin_is_source())
@@ -115,32 +102,51 @@ static int open_input(struct batch_job *j)
     }
     lines_init(&j->in, path, fd);
     j->in.number = (uint64_t)j->a->line_offset;
-    if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0)
-        j->in_bytes = (uint64_t)st.st_size;
     return 0;
 }
 
 /* Read the texts of -s, --system-file and -f. */
-static int read_texts(struct batch_job *j, struct qwick_err *e)
+static int batch_read_texts(struct batch_job *j, struct qwick_err *e)
 {
     const struct args *a = j->a;
-    struct request_common *c = &j->common;
     const struct prompt_sources sources = {.files = &a->file,
                                            .names = a->file_names,
                                            .no_stdin = true,
                                            .exact = a->raw,
                                            .others = true};
     struct prompt_faults faults = {0};
-    if (prompt_system(&j->system, a->system, a->system_file, a->raw, &faults,
-                      e) ||
-        prompt_compose(&c->before, &sources, &faults, e))
+    bool system = a->system || a->system_file;
+    if (system && buf_reserve(&j->system, 0)) /* "" differs from none */
+        return err_oom(e, 0);
+    if ((system && prompt_system(&j->system, a->system, a->system_file, a->raw,
+                                 &faults, e)) ||
+        prompt_compose(&j->before, &sources, &faults, e))
         return -1;
     prompt_warn_faults(&faults, "prompt");
-    if (a->system || a->system_file) {
-        c->system = j->system.data ? j->system.data : "";
-        c->n_system = j->system.len;
-    }
     return 0;
+}
+
+/* Read what the options name, before the model is opened. Returns 0, or an exit
+ * status after printing a message. */
+static int batch_open_files(struct batch_job *j)
+{
+    struct qwick_err e = {0};
+    const char *out = j->a->output;
+    if (out && strcmp(out, "-") == 0)
+        out = NULL;
+    int status = batch_open_input(j);
+    if (status)
+        return status;
+    if (batch_read_texts(j, &e))
+        return msg_fail(&e);
+    if (j->a->tools && (status = tools_read(&j->tools, j->a->tools)) != 0)
+        return status;
+    if (!out && out_check())
+        return QWICK_ERR_RUNTIME;
+    return source_open(&j->source, &j->in, j->a->input_format, j->p, &e) ||
+                   batch_out_open(&j->out, out, j->a->unordered, j->in.fd, &e)
+               ? msg_fail(&e)
+               : 0;
 }
 
 /* ---- the run ---- */
@@ -148,23 +154,19 @@ static int read_texts(struct batch_job *j, struct qwick_err *e)
 /* A checkpoint without a template gets raw prompts; options that need a
  * template are refused.
  */
-static int choose_mode(struct batch_job *j)
+static int batch_choose_mode(struct batch_job *j)
 {
     static const enum opt_id need[] = {OPT_system,        OPT_system_file,
                                        OPT_allow_special, OPT_tools,
                                        OPT_tool_choice,   OPT_NONE};
-    struct request_common *c = &j->common;
-    c->raw = j->a->raw;
-    if (c->raw)
-        return 0;
-    int r = answer_choose_raw(j->p, need, j->eng);
-    c->raw = r == 0;
+    int r = j->a->raw ? -1 : answer_choose_raw(j->p, need, j->eng);
+    j->raw = j->a->raw || r == 0;
     return r < 0 ? 0 : r;
 }
 
 /* Find out the forms of input and output. Returns 0, or an exit status after
  * printing a message. */
-static int choose_forms(struct batch_job *j)
+static int batch_choose_forms(struct batch_job *j)
 {
     struct qwick_err e;
     if (source_detect(&j->source, &e))
@@ -177,50 +179,20 @@ static int choose_forms(struct batch_job *j)
     return r >= 0 ? r : 0;
 }
 
-/* Set the run's key, and compare the answers of the output with it. */
-static int begin_output(struct batch_job *j, struct qwick_err *e)
-{
-    size_t n_ctx = (size_t)j->a->ctx;
-    if (!n_ctx)
-        n_ctx = qwick_engine_info(j->eng)->n_ctx_max;
-    const char *form = j->form == &form_jsonl ? NULL : j->form->name;
-    return request_run_key(&j->common, j->eng, j->a->exact, n_ctx, form, e) ||
-                   batch_out_begin(&j->out, batch_run_key(j), j->a->redo, e)
-               ? -1
-               : 0;
-}
-
-static void set_common(struct batch_job *j)
-{
-    const struct args *a = j->a;
-    struct request_common *c = &j->common;
-    c->p = j->p;
-    c->eng = j->eng;
-    c->draft = j->draft;
-    c->name = j->in.name;
-    c->allow_special = a->allow_special;
-    c->extract = a->extract;
-    c->think = a->think && strcmp(a->think, "on") == 0    ? QWICK_THINK_ON
-               : a->think && strcmp(a->think, "off") == 0 ? QWICK_THINK_OFF
-                                                          : QWICK_THINK_AUTO;
-    c->seeded = opt_given(j->p, OPT_seed);
-    c->seed = c->seeded ? (uint64_t)a->seed : rng_random_seed();
-}
-
 /* Get the ids of a record's prompt. False: it has none, for example because the
  * checkpoint has no tokenizer. */
-static bool try_record(struct batch_job *j, struct request *r, const char *line)
+static bool batch_try_record(struct batch_job *j, struct request *r,
+                             const char *line)
 {
     return !request_open(r, 0, line, strlen(line), NULL) &&
-           !request_read(r, &j->common, NULL);
+           !request_read(r, j, NULL);
 }
 
 /* Create the scheduler. The common beginning of all prompts (from -s and -f)
  * goes to the prefix cache even if there is only one record. To find it,
  * compare two prompts that share nothing else. */
-static int create(struct batch_job *j, struct qwick_err *e)
+static int batch_create(struct batch_job *j, struct qwick_err *e)
 {
-    const struct request_common *c = &j->common;
     struct request a = {0}, b = {0};
     struct qwick_batch_options o = {
         .size = sizeof(o),
@@ -230,9 +202,9 @@ static int create(struct batch_job *j, struct qwick_err *e)
         .done_ctx = j,
         .interrupt = signals_flag(),
     };
-    if (j->a->prefix_cache.on && c->before.len + c->n_system > 0 &&
-        try_record(j, &a, "{\"prompt\":\"a\"}") &&
-        try_record(j, &b, "{\"prompt\":\"?\"}")) {
+    if (j->a->prefix_cache.on && j->before.len + j->system.len > 0 &&
+        batch_try_record(j, &a, "{\"prompt\":\"a\"}") &&
+        batch_try_record(j, &b, "{\"prompt\":\"?\"}")) {
         o.common = a.ids;
         while (o.n_common < a.n_ids && o.n_common < b.n_ids &&
                a.ids[o.n_common] == b.ids[o.n_common])
@@ -245,70 +217,64 @@ static int create(struct batch_job *j, struct qwick_err *e)
 }
 
 /* Compile the constraint of the options, if there is one. */
-static int open_constraint(struct batch_job *j)
+static int batch_open_constraint(struct batch_job *j)
 {
-    struct request_common *c = &j->common;
     struct qwick_constraint_options o;
     struct qwick_err e;
     struct buf text = {0};
     char *data = NULL;
     int status = 0;
-    bool choice = c->choice.kind != CHOICE_AUTO && c->tools.list.len;
+    bool choice = j->choice.kind != CHOICE_AUTO && j->tools.list.len;
     if (!choice && !constraint_given(j->p))
         return 0;
     if (!choice)
         status = constraint_read(&o, &data, j->p);
-    else if (tool_choice_constraint(&c->choice, &c->tools.list, &text, &o, &e))
+    else if (tool_choice_constraint(&j->choice, &j->tools.list, &text, &o, &e))
         status = msg_fail(&e);
     if (choice)
         o.name = "--tool-choice";
     if (!status &&
-        constraint_cache_get(&c->constraints, j->eng, &o, &c->constraint, &e))
+        constraint_cache_get(&j->constraints, j->eng, &o, &j->constraint, &e))
         status = msg_fail(&e);
     buf_free(&text);
     free(data);
     return status;
 }
 
-static int run_job(struct batch_job *j)
+/* Open the models, and check the options against them and against the input.
+ * Returns 0, or an exit status after printing a message. */
+static int batch_open_models(struct batch_job *j)
 {
-    struct qwick_err e = {0};
-    const char *out = j->a->output;
-    int status = read_options(j);
-    if (status >= 0)
-        return status;
-    if ((status = open_input(j)) != 0)
-        return status;
-    if (out && strcmp(out, "-") == 0)
-        out = NULL;
-    if (read_texts(j, &e))
-        return msg_fail(&e);
-    if (j->a->tools &&
-        (status = tools_read(&j->common.tools, j->a->tools)) != 0)
-        return status;
-    if (!out && out_check())
-        return QWICK_ERR_RUNTIME;
-    if (source_open(&j->source, &j->in, j->a->input_format, j->p, &e))
-        return msg_fail(&e);
-    if (batch_out_open(&j->out, out, j->a->unordered, j->in.fd, &e))
-        return msg_fail(&e);
+    int status;
     j->p->models.cache_memory = open_model_cache_memory();
     if ((status = open_model(&j->eng, j->p, false)) != 0 ||
-        (status = choose_mode(j)) != 0)
+        (status = batch_choose_mode(j)) != 0 ||
+        (status = answer_check_generation(j->p, j->eng)) != 0 ||
+        (status = open_model_draft(&j->draft, j->p, j->eng)) != 0 ||
+        (status = batch_choose_forms(j)) != 0 ||
+        (status = tools_check_template(&j->tools, j->eng)) != 0)
         return status;
-    if ((status = answer_check_generation(j->p, j->eng)) != 0 ||
-        (status = open_model_draft(&j->draft, j->p, j->eng)) != 0)
-        return status;
-    if ((status = choose_forms(j)) != 0)
-        return status;
-    set_common(j);
-    if ((status = tools_check_template(&j->common.tools, j->eng)) != 0)
-        return status;
-    if ((status = open_constraint(j)) != 0)
-        return status;
+    bool seeded = opt_given(j->p, OPT_seed);
+    j->seed = seeded ? (uint64_t)j->a->seed : rng_random_seed();
     /* with --exact, an answer does not depend on the rest of its batch */
-    j->by_number = opt_given(j->p, OPT_seed) && !j->a->exact;
-    if (create(j, &e) || begin_output(j, &e))
+    j->by_number = seeded && !j->a->exact;
+    return batch_open_constraint(j);
+}
+
+static int batch_answer_all(struct batch_job *j)
+{
+    struct qwick_err e = {0};
+    int status = batch_parse_shard(j);
+    if (status >= 0)
+        return status;
+    if (tool_choice_parse(&j->choice, j->a->tool_choice))
+        return msg_oom();
+    status = tool_choice_check(&j->choice, "--tool-choice", j->p);
+    if (status >= 0 || (status = batch_open_files(j)) != 0 ||
+        (status = batch_open_models(j)) != 0)
+        return status;
+    if (batch_create(j, &e) || request_run_key(j, &e) ||
+        batch_out_begin(&j->out, batch_run_key(j), j->a->redo, &e))
         return msg_fail(&e);
     if ((status = sandbox_enter(j->p, j->eng, j->draft, SIZE_MAX)) != 0)
         return status;
@@ -326,13 +292,13 @@ static int batch_run(struct opt_parsed *p, struct qwick_engine *eng)
                           .a = &p->a,
                           .eng = eng,
                           .in.fd = -1,
-                          .out = {.fd = -1, .pending_fd = -1}};
-    int status = run_job(&j);
+                          .out = BATCH_OUT_NONE};
+    int status = batch_answer_all(&j);
     qwick_batch_free(j.batch);
     batch_drop(&j);
-    constraint_cache_free(&j.common.constraints);
-    tools_free(&j.common.tools);
-    tool_choice_free(&j.common.choice);
+    constraint_cache_free(&j.constraints);
+    tools_free(&j.tools);
+    tool_choice_free(&j.choice);
     qwick_engine_close(j.eng);
     qwick_engine_close(j.draft);
     if (j.in.fd > STDIN_FILENO)
@@ -341,8 +307,9 @@ static int batch_run(struct opt_parsed *p, struct qwick_engine *eng)
     lines_free(&j.in);
     batch_out_close(&j.out, NULL);
     free(j.ids.v);
-    buf_free(&j.common.before);
-    buf_free(&j.common.unknown);
+    hashmap_free(&j.ids.map);
+    buf_free(&j.before);
+    buf_free(&j.unknown);
     buf_free(&j.system);
     return status;
 }

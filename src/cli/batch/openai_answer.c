@@ -10,7 +10,7 @@
  * the record's line, and its key. */
 static const char id_head[] = "batch_req_";
 
-static void begin_line(struct json_writer *w, const struct batch_line *l)
+static void openai_begin(struct json_writer *w, const struct batch_line *l)
 {
     char id[64];
     int n = snprintf(id, sizeof(id), "%s%llu_%s", id_head,
@@ -24,14 +24,14 @@ static void begin_line(struct json_writer *w, const struct batch_line *l)
 }
 
 /* OpenAI's word for the end of an answer. Every cut is "length". */
-static const char *finish_word(const struct json_answer *a)
+static const char *openai_finish(const struct json_answer *a)
 {
     if (answer_is_cut(a->r->finish))
         return "length";
     return a->calls && a->calls->n ? "tool_calls" : "stop";
 }
 
-static void put_message(struct json_writer *w, const struct json_answer *a)
+static void openai_message(struct json_writer *w, const struct json_answer *a)
 {
     const struct qwick_result *r = a->r;
     const struct tool_calls *c = a->calls;
@@ -55,11 +55,11 @@ static void put_message(struct json_writer *w, const struct json_answer *a)
     jw_end_object(w);
 }
 
-static void put_choice(struct json_writer *w, const struct json_answer *a)
+static void openai_choice(struct json_writer *w, const struct json_answer *a)
 {
     jw_object(w, NULL);
     jw_int(w, "index", 0);
-    put_message(w, a);
+    openai_message(w, a);
     if (a->logprobs) {
         jw_object(w, "logprobs");
         jw_array(w, "content");
@@ -70,13 +70,13 @@ static void put_choice(struct json_writer *w, const struct json_answer *a)
     } else {
         jw_null(w, "logprobs");
     }
-    jw_cstr(w, "finish_reason", finish_word(a));
+    jw_cstr(w, "finish_reason", openai_finish(a));
     jw_end_object(w);
 }
 
 /* "created" is 0, so that equal runs write equal bytes. */
-static void put_completion(struct json_writer *w, const struct batch_line *l,
-                           const struct json_answer *a)
+static void openai_completion(struct json_writer *w, const struct batch_line *l,
+                              const struct json_answer *a)
 {
     char id[64];
     int n = snprintf(id, sizeof(id), "chatcmpl-%s-%llu", l->key + 9,
@@ -87,7 +87,7 @@ static void put_completion(struct json_writer *w, const struct batch_line *l,
     jw_int(w, "created", 0);
     jw_cstr(w, "model", a->info->model);
     jw_array(w, "choices");
-    put_choice(w, a);
+    openai_choice(w, a);
     jw_end_array(w);
     jw_object(w, "usage");
     jw_uint(w, "prompt_tokens", a->r->n_prompt);
@@ -97,17 +97,17 @@ static void put_completion(struct json_writer *w, const struct batch_line *l,
     jw_end_object(w);
 }
 
-static void put_answer(struct json_writer *w, const struct batch_line *l,
-                       const struct batch_answer *a)
+static void openai_answer(struct json_writer *w, const struct batch_line *l,
+                          const struct batch_answer *a)
 {
     char id[64];
     int n = snprintf(id, sizeof(id), "req_%s_%llu", l->key + 9,
                      (unsigned long long)l->line);
-    begin_line(w, l);
+    openai_begin(w, l);
     jw_object(w, "response");
     jw_int(w, "status_code", 200);
     jw_string(w, "request_id", id, (size_t)n);
-    put_completion(w, l, &a->a);
+    openai_completion(w, l, &a->a);
     jw_end_object(w);
     jw_null(w, "error");
     if (a->incomplete)
@@ -115,7 +115,7 @@ static void put_answer(struct json_writer *w, const struct batch_line *l,
     jw_end_object(w);
 }
 
-static const char *error_code(enum qwick_err_code code)
+static const char *openai_error_code(enum qwick_err_code code)
 {
     switch (code) {
     case QWICK_ERR_USAGE:
@@ -127,13 +127,13 @@ static const char *error_code(enum qwick_err_code code)
     }
 }
 
-static void put_error(struct json_writer *w, const struct batch_line *l,
-                      const struct qwick_err *why)
+static void openai_error(struct json_writer *w, const struct batch_line *l,
+                         const struct qwick_err *why)
 {
-    begin_line(w, l);
+    openai_begin(w, l);
     jw_null(w, "response");
     jw_object(w, "error");
-    jw_cstr(w, "code", error_code(why->code));
+    jw_cstr(w, "code", openai_error_code(why->code));
     jw_cstr(w, "message", why->msg);
     jw_end_object(w);
     jw_end_object(w);
@@ -141,8 +141,8 @@ static void put_error(struct json_writer *w, const struct batch_line *l,
 
 /* ---- logprobs ----------------------------------------------------------- */
 
-static void put_token(struct json_writer *w, const char *text, size_t n,
-                      double logprob)
+static void openai_put_token(struct json_writer *w, const char *text, size_t n,
+                             double logprob)
 {
     jw_string(w, "token", text, n);
     jw_double(w, "logprob", logprob);
@@ -152,20 +152,20 @@ static void put_token(struct json_writer *w, const char *text, size_t n,
     jw_end_array(w);
 }
 
-static void put_id(struct json_writer *w, const struct qwick_engine *eng,
-                   int32_t id, float logprob)
+static void openai_put_id(struct json_writer *w, const struct qwick_engine *eng,
+                          int32_t id, float logprob)
 {
     char *text;
     size_t n;
     if (token_text(eng, id, &text, &n))
         w->failed = true;
-    put_token(w, text ? text : "", n, (double)logprob);
+    openai_put_token(w, text ? text : "", n, (double)logprob);
     free(text);
 }
 
 /* Whether a token is part of the message's content. */
-static bool is_content(const struct qwick_engine *eng,
-                       const struct qwick_token_event *ev)
+static bool openai_is_content(const struct qwick_engine *eng,
+                              const struct qwick_token_event *ev)
 {
     const struct qwick_info *i = qwick_engine_info(eng);
     char *text = NULL;
@@ -179,18 +179,18 @@ static bool is_content(const struct qwick_engine *eng,
     return bad || n;
 }
 
-static int add_token(struct buf *items, const struct qwick_engine *eng,
-                     const struct qwick_token_event *ev)
+static int openai_token(struct buf *items, const struct qwick_engine *eng,
+                        const struct qwick_token_event *ev)
 {
     struct json_writer w = json_writer(items);
-    if (!is_content(eng, ev))
+    if (!openai_is_content(eng, ev))
         return 0;
     jw_object(&w, NULL);
-    put_id(&w, eng, ev->id, ev->logprob);
+    openai_put_id(&w, eng, ev->id, ev->logprob);
     jw_array(&w, "top_logprobs");
     for (size_t i = 0; i < ev->n_top; i++) {
         jw_object(&w, NULL);
-        put_id(&w, eng, ev->top[i].id, ev->top[i].logprob);
+        openai_put_id(&w, eng, ev->top[i].id, ev->top[i].logprob);
         jw_end_object(&w);
     }
     jw_end_array(&w);
@@ -201,7 +201,7 @@ static int add_token(struct buf *items, const struct qwick_engine *eng,
 /* ---- reading ------------------------------------------------------------ */
 
 /* Read the number of the line and the key from "id". */
-static bool read_id(const char *id, struct batch_read *r)
+static bool openai_read_id(const char *id, struct batch_read *r)
 {
     size_t skip = sizeof(id_head) - 1;
     if (strncmp(id, id_head, skip) != 0)
@@ -215,7 +215,7 @@ static bool read_id(const char *id, struct batch_read *r)
     return r->line > 0 && *id == '_' && strlen(r->key) == BATCH_KEY_LEN;
 }
 
-static bool read_line(const struct json_value *v, struct batch_read *r)
+static bool openai_read(const struct json_value *v, struct batch_read *r)
 {
     const struct json_value *id = json_get(v, "id");
     const struct json_value *choices =
@@ -234,7 +234,7 @@ static bool read_line(const struct json_value *v, struct batch_read *r)
         .text = json_get(message, "content"),
         .calls = json_get(message, "tool_calls"),
     };
-    return json_is(id, JSON_STRING) && read_id(id->str, r) &&
+    return json_is(id, JSON_STRING) && openai_read_id(id->str, r) &&
            (r->error || r->finish);
 }
 
@@ -242,8 +242,8 @@ const struct output_form form_openai = {
     .name = "OpenAI's batch format",
     .head = "{\"id\":\"batch_req_",
     .max_samples = 1,
-    .answer = put_answer,
-    .error = put_error,
-    .token = add_token,
-    .read = read_line,
+    .answer = openai_answer,
+    .error = openai_error,
+    .token = openai_token,
+    .read = openai_read,
 };

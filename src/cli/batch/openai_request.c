@@ -1,5 +1,6 @@
 #include "cli/batch/openai_request.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +30,7 @@ int openai_is_request(const char *text, size_t n, bool *is, struct qwick_err *e)
 
 /* ---- members of the body ------------------------------------------------ */
 
-/* The context of the functions that translate members. */
+/* The context of the functions that openai_translate members. */
 struct body {
     const struct json_value *v;
     struct json_writer *w;
@@ -42,68 +43,56 @@ struct member {
     /* Write the members of the record for the value m, which is not null. */
     int (*put)(const struct body *b, const struct member *row,
                const struct json_value *m);
-    const char *to; /* the record's name, if it is another one */
+    const char *to; /* the record's name, if it is another one; or the only
+                       value that is supported */
 };
 
-static int refuse(const struct body *b, const char *name, const char *why)
+static int body_refuse(const struct body *b, const char *name, const char *why)
 {
     return err_set(b->e, QWICK_ERR_USAGE, WHERE ": body.%s: %s", name, why);
 }
 
 /* The member, or NULL if it is absent or null. */
-static const struct json_value *get(const struct json_value *v,
-                                    const char *name)
+static const struct json_value *body_get(const struct json_value *v,
+                                         const char *name)
 {
     const struct json_value *m = json_get(v, name);
     return json_is(m, JSON_NULL) ? NULL : m;
 }
 
-static int put_same(const struct body *b, const struct member *row,
-                    const struct json_value *m)
+static int body_same(const struct body *b, const struct member *row,
+                     const struct json_value *m)
 {
     jw_value(b->w, row->to ? row->to : row->name, m);
     return 0;
 }
 
 /* For members that change no answer. */
-static int put_nothing(const struct body *b, const struct member *row,
-                       const struct json_value *m)
+static int body_nothing(const struct body *b, const struct member *row,
+                        const struct json_value *m)
 {
     (void)b, (void)row, (void)m;
     return 0;
 }
 
-/* For switches that qwick has in one position only. */
-static int only_false(const struct body *b, const struct member *row,
+/* For members of which qwick supports one value only, row->to. */
+static int body_only(const struct body *b, const struct member *row,
+                     const struct json_value *m)
+{
+    char why[40];
+    const char *value = json_is(m, JSON_BOOL) ? m->boolean ? "true" : "false"
+                        : json_is(m, JSON_NUMBER) ? m->str
+                                                  : "";
+    snprintf(why, sizeof(why), "only %s is supported", row->to);
+    return strcmp(value, row->to) == 0 ? 0 : body_refuse(b, row->name, why);
+}
+
+static int body_model(const struct body *b, const struct member *row,
                       const struct json_value *m)
-{
-    return json_is(m, JSON_BOOL) && !m->boolean
-               ? 0
-               : refuse(b, row->name, "only false is supported");
-}
-
-static int only_true(const struct body *b, const struct member *row,
-                     const struct json_value *m)
-{
-    return json_is(m, JSON_BOOL) && m->boolean
-               ? 0
-               : refuse(b, row->name, "only true is supported");
-}
-
-static int only_one(const struct body *b, const struct member *row,
-                    const struct json_value *m)
-{
-    int64_t n;
-    return json_int(m, 1, 1, &n) ? refuse(b, row->name, "only 1 is supported")
-                                 : 0;
-}
-
-static int put_model(const struct body *b, const struct member *row,
-                     const struct json_value *m)
 {
     char **first = &b->state->model;
     if (!json_is(m, JSON_STRING))
-        return refuse(b, row->name, "must be a string");
+        return body_refuse(b, row->name, "must be a string");
     if (!*first && !(*first = strdup(m->str)))
         return err_oom(b->e, m->len);
     return strcmp(*first, m->str) == 0
@@ -116,47 +105,49 @@ static int put_model(const struct body *b, const struct member *row,
 }
 
 /* The newer of two names wins only if the values are equal. */
-static int put_max_tokens(const struct body *b, const struct member *row,
-                          const struct json_value *m)
+static int body_max_tokens(const struct body *b, const struct member *row,
+                           const struct json_value *m)
 {
-    const struct json_value *old = get(b->v, "max_tokens");
+    const struct json_value *old = body_get(b->v, "max_tokens");
     bool is_old = old == m;
-    const struct json_value *new = get(b->v, "max_completion_tokens");
+    const struct json_value *new = body_get(b->v, "max_completion_tokens");
     if (is_old && new)
         return json_is(old, JSON_NUMBER) && json_is(new, JSON_NUMBER) &&
                        strcmp(old->str, new->str) == 0
                    ? 0
-                   : refuse(b, row->name, "differs from max_completion_tokens");
+                   : body_refuse(b, row->name,
+                                 "differs from max_completion_tokens");
     jw_value(b->w, "max_tokens", m);
     return 0;
 }
 
-static int put_logprobs(const struct body *b, const struct member *row,
-                        const struct json_value *m)
+static int body_logprobs(const struct body *b, const struct member *row,
+                         const struct json_value *m)
 {
-    const struct json_value *top = get(b->v, "top_logprobs");
+    const struct json_value *top = body_get(b->v, "top_logprobs");
     int64_t n = 0;
     if (!json_is(m, JSON_BOOL))
-        return refuse(b, row->name, "must be true or false");
+        return body_refuse(b, row->name, "must be true or false");
     if (top && json_int(top, 0, 20, &n))
-        return refuse(b, "top_logprobs", "must be an integer from 0 to 20");
+        return body_refuse(b, "top_logprobs",
+                           "must be an integer from 0 to 20");
     if (m->boolean)
         jw_int(b->w, "logprobs", n);
     return 0;
 }
 
-static int put_top(const struct body *b, const struct member *row,
-                   const struct json_value *m)
+static int body_top(const struct body *b, const struct member *row,
+                    const struct json_value *m)
 {
-    const struct json_value *on = get(b->v, "logprobs");
+    const struct json_value *on = body_get(b->v, "logprobs");
     (void)m;
     return json_is(on, JSON_BOOL) && on->boolean
                ? 0
-               : refuse(b, row->name, "needs logprobs: true");
+               : body_refuse(b, row->name, "needs logprobs: true");
 }
 
-static int put_format(const struct body *b, const struct member *row,
-                      const struct json_value *m)
+static int body_format(const struct body *b, const struct member *row,
+                       const struct json_value *m)
 {
     const struct json_value *type = json_get(m, "type");
     const struct json_value *schema =
@@ -170,62 +161,63 @@ static int put_format(const struct body *b, const struct member *row,
         return 0;
     }
     if (!json_equals(type, "json_schema"))
-        return refuse(b, row->name,
-                      "type must be \"text\", \"json_object\" or "
-                      "\"json_schema\"");
+        return body_refuse(b, row->name,
+                           "type must be \"text\", \"json_object\" or "
+                           "\"json_schema\"");
     if (!json_is(schema, JSON_OBJECT))
-        return refuse(b, row->name, "json_schema.schema must be an object");
+        return body_refuse(b, row->name,
+                           "json_schema.schema must be an object");
     jw_value(b->w, "json_schema", schema);
     return 0;
 }
 
 /* Arguments of the chat template: only whether the model thinks. */
-static int put_template_args(const struct body *b, const struct member *row,
-                             const struct json_value *m)
+static int body_template_args(const struct body *b, const struct member *row,
+                              const struct json_value *m)
 {
     if (!json_is(m, JSON_OBJECT))
-        return refuse(b, row->name, "must be an object");
+        return body_refuse(b, row->name, "must be an object");
     for (size_t i = 0; i < m->len; i++)
         if (!json_equals(&m->keys[i], "enable_thinking"))
             return err_set(b->e, QWICK_ERR_USAGE,
                            WHERE ": body.%s.%s: is not supported", row->name,
                            ERR_SHOW(m->keys[i].str, m->keys[i].len));
-    if (get(m, "enable_thinking"))
-        jw_value(b->w, "think", get(m, "enable_thinking"));
+    if (body_get(m, "enable_thinking"))
+        jw_value(b->w, "think", body_get(m, "enable_thinking"));
     return 0;
 }
 
 static const struct member members[] = {
-    {"model", put_model, NULL},
-    {"messages", put_same, NULL},
-    {"max_tokens", put_max_tokens, NULL},
-    {"max_completion_tokens", put_max_tokens, NULL},
-    {"temperature", put_same, NULL},
-    {"top_p", put_same, NULL},
-    {"seed", put_same, NULL},
-    {"stop", put_same, NULL},
-    {"presence_penalty", put_same, NULL},
-    {"frequency_penalty", put_same, NULL},
-    {"logprobs", put_logprobs, NULL},
-    {"top_logprobs", put_top, NULL},
-    {"response_format", put_format, NULL},
-    {"tools", put_same, NULL},
-    {"tool_choice", put_same, NULL},
-    {"parallel_tool_calls", only_true, NULL},
-    {"n", only_one, NULL},
-    {"stream", only_false, NULL},
-    {"store", only_false, NULL},
-    {"user", put_nothing, NULL},
-    {"metadata", put_nothing, NULL},
+    {"model", body_model, NULL},
+    {"messages", body_same, NULL},
+    {"max_tokens", body_max_tokens, NULL},
+    {"max_completion_tokens", body_max_tokens, NULL},
+    {"temperature", body_same, NULL},
+    {"top_p", body_same, NULL},
+    {"seed", body_same, NULL},
+    {"stop", body_same, NULL},
+    {"presence_penalty", body_same, NULL},
+    {"frequency_penalty", body_same, NULL},
+    {"logprobs", body_logprobs, NULL},
+    {"top_logprobs", body_top, NULL},
+    {"response_format", body_format, NULL},
+    {"tools", body_same, NULL},
+    {"tool_choice", body_same, NULL},
+    {"parallel_tool_calls", body_only, "true"},
+    {"n", body_only, "1"},
+    {"stream", body_only, "false"},
+    {"store", body_only, "false"},
+    {"user", body_nothing, NULL},
+    {"metadata", body_nothing, NULL},
     /* of other servers of this format */
-    {"top_k", put_same, NULL},
-    {"min_p", put_same, NULL},
-    {"repetition_penalty", put_same, "repeat_penalty"},
-    {"chat_template_kwargs", put_template_args, NULL},
+    {"top_k", body_same, NULL},
+    {"min_p", body_same, NULL},
+    {"repetition_penalty", body_same, "repeat_penalty"},
+    {"chat_template_kwargs", body_template_args, NULL},
 };
 
-static int put_member(const struct body *b, const struct json_value *key,
-                      const struct json_value *m)
+static int body_member(const struct body *b, const struct json_value *key,
+                       const struct json_value *m)
 {
     const size_t n = sizeof(members) / sizeof(*members);
     size_t i = 0;
@@ -234,13 +226,14 @@ static int put_member(const struct body *b, const struct json_value *key,
     if (json_is(m, JSON_NULL))
         return 0;
     return i < n ? members[i].put(b, &members[i], m)
-                 : refuse(b, ERR_SHOW(key->str, key->len), "is not supported");
+                 : body_refuse(b, ERR_SHOW(key->str, key->len),
+                               "is not supported");
 }
 
 /* ---- requests ----------------------------------------------------------- */
 
 /* Check the members around the body. */
-static int check_request(const struct json_value *v, struct qwick_err *e)
+static int openai_check(const struct json_value *v, struct qwick_err *e)
 {
     static const char *const names[] = {"custom_id", "method", "url", "body"};
     const struct json_value *url = json_get(v, "url");
@@ -267,16 +260,16 @@ static int check_request(const struct json_value *v, struct qwick_err *e)
     return 0;
 }
 
-static int translate(struct openai_state *s, const struct json_value *v,
-                     struct json_writer *w, struct qwick_err *e)
+static int openai_translate(struct openai_state *s, const struct json_value *v,
+                            struct json_writer *w, struct qwick_err *e)
 {
     struct body b = {json_get(v, "body"), w, s, e};
-    if (check_request(v, e))
+    if (openai_check(v, e))
         return -1;
-    if (!get(b.v, "messages"))
-        return refuse(&b, "messages", "must be an array, is missing");
+    if (!body_get(b.v, "messages"))
+        return body_refuse(&b, "messages", "must be an array, is missing");
     for (size_t i = 0; i < b.v->len; i++)
-        if (put_member(&b, &b.v->keys[i], &b.v->items[i]))
+        if (body_member(&b, &b.v->keys[i], &b.v->items[i]))
             return -1;
     return 0;
 }
@@ -299,7 +292,7 @@ int openai_request(struct openai_state *s, const char *text, size_t n,
         jw_object(&w, NULL);
         jw_string(&w, "id", id->str, id->len);
         size_t len = json->len;
-        rc = translate(s, json_root(doc), &w, e);
+        rc = openai_translate(s, json_root(doc), &w, e);
         if (rc)
             json->len = len;
         w.comma = true;

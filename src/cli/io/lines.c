@@ -138,7 +138,7 @@ enum lines_status lines_next(struct lines *l, int timeout_ms, const char **text,
     return LINES_GOT;
 }
 
-static bool is_blank(const char *text, size_t n)
+bool line_is_blank(const char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (text[i] != ' ' && text[i] != '\t' && text[i] != '\r')
@@ -159,7 +159,7 @@ enum lines_status lines_peek(struct lines *l, const char **text, size_t *n,
             size_t len = *n = nl ? (size_t)(nl - s) : have;
             if (at == 0)
                 skip_mark(l, text, n);
-            if (!is_blank(*text, *n))
+            if (!line_is_blank(*text, *n))
                 return LINES_GOT;
             at += len + (nl != NULL);
             continue;

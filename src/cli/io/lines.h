@@ -41,6 +41,9 @@ void lines_free(struct lines *l);
 enum lines_status lines_next(struct lines *l, int timeout_ms, const char **text,
                              size_t *n, bool *torn, struct qwick_err *e);
 
+/* Return whether a line has only blanks, tabs and carriage returns. */
+bool line_is_blank(const char *text, size_t n);
+
 /* Find the next line that is not blank, without handing it out. Waits for it.
  * Returns LINES_WAIT when a signal may have come. */
 enum lines_status lines_peek(struct lines *l, const char **text, size_t *n,
