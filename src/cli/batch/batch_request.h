@@ -10,7 +10,7 @@
 #include "base/buf.h"
 #include "cli/answer/answer_opts.h"
 #include "cli/answer/constraint_cache.h"
-#include "cli/io/key.h"
+#include "base/key.h"
 #include "cli/opt/opt.h"
 #include "cli/answer/tool_choice.h"
 #include "cli/answer/tools.h"

@@ -5,7 +5,7 @@
 
 #include "base/utf8.h"
 #include "cli/batch/batch_request.h"
-#include "cli/io/json_writer.h"
+#include "file/json_writer.h"
 #include "cli/io/signals.h"
 #include "file/json.h"
 

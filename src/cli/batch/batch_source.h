@@ -10,7 +10,7 @@
 
 #include "base/buf.h"
 #include "cli/batch/batch_form.h"
-#include "cli/io/csv.h"
+#include "file/csv.h"
 #include "cli/io/lines.h"
 #include "cli/batch/openai_request.h"
 #include "cli/opt/opt.h"
