@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/io/csv.h"
+#include "file/csv.h"
 #include "cli/io/lines.h"
 #include "cli/batch/openai_request.h"
 #include "cli/opt/opt.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/answer/code_block.c"
+#include "text/chat/code_block.h"
 
 /* Text, and the content of its first block when the text is complete; NULL:
  * it has no block. */

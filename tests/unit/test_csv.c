@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/io/csv.c"
+#include "file/csv.h"
 
 /* Read a whole text, and write its records to out: [field] for each field, and
  * a newline after each record; "!FAULT" for a malformed one. Lines come in

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/io/json_writer.c"
+#include "file/json_writer.h"
 
 static void commas_stand_between_values(void **state)
 {

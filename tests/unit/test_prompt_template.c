@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/opt/prompt_template.c"
+#include "text/prompt_template.h"
 
 /* Each field becomes <its name>, which must not be read as a template again. */
 static int show(void *ctx, const struct template_part *field, const char **s,

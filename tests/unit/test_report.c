@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/io/json_writer.c"
+#include "file/json_writer.h"
 #include "cli/io/units.c"
 #include "cli/report/report.c"
 #include "cli/report/scale.c"

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/io/json_writer.c"
-#include "cli/io/key.c"
-#include "cli/answer/tool_calls.c"
+#include "file/json_writer.h"
+#include "base/key.h"
+#include "text/chat/tool_calls.h"
 
 static const char definitions[] =
     "[{\"type\":\"function\",\"function\":{\"name\":\"weather\","

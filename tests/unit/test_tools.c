@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "cli/io/json_writer.c"
-#include "cli/io/key.c"
-#include "cli/answer/tool_calls.c"
+#include "file/json_writer.h"
+#include "base/key.h"
+#include "text/chat/tool_calls.h"
 #include "text/grammar/automaton.h"
 #include "text/grammar/grammar.h"
 #include "text/grammar/tools_grammar.h"

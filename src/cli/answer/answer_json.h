@@ -7,10 +7,10 @@
 #include <stddef.h>
 
 #include "base/buf.h"
-#include "cli/answer/code_block.h"
-#include "cli/io/json_writer.h"
+#include "text/chat/code_block.h"
+#include "file/json_writer.h"
 #include "cli/report/profile.h"
-#include "cli/answer/tool_calls.h"
+#include "text/chat/tool_calls.h"
 #include "qwick.h"
 
 struct json_answer {

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "cli/io/key.h"
+#include "base/key.h"
 #include "qwick.h"
 
 /* A constraint in use. */

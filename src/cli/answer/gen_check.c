@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/answer/code_block.h"
+#include "text/chat/code_block.h"
 #include "cli/answer/gen_job.h"
 #include "cli/io/out.h"
 #include "cli/opt/verbs.h"

@@ -8,7 +8,7 @@
 #include "base/rng.h"
 #include "cli/answer/answer_json.h"
 #include "cli/answer/chat_input.h"
-#include "cli/io/key.h"
+#include "base/key.h"
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
 #include "cli/io/prompt.h"

@@ -7,9 +7,9 @@
 #include <stddef.h>
 
 #include "base/buf.h"
-#include "cli/answer/code_block.h"
+#include "text/chat/code_block.h"
 #include "cli/answer/gen_job.h"
-#include "cli/answer/tool_calls.h"
+#include "text/chat/tool_calls.h"
 #include "cli/report/paint.h"
 #include "cli/report/profile.h"
 #include "qwick.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "cli/answer/tool_calls.h"
+#include "text/chat/tool_calls.h"
 #include "cli/io/out.h"
 #include "cli/io/prompt.h"
 #include "text/chat/chat_values.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/answer/code_block.h"
+#include "text/chat/code_block.h"
 #include "cli/batch/batch_request.h"
 
 /* Line numbers stay exact in every JSON reader. */

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "cli/answer/answer_json.h"
-#include "cli/io/json_writer.h"
+#include "file/json_writer.h"
 #include "file/json.h"
 #include "qwick.h"
 

@@ -11,7 +11,7 @@
 #include "cli/batch/batch_out.h"
 #include "cli/batch/batch_request.h"
 #include "cli/batch/batch_source.h"
-#include "cli/io/key.h"
+#include "base/key.h"
 #include "cli/io/lines.h"
 #include "qwick.h"
 

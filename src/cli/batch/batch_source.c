@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli/batch/batch_request.h"
-#include "cli/io/json_writer.h"
+#include "file/json_writer.h"
 #include "cli/io/signals.h"
 #include "file/json.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/io/json_writer.h"
+#include "file/json_writer.h"
 #include "file/json.h"
 
 #define WHERE "record"

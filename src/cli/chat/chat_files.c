@@ -6,7 +6,7 @@
 #include "base/err.h"
 #include "cli/answer/chat_input.h"
 #include "cli/chat/chat_job.h"
-#include "cli/io/json_writer.h"
+#include "file/json_writer.h"
 #include "cli/io/out.h"
 #include "cli/io/prompt.h"
 #include "file/json.h"

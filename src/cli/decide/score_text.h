@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "cli/io/json_writer.h"
+#include "file/json_writer.h"
 #include "qwick.h"
 
 enum score_unit { BY_TOKEN, BY_WORD, BY_LINE, BY_BYTE };

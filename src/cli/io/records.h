@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "cli/io/json_writer.h"
+#include "file/json_writer.h"
 #include "cli/io/lines.h"
 #include "cli/io/strings.h"
 #include "file/json.h"

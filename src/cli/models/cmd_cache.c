@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "base/buf.h"
-#include "cli/io/json_writer.h"
+#include "file/json_writer.h"
 #include "cli/io/out.h"
 #include "cli/io/units.h"
 #include "cli/opt/common.h"

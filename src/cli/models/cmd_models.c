@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "base/os.h"
 #include "cli/io/escape.h"
-#include "cli/io/json_writer.h"
+#include "file/json_writer.h"
 #include "cli/io/out.h"
 #include "cli/io/signals.h"
 #include "cli/opt/aliases.h"

@@ -6,7 +6,7 @@
 
 #include "base/buf.h"
 #include "cli/opt/opt.h"
-#include "cli/opt/prompt_template.h"
+#include "text/prompt_template.h"
 #include "qwick.h"
 
 /* ---- the file ---- */

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 #include "base/buf.h"
-#include "cli/io/json_writer.h"
+#include "file/json_writer.h"
 #include "qwick.h"
 
 /* A profile. Values that are unknown are NAN, for example for an answer of one

@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 #include "base/buf.h"
-#include "cli/io/json_writer.h"
+#include "file/json_writer.h"
 
 enum fact_type {
     FACT_TEXT,  /* NULL: null, "-" */

@@ -8,7 +8,7 @@
 
 #include "base/buf.h"
 #include "base/os.h"
-#include "cli/io/json_writer.h"
+#include "file/json_writer.h"
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
 #include "cli/opt/common.h"

@@ -4,7 +4,7 @@
 #include "base/buf.h"
 #include "cli/answer/chat_input.h"
 #include "cli/answer/tools.h"
-#include "cli/io/json_writer.h"
+#include "file/json_writer.h"
 #include "cli/io/out.h"
 #include "cli/io/prompt.h"
 #include "cli/io/records.h"

@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "cli/io/json_writer.h"
-#include "cli/io/key.h"
+#include "file/json_writer.h"
+#include "base/key.h"
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
 #include "cli/io/records.h"

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "cli/io/key.h"
+#include "base/key.h"
 
 struct pending_row;
 

@@ -12,15 +12,15 @@
  * or has no end stays in the text, and the first of these is an error. A
  * closing tag inside a JSON string, or before </function>, belongs to the call.
  */
-#ifndef CLI_TOOL_CALLS_H
-#define CLI_TOOL_CALLS_H
+#ifndef TEXT_TOOL_CALLS_H
+#define TEXT_TOOL_CALLS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "cli/io/json_writer.h"
+#include "file/json_writer.h"
 #include "file/json.h"
 
 struct tool_call {

@@ -1,7 +1,7 @@
 /* Writes JSON value by value. The writer adds commas and escapes; the caller
  * must nest objects and arrays correctly. */
-#ifndef CLI_JSON_WRITER_H
-#define CLI_JSON_WRITER_H
+#ifndef FILE_JSON_WRITER_H
+#define FILE_JSON_WRITER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-#include "cli/io/csv.h"
+#include "file/csv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -13,8 +13,8 @@
  * behind three more, because blocks in the items of lists are indented. Other
  * containers, such as quotes, are not read. A line ends with "\n"; a "\r"
  * before it belongs to the content. */
-#ifndef CLI_CODE_BLOCK_H
-#define CLI_CODE_BLOCK_H
+#ifndef TEXT_CODE_BLOCK_H
+#define TEXT_CODE_BLOCK_H
 
 #include <stdbool.h>
 #include <stddef.h>

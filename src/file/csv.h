@@ -2,8 +2,8 @@
  * quotes may hold the delimiter, line ends, and "" for a quote. Line ends are
  * LF or CRLF. Stricter than most readers: what could be read in two ways is an
  * error. */
-#ifndef CLI_CSV_H
-#define CLI_CSV_H
+#ifndef FILE_CSV_H
+#define FILE_CSV_H
 
 #include <stdbool.h>
 #include <stddef.h>

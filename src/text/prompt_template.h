@@ -8,8 +8,8 @@
  * Any other brace is a brace, as in JSON and in programs. A template with such
  * a brace cannot also have {{ or }}: "{"a": {"b": 1}}" would lose a brace. This
  * is an error, and so is a brace that looks like a misspelt field. */
-#ifndef CLI_PROMPT_TEMPLATE_H
-#define CLI_PROMPT_TEMPLATE_H
+#ifndef TEXT_PROMPT_TEMPLATE_H
+#define TEXT_PROMPT_TEMPLATE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-#include "cli/io/key.h"
+#include "base/key.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Keys: hashes that identify stored results, so that a result of another
  * prompt, model or option is not used by mistake. */
-#ifndef CLI_KEY_H
-#define CLI_KEY_H
+#ifndef BASE_KEY_H
+#define BASE_KEY_H
 
 #include <stddef.h>
 #include <stdint.h>

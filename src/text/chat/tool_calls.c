@@ -1,11 +1,11 @@
-#include "cli/answer/tool_calls.h"
+#include "text/chat/tool_calls.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
-#include "cli/io/key.h"
+#include "base/key.h"
 #include "text/chat/tool_value.h"
 
 /* Length of a tag, which is a literal. */

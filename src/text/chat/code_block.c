@@ -1,4 +1,4 @@
-#include "cli/answer/code_block.h"
+#include "text/chat/code_block.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "cli/opt/prompt_template.h"
+#include "text/prompt_template.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "cli/io/json_writer.h"
+#include "file/json_writer.h"
 
 #include <assert.h>
 #include <inttypes.h>
