@@ -9,10 +9,7 @@
 
 #include "base/buf.h"
 #include "cli/answer/constraint_cache.h"
-<<<<<<< HEAD
-=======
 #include "base/key.h"
->>>>>>> 58f31e3491ef863aa5345331176a3de2c5766041
 #include "cli/opt/opt.h"
 #include "qwick.h"
 

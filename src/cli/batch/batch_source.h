@@ -10,12 +10,8 @@
 
 #include "base/buf.h"
 #include "cli/batch/batch_form.h"
-<<<<<<< HEAD
 #include "cli/batch/openai_request.h"
 #include "file/csv.h"
-=======
-#include "file/csv.h"
->>>>>>> 58f31e3491ef863aa5345331176a3de2c5766041
 #include "cli/io/lines.h"
 #include "cli/io/prompt.h"
 #include "cli/opt/opt.h"
