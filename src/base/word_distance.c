@@ -30,3 +30,13 @@ size_t word_distance(const char *a, const char *b)
     }
     return rows[m % 3][n];
 }
+
+void word_nearest(const char *word, const char *name, size_t *least,
+                  const char **nearest)
+{
+    size_t d = word_distance(word, name);
+    if (d >= *least)
+        return;
+    *least = d;
+    *nearest = name;
+}

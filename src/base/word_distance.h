@@ -9,4 +9,10 @@
  * 40. */
 size_t word_distance(const char *a, const char *b);
 
+/* One step of a search for the name that a word means: if fewer than *least
+ * edits turn word into name, set *nearest to name and *least to their
+ * number. */
+void word_nearest(const char *word, const char *name, size_t *least,
+                  const char **nearest);
+
 #endif

@@ -71,11 +71,10 @@ const char *verb_near(const char *word)
         return foreign[k].verb;
     const char *near = NULL;
     for (size_t i = 0; verbs[i]; i++) {
-        size_t d = word_distance(word, verbs[i]->name);
-        if (d == 0)
+        size_t least = 2; /* for each verb: of equals, the last one counts */
+        word_nearest(word, verbs[i]->name, &least, &near);
+        if (least == 0)
             return NULL;
-        if (d == 1)
-            near = verbs[i]->name;
     }
     return near;
 }

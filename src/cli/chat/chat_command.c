@@ -60,7 +60,7 @@ const struct chat_command *chat_command_find(const struct chat_command *rows,
 const char *chat_command_near(const struct chat_command *rows, const char *text)
 {
     char word[40];
-    size_t n = name_length(text), n_begin = 0, least = 3;
+    size_t n = name_length(text), n_begin = 0, least = n < 3 ? n : 3;
     const char *near = NULL, *begins = NULL;
     if (n >= sizeof(word))
         return NULL;
@@ -68,11 +68,7 @@ const char *chat_command_near(const struct chat_command *rows, const char *text)
         word[i] = (char)(text[1 + i] | 0x20); /* a lower case letter */
     word[n] = 0;
     for (; rows->name; rows++) {
-        size_t d = word_distance(word, rows->name);
-        if (d < least && d < n) {
-            least = d;
-            near = rows->name;
-        }
+        word_nearest(word, rows->name, &least, &near);
         if (strncmp(rows->name, word, n) == 0) {
             begins = rows->name;
             n_begin++;

@@ -107,12 +107,14 @@ const struct alias *aliases_find(const struct aliases *a, const char *name)
     return NULL;
 }
 
-const struct alias *aliases_near(const struct aliases *a, const char *word)
+/* The name of the alias that the user probably meant; NULL: none. */
+static const char *aliases_near(const struct aliases *a, const char *word)
 {
+    const char *near = NULL;
+    size_t least = strlen(word) > 2 ? 2 : 0;
     for (size_t i = 0; i < a->n; i++)
-        if (strlen(word) > 2 && word_distance(word, a->v[i].name) <= 1)
-            return &a->v[i];
-    return NULL;
+        word_nearest(word, a->v[i].name, &least, &near);
+    return near;
 }
 
 static bool exists(const char *path)
@@ -241,10 +243,9 @@ static int alias_change(const char *name, const char *model,
     int rc = aliases_read(&a, e);
     const struct alias *old = rc ? NULL : aliases_find(&a, name);
     if (!rc && !old && !model) {
-        const struct alias *near = aliases_near(&a, name);
+        const char *near = aliases_near(&a, name);
         rc = err_set(e, QWICK_ERR_USAGE, "%s: %s: no such alias%s%s", a.path,
-                     name, near ? ", did you mean " : "",
-                     near ? near->name : "");
+                     name, near ? ", did you mean " : "", near ? near : "");
     }
     if (!rc)
         rc = copy_lines(&a, old ? old->line : 0, &text, e) ||

@@ -29,9 +29,6 @@ void aliases_free(struct aliases *a);
 /* Return the alias of this name, or NULL. */
 const struct alias *aliases_find(const struct aliases *a, const char *name);
 
-/* Return the alias whose name is nearest to a word, if it is near, or NULL. */
-const struct alias *aliases_near(const struct aliases *a, const char *word);
-
 /* Follow the alias `name` until its model is no alias. *model is borrowed;
  * NULL: name is no alias. Returns 0, or -1 with *e set if aliases lead back to
  * one of them. */

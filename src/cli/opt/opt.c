@@ -311,11 +311,7 @@ const char *opt_meant(const struct verb *v, const char *name)
             begins = known;
             n_begin++;
         }
-        size_t d = word_distance(dashed, known);
-        if (d < least) {
-            least = d;
-            best = known;
-        }
+        word_nearest(dashed, known, &least, &best);
     }
     return best ? best : n_begin == 1 && n > 1 ? begins : NULL;
 }

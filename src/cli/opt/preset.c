@@ -66,13 +66,8 @@ static const char *nearest(char **v, size_t n, const char *name)
 {
     const char *best = NULL;
     size_t least = strlen(name) < 4 ? 2 : 3;
-    for (size_t i = 0; i < n; i++) {
-        size_t d = word_distance(name, v[i]);
-        if (d < least) {
-            least = d;
-            best = v[i];
-        }
-    }
+    for (size_t i = 0; i < n; i++)
+        word_nearest(name, v[i], &least, &best);
     return best;
 }
 
