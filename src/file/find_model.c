@@ -220,7 +220,8 @@ static int search(char **path, const char **type, const char *spec,
     return search_stores(path, spec, only_name, &hub, e);
 }
 
-bool find_model_is_path(const char *spec)
+/* Whether a name of a model can only be a path. */
+static bool find_model_is_path(const char *spec)
 {
     size_t dots = strspn(spec, ".");
     return *spec == '/' || *spec == '~' ||

@@ -6,11 +6,6 @@
 
 #include "base/err.h"
 
-/* Return whether a name of a model can only be a path: it begins with "/",
- * "./",
- * "../" or "~", or is "." or "..". */
-bool find_model_is_path(const char *spec);
-
 /* Find the model that spec names: the first of these that exists.
  *   the directory or file at this path
  *   "DIRECTORY:TYPE", for a directory with GGUF files
@@ -18,9 +13,9 @@ bool find_model_is_path(const char *spec);
  *       Face cache
  *   a name that means exactly one model in the stores of this machine
  *       (stores_find)
- * With `only_name`, a path counts only if find_model_is_path, so that what lies
- * in the current directory cannot take the place of a model that a setting
- * names.
+ * With `only_name`, a path counts only if it begins with "/", "./", "../" or "~",
+ * or is "." or "..". Then nothing in the current directory can take the place of
+ * a model that a setting names.
  * Writes the directory or file to *path, malloc'ed, and ":TYPE" without the
  * colon to *type, borrowed from spec, NULL if there is none. If nothing is
  * found, the error names the places that were searched, and how to download a

@@ -221,8 +221,9 @@ void qwen3_layer(struct worker *w, size_t i, size_t n)
 /* ---- costs ----------------------------------------------------------------
  */
 
-struct cost qwen3_attention_cost(const struct model *m, size_t i, size_t pos,
-                                 size_t n, size_t n_kept)
+/* The cost of a layer without its MLP. */
+static struct cost qwen3_attention_cost(const struct model *m, size_t i,
+                                        size_t pos, size_t n, size_t n_kept)
 {
     const struct config *c = &m->config;
     double d = (double)c->d_model, q_dim = (double)(c->n_heads * c->head_dim),

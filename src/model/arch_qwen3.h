@@ -60,8 +60,4 @@ struct cost qwen3_layer_cost(const struct model *m, size_t i, size_t pos,
  * router and the tokens' experts. */
 double qwen3_mlp_flops(const struct model *m, size_t i, size_t n);
 
-/* Return the cost of a layer without its MLP. */
-struct cost qwen3_attention_cost(const struct model *m, size_t i, size_t pos,
-                                 size_t n, size_t n_kept);
-
 #endif

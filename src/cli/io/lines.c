@@ -274,7 +274,8 @@ static uint64_t count_from(int fd, off_t at, bool blank)
     }
 }
 
-uint64_t lines_count(int fd, bool blank)
+/* Count the lines from the descriptor's offset on, without moving the offset. */
+static uint64_t lines_count(int fd, bool blank)
 {
     return count_from(fd, lseek(fd, 0, SEEK_CUR), blank);
 }

@@ -49,13 +49,8 @@ bool line_is_blank(const char *text, size_t n);
 enum lines_status lines_peek(struct lines *l, const char **text, size_t *n,
                              struct qwick_err *e);
 
-/* Count the lines that were not handed out; see lines_count. */
+/* Count the lines that were not handed out; see lines_total. */
 uint64_t lines_left(const struct lines *l, bool blank);
-
-/* Count the lines from the descriptor's offset on, without moving the offset.
- * Blank lines count only if `blank` is set. Returns 0 if the file is not a
- * regular file, or is too large to be read just for counting. */
-uint64_t lines_count(int fd, bool blank);
 
 /* ---- all files of a verb ---- */
 
@@ -79,8 +74,9 @@ struct lines_handler {
 int lines_run(const struct strings *files, const struct lines_handler *h,
               void *ctx);
 
-/* Count the lines of all files; see lines_count. Returns 0 if one of the counts
- * is unknown. */
+/* Count the lines of all files. Blank lines count only if `blank` is set. Returns
+ * 0 if a file is not a regular file, or is too large to be read just for
+ * counting. */
 uint64_t lines_total(const struct strings *files, bool blank);
 
 #endif

@@ -15,7 +15,6 @@
 #include "base/utf8.h"
 #include "cli/io/escape.h"
 #include "cli/io/signals.h"
-#include "cli/io/term.h"
 
 static bool be_quiet, be_verbose, out_failed, out_tty, err_tty;
 
@@ -42,11 +41,6 @@ bool out_is_tty(void)
 bool err_is_tty(void)
 {
     return err_tty;
-}
-
-bool err_has_colour(void)
-{
-    return term_colours(NULL, err_tty);
 }
 
 /* Bytes that a pipe takes without blocking once poll reports it writable. */

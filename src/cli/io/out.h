@@ -44,10 +44,6 @@ int out_escape(struct buf *out, const char *s, size_t n);
 bool out_is_tty(void);
 bool err_is_tty(void);
 
-/* Return whether stderr may get escape sequences: it is a terminal, TERM is set
- * and not "dumb", and NO_COLOR is not set. */
-bool err_has_colour(void);
-
 /* Write text from a model to stderr, which must be a terminal, with the escapes
  * of out_write. Failures are ignored: there is no place to report them. */
 void err_write_text(const char *s, size_t n);

@@ -58,7 +58,8 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-char *settings_trim(char *s)
+/* Remove blanks at both ends of s in place; returns its beginning. */
+static char *settings_trim(char *s)
 {
     size_t n = strlen(s);
     while (n && is_blank(s[n - 1]))

@@ -36,9 +36,6 @@ int settings_read_file(const char *path, char **text, size_t *n,
  * without the place of the line. */
 int settings_split(char *line, char **name, char **value, struct qwick_err *e);
 
-/* Remove blanks at both ends of s in place; returns its beginning. */
-char *settings_trim(char *s);
-
 struct preset;
 
 /* Return the prompt of -T (preset.h), or NULL. c may be NULL. */

@@ -96,8 +96,9 @@ static int decimals_of(double step)
     return d < 0 ? 0 : d > 6 ? 6 : d;
 }
 
-int plot_histogram(struct buf *b, const double *v, size_t n, size_t columns,
-                   bool utf8)
+/* Append a line for each bin. */
+static int plot_histogram(struct buf *b, const double *v, size_t n,
+                          size_t columns, bool utf8)
 {
     struct plot_bin bins[PLOT_BINS];
     size_t m = plot_bins(v, n, bins), most = 0, begin = b->len;

@@ -29,12 +29,9 @@ struct plot_bin {
 enum { PLOT_BINS = 8 };
 size_t plot_bins(const double *v, size_t n, struct plot_bin out[PLOT_BINS]);
 
-/* Append a histogram of times in ms: a line for each bin, of at most `columns`
- * characters. Returns 0, or -1 when out of memory. */
-int plot_histogram(struct buf *b, const double *v, size_t n, size_t columns,
-                   bool utf8);
-
-/* Append both under a line with this name, each line indented by two blanks. */
+/* Append a sparkline and a histogram of times in ms under a line with this name,
+ * each line indented by two blanks and of at most `columns` characters. Returns
+ * 0, or -1 when out of memory. */
 int plot_times(struct buf *b, const char *name, const double *v, size_t n,
                size_t columns, bool utf8);
 

@@ -97,7 +97,8 @@ const struct tuning *tuning_settle(const char *name, const char *dir,
     return t;
 }
 
-const char *tuning_known(const struct tuning *t, const struct core_knob *k)
+/* What is known about a choice: "measured", "guess" or "probe". */
+static const char *tuning_known(const struct tuning *t, const struct core_knob *k)
 {
     const struct core_knob *p;
     for (size_t i = 0; t->probed && (p = tuning_probed(i)) != NULL; i++)

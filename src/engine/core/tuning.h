@@ -41,9 +41,6 @@ struct tuning {
 const struct tuning *tuning_settle(const char *name, const char *dir,
                                    struct qwick_err *e);
 
-/* Return what is known about a choice: "measured", "guess" or "probe". */
-const char *tuning_known(const struct tuning *t, const struct core_knob *k);
-
 /* Return choice i = 0, 1, … of a probe; NULL after the last one. */
 const struct core_knob *tuning_probed(size_t i);
 

@@ -294,7 +294,8 @@ void generation_weigh(struct generation *g, const float *logits)
                          g->r->tokens[g->r->n_tokens - 1], &g->logprob);
 }
 
-bool generation_timed_out(const struct generation *g)
+/* Whether the deadline has passed. Reads no clock if there is no deadline. */
+static bool generation_timed_out(const struct generation *g)
 {
     return g->deadline_ms > 0 && clock_ms() >= g->deadline_ms;
 }

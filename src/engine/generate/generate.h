@@ -99,10 +99,6 @@ static inline bool generation_may_force(const struct generation *g)
     return g->guide.matcher || g->budget.ids;
 }
 
-/* Return whether the deadline has passed. Reads no clock if there is no
- * deadline. */
-bool generation_timed_out(const struct generation *g);
-
 /* Move text and thinking to the result. The result's text is not NULL
  * afterwards. */
 int generation_finish(struct generation *g, struct qwick_err *e);

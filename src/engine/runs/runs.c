@@ -237,7 +237,9 @@ static int take_session(struct runs *s, struct run *r, struct qwick_err *e)
     return 0;
 }
 
-int runs_start(struct runs *s, struct run *r, struct qwick_err *e)
+/* Give the run a session. It gets the keys and values of the run's first tokens
+ * from other runs and from caches, as many as they have. */
+static int runs_start(struct runs *s, struct run *r, struct qwick_err *e)
 {
     if (take_session(s, r, e))
         return -1;

@@ -202,10 +202,6 @@ static inline bool run_decodes(const struct run *r)
     return r->session && run_pending(r) == 1;
 }
 
-/* Give the run a session. It gets the keys and values of the run's first tokens
- * from other runs and from caches, as many as they have. */
-int runs_start(struct runs *s, struct run *r, struct qwick_err *e);
-
 /* ---- runs_prefix.c ---- */
 
 /* Return how many tokens at the beginning of r, its last token excluded, have

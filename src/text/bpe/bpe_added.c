@@ -106,8 +106,9 @@ static int compare_added(const void *x, const void *y)
                : compare_texts(a->content, a->len, b->content, b->len);
 }
 
-const struct bpe_added *bpe_find_added(const struct bpe *b, const char *p,
-                                       size_t n)
+/* The added token with this content, or NULL. */
+static const struct bpe_added *bpe_find_added(const struct bpe *b,
+                                              const char *p, size_t n)
 {
     for (size_t k = 0; k < BPE_N_SETS && n > 0; k++) {
         const struct bpe_set *s = &b->sets[k];

@@ -246,10 +246,6 @@ struct bpe_word {
 int bpe_normal_form(const struct bpe *b, const char *p, size_t n,
                     struct buf *out, struct qwick_err *e);
 
-/* Return the added token with this content, or NULL. */
-const struct bpe_added *bpe_find_added(const struct bpe *b, const char *p,
-                                       size_t n);
-
 /* Replace the spelling of a BPE_SPELLED token by its bytes. */
 static inline void bpe_unspell(struct bpe *b, struct bpe_tok *t)
 {

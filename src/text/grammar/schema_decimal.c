@@ -96,7 +96,9 @@ static int compare_digits(const char *a, size_t na, const char *b, size_t nb)
     return c ? c : na < nb ? -1 : na > nb;
 }
 
-int decimal_compare_size(const struct decimal *a, const struct decimal *b)
+/* Compare without the signs. */
+static int decimal_compare_size(const struct decimal *a,
+                                const struct decimal *b)
 {
     if (a->n_whole != b->n_whole)
         return a->n_whole < b->n_whole ? -1 : 1;

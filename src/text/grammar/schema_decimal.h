@@ -26,9 +26,8 @@ struct decimal {
 int decimal_read(struct decimal *out, const char *s, size_t n,
                  struct arena *mem);
 
-/* Compare two numbers: < 0, 0, > 0. decimal_compare_size ignores the signs. */
+/* Compare two numbers: < 0, 0, > 0. */
 int decimal_compare(const struct decimal *a, const struct decimal *b);
-int decimal_compare_size(const struct decimal *a, const struct decimal *b);
 
 bool decimal_is_zero(const struct decimal *a);
 bool decimal_is_integer(const struct decimal *a);

@@ -232,11 +232,6 @@ const struct json_value *schema_resolve(struct schema *s,
 
 /* ---- values (schema_value.c) ---- */
 
-/* Return whether two values are equal for JSON schema: 1 and 1.0 are, the order
- * of members does not matter. -1 on an error. */
-int schema_equal(struct schema *s, const struct json_value *a,
-                 const struct json_value *b);
-
 /* Set *out to a hash of a value: equal values have equal hashes. Returns 0 or
  * -1. */
 int schema_hash(struct schema *s, const struct json_value *v, uint64_t *out);
@@ -272,10 +267,6 @@ uint32_t schema_value_node(struct schema *s, struct schema_node *const *roots,
 /* Return 1 if no value satisfies items[0..n), 0 if some may, -1 with the error
  * set. */
 int schema_never(struct schema *s, const uint32_t *items, size_t n, int depth);
-
-/* Return the nodes of items[0..n), or NULL with the error set. */
-struct schema_node **schema_nodes(struct schema *s, const uint32_t *items,
-                                  size_t n);
 
 /* Make the node of a set. */
 int schema_define(struct schema *s, const struct schema_set *set,

@@ -127,8 +127,9 @@ uint32_t schema_value_node(struct schema *s, struct schema_node *const *roots,
     return set ? grammar_ref(s->g, set->rule) : GRAMMAR_NOTHING;
 }
 
-struct schema_node **schema_nodes(struct schema *s, const uint32_t *items,
-                                  size_t n)
+/* The nodes of items[0..n), or NULL with the error set. */
+static struct schema_node **schema_nodes(struct schema *s,
+                                         const uint32_t *items, size_t n)
 {
     struct schema_node **v = schema_alloc(s, n, sizeof *v);
     for (size_t i = 0; v && i < n; i++)

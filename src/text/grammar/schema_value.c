@@ -36,6 +36,9 @@ static int equal_numbers(struct schema *s, const struct json_value *a,
     return decimal_compare(&x, &y) == 0;
 }
 
+static int schema_equal(struct schema *s, const struct json_value *a,
+                        const struct json_value *b);
+
 static int equal_parts(struct schema *s, const struct json_value *a,
                        const struct json_value *b)
 {
@@ -51,8 +54,10 @@ static int equal_parts(struct schema *s, const struct json_value *a,
     return 1;
 }
 
-int schema_equal(struct schema *s, const struct json_value *a,
-                 const struct json_value *b)
+/* Whether two values are equal for JSON schema: 1 and 1.0 are, the order of
+ * members does not matter. -1 on an error. */
+static int schema_equal(struct schema *s, const struct json_value *a,
+                        const struct json_value *b)
 {
     if (a->type != b->type)
         return 0;

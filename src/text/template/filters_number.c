@@ -41,8 +41,9 @@ static bool plain_number(struct rt *rt, const struct str *s, char *out,
 
 enum { NUMBER_MAX = 400 };
 
-int text_to_int(struct rt *rt, const struct str *s, int64_t base,
-                struct value *out, bool *ok)
+/* Python's int(text, base). */
+static int text_to_int(struct rt *rt, const struct str *s, int64_t base,
+                       struct value *out, bool *ok)
 {
     char text[NUMBER_MAX], *p = text;
     int64_t v = 0;
@@ -92,7 +93,8 @@ int text_to_int(struct rt *rt, const struct str *s, int64_t base,
     return digits ? 0 : -1;
 }
 
-bool text_to_float(const struct str *s, double *out)
+/* Python's float(text). */
+static bool text_to_float(const struct str *s, double *out)
 {
     char text[NUMBER_MAX];
     size_t n = s->n;

@@ -171,9 +171,5 @@ int format_braces(struct rt *rt, const struct str *fmt, const struct call *c,
 /* Read a text without blanks as Python's float() does, in any locale; NaN if it
  * is not a number. */
 double float_read(const char *text);
-/* Do the work of Python's int(text, base) and float(text). */
-int text_to_int(struct rt *rt, const struct str *s, int64_t base,
-                struct value *out, bool *ok);
-bool text_to_float(const struct str *s, double *out);
 
 #endif

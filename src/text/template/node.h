@@ -214,7 +214,6 @@ struct node *parse_expression(struct parser *p, bool with_cond);
 struct node *parse_tuple(struct parser *p, bool with_cond, bool in_parens);
 struct node *parse_string(struct parser *p);
 struct node *parse_number(struct parser *p);
-struct node *parse_primary(struct parser *p);
 /* Parse the filters after `input`. inline_first: no bar comes before the first
  * filter. */
 struct node *parse_filters(struct parser *p, struct node *input,

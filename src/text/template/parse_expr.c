@@ -101,7 +101,7 @@ static struct node *parse_name(struct parser *p)
     return node;
 }
 
-struct node *parse_primary(struct parser *p)
+static struct node *parse_primary(struct parser *p)
 {
     char shown[ERR_SHOWN];
     struct node *n;
