@@ -42,28 +42,14 @@ static int read_count(struct schema *s, struct schema_node *node,
     return 0;
 }
 
+/* Read the schemas of an array or an object. */
 static int read_list(struct schema *s, struct schema_node *node,
                      const char *key, const struct json_value *v,
-                     struct node_list *out)
+                     enum json_type type, struct node_list *out)
 {
-    if (v->type != JSON_ARRAY)
-        return wrong_type(s, node, key, "an array", v);
-    out->v = schema_alloc(s, v->len, sizeof(struct schema_node *));
-    if (!out->v)
-        return -1;
-    for (out->n = 0; out->n < v->len; out->n++)
-        if (!(out->v[out->n] =
-                  schema_node_of(s, &v->items[out->n], node->resource)))
-            return -1;
-    return 0;
-}
-
-static int read_members(struct schema *s, struct schema_node *node,
-                        const char *key, const struct json_value *v,
-                        struct node_list *out)
-{
-    if (v->type != JSON_OBJECT)
-        return wrong_type(s, node, key, "an object", v);
+    if (v->type != type)
+        return wrong_type(s, node, key,
+                          type == JSON_ARRAY ? "an array" : "an object", v);
     out->v = schema_alloc(s, v->len, sizeof(struct schema_node *));
     if (!out->v)
         return -1;
@@ -184,7 +170,7 @@ static int read_schemas(struct schema *s, struct schema_node *node,
                                                          : &node->one;
     if (v->type == JSON_ARRAY && v->len == 0)
         return schema_refuse(s, node->at, key, "is empty");
-    return read_list(s, node, key, v, list);
+    return read_list(s, node, key, v, JSON_ARRAY, list);
 }
 
 static int read_ref(struct schema *s, struct schema_node *node, const char *key,
@@ -296,14 +282,14 @@ static int read_prefix(struct schema *s, struct schema_node *node,
         return schema_refuse(s, node->at, key,
                              "%zu schemas are more than the limit %d", v->len,
                              MAX_PREFIX);
-    return read_list(s, node, key, v, &node->prefix);
+    return read_list(s, node, key, v, JSON_ARRAY, &node->prefix);
 }
 
 static int read_properties(struct schema *s, struct schema_node *node,
                            const char *key, const struct json_value *v)
 {
     node->names = v->keys;
-    return read_members(s, node, key, v, &node->props);
+    return read_list(s, node, key, v, JSON_OBJECT, &node->props);
 }
 
 static int read_patterns(struct schema *s, struct schema_node *node,
@@ -314,7 +300,7 @@ static int read_patterns(struct schema *s, struct schema_node *node,
                              "%zu patterns are more than the limit %d", v->len,
                              MAX_PATTERNS);
     node->patterns = v->keys;
-    if (read_members(s, node, key, v, &node->pattern_props))
+    if (read_list(s, node, key, v, JSON_OBJECT, &node->pattern_props))
         return -1;
     for (size_t i = 0; i < v->len; i++) {
         node->patterns_points[i] =
