@@ -85,11 +85,18 @@ static int check_work(const struct qwick_constraint *c, struct qwick_err *e)
         "%s: is too ambiguous: finding the next token takes too long", c->name);
 }
 
-/* Make the state after a byte, and bring *known up to date. */
-static int make_state(struct qwick_constraint *c, uint32_t state,
-                      unsigned char byte, struct automaton_table *known,
-                      uint32_t *to, struct qwick_err *e)
+/* Find the state after a byte, make it if need be, and bring *known up to
+ * date. */
+static inline int state_after(struct qwick_constraint *c, uint32_t state,
+                              unsigned char byte, struct automaton_table *known,
+                              uint32_t *to, struct qwick_err *e)
 {
+    uint32_t next =
+        known->next[state * known->n_classes + known->class_of[byte]];
+    if (next) {
+        *to = next - 1;
+        return 0;
+    }
     *to = automaton_advance(c->a, state, byte);
     *known = automaton_known(c->a);
     return check_work(c, e) || automaton_error(c->a, e) ? -1 : 0;
@@ -108,11 +115,8 @@ static int walk(struct qwick_constraint *c, size_t from, size_t to, bool ends,
     for (size_t i = from; i < to;) {
         const struct trie_node *node = &t->nodes[i];
         size_t depth = node->depth;
-        uint32_t state = known.next[stack[depth - 1] * known.n_classes +
-                                    known.class_of[node->byte]];
-        if (state)
-            state--;
-        else if (make_state(c, stack[depth - 1], node->byte, &known, &state, e))
+        uint32_t state;
+        if (state_after(c, stack[depth - 1], node->byte, &known, &state, e))
             return -1;
         if (state == AUTOMATON_DEAD) {
             i = node->skip;
@@ -204,11 +208,8 @@ static int walk_classes(struct qwick_constraint *c, const struct class_trie *t,
     for (size_t i = 0; i < t->n;) {
         const struct class_node *node = &t->v[i];
         size_t depth = node->depth;
-        uint32_t state = known.next[stack[depth - 1] * known.n_classes +
-                                    known.class_of[node->byte]];
-        if (state)
-            state--;
-        else if (make_state(c, stack[depth - 1], node->byte, &known, &state, e))
+        uint32_t state;
+        if (state_after(c, stack[depth - 1], node->byte, &known, &state, e))
             return -1;
         if (state == AUTOMATON_DEAD) {
             i = node->skip;
