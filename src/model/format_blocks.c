@@ -140,22 +140,12 @@ static int bind_type(struct weights *w, struct matrix *out, const char *name,
                      const struct matrix_shape *shape, enum dtype type,
                      int bits, bool *found, struct qwick_err *e)
 {
-    const struct st_tensor *t = st_find(w->set, name);
-    *found = t && t->dtype == type;
-    if (!*found)
-        return 0;
-    t = weights_find(w, name, shape, "", e);
-    if (!t)
+    if (weights_bind_type(w, out, name, shape, type, bits, found, e))
         return -1;
-    size_t rows = shape_rows(shape);
-    weights_use(w, t, rows * shape->cols, bits);
-    *out = (struct matrix){.dtype = type,
-                           .rows = rows,
-                           .cols = shape->cols,
-                           .data = {t->data},
-                           .bits = bits,
-                           .group = GROUP,
-                           .paired = has_short_groups(type)};
+    if (*found) {
+        out->group = GROUP;
+        out->paired = has_short_groups(type);
+    }
     return 0;
 }
 

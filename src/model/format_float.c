@@ -57,30 +57,12 @@ static void fill_bf16(struct format_ops *ops, const struct kernels *k,
     ops->bf16_min_tokens = k->tune.bf16_min_tokens;
 }
 
-static int bind_type(struct weights *w, struct matrix *out, const char *name,
-                     const struct matrix_shape *shape, enum dtype type,
-                     bool *found, struct qwick_err *e)
-{
-    const struct st_tensor *t = st_find(w->set, name);
-    *found = t && t->dtype == type;
-    if (!*found)
-        return 0;
-    t = weights_find(w, name, shape, "", e);
-    if (!t)
-        return -1;
-    size_t rows = shape_rows(shape);
-    weights_use(w, t, rows * shape->cols, 0);
-    *out = (struct matrix){
-        .dtype = type, .rows = rows, .cols = shape->cols, .data = {t->data}};
-    return 0;
-}
-
 #define FLOATS(NAME, TYPE, FILL)                                               \
     static int bind_##NAME(struct weights *w, struct matrix *out,              \
                            const char *name, const struct matrix_shape *shape, \
                            bool *found, struct qwick_err *e)                   \
     {                                                                          \
-        return bind_type(w, out, name, shape, TYPE, found, e);                 \
+        return weights_bind_type(w, out, name, shape, TYPE, 0, found, e);      \
     }                                                                          \
     const struct format format_##NAME = {.name = #NAME,                        \
                                          .is_float = true,                     \

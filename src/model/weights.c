@@ -157,6 +157,27 @@ const struct st_tensor *weights_find(struct weights *w, const char *name,
                         : find(w, name, dims + 1, 2, why, e);
 }
 
+int weights_bind_type(struct weights *w, struct matrix *out, const char *name,
+                      const struct matrix_shape *shape, enum dtype type,
+                      int bits, bool *found, struct qwick_err *e)
+{
+    const struct st_tensor *t = st_find(w->set, name);
+    *found = t && t->dtype == type;
+    if (!*found)
+        return 0;
+    t = weights_find(w, name, shape, "", e);
+    if (!t)
+        return -1;
+    size_t rows = shape_rows(shape);
+    weights_use(w, t, rows * shape->cols, bits);
+    *out = (struct matrix){.dtype = type,
+                           .rows = rows,
+                           .cols = shape->cols,
+                           .data = {t->data},
+                           .bits = bits};
+    return 0;
+}
+
 int weights_matrix(struct weights *w, struct matrix *out, size_t rows,
                    size_t cols, struct weight_ref ref, struct qwick_err *e)
 {

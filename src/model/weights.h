@@ -103,4 +103,9 @@ int weights_need_float(const struct weights *w, const struct st_tensor *t,
 void weights_use(struct weights *w, const struct st_tensor *t, size_t n_params,
                  int bits);
 
+/* Do the work of format.bind for a matrix that is one tensor of this type. */
+int weights_bind_type(struct weights *w, struct matrix *out, const char *name,
+                      const struct matrix_shape *shape, enum dtype type,
+                      int bits, bool *found, struct qwick_err *e);
+
 #endif
