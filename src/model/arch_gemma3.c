@@ -190,12 +190,8 @@ static int read_config(struct config *c, const struct section *s,
     if (check_caps(s, e) || config_read_common(c, s, e) ||
         read_scalar(c, s, &scalar, e))
         return -1;
-    if (c->head_dim % 2)
-        return err_set(e, QWICK_ERR_MODEL,
-                       "%s: head_dim: must be even for rotary embedding, is "
-                       "%zu",
-                       s->path, c->head_dim);
-    if (read_windows(c, s, e) || read_ropes(c, s, e))
+    if (config_check_head_dim(c, s, e) || read_windows(c, s, e) ||
+        read_ropes(c, s, e))
         return -1;
     scale_ollama(c, s);
     c->embed_scale = sqrtf((float)c->d_model);

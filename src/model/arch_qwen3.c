@@ -48,13 +48,8 @@ static int read_windows(struct config *c, const struct section *s,
 int qwen3_read_config(struct config *c, const struct section *s,
                       struct qwick_err *e)
 {
-    if (config_read_common(c, s, e))
+    if (config_read_common(c, s, e) || config_check_head_dim(c, s, e))
         return -1;
-    if (c->head_dim % 2)
-        return err_set(e, QWICK_ERR_MODEL,
-                       "%s: head_dim: must be even for rotary embedding, is "
-                       "%zu",
-                       s->path, c->head_dim);
     c->n_ropes = 1;
     c->ropes[0].n_rot = c->head_dim;
     for (size_t i = 0; i < c->n_layers; i++)

@@ -110,6 +110,17 @@ int config_read_common(struct config *c, const struct section *s,
     return config_read_stops(c, s, e);
 }
 
+int config_check_head_dim(const struct config *c, const struct section *s,
+                          struct qwick_err *e)
+{
+    return c->head_dim % 2 == 0
+               ? 0
+               : err_set(e, QWICK_ERR_MODEL,
+                         "%s: head_dim: must be even for rotary embedding, is "
+                         "%zu",
+                         s->path, c->head_dim);
+}
+
 int config_read_layer_types(struct config *c, const struct section *s,
                             struct qwick_err *e)
 {

@@ -187,6 +187,10 @@ int config_read_generation(struct config *c, const struct section *s,
 int config_read_common(struct config *c, const struct section *s,
                        struct qwick_err *e);
 
+/* Check that all of a head can be rotated. */
+int config_check_head_dim(const struct config *c, const struct section *s,
+                          struct qwick_err *e);
+
 /* Read layer_types: full_attention, sliding_attention with c->sliding_window,
  * or linear_attention with c->delta. */
 int config_read_layer_types(struct config *c, const struct section *s,
