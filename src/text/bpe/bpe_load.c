@@ -82,7 +82,17 @@ int bpe_load_init(struct bpe_load *l, const char *name, size_t n,
                : 0;
 }
 
-struct bpe *bpe_load_free(struct bpe_load *l)
+struct bpe_load *bpe_load_new(struct qwick_err *e)
+{
+    struct bpe_load *l = aligned_alloc(_Alignof(struct bpe_load), sizeof *l);
+    if (l)
+        memset(l, 0, sizeof *l);
+    else
+        err_oom(e, sizeof *l);
+    return l;
+}
+
+int bpe_load_end(struct bpe_load *l, int rc, struct bpe **out)
 {
     struct bpe *b = l->b;
     free(l->merges.arena.p);
@@ -92,7 +102,11 @@ struct bpe *bpe_load_free(struct bpe_load *l)
         b->arena = l->vocab.p;
     else
         free(l->vocab.p);
-    return b;
+    if (rc)
+        bpe_close(b);
+    else
+        *out = b;
+    return rc;
 }
 
 /* ---- byte tokens ---- */
@@ -184,12 +198,7 @@ static int open_with(struct bpe_load *l, struct bpe **out, const char *name,
     if (rc == 0)
         rc = add_rest(l, json_root(rest), beside);
     json_free(rest);
-    struct bpe *b = bpe_load_free(l);
-    if (rc < 0)
-        bpe_close(b);
-    else
-        *out = b;
-    return rc;
+    return bpe_load_end(l, rc, out);
 }
 
 int bpe_open_beside(struct bpe **out, const char *name, const char *text,
@@ -198,11 +207,9 @@ int bpe_open_beside(struct bpe **out, const char *name, const char *text,
 {
     struct qwick_err unused;
     *out = NULL;
-    /* On the heap: too large for the stack of a small thread. */
-    struct bpe_load *l = aligned_alloc(_Alignof(struct bpe_load), sizeof *l);
+    struct bpe_load *l = bpe_load_new(e);
     if (!l)
-        return err_oom(e, sizeof *l);
-    memset(l, 0, sizeof *l);
+        return -1;
     int rc = open_with(l, out, name, text, n, beside, e ? e : &unused);
     free(l);
     return rc;

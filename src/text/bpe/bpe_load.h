@@ -129,12 +129,16 @@ static inline bool bpe_is_bool(const struct json_value *v, bool want)
 
 /* ---- bpe_load.c ---- */
 
-/* Prepare l, which must be all zeros, for a file of n bytes. Call bpe_load_free
+/* Prepare l, which must be all zeros, for a file of n bytes. Call bpe_load_end
  * in any case. */
 int bpe_load_init(struct bpe_load *l, const char *name, size_t n,
                   struct qwick_err *e);
-/* Free l and return its tokenizer. */
-struct bpe *bpe_load_free(struct bpe_load *l);
+/* Free the memory of l. Set *out to its tokenizer if rc is 0, else free that as
+ * well. Returns rc. */
+int bpe_load_end(struct bpe_load *l, int rc, struct bpe **out);
+/* Return a loader, all zeros, on the heap: it is too large for the stack of a
+ * small thread. NULL with *e set when out of memory. */
+struct bpe_load *bpe_load_new(struct qwick_err *e);
 /* Find the tokens that are single bytes. Call this once the vocabulary is
  * indexed, and before tokens are added. */
 int bpe_find_bytes(const struct bpe_load *l);

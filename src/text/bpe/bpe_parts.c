@@ -207,12 +207,7 @@ static int open_with(struct bpe_load *l, struct bpe **out,
         l->b->nfc = parts->nfc;
         l->b->space_prefix = parts->space_prefix;
     }
-    struct bpe *b = bpe_load_free(l);
-    if (rc)
-        bpe_close(b);
-    else
-        *out = b;
-    return rc;
+    return bpe_load_end(l, rc, out);
 }
 
 int bpe_open_parts(struct bpe **out, const struct bpe_parts *parts,
@@ -220,11 +215,9 @@ int bpe_open_parts(struct bpe **out, const struct bpe_parts *parts,
 {
     struct qwick_err unused;
     *out = NULL;
-    /* On the heap: too large for the stack of a small thread. */
-    struct bpe_load *l = aligned_alloc(_Alignof(struct bpe_load), sizeof *l);
+    struct bpe_load *l = bpe_load_new(e);
     if (!l)
-        return err_oom(e, sizeof *l);
-    memset(l, 0, sizeof *l);
+        return -1;
     int rc = open_with(l, out, parts, e ? e : &unused);
     free(l);
     return rc;
