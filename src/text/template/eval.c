@@ -22,16 +22,11 @@ int env_set(struct rt *rt, struct env *env, const struct name *name,
             return rt_steps(rt, env->n / 8);
         }
     }
-    if (env->n == env->cap) {
-        size_t cap = env->cap ? env->cap * 2 : 4;
-        struct bind *grown = rt_alloc_n(rt, cap, sizeof *grown);
-        if (!grown)
-            return -1;
-        if (env->n)
-            memcpy(grown, env->bind, env->n * sizeof *grown);
-        env->bind = grown;
-        env->cap = cap;
-    }
+    struct bind *grown =
+        rt_reserve(rt, env->bind, env->n, &env->cap, sizeof *grown);
+    if (!grown)
+        return -1;
+    env->bind = grown;
     env->bind[env->n++] = (struct bind){name, v};
     return rt_steps(rt, env->n / 8);
 }
@@ -285,16 +280,11 @@ static int add_keyword(struct rt *rt, struct arg_lists *l,
         if (str_equal(l->kw[i].name, name))
             return rt_fail(rt, "argument '%s' is given twice",
                            ERR_SHOW(name->p, name->n));
-    if (l->n_kw == l->cap_kw) {
-        size_t cap = l->cap_kw ? l->cap_kw * 2 : 4;
-        struct keyword *grown = rt_alloc_n(rt, cap, sizeof *grown);
-        if (!grown)
-            return -1;
-        if (l->n_kw)
-            memcpy(grown, l->kw, l->n_kw * sizeof *grown);
-        l->kw = grown;
-        l->cap_kw = cap;
-    }
+    struct keyword *grown =
+        rt_reserve(rt, l->kw, l->n_kw, &l->cap_kw, sizeof *grown);
+    if (!grown)
+        return -1;
+    l->kw = grown;
     l->kw[l->n_kw++] = (struct keyword){name, v};
     return rt_steps(rt, l->n_kw);
 }

@@ -24,36 +24,23 @@ static struct node *new_binary(struct parser *p, enum node_kind kind,
 
 /* ---- displays and names ---- */
 
-static struct node *parse_list_display(struct parser *p)
+/* A list, or a dict with keys and values in turn. */
+static struct node *parse_display(struct parser *p, enum node_kind kind)
 {
-    struct node *n = parse_node(p, N_LIST, p->tok->line);
+    enum op end = kind == N_DICT ? OP_RBRACE : OP_RBRACKET;
+    struct node *n = parse_node(p, kind, p->tok->line);
     size_t cap = 0;
     p->tok++;
-    while (n && !tok_is(p, OP_RBRACKET)) {
+    while (n && !tok_is(p, end)) {
         if (n->n && !parse_expect(p, OP_COMMA))
             return NULL;
-        if (tok_is(p, OP_RBRACKET))
+        if (tok_is(p, end))
             break;
         if (parse_add(p, n, &cap, parse_expression(p, true)))
             return NULL;
-    }
-    p->tok += n != NULL;
-    return n;
-}
-
-static struct node *parse_dict_display(struct parser *p)
-{
-    struct node *n = parse_node(p, N_DICT, p->tok->line);
-    size_t cap = 0;
-    p->tok++;
-    while (n && !tok_is(p, OP_RBRACE)) {
-        if (n->n && !parse_expect(p, OP_COMMA))
-            return NULL;
-        if (tok_is(p, OP_RBRACE))
-            break;
-        if (parse_add(p, n, &cap, parse_expression(p, true)) ||
-            !parse_expect(p, OP_COLON) ||
-            parse_add(p, n, &cap, parse_expression(p, true)))
+        if (kind == N_DICT &&
+            (!parse_expect(p, OP_COLON) ||
+             parse_add(p, n, &cap, parse_expression(p, true))))
             return NULL;
     }
     p->tok += n != NULL;
@@ -122,9 +109,9 @@ static struct node *parse_primary(struct parser *p)
         return n && parse_expect(p, OP_RPAREN) ? n : NULL;
     }
     if (tok_is(p, OP_LBRACKET))
-        return parse_list_display(p);
+        return parse_display(p, N_LIST);
     if (tok_is(p, OP_LBRACE))
-        return parse_dict_display(p);
+        return parse_display(p, N_DICT);
     return parse_fail(p, p->tok->line, "unexpected %s", tok_show(p, shown));
 }
 

@@ -53,6 +53,20 @@ void *rt_alloc_n(struct rt *rt, size_t n, size_t size)
     return rt_alloc(rt, bytes);
 }
 
+void *rt_reserve(struct rt *rt, void *v, size_t n, size_t *cap, size_t size)
+{
+    if (n < *cap)
+        return v;
+    size_t more = *cap ? *cap * 2 : 4;
+    void *grown = rt_alloc_n(rt, more, size);
+    if (!grown)
+        return NULL;
+    if (n)
+        memcpy(grown, v, n * size);
+    *cap = more;
+    return grown;
+}
+
 int rt_steps(struct rt *rt, size_t n)
 {
     rt->steps += n;
@@ -87,16 +101,10 @@ struct seq *seq_new(struct rt *rt, size_t n)
 
 int seq_add(struct rt *rt, struct seq *s, struct value v)
 {
-    if (s->n == s->cap) {
-        size_t cap = s->cap ? s->cap * 2 : 4;
-        struct value *grown = rt_alloc_n(rt, cap, sizeof *grown);
-        if (!grown)
-            return -1;
-        if (s->n)
-            memcpy(grown, s->v, s->n * sizeof *grown);
-        s->v = grown;
-        s->cap = cap;
-    }
+    struct value *grown = rt_reserve(rt, s->v, s->n, &s->cap, sizeof *grown);
+    if (!grown)
+        return -1;
+    s->v = grown;
     s->v[s->n++] = v;
     return rt_steps(rt, 1);
 }
@@ -169,20 +177,14 @@ int dict_set(struct rt *rt, struct dict *d, struct value k, struct value v)
         d->v[i] = v;
         return 0;
     }
-    if (d->n == d->cap) {
-        size_t cap = d->cap ? d->cap * 2 : 4;
-        struct value *gk = rt_alloc_n(rt, cap, sizeof *gk);
-        struct value *gv = gk ? rt_alloc_n(rt, cap, sizeof *gv) : NULL;
-        if (!gv)
-            return -1;
-        if (d->n) {
-            memcpy(gk, d->k, d->n * sizeof *gk);
-            memcpy(gv, d->v, d->n * sizeof *gv);
-        }
-        d->k = gk;
-        d->v = gv;
-        d->cap = cap;
-    }
+    size_t cap = d->cap;
+    struct value *gk = rt_reserve(rt, d->k, d->n, &cap, sizeof *gk);
+    struct value *gv =
+        gk ? rt_reserve(rt, d->v, d->n, &d->cap, sizeof *gv) : NULL;
+    if (!gv)
+        return -1;
+    d->k = gk;
+    d->v = gv;
     d->k[d->n] = k;
     d->v[d->n++] = v;
     return 0;

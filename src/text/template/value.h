@@ -133,6 +133,9 @@ int rt_fail_bound(struct rt *rt, const char *what, uint64_t bound);
  * TEMPLATE_MAX_MEMORY. NULL with the error set on failure. */
 void *rt_alloc(struct rt *rt, size_t n);
 void *rt_alloc_n(struct rt *rt, size_t n, size_t size);
+/* Return v[0..n) with room for one more: v itself, or a larger copy, with its
+ * capacity in *cap. size: bytes of an element. */
+void *rt_reserve(struct rt *rt, void *v, size_t n, size_t *cap, size_t size);
 
 /* Count n steps of work. -1 with the error set when the bound is exceeded. */
 int rt_steps(struct rt *rt, size_t n);
