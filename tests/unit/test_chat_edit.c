@@ -92,7 +92,6 @@ static const struct {
 
 static void test_keys(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         for (size_t piece = 1; piece < 5; piece++) {
             struct chat_edit e = {0};
@@ -115,7 +114,6 @@ static void check(struct chat_edit *e, const char *keys, const char *text)
 
 static void test_history(void **state)
 {
-    (void)state;
     struct chat_edit e = {0};
     const char *const entries[] = {"one", "two\nlines", "two\nlines", "three"};
     for (size_t i = 0; i < 4; i++)
@@ -163,7 +161,6 @@ static void test_history(void **state)
 
 static void test_too_long(void **state)
 {
-    (void)state;
     struct chat_edit e = {0};
     size_t n = CHAT_EDIT_MAX;
     char *s = malloc(n + 20);
@@ -231,7 +228,6 @@ static const char *drawn(struct chat_draw *d, const struct chat_edit *e,
 
 static void test_draw(void **state)
 {
-    (void)state;
     struct chat_edit e = {0};
     struct chat_draw d = {0};
     chat_edit_begin(&e);
@@ -271,7 +267,6 @@ static size_t below(uint64_t seed, uint64_t *counter, size_t n)
  */
 static void test_random(void **state)
 {
-    (void)state;
     static const char *const pieces[] = {
         "\033[A",       "\033[B",    "\033[C",       "\033[D",       "\033",
         "\033[",        "\033[200~", "\033[201~",    "\022",         "\023",
@@ -338,7 +333,6 @@ static void check_complete(const char *line, const char *insert,
 
 static void test_complete(void **state)
 {
-    (void)state;
     static const char *const names[] = {
         "a b.txt",
         "a\"q",

@@ -132,7 +132,6 @@ static void write_config(const char *before, const char *after)
 
 static void all_layouts_give_the_same_logits(void **state)
 {
-    (void)state;
     static const char *const prefixes[] = {
         "", "model.", "language_model.model.", "model.language_model."};
     struct golden g;
@@ -160,7 +159,6 @@ static void all_layouts_give_the_same_logits(void **state)
  * The vision model does not change. */
 static void only_the_text_model_is_quantized(void **state)
 {
-    (void)state;
     static const char *const prefixes[] = {"model.", "language_model.model.",
                                            "model.language_model."};
     static const char vision[] = "vision_tower.vision_model.embeddings.weight";
@@ -201,7 +199,6 @@ static void only_the_text_model_is_quantized(void **state)
 /* Of both files and both objects. */
 static void the_whole_model_has_the_stop_ids(void **state)
 {
-    (void)state;
     struct qwick_engine *eng;
     struct qwick_err e;
     temp_clear();
@@ -218,7 +215,6 @@ static void the_whole_model_has_the_stop_ids(void **state)
 
 static void missing_tensors_are_named(void **state)
 {
-    (void)state;
     static const char *const needed[] = {
         "model.layers.3.post_attention_layernorm.weight",
         "model.layers.3.pre_feedforward_layernorm.weight",
@@ -259,7 +255,6 @@ static void same_logits(const struct qwick_session *a,
 /* All layers but one see 16 positions. */
 static void released_pages_change_no_result(void **state)
 {
-    (void)state;
     enum { N = 900, SMALL = 64 };
     struct qwick_engine *big, *small;
     struct qwick_err e;

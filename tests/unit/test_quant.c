@@ -97,7 +97,6 @@ static void is_params(struct quant_params p, int bits, size_t group)
 
 static void parameters_are_read(void **state)
 {
-    (void)state;
     static const int bits[] = {2, 3, 4, 5, 6, 8};
     static const char *const keys[] = {"quantization", "quantization_config"};
     static const char *const tails[] = {"", ", \"mode\": \"affine\"",
@@ -130,7 +129,6 @@ static void parameters_are_read(void **state)
 
 static void modules_have_their_own(void **state)
 {
-    (void)state;
     struct config c = loads(
         "\"quantization\": {\"model.layers.1\": {\"bits\": 2, \"group_size\": "
         "32}, \"group_size\": 64, \"lm_head\": {\"group_size\": 128, \"bits\": "
@@ -173,7 +171,6 @@ static void modules_have_their_own(void **state)
 
 static void values_out_of_range(void **state)
 {
-    (void)state;
     static const char *const groups[] = {
         "0",      "16",   "31",         "33",     "63", "256",
         "-64",    "64.0", "6.4e1",      "\"64\"", "[]", "true",
@@ -212,7 +209,6 @@ static void values_out_of_range(void **state)
 
 static void other_systems_are_refused_by_name(void **state)
 {
-    (void)state;
     static const char *const methods[] = {
         "awq",        "gptq", "fp8", "bitsandbytes", "compressed-tensors",
         "fbgemm_fp8", "aqlm", "hqq", "mxfp4",        "auto-round",
@@ -250,7 +246,6 @@ static void other_systems_are_refused_by_name(void **state)
 
 static void broken_overrides(void **state)
 {
-    (void)state;
     static const struct {
         const char *json, *a, *b;
     } rows[] = {
@@ -294,7 +289,6 @@ static void broken_overrides(void **state)
 
 static void two_objects_agree_or_not(void **state)
 {
-    (void)state;
 #define BOTH(a, b) "\"quantization\": {" a "}, \"quantization_config\": {" b "}"
 #define Q4         "\"group_size\": 64, \"bits\": 4"
     static const char *const good[] = {
@@ -523,7 +517,6 @@ static void refuses(const char *a, const char *b, const char *c)
 
 static void every_width_group_and_type(void **state)
 {
-    (void)state;
     static const int bits[] = {2, 3, 4, 5, 6, 8};
     for (size_t i = 0; i < 6; i++) {
         for (size_t g = 0; g < 3; g++) {
@@ -554,7 +547,6 @@ static void every_width_group_and_type(void **state)
 
 static void widths_may_be_mixed(void **state)
 {
-    (void)state;
     struct list *l = q4();
     drop(l, "model.layers.0.mlp.gate_proj.weight");
     drop(l, "model.layers.0.mlp.gate_proj.scales");
@@ -604,7 +596,6 @@ static void widths_may_be_mixed(void **state)
 
 static void without_scales_a_module_is_dense(void **state)
 {
-    (void)state;
     /* the overrides of config.json for it do not matter */
     static const char *const says[] = {
         "", ", \"lm_head\": true",
@@ -633,7 +624,6 @@ static void without_scales_a_module_is_dense(void **state)
 
 static void parts_of_a_module_in_different_shards(void **state)
 {
-    (void)state;
     static const char *const files[] = {"a.safetensors", "b.safetensors",
                                         "c.safetensors"};
     struct list *l = q4();
@@ -662,7 +652,6 @@ static void parts_of_a_module_in_different_shards(void **state)
 
 static void config_and_file_differ(void **state)
 {
-    (void)state;
     write_weights(q4());
     write_config(true, "");
     refuses("tensor model.embed_tokens.scales", "model.safetensors",
@@ -694,7 +683,6 @@ static void config_and_file_differ(void **state)
 
 static void broken_parts(void **state)
 {
-    (void)state;
 #define M "model.layers.0.self_attn.k_proj"
     write_params(true, 4, 64);
     struct list *l = q4();
@@ -784,7 +772,6 @@ static void broken_parts(void **state)
 
 static void matrices_borrow_from_the_mapping(void **state)
 {
-    (void)state;
     enum { ROWS = 3, COLS = 96 };
     static unsigned char q[ROWS * COLS * 5 / 8], s[ROWS * 3 * 2],
         b[ROWS * 3 * 2];

@@ -125,7 +125,6 @@ static void rename_all(struct copy *c, const char *from, const char *to)
 
 static void all_prefixes_give_the_same_logits(void **state)
 {
-    (void)state;
     static const char *const prefixes[] = {"model.language_model.", "model.",
                                            "language_model.model."};
     struct golden g;
@@ -177,7 +176,6 @@ static void convert_mlx(struct copy *c)
 
 static void the_form_of_mlx_gives_the_same_logits(void **state)
 {
-    (void)state;
     struct golden g;
     assert_int_equal(golden_open(&g, WRAPPED), 0);
     float *want = logits_of(MODELS WRAPPED, &g);
@@ -196,7 +194,6 @@ static void the_form_of_mlx_gives_the_same_logits(void **state)
 
 static void all_layouts_of_experts_give_the_same_logits(void **state)
 {
-    (void)state;
     struct golden g;
     assert_int_equal(golden_open(&g, MOE), 0);
     float *want = logits_of(MODELS MOE, &g);
@@ -249,7 +246,6 @@ static void same_gguf(struct copy *c, const char *golden, const char *want,
 
 static void gguf_files_of_all_layouts_are_equal(void **state)
 {
-    (void)state;
     size_t n;
     struct copy c = open_copy(MOE);
     write_copy(&c, MOE);
@@ -330,7 +326,6 @@ static void quantize(const char *golden, int bits, const char *out)
  * weights. */
 static void quantized_weights_have_their_own_logits(void **state)
 {
-    (void)state;
     static const char *const names[] = {"qwen35-tied", WRAPPED};
     for (size_t i = 0; i < 4; i++) {
         struct golden g;
@@ -363,7 +358,6 @@ static const struct st_tensor *find(const struct st_set *set, const char *name)
  * Routers keep 8 bits. */
 static void quantize_keeps_small_tensors(void **state)
 {
-    (void)state;
     struct st_set *set;
     quantize(MOE, 4, temp_dir);
     assert_int_equal(st_open_file(&set, temp_path("model.safetensors"), NULL),
@@ -404,7 +398,6 @@ static void refuse(const char *golden, const char *name, const char *why)
 
 static void missing_tensors_are_named(void **state)
 {
-    (void)state;
     static const char *const needed[] = {
         "linear_attn.A_log",
         "linear_attn.conv1d.weight",
@@ -436,7 +429,6 @@ static void missing_tensors_are_named(void **state)
 
 static void shapes_are_checked(void **state)
 {
-    (void)state;
     static const struct {
         const char *name, *says;
         size_t dim, n;
