@@ -420,18 +420,6 @@ static const char *const texts[] = {
     "show disk usage",  "find old logs",    "kill a process",
     "copy a directory", "rename all files", "who am i?"};
 
-static struct qwick_constraint *regex(struct qwick_engine *eng,
-                                      const char *pattern)
-{
-    struct qwick_constraint_options o = qwick_constraint_defaults();
-    struct qwick_constraint *c;
-    o.kind = QWICK_CONSTRAINT_REGEX;
-    o.text = pattern;
-    o.n_text = strlen(pattern);
-    assert_int_equal(qwick_constraint_create(&c, eng, &o, NULL), 0);
-    return c;
-}
-
 /* Constraints, stop strings, the think budget, log-probabilities, stop ids and
  * the end of the context end answers as without guesses. */
 static void answers_end_as_without(void **state)

@@ -331,8 +331,37 @@ static void check_complete(const char *line, const char *insert,
     buf_free(&all);
 }
 
+/* Two files whose names begin with e and an accent. */
+#define E_FILES    \
+    "e\xcc\x80"    \
+    "2  e\xcc\x81" \
+    "1"
+
 static void test_complete(void **state)
 {
+    static const struct {
+        const char *line, *insert, *list;
+    } cases[] = {
+        {"", "", ""},
+        {"sa", "", ""},
+        {"/sa", "ve ", ""},
+        {"/s", "", "save  stats  system\n"},
+        {"/x", "", ""},
+        {"/read a ", "", "a b.txt  a\"q  " E_FILES "  sub/\n"},
+        {"/read a\\", "", ""},
+        {"/read a\\ ", "b.txt ", ""},
+        {"/read ~/a\\ b", ".txt ", ""},
+        {"/read \"a ", "b.txt\" ", ""},
+        {"/read \"~/a ", "b.txt\" ", ""},
+        {"/read a\\\"", "q ", ""},
+        {"/read \"a\\\"", "q\" ", ""},
+        {"/read e", "", E_FILES "\n"},
+        {"/read su", "b/", ""},
+        {"/read sub/", "one ", ""},
+        {"/read x", "", ""}, /* names that need escapes */
+        {"/read .h", "idden ", ""},
+        {"/read none/", "", ""},
+    };
     static const char *const names[] = {
         "a b.txt",
         "a\"q",
@@ -360,31 +389,8 @@ static void test_complete(void **state)
     }
     assert_int_equal(chdir(temp_dir), 0);
     setenv("HOME", temp_dir, 1);
-    check_complete("", "", "");
-    check_complete("sa", "", "");
-    check_complete("/sa", "ve ", "");
-    check_complete("/s", "", "save  stats  system\n");
-    check_complete("/x", "", "");
-    check_complete("/read a ", "",
-                   "a b.txt  a\"q  e\xcc\x80"
-                   "2  e\xcc\x81"
-                   "1  sub/\n");
-    check_complete("/read a\\", "", "");
-    check_complete("/read a\\ ", "b.txt ", "");
-    check_complete("/read ~/a\\ b", ".txt ", "");
-    check_complete("/read \"a ", "b.txt\" ", "");
-    check_complete("/read \"~/a ", "b.txt\" ", "");
-    check_complete("/read a\\\"", "q ", "");
-    check_complete("/read \"a\\\"", "q\" ", "");
-    check_complete("/read e", "",
-                   "e\xcc\x80"
-                   "2  e\xcc\x81"
-                   "1\n");
-    check_complete("/read su", "b/", "");
-    check_complete("/read sub/", "one ", "");
-    check_complete("/read x", "", ""); /* names that need escapes */
-    check_complete("/read .h", "idden ", "");
-    check_complete("/read none/", "", "");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check_complete(cases[i].line, cases[i].insert, cases[i].list);
     assert_int_equal(chdir("/"), 0);
 }
 

@@ -548,18 +548,12 @@ static void failures_are_survived(void **state)
 /* Guesses follow a constraint, which is then where it was. */
 static void constraints_hold(void **state)
 {
-    static const char pattern[] = "[a-z]{2,5}( [0-9]{1,3}){3,6}";
     int32_t *ids;
     size_t n, accepted = 0;
     skip_without_guesses();
     struct qwick_engine *eng = open_engine(NULL, true);
     struct qwick_engine *draft = open_draft(NULL, true);
-    struct qwick_constraint_options co = qwick_constraint_defaults();
-    struct qwick_constraint *c;
-    co.kind = QWICK_CONSTRAINT_REGEX;
-    co.text = pattern;
-    co.n_text = strlen(pattern);
-    assert_int_equal(qwick_constraint_create(&c, eng, &co, NULL), 0);
+    struct qwick_constraint *c = regex(eng, "[a-z]{2,5}( [0-9]{1,3}){3,6}");
     struct qwick_session *s = open_session(eng);
     assert_int_equal(
         qwick_tokenize(eng, "some numbers: ", 14, false, &ids, &n, NULL), 0);

@@ -4,10 +4,11 @@
 #include "test.h"
 
 #include "engine/core/engine.h"
+#include "engines.h"
 #include "file/map.h"
 #include "golden.h"
-#include "reference.h"
 #include "qwick_tools.h"
+#include "reference.h"
 
 #define GEMMA "tests/golden/models/gemma3-gqa"
 
@@ -36,14 +37,9 @@ static size_t notes_with(const char *text)
 static int open_model(struct qwick_engine **eng, const char *dir, size_t chunk,
                       struct qwick_err *e)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    o.model = dir;
-    o.exact = true;
-    o.threads = 2;
-    o.prefill_chunk = chunk;
-    o.log = keep_note;
     notes.n = 0;
-    return qwick_engine_open(eng, &o, e);
+    return try_open(eng, e, .model = dir, .exact = true, .threads = 2,
+                    .prefill_chunk = chunk, .log = keep_note);
 }
 
 /* Logits of the golden's tokens, malloc'ed. */
@@ -68,8 +64,6 @@ static void write_model(const char *prefix, bool vision, const char *missing)
 {
     static const float pixels[128] = {1, 2, 3, 4, 5, 6};
     struct st_set *set;
-    struct st_writer *w;
-    struct qwick_err e;
     size_t n = 0;
     assert_int_equal(st_open_file(&set, GEMMA "/model.safetensors", NULL), 0);
     size_t most = st_count(set) + 2;
@@ -102,9 +96,7 @@ static void write_model(const char *prefix, bool vision, const char *missing)
             .shape = {6},
             .data = pixels};
     }
-    assert_ok(st_writer_open(&w, temp_path("model.safetensors"), t, n, &e) ||
-                  st_writer_close(w, &e),
-              &e);
+    temp_put_tensors("model.safetensors", t, n);
     free(names);
     free(t);
     st_close(set);

@@ -487,18 +487,28 @@ static void parts(void **state)
 
     temp_remove("m-00003-of-00003.gguf");
     refused(temp_path("m-00003-of-00003.gguf"), "No such file", "");
-    three_parts();
-    put_part("m-00002-of-00003.gguf", 2, 3, "b");
-    refused(other, "split.no 2 and split.count 3", "should be 1 and 3");
-    three_parts();
-    put_part("m-00002-of-00003.gguf", 1, 3, "a");
-    refused(other, "tensor a", "as well");
-    three_parts();
-    put_part("m-00001-of-00003.gguf", 0, 2, "a");
-    refused(first, "is part 1 of 2", "-00001-of-00002.gguf");
-    three_parts();
-    put_part("m-00001-of-00003.gguf", 0, 5000, "a");
-    refused(first, "split.count", "is 5000");
+    static const struct {
+        bool in_second;
+        uint16_t no, count;
+        const char *tensor, *says[2];
+    } rows[] = {
+        {true,
+         2,
+         3,
+         "b",
+         {"split.no 2 and split.count 3", "should be 1 and 3"}},
+        {true, 1, 3, "a", {"tensor a", "as well"}},
+        {false, 0, 2, "a", {"is part 1 of 2", "-00001-of-00002.gguf"}},
+        {false, 0, 5000, "a", {"split.count", "is 5000"}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        three_parts();
+        put_part(rows[i].in_second ? "m-00002-of-00003.gguf"
+                                   : "m-00001-of-00003.gguf",
+                 rows[i].no, rows[i].count, rows[i].tensor);
+        refused(rows[i].in_second ? other : first, rows[i].says[0],
+                rows[i].says[1]);
+    }
     three_parts();
     struct gguf_build b = GGUF_BUILD;
     gb_value(&b, "split.no", GGUF_U16, &(uint16_t){0}, 2);

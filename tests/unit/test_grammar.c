@@ -131,21 +131,23 @@ struct regex_case {
     const char *yes[4], *no[6];
 };
 
+/* Check the row's texts with its automaton, and free that. */
+static void check_case(struct automaton *a, const struct regex_case *row)
+{
+    for (size_t k = 0; k < 4 && row->yes[k]; k++)
+        if (!matches_text(a, row->yes[k]))
+            fail_msg("\"%s\" must match \"%s\"", row->re, row->yes[k]);
+    for (size_t k = 0; k < 6 && row->no[k]; k++)
+        if (matches_text(a, row->no[k]))
+            fail_msg("\"%s\" must not match \"%s\"", row->re, row->no[k]);
+    automaton_free(a);
+}
+
 static void check_cases(const struct regex_case *rows, size_t n,
                         enum regex_mode mode)
 {
-    for (size_t i = 0; i < n; i++) {
-        struct automaton *a = run_regex(rows[i].re, mode);
-        for (size_t k = 0; k < 4 && rows[i].yes[k]; k++)
-            if (!matches_text(a, rows[i].yes[k]))
-                fail_msg("\"%s\" must match \"%s\"", rows[i].re,
-                         rows[i].yes[k]);
-        for (size_t k = 0; k < 6 && rows[i].no[k]; k++)
-            if (matches_text(a, rows[i].no[k]))
-                fail_msg("\"%s\" must not match \"%s\"", rows[i].re,
-                         rows[i].no[k]);
-        automaton_free(a);
-    }
+    for (size_t i = 0; i < n; i++)
+        check_case(run_regex(rows[i].re, mode), &rows[i]);
 }
 
 static void test_regex_syntax(void **state)
@@ -332,18 +334,8 @@ static void test_gbnf_syntax(void **state)
         {"root ::= \"\" | [a-]", {"", "a", "-"}, {"b"}},
         {"root ::= \"a\"{0,2} \"b\"{1,}", {"b", "aabb"}, {"a", "aaab"}},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct automaton *a = run_gbnf(rows[i].re);
-        for (size_t k = 0; k < 4 && rows[i].yes[k]; k++)
-            if (!matches_text(a, rows[i].yes[k]))
-                fail_msg("\"%s\" must match \"%s\"", rows[i].re,
-                         rows[i].yes[k]);
-        for (size_t k = 0; k < 6 && rows[i].no[k]; k++)
-            if (matches_text(a, rows[i].no[k]))
-                fail_msg("\"%s\" must not match \"%s\"", rows[i].re,
-                         rows[i].no[k]);
-        automaton_free(a);
-    }
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check_case(run_gbnf(rows[i].re), &rows[i]);
 }
 
 static void test_gbnf_refused(void **state)

@@ -40,13 +40,21 @@ static void refused(const char *p, const char *why)
     map_close(&m);
 }
 
-static void test_regular(void **state)
+/* Map the file of the tests, which has n bytes. */
+static struct map mapped(size_t n)
 {
     struct qwick_err e;
     struct map m;
+    assert_ok(map_open(&m, path, &e), &e);
+    assert_int_equal(m.size, n);
+    return m;
+}
+
+static void test_regular(void **state)
+{
+    struct qwick_err e;
     put_file(path, "abc\0def", 7);
-    assert_int_equal(map_open(&m, path, &e), 0);
-    assert_int_equal(m.size, 7);
+    struct map m = mapped(7);
     assert_memory_equal(m.data, "abc\0def", 7);
 
     /* A link maps the same file. */
@@ -71,11 +79,8 @@ static void test_regular(void **state)
 
 static void test_empty(void **state)
 {
-    struct qwick_err e;
-    struct map m;
     put_file(path, "", 0);
-    assert_int_equal(map_open(&m, path, &e), 0);
-    assert_int_equal(m.size, 0);
+    struct map m = mapped(0);
     assert_non_null(m.data);
     assert_false(m.mapped);
     map_close(&m);

@@ -37,12 +37,7 @@ static struct tensors golden_tensors(struct st_set **set)
 
 static void write_tensors(const struct tensors *l)
 {
-    struct st_writer *w;
-    struct qwick_err e;
-    assert_ok(
-        st_writer_open(&w, temp_path("model.safetensors"), l->t, l->n, &e) ||
-            st_writer_close(w, &e),
-        &e);
+    temp_put_tensors("model.safetensors", l->t, l->n);
 }
 
 static void copy_config(void)

@@ -7,11 +7,13 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "engines.h"
 #include "file/safetensors.h"
 #include "model/config.h"
 #include "model/weights.h"
 #include "qwick_tools.h"
 #include "tempdir.h"
+#include "tensors_file.h"
 
 /* Every row length is a multiple of the largest group. */
 enum { VOCAB = 20, D = 128, FF = 256, HEADS = 4, KV = 2, HEAD = 32 };
@@ -436,19 +438,9 @@ static void drop(struct list *l, const char *name)
     l->n--;
 }
 
-static void write_file(const char *file, const struct st_out_tensor *t,
-                       size_t n)
-{
-    struct st_writer *w;
-    struct qwick_err e;
-    assert_ok(st_writer_open(&w, temp_path(file), t, n, &e) ||
-                  st_writer_close(w, &e),
-              &e);
-}
-
 static void write_weights(const struct list *l)
 {
-    write_file("model.safetensors", l->t, l->n);
+    temp_put_tensors("model.safetensors", l->t, l->n);
 }
 
 static size_t list_bytes(const struct list *l)
@@ -465,11 +457,8 @@ static size_t list_bytes(const struct list *l)
 
 static int open_engine(struct qwick_engine **eng, struct qwick_err *e)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    o.model = temp_dir;
-    o.threads = 1;
     *e = (struct qwick_err){0};
-    return qwick_engine_open(eng, &o, e);
+    return try_open(eng, e, .model = temp_dir, .threads = 1);
 }
 
 /* Check that the checkpoint opens, and run it: all logits are zero. */
@@ -477,10 +466,8 @@ static void opens(const struct list *l, size_t n_params, int bits,
                   const char *storage)
 {
     struct qwick_engine *eng;
-    struct qwick_session *s;
     struct qwick_tensor t;
     struct qwick_err e;
-    static const int32_t ids[] = {1, 2, 3};
     assert_ok(open_engine(&eng, &e), &e);
     const struct qwick_info *info = qwick_engine_info(eng);
     assert_int_equal(info->n_params, n_params);
@@ -495,12 +482,7 @@ static void opens(const struct list *l, size_t n_params, int bits,
         if (!t.used)
             fail_msg("%s is not used", t.name);
     assert_int_equal(n, l->n);
-    assert_ok(qwick_session_create(&s, eng, 0, &e) ||
-                  qwick_session_sync(s, ids, 3, &e),
-              &e);
-    for (int i = 0; i < VOCAB; i++)
-        assert_true(qwick_session_logits(s)[i] == 0);
-    qwick_session_free(s);
+    logits_are_zero(eng);
     qwick_engine_close(eng);
 }
 
@@ -639,7 +621,7 @@ static void parts_of_a_module_in_different_shards(void **state)
                                         l->t[i].name, files[shard]),
                              0);
         }
-        write_file(files[shard], t, n);
+        temp_put_tensors(files[shard], t, n);
     }
     buf_puts(&index, "}}");
     temp_write("model.safetensors.index.json", index.data, index.len);
@@ -797,7 +779,7 @@ static void matrices_borrow_from_the_mapping(void **state)
         .of = {[WEIGHT_EMBED] = {"@x.weight"}, [WEIGHT_HEAD] = {"@x.d"}}};
     const struct names *const schemes[] = {&names, NULL};
     const struct weight_ref x = {.id = WEIGHT_EMBED}, d = {.id = WEIGHT_HEAD};
-    write_file("x.safetensors", t, 4);
+    temp_put_tensors("x.safetensors", t, 4);
     assert_int_equal(st_open_file(&set, temp_path("x.safetensors"), NULL), 0);
     assert_int_equal(
         weights_open(&w, set, "PATH", schemes, kernels_ref(), true, NULL), 0);

@@ -249,20 +249,23 @@ static void rounded_where_they_belong(void **state)
  * elements: no block of 256 fits them. */
 static void types_of_a_mixture(void **state)
 {
+    static const struct typed types[] = {
+        {"blk.0.ssm_conv1d.weight", DT_F32},
+        {"blk.0.ssm_a", DT_F32},
+        {"blk.0.ssm_dt.bias", DT_F32},
+        {"blk.0.ffn_gate_inp.weight", DT_F32},
+        {"blk.0.ffn_gate_inp_shexp.weight", DT_F32},
+        {"blk.0.ssm_alpha.weight", DT_Q8_0},
+        {"blk.0.ssm_beta.weight", DT_Q8_0},
+        {"blk.0.attn_qkv.weight", DT_Q8_0}, /* Q6_K */
+        {"blk.0.attn_gate.weight", DT_Q5_0},
+        {"blk.3.attn_q.weight", DT_Q5_0},
+        {"blk.1.ffn_gate_shexp.weight", DT_Q5_0},
+        {"blk.1.ffn_down_shexp.weight", DT_F16},
+    };
     write_model("qwen35-moe", "Q4_K_M");
     struct gguf *g = must_open();
-    assert_int_equal(type_in(g, "blk.0.ssm_conv1d.weight"), DT_F32);
-    assert_int_equal(type_in(g, "blk.0.ssm_a"), DT_F32);
-    assert_int_equal(type_in(g, "blk.0.ssm_dt.bias"), DT_F32);
-    assert_int_equal(type_in(g, "blk.0.ffn_gate_inp.weight"), DT_F32);
-    assert_int_equal(type_in(g, "blk.0.ffn_gate_inp_shexp.weight"), DT_F32);
-    assert_int_equal(type_in(g, "blk.0.ssm_alpha.weight"), DT_Q8_0);
-    assert_int_equal(type_in(g, "blk.0.ssm_beta.weight"), DT_Q8_0);
-    assert_int_equal(type_in(g, "blk.0.attn_qkv.weight"), DT_Q8_0); /* Q6_K */
-    assert_int_equal(type_in(g, "blk.0.attn_gate.weight"), DT_Q5_0);
-    assert_int_equal(type_in(g, "blk.3.attn_q.weight"), DT_Q5_0);
-    assert_int_equal(type_in(g, "blk.1.ffn_gate_shexp.weight"), DT_Q5_0);
-    assert_int_equal(type_in(g, "blk.1.ffn_down_shexp.weight"), DT_F16);
+    types_are(g, types, sizeof types / sizeof *types);
     assert_int_equal(gguf_find(g, "general.file_type")->u, 15);
     gguf_close(g);
 }

@@ -11,6 +11,7 @@
 #include "gguf_written.h"
 #include "model/names.h"
 #include "qwick_tools.h"
+#include "tensors_file.h"
 
 /* ---- against llama.cpp's files of the demo model --------------------------
  */
@@ -134,8 +135,6 @@ static void write_dequantized(const char *config)
     size_t n = st_count(set), size, n_elements;
     struct st_out_tensor *out = calloc(n, sizeof *out);
     char(*names)[NAMES_BYTES] = calloc(n, sizeof *names);
-    struct st_writer *w;
-    struct qwick_err e;
     char *text;
     size_t at = 0;
     for (int id = 0; id < N_WEIGHTS; id++)
@@ -157,9 +156,7 @@ static void write_dequantized(const char *config)
             memcpy(out[at++].shape, t->shape, t->rank * sizeof *t->shape);
         }
     assert_int_equal(at, n);
-    assert_ok(st_writer_open(&w, temp_path("model.safetensors"), out, n, &e) ||
-                  st_writer_close(w, &e),
-              &e);
+    temp_put_tensors("model.safetensors", out, n);
     assert_int_equal(map_read_all(config, 1 << 20, &text, &size, NULL), 0);
     temp_write("config.json", text, size);
     free(text);
@@ -200,16 +197,19 @@ static void quantized_as_dequantized(void **state)
 /* Rows of 64 and 48 elements: blocks of 32, and floats. */
 static void experts_and_routers(void **state)
 {
+    static const struct typed types[] = {
+        {"blk.1.ffn_gate_inp.weight", DT_F32},
+        {"blk.1.ffn_norm.weight", DT_F32},
+        {"blk.1.ffn_gate_exps.weight", DT_Q5_0},
+        {"blk.1.ffn_down_exps.weight", DT_F16},
+        {"blk.2.attn_v.weight", DT_Q8_0},
+    };
     struct qwick_quantize_report r;
     struct qwick_err e;
     unlink(out_path);
     assert_int_equal(try_write(MODELS "moe", out_path, NULL, 1, &r, &e), 0);
     struct gguf *g = must_open();
-    assert_int_equal(type_in(g, "blk.1.ffn_gate_inp.weight"), DT_F32);
-    assert_int_equal(type_in(g, "blk.1.ffn_norm.weight"), DT_F32);
-    assert_int_equal(type_in(g, "blk.1.ffn_gate_exps.weight"), DT_Q5_0);
-    assert_int_equal(type_in(g, "blk.1.ffn_down_exps.weight"), DT_F16);
-    assert_int_equal(type_in(g, "blk.2.attn_v.weight"), DT_Q8_0);
+    types_are(g, types, sizeof types / sizeof *types);
     const struct st_tensor *t =
         st_find(gguf_tensors(g), "blk.1.ffn_gate_exps.weight");
     assert_int_equal(t->rank, 3);

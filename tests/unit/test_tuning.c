@@ -493,11 +493,7 @@ static void test_the_cache_knows_the_file(void **state)
 static int open_with(struct qwick_engine **eng, const char *core,
                      struct qwick_err *e)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    o.core = core;
-    o.tuning_dir = temp_dir;
-    o.threads = 1;
-    return qwick_engine_open(eng, &o, e);
+    return try_open(eng, e, .core = core, .tuning_dir = temp_dir, .threads = 1);
 }
 
 /* One process has one set of choices, so this is one test. */

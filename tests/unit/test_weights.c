@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engines.h"
 #include "file/safetensors.h"
 #include "model/weights.h"
 #include "qwick_tools.h"
 #include "tempdir.h"
+#include "tensors_file.h"
 
 enum { VOCAB = 10, D = 8, FF = 12, HEADS = 2, KV = 1, HEAD = 4 };
 enum { MAX_TENSORS = 32 };
@@ -74,12 +76,7 @@ static struct list *layer(const char *prefix, bool bias)
 
 static void write_weights(const struct list *l)
 {
-    struct st_writer *w;
-    struct qwick_err e;
-    assert_ok(
-        st_writer_open(&w, temp_path("model.safetensors"), l->t, l->n, &e) ||
-            st_writer_close(w, &e),
-        &e);
+    temp_put_tensors("model.safetensors", l->t, l->n);
 }
 
 static void write_config(bool tied, bool bias)
@@ -100,28 +97,18 @@ static void write_config(bool tied, bool bias)
 
 static int open_engine(struct qwick_engine **eng, struct qwick_err *e)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    o.model = temp_dir;
-    o.threads = 1;
     *e = (struct qwick_err){0};
-    return qwick_engine_open(eng, &o, e);
+    return try_open(eng, e, .model = temp_dir, .threads = 1);
 }
 
 /* The checkpoint opens and answers; *info is copied. */
 static struct qwick_info opens(void)
 {
     struct qwick_engine *eng;
-    struct qwick_session *s;
     struct qwick_err e;
     assert_ok(open_engine(&eng, &e), &e);
     struct qwick_info info = *qwick_engine_info(eng);
-    static const int32_t ids[] = {1, 2, 3};
-    assert_ok(qwick_session_create(&s, eng, 0, &e) ||
-                  qwick_session_sync(s, ids, 3, &e),
-              &e);
-    for (int i = 0; i < VOCAB; i++)
-        assert_true(qwick_session_logits(s)[i] == 0);
-    qwick_session_free(s);
+    logits_are_zero(eng);
     qwick_engine_close(eng);
     return info;
 }
