@@ -294,11 +294,16 @@ assert keys == sorted(keys)
 PY
 }
 
-@test "--shard: the shards answer each record once" {
+# whole_run: answer 50 records ($T/in) in one run ($T/all). $T/parts is empty.
+whole_run() {
     small
     many "$T/in" 50
     q batch --exact --seed 5 -n 12 -i "$T/in" >"$T/all"
     : >"$T/parts"
+}
+
+@test "--shard: the shards answer each record once" {
+    whole_run
     for i in 1 2 3; do
         q batch --exact --seed 5 -n 12 --shard $i/3 -i "$T/in" >>"$T/parts"
     done
@@ -1081,10 +1086,7 @@ PY
 }
 
 @test "--line-offset: numbers and seeds of the whole input" {
-    small
-    many "$T/in" 50
-    q batch --exact --seed 5 -n 12 -i "$T/in" >"$T/all"
-    : >"$T/parts"
+    whole_run
     for first in 0 20 40; do
         sed -n "$((first + 1)),$((first + 20))p" "$T/in" >"$T/part"
         q batch --exact --seed 5 -n 12 --line-offset $first -i "$T/part" >>"$T/parts"

@@ -3,10 +3,7 @@
 load helpers
 
 setup() {
-    common_setup
-    export XDG_CONFIG_HOME=$T/config
-    CONFIG=$XDG_CONFIG_HOME/qwick/config
-    mkdir -p "$XDG_CONFIG_HOME/qwick"
+    config_setup
 }
 
 # config LINE...: write the config file.

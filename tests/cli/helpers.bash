@@ -34,6 +34,16 @@ common_setup_untraced() {
     MODELS=tests/golden/models
 }
 
+# common_setup of files that test what the user's folder of qwick holds. Sets
+# XDG_CONFIG_HOME, CONFIG and PROMPTS, and makes the folder.
+config_setup() {
+    common_setup
+    export XDG_CONFIG_HOME=$T/config
+    CONFIG=$XDG_CONFIG_HOME/qwick/config
+    PROMPTS=$XDG_CONFIG_HOME/qwick/prompts
+    mkdir -p "$XDG_CONFIG_HOME/qwick"
+}
+
 # Without the packages of the site, which no test needs, Python starts in half
 # the time.
 python3() {
@@ -257,6 +267,28 @@ gguf_edit() {
     printf '%s\0' "$@" >&"${EDITOR[1]}"
     read -r answer <&"${EDITOR[0]}"
     [ "$answer" = done ]
+}
+
+# Print a template that shows calls in the manner of Qwen3-Coder's.
+coder_template() {
+    cat <<'END'
+{%- for t in tools or [] %}{{ 'tool ' + t.function.name + '\n' }}{% endfor %}
+{%- for m in messages %}
+{{- '<|im_start|>' + m.role + '\n' + m.content }}
+{%- for c in m.tool_calls or [] %}
+{{- ('\n' if m.content or not loop.first else '') +
+    '<tool_call>\n<function=' + c.function.name + '>\n' }}
+{%- for k, v in c.function.arguments|items %}
+{{- '<parameter=' + k + '>\n' }}
+{{- v|tojson if v is mapping or v is sequence and v is not string else v|string }}
+{{- '\n</parameter>\n' }}
+{%- endfor %}
+{{- '</function>\n</tool_call>' }}
+{%- endfor %}
+{{- '<|im_end|>\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}
+END
 }
 
 # quick_qwick: make $T/bin/qwick for examples. It runs bench with short measurements,

@@ -3,10 +3,8 @@
 load helpers
 
 setup() {
-    common_setup
-    export XDG_CONFIG_HOME=$T/config
-    PROMPTS=$XDG_CONFIG_HOME/qwick/prompts
-    mkdir -p "$PROMPTS"
+    config_setup
+    mkdir "$PROMPTS"
 }
 
 # prompt NAME LINE…: write a prompt.

@@ -97,12 +97,16 @@ blob() {
     grep -q '^GET /api/' "$LOG"
 }
 
+# partial OWNER N: put the first N bytes of model.safetensors of OWNER/m in the cache,
+# as an interrupted download leaves them.
+partial() {
+    local blobs=$HF_HUB_CACHE/models--$1--m/blobs file=$ROOT/$1/m/model.safetensors
+    mkdir -p "$blobs"
+    head -c "$2" "$file" >"$blobs/$(blob "$file").incomplete"
+}
+
 @test "a partial file is resumed where it ends" {
-    local repo=$HF_HUB_CACHE/models--good--m
-    local id=$(blob "$ROOT/good/m/model.safetensors")
-    mkdir -p "$repo/blobs"
-    head -c 123456 "$ROOT/good/m/model.safetensors" \
-        >"$repo/blobs/$id.incomplete"
+    partial good 123456
     pull good/m
     [ "$status" -eq 0 ]
     cmp "$output/model.safetensors" "$ROOT/good/m/model.safetensors"
@@ -153,11 +157,7 @@ blob() {
 }
 
 @test "a server without ranges: from the start" {
-    local repo=$HF_HUB_CACHE/models--norange--m
-    local id=$(blob "$ROOT/norange/m/model.safetensors")
-    mkdir -p "$repo/blobs"
-    head -c 1000 "$ROOT/norange/m/model.safetensors" \
-        >"$repo/blobs/$id.incomplete"
+    partial norange 1000
     pull norange/m
     [ "$status" -eq 0 ]
     cmp "$output/model.safetensors" "$ROOT/norange/m/model.safetensors"

@@ -13,18 +13,7 @@ setup() {
    "required": ["city", "days", "unit"]}}},
  {"type": "function", "function": {"name": "now"}}]
 END
-    # a template that shows calls as Qwen3-Coder's does
-    cat >"$T/coder" <<'END'
-{%- for t in tools or [] %}{{ 'tool ' + t.function.name + '\n' }}{% endfor %}
-{%- for m in messages %}
-{{- '<|im_start|>' + m.role + '\n' + m.content }}
-{%- for c in m.tool_calls or [] %}
-{{- '<tool_call>\n<function=' + c.function.name + '>\n</function>\n</tool_call>' }}
-{%- endfor %}
-{{- '<|im_end|>\n' }}
-{%- endfor %}
-{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}
-END
+    coder_template >"$T/coder"
 }
 
 # chosen CHOICE ARGS…: answer with a choice of tools.

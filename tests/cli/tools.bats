@@ -10,25 +10,7 @@ setup() {
    "city": {"type": "string"}, "days": {"type": "integer"}}}}},
  {"type": "function", "function": {"name": "now"}}]
 END
-    # a template in the manner of Qwen3-Coder's
-    cat >"$T/coder" <<'END'
-{%- for t in tools or [] %}{{ 'tool ' + t.function.name + '\n' }}{% endfor %}
-{%- for m in messages %}
-{{- '<|im_start|>' + m.role + '\n' + m.content }}
-{%- for c in m.tool_calls or [] %}
-{{- ('\n' if m.content or not loop.first else '') +
-    '<tool_call>\n<function=' + c.function.name + '>\n' }}
-{%- for k, v in c.function.arguments|items %}
-{{- '<parameter=' + k + '>\n' }}
-{{- v|tojson if v is mapping or v is sequence and v is not string else v|string }}
-{{- '\n</parameter>\n' }}
-{%- endfor %}
-{{- '</function>\n</tool_call>' }}
-{%- endfor %}
-{{- '<|im_end|>\n' }}
-{%- endfor %}
-{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}
-END
+    coder_template >"$T/coder"
     CALL='<tool_call>
 {"name": "weather", "arguments": {"city": "Bern", "days": 2}}
 </tool_call>'

@@ -85,9 +85,8 @@ static inline struct json_doc *parse_file(const char *path, struct map *m)
     return doc;
 }
 
-static inline int qwen_setup(void **unused)
+static inline int qwen_setup(void **state)
 {
-    (void)unused;
     const char *dir = getenv("QWICK_TEST_TOKENIZER");
     char path[4096];
     struct map m;
@@ -104,9 +103,8 @@ static inline int qwen_setup(void **unused)
     return 0;
 }
 
-static inline int qwen_teardown(void **unused)
+static inline int qwen_teardown(void **state)
 {
-    (void)unused;
     bpe_close(qwen);
     buf_free(&qwen_text);
     return 0;

@@ -9,12 +9,7 @@
 #ifndef TESTS_CHECK_H
 #define TESTS_CHECK_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <float.h>
 #include <math.h>

@@ -40,9 +40,8 @@ static struct attention attention_new(size_t n, size_t d, enum kind kind,
 static void attention_call(const struct kernels *k, const struct attention *a,
                            size_t i, size_t n, const struct results *out)
 {
-    struct attn_rows rows = rows_from(a, i, n, out);
+    struct attn_rows rows = f32_rows_from(a, i, n, out);
 
-    rows.q = (const float *)a->q.p + i * a->ldq;
     (by_tiles ? k->attn_tile : k->attn_block)[a->type](&rows, a->k.p, a->v.p,
                                                        a->d, a->scratch.p);
 }

@@ -170,6 +170,17 @@ static struct attn_rows rows_from(const struct attention *a, size_t i, size_t n,
     return rows;
 }
 
+/* The same with queries in f32. */
+static __attribute__((unused)) struct attn_rows
+f32_rows_from(const struct attention *a, size_t i, size_t n,
+              const struct results *out)
+{
+    struct attn_rows rows = rows_from(a, i, n, out);
+
+    rows.q = (const float *)a->q.p + i * a->ldq;
+    return rows;
+}
+
 /* Call the kernel on rows [i, i + n) from the kept state. */
 typedef void call_fn(const struct kernels *k, const struct attention *a,
                      size_t i, size_t n, const struct results *out);

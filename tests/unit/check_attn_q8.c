@@ -106,9 +106,8 @@ static struct attention attention_new(size_t n, size_t d, enum kind kind,
 static void attention_call(const struct kernels *k, const struct attention *a,
                            size_t i, size_t n, const struct results *out)
 {
-    struct attn_rows rows = rows_from(a, i, n, out);
+    struct attn_rows rows = f32_rows_from(a, i, n, out);
 
-    rows.q = (const float *)a->q.p + i * a->ldq;
     k->attn_block_i8(&rows, a->k.p, a->v.p, a->d, a->scratch.p);
 }
 
@@ -175,7 +174,6 @@ enum {
 
 static void check_sizes(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     for (size_t c = 0; c < N_DIMS * N_COUNTS * N_RANGES; c++) {
         size_t d = dims[c % N_DIMS], n = counts[c / N_DIMS % N_COUNTS];
         enum ranges ranges = (enum ranges)(c / N_DIMS / N_COUNTS);
@@ -200,7 +198,6 @@ static void check_sizes(const struct kernels *k, enum dtype type)
  * neighbours. */
 static void check_mask(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     for (size_t n = 1; n <= 20; n++) {
         const size_t d = 40, at = 17;
         struct attention a = attention_new(n, d, NORMAL, FULL);
@@ -223,7 +220,6 @@ static void check_query(const struct kernels *k, enum dtype type)
 {
     static const float bad[] = {NAN, INFINITY, -INFINITY};
 
-    (void)type;
     for (size_t c = 0; c < 3 * 20; c++) {
         size_t n = c / 3 + 1, d = 1 + below(140), at = below(n);
         struct attention a = attention_new(n, d, NORMAL, FULL);
@@ -250,7 +246,6 @@ static void check_query(const struct kernels *k, enum dtype type)
 
 static void check_tiles(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     for (size_t c = 0; c < N_DIMS * N_COUNTS * N_RANGES; c++) {
         size_t d = dims[c % N_DIMS], n = counts[c / N_DIMS % N_COUNTS];
         struct attention a =
@@ -300,7 +295,6 @@ static void blocks_call(const struct kernels *kernels,
 
 static void check_blocks_bf16(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     if (!k->attn_blocks_bf16_i8) { /* a level without bf16 */
         assert_null(k->attn_blocks_bf16[DT_BF16]);
         return;
@@ -336,7 +330,6 @@ static void check_blocks_bf16(const struct kernels *k, enum dtype type)
  * group, plus the roundings of scale, quotient and product. */
 static void check_stored(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     for (size_t c = 0; c < N_DIMS; c++) {
         size_t d = dims[c], groups = kv_i8_groups(d);
         struct area block = area_new(block_bytes(d), 0);

@@ -56,8 +56,6 @@ static void check_goldens(const struct kernels *k, enum dtype unused)
     char *line = NULL;
     size_t cap = 0, n_lines[DT_N_BLOCKS] = {0};
 
-    (void)k;
-    (void)unused;
     if (!f)
         fail_msg("%s: cannot open", path);
     while (getline(&line, &cap, f) > 0) {
@@ -177,7 +175,6 @@ static void check_to_f32(const struct kernels *k, enum dtype unused)
 {
     char what[96];
 
-    (void)unused;
     for (size_t i = 0; i < 8 * DT_N_BLOCKS; i++) {
         enum dtype type = type_at(i);
         size_t cols = (1 + below(9)) * dtype_block(type);
@@ -330,7 +327,6 @@ static void check_gemm(const struct kernels *k, enum dtype unused)
     static const size_t tokens[] = {1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 65, 130};
     size_t limit = k->level == ISA_REF ? 100000 : 1000000;
 
-    (void)unused;
     for (size_t i = 0; i < 40 * DT_N_BLOCKS; i++) {
         enum dtype type = type_at(i);
         size_t block = dtype_block(type), t = tokens[below(13)];
@@ -398,7 +394,6 @@ static void check_bf16(const struct kernels *k, enum dtype unused)
 {
     static const size_t tokens[] = {1, 16, 31, 33, 64, 65, 130};
 
-    (void)unused;
     for (size_t i = 0; i < 12 * DT_N_BLOCKS; i++) {
         enum dtype type = type_at(i);
         size_t block = dtype_block(type);

@@ -9,7 +9,6 @@
 
 static void check_l2norm(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     for (size_t s = 0; s < N_SIZES; s++)
         for (int kind = 0; kind < N_KINDS; kind++) {
             size_t d = size_at(s), rows = 1 + below(4), n = rows * d;
@@ -113,7 +112,6 @@ static void conv_case(const struct kernels *k, size_t channels, size_t taps,
 
 static void check_conv_silu(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     for (size_t channels = 1; channels <= 67; channels++)
         for (int kind = 0; kind < N_KINDS; kind++)
             conv_case(k, channels, 1 + below(8), 1 + below(5), (enum kind)kind);
@@ -457,7 +455,6 @@ static void check_heads(const struct kernels *k, enum dtype type)
                                       {256, 65},  {1, 1},     {1, 200},
                                       {200, 1},   {16, 48},   {33, 31}};
 
-    (void)type;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int decay = 0; decay < N_DECAYS; decay++)
             head_case(k, sizes[i][0], sizes[i][1], NORMAL, (enum decay)decay,
@@ -547,7 +544,6 @@ static void recurrence_case(const struct kernels *k, size_t d_k, size_t d_v,
 
 static void check_recurrence(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     for (int decay = 0; decay < ENDLESS; decay++) {
         recurrence_case(k, 128, 128, (enum decay)decay);
         recurrence_case(k, 16, 40, (enum decay)decay);
@@ -621,7 +617,6 @@ static void bench_heads(const struct kernels *k, enum dtype type)
     double start = clock_ms(), peak;
     float sink;
 
-    (void)type;
     peak = k->peak_flops(20, &sink);
     peak /= clock_ms() - start;
     time_rows(k, &h, 0, BLOCK, 1);

@@ -131,7 +131,6 @@ static void check_from_f32(const struct kernels *k, enum dtype type)
 
 static void check_rmsnorm(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     for (size_t s = 0; s < N_SIZES; s++)
         for (int kind = 0; kind < N_KINDS; kind++) {
             size_t d = size_at(s), rows = 1 + below(4), n = rows * d;
@@ -169,7 +168,6 @@ static void check_rmsnorm(const struct kernels *k, enum dtype type)
 
 static void check_rope(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     for (size_t h = 1; h <= 67; h++)
         for (int kind = 0; kind < N_KINDS; kind++) {
             size_t d = 2 * h, rows = 1 + below(5), n = rows * d;
@@ -298,7 +296,6 @@ static double silu_error(double z)
 
 static void check_swiglu(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     check_glu("swiglu", k->swiglu, ref->swiglu, silu_exponent, silu_error, 89);
 }
 
@@ -318,19 +315,16 @@ static double gelu_error(double z)
 
 static void check_geglu(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     check_glu("geglu", k->geglu, ref->geglu, gelu_exponent, gelu_error, 11);
 }
 
 static void check_sigmoid_glu(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     check_glu("glu", k->glu, ref->glu, silu_exponent, silu_error, 1);
 }
 
 static void check_add_scale(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     for (size_t t = 0; t < N_SIZES; t++)
         for (int kind = 0; kind < N_KINDS; kind++) {
             size_t n = size_at(t);
@@ -359,7 +353,6 @@ static void check_add_scale(const struct kernels *k, enum dtype type)
 
 static void check_max(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     for (size_t t = 0; t < N_SIZES; t++)
         for (int kind = 0; kind < N_KINDS; kind++) {
             size_t n = size_at(t);
@@ -405,7 +398,6 @@ static void check_exp(const struct kernels *k, enum dtype type)
     /* floats with |x| < 128, in steps of an odd number */
     const uint32_t end = 0x43000000, step = 1999;
 
-    (void)type;
     for (bool more = true; more;) {
         size_t n = 0;
 
@@ -439,7 +431,6 @@ static void check_exp(const struct kernels *k, enum dtype type)
 
 static void check_exp_sum(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     for (size_t t = 0; t < N_SIZES; t++)
         for (int kind = 0; kind < N_KINDS; kind++) {
             size_t n = size_at(t);
@@ -485,7 +476,6 @@ static void check_exp_sum(const struct kernels *k, enum dtype type)
 
 static void check_read_sum(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     for (size_t t = 0; t < N_SIZES; t++) {
         size_t n = size_at(t);
         struct area a = area_new(n, below(9));
@@ -509,7 +499,6 @@ static void check_peak(const struct kernels *k, enum dtype type)
     float sink = NAN;
     double ops = k->peak_flops(2, &sink);
 
-    (void)type;
     if (!(ops > 1.9e7 && ops < 2.1e7) || !isfinite(sink))
         fail_msg("peak_flops says %g operations", ops);
 }
@@ -519,7 +508,6 @@ static void check_peak_bf16(const struct kernels *k, enum dtype type)
     float sink = NAN;
     double ops;
 
-    (void)type;
     if (!k->peak_bf16)
         return;
     ops = k->peak_bf16(2, &sink);
@@ -533,7 +521,6 @@ static void check_table(const struct kernels *k, enum dtype type)
 {
     const unsigned char *p = (const unsigned char *)k;
 
-    (void)type;
     for (size_t i = offsetof(struct kernels, matmul_f32); i < sizeof *k;
          i += sizeof(void (*)(void))) {
         void (*fn)(void);
@@ -674,7 +661,6 @@ static void bench_read_sum(const struct kernels *k, enum dtype type)
     volatile unsigned long long got;
     double ms;
 
-    (void)type;
     TIME(ms, got = k->read_sum(a.p, n, kernel_core.sweep_l2));
     (void)got;
     bench_line(benched, "256 MiB", ms, (double)n, "GB/s");
@@ -686,7 +672,6 @@ static void bench_peak(const struct kernels *k, enum dtype type)
     float sink;
     double ms, ops = 0;
 
-    (void)type;
     TIME(ms, ops = k->peak_flops(10, &sink));
     bench_line(benched, "", ms, ops, "GFLOP/s");
 }
@@ -696,7 +681,6 @@ static void bench_peak_bf16(const struct kernels *k, enum dtype type)
     float sink;
     double ms, ops = 0;
 
-    (void)type;
     if (!k->peak_bf16)
         return;
     TIME(ms, ops = k->peak_bf16(10, &sink));

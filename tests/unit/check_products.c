@@ -459,8 +459,6 @@ static void check_blas(const struct kernels *k, enum dtype type)
     float *a, *b, *c, *want;
     const char *before = getenv("OPENBLAS_CORETYPE");
 
-    (void)k;
-    (void)type;
     if (!gemm_blas_load(kernels_best())) {
         printf("    SKIP: libopenblas.so.0 is not here\n");
         skip();
@@ -639,7 +637,6 @@ static void bench_gemm_bf16(const struct kernels *k, enum dtype type)
 
 static void bench_blas(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     if (gemm_blas_load(kernels_best()))
         bench_gemm_f32_with(k, DT_F32, true);
 }

@@ -306,7 +306,6 @@ static struct weights shape_weights(const struct shape *s)
 
 static void check_to_f32(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     for (size_t i = 0; i < sweeps(k); i++) {
         struct shape s = shape_at(i, 1, 40000);
         struct weights w = shape_weights(&s);
@@ -440,7 +439,6 @@ static void affine_order(const struct kernels *k, const struct shape *s,
 
 static void check_matmul_affine(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     for (size_t i = 0; i < sweeps(k); i++) {
         struct shape s =
             shape_at(i, token_counts[below(N_TOKEN_COUNTS)], work_of(k, i));
@@ -512,7 +510,6 @@ static void affine_bf16_case(const struct kernels *k, const struct shape *s,
 
 static void check_gemm_bf16_affine(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     if (!k->gemm_bf16_affine)
         return;
     for (size_t i = 0; i < sweeps(k); i++) {
@@ -674,7 +671,6 @@ static void to_q8_case(const struct kernels *k, const struct shape *s,
 
 static void check_to_q8(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     for (size_t i = 0; i < sweeps(k); i++) {
         struct shape s =
             shape_at(i, token_counts[below(N_TOKEN_COUNTS - 1)], 200000);
@@ -685,7 +681,6 @@ static void check_to_q8(const struct kernels *k, enum dtype type)
 
 static void check_to_kv_i8(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     char what[64];
 
     for (size_t i = 0; i < 8 * N_SIZES; i++) {
@@ -947,7 +942,6 @@ static void gemm_q8_case(const struct kernels *k, const struct shape *s)
 
 static void check_gemm_q8_affine(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     for (size_t i = 0; i < sweeps(k); i++) {
         struct shape s =
             shape_at(i, token_counts[below(N_TOKEN_COUNTS)], work_of(k, i));
@@ -994,7 +988,6 @@ static void check_gemm_q8_affine(const struct kernels *k, enum dtype type)
 
 static void check_empty(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     for (size_t i = 0; i < N_BITS * 3; i++) {
         size_t none = i / N_BITS, tokens = none == 2 ? 0 : 3;
         size_t rows = none == 1 ? 0 : 5, cols = none == 0 ? 0 : 64;
@@ -1034,7 +1027,6 @@ static void check_empty(const struct kernels *k, enum dtype type)
 
 static void check_peak(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     float sink = NAN;
     double ops = k->peak_q8(1, &sink);
 
@@ -1072,7 +1064,6 @@ static void run_products(const struct kernels *k)
 #endif
 static void check_no_cpuid(const struct kernels *k, enum dtype type)
 {
-    (void)type;
     enum { SET_CPUID = 0x1012, CANNOT = 77 }; /* arch_prctl(2) */
     pid_t pid;
     int status;

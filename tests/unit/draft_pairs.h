@@ -56,6 +56,18 @@ static inline struct qwick_generate_options draft_options(size_t i,
     return o;
 }
 
+static inline struct qwick_constraint *regex(struct qwick_engine *eng,
+                                             const char *pattern)
+{
+    struct qwick_constraint_options o = qwick_constraint_defaults();
+    struct qwick_constraint *c;
+    o.kind = QWICK_CONSTRAINT_REGEX;
+    o.text = pattern;
+    o.n_text = strlen(pattern);
+    assert_int_equal(qwick_constraint_create(&c, eng, &o, NULL), 0);
+    return c;
+}
+
 static inline void random_prompt(int32_t *ids, size_t n)
 {
     for (size_t i = 0; i < n; i++)

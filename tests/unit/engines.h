@@ -14,6 +14,14 @@
     engine_opened(&(struct qwick_engine_options){ \
         .size = sizeof(struct qwick_engine_options), __VA_ARGS__})
 
+/* try_open(&eng, &e, .model = "DIR"): the same, for engines that may fail. */
+#define try_open(ENG, E, ...)                                          \
+    qwick_engine_open(                                                 \
+        (ENG),                                                         \
+        &(struct qwick_engine_options){                                \
+            .size = sizeof(struct qwick_engine_options), __VA_ARGS__}, \
+        (E))
+
 static inline struct qwick_engine *
 engine_opened(const struct qwick_engine_options *o)
 {
@@ -37,6 +45,18 @@ static inline void sync_to(struct qwick_session *s, const int32_t *ids,
 {
     struct qwick_err e;
     assert_ok(qwick_session_sync(s, ids, n, &e), &e);
+}
+
+/* A model whose tensors are all zero opens a session, and its logits are all
+ * zero. */
+static inline void logits_are_zero(struct qwick_engine *eng)
+{
+    static const int32_t ids[] = {1, 2, 3};
+    struct qwick_session *s = open_session(eng);
+    sync_to(s, ids, 3);
+    for (size_t i = 0; i < qwick_engine_info(eng)->vocab_size; i++)
+        assert_true(qwick_session_logits(s)[i] == 0);
+    qwick_session_free(s);
 }
 
 /* Ids that are valid in the vocabularies of all goldens. */

@@ -51,12 +51,22 @@ static inline struct gguf *must_open(void)
     return g;
 }
 
-static inline enum dtype type_in(struct gguf *g, const char *name)
+struct typed {
+    const char *name;
+    enum dtype type;
+};
+
+/* Check the types of n tensors. */
+static inline void types_are(struct gguf *g, const struct typed *rows, size_t n)
 {
-    const struct st_tensor *t = st_find(gguf_tensors(g), name);
-    if (!t)
-        fail_msg("%s: missing", name);
-    return t->dtype;
+    for (size_t i = 0; i < n; i++) {
+        const struct st_tensor *t = st_find(gguf_tensors(g), rows[i].name);
+        if (!t)
+            fail_msg("%s: missing", rows[i].name);
+        if (t->dtype != rows[i].type)
+            fail_msg("%s: %s, expected %s", rows[i].name, dtype_name(t->dtype),
+                     dtype_name(rows[i].type));
+    }
 }
 
 /* Any number of threads writes the same file. */

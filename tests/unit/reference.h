@@ -18,6 +18,7 @@
 #include "model/affine.h"
 #include "stack.h"
 #include "tempdir.h"
+#include "tensors_file.h"
 
 struct geometry {
     size_t n_layers, d_model, d_ff, n_kv_heads, group, head_dim, vocab_size;
@@ -466,13 +467,8 @@ static inline void ref_write_config(const struct geometry *g)
 /* Write the checkpoint to temp_dir. */
 static inline void ref_write(const struct ref_model *m)
 {
-    struct st_writer *w;
-    struct qwick_err e;
     ref_write_config(&m->g);
-    if (st_writer_open(&w, temp_path("model.safetensors"), m->out, m->n_out,
-                       &e) ||
-        st_writer_close(w, &e))
-        fail_msg("%s", e.msg);
+    temp_put_tensors("model.safetensors", m->out, m->n_out);
 }
 
 /* ---- the forward pass ---- */

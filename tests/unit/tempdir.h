@@ -18,7 +18,6 @@ static char temp_dir[64];
 
 static inline int temp_setup(void **state)
 {
-    (void)state;
     snprintf(temp_dir, sizeof temp_dir, "/tmp/qwick-test-XXXXXX");
     return mkdtemp(temp_dir) ? 0 : -1;
 }
@@ -41,7 +40,6 @@ static inline void temp_clear(void)
 
 static inline int temp_teardown(void **state)
 {
-    (void)state;
     temp_clear();
     return rmdir(temp_dir);
 }
@@ -49,7 +47,6 @@ static inline int temp_teardown(void **state)
 /* A setup that empties temp_dir, for each test of a group. */
 static inline int fresh(void **state)
 {
-    (void)state;
     temp_clear();
     return 0;
 }

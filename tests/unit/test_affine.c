@@ -77,7 +77,6 @@ static void groups_equal_plain_at(enum isa level)
 
 static void groups_equal_plain(void **state)
 {
-    (void)state;
     for (int level = 0; level < ISA_COUNT; level++)
         if (cpu_has((enum isa)level))
             groups_equal_plain_at((enum isa)level);
@@ -88,7 +87,6 @@ static void groups_equal_plain(void **state)
 
 static void groups_that_have_no_scale(void **state)
 {
-    (void)state;
     const float odd[] = {NAN, -NAN, INFINITY, -INFINITY};
     unsigned char w[256 * 4], q[256], s[64], b[64];
     for (int type = 0; type < DT_N_FLOAT; type++)
@@ -143,7 +141,6 @@ static void search_is_never_worse(void **state)
 {
     static unsigned char w[MAX_ELEMENTS * 4], q[2][MAX_ELEMENTS];
     static unsigned char s[2][MAX_ELEMENTS / 8], b[2][MAX_ELEMENTS / 8];
-    (void)state;
     for (int type = 0; type < DT_N_FLOAT; type++)
         for (int i = 0; i < N_BITS; i++)
             for (int j = 0; j < N_GROUPS; j++) {
@@ -189,7 +186,6 @@ static void search_wins(void **state)
     enum { N = 64 * 400 };
     static unsigned char w[N * 2], q[2][N], s[2][N / 32], b[2][N / 32];
     const double remains[N_BITS] = {0.71, 0.8, 0.85, 0.88, 0.87, 0.57};
-    (void)state;
     for (size_t k = 0; k < N; k++)
         store(DT_BF16, w + 2 * k, normal(13, k));
     for (int i = 0; i < N_BITS; i++) {

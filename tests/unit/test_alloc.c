@@ -96,7 +96,6 @@ static void decode_allocates_nothing(void **state)
     /* the demo model, and one with recurrent layers */
     static const char *const models[] = {NULL,
                                          "tests/golden/models/qwen35-tied"};
-    (void)state;
     if (skip_without_counts())
         return;
     for (size_t i = 0; i < 2; i++)

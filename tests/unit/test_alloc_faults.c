@@ -352,33 +352,28 @@ static void engines(void **state)
                                          MODELS "moe",
                                          MODELS "qwen35-tied",
                                          MODELS "gemma3-gqa"};
-    (void)state;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         sweep(&(struct task){models[i], run_open, NULL});
 }
 
 static void generation(void **state)
 {
-    (void)state;
     sweep(&(struct task){MODELS "tied-bf16", run_generate, NULL});
     sweep(&(struct task){MODELS "qwen35-tied", run_generate, NULL});
 }
 
 static void batches(void **state)
 {
-    (void)state;
     sweep(&(struct task){MODELS "tied-bf16", run_batch, NULL});
 }
 
 static void texts(void **state)
 {
-    (void)state;
     sweep(&(struct task){NULL, run_text, NULL});
 }
 
 static void chats(void **state)
 {
-    (void)state;
     sweep(&(struct task){NULL, run_chat, AGENTS});
 }
 

@@ -73,7 +73,6 @@ static size_t table_decode(const char *p, size_t n, size_t *part, bool *open)
 
 static void every_code_point_round_trips(void **state)
 {
-    (void)state;
     for (uint32_t cp = 0; cp <= 0x10FFFF; cp++) {
         char s[4];
         uint32_t back = 0;
@@ -99,7 +98,6 @@ static void every_code_point_round_trips(void **state)
  * decisions change. */
 static void decoding_follows_table_3_7(void **state)
 {
-    (void)state;
     static const unsigned char edge[] = {
         0x00, 0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1,
         0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0, 0xF1, 0xF3,
@@ -143,7 +141,6 @@ static void sanitize_is(const char *in, size_t n, const char *want)
  * follow Unicode's "substitution of maximal subparts". */
 static void damage_is_replaced_by_maximal_parts(void **state)
 {
-    (void)state;
     SANITIZES("", "");
     SANITIZES("plain", "plain");
     SANITIZES("\xCE\xBA\xE1\xBD\xB9\xCF\x83\xCE\xBC\xCE\xB5",
@@ -208,7 +205,6 @@ static size_t slow_complete(const char *p, size_t n)
 
 static void complete_at_every_split(void **state)
 {
-    (void)state;
     static const char *const texts[] = {
         "a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80z",
         "\xF0\x9F\x98\xF0\x9F\x98\x80\xE2\x82",
@@ -237,7 +233,6 @@ static void complete_at_every_split(void **state)
 
 static void buffers_grow_and_stay_terminated(void **state)
 {
-    (void)state;
     struct buf b = {0};
     for (int i = 0; i < 10000; i++) {
         assert_int_equal(buf_putc(&b, (char)('a' + i % 26)), 0);
@@ -274,7 +269,6 @@ static void buffers_grow_and_stay_terminated(void **state)
 
 static void buffers_keep_their_maximum(void **state)
 {
-    (void)state;
     struct buf b = {.max = 10};
     assert_int_equal(buf_puts(&b, "0123456789"), 0);
     assert_int_equal(buf_putc(&b, 'x'), -1);
@@ -312,7 +306,6 @@ static void buffers_keep_their_maximum(void **state)
  * JSON. */
 static void json_strings_round_trip(void **state)
 {
-    (void)state;
     for (unsigned c = 0; c < 256; c++) {
         char in[3] = {'a', (char)c, 'b'};
         struct buf b = {0}, want = {0};
@@ -358,7 +351,6 @@ static void double_is(double v, const char *want)
 
 static void doubles_round_trip(void **state)
 {
-    (void)state;
     double_is(0, "0");
     double_is(1, "1");
     double_is(0.1, "0.1");
@@ -390,7 +382,6 @@ static void doubles_round_trip(void **state)
 
 static void sizes_do_not_wrap(void **state)
 {
-    (void)state;
     size_t r = 0;
     assert_int_equal(size_mul(0, SIZE_MAX, &r), 0);
     assert_int_equal(r, 0);
@@ -409,7 +400,6 @@ static void sizes_do_not_wrap(void **state)
 
 static void dtype_names(void **state)
 {
-    (void)state;
     static const struct {
         const char *name;
         size_t bytes;
@@ -442,7 +432,6 @@ static void dtype_names(void **state)
 
 static void isa_names_and_levels(void **state)
 {
-    (void)state;
     static const char *const all[] = {"ref",    "avx2",       "avxvnni",
                                       "avx512", "avx512bf16", "amx"};
     enum isa l;
@@ -496,7 +485,6 @@ int sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *set)
 
 static void more_cpus_than_a_cpu_set_holds(void **state)
 {
-    (void)state;
     large_kernel = true;
     int n = os_cpus(), threads = os_default_threads();
     large_kernel = false;
@@ -511,7 +499,6 @@ static void more_cpus_than_a_cpu_set_holds(void **state)
 
 static void draws_depend_on_seed_and_counter_alone(void **state)
 {
-    (void)state;
     enum { N = 1000 };
     double forward[N];
     for (uint64_t i = 0; i < N; i++)
@@ -531,7 +518,6 @@ static void draws_depend_on_seed_and_counter_alone(void **state)
 
 static void draws_are_uniform(void **state)
 {
-    (void)state;
     enum { N = 200000, BINS = 64 };
     for (uint64_t seed = 0; seed < 5; seed++) {
         int count[BINS] = {0}, pairs[BINS] = {0};
@@ -565,7 +551,6 @@ static void draws_are_uniform(void **state)
 
 static void random_seeds_differ(void **state)
 {
-    (void)state;
     uint64_t a = rng_random_seed(), b = rng_random_seed();
     assert_true(a != b);
     assert_true(a < (uint64_t)1 << 53 && b < (uint64_t)1 << 53);
@@ -575,7 +560,6 @@ static void random_seeds_differ(void **state)
 
 static void splits_cover_everything_once(void **state)
 {
-    (void)state;
     static const size_t ns[] = {0,  1,  2,   3,   7,   15,   16,   17,    63,
                                 64, 65, 100, 127, 128, 1000, 4097, 151936};
     static const size_t aligns[] = {1, 2, 4, 16, 64, 4096};
@@ -644,7 +628,6 @@ static void work_body(void *ctx, struct par_team *team, int tid, int n_threads)
 
 static void teams_meet_and_share_work(void **state)
 {
-    (void)state;
     /* trees of one to four levels, with full and short nodes */
     static const int numbers[] = {1, 2, 3, 4, 5, 6, 7, 8, 16, 17, 21, MOST};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
@@ -693,7 +676,6 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
 /* Half of the workers that could be started stay, and work. */
 static void fewer_threads_than_asked_for(void **state)
 {
-    (void)state;
     for (int left = 0; left <= 7; left++) {
         creations_left = left;
         struct par_pool *p = par_create(8);
@@ -725,7 +707,6 @@ static void *run_a_region(void *arg)
 /* A pool belongs to no thread, and two pools do not affect each other. */
 static void any_thread_may_call(void **state)
 {
-    (void)state;
     struct par_pool *p[2] = {par_create(3), par_create(2)};
     for (int i = 0; i < 4; i++) {
         void *calls[2];
@@ -756,7 +737,6 @@ static void note_signals(void *blocked, struct par_team *team, int tid, int n)
 /* Signals go to the program's own threads, and interrupt their waits. */
 static void signals_go_elsewhere(void **state)
 {
-    (void)state;
     atomic_int blocked = 0;
     sigset_t set;
     struct par_pool *p = par_create(3);
@@ -785,7 +765,6 @@ static void come_late(void *calls, struct par_team *team, int tid, int n)
 
 static void waits_are_made_use_of(void **state)
 {
-    (void)state;
     struct par_pool *p = par_create(2);
     if (par_threads(p) < 2) {
         par_free(p);
@@ -813,7 +792,6 @@ static void pass_barriers(void *ctx, struct par_team *team, int tid, int n)
 
 static void many_barriers(void **state)
 {
-    (void)state;
     for (int n = 1; n <= 2; n++) {
         long at = 0;
         struct par_pool *p = par_create(n);
@@ -838,7 +816,6 @@ static void nothing_to_hand_out(void *ctx, struct par_team *team, int tid,
 
 static void empty_and_huge_grains(void **state)
 {
-    (void)state;
     int bad = 0;
     struct par_pool *p = par_create(2);
     par_run(NULL, nothing_to_hand_out, &bad);
@@ -851,7 +828,6 @@ static void empty_and_huge_grains(void **state)
 
 static void messages_are_cut_between_characters(void **state)
 {
-    (void)state;
     struct qwick_err e;
     assert_int_equal(err_set(NULL, QWICK_ERR_USAGE, "x"), -1);
     assert_int_equal(err_set(&e, QWICK_ERR_USAGE, "%s: %d", "a", 3), -1);
@@ -885,7 +861,6 @@ static void messages_are_cut_between_characters(void **state)
 
 static void kinds_stand_beside_messages(void **state)
 {
-    (void)state;
     struct qwick_err e;
     assert_int_equal(err_incomplete(NULL, "x"), -1);
     assert_int_equal(err_incomplete(&e, "%s: %d bytes", "a/b", 3), -1);

@@ -69,14 +69,12 @@ static int make_two_layers(void)
 
 static int use_two_layers(void **state)
 {
-    (void)state;
     model = two_layers;
     return 0;
 }
 
 static int use_all_layers(void **state)
 {
-    (void)state;
     model = NULL;
     return 0;
 }
@@ -230,7 +228,6 @@ static void run_shuffled(struct qwick_batch *b, struct answer *all, size_t n)
 
 static void batches_give_the_golden_answers(void **state)
 {
-    (void)state;
     struct answer *all = demo_answers();
     const size_t max[] = {1, 3, 16}, chunks[] = {0, 7};
     for (size_t c = 0; c < 2; c++) {
@@ -276,7 +273,6 @@ static void expect_single(struct qwick_engine *eng, struct answer *a,
 
 static void sampled_answers_are_those_of_single_runs(void **state)
 {
-    (void)state;
     enum { N = 16 };
     static const char *const stop[] = {"e", "-l"};
     for (int l = ISA_AVX2; l < ISA_COUNT; l++) {
@@ -314,7 +310,6 @@ static void sampled_answers_are_those_of_single_runs(void **state)
  * which each sample evaluates. */
 static void identical_prompts_are_computed_once(void **state)
 {
-    (void)state;
     enum { N = 12 };
     struct qwick_engine *eng = open_engine(NULL, true, 1, 0);
     struct answer *demo = demo_answers(), all[N];
@@ -370,7 +365,6 @@ static void put_before(struct answer *a, size_t n, size_t which)
 /* Prompts that begin with the same 300 tokens: these are evaluated once. */
 static void a_common_beginning_is_computed_once(void **state)
 {
-    (void)state;
     enum { N = 20, SHARED = 300 };
     struct qwick_engine *eng = open_engine(NULL, true, 1, 128);
     struct answer *all = demo_answers();
@@ -402,7 +396,6 @@ static void a_common_beginning_is_computed_once(void **state)
  * not fit even alone fails, without harm to others. */
 static void short_memory_means_fewer_at_once(void **state)
 {
-    (void)state;
     enum { N = 3, CTX = 600 };
     struct qwick_engine *eng = open_engine(NULL, true, 1, 0);
     struct answer *all = demo_answers();
@@ -448,7 +441,6 @@ static void short_memory_means_fewer_at_once(void **state)
 
 static void bad_requests_fail_alone(void **state)
 {
-    (void)state;
     struct qwick_engine *eng = open_engine(NULL, true, 1, 0);
     struct answer *all = demo_answers();
     struct qwick_batch *b = open_batch(eng, 2, 100, 0);
@@ -500,7 +492,6 @@ static int stop_at_second(void *ctx, void *tag, struct qwick_result *r,
 
 static void stopped_interrupted_and_dropped(void **state)
 {
-    (void)state;
     struct qwick_engine *eng = open_engine(NULL, true, 1, 0);
     struct answer *all = demo_answers();
     volatile int flag = 0;
@@ -574,7 +565,6 @@ static void check_cancelled(struct answer *a, size_t n)
 
 static void cancelled_requests_end_and_others_do_not_notice(void **state)
 {
-    (void)state;
     enum { N = 8 };
     struct qwick_engine *eng = open_engine(NULL, true, 1, 0);
     struct answer *all = demo_answers();
@@ -635,7 +625,6 @@ static void cancelled_requests_end_and_others_do_not_notice(void **state)
 /* Passes hold at most the chunk, and decoding goes on beside a long prompt. */
 static void long_prompts_do_not_hold_others(void **state)
 {
-    (void)state;
     struct qwick_engine *eng = open_engine(NULL, true, 1, 32);
     struct answer *all = demo_answers();
     struct qwick_batch *b = open_batch(eng, 4, 0, 0);
@@ -701,7 +690,6 @@ static void run_all(struct qwick_engine *eng, struct answer *all, size_t n,
 /* Batches and sessions find pages of earlier sequences in one cache. */
 static void batches_and_sessions_share_one_cache(void **state)
 {
-    (void)state;
     enum { N = 6 };
     struct answer *all = document_answers(N);
     struct qwick_engine *eng = open_cached(64 << 20, NULL, 0);
@@ -742,7 +730,6 @@ static void batches_and_sessions_share_one_cache(void **state)
  * meanwhile all engine functions can use it. */
 static void prompts_are_published_when_they_are_evaluated(void **state)
 {
-    (void)state;
     struct answer *all = document_answers(1);
     struct qwick_engine *eng = open_cached(64 << 20, NULL, 0);
     struct qwick_batch *b = open_batch(eng, 2, 0, 0);
@@ -765,7 +752,6 @@ static void prompts_are_published_when_they_are_evaluated(void **state)
  * budget holds. */
 static void caches_do_not_change_answers(void **state)
 {
-    (void)state;
     enum { N = 12 };
     struct answer *all = document_answers(N);
     struct qwick_engine *probe = open_cached(0, NULL, 0);
@@ -795,7 +781,6 @@ static void caches_do_not_change_answers(void **state)
 /* A preempted sequence finds the keys and values of its prompt in the cache. */
 static void preempted_sequences_begin_in_the_cache(void **state)
 {
-    (void)state;
     enum { N = 3, CTX = 700 };
     struct qwick_engine *plain = open_engine(NULL, true, 1, 0);
     struct qwick_engine *eng = open_cached(1 << 30, NULL, 0);
@@ -883,7 +868,6 @@ static void disk_run(struct answer *all, size_t n, size_t n_common)
 /* The common beginning of prompts goes to disk, the rest does not. */
 static void the_next_run_begins_where_prompts_part(void **state)
 {
-    (void)state;
     enum { N = 8 };
     struct answer *all = document_answers(N);
     /* a single prompt shares nothing */
@@ -921,7 +905,6 @@ static void the_next_run_begins_where_prompts_part(void **state)
  * has it, and later a longer one if prompts share more. */
 static void what_a_run_is_told_serves_a_single_prompt(void **state)
 {
-    (void)state;
     enum { N = 4 };
     struct answer *all = document_answers(N);
     disk_run(all, 1, 140);
@@ -960,7 +943,6 @@ static void what_a_run_is_told_serves_a_single_prompt(void **state)
  * is stored. */
 static void entries_are_bounded_by_one_prompt(void **state)
 {
-    (void)state;
     struct answer *all = document_answers(1), same[5];
     for (size_t i = 0; i < 5; i++)
         same[i] = all[0];
@@ -1000,7 +982,6 @@ static char *only_entry(void)
 
 static void damaged_entries_are_told_once_and_replaced(void **state)
 {
-    (void)state;
     enum { N = 4 };
     struct answer *all = document_answers(N);
     char *data;
@@ -1029,7 +1010,6 @@ static void damaged_entries_are_told_once_and_replaced(void **state)
 
 static void a_disk_that_cannot_be_had_costs_one_warning(void **state)
 {
-    (void)state;
     enum { N = 4 };
     struct answer *all = document_answers(N);
     temp_write("file", "x", 1);

@@ -82,7 +82,6 @@ static void the_account_knows_the_batch(void **state)
     static const double costs[][2] = {
         {0.05, 0.02}, {0.2, 0.06}, {0.3, 0.06}, {0.3, 0.2}, {0.7, 0.36}};
     static const size_t sizes[] = {1, 2, 4, 8, 16};
-    (void)state;
     below_state = 1;
     for (size_t c = 0; c < 5; c++) {
         for (size_t k = 0; k < 5; k++) {
@@ -271,7 +270,6 @@ static void free_requests(struct request *r, size_t n)
 static void exact_is_the_same(void **state)
 {
     static const size_t sizes[] = {1, 3, 8};
-    (void)state;
     below_state = 2;
     for (size_t k = 0; k < N_PAIRS; k++) {
         /* a chunk of 40 limits guesses */
@@ -305,7 +303,6 @@ static void exact_is_the_same(void **state)
  * single sequence, and so is the answer. */
 static void alone_is_single(void **state)
 {
-    (void)state;
     below_state = 3;
     for (int k = 0; k < 2; k++) {
         struct qwick_engine *eng = open_engine(GOLDEN "yarn", false);
@@ -345,7 +342,6 @@ static void bad_guesses_end(void **state)
     struct qwick_engine *draft = open_draft(GOLDEN "f32", true);
     size_t first, later = 0;
     struct request r[N];
-    (void)state;
     below_state = 11;
     draft->model.step_time = 0.3 * model_step_time(&eng->model);
     random_requests(r, N);
@@ -382,7 +378,6 @@ static void batches_keep_the_distribution(void **state)
     struct qwick_engine *eng = open_engine(GOLDEN "yarn", false);
     struct qwick_engine *draft = open_draft(GOLDEN "yarn", false);
     int32_t ids[20];
-    (void)state;
     below_state = 4;
     add_noise(draft, 0.7f);
     random_prompt(ids, 20);
@@ -425,18 +420,6 @@ static const char *const texts[] = {
     "show disk usage",  "find old logs",    "kill a process",
     "copy a directory", "rename all files", "who am i?"};
 
-static struct qwick_constraint *regex(struct qwick_engine *eng,
-                                      const char *pattern)
-{
-    struct qwick_constraint_options o = qwick_constraint_defaults();
-    struct qwick_constraint *c;
-    o.kind = QWICK_CONSTRAINT_REGEX;
-    o.text = pattern;
-    o.n_text = strlen(pattern);
-    assert_int_equal(qwick_constraint_create(&c, eng, &o, NULL), 0);
-    return c;
-}
-
 /* Constraints, stop strings, the think budget, log-probabilities, stop ids and
  * the end of the context end answers as without guesses. */
 static void answers_end_as_without(void **state)
@@ -448,7 +431,6 @@ static void answers_end_as_without(void **state)
         regex(eng, "[a-z]{2,5}( [0-9]{1,3}){3,6}"),
         regex(eng, "the answer is always (yes|no), of course")};
     struct request r[3 * N] = {0};
-    (void)state;
     for (size_t i = 0; i < 3 * N; i++) {
         struct qwick_generate_options *o = &r[i].o;
         assert_int_equal(qwick_tokenize(eng, texts[i % N], strlen(texts[i % N]),
@@ -500,7 +482,6 @@ static void short_memory_ends_guesses_first(void **state)
     size_t small = qwick_engine_info(draft)->kv_token_bytes * KV_BLOCK;
     enum { CTX = 300 };
     struct request r[N];
-    (void)state;
     below_state = 5;
     random_requests(r, N);
     for (size_t i = 0; i < N; i++) {
@@ -554,7 +535,6 @@ static void long_answers_take_the_memory(void **state)
     struct qwick_engine *draft = open_draft(GOLDEN "tied-bf16", true);
     size_t page = qwick_engine_info(eng)->kv_token_bytes * KV_BLOCK;
     struct request r[4];
-    (void)state;
     below_state = 10;
     random_requests(r, 4);
     for (size_t i = 0; i < 4; i++) {
@@ -589,7 +569,6 @@ static void preempted_sequences_guess_again(void **state)
     struct qwick_engine *eng = open_engine(GOLDEN "tied-bf16", true);
     struct qwick_engine *draft = open_draft(GOLDEN "f16", true);
     struct request r[N];
-    (void)state;
     below_state = 6;
     random_requests(r, N);
     for (size_t i = 0; i < N; i++)
@@ -640,7 +619,6 @@ static void interrupts_change_nothing(void **state)
     struct qwick_engine *draft = open_draft(GOLDEN "yarn", false);
     struct request r[N];
     size_t n_interrupts = 0;
-    (void)state;
     below_state = 7;
     random_requests(r, N);
     for (size_t k = 0; k < 2; k++) {
@@ -686,7 +664,6 @@ static void failures_are_survived(void **state)
     struct qwick_engine *other = open_draft(GOLDEN "gemma3-gqa", true);
     struct qwick_engine *second = open_draft(GOLDEN "tied-bf16", true);
     struct request r[N];
-    (void)state;
     below_state = 8;
     random_requests(r, N);
     expect(eng, r, N, 0, NULL);
@@ -745,7 +722,6 @@ static void cancelled_amid_guesses(void **state)
     struct qwick_engine *eng = open_engine(GOLDEN "yarn", true);
     struct qwick_engine *draft = open_draft(GOLDEN "yarn", true);
     struct request r[N];
-    (void)state;
     below_state = 9;
     random_requests(r, N);
     for (size_t i = 0; i < N; i++) {

@@ -51,7 +51,6 @@ static enum products prefill(struct qwick_engine *eng)
 
 static void a_pass_leaves_the_environment_alone(void **state)
 {
-    (void)state;
     struct qwick_engine *eng = open_engine(0);
     /* passes of this model are too small for OpenBLAS */
     assert_int_equal(writes, 0);
@@ -62,7 +61,6 @@ static void a_pass_leaves_the_environment_alone(void **state)
 
 static void opening_loads_it(void **state)
 {
-    (void)state;
     assert_int_equal(unsetenv("OPENBLAS_NUM_THREADS"), 0);
     writes = 0;
     struct qwick_engine *eng = open_engine(LARGE_CHUNK);

@@ -30,7 +30,6 @@ static void expect_sum(const char *name, const char *hex, bool is_git)
 
 static void names_of_blobs(void **state)
 {
-    (void)state;
     temp_put("blobs/" SHA256_ABC, "abc");
     temp_put("blobs/" GIT_ABC, "abc");
     temp_put("blobs/sha256-" SHA256_ABC, "abc");
@@ -41,7 +40,6 @@ static void names_of_blobs(void **state)
 
 static void links_to_blobs(void **state)
 {
-    (void)state;
     temp_put("blobs/" SHA256_ABC, "abc");
     temp_put("snapshots/1/", NULL);
     assert_int_equal(symlink("../../blobs/" SHA256_ABC,
@@ -70,7 +68,6 @@ static void other_names_have_none(void **state)
         "myblobs/" SHA256_ABC, /* another directory */
         SHA256_ABC,
     };
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         temp_put(names[i], "abc");
         expect_none(names[i]);
@@ -97,7 +94,6 @@ static void computed_sums(void **state)
     struct qwick_err e;
     size_t done = 0;
     char hex[65];
-    (void)state;
     temp_put("file", "abc");
     assert_int_equal(
         blob_sum_compute(&sum, temp_path("file"), hex, never, &done, &e), 0);

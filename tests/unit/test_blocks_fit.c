@@ -85,7 +85,6 @@ static void no_worse_than_llama(void **state)
     } files[] = {
         {"Q4_0", 0.95}, {"Q5_0", 0.95}, {"Q4_K_S", 0.993}, {"Q6_K", 0.97}};
     struct gguf *src, *want;
-    (void)state;
     assert_int_equal(
         gguf_open(&src, "tests/golden/gguf/tiny-dense-F16.gguf", NULL), 0);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
@@ -126,7 +125,6 @@ static void q8_0_is_the_reference(void **state)
     unsigned char blocks[N / 32 * sizeof(struct q8_0)];
     float *x = floats(N);
     size_t bad;
-    (void)state;
     fill(x, N, 0.03f, 7);
     x[5] = x[4]; /* a tie for the farthest */
     assert_int_equal(blocks_fit(DT_Q8_0, k, blocks, x, N, &bad), 0);
@@ -151,7 +149,6 @@ static void q8_0_is_the_reference(void **state)
  * is that rounding again changes less than rounding did. */
 static void values_of_blocks_are_kept(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < N_TYPES; i++) {
         unsigned char blocks[N * 2], again[N * 2];
         float *x = floats(N);
@@ -172,7 +169,6 @@ static void values_of_blocks_are_kept(void **state)
 
 static void zeros_stay_zeros(void **state)
 {
-    (void)state;
     float *x = floats(SUPER);
     memset(x, 0, SUPER * sizeof *x);
     for (size_t i = 0; i < N_TYPES; i++) {
@@ -191,7 +187,6 @@ static void zeros_stay_zeros(void **state)
 static void odd_distributions(void **state)
 {
     static const int levels[] = {255, 15, 31, 15, 63};
-    (void)state;
     float *x = floats(SUPER);
     for (size_t i = 0; i < N_TYPES; i++)
         for (int kind = 0; kind < 5; kind++) {
@@ -225,7 +220,6 @@ static void odd_distributions(void **state)
 /* As large as an f16 scale allows, far too large, and far too small. */
 static void huge_and_tiny_values(void **state)
 {
-    (void)state;
     float *x = floats(SUPER);
     for (size_t i = 0; i < N_TYPES; i++) {
         unsigned char blocks[2 * SUPER];
@@ -253,7 +247,6 @@ static void huge_and_tiny_values(void **state)
 static void numbers_that_are_none(void **state)
 {
     const float none[] = {NAN, -NAN, INFINITY, -INFINITY};
-    (void)state;
     float *x = floats(2 * SUPER);
     for (size_t i = 0; i < N_TYPES; i++)
         for (size_t j = 0; j < 4; j++) {
@@ -272,7 +265,6 @@ static void numbers_that_are_none(void **state)
 static void types_that_it_has(void **state)
 {
     size_t n = 0;
-    (void)state;
     for (int t = 0; t < DT_COUNT; t++)
         n += blocks_fit_has((enum dtype)t);
     assert_int_equal(n, N_TYPES);

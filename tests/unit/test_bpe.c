@@ -35,9 +35,8 @@ static void encode_line(const struct json_value *v)
     free(have.v);
 }
 
-static void test_golden_encode(void **unused)
+static void test_golden_encode(void **state)
 {
-    (void)unused;
     struct jsonl in = jsonl_open("tests/golden/text/tokenizer.jsonl");
     while (jsonl_next(&in))
         encode_line(in.root);
@@ -69,9 +68,8 @@ static void decode_line(const struct json_value *v)
     buf_free(&clean);
 }
 
-static void test_golden_decode(void **unused)
+static void test_golden_decode(void **state)
 {
-    (void)unused;
     struct jsonl in = jsonl_open("tests/golden/text/decode.jsonl");
     while (jsonl_next(&in))
         decode_line(in.root);
@@ -83,9 +81,8 @@ static void test_golden_decode(void **unused)
 
 /* A merge of "q" with the first byte of U+0302, a mark that composes with no q:
  * it applies where the pattern has both in one word. */
-static void test_marks(void **unused)
+static void test_marks(void **state)
 {
-    (void)unused;
     struct buf small = {0}, more = {0}, merged = {0}, marks = {0};
     put_small(&small);
     put_replaced(&more, small.data, "\"hellos\":304",
@@ -106,9 +103,8 @@ static void test_marks(void **unused)
     buf_free(&marks);
 }
 
-static void test_small(void **unused)
+static void test_small(void **state)
 {
-    (void)unused;
     struct bpe *b = open_changed("he", "he");
     size_t n;
     assert_int_equal(bpe_size(b), 1002);
@@ -211,9 +207,8 @@ static void test_small(void **unused)
 }
 
 /* model.merges before model.vocab, and model before everything else. */
-static void test_order(void **unused)
+static void test_order(void **state)
 {
-    (void)unused;
     struct buf small = {0}, b = {0};
     put_small(&small);
     char *model = strstr(small.data, "\"model\":");
@@ -370,9 +365,8 @@ static void check_word(const struct slow *s, struct bpe *b, const char *word,
     free(cut);
 }
 
-static void test_merging(void **unused)
+static void test_merging(void **state)
 {
-    (void)unused;
     static struct slow s;
     for (int kind = 0; kind < 4; kind++) {
         slow_fill(&s);
@@ -439,9 +433,8 @@ static void put_word(struct buf *b, size_t n, int kind)
 /* Merging long words in windows, with Qwen3's merges, gives the same ids as the
  * simple way. Words too long for the simple way are compared with a single
  * window. */
-static void test_windows(void **unused)
+static void test_windows(void **state)
 {
-    (void)unused;
     struct buf b = {0};
     int32_t *want = malloc(2 * BPE_WINDOW * sizeof *want);
     assert_non_null(want);
@@ -473,9 +466,8 @@ static void test_windows(void **unused)
 }
 
 /* Encoding that stops early reads only a small part of the text. */
-static void test_enough(void **unused)
+static void test_enough(void **state)
 {
-    (void)unused;
     struct qwick_err e;
     struct buf b = {0};
     for (int kind = 0; kind < 2; kind++) {
@@ -506,9 +498,8 @@ static void test_enough(void **unused)
 
 /* ---- spans, specials, round trips, with Qwen3's tokenizer ---- */
 
-static void test_spans(void **unused)
+static void test_spans(void **state)
 {
-    (void)unused;
     static const char head[] = "<|im_start|>user\n";
     static const char body[] = "say <|im_end|> <think>now";
     static const char tail[] = "<|im_end|>\n";
@@ -576,9 +567,8 @@ static void test_spans(void **unused)
     buf_free(&back);
 }
 
-static void test_qwen(void **unused)
+static void test_qwen(void **state)
 {
-    (void)unused;
     assert_int_equal(bpe_size(qwen), 151669);
     assert_int_equal(bpe_added_id(qwen, "<|im_end|>"), 151645);
     assert_int_equal(bpe_added_id(qwen, "</think>"), 151668);
@@ -605,9 +595,8 @@ static void test_qwen(void **unused)
 }
 
 /* decode(encode(x)) is NFC(x), even with bytes that are not UTF-8. */
-static void test_round_trip(void **unused)
+static void test_round_trip(void **state)
 {
-    (void)unused;
     static const uint32_t limit[] = {0x80, 0x250, 0x3000, 0xD800, 0x110000};
     struct buf b = {0}, nfc = {0}, back = {0};
     for (int round = 0; round < 3000; round++) {
@@ -641,9 +630,8 @@ static void test_round_trip(void **unused)
 }
 
 /* A tokenizer with a full cache gives the same ids as a new one. */
-static void test_cache(void **unused)
+static void test_cache(void **state)
 {
-    (void)unused;
     struct map m;
     struct qwick_err e;
     assert_ok(map_open(&m, "models/demo/tokenizer.json", &e), &e);
@@ -688,9 +676,8 @@ static void test_cache(void **unused)
 }
 
 /* One word of a million bytes. With quadratic time this test would not end. */
-static void test_long_words(void **unused)
+static void test_long_words(void **state)
 {
-    (void)unused;
     enum { N = 1000000 };
     struct buf b = {0}, back = {0};
     static const char *const kinds[] = {

@@ -55,9 +55,8 @@ static struct bpe *opened(const char *config, const char *map,
     return b;
 }
 
-static void decoder_adds_tokens(void **unused)
+static void decoder_adds_tokens(void **state)
 {
-    (void)unused;
     /* not in the order of their ids; <x> is there already; "hellos" is a token
      * of the vocabulary, which no merge makes */
     struct bpe *b = opened(
@@ -83,9 +82,8 @@ static void decoder_adds_tokens(void **unused)
 }
 
 /* Tokens that have names are special, and may be without an id. */
-static void names_add_tokens(void **unused)
+static void names_add_tokens(void **state)
 {
-    (void)unused;
     struct bpe *b =
         opened("{\"eos_token\":\"<x>\",\"pad_token\":{\"content\":\"<p>\"},"
                "\"unk_token\":null,\"bos_token\":\"\",\"mask_token\":\"hello\","
@@ -111,9 +109,8 @@ static void names_add_tokens(void **unused)
     bpe_close(b);
 }
 
-static void conflicts_are_refused(void **unused)
+static void conflicts_are_refused(void **state)
 {
-    (void)unused;
     static const char *const t[][2] = {
         {DECODER(TOKEN("1000", "<a>", "")),
          "config.json: added_tokens_decoder: id 1000 is shared by \"<x>\" and "
@@ -177,9 +174,8 @@ static void conflicts_are_refused(void **unused)
 }
 
 /* Normalized tokens are searched after the others, in the normal form. */
-static void normalized_tokens(void **unused)
+static void normalized_tokens(void **state)
 {
-    (void)unused;
     struct bpe *b =
         opened(DECODER(TOKEN("1002", "yhe", "") "," TOKEN(
                    "1003", "\\u00e9l",
@@ -214,9 +210,8 @@ static void normalized_tokens(void **unused)
 }
 
 /* Added tokens count only inside spans, normalized ones as well. */
-static void spans_limit_normalized_tokens(void **unused)
+static void spans_limit_normalized_tokens(void **state)
 {
-    (void)unused;
     struct bpe *b = opened(
         DECODER(TOKEN("1002", "<t>", "") "," TOKEN("1003", "\\u017e", "")),
         NULL, NULL);
@@ -235,9 +230,8 @@ static void spans_limit_normalized_tokens(void **unused)
     bpe_close(b);
 }
 
-static void repeated_tokens(void **unused)
+static void repeated_tokens(void **state)
 {
-    (void)unused;
     struct bpe *b = open_changed(ADDED(1000, "<x>"),
                                  ADDED(1000, "<x>") "," ADDED(1000, "<x>"));
     EXPECT(b, "<x>he", 1000, 300);

@@ -72,9 +72,8 @@ static void check_line(const struct json_value *v)
     free(want.v);
 }
 
-static void goldens_are_equal(void **unused)
+static void goldens_are_equal(void **state)
 {
-    (void)unused;
     struct jsonl in = jsonl_open(FOLDER "visible.jsonl");
     while (jsonl_next(&in))
         check_line(in.root);
@@ -151,9 +150,8 @@ static struct ids merge_slowly(const char *p, size_t n)
     }
 }
 
-static void windows_change_nothing(void **unused)
+static void windows_change_nothing(void **state)
 {
-    (void)unused;
     static const size_t windows[] = {16, 40, 256, BPE_WINDOW};
     struct buf b = {0};
     for (size_t round = 0; round < 40; round++) {
@@ -177,9 +175,8 @@ static void windows_change_nothing(void **unused)
 }
 
 /* A window that ends inside a character would start it as bytes. */
-static void windows_end_between_characters(void **unused)
+static void windows_end_between_characters(void **state)
 {
-    (void)unused;
     /* a, U+00E9, U+65E5, U+1F469, two invalid bytes, b */
     static const char text[] = "a\xC3\xA9\xE6\x97\xA5\xF0\x9F\x91\xA9\x97\xE6"
                                "b";
@@ -191,9 +188,8 @@ static void windows_end_between_characters(void **unused)
 
 /* Work grows with the text, not with its square: bytes that go through the heap
  * of one window are counted, and windows overlap by an eighth. */
-static void a_megabyte_without_blanks_is_little_work(void **unused)
+static void a_megabyte_without_blanks_is_little_work(void **state)
 {
-    (void)unused;
     struct buf b = {0};
     for (int run = 0; run < 2; run++) {
         make_text(&b, 1 << 20, false);
@@ -214,9 +210,8 @@ static void a_megabyte_without_blanks_is_little_work(void **unused)
 
 /* Tokens of bytes alone give the bytes back one by one; together they are
  * text. */
-static void bytes_without_a_character(void **unused)
+static void bytes_without_a_character(void **state)
 {
-    (void)unused;
     struct buf out = {0};
     for (unsigned c = 0; c < 256; c++) {
         size_t n;
@@ -254,9 +249,8 @@ static void bytes_without_a_character(void **unused)
     buf_free(&out);
 }
 
-static void text_comes_back(void **unused)
+static void text_comes_back(void **state)
 {
-    (void)unused;
     struct buf text = {0}, out = {0};
     for (size_t round = 0; round < 50; round++) {
         struct buf raw = {0};
@@ -306,9 +300,8 @@ static void refuses(const char *from, const char *to, const char *says)
     buf_free(&b);
 }
 
-static void other_kinds_are_refused(void **unused)
+static void other_kinds_are_refused(void **state)
 {
-    (void)unused;
     refuses("\"type\":\"Replace\"", "\"type\":\"Prepend\"", "normalizer");
     refuses("\"content\":\"\xE2\x96\x81\"", "\"content\":\"_\"",
             "normalizer");
@@ -325,9 +318,8 @@ static void other_kinds_are_refused(void **unused)
 }
 
 /* A text model's embedding may end before the last added tokens. */
-static void added_tokens_without_a_row_are_text(void **unused)
+static void added_tokens_without_a_row_are_text(void **state)
 {
-    (void)unused;
     struct bpe *b;
     struct qwick_err e;
     struct ids r = {0};
@@ -356,9 +348,8 @@ static void added_tokens_without_a_row_are_text(void **unused)
     bpe_close(b);
 }
 
-static int setup(void **unused)
+static int setup(void **state)
 {
-    (void)unused;
     struct qwick_err e;
     char *data;
     size_t n;
@@ -372,9 +363,8 @@ static int setup(void **unused)
     return 0;
 }
 
-static int teardown(void **unused)
+static int teardown(void **state)
 {
-    (void)unused;
     bpe_close(gemma);
     buf_free(&gemma_text);
     return 0;

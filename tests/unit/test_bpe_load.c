@@ -13,9 +13,8 @@
 
 /* ---- broken files ---- */
 
-static void test_refused(void **unused)
+static void test_refused(void **state)
 {
-    (void)unused;
     static const char *const t[][3] = {
         /* from, to, part of the message */
         {"{\"version\"", "[{\"version\"", "test.json: offset"},
@@ -157,9 +156,8 @@ static void test_refused(void **unused)
 }
 
 /* A file cut off anywhere gives an error, and does not crash. */
-static void test_truncated(void **unused)
+static void test_truncated(void **state)
 {
-    (void)unused;
     struct buf b = {0};
     put_small(&b);
     for (size_t n = 0; n < b.len; n += 1 + n % 7) {
@@ -175,9 +173,8 @@ static void test_truncated(void **unused)
     buf_free(&b);
 }
 
-static void test_long_token(void **unused)
+static void test_long_token(void **state)
 {
-    (void)unused;
     static const size_t lengths[] = {128, 300, 65535, 65536, 8000000};
     for (size_t i = 0; i < 5; i++) {
         struct buf key = {0}, b = {0};
@@ -370,9 +367,8 @@ static int open_checked(const char *text, size_t n)
 
 /* With any byte changed, removed or doubled, a file is accepted or refused, and
  * nothing else happens. A tokenizer that opens can encode. */
-static void test_mutated(void **unused)
+static void test_mutated(void **state)
 {
-    (void)unused;
     struct buf small = {0};
     size_t n_open = 0;
     put_small(&small);
@@ -418,9 +414,8 @@ static void test_mutated(void **unused)
 /* ---- large files, which two threads read ---- */
 
 /* A fault at the very end of a large file, which two threads read. */
-static void test_large_refused(void **unused)
+static void test_large_refused(void **state)
 {
-    (void)unused;
     use_cpus(true);
     size_t quote = qwen_text.len;
     while (quote > 0 && qwen_text.data[quote - 1] != '"')
@@ -477,9 +472,8 @@ static void refused(struct buf *t, size_t from, size_t to, const char *with,
 
 /* With the two large parts in any order, and with similar parts beside them,
  * one thread and two threads give the same tokenizer and the same message. */
-static void test_large_order(void **unused)
+static void test_large_order(void **state)
 {
-    (void)unused;
     size_t vocab = in_qwen("\"vocab\": {"), merges = in_qwen("\"merges\": [");
     size_t end = qwen_text.len;
     while (qwen_text.data[end - 1] != ']')
@@ -529,9 +523,8 @@ static int read_changed(const char *from, const char *to)
     return rc;
 }
 
-static void test_forms(void **unused)
+static void test_forms(void **state)
 {
-    (void)unused;
     static const char *const good[][2] = {
         {"\"he\":300,", "\"he\" : 300 ,\n\t "},
         {"\"vocab\":{", "\"vocab\" : {\r\n  "},
@@ -634,9 +627,8 @@ static void test_forms(void **unused)
 
 /* Messages about faults around vocabulary and merges have offsets in the
  * file. */
-static void test_fault_offsets(void **unused)
+static void test_fault_offsets(void **state)
 {
-    (void)unused;
     static const char *const t[][2] = {
         {"\"padding\":null", "\"padding\":nu"},
         {"\"merges\":", "\"unk\":\"\xFF\",\"merges\":"},
@@ -660,9 +652,8 @@ static void test_fault_offsets(void **unused)
 }
 
 /* The number of merges is limited to the number of possible tokens. */
-static void test_too_many(void **unused)
+static void test_too_many(void **state)
 {
-    (void)unused;
     for (size_t n = BPE_MAX_ID; n <= BPE_MAX_ID + 1; n++) {
         struct buf merges = {0}, b = {0};
         assert_int_equal(buf_puts(&merges, "\"merges\":["), 0);
@@ -685,9 +676,8 @@ static void test_too_many(void **unused)
 
 /* Strings of characters of every length, quotes, and bytes that are not UTF-8,
  * as tokens and in merges, at all alignments to words of eight bytes. */
-static void test_strings(void **unused)
+static void test_strings(void **state)
 {
-    (void)unused;
     static const char *const good[] = {"h",        "z",
                                        "\xC4\xA0", "\xC3\xA9",
                                        "\xC5\xBF", "\xE4\xB8\xAD",
@@ -731,9 +721,8 @@ static void test_strings(void **unused)
 }
 
 /* Qwen3's file, read by one thread, and by two if there are two CPUs. */
-static void test_qwen_tree(void **unused)
+static void test_qwen_tree(void **state)
 {
-    (void)unused;
     for (int i = 0; i < 3; i++) {
         use_cpus(i > 0);
         assert_int_equal(open_checked(qwen_text.data, qwen_text.len), 0);

@@ -232,7 +232,6 @@ static void equal_to_json(const char *path, bool want_ids, bool two)
 
 static void equal_for_the_demo_model(void **state)
 {
-    (void)state;
     equal_to_json("models/demo/tokenizer.json", false, false);
 }
 
@@ -248,13 +247,11 @@ static const char *qwen3_path(void)
 
 static void equal_for_qwen3(void **state)
 {
-    (void)state;
     equal_to_json(qwen3_path(), true, false);
 }
 
 static void equal_for_qwen3_with_two_threads(void **state)
 {
-    (void)state;
     for (int i = 0; i < 3; i++)
         equal_to_json(qwen3_path(), true, true);
 }
@@ -289,7 +286,6 @@ static void small(struct arrays *a)
 
 static void frames_and_ids(void **state)
 {
-    (void)state;
     struct arrays a;
     struct bpe *b;
     struct bpe_frame f;
@@ -338,7 +334,6 @@ static void add_merge(struct arrays *a, const char *s)
 
 static void bad_arrays(void **state)
 {
-    (void)state;
     struct arrays a;
     static const char *const merges[] = {"ab", "",   " ",     "a",
                                          "a ", " b", "a b c", "a  b"};
@@ -403,7 +398,6 @@ static void refuses_large(const struct arrays *a, const char *why)
  * and in both, where the tokens come first. */
 static void bad_large_arrays(void **state)
 {
-    (void)state;
     struct map m;
     struct json_doc *doc = parse_file(qwen3_path(), &m);
     struct arrays a;

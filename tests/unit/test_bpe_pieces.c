@@ -171,9 +171,8 @@ static void check_decode(struct bpe *b, struct ids r, bool skip_special,
     buf_free(&out);
 }
 
-static void goldens_are_equal(void **unused)
+static void goldens_are_equal(void **state)
 {
-    (void)unused;
     struct bpe *b = open_golden();
     struct jsonl in = jsonl_open(FOLDER "visible.jsonl");
     size_t n_encoded = 0, n_decoded = 0;
@@ -272,9 +271,8 @@ static struct ids merge_slowly(struct bpe *b, const char *p, size_t n)
     return r;
 }
 
-static void windows_change_nothing(void **unused)
+static void windows_change_nothing(void **state)
 {
-    (void)unused;
     static struct arrays a;
     static const char *const parts[] = {"a",  "b",        "c",   "ab",
                                         "aa", "\xC3\xA9", " ",   "\xE2\x96\x81",
@@ -303,9 +301,8 @@ static void windows_change_nothing(void **unused)
 }
 
 /* As in test_bpe_chars.c: bytes that go through the heap are counted. */
-static void a_megabyte_without_blanks_is_little_work(void **unused)
+static void a_megabyte_without_blanks_is_little_work(void **state)
 {
-    (void)unused;
     struct bpe *b = open_golden();
     struct buf text = {0};
     for (int run = 0; run < 2; run++) {
@@ -355,9 +352,8 @@ static void small(struct arrays *a)
     add(a, BPE_KIND_NORMAL, -8, "[");
 }
 
-static void kinds_of_tokens(void **unused)
+static void kinds_of_tokens(void **state)
 {
-    (void)unused;
     static struct arrays a;
     size_t n;
     small(&a);
@@ -399,9 +395,8 @@ static void refuses(struct arrays *a, const char *word)
     memset(a, 0, sizeof *a);
 }
 
-static void bad_arrays(void **unused)
+static void bad_arrays(void **state)
 {
-    (void)unused;
     static struct arrays a;
     static const struct {
         enum bpe_kind kind;
@@ -472,9 +467,8 @@ static void use(struct bpe *b)
 }
 
 /* Changed arrays are refused with a message, or make a tokenizer that works. */
-static void changed_arrays(void **unused)
+static void changed_arrays(void **state)
 {
-    (void)unused;
     static struct arrays a;
     static const float scores[] = {0, -0.0f, 1e38f, -1e38f, 1e-45f, -1};
     size_t n_open = 0;

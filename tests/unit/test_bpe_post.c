@@ -71,7 +71,6 @@ static void check(const char *post, const int32_t *before, size_t n_before,
 
 static void nothing_is_added(void **state)
 {
-    (void)state;
     check("null", NULL, 0, NULL, 0);
     check(BYTE_LEVEL, NULL, 0, NULL, 0);
     check("{\"type\":\"Sequence\",\"processors\":[]}", NULL, 0, NULL, 0);
@@ -80,7 +79,6 @@ static void nothing_is_added(void **state)
 
 static void templates_add_tokens(void **state)
 {
-    (void)state;
     const int32_t one[] = {6135}, two[] = {6136, 6137};
     check(TEMPLATE("[" TEXT "," SPECIAL("<|endoftext|>") "]", EOS), NULL, 0,
           one, 1);
@@ -109,7 +107,6 @@ static void refused(const char *post, const char *why)
 
 static void other_templates_are_refused(void **state)
 {
-    (void)state;
     const char *again = TEMPLATE("[" TEXT "]", EOS);
     char twice[512];
     snprintf(twice, sizeof twice,
@@ -147,13 +144,11 @@ static void other_templates_are_refused(void **state)
 
 static int setup(void **state)
 {
-    (void)state;
     return map_open(&demo, "models/demo/tokenizer.json", NULL);
 }
 
 static int teardown(void **state)
 {
-    (void)state;
     map_close(&demo);
     return 0;
 }

@@ -27,7 +27,6 @@ static struct chat_template *open_text(const char *text, size_t n)
 
 static int open_qwen3(void **state)
 {
-    (void)state;
     char *text = demo_template();
     qwen3 = open_text(text, strlen(text));
     free(text);
@@ -36,7 +35,6 @@ static int open_qwen3(void **state)
 
 static int close_qwen3(void **state)
 {
-    (void)state;
     chat_template_close(qwen3);
     return 0;
 }
@@ -86,7 +84,6 @@ static void check_pieces(const struct chat_prompt *p)
 
 static void test_goldens(void **state)
 {
-    (void)state;
     char *line = NULL;
     size_t cap = 0, n_lines = 0;
     ssize_t n;
@@ -120,7 +117,6 @@ static void test_goldens(void **state)
  * the pieces must cover exactly the other bytes. */
 static void test_pieces_cover_own_text_only(void **state)
 {
-    (void)state;
     static const char *const cases[] = {
         "{\"messages\":[{\"role\":\"user\",\"content\":\"~~\"}],"
         "\"add_generation_prompt\":true,\"enable_thinking\":false}",
@@ -174,7 +170,6 @@ static void assert_outside_pieces(const struct chat_prompt *p,
 /* Text from outside that looks like control tokens is never the template's. */
 static void test_pieces_leave_out_injected_tokens(void **state)
 {
-    (void)state;
     static const char text[] =
         "{\"tools\":[{\"name\":\"<|im_end|>t\"}],\"messages\":["
         "{\"role\":\"system\",\"content\":\"<|im_end|>s\"},"
@@ -201,7 +196,6 @@ static void test_pieces_leave_out_injected_tokens(void **state)
  * seems to close stays the template's. */
 static void test_in_think_looks_at_own_text(void **state)
 {
-    (void)state;
     static const char text[] =
         "{\"messages\":[{\"role\":\"user\",\"content\":\"<think>\"},"
         "{\"role\":\"assistant\",\"content\":\"x\","
@@ -233,7 +227,6 @@ static void check_render(const char *json, const char *want, size_t n_want)
  * transformers. */
 static void test_jinja_details(void **state)
 {
-    (void)state;
 #define CHECK(json, want) check_render(json, want, sizeof(want) - 1)
     /* content that is not a string counts as empty */
     CHECK("{\"messages\":[{\"role\":\"user\",\"content\":[\"x\"]},"
@@ -289,7 +282,6 @@ static void test_jinja_details(void **state)
 
 static void test_errors_name_the_line(void **state)
 {
-    (void)state;
     static const char no_arguments[] =
         "t: line 66: tojson: a undefined value cannot be JSON";
     static const struct {
@@ -412,7 +404,6 @@ static void put_value(struct buf *b, struct source *s, int depth)
 
 static void test_random_conversations(void **state)
 {
-    (void)state;
     struct source s = {20260101, 0};
     size_t n_good = 0;
     for (int round = 0; round < 20000; round++) {
@@ -476,7 +467,6 @@ static void check_name(const char *text, size_t n, const char *name)
 
 static void test_names(void **state)
 {
-    (void)state;
     char *own = demo_template(), *text;
     size_t n = strlen(own);
     assert_true(asprintf(&text, " \n%s\r\n", own) > 0);

@@ -92,7 +92,6 @@ static const struct {
 
 static void test_keys(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         for (size_t piece = 1; piece < 5; piece++) {
             struct chat_edit e = {0};
@@ -115,7 +114,6 @@ static void check(struct chat_edit *e, const char *keys, const char *text)
 
 static void test_history(void **state)
 {
-    (void)state;
     struct chat_edit e = {0};
     const char *const entries[] = {"one", "two\nlines", "two\nlines", "three"};
     for (size_t i = 0; i < 4; i++)
@@ -163,7 +161,6 @@ static void test_history(void **state)
 
 static void test_too_long(void **state)
 {
-    (void)state;
     struct chat_edit e = {0};
     size_t n = CHAT_EDIT_MAX;
     char *s = malloc(n + 20);
@@ -231,7 +228,6 @@ static const char *drawn(struct chat_draw *d, const struct chat_edit *e,
 
 static void test_draw(void **state)
 {
-    (void)state;
     struct chat_edit e = {0};
     struct chat_draw d = {0};
     chat_edit_begin(&e);
@@ -271,7 +267,6 @@ static size_t below(uint64_t seed, uint64_t *counter, size_t n)
  */
 static void test_random(void **state)
 {
-    (void)state;
     static const char *const pieces[] = {
         "\033[A",       "\033[B",    "\033[C",       "\033[D",       "\033",
         "\033[",        "\033[200~", "\033[201~",    "\022",         "\023",
@@ -336,9 +331,37 @@ static void check_complete(const char *line, const char *insert,
     buf_free(&all);
 }
 
+/* Two files whose names begin with e and an accent. */
+#define E_FILES    \
+    "e\xcc\x80"    \
+    "2  e\xcc\x81" \
+    "1"
+
 static void test_complete(void **state)
 {
-    (void)state;
+    static const struct {
+        const char *line, *insert, *list;
+    } cases[] = {
+        {"", "", ""},
+        {"sa", "", ""},
+        {"/sa", "ve ", ""},
+        {"/s", "", "save  stats  system\n"},
+        {"/x", "", ""},
+        {"/read a ", "", "a b.txt  a\"q  " E_FILES "  sub/\n"},
+        {"/read a\\", "", ""},
+        {"/read a\\ ", "b.txt ", ""},
+        {"/read ~/a\\ b", ".txt ", ""},
+        {"/read \"a ", "b.txt\" ", ""},
+        {"/read \"~/a ", "b.txt\" ", ""},
+        {"/read a\\\"", "q ", ""},
+        {"/read \"a\\\"", "q\" ", ""},
+        {"/read e", "", E_FILES "\n"},
+        {"/read su", "b/", ""},
+        {"/read sub/", "one ", ""},
+        {"/read x", "", ""}, /* names that need escapes */
+        {"/read .h", "idden ", ""},
+        {"/read none/", "", ""},
+    };
     static const char *const names[] = {
         "a b.txt",
         "a\"q",
@@ -366,31 +389,8 @@ static void test_complete(void **state)
     }
     assert_int_equal(chdir(temp_dir), 0);
     setenv("HOME", temp_dir, 1);
-    check_complete("", "", "");
-    check_complete("sa", "", "");
-    check_complete("/sa", "ve ", "");
-    check_complete("/s", "", "save  stats  system\n");
-    check_complete("/x", "", "");
-    check_complete("/read a ", "",
-                   "a b.txt  a\"q  e\xcc\x80"
-                   "2  e\xcc\x81"
-                   "1  sub/\n");
-    check_complete("/read a\\", "", "");
-    check_complete("/read a\\ ", "b.txt ", "");
-    check_complete("/read ~/a\\ b", ".txt ", "");
-    check_complete("/read \"a ", "b.txt\" ", "");
-    check_complete("/read \"~/a ", "b.txt\" ", "");
-    check_complete("/read a\\\"", "q ", "");
-    check_complete("/read \"a\\\"", "q\" ", "");
-    check_complete("/read e", "",
-                   "e\xcc\x80"
-                   "2  e\xcc\x81"
-                   "1\n");
-    check_complete("/read su", "b/", "");
-    check_complete("/read sub/", "one ", "");
-    check_complete("/read x", "", ""); /* names that need escapes */
-    check_complete("/read .h", "idden ", "");
-    check_complete("/read none/", "", "");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check_complete(cases[i].line, cases[i].insert, cases[i].list);
     assert_int_equal(chdir("/"), 0);
 }
 

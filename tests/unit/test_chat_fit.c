@@ -85,7 +85,6 @@ static void check_cases(const struct fit_case *cases, size_t n)
 
 static void lists_go_to_templates_that_iterate(void **state)
 {
-    (void)state;
     static const char all[] = "[{\"role\":\"system\",\"content\":" LIST "},"
                               "{\"role\":\"user\",\"content\":" LIST "},"
                               "{\"role\":\"assistant\",\"content\":" LIST "},"
@@ -147,7 +146,6 @@ static void lists_go_to_templates_that_iterate(void **state)
 
 static void arguments_are_what_the_template_takes(void **state)
 {
-    (void)state;
     static const char iterated[] = "[assistant](k=v;n=[1.5, None];)";
     static const char once[] =
         "[assistant]({\"k\": \"v\", \"n\": [1.5, null]})";
@@ -187,7 +185,6 @@ static void arguments_are_what_the_template_takes(void **state)
 
 static void no_content_beside_calls_is_empty(void **state)
 {
-    (void)state;
 #define CALLED "\"tool_calls\":[{\"name\":\"f\",\"arguments\":\"{}\"}]}]"
     static const struct fit_case cases[] = {
         {CALLS(ARGS_JSON), "[{\"role\":\"assistant\",\"content\":null," CALLED,
@@ -214,7 +211,6 @@ static void no_content_beside_calls_is_empty(void **state)
 /* Claude Code's header of each request would spoil every prefix cache. */
 static void a_header_of_billing_is_left_out(void **state)
 {
-    (void)state;
 #define BILLING "x-anthropic-billing-header: cc_version=1; cch=0a1b;"
 #define ALL     MESSAGES("{{ m.content }}")
     static const struct fit_case cases[] = {
@@ -259,7 +255,6 @@ static void a_header_of_billing_is_left_out(void **state)
 
 static void system_messages_go_where_the_template_takes_them(void **state)
 {
-    (void)state;
     static const char leading[] = "[" MESSAGE("system", "a") "," MESSAGE(
         "developer", "b") ","
                           "{\"role\":\"system\",\"content\":" LIST "}," MESSAGE(
@@ -293,7 +288,6 @@ static void system_messages_go_where_the_template_takes_them(void **state)
 /* Before the messages there are others, which are not known. */
 static void no_system_message_moves_out_of_the_chat(void **state)
 {
-    (void)state;
     static const char late[] =
         "[" MESSAGE("user", "q") "," MESSAGE("system", "b") "]";
     struct buf got = {0};

@@ -52,7 +52,6 @@ static void check_message(const char *text, bool block, const char *entry,
 
 static void test_messages(void **state)
 {
-    (void)state;
     MESSAGE("one", false, "one", "one");
     MESSAGE("one\ntwo", false, "one\ntwo", "one\\", "two");
     MESSAGE("one\n\ntwo", false, "one\n\ntwo", "one\\", "\\", "two");
@@ -74,7 +73,6 @@ static void test_messages(void **state)
 static void test_open(void **state)
 {
     struct chat_text t = {0};
-    (void)state;
     assert_false(type(&t, (const char *const[]){"a\\", NULL}));
     assert_true(t.open);
     assert_false(type(&t, (const char *const[]){"\"\"\"", "a", NULL}));
@@ -101,7 +99,6 @@ static void test_form(void **state)
     static const char *const texts[] = {"",    "/",     "//",      "/etc/fstab",
                                         "a",   "/ a",   "/* c */", "/1",
                                         "/a1", " /help"};
-    (void)state;
     for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
         assert_true(chat_command_is(commands[i]));
     for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
@@ -116,7 +113,6 @@ static void test_form(void **state)
 static void test_find(void **state)
 {
     const char *arg;
-    (void)state;
     assert_ptr_equal(chat_command_find(rows, "/think  on", &arg), &rows[1]);
     assert_string_equal(arg, "on");
     assert_ptr_equal(chat_command_find(rows, "/Help", &arg), &rows[0]);
@@ -158,7 +154,6 @@ static void check_no_file(const char *arg, bool whole, const char *why)
 
 static void test_files(void **state)
 {
-    (void)state;
     setenv("HOME", "/home/x", 1);
     check_file("a.txt", false, "a.txt", "");
     check_file("a.txt  what is it?", false, "a.txt", "what is it?");

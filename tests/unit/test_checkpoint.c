@@ -26,7 +26,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     char command[128];
     snprintf(command, sizeof command, "rm -r %s", temp_dir);
     return system(command);
@@ -83,7 +82,6 @@ static void check_config(const char *spec, const char *text)
 
 static void test_directory(void **state)
 {
-    (void)state;
     struct qwick_err e = {0};
     struct map m;
     bool found;
@@ -188,7 +186,6 @@ static void test_directory(void **state)
 /* Things other than a file in its place, and files that are too large. */
 static void test_not_the_file(void **state)
 {
-    (void)state;
     struct qwick_err e = {0};
     struct map m;
     bool found;
@@ -228,7 +225,6 @@ static void test_not_the_file(void **state)
 
 static void test_hub(void **state)
 {
-    (void)state;
     put_cache("one", "models--Qwen--Qwen3-0.6B", HASH, "main");
     put_cache("one", "models--Qwen--Qwen3-0.6B", OTHER, "older");
     temp_put("one/models--Qwen--Qwen3-0.6B/refs/main", HASH "\n");
@@ -301,7 +297,6 @@ static void test_hub(void **state)
 
 static void test_hub_roots(void **state)
 {
-    (void)state;
     must_fail("Qwen/X", "(HOME is not set)");
     temp_put("home/.cache/huggingface/hub/models--Qwen--X/refs/main", HASH);
     put_cache("home/.cache/huggingface/hub", "models--Qwen--X", HASH, "home");
@@ -335,7 +330,6 @@ static void test_hub_roots(void **state)
 
 static void test_hub_damaged(void **state)
 {
-    (void)state;
     setenv("HF_HUB_CACHE", temp_path("c"), 1);
     temp_put("c/models--a--b/refs/main", HASH);
     temp_put("c/models--a--b/snapshots/x/y", "");
@@ -357,7 +351,6 @@ static void test_hub_damaged(void **state)
 
 static void test_builtin(void **state)
 {
-    (void)state;
     struct qwick_err e = {0};
     struct checkpoint *ck = must_open(NULL);
     struct map m;

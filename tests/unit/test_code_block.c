@@ -72,7 +72,6 @@ static void check(const struct code_block *c, size_t i)
 
 static void whole_texts(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < N_CASES; i++) {
         struct code_block c = {0};
         assert_int_equal(
@@ -91,7 +90,6 @@ static void feed(struct code_block *c, const char *text, size_t n)
 /* Each text in two pieces at every place, and byte by byte. */
 static void pieces_make_no_difference(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < N_CASES; i++) {
         const char *text = cases[i].text;
         size_t n = strlen(text);
@@ -126,7 +124,6 @@ static enum code_block_state state_of(const char *text, bool end)
 /* A cut text closes no block, unless its last line is the closing fence. */
 static void cut_texts(void **state)
 {
-    (void)state;
     assert_int_equal(state_of("```\nls\n``", true), CODE_BLOCK_OPEN);
     assert_int_equal(state_of("```\nls\n", true), CODE_BLOCK_OPEN);
     assert_int_equal(state_of("```sh", true), CODE_BLOCK_OPEN);
@@ -139,7 +136,6 @@ static void cut_texts(void **state)
 
 static void nothing_is_read_after_the_end(void **state)
 {
-    (void)state;
     struct code_block c = {0};
     const char text[] = "```\nls\n```\nrest\n```\nx\n```\n";
     for (int i = 0; i < 3; i++)
@@ -151,7 +147,6 @@ static void nothing_is_read_after_the_end(void **state)
 
 static void empty_contents(void **state)
 {
-    (void)state;
     struct code_block c = {0};
     assert_true(code_block_is_empty(&c));
     assert_int_equal(buf_puts(&c.content, " \t\r\n"), 0);
@@ -164,7 +159,6 @@ static void empty_contents(void **state)
 /* Texts may hold any bytes. */
 static void random_bytes_are_read_in_any_pieces(void **state)
 {
-    (void)state;
     static const char alphabet[] = "``~~ \t\r\n\n\0a";
     uint64_t seed = 12345;
     for (int round = 0; round < 20000; round++) {

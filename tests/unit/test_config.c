@@ -14,7 +14,6 @@
 
 static void values_are_read(void **state)
 {
-    (void)state;
     WRITE(v4, {"tie_word_embeddings", "false"}, {"attention_bias", "true"});
     struct config c = loads();
     assert_string_equal(c.model_type, "qwen3");
@@ -47,7 +46,6 @@ static void values_are_read(void **state)
 
 static void both_spellings_are_equal(void **state)
 {
-    (void)state;
     static const struct {
         struct member old[3], new[3];
     } rows[] = {
@@ -110,7 +108,6 @@ static void both_spellings_are_equal(void **state)
 
 static void required_fields(void **state)
 {
-    (void)state;
     static const char *const sizes[] = {"vocab_size",
                                         "hidden_size",
                                         "intermediate_size",
@@ -168,7 +165,6 @@ static void required_fields(void **state)
 
 static void what_is_not_supported_is_refused_by_name(void **state)
 {
-    (void)state;
     REFUSES("model_type", "llama", v4, {"model_type", "\"llama\""});
     REFUSES("\"qwen3\", \"qwen3_moe\"", "\"qwen2_moe\"", v4,
             {"model_type", "\"qwen2_moe\""});
@@ -205,7 +201,6 @@ static void what_is_not_supported_is_refused_by_name(void **state)
 
 static void shapes_that_cannot_be(void **state)
 {
-    (void)state;
     REFUSES("num_attention_heads", "5", v4, {"num_attention_heads", "5"});
     REFUSES("num_key_value_heads", "8", v4, {"num_key_value_heads", "8"});
     REFUSES("head_dim", "15", v4, {"head_dim", "15"});
@@ -220,7 +215,6 @@ static void shapes_that_cannot_be(void **state)
 
 static void files_that_are_none(void **state)
 {
-    (void)state;
     static const char *const text[] = {
         "",
         " ",
@@ -267,7 +261,6 @@ static void put_generation(const char *json)
 
 static void generation_defaults_are_read(void **state)
 {
-    (void)state;
     WRITE(v4, {"eos_token_id", "1"});
     put_generation("{}");
     struct config c = loads();
@@ -295,7 +288,6 @@ static void generation_defaults_are_read(void **state)
 /* Ids beyond the vocabulary and stop ids among the bad words do not count. */
 static void rules_of_answers_are_read(void **state)
 {
-    (void)state;
     WRITE(v4, {"eos_token_id", "1"});
     put_generation("{\"suppress_tokens\": [5, 2147483647, -1, 6], "
                    "\"begin_suppress_tokens\": 4, "
@@ -322,7 +314,6 @@ static void rules_of_answers_are_read(void **state)
 
 static void broken_generation_config(void **state)
 {
-    (void)state;
     WRITE(v4, {"eos_token_id", "1"});
     static const struct {
         const char *json, *key;
@@ -373,7 +364,6 @@ static void broken_generation_config(void **state)
 
 static void stop_ids_are_a_union(void **state)
 {
-    (void)state;
     WRITE(v4, {"eos_token_id", "[5, 3, 5]"});
     put_generation("{\"eos_token_id\": [3, 9]}");
     struct config c = loads();

@@ -73,7 +73,6 @@ static const struct member qwen35[] = {
 
 static void experts(void **state)
 {
-    (void)state;
     WRITE(moe, {"use_cache", "true"});
     struct config c = loads();
     assert_string_equal(c.model_type, "qwen3_moe");
@@ -114,7 +113,6 @@ static void experts(void **state)
 
 static void broken_experts(void **state)
 {
-    (void)state;
     static const char *const sizes[] = {"num_experts_per_tok",
                                         "moe_intermediate_size"};
     static const char *const no_size[] = {
@@ -153,7 +151,6 @@ static void broken_experts(void **state)
 
 static void gemma_fields(void **state)
 {
-    (void)state;
     WRITE(gemma, {"use_cache", "true"});
     struct config a = loads(), b;
     assert_string_equal(a.model_type, "gemma3_text");
@@ -203,7 +200,6 @@ static void gemma_fields(void **state)
  * default for. */
 static void wrapped_fields(void **state)
 {
-    (void)state;
     static const struct member wrapped[] = {
         {"model_type", "\"gemma3\""},
         {"eos_token_id", "[1, 106]"},
@@ -244,7 +240,6 @@ static void wrapped_fields(void **state)
 
 static void broken_gemma(void **state)
 {
-    (void)state;
     static const struct {
         const char *key, *value, *says;
     } rows[] = {
@@ -347,7 +342,6 @@ static void refuses_others(const struct member *base, size_t n_base,
 
 static void fixed_fields(void **state)
 {
-    (void)state;
     char *doc;
     size_t n;
     struct qwick_err e;
@@ -385,7 +379,6 @@ static void fixed_fields(void **state)
 /* The classes that an architecture may belong to; the last kind counts. */
 static void architectures(void **state)
 {
-    (void)state;
     static const struct {
         const char *value;
         enum model_class class;
@@ -436,7 +429,6 @@ static void architectures(void **state)
 /* transformers' Qwen3-MoE has windows in all layers or in none. */
 static void windows_of_experts(void **state)
 {
-    (void)state;
     WRITE(moe, {"use_sliding_window", "true"}, {"sliding_window", "7"},
           {"max_window_layers", "0"});
     struct config c = loads();
@@ -459,7 +451,6 @@ static void windows_of_experts(void **state)
 
 static void qwen35_fields(void **state)
 {
-    (void)state;
     WRITE(qwen35, {"attn_output_gate", "true"}, {"mtp_num_hidden_layers", "1"});
     struct config a = loads(), b;
     assert_string_equal(a.model_type, "qwen3_5_text");
@@ -512,7 +503,6 @@ static void qwen35_fields(void **state)
 
 static void qwen35_experts(void **state)
 {
-    (void)state;
     WRITE(qwen35, QWEN35_MOE, {"shared_expert_intermediate_size", "40"});
     struct config c = loads();
     assert_string_equal(c.model_type, "qwen3_5_moe_text");
@@ -530,7 +520,6 @@ static void qwen35_experts(void **state)
 /* The released form: text_config leaves what the whole says. */
 static void wrapped_qwen35(void **state)
 {
-    (void)state;
     static const char text[] =
         "{\"model_type\": \"qwen3_5_text\", \"vocab_size\": 320, "
         "\"hidden_size\": 64, \"intermediate_size\": 160, "
@@ -563,7 +552,6 @@ static void wrapped_qwen35(void **state)
 
 static void broken_qwen35(void **state)
 {
-    (void)state;
     static const struct {
         const char *key, *value, *says;
     } rows[] = {

@@ -13,7 +13,6 @@
 
 static void theta_is_the_same_everywhere(void **state)
 {
-    (void)state;
     REFUSES("rope_theta", "10000", v5, {"rope_theta", "10000"});
     WRITE(v5, {"rope_theta", "1000000"});
     struct config c = loads();
@@ -38,7 +37,6 @@ static void theta_is_the_same_everywhere(void **state)
  * to a file of version 5, it must not be ignored. */
 static void two_kinds_of_rope_are_a_conflict(void **state)
 {
-    (void)state;
     static const char yarn[] = "{\"rope_type\": \"yarn\", \"factor\": 4.0, "
                                "\"original_max_position_embeddings\": 512}";
     REFUSES("rope_scaling", "rope_parameters", v5, {"rope_scaling", yarn});
@@ -76,7 +74,6 @@ static struct config yarn_config(const char *scaling)
 
 static void yarn_has_the_published_values(void **state)
 {
-    (void)state;
     float inv[64], plain[64];
     struct config c = yarn_config("null");
     config_rope_frequencies(&c.ropes[0], plain);
@@ -146,7 +143,6 @@ static void yarn_has_the_published_values(void **state)
 
 static void yarn_fields_are_checked(void **state)
 {
-    (void)state;
     static const struct {
         const char *json, *key;
     } rows[] = {
@@ -200,7 +196,6 @@ static void yarn_fields_are_checked(void **state)
 
 static void windows_are_where_the_config_says(void **state)
 {
-    (void)state;
     WRITE(v4, {"sliding_window", "128"}); /* use_sliding_window false */
     struct config c = loads();
     assert_int_equal(c.sliding_window, 0);

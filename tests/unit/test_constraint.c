@@ -187,7 +187,6 @@ static void check_row(const struct tokens *t, size_t row, int n_tokens)
 static void test_masks_of_demo(void **state)
 {
     struct tokens t;
-    (void)state;
     assert_true(open_tokens(&t, "models/demo/tokenizer.json"));
     for (size_t i = 0; i < N_ROWS; i++)
         for (int k = 0; k < 4; k++)
@@ -198,7 +197,6 @@ static void test_masks_of_demo(void **state)
 static void test_masks_of_qwen3(void **state)
 {
     struct tokens t;
-    (void)state;
     if (!open_tokens(&t, "build/testdata/qwen3-tokenizer/tokenizer.json")) {
         print_message("SKIP: run make testdata for the genuine tokenizer\n");
         skip();
@@ -214,7 +212,6 @@ static void test_masks_of_qwen3(void **state)
 static void test_trie(void **state)
 {
     struct tokens t;
-    (void)state;
     assert_true(open_tokens(&t, "models/demo/tokenizer.json"));
     size_t n_seen = 0;
     char path[1024];
@@ -249,7 +246,6 @@ static void test_many_texts(void **state)
     struct matcher *m[TEXTS];
     uint64_t want[TEXTS] = {0}; /* the last 41 letters, as bits of "a" */
     const char re[] = "(a|b)*a(a|b){40}";
-    (void)state;
     assert_true(open_tokens(&t, "models/demo/tokenizer.json"));
     assert_int_equal(grammar_create(&g, "G", NULL), 0);
     uint32_t root = grammar_rule(g, "r", 1);
@@ -293,7 +289,6 @@ static void test_wrong_token(void **state)
     struct tokens t;
     struct qwick_constraint *c;
     struct matcher *m;
-    (void)state;
     assert_true(open_tokens(&t, "models/demo/tokenizer.json"));
     struct grammar *g = compile(0);
     assert_int_equal(constraint_create(&c, g, "G", t.trie, NULL), 0);
@@ -327,7 +322,6 @@ static void test_sampler(void **state)
     struct qwick_engine *eng;
     struct qwick_sampler *s;
     struct qwick_err e = {0};
-    (void)state;
     eo.threads = 1;
     co.text = "(ab|c){4}";
     co.n_text = strlen(co.text);
@@ -382,7 +376,6 @@ static void test_create(void **state)
     struct qwick_constraint *c;
     struct qwick_engine *eng = engine_with(.model = NULL);
     struct qwick_err e = {0};
-    (void)state;
     assert_int_equal(qwick_constraint_create(&c, eng, &co, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_USAGE);
     co.text = "a(";

@@ -21,9 +21,8 @@
 
 /* ---- arena ---- */
 
-static void arena_memory_stays(void **unused)
+static void arena_memory_stays(void **state)
 {
-    (void)unused;
     enum { N = 3000 };
     static unsigned char *p[N];
     static size_t n[N];
@@ -53,9 +52,8 @@ static void arena_memory_stays(void **unused)
 
 /* ---- arrays ---- */
 
-static void arrays_grow(void **unused)
+static void arrays_grow(void **state)
 {
-    (void)unused;
     struct qwick_err e = {0};
     int *v = NULL;
     size_t cap = 0, moves = 0;
@@ -77,9 +75,8 @@ static void arrays_grow(void **unused)
     free(v);
 }
 
-static void arrays_have_a_maximum(void **unused)
+static void arrays_have_a_maximum(void **state)
 {
-    (void)unused;
     struct qwick_err e = {0};
     uint64_t *v = NULL;
     size_t cap = 0;
@@ -124,9 +121,8 @@ static uint64_t bad_hash(uint64_t key)
     return key % 7 << 32 | 5;
 }
 
-static void tables_find_what_they_hold(void **unused)
+static void tables_find_what_they_hold(void **state)
 {
-    (void)unused;
     static uint64_t (*const hash[])(uint64_t) = {good_hash, bad_hash};
     static const size_t sizes[] = {0, 1, 15, 16, 1000, 3, 700};
     struct qwick_err e;
@@ -153,9 +149,8 @@ static void tables_find_what_they_hold(void **unused)
 }
 
 /* Indices larger than the number of entries, and impossible tables. */
-static void tables_hold_any_index(void **unused)
+static void tables_hold_any_index(void **state)
 {
-    (void)unused;
     static const uint32_t index[] = {0, 1, 15, 16, 0x1FFFFF, 0x3FFFFFFE};
     struct qwick_err e = {0};
     struct hashmap m = {0};
@@ -177,9 +172,8 @@ static void tables_hold_any_index(void **unused)
 
 /* ---- text ---- */
 
-static void valid_prefixes(void **unused)
+static void valid_prefixes(void **state)
 {
-    (void)unused;
     static const char *const good[] = {"a", "\xC3\xA9", "\xE4\xB8\xAD",
                                        "\xF0\x9F\x98\x80", "\x7F"};
     static const char *const bad[] = {
@@ -203,9 +197,8 @@ static void valid_prefixes(void **unused)
     assert_int_equal(utf8_valid(NULL, 0), 0);
 }
 
-static void names_in_messages(void **unused)
+static void names_in_messages(void **state)
 {
-    (void)unused;
     char out[ERR_SHOWN], text[1000];
     assert_string_equal(err_show(out, "plain \xC3\xA9", 8), "plain \xC3\xA9");
     assert_string_equal(err_show(out, "a\nb\0\x1F\x7F", 6),
@@ -255,9 +248,8 @@ static void on_signal(int signal)
 }
 
 /* A pipe accepts few bytes at a time, and signals interrupt the write. */
-static void writes_are_whole(void **unused)
+static void writes_are_whole(void **state)
 {
-    (void)unused;
     enum { N = 1 << 20 };
     unsigned char *data = malloc(N);
     assert_non_null(data);

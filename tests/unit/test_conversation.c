@@ -51,14 +51,12 @@ static struct qwick_engine *eng; /* exact: equal results are equal bit by bit */
 
 static int open_engine(void **state)
 {
-    (void)state;
     eng = engine_with(.exact = true, .threads = 2);
     return 0;
 }
 
 static int close_engine(void **state)
 {
-    (void)state;
     qwick_engine_close(eng);
     return 0;
 }
@@ -138,7 +136,6 @@ static const char story[] = "<|im_start|>system\nbe brief<|im_end|>\n"
 
 static void messages_added_and_read_render_the_same(void **state)
 {
-    (void)state;
     struct qwick_chat *added = create(), *read = create();
     assert_int_equal(qwick_chat_length(added), 0);
     add(added, "system", "be brief");
@@ -166,7 +163,6 @@ static void messages_added_and_read_render_the_same(void **state)
 
 static void text_parts_become_one_text(void **state)
 {
-    (void)state;
     struct qwick_chat *c = create();
     add_json(c, "[{\"role\":\"system\",\"content\":[]},"
                 "{\"name\":\"n\",\"content\":[{\"type\":\"text\",\"text\":"
@@ -183,7 +179,6 @@ static void text_parts_become_one_text(void **state)
 
 static void texts_become_utf8_and_may_hold_nul(void **state)
 {
-    (void)state;
     struct qwick_chat *c = create();
     struct qwick_message m;
     assert_int_equal(qwick_chat_add(c, "user", "a\0b\xff\xc3", 5, NULL), 0);
@@ -198,7 +193,6 @@ static void texts_become_utf8_and_may_hold_nul(void **state)
 
 static void contents_are_replaced_and_turns_undone(void **state)
 {
-    (void)state;
     struct qwick_chat *c = create();
     struct qwick_err e;
     add_json(c, "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":"
@@ -234,7 +228,6 @@ static void contents_are_replaced_and_turns_undone(void **state)
 
 static void flags_of_the_json_win_over_options(void **state)
 {
-    (void)state;
     static const char user[] = "<|im_start|>user\nx<|im_end|>\n";
     struct qwick_chat_options o = qwick_chat_defaults();
     struct qwick_chat *c = create();
@@ -261,7 +254,6 @@ static void flags_of_the_json_win_over_options(void **state)
 /* A refused text does not change the conversation. */
 static void bad_json_is_refused_by_name(void **state)
 {
-    (void)state;
     static const struct {
         const char *json, *msg;
     } cases[] = {
@@ -334,7 +326,6 @@ static int fill(struct qwick_chat *c, struct qwick_err *e)
 /* Fails each allocation in turn, as often as there is one. */
 static void conversations_survive_failed_allocations(void **state)
 {
-    (void)state;
     if (!CAN_FAIL) {
         print_message("SKIP: the sanitizer has its own allocator\n");
         return;
@@ -413,7 +404,6 @@ static size_t check_sync(struct qwick_session *s, const struct qwick_chat *c,
 /* Earlier thinking is dropped from the prompt, and so from the session. */
 static void a_session_follows_added_turns(void **state)
 {
-    (void)state;
     static const enum qwick_think thinks[] = {QWICK_THINK_AUTO, QWICK_THINK_ON,
                                               QWICK_THINK_OFF};
     for (size_t i = 0; i < 3; i++) {
@@ -447,7 +437,6 @@ static void a_session_follows_added_turns(void **state)
 
 static void a_session_follows_undone_turns(void **state)
 {
-    (void)state;
     struct qwick_session *s = open_session(eng);
     struct qwick_chat *c = create();
     add(c, "user", "list the files");
@@ -490,7 +479,6 @@ static void fresh_answer(const struct qwick_chat *c,
 
 static void answers_become_turns(void **state)
 {
-    (void)state;
     static const char *const questions[] = {
         "list all listening tcp ports", "find large files", "show disk usage"};
     static const enum qwick_think thinks[] = {QWICK_THINK_AUTO,
@@ -552,7 +540,6 @@ static void check_continue(const struct qwick_chat *c,
 
 static void a_session_of_unknown_turns_goes_on(void **state)
 {
-    (void)state;
     static const char whole[] =
         "<|im_start|>user\nhow many?<|im_end|>\n"
         "<|im_start|>assistant\n<think>\nhm\n</think>\n\nls | wc -l<|im_end|>\n"
@@ -582,7 +569,6 @@ static void a_session_of_unknown_turns_goes_on(void **state)
 
 static void failed_answers_are_no_turns(void **state)
 {
-    (void)state;
     struct qwick_generate_options g = qwick_generate_defaults();
     struct qwick_session *s;
     struct qwick_chat *c = create();
@@ -626,7 +612,6 @@ static void check_json(const char *in, const char *want)
 
 static void a_conversation_is_written_as_json(void **state)
 {
-    (void)state;
     check_json("[]", "[]\n");
     check_json("[{\"role\":\"user\",\"content\":\"a\\n\\u00e9\\u0000\"},"
                "{\"role\":\"assistant\",\"content\":\"b\","

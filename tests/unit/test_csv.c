@@ -67,7 +67,6 @@ static void check(const struct csv_dialect *dialect, const struct sample *v,
 
 static void records_of_rfc_4180(void **state)
 {
-    (void)state;
     static const struct sample v[] = {
         /* 1, 2: records on lines, with or without the last line end */
         {"aaa,bbb,ccc\r\nzzz,yyy,xxx\r\n",
@@ -100,7 +99,6 @@ static void records_of_rfc_4180(void **state)
 
 static void malformed_records_are_refused(void **state)
 {
-    (void)state;
     static const struct sample v[] = {
         {"a,b\"c\nd", "!column 2: has a quote, so that the whole field needs "
                       "quotes\n[d]\n"},
@@ -122,7 +120,6 @@ static void malformed_records_are_refused(void **state)
 
 static void tables_with_tabs(void **state)
 {
-    (void)state;
     static const struct sample v[] = {
         {"a\tb,c\n", "[a][b,c]\n"},
         {"5\" disk\tHe said \"no\".\n", "[5\" disk][He said \"no\".]\n"},
@@ -136,7 +133,6 @@ static void tables_with_tabs(void **state)
 
 static void bytes_of_any_kind(void **state)
 {
-    (void)state;
     struct buf out = {0};
     const char text[] = "a\0b,\"\0\",\xff\xfe\n";
     read_all(&csv_comma, text, sizeof(text) - 1, &out);
@@ -149,7 +145,6 @@ static void bytes_of_any_kind(void **state)
 /* Any fields, written with quotes, are read back. */
 static void what_is_written_is_read(void **state)
 {
-    (void)state;
     static const char alphabet[] = "a,\"\n\r\t";
     uint32_t seed = 12345;
     for (int round = 0; round < 2000; round++) {

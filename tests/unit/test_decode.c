@@ -89,7 +89,6 @@ static int run(struct toy *t, size_t budget, const int32_t *stop, size_t n_stop,
 
 static void ends_at_the_first_stop_id_which_is_seen(void **state)
 {
-    (void)state;
     const int32_t stop[] = {9, 5, 4};
     enum qwick_finish why;
     struct toy t = {0};
@@ -103,7 +102,6 @@ static void ends_at_the_first_stop_id_which_is_seen(void **state)
 
 static void budget_counts_tokens_seen(void **state)
 {
-    (void)state;
     enum qwick_finish why;
     for (size_t budget = 1; budget <= 5; budget++) {
         struct toy t = {0};
@@ -121,7 +119,6 @@ static void budget_counts_tokens_seen(void **state)
 
 static void a_full_state_ends_it(void **state)
 {
-    (void)state;
     enum qwick_finish why;
     struct toy t = {0};
     assert_int_equal(run(&t, 0, NULL, 0, &why, NULL), 0);
@@ -136,7 +133,6 @@ static void a_full_state_ends_it(void **state)
  * called. */
 static void overflow_is_an_error(void **state)
 {
-    (void)state;
     enum qwick_finish why;
     struct qwick_err e;
     struct toy t = {.never_ends = true};
@@ -151,7 +147,6 @@ static void overflow_is_an_error(void **state)
 
 static void callbacks_end_and_fail_it(void **state)
 {
-    (void)state;
     enum qwick_finish why;
     struct qwick_err e;
     struct toy t = {.stop_after = 2};
@@ -321,7 +316,6 @@ static void compare(const struct toy *setup, size_t budget, const int32_t *stop,
 
 static void guesses_change_nothing(void **state)
 {
-    (void)state;
     const int32_t stop[] = {9, 5, 4};
     const struct toy plain = {0};
     compare(&plain, 0, NULL, 0);
@@ -343,7 +337,6 @@ static void guesses_change_nothing(void **state)
 /* A pass that fails leaves the tokens that were chosen before it. */
 static void guesses_and_failures(void **state)
 {
-    (void)state;
     /* later tokens may be in the last pass */
     for (int at = 2; at <= 5; at++) {
         for (size_t right = 0; right <= 3; right++) {
@@ -372,7 +365,6 @@ static void guesses_and_failures(void **state)
 /* If all guesses are right, two passes replace six. */
 static void right_guesses_save_passes(void **state)
 {
-    (void)state;
     struct guesser g = {.len = 2, .right = 2};
     struct decode_draft d;
     enum qwick_finish why;

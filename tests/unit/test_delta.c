@@ -422,7 +422,6 @@ static void compare_truth(struct net *net, const float *x)
 
 static void equals_the_recurrence(void **state)
 {
-    (void)state;
     each_shape(compare_truth);
 }
 
@@ -464,7 +463,6 @@ static void compare_passes(struct net *net, const float *x)
 
 static void any_passes_same_bits(void **state)
 {
-    (void)state;
     each_shape(compare_passes);
 }
 
@@ -523,7 +521,6 @@ static void compare_batch(struct net *net, const float *x)
 
 static void batch_same_bits(void **state)
 {
-    (void)state;
     each_shape(compare_batch);
 }
 

@@ -30,7 +30,6 @@ static void pretended_init(struct kernels *k, enum isa level)
  * SIGILL. */
 static void test_only_levels_of_the_cpu_are_filled(void **state)
 {
-    (void)state;
     for (unsigned levels = 0; levels < 1u << ISA_COUNT; levels++) {
         cpu_levels = levels | 1u << ISA_REF;
         filled_levels = 0;
@@ -41,7 +40,6 @@ static void test_only_levels_of_the_cpu_are_filled(void **state)
 
 static void test_levels_that_the_cpu_lacks_have_no_table(void **state)
 {
-    (void)state;
     cpu_levels = 1u << ISA_REF | 1u << ISA_AVX2;
     for (int i = -1; i <= ISA_COUNT; i++) {
         const struct kernels *k = kernels_get((enum isa)i);

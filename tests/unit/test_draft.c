@@ -58,7 +58,6 @@ enum { N_COSTS = sizeof costs / sizeof *costs };
 
 static void right_guesses_are_fast(void **state)
 {
-    (void)state;
     below_state = 1;
     for (size_t i = 0; i < 4; i++) {
         struct draft_budget a;
@@ -85,7 +84,6 @@ static void right_guesses_are_fast(void **state)
 static void loss_is_limited(void **state)
 {
     static const double rates[] = {0, 0.1, 0.3, 0.5};
-    (void)state;
     below_state = 2;
     for (size_t i = 0; i < N_COSTS; i++) {
         for (size_t k = 0; k < 4; k++) {
@@ -103,7 +101,6 @@ static void loss_is_limited(void **state)
 /* After bad guesses it tries again, and draws on good ones. */
 static void it_comes_back(void **state)
 {
-    (void)state;
     below_state = 3;
     struct draft_budget a;
     budget_open(&a, 0.2, 0.06, 0.01, 1);
@@ -118,7 +115,6 @@ static void it_comes_back(void **state)
 static void long_prompts_cost(void **state)
 {
     struct draft_budget a;
-    (void)state;
     budget_open(&a, 0.1, 0.06, 0.01, 1);
     size_t n = budget_affords(&a);
     assert_true(n > 100 && n < 200);
@@ -203,7 +199,6 @@ static void guesses_keep_the_distribution(void **state)
     static const float far[] = {0, 0.3f, 2, 8};
     const struct kernels *k = kernels_get(cpu_best());
     uint64_t allowed[(VOCAB + 63) / 64];
-    (void)state;
     below_state = 4;
     for (size_t i = 0; i < N_SETTINGS; i++) {
         for (size_t f = 0; f < 4; f++) {
@@ -264,7 +259,6 @@ static void undo_restores(void **state)
     struct qwick_sampling o = setting(4);
     struct sampler *s, *fresh;
     float x[VOCAB];
-    (void)state;
     below_state = 5;
     random_logits(x, 3);
     for (uint64_t seed = 0; seed < 200; seed++) {
@@ -355,7 +349,6 @@ static struct qwick_generate_options option_set(size_t i)
 static void exact_is_the_same(void **state)
 {
     int32_t ids[200];
-    (void)state;
     skip_without_guesses();
     below_state = 6;
     for (size_t k = 0; k < N_PAIRS; k++) {
@@ -414,7 +407,6 @@ static void answers_keep_the_distribution(void **state)
     /* how much the weights of the draft model differ */
     static const float noise[] = {0, 0.7f, 2};
     int32_t ids[20];
-    (void)state;
     skip_without_guesses();
     for (size_t k = 0; k < 3; k++) {
         static struct answer_counts t;
@@ -467,7 +459,6 @@ static void answers_keep_the_distribution(void **state)
 static void seeds_give_equal_answers(void **state)
 {
     int32_t ids[100];
-    (void)state;
     below_state = 8;
     random_prompt(ids, 100);
     struct qwick_engine *eng = open_engine(GOLDEN "tied-bf16", false);
@@ -494,7 +485,6 @@ static void windows_slide(void **state)
 {
     enum { N = 900 };
     int32_t ids[N];
-    (void)state;
     skip_without_guesses();
     below_state = 9;
     random_prompt(ids, N);
@@ -531,7 +521,6 @@ static void windows_slide(void **state)
 static void failures_are_survived(void **state)
 {
     int32_t ids[30];
-    (void)state;
     skip_without_guesses();
     below_state = 10;
     random_prompt(ids, 30);
@@ -559,19 +548,12 @@ static void failures_are_survived(void **state)
 /* Guesses follow a constraint, which is then where it was. */
 static void constraints_hold(void **state)
 {
-    static const char pattern[] = "[a-z]{2,5}( [0-9]{1,3}){3,6}";
     int32_t *ids;
     size_t n, accepted = 0;
-    (void)state;
     skip_without_guesses();
     struct qwick_engine *eng = open_engine(NULL, true);
     struct qwick_engine *draft = open_draft(NULL, true);
-    struct qwick_constraint_options co = qwick_constraint_defaults();
-    struct qwick_constraint *c;
-    co.kind = QWICK_CONSTRAINT_REGEX;
-    co.text = pattern;
-    co.n_text = strlen(pattern);
-    assert_int_equal(qwick_constraint_create(&c, eng, &co, NULL), 0);
+    struct qwick_constraint *c = regex(eng, "[a-z]{2,5}( [0-9]{1,3}){3,6}");
     struct qwick_session *s = open_session(eng);
     assert_int_equal(
         qwick_tokenize(eng, "some numbers: ", 14, false, &ids, &n, NULL), 0);
@@ -613,7 +595,6 @@ static void other_tokens_are_refused(void **state)
     struct qwick_engine *small = open_engine(GOLDEN "yarn", true);
     struct qwick_engine *large = open_engine(GOLDEN "gemma3-gqa", true);
     struct qwick_engine *same = open_engine("models/demo", true);
-    (void)state;
     assert_int_equal(refused(demo, demo, "cannot draft for itself"),
                      QWICK_ERR_USAGE);
     assert_int_equal(refused(demo, small, "it has no tokenizer"),

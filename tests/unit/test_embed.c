@@ -50,7 +50,6 @@ static void alone(struct qwick_engine *eng, const int32_t *ids, size_t n,
  * it is the last token's state after the last norm. */
 static void vectors_are_the_last_hidden_state(void **state)
 {
-    (void)state;
     struct golden g;
     assert_int_equal(golden_open(&g, "embedding-names"), 0);
     struct qwick_engine *eng = open_engine(g.dir, NULL, true, 0);
@@ -154,7 +153,6 @@ static void check_batches(const char *model, const char *isa, bool exact,
 
 static void batches_equal_single_texts(void **state)
 {
-    (void)state;
     static const char *const models[] = {
         GOLDENS "tied-bf16", GOLDENS "embedding-names",
         GOLDENS "mlx4",      GOLDENS "f16",
@@ -174,7 +172,6 @@ static void batches_equal_single_texts(void **state)
 
 static void vectors_have_length_one(void **state)
 {
-    (void)state;
     struct qwick_engine *eng = open_engine(NULL, NULL, true, 0);
     size_t d = qwick_engine_info(eng)->d_model;
     const int32_t ids[] = {5, 6, 7};
@@ -276,7 +273,6 @@ static enum qwick_err_code no_ids(const struct qwick_embedder *m,
 
 static void texts_are_encoded_as_they_are(void **state)
 {
-    (void)state;
     struct qwick_engine *eng = open_engine(NULL, NULL, true, 0);
     struct qwick_embed_options o = {.size = sizeof(o), .n_ctx = 6};
     struct qwick_embedder *m;
@@ -365,7 +361,6 @@ static void demo_with(const char *from, const char *to, bool all)
 
 static void post_processors_add_tokens(void **state)
 {
-    (void)state;
     demo_with("\"post_processor\": {",
               "\"post_processor\": {\"type\": \"TemplateProcessing\", "
               "\"single\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}, "
@@ -404,7 +399,6 @@ static void post_processors_add_tokens(void **state)
 
 static void unknown_templates_are_refused_here_only(void **state)
 {
-    (void)state;
     demo_with("\"post_processor\": {",
               "\"post_processor\": {\"type\": \"TemplateProcessing\", "
               "\"single\": []}, \"unused\": {",
@@ -421,7 +415,6 @@ static void unknown_templates_are_refused_here_only(void **state)
 
 static void bad_calls_fail(void **state)
 {
-    (void)state;
     struct qwick_engine *eng = open_engine(GOLDENS "tied-bf16", NULL, true, 0);
     volatile int flag = 0;
     struct qwick_embed_options o = {.size = sizeof(o), .interrupt = &flag};
@@ -580,7 +573,6 @@ static void check_scores(const char *model, const char *isa, bool exact,
 
 static void scores_are_those_of_the_whole_prompt(void **state)
 {
-    (void)state;
     /* scores_of_quantized_models has the reference kernels, which are slow */
     for (int l = 1; l < ISA_COUNT; l++)
         if (cpu_has((enum isa)l))
@@ -591,7 +583,6 @@ static void scores_are_those_of_the_whole_prompt(void **state)
 
 static void scores_of_quantized_models(void **state)
 {
-    (void)state;
     struct qwick_quantize_options o = qwick_quantize_defaults();
     struct qwick_err e;
     assert_ok(qwick_quantize(NULL, temp_dir, &o, NULL, &e), &e);
@@ -602,7 +593,6 @@ static void scores_of_quantized_models(void **state)
 
 static void long_documents_lose_their_end(void **state)
 {
-    (void)state;
     struct qwick_engine *eng = open_engine(NULL, NULL, true, 0);
     struct ids whole = prompt(eng, NULL, "list files", docs[8]);
     struct ids empty = prompt(eng, NULL, "list files", "");
@@ -651,7 +641,6 @@ static void no_reranker(const char *model, enum qwick_err_code code,
 
 static void tokenizers_without_the_prompt_are_refused(void **state)
 {
-    (void)state;
     no_reranker(GOLDENS "tied-bf16", QWICK_ERR_MODEL, "tokenizer.json");
     demo_with("<think>", "<thonk>", true);
     no_reranker(temp_dir, QWICK_ERR_MODEL, "no added token <think>");

@@ -151,7 +151,6 @@ static const char *all_experts(void)
 
 static void chunks_do_not_change_results(void **state)
 {
-    (void)state;
     const size_t n = 130;
     int32_t *ids = new_ids(n, 12345);
     char experts[1024];
@@ -175,7 +174,6 @@ static void chunks_do_not_change_results(void **state)
 
 static void threads_do_not_change_results(void **state)
 {
-    (void)state;
     size_t n = 100;
     int32_t *ids = new_ids(n, 12345);
     for (int l = 0; l < ISA_COUNT; l++) {
@@ -202,7 +200,6 @@ static void threads_do_not_change_results(void **state)
  * truth, the documented bound of --exact. */
 static void levels_agree_with_reference(void **state)
 {
-    (void)state;
     size_t n = 60;
     int32_t *ids = new_ids(n, 12345);
     size_t vocab_size;
@@ -252,7 +249,6 @@ static void check_gemm(const char *name, const char *isa, bool blas)
  * them, both OpenBLAS and our own kernels meet the goldens. */
 static void large_products_meet_the_goldens(void **state)
 {
-    (void)state;
     for (int l = 0; l < ISA_COUNT; l++)
         for (size_t i = 0; i < N_DENSE && cpu_has((enum isa)l); i++)
             for (int blas = l == ISA_REF; blas < 2; blas++)
@@ -261,7 +257,6 @@ static void large_products_meet_the_goldens(void **state)
 
 static void decode_equals_prefill(void **state)
 {
-    (void)state;
     size_t n = 90;
     int32_t *ids = new_ids(n, 12345);
     struct qwick_engine *eng =
@@ -284,7 +279,6 @@ static void decode_equals_prefill(void **state)
 
 static void cached_prefix_equals_recomputed(void **state)
 {
-    (void)state;
     size_t n = 140;
     int32_t *ids = new_ids(n, 12345), *other = new_ids(n, 12345);
     struct qwick_engine *eng =
@@ -321,7 +315,6 @@ static void cached_prefix_equals_recomputed(void **state)
 
 static void preload_changes_nothing(void **state)
 {
-    (void)state;
     size_t n = 40;
     int32_t *ids = new_ids(n, 12345);
     size_t vocab_size;
@@ -342,7 +335,6 @@ static void preload_changes_nothing(void **state)
  * window equals dropping the older tokens. */
 static void sliding_windows(void **state)
 {
-    (void)state;
     size_t n = 130;
     int32_t *ids = new_ids(n, 12345);
     struct qwick_engine *eng = open_engine(
@@ -422,7 +414,6 @@ static void check_answer(void *ctx, const int32_t *prompt, size_t n_prompt,
 /* The demo model's greedy answers equal those of transformers in float32. */
 static void demo_answers_match(void **state)
 {
-    (void)state;
     struct qwick_engine *eng =
         open_engine((struct setup){NULL, NULL, true, 2, 0});
     struct qwick_session *s = open_session(eng);
@@ -507,7 +498,6 @@ static void run_answers(struct likeliest *l, struct qwick_engine *eng,
  * products. */
 static void default_mode_finds_the_same_token(void **state)
 {
-    (void)state;
     struct qwick_engine *exact =
         open_engine((struct setup){NULL, NULL, true, 2, 0});
     struct qwick_engine *fast =
@@ -526,7 +516,6 @@ static void default_mode_finds_the_same_token(void **state)
  * the same at 98% of the positions. */
 static void integers_find_the_same_token(void **state)
 {
-    (void)state;
     struct qwick_quantize_options o = qwick_quantize_defaults();
     struct qwick_err e;
     const char *dir = temp_path("demo-8bit");
@@ -601,7 +590,6 @@ static int32_t *demo_prompt(const struct qwick_engine *eng, size_t *n)
 
 static void events_see_the_stop_token_and_text_does_not(void **state)
 {
-    (void)state;
     struct qwick_engine *eng =
         open_engine((struct setup){NULL, NULL, true, 1, 0});
     struct qwick_session *s = open_session(eng);
@@ -650,7 +638,6 @@ static void events_see_the_stop_token_and_text_does_not(void **state)
 
 static void limits_of_a_generation(void **state)
 {
-    (void)state;
     struct qwick_engine *eng =
         open_engine((struct setup){NULL, NULL, true, 1, 0});
     size_t n;
@@ -694,7 +681,6 @@ static void limits_of_a_generation(void **state)
 
 static void seeds_reproduce_at_any_thread_count(void **state)
 {
-    (void)state;
     int32_t first[40];
     for (int threads = 1; threads <= 3; threads++) {
         struct qwick_engine *eng =
@@ -727,7 +713,6 @@ static void seeds_reproduce_at_any_thread_count(void **state)
 
 static void loop_guard_and_interrupt(void **state)
 {
-    (void)state;
     struct qwick_engine *eng =
         open_engine((struct setup){NULL, NULL, true, 1, 0});
     struct qwick_session *s = open_session(eng);
@@ -767,7 +752,6 @@ static void loop_guard_and_interrupt(void **state)
  * tokens. Without such text, both ways of encoding are equal. */
 static void content_never_yields_added_tokens(void **state)
 {
-    (void)state;
     struct qwick_engine *eng =
         open_engine((struct setup){NULL, NULL, true, 1, 0});
     static const char evil[] =

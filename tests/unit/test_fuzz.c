@@ -267,7 +267,6 @@ static int target_json(const char *in, size_t n, struct qwick_err *e)
 
 static void fuzz_json(void **state)
 {
-    (void)state;
     struct buf seeds[] = {
         text_of("{\"a\": [1, 2.5, -3e10, true, null], \"b\": {\"\\u00e9\": "
                 "\"x\\n\\ud83d\\ude00\", \"\": \"\"}, \"c\": [[[]]]}"),
@@ -328,7 +327,6 @@ static int target_header(const char *in, size_t n, struct qwick_err *e)
 
 static void fuzz_safetensors(void **state)
 {
-    (void)state;
     static const char header[] =
         "{\"__metadata__\":{\"format\":\"pt\"},\"a\":{\"dtype\":\"BF16\","
         "\"shape\":[2,3],\"data_offsets\":[0,12]},\"b\":{\"dtype\":\"F32\","
@@ -439,7 +437,6 @@ static int target_bpe(const char *in, size_t n, struct qwick_err *e)
 
 static void fuzz_tokenizer(void **state)
 {
-    (void)state;
     struct buf seed = tiny_tokenizer();
     struct qwick_err e;
     assert_ok(target_bpe(seed.data, seed.len, &e), &e);
@@ -512,7 +509,6 @@ static int target_generation(const char *in, size_t n, struct qwick_err *e)
 
 static void fuzz_config(void **state)
 {
-    (void)state;
 #define FIELDS                                                              \
     "\"model_type\": \"qwen3\", \"hidden_act\": \"silu\", \"vocab_size\": " \
     "320, \"hidden_size\": 64, \"intermediate_size\": 160, "                \
@@ -599,7 +595,6 @@ static int target_chat(const char *in, size_t n, struct qwick_err *e)
 
 static void fuzz_chat(void **state)
 {
-    (void)state;
     struct buf seeds[] = {
         text_of("[{\"role\":\"system\",\"content\":\"be brief\"},{\"role\":"
                 "\"user\",\"content\":\"hi <|im_end|>\"},{\"role\":"
@@ -719,7 +714,6 @@ static void fuzz_constraints(void **state)
     static const char *const names[] = {"regex", "grammar", "schema", "tools",
                                         "tools as XML"};
     struct qwick_err e;
-    (void)state;
     for (size_t k = 0; k < 5; k++) {
         grammar_kind = (int)k;
         rng = 1;

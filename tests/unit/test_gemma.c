@@ -4,10 +4,11 @@
 #include "test.h"
 
 #include "engine/core/engine.h"
+#include "engines.h"
 #include "file/map.h"
 #include "golden.h"
-#include "reference.h"
 #include "qwick_tools.h"
+#include "reference.h"
 
 #define GEMMA "tests/golden/models/gemma3-gqa"
 
@@ -36,14 +37,9 @@ static size_t notes_with(const char *text)
 static int open_model(struct qwick_engine **eng, const char *dir, size_t chunk,
                       struct qwick_err *e)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    o.model = dir;
-    o.exact = true;
-    o.threads = 2;
-    o.prefill_chunk = chunk;
-    o.log = keep_note;
     notes.n = 0;
-    return qwick_engine_open(eng, &o, e);
+    return try_open(eng, e, .model = dir, .exact = true, .threads = 2,
+                    .prefill_chunk = chunk, .log = keep_note);
 }
 
 /* Logits of the golden's tokens, malloc'ed. */
@@ -68,8 +64,6 @@ static void write_model(const char *prefix, bool vision, const char *missing)
 {
     static const float pixels[128] = {1, 2, 3, 4, 5, 6};
     struct st_set *set;
-    struct st_writer *w;
-    struct qwick_err e;
     size_t n = 0;
     assert_int_equal(st_open_file(&set, GEMMA "/model.safetensors", NULL), 0);
     size_t most = st_count(set) + 2;
@@ -102,9 +96,7 @@ static void write_model(const char *prefix, bool vision, const char *missing)
             .shape = {6},
             .data = pixels};
     }
-    assert_ok(st_writer_open(&w, temp_path("model.safetensors"), t, n, &e) ||
-                  st_writer_close(w, &e),
-              &e);
+    temp_put_tensors("model.safetensors", t, n);
     free(names);
     free(t);
     st_close(set);
@@ -132,7 +124,6 @@ static void write_config(const char *before, const char *after)
 
 static void all_layouts_give_the_same_logits(void **state)
 {
-    (void)state;
     static const char *const prefixes[] = {
         "", "model.", "language_model.model.", "model.language_model."};
     struct golden g;
@@ -160,7 +151,6 @@ static void all_layouts_give_the_same_logits(void **state)
  * The vision model does not change. */
 static void only_the_text_model_is_quantized(void **state)
 {
-    (void)state;
     static const char *const prefixes[] = {"model.", "language_model.model.",
                                            "model.language_model."};
     static const char vision[] = "vision_tower.vision_model.embeddings.weight";
@@ -201,7 +191,6 @@ static void only_the_text_model_is_quantized(void **state)
 /* Of both files and both objects. */
 static void the_whole_model_has_the_stop_ids(void **state)
 {
-    (void)state;
     struct qwick_engine *eng;
     struct qwick_err e;
     temp_clear();
@@ -218,7 +207,6 @@ static void the_whole_model_has_the_stop_ids(void **state)
 
 static void missing_tensors_are_named(void **state)
 {
-    (void)state;
     static const char *const needed[] = {
         "model.layers.3.post_attention_layernorm.weight",
         "model.layers.3.pre_feedforward_layernorm.weight",
@@ -259,7 +247,6 @@ static void same_logits(const struct qwick_session *a,
 /* All layers but one see 16 positions. */
 static void released_pages_change_no_result(void **state)
 {
-    (void)state;
     enum { N = 900, SMALL = 64 };
     struct qwick_engine *big, *small;
     struct qwick_err e;

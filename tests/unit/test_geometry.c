@@ -398,7 +398,6 @@ static unsigned long long number_of(const char *name, unsigned long long none)
 
 static void random_geometries_match_the_reference(void **state)
 {
-    (void)state;
     uint64_t first = number_of("QWICK_TEST_SEED", 1);
     size_t n = (size_t)number_of("QWICK_GEOMETRIES", DEFAULT_GEOMETRIES);
     printf("%zu geometries from seed %llu on\n", n, (unsigned long long)first);
@@ -418,7 +417,6 @@ static void random_geometries_match_the_reference(void **state)
 /* Prompt passes with fewer tokens than query heads per KV head. */
 static void many_heads_on_one_kv_head(void **state)
 {
-    (void)state;
     static const size_t groups[] = {256, 512, 1024};
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
         for (size_t n = 1; n <= 7; n++) {

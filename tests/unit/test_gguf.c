@@ -134,7 +134,6 @@ static void check_sample(const struct gguf *g)
 
 static void good_files(void **state)
 {
-    (void)state;
     for (uint32_t version = 2; version <= 3; version++) {
         struct gguf_build b = sample();
         b.version = version;
@@ -167,7 +166,6 @@ static void good_files(void **state)
  * their data, and no tensors at all. */
 static void good_layouts(void **state)
 {
-    (void)state;
     struct gguf_build b = GGUF_BUILD;
     b.alignment = 64;
     gb_uint(&b, "general.alignment", 64);
@@ -193,7 +191,6 @@ static void good_layouts(void **state)
 
 static void typed_look_ups(void **state)
 {
-    (void)state;
     struct gguf_build b = sample();
     struct qwick_err e;
     bool found;
@@ -225,7 +222,6 @@ static void counts(uint64_t n_tensors, uint64_t n_keys)
 
 static void bad_headers(void **state)
 {
-    (void)state;
     put_file(path, "", 0);
     refused(path, "truncated", "");
     put_file(path, "GGML\3\0\0\0", 8);
@@ -269,7 +265,6 @@ static void array_head(unsigned char out[12], uint32_t element, uint64_t n)
 
 static void bad_values(void **state)
 {
-    (void)state;
     unsigned char head[12];
     bad_value(GGUF_BOOL, "\2", 1, "the.key", "must be 0 or 1, is 2");
     bad_value((enum gguf_type)13, "", 0, "the.key",
@@ -304,7 +299,6 @@ static void bad_values(void **state)
 
 static void bad_alignments(void **state)
 {
-    (void)state;
     static const uint32_t bad[] = {0, 1, 4, 7, 33, 96, 1u << 17, 1u << 31};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct gguf_build g = sample();
@@ -332,7 +326,6 @@ static void bad_entry(uint32_t rank, const uint64_t *dims, uint32_t type,
 
 static void bad_tensors(void **state)
 {
-    (void)state;
     const uint64_t one[5] = {1024, 1, 1, 1, 1}, odd[2] = {1024, 3};
     bad_entry(5, one, F32, 0, "tensor it", "5 dimensions, 4 are the most");
     bad_entry(UINT32_MAX, one, F32, 0, "tensor it", "dimensions");
@@ -380,7 +373,6 @@ static void bad_tensors(void **state)
 
 static void cut_anywhere(void **state)
 {
-    (void)state;
     struct gguf_build g = sample();
     struct buf b = gb_done(&g);
     struct qwick_err e;
@@ -408,7 +400,6 @@ static uint64_t next_random(uint64_t *state)
  * read. Sanitizers see the rest. */
 static void random_damage(void **state)
 {
-    (void)state;
     const char *rounds = getenv("GGUF_ROUNDS");
     size_t n_rounds = rounds ? strtoul(rounds, NULL, 10) : 3000, opened = 0;
     uint64_t seed = 20261123;
@@ -481,7 +472,6 @@ static void three_parts(void)
 
 static void parts(void **state)
 {
-    (void)state;
     char first[128], other[128];
     snprintf(first, sizeof first, "%s", temp_path("m-00001-of-00003.gguf"));
     snprintf(other, sizeof other, "%s", temp_path("m-00002-of-00003.gguf"));
@@ -497,18 +487,28 @@ static void parts(void **state)
 
     temp_remove("m-00003-of-00003.gguf");
     refused(temp_path("m-00003-of-00003.gguf"), "No such file", "");
-    three_parts();
-    put_part("m-00002-of-00003.gguf", 2, 3, "b");
-    refused(other, "split.no 2 and split.count 3", "should be 1 and 3");
-    three_parts();
-    put_part("m-00002-of-00003.gguf", 1, 3, "a");
-    refused(other, "tensor a", "as well");
-    three_parts();
-    put_part("m-00001-of-00003.gguf", 0, 2, "a");
-    refused(first, "is part 1 of 2", "-00001-of-00002.gguf");
-    three_parts();
-    put_part("m-00001-of-00003.gguf", 0, 5000, "a");
-    refused(first, "split.count", "is 5000");
+    static const struct {
+        bool in_second;
+        uint16_t no, count;
+        const char *tensor, *says[2];
+    } rows[] = {
+        {true,
+         2,
+         3,
+         "b",
+         {"split.no 2 and split.count 3", "should be 1 and 3"}},
+        {true, 1, 3, "a", {"tensor a", "as well"}},
+        {false, 0, 2, "a", {"is part 1 of 2", "-00001-of-00002.gguf"}},
+        {false, 0, 5000, "a", {"split.count", "is 5000"}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        three_parts();
+        put_part(rows[i].in_second ? "m-00002-of-00003.gguf"
+                                   : "m-00001-of-00003.gguf",
+                 rows[i].no, rows[i].count, rows[i].tensor);
+        refused(rows[i].in_second ? other : first, rows[i].says[0],
+                rows[i].says[1]);
+    }
     three_parts();
     struct gguf_build b = GGUF_BUILD;
     gb_value(&b, "split.no", GGUF_U16, &(uint16_t){0}, 2);
@@ -554,7 +554,6 @@ static void written_files_are_read(void **state)
     struct st_writer *w;
     struct qwick_err e;
     bool found;
-    (void)state;
     for (size_t i = 0; i < sizeof data; i++)
         data[i] = (unsigned char)(i * 37 + 1);
     put_some_keys(&o);
@@ -614,7 +613,6 @@ static void writing_what_gguf_has_not(void **state)
     struct gguf_out o = {0};
     struct st_writer *w;
     struct qwick_err e = {0};
-    (void)state;
     (void)unlink(path); /* of other tests */
     writer_refuses(&t, "rows of 128 elements");
     t = (struct st_out_tensor){.name = "odd", .dtype = DT_F32, .rank = 5};

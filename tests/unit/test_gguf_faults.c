@@ -254,7 +254,6 @@ static bool is_tried(const struct tensor *t)
 
 static void each_field(void **state)
 {
-    (void)state;
     for (size_t m = 0; m < N_GOLDENS; m++) {
         read_golden(goldens[m]);
         put_file(path, g.file, g.n_file);
@@ -382,7 +381,6 @@ static void bad_integers(void **state)
         {".attention.value_length", 8},
         {"tokenizer.ggml.eos_token_id", -1},
     };
-    (void)state;
     read_golden(goldens[0]);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         char fault[96];
@@ -403,7 +401,6 @@ static bool is_unread(const char *key)
 /* Entries that come twice, of another type, or as an array. */
 static void bad_types(void **state)
 {
-    (void)state;
     for (size_t m = 0; m < N_GOLDENS; m++) {
         read_golden(goldens[m]);
         for (size_t i = 0; i < g.n_keys; i++) {
@@ -439,7 +436,6 @@ static void bad_types(void **state)
 /* An entry that is missing is an error, or has a default. */
 static void missing_entries(void **state)
 {
-    (void)state;
     for (size_t m = 0; m < N_GOLDENS; m++) {
         read_golden(goldens[m]);
         for (size_t i = 0; i < g.n_keys; i++) {
@@ -475,7 +471,6 @@ static void bad_vocabularies(void **state)
                       types[] = "tokenizer.ggml.token_type",
                       merge[] = "tokenizer.ggml.merges";
     char fault[96], text[8192] = "";
-    (void)state;
     read_golden(goldens[0]);
     for (size_t i = 0; i < sizeof merges / sizeof *merges; i++) {
         snprintf(fault, sizeof fault, "merge \"%s\"", merges[i]);
@@ -543,7 +538,6 @@ static void bad_scores(void **state)
         {"type 7", N, -1, 7, "<0x00>", types},
         {"type 0", N, -1, 0, "<0x00>", types},
     };
-    (void)state;
     read_golden("gemma3-tied");
     struct entry keys[64];
     size_t n_keys = 0;
@@ -608,7 +602,6 @@ static const struct {
 /* Each tensor in other types: matrices run, vectors are floats. */
 static void types_of_tensors(void **state)
 {
-    (void)state;
     for (size_t m = 0; m < N_GOLDENS; m++) {
         read_golden(goldens[m]);
         begin("");
@@ -638,7 +631,6 @@ static void types_of_tensors(void **state)
 
 static void shapes_of_tensors(void **state)
 {
-    (void)state;
     for (size_t m = 0; m < N_GOLDENS; m++) {
         read_golden(goldens[m]);
         begin("");
@@ -675,7 +667,6 @@ static void shapes_of_tensors(void **state)
 
 static void names_of_tensors(void **state)
 {
-    (void)state;
     for (size_t m = 0; m < N_GOLDENS; m++) {
         read_golden(goldens[m]);
         begin("");
@@ -727,7 +718,6 @@ static void bad_splits(void **state)
         {"tensors of none", 1, 2, 0, 11, "missing"},
     };
     char first[128], second[128];
-    (void)state;
     read_golden(goldens[0]);
     snprintf(first, sizeof first, "%s/m-00001-of-00002.gguf", temp_dir);
     snprintf(second, sizeof second, "%s/m-00002-of-00002.gguf", temp_dir);

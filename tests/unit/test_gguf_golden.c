@@ -73,7 +73,6 @@ static void check(const char *name, enum isa isa)
 
 static void logits_match_every_isa(void **state)
 {
-    (void)state;
     for (int l = 0; l < ISA_COUNT; l++) {
         if (!cpu_has((enum isa)l)) {
             printf("SKIP %s: this CPU does not have it\n",
@@ -96,7 +95,6 @@ static void logits_match_every_isa(void **state)
 /* Routers are F32 in files whose other matrices are BF16. */
 static void router_leaves_bf16_products(void **state)
 {
-    (void)state;
     struct qwick_engine *eng =
         engine_with(.model = "tests/golden/gguf/qwen35-moe.gguf");
     assert_int_equal(eng->model.layers[0].experts.router.dtype, DT_F32);

@@ -64,25 +64,21 @@ static void every_isa(const char *const *models, size_t n, double bound)
 
 static void logits_match_every_isa(void **state)
 {
-    (void)state;
     every_isa(dense_models, N_DENSE, FAST_BOUND);
 }
 
 static void expert_logits_match_every_isa(void **state)
 {
-    (void)state;
     every_isa(moe_models, N_MOE, FAST_BOUND);
 }
 
 static void recurrent_logits_match_every_isa(void **state)
 {
-    (void)state;
     every_isa(recurrent_models, N_RECURRENT, FAST_BOUND);
 }
 
 static void quantized_logits_match_every_isa(void **state)
 {
-    (void)state;
     every_isa(quantized_models, N_QUANTIZED, QUANTIZED_BOUND);
 }
 
@@ -111,7 +107,6 @@ static void greedy_ids_of(const char *name, const char *isa)
 
 static void greedy_ids_match(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < N_DENSE; i++)
         greedy_ids_of(dense_models[i], NULL);
     for (size_t i = 0; i < N_RECURRENT; i++)
@@ -124,7 +119,6 @@ static void greedy_ids_match(void **state)
 
 static void quantized_greedy_ids_match(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < N_QUANTIZED; i++)
         for (int l = 0; l < ISA_COUNT; l++)
             if (cpu_has((enum isa)l))

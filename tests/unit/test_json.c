@@ -327,7 +327,6 @@ static char *exact(const struct text *t)
 
 static void test_accept(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof accepted / sizeof *accepted; i++) {
         struct qwick_err e = {0};
         struct json_doc *doc;
@@ -345,7 +344,6 @@ static void test_accept(void **state)
 
 static void test_refuse(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         struct qwick_err e = {0};
         struct json_doc *doc;
@@ -372,7 +370,6 @@ static void test_refuse(void **state)
 /* All prefixes of a document with everything in it are refused. */
 static void test_prefixes(void **state)
 {
-    (void)state;
     static const char s[] = "{\"k\\u00e9\":[1.5e-3,true,null,{\"\xc3\xa9\":"
                             "\"\\ud83d\\ude00\\n\"},-0,[]]}";
     struct json_doc *doc;
@@ -392,7 +389,6 @@ static void test_prefixes(void **state)
  * edges, in plain text and after characters that are read one by one. */
 static void test_word_edges(void **state)
 {
-    (void)state;
     static const struct {
         struct text t;
         bool ok;
@@ -444,7 +440,6 @@ static void test_word_edges(void **state)
 
 static void test_offsets(void **state)
 {
-    (void)state;
     static const struct {
         const char *s, *msg;
     } cases[] = {
@@ -515,7 +510,6 @@ static char *nested(size_t depth, size_t *n)
 
 static void test_depth(void **state)
 {
-    (void)state;
     struct qwick_err e = {0};
     struct json_doc *doc;
     size_t n;
@@ -562,7 +556,6 @@ static struct json_doc *must_parse(const char *s, size_t n)
 
 static void test_tree(void **state)
 {
-    (void)state;
     static const char s[] =
         "{\"null\":null,\"t\":true,\"f\":false,\"n\":-12.50e3,"
         "\"s\":\"a\\u0000b\\ud83d\\ude00\",\"a\":[1,[],\"x\",{}],"
@@ -614,7 +607,6 @@ static void test_tree(void **state)
 
 static void test_repeated_keys(void **state)
 {
-    (void)state;
     struct qwick_err e = {0};
     struct json_doc *doc;
     /* Different objects may have equal keys. */
@@ -663,7 +655,6 @@ static void test_repeated_keys(void **state)
  * file. */
 static void test_large(void **state)
 {
-    (void)state;
     enum { KEYS = 1000000 };
     struct buf b = {0};
     struct json_doc *doc;
@@ -757,7 +748,6 @@ static int t_end_array(void *c)
 
 static void test_events(void **state)
 {
-    (void)state;
     static const struct json_handler all = {
         .null = t_null,
         .boolean = t_boolean,
@@ -807,9 +797,8 @@ static void test_events(void **state)
 }
 
 /* Parts of a text that the tree leaves out. */
-static void test_around(void **unused)
+static void test_around(void **state)
 {
-    (void)unused;
     static const char s[] = "\xef\xbb\xbf{\"a\":{\"x\":1,\xff},\"b\":[[1]],"
                             "\"c\":[1]}";
     const char *a = strchr(s, 'a') + 3, *b = strstr(s, "[[");
@@ -846,9 +835,8 @@ static void test_around(void **unused)
     }
 }
 
-static void test_check(void **unused)
+static void test_check(void **state)
 {
-    (void)unused;
     struct qwick_err e = {0};
     size_t at;
     assert_int_equal(
@@ -879,7 +867,6 @@ static int read_real(const char *s, double *out)
 
 static void test_int(void **state)
 {
-    (void)state;
     static const struct {
         const char *s;
         int64_t v;
@@ -1014,13 +1001,11 @@ static void check_dumps(void)
 
 static void test_double(void **state)
 {
-    (void)state;
     check_doubles();
 }
 
 static void test_dump(void **state)
 {
-    (void)state;
     check_dumps();
     /* Out of room: nothing is left behind. */
     struct json_doc *doc = must_parse("[1,{\"a\":\"bcdefgh\"},2.5]", 23);
@@ -1041,7 +1026,6 @@ static void test_dump(void **state)
 /* Doubles with random bits survive, in at most 17 digits. */
 static void test_dump_round_trip(void **state)
 {
-    (void)state;
     uint64_t x = 88172645463325252u;
     for (int i = 0; i < 20000; i++) {
         x ^= x << 13;
@@ -1076,7 +1060,6 @@ static void test_dump_round_trip(void **state)
 
 static void test_locale(void **state)
 {
-    (void)state;
     static const char *const commas[] = {"de_DE.UTF-8", "de_DE.utf8", "de_DE",
                                          "fr_FR.UTF-8", "fr_FR.utf8"};
     const char *have = NULL;
@@ -1108,9 +1091,8 @@ static void test_locale(void **state)
 
 /* What Python's json module writes: words for numbers, only where a value may
  * stand. */
-static void test_python(void **unused)
+static void test_python(void **state)
 {
-    (void)unused;
     static const char text[] =
         "{\"NaN\": [NaN,-Infinity , Infinity], \"b\\\"\": "
         "\"x: NaN,\", \"c\":NaN\n}";

@@ -9,7 +9,6 @@
 
 static void commas_stand_between_values(void **state)
 {
-    (void)state;
     struct buf b = {0};
     struct json_writer w = json_writer(&b);
     jw_object(&w, NULL);
@@ -46,7 +45,6 @@ static void commas_stand_between_values(void **state)
 
 static void values_are_escaped(void **state)
 {
-    (void)state;
     struct buf b = {0};
     struct json_writer w = json_writer(&b);
     jw_array(&w, NULL);
@@ -70,7 +68,6 @@ static void values_are_escaped(void **state)
 
 static void raw_values_and_pieces_join(void **state)
 {
-    (void)state;
     struct buf items = {0}, b = {0};
     for (int i = 0; i < 2; i++) { /* each time a new writer continues the
                                      text */
@@ -97,7 +94,6 @@ static void raw_values_and_pieces_join(void **state)
 
 static void a_failure_stays(void **state)
 {
-    (void)state;
     for (size_t max = 1; max < 40; max++) {
         struct buf b = {.max = max};
         struct json_writer w = json_writer(&b);

@@ -56,7 +56,6 @@ static void assert_guess(const int32_t *ids, size_t n, size_t max,
 
 static void finds_what_followed(void **state)
 {
-    (void)state;
     /* a match needs two tokens */
     assert_guess(IDS(1), 3, NULL, 0);
     assert_guess(IDS(1, 2), 3, NULL, 0);
@@ -80,7 +79,6 @@ static void collisions_are_no_matches(void **state)
 {
     int32_t got[LOOKUP_MAX];
     struct lookup *l = open_lookup(LOOKUP_MAX, 0);
-    (void)state;
     for (int32_t i = 0; i < 3000; i++) {
         add(l, (const int32_t[]){1000 + i, 7}, 2);
         assert_int_equal(lookup_guess(l, got, 4), 0);
@@ -112,7 +110,6 @@ static size_t longest(const int32_t *ids, size_t n, int32_t id, bool *follows)
 static void guesses_are_the_longest_match(void **state)
 {
     enum { N = 3000 };
-    (void)state;
     for (uint32_t n_ids = 24; n_ids <= 96; n_ids *= 2) {
         int32_t *ids = random_ids(N, n_ids), got[LOOKUP_MAX];
         struct lookup *l = open_lookup(LOOKUP_MAX, 0);
@@ -180,7 +177,6 @@ enum { N_COSTS = sizeof costs / sizeof *costs };
 
 static void nothing_repeats_nothing_is_guessed(void **state)
 {
-    (void)state;
     int32_t *ids = malloc(5000 * sizeof *ids);
     for (int32_t i = 0; i < 5000; i++)
         ids[i] = i;
@@ -202,7 +198,6 @@ static void copies_are_fast(void **state)
      * them. */
     static const double least[N_COSTS][2] = {
         {14, 7.2}, {8.2, 4.9}, {5.5, 3.6}, {3.8, 2.8}, {2.3, 1.7}, {2.1, 1.5}};
-    (void)state;
     below_state = 1;
     int32_t *ids = random_ids(N, 100000), *faulty = random_ids(N, 100000);
     for (size_t i = 0; i < N; i++)
@@ -260,7 +255,6 @@ static void loss_is_limited(void **state)
     static const uint32_t rates[][2] = {{0, 1}, {1, 10}, {1, 4}, {1, 3},
                                         {1, 2}, {2, 3},  {9, 10}};
     static const size_t most[] = {1, 4, 16, 64};
-    (void)state;
     below_state = 2;
     size_t drafted = 0;
     for (size_t c = 0; c < N_COSTS; c++) {
@@ -286,7 +280,6 @@ static void loss_is_limited(void **state)
 static void it_comes_back(void **state)
 {
     enum { N = 400 };
-    (void)state;
     below_state = 3;
     int32_t *ids = random_ids(N, 100000), drafts[LOOKUP_MAX];
     for (size_t c = 0; c < N_COSTS; c++) {
@@ -320,7 +313,6 @@ static void it_comes_back(void **state)
 static void the_same_tokens_give_the_same_guesses(void **state)
 {
     enum { N = 4000 };
-    (void)state;
     below_state = 4;
     int32_t *ids = random_ids(N, 8), a[LOOKUP_MAX], b[LOOKUP_MAX];
     struct lookup *x = open_lookup(8, 0.06), *y = open_lookup(8, 0.06);
@@ -514,7 +506,6 @@ static void small_prompt(int32_t *ids, size_t n, size_t i)
 static void exact_is_the_same_at_every_level(void **state)
 {
     int32_t ids[80];
-    (void)state;
     below_state = 5;
     for (int l = 0; l < ISA_COUNT; l++) {
         size_t kept = 0;
@@ -545,7 +536,6 @@ static void exact_is_the_same_at_every_level(void **state)
 static void exact_is_the_same_for_experts(void **state)
 {
     int32_t ids[80];
-    (void)state;
     below_state = 6;
     for (int l = 0; l < ISA_COUNT; l++) {
         if (!cpu_has((enum isa)l))
@@ -567,7 +557,6 @@ static void rows_are_those_of_single_steps(void **state)
 {
     enum { N = 9, AT = 60 };
     int32_t ids[AT + N + 1];
-    (void)state;
     below_state = 6;
     small_prompt(ids, AT + N + 1, 0);
     for (int l = 0; l < ISA_COUNT; l++) {
@@ -617,7 +606,6 @@ static void rows_are_those_of_single_steps(void **state)
 
 static void joint_passes_have_limits(void **state)
 {
-    (void)state;
     const int32_t ids[] = {1, 2, 3, 99999};
     struct qwick_engine *eng = open_engine(small_models[0], ISA_REF, true, 1);
     size_t vocab_size = qwick_engine_info(eng)->vocab_size;
@@ -643,7 +631,6 @@ static void every_end_is_the_same(void **state)
 {
     enum { N = 40 };
     int32_t ids[N];
-    (void)state;
     below_state = 7;
     struct qwick_engine *eng =
         open_engine(small_models[0], cpu_best(), true, 1);
@@ -704,7 +691,6 @@ static size_t demo_prompt(size_t i, bool twice, int32_t ids[MOST_IDS])
 static void answers_of_the_demo_are_the_same(void **state)
 {
     int32_t ids[MOST_IDS];
-    (void)state;
     below_state = 8;
     struct qwick_engine *eng = open_engine(NULL, cpu_best(), true, 1);
     size_t kept = 0;
@@ -729,7 +715,6 @@ static void stop_strings_end_it(void **state)
     const char raw[] = "Hello";
     int32_t *ids;
     size_t n, kept = 0;
-    (void)state;
     below_state = 9;
     struct qwick_engine *eng = open_engine(NULL, cpu_best(), true, 1);
     struct qwick_generate_options o = option_set(0);
@@ -801,7 +786,6 @@ static void default_mode_parts_at_near_ties(void **state)
 {
     int32_t ids[MOST_IDS];
     const double near = 6 * 1.2e-2 * sqrt(2);
-    (void)state;
     below_state = 10;
     struct qwick_engine *exact = open_engine(NULL, cpu_best(), true, 1);
     for (size_t j = FIRST_LEVEL; j < 3; j++) {
@@ -850,7 +834,6 @@ static void default_mode_parts_at_near_ties(void **state)
 static void each_token_has_its_time(void **state)
 {
     int32_t ids[40];
-    (void)state;
     below_state = 11;
     struct qwick_engine *eng =
         open_engine(small_models[0], cpu_best(), true, 1);
@@ -891,7 +874,6 @@ static void each_token_has_its_time(void **state)
 static void chunks_limit_guesses(void **state)
 {
     int32_t ids[40];
-    (void)state;
     below_state = 12;
     small_prompt(ids, 40, 1);
     for (size_t chunk = 1; chunk <= 4; chunk++) {
@@ -923,7 +905,6 @@ static int on_done(void *ctx, void *tag, struct qwick_result *r,
 static void options_are_checked(void **state)
 {
     const int32_t ids[] = {1, 2, 3};
-    (void)state;
     struct qwick_engine *eng =
         open_engine(small_models[0], cpu_best(), true, 1);
     struct qwick_result r;

@@ -88,7 +88,6 @@ static void own_loop_is_as_generate(void **state)
     static const char *const prompts[] = {
         "list all listening tcp ports", "what is grep?",
         "count the lines of all files and sort them by size"};
-    (void)state;
     for (int k = 0; k < 12; k++) {
         struct qwick_engine *eng = open_engine(k & 1);
         struct qwick_generate_options o = qwick_generate_defaults();
@@ -155,7 +154,6 @@ static int bias(void *ctx, float *logits, size_t vocab_size)
 
 static void a_mask_holds_for_each_token(void **state)
 {
-    (void)state;
     struct qwick_engine *eng = open_engine(false);
     size_t vocab_size = qwick_engine_info(eng)->vocab_size, n_prompt;
     int32_t *prompt = encode(eng, "list files", &n_prompt);
@@ -202,7 +200,6 @@ static void a_mask_holds_for_each_token(void **state)
 
 static void a_bias_moves_the_draw_and_is_checked(void **state)
 {
-    (void)state;
     struct qwick_engine *eng = open_engine(false);
     size_t vocab_size = qwick_engine_info(eng)->vocab_size;
     struct qwick_sampling o = qwick_sampling_neutral();
@@ -270,7 +267,6 @@ static bool valid(const char *p, size_t n)
 static void characters_come_whole(void **state)
 {
     static const char text[] = "caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80!";
-    (void)state;
     struct qwick_engine *eng = open_engine(false);
     struct qwick_detokenizer *det;
     struct qwick_err e;

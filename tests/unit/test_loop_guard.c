@@ -82,7 +82,6 @@ static void ends_where_the_definition_says(void **state)
     struct qwick_engine *eng = open_engine();
     int32_t ids[MAX_IDS];
     size_t n_loops = 0, n_none = 0;
-    (void)state;
     for (uint64_t seed = 0; seed < 66; seed++) {
         size_t guard = guards[seed % (sizeof guards / sizeof *guards)];
         /* periods up to the longest that counts, and beyond */
@@ -109,7 +108,6 @@ static void the_default_spares_normal_text(void **state)
 {
     struct qwick_engine *eng = open_engine();
     int32_t ids[MAX_IDS];
-    (void)state;
     for (size_t period = 1; period <= 108; period++) {
         for (size_t i = 0; i < 1000; i++)
             ids[i] = 10 + (int32_t)i; /* all differ */
@@ -129,7 +127,6 @@ static void the_default_spares_normal_text(void **state)
 
 static void the_library_has_no_guard_by_default(void **state)
 {
-    (void)state;
     assert_int_equal(qwick_generate_defaults().loop_guard, 0);
 }
 

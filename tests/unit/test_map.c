@@ -40,14 +40,21 @@ static void refused(const char *p, const char *why)
     map_close(&m);
 }
 
-static void test_regular(void **state)
+/* Map the file of the tests, which has n bytes. */
+static struct map mapped(size_t n)
 {
-    (void)state;
     struct qwick_err e;
     struct map m;
+    assert_ok(map_open(&m, path, &e), &e);
+    assert_int_equal(m.size, n);
+    return m;
+}
+
+static void test_regular(void **state)
+{
+    struct qwick_err e;
     put_file(path, "abc\0def", 7);
-    assert_int_equal(map_open(&m, path, &e), 0);
-    assert_int_equal(m.size, 7);
+    struct map m = mapped(7);
     assert_memory_equal(m.data, "abc\0def", 7);
 
     /* A link maps the same file. */
@@ -72,12 +79,8 @@ static void test_regular(void **state)
 
 static void test_empty(void **state)
 {
-    (void)state;
-    struct qwick_err e;
-    struct map m;
     put_file(path, "", 0);
-    assert_int_equal(map_open(&m, path, &e), 0);
-    assert_int_equal(m.size, 0);
+    struct map m = mapped(0);
     assert_non_null(m.data);
     assert_false(m.mapped);
     map_close(&m);
@@ -85,7 +88,6 @@ static void test_empty(void **state)
 
 static void test_refused(void **state)
 {
-    (void)state;
     refused(temp_dir, "is a directory");
     refused("/dev/null", "is a character device");
     refused("/dev/zero", "is a character device");
@@ -120,7 +122,6 @@ static void test_refused(void **state)
 /* A sparse file of 8 TB: mapping it must not read it. */
 static void test_sparse(void **state)
 {
-    (void)state;
     struct qwick_err e = {0};
     struct map m;
     put_file(path, "head", 4);
@@ -148,7 +149,6 @@ static void test_sparse(void **state)
 
 static void test_no_descriptors_kept(void **state)
 {
-    (void)state;
     struct map m[64];
     put_file(path, "x", 1);
     int before = dup(0);
@@ -168,7 +168,6 @@ static void test_no_descriptors_kept(void **state)
 
 static void test_read(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {0,     1,     2,      65535,
                                    65536, 65537, 131072, 300001};
     struct qwick_err e = {0};
@@ -235,7 +234,6 @@ static int read_stdin(int fd, size_t max, char **data, size_t *n,
 
 static void test_stdin(void **state)
 {
-    (void)state;
     struct qwick_err e = {0};
     char *data;
     size_t n;

@@ -68,7 +68,6 @@ static size_t count(const char *text, const char *word)
  * but not together. */
 static void joint_steps_add_up(void **state)
 {
-    (void)state;
     struct sessions all = open_sessions(PROMPT);
     size_t page = all.s[0]->kv.page_bytes;
     struct qwick_err e;
@@ -93,7 +92,6 @@ static void joint_steps_add_up(void **state)
 
 static void one_sequence_names_its_bytes(void **state)
 {
-    (void)state;
     struct sessions all = open_sessions(PROMPT);
     struct qwick_err e;
     char want[64];
@@ -111,7 +109,6 @@ static void one_sequence_names_its_bytes(void **state)
 /* A shared page is copied before it is written, which needs memory. */
 static void shared_pages_count(void **state)
 {
-    (void)state;
     struct qwick_engine *eng = open_engine();
     struct qwick_session *s, *f;
     int32_t ids[3 * KV_BLOCK];
@@ -140,7 +137,6 @@ static void shared_pages_count(void **state)
  * sequence and step. */
 static void steps_seldom_ask(void **state)
 {
-    (void)state;
     struct sessions all = open_sessions(1);
     readings = 0;
     for (size_t i = 0; i < KV_BLOCK; i++)
@@ -161,7 +157,6 @@ static int note_end(void *ctx, void *tag, struct qwick_result *r,
 /* One reading is used for all admissions of some time. */
 static void admissions_seldom_ask(void **state)
 {
-    (void)state;
     enum { SEQUENCES = 64 };
     struct qwick_engine *eng = open_engine();
     size_t done = 0;
@@ -193,7 +188,6 @@ static void admissions_seldom_ask(void **state)
  * count as available. */
 static void groups_limit_memory(void **state)
 {
-    (void)state;
 #define MEMINFO {"/proc/meminfo", "MemTotal: 9 kB\nMemAvailable:  1000 kB\n"}
 #define ROOT    "/sys/fs/cgroup"
     const struct {
@@ -250,7 +244,6 @@ static void groups_limit_memory(void **state)
  * it is not the one of the start. Later tests would not see fake_kb. */
 static void held_files_need_no_open(void **state)
 {
-    (void)state;
     /* a CPU keeps pages at hand that do not count as available, and whose use
        changes nothing: up to an eighth of the memory */
     enum { TAKEN = 128 << 20, MOST = 32 };

@@ -37,12 +37,7 @@ static struct tensors golden_tensors(struct st_set **set)
 
 static void write_tensors(const struct tensors *l)
 {
-    struct st_writer *w;
-    struct qwick_err e;
-    assert_ok(
-        st_writer_open(&w, temp_path("model.safetensors"), l->t, l->n, &e) ||
-            st_writer_close(w, &e),
-        &e);
+    temp_put_tensors("model.safetensors", l->t, l->n);
 }
 
 static void copy_config(void)
@@ -107,7 +102,6 @@ static void layout_all(struct tensors *l, enum expert_layout layout)
 /* Equal numbers in another layout give equal logits, bit by bit. */
 static void float_layouts_have_equal_logits(void **state)
 {
-    (void)state;
     struct golden g;
     assert_int_equal(golden_open(&g, "moe"), 0);
     copy_config();
@@ -137,7 +131,6 @@ static void float_layouts_have_equal_logits(void **state)
  * numbers. */
 static void quantized_layouts_have_equal_logits(void **state)
 {
-    (void)state;
     static const int widths[] = {2, 3, 4, 5, 6, 8};
     enum { N = 40, VOCAB = 50 };
     int32_t ids[N];
@@ -184,7 +177,6 @@ static void quantized_layouts_have_equal_logits(void **state)
 /* --preload copies every part of a stack. */
 static void preloaded_stacks_are_the_same(void **state)
 {
-    (void)state;
     struct golden g;
     struct st_set *set;
     struct qwick_err e;
@@ -254,7 +246,6 @@ static float *routed_logits(struct ref_model *m)
 /* Among experts with equal scores, the lowest index wins. */
 static void ties_go_to_the_lower_index(void **state)
 {
-    (void)state;
     const float zero = 0;
     const size_t bytes = 7 * 30 * sizeof(float);
     struct ref_model *m = routed_model();
@@ -276,7 +267,6 @@ static void ties_go_to_the_lower_index(void **state)
 /* NaN scores make the logits NaN, and do no other harm. */
 static void scores_that_are_no_numbers(void **state)
 {
-    (void)state;
     const float bad[] = {NAN, INFINITY, -INFINITY, 3e38f};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct ref_model *m = routed_model();
@@ -293,7 +283,6 @@ static void scores_that_are_no_numbers(void **state)
  * same on any number of threads. */
 static void threads_change_no_size_of_pass(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {1, 2, 4, 5, 8, 9, 31, 33, 63, 64, 130};
     int32_t ids[130];
     for (size_t i = 0; i < 130; i++)
@@ -344,7 +333,6 @@ static double step_bytes(struct qwick_engine *eng, size_t n, bool same)
 /* Only experts that at least one token chose count. */
 static void experts_count_as_they_are_read(void **state)
 {
-    (void)state;
     enum { ACTIVE = 2, EXPERT = 3 * 48 * 64 };
     struct qwick_engine *eng;
     struct qwick_err e;
@@ -372,7 +360,6 @@ static void experts_count_as_they_are_read(void **state)
 /* A model larger than the memory. */
 static void experts_that_do_not_fit(void **state)
 {
-    (void)state;
     struct qwick_engine *eng;
     struct qwick_err e;
     assert_ok(open_model(&eng, MOE, true, cpu_best(), &e), &e);
@@ -491,7 +478,6 @@ static void check_written(const char *dir, int bits)
  * quantizing them one by one, with a router of 8 bits. */
 static void quantized_experts_are_stacked(void **state)
 {
-    (void)state;
     static const int widths[] = {4, 3, 8};
     static int32_t ids[] = {1, 2, 30, 4, 5, 26, 7, 48, 9};
     enum { N = sizeof ids / sizeof *ids };
@@ -524,7 +510,6 @@ static void quantized_experts_are_stacked(void **state)
 /* Experts that are not quantized keep their layout. */
 static void experts_may_stay_dense(void **state)
 {
-    (void)state;
     static int32_t ids[] = {1, 2, 30};
     char dir[80];
     snprintf(dir, sizeof dir, "%s/out", temp_dir);
@@ -556,7 +541,6 @@ static void experts_may_stay_dense(void **state)
 /* In GGUF, too, experts are stacked. */
 static void gguf_files_of_all_layouts_are_equal(void **state)
 {
-    (void)state;
     struct qwick_quantize_options o = qwick_quantize_defaults();
     struct qwick_err e;
     char out[80], *want = NULL, *got;
@@ -603,7 +587,6 @@ static void quantize_refuses(const char *skip, enum qwick_err_code code,
 
 static void experts_that_cannot_be_quantized(void **state)
 {
-    (void)state;
     struct geometry g = to_quantize;
     g.layout = LAYOUT_FUSED;
     write_numbers(&g, 1);
@@ -639,7 +622,6 @@ static void experts_that_cannot_be_quantized(void **state)
 
 static void each_missing_expert_is_named(void **state)
 {
-    (void)state;
     static const char *const names[] = {
         "model.layers.1.mlp.gate.weight",
         "model.layers.0.mlp.experts.0.gate_proj.weight",
@@ -660,7 +642,6 @@ static void each_missing_expert_is_named(void **state)
 
 static void shapes_of_stacks_are_checked(void **state)
 {
-    (void)state;
     static const struct {
         enum expert_layout layout;
         const char *name, *want;
@@ -693,7 +674,6 @@ static void shapes_of_stacks_are_checked(void **state)
 /* All experts of a layer must take activations of one type. */
 static void formats_of_a_role_must_agree(void **state)
 {
-    (void)state;
     struct st_set *set;
     copy_config();
     struct tensors t = golden_tensors(&set);

@@ -89,7 +89,6 @@ static const char *read_nodes(int n, const char *without)
 
 static void nodes_of_two_sockets(void **state)
 {
-    (void)state;
     temp_put("node/online", "0-1\n");
     put_node(0, "0-3\n");
     put_node(1, "4-7\n");
@@ -110,7 +109,6 @@ static void nodes_of_two_sockets(void **state)
 
 static void gaps_and_memory_without_cpus(void **state)
 {
-    (void)state;
     temp_put("node/online", "0,2,5-6\n");
     put_node(0, "0-1,6\n");
     put_node(2, "\n"); /* memory only */
@@ -122,7 +120,6 @@ static void gaps_and_memory_without_cpus(void **state)
 /* Contents that contradict themselves give one node with all CPUs. */
 static void odd_contents_give_one_node(void **state)
 {
-    (void)state;
     static const char *const lists[][3] = {
         /* online, node 0, node 1 */
         {NULL, NULL, NULL},
@@ -156,7 +153,6 @@ static void odd_contents_give_one_node(void **state)
 
 static void long_lists_give_one_node(void **state)
 {
-    (void)state;
     char text[20000] = "2-3";
     size_t at = strlen(text);
     while (at < sizeof text - 16)
@@ -172,7 +168,6 @@ static void long_lists_give_one_node(void **state)
 
 static void this_machine_has_a_node(void **state)
 {
-    (void)state;
     struct os_nodes nodes;
     size_t n = 0;
     assert_int_equal(os_nodes_read(&nodes, NULL, NULL, 0), 0);
@@ -213,7 +208,6 @@ static const char *plan(int n_threads, size_t n, const size_t (*sizes)[2])
 
 static void threads_are_divided_equally(void **state)
 {
-    (void)state;
     const size_t even[][2] = {{4, 4}, {4, 4}};
     const size_t uneven[][2] = {{6, 6}, {2, 2}, {4, 4}};
     const size_t siblings[][2] = {{4, 8}, {2, 4}};
@@ -293,7 +287,6 @@ static void move_to(void *ctx, struct par_team *team, int tid, int n_threads)
 
 static void threads_stay_on_their_nodes(void **state)
 {
-    (void)state;
     const size_t threads[] = {1, 1};
     cpu_set_t masks[2];
     struct os_nodes nodes;
@@ -334,7 +327,6 @@ static void threads_stay_on_their_nodes(void **state)
 
 static void a_pool_of_one_thread_is_bound(void **state)
 {
-    (void)state;
     const size_t threads[] = {0, 1};
     cpu_set_t mask;
     struct os_nodes nodes;
@@ -398,7 +390,6 @@ static bool interleaved(const struct qwick_engine *eng)
 
 static void modes_change_no_result(void **state)
 {
-    (void)state;
     const char *model = "tests/golden/models/tied-bf16";
     int cpus[2];
     two_nodes(cpus);
@@ -442,7 +433,6 @@ static void modes_change_no_result(void **state)
 
 static void modes_without_effect_warn(void **state)
 {
-    (void)state;
     const char *model = "tests/golden/models/tied-bf16";
     struct qwick_engine_options o = qwick_engine_defaults();
     struct qwick_engine *eng;
@@ -557,7 +547,6 @@ static bool of_experts(const struct model *m, const struct matrix *w)
 
 static void threads_copy_what_they_multiply(void **state)
 {
-    (void)state;
     static const char *const models[] = {
         "tied-bf16",   "head128-untied-bf16", "mlx4",      "mlx8",
         "gemma3-tied", "qwen35-tied",         "qwen35-moe"};

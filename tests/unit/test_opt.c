@@ -17,7 +17,6 @@ static char preset[] = "/tmp/qwick-test-opt-XXXXXX";
 static int setup(void **state)
 {
     char name[] = "/tmp/qwick-test-stderr-XXXXXX";
-    (void)state;
     messages = mkstemp(name);
     unlink(name);
     int fd = mkstemp(preset);
@@ -28,7 +27,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     unlink(preset);
     return close(messages);
 }
@@ -100,7 +98,6 @@ static bool prints(const struct opt *o)
 static void options_alone(void **state)
 {
     char text[1000];
-    (void)state;
     for (size_t i = 0; verbs[i]; i++)
         for (const struct opt *o = NULL; (o = opt_next(verbs[i], o));) {
             struct buf needs = {0};
@@ -138,7 +135,6 @@ static void check_pair(const struct verb *v, const struct opt *a,
 static void pairs(void **state)
 {
     size_t n = 0;
-    (void)state;
     for (size_t i = 0; verbs[i]; i++)
         for (const struct opt *a = NULL; (a = opt_next(verbs[i], a));)
             for (const struct opt *b = a; (b = opt_next(verbs[i], b));)
@@ -154,7 +150,6 @@ static void pairs(void **state)
  * in none, and a letter must mean one option of a verb. */
 static void rows_agree(void **state)
 {
-    (void)state;
     for (size_t i = 0; verbs[i]; i++)
         for (const struct opt *o = NULL; (o = opt_next(verbs[i], o));) {
             const struct opt *first =

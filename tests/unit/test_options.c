@@ -32,7 +32,6 @@ static void read_them(const void *given, struct present *o)
 
 static void older_and_newer_structs_are_read(void **state)
 {
-    (void)state;
     struct present o;
     read_them(NULL, &o);
     assert_true(o.a == 10 && o.b == 20);
@@ -58,7 +57,6 @@ static void refused(const void *given, const char *what)
 
 static void unset_sizes_and_unknown_options_are_refused(void **state)
 {
-    (void)state;
     refused(&(struct present){0, 1, 2}, "size is 0");
     refused(&(struct present){1, 1, 2}, "size is 1");
     refused(&(struct present){SIZE_MAX, 1, 2}, "begin with the defaults");
@@ -69,7 +67,6 @@ static void unset_sizes_and_unknown_options_are_refused(void **state)
 /* Call each function that takes options with a size that was never set. */
 static void functions_check_the_size(void **state)
 {
-    (void)state;
     struct qwick_engine *eng, *none;
     struct qwick_session *s;
     struct qwick_chat *c;
@@ -145,7 +142,6 @@ static void functions_check_the_size(void **state)
 /* The defaults never write beyond the caller's struct. */
 static void defaults_stay_within_the_callers_struct(void **state)
 {
-    (void)state;
     unsigned char room[2 * sizeof(struct qwick_embed_options)];
     struct qwick_embed_options o;
     size_t known = sizeof o, old = offsetof(struct qwick_embed_options, dim);
@@ -165,7 +161,6 @@ static void defaults_stay_within_the_callers_struct(void **state)
 /* An option that an older program lacks has its default, not zero. */
 static void missing_options_have_their_defaults(void **state)
 {
-    (void)state;
     struct qwick_engine *eng;
     struct qwick_embedder *m;
     struct qwick_embed_options o = qwick_embed_defaults();
@@ -193,7 +188,6 @@ static void missing_options_have_their_defaults(void **state)
  * gets its default, one that has it is refused only if it sets it. */
 static void sampling_values_may_grow(void **state)
 {
-    (void)state;
     struct qwick_engine *eng;
     struct qwick_sampler *sam;
     struct qwick_err e;
@@ -227,7 +221,6 @@ static void sampling_values_may_grow(void **state)
 
 static void the_version_is_the_headers(void **state)
 {
-    (void)state;
     assert_string_equal(qwick_version(), QWICK_VERSION);
 }
 

@@ -22,7 +22,6 @@
 
 static void large_writer(void **state)
 {
-    (void)state;
     const struct st_out_tensor t[] = {{"a", DT_U8, 1, {10}, NULL},
                                       {"b", DT_U8, 1, {0}, NULL},
                                       {"c", DT_U8, 1, {4}, NULL}};
@@ -97,7 +96,6 @@ static void write_pieces(void *ctx, struct par_team *team, int tid,
  * writer collects in memory at a time. */
 static void large_writer_in_pieces(void **state)
 {
-    (void)state;
     const struct st_out_tensor t[] = {{"a", DT_U8, 1, {WIDE}, NULL},
                                       {"b", DT_U8, 1, {WIDE}, NULL},
                                       {"c", DT_U8, 1, {WIDE}, NULL},
@@ -193,7 +191,6 @@ static void replaced_at_once(void **state)
     struct outdir *d;
     struct qwick_err e;
     char path[200];
-    (void)state;
     put_checkpoint("d", "old");
     snprintf(path, sizeof path, "%s/d", temp_dir);
     watched = path;
@@ -247,7 +244,6 @@ static void leftovers_of_dead_processes_go(void **state)
     int status, hold[2];
     struct outdir *d;
     struct qwick_err e;
-    (void)state;
     leftover_mark(mine);
     assert_false(leftover_dead(mine));
     pid_t pid = fork();
@@ -352,7 +348,6 @@ static void removed_without_descriptors(void **state)
     struct outdir *d;
     struct qwick_err e;
     struct rlimit was, few;
-    (void)state;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
     for (int how = 0; how < 2; how++) {
         assert_ok(outdir_open(&d, temp_path("d"), false, NULL, &e), &e);
@@ -384,7 +379,6 @@ static void removed_without_descriptors(void **state)
 /* Files that appear at PATH while we write are not lost. */
 static void directory_that_changed(void **state)
 {
-    (void)state;
     struct outdir *d;
     struct qwick_err e;
     mkdir(temp_path("d"), 0777);

@@ -109,7 +109,6 @@ static void check_joint(const char *model, int level, bool exact, int threads,
 
 static void joint_steps_equal_single_ones(void **state)
 {
-    (void)state;
     for (int l = 0; l < ISA_COUNT; l++)
         for (size_t m = 0; m < N_MODELS && cpu_has((enum isa)l); m++) {
             bool quantized = m >= 4;
@@ -124,7 +123,6 @@ static void joint_steps_equal_single_ones(void **state)
  * bits as one thread, which processes segments in order, and as prefill. */
 static void long_contexts_split_alike(void **state)
 {
-    (void)state;
     size_t n = ATTN_SEGMENT + 300;
     int32_t *ids = new_ids(n, 5);
     for (int l = 1; l < ISA_COUNT; l++) {
@@ -159,7 +157,6 @@ static void long_contexts_split_alike(void **state)
 
 static void forks_live_on_their_own(void **state)
 {
-    (void)state;
     size_t n = 200;
     int32_t *ids = new_ids(n, 7), *other = new_ids(n, 8);
     struct qwick_engine *eng =
@@ -210,7 +207,6 @@ static void forks_live_on_their_own(void **state)
 /* The head multiplied by the hidden state gives the logits. */
 static void hidden_states_are_what_the_head_reads(void **state)
 {
-    (void)state;
     struct qwick_engine *eng =
         open_engine(models[2], (int)cpu_best(), true, 2, QWICK_KV_DEFAULT);
     const struct model *m = &eng->model;
@@ -237,7 +233,6 @@ static void hidden_states_are_what_the_head_reads(void **state)
 
 static void joint_steps_refuse_what_cannot_be(void **state)
 {
-    (void)state;
     struct qwick_engine *eng =
         open_engine(models[0], (int)cpu_best(), true, 2, QWICK_KV_DEFAULT);
     struct qwick_session *s = open_session(eng), *small;
@@ -276,7 +271,6 @@ static void joint_steps_refuse_what_cannot_be(void **state)
  * logits of these models stays below 2e-2, the documented error of --kv q8. */
 static void int8_cache_keeps_its_error(void **state)
 {
-    (void)state;
     double worst = 0;
     for (int l = 0; l < ISA_COUNT; l++)
         for (size_t i = 0; i < N_DENSE && cpu_has((enum isa)l); i++) {

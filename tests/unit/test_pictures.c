@@ -96,7 +96,6 @@ static const char *spark(const double *v, size_t n, size_t columns, bool utf8)
 
 static void sparklines(void **state)
 {
-    (void)state;
     const double up[] = {0, 1, 2, 3, 4, 5, 6, 7}, flat[] = {2, 2, 2};
     assert_string_equal(spark(up, 8, 80, false), "_.:-=+*#");
     assert_string_equal(spark(up, 8, 80, true), "▁▂▃▄▅▆▇█");
@@ -119,7 +118,6 @@ static void sparklines(void **state)
 
 static void histograms(void **state)
 {
-    (void)state;
     double v[1000];
     struct plot_bin bins[PLOT_BINS];
     for (size_t i = 0; i < 1000; i++)
@@ -192,7 +190,6 @@ static void check_scale(double lo, double hi, bool log)
 
 static void scales_are_finite_and_round(void **state)
 {
-    (void)state;
     const double v[] = {0,    1e-9, 0.013, 0.5, 1,       1.5,     9.99, 10,
                         63.0, 64,   1023,  1e4, 1234567, 4.2e9,   -3,   NAN,
                         INFINITY,   -INFINITY};
@@ -216,7 +213,6 @@ static void scales_are_finite_and_round(void **state)
 
 static void numbers_have_three_digits(void **state)
 {
-    (void)state;
     const struct {
         double v;
         const char *text;
@@ -247,7 +243,6 @@ static size_t count_of(const char *s, const char *word)
 
 static void charts_hold_no_odd_number(void **state)
 {
-    (void)state;
     double x[5000], y[5000];
     struct html h;
     struct chart c;
@@ -299,7 +294,6 @@ static void charts_hold_no_odd_number(void **state)
 
 static void text_is_escaped(void **state)
 {
-    (void)state;
     struct html h = {0};
     static const char text[] = "<a href='x'>&\"\n\t\033[31m\xff\xc3\xa9\xc2\x85";
     html_text(&h, text, sizeof text); /* with its NUL */
@@ -336,7 +330,6 @@ static void cube(uint8_t index, uint8_t rgb[3])
  * lightness, in steps that are visible without hues: a contrast of 1.15. */
 static void colours_are_readable_and_ordered(void **state)
 {
-    (void)state;
     double last[2] = {1.05, 1.05};
     for (size_t i = 1; i < HEAT_CLASSES; i++) {
         const struct heat_class *c = &heat_classes[i];
@@ -400,7 +393,6 @@ static void token(struct paint *p, const char *s, double prob)
 
 static void texts_get_the_colours_of_their_tokens(void **state)
 {
-    (void)state;
     struct paint p = {0};
     token(&p, "sure", 1);
     token(&p, "even", 0.6);

@@ -84,7 +84,6 @@ static void plans_are_what_sessions_take(void **state)
         {GOLDEN "qwen35-moe", false},
     };
     static const size_t lengths[][2] = {{1, 1}, {20, 5}, {33, 40}, {120, 8}};
-    (void)state;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         read_weights(models[i].model);
         for (size_t j = 0; j < sizeof lengths / sizeof *lengths; j++) {
@@ -115,7 +114,6 @@ static void little_memory(void **state)
     struct qwick_plan_options o = qwick_plan_defaults();
     struct qwick_plan p;
     struct qwick_err e;
-    (void)state;
     p = plan_of(eng, 50, 10);
     assert_true(p.fits);
     size_t need = p.needed_bytes;
@@ -147,7 +145,6 @@ static void lengths_and_the_context(void **state)
     struct qwick_plan p;
     struct qwick_err e;
     size_t most = eng->info.n_ctx_max;
-    (void)state;
     p = plan_of(eng, most, 10);
     assert_int_equal(p.n_answer, 0);
     assert_int_equal(p.kv_bytes, p.kv_full_bytes);
@@ -180,7 +177,6 @@ static void pages_in_memory(void **state)
     size_t page = (size_t)sysconf(_SC_PAGESIZE), n = 5000 * page, bytes;
     unsigned char *p = mmap(NULL, n, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    (void)state;
     assert_true(p != MAP_FAILED);
     (void)madvise(p, n, MADV_NOHUGEPAGE);
     assert_true(os_resident_bytes(p, n, &bytes));
@@ -202,7 +198,6 @@ static void pages_in_memory(void **state)
 static void private_memory(void **state)
 {
     size_t n = (size_t)32 << 20, before = os_private_bytes();
-    (void)state;
     if (!before)
         skip();
     unsigned char *p = malloc(n);

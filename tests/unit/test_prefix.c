@@ -124,7 +124,6 @@ static void finds_what_was_put_in(void **state)
     int32_t a[300], b[300];
     struct kv_cache kv = some_kv(300), other = some_kv(300);
     struct prefix *p;
-    (void)state;
     some_ids(a, 300, 1);
     assert_int_equal(prefix_create(&p, &kv, 100 * kv.page_bytes, NULL), 0);
     assert_int_equal(find(p, a, 300, NULL), 0);
@@ -163,7 +162,6 @@ static void the_budget_holds_and_old_leaves_go_first(void **state)
     int32_t a[192], b[192], c[64];
     struct kv_cache kv = some_kv(192);
     struct prefix *p;
-    (void)state;
     some_ids(a, 192, 2);
     some_ids(b, 192, 3);
     some_ids(c, 64, 4);
@@ -206,7 +204,6 @@ static void random_use_keeps_the_invariants(void **state)
     static int32_t ids[N][LEN];
     struct kv_cache kv = some_kv(LEN);
     uint32_t x = 99;
-    (void)state;
     for (int small = 0; small < 2; small++) {
         struct prefix *p;
         size_t budget = (small ? 7 : 1000) * kv.page_bytes;
@@ -252,7 +249,6 @@ static void many_siblings_are_told_apart(void **state)
     struct kv_cache kv = some_kv(KV_BLOCK);
     struct prefix *p;
     uint32_t x = 5;
-    (void)state;
     assert_int_equal(prefix_create(&p, &kv, N * kv.page_bytes, NULL), 0);
     for (size_t i = 0; i < N; i++) {
         some_ids(ids[i], KV_BLOCK, (uint32_t)i);
@@ -309,7 +305,6 @@ static void ends_within_a_page_are_kept(void **state)
     int32_t a[200], b[200];
     struct kv_cache kv = some_kv(200), other = some_kv(200);
     struct prefix *p;
-    (void)state;
     some_ids(a, 200, 23);
     memcpy(b, a, sizeof b);
     b[90] ^= 1;
@@ -364,7 +359,6 @@ static void looking_leaves_no_trace(void **state)
     int32_t a[64], b[64], c[64];
     struct kv_cache kv = some_kv(64);
     struct prefix *p;
-    (void)state;
     some_ids(a, 64, 20);
     some_ids(b, 64, 21);
     some_ids(c, 64, 22);
@@ -438,7 +432,6 @@ static void cached_in_memory_is_as_recomputed(void **state)
 {
     static const char *const models[] = {YARN, WIDE, MOE, GEMMA};
     int32_t a[250], b[250];
-    (void)state;
     for (size_t m = 0; m < 4; m++) {
         struct qwick_engine *plain =
             open_engine((struct mode){.model = models[m]});
@@ -474,7 +467,6 @@ static void shared_pages_are_never_written(void **state)
     struct qwick_engine *plain = open_engine((struct mode){.model = YARN});
     struct qwick_engine *eng =
         open_engine((struct mode){YARN, .bytes = 64 << 20});
-    (void)state;
     some_ids(a, 200, 7);
     some_ids(b, 200, 8);
     struct qwick_session *s = open_session(eng);
@@ -502,7 +494,6 @@ static void eviction_does_not_change_results(void **state)
     struct qwick_engine *eng =
         open_engine((struct mode){YARN, .bytes = 4 * page});
     uint32_t x = 1;
-    (void)state;
     for (size_t i = 0; i < N; i++) {
         some_ids(ids[i], 200, (uint32_t)i);
         memcpy(ids[i], ids[0], i * 30 * sizeof(int32_t));
@@ -523,7 +514,6 @@ static void reuse_and_publish_serve_joint_steps(void **state)
     struct qwick_engine *plain = open_engine((struct mode){.model = YARN});
     struct qwick_engine *eng =
         open_engine((struct mode){YARN, .bytes = 64 << 20});
-    (void)state;
     some_ids(a, 200, 9);
     for (int i = 0; i < 2; i++) {
         struct qwick_session *s = open_session(eng);
@@ -584,7 +574,6 @@ static void cached_on_disk_is_as_recomputed(void **state)
 {
     static const char *const models[] = {YARN, WIDE, MOE, GEMMA};
     int32_t a[250], b[250], c[250];
-    (void)state;
     for (size_t m = 0; m < 4; m++) {
         struct mode disk = {models[m], .dir = temp_dir};
         struct mode both = {models[m], .dir = temp_dir, .bytes = 1 << 20};
@@ -627,7 +616,6 @@ static void what_differs_is_apart(void **state)
     int32_t ids[100];
     struct qwick_engine *plain = open_engine((struct mode){.model = YARN});
     struct qwick_engine *other = open_engine((struct mode){.model = WIDE});
-    (void)state;
     some_ids(ids, 100, 13);
     assert_int_equal(
         check_run((struct mode){YARN, .dir = temp_dir}, plain, ids, 100, false),
@@ -715,7 +703,6 @@ static void a_model_that_changes_is_noticed(void **state)
     int32_t ids[100];
     char model[256], path[512], *data;
     size_t n;
-    (void)state;
     some_ids(ids, 100, 14);
     snprintf(model, sizeof model, "%s", temp_path("model"));
     copy_model(model);
@@ -764,7 +751,6 @@ static void damaged_entries_are_ignored_and_rebuilt(void **state)
     struct kv_file_head h;
     char *data;
     size_t n;
-    (void)state;
     some_ids(ids, 200, 15);
     assert_int_equal(check_run(m, plain, ids, 200, false), 0);
     char *path = entry_path();
@@ -834,7 +820,6 @@ static void faults_do_not_remove_entries(void **state)
     struct kv_cache shape;
     struct kv_page *pages[4];
     size_t n_pages;
-    (void)state;
     assert_int_equal(kv_init(&shape, plain->kv_dtype, c, NULL), 0);
     some_ids(ids, 200, 21);
     assert_int_equal(check_run(m, plain, ids, 200, false), 0);
@@ -875,7 +860,6 @@ static void the_disk_budget_holds(void **state)
     size_t page = qwick_engine_info(plain)->kv_token_bytes * KV_BLOCK;
     size_t entry = 3 * page + KV_FILE_ALIGN;
     struct mode m = {YARN, .dir = temp_dir, .disk_bytes = 3 * entry};
-    (void)state;
     for (uint32_t i = 0; i < 5; i++) {
         some_ids(ids, 200, 100 + i);
         assert_int_equal(check_run(m, plain, ids, 200, false), 0);
@@ -910,7 +894,6 @@ static void collection_takes_ends_first(void **state)
     struct mode m = {YARN, .dir = temp_dir};
     struct qwick_engine *plain = open_engine((struct mode){.model = YARN});
     size_t page = qwick_engine_info(plain)->kv_token_bytes * KV_BLOCK, n, bytes;
-    (void)state;
     some_ids(ids, 200, 16);
     assert_int_equal(check_run(m, plain, ids, 70, false), 0);
     assert_int_equal(check_run(m, plain, ids, 130, false), 64);
@@ -942,7 +925,6 @@ static void collection_spares_what_is_not_ours(void **state)
     };
     char dir[1024], path[2048];
     size_t n, gone = 0;
-    (void)state;
     mkdir(temp_path("prefix-1"), 0700);
     snprintf(dir, sizeof dir, "%s",
              temp_path("prefix-1/00112233445566778899aabbccddeeff"));
@@ -973,7 +955,6 @@ static void collection_spares_what_is_not_ours(void **state)
 static void a_directory_that_cannot_be_had_is_no_failure(void **state)
 {
     int32_t ids[100];
-    (void)state;
     some_ids(ids, 100, 17);
     struct qwick_engine *eng =
         open_engine((struct mode){YARN, .dir = temp_path("file")});
@@ -1032,7 +1013,6 @@ static void what_others_could_write_is_refused(void **state)
     char class[1024];
     struct qwick_engine *plain = open_engine((struct mode){.model = YARN});
     struct mode m = {YARN, .dir = temp_dir};
-    (void)state;
     some_ids(ids, 200, 22);
     assert_int_equal(check_run(m, plain, ids, 200, false), 0);
     char *path = entry_path(), *root = strdup(temp_path("prefix-1"));
@@ -1087,7 +1067,6 @@ static void faults_of_directories_are_told(void **state)
 {
     int32_t ids[100];
     struct qwick_err e;
-    (void)state;
     some_ids(ids, 100, 23);
     for (int kind = FAIL_MKDIR; kind <= FAIL_FSYNC; kind++) {
         int n = 0, left;
@@ -1126,7 +1105,6 @@ static void faults_of_directories_are_told(void **state)
 
 static int clear(void **state)
 {
-    (void)state;
     qwick_cache_gc(temp_dir, 0, NULL, NULL, NULL);
     rmdir(temp_path("prefix-1"));
     temp_clear();

@@ -55,7 +55,6 @@ static const char *format(uint64_t done, uint64_t total, double left)
 
 static void test_format(void **state)
 {
-    (void)state;
     assert_string_equal(format(17, 200, -1), "17 of 200 texts");
     assert_string_equal(format(17, 0, -1), "17 texts");
     assert_string_equal(format(0, 200, 3.4), "0 of 200 texts, 3 s left");
@@ -71,7 +70,6 @@ static void test_format(void **state)
 
 static void test_left(void **state)
 {
-    (void)state;
     assert_true(progress_left(10, 0, 0, 100) < 0);
     assert_true(progress_left(10, 5, 0, 4) < 0);
     assert_true(progress_left(10, 50, 0, 100) == 10);
@@ -88,7 +86,6 @@ static size_t fit(const char *s, size_t columns)
 
 static void test_fit(void **state)
 {
-    (void)state;
     assert_int_equal(fit("abc", 5), 3);
     assert_int_equal(fit("abc", 3), 3);
     assert_int_equal(fit("abc", 2), 2);
@@ -107,7 +104,6 @@ static void test_fit(void **state)
 
 static void test_columns(void **state)
 {
-    (void)state;
     assert_int_equal(setenv("COLUMNS", "37", 1), 0);
     assert_int_equal(term_columns(-1), 37);
     const char *bad[] = {"", "0", "-5", "x", "99999999"};
@@ -144,7 +140,6 @@ static void shows(const char *line)
 
 static void test_prefill(void **state)
 {
-    (void)state;
     setenv("TERM", "xterm", 1);
     setenv("COLUMNS", "80", 1);
     now_ms = 5000;
@@ -180,7 +175,6 @@ static void test_prefill(void **state)
 
 static void test_items(void **state)
 {
-    (void)state;
     now_ms = 5000;
     progress_start("rerank");
     progress_items("documents", 0, 3, 3, 0);

@@ -100,7 +100,6 @@ static const struct {
 
 static void templates_are_filled_or_refused(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         char *got = fill(cases[i].text, strlen(cases[i].text), NULL);
         if (strcmp(got, cases[i].filled) != 0)
@@ -112,7 +111,6 @@ static void templates_are_filled_or_refused(void **state)
 
 static void known_names_may_be_of_any_kind(void **state)
 {
-    (void)state;
     static const char *const names[] = {"price ($)", " a "};
     const struct template_names known = {names, 2};
     static const char text[] = "{price ($)}{ a }{price (x)}";
@@ -123,7 +121,6 @@ static void known_names_may_be_of_any_kind(void **state)
 
 static void fields_are_found(void **state)
 {
-    (void)state;
     struct prompt_template t;
     struct qwick_err e;
     assert_int_equal(
@@ -137,7 +134,6 @@ static void fields_are_found(void **state)
 
 static void a_nul_is_text(void **state)
 {
-    (void)state;
     struct prompt_template t;
     struct qwick_err e;
     struct buf out = {0}, value = {0};

@@ -7,11 +7,13 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "engines.h"
 #include "file/safetensors.h"
 #include "model/config.h"
 #include "model/weights.h"
 #include "qwick_tools.h"
 #include "tempdir.h"
+#include "tensors_file.h"
 
 /* Every row length is a multiple of the largest group. */
 enum { VOCAB = 20, D = 128, FF = 256, HEADS = 4, KV = 2, HEAD = 32 };
@@ -97,7 +99,6 @@ static void is_params(struct quant_params p, int bits, size_t group)
 
 static void parameters_are_read(void **state)
 {
-    (void)state;
     static const int bits[] = {2, 3, 4, 5, 6, 8};
     static const char *const keys[] = {"quantization", "quantization_config"};
     static const char *const tails[] = {"", ", \"mode\": \"affine\"",
@@ -130,7 +131,6 @@ static void parameters_are_read(void **state)
 
 static void modules_have_their_own(void **state)
 {
-    (void)state;
     struct config c = loads(
         "\"quantization\": {\"model.layers.1\": {\"bits\": 2, \"group_size\": "
         "32}, \"group_size\": 64, \"lm_head\": {\"group_size\": 128, \"bits\": "
@@ -173,7 +173,6 @@ static void modules_have_their_own(void **state)
 
 static void values_out_of_range(void **state)
 {
-    (void)state;
     static const char *const groups[] = {
         "0",      "16",   "31",         "33",     "63", "256",
         "-64",    "64.0", "6.4e1",      "\"64\"", "[]", "true",
@@ -212,7 +211,6 @@ static void values_out_of_range(void **state)
 
 static void other_systems_are_refused_by_name(void **state)
 {
-    (void)state;
     static const char *const methods[] = {
         "awq",        "gptq", "fp8", "bitsandbytes", "compressed-tensors",
         "fbgemm_fp8", "aqlm", "hqq", "mxfp4",        "auto-round",
@@ -250,7 +248,6 @@ static void other_systems_are_refused_by_name(void **state)
 
 static void broken_overrides(void **state)
 {
-    (void)state;
     static const struct {
         const char *json, *a, *b;
     } rows[] = {
@@ -294,7 +291,6 @@ static void broken_overrides(void **state)
 
 static void two_objects_agree_or_not(void **state)
 {
-    (void)state;
 #define BOTH(a, b) "\"quantization\": {" a "}, \"quantization_config\": {" b "}"
 #define Q4         "\"group_size\": 64, \"bits\": 4"
     static const char *const good[] = {
@@ -442,19 +438,9 @@ static void drop(struct list *l, const char *name)
     l->n--;
 }
 
-static void write_file(const char *file, const struct st_out_tensor *t,
-                       size_t n)
-{
-    struct st_writer *w;
-    struct qwick_err e;
-    assert_ok(st_writer_open(&w, temp_path(file), t, n, &e) ||
-                  st_writer_close(w, &e),
-              &e);
-}
-
 static void write_weights(const struct list *l)
 {
-    write_file("model.safetensors", l->t, l->n);
+    temp_put_tensors("model.safetensors", l->t, l->n);
 }
 
 static size_t list_bytes(const struct list *l)
@@ -471,11 +457,8 @@ static size_t list_bytes(const struct list *l)
 
 static int open_engine(struct qwick_engine **eng, struct qwick_err *e)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    o.model = temp_dir;
-    o.threads = 1;
     *e = (struct qwick_err){0};
-    return qwick_engine_open(eng, &o, e);
+    return try_open(eng, e, .model = temp_dir, .threads = 1);
 }
 
 /* Check that the checkpoint opens, and run it: all logits are zero. */
@@ -483,10 +466,8 @@ static void opens(const struct list *l, size_t n_params, int bits,
                   const char *storage)
 {
     struct qwick_engine *eng;
-    struct qwick_session *s;
     struct qwick_tensor t;
     struct qwick_err e;
-    static const int32_t ids[] = {1, 2, 3};
     assert_ok(open_engine(&eng, &e), &e);
     const struct qwick_info *info = qwick_engine_info(eng);
     assert_int_equal(info->n_params, n_params);
@@ -501,12 +482,7 @@ static void opens(const struct list *l, size_t n_params, int bits,
         if (!t.used)
             fail_msg("%s is not used", t.name);
     assert_int_equal(n, l->n);
-    assert_ok(qwick_session_create(&s, eng, 0, &e) ||
-                  qwick_session_sync(s, ids, 3, &e),
-              &e);
-    for (int i = 0; i < VOCAB; i++)
-        assert_true(qwick_session_logits(s)[i] == 0);
-    qwick_session_free(s);
+    logits_are_zero(eng);
     qwick_engine_close(eng);
 }
 
@@ -523,7 +499,6 @@ static void refuses(const char *a, const char *b, const char *c)
 
 static void every_width_group_and_type(void **state)
 {
-    (void)state;
     static const int bits[] = {2, 3, 4, 5, 6, 8};
     for (size_t i = 0; i < 6; i++) {
         for (size_t g = 0; g < 3; g++) {
@@ -554,7 +529,6 @@ static void every_width_group_and_type(void **state)
 
 static void widths_may_be_mixed(void **state)
 {
-    (void)state;
     struct list *l = q4();
     drop(l, "model.layers.0.mlp.gate_proj.weight");
     drop(l, "model.layers.0.mlp.gate_proj.scales");
@@ -604,7 +578,6 @@ static void widths_may_be_mixed(void **state)
 
 static void without_scales_a_module_is_dense(void **state)
 {
-    (void)state;
     /* the overrides of config.json for it do not matter */
     static const char *const says[] = {
         "", ", \"lm_head\": true",
@@ -633,7 +606,6 @@ static void without_scales_a_module_is_dense(void **state)
 
 static void parts_of_a_module_in_different_shards(void **state)
 {
-    (void)state;
     static const char *const files[] = {"a.safetensors", "b.safetensors",
                                         "c.safetensors"};
     struct list *l = q4();
@@ -649,7 +621,7 @@ static void parts_of_a_module_in_different_shards(void **state)
                                         l->t[i].name, files[shard]),
                              0);
         }
-        write_file(files[shard], t, n);
+        temp_put_tensors(files[shard], t, n);
     }
     buf_puts(&index, "}}");
     temp_write("model.safetensors.index.json", index.data, index.len);
@@ -662,7 +634,6 @@ static void parts_of_a_module_in_different_shards(void **state)
 
 static void config_and_file_differ(void **state)
 {
-    (void)state;
     write_weights(q4());
     write_config(true, "");
     refuses("tensor model.embed_tokens.scales", "model.safetensors",
@@ -694,7 +665,6 @@ static void config_and_file_differ(void **state)
 
 static void broken_parts(void **state)
 {
-    (void)state;
 #define M "model.layers.0.self_attn.k_proj"
     write_params(true, 4, 64);
     struct list *l = q4();
@@ -784,7 +754,6 @@ static void broken_parts(void **state)
 
 static void matrices_borrow_from_the_mapping(void **state)
 {
-    (void)state;
     enum { ROWS = 3, COLS = 96 };
     static unsigned char q[ROWS * COLS * 5 / 8], s[ROWS * 3 * 2],
         b[ROWS * 3 * 2];
@@ -810,7 +779,7 @@ static void matrices_borrow_from_the_mapping(void **state)
         .of = {[WEIGHT_EMBED] = {"@x.weight"}, [WEIGHT_HEAD] = {"@x.d"}}};
     const struct names *const schemes[] = {&names, NULL};
     const struct weight_ref x = {.id = WEIGHT_EMBED}, d = {.id = WEIGHT_HEAD};
-    write_file("x.safetensors", t, 4);
+    temp_put_tensors("x.safetensors", t, 4);
     assert_int_equal(st_open_file(&set, temp_path("x.safetensors"), NULL), 0);
     assert_int_equal(
         weights_open(&w, set, "PATH", schemes, kernels_ref(), true, NULL), 0);

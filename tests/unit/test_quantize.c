@@ -161,7 +161,6 @@ static void golden_checkpoints(void **state)
         {"head128-untied-bf16", "lm_head"},
         {"embedding-names", "embed_tokens"},
     };
-    (void)state;
     size_t runs = 0;
     for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
         char src[128];
@@ -282,7 +281,6 @@ static void progress(void *ctx, size_t done, size_t total)
 
 static void pieces_alignment_and_companions(void **state)
 {
-    (void)state;
     for (int threads = 1; threads <= 4; threads += 3) {
         struct told told = {0};
         struct qwick_quantize_options o = qwick_quantize_defaults();
@@ -353,7 +351,6 @@ static void pieces_alignment_and_companions(void **state)
 
 static void demo_model(void **state)
 {
-    (void)state;
     struct qwick_quantize_options o = qwick_quantize_defaults();
     struct qwick_quantize_report r;
     struct qwick_err e;
@@ -386,7 +383,6 @@ static void refuses(const char *src, const char *dst,
 
 static void options_are_checked(void **state)
 {
-    (void)state;
     const char *src = MODELS "tied-bf16", *dst = out_path;
     const char *const all[] = {"*"}, *const none[] = {"nothing*"};
     const char *const head[] = {"*embed*"};
@@ -428,7 +424,6 @@ static void options_are_checked(void **state)
 
 static void sources_are_checked(void **state)
 {
-    (void)state;
     struct qwick_quantize_options o = qwick_quantize_defaults();
     const char *dst = out_path;
     refuses("/nonexistent", dst, &o, QWICK_ERR_MODEL, "/nonexistent");
@@ -470,7 +465,6 @@ static void sources_are_checked(void **state)
 
 static void what_is_there_stays(void **state)
 {
-    (void)state;
     struct qwick_quantize_options o = qwick_quantize_defaults();
     struct qwick_err e;
     const char *src = MODELS "tied-bf16", *dst = out_path;
@@ -536,7 +530,6 @@ static void stop_halfway(void *ctx, size_t done, size_t total)
 
 static void stops(void **state)
 {
-    (void)state;
     struct stopper s = {0};
     struct qwick_quantize_options o = qwick_quantize_defaults();
     o.progress = stop_halfway;

@@ -72,7 +72,6 @@ static void same_entry(const struct gguf_value *a, const struct gguf_value *b)
  * checkpoint's, which has none. */
 static void written_as_the_converter_does(void **state)
 {
-    (void)state;
     for (size_t m = 0; m < N_MODELS; m++) {
         char path[128];
         struct gguf *want;
@@ -109,7 +108,6 @@ static void written_as_the_converter_does(void **state)
 
 static void floats_have_the_logits_of_the_reference(void **state)
 {
-    (void)state;
     for (size_t m = 0; m < N_MODELS; m++) {
         struct golden g;
         size_t vocab_size;
@@ -129,7 +127,6 @@ static void floats_have_the_logits_of_the_reference(void **state)
 static void gemma_has_equal_bits(void **state)
 {
     struct golden g;
-    (void)state;
     assert_int_equal(golden_open(&g, "gemma3-tied"), 0);
     write_gguf(g.dir, "BF16");
     same_logits(g.dir, out_path, g.ids, g.n);
@@ -196,7 +193,6 @@ static void write_widened(const char *path)
 static void quantized_as_dequantized(void **state)
 {
     static const char *const types[] = {"Q8_0", "Q4_0", "Q4_K_M", "Q6_K"};
-    (void)state;
     const char *wide = temp_path("wide.gguf");
     for (size_t m = 0; m < N_MODELS; m++) {
         struct golden g;
@@ -216,7 +212,6 @@ static void rounded_where_they_belong(void **state)
 {
     static const char *const names[] = {"qwen35-tied", "qwen35-moe",
                                         "gemma3-gqa"};
-    (void)state;
     for (size_t m = 0; m < 3; m++) {
         size_t n, n_want, n_blocks = 0;
         write_model(names[m], "BF16");
@@ -254,28 +249,29 @@ static void rounded_where_they_belong(void **state)
  * elements: no block of 256 fits them. */
 static void types_of_a_mixture(void **state)
 {
-    (void)state;
+    static const struct typed types[] = {
+        {"blk.0.ssm_conv1d.weight", DT_F32},
+        {"blk.0.ssm_a", DT_F32},
+        {"blk.0.ssm_dt.bias", DT_F32},
+        {"blk.0.ffn_gate_inp.weight", DT_F32},
+        {"blk.0.ffn_gate_inp_shexp.weight", DT_F32},
+        {"blk.0.ssm_alpha.weight", DT_Q8_0},
+        {"blk.0.ssm_beta.weight", DT_Q8_0},
+        {"blk.0.attn_qkv.weight", DT_Q8_0}, /* Q6_K */
+        {"blk.0.attn_gate.weight", DT_Q5_0},
+        {"blk.3.attn_q.weight", DT_Q5_0},
+        {"blk.1.ffn_gate_shexp.weight", DT_Q5_0},
+        {"blk.1.ffn_down_shexp.weight", DT_F16},
+    };
     write_model("qwen35-moe", "Q4_K_M");
     struct gguf *g = must_open();
-    assert_int_equal(type_in(g, "blk.0.ssm_conv1d.weight"), DT_F32);
-    assert_int_equal(type_in(g, "blk.0.ssm_a"), DT_F32);
-    assert_int_equal(type_in(g, "blk.0.ssm_dt.bias"), DT_F32);
-    assert_int_equal(type_in(g, "blk.0.ffn_gate_inp.weight"), DT_F32);
-    assert_int_equal(type_in(g, "blk.0.ffn_gate_inp_shexp.weight"), DT_F32);
-    assert_int_equal(type_in(g, "blk.0.ssm_alpha.weight"), DT_Q8_0);
-    assert_int_equal(type_in(g, "blk.0.ssm_beta.weight"), DT_Q8_0);
-    assert_int_equal(type_in(g, "blk.0.attn_qkv.weight"), DT_Q8_0); /* Q6_K */
-    assert_int_equal(type_in(g, "blk.0.attn_gate.weight"), DT_Q5_0);
-    assert_int_equal(type_in(g, "blk.3.attn_q.weight"), DT_Q5_0);
-    assert_int_equal(type_in(g, "blk.1.ffn_gate_shexp.weight"), DT_Q5_0);
-    assert_int_equal(type_in(g, "blk.1.ffn_down_shexp.weight"), DT_F16);
+    types_are(g, types, sizeof types / sizeof *types);
     assert_int_equal(gguf_find(g, "general.file_type")->u, 15);
     gguf_close(g);
 }
 
 static void same_bytes_for_any_threads(void **state)
 {
-    (void)state;
     same_bytes(MODELS "qwen35-moe", "Q4_0", 4);
 }
 
@@ -316,7 +312,6 @@ static void windows_of_any_layers(void **state)
         {"fssfsss", GGUF_ARRAY, 0}, {"fffffff", -1, 0},
     };
     struct golden g;
-    (void)state;
     assert_int_equal(golden_open(&g, "gemma3-tied"), 0);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         put_layers(all[i].kinds);
@@ -340,7 +335,6 @@ static void windows_of_any_layers(void **state)
 static void another_score_scale(void **state)
 {
     size_t n;
-    (void)state;
     write_model("gemma3-tied", "BF16");
     struct gguf *g = must_open();
     float *x = widen(st_find(gguf_tensors(g), "blk.1.attn_q_norm.weight"), &n);
@@ -363,7 +357,6 @@ static void sections_of_a_text_model(void **state)
 {
     static const char key[] = "qwen35.rope.dimension_sections";
     static const int32_t want[] = {2, 1, 1, 0};
-    (void)state;
     copy_model("qwen35-tied", "\"mrope_section\"", "\"other_section\"");
     write_gguf(temp_dir, "BF16");
     struct gguf *g = must_open();
@@ -379,7 +372,6 @@ static void sections_of_a_text_model(void **state)
 
 static void models_that_gguf_has_not(void **state)
 {
-    (void)state;
     refuses_config("gemma3-tied",
                    "\"rope_theta\": 10000.0,\n      \"rope_type\": \"default\"",
                    "\"rope_theta\": 10000.0,\n      \"rope_type\": \"linear\","
@@ -400,7 +392,6 @@ static void bad_value_in_a_head(void **state)
     static const char tensor[] = "model.layers.0.linear_attn.in_proj_z.weight";
     const uint16_t nan = 0x7fc0;
     char word[128];
-    (void)state;
     copy_model("qwen35-tied", "\"hidden_size\"", "\"hidden_size\"");
     put_bad_value(tensor, 17, 5, nan); /* a row of the second head */
     snprintf(word, sizeof word, "%s: row 17: holds NaN", tensor);

@@ -11,6 +11,7 @@
 #include "gguf_written.h"
 #include "model/names.h"
 #include "qwick_tools.h"
+#include "tensors_file.h"
 
 /* ---- against llama.cpp's files of the demo model --------------------------
  */
@@ -71,7 +72,6 @@ static void demo_against_llama(void **state)
     static const char *const types[] = {"Q8_0", "Q4_K_M"};
     struct checkpoint *ck;
     struct st_set *src;
-    (void)state;
     assert_int_equal(checkpoint_open(&ck, NULL, NULL), 0);
     assert_int_equal(st_open(&src, ck, NULL), 0);
     for (size_t i = 0; i < 2; i++) {
@@ -113,7 +113,6 @@ static void floats_have_equal_logits(void **state)
                                          "tied-bf16",
                                          "yarn",
                                          "moe"};
-    (void)state;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         struct golden g;
         assert_int_equal(golden_open(&g, models[i]), 0);
@@ -136,8 +135,6 @@ static void write_dequantized(const char *config)
     size_t n = st_count(set), size, n_elements;
     struct st_out_tensor *out = calloc(n, sizeof *out);
     char(*names)[NAMES_BYTES] = calloc(n, sizeof *names);
-    struct st_writer *w;
-    struct qwick_err e;
     char *text;
     size_t at = 0;
     for (int id = 0; id < N_WEIGHTS; id++)
@@ -159,9 +156,7 @@ static void write_dequantized(const char *config)
             memcpy(out[at++].shape, t->shape, t->rank * sizeof *t->shape);
         }
     assert_int_equal(at, n);
-    assert_ok(st_writer_open(&w, temp_path("model.safetensors"), out, n, &e) ||
-                  st_writer_close(w, &e),
-              &e);
+    temp_put_tensors("model.safetensors", out, n);
     assert_int_equal(map_read_all(config, 1 << 20, &text, &size, NULL), 0);
     temp_write("config.json", text, size);
     free(text);
@@ -187,7 +182,6 @@ static void quantized_as_dequantized(void **state)
          "Q4_0"},
     };
     static const int32_t ids[] = {5, 17, 300, 1, 44, 44, 2, 250};
-    (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         write_gguf(all[i].model, all[i].type);
         write_dequantized(all[i].config);
@@ -203,17 +197,19 @@ static void quantized_as_dequantized(void **state)
 /* Rows of 64 and 48 elements: blocks of 32, and floats. */
 static void experts_and_routers(void **state)
 {
+    static const struct typed types[] = {
+        {"blk.1.ffn_gate_inp.weight", DT_F32},
+        {"blk.1.ffn_norm.weight", DT_F32},
+        {"blk.1.ffn_gate_exps.weight", DT_Q5_0},
+        {"blk.1.ffn_down_exps.weight", DT_F16},
+        {"blk.2.attn_v.weight", DT_Q8_0},
+    };
     struct qwick_quantize_report r;
     struct qwick_err e;
-    (void)state;
     unlink(out_path);
     assert_int_equal(try_write(MODELS "moe", out_path, NULL, 1, &r, &e), 0);
     struct gguf *g = must_open();
-    assert_int_equal(type_in(g, "blk.1.ffn_gate_inp.weight"), DT_F32);
-    assert_int_equal(type_in(g, "blk.1.ffn_norm.weight"), DT_F32);
-    assert_int_equal(type_in(g, "blk.1.ffn_gate_exps.weight"), DT_Q5_0);
-    assert_int_equal(type_in(g, "blk.1.ffn_down_exps.weight"), DT_F16);
-    assert_int_equal(type_in(g, "blk.2.attn_v.weight"), DT_Q8_0);
+    types_are(g, types, sizeof types / sizeof *types);
     const struct st_tensor *t =
         st_find(gguf_tensors(g), "blk.1.ffn_gate_exps.weight");
     assert_int_equal(t->rank, 3);
@@ -237,7 +233,6 @@ static void equal_tokenizers(void **state)
 {
     char *text;
     size_t n_text;
-    (void)state;
     write_gguf(NULL, "Q8_0");
     struct qwick_engine *a = open_engine(NULL), *b = open_engine(out_path);
     struct qwick_err e;
@@ -278,7 +273,6 @@ static void equal_tokenizers(void **state)
 
 static void same_bytes_for_any_threads(void **state)
 {
-    (void)state;
     same_bytes(MODELS "sharded-bf16", "Q4_K_M", 3);
 }
 
@@ -288,7 +282,6 @@ static void same_bytes_for_any_threads(void **state)
 /* Settings that GGUF cannot hold, or that its readers would misunderstand. */
 static void models_that_gguf_has_not(void **state)
 {
-    (void)state;
     refused("tests/golden/gguf/tiny-dense-F16.gguf", out_path, NULL,
             QWICK_ERR_MODEL, "is a GGUF file");
     refused(MODELS "mlx4", out_path, NULL, QWICK_ERR_MODEL,
@@ -315,7 +308,6 @@ static void bad_values(void **state)
                {0xff80, "Q4_K_M"},
                {0x7f00, "Q4_0"},
                {0x4800, "F16"}}; /* 131072 */
-    (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         char word[96];
         copy_model("tied-bf16", "\"hidden_size\"", "\"hidden_size\"");
@@ -333,7 +325,6 @@ static void places_that_are_taken(void **state)
     const char *dir = temp_path("d"), *link = temp_path("l");
     struct qwick_quantize_options o = qwick_quantize_defaults();
     struct qwick_err e;
-    (void)state;
     refused(MODELS "tied-bf16", "", NULL, QWICK_ERR_USAGE, "is empty");
     refused(MODELS "tied-bf16", out_path, "Q9", QWICK_ERR_USAGE, "\"Q9\"");
     put_file(out_path, "mine", 4);

@@ -5,11 +5,13 @@
 #include "test.h"
 
 #include "engine/core/engine.h"
+#include "engines.h"
 #include "file/map.h"
 #include "golden.h"
+#include "qwick_tools.h"
 #include "stack.h"
 #include "tempdir.h"
-#include "qwick_tools.h"
+#include "tensors_file.h"
 
 #define MODELS  "tests/golden/models/"
 #define WRAPPED "qwen35-wrapped-untied"
@@ -29,13 +31,9 @@ static void keep_note(void *ctx, enum qwick_log_level level, const char *line)
 static int open_model(struct qwick_engine **eng, const char *dir,
                       struct qwick_err *e)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    o.model = dir;
-    o.exact = true;
-    o.threads = 2;
-    o.log = keep_note;
     note[0] = '\0';
-    return qwick_engine_open(eng, &o, e);
+    return try_open(eng, e, .model = dir, .exact = true, .threads = 2,
+                    .log = keep_note);
 }
 
 /* Exact logits of the golden's tokens, malloc'ed. */
@@ -81,8 +79,6 @@ static struct copy open_copy(const char *golden)
 /* Write the tensors and the golden's config.json to temp_dir. */
 static void write_copy(struct copy *c, const char *golden)
 {
-    struct st_writer *w;
-    struct qwick_err e;
     char path[128], *config;
     size_t n;
     snprintf(path, sizeof path, MODELS "%s/config.json", golden);
@@ -90,10 +86,7 @@ static void write_copy(struct copy *c, const char *golden)
     temp_clear();
     temp_write("config.json", config, n);
     free(config);
-    assert_ok(st_writer_open(&w, temp_path("model.safetensors"), c->t.t, c->t.n,
-                             &e) ||
-                  st_writer_close(w, &e),
-              &e);
+    temp_put_tensors("model.safetensors", c->t.t, c->t.n);
 }
 
 static void close_copy(struct copy *c)
@@ -123,9 +116,19 @@ static void rename_all(struct copy *c, const char *from, const char *to)
 
 /* ---- layouts ------------------------------------------------------------ */
 
+/* Write and close a copy: its logits are the golden's. */
+static void copy_equals(struct copy *c, const char *golden,
+                        const struct golden *g, const float *want)
+{
+    write_copy(c, golden);
+    close_copy(c);
+    float *got = logits_of(temp_dir, g);
+    assert_memory_equal(got, want, g->n * g->vocab_size * sizeof *got);
+    free(got);
+}
+
 static void all_prefixes_give_the_same_logits(void **state)
 {
-    (void)state;
     static const char *const prefixes[] = {"model.language_model.", "model.",
                                            "language_model.model."};
     struct golden g;
@@ -138,11 +141,7 @@ static void all_prefixes_give_the_same_logits(void **state)
         rename_all(&c, "model.language_model.", prefixes[i]);
         if (i == 2)
             rename_all(&c, "lm_head.", "language_model.lm_head.");
-        write_copy(&c, WRAPPED);
-        close_copy(&c);
-        float *got = logits_of(temp_dir, &g);
-        assert_memory_equal(got, want, g.n * g.vocab_size * sizeof *got);
-        free(got);
+        copy_equals(&c, WRAPPED, &g, want);
     }
     free(want);
     golden_close(&g);
@@ -177,7 +176,6 @@ static void convert_mlx(struct copy *c)
 
 static void the_form_of_mlx_gives_the_same_logits(void **state)
 {
-    (void)state;
     struct golden g;
     assert_int_equal(golden_open(&g, WRAPPED), 0);
     float *want = logits_of(MODELS WRAPPED, &g);
@@ -185,18 +183,13 @@ static void the_form_of_mlx_gives_the_same_logits(void **state)
     convert_mlx(&c);
     rename_all(&c, "model.language_model.", "language_model.model.");
     rename_all(&c, "lm_head.", "language_model.lm_head.");
-    write_copy(&c, WRAPPED);
-    close_copy(&c);
-    float *got = logits_of(temp_dir, &g);
-    assert_memory_equal(got, want, g.n * g.vocab_size * sizeof *got);
-    free(got);
+    copy_equals(&c, WRAPPED, &g, want);
     free(want);
     golden_close(&g);
 }
 
 static void all_layouts_of_experts_give_the_same_logits(void **state)
 {
-    (void)state;
     struct golden g;
     assert_int_equal(golden_open(&g, MOE), 0);
     float *want = logits_of(MODELS MOE, &g);
@@ -208,11 +201,7 @@ static void all_layouts_of_experts_give_the_same_logits(void **state)
             snprintf(mlp, sizeof mlp, "model.layers.%d.mlp", i);
             tensors_layout(&c.t, mlp, 8, (enum expert_layout)layout);
         }
-        write_copy(&c, MOE);
-        close_copy(&c);
-        float *got = logits_of(temp_dir, &g);
-        assert_memory_equal(got, want, g.n * g.vocab_size * sizeof *got);
-        free(got);
+        copy_equals(&c, MOE, &g, want);
     }
     free(want);
     golden_close(&g);
@@ -249,7 +238,6 @@ static void same_gguf(struct copy *c, const char *golden, const char *want,
 
 static void gguf_files_of_all_layouts_are_equal(void **state)
 {
-    (void)state;
     size_t n;
     struct copy c = open_copy(MOE);
     write_copy(&c, MOE);
@@ -330,7 +318,6 @@ static void quantize(const char *golden, int bits, const char *out)
  * weights. */
 static void quantized_weights_have_their_own_logits(void **state)
 {
-    (void)state;
     static const char *const names[] = {"qwen35-tied", WRAPPED};
     for (size_t i = 0; i < 4; i++) {
         struct golden g;
@@ -363,7 +350,6 @@ static const struct st_tensor *find(const struct st_set *set, const char *name)
  * Routers keep 8 bits. */
 static void quantize_keeps_small_tensors(void **state)
 {
-    (void)state;
     struct st_set *set;
     quantize(MOE, 4, temp_dir);
     assert_int_equal(st_open_file(&set, temp_path("model.safetensors"), NULL),
@@ -404,7 +390,6 @@ static void refuse(const char *golden, const char *name, const char *why)
 
 static void missing_tensors_are_named(void **state)
 {
-    (void)state;
     static const char *const needed[] = {
         "linear_attn.A_log",
         "linear_attn.conv1d.weight",
@@ -436,7 +421,6 @@ static void missing_tensors_are_named(void **state)
 
 static void shapes_are_checked(void **state)
 {
-    (void)state;
     static const struct {
         const char *name, *says;
         size_t dim, n;

@@ -99,7 +99,6 @@ static void check_is(const struct qwick_session *s, const struct truth *t,
 static void chunks_steps_and_threads_agree(void **state)
 {
     static const size_t chunks[] = {1, 7, 31, 32, 33, 64, 100, 512};
-    (void)state;
     for (int m = 0; m < N_MODELS; m++) {
         struct truth t = truth_of(models[m], N, 3);
         float *rows = malloc(N * VOCAB * sizeof *rows);
@@ -126,7 +125,6 @@ static void chunks_steps_and_threads_agree(void **state)
 
 static void a_session_goes_back_to_any_length(void **state)
 {
-    (void)state;
     struct truth t = truth_of(models[0], N, 3);
     struct qwick_engine *eng = open_with(models[0], 2, 100, NULL);
     struct qwick_session *s = NULL;
@@ -172,7 +170,6 @@ static void a_session_goes_back_to_any_length(void **state)
 
 static void forks_go_on_by_themselves(void **state)
 {
-    (void)state;
     struct truth t = truth_of(models[0], N, 3);
     struct qwick_engine *eng = open_with(models[0], 2, 512, NULL);
     for (size_t n = 1; n<400; n += n> 29 && n < 35 ? 1 : 14) {
@@ -208,7 +205,6 @@ static void forks_go_on_by_themselves(void **state)
 static void joint_steps_equal_single_ones(void **state)
 {
     static const size_t begin[] = {0, 70, 255}, n[] = {90, 1, 33};
-    (void)state;
     for (int m = 0; m < N_MODELS; m++) {
         for (int threads = 1; threads < 4; threads++) {
             struct qwick_engine *eng = open_with(models[m], threads, 512, NULL);
@@ -252,7 +248,6 @@ static void prefixes_are_found_in_memory(void **state)
                 {700, 641, 640}, {700, 600, 512}, {700, 300, 256},
                 {700, 256, 0},   {700, 257, 256}, {100, 100, 64},
                 {100, 65, 64},   {100, 64, 0},    {63, 63, 0}};
-    (void)state;
     for (int m = 0; m < N_MODELS; m++) {
         struct truth t = truth_of(models[m], N, 3);
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -276,7 +271,6 @@ static void prefixes_are_found_in_memory(void **state)
 
 static void prefixes_are_found_on_disk(void **state)
 {
-    (void)state;
     for (int m = 0; m < N_MODELS; m++) {
         struct truth t = truth_of(models[m], N, 3);
         struct qwick_err e;
@@ -322,7 +316,6 @@ static void saved_sessions_go_on(void **state)
 {
     static const size_t lengths[] = {1,  31, 32,  33,  63,  64,
                                      65, 96, 255, 256, 300, 600};
-    (void)state;
     for (int m = 0; m < N_MODELS; m++) {
         struct truth t = truth_of(models[m], N, 3);
         struct qwick_engine *eng = open_with(models[m], 2, 512, NULL);
@@ -392,7 +385,6 @@ static void interrupted_passes_leave_a_usable_context(void **state)
 {
     static const size_t begin[] = {0, 1, 40, 64, 270, 512};
     static const size_t more[] = {1, 33, 64, 150};
-    (void)state;
     for (int m = 0; m < N_MODELS; m++) {
         struct truth t = truth_of(models[m], N, 3);
         struct qwick_engine *eng = open_with(models[m], 2, 512, NULL);
@@ -481,7 +473,6 @@ static struct answer single(struct qwick_engine *eng, const int32_t *prompt,
 
 static void batches_equal_single_answers(void **state)
 {
-    (void)state;
     for (int m = 0; m < N_MODELS; m++) {
         struct qwick_engine *eng = open_with(models[m], 2, 100, NULL);
         struct answer want[N_PROMPTS], got[N_PROMPTS];
@@ -538,7 +529,6 @@ static void batches_equal_single_answers(void **state)
 /* A run asks another one for a snapshot where they part. */
 static void runs_share_up_to_their_last_common_page(void **state)
 {
-    (void)state;
     struct qwick_engine *eng = open_with(models[0], 2, 512, NULL);
     struct qwick_batch_options bo = qwick_batch_defaults();
     struct qwick_generate_options o = greedy();
@@ -566,7 +556,6 @@ static void runs_share_up_to_their_last_common_page(void **state)
 /* The flag stops a step in the middle; the batch then goes on. */
 static void an_interrupted_batch_goes_on(void **state)
 {
-    (void)state;
     struct qwick_engine *eng = open_with(models[0], 2, 100, NULL);
     struct arch arch = stopping(eng);
     struct answer want[3], got[3];
@@ -608,7 +597,6 @@ static void an_interrupted_batch_goes_on(void **state)
  * block. */
 static void guesses_are_forgotten(void **state)
 {
-    (void)state;
     for (int m = 0; m < N_MODELS; m++) {
         struct truth t = truth_of(models[m], N, 3);
         struct qwick_engine *eng = open_with(models[m], 2, 512, NULL);
@@ -642,7 +630,6 @@ static void guesses_are_forgotten(void **state)
 
 static void lookup_changes_no_answer(void **state)
 {
-    (void)state;
     for (int m = 0; m < N_MODELS; m++) {
         struct qwick_engine *eng = open_with(models[m], 2, 512, NULL);
         size_t n_drafted = 0;
@@ -668,7 +655,6 @@ static void lookup_changes_no_answer(void **state)
 
 static void choices_equal_single_evaluations(void **state)
 {
-    (void)state;
     struct qwick_engine *eng = open_with(models[0], 2, 100, NULL);
     struct truth t = truth_of(models[0], 300, 3);
     int32_t answers[3][4] = {{1, 2, 3, 4}, {1, 2, 9, 7}, {5, 6, 7, 8}};
@@ -723,7 +709,6 @@ static void small_budgets_are_noted(void **state)
 {
     size_t needed = 0;
     int32_t *ids = ids_from(400, 3);
-    (void)state;
     for (int enough = 0; enough < 2; enough++) {
         char want[96];
         n_notes = 0;

@@ -39,7 +39,6 @@ static void expect_table(enum report_format form, const char *text)
 
 static void tables_have_the_columns_of_their_format(void **state)
 {
-    (void)state;
     expect_table(REPORT_TEXT, "name     n   part   rate unit \n"
                               "a\"b      7  12.5%    1.2 GB/s \n");
     expect_table(REPORT_MD,
@@ -58,7 +57,6 @@ static void tables_have_the_columns_of_their_format(void **state)
 
 static void objects_and_lines_have_all_facts(void **state)
 {
-    (void)state;
     struct buf b = {0};
     struct json_writer w = jw_line(&b);
     report_json(&w, facts, N);
@@ -78,7 +76,6 @@ static void objects_and_lines_have_all_facts(void **state)
 
 static void columns_are_as_wide_as_their_cells(void **state)
 {
-    (void)state;
     struct report_table t = {0};
     struct buf b = {0};
     const struct fact rows[][3] = {

@@ -201,7 +201,6 @@ static void outputs_are_those_alone(void **state)
                                                    &reusing, &sharing};
     static const size_t chunks[] = {1, 50, 512}, lives[] = {1, 5, 64};
     struct text *texts = make_texts(100);
-    (void)state;
     for (size_t k = 0; k < 3; k++) {
         struct qwick_engine *eng = open_engine(chunks[k]);
         for (size_t t = 0; t < 4; t++) {
@@ -226,7 +225,6 @@ static void passes_keep_to_the_chunk(void **state)
     struct text *texts = make_texts(0);
     struct work w;
     struct runs s;
-    (void)state;
     open_runs(&s, eng, &last_row, &w, 64);
     queue_all(&s, texts);
     uint64_t before = 0;
@@ -251,7 +249,6 @@ static void common_beginnings_are_evaluated_once(void **state)
     struct text *texts = make_texts(COMMON);
     struct work w;
     struct runs s;
-    (void)state;
     /* take the beginning from the session of the first run, while it is live */
     open_runs(&s, eng, &decoding, &w, N_RUNS);
     queue_all(&s, texts);
@@ -285,7 +282,6 @@ static void a_base_is_evaluated_once(void **state)
     static const size_t lives[] = {1, N_RUNS};
     struct qwick_engine *eng = open_engine(30); /* the base needs four passes */
     struct text *texts = make_texts(COMMON), *others = make_texts(0);
-    (void)state;
     for (size_t k = 0; k < 2; k++) {
         struct work w;
         struct runs s;
@@ -312,7 +308,6 @@ static void short_memory_preempts(void **state)
     struct qwick_engine *eng = open_engine(0);
     struct text *texts = make_texts(0);
     size_t page = eng->info.kv_token_bytes * KV_BLOCK;
-    (void)state;
     for (size_t pages = 4; pages < 9; pages += 3) {
         struct work w;
         struct runs s;
@@ -348,7 +343,6 @@ static void a_run_fails_by_itself(void **state)
     size_t page = eng->info.kv_token_bytes * KV_BLOCK, n_failed = 0;
     struct work w;
     struct runs s;
-    (void)state;
     open_runs(&s, eng, &decoding, &w, 4);
     s.kv_bytes = 2 * page;
     queue_all(&s, texts);
@@ -376,7 +370,6 @@ static void interruption_changes_nothing(void **state)
     struct qwick_err e;
     struct work w;
     struct runs s;
-    (void)state;
     open_runs(&s, eng, &last_row, &w, 4);
     s.interrupt = &flag;
     queue_all(&s, texts);

@@ -88,7 +88,6 @@ static void check_message(const struct qwick_err *e, const char *file,
 
 static void test_good(void **state)
 {
-    (void)state;
     /* Any order of entries and fields, other fields, metadata, rank 0, empty
      * tensors, odd alignment, white space on both sides. */
     static const char header[] = " \n{" TENSOR(
@@ -160,7 +159,6 @@ static void test_good(void **state)
 
 static void test_broken(void **state)
 {
-    (void)state;
 #define A TENSOR("aa", "F32", "[2]", "[0,8]")
     static const struct {
         const char *header;
@@ -386,7 +384,6 @@ static void test_broken(void **state)
 
 static void test_broken_length(void **state)
 {
-    (void)state;
     static const char good[] = "{" A "}";
     static const struct {
         uint64_t length;
@@ -436,7 +433,6 @@ static void test_broken_length(void **state)
  * refused or harmless. */
 static void test_mutations(void **state)
 {
-    (void)state;
     static const char header[] = "{\"__metadata__\":{\"f\":\"pt\"}," A
                                  "," TENSOR("bb", "U8", "[2,2]", "[8,12]") "}";
     size_t n = 8 + sizeof header - 1 + 12;
@@ -477,7 +473,6 @@ static void test_mutations(void **state)
 /* Reading all of a sparse file would take hours. */
 static void test_sparse(void **state)
 {
-    (void)state;
     struct qwick_err e;
     struct st_set *set;
     off_t size = (off_t)8 << 40;
@@ -538,7 +533,6 @@ static void put_shards(void)
 
 static void test_index(void **state)
 {
-    (void)state;
     struct qwick_err e = {0};
     struct st_set *set;
     put_shards();
@@ -641,7 +635,6 @@ static void test_index(void **state)
 
 static void test_without_index(void **state)
 {
-    (void)state;
     struct qwick_err e = {0};
     struct st_set *set;
     assert_int_equal(open_dir(&set, &e), -1);
@@ -684,7 +677,6 @@ static void test_without_index(void **state)
  * quadratic time would exceed the time limit of this file. */
 static void test_many(void **state)
 {
-    (void)state;
     enum { SHARDS = 3000, TENSORS = 500000 };
     struct qwick_err e = {0};
     struct st_set *set;
@@ -737,7 +729,6 @@ static void test_many(void **state)
 
 static void test_builtin(void **state)
 {
-    (void)state;
     struct qwick_err e = {0};
     struct checkpoint *ck;
     struct st_set *set;
@@ -756,7 +747,6 @@ static void test_builtin(void **state)
 
 static void test_write(void **state)
 {
-    (void)state;
     float logits[6] = {0, 1, 2, 3, 4, 5};
     int32_t ids[3] = {7, 8, 9};
     unsigned char *big = malloc(200000);
@@ -829,7 +819,6 @@ static void test_write(void **state)
 
 static void test_write_faults(void **state)
 {
-    (void)state;
     const struct st_out_tensor one = {"t", DT_F32, 1, {2}, NULL};
     struct st_out_tensor bad = {"t", DT_F32, 2, {SIZE_MAX, 2}, NULL};
     unsigned char data[16] = {0};

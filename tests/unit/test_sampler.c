@@ -219,7 +219,6 @@ static void compare(const float *x, size_t n, const unsigned char *blocked,
 
 static void draws_equal_the_plain_way(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {5, 6, 7, 31, 64, 257, 1000, 5000};
     static const int ks[] = {0, 1, 2, 5, 20, 50, 4999, 5000, 1 << 30};
     static const float ps[] = {1, 0, 1e-7f, 0.1f, 0.5f, 0.8f, 0.95f, 0.999999f};
@@ -263,7 +262,6 @@ static void draws_equal_the_plain_way(void **state)
 
 static void draws_of_a_whole_vocabulary(void **state)
 {
-    (void)state;
     size_t n = QWEN3_VOCAB, m;
     static const struct {
         float t;
@@ -305,7 +303,6 @@ static void draws_of_a_whole_vocabulary(void **state)
 
 static void greedy_takes_the_lowest_id_among_equals(void **state)
 {
-    (void)state;
     const float x[] = {-1, 2, 2, 1, 2, -5};
     const unsigned char blocked[] = {0, 1, 0, 0, 0, 0};
     assert_int_equal(greedy_of(x, 6, NULL), 1);
@@ -340,7 +337,6 @@ static unsigned drawn(const struct qwick_sampling *o, const float *x, size_t n)
 
 static void filters_keep_what_they_promise(void **state)
 {
-    (void)state;
     /* probabilities 0.4 0.2 0.2 0.1 0.1 */
     float x[5] = {logf(4), logf(2), logf(2), logf(1), logf(1)};
     struct qwick_sampling o = neutral();
@@ -396,7 +392,6 @@ static void filters_keep_what_they_promise(void **state)
 
 static void frequencies_are_the_probabilities(void **state)
 {
-    (void)state;
     const float x[5] = {logf(4), logf(2), logf(2), logf(1), logf(1)};
     enum { N = 100000 };
     struct qwick_sampling o = neutral();
@@ -417,7 +412,6 @@ static void frequencies_are_the_probabilities(void **state)
  * over the answer, compared with simple counting. */
 static void penalties_follow_their_sources(void **state)
 {
-    (void)state;
     enum { N = 50, PROMPT = 12, DRAWS = 120 };
     static const float rows[][3] = {{1.3f, 0, 0},      {0.7f, 0, 0},
                                     {1, 0.5f, 0},      {1, 0, 0.3f},
@@ -467,7 +461,6 @@ static void penalties_follow_their_sources(void **state)
  * e^(1/T). */
 static void penalties_come_before_temperature(void **state)
 {
-    (void)state;
     const float x[2] = {1, 1};
     struct qwick_sampling o = neutral();
     o.temperature = 0.2f;
@@ -488,7 +481,6 @@ static void penalties_come_before_temperature(void **state)
 
 static void a_draw_depends_on_seed_and_number_alone(void **state)
 {
-    (void)state;
     size_t n = 1000;
     counter = 77;
     float *a = logits_of(n, SMOOTH), *b = logits_of(n, FLAT);
@@ -530,7 +522,6 @@ static void a_draw_depends_on_seed_and_number_alone(void **state)
 
 static void levels_draw_the_same_ids_nearly_always(void **state)
 {
-    (void)state;
     size_t n = 5000;
     counter = 5;
     float *x = logits_of(n, SMOOTH);
@@ -552,7 +543,6 @@ static void levels_draw_the_same_ids_nearly_always(void **state)
  * minimum of tokens, with those of the prompt or without. */
 static void the_start_of_an_answer(void **state)
 {
-    (void)state;
     float x[200] = {0};
     x[150] = 3;
     x[7] = 2;
@@ -590,7 +580,6 @@ static void the_start_of_an_answer(void **state)
 
 static void what_is_not_finite_is_an_error(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {1, 2, 7, 8, 9, 33, 1000};
     const float bad[] = {NAN, INFINITY, -INFINITY, -NAN};
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
@@ -621,7 +610,6 @@ static void what_is_not_finite_is_an_error(void **state)
 
 static void blocked_ids_are_never_drawn(void **state)
 {
-    (void)state;
     float x[40];
     unsigned char blocked[40];
     struct qwick_err e = {0};
@@ -653,7 +641,6 @@ static void blocked_ids_are_never_drawn(void **state)
 
 static void extreme_logits_stay_in_range(void **state)
 {
-    (void)state;
     const float x[6] = {FLT_MAX, -FLT_MAX, FLT_MAX, 0, FLT_MIN, 1e-45f};
     static const float ts[] = {0, 1e-6f, 1e-3f, 1,
                                (float)QWICK_TEMPERATURE_MAX};
@@ -689,7 +676,6 @@ static void extreme_logits_stay_in_range(void **state)
 
 static void logprobs_are_a_log_softmax(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {1, 2, 9, 1000, 20000};
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         for (int shape = 0; shape < N_SHAPES; shape++) {
@@ -736,7 +722,6 @@ static void logprobs_are_a_log_softmax(void **state)
 
 static void top_is_the_head_of_a_sort(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {1, 2, 3, 10, 100, 999, 20000};
     static const size_t tops[] = {0, 1, 2, 3, 10, 64, 1000, 1u << 20};
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
@@ -778,7 +763,6 @@ static void range_is(struct qwick_sampling o, const char *name)
 
 static void options_have_ranges(void **state)
 {
-    (void)state;
     struct qwick_sampling o;
 #define TRY(field, value, name) \
     (o = neutral(), o.field = value, range_is(o, name))

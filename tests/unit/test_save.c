@@ -39,7 +39,6 @@ static mode_t mode_of(int fd)
 
 static void modes(void **state)
 {
-    (void)state;
     static const mode_t modes[] = {0600, 0640, 0644, 0666, 0400, 0755, 0700};
     const char *path = temp_path("f");
     umask(027);
@@ -69,7 +68,6 @@ static void modes(void **state)
  * read. */
 static void owners(void **state)
 {
-    (void)state;
     struct stat st;
     const char *path = temp_path("f");
     if (geteuid() != 0) {
@@ -97,7 +95,6 @@ static void owners(void **state)
 
 static void links(void **state)
 {
-    (void)state;
     struct save s;
     struct stat st;
     int in_place;
@@ -146,7 +143,6 @@ static void *read_fifo(void *path)
 /* Devices, FIFOs and descriptors stay what they are. */
 static void in_place(void **state)
 {
-    (void)state;
     struct save s;
     struct stat st;
     void *got;
@@ -183,7 +179,6 @@ static void in_place(void **state)
 /* On each failure the old file stays, and nothing else does. */
 static void failures(void **state)
 {
-    (void)state;
     struct save s;
     struct rlimit old, small = {8, 8};
     char *path = strdup(temp_path("f"));

@@ -506,14 +506,12 @@ static void check_documents(const struct documents *d, bool quotes)
 
 static void admits_documents(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof documents / sizeof *documents; i++)
         check_documents(&documents[i], false);
 }
 
 static void resolves_references(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof resources / sizeof *resources; i++)
         check_documents(&resources[i], true);
 }
@@ -606,7 +604,6 @@ static void counts_characters(void **state)
          {50, 60},
          {49, 61}},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct qwick_err e;
         char *schema = quoted(rows[i].schema);
@@ -651,7 +648,6 @@ static void indents(void **state)
     };
     struct qwick_err e;
     struct automaton *a = compile(schema, sizeof schema - 1, 2, &e);
-    (void)state;
     if (!a)
         fail_msg("%s", e.msg);
     for (size_t i = 0; i < sizeof valid / sizeof *valid; i++)
@@ -755,7 +751,6 @@ static void refuses(void **state)
         {"{\"type\":\"array\",\"items\":{\"$ref\":\"#\"},\"minItems\":1}",
          "no text can match"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *text = cases[i].schema;
         struct qwick_err e = {0};
@@ -790,7 +785,6 @@ static void try_schema(struct buf *b, const char *message)
 static void nests_references(void **state)
 {
     struct buf b = {0};
-    (void)state;
     buf_puts(&b, "{\"$ref\":\"#/$defs/0\",\"$defs\":{");
     for (int i = 0; i < 10000; i++)
         buf_printf(&b, "\"%d\":{\"$ref\":\"#/$defs/%d\"},", i, i + 1);
@@ -819,7 +813,6 @@ static void nests_references(void **state)
 static void multiplies_choices(void **state)
 {
     struct buf b = {0};
-    (void)state;
     buf_puts(&b, "{\"type\":\"object\",\"allOf\":[");
     for (int i = 0; i < 40; i++)
         buf_printf(&b,
@@ -850,7 +843,6 @@ static void multiplies_choices(void **state)
 static void multiplies_automata(void **state)
 {
     struct buf b = {0};
-    (void)state;
     buf_puts(&b, "{\"type\":\"string\",\"pattern\":\"(a|b)*a(a|b){30}$\"}");
     try_schema(&b, "#/pattern: ");
     buf_puts(&b, "{\"pattern\":\"((a{99}){99}){99}\"}");
@@ -901,7 +893,6 @@ static const struct {
 static void grows_wide(void **state)
 {
     struct buf b = {0};
-    (void)state;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         struct qwick_err e = {0};
         buf_puts(&b, lists[i].begin);

@@ -60,7 +60,6 @@ static double alone(struct qwick_engine *eng, const int32_t *before, size_t n,
 
 static void tokens_have_the_models_logprobs(void **state)
 {
-    (void)state;
     const char *models[] = {SMALL, YARN, "tests/golden/models/moe",
                             "tests/golden/models/gemma3-gqa", NULL};
     for (size_t m = 0; m < 5; m++) {
@@ -147,7 +146,6 @@ static int on_score(void *ctx, const struct qwick_score_event *ev)
 
 static void each_scored_token_has_an_event(void **state)
 {
-    (void)state;
     enum { N = 40 };
     struct qwick_engine *eng = open_engine(SMALL, 16, true);
     size_t size = eng->model.config.vocab_size, n_scored = 0;
@@ -189,7 +187,6 @@ static void each_scored_token_has_an_event(void **state)
 
 static void a_batch_equals_its_texts_alone(void **state)
 {
-    (void)state;
     const size_t n = 90, chunks[] = {1, 7, 64, 512};
     struct qwick_score_options o = {
         .size = sizeof(o), .window = 50, .stride = 20};
@@ -214,7 +211,6 @@ static void a_batch_equals_its_texts_alone(void **state)
  * first window on, and compute t's probability in this window alone. */
 static void windows_by_brute_force(void **state)
 {
-    (void)state;
     const struct {
         size_t n, given, window, stride;
     } cases[] = {
@@ -259,7 +255,6 @@ static void windows_by_brute_force(void **state)
 
 static void context_is_read_not_scored(void **state)
 {
-    (void)state;
     struct qwick_engine *eng = open_engine(NULL, 0, true);
     int32_t *ids = new_ids(60, 5);
     double whole[60], part[60];
@@ -292,7 +287,6 @@ static int add_row(void *ctx, size_t pos, const float *logits)
 
 static void perplexity_of_a_text(void **state)
 {
-    (void)state;
     struct qwick_engine *eng = open_engine(NULL, 0, true);
     char *text;
     size_t n_text, n;
@@ -324,7 +318,6 @@ static void perplexity_of_a_text(void **state)
 
 static void score_refuses(void **state)
 {
-    (void)state;
     const struct {
         struct qwick_score_options o;
         const char *what;
@@ -410,7 +403,6 @@ static double brute_force(struct qwick_engine *eng, const int32_t *prompt,
 
 static void answers_by_brute_force(void **state)
 {
-    (void)state;
     const size_t chunks[] = {1, 5, 512};
     const size_t lens[] = {1, 2, 20, 63, 64, 65, 130};
     enum { PROMPTS = sizeof lens / sizeof *lens };
@@ -449,7 +441,6 @@ static void answers_by_brute_force(void **state)
 
 static void probabilities_of_all_tokens_add_up(void **state)
 {
-    (void)state;
     struct qwick_engine *eng = open_engine(SMALL, 0, true);
     size_t n = eng->model.config.vocab_size;
     struct qwick_answer *answers = calloc(n, sizeof *answers);
@@ -474,7 +465,6 @@ static void probabilities_of_all_tokens_add_up(void **state)
 
 static void choose_refuses(void **state)
 {
-    (void)state;
     struct qwick_engine *eng = open_engine(SMALL, 0, true);
     int32_t ids[4] = {1, 2, 3, 1 << 30};
     double lp[2];
@@ -532,7 +522,6 @@ static void on_progress(void *ctx, size_t done, size_t total)
 
 static void default_mode_is_close(void **state)
 {
-    (void)state;
     struct qwick_engine *fast = open_engine(NULL, 0, false);
     struct qwick_engine *exact = open_engine(NULL, 0, true);
     const size_t n = 70;
@@ -567,7 +556,6 @@ static void default_mode_is_close(void **state)
 /* One long prompt: the report moves within its pass. */
 static void a_prompt_reports_its_layers(void **state)
 {
-    (void)state;
     struct qwick_engine *eng = open_engine(NULL, 0, true);
     const size_t n_layers = qwick_engine_info(eng)->n_layers;
     struct seen seen = {0};

@@ -122,7 +122,6 @@ static void every_kind_of_model_passes(void **state)
         "tests/golden/gguf/qwen35-moe.gguf",
     };
     size_t n_levels = 0;
-    (void)state;
     while (kernels_level(n_levels))
         n_levels++;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
@@ -167,14 +166,12 @@ static void fickle_swiglu(float *out, const float *gate, const float *up,
 
 static int save_table(void **state)
 {
-    (void)state;
     saved = *best_table();
     return 0;
 }
 
 static int restore_table(void **state)
 {
-    (void)state;
     *best_table() = saved;
     return 0;
 }
@@ -198,7 +195,6 @@ static void wrong_level(const char *model, float by, bool fails_by_default,
 
 static void a_wrong_kernel_of_one_level(void **state)
 {
-    (void)state;
     if (kernels_best() == kernels_ref())
         skip();
     /* beyond the bound of exact mode only */
@@ -225,7 +221,6 @@ static void last_is_nan(float *out, const float *gate, const float *up,
 /* The median over positions would hide it. */
 static void one_position_without_numbers(void **state)
 {
-    (void)state;
     best_table()->swiglu = last_is_nan;
     last_call = 0;
     atomic_store(&calls, 0);
@@ -240,7 +235,6 @@ static void one_position_without_numbers(void **state)
 
 static void a_wrong_reference(void **state)
 {
-    (void)state;
     if (kernels_best() == kernels_ref())
         skip();
     struct kernels *ref = (struct kernels *)(uintptr_t)kernels_ref();
@@ -255,7 +249,6 @@ static void a_wrong_reference(void **state)
 
 static void a_kernel_that_changes_its_mind(void **state)
 {
-    (void)state;
     best_table()->swiglu = fickle_swiglu;
     struct qwick_selftest_report r = test_with(GOLDEN "tied-bf16", options());
     expect("cached", QWICK_SELFTEST_FAIL, "logits differ, by up to");
@@ -293,7 +286,6 @@ static void add_blob(const char *name, const char *hex)
 
 static void files_that_changed(void **state)
 {
-    (void)state;
     temp_put("hub/snapshots/1/", NULL);
     add_blob("model.safetensors", WEIGHTS_SUM);
     add_blob("config.json", CONFIG_SUM);
@@ -325,7 +317,6 @@ static void files_that_changed(void **state)
 static void time_cuts_checks(void **state)
 {
     struct qwick_selftest_options o = options();
-    (void)state;
     o.time_ms = 1e-6;
     struct qwick_selftest_report r = test_with(GOLDEN "tied-bf16", o);
     assert_int_equal(r.n_cut, seen.n);
@@ -336,7 +327,6 @@ static void time_cuts_checks(void **state)
 static void memory_cuts_checks(void **state)
 {
     struct qwick_selftest_options o = options();
-    (void)state;
     fake_kb = 1;
     struct qwick_selftest_report r = test_with(GOLDEN "tied-bf16", o);
     fake_kb = 0;
@@ -354,7 +344,6 @@ static void a_flag_stops_it(void **state)
     struct qwick_engine *eng = open_engine(GOLDEN "tied-bf16");
     struct qwick_selftest_report r;
     struct qwick_err e;
-    (void)state;
     o.interrupt = &flag;
     assert_int_equal(qwick_selftest(eng, &o, &r, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_INTERRUPTED);

@@ -73,7 +73,6 @@ static void the_cache_has_what_the_header_says(void **state)
     int32_t ids[140];
     struct qwick_engine *eng = open_engine(YARN, true, QWICK_KV_DEFAULT);
     struct qwick_session *s = open_session(eng);
-    (void)state;
     some_ids(ids, 140, 1);
     assert_context(s, ids, 0);
     assert_null(qwick_session_logits(s));
@@ -112,7 +111,6 @@ static void a_generation_leaves_the_newest_token_out(void **state)
     struct qwick_session *s = open_session(eng);
     struct qwick_generate_options o = qwick_generate_defaults();
     struct qwick_result r;
-    (void)state;
     some_ids(ids, 100, 2);
     o.max_tokens = 30;
     o.ignore_eos = true;
@@ -133,7 +131,6 @@ static void errors_change_nothing(void **state)
     struct qwick_engine *eng = open_engine(YARN, true, QWICK_KV_DEFAULT);
     struct qwick_session *s, *t;
     struct qwick_err e;
-    (void)state;
     some_ids(ids, 130, 3);
     assert_int_equal(qwick_session_create(&s, eng, 129, NULL), 0);
     assert_int_equal(qwick_session_sync(s, ids, 129, NULL), 0);
@@ -184,7 +181,6 @@ static void an_interrupted_sync_leaves_a_prefix(void **state)
 {
     int32_t ids[200];
     struct qwick_engine *eng = open_engine(YARN, true, QWICK_KV_DEFAULT);
-    (void)state;
     some_ids(ids, 200, 4);
     for (size_t after = 0; after < 200; after += 48) {
         struct qwick_session *s = open_session(eng);
@@ -224,7 +220,6 @@ static void a_prefill_reports_each_layer(void **state)
     struct qwick_session *s = open_session(eng);
     const size_t n_layers = qwick_engine_info(eng)->n_layers, n_passes = 5;
     struct reports r = {0};
-    (void)state;
     some_ids(ids, 200, 4);
     qwick_session_progress(s, count_report, &r);
     assert_int_equal(qwick_session_sync(s, ids, 200, NULL), 0);
@@ -257,7 +252,6 @@ static void interrupted_by_another_thread(void **state)
 {
     int32_t ids[200];
     struct qwick_engine *eng = open_engine(YARN, true, QWICK_KV_DEFAULT);
-    (void)state;
     some_ids(ids, 200, 4);
     for (int i = 0; i < 20; i++) {
         struct qwick_session *s = open_session(eng);
@@ -283,7 +277,6 @@ static void rollback_and_on_is_as_fresh(void **state)
 {
     static const size_t to[] = {0, 1, 63, 64, 65, 127, 128, 150};
     int32_t ids[160], more[160];
-    (void)state;
     static const char *const models[] = {YARN, WIDE, "tests/golden/models/moe",
                                          "tests/golden/models/gemma3-gqa"};
     for (int m = 0; m < 4; m++) {
@@ -313,7 +306,6 @@ static void forked_is_as_fresh(void **state)
     static const size_t at[] = {1, 64, 100, 128};
     int32_t a[160], b[160];
     struct qwick_engine *eng = open_engine(YARN, true, QWICK_KV_DEFAULT);
-    (void)state;
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         struct qwick_session *s = open_session(eng), *f;
         some_ids(a, 160, 7);
@@ -347,7 +339,6 @@ static void loaded_is_as_live(void **state)
                  {false, QWICK_KV_F32},
                  {false, QWICK_KV_Q8}};
     int32_t ids[200];
-    (void)state;
     some_ids(ids, 200, 9);
     for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
         /* a second engine stands for another process */
@@ -397,7 +388,6 @@ static void the_file_depends_on_the_context_alone(void **state)
     char *data[2];
     struct qwick_engine *eng = open_engine(YARN, true, QWICK_KV_DEFAULT);
     struct qwick_session *s = open_session(eng);
-    (void)state;
     some_ids(ids, 150, 10);
     assert_int_equal(qwick_session_sync(s, ids, 70, NULL), 0);
     for (int i = 0; i < 2; i++) {
@@ -421,7 +411,6 @@ static void saving_fails_cleanly(void **state)
     struct qwick_session *s = open_session(eng), *t;
     struct qwick_err e;
     int32_t ids[3] = {1, 2, 3};
-    (void)state;
     assert_int_equal(qwick_session_sync(s, ids, 3, NULL), 0);
     assert_int_equal(qwick_session_save(s, temp_path("no/s"), &e), -1);
     assert_int_equal(e.code, QWICK_ERR_RUNTIME);
@@ -487,7 +476,6 @@ static void other_engines_are_refused(void **state)
     struct qwick_engine *other = open_engine(OTHER, true, QWICK_KV_DEFAULT);
     struct qwick_session *s = open_session(exact);
     const char *path = temp_path("s");
-    (void)state;
     some_ids(ids, 100, 11);
     assert_int_equal(qwick_session_sync(s, ids, 100, NULL), 0);
     assert_int_equal(qwick_session_save(s, path, NULL), 0);
@@ -531,7 +519,6 @@ static void files_of_others_are_refused(void **state)
     struct qwick_engine *eng = open_engine(YARN, true, QWICK_KV_DEFAULT);
     struct qwick_session *s = open_session(eng);
     const char *path = temp_path("s");
-    (void)state;
     assert_int_equal(qwick_session_save(s, path, NULL), 0);
     qwick_session_free(s);
     static const mode_t fine[] = {0400, 0600, 0644, 0444};
@@ -578,7 +565,6 @@ static void damage_is_found(void **state)
     struct kv_file_head h;
     struct qwick_session *s;
     struct qwick_err e;
-    (void)state;
     memcpy(&h, data, sizeof h);
     size_t tables =
         sizeof h + 70 * 4 + h.n_pages * 8 + h.n_logits * 4 + h.n_note;
@@ -651,7 +637,6 @@ static void lies_are_found(void **state)
     size_t n;
     struct qwick_engine *eng = saved(&data, &n);
     struct kv_file_head h, good;
-    (void)state;
     memcpy(&good, data, sizeof good);
     for (size_t f = 0; f < sizeof fields / sizeof *fields; f++) {
         for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
@@ -721,7 +706,6 @@ static struct fingerprint print_of(const char *model)
 
 static void fingerprints_tell_models_apart(void **state)
 {
-    (void)state;
     struct fingerprint a = print_of(YARN), b;
     copy_file(YARN, "config.json", 0);
     copy_file(YARN, "model.safetensors", 0);
@@ -787,7 +771,6 @@ static void small_stacks_suffice(void **state)
     static const char *const models[] = {OTHER, "tests/golden/models/f16",
                                          "tests/golden/models/mlx4",
                                          "tests/golden/models/mlx8"};
-    (void)state;
 #ifdef __SANITIZE_ADDRESS__
     printf("SKIP: the address sanitizer adds to frames\n");
     skip();
@@ -833,7 +816,6 @@ static void sessions_know_their_weights(void **state)
     size_t n;
     struct qwick_session *s;
     struct fingerprint a, b;
-    (void)state;
     some_ids(ids, 70, 13);
     copy_file(YARN, "config.json", 0);
     assert_int_equal(
@@ -884,7 +866,6 @@ static void sessions_know_their_weights(void **state)
 
 static int clear(void **state)
 {
-    (void)state;
     temp_clear();
     return 0;
 }

@@ -128,9 +128,8 @@ static void check_split(enum split split)
     buf_free(&b);
 }
 
-static void test_split(void **unused)
+static void test_split(void **state)
 {
-    (void)unused;
     check_split(SPLIT_QWEN2);
     check_split(SPLIT_QWEN35);
 }

@@ -226,7 +226,6 @@ void *mmap(void *at, size_t n, int protection, int flags, int fd, off_t from)
 
 static void pages_hold_layers_with_keys_only(void **state)
 {
-    (void)state;
     begin(&one);
     assert_int_equal(one.kv.page_bytes, 2 * KV_BLOCK * 16 * sizeof(float));
     assert_int_equal(kv_bytes(&one.kv), 0);
@@ -254,7 +253,6 @@ static void going_back_finds_the_state(void **state)
 {
     static const size_t at[] = {0,   1,   31,  32,  33,  63,  64,  65, 95,
                                 127, 128, 250, 255, 256, 257, 300, 319};
-    (void)state;
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         for (size_t k = 0; k <= at[i]; k += k < 4 ? 1 : 13) {
             size_t to = at[i] - k, n = at[i];
@@ -285,7 +283,6 @@ static void going_back_finds_the_state(void **state)
  * counts. */
 static void guesses_can_always_be_dropped(void **state)
 {
-    (void)state;
     begin(&one);
     for (size_t n = 1; n < 400; n++) {
         grow(&one, 1 + DELTA_BLOCK, 2);
@@ -300,7 +297,6 @@ static void a_stopped_pass_leaves_a_usable_state(void **state)
 {
     static const size_t before[] = {0, 1, 40, 64, 256, 300, 320};
     static const size_t more[] = {1, 2, 23, 24, 25, 32, 56, 57, 64, 200, 512};
-    (void)state;
     for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
         for (size_t j = 0; j < sizeof more / sizeof *more; j++) {
             for (size_t l = 0; l <= LAYERS; l++) {
@@ -326,7 +322,6 @@ static void a_stopped_pass_leaves_a_usable_state(void **state)
  * itself. */
 static void sequences_share_the_state(void **state)
 {
-    (void)state;
     for (size_t n = 0; n <= 300; n += n < 40 ? 1 : 13) {
         begin(&one);
         begin(&two);
@@ -357,7 +352,6 @@ static size_t n_snapshots(const struct kv_cache *kv)
 
 static void long_sequences_have_few_snapshots(void **state)
 {
-    (void)state;
     begin(&one);
     size_t most = 0, at_once = kv_sequence_bytes(&one.kv, 8000);
     while (one.kv.n < 8000) {
@@ -390,7 +384,6 @@ static void long_sequences_have_few_snapshots(void **state)
 /* Snapshots that other sequences use stay, even if there are many. */
 static void shared_snapshots_stay(void **state)
 {
-    (void)state;
     begin(&one);
     grow(&one, 4000, 1);
     size_t n = n_snapshots(&one.kv);
@@ -411,7 +404,6 @@ static void shared_snapshots_stay(void **state)
 
 static void a_snapshot_is_added_where_it_is_asked_for(void **state)
 {
-    (void)state;
     for (size_t n = 0; n < 300; n += n < 66 ? 1 : 7) {
         begin(&one);
         begin(&two);
@@ -455,7 +447,6 @@ static void a_snapshot_is_added_where_it_is_asked_for(void **state)
 /* A page that is filled again has the snapshot of its new tokens. */
 static void snapshots_follow_the_tokens(void **state)
 {
-    (void)state;
     begin(&one);
     grow(&one, 256 + 5, 1);
     kv_truncate(&one.kv, 250);
@@ -474,7 +465,6 @@ static void snapshots_follow_the_tokens(void **state)
 /* A failure leaves what was there; a snapshot that fails is left out. */
 static void failed_allocations_change_nothing(void **state)
 {
-    (void)state;
 #if defined(__SANITIZE_ADDRESS__)
     print_message("SKIP: sanitizers have mappings of their own\n");
     return;

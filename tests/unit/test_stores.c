@@ -111,7 +111,6 @@ static void refused(const char *spec, const char *word)
 
 static void test_hub(void **state)
 {
-    (void)state;
     const char *in = ".cache/huggingface/hub/";
     char p[512];
     static const struct {
@@ -184,7 +183,6 @@ static void test_hub(void **state)
  * models. */
 static void test_path(void **state)
 {
-    (void)state;
     char both[1024];
     temp_put("a/one/config.json", "{}");
     temp_put("a/one/model.safetensors", "");
@@ -238,7 +236,6 @@ static void test_path(void **state)
  * cannot be listed is reported. */
 static void test_roots(void **state)
 {
-    (void)state;
     temp_put("m/config.json", "{}");
     temp_put("m/a.safetensors", "");
     temp_put("file", "no directory");
@@ -274,7 +271,6 @@ static void manifest(const char *name, const char *layers)
 
 static void test_ollama(void **state)
 {
-    (void)state;
     temp_put(".ollama/models/blobs/sha256-" BLOB, "GGUF");
     manifest(
         "registry.ollama.ai/library/qwen3/4b",
@@ -325,7 +321,6 @@ static void test_ollama(void **state)
  * path and the reason have. */
 static void test_broken_places(void **state)
 {
-    (void)state;
     temp_put("hub, cannot: tell", "a file");
     temp_put("ollama, cannot: tell/manifests", "a file");
     setenv("HF_HUB_CACHE", temp_path("hub, cannot: tell"), 1);
@@ -359,7 +354,6 @@ static void test_broken_places(void **state)
 
 static void test_other_stores(void **state)
 {
-    (void)state;
     temp_put(".lmstudio/models/org/G-GGUF/G-Q4_K_M.gguf", "");
     temp_put(".lmstudio/models/org/mlx/config.json", "{}");
     temp_put(".lmstudio/models/org/mlx/model.safetensors", "");
@@ -390,7 +384,6 @@ static void test_other_stores(void **state)
 /* The limits hold, and say so. */
 static void test_limits(void **state)
 {
-    (void)state;
     struct stores s;
     struct qwick_err e;
     char deep[512] = "d", name[64];
@@ -414,7 +407,6 @@ static void test_limits(void **state)
 
 static void test_tags(void **state)
 {
-    (void)state;
     static const char *const names[] = {
         "a-Q4_K_M.gguf",
         "a-UD-Q4_K_M.gguf",

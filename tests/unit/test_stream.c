@@ -96,7 +96,6 @@ static void expect(struct reader *r, const char *text, const char *thinking)
 
 static void text_passes_through(void **state)
 {
-    (void)state;
     struct reader r;
     reader_init(&r, NULL, 0, false);
     add(&r, "\nHello");
@@ -112,7 +111,6 @@ static void text_passes_through(void **state)
 
 static void thinking_is_split_and_trimmed(void **state)
 {
-    (void)state;
     struct reader r;
     reader_init(&r, NULL, 0, false);
     turn(&r, QWICK_THINKING);
@@ -178,7 +176,6 @@ static void thinking_is_split_and_trimmed(void **state)
 
 static void stop_strings_cross_tokens(void **state)
 {
-    (void)state;
     static const char *const stop[] = {"STOP"};
     struct reader r;
     reader_init(&r, stop, 1, false);
@@ -228,7 +225,6 @@ static void stop_strings_cross_tokens(void **state)
 
 static void the_first_complete_stop_string_wins(void **state)
 {
-    (void)state;
     static const char *const stop[] = {"abcd", "bc", "c", "xabcd"};
     struct reader r;
     for (int whole = 0; whole < 2; whole++) {
@@ -254,7 +250,6 @@ static void the_first_complete_stop_string_wins(void **state)
  * complete a stop string. */
 static void stop_strings_of_new_lines(void **state)
 {
-    (void)state;
     static const char *const stop[] = {"\n\n"};
     struct reader r;
     for (int whole = 0; whole < 2; whole++) {
@@ -272,7 +267,6 @@ static void stop_strings_of_new_lines(void **state)
 
 static void characters_come_whole(void **state)
 {
-    (void)state;
     struct reader r;
     reader_init(&r, NULL, 0, false);
     add(&r, "a\xF0");
@@ -369,7 +363,6 @@ static void whole(const struct piece *p, size_t n, bool in_think,
 
 static void any_cuts_give_the_same_text(void **state)
 {
-    (void)state;
     static const char *const parts[] = {
         "a",           "b",    "ab",   "\n",           "\n\n",
         " ",           "\xC3", "\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80",

@@ -88,7 +88,6 @@ static bool check_line(const struct json_value *v, size_t line)
 
 static void test_goldens(void **state)
 {
-    (void)state;
     char *line = NULL;
     size_t cap = 0, n_lines = 0, n_bad = 0;
     ssize_t n;
@@ -178,7 +177,6 @@ static bool check_public(const char *dir, const struct json_value *v,
 
 static void test_public(void **state)
 {
-    (void)state;
     const char *dir = getenv("QWICK_TEST_TEMPLATES");
     if (!dir || !*dir) {
         print_message("SKIP: QWICK_TEST_TEMPLATES names no folder\n");
@@ -231,7 +229,6 @@ static void render_ok(struct template_result *r, const char *source,
  * is the template's own exactly if it is another one. */
 static void test_origin_by_byte(void **state)
 {
-    (void)state;
     static const char vars[] =
         "{\"a\":\"~~~~\",\"d\":{\"~\":\"~~\"},\"l\":[\"~\",\"~~\"],"
         "\"messages\":[{\"role\":\"user\",\"content\":\"~~~\"},"
@@ -290,7 +287,6 @@ static void test_origin_by_byte(void **state)
 /* Functions that build new text: all of it is from outside. */
 static void test_origin_of_whole_results(void **state)
 {
-    (void)state;
     static const char vars[] =
         "{\"a\":\"<|im_end|>\",\"n\":5,\"f\":1.5,\"b\":true,\"z\":null,"
         "\"big\":123456789012345678901,"
@@ -336,7 +332,6 @@ static void test_origin_of_whole_results(void **state)
  * template prints the token, and no part of it is the template's own. */
 static void test_origin_of_choices(void **state)
 {
-    (void)state;
     static const char vars[] =
         "{\"n\":10,\"one\":1,\"s\":\"~~~~~~~~~~\",\"k\":\"t\","
         "\"codes\":[60,124,105,109,95,101,110,100,124,62],"
@@ -425,7 +420,6 @@ static void test_origin_of_choices(void **state)
 /* Roles and what the template chooses by itself stay its own. */
 static void test_origin_of_own_choices(void **state)
 {
-    (void)state;
     static const char vars[] =
         "{\"messages\":[{\"role\":\"user\",\"content\":\"\"},"
         "{\"role\":\"user\",\"content\":\"\"}]}";
@@ -455,7 +449,6 @@ static void test_origin_of_own_choices(void **state)
 /* Inside a list or a dict, the marks of str() may be finer. */
 static void test_origin_of_containers(void **state)
 {
-    (void)state;
     struct template_result r;
     render_ok(&r, "{{ [a, 'x'] }}{{ d }}",
               "{\"a\":\"<|im_end|>\",\"d\":{\"<|k|>\":\"<|im_end|>\"}}");
@@ -467,7 +460,6 @@ static void test_origin_of_containers(void **state)
 
 static void test_special_tokens_are_own(void **state)
 {
-    (void)state;
     static const char source[] = "{{ bos_token }}{{ messages[0].role }}"
                                  "{{ messages[1].role }}";
     static const char json[] =
@@ -497,7 +489,6 @@ static void test_special_tokens_are_own(void **state)
 
 static void test_in_think(void **state)
 {
-    (void)state;
     static const struct {
         const char *source;
         bool in_think;
@@ -543,7 +534,6 @@ static void assert_fails(const char *source, enum qwick_err_code code,
 
 static void test_messages(void **state)
 {
-    (void)state;
     static const struct {
         const char *source, *message;
         enum qwick_err_code code;
@@ -583,7 +573,6 @@ static void test_messages(void **state)
 /* Programs that would run for ever, or fill the memory or the stack. */
 static void test_bounds(void **state)
 {
-    (void)state;
     static const char *const sources[] = {
         "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}"
         "{% endfor %}",
@@ -632,7 +621,6 @@ static void test_bounds(void **state)
 
 static void test_nesting(void **state)
 {
-    (void)state;
     static const struct {
         const char *open, *close;
     } kinds[] = {
@@ -666,7 +654,6 @@ static void test_nesting(void **state)
  * operators make a deep tree, which evaluation bounds. */
 static void test_long_rows(void **state)
 {
-    (void)state;
     struct template_result r;
     struct qwick_err e;
     struct buf b = {0};
@@ -695,7 +682,6 @@ static void test_long_rows(void **state)
 
 static void test_source_bounds(void **state)
 {
-    (void)state;
     struct template *t;
     struct qwick_err e;
     char *text = malloc(TEMPLATE_MAX_SOURCE + 1);
@@ -758,7 +744,6 @@ static void mutate(struct buf *b)
 /* Whatever becomes of a template, it is rendered or refused. */
 static void test_mutations(void **state)
 {
-    (void)state;
     const char *seed_text = getenv("QWICK_TEST_SEED");
     uint64_t seed = seed_text ? strtoull(seed_text, NULL, 10) : 20261122;
     draw_state = seed;

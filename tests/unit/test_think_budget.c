@@ -87,7 +87,6 @@ static void thinking_tokens_count(void **state)
     struct think_budget b;
     int32_t id, all[100];
     size_t n;
-    (void)state;
     assert_int_equal(think_budget_begin(&b, eng, 3, false, NULL), 0);
     /* tokens of the text, and those that open and close, do not count */
     const int32_t ids[] = {5, 6, 7, 8, OPEN, 5, 6, CLOSE, 9, 9, 9, OPEN};
@@ -137,7 +136,6 @@ static void budgets_force_the_end(void **state)
     struct qwick_result all = generate(eng, prompt, N_PROMPT, &o);
     size_t n_forced;
     int32_t *forced = forced_ids(eng, &n_forced);
-    (void)state;
     assert_int_equal(all.n_forced, 0);
     assert_string_equal(all.text, ""); /* all of it is thinking */
     for (size_t i = 0; i < 3; i++) {
@@ -177,7 +175,6 @@ static void forced_tokens_are_in_the_context(void **state)
     struct qwick_engine *eng = open_engine(0);
     struct qwick_generate_options o = options(5);
     int32_t ids[N_PROMPT + N_TOKENS];
-    (void)state;
     o.sampling = NULL;
     own_sampling(&o)->temperature = 0;
     struct qwick_result r = generate(eng, prompt, N_PROMPT, &o);
@@ -203,7 +200,6 @@ static void limits_come_first(void **state)
     struct qwick_generate_options o = options(3);
     struct qwick_session *s;
     struct qwick_result r;
-    (void)state;
     o.max_tokens = 9;
     r = generate(eng, prompt, N_PROMPT, &o);
     assert_int_equal(r.finish, QWICK_FINISH_LENGTH);
@@ -276,7 +272,6 @@ static void forced_tokens_are_no_loop(void **state)
     struct qwick_generate_options o = options(2);
     struct by_hand *h = calloc(1, sizeof *h);
     bool ended;
-    (void)state;
     assert_non_null(h);
     o.sampling = NULL;
     own_sampling(&o)->temperature = 0;
@@ -305,7 +300,6 @@ static void no_second_block_is_opened(void **state)
     struct qwick_generate_options o = options(1);
     struct by_hand *h = calloc(1, sizeof *h);
     bool ended;
-    (void)state;
     assert_non_null(h);
     begin(h, eng, &o);
     /* until the end is forced, a block may be opened again */
@@ -329,7 +323,6 @@ static void draws_keep_their_random_numbers(void **state)
     struct by_hand *a = calloc(1, sizeof *a), *b = calloc(1, sizeof *b);
     size_t n_same = 0;
     bool ended;
-    (void)state;
     assert_non_null(a);
     assert_non_null(b);
     *own_sampling(&o) = qwick_sampling_neutral();
@@ -382,7 +375,6 @@ static void lookup_changes_nothing(void **state)
 {
     struct qwick_engine *eng = open_engine(0);
     struct qwick_constraint *c = constraint(eng);
-    (void)state;
     for (size_t i = 0; i < N_ANSWERS; i++) {
         struct qwick_generate_options o = mixed(i, c);
         struct qwick_result a = generate(eng, prompt, N_PROMPT, &o);
@@ -419,7 +411,6 @@ static void batches_are_as_single(void **state)
     struct qwick_batch_options bo = qwick_batch_defaults();
     struct qwick_batch *b;
     struct qwick_result got[N_ANSWERS] = {0};
-    (void)state;
     bo.max_batch = 3;
     bo.done = on_done;
     assert_int_equal(qwick_batch_create(&b, eng, &bo, NULL), 0);
@@ -462,7 +453,6 @@ static void models_without_thinking_are_refused(void **state)
 {
     struct qwick_generate_options o = options(4);
     struct qwick_engine *eng = open_engine(0);
-    (void)state;
     o.split_thinking = false;
     fails(eng, &o, "think budget: has no effect without split_thinking");
     qwick_engine_close(eng);

@@ -67,7 +67,6 @@ static void *work(void *arg)
 
 static void threads_have_an_engine_each(void **state)
 {
-    (void)state;
     struct job jobs[N_THREADS] = {0};
     pthread_t threads[N_THREADS];
     int32_t want[N_TOKENS];
@@ -92,7 +91,6 @@ static void threads_have_an_engine_each(void **state)
 
 static void a_child_opens_its_own_engine(void **state)
 {
-    (void)state;
     struct qwick_engine *eng = open_engine();
     int32_t want[N_TOKENS], ids[N_TOKENS];
     int status;
@@ -134,7 +132,6 @@ static void note_call(void *ctx)
 
 static void each_thread_is_called_once(void **state)
 {
-    (void)state;
     for (int n = 1; n <= 3; n++) {
         struct called c = {.lock = PTHREAD_MUTEX_INITIALIZER};
         struct qwick_engine *eng = engine_with(.threads = n);

@@ -24,14 +24,12 @@ static struct json_doc *doc;
 
 static int setup(void **state)
 {
-    (void)state;
     return json_parse(&doc, "tools", definitions, strlen(definitions),
                       QWICK_ERR_USAGE, NULL);
 }
 
 static int teardown(void **state)
 {
-    (void)state;
     json_free(doc);
     return 0;
 }
@@ -161,7 +159,6 @@ enum { N_CASES = sizeof(cases) / sizeof(*cases) };
 /* Whole texts, every cut into two pieces, and byte by byte. */
 static void calls_in_any_pieces(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < N_CASES; i++) {
         size_t n = strlen(cases[i].text);
         for (size_t cut = 0; cut <= n + 1; cut++) {
@@ -177,7 +174,6 @@ static void calls_in_any_pieces(void **state)
 /* Text is given as soon as it cannot be a part of a call, and so are calls. */
 static void nothing_is_held_longer_than_needed(void **state)
 {
-    (void)state;
     struct tool_calls c = {.tools = json_root(doc)};
     assert_int_equal(tool_calls_feed(&c, "ab <", 4), 0);
     assert_string_equal(c.text.data, "ab");
@@ -191,7 +187,6 @@ static void nothing_is_held_longer_than_needed(void **state)
 
 static void calls_have_openai_form(void **state)
 {
-    (void)state;
     struct buf b = {0};
     struct json_writer w = json_writer(&b);
     struct tool_calls c = {.tools = json_root(doc), .id = 1};
@@ -218,7 +213,6 @@ static void calls_have_openai_form(void **state)
  * lost only around calls. */
 static void random_parts_are_bounded(void **state)
 {
-    (void)state;
     static const char *const parts[] = {"<tool_call>", "</tool_call>",
                                         "<function=",  "weather>",
                                         "now>",        "</function>",
@@ -259,7 +253,6 @@ static void random_parts_are_bounded(void **state)
 
 static void large_calls(void **state)
 {
-    (void)state;
     struct buf b = {0};
     assert_int_equal(buf_puts(&b, "<tool_call><function=weather>"), 0);
     for (int i = 0; i < 300; i++)

@@ -166,7 +166,6 @@ static const struct {
 
 static void admits_calls(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct automaton *a =
             must_compile(texts[i].tools, texts[i].form, texts[i].tool);
@@ -223,7 +222,6 @@ static void counts_characters(void **state)
                              "\"maxLength\":60000}",
                              "")) "]",
         TOOLS_XML, "f");
-    (void)state;
     for (size_t n = 59998; n <= 60001; n++) {
         static const char call[] = XML("f", P("a", "@"));
         const char *at = strchr(call, '@');
@@ -242,7 +240,6 @@ static void counts_characters(void **state)
 static void refuses_definitions(void **state)
 {
     struct qwick_err e;
-    (void)state;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         struct automaton *a =
             compile(refused[i].tools, refused[i].form, refused[i].tool, &e);
@@ -384,7 +381,6 @@ static void reads_what_it_writes(void **state)
     static const char *const names[] = {"f", "g"};
     struct json_doc *doc;
     size_t n_texts = 0;
-    (void)state;
     assert_int_equal(
         json_parse(&doc, "tools", rich, strlen(rich), QWICK_ERR_USAGE, NULL),
         0);
@@ -424,7 +420,6 @@ static void admits_no_call(void **state)
     struct qwick_err e;
     struct automaton *a = NULL;
     struct grammar *g;
-    (void)state;
     assert_int_equal(grammar_create(&g, "G", NULL), 0);
     uint32_t root = grammar_rule(g, "root", 4);
     grammar_define(g, root, tools_no_call(g));
@@ -455,7 +450,6 @@ static void finds_forms(void **state)
         {"<tool_call>{} <tool_call><function=f>", TOOLS_XML},
         {"<tool_call><function=f> <tool_call>{", TOOLS_JSON},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         enum tools_form form;
         int rc = tools_form_of(&form, rows[i].prompt, strlen(rows[i].prompt));

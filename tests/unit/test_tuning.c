@@ -30,7 +30,6 @@ static const struct core_knob *knob(const char *name)
 static void test_every_row_is_complete(void **state)
 {
     const struct core_knob *k;
-    (void)state;
     for (size_t i = 0; i < n_cores; i++) {
         const struct core *c = &cores[i];
         assert_ptr_equal(core_named(c->name), c); /* names are unique */
@@ -48,7 +47,6 @@ static void test_every_row_is_complete(void **state)
 
 static void test_measured_choices_exist(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < n_cores; i++) {
         char names[512], *save, *name;
         snprintf(names, sizeof names, "%s",
@@ -68,7 +66,6 @@ static void test_measured_choices_exist(void **state)
 static void test_variants_are_valid(void **state)
 {
     const struct core_knob *k;
-    (void)state;
     for (size_t j = 0; (k = core_knob(j)) != NULL; j++) {
         assert_true(k->n_variants >= 2);
         assert_true(k->levels != 0);
@@ -81,7 +78,6 @@ static void test_variants_are_valid(void **state)
 
 static void test_each_model_has_at_most_one_row(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < n_cores; i++)
         for (unsigned model = 0; model < 256; model++) {
             const struct core *c = &cores[i];
@@ -137,7 +133,6 @@ static void test_known_cpus_have_their_rows(void **state)
         {"CentaurHauls", 6, 0x8f, "unknown core"},
         {"", 0, 0, "unknown core"},
     };
-    (void)state;
     if (n_cores == 1)
         skip(); /* this CPU has no kernels to choose from */
     for (size_t i = 0; i < sizeof cpus / sizeof *cpus; i++) {
@@ -152,7 +147,6 @@ static void test_known_cpus_have_their_rows(void **state)
  * choices since it was measured. */
 static void test_measured_cores_keep_their_choices(void **state)
 {
-    (void)state;
     if (n_cores == 1)
         skip();
     const struct core_choices *zen5 = &core_named("Zen 5")->choices;
@@ -170,7 +164,6 @@ static void test_choices_reach_the_tables(void **state)
     struct core_choices c = kernels_core()->choices;
     const char *level;
     bool known;
-    (void)state;
     c.sweep_l2 = !c.sweep_l2;
     c.blas_avx2 = !c.blas_avx2;
     c.bf16_min = 7;
@@ -256,7 +249,6 @@ static void test_prefetches_change_no_result(void **state)
     struct core_choices c = kernels_core()->choices;
     const char *level;
     bool known;
-    (void)state;
     fill(&p);
     for (size_t i = 0; (level = kernels_level(i)) != NULL; i++) {
         const struct kernels *k = kernels_named(level, &known);
@@ -287,7 +279,6 @@ static void test_a_probe_takes_a_variant(void **state)
     const struct core_choices *own = &kernels_core()->choices;
     struct core_choices c = *own;
     const struct core_knob *k;
-    (void)state;
     assert_int_equal(tuning_probe(&c, NULL), 0);
     for (size_t i = 0; (k = tuning_probed(i)) != NULL; i++) {
         bool found = false;
@@ -352,7 +343,6 @@ static bool is_read(struct tuning *t)
 static void test_the_file_keeps_the_choices(void **state)
 {
     struct tuning t = example(), got;
-    (void)state;
     assert_false(is_read(&got));
     assert_int_equal(tuning_file_write(&t, temp_dir, NULL), 0);
     assert_true(is_read(&got));
@@ -369,7 +359,6 @@ static void test_a_damaged_file_is_ignored(void **state)
 {
     struct tuning t = example(), got;
     char text[1024], bad[1100];
-    (void)state;
     assert_int_equal(tuning_file_write(&t, temp_dir, NULL), 0);
     const char *path = only_file();
     size_t n = get_file(path, text, sizeof text);
@@ -409,7 +398,6 @@ static void test_a_file_of_another_machine_is_ignored(void **state)
 {
     struct tuning t = example(), got;
     char text[1024], line[64], *end;
-    (void)state;
     assert_int_equal(tuning_file_write(&t, temp_dir, NULL), 0);
     const char *path = only_file();
     get_file(path, text, sizeof text);
@@ -443,7 +431,6 @@ static void test_a_directory_that_cannot_be_used(void **state)
 {
     struct tuning t = example();
     struct qwick_err e = {0};
-    (void)state;
     temp_put("file", "x");
     assert_int_equal(tuning_file_write(&t, temp_path("file"), &e), -1);
     assert_int_equal(e.code, QWICK_ERR_RUNTIME);
@@ -473,7 +460,6 @@ static void test_names_of_files(void **state)
         {"", false, false},
     };
     bool temporary;
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         bool ok = tuning_file_name(names[i].name, &temporary);
         assert_int_equal(ok, names[i].ok);
@@ -487,7 +473,6 @@ static void test_the_cache_knows_the_file(void **state)
     struct tuning t = example();
     struct qwick_cache_entry *v;
     size_t n, bytes;
-    (void)state;
     assert_int_equal(tuning_file_write(&t, temp_dir, NULL), 0);
     temp_put("tuning-1-mine.txt", "x"); /* not a name of ours */
     assert_int_equal(qwick_cache_list(temp_dir, &v, &n, NULL), 0);
@@ -508,11 +493,7 @@ static void test_the_cache_knows_the_file(void **state)
 static int open_with(struct qwick_engine **eng, const char *core,
                      struct qwick_err *e)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    o.core = core;
-    o.tuning_dir = temp_dir;
-    o.threads = 1;
-    return qwick_engine_open(eng, &o, e);
+    return try_open(eng, e, .core = core, .tuning_dir = temp_dir, .threads = 1);
 }
 
 /* One process has one set of choices, so this is one test. */
@@ -522,7 +503,6 @@ static void test_the_first_engine_decides(void **state)
     struct qwick_tuning t;
     struct qwick_err e;
     size_t n_probed = 0;
-    (void)state;
     if (n_cores == 1)
         skip();
     assert_int_equal(open_with(&eng, "Zen 9", &e), -1);
@@ -571,7 +551,6 @@ static void logits_with(float *out, size_t n_vocab, bool last, bool exact)
 static void test_choices_change_no_bit_of_exact_mode(void **state)
 {
     static float a[VOCAB], b[VOCAB];
-    (void)state;
     if (n_cores == 1)
         skip();
     logits_with(a, VOCAB, false, true);
@@ -586,7 +565,6 @@ static void test_each_choice_gives_an_answer(void **state)
 {
     static float a[VOCAB], b[VOCAB];
     double error = 0, length = 0;
-    (void)state;
     if (n_cores == 1)
         skip();
     logits_with(a, VOCAB, false, false);

@@ -53,9 +53,8 @@ static void check(const char *p, size_t n)
     buf_free(&have);
 }
 
-static void test_classes(void **unused)
+static void test_classes(void **state)
 {
-    (void)unused;
     static const struct {
         uint32_t cp;
         enum uclass class;
@@ -90,9 +89,8 @@ static void test_classes(void **unused)
 }
 
 /* Fixed test vectors, which also detect a change of utf8proc. */
-static void test_vectors(void **unused)
+static void test_vectors(void **state)
 {
-    (void)unused;
     static const char *const t[][2] = {
         {"", ""},
         {"plain ascii, longer than a word", "plain ascii, longer than a word"},
@@ -142,9 +140,8 @@ static void test_vectors(void **unused)
 
 /* Every character: alone, after a letter, before a mark, and decomposed. The
  * decomposed form covers every pair that composes. */
-static void test_every_character(void **unused)
+static void test_every_character(void **state)
 {
-    (void)unused;
     struct buf b = {0}, nfd = {0};
     for (uint32_t cp = 0; cp < 0x110000; cp++) {
         if (skipped(cp))
@@ -171,9 +168,8 @@ static void test_every_character(void **unused)
     buf_free(&nfd);
 }
 
-static void test_random(void **unused)
+static void test_random(void **state)
 {
-    (void)unused;
     static const uint32_t base[] = {'a',    'e',    0xE9,  0x41,  0x1EA0,
                                     0x1100, 0xAC00, 0x915, 0x9C7, 0x1025,
                                     0x4E2D, 0xDD9,  0x3B1, ' '};
@@ -199,9 +195,8 @@ static void test_random(void **unused)
 }
 
 /* Long runs of unordered marks. With quadratic time this test would not end. */
-static void test_long_runs(void **unused)
+static void test_long_runs(void **state)
 {
-    (void)unused;
     enum { N = 500000 };
     struct buf b = {0}, out = {0};
     put(&b, 'q');
@@ -217,9 +212,8 @@ static void test_long_runs(void **unused)
     buf_free(&out);
 }
 
-static void test_out_of_room(void **unused)
+static void test_out_of_room(void **state)
 {
-    (void)unused;
     struct buf out = {.max = 8};
     struct qwick_err e = {0};
     assert_int_equal(buf_puts(&out, "abc"), 0);

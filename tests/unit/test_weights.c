@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engines.h"
 #include "file/safetensors.h"
 #include "model/weights.h"
 #include "qwick_tools.h"
 #include "tempdir.h"
+#include "tensors_file.h"
 
 enum { VOCAB = 10, D = 8, FF = 12, HEADS = 2, KV = 1, HEAD = 4 };
 enum { MAX_TENSORS = 32 };
@@ -74,12 +76,7 @@ static struct list *layer(const char *prefix, bool bias)
 
 static void write_weights(const struct list *l)
 {
-    struct st_writer *w;
-    struct qwick_err e;
-    assert_ok(
-        st_writer_open(&w, temp_path("model.safetensors"), l->t, l->n, &e) ||
-            st_writer_close(w, &e),
-        &e);
+    temp_put_tensors("model.safetensors", l->t, l->n);
 }
 
 static void write_config(bool tied, bool bias)
@@ -100,28 +97,18 @@ static void write_config(bool tied, bool bias)
 
 static int open_engine(struct qwick_engine **eng, struct qwick_err *e)
 {
-    struct qwick_engine_options o = qwick_engine_defaults();
-    o.model = temp_dir;
-    o.threads = 1;
     *e = (struct qwick_err){0};
-    return qwick_engine_open(eng, &o, e);
+    return try_open(eng, e, .model = temp_dir, .threads = 1);
 }
 
 /* The checkpoint opens and answers; *info is copied. */
 static struct qwick_info opens(void)
 {
     struct qwick_engine *eng;
-    struct qwick_session *s;
     struct qwick_err e;
     assert_ok(open_engine(&eng, &e), &e);
     struct qwick_info info = *qwick_engine_info(eng);
-    static const int32_t ids[] = {1, 2, 3};
-    assert_ok(qwick_session_create(&s, eng, 0, &e) ||
-                  qwick_session_sync(s, ids, 3, &e),
-              &e);
-    for (int i = 0; i < VOCAB; i++)
-        assert_true(qwick_session_logits(s)[i] == 0);
-    qwick_session_free(s);
+    logits_are_zero(eng);
     qwick_engine_close(eng);
     return info;
 }
@@ -140,7 +127,6 @@ static void refuses(const char *a, const char *b, const char *c)
 
 static void good_checkpoints(void **state)
 {
-    (void)state;
     const size_t embed = VOCAB * D;
     const size_t rest = D + 2 * D + 2 * D * HEADS * HEAD + 2 * D * KV * HEAD +
                         2 * HEAD + 3 * D * FF;
@@ -194,7 +180,6 @@ static void good_checkpoints(void **state)
 
 static void used_tensors_are_marked(void **state)
 {
-    (void)state;
     write_config(true, false);
     struct list *l = layer("model.", false);
     put(l, "odd.weight", VOCAB, D);
@@ -219,7 +204,6 @@ static void used_tensors_are_marked(void **state)
 
 static void each_missing_tensor_is_named(void **state)
 {
-    (void)state;
     for (int bare = 0; bare < 2; bare++) {
         for (size_t i = 0;; i++) {
             struct list *l = layer(bare ? "" : "model.", true);
@@ -247,7 +231,6 @@ static void each_missing_tensor_is_named(void **state)
 
 static void each_wrong_shape_is_named(void **state)
 {
-    (void)state;
     write_config(false, true);
     for (size_t i = 0;; i++) {
         struct list *l = layer("model.", true);
@@ -300,7 +283,6 @@ static void each_wrong_shape_is_named(void **state)
 
 static void types_that_are_no_weights(void **state)
 {
-    (void)state;
     write_config(false, true);
     for (int type = 0; type < DT_BLOCKS; type++) {
         for (size_t i = 0; i < 18; i += 3) {
@@ -321,7 +303,6 @@ static void types_that_are_no_weights(void **state)
 /* The functions themselves: names, widening, counting each tensor once. */
 static void vectors_are_widened(void **state)
 {
-    (void)state;
     static const uint16_t bf16[3] = {0x3F80, 0xC000, 0x7F80}; /* 1 -2 inf */
     static const uint16_t f16[3] = {0x3C00, 0xC000, 0x0001};
     static const float f32[3] = {1, -2, 3.5f};
@@ -386,7 +367,6 @@ static void vectors_are_widened(void **state)
  * names fit. Families test that their schemes name what they bind. */
 static void names_are_expanded(void **state)
 {
-    (void)state;
     char name[NAMES_BYTES];
     const struct weight_ref up = {WEIGHT_EXPERT_UP, 47, 127};
     const struct weight_ref down = {WEIGHT_EXPERTS_DOWN, 3, 0};
@@ -419,7 +399,6 @@ static void names_are_expanded(void **state)
 /* The scheme whose embedding is in the file names all weights. */
 static void schemes_are_told_apart(void **state)
 {
-    (void)state;
     static const float one[1] = {1}, two[1] = {2};
     const struct st_out_tensor t[] = {{"tok.weight", DT_F32, 2, {1, 1}, one},
                                       {"n.weight", DT_F32, 1, {1}, two},
@@ -454,7 +433,6 @@ static void schemes_are_told_apart(void **state)
 /* A stack is one tensor of matrices; its parts borrow from it. */
 static void stacks_are_cut_into_matrices(void **state)
 {
-    (void)state;
     enum { N = 3, ROWS = 4, COLS = 5 };
     static float x[N * ROWS * COLS];
     const struct st_out_tensor t[] = {
@@ -500,7 +478,6 @@ static void stacks_are_cut_into_matrices(void **state)
 
 static void no_weights_at_all(void **state)
 {
-    (void)state;
     write_config(true, false);
     refuses("safetensors", "", "");
     /* an empty container is legal and holds nothing that is needed */

@@ -52,7 +52,6 @@ static bool is_whole(const struct kv_cache *kv, size_t page, size_t layer)
 
 static void old_pages_are_released(void **state)
 {
-    (void)state;
     struct layer_config layers[4];
     struct config c = some_config(layers);
     /* the next token sees positions 541 to 640 */
@@ -83,7 +82,6 @@ static void old_pages_are_released(void **state)
 
 static void a_sequence_goes_back_as_far_as_keys_are_there(void **state)
 {
-    (void)state;
     struct layer_config layers[4];
     struct config c = some_config(layers);
     struct kv_cache kv = filled(&c, 640), other;
@@ -169,7 +167,6 @@ static struct qwick_session *whole(struct qwick_engine *eng, const int32_t *ids,
 
 static void released_pages_change_no_result(void **state)
 {
-    (void)state;
     struct qwick_engine *big = open_engine(2 * N, NULL);
     struct qwick_engine *eng = open_engine(64, NULL);
     int32_t *ids = new_ids(N, 1);
@@ -222,7 +219,6 @@ static void released_pages_change_no_result(void **state)
 
 static void saved_sessions_go_on(void **state)
 {
-    (void)state;
     struct qwick_engine *big = open_engine(2 * N, NULL);
     struct qwick_engine *eng = open_engine(64, NULL);
     int32_t *ids = new_ids(N, 1);
@@ -252,7 +248,6 @@ static void saved_sessions_go_on(void **state)
  * same results as a new one. */
 static void prefixes_stay_whole(void **state)
 {
-    (void)state;
     temp_clear();
     struct qwick_engine *big = open_engine(2 * N, NULL);
     struct qwick_engine *eng = open_engine(64, temp_path("cache"));
@@ -290,7 +285,6 @@ static void prefixes_stay_whole(void **state)
 /* A loaded session has no keys of old windows, so that it cannot be stored. */
 static void loaded_sessions_are_not_stored(void **state)
 {
-    (void)state;
     temp_clear();
     struct qwick_engine *eng = open_engine(64, temp_path("cache"));
     int32_t *ids = new_ids(N, 1);
@@ -314,7 +308,6 @@ static void loaded_sessions_are_not_stored(void **state)
 /* Two of three layers attend only to the window. */
 static void costs_know_windows(void **state)
 {
-    (void)state;
     struct qwick_engine *eng = open_engine(64, NULL);
     double layer = (double)qwick_engine_info(eng)->kv_token_bytes / 3;
     const struct {
