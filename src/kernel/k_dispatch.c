@@ -15,8 +15,8 @@ struct core_choices kernel_core;
  *   gemm_f32  Below AVX-512 it takes up to GEMM_F32_SMALL_M tokens in groups of
  *             8, so it pays just below multiples of 8: 1.00 for 7 tokens, 1.11
  *             for 8.
- *   bf16      pairs, where f32 takes 1: in passes of Qwen3-30B-A3B's shape
- * whose pairs     experts have 2, 4 or 8 tokens, 0.85, 0.81 and 0.66 on amx; on
+ *   bf16      pairs, where f32 takes 1: in passes of Qwen3-30B-A3B's shape whose
+ *   pairs     experts have 2, 4 or 8 tokens, 0.85, 0.81 and 0.66 on amx; on
  *             avx512bf16 1.27 for 4.
  *   OpenBLAS  A pass with fewer operations than blas_min_flops ends before the
  *             library is loaded. */
