@@ -1,4 +1,4 @@
-/* What parsing, --help and the table share. */
+/* Functions that parsing, --help and the table share. */
 #ifndef CLI_OPT_INT_H
 #define CLI_OPT_INT_H
 

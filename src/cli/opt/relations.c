@@ -11,11 +11,10 @@
 enum { MAX_IDS = 20 };
 
 enum relation_kind {
-    EXCLUDES, /* one of `of` and one of `by` cannot be combined; the setting
-                 yields to the command line */
-    NO_EFFECT_WITH,   /* those of `of` have no effect if one of `by` is given */
-    NO_EFFECT_WITHOUT /* those of `of` have no effect if none of `by` is given
-                       */
+    EXCLUDES,         /* an option of `of` and one of `by` cannot be combined; a
+                         setting yields to the command line */
+    NO_EFFECT_WITH,   /* options of `of` have no effect if one of `by` is given */
+    NO_EFFECT_WITHOUT /* options of `of` have no effect if none of `by` is given */
 };
 
 struct relation {
