@@ -14,7 +14,7 @@ struct key key_start(const char *what)
     return k;
 }
 
-static void key_add_bytes(struct key *k, const void *p, size_t n)
+void key_add(struct key *k, const void *p, size_t n)
 {
     const unsigned char *s = p;
     for (size_t i = 0; i < n; i++)
@@ -26,14 +26,14 @@ void key_add_u64(struct key *k, uint64_t v)
     unsigned char b[8];
     for (size_t i = 0; i < 8; i++)
         b[i] = (unsigned char)(v >> 8 * i);
-    key_add_bytes(k, b, sizeof b);
+    key_add(k, b, sizeof b);
 }
 
 void key_add_text(struct key *k, const char *s, size_t n)
 {
     key_add_u64(k, s ? n : UINT64_MAX);
     if (s)
-        key_add_bytes(k, s, n);
+        key_add(k, s, n);
 }
 
 void key_add_ids(struct key *k, const int32_t *ids, size_t n)

@@ -14,6 +14,7 @@ struct key {
 
 /* Start a key. `what` is the kind of result. */
 struct key key_start(const char *what);
+void key_add(struct key *k, const void *p, size_t n);
 
 /* Add a number, a text with its length (NULL differs from ""), or a float. */
 void key_add_u64(struct key *k, uint64_t v);
