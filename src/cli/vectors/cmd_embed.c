@@ -34,7 +34,6 @@ struct text {
 struct job {
     const struct opt_parsed *p;
     const struct args *a; /* of p */
-    enum texts_form form;
     struct qwick_engine *eng;
     struct qwick_embedder *m;
     struct vectors out;
@@ -154,7 +153,7 @@ static int bad_record(struct job *j, struct text *r, const char *where,
                       const struct qwick_err *e)
 {
     struct buf text = {0};
-    bool line = j->form != TEXTS_WHOLE;
+    bool line = texts_form(j->a) != TEXTS_WHOLE;
     int status = 0;
     if (record_message(&text, where, e->msg)) {
         status = msg_oom();
@@ -369,7 +368,6 @@ static int embed_run(struct opt_parsed *p, struct qwick_engine *eng)
         return msg_oom();
     j->p = p;
     j->a = &p->a;
-    j->form = texts_form(&p->a);
     j->eng = eng;
     j->out.file.fd = j->pending.fd = -1;
     int status = embed(j);

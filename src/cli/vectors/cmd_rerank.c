@@ -33,7 +33,6 @@ struct doc {
 struct job {
     const struct opt_parsed *p;
     const struct args *a; /* of p */
-    enum texts_form form;
     struct qwick_engine *eng;
     struct qwick_reranker *r;
     struct doc *docs; /* [n_docs] documents that are not written yet */
@@ -415,7 +414,6 @@ static int rerank_run(struct opt_parsed *p, struct qwick_engine *eng)
         return msg_oom();
     j->p = p;
     j->a = &p->a;
-    j->form = texts_form(&p->a);
     j->eng = eng;
     int status = rerank(j);
     progress_stop();
