@@ -37,14 +37,12 @@ static void encode_line(const struct json_value *v)
 
 static void test_golden_encode(void **state)
 {
-    struct jsonl in = jsonl_open("tests/golden/text/tokenizer.jsonl");
-    while (jsonl_next(&in))
-        encode_line(in.root);
-    jsonl_close(&in);
-    assert_true(in.n_lines > 500);
+    size_t n_lines =
+        jsonl_each("tests/golden/text/tokenizer.jsonl", encode_line);
+    assert_true(n_lines > 500);
     print_message("%zu lines equal; %zu of %zu that depend on the version of "
                   "Unicode are equal\n",
-                  in.n_lines - n_sensitive, n_sensitive_same, n_sensitive);
+                  n_lines - n_sensitive, n_sensitive_same, n_sensitive);
 }
 
 static void decode_line(const struct json_value *v)
@@ -70,11 +68,7 @@ static void decode_line(const struct json_value *v)
 
 static void test_golden_decode(void **state)
 {
-    struct jsonl in = jsonl_open("tests/golden/text/decode.jsonl");
-    while (jsonl_next(&in))
-        decode_line(in.root);
-    jsonl_close(&in);
-    assert_true(in.n_lines > 50);
+    assert_true(jsonl_each("tests/golden/text/decode.jsonl", decode_line) > 50);
 }
 
 /* ---- the small tokenizer ---- */
