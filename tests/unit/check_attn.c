@@ -32,9 +32,7 @@ static struct attention attention_new(size_t n, size_t d, enum kind kind,
     fill_numbers(&a, &a.k, kind);
     fill_numbers(&a, &a.v, kind);
     hide_positions(&a, d * bytes);
-    fill_state(&a);
-    attention_keep(&a);
-    return a;
+    return attention_ready(a);
 }
 
 static void attention_call(const struct kernels *k, const struct attention *a,

@@ -124,6 +124,15 @@ static void attention_keep(struct attention *a)
     area_keep(&a->l);
 }
 
+/* The last step of set-up: fill and keep the state of the rows. */
+static __attribute__((unused)) struct attention
+attention_ready(struct attention a)
+{
+    fill_state(&a);
+    attention_keep(&a);
+    return a;
+}
+
 /* ---- calls -------------------------------------------------------------- */
 
 /* The state of rows after a call. */

@@ -98,9 +98,7 @@ static struct attention attention_new(size_t n, size_t d, enum kind kind,
             spoil(&a.v, d, j);
         }
     }
-    fill_state(&a);
-    attention_keep(&a);
-    return a;
+    return attention_ready(a);
 }
 
 static void attention_call(const struct kernels *k, const struct attention *a,

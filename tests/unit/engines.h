@@ -31,6 +31,17 @@ engine_opened(const struct qwick_engine_options *o)
     return eng;
 }
 
+/* The error of a model that does not open. */
+static inline struct qwick_err open_refused(const char *dir)
+{
+    struct qwick_engine *eng = (void *)1;
+    struct qwick_err e = {0};
+    if (!try_open(&eng, &e, .model = dir, .threads = 1))
+        fail_msg("accepted");
+    assert_null(eng);
+    return e;
+}
+
 /* A session with the model's whole context. */
 static inline struct qwick_session *open_session(struct qwick_engine *eng)
 {

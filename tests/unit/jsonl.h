@@ -78,4 +78,15 @@ static inline struct ids ids_of(const struct json_value *list)
     return r;
 }
 
+/* Visit all lines of a file, and return their number. */
+static inline size_t jsonl_each(const char *path,
+                                void (*visit)(const struct json_value *line))
+{
+    struct jsonl in = jsonl_open(path);
+    while (jsonl_next(&in))
+        visit(in.root);
+    jsonl_close(&in);
+    return in.n_lines;
+}
+
 #endif

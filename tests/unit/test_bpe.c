@@ -37,14 +37,12 @@ static void encode_line(const struct json_value *v)
 
 static void test_golden_encode(void **state)
 {
-    struct jsonl in = jsonl_open("tests/golden/text/tokenizer.jsonl");
-    while (jsonl_next(&in))
-        encode_line(in.root);
-    jsonl_close(&in);
-    assert_true(in.n_lines > 500);
+    size_t n_lines =
+        jsonl_each("tests/golden/text/tokenizer.jsonl", encode_line);
+    assert_true(n_lines > 500);
     print_message("%zu lines equal; %zu of %zu that depend on the version of "
                   "Unicode are equal\n",
-                  in.n_lines - n_sensitive, n_sensitive_same, n_sensitive);
+                  n_lines - n_sensitive, n_sensitive_same, n_sensitive);
 }
 
 static void decode_line(const struct json_value *v)
@@ -70,11 +68,7 @@ static void decode_line(const struct json_value *v)
 
 static void test_golden_decode(void **state)
 {
-    struct jsonl in = jsonl_open("tests/golden/text/decode.jsonl");
-    while (jsonl_next(&in))
-        decode_line(in.root);
-    jsonl_close(&in);
-    assert_true(in.n_lines > 50);
+    assert_true(jsonl_each("tests/golden/text/decode.jsonl", decode_line) > 50);
 }
 
 /* ---- the small tokenizer ---- */
@@ -594,11 +588,22 @@ static void test_qwen(void **state)
     free(r.v);
 }
 
+/* Decode the ids to this text, and free them. */
+static void decodes_to(struct ids r, const struct buf *text)
+{
+    struct buf back = {0};
+    decode(qwen, r, false, &back);
+    assert_int_equal(back.len, text->len);
+    assert_memory_equal(back.data, text->data, text->len);
+    buf_free(&back);
+    free(r.v);
+}
+
 /* decode(encode(x)) is NFC(x), even with bytes that are not UTF-8. */
 static void test_round_trip(void **state)
 {
     static const uint32_t limit[] = {0x80, 0x250, 0x3000, 0xD800, 0x110000};
-    struct buf b = {0}, nfc = {0}, back = {0};
+    struct buf b = {0}, nfc = {0};
     for (int round = 0; round < 3000; round++) {
         b.len = nfc.len = 0;
         uint32_t n = draw(round % 20 ? 40 : 2000), top = limit[draw(5)];
@@ -619,14 +624,10 @@ static void test_round_trip(void **state)
         memcpy(copy, b.data, b.len);
         struct ids r = encode(qwen, copy, b.len, round % 2);
         free(copy);
-        decode(qwen, r, false, &back);
-        assert_int_equal(back.len, nfc.len);
-        assert_memory_equal(back.data, nfc.data, nfc.len);
-        free(r.v);
+        decodes_to(r, &nfc);
     }
     buf_free(&b);
     buf_free(&nfc);
-    buf_free(&back);
 }
 
 /* A tokenizer with a full cache gives the same ids as a new one. */
@@ -679,7 +680,7 @@ static void test_cache(void **state)
 static void test_long_words(void **state)
 {
     enum { N = 1000000 };
-    struct buf b = {0}, back = {0};
+    struct buf b = {0};
     static const char *const kinds[] = {
         "a", "ab", "etaoinshrdlu", " ", "\n", "=", "\xCC\x81", "<", "<|im_"};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
@@ -693,13 +694,9 @@ static void test_long_words(void **state)
                 assert_int_equal(buf_append(&b, p, len), 0);
         }
         struct ids r = encode(qwen, b.data, b.len, true);
-        decode(qwen, r, false, &back);
-        assert_int_equal(back.len, b.len);
-        assert_memory_equal(back.data, b.data, b.len);
-        free(r.v);
+        decodes_to(r, &b);
     }
     buf_free(&b);
-    buf_free(&back);
 }
 
 int main(void)

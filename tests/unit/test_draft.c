@@ -163,34 +163,30 @@ static void random_logits(float *x, float scale)
         x[i] = scale * (float)(uniform() + uniform() + uniform() - 1.5);
 }
 
+enum { N_SETTINGS = 5 };
+
 static struct qwick_sampling setting(size_t i)
 {
+    static const struct {
+        int top_k;
+        float temperature, top_p, min_p, repeat, presence, frequency;
+    } rows[N_SETTINGS] = {
+        {0, 1, 1, 0, 1, 0, 0},
+        {20, 0.7f, 1, 0, 1, 0, 0},
+        {0, 1, 0.8f, 0, 1, 0, 0},
+        {0, 1.5f, 1, 0.05f, 1, 0, 0},
+        {40, 1, 0.9f, 0, 1.3f, 0.5f, 0.2f},
+    };
     struct qwick_sampling o = qwick_sampling_neutral();
-    switch (i) {
-    case 0:
-        break;
-    case 1:
-        o.top_k = 20;
-        o.temperature = 0.7f;
-        break;
-    case 2:
-        o.top_p = 0.8f;
-        break;
-    case 3:
-        o.min_p = 0.05f;
-        o.temperature = 1.5f;
-        break;
-    case 4:
-        o.top_k = 40;
-        o.top_p = 0.9f;
-        o.repeat_penalty = 1.3f;
-        o.presence_penalty = 0.5f;
-        o.frequency_penalty = 0.2f;
-        break;
-    }
+    o.top_k = rows[i].top_k;
+    o.temperature = rows[i].temperature;
+    o.top_p = rows[i].top_p;
+    o.min_p = rows[i].min_p;
+    o.repeat_penalty = rows[i].repeat;
+    o.presence_penalty = rows[i].presence;
+    o.frequency_penalty = rows[i].frequency;
     return o;
 }
-enum { N_SETTINGS = 5 };
 
 /* Draws with a guess have the distribution of draws without one, for guesses
  * from near and from far. */

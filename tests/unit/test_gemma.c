@@ -9,6 +9,7 @@
 #include "golden.h"
 #include "qwick_tools.h"
 #include "reference.h"
+#include "session_pages.h"
 
 #define GEMMA "tests/golden/models/gemma3-gqa"
 
@@ -237,13 +238,6 @@ static struct qwick_session *session_of(struct qwick_engine *eng,
     return s;
 }
 
-static void same_logits(const struct qwick_session *a,
-                        const struct qwick_session *b)
-{
-    assert_memory_equal(qwick_session_logits(a), qwick_session_logits(b),
-                        qwick_engine_info(a->eng)->vocab_size * sizeof(float));
-}
-
 /* All layers but one see 16 positions. */
 static void released_pages_change_no_result(void **state)
 {
@@ -260,9 +254,7 @@ static void released_pages_change_no_result(void **state)
     for (size_t i = N - 5; i < N; i++)
         assert_int_equal(qwick_session_decode(s, ids[i], &e), 0);
     same_logits(s, want);
-    size_t gone = 0;
-    for (size_t i = 0; i < s->kv.n_pages; i++)
-        gone += s->kv.pages[i]->released;
+    size_t gone = n_released(s);
     assert_true(gone > (N - 16 - KV_SLACK - SMALL) / KV_BLOCK - 2);
     assert_int_equal(qwick_session_fork(&fork, s, &e), 0);
     assert_int_equal(qwick_session_rollback(s, N - 100, &e), 0);

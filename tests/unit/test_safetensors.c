@@ -85,6 +85,14 @@ static void check_message(const struct qwick_err *e, const char *file,
 #define TENSOR(name, dtype, shape, offsets)                  \
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape \
     ",\"data_offsets\":" offsets "}"
+/* A row of a table of files that are refused. */
+#define BAD_SHAPE(shape)                                     \
+    {                                                        \
+        "{" TENSOR("aa", "F32", shape, "[0,8]") "}", 8,      \
+        {                                                    \
+            "tensor aa: shape: must be an array of integers" \
+        }                                                    \
+    }
 
 static void test_good(void **state)
 {
@@ -228,39 +236,19 @@ static void test_broken(void **state)
          4,
          {"tensor aa", "unknown dtype"}},
         /* shapes */
-        {"{" TENSOR("aa", "F32", "2", "[0,8]") "}",
-         8,
-         {"tensor aa: shape: must be an array of integers"}},
-        {"{" TENSOR("aa", "F32", "{}", "[0,8]") "}",
-         8,
-         {"tensor aa: shape: must be an array of integers"}},
-        {"{" TENSOR("aa", "F32", "[-2]", "[0,8]") "}",
-         8,
-         {"tensor aa: shape: must be an array of integers"}},
+        BAD_SHAPE("2"),
+        BAD_SHAPE("{}"),
+        BAD_SHAPE("[-2]"),
         {"{" TENSOR("aa", "F32", "[-0]", "[0,0]") "}",
          0,
          {"tensor aa: shape: must be an array of integers"}},
-        {"{" TENSOR("aa", "F32", "[2.0]", "[0,8]") "}",
-         8,
-         {"tensor aa: shape: must be an array of integers"}},
-        {"{" TENSOR("aa", "F32", "[2e0]", "[0,8]") "}",
-         8,
-         {"tensor aa: shape: must be an array of integers"}},
-        {"{" TENSOR("aa", "F32", "[\"2\"]", "[0,8]") "}",
-         8,
-         {"tensor aa: shape: must be an array of integers"}},
-        {"{" TENSOR("aa", "F32", "[[2]]", "[0,8]") "}",
-         8,
-         {"tensor aa: shape: must be an array of integers"}},
-        {"{" TENSOR("aa", "F32", "[{}]", "[0,8]") "}",
-         8,
-         {"tensor aa: shape: must be an array of integers"}},
-        {"{" TENSOR("aa", "F32", "[null]", "[0,8]") "}",
-         8,
-         {"tensor aa: shape: must be an array of integers"}},
-        {"{" TENSOR("aa", "F32", "[18446744073709551618]", "[0,8]") "}",
-         8,
-         {"tensor aa: shape: must be an array of integers"}},
+        BAD_SHAPE("[2.0]"),
+        BAD_SHAPE("[2e0]"),
+        BAD_SHAPE("[\"2\"]"),
+        BAD_SHAPE("[[2]]"),
+        BAD_SHAPE("[{}]"),
+        BAD_SHAPE("[null]"),
+        BAD_SHAPE("[18446744073709551618]"),
         {"{" TENSOR("aa", "F32", "[1,1,1,1,1,1,1,1,2]", "[0,8]") "}",
          8,
          {"tensor aa", "more than 8 dimensions"}},

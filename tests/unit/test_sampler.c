@@ -338,56 +338,47 @@ static unsigned drawn(const struct qwick_sampling *o, const float *x, size_t n)
 static void filters_keep_what_they_promise(void **state)
 {
     /* probabilities 0.4 0.2 0.2 0.1 0.1 */
-    float x[5] = {logf(4), logf(2), logf(2), logf(1), logf(1)};
+    static const struct {
+        int top_k;
+        float top_p, min_p, temperature;
+        unsigned kept; /* ids, as bits */
+    } rows[] = {
+        {0, 1, 0, 1, 31},
+        {1, 1, 0, 1, 1},
+        {2, 1, 0, 1, 7}, /* the second has an equal value */
+        {4, 1, 0, 1, 31},
+        {0, 0.3f, 0, 1, 1}, /* the first crosses */
+        /* the second crosses; its equal with the higher id goes */
+        {0, 0.5f, 0, 1, 3},
+        {0, 0.7f, 0, 1, 7},
+        {0, 0.85f, 0, 1, 15},
+        {0, 0, 0, 1, 1},
+        {0, 1, 0.3f, 1, 7},
+        {0, 1, 0.6f, 1, 1},
+        {0, 1, 1, 1, 1},
+        {0, 1, 0.2f, 1, 31},
+        /* top-p counts the rest after top-k: 0.5 0.25 0.25 */
+        {2, 0.45f, 0, 1, 1},
+        {0, 0.45f, 0, 1, 3},
+        /* temperature comes first: at 0.5 the weights are 16 4 4 1 1 of 26 */
+        {0, 0.6f, 0, 0.5f, 1},
+        {0, 1, 0.3f, 0.5f, 1}, /* 4 of 16 is less */
+        {0, 1, 0.45f, 2, 31},  /* 1 of 2 is more */
+    };
+    const float x[5] = {logf(4), logf(2), logf(2), logf(1), logf(1)};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct qwick_sampling o = neutral();
+        o.top_k = rows[i].top_k;
+        o.top_p = rows[i].top_p;
+        o.min_p = rows[i].min_p;
+        o.temperature = rows[i].temperature;
+        unsigned kept = drawn(&o, x, 5);
+        if (kept != rows[i].kept)
+            fail_msg("row %zu keeps %#x, expected %#x", i, kept, rows[i].kept);
+    }
     struct qwick_sampling o = neutral();
-    assert_int_equal(drawn(&o, x, 5), 31);
-    o.top_k = 1;
-    assert_int_equal(drawn(&o, x, 5), 1);
-    o.top_k = 2; /* the second has an equal value */
-    assert_int_equal(drawn(&o, x, 5), 7);
-    o.top_k = 4;
-    assert_int_equal(drawn(&o, x, 5), 31);
-    o = neutral();
-    o.top_p = 0.3f; /* the first crosses */
-    assert_int_equal(drawn(&o, x, 5), 1);
-    o.top_p = 0.5f; /* the second crosses; its equal with the higher id goes */
-    assert_int_equal(drawn(&o, x, 5), 3);
-    o.top_p = 0.7f;
-    assert_int_equal(drawn(&o, x, 5), 7);
-    o.top_p = 0.85f;
-    assert_int_equal(drawn(&o, x, 5), 15);
-    o.top_p = 0;
-    assert_int_equal(drawn(&o, x, 5), 1);
-    o = neutral();
-    o.min_p = 0.3f;
-    assert_int_equal(drawn(&o, x, 5), 7);
-    o.min_p = 0.6f;
-    assert_int_equal(drawn(&o, x, 5), 1);
-    o.min_p = 1;
-    assert_int_equal(drawn(&o, x, 5), 1);
-    o.min_p = 0.2f;
-    assert_int_equal(drawn(&o, x, 5), 31);
-    /* top-p counts the rest after top-k: 0.5 0.25 0.25 */
-    o = neutral();
-    o.top_k = 2;
-    o.top_p = 0.45f;
-    assert_int_equal(drawn(&o, x, 5), 1);
-    o.top_k = 0;
-    assert_int_equal(drawn(&o, x, 5), 3);
-    /* temperature comes first: at 0.5 the weights are 16 4 4 1 1 of 26 */
-    o = neutral();
-    o.temperature = 0.5f;
     o.top_p = 0.6f;
-    assert_int_equal(drawn(&o, x, 5), 1);
-    o.temperature = 1;
     assert_true(drawn(&o, x, 5) > 1);
-    o = neutral();
-    o.temperature = 0.5f;
-    o.min_p = 0.3f; /* 4 of 16 is less */
-    assert_int_equal(drawn(&o, x, 5), 1);
-    o.temperature = 2;
-    o.min_p = 0.45f; /* 1 of 2 is more */
-    assert_int_equal(drawn(&o, x, 5), 31);
 }
 
 static void frequencies_are_the_probabilities(void **state)

@@ -9,6 +9,7 @@
 #include "engine/core/engine.h"
 #include "engines.h"
 #include "qwick_tools.h"
+#include "session_pages.h"
 #include "tempdir.h"
 
 enum { WINDOW = 100, N = 1500 };
@@ -145,14 +146,6 @@ static void warnings_to(struct qwick_engine *eng)
     n_warnings = 0;
 }
 
-static void same_logits(const struct qwick_session *a,
-                        const struct qwick_session *b)
-{
-    size_t n = qwick_engine_info(a->eng)->vocab_size;
-    assert_memory_equal(qwick_session_logits(a), qwick_session_logits(b),
-                        n * sizeof(float));
-}
-
 /* Evaluate everything in one pass: nothing is released before it has ended. */
 static struct qwick_session *whole(struct qwick_engine *eng, const int32_t *ids,
                                    size_t n)
@@ -177,9 +170,7 @@ static void released_pages_change_no_result(void **state)
     for (size_t i = N - 10; i < N; i++)
         assert_int_equal(qwick_session_decode(s, ids[i], &e), 0);
     same_logits(s, want);
-    size_t gone = 0;
-    for (size_t i = 0; i < s->kv.n_pages; i++)
-        gone += s->kv.pages[i]->released;
+    size_t gone = n_released(s);
     assert_true(gone > (N - WINDOW - KV_SLACK) / KV_BLOCK - 2);
     assert_int_equal(qwick_session_kv_bytes(s),
                      s->kv.n_pages * s->kv.page_bytes -
