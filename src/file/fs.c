@@ -60,6 +60,23 @@ int write_all_at(int fd, const void *p, size_t n, size_t at)
     return write_pieces(fd, p, n, true, at);
 }
 
+int read_all_at(int fd, void *p, size_t n, size_t at)
+{
+    for (char *to = p; n;) {
+        ssize_t k = pread(fd, to, n, (off_t)at);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k == 0)
+            errno = ENODATA;
+        if (k <= 0)
+            return -1;
+        to += k;
+        n -= (size_t)k;
+        at += (size_t)k;
+    }
+    return 0;
+}
+
 /* ---- on the disk -------------------------------------------------------
  */
 

@@ -24,6 +24,9 @@ int write_all(int fd, const void *p, size_t n);
 /* Do the same at offset `at` of the file. Several threads may write at the same
  * time. */
 int write_all_at(int fd, const void *p, size_t n, size_t at);
+/* Read all of p[0..n) from offset `at` of the file, in as many calls as needed.
+ * Returns 0, or -1 with errno set: ENODATA if the file ends before. */
+int read_all_at(int fd, void *p, size_t n, size_t at);
 
 /* ---- on the disk -------------------------------------------------------
  */

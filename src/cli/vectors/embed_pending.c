@@ -39,25 +39,6 @@ static int cannot(const struct embed_pending *p, const char *what)
     return QWICK_ERR_RUNTIME;
 }
 
-/* Returns 0, or -1 with errno set: EIO if the file is too short. */
-static int read_at(int fd, void *to, size_t n, uint64_t at)
-{
-    char *s = to;
-    while (n) {
-        ssize_t k = pread(fd, s, n, (off_t)at);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k == 0)
-            errno = EIO;
-        if (k <= 0)
-            return -1;
-        s += k;
-        n -= (size_t)k;
-        at += (size_t)k;
-    }
-    return 0;
-}
-
 static int by_text(const void *a, const void *b)
 {
     const struct pending_row *x = a, *y = b;
@@ -73,7 +54,7 @@ static int read_rows(struct embed_pending *p, uint64_t size)
         return msg_oom();
     for (size_t i = 0; i < p->n_rows; i++) {
         uint64_t at = sizeof(struct header) + (uint64_t)i * row_bytes(p);
-        if (read_at(p->fd, &p->rows[i].text, sizeof(p->rows[i].text), at))
+        if (read_all_at(p->fd, &p->rows[i].text, sizeof(p->rows[i].text), at))
             return cannot(p, "cannot read");
         p->rows[i].at = at + sizeof(p->rows[i].text);
     }
@@ -105,7 +86,7 @@ static int check(struct embed_pending *p, const struct header *want, bool redo)
     uint64_t size = (uint64_t)st.st_size;
     size_t n = size < sizeof(h) ? (size_t)size : sizeof(h);
     size_t n_magic = n < sizeof(h.magic) ? n : sizeof(h.magic);
-    if (!S_ISREG(st.st_mode) || read_at(p->fd, &h, n, 0) ||
+    if (!S_ISREG(st.st_mode) || read_all_at(p->fd, &h, n, 0) ||
         memcmp(h.magic, want->magic, n_magic) != 0) {
         msg_error("%s: was not written by qwick embed; left alone", p->path);
         return QWICK_ERR_USAGE;
@@ -163,7 +144,7 @@ bool embed_pending_get(const struct embed_pending *p, const struct key *text,
     const struct pending_row *r =
         p->n_rows ? bsearch(&want, p->rows, p->n_rows, sizeof(want), by_text)
                   : NULL;
-    return r && !read_at(p->fd, row, p->dim * sizeof(*row), r->at);
+    return r && !read_all_at(p->fd, row, p->dim * sizeof(*row), r->at);
 }
 
 /* Stop storing vectors. The stored ones stay for the next run. */

@@ -287,16 +287,18 @@ int kv_file_check_target(const char *path, struct qwick_err *e)
     if (fd < 0)
         return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot open: %s", path,
                        strerror(errno));
-    bool good = st.st_size == 0 ||
-                (pread(fd, &h, sizeof h, 0) == (ssize_t)sizeof h &&
-                 memcmp(h.magic, MAGIC, sizeof h.magic) == 0 &&
-                 h.kind == KV_FILE_SESSION);
+    int why = read_all_at(fd, &h, sizeof h, 0) ? errno : 0;
     close(fd);
-    return good ? 0
-                : err_set(e, QWICK_ERR_USAGE,
-                          "%s: is not replaced: it is neither a session nor "
-                          "empty",
-                          path);
+    if (why && why != ENODATA)
+        return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot read: %s", path,
+                       strerror(why));
+    if (st.st_size == 0 ||
+        (!why && memcmp(h.magic, MAGIC, sizeof h.magic) == 0 &&
+         h.kind == KV_FILE_SESSION))
+        return 0;
+    return err_set(e, QWICK_ERR_USAGE,
+                   "%s: is not replaced: it is neither a session nor empty",
+                   path);
 }
 
 /* ---- reading ------------------------------------------------------------ */
