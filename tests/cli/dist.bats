@@ -63,7 +63,10 @@ copy_of_tree() {
 
 @test "debian/changelog has the version of the header" {
     [ "$(head -n 1 debian/changelog)" = "qwick ($VERSION) unstable; urgency=medium" ]
-    # and the name of the package that of the library
-    grep -q "^Package: libqwick${VERSION%%.*}$" debian/control
-    [ -e "debian/libqwick${VERSION%%.*}.install" ]
+    # and the name of the package has the number of the soname
+    local number
+    number=$(sed -n 's/^SONAME := libqwick\.so\.//p' Makefile)
+    [[ $number =~ ^[0-9]+$ ]]
+    grep -q "^Package: libqwick$number$" debian/control
+    [ -e "debian/libqwick$number.install" ]
 }
