@@ -119,6 +119,8 @@ qwick: sample 1: the answer has no code block" ]
 @test "options that make no sense with samples are refused" {
     fails 2 "--samples: has no effect with --greedy" --samples 2 --greedy hi
     fails 2 "--samples: has no effect with --temp 0" --samples 2 --temp 0 hi
+    fails 2 "--keep: has no effect with --samples" --keep --samples 2 hi
+    fails 2 "--continue: has no effect with --samples" -C --samples 2 hi
     fails 2 "--samples: has no effect, because the model's defaults are greedy; --temp turns sampling on" \
         --samples 2 hi
     for o in "--session s" "--save-session s" "--lookup 4" "--draft m" "--think-file s" \

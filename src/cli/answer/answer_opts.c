@@ -25,64 +25,43 @@ enum qwick_think answer_think(const struct args *a)
                                           : QWICK_THINK_AUTO;
 }
 
-struct sampling_wish answer_wish(const struct opt_parsed *p)
+struct qwick_sampling answer_sampling(const struct opt_parsed *p,
+                                      const struct qwick_engine *eng,
+                                      bool think_off)
 {
-    static const struct {
-        enum opt_id id;
-        enum wish wish;
-    } rows[] = {
-        {OPT_temp, WISH_TEMP},
-        {OPT_top_k, WISH_TOP_K},
-        {OPT_top_p, WISH_TOP_P},
-        {OPT_min_p, WISH_MIN_P},
-        {OPT_repeat_penalty, WISH_REPEAT},
-        {OPT_presence_penalty, WISH_PRESENCE},
-        {OPT_frequency_penalty, WISH_FREQUENCY},
-    };
     const struct args *a = &p->a;
-    struct sampling_wish w = {
-        .given = a->greedy ? WISH_TEMP : 0,
-        .v = {.temperature = a->greedy ? 0 : (float)a->temp,
-              .top_k = (int)a->top_k,
-              .top_p = (float)a->top_p,
-              .min_p = (float)a->min_p,
-              .repeat_penalty = (float)a->repeat_penalty,
-              .presence_penalty = (float)a->presence_penalty,
-              .frequency_penalty = (float)a->frequency_penalty}};
-    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
-        if (opt_given(p, rows[i].id))
-            w.given |= rows[i].wish;
-    return w;
-}
-
-struct qwick_sampling answer_sampling(const struct qwick_engine *eng,
-                                      bool think_off,
-                                      const struct sampling_wish *w)
-{
     struct qwick_sampling s = qwick_sampling_defaults(eng, !think_off);
-    if (w->given & WISH_TEMP && w->v.temperature == 0) {
+    const struct {
+        enum opt_id id;
+        double value;
+        float *to;
+    } rows[] = {
+        {OPT_temp, a->temp, &s.temperature},
+        {OPT_top_p, a->top_p, &s.top_p},
+        {OPT_min_p, a->min_p, &s.min_p},
+        {OPT_repeat_penalty, a->repeat_penalty, &s.repeat_penalty},
+        {OPT_presence_penalty, a->presence_penalty, &s.presence_penalty},
+        {OPT_frequency_penalty, a->frequency_penalty, &s.frequency_penalty},
+    };
+    const size_t n_rows = sizeof(rows) / sizeof(*rows);
+    bool any = opt_given(p, OPT_top_k);
+    for (size_t i = 0; i < n_rows; i++)
+        any |= opt_given(p, rows[i].id);
+    if (a->greedy || (opt_given(p, OPT_temp) && a->temp == 0)) {
+        s.temperature = 0;
         s.top_k = 0;
         s.top_p = 1;
         s.min_p = 0;
-    } else if (w->given && s.temperature == 0) {
+    } else if (any && s.temperature == 0) { /* the option turns sampling on */
         float repeat = s.repeat_penalty;
         s = qwick_sampling_neutral();
         s.repeat_penalty = repeat;
     }
-    if (w->given & WISH_TEMP)
-        s.temperature = w->v.temperature;
-    if (w->given & WISH_TOP_K)
-        s.top_k = w->v.top_k;
-    if (w->given & WISH_TOP_P)
-        s.top_p = w->v.top_p;
-    if (w->given & WISH_MIN_P)
-        s.min_p = w->v.min_p;
-    if (w->given & WISH_REPEAT)
-        s.repeat_penalty = w->v.repeat_penalty;
-    if (w->given & WISH_PRESENCE)
-        s.presence_penalty = w->v.presence_penalty;
-    if (w->given & WISH_FREQUENCY)
-        s.frequency_penalty = w->v.frequency_penalty;
+    if (opt_given(p, OPT_top_k))
+        s.top_k = (int)a->top_k;
+    for (size_t i = 0; i < n_rows; i++)
+        if (opt_given(p, rows[i].id))
+            *rows[i].to = (float)rows[i].value;
     return s;
 }
 
@@ -178,8 +157,7 @@ int answer_choose_raw(struct opt_parsed *p, const enum opt_id *need,
 int answer_check_generation(const struct opt_parsed *p,
                             const struct qwick_engine *eng)
 {
-    const struct sampling_wish w = answer_wish(p);
-    const struct qwick_sampling s = answer_sampling(eng, true, &w);
+    const struct qwick_sampling s = answer_sampling(p, eng, true);
     struct qwick_err e;
     return qwick_check_generation(eng, &s, &e) ? msg_fail(&e) : 0;
 }

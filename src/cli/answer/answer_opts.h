@@ -9,21 +9,6 @@
 #include "cli/opt/opt.h"
 #include "qwick.h"
 
-/* Sampling values that an option or a record can set, as bits. */
-enum wish {
-    WISH_TEMP = 1,
-    WISH_TOP_K = 2,
-    WISH_TOP_P = 4,
-    WISH_MIN_P = 8,
-    WISH_REPEAT = 16,
-    WISH_PRESENCE = 32,
-    WISH_FREQUENCY = 64
-};
-struct sampling_wish {
-    unsigned given; /* bits of enum wish: the fields of v that are set */
-    struct qwick_sampling v;
-};
-
 /* Check the value of --loop-guard. Returns -1 to go on, or
  * exit status 2 after printing a message. */
 int answer_check(const struct opt_parsed *p);
@@ -31,15 +16,11 @@ int answer_check(const struct opt_parsed *p);
 /* Return the mode of --think. */
 enum qwick_think answer_think(const struct args *a);
 
-/* Return the sampling values that the options set. --greedy becomes temperature
- * 0. */
-struct sampling_wish answer_wish(const struct opt_parsed *p);
-
-/* Return the sampling values of an answer: the values of *w, and the
+/* Return the sampling values of an answer: those of the options, and the
  * checkpoint's defaults for all others. The seed is 0; the caller sets it. */
-struct qwick_sampling answer_sampling(const struct qwick_engine *eng,
-                                      bool think_off,
-                                      const struct sampling_wish *w);
+struct qwick_sampling answer_sampling(const struct opt_parsed *p,
+                                      const struct qwick_engine *eng,
+                                      bool think_off);
 
 /* Return the seed of sample i: the seed itself for sample 0, else one of 53
  * bits that is derived from both. Every JSON reader represents it exactly. */

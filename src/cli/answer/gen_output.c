@@ -19,10 +19,9 @@
 
 struct qwick_sampling gen_sampling(const struct gen_job *j)
 {
-    const struct sampling_wish w = answer_wish(j->p);
     bool think_off = j->mode == MODE_CHAT &&
                      chat_input_think(j->chat, j->think) == QWICK_THINK_OFF;
-    struct qwick_sampling s = answer_sampling(j->eng, think_off, &w);
+    struct qwick_sampling s = answer_sampling(j->p, j->eng, think_off);
     /* 53 bits: every JSON reader represents the number exactly */
     s.seed = opt_given(j->p, OPT_seed) ? (uint64_t)j->p->a.seed
                                        : rng_random_seed() >> 11;

@@ -522,8 +522,7 @@ static int record_read(struct request *r, struct batch_job *j,
     r->tokenize_ms = clock_ms() - start;
     r->o.may_think =
         !record_member(v, "prompt_ids") && think != QWICK_THINK_OFF;
-    struct sampling_wish w = answer_wish(&own);
-    r->sampling = answer_sampling(j->eng, think == QWICK_THINK_OFF, &w);
+    r->sampling = answer_sampling(&own, j->eng, think == QWICK_THINK_OFF);
     return 0;
 }
 

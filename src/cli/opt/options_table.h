@@ -338,7 +338,7 @@ VARIANT(FLAG, require_answer, "require-answer", V_BATCH,
         .help = "fail when an answer is empty or cut, by -n too: exit status "
                 "1")
 
-GROUP("Constraints (a cut answer: exit status 6; of batch 1; of chat a "
+GROUP("Constraints (a cut answer: exit status 6; in batch 1, in chat a "
       "warning)")
 OPTION(TEXT, regex, "regex", V_ANSWER, .arg = "RE", .record = "regex",
        .help = "the whole answer matches the regular expression RE")
