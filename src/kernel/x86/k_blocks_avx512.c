@@ -212,7 +212,7 @@ _Static_assert(TOKENS *SEGMENT / SUPER * sizeof(struct q6_k_x) <=
                "the caller's memory");
 
 /* Multiply all rows by 1 to TOKENS tokens. The arguments are not in a struct,
- * so that gcc keeps more of them in registers: for Q6_K that saves a tenth. */
+ * so that gcc keeps more of them in registers. */
 typedef void small_m_fn(float *y, size_t ldy, const void *w, size_t w_stride,
                         const struct q8 *x, size_t n_rows, size_t n_cols,
                         size_t n_tokens, bool add, float *work);
