@@ -53,6 +53,7 @@ static void fill_f32(struct kernels *k)
     k->from_f32[DT_BF16] = KERNEL(from_f32_bf16);
     k->rmsnorm = KERNEL(rmsnorm);
     k->rope = KERNEL(rope);
+    k->rope_pairs = KERNEL(rope_pairs);
     k->swiglu = KERNEL(swiglu);
     k->geglu = KERNEL(geglu);
     k->glu = KERNEL(glu);

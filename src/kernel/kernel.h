@@ -206,6 +206,11 @@ struct kernels {
      *   x  f32 [n_rows, d]     cos, sin  f32 [d / 2] of the position */
     void (*rope)(float *x, size_t n_rows, size_t d, const float *cos,
                  const float *sin);
+    /* The same for files whose rows are in the order in which neighbours, 2i and
+     * 2i + 1, rotate together (rotate_half of GLM in transformers; converters
+     * to GGUF permute rows into it). */
+    void (*rope_pairs)(float *x, size_t n_rows, size_t d, const float *cos,
+                       const float *sin);
 
     /* Compute out = silu(gate) * up with silu(z) = z / (1 + exp(-z)), n
      * elements each. out may be gate or up. */

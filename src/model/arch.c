@@ -4,7 +4,12 @@
 #include <string.h>
 
 static const struct arch *const families[] = {
-    &arch_qwen3, &arch_qwen3moe, &arch_gemma3, &arch_qwen35, &arch_qwen35moe};
+    &arch_qwen3,   &arch_qwen3moe,   &arch_qwen3vl, &arch_qwen3vlmoe,
+    &arch_qwen35,  &arch_qwen35moe,  &arch_qwen2,   &arch_qwen2moe,
+    &arch_qwen2vl, &arch_qwen25vl,   &arch_gemma3,  &arch_llama,
+    &arch_mistral, &arch_ministral3, &arch_mixtral, &arch_smollm3,
+    &arch_granite, &arch_olmo2,      &arch_olmo3,   &arch_phi3,
+    &arch_glm4,    &arch_seed_oss,   &arch_ernie45, &arch_exaone4};
 
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
@@ -18,13 +23,16 @@ static const char *name_of(const struct arch *a, enum kind kind)
                                        : a->gguf;
 }
 
+static bool is_name(const char *known, const char *name, size_t len)
+{
+    return known && name && strlen(known) == len && !memcmp(known, name, len);
+}
+
 static const struct arch *find(const char *name, size_t len, enum kind kind)
 {
-    for (size_t i = 0; i < N_FAMILIES; i++) {
-        const char *known = name_of(families[i], kind);
-        if (known && strlen(known) == len && memcmp(known, name, len) == 0)
+    for (size_t i = 0; i < N_FAMILIES; i++)
+        if (is_name(name_of(families[i], kind), name, len))
             return families[i];
-    }
     return NULL;
 }
 
@@ -44,11 +52,19 @@ static void list(char *out, size_t n, enum kind first, enum kind last)
     }
 }
 
-const struct arch *arch_find(const char *model_type, size_t len, bool *wrapped)
+const struct arch *arch_find(const char *model_type, size_t len)
 {
-    const struct arch *a = find(model_type, len, IN_CONFIG);
-    *wrapped = !a;
-    return a ? a : find(model_type, len, IN_CONFIG_WRAPPED);
+    return find(model_type, len, IN_CONFIG);
+}
+
+const struct arch *arch_find_wrapped(const char *wrapped, size_t len,
+                                     const char *inner, size_t inner_len)
+{
+    for (size_t i = 0; i < N_FAMILIES; i++)
+        if (is_name(families[i]->wrapped, wrapped, len) &&
+            is_name(families[i]->model_type, inner, inner_len))
+            return families[i];
+    return find(wrapped, len, IN_CONFIG_WRAPPED);
 }
 
 const struct arch *arch_find_gguf(const char *name, size_t len)

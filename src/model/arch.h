@@ -24,15 +24,46 @@ struct cost {
     double positions; /* of keys and values that it reads, summed over layers */
 };
 
+/* How attention normalises queries and keys. */
+enum qk_norm {
+    QK_NORM_NONE,
+    QK_NORM_HEAD, /* each head by itself */
+    QK_NORM_ROW   /* all heads of a token as one row */
+};
+
+enum activation { ACTIVATION_SILU, ACTIVATION_GELU };
+
+/* Which blocks layers of attention and an MLP or experts have. What a file may
+ * decide is in struct config, what differs between layers is in struct
+ * layer_config. */
+struct blocks {
+    bool attn_norm, mlp_norm;           /* before each half of a layer */
+    bool attn_post_norm, mlp_post_norm; /* of the result of each half */
+    enum qk_norm qk_norm;
+    enum activation activation; /* of gate_proj's results */
+};
+
 struct arch {
     const char *model_type; /* config.json's model_type */
     const char *wrapped;    /* model_type where the family's fields are in
-                               text_config, beside a vision model; or NULL */
+                               text_config, beside a vision model; or NULL.
+                               Families may share it: the model_type of
+                               text_config then tells them apart */
+    bool wraps_flat;        /* older files of this type have no text_config: the
+                               fields are beside it */
     const char *gguf;       /* general.architecture of GGUF files, or NULL */
     size_t gguf_pattern;    /* each gguf_pattern-th layer of GGUF files has no
                                window, unless the metadata name the layers; 0:
                                the metadata must name them */
     bool partial_rotary;    /* a part of each head may rotate */
+    bool interleaved;       /* neighbours rotate together (rope_config) */
+    bool gguf_interleaved;  /* they do in GGUF files: converters permute the
+                               rows of q_proj and k_proj */
+    bool implies_heads;     /* head_dim, num_key_value_heads and
+                               tie_word_embeddings may be missing: hidden_size
+                               / num_attention_heads, num_attention_heads and
+                               false */
+    struct blocks blocks;
     const struct fixed_field *fixed; /* of config.json, see fixed.h; has been
                                         checked before read_config */
 
@@ -74,9 +105,15 @@ struct arch {
                               size_t n, size_t n_kept);
 };
 
-/* Return the family whose model_type or wrapped is this text of len bytes; NULL
- * if there is none. *wrapped: the text is its second name. */
-const struct arch *arch_find(const char *model_type, size_t len, bool *wrapped);
+/* Return the family with this model_type of len bytes; NULL if there is
+ * none. */
+const struct arch *arch_find(const char *model_type, size_t len);
+
+/* Return the family whose `wrapped` is this text of len bytes: the one whose
+ * model_type is `inner` of inner_len bytes (NULL: not said), or the first of
+ * several. NULL if there is none. */
+const struct arch *arch_find_wrapped(const char *wrapped, size_t len,
+                                     const char *inner, size_t inner_len);
 
 /* Return the family with this name in GGUF files; NULL if there is none. */
 const struct arch *arch_find_gguf(const char *name, size_t len);
@@ -87,7 +124,10 @@ void arch_names(char *out, size_t n);
 /* As arch_names, but the names that the families have in GGUF files. */
 void arch_gguf_names(char *out, size_t n);
 
-extern const struct arch arch_qwen3, arch_qwen3moe, arch_gemma3, arch_qwen35,
-    arch_qwen35moe;
+extern const struct arch arch_ernie45, arch_exaone4, arch_gemma3, arch_glm4,
+    arch_granite, arch_llama, arch_ministral3, arch_mistral, arch_mixtral,
+    arch_olmo2, arch_olmo3, arch_phi3, arch_qwen2, arch_qwen25vl, arch_qwen2moe,
+    arch_qwen2vl, arch_qwen3, arch_qwen35, arch_qwen35moe, arch_qwen3moe,
+    arch_qwen3vl, arch_qwen3vlmoe, arch_seed_oss, arch_smollm3;
 
 #endif

@@ -14,16 +14,14 @@
 
 #include "file/json.h"
 #include "model/arch.h"
-#include "model/arch_qwen3.h"
+#include "model/config.h"
 #include "model/fixed.h"
-#include "model/model.h"
-#include "model/pass.h"
+#include "model/layer.h"
+#include "model/names.h"
 #include "model/section.h"
 
 /* ---- config.json ----------------------------------------------------------
  */
-
-enum { ROPE_FULL, ROPE_SLIDING, N_ROPES };
 
 enum { LAYERS_1B = 26, LAYERS_4B = 34, LAYERS_12B = 48, LAYERS_27B = 62 };
 
@@ -45,7 +43,6 @@ static bool is_ollama(const struct section *s)
  * default). */
 static void set_defaults(struct config *c, const struct section *s)
 {
-    c->n_ropes = N_ROPES;
     c->ropes[ROPE_SLIDING].theta = 10000;
     c->tied_head = true;
     if (!section_is_gguf(s) || is_ollama(s)) {
@@ -110,44 +107,17 @@ static int read_windows(struct config *c, const struct section *s,
     return 0;
 }
 
-/* In transformers 5, each kind of layer has an object. In 4, rope_theta and
- * rope_scaling belong to the layers that attend to all positions. */
 static int read_ropes(struct config *c, const struct section *s,
                       struct qwick_err *e)
 {
-    static const char *const kinds[N_ROPES] = {"full_attention",
-                                               "sliding_attention"};
-    static const char *const thetas[N_ROPES] = {"rope_theta",
+    static const char *const thetas[2] = {"rope_theta",
                                                 "rope_local_base_freq"};
-    static const char *const ollama[N_ROPES] = {"ollama.rope_theta",
+    static const char *const ollama[2] = {"ollama.rope_theta",
                                                 "ollama.rope_local_base_freq"};
-    char in[64], in_kind[96];
-    snprintf(in, sizeof in, "%srope_parameters.", s->in);
-    struct section all = section_inner(s, "rope_parameters", in);
-    bool has5 = !section_absent(s, "rope_parameters");
-    if (has5 && all.v->type != JSON_OBJECT)
-        return section_bad(s, "rope_parameters", "an object", e);
-    for (int i = 0; i < N_ROPES; i++) {
-        struct section none = {.path = s->path, .in = ""};
-        struct section v4 = none, v5 = none;
-        snprintf(in_kind, sizeof in_kind, "%s%s.", in, kinds[i]);
-        if (has5)
-            v5 = section_inner(&all, kinds[i], in_kind);
-        if (has5 && (!v5.v || v5.v->type != JSON_OBJECT))
-            return section_bad(&all, kinds[i], "an object", e);
-        if (i == ROPE_FULL)
-            v4 = section_inner(s, "rope_scaling", "rope_scaling.");
-        if (i == ROPE_FULL && !section_absent(s, "rope_scaling") &&
-            v4.v->type != JSON_OBJECT)
-            return section_bad(s, "rope_scaling", "an object or null", e);
-        c->ropes[i].n_rot = c->head_dim;
-        if (config_read_rope_of(c, &c->ropes[i], s,
-                                section_absent(s, ollama[i]) ? thetas[i]
-                                                             : ollama[i],
-                                &v5, &v4, e))
-            return -1;
-    }
-    return 0;
+    const char *keys[2];
+    for (int i = 0; i < 2; i++)
+        keys[i] = section_absent(s, ollama[i]) ? thetas[i] : ollama[i];
+    return config_read_rope_kinds(c, keys[ROPE_FULL], keys[ROPE_SLIDING], s, e);
 }
 
 /* The released models of 4B, 12B and 27B scale, and Ollama's files do not say
@@ -198,75 +168,25 @@ static int read_config(struct config *c, const struct section *s,
     for (size_t i = 0; i < c->n_layers; i++) {
         struct layer_config *l = &c->layers[i];
         l->score_scale = (float)(1 / sqrt(scalar));
-        l->rope = l->window == NO_WINDOW ? ROPE_FULL : ROPE_SLIDING;
     }
-    return 0;
-}
-
-/* ---- weights --------------------------------------------------------------
- */
-
-static int bind_layer(struct model *m, struct layer *l, size_t i,
-                      struct qwick_err *e)
-{
-    struct weights *w = &m->weights;
-    size_t d = m->config.d_model;
-    struct weight_ref attn = {.id = WEIGHT_ATTN_POST_NORM, .layer = i},
-                      mlp = {.id = WEIGHT_MLP_POST_NORM, .layer = i};
-    if (qwen3_bind_attention(m, l, i, e) || qwen3_bind_mlp(m, l, i, e) ||
-        weights_vector(w, &l->attn_post_norm, d, attn, e) ||
-        weights_vector(w, &l->mlp_post_norm, d, mlp, e))
-        return -1;
-    l->mlp.glu = m->k->geglu;
     return 0;
 }
 
 static const struct names *const schemes[] = {&names_gemma, &names_gguf, NULL};
 
-/* ---- the layer ------------------------------------------------------------
- */
-
-/* Add norm(w(in)) to the residual stream. Ends with a barrier; at one before
- * it, the caller's w->ahead applies. */
-static void add_product(struct worker *w, const struct matrix *a,
-                        const float *bias, const struct input *in, size_t n,
-                        const float *norm)
-{
-    size_t ld = scratch_ld(w->p->m->config.d_model);
-    struct product p = {a, bias, w->p->s->proj, ld, false};
-    pass_multiply_all(w, &p, 1, in, n);
-    pass_barrier(w, PART_PROJECTIONS);
-    pass_add_normalised(w, norm, n);
-}
-
-static void layer(struct worker *w, size_t i, size_t n)
-{
-    const struct pass *p = w->p;
-    const struct layer *l = &p->m->layers[i];
-    const struct mlp *mlp = &l->mlp;
-    const struct matrix *const gated[] = {&mlp->gate_proj, &mlp->up_proj};
-    struct input in = pass_attention(w, i, l->input_norm, n);
-    if (w->stopped || n == 0)
-        return;
-    pass_ahead_gated(w, mlp, n);
-    add_product(w, &l->attn.o_proj, l->attn.o_bias, &in, n, l->attn_post_norm);
-    in = pass_normalise(w, p->s->x, n, l->post_norm,
-                        pass_act_types(p, gated, 2, n));
-    in = pass_gated(w, mlp, &in, n);
-    pass_ahead_layer(w, i + 1);
-    add_product(w, &mlp->down_proj, NULL, &in, n, l->mlp_post_norm);
-}
-
 const struct arch arch_gemma3 = {.model_type = "gemma3_text",
                                  .wrapped = "gemma3",
                                  .gguf = "gemma3",
                                  .gguf_pattern = 6,
+                                 .blocks = {.attn_norm = true,
+                                            .mlp_norm = true,
+                                            .attn_post_norm = true,
+                                            .mlp_post_norm = true,
+                                            .qk_norm = QK_NORM_HEAD,
+                                            .activation = ACTIVATION_GELU},
                                  .fixed = fixed,
                                  .names = schemes,
                                  .gguf_names = &names_gguf,
                                  .gguf_query_scalar = gguf_scalar,
                                  .read_config = read_config,
-                                 .bind_layer = bind_layer,
-                                 .layer = layer,
-                                 .ahead = qwen3_ahead,
-                                 .layer_cost = qwen3_layer_cost};
+                                 LAYER_FUNCTIONS};

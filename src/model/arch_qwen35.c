@@ -17,8 +17,8 @@
 #include "base/buf.h"
 #include "file/json.h"
 #include "model/arch.h"
-#include "model/arch_qwen3.h"
 #include "model/fixed.h"
+#include "model/layer.h"
 #include "model/model.h"
 #include "model/moe.h"
 #include "model/pass.h"
@@ -32,6 +32,11 @@
     {                                                         \
         "output_gate_type", "\"swish\""                       \
     } /* SiLU */
+
+#define QWEN35_BLOCKS                                                \
+    {                                                                \
+        .attn_norm = true, .mlp_norm = true, .qk_norm = QK_NORM_HEAD \
+    }
 
 static const struct fixed_field fixed[] = {QWEN35_FIXED, {NULL, NULL}};
 
@@ -84,38 +89,6 @@ static int read_layers(struct config *c, const struct section *s,
     return 0;
 }
 
-/* The elements of a head that rotate: partial_rotary_factor, in
- * rope_parameters or beside it; 0.25 if it is in neither
- * (Qwen3_5TextConfig). */
-static int read_rotary(struct config *c, const struct section *s,
-                       struct qwick_err *e)
-{
-    static const char key[] = "partial_rotary_factor";
-    struct section rope =
-        section_inner(s, "rope_parameters", "rope_parameters.");
-    bool inner =
-        rope.v && rope.v->type == JSON_OBJECT && !section_absent(&rope, key);
-    double factor = 0.25, other;
-    if (inner && section_double(&rope, key, 0, 1, &factor, e))
-        return -1;
-    if (section_opt_double(s, key, factor, 0, 1, &other, e))
-        return -1;
-    if (inner && other != factor)
-        return err_set(e, QWICK_ERR_MODEL, "%s: %s%s: is %g, but %s%s is %g",
-                       s->path, s->in, key, other, rope.in, key, factor);
-    /* the factor may be a rounded quotient */
-    size_t n = (size_t)((double)c->head_dim * other * (1 + 1e-12));
-    if (n < 2 || n % 2) {
-        char want[96];
-        snprintf(want, sizeof want,
-                 "a part of head_dim, %zu, with an even number of elements",
-                 c->head_dim);
-        return section_bad(inner ? &rope : s, key, want, e);
-    }
-    c->ropes[0].n_rot = n;
-    return 0;
-}
-
 /* The positions of text are equal in all three parts of mrope_section, which
  * makes it a plain rotary embedding. */
 static int read_config(struct config *c, const struct section *s,
@@ -126,11 +99,11 @@ static int read_config(struct config *c, const struct section *s,
         return -1;
     c->attention_gate = true;
     c->n_ropes = 1;
-    if (read_rotary(c, s, e) || config_read_rope(c, &c->ropes[0], s, e))
+    if (config_read_rotary(c, &c->ropes[0], 0.25, s, e) ||
+        config_read_rope(c, &c->ropes[0], s, e))
         return -1;
     size_t recurrent = 0;
     for (size_t i = 0; i < c->n_layers; i++) {
-        c->layers[i].score_scale = 1.0f / sqrtf((float)c->head_dim);
         recurrent += c->layers[i].recurrent;
     }
     if (recurrent == c->n_layers)
@@ -148,7 +121,7 @@ static int read_config_moe(struct config *c, const struct section *s,
                            struct qwick_err *e)
 {
     c->d_ff = 1;
-    if (read_config(c, s, e) || experts_read_config(c, s, e) ||
+    if (read_config(c, s, e) || experts_read_config(c, s, 0, e) ||
         experts_read_shared(c, s, e))
         return -1;
     c->norm_topk_prob = true;
@@ -158,17 +131,12 @@ static int read_config_moe(struct config *c, const struct section *s,
 /* ---- weights --------------------------------------------------------------
  */
 
-static struct weight_ref of_layer(enum weight_id id, size_t i)
-{
-    return (struct weight_ref){.id = id, .layer = i};
-}
-
 /* The convolution, which files have by channels, by taps. */
 static int bind_conv(struct weights *w, struct delta *l,
                      const struct delta_config *d, size_t i,
                      struct qwick_err *e)
 {
-    struct weight_ref ref = of_layer(WEIGHT_DELTA_CONV, i);
+    struct weight_ref ref = layer_weight(WEIGHT_DELTA_CONV, i);
     size_t n = delta_channels(d), has[3] = {0}, want[3] = {n, 1, d->conv};
     size_t rank = weights_shape(w, ref, has, 3);
     float *by_channel, *by_tap = malloc(n * d->conv * sizeof *by_tap);
@@ -194,8 +162,8 @@ static int bind_conv(struct weights *w, struct delta *l,
 static int bind_decay(struct weights *w, struct delta *l, size_t n, size_t i,
                       struct qwick_err *e)
 {
-    struct weight_ref log = of_layer(WEIGHT_DELTA_A_LOG, i);
-    struct weight_ref decay = of_layer(WEIGHT_DELTA_DECAY, i);
+    struct weight_ref log = layer_weight(WEIGHT_DELTA_A_LOG, i);
+    struct weight_ref decay = layer_weight(WEIGHT_DELTA_DECAY, i);
     if (w->naming.names->of[WEIGHT_DELTA_DECAY][0])
         return weights_vector(w, &l->decay, n, decay, e);
     if (weights_vector(w, &l->decay, n, log, e))
@@ -213,22 +181,22 @@ static int bind_delta(struct model *m, struct layer *layer, size_t i,
     struct delta *l = &layer->delta;
     size_t d = m->config.d_model, n = c->n_v_heads, v_dim = n * c->d_v;
     l->tiled = w->naming.names->tiled;
-    return qwen3_bind_norms(m, layer, i, e) ||
+    return layer_bind_norms(m, layer, i, e) ||
                    weights_matrix(w, &l->qkv, delta_channels(c), d,
-                                  of_layer(WEIGHT_DELTA_QKV, i), e) ||
+                                  layer_weight(WEIGHT_DELTA_QKV, i), e) ||
                    weights_matrix(w, &l->z, v_dim, d,
-                                  of_layer(WEIGHT_DELTA_Z, i), e) ||
-                   weights_matrix(w, &l->b, n, d, of_layer(WEIGHT_DELTA_B, i),
-                                  e) ||
-                   weights_matrix(w, &l->a, n, d, of_layer(WEIGHT_DELTA_A, i),
-                                  e) ||
+                                  layer_weight(WEIGHT_DELTA_Z, i), e) ||
+                   weights_matrix(w, &l->b, n, d,
+                                  layer_weight(WEIGHT_DELTA_B, i), e) ||
+                   weights_matrix(w, &l->a, n, d,
+                                  layer_weight(WEIGHT_DELTA_A, i), e) ||
                    weights_matrix(w, &l->out, d, v_dim,
-                                  of_layer(WEIGHT_DELTA_OUT, i), e) ||
+                                  layer_weight(WEIGHT_DELTA_OUT, i), e) ||
                    bind_conv(w, l, c, i, e) || bind_decay(w, l, n, i, e) ||
                    weights_vector(w, &l->dt_bias, n,
-                                  of_layer(WEIGHT_DELTA_DT_BIAS, i), e) ||
+                                  layer_weight(WEIGHT_DELTA_DT_BIAS, i), e) ||
                    weights_vector(w, &l->norm, c->d_v,
-                                  of_layer(WEIGHT_DELTA_NORM, i), e)
+                                  layer_weight(WEIGHT_DELTA_NORM, i), e)
                ? -1
                : 0;
 }
@@ -236,12 +204,11 @@ static int bind_delta(struct model *m, struct layer *layer, size_t i,
 static int bind_layer(struct model *m, struct layer *l, size_t i,
                       struct qwick_err *e)
 {
-    const struct layer_config *c = &m->config.layers[i];
-    if (c->recurrent ? bind_delta(m, l, i, e)
-                     : qwen3_bind_attention(m, l, i, e))
-        return -1;
-    return c->n_experts ? experts_bind(m, &l->experts, i, e)
-                        : qwen3_bind_mlp(m, l, i, e);
+    return (m->config.layers[i].recurrent ? bind_delta
+                                          : layer_bind_attention)(m, l, i, e) ||
+                   layer_bind_mlp(m, l, i, e)
+               ? -1
+               : 0;
 }
 
 static const struct names *const schemes[] = {&names_qwen35_mlx, &names_qwen35,
@@ -258,7 +225,7 @@ static void layer(struct worker *w, size_t i, size_t n)
                                 : pass_attention(w, i, l->input_norm, n);
     const struct matrix *out = recurrent ? &l->delta.out : &l->attn.o_proj;
     if (!w->stopped && n > 0)
-        qwen3_finish(w, l, out, &in, n, i + 1);
+        layer_finish(w, l, out, &in, n, i + 1);
 }
 
 /* The recurrence multiplies three times by a state or adds to it, and decays
@@ -275,13 +242,13 @@ static struct cost delta_cost(const struct model *m, size_t n, size_t n_kept)
                                   (double)n_kept * 2 * d * v_dim};
 }
 
-static struct cost layer_cost(const struct model *m, size_t i, size_t pos,
-                              size_t n, size_t n_kept)
+static struct cost qwen35_cost(const struct model *m, size_t i, size_t pos,
+                               size_t n, size_t n_kept)
 {
     if (!m->config.layers[i].recurrent)
-        return qwen3_layer_cost(m, i, pos, n, n_kept);
+        return layer_cost(m, i, pos, n, n_kept);
     struct cost c = delta_cost(m, n, n_kept);
-    c.flops += qwen3_mlp_flops(m, i, n_kept);
+    c.flops += layer_mlp_flops(m, i, n_kept);
     return c;
 }
 
@@ -289,24 +256,26 @@ const struct arch arch_qwen35 = {.model_type = "qwen3_5_text",
                                  .wrapped = "qwen3_5",
                                  .gguf = "qwen35",
                                  .partial_rotary = true,
+                                 .blocks = QWEN35_BLOCKS,
                                  .fixed = fixed,
                                  .names = schemes,
                                  .gguf_names = &names_qwen35_gguf,
                                  .read_config = read_config,
                                  .bind_layer = bind_layer,
                                  .layer = layer,
-                                 .ahead = qwen3_ahead,
-                                 .layer_cost = layer_cost};
+                                 .ahead = layer_ahead,
+                                 .layer_cost = qwen35_cost};
 
 const struct arch arch_qwen35moe = {.model_type = "qwen3_5_moe_text",
                                     .wrapped = "qwen3_5_moe",
                                     .gguf = "qwen35moe",
                                     .partial_rotary = true,
+                                    .blocks = QWEN35_BLOCKS,
                                     .fixed = fixed_moe,
                                     .names = schemes,
                                     .gguf_names = &names_qwen35_gguf,
                                     .read_config = read_config_moe,
                                     .bind_layer = bind_layer,
                                     .layer = layer,
-                                    .ahead = qwen3_ahead,
-                                    .layer_cost = layer_cost};
+                                    .ahead = layer_ahead,
+                                    .layer_cost = qwen35_cost};

@@ -1,11 +1,14 @@
-/* Qwen3-MoE (Qwen3MoeForCausalLM in transformers): Qwen3 with a mixture of
+/* Qwen3-MoE (Qwen3MoeForCausalLM in transformers) and the text model of
+ * Qwen3-VL-MoE: Qwen3 with a mixture of
  * experts in place of the MLP, in all layers or some. There is no shared
  * expert. */
 #include "model/arch.h"
 #include "model/arch_qwen3.h"
+#include "model/config.h"
 #include "model/fixed.h"
-#include "model/model.h"
+#include "model/layer.h"
 #include "model/moe.h"
+#include "model/names.h"
 #include "model/section.h"
 
 static const struct fixed_field fixed[] = {
@@ -33,29 +36,28 @@ static int read_config(struct config *c, const struct section *s,
                        struct qwick_err *e)
 {
     return qwen3_read_config(c, s, e) || check_windows(c, s, e) ||
-                   experts_read_config(c, s, e)
+                   experts_read_config(c, s, 0, e)
                ? -1
                : 0;
-}
-
-static int bind_layer(struct model *m, struct layer *l, size_t i,
-                      struct qwick_err *e)
-{
-    if (qwen3_bind_attention(m, l, i, e))
-        return -1;
-    return m->config.layers[i].n_experts ? experts_bind(m, &l->experts, i, e)
-                                         : qwen3_bind_mlp(m, l, i, e);
 }
 
 static const struct names *const schemes[] = {&names_hub, &names_gguf, NULL};
 
 const struct arch arch_qwen3moe = {.model_type = "qwen3_moe",
                                    .gguf = "qwen3moe",
+                                   .blocks = QWEN3_BLOCKS,
                                    .fixed = fixed,
                                    .names = schemes,
                                    .gguf_names = &names_gguf,
                                    .read_config = read_config,
-                                   .bind_layer = bind_layer,
-                                   .layer = qwen3_layer,
-                                   .ahead = qwen3_ahead,
-                                   .layer_cost = qwen3_layer_cost};
+                                   LAYER_FUNCTIONS};
+
+const struct arch arch_qwen3vlmoe = {.model_type = "qwen3_vl_moe_text",
+                                     .wrapped = "qwen3_vl_moe",
+                                     .gguf = "qwen3vlmoe",
+                                     .blocks = QWEN3_BLOCKS,
+                                     .fixed = fixed,
+                                     .names = schemes,
+                                     .gguf_names = &names_gguf,
+                                     .read_config = read_config,
+                                     LAYER_FUNCTIONS};

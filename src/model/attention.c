@@ -31,22 +31,27 @@ struct task {
     enum products_of_attn products;
 };
 
-static size_t group_of(const struct worker *w)
+static const struct layer_config *config_of(const struct worker *w,
+                                            size_t layer)
 {
-    const struct config *c = &w->p->m->config;
-    return c->n_heads / c->n_kv_heads;
+    return &w->p->m->config.layers[layer];
+}
+
+/* Query heads of a KV head. */
+static size_t group_of(const struct worker *w, size_t layer)
+{
+    return w->p->m->config.n_heads / config_of(w, layer)->n_kv_heads;
 }
 
 /* A function of shapes alone. */
-static enum products_of_attn products_of(const struct worker *w,
+static enum products_of_attn products_of(const struct worker *w, size_t layer,
                                          const struct span *span)
 {
     enum dtype type = span->kv->dtype;
-    if (w->p->m->exact || span->n * group_of(w) < PACKED_MIN_ROWS)
+    if (w->p->m->exact || span->n * group_of(w, layer) < PACKED_MIN_ROWS)
         return ATTN_ROWS;
-    if (w->p->attn16 &&
-        (type == DT_I8 ? w->k->attn_blocks_bf16_i8 != NULL
-                       : w->k->attn_blocks_bf16[type] != NULL))
+    if (w->p->attn16 && (type == DT_I8 ? w->k->attn_blocks_bf16_i8 != NULL
+                                       : w->k->attn_blocks_bf16[type] != NULL))
         return ATTN_BF16;
     return ATTN_F32;
 }
@@ -56,15 +61,19 @@ static void rotate(const struct worker *w, size_t layer, float *x,
                    size_t n_heads, size_t t)
 {
     const struct model *m = w->p->m;
-    size_t i = m->config.layers[layer].rope, d = m->config.head_dim;
+    size_t i = m->config.layers[layer].rope, d = config_of(w, layer)->head_dim;
+    if (i == NO_ROPE)
+        return;
     const struct angles *a = &w->p->s->angles[i];
     size_t n_rot = m->ropes[i].n_rot, half = n_rot / 2;
+    void (*rope)(float *, size_t, size_t, const float *, const float *) =
+        m->ropes[i].interleaved ? w->k->rope_pairs : w->k->rope;
     if (n_rot == d) {
-        w->k->rope(x, n_heads, d, a->cos + t * half, a->sin + t * half);
+        rope(x, n_heads, d, a->cos + t * half, a->sin + t * half);
         return;
     }
     for (size_t h = 0; h < n_heads; h++)
-        w->k->rope(x + h * d, 1, n_rot, a->cos + t * half, a->sin + t * half);
+        rope(x + h * d, 1, n_rot, a->cos + t * half, a->sin + t * half);
 }
 
 /* Norm, RoPE and storing of one token's keys and values of KV heads [h0, h1).
@@ -73,13 +82,14 @@ static void store_keys(const struct worker *w, size_t layer, size_t t,
                        size_t h0, size_t h1)
 {
     const struct pass *p = w->p;
-    const struct config *c = &p->m->config;
+    const struct layer_config *c = config_of(w, layer);
     const struct kv_cache *kv = p->io->spans[p->s->span[t]].kv;
     size_t d = c->head_dim, at = t * scratch_ld(c->n_kv_heads * d) + h0 * d;
     size_t block = p->s->pos[t] / KV_BLOCK, slot = p->s->pos[t] % KV_BLOCK;
     float *k = p->s->k + at, *v = p->s->v + at;
-    w->k->rmsnorm(k, k, p->m->layers[layer].attn.k_norm, h1 - h0, d,
-                  (float)c->rms_eps);
+    if (p->m->config.arch->blocks.qk_norm == QK_NORM_HEAD)
+        w->k->rmsnorm(k, k, p->m->layers[layer].attn.k_norm, h1 - h0, d,
+                      (float)p->m->config.rms_eps);
     rotate(w, layer, k, h1 - h0, t);
     for (size_t h = h0; h < h1; h++, k += d, v += d) {
         kv_store(kv, w->k, kv_keys(kv, block, layer, h), slot, k);
@@ -87,43 +97,73 @@ static void store_keys(const struct worker *w, size_t layer, size_t t,
     }
 }
 
-/* Floats from one head of queries to the next in s->q: behind each, there may
- * be a head of gates. */
-static size_t query_step(const struct config *c)
+/* The queries of token t from head `head` on. Behind each head in s->q, there
+ * may be a head of gates. */
+static float *queries(const struct worker *w, size_t layer, size_t t,
+                      size_t head)
 {
-    return (c->attention_gate ? 2 : 1) * c->head_dim;
+    const struct config *c = &w->p->m->config;
+    size_t step = (c->attention_gate ? 2 : 1) * config_of(w, layer)->head_dim;
+    return w->p->s->q + t * scratch_ld(c->n_heads * step) + head * step;
 }
 
-/* The queries of token t from head `head` on. */
-static float *queries(const struct pass *p, size_t t, size_t head)
+/* Multiply n queries of the token at position pos by what no norm has
+ * multiplied them by: the scale of scores, and one that grows with the position
+ * (get_llama_4_attn_scale in transformers). */
+static void scale_queries(const struct worker *w, size_t layer, float *q,
+                          size_t n, size_t pos)
 {
-    const struct config *c = &p->m->config;
-    size_t step = query_step(c);
-    return p->s->q + t * scratch_ld(c->n_heads * step) + head * step;
+    const struct model *m = w->p->m;
+    size_t rope = config_of(w, layer)->rope;
+    const struct rope_config *r = &m->config.ropes[rope == NO_ROPE ? 0 : rope];
+    float scale = m->layers[layer].attn.q_scale;
+    if (r->q_beta > 0)
+        scale *= (float)(1 + r->q_beta * log1p((double)(pos / r->original)));
+    if (scale != 1)
+        w->k->scale(q, scale, n);
 }
 
-/* Queries of one token for KV heads [h0, h1), normalised, rotated and scaled
- * (by way of the norm's weights), in the order that attention reads: [kv
- * head][token][head of the group]. */
+/* Queries of one token for KV heads [h0, h1), normalised, rotated and scaled,
+ * in the order that attention reads: [kv head][token][head of the group]. */
 static void prepare_queries(const struct worker *w, size_t layer, size_t t,
                             size_t h0, size_t h1)
 {
     const struct pass *p = w->p;
     const struct config *c = &p->m->config;
-    size_t d = c->head_dim, group = group_of(w);
-    bool bf16 = products_of(w, &p->io->spans[p->s->span[t]]) == ATTN_BF16;
+    size_t d = config_of(w, layer)->head_dim, group = group_of(w, layer);
+    bool bf16 =
+        products_of(w, layer, &p->io->spans[p->s->span[t]]) == ATTN_BF16;
     size_t run = c->attention_gate ? 1 : group; /* heads without gaps */
     for (size_t i = h0 * group; i < h1 * group; i += run) {
         size_t at = (i / group * p->n + t) * group * d + i % group * d;
-        float *q = queries(p, t, i);
-        w->k->rmsnorm(q, q, p->m->layers[layer].attn.q_norm, run, d,
-                      (float)c->rms_eps);
+        float *q = queries(w, layer, t, i);
+        if (c->arch->blocks.qk_norm == QK_NORM_HEAD)
+            w->k->rmsnorm(q, q, p->m->layers[layer].attn.q_norm, run, d,
+                          (float)c->rms_eps);
+        scale_queries(w, layer, q, run * d, p->s->pos[t]);
         rotate(w, layer, q, run, t);
         if (bf16)
             w->k->from_f32[DT_BF16](p->s->qr16 + at, q, run * d);
         else
             memcpy(p->s->qr + at, q, run * d * sizeof *q);
     }
+}
+
+/* Normalise whole rows of queries and keys. Ends with a barrier. */
+static void normalise_rows(struct worker *w, size_t layer)
+{
+    const struct pass *p = w->p;
+    const struct attention *a = &p->m->layers[layer].attn;
+    float eps = (float)p->m->config.rms_eps;
+    size_t begin, end;
+    par_split(p->n, 1, w->tid, w->n_threads, &begin, &end);
+    for (size_t t = begin; t < end; t++) {
+        float *q = p->s->q + t * scratch_ld(a->q_proj.rows);
+        float *k = p->s->k + t * scratch_ld(a->k_proj.rows);
+        w->k->rmsnorm(q, q, a->q_norm, 1, a->q_proj.rows, eps);
+        w->k->rmsnorm(k, k, a->k_norm, 1, a->k_proj.rows, eps);
+    }
+    pass_barrier(w, PART_ATTENTION);
 }
 
 /* Set lo and hi of each query row of task a to the range of positions that the
@@ -133,7 +173,7 @@ static void prepare_queries(const struct worker *w, size_t layer, size_t t,
 static void set_ranges(const struct worker *w, const struct task *a,
                        size_t block, size_t n, size_t window)
 {
-    size_t start = block * KV_BLOCK, i = 0, group = group_of(w);
+    size_t start = block * KV_BLOCK, i = 0, group = group_of(w, a->layer);
     size_t most = n * KV_BLOCK;
     for (size_t t = 0; i < a->n; t++) {
         size_t end = a->first + t + 1; /* a token sees itself */
@@ -154,8 +194,8 @@ static void attend_blocks(const struct worker *w, const struct task *a,
 {
     const struct kv_cache *kv = a->span->kv;
     const struct scratch *s = w->p->s;
-    size_t d = kv->head_dim, at = (h - a->h0) * a->n;
-    size_t q = (h * w->p->n + a->tile->first) * group_of(w) * d;
+    size_t d = config_of(w, a->layer)->head_dim, at = (h - a->h0) * a->n;
+    size_t q = (h * w->p->n + a->tile->first) * group_of(w, a->layer) * d;
     struct attn_rows rows = {
         .q = s->qr + q,
         .q16 = a->products == ATTN_BF16 ? s->qr16 + q : NULL,
@@ -191,10 +231,9 @@ static void attend_blocks(const struct worker *w, const struct task *a,
 static void attend_segment(const struct worker *w, const struct task *a,
                            size_t block, size_t end, const struct softmax *to)
 {
-    const struct config *c = &w->p->m->config;
+    const struct layer_config *c = config_of(w, a->layer);
     const struct kv_cache *kv = a->span->kv;
     size_t rows = (a->h1 - a->h0) * a->n, n;
-    size_t window = c->layers[a->layer].window;
     for (size_t i = 0; i < rows; i++) {
         to->m[i] = -INFINITY;
         to->l[i] = 0;
@@ -206,7 +245,7 @@ static void attend_segment(const struct worker *w, const struct task *a,
         /* the same blocks together, whichever is the first */
         size_t step = bf16 ? ATTN_BF16_BLOCKS - b % ATTN_BF16_BLOCKS : 1;
         n = end - b < step ? end - b : step;
-        set_ranges(w, a, b, n, window);
+        set_ranges(w, a, b, n, c->window);
         for (size_t h = a->h0; h < a->h1; h++) {
             const void *next = h + 1 < a->h1 ? kv_keys(kv, b, a->layer, h + 1)
                                : b + n < end
@@ -244,21 +283,23 @@ static void merge(const struct kernels *k, const struct softmax *to,
     }
 }
 
-/* Divide by the sums, apply the gates, and hand out the rows. */
+/* Divide by the sums, apply the residual scale and the gates, and hand out the
+ * rows. */
 static void finish(const struct worker *w, const struct task *a,
                    const struct softmax *from, bool out16)
 {
     const struct pass *p = w->p;
     const struct config *c = &p->m->config;
-    size_t d = c->head_dim, group = group_of(w), q_dim = c->n_heads * d;
+    size_t d = config_of(w, a->layer)->head_dim, group = group_of(w, a->layer),
+           q_dim = c->n_heads * d;
     for (size_t i = 0; i < (a->h1 - a->h0) * a->n; i++) {
         size_t t = a->tile->out + i % a->n / group;
         size_t head = (a->h0 + i / a->n) * group + i % group;
         float *row = from->acc + i * d;
-        w->k->scale(row, 1.0f / from->l[i], d);
+        w->k->scale(row, c->residual_scale / from->l[i], d);
         if (c->attention_gate) {
             size_t token = a->tile->first + i % a->n / group;
-            w->k->glu(row, queries(p, token, head) + d, row, d);
+            w->k->glu(row, queries(w, a->layer, token, head) + d, row, d);
         }
         if (out16)
             w->k->from_f32[DT_BF16](
@@ -279,8 +320,8 @@ static struct task task_of(const struct worker *w, const struct attn_tile *tile,
                      .h0 = h0,
                      .h1 = h1,
                      .first = p->s->pos[tile->first],
-                     .n = (tile->last - tile->first) * group_of(w)};
-    a.products = products_of(w, a.span);
+                     .n = (tile->last - tile->first) * group_of(w, layer)};
+    a.products = products_of(w, layer, a.span);
     return a;
 }
 
@@ -288,8 +329,7 @@ static struct task task_of(const struct worker *w, const struct attn_tile *tile,
 static void blocks_of(const struct worker *w, const struct task *a,
                       size_t *begin, size_t *end)
 {
-    const struct config *c = &w->p->m->config;
-    size_t window = c->layers[a->layer].window;
+    size_t window = config_of(w, a->layer)->window;
     size_t n_visible = a->first + 1;
     size_t n = a->tile->last - a->tile->first;
     *begin = (n_visible > window ? n_visible - window : 0) / KV_BLOCK;
@@ -302,7 +342,7 @@ enum { SEGMENT_BLOCKS = ATTN_SEGMENT / KV_BLOCK };
 static void attend(const struct worker *w, const struct task *a, bool out16)
 {
     const struct softmax *to = &w->own->total;
-    size_t d = w->p->m->config.head_dim, b, end;
+    size_t d = config_of(w, a->layer)->head_dim, b, end;
     size_t rows = (a->h1 - a->h0) * a->n;
     blocks_of(w, a, &b, &end);
     for (bool first = true; b < end; first = false) {
@@ -317,9 +357,9 @@ static void attend(const struct worker *w, const struct task *a, bool out16)
 }
 
 /* KV heads whose rows of one token fit a thread's tile. */
-static size_t heads_at_once(const struct worker *w)
+static size_t heads_at_once(const struct worker *w, size_t layer)
 {
-    return w->p->s->tile_rows / group_of(w);
+    return w->p->s->tile_rows / group_of(w, layer);
 }
 
 /* ---- decode: one token of each sequence --------------------------------- */
@@ -338,7 +378,7 @@ static void decode_heads(const struct worker *w, size_t layer,
                          const struct attn_tile *tile, size_t h0, size_t h1,
                          bool out16)
 {
-    size_t step = heads_at_once(w);
+    size_t step = heads_at_once(w, layer);
     store_and_prepare(w, layer, tile->first, h0, h1);
     for (size_t h = h0; h < h1; h += step) {
         struct task a =
@@ -348,20 +388,20 @@ static void decode_heads(const struct worker *w, size_t layer,
 }
 
 /* Part `segment` of p->s->split, for one KV head's rows. */
-static struct softmax split_part(const struct worker *w, size_t segment,
-                                 size_t h)
+static struct softmax split_part(const struct worker *w, size_t layer,
+                                 size_t segment, size_t h)
 {
-    const struct config *c = &w->p->m->config;
     const struct softmax *s = &w->p->s->split;
-    size_t row = segment * c->n_heads + h * group_of(w);
-    return (struct softmax){s->m + row, s->l + row, s->acc + row * c->head_dim};
+    size_t d = config_of(w, layer)->head_dim;
+    size_t row = segment * w->p->m->config.n_heads + h * group_of(w, layer);
+    return (struct softmax){s->m + row, s->l + row, s->acc + row * d};
 }
 
 /* Few heads, a long context: threads share out heads and segments. */
 static void decode_split(struct worker *w, size_t layer,
                          const struct attn_tile *tile, bool out16)
 {
-    const struct config *c = &w->p->m->config;
+    const struct layer_config *c = config_of(w, layer);
     size_t n_heads = c->n_kv_heads, h0, h1, i, next, b, end;
     par_split(n_heads, 1, w->tid, w->n_threads, &h0, &h1);
     store_and_prepare(w, layer, tile->first, h0, h1);
@@ -372,16 +412,16 @@ static void decode_split(struct worker *w, size_t layer,
     while (par_next(w->team, n * n_heads, 1, &i, &next)) {
         size_t segment = s0 + i / n_heads, h = i % n_heads;
         size_t from = segment * SEGMENT_BLOCKS, to = from + SEGMENT_BLOCKS;
-        struct softmax part = split_part(w, segment - s0, h);
+        struct softmax part = split_part(w, layer, segment - s0, h);
         a = task_of(w, tile, layer, h, h + 1);
         attend_segment(w, &a, from > b ? from : b, to < end ? to : end, &part);
     }
     pass_barrier(w, PART_ATTENTION);
     for (size_t h = h0; h < h1; h++) {
-        struct softmax total = split_part(w, 0, h);
+        struct softmax total = split_part(w, layer, 0, h);
         a = task_of(w, tile, layer, h, h + 1);
         for (size_t s = 1; s < n; s++) {
-            struct softmax part = split_part(w, s, h);
+            struct softmax part = split_part(w, layer, s, h);
             merge(w->k, &total, &part, a.n, c->head_dim);
         }
         finish(w, &a, &total, out16);
@@ -393,7 +433,7 @@ static void decode_attention(struct worker *w, size_t layer,
                              bool out16)
 {
     const struct pass *p = w->p;
-    size_t n_heads = p->m->config.n_kv_heads, n = p->n, begin, end;
+    size_t n_heads = config_of(w, layer)->n_kv_heads, n = p->n, begin, end;
     if (n == 1 && n_tiles == 1) {
         if (scratch_splits(p->m) && p->s->pos[0] >= ATTN_SEGMENT) {
             decode_split(w, layer, tiles, out16);
@@ -425,7 +465,7 @@ static void prefill_attention(struct worker *w, size_t layer,
                               bool out16)
 {
     const struct pass *p = w->p;
-    size_t n_heads = p->m->config.n_kv_heads, begin, end;
+    size_t n_heads = config_of(w, layer)->n_kv_heads, begin, end;
     size_t at_once =
         (size_t)w->n_threads < n_heads ? (size_t)w->n_threads : n_heads;
     par_split(p->n, 1, w->tid, w->n_threads, &begin, &end);
@@ -485,15 +525,16 @@ struct input pass_attention(struct worker *w, size_t layer, const float *norm,
     const size_t n_qkv = layer_inputs(&p->m->layers[layer], qkv);
     const size_t q_ld = scratch_ld(a->q_proj.rows);
     const size_t kv_ld = scratch_ld(a->k_proj.rows);
-    const struct product products[] = {
-        {qkv[0], a->q_bias, s->q, q_ld, false},
-        {qkv[1], a->k_bias, s->k, kv_ld, false},
-        {qkv[2], a->v_bias, s->v, kv_ld, false}};
+    const struct product products[] = {{qkv[0], a->q_bias, s->q, q_ld, false},
+                                       {qkv[1], a->k_bias, s->k, kv_ld, false},
+                                       {qkv[2], a->v_bias, s->v, kv_ld, false}};
     struct input in = pass_normalise(w, s->x, p->n, norm,
                                      pass_act_types(p, qkv, n_qkv, p->n));
     pass_multiply_all(w, products, n_qkv, &in, p->n);
     if (pass_stops(w, PART_PROJECTIONS))
         return in;
+    if (p->m->config.arch->blocks.qk_norm == QK_NORM_ROW)
+        normalise_rows(w, layer);
     attend_all(w, layer, n);
     if (n && pass_act_type(p, &a->o_proj, n) != ACT_BF16)
         return pass_round(w, s->attn, s->attn16, &s->attn8, n, &a->o_proj);

@@ -1,5 +1,6 @@
 #include "model/config.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,30 +68,58 @@ static int read_eps(const struct section *s, double *out, struct qwick_err *e)
 }
 
 /* Of a model that takes more than text, the whole may say it. */
-static int read_tied(const struct section *s, bool *out, struct qwick_err *e)
+static int read_tied(const struct section *s, bool is_optional, bool *out,
+                     struct qwick_err *e)
 {
     static const char key[] = "tie_word_embeddings";
     const struct section whole = {.v = s->whole, .path = s->path, .in = ""};
     if (s->whole && section_absent(s, key) && !section_absent(&whole, key))
         return section_bool(&whole, key, out, e);
-    return *out ? section_opt_bool(s, key, true, out, e)
-                : section_bool(s, key, out, e);
+    return *out || is_optional ? section_opt_bool(s, key, *out, out, e)
+                               : section_bool(s, key, out, e);
+}
+
+/* The fields of heads. Where a family implies them: as many heads of keys and
+ * values as of queries, and all heads together as wide as the model. */
+static int read_heads(struct config *c, const struct section *s,
+                      struct qwick_err *e)
+{
+    if (read_size(s, "num_attention_heads", MAX_DIM, &c->n_heads, e))
+        return -1;
+    if (c->arch->implies_heads) {
+        c->n_kv_heads = c->n_heads;
+        c->head_dim = c->d_model / c->n_heads;
+    }
+    return read_size(s, "num_key_value_heads", MAX_DIM, &c->n_kv_heads, e) ||
+                   read_size(s, "head_dim", MAX_DIM, &c->head_dim, e)
+               ? -1
+               : 0;
+}
+
+void config_set_heads(struct config *c)
+{
+    for (size_t i = 0; i < c->n_layers; i++) {
+        c->layers[i].n_kv_heads = c->n_kv_heads;
+        c->layers[i].head_dim = c->head_dim;
+        c->layers[i].score_scale = 1.0f / sqrtf((float)c->head_dim);
+    }
 }
 
 int config_read_common(struct config *c, const struct section *s,
                        struct qwick_err *e)
 {
+    bool bias;
     if (read_size(s, "vocab_size", MAX_VOCAB, &c->vocab_size, e) ||
         read_size(s, "hidden_size", MAX_DIM, &c->d_model, e) ||
         read_size(s, "intermediate_size", MAX_DIM, &c->d_ff, e) ||
         read_size(s, "num_hidden_layers", MAX_LAYERS, &c->n_layers, e) ||
-        read_size(s, "num_attention_heads", MAX_DIM, &c->n_heads, e) ||
-        read_size(s, "num_key_value_heads", MAX_DIM, &c->n_kv_heads, e) ||
-        read_size(s, "head_dim", MAX_DIM, &c->head_dim, e) ||
+        read_heads(c, s, e) ||
         read_size(s, "max_position_embeddings", INT32_MAX, &c->n_ctx_max, e) ||
-        read_eps(s, &c->rms_eps, e) || read_tied(s, &c->tied_head, e) ||
-        section_opt_bool(s, "attention_bias", false, &c->attention_bias, e))
+        read_eps(s, &c->rms_eps, e) ||
+        read_tied(s, c->arch->implies_heads, &c->tied_head, e) ||
+        section_opt_bool(s, "attention_bias", false, &bias, e))
         return -1;
+    c->qkv_bias = c->o_bias = bias;
     if (c->n_heads % c->n_kv_heads)
         return err_set(e, QWICK_ERR_MODEL,
                        "%s: num_attention_heads: %zu is not a multiple of "
@@ -107,6 +136,7 @@ int config_read_common(struct config *c, const struct section *s,
     for (size_t i = 0; i < c->n_layers; i++)
         c->layers[i] =
             (struct layer_config){.window = NO_WINDOW, .d_ff = c->d_ff};
+    config_set_heads(c);
     return config_read_stops(c, s, e);
 }
 
@@ -119,6 +149,16 @@ int config_check_head_dim(const struct config *c, const struct section *s,
                          "%s: head_dim: must be even for rotary embedding, is "
                          "%zu",
                          s->path, c->head_dim);
+}
+
+int config_read_llama(struct config *c, const struct section *s,
+                      struct qwick_err *e)
+{
+    if (config_read_common(c, s, e) || config_check_head_dim(c, s, e))
+        return -1;
+    c->n_ropes = 1;
+    c->ropes[0].n_rot = c->head_dim;
+    return config_read_rope(c, &c->ropes[0], s, e);
 }
 
 int config_read_layer_types(struct config *c, const struct section *s,
@@ -162,7 +202,7 @@ static int find_text(const struct config *c, const struct section *s,
                      bool wrapped, struct section *out, struct qwick_err *e)
 {
     *out = *s;
-    if (!wrapped)
+    if (!wrapped || (c->arch->wraps_flat && section_absent(s, "text_config")))
         return 0;
     *out = section_inner(s, "text_config", "text_config.");
     out->whole = s->v;
@@ -254,18 +294,34 @@ static int check_fixed(const struct config *c, const struct section *s,
                : 0;
 }
 
+const struct arch *config_find_arch(const struct json_value *root,
+                                    bool *wrapped)
+{
+    const struct json_value *type = json_get(root, "model_type");
+    const struct json_value *text = json_get(root, "text_config");
+    const struct json_value *inner =
+        json_is(text, JSON_OBJECT) ? json_get(text, "model_type") : NULL;
+    bool named = json_is(inner, JSON_STRING);
+    *wrapped = false;
+    if (!json_is(type, JSON_STRING))
+        return NULL;
+    const struct arch *a = arch_find(type->str, type->len);
+    *wrapped = !a;
+    return a ? a
+             : arch_find_wrapped(type->str, type->len,
+                                 named ? inner->str : NULL,
+                                 named ? inner->len : 0);
+}
+
 /* Quantization, the stop ids and the class belong to the whole model. */
 static int read_config(struct config *c, const struct section *s,
                        struct qwick_err *e)
 {
-    const struct json_value *type = json_get(s->v, "model_type");
     struct section text;
-    bool wrapped = false;
-    c->arch = json_is(type, JSON_STRING)
-                  ? arch_find(type->str, type->len, &wrapped)
-                  : NULL;
+    bool wrapped;
+    c->arch = config_find_arch(s->v, &wrapped);
     if (!c->arch) {
-        char names[256], expected[288];
+        char names[768], expected[800];
         arch_names(names, sizeof names);
         snprintf(expected, sizeof expected, "%s (others are not supported)",
                  names);
@@ -316,24 +372,22 @@ int config_load(struct config *c, const struct checkpoint *ck,
                 struct qwick_err *e)
 {
     *c = (struct config){.embed_scale = 1,
+                         .residual_scale = 1,
+                         .logit_scale = 1,
                          .temperature = 1,
                          .top_p = 1,
                          .repetition_penalty = 1};
     const struct gguf *g = checkpoint_gguf(ck);
-    if (g) {
-        if (config_read_gguf(c, g, e)) {
-            config_free(c);
-            return -1;
-        }
-        config_number_layers(c);
-        return 0;
-    }
-    if (load_file(c, ck, "config.json", true, read_config, e) ||
-        load_file(c, ck, "generation_config.json", false,
-                  config_read_generation, e)) {
+    if (g ? config_read_gguf(c, g, e)
+          : load_file(c, ck, "config.json", true, read_config, e) ||
+                load_file(c, ck, "generation_config.json", false,
+                          config_read_generation, e)) {
         config_free(c);
         return -1;
     }
+    for (size_t i = 0; i < c->n_ropes; i++)
+        c->ropes[i].interleaved =
+            g ? c->arch->gguf_interleaved : c->arch->interleaved;
     config_number_layers(c);
     return 0;
 }

@@ -12,6 +12,7 @@
 #include "base/dtype.h"
 #include "base/err.h"
 #include "file/checkpoint.h"
+#include "file/json.h"
 #include "model/quant.h"
 
 struct arch;
@@ -26,33 +27,58 @@ enum model_class {
     CLASS_CLASSIFIER, /* ForSequenceClassification: scores of labels */
 };
 
-enum rope_type { ROPE_DEFAULT, ROPE_LINEAR, ROPE_YARN };
+enum rope_type {
+    ROPE_DEFAULT,
+    ROPE_LINEAR,
+    ROPE_YARN,
+    ROPE_LLAMA3,
+    ROPE_LONGROPE
+};
 
-enum { CONFIG_MAX_STOP_IDS = 64, CONFIG_MAX_ROPES = 2 };
+enum {
+    CONFIG_MAX_STOP_IDS = 64,
+    CONFIG_MAX_ROPES = 2,
+    CONFIG_MAX_FACTORS = 256
+};
 
 /* A rotary embedding that layers share. */
 struct rope_config {
     enum rope_type type; /* rope_scaling | rope_parameters: rope_type */
     size_t n_rot;        /* elements of a head that rotate: the first ones */
+    bool interleaved;    /* elements 2i and 2i + 1 rotate together; otherwise i
+                            and i + n_rot / 2 */
     double theta;        /* rope_theta | rope_parameters.rope_theta */
     double factor;       /* .factor */
     double beta_fast;    /* .beta_fast */
     double beta_slow;    /* .beta_slow */
+    double low_freq;     /* .low_freq_factor */
+    double high_freq;    /* .high_freq_factor */
+    double q_beta;       /* .llama_4_scaling_beta; 0: none. Queries at position
+                            p are multiplied by
+                            1 + q_beta * ln(1 + floor(p / original)) */
     double attention;    /* .attention_factor, or computed from mscale: a factor
                             of cos and sin */
     size_t original;     /* .original_max_position_embeddings */
     bool truncate;       /* .truncate */
+    /* [n_rot / 2] of longrope: divisors of the frequencies of sequences of at
+       most `original` tokens, and of longer ones */
+    float short_factor[CONFIG_MAX_FACTORS], long_factor[CONFIG_MAX_FACTORS];
 };
 
 /* The window of a layer that attends to all positions. */
 #define NO_WINDOW SIZE_MAX
+
+/* The rope of a layer that rotates nothing. */
+#define NO_ROPE SIZE_MAX
 
 /* The parameters of one layer. */
 struct layer_config {
     size_t slot;       /* index among the layers of its kind: layers with
                           keys, or recurrent layers */
     size_t window;     /* positions that a token attends to, itself included */
-    size_t rope;       /* index into config.ropes */
+    size_t rope;       /* index into config.ropes; NO_ROPE: none */
+    size_t n_kv_heads; /* of keys and values */
+    size_t head_dim;
     float score_scale; /* of q . k */
     size_t d_ff;       /* rows of gate_proj and up_proj; of one expert's, if the
                           layer has experts */
@@ -96,6 +122,9 @@ struct config {
     double rms_eps;          /* rms_norm_eps */
     float embed_scale;       /* factor of the embeddings before layer 0; 1
                                 unless the family has another */
+    float residual_scale;    /* of the results of attention and MLP before they
+                                are added to the residual stream; 1 likewise */
+    float logit_scale;       /* of logits; 1 likewise */
     struct rope_config ropes[CONFIG_MAX_ROPES];
     size_t n_ropes;
     bool tied_head; /* tie_word_embeddings; model_open clears it if there is
@@ -105,7 +134,7 @@ struct config {
                             sets it for CLASS_CLASSIFIER */
     size_t n_labels;     /* members of id2label, or num_labels; 0: not said */
     size_t yes_class;    /* which of them is yes */
-    bool attention_bias; /* attention_bias */
+    bool qkv_bias, o_bias, mlp_bias; /* attention_bias and the like */
     bool attention_gate; /* q_proj has a head of gates behind each head of
                             queries */
     size_t sliding_window; /* sliding_window where use_sliding_window, or 0 */
@@ -134,6 +163,11 @@ struct config {
     char unsupported[160], unsupported_draw[160];
 };
 
+/* Return the family of a config.json, by model_type and text_config.model_type;
+ * NULL if it is not known. *wrapped: its fields are in text_config. */
+const struct arch *config_find_arch(const struct json_value *root,
+                                    bool *wrapped);
+
 /* Read and check both files, or a GGUF file's metadata. */
 int config_load(struct config *c, const struct checkpoint *ck,
                 struct qwick_err *e);
@@ -146,12 +180,13 @@ void config_number_layers(struct config *c);
 /* Add a stop id unless it is there already. -1 when the list is full. */
 int config_add_stop(struct config *c, int32_t id);
 
-/* "default", "linear" or "yarn". */
+/* "default", "linear", "yarn", "llama3" or "longrope". */
 const char *config_rope_name(const struct rope_config *r);
 
 /* Compute the inverse frequencies [n_rot / 2] of a rotary embedding, with the
- * same float32 roundings as transformers (_compute_default_rope_parameters,
- * _compute_yarn_parameters in modeling_rope_utils.py). */
+ * same float32 roundings as transformers (_compute_default_rope_parameters and
+ * the functions beside it in modeling_rope_utils.py). Of longrope, those of
+ * short sequences. */
 void config_rope_frequencies(const struct rope_config *r, float *inv_freq);
 
 /* ---- for families -------------------------------------------------------- */
@@ -187,6 +222,10 @@ int config_read_generation(struct config *c, const struct section *s,
 int config_read_common(struct config *c, const struct section *s,
                        struct qwick_err *e);
 
+/* Set the heads of all layers to c->n_kv_heads and c->head_dim, and the scale of
+ * their scores to the usual one, 1 / sqrt(head_dim). */
+void config_set_heads(struct config *c);
+
 /* Check that all of a head can be rotated. */
 int config_check_head_dim(const struct config *c, const struct section *s,
                           struct qwick_err *e);
@@ -196,10 +235,32 @@ int config_check_head_dim(const struct config *c, const struct section *s,
 int config_read_layer_types(struct config *c, const struct section *s,
                             struct qwick_err *e);
 
+/* Read the fields of a family with Llama's attention: those of
+ * config_read_common, one rotary embedding of whole heads, and the usual scale
+ * of scores. All layers get them. */
+int config_read_llama(struct config *c, const struct section *s,
+                      struct qwick_err *e);
+
+/* Read partial_rotary_factor, in rope_parameters or beside it: the part of a
+ * head that rotates, `dflt` if it is in neither. Sets r->n_rot. */
+int config_read_rotary(const struct config *c, struct rope_config *r,
+                       double dflt, const struct section *s,
+                       struct qwick_err *e);
+
 /* Read rope_theta, and rope_parameters or rope_scaling. The caller has set
  * r->n_rot and c->n_ctx_max. */
 int config_read_rope(const struct config *c, struct rope_config *r,
                      const struct section *s, struct qwick_err *e);
+
+/* Read a rotary embedding for layers that attend to all positions and one for
+ * layers with a window, and give each layer its own. In transformers 5, each
+ * kind has an object in rope_parameters. In 4, rope_scaling belongs to the
+ * first kind; full and sliding are the names of the fields with the bases. The
+ * layers' windows have been read. */
+enum { ROPE_FULL, ROPE_SLIDING };
+int config_read_rope_kinds(struct config *c, const char *full,
+                           const char *sliding, const struct section *s,
+                           struct qwick_err *e);
 
 /* Read one of several rotary embeddings. Its base is the field `theta` of s, or
  * rope_theta of the objects v5 or v4. v5 takes the place of rope_parameters in

@@ -237,7 +237,6 @@ static void put_implied(struct writer *w)
         put_value(w, heads);
     }
     put_bool(w, "tie_word_embeddings", !st_find(set, "output.weight"));
-    put_bool(w, "attention_bias", st_find(set, "blk.0.attn_q.bias") != NULL);
     put_bool(w, "do_sample", entry(w, "general.sampling.temp") != NULL);
     /* of all mixtures of experts that GGUF has by these names */
     put_bool(w, "norm_topk_prob", true);
@@ -487,7 +486,7 @@ static const struct arch *find_arch(const struct gguf *g, struct qwick_err *e)
     }
     const struct arch *a = arch_find_gguf((const char *)v->data, v->n_bytes);
     if (!a) {
-        char all[160];
+        char all[512];
         arch_gguf_names(all, sizeof all);
         err_set(e, QWICK_ERR_MODEL,
                 "%s: %s: must be %s (others are not supported), is \"%s\"",
@@ -495,6 +494,16 @@ static const struct arch *find_arch(const struct gguf *g, struct qwick_err *e)
                 ERR_SHOW((const char *)v->data, v->n_bytes));
     }
     return a;
+}
+
+/* No key says which products have biases. */
+static int set_biases(struct config *c, const struct gguf *g)
+{
+    const struct st_set *set = gguf_tensors(g);
+    c->qkv_bias = st_find(set, "blk.0.attn_q.bias") != NULL;
+    c->o_bias = st_find(set, "blk.0.attn_output.bias") != NULL;
+    c->mlp_bias = st_find(set, "blk.0.ffn_down.bias") != NULL;
+    return 0;
 }
 
 int config_read_gguf(struct config *c, const struct gguf *g,
@@ -531,7 +540,7 @@ int config_read_gguf(struct config *c, const struct gguf *g,
                             .in = "",
                             .names = names,
                             .prefix = c->arch->gguf};
-        rc = c->arch->read_config(c, &s, e) ||
+        rc = c->arch->read_config(c, &s, e) || set_biases(c, g) ||
                      config_read_generation(c, &s, e) || read_classes(c, &w, e)
                  ? -1
                  : 0;

@@ -13,7 +13,8 @@ static bool same_config(const struct config *a, const struct config *b)
     return a->arch == b->arch && a->d_model == b->d_model &&
            a->n_layers == b->n_layers && a->n_heads == b->n_heads &&
            a->n_kv_heads == b->n_kv_heads && a->head_dim == b->head_dim &&
-           a->n_ropes == b->n_ropes &&
+           a->n_ropes == b->n_ropes && a->embed_scale == b->embed_scale &&
+           a->residual_scale == b->residual_scale &&
            a->delta.n_k_heads == b->delta.n_k_heads &&
            a->delta.n_v_heads == b->delta.n_v_heads &&
            a->delta.d_k == b->delta.d_k && a->delta.d_v == b->delta.d_v &&
@@ -23,6 +24,7 @@ static bool same_config(const struct config *a, const struct config *b)
 static bool same_rope(const struct rope *a, const struct rope *b)
 {
     return a->n_rot == b->n_rot && a->scale == b->scale &&
+           a->interleaved == b->interleaved &&
            equal(a->inv_freq, b->inv_freq, a->n_rot / 2);
 }
 
@@ -31,13 +33,18 @@ static bool same_layer(const struct model *a, const struct model *b, size_t i)
     const struct layer_config *p = &a->config.layers[i];
     const struct layer_config *q = &b->config.layers[i];
     const struct layer *x = &a->layers[i], *y = &b->layers[i];
-    size_t d_model = a->config.d_model, head_dim = a->config.head_dim;
-    return p->slot == q->slot && p->window == q->window && p->rope == q->rope &&
+    size_t d_model = a->config.d_model;
+    bool row = a->config.arch->blocks.qk_norm == QK_NORM_ROW;
+    size_t q_norm = p->head_dim * (row ? a->config.n_heads : 1),
+           k_norm = p->head_dim * (row ? p->n_kv_heads : 1);
+    return p->head_dim == q->head_dim && p->n_kv_heads == q->n_kv_heads &&
+           p->slot == q->slot && p->window == q->window && p->rope == q->rope &&
+           p->score_scale == q->score_scale &&
            p->recurrent == q->recurrent &&
            equal(x->input_norm, y->input_norm, d_model) &&
            equal(x->post_norm, y->post_norm, d_model) &&
-           equal(x->attn.q_norm, y->attn.q_norm, head_dim) &&
-           equal(x->attn.k_norm, y->attn.k_norm, head_dim);
+           equal(x->attn.q_norm, y->attn.q_norm, q_norm) &&
+           equal(x->attn.k_norm, y->attn.k_norm, k_norm);
 }
 
 bool model_is_copy(const struct model *a, const struct model *b)

@@ -14,6 +14,14 @@ struct fixed_field {
                       no value; "{}": an object or array without members */
 };
 
+/* Fields of families with Llama's MLP and rotary embedding: rows of a table. */
+#define FIXED_LLAMA                                             \
+    {"hidden_act", "\"silu\""}, {"partial_rotary_factor", "1"}, \
+        {"rope_parameters.partial_rotary_factor", "1"},         \
+    {                                                           \
+        "rope_scaling.partial_rotary_factor", "1"               \
+    }
+
 /* Fields of any family. Ends with path NULL, as all these tables do. */
 extern const struct fixed_field fixed_common[];
 

@@ -47,7 +47,7 @@ static void write_logits(struct worker *w)
     }
     if (!p->io->logits)
         return;
-    struct input xn = pass_normalise(w, p->s->x, p->n_kept, m->norm,
+    struct input xn = pass_normalise(w, p->s->x, p->n_kept, m->head_norm,
                                      pass_act_types(p, &head, 1, p->n_kept));
     struct product product = {
         .w = head, .out = p->io->logits, .ld = head->rows};

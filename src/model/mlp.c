@@ -3,15 +3,27 @@
 
 #include "model/pass.h"
 
+/* The input of down_proj, in place of gate's n results. */
+static void combine(const struct kernels *k, const struct mlp *mlp, float *gate,
+                    const float *up, size_t n)
+{
+    mlp->glu(gate, gate, up, n);
+    if (mlp->scale != 1)
+        k->scale(gate, mlp->scale, n);
+}
+
 /* In f32, by rows so that both stay in cache: to s->gate. */
 static void gated_f32(const struct worker *w, const struct mlp *mlp,
                       const struct input *xn, size_t n, size_t begin,
                       size_t end)
 {
     size_t ld = scratch_ld(mlp->gate_proj.rows);
-    struct product gate = {
-        .w = &mlp->gate_proj, .out = w->p->s->gate, .ld = ld};
-    struct product up = {.w = &mlp->up_proj, .out = w->p->s->up, .ld = ld};
+    struct product gate = {.w = &mlp->gate_proj,
+                           .bias = mlp->gate_bias,
+                           .out = w->p->s->gate,
+                           .ld = ld};
+    struct product up = {
+        .w = &mlp->up_proj, .bias = mlp->up_bias, .out = w->p->s->up, .ld = ld};
     /* one token's values stay there anyway, and memory likes long runs */
     size_t step = n == 1 ? end - begin
                   : w->p->products == PRODUCTS_GEMM_F32
@@ -23,7 +35,7 @@ static void gated_f32(const struct worker *w, const struct mlp *mlp,
         pass_multiply(w, &up, xn, n, r, to);
         for (size_t t = 0; t < n; t++) {
             float *g = gate.out + t * ld + r;
-            mlp->glu(g, g, up.out + t * ld + r, to - r);
+            combine(w->k, mlp, g, up.out + t * ld + r, to - r);
         }
     }
 }
@@ -62,7 +74,11 @@ static void gated_blocks(const struct worker *w, const struct mlp *mlp,
             pass_multiply_block(w, &mlp->gate_proj, xn, act, gate, r, rows, t,
                                 m);
             pass_multiply_block(w, &mlp->up_proj, xn, act, up, r, rows, t, m);
-            mlp->glu(gate, gate, up, m * rows);
+            for (size_t i = 0; mlp->gate_bias && i < m; i++) {
+                w->k->add(gate + i * rows, mlp->gate_bias + r, rows);
+                w->k->add(up + i * rows, mlp->up_bias + r, rows);
+            }
+            combine(w->k, mlp, gate, up, m * rows);
             pass_store_gated(w, to, mlp->gate_proj.rows, gate, r, rows, t, m);
         }
     }

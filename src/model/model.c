@@ -146,6 +146,29 @@ double (*model_peak(const struct model *m))(size_t reps, float *sink)
     return peaks[long_act_type(m)];
 }
 
+void (*model_glu(const struct model *m))(float *out, const float *gate,
+                                         const float *up, size_t n)
+{
+    return m->config.arch->blocks.activation == ACTIVATION_GELU ? m->k->geglu
+                                                                : m->k->swiglu;
+}
+
+/* GGUF files have the scaling of the first rotary embedding as divisors of its
+ * frequencies. */
+static int bind_rope_factors(struct model *m, struct qwick_err *e)
+{
+    const struct weight_ref ref = {.id = WEIGHT_ROPE_FACTORS};
+    float *factors;
+    size_t n = m->ropes[0].n_rot / 2;
+    if (!weights_has(&m->weights, ref))
+        return 0;
+    if (weights_vector(&m->weights, &factors, n, ref, e))
+        return -1;
+    for (size_t i = 0; i < n && !m->sizes_only; i++)
+        m->ropes[0].inv_freq[i] /= factors[i];
+    return 0;
+}
+
 static int open_ropes(struct model *m, struct qwick_err *e)
 {
     const struct config *c = &m->config;
@@ -155,8 +178,27 @@ static int open_ropes(struct model *m, struct qwick_err *e)
         if (!inv_freq)
             return err_oom(e, r->n_rot / 2 * sizeof *inv_freq);
         config_rope_frequencies(r, inv_freq);
-        m->ropes[i] = (struct rope){r->n_rot, inv_freq, (float)r->attention};
+        m->ropes[i] = (struct rope){r->n_rot, inv_freq, (float)r->attention,
+                                    r->interleaved};
     }
+    return bind_rope_factors(m, e);
+}
+
+/* The last norm, which also multiplies logits by their scale: a product is
+ * linear. Hidden states do without the scale. */
+static int bind_last_norm(struct model *m, struct qwick_err *e)
+{
+    const struct weight_ref norm = {.id = WEIGHT_NORM};
+    size_t d = m->config.d_model;
+    if (weights_vector(&m->weights, &m->norm, d, norm, e))
+        return -1;
+    m->head_norm = m->norm;
+    if (m->config.logit_scale == 1)
+        return 0;
+    if (weights_vector(&m->weights, &m->head_norm, d, norm, e))
+        return -1;
+    for (size_t i = 0; i < d; i++)
+        m->head_norm[i] *= m->config.logit_scale;
     return 0;
 }
 
@@ -233,8 +275,7 @@ int model_open(struct model *m, const struct checkpoint *ck,
     for (size_t i = 0; i < c->n_layers; i++)
         if (c->arch->bind_layer(m, &m->layers[i], i, e))
             return -1;
-    if (weights_vector(w, &m->norm, c->d_model,
-                       (struct weight_ref){.id = WEIGHT_NORM}, e))
+    if (bind_last_norm(m, e))
         return -1;
     if (bind_head(m, e))
         return -1;

@@ -23,12 +23,17 @@ struct par_pool;
 struct attention {
     struct matrix q_proj, k_proj, v_proj, o_proj;
     float *q_bias, *k_bias, *v_bias, *o_bias; /* NULL: none */
-    float *q_norm, *k_norm; /* [head_dim]; q_norm times the scale of scores */
+    /* NULL: none; [head_dim] of each head, or of all heads (QK_NORM_ROW). q_norm
+       includes the scale of scores */
+    float *q_norm, *k_norm;
+    float q_scale; /* of queries, where no norm has it; otherwise 1 */
 };
 
-/* down_proj(glu(gate_proj(x), up_proj(x))). */
+/* down_proj(scale * glu(gate_proj(x), up_proj(x))). */
 struct mlp {
     struct matrix gate_proj, up_proj, down_proj;
+    float *gate_bias, *up_bias, *down_bias; /* NULL: none */
+    float scale; /* the residual scale; down_bias includes it */
     void (*glu)(float *out, const float *gate, const float *up, size_t n);
 };
 
@@ -46,6 +51,7 @@ struct experts {
     struct matrix shared_gate; /* [1, d_model]: the sigmoid of its product with
                                   a token is the weight of shared's result */
     bool normalise; /* divide the weights of a token's experts by their sum */
+    float scale;    /* the residual scale */
     void (*glu)(float *out, const float *gate, const float *up, size_t n);
 };
 
@@ -70,7 +76,7 @@ struct layer {
     struct mlp mlp;        /* empty if the layer has experts */
     struct experts experts;
     float *input_norm, *post_norm; /* [d_model]: before attention; before the
-                                    * MLP */
+                                    * MLP; NULL: none */
     /* [d_model]: of the results of both, before they are added to the residual
        stream; NULL: none */
     float *attn_post_norm, *mlp_post_norm;
@@ -87,6 +93,7 @@ struct rope {
     size_t n_rot;    /* elements of a head that rotate: the first ones */
     float *inv_freq; /* [n_rot / 2] */
     float scale;     /* of cos and sin */
+    bool interleaved; /* which elements rotate together: see rope_config */
 };
 
 struct model {
@@ -100,6 +107,7 @@ struct model {
                                   tie_word_embeddings is true */
     struct matrix classes;     /* [n_classes, d_model]; empty without classes */
     float *norm;               /* model.norm [d_model] */
+    float *head_norm;          /* the same times logit_scale: before the head */
     struct layer *layers;
     struct rope ropes[CONFIG_MAX_ROPES];
     const struct kernels *k;
@@ -138,6 +146,10 @@ struct model {
 int model_open(struct model *m, const struct checkpoint *ck,
                const struct st_set *set, struct qwick_err *e);
 void model_close(struct model *m);
+
+/* The function that combines the results of gate_proj and up_proj. */
+void (*model_glu(const struct model *m))(float *out, const float *gate,
+                                         const float *up, size_t n);
 
 /* Load OpenBLAS if a pass over n tokens would use it. */
 void model_load_blas(const struct model *m, size_t n);

@@ -123,6 +123,8 @@ static void weigh(const struct experts *x, const float *p,
         total += weight[i] = p[expert[i]];
     for (size_t i = 0; i < n_active && x->normalise; i++)
         weight[i] /= total;
+    for (size_t i = 0; i < n_active; i++)
+        weight[i] *= x->scale;
 }
 
 /* Choose the experts of all n tokens: few tokens on every thread for itself,

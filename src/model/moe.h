@@ -18,8 +18,9 @@ struct section;
  * (Qwen3MoeConfig in transformers): sets d_ff, n_experts and n_active of the
  * layers that have experts. Layer i has experts unless it is in mlp_only_layers
  * or i + 1 is not a multiple of decoder_sparse_step. config_read_common has
- * been called. Returns 0, or -1 with *e set. */
-int experts_read_config(struct config *c, const struct section *s,
+ * been called. d_ff: rows of an expert's gate_proj where moe_intermediate_size is
+ * missing; 0: an error. Returns 0, or -1 with *e set. */
+int experts_read_config(struct config *c, const struct section *s, size_t d_ff,
                         struct qwick_err *e);
 
 /* shared_expert_intermediate_size: sets shared_ff of the layers that have

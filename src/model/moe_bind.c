@@ -56,10 +56,10 @@ static int read_dense_layers(struct config *c, const struct section *s,
     return 0;
 }
 
-int experts_read_config(struct config *c, const struct section *s,
+int experts_read_config(struct config *c, const struct section *s, size_t d_ff,
                         struct qwick_err *e)
 {
-    size_t n = 0, n_active = 0, d_ff = 0, step = 1;
+    size_t n = 0, n_active = 0, step = 1;
     if (read_count(s, &n, e) ||
         section_opt_size(s, "decoder_sparse_step", 1, INT32_MAX, &step, e) ||
         section_opt_bool(s, "norm_topk_prob", false, &c->norm_topk_prob, e))
@@ -67,7 +67,9 @@ int experts_read_config(struct config *c, const struct section *s,
     if (!n)
         return 0;
     if (section_size(s, "num_experts_per_tok", n, &n_active, e) ||
-        section_size(s, "moe_intermediate_size", MAX_DIM, &d_ff, e))
+        (d_ff ? section_opt_size(s, "moe_intermediate_size", d_ff, MAX_DIM,
+                                 &d_ff, e)
+              : section_size(s, "moe_intermediate_size", MAX_DIM, &d_ff, e)))
         return -1;
     for (size_t i = step - 1; i < c->n_layers; i += step)
         c->layers[i].n_experts = n;
@@ -217,6 +219,7 @@ static int bind_shared(struct model *m, struct experts *x, size_t layer,
         {&x->shared_gate, WEIGHT_SHARED_GATE, 1, d},
     };
     x->shared.glu = x->glu;
+    x->shared.scale = x->scale;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         const struct weight_ref ref = {.id = parts[i].id, .layer = layer};
         if (weights_matrix(&m->weights, parts[i].out, parts[i].rows,
@@ -249,7 +252,8 @@ int experts_bind(struct model *m, struct experts *x, size_t layer,
     x->n_active = l->n_active;
     x->d_ff = l->d_ff;
     x->normalise = c->norm_topk_prob;
-    x->glu = m->k->swiglu;
+    x->glu = model_glu(m);
+    x->scale = c->residual_scale;
     const struct role roles[] = {
         {x->gate, WEIGHT_EXPERT_GATE, WEIGHT_EXPERTS_GATE, l->d_ff, d},
         {x->up, WEIGHT_EXPERT_UP, WEIGHT_EXPERTS_UP, l->d_ff, d},

@@ -18,6 +18,7 @@
     [WEIGHT_K_PROJ] = {ATTN "k_proj.weight"},                              \
     [WEIGHT_V_PROJ] = {ATTN "v_proj.weight"},                              \
     [WEIGHT_O_PROJ] = {ATTN "o_proj.weight"},                              \
+    [WEIGHT_QKV_PROJ] = {ATTN "qkv_proj.weight"},                          \
     [WEIGHT_Q_BIAS] = {ATTN "q_proj.bias"},                                \
     [WEIGHT_K_BIAS] = {ATTN "k_proj.bias"},                                \
     [WEIGHT_V_BIAS] = {ATTN "v_proj.bias"},                                \
@@ -26,36 +27,70 @@
     [WEIGHT_K_NORM] = {ATTN "k_norm.weight"},                              \
     [WEIGHT_GATE_PROJ] = {MLP "gate_proj.weight"},                         \
     [WEIGHT_UP_PROJ] = {MLP "up_proj.weight"},                             \
-    [WEIGHT_DOWN_PROJ] = {MLP "down_proj.weight"}
+    [WEIGHT_DOWN_PROJ] = {MLP "down_proj.weight"},                         \
+    [WEIGHT_GATE_UP_PROJ] = {MLP "gate_up_proj.weight"},                   \
+    [WEIGHT_GATE_BIAS] = {MLP "gate_proj.bias"},                           \
+    [WEIGHT_UP_BIAS] = {MLP "up_proj.bias"},                               \
+    [WEIGHT_DOWN_BIAS] = {MLP "down_proj.bias"}
+
+#define SPARSE LAYER "block_sparse_moe."
 
 /* The weights of a mixture of experts. mlx-lm stacks experts; transformers 5
- * fuses them, without ".weight". */
-#define HUB_EXPERTS                                              \
-    [WEIGHT_ROUTER] = {MLP "gate.weight"},                       \
-    [WEIGHT_EXPERT_GATE] = {MLP "experts.*.gate_proj.weight"},   \
-    [WEIGHT_EXPERT_UP] = {MLP "experts.*.up_proj.weight"},       \
-    [WEIGHT_EXPERT_DOWN] = {MLP "experts.*.down_proj.weight"},   \
-    [WEIGHT_EXPERTS_GATE] = {MLP "switch_mlp.gate_proj.weight"}, \
-    [WEIGHT_EXPERTS_UP] = {MLP "switch_mlp.up_proj.weight"},     \
-    [WEIGHT_EXPERTS_GATE_UP] = {MLP "experts.gate_up_proj"},     \
-    [WEIGHT_EXPERTS_DOWN] = {MLP "switch_mlp.down_proj.weight",  \
+ * fuses them, without ".weight". Mixtral has names of its own. */
+#define HUB_EXPERTS                                                 \
+    [WEIGHT_ROUTER] = {MLP "gate.weight", SPARSE "gate.weight"},    \
+    [WEIGHT_EXPERT_GATE] = {MLP "experts.*.gate_proj.weight",       \
+                            SPARSE "experts.*.w1.weight"},          \
+    [WEIGHT_EXPERT_UP] = {MLP "experts.*.up_proj.weight",           \
+                          SPARSE "experts.*.w3.weight"},            \
+    [WEIGHT_EXPERT_DOWN] = {MLP "experts.*.down_proj.weight",       \
+                            SPARSE "experts.*.w2.weight"},          \
+    [WEIGHT_EXPERTS_GATE] = {MLP "switch_mlp.gate_proj.weight",     \
+                             SPARSE "switch_mlp.gate_proj.weight"}, \
+    [WEIGHT_EXPERTS_UP] = {MLP "switch_mlp.up_proj.weight",         \
+                           SPARSE "switch_mlp.up_proj.weight"},     \
+    [WEIGHT_EXPERTS_GATE_UP] = {MLP "experts.gate_up_proj"},        \
+    [WEIGHT_EXPERTS_DOWN] = {MLP "switch_mlp.down_proj.weight",     \
+                             SPARSE "switch_mlp.down_proj.weight",  \
                              MLP "experts.down_proj"}
 
-/* Qwen3-Embedding's checkpoints were saved from the bare model: no prefix. */
-const struct names names_hub = {
-    .config = "config.json",
-    .prefixes = {"model.", "", NULL},
-    .of = {HUB_COMMON, HUB_EXPERTS, [WEIGHT_HEAD] = {"lm_head.weight"},
-           [WEIGHT_MLP_NORM] = {LAYER "post_attention_layernorm.weight"}}};
+#define HUB_SHARED                                                      \
+    [WEIGHT_SHARED_GATE_PROJ] = {MLP "shared_expert.gate_proj.weight"}, \
+    [WEIGHT_SHARED_UP_PROJ] = {MLP "shared_expert.up_proj.weight"},     \
+    [WEIGHT_SHARED_DOWN_PROJ] = {MLP "shared_expert.down_proj.weight"}, \
+    [WEIGHT_SHARED_GATE] = {MLP "shared_expert_gate.weight"}
 
 /* In checkpoints with a vision model, transformers 4 and 5 write different
- * prefixes. */
+ * prefixes. A bare model's has none, as that of Qwen3-Embedding. */
+#define HUB_PREFIXES                                                         \
+    {                                                                        \
+        "model.", "language_model.model.", "model.language_model.", "", NULL \
+    }
+#define HUB_HEAD \
+    [WEIGHT_HEAD] = {"lm_head.weight", "language_model.lm_head.weight"}
+
+/* GLM-4 has norms of results beside those of Llama. */
+const struct names names_hub = {
+    .config = "config.json",
+    .prefixes = HUB_PREFIXES,
+    .of = {
+        HUB_COMMON, HUB_EXPERTS, HUB_SHARED,
+        HUB_HEAD, [WEIGHT_MLP_NORM] = {LAYER "post_attention_layernorm.weight"},
+        [WEIGHT_ATTN_POST_NORM] = {LAYER "post_self_attn_layernorm.weight"},
+        [WEIGHT_MLP_POST_NORM] = {LAYER "post_mlp_layernorm.weight"}}};
+
+const struct names names_hub_post = {
+    .config = "config.json",
+    .prefixes = HUB_PREFIXES,
+    .of = {
+        HUB_COMMON, HUB_HEAD,
+        [WEIGHT_ATTN_POST_NORM] = {LAYER "post_attention_layernorm.weight"},
+        [WEIGHT_MLP_POST_NORM] = {LAYER "post_feedforward_layernorm.weight"}}};
+
 const struct names names_gemma = {
     .config = "config.json",
-    .prefixes = {"model.", "language_model.model.", "model.language_model.", "",
-                 NULL},
-    .of = {HUB_COMMON,
-           [WEIGHT_HEAD] = {"lm_head.weight", "language_model.lm_head.weight"},
+    .prefixes = HUB_PREFIXES,
+    .of = {HUB_COMMON, HUB_HEAD,
            [WEIGHT_ATTN_POST_NORM] = {LAYER "post_attention_layernorm.weight"},
            [WEIGHT_MLP_NORM] = {LAYER "pre_feedforward_layernorm.weight"},
            [WEIGHT_MLP_POST_NORM] = {LAYER
@@ -70,31 +105,21 @@ const struct names names_gemma = {
 
 #define LINEAR LAYER "linear_attn."
 
-#define QWEN35_PREFIXES                                                      \
-    {                                                                        \
-        "model.", "model.language_model.", "language_model.model.", "", NULL \
-    }
-
-#define QWEN35                                                               \
-    HUB_COMMON, HUB_EXPERTS,                                                 \
-        [WEIGHT_HEAD] = {"lm_head.weight", "language_model.lm_head.weight"}, \
-        [WEIGHT_MLP_NORM] = {LAYER "post_attention_layernorm.weight"},       \
-        [WEIGHT_SHARED_GATE_PROJ] = {MLP "shared_expert.gate_proj.weight"},  \
-        [WEIGHT_SHARED_UP_PROJ] = {MLP "shared_expert.up_proj.weight"},      \
-        [WEIGHT_SHARED_DOWN_PROJ] = {MLP "shared_expert.down_proj.weight"},  \
-        [WEIGHT_SHARED_GATE] = {MLP "shared_expert_gate.weight"},            \
-        [WEIGHT_DELTA_QKV] = {LINEAR "in_proj_qkv.weight"},                  \
-        [WEIGHT_DELTA_Z] = {LINEAR "in_proj_z.weight"},                      \
-        [WEIGHT_DELTA_B] = {LINEAR "in_proj_b.weight"},                      \
-        [WEIGHT_DELTA_A] = {LINEAR "in_proj_a.weight"},                      \
-        [WEIGHT_DELTA_OUT] = {LINEAR "out_proj.weight"},                     \
-        [WEIGHT_DELTA_CONV] = {LINEAR "conv1d.weight"},                      \
-        [WEIGHT_DELTA_A_LOG] = {LINEAR "A_log"},                             \
-        [WEIGHT_DELTA_DT_BIAS] = {LINEAR "dt_bias"},                         \
+#define QWEN35                                                         \
+    HUB_COMMON, HUB_EXPERTS, HUB_SHARED, HUB_HEAD,                     \
+        [WEIGHT_MLP_NORM] = {LAYER "post_attention_layernorm.weight"}, \
+        [WEIGHT_DELTA_QKV] = {LINEAR "in_proj_qkv.weight"},            \
+        [WEIGHT_DELTA_Z] = {LINEAR "in_proj_z.weight"},                \
+        [WEIGHT_DELTA_B] = {LINEAR "in_proj_b.weight"},                \
+        [WEIGHT_DELTA_A] = {LINEAR "in_proj_a.weight"},                \
+        [WEIGHT_DELTA_OUT] = {LINEAR "out_proj.weight"},               \
+        [WEIGHT_DELTA_CONV] = {LINEAR "conv1d.weight"},                \
+        [WEIGHT_DELTA_A_LOG] = {LINEAR "A_log"},                       \
+        [WEIGHT_DELTA_DT_BIAS] = {LINEAR "dt_bias"},                   \
         [WEIGHT_DELTA_NORM] = {LINEAR "norm.weight"}
 
 const struct names names_qwen35 = {.config = "config.json",
-                                   .prefixes = QWEN35_PREFIXES,
+                                   .prefixes = HUB_PREFIXES,
                                    .of = {QWEN35},
                                    .plus = {[WEIGHT_NORM] = 1,
                                             [WEIGHT_ATTN_NORM] = 1,
@@ -118,7 +143,7 @@ static bool fits_mlx(const struct st_set *set)
 }
 
 const struct names names_qwen35_mlx = {.config = "config.json",
-                                       .prefixes = QWEN35_PREFIXES,
+                                       .prefixes = HUB_PREFIXES,
                                        .of = {QWEN35},
                                        .fits = fits_mlx};
 
@@ -127,6 +152,7 @@ const struct names names_qwen35_mlx = {.config = "config.json",
 #define GGUF_COMMON                                                            \
     [WEIGHT_EMBED] = {"token_embd.weight"}, [WEIGHT_HEAD] = {"output.weight"}, \
     [WEIGHT_NORM] = {"output_norm.weight"},                                    \
+    [WEIGHT_ROPE_FACTORS] = {"rope_freqs.weight"},                             \
     [WEIGHT_CLASSES] = {"cls.output.weight"},                                  \
     [WEIGHT_ATTN_NORM] = {BLOCK "attn_norm.weight"},                           \
     [WEIGHT_Q_PROJ] = {BLOCK "attn_q.weight"},                                 \
@@ -139,22 +165,43 @@ const struct names names_qwen35_mlx = {.config = "config.json",
     [WEIGHT_O_BIAS] = {BLOCK "attn_output.bias"},                              \
     [WEIGHT_Q_NORM] = {BLOCK "attn_q_norm.weight"},                            \
     [WEIGHT_K_NORM] = {BLOCK "attn_k_norm.weight"},                            \
-    [WEIGHT_GATE_PROJ] = {BLOCK "ffn_gate.weight"},                            \
-    [WEIGHT_UP_PROJ] = {BLOCK "ffn_up.weight"},                                \
     [WEIGHT_DOWN_PROJ] = {BLOCK "ffn_down.weight"},                            \
+    [WEIGHT_GATE_BIAS] = {BLOCK "ffn_gate.bias"},                              \
+    [WEIGHT_UP_BIAS] = {BLOCK "ffn_up.bias"},                                  \
+    [WEIGHT_DOWN_BIAS] = {BLOCK "ffn_down.bias"},                              \
     [WEIGHT_ROUTER] = {BLOCK "ffn_gate_inp.weight"},                           \
     [WEIGHT_EXPERTS_GATE] = {BLOCK "ffn_gate_exps.weight"},                    \
     [WEIGHT_EXPERTS_UP] = {BLOCK "ffn_up_exps.weight"},                        \
     [WEIGHT_EXPERTS_GATE_UP] = {BLOCK "ffn_gate_up_exps.weight"},              \
     [WEIGHT_EXPERTS_DOWN] = {BLOCK "ffn_down_exps.weight"}
 
+#define GGUF_GATE_UP                                                     \
+    [WEIGHT_GATE_PROJ] = {BLOCK "ffn_gate.weight"}, [WEIGHT_UP_PROJ] = { \
+                                                        BLOCK "ffn_up.weight"}
+
+#define GGUF_SHARED                                              \
+    [WEIGHT_SHARED_GATE_PROJ] = {BLOCK "ffn_gate_shexp.weight"}, \
+    [WEIGHT_SHARED_UP_PROJ] = {BLOCK "ffn_up_shexp.weight"},     \
+    [WEIGHT_SHARED_DOWN_PROJ] = {BLOCK "ffn_down_shexp.weight"}, \
+    [WEIGHT_SHARED_GATE] = {BLOCK "ffn_gate_inp_shexp.weight"}
+
+#define GGUF_NORMS                                                  \
+    [WEIGHT_MLP_NORM] = {BLOCK "ffn_norm.weight"},                  \
+    [WEIGHT_ATTN_POST_NORM] = {BLOCK "post_attention_norm.weight"}, \
+    [WEIGHT_MLP_POST_NORM] = {BLOCK "post_ffw_norm.weight"}
+
 /* Converters add 1 to zero-centred norms, so `plus` is 0 for all. */
 const struct names names_gguf = {
     .config = "its metadata",
     .prefixes = {"", NULL},
-    .of = {GGUF_COMMON, [WEIGHT_MLP_NORM] = {BLOCK "ffn_norm.weight"},
-           [WEIGHT_ATTN_POST_NORM] = {BLOCK "post_attention_norm.weight"},
-           [WEIGHT_MLP_POST_NORM] = {BLOCK "post_ffw_norm.weight"}}};
+    .of = {GGUF_COMMON, GGUF_GATE_UP, GGUF_SHARED, GGUF_NORMS}};
+
+const struct names names_gguf_fused = {
+    .config = "its metadata",
+    .prefixes = {"", NULL},
+    .of = {GGUF_COMMON,
+           GGUF_NORMS, [WEIGHT_QKV_PROJ] = {BLOCK "attn_qkv.weight"},
+           [WEIGHT_GATE_UP_PROJ] = {BLOCK "ffn_up.weight"}}};
 
 const struct names names_qwen35_gguf = {
     .config = "its metadata",
@@ -162,11 +209,8 @@ const struct names names_qwen35_gguf = {
     .tiled = true,
     .of = {
         GGUF_COMMON, [WEIGHT_MLP_NORM] = {BLOCK "post_attention_norm.weight"},
-        [WEIGHT_SHARED_GATE_PROJ] = {BLOCK "ffn_gate_shexp.weight"},
-        [WEIGHT_SHARED_UP_PROJ] = {BLOCK "ffn_up_shexp.weight"},
-        [WEIGHT_SHARED_DOWN_PROJ] = {BLOCK "ffn_down_shexp.weight"},
-        [WEIGHT_SHARED_GATE] = {BLOCK "ffn_gate_inp_shexp.weight"},
-        [WEIGHT_DELTA_QKV] = {BLOCK "attn_qkv.weight"},
+        GGUF_GATE_UP,
+        GGUF_SHARED, [WEIGHT_DELTA_QKV] = {BLOCK "attn_qkv.weight"},
         [WEIGHT_DELTA_Z] = {BLOCK "attn_gate.weight"},
         [WEIGHT_DELTA_B] = {BLOCK "ssm_beta.weight"},
         [WEIGHT_DELTA_A] = {BLOCK "ssm_alpha.weight"},

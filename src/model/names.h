@@ -16,6 +16,7 @@ enum weight_id {
     WEIGHT_HEAD,    /* [vocab_size, d_model] */
     WEIGHT_NORM,    /* [d_model], before the head */
     WEIGHT_CLASSES, /* [n_classes, d_model], a reranker's own head */
+    WEIGHT_ROPE_FACTORS, /* [n_rot / 2], divisors of the frequencies */
     /* of a layer */
     WEIGHT_ATTN_NORM,      /* [d_model], before attention */
     WEIGHT_MLP_NORM,       /* [d_model], before the MLP */
@@ -25,15 +26,20 @@ enum weight_id {
     WEIGHT_K_PROJ,
     WEIGHT_V_PROJ,
     WEIGHT_O_PROJ,
+    WEIGHT_QKV_PROJ, /* the rows of the first three, in their order */
     WEIGHT_Q_BIAS,
     WEIGHT_K_BIAS,
     WEIGHT_V_BIAS,
     WEIGHT_O_BIAS,
-    WEIGHT_Q_NORM, /* [head_dim] */
-    WEIGHT_K_NORM, /* [head_dim] */
+    WEIGHT_Q_NORM, /* [head_dim], or all heads' */
+    WEIGHT_K_NORM, /* [head_dim], or all heads' */
     WEIGHT_GATE_PROJ,
     WEIGHT_UP_PROJ,
     WEIGHT_DOWN_PROJ,
+    WEIGHT_GATE_UP_PROJ, /* the rows of the first two, in their order */
+    WEIGHT_GATE_BIAS,
+    WEIGHT_UP_BIAS,
+    WEIGHT_DOWN_BIAS,
     /* of a mixture of experts: the router, and the experts in one of three
        layouts */
     WEIGHT_ROUTER, /* [n_experts, d_model] */
@@ -69,7 +75,7 @@ enum weight_id {
 
 enum {
     NAMES_MAX_PREFIXES = 4,
-    NAMES_MAX_VARIANTS = 2,
+    NAMES_MAX_VARIANTS = 3,
     /* Bytes of a tensor's full name with its NUL. No name of a known family is
        as long. */
     NAMES_BYTES = 160
@@ -122,12 +128,18 @@ struct naming names_choose(const struct names *const *schemes,
 bool names_expand(char *out, const struct names *names, const char *prefix,
                   struct weight_ref ref, size_t v);
 
-/* The names of Qwen models on the Hugging Face hub, MLX conversions
- * included. */
+/* The names of models of Llama's and Qwen's shape on the Hugging Face hub, MLX
+ * conversions and checkpoints with a vision model included. */
 extern const struct names names_hub;
 
-/* The names of Qwen and Gemma models in GGUF files. */
-extern const struct names names_gguf;
+/* The same, where the norms of results are called after their place
+ * (post_attention_layernorm, post_feedforward_layernorm) and halves have none
+ * before them. */
+extern const struct names names_hub_post;
+
+/* The names of these models, and of Gemma, in GGUF files. In names_gguf_fused,
+ * ffn_up has the rows of gate_proj, too. */
+extern const struct names names_gguf, names_gguf_fused;
 
 /* The names of Gemma 3's text models on the Hugging Face hub, also in
  * checkpoints with a vision model. */

@@ -140,7 +140,7 @@ struct act_types pass_act_types(const struct pass *p,
                                 size_t n);
 
 /* Normalise x f32 [n, d_model], rows scratch_ld apart, and store it in these
- * types. Ends with a barrier, unless every thread makes its own copy (n up to
+ * types. weight NULL: x is stored as it is. Ends with a barrier, unless every thread makes its own copy (n up to
  * SCRATCH_PRIVATE_TOKENS). */
 struct input pass_normalise(struct worker *w, const float *x, size_t n,
                             const float *weight, struct act_types need);

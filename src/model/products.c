@@ -140,7 +140,10 @@ struct input pass_normalise(struct worker *w, const float *x, size_t n,
         par_split(n, 1, w->tid, w->n_threads, &begin, &end);
     for (size_t t = begin; t < end; t++) {
         float *row = in.f32 ? (float *)in.f32 + t * scratch_ld(d) : own->xn;
-        w->k->rmsnorm(row, x + t * scratch_ld(d), weight, 1, d, eps);
+        if (weight)
+            w->k->rmsnorm(row, x + t * scratch_ld(d), weight, 1, d, eps);
+        else
+            memcpy(row, x + t * scratch_ld(d), d * sizeof *row);
         round_row(w->k, &in, t, row, d);
     }
     if (private)

@@ -48,7 +48,7 @@ static int put_config(struct buf *b, const struct config *c)
         rope->original,
         rope->truncate,
         c->tied_head,
-        c->attention_bias,
+        c->qkv_bias,
         c->sliding_window,
         (size_t)c->quant.all.bits,
         c->quant.all.group,

@@ -107,7 +107,7 @@ static int read_config_json(struct exam *x)
         set_text(&x->out->family, type->str, type->len))
         rc = err_oom(&x->e, type->len);
     else if (json_is(type, JSON_STRING) &&
-             !arch_find(type->str, type->len, &wrapped))
+             !config_find_arch(json_root(doc), &wrapped))
         rc = err_set(&x->e, QWICK_ERR_MODEL, "family %s is not supported",
                      x->out->family);
     else if (foreign_name(json_root(doc), name, sizeof name)) {

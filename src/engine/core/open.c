@@ -211,7 +211,7 @@ static void fill_info(struct qwick_engine *eng)
     i->rope_theta = c->ropes[0].theta;
     i->rms_eps = c->rms_eps;
     i->tied_head = c->tied_head;
-    i->attention_bias = c->attention_bias;
+    i->attention_bias = c->qkv_bias;
     i->stop_ids = c->stop_ids;
     i->n_stop_ids = c->n_stop_ids;
     i->bos_id = eng->bos_id;

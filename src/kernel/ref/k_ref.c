@@ -248,6 +248,19 @@ static void k_rope_ref(float *x, size_t n_rows, size_t d, const float *cos,
         }
 }
 
+static void k_rope_pairs_ref(float *x, size_t n_rows, size_t d,
+                             const float *cos, const float *sin)
+{
+    for (size_t r = 0; r < n_rows; r++, x += d)
+        for (size_t i = 0; i < d / 2; i++) {
+            double c = (double)cos[i], s = (double)sin[i];
+            double a = (double)x[2 * i], b = (double)x[2 * i + 1];
+
+            x[2 * i] = (float)(a * c - b * s);
+            x[2 * i + 1] = (float)(b * c + a * s);
+        }
+}
+
 static void k_swiglu_ref(float *out, const float *gate, const float *up,
                          size_t n)
 {
@@ -486,6 +499,7 @@ void k_ref_init(struct kernels *k)
     k->from_f32[DT_BF16] = k_from_f32_bf16_ref;
     k->rmsnorm = k_rmsnorm_ref;
     k->rope = k_rope_ref;
+    k->rope_pairs = k_rope_pairs_ref;
     k->swiglu = k_swiglu_ref;
     k->geglu = k_geglu_ref;
     k->glu = k_glu_ref;

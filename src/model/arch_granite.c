@@ -1,0 +1,46 @@
+/* Granite 3 (GraniteForCausalLM in transformers): Llama with multipliers of
+ * embeddings, scores, residuals and logits. */
+#include "model/arch.h"
+#include "model/config.h"
+#include "model/fixed.h"
+#include "model/layer.h"
+#include "model/names.h"
+#include "model/section.h"
+
+static const struct fixed_field fixed[] = {FIXED_LLAMA, {NULL, NULL}};
+
+static int read_config(struct config *c, const struct section *s,
+                       struct qwick_err *e)
+{
+    double embedding, scores, residual, logits;
+    if (config_read_llama(c, s, e) ||
+        section_opt_bool(s, "mlp_bias", false, &c->mlp_bias, e) ||
+        section_opt_double(s, "embedding_multiplier", 1, 1e-6, 1e6, &embedding,
+                           e) ||
+        section_opt_double(s, "attention_multiplier", 1, 1e-6, 1e6, &scores,
+                           e) ||
+        section_opt_double(s, "residual_multiplier", 1, 1e-6, 1e6, &residual,
+                           e) ||
+        section_opt_double(s, "logits_scaling", 1, 1e-6, 1e6, &logits, e))
+        return -1;
+    c->embed_scale = (float)embedding;
+    c->residual_scale = (float)residual;
+    c->logit_scale = (float)(1 / logits);
+    for (size_t i = 0; i < c->n_layers; i++)
+        c->layers[i].score_scale = (float)scores;
+    return 0;
+}
+
+static const struct names *const schemes[] = {&names_hub, &names_gguf, NULL};
+
+const struct arch arch_granite = {
+    .model_type = "granite",
+    .gguf = "granite",
+    .gguf_interleaved = true,
+    .implies_heads = true,
+    .blocks = {.attn_norm = true, .mlp_norm = true},
+    .fixed = fixed,
+    .names = schemes,
+    .gguf_names = &names_gguf,
+    .read_config = read_config,
+    LAYER_FUNCTIONS};

@@ -1,0 +1,264 @@
+#include "model/layer.h"
+
+#include "model/cost.h"
+#include "model/model.h"
+#include "model/moe.h"
+#include "model/pass.h"
+
+/* ---- weights --------------------------------------------------------------
+ */
+
+/* A vector of layer i: a norm or a bias. */
+struct vector {
+    float **out;
+    enum weight_id id;
+    size_t n;
+    bool has; /* false: the layer has none */
+};
+
+static int bind_vectors(struct weights *w, const struct vector *v, size_t n,
+                        size_t i, struct qwick_err *e)
+{
+    for (size_t j = 0; j < n; j++)
+        if (v[j].has &&
+            weights_vector(w, v[j].out, v[j].n, layer_weight(v[j].id, i), e))
+            return -1;
+    return 0;
+}
+
+#define BIND_VECTORS(w, v, i, e) \
+    bind_vectors(w, v, sizeof(v) / sizeof *(v), i, e)
+
+static void scale_vector(float *v, size_t n, float scale)
+{
+    for (size_t i = 0; v && i < n; i++)
+        v[i] *= scale;
+}
+
+int layer_bind_norms(struct model *m, struct layer *l, size_t i,
+                     struct qwick_err *e)
+{
+    const struct blocks *b = &m->config.arch->blocks;
+    size_t d = m->config.d_model;
+    const struct vector norms[] = {
+        {&l->input_norm, WEIGHT_ATTN_NORM, d, b->attn_norm},
+        {&l->post_norm, WEIGHT_MLP_NORM, d, b->mlp_norm},
+        {&l->attn_post_norm, WEIGHT_ATTN_POST_NORM, d, b->attn_post_norm},
+        {&l->mlp_post_norm, WEIGHT_MLP_POST_NORM, d, b->mlp_post_norm},
+    };
+    return BIND_VECTORS(&m->weights, norms, i, e);
+}
+
+/* One of several matrices whose rows may be in one tensor. */
+struct rows_of {
+    struct matrix *out;
+    enum weight_id id;
+    size_t rows;
+};
+
+/* Bind n matrices with d columns: the rows of the tensor `fused`, one after the
+ * other, or tensors of their own. */
+static int bind_parts(struct weights *w, const struct rows_of *parts, size_t n,
+                      size_t d, enum weight_id fused, size_t i,
+                      struct qwick_err *e)
+{
+    struct matrix whole;
+    size_t rows = 0, at = 0;
+    bool one = weights_has(w, layer_weight(fused, i));
+    for (size_t j = 0; j < n; j++)
+        rows += parts[j].rows;
+    if (one && weights_stack(w, &whole, 0, rows, d, layer_weight(fused, i), e))
+        return -1;
+    for (size_t j = 0; j < n; at += parts[j++].rows)
+        if (one ? weights_view(w, parts[j].out, &whole, at, parts[j].rows, e)
+                : weights_matrix(w, parts[j].out, parts[j].rows, d,
+                                 layer_weight(parts[j].id, i), e))
+            return -1;
+    return 0;
+}
+
+/* Bind the norms of q and k. The scale of the scores goes into that of q; a
+ * model without norms multiplies q by it. */
+static int bind_qk_norms(struct model *m, struct attention *a, size_t i,
+                         struct qwick_err *e)
+{
+    const struct layer_config *c = &m->config.layers[i];
+    enum qk_norm kind = m->config.arch->blocks.qk_norm;
+    size_t heads = kind == QK_NORM_ROW ? m->config.n_heads : 1,
+           kv_heads = kind == QK_NORM_ROW ? c->n_kv_heads : 1;
+    const struct vector norms[] = {
+        {&a->q_norm, WEIGHT_Q_NORM, heads * c->head_dim, kind != QK_NORM_NONE},
+        {&a->k_norm, WEIGHT_K_NORM, kv_heads * c->head_dim,
+         kind != QK_NORM_NONE},
+    };
+    if (BIND_VECTORS(&m->weights, norms, i, e))
+        return -1;
+    scale_vector(a->q_norm, norms[0].n, c->score_scale);
+    a->q_scale = kind == QK_NORM_NONE ? c->score_scale : 1;
+    return 0;
+}
+
+int layer_bind_attention(struct model *m, struct layer *l, size_t i,
+                         struct qwick_err *e)
+{
+    const struct config *c = &m->config;
+    const struct layer_config *lc = &c->layers[i];
+    struct weights *w = &m->weights;
+    struct attention *a = &l->attn;
+    size_t d = c->d_model, q_dim = c->n_heads * lc->head_dim,
+           kv_dim = lc->n_kv_heads * lc->head_dim;
+    size_t q_rows = (c->attention_gate ? 2 : 1) * q_dim;
+    const struct rows_of qkv[] = {{&a->q_proj, WEIGHT_Q_PROJ, q_rows},
+                               {&a->k_proj, WEIGHT_K_PROJ, kv_dim},
+                               {&a->v_proj, WEIGHT_V_PROJ, kv_dim}};
+    const struct vector biases[] = {
+        {&a->q_bias, WEIGHT_Q_BIAS, q_rows, c->qkv_bias},
+        {&a->k_bias, WEIGHT_K_BIAS, kv_dim, c->qkv_bias},
+        {&a->v_bias, WEIGHT_V_BIAS, kv_dim, c->qkv_bias},
+        {&a->o_bias, WEIGHT_O_BIAS, d, c->o_bias},
+    };
+    if (layer_bind_norms(m, l, i, e) ||
+        bind_parts(w, qkv, 3, d, WEIGHT_QKV_PROJ, i, e) ||
+        weights_matrix(w, &a->o_proj, d, q_dim, layer_weight(WEIGHT_O_PROJ, i),
+                       e) ||
+        bind_qk_norms(m, a, i, e) || BIND_VECTORS(w, biases, i, e))
+        return -1;
+    scale_vector(a->o_bias, d, c->residual_scale);
+    return 0;
+}
+
+static int bind_dense(struct model *m, struct mlp *mlp, size_t i,
+                      struct qwick_err *e)
+{
+    const struct config *c = &m->config;
+    struct weights *w = &m->weights;
+    size_t d = c->d_model, ff = c->layers[i].d_ff;
+    const struct rows_of gated[] = {{&mlp->gate_proj, WEIGHT_GATE_PROJ, ff},
+                                 {&mlp->up_proj, WEIGHT_UP_PROJ, ff}};
+    const struct vector biases[] = {
+        {&mlp->gate_bias, WEIGHT_GATE_BIAS, ff, c->mlp_bias},
+        {&mlp->up_bias, WEIGHT_UP_BIAS, ff, c->mlp_bias},
+        {&mlp->down_bias, WEIGHT_DOWN_BIAS, d, c->mlp_bias},
+    };
+    if (bind_parts(w, gated, 2, d, WEIGHT_GATE_UP_PROJ, i, e) ||
+        weights_matrix(w, &mlp->down_proj, d, ff,
+                       layer_weight(WEIGHT_DOWN_PROJ, i), e) ||
+        BIND_VECTORS(w, biases, i, e))
+        return -1;
+    scale_vector(mlp->down_bias, d, c->residual_scale);
+    mlp->scale = c->residual_scale;
+    mlp->glu = model_glu(m);
+    return 0;
+}
+
+int layer_bind_mlp(struct model *m, struct layer *l, size_t i,
+                   struct qwick_err *e)
+{
+    return m->config.layers[i].n_experts ? experts_bind(m, &l->experts, i, e)
+                                         : bind_dense(m, &l->mlp, i, e);
+}
+
+int layer_bind(struct model *m, struct layer *l, size_t i, struct qwick_err *e)
+{
+    return layer_bind_attention(m, l, i, e) || layer_bind_mlp(m, l, i, e) ? -1
+                                                                          : 0;
+}
+
+/* ---- the layer ------------------------------------------------------------
+ */
+
+void layer_ahead(struct worker *w, size_t i)
+{
+    const struct matrix *ws[LAYER_INPUTS];
+    size_t n_ws = layer_inputs(&w->p->m->layers[i], ws);
+    pass_ahead_all(w, ws, n_ws, w->p->n);
+}
+
+/* Add the product of a half's last matrix and n rows `in` to the residual
+ * stream; norm: of the product first, or NULL. Ends with a barrier; at the
+ * first one, the caller's w->ahead applies. */
+static void add_product(struct worker *w, const struct matrix *a,
+                        const float *bias, const struct input *in, size_t n,
+                        const float *norm)
+{
+    const struct scratch *s = w->p->s;
+    size_t ld = scratch_ld(w->p->m->config.d_model);
+    struct product p = {a, bias, norm ? s->proj : s->x, ld, !norm};
+    pass_multiply_all(w, &p, 1, in, n);
+    pass_barrier(w, PART_PROJECTIONS);
+    if (norm)
+        pass_add_normalised(w, norm, n);
+}
+
+/* Add the dense MLP of n tokens to the residual stream. Ends with a barrier. */
+static void dense_mlp(struct worker *w, const struct layer *l, size_t n,
+                      size_t next)
+{
+    const struct pass *p = w->p;
+    const struct mlp *mlp = &l->mlp;
+    const struct matrix *const gated[] = {&mlp->gate_proj, &mlp->up_proj};
+    struct input in = pass_normalise(w, p->s->x, n, l->post_norm,
+                                     pass_act_types(p, gated, 2, n));
+    in = pass_gated(w, mlp, &in, n);
+    pass_ahead_layer(w, next);
+    add_product(w, &mlp->down_proj, mlp->down_bias, &in, n, l->mlp_post_norm);
+}
+
+void layer_finish(struct worker *w, const struct layer *l,
+                  const struct matrix *o_proj, const struct input *in, size_t n,
+                  size_t next)
+{
+    if (l->experts.n)
+        pass_ahead_experts(w, &l->experts, n);
+    else
+        pass_ahead_gated(w, &l->mlp, n);
+    add_product(w, o_proj, l->attn.o_bias, in, n, l->attn_post_norm);
+    if (l->experts.n)
+        pass_experts(w, &l->experts, l->post_norm, n, next);
+    else
+        dense_mlp(w, l, n, next);
+}
+
+void layer_run(struct worker *w, size_t i, size_t n)
+{
+    const struct layer *l = &w->p->m->layers[i];
+    struct input in = pass_attention(w, i, l->input_norm, n);
+    if (!w->stopped && n > 0)
+        layer_finish(w, l, &l->attn.o_proj, &in, n, i + 1);
+}
+
+/* ---- costs ----------------------------------------------------------------
+ */
+
+/* The cost of a layer without its MLP. */
+static struct cost attention_cost(const struct model *m, size_t i, size_t pos,
+                                  size_t n, size_t n_kept)
+{
+    const struct config *c = &m->config;
+    const struct layer_config *l = &c->layers[i];
+    double d = (double)c->d_model, q_dim = (double)(c->n_heads * l->head_dim),
+           kv_dim = (double)(l->n_kv_heads * l->head_dim),
+           q_rows = c->attention_gate ? 2 * q_dim : q_dim;
+    double pairs = cost_pairs(l->window, pos + n - n_kept, n_kept);
+    return (struct cost){.flops = (double)n * 2 * d * (q_rows + 2 * kv_dim) +
+                                  (double)n_kept * 2 * d * q_dim +
+                                  4 * pairs * q_dim,
+                         .positions = cost_positions(l->window, pos, n)};
+}
+
+double layer_mlp_flops(const struct model *m, size_t i, size_t n)
+{
+    const struct layer_config *l = &m->config.layers[i];
+    double mlps = l->n_experts ? (double)l->n_active : 1;
+    double rows = 3 * (mlps * (double)l->d_ff + (double)l->shared_ff) +
+                  (double)l->n_experts + (l->shared_ff ? 1 : 0);
+    return (double)n * 2 * (double)m->config.d_model * rows;
+}
+
+struct cost layer_cost(const struct model *m, size_t i, size_t pos, size_t n,
+                       size_t n_kept)
+{
+    struct cost c = attention_cost(m, i, pos, n, n_kept);
+    c.flops += layer_mlp_flops(m, i, n_kept);
+    return c;
+}
