@@ -55,6 +55,8 @@ struct arch {
     size_t gguf_pattern;    /* each gguf_pattern-th layer of GGUF files has no
                                window, unless the metadata name the layers; 0:
                                the metadata must name them */
+    const char *const *gguf_keys; /* keys of GGUF files that only some families
+                                     read, NULL at the end; or NULL: none */
     bool partial_rotary;    /* a part of each head may rotate */
     bool interleaved;       /* neighbours rotate together (rope_config) */
     bool gguf_interleaved;  /* they do in GGUF files: converters permute the

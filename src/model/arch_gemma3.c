@@ -110,10 +110,9 @@ static int read_windows(struct config *c, const struct section *s,
 static int read_ropes(struct config *c, const struct section *s,
                       struct qwick_err *e)
 {
-    static const char *const thetas[2] = {"rope_theta",
-                                                "rope_local_base_freq"};
+    static const char *const thetas[2] = {"rope_theta", "rope_local_base_freq"};
     static const char *const ollama[2] = {"ollama.rope_theta",
-                                                "ollama.rope_local_base_freq"};
+                                          "ollama.rope_local_base_freq"};
     const char *keys[2];
     for (int i = 0; i < 2; i++)
         keys[i] = section_absent(s, ollama[i]) ? thetas[i] : ollama[i];

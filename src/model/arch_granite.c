@@ -33,9 +33,13 @@ static int read_config(struct config *c, const struct section *s,
 
 static const struct names *const schemes[] = {&names_hub, &names_gguf, NULL};
 
+static const char *const keys[] = {".attention.scale", ".embedding_scale",
+                                   ".residual_scale", ".logit_scale", NULL};
+
 const struct arch arch_granite = {
     .model_type = "granite",
     .gguf = "granite",
+    .gguf_keys = keys,
     .gguf_interleaved = true,
     .implies_heads = true,
     .blocks = {.attn_norm = true, .mlp_norm = true},

@@ -40,11 +40,20 @@ static int read_mistral(struct config *c, const struct section *s,
     return config_read_llama(c, s, e) || read_window(c, s, WINDOW, e) ? -1 : 0;
 }
 
+/* mscale and mscale_all_dim are equal in released files, so that cosines and
+ * sines have no factor. GGUF files have the second one only. */
 static int read_ministral3(struct config *c, const struct section *s,
                            struct qwick_err *e)
 {
-    return config_read_llama(c, s, e) || read_window(c, s, 0, e) ? -1 : 0;
+    if (config_read_llama(c, s, e) || read_window(c, s, 0, e))
+        return -1;
+    if (section_is_gguf(s))
+        c->ropes[0].attention = 1;
+    return 0;
 }
+
+static const char *const ministral3_keys[] = {".attention.temperature_scale",
+                                              NULL};
 
 static int read_mixtral(struct config *c, const struct section *s,
                         struct qwick_err *e)
@@ -72,6 +81,7 @@ const struct arch arch_ministral3 = {
     .model_type = "ministral3",
     .wrapped = "mistral3",
     .gguf = "mistral3",
+    .gguf_keys = ministral3_keys,
     .gguf_interleaved = true,
     .implies_heads = true,
     .blocks = {.attn_norm = true, .mlp_norm = true},

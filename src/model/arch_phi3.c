@@ -37,6 +37,7 @@ static const struct names *const schemes[] = {&names_hub, &names_gguf_fused,
 
 const struct arch arch_phi3 = {.model_type = "phi3",
                                .gguf = "phi3",
+                               .gguf_pattern = SIZE_MAX, /* all layers */
                                .partial_rotary = true,
                                .implies_heads = true,
                                .blocks = {.attn_norm = true, .mlp_norm = true},

@@ -25,10 +25,12 @@ static int read_config(struct config *c, const struct section *s,
 static int read_config_moe(struct config *c, const struct section *s,
                            struct qwick_err *e)
 {
-    return read_config(c, s, e) || experts_read_config(c, s, 0, e) ||
-                   experts_read_shared(c, s, e)
-               ? -1
-               : 0;
+    if (read_config(c, s, e) || experts_read_config(c, s, 0, e) ||
+        experts_read_shared(c, s, e))
+        return -1;
+    if (section_is_gguf(s)) /* no key says so */
+        c->norm_topk_prob = false;
+    return 0;
 }
 
 static const struct names *const schemes[] = {&names_hub, &names_gguf, NULL};

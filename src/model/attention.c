@@ -13,6 +13,12 @@
 /* Query rows from which on a tile is worth the packing of keys and values. */
 enum { PACKED_MIN_ROWS = 24 };
 
+/* Queries and keys without norms have large products, which rounding to bf16
+ * changes more than others: it doubles the variance of the errors of logits. So
+ * a sequence of up to so many positions does without, where attention is a
+ * hundredth of the arithmetic. */
+enum { PRECISE_POSITIONS = 256 };
+
 /* How a span's rows meet keys and values. */
 enum products_of_attn {
     ATTN_ROWS, /* in one order of sums: decode, and all of --exact */
@@ -50,8 +56,11 @@ static enum products_of_attn products_of(const struct worker *w, size_t layer,
     enum dtype type = span->kv->dtype;
     if (w->p->m->exact || span->n * group_of(w, layer) < PACKED_MIN_ROWS)
         return ATTN_ROWS;
-    if (w->p->attn16 && (type == DT_I8 ? w->k->attn_blocks_bf16_i8 != NULL
-                                       : w->k->attn_blocks_bf16[type] != NULL))
+    bool precise = w->p->m->config.arch->blocks.qk_norm == QK_NORM_NONE &&
+                   span->kv->n + span->n <= PRECISE_POSITIONS;
+    if (w->p->attn16 && !precise &&
+        (type == DT_I8 ? w->k->attn_blocks_bf16_i8 != NULL
+                       : w->k->attn_blocks_bf16[type] != NULL))
         return ATTN_BF16;
     return ATTN_F32;
 }

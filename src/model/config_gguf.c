@@ -36,6 +36,10 @@ static const struct section_name names[] = {
     {"sliding_window", ".attention.sliding_window"},
     {"final_logit_softcapping", ".final_logit_softcapping"},
     {"attn_logit_softcapping", ".attn_logit_softcapping"},
+    {"attention_multiplier", ".attention.scale"},
+    {"embedding_multiplier", ".embedding_scale"},
+    {"residual_multiplier", ".residual_scale"},
+    {"logits_scaling", ".logit_scale"},
     {"num_experts", ".expert_count"},
     {"num_experts_per_tok", ".expert_used_count"},
     {"moe_intermediate_size", ".expert_feed_forward_length"},
@@ -59,6 +63,8 @@ static const struct section_name names[] = {
     {"rope_scaling.attention_factor", ".rope.scaling.attn_factor"},
     {"rope_scaling.beta_fast", ".rope.scaling.yarn_beta_fast"},
     {"rope_scaling.beta_slow", ".rope.scaling.yarn_beta_slow"},
+    {"rope_scaling.mscale_all_dim", ".rope.scaling.yarn_log_multiplier"},
+    {"rope_scaling.llama_4_scaling_beta", ".attention.temperature_scale"},
     {NULL, NULL},
 };
 
@@ -515,7 +521,8 @@ int config_read_gguf(struct config *c, const struct gguf *g,
     snprintf(c->model_type, sizeof c->model_type, "%s", c->arch->model_type);
     struct writer w = {.g = g,
                        .arch = c->arch->gguf,
-                       .keys = {g, c->arch->gguf, c->arch->gguf_names->tiled}};
+                       .keys = {g, c->arch->gguf, c->arch->gguf_names->tiled,
+                                c->arch->gguf_keys}};
     if (gguf_keys_check(&w.keys, names, e))
         return -1;
     struct json_doc *doc = NULL;

@@ -32,6 +32,7 @@ static const struct {
     {".attention.max_alibi_bias", {0, 0}},
     {".attention.scale", {0, 0}},
     {".attention.shared_kv_layers", {0, 0}},
+    {".attention.temperature_scale", {0, 0}},
     {".embedding_scale", {0, 1}},
     {".expert_gating_func", {0, 1}}, /* 1: softmax */
     {".expert_group_count", {0, 1}},
@@ -174,6 +175,15 @@ static int check_array(const struct gguf_keys *k, const char *key, size_t n,
     return shared ? err_array(k, v, "is not supported", e) : 0;
 }
 
+/* Whether the family has a reader for the key. */
+static bool is_own(const struct gguf_keys *k, const char *key, size_t n)
+{
+    for (size_t i = 0; k->own && k->own[i]; i++)
+        if (is(key, n, k->own[i]))
+            return true;
+    return false;
+}
+
 static int check_neutral(const struct gguf_keys *k, const char *key, size_t n,
                          const struct gguf_value *v, struct qwick_err *e)
 {
@@ -185,7 +195,7 @@ static int check_neutral(const struct gguf_keys *k, const char *key, size_t n,
                        gguf_type_name(v->type));
     for (size_t i = 0; i < sizeof neutral / sizeof *neutral; i++) {
         const double *values = neutral[i].values;
-        if (!is(key, n, neutral[i].key))
+        if (!is(key, n, neutral[i].key) || is_own(k, key, n))
             continue;
         if (v->type != GGUF_STRING && (x == values[0] || x == values[1]))
             return 0;

@@ -14,8 +14,9 @@ struct section_name;
 
 struct gguf_keys {
     const struct gguf *g;
-    const char *arch; /* keys that begin with "." follow this name */
-    bool hybrid;      /* layers may be recurrent */
+    const char *arch;       /* keys that begin with "." follow this name */
+    bool hybrid;            /* layers may be recurrent */
+    const char *const *own; /* arch.gguf_keys */
 };
 
 /* Find the entry of a key; NULL when it is missing. */
