@@ -317,7 +317,7 @@ kv['$A.attention.causal'] = [7, True]; kv['$A.logit_scale'] = [6, 1.0]" $src
     A=qwen3
     refused "del kv['general.architecture']" "general.architecture: missing"
     refused "kv['general.architecture'] = [4, 1]" "must be of type string, is u32"
-    refused "kv['general.architecture'][1] = b'llama'" 'is "llama"'
+    refused "kv['general.architecture'][1] = b'mamba2'" 'is "mamba2"'
     for k in embedding_length feed_forward_length block_count context_length \
         attention.head_count attention.layer_norm_rms_epsilon rope.freq_base; do
         refused "del kv['$A.$k']" "$A.$k: must be"

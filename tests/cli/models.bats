@@ -127,8 +127,8 @@ data = data[:h[k]["data_offsets"][0]]; del h[k]'
     run_m num_hidden_layers
     broken 'config["num_attention_heads"] = 2**32 + 4'
     run_m num_attention_heads
-    broken 'config["model_type"] = "llama"'
-    run_m llama
+    broken 'config["model_type"] = "mamba2"'
+    run_m mamba2
     broken 'config["hidden_act"] = "gelu"'
     run_m gelu
     broken 'del config["rope_parameters"]'

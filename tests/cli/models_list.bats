@@ -110,7 +110,7 @@ for name, form, pull in (
     assert x["why"] == form + " " + instead, (x["why"], form)
     assert x["pull"] == pull, x
 for name, family, why in (
-        ("Llama", "llama", "family llama is not supported"),
+        ("Mamba", "mamba2", "family mamba2 is not supported"),
         ("gptoss", "gpt-oss", "family gpt-oss is not supported"),
         ("mxfp4", None, "tensor blk.0.ffn_up.weight: type MXFP4 is not supported"),
         ("words", "qwen3", 'tokenizer.ggml.model: "bert" is not supported'),

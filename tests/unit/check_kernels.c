@@ -166,7 +166,8 @@ static void check_rmsnorm(const struct kernels *k, enum dtype type)
         }
 }
 
-static void check_rope(const struct kernels *k, enum dtype type)
+/* pairs: neighbours rotate together. */
+static void check_rotation(const struct kernels *k, bool pairs)
 {
     for (size_t h = 1; h <= 67; h++)
         for (int kind = 0; kind < N_KINDS; kind++) {
@@ -188,17 +189,18 @@ static void check_rope(const struct kernels *k, enum dtype type)
             }
             area_keep(&cs);
             area_keep(&sn);
-            k->rope(xp, rows, d, c, s);
-            ref->rope(want, rows, d, c, s);
+            (pairs ? k->rope_pairs : k->rope)(xp, rows, d, c, s);
+            (pairs ? ref->rope_pairs : ref->rope)(want, rows, d, c, s);
             area_check(&x, "rope");
             area_same(&cs, "rope");
             area_same(&sn, "rope");
             for (size_t i = 0; i < n; i++) {
-                size_t j = i % h, a = i / d * d + j;
-                bool second = i % d >= h;
+                size_t at = i % d, j = pairs ? at / 2 : at % h;
+                size_t a = i - at + (pairs ? 2 * j : j), b = a + (pairs ? 1 : h);
+                bool second = i == b;
                 double mag =
                     fabs((double)in[a] * (double)(second ? s[j] : c[j])) +
-                    fabs((double)in[a + h] * (double)(second ? c[j] : s[j]));
+                    fabs((double)in[b] * (double)(second ? c[j] : s[j]));
 
                 /* roundings: a product, a fused sum, the reference */
                 near("rope", i, n, (double)xp[i], (double)want[i],
@@ -210,6 +212,13 @@ static void check_rope(const struct kernels *k, enum dtype type)
             area_free(&cs);
             area_free(&sn);
         }
+}
+
+static void check_rope(const struct kernels *k, enum dtype type)
+{
+    (void)type;
+    check_rotation(k, false);
+    check_rotation(k, true);
 }
 
 typedef void (*glu_fn)(float *out, const float *gate, const float *up,

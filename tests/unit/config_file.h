@@ -147,7 +147,8 @@ static inline void same(const struct config *a, const struct config *b)
         SAME(ropes[i].truncate);
     }
     SAME(tied_head);
-    SAME(attention_bias);
+    SAME(qkv_bias);
+    SAME(o_bias);
     SAME(sliding_window);
     SAME(n_stop_ids);
     SAME(do_sample);

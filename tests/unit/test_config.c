@@ -30,7 +30,7 @@ static void values_are_read(void **state)
     assert_int_equal(c.ropes[0].type, ROPE_DEFAULT);
     assert_true(c.ropes[0].attention == 1);
     assert_false(c.tied_head);
-    assert_true(c.attention_bias);
+    assert_true(c.qkv_bias && c.o_bias);
     assert_int_equal(c.sliding_window, 0);
     assert_int_equal(c.n_stop_ids, 1);
     assert_int_equal(c.stop_ids[0], 1);
@@ -165,14 +165,14 @@ static void required_fields(void **state)
 
 static void what_is_not_supported_is_refused_by_name(void **state)
 {
-    REFUSES("model_type", "llama", v4, {"model_type", "\"llama\""});
-    REFUSES("\"qwen3\", \"qwen3_moe\"", "\"qwen2_moe\"", v4,
-            {"model_type", "\"qwen2_moe\""});
+    REFUSES("model_type", "mamba2", v4, {"model_type", "\"mamba2\""});
+    REFUSES("\"qwen3\", \"qwen3_moe\"", "\"mixture\"", v4,
+            {"model_type", "\"mixture\""});
     REFUSES("model_type", "3", v4, {"model_type", "3"});
     REFUSES("model_type", "missing", v4, {"model_type", NULL});
     REFUSES("hidden_act", "gelu", v4, {"hidden_act", "\"gelu\""});
-    REFUSES("rope_scaling.rope_type", "llama3", v4,
-            {"rope_scaling", "{\"rope_type\": \"llama3\", \"factor\": 8}"});
+    REFUSES("rope_scaling.rope_type", "dynamic", v4,
+            {"rope_scaling", "{\"rope_type\": \"dynamic\", \"factor\": 8}"});
     REFUSES("rope_scaling.type", "dynamic", v4,
             {"rope_scaling", "{\"type\": \"dynamic\", \"factor\": 8}"});
     REFUSES("rope_scaling.type", "missing", v4,

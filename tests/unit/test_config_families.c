@@ -265,8 +265,8 @@ static void broken_gemma(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         REFUSES(rows[i].key, rows[i].says, gemma, {rows[i].key, rows[i].value});
     }
-    REFUSES("rope_scaling.rope_type", "llama3", gemma,
-            {"rope_scaling", "{\"rope_type\": \"llama3\"}"});
+    REFUSES("rope_scaling.rope_type", "dynamic", gemma,
+            {"rope_scaling", "{\"rope_type\": \"dynamic\"}"});
     REFUSES("rope_parameters.full_attention", "missing", gemma,
             {"rope_parameters", "{\"rope_theta\": 10000}"});
     REFUSES("rope_parameters.sliding_attention.rope_type", "dynamic", gemma,

@@ -359,11 +359,14 @@ static void names_are_expanded(void **state)
     const struct weight_ref head = {WEIGHT_HEAD, 0, 0};
     assert_true(names_expand(name, &names_hub, "model.", up, 0));
     assert_string_equal(name, "model.layers.47.mlp.experts.127.up_proj.weight");
-    assert_false(names_expand(name, &names_hub, "model.", up, 1));
+    assert_true(names_expand(name, &names_hub, "model.", up, 1));
+    assert_string_equal(
+        name, "model.layers.47.block_sparse_moe.experts.127.w3.weight");
+    assert_false(names_expand(name, &names_hub, "model.", up, 2));
     assert_string_equal(name, "");
     assert_true(names_expand(name, &names_hub, "", down, 0));
     assert_string_equal(name, "layers.3.mlp.switch_mlp.down_proj.weight");
-    assert_true(names_expand(name, &names_hub, "", down, 1));
+    assert_true(names_expand(name, &names_hub, "", down, 2));
     assert_string_equal(name, "layers.3.mlp.experts.down_proj");
     assert_true(names_expand(name, &names_hub, "model.", head, 0));
     assert_string_equal(name, "lm_head.weight");
