@@ -173,6 +173,39 @@ static int bind_decay(struct weights *w, struct delta *l, size_t n, size_t i,
     return 0;
 }
 
+/* The split or the packed matrices that the layer multiplies by its input,
+ * whichever the checkpoint has. */
+static int bind_inputs(struct model *m, struct delta *l, size_t i,
+                       struct qwick_err *e)
+{
+    const struct delta_config *c = &m->config.delta;
+    const struct names *names = m->weights.naming.names;
+    size_t n = c->n_v_heads, v_dim = n * c->d_v, channels = delta_channels(c);
+    bool ba = names->of[WEIGHT_DELTA_BA][0];
+    bool qkvz = !names->of[WEIGHT_DELTA_QKV][0] ||
+                weights_has(&m->weights, layer_weight(WEIGHT_DELTA_QKVZ, i));
+    const struct {
+        enum weight_id id;
+        size_t rows;
+        bool used;
+    } all[] = {
+        {WEIGHT_DELTA_QKVZ, channels + v_dim, qkvz},
+        {WEIGHT_DELTA_QKV, channels, !qkvz},
+        {WEIGHT_DELTA_Z, v_dim, !qkvz},
+        {WEIGHT_DELTA_BA, 2 * n, ba},
+        {WEIGHT_DELTA_B, n, !ba},
+        {WEIGHT_DELTA_A, n, !ba},
+    };
+    for (size_t j = 0; j < sizeof all / sizeof *all; j++)
+        if (all[j].used &&
+            weights_matrix(&m->weights, &l->inputs[l->n_inputs++], all[j].rows,
+                           m->config.d_model, layer_weight(all[j].id, i), e))
+            return -1;
+    l->tiled = names->tiled;
+    delta_find_columns(l, c, qkvz, ba);
+    return 0;
+}
+
 static int bind_delta(struct model *m, struct layer *layer, size_t i,
                       struct qwick_err *e)
 {
@@ -180,16 +213,7 @@ static int bind_delta(struct model *m, struct layer *layer, size_t i,
     struct weights *w = &m->weights;
     struct delta *l = &layer->delta;
     size_t d = m->config.d_model, n = c->n_v_heads, v_dim = n * c->d_v;
-    l->tiled = w->naming.names->tiled;
-    return layer_bind_norms(m, layer, i, e) ||
-                   weights_matrix(w, &l->qkv, delta_channels(c), d,
-                                  layer_weight(WEIGHT_DELTA_QKV, i), e) ||
-                   weights_matrix(w, &l->z, v_dim, d,
-                                  layer_weight(WEIGHT_DELTA_Z, i), e) ||
-                   weights_matrix(w, &l->b, n, d,
-                                  layer_weight(WEIGHT_DELTA_B, i), e) ||
-                   weights_matrix(w, &l->a, n, d,
-                                  layer_weight(WEIGHT_DELTA_A, i), e) ||
+    return layer_bind_norms(m, layer, i, e) || bind_inputs(m, l, i, e) ||
                    weights_matrix(w, &l->out, d, v_dim,
                                   layer_weight(WEIGHT_DELTA_OUT, i), e) ||
                    bind_conv(w, l, c, i, e) || bind_decay(w, l, n, i, e) ||

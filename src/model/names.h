@@ -63,6 +63,8 @@ enum weight_id {
     WEIGHT_DELTA_Z,
     WEIGHT_DELTA_B,
     WEIGHT_DELTA_A,
+    WEIGHT_DELTA_QKVZ, /* packed, in place of QKV and Z */
+    WEIGHT_DELTA_BA,   /* packed, in place of B and A */
     WEIGHT_DELTA_OUT,
     WEIGHT_DELTA_CONV,  /* [channels, 1, K], [channels, K, 1] or [channels, K]:
                            one order in memory */
