@@ -1,5 +1,7 @@
 /* Qwen3.5's text models (Qwen3_5ForCausalLM and Qwen3_5MoeForCausalLM in
- * transformers; Qwen3.6 has the same model_type):
+ * transformers; Qwen3.6 has the same model_type) and Qwen3-Next's
+ * (Qwen3NextForCausalLM), which differ in how files pack the projections of
+ * Gated DeltaNet:
  *
  *   h = x + mix(norm(x))
  *   y = h + mlp(norm(h))
@@ -33,12 +35,10 @@
         "output_gate_type", "\"swish\""                       \
     } /* SiLU */
 
-#define QWEN35_BLOCKS                                                \
-    {                                                                \
-        .attn_norm = true, .mlp_norm = true, .qk_norm = QK_NORM_HEAD \
-    }
-
 static const struct fixed_field fixed[] = {QWEN35_FIXED, {NULL, NULL}};
+
+static const struct fixed_field fixed_next[] = {{"hidden_act", "\"silu\""},
+                                                {NULL, NULL}};
 
 /* Qwen3_5MoeTopKRouter divides by the sum. */
 static const struct fixed_field fixed_moe[] = {
@@ -114,6 +114,17 @@ static int read_config(struct config *c, const struct section *s,
     if (recurrent == 0)
         c->delta = (struct delta_config){0};
     return 0;
+}
+
+/* Qwen3NextConfig, with the defaults of what a file may leave out. */
+static int read_config_next(struct config *c, const struct section *s,
+                            struct qwick_err *e)
+{
+    c->d_ff = 5632; /* of layers without experts */
+    if (read_config(c, s, e) || experts_read_config(c, s, 0, e) ||
+        experts_read_shared(c, s, e))
+        return -1;
+    return section_opt_bool(s, "norm_topk_prob", true, &c->norm_topk_prob, e);
 }
 
 /* Qwen3_5MoeTextConfig has no intermediate_size, although files may. */
@@ -237,6 +248,8 @@ static int bind_layer(struct model *m, struct layer *l, size_t i,
 
 static const struct names *const schemes[] = {&names_qwen35_mlx, &names_qwen35,
                                               &names_qwen35_gguf, NULL};
+static const struct names *const next_schemes[] = {
+    &names_qwen3next_mlx, &names_qwen3next, &names_qwen3next_gguf, NULL};
 
 /* ---- the layer ------------------------------------------------------------
  */
@@ -276,30 +289,35 @@ static struct cost qwen35_cost(const struct model *m, size_t i, size_t pos,
     return c;
 }
 
+/* What the families share. */
+#define QWEN35                                                                \
+    .partial_rotary = true,                                                   \
+    .blocks = {.attn_norm = true, .mlp_norm = true, .qk_norm = QK_NORM_HEAD}, \
+    .bind_layer = bind_layer, .layer = layer, .ahead = layer_ahead,           \
+    .layer_cost = qwen35_cost
+
 const struct arch arch_qwen35 = {.model_type = "qwen3_5_text",
                                  .wrapped = "qwen3_5",
                                  .gguf = "qwen35",
-                                 .partial_rotary = true,
-                                 .blocks = QWEN35_BLOCKS,
                                  .fixed = fixed,
                                  .names = schemes,
                                  .gguf_names = &names_qwen35_gguf,
                                  .read_config = read_config,
-                                 .bind_layer = bind_layer,
-                                 .layer = layer,
-                                 .ahead = layer_ahead,
-                                 .layer_cost = qwen35_cost};
+                                 QWEN35};
 
 const struct arch arch_qwen35moe = {.model_type = "qwen3_5_moe_text",
                                     .wrapped = "qwen3_5_moe",
                                     .gguf = "qwen35moe",
-                                    .partial_rotary = true,
-                                    .blocks = QWEN35_BLOCKS,
                                     .fixed = fixed_moe,
                                     .names = schemes,
                                     .gguf_names = &names_qwen35_gguf,
                                     .read_config = read_config_moe,
-                                    .bind_layer = bind_layer,
-                                    .layer = layer,
-                                    .ahead = layer_ahead,
-                                    .layer_cost = qwen35_cost};
+                                    QWEN35};
+
+const struct arch arch_qwen3next = {.model_type = "qwen3_next",
+                                    .gguf = "qwen3next",
+                                    .fixed = fixed_next,
+                                    .names = next_schemes,
+                                    .gguf_names = &names_qwen3next_gguf,
+                                    .read_config = read_config_next,
+                                    QWEN35};

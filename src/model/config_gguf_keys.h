@@ -16,6 +16,7 @@ struct gguf_keys {
     const struct gguf *g;
     const char *arch; /* keys that begin with "." follow this name */
     bool hybrid;      /* layers may be recurrent */
+    bool tiled;       /* the heads of these layers are, see names.h */
 };
 
 /* Find the entry of a key; NULL when it is missing. */

@@ -153,4 +153,14 @@ extern const struct names names_gemma;
  * 1] (sanitize in its qwen3_5.py and qwen3_next.py); and in GGUF files. */
 extern const struct names names_qwen35, names_qwen35_mlx, names_qwen35_gguf;
 
+/* The names of Qwen3-Next's models, in the same three forms. */
+extern const struct names names_qwen3next, names_qwen3next_mlx,
+    names_qwen3next_gguf;
+
+/* Whether the scheme has layers of Gated DeltaNet. */
+static inline bool names_recurrent(const struct names *names)
+{
+    return names->of[WEIGHT_DELTA_NORM][0];
+}
+
 #endif
