@@ -107,7 +107,7 @@ static int check_layers(const struct quantize_source *s, struct qwick_err *e)
 {
     const struct config *c = &s->c;
     bool experts = c->layers[0].n_experts > 0;
-    bool hybrid = c->arch->gguf_names->tiled;
+    bool hybrid = names_recurrent(c->arch->gguf_names);
     for (size_t i = 0; i < c->n_layers; i++)
         if ((c->layers[i].n_experts > 0) != experts)
             return refuse(s, "mlp_only_layers",
@@ -271,7 +271,8 @@ static void put_delta(const struct writer *w, const struct quantize_source *s)
 {
     const struct delta_config *d = &s->c.delta;
     put_size(w, ".rope.dimension_count", s->c.ropes[0].n_rot);
-    put_sections(w, s->c.ropes[0].n_rot);
+    if (strcmp(w->arch, "qwen3next") != 0) /* which has no positions in images */
+        put_sections(w, s->c.ropes[0].n_rot);
     put_size(w, ".ssm.conv_kernel", d->conv);
     put_size(w, ".ssm.state_size", d->d_k);
     put_size(w, ".ssm.group_count", d->n_k_heads);

@@ -49,6 +49,7 @@ static const struct part {
     {WEIGHT_DELTA_Z, RECURRENT, false},
     {WEIGHT_DELTA_B, RECURRENT, false},
     {WEIGHT_DELTA_A, RECURRENT, false},
+    {WEIGHT_DELTA_BA, RECURRENT, false},
     {WEIGHT_DELTA_CONV, RECURRENT, false},
     {WEIGHT_DELTA_A_LOG, RECURRENT, false},
     {WEIGHT_DELTA_DT_BIAS, RECURRENT, false},
@@ -131,6 +132,8 @@ static struct shape shape_of(const struct config *c, struct weight_ref w)
         [WEIGHT_DELTA_Z] = {.rows = v, .cols = d},
         [WEIGHT_DELTA_B] = {.rows = heads, .cols = d},
         [WEIGHT_DELTA_A] = {.rows = heads, .cols = d},
+        [WEIGHT_DELTA_QKVZ] = {.rows = delta_channels(delta) + v, .cols = d},
+        [WEIGHT_DELTA_BA] = {.rows = 2 * heads, .cols = d},
         [WEIGHT_DELTA_OUT] = {.rows = d, .cols = v},
         [WEIGHT_DELTA_CONV] = {.rows = delta_channels(delta),
                                .cols = delta->conv,
@@ -141,6 +144,15 @@ static struct shape shape_of(const struct config *c, struct weight_ref w)
         [WEIGHT_DELTA_NORM] = {.cols = delta->d_v},
     };
     return shapes[w.id];
+}
+
+/* The weight of the source that holds a weight of the result. */
+static enum weight_id source_of(const struct planner *pl, enum weight_id id)
+{
+    bool packed = pl->p->naming.names->of[WEIGHT_DELTA_QKVZ][0];
+    return packed && (id == WEIGHT_DELTA_QKV || id == WEIGHT_DELTA_Z)
+               ? WEIGHT_DELTA_QKVZ
+               : id;
 }
 
 /* Whether a tensor has the shape; without dimensions of 1 if it may have
@@ -256,6 +268,35 @@ static size_t find_heads(const struct planner *pl, enum weight_id id,
     }
 }
 
+/* Add the jobs of rows [from, from + n) of each key head of the packed matrix
+ * t. at: where they begin in the result. Returns where they end. */
+static size_t add_rows(struct planner *pl, const struct st_tensor *t,
+                       size_t from, size_t n, size_t at)
+{
+    const struct delta_config *c = &pl->s->c.delta;
+    size_t cols = t->shape[1], each = t->shape[0] / c->n_k_heads;
+    for (size_t i = 0; i < c->n_k_heads; i++, at += n * cols)
+        add_job(pl,
+                (struct quantize_part){t, (i * each + from) * cols, n * cols},
+                at, 0);
+    return at;
+}
+
+/* Add the jobs of the part of in_proj_qkvz (struct delta) that is weight id. */
+static void unpack(struct planner *pl, enum weight_id id,
+                   const struct st_tensor *t)
+{
+    const struct delta_config *c = &pl->s->c.delta;
+    size_t d_k = c->d_k, values = c->n_v_heads / c->n_k_heads * c->d_v, at;
+    if (id == WEIGHT_DELTA_Z) {
+        add_rows(pl, t, 2 * d_k + values, values, 0);
+        return;
+    }
+    at = add_rows(pl, t, 0, d_k, 0);
+    at = add_rows(pl, t, d_k, d_k, at);
+    add_rows(pl, t, 2 * d_k, values, at);
+}
+
 /* Add the jobs of a weight that is one tensor of the source. */
 static void add_jobs(struct planner *pl, enum weight_id id,
                      const struct st_tensor *t, size_t cols)
@@ -293,35 +334,42 @@ static void mark(struct planner *pl, const struct st_tensor *t)
     pl->used[t - st_at(pl->s->set, 0)] = true;
 }
 
-/* Add a weight that is one tensor of the source. */
+/* Add a weight that is in one tensor of the source. */
 static int add_weight(struct planner *pl, struct weight_ref w, bool optional,
                       struct qwick_err *e)
 {
     const struct naming *from = &pl->p->naming;
+    const struct weight_ref source = {source_of(pl, w.id), w.layer, 0};
     const struct st_tensor *t = NULL;
     char name[NAMES_BYTES];
     for (size_t v = 0;
-         !t && names_expand(name, from->names, from->prefix, w, v); v++)
+         !t && names_expand(name, from->names, from->prefix, source, v); v++)
         t = st_find(pl->s->set, name);
     if (!t && optional)
         return 0;
     if (!t) {
-        names_expand(name, from->names, from->prefix, w, 0);
+        names_expand(name, from->names, from->prefix, source, 0);
         return err_set(e, QWICK_ERR_MODEL, "%s: tensor %s: missing", pl->path,
                        name);
     }
-    struct shape s = shape_of(&pl->s->c, w);
+    struct shape s = shape_of(&pl->s->c, source);
     if (check_shape(pl, t, &s, e))
         return -1;
+    s = shape_of(&pl->s->c, w);
     /* as converters do: vectors and small matrices stay exact */
     enum dtype type = s.rows && !s.exact ? choose_type(pl, w, s.cols) : DT_F32;
     struct st_out_tensor *out = add_out(pl, w, type);
     if (!out)
         return err_oom(e, NAMES_BYTES);
-    const size_t shape[] = {s.rows, s.cols};
-    out->rank = s.rows ? 2 : 1;
-    memcpy(out->shape, shape + (s.rows ? 0 : 1), out->rank * sizeof *shape);
-    add_jobs(pl, w.id, t, s.cols);
+    /* converters keep the row of the shared gate, except Qwen3.5's */
+    bool row = w.id == WEIGHT_SHARED_GATE && !pl->s->c.arch->gguf_names->tiled;
+    const size_t shape[] = {row ? 1 : s.rows, s.cols};
+    out->rank = shape[0] ? 2 : 1;
+    memcpy(out->shape, shape + (shape[0] ? 0 : 1), out->rank * sizeof *shape);
+    if (source.id == w.id)
+        add_jobs(pl, w.id, t, s.cols);
+    else
+        unpack(pl, w.id, t);
     mark(pl, t);
     return 0;
 }
@@ -353,7 +401,8 @@ static int add_layer(struct planner *pl, size_t layer, size_t *module,
         const struct part *p = &parts[i];
         struct weight_ref w = {.id = p->id, .layer = layer};
         if (!has_part(&pl->s->c.layers[layer], p->where) ||
-            (!is_expert(p->id) && !pl->p->naming.names->of[p->id][0]))
+            (!is_expert(p->id) &&
+             !pl->p->naming.names->of[source_of(pl, p->id)][0]))
             continue;
         if (is_expert(p->id)
                 ? add_experts(pl, w, &pl->p->modules[(*module)++], e)
@@ -426,6 +475,8 @@ static int reserve(struct quantize_plan *p, size_t n_layers, size_t n_tensors,
     for (size_t i = 0; i < p->n_modules; i++)
         n_jobs += p->modules[i].n_parts;
     n_jobs += n_tensors;
+    /* or the queries, keys, values or gates of a key head in a packed one */
+    n_jobs += 4 * p->n_k_heads * n_layers;
     p->shards = calloc(1, sizeof *p->shards);
     p->names = calloc(n_out, sizeof *p->names);
     p->changes = calloc(n_out, sizeof *p->changes);

@@ -51,7 +51,7 @@ static enum dtype type_wanted(const struct quantize_type *t,
     if (id == WEIGHT_HEAD || (id == WEIGHT_EMBED && c->tied_head))
         return t->head;
     /* a row for each head: few bytes, and a state carries their errors on */
-    if (id == WEIGHT_DELTA_A || id == WEIGHT_DELTA_B)
+    if (id == WEIGHT_DELTA_A || id == WEIGHT_DELTA_B || id == WEIGHT_DELTA_BA)
         return t->base < DT_BLOCKS ? t->base : DT_Q8_0;
     /* llama.cpp has Q5_K, which we do not write */
     if (id == WEIGHT_DELTA_QKV ||

@@ -130,6 +130,6 @@ extern const struct arch arch_ernie45, arch_exaone4, arch_gemma3, arch_glm4,
     arch_granite, arch_llama, arch_ministral3, arch_mistral, arch_mixtral,
     arch_olmo2, arch_olmo3, arch_phi3, arch_qwen2, arch_qwen25vl, arch_qwen2moe,
     arch_qwen2vl, arch_qwen3, arch_qwen35, arch_qwen35moe, arch_qwen3moe,
-    arch_qwen3vl, arch_qwen3vlmoe, arch_seed_oss, arch_smollm3;
+    arch_qwen3next, arch_qwen3vl, arch_qwen3vlmoe, arch_seed_oss, arch_smollm3;
 
 #endif

@@ -1,5 +1,7 @@
 /* Qwen3.5's text models (Qwen3_5ForCausalLM and Qwen3_5MoeForCausalLM in
- * transformers; Qwen3.6 has the same model_type):
+ * transformers; Qwen3.6 has the same model_type) and Qwen3-Next's
+ * (Qwen3NextForCausalLM), which differ in how files pack the projections of
+ * Gated DeltaNet:
  *
  *   h = x + mix(norm(x))
  *   y = h + mlp(norm(h))
@@ -33,12 +35,10 @@
         "output_gate_type", "\"swish\""                       \
     } /* SiLU */
 
-#define QWEN35_BLOCKS                                                \
-    {                                                                \
-        .attn_norm = true, .mlp_norm = true, .qk_norm = QK_NORM_HEAD \
-    }
-
 static const struct fixed_field fixed[] = {QWEN35_FIXED, {NULL, NULL}};
+
+static const struct fixed_field fixed_next[] = {{"hidden_act", "\"silu\""},
+                                                {NULL, NULL}};
 
 /* Qwen3_5MoeTopKRouter divides by the sum. */
 static const struct fixed_field fixed_moe[] = {
@@ -116,6 +116,17 @@ static int read_config(struct config *c, const struct section *s,
     return 0;
 }
 
+/* Qwen3NextConfig, with the defaults of what a file may leave out. */
+static int read_config_next(struct config *c, const struct section *s,
+                            struct qwick_err *e)
+{
+    c->d_ff = 5632; /* of layers without experts */
+    if (read_config(c, s, e) || experts_read_config(c, s, 0, e) ||
+        experts_read_shared(c, s, e))
+        return -1;
+    return section_opt_bool(s, "norm_topk_prob", true, &c->norm_topk_prob, e);
+}
+
 /* Qwen3_5MoeTextConfig has no intermediate_size, although files may. */
 static int read_config_moe(struct config *c, const struct section *s,
                            struct qwick_err *e)
@@ -173,6 +184,39 @@ static int bind_decay(struct weights *w, struct delta *l, size_t n, size_t i,
     return 0;
 }
 
+/* The split or the packed matrices that the layer multiplies by its input,
+ * whichever the checkpoint has. */
+static int bind_inputs(struct model *m, struct delta *l, size_t i,
+                       struct qwick_err *e)
+{
+    const struct delta_config *c = &m->config.delta;
+    const struct names *names = m->weights.naming.names;
+    size_t n = c->n_v_heads, v_dim = n * c->d_v, channels = delta_channels(c);
+    bool ba = names->of[WEIGHT_DELTA_BA][0];
+    bool qkvz = !names->of[WEIGHT_DELTA_QKV][0] ||
+                weights_has(&m->weights, layer_weight(WEIGHT_DELTA_QKVZ, i));
+    const struct {
+        enum weight_id id;
+        size_t rows;
+        bool used;
+    } all[] = {
+        {WEIGHT_DELTA_QKVZ, channels + v_dim, qkvz},
+        {WEIGHT_DELTA_QKV, channels, !qkvz},
+        {WEIGHT_DELTA_Z, v_dim, !qkvz},
+        {WEIGHT_DELTA_BA, 2 * n, ba},
+        {WEIGHT_DELTA_B, n, !ba},
+        {WEIGHT_DELTA_A, n, !ba},
+    };
+    for (size_t j = 0; j < sizeof all / sizeof *all; j++)
+        if (all[j].used &&
+            weights_matrix(&m->weights, &l->inputs[l->n_inputs++], all[j].rows,
+                           m->config.d_model, layer_weight(all[j].id, i), e))
+            return -1;
+    l->tiled = names->tiled;
+    delta_find_columns(l, c, qkvz, ba);
+    return 0;
+}
+
 static int bind_delta(struct model *m, struct layer *layer, size_t i,
                       struct qwick_err *e)
 {
@@ -180,16 +224,7 @@ static int bind_delta(struct model *m, struct layer *layer, size_t i,
     struct weights *w = &m->weights;
     struct delta *l = &layer->delta;
     size_t d = m->config.d_model, n = c->n_v_heads, v_dim = n * c->d_v;
-    l->tiled = w->naming.names->tiled;
-    return layer_bind_norms(m, layer, i, e) ||
-                   weights_matrix(w, &l->qkv, delta_channels(c), d,
-                                  layer_weight(WEIGHT_DELTA_QKV, i), e) ||
-                   weights_matrix(w, &l->z, v_dim, d,
-                                  layer_weight(WEIGHT_DELTA_Z, i), e) ||
-                   weights_matrix(w, &l->b, n, d,
-                                  layer_weight(WEIGHT_DELTA_B, i), e) ||
-                   weights_matrix(w, &l->a, n, d,
-                                  layer_weight(WEIGHT_DELTA_A, i), e) ||
+    return layer_bind_norms(m, layer, i, e) || bind_inputs(m, l, i, e) ||
                    weights_matrix(w, &l->out, d, v_dim,
                                   layer_weight(WEIGHT_DELTA_OUT, i), e) ||
                    bind_conv(w, l, c, i, e) || bind_decay(w, l, n, i, e) ||
@@ -213,6 +248,8 @@ static int bind_layer(struct model *m, struct layer *l, size_t i,
 
 static const struct names *const schemes[] = {&names_qwen35_mlx, &names_qwen35,
                                               &names_qwen35_gguf, NULL};
+static const struct names *const next_schemes[] = {
+    &names_qwen3next_mlx, &names_qwen3next, &names_qwen3next_gguf, NULL};
 
 /* ---- the layer ------------------------------------------------------------
  */
@@ -252,30 +289,35 @@ static struct cost qwen35_cost(const struct model *m, size_t i, size_t pos,
     return c;
 }
 
+/* What the families share. */
+#define QWEN35                                                                \
+    .partial_rotary = true,                                                   \
+    .blocks = {.attn_norm = true, .mlp_norm = true, .qk_norm = QK_NORM_HEAD}, \
+    .bind_layer = bind_layer, .layer = layer, .ahead = layer_ahead,           \
+    .layer_cost = qwen35_cost
+
 const struct arch arch_qwen35 = {.model_type = "qwen3_5_text",
                                  .wrapped = "qwen3_5",
                                  .gguf = "qwen35",
-                                 .partial_rotary = true,
-                                 .blocks = QWEN35_BLOCKS,
                                  .fixed = fixed,
                                  .names = schemes,
                                  .gguf_names = &names_qwen35_gguf,
                                  .read_config = read_config,
-                                 .bind_layer = bind_layer,
-                                 .layer = layer,
-                                 .ahead = layer_ahead,
-                                 .layer_cost = qwen35_cost};
+                                 QWEN35};
 
 const struct arch arch_qwen35moe = {.model_type = "qwen3_5_moe_text",
                                     .wrapped = "qwen3_5_moe",
                                     .gguf = "qwen35moe",
-                                    .partial_rotary = true,
-                                    .blocks = QWEN35_BLOCKS,
                                     .fixed = fixed_moe,
                                     .names = schemes,
                                     .gguf_names = &names_qwen35_gguf,
                                     .read_config = read_config_moe,
-                                    .bind_layer = bind_layer,
-                                    .layer = layer,
-                                    .ahead = layer_ahead,
-                                    .layer_cost = qwen35_cost};
+                                    QWEN35};
+
+const struct arch arch_qwen3next = {.model_type = "qwen3_next",
+                                    .gguf = "qwen3next",
+                                    .fixed = fixed_next,
+                                    .names = next_schemes,
+                                    .gguf_names = &names_qwen3next_gguf,
+                                    .read_config = read_config_next,
+                                    QWEN35};

@@ -521,8 +521,11 @@ int config_read_gguf(struct config *c, const struct gguf *g,
     snprintf(c->model_type, sizeof c->model_type, "%s", c->arch->model_type);
     struct writer w = {.g = g,
                        .arch = c->arch->gguf,
-                       .keys = {g, c->arch->gguf, c->arch->gguf_names->tiled,
-                                c->arch->gguf_keys}};
+                       .keys = {.g = g,
+                                .arch = c->arch->gguf,
+                                .hybrid = names_recurrent(c->arch->gguf_names),
+                                .tiled = c->arch->gguf_names->tiled,
+                                .own = c->arch->gguf_keys}};
     if (gguf_keys_check(&w.keys, names, e))
         return -1;
     struct json_doc *doc = NULL;

@@ -41,7 +41,6 @@ static const struct {
     {".logit_scale", {0, 1}},
     {".norm_top_k_prob", {1, 1}}, /* Ollama's */
     {".residual_scale", {0, 1}},
-    {".ssm.v_head_reordered", {1, 1}}, /* Ollama's: the heads are tiled */
     {".use_parallel_residual", {0, 0}},
 };
 
@@ -187,7 +186,12 @@ static bool is_own(const struct gguf_keys *k, const char *key, size_t n)
 static int check_neutral(const struct gguf_keys *k, const char *key, size_t n,
                          const struct gguf_value *v, struct qwick_err *e)
 {
+    static const char tiled[] = ".ssm.v_head_reordered"; /* Ollama's */
     double x = (double)v->u + (double)v->i + v->f;
+    if (is(key, n, tiled) && x != (double)k->tiled)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: %s: %g is not supported (%d is)", gguf_path(k->g),
+                       ERR_SHOW(v->key, v->key_len), x, k->tiled);
     if (is(key, n, recurrent_key))
         return err_set(e, QWICK_ERR_MODEL,
                        "%s: %s: must be an array, is of type %s",

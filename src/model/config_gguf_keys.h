@@ -16,6 +16,7 @@ struct gguf_keys {
     const struct gguf *g;
     const char *arch;       /* keys that begin with "." follow this name */
     bool hybrid;            /* layers may be recurrent */
+    bool tiled;             /* the heads of these layers are, see names.h */
     const char *const *own; /* arch.gguf_keys */
 };
 

@@ -56,141 +56,195 @@ static size_t v_head(const struct unit *u, size_t i)
                              : u->k_head * group_of(u->c) + i;
 }
 
-/* First channels of a key head's queries and keys, and of a value head. */
-static size_t q_channel(const struct unit *u)
+/* ---- products ------------------------------------------------------------
+ */
+
+void delta_find_columns(struct delta *l, const struct delta_config *c,
+                        bool qkvz, bool ba)
 {
-    return u->k_head * u->c->d_k;
+    size_t group = group_of(c), nk = c->n_k_heads, d_k = c->d_k, d_v = c->d_v;
+    size_t key = l->tiled ? 1 : group, value = l->tiled ? nk : 1;
+    size_t all = 2 * (d_k + group * d_v), next = qkvz ? 1 : 2;
+    if (qkvz) { /* of a key head: query, key, values, gates */
+        l->q = (struct head_columns){0, 0, all, 0};
+        l->k = (struct head_columns){0, d_k, all, 0};
+        l->v = (struct head_columns){0, 2 * d_k, all, d_v};
+        l->z = (struct head_columns){0, 2 * d_k + group * d_v, all, d_v};
+    } else {
+        l->q = (struct head_columns){0, 0, d_k, 0};
+        l->k = (struct head_columns){0, nk * d_k, d_k, 0};
+        l->v = (struct head_columns){0, 2 * nk * d_k, key * d_v, value * d_v};
+        l->z = (struct head_columns){1, 0, key * d_v, value * d_v};
+    }
+    if (ba) { /* of a key head: all of b, all of a */
+        l->b = (struct head_columns){next, 0, 2 * group, 1};
+        l->a = (struct head_columns){next, group, 2 * group, 1};
+    } else {
+        l->b = (struct head_columns){next, 0, key, value};
+        l->a = (struct head_columns){next + 1, 0, key, value};
+    }
 }
 
-static size_t k_channel(const struct unit *u)
+/* Floats from a token's results of a product to the next one's. */
+static size_t row_floats(const struct unit *u, const struct head_columns *h)
 {
-    return (u->c->n_k_heads + u->k_head) * u->c->d_k;
+    return scratch_ld(u->weights->inputs[h->input].rows);
 }
 
-static size_t v_channel(const struct unit *u, size_t i)
+/* The results for token t of the pass that belong to the unit's key head, or to
+ * its value head i. */
+static const float *head_results(const struct unit *u,
+                                 const struct head_columns *h, size_t i,
+                                 size_t t)
 {
-    return 2 * u->c->n_k_heads * u->c->d_k + v_head(u, i) * u->c->d_v;
+    return u->w->p->s->delta[h->input] + t * row_floats(u, h) + h->first +
+           u->k_head * h->key + i * h->value;
+}
+
+/* Channels of the convolution that belong to one head. */
+struct channels {
+    const struct head_columns *columns;
+    size_t head; /* for head_results */
+    size_t first, n;
+};
+
+static struct channels q_channels(const struct unit *u)
+{
+    size_t d = u->c->d_k;
+    return (struct channels){&u->weights->q, 0, u->k_head * d, d};
+}
+
+static struct channels k_channels(const struct unit *u)
+{
+    size_t d = u->c->d_k;
+    return (struct channels){&u->weights->k, 0,
+                             (u->c->n_k_heads + u->k_head) * d, d};
+}
+
+static struct channels v_channels(const struct unit *u, size_t i)
+{
+    size_t before = 2 * u->c->n_k_heads * u->c->d_k, d = u->c->d_v;
+    return (struct channels){&u->weights->v, i, before + v_head(u, i) * d, d};
 }
 
 /* ---- rows before the convolution ----------------------------------------- */
 
-/* The row of the position `at` - (conv - 1): of this pass, of the block's log,
- * or of those before the block. `at` >= the block's start. */
-static const float *row_before(const struct unit *u, const struct run *r,
-                               size_t at)
+/* The channels of the position `at` - (conv - 1): of this pass, of the block's
+ * log, or of those before the block. `at` >= the block's start. */
+static const float *channels_before(const struct unit *u, const struct run *r,
+                                    size_t at, const struct channels *c)
 {
     const struct kv_cache *kv = u->span->kv;
     size_t reach = u->c->conv - 1, start = r->block * DELTA_BLOCK;
     size_t channels = delta_channels(u->c);
-    if (at >= kv->n + reach) {
-        size_t t = u->first + at - reach - kv->n;
-        return u->w->p->s->qkv + t * scratch_ld(channels);
-    }
+    if (at >= kv->n + reach)
+        return head_results(u, c->columns, c->head,
+                            u->first + at - reach - kv->n);
     if (at >= start + reach)
         return state_qkv(kv, r->block, u->layer) +
-               (at - start - reach) * channels;
-    return state_tail(kv, r->block, u->layer) + (at - start) * channels;
+               (at - start - reach) * channels + c->first;
+    return state_tail(kv, r->block, u->layer) + (at - start) * channels +
+           c->first;
 }
 
-/* Convolution and SiLU of channels [channel, channel + n) for the run's tokens:
- * out f32 [tokens, n]. */
-static void convolve(const struct unit *u, const struct run *r, size_t channel,
-                     size_t n, float *out)
+/* Convolution and SiLU of a head's channels for the run's tokens: out f32
+ * [tokens, c.n]. */
+static void convolve(const struct unit *u, const struct run *r,
+                     struct channels c, float *out)
 {
     const float *rows[2 * DELTA_BLOCK];
     size_t tokens = run_tokens(r), taps = u->c->conv;
     size_t at = r->block * DELTA_BLOCK + r->from;
     for (size_t i = 0; i < tokens + taps - 1; i++)
-        rows[i] = row_before(u, r, at + i) + channel;
-    u->w->k->conv_silu(out, n, rows, u->weights->conv + channel,
-                       delta_channels(u->c), n, taps, tokens);
+        rows[i] = channels_before(u, r, at + i, &c);
+    u->w->k->conv_silu(out, c.n, rows, u->weights->conv + c.first,
+                       delta_channels(u->c), c.n, taps, tokens);
 }
 
-/* Keep the run's rows of channels [channel, channel + n) for later passes: in
- * the block's log, and before the next block. */
+/* Keep the run's rows of a head's channels for later passes: in the block's
+ * log, and before the next block. */
 static void keep_channels(const struct unit *u, const struct run *r,
-                          size_t channel, size_t n)
+                          struct channels c)
 {
     const struct kv_cache *kv = u->span->kv;
     size_t channels = delta_channels(u->c), reach = u->c->conv - 1;
     size_t start = r->block * DELTA_BLOCK, last = kv->n + u->span->n;
     /* the blocks that a sequence of `last` positions can go back to */
     bool logged = r->block + 1 >= last / DELTA_BLOCK;
-    float *log = state_qkv(kv, r->block, u->layer) + channel;
+    float *log = state_qkv(kv, r->block, u->layer) + c.first;
     for (size_t i = r->from; logged && i < r->to; i++)
-        memcpy(log + i * channels,
-               row_before(u, r, start + i + reach) + channel, n * sizeof *log);
+        memcpy(log + i * channels, channels_before(u, r, start + i + reach, &c),
+               c.n * sizeof *log);
     if (r->to < DELTA_BLOCK)
         return;
-    float *tail = state_tail(kv, r->block + 1, u->layer) + channel;
+    float *tail = state_tail(kv, r->block + 1, u->layer) + c.first;
     for (size_t i = 0; i < reach; i++)
         memcpy(tail + i * channels,
-               row_before(u, r, start + DELTA_BLOCK + i) + channel,
-               n * sizeof *tail);
+               channels_before(u, r, start + DELTA_BLOCK + i, &c),
+               c.n * sizeof *tail);
 }
 
-/* Fetch a part of the rows of tokens [token, token + n) of the span ahead. The
- * part of one head is a short piece of a long row, which the hardware does not
- * fetch by itself. x: rows of the pass, ld apart. Always inline: gcc takes a
- * function that only fetches for one without effect. */
+/* Fetch `width` results of a head for tokens [token, token + n) of the span
+ * ahead. The part of one head is a short piece of a long row, which the
+ * hardware does not fetch by itself. Always inline: gcc takes a function that
+ * only fetches for one without effect. */
 static inline __attribute__((always_inline)) void
-fetch(const struct unit *u, const float *x, size_t ld, size_t token, size_t n,
-      size_t column, size_t width)
+fetch(const struct unit *u, const struct head_columns *h, size_t head,
+      size_t token, size_t n, size_t width)
 {
     size_t left = u->span->n - token < n ? u->span->n - token : n;
-    const float *row = x + (u->first + token) * ld + column;
+    size_t ld = row_floats(u, h);
+    const float *row = head_results(u, h, head, u->first + token);
     for (size_t t = 0; t < left; t++, row += ld)
         for (size_t i = 0; i < width; i += 64 / sizeof *row)
             __builtin_prefetch(row + i, 0, 2); /* to the second level */
 }
 
-/* Fetch the channels of the block that begins with a token. */
+/* Fetch a head's channels of the block that begins with a token. */
 static inline __attribute__((always_inline)) void
-fetch_channels(const struct unit *u, size_t token, size_t channel, size_t n)
+fetch_channels(const struct unit *u, size_t token, struct channels c)
 {
     if (token < u->span->n)
-        fetch(u, u->w->p->s->qkv, scratch_ld(delta_channels(u->c)), token,
-              DELTA_BLOCK, channel, n);
+        fetch(u, c.columns, c.head, token, DELTA_BLOCK, c.n);
 }
 
 /* ---- the state ------------------------------------------------------------
  */
 
 /* A sequence starts with zeros. */
-static void clear_channels(const struct unit *u, size_t channel, size_t n)
+static void clear_channels(const struct unit *u, struct channels c)
 {
-    float *tail = state_tail(u->span->kv, 0, u->layer) + channel;
+    float *tail = state_tail(u->span->kv, 0, u->layer) + c.first;
     for (size_t i = 0; i + 1 < u->c->conv; i++)
-        memset(tail + i * delta_channels(u->c), 0, n * sizeof *tail);
+        memset(tail + i * delta_channels(u->c), 0, c.n * sizeof *tail);
 }
 
 static void clear(const struct unit *u)
 {
     size_t d_k = u->c->d_k, d_v = u->c->d_v;
     if (u->owns_keys) {
-        clear_channels(u, q_channel(u), d_k);
-        clear_channels(u, k_channel(u), d_k);
+        clear_channels(u, q_channels(u));
+        clear_channels(u, k_channels(u));
     }
     for (size_t i = u->begin; i < u->end; i++) {
-        clear_channels(u, v_channel(u, i), d_v);
+        clear_channels(u, v_channels(u, i));
         memset(state_s(u->span->kv, 0, u->layer, v_head(u, i)), 0,
                d_k * d_v * sizeof(float));
     }
 }
 
-/* Copy channels [channel, channel + n) of the rows before block b to the
- * snapshot of the page that ends there. */
-static void snapshot_channels(const struct unit *u, size_t b, size_t channel,
-                              size_t n)
+/* Copy a head's channels of the rows before block b to the snapshot of the page
+ * that ends there. */
+static void snapshot_channels(const struct unit *u, size_t b, struct channels c)
 {
     const struct kv_cache *kv = u->span->kv;
     size_t channels = delta_channels(u->c);
-    const float *tail = state_tail(kv, b, u->layer) + channel;
+    const float *tail = state_tail(kv, b, u->layer) + c.first;
     float *to =
         state_snapshot_tail(kv, b * DELTA_BLOCK / KV_BLOCK - 1, u->layer) +
-        channel;
+        c.first;
     for (size_t i = 0; i + 1 < u->c->conv; i++)
-        memcpy(to + i * channels, tail + i * channels, n * sizeof *to);
+        memcpy(to + i * channels, tail + i * channels, c.n * sizeof *to);
 }
 
 /* Copy the unit's part of the state at the start of block b to the page that
@@ -204,12 +258,12 @@ static void snapshot(const struct unit *u, size_t b)
         !state_snapshot_s(kv, page, u->layer, v_head(u, u->begin)))
         return;
     if (u->owns_keys) {
-        snapshot_channels(u, b, q_channel(u), d_k);
-        snapshot_channels(u, b, k_channel(u), d_k);
+        snapshot_channels(u, b, q_channels(u));
+        snapshot_channels(u, b, k_channels(u));
     }
     for (size_t i = u->begin; i < u->end; i++) {
         size_t h = v_head(u, i);
-        snapshot_channels(u, b, v_channel(u, i), d_v);
+        snapshot_channels(u, b, v_channels(u, i));
         memcpy(state_snapshot_s(kv, page, u->layer, h),
                state_s(kv, b, u->layer, h), d_k * d_v * sizeof(float));
     }
@@ -247,17 +301,17 @@ static void prepare_keys(const struct unit *u, struct run *r)
         memcpy(r->k, log, r->from * d * sizeof *r->k);
     }
     float *keys = r->k + r->from * d;
-    convolve(u, r, q_channel(u), d, own->q);
-    convolve(u, r, k_channel(u), d, keys);
-    fetch_channels(u, r->token + n, q_channel(u), d);
-    fetch_channels(u, r->token + n, k_channel(u), d);
+    convolve(u, r, q_channels(u), own->q);
+    convolve(u, r, k_channels(u), keys);
+    fetch_channels(u, r->token + n, q_channels(u));
+    fetch_channels(u, r->token + n, k_channels(u));
     k->l2norm(own->q, own->q, n, d, L2_EPS, 1 / sqrtf((float)d));
     k->l2norm(keys, keys, n, d, L2_EPS, 1);
     multiply_keys(u, r, own->kk, keys);
     multiply_keys(u, r, own->qk, own->q);
     if (u->owns_keys) {
-        keep_channels(u, r, q_channel(u), d);
-        keep_channels(u, r, k_channel(u), d);
+        keep_channels(u, r, q_channels(u));
+        keep_channels(u, r, k_channels(u));
     }
 }
 
@@ -267,34 +321,35 @@ static float softplus(float x)
     return x > 20 ? x : log1pf(expf(x));
 }
 
-/* Decay and beta of value head h: g [DELTA_BLOCK] of the block, beta of the
- * run. */
-static void prepare_gates(const struct unit *u, const struct run *r, size_t h,
+/* Decay and beta of value head i of the key head: g [DELTA_BLOCK] of the block,
+ * beta of the run. */
+static void prepare_gates(const struct unit *u, const struct run *r, size_t i,
                           float *g, float *beta)
 {
-    const struct scratch *s = u->w->p->s;
-    size_t ld = scratch_ld(u->c->n_v_heads);
-    for (size_t i = r->from; i < r->to; i++) {
-        size_t row = (u->first + r->token + i - r->from) * ld + h;
-        g[i] = u->weights->decay[h] *
-               softplus(s->delta_a[row] + u->weights->dt_bias[h]);
-        beta[i - r->from] = 1 / (1 + expf(-s->delta_b[row]));
+    const struct delta *d = u->weights;
+    size_t h = v_head(u, i);
+    for (size_t j = 0; j < run_tokens(r); j++) {
+        size_t t = u->first + r->token + j;
+        g[r->from + j] = d->decay[h] * softplus(*head_results(u, &d->a, i, t) +
+                                                d->dt_bias[h]);
+        beta[j] = 1 / (1 + expf(-*head_results(u, &d->b, i, t)));
     }
 }
 
-/* Normalise the results o of value head h, gate them, and store the rows of the
- * tokens that the layer computes to the end. */
-static void finish(const struct unit *u, const struct run *r, size_t h,
+/* Normalise the results o of value head v of the key head, gate them, and store
+ * the rows of the tokens that the layer computes to the end. */
+static void finish(const struct unit *u, const struct run *r, size_t v,
                    float *o, bool out16)
 {
     const struct pass *p = u->w->p;
     const struct kernels *k = u->w->k;
     size_t d = u->c->d_v, cols = u->c->n_v_heads * d, n = run_tokens(r);
+    size_t h = v_head(u, v);
     bool last = u->layer + 1 == p->m->config.n_layers;
     k->rmsnorm(o, o, u->weights->norm, n, d, (float)p->m->config.rms_eps);
     for (size_t i = 0; i < n; i++, o += d) {
         size_t t = u->first + r->token + i, to = last ? p->s->kept[t] : t;
-        const float *z = p->s->delta_z + t * scratch_ld(cols) + h * d;
+        const float *z = head_results(u, &u->weights->z, v, t);
         if (to == UINT32_MAX)
             continue;
         if (out16) {
@@ -331,16 +386,15 @@ static void do_head(const struct unit *u, const struct run *r, size_t i,
         .u = state_u(kv, r->block, u->layer, h),
         .o = own->o,
     };
-    prepare_gates(u, r, h, g, beta);
-    convolve(u, r, v_channel(u, i), u->c->d_v, own->v);
-    fetch(u, u->w->p->s->delta_z, scratch_ld(u->c->n_v_heads * u->c->d_v),
-          r->token, run_tokens(r), h * u->c->d_v, u->c->d_v);
+    prepare_gates(u, r, i, g, beta);
+    convolve(u, r, v_channels(u, i), own->v);
+    fetch(u, &u->weights->z, i, r->token, run_tokens(r), u->c->d_v);
     u->w->k->delta_rows(&head, own->work);
-    fetch_channels(u, r->token + run_tokens(r), v_channel(u, i), u->c->d_v);
-    keep_channels(u, r, v_channel(u, i), u->c->d_v);
+    fetch_channels(u, r->token + run_tokens(r), v_channels(u, i));
+    keep_channels(u, r, v_channels(u, i));
     if (r->to == DELTA_BLOCK)
         u->w->k->delta_state(state_s(kv, r->block + 1, u->layer, h), &head);
-    finish(u, r, h, own->o, out16);
+    finish(u, r, i, own->o, out16);
 }
 
 static void do_unit(const struct unit *u, bool out16)
@@ -431,11 +485,10 @@ struct input pass_delta(struct worker *w, size_t layer, const float *norm,
     const size_t n_ws = layer_inputs(&p->m->layers[layer], ws);
     const struct matrix *const out = &d->out;
     struct scratch *s = p->s;
-    const struct product products[] = {
-        {ws[0], NULL, s->qkv, scratch_ld(d->qkv.rows), false},
-        {ws[1], NULL, s->delta_z, scratch_ld(d->z.rows), false},
-        {ws[2], NULL, s->delta_b, scratch_ld(d->b.rows), false},
-        {ws[3], NULL, s->delta_a, scratch_ld(d->a.rows), false}};
+    struct product products[DELTA_INPUTS];
+    for (size_t i = 0; i < n_ws; i++)
+        products[i] = (struct product){ws[i], NULL, s->delta[i],
+                                       scratch_ld(ws[i]->rows), false};
     struct input in =
         pass_normalise(w, s->x, p->n, norm, pass_act_types(p, ws, n_ws, p->n));
     pass_multiply_all(w, products, n_ws, &in, p->n);

@@ -293,12 +293,14 @@ size_t layer_inputs(const struct layer *l,
 {
     const struct attention *a = &l->attn;
     const struct delta *d = &l->delta;
-    const bool recurrent = d->qkv.rows > 0;
-    ws[0] = recurrent ? &d->qkv : &a->q_proj;
-    ws[1] = recurrent ? &d->z : &a->k_proj;
-    ws[2] = recurrent ? &d->b : &a->v_proj;
-    ws[3] = recurrent ? &d->a : NULL;
-    return recurrent ? 4 : 3;
+    for (size_t i = 0; i < d->n_inputs; i++)
+        ws[i] = &d->inputs[i];
+    if (d->n_inputs)
+        return d->n_inputs;
+    ws[0] = &a->q_proj;
+    ws[1] = &a->k_proj;
+    ws[2] = &a->v_proj;
+    return 3;
 }
 
 void model_close(struct model *m)

@@ -55,12 +55,27 @@ struct experts {
     void (*glu)(float *out, const float *gate, const float *up, size_t n);
 };
 
+/* Where the results of a product hold the part of each head. */
+struct head_columns {
+    size_t input; /* the product: an index of delta.inputs */
+    size_t first; /* the first head's first column */
+    size_t key;   /* columns from a key head to the next one */
+    size_t value; /* columns from a value head to the next one of the same key
+                     head; 0 for queries and keys */
+};
+
+enum { DELTA_INPUTS = 4 };
+
 /* Gated DeltaNet, see delta.c. The shapes are in config.delta; `channels` is
  * delta_channels. */
 struct delta {
-    struct matrix qkv;  /* in_proj_qkv [channels, d_model] */
-    struct matrix z;    /* in_proj_z [n_v_heads * d_v, d_model] */
-    struct matrix b, a; /* in_proj_b, in_proj_a [n_v_heads, d_model] */
+    /* [rows, d_model] each, and n_inputs of them. Split: in_proj_qkv, whose
+       rows are the channels, in_proj_z, in_proj_b and in_proj_a. Packed:
+       in_proj_qkvz in place of the first two, in_proj_ba in place of the
+       others. A packed matrix has all rows of a key head together. */
+    struct matrix inputs[DELTA_INPUTS];
+    size_t n_inputs;
+    struct head_columns q, k, v, z, b, a; /* delta_find_columns sets them */
     struct matrix out;  /* out_proj [d_model, n_v_heads * d_v] */
     float *conv;        /* [conv, channels] the transpose of conv1d.weight */
     float *decay;       /* [n_v_heads] -exp(A_log) */
@@ -69,6 +84,11 @@ struct delta {
     bool tiled;         /* value head j reads key head j % n_k_heads; otherwise
                            j / (n_v_heads / n_k_heads) */
 };
+
+/* Describe the results of l->inputs. qkvz, ba: these matrices are packed.
+ * l->tiled has been set, and is false if a matrix is packed. */
+void delta_find_columns(struct delta *l, const struct delta_config *c,
+                        bool qkvz, bool ba);
 
 struct layer {
     struct attention attn; /* empty if the layer is recurrent */
@@ -84,7 +104,7 @@ struct layer {
 
 /* List the matrices that a layer multiplies by its normalised input, all in one
  * product (pass_multiply_all), in its order. Returns their number. */
-enum { LAYER_INPUTS = 4 };
+enum { LAYER_INPUTS = DELTA_INPUTS };
 size_t layer_inputs(const struct layer *l,
                     const struct matrix *ws[LAYER_INPUTS]);
 

@@ -105,27 +105,41 @@ const struct names names_gemma = {
 
 #define LINEAR LAYER "linear_attn."
 
-#define QWEN35                                                         \
+/* Weights of Qwen3.5 and Qwen3-Next. */
+#define QWEN35_COMMON                                                  \
     HUB_COMMON, HUB_EXPERTS, HUB_SHARED, HUB_HEAD,                     \
         [WEIGHT_MLP_NORM] = {LAYER "post_attention_layernorm.weight"}, \
-        [WEIGHT_DELTA_QKV] = {LINEAR "in_proj_qkv.weight"},            \
-        [WEIGHT_DELTA_Z] = {LINEAR "in_proj_z.weight"},                \
-        [WEIGHT_DELTA_B] = {LINEAR "in_proj_b.weight"},                \
-        [WEIGHT_DELTA_A] = {LINEAR "in_proj_a.weight"},                \
         [WEIGHT_DELTA_OUT] = {LINEAR "out_proj.weight"},               \
         [WEIGHT_DELTA_CONV] = {LINEAR "conv1d.weight"},                \
         [WEIGHT_DELTA_A_LOG] = {LINEAR "A_log"},                       \
         [WEIGHT_DELTA_DT_BIAS] = {LINEAR "dt_bias"},                   \
         [WEIGHT_DELTA_NORM] = {LINEAR "norm.weight"}
 
+#define QWEN35                                                         \
+    QWEN35_COMMON, [WEIGHT_DELTA_QKV] = {LINEAR "in_proj_qkv.weight"}, \
+                   [WEIGHT_DELTA_Z] = {LINEAR "in_proj_z.weight"},     \
+                   [WEIGHT_DELTA_B] = {LINEAR "in_proj_b.weight"},     \
+                   [WEIGHT_DELTA_A] = {LINEAR "in_proj_a.weight"}
+
+#define QWEN3NEXT                                                        \
+    QWEN35_COMMON, [WEIGHT_DELTA_QKVZ] = {LINEAR "in_proj_qkvz.weight"}, \
+                   [WEIGHT_DELTA_BA] = {LINEAR "in_proj_ba.weight"}
+
+#define QWEN35_PLUS                                                       \
+    {                                                                     \
+        [WEIGHT_NORM] = 1, [WEIGHT_ATTN_NORM] = 1, [WEIGHT_MLP_NORM] = 1, \
+        [WEIGHT_Q_NORM] = 1, [WEIGHT_K_NORM] = 1                          \
+    }
+
 const struct names names_qwen35 = {.config = "config.json",
                                    .prefixes = HUB_PREFIXES,
                                    .of = {QWEN35},
-                                   .plus = {[WEIGHT_NORM] = 1,
-                                            [WEIGHT_ATTN_NORM] = 1,
-                                            [WEIGHT_MLP_NORM] = 1,
-                                            [WEIGHT_Q_NORM] = 1,
-                                            [WEIGHT_K_NORM] = 1}};
+                                   .plus = QWEN35_PLUS};
+
+const struct names names_qwen3next = {.config = "config.json",
+                                      .prefixes = HUB_PREFIXES,
+                                      .of = {QWEN3NEXT},
+                                      .plus = QWEN35_PLUS};
 
 /* A convolution [channels, K, 1] is mlx-lm's. K is at least 2 (arch_qwen35.c),
  * so that no shape is both. */
@@ -146,6 +160,11 @@ const struct names names_qwen35_mlx = {.config = "config.json",
                                        .prefixes = HUB_PREFIXES,
                                        .of = {QWEN35},
                                        .fits = fits_mlx};
+
+const struct names names_qwen3next_mlx = {.config = "config.json",
+                                          .prefixes = HUB_PREFIXES,
+                                          .of = {QWEN3NEXT},
+                                          .fits = fits_mlx};
 
 #define BLOCK "blk.#."
 
@@ -203,22 +222,31 @@ const struct names names_gguf_fused = {
            GGUF_NORMS, [WEIGHT_QKV_PROJ] = {BLOCK "attn_qkv.weight"},
            [WEIGHT_GATE_UP_PROJ] = {BLOCK "ffn_up.weight"}}};
 
+#define QWEN35_GGUF                                                            \
+    GGUF_COMMON, GGUF_GATE_UP,                                                 \
+        GGUF_SHARED, [WEIGHT_MLP_NORM] = {BLOCK "post_attention_norm.weight"}, \
+                     [WEIGHT_DELTA_QKV] = {BLOCK "attn_qkv.weight"},           \
+                     [WEIGHT_DELTA_Z] = {BLOCK "attn_gate.weight"},            \
+                     [WEIGHT_DELTA_OUT] = {BLOCK "ssm_out.weight"},            \
+                     [WEIGHT_DELTA_CONV] = {BLOCK "ssm_conv1d.weight"},        \
+                     [WEIGHT_DELTA_DECAY] = {BLOCK "ssm_a"},                   \
+                     [WEIGHT_DELTA_DT_BIAS] = {BLOCK "ssm_dt.bias",            \
+                                               BLOCK "ssm_dt"},                \
+                     [WEIGHT_DELTA_NORM] = {BLOCK "ssm_norm.weight"}
+
 const struct names names_qwen35_gguf = {
     .config = "its metadata",
     .prefixes = {"", NULL},
     .tiled = true,
-    .of = {
-        GGUF_COMMON, [WEIGHT_MLP_NORM] = {BLOCK "post_attention_norm.weight"},
-        GGUF_GATE_UP,
-        GGUF_SHARED, [WEIGHT_DELTA_QKV] = {BLOCK "attn_qkv.weight"},
-        [WEIGHT_DELTA_Z] = {BLOCK "attn_gate.weight"},
-        [WEIGHT_DELTA_B] = {BLOCK "ssm_beta.weight"},
-        [WEIGHT_DELTA_A] = {BLOCK "ssm_alpha.weight"},
-        [WEIGHT_DELTA_OUT] = {BLOCK "ssm_out.weight"},
-        [WEIGHT_DELTA_CONV] = {BLOCK "ssm_conv1d.weight"},
-        [WEIGHT_DELTA_DECAY] = {BLOCK "ssm_a"},
-        [WEIGHT_DELTA_DT_BIAS] = {BLOCK "ssm_dt.bias", BLOCK "ssm_dt"},
-        [WEIGHT_DELTA_NORM] = {BLOCK "ssm_norm.weight"}}};
+    .of = {QWEN35_GGUF, [WEIGHT_DELTA_B] = {BLOCK "ssm_beta.weight"},
+           [WEIGHT_DELTA_A] = {BLOCK "ssm_alpha.weight"}}};
+
+/* Files of older converters have the packed ssm_in. */
+const struct names names_qwen3next_gguf = {
+    .config = "its metadata",
+    .prefixes = {"", NULL},
+    .of = {QWEN35_GGUF, [WEIGHT_DELTA_QKVZ] = {BLOCK "ssm_in.weight"},
+           [WEIGHT_DELTA_BA] = {BLOCK "ssm_ba.weight"}}};
 
 bool names_expand(char *out, const struct names *names, const char *prefix,
                   struct weight_ref ref, size_t v)

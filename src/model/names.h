@@ -63,6 +63,8 @@ enum weight_id {
     WEIGHT_DELTA_Z,
     WEIGHT_DELTA_B,
     WEIGHT_DELTA_A,
+    WEIGHT_DELTA_QKVZ, /* packed, in place of QKV and Z */
+    WEIGHT_DELTA_BA,   /* packed, in place of B and A */
     WEIGHT_DELTA_OUT,
     WEIGHT_DELTA_CONV,  /* [channels, 1, K], [channels, K, 1] or [channels, K]:
                            one order in memory */
@@ -150,5 +152,15 @@ extern const struct names names_gemma;
  * them, which adds 1 to the norms and stores the convolution as [channels, K,
  * 1] (sanitize in its qwen3_5.py and qwen3_next.py); and in GGUF files. */
 extern const struct names names_qwen35, names_qwen35_mlx, names_qwen35_gguf;
+
+/* The names of Qwen3-Next's models, in the same three forms. */
+extern const struct names names_qwen3next, names_qwen3next_mlx,
+    names_qwen3next_gguf;
+
+/* Whether the scheme has layers of Gated DeltaNet. */
+static inline bool names_recurrent(const struct names *names)
+{
+    return names->of[WEIGHT_DELTA_NORM][0];
+}
 
 #endif

@@ -134,6 +134,15 @@ static size_t widest_input(const struct model *m)
     return max_size(c->d_model, max_size(mlp_sizes(c).d_ff, attention_dim(c)));
 }
 
+/* Rows of the largest delta.inputs[i] of any layer; 0: no layer has one. */
+static size_t delta_input_rows(const struct model *m, size_t i)
+{
+    size_t rows = 0;
+    for (size_t j = 0; j < m->config.n_layers; j++)
+        rows = max_size(rows, m->layers[j].delta.inputs[i].rows);
+    return rows;
+}
+
 static size_t panel_floats(size_t n_cols)
 {
     return n_cols ? scratch_panel_rows(n_cols) * n_cols : 0;
@@ -285,13 +294,9 @@ static void layout_shared(struct layout *l, struct scratch *s,
         s->attn8 = token_bytes8(l, m, n, 1, attn_dim, true);
         s->gate8 = token_bytes8(l, m, n, 1, d_ff, true);
     }
-    if (c->delta.n_k_heads) {
-        size_t heads = scratch_ld(c->delta.n_v_heads);
-        s->qkv = floats(l, n, scratch_ld(delta_channels(&c->delta)));
-        s->delta_z =
-            floats(l, n, scratch_ld(c->delta.n_v_heads * c->delta.d_v));
-        s->delta_b = floats(l, n, heads);
-        s->delta_a = floats(l, n, heads);
+    for (size_t i = 0; i < DELTA_INPUTS; i++) {
+        size_t rows = delta_input_rows(m, i);
+        s->delta[i] = rows ? floats(l, n, scratch_ld(rows)) : NULL;
     }
     layout_experts(l, s, m, n);
 }

@@ -125,10 +125,9 @@ struct scratch {
     float *attn;      /* [cap, n_heads * head_dim], or the results of Gated
                          DeltaNet [cap, n_v_heads * d_v] */
     float *gate, *up; /* [cap, d_ff] of dense layers and shared experts */
-    /* of Gated DeltaNet layers, before the convolution: */
-    float *qkv;               /* [cap, delta_channels] */
-    float *delta_z;           /* [cap, n_v_heads * d_v] */
-    float *delta_b, *delta_a; /* [cap, n_v_heads] */
+    /* of Gated DeltaNet layers, before the convolution: the products with
+       delta.inputs, [cap, rows of the matrix] */
+    float *delta[DELTA_INPUTS];
     /* contiguous: */
     float *qr;      /* q by [kv head][token][head of the group] */
     uint16_t *qr16; /* the same in bf16 */

@@ -1,7 +1,8 @@
 /* Random checkpoints of any geometry, and a plain forward pass over them in
  * double: Qwen3ForCausalLM, Qwen3MoeForCausalLM, Gemma3ForCausalLM,
- * Qwen3_5ForCausalLM and Qwen3_5MoeForCausalLM as transformers has them, one
- * token after the other, one head after the other. */
+ * Qwen3_5ForCausalLM, Qwen3_5MoeForCausalLM and Qwen3NextForCausalLM as
+ * transformers has them, one token after the other, one head after the other.
+ */
 #ifndef TEST_REFERENCE_H
 #define TEST_REFERENCE_H
 
@@ -29,6 +30,7 @@ struct geometry {
     bool gemma; /* Gemma 3; without experts */
     /* of Qwen3.5, without windows: */
     bool qwen35;
+    bool packed;                                   /* as Qwen3-Next's files */
     bool mlx;                                      /* in the form of mlx-lm */
     size_t n_lin_heads, lin_group, d_k, d_v, conv; /* of layers with a state,
                           each but every second; value heads of a key head */
@@ -263,15 +265,20 @@ static inline void ref_add_delta(struct ref_model *m, size_t layer)
         const char *module;
         size_t rows, cols;
     } all[] = {
+        {"out_proj", g->d_model, ref_v_dim(g)},
+        {"in_proj_qkvz", channels + ref_v_dim(g), g->d_model},
+        {"in_proj_ba", 2 * heads, g->d_model},
         {"in_proj_qkv", channels, g->d_model},
         {"in_proj_z", ref_v_dim(g), g->d_model},
         {"in_proj_b", heads, g->d_model},
         {"in_proj_a", heads, g->d_model},
-        {"out_proj", g->d_model, ref_v_dim(g)},
     };
+    size_t n = sizeof all / sizeof *all;
     char attn[96], module[160];
     snprintf(attn, sizeof attn, "model.layers.%zu.linear_attn", layer);
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0 && g->packed != (i < 3))
+            continue;
         snprintf(module, sizeof module, "%s.%s", attn, all[i].module);
         ref_add_matrix(m, module, all[i].rows, all[i].cols);
     }
@@ -410,13 +417,14 @@ static inline void ref_write_config(const struct geometry *g)
     char delta[512] = "";
     const char *types[3] = {"full_attention", "sliding_attention",
                             "linear_attention"};
-    if (g->n_experts)
+    if (g->n_experts || g->packed)
         snprintf(moe, sizeof moe,
                  "\"num_experts\": %zu, \"num_experts_per_tok\": %zu, "
                  "\"moe_intermediate_size\": %zu, \"norm_topk_prob\": %s, "
                  "\"decoder_sparse_step\": %zu,",
                  g->n_experts, g->n_active, g->expert_ff,
-                 g->normalise ? "true" : "false", g->sparse_step);
+                 g->normalise ? "true" : "false",
+                 g->n_experts ? g->sparse_step : 1);
     if (g->gemma)
         snprintf(gemma, sizeof gemma,
                  "\"query_pre_attn_scalar\": %zu, "
@@ -446,7 +454,8 @@ static inline void ref_write_config(const struct geometry *g)
         "\"tie_word_embeddings\": %s, \"attention_bias\": %s, "
         "\"eos_token_id\": 0, \"use_sliding_window\": %s, "
         "\"sliding_window\": %zu, \"layer_types\": [",
-        g->qwen35      ? (g->n_experts ? "qwen3_5_moe_text" : "qwen3_5_text")
+        g->packed      ? "qwen3_next"
+        : g->qwen35    ? (g->n_experts ? "qwen3_5_moe_text" : "qwen3_5_text")
         : g->n_experts ? "qwen3_moe"
         : g->gemma     ? "gemma3_text"
                        : "qwen3",
@@ -663,6 +672,29 @@ static inline void ref_state(double *o, double *s, const double *q,
     }
 }
 
+/* Unpack the results of in_proj_qkvz and in_proj_ba
+ * (fix_query_key_value_ordering in transformers). */
+static inline void ref_unpack(const struct geometry *g, const double *qkvz,
+                              const double *ba, double *qkv, double *z,
+                              double *b, double *a)
+{
+    size_t heads = g->n_lin_heads, d_k = g->d_k, group = g->lin_group;
+    size_t values = group * g->d_v;
+    for (size_t h = 0; h < heads; h++) {
+        const struct {
+            double *to;
+            size_t n;
+        } parts[] = {{qkv + h * d_k, d_k},
+                     {qkv + (heads + h) * d_k, d_k},
+                     {qkv + 2 * heads * d_k + h * values, values},
+                     {z + h * values, values}};
+        for (size_t i = 0; i < 4; qkvz += parts[i++].n)
+            memcpy(parts[i].to, qkvz, parts[i].n * sizeof *qkvz);
+        memcpy(b + h * group, ba + 2 * h * group, group * sizeof *b);
+        memcpy(a + h * group, ba + (2 * h + 1) * group, group * sizeof *a);
+    }
+}
+
 static inline void ref_delta(struct ref_pass *p, size_t layer, size_t pos)
 {
     const struct ref_model *m = p->m;
@@ -671,9 +703,9 @@ static inline void ref_delta(struct ref_pass *p, size_t layer, size_t pos)
     size_t d_k = g->d_k, d_v = g->d_v, v_dim = ref_v_dim(g);
     double *rows = p->rows + layer * g->n_tokens * n;
     double *all =
-        ref_alloc(n + 2 * v_dim + 2 * heads + g->d_model, sizeof *all);
+        ref_alloc(2 * n + 3 * v_dim + 4 * heads + g->d_model, sizeof *all);
     double *x = all, *z = x + n, *o = z + v_dim, *b = o + v_dim, *a = b + heads,
-           *y = a + heads;
+           *y = a + heads, *qkvz = y + g->d_model, *ba = qkvz + n + v_dim;
     const double *conv = ref_layer(m, layer, "linear_attn.conv1d.weight");
     const double *dt = ref_layer(m, layer, "linear_attn.dt_bias");
     const double *a_log = ref_layer(m, layer, "linear_attn.A_log");
@@ -683,10 +715,16 @@ static inline void ref_delta(struct ref_pass *p, size_t layer, size_t pos)
 #define REF_PROJECT(out, name, count)                                     \
     ref_multiply(out, ref_layer(m, layer, "linear_attn." name ".weight"), \
                  NULL, p->xn, count, g->d_model)
-    REF_PROJECT(rows + pos * n, "in_proj_qkv", n);
-    REF_PROJECT(z, "in_proj_z", v_dim);
-    REF_PROJECT(b, "in_proj_b", heads);
-    REF_PROJECT(a, "in_proj_a", heads);
+    if (g->packed) {
+        REF_PROJECT(qkvz, "in_proj_qkvz", n + v_dim);
+        REF_PROJECT(ba, "in_proj_ba", 2 * heads);
+        ref_unpack(g, qkvz, ba, rows + pos * n, z, b, a);
+    } else {
+        REF_PROJECT(rows + pos * n, "in_proj_qkv", n);
+        REF_PROJECT(z, "in_proj_z", v_dim);
+        REF_PROJECT(b, "in_proj_b", heads);
+        REF_PROJECT(a, "in_proj_a", heads);
+    }
 #undef REF_PROJECT
     for (size_t c = 0; c < n; c++) {
         for (size_t k = 0; k < g->conv && k <= pos; k++)

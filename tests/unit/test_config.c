@@ -178,9 +178,9 @@ static void what_is_not_supported_is_refused_by_name(void **state)
     REFUSES("rope_scaling.type", "missing", v4,
             {"rope_scaling", "{\"factor\": 8}"});
     REFUSES("rope_scaling", "yarn", v4, {"rope_scaling", "\"yarn\""});
-    REFUSES("rope_parameters.rope_type", "longrope", v5,
+    REFUSES("rope_parameters.rope_type", "dynamic", v5,
             {"rope_parameters",
-             "{\"rope_theta\": 1e6, \"rope_type\": \"longrope\"}"});
+             "{\"rope_theta\": 1e6, \"rope_type\": \"dynamic\"}"});
     REFUSES("rope_parameters", "an array", v5, {"rope_parameters", "[]"});
     REFUSES("layer_types[1]", "linear_attention", v5,
             {"layer_types", "[\"full_attention\", \"linear_attention\", "

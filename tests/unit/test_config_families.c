@@ -355,6 +355,9 @@ static void fixed_fields(void **state)
     more[1] = (struct member){"num_experts_per_tok", "2"};
     more[2] = (struct member){"moe_intermediate_size", "48"};
     more[3] = (struct member){"shared_expert_intermediate_size", "40"};
+    static struct member qwen3next[sizeof qwen35moe / sizeof *qwen35moe];
+    memcpy(qwen3next, qwen35moe, sizeof qwen3next);
+    qwen3next[0].value = "\"qwen3_next\"";
     const struct {
         const struct arch *arch;
         const struct member *base;
@@ -365,6 +368,7 @@ static void fixed_fields(void **state)
         {&arch_gemma3, gemma, sizeof gemma / sizeof *gemma},
         {&arch_qwen35, qwen35, sizeof qwen35 / sizeof *qwen35},
         {&arch_qwen35moe, qwen35moe, sizeof qwen35moe / sizeof *qwen35moe},
+        {&arch_qwen3next, qwen3next, sizeof qwen3next / sizeof *qwen3next},
     };
     assert_ok(map_read_all("docs/config-fields.md", 1 << 20, &doc, &n, &e), &e);
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
@@ -517,6 +521,36 @@ static void qwen35_experts(void **state)
     REFUSES("shared_expert_intermediate_size", "missing", qwen35, QWEN35_MOE);
 }
 
+#define QWEN3_NEXT                                                 \
+    {"model_type", "\"qwen3_next\""}, {"intermediate_size", NULL}, \
+        {"num_experts", "8"}, {"num_experts_per_tok", "2"},        \
+        {"moe_intermediate_size", "48"},                           \
+    {                                                              \
+        "shared_expert_intermediate_size", "40"                    \
+    }
+
+static void qwen3next_fields(void **state)
+{
+    WRITE(qwen35, QWEN3_NEXT, {"mlp_only_layers", "[1]"});
+    struct config c = loads();
+    assert_string_equal(c.model_type, "qwen3_next");
+    assert_true(c.norm_topk_prob); /* transformers' defaults */
+    assert_int_equal(c.layers[1].n_experts, 0);
+    assert_int_equal(c.layers[1].d_ff, 5632);
+    for (size_t i = 0; i < 5; i++) {
+        assert_int_equal(c.layers[i].recurrent, i != 3);
+        assert_int_equal(c.layers[i].shared_ff, i == 1 ? 0 : 40);
+    }
+    config_free(&c);
+    WRITE(qwen35, QWEN3_NEXT, {"norm_topk_prob", "false"});
+    c = loads();
+    assert_false(c.norm_topk_prob);
+    config_free(&c);
+    REFUSES("norm_topk_prob", "true or false", qwen35, QWEN3_NEXT,
+            {"norm_topk_prob", "1"});
+    REFUSES("num_experts", "missing", qwen35, {"model_type", "\"qwen3_next\""});
+}
+
 /* The released form: text_config leaves what the whole says. */
 static void wrapped_qwen35(void **state)
 {
@@ -602,6 +636,7 @@ int main(void)
         cmocka_unit_test_setup(windows_of_experts, fresh),
         cmocka_unit_test_setup(qwen35_fields, fresh),
         cmocka_unit_test_setup(qwen35_experts, fresh),
+        cmocka_unit_test_setup(qwen3next_fields, fresh),
         cmocka_unit_test_setup(wrapped_qwen35, fresh),
         cmocka_unit_test_setup(broken_qwen35, fresh),
     };

@@ -50,9 +50,17 @@ static float *numbers(size_t n, double scale)
 /* ---- a model of which only the recurrent layers are used ------------------
  */
 
+/* Of value heads, or of the rows of the matrices for the layer's input. */
+enum layout { GROUPED, TILED, PACKED_BA, PACKED };
+
 struct shape {
     size_t d_model, n_k_heads, group, d_k, d_v, conv;
-    bool tiled;
+    enum layout layout;
+};
+
+/* The matrices for a layer's input without packing. */
+struct split {
+    struct matrix qkv, z, b, a;
 };
 
 struct net {
@@ -60,12 +68,16 @@ struct net {
     struct format_ops ops;
     struct layer layers[N_LAYERS];
     struct layer_config configs[N_LAYERS];
+    struct split split[N_LAYERS];
     float *norm;
+    float *owned[32]; /* of matrices */
+    size_t n_owned;
 };
 
-static struct matrix matrix(const struct net *net, size_t rows, size_t cols)
+static struct matrix matrix(struct net *net, size_t rows, size_t cols)
 {
     float *w = numbers(rows * cols, 1 / sqrt((double)cols));
+    net->owned[net->n_owned++] = w;
     return (struct matrix){.format = &format_f32,
                            .ops = &net->ops,
                            .rows = rows,
@@ -74,23 +86,76 @@ static struct matrix matrix(const struct net *net, size_t rows, size_t cols)
                            .dtype = DT_F32};
 }
 
-static void fill_layer(struct net *net, struct delta *d, bool tiled)
+/* Rows of a matrix that go into a packed one: `each` of every key head. */
+struct packed_rows {
+    const struct matrix *m;
+    size_t first, each;
+};
+
+/* The rows of n parts, those of a key head together. */
+static struct matrix pack(struct net *net, const struct packed_rows *parts,
+                          size_t n)
+{
+    size_t heads = net->m.config.delta.n_k_heads, cols = parts[0].m->cols;
+    size_t rows = 0;
+    for (size_t i = 0; i < n; i++)
+        rows += parts[i].each * heads;
+    struct matrix all = matrix(net, rows, cols);
+    float *to = net->owned[net->n_owned - 1];
+    for (size_t h = 0; h < heads; h++)
+        for (size_t i = 0; i < n; i++) {
+            const struct packed_rows *p = &parts[i];
+            const float *from = (const float *)(const void *)p->m->data[0] +
+                                (p->first + h * p->each) * cols;
+            memcpy(to, from, p->each * cols * sizeof *to);
+            to += p->each * cols;
+        }
+    return all;
+}
+
+static void fill_inputs(struct net *net, struct delta *d, const struct split *s,
+                        enum layout layout)
+{
+    const struct delta_config *c = &net->m.config.delta;
+    size_t keys = c->n_k_heads * c->d_k, group = c->n_v_heads / c->n_k_heads;
+    const struct packed_rows qkvz[] = {{&s->qkv, 0, c->d_k},
+                                       {&s->qkv, keys, c->d_k},
+                                       {&s->qkv, 2 * keys, group * c->d_v},
+                                       {&s->z, 0, group * c->d_v}};
+    const struct packed_rows ba[] = {{&s->b, 0, group}, {&s->a, 0, group}};
+    bool packed = layout == PACKED, packed_ba = packed || layout == PACKED_BA;
+    struct matrix *to = d->inputs;
+    *to++ = packed ? pack(net, qkvz, 4) : s->qkv;
+    if (!packed)
+        *to++ = s->z;
+    *to++ = packed_ba ? pack(net, ba, 2) : s->b;
+    if (!packed_ba)
+        *to++ = s->a;
+    d->n_inputs = (size_t)(to - d->inputs);
+    d->tiled = layout == TILED;
+    delta_find_columns(d, c, packed, packed_ba);
+}
+
+static void fill_layer(struct net *net, size_t layer, enum layout layout)
 {
     const struct config *c = &net->m.config;
+    struct delta *d = &net->layers[layer].delta;
     size_t channels = delta_channels(&c->delta), heads = c->delta.n_v_heads;
     size_t values = heads * c->delta.d_v;
-    *d = (struct delta){
+    net->split[layer] = (struct split){
         .qkv = matrix(net, channels, c->d_model),
         .z = matrix(net, values, c->d_model),
         .b = matrix(net, heads, c->d_model),
         .a = matrix(net, heads, c->d_model),
+    };
+    *d = (struct delta){
         .out = matrix(net, c->d_model, values),
         .conv = numbers(c->delta.conv * channels, 0.7),
         .decay = numbers(heads, 1),
         .dt_bias = numbers(heads, 2),
         .norm = numbers(c->delta.d_v, 1),
-        .tiled = tiled,
     };
+    fill_inputs(net, d, &net->split[layer], layout);
     /* from heads that hardly forget to heads that only see the last tokens */
     for (size_t h = 0; h < heads; h++)
         d->decay[h] = -expf(2 * d->decay[h] - 2);
@@ -122,8 +187,8 @@ static struct net *net_new(const struct shape *s)
     net->m.exact = true;
     net->m.layers = net->layers;
     format_f32.fill(&net->ops, net->m.k, true);
-    fill_layer(net, &net->layers[FIRST].delta, s->tiled);
-    fill_layer(net, &net->layers[LAST].delta, s->tiled);
+    fill_layer(net, FIRST, s->layout);
+    fill_layer(net, LAST, s->layout);
     net->norm = numbers(s->d_model, 1);
     return net;
 }
@@ -132,14 +197,13 @@ static void net_free(struct net *net)
 {
     for (size_t i = 0; i < N_LAYERS; i += LAST) {
         struct delta *d = &net->layers[i].delta;
-        const struct matrix *all[] = {&d->qkv, &d->z, &d->b, &d->a, &d->out};
-        for (size_t j = 0; j < sizeof all / sizeof *all; j++)
-            free((void *)all[j]->data[0]);
         free(d->conv);
         free(d->decay);
         free(d->dt_bias);
         free(d->norm);
     }
+    for (size_t i = 0; i < net->n_owned; i++)
+        free(net->owned[i]);
     free(net->norm);
     free(net);
 }
@@ -213,12 +277,13 @@ static void token_step(const struct net *net, size_t layer, struct truth *r,
 {
     const struct delta_config *c = &net->m.config.delta;
     const struct delta *d = &net->layers[layer].delta;
+    const struct split *in = &net->split[layer];
     size_t channels = delta_channels(c), nk = c->n_k_heads;
     double *row = r->qkv + t * channels;
-    multiply(row, &d->qkv, r->xn);
-    multiply(r->z, &d->z, r->xn);
-    multiply(r->b, &d->b, r->xn);
-    multiply(r->a, &d->a, r->xn);
+    multiply(row, &in->qkv, r->xn);
+    multiply(r->z, &in->z, r->xn);
+    multiply(r->b, &in->b, r->xn);
+    multiply(r->a, &in->a, r->xn);
     for (size_t i = 0; i < channels; i++) {
         double sum = 0;
         for (size_t j = 0; j < c->conv && j <= t; j++)
@@ -380,11 +445,13 @@ static size_t some(size_t left)
  */
 
 static const struct shape shapes[] = {
-    {24, 2, 1, 16, 16, 4, false}, {33, 3, 2, 8, 24, 4, false},
-    {20, 2, 3, 20, 7, 2, false},  {17, 1, 8, 5, 33, 8, false},
-    {16, 2, 4, 32, 1, 3, true},   {40, 4, 2, 17, 19, 5, true},
-    {12, 1, 1, 1, 3, 6, false},   {32, 3, 5, 9, 4, 7, true},
-    {9, 5, 1, 64, 65, 32, false},
+    {24, 2, 1, 16, 16, 4, GROUPED}, {33, 3, 2, 8, 24, 4, GROUPED},
+    {20, 2, 3, 20, 7, 2, GROUPED},  {17, 1, 8, 5, 33, 8, GROUPED},
+    {16, 2, 4, 32, 1, 3, TILED},    {40, 4, 2, 17, 19, 5, TILED},
+    {12, 1, 1, 1, 3, 6, GROUPED},   {32, 3, 5, 9, 4, 7, TILED},
+    {9, 5, 1, 64, 65, 32, GROUPED}, {24, 2, 2, 16, 16, 4, PACKED},
+    {33, 3, 4, 8, 23, 4, PACKED},   {20, 4, 1, 20, 7, 2, PACKED},
+    {17, 1, 8, 5, 33, 8, PACKED},   {40, 3, 2, 17, 19, 5, PACKED_BA},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 

@@ -110,6 +110,7 @@ static void draw_experts(struct geometry *g)
 static void draw_qwen35(struct geometry *g)
 {
     g->qwen35 = true;
+    g->packed = between(0, 1);
     g->mlx = between(0, 1);
     g->gemma = false;
     g->window = 0;
@@ -157,6 +158,7 @@ static const char *describe(const struct geometry *g)
              "%zu of %zu experts of %zu, step %zu, layout %d%s%s; states: %zu "
              "by %zu of %zu x %zu, convolution %zu, rotary %zu, shared %zu",
              g->gemma    ? "Gemma, "
+             : g->packed ? g->mlx ? "Qwen3-Next by MLX, " : "Qwen3-Next, "
              : g->qwen35 ? g->mlx ? "Qwen3.5 by MLX, " : "Qwen3.5, "
                          : "",
              g->n_layers, g->d_model, g->d_ff, g->n_kv_heads * g->group,

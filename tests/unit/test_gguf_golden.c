@@ -17,9 +17,11 @@ static const char *const types[] = {
     "F16",  "Q8_0",   "Q4_0",   "Q4_1",   "Q5_0", "Q5_1",  "IQ4_NL",
     "Q2_K", "Q3_K_S", "Q4_K_S", "Q5_K_S", "Q6_K", "IQ4_XS"};
 
-/* Qwen3.5, in the float types of the checkpoints that they were made from. */
-static const char *const qwen35[] = {"qwen35-f16-long", "qwen35-moe",
-                                     "qwen35-tied", "qwen35-wrapped-untied"};
+/* Qwen3.5 and Qwen3-Next, in the float types of the checkpoints that they were
+ * made from. */
+static const char *const recurrent[] = {"qwen35-f16-long", "qwen35-moe",
+                                        "qwen35-tied", "qwen35-wrapped-untied",
+                                        QWEN3_NEXT};
 
 /* Their logits are right only if each token takes the reference's experts. */
 static const char *const mixtures[] = {"tiny-moe-Q4_K_S", "tiny-moe-Q6_K",
@@ -60,8 +62,8 @@ static void check(const char *name, enum isa isa)
 {
     struct golden g;
     open_golden(&g, name);
-    bool is_float = strstr(name, "-F16") || strstr(name, "gemma3") ||
-                    strstr(name, "qwen35");
+    bool is_float =
+        strstr(name, "-F16") || strstr(name, "gemma3") || strstr(name, "qwen3");
     double exact = error_of(&g, true, isa_name(isa));
     double fast = error_of(&g, false, isa_name(isa));
     printf("%-10s %-20s exact %.2e  default %.2e\n", isa_name(isa), name, exact,
@@ -85,8 +87,8 @@ static void logits_match_every_isa(void **state)
             check(name, (enum isa)l);
         }
         check("gemma3-tied", (enum isa)l);
-        for (size_t i = 0; i < sizeof qwen35 / sizeof *qwen35; i++)
-            check(qwen35[i], (enum isa)l);
+        for (size_t i = 0; i < sizeof recurrent / sizeof *recurrent; i++)
+            check(recurrent[i], (enum isa)l);
         for (size_t i = 0; i < sizeof mixtures / sizeof *mixtures; i++)
             check(mixtures[i], (enum isa)l);
     }

@@ -1,6 +1,6 @@
-/* Writing GGUF files of Gemma 3 and Qwen3.5: bytes against the layout of
- * llama.cpp's converter, logits against the goldens, and models that must be
- * refused. */
+/* Writing GGUF files of Gemma 3, Qwen3.5 and Qwen3-Next: bytes against the
+ * layout of llama.cpp's converter, logits against the goldens, and models that
+ * must be refused. */
 #include "test.h"
 
 #include "file/gguf_write.h"
@@ -16,6 +16,7 @@ static const struct {
     {"gemma3-tied", "BF16", true}, {"gemma3-gqa", "BF16", false},
     {"qwen35-tied", "BF16", true}, {"qwen35-wrapped-untied", "BF16", true},
     {"qwen35-moe", "BF16", true},  {"qwen35-f16-long", "F16", true},
+    {QWEN3_NEXT, "BF16", true},
 };
 enum { N_MODELS = sizeof models / sizeof *models };
 
@@ -67,6 +68,19 @@ static void same_entry(const struct gguf_value *a, const struct gguf_value *b)
         fail_msg("%.*s differs", (int)b->key_len, b->key);
 }
 
+/* The tokenizer's keys, what describes the source, and the number of tokens,
+ * which the converter writes for want of a tokenizer. */
+static bool is_left_out(const char *key)
+{
+    static const char *const begins[] = {"tokenizer.", "general.name",
+                                         "general.type", "general.size_label",
+                                         "qwen3next.vocab_size"};
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        if (strncmp(key, begins[i], strlen(begins[i])) == 0)
+            return true;
+    return false;
+}
+
 /* All tensors have the converter's name, type, shape and bytes, and all
  * metadata of the model its keys and values. The tokenizer there is not the
  * checkpoint's, which has none. */
@@ -95,7 +109,7 @@ static void written_as_the_converter_does(void **state)
             const struct gguf_value *v = gguf_at(want, i);
             char key[96];
             snprintf(key, sizeof key, "%.*s", (int)v->key_len, v->key);
-            if (strncmp(key, "tokenizer.", 10) != 0)
+            if (!is_left_out(key))
                 same_entry(gguf_find(got, key), v);
         }
         gguf_close(got);
@@ -189,6 +203,63 @@ static void write_widened(const char *path)
     gguf_close(g);
 }
 
+/* Write out.gguf, of Qwen3-Next, to path with the packed ssm_in of older
+ * converters in place of attn_qkv and attn_gate. */
+static void write_older(const char *path)
+{
+    struct gguf *g = must_open();
+    struct st_set *set = gguf_tensors(g), *source;
+    struct gguf_out meta = {0};
+    struct st_out_tensor out[128];
+    const struct st_tensor *from[128];
+    char names[128][48];
+    struct st_writer *w;
+    struct qwick_err e;
+    size_t n = 0;
+    assert_int_equal(
+        st_open_file(&source, MODELS QWEN3_NEXT "/model.safetensors", &e), 0);
+    for (size_t i = 0; i < gguf_count(g); i++)
+        copy_entry(&meta, gguf_at(g, i));
+    for (size_t i = 0; i < st_count(set); i++) {
+        const struct st_tensor *t = st_at(set, i);
+        char name[96];
+        snprintf(names[n], sizeof *names, "%s", t->name);
+        if (ends_in(t->name, "attn_gate.weight"))
+            continue;
+        if (ends_in(t->name, "attn_qkv.weight")) {
+            char layer = t->name[4];
+            snprintf(names[n], sizeof *names, "blk.%c.ssm_in.weight", layer);
+            snprintf(name, sizeof name,
+                     "model.layers.%c.linear_attn.in_proj_qkvz.weight", layer);
+            t = st_find(source, name);
+        }
+        out[n] = (struct st_out_tensor){
+            .name = names[n], .dtype = t->dtype, .rank = t->rank};
+        memcpy(out[n].shape, t->shape, t->rank * sizeof *t->shape);
+        from[n++] = t;
+    }
+    assert_int_equal(gguf_writer_open(&w, path, &meta, out, n, &e), 0);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(
+            st_writer_at(w, i, 0, from[i]->data, from[i]->n_bytes, &e), 0);
+    assert_int_equal(st_writer_close(w, &e), 0);
+    gguf_out_free(&meta);
+    st_close(source);
+    gguf_close(g);
+}
+
+/* The layouts of the projections give the same bits. */
+static void packed_projections_of_older_files(void **state)
+{
+    struct golden g;
+    assert_int_equal(golden_open(&g, QWEN3_NEXT), 0);
+    write_model(QWEN3_NEXT, "BF16");
+    write_older(temp_path("older.gguf"));
+    same_logits(temp_path("older.gguf"), out_path, g.ids, g.n);
+    same_logits(g.dir, out_path, g.ids, g.n);
+    golden_close(&g);
+}
+
 /* With --exact, the blocks give the logits of the dequantized weights. */
 static void quantized_as_dequantized(void **state)
 {
@@ -211,8 +282,8 @@ static void quantized_as_dequantized(void **state)
 static void rounded_where_they_belong(void **state)
 {
     static const char *const names[] = {"qwen35-tied", "qwen35-moe",
-                                        "gemma3-gqa"};
-    for (size_t m = 0; m < 3; m++) {
+                                        "gemma3-gqa", QWEN3_NEXT};
+    for (size_t m = 0; m < 4; m++) {
         size_t n, n_want, n_blocks = 0;
         write_model(names[m], "BF16");
         struct gguf *want = must_open();
@@ -405,6 +476,7 @@ int main(void)
         cmocka_unit_test(written_as_the_converter_does),
         cmocka_unit_test(floats_have_the_logits_of_the_reference),
         cmocka_unit_test(gemma_has_equal_bits),
+        cmocka_unit_test(packed_projections_of_older_files),
         cmocka_unit_test(quantized_as_dequantized),
         cmocka_unit_test(rounded_where_they_belong),
         cmocka_unit_test(types_of_a_mixture),

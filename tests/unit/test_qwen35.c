@@ -1,7 +1,7 @@
-/* Qwen3.5: layouts of one checkpoint, the form of mlx-lm, quantized weights,
- * broken files. test_golden has the expected numbers. The tests of all models
- * show that the numbers do not depend on threads, chunks and other sequences of
- * a pass. */
+/* Qwen3.5 and Qwen3-Next: layouts of one checkpoint, the form of mlx-lm,
+ * released configs, quantized weights, broken files. test_golden has the
+ * expected numbers. The tests of all models show that the numbers do not depend
+ * on threads, chunks and other sequences of a pass. */
 #include "test.h"
 
 #include "engine/core/engine.h"
@@ -16,6 +16,9 @@
 #define MODELS  "tests/golden/models/"
 #define WRAPPED "qwen35-wrapped-untied"
 #define MOE     "qwen35-moe"
+
+static const char *const mixtures[] = {MOE, QWEN3_NEXT};
+enum { N_MIXTURES = sizeof mixtures / sizeof *mixtures };
 
 /* ---- helpers ------------------------------------------------------------ */
 
@@ -153,7 +156,7 @@ static void convert_mlx(struct copy *c)
 {
     static const char *const norms[] = {
         ".input_layernorm.weight", ".post_attention_layernorm.weight",
-        ".q_norm.weight", ".k_norm.weight", "language_model.norm.weight"};
+        ".q_norm.weight", ".k_norm.weight", "model.norm.weight"};
     for (size_t i = 0; i < c->t.n; i++) {
         struct st_out_tensor *t = &c->t.t[i];
         if (ends_in(t->name, ".conv1d.weight")) {
@@ -188,21 +191,74 @@ static void the_form_of_mlx_gives_the_same_logits(void **state)
     golden_close(&g);
 }
 
+/* Give the experts of a golden's four layers a layout. */
+static void lay_out(struct copy *c, const char *golden,
+                    enum expert_layout layout)
+{
+    size_t n = strcmp(golden, MOE) ? 6 : 8;
+    for (int i = 0; i < 4; i++) {
+        char mlp[64];
+        snprintf(mlp, sizeof mlp, "model.layers.%d.mlp", i);
+        tensors_layout(&c->t, mlp, n, layout);
+    }
+}
+
 static void all_layouts_of_experts_give_the_same_logits(void **state)
 {
-    struct golden g;
-    assert_int_equal(golden_open(&g, MOE), 0);
-    float *want = logits_of(MODELS MOE, &g);
-    assert_string_equal(note, "");
-    for (int layout = 0; layout < N_LAYOUTS; layout++) {
-        struct copy c = open_copy(MOE);
-        for (int i = 0; i < 4; i++) {
-            char mlp[64];
-            snprintf(mlp, sizeof mlp, "model.layers.%d.mlp", i);
-            tensors_layout(&c.t, mlp, 8, (enum expert_layout)layout);
+    for (size_t m = 0; m < N_MIXTURES; m++) {
+        struct golden g;
+        assert_int_equal(golden_open(&g, mixtures[m]), 0);
+        float *want = logits_of(g.dir, &g);
+        assert_string_equal(note, "");
+        for (int layout = 0; layout < N_LAYOUTS; layout++) {
+            struct copy c = open_copy(mixtures[m]);
+            lay_out(&c, mixtures[m], (enum expert_layout)layout);
+            copy_equals(&c, mixtures[m], &g, want);
         }
-        copy_equals(&c, MOE, &g, want);
+        struct copy c = open_copy(mixtures[m]);
+        convert_mlx(&c);
+        lay_out(&c, mixtures[m], LAYOUT_STACK);
+        copy_equals(&c, mixtures[m], &g, want);
+        free(want);
+        golden_close(&g);
     }
+}
+
+/* Qwen3-Next's config.json as released: the rotary embedding's fields beside
+ * the others, an interval in place of layer_types, and null. */
+static void released_config_gives_the_same_logits(void **state)
+{
+    static const char config[] =
+        "{\"architectures\": [\"Qwen3NextForCausalLM\"], "
+        "\"model_type\": \"qwen3_next\", \"attention_dropout\": 0.0, "
+        "\"bos_token_id\": 0, \"eos_token_id\": 1, "
+        "\"decoder_sparse_step\": 1, \"full_attention_interval\": 4, "
+        "\"head_dim\": 32, \"hidden_act\": \"silu\", \"hidden_size\": 64, "
+        "\"initializer_range\": 0.02, \"intermediate_size\": 96, "
+        "\"linear_conv_kernel_dim\": 4, \"linear_key_head_dim\": 16, "
+        "\"linear_num_key_heads\": 2, \"linear_num_value_heads\": 4, "
+        "\"linear_value_head_dim\": 16, \"max_position_embeddings\": 512, "
+        "\"mlp_only_layers\": [], \"moe_intermediate_size\": 40, "
+        "\"norm_topk_prob\": null, \"num_attention_heads\": 4, "
+        "\"num_experts\": 6, \"num_experts_per_tok\": 2, "
+        "\"num_hidden_layers\": 4, \"num_key_value_heads\": 2, "
+        "\"output_router_logits\": false, \"partial_rotary_factor\": 0.25, "
+        "\"rms_norm_eps\": 1e-06, \"rope_scaling\": null, "
+        "\"rope_theta\": 10000000, \"router_aux_loss_coef\": 0.001, "
+        "\"shared_expert_intermediate_size\": 48, \"layer_types\": null, "
+        "\"tie_word_embeddings\": false, \"torch_dtype\": \"bfloat16\", "
+        "\"use_cache\": true, \"use_sliding_window\": false, "
+        "\"sliding_window\": null, \"vocab_size\": 320}";
+    struct golden g;
+    assert_int_equal(golden_open(&g, QWEN3_NEXT), 0);
+    float *want = logits_of(g.dir, &g);
+    struct copy c = open_copy(QWEN3_NEXT);
+    write_copy(&c, QWEN3_NEXT);
+    close_copy(&c);
+    temp_write("config.json", config, sizeof config - 1);
+    float *got = logits_of(temp_dir, &g);
+    assert_memory_equal(got, want, g.n * g.vocab_size * sizeof *got);
+    free(got);
     free(want);
     golden_close(&g);
 }
@@ -239,20 +295,22 @@ static void same_gguf(struct copy *c, const char *golden, const char *want,
 static void gguf_files_of_all_layouts_are_equal(void **state)
 {
     size_t n;
-    struct copy c = open_copy(MOE);
-    write_copy(&c, MOE);
-    close_copy(&c);
-    char *want = gguf_bytes(&n);
-    for (int layout = 0; layout < N_LAYOUTS; layout++) {
-        c = open_copy(MOE);
-        for (int i = 0; i < 4; i++) {
-            char mlp[64];
-            snprintf(mlp, sizeof mlp, "model.layers.%d.mlp", i);
-            tensors_layout(&c.t, mlp, 8, (enum expert_layout)layout);
+    struct copy c;
+    char *want;
+    for (size_t m = 0; m < N_MIXTURES; m++) {
+        c = open_copy(mixtures[m]);
+        write_copy(&c, mixtures[m]);
+        close_copy(&c);
+        want = gguf_bytes(&n);
+        for (int layout = 0; layout < N_LAYOUTS; layout++) {
+            c = open_copy(mixtures[m]);
+            if (layout == LAYOUT_STACK)
+                convert_mlx(&c);
+            lay_out(&c, mixtures[m], (enum expert_layout)layout);
+            same_gguf(&c, mixtures[m], want, n);
         }
-        same_gguf(&c, MOE, want, n);
+        free(want);
     }
-    free(want);
     c = open_copy(WRAPPED);
     write_copy(&c, WRAPPED);
     close_copy(&c);
@@ -375,6 +433,17 @@ static void quantize_keeps_small_tensors(void **state)
     free(logits_of(temp_dir, &g));
     assert_string_equal(note, "");
     golden_close(&g);
+    quantize(QWEN3_NEXT, 4, temp_dir);
+    assert_int_equal(st_open_file(&set, temp_path("model.safetensors"), NULL),
+                     0);
+    assert_int_equal(
+        find(set, LAYER "linear_attn.in_proj_qkvz.weight")->shape[1], 8);
+    assert_int_equal(find(set, LAYER "linear_attn.in_proj_ba.weight")->shape[1],
+                     8);
+    st_close(set);
+    assert_int_equal(golden_open(&g, QWEN3_NEXT), 0);
+    free(logits_of(temp_dir, &g));
+    golden_close(&g);
 }
 
 /* ---- broken files ------------------------------------------------------- */
@@ -391,6 +460,8 @@ static void refuse(const char *golden, const char *name, const char *why)
 static void missing_tensors_are_named(void **state)
 {
     static const char *const needed[] = {
+        "linear_attn.in_proj_qkvz.weight", /* these two of Qwen3-Next */
+        "linear_attn.in_proj_ba.weight",
         "linear_attn.A_log",
         "linear_attn.conv1d.weight",
         "linear_attn.dt_bias",
@@ -409,13 +480,14 @@ static void missing_tensors_are_named(void **state)
     };
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
         char name[96];
-        struct copy c = open_copy(MOE);
+        const char *golden = i < 2 ? QWEN3_NEXT : MOE;
+        struct copy c = open_copy(golden);
         snprintf(name, sizeof name, "model.layers.1.%s", needed[i]);
         *tensors_find(&c.t, name) = c.t.t[c.t.n - 1];
         c.t.n--;
-        write_copy(&c, MOE);
+        write_copy(&c, golden);
         close_copy(&c);
-        refuse(MOE, name, "missing");
+        refuse(golden, name, "missing");
     }
 }
 
@@ -425,6 +497,8 @@ static void shapes_are_checked(void **state)
         const char *name, *says;
         size_t dim, n;
     } rows[] = {
+        {"model.layers.0.linear_attn.in_proj_qkvz.weight", "[192, 64]", 0, 128},
+        {"model.layers.0.linear_attn.in_proj_ba.weight", "[8, 64]", 0, 4},
         {"model.layers.0.linear_attn.conv1d.weight", "[128, 1, 4]", 2, 3},
         {"model.layers.0.linear_attn.conv1d.weight", "[128, 1, 4]", 0, 127},
         {"model.layers.0.linear_attn.A_log", "[4]", 0, 3},
@@ -434,12 +508,13 @@ static void shapes_are_checked(void **state)
         {"model.layers.3.self_attn.q_proj.weight", "[256, 64]", 0, 128},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct copy c = open_copy(MOE);
+        const char *golden = i < 2 ? QWEN3_NEXT : MOE;
+        struct copy c = open_copy(golden);
         struct st_out_tensor *t = tensors_find(&c.t, rows[i].name);
         t->shape[rows[i].dim] = rows[i].n;
-        write_copy(&c, MOE);
+        write_copy(&c, golden);
         close_copy(&c);
-        refuse(MOE, rows[i].name, rows[i].says);
+        refuse(golden, rows[i].name, rows[i].says);
     }
 }
 
@@ -448,6 +523,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_prefixes_give_the_same_logits),
         cmocka_unit_test(the_form_of_mlx_gives_the_same_logits),
+        cmocka_unit_test(released_config_gives_the_same_logits),
         cmocka_unit_test(gguf_files_of_all_layouts_are_equal),
         cmocka_unit_test(all_layouts_of_experts_give_the_same_logits),
         cmocka_unit_test(quantized_weights_have_their_own_logits),

@@ -3,6 +3,7 @@
  * can arise. */
 #include "test.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include "engine/cache/prefix.h"
 #include "engine/core/engine.h"
 #include "engines.h"
+#include "file/map.h"
 #include "model/pass.h"
 #include "own_sampling.h"
 #include "qwick.h"
@@ -18,8 +20,38 @@
 
 #define MODELS "tests/golden/models/"
 
-static const char *const models[] = {MODELS "qwen35-tied", MODELS "qwen35-moe"};
-enum { N_MODELS = 2, N = 700, VOCAB = 320 };
+static char next_dir[sizeof temp_dir]; /* see setup */
+static const char *const models[] = {MODELS "qwen35-tied", MODELS "qwen35-moe",
+                                     next_dir};
+enum { N_MODELS = 3, N = 700, VOCAB = 320 };
+
+/* Qwen3-Next's golden with a longer context. */
+static int setup(void **state)
+{
+    static const char from[] = "\"max_position_embeddings\": 512";
+    static const char to[] = "\"max_position_embeddings\": 999";
+    char weights[PATH_MAX], *config;
+    size_t n;
+    if (temp_setup(state) ||
+        !realpath("tests/golden/families/qwen3next/model.safetensors",
+                  weights) ||
+        symlink(weights, temp_path("model.safetensors")) ||
+        map_read_all("tests/golden/families/qwen3next/config.json", 1 << 20,
+                     &config, &n, NULL))
+        return -1;
+    memcpy(strstr(config, from), to, strlen(to));
+    temp_write("config.json", config, n);
+    free(config);
+    memcpy(next_dir, temp_dir, sizeof temp_dir);
+    return temp_setup(state);
+}
+
+static int teardown(void **state)
+{
+    int rc = temp_teardown(state);
+    memcpy(temp_dir, next_dir, sizeof temp_dir);
+    return temp_teardown(state) || rc ? -1 : 0;
+}
 
 static struct qwick_engine *open_with(const char *model, int threads,
                                       size_t chunk, const char *cache)
@@ -752,5 +784,5 @@ int main(void)
         cmocka_unit_test(choices_equal_single_evaluations),
         cmocka_unit_test(small_budgets_are_noted),
     };
-    return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
+    return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -371,8 +371,9 @@ static void names_are_expanded(void **state)
     assert_true(names_expand(name, &names_hub, "model.", head, 0));
     assert_string_equal(name, "lm_head.weight");
     static const struct names *const schemes[] = {
-        &names_hub,    &names_gemma,      &names_gguf,
-        &names_qwen35, &names_qwen35_mlx, &names_qwen35_gguf};
+        &names_hub,       &names_gemma,         &names_gguf,
+        &names_qwen35,    &names_qwen35_mlx,    &names_qwen35_gguf,
+        &names_qwen3next, &names_qwen3next_mlx, &names_qwen3next_gguf};
     for (int id = 0; id < N_WEIGHTS; id++) {
         const struct weight_ref ref = {(enum weight_id)id, SIZE_MAX, SIZE_MAX};
         size_t n = 0;
