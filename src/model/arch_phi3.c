@@ -27,8 +27,6 @@ static int read_config(struct config *c, const struct section *s,
         return -1;
     for (size_t i = 0; c->sliding_window && i < c->n_layers; i++)
         c->layers[i].window = c->sliding_window;
-    if (r->type == ROPE_LONGROPE && c->n_ctx_max > r->original)
-        c->n_ctx_max = r->original;
     return 0;
 }
 

@@ -185,9 +185,10 @@ const char *config_rope_name(const struct rope_config *r);
 
 /* Compute the inverse frequencies [n_rot / 2] of a rotary embedding, with the
  * same float32 roundings as transformers (_compute_default_rope_parameters and
- * the functions beside it in modeling_rope_utils.py). Of longrope, those of
- * short sequences. */
-void config_rope_frequencies(const struct rope_config *r, float *inv_freq);
+ * the functions beside it in modeling_rope_utils.py). is_long: with longrope,
+ * those of sequences longer than the original length. */
+void config_rope_frequencies(const struct rope_config *r, bool is_long,
+                             float *inv_freq);
 
 /* ---- for families -------------------------------------------------------- */
 

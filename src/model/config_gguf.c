@@ -248,8 +248,39 @@ static void put_implied(struct writer *w)
     put_bool(w, "norm_topk_prob", true);
 }
 
+/* The divisors of longrope are tensors. */
+static void put_factors(struct writer *w, const char *field, const char *name)
+{
+    const struct st_tensor *t = st_find(gguf_tensors(w->g), name);
+    size_t n = t && t->dtype == DT_F32 && t->rank == 1 ? t->shape[0] : 0;
+    put_name(w, field);
+    w->bad |= buf_putc(&w->out, '[');
+    for (size_t i = 0; i < n && i <= CONFIG_MAX_FACTORS; i++) {
+        float v;
+        memcpy(&v, t->data + i * sizeof v, sizeof v);
+        w->bad |= i ? buf_putc(&w->out, ',') : 0;
+        w->bad |= isfinite(v) ? buf_json_double(&w->out, (double)v)
+                              : buf_puts(&w->out, "null");
+    }
+    w->bad |= buf_putc(&w->out, ']');
+}
+
+static void put_longrope(struct writer *w)
+{
+    put_name(w, "rope_scaling");
+    w->bad |= buf_puts(&w->out, "{\"type\":\"longrope\"");
+    put_rows(w, in_scaling);
+    put_factors(w, "short_factor", "rope_factors_short.weight");
+    put_factors(w, "long_factor", "rope_factors_long.weight");
+    w->bad |= buf_putc(&w->out, '}');
+}
+
 static void put_scaling(struct writer *w)
 {
+    if (st_find(gguf_tensors(w->g), "rope_factors_long.weight")) {
+        put_longrope(w);
+        return;
+    }
     const struct gguf_value *type = entry(w, ".rope.scaling.type");
     if (!type || (type->type == GGUF_STRING && type->n_bytes == 4 &&
                   memcmp(type->data, "none", 4) == 0))

@@ -355,13 +355,15 @@ static void scale_llama3(const struct rope_config *r, float *inv_freq)
     }
 }
 
-void config_rope_frequencies(const struct rope_config *r, float *inv_freq)
+void config_rope_frequencies(const struct rope_config *r, bool is_long,
+                             float *inv_freq)
 {
+    const float *factors = is_long ? r->long_factor : r->short_factor;
     for (size_t i = 0; i < r->n_rot / 2; i++) {
         float exponent = (float)(2 * i) / (float)r->n_rot;
         float base = powf((float)r->theta, exponent);
         inv_freq[i] = r->type == ROPE_LONGROPE
-                          ? 1.0f / (r->short_factor[i] * base)
+                          ? 1.0f / (factors[i] * base)
                           : 1.0f / base;
         if (r->type == ROPE_LINEAR)
             inv_freq[i] /= (float)r->factor;

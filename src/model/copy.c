@@ -25,7 +25,8 @@ static bool same_rope(const struct rope *a, const struct rope *b)
 {
     return a->n_rot == b->n_rot && a->scale == b->scale &&
            a->interleaved == b->interleaved &&
-           equal(a->inv_freq, b->inv_freq, a->n_rot / 2);
+           equal(a->inv_freq, b->inv_freq, a->n_rot / 2) &&
+           equal(a->inv_freq_long, b->inv_freq_long, a->n_rot / 2);
 }
 
 static bool same_layer(const struct model *a, const struct model *b, size_t i)

@@ -102,8 +102,11 @@ static void set_angles(const struct pass *p)
         struct angles *a = &p->s->angles[i];
         size_t half = r->n_rot / 2;
         for (size_t t = 0; t < p->n; t++) {
+            bool is_long = p->io->spans[p->s->span[t]].kv->long_rope;
+            const float *freq =
+                is_long && r->inv_freq_long ? r->inv_freq_long : r->inv_freq;
             for (size_t k = 0; k < half; k++) {
-                float angle = (float)p->s->pos[t] * r->inv_freq[k];
+                float angle = (float)p->s->pos[t] * freq[k];
                 a->cos[t * half + k] = cosf(angle) * r->scale;
                 a->sin[t * half + k] = sinf(angle) * r->scale;
             }

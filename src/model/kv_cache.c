@@ -392,6 +392,7 @@ int kv_share(struct kv_cache *dst, const struct kv_cache *src, size_t n,
         dst->pages[whole] = last;
     dst->n_pages = needed;
     dst->n = n;
+    dst->long_rope = src->long_rope;
     dst->n_visited = 0;
     return 0;
 }

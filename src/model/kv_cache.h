@@ -73,6 +73,9 @@ struct kv_cache {
                                           attend to all positions */
     size_t window;         /* the largest of window layers; NO_WINDOW: none */
     size_t n_visited;      /* pages that kv_release has visited */
+    bool long_rope;        /* keys are rotated by the frequencies of long
+                              sequences (rope.inv_freq_long). Set by the owner
+                              of an empty cache */
     bool keeps_windows;    /* kv_reserve releases no pages. Set by the owner */
     struct state state;    /* of the recurrent layers */
     size_t most_snapshots; /* the most that only this sequence has:

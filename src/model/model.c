@@ -146,6 +146,12 @@ double (*model_peak(const struct model *m))(size_t reps, float *sink)
     return peaks[long_act_type(m)];
 }
 
+size_t model_long_rope_from(const struct model *m)
+{
+    const struct rope_config *r = &m->config.ropes[0];
+    return r->type == ROPE_LONGROPE ? r->original + 1 : SIZE_MAX;
+}
+
 void (*model_glu(const struct model *m))(float *out, const float *gate,
                                          const float *up, size_t n)
 {
@@ -177,9 +183,18 @@ static int open_ropes(struct model *m, struct qwick_err *e)
         float *inv_freq = malloc(r->n_rot / 2 * sizeof *inv_freq);
         if (!inv_freq)
             return err_oom(e, r->n_rot / 2 * sizeof *inv_freq);
-        config_rope_frequencies(r, inv_freq);
-        m->ropes[i] = (struct rope){r->n_rot, inv_freq, (float)r->attention,
-                                    r->interleaved};
+        m->ropes[i] = (struct rope){.n_rot = r->n_rot,
+                                    .inv_freq = inv_freq,
+                                    .scale = (float)r->attention,
+                                    .interleaved = r->interleaved};
+        config_rope_frequencies(r, false, inv_freq);
+        if (r->type != ROPE_LONGROPE)
+            continue;
+        inv_freq = malloc(r->n_rot / 2 * sizeof *inv_freq);
+        if (!inv_freq)
+            return err_oom(e, r->n_rot / 2 * sizeof *inv_freq);
+        m->ropes[i].inv_freq_long = inv_freq;
+        config_rope_frequencies(r, true, inv_freq);
     }
     return bind_rope_factors(m, e);
 }
@@ -305,8 +320,10 @@ size_t layer_inputs(const struct layer *l,
 
 void model_close(struct model *m)
 {
-    for (size_t i = 0; i < CONFIG_MAX_ROPES; i++)
+    for (size_t i = 0; i < CONFIG_MAX_ROPES; i++) {
         free(m->ropes[i].inv_freq);
+        free(m->ropes[i].inv_freq_long);
+    }
     for (size_t i = 0; m->layers && i < m->config.n_layers; i++)
         free(m->layers[i].experts.gate); /* up and down are in the same block */
     if (m->preloaded)

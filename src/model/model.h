@@ -23,8 +23,8 @@ struct par_pool;
 struct attention {
     struct matrix q_proj, k_proj, v_proj, o_proj;
     float *q_bias, *k_bias, *v_bias, *o_bias; /* NULL: none */
-    /* NULL: none; [head_dim] of each head, or of all heads (QK_NORM_ROW). q_norm
-       includes the scale of scores */
+    /* NULL: none; [head_dim] of each head, or of all heads (QK_NORM_ROW).
+       q_norm includes the scale of scores */
     float *q_norm, *k_norm;
     float q_scale; /* of queries, where no norm has it; otherwise 1 */
 };
@@ -76,13 +76,13 @@ struct delta {
     struct matrix inputs[DELTA_INPUTS];
     size_t n_inputs;
     struct head_columns q, k, v, z, b, a; /* delta_find_columns sets them */
-    struct matrix out;  /* out_proj [d_model, n_v_heads * d_v] */
-    float *conv;        /* [conv, channels] the transpose of conv1d.weight */
-    float *decay;       /* [n_v_heads] -exp(A_log) */
-    float *dt_bias;     /* [n_v_heads] */
-    float *norm;        /* [d_v] */
-    bool tiled;         /* value head j reads key head j % n_k_heads; otherwise
-                           j / (n_v_heads / n_k_heads) */
+    struct matrix out; /* out_proj [d_model, n_v_heads * d_v] */
+    float *conv;       /* [conv, channels] the transpose of conv1d.weight */
+    float *decay;      /* [n_v_heads] -exp(A_log) */
+    float *dt_bias;    /* [n_v_heads] */
+    float *norm;       /* [d_v] */
+    bool tiled;        /* value head j reads key head j % n_k_heads; otherwise
+                          j / (n_v_heads / n_k_heads) */
 };
 
 /* Describe the results of l->inputs. qkvz, ba: these matrices are packed.
@@ -110,10 +110,12 @@ size_t layer_inputs(const struct layer *l,
 
 /* Inverse frequencies of a rotary embedding. */
 struct rope {
-    size_t n_rot;    /* elements of a head that rotate: the first ones */
-    float *inv_freq; /* [n_rot / 2] */
-    float scale;     /* of cos and sin */
-    bool interleaved; /* which elements rotate together: see rope_config */
+    size_t n_rot;         /* elements of a head that rotate: the first ones */
+    float *inv_freq;      /* [n_rot / 2] */
+    float *inv_freq_long; /* of sequences with kv_cache.long_rope; NULL: the
+                             same */
+    float scale;          /* of cos and sin */
+    bool interleaved;     /* which elements rotate together: see rope_config */
 };
 
 struct model {
@@ -166,6 +168,11 @@ struct model {
 int model_open(struct model *m, const struct checkpoint *ck,
                const struct st_set *set, struct qwick_err *e);
 void model_close(struct model *m);
+
+/* The number of tokens from which on a sequence needs the other frequencies of
+ * longrope: those of all of its tokens then change, and its cache must be
+ * evaluated again. SIZE_MAX: never. */
+size_t model_long_rope_from(const struct model *m);
 
 /* The function that combines the results of gate_proj and up_proj. */
 void (*model_glu(const struct model *m))(float *out, const float *gate,
@@ -238,8 +245,8 @@ int model_forward(const struct model *m, struct scratch *s,
 /* Copy the matrices to anonymous memory, which may have huge pages. All threads
  * take part. Passes then read the copies. spread: memory nodes from which the
  * pages come in turn; *why is then 0, or the errno value with which the system
- * refused, and the pages come from anywhere. spread NULL: each thread copies the
- * rows that it multiplies in decode, so that they come from its node. */
+ * refused, and the pages come from anywhere. spread NULL: each thread copies
+ * the rows that it multiplies in decode, so that they come from its node. */
 int model_preload(struct model *m, const struct os_nodes *spread, int *why,
                   struct qwick_err *e);
 

@@ -76,7 +76,7 @@ static void yarn_has_the_published_values(void **state)
 {
     float inv[64], plain[64];
     struct config c = yarn_config("null");
-    config_rope_frequencies(&c.ropes[0], plain);
+    config_rope_frequencies(&c.ropes[0], false, plain);
     for (int i = 0; i < 64; i++)
         near((double)plain[i], pow(1e6, -i / 64.0), 1e-6);
     config_free(&c);
@@ -84,7 +84,7 @@ static void yarn_has_the_published_values(void **state)
                     "\"original_max_position_embeddings\": 32768}");
     near(c.ropes[0].attention, 1.138629, 5e-7);
     assert_int_equal(c.ropes[0].original, 32768);
-    config_rope_frequencies(&c.ropes[0], inv);
+    config_rope_frequencies(&c.ropes[0], false, inv);
     near((double)inv[0], 1.0, 0);
     near((double)inv[23], 6.978306e-3, 2e-7);
     near((double)inv[30], 1.064361e-3, 2e-7);
@@ -124,7 +124,7 @@ static void yarn_has_the_published_values(void **state)
     /* without truncation the ramp begins and ends between whole dimensions */
     c = yarn_config("{\"rope_type\": \"yarn\", \"factor\": 4.0, \"truncate\": "
                     "false, \"original_max_position_embeddings\": 32768}");
-    config_rope_frequencies(&c.ropes[0], inv);
+    config_rope_frequencies(&c.ropes[0], false, inv);
     double low = 128 * log(32768 / (32 * 2 * M_PI)) / (2 * log(1e6));
     double high = 128 * log(32768 / (2 * M_PI)) / (2 * log(1e6));
     for (int i = 0; i < 64; i++) {
@@ -134,7 +134,7 @@ static void yarn_has_the_published_values(void **state)
     }
     config_free(&c);
     c = yarn_config("{\"rope_type\": \"linear\", \"factor\": 8}");
-    config_rope_frequencies(&c.ropes[0], inv);
+    config_rope_frequencies(&c.ropes[0], false, inv);
     assert_true(c.ropes[0].attention == 1);
     for (int i = 0; i < 64; i++)
         assert_true(inv[i] == plain[i] / 8);
@@ -184,7 +184,7 @@ static void yarn_fields_are_checked(void **state)
             WRITE(v4, {"rope_scaling", odd[i]},
                   {"rope_theta", t ? "1" : "10000"});
             struct config c = loads();
-            config_rope_frequencies(&c.ropes[0], inv);
+            config_rope_frequencies(&c.ropes[0], false, inv);
             for (int k = 0; k < 8; k++)
                 assert_true(inv[k] > 0 && inv[k] <= 1);
             config_free(&c);

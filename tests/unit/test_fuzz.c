@@ -486,7 +486,7 @@ static int use_config(struct qwick_err *e)
     if (c.head_dim <= 4096) {
         float *inv = malloc(c.head_dim / 2 * sizeof *inv);
         assert_non_null(inv);
-        config_rope_frequencies(&c.ropes[0], inv);
+        config_rope_frequencies(&c.ropes[0], false, inv);
         for (size_t i = 0; i < c.head_dim / 2; i++)
             assert_true(inv[i] >= 0 && inv[i] <= 1);
         free(inv);

@@ -85,6 +85,8 @@ struct qwick_session {
                             NULL: none */
     const float *hidden; /* a row of the engine's buffer, or NULL */
     size_t n_rows;       /* rows of logits; *logits is the last row */
+    size_t n_expected;   /* tokens that it will have when all that waits for
+                            evaluation is evaluated; 0: not known */
     size_t n_cached;     /* tokens that the last sync did not evaluate */
     double *parts;       /* [PART_COUNT] milliseconds per part for profiling, or
                             NULL */
@@ -165,6 +167,14 @@ int session_predict_memory(const struct qwick_session *s, size_t n,
                            struct qwick_err *e);
 
 /* Make room for n tokens in s->tokens. */
+/* Return whether a sequence of n tokens needs the frequencies of long ones. */
+bool session_needs_long_rope(const struct qwick_session *s, size_t n);
+
+/* Rotate the session's keys by the frequencies that fit n tokens, or n_expected
+ * if that is more. If they change, its tokens are evaluated again. The session
+ * has fewer tokens than before after an error. */
+int session_choose_rope(struct qwick_session *s, size_t n, struct qwick_err *e);
+
 int session_reserve_tokens(struct qwick_session *s, size_t n,
                            struct qwick_err *e);
 

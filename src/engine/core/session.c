@@ -123,6 +123,40 @@ int session_reserve_tokens(struct qwick_session *s, size_t n,
     return 0;
 }
 
+bool session_needs_long_rope(const struct qwick_session *s, size_t n)
+{
+    return n >= model_long_rope_from(&s->eng->model);
+}
+
+static int forward(struct qwick_session *s, const int32_t *tokens, size_t n,
+                   enum span_rows rows, float *logits, bool prefill);
+
+int session_choose_rope(struct qwick_session *s, size_t n, struct qwick_err *e)
+{
+    struct qwick_engine *eng = s->eng;
+    const size_t had = s->kv.n, chunk = eng->model.chunk;
+    const bool is_long =
+        session_needs_long_rope(s, n > s->n_expected ? n : s->n_expected);
+    const pass_layer_fn on_layer = eng->on_layer;
+    int rc = 0;
+    if (is_long == s->kv.long_rope)
+        return 0;
+    kv_truncate(&s->kv, 0);
+    s->kv.long_rope = is_long;
+    eng->on_layer = NULL; /* it reports what follows */
+    for (size_t at = 0; at < had && !rc; at = s->kv.n) {
+        size_t m = had - at < chunk ? had - at : chunk;
+        if (scratch_reserve(eng->scratch, &eng->model, m, at + m, e) ||
+            kv_reserve(&s->kv, at + m, e))
+            rc = -1;
+        else if (session_stopped(s) ||
+                 forward(s, s->tokens + at, m, ROWS_NONE, NULL, true))
+            rc = err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
+    }
+    eng->on_layer = on_layer;
+    return rc;
+}
+
 /* Allocate everything for a context of n tokens, evaluated `chunk` at a
  * time. */
 static int reserve(struct qwick_session *s, size_t n, size_t chunk,
@@ -134,7 +168,7 @@ static int reserve(struct qwick_session *s, size_t n, size_t chunk,
         if (!s->own_logits)
             return err_oom(e, m->config.vocab_size * sizeof *s->own_logits);
     }
-    if (session_reserve_tokens(s, n, e) ||
+    if (session_reserve_tokens(s, n, e) || session_choose_rope(s, n, e) ||
         scratch_reserve(s->eng->scratch, m, chunk, n, e))
         return -1;
     return kv_reserve(&s->kv, n, e);
@@ -192,6 +226,7 @@ void session_truncate(struct qwick_session *s, size_t n)
     if (n >= s->kv.n)
         return;
     kv_truncate(&s->kv, n);
+    s->n_expected = 0;
     s->logits = NULL;
     s->hidden = NULL;
     s->n_rows = 0;
@@ -256,6 +291,7 @@ int qwick_session_sync(struct qwick_session *s, const int32_t *tokens, size_t n,
         return -1;
     struct prefill p = {.s = s, .first = s->kv.n, .end = n};
     size_t first = p.first;
+    s->n_expected = n;
     s->n_cached = first;
     prefill_watch(&p);
     int rc = prefill(&p, tokens, e);
@@ -359,6 +395,7 @@ int qwick_session_all_logits(struct qwick_session *s, const int32_t *tokens,
     struct prefill p = {.s = s, .end = n};
     session_truncate(s, 0);
     s->n_cached = 0;
+    s->n_expected = n;
     prefill_watch(&p);
     for (size_t at = 0; at < n;) {
         size_t m = n - at < most ? n - at : most;
@@ -493,7 +530,8 @@ static int reserve_step(struct qwick_engine *eng,
     for (size_t i = 0; i < n; i++) {
         struct qwick_session *s = steps[i].session;
         size_t end = s->kv.n + steps[i].n;
-        if (session_reserve_tokens(s, end, e) || kv_reserve(&s->kv, end, e))
+        if (session_reserve_tokens(s, end, e) ||
+            session_choose_rope(s, end, e) || kv_reserve(&s->kv, end, e))
             return -1;
         n_tokens += steps[i].n;
         n_rows += rows_of(&steps[i]);

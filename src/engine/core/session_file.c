@@ -40,6 +40,10 @@ int qwick_session_save(struct qwick_session *s, const char *path,
         engine_contents(s->eng, &head.contents, e) ||
         engine_check_unchanged(s->eng, e))
         return -1;
+    /* the reader knows only how many tokens there are */
+    s->n_expected = 0;
+    if (session_choose_rope(s, s->kv.n, e))
+        return -1;
     head.n_tokens = s->kv.n;
     head.n_logits = s->logits ? s->eng->model.config.vocab_size : 0;
     head.n_note = s->n_note;
@@ -184,6 +188,7 @@ static int take_live(struct kv_cache *kv, const struct kv_file *f,
 static int take(struct qwick_session *s, struct kv_file *f, struct qwick_err *e)
 {
     size_t n = f->head.n_tokens;
+    s->kv.long_rope = session_needs_long_rope(s, n);
     if (session_reserve_tokens(s, n, e) || kv_reserve(&s->kv, n, e) ||
         match_snapshots(&s->kv, f, e))
         return -1;

@@ -69,8 +69,12 @@ int qwick_session_reuse(struct qwick_session *s, const int32_t *tokens,
     const struct qwick_engine *eng = s->eng;
     if (n && session_check_tokens(s, tokens, n, e))
         return -1;
-    session_truncate(s, common_prefix(s, tokens, n));
-    if (s->kv.n == n || (!eng->prefix && !eng->disk))
+    /* the caller evaluates one token at least after these */
+    bool is_long = session_needs_long_rope(s, n + 1);
+    session_truncate(s, is_long == s->kv.long_rope ? common_prefix(s, tokens, n)
+                                                   : 0);
+    /* the caches have keys of short sequences only */
+    if (s->kv.n == n || (!eng->prefix && !eng->disk) || is_long)
         return 0;
     struct kv_page **pages = malloc((n / KV_BLOCK + 1) * sizeof(*pages));
     if (!pages)
@@ -102,14 +106,14 @@ void qwick_session_publish(struct qwick_session *s)
 {
     if (s->eng->prefix || s->eng->disk)
         kv_snapshot(&s->kv);
-    if (s->eng->prefix)
+    if (s->eng->prefix && !s->kv.long_rope)
         engine_keep_prefix(s->eng, s->tokens, s->kv.n / KV_BLOCK * KV_BLOCK,
                            &s->kv);
 }
 
 int qwick_session_store(struct qwick_session *s, size_t n, struct qwick_err *e)
 {
-    if (!s->eng->disk)
+    if (!s->eng->disk || s->kv.long_rope)
         return 0;
     if (n > s->kv.n)
         n = s->kv.n;

@@ -28,6 +28,8 @@ size_t decode_most_guesses(const struct decode_rules *r, size_t n, size_t pos,
     size_t room = r->limit - pos - 1;
     if (max > room)
         max = room;
+    if (pos < r->turn && max > r->turn - pos - 1)
+        max = r->turn - pos - 1;
     /* the last chosen token is not evaluated */
     room = r->budget > n ? r->budget - n - 1 : SIZE_MAX;
     return max < room ? max : room;

@@ -64,6 +64,8 @@ struct decode_rules {
     size_t n_stop_ids;
     size_t budget; /* maximum number of tokens to select, 0: any number */
     size_t limit;  /* positions that the state can hold */
+    size_t turn;   /* the most positions before the keys of all change
+                      (model_long_rope_from): no guesses go beyond; 0: never */
 };
 
 struct decode_loop {

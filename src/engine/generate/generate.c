@@ -226,12 +226,14 @@ int generation_begin(struct generation *g, const struct qwick_engine *eng,
                      struct qwick_result *r, struct qwick_err *e)
 {
     const struct config *c = &eng->model.config;
+    const size_t turn = model_long_rope_from(&eng->model) - 1;
     *r = (struct qwick_result){.seed = o->sampling->seed, .n_prompt = n};
     *g = (struct generation){.eng = eng, .o = o, .r = r};
     g->rules = (struct decode_rules){.stop_ids = c->stop_ids,
                                      .n_stop_ids = c->n_stop_ids,
                                      .budget = o->max_tokens,
-                                     .limit = limit};
+                                     .limit = limit,
+                                     .turn = turn};
     stream_init(&g->stream, o->stop, o->n_stop,
                 o->in_think && o->split_thinking);
     if (check_options(o, e) || qwick_check_generation(eng, o->sampling, e) ||

@@ -206,6 +206,8 @@ void runs_close(struct runs *s)
  * not count: its output is wanted. */
 static size_t known_tokens(const struct run *r, const struct qwick_session *had)
 {
+    if (session_needs_long_rope(had, r->origin + r->n) != had->kv.long_rope)
+        return 0;
     size_t n = tokens_in_common(r->tokens, r->n - 1, had->tokens, had->kv.n);
     return kv_usable(&had->kv, n);
 }
@@ -360,6 +362,7 @@ static void plan_step(struct runs *s, struct run *r, size_t *budget,
                             : s->task->rows == QWICK_ROWS_LAST && r->complete
                                 ? QWICK_ROWS_LAST
                                 : QWICK_ROWS_NONE;
+    r->session->n_expected = r->origin + r->n;
     s->stepped[s->n_steps] = r;
     s->steps[s->n_steps++] =
         (struct qwick_step){r->session, r->tokens + at, n, which};

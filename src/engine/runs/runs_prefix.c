@@ -23,11 +23,13 @@ size_t runs_find(const struct runs *s, const struct run *r,
                  const struct qwick_session **from)
 {
     struct prefix *p = s->eng->prefix;
-    size_t best = p ? prefix_match(p, r->tokens, r->n - 1, NULL, NULL) : 0;
+    bool is_long = r->origin + r->n >= model_long_rope_from(&s->eng->model);
+    size_t best =
+        p && !is_long ? prefix_match(p, r->tokens, r->n - 1, NULL, NULL) : 0;
     *from = NULL;
     for (size_t i = 0; i < s->n_live; i++) {
         const struct qwick_session *other = s->live[i]->session;
-        if (!other)
+        if (!other || other->kv.long_rope != is_long)
             continue;
         size_t n =
             tokens_in_common(r->tokens, r->n - 1, other->tokens, other->kv.n);
