@@ -65,7 +65,7 @@ static int32_t golden_i64(const unsigned char *p, size_t i)
 }
 
 /* Read expected.safetensors at path into all members except dir. greedy is read
- * if the file has it. */
+ * if the file has it. Returns -1 without the file or its logits. */
 static inline int golden_read(struct golden *g, const char *path)
 {
     struct st_set *set;
@@ -74,6 +74,10 @@ static inline int golden_read(struct golden *g, const char *path)
     const struct st_tensor *ids = st_find(set, "input_ids");
     const struct st_tensor *logits = st_find(set, "logits");
     const struct st_tensor *greedy = st_find(set, "greedy");
+    if (!ids || !logits) {
+        st_close(set);
+        return -1;
+    }
     g->n = ids->shape[0];
     g->vocab_size = logits->shape[1];
     g->n_rows = logits->shape[0];

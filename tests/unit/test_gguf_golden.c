@@ -1,17 +1,10 @@
 /* GGUF files of every type of blocks: their logits against the weights as
  * ggml's reference dequantizes them and a forward pass in float64, on every
- * level of kernels that this CPU has. The bounds are the project's: see
- * test_golden.c. What is measured is printed. */
+ * level of kernels that this CPU has. Prints the measured errors. */
 #include "test.h"
 
-#include "base/cpu.h"
 #include "engine/core/engine.h"
-#include "engines.h"
-#include "golden.h"
-
-#define EXACT_BOUND     2e-5
-#define FLOAT_BOUND     1.2e-2
-#define QUANTIZED_BOUND 4e-2
+#include "golden_run.h"
 
 static const char *const types[] = {
     "F16",  "Q8_0",   "Q4_0",   "Q4_1",   "Q5_0", "Q5_1",  "IQ4_NL",
@@ -37,61 +30,34 @@ static void open_golden(struct golden *g, const char *name)
     assert_int_equal(golden_read(g, path), 0);
 }
 
-/* Logits at all positions, malloc'ed. */
-static float *logits_of(const struct golden *g, bool exact, const char *isa)
-{
-    struct qwick_err e;
-    struct qwick_engine *eng =
-        engine_with(.model = g->dir, .exact = exact, .isa = isa, .threads = 2);
-    float *got = malloc(g->n * g->vocab_size * sizeof *got);
-    if (all_logits(eng, g, got, &e))
-        fail_msg("%s: %s", g->dir, e.msg);
-    qwick_engine_close(eng);
-    return got;
-}
-
-static double error_of(const struct golden *g, bool exact, const char *isa)
-{
-    float *got = logits_of(g, exact, isa);
-    double error = golden_error(g, got);
-    free(got);
-    return error;
-}
-
-static void check(const char *name, enum isa isa)
+static void errors_of(const char *name, enum isa isa)
 {
     struct golden g;
     open_golden(&g, name);
     bool is_float =
         strstr(name, "-F16") || strstr(name, "gemma3") || strstr(name, "qwen3");
-    double exact = error_of(&g, true, isa_name(isa));
-    double fast = error_of(&g, false, isa_name(isa));
-    printf("%-10s %-20s exact %.2e  default %.2e\n", isa_name(isa), name, exact,
-           fast);
-    assert_true(exact <= EXACT_BOUND);
-    assert_true(fast <= (is_float ? FLOAT_BOUND : QUANTIZED_BOUND));
+    double bound = is_float ? FLOAT_BOUND : QUANTIZED_BOUND;
+    assert_true(golden_errors_fit(&g, name, isa, bound));
     golden_close(&g);
+}
+
+static void logits_of_isa(enum isa isa, void *ctx)
+{
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "tiny-dense-%s", types[i]);
+        errors_of(name, isa);
+    }
+    errors_of("gemma3-tied", isa);
+    for (size_t i = 0; i < sizeof recurrent / sizeof *recurrent; i++)
+        errors_of(recurrent[i], isa);
+    for (size_t i = 0; i < sizeof mixtures / sizeof *mixtures; i++)
+        errors_of(mixtures[i], isa);
 }
 
 static void logits_match_every_isa(void **state)
 {
-    for (int l = 0; l < ISA_COUNT; l++) {
-        if (!cpu_has((enum isa)l)) {
-            printf("SKIP %s: this CPU does not have it\n",
-                   isa_name((enum isa)l));
-            continue;
-        }
-        for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-            char name[64];
-            snprintf(name, sizeof name, "tiny-dense-%s", types[i]);
-            check(name, (enum isa)l);
-        }
-        check("gemma3-tied", (enum isa)l);
-        for (size_t i = 0; i < sizeof recurrent / sizeof *recurrent; i++)
-            check(recurrent[i], (enum isa)l);
-        for (size_t i = 0; i < sizeof mixtures / sizeof *mixtures; i++)
-            check(mixtures[i], (enum isa)l);
-    }
+    each_isa(logits_of_isa, NULL);
 }
 
 /* Routers are F32 in files whose other matrices are BF16. */
