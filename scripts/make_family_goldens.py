@@ -137,7 +137,7 @@ CASES = {
                                "original_max_position_embeddings": 32}}}, 19, {
         "T": 90, "gguf": True, "mlx": (4, 32)}),
     "phi3-long": ("Phi3", SLIM | {"num_key_value_heads": 4} | longrope(4, 0.05, 1.5), 20, {
-        "T": 80, "gguf": True, "mlx": (4, 32)}),
+        "T": 80, "gguf": True}),
     "phi3-crossing": ("Phi3", SLIM | longrope(4, 0.05, 1.5), 21, {"T": 56, "gguf": True}),
     "phi3-window": ("Phi3", SLIM | {"sliding_window": 12}, 22, {"T": 40, "gguf": True}),
     "phi4mini-long": ("Phi3", SLIM | TIED | {"hidden_size": 64} | longrope(6, 0.05, 1.1, partial_rotary_factor=0.75),

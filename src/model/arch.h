@@ -65,6 +65,8 @@ struct arch {
                                tie_word_embeddings may be missing: hidden_size
                                / num_attention_heads, num_attention_heads and
                                false */
+    bool transposed_experts; /* where all experts of a layer are fused in one
+                                tensor, it is [n, columns, rows] */
     struct blocks blocks;
     const struct fixed_field *fixed; /* of config.json, see fixed.h; has been
                                         checked before read_config */

@@ -41,6 +41,16 @@ static int read_config(struct config *c, const struct section *s,
                : 0;
 }
 
+/* Qwen3VLMoeTextTopKRouter always divides by the sum. */
+static int read_config_vl(struct config *c, const struct section *s,
+                          struct qwick_err *e)
+{
+    if (read_config(c, s, e))
+        return -1;
+    c->norm_topk_prob = true;
+    return 0;
+}
+
 static const struct names *const schemes[] = {&names_hub, &names_gguf, NULL};
 
 const struct arch arch_qwen3moe = {.model_type = "qwen3_moe",
@@ -55,9 +65,11 @@ const struct arch arch_qwen3moe = {.model_type = "qwen3_moe",
 const struct arch arch_qwen3vlmoe = {.model_type = "qwen3_vl_moe_text",
                                      .wrapped = "qwen3_vl_moe",
                                      .gguf = "qwen3vlmoe",
+                                     .transposed_experts = true,
+                                     .implies_heads = true,
                                      .blocks = QWEN3_BLOCKS,
                                      .fixed = fixed,
                                      .names = schemes,
                                      .gguf_names = &names_gguf,
-                                     .read_config = read_config,
+                                     .read_config = read_config_vl,
                                      LAYER_FUNCTIONS};

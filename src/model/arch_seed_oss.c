@@ -22,7 +22,8 @@ static int read_config(struct config *c, const struct section *s,
                : 0;
 }
 
-static const struct names *const schemes[] = {&names_hub, &names_gguf, NULL};
+static const struct names *const schemes[] = {&names_hub, &names_gguf_seed_oss,
+                                              NULL};
 
 const struct arch arch_seed_oss = {
     .model_type = "seed_oss",
@@ -31,6 +32,6 @@ const struct arch arch_seed_oss = {
     .blocks = {.attn_norm = true, .mlp_norm = true},
     .fixed = fixed,
     .names = schemes,
-    .gguf_names = &names_gguf,
+    .gguf_names = &names_gguf_seed_oss,
     .read_config = read_config,
     LAYER_FUNCTIONS};

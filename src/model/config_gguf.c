@@ -204,12 +204,22 @@ static void put_rows(struct writer *w, const char *in)
     }
 }
 
+/* Without a key, all heads together are as wide as the model. 0: not known. */
+static uint64_t head_dim_of(const struct writer *w)
+{
+    uint64_t heads = integer(w, ".attention.head_count");
+    return entry(w, ".attention.key_length")
+               ? integer(w, ".attention.key_length")
+           : heads ? integer(w, ".embedding_length") / heads
+                   : 0;
+}
+
 /* Fields that follow from several keys. check_computed refuses what makes no
  * sense. */
 static void put_computed(struct writer *w, bool partial_rotary)
 {
     uint64_t heads = integer(w, ".ssm.time_step_rank");
-    uint64_t head_dim = integer(w, ".attention.key_length");
+    uint64_t head_dim = head_dim_of(w);
     const struct gguf_value *layers = entry(w, ".block_count");
     uint64_t extra = integer(w, ".nextn_predict_layers");
     if (layers && extra) { /* of multi-token prediction */

@@ -129,12 +129,12 @@ static int cut(struct weights *w, const struct role *r, size_t n,
 }
 
 static int bind_stack(struct weights *w, const struct role *r, size_t n,
-                      size_t layer, struct qwick_err *e)
+                      size_t layer, bool transposed, struct qwick_err *e)
 {
     struct matrix stack;
-    return weights_stack(w, &stack, n, r->rows, r->cols,
-                         (struct weight_ref){.id = r->all, .layer = layer},
-                         e) ||
+    return (transposed ? weights_stack_transposed : weights_stack)(
+               w, &stack, n, r->rows, r->cols,
+               (struct weight_ref){.id = r->all, .layer = layer}, e) ||
                    cut(w, r, n, &stack, 0, r->rows, e)
                ? -1
                : 0;
@@ -142,13 +142,14 @@ static int bind_stack(struct weights *w, const struct role *r, size_t n,
 
 static int bind_fused(struct weights *w, const struct role *gate,
                       const struct role *up, size_t n, size_t layer,
-                      struct qwick_err *e)
+                      bool transposed, struct qwick_err *e)
 {
     const struct weight_ref ref = {.id = WEIGHT_EXPERTS_GATE_UP,
                                    .layer = layer};
     struct matrix both;
     size_t rows = 2 * gate->rows;
-    return weights_stack(w, &both, n, rows, gate->cols, ref, e) ||
+    return (transposed ? weights_stack_transposed : weights_stack)(
+               w, &both, n, rows, gate->cols, ref, e) ||
                    cut(w, gate, n, &both, 0, rows, e) ||
                    cut(w, up, n, &both, gate->rows, rows, e)
                ? -1
@@ -179,22 +180,25 @@ static int check_formats(const struct weights *w, const struct role *r,
     return 0;
 }
 
+/* transposed: fused stacks are. */
 static int bind_roles(struct weights *w, const struct role *roles, size_t n,
-                      size_t layer, struct qwick_err *e)
+                      size_t layer, bool transposed, struct qwick_err *e)
 {
     const struct role *gate = &roles[0], *up = &roles[1];
     size_t from = 0; /* roles before it are bound */
     if (weights_has(w, (struct weight_ref){.id = WEIGHT_EXPERTS_GATE_UP,
                                            .layer = layer})) {
-        if (bind_fused(w, gate, up, n, layer, e))
+        if (bind_fused(w, gate, up, n, layer, transposed, e))
             return -1;
         from = 2;
+    } else {
+        transposed = false;
     }
     for (size_t i = from; i < 3; i++) {
         const struct weight_ref all = {.id = roles[i].all, .layer = layer};
-        bool stacked = !w->naming.names->of[roles[i].one][0] ||
-                       weights_has(w, all);
-        if (stacked ? bind_stack(w, &roles[i], n, layer, e)
+        bool stacked =
+            !w->naming.names->of[roles[i].one][0] || weights_has(w, all);
+        if (stacked ? bind_stack(w, &roles[i], n, layer, transposed, e)
                     : bind_each(w, &roles[i], n, layer, e))
             return -1;
     }
@@ -254,12 +258,15 @@ int experts_bind(struct model *m, struct experts *x, size_t layer,
     x->normalise = c->norm_topk_prob;
     x->glu = model_glu(m);
     x->scale = c->residual_scale;
+    /* GGUF files fuse them, too, in the order of products */
+    bool transposed = c->arch->transposed_experts &&
+                      m->weights.naming.names != c->arch->gguf_names;
     const struct role roles[] = {
         {x->gate, WEIGHT_EXPERT_GATE, WEIGHT_EXPERTS_GATE, l->d_ff, d},
         {x->up, WEIGHT_EXPERT_UP, WEIGHT_EXPERTS_UP, l->d_ff, d},
         {x->down, WEIGHT_EXPERT_DOWN, WEIGHT_EXPERTS_DOWN, d, l->d_ff},
     };
-    if (bind_roles(&m->weights, roles, n, layer, e))
+    if (bind_roles(&m->weights, roles, n, layer, transposed, e))
         return -1;
     x->bytes = matrix_bytes(&x->gate[0]) + matrix_bytes(&x->up[0]) +
                matrix_bytes(&x->down[0]);

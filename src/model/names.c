@@ -215,6 +215,12 @@ const struct names names_gguf = {
     .prefixes = {"", NULL},
     .of = {GGUF_COMMON, GGUF_GATE_UP, GGUF_SHARED, GGUF_NORMS}};
 
+const struct names names_gguf_seed_oss = {
+    .config = "its metadata",
+    .prefixes = {"", NULL},
+    .of = {GGUF_COMMON, GGUF_GATE_UP,
+           [WEIGHT_MLP_NORM] = {BLOCK "post_attention_norm.weight"}}};
+
 const struct names names_gguf_fused = {
     .config = "its metadata",
     .prefixes = {"", NULL},

@@ -143,6 +143,9 @@ extern const struct names names_hub_post;
  * ffn_up has the rows of gate_proj, too. */
 extern const struct names names_gguf, names_gguf_fused;
 
+/* The names of Seed-OSS in GGUF files: its second norm has another's name. */
+extern const struct names names_gguf_seed_oss;
+
 /* The names of Gemma 3's text models on the Hugging Face hub, also in
  * checkpoints with a vision model. */
 extern const struct names names_gemma;

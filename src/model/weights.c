@@ -192,6 +192,61 @@ int weights_stack(struct weights *w, struct matrix *out, size_t n, size_t rows,
     return bind(w, out, &shape, ref, e);
 }
 
+/* Make room for one more owned block of memory. */
+static void *own_block(struct weights *w, size_t n_bytes, struct qwick_err *e)
+{
+    if (ARRAY_RESERVE(w->vectors, w->cap_vectors, w->n_vectors + 1, e))
+        return NULL;
+    void *block = calloc(n_bytes, 1);
+    if (block)
+        w->vectors[w->n_vectors++] = block;
+    else
+        err_oom(e, n_bytes);
+    return block;
+}
+
+/* out [rows, cols] = the transpose of in [cols, rows], `size` bytes an element;
+ * by squares that stay in the cache. */
+static void transpose(unsigned char *out, const unsigned char *in, size_t rows,
+                      size_t cols, size_t size)
+{
+    enum { SQUARE = 64 };
+    for (size_t r0 = 0; r0 < rows; r0 += SQUARE)
+        for (size_t c0 = 0; c0 < cols; c0 += SQUARE)
+            for (size_t r = r0; r < rows && r < r0 + SQUARE; r++)
+                for (size_t c = c0; c < cols && c < c0 + SQUARE; c++)
+                    memcpy(out + (r * cols + c) * size,
+                           in + (c * rows + r) * size, size);
+}
+
+int weights_stack_transposed(struct weights *w, struct matrix *out, size_t n,
+                             size_t rows, size_t cols, struct weight_ref ref,
+                             struct qwick_err *e)
+{
+    char name[NAMES_BYTES];
+    if (weights_stack(w, out, n, cols, rows, ref, e))
+        return -1;
+    find_name(w, ref, name);
+    if (!out->format->is_float)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: tensor %s: is quantized and transposed, which is "
+                       "not supported",
+                       w->path, name);
+    const unsigned char *in = out->data[0];
+    size_t size = dtype_bytes(out->dtype), each = rows * cols * size;
+    out->rows = n * rows;
+    out->cols = cols;
+    if (w->sizes_only)
+        return 0;
+    unsigned char *copy = own_block(w, n * each, e);
+    if (!copy)
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        transpose(copy + i * each, in + i * each, rows, cols, size);
+    out->data[0] = copy;
+    return 0;
+}
+
 int weights_view(struct weights *w, struct matrix *out,
                  const struct matrix *stack, size_t row, size_t rows,
                  struct qwick_err *e)
@@ -225,12 +280,9 @@ int weights_array(struct weights *w, float **out, const size_t *dims,
         return -1;
     size_t n = t->n_bytes / dtype_bytes(t->dtype);
     weights_use(w, t, n, 0);
-    if (ARRAY_RESERVE(w->vectors, w->cap_vectors, w->n_vectors + 1, e))
-        return -1;
-    float *v = calloc(n, sizeof *v);
+    float *v = own_block(w, n * sizeof *v, e);
     if (!v)
-        return err_oom(e, n * sizeof *v);
-    w->vectors[w->n_vectors++] = v;
+        return -1;
     *out = v;
     if (w->sizes_only)
         return 0;

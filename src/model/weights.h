@@ -29,7 +29,7 @@ struct weights {
     bool *used;               /* [st_count(set)] */
     /* All matrices and vectors that were asked for, in this order. */
     struct matrix **matrices;
-    float **vectors; /* owned */
+    float **vectors; /* owned; also the copies of transposed stacks */
     size_t n_matrices, cap_matrices, n_vectors, cap_vectors;
     char storage[96]; /* weights_storage's */
 };
@@ -57,6 +57,12 @@ int weights_matrix(struct weights *w, struct matrix *out, size_t rows,
  * weights_view makes of it. *out may be freed. */
 int weights_stack(struct weights *w, struct matrix *out, size_t n, size_t rows,
                   size_t cols, struct weight_ref ref, struct qwick_err *e);
+
+/* As weights_stack, for a tensor [n, cols, rows]: *out is a copy in memory, in
+ * the order of products. QWICK_ERR_MODEL for quantized tensors. */
+int weights_stack_transposed(struct weights *w, struct matrix *out, size_t n,
+                             size_t rows, size_t cols, struct weight_ref ref,
+                             struct qwick_err *e);
 
 /* Make a matrix of rows [row, row + rows) of a stack. *out must stay where it
  * is, as for weights_matrix. */
