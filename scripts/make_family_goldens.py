@@ -124,7 +124,7 @@ CASES = {
     "mixtral-top3": ("Mixtral", SLIM | {"num_local_experts": 5, "num_experts_per_tok": 3, "sliding_window": None,
                                         "intermediate_size": 32}, 14, {"gguf": True, "mlx": (4, 32)}),
     "smollm3-own": ("SmolLM3", SLIM | {"hidden_size": 64, "num_hidden_layers": 4, "no_rope_layers": [1, 0, 0, 1]}, 15, {}),
-    "smollm3-tied": ("SmolLM3", SLIM | TIED | {"hidden_size": 64, "num_hidden_layers": 4}, 16, {"gguf": True, "mlx": (4, 32)}),
+    "smollm3-tied": ("SmolLM3", SLIM | TIED | {"num_hidden_layers": 4}, 16, {"gguf": True, "mlx": (4, 32)}),
     "granite-bias": ("Granite", SLIM | {
         "attention_bias": True, "embedding_multiplier": 12.0, "attention_multiplier": 0.5,
         "residual_multiplier": 0.22, "logits_scaling": 8.0}, 17, {"gguf": True, "mlx": (4, 32)}),
@@ -214,17 +214,26 @@ class Runner:
             ids = tries[clear.argmax()][None]
         return ids
 
-    def expected(self, ids, n_rows):
-        logits, greedy, now = self.logits(ids)[0], [], ids
-        routing = min((m.min().item() for m in self.margins), default=float("inf"))
-        margin = float("inf")
+    def continuation(self, ids):
+        """The greedy continuation, and by how much the first token exceeds the second at least."""
+        greedy, margin = [], float("inf")
         for _ in range(GREEDY):
-            last = self.logits(now)[0, -1]
-            last[COMMON["eos_token_id"]] = -1e9
-            top = last.topk(2)
-            margin = min(margin, (top.values[0] - top.values[1]).item() / logits.std().item())
+            top = self.logits(ids)[0, -1].topk(2)
             greedy.append(top.indices[0].item())
-            now = torch.cat([now, top.indices[:1][None]], 1)
+            margin = min(margin, (top.values[0] - top.values[1]).item())
+            ids = torch.cat([ids, torch.tensor([greedy[-1:]])], 1)
+        return greedy, margin
+
+    def expected(self, n, vocab_size, seed, n_rows):
+        """n token ids whose continuation has no stop id, since GGUF files without a vocabulary do
+        not name it, and the results."""
+        greedy = [COMMON["eos_token_id"]]
+        while COMMON["eos_token_id"] in greedy:
+            ids = self.draw_ids(n, vocab_size, seed)
+            greedy, margin = self.continuation(ids)
+            seed += 1000
+        logits = self.logits(ids)[0]
+        routing = min((m.min().item() for m in self.margins), default=float("inf"))
         print(f"    std {logits.std():.3g}, margin of tokens {margin:.3g}, of experts {routing:.3g}, greedy {greedy[:5]}")
         assert torch.isfinite(logits).all()
         return {"input_ids": ids[0], "logits": logits[-n_rows:].contiguous(), "greedy": torch.tensor(greedy)}
@@ -413,8 +422,8 @@ def make(out, name):
     (path / "generation_config.json").unlink(missing_ok=True)
     print(name)
     runner = Runner(model, head, kw.get("num_experts_per_tok", 0))
-    ids = runner.draw_ids(opt.get("T", 24), kw["vocab_size"], seed + 1)
-    save_file(runner.expected(ids, ROWS), path / "expected.safetensors")
+    size = opt.get("T", 24), kw["vocab_size"]
+    save_file(runner.expected(*size, seed + 1, ROWS), path / "expected.safetensors")
     config = json.loads((path / "config.json").read_text())
     if "wrap" in opt:
         config = wrap(path, model, *opt["wrap"], head, kw["tie_word_embeddings"])
@@ -425,8 +434,7 @@ def make(out, name):
     if "mlx" in opt:
         to = write_mlx(path, old, *opt["mlx"])
         round_as_mlx(runner, config["model_type"], opt.get("plus"), *opt["mlx"])
-        ids = runner.draw_ids(opt.get("T", 24), kw["vocab_size"], seed + 2)
-        save_file(runner.expected(ids, ROWS_MLX), to / "expected.safetensors")
+        save_file(runner.expected(*size, seed + 2, ROWS_MLX), to / "expected.safetensors")
 
 
 CONVERT = """
