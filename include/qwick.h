@@ -267,7 +267,8 @@ struct qwick_info {
                          to bf16), "int8", "own" (f32) or "openblas" */
     int threads;
     size_t vocab_size, tokenizer_size, d_model, d_ff, n_layers, n_heads,
-        n_kv_heads, head_dim, n_ctx_max, sliding_window;
+        n_kv_heads, head_dim, n_ctx_max, sliding_window; /* some layers may have
+                         other KV heads and another head_dim */
     double rope_theta, rms_eps;
     bool tied_head, attention_bias, has_tokenizer, has_weights;
     /* From config.json's quantization: bits, group size, and the number of

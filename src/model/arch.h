@@ -20,8 +20,7 @@ struct worker;
 
 /* The cost of a part of a pass. */
 struct cost {
-    double flops;     /* a multiply-add is two */
-    double positions; /* of keys and values that it reads, summed over layers */
+    double flops; /* a multiply-add is two */
 };
 
 /* How attention normalises queries and keys. */

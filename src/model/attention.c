@@ -101,8 +101,8 @@ static void store_keys(const struct worker *w, size_t layer, size_t t,
                       (float)p->m->config.rms_eps);
     rotate(w, layer, k, h1 - h0, t);
     for (size_t h = h0; h < h1; h++, k += d, v += d) {
-        kv_store(kv, w->k, kv_keys(kv, block, layer, h), slot, k);
-        kv_store(kv, w->k, kv_values(kv, block, layer, h), slot, v);
+        kv_store(kv, w->k, kv_keys(kv, block, layer, h), slot, k, d);
+        kv_store(kv, w->k, kv_values(kv, block, layer, h), slot, v, d);
     }
 }
 
@@ -365,12 +365,6 @@ static void attend(const struct worker *w, const struct task *a, bool out16)
     finish(w, a, to, out16);
 }
 
-/* KV heads whose rows of one token fit a thread's tile. */
-static size_t heads_at_once(const struct worker *w, size_t layer)
-{
-    return w->p->s->tile_rows / group_of(w, layer);
-}
-
 /* ---- decode: one token of each sequence --------------------------------- */
 
 static void store_and_prepare(const struct worker *w, size_t layer, size_t t,
@@ -387,7 +381,7 @@ static void decode_heads(const struct worker *w, size_t layer,
                          const struct attn_tile *tile, size_t h0, size_t h1,
                          bool out16)
 {
-    size_t step = heads_at_once(w, layer);
+    size_t step = scratch_tile_groups(group_of(w, layer));
     store_and_prepare(w, layer, tile->first, h0, h1);
     for (size_t h = h0; h < h1; h += step) {
         struct task a =
@@ -438,13 +432,15 @@ static void decode_split(struct worker *w, size_t layer,
 }
 
 static void decode_attention(struct worker *w, size_t layer,
-                             const struct attn_tile *tiles, size_t n_tiles,
-                             bool out16)
+                             const struct attn_plan *plan, bool out16)
 {
     const struct pass *p = w->p;
+    const struct attn_tile *tiles = plan->tiles;
+    size_t n_tiles = plan->n;
     size_t n_heads = config_of(w, layer)->n_kv_heads, n = p->n, begin, end;
     if (n == 1 && n_tiles == 1) {
-        if (scratch_splits(p->m) && p->s->pos[0] >= ATTN_SEGMENT) {
+        if (scratch_splits_heads(p->m, n_heads) &&
+            p->s->pos[0] >= ATTN_SEGMENT) {
             decode_split(w, layer, tiles, out16);
             return;
         }
@@ -470,11 +466,11 @@ static void decode_attention(struct worker *w, size_t layer,
 /* ---- prefill ------------------------------------------------------------ */
 
 static void prefill_attention(struct worker *w, size_t layer,
-                              const struct attn_tile *tiles, size_t n_tiles,
-                              bool out16)
+                              const struct attn_plan *plan, bool out16)
 {
     const struct pass *p = w->p;
     size_t n_heads = config_of(w, layer)->n_kv_heads, begin, end;
+    size_t n_tiles = plan->n;
     size_t at_once =
         (size_t)w->n_threads < n_heads ? (size_t)w->n_threads : n_heads;
     par_split(p->n, 1, w->tid, w->n_threads, &begin, &end);
@@ -488,7 +484,7 @@ static void prefill_attention(struct worker *w, size_t layer,
                group = begin / (n_tiles * at_once);
         size_t left = n_heads - group * at_once;
         size_t width = left < at_once ? left : at_once;
-        const struct attn_tile *tile = &tiles[n_tiles - 1 - i / width];
+        const struct attn_tile *tile = &plan->tiles[n_tiles - 1 - i / width];
         size_t h = group * at_once + i % width;
         struct task a = task_of(w, tile, layer, h, h + 1);
         attend(w, &a, out16);
@@ -504,6 +500,17 @@ void pass_keep_rows(const struct pass *p)
                    d * sizeof *p->s->x);
 }
 
+static const struct attn_plan *plan_of(const struct pass *p, size_t layer)
+{
+    const struct config *c = &p->m->config;
+    const struct attn_plan *plan = p->s->plans;
+    if (layer + 1 == c->n_layers)
+        return &p->s->last;
+    while (plan->n_kv_heads != c->layers[layer].n_kv_heads)
+        plan++;
+    return plan;
+}
+
 /* From s->q, s->k, s->v: norms and RoPE, keys and values into the caches, and
  * attention to s->attn, or to s->attn16 where o_proj reads bf16. */
 static void attend_all(struct worker *w, size_t layer, size_t n)
@@ -511,14 +518,9 @@ static void attend_all(struct worker *w, size_t layer, size_t n)
     const struct pass *p = w->p;
     const struct matrix *o_proj = &p->m->layers[layer].attn.o_proj;
     bool out16 = pass_act_type(p, o_proj, n) == ACT_BF16;
-    bool last = layer + 1 == p->m->config.n_layers;
-    const struct attn_tile *tiles = last ? p->s->last_tiles : p->s->tiles;
-    size_t n_tiles = last ? p->n_last_tiles : p->n_tiles;
-    if (p->single)
-        decode_attention(w, layer, tiles, n_tiles, out16);
-    else
-        prefill_attention(w, layer, tiles, n_tiles, out16);
-    if (last && w->tid == 0)
+    (p->single ? decode_attention : prefill_attention)(
+        w, layer, plan_of(p, layer), out16);
+    if (layer + 1 == p->m->config.n_layers && w->tid == 0)
         pass_keep_rows(p);
     pass_ahead_all(w, &o_proj, 1, n);
     pass_barrier(w, PART_ATTENTION);
@@ -550,51 +552,54 @@ struct input pass_attention(struct worker *w, size_t layer, const float *norm,
     return (struct input){.bf16 = s->attn16};
 }
 
-/* Tiles of tokens [first, last) of a span, results from row out on. */
-static size_t add_tiles(struct attn_tile *tiles, size_t n, size_t span,
-                        size_t first, size_t last, size_t out, size_t step)
+/* Tokens of a span that make a tile in layers with n_kv_heads, at least one: a
+ * group may have more rows than a tile aims at. Large tiles pack keys and values
+ * less often, small ones are shared out more evenly. */
+static size_t tile_tokens(const struct pass *p, const struct span *span,
+                          size_t n_kv_heads)
 {
-    for (size_t t = first; t < last; t += step, n++) {
+    size_t group = p->m->config.n_heads / n_kv_heads;
+    size_t rows = scratch_packed_rows(p->m, group);
+    size_t wanted = 4 * (size_t)p->s->n_threads;
+    if (p->m->exact || p->single)
+        return scratch_tile_groups(group);
+    while (rows / 2 >= ATTN_PACKED_ROWS &&
+           (span->n * group + rows - 1) / rows * n_kv_heads < wanted)
+        rows /= 2;
+    return rows < group ? 1 : rows / group;
+}
+
+/* Add the tiles of tokens [first, last) of a span, results from row out on. */
+static void add_tiles(struct attn_plan *plan, const struct pass *p, size_t span,
+                      size_t first, size_t last, size_t out)
+{
+    if (!plan->n_kv_heads)
+        return;
+    size_t step = tile_tokens(p, &p->io->spans[span], plan->n_kv_heads);
+    for (size_t t = first; t < last; t += step) {
         size_t end = last - t < step ? last : t + step;
-        tiles[n] =
+        plan->tiles[plan->n++] =
             (struct attn_tile){(uint32_t)span, (uint32_t)t, (uint32_t)end,
                                (uint32_t)(out + t - first)};
     }
-    return n;
-}
-
-/* Tokens of a span that make a tile, at least one: a group may have more rows
- * than a tile aims at. Large tiles pack keys and values less often, small ones
- * are shared out more evenly. */
-static size_t tile_tokens(const struct pass *p, const struct span *span,
-                          size_t group)
-{
-    const struct scratch *s = p->s;
-    size_t heads = p->m->config.n_kv_heads, wanted = 4 * (size_t)s->n_threads;
-    size_t rows = s->packed_rows;
-    if (p->m->exact || p->single)
-        return s->tile_rows / group;
-    while (rows / 2 >= ATTN_PACKED_ROWS &&
-           (span->n * group + rows - 1) / rows * heads < wanted)
-        rows /= 2;
-    return rows < group ? 1 : rows / group;
 }
 
 void pass_plan_attention(struct pass *p)
 {
     struct scratch *s = p->s;
-    size_t group = p->m->config.n_heads / p->m->config.n_kv_heads;
     size_t at = 0, kept = 0;
+    s->last.n = 0;
+    for (size_t k = 0; k < s->n_plans; k++)
+        s->plans[k].n = 0;
     for (size_t i = 0; i < p->io->n_spans; i++) {
         const struct span *span = &p->io->spans[i];
-        size_t step = tile_tokens(p, span, group);
         size_t end = at + span->n;
         size_t from = span->rows == ROWS_ALL    ? at
                       : span->rows == ROWS_LAST ? end - 1
                                                 : end;
-        p->n_tiles = add_tiles(s->tiles, p->n_tiles, i, at, end, at, step);
-        p->n_last_tiles =
-            add_tiles(s->last_tiles, p->n_last_tiles, i, from, end, kept, step);
+        for (size_t k = 0; k < s->n_plans; k++)
+            add_tiles(&s->plans[k], p, i, at, end, at);
+        add_tiles(&s->last, p, i, from, end, kept);
         for (size_t t = at; t < end; t++) {
             s->pos[t] = span->kv->n + t - at;
             s->span[t] = (uint32_t)i;

@@ -116,8 +116,9 @@ struct config {
     size_t d_ff;             /* intermediate_size */
     size_t n_layers;         /* num_hidden_layers */
     size_t n_heads;          /* num_attention_heads */
-    size_t n_kv_heads;       /* num_key_value_heads */
-    size_t head_dim;         /* head_dim */
+    size_t n_kv_heads;       /* num_key_value_heads: of layers without a number
+                                of their own */
+    size_t head_dim;         /* head_dim: likewise */
     size_t n_ctx_max;        /* max_position_embeddings */
     double rms_eps;          /* rms_norm_eps */
     float embed_scale;       /* factor of the embeddings before layer 0; 1
@@ -224,7 +225,10 @@ int config_read_common(struct config *c, const struct section *s,
                        struct qwick_err *e);
 
 /* Set the heads of all layers to c->n_kv_heads and c->head_dim, and the scale of
- * their scores to the usual one, 1 / sqrt(head_dim). */
+ * their scores to the usual one, 1 / sqrt(head_dim). A family whose layers differ
+ * sets those of other layers afterwards, with the checks of config_read_common:
+ * n_heads is a multiple of each n_kv_heads, and n_heads * head_dim is at most
+ * MAX_DIM. */
 void config_set_heads(struct config *c);
 
 /* Check that all of a head can be rotated. */

@@ -1,4 +1,4 @@
-/* The costs of passes: operations, and bytes of weights, keys and values. */
+/* The costs of passes: operations, and bytes of weights. */
 #include "model/cost.h"
 
 #include "model/model.h"
@@ -83,20 +83,13 @@ double cost_pairs(size_t window, size_t pos, size_t n)
     return pairs;
 }
 
-double cost_positions(size_t window, size_t pos, size_t n)
-{
-    return (double)(least(pos, window - 1) + n);
-}
-
 struct cost model_cost(const struct model *m, size_t pos, size_t n)
 {
     const struct config *c = &m->config;
     struct cost sum = {.flops = 2 * (double)c->d_model * (double)c->vocab_size};
     for (size_t i = 0; i < c->n_layers; i++) {
         size_t n_kept = i + 1 == c->n_layers ? 1 : n;
-        struct cost l = c->arch->layer_cost(m, i, pos, n, n_kept);
-        sum.flops += l.flops;
-        sum.positions += l.positions;
+        sum.flops += c->arch->layer_cost(m, i, pos, n, n_kept).flops;
     }
     return sum;
 }

@@ -8,8 +8,4 @@
  * token sees the last `window` positions, itself included. */
 double cost_pairs(size_t window, size_t pos, size_t n);
 
-/* Return the number of positions whose keys and values these tokens read; each
- * counts once. window >= 1. */
-double cost_positions(size_t window, size_t pos, size_t n);
-
 #endif

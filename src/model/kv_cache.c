@@ -9,35 +9,72 @@
 
 #include "base/buf.h"
 
+/* Bytes of a layer in a page. */
+static size_t layer_bytes(const struct kv_layer *l)
+{
+    return 2 * l->n_heads * l->run_bytes;
+}
+
+/* Place layer i at the end of a page. -1: overflow. */
+static int place_layer(struct kv_cache *kv, const struct config *c, size_t i)
+{
+    const struct layer_config none = {0},
+                              *from = c->layers ? &c->layers[i] : &none;
+    struct kv_layer *l = &kv->shape->layers[i];
+    size_t position, n;
+    l->at = kv->page_bytes;
+    if (from->recurrent)
+        return 0;
+    l->n_heads = from->n_kv_heads ? from->n_kv_heads : c->n_kv_heads;
+    l->head_dim = from->head_dim ? from->head_dim : c->head_dim;
+    bool bad = size_mul(l->head_dim, dtype_bytes(kv->dtype), &position);
+    if (kv->dtype == DT_I8)
+        bad |= size_add(position, kv_i8_groups(l->head_dim) * sizeof(float),
+                        &position);
+    return bad || size_mul(position, KV_BLOCK, &l->run_bytes) ||
+                   size_mul(l->run_bytes, 2, &n) ||
+                   size_mul(n, l->n_heads, &n) ||
+                   size_add(kv->page_bytes, n, &kv->page_bytes)
+               ? -1
+               : 0;
+}
+
+static int place_layers(struct kv_cache *kv, const struct config *c,
+                        struct qwick_err *e)
+{
+    size_t n = sizeof(struct kv_shape) + c->n_layers * sizeof(struct kv_layer);
+    if (!(kv->shape = calloc(1, n)))
+        return err_oom(e, n);
+    kv->shape->refs = 1;
+    for (size_t i = 0; i < c->n_layers; i++) {
+        const struct kv_layer *l = &kv->shape->layers[i];
+        if (place_layer(kv, c, i) == 0)
+            continue;
+        err_set(e, QWICK_ERR_MODEL,
+                "KV cache: %zu layers, one of %zu heads of %zu, are too many",
+                kv->n_layers, l->n_heads, l->head_dim);
+        kv_free(kv);
+        return -1;
+    }
+    return 0;
+}
+
 int kv_init(struct kv_cache *kv, enum dtype dtype, const struct config *c,
             struct qwick_err *e)
 {
     *kv = (struct kv_cache){.dtype = dtype,
                             .n_layers = c->n_layers,
-                            .n_kv_heads = c->n_kv_heads,
-                            .head_dim = c->head_dim,
                             .window = NO_WINDOW,
                             .most_snapshots = KV_SNAPSHOTS,
                             .snapshot_pages = KV_SNAPSHOT_PAGES};
-    size_t position, run, n;
     if (state_init(&kv->state, c, e))
         return -1;
-    kv->n_key_layers = kv->n_layers - kv->state.n_layers;
-    if (kv->n_key_layers == 0)
+    if (kv->n_layers == kv->state.n_layers)
         return err_set(e, QWICK_ERR_MODEL,
                        "KV cache: none of %zu layers has keys and values",
                        kv->n_layers);
-    bool bad = size_mul(kv->head_dim, dtype_bytes(dtype), &position);
-    if (dtype == DT_I8)
-        bad |= size_add(position, kv_i8_groups(kv->head_dim) * sizeof(float),
-                        &position);
-    if (bad || size_mul(position, KV_BLOCK, &run) || size_mul(run, 2, &n) ||
-        size_mul(n, kv->n_key_layers, &n) || size_mul(n, kv->n_kv_heads, &n))
-        return err_set(e, QWICK_ERR_MODEL,
-                       "KV cache: %zu layers of %zu heads of %zu are too many",
-                       kv->n_layers, kv->n_kv_heads, kv->head_dim);
-    kv->run_bytes = run;
-    kv->page_bytes = n;
+    if (place_layers(kv, c, e))
+        return -1;
     if (kv->state.n_layers)
         kv->layers = c->layers;
     for (size_t i = 0; c->layers && i < c->n_layers; i++) {
@@ -54,6 +91,7 @@ int kv_init(struct kv_cache *kv, enum dtype dtype, const struct config *c,
 struct kv_cache kv_like(const struct kv_cache *kv)
 {
     struct kv_cache like = *kv;
+    like.shape->refs++;
     like.pages = NULL;
     like.n_pages = like.cap_pages = like.n = like.n_visited = 0;
     like.state.live = NULL;
@@ -97,6 +135,8 @@ void kv_free(struct kv_cache *kv)
         kv_page_drop(kv, kv->pages[i]);
     free(kv->pages);
     state_free(&kv->state);
+    if (kv->shape && --kv->shape->refs == 0)
+        free(kv->shape);
     *kv = (struct kv_cache){0};
 }
 
@@ -140,14 +180,16 @@ struct kv_page *kv_page_copy(const struct kv_cache *kv,
     struct kv_page *page = kv_page_new(kv);
     if (!page || !used)
         return page;
-    size_t runs = kv->page_bytes / kv->run_bytes;
-    size_t row = kv->head_dim * dtype_bytes(kv->dtype);
-    size_t scales = kv->run_bytes / KV_BLOCK - row;
-    for (size_t i = 0; i < runs; i++) {
-        size_t at = i * kv->run_bytes;
-        memcpy(page->data + at, from->data + at, used * row);
-        at += KV_BLOCK * row;
-        memcpy(page->data + at, from->data + at, used * scales);
+    for (size_t i = 0; i < kv->n_layers; i++) {
+        const struct kv_layer *l = &kv->shape->layers[i];
+        size_t row = l->head_dim * dtype_bytes(kv->dtype);
+        size_t scales = l->run_bytes / KV_BLOCK - row;
+        for (size_t run = 0; run < 2 * l->n_heads; run++) {
+            size_t at = l->at + run * l->run_bytes;
+            memcpy(page->data + at, from->data + at, used * row);
+            at += KV_BLOCK * row;
+            memcpy(page->data + at, from->data + at, used * scales);
+        }
     }
     page->released = from->released;
     return page;
@@ -189,17 +231,17 @@ static bool has_window(const struct kv_cache *kv, size_t layer)
  * system are given back, so neighbours keep theirs. */
 static void release_page(const struct kv_cache *kv, struct kv_page *page)
 {
-    size_t bytes = kv->page_bytes / kv->n_key_layers, end;
-    size_t system = (size_t)sysconf(_SC_PAGESIZE);
+    const struct kv_layer *layers = kv->shape->layers;
+    size_t system = (size_t)sysconf(_SC_PAGESIZE), end;
     for (size_t i = 0; i < kv->n_layers; i = end) {
         end = i + 1;
         if (!has_window(kv, i))
             continue;
         while (end < kv->n_layers && has_window(kv, end))
             end++;
-        size_t slot = kv->layers[i].slot, next = slot + end - i;
-        size_t from = (slot * bytes + system - 1) / system * system;
-        size_t to = next * bytes / system * system;
+        size_t next = layers[end - 1].at + layer_bytes(&layers[end - 1]);
+        size_t from = (layers[i].at + system - 1) / system * system;
+        size_t to = next / system * system;
         if (from < to)
             (void)madvise(page->data + from, to - from, MADV_DONTNEED);
     }
@@ -418,9 +460,9 @@ int kv_adopt(struct kv_cache *kv, size_t n_kept, struct kv_page *const *pages,
 }
 
 void kv_store(const struct kv_cache *kv, const struct kernels *k,
-              unsigned char *run, size_t slot, const float *x)
+              unsigned char *run, size_t slot, const float *x, size_t d)
 {
-    size_t d = kv->head_dim, row = d * dtype_bytes(kv->dtype);
+    size_t row = d * dtype_bytes(kv->dtype);
     if (kv->dtype != DT_I8) {
         k->from_f32[kv->dtype](run + slot * row, x, d);
         return;
@@ -438,7 +480,7 @@ size_t kv_page_bytes(const struct kv_cache *kv, const struct kv_page *page)
     if (page->released)
         for (size_t i = 0; i < kv->n_layers; i++)
             if (has_window(kv, i))
-                bytes -= kv->page_bytes / kv->n_key_layers;
+                bytes -= layer_bytes(&kv->shape->layers[i]);
     return bytes + (page->state ? state_snapshot_bytes(&kv->state) : 0);
 }
 
@@ -464,6 +506,22 @@ size_t kv_position_bytes(const struct kv_cache *kv)
     return kv->page_bytes / KV_BLOCK;
 }
 
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+double kv_read_bytes(const struct kv_cache *kv, size_t pos, size_t n)
+{
+    double bytes = 0;
+    for (size_t i = 0; i < kv->n_layers; i++) {
+        size_t window = kv->layers ? kv->layers[i].window : NO_WINDOW;
+        double positions = (double)(least(pos, window - 1) + n);
+        bytes += positions * (double)layer_bytes(&kv->shape->layers[i]);
+    }
+    return bytes / KV_BLOCK;
+}
+
 /* SIZE_MAX: overflow. */
 static size_t bytes_of(const struct kv_cache *kv, size_t n_pages,
                        size_t n_snapshots, size_t more)
@@ -475,11 +533,6 @@ static size_t bytes_of(const struct kv_cache *kv, size_t n_pages,
                    size_add(sum, n, &sum) || size_add(sum, more, &sum)
                ? SIZE_MAX
                : sum;
-}
-
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
 }
 
 size_t kv_missing_bytes(const struct kv_cache *kv, size_t n)

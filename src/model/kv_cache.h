@@ -5,7 +5,8 @@
  * A page holds KV_BLOCK positions of all KV heads of the layers that have keys:
  * [layer][kv head][keys, values]. Keys and values are a run each:
  * [position][head_dim] of the cache's dtype, followed in an int8 cache by f32
- * scales [position][kv_i8_groups(head_dim)].
+ * scales [position][kv_i8_groups(head_dim)]. Layers may differ in their number
+ * of KV heads and in head_dim.
  *
  * Layers differ in the part of the past that they need:
  *
@@ -60,12 +61,26 @@ enum { KV_SLACK = 256 };
  * snapshot of a model with 0.8B parameters takes 20 MB. */
 enum { KV_SNAPSHOT_PAGES = 4, KV_SNAPSHOTS = 16, KV_SNAPSHOTS_FORWARD = 4 };
 
+/* Where a page has the keys and values of a layer. */
+struct kv_layer {
+    size_t at;        /* first byte: the run of keys of KV head 0 */
+    size_t run_bytes; /* from a run to the next */
+    size_t n_heads;   /* 0: the layer has no keys */
+    size_t head_dim;
+};
+
+/* The layers of a page. Caches of one shape share it. A layer that reads the
+ * keys and values of another one could have that layer's place. */
+struct kv_shape {
+    size_t refs;              /* changed by one thread at a time */
+    struct kv_layer layers[]; /* [n_layers] */
+};
+
 struct kv_cache {
-    enum dtype dtype;    /* DT_F16, DT_F32 or DT_I8 */
-    size_t n_layers;     /* all layers of the model */
-    size_t n_key_layers; /* layers with keys and values */
-    size_t n_kv_heads, head_dim;
-    size_t run_bytes, page_bytes;
+    enum dtype dtype; /* DT_F16, DT_F32 or DT_I8 */
+    size_t n_layers;  /* all layers of the model */
+    struct kv_shape *shape;
+    size_t page_bytes;
     struct kv_page **pages;
     size_t n_pages, cap_pages;
     size_t n;                          /* positions in use */
@@ -86,8 +101,9 @@ struct kv_cache {
                             * 0: none */
 };
 
-/* An empty cache for a model's layers. QWICK_ERR_MODEL if no layer has keys, or
- * sizes overflow. */
+/* An empty cache for a model's layers. c->layers may be NULL, and where a layer
+ * has no number of heads or no head_dim, it is that of c. QWICK_ERR_MODEL if no
+ * layer has keys, or sizes overflow. On failure, kv_free does nothing. */
 int kv_init(struct kv_cache *kv, enum dtype dtype, const struct config *c,
             struct qwick_err *e);
 /* An empty cache with the shape of another one. */
@@ -173,20 +189,20 @@ void kv_page_drop(const struct kv_cache *kv, struct kv_page *page);
 static inline unsigned char *kv_keys(const struct kv_cache *kv, size_t block,
                                      size_t layer, size_t head)
 {
-    size_t slot = kv->layers ? kv->layers[layer].slot : layer;
-    return kv->pages[block]->data +
-           (slot * kv->n_kv_heads + head) * 2 * kv->run_bytes;
+    const struct kv_layer *l = &kv->shape->layers[layer];
+    return kv->pages[block]->data + l->at + 2 * head * l->run_bytes;
 }
 
 static inline unsigned char *kv_values(const struct kv_cache *kv, size_t block,
                                        size_t layer, size_t head)
 {
-    return kv_keys(kv, block, layer, head) + kv->run_bytes;
+    return kv_keys(kv, block, layer, head) + kv->shape->layers[layer].run_bytes;
 }
 
-/* Round x f32 [head_dim] into position `slot` of a run. */
+/* Round x f32 [d] into position `slot` of a run of a layer with this
+ * head_dim. */
 void kv_store(const struct kv_cache *kv, const struct kernels *k,
-              unsigned char *run, size_t slot, const float *x);
+              unsigned char *run, size_t slot, const float *x, size_t d);
 
 /* Bytes of memory in use: the live state, and pages with their snapshots.
  * Shared pages count, released memory does not. */
@@ -198,6 +214,9 @@ size_t kv_fair_bytes(const struct kv_cache *kv);
 size_t kv_page_bytes(const struct kv_cache *kv, const struct kv_page *page);
 /* Bytes that one position takes in pages. */
 size_t kv_position_bytes(const struct kv_cache *kv);
+/* Bytes of keys and values that a pass over n >= 1 tokens after pos others
+ * reads. Each counts once. */
+double kv_read_bytes(const struct kv_cache *kv, size_t pos, size_t n);
 /* Bytes that a sequence of n positions takes at most, in a cache of this shape:
  * pages, live state and snapshots. SIZE_MAX if they overflow. */
 size_t kv_sequence_bytes(const struct kv_cache *kv, size_t n);

@@ -242,8 +242,7 @@ static struct cost attention_cost(const struct model *m, size_t i, size_t pos,
     double pairs = cost_pairs(l->window, pos + n - n_kept, n_kept);
     return (struct cost){.flops = (double)n * 2 * d * (q_rows + 2 * kv_dim) +
                                   (double)n_kept * 2 * d * q_dim +
-                                  4 * pairs * q_dim,
-                         .positions = cost_positions(l->window, pos, n)};
+                                  4 * pairs * q_dim};
 }
 
 double layer_mlp_flops(const struct model *m, size_t i, size_t n)

@@ -313,7 +313,8 @@ struct model_sizes model_sizes(struct model *m);
 
 /* Costs of a pass over n tokens after pos others of one sequence, with the last
  * token's logits: the work that model_forward does, so the last layer counts in
- * full only for its keys and values. Reading weights is not included. */
+ * full only for its keys and values. Reading weights, keys and values is not
+ * included. */
 struct cost model_cost(const struct model *m, size_t pos, size_t n);
 
 /* Return the cost of one more token in a short pass, as a share of the cost of

@@ -30,8 +30,6 @@ struct pass {
     size_t n;      /* tokens */
     size_t n_kept; /* tokens that the last layer computes to the end; of the
                       others it computes only keys and values */
-    size_t n_tiles,
-        n_last_tiles; /* of attention, all layers but the last; it */
     bool single;      /* every span has one token */
     enum products products;
     bool bf16;   /* products with floats in bf16 */

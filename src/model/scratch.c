@@ -83,55 +83,32 @@ static struct q8 token_bytes8(struct layout *l, const struct model *m, size_t n,
     return bytes8(l, rows, n_cols);
 }
 
-static struct softmax softmaxes(struct layout *l, size_t rows, size_t head_dim)
+/* n_acc: floats of all rows' acc. */
+static struct softmax softmaxes(struct layout *l, size_t rows, size_t n_acc)
 {
     return (struct softmax){.m = floats(l, rows, 1),
                             .l = floats(l, rows, 1),
-                            .acc = floats(l, rows, head_dim)};
+                            .acc = floats(l, n_acc, 1)};
+}
+
+/* KV heads of a layer; 0: it has no attention. */
+static size_t kv_heads(const struct model *m, size_t layer)
+{
+    const struct layer_config *l = &m->config.layers[layer];
+    return l->recurrent ? 0 : l->n_kv_heads;
 }
 
 bool scratch_splits(const struct model *m)
 {
-    return m->n_threads > 1 && m->config.n_kv_heads < 2 * (size_t)m->n_threads;
+    for (size_t i = 0; i < m->config.n_layers; i++)
+        if (kv_heads(m, i) && scratch_splits_heads(m, kv_heads(m, i)))
+            return true;
+    return false;
 }
 
 static bool uses_bf16(const struct model *m)
 {
     return !m->exact && m->k->tune.bf16;
-}
-
-/* The largest sizes of any layer. */
-struct mlp_sizes {
-    size_t d_ff; /* of dense layers and shared experts */
-    size_t n_experts, n_active, expert_ff;
-};
-
-static struct mlp_sizes mlp_sizes(const struct config *c)
-{
-    struct mlp_sizes s = {0};
-    for (size_t i = 0; i < c->n_layers; i++) {
-        const struct layer_config *l = &c->layers[i];
-        size_t *ff = l->n_experts ? &s.expert_ff : &s.d_ff;
-        *ff = max_size(*ff, l->d_ff);
-        s.d_ff = max_size(s.d_ff, l->shared_ff);
-        s.n_experts = max_size(s.n_experts, l->n_experts);
-        s.n_active = max_size(s.n_active, l->n_active);
-    }
-    return s;
-}
-
-/* Columns of the widest o_proj or out_proj. */
-static size_t attention_dim(const struct config *c)
-{
-    return max_size(c->n_heads * c->head_dim,
-                    c->delta.n_v_heads * c->delta.d_v);
-}
-
-/* Columns of the widest matrix outside of experts. */
-static size_t widest_input(const struct model *m)
-{
-    const struct config *c = &m->config;
-    return max_size(c->d_model, max_size(mlp_sizes(c).d_ff, attention_dim(c)));
 }
 
 /* Rows of the largest delta.inputs[i] of any layer; 0: no layer has one. */
@@ -148,6 +125,73 @@ static size_t panel_floats(size_t n_cols)
     return n_cols ? scratch_panel_rows(n_cols) * n_cols : 0;
 }
 
+/* The largest sizes of any layer. */
+struct sizes {
+    size_t d_ff; /* of dense layers and shared experts */
+    size_t n_experts, n_active, expert_ff;
+    size_t q_dim, kv_dim, head_dim;
+    size_t attn_dim; /* columns of o_proj or out_proj */
+    size_t panel;    /* floats */
+    /* of a tile of attention: */
+    size_t rows, acc; /* floats of acc */
+    size_t attn;      /* floats of kernels' work memory */
+};
+
+static void grow(size_t *most, size_t n)
+{
+    *most = max_size(*most, n);
+}
+
+static void grow_attention(struct sizes *s, const struct model *m, size_t layer)
+{
+    size_t n_heads = m->config.n_heads, n_kv_heads = kv_heads(m, layer);
+    size_t d = m->config.layers[layer].head_dim;
+    if (!n_kv_heads)
+        return;
+    size_t group = n_heads / n_kv_heads;
+    size_t rows = scratch_tile_groups(group) * group;
+    size_t packed = scratch_packed_rows(m, group);
+    grow(&s->q_dim, n_heads * d);
+    grow(&s->kv_dim, n_kv_heads * d);
+    grow(&s->head_dim, d);
+    grow(&s->panel, panel_floats(n_heads * d));
+    grow(&s->attn, attn_scratch(rows, d));
+    if (!m->exact) {
+        rows = max_size(rows, packed);
+        grow(&s->attn, attn_tile_scratch(rows, d));
+    }
+    if (uses_bf16(m))
+        grow(&s->attn, attn_bf16_i8_scratch(packed, d));
+    grow(&s->rows, rows);
+    grow(&s->acc, rows * d);
+}
+
+static struct sizes largest_sizes(const struct model *m)
+{
+    const struct config *c = &m->config;
+    size_t v_dim = c->delta.n_v_heads * c->delta.d_v;
+    struct sizes s = {.panel = max_size(panel_floats(c->d_model),
+                                        panel_floats(v_dim))};
+    for (size_t i = 0; i < c->n_layers; i++) {
+        const struct layer_config *l = &c->layers[i];
+        grow(l->n_experts ? &s.expert_ff : &s.d_ff, l->d_ff);
+        grow(&s.d_ff, l->shared_ff);
+        grow(&s.n_experts, l->n_experts);
+        grow(&s.n_active, l->n_active);
+        grow(&s.panel, panel_floats(l->d_ff));
+        grow(&s.panel, panel_floats(l->shared_ff));
+        grow_attention(&s, m, i);
+    }
+    s.attn_dim = max_size(s.q_dim, v_dim);
+    return s;
+}
+
+/* Columns of the widest matrix outside of experts. */
+static size_t widest_input(const struct model *m, const struct sizes *z)
+{
+    return max_size(m->config.d_model, max_size(z->d_ff, z->attn_dim));
+}
+
 static struct choice choices(struct layout *l, size_t n_slots)
 {
     return (struct choice){place(l, n_slots, sizeof(uint32_t)),
@@ -156,7 +200,7 @@ static struct choice choices(struct layout *l, size_t n_slots)
 
 /* Lay out one thread's memory for a pass of n tokens with experts. */
 static void layout_routing(struct layout *l, struct thread_scratch *t,
-                           const struct model *m, const struct mlp_sizes *z,
+                           const struct model *m, const struct sizes *z,
                            size_t n, size_t n_slots)
 {
     size_t d = m->config.d_model;
@@ -169,28 +213,28 @@ static void layout_routing(struct layout *l, struct thread_scratch *t,
     t->rows = floats(l, rows, scratch_ld(d));
     t->rows16 = halves(l, uses_bf16(m) ? rows : 0, d);
     /* as far apart as the inputs that are gathered (layout_threads) */
-    t->rows8 = token_bytes8(l, m, rows, 1, widest_input(m), false);
+    t->rows8 = token_bytes8(l, m, rows, 1, widest_input(m, z), false);
 }
 
 static void layout_experts(struct layout *l, struct scratch *s,
-                           const struct model *m, size_t n)
+                           const struct model *m, const struct sizes *z,
+                           size_t n)
 {
-    struct mlp_sizes z = mlp_sizes(&m->config);
     size_t n_slots, n_pairs;
-    if (!z.n_experts)
+    if (!z->n_experts)
         return;
-    if (size_mul(n, z.n_active, &n_slots) || size_mul(n_slots, 2, &n_pairs)) {
+    if (size_mul(n, z->n_active, &n_slots) || size_mul(n_slots, 2, &n_pairs)) {
         l->overflow = 1;
         return;
     }
-    s->router = floats(l, n, z.n_experts);
+    s->router = floats(l, n, z->n_experts);
     s->shared_weight = floats(l, n, 1);
     s->choice = choices(l, n_slots);
-    s->expert_gate = floats(l, n_slots, scratch_ld(z.expert_ff));
-    s->expert_gate16 = halves(l, uses_bf16(m) ? n_pairs : 0, z.expert_ff);
-    s->expert_gate8 = token_bytes8(l, m, n, z.n_active, z.expert_ff, false);
+    s->expert_gate = floats(l, n_slots, scratch_ld(z->expert_ff));
+    s->expert_gate16 = halves(l, uses_bf16(m) ? n_pairs : 0, z->expert_ff);
+    s->expert_gate8 = token_bytes8(l, m, n, z->n_active, z->expert_ff, false);
     for (int i = 0; i < s->n_threads; i++)
-        layout_routing(l, &s->threads[i], m, &z, n, n_slots);
+        layout_routing(l, &s->threads[i], m, z, n, n_slots);
 }
 
 /* Lay out one thread's memory for Gated DeltaNet. */
@@ -211,20 +255,8 @@ static void layout_threads(struct layout *l, struct scratch *s,
                            const struct model *m)
 {
     const struct config *c = &m->config;
-    struct mlp_sizes z = mlp_sizes(c);
-    size_t q_dim = attention_dim(c);
-    size_t widest = widest_input(m);
-    size_t panel =
-        max_size(max_size(panel_floats(c->d_model), panel_floats(q_dim)),
-                 max_size(panel_floats(z.d_ff), panel_floats(z.expert_ff)));
-    size_t rows = s->tile_rows, attn = attn_scratch(rows, c->head_dim);
-    if (!m->exact) {
-        rows = max_size(rows, s->packed_rows);
-        attn = max_size(attn, attn_tile_scratch(rows, c->head_dim));
-    }
-    if (uses_bf16(m))
-        attn =
-            max_size(attn, attn_bf16_i8_scratch(s->packed_rows, c->head_dim));
+    struct sizes z = largest_sizes(m);
+    size_t widest = widest_input(m, &z);
     for (int i = 0; i < s->n_threads; i++) {
         struct thread_scratch *t = &s->threads[i];
         size_t n = SCRATCH_PRIVATE_TOKENS;
@@ -241,13 +273,13 @@ static void layout_threads(struct layout *l, struct scratch *s,
         t->pairs = halves(l, 2 * pairs, widest);
         t->pairs_y =
             floats(l, any ? max_size(widest, SCRATCH_PAIRS_FLOATS) : 0, 1);
-        t->panel = floats(l, m->exact ? 0 : panel, 1);
+        t->panel = floats(l, m->exact ? 0 : z.panel, 1);
         t->work = floats(l, KERNEL_WORK + KERNEL_BLOCKS_WORK, 1);
-        t->attn = floats(l, attn, 1);
-        t->part = softmaxes(l, rows, c->head_dim);
-        t->total = softmaxes(l, rows, c->head_dim);
-        t->lo = place(l, rows, sizeof(int));
-        t->hi = place(l, rows, sizeof(int));
+        t->attn = floats(l, z.attn, 1);
+        t->part = softmaxes(l, z.rows, z.acc);
+        t->total = softmaxes(l, z.rows, z.acc);
+        t->lo = place(l, z.rows, sizeof(int));
+        t->hi = place(l, z.rows, sizeof(int));
         layout_delta(l, &t->delta, &c->delta);
     }
 }
@@ -256,20 +288,17 @@ static void layout_shared(struct layout *l, struct scratch *s,
                           const struct model *m, size_t n, size_t n_segments)
 {
     const struct config *c = &m->config;
-    size_t d_ff = mlp_sizes(c).d_ff;
-    size_t q_dim = c->n_heads * c->head_dim;
-    size_t kv_dim = c->n_kv_heads * c->head_dim;
-    size_t attn_dim = attention_dim(c);
+    struct sizes z = largest_sizes(m);
     s->x = floats(l, n, scratch_ld(c->d_model));
     s->xn = floats(l, n, scratch_ld(c->d_model));
     s->proj = floats(l, n, scratch_ld(c->d_model));
-    s->q = floats(l, n, scratch_ld((c->attention_gate ? 2 : 1) * q_dim));
-    s->qr = floats(l, n, q_dim);
-    s->k = floats(l, n, scratch_ld(kv_dim));
-    s->v = floats(l, n, scratch_ld(kv_dim));
-    s->attn = floats(l, n, scratch_ld(attn_dim));
-    s->gate = floats(l, n, scratch_ld(d_ff));
-    s->up = floats(l, n, scratch_ld(d_ff));
+    s->q = floats(l, n, scratch_ld((c->attention_gate ? 2 : 1) * z.q_dim));
+    s->qr = floats(l, n, z.q_dim);
+    s->k = floats(l, n, scratch_ld(z.kv_dim));
+    s->v = floats(l, n, scratch_ld(z.kv_dim));
+    s->attn = floats(l, n, scratch_ld(z.attn_dim));
+    s->gate = floats(l, n, scratch_ld(z.d_ff));
+    s->up = floats(l, n, scratch_ld(z.d_ff));
     for (size_t i = 0; i < c->n_ropes; i++) {
         s->angles[i].cos = floats(l, n, c->ropes[i].n_rot / 2);
         s->angles[i].sin = floats(l, n, c->ropes[i].n_rot / 2);
@@ -277,28 +306,32 @@ static void layout_shared(struct layout *l, struct scratch *s,
     s->pos = place(l, n, sizeof *s->pos);
     s->span = place(l, n, sizeof *s->span);
     s->kept = place(l, n, sizeof *s->kept);
-    s->tiles = place(l, n, sizeof *s->tiles);
-    s->last_tiles = place(l, n, sizeof *s->last_tiles);
-    size_t split = 0;
-    if (scratch_splits(m) && size_mul(n_segments, c->n_heads, &split))
+    for (size_t i = 0; i < s->n_plans; i++)
+        s->plans[i].tiles = place(l, n, sizeof(struct attn_tile));
+    s->last.tiles = place(l, n, sizeof(struct attn_tile));
+    size_t split = 0, acc;
+    if ((scratch_splits(m) && size_mul(n_segments, c->n_heads, &split)) ||
+        size_mul(split, z.head_dim, &acc)) {
         l->overflow = 1;
-    s->split = softmaxes(l, split, c->head_dim);
+        acc = 0;
+    }
+    s->split = softmaxes(l, split, acc);
     if (uses_bf16(m)) {
-        s->qr16 = place(l, n, q_dim * sizeof(uint16_t));
+        s->qr16 = place(l, n, z.q_dim * sizeof(uint16_t));
         s->xn16 = halves(l, n, c->d_model);
-        s->attn16 = halves(l, n, attn_dim);
-        s->gate16 = halves(l, n, d_ff);
+        s->attn16 = halves(l, n, z.attn_dim);
+        s->gate16 = halves(l, n, z.d_ff);
     }
     if (m->any_i8) {
         s->xn8 = token_bytes8(l, m, n, 1, c->d_model, true);
-        s->attn8 = token_bytes8(l, m, n, 1, attn_dim, true);
-        s->gate8 = token_bytes8(l, m, n, 1, d_ff, true);
+        s->attn8 = token_bytes8(l, m, n, 1, z.attn_dim, true);
+        s->gate8 = token_bytes8(l, m, n, 1, z.d_ff, true);
     }
     for (size_t i = 0; i < DELTA_INPUTS; i++) {
         size_t rows = delta_input_rows(m, i);
         s->delta[i] = rows ? floats(l, n, scratch_ld(rows)) : NULL;
     }
-    layout_experts(l, s, m, n);
+    layout_experts(l, s, m, &z, n);
 }
 
 /* Allocate what a layout adds up to, in huge pages where it is large: rows of
@@ -318,6 +351,20 @@ static void *allocate(struct layout *l, struct qwick_err *e)
     return p;
 }
 
+/* Add a plan for each number of KV heads. */
+static void add_plans(struct scratch *s, const struct model *m)
+{
+    size_t n_layers = m->config.n_layers;
+    for (size_t i = 0; i < n_layers; i++) {
+        size_t n = kv_heads(m, i), k = 0;
+        while (k < s->n_plans && s->plans[k].n_kv_heads != n)
+            k++;
+        if (n && k == s->n_plans)
+            s->plans[s->n_plans++].n_kv_heads = n;
+    }
+    s->last.n_kv_heads = kv_heads(m, n_layers - 1);
+}
+
 /* A scratch without memory for passes. NULL: out of memory. */
 static struct scratch *create_empty(const struct model *m, struct qwick_err *e)
 {
@@ -326,17 +373,16 @@ static struct scratch *create_empty(const struct model *m, struct qwick_err *e)
         err_oom(e, sizeof *s);
         return NULL;
     }
-    size_t group = m->config.n_heads / m->config.n_kv_heads;
-    s->tile_rows = max_size(ATTN_TILE_ROWS / group, 1) * group;
-    s->packed_rows = max_size(m->k->tune.attn_tile_rows / group, 1) * group;
     s->n_threads = m->n_threads;
-    size_t n = (size_t)m->n_threads;
+    size_t n = (size_t)m->n_threads, n_layers = m->config.n_layers;
     s->threads = calloc(n, sizeof *s->threads);
-    if (!s->threads) {
-        err_oom(e, n * sizeof *s->threads);
+    s->plans = calloc(n_layers, sizeof *s->plans);
+    if (!s->threads || !s->plans) {
+        err_oom(e, n * sizeof *s->threads + n_layers * sizeof *s->plans);
         scratch_free(s);
         return NULL;
     }
+    add_plans(s, m);
     return s;
 }
 
@@ -388,6 +434,7 @@ void scratch_free(struct scratch *s)
     free(s->shared);
     free(s->private);
     free(s->threads);
+    free(s->plans);
     free(s);
 }
 

@@ -59,7 +59,7 @@ struct routing {
 /* State of a running softmax for some query rows. */
 struct softmax {
     float *m, *l; /* [rows] */
-    float *acc;   /* [rows, head_dim] */
+    float *acc;   /* [rows, head_dim of the layer] */
 };
 
 /* Memory of one thread for a key head of Gated DeltaNet and DELTA_BLOCK
@@ -77,6 +77,13 @@ struct attn_tile {
     uint32_t span, first, last, out;
 };
 
+/* The tiles of a pass in layers with this number of KV heads. */
+struct attn_plan {
+    size_t n_kv_heads; /* 0: the layer has no attention, and no tiles */
+    size_t n;
+    struct attn_tile *tiles; /* [cap] */
+};
+
 /* Of one thread. All 64-byte aligned. */
 struct thread_scratch {
     float *xn;      /* [SCRATCH_PRIVATE_TOKENS, d_model] normalised */
@@ -84,10 +91,9 @@ struct thread_scratch {
     struct q8 x8;   /* [SCRATCH_PRIVATE_TOKENS, widest input] */
     float *panel;   /* [panel_rows, longest row] weights as f32 */
     float *work;    /* [KERNEL_WORK + KERNEL_BLOCKS_WORK] */
-    float *head;    /* [head_dim] one key before it is rounded */
     float *attn;    /* work memory of attn_block for a tile */
-    struct softmax part, total; /* [tile rows] */
-    int *lo, *hi;               /* [tile rows] */
+    struct softmax part, total; /* [the most rows of a tile] */
+    int *lo, *hi;               /* the same */
     float *gate, *up;           /* [GATED_FLOATS] */
     /* where products take activations as pairs of bf16 numbers: */
     uint16_t *pairs; /* [2 * precise_tokens, widest input] */
@@ -119,6 +125,7 @@ struct scratch {
     /* rows scratch_ld apart: */
     float *x;         /* [cap, d_model] residual stream */
     float *proj;      /* [cap, d_model] of o_proj and down_proj */
+    /* of the layer with the most: */
     float *q;         /* [cap, n_heads * head_dim], twice as wide with gates */
     float *k, *v;     /* [cap, n_kv_heads * head_dim] */
     float *xn;        /* [cap, d_model] normalised */
@@ -146,11 +153,12 @@ struct scratch {
      * last layer's keys */
     size_t *pos;
     uint32_t *span, *kept;
-    struct attn_tile *tiles, *last_tiles; /* [cap] */
-    struct softmax split; /* [cap_segments, n_heads] where heads are few */
-    void *shared;         /* the allocation behind the above */
-    size_t tile_rows;     /* a whole number of groups */
-    size_t packed_rows;   /* where keys are packed, at most */
+    struct attn_plan *plans; /* [n_plans] one of each number of KV heads, of
+                                all layers but the last */
+    size_t n_plans;
+    struct attn_plan last; /* of the last layer */
+    struct softmax split;  /* [cap_segments, n_heads] where heads are few */
+    void *shared;          /* the allocation behind the above */
     int n_threads;
     struct thread_scratch *threads;
     void *private;
@@ -174,7 +182,30 @@ int scratch_predict(size_t *bytes, const struct model *m, size_t n,
 /* Rows of a weight matrix that fit a panel, at least 16. */
 size_t scratch_panel_rows(size_t n_cols);
 
-/* Whether a decode step's attention may also be split by positions. */
+/* Return how many tokens' rows of one KV head, or KV heads of one token, are in
+ * a tile that is not packed. At least one: a group of query heads may have more
+ * rows than a tile aims at. */
+static inline size_t scratch_tile_groups(size_t group)
+{
+    return group < ATTN_TILE_ROWS ? ATTN_TILE_ROWS / group : 1;
+}
+
+/* Return the most rows of a packed tile, whole groups. */
+static inline size_t scratch_packed_rows(const struct model *m, size_t group)
+{
+    size_t rows = m->k->tune.attn_tile_rows;
+    return rows < group ? group : rows / group * group;
+}
+
+/* Whether a decode step's attention with these KV heads may also be split by
+ * positions. */
+static inline bool scratch_splits_heads(const struct model *m,
+                                        size_t n_kv_heads)
+{
+    return m->n_threads > 1 && n_kv_heads < 2 * (size_t)m->n_threads;
+}
+
+/* Whether that of some layer may. */
 bool scratch_splits(const struct model *m);
 
 #endif

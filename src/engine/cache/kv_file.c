@@ -105,10 +105,11 @@ int kv_file_describe(struct kv_file_head *h, struct qwick_engine *eng,
     h->model[1] = print.model[1];
     h->files = print.files;
     h->n_layers = kv.n_layers;
-    h->n_kv_heads = kv.n_kv_heads;
-    h->head_dim = kv.head_dim;
+    h->n_kv_heads = eng->model.config.n_kv_heads;
+    h->head_dim = eng->model.config.head_dim;
     h->page_bytes = kv.page_bytes;
     h->state_bytes = state_snapshot_bytes(&kv.state);
+    kv_free(&kv);
     h->exact = eng->model.exact;
     h->block = KV_BLOCK;
     snprintf(h->kv, sizeof h->kv, "%s", eng->info.kv_dtype);

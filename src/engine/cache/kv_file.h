@@ -38,7 +38,9 @@ struct kv_file_head {
     /* how the numbers in the pages were computed */
     uint64_t model[2], files; /* struct fingerprint */
     uint64_t contents;        /* engine_contents; prefixes: 0 */
-    uint64_t n_layers, n_kv_heads, head_dim, page_bytes;
+    uint64_t n_layers, n_kv_heads, head_dim; /* of struct config; model covers
+                                                layers with other ones */
+    uint64_t page_bytes;
     uint64_t state_bytes;  /* of a snapshot; 0: no recurrent layers */
     uint32_t exact, block; /* --exact, KV_BLOCK */
     char kv[8], isa[16];   /* "f16", "avx512" */

@@ -205,6 +205,7 @@ void prefix_free(struct prefix *p)
         return;
     while (p->oldest)
         drop_oldest(p);
+    kv_free(&p->shape);
     free(p->root.children);
     free(p);
 }

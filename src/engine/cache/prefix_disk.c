@@ -117,6 +117,7 @@ void prefix_disk_close(struct prefix_disk *d)
     free(d->dir);
     free(d->root);
     free(d->class);
+    kv_free(&d->shape);
     free(d);
 }
 

@@ -190,13 +190,10 @@ double qwick_engine_weight_bytes(const struct qwick_engine *eng)
 double qwick_forward_kv_bytes(const struct qwick_engine *eng, size_t pos,
                               size_t n)
 {
-    const struct config *c = &eng->model.config;
-    size_t n_layers = 0;
-    if (n == 0)
+    struct kv_cache kv; /* empty: no positions */
+    if (n == 0 || kv_init(&kv, eng->kv_dtype, &eng->model.config, NULL))
         return 0;
-    for (size_t i = 0; i < c->n_layers; i++)
-        n_layers += !c->layers[i].recurrent;
-    /* kv_token_bytes are the bytes of one position in all layers with keys */
-    return model_cost(&eng->model, pos, n).positions *
-           (double)eng->info.kv_token_bytes / (double)n_layers;
+    double bytes = kv_read_bytes(&kv, pos, n);
+    kv_free(&kv);
+    return bytes;
 }

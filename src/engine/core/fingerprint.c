@@ -77,6 +77,11 @@ static int put_config(struct buf *b, const struct config *c)
             bad |= put(b, i) | put(b, l->n_active) |
                    put(b, (uint64_t)c->norm_topk_prob);
     }
+    for (size_t i = 0; i < c->n_layers; i++) {
+        const struct layer_config *l = &c->layers[i];
+        if (l->n_kv_heads != c->n_kv_heads || l->head_dim != c->head_dim)
+            bad |= put(b, i) | put(b, l->n_kv_heads) | put(b, l->head_dim);
+    }
     for (size_t i = 0; i < c->quant.n; i++) {
         const struct quant_override *o = &c->quant.v[i];
         bad |= put_string(b, o->module, o->len);

@@ -241,6 +241,7 @@ static void fill_info(struct qwick_engine *eng)
     i->kv_token_bytes = kv_position_bytes(&kv);
     i->kv_state_bytes = state_live_bytes(&kv.state) +
                         KV_SNAPSHOTS * state_snapshot_bytes(&kv.state);
+    kv_free(&kv);
 }
 
 /* Check the memory only for weights of this size: the check takes 0.2 ms. */
@@ -367,12 +368,14 @@ static int open_prefixes(struct qwick_engine *eng,
                          struct qwick_err *e)
 {
     const struct config *c = &eng->model.config;
-    struct kv_cache kv; /* empty: no positions */
+    struct kv_cache kv = {0}; /* empty: no positions */
     struct qwick_err why;
     size_t bytes = o->prefix_cache_disk_bytes;
-    if (o->prefix_cache_bytes &&
-        (kv_init(&kv, eng->kv_dtype, c, e) ||
-         prefix_create(&eng->prefix, &kv, o->prefix_cache_bytes, e)))
+    bool bad = o->prefix_cache_bytes &&
+               (kv_init(&kv, eng->kv_dtype, c, e) ||
+                prefix_create(&eng->prefix, &kv, o->prefix_cache_bytes, e));
+    kv_free(&kv);
+    if (bad)
         return -1;
     if (o->prefix_cache_disk &&
         prefix_disk_open(&eng->disk, eng, o->prefix_cache_dir,

@@ -195,6 +195,7 @@ void runs_close(struct runs *s)
     while (s->n_spare)
         qwick_session_free(s->spare[--s->n_spare]);
     qwick_session_free(s->base);
+    kv_free(&s->shape);
     free(s->live);
     free(s->stepped);
     free(s->steps);
