@@ -177,7 +177,7 @@ static int check_options(const struct qwick_quantize_options *o,
  * differs unties them. */
 static int settle_head(struct quantize_source *s, struct qwick_err *e)
 {
-    const struct config *c = &s->c;
+    const struct config *c = &s->m.config;
     const struct weight_ref head = {.id = WEIGHT_HEAD};
     struct matrix a, b;
     struct weights w;
@@ -197,11 +197,28 @@ static int settle_head(struct quantize_source *s, struct qwick_err *e)
                  : 0;
     weights_close(&w);
     s->untied = differ;
-    s->c.tied_head = !differ;
+    s->m.config.tied_head = !differ;
     return rc;
 }
 
-static int open_source(struct quantize_source *s, const char *spec,
+/* Bind the weights that the model reads. */
+static int open_model(struct quantize_source *s, struct qwick_err *e)
+{
+    struct model *m = &s->m;
+    bool tied = m->config.tied_head;
+    m->k = kernels_best();
+    m->exact = m->sizes_only = true;
+    for (size_t i = 0; i < st_count(s->set); i++)
+        if (quantize_check_tensor(st_at(s->set, i), checkpoint_dir(s->ck), e))
+            return -1;
+    if (model_open(m, s->ck, s->set, e))
+        return -1;
+    m->config.tied_head = tied || m->no_head; /* as settle_head has it */
+    return 0;
+}
+
+static int open_source(struct quantize_source *s,
+                       const struct quantize_form *form, const char *spec,
                        const char *place, struct qwick_err *e)
 {
     struct map map;
@@ -225,22 +242,25 @@ static int open_source(struct quantize_source *s, const char *spec,
     /* Before the model's own check, whose error would say less. */
     if (rc || quantize_check_config(json_root(s->config), path, e))
         return -1;
-    if (config_load(&s->c, s->ck, e))
+    if (config_load(&s->m.config, s->ck, e))
         return -1;
     if (pooling_read(&s->pooling, s->ck, e))
         return -1;
-    if (s->c.class == CLASS_CLASSIFIER)
+    if (s->m.config.class == CLASS_CLASSIFIER)
         return err_set(e, QWICK_ERR_MODEL,
                        "%s: architectures: \"%s\": the head of a classifier "
                        "cannot be converted",
-                       path, s->c.class_name);
-    return st_open(&s->set, s->ck, e) || settle_head(s, e) ? -1 : 0;
+                       path, s->m.config.class_name);
+    return st_open(&s->set, s->ck, e) || settle_head(s, e) ||
+                   (form->binds && open_model(s, e))
+               ? -1
+               : 0;
 }
 
 static void close_source(struct quantize_source *s)
 {
+    model_close(&s->m);
     st_close(s->set);
-    config_free(&s->c);
     json_free(s->config);
     checkpoint_close(s->ck);
 }
@@ -292,7 +312,7 @@ int qwick_quantize(const char *src, const char *dst,
     if (!rc)
         rc = plan.form->check(o, e);
     if (!rc)
-        rc = open_source(&s, src, o->place, e);
+        rc = open_source(&s, plan.form, src, o->place, e);
     if (!rc)
         rc = plan.form->plan(&plan, &s, e);
     struct par_pool *pool = NULL;

@@ -15,6 +15,7 @@
 #include "file/safetensors.h"
 #include "kernel/kernel.h"
 #include "model/config.h"
+#include "model/model.h"
 #include "model/names.h"
 #include "model/pooling.h"
 #include "qwick_tools.h"
@@ -25,13 +26,21 @@ struct quantize_part {
     size_t begin, n;
 };
 
+/* The order of elements in a GGUF file: of each block of units, the first ones
+ * are a matrix of units by rows in the source, and by columns in the file. Value
+ * heads become tiled so (names.h), and pairs that rotate together become
+ * neighbours (arch.gguf_interleaved). */
+struct quantize_order {
+    size_t unit;       /* elements that stay together; 0: all do */
+    size_t block;      /* units of a block */
+    size_t rows, cols; /* of the matrix */
+};
+
 /* Elements of the source that are written. */
 struct quantize_job {
     struct quantize_part from;
-    size_t at;     /* where the result's elements begin */
-    size_t head;   /* GGUF: the part is rows of value heads with this many
-                      elements each, which the result has in tiled order
-                      (names.h); 0: in the order of the source */
+    size_t at; /* where the result's elements begin */
+    struct quantize_order order;
     int bits;      /* 0: copied */
     size_t out[3]; /* indices into the shard's tensors: the copy; or codes,
                       scales, biases */
@@ -73,6 +82,14 @@ struct quantize_change {
     bool decay;
 };
 
+/* Divisors of a rotary embedding's frequencies, as a tensor. It has less than a
+ * page, since whole pages of a source are dropped once they have been read. */
+struct quantize_factors {
+    float v[CONFIG_MAX_FACTORS];
+    struct st_tensor t;
+};
+enum { N_FACTORS = 2 };
+
 struct quantize_form;
 
 struct quantize_plan {
@@ -91,7 +108,8 @@ struct quantize_plan {
     struct gguf_out meta;        /* of a GGUF file */
     /* [n_out of the only shard] of a GGUF file */
     struct quantize_change *changes;
-    size_t n_k_heads, n_v_heads; /* of Gated DeltaNet, see quantize_job.head */
+    struct quantize_factors factors[N_FACTORS];
+    size_t n_factors;
 };
 
 /* What is read of the source. */
@@ -99,7 +117,8 @@ struct quantize_source {
     struct checkpoint *ck;
     struct json_doc *config; /* config.json */
     struct st_set *set;
-    struct config c;
+    struct model m; /* its config; and its weights, without values, if
+                       quantize_form.binds */
     struct pooling pooling; /* which the result cannot say otherwise */
     bool untied; /* the head differs from the embedding, although
                     tie_word_embeddings is true */
@@ -129,6 +148,7 @@ struct quantize_work {
 
 /* A kind of result. */
 struct quantize_form {
+    bool binds; /* the plan needs the weights that the model reads */
     /* QWICK_ERR_USAGE for options that it cannot have. */
     int (*check)(const struct qwick_quantize_options *o, struct qwick_err *e);
     /* Plan the result. In *p, o and form are set and all else is zero. The
@@ -198,8 +218,8 @@ struct quantize_type {
     uint32_t file_type; /* general.file_type */
     enum dtype base;    /* of matrices */
     enum dtype head;    /* of the head, which may be the embedding */
-    enum dtype more;    /* of v_proj and down_proj in some layers, and of
-                           DeltaNet's qkv */
+    enum dtype more;    /* of v_proj and down_proj in some layers, and of a
+                           fused qkv */
 };
 
 /* The row of a name; NULL when there is none. */

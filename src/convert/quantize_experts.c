@@ -124,12 +124,19 @@ static int find_stack(struct finder *f, struct quantize_module *m,
     return 0;
 }
 
-/* The stack's name in the scheme of the source, without ".weight". */
+/* The stack's name in the scheme of the source, without ".weight". Schemes have
+ * the variants of routers and of stacks in the same order. */
 static char *stack_name(const struct search *s, enum weight_id id, size_t layer)
 {
     char name[NAMES_BYTES];
-    const struct weight_ref ref = {.id = id, .layer = layer};
-    names_expand(name, s->naming.names, s->naming.prefix, ref, 0);
+    const struct weight_ref ref = {.id = id, .layer = layer},
+                            router = {.id = WEIGHT_ROUTER, .layer = layer};
+    const struct names *names = s->naming.names;
+    size_t v = 0;
+    while (names_expand(name, names, s->naming.prefix, router, v) &&
+           !st_find(s->set, name))
+        v++;
+    names_expand(name, names, s->naming.prefix, ref, v);
     return strndup(name, strlen(name) - strlen(".weight"));
 }
 

@@ -77,17 +77,16 @@ static int round_step(const struct kernels *k, enum dtype type,
 /* Find element i of a job's result in its source, both counted from the job's
  * first element. *n: how many elements from it on are in the order of the
  * result; at most *n as given. */
-static size_t find_source(const struct quantize_plan *p,
-                          const struct quantize_job *job, size_t i, size_t *n)
+static size_t find_source(const struct quantize_job *job, size_t i, size_t *n)
 {
-    if (!job->head)
+    const struct quantize_order *o = &job->order;
+    if (!o->unit)
         return i;
-    size_t group = p->n_v_heads / p->n_k_heads, head = i / job->head;
-    size_t row = head / p->n_v_heads, at = i % job->head;
-    head %= p->n_v_heads; /* of the result: value head, key head */
-    head = head % p->n_k_heads * group + head / p->n_k_heads;
-    *n = job->head - at < *n ? job->head - at : *n;
-    return (row * p->n_v_heads + head) * job->head + at;
+    size_t unit = i / o->unit, at = i % o->unit, in = unit % o->block;
+    size_t from =
+        in < o->rows * o->cols ? in % o->rows * o->cols + in / o->rows : in;
+    *n = o->unit - at < *n ? o->unit - at : *n;
+    return (unit - in + from) * o->unit + at;
 }
 
 /* Widen elements [from, from + n) of a job's result to x, and change them. */
@@ -98,7 +97,7 @@ static void widen(const struct quantize_work *w, const struct quantize_job *job,
     const struct quantize_change *c = &w->plan->changes[job->out[0]];
     for (size_t i = 0, run; i < n; i += run) {
         run = n - i;
-        size_t at = job->from.begin + find_source(w->plan, job, from + i, &run);
+        size_t at = job->from.begin + find_source(job, from + i, &run);
         w->k->to_f32[t->dtype](x + i, t->data + at * dtype_bytes(t->dtype),
                                run);
     }
@@ -123,7 +122,7 @@ static int write_piece(const struct quantize_work *w,
         size_t from = first + done;
         widen(w, job, from, x, step);
         if (round_step(w->k, type, room->q, x, step, &bad)) {
-            bad = find_source(w->plan, job, from + bad, &one);
+            bad = find_source(job, from + bad, &one);
             return quantize_bad_value(w, t, job->from.begin + bad, e);
         }
         if (st_writer_at(w->writer, job->out[0],
@@ -134,7 +133,8 @@ static int write_piece(const struct quantize_work *w,
     return 0;
 }
 
-const struct quantize_form quantize_gguf = {.check = gguf_check,
+const struct quantize_form quantize_gguf = {.binds = true,
+                                            .check = gguf_check,
                                             .plan = gguf_plan,
                                             .begin = gguf_begin,
                                             .open = open_file,

@@ -12,7 +12,8 @@ enum { N_SECTIONS = 4 }; /* of rotary positions in images */
 
 struct writer {
     struct gguf_out *o;
-    const char *arch; /* keys begin with it */
+    const struct arch *to; /* the family as which GGUF has the source's */
+    const char *arch;      /* its name, with which keys begin */
 };
 
 static const char *full(const struct writer *w, const char *key, char out[96])
@@ -56,35 +57,78 @@ static double usual_attention(const struct rope_config *r)
     return 0.1 * log(r->factor) + 1;
 }
 
-static int check_yarn(const struct quantize_source *s,
+/* Whether readers of the family's files know a key that only some families
+ * have. */
+static bool has_key(const struct arch *to, const char *key)
+{
+    for (size_t i = 0; to->gguf_keys && to->gguf_keys[i]; i++)
+        if (strcmp(to->gguf_keys[i], key) == 0)
+            return true;
+    return false;
+}
+
+static const char temperature_key[] = ".attention.temperature_scale";
+
+static int check_yarn(const struct quantize_source *s, const struct arch *to,
                       const struct rope_config *r, struct qwick_err *e)
 {
+    bool warm = has_key(to, temperature_key);
     if (r->type != ROPE_YARN)
         return 0;
     if (!r->truncate)
         return refuse(s, "rope_scaling.truncate", "false", e);
+    if (r->q_beta != 0 && !warm)
+        return refuse(s, "rope_scaling.llama_4_scaling_beta",
+                      "another value than 0", e);
     /* readers disagree on the meaning of the key for it */
-    if (fabs(r->attention - usual_attention(r)) > 1e-6)
+    if (fabs(r->attention - (warm ? 1 : usual_attention(r))) > 1e-6)
         return refuse(s, "rope_scaling.attention_factor",
-                      "another value than 0.1 ln(factor) + 1", e);
+                      warm ? "another value than 1"
+                           : "another value than 0.1 ln(factor) + 1",
+                      e);
     return 0;
 }
 
-static int check_rope(const struct quantize_source *s, struct qwick_err *e)
+/* Scalings that are tensors of divisors. */
+static int check_factors(const struct quantize_source *s, const struct arch *to,
+                         const struct rope_config *r, struct qwick_err *e)
 {
-    const struct config *c = &s->c;
+    const enum weight_id id =
+        r->type == ROPE_LLAMA3 ? WEIGHT_ROPE_FACTORS : WEIGHT_ROPE_LONG;
+    if (r->type != ROPE_LLAMA3 && r->type != ROPE_LONGROPE)
+        return 0;
+    return to->gguf_names->of[id][0] && r->n_rot / 2 <= CONFIG_MAX_FACTORS
+               ? 0
+               : refuse(s, "rope_scaling.rope_type", config_rope_name(r), e);
+}
+
+static int check_rope(const struct quantize_source *s, const struct arch *to,
+                      struct qwick_err *e)
+{
+    const struct config *c = &s->m.config;
     for (size_t i = 1; i < c->n_ropes; i++)
         if (c->ropes[i].type != ROPE_DEFAULT)
             return refuse(s, "rope_parameters",
                           "scaling in layers with a window", e);
-    return check_yarn(s, &c->ropes[0], e);
+    for (size_t i = 0; i < c->n_layers; i++) {
+        bool rotates = c->layers[i].rope != NO_ROPE;
+        if (!c->layers[i].recurrent &&
+            rotates != (!to->gguf_rotates || to->gguf_rotates(c, i)))
+            return refuse(s, "no_rope_layers",
+                          "other layers than those of the released model", e);
+    }
+    return check_yarn(s, to, &c->ropes[0], e) ||
+                   check_factors(s, to, &c->ropes[0], e)
+               ? -1
+               : 0;
 }
 
-/* Readers know the windows of Gemma only. */
-static int check_windows(const struct quantize_source *s, struct qwick_err *e)
+/* Readers know the windows of some families only. */
+static int check_windows(const struct quantize_source *s, const struct arch *to,
+                         struct qwick_err *e)
 {
-    const struct config *c = &s->c;
-    for (size_t i = 0; i < c->n_layers && !c->arch->gguf_pattern; i++)
+    const struct config *c = &s->m.config;
+    for (size_t i = 0; i < c->n_layers && !to->gguf_pattern; i++)
         if (c->layers[i].window != NO_WINDOW)
             return refuse(s, "sliding_window", "a window", e);
     return 0;
@@ -103,22 +147,28 @@ static size_t full_interval(const struct config *c)
     return period;
 }
 
-static int check_layers(const struct quantize_source *s, struct qwick_err *e)
+static int check_layers(const struct quantize_source *s, const struct arch *to,
+                        struct qwick_err *e)
 {
-    const struct config *c = &s->c;
+    const struct config *c = &s->m.config;
     bool experts = c->layers[0].n_experts > 0;
-    bool hybrid = names_recurrent(c->arch->gguf_names);
-    for (size_t i = 0; i < c->n_layers; i++)
+    bool hybrid = names_recurrent(to->gguf_names);
+    for (size_t i = 0; i < c->n_layers; i++) {
         if ((c->layers[i].n_experts > 0) != experts)
             return refuse(s, "mlp_only_layers",
                           "layers without experts beside layers with them", e);
-    if (!experts && strcmp(c->arch->gguf, "qwen3moe") == 0)
+        if (c->layers[i].n_kv_heads != c->n_kv_heads ||
+            c->layers[i].head_dim != c->head_dim)
+            return refuse(s, "head_dim", "heads that differ between layers", e);
+    }
+    if (!experts && strcmp(to->gguf, "qwen3moe") == 0)
         return refuse(s, "num_experts", "a mixture without experts", e);
-    if (experts && !c->norm_topk_prob)
-        return refuse(s, "norm_topk_prob", "false", e);
+    if (experts && c->norm_topk_prob == to->gguf_plain_topk)
+        return refuse(s, "norm_topk_prob", c->norm_topk_prob ? "true" : "false",
+                      e);
     if (hybrid && !c->delta.n_k_heads)
         return refuse(s, "layer_types", "a model without linear_attention", e);
-    return check_windows(s, e);
+    return check_windows(s, to, e);
 }
 
 float quantize_gguf_query_scale(const struct config *c, size_t i)
@@ -188,7 +238,7 @@ static bool find_period(const struct config *c, size_t *period)
 static void put_windows(const struct writer *w, const struct config *c)
 {
     static const char key[] = ".attention.sliding_window_pattern";
-    size_t n = 0, period, usual = c->arch->gguf_pattern;
+    size_t n = 0, period, usual = w->to->gguf_pattern;
     bool is_usual = true;
     char name[96];
     for (size_t i = 0; i < c->n_layers; i++) {
@@ -199,7 +249,8 @@ static void put_windows(const struct writer *w, const struct config *c)
     if (n == 0)
         return;
     put_size(w, ".attention.sliding_window", c->sliding_window);
-    put_double(w, ".rope.freq_base_swa", c->ropes[1].theta);
+    if (c->n_ropes > 1)
+        put_double(w, ".rope.freq_base_swa", c->ropes[1].theta);
     if (is_usual)
         return;
     if (find_period(c, &period)) {
@@ -220,17 +271,29 @@ static void find_sections(size_t n_rot, int64_t v[N_SECTIONS])
         v[i] = i < 3 ? (int64_t)((n_rot / 2 + 2 - i) / 3) : 0;
 }
 
-static int check_sections(const struct quantize_source *s, struct qwick_err *e)
+/* The sections in config.json; NULL: none. */
+static const struct json_value *sections_of(const struct quantize_source *s)
 {
+    static const char *const objects[] = {"rope_parameters", "rope_scaling"};
     const struct json_value *config = json_root(s->config);
     const struct json_value *text = json_get(config, "text_config");
-    const struct json_value *list = json_get(
-        json_get(text ? text : config, "rope_parameters"), "mrope_section");
+    for (int i = 0; i < 2; i++) {
+        const struct json_value *v = json_get(
+            json_get(text ? text : config, objects[i]), "mrope_section");
+        if (v && v->type != JSON_NULL)
+            return v;
+    }
+    return NULL;
+}
+
+static int check_sections(const struct quantize_source *s, struct qwick_err *e)
+{
+    const struct json_value *list = sections_of(s);
     int64_t want[N_SECTIONS], v;
     char what[96];
-    if (!s->c.delta.n_k_heads || !list || list->type == JSON_NULL)
+    if (!s->m.config.delta.n_k_heads || !list)
         return 0;
-    find_sections(s->c.ropes[0].n_rot, want);
+    find_sections(s->m.config.ropes[0].n_rot, want);
     bool same = list->type == JSON_ARRAY && list->len == 3;
     for (size_t i = 0; same && i < list->len; i++)
         same = !json_int(&list->items[i], 0, INT32_MAX, &v) && v == want[i];
@@ -241,11 +304,18 @@ static int check_sections(const struct quantize_source *s, struct qwick_err *e)
     return refuse(s, "rope_parameters.mrope_section", what, e);
 }
 
-static void put_sections(const struct writer *w, size_t n_rot)
+/* Those of config.json, which check_sections has compared, or the usual ones.
+ */
+static void put_sections(const struct writer *w,
+                         const struct quantize_source *s)
 {
+    const struct json_value *list = sections_of(s);
     int64_t v[N_SECTIONS];
     char key[96];
-    find_sections(n_rot, v);
+    find_sections(s->m.config.ropes[0].n_rot, v);
+    for (size_t i = 0; json_is(list, JSON_ARRAY) && i < N_SECTIONS; i++)
+        if (i >= list->len || json_int(&list->items[i], 0, INT32_MAX, &v[i]))
+            v[i] = 0;
     gguf_put_array(w->o, full(w, ".rope.dimension_sections", key), GGUF_I32,
                    N_SECTIONS);
     for (size_t i = 0; i < N_SECTIONS; i++)
@@ -269,31 +339,70 @@ static void put_layers(const struct writer *w, const struct config *c)
 
 static void put_delta(const struct writer *w, const struct quantize_source *s)
 {
-    const struct delta_config *d = &s->c.delta;
-    put_size(w, ".rope.dimension_count", s->c.ropes[0].n_rot);
-    if (strcmp(w->arch, "qwen3next") != 0) /* which has no positions in images */
-        put_sections(w, s->c.ropes[0].n_rot);
+    const struct delta_config *d = &s->m.config.delta;
     put_size(w, ".ssm.conv_kernel", d->conv);
     put_size(w, ".ssm.state_size", d->d_k);
     put_size(w, ".ssm.group_count", d->n_k_heads);
     put_size(w, ".ssm.time_step_rank", d->n_v_heads);
     put_size(w, ".ssm.inner_size", d->n_v_heads * d->d_v);
-    put_layers(w, &s->c);
+    put_layers(w, &s->m.config);
 }
 
-static void put_rope(const struct writer *w, const struct rope_config *r)
+static void put_yarn(const struct writer *w, const struct rope_config *r)
+{
+    put_double(w, ".rope.scaling.yarn_beta_fast", r->beta_fast);
+    put_double(w, ".rope.scaling.yarn_beta_slow", r->beta_slow);
+    if (!has_key(w->to, temperature_key))
+        return;
+    /* mscale_all_dim, with which cosines and sines have no factor */
+    put_double(w, ".rope.scaling.yarn_log_multiplier", 1);
+    put_double(w, temperature_key, r->q_beta);
+}
+
+/* llama3 has no keys but a tensor. longrope has two tensors. */
+static void put_scaling(const struct writer *w, const struct rope_config *r)
 {
     char key[96];
-    put_double(w, ".rope.freq_base", r->theta);
-    if (r->type == ROPE_DEFAULT)
+    if (r->type == ROPE_YARN || r->type == ROPE_LONGROPE)
+        put_size(w, ".rope.scaling.original_context_length", r->original);
+    if (r->type == ROPE_LONGROPE)
+        put_double(w, ".rope.scaling.attn_factor", r->attention);
+    if (r->type != ROPE_LINEAR && r->type != ROPE_YARN)
         return;
     put_text(w->o, full(w, ".rope.scaling.type", key), config_rope_name(r));
     put_double(w, ".rope.scaling.factor", r->factor);
-    if (r->type != ROPE_YARN)
-        return;
-    put_size(w, ".rope.scaling.original_context_length", r->original);
-    put_double(w, ".rope.scaling.yarn_beta_fast", r->beta_fast);
-    put_double(w, ".rope.scaling.yarn_beta_slow", r->beta_slow);
+    if (r->type == ROPE_YARN)
+        put_yarn(w, r);
+}
+
+static void put_rope(const struct writer *w, const struct quantize_source *s)
+{
+    const struct rope_config *r = &s->m.config.ropes[0];
+    put_double(w, ".rope.freq_base", r->theta);
+    if (w->to->partial_rotary)
+        put_size(w, ".rope.dimension_count", r->n_rot);
+    /* Qwen3-Next has no positions in images */
+    bool hybrid = s->m.config.delta.n_k_heads > 0;
+    if (sections_of(s) || (hybrid && strcmp(w->arch, "qwen3next") != 0))
+        put_sections(w, s);
+    put_scaling(w, r);
+}
+
+/* The scales that some families have. */
+static void put_scales(const struct writer *w, const struct config *c)
+{
+    const struct {
+        const char *key;
+        double value;
+    } scales[] = {
+        {".attention.scale", c->layers[0].score_scale},
+        {".embedding_scale", c->embed_scale},
+        {".residual_scale", c->residual_scale},
+        {".logit_scale", 1 / (double)c->logit_scale},
+    };
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++)
+        if (has_key(w->to, scales[i].key))
+            put_double(w, scales[i].key, scales[i].value);
 }
 
 static void put_sampling(struct quantize_plan *p, const struct config *c)
@@ -331,18 +440,20 @@ int quantize_gguf_meta(struct quantize_plan *p, const struct quantize_source *s,
                        const struct quantize_type *t, struct qwick_err *e)
 {
     enum { QUANTIZATION_VERSION = 2 };
-    const struct writer w = {&p->meta, s->c.arch->gguf};
-    if (check_rope(s, e) || check_sections(s, e) || check_layers(s, e))
+    const struct arch *to = arch_in_gguf(s->m.config.arch);
+    const struct writer w = {&p->meta, to, to->gguf};
+    if (check_rope(s, to, e) || check_sections(s, e) || check_layers(s, to, e))
         return -1;
-    put_text(&p->meta, "general.architecture", s->c.arch->gguf);
+    put_text(&p->meta, "general.architecture", to->gguf);
     put_name(&p->meta, s->ck);
-    put_sizes(&w, &s->c);
-    put_rope(&w, &s->c.ropes[0]);
-    if (s->c.delta.n_k_heads)
+    put_sizes(&w, &s->m.config);
+    put_rope(&w, s);
+    put_scales(&w, &s->m.config);
+    if (s->m.config.delta.n_k_heads)
         put_delta(&w, s);
-    if (s->c.arch->gguf_pattern)
-        put_windows(&w, &s->c);
-    put_sampling(p, &s->c);
+    if (to->gguf_pattern)
+        put_windows(&w, &s->m.config);
+    put_sampling(p, &s->m.config);
     gguf_put_u32(&p->meta, "general.quantization_version",
                  QUANTIZATION_VERSION);
     gguf_put_u32(&p->meta, "general.file_type", t->file_type);

@@ -484,9 +484,9 @@ static int make_shards(struct quantize_plan *p, const struct st_set *set,
 int quantize_plan_mlx(struct quantize_plan *p, const struct quantize_source *s,
                       struct qwick_err *e)
 {
-    p->naming = names_choose(s->c.arch->names, s->set);
-    if (find_modules(p, s->set, checkpoint_dir(s->ck), &s->c, e) ||
-        make_shards(p, s->set, s->c.tied_head, e))
+    p->naming = names_choose(s->m.config.arch->names, s->set);
+    if (find_modules(p, s->set, checkpoint_dir(s->ck), &s->m.config, e) ||
+        make_shards(p, s->set, s->m.config.tied_head, e))
         return -1;
     for (size_t i = 0; i < p->n_modules; i++)
         ++*(p->modules[i].bits ? &p->n_quantized : &p->n_dense);

@@ -1,5 +1,5 @@
-/* The tensors of a GGUF file: each weight of the family, by its names in the
- * source and in GGUF (names.h). */
+/* The tensors of a GGUF file: each weight that the model reads, by its name in
+ * GGUF (names.h), and the factors of the rotary embedding. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,304 +8,201 @@
 #include "file/checkpoint.h"
 #include "model/arch.h"
 
+/* A weight, and the tensor of the source that has it. */
+struct weight {
+    struct weight_ref ref;
+    const struct st_tensor *t;
+};
+
 struct planner {
     struct quantize_plan *p;
     const struct quantize_source *s;
+    const struct config *c; /* the source's */
+    const struct arch *to;  /* the family as which GGUF has the source's */
     const struct quantize_type *type;
     struct quantize_shard *shard;
     const char *path; /* of the source, for messages */
-    bool *used;       /* [tensors of the source] */
+    struct weight *weights;
+    size_t n_weights;
 };
-
-/* Layers that have a weight. */
-enum where {
-    ALL,
-    ATTENTION,
-    RECURRENT, /* Gated DeltaNet */
-    DENSE,     /* a dense MLP */
-    EXPERTS,   /* a mixture of experts */
-    SHARED     /* a mixture with an expert that all tokens share */
-};
-
-/* Weights of a layer, in the order of the file. Weights that the source's
- * scheme does not have are left out. */
-static const struct part {
-    enum weight_id id;
-    enum where where;
-    bool optional;
-} parts[] = {
-    {WEIGHT_ATTN_NORM, ALL, false},
-    {WEIGHT_Q_PROJ, ATTENTION, false},
-    {WEIGHT_Q_BIAS, ATTENTION, true},
-    {WEIGHT_K_PROJ, ATTENTION, false},
-    {WEIGHT_K_BIAS, ATTENTION, true},
-    {WEIGHT_V_PROJ, ATTENTION, false},
-    {WEIGHT_V_BIAS, ATTENTION, true},
-    {WEIGHT_Q_NORM, ATTENTION, false},
-    {WEIGHT_K_NORM, ATTENTION, false},
-    {WEIGHT_O_PROJ, ATTENTION, false},
-    {WEIGHT_O_BIAS, ATTENTION, true},
-    {WEIGHT_DELTA_QKV, RECURRENT, false},
-    {WEIGHT_DELTA_Z, RECURRENT, false},
-    {WEIGHT_DELTA_B, RECURRENT, false},
-    {WEIGHT_DELTA_A, RECURRENT, false},
-    {WEIGHT_DELTA_BA, RECURRENT, false},
-    {WEIGHT_DELTA_CONV, RECURRENT, false},
-    {WEIGHT_DELTA_A_LOG, RECURRENT, false},
-    {WEIGHT_DELTA_DT_BIAS, RECURRENT, false},
-    {WEIGHT_DELTA_NORM, RECURRENT, false},
-    {WEIGHT_DELTA_OUT, RECURRENT, false},
-    {WEIGHT_ATTN_POST_NORM, ALL, false},
-    {WEIGHT_MLP_NORM, ALL, false},
-    {WEIGHT_GATE_PROJ, DENSE, false},
-    {WEIGHT_UP_PROJ, DENSE, false},
-    {WEIGHT_DOWN_PROJ, DENSE, false},
-    {WEIGHT_ROUTER, EXPERTS, false},
-    {WEIGHT_EXPERTS_GATE, EXPERTS, false},
-    {WEIGHT_EXPERTS_UP, EXPERTS, false},
-    {WEIGHT_EXPERTS_DOWN, EXPERTS, false},
-    {WEIGHT_SHARED_GATE, SHARED, false},
-    {WEIGHT_SHARED_GATE_PROJ, SHARED, false},
-    {WEIGHT_SHARED_UP_PROJ, SHARED, false},
-    {WEIGHT_SHARED_DOWN_PROJ, SHARED, false},
-    {WEIGHT_MLP_POST_NORM, ALL, false},
-};
-enum { N_PARTS = sizeof parts / sizeof *parts };
-
-static bool has_part(const struct layer_config *l, enum where where)
-{
-    return where == ATTENTION   ? !l->recurrent
-           : where == RECURRENT ? l->recurrent
-           : where == DENSE     ? !l->n_experts
-           : where == EXPERTS   ? l->n_experts > 0
-           : where == SHARED    ? l->n_experts > 0 && l->shared_ff > 0
-                                : true;
-}
 
 static bool is_expert(enum weight_id id)
 {
-    return id == WEIGHT_EXPERTS_GATE || id == WEIGHT_EXPERTS_UP ||
-           id == WEIGHT_EXPERTS_DOWN;
+    return id >= WEIGHT_EXPERT_GATE && id <= WEIGHT_EXPERTS_DOWN;
 }
 
-struct shape {
-    size_t rows, cols; /* rows 0: a vector */
-    bool exact;        /* small, and stored as F32 */
-    bool ones;         /* the source may have more dimensions, of 1 */
-};
-
-/* The shape that a weight has by config.json. */
-static struct shape shape_of(const struct config *c, struct weight_ref w)
+/* Whether a matrix is small and has to be exact. */
+static bool is_exact(enum weight_id id)
 {
-    const struct layer_config *l = &c->layers[w.layer];
-    const struct delta_config *delta = &c->delta;
-    size_t d = c->d_model, q = c->n_heads * c->head_dim;
-    size_t kv = c->n_kv_heads * c->head_dim, heads = delta->n_v_heads;
-    size_t q_rows = c->attention_gate ? 2 * q : q, v = heads * delta->d_v;
-    const struct shape shapes[N_WEIGHTS] = {
-        [WEIGHT_EMBED] = {.rows = c->vocab_size, .cols = d},
-        [WEIGHT_HEAD] = {.rows = c->vocab_size, .cols = d},
-        [WEIGHT_NORM] = {.cols = d},
-        [WEIGHT_ATTN_NORM] = {.cols = d},
-        [WEIGHT_ATTN_POST_NORM] = {.cols = d},
-        [WEIGHT_MLP_NORM] = {.cols = d},
-        [WEIGHT_MLP_POST_NORM] = {.cols = d},
-        [WEIGHT_Q_PROJ] = {.rows = q_rows, .cols = d},
-        [WEIGHT_K_PROJ] = {.rows = kv, .cols = d},
-        [WEIGHT_V_PROJ] = {.rows = kv, .cols = d},
-        [WEIGHT_O_PROJ] = {.rows = d, .cols = q},
-        [WEIGHT_Q_BIAS] = {.cols = q_rows},
-        [WEIGHT_K_BIAS] = {.cols = kv},
-        [WEIGHT_V_BIAS] = {.cols = kv},
-        [WEIGHT_O_BIAS] = {.cols = d},
-        [WEIGHT_Q_NORM] = {.cols = c->head_dim},
-        [WEIGHT_K_NORM] = {.cols = c->head_dim},
-        [WEIGHT_GATE_PROJ] = {.rows = l->d_ff, .cols = d},
-        [WEIGHT_UP_PROJ] = {.rows = l->d_ff, .cols = d},
-        [WEIGHT_DOWN_PROJ] = {.rows = d, .cols = l->d_ff},
-        [WEIGHT_ROUTER] = {.rows = l->n_experts, .cols = d, .exact = true},
-        [WEIGHT_SHARED_GATE_PROJ] = {.rows = l->shared_ff, .cols = d},
-        [WEIGHT_SHARED_UP_PROJ] = {.rows = l->shared_ff, .cols = d},
-        [WEIGHT_SHARED_DOWN_PROJ] = {.rows = d, .cols = l->shared_ff},
-        [WEIGHT_SHARED_GATE] = {.cols = d, .ones = true},
-        [WEIGHT_DELTA_QKV] = {.rows = delta_channels(delta), .cols = d},
-        [WEIGHT_DELTA_Z] = {.rows = v, .cols = d},
-        [WEIGHT_DELTA_B] = {.rows = heads, .cols = d},
-        [WEIGHT_DELTA_A] = {.rows = heads, .cols = d},
-        [WEIGHT_DELTA_QKVZ] = {.rows = delta_channels(delta) + v, .cols = d},
-        [WEIGHT_DELTA_BA] = {.rows = 2 * heads, .cols = d},
-        [WEIGHT_DELTA_OUT] = {.rows = d, .cols = v},
-        [WEIGHT_DELTA_CONV] = {.rows = delta_channels(delta),
-                               .cols = delta->conv,
-                               .exact = true,
-                               .ones = true},
-        [WEIGHT_DELTA_A_LOG] = {.cols = heads},
-        [WEIGHT_DELTA_DT_BIAS] = {.cols = heads},
-        [WEIGHT_DELTA_NORM] = {.cols = delta->d_v},
-    };
-    return shapes[w.id];
+    return id == WEIGHT_ROUTER || id == WEIGHT_DELTA_CONV ||
+           id == WEIGHT_SHARED_GATE;
 }
 
-/* The weight of the source that holds a weight of the result. */
-static enum weight_id source_of(const struct planner *pl, enum weight_id id)
+/* Write a weight's dimensions in the file to out, and return their number: the
+ * source may have more, of 1. Converters keep the row of the shared gate, except
+ * Qwen3.5's. */
+static size_t find_shape(const struct planner *pl, const struct weight *w,
+                         size_t out[ST_MAX_RANK])
 {
-    bool packed = pl->p->naming.names->of[WEIGHT_DELTA_QKVZ][0];
-    return packed && (id == WEIGHT_DELTA_QKV || id == WEIGHT_DELTA_Z)
-               ? WEIGHT_DELTA_QKVZ
-               : id;
+    bool ones = w->ref.id == WEIGHT_DELTA_CONV ||
+                (w->ref.id == WEIGHT_SHARED_GATE && pl->to->gguf_names->tiled);
+    size_t n = 0;
+    for (size_t i = 0; i < w->t->rank; i++)
+        if (!ones || w->t->shape[i] != 1)
+            out[n++] = w->t->shape[i];
+    return n;
 }
 
-/* Whether a tensor has the shape; without dimensions of 1 if it may have
- * more. */
-static bool has_shape(const struct st_tensor *t, const struct shape *s)
+/* ---- the order of the file ------------------------------------------------
+ */
+
+/* The embedding, then layer by layer, then other weights of the model. */
+static size_t place_of(const struct weight_ref *r)
 {
-    size_t dims[ST_MAX_RANK] = {0}, n = 0;
-    for (size_t i = 0; i < t->rank; i++)
-        if (!s->ones || t->shape[i] != 1)
-            dims[n++] = t->shape[i];
-    return s->rows ? n == 2 && dims[0] == s->rows && dims[1] == s->cols
-                   : n == 1 && dims[0] == s->cols;
+    return r->id == WEIGHT_EMBED      ? 0
+           : r->id < WEIGHT_ATTN_NORM ? SIZE_MAX
+                                      : r->layer + 1;
 }
 
-static int check_shape(const struct planner *pl, const struct st_tensor *t,
-                       const struct shape *s, struct qwick_err *e)
+static int by_place(const void *a, const void *b)
 {
-    char why[160];
-    if (t->dtype >= DT_N_FLOAT)
-        snprintf(why, sizeof why,
-                 "dtype %s cannot be converted (BF16, F16 and F32 can)",
-                 dtype_name(t->dtype));
-    else if (has_shape(t, s))
-        return 0;
-    else
-        snprintf(why, sizeof why,
-                 "%zu dimensions and %zu elements in the file, shape [%zu, "
-                 "%zu] by config.json",
-                 t->rank, t->n_bytes / dtype_bytes(t->dtype), s->rows, s->cols);
-    return quantize_err(pl->path, t, why, e);
+    const struct weight_ref *x = &((const struct weight *)a)->ref,
+                            *y = &((const struct weight *)b)->ref;
+    size_t p = place_of(x), q = place_of(y);
+    return p != q ? (p > q) - (p < q) : (x->id > y->id) - (x->id < y->id);
+}
+
+/* List the weights that the model reads, experts excepted. */
+static void list_weights(struct planner *pl)
+{
+    const struct weights *w = &pl->s->m.weights;
+    for (size_t i = 0; i < st_count(pl->s->set); i++)
+        if (w->used[i] && !is_expert(w->refs[i].id))
+            pl->weights[pl->n_weights++] =
+                (struct weight){w->refs[i], st_at(pl->s->set, i)};
+    qsort(pl->weights, pl->n_weights, sizeof *pl->weights, by_place);
 }
 
 /* ---- results --------------------------------------------------------------
  */
 
-/* Write the name of a weight in GGUF to out [NAMES_BYTES]. */
-static void write_name(const struct planner *pl, char *out, struct weight_ref w)
+/* Write the name of a weight in GGUF to out [NAMES_BYTES]. Returns false if it
+ * has none. */
+static bool write_name(const struct planner *pl, char *out, struct weight_ref w)
 {
-    const struct names *to = pl->s->c.arch->gguf_names;
+    const struct names *to = pl->to->gguf_names;
     if (w.id == WEIGHT_DELTA_A_LOG && !to->of[w.id][0])
         w.id = WEIGHT_DELTA_DECAY;
-    names_expand(out, to, to->prefixes[0], w, 0);
+    return names_expand(out, to, to->prefixes[0], w, 0);
 }
 
-/* The name of a weight in GGUF, kept by the plan; NULL: out of memory. */
-static const char *gguf_name(struct planner *pl, struct weight_ref w)
+/* Add a tensor of the file; its jobs come next. from: the tensor of the source,
+ * for messages. */
+static int add_out(struct planner *pl, struct weight_ref w,
+                   const struct st_tensor *from, enum dtype type,
+                   const size_t *shape, size_t rank, struct qwick_err *e)
 {
-    char name[NAMES_BYTES];
-    write_name(pl, name, w);
+    const struct names *scheme = pl->p->naming.names;
+    char name[NAMES_BYTES], why[128];
+    if (!write_name(pl, name, w)) {
+        snprintf(why, sizeof why,
+                 "cannot be written to a GGUF file of the family %s",
+                 pl->to->gguf);
+        return quantize_err(pl->path, from, why, e);
+    }
     char *copy = strdup(name);
-    if (copy)
-        pl->p->names[pl->p->n_names++] = copy;
-    return copy;
-}
-
-/* Add a tensor of the file, without shape; its jobs come next. NULL: out of
- * memory. */
-static struct st_out_tensor *add_out(struct planner *pl, struct weight_ref w,
-                                     enum dtype type)
-{
-    const struct names *from = pl->p->naming.names,
-                       *to = pl->s->c.arch->gguf_names;
-    const char *name = gguf_name(pl, w);
-    if (!name)
-        return NULL;
+    if (!copy)
+        return err_oom(e, NAMES_BYTES);
+    pl->p->names[pl->p->n_names++] = copy;
     size_t i = pl->shard->n_out++;
     /* both schemes may store norms zero-centred */
     pl->p->changes[i] = (struct quantize_change){
-        .plus = from->plus[w.id] - to->plus[w.id],
+        .plus = scheme->plus[w.id] - pl->to->gguf_names->plus[w.id],
         .times = w.id == WEIGHT_Q_NORM
-                     ? quantize_gguf_query_scale(&pl->s->c, w.layer)
+                     ? quantize_gguf_query_scale(pl->c, w.layer)
                      : 1,
-        .decay = w.id == WEIGHT_DELTA_A_LOG && !to->of[w.id][0]};
-    pl->shard->out[i] = (struct st_out_tensor){.name = name, .dtype = type};
-    return &pl->shard->out[i];
+        .decay =
+            w.id == WEIGHT_DELTA_A_LOG && !pl->to->gguf_names->of[w.id][0]};
+    struct st_out_tensor *out = &pl->shard->out[i];
+    *out = (struct st_out_tensor){.name = copy, .dtype = type, .rank = rank};
+    memcpy(out->shape, shape, rank * sizeof *shape);
+    return 0;
 }
 
-/* head: see struct quantize_job. */
 static void add_job(struct planner *pl, struct quantize_part part, size_t at,
-                    size_t head)
+                    struct quantize_order order)
 {
     pl->shard->jobs[pl->shard->n_jobs++] = (struct quantize_job){
-        .from = part, .at = at, .head = head, .out = {pl->shard->n_out - 1}};
+        .from = part, .at = at, .order = order, .out = {pl->shard->n_out - 1}};
 }
 
-/* Elements of a value head in a weight that has value heads, one after another
- * from *begin on; 0: the weight has none, or their order stays. */
-static size_t find_heads(const struct planner *pl, enum weight_id id,
-                         size_t cols, size_t *begin)
+/* The order of rows of q_proj and k_proj, or of elements of their biases, in
+ * files whose rotary embedding is interleaved: pairs that rotate together
+ * become neighbours. */
+static struct quantize_order rotary_order(const struct planner *pl,
+                                          size_t layer, size_t cols)
 {
-    const struct delta_config *c = &pl->s->c.delta;
-    bool tiled = pl->s->c.arch->gguf_names->tiled;
+    if (!pl->to->gguf_interleaved || pl->c->arch->interleaved)
+        return (struct quantize_order){0};
+    return (struct quantize_order){.unit = cols,
+                                   .block = pl->c->layers[layer].head_dim,
+                                   .rows = 2,
+                                   .cols = pl->c->ropes[0].n_rot / 2};
+}
+
+/* The order of value heads with `unit` elements each. */
+static struct quantize_order head_order(const struct planner *pl, size_t unit)
+{
+    const struct delta_config *d = &pl->c->delta;
+    if (pl->to->gguf_names->tiled == pl->p->naming.names->tiled)
+        return (struct quantize_order){0};
+    return (struct quantize_order){.unit = unit,
+                                   .block = d->n_v_heads,
+                                   .rows = d->n_k_heads,
+                                   .cols = d->n_v_heads / d->n_k_heads};
+}
+
+/* The order of a weight's elements from *begin on. cols: of a matrix; 1 of a
+ * vector. */
+static struct quantize_order order_of(const struct planner *pl,
+                                      struct weight_ref w, size_t cols,
+                                      size_t *begin)
+{
+    const struct delta_config *d = &pl->c->delta;
     *begin = 0;
-    if (c->n_v_heads == c->n_k_heads || tiled == pl->p->naming.names->tiled)
-        return 0;
-    switch (id) {
+    switch (w.id) {
+    case WEIGHT_Q_PROJ:
+    case WEIGHT_K_PROJ:
+    case WEIGHT_Q_BIAS:
+    case WEIGHT_K_BIAS:
+        return rotary_order(pl, w.layer, cols);
     case WEIGHT_DELTA_QKV:
     case WEIGHT_DELTA_CONV:
-        *begin = 2 * c->n_k_heads * c->d_k * cols;
-        return c->d_v * cols;
+        *begin = 2 * d->n_k_heads * d->d_k * cols;
+        return head_order(pl, d->d_v * cols);
     case WEIGHT_DELTA_Z:
-        return c->d_v * cols;
+        return head_order(pl, d->d_v * cols);
     case WEIGHT_DELTA_B:
     case WEIGHT_DELTA_A:
-        return cols;
     case WEIGHT_DELTA_A_LOG:
     case WEIGHT_DELTA_DT_BIAS:
-        return 1;
+        return head_order(pl, cols);
     case WEIGHT_DELTA_OUT: /* in each row */
-        return c->d_v;
+        return head_order(pl, d->d_v);
     default:
-        return 0;
+        return (struct quantize_order){0};
     }
-}
-
-/* Add the jobs of rows [from, from + n) of each key head of the packed matrix
- * t. at: where they begin in the result. Returns where they end. */
-static size_t add_rows(struct planner *pl, const struct st_tensor *t,
-                       size_t from, size_t n, size_t at)
-{
-    const struct delta_config *c = &pl->s->c.delta;
-    size_t cols = t->shape[1], each = t->shape[0] / c->n_k_heads;
-    for (size_t i = 0; i < c->n_k_heads; i++, at += n * cols)
-        add_job(pl,
-                (struct quantize_part){t, (i * each + from) * cols, n * cols},
-                at, 0);
-    return at;
-}
-
-/* Add the jobs of the part of in_proj_qkvz (struct delta) that is weight id. */
-static void unpack(struct planner *pl, enum weight_id id,
-                   const struct st_tensor *t)
-{
-    const struct delta_config *c = &pl->s->c.delta;
-    size_t d_k = c->d_k, values = c->n_v_heads / c->n_k_heads * c->d_v, at;
-    if (id == WEIGHT_DELTA_Z) {
-        add_rows(pl, t, 2 * d_k + values, values, 0);
-        return;
-    }
-    at = add_rows(pl, t, 0, d_k, 0);
-    at = add_rows(pl, t, d_k, d_k, at);
-    add_rows(pl, t, 2 * d_k, values, at);
 }
 
 /* Add the jobs of a weight that is one tensor of the source. */
-static void add_jobs(struct planner *pl, enum weight_id id,
-                     const struct st_tensor *t, size_t cols)
+static void add_jobs(struct planner *pl, const struct weight *w, size_t cols)
 {
-    size_t n = t->n_bytes / dtype_bytes(t->dtype), begin;
-    size_t head = find_heads(pl, id, cols, &begin);
+    size_t n = w->t->n_bytes / dtype_bytes(w->t->dtype), begin;
+    struct quantize_order order = order_of(pl, w->ref, cols, &begin);
     if (begin)
-        add_job(pl, (struct quantize_part){t, 0, begin}, 0, 0);
-    add_job(pl, (struct quantize_part){t, begin, n - begin}, begin, head);
+        add_job(pl, (struct quantize_part){w->t, 0, begin}, 0,
+                (struct quantize_order){0});
+    add_job(pl, (struct quantize_part){w->t, begin, n - begin}, begin, order);
 }
 
 /* The type of a matrix; says when it is not the one asked for. */
@@ -314,7 +211,7 @@ static enum dtype choose_type(struct planner *pl, struct weight_ref w,
 {
     enum dtype wanted;
     enum dtype type =
-        quantize_type_of(pl->type, &pl->s->c, w.id, w.layer, cols, &wanted);
+        quantize_type_of(pl->type, pl->c, w.id, w.layer, cols, &wanted);
     char name[NAMES_BYTES], why[160];
     if (type != wanted) {
         write_name(pl, name, w);
@@ -329,48 +226,59 @@ static enum dtype choose_type(struct planner *pl, struct weight_ref w,
     return type;
 }
 
-static void mark(struct planner *pl, const struct st_tensor *t)
-{
-    pl->used[t - st_at(pl->s->set, 0)] = true;
-}
-
-/* Add a weight that is in one tensor of the source. */
-static int add_weight(struct planner *pl, struct weight_ref w, bool optional,
+/* Add a weight that is one tensor of the source. */
+static int add_weight(struct planner *pl, const struct weight *w,
                       struct qwick_err *e)
 {
-    const struct naming *from = &pl->p->naming;
-    const struct weight_ref source = {source_of(pl, w.id), w.layer, 0};
-    const struct st_tensor *t = NULL;
-    char name[NAMES_BYTES];
-    for (size_t v = 0;
-         !t && names_expand(name, from->names, from->prefix, source, v); v++)
-        t = st_find(pl->s->set, name);
-    if (!t && optional)
-        return 0;
-    if (!t) {
-        names_expand(name, from->names, from->prefix, source, 0);
-        return err_set(e, QWICK_ERR_MODEL, "%s: tensor %s: missing", pl->path,
-                       name);
-    }
-    struct shape s = shape_of(&pl->s->c, source);
-    if (check_shape(pl, t, &s, e))
-        return -1;
-    s = shape_of(&pl->s->c, w);
+    size_t shape[ST_MAX_RANK], rank = find_shape(pl, w, shape);
+    size_t cols = rank > 1 ? shape[rank - 1] : 1;
     /* as converters do: vectors and small matrices stay exact */
-    enum dtype type = s.rows && !s.exact ? choose_type(pl, w, s.cols) : DT_F32;
-    struct st_out_tensor *out = add_out(pl, w, type);
-    if (!out)
-        return err_oom(e, NAMES_BYTES);
-    /* converters keep the row of the shared gate, except Qwen3.5's */
-    bool row = w.id == WEIGHT_SHARED_GATE && !pl->s->c.arch->gguf_names->tiled;
-    const size_t shape[] = {row ? 1 : s.rows, s.cols};
-    out->rank = shape[0] ? 2 : 1;
-    memcpy(out->shape, shape + (shape[0] ? 0 : 1), out->rank * sizeof *shape);
-    if (source.id == w.id)
-        add_jobs(pl, w.id, t, s.cols);
-    else
-        unpack(pl, w.id, t);
-    mark(pl, t);
+    enum dtype type = rank > 1 && !is_exact(w->ref.id)
+                          ? choose_type(pl, w->ref, cols)
+                          : DT_F32;
+    if (add_out(pl, w->ref, w->t, type, shape, rank, e))
+        return -1;
+    add_jobs(pl, w, cols);
+    return 0;
+}
+
+/* Add the jobs of rows [from, from + n) of each key head of the packed matrix
+ * t. at: where they begin in the result. Returns where they end. */
+static size_t add_rows(struct planner *pl, const struct st_tensor *t,
+                       size_t from, size_t n, size_t at)
+{
+    size_t heads = pl->c->delta.n_k_heads, cols = t->shape[1];
+    size_t each = t->shape[0] / heads;
+    for (size_t i = 0; i < heads; i++, at += n * cols)
+        add_job(pl,
+                (struct quantize_part){t, (i * each + from) * cols, n * cols},
+                at, (struct quantize_order){0});
+    return at;
+}
+
+/* Add a part of in_proj_qkvz (struct delta), without its jobs. */
+static int add_part(struct planner *pl, const struct weight *w,
+                    enum weight_id id, size_t rows, struct qwick_err *e)
+{
+    const struct weight_ref ref = {.id = id, .layer = w->ref.layer};
+    const size_t shape[] = {rows, w->t->shape[1]};
+    return add_out(pl, ref, w->t, choose_type(pl, ref, shape[1]), shape, 2, e);
+}
+
+/* Add the parts of in_proj_qkvz. */
+static int add_packed(struct planner *pl, const struct weight *w,
+                      struct qwick_err *e)
+{
+    const struct delta_config *d = &pl->c->delta;
+    size_t d_k = d->d_k, values = d->n_v_heads / d->n_k_heads * d->d_v, at;
+    if (add_part(pl, w, WEIGHT_DELTA_QKV, delta_channels(d), e))
+        return -1;
+    at = add_rows(pl, w->t, 0, d_k, 0);
+    at = add_rows(pl, w->t, d_k, d_k, at);
+    add_rows(pl, w->t, 2 * d_k, values, at);
+    if (add_part(pl, w, WEIGHT_DELTA_Z, d->n_v_heads * d->d_v, e))
+        return -1;
+    add_rows(pl, w->t, 2 * d_k + values, values, 0);
     return 0;
 }
 
@@ -378,54 +286,91 @@ static int add_weight(struct planner *pl, struct weight_ref w, bool optional,
 static int add_experts(struct planner *pl, struct weight_ref w,
                        const struct quantize_module *m, struct qwick_err *e)
 {
-    struct st_out_tensor *out = add_out(pl, w, choose_type(pl, w, m->cols));
-    if (!out)
-        return err_oom(e, NAMES_BYTES);
     const size_t shape[] = {m->stack, m->rows, m->cols};
-    out->rank = 3;
-    memcpy(out->shape, shape, sizeof shape);
+    if (add_out(pl, w, m->t, choose_type(pl, w, m->cols), shape, 3, e))
+        return -1;
     for (size_t i = 0, at = 0; i < m->n_parts; i++) {
-        add_job(pl, m->parts[i], at, 0);
+        add_job(pl, m->parts[i], at, (struct quantize_order){0});
         at += m->parts[i].n;
-        mark(pl, m->parts[i].src);
     }
     return 0;
 }
 
-/* *module: the layer's first one; moves on. quantize_experts has them in the
- * order of parts. */
-static int add_layer(struct planner *pl, size_t layer, size_t *module,
+/* Add a layer's experts. *module: its first one; moves on. */
+static int add_roles(struct planner *pl, size_t layer, size_t *module,
                      struct qwick_err *e)
 {
-    for (size_t i = 0; i < N_PARTS; i++) {
-        const struct part *p = &parts[i];
-        struct weight_ref w = {.id = p->id, .layer = layer};
-        if (!has_part(&pl->s->c.layers[layer], p->where) ||
-            (!is_expert(p->id) &&
-             !pl->p->naming.names->of[source_of(pl, p->id)][0]))
-            continue;
-        if (is_expert(p->id)
-                ? add_experts(pl, w, &pl->p->modules[(*module)++], e)
-                : add_weight(pl, w, p->optional, e))
+    static const enum weight_id roles[] = {
+        /* as quantize_experts has them */
+        WEIGHT_EXPERTS_GATE, WEIGHT_EXPERTS_UP, WEIGHT_EXPERTS_DOWN};
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+        const struct weight_ref w = {.id = roles[i], .layer = layer};
+        if (add_experts(pl, w, &pl->p->modules[(*module)++], e))
             return -1;
     }
     return 0;
+}
+
+/* Add divisors of the frequencies. */
+static int add_factors(struct planner *pl, enum weight_id id, size_t n,
+                       struct qwick_err *e)
+{
+    struct quantize_factors *f = &pl->p->factors[pl->p->n_factors++];
+    f->t = (struct st_tensor){.name = "rope_parameters",
+                              .file = "config.json",
+                              .dtype = DT_F32,
+                              .rank = 1,
+                              .shape = {n},
+                              .data = (const unsigned char *)f->v,
+                              .n_bytes = n * sizeof *f->v};
+    const struct weight w = {{.id = id}, &f->t};
+    return add_weight(pl, &w, e);
+}
+
+/* Add the scaling of the rotary embedding as far as the file has it as a
+ * tensor. */
+static int add_rope(struct planner *pl, struct qwick_err *e)
+{
+    const struct rope_config *r = &pl->c->ropes[0];
+    size_t n = r->n_rot / 2;
+    struct quantize_factors *f = pl->p->factors;
+    if (r->type == ROPE_LLAMA3) {
+        struct rope_config plain = *r;
+        float scaled[CONFIG_MAX_FACTORS];
+        plain.type = ROPE_DEFAULT;
+        config_rope_frequencies(&plain, f->v);
+        config_rope_frequencies(r, scaled);
+        for (size_t i = 0; i < n; i++)
+            f->v[i] /= scaled[i];
+        return add_factors(pl, WEIGHT_ROPE_FACTORS, n, e);
+    }
+    if (r->type != ROPE_LONGROPE)
+        return 0;
+    memcpy(f[0].v, r->short_factor, n * sizeof *f->v);
+    memcpy(f[1].v, r->long_factor, n * sizeof *f->v);
+    return add_factors(pl, WEIGHT_ROPE_SHORT, n, e) ||
+                   add_factors(pl, WEIGHT_ROPE_LONG, n, e)
+               ? -1
+               : 0;
 }
 
 static int add_all(struct planner *pl, struct qwick_err *e)
 {
-    struct weight_ref w = {.id = WEIGHT_EMBED};
     size_t module = 0;
-    if (add_weight(pl, w, false, e))
-        return -1;
-    for (size_t i = 0; i < pl->s->c.n_layers; i++)
-        if (add_layer(pl, i, &module, e))
+    for (size_t i = 0; i < pl->n_weights; i++) {
+        const struct weight *w = &pl->weights[i];
+        if (w->ref.id == WEIGHT_HEAD && pl->c->tied_head) {
+            quantize_note(pl->p, w->t->name,
+                          "left out: the embedding is the head");
+            continue;
+        }
+        bool packed = w->ref.id == WEIGHT_DELTA_QKVZ;
+        if ((packed ? add_packed : add_weight)(pl, w, e) ||
+            (w->ref.id == WEIGHT_ROUTER &&
+             add_roles(pl, w->ref.layer, &module, e)))
             return -1;
-    w.id = WEIGHT_NORM;
-    if (add_weight(pl, w, false, e))
-        return -1;
-    w.id = WEIGHT_HEAD;
-    return pl->s->c.tied_head ? 0 : add_weight(pl, w, false, e);
+    }
+    return add_rope(pl, e);
 }
 
 /* ---- the rest of the source -----------------------------------------------
@@ -437,7 +382,7 @@ static void note_unused(const struct planner *pl)
     char line[64];
     for (size_t i = 0; i < st_count(pl->s->set); i++) {
         const struct st_tensor *t = st_at(pl->s->set, i);
-        if (pl->used[i])
+        if (pl->s->m.weights.used[i])
             continue;
         if (quantize_outside(pl->p, t))
             n_outside++;
@@ -464,28 +409,31 @@ static void tensors_count(struct quantize_plan *p)
     }
 }
 
-static int reserve(struct quantize_plan *p, size_t n_layers, size_t n_tensors,
-                   struct qwick_err *e)
+static int reserve(struct planner *pl, struct qwick_err *e)
 {
-    /* each layer's weights, and the embedding, the last norm and the head */
-    size_t n_out = n_layers * N_PARTS + 3;
-    /* a job takes a tensor, a part of one with value heads, or half of an
-       expert in a fused one */
-    size_t n_jobs = n_tensors;
+    struct quantize_plan *p = pl->p;
+    size_t n_tensors = st_count(pl->s->set);
+    /* a tensor for each of the source, of experts one for each module; a second
+       one for a packed matrix; factors */
+    size_t n_layers = pl->c->n_layers;
+    size_t n_out = n_tensors + p->n_modules + n_layers + N_FACTORS;
+    /* a job takes a tensor, a part of one with value heads, half of an expert in
+       a fused one, or a part of a key head in a packed one */
+    size_t n_jobs = 2 * n_tensors + N_FACTORS +
+                    4 * pl->c->delta.n_k_heads * n_layers;
     for (size_t i = 0; i < p->n_modules; i++)
         n_jobs += p->modules[i].n_parts;
-    n_jobs += n_tensors;
-    /* or the queries, keys, values or gates of a key head in a packed one */
-    n_jobs += 4 * p->n_k_heads * n_layers;
     p->shards = calloc(1, sizeof *p->shards);
     p->names = calloc(n_out, sizeof *p->names);
     p->changes = calloc(n_out, sizeof *p->changes);
-    if (!p->shards || !p->names || !p->changes)
+    pl->weights = calloc(n_tensors, sizeof *pl->weights);
+    if (!p->shards || !p->names || !p->changes || !pl->weights)
         return err_oom(e, n_out * sizeof *p->names);
     p->n_shards = 1;
     strcpy(p->shards->name, OUTDIR_FILE);
     p->shards->out = calloc(n_out, sizeof *p->shards->out);
-    p->shards->jobs = calloc(n_jobs + 1, sizeof *p->shards->jobs);
+    p->shards->jobs = calloc(n_jobs, sizeof *p->shards->jobs);
+    pl->shard = p->shards;
     return p->shards->out && p->shards->jobs
                ? 0
                : err_oom(e, n_out * sizeof *p->shards->out);
@@ -495,32 +443,31 @@ int quantize_gguf_tensors(struct quantize_plan *p,
                           const struct quantize_source *s,
                           const struct quantize_type *t, struct qwick_err *e)
 {
-    size_t n = st_count(s->set);
-    struct planner pl = {
-        .p = p, .s = s, .type = t, .path = checkpoint_dir(s->ck)};
-    p->naming = names_choose(s->c.arch->names, s->set);
-    p->n_k_heads = s->c.delta.n_k_heads;
-    p->n_v_heads = s->c.delta.n_v_heads;
-    p->modules = calloc(3 * s->c.n_layers + 1, sizeof *p->modules);
-    p->claims = calloc(n + 1, sizeof *p->claims);
-    pl.used = calloc(n + 1, sizeof *pl.used);
-    int rc = p->modules && p->claims && pl.used
+    const struct config *c = &s->m.config;
+    struct planner pl = {.p = p,
+                         .s = s,
+                         .c = c,
+                         .to = arch_in_gguf(c->arch),
+                         .type = t,
+                         .path = checkpoint_dir(s->ck)};
+    p->naming = s->m.weights.naming;
+    p->modules = calloc(3 * c->n_layers + 1, sizeof *p->modules);
+    p->claims = calloc(st_count(s->set) + 1, sizeof *p->claims);
+    int rc = p->modules && p->claims
                  ? 0
-                 : err_oom(e, (n + 1) * sizeof *p->modules);
-    for (size_t i = 0; i < n && !rc; i++)
-        rc = quantize_check_tensor(st_at(s->set, i), pl.path, e);
+                 : err_oom(e, 3 * c->n_layers * sizeof *p->modules);
     if (!rc)
-        rc = quantize_experts(p, s->set, pl.path, &s->c, e);
+        rc = quantize_experts(p, s->set, pl.path, c, e);
     if (!rc)
-        rc = reserve(p, s->c.n_layers, n, e);
+        rc = reserve(&pl, e);
     if (!rc) {
-        pl.shard = p->shards;
+        list_weights(&pl);
         rc = add_all(&pl, e);
     }
     if (!rc) {
         note_unused(&pl);
         tensors_count(p);
     }
-    free(pl.used);
+    free(pl.weights);
     return rc;
 }

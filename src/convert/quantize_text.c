@@ -209,8 +209,8 @@ static int open_bpe(struct bpe **out, const struct quantize_source *s,
         return 0;
     checkpoint_path(s->ck, "tokenizer.json", path, sizeof path);
     const char *lack = bpe_export_lacks(*out);
-    if (!lack && bpe_size(*out) > s->c.vocab_size &&
-        bpe_drop_from(*out, s->c.vocab_size))
+    if (!lack && bpe_size(*out) > s->m.config.vocab_size &&
+        bpe_drop_from(*out, s->m.config.vocab_size))
         lack = "more tokens than the embedding has rows";
     if (!lack)
         return 0;
@@ -232,7 +232,7 @@ static int put_kind(struct gguf_out *o, const struct quantize_source *s,
         gguf_put_string(o, model, "llama", 5);
         gguf_put_string(o, pre, "default", 7);
         checkpoint_path(s->ck, "tokenizer.json", path, sizeof path);
-        return put_scores(o, b, s->c.vocab_size, path, e);
+        return put_scores(o, b, s->m.config.vocab_size, path, e);
     }
     const char *split = open_gguf_pre(bpe_export_split(b));
     gguf_put_string(o, model, "gpt2", 4);
@@ -246,7 +246,8 @@ static int put_text(struct quantize_plan *p, const struct quantize_source *s,
                     struct qwick_err *e)
 {
     const struct places places = {b, &names->all, json_root(s->config),
-                                  s->c.vocab_size, checkpoint_dir(s->ck)};
+                                  s->m.config.vocab_size,
+                                  checkpoint_dir(s->ck)};
     struct gguf_out *o = &p->meta;
     int32_t unknown = bpe_export_pieces(b) ? special_id(&places, "unk") : -1;
     if (bpe_export_normalized(b))
@@ -255,8 +256,8 @@ static int put_text(struct quantize_plan *p, const struct quantize_source *s,
                       "has no key for it: they are searched in the text as it "
                       "is");
     return put_kind(o, s, b, e) ||
-                   put_tokens(o, b, s->c.vocab_size, unknown, e) ||
-                   put_ids(o, &places, &s->c, e) ||
+                   put_tokens(o, b, s->m.config.vocab_size, unknown, e) ||
+                   put_ids(o, &places, &s->m.config, e) ||
                    quantize_gguf_templates(p, s->ck, places.tokenizer, e)
                ? -1
                : 0;

@@ -73,6 +73,11 @@ const struct arch *arch_find_gguf(const char *name, size_t len)
     return find(name, len, IN_GGUF);
 }
 
+const struct arch *arch_in_gguf(const struct arch *a)
+{
+    return a->gguf_as ? a->gguf_as : a;
+}
+
 void arch_names(char *out, size_t n)
 {
     list(out, n, IN_CONFIG, IN_CONFIG_WRAPPED);

@@ -51,15 +51,20 @@ struct arch {
     bool wraps_flat;        /* older files of this type have no text_config: the
                                fields are beside it */
     const char *gguf;       /* general.architecture of GGUF files, or NULL */
+    const struct arch *gguf_as; /* the family as which GGUF files have this one,
+                                   or NULL: as itself */
     size_t gguf_pattern;    /* each gguf_pattern-th layer of GGUF files has no
                                window, unless the metadata name the layers; 0:
-                               the metadata must name them */
+                               the metadata must name them; SIZE_MAX: all
+                               layers have one */
     const char *const *gguf_keys; /* keys of GGUF files that only some families
                                      read, NULL at the end; or NULL: none */
     bool partial_rotary;    /* a part of each head may rotate */
     bool interleaved;       /* neighbours rotate together (rope_config) */
     bool gguf_interleaved;  /* they do in GGUF files: converters permute the
                                rows of q_proj and k_proj */
+    bool gguf_plain_topk;   /* norm_topk_prob is false in GGUF files, which have
+                               no key for it */
     bool implies_heads;     /* head_dim, num_key_value_heads and
                                tie_word_embeddings may be missing: hidden_size
                                / num_attention_heads, num_attention_heads and
@@ -83,6 +88,8 @@ struct arch {
     /* The squared reciprocal of the score scale that readers of its GGUF files
        assume, since no key holds it. NULL: head_dim. */
     double (*gguf_query_scalar)(const struct config *c);
+    /* Return whether these readers rotate layer i. NULL: all layers. */
+    bool (*gguf_rotates)(const struct config *c, size_t i);
 
     /* Bind the weights of layer i by id. m->weights is open and m->config
      * read. Vectors belong to m->weights. Returns 0, or -1 with *e set. */
@@ -120,6 +127,9 @@ const struct arch *arch_find_wrapped(const char *wrapped, size_t len,
 
 /* Return the family with this name in GGUF files; NULL if there is none. */
 const struct arch *arch_find_gguf(const char *name, size_t len);
+
+/* Return the family as which GGUF files have this one. */
+const struct arch *arch_in_gguf(const struct arch *a);
 
 /* Write the names of all families for a message to out[n], quoted and with
  * commas, cut at n bytes. */

@@ -47,6 +47,11 @@ static int read_windows(struct config *c, const struct section *s,
     return 0;
 }
 
+static bool gguf_rotates(const struct config *c, size_t i)
+{
+    return !c->sliding_window || c->layers[i].window != NO_WINDOW;
+}
+
 static int read_config(struct config *c, const struct section *s,
                        struct qwick_err *e)
 {
@@ -66,5 +71,6 @@ const struct arch arch_exaone4 = {.model_type = "exaone4",
                                   .fixed = fixed,
                                   .names = schemes,
                                   .gguf_names = &names_gguf,
+                                  .gguf_rotates = gguf_rotates,
                                   .read_config = read_config,
                                   LAYER_FUNCTIONS};

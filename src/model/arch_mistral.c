@@ -69,6 +69,7 @@ static const struct names *const schemes[] = {&names_hub, &names_gguf, NULL};
 const struct arch arch_mistral = {
     .model_type = "mistral",
     .wrapped = "mistral3",
+    .gguf_as = &arch_llama,
     .implies_heads = true,
     .blocks = {.attn_norm = true, .mlp_norm = true},
     .fixed = fixed,
@@ -93,6 +94,7 @@ const struct arch arch_ministral3 = {
 
 const struct arch arch_mixtral = {
     .model_type = "mixtral",
+    .gguf_as = &arch_llama,
     .implies_heads = true,
     .blocks = {.attn_norm = true, .mlp_norm = true},
     .fixed = fixed,

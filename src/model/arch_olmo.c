@@ -75,4 +75,7 @@ const struct arch arch_olmo2 = {.model_type = "olmo2",
                                 OLMO};
 
 const struct arch arch_olmo3 = {
-    .model_type = "olmo3", .read_config = read_olmo3, OLMO};
+    .model_type = "olmo3",
+    .gguf_as = &arch_olmo2,
+    .read_config = read_olmo3,
+    OLMO};

@@ -25,12 +25,10 @@ static int read_config(struct config *c, const struct section *s,
 static int read_config_moe(struct config *c, const struct section *s,
                            struct qwick_err *e)
 {
-    if (read_config(c, s, e) || experts_read_config(c, s, 0, e) ||
-        experts_read_shared(c, s, e))
-        return -1;
-    if (section_is_gguf(s)) /* no key says so */
-        c->norm_topk_prob = false;
-    return 0;
+    return read_config(c, s, e) || experts_read_config(c, s, 0, e) ||
+                   experts_read_shared(c, s, e)
+               ? -1
+               : 0;
 }
 
 static const struct names *const schemes[] = {&names_hub, &names_gguf, NULL};
@@ -45,6 +43,7 @@ const struct arch arch_qwen2 = {
 
 const struct arch arch_qwen2moe = {.model_type = "qwen2_moe",
                                    .gguf = "qwen2moe",
+                                   .gguf_plain_topk = true,
                                    .read_config = read_config_moe,
                                    QWEN2};
 
@@ -58,5 +57,6 @@ const struct arch arch_qwen2vl = {.model_type = "qwen2_vl_text",
 const struct arch arch_qwen25vl = {.model_type = "qwen2_5_vl_text",
                                    .wrapped = "qwen2_5_vl",
                                    .wraps_flat = true,
+                                   .gguf_as = &arch_qwen2vl,
                                    .read_config = read_config,
                                    QWEN2};

@@ -35,6 +35,12 @@ static int read_ropes(struct config *c, const struct section *s,
     return 0;
 }
 
+static bool gguf_rotates(const struct config *c, size_t i)
+{
+    (void)c;
+    return (i + 1) % 4 != 0;
+}
+
 static int read_config(struct config *c, const struct section *s,
                        struct qwick_err *e)
 {
@@ -57,5 +63,6 @@ const struct arch arch_smollm3 = {
     .fixed = fixed,
     .names = schemes,
     .gguf_names = &names_gguf,
+    .gguf_rotates = gguf_rotates,
     .read_config = read_config,
     LAYER_FUNCTIONS};

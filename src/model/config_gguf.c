@@ -241,7 +241,7 @@ static void put_computed(struct writer *w, bool partial_rotary)
 
 /* Write the fields that may have no key in the metadata. They follow from the
  * tensors and from other keys. */
-static void put_implied(struct writer *w)
+static void put_implied(struct writer *w, const struct arch *a)
 {
     const struct st_set *set = gguf_tensors(w->g);
     const struct st_tensor *embed = st_find(set, "token_embd.weight");
@@ -254,8 +254,7 @@ static void put_implied(struct writer *w)
     }
     put_bool(w, "tie_word_embeddings", !st_find(set, "output.weight"));
     put_bool(w, "do_sample", entry(w, "general.sampling.temp") != NULL);
-    /* of all mixtures of experts that GGUF has by these names */
-    put_bool(w, "norm_topk_prob", true);
+    put_bool(w, "norm_topk_prob", !a->gguf_plain_topk);
 }
 
 /* The divisors of longrope are tensors. */
@@ -574,7 +573,7 @@ int config_read_gguf(struct config *c, const struct gguf *g,
     w.bad |= buf_putc(&w.out, '{');
     put_rows(&w, "");
     put_computed(&w, partial);
-    put_implied(&w);
+    put_implied(&w, c->arch);
     put_scaling(&w);
     put_stop_ids(&w);
     put_recurrent(&w);

@@ -172,6 +172,8 @@ const struct names names_qwen3next_mlx = {.config = "config.json",
     [WEIGHT_EMBED] = {"token_embd.weight"}, [WEIGHT_HEAD] = {"output.weight"}, \
     [WEIGHT_NORM] = {"output_norm.weight"},                                    \
     [WEIGHT_ROPE_FACTORS] = {"rope_freqs.weight"},                             \
+    [WEIGHT_ROPE_SHORT] = {"rope_factors_short.weight"},                       \
+    [WEIGHT_ROPE_LONG] = {"rope_factors_long.weight"},                         \
     [WEIGHT_CLASSES] = {"cls.output.weight"},                                  \
     [WEIGHT_ATTN_NORM] = {BLOCK "attn_norm.weight"},                           \
     [WEIGHT_Q_PROJ] = {BLOCK "attn_q.weight"},                                 \

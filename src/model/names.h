@@ -16,7 +16,11 @@ enum weight_id {
     WEIGHT_HEAD,    /* [vocab_size, d_model] */
     WEIGHT_NORM,    /* [d_model], before the head */
     WEIGHT_CLASSES, /* [n_classes, d_model], a reranker's own head */
-    WEIGHT_ROPE_FACTORS, /* [n_rot / 2], divisors of the frequencies */
+    /* [n_rot / 2] divisors of the frequencies; or those of short sequences and
+       of long ones (ROPE_LONGROPE) */
+    WEIGHT_ROPE_FACTORS,
+    WEIGHT_ROPE_SHORT,
+    WEIGHT_ROPE_LONG,
     /* of a layer */
     WEIGHT_ATTN_NORM,      /* [d_model], before attention */
     WEIGHT_MLP_NORM,       /* [d_model], before the MLP */

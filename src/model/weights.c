@@ -16,7 +16,9 @@ int weights_open(struct weights *w, const struct st_set *set, const char *path,
         formats[i]->fill(&w->ops[i], k, exact);
     w->naming = names_choose(schemes, set);
     w->used = calloc(st_count(set) + 1, sizeof *w->used);
-    return w->used ? 0 : err_oom(e, st_count(set));
+    w->refs = calloc(st_count(set) + 1, sizeof *w->refs);
+    return w->used && w->refs ? 0
+                              : err_oom(e, st_count(set) * sizeof *w->refs);
 }
 
 void weights_close(struct weights *w)
@@ -26,9 +28,11 @@ void weights_close(struct weights *w)
     free(w->vectors);
     free(w->matrices);
     free(w->used);
+    free(w->refs);
     w->vectors = NULL;
     w->matrices = NULL;
     w->used = NULL;
+    w->refs = NULL;
     w->n_vectors = w->n_matrices = 0;
 }
 
@@ -115,6 +119,14 @@ bool weights_has(const struct weights *w, struct weight_ref ref)
     return find_name(w, ref, name);
 }
 
+/* Note which weight the tensor `name` is, if there is one. */
+static void set_ref(struct weights *w, const char *name, struct weight_ref ref)
+{
+    const struct st_tensor *t = st_find(w->set, name);
+    if (t)
+        w->refs[t - st_at(w->set, 0)] = ref;
+}
+
 static int bind(struct weights *w, struct matrix *out,
                 const struct matrix_shape *shape, struct weight_ref ref,
                 struct qwick_err *e)
@@ -126,6 +138,7 @@ static int bind(struct weights *w, struct matrix *out,
         if (formats[i]->bind(w, out, name, shape, &found, e))
             return -1;
         if (found) {
+            set_ref(w, name, ref);
             out->format = formats[i];
             out->ops = &w->ops[i];
             return 0;
@@ -280,6 +293,7 @@ int weights_array(struct weights *w, float **out, const size_t *dims,
         return -1;
     size_t n = t->n_bytes / dtype_bytes(t->dtype);
     weights_use(w, t, n, 0);
+    set_ref(w, name, ref);
     float *v = own_block(w, n * sizeof *v, e);
     if (!v)
         return -1;

@@ -27,6 +27,8 @@ struct weights {
     size_t n_bytes;           /* as stored, scales and biases included */
     size_t params_by_bits[9]; /* of n_params; [0]: dense */
     bool *used;               /* [st_count(set)] */
+    struct weight_ref *refs;  /* [st_count(set)] which weight a tensor is, of
+                                 those that are used */
     /* All matrices and vectors that were asked for, in this order. */
     struct matrix **matrices;
     float **vectors; /* owned; also the copies of transposed stacks */

@@ -294,7 +294,7 @@ static void models_that_gguf_has_not(void **state)
                    "\"rope_type\": \"yarn\", \"attention_factor\": 2.5",
                    "attention_factor");
     refuses_config("tied-bf16", "\"hidden_size\": 64", "\"hidden_size\": 128",
-                   "shape [320, 128] by config.json");
+                   "[320, 128] by config.json");
 }
 
 static void bad_values(void **state)
