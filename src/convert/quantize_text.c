@@ -228,15 +228,26 @@ static int put_kind(struct gguf_out *o, const struct quantize_source *s,
     static const char model[] = "tokenizer.ggml.model",
                       pre[] = "tokenizer.ggml.pre";
     char path[MAX_PATH_BYTES];
+    checkpoint_path(s->ck, "tokenizer.json", path, sizeof path);
     if (bpe_export_pieces(b)) {
         gguf_put_string(o, model, "llama", 5);
         gguf_put_string(o, pre, "default", 7);
-        checkpoint_path(s->ck, "tokenizer.json", path, sizeof path);
         return put_scores(o, b, s->c.vocab_size, path, e);
     }
-    const char *split = open_gguf_pre(bpe_export_split(b));
+    struct bpe_parts parts = {0};
+    size_t n;
+    bpe_export_splitting(b, &parts);
+    const char *name = open_gguf_pre(&parts, &n);
+    if (!name)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: a tokenizer with the split of %s, %s NFC and %s "
+                       "ignore_merges cannot be written to a GGUF file, which "
+                       "has no name for it",
+                       path, splits[parts.split].name,
+                       parts.nfc ? "with" : "without",
+                       parts.ignore_merges ? "with" : "without");
     gguf_put_string(o, model, "gpt2", 4);
-    gguf_put_string(o, pre, split, strlen(split));
+    gguf_put_string(o, pre, name, n);
     return put_merges(o, b, e);
 }
 
