@@ -176,6 +176,22 @@ static void test_names(void **state)
     assert_null(open_gguf_pre(&none, &n));
 }
 
+/* Of the small tokenizer, "hellos" and one more token are made by no merge. */
+static void test_merges_make_all(void **state)
+{
+    static const char gone[] = ",\"hellos\":304,\"\xE4\xB8\xAD\":305";
+    struct bpe *b = open_changed("\"ignore_merges\":false",
+                                 "\"ignore_merges\":true");
+    bool all;
+    assert_int_equal(bpe_export_merges_make_all(b, &all, NULL), 0);
+    assert_false(all);
+    bpe_close(b);
+    b = open_changed(gone, "");
+    assert_int_equal(bpe_export_merges_make_all(b, &all, NULL), 0);
+    assert_true(all);
+    bpe_close(b);
+}
+
 static void test_refused(void **state)
 {
     static const char *const names[] = {"default", "llama", "qwen2 ", "",
@@ -239,6 +255,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_goldens, fresh),
         cmocka_unit_test_setup(test_names, fresh),
+        cmocka_unit_test(test_merges_make_all),
         cmocka_unit_test_setup(test_refused, fresh),
         cmocka_unit_test_setup(test_bos, fresh),
     };

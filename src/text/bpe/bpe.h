@@ -125,6 +125,9 @@ int bpe_export_scores(const struct bpe *b, const char *name, float **out,
 bool bpe_export_normalized(const struct bpe *b);
 /* Set split, nfc and ignore_merges of *parts. */
 void bpe_export_splitting(const struct bpe *b, struct bpe_parts *parts);
+/* Set *all to whether merging makes each token of the vocabulary. If so,
+ * ignore_merges changes no result. For byte-level BPE. */
+int bpe_export_merges_make_all(struct bpe *b, bool *all, struct qwick_err *e);
 /* Append the spelling of an id; nothing if *kind becomes BPE_KIND_UNUSED. Any
  * id is allowed. -1: out of memory. */
 int bpe_export_token(const struct bpe *b, size_t id, struct buf *out,
