@@ -230,14 +230,16 @@ static int put_pre(struct gguf_out *o, struct bpe *b, const char *path,
 {
     struct bpe_parts parts = {0};
     size_t n;
-    bool all;
+    bool all = false;
     bpe_export_splitting(b, &parts);
     const char *name = open_gguf_pre(&parts, &n);
-    if (!name && parts.ignore_merges) {
-        if (bpe_export_merges_make_all(b, &all, e))
-            return -1;
-        parts.ignore_merges = !all;
-        name = open_gguf_pre(&parts, &n);
+    if (!name && parts.ignore_merges &&
+        bpe_export_merges_make_all(b, &all, e))
+        return -1;
+    if (all) {
+        struct bpe_parts plain = parts;
+        plain.ignore_merges = false;
+        name = open_gguf_pre(&plain, &n);
     }
     if (!name)
         return err_set(e, QWICK_ERR_MODEL,

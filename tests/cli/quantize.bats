@@ -464,7 +464,7 @@ PY
     done <tests/golden/splits/splits.jsonl
     [ "$n" -gt 9 ]
     # no name has both
-    split "$(sed -n 3p tests/golden/splits/splits.jsonl)" 'o["normalizer"] = {"type": "NFC"}'
+    pre=$(split "$(sed -n 3p tests/golden/splits/splits.jsonl)" 'o["normalizer"] = {"type": "NFC"}')
     fails 3 "the split of llama3, with NFC and with ignore_merges cannot be written to a GGUF file" \
         quantize --format gguf -m "$T/v" -o "$T/x.gguf"
     [ ! -e "$T/x.gguf" ]
