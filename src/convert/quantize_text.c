@@ -223,8 +223,8 @@ static int open_bpe(struct bpe **out, const struct quantize_source *s,
 
 static const char pre_key[] = "tokenizer.ggml.pre";
 
-/* Write how texts are split. ignore_merges is left out if it changes nothing and
- * no name has it. */
+/* Write how texts are split. ignore_merges is left out if it changes nothing
+ * and no name has it. */
 static int put_pre(struct gguf_out *o, struct bpe *b, const char *path,
                    struct qwick_err *e)
 {
@@ -233,8 +233,7 @@ static int put_pre(struct gguf_out *o, struct bpe *b, const char *path,
     bool all = false;
     bpe_export_splitting(b, &parts);
     const char *name = open_gguf_pre(&parts, &n);
-    if (!name && parts.ignore_merges &&
-        bpe_export_merges_make_all(b, &all, e))
+    if (!name && parts.ignore_merges && bpe_export_merges_make_all(b, &all, e))
         return -1;
     if (all) {
         struct bpe_parts plain = parts;
