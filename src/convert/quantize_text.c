@@ -221,28 +221,58 @@ static int open_bpe(struct bpe **out, const struct quantize_source *s,
                    path, lack);
 }
 
+static const char pre_key[] = "tokenizer.ggml.pre";
+
+/* Write how texts are split. ignore_merges is left out if it changes nothing
+ * and no name has it. */
+static int put_pre(struct gguf_out *o, struct bpe *b, const char *path,
+                   struct qwick_err *e)
+{
+    struct bpe_parts parts = {0};
+    size_t n;
+    bool all = false;
+    bpe_export_splitting(b, &parts);
+    const char *name = open_gguf_pre(&parts, &n);
+    if (!name && parts.ignore_merges && bpe_export_merges_make_all(b, &all, e))
+        return -1;
+    if (all) {
+        struct bpe_parts plain = parts;
+        plain.ignore_merges = false;
+        name = open_gguf_pre(&plain, &n);
+    }
+    if (!name)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: a tokenizer with the split of %s, %s NFC and %s "
+                       "ignore_merges cannot be written to a GGUF file, which "
+                       "has no name for it",
+                       path, splits[parts.split].name,
+                       parts.nfc ? "with" : "without",
+                       parts.ignore_merges ? "with" : "without");
+    gguf_put_string(o, pre_key, name, n);
+    return 0;
+}
+
 /* Write the kind of the tokenizer, and the metadata that only this kind has. */
 static int put_kind(struct gguf_out *o, const struct quantize_source *s,
-                    const struct bpe *b, struct qwick_err *e)
+                    struct bpe *b, struct qwick_err *e)
 {
-    static const char model[] = "tokenizer.ggml.model",
-                      pre[] = "tokenizer.ggml.pre";
+    static const char model[] = "tokenizer.ggml.model";
     char path[MAX_PATH_BYTES];
+    checkpoint_path(s->ck, "tokenizer.json", path, sizeof path);
     if (bpe_export_pieces(b)) {
         gguf_put_string(o, model, "llama", 5);
-        gguf_put_string(o, pre, "default", 7);
-        checkpoint_path(s->ck, "tokenizer.json", path, sizeof path);
+        gguf_put_string(o, pre_key, "default", 7);
         return put_scores(o, b, s->m.config.vocab_size, path, e);
     }
-    const char *split = open_gguf_pre(bpe_export_split(b));
     gguf_put_string(o, model, "gpt2", 4);
-    gguf_put_string(o, pre, split, strlen(split));
+    if (put_pre(o, b, path, e))
+        return -1;
     return put_merges(o, b, e);
 }
 
 /* Write the tokenizer b and the templates. */
 static int put_text(struct quantize_plan *p, const struct quantize_source *s,
-                    const struct specials *names, const struct bpe *b,
+                    const struct specials *names, struct bpe *b,
                     struct qwick_err *e)
 {
     const struct places places = {b, &names->all, json_root(s->config),

@@ -12,13 +12,13 @@
 #define N_CODE_POINTS 0x110000u
 #define BLOCK         128u
 
-/* An entry: the class, whether the character is inert (see below), whether it
- * is a mark, and a bit that says that the entry is filled. Threads may fill a
- * block at the same time: they store equal values, each byte atomically. */
-#define E_CLASS 3u
-#define E_INERT 4u
-#define E_KNOWN 8u
-#define E_MARK  16u
+/* An entry: the class, whether the character is inert (see below), a bit that
+ * says that the entry is filled, and the finer classes. Threads may fill a block
+ * at the same time: they store equal values, each byte atomically. */
+#define E_CLASS  3u
+#define E_INERT  4u
+#define E_KNOWN  8u
+#define E_TRAITS ((unsigned)(UC_MARK | UC_UPPER | UC_LOWER | UC_SIGN))
 static uint8_t entries[N_CODE_POINTS];
 
 #define NFC_OPTIONS ((utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_COMPOSE))
@@ -49,11 +49,23 @@ static enum uclass class_of(uint32_t cp)
     }
 }
 
-static bool is_mark(uint32_t cp)
+static unsigned traits_of(uint32_t cp)
 {
     utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)cp);
-    return c == UTF8PROC_CATEGORY_MN || c == UTF8PROC_CATEGORY_MC ||
-           c == UTF8PROC_CATEGORY_ME;
+    switch (c) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+        return UC_MARK;
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LT:
+        return UC_UPPER;
+    case UTF8PROC_CATEGORY_LL:
+        return UC_LOWER;
+    default: /* utf8proc numbers the categories of \p{P} and \p{S} in a row */
+        return c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_SO ? UC_SIGN
+                                                                      : 0;
+    }
 }
 
 /* Whether cp may compose with, or change places with, the character before it.
@@ -67,7 +79,7 @@ static bool may_join(uint32_t cp)
         (cp >= 0x16D63 && cp <= 0x16D6A))
         return true;
     const utf8proc_property_t *p = utf8proc_get_property((utf8proc_int32_t)cp);
-    return p->combining_class != 0 || is_mark(cp);
+    return p->combining_class != 0 || traits_of(cp) == UC_MARK;
 }
 
 /* Inert: NFC does not change the character, and normalises the text before it
@@ -93,11 +105,9 @@ __attribute__((noinline)) static unsigned fill_block(uint32_t cp)
 {
     uint32_t first = cp - cp % BLOCK;
     for (uint32_t c = first; c < first + BLOCK; c++) {
-        unsigned v = E_KNOWN | (unsigned)class_of(c);
+        unsigned v = E_KNOWN | (unsigned)class_of(c) | traits_of(c);
         if (is_inert(c))
             v |= E_INERT;
-        if (is_mark(c))
-            v |= E_MARK;
         __atomic_store_n(&entries[c], (uint8_t)v, __ATOMIC_RELAXED);
     }
     /* Another thread may be storing the same value. */
@@ -117,9 +127,9 @@ enum uclass unicode_class(uint32_t cp)
     return (enum uclass)(entry(cp) & E_CLASS);
 }
 
-bool unicode_is_mark(uint32_t cp)
+unsigned unicode_traits(uint32_t cp)
 {
-    return cp < N_CODE_POINTS && (entry(cp) & E_MARK) != 0;
+    return cp < N_CODE_POINTS ? entry(cp) & E_TRAITS : 0;
 }
 
 /* ---- NFC ---- */

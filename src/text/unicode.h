@@ -19,8 +19,17 @@ enum uclass { UC_OTHER, UC_LETTER, UC_NUMBER, UC_SPACE };
  * this. */
 enum uclass unicode_class(uint32_t cp);
 
-/* Whether a code point is a mark, \p{M}. Its class is UC_OTHER. */
-bool unicode_is_mark(uint32_t cp);
+/* Finer classes that patterns name, as bits. Only letters have a case: those of
+ * \p{Lm} and \p{Lo} have neither bit. Marks and signs are UC_OTHER. */
+enum {
+    UC_MARK = 16,  /* \p{M} */
+    UC_UPPER = 32, /* \p{Lu} and \p{Lt} */
+    UC_LOWER = 64, /* \p{Ll} */
+    UC_SIGN = 128  /* \p{P} and \p{S} */
+};
+
+/* Return the finer classes of a code point; 0 from 0x110000 on. */
+unsigned unicode_traits(uint32_t cp);
 
 /* Check quickly whether p[0..n) is in NFC. True is certain; false may be wrong.
  * Bytes that are not valid UTF-8 count as normalised, as in unicode_nfc. */

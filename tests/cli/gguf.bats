@@ -389,7 +389,7 @@ kv['qwen3.attention.sliding_window_pattern'] = [4, 3]" "$T/demo.gguf"
     refused "kv['$K.model'][1] = b'llama'; kv['$K.scores'] = [9, (6, [0.0] * 320)]; del kv['$K.token_type']" \
         "$K.token_type: missing"
     refused "del kv['$K.model']" "$K.model: missing"
-    refused "kv['$K.pre'][1] = b'llama-bpe'" '"llama-bpe" is not supported'
+    refused "kv['$K.pre'][1] = b'llama-spm'" '"llama-spm" is not supported (qwen2 '
     refused "del kv['$K.pre']" "$K.pre: missing"
     refused "del kv['$K.merges']" "$K.merges: missing"
     refused "kv['$K.tokens'] = [9, (4, [1])]" "$K.tokens: must be an array of string"

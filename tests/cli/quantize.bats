@@ -430,6 +430,46 @@ PY
     [ ! -e "$T/x.gguf" ]
 }
 
+@test "gguf: the file names the split of the tokenizer" {
+    local n=0 pre
+    variant
+    # split LINE [CODE]: give the checkpoint the split of a line of the goldens, changed
+    # by CODE, and print the name that a GGUF file has for it
+    split() {
+        python3 - "$T/v/tokenizer.json" "$@" <<'PY'
+import json, sys
+path, o = sys.argv[1], json.loads(sys.argv[2])
+exec("".join(sys.argv[3:]))
+tok = json.load(open(path))
+tok["pre_tokenizer"], tok["normalizer"] = o["pre_tokenizer"], o["normalizer"]
+tok["model"]["ignore_merges"] = o["ignore_merges"]
+json.dump(tok, open(path, "w"))
+print({"starcoder": "smollm", "olmo": "gpt-2", None: "gpt-4o"}.get(o["pre"], o["pre"]))
+PY
+    }
+    while read -r line; do
+        pre=$(split "$line")
+        q quantize --format gguf --type Q8_0 --force -m "$T/v" -o "$O"
+        for m in "$T/v" "$O"; do
+            q tokenize --jsonl -i tests/golden/splits/ids.jsonl -m "$m" >"$T/$(basename "$m").ids"
+        done
+        diff "$T/v.ids" "$T/$(basename "$O").ids"
+        python3 - "$O" "$pre" <<'PY'
+import sys
+sys.path.insert(0, "tests/cli")
+from gguf import *
+assert read(sys.argv[1])[0]["tokenizer.ggml.pre"][1].decode() == sys.argv[2], sys.argv[2]
+PY
+        n=$((n + 1))
+    done <tests/golden/splits/splits.jsonl
+    [ "$n" -gt 9 ]
+    # no name has both
+    pre=$(split "$(sed -n 3p tests/golden/splits/splits.jsonl)" 'o["normalizer"] = {"type": "NFC"}')
+    fails 3 "the split of llama3, with NFC and with ignore_merges cannot be written to a GGUF file" \
+        quantize --format gguf -m "$T/v" -o "$T/x.gguf"
+    [ ! -e "$T/x.gguf" ]
+}
+
 @test "gguf: what an answer depends on is in the file" {
     local chat='[{"role":"user","content":"hi"}]'
     variant

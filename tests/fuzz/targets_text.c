@@ -18,7 +18,9 @@
 
 int fuzz_tokenizer(const char *in, size_t n, struct qwick_err *e)
 {
-    static const char text[] = "the thing: in 3 <think>lines\n\n <|im_end|> ";
+    static const char text[] =
+        "the thing: in 3 <think>lines\n\n <|im_end|> 12345 MiXed/\n it'S "
+        "\u4E2D\u6587\u30AB\u0301\u200B\xFF\u0645\u0661\u01C5x ";
     struct bpe *b;
     if (bpe_open(&b, "tokenizer.json", in, n, e)) {
         CHECK(!b);

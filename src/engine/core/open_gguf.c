@@ -15,14 +15,40 @@ static const char merges_key[] = "tokenizer.ggml.merges";
 static const char types_key[] = "tokenizer.ggml.token_type";
 static const char scores_key[] = "tokenizer.ggml.scores";
 
-/* Names of pre-tokenizers of byte-level BPE. All of them normalise to NFC. */
-static const struct {
-    const char *name;
+/* Pre-tokenizers of byte-level BPE: what tokenizer.ggml.pre stands for.
+ * llama.cpp (llama-vocab.cpp) has the same splits and flags. It never
+ * normalises, though the tokenizers of Qwen do. */
+static const struct pre {
+    const char *names; /* with blanks between; quantize writes the first one */
     enum split split;
-} splits[] = {{"qwen2", SPLIT_QWEN2},
-              {"deepseek-r1-qwen", SPLIT_QWEN2},
-              {"qwen35", SPLIT_QWEN35}};
-enum { N_NAMES = sizeof splits / sizeof *splits };
+    bool nfc, ignore_merges;
+    bool add_bos; /* unless tokenizer.ggml.add_bos_token says otherwise */
+} pres[] = {
+    {.names = "qwen2 deepseek-r1-qwen f2llmv2",
+     .split = SPLIT_QWEN2,
+     .nfc = true},
+    {.names = "stablelm2 megrez hunyuan grok-2 solar-open kormo",
+     .split = SPLIT_QWEN2},
+    {.names = "qwen35", .split = SPLIT_QWEN35, .nfc = true},
+    {.names = "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral lfm2 "
+              "midm-2.0 jina-v5-nano",
+     .split = SPLIT_LLAMA3,
+     .ignore_merges = true,
+     .add_bos = true},
+    {.names = "dbrx smaug-bpe glm4 chatglm-bpe", .split = SPLIT_LLAMA3},
+    {.names = "gpt-4o llama4 kanana2 minimax-m2", .split = SPLIT_GPT4O},
+    {.names = "tekken",
+     .split = SPLIT_TEKKEN,
+     .ignore_merges = true,
+     .add_bos = true},
+    {.names = "deepseek-v3 hunyuan-dense joyai-llm", .split = SPLIT_DEEPSEEK},
+    {.names = "smollm starcoder refact command-r codeshell exaone",
+     .split = SPLIT_SMOLLM},
+    {.names = "gpt-2 phi-2 mpt olmo modern-bert exaone4 mellum",
+     .split = SPLIT_GPT2},
+    {.names = "seed-coder", .split = SPLIT_SEED},
+};
+enum { N_PRES = sizeof pres / sizeof *pres };
 
 /* Values of token_type. */
 enum {
@@ -79,51 +105,63 @@ need_string(const struct gguf *g, const char *key, struct qwick_err *e)
     return v;
 }
 
-/* Find how byte-level BPE splits texts. */
-static int read_split(const struct gguf *g, enum split *split,
-                      struct qwick_err *e)
+/* Return whether the value is one of the row's names. */
+static bool has_name(const struct pre *pre, const struct gguf_value *v)
+{
+    const char *name = pre->names;
+    for (;; name++) {
+        size_t n = strcspn(name, " ");
+        if (n == v->n_bytes && memcmp(name, v->data, n) == 0)
+            return true;
+        name += n;
+        if (!*name)
+            return false;
+    }
+}
+
+/* Find how byte-level BPE splits texts. NULL with *e set: not supported. */
+static const struct pre *find_pre(const struct gguf *g, struct qwick_err *e)
 {
     static const char pre_key[] = "tokenizer.ggml.pre";
-    const struct gguf_value *pre = need_string(g, pre_key, e);
-    if (!pre)
-        return -1;
-    char all[96] = "";
-    for (size_t i = 0, at = 0; i < N_NAMES; i++) {
-        *split = splits[i].split;
-        if (is(pre, splits[i].name))
-            return 0;
-        at += (size_t)snprintf(all + at, sizeof all - at, "%s\"%s\"",
-                               i == 0            ? ""
-                               : i + 1 < N_NAMES ? ", "
-                                                 : " and ",
-                               splits[i].name);
+    const struct gguf_value *v = need_string(g, pre_key, e);
+    char all[640] = "";
+    for (size_t i = 0, at = 0; v && i < N_PRES; i++) {
+        if (has_name(&pres[i], v))
+            return &pres[i];
+        at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", i ? " " : "",
+                               pres[i].names);
     }
-    return err_set(e, QWICK_ERR_MODEL,
-                   "%s: %s: \"%s\" is not supported (%s are)", gguf_path(g),
-                   pre_key, ERR_SHOW((const char *)pre->data, pre->n_bytes),
-                   all);
+    if (v)
+        err_set(e, QWICK_ERR_MODEL, "%s: %s: \"%s\" is not supported (%s are)",
+                gguf_path(g), pre_key,
+                ERR_SHOW((const char *)v->data, v->n_bytes), all);
+    return NULL;
 }
 
-const char *open_gguf_pre(enum split split)
+const char *open_gguf_pre(const struct bpe_parts *parts, size_t *n)
 {
-    size_t i = 0;
-    while (splits[i].split != split)
-        i++;
-    return splits[i].name;
+    for (size_t i = 0; i < N_PRES; i++)
+        if (pres[i].split == parts->split && pres[i].nfc == parts->nfc &&
+            pres[i].ignore_merges == parts->ignore_merges) {
+            *n = strcspn(pres[i].names, " ");
+            return pres[i].names;
+        }
+    return NULL;
 }
 
-/* NULL with *e set: not supported. *split is set for byte-level BPE. */
-static const struct kind *find_kind(const struct gguf *g, enum split *split,
-                                    struct qwick_err *e)
+/* NULL with *e set: not supported. *pre is set for byte-level BPE. */
+static const struct kind *find_kind(const struct gguf *g,
+                                    const struct pre **pre, struct qwick_err *e)
 {
     static const char key[] = "tokenizer.ggml.model";
     const struct gguf_value *v = need_string(g, key, e);
+    *pre = NULL;
     if (!v)
         return NULL;
     for (size_t i = 0; i < N_KINDS; i++)
         if (is(v, kinds[i].model))
-            return kinds[i].scores || !read_split(g, split, e) ? &kinds[i]
-                                                               : NULL;
+            return kinds[i].scores || (*pre = find_pre(g, e)) ? &kinds[i]
+                                                              : NULL;
     err_set(e, QWICK_ERR_MODEL,
             "%s: %s: \"%s\" is not supported (\"%s\", %s, and \"%s\", %s, "
             "are)",
@@ -134,8 +172,8 @@ static const struct kind *find_kind(const struct gguf *g, enum split *split,
 
 int open_gguf_check_tokenizer(const struct gguf *g, struct qwick_err *e)
 {
-    enum split split;
-    return find_kind(g, &split, e) ? 0 : -1;
+    const struct pre *pre;
+    return find_kind(g, &pre, e) ? 0 : -1;
 }
 
 /* Get an array that the file must have. */
@@ -219,7 +257,7 @@ static int read_flag(const struct gguf *g, const char *key, bool dflt,
 }
 
 /* Read the id at key if the flag at add_key is set; else set *id to -1. usual:
- * the id if there is no key, or -1. */
+ * the id if there is no key, or -1: then the flag must be missing, too. */
 static int read_frame_id(const struct gguf *g, const char *add_key, bool dflt,
                          const char *key, int usual, size_t n_tokens,
                          int32_t *id, struct qwick_err *e)
@@ -231,6 +269,8 @@ static int read_frame_id(const struct gguf *g, const char *add_key, bool dflt,
     if (!add)
         return 0;
     const struct gguf_value *v = gguf_need(g, key, GGUF_U32, 0, &found, e);
+    if (!v && !found && usual < 0 && !gguf_find(g, add_key))
+        return 0;
     if (!v && (found || usual < 0))
         return found ? -1
                      : err_set(e, QWICK_ERR_MODEL,
@@ -247,9 +287,11 @@ static int read_frame_id(const struct gguf *g, const char *add_key, bool dflt,
 
 /* Read the ids that frame a text. */
 static int read_frame(const struct gguf *g, const struct kind *kind,
-                      struct bpe_parts *parts, struct qwick_err *e)
+                      const struct pre *pre, struct bpe_parts *parts,
+                      struct qwick_err *e)
 {
-    return read_frame_id(g, "tokenizer.ggml.add_bos_token", kind->add_bos,
+    return read_frame_id(g, "tokenizer.ggml.add_bos_token",
+                         pre ? pre->add_bos : kind->add_bos,
                          "tokenizer.ggml.bos_token_id", kind->bos,
                          parts->tokens.n, &parts->before, e) ||
                    read_frame_id(g, "tokenizer.ggml.add_eos_token", false,
@@ -271,8 +313,8 @@ static bool is_gemma(const struct gguf *g)
 
 /* Read what only one kind of tokenizer has. */
 static int read_merging(const struct gguf *g, const struct kind *kind,
-                        struct bpe_parts *parts, float **scores,
-                        struct qwick_err *e)
+                        const struct pre *pre, struct bpe_parts *parts,
+                        float **scores, struct qwick_err *e)
 {
     const struct gguf_value *merges;
     *scores = NULL;
@@ -290,7 +332,9 @@ static int read_merging(const struct gguf *g, const struct kind *kind,
     parts->merges =
         (struct bpe_strings){merges->data, merges->n, merges->n_bytes};
     parts->merges_name = merges_key;
-    parts->nfc = true;
+    parts->split = pre->split;
+    parts->nfc = pre->nfc;
+    parts->ignore_merges = pre->ignore_merges;
     return 0;
 }
 
@@ -300,8 +344,8 @@ int open_gguf_tokenizer(struct bpe **out, const struct gguf *g,
     *out = NULL;
     if (!gguf_find(g, tokens_key))
         return 0;
-    enum split split = SPLIT_QWEN2;
-    const struct kind *kind = find_kind(g, &split, e);
+    const struct pre *pre;
+    const struct kind *kind = find_kind(g, &pre, e);
     const struct gguf_value *tokens;
     if (!kind || !(tokens = need_array(g, tokens_key, GGUF_STRING, e)))
         return -1;
@@ -310,10 +354,9 @@ int open_gguf_tokenizer(struct bpe **out, const struct gguf *g,
     struct bpe_parts parts = {
         .name = gguf_path(g),
         .tokens_name = tokens_key,
-        .tokens = {tokens->data, tokens->n, tokens->n_bytes},
-        .split = split};
-    int rc = read_merging(g, kind, &parts, &scores, e) ||
-             read_frame(g, kind, &parts, e) ||
+        .tokens = {tokens->data, tokens->n, tokens->n_bytes}};
+    int rc = read_merging(g, kind, pre, &parts, &scores, e) ||
+             read_frame(g, kind, pre, &parts, e) ||
              read_kinds(g, kind, tokens->n, &types, e);
     parts.kinds = types;
     rc = rc || bpe_open_parts(out, &parts, e) ? -1 : 0;

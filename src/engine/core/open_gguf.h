@@ -7,15 +7,15 @@
 
 #include "base/err.h"
 #include "file/json.h"
-#include "text/split.h"
 
 struct bpe;
+struct bpe_parts;
 struct config;
 struct gguf;
 
 /* Create the tokenizer that the metadata describe. *out is NULL if the file has
- * no tokens. Any kind of tokenizer other than Qwen's byte-level BPE and
- * SentencePiece's BPE is an error that names the kind. */
+ * no tokens. Any kind of tokenizer other than byte-level BPE and SentencePiece's
+ * BPE is an error that names the kind. */
 int open_gguf_tokenizer(struct bpe **out, const struct gguf *g,
                         struct qwick_err *e);
 
@@ -23,8 +23,9 @@ int open_gguf_tokenizer(struct bpe **out, const struct gguf *g,
  * QWICK_ERR_MODEL if not, or if the file has no tokenizer. */
 int open_gguf_check_tokenizer(const struct gguf *g, struct qwick_err *e);
 
-/* Return tokenizer.ggml.pre of files whose texts are split so. */
-const char *open_gguf_pre(enum split split);
+/* Return tokenizer.ggml.pre, [*n], of files with the split, nfc and
+ * ignore_merges of *parts; NULL if there is none. */
+const char *open_gguf_pre(const struct bpe_parts *parts, size_t *n);
 
 /* Set *text to the text of the chat template with this name (NULL: the default
  * one), borrowed; to NULL if the file has no such template. */

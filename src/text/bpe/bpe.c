@@ -100,6 +100,16 @@ struct encoder {
     size_t scratch_cap;
 };
 
+/* Free everything except the ids. */
+static void encoder_free(struct encoder *c)
+{
+    buf_free(&c->copy);
+    buf_free(&c->normal);
+    free(c->inner);
+    free(c->symbols);
+    free(c->heap);
+}
+
 /* Make room for n more ids. */
 static int need(struct encoder *c, size_t n)
 {
@@ -414,6 +424,25 @@ static int whole_word(struct encoder *c, const char *p, size_t n)
     return 1;
 }
 
+int bpe_export_merges_make_all(struct bpe *b, bool *all, struct qwick_err *e)
+{
+    struct encoder c = {.b = b, .e = e, .enough = SIZE_MAX};
+    int rc = 0;
+    *all = true;
+    for (int32_t id = 0; (size_t)id < b->size && *all && !rc; id++) {
+        size_t n;
+        const char *p = bpe_token(b, id, &n);
+        c.n = 0;
+        if ((b->tok[id].flags & (BPE_MODEL | BPE_RAW)) != BPE_MODEL)
+            continue;
+        rc = merge_word(&c, p, n);
+        *all = c.n == 1 && c.ids[0] == id;
+    }
+    encoder_free(&c);
+    free(c.ids);
+    return rc;
+}
+
 static int merge_unseen(struct encoder *c, const char *p, size_t n)
 {
     if (c->b->ignore_merges) {
@@ -623,11 +652,7 @@ int bpe_encode_spans(struct bpe *b, const char *text, size_t n,
                         .enough = enough ? enough : SIZE_MAX};
     const struct source t = {text, n, spans, n_spans};
     int rc = check_spans(&t, e) || encode_set(&c, &t, BPE_PLAIN) ? -1 : 0;
-    buf_free(&c.copy);
-    buf_free(&c.normal);
-    free(c.inner);
-    free(c.symbols);
-    free(c.heap);
+    encoder_free(&c);
     *ids = c.ids;
     if (rc == 0)
         *n_ids = c.n;

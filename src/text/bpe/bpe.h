@@ -4,8 +4,8 @@
  * Text is cut at added tokens. The remaining pieces become parts, depending on
  * the kind of the tokenizer:
  *
- *   byte-level     A piece is NFC-normalised and split by the GPT-2 style
- *                  pattern of Qwen2/Qwen3. A part starts as bytes.
+ *   byte-level     A piece is NFC-normalised, if the file says so, and split by
+ *                  one of the patterns in split.h. A part starts as bytes.
  *   byte_fallback  (Gemma) A piece is one part, in which U+2581 replaces
  *                  blanks. It starts as characters. A character that is not in
  *                  the vocabulary starts as the tokens of its bytes.
@@ -98,6 +98,7 @@ struct bpe_parts {
                               after each added token in it */
     enum split split;      /* of byte-level BPE */
     bool nfc;              /* normalise text */
+    bool ignore_merges;    /* a part that is a token is not merged */
     int32_t before, after; /* ids that frame a text, or -1: see
                               bpe_get_frame */
 };
@@ -110,8 +111,7 @@ int bpe_open_parts(struct bpe **out, const struct bpe_parts *parts,
 /* The opposite direction: get the parts from which bpe_open_parts makes an
  * equal tokenizer. */
 
-/* Return what the tokenizer has that parts cannot say, or NULL. Parts with
- * merges are taken to have NFC. */
+/* Return what the tokenizer has that parts cannot say, or NULL. */
 const char *bpe_export_lacks(const struct bpe *b);
 /* Return whether the tokenizer has byte_fallback, so that parts need scores. */
 bool bpe_export_pieces(const struct bpe *b);
@@ -123,8 +123,11 @@ int bpe_export_scores(const struct bpe *b, const char *name, float **out,
                       struct qwick_err *e);
 /* Return whether added tokens are normalized. Parts do not say that. */
 bool bpe_export_normalized(const struct bpe *b);
-/* Return how texts are split. */
-enum split bpe_export_split(const struct bpe *b);
+/* Set split, nfc and ignore_merges of *parts. */
+void bpe_export_splitting(const struct bpe *b, struct bpe_parts *parts);
+/* Set *all to whether merging makes each token of the vocabulary. If so,
+ * ignore_merges changes no result. For byte-level BPE. */
+int bpe_export_merges_make_all(struct bpe *b, bool *all, struct qwick_err *e);
 /* Append the spelling of an id; nothing if *kind becomes BPE_KIND_UNUSED. Any
  * id is allowed. -1: out of memory. */
 int bpe_export_token(const struct bpe *b, size_t id, struct buf *out,

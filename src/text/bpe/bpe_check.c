@@ -2,6 +2,8 @@
  * not have. */
 #include "text/bpe/bpe_load.h"
 
+#include <stdio.h>
+
 #include "base/utf8.h"
 #include "text/split.h"
 
@@ -60,40 +62,106 @@ static int check_normalizer(const struct bpe_load *l,
     return bpe_is_null(v) ? 0 : check_each(l, v, check_nfc);
 }
 
+/* Check the behaviour of a Split. Removed with invert drops only text between
+ * matches, and a pattern alone leaves none. */
+static int check_behavior(const struct bpe_load *l,
+                          const struct json_value *split, bool alone)
+{
+    const struct json_value *behavior = json_get(split, "behavior");
+    const struct json_value *invert = json_get(split, "invert");
+    bool removed = alone && json_equals(behavior, "Removed");
+    if (!removed && !json_equals(behavior, "Isolated"))
+        return refuse(l, "pre_tokenizer: Split.behavior", behavior,
+                      alone ? "Isolated, Removed" : "Isolated");
+    if (!bpe_is_bool(invert, removed))
+        return refuse(l, "pre_tokenizer: Split.invert", invert,
+                      removed ? "true" : "false");
+    return 0;
+}
+
+/* Return whether a Regex is the pattern. Files write newlines in it as they are
+ * or escaped. */
+static bool same_pattern(const struct json_value *regex, const char *pattern)
+{
+    if (!json_is(regex, JSON_STRING))
+        return false;
+    const char *p = regex->str, *end = p + regex->len;
+    for (; p < end && *pattern; p++, pattern++)
+        if (*p == '\n' || *p == '\r') {
+            if (*pattern++ != '\\' || *pattern != (*p == '\n' ? 'n' : 'r'))
+                return false;
+        } else if (*p != *pattern) {
+            return false;
+        }
+    return p == end && !*pattern;
+}
+
+/* Return whether the pre-tokenizer splits at the pattern. */
+static bool splits_at(const struct json_value *v, const char *pattern)
+{
+    const struct json_value *flag = json_get(v, "use_regex");
+    if (is_type(v, "Split"))
+        return same_pattern(json_get(json_get(v, "pattern"), "Regex"), pattern);
+    if (is_type(v, "Digits"))
+        return bpe_is_bool(json_get(v, "individual_digits"), true) &&
+               strcmp(pattern, splits[SPLIT_SMOLLM].patterns[0]) == 0;
+    return is_type(v, "ByteLevel") && (!flag || bpe_is_bool(flag, true)) &&
+           strcmp(pattern, splits[SPLIT_GPT2].patterns[0]) == 0;
+}
+
+/* Find the split whose patterns the n pre-tokenizers have. */
+static int find_split(const struct bpe_load *l, const struct json_value *list,
+                      size_t n)
+{
+    char names[160] = "the patterns of ";
+    for (size_t i = 0; i < N_SPLITS; i++) {
+        const char *const *patterns = splits[i].patterns;
+        size_t k = 0;
+        while (k < n && k < SPLIT_MAX_PATTERNS && patterns[k] &&
+               splits_at(&list[k], patterns[k]))
+            k++;
+        if (k == n && (k == SPLIT_MAX_PATTERNS || !patterns[k])) {
+            l->b->split = (enum split)i;
+            return 0;
+        }
+        size_t at = strlen(names);
+        snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "",
+                 splits[i].name);
+    }
+    if (n == 1 && is_type(list, "Split"))
+        return refuse(l, "pre_tokenizer: Split.pattern",
+                      json_get(list, "pattern"), names);
+    return refuse(l, "pre_tokenizer.pretokenizers",
+                  &(struct json_value){.type = JSON_ARRAY,
+                                       .items = list,
+                                       .len = n},
+                  names);
+}
+
+/* Splits, and then ByteLevel, which splits, too, if it has use_regex. */
 static int check_pre_tokenizer(const struct bpe_load *l,
                                const struct json_value *v)
 {
-    const char *want = "Sequence of Split and ByteLevel";
-    if (!is_type(v, "Sequence"))
-        return refuse(l, "pre_tokenizer", v, want);
+    const char *want = "ByteLevel, Sequence of Split or Digits and ByteLevel";
     const struct json_value *list = json_get(v, "pretokenizers");
-    if (!json_is(list, JSON_ARRAY) || list->len != 2 ||
-        !is_type(&list->items[0], "Split") ||
-        !is_type(&list->items[1], "ByteLevel"))
-        return refuse(l, "pre_tokenizer.pretokenizers", list, want);
-    const struct json_value *split = &list->items[0], *bl = &list->items[1];
-    const struct json_value *pattern = json_get(split, "pattern");
-    size_t known = 0;
-    while (known < N_SPLITS &&
-           !json_equals(json_get(pattern, "Regex"), split_patterns[known]))
-        known++;
-    if (known == N_SPLITS)
-        return refuse(l, "pre_tokenizer: Split.pattern", pattern,
-                      "the pattern of Qwen2, Qwen3 or Qwen3.5");
-    l->b->split = (enum split)known;
-    if (!json_equals(json_get(split, "behavior"), "Isolated"))
-        return refuse(l, "pre_tokenizer: Split.behavior",
-                      json_get(split, "behavior"), "Isolated");
-    if (!bpe_is_bool(json_get(split, "invert"), false))
-        return refuse(l, "pre_tokenizer: Split.invert",
-                      json_get(split, "invert"), "false");
-    if (!bpe_is_bool(json_get(bl, "add_prefix_space"), false))
+    bool sequence = is_type(v, "Sequence") && json_is(list, JSON_ARRAY);
+    const struct json_value *first = sequence ? list->items : v;
+    size_t n = sequence ? list->len : 1;
+    const struct json_value *last = n ? &first[n - 1] : NULL;
+    bool splits_last = !bpe_is_bool(json_get(last, "use_regex"), false);
+    if (n == 0 || !is_type(last, "ByteLevel"))
+        return refuse(l, "pre_tokenizer", v, want);
+    for (size_t i = 0; i + 1 < n; i++) {
+        if (!is_type(&first[i], "Split") && !is_type(&first[i], "Digits"))
+            return refuse(l, "pre_tokenizer", &first[i], want);
+        if (is_type(&first[i], "Split") &&
+            check_behavior(l, &first[i], n == 2 && !splits_last) < 0)
+            return -1;
+    }
+    if (!bpe_is_bool(json_get(last, "add_prefix_space"), false))
         return refuse(l, "pre_tokenizer: ByteLevel.add_prefix_space",
-                      json_get(bl, "add_prefix_space"), "false");
-    if (!bpe_is_bool(json_get(bl, "use_regex"), false))
-        return refuse(l, "pre_tokenizer: ByteLevel.use_regex",
-                      json_get(bl, "use_regex"), "false");
-    return 0;
+                      json_get(last, "add_prefix_space"), "false");
+    return find_split(l, first, splits_last ? n : n - 1);
 }
 
 static int check_decoder(const struct bpe_load *l, const struct json_value *v)

@@ -103,9 +103,11 @@ int bpe_export_merge(const struct bpe *b, size_t rank, struct buf *out)
 /* ---- the rest -------------------------------------------------------------
  */
 
-enum split bpe_export_split(const struct bpe *b)
+void bpe_export_splitting(const struct bpe *b, struct bpe_parts *parts)
 {
-    return b->split;
+    parts->split = b->split;
+    parts->nfc = b->nfc;
+    parts->ignore_merges = b->ignore_merges;
 }
 
 bool bpe_export_pieces(const struct bpe *b)
@@ -120,9 +122,7 @@ bool bpe_export_normalized(const struct bpe *b)
 
 const char *bpe_export_lacks(const struct bpe *b)
 {
-    return b->ignore_merges               ? "ignore_merges"
-           : !b->nfc && !b->byte_fallback ? "no NFC normalizer"
-           : b->no_frame ? "a post_processor that does more than add ids"
+    return b->no_frame ? "a post_processor that does more than add ids"
            : b->n_before > 1 || b->n_after > 1
                ? "a post_processor that adds several ids on one side"
                : NULL;

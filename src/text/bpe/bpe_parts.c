@@ -197,8 +197,10 @@ static int open_with(struct bpe_load *l, struct bpe **out,
     l->parts = parts;
     l->vocab_name = l->added_name = parts->tokens_name;
     l->merges_name = parts->merges_name;
-    if (!rc)
+    if (!rc) {
         l->b->split = parts->split;
+        l->b->ignore_merges = parts->ignore_merges;
+    }
     if (rc || read_model(l, n) || (!parts->scores && bpe_find_bytes(l)) ||
         add_tokens(l, parts) || add_frame(l, parts) ||
         (parts->scores && bpe_pieces_end(l)) || bpe_finish(l))
