@@ -51,7 +51,8 @@ static char *show(const struct tool_calls *c)
 /* Read text[0..n) in pieces that end at cut, or of one byte if cut > n. */
 static char *read_in_pieces(const char *text, size_t n, size_t cut)
 {
-    struct tool_calls c = {.tools = json_root(doc)};
+    struct tool_calls c = {.tools = json_root(doc),
+                           .form = call_form_at(0)};
     if (cut > n) {
         for (size_t i = 0; i < n; i++)
             assert_int_equal(tool_calls_feed(&c, text + i, 1), 0);
@@ -116,7 +117,7 @@ static const struct {
      "a\n<tool_call>{}</tool_call>b|!tool call 1: it has no name"},
     {NOW CALL("[]") NOW,
      "<tool_call>[]</tool_call>|now {}|now {}|!tool call 2: "
-     "<function=NAME> is expected, not: []"},
+     "the list has no call"},
     {CALL("{\"name\": \"rm\", \"arguments\": {}}"),
      "<tool_call>{\"name\": \"rm\", \"arguments\": {}}</tool_call>|!tool call "
      "1: there is no tool \"rm\""},
@@ -131,13 +132,14 @@ static const struct {
      "14: the text ends too early"},
     {CALL("<function=now><parameter=a>\n</function>"),
      "<tool_call><function=now><parameter=a>\n</function></tool_call>|!tool "
-     "call 1: a parameter has no end: <parameter=a>\n</function>"},
+     "call 1: a parameter has no end: <parameter=a>\n</function></tool_call>"},
     {CALL("<function=now></function>x</function>"),
      "<tool_call><function=now></function>x</function></tool_call>|!tool call "
-     "1: text follows the function: x</function>"},
+     "1: \"</function>\" is expected, not: </function>x</function>"
+     "</tool_call>"},
     {CALL("<function=now>x</function>"),
-     "<tool_call><function=now>x</function></tool_call>|!tool call 1: a "
-     "parameter is expected, not: x</function>"},
+     "<tool_call><function=now>x</function></tool_call>|!tool call 1: "
+     "\"</function>\" is expected, not: x</function></tool_call>"},
     {WEATHER(P("days", "2.5")),
      "<tool_call>\n<function=weather>\n<parameter=days>\n2.5\n</parameter>\n"
      "</function>\n</tool_call>|!tool call 1: parameter \"days\": must be an "
@@ -174,7 +176,8 @@ static void calls_in_any_pieces(void **state)
 /* Text is given as soon as it cannot be a part of a call, and so are calls. */
 static void nothing_is_held_longer_than_needed(void **state)
 {
-    struct tool_calls c = {.tools = json_root(doc)};
+    struct tool_calls c = {.tools = json_root(doc),
+                           .form = call_form_at(0)};
     assert_int_equal(tool_calls_feed(&c, "ab <", 4), 0);
     assert_string_equal(c.text.data, "ab");
     assert_int_equal(tool_calls_feed(&c, "b", 1), 0);
@@ -189,7 +192,9 @@ static void calls_have_openai_form(void **state)
 {
     struct buf b = {0};
     struct json_writer w = json_writer(&b);
-    struct tool_calls c = {.tools = json_root(doc), .id = 1};
+    struct tool_calls c = {.tools = json_root(doc),
+                           .form = call_form_at(0),
+                           .id = 1};
     assert_int_equal(tool_calls_feed(&c, NOW NOW, 2 * strlen(NOW)), 0);
     jw_array(&w, NULL);
     tool_calls_write(&w, NULL, &c, 0);
