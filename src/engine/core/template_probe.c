@@ -5,6 +5,7 @@
 
 #include "engine/core/engine.h"
 #include "text/chat/call_forms.h"
+#include "text/chat/think.h"
 
 #define ANSWER "zqanswer"
 #define VALUE  "zqvalue"
@@ -106,6 +107,26 @@ static bool is_blank(const struct qwick_engine *eng, int32_t id)
     return i == n;
 }
 
+/* Set *yes to whether a token opens or closes thinking. A tag that opens it may
+ * be several tokens. */
+static int marks_thinking(const struct qwick_engine *eng, int32_t id, bool *yes,
+                          struct qwick_err *e)
+{
+    *yes = id == eng->think_open || id == eng->think_close;
+    for (size_t i = 0; i < N_THINK_TAGS && !*yes; i++) {
+        int32_t *ids;
+        size_t n;
+        if (bpe_added_id(eng->bpe, think_tags[i].close) != id)
+            continue;
+        if (encode(eng, think_tags[i].open, strlen(think_tags[i].open), &ids,
+                   &n, e))
+            return -1;
+        *yes = n && bpe_is_added(eng->bpe, ids[0]);
+        free(ids);
+    }
+    return 0;
+}
+
 /* Add the first added token of the text that is no tag of a call to the stop
  * ids. at_once: only if nothing except white space comes before it. */
 static int add_end(struct qwick_engine *eng, const char *text, size_t n,
@@ -113,19 +134,21 @@ static int add_end(struct qwick_engine *eng, const char *text, size_t n,
 {
     int32_t *ids;
     size_t n_ids;
+    int rc = 0;
     if (encode(eng, text, n, &ids, &n_ids, e))
         return -1;
-    for (size_t i = 0; i < n_ids; i++) {
-        bool added = bpe_is_added(eng->bpe, ids[i]) &&
-                     !engine_is_call_tag(eng, ids[i]) &&
-                     ids[i] != eng->think_open && ids[i] != eng->think_close;
-        if (added)
+    for (size_t i = 0; i < n_ids && !rc; i++) {
+        bool thinking;
+        rc = marks_thinking(eng, ids[i], &thinking, e);
+        bool ends = !thinking && bpe_is_added(eng->bpe, ids[i]) &&
+                    !engine_is_call_tag(eng, ids[i]);
+        if (ends && !rc)
             (void)config_add_stop(&eng->model.config, ids[i]);
-        if (added || (at_once && !is_blank(eng, ids[i])))
+        if (ends || (at_once && !is_blank(eng, ids[i])))
             break;
     }
     free(ids);
-    return 0;
+    return rc;
 }
 
 /* The text from word on, or NULL. */
