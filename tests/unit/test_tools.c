@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "base/utf8.h"
 #include "file/json_writer.h"
 #include "base/key.h"
 #include "text/chat/call_forms.h"
@@ -306,6 +307,7 @@ static uint32_t extend(struct automaton *a, uint32_t s, struct buf *out,
         "\n</parameter>\n",
         "</parameter>",
         "</function>",
+        "</arg_value>\n",
         "\n</tool_call>",
         "</function>\n</tool_call>",
         "<parameter=x>",
@@ -358,13 +360,19 @@ static bool make_text(struct automaton *a, struct buf *out, uint64_t seed)
 }
 
 /* What the reader reads from a call is what the JSON form of the call says. */
-static void check_call(const struct json_value *tools, struct automaton *json,
+static void check_call(const struct json_value *tools,
+                       const struct call_form *form, struct automaton *json,
                        const struct buf *text)
 {
-    struct tool_calls c = {.tools = tools, .form = call_form_at(0)};
+    struct tool_calls c = {.tools = tools, .form = form};
     struct buf again = {0};
     assert_int_equal(tool_calls_feed(&c, text->data, text->len), 0);
     assert_int_equal(tool_calls_end(&c), 0);
+    /* a grammar does not know which keys an object without names has */
+    if (c.error.len && strstr(c.error.data, "repeated key")) {
+        tool_calls_free(&c);
+        return;
+    }
     if (c.error.len)
         fail_msg("%s: %.*s", c.error.data, (int)text->len, text->data);
     assert_int_equal(c.n, 1);
@@ -382,30 +390,47 @@ static void reads_what_it_writes(void **state)
 {
     static const char *const names[] = {"f", "g"};
     struct json_doc *doc;
-    size_t n_texts = 0;
+    size_t n_texts = 0, n_all = 0;
     assert_int_equal(
         json_parse(&doc, "tools", rich, strlen(rich), QWICK_ERR_USAGE, NULL),
         0);
     for (size_t i = 0; i < 2; i++) {
         struct automaton *json = must_compile(rich, "qwen", names[i]);
-        struct automaton *xml = must_compile(rich, "qwen-coder", names[i]);
-        for (uint64_t seed = 0; seed < 600; seed++) {
-            struct buf text = {0};
-            if (make_text(seed % 3 ? xml : json, &text, seed)) {
-                check_call(json_root(doc), json, &text);
-                n_texts++;
+        const struct call_form *form;
+        for (size_t k = 0; (form = call_form_at(k)) != NULL; k++) {
+            struct automaton *a = must_compile(rich, form->name, names[i]);
+            for (uint64_t seed = 0; seed < 300; seed++) {
+                struct buf text = {0};
+                n_all++;
+                if (make_text(a, &text, seed)) {
+                    check_call(json_root(doc), form, json, &text);
+                    n_texts++;
+                }
+                buf_free(&text);
             }
-            buf_free(&text);
+            automaton_free(a);
         }
         automaton_free(json);
-        automaton_free(xml);
     }
     json_free(doc);
-    print_message("%zu of 1200 texts ended\n", n_texts);
-    assert_true(n_texts > 900);
+    print_message("%zu of %zu texts ended\n", n_texts, n_all);
+    assert_true(n_texts > n_all * 3 / 4);
 }
 
 /* ---- texts without calls, and the form ---- */
+
+static struct automaton *compile_no_call(const struct call_form *form)
+{
+    struct qwick_err e;
+    struct automaton *a = NULL;
+    struct grammar *g;
+    assert_int_equal(grammar_create(&g, "G", NULL), 0);
+    uint32_t root = grammar_rule(g, "root", 4);
+    grammar_define(g, root, tools_no_call(g, form));
+    assert_ok(grammar_finish(g, root, &e) || automaton_create(&a, g, &e), &e);
+    grammar_free(g);
+    return a;
+}
 
 static void admits_no_call(void **state)
 {
@@ -419,14 +444,7 @@ static void admits_no_call(void **state)
                                        "<tool_calls>"};
     static const char *const bad[] = {"<tool_call>", "<<tool_call>",
                                       "a <tool_<tool_call>b", "\xFF"};
-    struct qwick_err e;
-    struct automaton *a = NULL;
-    struct grammar *g;
-    assert_int_equal(grammar_create(&g, "G", NULL), 0);
-    uint32_t root = grammar_rule(g, "root", 4);
-    grammar_define(g, root, tools_no_call(g, call_form_at(0)));
-    assert_ok(grammar_finish(g, root, &e) || automaton_create(&a, g, &e), &e);
-    grammar_free(g);
+    struct automaton *a = compile_no_call(call_form_at(0));
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         if (!matches(a, good[i]))
             fail_msg("refuses %s", good[i]);
@@ -434,6 +452,32 @@ static void admits_no_call(void **state)
         if (matches(a, bad[i]))
             fail_msg("admits %s", bad[i]);
     automaton_free(a);
+}
+
+/* In each form: no tag, wherever it begins, and everything else. */
+static void admits_no_call_of_a_form(void **state)
+{
+    const struct call_form *form;
+    for (size_t k = 0; (form = call_form_at(k)) != NULL; k++) {
+        struct automaton *a = compile_no_call(form);
+        struct buf b = {0};
+        for (size_t cut = 0; form->open && cut <= strlen(form->open); cut++) {
+            b.len = 0;
+            assert_int_equal(buf_append(&b, form->open, cut) ||
+                                 buf_puts(&b, form->open),
+                             0);
+            assert_false(matches(a, b.data));
+            b.data[b.len - 1] = '!';
+            if (cut < strlen(form->open) && utf8_valid(b.data, b.len) == b.len)
+                assert_true(matches(a, b.data));
+        }
+        if (!form->open) {
+            assert_false(matches(a, " \n{\"name\": 1"));
+            assert_true(matches(a, " a {\"name\": 1}\xC3\xA4"));
+        }
+        buf_free(&b);
+        automaton_free(a);
+    }
 }
 
 static void finds_forms(void **state)
@@ -451,6 +495,20 @@ static void finds_forms(void **state)
          "qwen"},
         {"<tool_call>{} <tool_call><function=f>", "qwen-coder"},
         {"<tool_call><function=f> <tool_call>{", "qwen"},
+        /* the form that prints the call of f wins over what only talks */
+        {"<tool_call>{\"name\": \"f\", \"arguments\": {}} <tool_call>\n{",
+         "exaone"},
+        {"<tool_call>f\n<arg_key>a</arg_key> <tool_call>\n{", "glm"},
+        {"{\"name\": \"f\", \"parameters\": {}}", "llama"},
+        {"{\"name\": \"f\", \"arguments\": {}}", NULL},
+        {"{\"name\": \"g\", \"parameters\": {}}", NULL},
+        {"[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {}", "mistral"},
+        {"[TOOL_CALLS]  [{\"name\"", "mistral"},
+        {"[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": ",
+         "mistral-spaced"},
+        {"[TOOL_CALLS]f[CALL_ID]123[ARGS]{}", "mistral-args"},
+        {"answer with <|tool_call|> and a list", "granite"},
+        {"<|tool_call|>{}<|/tool_call|>", "phi"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct call_form *form =
@@ -467,6 +525,7 @@ int main(void)
         cmocka_unit_test(counts_characters),
         cmocka_unit_test(reads_what_it_writes),
         cmocka_unit_test(admits_no_call),
+        cmocka_unit_test(admits_no_call_of_a_form),
         cmocka_unit_test(finds_forms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
