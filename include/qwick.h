@@ -315,6 +315,9 @@ struct qwick_info {
        first, 0 if they were in memory; and page faults of the process. */
     double first_read_ms;
     size_t first_faults;
+    const char *call_form; /* how the chat template writes calls of tools, such
+                              as "qwen"; NULL: in no form that qwick reads, or
+                              there is no template */
 };
 QWICK_API const struct qwick_info *
 qwick_engine_info(const struct qwick_engine *eng);

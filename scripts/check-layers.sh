@@ -11,7 +11,7 @@
 #   convert  base, file, text, kernel, model, engine
 #   cli      base, file/json.h, file/json_writer.h, file/csv.h, file/map.h,
 #            file/safetensors.h, file/save.h, file/fs.h, text/prompt_template.h,
-#            text/chat/{chat_values,code_block,tool_calls,tool_value}.h
+#            text/chat/{call_forms,chat_values,code_block,tool_calls,tool_value}.h
 #
 # cli has rooms. A room may include itself and those before it:
 #
@@ -48,7 +48,8 @@ find src -type f \( -name '*.c' -o -name '*.h' \) | LC_ALL=C sort |
         allowed["convert"] = "base/ file/ text/ kernel/ model/ engine/"
         allowed["cli"] = "base/ file/json.h file/json_writer.h file/csv.h " \
             "file/map.h file/safetensors.h file/save.h file/fs.h " \
-            "text/prompt_template.h text/chat/chat_values.h " \
+            "text/prompt_template.h text/chat/call_forms.h " \
+            "text/chat/chat_values.h " \
             "text/chat/code_block.h text/chat/tool_calls.h " \
             "text/chat/tool_value.h"
 

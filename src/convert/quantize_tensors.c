@@ -338,8 +338,8 @@ static int add_rope(struct planner *pl, struct qwick_err *e)
         struct rope_config plain = *r;
         float scaled[CONFIG_MAX_FACTORS];
         plain.type = ROPE_DEFAULT;
-        config_rope_frequencies(&plain, f->v);
-        config_rope_frequencies(r, scaled);
+        config_rope_frequencies(&plain, false, f->v);
+        config_rope_frequencies(r, false, scaled);
         for (size_t i = 0; i < n; i++)
             f->v[i] /= scaled[i];
         return add_factors(pl, WEIGHT_ROPE_FACTORS, n, e);

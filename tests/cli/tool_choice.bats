@@ -169,7 +169,7 @@ well_called() {
     run -0 q --think off --tools "$T/bad" --tool-choice none -n 3 x
     echo '{{ tools }}{% for m in messages %}{{ m.content }}{% endfor %}' \
         >"$T/plain"
-    fails 2 "the chat template shows no call of a tool" "${with[@]}" now \
+    fails 2 "shows no calls of tools in a form that qwick knows" "${with[@]}" now \
         --chat-template "$T/plain" x
 }
 

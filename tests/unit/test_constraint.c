@@ -96,7 +96,7 @@ static bool open_tokens(struct tokens *t, const char *path)
     assert_ok(bpe_open(&t->bpe, path, (const char *)m.data, m.size, &e), &e);
     map_close(&m);
     t->n = bpe_size(t->bpe);
-    assert_int_equal(token_trie_create(&t->trie, t->bpe, t->n, NULL, NULL), 0);
+    assert_int_equal(token_trie_create(&t->trie, t->bpe, t->n, NULL, NULL, 0, NULL), 0);
     return true;
 }
 

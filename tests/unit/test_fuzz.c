@@ -18,6 +18,7 @@
 #include "qwick.h"
 #include "tempdir.h"
 #include "text/bpe/bpe.h"
+#include "text/chat/call_forms.h"
 #include "text/grammar/automaton.h"
 #include "text/grammar/gbnf.h"
 #include "text/grammar/grammar.h"
@@ -636,7 +637,8 @@ static int compile_grammar(struct grammar *g, const char *in, size_t n,
         return schema_compile(g, in, n, NULL, root, e);
     if (grammar_kind == TOOLS || grammar_kind == TOOLS_AS_XML) {
         const struct tools_options o = {
-            .form = grammar_kind == TOOLS ? TOOLS_JSON : TOOLS_XML};
+            .form = call_form_named(grammar_kind == TOOLS ? "qwen"
+                                                          : "qwen-coder")};
         return tools_compile(g, in, n, &o, root, e);
     }
     if (grammar_kind == GBNF) {

@@ -997,7 +997,8 @@ static int open_tokens(struct tokens *t)
     int rc = bpe_open(&t->bpe, path, (const char *)m.data, m.size, &e);
     map_close(&m);
     if (rc == 0)
-        rc = token_trie_create(&t->trie, t->bpe, bpe_size(t->bpe), NULL, &e);
+        rc = token_trie_create(&t->trie, t->bpe, bpe_size(t->bpe), NULL, NULL, 0,
+                               &e);
     return rc;
 }
 

@@ -49,9 +49,10 @@ static char *show(const struct tool_calls *c)
 }
 
 /* Read text[0..n) in pieces that end at cut, or of one byte if cut > n. */
-static char *read_in_pieces(const char *text, size_t n, size_t cut)
+static char *read_form(const char *form, const char *text, size_t n, size_t cut)
 {
-    struct tool_calls c = {.tools = json_root(doc)};
+    struct tool_calls c = {.tools = json_root(doc),
+                           .form = call_form_named(form)};
     if (cut > n) {
         for (size_t i = 0; i < n; i++)
             assert_int_equal(tool_calls_feed(&c, text + i, 1), 0);
@@ -63,6 +64,11 @@ static char *read_in_pieces(const char *text, size_t n, size_t cut)
     char *shown = show(&c);
     tool_calls_free(&c);
     return shown;
+}
+
+static char *read_in_pieces(const char *text, size_t n, size_t cut)
+{
+    return read_form("qwen", text, n, cut);
 }
 
 #define CALL(body)    "<tool_call>" body "</tool_call>"
@@ -116,7 +122,7 @@ static const struct {
      "a\n<tool_call>{}</tool_call>b|!tool call 1: it has no name"},
     {NOW CALL("[]") NOW,
      "<tool_call>[]</tool_call>|now {}|now {}|!tool call 2: "
-     "<function=NAME> is expected, not: []"},
+     "the list has no call"},
     {CALL("{\"name\": \"rm\", \"arguments\": {}}"),
      "<tool_call>{\"name\": \"rm\", \"arguments\": {}}</tool_call>|!tool call "
      "1: there is no tool \"rm\""},
@@ -131,13 +137,14 @@ static const struct {
      "14: the text ends too early"},
     {CALL("<function=now><parameter=a>\n</function>"),
      "<tool_call><function=now><parameter=a>\n</function></tool_call>|!tool "
-     "call 1: a parameter has no end: <parameter=a>\n</function>"},
+     "call 1: a parameter has no end: <parameter=a>\n</function></tool_call>"},
     {CALL("<function=now></function>x</function>"),
      "<tool_call><function=now></function>x</function></tool_call>|!tool call "
-     "1: text follows the function: x</function>"},
+     "1: \"</function>\" is expected, not: </function>x</function>"
+     "</tool_call>"},
     {CALL("<function=now>x</function>"),
-     "<tool_call><function=now>x</function></tool_call>|!tool call 1: a "
-     "parameter is expected, not: x</function>"},
+     "<tool_call><function=now>x</function></tool_call>|!tool call 1: "
+     "\"</function>\" is expected, not: x</function></tool_call>"},
     {WEATHER(P("days", "2.5")),
      "<tool_call>\n<function=weather>\n<parameter=days>\n2.5\n</parameter>\n"
      "</function>\n</tool_call>|!tool call 1: parameter \"days\": must be an "
@@ -171,10 +178,99 @@ static void calls_in_any_pieces(void **state)
     }
 }
 
+/* ---- the forms of other families ---- */
+
+#define DS(word) "<\xEF\xBD\x9Ctool\xE2\x96\x81" word "\xEF\xBD\x9C>"
+#define DS_CALL(name, args)                                              \
+    DS("call\xE2\x96\x81" "begin") "function" DS("sep") name "\n```json\n" \
+    args "\n```" DS("call\xE2\x96\x81" "end")
+#define DS_CALLS(body)                     \
+    DS("calls\xE2\x96\x81" "begin") body DS("calls\xE2\x96\x81" "end")
+
+static const struct {
+    const char *form, *text, *want;
+} other[] = {
+    {"exaone", CALL("{\"name\": \"now\", \"arguments\": {}}") "\nx",
+     "x|now {}"},
+    {"qwen-coder", NOW, "|now {}"},
+    {"seed",
+     "<seed:tool_call>\n<function=weather>\n<parameter=city>\na\n</parameter>\n"
+     "<parameter=days>2</parameter>\n</function>\n</seed:tool_call>",
+     "|weather {\"city\": \"\\na\\n\", \"days\": 2}"},
+    {"glm",
+     CALL("weather\n<arg_key>city</arg_key>\n<arg_value></tool_call></arg_value>"
+          "\n<arg_key>days</arg_key><arg_value>2</arg_value>\n"),
+     "|weather {\"city\": \"</tool_call>\", \"days\": 2}"},
+    {"glm", "a" CALL("now") CALL("now\n") "b", "a\nb|now {}|now {}"},
+    {"glm", CALL("now\n<arg_key>a</arg_key>x"),
+     CALL("now\n<arg_key>a</arg_key>x") "|!tool call 1: it is cut"},
+    {"glm", CALL("now x"), CALL("now x") "|!tool call 1: there is no tool "
+                                         "\"now x\""},
+    {"llama", " {\"name\": \"now\", \"parameters\": {}}\n", "|now {}"},
+    {"llama", "{ \"type\":\"function\", \"name\":\"now\",\"parameters\":{}}",
+     "|now {}"},
+    {"llama", "x {\"name\": \"now\", \"parameters\": {}}",
+     "x {\"name\": \"now\", \"parameters\": {}}"},
+    {"llama", "{\"names\": []}", "{\"names\": []}"},
+    {"llama", "{\"name\": 5}", "{\"name\": 5}"},
+    {"llama", "{", "{"},
+    {"llama", "{\"name\": \"now\", \"para",
+     "{\"name\": \"now\", \"para|!tool call 1: JSON: offset 21: the text ends "
+     "too early"},
+    {"llama", "{\"name\": \"now\", \"parameters\": {}}; {}",
+     "{\"name\": \"now\", \"parameters\": {}}; {}|!tool call 1: JSON: offset "
+     "33: text after the value"},
+    {"mistral",
+     "a[TOOL_CALLS][{\"name\":\"now\",\"arguments\":{},\"id\":\"123456789\"}, "
+     "{\"name\":\"weather\",\"arguments\":{\"city\":\"]\"}}]",
+     "a|now {}|weather {\"city\": \"]\"}"},
+    {"mistral-spaced", "[TOOL_CALLS] [{\"name\":\"now\",\"arguments\":{}}]",
+     "|now {}"},
+    {"mistral",
+     "[TOOL_CALLS][{\"name\":\"now\",\"arguments\":{}},{\"name\":\"rm\"}]",
+     "[TOOL_CALLS][{\"name\":\"now\",\"arguments\":{}},{\"name\":\"rm\"}]|!"
+     "tool call 1: there is no tool \"rm\""},
+    {"mistral-args",
+     "[TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]weather[CALL_ID]a1[ARGS]{\"city\": "
+     "\"}[TOOL_CALLS]\"}",
+     "|now {}|weather {\"city\": \"}[TOOL_CALLS]\"}"},
+    {"mistral-args", "[TOOL_CALLS]now{}",
+     "[TOOL_CALLS]now{}|!tool call 1: there is no tool \"now{}\""},
+    {"mistral-args", "[TOOL_CALLS]now[ARGS]{} x",
+     "[TOOL_CALLS]now[ARGS]{} x|!tool call 1: text follows the call: x"},
+    {"granite", "<|tool_call|>[{\"name\": \"now\", \"arguments\": {}}]",
+     "|now {}"},
+    {"granite", "<|tool_call|>[]",
+     "<|tool_call|>[]|!tool call 1: the list has no call"},
+    {"phi",
+     "<|tool_call|>[{\"name\":\"now\",\"arguments\":{}}]<|/tool_call|> x",
+     "x|now {}"},
+    {"deepseek",
+     "a" DS_CALLS(DS_CALL("now", "{}") "\n" DS_CALL("weather",
+                                                    "{\"days\": 1}")) "b",
+     "a\nb|now {}|weather {\"days\": 1}"},
+    {NULL, NOW, NOW},
+};
+
+static void forms_in_any_pieces(void **state)
+{
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        size_t n = strlen(other[i].text);
+        for (size_t cut = 0; cut <= n + 1; cut++) {
+            char *got = read_form(other[i].form, other[i].text, n, cut);
+            if (strcmp(got, other[i].want) != 0)
+                fail_msg("case %zu, cut at %zu:\n%s\nnot\n%s", i, cut, got,
+                         other[i].want);
+            free(got);
+        }
+    }
+}
+
 /* Text is given as soon as it cannot be a part of a call, and so are calls. */
 static void nothing_is_held_longer_than_needed(void **state)
 {
-    struct tool_calls c = {.tools = json_root(doc)};
+    struct tool_calls c = {.tools = json_root(doc),
+                           .form = call_form_at(0)};
     assert_int_equal(tool_calls_feed(&c, "ab <", 4), 0);
     assert_string_equal(c.text.data, "ab");
     assert_int_equal(tool_calls_feed(&c, "b", 1), 0);
@@ -189,7 +285,9 @@ static void calls_have_openai_form(void **state)
 {
     struct buf b = {0};
     struct json_writer w = json_writer(&b);
-    struct tool_calls c = {.tools = json_root(doc), .id = 1};
+    struct tool_calls c = {.tools = json_root(doc),
+                           .form = call_form_at(0),
+                           .id = 1};
     assert_int_equal(tool_calls_feed(&c, NOW NOW, 2 * strlen(NOW)), 0);
     jw_array(&w, NULL);
     tool_calls_write(&w, NULL, &c, 0);
@@ -213,22 +311,59 @@ static void calls_have_openai_form(void **state)
  * lost only around calls. */
 static void random_parts_are_bounded(void **state)
 {
-    static const char *const parts[] = {"<tool_call>", "</tool_call>",
-                                        "<function=",  "weather>",
-                                        "now>",        "</function>",
-                                        "<parameter=", "days>",
-                                        "city>",       "</parameter>",
-                                        "{\"name\":",  "\"now\"",
-                                        "\"weather\"", ",\"arguments\":",
-                                        "{}}",         "{\"days\":1}}",
-                                        "\"",          "\\",
-                                        "{",           "}",
-                                        "\n",          " ",
-                                        "\xff",        "<",
-                                        "1",           NOW,
-                                        "x",           "\n</parameter>\n"};
+    static const char *const parts[] = {
+        "<tool_call>",
+        "</tool_call>",
+        "<function=",
+        "weather>",
+        "now>",
+        "</function>",
+        "<parameter=",
+        "days>",
+        "city>",
+        "</parameter>",
+        "{\"name\":",
+        "\"now\"",
+        "\"weather\"",
+        ",\"arguments\":",
+        "{}}",
+        "{\"days\":1}}",
+        "\"",
+        "\\",
+        "{",
+        "}",
+        "\n",
+        " ",
+        "\xff",
+        "<",
+        "1",
+        NOW,
+        "x",
+        "\n</parameter>\n",
+        "[TOOL_CALLS]",
+        "[ARGS]",
+        "[",
+        "]",
+        "<|tool_call|>",
+        "<|/tool_call|>",
+        "{\"name\": \"now\", \"parameters\": {}}",
+        "{\"name\": \"now\", \"arguments\": {}}",
+        "<arg_key>",
+        "</arg_key>",
+        "<arg_value>",
+        "</arg_value>",
+        "<seed:tool_call>",
+        "</seed:tool_call>",
+        DS("calls\xE2\x96\x81"
+           "begin"),
+        DS("calls\xE2\x96\x81"
+           "end"),
+        DS_CALL("now", "{}"),
+        "now"};
     uint64_t seed = 99;
-    size_t n_calls = 0;
+    size_t n_calls = 0, n_forms = 0;
+    while (call_form_at(n_forms))
+        n_forms++;
     for (int round = 0; round < 30000; round++) {
         struct buf b = {0};
         for (int k = 0; k < 12; k++) {
@@ -238,11 +373,12 @@ static void random_parts_are_bounded(void **state)
                     &b, parts[(seed >> 33) % (sizeof(parts) / sizeof(*parts))]),
                 0);
         }
-        char *whole = read_in_pieces(b.data, b.len, b.len);
-        char *bytes = read_in_pieces(b.data, b.len, b.len + 1);
+        const struct call_form *form = call_form_at((size_t)round % n_forms);
+        char *whole = read_form(form->name, b.data, b.len, b.len);
+        char *bytes = read_form(form->name, b.data, b.len, b.len + 1);
         assert_string_equal(whole, bytes);
         n_calls += strstr(whole, "|now {}") != NULL;
-        if (!memmem(b.data, b.len, "<tool_call>", 11))
+        if (form->open && !strstr(b.data, form->open))
             assert_string_equal(whole, b.data);
         free(whole);
         free(bytes);
@@ -278,6 +414,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_in_any_pieces),
+        cmocka_unit_test(forms_in_any_pieces),
         cmocka_unit_test(nothing_is_held_longer_than_needed),
         cmocka_unit_test(calls_have_openai_form),
         cmocka_unit_test(random_parts_are_bounded),

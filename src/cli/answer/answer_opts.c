@@ -105,28 +105,34 @@ static int encode_chat(const struct qwick_engine *eng, enum qwick_think think,
     return rc ? -1 : 0;
 }
 
-/* Whether the template can turn thinking on: it opens a think block, or does
- * something else when it is off. */
-static bool can_think(const struct qwick_engine *eng)
+/* Say why --think has no effect: `on` if the template neither opens a think
+ * block nor has a switch, `off` if it always opens one. NULL: it has one. */
+static const char *think_useless(const struct qwick_engine *eng, bool on)
 {
-    int32_t *on = NULL, *off = NULL;
-    size_t n_on = 0, n_off = 0;
-    bool in_think = false, ignored;
-    bool can = encode_chat(eng, QWICK_THINK_ON, &on, &n_on, &in_think) ||
-               encode_chat(eng, QWICK_THINK_OFF, &off, &n_off, &ignored) ||
-               in_think || n_on != n_off ||
-               memcmp(on, off, n_on * sizeof(*on)) != 0;
-    free(on);
-    free(off);
-    return can;
+    int32_t *ids[2] = {NULL, NULL};
+    size_t n[2] = {0, 0};
+    bool opens[2] = {false, false};
+    bool bad = encode_chat(eng, QWICK_THINK_OFF, &ids[0], &n[0], &opens[0]) ||
+               encode_chat(eng, QWICK_THINK_ON, &ids[1], &n[1], &opens[1]);
+    bool equal = !bad && n[0] == n[1] &&
+                 memcmp(ids[0], ids[1], n[0] * sizeof(*ids[0])) == 0;
+    free(ids[0]);
+    free(ids[1]);
+    if (bad)
+        return NULL;
+    if (on)
+        return equal && !opens[1] ? "with a template without thinking" : NULL;
+    return opens[0] ? "with a template that always opens a think block" : NULL;
 }
 
 void answer_drop_think_of(struct opt_parsed *p, const struct qwick_engine *eng)
 {
-    if (opt_given(p, OPT_think) && strcmp(p->a.think, "on") == 0 &&
-        !can_think(eng))
-        opt_warn_no_effect(p, OPT_think, OPT_NONE,
-                           "with a template without thinking");
+    const char *think = opt_given(p, OPT_think) ? p->a.think : "auto";
+    const char *why = strcmp(think, "auto") == 0
+                          ? NULL
+                          : think_useless(eng, strcmp(think, "on") == 0);
+    if (why)
+        opt_warn_no_effect(p, OPT_think, OPT_NONE, why);
     if (qwick_engine_info(eng)->think_close_id < 0)
         opt_warn_no_effect(p, OPT_think_budget, OPT_NONE,
                            "with a model that has no token for the end of a "

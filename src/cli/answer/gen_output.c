@@ -98,6 +98,7 @@ int gen_output_begin(struct gen_output *x, struct gen_job *j,
     x->calls.id = key_u64(&k);
     if (j->tools.list.len)
         x->calls.tools = &j->tools.list;
+    x->calls.form = call_form_named(qwick_engine_info(j->eng)->call_form);
     if (code_block_feed(&x->block, j->prefill.data, j->prefill.len) ||
         tool_calls_feed(&x->calls, j->prefill.data, j->prefill.len))
         return msg_oom();

@@ -141,6 +141,12 @@ int tools_check_template(const struct tool_list *t,
         msg_error("--tools: the chat template of %s prints no tools",
                   qwick_engine_info(eng)->model);
         status = QWICK_ERR_USAGE;
+    } else if (!qwick_engine_info(eng)->call_form) {
+        msg_error("--tools: the chat template of %s shows no calls of tools in "
+                  "a form that qwick knows; leave out --tools, or name a "
+                  "template with --chat-template",
+                  qwick_engine_info(eng)->model);
+        status = QWICK_ERR_USAGE;
     }
     free(with);
     free(without);

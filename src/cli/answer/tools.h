@@ -29,8 +29,9 @@ int tools_of_chat(struct tool_list *t, const char *json, size_t n,
 int tools_add(struct qwick_chat *c, const struct json_value *list,
               struct qwick_err *e);
 
-/* Refuse a chat template that prints nothing of the tools. Returns 0, or an
- * exit status after printing a message. */
+/* Refuse a chat template that prints nothing of the tools, or whose calls have
+ * no form that is known. Returns 0, or an exit status after printing a
+ * message. */
 int tools_check_template(const struct tool_list *t,
                          const struct qwick_engine *eng);
 

@@ -213,6 +213,7 @@ static int sample_read_parts(struct sample *s, const struct qwick_result *r)
     key_add_u64(&k, r->seed);
     s->calls.id = key_u64(&k);
     s->calls.tools = s->r->tools;
+    s->calls.form = call_form_named(qwick_engine_info(s->j->eng)->call_form);
     if (s->j->a->extract &&
         (code_block_feed(&s->block, r->text, r->n_text) ||
          code_block_end(&s->block, !answer_is_cut(r->finish))))

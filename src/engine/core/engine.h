@@ -20,6 +20,9 @@
 #include "text/bpe/bpe.h"
 #include "text/chat/chat_templates.h"
 
+enum { ENGINE_MAX_CALL_TAGS = 16 };
+
+struct call_form;
 struct par_pool;
 struct prefix;
 struct prefix_disk;
@@ -65,6 +68,11 @@ struct qwick_engine {
     uint64_t tokens_hash; /* of the tokenizer's tokens */
     bool has_tokens_hash;
     int32_t think_open, think_close; /* ids of the think tokens, or -1 */
+    /* how the template writes calls of tools; NULL: in no form that is known */
+    const struct call_form *call_form;
+    int32_t call_tags[ENGINE_MAX_CALL_TAGS]; /* [n_call_tags] added tokens in
+                                                the parts of the form */
+    size_t n_call_tags;
     struct token_trie *trie;         /* for constraints; NULL: not needed yet */
     int32_t bos_id;                  /* goes before texts; -1: nothing does */
     const struct tuning *tuning; /* of the process; NULL with tokenizer_only */

@@ -14,9 +14,11 @@
 #include "engine/core/first_pass.h"
 #include "engine/core/numa.h"
 #include "engine/core/options.h"
+#include "engine/core/template_probe.h"
 #include "engine/core/tuning.h"
 #include "engine/generate/token_trie.h"
 #include "qwick_tools.h"
+#include "text/chat/call_forms.h"
 #include "text/chat/think.h"
 
 enum { DEFAULT_CHUNK = 512, MAX_CHUNK = 1 << 16, MAX_THREADS = 1024 };
@@ -217,6 +219,7 @@ static void fill_info(struct qwick_engine *eng)
     i->bos_id = eng->bos_id;
     i->think_open_id = eng->think_open;
     i->think_close_id = eng->think_close;
+    i->call_form = eng->call_form ? eng->call_form->name : NULL;
     i->weights_dtype = i->gemm = "none";
     if (!eng->weights)
         return;
@@ -421,6 +424,9 @@ int qwick_engine_open(struct qwick_engine **out,
     double opened = clock_ms();
     if (engine_open_text(eng, o, e))
         goto fail;
+    find_think_ids(eng);
+    if (engine_probe_template(eng, e))
+        goto fail;
     double tokens = clock_ms();
     if (o->tokenizer_only && engine_need_tokenizer(eng, e))
         goto fail;
@@ -428,7 +434,6 @@ int qwick_engine_open(struct qwick_engine **out,
         goto fail;
     eng->info.tokenizer_ms = tokens - opened;
     eng->info.weights_ms = clock_ms() - tokens;
-    find_think_ids(eng);
     fill_info(eng);
     if (eng->weights && open_prefixes(eng, o, e))
         goto fail;

@@ -32,27 +32,40 @@ int qwick_tokenize_some(const struct qwick_engine *eng, const char *text,
     return -1;
 }
 
-int qwick_tokenize_prompt(const struct qwick_engine *eng, const char *text,
-                          size_t n_bytes, bool special, size_t enough,
-                          int32_t **ids, size_t *n_ids, struct qwick_err *e)
+static int ids_status(int rc, int32_t **ids, size_t *n_ids)
 {
-    int32_t *all;
-    if (qwick_tokenize_some(eng, text, n_bytes, special, enough, ids, n_ids, e))
-        return -1;
-    if (eng->bos_id < 0 || (*n_ids && (*ids)[0] == eng->bos_id))
-        return 0;
-    all = realloc(*ids, (*n_ids + 1) * sizeof *all);
-    if (!all) {
+    if (rc) {
         free(*ids);
         *ids = NULL;
         *n_ids = 0;
-        return err_oom(e, sizeof *all);
     }
+    return rc;
+}
+
+/* Put the engine's bos_id, if it has one, before ids that do not begin with
+ * it. */
+static int need_bos(const struct qwick_engine *eng, int32_t **ids,
+                    size_t *n_ids, struct qwick_err *e)
+{
+    if (eng->bos_id < 0 || (*n_ids && (*ids)[0] == eng->bos_id))
+        return 0;
+    int32_t *all = realloc(*ids, (*n_ids + 1) * sizeof *all);
+    if (!all)
+        return err_oom(e, sizeof *all);
     memmove(all + 1, all, *n_ids * sizeof *all);
     all[0] = eng->bos_id;
     *ids = all;
     ++*n_ids;
     return 0;
+}
+
+int qwick_tokenize_prompt(const struct qwick_engine *eng, const char *text,
+                          size_t n_bytes, bool special, size_t enough,
+                          int32_t **ids, size_t *n_ids, struct qwick_err *e)
+{
+    if (qwick_tokenize_some(eng, text, n_bytes, special, enough, ids, n_ids, e))
+        return -1;
+    return ids_status(need_bos(eng, ids, n_ids, e), ids, n_ids);
 }
 
 int engine_decode_token(const struct qwick_engine *eng, struct bpe_decoder *d,
@@ -200,16 +213,6 @@ static int encode_prompt(const struct qwick_engine *eng, struct chat_prompt *p,
                             n_ids, e);
 }
 
-static int ids_status(int rc, int32_t **ids, size_t *n_ids)
-{
-    if (rc) {
-        free(*ids);
-        *ids = NULL;
-        *n_ids = 0;
-    }
-    return rc;
-}
-
 int qwick_chat_encode(const struct qwick_chat *c,
                       const struct qwick_engine *eng,
                       const struct qwick_chat_options *o, const char *prefill,
@@ -226,9 +229,10 @@ int qwick_chat_encode(const struct qwick_chat *c,
         render_source(eng, &in, &p, e))
         return -1;
     int rc = encode_prompt(eng, &p, &opts, prefill, n_prefill, ids, n_ids,
-                           in_think, e);
+                           in_think, e) ||
+             need_bos(eng, ids, n_ids, e);
     chat_prompt_free(&p);
-    return ids_status(rc, ids, n_ids);
+    return ids_status(rc ? -1 : 0, ids, n_ids);
 }
 
 /* ---- after an answer that a session has ---- */

@@ -7,7 +7,7 @@
 #include "engine/core/options.h"
 #include "engine/generate/constraint.h"
 #include "engine/generate/token_trie.h"
-#include "engine/generate/tool_form.h"
+#include "text/chat/call_forms.h"
 #include "text/grammar/choices.h"
 #include "text/grammar/gbnf.h"
 #include "text/grammar/grammar.h"
@@ -72,9 +72,12 @@ static int compile_tools(struct grammar *g, const struct qwick_engine *eng,
                          const struct qwick_constraint_options *o,
                          uint32_t *root, struct qwick_err *e)
 {
-    struct tools_options to = {.tool = o->tool};
-    if (tool_form_find(eng, &to.form, e))
-        return -1;
+    const struct tools_options to = {.form = eng->call_form, .tool = o->tool};
+    if (!to.form)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: the chat template shows no calls of tools in a "
+                       "form that qwick knows",
+                       checkpoint_name(eng->ck));
     return tools_compile(g, o->text, o->n_text, &to, root, e);
 }
 
@@ -82,9 +85,9 @@ static int compile_no_call(struct grammar *g, const struct qwick_engine *eng,
                            const struct qwick_constraint_options *o,
                            uint32_t *root, struct qwick_err *e)
 {
-    (void)eng;
     (void)o;
-    return take_node(g, tools_no_call(g), root, e);
+    const struct call_form *f = eng->call_form;
+    return take_node(g, tools_no_call(g, f ? f : call_form_at(0)), root, e);
 }
 
 static const struct {
@@ -111,7 +114,8 @@ static int need_trie(struct qwick_engine *eng, struct qwick_err *e)
     return eng->trie ? 0
                      : token_trie_create(&eng->trie, eng->bpe,
                                          eng->model.config.vocab_size,
-                                         eng->blocked, e);
+                                         eng->blocked, eng->call_tags,
+                                         eng->n_call_tags, e);
 }
 
 static int check(const struct qwick_constraint_options *o, struct qwick_err *e)

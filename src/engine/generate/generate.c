@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/flag.h"
 #include "engine/core/options.h"
+#include "engine/core/template_probe.h"
 #include "engine/generate/speculative.h"
 
 _Static_assert(QWICK_LOOKUP_MAX == LOOKUP_MAX, "the public header says so");
@@ -333,12 +334,13 @@ static bool ends(struct generation *g, int32_t id, size_t pos,
 }
 
 /* Set g->piece to the text of a token; empty for stop ids and special added
- * tokens. last: add what the decoder holds back. */
+ * tokens except the tags of calls. last: add what the decoder holds back. */
 static int decode_token(struct generation *g, int32_t id, bool last)
 {
     struct bpe *bpe = g->eng->bpe;
     g->piece.len = 0;
-    if (bpe && !decode_is_stop(&g->rules, id) && !bpe_is_special(bpe, id) &&
+    if (bpe && !decode_is_stop(&g->rules, id) &&
+        (!bpe_is_special(bpe, id) || engine_is_call_tag(g->eng, id)) &&
         bpe_decode(bpe, &g->decoder, id, &g->piece))
         return -1;
     return last ? bpe_decode_end(&g->decoder, &g->piece) : 0;

@@ -40,26 +40,23 @@ static int compare(const void *x, const void *y)
     return a->id < b->id ? -1 : a->id > b->id;
 }
 
-/* Added tokens that answers may have as text: the tags of tool calls, which
- * models write as one token each. */
-static const char *const tags[] = {"<tool_call>", "</tool_call>"};
-
-enum { N_TAGS = sizeof tags / sizeof *tags };
+static bool is_tag(int32_t id, const int32_t *tags, size_t n_tags)
+{
+    for (size_t i = 0; i < n_tags; i++)
+        if (tags[i] == id)
+            return true;
+    return false;
+}
 
 static size_t list_tokens(struct bpe *bpe, size_t n_vocab,
-                          const unsigned char *blocked, struct entry *out)
+                          const unsigned char *blocked, const int32_t *tags,
+                          size_t n_tags, struct entry *out)
 {
-    int32_t tag_ids[N_TAGS];
     size_t m = 0, n;
-    for (size_t i = 0; i < N_TAGS; i++)
-        tag_ids[i] = bpe_added_id(bpe, tags[i]);
     for (size_t i = 0; i < n_vocab; i++) {
         int32_t id = (int32_t)i;
-        bool is_tag = false;
-        for (size_t k = 0; k < N_TAGS; k++)
-            is_tag |= id == tag_ids[k];
         if ((blocked && blocked[i]) || !bpe_has(bpe, id) ||
-            bpe_is_special(bpe, id) || (bpe_is_added(bpe, id) && !is_tag))
+            (bpe_is_added(bpe, id) && !is_tag(id, tags, n_tags)))
             continue;
         const char *p = bpe_token(bpe, id, &n);
         if (!p || n == 0 || n > MAX_TOKEN)
@@ -122,7 +119,8 @@ static int add_tokens(struct token_trie *t, const struct entry *v, size_t n,
 }
 
 int token_trie_create(struct token_trie **out, struct bpe *bpe, size_t n_vocab,
-                      const unsigned char *blocked, struct qwick_err *e)
+                      const unsigned char *blocked, const int32_t *tags,
+                      size_t n_tags, struct qwick_err *e)
 {
     size_t n_bytes = n_vocab * sizeof(struct entry);
     struct token_trie *t = calloc(1, sizeof *t);
@@ -138,7 +136,7 @@ int token_trie_create(struct token_trie **out, struct bpe *bpe, size_t n_vocab,
     }
     t->bpe = bpe;
     t->n_vocab = n_vocab;
-    if (add_tokens(t, v, list_tokens(bpe, n_vocab, blocked, v), e))
+    if (add_tokens(t, v, list_tokens(bpe, n_vocab, blocked, tags, n_tags, v), e))
         goto fail;
     free(v);
     *out = t;

@@ -48,10 +48,12 @@ struct token_trie {
 };
 
 /* Build the trie of the tokens with text whose ids are below n_vocab: without
- * control tokens, without other added tokens except the tags of tool calls, and
- * without ids where blocked [n_vocab] is nonzero; NULL: none is. */
+ * added tokens except tags[0..n_tags), the tags of tool calls, which models
+ * write as one token each, and without ids where blocked [n_vocab] is nonzero;
+ * NULL: none is. */
 int token_trie_create(struct token_trie **out, struct bpe *bpe, size_t n_vocab,
-                      const unsigned char *blocked, struct qwick_err *e);
+                      const unsigned char *blocked, const int32_t *tags,
+                      size_t n_tags, struct qwick_err *e);
 void token_trie_free(struct token_trie *t);
 
 /* Whether a token is in the trie. */

@@ -231,6 +231,36 @@ struct chat_traits *chat_template_traits(const struct chat_template *f)
     return (struct chat_traits *)&f->traits; /* a cache of atomic values */
 }
 
+/* The names by which templates ask for thinking, with their values. */
+static const struct {
+    const char *name;
+    struct json_value off, on; /* JSON_NULL: the template's default */
+} switches[] = {
+    {"enable_thinking",
+     {.type = JSON_BOOL},
+     {.type = JSON_BOOL, .boolean = true}},
+    {"thinking", {.type = JSON_BOOL}, {.type = JSON_BOOL, .boolean = true}},
+    /* tokens: Seed-OSS */
+    {"thinking_budget",
+     {.type = JSON_NUMBER, .str = "0", .len = 1},
+     {.type = JSON_NULL}},
+};
+
+enum { N_SWITCHES = sizeof switches / sizeof *switches };
+
+/* Append the variables that turn thinking on or off. Returns how many. */
+static size_t put_switches(struct template_var *out, enum chat_bool think)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < N_SWITCHES && think != CHAT_UNSET; i++) {
+        const struct json_value *v =
+            think == CHAT_TRUE ? &switches[i].on : &switches[i].off;
+        if (v->type != JSON_NULL)
+            out[n++] = (struct template_var){switches[i].name, v, false};
+    }
+    return n;
+}
+
 int chat_template_render_as_is(struct chat_prompt *out,
                                const struct chat_template *f,
                                const struct chat_source *in,
@@ -239,16 +269,14 @@ int chat_template_render_as_is(struct chat_prompt *out,
     static const struct json_value null = {.type = JSON_NULL};
     const struct json_value add = {.type = JSON_BOOL,
                                    .boolean = in->add_generation_prompt};
-    const struct json_value think = {
-        .type = JSON_BOOL, .boolean = in->enable_thinking == CHAT_TRUE};
     const struct template_var of_chat[] = {
         {"messages", &in->messages, true},
         {"tools", in->tools ? in->tools : &null, true},
         {"add_generation_prompt", &add, false},
-        {"enable_thinking", &think, false},
     };
-    size_t n = in->enable_thinking == CHAT_UNSET ? 3 : 4;
-    struct template_var *vars = calloc(f->n_vars + 5, sizeof *vars);
+    const size_t n_chat = sizeof of_chat / sizeof *of_chat;
+    size_t n = 1 + f->n_vars;
+    struct template_var *vars = calloc(n + n_chat + N_SWITCHES, sizeof *vars);
     struct template_result r;
     *out = (struct chat_prompt){0};
     if (!vars)
@@ -256,8 +284,10 @@ int chat_template_render_as_is(struct chat_prompt *out,
     vars[0] = (struct template_var){"documents", &null, true};
     if (f->n_vars)
         memcpy(vars + 1, f->vars, f->n_vars * sizeof *vars);
-    memcpy(vars + 1 + f->n_vars, of_chat, n * sizeof *vars);
-    int rc = template_render(&r, f->template, vars, 1 + f->n_vars + n,
+    memcpy(vars + n, of_chat, sizeof of_chat);
+    n += n_chat;
+    n += put_switches(vars + n, in->enable_thinking);
+    int rc = template_render(&r, f->template, vars, n,
                              f->has_time ? &f->time : NULL, e);
     free(vars);
     if (rc) {

@@ -8,9 +8,6 @@
 #include "base/key.h"
 #include "text/chat/tool_value.h"
 
-/* Length of a tag, which is a literal. */
-#define LEN(tag) (sizeof(tag) - 1)
-
 struct span {
     const char *p;
     size_t n;
@@ -33,12 +30,33 @@ static struct span trim_left(struct span s)
     return s;
 }
 
-static bool begins(struct span s, const char *tag, size_t n)
+static bool begins(struct span s, const char *tag)
 {
-    return s.n >= n && memcmp(s.p, tag, n) == 0;
+    return s.n >= strlen(tag) && memcmp(s.p, tag, strlen(tag)) == 0;
 }
 
-#define BEGINS(s, tag) begins(s, tag, LEN(tag))
+static size_t length(const char *part)
+{
+    return part ? strlen(part) : 0;
+}
+
+/* Skip a part of a form at the start of *s. Where the part has white space, and
+ * before it, the text may have any. Returns false if the part is not there. */
+static bool skip_part(struct span *s, const char *part)
+{
+    struct span at = trim_left(*s);
+    for (; part && *part; part++) {
+        if (is_space(*part)) {
+            at = trim_left(at);
+            continue;
+        }
+        if (!at.n || at.p[0] != *part)
+            return false;
+        at = after(at, 1);
+    }
+    *s = at;
+    return true;
+}
 
 /* ---- definitions ---- */
 
@@ -57,14 +75,17 @@ const struct json_value *tool_find(const struct json_value *tools,
     return NULL;
 }
 
-/* ---- one call ---- */
+/* ---- a block of calls ---- */
 
-/* A call that is being read. Functions that read it return 0, 1 with why set if
- * the call is bad, or -1 when out of memory. */
+/* Calls that are being read. Functions that read them return 0, 1 with why set
+ * if a call is bad, or -1 when out of memory. */
 struct reading {
-    const struct json_value *tools;
-    const struct json_value *tool; /* of the call, when its name is known */
-    struct tool_call call;
+    struct tool_calls *c; /* gets the calls behind its own ones */
+    const struct call_form *form;
+    const struct json_value *tool; /* of the last call */
+    struct tool_call *call;        /* the last call */
+    size_t n;                      /* calls so far */
+    bool no_call; /* the text is no call at all, although it begins as one */
     struct buf why;
 };
 
@@ -75,73 +96,110 @@ static int call_refuse(struct reading *r, const char *text, struct span s)
     return buf_printf(&r->why, text, n, s.p) ? -1 : 1;
 }
 
-static int take_name(struct reading *r, struct span name)
+static int call_refuse_all(struct reading *r, const char *text)
 {
-    r->tool = tool_find(r->tools, name.p, name.n);
-    if (!r->tool)
-        return call_refuse(r, "there is no tool \"%.*s\"", name);
-    r->call.name = strndup(name.p, name.n);
-    return r->call.name ? 0 : -1;
+    return buf_puts(&r->why, text) ? -1 : 1;
 }
 
-static int read_json(struct reading *r, struct span s)
+/* Begin the next call. */
+static int begin_named(struct reading *r, struct span name)
 {
-    struct json_doc *doc;
-    struct qwick_err e;
-    if (json_parse(&doc, "JSON", s.p, s.n, QWICK_ERR_USAGE, &e)) {
-        if (e.code == QWICK_ERR_MEMORY)
-            return -1;
-        return buf_puts(&r->why, e.msg) ? -1 : 1;
-    }
-    const struct json_value *v = json_root(doc);
+    struct tool_calls *c = r->c;
+    r->tool = tool_find(c->tools, name.p, name.n);
+    if (!r->tool)
+        return call_refuse(r, "there is no tool \"%.*s\"", name);
+    if (ARRAY_RESERVE(c->v, c->cap, c->n + r->n + 1, NULL))
+        return -1;
+    r->call = &c->v[c->n + r->n++];
+    *r->call = (struct tool_call){.name = strndup(name.p, name.n)};
+    return r->call->name ? 0 : -1;
+}
+
+static int read_object(struct reading *r, const struct json_value *v)
+{
     const struct json_value *name = json_get(v, "name");
     const struct json_value *arguments = json_get(v, "arguments");
     int rc;
-    if (!json_is(name, JSON_STRING))
-        rc = call_refuse(r, "it has no name%.*s", (struct span){"", 0});
-    else if ((rc = take_name(r, (struct span){name->str, name->len})) != 0)
-        ;
-    else if (!json_is(arguments, JSON_OBJECT))
-        rc = call_refuse(r, "its arguments are no object%.*s",
-                         (struct span){"", 0});
+    if (!arguments)
+        arguments = json_get(v, "parameters");
+    if (!json_is(name, JSON_STRING)) {
+        r->no_call = !r->form->open;
+        return call_refuse_all(r, "it has no name");
+    }
+    if ((rc = begin_named(r, (struct span){name->str, name->len})) != 0)
+        return rc;
+    return json_is(arguments, JSON_OBJECT)
+               ? json_dump_python(&r->call->arguments, arguments)
+               : call_refuse_all(r, "its arguments are no object");
+}
+
+/* Parse JSON. *doc is NULL unless 0 is returned. */
+static int parse_json(struct reading *r, struct span s, struct json_doc **doc)
+{
+    struct qwick_err e;
+    *doc = NULL;
+    if (!json_parse(doc, "JSON", s.p, s.n, QWICK_ERR_USAGE, &e))
+        return 0;
+    return e.code == QWICK_ERR_MEMORY ? -1 : call_refuse_all(r, e.msg);
+}
+
+static int read_objects(struct reading *r, struct span s)
+{
+    struct json_doc *doc;
+    int rc = parse_json(r, s, &doc);
+    if (rc)
+        return rc;
+    const struct json_value *v = json_root(doc);
+    if (!json_is(v, JSON_ARRAY))
+        rc = read_object(r, v);
+    else if (!v->len)
+        rc = call_refuse_all(r, "the list has no call");
     else
-        rc = json_dump_python(&r->call.arguments, arguments);
+        for (size_t i = 0; i < v->len && !rc; i++)
+            rc = read_object(r, &v->items[i]);
     json_free(doc);
     return rc;
 }
 
-/* Split "KEY>rest" of a tag. Returns false if there is no ">". */
-static bool split_tag(struct span s, struct span *key, struct span *rest)
+/* Split "KEY" and the tag behind it off. Returns false if there is no tag. */
+static bool split_key(const struct call_form *f, struct span s,
+                      struct span *key, struct span *rest)
 {
-    const char *end = memchr(s.p, '>', s.n);
+    const char *end = memchr(s.p, f->key_close[0], s.n);
     if (!end)
         return false;
     *key = (struct span){s.p, (size_t)(end - s.p)};
-    *rest = after(s, key->n + 1);
-    return true;
+    *rest = after(s, key->n);
+    return skip_part(rest, f->key_close);
+}
+
+/* One newline at each end of the value belongs to tags that are on lines of
+ * their own. */
+static struct span trim_value(const struct call_form *f, struct span value)
+{
+    if (f->lines && value.n && value.p[0] == '\n')
+        value = after(value, 1);
+    if (f->lines && value.n && value.p[value.n - 1] == '\n')
+        value.n--;
+    return value;
 }
 
 /* Split "VALUE</parameter>rest", where the rest is another parameter or the end
- * of the function: a value may hold a closing tag of its own. One newline at
- * each end of the value belongs to the tags. */
-static bool split_value(struct span s, struct span *value, struct span *rest)
+ * of the call: a value may hold a closing tag of its own. */
+static bool split_value(const struct call_form *f, struct span s,
+                        struct span *value, struct span *rest)
 {
-    struct span at = s;
+    size_t n = strlen(f->key_end);
+    struct span at = s, behind;
     for (;;) {
-        const char *end =
-            memmem(at.p, at.n, TOOL_CLOSE_PARAMETER, LEN(TOOL_CLOSE_PARAMETER));
+        const char *end = memmem(at.p, at.n, f->key_end, n);
         if (!end)
             return false;
-        at = after(at, (size_t)(end - at.p) + LEN(TOOL_CLOSE_PARAMETER));
-        *rest = trim_left(at);
-        if (!BEGINS(*rest, TOOL_OPEN_PARAMETER) &&
-            !BEGINS(*rest, TOOL_CLOSE_FUNCTION))
+        at = after(at, (size_t)(end - at.p) + n);
+        *rest = behind = trim_left(at);
+        if (!begins(*rest, f->key_open) && !skip_part(&behind, f->post))
             continue;
-        *value = (struct span){s.p, (size_t)(end - s.p)};
-        if (value->n && value->p[0] == '\n')
-            *value = after(*value, 1);
-        if (value->n && value->p[value->n - 1] == '\n')
-            value->n--;
+        *value = trim_value(f, (struct span){s.p, (size_t)(end - s.p)});
         return true;
     }
 }
@@ -158,7 +216,7 @@ static bool has_key(const struct span *keys, size_t n, struct span key)
 static int put_argument(struct reading *r, bool first, struct span key,
                         struct span value)
 {
-    struct buf *out = &r->call.arguments;
+    struct buf *out = &r->call->arguments;
     const struct json_value *schema = json_get(r->tool, "parameters");
     const struct json_value *properties = json_get(schema, "properties");
     const char *wanted;
@@ -176,43 +234,134 @@ static int put_argument(struct reading *r, bool first, struct span key,
                : 1;
 }
 
-static int read_parameters(struct reading *r, struct span s)
+static int read_parameters(struct reading *r, struct span *at)
 {
-    struct span keys[TOOL_MAX_PARAMETERS], key, value, rest;
+    const struct call_form *f = r->form;
+    struct span keys[TOOL_MAX_PARAMETERS], key, value, rest, s = *at;
     size_t n = 0;
     int rc;
-    for (s = trim_left(s); BEGINS(s, TOOL_OPEN_PARAMETER); s = rest) {
-        if (!split_tag(after(s, LEN(TOOL_OPEN_PARAMETER)), &key, &rest) ||
-            !split_value(rest, &value, &rest))
+    if (buf_putc(&r->call->arguments, '{'))
+        return -1;
+    for (s = trim_left(s); begins(s, f->key_open); s = rest) {
+        if (!split_key(f, after(s, strlen(f->key_open)), &key, &rest) ||
+            !split_value(f, rest, &value, &rest))
             return call_refuse(r, "a parameter has no end: %.*s", s);
         if (has_key(keys, n, key))
             return call_refuse(r, "parameter \"%.*s\" occurs twice", key);
         if (n == TOOL_MAX_PARAMETERS)
-            return call_refuse(r, "it has too many parameters%.*s",
-                               (struct span){"", 0});
+            return call_refuse_all(r, "it has too many parameters");
         if ((rc = put_argument(r, n == 0, key, value)) != 0)
             return rc;
         keys[n++] = key;
     }
-    if (!BEGINS(s, TOOL_CLOSE_FUNCTION))
-        return call_refuse(r, "a parameter is expected, not: %.*s", s);
-    s = trim_left(after(s, LEN(TOOL_CLOSE_FUNCTION)));
-    return s.n ? call_refuse(r, "text follows the function: %.*s", s) : 0;
+    *at = s;
+    return buf_putc(&r->call->arguments, '}');
 }
 
-static int read_xml(struct reading *r, struct span s)
+/* Follow the strings of JSON. Returns whether byte b is in one. */
+static bool follow_string(bool *in_string, bool *escaped, char b)
 {
-    struct span name;
-    int rc;
-    s = trim_left(s);
-    if (!BEGINS(s, TOOL_OPEN_FUNCTION) ||
-        !split_tag(after(s, LEN(TOOL_OPEN_FUNCTION)), &name, &s))
-        return call_refuse(r, "<function=NAME> is expected, not: %.*s", s);
-    if ((rc = take_name(r, name)) != 0)
+    bool inside = *in_string;
+    if (*escaped)
+        *escaped = false;
+    else if (inside && b == '\\')
+        *escaped = true;
+    else if (b == '"')
+        *in_string = !inside;
+    return inside;
+}
+
+/* The length of the object at the start of s; s.n: it has no end. */
+static size_t object_length(struct span s)
+{
+    bool in_string = false, escaped = false;
+    size_t depth = 0, i = 0;
+    for (; i < s.n; i++) {
+        if (follow_string(&in_string, &escaped, s.p[i]))
+            continue;
+        depth += s.p[i] == '{';
+        if (s.p[i] == '}' && --depth == 0)
+            return i + 1;
+        if (!depth)
+            break;
+    }
+    return s.n;
+}
+
+static int read_arguments(struct reading *r, struct span *s)
+{
+    struct json_doc *doc;
+    if (r->form->kind == CALL_PARAMETERS)
+        return read_parameters(r, s);
+    *s = trim_left(*s);
+    size_t n = object_length(*s);
+    int rc = parse_json(r, (struct span){s->p, n}, &doc);
+    if (rc)
         return rc;
-    if (buf_putc(&r->call.arguments, '{') || (rc = read_parameters(r, s)) < 0)
-        return -1;
-    return rc ? rc : buf_putc(&r->call.arguments, '}');
+    *s = after(*s, n);
+    rc = json_is(json_root(doc), JSON_OBJECT)
+             ? json_dump_python(&r->call->arguments, json_root(doc))
+             : call_refuse_all(r, "its arguments are no object");
+    json_free(doc);
+    return rc;
+}
+
+static int expect(struct reading *r, struct span *s, const char *part)
+{
+    if (skip_part(s, part))
+        return 0;
+    part += strspn(part, "\n");
+    return buf_printf(&r->why, "\"%.*s\" is expected, not: ",
+                      (int)strcspn(part, "\n"), part)
+               ? -1
+               : call_refuse(r, "%.*s", trim_left(*s));
+}
+
+static int read_name(struct reading *r, struct span *s)
+{
+    char ends[3];
+    struct span name = trim_left(*s);
+    call_form_name_end(r->form, ends);
+    for (size_t i = 0; i < name.n; i++)
+        if (strchr(ends, name.p[i])) {
+            *s = after(name, i);
+            name.n = i;
+        }
+    while (name.n && is_space(name.p[name.n - 1]))
+        name.n--;
+    return begin_named(r, name);
+}
+
+/* Skip an id that may come before the arguments. */
+static void skip_id(const struct call_form *f, struct span *s)
+{
+    struct span id = *s;
+    if (!f->id_open || !skip_part(&id, f->id_open))
+        return;
+    const char *end = memchr(id.p, f->mid[0], id.n);
+    if (end)
+        *s = after(id, (size_t)(end - id.p));
+}
+
+/* Read calls with plain names: the whole block with its tags. */
+static int read_named(struct reading *r, struct span s)
+{
+    const struct call_form *f = r->form;
+    struct span next;
+    int rc = expect(r, &s, f->begin);
+    do {
+        if (!rc && !(rc = expect(r, &s, f->pre)) && !(rc = read_name(r, &s))) {
+            skip_id(f, &s);
+            rc = expect(r, &s, f->mid);
+        }
+        if (!rc && !(rc = read_arguments(r, &s)))
+            rc = expect(r, &s, f->post);
+        next = s;
+    } while (!rc && skip_part(&next, f->pre));
+    if (rc || (rc = expect(r, &s, f->end)) != 0)
+        return rc;
+    s = trim_left(s);
+    return s.n ? call_refuse(r, "text follows the call: %.*s", s) : 0;
 }
 
 /* ---- the text around the calls ---- */
@@ -231,7 +380,8 @@ static int text_release(struct tool_calls *c)
     if (s.n && buf_append(&c->text, s.p, s.n))
         return -1;
     c->held.len = 0;
-    c->matched = c->body = 0;
+    c->matched = 0;
+    c->in_call = false;
     return 0;
 }
 
@@ -243,65 +393,71 @@ static int note_error(struct tool_calls *c, const char *why)
                : buf_printf(&c->error, "tool call %zu: %s", i + 1, why);
 }
 
-static int add_call(struct tool_calls *c, struct tool_call *call)
+static void calls_free(struct tool_call *v, size_t n)
 {
-    if (ARRAY_RESERVE(c->v, c->cap, c->n + 1, NULL))
-        return -1;
-    c->v[c->n++] = *call;
-    *call = (struct tool_call){0};
-    c->held.len = c->matched = c->body = 0;
-    c->after_call = true;
-    return 0;
+    for (size_t i = 0; i < n; i++) {
+        free(v[i].name);
+        buf_free(&v[i].arguments);
+    }
 }
 
-/* The call that is held has ended. */
-static int end_call(struct tool_calls *c)
+/* Keep the calls that were read. */
+static void keep_calls(struct tool_calls *c, size_t n)
 {
-    struct span s = {c->held.data + c->body,
-                     c->held.len - c->body - LEN(TOOL_CLOSE_CALL)};
-    struct reading r = {.tools = c->tools};
-    int rc = c->form == CALL_JSON ? read_json(&r, s) : read_xml(&r, s);
-    if (rc == 0)
-        rc = add_call(c, &r.call);
-    else if (rc > 0)
-        rc = note_error(c, r.why.data) || text_release(c) ? -1 : 0;
-    free(r.call.name);
-    buf_free(&r.call.arguments);
+    c->n += n;
+    c->held.len = c->matched = 0;
+    c->in_call = false;
+    c->after_call = true;
+}
+
+/* The block that is held has ended. */
+static int end_block(struct tool_calls *c)
+{
+    const struct call_form *f = c->own ? c->own : c->form;
+    size_t open = length(f->open), close = length(f->close);
+    struct span whole = {c->held.data + c->body - open,
+                         c->held.len - c->body + open};
+    struct span body = {whole.p + open, whole.n - open - close};
+    struct reading r = {.c = c, .form = f};
+    int rc = f->kind == CALL_OBJECT ? read_objects(&r, body)
+                                    : read_named(&r, whole);
+    if (rc == 0) {
+        keep_calls(c, r.n);
+    } else {
+        calls_free(c->v + c->n, r.n);
+        if (rc > 0)
+            rc = (!r.no_call && note_error(c, r.why.data)) || text_release(c)
+                     ? -1
+                     : 0;
+    }
     buf_free(&r.why);
     return rc;
 }
 
-/* Whether a closing tag at the end of held ends the call. */
+/* Whether a closing tag at the end of held ends the block: it must not be
+ * inside a parameter. */
 static bool may_end(const struct tool_calls *c)
 {
-    size_t n = c->held.len - LEN(TOOL_CLOSE_CALL);
-    if (c->form != CALL_XML)
+    const struct call_form *f = c->own;
+    if (f->kind != CALL_PARAMETERS)
         return true;
+    size_t n = c->held.len - strlen(f->close), n_last = strlen(f->last);
     while (n > c->body && is_space(c->held.data[n - 1]))
         n--;
-    return n - c->body >= LEN(TOOL_CLOSE_FUNCTION) &&
-           memcmp(c->held.data + n - LEN(TOOL_CLOSE_FUNCTION),
-                  TOOL_CLOSE_FUNCTION, LEN(TOOL_CLOSE_FUNCTION)) == 0;
+    if (n - c->body >= n_last &&
+        memcmp(c->held.data + n - n_last, f->last, n_last) == 0)
+        return true;
+    /* a call without parameters */
+    return strncmp(f->post, f->last, n_last) != 0 &&
+           !memmem(c->held.data + c->body, n - c->body, f->key_open,
+                   strlen(f->key_open));
 }
 
-/* Follow the strings of JSON. Returns whether byte b is in one. */
-static bool follow_string(struct tool_calls *c, char b)
-{
-    bool inside = c->in_string;
-    if (c->escaped)
-        c->escaped = false;
-    else if (inside && b == '\\')
-        c->escaped = true;
-    else if (b == '"')
-        c->in_string = !inside;
-    return inside;
-}
-
-/* Count how much of a tag the bytes up to b match. "<" is only at the start of
- * a tag. */
+/* Count how much of a tag the bytes up to b match. Its first byte is only at
+ * its start. */
 static bool tag_match(struct tool_calls *c, const char *tag, char b)
 {
-    c->matched = b == tag[c->matched] ? c->matched + 1 : b == '<';
+    c->matched = b == tag[c->matched] ? c->matched + 1 : b == tag[0];
     return !tag[c->matched];
 }
 
@@ -309,53 +465,91 @@ static int feed_call(struct tool_calls *c, char b)
 {
     if (buf_putc(&c->held, b))
         return -1;
-    if (c->form == CALL_UNKNOWN && !is_space(b))
-        c->form = b == '{' ? CALL_JSON : b == '<' ? CALL_XML : CALL_OTHER;
-    if (c->form == CALL_JSON && follow_string(c, b)) {
+    if (!c->form->close)
+        return 0; /* it goes on to the end of the answer */
+    if (!c->own && !is_space(b))
+        c->own = call_form_of_byte(c->form, b);
+    if (c->own && c->own->kind != CALL_PARAMETERS &&
+        follow_string(&c->in_string, &c->escaped, b)) {
         c->matched = 0;
         return 0;
     }
-    if (!tag_match(c, TOOL_CLOSE_CALL, b))
+    if (!tag_match(c, c->form->close, b))
         return 0;
     c->matched = 0;
-    return may_end(c) ? end_call(c) : 0;
+    return may_end(c) ? end_block(c) : 0;
 }
 
-static void begin_call(struct tool_calls *c)
+static void begin_call(struct tool_calls *c, size_t body)
 {
-    c->body = c->held.len;
+    c->in_call = true;
+    c->body = body;
     c->matched = 0;
-    c->form = CALL_UNKNOWN;
+    c->own = NULL;
     c->in_string = c->escaped = false;
+}
+
+/* Compare the start of an answer with a text, without regard to white space.
+ * Returns 1 if it begins with it, 0 if it may still do so, else -1. */
+static int compare_start(struct span s, const char *text)
+{
+    for (; *text; text++) {
+        s = trim_left(s);
+        if (!s.n)
+            return 0;
+        if (s.p[0] != *text)
+            return -1;
+        s = after(s, 1);
+    }
+    return 1;
+}
+
+/* The answer may be a call as a whole, if it begins like one. */
+static int feed_start(struct tool_calls *c, char b)
+{
+    if (buf_putc(&c->held, b))
+        return -1;
+    const struct span s = {c->held.data, c->held.len};
+    int name = compare_start(s, "{\"name\":");
+    int type = compare_start(s, "{\"type\":\"function\",");
+    if (name > 0 || type > 0)
+        begin_call(c, 0);
+    c->decided = name && type;
+    return c->decided && !c->in_call ? text_release(c) : 0;
 }
 
 /* Text is held as long as it may be the white space before a call or the
  * beginning of its tag. */
 static int feed_text(struct tool_calls *c, char b)
 {
-    if (c->matched && b != TOOL_OPEN_CALL[c->matched] && text_release(c))
+    const char *open = c->form ? c->form->open : NULL;
+    if (c->form && !open && !c->decided)
+        return feed_start(c, b);
+    if (c->matched && b != open[c->matched] && text_release(c))
         return -1;
     if (buf_putc(&c->held, b))
         return -1;
-    if (c->matched || b == '<') {
-        if (++c->matched == LEN(TOOL_OPEN_CALL))
-            begin_call(c);
+    if (open && (c->matched || b == open[0])) {
+        if (++c->matched == strlen(open))
+            begin_call(c, c->held.len);
         return 0;
     }
-    return is_space(b) ? 0 : text_release(c);
+    return open && is_space(b) ? 0 : text_release(c);
 }
 
 int tool_calls_feed(struct tool_calls *c, const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (c->body ? feed_call(c, s[i]) : feed_text(c, s[i]))
+        if (c->in_call ? feed_call(c, s[i]) : feed_text(c, s[i]))
             return -1;
     return 0;
 }
 
 int tool_calls_end(struct tool_calls *c)
 {
-    if (c->body && note_error(c, "it is cut"))
+    if (c->in_call && !c->form->close)
+        return end_block(c);
+    if (c->in_call && note_error(c, "it is cut"))
         return -1;
     return text_release(c);
 }
@@ -367,8 +561,10 @@ void tool_calls_write(struct json_writer *w, const char *key,
     char id[32];
     key_add_u64(&k, c->id);
     key_add_u64(&k, i);
-    int n = snprintf(id, sizeof(id), "call_%016llx",
-                     (unsigned long long)key_u64(&k));
+    unsigned long long digits = key_u64(&k);
+    int n = c->form && c->form->short_ids
+                ? snprintf(id, sizeof(id), "%09llx", digits >> 28)
+                : snprintf(id, sizeof(id), "call_%016llx", digits);
     jw_object(w, key);
     jw_string(w, "id", id, (size_t)n);
     jw_cstr(w, "type", "function");
@@ -381,10 +577,7 @@ void tool_calls_write(struct json_writer *w, const char *key,
 
 void tool_calls_free(struct tool_calls *c)
 {
-    for (size_t i = 0; i < c->n; i++) {
-        free(c->v[i].name);
-        buf_free(&c->v[i].arguments);
-    }
+    calls_free(c->v, c->n);
     free(c->v);
     buf_free(&c->text);
     buf_free(&c->error);

@@ -1,16 +1,10 @@
-/* Takes the tool calls out of an answer that comes in pieces. A call has one of
- * two forms, between the tags <tool_call> and </tool_call>:
- *
- *   Qwen3, Hermes   {"name": NAME, "arguments": OBJECT}
- *   Qwen3-Coder,    <function=NAME>
- *   Qwen3.5         <parameter=KEY>
- *                   VALUE
- *                   </parameter>
- *                   </function>
+/* Takes the tool calls out of an answer that comes in pieces. The calls have
+ * the form that the model's template shows, see call_forms.h.
  *
  * White space around calls is dropped. A call that is malformed, names no tool,
  * or has no end stays in the text, and the first of these is an error. A
- * closing tag inside a JSON string, or before </function>, belongs to the call.
+ * closing tag inside a JSON string, or inside a parameter, belongs to the call.
+ * Where the whole answer is a call, one that does not begin as a call is text.
  */
 #ifndef TEXT_TOOL_CALLS_H
 #define TEXT_TOOL_CALLS_H
@@ -22,14 +16,17 @@
 #include "base/buf.h"
 #include "file/json_writer.h"
 #include "file/json.h"
+#include "text/chat/call_forms.h"
 
 struct tool_call {
     char *name;
     struct buf arguments; /* a JSON object, as Python's json.dumps writes it */
 };
 
-/* The calls of an answer. All zeros but tools, and perhaps id, is the start. */
+/* The calls of an answer. All zeros but tools, form, and perhaps id, is the
+ * start. */
 struct tool_calls {
+    const struct call_form *form;   /* NULL: the answer is text */
     const struct json_value *tools; /* an array of definitions; borrowed */
     uint64_t id;                    /* from which the ids of calls are made */
 
@@ -41,12 +38,13 @@ struct tool_calls {
     struct buf held; /* the bytes behind text: white space, then the beginning
                         of a tag or of a call */
     size_t n_bad;    /* calls that stay in the text */
-    size_t body;     /* where the call begins in held, after its tag; 0: there
-                        is no call */
-    size_t matched;  /* bytes of the awaited tag at the end of held */
-    enum { CALL_UNKNOWN, CALL_JSON, CALL_XML, CALL_OTHER } form;
-    bool in_string, escaped; /* CALL_JSON: what the next byte is in */
-    bool after_call;         /* the last call has no text behind it yet */
+    bool decided;    /* the answer cannot become a call as a whole */
+    bool in_call;
+    size_t body;    /* in_call: where the call begins in held, after its tag */
+    size_t matched; /* bytes of the awaited tag at the end of held */
+    const struct call_form *own; /* of the call; NULL: not known yet */
+    bool in_string, escaped;     /* what the next byte of JSON is in */
+    bool after_call;             /* the last call has no text behind it yet */
 };
 
 /* Read the next piece of the answer. Pieces may end anywhere. Returns 0, or -1

@@ -10,17 +10,6 @@
 #include "base/buf.h"
 #include "file/json.h"
 
-/* The tags of calls. */
-#define TOOL_OPEN_CALL       "<tool_call>"
-#define TOOL_CLOSE_CALL      "</tool_call>"
-#define TOOL_OPEN_FUNCTION   "<function="
-#define TOOL_CLOSE_FUNCTION  "</function>"
-#define TOOL_OPEN_PARAMETER  "<parameter="
-#define TOOL_CLOSE_PARAMETER "</parameter>"
-
-/* The most parameters of a call. */
-#define TOOL_MAX_PARAMETERS 256
-
 /* Types of values, as bits, in the order in which they are tried. */
 enum {
     TOOL_NULL = 1,

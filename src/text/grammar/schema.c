@@ -134,6 +134,7 @@ int schema_compile_value(struct grammar *g, const struct json_value *schema,
                        .indent = o->indent,
                        .spaced = o->spaced,
                        .form = o->form,
+                       .call = o->call,
                        .steps_left = MAX_WORK};
     int rc = -1;
     *root = 0;

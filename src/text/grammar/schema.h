@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "file/json.h"
 
+struct call_form;
 struct grammar;
 
 /* Limits. Beyond them a schema is refused, with the keyword and both numbers.
@@ -27,12 +28,11 @@ struct grammar;
 enum schema_form {
     SCHEMA_DOCUMENT,   /* a JSON document */
     SCHEMA_ARGUMENTS,  /* the arguments of a call, as a JSON object */
-    SCHEMA_PARAMETERS, /* the arguments of a call, each as
-                          "<parameter=NAME>\nVALUE\n</parameter>\n". Strings
-                          are written as they are, other values as JSON.
-                          tool_value_json (text/tool_value.h) reads each VALUE
-                          as the schema admits it. Only properties that the
-                          schema names are written. */
+    SCHEMA_PARAMETERS, /* the arguments of a call, each between the tags of
+                          a form (CALL_PARAMETERS in text/chat/call_forms.h).
+                          tool_value_json (text/chat/tool_value.h) reads each
+                          value as the schema admits it. Only properties that
+                          the schema names are written. */
 };
 
 struct schema_options {
@@ -40,6 +40,7 @@ struct schema_options {
     bool spaced; /* without an indent: one blank after each comma and colon, as
                     Python's json.dumps writes; else there is no white space */
     enum schema_form form;
+    const struct call_form *call; /* of SCHEMA_PARAMETERS */
     const char *where; /* begins messages after the grammar's name; NULL: "" */
 };
 

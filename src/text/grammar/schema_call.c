@@ -1,5 +1,5 @@
-/* The arguments of a tool's call as parameters with plain texts, the form of
- * Qwen3-Coder. Only the schema tells the string "5" from the number 5, so each
+/* The arguments of a tool's call as parameters with plain texts, as Qwen3-Coder
+ * writes them. Only the schema tells the string "5" from the number 5, so each
  * text must be one that tool_value_json reads as the value that is meant. */
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "text/grammar/schema_int.h"
 #include "text/grammar/schema_text.h"
+#include "text/chat/call_forms.h"
 #include "text/chat/tool_value.h"
 
 static unsigned reader_types(int level)
@@ -31,10 +32,9 @@ unsigned schema_text_types(unsigned types, int level)
     return types & read;
 }
 
-bool schema_has_tag(const char *text, size_t n)
+bool schema_has_tag(const struct schema *s, const char *text, size_t n)
 {
-    static const char *const tags[] = {TOOL_CLOSE_PARAMETER,
-                                       TOOL_CLOSE_FUNCTION};
+    const char *const tags[] = {s->call->key_end, s->call->last};
     for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
         if (memmem(text, n, tags[i], strlen(tags[i])))
             return true;
@@ -92,27 +92,30 @@ static uint32_t parameter_text(struct schema *s, const struct schema_member *m)
 
 static uint32_t parameter(struct schema *s, const struct schema_member *m)
 {
-    struct buf open = {0};
+    const struct call_form *f = s->call;
+    const char *line = f->lines ? "\n" : "";
+    struct buf open = {0}, close = {0};
     uint32_t node = GRAMMAR_NOTHING;
-    if (memchr(m->name->str, '>', m->name->len)) {
+    if (memchr(m->name->str, f->key_close[0], m->name->len)) {
         schema_refuse(s, m->name, NULL,
                       "the calls of this model cannot have the parameter "
-                      "\"%s\": its name has a \">\"",
-                      ERR_SHOW(m->name->str, m->name->len));
+                      "\"%s\": its name has a \"%c\"",
+                      ERR_SHOW(m->name->str, m->name->len), f->key_close[0]);
         return node;
     }
-    if (buf_puts(&open, TOOL_OPEN_PARAMETER) ||
+    if (buf_puts(&open, f->key_open) ||
         buf_append(&open, m->name->str, m->name->len) ||
-        buf_puts(&open, ">\n")) {
+        buf_printf(&open, "%s%s", f->key_close, line) ||
+        buf_printf(&close, "%s%s\n", line, f->key_end)) {
         err_oom(s->e, m->name->len);
     } else {
-        static const char close[] = "\n" TOOL_CLOSE_PARAMETER "\n";
         const uint32_t parts[] = {grammar_bytes(s->g, open.data, open.len),
                                   parameter_text(s, m),
-                                  grammar_bytes(s->g, close, sizeof close - 1)};
+                                  grammar_bytes(s->g, close.data, close.len)};
         node = grammar_seq(s->g, parts, 3);
     }
     buf_free(&open);
+    buf_free(&close);
     return node;
 }
 

@@ -145,6 +145,7 @@ struct schema {
     int indent;
     bool spaced;
     enum schema_form form;
+    const struct call_form *call; /* of SCHEMA_PARAMETERS */
     const struct json_value *root;
     struct schema_node **nodes;
     size_t n_nodes, cap_nodes;
@@ -380,7 +381,7 @@ uint32_t schema_emit_text(struct schema *s, struct schema_node *const *v,
                           size_t n, int level);
 
 /* Return whether a text has a tag that ends a parameter. */
-bool schema_has_tag(const char *text, size_t n);
+bool schema_has_tag(const struct schema *s, const char *text, size_t n);
 
 /* Return those of the types (T_ constants) whose values can be the text of a
  * parameter. */

@@ -7,6 +7,7 @@
 #include "text/grammar/regex.h"
 #include "text/grammar/schema.h"
 #include "text/grammar/schema_int.h"
+#include "text/chat/call_forms.h"
 #include "text/chat/tool_value.h"
 
 /* ---- formats ------------------------------------------------------------- */
@@ -123,12 +124,13 @@ static const struct {
 
 const struct dfa *schema_unreadable(struct schema *s, unsigned types)
 {
-    char re[512] = ANY "</(parameter|function)>" ANY;
+    char re[512];
     struct dfa_place at = {&s->mem, &s->steps_left, s->e};
     const struct dfa **p = &s->unreadable[types & ~(unsigned)TOOL_STRING];
     _Static_assert(sizeof s->unreadable / sizeof *s->unreadable >= TOOL_STRING,
                    "one place for each combination of types");
-    size_t n = strlen(re);
+    size_t n = (size_t)snprintf(re, sizeof re, ANY "(%s|%s)" ANY,
+                                s->call->key_end, s->call->last);
     for (size_t i = 0; i < sizeof readings / sizeof *readings; i++)
         if (types & readings[i].types)
             n += (size_t)snprintf(re + n, sizeof re - n, "|%s", readings[i].re);

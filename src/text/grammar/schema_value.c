@@ -349,7 +349,7 @@ static bool is_plain_text(const char *s, size_t n)
 
 static void put_string(struct pieces *p, const char *s, size_t n)
 {
-    if (p->s->form == SCHEMA_PARAMETERS && schema_has_tag(s, n)) {
+    if (p->s->form == SCHEMA_PARAMETERS && schema_has_tag(p->s, s, n)) {
         p->failed = true; /* cannot be written */
     } else if (is_plain_text(s, n)) {
         put_bytes(p, "\"", 1);

@@ -4,42 +4,13 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/utf8.h"
 #include "file/json.h"
 #include "text/grammar/grammar_int.h"
 #include "text/grammar/dfa.h"
 #include "text/grammar/schema.h"
 #include "text/grammar/schema_text.h"
-#include "text/chat/tool_value.h"
-
-/* ---- the form of calls ---- */
-
-static size_t skip_blanks(const char *s, size_t n)
-{
-    size_t i = 0;
-    while (i < n && memchr(" \t\r\n", s[i], 4))
-        i++;
-    return i;
-}
-
-int tools_form_of(enum tools_form *out, const char *prompt, size_t n)
-{
-    static const char tag[] = TOOL_OPEN_CALL, function[] = TOOL_OPEN_FUNCTION;
-    const size_t n_function = sizeof function - 1;
-    const char *p = prompt, *end = prompt + n;
-    int found = -1;
-    /* the last one counts: a call comes after the instructions */
-    while ((p = memmem(p, (size_t)(end - p), tag, sizeof tag - 1)) != NULL) {
-        p += sizeof tag - 1;
-        p += skip_blanks(p, (size_t)(end - p));
-        size_t left = (size_t)(end - p);
-        bool xml = left >= n_function && memcmp(p, function, n_function) == 0;
-        if (!xml && (!left || *p != '{'))
-            continue;
-        *out = xml ? TOOLS_XML : TOOLS_JSON;
-        found = 0;
-    }
-    return found;
-}
+#include "text/chat/call_forms.h"
 
 /* ---- definitions ---- */
 
@@ -80,21 +51,28 @@ static uint32_t bytes(struct grammar *g, const struct buf *b)
     return grammar_bytes(g, b->data, b->len);
 }
 
+/* Return the node of a part of a form; NULL: nothing. */
+static uint32_t part_node(struct grammar *g, const char *part)
+{
+    return part && *part ? grammar_bytes(g, part, strlen(part)) : GRAMMAR_EMPTY;
+}
+
 /* Return the node of a tool's arguments. */
 static uint32_t arguments(struct grammar *g, const struct tool *t,
-                          enum tools_form form)
+                          const struct call_form *form)
 {
     struct buf where = {0};
     uint32_t rule, node = GRAMMAR_NOTHING;
-    bool xml = form == TOOLS_XML;
+    bool plain = form->kind == CALL_PARAMETERS;
     if (!t->parameters)
-        return xml ? GRAMMAR_EMPTY : grammar_bytes(g, "{}", 2);
+        return part_node(g, plain ? NULL : "{}");
     if (buf_printf(&where,
                    "tool \"%s\": parameters: ", ERR_SHOW(t->name, t->n_name)))
         return grammar_oom(g, where.len);
     const struct schema_options o = {
         .spaced = true,
-        .form = xml ? SCHEMA_PARAMETERS : SCHEMA_ARGUMENTS,
+        .form = plain ? SCHEMA_PARAMETERS : SCHEMA_ARGUMENTS,
+        .call = form,
         .where = where.data,
     };
     if (!schema_compile_value(g, t->parameters, &o, &rule, NULL))
@@ -105,41 +83,39 @@ static uint32_t arguments(struct grammar *g, const struct tool *t,
     return node;
 }
 
-/* Write what stands before and after the arguments of a call. */
-static int frame(struct buf *before, struct buf *after, const struct tool *t,
-                 enum tools_form form)
+/* Write what stands before the arguments of a call. */
+static int write_start(struct buf *b, const struct tool *t,
+                       const struct call_form *form)
 {
-    if (form == TOOLS_XML)
-        return buf_puts(before, TOOL_OPEN_CALL "\n" TOOL_OPEN_FUNCTION) ||
-               buf_append(before, t->name, t->n_name) ||
-               buf_puts(before, ">\n") ||
-               buf_puts(after, TOOL_CLOSE_FUNCTION "\n" TOOL_CLOSE_CALL);
-    return buf_puts(before, TOOL_OPEN_CALL "\n{\"name\": ") ||
-           buf_json_string(before, t->name, t->n_name) ||
-           buf_puts(before, ", \"arguments\": ") ||
-           buf_puts(after, "}\n" TOOL_CLOSE_CALL);
+    return buf_puts(b, form->pre) ||
+           (form->kind == CALL_OBJECT
+                ? buf_json_string(b, t->name, t->n_name)
+                : buf_append(b, t->name, t->n_name)) ||
+           buf_puts(b, form->mid);
 }
 
 /* Return the node of a call. */
 static uint32_t call(struct grammar *g, const struct tool *t,
-                     enum tools_form form)
+                     const struct call_form *form)
 {
-    struct buf before = {0}, after = {0};
+    struct buf before = {0};
+    char ends[3];
     uint32_t node = GRAMMAR_NOTHING;
-    if (form == TOOLS_XML && memchr(t->name, '>', t->n_name))
-        return grammar_fail(g,
-                            "the calls of this model cannot have the name "
-                            "\"%s\": it has a \">\"",
-                            ERR_SHOW(t->name, t->n_name));
-    if (frame(&before, &after, t, form)) {
+    call_form_name_end(form, ends);
+    for (size_t i = 0; form->kind != CALL_OBJECT && i < t->n_name; i++)
+        if (strchr(ends, t->name[i]))
+            return grammar_fail(g,
+                                "the calls of this model cannot have the name "
+                                "\"%s\": it has a \"%c\"",
+                                ERR_SHOW(t->name, t->n_name), t->name[i]);
+    if (write_start(&before, t, form)) {
         grammar_oom(g, before.len);
     } else {
         const uint32_t parts[] = {bytes(g, &before), arguments(g, t, form),
-                                  bytes(g, &after)};
+                                  part_node(g, form->post)};
         node = grammar_seq(g, parts, 3);
     }
     buf_free(&before);
-    buf_free(&after);
     return node;
 }
 
@@ -195,12 +171,15 @@ static void compile(struct grammar *g, const struct json_value *list,
         grammar_oom(g, list->len * sizeof *tools);
     } else {
         uint32_t node = any_call(g, list, o, tools, nodes);
-        if (!o->tool) {
+        if (!o->tool && o->form->open) {
             node = grammar_shared(g, "call", node);
-            uint32_t more = grammar_seq2(g, grammar_bytes(g, "\n", 1), node);
+            uint32_t more = grammar_seq2(g, part_node(g, o->form->sep), node);
             more = grammar_repeat(g, more, 0, GRAMMAR_UNBOUNDED);
             node = grammar_seq2(g, node, more);
         }
+        const uint32_t parts[] = {part_node(g, o->form->begin), node,
+                                  part_node(g, o->form->end)};
+        node = grammar_seq(g, parts, 3);
         *root = grammar_new_rule(g, "calls", 5);
         grammar_define(g, *root, node);
     }
@@ -237,29 +216,89 @@ int tools_compile(struct grammar *g, const char *text, size_t n,
 
 /* ---- texts without a call ---- */
 
-/* Make an automaton. In state k, the last k characters begin the tag. All
- * characters of the tag are "<" or above it, and "<" is only the first one. */
-static int draft_no_call(struct dfa_draft *d, const struct dfa_place *at)
+enum { MAX_TAG = 40 }; /* characters */
+
+/* The longest beginning of tag[0..n) that tag[0..k) and then c end with. */
+static uint32_t next_match(const uint32_t *tag, uint32_t k, uint32_t c)
 {
-    static const char tag[] = TOOL_OPEN_CALL;
-    const uint32_t n = sizeof tag - 1;
-    for (uint32_t k = 0; k < n; k++)
-        if (dfa_draft_state(d, true, at) == UINT32_MAX)
-            return -1;
-    for (uint32_t k = 0; k < n; k++) {
-        uint32_t c = (unsigned char)tag[k];
-        if (dfa_draft_edge(d, k, 0, '<' - 1, 0, at) ||
-            dfa_draft_edge(d, k, '<', '<', 1, at) ||
-            (c > '<' + 1 && dfa_draft_edge(d, k, '<' + 1, c - 1, 0, at)) ||
-            (k > 0 && k + 1 < n && dfa_draft_edge(d, k, c, c, k + 1, at)) ||
-            dfa_draft_edge(d, k, c + 1, 0xD7FF, 0, at) ||
-            dfa_draft_edge(d, k, 0xE000, DFA_LAST, 0, at))
-            return -1;
-    }
+    for (uint32_t len = k + 1; len > 0; len--)
+        if (tag[len - 1] == c &&
+            !memcmp(tag, tag + (k + 1 - len), (len - 1) * sizeof *tag))
+            return len;
     return 0;
 }
 
-uint32_t tools_no_call(struct grammar *g)
+/* Add the edges of a state for lo to hi, but not for surrogates. */
+static int add_range(struct dfa_draft *d, uint32_t from, uint32_t lo,
+                     uint32_t hi, uint32_t to, const struct dfa_place *at)
+{
+    if (lo < 0xD800 && dfa_draft_edge(d, from, lo, hi < 0xD800 ? hi : 0xD7FF,
+                                      to, at))
+        return -1;
+    return hi > 0xDFFF && dfa_draft_edge(d, from, lo > 0xE000 ? lo : 0xE000, hi,
+                                         to, at)
+               ? -1
+               : 0;
+}
+
+/* Add the edges of state k, in which the last k characters begin the tag. */
+static int add_matches(struct dfa_draft *d, const uint32_t *tag, uint32_t n,
+                       uint32_t k, const struct dfa_place *at)
+{
+    uint32_t lo = 0;
+    for (;;) {
+        uint32_t c = UINT32_MAX; /* the next character of the tag from lo on */
+        for (uint32_t i = 0; i < n; i++)
+            if (tag[i] >= lo && tag[i] < c)
+                c = tag[i];
+        if (c == UINT32_MAX)
+            return lo > DFA_LAST ? 0 : add_range(d, k, lo, DFA_LAST, 0, at);
+        uint32_t to = next_match(tag, k, c);
+        if ((c > lo && add_range(d, k, lo, c - 1, 0, at)) ||
+            (to < n && add_range(d, k, c, c, to, at)))
+            return -1;
+        lo = c + 1;
+    }
+}
+
+/* Texts without the tag. */
+static int draft_no_tag(struct dfa_draft *d, const char *text,
+                        const struct dfa_place *at)
+{
+    uint32_t tag[MAX_TAG], n = 0;
+    for (size_t i = 0, size = strlen(text); i < size && n < MAX_TAG;)
+        i += utf8_decode(text + i, size - i, &tag[n++], NULL);
+    for (uint32_t k = 0; k < n; k++)
+        if (dfa_draft_state(d, true, at) == UINT32_MAX)
+            return -1;
+    for (uint32_t k = 0; k < n; k++)
+        if (add_matches(d, tag, n, k, at))
+            return -1;
+    return 0;
+}
+
+/* Texts in which "{" is not the first character after white space. */
+static int draft_no_object(struct dfa_draft *d, const struct dfa_place *at)
+{
+    static const uint32_t blanks[] = {'\t', '\n', '\r', ' '};
+    uint32_t lo = 0;
+    if (dfa_draft_state(d, true, at) == UINT32_MAX ||
+        dfa_draft_state(d, true, at) == UINT32_MAX ||
+        add_range(d, 1, 0, DFA_LAST, 1, at))
+        return -1;
+    for (size_t i = 0; i < sizeof blanks / sizeof *blanks; i++) {
+        if ((blanks[i] > lo && add_range(d, 0, lo, blanks[i] - 1, 1, at)) ||
+            add_range(d, 0, blanks[i], blanks[i], 0, at))
+            return -1;
+        lo = blanks[i] + 1;
+    }
+    return add_range(d, 0, lo, '{' - 1, 1, at) ||
+                   add_range(d, 0, '{' + 1, DFA_LAST, 1, at)
+               ? -1
+               : 0;
+}
+
+uint32_t tools_no_call(struct grammar *g, const struct call_form *form)
 {
     struct arena mem = {0};
     size_t steps = 100000;
@@ -268,7 +307,8 @@ uint32_t tools_no_call(struct grammar *g)
     struct dfa_draft d = {0};
     const struct dfa *p = NULL;
     uint32_t node = GRAMMAR_NOTHING;
-    if (!draft_no_call(&d, &at))
+    if (!(form->open ? draft_no_tag(&d, form->open, &at)
+                     : draft_no_object(&d, &at)))
         p = dfa_finish(&d, &at);
     if (p)
         node = text_body(g, p, TEXT_ESCAPE_NONE, TEXT_ANY_LENGTH);

@@ -1,4 +1,4 @@
-/* Calls of tools as a grammar: the texts that src/cli/tool_calls.c reads as
+/* Calls of tools as a grammar: the texts that text/chat/tool_calls.h reads as
  * calls whose arguments the tools' schemas admit. */
 #ifndef TEXT_TOOLS_GRAMMAR_H
 #define TEXT_TOOLS_GRAMMAR_H
@@ -8,33 +8,17 @@
 
 #include "base/err.h"
 
+struct call_form;
 struct grammar;
 
 #define TOOLS_MAX_BYTES (1u << 20) /* of the definitions */
 #define TOOLS_MAX       1000
 
-/* How a model writes a call. */
-enum tools_form {
-    /* Qwen3, Hermes:
-     *     <tool_call>
-     *     {"name": NAME, "arguments": OBJECT}
-     *     </tool_call> */
-    TOOLS_JSON,
-    /* Qwen3-Coder, Qwen3.5:
-     *     <tool_call>
-     *     <function=NAME>
-     *     <parameter=KEY>
-     *     VALUE
-     *     </parameter>
-     *     </function>
-     *     </tool_call> */
-    TOOLS_XML
-};
-
 struct tools_options {
-    enum tools_form form;
+    const struct call_form *form;
     const char *tool; /* the text is one call of this tool; NULL: one call or
-                         more, each of any tool, with a newline between them */
+                         more, each of any tool; one call where the form has
+                         only one */
 };
 
 /* Add the calls of the tools text[0..n) to g, and set *root to their rule, for
@@ -49,11 +33,9 @@ int tools_compile(struct grammar *g, const char *text, size_t n,
                   const struct tools_options *o, uint32_t *root,
                   struct qwick_err *e);
 
-/* Return the node of all texts without a call: without "<tool_call>". */
-uint32_t tools_no_call(struct grammar *g);
-
-/* Find the form of calls in a prompt that shows one. Returns 0, or -1 if it
- * shows none that is known. */
-int tools_form_of(enum tools_form *out, const char *prompt, size_t n);
+/* Return the node of all texts without a call of this form: without its opening
+ * tag, or if the whole answer would be a call, texts that do not begin with
+ * "{". */
+uint32_t tools_no_call(struct grammar *g, const struct call_form *form);
 
 #endif
