@@ -85,6 +85,7 @@ struct tokens {
     struct bpe *bpe;
     struct token_trie *trie;
     size_t n;
+    int32_t tags[2];
 };
 
 static bool open_tokens(struct tokens *t, const char *path)
@@ -96,7 +97,11 @@ static bool open_tokens(struct tokens *t, const char *path)
     assert_ok(bpe_open(&t->bpe, path, (const char *)m.data, m.size, &e), &e);
     map_close(&m);
     t->n = bpe_size(t->bpe);
-    assert_int_equal(token_trie_create(&t->trie, t->bpe, t->n, NULL, NULL, 0, NULL), 0);
+    t->tags[0] = bpe_added_id(t->bpe, "<tool_call>");
+    t->tags[1] = bpe_added_id(t->bpe, "</tool_call>");
+    assert_int_equal(token_trie_create(&t->trie, t->bpe, t->n, NULL, t->tags, 2,
+                                       NULL),
+                     0);
     return true;
 }
 
@@ -114,9 +119,7 @@ static bool bit(const uint64_t *mask, size_t i)
 /* Added tokens are not text, except the tags of tool calls. */
 static bool is_listed(const struct tokens *t, int32_t id)
 {
-    return !bpe_is_added(t->bpe, id) ||
-           id == bpe_added_id(t->bpe, "<tool_call>") ||
-           id == bpe_added_id(t->bpe, "</tool_call>");
+    return !bpe_is_added(t->bpe, id) || id == t->tags[0] || id == t->tags[1];
 }
 
 /* The state after a token, by its bytes one by one. */
