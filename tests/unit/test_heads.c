@@ -375,38 +375,6 @@ static void batches_equal_single_answers(void **state)
     free(ids);
 }
 
-/* ---- files of other shapes ---------------------------------------------- */
-
-static struct fingerprint print_of(struct qwick_engine *eng)
-{
-    struct fingerprint p;
-    eng->fingerprint = (struct fingerprint){0};
-    assert_int_equal(engine_fingerprint(eng, &p, NULL), 0);
-    return p;
-}
-
-static void fingerprints_have_the_heads(void **state)
-{
-    write_shape(0);
-    struct qwick_engine *eng = open_engine(QWICK_KV_F16, 1, 64, NULL);
-    struct layer_config *l = eng->model.config.layers;
-    struct fingerprint a = print_of(eng), b;
-    for (size_t i = 0; i < 3; i++) {
-        struct layer_config old = l[i];
-        l[i].n_kv_heads *= 2;
-        b = print_of(eng);
-        assert_true(a.model[0] != b.model[0] && a.model[1] != b.model[1]);
-        l[i] = old;
-        l[i].head_dim *= 2;
-        b = print_of(eng);
-        assert_true(a.model[0] != b.model[0] && a.model[1] != b.model[1]);
-        l[i] = old;
-    }
-    b = print_of(eng);
-    assert_memory_equal(&a, &b, sizeof a);
-    qwick_engine_close(eng);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -417,7 +385,6 @@ int main(void)
         cmocka_unit_test(results_do_not_depend_on_the_way),
         cmocka_unit_test(prefixes_go_on),
         cmocka_unit_test(batches_equal_single_answers),
-        cmocka_unit_test(fingerprints_have_the_heads),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
 }
