@@ -211,6 +211,9 @@ $(filter-out %/test_lookup %/test_geometry,$(filter $(BUILD)/tests/test_%,$(unit
 # This test gets between the library and the allocator.
 $(BUILD)/tests/test_alloc_faults: private ALL_LDFLAGS += -Wl,--wrap=malloc \
     -Wl,--wrap=calloc -Wl,--wrap=realloc -Wl,--wrap=aligned_alloc -Wl,--wrap=free
+# These change a config before its weights are bound.
+$(BUILD)/tests/test_geometry $(BUILD)/tests/test_heads: \
+    private ALL_LDFLAGS += -Wl,--wrap=config_load
 # The table of options names all verbs, so its test has the command line.
 command_line :=
 $(BUILD)/tests/test_opt: $(filter-out %/main.o,$(cli_obj))

@@ -17,6 +17,7 @@
 #include "file/safetensors.h"
 #include "kernel/kernel.h"
 #include "model/affine.h"
+#include "model/config.h"
 #include "stack.h"
 #include "tempdir.h"
 #include "tensors_file.h"
@@ -27,6 +28,9 @@ struct geometry {
     size_t window; /* sliding window of every second layer, in a mixture of
                       experts of each layer; 0: none */
     bool tied, bias;
+    /* of other layers (has_other_heads), a divisor of all heads; 0: none. Write
+     * the checkpoint with ref_set_heads */
+    size_t other_kv_heads, other_head_dim;
     bool gemma; /* Gemma 3; without experts */
     /* of Qwen3.5, without windows: */
     bool qwen35;
@@ -57,6 +61,34 @@ static inline bool is_sparse(const struct geometry *g, size_t layer)
 static inline bool is_recurrent(const struct geometry *g, size_t layer)
 {
     return g->qwen35 && layer % 2 == 0;
+}
+
+static inline bool is_sliding(const struct geometry *g, size_t layer)
+{
+    return g->window && (layer % 2 || g->n_experts);
+}
+
+/* Whether a layer has other heads. Gemma's are those of sliding layers, as each
+ * kind has a rotary embedding. */
+static inline bool has_other_heads(const struct geometry *g, size_t layer)
+{
+    return g->other_kv_heads &&
+           (g->gemma ? is_sliding(g, layer) : layer % 3 == 1);
+}
+
+static inline size_t ref_n_heads(const struct geometry *g)
+{
+    return g->n_kv_heads * g->group;
+}
+
+static inline size_t ref_kv_heads(const struct geometry *g, size_t layer)
+{
+    return has_other_heads(g, layer) ? g->other_kv_heads : g->n_kv_heads;
+}
+
+static inline size_t ref_head_dim(const struct geometry *g, size_t layer)
+{
+    return has_other_heads(g, layer) ? g->other_head_dim : g->head_dim;
 }
 
 static inline size_t ref_v_dim(const struct geometry *g)
@@ -298,8 +330,9 @@ static inline void ref_add_delta(struct ref_model *m, size_t layer)
 static inline void ref_add_layer(struct ref_model *m, size_t layer)
 {
     const struct geometry *g = &m->g;
-    size_t q_dim = g->n_kv_heads * g->group * g->head_dim;
-    size_t kv_dim = g->n_kv_heads * g->head_dim, d = g->d_model;
+    size_t head_dim = ref_head_dim(g, layer), d = g->d_model;
+    size_t q_dim = ref_n_heads(g) * head_dim;
+    size_t kv_dim = ref_kv_heads(g, layer) * head_dim;
     const struct {
         const char *module;
         size_t rows, cols;
@@ -309,8 +342,8 @@ static inline void ref_add_layer(struct ref_model *m, size_t layer)
         {"self_attn.k_proj", kv_dim, d, g->bias},
         {"self_attn.v_proj", kv_dim, d, g->bias},
         {"self_attn.o_proj", d, q_dim, g->bias},
-        {"self_attn.q_norm", 0, g->head_dim, false},
-        {"self_attn.k_norm", 0, g->head_dim, false},
+        {"self_attn.q_norm", 0, head_dim, false},
+        {"self_attn.k_norm", 0, head_dim, false},
         {"input_layernorm", 0, d, false},
         {"post_attention_layernorm", 0, d, false},
         {"pre_feedforward_layernorm", 0, d, false},
@@ -384,15 +417,29 @@ static inline void ref_free(struct ref_model *m)
 #define REF_LOCAL_THETA 100
 #define REF_FACTOR      2
 
-static inline bool is_sliding(const struct geometry *g, size_t layer)
+/* The square of one over the scale of scores. */
+static inline size_t ref_scalar(const struct geometry *g, size_t layer)
 {
-    return g->window && (layer % 2 || g->n_experts);
+    return g->gemma ? g->head_dim + 3 : ref_head_dim(g, layer);
 }
 
-/* The square of one over the scale of scores. */
-static inline size_t ref_scalar(const struct geometry *g)
+/* Give the layers of a config their heads: no family has other ones so far. A
+ * part of a head that rotates is as large in all layers. */
+static inline void ref_set_heads(const struct geometry *g, struct config *c)
 {
-    return g->gemma ? g->head_dim + 3 : g->head_dim;
+    size_t rope = g->gemma ? ROPE_SLIDING : g->qwen35 ? 0 : c->n_ropes++;
+    if (!g->gemma)
+        c->ropes[rope] = c->ropes[0];
+    if (!g->qwen35)
+        c->ropes[rope].n_rot = g->other_head_dim;
+    for (size_t i = 0; i < c->n_layers; i++) {
+        if (!has_other_heads(g, i))
+            continue;
+        c->layers[i].n_kv_heads = g->other_kv_heads;
+        c->layers[i].head_dim = g->other_head_dim;
+        c->layers[i].rope = rope;
+        c->layers[i].score_scale = 1 / sqrtf((float)ref_scalar(g, i));
+    }
 }
 
 /* The quantization object, with the router's own bits, as mlx-lm writes it. */
@@ -430,7 +477,7 @@ static inline void ref_write_config(const struct geometry *g)
                  "\"query_pre_attn_scalar\": %zu, "
                  "\"rope_local_base_freq\": %d, \"rope_scaling\": "
                  "{\"rope_type\": \"linear\", \"factor\": %d},",
-                 ref_scalar(g), REF_LOCAL_THETA, REF_FACTOR);
+                 ref_scalar(g, 0), REF_LOCAL_THETA, REF_FACTOR);
     if (g->qwen35)
         snprintf(delta, sizeof delta,
                  "\"linear_num_key_heads\": %zu, "
@@ -539,7 +586,7 @@ static inline void ref_rope(const struct geometry *g, size_t layer, double *x,
     bool local = g->gemma && is_sliding(g, layer);
     float theta = local ? REF_LOCAL_THETA : REF_THETA;
     float factor = g->gemma && !local ? REF_FACTOR : 1;
-    size_t d = g->qwen35 ? g->n_rot : g->head_dim, half = d / 2;
+    size_t d = g->qwen35 ? g->n_rot : ref_head_dim(g, layer), half = d / 2;
     for (size_t i = 0; i < half; i++) {
         float exponent = (float)(2 * i) / (float)d;
         float inverse = 1.0f / powf(theta, exponent) / factor;
@@ -554,16 +601,17 @@ static inline void ref_rope(const struct geometry *g, size_t layer, double *x,
 /* The last of n positions attends to those in its window. */
 static inline void ref_attend(double *out, const double *q, const double *k,
                               const double *v, size_t ld, size_t n,
-                              size_t window, const struct geometry *g,
+                              size_t layer, const struct geometry *g,
                               const struct ref_noise *z)
 {
-    size_t d = g->head_dim;
+    size_t d = ref_head_dim(g, layer);
+    size_t window = is_sliding(g, layer) ? g->window : 0;
     size_t first = window && n > window ? n - window : 0;
     double *p = ref_alloc(n, sizeof *p), top = -INFINITY, sum = 0;
     for (size_t j = first; j < n; j++) {
         for (size_t i = 0; i < d; i++)
             p[j] += q[i] * k[j * ld + i];
-        p[j] /= sqrt((double)ref_scalar(g));
+        p[j] /= sqrt((double)ref_scalar(g, layer));
         top = fmax(top, p[j]);
     }
     for (size_t j = first; j < n; j++)
@@ -582,7 +630,9 @@ struct ref_pass {
     const struct ref_model *m;
     const struct ref_noises *z;
     double *x, *xn, *q, *attn, *gate, *up;
-    double *k, *v; /* [n_layers, n_tokens, kv_dim] */
+    double *k, *v; /* [n_layers, n_tokens, kv_dim], kv_most from layer to
+                      layer */
+    size_t kv_most;
     double *rows;  /* [n_layers, n_tokens, channels] before the convolution */
     double *s;     /* [n_layers, value heads, d_k, d_v] */
 };
@@ -591,10 +641,10 @@ static inline void ref_attention(struct ref_pass *p, size_t layer, size_t pos)
 {
     const struct ref_model *m = p->m;
     const struct geometry *g = &m->g;
-    size_t d = g->head_dim, n_heads = g->n_kv_heads * g->group;
-    size_t q_dim = n_heads * d, kv_dim = g->n_kv_heads * d;
-    double *k = p->k + layer * g->n_tokens * kv_dim;
-    double *v = p->v + layer * g->n_tokens * kv_dim;
+    size_t d = ref_head_dim(g, layer), n_heads = ref_n_heads(g);
+    size_t n_kv_heads = ref_kv_heads(g, layer), group = n_heads / n_kv_heads;
+    size_t q_dim = n_heads * d, kv_dim = n_kv_heads * d;
+    double *k = p->k + layer * p->kv_most, *v = p->v + layer * p->kv_most;
     double *own = k + pos * kv_dim, *y = ref_alloc(g->d_model, sizeof *y);
     ref_norm(p->xn, p->x, ref_layer(m, layer, "input_layernorm.weight"),
              g->d_model);
@@ -607,7 +657,7 @@ static inline void ref_attention(struct ref_pass *p, size_t layer, size_t pos)
     REF_PROJECT(own, "k", kv_dim);
     REF_PROJECT(v + pos * kv_dim, "v", kv_dim);
 #undef REF_PROJECT
-    for (size_t h = 0; h < g->n_kv_heads; h++) {
+    for (size_t h = 0; h < n_kv_heads; h++) {
         ref_norm(own + h * d, own + h * d,
                  ref_layer(m, layer, "self_attn.k_norm.weight"), d);
         ref_rope(g, layer, own + h * d, pos);
@@ -619,9 +669,8 @@ static inline void ref_attention(struct ref_pass *p, size_t layer, size_t pos)
         ref_norm(q, q, ref_layer(m, layer, "self_attn.q_norm.weight"), d);
         ref_rope(g, layer, q, pos);
         ref_disturb(q, d, &p->z->attention);
-        ref_attend(p->attn + h * d, q, k + h / g->group * d,
-                   v + h / g->group * d, kv_dim, pos + 1,
-                   is_sliding(g, layer) ? g->window : 0, g, &p->z->attention);
+        ref_attend(p->attn + h * d, q, k + h / group * d, v + h / group * d,
+                   kv_dim, pos + 1, layer, g, &p->z->attention);
         for (size_t i = 0; i < d && g->qwen35; i++) /* gates */
             p->attn[h * d + i] /= 1 + exp(-q[d + i]);
     }
@@ -855,8 +904,13 @@ static inline void ref_forward(const struct ref_model *m, const int32_t *tokens,
                                const struct ref_noises *z, double *logits)
 {
     const struct geometry *g = &m->g;
-    size_t kv_dim = g->n_kv_heads * g->head_dim, q_dim = kv_dim * g->group;
-    size_t kv = g->n_layers * g->n_tokens * kv_dim, d = g->d_model;
+    size_t kv_dim = g->n_kv_heads * g->head_dim, d = g->d_model;
+    size_t other = g->other_kv_heads * g->other_head_dim;
+    size_t wide =
+        g->head_dim > g->other_head_dim ? g->head_dim : g->other_head_dim;
+    size_t q_dim = ref_n_heads(g) * wide;
+    size_t kv_most = g->n_tokens * (kv_dim > other ? kv_dim : other);
+    size_t kv = g->n_layers * kv_most;
     size_t ff = g->d_ff > g->expert_ff ? g->d_ff : g->expert_ff;
     size_t state = g->n_layers * ref_v_dim(g) * g->d_k;
     ff = ff > g->shared_ff ? ff : g->shared_ff;
@@ -871,6 +925,7 @@ static inline void ref_forward(const struct ref_model *m, const int32_t *tokens,
         .up = ref_alloc(ff, sizeof(double)),
         .k = ref_alloc(kv, sizeof(double)),
         .v = ref_alloc(kv, sizeof(double)),
+        .kv_most = kv_most,
         .rows = ref_alloc(g->n_layers * g->n_tokens * ref_channels(g),
                           sizeof(double)),
         .s = ref_alloc(state, sizeof(double))};

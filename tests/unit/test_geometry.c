@@ -20,6 +20,7 @@
 
 #include "base/cpu.h"
 #include "engines.h"
+#include "other_heads.h"
 #include "qwick.h"
 #include "reference.h"
 
@@ -149,12 +150,29 @@ static struct geometry draw_geometry(void)
     return g;
 }
 
+/* Give some layers other heads. */
+static void draw_other_heads(struct geometry *g)
+{
+    size_t n_heads = ref_n_heads(g), most = n_heads < 512 ? 1024 / n_heads : 2;
+    g->n_layers = 3;
+    if (g->gemma && !g->window)
+        g->window = between(1, 40);
+    do
+        g->other_kv_heads = between(1, n_heads);
+    while (n_heads % g->other_kv_heads);
+    g->other_head_dim = 2 * between(1, most < 256 ? most : 256);
+    while (g->other_head_dim < g->n_rot ||
+           (g->bits && n_heads * g->other_head_dim % g->q_group))
+        g->other_head_dim += 2;
+}
+
 static const char *describe(const struct geometry *g)
 {
     static char text[512];
     snprintf(text, sizeof text,
              "%s%zu layers, %zu wide, d_ff %zu, %zu heads on %zu of %zu, "
-             "vocabulary %zu, %zu tokens, window %zu, %s, %d bits by %zu, "
+             "or %zu of %zu, vocabulary %zu, %zu tokens, window %zu, %s, %d "
+             "bits by %zu, "
              "%zu of %zu experts of %zu, step %zu, layout %d%s%s; states: %zu "
              "by %zu of %zu x %zu, convolution %zu, rotary %zu, shared %zu",
              g->gemma    ? "Gemma, "
@@ -162,7 +180,8 @@ static const char *describe(const struct geometry *g)
              : g->qwen35 ? g->mlx ? "Qwen3.5 by MLX, " : "Qwen3.5, "
                          : "",
              g->n_layers, g->d_model, g->d_ff, g->n_kv_heads * g->group,
-             g->n_kv_heads, g->head_dim, g->vocab_size, g->n_tokens, g->window,
+             g->n_kv_heads, g->head_dim, g->other_kv_heads, g->other_head_dim,
+             g->vocab_size, g->n_tokens, g->window,
              dtype_name(g->dtype), g->bits, g->q_group, g->n_active,
              g->n_experts, g->expert_ff, g->sparse_step, (int)g->layout,
              g->tied ? ", tied" : "", g->bias ? ", bias" : "", g->n_lin_heads,
@@ -383,12 +402,14 @@ static void check_geometry(const struct geometry *g)
 {
     struct trial t = {0};
     trial_open(&t, g);
+    other_heads = g->other_kv_heads ? g : NULL;
     for (int l = 0; l < ISA_COUNT; l++) {
         if (!cpu_has((enum isa)l))
             continue;
         check_mode(&t, (enum isa)l, MODE_EXACT);
         check_mode(&t, (enum isa)l, (enum mode)between(MODE_F32, MODE_Q8));
     }
+    other_heads = NULL;
     trial_close(&t);
 }
 
@@ -416,6 +437,40 @@ static void random_geometries_match_the_reference(void **state)
                counts.worst[mode]);
 }
 
+static void layers_differ_in_heads(void **state)
+{
+    for (uint64_t i = 0; i < DEFAULT_GEOMETRIES / 2; i++) {
+        seed = 1000 + i;
+        draws = 0;
+        struct geometry g = draw_geometry();
+        draw_other_heads(&g);
+        check_geometry(&g);
+    }
+}
+
+/* 512 query heads on one KV head beside layers with many KV heads. */
+static void many_heads_beside_few(void **state)
+{
+    for (size_t n = 1; n <= 40; n += n < 4 ? 1 : 9)
+        for (int swap = 0; swap < 2; swap++) {
+            struct geometry g = {.n_layers = 3,
+                                 .d_model = 16,
+                                 .d_ff = 24,
+                                 .n_kv_heads = swap ? 128 : 1,
+                                 .group = swap ? 4 : 512,
+                                 .head_dim = swap ? 4 : 2,
+                                 .other_kv_heads = swap ? 1 : 128,
+                                 .other_head_dim = swap ? 2 : 4,
+                                 .vocab_size = 20,
+                                 .n_tokens = n,
+                                 .window = 10,
+                                 .dtype = DT_BF16};
+            seed = n;
+            draws = 0;
+            check_geometry(&g);
+        }
+}
+
 /* Prompt passes with fewer tokens than query heads per KV head. */
 static void many_heads_on_one_kv_head(void **state)
 {
@@ -441,6 +496,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_heads_on_one_kv_head),
+        cmocka_unit_test(many_heads_beside_few),
+        cmocka_unit_test(layers_differ_in_heads),
         cmocka_unit_test(random_geometries_match_the_reference),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);

@@ -850,6 +850,7 @@ static void faults_do_not_remove_entries(void **state)
         assert_int_equal(check_run(m, plain, ids, 200, false), 192);
     }
     free(path);
+    kv_free(&shape);
     qwick_engine_close(plain);
 }
 

@@ -535,6 +535,7 @@ static void batches_equal_single_answers(void **state)
                         kv_init(&kv, eng->kv_dtype, &eng->model.config, NULL),
                         0);
                     bo.kv_bytes = 2 * kv_sequence_bytes(&kv, 500);
+                    kv_free(&kv);
                 }
                 assert_ok(qwick_batch_create(&b, eng, &bo, &e), &e);
                 for (size_t i = 0; i < N_PROMPTS; i++)

@@ -734,6 +734,47 @@ static void fingerprints_tell_models_apart(void **state)
     assert_true(a.model[0] != b.model[0]);
 }
 
+/* Set a field, and check whether the fingerprint is another one. */
+#define CHANGED(FIELD, VALUE)                                   \
+    do {                                                        \
+        __typeof__(FIELD) old = FIELD;                          \
+        struct fingerprint b;                                   \
+        FIELD = VALUE;                                          \
+        eng->fingerprint = (struct fingerprint){0};             \
+        assert_int_equal(engine_fingerprint(eng, &b, NULL), 0); \
+        assert_true(a.model[0] != b.model[0]);                  \
+        assert_true(a.model[1] != b.model[1]);                  \
+        FIELD = old;                                            \
+    } while (0)
+
+/* Numbers that keys or logits depend on, and that no tensor shows. */
+static void fingerprints_have_all_of_the_config(void **state)
+{
+    struct fingerprint a = print_of(YARN), same;
+    struct qwick_engine *eng = open_engine(YARN, true, QWICK_KV_DEFAULT);
+    struct config *c = &eng->model.config;
+    CHANGED(c->embed_scale, 12);
+    CHANGED(c->residual_scale, 0.5f);
+    CHANGED(c->logit_scale, 0.5f);
+    CHANGED(c->ropes[0].n_rot, c->ropes[0].n_rot / 2);
+    CHANGED(c->ropes[0].interleaved, true);
+    CHANGED(c->ropes[0].low_freq, 1);
+    CHANGED(c->ropes[0].high_freq, 4);
+    CHANGED(c->ropes[0].q_beta, 0.1);
+    for (size_t i = 0; i < c->n_layers; i++) {
+        struct layer_config *l = &c->layers[i];
+        CHANGED(l->n_kv_heads, 2 * l->n_kv_heads);
+        CHANGED(l->head_dim, 2 * l->head_dim);
+        CHANGED(l->score_scale, 1);
+        CHANGED(l->rope, NO_ROPE);
+        CHANGED(l->window, 7);
+    }
+    eng->fingerprint = (struct fingerprint){0};
+    assert_int_equal(engine_fingerprint(eng, &same, NULL), 0);
+    assert_memory_equal(&a, &same, sizeof a);
+    qwick_engine_close(eng);
+}
+
 /* ---- small stacks ------------------------------------------------------- */
 
 /* Run fn on a thread with a stack of 128 KiB, as a host program may have. An
@@ -889,6 +930,7 @@ int main(void)
         cmocka_unit_test_teardown(damage_is_found, clear),
         cmocka_unit_test_teardown(lies_are_found, clear),
         cmocka_unit_test_teardown(fingerprints_tell_models_apart, clear),
+        cmocka_unit_test(fingerprints_have_all_of_the_config),
         cmocka_unit_test(small_stacks_suffice),
         cmocka_unit_test_teardown(sessions_know_their_weights, clear),
     };

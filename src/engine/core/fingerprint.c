@@ -1,5 +1,6 @@
 #include "engine/core/engine.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +31,45 @@ static int put_rope(struct buf *b, const struct rope_config *r)
            put(b, r->truncate) | put_double(b, r->theta) |
            put_double(b, r->factor) | put_double(b, r->beta_fast) |
            put_double(b, r->beta_slow) | put_double(b, r->attention);
+}
+
+static int put_unusual(struct buf *b, size_t tag, double value, double usual)
+{
+    return value == usual ? 0 : put(b, tag) | put_double(b, value);
+}
+
+/* What later families added. It is hashed only where it differs from what
+ * earlier ones have, so that these keep their keys. */
+static int put_added(struct buf *b, const struct config *c)
+{
+    bool one = c->n_ropes == 1; /* the others' layers have all been hashed */
+    int bad = put_unusual(b, 1, (double)c->residual_scale, 1) |
+              put_unusual(b, 2, (double)c->logit_scale, 1) |
+              put_unusual(b, 3, one ? (double)c->embed_scale : 1, 1);
+    for (size_t i = 0; i < c->n_ropes; i++) {
+        const struct rope_config *r = &c->ropes[i];
+        size_t whole = c->delta.n_k_heads ? r->n_rot : c->head_dim;
+        bad |= put_unusual(b, 4, (double)(i ? whole : r->n_rot), (double)whole);
+        bad |= put_unusual(b, 5, r->low_freq, 0) |
+               put_unusual(b, 6, r->high_freq, 0) |
+               put_unusual(b, 7, r->q_beta, 0) |
+               put_unusual(b, 8, r->interleaved, 0);
+        if (r->type == ROPE_LONGROPE)
+            bad |= buf_append(b, r->short_factor, sizeof r->short_factor) |
+                   buf_append(b, r->long_factor, sizeof r->long_factor);
+    }
+    for (size_t i = 0; i < c->n_layers; i++) {
+        const struct layer_config *l = &c->layers[i];
+        double usual = (double)(1.0f / sqrtf((float)l->head_dim));
+        bad |= put_unusual(b, 9 + 4 * i, (double)l->n_kv_heads,
+                           (double)c->n_kv_heads) |
+               put_unusual(b, 10 + 4 * i, (double)l->head_dim,
+                           (double)c->head_dim);
+        if (one)
+            bad |= put_unusual(b, 11 + 4 * i, (double)l->score_scale, usual) |
+                   put_unusual(b, 12 + 4 * i, (double)l->rope, 0);
+    }
+    return bad;
 }
 
 /* n_ctx_max, stop ids and sampling are left out: no key depends on them. */
@@ -77,11 +117,7 @@ static int put_config(struct buf *b, const struct config *c)
             bad |= put(b, i) | put(b, l->n_active) |
                    put(b, (uint64_t)c->norm_topk_prob);
     }
-    for (size_t i = 0; i < c->n_layers; i++) {
-        const struct layer_config *l = &c->layers[i];
-        if (l->n_kv_heads != c->n_kv_heads || l->head_dim != c->head_dim)
-            bad |= put(b, i) | put(b, l->n_kv_heads) | put(b, l->head_dim);
-    }
+    bad |= put_added(b, c);
     for (size_t i = 0; i < c->quant.n; i++) {
         const struct quant_override *o = &c->quant.v[i];
         bad |= put_string(b, o->module, o->len);
