@@ -200,9 +200,11 @@ static void add_jobs(struct planner *pl, const struct weight *w, size_t cols)
     size_t n = w->t->n_bytes / dtype_bytes(w->t->dtype), begin;
     struct quantize_order order = order_of(pl, w->ref, cols, &begin);
     if (begin)
-        add_job(pl, (struct quantize_part){w->t, 0, begin}, 0,
+        add_job(pl, (struct quantize_part){.src = w->t, .n = begin}, 0,
                 (struct quantize_order){0});
-    add_job(pl, (struct quantize_part){w->t, begin, n - begin}, begin, order);
+    add_job(pl,
+            (struct quantize_part){.src = w->t, .begin = begin, .n = n - begin},
+            begin, order);
 }
 
 /* The type of a matrix; says when it is not the one asked for. */
@@ -251,7 +253,8 @@ static size_t add_rows(struct planner *pl, const struct st_tensor *t,
     size_t each = t->shape[0] / heads;
     for (size_t i = 0; i < heads; i++, at += n * cols)
         add_job(pl,
-                (struct quantize_part){t, (i * each + from) * cols, n * cols},
+                (struct quantize_part){
+                    .src = t, .begin = (i * each + from) * cols, .n = n * cols},
                 at, (struct quantize_order){0});
     return at;
 }
