@@ -56,20 +56,35 @@ int quantize_bad_value(const struct quantize_work *w, const struct st_tensor *t,
                    w->path, t->file, t->name, at / t->shape[t->rank - 1]);
 }
 
+const unsigned char *quantize_elements(const struct quantize_part *p,
+                                       size_t begin, size_t n,
+                                       struct quantize_room *room)
+{
+    const size_t bytes = dtype_bytes(p->src->dtype);
+    if (!p->stride)
+        return p->src->data + quantize_place(p, begin) * bytes;
+    for (size_t i = 0; i < n; i++)
+        memcpy(room->gathered + i * bytes,
+               p->src->data + quantize_place(p, begin + i) * bytes, bytes);
+    return room->gathered;
+}
+
 static int do_piece(struct work *w, const struct quantize_job *job,
                     size_t index, struct quantize_room *room,
                     struct qwick_err *e)
 {
     const struct st_tensor *t = job->from.src;
     const size_t bytes = dtype_bytes(t->dtype);
-    const size_t done = index * QUANTIZE_PIECE, left = job->from.n - done;
-    const size_t begin = job->from.begin + done;
+    const size_t begin = index * QUANTIZE_PIECE, left = job->from.n - begin;
     const size_t n = left < QUANTIZE_PIECE ? left : QUANTIZE_PIECE;
-    const unsigned char *data = t->data + begin * bytes;
-    if (w->mapped)
+    const unsigned char *data =
+        t->data + quantize_place(&job->from, begin) * bytes;
+    /* a piece of a transpose shares its pages with others */
+    bool whole = w->mapped && !job->from.stride;
+    if (whole)
         advise(data, n * bytes, MADV_WILLNEED);
     int rc = w->w.plan->form->piece(&w->w, job, begin, n, room, e);
-    if (w->mapped)
+    if (whole)
         advise(data, n * bytes, MADV_DONTNEED);
     atomic_fetch_add_explicit(&w->done, n * bytes, memory_order_relaxed);
     return rc;

@@ -20,15 +20,25 @@
 #include "model/pooling.h"
 #include "qwick_tools.h"
 
-/* Consecutive elements of a tensor. */
+/* Elements of a tensor: consecutive ones; or a matrix of which the tensor has
+ * the transpose. */
 struct quantize_part {
     const struct st_tensor *src;
     size_t begin, n;
+    size_t cols;   /* of the matrix */
+    size_t stride; /* from one row of the transpose to the next one; 0: elements
+                      are consecutive */
 };
 
+/* Where the source has element i of a part. */
+static inline size_t quantize_place(const struct quantize_part *p, size_t i)
+{
+    return p->begin + (p->stride ? i % p->cols * p->stride + i / p->cols : i);
+}
+
 /* The order of elements in a GGUF file: of each block of units, the first ones
- * are a matrix of units by rows in the source, and by columns in the file. Value
- * heads become tiled so (names.h), and pairs that rotate together become
+ * are a matrix of units by rows in the source, and by columns in the file.
+ * Value heads become tiled so (names.h), and pairs that rotate together become
  * neighbours (arch.gguf_interleaved). */
 struct quantize_order {
     size_t unit;       /* elements that stay together; 0: all do */
@@ -117,11 +127,11 @@ struct quantize_source {
     struct checkpoint *ck;
     struct json_doc *config; /* config.json */
     struct st_set *set;
-    struct model m; /* its config; and its weights, without values, if
-                       quantize_form.binds */
+    struct model m;         /* its config; and its weights, without values, if
+                               quantize_form.binds */
     struct pooling pooling; /* which the result cannot say otherwise */
-    bool untied; /* the head differs from the embedding, although
-                    tie_word_embeddings is true */
+    bool untied;            /* the head differs from the embedding, although
+                               tie_word_embeddings is true */
 };
 
 /* ---- the work ------------------------------------------------------------ */
@@ -135,6 +145,8 @@ struct quantize_room {
     unsigned char q[QUANTIZE_PIECE];
     _Alignas(64) unsigned char scales[QUANTIZE_PIECE / 32 * sizeof(float)];
     unsigned char biases[QUANTIZE_PIECE / 32 * sizeof(float)];
+    /* elements of a transpose in the order of the matrix */
+    unsigned char gathered[QUANTIZE_PIECE * sizeof(float)];
 };
 
 /* A shard's work; all threads share it. */
@@ -162,7 +174,7 @@ struct quantize_form {
     int (*open)(struct st_writer **out, const char *path,
                 const struct quantize_plan *p, const struct quantize_shard *s,
                 struct qwick_err *e);
-    /* Write the results of elements [begin, begin + n) of a job's source. */
+    /* Write the results of elements [begin, begin + n) of a job's part. */
     int (*piece)(const struct quantize_work *w, const struct quantize_job *job,
                  size_t begin, size_t n, struct quantize_room *room,
                  struct qwick_err *e);
@@ -174,6 +186,12 @@ struct quantize_form {
 
 /* A directory in MLX's affine format; a GGUF file. */
 extern const struct quantize_form quantize_mlx, quantize_gguf;
+
+/* Return elements [begin, begin + n) of a part, n at most QUANTIZE_PIECE: in
+ * the source, or gathered in the room. */
+const unsigned char *quantize_elements(const struct quantize_part *p,
+                                       size_t begin, size_t n,
+                                       struct quantize_room *room);
 
 /* An error: the elements have values that cannot be rounded. at: the first of
  * them in t. */

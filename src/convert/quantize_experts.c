@@ -74,9 +74,9 @@ struct finder {
 };
 
 static int add_part(struct finder *f, struct quantize_module *m,
-                    const struct st_tensor *t, size_t begin, size_t n,
-                    struct qwick_err *e)
+                    struct quantize_part part, struct qwick_err *e)
 {
+    const struct st_tensor *t = part.src;
     if (m->n_parts && t->dtype != m->t->dtype)
         return err_set(e, QWICK_ERR_MODEL,
                        "%s: %s: tensor %s: dtype %s, but that of %s is %s",
@@ -84,7 +84,7 @@ static int add_part(struct finder *f, struct quantize_module *m,
                        m->t->name, dtype_name(m->t->dtype));
     if (!m->n_parts)
         m->t = t;
-    m->parts[m->n_parts++] = (struct quantize_part){t, begin, n};
+    m->parts[m->n_parts++] = part;
     f->p->claims[t - st_at(f->s.set, 0)].module = (size_t)(m - f->p->modules);
     f->p->claims[t - st_at(f->s.set, 0)].claimed = true;
     return 0;
@@ -100,27 +100,34 @@ static int find_each(struct finder *f, struct quantize_module *m,
         if (!t)
             return err_set(e, QWICK_ERR_MODEL, "%s: tensor %s: missing",
                            f->path, f->s.name);
-        if (experts_check(f->path, t, 2, want, e) ||
-            add_part(f, m, t, 0, m->rows * m->cols, e))
+        const struct quantize_part part = {.src = t, .n = m->rows * m->cols};
+        if (experts_check(f->path, t, 2, want, e) || add_part(f, m, part, e))
             return -1;
     }
     return 0;
 }
 
-/* All in one tensor; of a fused one, half of each expert's rows. */
+/* All in one tensor; of a fused one, half of each expert's rows. transposed: it
+ * has their columns. */
 static int find_stack(struct finder *f, struct quantize_module *m,
                       const struct st_tensor *t, size_t half, size_t halves,
-                      struct qwick_err *e)
+                      bool transposed, struct qwick_err *e)
 {
-    const size_t want[] = {m->stack, halves * m->rows, m->cols};
-    size_t n = m->rows * m->cols;
+    const size_t rows = halves * m->rows, cols = m->cols, n = m->rows * cols;
+    const size_t want[] = {m->stack, transposed ? cols : rows,
+                           transposed ? rows : cols};
     if (experts_check(f->path, t, 3, want, e))
         return -1;
-    if (halves == 1)
-        return add_part(f, m, t, 0, m->stack * n, e);
-    for (size_t i = 0; i < m->stack; i++)
-        if (add_part(f, m, t, (2 * i + half) * n, n, e))
+    for (size_t i = 0; i < m->stack; i++) {
+        struct quantize_part part = {.src = t,
+                                     .begin = i * halves * n +
+                                              half * (transposed ? m->rows : n),
+                                     .n = n,
+                                     .cols = cols,
+                                     .stride = transposed ? rows : 0};
+        if (add_part(f, m, part, e))
             return -1;
+    }
     return 0;
 }
 
@@ -154,12 +161,14 @@ static int find_role(struct finder *f, const struct config *c, size_t layer,
     if (!m->parts)
         return err_oom(e, n * sizeof *m->parts);
     f->p->n_modules++;
-    const struct st_tensor *both =
-        r->fused ? experts_find(&f->s, WEIGHT_EXPERTS_GATE_UP, layer, 0) : NULL;
+    const struct st_tensor *fused =
+        experts_find(&f->s, WEIGHT_EXPERTS_GATE_UP, layer, 0);
+    const struct st_tensor *both = r->fused ? fused : NULL;
     const struct st_tensor *all =
         both ? NULL : experts_find(&f->s, r->all, layer, 0);
-    int rc = both  ? find_stack(f, m, both, which, 2, e)
-             : all ? find_stack(f, m, all, 0, 1, e)
+    bool transposed = fused && c->arch->transposed_experts;
+    int rc = both  ? find_stack(f, m, both, which, 2, transposed, e)
+             : all ? find_stack(f, m, all, 0, 1, transposed, e)
                    : find_each(f, m, r, layer, e);
     if (rc)
         return -1;

@@ -91,15 +91,15 @@ static size_t find_source(const struct quantize_job *job, size_t i, size_t *n)
 
 /* Widen elements [from, from + n) of a job's result to x, and change them. */
 static void widen(const struct quantize_work *w, const struct quantize_job *job,
-                  size_t from, float *x, size_t n)
+                  size_t from, float *x, size_t n, struct quantize_room *room)
 {
     const struct st_tensor *t = job->from.src;
     const struct quantize_change *c = &w->plan->changes[job->out[0]];
     for (size_t i = 0, run; i < n; i += run) {
         run = n - i;
-        size_t at = job->from.begin + find_source(job, from + i, &run);
-        w->k->to_f32[t->dtype](x + i, t->data + at * dtype_bytes(t->dtype),
-                               run);
+        size_t at = find_source(job, from + i, &run);
+        w->k->to_f32[t->dtype](
+            x + i, quantize_elements(&job->from, at, run, room), run);
     }
     for (size_t i = 0; i < n && c->decay; i++)
         x[i] = (float)-exp((double)x[i]); /* as bind_decay of arch_qwen35.c */
@@ -108,22 +108,21 @@ static void widen(const struct quantize_work *w, const struct quantize_job *job,
 }
 
 static int write_piece(const struct quantize_work *w,
-                       const struct quantize_job *job, size_t begin_at,
-                       size_t n, struct quantize_room *room,
-                       struct qwick_err *e)
+                       const struct quantize_job *job, size_t begin, size_t n,
+                       struct quantize_room *room, struct qwick_err *e)
 {
     const struct st_tensor *t = job->from.src;
     const enum dtype type = w->shard->out[job->out[0]].dtype;
     size_t block = dtype_block(type), bytes = dtype_bytes(type);
     float *x = (float *)(void *)room->scales;
-    size_t first = begin_at - job->from.begin, bad, one = 1;
+    size_t bad, one = 1;
     for (size_t done = 0, step; done < n; done += step) {
         step = n - done < STEP ? n - done : STEP;
-        size_t from = first + done;
-        widen(w, job, from, x, step);
+        size_t from = begin + done;
+        widen(w, job, from, x, step, room);
         if (round_step(w->k, type, room->q, x, step, &bad)) {
             bad = find_source(job, from + bad, &one);
-            return quantize_bad_value(w, t, job->from.begin + bad, e);
+            return quantize_bad_value(w, t, quantize_place(&job->from, bad), e);
         }
         if (st_writer_at(w->writer, job->out[0],
                          (job->at + from) / block * bytes, room->q,

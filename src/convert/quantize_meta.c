@@ -175,7 +175,8 @@ float quantize_gguf_query_scale(const struct config *c, size_t i)
 {
     double scalar = c->arch->gguf_query_scalar ? c->arch->gguf_query_scalar(c)
                                                : (double)c->head_dim;
-    return c->layers[i].score_scale / (float)(1 / sqrt(scalar));
+    float ratio = c->layers[i].score_scale / (float)(1 / sqrt(scalar));
+    return fabsf(ratio - 1) < 1e-6f ? 1 : ratio; /* by rounding only */
 }
 
 /* ---- entries --------------------------------------------------------------
@@ -363,7 +364,7 @@ static void put_yarn(const struct writer *w, const struct rope_config *r)
 static void put_scaling(const struct writer *w, const struct rope_config *r)
 {
     char key[96];
-    if (r->type == ROPE_YARN || r->type == ROPE_LONGROPE)
+    if (r->original && r->type != ROPE_LLAMA3)
         put_size(w, ".rope.scaling.original_context_length", r->original);
     if (r->type == ROPE_LONGROPE)
         put_double(w, ".rope.scaling.attn_factor", r->attention);
@@ -379,7 +380,7 @@ static void put_rope(const struct writer *w, const struct quantize_source *s)
 {
     const struct rope_config *r = &s->m.config.ropes[0];
     put_double(w, ".rope.freq_base", r->theta);
-    if (w->to->partial_rotary)
+    if (w->to->partial_rotary || w->to->gguf_interleaved)
         put_size(w, ".rope.dimension_count", r->n_rot);
     /* Qwen3-Next has no positions in images */
     bool hybrid = s->m.config.delta.n_k_heads > 0;

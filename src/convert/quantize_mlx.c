@@ -78,9 +78,10 @@ static int round_piece(const struct quantize_work *w,
         .k = w->k};
     size_t bad;
     if (affine_quantize(&f, room->q, room->scales, room->biases,
-                        t->data + begin * bytes, n, &bad))
-        return quantize_bad_value(w, t, begin + bad, e);
-    size_t to = job->at + (begin - job->from.begin);
+                        quantize_elements(&job->from, begin, n, room), n, &bad))
+        return quantize_bad_value(w, t, quantize_place(&job->from, begin + bad),
+                                  e);
+    size_t to = job->at + begin;
     size_t at = to / group * bytes, n_sb = n / group * bytes;
     size_t n_q = n / 8 * (size_t)job->bits;
     size_t q_at = to / 8 * (size_t)job->bits;
@@ -97,11 +98,12 @@ static int write_piece(const struct quantize_work *w,
                        const struct quantize_job *job, size_t begin, size_t n,
                        struct quantize_room *room, struct qwick_err *e)
 {
-    const struct st_tensor *t = job->from.src;
-    const size_t bytes = dtype_bytes(t->dtype);
-    return job->bits ? round_piece(w, job, begin, n, room, e)
-                     : st_writer_at(w->writer, job->out[0], begin * bytes,
-                                    t->data + begin * bytes, n * bytes, e);
+    const size_t bytes = dtype_bytes(job->from.src->dtype);
+    return job->bits
+               ? round_piece(w, job, begin, n, room, e)
+               : st_writer_at(w->writer, job->out[0], (job->at + begin) * bytes,
+                              quantize_elements(&job->from, begin, n, room),
+                              n * bytes, e);
 }
 
 /* ---- the other files ----------------------------------------------------- */

@@ -215,8 +215,8 @@ static int plain_module(struct quantize_module *m, const struct st_tensor *t,
         free(m->parts);
         return err_oom(e, t->name_len);
     }
-    m->parts[0] =
-        (struct quantize_part){t, 0, t->n_bytes / dtype_bytes(t->dtype)};
+    m->parts[0] = (struct quantize_part){
+        .src = t, .n = t->n_bytes / dtype_bytes(t->dtype)};
     return 0;
 }
 
@@ -304,7 +304,7 @@ static int add_copy(struct quantize_shard *s, const struct st_tensor *t)
         .name = t->name, .dtype = t->dtype, .rank = t->rank};
     memcpy(out->shape, t->shape, sizeof out->shape);
     s->jobs[s->n_jobs++] = (struct quantize_job){
-        .from = {t, 0, t->n_bytes / dtype_bytes(t->dtype)},
+        .from = {.src = t, .n = t->n_bytes / dtype_bytes(t->dtype)},
         .out = {s->n_out++}};
     return 0;
 }
@@ -344,6 +344,22 @@ static int add_packed(struct quantize_plan *p, struct quantize_shard *s,
     s->out[s->n_out++] = small;
     small.name = biases;
     s->out[s->n_out++] = small;
+    return 0;
+}
+
+/* A module that stays dense, and whose source is transposed. */
+static int add_dense(struct quantize_plan *p, struct quantize_shard *s,
+                     const struct quantize_module *m)
+{
+    struct st_out_tensor out = {.name = make_name(p, m->name, weight),
+                                .dtype = m->t->dtype};
+    if (!out.name)
+        return -1;
+    for (size_t i = 0, at = 0; i < m->n_parts; at += m->parts[i++].n)
+        s->jobs[s->n_jobs++] = (struct quantize_job){
+            .from = m->parts[i], .at = at, .out = {s->n_out}};
+    put_shape(&out, m, m->cols);
+    s->out[s->n_out++] = out;
     return 0;
 }
 
@@ -401,13 +417,14 @@ static int add_tensor(struct quantize_plan *p, struct quantize_shard *s,
                       const struct st_tensor *t, size_t i)
 {
     const struct quantize_module *m = module_of(p, t, i);
-    if (!m || !m->bits)
+    if (!m || (!m->bits && !m->parts->stride))
         return add_copy(s, t);
     if (m->t != t)
         return 0;
-    if (m->fused && add_packed(p, s, m - 1))
-        return -1;
-    return add_packed(p, s, m);
+    int (*add)(struct quantize_plan *, struct quantize_shard *,
+               const struct quantize_module *) =
+        m->bits ? add_packed : add_dense;
+    return (m->fused && add(p, s, m - 1)) || add(p, s, m) ? -1 : 0;
 }
 
 /* Arrays for the results of tensors [begin, end). */

@@ -39,8 +39,8 @@ static bool is_exact(enum weight_id id)
 }
 
 /* Write a weight's dimensions in the file to out, and return their number: the
- * source may have more, of 1. Converters keep the row of the shared gate, except
- * Qwen3.5's. */
+ * source may have more, of 1. Converters keep the row of the shared gate,
+ * except Qwen3.5's. */
 static size_t find_shape(const struct planner *pl, const struct weight *w,
                          size_t out[ST_MAX_RANK])
 {
@@ -200,9 +200,11 @@ static void add_jobs(struct planner *pl, const struct weight *w, size_t cols)
     size_t n = w->t->n_bytes / dtype_bytes(w->t->dtype), begin;
     struct quantize_order order = order_of(pl, w->ref, cols, &begin);
     if (begin)
-        add_job(pl, (struct quantize_part){w->t, 0, begin}, 0,
+        add_job(pl, (struct quantize_part){.src = w->t, .n = begin}, 0,
                 (struct quantize_order){0});
-    add_job(pl, (struct quantize_part){w->t, begin, n - begin}, begin, order);
+    add_job(pl,
+            (struct quantize_part){.src = w->t, .begin = begin, .n = n - begin},
+            begin, order);
 }
 
 /* The type of a matrix; says when it is not the one asked for. */
@@ -251,7 +253,8 @@ static size_t add_rows(struct planner *pl, const struct st_tensor *t,
     size_t each = t->shape[0] / heads;
     for (size_t i = 0; i < heads; i++, at += n * cols)
         add_job(pl,
-                (struct quantize_part){t, (i * each + from) * cols, n * cols},
+                (struct quantize_part){
+                    .src = t, .begin = (i * each + from) * cols, .n = n * cols},
                 at, (struct quantize_order){0});
     return at;
 }
@@ -417,10 +420,10 @@ static int reserve(struct planner *pl, struct qwick_err *e)
        one for a packed matrix; factors */
     size_t n_layers = pl->c->n_layers;
     size_t n_out = n_tensors + p->n_modules + n_layers + N_FACTORS;
-    /* a job takes a tensor, a part of one with value heads, half of an expert in
-       a fused one, or a part of a key head in a packed one */
-    size_t n_jobs = 2 * n_tensors + N_FACTORS +
-                    4 * pl->c->delta.n_k_heads * n_layers;
+    /* a job takes a tensor, a part of one with value heads, half of an expert
+       in a fused one, or a part of a key head in a packed one */
+    size_t n_jobs =
+        2 * n_tensors + N_FACTORS + 4 * pl->c->delta.n_k_heads * n_layers;
     for (size_t i = 0; i < p->n_modules; i++)
         n_jobs += p->modules[i].n_parts;
     p->shards = calloc(1, sizeof *p->shards);
