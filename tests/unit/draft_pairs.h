@@ -12,6 +12,7 @@
 #include "own_sampling.h"
 
 #define GOLDEN "tests/golden/models/"
+#define FAMILY "tests/golden/families/"
 
 /* good: the draft model is the target, so it is mostly right. */
 static const struct {
@@ -29,6 +30,8 @@ static const struct {
     {GOLDEN "qwen35-tied", GOLDEN "qwen35-tied", false, true},
     {GOLDEN "qwen35-tied", GOLDEN "yarn", true, false},
     {GOLDEN "yarn", GOLDEN "qwen35-tied", true, false},
+    /* packed projections, and split ones */
+    {FAMILY "qwen3next", FAMILY "qwen3next.gguf", true, true},
 };
 enum { N_PAIRS = sizeof pairs / sizeof *pairs };
 
