@@ -1,6 +1,5 @@
 #include "model/arch.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const struct arch *const families[] = {
@@ -37,22 +36,6 @@ static const struct arch *find(const char *name, size_t len, enum kind kind)
     return NULL;
 }
 
-/* Kinds first to last of each family. */
-static void list(char *out, size_t n, enum kind first, enum kind last)
-{
-    size_t at = 0;
-    out[0] = '\0';
-    for (size_t i = 0; i < N_FAMILIES; i++) {
-        for (int kind = (int)first; kind <= (int)last && at < n; kind++) {
-            const char *known = name_of(families[i], (enum kind)kind);
-            int len = known ? snprintf(out + at, n - at, "%s\"%s\"",
-                                       at ? ", " : "", known)
-                            : 0;
-            at += len > 0 ? (size_t)len : 0;
-        }
-    }
-}
-
 const struct arch *arch_find(const char *model_type, size_t len)
 {
     return find(model_type, len, IN_CONFIG);
@@ -76,14 +59,4 @@ const struct arch *arch_find_gguf(const char *name, size_t len)
 const struct arch *arch_in_gguf(const struct arch *a)
 {
     return a->gguf_as ? a->gguf_as : a;
-}
-
-void arch_names(char *out, size_t n)
-{
-    list(out, n, IN_CONFIG, IN_CONFIG_WRAPPED);
-}
-
-void arch_gguf_names(char *out, size_t n)
-{
-    list(out, n, IN_GGUF, IN_GGUF);
 }

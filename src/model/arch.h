@@ -131,12 +131,6 @@ const struct arch *arch_find_gguf(const char *name, size_t len);
 /* Return the family as which GGUF files have this one. */
 const struct arch *arch_in_gguf(const struct arch *a);
 
-/* Write the names of all families for a message to out[n], quoted and with
- * commas, cut at n bytes. */
-void arch_names(char *out, size_t n);
-/* As arch_names, but the names that the families have in GGUF files. */
-void arch_gguf_names(char *out, size_t n);
-
 extern const struct arch arch_ernie45, arch_exaone4, arch_gemma3, arch_glm4,
     arch_granite, arch_llama, arch_ministral3, arch_mistral, arch_mixtral,
     arch_olmo2, arch_olmo3, arch_phi3, arch_qwen2, arch_qwen25vl, arch_qwen2moe,

@@ -9,6 +9,7 @@
 #include "model/arch.h"
 #include "model/fixed.h"
 #include "model/section.h"
+#include "model/unsupported.h"
 
 /* Still a normal float32. A row of zeros has no norm without it. */
 #define MIN_EPS 1e-30
@@ -321,11 +322,12 @@ static int read_config(struct config *c, const struct section *s,
     bool wrapped;
     c->arch = config_find_arch(s->v, &wrapped);
     if (!c->arch) {
-        char names[768], expected[800];
-        arch_names(names, sizeof names);
-        snprintf(expected, sizeof expected, "%s (others are not supported)",
-                 names);
-        return section_bad(s, "model_type", expected, e);
+        const struct json_value *type = json_get(s->v, "model_type");
+        char why[160];
+        if (!json_is(type, JSON_STRING))
+            return section_bad(s, "model_type", "a family's name", e);
+        unsupported_describe(why, sizeof why, type->str, type->len);
+        return err_set(e, QWICK_ERR_MODEL, "%s: model_type: %s", s->path, why);
     }
     snprintf(c->model_type, sizeof c->model_type, "%s", c->arch->model_type);
     read_own_code(c, s);

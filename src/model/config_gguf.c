@@ -12,6 +12,7 @@
 #include "model/config_gguf_keys.h"
 #include "model/names.h"
 #include "model/section.h"
+#include "model/unsupported.h"
 
 static const char in_scaling[] = "rope_scaling.";
 
@@ -532,12 +533,10 @@ static const struct arch *find_arch(const struct gguf *g, struct qwick_err *e)
     }
     const struct arch *a = arch_find_gguf((const char *)v->data, v->n_bytes);
     if (!a) {
-        char all[512];
-        arch_gguf_names(all, sizeof all);
-        err_set(e, QWICK_ERR_MODEL,
-                "%s: %s: must be %s (others are not supported), is \"%s\"",
-                gguf_path(g), key, all,
-                ERR_SHOW((const char *)v->data, v->n_bytes));
+        char why[160];
+        unsupported_describe(why, sizeof why, (const char *)v->data,
+                             v->n_bytes);
+        err_set(e, QWICK_ERR_MODEL, "%s: %s: %s", gguf_path(g), key, why);
     }
     return a;
 }

@@ -317,7 +317,7 @@ kv['$A.attention.causal'] = [7, True]; kv['$A.logit_scale'] = [6, 1.0]" $src
     A=qwen3
     refused "del kv['general.architecture']" "general.architecture: missing"
     refused "kv['general.architecture'] = [4, 1]" "must be of type string, is u32"
-    refused "kv['general.architecture'][1] = b'mamba2'" 'is "mamba2"'
+    refused "kv['general.architecture'][1] = b'mamba2'" '"mamba2" is not supported (Mamba layers): use Qwen3.5-4B'
     for k in embedding_length feed_forward_length block_count context_length \
         attention.head_count attention.layer_norm_rms_epsilon rope.freq_base; do
         refused "del kv['$A.$k']" "$A.$k: must be"

@@ -225,8 +225,10 @@ config["quantization"]["mode"] = "mxfp4"' mlx4
         broken 'config["quantization_config"] = {"quant_method": "'$method'"}'
         run_m "$method"
     done
-    broken 'config["model_type"] = "qwen2_moe"'
-    run_m 'must be "qwen3", "qwen3_moe", "gemma3_text", "gemma3", "qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", "qwen3_5_moe" (others are not supported), is "qwen2_moe"'
+    broken 'config["model_type"] = "mixture"'
+    run_m 'config.json: model_type: "mixture" is not supported; qwick(1) lists what is'
+    broken 'config["model_type"] = "lfm2"'
+    run_m 'config.json: model_type: "lfm2" is not supported (short convolutions): use Qwen3-1.7B'
 }
 
 @test "NaN and Infinity, as Python writes them, are numbers that must not be read" {

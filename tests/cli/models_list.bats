@@ -110,8 +110,8 @@ for name, form, pull in (
     assert x["why"] == form + " " + instead, (x["why"], form)
     assert x["pull"] == pull, x
 for name, family, why in (
-        ("Mamba", "mamba2", "family mamba2 is not supported"),
-        ("gptoss", "gpt-oss", "family gpt-oss is not supported"),
+        ("Mamba", "mamba2", 'family "mamba2" is not supported (Mamba layers): use Qwen3.5-4B'),
+        ("gptoss", "gpt-oss", 'family "gpt-oss" is not supported: use Qwen3-30B-A3B'),
         ("mxfp4", None, "tensor blk.0.ffn_up.weight: type MXFP4 is not supported"),
         ("words", "qwen3", 'tokenizer.ggml.model: "bert" is not supported'),
         ("Torch", "qwen3", "pytorch_model.bin is in PyTorch's format, which is not supported"),

@@ -166,8 +166,11 @@ static void required_fields(void **state)
 static void what_is_not_supported_is_refused_by_name(void **state)
 {
     REFUSES("model_type", "mamba2", v4, {"model_type", "\"mamba2\""});
-    REFUSES("\"qwen3\", \"qwen3_moe\"", "\"mixture\"", v4,
+    REFUSES("model_type", "\"mixture\" is not supported; qwick(1)", v4,
             {"model_type", "\"mixture\""});
+    REFUSES("model_type",
+            "\"deepseek_v3\" is not supported (latent attention): use Qwen3-30B-A3B",
+            v4, {"model_type", "\"deepseek_v3\""});
     REFUSES("model_type", "3", v4, {"model_type", "3"});
     REFUSES("model_type", "missing", v4, {"model_type", NULL});
     REFUSES("hidden_act", "gelu", v4, {"hidden_act", "\"gelu\""});

@@ -15,6 +15,7 @@
 #include "file/stores.h"
 #include "model/foreign.h"
 #include "model/model.h"
+#include "model/unsupported.h"
 #include "qwick_tools.h"
 
 /* A model while it is examined. */
@@ -86,6 +87,13 @@ static int set_text(char **out, const char *s, size_t n)
     return *out ? 0 : -1;
 }
 
+static int refuse_family(struct exam *x, const char *name, size_t len)
+{
+    char why[160];
+    unsupported_describe(why, sizeof why, name, len);
+    return err_set(&x->e, QWICK_ERR_MODEL, "family %s", why);
+}
+
 /* The family as config.json calls it, and whether this build has it. */
 static int read_config_json(struct exam *x)
 {
@@ -108,8 +116,7 @@ static int read_config_json(struct exam *x)
         rc = err_oom(&x->e, type->len);
     else if (json_is(type, JSON_STRING) &&
              !config_find_arch(json_root(doc), &wrapped))
-        rc = err_set(&x->e, QWICK_ERR_MODEL, "family %s is not supported",
-                     x->out->family);
+        rc = refuse_family(x, type->str, type->len);
     else if (foreign_name(json_root(doc), name, sizeof name)) {
         x->foreign = true;
         rc = err_set(&x->e, QWICK_ERR_MODEL,
@@ -130,8 +137,7 @@ static int read_gguf(struct exam *x, const struct gguf *g)
         return err_oom(&x->e, v->n_bytes);
     return arch_find_gguf(s, v->n_bytes)
                ? 0
-               : err_set(&x->e, QWICK_ERR_MODEL, "family %s is not supported",
-                         x->out->family);
+               : refuse_family(x, s, v->n_bytes);
 }
 
 /* Add up the sizes of the files in a directory. One that cannot be read has
