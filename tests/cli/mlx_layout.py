@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Rewrite a checkpoint of floats as mlx-lm's conversion lays it out: mlx_layout.py DIR OUT.
+"""Rewrite checkpoints of floats as mlx-lm's conversion lays them out:
+mlx_layout.py DIR OUT [DIR OUT]...
 
 Experts are stacked as switch_mlp, the text model of a wrapped one is below
 language_model., a tied head and what is not text are dropped, and for Qwen3-Next and 3.5
@@ -117,4 +118,5 @@ def main(source, out):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    for at in range(1, len(sys.argv), 2):
+        main(*sys.argv[at:at + 2])

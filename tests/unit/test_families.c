@@ -41,7 +41,7 @@ static const struct {
                {"olmo3-yarn", "SMG"},
                {"phi3", "S"},
                {"phi3-crossing", "SG"},
-               {"phi3-long", "SG"},
+               {"phi3-long", "SMG"},
                {"phi3-window", "SG"},
                {"phi4mini", "S"},
                {"phi4mini-long", "SMG"},
@@ -60,9 +60,6 @@ static const struct {
                {"seed-oss-bias", "S"},
                {"smollm3-own", "S"},
                {"smollm3-tied", "SMG"}};
-
-/* Files that do not run yet. */
-static const char *const pending[] = {NULL};
 
 enum { N_GOLDENS = sizeof goldens / sizeof *goldens, MAX_CELLS = 256 };
 
@@ -92,14 +89,6 @@ static void nothing_is_wrong(void)
 
 /* ---- the table ----------------------------------------------------------- */
 
-static bool is_pending(const char *file)
-{
-    for (size_t i = 0; i < sizeof pending / sizeof *pending; i++)
-        if (pending[i] && !strcmp(file, pending[i]))
-            return true;
-    return false;
-}
-
 /* Add a golden if its file opens. The results of NAME.gguf are in
  * NAME/expected.safetensors or NAME.expected.safetensors. */
 static void add_cell(const char *dir, const char *file, bool known)
@@ -123,17 +112,13 @@ static void add_cell(const char *dir, const char *file, bool known)
     if (rc)
         return;
     snprintf(c->g.dir, sizeof c->g.dir, "%s/%s", dir, file);
-    if (known && is_pending(file)) {
-        printf("PENDING %s\n", file);
-    } else if (!try_open(&eng, &e, .model = c->g.dir, .threads = 1)) {
+    if (!try_open(&eng, &e, .model = c->g.dir, .threads = 1)) {
         qwick_engine_close(eng);
         assert_true(++n_cells < MAX_CELLS);
         return;
-    } else {
-        printf("REFUSED %s: %s\n", file, e.msg);
-        if (known)
-            report(c, "open", e.msg);
     }
+    printf("REFUSED %s: %s\n", file, e.msg);
+    n_wrong += known;
     golden_close(&c->g);
 }
 
