@@ -99,9 +99,8 @@ static bool open_tokens(struct tokens *t, const char *path)
     t->n = bpe_size(t->bpe);
     t->tags[0] = bpe_added_id(t->bpe, "<tool_call>");
     t->tags[1] = bpe_added_id(t->bpe, "</tool_call>");
-    assert_int_equal(token_trie_create(&t->trie, t->bpe, t->n, NULL, t->tags, 2,
-                                       NULL),
-                     0);
+    assert_int_equal(
+        token_trie_create(&t->trie, t->bpe, t->n, NULL, t->tags, 2, NULL), 0);
     return true;
 }
 

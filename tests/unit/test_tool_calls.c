@@ -181,11 +181,12 @@ static void calls_in_any_pieces(void **state)
 /* ---- the forms of other families ---- */
 
 #define DS(word) "<\xEF\xBD\x9Ctool\xE2\x96\x81" word "\xEF\xBD\x9C>"
-#define DS_CALL(name, args)                                              \
-    DS("call\xE2\x96\x81" "begin") "function" DS("sep") name "\n```json\n" \
-    args "\n```" DS("call\xE2\x96\x81" "end")
-#define DS_CALLS(body)                     \
-    DS("calls\xE2\x96\x81" "begin") body DS("calls\xE2\x96\x81" "end")
+#define GAP      "\xE2\x96\x81"
+#define DS_CALL(name, args)                                            \
+    DS("call" GAP "begin")                                             \
+    "function" DS("sep") name "\n```json\n" args "\n```" DS("call" GAP \
+                                                            "end")
+#define DS_CALLS(body) DS("calls" GAP "begin") body DS("calls" GAP "end")
 
 static const struct {
     const char *form, *text, *want;
@@ -198,14 +199,16 @@ static const struct {
      "<parameter=days>2</parameter>\n</function>\n</seed:tool_call>",
      "|weather {\"city\": \"\\na\\n\", \"days\": 2}"},
     {"glm",
-     CALL("weather\n<arg_key>city</arg_key>\n<arg_value></tool_call></arg_value>"
-          "\n<arg_key>days</arg_key><arg_value>2</arg_value>\n"),
+     CALL(
+         "weather\n<arg_key>city</arg_key>\n<arg_value></tool_call></arg_value>"
+         "\n<arg_key>days</arg_key><arg_value>2</arg_value>\n"),
      "|weather {\"city\": \"</tool_call>\", \"days\": 2}"},
     {"glm", "a" CALL("now") CALL("now\n") "b", "a\nb|now {}|now {}"},
     {"glm", CALL("now\n<arg_key>a</arg_key>x"),
      CALL("now\n<arg_key>a</arg_key>x") "|!tool call 1: it is cut"},
-    {"glm", CALL("now x"), CALL("now x") "|!tool call 1: there is no tool "
-                                         "\"now x\""},
+    {"glm", CALL("now x"),
+     CALL("now x") "|!tool call 1: there is no tool "
+                   "\"now x\""},
     {"llama", " {\"name\": \"now\", \"parameters\": {}}\n", "|now {}"},
     {"llama", "{ \"type\":\"function\", \"name\":\"now\",\"parameters\":{}}",
      "|now {}"},
@@ -246,8 +249,8 @@ static const struct {
      "<|tool_call|>[{\"name\":\"now\",\"arguments\":{}}]<|/tool_call|> x",
      "x|now {}"},
     {"deepseek",
-     "a" DS_CALLS(DS_CALL("now", "{}") "\n" DS_CALL("weather",
-                                                    "{\"days\": 1}")) "b",
+     "a" DS_CALLS(
+         DS_CALL("now", "{}") "\n" DS_CALL("weather", "{\"days\": 1}")) "b",
      "a\nb|now {}|weather {\"days\": 1}"},
     {NULL, NOW, NOW},
 };
@@ -269,8 +272,7 @@ static void forms_in_any_pieces(void **state)
 /* Text is given as soon as it cannot be a part of a call, and so are calls. */
 static void nothing_is_held_longer_than_needed(void **state)
 {
-    struct tool_calls c = {.tools = json_root(doc),
-                           .form = call_form_at(0)};
+    struct tool_calls c = {.tools = json_root(doc), .form = call_form_at(0)};
     assert_int_equal(tool_calls_feed(&c, "ab <", 4), 0);
     assert_string_equal(c.text.data, "ab");
     assert_int_equal(tool_calls_feed(&c, "b", 1), 0);
@@ -285,9 +287,8 @@ static void calls_have_openai_form(void **state)
 {
     struct buf b = {0};
     struct json_writer w = json_writer(&b);
-    struct tool_calls c = {.tools = json_root(doc),
-                           .form = call_form_at(0),
-                           .id = 1};
+    struct tool_calls c = {
+        .tools = json_root(doc), .form = call_form_at(0), .id = 1};
     assert_int_equal(tool_calls_feed(&c, NOW NOW, 2 * strlen(NOW)), 0);
     jw_array(&w, NULL);
     tool_calls_write(&w, NULL, &c, 0);
@@ -354,10 +355,8 @@ static void random_parts_are_bounded(void **state)
         "</arg_value>",
         "<seed:tool_call>",
         "</seed:tool_call>",
-        DS("calls\xE2\x96\x81"
-           "begin"),
-        DS("calls\xE2\x96\x81"
-           "end"),
+        DS("calls" GAP "begin"),
+        DS("calls" GAP "end"),
         DS_CALL("now", "{}"),
         "now"};
     uint64_t seed = 99;

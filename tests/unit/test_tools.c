@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/key.h"
 #include "base/rng.h"
 #include "base/utf8.h"
 #include "file/json_writer.h"
-#include "base/key.h"
 #include "text/chat/call_forms.h"
 #include "text/chat/tool_calls.h"
 #include "text/grammar/automaton.h"
@@ -463,9 +463,8 @@ static void admits_no_call_of_a_form(void **state)
         struct buf b = {0};
         for (size_t cut = 0; form->open && cut <= strlen(form->open); cut++) {
             b.len = 0;
-            assert_int_equal(buf_append(&b, form->open, cut) ||
-                                 buf_puts(&b, form->open),
-                             0);
+            assert_int_equal(
+                buf_append(&b, form->open, cut) || buf_puts(&b, form->open), 0);
             assert_false(matches(a, b.data));
             b.data[b.len - 1] = '!';
             if (cut < strlen(form->open) && utf8_valid(b.data, b.len) == b.len)
@@ -504,8 +503,7 @@ static void finds_forms(void **state)
         {"{\"name\": \"g\", \"parameters\": {}}", NULL},
         {"[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {}", "mistral"},
         {"[TOOL_CALLS]  [{\"name\"", "mistral"},
-        {"[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": ",
-         "mistral-spaced"},
+        {"[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": ", "mistral-spaced"},
         {"[TOOL_CALLS]f[CALL_ID]123[ARGS]{}", "mistral-args"},
         {"answer with <|tool_call|> and a list", "granite"},
         {"<|tool_call|>{}<|/tool_call|>", "phi"},

@@ -21,9 +21,8 @@
     "\"properties\":{\"a\":{\"type\":\"string\",\"description\":\"a\"}}," \
     "\"required\":[\"a\"]}}}]"
 
-static const char answered[] = "[" USER
-                               ",{\"role\":\"assistant\",\"content\":\"" ANSWER
-                               "\"}," USER "]";
+static const char answered[] =
+    "[" USER ",{\"role\":\"assistant\",\"content\":\"" ANSWER "\"}," USER "]";
 /* Some templates want the result of a call, others know none. */
 static const char *const called[] = {
     "{\"messages\":[" USER "," CALL
@@ -78,9 +77,9 @@ bool engine_is_call_tag(const struct qwick_engine *eng, int32_t id)
 static int find_tags(struct qwick_engine *eng, struct qwick_err *e)
 {
     const struct call_form *f = eng->call_form;
-    const char *const parts[] = {f->open, f->close, f->pre,      f->mid,
-                                 f->post, f->end,   f->key_open, f->key_close,
-                                 f->key_end};
+    const char *const parts[] = {f->open,     f->close,     f->pre,
+                                 f->mid,      f->post,      f->end,
+                                 f->key_open, f->key_close, f->key_end};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         int32_t *ids;
         size_t n;

@@ -136,7 +136,8 @@ int token_trie_create(struct token_trie **out, struct bpe *bpe, size_t n_vocab,
     }
     t->bpe = bpe;
     t->n_vocab = n_vocab;
-    if (add_tokens(t, v, list_tokens(bpe, n_vocab, blocked, tags, n_tags, v), e))
+    if (add_tokens(t, v, list_tokens(bpe, n_vocab, blocked, tags, n_tags, v),
+                   e))
         goto fail;
     free(v);
     *out = t;

@@ -4,9 +4,10 @@
 
 /* Tokens of DeepSeek: full-width bars, and blocks instead of blanks. */
 #define DS(words)       "<\xEF\xBD\x9C" words "\xEF\xBD\x9C>"
-#define DS_CALLS(which) DS("tool\xE2\x96\x81" "calls\xE2\x96\x81" which)
-#define DS_CALL(which)  DS("tool\xE2\x96\x81" "call\xE2\x96\x81" which)
-#define DS_SEP          DS("tool\xE2\x96\x81sep")
+#define DS_GAP          "\xE2\x96\x81"
+#define DS_CALLS(which) DS("tool" DS_GAP "calls" DS_GAP which)
+#define DS_CALL(which)  DS("tool" DS_GAP "call" DS_GAP which)
+#define DS_SEP          DS("tool" DS_GAP "sep")
 
 #define OBJECT_PRE "{\"name\": "
 #define OBJECT_MID ", \"arguments\": "
@@ -195,7 +196,8 @@ const struct call_form *call_form_find(const char *prompt, size_t n,
                 return &forms[k];
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < N_FORMS; k++)
-            if (forms[k].hint && part_at(prompt + i, n - i, forms[k].hint, true))
+            if (forms[k].hint &&
+                part_at(prompt + i, n - i, forms[k].hint, true))
                 found = &forms[k];
     return found;
 }

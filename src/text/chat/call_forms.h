@@ -26,7 +26,7 @@ enum call_kind {
 };
 
 struct call_form {
-    const char *name;  /* for `qwick inspect` */
+    const char *name; /* for `qwick inspect` */
     enum call_kind kind;
     const char *hint;  /* what only a prompt of this form has, without blanks */
     const char *open;  /* the tag before the calls; NULL: the whole answer is
@@ -38,11 +38,11 @@ struct call_form {
                             the model need not write; NULL: there is none */
     /* of CALL_PARAMETERS */
     const char *key_open, *key_close, *key_end;
-    const char *last; /* the tag that comes before close */
-    bool lines;       /* each value has a newline before and after it */
+    const char *last;      /* the tag that comes before close */
+    bool lines;            /* each value has a newline before and after it */
     const char *also_ends; /* a token that ends calls, although templates may
                               not show it; NULL: there is none */
-    bool short_ids;   /* the template takes only ids of 9 letters and digits */
+    bool short_ids; /* the template takes only ids of 9 letters and digits */
 };
 
 /* Return row i; NULL: there are no more. Row 0 is Qwen3's. */

@@ -311,8 +311,9 @@ static int expect(struct reading *r, struct span *s, const char *part)
     if (skip_part(s, part))
         return 0;
     part += strspn(part, "\n");
-    return buf_printf(&r->why, "\"%.*s\" is expected, not: ",
-                      (int)strcspn(part, "\n"), part)
+    return buf_printf(&r->why,
+                      "\"%.*s\" is expected, not: ", (int)strcspn(part, "\n"),
+                      part)
                ? -1
                : call_refuse(r, "%.*s", trim_left(*s));
 }
@@ -419,8 +420,8 @@ static int end_block(struct tool_calls *c)
                          c->held.len - c->body + open};
     struct span body = {whole.p + open, whole.n - open - close};
     struct reading r = {.c = c, .form = f};
-    int rc = f->kind == CALL_OBJECT ? read_objects(&r, body)
-                                    : read_named(&r, whole);
+    int rc =
+        f->kind == CALL_OBJECT ? read_objects(&r, body) : read_named(&r, whole);
     if (rc == 0) {
         keep_calls(c, r.n);
     } else {

@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "file/json_writer.h"
 #include "file/json.h"
+#include "file/json_writer.h"
 #include "text/chat/call_forms.h"
 
 struct tool_call {

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "text/grammar/schema_int.h"
-#include "text/grammar/schema_text.h"
 #include "text/chat/call_forms.h"
 #include "text/chat/tool_value.h"
+#include "text/grammar/schema_int.h"
+#include "text/grammar/schema_text.h"
 
 static unsigned reader_types(int level)
 {

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/chat/call_forms.h"
+#include "text/chat/tool_value.h"
 #include "text/grammar/regex.h"
 #include "text/grammar/schema.h"
 #include "text/grammar/schema_int.h"
-#include "text/chat/call_forms.h"
-#include "text/chat/tool_value.h"
 
 /* ---- formats ------------------------------------------------------------- */
 

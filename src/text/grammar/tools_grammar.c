@@ -6,11 +6,11 @@
 #include "base/buf.h"
 #include "base/utf8.h"
 #include "file/json.h"
-#include "text/grammar/grammar_int.h"
+#include "text/chat/call_forms.h"
 #include "text/grammar/dfa.h"
+#include "text/grammar/grammar_int.h"
 #include "text/grammar/schema.h"
 #include "text/grammar/schema_text.h"
-#include "text/chat/call_forms.h"
 
 /* ---- definitions ---- */
 
@@ -88,9 +88,8 @@ static int write_start(struct buf *b, const struct tool *t,
                        const struct call_form *form)
 {
     return buf_puts(b, form->pre) ||
-           (form->kind == CALL_OBJECT
-                ? buf_json_string(b, t->name, t->n_name)
-                : buf_append(b, t->name, t->n_name)) ||
+           (form->kind == CALL_OBJECT ? buf_json_string(b, t->name, t->n_name)
+                                      : buf_append(b, t->name, t->n_name)) ||
            buf_puts(b, form->mid);
 }
 
@@ -232,8 +231,8 @@ static uint32_t next_match(const uint32_t *tag, uint32_t k, uint32_t c)
 static int add_range(struct dfa_draft *d, uint32_t from, uint32_t lo,
                      uint32_t hi, uint32_t to, const struct dfa_place *at)
 {
-    if (lo < 0xD800 && dfa_draft_edge(d, from, lo, hi < 0xD800 ? hi : 0xD7FF,
-                                      to, at))
+    if (lo < 0xD800 &&
+        dfa_draft_edge(d, from, lo, hi < 0xD800 ? hi : 0xD7FF, to, at))
         return -1;
     return hi > 0xDFFF && dfa_draft_edge(d, from, lo > 0xE000 ? lo : 0xE000, hi,
                                          to, at)
