@@ -164,7 +164,7 @@ kv['$A.norm_top_k_prob'] = [7, False]" "$A.norm_top_k_prob: 0 is not supported (
     refused "$ollama
 kv['$A.ssm.v_head_reordered'] = [7, False]" "$A.ssm.v_head_reordered: 0 is not supported (1 is)"
     # Qwen3-Next's heads are not tiled
-    gguf_edit tests/golden/families/qwen3next.gguf "$T/x.gguf" \
+    gguf_edit tests/golden/families/qwen3next-odd.gguf "$T/x.gguf" \
         "kv['qwen3next.ssm.v_head_reordered'] = [7, True]"
     fails 3 "qwen3next.ssm.v_head_reordered: 1 is not supported (0 is)" -m "$T/x.gguf" \
         --prompt-ids 5 -n 1

@@ -31,7 +31,7 @@ static const struct {
     {GOLDEN "qwen35-tied", GOLDEN "yarn", true, false},
     {GOLDEN "yarn", GOLDEN "qwen35-tied", true, false},
     /* packed projections, and split ones */
-    {FAMILY "qwen3next", FAMILY "qwen3next.gguf", true, true},
+    {FAMILY "qwen3next-odd", FAMILY "qwen3next-odd.gguf", true, true},
 };
 enum { N_PAIRS = sizeof pairs / sizeof *pairs };
 

@@ -531,7 +531,8 @@ static void qwen35_experts(void **state)
 
 static void qwen3next_fields(void **state)
 {
-    WRITE(qwen35, QWEN3_NEXT, {"mlp_only_layers", "[1]"});
+    WRITE(qwen35, QWEN3_NEXT, {"mlp_only_layers", "[1]"},
+          {"norm_topk_prob", "null"}, {"layer_types", "null"});
     struct config c = loads();
     assert_string_equal(c.model_type, "qwen3_next");
     assert_true(c.norm_topk_prob); /* transformers' defaults */

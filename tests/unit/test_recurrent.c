@@ -33,10 +33,10 @@ static int setup(void **state)
     char weights[PATH_MAX], *config;
     size_t n;
     if (temp_setup(state) ||
-        !realpath("tests/golden/families/qwen3next/model.safetensors",
+        !realpath("tests/golden/families/qwen3next-odd/model.safetensors",
                   weights) ||
         symlink(weights, temp_path("model.safetensors")) ||
-        map_read_all("tests/golden/families/qwen3next/config.json", 1 << 20,
+        map_read_all("tests/golden/families/qwen3next-odd/config.json", 1 << 20,
                      &config, &n, NULL))
         return -1;
     memcpy(strstr(config, from), to, strlen(to));

@@ -117,7 +117,7 @@ static void every_kind_of_model_passes(void **state)
         GOLDEN "moe",
         GOLDEN "qwen35-tied",
         GOLDEN "qwen35-moe",
-        GOLDEN "../families/qwen3next",
+        GOLDEN "../families/qwen3next-odd",
         "tests/golden/gguf/tiny-dense-Q4_K_S.gguf",
         "tests/golden/gguf/tiny-moe-Q4_K_S.gguf",
         "tests/golden/gguf/qwen35-moe.gguf",
