@@ -192,7 +192,7 @@ int main(int argc, char **argv)
         fail(&e);
     map_close(&m);
     double start = clock_ms();
-    if (token_trie_create(&trie, bpe, bpe_size(bpe), NULL, &e))
+    if (token_trie_create(&trie, bpe, bpe_size(bpe), NULL, NULL, 0, &e))
         fail(&e);
     printf("%zu tokens, listed in %.1f ms: %zu nodes, %.1f MB\n", trie->n_ids,
            clock_ms() - start, trie->n_nodes,

@@ -1,7 +1,7 @@
 /* Write a synthetic checkpoint of Qwen3 or Qwen3.5, dense or a mixture of
- * experts, or of Gemma 3: real shapes and names, seeded random weights. For
- * benches and tests without the genuine weights: its answers are noise, but its
- * speed is real. */
+ * experts, of Gemma 3, or of Llama's shape: real shapes and names, seeded
+ * random weights. For benches and tests without the genuine weights: its
+ * answers are noise, but its speed is real. */
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
@@ -24,7 +24,8 @@ static const char usage[] =
     "\n"
     "SHAPE: 0.6B, 1.7B, 3B, 30B-A3B, tiny, tiny-moe (Qwen3); 3.5-0.8B,\n"
     "3.5-35B-A3B, 3.5-tiny, 3.5-tiny-moe (Qwen3.5's text model);\n"
-    "gemma-270m, gemma-1b, gemma-4b (Gemma 3's text model).\n"
+    "gemma-270m, gemma-1b, gemma-4b (Gemma 3's text model); qwen2.5-1.5B,\n"
+    "llama3.2-3B, mixtral-4 (Mixtral with four layers).\n"
     "Writes config.json, generation_config.json and model.safetensors to\n"
     "OUTDIR, which is made if it does not exist. --layers sets the number of\n"
     "layers. --tokenizer copies the tokenizer and generation_config.json of\n"
@@ -57,6 +58,17 @@ static const struct shape shapes[] = {
     /* with a vision model, which is left out */
     {"gemma-4b", 2560, 10240, 34, 8, 4, 256, 262208, 131072, 2, 1,
      .window = 1024, .rope_factor = 8},
+    {"qwen2.5-1.5B", 1536, 8960, 28, 12, 2, 128, 151936, 32768, 151643, 151645,
+     .class = "Qwen2ForCausalLM", .model_type = "qwen2"},
+    {"llama3.2-3B", 3072, 8192, 28, 24, 8, 128, 128256, 131072, 128000, 128009,
+     .class = "LlamaForCausalLM", .model_type = "llama",
+     .scaling = "{\"factor\": 32.0, \"high_freq_factor\": 4.0, "
+                "\"low_freq_factor\": 1.0, "
+                "\"original_max_position_embeddings\": 8192, "
+                "\"rope_type\": \"llama3\"}"},
+    /* four of its 32 layers */
+    {"mixtral-4", 4096, 14336, 4, 32, 8, 128, 32000, 32768, 1, 2, 8, 2, 14336,
+     .class = "MixtralForCausalLM", .model_type = "mixtral"},
 };
 
 struct options {
@@ -205,11 +217,19 @@ static void plan_add(struct plan *p, enum dtype dtype, size_t rows, size_t cols,
     p->kinds[p->n++] = cols ? MATRIX : NORM;
 }
 
+/* A mixture of experts without norms of queries and keys. */
+static bool is_mixtral(const struct shape *s)
+{
+    return s->class && s->n_experts;
+}
+
 /* Plan the tensors of an MLP. Its name is like "model.layers.0.mlp". */
 static void plan_mlp(struct plan *p, const struct shape *s, enum dtype dtype,
                      const char *module, size_t ff)
 {
-    static const char *const roles[] = {"down_proj", "gate_proj", "up_proj"};
+    static const char *const names[2][3] = {
+        {"down_proj", "gate_proj", "up_proj"}, {"w2", "w1", "w3"}};
+    const char *const *roles = names[is_mixtral(s)];
     for (size_t i = 0; i < 3; i++) {
         char name[NAME_MAX_LEN];
         snprintf(name, sizeof name, "%s.%s.weight", module, roles[i]);
@@ -223,11 +243,13 @@ static void plan_experts(struct plan *p, const struct shape *s,
     char name[NAME_MAX_LEN];
     for (size_t i = 0; i < s->n_experts; i++) {
         char module[64];
-        snprintf(module, sizeof module, "model.layers.%u.mlp.experts.%u",
-                 (unsigned)layer, (unsigned)i);
+        snprintf(module, sizeof module, "model.layers.%u.%s.experts.%u",
+                 (unsigned)layer, is_mixtral(s) ? "block_sparse_moe" : "mlp",
+                 (unsigned)i);
         plan_mlp(p, s, dtype, module, s->expert_ff);
     }
-    snprintf(name, sizeof name, "model.layers.%zu.mlp.gate.weight", layer);
+    snprintf(name, sizeof name, "model.layers.%zu.%s.gate.weight", layer,
+             is_mixtral(s) ? "block_sparse_moe" : "mlp");
     plan_add(p, dtype, s->n_experts, s->d_model, name);
     if (!s->n_lin_k_heads)
         return;
@@ -262,16 +284,25 @@ static void plan_attention(struct plan *p, const struct shape *s,
                            enum dtype dtype, size_t layer, enum kind norm)
 {
     const size_t q = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim;
-    const struct part parts[] = {
+    const struct part norms[] = {
         {"self_attn.k_norm.weight", s->head_dim, 0, norm},
+        {"self_attn.q_norm.weight", s->head_dim, 0, norm}};
+    const struct part biases[] = {
+        {"self_attn.k_proj.bias", kv, 0, CENTRED_NORM},
+        {"self_attn.q_proj.bias", q, 0, CENTRED_NORM},
+        {"self_attn.v_proj.bias", kv, 0, CENTRED_NORM}};
+    const struct part parts[] = {
         {"self_attn.k_proj.weight", kv, s->d_model, MATRIX},
         {"self_attn.o_proj.weight", s->d_model, q, MATRIX},
-        {"self_attn.q_norm.weight", s->head_dim, 0, norm},
         {"self_attn.q_proj.weight", s->n_lin_k_heads ? 2 * q : q, s->d_model,
          MATRIX},
         {"self_attn.v_proj.weight", kv, s->d_model, MATRIX},
     };
     plan_parts(p, dtype, layer, parts, sizeof parts / sizeof *parts);
+    if (!s->class)
+        plan_parts(p, dtype, layer, norms, 2);
+    else if (strcmp(s->model_type, "qwen2") == 0)
+        plan_parts(p, dtype, layer, biases, 3);
 }
 
 static void plan_delta(struct plan *p, const struct shape *s, enum dtype dtype,

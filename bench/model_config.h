@@ -23,6 +23,9 @@ struct shape {
      * family */
     size_t window;
     double rope_factor;
+    /* of families without norms of queries and keys: architectures, model_type
+     * and rope_scaling, NULL: null. class NULL: another family */
+    const char *class, *model_type, *scaling;
 };
 
 enum { LIN_CONV = 4, LIN_INTERVAL = 4 };
@@ -70,7 +73,8 @@ static inline int config_qwen(struct buf *b, const struct shape *s,
         {{"Qwen3ForCausalLM", "qwen3"}, {"Qwen3MoeForCausalLM", "qwen3_moe"}},
         {{"Qwen3_5ForCausalLM", "qwen3_5_text"},
          {"Qwen3_5MoeForCausalLM", "qwen3_5_moe_text"}}};
-    const char *const *family = families[qwen35][moe];
+    const char *const plain[] = {s->class, s->model_type};
+    const char *const *family = s->class ? plain : families[qwen35][moe];
     return buf_printf(b,
                       "{\n"
                       "  \"architectures\": [\n"
@@ -92,7 +96,7 @@ static inline int config_qwen(struct buf *b, const struct shape *s,
                       "  \"num_hidden_layers\": %zu,\n"
                       "  \"num_key_value_heads\": %zu,\n"
                       "  \"rms_norm_eps\": 1e-06,\n"
-                      "  \"rope_scaling\": null,\n"
+                      "  \"rope_scaling\": %s,\n"
                       "  \"rope_theta\": %d,\n"
                       "  \"sliding_window\": null,\n"
                       "  \"tie_word_embeddings\": %s,\n"
@@ -103,7 +107,7 @@ static inline int config_qwen(struct buf *b, const struct shape *s,
                       family[0], (long long)s->bos_id, (long long)s->eos_id,
                       s->head_dim, s->d_model, s->d_ff, s->n_ctx, s->n_layers,
                       family[1], s->n_heads, s->n_layers, s->n_kv_heads,
-                      qwen35 ? 10000000 : 1000000, moe ? "false" : "true",
+                      s->scaling ? s->scaling : "null", qwen35 ? 10000000 : 1000000, moe ? "false" : "true",
                       dtype) ||
            config_experts(b, s) || config_delta(b, s) ||
            buf_printf(b, "  \"vocab_size\": %zu\n}", s->vocab_size);
