@@ -102,6 +102,21 @@ static void test_refused(void **state)
         {"\"use_regex\":false", "\"use_regex\":true",
          "pre_tokenizer.pretokenizers: [{"},
         {",\"use_regex\":false", "", "pre_tokenizer.pretokenizers: [{"},
+        {"\"pretokenizers\":[", "\"pretokenizers\":[],\"p\":[",
+         "pre_tokenizer: {\"type\": \"Sequence\""},
+        {"\"pretokenizers\":[", "\"pretokenizers\":[7,", "pre_tokenizer: 7"},
+        {"\"pretokenizers\":[",
+         "\"pretokenizers\":[{\"type\":\"Split\",\"behavior\":\"Removed\","
+         "\"invert\":true},",
+         "Split.behavior: \"Removed\" is not supported (supported: Isolated)"},
+        {"{\"type\":\"Split\"",
+         "{\"type\":\"Digits\",\"individual_digits\":false},"
+         "{\"type\":\"Split\"",
+         "pre_tokenizer.pretokenizers: [{\"type\": \"Digits\""},
+        {"\"pre_tokenizer\":",
+         "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"use_regex\":false,"
+         "\"add_prefix_space\":false},\"p\":",
+         "pre_tokenizer.pretokenizers: []"},
         {"\"post_processor\":null",
          "\"post_processor\":{\"type\":\"BertProcessing\"}",
          "post_processor: {\"type\": \"BertProcessing\"}"},

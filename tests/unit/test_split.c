@@ -172,10 +172,11 @@ static size_t match_any(const char *re, const struct letter *l, size_t n,
 {
     size_t end = match(re, l, n, i);
     for (int depth = 0; end == NONE && *re; re++) {
-        depth += (*re == '(' || *re == '[') && re[-1] != '\\';
-        depth -= (*re == ')' || *re == ']') && re[-1] != '\\';
+        depth += *re == '(' || *re == '[';
+        depth -= *re == ')' || *re == ']';
         if (*re == '|' && depth == 0)
             end = match(re + 1, l, n, i);
+        re += *re == '\\'; /* what it escapes is no operator */
     }
     return end;
 }
