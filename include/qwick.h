@@ -352,6 +352,17 @@ QWICK_API int qwick_tokenize_some(const struct qwick_engine *eng,
                                   bool special, size_t enough, int32_t **ids,
                                   size_t *n_ids, struct qwick_err *e);
 
+/* Tokenize a text that follows the token `before` in one text: -1 for none, or
+ * QWICK_IN_TEXT for a token of plain text. It works like qwick_tokenize_some.
+ * SentencePiece's tokenizers put a blank before a text, but not before one that
+ * goes on after plain text. */
+#define QWICK_IN_TEXT (-2)
+QWICK_API int qwick_tokenize_after(const struct qwick_engine *eng,
+                                   int32_t before, const char *text,
+                                   size_t n_bytes, bool special, size_t enough,
+                                   int32_t **ids, size_t *n_ids,
+                                   struct qwick_err *e);
+
 /* Tokenize a prompt that no chat template frames, or a text to score. It works
  * like qwick_tokenize_some, and puts qwick_info's bos_id before the ids, unless
  * there is none or the ids begin with it. */
@@ -361,12 +372,19 @@ QWICK_API int qwick_tokenize_prompt(const struct qwick_engine *eng,
                                     size_t *n_ids, struct qwick_err *e);
 
 /* Turn ids into exact bytes. *text ends with a NUL, which *n_bytes does not
- * count. skip_special leaves out added tokens that are flagged special. Some
- * models have ids that the tokenizer lacks, because rows pad the vocabulary:
- * these ids have no bytes. An id that neither the model nor the tokenizer has:
- * QWICK_ERR_USAGE. */
+ * count. A tokenizer that puts a blank before a text drops one at the start of
+ * a text here. skip_special leaves out added tokens that are flagged special.
+ * Some models have ids that the tokenizer lacks, because rows pad the
+ * vocabulary: these ids have no bytes. An id that neither the model nor the
+ * tokenizer has: QWICK_ERR_USAGE. */
 QWICK_API int qwick_detokenize(const struct qwick_engine *eng,
                                const int32_t *ids, size_t n_ids,
+                               bool skip_special, char **text, size_t *n_bytes,
+                               struct qwick_err *e);
+
+/* Turn one id into the bytes that it has inside a text, where no blank is
+ * dropped. It works like qwick_detokenize. */
+QWICK_API int qwick_token_text(const struct qwick_engine *eng, int32_t id,
                                bool skip_special, char **text, size_t *n_bytes,
                                struct qwick_err *e);
 
@@ -993,7 +1011,8 @@ struct qwick_generate_options {
     bool in_think;       /* the prompt ends in an open think block (see
                             qwick_chat_encode) */
     bool split_thinking; /* put think blocks in the result's thinking, not its
-                            text; default true; set false for raw prompts */
+                            text; default true; set false for raw prompts,
+                            whose text the answer goes on with */
     bool profile;        /* fill per_token_ms and sample_ms */
     /* stop when the last loop_guard ids (at least 3) are one sequence, repeated
        three times or more; the last repetition may be cut. A window in which
@@ -1032,6 +1051,9 @@ struct qwick_generate_options {
        tokens are not the engine's. Lookup guesses first where it is expected to
        gain more. */
     struct qwick_engine *draft;
+    bool prefilled; /* the prompt ends with the start of the answer: a blank at
+                       the start of the answer's text stays, as after a raw
+                       prompt (see qwick_detokenize) */
 };
 QWICK_API void qwick_generate_options_init(struct qwick_generate_options *o,
                                            size_t size);

@@ -14,6 +14,7 @@ static const struct {
 } companions[] = {
     {"generation_config.json", false},
     {"tokenizer.json", true},
+    {"tekken.json", true},
     {"tokenizer_config.json", false},
     {"tokenizer.model", true},
     {"special_tokens_map.json", false},

@@ -92,8 +92,7 @@ static int put_scores(struct gguf_out *o, const struct bpe *b, size_t n,
                                     ? (double)scores[id]
                                     : (double)other_score(kind));
     }
-    /* texts get no blank at their beginning */
-    gguf_put_bool(o, "tokenizer.ggml.add_space_prefix", false);
+    gguf_put_bool(o, "tokenizer.ggml.add_space_prefix", bpe_export_prefix(b));
     free(scores);
     buf_free(&text);
     return rc;
@@ -280,11 +279,9 @@ static int put_text(struct quantize_plan *p, const struct quantize_source *s,
                                   checkpoint_dir(s->ck)};
     struct gguf_out *o = &p->meta;
     int32_t unknown = bpe_export_pieces(b) ? special_id(&places, "unk") : -1;
-    if (bpe_export_normalized(b))
-        quantize_warn(p, "tokenizer.json",
-                      "\"normalized\" of added tokens is left out, a GGUF file "
-                      "has no key for it: they are searched in the text as it "
-                      "is");
+    const char *loss = bpe_export_loses(b);
+    if (loss)
+        quantize_warn(p, "tokenizer.json", loss);
     return put_kind(o, s, b, e) ||
                    put_tokens(o, b, s->m.config.vocab_size, unknown, e) ||
                    put_ids(o, &places, &s->m.config, e) ||

@@ -18,6 +18,7 @@ const struct fuzz_target fuzz_targets[] = {
     {"generation", fuzz_generation},
     {"session", fuzz_session},
     {"tokenizer", fuzz_tokenizer},
+    {"tekken", fuzz_tekken},
     {"beside", fuzz_beside},
     {"tokenize", fuzz_tokenize},
     {"detokenize", fuzz_detokenize},

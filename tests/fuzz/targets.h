@@ -55,6 +55,7 @@ int fuzz_generation(const char *in, size_t n, struct qwick_err *e);
 int fuzz_session(const char *in, size_t n, struct qwick_err *e);
 /* targets_text.c */
 int fuzz_tokenizer(const char *in, size_t n, struct qwick_err *e);
+int fuzz_tekken(const char *in, size_t n, struct qwick_err *e);
 int fuzz_beside(const char *in, size_t n, struct qwick_err *e);
 int fuzz_tokenize(const char *in, size_t n, struct qwick_err *e);
 int fuzz_detokenize(const char *in, size_t n, struct qwick_err *e);

@@ -4,11 +4,13 @@
 
 #include "base/buf.h"
 #include "base/dtype.h"
+#include "engine/core/open_gguf.h"
 #include "file/checkpoint.h"
 #include "file/gguf.h"
 #include "file/json.h"
 #include "file/safetensors.h"
 #include "targets.h"
+#include "text/bpe/bpe.h"
 
 /* ---- JSON ---- */
 
@@ -144,6 +146,11 @@ int fuzz_gguf(const char *in, size_t n, struct qwick_err *e)
                 sink += v->data[k];
     }
     use_tensors(gguf_tensors(g), n);
+    struct bpe *b;
+    if (!open_gguf_tokenizer(&b, g, e))
+        bpe_close(b);
+    else
+        CHECK(!b);
     gguf_close(g);
     return 0;
 }

@@ -14,33 +14,56 @@
 #include "text/template/template.h"
 #include "text/unicode.h"
 
-/* ---- tokenizer.json ---- */
+/* ---- tokenizer.json, tekken.json ---- */
 
-int fuzz_tokenizer(const char *in, size_t n, struct qwick_err *e)
+/* Encode a text, and decode its ids. */
+static void use_tokenizer(struct bpe *b)
 {
     static const char text[] =
         "the thing: in 3 <think>lines\n\n <|im_end|> 12345 MiXed/\n it'S "
         "\u4E2D\u6587\u30AB\u0301\u200B\xFF\u0645\u0661\u01C5x ";
-    struct bpe *b;
-    if (bpe_open(&b, "tokenizer.json", in, n, e)) {
-        CHECK(!b);
-        return -1;
-    }
     for (int special = 0; special < 2; special++) {
         int32_t *ids = NULL;
         size_t n_ids = 0;
         if (bpe_encode(b, text, sizeof text - 1, special, &ids, &n_ids, NULL))
             continue;
-        for (size_t i = 0; i < n_ids; i++)
+        struct bpe_decoder d = {0};
+        struct buf out = {0};
+        for (size_t i = 0; i < n_ids; i++) {
             CHECK(bpe_has(b, ids[i]) && (size_t)ids[i] < bpe_size(b));
+            (void)bpe_decode(b, &d, ids[i], &out);
+        }
+        (void)bpe_decode_end(&d, &out);
+        bpe_decoder_free(&d);
+        buf_free(&out);
         free(ids);
     }
     for (int32_t id = -2; id < 300; id++) {
         size_t len;
         CHECK((bpe_token(b, id, &len) != NULL) == bpe_has(b, id));
     }
+}
+
+int fuzz_tokenizer(const char *in, size_t n, struct qwick_err *e)
+{
+    struct bpe *b;
+    int rc = bpe_open(&b, "tokenizer.json", in, n, e);
+    CHECK((rc == 0) == (b != NULL));
+    if (!rc)
+        use_tokenizer(b);
     bpe_close(b);
-    return 0;
+    return rc;
+}
+
+int fuzz_tekken(const char *in, size_t n, struct qwick_err *e)
+{
+    struct bpe *b;
+    int rc = bpe_open_tekken(&b, "tekken.json", in, n, e);
+    CHECK((rc == 0) == (b != NULL));
+    if (!rc)
+        use_tokenizer(b);
+    bpe_close(b);
+    return rc;
 }
 
 /* ---- the files beside it ---- */

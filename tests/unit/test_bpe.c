@@ -472,16 +472,16 @@ static void test_enough(void **state)
         struct ids whole = encode(qwen, b.data, b.len, true);
         for (size_t enough = 1; enough <= 100000; enough *= 10) {
             struct ids r = {0};
-            assert_ok(bpe_encode_spans(qwen, b.data, b.len, &all, 1, enough,
-                                       &r.v, &r.n, &e),
+            assert_ok(bpe_encode_spans(qwen, b.data, b.len, &all, 1, false,
+                                       enough, &r.v, &r.n, &e),
                       &e);
             assert_in_range(r.n, enough + 1, enough + BPE_WINDOW);
             same_ids((struct ids){whole.v, r.n}, r);
             free(r.v);
         }
         struct ids r = {0};
-        assert_ok(bpe_encode_spans(qwen, b.data, b.len, &all, 1, whole.n, &r.v,
-                                   &r.n, &e),
+        assert_ok(bpe_encode_spans(qwen, b.data, b.len, &all, 1, false, whole.n,
+                                   &r.v, &r.n, &e),
                   &e);
         same_ids(whole, r);
         free(r.v);
@@ -505,8 +505,9 @@ static void test_spans(void **state)
     const struct bpe_span spans[] = {{0, h}, {t, b.len}};
     struct ids r = {0};
     struct qwick_err e;
-    assert_ok(
-        bpe_encode_spans(qwen, b.data, b.len, spans, 2, 0, &r.v, &r.n, &e), &e);
+    assert_ok(bpe_encode_spans(qwen, b.data, b.len, spans, 2, false, 0, &r.v,
+                               &r.n, &e),
+              &e);
     assert_int_equal(r.v[0], 151644);
     assert_int_equal(r.v[r.n - 2], 151645);
     size_t n_added = 0;
@@ -522,7 +523,9 @@ static void test_spans(void **state)
      * span has no effect. */
     size_t before = r.n;
     const struct bpe_span cut[] = {{0, 3}, {3, 3}, {3, h}};
-    assert_ok(bpe_encode_spans(qwen, b.data, h, cut, 3, 0, &r.v, &r.n, &e), &e);
+    assert_ok(
+        bpe_encode_spans(qwen, b.data, h, cut, 3, false, 0, &r.v, &r.n, &e),
+        &e);
     assert_true(r.n > before + 3);
     for (size_t i = before; i < r.n; i++)
         assert_false(bpe_is_added(qwen, r.v[i]));
@@ -535,9 +538,9 @@ static void test_spans(void **state)
         {{0, 5}, {4, 9}}, {{5, 4}, {6, 7}}, {{0, 4}, {5, 9999}}};
     for (size_t i = 0; i < 3; i++) {
         size_t n = r.n;
-        assert_int_equal(
-            bpe_encode_spans(qwen, b.data, b.len, wrong[i], 2, 0, &r.v, &n, &e),
-            -1);
+        assert_int_equal(bpe_encode_spans(qwen, b.data, b.len, wrong[i], 2,
+                                          false, 0, &r.v, &n, &e),
+                         -1);
         assert_int_equal(n, r.n);
         assert_int_equal(e.code, QWICK_ERR_USAGE);
     }
@@ -550,8 +553,8 @@ static void test_spans(void **state)
     for (size_t i = 0; i < sizeof text; i++) {
         const struct bpe_span two[] = {{0, i}, {i, sizeof text - 1}};
         struct ids parts = {0};
-        assert_ok(bpe_encode_spans(qwen, text, sizeof text - 1, two, 2, 0,
-                                   &parts.v, &parts.n, &e),
+        assert_ok(bpe_encode_spans(qwen, text, sizeof text - 1, two, 2, false,
+                                   0, &parts.v, &parts.n, &e),
                   &e);
         same_ids(whole, parts);
         free(parts.v);

@@ -22,7 +22,7 @@ int token_text(const struct qwick_engine *eng, int32_t id, char **text,
     if (!qwick_engine_info(eng)->has_tokenizer)
         return 0;
     /* the id is valid, so the only possible failure is a lack of memory */
-    return qwick_detokenize(eng, &id, 1, false, text, n, NULL);
+    return qwick_token_text(eng, id, false, text, n, NULL);
 }
 
 void json_text(struct json_writer *w, const char *s, size_t n)

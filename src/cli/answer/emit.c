@@ -53,7 +53,7 @@ static int queue_token(struct gen_output *x, const struct qwick_token_event *ev)
 {
     char *piece;
     size_t n;
-    if (qwick_detokenize(x->j->eng, &ev->id, 1, true, &piece, &n, NULL))
+    if (qwick_token_text(x->j->eng, ev->id, true, &piece, &n, NULL))
         return -1;
     int r = paint_token(&x->paint, piece, n, (double)ev->logprob / -M_LN2);
     free(piece);

@@ -73,6 +73,7 @@ static void set_options(struct gen_output *x,
     o->on_token_ctx = x;
     o->constraint = j->constraint;
     o->may_think = may_think(j);
+    o->prefilled = j->prefill.len > 0;
 }
 
 int gen_output_begin(struct gen_output *x, struct gen_job *j,

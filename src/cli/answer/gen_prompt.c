@@ -201,9 +201,13 @@ static int prompt_encode(struct gen_job *j, int32_t **ids, size_t *n_ids,
         o.enough = prompt_enough(qwick_session_n_ctx(j->ses));
     if (j->mode == MODE_RAW) {
         size_t n_before; /* a text that goes on needs no token before it */
-        (void)qwick_session_tokens(j->ses, &n_before);
-        return (n_before ? qwick_tokenize_some : qwick_tokenize_prompt)(
-            j->eng, j->text.data, j->text.len, true, o.enough, ids, n_ids, e);
+        const int32_t *before = qwick_session_tokens(j->ses, &n_before);
+        return n_before
+                   ? qwick_tokenize_after(j->eng, before[n_before - 1],
+                                          j->text.data, j->text.len, true,
+                                          o.enough, ids, n_ids, e)
+                   : qwick_tokenize_prompt(j->eng, j->text.data, j->text.len,
+                                           true, o.enough, ids, n_ids, e);
     }
     if (!j->chat && make_chat(j, e))
         return -1;

@@ -174,7 +174,7 @@ static bool openai_is_content(const struct qwick_engine *eng,
         ev->id == i->think_close_id || !i->has_tokenizer)
         return false;
     /* a control token, such as the stop token, has no text here */
-    bool bad = qwick_detokenize(eng, &ev->id, 1, true, &text, &n, NULL);
+    bool bad = qwick_token_text(eng, ev->id, true, &text, &n, NULL);
     free(text);
     return bad || n;
 }

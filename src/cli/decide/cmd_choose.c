@@ -114,7 +114,9 @@ static int encode_answers(struct job *j, struct qwick_err *e)
         const char *text = j->texts[i];
         int32_t *ids, *more;
         size_t n;
-        if (qwick_tokenize(j->g.eng, text, strlen(text), special, &ids, &n, e))
+        if (qwick_tokenize_after(j->g.eng,
+                                 j->g.mode == MODE_RAW ? QWICK_IN_TEXT : -1,
+                                 text, strlen(text), special, 0, &ids, &n, e))
             return -1;
         a->tokens = ids;
         a->n = n;
@@ -153,7 +155,7 @@ static int empty_block(const struct qwick_engine *eng, int32_t **ids,
     for (int i = 0; i < 2 && !rc; i++) {
         char *text;
         size_t n;
-        if (qwick_detokenize(eng, &tags[i], 1, false, &text, &n, e))
+        if (qwick_token_text(eng, tags[i], false, &text, &n, e))
             rc = -1;
         else if (buf_append(&block, text, n) || buf_puts(&block, "\n\n"))
             rc = err_oom(e, n + 2);

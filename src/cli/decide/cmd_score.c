@@ -73,9 +73,11 @@ static int begin_text(struct job *j, struct score_text *t, const char *given,
     memset(t, 0, sizeof(*t));
     if (given)
         r = encode_given(j, given, n_given, &ids, &n_ids, e);
-    /* with --chat, text such as <|im_end|> stays plain text */
+    /* with --chat, text such as <|im_end|> stays plain text, and an answer
+       begins as the model would begin it */
     if (r == 0)
-        r = score_begin(t, j->eng, ids, n_ids, text, n,
+        r = score_begin(t, j->eng, ids, n_ids,
+                        n_ids && !j->a->chat ? ids[n_ids - 1] : -1, text, n,
                         !j->a->no_special && !j->a->chat, e);
     free(ids);
     if (r == 0 && t->n_bytes != t->n_input)

@@ -80,7 +80,7 @@ static void put_id(struct html *h, const struct qwick_engine *eng, int32_t id)
 {
     char *text;
     size_t n;
-    if (qwick_detokenize(eng, &id, 1, false, &text, &n, NULL)) {
+    if (qwick_token_text(eng, id, false, &text, &n, NULL)) {
         h->failed = true;
         return;
     }

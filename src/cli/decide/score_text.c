@@ -12,14 +12,14 @@
 #include "cli/io/term.h"
 
 int score_begin(struct score_text *t, const struct qwick_engine *eng,
-                const int32_t *context, size_t n_context, const char *text,
-                size_t n, bool special, struct qwick_err *e)
+                const int32_t *context, size_t n_context, int32_t before,
+                const char *text, size_t n, bool special, struct qwick_err *e)
 {
     int32_t *ids;
     size_t n_ids, total, room;
     int32_t bos = qwick_engine_info(eng)->bos_id;
     memset(t, 0, sizeof(*t));
-    if (qwick_tokenize(eng, text, n, special, &ids, &n_ids, e))
+    if (qwick_tokenize_after(eng, before, text, n, special, 0, &ids, &n_ids, e))
         return -1;
     if (n_context == 0 && bos >= 0 && (n_ids == 0 || ids[0] != bos)) {
         context = &bos;
@@ -53,8 +53,10 @@ int score_begin(struct score_text *t, const struct qwick_engine *eng,
     for (size_t i = 0; i < n_ids; i++) {
         char *piece;
         size_t n_piece;
-        int r = qwick_detokenize(eng, t->ids + n_context + i, 1, false, &piece,
-                                 &n_piece, e);
+        const int32_t *id = t->ids + n_context + i;
+        int r = i == 0 && before == -1
+                    ? qwick_detokenize(eng, id, 1, false, &piece, &n_piece, e)
+                    : qwick_token_text(eng, *id, false, &piece, &n_piece, e);
         if (r == 0 && buf_append(&all, piece, n_piece))
             r = err_oom(e, n_piece);
         free(piece);

@@ -27,11 +27,12 @@ struct score_text {
 
 /* Prepare a text that follows n_context tokens, which are copied. A text that
  * follows none follows the token that goes before texts, if the model has one
- * and the text does not begin with it. special: recognise added tokens in the
+ * and the text does not begin with it. before: see qwick_tokenize_after.
+ * special: recognise added tokens in the
  * text. Returns 0, or -1 with *e set. */
 int score_begin(struct score_text *t, const struct qwick_engine *eng,
-                const int32_t *context, size_t n_context, const char *text,
-                size_t n, bool special, struct qwick_err *e);
+                const int32_t *context, size_t n_context, int32_t before,
+                const char *text, size_t n, bool special, struct qwick_err *e);
 void score_free(struct score_text *t);
 
 /* Compute t->bits, after t->item was scored. */

@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "engine/core/engine.h"
 #include "engine/core/open_gguf.h"
+#include "engine/core/specials.h"
 
 /* Other files may add tokens. */
 static void hash_added(struct bpe *b, uint64_t id[2])
@@ -19,8 +20,8 @@ static void hash_added(struct bpe *b, uint64_t id[2])
     }
 }
 
-/* Every byte of tokenizer.json can affect encoding and decoding, so hash them
- * all; of a GGUF file, the metadata that replaces it. */
+/* Every byte of the tokenizer's file can affect encoding and decoding, so hash
+ * them all; of a GGUF file, the metadata that replaces it. */
 static int hash_tokenizer(const struct qwick_engine *eng, uint64_t id[2],
                           struct qwick_err *e)
 {
@@ -30,7 +31,8 @@ static int hash_tokenizer(const struct qwick_engine *eng, uint64_t id[2],
         open_gguf_hash(checkpoint_gguf(eng->ck), id);
         return 0;
     }
-    if (checkpoint_map(eng->ck, "tokenizer.json", &map, &found, e))
+    const char *name;
+    if (specials_map_tokenizer(eng->ck, &map, &name, &found, e))
         return -1;
     if (!found)
         return 0;

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/flag.h"
 #include "engine/core/open_gguf.h"
+#include "engine/core/specials.h"
 #include "file/fs.h"
 #include "file/gguf.h"
 #include "file/json.h"
@@ -189,10 +190,11 @@ static int check_tokenizer(struct exam *x)
     bool found;
     if (g)
         return open_gguf_check_tokenizer(g, &x->e);
-    if (checkpoint_map(x->ck, "tokenizer.json", &map, &found, &x->e))
+    const char *name;
+    if (specials_map_tokenizer(x->ck, &map, &name, &found, &x->e))
         return -1;
     if (!found)
-        return err_set(&x->e, QWICK_ERR_MODEL, "tokenizer.json: no such file");
+        return err_set(&x->e, QWICK_ERR_MODEL, "%s: no such file", name);
     map_close(&map);
     return 0;
 }

@@ -65,8 +65,10 @@ enum {
 struct kind {
     const char *model; /* tokenizer.ggml.model */
     const char *name;
-    bool scores;  /* the tokens have scores, and there are no merges */
-    bool add_bos; /* unless tokenizer.ggml.add_bos_token says otherwise */
+    bool scores;     /* the tokens have scores, and there are no merges */
+    bool characters; /* the merges are of characters; see struct bpe_parts */
+    bool add_bos;    /* unless tokenizer.ggml.add_bos_token says otherwise */
+    bool must_bos;   /* add_bos, whatever that key says */
     int bos, eos; /* ids where the file has no keys for them; -1: none */
     signed char kinds[N_TYPES]; /* enum bpe_kind of each type; -1: none */
 };
@@ -84,6 +86,14 @@ static const struct kind kinds[] = {
      .add_bos = true,
      .bos = 1,
      .eos = 2,
+     .kinds = {-1, BPE_KIND_NORMAL, BPE_KIND_CONTROL, BPE_KIND_CONTROL,
+               BPE_KIND_ADDED, BPE_KIND_UNUSED, BPE_KIND_BYTE}},
+    {.model = "gemma4",
+     .name = "BPE of characters",
+     .characters = true,
+     .must_bos = true,
+     .bos = 2,
+     .eos = 1,
      .kinds = {-1, BPE_KIND_NORMAL, BPE_KIND_CONTROL, BPE_KIND_CONTROL,
                BPE_KIND_ADDED, BPE_KIND_UNUSED, BPE_KIND_BYTE}},
 };
@@ -160,13 +170,16 @@ static const struct kind *find_kind(const struct gguf *g,
         return NULL;
     for (size_t i = 0; i < N_KINDS; i++)
         if (is(v, kinds[i].model))
-            return kinds[i].scores || (*pre = find_pre(g, e)) ? &kinds[i]
-                                                              : NULL;
+            return kinds[i].scores || kinds[i].characters ||
+                           (*pre = find_pre(g, e))
+                       ? &kinds[i]
+                       : NULL;
     err_set(e, QWICK_ERR_MODEL,
-            "%s: %s: \"%s\" is not supported (\"%s\", %s, and \"%s\", %s, "
-            "are)",
+            "%s: %s: \"%s\" is not supported (\"%s\", %s, \"%s\", %s, and "
+            "\"%s\", %s, are)",
             gguf_path(g), key, ERR_SHOW((const char *)v->data, v->n_bytes),
-            kinds[0].model, kinds[0].name, kinds[1].model, kinds[1].name);
+            kinds[0].model, kinds[0].name, kinds[1].model, kinds[1].name,
+            kinds[2].model, kinds[2].name);
     return NULL;
 }
 
@@ -199,7 +212,8 @@ static int read_kinds(const struct gguf *g, const struct kind *kind, size_t n,
     *out = NULL;
     const struct gguf_value *v =
         gguf_need(g, types_key, GGUF_ARRAY, GGUF_I32, &found, e);
-    if (!v && !found && kind->scores) /* bytes and control tokens are types */
+    if (!v && !found && kind->kinds[TYPE_BYTE] >= 0) /* control tokens, too, are
+                                                        types */
         return err_set(e, QWICK_ERR_MODEL, "%s: %s: missing", gguf_path(g),
                        types_key);
     if (!v)
@@ -256,17 +270,18 @@ static int read_flag(const struct gguf *g, const char *key, bool dflt,
     return v || !found ? 0 : -1;
 }
 
-/* Read the id at key if the flag at add_key is set; else set *id to -1. usual:
- * the id if there is no key, or -1: then the flag must be missing, too. */
+/* Read the id at key if `must`, or if the flag at add_key is set; else set *id
+ * to -1. usual: the id if there is no key, or -1: then the flag must be
+ * missing, too. */
 static int read_frame_id(const struct gguf *g, const char *add_key, bool dflt,
-                         const char *key, int usual, size_t n_tokens,
+                         bool must, const char *key, int usual, size_t n_tokens,
                          int32_t *id, struct qwick_err *e)
 {
     bool found, add;
     *id = -1;
     if (read_flag(g, add_key, dflt, &add, e))
         return -1;
-    if (!add)
+    if (!add && !must)
         return 0;
     const struct gguf_value *v = gguf_need(g, key, GGUF_U32, 0, &found, e);
     if (!v && !found && usual < 0 && !gguf_find(g, add_key))
@@ -291,24 +306,43 @@ static int read_frame(const struct gguf *g, const struct kind *kind,
                       struct qwick_err *e)
 {
     return read_frame_id(g, "tokenizer.ggml.add_bos_token",
-                         pre ? pre->add_bos : kind->add_bos,
+                         pre ? pre->add_bos : kind->add_bos, kind->must_bos,
                          "tokenizer.ggml.bos_token_id", kind->bos,
                          parts->tokens.n, &parts->before, e) ||
                    read_frame_id(g, "tokenizer.ggml.add_eos_token", false,
-                                 "tokenizer.ggml.eos_token_id", kind->eos,
-                                 parts->tokens.n, &parts->after, e)
+                                 false, "tokenizer.ggml.eos_token_id",
+                                 kind->eos, parts->tokens.n, &parts->after, e)
                ? -1
                : 0;
 }
 
-/* Gemma's tokenizer of this kind is the only one that puts no blank before a
- * text, unless the file says so. */
-static bool is_gemma(const struct gguf *g)
+static bool arch_begins(const struct gguf *g, const char *name)
 {
-    static const char name[] = "gemma";
     const struct gguf_value *arch = gguf_find(g, "general.architecture");
     return arch && arch->type == GGUF_STRING && arch->n_bytes >= strlen(name) &&
            memcmp(arch->data, name, strlen(name)) == 0;
+}
+
+/* Read what only SentencePiece has. Gemma's tokenizer of this kind is the only
+ * one that puts no blank before a text, unless the file says so. */
+static int read_pieces(const struct gguf *g, struct bpe_parts *parts,
+                       float **scores, struct qwick_err *e)
+{
+    static const char squeeze_key[] = "tokenizer.ggml.remove_extra_whitespaces";
+    bool squeeze;
+    if (read_scores(g, parts->tokens.n, scores, e) ||
+        read_flag(g, "tokenizer.ggml.add_space_prefix",
+                  !arch_begins(g, "gemma"), &parts->space_prefix, e) ||
+        read_flag(g, squeeze_key, false, &squeeze, e))
+        return -1;
+    if (squeeze)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: %s: true is not supported (false is)", gguf_path(g),
+                       squeeze_key);
+    parts->scores = *scores;
+    parts->merges_name = scores_key;
+    parts->rstrip = arch_begins(g, "phi3");
+    return 0;
 }
 
 /* Read what only one kind of tokenizer has. */
@@ -318,20 +352,16 @@ static int read_merging(const struct gguf *g, const struct kind *kind,
 {
     const struct gguf_value *merges;
     *scores = NULL;
-    if (kind->scores) {
-        if (read_scores(g, parts->tokens.n, scores, e) ||
-            read_flag(g, "tokenizer.ggml.add_space_prefix", !is_gemma(g),
-                      &parts->space_prefix, e))
-            return -1;
-        parts->scores = *scores;
-        parts->merges_name = scores_key;
-        return 0;
-    }
+    if (kind->scores)
+        return read_pieces(g, parts, scores, e);
+    parts->characters = kind->characters;
     if (!(merges = need_array(g, merges_key, GGUF_STRING, e)))
         return -1;
     parts->merges =
         (struct bpe_strings){merges->data, merges->n, merges->n_bytes};
     parts->merges_name = merges_key;
+    if (!pre)
+        return 0;
     parts->split = pre->split;
     parts->nfc = pre->nfc;
     parts->ignore_merges = pre->ignore_merges;
@@ -410,7 +440,8 @@ size_t open_gguf_tokens(const struct gguf *g, struct bpe *b,
 void open_gguf_stops(const struct bpe *b, struct config *c)
 {
     static const char *const ends[] = {"<|im_end|>", "<|endoftext|>",
-                                       "<end_of_turn>"};
+                                       "<end_of_turn>", "<turn|>",
+                                       "<|tool_response>"};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         int32_t id = bpe_added_id(b, ends[i]);
         if (id >= 0 && bpe_is_special(b, id))

@@ -88,6 +88,20 @@ void specials_close(struct specials *s)
     free(s->rows);
 }
 
+int specials_map_tokenizer(const struct checkpoint *ck, struct map *map,
+                           const char **name, bool *found, struct qwick_err *e)
+{
+    static const char *const names[] = {"tokenizer.json", "tekken.json"};
+    *found = false;
+    for (size_t i = 0; i < 2 && !*found; i++) {
+        *name = names[i];
+        if (checkpoint_map(ck, *name, map, found, e))
+            return -1;
+    }
+    *name = *found ? *name : names[0];
+    return 0;
+}
+
 int specials_open_tokenizer(const struct specials *s,
                             const struct checkpoint *ck, struct bpe **out,
                             struct qwick_err *e)
@@ -96,13 +110,16 @@ int specials_open_tokenizer(const struct specials *s,
     bool found;
     char path[512];
     *out = NULL;
-    checkpoint_path(ck, "tokenizer.json", path, sizeof path);
-    if (checkpoint_map(ck, "tokenizer.json", &map, &found, e))
+    const char *name, *text;
+    if (specials_map_tokenizer(ck, &map, &name, &found, e))
         return -1;
     if (!found)
         return 0;
-    int rc = bpe_open_beside(out, path, (const char *)map.data, map.size,
-                             &s->beside, e);
+    checkpoint_path(ck, name, path, sizeof path);
+    text = (const char *)map.data;
+    int rc = strcmp(name, "tekken.json") == 0
+                 ? bpe_open_tekken(out, path, text, map.size, e)
+                 : bpe_open_beside(out, path, text, map.size, &s->beside, e);
     map_close(&map);
     return rc;
 }

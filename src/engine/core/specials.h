@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "file/json.h"
+#include "file/map.h"
 #include "text/bpe/bpe.h"
 
 struct checkpoint;
@@ -31,8 +32,14 @@ int specials_open(struct specials *out, const struct checkpoint *ck,
                   struct qwick_err *e);
 void specials_close(struct specials *s);
 
-/* Create the tokenizer of tokenizer.json and these files. *out is NULL if there
- * is no tokenizer.json. */
+/* Map the tokenizer's file: tokenizer.json, or Mistral's tekken.json if that is
+ * missing. *name is the file's, also if there is neither (then *found is
+ * false). */
+int specials_map_tokenizer(const struct checkpoint *ck, struct map *map,
+                           const char **name, bool *found, struct qwick_err *e);
+
+/* Create the tokenizer of tokenizer.json and these files, or of tekken.json
+ * alone. *out is NULL if there is neither. */
 int specials_open_tokenizer(const struct specials *s,
                             const struct checkpoint *ck, struct bpe **out,
                             struct qwick_err *e);

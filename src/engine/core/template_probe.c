@@ -58,7 +58,8 @@ static int encode(const struct qwick_engine *eng, const char *text, size_t n,
     const struct bpe_span all = {0, n};
     *ids = NULL;
     *n_ids = 0;
-    if (!bpe_encode_spans(eng->bpe, text, n, &all, 1, 0, ids, n_ids, e))
+    if (!bpe_encode_spans(eng->bpe, text, n, &all, 1, false, 0, ids, n_ids,
+                          e))
         return 0;
     free(*ids);
     *ids = NULL;

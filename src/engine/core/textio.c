@@ -18,13 +18,23 @@ int qwick_tokenize_some(const struct qwick_engine *eng, const char *text,
                         size_t n_bytes, bool special, size_t enough,
                         int32_t **ids, size_t *n_ids, struct qwick_err *e)
 {
+    return qwick_tokenize_after(eng, -1, text, n_bytes, special, enough, ids,
+                                n_ids, e);
+}
+
+int qwick_tokenize_after(const struct qwick_engine *eng, int32_t before,
+                         const char *text, size_t n_bytes, bool special,
+                         size_t enough, int32_t **ids, size_t *n_ids,
+                         struct qwick_err *e)
+{
     const struct bpe_span all = {0, n_bytes};
     *ids = NULL;
     *n_ids = 0;
     if (engine_need_tokenizer(eng, e))
         return -1;
     if (!bpe_encode_spans(eng->bpe, text, n_bytes, &all, special ? 1 : 0,
-                          enough, ids, n_ids, e))
+                          before != -1 && bpe_goes_on(eng->bpe, before), enough,
+                          ids, n_ids, e))
         return 0;
     free(*ids);
     *ids = NULL;
@@ -85,16 +95,16 @@ int engine_decode_token(const struct qwick_engine *eng, struct bpe_decoder *d,
     return 0;
 }
 
-int qwick_detokenize(const struct qwick_engine *eng, const int32_t *ids,
-                     size_t n_ids, bool skip_special, char **text,
-                     size_t *n_bytes, struct qwick_err *e)
+/* Decode ids. d: the state of their text, which is freed. */
+static int decode_all(const struct qwick_engine *eng, struct bpe_decoder d,
+                      const int32_t *ids, size_t n_ids, bool skip_special,
+                      char **text, size_t *n_bytes, struct qwick_err *e)
 {
     *text = NULL;
     *n_bytes = 0;
     if (engine_need_tokenizer(eng, e))
         return -1;
     struct buf out = {0};
-    struct bpe_decoder d = {0};
     int rc = 0;
     for (size_t i = 0; i < n_ids && !rc; i++)
         rc = engine_decode_token(eng, &d, ids[i], skip_special, &out, e);
@@ -105,6 +115,22 @@ int qwick_detokenize(const struct qwick_engine *eng, const int32_t *ids,
     bpe_decoder_free(&d);
     buf_free(&out);
     return rc;
+}
+
+int qwick_detokenize(const struct qwick_engine *eng, const int32_t *ids,
+                     size_t n_ids, bool skip_special, char **text,
+                     size_t *n_bytes, struct qwick_err *e)
+{
+    return decode_all(eng, (struct bpe_decoder){0}, ids, n_ids, skip_special,
+                      text, n_bytes, e);
+}
+
+int qwick_token_text(const struct qwick_engine *eng, int32_t id,
+                     bool skip_special, char **text, size_t *n_bytes,
+                     struct qwick_err *e)
+{
+    return decode_all(eng, (struct bpe_decoder){.goes_on = true}, &id, 1,
+                      skip_special, text, n_bytes, e);
 }
 
 static enum chat_bool think_value(enum qwick_think think)
@@ -209,8 +235,9 @@ static int encode_prompt(const struct qwick_engine *eng, struct chat_prompt *p,
         prefill_think(eng, prefill, n_prefill, in_think);
     return bpe_encode_spans(eng->bpe, p->text.data, p->text.len,
                             o->allow_special ? &all : p->pieces,
-                            o->allow_special ? 1 : p->n_pieces, o->enough, ids,
-                            n_ids, e);
+                            o->allow_special ? 1 : p->n_pieces,
+                            *n_ids && bpe_goes_on(eng->bpe, (*ids)[*n_ids - 1]),
+                            o->enough, ids, n_ids, e);
 }
 
 int qwick_chat_encode(const struct qwick_chat *c,

@@ -203,5 +203,6 @@ int qwick_detokenizer_flush(struct qwick_detokenizer *d, const char **text,
     d->piece.len = 0;
     if (bpe_decode_end(&d->decoder, &d->piece))
         return err_oom(e, d->decoder.run.len);
+    d->decoder.goes_on = false;
     return feed(d, true, text, n_text, e);
 }

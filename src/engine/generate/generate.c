@@ -247,6 +247,8 @@ int generation_begin(struct generation *g, const struct qwick_engine *eng,
          think_budget_begin(&g->budget, eng, o->think_budget, o->in_think, e)))
         return -1;
     generation_set_start(eng, g->sampler);
+    g->decoder.goes_on = (!o->split_thinking || o->prefilled) && n > 0 &&
+                         eng->bpe && !bpe_is_added(eng->bpe, prompt[n - 1]);
     for (size_t i = 0; i < n; i++)
         sampler_see_prompt(g->sampler, prompt[i]);
     return 0;

@@ -24,7 +24,7 @@ int think_budget_begin(struct think_budget *b, const struct qwick_engine *eng,
         return err_set(e, QWICK_ERR_USAGE,
                        "think budget: the model has no token that closes a "
                        "think block");
-    if (bpe_encode_spans(eng->bpe, sentence, len, &none, 0, 0, &b->ids,
+    if (bpe_encode_spans(eng->bpe, sentence, len, &none, 0, true, 0, &b->ids,
                          &b->n_ids, e))
         return -1;
     int32_t *ids = realloc(b->ids, (b->n_ids + 1) * sizeof *ids);

@@ -18,6 +18,21 @@ void alphabet_fill(struct alphabet *a)
     }
 }
 
+static int put_char(struct buf *out, uint32_t c)
+{
+    const char s[2] = {(char)(0xC0 | c >> 6), (char)(0x80 | (c & 0x3F))};
+    return c < 0x80 ? buf_putc(out, (char)c) : buf_append(out, s, 2);
+}
+
+int alphabet_spell(const struct alphabet *a, const char *p, size_t n,
+                   struct buf *out)
+{
+    for (size_t i = 0; i < n; i++)
+        if (put_char(out, a->char_of[(unsigned char)p[i]]))
+            return -1;
+    return 0;
+}
+
 /* The byte that the character at *p (valid UTF-8) stands for, or -1. */
 static int next_byte(const struct alphabet *a, const unsigned char **p)
 {
@@ -37,7 +52,7 @@ void alphabet_bytes(const struct alphabet *a, char *arena, struct bpe_tok *t)
 {
     unsigned char *out = (unsigned char *)arena + t->off;
     const unsigned char *p = out, *end = out + t->len;
-    t->flags &= (uint8_t)~BPE_SPELLED;
+    t->flags &= (uint16_t)~BPE_SPELLED;
     while (p < end) {
         if (next_byte(a, &p) < 0) {
             t->flags |= BPE_RAW;

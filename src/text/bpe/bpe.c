@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/buf.h"
+#include "base/utf8.h"
 #include "text/bpe/bpe_int.h"
 #include "text/split.h"
 #include "text/unicode.h"
@@ -47,6 +48,11 @@ bool bpe_is_special(const struct bpe *b, int32_t id)
     return (flags_of(b, id) & BPE_SPECIAL) != 0;
 }
 
+bool bpe_goes_on(const struct bpe *b, int32_t before)
+{
+    return !bpe_is_added(b, before) || b->prefix == BPE_PREFIX_FIRST;
+}
+
 /* The longest token of a set at the start of p[0..n), n >= 1, or NULL. The
  * tokens that agree with the first bytes are a range of the sorted array. It is
  * narrowed byte by byte. */
@@ -88,6 +94,8 @@ struct encoder {
     int32_t *ids;
     size_t n, cap;
     size_t enough;   /* stop when there are more ids */
+    bool goes_on;    /* the text goes on after another */
+    bool begins;     /* the part between added tokens begins the text */
     struct buf copy; /* of a piece, changed */
     /* The normal form of a part between added tokens, and its spans. */
     struct buf normal;
@@ -495,24 +503,70 @@ static int encode_word(struct encoder *c, const char *p, size_t n, size_t room)
     return 0;
 }
 
-/* Encode the text between added tokens. Ends early when there are enough
- * ids. */
-static int encode_piece(struct encoder *c, const char *p, size_t n)
+/* Whether a blank goes before a piece. begins: the piece begins the text.
+ * normal: it is in the normal form. */
+static bool wants_prefix(const struct encoder *c, const char *p, size_t n,
+                         bool begins, bool normal)
 {
-    bool changed = c->b->order || (c->b->nfc && !unicode_is_nfc(p, n));
+    if (n == 0 || c->b->prefix == BPE_PREFIX_NONE || (begins && c->goes_on))
+        return false;
+    if (c->b->prefix == BPE_PREFIX_EACH)
+        return !normal; /* the normal form has it */
+    return (begins || c->b->prefix == BPE_PREFIX_ALWAYS) && *p != ' ' &&
+           !(n >= 3 && memcmp(p, "\xE2\x96\x81", 3) == 0);
+}
+
+/* Write the text that is split and merged to c->copy if it differs from
+ * p[0..n). Returns 1 then, 0 if it is equal, or -1. */
+static int change_piece(struct encoder *c, const char *p, size_t n, bool prefix)
+{
     c->copy.len = 0;
-    if (c->b->order && bpe_pieces_text(c->b, p, n, &c->copy) < 0)
-        return err_oom(c->e, n);
-    if (changed && !c->b->order && unicode_nfc(&c->copy, p, n, c->e) < 0)
+    if (c->b->order)
+        return bpe_pieces_text(p, n, prefix, &c->copy) ? err_oom(c->e, n) : 1;
+    if (c->b->nfc)
+        return unicode_is_nfc(p, n)                     ? 0
+               : unicode_nfc(&c->copy, p, n, c->e) == 0 ? 1
+                                                        : -1;
+    if (!prefix)
+        return 0;
+    return buf_putc(&c->copy, ' ') || buf_append(&c->copy, p, n)
+               ? err_oom(c->e, n)
+               : 1;
+}
+
+/* The length of the part that p[0..n), n >= 1, begins with. */
+static size_t next_part(const struct bpe *b, const char *p, size_t n)
+{
+    if (!b->byte_fallback)
+        return split_next(b->split, p, n);
+    size_t k = 1;
+    while (b->newlines_apart && k < n && (p[k] == '\n') == (*p == '\n'))
+        k++;
+    return b->newlines_apart ? k : n;
+}
+
+/* Encode the text between added tokens. Ends early when there are enough ids.
+ * begins, normal: see wants_prefix. */
+static int encode_piece(struct encoder *c, const char *p, size_t n, bool begins,
+                        bool normal)
+{
+    int changed =
+        n ? change_piece(c, p, n, wants_prefix(c, p, n, begins, normal)) : 0;
+    if (changed < 0)
         return -1;
     if (changed) {
         p = c->copy.data;
         n = c->copy.len;
     }
     for (size_t i = 0; i < n && c->n <= c->enough;) {
-        size_t k =
-            c->b->byte_fallback ? n : split_next(c->b->split, p + i, n - i);
-        if (encode_word(c, p + i, k, n - i) < 0)
+        size_t k = next_part(c->b, p + i, n - i);
+        bool one = c->b->newlines_apart && p[i] == '\n' && k < BPE_NEWLINES &&
+                   c->b->newlines[k] < c->b->size;
+        if (one && need(c, 1))
+            return -1;
+        if (one)
+            c->ids[c->n++] = (int32_t)c->b->newlines[k];
+        else if (encode_word(c, p + i, k, n - i) < 0)
             return -1;
         i += k;
     }
@@ -556,7 +610,9 @@ static int add_normal(struct encoder *c, const char *text, size_t begin,
                       size_t end, bool found)
 {
     struct bpe_span at = {c->normal.len, 0};
-    if (bpe_normal_form(c->b, text + begin, end - begin, &c->normal, c->e))
+    bool begins = at.begin == 0 && !(c->begins && c->goes_on);
+    if (bpe_normal_form(c->b, text + begin, end - begin, begins, &c->normal,
+                        c->e))
         return -1;
     at.end = c->normal.len;
     if (!found)
@@ -575,7 +631,8 @@ static int encode_between(struct encoder *c, const struct source *t,
                           size_t begin, size_t end, size_t *span)
 {
     if (c->b->sets[BPE_NORMALIZED].n == 0 || begin == end)
-        return encode_piece(c, t->p + begin, end - begin);
+        return encode_piece(c, t->p + begin, end - begin, begin == 0, false);
+    c->begins = begin == 0;
     size_t k = *span, i = begin;
     c->normal.len = c->n_inner = 0;
     while (k < t->n_spans && t->spans[k].end <= begin)
@@ -596,6 +653,41 @@ static int encode_between(struct encoder *c, const struct source *t,
     return encode_set(c, &normal, BPE_NORMALIZED);
 }
 
+/* The bytes of white space after position i of a text. */
+static size_t spaces_after(const struct source *t, size_t i)
+{
+    size_t at = i, len;
+    uint32_t c;
+    while (at < t->n && (len = utf8_decode(t->p + at, t->n - at, &c, NULL)) &&
+           unicode_class(c) == UC_SPACE)
+        at += len;
+    return at - i;
+}
+
+/* The bytes of white space before position i, from `from` on. */
+static size_t spaces_before(const struct source *t, size_t from, size_t i)
+{
+    size_t at = i, len = 0;
+    uint32_t c;
+    do {
+        at -= len;
+        for (len = 1; len <= 4 && len <= at - from; len++)
+            if (utf8_decode(t->p + at - len, len, &c, NULL) == len)
+                break;
+    } while (len <= 4 && len <= at - from && unicode_class(c) == UC_SPACE);
+    return i - at;
+}
+
+/* Encode the part [begin, end) of a text, in which there are no tokens of this
+ * set. *span: see encode_between. */
+static int encode_until(struct encoder *c, const struct source *t, int set,
+                        size_t begin, size_t end, size_t *span)
+{
+    return set == BPE_PLAIN ? encode_between(c, t, begin, end, span)
+                            : encode_piece(c, t->p + begin, end - begin,
+                                           c->begins && begin == 0, true);
+}
+
 /* Encode a text in which the tokens of this set are recognised first. */
 static int encode_set(struct encoder *c, const struct source *t, int set)
 {
@@ -604,24 +696,25 @@ static int encode_set(struct encoder *c, const struct source *t, int set)
     size_t before = 0; /* the first span that ends after done, or one before */
     for (size_t k = 0; k < t->n_spans; k++) {
         size_t i = t->spans[k].begin, end = t->spans[k].end;
+        i = i < done ? done : i; /* a token has taken the space after it */
         while (i < end && (i = next_start(tokens, t->p, i, end)) < end) {
             const struct bpe_added *a = match_added(tokens, t->p + i, end - i);
             if (!a) {
                 i++;
                 continue;
             }
-            if ((set == BPE_PLAIN ? encode_between(c, t, done, i, &before)
-                                  : encode_piece(c, t->p + done, i - done)) ||
-                need(c, 1))
+            size_t stop = i - (a->lstrip ? spaces_before(t, done, i) : 0);
+            if (encode_until(c, t, set, done, stop, &before) || need(c, 1))
                 return -1;
             if (c->n > c->enough)
                 return 0;
             c->ids[c->n++] = (int32_t)a->id;
-            done = i += a->len;
+            done = i + a->len;
+            done += a->rstrip ? spaces_after(t, done) : 0;
+            i = done;
         }
     }
-    return set == BPE_PLAIN ? encode_between(c, t, done, t->n, &before)
-                            : encode_piece(c, t->p + done, t->n - done);
+    return encode_until(c, t, set, done, t->n, &before);
 }
 
 static int check_spans(const struct source *t, struct qwick_err *e)
@@ -640,12 +733,13 @@ static int check_spans(const struct source *t, struct qwick_err *e)
 }
 
 int bpe_encode_spans(struct bpe *b, const char *text, size_t n,
-                     const struct bpe_span *spans, size_t n_spans,
+                     const struct bpe_span *spans, size_t n_spans, bool goes_on,
                      size_t enough, int32_t **ids, size_t *n_ids,
                      struct qwick_err *e)
 {
     struct encoder c = {.b = b,
                         .e = e,
+                        .goes_on = goes_on,
                         .ids = *ids,
                         .n = *n_ids,
                         .cap = *n_ids,
@@ -663,6 +757,6 @@ int bpe_encode(struct bpe *b, const char *text, size_t n, bool special,
                int32_t **ids, size_t *n_ids, struct qwick_err *e)
 {
     struct bpe_span all = {0, n};
-    return bpe_encode_spans(b, text, n, &all, special ? 1 : 0, 0, ids, n_ids,
-                            e);
+    return bpe_encode_spans(b, text, n, &all, special ? 1 : 0, false, 0, ids,
+                            n_ids, e);
 }

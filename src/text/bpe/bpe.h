@@ -6,17 +6,20 @@
  *
  *   byte-level     A piece is NFC-normalised, if the file says so, and split by
  *                  one of the patterns in split.h. A part starts as bytes.
- *   byte_fallback  (Gemma) A piece is one part, in which U+2581 replaces
- *                  blanks. It starts as characters. A character that is not in
- *                  the vocabulary starts as the tokens of its bytes.
+ *   byte_fallback  (Gemma, Llama 2) A piece is one part, in which U+2581
+ *                  replaces blanks, perhaps with one more at its start. It
+ *                  starts as characters. A character that is not in the
+ *                  vocabulary starts as the tokens of its bytes.
+ *
+ * Mistral's tekken.json is read as a byte-level tokenizer (bpe_tekken.c).
  *
  * Each part is merged by rank (Sennrich et al. 2016); or, in GGUF files with
  * scores, as SentencePiece does, by the scores of the merged tokens. A
  * tokenizer.json that
  * asks for anything else is refused, and the error names it: other model types,
  * normalizers, pre-tokenizers, patterns or decoders; dropout, unk_token without
- * byte_fallback, prefixes and suffixes; added tokens that strip spaces or match
- * single words only.
+ * byte_fallback, prefixes and suffixes; added tokens that match single words
+ * only.
  *
  * Added tokens are searched in the text as it is. Those that are "normalized"
  * are searched afterwards, in the normal form of what is left. */
@@ -59,6 +62,9 @@ struct bpe_beside {
 int bpe_open_beside(struct bpe **out, const char *name, const char *text,
                     size_t n, const struct bpe_beside *beside,
                     struct qwick_err *e);
+/* Create a tokenizer from a whole tekken.json. Keeps no reference to text. */
+int bpe_open_tekken(struct bpe **out, const char *name, const char *text,
+                    size_t n, struct qwick_err *e);
 /* Return how many tokens the other files add or make special. */
 size_t bpe_n_beside(const struct bpe *b);
 void bpe_close(struct bpe *b);
@@ -96,6 +102,12 @@ struct bpe_parts {
     const float *scores;
     bool space_prefix;     /* with scores: put a blank before a text, and
                               after each added token in it */
+    /* With merges: the tokenizer is Gemma 4's. Tokens are spelled with U+2581
+       for blanks, a part starts as characters, and runs of newlines are parts
+       of their own. It needs a token for each byte. */
+    bool characters;
+    bool rstrip; /* added tokens take the white space after them, except
+                    <unk>, <s> and <|endoftext|> (Phi-3) */
     enum split split;      /* of byte-level BPE */
     bool nfc;              /* normalise text */
     bool ignore_merges;    /* a part that is a token is not merged */
@@ -121,8 +133,11 @@ bool bpe_export_pieces(const struct bpe *b);
  * that. */
 int bpe_export_scores(const struct bpe *b, const char *name, float **out,
                       struct qwick_err *e);
-/* Return whether added tokens are normalized. Parts do not say that. */
-bool bpe_export_normalized(const struct bpe *b);
+/* Return a warning about what parts cannot say, though the tokenizer is
+ * exported; or NULL. */
+const char *bpe_export_loses(const struct bpe *b);
+/* Return space_prefix. */
+bool bpe_export_prefix(const struct bpe *b);
 /* Set split, nfc and ignore_merges of *parts. */
 void bpe_export_splitting(const struct bpe *b, struct bpe_parts *parts);
 /* Set *all to whether merging makes each token of the vocabulary. If so,
@@ -148,6 +163,11 @@ bool bpe_is_special(const struct bpe *b, int32_t id);
 /* Return the id of the added token with this content, or -1. */
 int32_t bpe_added_id(const struct bpe *b, const char *content);
 
+/* Return whether a text that follows the token `before` goes on with its text:
+ * no blank is put before it. After an added token a new text begins, but one
+ * where only the start of a whole text gets a blank. */
+bool bpe_goes_on(const struct bpe *b, int32_t before);
+
 /* Drop the ids from n on, which the model has no rows for: their added tokens
  * are plain text from now on. Returns 0; or -1, with nothing changed, if one of
  * these ids is not just an added token. */
@@ -156,16 +176,20 @@ int bpe_drop_from(struct bpe *b, size_t n);
 /* The state of decoding a text, token by token; all zeros at its start. With
  * byte_fallback, the tokens of single bytes are held back until another token
  * follows. If all these bytes together are valid UTF-8, they are text; else
- * each of them becomes U+FFFD (ByteFallback in `tokenizers`). */
+ * each of them becomes U+FFFD (ByteFallback in `tokenizers`). A tokenizer that
+ * puts a blank before a text drops one at the start of a decoded text. */
 struct bpe_decoder {
     struct buf run; /* held back */
+    bool goes_on;   /* the text has begun: blanks stay */
+    bool strip;     /* drop a blank of the run, if that begins the text */
 };
 
 /* Decode one id and append the text to *out. An id without a token has no text.
  * Returns 0, or -1 when out of memory. */
 int bpe_decode(struct bpe *b, struct bpe_decoder *d, int32_t id,
                struct buf *out);
-/* End the text: append what is held back. d may then decode another text. */
+/* Append what is held back, at the end of a text or before another kind of
+ * text. To decode another text, clear goes_on. */
 int bpe_decode_end(struct bpe_decoder *d, struct buf *out);
 void bpe_decoder_free(struct bpe_decoder *d);
 
@@ -177,11 +201,12 @@ struct bpe_span {
 /* Encode text[0..n) and append the ids to *ids, a malloc'ed array that grows;
  * *n_ids is its length before and after. Added tokens are recognised only if
  * they lie entirely inside one of the spans, which ascend and do not overlap.
- * Bytes that are not valid UTF-8 become the tokens of these bytes. enough: stop
+ * Bytes that are not valid UTF-8 become the tokens of these bytes. goes_on: the
+ * text goes on after another, so no blank is put before it. enough: stop
  * early once *ids holds more ids than this, for callers that only need to know
  * that; 0: encode everything. */
 int bpe_encode_spans(struct bpe *b, const char *text, size_t n,
-                     const struct bpe_span *spans, size_t n_spans,
+                     const struct bpe_span *spans, size_t n_spans, bool goes_on,
                      size_t enough, int32_t **ids, size_t *n_ids,
                      struct qwick_err *e);
 

@@ -32,17 +32,16 @@ static int read_flag(const struct bpe_load *l, const struct bpe_listed *t,
 static int read_flags(const struct bpe_load *l, const struct json_value *v,
                       bool partial, struct bpe_listed *t)
 {
-    static const char *const off[] = {"single_word", "lstrip", "rstrip"};
-    for (size_t k = 0; k < sizeof off / sizeof *off; k++) {
-        bool on = false;
-        if (read_flag(l, t, v, off[k], partial, &on))
-            return -1;
-        if (on)
-            return err_set(l->e, QWICK_ERR_MODEL,
-                           ITEM "%s is true (supported: false)", ITEM_OF(t),
-                           off[k]);
-    }
-    if (read_flag(l, t, v, "special", partial, &t->special))
+    bool single_word = false;
+    if (read_flag(l, t, v, "single_word", partial, &single_word))
+        return -1;
+    if (single_word)
+        return err_set(l->e, QWICK_ERR_MODEL,
+                       ITEM "single_word is true (supported: false)",
+                       ITEM_OF(t));
+    if (read_flag(l, t, v, "lstrip", partial, &t->lstrip) ||
+        read_flag(l, t, v, "rstrip", partial, &t->rstrip) ||
+        read_flag(l, t, v, "special", partial, &t->special))
         return -1;
     t->normalized = !t->special;
     return read_flag(l, t, v, "normalized", partial, &t->normalized);
@@ -187,27 +186,40 @@ int bpe_drop_from(struct bpe *b, size_t n)
 
 int32_t bpe_added_id(const struct bpe *b, const char *content)
 {
-    const struct bpe_added *a = bpe_find_added(b, content, strlen(content));
-    return a ? (int32_t)a->id : -1;
+    size_t n = strlen(content);
+    const struct bpe_added *a = bpe_find_added(b, content, n);
+    if (a)
+        return (int32_t)a->id;
+    /* the prefix of a normal form hides the content */
+    for (size_t i = 0; i < b->sets[BPE_NORMALIZED].n; i++) {
+        uint32_t id = b->sets[BPE_NORMALIZED].v[i].id;
+        const struct bpe_tok *t = &b->tok[id];
+        if (t->len == n && memcmp(b->arena + t->off, content, n) == 0)
+            return (int32_t)id;
+    }
+    return -1;
 }
 
 /* ---- normal forms ---- */
 
-int bpe_normal_form(const struct bpe *b, const char *p, size_t n,
+int bpe_normal_form(const struct bpe *b, const char *p, size_t n, bool begins,
                     struct buf *out, struct qwick_err *e)
 {
     if (b->nfc)
         return unicode_nfc(out, p, n, e);
-    int rc = 0;
-    if (!b->byte_fallback)
+    int rc = begins && n && b->prefix == BPE_PREFIX_EACH
+                 ? buf_puts(out, "\xE2\x96\x81")
+                 : 0;
+    if (!b->byte_fallback && !rc)
         rc = buf_append(out, p, n);
     for (size_t i = 0; b->byte_fallback && i < n && !rc; i++)
         rc = p[i] == ' ' ? buf_puts(out, "\xE2\x96\x81") : buf_putc(out, p[i]);
     return rc ? err_oom(e, n) : 0;
 }
 
-/* A normal form has at most this many bytes for each byte of a text. */
-enum { NORMAL_GROWTH = 3 };
+/* A normal form has at most this many bytes for each byte of a text. A prefix
+ * has 3. */
+enum { NORMAL_GROWTH = 6 };
 
 /* Give a normalized token its normal form. The arena has room for it. */
 static int normalise(struct bpe_load *l, struct bpe_added *a)
@@ -215,7 +227,7 @@ static int normalise(struct bpe_load *l, struct bpe_added *a)
     struct bpe *b = l->b;
     struct bpe_tok *t = &b->tok[a->id];
     struct buf form = {0};
-    if (bpe_normal_form(b, a->content, a->len, &form, l->e))
+    if (bpe_normal_form(b, a->content, a->len, true, &form, l->e))
         return -1;
     if (form.len != a->len || memcmp(form.data, a->content, a->len) != 0) {
         char *s = b->arena + l->vocab.len;
@@ -226,7 +238,8 @@ static int normalise(struct bpe_load *l, struct bpe_added *a)
         l->vocab.len += 2 * n;
         a->content = s;
         a->len = n;
-        if (!(t->flags & BPE_MODEL)) {
+        /* decoding gives the text without the prefix */
+        if (!(t->flags & BPE_MODEL) && b->prefix != BPE_PREFIX_EACH) {
             t->off = (uint32_t)(s + n - b->arena);
             t->len = (uint16_t)n;
         }
@@ -235,13 +248,15 @@ static int normalise(struct bpe_load *l, struct bpe_added *a)
     return 0;
 }
 
-/* Find out which added tokens are normalized. */
-static int mark_normalized(struct bpe_load *l)
+/* Give added tokens their flags, and those that are normalized their form. */
+static int mark_added(struct bpe_load *l)
 {
     struct bpe *b = l->b;
     for (size_t i = 0; i < b->n_added; i++) {
         struct bpe_added *a = &b->added[i];
         a->normalized = (b->tok[a->id].flags & BPE_NORMAL) != 0;
+        a->lstrip = (b->tok[a->id].flags & BPE_LSTRIP) != 0;
+        a->rstrip = (b->tok[a->id].flags & BPE_RSTRIP) != 0;
         if (a->normalized && normalise(l, a))
             return -1;
     }
@@ -286,8 +301,10 @@ static void set_flags(struct bpe_tok *tok, const struct bpe_listed *t)
 {
     unsigned flags = tok->flags | BPE_HAS | BPE_ADDED;
     flags |= t->special ? BPE_SPECIAL : 0;
-    flags = t->normalized ? flags | BPE_NORMAL : flags & ~(unsigned)BPE_NORMAL;
-    tok->flags = (uint8_t)flags;
+    flags &= ~(unsigned)(BPE_NORMAL | BPE_LSTRIP | BPE_RSTRIP);
+    flags |= (t->normalized ? BPE_NORMAL : 0) | (t->lstrip ? BPE_LSTRIP : 0) |
+             (t->rstrip ? BPE_RSTRIP : 0);
+    tok->flags = (uint16_t)flags;
 }
 
 /* Whether the added token at this row is spelled so. Nothing in a row of the
@@ -360,14 +377,26 @@ static int32_t next_id(const struct bpe_load *l)
     return (int32_t)next;
 }
 
+/* A special token that has a name is not added again if it is there. */
+static void keep_flags(const struct bpe_tok *tok, struct bpe_listed *t)
+{
+    if (!(tok->flags & BPE_ADDED))
+        return;
+    t->normalized = tok->flags & BPE_NORMAL;
+    t->lstrip = tok->flags & BPE_LSTRIP;
+    t->rstrip = tok->flags & BPE_RSTRIP;
+}
+
 /* Place a token of another file. *next: the next free id. */
 static int place_beside(struct bpe_load *l, struct bpe_listed t, int32_t *next)
 {
     struct bpe *b = l->b;
     int32_t known = look_up(l, &t);
     bool is_new = known < 0;
-    if (t.id < 0)
+    if (t.id < 0) {
         t.id = is_new ? *next : known;
+        keep_flags(&b->tok[t.id], &t);
+    }
     if (is_new && t.id != *next && !b->tok[t.id].flags)
         return err_set(l->e, QWICK_ERR_MODEL,
                        "%s: %s: \"%s\" has id %d, but %d is the next free id "
@@ -400,7 +429,7 @@ int bpe_place_tokens(struct bpe_load *l, const struct bpe_listing *t,
     for (size_t i = n_own; i < t->n; i++)
         if (place_beside(l, t->v[i], &next))
             return -1;
-    return mark_normalized(l) || sort_added(l) ? -1 : 0;
+    return mark_added(l) || sort_added(l) ? -1 : 0;
 }
 
 /* Append the tokens of tokenizer.json. */

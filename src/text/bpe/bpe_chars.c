@@ -40,6 +40,8 @@ static int find_fallbacks(const struct bpe_load *l)
         char s[8];
         snprintf(s, sizeof s, "<0x%02X>", c);
         int32_t id = chars_find(l, s, 6);
+        if (id < 0 && c == '\t') /* Gemma 1 and 2 have a tab in place of it */
+            id = chars_find(l, &(char){(char)c}, 1);
         if (id < 0)
             return err_set(l->e, QWICK_ERR_MODEL,
                            "%s: %s: no token for byte 0x%02X (\"%s\")", l->name,
@@ -132,7 +134,7 @@ void bpe_chars_bytes(char *arena, struct bpe_tok *t)
     char *s = arena + t->off;
     int byte = bpe_fallback_byte(s, t->len);
     size_t to = 0;
-    t->flags &= (uint8_t)~BPE_SPELLED;
+    t->flags &= (uint16_t)~BPE_SPELLED;
     if (byte >= 0) {
         *s = (char)byte;
         t->len = 1;

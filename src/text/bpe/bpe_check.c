@@ -182,12 +182,45 @@ static bool is_replace(const struct json_value *v, const char *from,
            json_equals(json_get(v, "content"), to);
 }
 
+static bool is_list(const struct json_value *v, const char *name, size_t n)
+{
+    const struct json_value *list = json_get(v, name);
+    return is_type(v, "Sequence") && json_is(list, JSON_ARRAY) &&
+           list->len == n;
+}
+
+/* Replace, perhaps after Prepend. Metaspace replaces blanks as well. */
 static int check_replace(const struct bpe_load *l, const struct json_value *v)
 {
-    return is_replace(v, " ", BLANK)
-               ? 0
-               : refuse(l, "normalizer", v,
-                        "Replace of \" \" by \"" BLANK "\"");
+    const struct json_value *list = json_get(v, "normalizers");
+    if (is_replace(v, " ", BLANK) || (is_list(v, "normalizers", 1) &&
+                                      is_replace(&list->items[0], " ", BLANK)))
+        return 0;
+    if (is_list(v, "normalizers", 2) && is_type(&list->items[0], "Prepend") &&
+        json_equals(json_get(&list->items[0], "prepend"), BLANK) &&
+        is_replace(&list->items[1], " ", BLANK)) {
+        l->b->prefix = BPE_PREFIX_EACH;
+        return 0;
+    }
+    if ((bpe_is_null(v) || is_list(v, "normalizers", 0)) && l->has_metaspace)
+        return 0;
+    return refuse(l, "normalizer", v,
+                  "Replace of \" \" by \"" BLANK "\", after Prepend of \"" BLANK
+                  "\" or alone; null with the pre_tokenizer Metaspace");
+}
+
+/* Metaspace with the replacement U+2581, and without splits. */
+static int check_metaspace(const struct bpe_load *l, const char *what,
+                           const struct json_value *v)
+{
+    const struct json_value *scheme = json_get(v, "prepend_scheme");
+    if (!json_equals(json_get(v, "replacement"), BLANK))
+        return refuse(l, what, v, "Metaspace with replacement \"" BLANK "\"");
+    if (scheme && !json_equals(scheme, "first") &&
+        !json_equals(scheme, "always") && !json_equals(scheme, "never"))
+        return refuse(l, what, v,
+                      "Metaspace with prepend_scheme first, always, never");
+    return 0;
 }
 
 /* No blank is left to split at. */
@@ -198,21 +231,50 @@ static int check_split(const struct bpe_load *l, const struct json_value *v)
          json_equals(json_get(json_get(v, "pattern"), "String"), " ") &&
          bpe_is_bool(json_get(v, "invert"), false)))
         return 0;
-    return refuse(l, "pre_tokenizer", v, "null, Split at \" \"");
+    if (!is_type(v, "Metaspace"))
+        return refuse(l, "pre_tokenizer", v, "null, Split at \" \", Metaspace");
+    if (!bpe_is_bool(json_get(v, "split"), false))
+        return refuse(l, "pre_tokenizer: Metaspace.split", json_get(v, "split"),
+                      "false");
+    if (check_metaspace(l, "pre_tokenizer", v))
+        return -1;
+    const struct json_value *scheme = json_get(v, "prepend_scheme");
+    if (l->b->prefix != BPE_PREFIX_NONE)
+        return refuse(l, "pre_tokenizer", v, "null, with Prepend");
+    l->b->prefix = json_equals(scheme, "never")   ? BPE_PREFIX_NONE
+                   : json_equals(scheme, "first") ? BPE_PREFIX_FIRST
+                                                  : BPE_PREFIX_ALWAYS;
+    return 0;
 }
 
+/* Strip of one blank at the start of the text. */
+static bool is_strip(const struct json_value *v)
+{
+    int64_t n;
+    return is_type(v, "Strip") && json_equals(json_get(v, "content"), " ") &&
+           !json_int(json_get(v, "start"), 1, 1, &n) &&
+           !json_int(json_get(v, "stop"), 0, 0, &n);
+}
+
+/* Metaspace alone decodes no bytes in `tokenizers`; here it does. */
 static int check_fallback_decoder(const struct bpe_load *l,
                                   const struct json_value *v)
 {
     const struct json_value *list = json_get(v, "decoders");
-    if (is_type(v, "Sequence") && json_is(list, JSON_ARRAY) && list->len == 3 &&
+    l->b->strip = is_list(v, "decoders", 4) && is_strip(&list->items[3]);
+    if ((l->b->strip || is_list(v, "decoders", 3)) &&
         is_replace(&list->items[0], BLANK, " ") &&
         is_type(&list->items[1], "ByteFallback") &&
         is_type(&list->items[2], "Fuse"))
         return 0;
+    if (is_type(v, "Metaspace")) {
+        l->b->strip = !json_equals(json_get(v, "prepend_scheme"), "never");
+        return check_metaspace(l, "decoder", v);
+    }
     return refuse(l, "decoder", v,
                   "Sequence of Replace of \"" BLANK "\" by \" \", "
-                  "ByteFallback and Fuse");
+                  "ByteFallback, Fuse and perhaps Strip of one \" \" at the "
+                  "start; Metaspace");
 }
 
 /* ---- all of it ---- */
@@ -310,6 +372,7 @@ int bpe_check_rest(struct bpe_load *l, const struct json_value *root)
     if (check_model(l, json_get(root, "model")) < 0)
         return -1;
     const struct kind *k = l->b->byte_fallback ? &by_chars : &by_bytes;
+    l->has_metaspace = is_type(json_get(root, "pre_tokenizer"), "Metaspace");
     if (k->normalizer(l, json_get(root, "normalizer")) < 0 ||
         k->pre_tokenizer(l, json_get(root, "pre_tokenizer")) < 0 ||
         check_post_processor(l, json_get(root, "post_processor")) < 0 ||

@@ -4,12 +4,6 @@
 /* ---- spellings ------------------------------------------------------------
  */
 
-static int put_char(struct buf *out, uint32_t c)
-{
-    const char s[2] = {(char)(0xC0 | c >> 6), (char)(0x80 | (c & 0x3F))};
-    return c < 0x80 ? buf_putc(out, (char)c) : buf_append(out, s, 2);
-}
-
 /* With byte_fallback: blanks are U+2581, and a byte is <0xHH>. */
 static int put_characters(const struct bpe_tok *t, const char *p,
                           struct buf *out)
@@ -31,10 +25,7 @@ static int put_spelling(const struct bpe *b, const struct bpe_tok *t,
         return buf_append(out, p, t->len);
     if (b->byte_fallback)
         return put_characters(t, p, out);
-    for (size_t i = 0; i < t->len; i++)
-        if (put_char(out, b->alphabet.char_of[(unsigned char)p[i]]))
-            return -1;
-    return 0;
+    return alphabet_spell(&b->alphabet, p, t->len, out);
 }
 
 static const struct bpe_added *find_added(const struct bpe *b, size_t id)
@@ -115,9 +106,28 @@ bool bpe_export_pieces(const struct bpe *b)
     return b->byte_fallback;
 }
 
-bool bpe_export_normalized(const struct bpe *b)
+const char *bpe_export_loses(const struct bpe *b)
 {
-    return b->sets[BPE_NORMALIZED].n > 0;
+    bool strips = false;
+    for (size_t i = 0; i < b->n_added; i++)
+        strips = strips || b->added[i].lstrip || b->added[i].rstrip;
+    return b->sets[BPE_NORMALIZED].n > 0
+               ? "\"normalized\" of added tokens is left out, a GGUF file has "
+                 "no "
+                 "key for it: they are searched in the text as it is"
+           : strips ? "\"lstrip\" and \"rstrip\" of added tokens are left out, "
+                      "a GGUF "
+                      "file has no keys for them: white space beside them stays"
+           : b->prefix > BPE_PREFIX_EACH
+               ? "\"prepend_scheme\" is left out, a GGUF file has no key for "
+                 "it: "
+                 "a blank goes before each text between added tokens"
+               : NULL;
+}
+
+bool bpe_export_prefix(const struct bpe *b)
+{
+    return b->prefix != BPE_PREFIX_NONE;
 }
 
 const char *bpe_export_lacks(const struct bpe *b)

@@ -30,7 +30,9 @@ enum {
     BPE_SPELLED = 32,  /* still spelled; see struct bpe_tok */
     BPE_FALLBACK = 64, /* spelled <0xHH>, with byte_fallback; set when
                           BPE_SPELLED is cleared */
-    BPE_NORMAL = 128   /* added and searched in the normal form of a text */
+    BPE_NORMAL = 128,  /* added and searched in the normal form of a text */
+    BPE_LSTRIP = 256,  /* added; takes the white space before it */
+    BPE_RSTRIP = 512   /* added; takes the white space after it */
 };
 
 /* A token. Its bytes are arena[off, off + len). At first these hold the
@@ -39,8 +41,7 @@ enum {
  * need few tokens. */
 struct bpe_tok {
     uint32_t off;
-    uint16_t len;
-    uint8_t flags;
+    uint16_t len, flags;
 };
 
 /* Number of readable bytes after each string of the arena. */
@@ -57,6 +58,10 @@ struct alphabet {
 };
 
 void alphabet_fill(struct alphabet *a);
+
+/* Append the spelling of p[0..n). -1: out of memory. */
+int alphabet_spell(const struct alphabet *a, const char *p, size_t n,
+                   struct buf *out);
 
 /* Replace a token's spelling by its bytes, in place, and clear BPE_SPELLED. A
  * token with a character that stands for no byte keeps its spelling, as in
@@ -93,11 +98,10 @@ bool bpe_is_byte(const struct bpe *b, uint32_t id);
 
 #define BPE_NO_ID UINT32_MAX
 
-/* Make the text whose parts are merged: p[0..n) with blanks for U+2581, and the
- * blank of space_prefix. BPE_PAD bytes after it are readable. Replaces *out.
- * Returns -1 when out of memory. */
-int bpe_pieces_text(const struct bpe *b, const char *p, size_t n,
-                    struct buf *out);
+/* Make the text whose parts are merged: p[0..n) with blanks for U+2581, and a
+ * blank before it if `prefix`. BPE_PAD bytes after it are readable. Replaces
+ * *out. Returns -1 when out of memory. */
+int bpe_pieces_text(const char *p, size_t n, bool prefix, struct buf *out);
 
 /* Return whether a spelling stands for a text with blanks. Such a token is
  * found by merging, not as an added token. */
@@ -168,7 +172,7 @@ struct bpe_added {
     const char *content; /* in arena */
     size_t len;          /* not 0 */
     uint32_t id;
-    bool normalized;
+    bool normalized, lstrip, rstrip;
 };
 
 /* Added tokens, sorted by content, bytewise. The tokens with first byte c are
@@ -180,6 +184,21 @@ struct bpe_set {
     size_t at[257];
 };
 enum { BPE_PLAIN, BPE_NORMALIZED, BPE_N_SETS };
+
+/* Limit of the newlines of a token that is found without merging; Gemma 4 has
+ * up to 31. */
+enum { BPE_NEWLINES = 64 };
+
+/* Where encoding puts a blank before a text (U+2581 in `tokenizers`). */
+enum bpe_prefix {
+    BPE_PREFIX_NONE,
+    BPE_PREFIX_EACH,   /* at the start, and after each added token: the
+                          normalizer Prepend, and SentencePiece */
+    BPE_PREFIX_ALWAYS, /* likewise, unless a blank is there: Metaspace with
+                          prepend_scheme always */
+    BPE_PREFIX_FIRST   /* at the start, unless a blank or an added token is
+                          there: Metaspace with prepend_scheme first */
+};
 
 struct bpe {
     uint64_t seed;
@@ -208,9 +227,16 @@ struct bpe {
 
     /* With scores (bpe_pieces.c), and then n_merges is 0: the token of the
      * lowest order merges first. */
-    uint32_t *order;   /* [size]; 0: text that is recognised as a whole */
-    size_t longest;    /* bytes of the longest token in words */
-    bool space_prefix; /* a blank goes before a text, and after added tokens */
+    uint32_t *order; /* [size]; 0: text that is recognised as a whole */
+    size_t longest;  /* bytes of the longest token in words */
+
+    /* Runs of newlines are parts of their own, and one that is a token is not
+       merged. Tokens of 0 to BPE_NEWLINES - 1 newlines, or BPE_NO_ID. */
+    bool newlines_apart;
+    uint32_t newlines[BPE_NEWLINES];
+
+    enum bpe_prefix prefix;
+    bool strip; /* decoding drops one blank at the start of a text */
 
     /* Added tokens: first those that are searched in a text as it is, then
      * those that are searched in its normal form. */
@@ -242,8 +268,9 @@ struct bpe_word {
 };
 
 /* Append the text in which normalized added tokens are searched, the normal
- * form of p[0..n). Returns -1 with *e set when out of memory. */
-int bpe_normal_form(const struct bpe *b, const char *p, size_t n,
+ * form of p[0..n). begins: with BPE_PREFIX_EACH, U+2581 goes before it. Returns
+ * -1 with *e set when out of memory. */
+int bpe_normal_form(const struct bpe *b, const char *p, size_t n, bool begins,
                     struct buf *out, struct qwick_err *e);
 
 /* Replace the spelling of a BPE_SPELLED token by its bytes. */

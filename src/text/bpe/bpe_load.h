@@ -86,6 +86,7 @@ struct bpe_load {
     struct bpe_text vocab; /* spellings one after another */
     struct merges merges;
     bool has_vocab, has_merges;
+    bool has_metaspace;      /* the pre_tokenizer is Metaspace */
     bool expect_fallback;    /* byte_fallback seems to be true; checked later */
     struct json_gap gaps[2]; /* places in the text of the vocabulary and the
                                 merges */
@@ -239,7 +240,7 @@ struct bpe_listed {
     const char *content;     /* [len] */
     size_t len;
     int32_t id; /* -1: the one that the text has, or the next free one */
-    bool special, normalized;
+    bool special, normalized, lstrip, rstrip;
 };
 
 struct bpe_listing {

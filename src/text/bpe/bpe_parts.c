@@ -28,8 +28,8 @@ static bool is_added(const struct bpe_parts *parts, enum bpe_kind kind,
                      const char *text, size_t n)
 {
     return kind == BPE_KIND_CONTROL ||
-           (kind == BPE_KIND_ADDED &&
-            !(parts->scores && bpe_piece_has_blank(text, n)));
+           (kind == BPE_KIND_ADDED && !((parts->scores || parts->characters) &&
+                                        bpe_piece_has_blank(text, n)));
 }
 
 /* Put the tokens of the vocabulary into the arena. */
@@ -57,7 +57,8 @@ static int read_tokens(struct bpe_load *l, const struct bpe_parts *parts)
             bpe_piece_put(l, kind, (uint32_t)id, text, n, parts->scores[id]) <
                 0)
             return -1;
-        if (parts->scores || kind != BPE_KIND_NORMAL)
+        if (parts->scores || (kind != BPE_KIND_NORMAL &&
+                              !(parts->characters && kind != BPE_KIND_CONTROL)))
             continue;
         memcpy(l->vocab.p + l->vocab.len, text, n);
         if (bpe_vocab_put(l, n, (uint32_t)id, text) < 0) {
@@ -125,6 +126,16 @@ static int read_merges(struct bpe_load *l)
     return l->rc;
 }
 
+/* Whether an added token of Phi-3 takes the white space after it. */
+static bool takes_space(const char *p, size_t n)
+{
+    static const char *const others[] = {"<unk>", "<s>", "<|endoftext|>"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strlen(others[i]) == n && memcmp(p, others[i], n) == 0)
+            return false;
+    return true;
+}
+
 static int add_tokens(struct bpe_load *l, const struct bpe_parts *parts)
 {
     struct bpe_strings s = parts->tokens;
@@ -138,6 +149,7 @@ static int add_tokens(struct bpe_load *l, const struct bpe_parts *parts)
                                .id = (int32_t)id,
                                .special = kind == BPE_KIND_CONTROL};
         a.content = next_string(&s, &a.len);
+        a.rstrip = parts->rstrip && takes_space(a.content, a.len);
         if (is_added(parts, kind, a.content, a.len))
             rc = bpe_list_token(l, &t, &a);
     }
@@ -188,6 +200,19 @@ static int read_model(struct bpe_load *l, size_t n_bytes)
     return parts->scores ? 0 : read_merges(l);
 }
 
+/* Find the tokens that are runs of newlines. */
+static void find_newlines(const struct bpe_load *l)
+{
+    struct bpe *b = l->b;
+    char s[BPE_NEWLINES + BPE_PAD] = {0};
+    b->newlines_apart = true;
+    for (size_t n = 0; n < BPE_NEWLINES; n++) {
+        int32_t id = bpe_find(b, &l->table, bpe_hash(b->seed, s, n), s, n);
+        b->newlines[n] = id < 0 ? BPE_NO_ID : (uint32_t)id;
+        s[n] = '\n';
+    }
+}
+
 /* bpe_open_parts with l, all zeros, which the caller frees. */
 static int open_with(struct bpe_load *l, struct bpe **out,
                      const struct bpe_parts *parts, struct qwick_err *e)
@@ -201,13 +226,18 @@ static int open_with(struct bpe_load *l, struct bpe **out,
         l->b->split = parts->split;
         l->b->ignore_merges = parts->ignore_merges;
     }
+    if (!rc && parts->characters)
+        l->b->byte_fallback = l->expect_fallback = true;
     if (rc || read_model(l, n) || (!parts->scores && bpe_find_bytes(l)) ||
         add_tokens(l, parts) || add_frame(l, parts) ||
         (parts->scores && bpe_pieces_end(l)) || bpe_finish(l))
         rc = -1;
+    if (!rc && parts->characters)
+        find_newlines(l);
     if (!rc) {
         l->b->nfc = parts->nfc;
-        l->b->space_prefix = parts->space_prefix;
+        l->b->prefix = parts->space_prefix ? BPE_PREFIX_EACH : BPE_PREFIX_NONE;
+        l->b->strip = parts->space_prefix;
     }
     return bpe_load_end(l, rc, out);
 }

@@ -53,7 +53,7 @@ static int put_token(struct bpe_load *l, uint32_t id, const char *p, size_t n,
         *l->e = l->fault.err;
         return -1;
     }
-    l->b->tok[id].flags = (uint8_t)flags;
+    l->b->tok[id].flags = (uint16_t)flags;
     return 0;
 }
 
@@ -127,28 +127,29 @@ int bpe_pieces_begin(struct bpe_load *l, size_t n)
 int bpe_pieces_end(struct bpe_load *l)
 {
     struct bpe *b = l->b;
-    for (unsigned c = 0; c < 256; c++)
+    b->words = l->table;
+    l->table = (struct hashmap){0};
+    for (unsigned c = 0; c < 256; c++) {
+        char s[1 + BPE_PAD] = {(char)c};
+        if (b->byte_id[c] == BPE_NO_ID && c == '\t') /* see bpe_chars.c */
+            b->byte_id[c] = bpe_piece_find(b, s, 1);
         if (b->byte_id[c] == BPE_NO_ID)
             return err_set(l->e, QWICK_ERR_MODEL,
                            "%s: %s: no token for byte 0x%02X (\"<0x%02X>\" of "
                            "type byte)",
                            l->name, l->vocab_name, c, c);
-    b->words = l->table;
-    l->table = (struct hashmap){0};
+    }
     return 0;
 }
 
 /* ---- encoding ---- */
 
-int bpe_pieces_text(const struct bpe *b, const char *p, size_t n,
-                    struct buf *out)
+int bpe_pieces_text(const char *p, size_t n, bool prefix, struct buf *out)
 {
     out->len = 0;
-    if (n == 0)
-        return 0;
     if (n > SIZE_MAX - 1 - BPE_PAD || buf_reserve(out, n + 1 + BPE_PAD))
         return -1;
-    if (b->space_prefix)
+    if (prefix)
         out->data[out->len++] = ' ';
     out->len += copy_blanks(out->data + out->len, p, n);
     memset(out->data + out->len, 0, BPE_PAD);
