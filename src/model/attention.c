@@ -518,8 +518,8 @@ static void attend_all(struct worker *w, size_t layer, size_t n)
     const struct pass *p = w->p;
     const struct matrix *o_proj = &p->m->layers[layer].attn.o_proj;
     bool out16 = pass_act_type(p, o_proj, n) == ACT_BF16;
-    (p->single ? decode_attention : prefill_attention)(
-        w, layer, plan_of(p, layer), out16);
+    (p->single ? decode_attention
+               : prefill_attention)(w, layer, plan_of(p, layer), out16);
     if (layer + 1 == p->m->config.n_layers && w->tid == 0)
         pass_keep_rows(p);
     pass_ahead_all(w, &o_proj, 1, n);
@@ -553,8 +553,8 @@ struct input pass_attention(struct worker *w, size_t layer, const float *norm,
 }
 
 /* Tokens of a span that make a tile in layers with n_kv_heads, at least one: a
- * group may have more rows than a tile aims at. Large tiles pack keys and values
- * less often, small ones are shared out more evenly. */
+ * group may have more rows than a tile aims at. Large tiles pack keys and
+ * values less often, small ones are shared out more evenly. */
 static size_t tile_tokens(const struct pass *p, const struct span *span,
                           size_t n_kv_heads)
 {

@@ -170,8 +170,8 @@ static struct sizes largest_sizes(const struct model *m)
 {
     const struct config *c = &m->config;
     size_t v_dim = c->delta.n_v_heads * c->delta.d_v;
-    struct sizes s = {.panel = max_size(panel_floats(c->d_model),
-                                        panel_floats(v_dim))};
+    struct sizes s = {
+        .panel = max_size(panel_floats(c->d_model), panel_floats(v_dim))};
     for (size_t i = 0; i < c->n_layers; i++) {
         const struct layer_config *l = &c->layers[i];
         grow(l->n_experts ? &s.expert_ff : &s.d_ff, l->d_ff);
