@@ -16,6 +16,7 @@ static const struct {
     {"tokenizer.json", true},
     {"tokenizer_config.json", false},
     {"tokenizer.model", true},
+    {"tekken.json", true},
     {"special_tokens_map.json", false},
     {"added_tokens.json", false},
     {"vocab.json", true},
