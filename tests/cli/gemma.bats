@@ -415,7 +415,7 @@ kv['gemma3.final_logit_softcapping'] = [6, 30.0]; del kv['gemma3.attention.layer
     refused "kv['gemma3.final_logit_softcapping'] = [6, 30.0]" \
         "gemma3.final_logit_softcapping: must be null"
     refused "kv['gemma3.rope.freq_base_swa'] = [6, 0.0]" "gemma3.rope.freq_base_swa: must be"
-    refused "kv['gemma3.rope.scaling.type'] = [8, 'longrope']" "gemma3.rope.scaling.type: must be"
+    refused "kv['gemma3.rope.scaling.type'] = [8, 'dynamic']" "gemma3.rope.scaling.type: must be"
     refused "del tensors[5]" "blk.0.post_attention_norm.weight: missing"
     refused "del tensors[6]" "blk.0.post_ffw_norm.weight: missing"
     gguf "kv['gemma3.final_logit_softcapping'] = [6, 0.0]"

@@ -337,7 +337,7 @@ kv['$A.attention.causal'] = [7, True]; kv['$A.logit_scale'] = [6, 1.0]" $src
     refused "kv['$A.rope.dimension_count'] = [4, 32]" "dimension_count: 32, must equal"
     refused "kv['$A.attention.sliding_window'] = [4, 32]" \
         "sliding_window: 32, but $A.attention.sliding_window_pattern is missing"
-    refused "kv['$A.rope.scaling.type'] = [8, 'longrope']" "$A.rope.scaling.type: must be"
+    refused "kv['$A.rope.scaling.type'] = [8, 'dynamic']" "$A.rope.scaling.type: must be"
     refused "kv['$A.rope.scaling.type'] = [8, 'yarn']" "$A.rope.scaling.factor: must be"
     moe=$GGUF/tiny-moe-Q4_K_S.gguf
     for k in expert_count expert_used_count expert_feed_forward_length; do
