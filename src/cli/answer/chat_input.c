@@ -29,10 +29,10 @@ int chat_input_check(const struct qwick_chat *c, const char *name,
             return -1;
         if (!role_is(&m, "system") && !role_is(&m, "user") &&
             !role_is(&m, "assistant") && !role_is(&m, "tool"))
-            return err_set(e, QWICK_ERR_USAGE,
-                           "%s: message %zu: role: must be system, user, "
-                           "assistant or tool",
-                           name, i);
+            return err_usage(e,
+                             "%s: message %zu: role: must be system, user, "
+                             "assistant or tool",
+                             name, i);
     }
     return 0;
 }
@@ -52,8 +52,7 @@ int chat_input_fail(const char *path, const struct qwick_err *e)
     const char *why = err_without_name(e, "chat");
     if (!path || why == e->msg)
         return msg_fail(e);
-    msg_error("%s: %s", prompt_name(path), why);
-    return e->code;
+    return msg_stop(e->code, "%s: %s", prompt_name(path), why);
 }
 
 enum qwick_think chat_input_think(const struct qwick_chat *c,

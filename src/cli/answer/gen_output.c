@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/rng.h"
@@ -157,7 +156,8 @@ int gen_output_json(struct gen_output *x, const struct qwick_result *r,
     if (x->sample)
         jw_uint(&w, "sample", *x->sample);
     json_answer(&w, &answer);
-    return out_print(&b, jw_end_line(&w), out_write);
+    jw_end_line(&w);
+    return out_print(&b, out_write);
 }
 
 void gen_note_timing(const struct qwick_result *r)
@@ -183,10 +183,7 @@ static void judge_say(const struct gen_output *x, bool error, const char *text)
     char where[40] = "";
     if (x->sample)
         snprintf(where, sizeof(where), "sample %zu: ", *x->sample);
-    if (error)
-        msg_error("%s%s", where, text);
-    else
-        msg_warn("%s%s", where, text);
+    msg_say(error ? MSG_ERROR : MSG_WARNING, "%s%s", where, text);
 }
 
 /* Why the answer was cut; NULL: it was not. */

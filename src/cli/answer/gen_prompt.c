@@ -38,12 +38,11 @@ static int read_chat(struct gen_job *j, const char *path, struct qwick_err *e)
         status = opt_usage(p->verb,
                            "--tool-choice: %s has a tool_choice as well", path);
     } else if (own.choice && tool_choice_read(&j->choice, own.choice, e)) {
-        msg_error("%s: %s", prompt_name(path), e->msg);
-        status = e->code;
+        status = msg_stop(e->code, "%s: %s", prompt_name(path), e->msg);
     } else if (own.list.len && tools->list.len) {
         status = opt_usage(p->verb, "--tools: %s has tools as well", path);
     } else if (!own.list.len) {
-        status = tools_add(j->chat, &tools->list, e) ? msg_fail(e) : 0;
+        status = msg_result(tools_add(j->chat, &tools->list, e), e);
     } else {
         *tools = own;
         return 0;
@@ -63,9 +62,8 @@ static int read_kept(struct gen_job *j, struct qwick_err *e)
     if (status)
         return status;
     gen_kept_hint(j->chat);
-    return qwick_chat_add(j->chat, "user", j->text.data, j->text.len, e)
-               ? msg_fail(e)
-               : 0;
+    return msg_result(
+        qwick_chat_add(j->chat, "user", j->text.data, j->text.len, e), e);
 }
 
 /* Check the choice of tools against the tools and the options. Without tools, a
@@ -106,24 +104,42 @@ static int refuse_stdin(const struct gen_job *j, const char *whole)
                : 0;
 }
 
-/* Read the texts of the prompt and of -s. */
-static int read_texts(struct gen_job *j, struct prompt_faults *f,
+/* Read the texts of the prompt and of -s. records: those that stand before the
+ * prompts of records. */
+static int read_texts(struct gen_job *j, bool records, struct prompt_faults *f,
                       struct qwick_err *e)
 {
     const struct args *a = &j->p->a;
     const struct prompt_sources sources = {.files = &a->file,
                                            .text = j->arg,
                                            .names = a->file_names,
-                                           .no_stdin = a->no_stdin,
+                                           .no_stdin = records || a->no_stdin,
                                            .exact = a->raw,
+                                           .others = records,
                                            .refuse_empty =
                                                j->p->verb == &verb_choose};
-    j->has_system = a->system || a->system_file;
     if (prompt_system(&j->system, a->system, a->system_file, a->raw, f, e) ||
         prompt_compose(&j->text, &sources, f, e) ||
-        preset_apply(&j->text, j->p, e))
+        (!records && preset_apply(&j->text, j->p, e)))
         return msg_fail(e);
-    return j->text.len ? 0 : no_prompt(j);
+    return records || j->text.len ? 0 : no_prompt(j);
+}
+
+/* Read --prefill, and warn of the faults of all texts. */
+static int read_prefill(struct gen_job *j, struct prompt_faults *f)
+{
+    const char *prefill = j->p->a.prefill;
+    if (prefill && prompt_clean(&j->prefill, f, prefill, strlen(prefill)))
+        return msg_oom();
+    prompt_warn_faults(f, "prompt");
+    return 0;
+}
+
+int gen_read_before(struct gen_job *j, struct qwick_err *e)
+{
+    struct prompt_faults faults = {0};
+    int status = read_texts(j, true, &faults, e);
+    return status ? status : read_prefill(j, &faults);
 }
 
 int gen_read_input(struct gen_job *j, struct qwick_err *e)
@@ -138,22 +154,19 @@ int gen_read_input(struct gen_job *j, struct qwick_err *e)
         return status;
     set_arg(j);
     if (a->prompt_ids)
-        return prompt_ids("--prompt-ids", a->prompt_ids, strlen(a->prompt_ids),
-                          false, &j->ids, &j->n_ids, e)
-                   ? msg_fail(e)
-                   : 0;
+        return msg_result(prompt_ids("--prompt-ids", a->prompt_ids,
+                                     strlen(a->prompt_ids), false, &j->ids,
+                                     &j->n_ids, e),
+                          e);
     if (a->tools && (status = tools_read(&j->tools, a->tools)) != 0)
         return status;
     if (tool_choice_parse(&j->choice, a->tool_choice))
         return msg_oom();
     status = a->chat_json ? read_chat(j, a->chat_json, e)
-                          : read_texts(j, &faults, e);
-    if (status || (a->go_on && (status = read_kept(j, e)) != 0))
+                          : read_texts(j, false, &faults, e);
+    if (status || (a->go_on && (status = read_kept(j, e)) != 0) ||
+        (status = read_prefill(j, &faults)) != 0)
         return status;
-    if (a->prefill &&
-        prompt_clean(&j->prefill, &faults, a->prefill, strlen(a->prefill)))
-        return msg_oom();
-    prompt_warn_faults(&faults, "prompt");
     status = check_choice(j);
     return status < 0 ? 0 : status;
 }
@@ -180,11 +193,9 @@ int gen_choose_mode(struct gen_job *j)
 /* Make a chat of the system prompt and the prompt's text. */
 static int make_chat(struct gen_job *j, struct qwick_err *e)
 {
-    const char *system = j->system.data ? j->system.data : "";
     return qwick_chat_create(&j->chat, e) ||
-                   chat_input_texts(j->chat, j->has_system ? system : NULL,
-                                    j->system.len, j->text.data, j->text.len,
-                                    e) ||
+                   chat_input_texts(j->chat, j->system.data, j->system.len,
+                                    j->text.data, j->text.len, e) ||
                    tools_add(j->chat, &j->tools.list, e)
                ? -1
                : 0;
@@ -244,18 +255,6 @@ bool gen_ids_in_think(const struct qwick_engine *eng, const int32_t *ids,
     return n > 0 && ids[n - 1] == i->think_open_id;
 }
 
-static int check_ids(const struct gen_job *j, struct qwick_err *e)
-{
-    size_t vocab_size = qwick_engine_info(j->eng)->vocab_size;
-    for (size_t i = 0; i < j->n_ids; i++)
-        if ((size_t)j->ids[i] >= vocab_size)
-            return err_set(e, QWICK_ERR_USAGE,
-                           "--prompt-ids: token %zu: id %d is not below the "
-                           "vocabulary's %zu",
-                           i + 1, j->ids[i], vocab_size);
-    return 0;
-}
-
 static int too_long(const struct gen_job *j, size_t limit, struct qwick_err *e)
 {
     bool refuse = overflow_parse(j->p->a.overflow) == OVERFLOW_ERROR;
@@ -268,9 +267,7 @@ static int too_long(const struct gen_job *j, size_t limit, struct qwick_err *e)
 static int cut_text(struct gen_job *j, enum overflow how, const int32_t *ids,
                     size_t n, size_t keep, struct buf *out, struct qwick_err *e)
 {
-    size_t head = how == OVERFLOW_TAIL     ? 0
-                  : how == OVERFLOW_MIDDLE ? keep - keep / 2
-                                           : keep;
+    size_t head = overflow_head(how, keep);
     for (int part = 0; part < 2; part++) {
         const int32_t *v = part ? ids + n - (keep - head) : ids;
         size_t n_bytes = 0, skip = 0, len = part ? keep - head : head;
@@ -368,7 +365,8 @@ int gen_encode(struct gen_job *j, struct qwick_err *e)
 {
     double t = clock_ms();
     if (j->mode == MODE_IDS) {
-        if (check_ids(j, e))
+        if (prompt_check_ids(j->ids, j->n_ids,
+                             qwick_engine_info(j->eng)->vocab_size, e))
             return -1;
         j->in_think =
             !j->p->a.raw && gen_ids_in_think(j->eng, j->ids, j->n_ids);
@@ -376,8 +374,7 @@ int gen_encode(struct gen_job *j, struct qwick_err *e)
         if (prompt_encode(j, &j->ids, &j->n_ids, e))
             return -1;
         if (j->n_ids == 0)
-            return err_set(e, QWICK_ERR_USAGE,
-                           "prompt: it has no tokens after normalization");
+            return err_usage(e, "prompt: it has no tokens after normalization");
     }
     if (j->p->a.session && j->mode != MODE_CHAT && gen_continue(j, e))
         return -1;

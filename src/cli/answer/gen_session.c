@@ -25,12 +25,10 @@ int gen_check_save(const struct gen_job *j)
     struct qwick_err e;
     if (!path)
         return 0;
-    if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        msg_error("%s: is %s; --save-session replaces regular files only", path,
-                  S_ISLNK(st.st_mode) ? "a symbolic link"
-                                      : "not a regular file");
-        return QWICK_ERR_RUNTIME;
-    }
+    if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return msg_failure(
+            "%s: is %s; --save-session replaces regular files only", path,
+            S_ISLNK(st.st_mode) ? "a symbolic link" : "not a regular file");
     if (qwick_session_check_file(path, &e))
         return msg_fail(&e);
     char *dir = !slash          ? strdup(".")
@@ -90,10 +88,9 @@ int gen_save(struct gen_job *j, const struct qwick_result *r, const char *note,
     else if (r->n_tokens && n < r->n_prompt + r->n_tokens &&
              qwick_session_decode(j->ses, r->tokens[r->n_tokens - 1], &e))
         return msg_fail(&e);
-    return qwick_session_set_note(j->ses, note, n_note, &e) ||
-                   qwick_session_save(j->ses, path, &e)
-               ? msg_fail(&e)
-               : 0;
+    return msg_result(qwick_session_set_note(j->ses, note, n_note, &e) ||
+                          qwick_session_save(j->ses, path, &e),
+                      &e);
 }
 
 /* ---- the kept conversation ---- */
@@ -118,7 +115,7 @@ int gen_kept_prepare(const struct gen_job *j)
     int rc =
         state_kept_path(&path, option, &e) || state_make_dir(path.data, &e);
     buf_free(&path);
-    return rc ? msg_fail(&e) : 0;
+    return msg_result(rc, &e);
 }
 
 int gen_kept_find(char **path)
@@ -224,7 +221,7 @@ static int kept_write(const char *json, size_t n)
     int rc = state_kept_path(&path, "--keep", &e) ||
              save_put(path.data, SAVE_PRIVATE, json, n, &e);
     buf_free(&path);
-    return rc ? msg_fail(&e) : 0;
+    return msg_result(rc, &e);
 }
 
 int gen_keep(struct gen_job *j, const struct qwick_result *r)
@@ -255,20 +252,33 @@ int gen_keep(struct gen_job *j, const struct qwick_result *r)
     return status;
 }
 
+int gen_read_constraint(struct gen_job *j, struct qwick_constraint_options *o,
+                        char **text)
+{
+    struct buf tools = {0};
+    struct qwick_err e;
+    *o = qwick_constraint_defaults();
+    *text = NULL;
+    if (j->choice.kind == CHOICE_AUTO || !j->tools.list.len)
+        return constraint_given(j->p) ? constraint_read(o, text, j->p) : 0;
+    int rc = tool_choice_constraint(&j->choice, &j->tools.list, &tools, o, &e);
+    o->name = j->p->a.tool_choice ? "--tool-choice" : "tool_choice";
+    *text = buf_take(&tools, NULL);
+    return msg_result(rc, &e);
+}
+
 int gen_open_constraint(struct gen_job *j)
 {
     struct qwick_constraint_options o;
-    struct buf text = {0};
     struct qwick_err e;
-    if (j->choice.kind == CHOICE_AUTO || !j->tools.list.len)
-        return constraint_open(&j->constraint, &j->kind, j->eng, j->p);
-    int rc = tool_choice_constraint(&j->choice, &j->tools.list, &text, &o, &e);
-    o.name = j->p->a.tool_choice ? "--tool-choice" : "tool_choice";
+    char *text;
+    int status = gen_read_constraint(j, &o, &text);
     j->kind = o.kind;
-    if (!rc)
-        rc = qwick_constraint_create(&j->constraint, j->eng, &o, &e);
-    buf_free(&text);
-    return rc ? msg_fail(&e) : 0;
+    if (!status && o.name)
+        status = msg_result(
+            qwick_constraint_create(&j->constraint, j->eng, &o, &e), &e);
+    free(text);
+    return status;
 }
 
 void gen_free(struct gen_job *j)

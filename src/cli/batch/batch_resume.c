@@ -31,19 +31,13 @@ static uint64_t place_of(uint64_t line, size_t sample)
     return line << SAMPLE_BITS | sample;
 }
 
-static int resume_fail(const char *path, const char *what, struct qwick_err *e)
-{
-    return err_set(e, QWICK_ERR_RUNTIME, "%s: %s: %s", path, what,
-                   strerror(errno));
-}
-
 /* ---- reading lines ------------------------------------------------------ */
 
 static int resume_foreign(const struct lines *l, struct qwick_err *e)
 {
-    return err_set(e, QWICK_ERR_USAGE,
-                   "%s: line %llu: was not written by qwick batch; left alone",
-                   l->name, (unsigned long long)l->number);
+    return err_usage(
+        e, "%s: line %llu: was not written by qwick batch; left alone", l->name,
+        (unsigned long long)l->number);
 }
 
 /* Whether the line's answer is cut or empty; see answer_is_cut and
@@ -129,7 +123,7 @@ static int cut_line(const struct lines *l, const char *text, size_t n,
     if (!is_beginning(text, n))
         return resume_foreign(l, e);
     if (ftruncate(l->fd, (off_t)(l->consumed - n)))
-        return resume_fail(l->name, "cannot be cut", e);
+        return err_errno(e, l->name, "cannot be cut");
     msg_note("%s: line %llu was cut off, removed", l->name,
              (unsigned long long)l->number);
     return 0;
@@ -167,7 +161,7 @@ static int check_same(int in_fd, int out_fd, const char *name,
     if (fstat(in_fd, &in) || fstat(out_fd, &out) || !S_ISREG(in.st_mode) ||
         in.st_dev != out.st_dev || in.st_ino != out.st_ino)
         return 0;
-    return err_set(e, QWICK_ERR_USAGE, "%s: is the input as well", name);
+    return err_usage(e, "%s: is the input as well", name);
 }
 
 static int pending_open(struct out_file *f, int in_fd, struct qwick_err *e)
@@ -175,10 +169,9 @@ static int pending_open(struct out_file *f, int in_fd, struct qwick_err *e)
     struct stat st;
     f->fd = open(f->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (f->fd < 0)
-        return errno == ENOENT ? 0 : resume_fail(f->path, "open", e);
+        return errno == ENOENT ? 0 : err_errno(e, f->path, "open");
     if (fstat(f->fd, &st) || !S_ISREG(st.st_mode))
-        return err_set(e, QWICK_ERR_USAGE, "%s: is not a regular file",
-                       f->path);
+        return err_usage(e, "%s: is not a regular file", f->path);
     return check_same(in_fd, f->fd, f->path, e) || answers_read(f, e) ? -1 : 0;
 }
 
@@ -197,14 +190,13 @@ int batch_out_open(struct batch_out *o, const char *path, bool unordered,
     int flags = stream ? O_WRONLY : O_RDWR | O_CREAT;
     o->file.fd = open(path, flags | O_APPEND | O_CLOEXEC, 0666);
     if (o->file.fd < 0)
-        return resume_fail(path, "open", e);
+        return err_errno(e, path, "open");
     if (check_same(in_fd, o->file.fd, path, e))
         return -1;
     if (fstat(o->file.fd, &st) || !S_ISREG(st.st_mode))
         return 0;
     if (flock(o->file.fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s: another qwick batch is writing it", path);
+        return err_usage(e, "%s: another qwick batch is writing it", path);
     if (asprintf(&o->pending.path, "%s.pending", path) < 0) {
         o->pending.path = NULL;
         return err_oom(e, strlen(path));
@@ -227,7 +219,7 @@ static int pending_add(const struct batch_out *o, struct save *next,
         if (save_begin(next, path, SAVE_PRIVATE, e))
             return -1;
         if (!fstat(o->file.fd, &st) && fchmod(next->fd, st.st_mode & 0666))
-            return resume_fail(path, "cannot set its rights", e);
+            return err_errno(e, path, "cannot set its rights");
     }
     return save_write(next, s, n, e);
 }
@@ -239,7 +231,7 @@ static int pending_commit(const struct batch_out *o, struct save *next,
     if (next->fd >= 0)
         return save_commit(next, e);
     return unlink(o->pending.path) && errno != ENOENT
-               ? resume_fail(o->pending.path, "cannot be removed", e)
+               ? err_errno(e, o->pending.path, "cannot be removed")
                : 0;
 }
 
@@ -305,14 +297,14 @@ static int answers_check(struct out_file *f, uint32_t run, struct qwick_err *e)
 {
     for (size_t i = 0; i < f->n; i++)
         if (!is_of_run(&f->v[i], run))
-            return err_set(
-                e, QWICK_ERR_USAGE,
+            return err_usage(
+                e,
                 f->v[i].has_key
                     ? "%s: line %llu: was written with another model, another "
                       "--exact, --kv, --ctx or --logprobs, or in another form; "
                       "left alone (--redo replaces it)"
-                    : "%s: line %llu: has no key, it was written by an "
-                      "earlier version; left alone (--redo replaces it)",
+                    : "%s: line %llu: has no key, it was written by an earlier "
+                      "version; left alone (--redo replaces it)",
                 f->path, (unsigned long long)i + 1);
     if (f->n > 0)
         qsort(f->v, f->n, sizeof(*f->v), answers_by_place);
@@ -337,7 +329,7 @@ static int resume_start_over(struct batch_out *o, uint32_t run,
     }
     if (rc || pending_commit(o, &next, e) ||
         (ftruncate(o->file.fd, 0) &&
-         resume_fail(o->file.path, "cannot be emptied", e))) {
+         err_errno(e, o->file.path, "cannot be emptied"))) {
         save_abort(&next);
         return -1;
     }
@@ -406,15 +398,13 @@ static int answers_find(struct out_file *f, uint64_t line, size_t i,
     }
     if (*found || !a || redo)
         return 0;
-    return err_set(e, QWICK_ERR_USAGE,
-                   a->id != id
-                       ? "%s: its answer to line %llu has another id: it "
-                         "belongs to another input; left alone (--redo "
-                         "replaces it)"
-                       : "%s: its answer to line %llu belongs to another "
-                         "prompt, seed or other options; left alone (--redo "
-                         "replaces it)",
-                   f->path, (unsigned long long)line);
+    return err_usage(
+        e,
+        a->id != id ? "%s: its answer to line %llu has another id: it belongs "
+                      "to another input; left alone (--redo replaces it)"
+                    : "%s: its answer to line %llu belongs to another prompt, "
+                      "seed or other options; left alone (--redo replaces it)",
+        f->path, (unsigned long long)line);
 }
 
 /* Write a held line at the next place. */

@@ -4,10 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "file/json_writer.h"
+#include "cli/batch/batch_request.h"
 #include "file/json.h"
-
-#define WHERE "record"
+#include "file/json_writer.h"
 
 void openai_state_free(struct openai_state *s)
 {
@@ -20,7 +19,7 @@ int openai_is_request(const char *text, size_t n, bool *is, struct qwick_err *e)
     struct json_doc *doc;
     struct qwick_err why;
     *is = false;
-    if (json_parse(&doc, WHERE, text, n, QWICK_ERR_USAGE, &why))
+    if (json_parse(&doc, RECORD, text, n, QWICK_ERR_USAGE, &why))
         return why.code == QWICK_ERR_MEMORY ? err_oom(e, n) : 0;
     const struct json_value *v = json_root(doc);
     *is = json_get(v, "custom_id") && json_get(v, "body");
@@ -30,7 +29,7 @@ int openai_is_request(const char *text, size_t n, bool *is, struct qwick_err *e)
 
 /* ---- members of the body ------------------------------------------------ */
 
-/* The context of the functions that openai_translate members. */
+/* The context of the functions that translate members. */
 struct body {
     const struct json_value *v;
     struct json_writer *w;
@@ -49,15 +48,7 @@ struct member {
 
 static int body_refuse(const struct body *b, const char *name, const char *why)
 {
-    return err_set(b->e, QWICK_ERR_USAGE, WHERE ": body.%s: %s", name, why);
-}
-
-/* The member, or NULL if it is absent or null. */
-static const struct json_value *body_get(const struct json_value *v,
-                                         const char *name)
-{
-    const struct json_value *m = json_get(v, name);
-    return json_is(m, JSON_NULL) ? NULL : m;
+    return record_fault(b->e, "body.%s: %s", name, why);
 }
 
 static int body_same(const struct body *b, const struct member *row,
@@ -97,20 +88,20 @@ static int body_model(const struct body *b, const struct member *row,
         return err_oom(b->e, m->len);
     return strcmp(*first, m->str) == 0
                ? 0
-               : err_set(b->e, QWICK_ERR_USAGE,
-                         WHERE ": body.model: is \"%s\", but the first request "
-                               "has \"%s\"",
-                         ERR_SHOW(m->str, m->len),
-                         ERR_SHOW(*first, strlen(*first)));
+               : record_fault(
+                     b->e,
+                     "body.model: is \"%s\", but the first request has \"%s\"",
+                     ERR_SHOW(m->str, m->len),
+                     ERR_SHOW(*first, strlen(*first)));
 }
 
 /* The newer of two names wins only if the values are equal. */
 static int body_max_tokens(const struct body *b, const struct member *row,
                            const struct json_value *m)
 {
-    const struct json_value *old = body_get(b->v, "max_tokens");
+    const struct json_value *old = json_member(b->v, "max_tokens");
     bool is_old = old == m;
-    const struct json_value *new = body_get(b->v, "max_completion_tokens");
+    const struct json_value *new = json_member(b->v, "max_completion_tokens");
     if (is_old && new)
         return json_is(old, JSON_NUMBER) && json_is(new, JSON_NUMBER) &&
                        strcmp(old->str, new->str) == 0
@@ -124,7 +115,7 @@ static int body_max_tokens(const struct body *b, const struct member *row,
 static int body_logprobs(const struct body *b, const struct member *row,
                          const struct json_value *m)
 {
-    const struct json_value *top = body_get(b->v, "top_logprobs");
+    const struct json_value *top = json_member(b->v, "top_logprobs");
     int64_t n = 0;
     if (!json_is(m, JSON_BOOL))
         return body_refuse(b, row->name, "must be true or false");
@@ -139,7 +130,7 @@ static int body_logprobs(const struct body *b, const struct member *row,
 static int body_top(const struct body *b, const struct member *row,
                     const struct json_value *m)
 {
-    const struct json_value *on = body_get(b->v, "logprobs");
+    const struct json_value *on = json_member(b->v, "logprobs");
     (void)m;
     return json_is(on, JSON_BOOL) && on->boolean
                ? 0
@@ -179,11 +170,10 @@ static int body_template_args(const struct body *b, const struct member *row,
         return body_refuse(b, row->name, "must be an object");
     for (size_t i = 0; i < m->len; i++)
         if (!json_equals(&m->keys[i], "enable_thinking"))
-            return err_set(b->e, QWICK_ERR_USAGE,
-                           WHERE ": body.%s.%s: is not supported", row->name,
-                           ERR_SHOW(m->keys[i].str, m->keys[i].len));
-    if (body_get(m, "enable_thinking"))
-        jw_value(b->w, "think", body_get(m, "enable_thinking"));
+            return record_fault(b->e, "body.%s.%s: is not supported", row->name,
+                                ERR_SHOW(m->keys[i].str, m->keys[i].len));
+    if (json_member(m, "enable_thinking"))
+        jw_value(b->w, "think", json_member(m, "enable_thinking"));
     return 0;
 }
 
@@ -242,21 +232,19 @@ static int openai_check(const struct json_value *v, struct qwick_err *e)
         while (k < 4 && !json_equals(&v->keys[i], names[k]))
             k++;
         if (k == 4)
-            return err_set(e, QWICK_ERR_USAGE, WHERE ": %s: is not supported",
-                           ERR_SHOW(v->keys[i].str, v->keys[i].len));
+            return record_fault(e, "%s: is not supported",
+                                ERR_SHOW(v->keys[i].str, v->keys[i].len));
     }
     if (!json_equals(json_get(v, "method"), "POST"))
-        return err_set(e, QWICK_ERR_USAGE, WHERE ": method: must be \"POST\"");
+        return record_fault(e, "method: must be \"POST\"");
     if (!json_equals(url, "/v1/chat/completions"))
-        return err_set(e, QWICK_ERR_USAGE,
-                       WHERE ": url: must be \"/v1/chat/completions\"%s%s",
-                       json_is(url, JSON_STRING) ? ", is " : "",
-                       json_is(url, JSON_STRING) ? ERR_SHOW(url->str, url->len)
-                                                 : "");
+        return record_fault(
+            e, "url: must be \"/v1/chat/completions\"%s%s",
+            json_is(url, JSON_STRING) ? ", is " : "",
+            json_is(url, JSON_STRING) ? ERR_SHOW(url->str, url->len) : "");
     if (!json_is(json_get(v, "body"), JSON_OBJECT))
-        return err_set(e, QWICK_ERR_USAGE,
-                       WHERE ": body: must be an object, is %s",
-                       json_type_name(json_get(v, "body")));
+        return record_fault(e, "body: must be an object, is %s",
+                            json_type_name(json_get(v, "body")));
     return 0;
 }
 
@@ -266,7 +254,7 @@ static int openai_translate(struct openai_state *s, const struct json_value *v,
     struct body b = {json_get(v, "body"), w, s, e};
     if (openai_check(v, e))
         return -1;
-    if (!body_get(b.v, "messages"))
+    if (!json_member(b.v, "messages"))
         return body_refuse(&b, "messages", "must be an array, is missing");
     for (size_t i = 0; i < b.v->len; i++)
         if (body_member(&b, &b.v->keys[i], &b.v->items[i]))
@@ -279,15 +267,15 @@ int openai_request(struct openai_state *s, const char *text, size_t n,
 {
     struct json_doc *doc;
     struct json_writer w = json_writer(json);
-    if (json_parse(&doc, WHERE, text, n, QWICK_ERR_USAGE, e))
+    if (json_parse(&doc, RECORD, text, n, QWICK_ERR_USAGE, e))
         return -1;
     const struct json_value *id = json_get(json_root(doc), "custom_id");
     int rc = -1;
     if (!json_is(json_root(doc), JSON_OBJECT) || !json_is(id, JSON_STRING)) {
-        err_set(e, QWICK_ERR_USAGE,
-                WHERE ": is no request of OpenAI's batch format: custom_id is "
-                      "%s, must be a string",
-                json_type_name(id));
+        record_fault(e,
+                     "is no request of OpenAI's batch format: custom_id is %s, "
+                     "must be a string",
+                     json_type_name(id));
     } else {
         jw_object(&w, NULL);
         jw_string(&w, "id", id->str, id->len);

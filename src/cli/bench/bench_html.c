@@ -1,6 +1,4 @@
 /* The page of `bench --html`. */
-#include <math.h>
-#include <stdio.h>
 
 #include "cli/bench/bench_charts.h"
 #include "cli/report/profile.h"
@@ -47,14 +45,13 @@ static void page_results(struct html *h, const struct bench_report *r,
     html_puts(h, "<div class=\"wide\"><table>\n<caption>Medians of the runs. "
                  "The limit is the read bandwidth or the peak of arithmetic, "
                  "measured before and after each run.</caption>\n<thead><tr>");
-    int bad = bench_put_row(&h->out, r, m, NULL, REPORT_HTML);
+    bench_put_row(&h->out, r, m, NULL, REPORT_HTML);
     html_puts(h, "</tr></thead>\n<tbody>\n");
     for (size_t i = 0; i < m->n_lines; i++) {
         html_puts(h, "<tr>");
-        bad |= bench_put_row(&h->out, r, m, &m->lines[i], REPORT_HTML);
+        bench_put_row(&h->out, r, m, &m->lines[i], REPORT_HTML);
         html_puts(h, "</tr>\n");
     }
-    h->failed |= bad != 0;
     html_puts(h, "</tbody></table></div>\n");
 }
 
@@ -73,7 +70,7 @@ static void page_percentiles(struct html *h, const struct bench_model *m)
         if (!l->n_steps)
             continue;
         if (quantiles_of(l->step_ms, l->n_steps, &q)) {
-            h->failed = true;
+            h->out.failed = true;
             return;
         }
         bench_series_name(m, l, name);
@@ -114,7 +111,7 @@ void bench_page(struct html *h, const struct bench_report *r)
 {
     html_begin(h, "qwick bench");
     page_machine(h, &r->machine);
-    for (size_t k = 0; k < r->n_models && !h->failed; k++)
+    for (size_t k = 0; k < r->n_models && !h->out.failed; k++)
         page_model(h, r, &r->models[k]);
     html_end(h);
 }

@@ -7,7 +7,6 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "base/err.h"
 #include "cli/answer/gen_output.h"
 #include "cli/chat/chat_job.h"
 #include "cli/io/out.h"
@@ -31,12 +30,11 @@ static int child_open_session(struct chat *c, struct chat_packet *reply)
     if (status || !resume)
         return status;
     const char *note = qwick_session_note(j->ses, &n);
-    if (!n) {
-        msg_error("%s: has no messages, only tokens: it was not saved by a "
-                  "chat",
-                  c->session);
-        return QWICK_ERR_USAGE;
-    }
+    if (!n)
+        return msg_refuse(
+            "%s: has no messages, only tokens: it was not saved by a "
+            "chat",
+            c->session);
     reply->json = malloc(n);
     if (!reply->json)
         return msg_oom();
@@ -53,11 +51,10 @@ static int child_open(struct chat *c, struct chat_packet *reply)
     int status;
     if ((status = open_model(&j->eng, j->p, false)) != 0)
         return status;
-    if (strcmp(qwick_engine_info(j->eng)->template_name, "none") == 0) {
-        msg_error("%s: has no chat template; --chat-template FILE gives one",
-                  qwick_engine_info(j->eng)->model);
-        return QWICK_ERR_USAGE;
-    }
+    if (strcmp(qwick_engine_info(j->eng)->template_name, "none") == 0)
+        return msg_refuse(
+            "%s: has no chat template; --chat-template FILE gives one",
+            qwick_engine_info(j->eng)->model);
     j->mode = MODE_CHAT;
     answer_drop_think_of(j->p, j->eng);
     if ((status = answer_check_generation(j->p, j->eng)) != 0 ||

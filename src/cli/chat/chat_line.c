@@ -97,6 +97,7 @@ static void line_draw(struct chat_line *l, bool whole)
     v.prompt = prompt.data;
     v.n_prompt = prompt.len;
     l->out.len = 0;
+    l->out.failed = false;
     if (!l->moves)
         line_put(l->prompt);
     else if (!bad && !chat_draw(&l->draw, &v, &l->out))
@@ -235,12 +236,6 @@ static bool read_input(struct chat_line *l)
 
 /* ---- from outside ---- */
 
-static bool can_move(void)
-{
-    const char *term = getenv("TERM");
-    return term && *term && strcmp(term, "dumb") != 0;
-}
-
 int chat_line_open(struct chat_line **out, const struct chat_command *rows,
                    struct qwick_err *e)
 {
@@ -253,7 +248,7 @@ int chat_line_open(struct chat_line **out, const struct chat_command *rows,
     if (!setlocale(LC_CTYPE, "C.UTF-8"))
         setlocale(LC_CTYPE, "");
     l->rows = rows;
-    l->moves = can_move();
+    l->moves = term_moves();
     can_escape = l->moves;
     if (tcgetattr(STDIN_FILENO, &saved)) {
         free(l);
@@ -309,9 +304,8 @@ enum chat_line_status chat_line_read(struct chat_line *l, const char *prompt,
     if (!entered)
         return why_ended(l);
     out->len = 0;
-    return buf_append(out, e->text.data ? e->text.data : "", e->text.len)
-               ? CHAT_LINE_FAILED
-               : CHAT_LINE_GOT;
+    return buf_append(out, buf_text(&e->text), e->text.len) ? CHAT_LINE_FAILED
+                                                            : CHAT_LINE_GOT;
 }
 
 void chat_line_remember(void *ctx, const char *text, size_t n)

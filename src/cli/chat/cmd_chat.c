@@ -4,8 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/err.h"
-#include "base/utf8.h"
 #include "cli/chat/chat_history.h"
 #include "cli/chat/chat_job.h"
 #include "cli/chat/chat_text.h"
@@ -68,10 +66,10 @@ static int set_system(struct chat *c)
         return 0;
     int rc =
         prompt_system(&text, a->system, a->system_file, false, &faults, &e) ||
-        chat_set_system(&c->j.chat, text.data ? text.data : "", text.len, &e);
+        chat_set_system(&c->j.chat, buf_text(&text), text.len, &e);
     prompt_warn_faults(&faults, "system prompt");
     buf_free(&text);
-    return rc ? msg_fail(&e) : 0;
+    return msg_result(rc, &e);
 }
 
 /* Start the process of the model, and go on with the messages of its session.
@@ -82,10 +80,8 @@ static int open_child(struct chat *c)
     struct qwick_err e;
     int status = chat_model_start(c, &r);
     if (!status && r.json &&
-        qwick_chat_add_json(c->j.chat, r.json, r.n_json, &e)) {
-        msg_error("%s: %s", c->session, e.msg);
-        status = (int)e.code;
-    }
+        qwick_chat_add_json(c->j.chat, r.json, r.n_json, &e))
+        status = msg_stop(e.code, "%s: %s", c->session, e.msg);
     free(r.json);
     return status ? status : set_system(c);
 }
@@ -93,7 +89,7 @@ static int open_child(struct chat *c)
 static int begin_conversation(struct chat *c)
 {
     struct qwick_err e;
-    int status = qwick_chat_create(&c->j.chat, &e) ? msg_fail(&e) : 0;
+    int status = msg_result(qwick_chat_create(&c->j.chat, &e), &e);
     if (!status && c->j.p->a.chat_json)
         status = chat_load(c, c->j.p->a.chat_json);
     if (!status && c->j.p->a.go_on)

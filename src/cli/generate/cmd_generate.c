@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -28,14 +27,13 @@ static int open_file(const char *path, int *fd)
     *fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (*fd >= 0)
         return 0;
-    msg_error("%s: open: %s", path, strerror(errno));
-    return QWICK_ERR_RUNTIME;
+    return msg_errno(path, "open");
 }
 
 static int close_file(const char *path, int *fd, int status)
 {
     if (*fd > 0 && close(*fd) && errno != EINTR) {
-        msg_error("%s: write error: %s", path, strerror(errno));
+        msg_errno(path, "write error");
         status = status ? status : (int)QWICK_ERR_RUNTIME;
     }
     *fd = 0;
@@ -46,18 +44,8 @@ static int write_profile(struct gen_job *j, const struct qwick_result *r,
                          const struct profile *pr)
 {
     struct buf b = {0};
-    int bad = 0, status = 0;
-    if (!j->profile_fd) {
-        if (!j->p->a.json && !j->p->a.jsonl) {
-            bad = profile_table(&b, pr, r);
-            if (!bad && err_is_tty())
-                bad = plot_times(&b, "times of tokens", r->per_token_ms,
-                                 r->n_per_token,
-                                 term_columns(STDERR_FILENO) - 1, term_utf8());
-            if (!bad)
-                fd_write(STDERR_FILENO, b.data, b.len);
-        }
-    } else {
+    int status = 0;
+    if (j->profile_fd) {
         struct json_answer answer = {
             .r = r,
             .info = qwick_engine_info(j->eng),
@@ -66,15 +54,22 @@ static int write_profile(struct gen_job *j, const struct qwick_result *r,
         };
         struct json_writer w = jw_line(&b);
         json_timing(&w, &answer);
-        bad = jw_end_line(&w);
-        if (!bad && fd_write(j->profile_fd, b.data, b.len)) {
-            msg_error("%s: write error: %s", j->p->a.profile_timing.file,
-                      strerror(errno));
-            status = QWICK_ERR_RUNTIME;
-        }
+        jw_end_line(&w);
+        if (!b.failed && fd_write(j->profile_fd, b.data, b.len))
+            status = msg_errno(j->p->a.profile_timing.file, "write error");
+    } else if (!j->p->a.json && !j->p->a.jsonl) {
+        profile_table(&b, pr, r);
+        if (err_is_tty())
+            b.failed |=
+                plot_times(&b, "times of tokens", r->per_token_ms,
+                           r->n_per_token, term_columns(STDERR_FILENO) - 1,
+                           term_utf8()) != 0;
+        if (!b.failed)
+            fd_write(STDERR_FILENO, b.data, b.len);
     }
+    bool oom = b.failed;
     buf_free(&b);
-    return bad ? msg_oom() : status;
+    return oom ? msg_oom() : status;
 }
 
 /* Answer the prompt again without output, --repeat times in all. runs[0] is the

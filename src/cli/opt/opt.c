@@ -1,6 +1,5 @@
 #include "cli/opt/opt.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +71,15 @@ const char *opt_name(enum opt_id id)
     return opt_rows[i].name;
 }
 
+const char *opt_arg(const struct opt *o)
+{
+    static const char *const args[] = {
+        [OPT_INT] = "N",     [OPT_INTS] = "N,...", [OPT_SIZE] = "SIZE",
+        [OPT_TEXT] = "TEXT", [OPT_FILE] = "FILE",  [OPT_FLAG_FILE] = NULL,
+    };
+    return o->arg ? o->arg : args[o->type];
+}
+
 void *opt_value_at(const struct opt_parsed *p, const struct opt *o)
 {
     return (char *)(uintptr_t)&p->a + o->offset;
@@ -79,15 +87,16 @@ void *opt_value_at(const struct opt_parsed *p, const struct opt *o)
 
 /* ---- values ---- */
 
-static bool is_choice(const char *choices, const char *s)
+/* Whether a list, which has one of the characters `between` after each word but
+ * the last, has the word. */
+static bool has_word(const char *list, const char *between, const char *word)
 {
-    size_t n = strlen(s);
-    while (n && choices) {
-        const char *bar = strchr(choices, '|');
-        size_t k = bar ? (size_t)(bar - choices) : strlen(choices);
-        if (k == n && memcmp(choices, s, n) == 0)
+    size_t n = strlen(word);
+    for (const char *at = list; n && at && *at; at += strspn(at, between)) {
+        size_t k = strcspn(at, between);
+        if (k == n && memcmp(at, word, n) == 0)
             return true;
-        choices = bar ? bar + 1 : NULL;
+        at += k;
     }
     return false;
 }
@@ -104,18 +113,6 @@ void opt_range_text(const struct opt *o, bool full, char *out, size_t n)
     } else if (o->type == OPT_NUMBER) {
         snprintf(out, n, "%g..%g", o->min, o->max);
     }
-}
-
-/* ---- messages ---- */
-
-int opt_usage(const struct verb *v, const char *fmt, ...)
-{
-    char text[1024];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    return msg_usage(v->bit == V_GENERATE ? NULL : v->name, "%s", text);
 }
 
 /* ---- sources ---- */
@@ -139,32 +136,19 @@ bool opt_is_setting(const struct opt_parsed *p, enum opt_id id)
     return s && s->rank != OPT_LINE;
 }
 
-static size_t value_size(enum opt_type type)
-{
-    switch (type) {
-    case OPT_FLAG:
-        return sizeof(bool);
-    case OPT_INT:
-    case OPT_SIZE:
-        return sizeof(int64_t);
-    case OPT_NUMBER:
-        return sizeof(double);
-    case OPT_TEXT:
-    case OPT_FILE:
-    case OPT_CHOICE:
-        return sizeof(const char *);
-    case OPT_TEXTS:
-    case OPT_FILES:
-        return sizeof(struct strings);
-    case OPT_INTS:
-        return sizeof(struct opt_ints);
-    case OPT_FLAG_FILE:
-        return sizeof(struct opt_flag_file);
-    case OPT_HEADING:
-        break;
-    }
-    return 0;
-}
+static const size_t value_sizes[] = {
+    [OPT_FLAG] = sizeof(bool),
+    [OPT_INT] = sizeof(int64_t),
+    [OPT_SIZE] = sizeof(int64_t),
+    [OPT_NUMBER] = sizeof(double),
+    [OPT_TEXT] = sizeof(const char *),
+    [OPT_FILE] = sizeof(const char *),
+    [OPT_CHOICE] = sizeof(const char *),
+    [OPT_TEXTS] = sizeof(struct strings),
+    [OPT_FILES] = sizeof(struct strings),
+    [OPT_INTS] = sizeof(struct opt_ints),
+    [OPT_FLAG_FILE] = sizeof(struct opt_flag_file),
+};
 
 void opt_value_free(enum opt_type type, void *value)
 {
@@ -197,7 +181,7 @@ static void opt_drop(struct opt_parsed *p, enum opt_id id, const char *why)
     char text[SHOWN];
     void *value = opt_value_at(p, o);
     opt_value_free(o->type, value);
-    memcpy(value, &s->before, value_size(o->type));
+    memcpy(value, &s->before, value_sizes[o->type]);
     if (s->rank < OPT_LINE)
         msg_note("%s: has no effect %s", source_text(p, id, text, sizeof(text)),
                  why);
@@ -278,19 +262,6 @@ void opt_warn_no_effect(struct opt_parsed *p, enum opt_id id,
 
 /* ---- names ---- */
 
-/* Whether a list of words between blanks has the word. */
-static bool has_word(const char *list, const char *word)
-{
-    size_t n = strlen(word);
-    for (const char *at = list; at && *at; at += strspn(at, " ")) {
-        size_t k = strcspn(at, " ");
-        if (k == n && memcmp(at, word, n) == 0)
-            return true;
-        at += k;
-    }
-    return false;
-}
-
 /* The unknown name is another program's name for the option, the beginning of
  * exactly one name, or at most two typing errors away. */
 const char *opt_meant(const struct verb *v, const char *name)
@@ -303,7 +274,7 @@ const char *opt_meant(const struct verb *v, const char *name)
     for (size_t i = 0; i <= n; i++)
         dashed[i] = name[i] == '_' ? '-' : name[i];
     for (const struct opt *o = opt_rows; o < opt_rows + N_ROWS; o++)
-        if (has_word(o->peers, dashed) && opt_row(v, o->id))
+        if (has_word(o->peers, " ", dashed) && opt_row(v, o->id))
             return o->name;
     for (const struct opt *o = NULL; (o = opt_next(v, o));) {
         const char *known = o->name;
@@ -378,6 +349,9 @@ int opt_set_value(const struct verb *v, const struct opt *o, const char *name,
 {
     int64_t i;
     double d;
+    if (!*value && (o->type == OPT_FILE || o->type == OPT_TEXTS ||
+                    o->type == OPT_FILES || o->type == OPT_FLAG_FILE))
+        return opt_usage(v, "%s: the value is empty", name);
     switch (o->type) {
     case OPT_INT:
         if (opt_int(value, &i) || i < o->imin || i > o->imax)
@@ -398,31 +372,23 @@ int opt_set_value(const struct verb *v, const struct opt *o, const char *name,
         *(double *)dst = d;
         return -1;
     case OPT_CHOICE:
-        if (is_choice(o->later, value))
+        if (has_word(o->later, "|", value))
             return opt_usage(v, "%s %s: not in this version", name, value);
-        if (!is_choice(o->choices, value))
+        if (!has_word(o->choices, "|", value))
             return opt_usage(v, "%s: \"%s\" is none of %s", name, value,
                              o->choices);
         *(const char **)dst = value;
         return -1;
     case OPT_FILE:
-        if (!*value)
-            return opt_usage(v, "%s: the value is empty", name);
-        *(const char **)dst = value;
-        return -1;
     case OPT_TEXT:
         *(const char **)dst = value;
         return -1;
     case OPT_TEXTS:
     case OPT_FILES:
-        if (!*value)
-            return opt_usage(v, "%s: the value is empty", name);
         return push_text(dst, value);
     case OPT_INTS:
         return set_ints(v, o, name, value, dst);
     case OPT_FLAG_FILE:
-        if (!*value)
-            return opt_usage(v, "%s: the value is empty", name);
         ((struct opt_flag_file *)dst)->on = true;
         ((struct opt_flag_file *)dst)->file = value;
         return -1;
@@ -473,7 +439,7 @@ int opt_set_default(struct opt_parsed *p, const struct opt *o,
     if (s->rank > rank)
         return -1;
     if (s->rank == OPT_UNSET)
-        memcpy(&s->before, dst, value_size(o->type));
+        memcpy(&s->before, dst, value_sizes[o->type]);
     s->rank = rank;
     s->where = where;
     return set_plain(p->verb, o, name, value, dst, &s->off);

@@ -1,8 +1,6 @@
 #include "cli/opt/preset.h"
 
 #include <ctype.h>
-#include <dirent.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,6 +10,7 @@
 #include "cli/io/prompt.h"
 #include "cli/opt/settings.h"
 #include "cli/opt/verbs.h"
+#include "file/fs.h"
 #include "file/map.h"
 
 static const char suffix[] = ".txt";
@@ -20,54 +19,41 @@ static const char suffix[] = ".txt";
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
+    const struct dir_entry *x = a, *y = b;
+    return strcmp(x->name, y->name);
 }
 
-static void free_names(char **v, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        free(v[i]);
-    free(v);
-}
-
-/* The names of the files in a directory, sorted. A directory that cannot be
+/* The names of the prompts in a directory, sorted. A directory that cannot be
  * read has none. Returns 0, or -1 when out of memory. */
-static int list_names(const char *path, char ***out, size_t *n)
+static int list_names(const char *path, struct dir_list *l)
 {
-    DIR *d = opendir(path);
-    struct dirent *f;
-    size_t skip = sizeof(suffix) - 1;
-    int bad = 0;
-    *out = NULL;
-    *n = 0;
-    while (d && !bad && (f = readdir(d)) != NULL) {
-        size_t len = strlen(f->d_name);
-        if (len <= skip || f->d_name[0] == '.' ||
-            strcmp(f->d_name + len - skip, suffix) != 0)
+    size_t skip = sizeof(suffix) - 1, n = 0;
+    struct qwick_err e;
+    if (dir_list_read(l, path, SIZE_MAX, &e))
+        return e.code == QWICK_ERR_MEMORY ? -1 : 0;
+    for (size_t i = 0; i < l->n; i++) {
+        char *name = l->v[i].name;
+        size_t len = strlen(name);
+        if (len <= skip || strcmp(name + len - skip, suffix) != 0) {
+            free(name);
             continue;
-        char **v = realloc(*out, (*n + 1) * sizeof(*v));
-        bad = !v;
-        if (bad)
-            break;
-        *out = v;
-        v[*n] = strndup(f->d_name, len - skip);
-        bad = !v[*n];
-        *n += !bad;
+        }
+        name[len - skip] = 0;
+        l->v[n++].name = name;
     }
-    if (d)
-        closedir(d);
-    if (*n)
-        qsort(*out, *n, sizeof(**out), by_name);
-    return bad ? -1 : 0;
+    l->n = n;
+    if (n)
+        qsort(l->v, n, sizeof(*l->v), by_name);
+    return 0;
 }
 
 /* The name that the user probably meant; NULL: none. */
-static const char *nearest(char **v, size_t n, const char *name)
+static const char *nearest(const struct dir_list *l, const char *name)
 {
     const char *best = NULL;
     size_t least = strlen(name) < 4 ? 2 : 3;
-    for (size_t i = 0; i < n; i++)
-        word_nearest(name, v[i], &least, &best);
+    for (size_t i = 0; i < l->n; i++)
+        word_nearest(name, l->v[i].name, &least, &best);
     return best;
 }
 
@@ -75,29 +61,28 @@ static const char *nearest(char **v, size_t n, const char *name)
 static int no_such(const char *name, const char *path, struct qwick_err *e)
 {
     enum { MAX_LISTED = 300 };
-    char *dir = strndup(path, (size_t)(strrchr(path, '/') - path)), **v = NULL;
-    size_t n = 0;
+    char *dir = strndup(path, (size_t)(strrchr(path, '/') - path));
+    struct dir_list l = {0};
     struct buf text = {0};
-    int bad = !dir || list_names(dir, &v, &n);
-    const char *near = nearest(v, n, name);
+    int bad = !dir || list_names(dir, &l);
+    const char *near = nearest(&l, name);
     if (near)
         bad |= buf_printf(&text, ", did you mean %s", near);
-    bad |= buf_puts(&text, n ? "; there are: " : "; the directory has none");
-    for (size_t i = 0; i < n && !bad; i++) {
+    bad |= buf_puts(&text, l.n ? "; there are: " : "; the directory has none");
+    for (size_t i = 0; i < l.n && !bad; i++) {
         if (text.len > MAX_LISTED) {
-            bad = buf_printf(&text, " and %zu more", n - i);
+            bad = buf_printf(&text, " and %zu more", l.n - i);
             break;
         }
         bad = buf_printf(&text, "%s%s", i ? ", " : "",
-                         ERR_SHOW(v[i], strlen(v[i])));
+                         ERR_SHOW(l.v[i].name, strlen(l.v[i].name)));
     }
     if (!bad && access(name, F_OK) == 0)
         bad = buf_printf(&text, "; -T ./%s is the file here", name);
     bad ? err_oom(e, text.len)
-        : err_set(e, QWICK_ERR_USAGE, "%s: -T %s: no such prompt%s", dir, name,
-                  text.data);
+        : err_usage(e, "%s: -T %s: no such prompt%s", dir, name, text.data);
     buf_free(&text);
-    free_names(v, n);
+    dir_list_free(&l);
     free(dir);
     return -1;
 }
@@ -189,14 +174,13 @@ int preset_split(struct preset *s, size_t n, struct qwick_err *e)
     dashes = find_dashes(at, &last);
     enum looks looks = begins ? LOOKS_OPTION : first_line(at, &first);
     if (looks == LOOKS_YAML && dashes)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s:%zu: an option is OPTION = VALUE, not OPTION: VALUE",
-                       s->path, first);
+        return err_usage(
+            e, "%s:%zu: an option is OPTION = VALUE, not OPTION: VALUE",
+            s->path, first);
     if (looks == LOOKS_OPTION && !dashes)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s:%zu: is an option, but no line \"---\" ends the "
-                       "options",
-                       s->path, begins ? 1 : first);
+        return err_usage(
+            e, "%s:%zu: is an option, but no line \"---\" ends the options",
+            s->path, begins ? 1 : first);
     if (!dashes || (looks != LOOKS_OPTION && looks != LOOKS_SET)) {
         set_text(s, at, (size_t)(end - at), line);
         return 0;
@@ -215,9 +199,8 @@ static int read_path(struct preset *s, size_t *n, struct qwick_err *e)
 {
     if (map_read_all(s->path, SETTINGS_MAX, &s->data, n, e))
         return -1;
-    return memchr(s->data, 0, *n)
-               ? err_set(e, QWICK_ERR_USAGE, "%s: has a NUL byte", s->path)
-               : 0;
+    return memchr(s->data, 0, *n) ? err_usage(e, "%s: has a NUL byte", s->path)
+                                  : 0;
 }
 
 /* Read prompts/NAME.txt. */
@@ -233,10 +216,9 @@ static int read_name(struct preset *s, const char *name, size_t *n,
         return err_oom(e, path.len);
     }
     if (!path.len)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "-T %s: there is no directory of prompts, HOME is not "
-                       "set",
-                       name);
+        return err_usage(
+            e, "-T %s: there is no directory of prompts, HOME is not set",
+            name);
     s->path = buf_take(&path, NULL);
     if (settings_read_file(s->path, &s->data, n, e))
         return -1;
@@ -322,11 +304,10 @@ int preset_template(struct prompt_template *t, const struct opt_parsed *p,
     *t = (struct prompt_template){0};
     if (!preset_given(a))
         return 0;
-    int rc =
-        utf8_sanitize(&clean, text, s ? s->n : strlen(text))
-            ? err_oom(e, 0)
-            : prompt_template_parse(t, name, clean.data ? clean.data : "",
-                                    clean.len, s ? s->text_line : 1, known, e);
+    int rc = utf8_sanitize(&clean, text, s ? s->n : strlen(text))
+                 ? err_oom(e, 0)
+                 : prompt_template_parse(t, name, buf_text(&clean), clean.len,
+                                         s ? s->text_line : 1, known, e);
     buf_free(&clean);
     return rc;
 }
@@ -338,8 +319,8 @@ int preset_check_values(const struct prompt_template *t, const struct args *a,
         const char *s = a->set.v[i];
         size_t n = name_length(s);
         if (!prompt_template_find(t, s, n))
-            return err_set(e, QWICK_ERR_USAGE, "--set %.*s: %s has no {%.*s}",
-                           (int)n, s, t->name, (int)n, s);
+            return err_usage(e, "--set %.*s: %s has no {%.*s}", (int)n, s,
+                             t->name, (int)n, s);
     }
     return 0;
 }
@@ -348,10 +329,10 @@ int preset_unset(const struct prompt_template *t,
                  const struct template_part *field, struct qwick_err *e)
 {
     const char *name = ERR_SHOW(field->s, field->n);
-    return err_set(e, QWICK_ERR_USAGE,
-                   "%s:%zu: {%s} has no value; --set %s=VALUE gives it one, "
-                   "and {{%s}} is the text {%s}",
-                   t->name, field->line, name, name, name, name);
+    return err_usage(e,
+                     "%s:%zu: {%s} has no value; --set %s=VALUE gives it one, "
+                     "and {{%s}} is the text {%s}",
+                     t->name, field->line, name, name, name, name);
 }
 
 /* ---- generate ----------------------------------------------------------- */
@@ -389,13 +370,11 @@ static int check_input(const struct prompt_template *t, size_t n,
 {
     const struct template_part *place = prompt_template_find(t, "", 0);
     if (n && !place)
-        return err_set(e, QWICK_ERR_USAGE, "%s: has no {} for the input",
-                       t->name);
+        return err_usage(e, "%s: has no {} for the input", t->name);
     if (!n && place)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s:%zu: {} needs an input: an argument, -f or standard "
-                       "input",
-                       t->name, place->line);
+        return err_usage(
+            e, "%s:%zu: {} needs an input: an argument, -f or standard input",
+            t->name, place->line);
     return 0;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/array.h"
 #include "cli/io/out.h"
+#include "cli/io/state_file.h"
 #include "cli/opt/preset.h"
 #include "cli/opt/verbs.h"
 #include "file/json.h"
@@ -20,14 +21,7 @@
 
 int settings_path(struct buf *out, const char *name)
 {
-    const char *base = getenv("XDG_CONFIG_HOME"), *sub = "";
-    if (!base || *base != '/') { /* XDG: a relative path is invalid */
-        base = getenv("HOME");
-        sub = "/.config";
-    }
-    if (!base || *base != '/')
-        return 0;
-    return buf_printf(out, "%s%s/qwick/%s", base, sub, name);
+    return xdg_path(out, "XDG_CONFIG_HOME", "/.config", name);
 }
 
 int settings_read_file(const char *path, char **text, size_t *n,
@@ -39,8 +33,7 @@ int settings_read_file(const char *path, char **text, size_t *n,
     if (stat(path, &st))
         return errno == ENOENT || errno == ENOTDIR
                    ? 0
-                   : err_set(e, QWICK_ERR_RUNTIME, "%s: cannot open: %s", path,
-                             strerror(errno));
+                   : err_errno(e, path, "cannot open");
     if (!S_ISREG(st.st_mode))
         return err_set(e, QWICK_ERR_RUNTIME, "%s: is not a regular file", path);
     if (map_read_all(path, SETTINGS_MAX, text, n, e))
@@ -48,7 +41,7 @@ int settings_read_file(const char *path, char **text, size_t *n,
     if (memchr(*text, 0, *n)) {
         free(*text);
         *text = NULL;
-        return err_set(e, QWICK_ERR_USAGE, "%s: has a NUL byte", path);
+        return err_usage(e, "%s: has a NUL byte", path);
     }
     return 0;
 }
@@ -79,7 +72,7 @@ static int unquote(const char *name, char *value, struct qwick_err *e)
     const struct json_value *v = json_root(doc);
     int rc = 0;
     if (!json_is(v, JSON_STRING) || memchr(v->str, 0, v->len))
-        rc = err_set(e, QWICK_ERR_USAGE, "%s: has a NUL character", name);
+        rc = err_usage(e, "%s: has a NUL character", name);
     else
         memcpy(value, v->str, v->len + 1); /* never longer than its source */
     json_free(doc);
@@ -92,18 +85,17 @@ int settings_split(char *line, char **name, char **value, struct qwick_err *e)
     if (!*s || *s == '#')
         return 1;
     if (!equals || equals == s)
-        return err_set(e, QWICK_ERR_USAGE, "\"%.100s\": is not NAME = VALUE",
-                       s);
+        return err_usage(e, "\"%.100s\": is not NAME = VALUE", s);
     *equals = 0;
     *name = settings_trim(s);
     *value = settings_trim(equals + 1);
     if (**value == '"')
         return unquote(*name, *value, e);
     if (strstr(*value, " #") || strstr(*value, "\t#"))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%.60s: a comment has its own line; a value with # is "
-                       "put in double quotes",
-                       *name);
+        return err_usage(e,
+                         "%.60s: a comment has its own line; a value with # is "
+                         "put in double quotes",
+                         *name);
     return 0;
 }
 
@@ -162,19 +154,16 @@ void settings_free(struct settings *c)
 static int read_section(char *s, const char *where, const struct verb **section)
 {
     size_t n = strlen(s);
-    if (s[n - 1] != ']') {
-        msg_error("%s: \"%.100s\": a section is [VERB]", where, s);
-        return QWICK_ERR_USAGE;
-    }
+    if (s[n - 1] != ']')
+        return msg_refuse("%s: \"%.100s\": a section is [VERB]", where, s);
     s[n - 1] = 0;
     s = settings_trim(s + 1);
     *section = verb_find(s);
     if (*section)
         return -1;
     const char *near = verb_near(s);
-    msg_error("%s: [%.100s]: no such verb%s%s", where, s,
-              near ? ", did you mean " : "", near ? near : "");
-    return QWICK_ERR_USAGE;
+    return msg_refuse("%s: [%.100s]: no such verb%s%s", where, s,
+                      DID_YOU_MEAN(near));
 }
 
 /* The name of an option that the user probably meant; NULL: none. */
@@ -197,12 +186,9 @@ static int unknown(const struct setting *s)
     const struct verb *other = s->section ? opt_verb_with(s->name) : NULL;
     const char *near = other ? NULL : meant(s->section, s->name);
     if (other)
-        msg_error("%s: %s has no such option; %s has it", s->label,
-                  s->section->name, other->name);
-    else
-        msg_error("%s: unknown option%s%s", s->label,
-                  near ? ", did you mean " : "", near ? near : "");
-    return QWICK_ERR_USAGE;
+        return msg_refuse("%s: %s has no such option; %s has it", s->label,
+                          s->section->name, other->name);
+    return msg_refuse("%s: unknown option%s%s", s->label, DID_YOU_MEAN(near));
 }
 
 /* Check a setting. v: the verb that runs. */
@@ -215,17 +201,15 @@ static int setting_check(const struct settings *c, struct setting *s,
     const struct opt *o = of ? opt_find(of, s->name) : NULL;
     if (!o)
         return unknown(s);
-    if (o->single || o->id == OPT_no_config) {
-        msg_error("%s: belongs to one command, and has no default", s->label);
-        return QWICK_ERR_USAGE;
-    }
+    if (o->single || o->id == OPT_no_config)
+        return msg_refuse("%s: belongs to one command, and has no default",
+                          s->label);
     for (size_t i = 0; i < c->n; i++)
         if (c->v[i].rank == s->rank && c->v[i].section == s->section &&
             strcmp(c->v[i].name, s->name) == 0 && o->type != OPT_TEXTS &&
-            !(o->type == OPT_FILES && s->section)) {
-            msg_error("%s: is set twice, first at %s", s->label, c->v[i].where);
-            return QWICK_ERR_USAGE;
-        }
+            !(o->type == OPT_FILES && s->section))
+            return msg_refuse("%s: is set twice, first at %s", s->label,
+                              c->v[i].where);
     const char *home = getenv("HOME");
     if ((o->type == OPT_FILE || o->type == OPT_FILES) &&
         strncmp(s->value, "~/", 2) == 0) {
@@ -233,8 +217,8 @@ static int setting_check(const struct settings *c, struct setting *s,
             s->expanded = NULL;
             if (home)
                 return msg_oom();
-            msg_error("%s: \"%s\": HOME is not set", s->label, s->value);
-            return QWICK_ERR_USAGE;
+            return msg_refuse("%s: \"%s\": HOME is not set", s->label,
+                              s->value);
         }
         s->value = s->expanded;
     }
@@ -253,8 +237,8 @@ static int begin_section(struct lines_of *f, char *line, const char *where)
 {
     if (!f->is_preset)
         return read_section(line, where, &f->section);
-    msg_error("%s: \"%.100s\": only the config file has sections", where, line);
-    return QWICK_ERR_USAGE;
+    return msg_refuse("%s: \"%.100s\": only the config file has sections",
+                      where, line);
 }
 
 /* Read one line of the file. */
@@ -273,8 +257,7 @@ static int read_line(struct settings *c, struct lines_of *f, char *line,
     if (*line == '[')
         r = begin_section(f, line, s.where);
     else if ((split = settings_split(line, &name, &value, &e)) < 0) {
-        msg_error("%s: %s", s.where, e.msg);
-        r = e.code;
+        r = msg_stop(e.code, "%s: %s", s.where, e.msg);
     } else if (split == 0) {
         s.rank = f->is_preset ? OPT_PRESET
                  : f->section ? OPT_CONFIG_VERB
@@ -324,10 +307,8 @@ static int read_config(struct settings *c, const struct verb *v)
         return msg_oom();
     if (!c->path.len)
         return -1;
-    if (settings_read_file(c->path.data, &c->text, &n, &e)) {
-        msg_error("%s (--no-config goes on without it)", e.msg);
-        return e.code;
-    }
+    if (settings_read_file(c->path.data, &c->text, &n, &e))
+        return msg_stop(e.code, "%s (--no-config goes on without it)", e.msg);
     c->exists = c->text != NULL;
     char *line = c->text;
     if (line && strncmp(line, bom, 3) == 0)

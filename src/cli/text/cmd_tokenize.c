@@ -1,6 +1,5 @@
 /* tokenize, detokenize and count: verbs that need only the tokenizer. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/buf.h"
 #include "cli/answer/answer_json.h"
@@ -11,21 +10,6 @@
 #include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
 #include "qwick.h"
-
-/* clang-format off */
-#define ROW_FILE                                                              \
-    {.name = "file", .letter = 'f', .type = OPT_TEXTS, .arg = "FILE",         \
-     .help = "read FILE instead of standard input; repeatable, - is stdin",   \
-     .offset = ARG(files)}
-#define ROW_NO_SPECIAL                                                        \
-    {.name = "no-special", .type = OPT_FLAG,                                  \
-     .help = "text such as <|im_end|> is plain text, not a control token",    \
-     .offset = ARG(no_special)}
-#define ROW_JSON(what)                                                        \
-    {.name = "json", .type = OPT_FLAG, .help = what, .offset = COMMON(json)}
-#define ROW_JSONL(what)                                                       \
-    {.name = "jsonl", .type = OPT_FLAG, .help = what, .offset = COMMON(jsonl)}
-/* clang-format on */
 
 struct job {
     const struct verb *verb;
@@ -52,15 +36,14 @@ static void put_ids_json(struct json_writer *w, const struct job *j,
         json_ids(w, "ids", ids, n);
 }
 
-static int put_ids(struct buf *out, const struct job *j, const int32_t *ids,
-                   size_t n)
+static void put_ids(struct buf *out, const struct job *j, const int32_t *ids,
+                    size_t n)
 {
-    int bad = 0;
     if (j->verb == &verb_count)
-        return buf_printf(out, "%zu\n", n);
-    for (size_t i = 0; i < n && !bad; i++)
-        bad = buf_printf(out, "%s%d", i ? " " : "", ids[i]);
-    return bad | buf_putc(out, '\n');
+        buf_printf(out, "%zu", n);
+    for (size_t i = 0; i < n && j->verb != &verb_count; i++)
+        buf_printf(out, "%s%d", i ? " " : "", ids[i]);
+    buf_putc(out, '\n');
 }
 
 static void put_text_json(struct json_writer *w, const char *text, size_t n)
@@ -88,8 +71,7 @@ static int encode_line(void *ctx, const struct line *line,
     int32_t *ids;
     size_t n;
     if (!json_is(text, JSON_STRING))
-        return err_set(e, QWICK_ERR_USAGE, "%s: text: not a string",
-                       line->where);
+        return err_usage(e, "%s: text: not a string", line->where);
     if (encode(j, text->str, text->len, &ids, &n, e))
         return -1;
     put_ids_json(w, j, ids, n);
@@ -104,24 +86,22 @@ static int decode_line(void *ctx, const struct line *line,
     const struct job *j = ctx;
     const char *where = line->where;
     const struct json_value *list = json_get(v, "ids");
-    const struct json_value *skip = json_get(v, "skip_special");
+    const struct json_value *skip = json_member(v, "skip_special");
     bool skip_special = j->a->skip_special;
     int r = -1;
     if (!json_is(list, JSON_ARRAY))
-        return err_set(e, QWICK_ERR_USAGE, "%s: ids: not an array", where);
+        return err_usage(e, "%s: ids: not an array", where);
     if (json_is(skip, JSON_BOOL))
         skip_special = skip->boolean;
-    else if (skip && !json_is(skip, JSON_NULL))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s: skip_special: not true or false", where);
+    else if (skip)
+        return err_usage(e, "%s: skip_special: not true or false", where);
     int32_t *ids = malloc((list->len + 1) * sizeof(*ids));
     if (!ids)
         return err_oom(e, list->len * sizeof(*ids));
     for (size_t i = 0; i < list->len; i++) {
         int64_t x;
         if (json_int(&list->items[i], 0, INT32_MAX, &x)) {
-            err_set(e, QWICK_ERR_USAGE, "%s: ids: item %zu is not a token id",
-                    where, i);
+            err_usage(e, "%s: ids: item %zu is not a token id", where, i);
             goto done;
         }
         ids[i] = (int32_t)x;
@@ -163,18 +143,17 @@ static int tokenize(struct job *j, struct buf *in, struct buf *out,
         return msg_fail(e);
     if (!found)
         return common_no_input(j->verb);
-    if (encode(j, in->data ? in->data : "", in->len, &ids, &n, e))
+    if (encode(j, buf_text(in), in->len, &ids, &n, e))
         return msg_fail(e);
-    int bad;
     if (j->a->json) {
         struct json_writer w = jw_line(out);
         put_ids_json(&w, j, ids, n);
-        bad = jw_end_line(&w);
+        jw_end_line(&w);
     } else {
-        bad = put_ids(out, j, ids, n);
+        put_ids(out, j, ids, n);
     }
     free(ids);
-    return bad ? msg_oom() : 0;
+    return 0;
 }
 
 static int detokenize(struct job *j, struct buf *in, struct buf *out,
@@ -190,7 +169,7 @@ static int detokenize(struct job *j, struct buf *in, struct buf *out,
         return msg_fail(e);
     if (!found)
         return common_no_input(j->verb);
-    if (prompt_ids("ids", in->data ? in->data : "", in->len, true, &ids, &n, e))
+    if (prompt_ids("ids", buf_text(in), in->len, true, &ids, &n, e))
         return msg_fail(e);
     char *text;
     size_t n_text;
@@ -202,12 +181,12 @@ static int detokenize(struct job *j, struct buf *in, struct buf *out,
     if (j->a->json) {
         struct json_writer w = jw_line(out);
         put_text_json(&w, text, n_text);
-        r = jw_end_line(&w);
+        jw_end_line(&w);
     } else {
-        r = buf_append(out, text, n_text);
+        buf_append(out, text, n_text);
     }
     free(text);
-    return r ? msg_oom() : 0;
+    return 0;
 }
 
 static int text_lines(struct job *j, struct qwick_err *e)
@@ -236,11 +215,10 @@ static int text_run(struct opt_parsed *p, struct qwick_engine *eng)
     int status = p->verb == &verb_detokenize ? detokenize(&j, &in, &out, &e)
                                              : tokenize(&j, &in, &out, &e);
     /* the line after a text on a terminal is the shell's */
-    if (!status && out_is_tty() && out.len && out.data[out.len - 1] != '\n' &&
-        buf_putc(&out, '\n'))
-        status = msg_oom();
-    if (!status && out_write(out.data ? out.data : "", out.len))
-        status = QWICK_ERR_RUNTIME;
+    if (out_is_tty() && out.len && out.data[out.len - 1] != '\n')
+        buf_putc(&out, '\n');
+    if (!status)
+        status = out_print(&out, out_write);
     buf_free(&in);
     buf_free(&out);
     return status;

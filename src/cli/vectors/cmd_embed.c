@@ -158,12 +158,9 @@ static int bad_record(struct job *j, struct text *r, const char *where,
     if (record_message(&text, where, e->msg)) {
         status = msg_oom();
     } else if (!line || j->out.format != VECTORS_JSONL) {
-        struct qwick_err all = *e;
-        err_set(&all,
-                line && e->code == QWICK_ERR_USAGE ? QWICK_ERR_RUNTIME
-                                                   : e->code,
-                "%s", text.data);
-        status = msg_fail(&all);
+        status = msg_stop(line && e->code == QWICK_ERR_USAGE ? QWICK_ERR_RUNTIME
+                                                             : e->code,
+                          "%s", text.data);
     } else {
         r->error = buf_take(&text, NULL);
         j->bad_records = true;
@@ -183,7 +180,7 @@ static int read_object(const struct json_value *v, struct qwick_embed_text *t,
     } else if (json_is(instruct, JSON_NULL)) {
         t->instruct = NULL; /* a document among queries */
     } else if (instruct) {
-        return err_set(e, QWICK_ERR_USAGE, "instruct: not a string");
+        return err_usage(e, "instruct: not a string");
     }
     return 0;
 }
@@ -204,7 +201,7 @@ static int embed_take(void *ctx, const struct texts_item *item)
         return msg_oom();
     int rc = item->value ? read_object(item->value, &t, &e) : 0;
     if (!rc && item->error)
-        rc = err_set(&e, QWICK_ERR_USAGE, "%s", item->error);
+        rc = err_usage(&e, "%s", item->error);
     if (!rc)
         rc = qwick_embed_encode(j->m, &t, &r->ids, &r->n, &r->n_dropped, &e);
     if (rc && (e.code == QWICK_ERR_MEMORY || e.code == QWICK_ERR_MODEL))
@@ -315,12 +312,9 @@ static int open_all(struct job *j)
     size_t n;
     int status;
     size_t d_model = qwick_engine_info(j->eng)->d_model;
-    if (o.dim > d_model) {
-        err_set(&e, QWICK_ERR_USAGE,
-                "--dim %zu: the model's vectors have %zu numbers", o.dim,
-                d_model);
-        return msg_fail(&e);
-    }
+    if (o.dim > d_model)
+        return msg_refuse("--dim %zu: the model's vectors have %zu numbers",
+                          o.dim, d_model);
     /* a checkpoint without a tokenizer fails here, not at every line */
     if (qwick_tokenize(j->eng, "", 0, false, &ids, &n, &e))
         return msg_fail(&e);
