@@ -99,7 +99,7 @@ CASES = {
         "gguf": True, "mlx": (4, 32)}),
     "qwen25vl": ("Qwen2_5_VLText", SLIM | TIED | mrope([1, 2, 1]), 6, {
         "wrap": ("qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", "model."), "head": "tied",
-        "mlx": (4, 32)}),
+        "gguf": True, "mlx": (4, 32)}),
     "qwen3vl-tied": ("Qwen3VLText", SLIM | TIED | {"head_dim": 24} | mrope([4, 4, 4], 5e6, mrope_interleaved=True), 7, {
         "wrap": ("qwen3_vl", "Qwen3VLForConditionalGeneration", "model.language_model."), "head": "tied",
         "gguf": True, "mlx": (4, 32)}),

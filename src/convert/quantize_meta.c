@@ -247,6 +247,9 @@ static void put_windows(const struct writer *w, const struct config *c)
         n += window;
         is_usual = is_usual && window == ((i + 1) % usual != 0);
     }
+    /* llama.cpp needs the key where all layers may have windows; 0: none */
+    if (n == 0 && usual == SIZE_MAX)
+        put_size(w, ".attention.sliding_window", 0);
     if (n == 0)
         return;
     put_size(w, ".attention.sliding_window", c->sliding_window);

@@ -48,7 +48,7 @@ static const struct {
                {"qwen2", "S"},
                {"qwen2-tied", "SMG"},
                {"qwen2-window", "S"},
-               {"qwen25vl", "SM"},
+               {"qwen25vl", "SMG"},
                {"qwen2moe-step", "S"},
                {"qwen2moe-top3", "SMG"},
                {"qwen2vl", "SMG"},
