@@ -1,5 +1,6 @@
 #include "base/err.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #undef err_set
 #undef err_incomplete
 #undef err_oom
+#undef err_errno
 
 static void err_vset(struct qwick_err *e, enum qwick_err_code code,
                      const char *fmt, va_list ap)
@@ -61,6 +63,12 @@ const char *err_without_name(const struct qwick_err *e, const char *name)
 int err_oom(struct qwick_err *e, size_t n_bytes)
 {
     return err_set(e, QWICK_ERR_MEMORY, "out of memory: %zu bytes", n_bytes);
+}
+
+int err_errno(struct qwick_err *e, const char *path, const char *what)
+{
+    return err_set(e, QWICK_ERR_RUNTIME, "%s: %s: %s", path, what,
+                   strerror(errno));
 }
 
 /* Write the first character of s[0..n), n > 0, to out as messages show it.

@@ -20,12 +20,17 @@ int err_incomplete(struct qwick_err *e, const char *fmt, ...)
 /* Report a failed allocation of n_bytes bytes, as err_set does. */
 int err_oom(struct qwick_err *e, size_t n_bytes);
 
+/* Set *e to QWICK_ERR_RUNTIME, as err_set does: "PATH: WHAT: " and the reason
+ * in errno. */
+int err_errno(struct qwick_err *e, const char *path, const char *what);
+
 /* `make analyse` defines this. Analysers read one file at a time, so they do not
  * see that these functions return -1, and take each failure for a success. */
 #ifdef ERR_FOR_ANALYSERS
 #define err_set(...)        (err_set(__VA_ARGS__), -1)
 #define err_incomplete(...) (err_incomplete(__VA_ARGS__), -1)
 #define err_oom(e, n)       (err_oom((e), (n)), -1)
+#define err_errno(e, ...)   (err_errno((e), __VA_ARGS__), -1)
 #endif
 
 /* Return the message without the name of its subject, usually a path: "why" of

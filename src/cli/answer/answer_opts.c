@@ -165,7 +165,7 @@ int answer_check_generation(const struct opt_parsed *p,
 {
     const struct qwick_sampling s = answer_sampling(p, eng, true);
     struct qwick_err e;
-    return qwick_check_generation(eng, &s, &e) ? msg_fail(&e) : 0;
+    return msg_result(qwick_check_generation(eng, &s, &e), &e);
 }
 
 void answer_options(struct qwick_generate_options *o,

@@ -17,12 +17,6 @@ static void emit_oom(struct gen_output *x)
         x->status = msg_oom();
 }
 
-static void to_stderr(const char *s, size_t n)
-{
-    /* a failure cannot be reported: this is stderr */
-    fd_write(STDERR_FILENO, s, n);
-}
-
 void emit_restore(void)
 {
     ssize_t r = write(STDERR_FILENO, "\033[0m", 4);
@@ -83,8 +77,8 @@ static void end_thinking(struct gen_output *x)
     if (!x->thinking)
         return;
     if (x->dim)
-        to_stderr("\033[0m", 4);
-    to_stderr("\n\n", x->last_thinking == '\n' ? 1 : 2);
+        fd_write(STDERR_FILENO, "\033[0m", 4);
+    fd_write(STDERR_FILENO, "\n\n", x->last_thinking == '\n' ? 1 : 2);
     x->thinking = false;
 }
 
@@ -95,7 +89,7 @@ static void emit_thinking(struct gen_output *x, const char *s, size_t n)
         return;
     if (x->j->think_fd && fd_write(x->j->think_fd, s, n)) {
         if (!x->status)
-            msg_error("%s: write error: %s", a->think_file, strerror(errno));
+            msg_errno(a->think_file, "write error");
         x->status = QWICK_ERR_RUNTIME;
         return;
     }
@@ -106,7 +100,7 @@ static void emit_thinking(struct gen_output *x, const char *s, size_t n)
         x->had_thinking = true;
     } else if (x->shows_thinking) {
         if (!x->thinking && x->dim)
-            to_stderr("\033[2m", 4);
+            fd_write(STDERR_FILENO, "\033[2m", 4);
         x->thinking = true;
         x->last_thinking = s[n - 1];
         err_write_text(s, n);

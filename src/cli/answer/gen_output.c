@@ -183,10 +183,7 @@ static void judge_say(const struct gen_output *x, bool error, const char *text)
     char where[40] = "";
     if (x->sample)
         snprintf(where, sizeof(where), "sample %zu: ", *x->sample);
-    if (error)
-        msg_error("%s%s", where, text);
-    else
-        msg_warn("%s%s", where, text);
+    msg_say(error ? MSG_ERROR : MSG_WARNING, "%s%s", where, text);
 }
 
 /* Why the answer was cut; NULL: it was not. */

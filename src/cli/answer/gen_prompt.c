@@ -43,7 +43,7 @@ static int read_chat(struct gen_job *j, const char *path, struct qwick_err *e)
     } else if (own.list.len && tools->list.len) {
         status = opt_usage(p->verb, "--tools: %s has tools as well", path);
     } else if (!own.list.len) {
-        status = tools_add(j->chat, &tools->list, e) ? msg_fail(e) : 0;
+        status = msg_result(tools_add(j->chat, &tools->list, e), e);
     } else {
         *tools = own;
         return 0;
@@ -63,9 +63,8 @@ static int read_kept(struct gen_job *j, struct qwick_err *e)
     if (status)
         return status;
     gen_kept_hint(j->chat);
-    return qwick_chat_add(j->chat, "user", j->text.data, j->text.len, e)
-               ? msg_fail(e)
-               : 0;
+    return msg_result(
+        qwick_chat_add(j->chat, "user", j->text.data, j->text.len, e), e);
 }
 
 /* Check the choice of tools against the tools and the options. Without tools, a
@@ -138,10 +137,10 @@ int gen_read_input(struct gen_job *j, struct qwick_err *e)
         return status;
     set_arg(j);
     if (a->prompt_ids)
-        return prompt_ids("--prompt-ids", a->prompt_ids, strlen(a->prompt_ids),
-                          false, &j->ids, &j->n_ids, e)
-                   ? msg_fail(e)
-                   : 0;
+        return msg_result(prompt_ids("--prompt-ids", a->prompt_ids,
+                                     strlen(a->prompt_ids), false, &j->ids,
+                                     &j->n_ids, e),
+                          e);
     if (a->tools && (status = tools_read(&j->tools, a->tools)) != 0)
         return status;
     if (tool_choice_parse(&j->choice, a->tool_choice))

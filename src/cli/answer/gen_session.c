@@ -90,10 +90,9 @@ int gen_save(struct gen_job *j, const struct qwick_result *r, const char *note,
     else if (r->n_tokens && n < r->n_prompt + r->n_tokens &&
              qwick_session_decode(j->ses, r->tokens[r->n_tokens - 1], &e))
         return msg_fail(&e);
-    return qwick_session_set_note(j->ses, note, n_note, &e) ||
-                   qwick_session_save(j->ses, path, &e)
-               ? msg_fail(&e)
-               : 0;
+    return msg_result(qwick_session_set_note(j->ses, note, n_note, &e) ||
+                          qwick_session_save(j->ses, path, &e),
+                      &e);
 }
 
 /* ---- the kept conversation ---- */
@@ -118,7 +117,7 @@ int gen_kept_prepare(const struct gen_job *j)
     int rc =
         state_kept_path(&path, option, &e) || state_make_dir(path.data, &e);
     buf_free(&path);
-    return rc ? msg_fail(&e) : 0;
+    return msg_result(rc, &e);
 }
 
 int gen_kept_find(char **path)
@@ -224,7 +223,7 @@ static int kept_write(const char *json, size_t n)
     int rc = state_kept_path(&path, "--keep", &e) ||
              save_put(path.data, SAVE_PRIVATE, json, n, &e);
     buf_free(&path);
-    return rc ? msg_fail(&e) : 0;
+    return msg_result(rc, &e);
 }
 
 int gen_keep(struct gen_job *j, const struct qwick_result *r)
@@ -268,7 +267,7 @@ int gen_open_constraint(struct gen_job *j)
     if (!rc)
         rc = qwick_constraint_create(&j->constraint, j->eng, &o, &e);
     buf_free(&text);
-    return rc ? msg_fail(&e) : 0;
+    return msg_result(rc, &e);
 }
 
 void gen_free(struct gen_job *j)

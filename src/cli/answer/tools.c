@@ -32,21 +32,17 @@ static int tools_check_one(const struct json_value *list, size_t i,
          "function.parameters: must be an object"},
     };
     for (size_t r = 0; r < sizeof(rows) / sizeof(*rows); r++)
-        if (!rows[r].good) {
-            msg_error("%s: tool %zu: %s, is %s", path, i + 1, rows[r].what,
-                      json_type_name(rows[r].v));
-            return QWICK_ERR_USAGE;
-        }
+        if (!rows[r].good)
+            return msg_refuse("%s: tool %zu: %s, is %s", path, i + 1,
+                              rows[r].what, json_type_name(rows[r].v));
     if (!name->len || strlen(name->str) != name->len) {
-        msg_error("%s: tool %zu: function.name: must not be empty or have NUL",
-                  path, i + 1);
-        return QWICK_ERR_USAGE;
+        return msg_refuse(
+            "%s: tool %zu: function.name: must not be empty or have NUL", path,
+            i + 1);
     }
-    if (tool_find(list, name->str, name->len) != f) {
-        msg_error("%s: tool %zu: there is another tool \"%s\"", path, i + 1,
-                  ERR_SHOW(name->str, name->len));
-        return QWICK_ERR_USAGE;
-    }
+    if (tool_find(list, name->str, name->len) != f)
+        return msg_refuse("%s: tool %zu: there is another tool \"%s\"", path,
+                          i + 1, ERR_SHOW(name->str, name->len));
     return 0;
 }
 
@@ -62,8 +58,8 @@ static int find_list(struct tool_list *t, const char *path)
         t->list = (struct json_value){.type = JSON_ARRAY, .len = 1, .items = v};
     if (t->list.len)
         return 0;
-    msg_error("%s: must be an array of tools, not empty, or one tool", path);
-    return QWICK_ERR_USAGE;
+    return msg_refuse("%s: must be an array of tools, not empty, or one tool",
+                      path);
 }
 
 int tools_read(struct tool_list *t, const char *path)
@@ -137,17 +133,15 @@ int tools_check_template(const struct tool_list *t,
     if (tools_render(t, eng, &with, &e) ||
         tools_render(NULL, eng, &without, &e))
         status = msg_fail(&e);
-    else if (strcmp(with, without) == 0) {
-        msg_error("--tools: the chat template of %s prints no tools",
-                  qwick_engine_info(eng)->model);
-        status = QWICK_ERR_USAGE;
-    } else if (!qwick_engine_info(eng)->call_form) {
-        msg_error("--tools: the chat template of %s shows no calls of tools in "
-                  "a form that qwick knows; leave out --tools, or name a "
-                  "template with --chat-template",
-                  qwick_engine_info(eng)->model);
-        status = QWICK_ERR_USAGE;
-    }
+    else if (strcmp(with, without) == 0)
+        status = msg_refuse("--tools: the chat template of %s prints no tools",
+                            qwick_engine_info(eng)->model);
+    else if (!qwick_engine_info(eng)->call_form)
+        status = msg_refuse(
+            "--tools: the chat template of %s shows no calls of tools in a "
+            "form that qwick knows; leave out --tools, or name a template with "
+            "--chat-template",
+            qwick_engine_info(eng)->model);
     free(with);
     free(without);
     return status;

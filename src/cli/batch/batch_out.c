@@ -14,11 +14,10 @@
  * answers since the last sync are lost. A crash of the program loses none. */
 #define SYNC_MS 5000
 
-static int out_fail(struct batch_out *o, const char *what, struct qwick_err *e)
+static int out_fail(struct batch_out *o, struct qwick_err *e)
 {
     o->failed = true;
-    return err_set(e, QWICK_ERR_RUNTIME, "%s: %s: %s", o->file.path, what,
-                   strerror(errno));
+    return err_errno(e, o->file.path, "write error");
 }
 
 static int write_ready(struct batch_out *o, struct qwick_err *e)
@@ -30,7 +29,7 @@ static int write_ready(struct batch_out *o, struct qwick_err *e)
     if (file ? fd_write(o->file.fd, o->ready.data, o->ready.len)
              : out_write(o->ready.data, o->ready.len)) {
         if (file)
-            return out_fail(o, "write error", e);
+            return out_fail(o, e);
         o->failed = true; /* out_write printed the message */
         return err_set(e, QWICK_ERR_RUNTIME, "stdout: write error");
     }
@@ -45,7 +44,7 @@ int batch_out_sync(struct batch_out *o, struct qwick_err *e)
     o->synced_ms = clock_ms();
     /* devices and pipes cannot be synced */
     return fdatasync(o->file.fd) && errno != EINVAL && errno != EROFS
-               ? out_fail(o, "write error", e)
+               ? out_fail(o, e)
                : 0;
 }
 
@@ -62,7 +61,7 @@ int batch_out_close(struct batch_out *o, struct qwick_err *e)
     if (!o->failed)
         r = o->file.fd >= 0 ? batch_out_sync(o, e) : write_ready(o, e);
     if (o->file.fd >= 0 && close(o->file.fd) && errno != EINTR && !o->failed)
-        r = out_fail(o, "write error", e);
+        r = out_fail(o, e);
     if (o->pending.fd >= 0)
         close(o->pending.fd);
     for (size_t i = 0; i < o->n_slots; i++)

@@ -31,12 +31,6 @@ static uint64_t place_of(uint64_t line, size_t sample)
     return line << SAMPLE_BITS | sample;
 }
 
-static int resume_fail(const char *path, const char *what, struct qwick_err *e)
-{
-    return err_set(e, QWICK_ERR_RUNTIME, "%s: %s: %s", path, what,
-                   strerror(errno));
-}
-
 /* ---- reading lines ------------------------------------------------------ */
 
 static int resume_foreign(const struct lines *l, struct qwick_err *e)
@@ -129,7 +123,7 @@ static int cut_line(const struct lines *l, const char *text, size_t n,
     if (!is_beginning(text, n))
         return resume_foreign(l, e);
     if (ftruncate(l->fd, (off_t)(l->consumed - n)))
-        return resume_fail(l->name, "cannot be cut", e);
+        return err_errno(e, l->name, "cannot be cut");
     msg_note("%s: line %llu was cut off, removed", l->name,
              (unsigned long long)l->number);
     return 0;
@@ -175,7 +169,7 @@ static int pending_open(struct out_file *f, int in_fd, struct qwick_err *e)
     struct stat st;
     f->fd = open(f->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (f->fd < 0)
-        return errno == ENOENT ? 0 : resume_fail(f->path, "open", e);
+        return errno == ENOENT ? 0 : err_errno(e, f->path, "open");
     if (fstat(f->fd, &st) || !S_ISREG(st.st_mode))
         return err_set(e, QWICK_ERR_USAGE, "%s: is not a regular file",
                        f->path);
@@ -197,7 +191,7 @@ int batch_out_open(struct batch_out *o, const char *path, bool unordered,
     int flags = stream ? O_WRONLY : O_RDWR | O_CREAT;
     o->file.fd = open(path, flags | O_APPEND | O_CLOEXEC, 0666);
     if (o->file.fd < 0)
-        return resume_fail(path, "open", e);
+        return err_errno(e, path, "open");
     if (check_same(in_fd, o->file.fd, path, e))
         return -1;
     if (fstat(o->file.fd, &st) || !S_ISREG(st.st_mode))
@@ -227,7 +221,7 @@ static int pending_add(const struct batch_out *o, struct save *next,
         if (save_begin(next, path, SAVE_PRIVATE, e))
             return -1;
         if (!fstat(o->file.fd, &st) && fchmod(next->fd, st.st_mode & 0666))
-            return resume_fail(path, "cannot set its rights", e);
+            return err_errno(e, path, "cannot set its rights");
     }
     return save_write(next, s, n, e);
 }
@@ -239,7 +233,7 @@ static int pending_commit(const struct batch_out *o, struct save *next,
     if (next->fd >= 0)
         return save_commit(next, e);
     return unlink(o->pending.path) && errno != ENOENT
-               ? resume_fail(o->pending.path, "cannot be removed", e)
+               ? err_errno(e, o->pending.path, "cannot be removed")
                : 0;
 }
 
@@ -337,7 +331,7 @@ static int resume_start_over(struct batch_out *o, uint32_t run,
     }
     if (rc || pending_commit(o, &next, e) ||
         (ftruncate(o->file.fd, 0) &&
-         resume_fail(o->file.path, "cannot be emptied", e))) {
+         err_errno(e, o->file.path, "cannot be emptied"))) {
         save_abort(&next);
         return -1;
     }

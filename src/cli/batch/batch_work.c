@@ -165,8 +165,8 @@ static bool report_endings(const struct batch_job *j)
                     "answer of earlier runs is cut or empty",
                     "answers of earlier runs are cut or empty");
     if (c.n)
-        (required ? msg_error : msg_warn)("%s: incomplete answers: %s",
-                                          j->in.name, c.text);
+        msg_say(required ? MSG_ERROR : MSG_WARNING,
+                "%s: incomplete answers: %s", j->in.name, c.text);
     return j->n_broken || j->out.n_broken ||
            (required && (c.n || j->out.n_incomplete));
 }

@@ -97,8 +97,7 @@ static int batch_open_input(struct batch_job *j)
                              "input, or --input");
         path = "stdin";
     } else if ((fd = open(path, O_RDONLY | O_CLOEXEC)) < 0) {
-        msg_error("%s: open: %s", path, strerror(errno));
-        return QWICK_ERR_RUNTIME;
+        return msg_errno(path, "open");
     }
     lines_init(&j->in, path, fd);
     j->in.number = (uint64_t)j->a->line_offset;
@@ -143,10 +142,10 @@ static int batch_open_files(struct batch_job *j)
         return status;
     if (!out && out_check())
         return QWICK_ERR_RUNTIME;
-    return source_open(&j->source, &j->in, j->a->input_format, j->p, &e) ||
-                   batch_out_open(&j->out, out, j->a->unordered, j->in.fd, &e)
-               ? msg_fail(&e)
-               : 0;
+    return msg_result(
+        source_open(&j->source, &j->in, j->a->input_format, j->p, &e) ||
+            batch_out_open(&j->out, out, j->a->unordered, j->in.fd, &e),
+        &e);
 }
 
 /* ---- the run ---- */

@@ -105,7 +105,7 @@ int bench_baseline_open(struct bench_baseline **out, const char *path)
     if (!b)
         return msg_oom();
     b->path = path;
-    return read_file(b, &e) ? msg_fail(&e) : 0;
+    return msg_result(read_file(b, &e), &e);
 }
 
 void bench_baseline_free(struct bench_baseline *b)
@@ -146,15 +146,10 @@ static int compare_fact(const struct bench_baseline *b,
         value_text(v, theirs);
     if (strncmp(theirs, ours, SHOWN - 1) == 0)
         return 0;
-    if (any) {
-        msg_warn("%s: %s: is \"%s\", but \"%s\" in this run", b->path, key,
-                 theirs, ours);
-        return 0;
-    }
-    msg_error("%s: %s: is \"%s\", but \"%s\" in this run; --compare-any "
-              "compares anyway",
-              b->path, key, theirs, ours);
-    return QWICK_ERR_RUNTIME;
+    msg_say(any ? MSG_WARNING : MSG_ERROR,
+            "%s: %s: is \"%s\", but \"%s\" in this run%s", b->path, key, theirs,
+            ours, any ? "" : "; --compare-any compares anyway");
+    return any ? 0 : QWICK_ERR_RUNTIME;
 }
 
 static int compare_facts(const struct bench_report *r,
@@ -201,11 +196,10 @@ int bench_baseline_match(const struct bench_report *r, struct bench_model *m,
         o = find_object(b, "model", m->name);
     if (!o && (r->n_models == 1 || any) && b->n_docs == 1)
         o = json_root(b->docs[0]);
-    if (!o) {
-        msg_error("%s: has no report of the model \"%s\" (identity %s)",
-                  b->path, m->name, m->identity);
-        return QWICK_ERR_RUNTIME;
-    }
+    if (!o)
+        return msg_failure(
+            "%s: has no report of the model \"%s\" (identity %s)", b->path,
+            m->name, m->identity);
     m->was = o;
     return compare_facts(r, m, o, any);
 }
@@ -246,9 +240,8 @@ int bench_baseline_rows(const struct bench_report *r,
     for (size_t i = 0; i < n && r->was; i++)
         if (!find_row(m, &lines[i])) {
             bench_line_name(&lines[i], name);
-            msg_error("%s: has no row %s, threads %d", r->was->path, name,
-                      lines[i].threads);
-            return QWICK_ERR_RUNTIME;
+            return msg_failure("%s: has no row %s, threads %d", r->was->path,
+                               name, lines[i].threads);
         }
     return 0;
 }
@@ -264,12 +257,12 @@ int bench_baseline_gate(const struct bench_report *r, double ratio)
             if (l->share / l->was.share >= ratio)
                 continue; /* a NaN fails */
             bench_line_name(l, name);
-            msg_error("%s: %s, threads %d: %.1f%% of the limit is %.3f of the "
-                      "%.1f%% in %s, below %g",
-                      m->name, name, l->threads, 100 * l->share,
-                      l->share / l->was.share, 100 * l->was.share, r->was->path,
-                      ratio);
-            status = QWICK_ERR_RUNTIME;
+            status = msg_failure(
+                "%s: %s, threads %d: %.1f%% of the limit is %.3f of the "
+                "%.1f%% in %s, below %g",
+                m->name, name, l->threads, 100 * l->share,
+                l->share / l->was.share, 100 * l->was.share, r->was->path,
+                ratio);
         }
     }
     return status;

@@ -18,8 +18,6 @@
 #include "file/save.h"
 #include "qwick_tools.h"
 
-#define MAX_LEN 10000000
-
 /* Rounds of --tune: a round takes a third of a second. */
 enum { TUNE_REPS = 25 };
 
@@ -210,7 +208,7 @@ static int begin_model(struct job *j, struct bench_model *m,
         calloc(j->n_plan * item_count(&j->a->thread_list), sizeof(*m->lines));
     if (!m->lines || bench_open(b, j->r.set.plan.reps, l->gen))
         return msg_oom();
-    return make_tokens(b, l->most, &e) ? msg_fail(&e) : 0;
+    return msg_result(make_tokens(b, l->most, &e), &e);
 }
 
 /* The head waits in the buffer for the first row: output on a terminal ends the

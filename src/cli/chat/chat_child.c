@@ -31,12 +31,11 @@ static int child_open_session(struct chat *c, struct chat_packet *reply)
     if (status || !resume)
         return status;
     const char *note = qwick_session_note(j->ses, &n);
-    if (!n) {
-        msg_error("%s: has no messages, only tokens: it was not saved by a "
-                  "chat",
-                  c->session);
-        return QWICK_ERR_USAGE;
-    }
+    if (!n)
+        return msg_refuse(
+            "%s: has no messages, only tokens: it was not saved by a "
+            "chat",
+            c->session);
     reply->json = malloc(n);
     if (!reply->json)
         return msg_oom();

@@ -13,23 +13,6 @@
 #include "cli/io/out.h"
 #include "cli/io/prompt.h"
 
-void chat_say(const char *fmt, ...)
-{
-    struct buf b = {0};
-    char text[1024];
-    va_list ap;
-    va_start(ap, fmt);
-    int n = vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    if (n < 0)
-        return;
-    size_t len = (size_t)n < sizeof(text) ? (size_t)n : sizeof(text) - 1;
-    if (!escape_append(&b, text, utf8_complete(text, len), ESCAPE_NAME, "\n") &&
-        !buf_putc(&b, '\n'))
-        fd_write(STDERR_FILENO, b.data, b.len);
-    buf_free(&b);
-}
-
 /* ---- help and numbers ---- */
 
 static int command_help(struct chat *c)

@@ -174,5 +174,5 @@ int chat_write(const struct qwick_chat *c, const char *path)
         return msg_fail(&e);
     int rc = save_put(path, SAVE_SHARED, json, n, &e);
     free(json);
-    return rc ? msg_fail(&e) : 0;
+    return msg_result(rc, &e);
 }

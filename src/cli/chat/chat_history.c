@@ -16,12 +16,6 @@
 #include "file/json.h"
 #include "file/save.h"
 
-static int history_fail(const char *path, const char *what, struct qwick_err *e)
-{
-    return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot %s: %s", path, what,
-                   strerror(errno));
-}
-
 /* Read the last bytes of the file, at most twice the limit: a file that is
  * larger was not written by us. */
 static int read_end(int fd, const char *path, struct buf *out,
@@ -29,7 +23,7 @@ static int read_end(int fd, const char *path, struct buf *out,
 {
     struct stat st;
     if (fstat(fd, &st))
-        return history_fail(path, "read", e);
+        return err_errno(e, path, "cannot read");
     off_t most = 2 * CHAT_HISTORY_MAX;
     off_t at = st.st_size > most ? st.st_size - most : 0;
     size_t left = (size_t)(st.st_size - at);
@@ -41,7 +35,7 @@ static int read_end(int fd, const char *path, struct buf *out,
         if (k < 0 && errno == EINTR)
             continue;
         if (k < 0)
-            return history_fail(path, "read", e);
+            return err_errno(e, path, "cannot read");
         if (k == 0)
             break;
         out->len += (size_t)k;
@@ -98,7 +92,7 @@ static int open_locked(const char *path, struct qwick_err *e)
             r = flock(fd, LOCK_EX);
         while (r && errno == EINTR);
         if (r || fstat(fd, &mine)) {
-            history_fail(path, "lock", e);
+            err_errno(e, path, "cannot lock");
             close(fd);
             return -1;
         }
@@ -137,8 +131,9 @@ int chat_history_add(const char *path, const char *text, size_t n,
     }
     int fd = state_make_dir(path, e) ? -1 : open_locked(path, e), rc = -1;
     if (fd >= 0) {
-        rc = write_all(fd, line.data, line.len) ? history_fail(path, "write", e)
-                                                : 0;
+        rc = write_all(fd, line.data, line.len)
+                 ? err_errno(e, path, "cannot write")
+                 : 0;
         if (!rc && !fstat(fd, &st) && (size_t)st.st_size > CHAT_HISTORY_MAX)
             rc = history_shorten(fd, path, e);
         close(fd);

@@ -11,6 +11,7 @@
 #include "cli/chat/chat_command.h"
 #include "cli/chat/chat_line.h"
 #include "cli/chat/chat_model.h"
+#include "cli/io/out.h"
 #include "qwick.h"
 
 struct chat {
@@ -87,6 +88,6 @@ int chat_copy(struct qwick_chat **out, const struct qwick_chat *c,
 /* ---- texts on stderr ---- */
 
 /* Print a line without "qwick: " before it, escaped as names are. */
-void chat_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+#define chat_say(...) msg_say(MSG_PLAIN, __VA_ARGS__)
 
 #endif

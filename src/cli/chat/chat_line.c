@@ -235,12 +235,6 @@ static bool read_input(struct chat_line *l)
 
 /* ---- from outside ---- */
 
-static bool can_move(void)
-{
-    const char *term = getenv("TERM");
-    return term && *term && strcmp(term, "dumb") != 0;
-}
-
 int chat_line_open(struct chat_line **out, const struct chat_command *rows,
                    struct qwick_err *e)
 {
@@ -253,7 +247,7 @@ int chat_line_open(struct chat_line **out, const struct chat_command *rows,
     if (!setlocale(LC_CTYPE, "C.UTF-8"))
         setlocale(LC_CTYPE, "");
     l->rows = rows;
-    l->moves = can_move();
+    l->moves = term_moves();
     can_escape = l->moves;
     if (tcgetattr(STDIN_FILENO, &saved)) {
         free(l);

@@ -30,7 +30,7 @@ enum chat_op {
     CHAT_SAVE    /* save it to the session's file */
 };
 
-/* Longer names are cut, as chat_say does. */
+/* Longer names are cut. */
 enum { CHAT_NAME_SIZE = 1024 };
 
 /* A request or a reply. Members that it does not use are 0. */

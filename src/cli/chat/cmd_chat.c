@@ -71,7 +71,7 @@ static int set_system(struct chat *c)
         chat_set_system(&c->j.chat, text.data ? text.data : "", text.len, &e);
     prompt_warn_faults(&faults, "system prompt");
     buf_free(&text);
-    return rc ? msg_fail(&e) : 0;
+    return msg_result(rc, &e);
 }
 
 /* Start the process of the model, and go on with the messages of its session.
@@ -93,7 +93,7 @@ static int open_child(struct chat *c)
 static int begin_conversation(struct chat *c)
 {
     struct qwick_err e;
-    int status = qwick_chat_create(&c->j.chat, &e) ? msg_fail(&e) : 0;
+    int status = msg_result(qwick_chat_create(&c->j.chat, &e), &e);
     if (!status && c->j.p->a.chat_json)
         status = chat_load(c, c->j.p->a.chat_json);
     if (!status && c->j.p->a.go_on)

@@ -28,14 +28,13 @@ static int open_file(const char *path, int *fd)
     *fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (*fd >= 0)
         return 0;
-    msg_error("%s: open: %s", path, strerror(errno));
-    return QWICK_ERR_RUNTIME;
+    return msg_errno(path, "open");
 }
 
 static int close_file(const char *path, int *fd, int status)
 {
     if (*fd > 0 && close(*fd) && errno != EINTR) {
-        msg_error("%s: write error: %s", path, strerror(errno));
+        msg_errno(path, "write error");
         status = status ? status : (int)QWICK_ERR_RUNTIME;
     }
     *fd = 0;
@@ -68,8 +67,7 @@ static int write_profile(struct gen_job *j, const struct qwick_result *r,
         json_timing(&w, &answer);
         bad = jw_end_line(&w);
         if (!bad && fd_write(j->profile_fd, b.data, b.len)) {
-            msg_error("%s: write error: %s", j->p->a.profile_timing.file,
-                      strerror(errno));
+            msg_errno(j->p->a.profile_timing.file, "write error");
             status = QWICK_ERR_RUNTIME;
         }
     }

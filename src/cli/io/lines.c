@@ -82,12 +82,6 @@ static int too_long(const struct lines *l, struct qwick_err *e)
                    (unsigned long long)l->number + 1, l->in.max);
 }
 
-static int cannot_read(const struct lines *l, struct qwick_err *e)
-{
-    return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot read: %s", l->name,
-                   strerror(errno));
-}
-
 /* Returns 1 after a read or at the end of the input, 0 when no input came, -1
  * on failure. */
 static int read_some(struct lines *l, int timeout_ms, struct qwick_err *e)
@@ -101,7 +95,7 @@ static int read_some(struct lines *l, int timeout_ms, struct qwick_err *e)
     if (r == 0 || (r < 0 && errno == EINTR))
         return 0;
     if (r < 0)
-        return cannot_read(l, e);
+        return err_errno(e, l->name, "cannot read");
     compact(l);
     if (buf_reserve(&l->in, CHUNK))
         return too_long(l, e);
@@ -109,7 +103,7 @@ static int read_some(struct lines *l, int timeout_ms, struct qwick_err *e)
     if (k < 0 && (errno == EINTR || errno == EAGAIN))
         return 0;
     if (k < 0)
-        return cannot_read(l, e);
+        return err_errno(e, l->name, "cannot read");
     l->in.len += (size_t)k;
     l->eof = k == 0;
     if (k > 0)
@@ -230,10 +224,8 @@ int lines_run(const struct strings *files, const struct lines_handler *h,
     for (size_t i = 0; i < files->n && !status; i++) {
         const char *path = files->v[i];
         int fd = open_lines(path, 0);
-        if (fd < 0) {
-            msg_error("%s: open: %s", path, strerror(errno));
-            return QWICK_ERR_RUNTIME;
-        }
+        if (fd < 0)
+            return msg_errno(path, "open");
         status = run_lines(fd == STDIN_FILENO ? "stdin" : path, fd, h, ctx);
         close_lines(fd);
     }

@@ -206,7 +206,8 @@ static void say_without_memory(const char *prefix, char *text, size_t len)
     fd_write(STDERR_FILENO, "\n", 1);
 }
 
-static void say(const char *prefix, const char *fmt, va_list ap)
+static void say(const char *prefix, const char *keep, const char *fmt,
+                va_list ap)
 {
     char text[2048];
     struct buf b = {0};
@@ -216,7 +217,7 @@ static void say(const char *prefix, const char *fmt, va_list ap)
     size_t len = (size_t)n < sizeof(text) ? (size_t)n : sizeof(text) - 1;
     len = utf8_complete(text, len);
     if (buf_puts(&b, prefix) == 0 &&
-        escape_append(&b, text, len, ESCAPE_NAME, "") == 0 &&
+        escape_append(&b, text, len, ESCAPE_NAME, keep) == 0 &&
         buf_putc(&b, '\n') == 0)
         fd_write(STDERR_FILENO, b.data, b.len);
     else
@@ -224,12 +225,35 @@ static void say(const char *prefix, const char *fmt, va_list ap)
     buf_free(&b);
 }
 
-void msg_error(const char *fmt, ...)
+void msg_say(enum msg_kind kind, const char *fmt, ...)
+{
+    static const char *const prefixes[] = {
+        [MSG_ERROR] = "qwick: ",        [MSG_WARNING] = "qwick: warning: ",
+        [MSG_NOTICE] = "qwick: note: ", [MSG_HINT] = "qwick: note: ",
+        [MSG_NOTE] = "qwick: ",         [MSG_PLAIN] = "",
+    };
+    bool always = kind == MSG_ERROR || kind == MSG_PLAIN;
+    va_list ap;
+    if ((kind == MSG_NOTE ? !be_verbose : !always && be_quiet) ||
+        (kind == MSG_HINT && !err_tty))
+        return;
+    va_start(ap, fmt);
+    say(prefixes[kind], kind == MSG_PLAIN ? "\n" : "", fmt, ap);
+    va_end(ap);
+}
+
+int msg_stop(enum qwick_err_code code, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    say("qwick: ", fmt, ap);
+    say("qwick: ", "", fmt, ap);
     va_end(ap);
+    return (int)code;
+}
+
+int msg_errno(const char *path, const char *what)
+{
+    return msg_failure("%s: %s: %s", path, what, strerror(errno));
 }
 
 int msg_usage(const char *verb, const char *fmt, ...)
@@ -239,59 +263,22 @@ int msg_usage(const char *verb, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    msg_error("%s (see qwick%s%s --help)", text, verb ? " " : "",
-              verb ? verb : "");
-    return QWICK_ERR_USAGE;
-}
-
-void msg_warn(const char *fmt, ...)
-{
-    va_list ap;
-    if (be_quiet)
-        return;
-    va_start(ap, fmt);
-    say("qwick: warning: ", fmt, ap);
-    va_end(ap);
-}
-
-void msg_note(const char *fmt, ...)
-{
-    va_list ap;
-    if (!be_verbose)
-        return;
-    va_start(ap, fmt);
-    say("qwick: ", fmt, ap);
-    va_end(ap);
-}
-
-void msg_notice(const char *fmt, ...)
-{
-    va_list ap;
-    if (be_quiet)
-        return;
-    va_start(ap, fmt);
-    say("qwick: note: ", fmt, ap);
-    va_end(ap);
-}
-
-void msg_hint(const char *fmt, ...)
-{
-    va_list ap;
-    if (be_quiet || !err_tty)
-        return;
-    va_start(ap, fmt);
-    say("qwick: note: ", fmt, ap);
-    va_end(ap);
+    return msg_refuse("%s (see qwick%s%s --help)", text, verb ? " " : "",
+                      verb ? verb : "");
 }
 
 int msg_fail(const struct qwick_err *e)
 {
-    msg_error("%s", e->msg);
-    return e->code == QWICK_OK ? (int)QWICK_ERR_RUNTIME : (int)e->code;
+    return msg_stop(e->code == QWICK_OK ? QWICK_ERR_RUNTIME : e->code, "%s",
+                    e->msg);
+}
+
+int msg_result(int failed, const struct qwick_err *e)
+{
+    return failed ? msg_fail(e) : 0;
 }
 
 int msg_oom(void)
 {
-    msg_error("out of memory");
-    return QWICK_ERR_MEMORY;
+    return msg_stop(QWICK_ERR_MEMORY, "out of memory");
 }

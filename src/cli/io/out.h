@@ -67,20 +67,40 @@ int fd_write(int fd, const void *p, size_t n);
 void msg_level(bool quiet, bool verbose);
 bool msg_quiet(void);
 
-void msg_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-void msg_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-void msg_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* What a message is, and when it is printed. */
+enum msg_kind {
+    MSG_ERROR,   /* always */
+    MSG_WARNING, /* unless quiet */
+    MSG_NOTICE,  /* unless quiet: "qwick: note: …" */
+    MSG_HINT,    /* as a notice, if stderr is a terminal */
+    MSG_NOTE,    /* if verbose */
+    MSG_PLAIN    /* always, without "qwick: ", and newlines stay */
+};
+
+void msg_say(enum msg_kind kind, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+#define msg_error(...)  msg_say(MSG_ERROR, __VA_ARGS__)
+#define msg_warn(...)   msg_say(MSG_WARNING, __VA_ARGS__)
+#define msg_notice(...) msg_say(MSG_NOTICE, __VA_ARGS__)
+#define msg_hint(...)   msg_say(MSG_HINT, __VA_ARGS__)
+#define msg_note(...)   msg_say(MSG_NOTE, __VA_ARGS__)
+
+/* Print an error. Returns `code`, its exit status. */
+int msg_stop(enum qwick_err_code code, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+#define msg_failure(...) msg_stop(QWICK_ERR_RUNTIME, __VA_ARGS__)
+#define msg_refuse(...)  msg_stop(QWICK_ERR_USAGE, __VA_ARGS__)
+/* Print "PATH: WHAT: " and the reason in errno. Returns exit status 1. */
+int msg_errno(const char *path, const char *what);
 /* Print a mistake in the command line, with "(see qwick VERB --help)". verb NULL:
  * the default one. Returns exit status 2. */
 int msg_usage(const char *verb, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-/* Print "qwick: note: …", even if stderr is not a terminal. */
-void msg_notice(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Print "qwick: note: …" if stderr is a terminal. */
-void msg_hint(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Print *e. Returns the exit status for it. */
 int msg_fail(const struct qwick_err *e);
+/* Call msg_fail if something failed, else return 0. */
+int msg_result(int failed, const struct qwick_err *e);
 
 /* Print that memory ran out. Returns exit status 5. */
 int msg_oom(void);

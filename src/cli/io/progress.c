@@ -108,22 +108,10 @@ size_t progress_fit(const char *line, size_t n, size_t columns)
 
 /* ---- drawing ------------------------------------------------------------ */
 
-static bool can_erase(void)
-{
-    const char *term = getenv("TERM");
-    return isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb") != 0;
-}
-
-static void to_stderr(const char *s, size_t n)
-{
-    /* a failure cannot be reported: this is stderr */
-    fd_write(STDERR_FILENO, s, n);
-}
-
 static void erase(void)
 {
     if (p.drawn)
-        to_stderr("\r\033[K", 4);
+        fd_write(STDERR_FILENO, "\r\033[K", 4);
     p.drawn = false;
 }
 
@@ -133,7 +121,7 @@ static void draw(void)
     char out[sizeof(p.line) + 8];
     size_t n = progress_fit(p.line, p.n, term_columns(STDERR_FILENO) - 1);
     int k = snprintf(out, sizeof(out), "\r%.*s\033[K", (int)n, p.line);
-    to_stderr(out, (size_t)k);
+    fd_write(STDERR_FILENO, out, (size_t)k);
     p.drawn = true;
 }
 
@@ -236,7 +224,7 @@ static void start_ticker(void)
 
 void progress_start(const char *name)
 {
-    if (p.on || msg_quiet() || !can_erase())
+    if (p.on || msg_quiet() || !isatty(STDERR_FILENO) || !term_moves())
         return;
     p.on = true;
     p.name = name;

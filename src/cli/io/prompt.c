@@ -63,10 +63,7 @@ int prompt_poll(bool first, const char *hint)
             continue;
         due = 0;
         progress_clear();
-        if (err_is_tty())
-            msg_hint("%s", hint);
-        else
-            msg_warn("%s", hint);
+        msg_say(err_is_tty() ? MSG_HINT : MSG_WARNING, "%s", hint);
     }
 }
 

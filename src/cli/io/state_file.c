@@ -10,16 +10,22 @@
 
 #include "file/fs.h"
 
-int state_path(struct buf *out, const char *name)
+int xdg_path(struct buf *out, const char *variable, const char *below,
+             const char *name)
 {
-    const char *base = getenv("XDG_STATE_HOME"), *sub = "";
-    if (!base || *base != '/') { /* XDG: a relative path is invalid */
+    const char *base = getenv(variable);
+    if (base && *base == '/') /* XDG: a relative path is invalid */
+        below = "";
+    else
         base = getenv("HOME");
-        sub = "/.local/state";
-    }
     if (!base || *base != '/')
         return 0;
-    return buf_printf(out, "%s%s/qwick/%s", base, sub, name);
+    return buf_printf(out, "%s%s/qwick/%s", base, below, name);
+}
+
+int state_path(struct buf *out, const char *name)
+{
+    return xdg_path(out, "XDG_STATE_HOME", "/.local/state", name);
 }
 
 int state_make_dir(const char *path, struct qwick_err *e)
@@ -43,8 +49,7 @@ int state_open(const char *path, int flags, struct qwick_err *e)
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR) && !(flags & O_CREAT))
         return -2;
     if (fd < 0 || fstat(fd, &st)) {
-        err_set(e, QWICK_ERR_RUNTIME, "%s: cannot open: %s", path,
-                strerror(errno));
+        err_errno(e, path, "cannot open");
         if (fd >= 0)
             close(fd);
         return -1;

@@ -10,9 +10,12 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* Append "DIR/NAME", where DIR is $XDG_STATE_HOME/qwick or
- * ~/.local/state/qwick. Appends nothing if neither XDG_STATE_HOME nor HOME has
- * an absolute path. Returns 0, or -1 when out of memory. */
+/* Append "DIR/qwick/NAME", where DIR is the value of the variable, or what is
+ * `below` $HOME. Appends nothing if neither has an absolute path. Returns 0, or
+ * -1 when out of memory. */
+int xdg_path(struct buf *out, const char *variable, const char *below,
+             const char *name);
+/* Do so for $XDG_STATE_HOME and ~/.local/state. */
 int state_path(struct buf *out, const char *name);
 
 /* Make the directories above a path of state_path; only the owner may use new

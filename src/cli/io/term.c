@@ -5,12 +5,18 @@
 #include <strings.h>
 #include <sys/ioctl.h>
 
+bool term_moves(void)
+{
+    const char *term = getenv("TERM");
+    return term && *term && strcmp(term, "dumb") != 0;
+}
+
 bool term_colours(const char *when, bool tty)
 {
-    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    const char *no = getenv("NO_COLOR");
     if (when && strcmp(when, "auto") != 0)
         return strcmp(when, "always") == 0;
-    return tty && !(no && *no) && term && *term && strcmp(term, "dumb") != 0;
+    return tty && !(no && *no) && term_moves();
 }
 
 bool term_truecolor(void)

@@ -5,9 +5,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Return whether the terminal can move its cursor: TERM is set and not "dumb".
+ */
+bool term_moves(void);
+
 /* Return whether output gets colours. `when` is the value of --color, NULL for
- * the default. With auto: it goes to a terminal (tty), TERM is set and not
- * "dumb", and NO_COLOR is not set. */
+ * the default. With auto: it goes to a terminal (tty) that can move its cursor,
+ * and NO_COLOR is not set. */
 bool term_colours(const char *when, bool tty);
 
 /* Return whether COLORTERM promises 24-bit colours. */

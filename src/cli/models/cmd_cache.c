@@ -110,7 +110,7 @@ static int cache_collect(const char *dir, size_t most)
     size_t n, n_bytes;
     int rc = qwick_cache_gc(dir, most, &n, &n_bytes, &e);
     msg_note("%s: %zu files with %zu bytes removed", dir, n, n_bytes);
-    return rc ? msg_fail(&e) : 0;
+    return msg_result(rc, &e);
 }
 
 static int cache_run(struct opt_parsed *p, struct qwick_engine *eng)

@@ -242,7 +242,7 @@ static int set_alias(const char *text)
     char *name = strndup(text, (size_t)(equals - text));
     if (!name)
         return msg_oom();
-    int status = aliases_set(name, equals + 1, &e) ? msg_fail(&e) : 0;
+    int status = msg_result(aliases_set(name, equals + 1, &e), &e);
     if (!status)
         check_target(name);
     free(name);
@@ -252,7 +252,7 @@ static int set_alias(const char *text)
 static int remove_alias(const char *name)
 {
     struct qwick_err e;
-    return aliases_set(name, NULL, &e) ? msg_fail(&e) : 0;
+    return msg_result(aliases_set(name, NULL, &e), &e);
 }
 
 /* "alias" and "unalias" with their arguments. */

@@ -188,9 +188,9 @@ static int plan_run(struct opt_parsed *p, struct qwick_engine *eng)
     int status = print_plan(a, qwick_engine_info(eng), &plan);
     if (status || plan.fits)
         return status;
-    msg_error("out of memory: %zu bytes are needed, %zu are available",
-              plan.needed_bytes, plan.available_bytes);
-    return QWICK_ERR_MEMORY;
+    return msg_stop(QWICK_ERR_MEMORY,
+                    "out of memory: %zu bytes are needed, %zu are available",
+                    plan.needed_bytes, plan.available_bytes);
 }
 
 const struct verb verb_plan = {

@@ -36,19 +36,15 @@ static int run_script(char *const *argv)
     signal(SIGXFSZ, SIG_DFL);
     if (*path) {
         execv(path, argv);
-        if (errno != ENOENT) {
-            msg_error("%s: cannot be run: %s", path, strerror(errno));
-            return QWICK_ERR_RUNTIME;
-        }
+        if (errno != ENOENT)
+            return msg_errno(path, "cannot be run");
     }
     execvp(script, argv);
-    if (errno == ENOENT)
-        msg_error("%s: is neither beside qwick nor in PATH: make install puts "
-                  "it there",
-                  script);
-    else
-        msg_error("%s: cannot be run: %s", script, strerror(errno));
-    return QWICK_ERR_RUNTIME;
+    if (errno != ENOENT)
+        return msg_errno(script, "cannot be run");
+    return msg_failure("%s: is neither beside qwick nor in PATH: make install "
+                       "puts it there",
+                       script);
 }
 
 static int pull_run(struct opt_parsed *p, struct qwick_engine *eng)

@@ -170,12 +170,11 @@ static int quantize_check(struct opt_parsed *p)
     if (strcmp(a->output, "-") == 0)
         return opt_usage(p->verb, "-o -: the result is a directory or a file "
                                   "with a name, not standard output");
-    if (has_gguf_name(a) && !is_gguf(a)) {
-        msg_error("-o %s: a name that ends in .gguf is of --format gguf, but "
-                  "--format is %s",
-                  a->output, a->format);
-        return QWICK_ERR_USAGE;
-    }
+    if (has_gguf_name(a) && !is_gguf(a))
+        return msg_refuse(
+            "-o %s: a name that ends in .gguf is of --format gguf, but "
+            "--format is %s",
+            a->output, a->format);
     return is_gguf(a)
                ? opt_no_effects(p, mlx_only, OPT_format, "with --format gguf")
                : opt_no_effect(p, OPT_type, OPT_format,

@@ -144,12 +144,6 @@ int aliases_follow(const struct aliases *a, const char *name,
 
 /* ---- writing ------------------------------------------------------------ */
 
-static int cannot(const char *path, const char *what, struct qwick_err *e)
-{
-    return err_set(e, QWICK_ERR_RUNTIME, "%s: %s: %s", path, what,
-                   strerror(errno));
-}
-
 /* Lock the directory of the file, until its descriptor *fd is closed. */
 static int lock_dir(const char *path, int *fd, struct qwick_err *e)
 {
@@ -159,7 +153,7 @@ static int lock_dir(const char *path, int *fd, struct qwick_err *e)
         return err_oom(e, strlen(path));
     *fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*fd < 0 || (flock(*fd, LOCK_EX) && errno != ENOLCK))
-        rc = cannot(dir, "cannot be locked", e);
+        rc = err_errno(e, dir, "cannot be locked");
     free(dir);
     return rc;
 }
@@ -225,7 +219,7 @@ static int put_alias(const struct aliases *a, const char *name,
     char *value = lasting(model);
     if (!value)
         return errno == ENOMEM ? err_oom(e, strlen(model))
-                               : cannot(model, "cannot be resolved", e);
+                               : err_errno(e, model, "cannot be resolved");
     int rc = check_loop(a, name, value, e);
     if (!rc && (buf_printf(out, "%s = ", name) || buf_json_cstr(out, value) ||
                 buf_putc(out, '\n')))
@@ -245,7 +239,7 @@ static int alias_change(const char *name, const char *model,
     if (!rc && !old && !model) {
         const char *near = aliases_near(&a, name);
         rc = err_set(e, QWICK_ERR_USAGE, "%s: %s: no such alias%s%s", a.path,
-                     name, near ? ", did you mean " : "", near ? near : "");
+                     name, DID_YOU_MEAN(near));
     }
     if (!rc)
         rc = copy_lines(&a, old ? old->line : 0, &text, e) ||

@@ -72,6 +72,15 @@ const char *opt_name(enum opt_id id)
     return opt_rows[i].name;
 }
 
+const char *opt_arg(const struct opt *o)
+{
+    static const char *const args[] = {
+        [OPT_INT] = "N",     [OPT_INTS] = "N,...", [OPT_SIZE] = "SIZE",
+        [OPT_TEXT] = "TEXT", [OPT_FILE] = "FILE",  [OPT_FLAG_FILE] = NULL,
+    };
+    return o->arg ? o->arg : args[o->type];
+}
+
 void *opt_value_at(const struct opt_parsed *p, const struct opt *o)
 {
     return (char *)(uintptr_t)&p->a + o->offset;
@@ -104,18 +113,6 @@ void opt_range_text(const struct opt *o, bool full, char *out, size_t n)
     } else if (o->type == OPT_NUMBER) {
         snprintf(out, n, "%g..%g", o->min, o->max);
     }
-}
-
-/* ---- messages ---- */
-
-int opt_usage(const struct verb *v, const char *fmt, ...)
-{
-    char text[1024];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    return msg_usage(v->bit == V_GENERATE ? NULL : v->name, "%s", text);
 }
 
 /* ---- sources ---- */

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cli/io/out.h"
 #include "cli/io/strings.h"
 #include "qwick.h"
 
@@ -56,6 +57,12 @@ struct opt_flag_file {
     const char *file; /* NULL: the flag has no file */
 };
 
+/* For the rows. */
+#define ONCE          .single = true
+#define RANGE(a, b)   .imin = (a), .imax = (b)
+#define FROM(a)       RANGE(a, INT32_MAX)
+#define BETWEEN(a, b) .min = (a), .max = (b)
+
 /* The value of a macro as a string, for .def of a row. */
 #define OPT_TEXT_OF(x) #x
 #define OPT_STRING(x)  OPT_TEXT_OF(x)
@@ -90,9 +97,10 @@ enum {
     V_VERSION = 1u << 22,
     V_ALL = (1u << 23) - 1,
     V_ANSWER = V_GENERATE | V_CHAT | V_BATCH,
+    V_TEMPLATE = V_ANSWER | V_RENDER | V_LOGITS | V_SCORE | V_CHOOSE,
     V_TEXT_IO = V_TOKENIZE | V_DETOKENIZE | V_COUNT,
-    V_EVALUATE = V_ANSWER | V_EMBED | V_RERANK | V_LOGITS | V_SCORE | V_CHOOSE |
-                 V_PLAN
+    V_EVALUATE =
+        V_ANSWER | V_EMBED | V_RERANK | V_LOGITS | V_SCORE | V_CHOOSE | V_PLAN
 };
 
 /* The types of the members of struct args. */
@@ -142,7 +150,7 @@ struct opt {
                              the environment sets it, which would surprise
                              scripts */
     enum opt_type type;
-    const char *arg;      /* name of the value in --help */
+    const char *arg;      /* name of the value in --help; NULL: see opt_arg */
     const char *choices;  /* "on|off|auto" */
     const char *later;    /* choice that is reserved for a later version */
     const char *place;    /* OPT_FLAG_FILE: the option whose value is the file */
@@ -290,6 +298,9 @@ const struct opt *opt_find(const struct verb *v, const char *name);
 const struct verb *opt_verb_with(const char *name);
 /* Return the name of an option without dashes. */
 const char *opt_name(enum opt_id id);
+/* Return the name of an option's value in --help: that of the row, or else that
+ * of its type. NULL: it has none. */
+const char *opt_arg(const struct opt *o);
 /* Return the value of an option in *p. */
 void *opt_value_at(const struct opt_parsed *p, const struct opt *o);
 
@@ -313,8 +324,11 @@ int opt_help(const struct verb *v);
 int opt_version(void);
 
 /* Print `qwick: MSG (see qwick VERB --help)`. Returns exit status 2. */
-int opt_usage(const struct verb *v, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
+#define opt_usage(v, ...) msg_usage(opt_usage_name(v), __VA_ARGS__)
+static inline const char *opt_usage_name(const struct verb *v)
+{
+    return v->bit == V_GENERATE ? NULL : v->name;
+}
 
 /* Of two options that exclude each other and are both given, drop the one whose
  * source has the lower rank: its value is again what it is without this source.

@@ -72,16 +72,9 @@ static int help_option(struct buf *b, const struct verb *v, const struct opt *o)
     if (has_letter(v, o) ? buf_printf(b, "  -%c, --%s", o->letter, o->name)
                          : buf_printf(b, "      --%s", o->name))
         return -1;
-    if (o->type == OPT_FLAG_FILE) {
-        if (buf_printf(b, "[=%s]", o->arg))
-            return -1;
-    } else if (o->type == OPT_CHOICE) {
-        if (buf_printf(b, " %s", o->arg ? o->arg : o->choices))
-            return -1;
-    } else if (o->type != OPT_FLAG) {
-        if (buf_printf(b, " %s", o->arg))
-            return -1;
-    }
+    const char *arg = opt_arg(o) ? opt_arg(o) : o->choices;
+    if (arg && buf_printf(b, o->type == OPT_FLAG_FILE ? "[=%s]" : " %s", arg))
+        return -1;
     col = b->len - start;
     if (col + 2 > HELP_INDENT) {
         if (buf_printf(b, "\n%*s", HELP_INDENT, ""))

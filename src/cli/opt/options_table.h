@@ -2,25 +2,27 @@
  * other macros each time:
  *
  *   OPTION(type, id, "name", verbs, .member = ...)   an option; see struct opt
- *   VARIANT(type, id, "name", verbs, .member = ...)  its row for other verbs, which
- *                                                    say or do something else with it
- *   GROUP("heading")                                 the following options
+ *   VARIANT(type, id, "name", verbs, .member = ...)  its row for other verbs,
+ * which say or do something else with it GROUP("heading") the following options
  *
- * A new option is one row here. Its value is the member `id` of struct args. Rules
- * between options are rows of relations.c. */
+ * ONCE marks what belongs to one command (.single). RANGE and FROM give the
+ * ends of an integer, BETWEEN those of a number.
+ *
+ * A new option is one row here. Its value is the member `id` of struct args.
+ * Rules between options are rows of relations.c. */
 /* clang-format off */
 
 GROUP("Task")
-OPTION(TEXTS, answer, "answer", V_CHOOSE, .letter = 'a', .arg = "TEXT",
-       .single = true, .help = "a possible answer; give two or more")
-OPTION(FLAG, yes, "yes", V_CHOOSE, .single = true,
-       .help = "the answers are yes and no; print one of them, exit status "
-               "10 for no")
+OPTION(TEXTS, answer, "answer", V_CHOOSE, .letter = 'a', .arg = "TEXT", ONCE,
+       .help = "a possible answer; give two or more")
+OPTION(FLAG, yes, "yes", V_CHOOSE, ONCE,
+       .help = "the answers are yes and no; print one of them, exit status 10 "
+               "for no")
 OPTION(FLAG, no_end, "no-end", V_CHOOSE,
        .help = "the reply may go on after the answer: leave out the "
                "probability that it ends there")
 OPTION(TEXT, query, "query", V_RERANK, .letter = 'q', .letter_late = true,
-       .arg = "QUERY", .single = true,
+       .arg = "QUERY", ONCE,
        .help = "question that the documents should answer")
 OPTION(TEXT, instruct, "instruct", V_EMBED, .arg = "TASK",
        .help = "the texts are queries of this task: put \"Instruct: "
@@ -28,63 +30,57 @@ OPTION(TEXT, instruct, "instruct", V_EMBED, .arg = "TASK",
 VARIANT(TEXT, instruct, "instruct", V_RERANK, .arg = "TASK",
         .def = "Given a web search query, retrieve relevant passages that "
                "answer the query", .help = "what relevant means")
-OPTION(TEXT, given, "given", V_SCORE, .arg = "TEXT", .single = true,
+OPTION(TEXT, given, "given", V_SCORE, ONCE,
        .help = "text before the scored text; it is not scored itself")
-OPTION(FILE, given_file, "given-file", V_SCORE, .arg = "FILE", .single = true,
+OPTION(FILE, given_file, "given-file", V_SCORE, ONCE,
        .help = "read the text of --given from FILE, - is stdin")
-OPTION(INT, window, "window", V_SCORE, .arg = "N", .imin = 2,
-       .imax = INT32_MAX, .def = "the context",
+OPTION(INT, window, "window", V_SCORE, FROM(2), .def = "the context",
        .help = "evaluate a longer text in windows of N tokens")
-OPTION(INT, stride, "stride", V_SCORE, .arg = "N", .imin = 1,
-       .imax = INT32_MAX, .def = "half of the window",
-       .help = "move the window by N tokens; each window scores its new "
-               "tokens")
+OPTION(INT, stride, "stride", V_SCORE, FROM(1), .def = "half of the window",
+       .help = "move the window by N tokens; each window scores its new tokens")
 OPTION(FLAG, unordered, "unordered", V_BATCH,
        .help = "write answers as they finish, not in the order of the input")
-OPTION(TEXT, shard, "shard", V_BATCH, .arg = "I/N", .single = true,
+OPTION(TEXT, shard, "shard", V_BATCH, .arg = "I/N", ONCE,
        .help = "answer every N-th record, beginning with the I-th; 1/1: all")
-OPTION(INT, line_offset, "line-offset", V_BATCH, .arg = "N", .imin = 0,
-       .imax = 4503599627370496, .single = true, .def = "0",
+OPTION(INT, line_offset, "line-offset", V_BATCH, RANGE(0, 4503599627370496),
+       ONCE, .def = "0",
        .help = "count the lines of the input from N + 1, for a part of a "
                "larger file")
-OPTION(INT, debounce, "debounce", V_BATCH, .arg = "MS", .imin = 0,
-       .imax = 60000, .def = "5",
+OPTION(INT, debounce, "debounce", V_BATCH, .arg = "MS", RANGE(0, 60000),
+       .def = "5",
        .help = "when idle, wait for records until none has come for MS "
-               "milliseconds or a batch is full; with --seed: until a batch "
-               "is full")
-OPTION(INT, prompt_tokens, "prompt-tokens", V_PLAN, .arg = "N", .imin = 1,
-       .imax = INT32_MAX, .def = "half of the context, at most 512",
+               "milliseconds or a batch is full; with --seed: until a batch is "
+               "full")
+OPTION(INT, prompt_tokens, "prompt-tokens", V_PLAN, FROM(1),
+       .def = "half of the context, at most 512",
        .help = "tokens of the prompt; qwick count counts those of a text")
-OPTION(INTS, prompt_lens, "prompt-lens", V_BENCH, .arg = "N,...", .imin = 1,
-       .imax = 10000000, .def = "512",
-       .help = "tokens of the prompts whose prefill is timed")
-OPTION(INT, gen, "gen", V_BENCH, .arg = "N", .imin = 1, .imax = 10000000,
-       .def = "at most 64", .help = "decode steps of a timed run")
-OPTION(INTS, depths, "depths", V_BENCH, .arg = "N,...", .imin = 1,
-       .imax = 10000000, .def = "16",
+OPTION(INTS, prompt_lens, "prompt-lens", V_BENCH, RANGE(1, 10000000),
+       .def = "512", .help = "tokens of the prompts whose prefill is timed")
+OPTION(INT, gen, "gen", V_BENCH, RANGE(1, 10000000), .def = "at most 64",
+       .help = "decode steps of a timed run")
+OPTION(INTS, depths, "depths", V_BENCH, RANGE(1, 10000000), .def = "16",
        .help = "tokens in the context before the decode steps")
-OPTION(INTS, batches, "batches", V_BENCH, .arg = "N,...", .imin = 1,
-       .imax = 1024, .def = "none",
+OPTION(INTS, batches, "batches", V_BENCH, RANGE(1, 1024), .def = "none",
        .help = "sequences decoded together, at each of the depths")
-OPTION(INT, reps, "reps", V_BENCH, .arg = "N", .imin = 1, .imax = 1000,
-       .def = "5, with --tune 25", .help = "timed runs of each measurement")
-OPTION(INT, warmup, "warmup", V_BENCH, .arg = "N", .imin = 0, .imax = 1000,
-       .def = "1", .help = "runs before the timed ones that do not count")
+OPTION(INT, reps, "reps", V_BENCH, RANGE(1, 1000), .def = "5, with --tune 25",
+       .help = "timed runs of each measurement")
+OPTION(INT, warmup, "warmup", V_BENCH, RANGE(0, 1000), .def = "1",
+       .help = "runs before the timed ones that do not count")
 OPTION(FLAG, parts, "parts", V_BENCH,
        .help = "also show where a pass spends its time")
 OPTION(FLAG, tune, "tune", V_BENCH,
        .help = "instead measure all variants of each choice between kernels")
-OPTION(FILE, compare, "compare", V_BENCH, .arg = "FILE", .single = true,
-       .help = "also show the ratio of each row to that in FILE, which "
-               "--json printed")
-OPTION(NUMBER, fail_below, "fail-below", V_BENCH, .arg = "RATIO", .min = 0.001,
-       .max = 1000, .def = "never",
-       .help = "exit status 1 if a row's share of its limit is below RATIO "
-               "of that in FILE")
+OPTION(FILE, compare, "compare", V_BENCH, ONCE,
+       .help = "also show the ratio of each row to that in FILE, which --json "
+               "printed")
+OPTION(NUMBER, fail_below, "fail-below", V_BENCH, .arg = "RATIO",
+       BETWEEN(0.001, 1000), .def = "never",
+       .help = "exit status 1 if a row's share of its limit is below RATIO of "
+               "that in FILE")
 OPTION(FLAG, compare_any, "compare-any", V_BENCH,
        .help = "FILE may be about another machine, model or settings")
-OPTION(NUMBER, seconds, "seconds", V_SELFTEST, .arg = "N", .min = 0,
-       .max = 1000000, .def = "60",
+OPTION(NUMBER, seconds, "seconds", V_SELFTEST, .arg = "N", BETWEEN(0, 1000000),
+       .def = "60",
        .help = "cut the checks that have not ended after N seconds; 0: no "
                "limit")
 OPTION(CHOICE, type, "type", V_QUANTIZE, .arg = "NAME",
@@ -97,30 +93,29 @@ OPTION(CHOICE, group, "group", V_QUANTIZE, .arg = "N", .choices = "32|64|128",
 OPTION(CHOICE, head_bits, "head-bits", V_QUANTIZE, .arg = "N",
        .choices = "2|3|4|5|6|8", .def = "as --bits",
        .help = "bits of lm_head, or of the embedding if that is the head")
-OPTION(TEXTS, only, "only", V_QUANTIZE, .arg = "PATTERN", .single = true,
+OPTION(TEXTS, only, "only", V_QUANTIZE, .arg = "PATTERN", ONCE,
        .help = "quantize only modules whose names match a shell pattern such "
                "as \"*.mlp.*\"; repeatable")
-OPTION(TEXTS, skip, "skip", V_QUANTIZE, .arg = "PATTERN", .single = true,
+OPTION(TEXTS, skip, "skip", V_QUANTIZE, .arg = "PATTERN", ONCE,
        .help = "leave modules whose names match unchanged; repeatable")
-OPTION(CHOICE, scales, "scales", V_QUANTIZE, .choices = "mlx|lsq",
-       .def = "mlx",
+OPTION(CHOICE, scales, "scales", V_QUANTIZE, .choices = "mlx|lsq", .def = "mlx",
        .help = "choose scales as MLX does, or search for the least squared "
                "error")
-OPTION(FLAG, force, "force", V_QUANTIZE, .single = true,
+OPTION(FLAG, force, "force", V_QUANTIZE, ONCE,
        .help = "replace an existing checkpoint or GGUF file")
-OPTION(SIZE, size, "size", V_CACHE, .arg = "SIZE", .imin = 0, .single = true,
-       .def = "4G", .help = "gc: keep at most SIZE bytes, with K, M, G or T")
+OPTION(SIZE, size, "size", V_CACHE, .imin = 0, ONCE, .def = "4G",
+       .help = "gc: keep at most SIZE bytes, with K, M, G or T")
 OPTION(FILE, revision, "revision", V_PULL, .letter = 'r', .arg = "REVISION",
-       .single = true, .def = "main", .help = "branch, tag or commit")
-OPTION(FILE, dir, "dir", V_PULL, .letter = 'd', .arg = "DIR", .single = true,
+       ONCE, .def = "main", .help = "branch, tag or commit")
+OPTION(FILE, dir, "dir", V_PULL, .letter = 'd', .arg = "DIR", ONCE,
        .def = "the Hugging Face cache", .help = "put plain files into DIR")
-VARIANT(FILE, dir, "dir", V_CACHE, .letter = 'd', .arg = "DIR", .single = true,
+VARIANT(FILE, dir, "dir", V_CACHE, .letter = 'd', .arg = "DIR", ONCE,
         .def = "$XDG_CACHE_HOME/qwick or ~/.cache/qwick",
         .help = "the cache's directory, as with --prefix-cache=DIR")
-OPTION(FLAG, verify, "verify", V_PULL, .single = true,
-       .help = "check cached files by their checksums too, and download "
-               "those that are damaged again")
-OPTION(FLAG, allow_http, "allow-http", V_PULL, .single = true,
+OPTION(FLAG, verify, "verify", V_PULL, ONCE,
+       .help = "check cached files by their checksums too, and download those "
+               "that are damaged again")
+OPTION(FLAG, allow_http, "allow-http", V_PULL, ONCE,
        .help = "let HF_ENDPOINT be http://, which does not protect the "
                "download or HF_TOKEN on their way")
 OPTION(FLAG, tensors, "tensors", V_INSPECT,
@@ -130,104 +125,97 @@ OPTION(FLAG, names, "names", V_MODELS,
                "tab between them, and open none")
 
 GROUP("Input")
-OPTION(TEXT, prompt, "prompt", V_GENERATE | V_CHOOSE, .letter = 'p',
-       .arg = "TEXT", .single = true, .help = "the prompt, as the argument")
-VARIANT(TEXT, prompt, "prompt", V_LOGITS, .letter = 'p', .arg = "TEXT",
-        .single = true, .help = "the text, as the argument")
-OPTION(TEXTS, file, "file", V_GENERATE | V_CHOOSE, .letter = 'f',
-       .arg = "FILE", .single = true, .peers = "prompt-file",
+OPTION(TEXT, prompt, "prompt", V_GENERATE | V_CHOOSE, .letter = 'p', ONCE,
+       .help = "the prompt, as the argument")
+VARIANT(TEXT, prompt, "prompt", V_LOGITS, .letter = 'p', ONCE,
+        .help = "the text, as the argument")
+OPTION(TEXTS, file, "file", V_GENERATE | V_CHOOSE, .letter = 'f', .arg = "FILE",
+       ONCE, .peers = "prompt-file",
        .help = "text of FILE before the prompt; repeatable, - is stdin")
-VARIANT(TEXTS, file, "file", V_BATCH, .letter = 'f', .arg = "FILE",
-        .single = true, .help = "text before each prompt; repeatable")
-VARIANT(TEXTS, file, "file", V_TEXT_IO, .letter = 'f', .arg = "FILE",
-        .single = true,
+VARIANT(TEXTS, file, "file", V_BATCH, .letter = 'f', .arg = "FILE", ONCE,
+        .help = "text before each prompt; repeatable")
+VARIANT(TEXTS, file, "file", V_TEXT_IO, .letter = 'f', .arg = "FILE", ONCE,
         .help = "read FILE instead of standard input; repeatable, - is stdin")
-VARIANT(TEXTS, file, "file", V_RENDER, .letter = 'f', .arg = "FILE",
-        .single = true, .def = "standard input",
-        .help = "read the chat from FILE, - is stdin")
+VARIANT(TEXTS, file, "file", V_RENDER, .letter = 'f', .arg = "FILE", ONCE,
+        .def = "standard input", .help = "read the chat from FILE, - is stdin")
 VARIANT(TEXTS, file, "file", V_EMBED, .letter = 'f', .arg = "FILE",
-        .access = OPT_READS, .single = true,
+        .access = OPT_READS, ONCE,
         .help = "a text from FILE, in place of arguments; repeatable, - is "
                 "stdin")
 VARIANT(TEXTS, file, "file", V_RERANK, .letter = 'f', .arg = "FILE",
-        .access = OPT_READS, .single = true,
-        .help = "a document from FILE, in place of arguments; repeatable, - "
-                "is stdin")
-VARIANT(TEXTS, file, "file", V_LOGITS, .letter = 'f', .arg = "FILE",
-        .single = true,
+        .access = OPT_READS, ONCE,
+        .help = "a document from FILE, in place of arguments; repeatable, - is "
+                "stdin")
+VARIANT(TEXTS, file, "file", V_LOGITS, .letter = 'f', .arg = "FILE", ONCE,
         .help = "text before the argument; repeatable, - is stdin")
 VARIANT(TEXTS, file, "file", V_SCORE, .letter = 'f', .arg = "FILE",
-        .access = OPT_READS, .single = true, .def = "standard input",
+        .access = OPT_READS, ONCE, .def = "standard input",
         .help = "score the text of FILE; repeatable, each on its own; - is "
                 "stdin")
 OPTION(FLAG, file_names, "file-names", V_ANSWER | V_CHOOSE,
        .help = "put the name of each file above its text")
-OPTION(FLAG, text, "text", V_BATCH, .single = true,
-       .help = "write only texts, one answer per line; a line end in an "
-               "answer becomes \\n")
-OPTION(TEXTS, input, "input", V_BATCH, .letter = 'i', .arg = "FILE",
-       .single = true, .peers = "input-file infile", .def = "standard input",
+OPTION(FLAG, text, "text", V_BATCH, ONCE,
+       .help = "write only texts, one answer per line; a line end in an answer "
+               "becomes \\n")
+OPTION(TEXTS, input, "input", V_BATCH, .letter = 'i', .arg = "FILE", ONCE,
+       .peers = "input-file infile", .def = "standard input",
        .help = "records, one JSON object per line")
 VARIANT(TEXTS, input, "input",
         V_TEXT_IO | V_RENDER | V_EMBED | V_RERANK | V_SCORE | V_CHOOSE,
-        .letter = 'i', .arg = "FILE", .access = OPT_READS, .single = true,
+        .letter = 'i', .arg = "FILE", .access = OPT_READS, ONCE,
         .def = "standard input",
         .help = "records from FILE, - is stdin; repeatable; without another "
                 "form they are those of --jsonl")
 OPTION(CHOICE, input_format, "input-format", V_BATCH, .arg = "FORM",
-       .choices = "jsonl|openai|lines|csv|tsv", .single = true,
+       .choices = "jsonl|openai|lines|csv|tsv", ONCE,
        .def = "jsonl or openai, as the first record",
        .help = "form of the input")
-OPTION(FLAG, lines, "lines", V_BATCH, .single = true,
+OPTION(FLAG, lines, "lines", V_BATCH, ONCE,
        .help = "each line is a prompt, as --input-format lines")
-VARIANT(FLAG, lines, "lines", V_EMBED, .single = true,
+VARIANT(FLAG, lines, "lines", V_EMBED, ONCE,
         .help = "each line of the input is a text")
-VARIANT(FLAG, lines, "lines", V_RERANK, .single = true,
+VARIANT(FLAG, lines, "lines", V_RERANK, ONCE,
         .help = "each line of the input is a document")
 OPTION(TEXT, system, "system", V_GENERATE | V_CHAT | V_CHOOSE, .letter = 's',
-       .arg = "TEXT", .peers = "system-prompt", .help = "system prompt")
-VARIANT(TEXT, system, "system", V_BATCH, .letter = 's', .arg = "TEXT",
+       .peers = "system-prompt", .help = "system prompt")
+VARIANT(TEXT, system, "system", V_BATCH, .letter = 's',
         .help = "system prompt for records that have none")
-OPTION(FILE, system_file, "system-file", V_ANSWER | V_CHOOSE, .arg = "FILE",
+OPTION(FILE, system_file, "system-file", V_ANSWER | V_CHOOSE,
        .peers = "system-prompt-file", .help = "system prompt from a file")
-OPTION(FILE, chat_json, "chat-json", V_GENERATE | V_CHOOSE, .arg = "FILE",
-       .single = true,
+OPTION(FILE, chat_json, "chat-json", V_GENERATE | V_CHOOSE, ONCE,
        .help = "a chat as JSON: an array of messages, or an object with them")
-VARIANT(FILE, chat_json, "chat-json", V_CHAT, .arg = "FILE", .single = true,
+VARIANT(FILE, chat_json, "chat-json", V_CHAT, ONCE,
         .help = "begin with the messages of FILE, as /load does")
 OPTION(TEXT, prompt_ids, "prompt-ids", V_GENERATE | V_CHOOSE, .arg = "IDS",
-       .single = true,
-       .help = "the prompt as token ids, \"1,2,3\"; no template")
-VARIANT(TEXT, prompt_ids, "prompt-ids", V_LOGITS, .arg = "IDS", .single = true,
+       ONCE, .help = "the prompt as token ids, \"1,2,3\"; no template")
+VARIANT(TEXT, prompt_ids, "prompt-ids", V_LOGITS, .arg = "IDS", ONCE,
         .help = "token ids instead of a text, \"1,2,3\"")
 OPTION(FLAG, no_stdin, "no-stdin", V_GENERATE | V_LOGITS | V_CHOOSE,
        .help = "do not read standard input")
 OPTION(CHOICE, overflow, "overflow", V_GENERATE | V_CHOOSE, .arg = "HOW",
        .choices = "error|head|tail|middle", .peers = "truncation",
        .def = "error",
-       .help = "what to do with a prompt that does not fit: refuse it, or "
-               "keep its head, its tail, or both ends")
+       .help = "what to do with a prompt that does not fit: refuse it, or keep "
+               "its head, its tail, or both ends")
 OPTION(FILE, preset, "preset", V_GENERATE | V_BATCH, .letter = 'T',
-       .arg = "NAME", .single = true,
+       .arg = "NAME", ONCE,
        .help = "use your prompt template NAME, with its options; see qwick(1)")
 OPTION(FILE, prompt_template, "prompt-template", V_GENERATE | V_BATCH,
-       .arg = "TEXT", .single = true,
+       .arg = "TEXT", ONCE,
        .help = "the prompt is TEXT with the input in place of {}")
-OPTION(TEXTS, set, "set", V_GENERATE | V_BATCH, .arg = "NAME=VALUE",
-       .single = true,
+OPTION(TEXTS, set, "set", V_GENERATE | V_BATCH, .arg = "NAME=VALUE", ONCE,
        .help = "replace {NAME} in the template by VALUE; repeatable")
-OPTION(FILE, tools, "tools", V_GENERATE, .arg = "FILE", .single = true,
+OPTION(FILE, tools, "tools", V_GENERATE, ONCE,
        .help = "definitions of tools that the model may call, as JSON")
-VARIANT(FILE, tools, "tools", V_BATCH, .arg = "FILE", .single = true,
-        .record = "tools",
+VARIANT(FILE, tools, "tools", V_BATCH, ONCE, .record = "tools",
         .help = "definitions of tools, for records that have none")
-VARIANT(FILE, tools, "tools", V_RENDER, .arg = "FILE", .single = true,
+VARIANT(FILE, tools, "tools", V_RENDER, ONCE,
         .help = "definitions of tools, for chats that have none")
 OPTION(TEXT, tool_choice, "tool-choice", V_GENERATE | V_BATCH,
-       .arg = "auto|none|required|NAME", .single = true, .def = "auto",
+       .arg = "auto|none|required|NAME", ONCE, .def = "auto",
        .record = "tool_choice",
-       .help = "none: no calls; required: only calls; a tool's name: one "
-               "call of it")
+       .help = "none: no calls; required: only calls; a tool's name: one call "
+               "of it")
 OPTION(CHOICE, think, "think", V_ANSWER, .choices = "on|off|auto",
        .peers = "enable-thinking reasoning", .def = "auto", .record = "think",
        .help = "let the model think first; auto: as its template does")
@@ -235,108 +223,93 @@ VARIANT(CHOICE, think, "think", V_RENDER, .choices = "on|off|auto",
         .def = "auto",
         .help = "enable_thinking, where the chat does not say; auto: the "
                 "template is not told")
-OPTION(INT, think_budget, "think-budget", V_ANSWER, .arg = "N", .imin = 0,
-       .imax = INT32_MAX, .def = "none", .record = "think_budget",
+OPTION(INT, think_budget, "think-budget", V_ANSWER, FROM(0), .def = "none",
+       .record = "think_budget",
        .help = "let the model think for at most N tokens, then make it answer")
-OPTION(FLAG, chat, "chat", V_LOGITS, .single = true,
+OPTION(FLAG, chat, "chat", V_LOGITS, ONCE,
        .help = "apply the chat template; otherwise the text is raw")
-VARIANT(FLAG, chat, "chat", V_SCORE, .single = true,
+VARIANT(FLAG, chat, "chat", V_SCORE, ONCE,
         .help = "--given is a request and the text is its answer: put both "
                 "into the chat template, thinking off")
-OPTION(FILE, chat_template, "chat-template",
-       V_ANSWER | V_RENDER | V_LOGITS | V_SCORE | V_CHOOSE, .arg = "NAME|FILE",
+OPTION(FILE, chat_template, "chat-template", V_TEMPLATE, .arg = "NAME|FILE",
        .peers = "chat-template-file", .def = "the checkpoint's",
-       .help = "one of the checkpoint's chat templates by its name, or a "
-               "file with a template")
-OPTION(TEXTS, template_arg, "template-arg",
-       V_ANSWER | V_RENDER | V_LOGITS | V_SCORE | V_CHOOSE,
-       .arg = "NAME=VALUE", .peers = "chat-template-kwargs",
+       .help = "one of the checkpoint's chat templates by its name, or a file "
+               "with a template")
+OPTION(TEXTS, template_arg, "template-arg", V_TEMPLATE, .arg = "NAME=VALUE",
+       .peers = "chat-template-kwargs",
        .help = "a variable of the template: a JSON value, else a text; "
                "repeatable")
-OPTION(FILE, template_time, "template-time",
-       V_ANSWER | V_RENDER | V_LOGITS | V_SCORE | V_CHOOSE, .arg = "TIME",
+OPTION(FILE, template_time, "template-time", V_TEMPLATE, .arg = "TIME",
        .def = "now, in local time",
        .help = "the time that templates see, as \"2026-11-22 10:30:00\"")
-OPTION(FLAG, allow_special, "allow-special", V_ANSWER | V_CHOOSE,
-       .single = true,
+OPTION(FLAG, allow_special, "allow-special", V_ANSWER | V_CHOOSE, ONCE,
        .help = "text such as <|im_end|> in the prompt becomes a control token")
-VARIANT(FLAG, allow_special, "allow-special", V_EMBED, .single = true,
+VARIANT(FLAG, allow_special, "allow-special", V_EMBED, ONCE,
         .help = "text such as <|im_end|> becomes a control token")
 OPTION(FLAG, no_special, "no-special", V_TOKENIZE | V_COUNT | V_SCORE,
        .help = "text such as <|im_end|> is plain text, not a control token")
 OPTION(FLAG, skip_special, "skip-special", V_DETOKENIZE,
        .help = "leave out control tokens")
 OPTION(FLAG, no_generation_prompt, "no-generation-prompt", V_RENDER,
-       .help = "do not begin the assistant's turn, where the chat does not "
-               "say")
+       .help = "do not begin the assistant's turn, where the chat does not say")
 OPTION(FLAG, truncate, "truncate", V_EMBED,
        .help = "drop the end of a text that does not fit the context")
 OPTION(FLAG, raw, "raw", V_GENERATE | V_BATCH, .peers = "no-chat-template",
        .help = "no chat template: continue the text as it is")
 VARIANT(FLAG, raw, "raw", V_CHOOSE,
         .help = "no chat template: answers continue the text as it is")
-OPTION(TEXT, prefill, "prefill", V_GENERATE, .arg = "TEXT",
+OPTION(TEXT, prefill, "prefill", V_GENERATE,
        .help = "begin the answer with TEXT (not printed)")
-VARIANT(TEXT, prefill, "prefill", V_CHOOSE, .arg = "TEXT",
+VARIANT(TEXT, prefill, "prefill", V_CHOOSE,
         .help = "begin the reply with TEXT, before the answer")
 
 GROUP("Conversation")
 OPTION(FLAG, keep, "keep", V_GENERATE, .access = OPT_KEEPS,
        .help = "keep the conversation, for --continue")
 OPTION(FLAG, go_on, "continue", V_GENERATE, .letter = 'C', .access = OPT_KEEPS,
-       .single = true,
+       ONCE,
        .help = "go on with the conversation that was kept last, and keep it")
 VARIANT(FLAG, go_on, "continue", V_CHAT, .letter = 'C', .access = OPT_KEEPS,
-        .single = true,
-        .help = "begin with the conversation that qwick --keep kept last")
-OPTION(FILE, session, "session", V_GENERATE, .arg = "FILE", .single = true,
-       .peers = "prompt-cache",
+        ONCE, .help = "begin with the conversation that qwick --keep kept last")
+OPTION(FILE, session, "session", V_GENERATE, ONCE, .peers = "prompt-cache",
        .help = "continue a session that --save-session wrote; the prompt is "
                "its next message")
-VARIANT(FILE, session, "session", V_CHAT, .arg = "FILE",
-        .access = OPT_REWRITES, .single = true,
-        .help = "go on with the session in FILE, if there is one, and save "
-                "it there after each answer")
-OPTION(FILE, save_session, "save-session", V_GENERATE, .arg = "FILE",
-       .access = OPT_REWRITES, .single = true,
-       .help = "write the prompt, the answer and their KV cache to FILE")
+VARIANT(FILE, session, "session", V_CHAT, .access = OPT_REWRITES, ONCE,
+        .help = "go on with the session in FILE, if there is one, and save it "
+                "there after each answer")
+OPTION(FILE, save_session, "save-session", V_GENERATE, .access = OPT_REWRITES,
+       ONCE, .help = "write the prompt, the answer and their KV cache to FILE")
 OPTION(FLAG, no_history, "no-history", V_CHAT,
        .help = "neither read nor write the history of messages")
 
 GROUP("Length")
-OPTION(INT, max_tokens, "max-tokens", V_ANSWER, .letter = 'n', .arg = "N",
-       .imin = 1, .imax = INT32_MAX,
+OPTION(INT, max_tokens, "max-tokens", V_ANSWER, .letter = 'n', FROM(1),
        .peers = "max-new-tokens max-length n-predict num-predict predict",
        .def = "until the model stops", .record = "max_tokens",
        .help = "at most N tokens")
-VARIANT(INT, max_tokens, "max-tokens", V_PLAN, .letter = 'n', .arg = "N",
-        .imin = 1, .imax = INT32_MAX, .def = "256",
-        .help = "at most N tokens of answer")
-OPTION(INT, ctx, "ctx", V_EVALUATE, .letter = 'c', .arg = "N", .imin = 1,
-       .imax = INT32_MAX,
+VARIANT(INT, max_tokens, "max-tokens", V_PLAN, .letter = 'n', FROM(1),
+        .def = "256", .help = "at most N tokens of answer")
+OPTION(INT, ctx, "ctx", V_EVALUATE, .letter = 'c', FROM(1),
        .peers = "ctx-size context-size context-length max-model-len num-ctx "
-                "n-ctx",
-       .def = "the model's maximum",
+                "n-ctx", .def = "the model's maximum",
        .help = "most tokens of prompt and answer")
 OPTION(TEXTS, stop, "stop", V_ANSWER, .arg = "TEXT",
        .peers = "stop-sequence reverse-prompt", .record = "stop",
        .help = "stop before TEXT; repeatable")
 OPTION(FLAG, ignore_eos, "ignore-eos", V_ANSWER,
        .help = "never draw a stop token")
-OPTION(INT, loop_guard, "loop-guard", V_ANSWER, .arg = "N", .imin = 0,
-       .imax = 1000000,
+OPTION(INT, loop_guard, "loop-guard", V_ANSWER, RANGE(0, 1000000),
        .def = OPT_STRING(QWICK_LOOP_GUARD_DEFAULT) ", 0 with --raw and "
                                                    "--ignore-eos",
-       .help = "stop when the last N tokens repeat one sequence three times "
-               "or more; 0: never")
-OPTION(NUMBER, timeout, "timeout", V_ANSWER, .arg = "SECONDS", .min = 0.001,
-       .max = 1000000000, .def = "none",
+       .help = "stop when the last N tokens repeat one sequence three times or "
+               "more; 0: never")
+OPTION(NUMBER, timeout, "timeout", V_ANSWER, .arg = "SECONDS",
+       BETWEEN(0.001, 1000000000), .def = "none",
        .help = "stop an answer that takes longer, prompt included")
 OPTION(FLAG, require_answer, "require-answer", V_GENERATE,
        .help = "fail when an answer is empty or cut, by -n too: exit status 6")
 VARIANT(FLAG, require_answer, "require-answer", V_BATCH,
-        .help = "fail when an answer is empty or cut, by -n too: exit status "
-                "1")
+        .help = "fail when an answer is empty or cut, by -n too: exit status 1")
 
 GROUP("Constraints (a cut answer: exit status 6; in batch 1, in chat a "
       "warning)")
@@ -345,80 +318,77 @@ OPTION(TEXT, regex, "regex", V_ANSWER, .arg = "RE", .record = "regex",
 OPTION(TEXT, choices, "choices", V_ANSWER, .arg = "TEXT,TEXT,...",
        .record = "choices",
        .help = "the answer is one of these texts; \\, is a comma")
-OPTION(FILE, grammar, "grammar", V_ANSWER, .arg = "FILE", .record = "grammar",
+OPTION(FILE, grammar, "grammar", V_ANSWER, .record = "grammar",
        .help = "the answer follows the GBNF grammar in FILE")
 OPTION(TEXT, json_schema, "json-schema", V_ANSWER, .arg = "FILE|TEXT",
        .access = OPT_LOADS, .record = "json_schema",
-       .help = "the answer is JSON that the schema admits; a TEXT begins "
-               "with {")
-OPTION(INT, json_indent, "json-indent", V_ANSWER, .arg = "N", .imin = 0,
-       .imax = 16, .def = "0, compact",
-       .help = "indent that JSON by N blanks per level")
+       .help = "the answer is JSON that the schema admits; a TEXT begins with "
+               "{")
+OPTION(INT, json_indent, "json-indent", V_ANSWER, RANGE(0, 16),
+       .def = "0, compact", .help = "indent that JSON by N blanks per level")
 
 GROUP("Sampling (defaults: generation_config.json, else greedy; each of "
       "these\noptions turns sampling on)")
 OPTION(FLAG, greedy, "greedy", V_ANSWER,
        .help = "always take the likeliest token, as with --temp 0")
-OPTION(NUMBER, temp, "temp", V_ANSWER, .arg = "T", .min = 0,
-       .max = QWICK_TEMPERATURE_MAX, .peers = "temperature",
+OPTION(NUMBER, temp, "temp", V_ANSWER, .arg = "T",
+       BETWEEN(0, QWICK_TEMPERATURE_MAX), .peers = "temperature",
        .record = "temperature", .help = "temperature")
-OPTION(INT, top_k, "top-k", V_ANSWER, .arg = "K", .imin = 0, .imax = INT32_MAX,
-       .record = "top_k", .help = "draw among the K likeliest, 0: off")
-OPTION(NUMBER, top_p, "top-p", V_ANSWER, .arg = "P", .min = 0, .max = 1,
+OPTION(INT, top_k, "top-k", V_ANSWER, .arg = "K", FROM(0), .record = "top_k",
+       .help = "draw among the K likeliest, 0: off")
+OPTION(NUMBER, top_p, "top-p", V_ANSWER, .arg = "P", BETWEEN(0, 1),
        .record = "top_p",
-       .help = "draw among the likeliest that together have probability P, "
-               "1: off")
-OPTION(NUMBER, min_p, "min-p", V_ANSWER, .arg = "P", .min = 0, .max = 1,
+       .help = "draw among the likeliest that together have probability P, 1: "
+               "off")
+OPTION(NUMBER, min_p, "min-p", V_ANSWER, .arg = "P", BETWEEN(0, 1),
        .record = "min_p",
-       .help = "draw among those at least P times as likely as the "
-               "likeliest, 0: off")
+       .help = "draw among those at least P times as likely as the likeliest, "
+               "0: off")
 OPTION(NUMBER, repeat_penalty, "repeat-penalty", V_ANSWER, .arg = "X",
-       .min = QWICK_REPEAT_PENALTY_MIN, .max = QWICK_REPEAT_PENALTY_MAX,
+       BETWEEN(QWICK_REPEAT_PENALTY_MIN, QWICK_REPEAT_PENALTY_MAX),
        .peers = "repetition-penalty", .record = "repeat_penalty",
        .help = "make tokens of prompt and answer less likely, 1: off")
 OPTION(NUMBER, presence_penalty, "presence-penalty", V_ANSWER, .arg = "X",
-       .min = -QWICK_PENALTY_MAX, .max = QWICK_PENALTY_MAX,
+       BETWEEN(-QWICK_PENALTY_MAX, QWICK_PENALTY_MAX),
        .record = "presence_penalty",
        .help = "make tokens of the answer less likely, 0: off")
 OPTION(NUMBER, frequency_penalty, "frequency-penalty", V_ANSWER, .arg = "X",
-       .min = -QWICK_PENALTY_MAX, .max = QWICK_PENALTY_MAX,
+       BETWEEN(-QWICK_PENALTY_MAX, QWICK_PENALTY_MAX),
        .record = "frequency_penalty",
-       .help = "make tokens of the answer less likely each time they occur, "
-               "0: off")
-OPTION(INT, seed, "seed", V_GENERATE | V_CHAT, .arg = "N", .imin = 0,
-       .imax = INT64_MAX, .def = "random",
+       .help = "make tokens of the answer less likely each time they occur, 0: "
+               "off")
+OPTION(INT, seed, "seed", V_GENERATE | V_CHAT, RANGE(0, INT64_MAX),
+       .def = "random",
        .help = "seed of the draws; does not turn sampling on by itself")
-VARIANT(INT, seed, "seed", V_BATCH, .arg = "N", .imin = 0, .imax = INT64_MAX,
-        .def = "random", .record = "seed",
-        .help = "seed of the run: with its line number, it gives a record "
-                "its seed; records are grouped by number, not by arrival")
-OPTION(INT, samples, "samples", V_GENERATE, .arg = "N", .imin = 1,
-       .imax = OPT_MAX_SAMPLES, .def = "1",
+VARIANT(INT, seed, "seed", V_BATCH, RANGE(0, INT64_MAX), .def = "random",
+        .record = "seed",
+        .help = "seed of the run: with its line number, it gives a record its "
+                "seed; records are grouped by number, not by arrival")
+OPTION(INT, samples, "samples", V_GENERATE, RANGE(1, OPT_MAX_SAMPLES),
+       .def = "1",
        .help = "give N answers, each with a seed of its own; the prompt is "
                "evaluated once")
 
 GROUP("Output")
-OPTION(FILE, output, "output", V_BATCH, .letter = 'o', .arg = "FILE",
-       .access = OPT_REWRITES, .single = true, .peers = "output-file outfile",
-       .def = "standard output",
+OPTION(FILE, output, "output", V_BATCH, .letter = 'o', .access = OPT_REWRITES,
+       ONCE, .peers = "output-file outfile", .def = "standard output",
        .help = "answers, one JSON object per line; a file that is there is "
                "continued")
-VARIANT(FILE, output, "output", V_EMBED, .letter = 'o', .arg = "FILE",
-        .access = OPT_RENAMES, .single = true,
+VARIANT(FILE, output, "output", V_EMBED, .letter = 'o', .access = OPT_RENAMES,
+        ONCE,
         .help = "write to FILE, which appears when it is complete; an "
                 "interrupted run is continued")
-VARIANT(FILE, output, "output", V_LOGITS, .letter = 'o', .arg = "FILE",
-        .single = true,
+VARIANT(FILE, output, "output", V_LOGITS, .letter = 'o', ONCE,
         .help = "write all logits as safetensors: logits F32 [positions, "
                 "vocab_size], input_ids I64 [tokens]")
 VARIANT(FILE, output, "output", V_QUANTIZE, .letter = 'o', .arg = "PATH",
-        .access = OPT_MAKES, .single = true,
+        .access = OPT_MAKES, ONCE,
         .help = "directory to create, or file with --format gguf; it appears "
                 "when it is complete")
-OPTION(FLAG, redo, "redo", V_BATCH, .single = true,
+OPTION(FLAG, redo, "redo", V_BATCH, ONCE,
        .help = "replace answers in FILE that another model, prompt, seed or "
                "other options gave")
-VARIANT(FLAG, redo, "redo", V_EMBED, .single = true,
+VARIANT(FLAG, redo, "redo", V_EMBED, ONCE,
         .help = "drop vectors that an interrupted run with another model or "
                 "other options has left")
 OPTION(CHOICE, format, "format", V_EMBED, .choices = "jsonl|tsv|f32|npy",
@@ -426,10 +396,9 @@ OPTION(CHOICE, format, "format", V_EMBED, .choices = "jsonl|tsv|f32|npy",
        .help = "JSON lines, tab-separated numbers, raw float32, NumPy's file")
 VARIANT(CHOICE, format, "format", V_QUANTIZE, .choices = "mlx|gguf",
         .def = "mlx",
-        .help = "write a directory in MLX's affine format, or one GGUF file; "
-                "a name in -o that ends in .gguf means gguf")
-OPTION(INT, dim, "dim", V_EMBED, .arg = "N", .imin = 1, .imax = INT32_MAX,
-       .def = "the model's",
+        .help = "write a directory in MLX's affine format, or one GGUF file; a "
+                "name in -o that ends in .gguf means gguf")
+OPTION(INT, dim, "dim", V_EMBED, FROM(1), .def = "the model's",
        .help = "print only the first N numbers of each vector")
 OPTION(FLAG, no_normalize, "no-normalize", V_EMBED,
        .help = "print vectors as the model gives them, not scaled to length 1")
@@ -451,40 +420,39 @@ VARIANT(FLAG, json, "json", V_BENCH,
         .help = "print JSON, one object for each model")
 VARIANT(FLAG, json, "json", V_QUANTIZE, .help = "print JSON when done")
 VARIANT(FLAG, json, "json", V_CACHE, .help = "ls: print JSON")
-OPTION(FLAG, jsonl, "jsonl", V_GENERATE, .single = true,
+OPTION(FLAG, jsonl, "jsonl", V_GENERATE, ONCE,
        .help = "print a JSON object per token, then one when done")
-VARIANT(FLAG, jsonl, "jsonl", V_TOKENIZE, .single = true,
+VARIANT(FLAG, jsonl, "jsonl", V_TOKENIZE, ONCE,
         .help = "lines of {\"text\"} in, lines of {\"ids\"} out")
-VARIANT(FLAG, jsonl, "jsonl", V_DETOKENIZE, .single = true,
+VARIANT(FLAG, jsonl, "jsonl", V_DETOKENIZE, ONCE,
         .help = "lines of {\"ids\",\"skip_special\"} in, lines of "
                 "{\"text\",\"bytes_hex\"} out")
-VARIANT(FLAG, jsonl, "jsonl", V_COUNT, .single = true,
+VARIANT(FLAG, jsonl, "jsonl", V_COUNT, ONCE,
         .help = "lines of {\"text\"} in, lines of {\"count\"} out")
-VARIANT(FLAG, jsonl, "jsonl", V_RENDER, .single = true,
+VARIANT(FLAG, jsonl, "jsonl", V_RENDER, ONCE,
         .help = "one chat per line in, lines of {\"text\"} out")
-VARIANT(FLAG, jsonl, "jsonl", V_EMBED, .single = true,
-        .help = "each line is an object {\"text\",\"id\",\"instruct\"}; "
-                "\"id\" and \"instruct\" are optional")
-VARIANT(FLAG, jsonl, "jsonl", V_RERANK, .single = true,
-        .help = "each line is an object {\"text\",\"id\"}; \"id\" is "
-                "optional; lines of {\"id\",\"index\",\"score\",...} out")
-VARIANT(FLAG, jsonl, "jsonl", V_SCORE, .single = true,
-        .help = "lines of {\"text\",\"given\"} in, lines of "
-                "{\"logprob\",...} out, with units when --by is given")
-VARIANT(FLAG, jsonl, "jsonl", V_CHOOSE, .single = true,
-        .help = "lines of {\"prompt\"}, {\"messages\"} or {\"prompt_ids\"} "
-                "in, lines of {\"answer\",...} out")
-OPTION(INT, top, "top", V_RERANK, .arg = "N", .imin = 1, .imax = INT32_MAX,
-       .def = "all", .help = "print only the N best documents")
-VARIANT(INT, top, "top", V_LOGITS, .arg = "K", .imin = 1, .imax = 1000000,
-        .def = "10", .help = "print the K likeliest next tokens")
+VARIANT(FLAG, jsonl, "jsonl", V_EMBED, ONCE,
+        .help = "each line is an object {\"text\",\"id\",\"instruct\"}; \"id\" "
+                "and \"instruct\" are optional")
+VARIANT(FLAG, jsonl, "jsonl", V_RERANK, ONCE,
+        .help = "each line is an object {\"text\",\"id\"}; \"id\" is optional; "
+                "lines of {\"id\",\"index\",\"score\",...} out")
+VARIANT(FLAG, jsonl, "jsonl", V_SCORE, ONCE,
+        .help = "lines of {\"text\",\"given\"} in, lines of {\"logprob\",...} "
+                "out, with units when --by is given")
+VARIANT(FLAG, jsonl, "jsonl", V_CHOOSE, ONCE,
+        .help = "lines of {\"prompt\"}, {\"messages\"} or {\"prompt_ids\"} in, "
+                "lines of {\"answer\",...} out")
+OPTION(INT, top, "top", V_RERANK, FROM(1), .def = "all",
+       .help = "print only the N best documents")
+VARIANT(INT, top, "top", V_LOGITS, .arg = "K", RANGE(1, 1000000), .def = "10",
+        .help = "print the K likeliest next tokens")
 OPTION(FLAG, all, "all", V_LOGITS,
        .help = "print every position, not only the last")
-OPTION(NUMBER, threshold, "threshold", V_RERANK, .arg = "P", .min = 0,
-       .max = 1, .def = "0",
-       .help = "print only documents with at least this score")
-VARIANT(NUMBER, threshold, "threshold", V_CHOOSE, .arg = "P", .min = 0,
-        .max = 1, .def = "none; 0.5 with --yes",
+OPTION(NUMBER, threshold, "threshold", V_RERANK, .arg = "P", BETWEEN(0, 1),
+       .def = "0", .help = "print only documents with at least this score")
+VARIANT(NUMBER, threshold, "threshold", V_CHOOSE, .arg = "P", BETWEEN(0, 1),
+        .def = "none; 0.5 with --yes",
         .help = "exit status 10 when the likeliest answer (with --yes: yes) "
                 "has a probability below P")
 OPTION(FLAG, in_order, "in-order", V_RERANK,
@@ -495,15 +463,13 @@ VARIANT(FLAG, in_order, "in-order", V_CHOOSE,
 OPTION(CHOICE, by, "by", V_SCORE, .choices = "token|word|line|byte",
        .def = "token",
        .help = "unit that gets a line each: offset, bits, and text as JSON")
-OPTION(FLAG, perplexity, "perplexity", V_SCORE,
-       .help = "print only the totals")
+OPTION(FLAG, perplexity, "perplexity", V_SCORE, .help = "print only the totals")
 OPTION(FLAG, heat, "heat", V_SCORE,
        .help = "print the text with each token coloured by its probability")
-OPTION(FILE, html, "html", V_SCORE, .arg = "FILE", .access = OPT_REPLACES,
-       .single = true,
+OPTION(FILE, html, "html", V_SCORE, .access = OPT_REPLACES, ONCE,
        .help = "also write a page with the coloured text to FILE")
-VARIANT(FILE, html, "html", V_BENCH, .arg = "FILE", .access = OPT_REPLACES,
-        .single = true, .help = "also write a page with charts to FILE")
+VARIANT(FILE, html, "html", V_BENCH, .access = OPT_REPLACES, ONCE,
+        .help = "also write a page with charts to FILE")
 OPTION(FLAG, md, "md", V_BENCH, .help = "print a Markdown table")
 OPTION(FLAG, csv, "csv", V_BENCH, .help = "print CSV, one line for each row")
 OPTION(FLAG, extract, "extract", V_GENERATE, .letter = 'x',
@@ -514,15 +480,13 @@ VARIANT(FLAG, extract, "extract", V_BATCH, .letter = 'x',
                 "\"code\"")
 OPTION(FLAG, show_thinking, "show-thinking", V_GENERATE | V_CHAT,
        .help = "print the thinking on stdout, before the answer")
-OPTION(FILE, think_file, "think-file", V_GENERATE, .arg = "FILE",
-       .access = OPT_OPENS, .single = true,
+OPTION(FILE, think_file, "think-file", V_GENERATE, .access = OPT_OPENS, ONCE,
        .help = "write the thinking to FILE")
-OPTION(INT, logprobs, "logprobs", V_GENERATE, .arg = "K", .imin = 1,
-       .imax = 100, .peers = "top-logprobs n-probs", .def = "off",
+OPTION(INT, logprobs, "logprobs", V_GENERATE, .arg = "K", RANGE(1, 100),
+       .peers = "top-logprobs n-probs", .def = "off",
        .help = "give log-probabilities of each token and the K likeliest")
-VARIANT(INT, logprobs, "logprobs", V_BATCH, .arg = "K", .imin = 1, .imax = 100,
-        .def = "off",
-        .record = "logprobs",
+VARIANT(INT, logprobs, "logprobs", V_BATCH, .arg = "K", RANGE(1, 100),
+        .def = "off", .record = "logprobs",
         .help = "give log-probabilities of each token and the K likeliest")
 OPTION(FLAG, no_newline, "no-newline", V_GENERATE,
        .help = "do not add a newline to a text that ends without one")
@@ -531,10 +495,10 @@ OPTION(FLAG, null, "null", V_GENERATE, .letter = '0',
 OPTION(FLAG_FILE, profile_timing, "profile-timing", V_GENERATE, .arg = "FILE",
        .place = "profile-file", .access = OPT_OPENS,
        .help = "time every token and print a summary on stderr")
-OPTION(INT, repeat, "repeat", V_GENERATE, .arg = "N", .imin = 1, .imax = 1000,
-       .def = "1", .help = "answer N times and report medians")
-OPTION(FILE, profile_file, "profile-file", V_GENERATE, .arg = "FILE",
-       .access = OPT_OPENS, .single = true,
+OPTION(INT, repeat, "repeat", V_GENERATE, RANGE(1, 1000), .def = "1",
+       .help = "answer N times and report medians")
+OPTION(FILE, profile_file, "profile-file", V_GENERATE, .access = OPT_OPENS,
+       ONCE,
        .help = "write the summary as JSON to FILE; turns --profile-timing on")
 OPTION(FLAG, confidence, "confidence", V_GENERATE,
        .help = "colour each token of the answer by its probability")
@@ -557,19 +521,16 @@ OPTION(FILES, models, "model", V_BENCH, .letter = 'm', .arg = "MODEL",
        .help = "model, see qwick(1); repeatable, measured one after the other")
 OPTION(INT, threads, "threads",
        V_EVALUATE | V_INSPECT | V_MODELS | V_SELFTEST | V_QUANTIZE,
-       .letter = 't', .arg = "N", .imin = 1, .imax = 1024,
-       .peers = "num-threads n-threads", .def = "physical cores",
-       .help = "number of threads")
-OPTION(INTS, thread_list, "threads", V_BENCH, .letter = 't', .arg = "N,...",
-       .imin = 1, .imax = 1024, .def = "physical cores",
-       .help = "numbers of threads to measure with")
-OPTION(INT, max_batch, "max-batch", V_BATCH, .arg = "N", .imin = 1,
-       .imax = 1024, .peers = "batch-size max-num-seqs", .def = "16",
+       .letter = 't', RANGE(1, 1024), .peers = "num-threads n-threads",
+       .def = "physical cores", .help = "number of threads")
+OPTION(INTS, thread_list, "threads", V_BENCH, .letter = 't', RANGE(1, 1024),
+       .def = "physical cores", .help = "numbers of threads to measure with")
+OPTION(INT, max_batch, "max-batch", V_BATCH, RANGE(1, 1024),
+       .peers = "batch-size max-num-seqs", .def = "16",
        .help = "most sequences to evaluate at once")
-VARIANT(INT, max_batch, "max-batch", V_EMBED, .arg = "N", .imin = 1,
-        .imax = 1024, .def = "64", .help = "most texts to evaluate together")
-VARIANT(INT, max_batch, "max-batch", V_RERANK, .arg = "N", .imin = 1,
-        .imax = 1024, .def = "64",
+VARIANT(INT, max_batch, "max-batch", V_EMBED, RANGE(1, 1024), .def = "64",
+        .help = "most texts to evaluate together")
+VARIANT(INT, max_batch, "max-batch", V_RERANK, RANGE(1, 1024), .def = "64",
         .help = "most documents to evaluate together")
 OPTION(TEXT, isa, "isa", V_EVALUATE | V_INSPECT | V_BENCH, .arg = "LEVEL",
        .def = "the best this CPU has",
@@ -582,34 +543,31 @@ OPTION(CHOICE, kv, "kv", V_EVALUATE | V_INSPECT | V_BENCH,
 OPTION(TEXT, core, "core", V_INSPECT | V_BENCH, .arg = "NAME",
        .def = "this CPU's core",
        .help = "use the record of another core, or measure with probe")
-OPTION(INT, prefill_chunk, "prefill-chunk", V_EVALUATE | V_BENCH, .arg = "N",
-       .imin = 1, .imax = 65536, .def = "512",
-       .help = "tokens per prefill pass")
-OPTION(FLAG, preload, "preload", V_EVALUATE | V_BENCH,
-       .peers = "mlock no-mmap",
+OPTION(INT, prefill_chunk, "prefill-chunk", V_EVALUATE | V_BENCH,
+       RANGE(1, 65536), .def = "512", .help = "tokens per prefill pass")
+OPTION(FLAG, preload, "preload", V_EVALUATE | V_BENCH, .peers = "mlock no-mmap",
        .help = "copy the weights into memory at start")
 OPTION(CHOICE, numa, "numa", V_EVALUATE | V_BENCH, .arg = "MODE",
        .choices = "off|interleave|bind", .def = "off",
-       .help = "on several memory nodes: spread the copy of --preload, or "
-               "bind threads and copy to their nodes")
-OPTION(INT, lookup, "lookup", V_GENERATE | V_CHAT, .arg = "N", .imin = 0,
-       .imax = QWICK_LOOKUP_MAX, .def = OPT_STRING(QWICK_LOOKUP_DEFAULT),
-       .help = "where the answer repeats the context, guess up to N tokens "
-               "and check them in one pass; 0: off")
+       .help = "on several memory nodes: spread the copy of --preload, or bind "
+               "threads and copy to their nodes")
+OPTION(INT, lookup, "lookup", V_GENERATE | V_CHAT, RANGE(0, QWICK_LOOKUP_MAX),
+       .def = OPT_STRING(QWICK_LOOKUP_DEFAULT),
+       .help = "where the answer repeats the context, guess up to N tokens and "
+               "check them in one pass; 0: off")
 OPTION(FILE, draft, "draft", V_ANSWER, .arg = "MODEL", .access = OPT_MODEL,
        .help = "a smaller model with the same tokenizer, or a copy of the "
-               "model with fewer bits: it guesses tokens, which are checked "
-               "in one pass")
+               "model with fewer bits: it guesses tokens, which are checked in "
+               "one pass")
 OPTION(FLAG_FILE, prefix_cache, "prefix-cache", V_ANSWER, .arg = "DIR",
        .place = "cache-dir", .access = OPT_CACHES,
-       .help = "keep the beginnings of prompts on disk, so that later runs "
-               "do not evaluate them again")
+       .help = "keep the beginnings of prompts on disk, so that later runs do "
+               "not evaluate them again")
 OPTION(FILE, cache_dir, "cache-dir", V_ANSWER, .arg = "DIR",
        .def = "$XDG_CACHE_HOME/qwick or ~/.cache/qwick",
        .help = "directory of the prefix cache; turns --prefix-cache on")
-OPTION(SIZE, prefix_cache_size, "prefix-cache-size", V_ANSWER, .arg = "SIZE",
-       .imin = 1, .def = "4G",
-       .help = "keep at most SIZE bytes, with K, M, G or T")
+OPTION(SIZE, prefix_cache_size, "prefix-cache-size", V_ANSWER, .imin = 1,
+       .def = "4G", .help = "keep at most SIZE bytes, with K, M, G or T")
 OPTION(FLAG, no_sandbox, "no-sandbox",
        V_ANSWER | V_EMBED | V_RERANK | V_SCORE | V_CHOOSE | V_QUANTIZE,
        .help = "keep the rights to open files, use the network and start "
@@ -621,11 +579,11 @@ OPTION(FLAG, verbose, "verbose", V_ALL, .letter = 'v',
        .help = "print notes on stderr")
 OPTION(FLAG, no_config, "no-config", V_ALL,
        .help = "do not read the config file")
-OPTION(FLAG, show_config, "show-config", V_ALL, .single = true,
+OPTION(FLAG, show_config, "show-config", V_ALL, ONCE,
        .help = "print each option's value and where it is set")
-OPTION(FLAG, help, "help", V_ALL, .letter = 'h', .single = true,
+OPTION(FLAG, help, "help", V_ALL, .letter = 'h', ONCE,
        .help = "print this help")
-OPTION(FLAG, version, "version", V_ALL, .letter = 'V', .single = true,
+OPTION(FLAG, version, "version", V_ALL, .letter = 'V', ONCE,
        .help = "print the version")
 
 #undef OPTION

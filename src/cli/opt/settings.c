@@ -10,6 +10,7 @@
 
 #include "base/array.h"
 #include "cli/io/out.h"
+#include "cli/io/state_file.h"
 #include "cli/opt/preset.h"
 #include "cli/opt/verbs.h"
 #include "file/json.h"
@@ -20,14 +21,7 @@
 
 int settings_path(struct buf *out, const char *name)
 {
-    const char *base = getenv("XDG_CONFIG_HOME"), *sub = "";
-    if (!base || *base != '/') { /* XDG: a relative path is invalid */
-        base = getenv("HOME");
-        sub = "/.config";
-    }
-    if (!base || *base != '/')
-        return 0;
-    return buf_printf(out, "%s%s/qwick/%s", base, sub, name);
+    return xdg_path(out, "XDG_CONFIG_HOME", "/.config", name);
 }
 
 int settings_read_file(const char *path, char **text, size_t *n,
@@ -39,8 +33,7 @@ int settings_read_file(const char *path, char **text, size_t *n,
     if (stat(path, &st))
         return errno == ENOENT || errno == ENOTDIR
                    ? 0
-                   : err_set(e, QWICK_ERR_RUNTIME, "%s: cannot open: %s", path,
-                             strerror(errno));
+                   : err_errno(e, path, "cannot open");
     if (!S_ISREG(st.st_mode))
         return err_set(e, QWICK_ERR_RUNTIME, "%s: is not a regular file", path);
     if (map_read_all(path, SETTINGS_MAX, text, n, e))
@@ -162,19 +155,16 @@ void settings_free(struct settings *c)
 static int read_section(char *s, const char *where, const struct verb **section)
 {
     size_t n = strlen(s);
-    if (s[n - 1] != ']') {
-        msg_error("%s: \"%.100s\": a section is [VERB]", where, s);
-        return QWICK_ERR_USAGE;
-    }
+    if (s[n - 1] != ']')
+        return msg_refuse("%s: \"%.100s\": a section is [VERB]", where, s);
     s[n - 1] = 0;
     s = settings_trim(s + 1);
     *section = verb_find(s);
     if (*section)
         return -1;
     const char *near = verb_near(s);
-    msg_error("%s: [%.100s]: no such verb%s%s", where, s,
-              near ? ", did you mean " : "", near ? near : "");
-    return QWICK_ERR_USAGE;
+    return msg_refuse("%s: [%.100s]: no such verb%s%s", where, s,
+                      DID_YOU_MEAN(near));
 }
 
 /* The name of an option that the user probably meant; NULL: none. */
@@ -197,12 +187,9 @@ static int unknown(const struct setting *s)
     const struct verb *other = s->section ? opt_verb_with(s->name) : NULL;
     const char *near = other ? NULL : meant(s->section, s->name);
     if (other)
-        msg_error("%s: %s has no such option; %s has it", s->label,
-                  s->section->name, other->name);
-    else
-        msg_error("%s: unknown option%s%s", s->label,
-                  near ? ", did you mean " : "", near ? near : "");
-    return QWICK_ERR_USAGE;
+        return msg_refuse("%s: %s has no such option; %s has it", s->label,
+                          s->section->name, other->name);
+    return msg_refuse("%s: unknown option%s%s", s->label, DID_YOU_MEAN(near));
 }
 
 /* Check a setting. v: the verb that runs. */
@@ -215,17 +202,15 @@ static int setting_check(const struct settings *c, struct setting *s,
     const struct opt *o = of ? opt_find(of, s->name) : NULL;
     if (!o)
         return unknown(s);
-    if (o->single || o->id == OPT_no_config) {
-        msg_error("%s: belongs to one command, and has no default", s->label);
-        return QWICK_ERR_USAGE;
-    }
+    if (o->single || o->id == OPT_no_config)
+        return msg_refuse("%s: belongs to one command, and has no default",
+                          s->label);
     for (size_t i = 0; i < c->n; i++)
         if (c->v[i].rank == s->rank && c->v[i].section == s->section &&
             strcmp(c->v[i].name, s->name) == 0 && o->type != OPT_TEXTS &&
-            !(o->type == OPT_FILES && s->section)) {
-            msg_error("%s: is set twice, first at %s", s->label, c->v[i].where);
-            return QWICK_ERR_USAGE;
-        }
+            !(o->type == OPT_FILES && s->section))
+            return msg_refuse("%s: is set twice, first at %s", s->label,
+                              c->v[i].where);
     const char *home = getenv("HOME");
     if ((o->type == OPT_FILE || o->type == OPT_FILES) &&
         strncmp(s->value, "~/", 2) == 0) {
@@ -233,8 +218,8 @@ static int setting_check(const struct settings *c, struct setting *s,
             s->expanded = NULL;
             if (home)
                 return msg_oom();
-            msg_error("%s: \"%s\": HOME is not set", s->label, s->value);
-            return QWICK_ERR_USAGE;
+            return msg_refuse("%s: \"%s\": HOME is not set", s->label,
+                              s->value);
         }
         s->value = s->expanded;
     }
@@ -253,8 +238,8 @@ static int begin_section(struct lines_of *f, char *line, const char *where)
 {
     if (!f->is_preset)
         return read_section(line, where, &f->section);
-    msg_error("%s: \"%.100s\": only the config file has sections", where, line);
-    return QWICK_ERR_USAGE;
+    return msg_refuse("%s: \"%.100s\": only the config file has sections",
+                      where, line);
 }
 
 /* Read one line of the file. */

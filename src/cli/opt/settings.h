@@ -16,10 +16,8 @@
 int settings_apply(struct opt_parsed *p);
 void settings_free(struct settings *c);
 
-/* Append "DIR/NAME", where DIR is the directory of the user's configuration:
- * $XDG_CONFIG_HOME/qwick or ~/.config/qwick. Appends nothing if neither
- * XDG_CONFIG_HOME nor HOME has an absolute path. Returns 0, or -1 when out of
- * memory. */
+/* Append a path in the directory of the user's configuration, as xdg_path does
+ * for $XDG_CONFIG_HOME and ~/.config. */
 int settings_path(struct buf *out, const char *name);
 
 /* Maximum bytes of a file of the configuration. */

@@ -32,6 +32,10 @@ const struct verb *verb_find(const char *name);
  * itself. */
 const char *verb_near(const char *word);
 
+/* The end of a message, in two arguments: what the user probably meant; NULL:
+ * nothing. */
+#define DID_YOU_MEAN(near) (near) ? ", did you mean " : "", (near) ? (near) : ""
+
 /* Return whether word is a verb of other programs for language models. */
 bool verb_is_foreign(const char *word);
 

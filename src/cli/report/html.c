@@ -187,9 +187,8 @@ int html_write(const struct html *h, const char *path)
     struct qwick_err e;
     if (h->failed)
         return msg_oom();
-    return save_put(path, SAVE_SHARED, h->out.data, h->out.len, &e)
-               ? msg_fail(&e)
-               : 0;
+    return msg_result(save_put(path, SAVE_SHARED, h->out.data, h->out.len, &e),
+                      &e);
 }
 
 void html_free(struct html *h)

@@ -68,10 +68,7 @@ static struct {
 static void put_line(enum qwick_log_level level, const char *line)
 {
     progress_clear();
-    if (level == QWICK_LOG_WARNING)
-        msg_warn("%s", line);
-    else
-        msg_note("%s", line);
+    msg_say(level == QWICK_LOG_WARNING ? MSG_WARNING : MSG_NOTE, "%s", line);
 }
 
 static void log_line(void *ctx, enum qwick_log_level level, const char *line)
@@ -159,7 +156,7 @@ static int open_engine(struct qwick_engine **eng,
     free(dir);
     if (own)
         progress_stop();
-    int status = failed ? msg_fail(&e) : 0;
+    int status = msg_result(failed, &e);
     if (!status)
         put_held();
     buf_free(&held.lines);

@@ -94,8 +94,8 @@ int completion_option(struct buf *out, const struct opt *o)
         bad = buf_puts(&words, "?");
     if (o->type == OPT_CHOICE)
         bad = put_parts(&words, o->choices, strlen(o->choices), true);
-    else if (o->arg && !bad)
-        bad = put_parts(&words, o->arg, strlen(o->arg), false);
+    else if (opt_arg(o) && !bad)
+        bad = put_parts(&words, opt_arg(o), strlen(opt_arg(o)), false);
     bad = bad || buf_puts(out, words.len ? words.data : "-");
     buf_free(&words);
     return bad ? -1 : 0;

@@ -305,10 +305,10 @@ static int read_input(struct job *j, struct qwick_err *e)
         return opt_usage(j->verb,
                          "--prompt-ids: cannot be combined with a text on "
                          "standard input; --no-stdin ignores it");
-    return prompt_ids("--prompt-ids", j->a->prompt_ids,
-                      strlen(j->a->prompt_ids), false, &j->ids, &j->n_ids, e)
-               ? msg_fail(e)
-               : 0;
+    return msg_result(prompt_ids("--prompt-ids", j->a->prompt_ids,
+                                 strlen(j->a->prompt_ids), false, &j->ids,
+                                 &j->n_ids, e),
+                      e);
 }
 
 static int logits(struct job *j)

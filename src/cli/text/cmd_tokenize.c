@@ -12,21 +12,6 @@
 #include "cli/opt/verbs.h"
 #include "qwick.h"
 
-/* clang-format off */
-#define ROW_FILE                                                              \
-    {.name = "file", .letter = 'f', .type = OPT_TEXTS, .arg = "FILE",         \
-     .help = "read FILE instead of standard input; repeatable, - is stdin",   \
-     .offset = ARG(files)}
-#define ROW_NO_SPECIAL                                                        \
-    {.name = "no-special", .type = OPT_FLAG,                                  \
-     .help = "text such as <|im_end|> is plain text, not a control token",    \
-     .offset = ARG(no_special)}
-#define ROW_JSON(what)                                                        \
-    {.name = "json", .type = OPT_FLAG, .help = what, .offset = COMMON(json)}
-#define ROW_JSONL(what)                                                       \
-    {.name = "jsonl", .type = OPT_FLAG, .help = what, .offset = COMMON(jsonl)}
-/* clang-format on */
-
 struct job {
     const struct verb *verb;
     const struct opt_parsed *p;

@@ -33,12 +33,6 @@ static size_t row_bytes(const struct embed_pending *p)
     return sizeof(unsigned __int128) + p->dim * sizeof(float);
 }
 
-static int cannot(const struct embed_pending *p, const char *what)
-{
-    msg_error("%s: %s: %s", p->path, what, strerror(errno));
-    return QWICK_ERR_RUNTIME;
-}
-
 static int by_text(const void *a, const void *b)
 {
     const struct pending_row *x = a, *y = b;
@@ -55,12 +49,12 @@ static int read_rows(struct embed_pending *p, uint64_t size)
     for (size_t i = 0; i < p->n_rows; i++) {
         uint64_t at = sizeof(struct header) + (uint64_t)i * row_bytes(p);
         if (read_all_at(p->fd, &p->rows[i].text, sizeof(p->rows[i].text), at))
-            return cannot(p, "cannot read");
+            return msg_errno(p->path, "cannot read");
         p->rows[i].at = at + sizeof(p->rows[i].text);
     }
     uint64_t end = sizeof(struct header) + (uint64_t)p->n_rows * row_bytes(p);
     if (ftruncate(p->fd, (off_t)end))
-        return cannot(p, "cannot be cut");
+        return msg_errno(p->path, "cannot be cut");
     if (p->n_rows)
         qsort(p->rows, p->n_rows, sizeof(*p->rows), by_text);
     return 0;
@@ -69,9 +63,9 @@ static int read_rows(struct embed_pending *p, uint64_t size)
 static int start_new(struct embed_pending *p, const struct header *h)
 {
     if (ftruncate(p->fd, 0))
-        return cannot(p, "cannot be emptied");
+        return msg_errno(p->path, "cannot be emptied");
     if (write_all(p->fd, h, sizeof(*h)))
-        return cannot(p, "write error");
+        return msg_errno(p->path, "write error");
     return 0;
 }
 
@@ -82,7 +76,7 @@ static int check(struct embed_pending *p, const struct header *want, bool redo)
     struct header h = {0};
     struct stat st;
     if (fstat(p->fd, &st))
-        return cannot(p, "cannot read");
+        return msg_errno(p->path, "cannot read");
     uint64_t size = (uint64_t)st.st_size;
     size_t n = size < sizeof(h) ? (size_t)size : sizeof(h);
     size_t n_magic = n < sizeof(h.magic) ? n : sizeof(h.magic);
@@ -122,7 +116,7 @@ int embed_pending_open(struct embed_pending *p, const char *output,
              O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
              0666);
     if (p->fd < 0)
-        return cannot(p, "open");
+        return msg_errno(p->path, "open");
     if (flock(p->fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
         msg_error("%s: another qwick embed is writing it", p->path);
         close(p->fd);

@@ -32,7 +32,7 @@ static int write_bytes(struct vectors *v, const char *p, size_t n)
     if (!v->path)
         return out_write(p, n) ? (int)QWICK_ERR_RUNTIME : 0;
     struct qwick_err e;
-    return save_write(&v->file, p, n, &e) ? msg_fail(&e) : 0;
+    return msg_result(save_write(&v->file, p, n, &e), &e);
 }
 
 /* ---- formats ------------------------------------------------------------ */
@@ -69,7 +69,7 @@ int vectors_open(struct vectors *v, enum vectors_format format,
     struct qwick_err e;
     int status = 0;
     if (path)
-        status = save_begin(&v->file, path, SAVE_SHARED, &e) ? msg_fail(&e) : 0;
+        status = msg_result(save_begin(&v->file, path, SAVE_SHARED, &e), &e);
     else if (out_check())
         status = QWICK_ERR_RUNTIME;
     if (status || format != VECTORS_NPY)
@@ -125,10 +125,8 @@ static int finish_npy(struct vectors *v)
         memcpy(v->buf.data, head, sizeof head);
         return 0;
     }
-    if (write_all_at(v->file.fd, head, sizeof head, 0)) {
-        msg_error("%s: cannot write: %s", v->path, strerror(errno));
-        return QWICK_ERR_RUNTIME;
-    }
+    if (write_all_at(v->file.fd, head, sizeof head, 0))
+        return msg_errno(v->path, "cannot write");
     return 0;
 }
 
@@ -143,7 +141,7 @@ int vectors_close(struct vectors *v)
     if (status || !v->path)
         return status;
     struct qwick_err e;
-    return save_commit(&v->file, &e) ? msg_fail(&e) : 0;
+    return msg_result(save_commit(&v->file, &e), &e);
 }
 
 void vectors_abort(struct vectors *v)

@@ -16,7 +16,6 @@ enum vectors_format {
     VECTORS_NPY    /* NumPy's format 1.0: float32 [n, dim] */
 };
 
-#define VECTORS_FORMATS "jsonl|tsv|f32|npy"
 enum vectors_format vectors_format(const char *name); /* NULL: jsonl */
 
 struct vectors {
