@@ -18,7 +18,7 @@ int size_add(size_t a, size_t b, size_t *out)
     return __builtin_add_overflow(a, b, out) ? -1 : 0;
 }
 
-int buf_reserve(struct buf *b, size_t n_more)
+static int make_room(struct buf *b, size_t n_more)
 {
     size_t max = b->max && b->max < SIZE_MAX / 2 ? b->max : SIZE_MAX / 2;
     size_t need;
@@ -36,6 +36,13 @@ int buf_reserve(struct buf *b, size_t n_more)
     b->cap = cap;
     b->data[b->len] = '\0';
     return 0;
+}
+
+int buf_reserve(struct buf *b, size_t n_more)
+{
+    int bad = make_room(b, n_more);
+    b->failed |= bad != 0;
+    return bad;
 }
 
 int buf_append(struct buf *b, const void *p, size_t n)
@@ -155,6 +162,12 @@ char *buf_take(struct buf *b, size_t *n)
         *n = b->len;
     *b = (struct buf){.max = b->max};
     return p;
+}
+
+void buf_free_part(struct buf *part, struct buf *whole)
+{
+    whole->failed |= part->failed;
+    buf_free(part);
 }
 
 void buf_free(struct buf *b)

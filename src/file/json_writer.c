@@ -98,6 +98,7 @@ int jw_end_line(struct json_writer *w)
         close_nest(w, w->arrays >> (w->depth - 1) & 1);
     put(w, "\n");
     w->comma = false;
+    w->out->failed |= w->failed;
     return jw_status(w);
 }
 

@@ -80,24 +80,6 @@ int constraint_read(struct qwick_constraint_options *o, char **data,
     return 0;
 }
 
-int constraint_open(struct qwick_constraint **out,
-                    enum qwick_constraint_kind *kind, struct qwick_engine *eng,
-                    const struct opt_parsed *p)
-{
-    struct qwick_constraint_options o;
-    struct qwick_err e;
-    char *data;
-    *out = NULL;
-    if (!constraint_given(p))
-        return 0;
-    int status = constraint_read(&o, &data, p);
-    *kind = o.kind;
-    if (!status && qwick_constraint_create(out, eng, &o, &e))
-        status = msg_fail(&e);
-    free(data);
-    return status;
-}
-
 bool constraint_is_cut(enum qwick_constraint_kind kind, enum qwick_finish why)
 {
     return kind != QWICK_CONSTRAINT_NO_CALL && why != QWICK_FINISH_STOP;

@@ -22,12 +22,6 @@ bool constraint_given(const struct opt_parsed *p);
 int constraint_read(struct qwick_constraint_options *o, char **data,
                     const struct opt_parsed *p);
 
-/* Compile the constraint of the options, and set *kind; *out is NULL if there
- * is none. Returns 0, or an exit status after printing a message. */
-int constraint_open(struct qwick_constraint **out,
-                    enum qwick_constraint_kind *kind, struct qwick_engine *eng,
-                    const struct opt_parsed *p);
-
 /* Whether an answer that ended for this reason may be shorter than the
  * constraint demands. A text without calls has no calls when it is cut,
  * either. */

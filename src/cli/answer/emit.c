@@ -1,8 +1,6 @@
 /* Prints an answer token by token, as text or as JSON events. */
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "cli/answer/answer_json.h"

@@ -1,4 +1,5 @@
-/* A run of generate: its arguments and its state. choose uses parts of it. */
+/* A run of generate: its arguments and its state. choose, chat and batch use
+ * parts of it. */
 #ifndef CLI_GEN_JOB_H
 #define CLI_GEN_JOB_H
 
@@ -23,9 +24,9 @@ struct gen_job {
     enum gen_mode mode;
     enum qwick_think think;
     const char *arg; /* prompt, given as an argument or by -p */
-    struct buf text; /* composed prompt */
-    struct buf system, prefill;
-    bool has_system;
+    struct buf text; /* composed prompt; of records: what stands before each */
+    struct buf system; /* data NULL: none */
+    struct buf prefill;
     struct qwick_chat *chat; /* made from --chat-json when that is read, or from
                                 text and system when they are encoded */
     struct tool_list tools;  /* of --tools or of --chat-json */
@@ -57,6 +58,11 @@ void gen_warn_verb(const struct gen_job *j);
 /* Read all files and standard input, before the model is opened. Returns 0, or
  * an exit status after printing a message. */
 int gen_read_input(struct gen_job *j, struct qwick_err *e);
+
+/* Read the texts that stand before the prompts of records: of -s, of files and
+ * of
+ * --prefill. Returns 0, or an exit status after printing a message. */
+int gen_read_before(struct gen_job *j, struct qwick_err *e);
 
 /* Set j->mode from the options and the open checkpoint. If the checkpoint has
  * no template, prompts are raw, and options that need a template are refused.
@@ -117,8 +123,12 @@ int gen_control_id(const struct qwick_engine *eng, const char *text,
 bool gen_ids_in_think(const struct qwick_engine *eng, const int32_t *ids,
                       size_t n);
 
-/* Compile the constraint of the options or of the choice of tools. Returns 0,
- * or an exit status after printing a message. */
+/* Set *o to the constraint of the options or of the choice of tools; its name
+ * is NULL if there is none. *text owns its text; free it with free(). Returns
+ * 0, or an exit status after printing a message. */
+int gen_read_constraint(struct gen_job *j, struct qwick_constraint_options *o,
+                        char **text);
+/* Compile it. Returns 0, or an exit status after printing a message. */
 int gen_open_constraint(struct gen_job *j);
 
 /* Free what a job has. */

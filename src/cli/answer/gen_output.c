@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/rng.h"
@@ -157,7 +156,8 @@ int gen_output_json(struct gen_output *x, const struct qwick_result *r,
     if (x->sample)
         jw_uint(&w, "sample", *x->sample);
     json_answer(&w, &answer);
-    return out_print(&b, jw_end_line(&w), out_write);
+    jw_end_line(&w);
+    return out_print(&b, out_write);
 }
 
 void gen_note_timing(const struct qwick_result *r)

@@ -105,24 +105,42 @@ static int refuse_stdin(const struct gen_job *j, const char *whole)
                : 0;
 }
 
-/* Read the texts of the prompt and of -s. */
-static int read_texts(struct gen_job *j, struct prompt_faults *f,
+/* Read the texts of the prompt and of -s. records: those that stand before the
+ * prompts of records. */
+static int read_texts(struct gen_job *j, bool records, struct prompt_faults *f,
                       struct qwick_err *e)
 {
     const struct args *a = &j->p->a;
     const struct prompt_sources sources = {.files = &a->file,
                                            .text = j->arg,
                                            .names = a->file_names,
-                                           .no_stdin = a->no_stdin,
+                                           .no_stdin = records || a->no_stdin,
                                            .exact = a->raw,
+                                           .others = records,
                                            .refuse_empty =
                                                j->p->verb == &verb_choose};
-    j->has_system = a->system || a->system_file;
     if (prompt_system(&j->system, a->system, a->system_file, a->raw, f, e) ||
         prompt_compose(&j->text, &sources, f, e) ||
-        preset_apply(&j->text, j->p, e))
+        (!records && preset_apply(&j->text, j->p, e)))
         return msg_fail(e);
-    return j->text.len ? 0 : no_prompt(j);
+    return records || j->text.len ? 0 : no_prompt(j);
+}
+
+/* Read --prefill, and warn of the faults of all texts. */
+static int read_prefill(struct gen_job *j, struct prompt_faults *f)
+{
+    const char *prefill = j->p->a.prefill;
+    if (prefill && prompt_clean(&j->prefill, f, prefill, strlen(prefill)))
+        return msg_oom();
+    prompt_warn_faults(f, "prompt");
+    return 0;
+}
+
+int gen_read_before(struct gen_job *j, struct qwick_err *e)
+{
+    struct prompt_faults faults = {0};
+    int status = read_texts(j, true, &faults, e);
+    return status ? status : read_prefill(j, &faults);
 }
 
 int gen_read_input(struct gen_job *j, struct qwick_err *e)
@@ -146,13 +164,10 @@ int gen_read_input(struct gen_job *j, struct qwick_err *e)
     if (tool_choice_parse(&j->choice, a->tool_choice))
         return msg_oom();
     status = a->chat_json ? read_chat(j, a->chat_json, e)
-                          : read_texts(j, &faults, e);
-    if (status || (a->go_on && (status = read_kept(j, e)) != 0))
+                          : read_texts(j, false, &faults, e);
+    if (status || (a->go_on && (status = read_kept(j, e)) != 0) ||
+        (status = read_prefill(j, &faults)) != 0)
         return status;
-    if (a->prefill &&
-        prompt_clean(&j->prefill, &faults, a->prefill, strlen(a->prefill)))
-        return msg_oom();
-    prompt_warn_faults(&faults, "prompt");
     status = check_choice(j);
     return status < 0 ? 0 : status;
 }
@@ -179,11 +194,9 @@ int gen_choose_mode(struct gen_job *j)
 /* Make a chat of the system prompt and the prompt's text. */
 static int make_chat(struct gen_job *j, struct qwick_err *e)
 {
-    const char *system = j->system.data ? j->system.data : "";
     return qwick_chat_create(&j->chat, e) ||
-                   chat_input_texts(j->chat, j->has_system ? system : NULL,
-                                    j->system.len, j->text.data, j->text.len,
-                                    e) ||
+                   chat_input_texts(j->chat, j->system.data, j->system.len,
+                                    j->text.data, j->text.len, e) ||
                    tools_add(j->chat, &j->tools.list, e)
                ? -1
                : 0;

@@ -254,20 +254,33 @@ int gen_keep(struct gen_job *j, const struct qwick_result *r)
     return status;
 }
 
+int gen_read_constraint(struct gen_job *j, struct qwick_constraint_options *o,
+                        char **text)
+{
+    struct buf tools = {0};
+    struct qwick_err e;
+    *o = qwick_constraint_defaults();
+    *text = NULL;
+    if (j->choice.kind == CHOICE_AUTO || !j->tools.list.len)
+        return constraint_given(j->p) ? constraint_read(o, text, j->p) : 0;
+    int rc = tool_choice_constraint(&j->choice, &j->tools.list, &tools, o, &e);
+    o->name = j->p->a.tool_choice ? "--tool-choice" : "tool_choice";
+    *text = buf_take(&tools, NULL);
+    return msg_result(rc, &e);
+}
+
 int gen_open_constraint(struct gen_job *j)
 {
     struct qwick_constraint_options o;
-    struct buf text = {0};
     struct qwick_err e;
-    if (j->choice.kind == CHOICE_AUTO || !j->tools.list.len)
-        return constraint_open(&j->constraint, &j->kind, j->eng, j->p);
-    int rc = tool_choice_constraint(&j->choice, &j->tools.list, &text, &o, &e);
-    o.name = j->p->a.tool_choice ? "--tool-choice" : "tool_choice";
+    char *text;
+    int status = gen_read_constraint(j, &o, &text);
     j->kind = o.kind;
-    if (!rc)
-        rc = qwick_constraint_create(&j->constraint, j->eng, &o, &e);
-    buf_free(&text);
-    return msg_result(rc, &e);
+    if (!status && o.name)
+        status = msg_result(
+            qwick_constraint_create(&j->constraint, j->eng, &o, &e), &e);
+    free(text);
+    return status;
 }
 
 void gen_free(struct gen_job *j)

@@ -1,10 +1,8 @@
 /* Records of a batch: turn lines into requests, and results into lines. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
-#include "cli/answer/answer_json.h"
 #include "cli/answer/answer_opts.h"
 #include "cli/batch/batch_job.h"
 #include "cli/io/out.h"
@@ -126,7 +124,8 @@ static int batch_put_at_once(struct batch_job *j, const struct request *r,
 {
     const struct qwick_result empty = {.finish = QWICK_FINISH_STOP};
     const struct batch_answer a = {
-        .a = {.r = &empty, .info = qwick_engine_info(j->eng)}, .skipped = true};
+        .a = {.r = &empty, .info = qwick_engine_info(j->g.eng)},
+        .skipped = true};
     uint64_t place, key = request_line_key(j, rec->text, rec->n);
     bool found;
     j->n_samples++;
@@ -186,7 +185,7 @@ static int sample_token(void *ctx, const struct qwick_token_event *ev)
     struct qwick_token_event shown = *ev;
     if (s->r->no_top)
         shown.n_top = 0;
-    s->oom = s->j->form->token(&s->logprobs, s->j->eng, &shown) != 0;
+    s->oom = s->j->form->token(&s->logprobs, s->j->g.eng, &shown) != 0;
     return s->oom;
 }
 
@@ -213,7 +212,7 @@ static int sample_read_parts(struct sample *s, const struct qwick_result *r)
     key_add_u64(&k, r->seed);
     s->calls.id = key_u64(&k);
     s->calls.tools = s->r->tools;
-    s->calls.form = call_form_named(qwick_engine_info(s->j->eng)->call_form);
+    s->calls.form = call_form_named(qwick_engine_info(s->j->g.eng)->call_form);
     if (s->j->a->extract &&
         (code_block_feed(&s->block, r->text, r->n_text) ||
          code_block_end(&s->block, !answer_is_cut(r->finish))))
@@ -232,7 +231,7 @@ static int sample_finish(struct sample *s, const struct qwick_result *r,
     struct request *q = s->r;
     struct batch_answer a = {
         .a = {.r = r,
-              .info = qwick_engine_info(j->eng),
+              .info = qwick_engine_info(j->g.eng),
               .tokenize_ms = q->tokenize_ms,
               .show_forced = q->o.limit_thinking,
               .logprobs = q->o.logprobs ? &s->logprobs : NULL,
@@ -365,7 +364,7 @@ static int batch_add_record(struct batch_job *j, struct request *r,
 static void batch_compare_model(struct batch_job *j)
 {
     const char *named = j->source.openai.model;
-    const char *runs = qwick_engine_info(j->eng)->model;
+    const char *runs = qwick_engine_info(j->g.eng)->model;
     if (!named || j->compared)
         return;
     j->compared = true;

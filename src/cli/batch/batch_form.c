@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/chat/code_block.h"
 #include "cli/batch/batch_request.h"
+#include "cli/io/escape.h"
+#include "text/chat/code_block.h"
 
 /* Line numbers stay exact in every JSON reader. */
 #define MAX_LINE ((int64_t)1 << 53)
@@ -102,15 +103,9 @@ const struct output_form form_jsonl = {
  * The last line end of the text is dropped. */
 static void text_escape(struct json_writer *w, const char *s, size_t n)
 {
-    static const char special[] = "\n\r\\", letters[] = "nr\\";
-    if (n && s[n - 1] == '\n')
-        n--;
-    for (size_t i = 0; i < n; i++) {
-        const char *at = s[i] ? strchr(special, s[i]) : NULL;
-        const char escape[2] = {'\\', at ? letters[at - special] : 0};
-        if (at ? buf_append(w->out, escape, 2) : buf_putc(w->out, s[i]))
-            w->failed = true;
-    }
+    escape_letters(w->out, s, n - (n && s[n - 1] == '\n'), "\n\r\\", "nr\\",
+                   false);
+    w->failed |= w->out->failed;
 }
 
 static void text_answer(struct json_writer *w, const struct batch_line *l,

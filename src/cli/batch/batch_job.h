@@ -4,14 +4,12 @@
 #define CLI_BATCH_JOB_H
 
 #include "base/hashmap.h"
-#include "cli/answer/constraint_opts.h"
-#include "cli/answer/tool_choice.h"
-#include "cli/answer/tools.h"
+#include "base/key.h"
+#include "cli/answer/gen_job.h"
 #include "cli/batch/batch_form.h"
 #include "cli/batch/batch_out.h"
 #include "cli/batch/batch_request.h"
 #include "cli/batch/batch_source.h"
-#include "base/key.h"
 #include "cli/io/lines.h"
 #include "qwick.h"
 
@@ -30,9 +28,10 @@ struct id_set {
 };
 
 struct batch_job {
-    const struct verb *verb;
-    struct opt_parsed *p;
-    struct args *a; /* of p */
+    struct gen_job g; /* what all requests share; its tools are for records that
+                         have none, its choice is for records that have tools,
+                         but neither a choice nor a constraint of their own */
+    struct args *a;   /* of g.p */
     size_t shard;   /* this run answers record i if i % n_shards == shard */
     size_t n_shards;
     struct lines in;
@@ -42,16 +41,10 @@ struct batch_job {
     uint64_t n_printed; /* errors that were printed */
     struct batch_out out;
 
-    /* what all requests share */
-    struct buf system; /* text of -s; data NULL: none */
-    struct buf before; /* text of -f, which precedes each prompt */
-    bool raw;
-    struct tool_list tools;    /* for records that have none */
-    struct tool_choice choice; /* for records that have tools, but neither a
-                                  choice nor a constraint of their own */
+    bool raw; /* g.mode is MODE_RAW */
     struct constraint_cache constraints;
-    struct constraint_ref *constraint; /* of the options, and of `choice` for
-                                          `tools`; NULL: none */
+    struct constraint_ref *constraint; /* of the options, and of g.choice for
+                                          g.tools; NULL: none */
     uint64_t seed;
     uint64_t draft_id[2]; /* identity of a draft model that is in keys */
     struct key run;       /* key of the model and of the settings that all
@@ -59,8 +52,6 @@ struct batch_job {
     struct buf unknown;   /* unknown keys of records about which we have
                              warned */
 
-    struct qwick_engine *eng;
-    struct qwick_engine *draft; /* NULL: none */
     struct qwick_batch *batch;
     struct sample *samples; /* list of the requests that have no answer yet */
     struct id_set ids;

@@ -245,13 +245,13 @@ static int record_constraint(struct request *r, struct batch_job *j,
         (choice.kind != CHOICE_NONE || r->tools))
         rc = choice_constraint(r, &choice, WHERE ": tool_choice", &o, &text, e);
     else if (!rc && !own && !o.name && r->tools &&
-             j->choice.kind != CHOICE_AUTO)
-        rc = choice_constraint(r, &j->choice, WHERE ": --tool-choice", &o,
+             j->g.choice.kind != CHOICE_AUTO)
+        rc = choice_constraint(r, &j->g.choice, WHERE ": --tool-choice", &o,
                                &text, e);
     if (!rc && o.name) {
-        rc = constraint_cache_get(&j->constraints, j->eng, &o, &r->constraint,
+        rc = constraint_cache_get(&j->constraints, j->g.eng, &o, &r->constraint,
                                   e);
-    } else if (!rc && j->constraint && j->choice.kind == CHOICE_AUTO) {
+    } else if (!rc && j->constraint && j->g.choice.kind == CHOICE_AUTO) {
         r->constraint = j->constraint;
         r->constraint->n_users++;
     }
@@ -279,7 +279,7 @@ static int record_tools(struct request *r, const struct batch_job *j,
                        ids ? "cannot be combined with prompt_ids"
                            : "need a chat template");
     if (!own)
-        own = &j->tools.list;
+        own = &j->g.tools.list;
     if (own->len && !ids)
         r->tools = own;
     return 0;
@@ -291,7 +291,7 @@ static int record_tools(struct request *r, const struct batch_job *j,
 static int record_ids(struct request *r, const struct batch_job *j,
                       const struct json_value *v, struct qwick_err *e)
 {
-    int64_t vocab_size = (int64_t)qwick_engine_info(j->eng)->vocab_size, id;
+    int64_t vocab_size = (int64_t)qwick_engine_info(j->g.eng)->vocab_size, id;
     if (!json_is(v, JSON_ARRAY) || v->len == 0)
         return err_set(e, QWICK_ERR_USAGE,
                        WHERE ": prompt_ids: must be an array of token ids, not "
@@ -308,7 +308,7 @@ static int record_ids(struct request *r, const struct batch_job *j,
                            i, (long long)vocab_size - 1);
         r->ids[r->n_ids++] = (int32_t)id;
     }
-    r->o.in_think = !j->raw && gen_ids_in_think(j->eng, r->ids, r->n_ids);
+    r->o.in_think = !j->raw && gen_ids_in_think(j->g.eng, r->ids, r->n_ids);
     return 0;
 }
 
@@ -316,7 +316,7 @@ static int record_ids(struct request *r, const struct batch_job *j,
  * model's whole context; --ctx can only be smaller. */
 static size_t record_enough(const struct batch_job *j)
 {
-    return prompt_enough(qwick_engine_info(j->eng)->n_ctx_max);
+    return prompt_enough(qwick_engine_info(j->g.eng)->n_ctx_max);
 }
 
 /* Append a text, with the text of -f before it. */
@@ -325,12 +325,12 @@ static int record_text(const struct batch_job *j, const struct json_value *v,
 {
     if (!json_is(v, JSON_STRING))
         return err_set(e, QWICK_ERR_USAGE, WHERE ": prompt: must be a string");
-    if (j->before.len + v->len == 0)
+    if (j->g.text.len + v->len == 0)
         return err_set(e, QWICK_ERR_USAGE, WHERE ": prompt: is empty");
-    if (buf_append(text, j->before.data, j->before.len) ||
-        (j->before.len && v->len && buf_puts(text, "\n\n")) ||
+    if (buf_append(text, j->g.text.data, j->g.text.len) ||
+        (j->g.text.len && v->len && buf_puts(text, "\n\n")) ||
         buf_append(text, v->str, v->len))
-        return err_oom(e, j->before.len + v->len);
+        return err_oom(e, j->g.text.len + v->len);
     return 0;
 }
 
@@ -352,15 +352,15 @@ static int add_messages(struct qwick_chat *chat, const struct batch_job *j,
     struct chat_values values = chat_values_of(v);
     values.add_generation_prompt = NULL; /* a request always has a generation
                                             prompt */
-    if (j->before.len || j->raw)
+    if (j->g.text.len || j->raw)
         return err_set(e, QWICK_ERR_USAGE,
                        WHERE ": messages: cannot be combined with --%s",
-                       j->before.len ? "file" : "raw");
+                       j->g.text.len ? "file" : "raw");
     if (!json_is(values.messages, JSON_ARRAY))
         return err_set(e, QWICK_ERR_USAGE,
                        WHERE ": messages: must be an array");
-    if (j->system.data && !has_system(values.messages) &&
-        qwick_chat_add(chat, "system", j->system.data, j->system.len, e))
+    if (j->g.system.data && !has_system(values.messages) &&
+        qwick_chat_add(chat, "system", j->g.system.data, j->g.system.len, e))
         return -1;
     return chat_add_values(chat, &values, e);
 }
@@ -378,7 +378,7 @@ static int record_chat(struct request *r, const struct batch_job *j,
     if (qwick_chat_create(&chat, e))
         return -1;
     int rc = record ? add_messages(chat, j, record, e)
-                    : chat_input_texts(chat, j->system.data, j->system.len,
+                    : chat_input_texts(chat, j->g.system.data, j->g.system.len,
                                        text->data, text->len, e);
     if (!rc && r->tools)
         rc = tools_add(chat, r->tools, e);
@@ -386,7 +386,7 @@ static int record_chat(struct request *r, const struct batch_job *j,
         rc = chat_input_check(chat, WHERE, e);
     o.think = *think = chat_input_think(chat, *think);
     if (!rc)
-        rc = qwick_chat_encode(chat, j->eng, &o, NULL, 0, &r->ids, &r->n_ids,
+        rc = qwick_chat_encode(chat, j->g.eng, &o, NULL, 0, &r->ids, &r->n_ids,
                                &r->o.in_think, e);
     qwick_chat_free(chat);
     return rc;
@@ -420,7 +420,7 @@ static int record_prompt(struct request *r, const struct batch_job *j,
         rc =
             ids ? record_ids(r, j, ids, e)
             : prompt && j->raw
-                ? qwick_tokenize_prompt(j->eng, text.data, text.len, true,
+                ? qwick_tokenize_prompt(j->g.eng, text.data, text.len, true,
                                         record_enough(j), &r->ids, &r->n_ids, e)
                 : record_chat(r, j, prompt ? NULL : v, &text, think, e);
     buf_free(&text);
@@ -429,7 +429,7 @@ static int record_prompt(struct request *r, const struct batch_job *j,
                        WHERE ": prompt: it has no tokens after normalization");
     if (!rc && record_enough(j) &&
         r->n_ids > record_enough(j)) /* tokenizing stopped there */
-        return prompt_too_long(r->n_ids, qwick_engine_info(j->eng)->n_ctx_max,
+        return prompt_too_long(r->n_ids, qwick_engine_info(j->g.eng)->n_ctx_max,
                                "", e);
     return rc;
 }
@@ -510,7 +510,7 @@ int request_open(struct request *r, uint64_t line, const char *text, size_t n,
 static int record_read(struct request *r, struct batch_job *j,
                        const struct json_value *v, struct qwick_err *e)
 {
-    struct opt_parsed own = *j->p;
+    struct opt_parsed own = *j->g.p;
     record_warn_unknown(j, v, r->line);
     if (record_options(r, j, &own, v, e) || record_tools(r, j, v, e) ||
         record_constraint(r, j, v, e))
@@ -522,7 +522,7 @@ static int record_read(struct request *r, struct batch_job *j,
     r->tokenize_ms = clock_ms() - start;
     r->o.may_think =
         !record_member(v, "prompt_ids") && think != QWICK_THINK_OFF;
-    r->sampling = answer_sampling(&own, j->eng, think == QWICK_THINK_OFF);
+    r->sampling = answer_sampling(&own, j->g.eng, think == QWICK_THINK_OFF);
     return 0;
 }
 
@@ -530,7 +530,7 @@ int request_read(struct request *r, struct batch_job *j, struct qwick_err *e)
 {
     int rc = record_read(r, j, json_root(r->doc), e);
     /* its tools are needed to read the answer */
-    if (rc || (!r->stop && (!r->tools || r->tools == &j->tools.list))) {
+    if (rc || (!r->stop && (!r->tools || r->tools == &j->g.tools.list))) {
         json_free(r->doc);
         r->doc = NULL;
     }
@@ -553,7 +553,7 @@ struct qwick_generate_options request_options(const struct request *r,
                                               struct qwick_sampling *sampling)
 {
     struct qwick_generate_options o = r->o;
-    o.draft = j->draft;
+    o.draft = j->g.draft;
     o.sampling = sampling;
     *sampling = r->sampling;
     sampling->seed = answer_seed(r->seed, i);
@@ -566,15 +566,15 @@ struct qwick_generate_options request_options(const struct request *r,
  */
 static bool draft_changes(const struct batch_job *j)
 {
-    return j->draft && !j->a->exact;
+    return j->g.draft && !j->a->exact;
 }
 
 int request_run_key(struct batch_job *j, struct qwick_err *e)
 {
-    const struct qwick_info *info = qwick_engine_info(j->eng);
+    const struct qwick_info *info = qwick_engine_info(j->g.eng);
     uint64_t id[2];
-    if (qwick_engine_identity(j->eng, id, e) ||
-        (draft_changes(j) && qwick_engine_identity(j->draft, j->draft_id, e)))
+    if (qwick_engine_identity(j->g.eng, id, e) ||
+        (draft_changes(j) && qwick_engine_identity(j->g.draft, j->draft_id, e)))
         return -1;
     j->run = key_start("qwick batch 1");
     key_add_u64(&j->run, id[0]);
@@ -601,7 +601,7 @@ static void key_add_sampling(struct key *k, const struct request *r,
     key_add_u64(k, (uint64_t)s->top_k);
     key_add_float(k, s->top_p);
     key_add_float(k, s->min_p);
-    bool given = r->has_seed || opt_given(j->p, OPT_seed);
+    bool given = r->has_seed || opt_given(j->g.p, OPT_seed);
     key_add_u64(k, given);
     key_add_u64(k, given ? s->seed : 0);
     if (draft_changes(j)) {

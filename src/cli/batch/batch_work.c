@@ -274,6 +274,6 @@ int batch_work(struct batch_job *j)
         return status;
     prompt_warn_faults(&j->source.faults, j->in.name);
     if (!j->n_records)
-        return records_none(j->verb->name, j->in.name);
+        return records_none(j->g.p->verb->name, j->in.name);
     return batch_report(j);
 }

@@ -1,12 +1,10 @@
 /* The options of batch, and its run from start to end. */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/rng.h"
-#include "cli/answer/gen_job.h"
 #include "cli/batch/batch_job.h"
 #include "cli/io/out.h"
 #include "cli/io/prompt.h"
@@ -33,8 +31,8 @@ static int batch_parse_shard(struct batch_job *j)
             i = 0;
     }
     if (i < 1 || n < i)
-        return opt_usage(j->verb, "--shard: \"%s\": must be I/N, I from 1 to N",
-                         s);
+        return opt_usage(j->g.p->verb,
+                         "--shard: \"%s\": must be I/N, I from 1 to N", s);
     j->shard = (size_t)(i - 1);
     j->n_shards = (size_t)n;
     return -1;
@@ -92,7 +90,7 @@ static int batch_open_input(struct batch_job *j)
     int fd = STDIN_FILENO;
     if (!path || strcmp(path, "-") == 0) {
         if (!stdin_is_source())
-            return opt_usage(j->verb,
+            return opt_usage(j->g.p->verb,
                              "no input: batch reads records from standard "
                              "input, or --input");
         path = "stdin";
@@ -101,27 +99,6 @@ static int batch_open_input(struct batch_job *j)
     }
     lines_init(&j->in, path, fd);
     j->in.number = (uint64_t)j->a->line_offset;
-    return 0;
-}
-
-/* Read the texts of -s, --system-file and -f. */
-static int batch_read_texts(struct batch_job *j, struct qwick_err *e)
-{
-    const struct args *a = j->a;
-    const struct prompt_sources sources = {.files = &a->file,
-                                           .names = a->file_names,
-                                           .no_stdin = true,
-                                           .exact = a->raw,
-                                           .others = true};
-    struct prompt_faults faults = {0};
-    bool system = a->system || a->system_file;
-    if (system && buf_reserve(&j->system, 0)) /* "" differs from none */
-        return err_oom(e, 0);
-    if ((system && prompt_system(&j->system, a->system, a->system_file, a->raw,
-                                 &faults, e)) ||
-        prompt_compose(&j->before, &sources, &faults, e))
-        return -1;
-    prompt_warn_faults(&faults, "prompt");
     return 0;
 }
 
@@ -136,32 +113,19 @@ static int batch_open_files(struct batch_job *j)
     int status = batch_open_input(j);
     if (status)
         return status;
-    if (batch_read_texts(j, &e))
-        return msg_fail(&e);
-    if (j->a->tools && (status = tools_read(&j->tools, j->a->tools)) != 0)
+    if ((status = gen_read_before(&j->g, &e)) != 0)
+        return status;
+    if (j->a->tools && (status = tools_read(&j->g.tools, j->a->tools)) != 0)
         return status;
     if (!out && out_check())
         return QWICK_ERR_RUNTIME;
     return msg_result(
-        source_open(&j->source, &j->in, j->a->input_format, j->p, &e) ||
+        source_open(&j->source, &j->in, j->a->input_format, j->g.p, &e) ||
             batch_out_open(&j->out, out, j->a->unordered, j->in.fd, &e),
         &e);
 }
 
 /* ---- the run ---- */
-
-/* A checkpoint without a template gets raw prompts; options that need a
- * template are refused.
- */
-static int batch_choose_mode(struct batch_job *j)
-{
-    static const enum opt_id need[] = {OPT_system,        OPT_system_file,
-                                       OPT_allow_special, OPT_tools,
-                                       OPT_tool_choice,   OPT_NONE};
-    int r = j->a->raw ? -1 : answer_choose_raw(j->p, need, j->eng);
-    j->raw = j->a->raw || r == 0;
-    return r < 0 ? 0 : r;
-}
 
 /* Find out the forms of input and output. Returns 0, or an exit status after
  * printing a message. */
@@ -173,8 +137,8 @@ static int batch_choose_forms(struct batch_job *j)
     j->form = j->a->text ? &form_text : j->source.form->out;
     if (j->form != &form_openai)
         return 0;
-    int r =
-        opt_no_effect(j->p, OPT_extract, OPT_NONE, "in OpenAI's batch format");
+    int r = opt_no_effect(j->g.p, OPT_extract, OPT_NONE,
+                          "in OpenAI's batch format");
     return r >= 0 ? r : 0;
 }
 
@@ -201,7 +165,7 @@ static int batch_create(struct batch_job *j, struct qwick_err *e)
         .done_ctx = j,
         .interrupt = signals_flag(),
     };
-    if (j->a->prefix_cache.on && j->before.len + j->system.len > 0 &&
+    if (j->a->prefix_cache.on && j->g.text.len + j->g.system.len > 0 &&
         batch_try_record(j, &a, "{\"prompt\":\"a\"}") &&
         batch_try_record(j, &b, "{\"prompt\":\"?\"}")) {
         o.common = a.ids;
@@ -209,7 +173,7 @@ static int batch_create(struct batch_job *j, struct qwick_err *e)
                a.ids[o.n_common] == b.ids[o.n_common])
             o.n_common++;
     }
-    int rc = qwick_batch_create(&j->batch, j->eng, &o, e);
+    int rc = qwick_batch_create(&j->batch, j->g.eng, &o, e);
     request_free(&a);
     request_free(&b);
     return rc;
@@ -220,23 +184,13 @@ static int batch_open_constraint(struct batch_job *j)
 {
     struct qwick_constraint_options o;
     struct qwick_err e;
-    struct buf text = {0};
-    char *data = NULL;
-    int status = 0;
-    bool choice = j->choice.kind != CHOICE_AUTO && j->tools.list.len;
-    if (!choice && !constraint_given(j->p))
-        return 0;
-    if (!choice)
-        status = constraint_read(&o, &data, j->p);
-    else if (tool_choice_constraint(&j->choice, &j->tools.list, &text, &o, &e))
-        status = msg_fail(&e);
-    if (choice)
-        o.name = "--tool-choice";
-    if (!status &&
-        constraint_cache_get(&j->constraints, j->eng, &o, &j->constraint, &e))
-        status = msg_fail(&e);
-    buf_free(&text);
-    free(data);
+    char *text;
+    int status = gen_read_constraint(&j->g, &o, &text);
+    if (!status && o.name)
+        status = msg_result(constraint_cache_get(&j->constraints, j->g.eng, &o,
+                                                 &j->constraint, &e),
+                            &e);
+    free(text);
     return status;
 }
 
@@ -245,15 +199,16 @@ static int batch_open_constraint(struct batch_job *j)
 static int batch_open_models(struct batch_job *j)
 {
     int status;
-    j->p->models.cache_memory = open_model_cache_memory();
-    if ((status = open_model(&j->eng, j->p, false)) != 0 ||
-        (status = batch_choose_mode(j)) != 0 ||
-        (status = answer_check_generation(j->p, j->eng)) != 0 ||
-        (status = open_model_draft(&j->draft, j->p, j->eng)) != 0 ||
+    j->g.p->models.cache_memory = open_model_cache_memory();
+    if ((status = open_model(&j->g.eng, j->g.p, false)) != 0 ||
+        (status = gen_choose_mode(&j->g)) != 0 ||
+        (status = answer_check_generation(j->g.p, j->g.eng)) != 0 ||
+        (status = open_model_draft(&j->g.draft, j->g.p, j->g.eng)) != 0 ||
         (status = batch_choose_forms(j)) != 0 ||
-        (status = tools_check_template(&j->tools, j->eng)) != 0)
+        (status = tools_check_template(&j->g.tools, j->g.eng)) != 0)
         return status;
-    bool seeded = opt_given(j->p, OPT_seed);
+    j->raw = j->g.mode == MODE_RAW;
+    bool seeded = opt_given(j->g.p, OPT_seed);
     j->seed = seeded ? (uint64_t)j->a->seed : rng_random_seed();
     /* with --exact, an answer does not depend on the rest of its batch */
     j->by_number = seeded && !j->a->exact;
@@ -266,16 +221,16 @@ static int batch_answer_all(struct batch_job *j)
     int status = batch_parse_shard(j);
     if (status >= 0)
         return status;
-    if (tool_choice_parse(&j->choice, j->a->tool_choice))
+    if (tool_choice_parse(&j->g.choice, j->a->tool_choice))
         return msg_oom();
-    status = tool_choice_check(&j->choice, "--tool-choice", j->p);
+    status = tool_choice_check(&j->g.choice, "--tool-choice", j->g.p);
     if (status >= 0 || (status = batch_open_files(j)) != 0 ||
         (status = batch_open_models(j)) != 0)
         return status;
     if (batch_create(j, &e) || request_run_key(j, &e) ||
         batch_out_begin(&j->out, batch_run_key(j), j->a->redo, &e))
         return msg_fail(&e);
-    if ((status = sandbox_enter(j->p, j->eng, j->draft, SIZE_MAX)) != 0)
+    if ((status = sandbox_enter(j->g.p, j->g.eng, j->g.draft, SIZE_MAX)) != 0)
         return status;
     signals_catch();
     status = batch_work(j);
@@ -286,20 +241,15 @@ static int batch_answer_all(struct batch_job *j)
 
 static int batch_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
-    struct batch_job j = {.verb = p->verb,
-                          .p = p,
+    struct batch_job j = {.g = {.p = p, .eng = eng},
                           .a = &p->a,
-                          .eng = eng,
                           .in.fd = -1,
                           .out = BATCH_OUT_NONE};
     int status = batch_answer_all(&j);
     qwick_batch_free(j.batch);
     batch_drop(&j);
     constraint_cache_free(&j.constraints);
-    tools_free(&j.tools);
-    tool_choice_free(&j.choice);
-    qwick_engine_close(j.eng);
-    qwick_engine_close(j.draft);
+    gen_free(&j.g);
     if (j.in.fd > STDIN_FILENO)
         close(j.in.fd);
     source_free(&j.source);
@@ -307,9 +257,7 @@ static int batch_run(struct opt_parsed *p, struct qwick_engine *eng)
     batch_out_close(&j.out, NULL);
     free(j.ids.v);
     hashmap_free(&j.ids.map);
-    buf_free(&j.before);
     buf_free(&j.unknown);
-    buf_free(&j.system);
     return status;
 }
 

@@ -1,5 +1,4 @@
 /* `bench --compare`: the rows of an earlier run beside those of this one. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

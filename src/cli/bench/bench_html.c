@@ -1,6 +1,4 @@
 /* The page of `bench --html`. */
-#include <math.h>
-#include <stdio.h>
 
 #include "cli/bench/bench_charts.h"
 #include "cli/report/profile.h"
@@ -47,14 +45,14 @@ static void page_results(struct html *h, const struct bench_report *r,
     html_puts(h, "<div class=\"wide\"><table>\n<caption>Medians of the runs. "
                  "The limit is the read bandwidth or the peak of arithmetic, "
                  "measured before and after each run.</caption>\n<thead><tr>");
-    int bad = bench_put_row(&h->out, r, m, NULL, REPORT_HTML);
+    bench_put_row(&h->out, r, m, NULL, REPORT_HTML);
     html_puts(h, "</tr></thead>\n<tbody>\n");
     for (size_t i = 0; i < m->n_lines; i++) {
         html_puts(h, "<tr>");
-        bad |= bench_put_row(&h->out, r, m, &m->lines[i], REPORT_HTML);
+        bench_put_row(&h->out, r, m, &m->lines[i], REPORT_HTML);
         html_puts(h, "</tr>\n");
     }
-    h->failed |= bad != 0;
+    h->failed |= h->out.failed;
     html_puts(h, "</tbody></table></div>\n");
 }
 

@@ -88,74 +88,70 @@ static size_t line_facts(struct fact *out, const struct bench_report *r,
     return r->was ? n_facts : n_facts - 3;
 }
 
-int bench_put_row(struct buf *o, const struct bench_report *r,
-                  const struct bench_model *m, const struct bench_line *l,
-                  enum report_format form)
+void bench_put_row(struct buf *o, const struct bench_report *r,
+                   const struct bench_model *m, const struct bench_line *l,
+                   enum report_format form)
 {
     struct fact f[BENCH_FACTS + LINE_FACTS];
     size_t n = form == REPORT_CSV ? bench_model_facts(f, r, m) : 0;
     n += line_facts(f + n, r, m, l);
-    return report_row(o, f, n, form, !l);
+    report_row(o, f, n, form, !l);
 }
 
 /* ---- text and Markdown -------------------------------------------------- */
 
-int bench_put_start(struct buf *o, const struct bench_report *r,
-                    enum report_format f)
+void bench_put_start(struct buf *o, const struct bench_report *r,
+                     enum report_format f)
 {
     const struct machine *m = &r->machine;
     char memory[32];
-    if (f == REPORT_CSV)
-        return bench_put_row(o, r, r->models, NULL, f);
-    if (f == REPORT_JSON)
-        return 0;
-    size_text(m->memory, "B", memory);
     const char *end = f == REPORT_MD ? "  \n" : "\n"; /* a line break */
-    return buf_printf(o, "qwick %s bench, %s%s%s, %d CPUs, %s available%s%s\n",
-                      qwick_version(), m->date, end, m->system, m->cpus, memory,
-                      end, m->cpu);
+    size_text(m->memory, "B", memory);
+    if (f == REPORT_CSV)
+        bench_put_row(o, r, r->models, NULL, f);
+    else if (f != REPORT_JSON)
+        buf_printf(o, "qwick %s bench, %s%s%s, %d CPUs, %s available%s%s\n",
+                   qwick_version(), m->date, end, m->system, m->cpus, memory,
+                   end, m->cpu);
 }
 
-int bench_put_head(struct buf *o, const struct bench_report *r,
-                   const struct bench_model *m, enum report_format f)
+void bench_put_head(struct buf *o, const struct bench_report *r,
+                    const struct bench_model *m, enum report_format f)
 {
     bool md = f == REPORT_MD;
     if (f == REPORT_JSON || f == REPORT_CSV)
-        return 0;
-    int bad = buf_puts(o, m == r->models && !md ? "model " : "\nmodel ");
-    bad |= buf_json_cstr(o, m->name);
-    bad |= buf_printf(o,
-                      ", %s, kv %s, kernels %s of %s, prefill %s, "
-                      "%.1f MB a token\n%s",
-                      m->weights_dtype, m->kv_dtype, m->isa, m->cpu, m->gemm,
-                      (double)m->decode_bytes / 1e6, md ? "\n" : "");
-    return bad | bench_put_row(o, r, m, NULL, f);
+        return;
+    buf_puts(o, m == r->models && !md ? "model " : "\nmodel ");
+    buf_json_cstr(o, m->name);
+    buf_printf(o,
+               ", %s, kv %s, kernels %s of %s, prefill %s, "
+               "%.1f MB a token\n%s",
+               m->weights_dtype, m->kv_dtype, m->isa, m->cpu, m->gemm,
+               (double)m->decode_bytes / 1e6, md ? "\n" : "");
+    bench_put_row(o, r, m, NULL, f);
 }
 
-static int put_part(struct buf *o, const char *name, double ms, double total,
-                    bool md)
+static void put_part(struct buf *o, const char *name, double ms, double total,
+                     bool md)
 {
-    return buf_printf(
-        o, md ? "| %s | %.3f | %.1f%% |\n" : "  %-12s %9.3f %5.1f%%\n", name,
-        ms, 100 * ms / total);
+    buf_printf(o, md ? "| %s | %.3f | %.1f%% |\n" : "  %-12s %9.3f %5.1f%%\n",
+               name, ms, 100 * ms / total);
 }
 
-int bench_put_parts(struct buf *o, const struct bench_line *l, bool md)
+void bench_put_parts(struct buf *o, const struct bench_line *l, bool md)
 {
     double total = isnan(l->sampling_ms) ? 0 : l->sampling_ms;
     for (size_t i = 0; i < QWICK_PROFILE_PARTS; i++)
         total += l->parts[i];
-    int bad =
-        buf_printf(o,
-                   md ? "\n%s %zu, batch %zu, %d threads:\n\n"
-                        "| part | ms a pass | share |\n|---|---:|---:|\n"
-                      : "%s %zu, batch %zu, %d threads: ms a pass, share\n",
-                   bench_test_name(l->test), l->n, l->batch, l->threads);
+    buf_printf(o,
+               md ? "\n%s %zu, batch %zu, %d threads:\n\n"
+                    "| part | ms a pass | share |\n|---|---:|---:|\n"
+                  : "%s %zu, batch %zu, %d threads: ms a pass, share\n",
+               bench_test_name(l->test), l->n, l->batch, l->threads);
     for (size_t i = 0; i < QWICK_PROFILE_PARTS; i++)
-        bad |= put_part(o, qwick_profile_part(i), l->parts[i], total, md);
+        put_part(o, qwick_profile_part(i), l->parts[i], total, md);
     if (!isnan(l->sampling_ms))
-        bad |= put_part(o, "sampling", l->sampling_ms, total, md);
-    return bad ? -1 : 0;
+        put_part(o, "sampling", l->sampling_ms, total, md);
 }
 
 /* ---- JSON --------------------------------------------------------------- */
@@ -192,8 +188,8 @@ static void put_json_times(struct json_writer *w, const struct bench_line *l)
     jw_end_object(w);
 }
 
-int bench_put_json(struct buf *o, const struct bench_report *r,
-                   const struct bench_model *m)
+void bench_put_json(struct buf *o, const struct bench_report *r,
+                    const struct bench_model *m)
 {
     struct fact f[BENCH_FACTS];
     struct json_writer w = jw_line(o);
@@ -208,5 +204,5 @@ int bench_put_json(struct buf *o, const struct bench_report *r,
             put_json_parts(&w, l);
         jw_end_object(&w);
     }
-    return jw_end_line(&w);
+    jw_end_line(&w);
 }

@@ -62,30 +62,30 @@ const char *bench_unit(const struct bench_model *m, const struct bench_line *l);
 
 /* ---- bench_print.c ---- */
 
-/* Each function appends to o and returns 0, or -1 when out of memory. They write
- * nothing in formats that lack this part. */
+/* Each function appends to o. They write nothing in formats that lack this
+ * part. */
 
 /* The beginning, before all models: machine and date; CSV: the names of the
  * columns. */
-int bench_put_start(struct buf *o, const struct bench_report *r,
-                    enum report_format f);
+void bench_put_start(struct buf *o, const struct bench_report *r,
+                     enum report_format f);
 /* The lines about a model, and the head of its table. */
-int bench_put_head(struct buf *o, const struct bench_report *r,
-                   const struct bench_model *m, enum report_format f);
+void bench_put_head(struct buf *o, const struct bench_report *r,
+                    const struct bench_model *m, enum report_format f);
 /* A row of the table; without a line, the names of its columns. */
-int bench_put_row(struct buf *o, const struct bench_report *r,
-                  const struct bench_model *m, const struct bench_line *l,
-                  enum report_format form);
+void bench_put_row(struct buf *o, const struct bench_report *r,
+                   const struct bench_model *m, const struct bench_line *l,
+                   enum report_format form);
 /* What is known of the model, its settings and the machine. Returns the number
  * of facts, at most BENCH_FACTS. */
 enum { BENCH_FACTS = 23 };
 size_t bench_model_facts(struct fact *out, const struct bench_report *r,
                          const struct bench_model *m);
 /* A table of the parts of a pass and their times. */
-int bench_put_parts(struct buf *o, const struct bench_line *l, bool md);
+void bench_put_parts(struct buf *o, const struct bench_line *l, bool md);
 /* All lines of a model as one JSON object on a line. */
-int bench_put_json(struct buf *o, const struct bench_report *r,
-                   const struct bench_model *m);
+void bench_put_json(struct buf *o, const struct bench_report *r,
+                    const struct bench_model *m);
 
 /* ---- bench_html.c ---- */
 

@@ -21,7 +21,6 @@ struct tune {
     struct buf out;
     struct json_writer w;
     bool json;
-    bool bad;    /* out of memory */
     bool failed; /* to write */
     /* of each choice that was measured: its name and the variant to take */
     const char *names[MAX_CHOICES];
@@ -38,9 +37,8 @@ static void tune_trial(struct tune *t, const struct qwick_tuning_trial *v)
                        : v->chosen          ? "in use"
                                             : "";
     if (!t->json) {
-        t->bad |= buf_printf(&t->out, "%-20s %7zu %9.1f%%%s%s\n", v->name,
-                             v->value, 100 * v->share, *mark ? "  " : "",
-                             mark) != 0;
+        buf_printf(&t->out, "%-20s %7zu %9.1f%%%s%s\n", v->name, v->value,
+                   100 * v->share, *mark ? "  " : "", mark);
         return;
     }
     jw_object(&t->w, NULL);
@@ -94,7 +92,7 @@ static bool was_measured(const struct tune *t, const char *name, size_t *value)
 }
 
 /* "GenuineIntel 6 143" as members of the row. */
-static int put_cpu(struct buf *b, const char *cpu)
+static void put_cpu(struct buf *b, const char *cpu)
 {
     size_t n = strcspn(cpu, " ");
     unsigned long family, model = 0;
@@ -102,49 +100,47 @@ static int put_cpu(struct buf *b, const char *cpu)
     family = strtoul(cpu + n, &end, 10);
     if (end)
         model = strtoul(end, NULL, 10);
-    int bad = buf_puts(b, "     .vendor = ");
-    bad |= buf_json_string(b, cpu, n);
-    bad |= buf_printf(b,
-                      ",\n     .family = 0x%lx,\n"
-                      "     .models = {{0x%02lx, 0x%02lx}},\n",
-                      family, model, model);
-    return bad ? -1 : 0;
+    buf_puts(b, "     .vendor = ");
+    buf_json_string(b, cpu, n);
+    buf_printf(b,
+               ",\n     .family = 0x%lx,\n"
+               "     .models = {{0x%02lx, 0x%02lx}},\n",
+               family, model, model);
 }
 
-static int put_choices(struct tune *t)
+static void put_choices(struct tune *t)
 {
     struct buf *b = &t->out;
     struct qwick_tuning v;
-    int bad = buf_puts(b, "     .choices = {");
+    buf_puts(b, "     .choices = {");
     for (size_t i = 0; !qwick_tuning_at(t->eng, i, &v, NULL); i++) {
         size_t value = v.value;
         (void)was_measured(t, v.name, &value);
-        bad |= buf_printf(b, "%s.%s = %zu", i ? ",\n                 " : "",
-                          v.name, value);
+        buf_printf(b, "%s.%s = %zu", i ? ",\n                 " : "", v.name,
+                   value);
     }
-    bad |= buf_puts(b, "},\n     .measured = \"");
+    buf_puts(b, "},\n     .measured = \"");
     for (size_t i = 0; i < t->n; i++)
-        bad |= buf_printf(b, "%s%s", i ? " " : "", t->names[i]);
-    return buf_puts(b, "\",\n") || bad ? -1 : 0;
+        buf_printf(b, "%s%s", i ? " " : "", t->names[i]);
+    buf_puts(b, "\",\n");
 }
 
-static int tune_row(struct tune *t)
+static void tune_row(struct tune *t)
 {
     const struct qwick_info *info = qwick_engine_info(t->eng);
     struct buf *b = &t->out, source = {0};
-    int bad = buf_puts(b, "\nRow for src/kernel/x86/k_cores_x86.c:\n"
-                          "    {.name = ");
-    bad |= buf_json_cstr(b, info->core);
-    bad |= buf_puts(b, ",\n");
-    bad |= put_cpu(b, info->cpu_id);
-    bad |= put_choices(t);
-    bad |= buf_printf(&source, "%s, %d CPUs, %s", t->machine->cpu,
-                      t->machine->cpus, t->machine->date);
-    bad |= buf_puts(b, "     .machine = ");
-    bad |= buf_json_string(b, source.data, source.len);
-    bad |= buf_puts(b, ",\n     .guess = \"as before\"},\n");
-    buf_free(&source);
-    return bad ? -1 : 0;
+    buf_puts(b, "\nRow for src/kernel/x86/k_cores_x86.c:\n"
+                "    {.name = ");
+    buf_json_cstr(b, info->core);
+    buf_puts(b, ",\n");
+    put_cpu(b, info->cpu_id);
+    put_choices(t);
+    buf_printf(&source, "%s, %d CPUs, %s", t->machine->cpu, t->machine->cpus,
+               t->machine->date);
+    buf_puts(b, "     .machine = ");
+    buf_json_cstr(b, buf_text(&source));
+    buf_puts(b, ",\n     .guess = \"as before\"},\n");
+    buf_free_part(&source, b);
 }
 
 /* ---- output ------------------------------------------------------------- */
@@ -154,12 +150,12 @@ static void tune_head(struct tune *t)
     const struct qwick_info *info = qwick_engine_info(t->eng);
     const struct machine *m = t->machine;
     if (!t->json) {
-        t->bad |= buf_printf(&t->out,
-                             "qwick %s, %s, %s, %s, kernels %s, 1 thread\n"
-                             "choices of %s, %s\n\n"
-                             "choice               variant  of limit\n",
-                             qwick_version(), m->date, m->system, m->cpu,
-                             info->isa, info->core, info->core_evidence) != 0;
+        buf_printf(&t->out,
+                   "qwick %s, %s, %s, %s, kernels %s, 1 thread\n"
+                   "choices of %s, %s\n\n"
+                   "choice               variant  of limit\n",
+                   qwick_version(), m->date, m->system, m->cpu, info->isa,
+                   info->core, info->core_evidence);
         return;
     }
     t->w = jw_line(&t->out);
@@ -177,14 +173,14 @@ static void tune_head(struct tune *t)
 static void tune_end(struct tune *t)
 {
     if (!t->json) {
-        t->bad |= tune_row(t) != 0;
+        tune_row(t);
         return;
     }
     jw_end_array(&t->w);
     jw_object(&t->w, "choices");
     for (size_t i = 0; i < t->n; i++)
         jw_uint(&t->w, t->names[i], t->values[i]);
-    t->bad |= jw_end_line(&t->w) != 0;
+    jw_end_line(&t->w);
 }
 
 int bench_tune(struct qwick_engine *eng, size_t reps, bool json,
@@ -199,7 +195,7 @@ int bench_tune(struct qwick_engine *eng, size_t reps, bool json,
     progress_stop();
     if (!rc)
         tune_end(&t);
-    int status = rc ? msg_fail(&e) : t.bad ? msg_oom() : 0;
+    int status = rc ? msg_fail(&e) : t.out.failed ? msg_oom() : 0;
     if (!status && (t.failed || out_write(t.out.data, t.out.len)))
         status = QWICK_ERR_RUNTIME;
     buf_free(&t.out);

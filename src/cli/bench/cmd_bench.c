@@ -114,9 +114,9 @@ static void show_run(void *ctx, const struct bench_line *l)
 }
 
 /* Print what is in the buffer. Returns 0, or an exit status. */
-static int bench_flush(struct job *j, int bad)
+static int bench_flush(struct job *j)
 {
-    if (bad)
+    if (j->out.failed)
         return msg_oom();
     if (j->out.len)
         progress_output(STDOUT_FILENO);
@@ -151,14 +151,15 @@ static void plan_lines(struct job *j, const struct lengths *l, int threads)
 }
 
 /* On a terminal: pictures of the times of the steps. */
-static int put_pictures(struct job *j, const struct bench_line *l)
+static void put_pictures(struct job *j, const struct bench_line *l)
 {
     char name[BENCH_NAME];
     if (j->format != REPORT_TEXT || !out_is_tty() || !l->n_steps)
-        return 0;
+        return;
     bench_line_name(l, name);
-    return plot_times(&j->out, name, l->step_ms, l->n_steps,
-                      term_columns(STDOUT_FILENO) - 1, term_utf8());
+    j->out.failed |=
+        plot_times(&j->out, name, l->step_ms, l->n_steps,
+                   term_columns(STDOUT_FILENO) - 1, term_utf8()) != 0;
 }
 
 /* Measure and print the rows of an engine. */
@@ -166,7 +167,6 @@ static int measure_lines(struct job *j, struct bench_model *m)
 {
     struct qwick_err e = {0};
     size_t first = m->n_lines;
-    int bad = 0;
     for (size_t i = 0; i < j->n_plan; i++) {
         struct bench_line *l = &m->lines[m->n_lines];
         if (bench_measure(&j->bench, j->plan[i].test, j->plan[i].n,
@@ -177,21 +177,20 @@ static int measure_lines(struct job *j, struct bench_model *m)
         }
         m->n_lines++;
         l->was = j->plan[i].was;
-        if (j->format !=
-            REPORT_JSON) /* which prints models when they are done */
-            bad = bench_put_row(&j->out, &j->r, m, l, j->format);
-        int status = bench_flush(j, bad);
+        if (j->format != REPORT_JSON) /* it prints models when they are done */
+            bench_put_row(&j->out, &j->r, m, l, j->format);
+        int status = bench_flush(j);
         if (status)
             return status;
     }
     for (size_t i = first; i < m->n_lines; i++) {
         const struct bench_line *l = &m->lines[i];
         if (l->has_parts && j->format < REPORT_JSON)
-            bad |= bench_put_parts(&j->out, l, j->format == REPORT_MD);
-        bad |= put_pictures(j, l);
+            bench_put_parts(&j->out, l, j->format == REPORT_MD);
+        put_pictures(j, l);
     }
     progress_clear();
-    return bench_flush(j, bad);
+    return bench_flush(j);
 }
 
 /* Learn about a model whose engine is open for the first time. Returns 0, or an
@@ -213,13 +212,11 @@ static int begin_model(struct job *j, struct bench_model *m,
 
 /* The head waits in the buffer for the first row: output on a terminal ends the
  * progress line. */
-static int bench_head(struct job *j, struct bench_model *m)
+static void bench_head(struct job *j, struct bench_model *m)
 {
-    int bad = 0;
     if (m == j->r.models)
-        bad |= bench_put_start(&j->out, &j->r, j->format);
-    bad |= bench_put_head(&j->out, &j->r, m, j->format);
-    return bad ? msg_oom() : 0;
+        bench_put_start(&j->out, &j->r, j->format);
+    bench_put_head(&j->out, &j->r, m, j->format);
 }
 
 /* Measure a model with one number of threads. */
@@ -240,7 +237,7 @@ static int bench_engine(struct job *j, struct bench_model *m)
     if (!status)
         status = bench_baseline_rows(&j->r, m, j->plan, j->n_plan);
     if (!status && first)
-        status = bench_head(j, m);
+        bench_head(j, m);
     return status ? status : measure_lines(j, m);
 }
 
@@ -283,9 +280,10 @@ static int bench_model(struct job *j, size_t k)
     bench_close(&j->bench, j->r.set.plan.reps);
     free(j->bench.tokens);
     j->bench.tokens = NULL;
-    if (!status && j->format == REPORT_JSON)
-        status = bench_flush(j, bench_put_json(&j->out, &j->r, m));
-    return status;
+    if (status || j->format != REPORT_JSON)
+        return status;
+    bench_put_json(&j->out, &j->r, m);
+    return bench_flush(j);
 }
 
 static int write_page(const struct job *j)

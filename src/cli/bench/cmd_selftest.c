@@ -22,7 +22,7 @@ struct report {
     bool json;
     struct buf out;
     struct json_writer w;
-    bool failed, oom; /* writing failed; out of memory */
+    bool failed; /* to write */
 };
 
 /* The names of results in the table, and in JSON. */
@@ -37,7 +37,7 @@ static const struct {
 
 static void selftest_flush(struct report *r)
 {
-    if (!r->out.len || r->failed)
+    if (!r->out.len || r->failed || r->out.failed)
         return;
     progress_output(STDOUT_FILENO);
     r->failed = out_write_names(r->out.data, r->out.len) != 0;
@@ -46,27 +46,26 @@ static void selftest_flush(struct report *r)
 
 /* ---- the head ------------------------------------------------------------ */
 
-static int head_lines(struct buf *b, const struct machine *m,
-                      const struct qwick_info *i)
+static void head_lines(struct buf *b, const struct machine *m,
+                       const struct qwick_info *i)
 {
     char memory[32], params[32];
     size_text(m->memory, "B", memory);
     size_text(i->n_params, "", params);
-    int bad = buf_printf(b,
-                         "qwick %s selftest, %s\n"
-                         "system   %s, %d CPUs, %s available\n"
-                         "cpu      %s\n"
-                         "kernels  %s of %s, %d threads, prefill %s\n"
-                         "model    ",
-                         qwick_version(), m->date, m->system, m->cpus, memory,
-                         m->cpu, i->isa, i->cpu, i->threads, i->gemm);
+    buf_printf(b,
+               "qwick %s selftest, %s\n"
+               "system   %s, %d CPUs, %s available\n"
+               "cpu      %s\n"
+               "kernels  %s of %s, %d threads, prefill %s\n"
+               "model    ",
+               qwick_version(), m->date, m->system, m->cpus, memory, m->cpu,
+               i->isa, i->cpu, i->threads, i->gemm);
     /* a name of a directory may hold any byte */
-    bad |= buf_json_cstr(b, i->model);
-    bad |= buf_printf(b,
-                      ", %s, %s, %s parameters\n\n"
-                      "check                result  seconds  detail\n",
-                      i->model_type, i->weights_dtype, params);
-    return bad ? -1 : 0;
+    buf_json_cstr(b, i->model);
+    buf_printf(b,
+               ", %s, %s, %s parameters\n\n"
+               "check                result  seconds  detail\n",
+               i->model_type, i->weights_dtype, params);
 }
 
 static void head_json(struct json_writer *w, const struct machine *m,
@@ -92,9 +91,9 @@ static void selftest_head(struct report *r, const struct qwick_info *i)
     machine_read(&m);
     if (r->json)
         head_json(&r->w, &m, i);
-    else if (head_lines(&r->out, &m, i))
-        r->oom = true;
     else
+        head_lines(&r->out, &m, i);
+    if (!r->json)
         selftest_flush(r);
 }
 
@@ -121,28 +120,24 @@ static int on_done(void *ctx, const struct qwick_selftest_check *c)
     }
     struct buf detail = {0};
     /* quote a detail only if a name in it would break the line */
-    int bad = buf_json_cstr(&detail, c->detail);
-    bool plain = !bad && detail.len == strlen(c->detail) + 2;
-    bad |= buf_printf(&r->out, "%-20s %-6s  %7.2f  %s\n", c->name,
-                      results[c->result].table, seconds,
-                      plain         ? c->detail
-                      : detail.data ? detail.data
-                                    : "");
-    buf_free(&detail);
-    r->oom |= bad != 0;
+    buf_json_cstr(&detail, c->detail);
+    bool plain = detail.len == strlen(c->detail) + 2;
+    buf_printf(&r->out, "%-20s %-6s  %7.2f  %s\n", c->name,
+               results[c->result].table, seconds,
+               plain ? c->detail : buf_text(&detail));
+    buf_free_part(&detail, &r->out);
     selftest_flush(r);
-    return r->failed || r->oom;
+    return r->failed || r->out.failed;
 }
 
 static void selftest_end(struct report *r,
                          const struct qwick_selftest_report *s)
 {
     if (!r->json) {
-        r->oom |= buf_printf(&r->out,
-                             "\n%zu passed, %zu failed, %zu skipped, %zu cut; "
-                             "text of %zu tokens\n",
-                             s->n_pass, s->n_fail, s->n_skip, s->n_cut,
-                             s->n_tokens) != 0;
+        buf_printf(&r->out,
+                   "\n%zu passed, %zu failed, %zu skipped, %zu cut; "
+                   "text of %zu tokens\n",
+                   s->n_pass, s->n_fail, s->n_skip, s->n_cut, s->n_tokens);
         return;
     }
     jw_end_array(&r->w);
@@ -151,7 +146,7 @@ static void selftest_end(struct report *r,
     jw_uint(&r->w, "n_skip", s->n_skip);
     jw_uint(&r->w, "n_cut", s->n_cut);
     jw_uint(&r->w, "n_tokens", s->n_tokens);
-    r->oom |= jw_end_line(&r->w) != 0;
+    jw_end_line(&r->w);
 }
 
 /* ---- the verb ------------------------------------------------------------ */
@@ -178,8 +173,9 @@ static int selftest_run(struct opt_parsed *p, struct qwick_engine *eng)
         selftest_end(&r, &s);
         selftest_flush(&r);
     }
+    bool oom = r.out.failed;
     buf_free(&r.out);
-    if (r.oom)
+    if (oom)
         return msg_oom();
     if (status && !r.failed)
         return msg_fail(&e);

@@ -7,7 +7,6 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "base/err.h"
 #include "cli/answer/gen_output.h"
 #include "cli/chat/chat_job.h"
 #include "cli/io/out.h"

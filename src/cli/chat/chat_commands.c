@@ -1,15 +1,11 @@
 /* The commands of chat. */
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/utf8.h"
 #include "cli/answer/answer_opts.h"
 #include "cli/chat/chat_job.h"
-#include "cli/io/escape.h"
 #include "cli/io/out.h"
 #include "cli/io/prompt.h"
 

@@ -9,7 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/err.h"
 #include "cli/chat/chat_job.h"
 #include "cli/io/out.h"
 #include "cli/io/signals.h"

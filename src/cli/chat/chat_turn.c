@@ -1,9 +1,7 @@
 /* The turns of a chat, in its own process: the messages. The answers come from
  * the process of the model (chat_model.h). */
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/err.h"
 #include "cli/answer/chat_input.h"
 #include "cli/chat/chat_job.h"
 #include "cli/io/out.h"

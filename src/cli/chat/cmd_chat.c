@@ -4,8 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/err.h"
-#include "base/utf8.h"
 #include "cli/chat/chat_history.h"
 #include "cli/chat/chat_job.h"
 #include "cli/chat/chat_text.h"

@@ -2,6 +2,9 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "cli/io/escape.h"
 
 static int likelier(const void *a, const void *b)
 {
@@ -35,25 +38,13 @@ const struct choice *choices_best(const struct choice *c, size_t n)
     return best;
 }
 
-static int put_field(struct buf *b, const char *s)
+void choices_put_lines(struct buf *b, const struct choice *c, size_t n)
 {
-    int bad = 0;
-    for (; *s && !bad; s++)
-        bad |= *s == '\t'   ? buf_puts(b, "\\t")
-               : *s == '\n' ? buf_puts(b, "\\n")
-               : *s == '\r' ? buf_puts(b, "\\r")
-                            : buf_putc(b, *s);
-    return bad;
-}
-
-int choices_put_lines(struct buf *b, const struct choice *c, size_t n)
-{
-    int bad = 0;
-    for (size_t i = 0; i < n && !bad; i++) {
-        bad |= put_field(b, c[i].answer);
-        bad |= buf_printf(b, "\t%.6f\t%.6f\n", c[i].probability, c[i].logprob);
+    for (size_t i = 0; i < n; i++) {
+        const char *answer = c[i].answer;
+        escape_letters(b, answer, strlen(answer), "\t\n\r", "tnr", false);
+        buf_printf(b, "\t%.6f\t%.6f\n", c[i].probability, c[i].logprob);
     }
-    return bad ? -1 : 0;
 }
 
 void choices_put_json(struct json_writer *w, const struct choice *c, size_t n,

@@ -25,8 +25,8 @@ void choices_make(struct choice *c, const char *const *answers,
 const struct choice *choices_best(const struct choice *c, size_t n);
 
 /* Append lines "answer<TAB>probability<TAB>logprob". Tabs and line ends in an
- * answer become \t, \n, \r. Returns 0, or -1 when out of memory. */
-int choices_put_lines(struct buf *b, const struct choice *c, size_t n);
+ * answer become \t, \n, \r. */
+void choices_put_lines(struct buf *b, const struct choice *c, size_t n);
 
 /* Write the members "answer" and "probability" with the values of the last two
  * arguments, and "answers" with c[0..n). */

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/clock.h"
 #include "cli/answer/chat_input.h"
 #include "cli/answer/gen_job.h"
 #include "cli/decide/choose_out.h"
@@ -236,24 +235,22 @@ static const char *verdict(const struct job *j, double *probability)
     return yes_no[c->probability >= threshold(j) ? 0 : 1];
 }
 
-static int put_answer(const struct job *j, struct buf *b)
+static void put_answer(const struct job *j, struct buf *b)
 {
     double probability;
     const char *answer = verdict(j, &probability);
-    int bad = 0;
     if (j->a->json) {
         struct json_writer w = jw_line(b);
         jw_cstr(&w, "model", qwick_engine_info(j->g.eng)->model);
         jw_uint(&w, "prompt_tokens", j->g.n_ids);
         choices_put_json(&w, j->choices, j->n_answers, answer, probability);
-        bad = jw_end_line(&w);
+        jw_end_line(&w);
     } else if (j->a->yes) {
-        bad |= buf_puts(b, answer);
-        bad |= buf_putc(b, '\n');
+        buf_puts(b, answer);
+        buf_putc(b, '\n');
     } else {
-        bad |= choices_put_lines(b, j->choices, j->n_answers);
+        choices_put_lines(b, j->choices, j->n_answers);
     }
-    return bad ? -1 : 0;
 }
 
 /* Encode the prompt. The session serves only as a context limit, reduced by the
@@ -300,7 +297,8 @@ static int one(struct job *j, struct qwick_err *e)
     struct buf b = {0};
     double probability;
     verdict(j, &probability);
-    status = out_print(&b, put_answer(j, &b), out_write);
+    put_answer(j, &b);
+    status = out_print(&b, out_write);
     return !status && probability < threshold(j) ? EXIT_BELOW : status;
 }
 
@@ -362,11 +360,8 @@ static int take_text(const struct job *j, struct prompt_line *l,
         r = qwick_tokenize_prompt(j->g.eng, text.data, text.len, true, 0,
                                   &l->ids, &l->n_ids, e);
     else if (!qwick_chat_create(&chat, e) &&
-             !chat_input_texts(chat,
-                               !j->g.has_system ? NULL
-                               : system->data   ? system->data
-                                                : "",
-                               system->len, text.data, text.len, e))
+             !chat_input_texts(chat, system->data, system->len, text.data,
+                               text.len, e))
         r = take_chat(j, l, chat, e);
     qwick_chat_free(chat);
     buf_free(&text);
@@ -379,7 +374,7 @@ static int take_messages(const struct job *j, struct prompt_line *l,
     const struct chat_values values = chat_values_of(v);
     struct qwick_chat *chat;
     int r = -1;
-    if (j->g.mode == MODE_RAW || j->g.text.len || j->g.has_system)
+    if (j->g.mode == MODE_RAW || j->g.text.len || j->g.system.data)
         return err_set(e, QWICK_ERR_USAGE,
                        "messages: cannot be combined with %s",
                        j->g.mode == MODE_RAW ? "--raw"
@@ -471,28 +466,14 @@ static int choose_many(struct job *j, struct qwick_err *e)
                                           .write = write_line,
                                           .drop = drop_lines,
                                           .required = true};
-    const struct args *a = j->a;
-    int status;
-    const struct prompt_sources sources = {.files = &a->file,
-                                           .names = a->file_names,
-                                           .no_stdin = true,
-                                           .exact = a->raw,
-                                           .refuse_empty = true};
-    struct prompt_faults faults = {0};
-    j->g.has_system = a->system || a->system_file;
-    if (prompt_system(&j->g.system, a->system, a->system_file, a->raw, &faults,
-                      e) ||
-        prompt_compose(&j->g.text, &sources, &faults, e))
-        return msg_fail(e);
-    if (a->prefill &&
-        prompt_clean(&j->g.prefill, &faults, a->prefill, strlen(a->prefill)))
-        return msg_oom();
-    prompt_warn_faults(&faults, "prompt");
+    int status = gen_read_before(&j->g, e);
+    if (status)
+        return status;
     signals_catch();
     if ((status = open_choices(j, e)) != 0)
         return status;
     j->lines = calloc(RECORDS_GROUP, sizeof(*j->lines));
-    return j->lines ? records_run(j->g.p->verb->name, &a->input, &w, j)
+    return j->lines ? records_run(j->g.p->verb->name, &j->a->input, &w, j)
                     : msg_oom();
 }
 

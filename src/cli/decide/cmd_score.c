@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/clock.h"
 #include "cli/decide/score_html.h"
 #include "cli/decide/score_text.h"
 #include "cli/io/escape.h"
@@ -134,8 +133,8 @@ static int read_files(struct job *j, struct buf *texts, struct qwick_err *e)
     return 0;
 }
 
-static int put_object(const struct job *j, struct buf *b, size_t i,
-                      const struct score_totals *sum)
+static void put_object(const struct job *j, struct buf *b, size_t i,
+                       const struct score_totals *sum)
 {
     const struct score_text *t = &j->texts[i];
     struct json_writer w = jw_line(b);
@@ -149,39 +148,38 @@ static int put_object(const struct job *j, struct buf *b, size_t i,
     score_put_json(&w, sum);
     if (!j->a->perplexity)
         score_put_units(&w, t, j->by);
-    return jw_end_line(&w);
+    jw_end_line(&w);
 }
 
 /* Put a file's name, escaped for a terminal, to which lines with colours go
  * unchanged. */
-static int put_name(struct buf *b, const char *name)
+static void put_name(struct buf *b, const char *name)
 {
     struct buf json = {0};
-    int bad =
-        buf_json_cstr(&json, name) ||
-        (out_is_tty() ? escape_append(b, json.data, json.len, ESCAPE_NAME, "")
-                      : buf_append(b, json.data, json.len));
-    buf_free(&json);
-    return bad ? -1 : 0;
+    buf_json_cstr(&json, name);
+    if (out_is_tty())
+        escape_append(b, json.data, json.len, ESCAPE_NAME, "");
+    else
+        buf_append(b, json.data, json.len);
+    buf_free_part(&json, b);
 }
 
 /* Write lines: with --by the units, then the totals behind '#'; otherwise only
  * the totals. */
-static int put_lines(const struct job *j, struct buf *b, size_t i,
-                     const struct score_totals *sum)
+static void put_lines(const struct job *j, struct buf *b, size_t i,
+                      const struct score_totals *sum)
 {
     const char *prefix = j->a->perplexity ? "" : "#";
-    int bad = 0;
     if (j->n_texts > 1) {
-        bad |= buf_printf(b, "%sfile\t", prefix);
-        bad |= put_name(b, j->a->file.v[i]);
-        bad |= buf_putc(b, '\n');
+        buf_printf(b, "%sfile\t", prefix);
+        put_name(b, j->a->file.v[i]);
+        buf_putc(b, '\n');
     }
     if (j->a->heat)
-        bad |= score_put_heat(b, &j->texts[i]);
+        score_put_heat(b, &j->texts[i]);
     else if (!j->a->perplexity)
-        bad |= score_put_tsv(b, &j->texts[i], j->by);
-    return score_put_totals(b, sum, prefix) || bad ? -1 : 0;
+        score_put_tsv(b, &j->texts[i], j->by);
+    score_put_totals(b, sum, prefix);
 }
 
 static int print_files(struct job *j)
@@ -191,9 +189,8 @@ static int print_files(struct job *j)
         struct score_totals sum = {0};
         struct buf b = {0};
         score_add(&sum, &j->texts[i]);
-        int bad =
-            j->a->json ? put_object(j, &b, i, &sum) : put_lines(j, &b, i, &sum);
-        status = out_print(&b, bad, j->a->heat ? out_write_styled : out_write);
+        (j->a->json ? put_object : put_lines)(j, &b, i, &sum);
+        status = out_print(&b, j->a->heat ? out_write_styled : out_write);
     }
     if (j->a->heat && !status)
         paint_legend(j->a->color);
@@ -337,7 +334,8 @@ static int run_lines(struct job *j, struct qwick_err *e)
     if (!j->a->perplexity || status > 1 || *signals_flag())
         return status;
     struct buf b = {0};
-    int printed = out_print(&b, score_put_totals(&b, &j->sum, ""), out_write);
+    score_put_totals(&b, &j->sum, "");
+    int printed = out_print(&b, out_write);
     return printed ? printed : status;
 }
 

@@ -1,14 +1,12 @@
 #include "cli/decide/score_html.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/utf8.h"
 #include "cli/report/chart.h"
 #include "cli/report/heat.h"
-#include "cli/report/plot_text.h"
 
 enum { SHOWN = 15 };
 

@@ -197,27 +197,27 @@ static size_t micro_text(char out[MICRO], int64_t v)
                             v % 1000000);
 }
 
-static int put_micro(struct buf *b, int64_t v)
+/* Append them; "-" for NULL. */
+static void put_micro(struct buf *b, const int64_t *v)
 {
-    char text[MICRO];
-    return buf_append(b, text, micro_text(text, v));
+    char text[MICRO] = "-";
+    buf_append(b, text, v ? micro_text(text, *v) : 1);
 }
 
-int score_put_tsv(struct buf *b, const struct score_text *t, enum score_unit by)
+void score_put_tsv(struct buf *b, const struct score_text *t,
+                   enum score_unit by)
 {
     struct unit u = {0};
-    int bad = 0;
-    while (!bad && next_unit(t, by, &u)) {
-        bad |= buf_printf(b, "%zu\t", u.begin);
-        bad |= u.scored ? put_micro(b, u.own) : buf_putc(b, '-');
-        bad |= buf_putc(b, '\t');
-        bad |= buf_json_string(b, t->bytes + u.begin, u.end - u.begin);
-        bad |= buf_putc(b, '\n');
+    while (next_unit(t, by, &u)) {
+        buf_printf(b, "%zu\t", u.begin);
+        put_micro(b, u.scored ? &u.own : NULL);
+        buf_putc(b, '\t');
+        buf_json_string(b, t->bytes + u.begin, u.end - u.begin);
+        buf_putc(b, '\n');
     }
-    return bad ? -1 : 0;
 }
 
-int score_put_heat(struct buf *b, const struct score_text *t)
+void score_put_heat(struct buf *b, const struct score_text *t)
 {
     struct paint p = {.truecolor = term_truecolor()};
     size_t first = first_scored(t);
@@ -226,12 +226,10 @@ int score_put_heat(struct buf *b, const struct score_text *t)
         bad = paint_token(&p, t->bytes + t->start[i],
                           t->start[i + 1] - t->start[i],
                           i < first ? NAN : t->bits[i + 1] - t->bits[i]);
-    if (!bad)
-        bad = paint_text(&p, t->bytes, t->n_bytes, b);
+    b->failed |= bad || paint_text(&p, t->bytes, t->n_bytes, b);
     paint_free(&p);
-    if (!bad && t->n_bytes && t->bytes[t->n_bytes - 1] != '\n')
-        bad = buf_putc(b, '\n');
-    return bad ? -1 : 0;
+    if (t->n_bytes && t->bytes[t->n_bytes - 1] != '\n')
+        buf_putc(b, '\n');
 }
 
 void score_put_units(struct json_writer *w, const struct score_text *t,
@@ -272,19 +270,21 @@ static double perplexity(const struct score_totals *s)
     return s->n_scored ? exp(-s->logprob / (double)s->n_scored) : NAN;
 }
 
-static int put_value(struct buf *b, const char *prefix, const char *name,
-                     double v)
+static void put_value(struct buf *b, const char *prefix, const char *name,
+                      double v)
 {
-    int bad = buf_printf(b, "%s%s\t", prefix, name);
+    buf_printf(b, "%s%s\t", prefix, name);
     /* below 2^53 millionths, round as for units */
-    bad |= !isfinite(v) ? buf_putc(b, '-')
-           : v < 9e9    ? put_micro(b, llround(v * 1e6))
-                        : buf_printf(b, "%.0f", v);
-    return buf_putc(b, '\n') || bad ? -1 : 0;
+    int64_t micro = isfinite(v) && v < 9e9 ? llround(v * 1e6) : 0;
+    if (isfinite(v) && v >= 9e9)
+        buf_printf(b, "%.0f", v);
+    else
+        put_micro(b, isfinite(v) ? &micro : NULL);
+    buf_putc(b, '\n');
 }
 
-int score_put_totals(struct buf *b, const struct score_totals *s,
-                     const char *prefix)
+void score_put_totals(struct buf *b, const struct score_totals *s,
+                      const char *prefix)
 {
     const struct {
         const char *name;
@@ -294,14 +294,11 @@ int score_put_totals(struct buf *b, const struct score_totals *s,
         {"bytes", s->n_bytes},     {"scored_bytes", s->n_scored_bytes},
         {"windows", s->n_windows},
     };
-    int bad = 0;
     for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++)
-        bad |=
-            buf_printf(b, "%s%s\t%zu\n", prefix, counts[i].name, counts[i].v);
-    bad |= put_value(b, prefix, "bits", s->bits);
-    bad |= put_value(b, prefix, "bits_per_byte", per_byte(s));
-    bad |= put_value(b, prefix, "perplexity", perplexity(s));
-    return bad ? -1 : 0;
+        buf_printf(b, "%s%s\t%zu\n", prefix, counts[i].name, counts[i].v);
+    put_value(b, prefix, "bits", s->bits);
+    put_value(b, prefix, "bits_per_byte", per_byte(s));
+    put_value(b, prefix, "perplexity", perplexity(s));
 }
 
 void score_put_json(struct json_writer *w, const struct score_totals *s)

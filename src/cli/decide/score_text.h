@@ -46,17 +46,15 @@ void score_add(struct score_totals *sum, const struct score_text *t);
 
 /* Append lines "offset<TAB>bits<TAB>text". Bits have six decimals and are
  * rounded so that they add up to the total. They are "-" if the text is not
- * scored. Returns 0, or -1 when out of memory. */
-int score_put_tsv(struct buf *b, const struct score_text *t,
-                  enum score_unit by);
+ * scored. */
+void score_put_tsv(struct buf *b, const struct score_text *t,
+                   enum score_unit by);
 /* Append the text with each token in the colour of its probability, and a
- * newline unless it ends with one. Control characters become \xNN. Returns 0,
- * or -1 when out of memory. */
-int score_put_heat(struct buf *b, const struct score_text *t);
-/* Append lines "name<TAB>value", each preceded by prefix. Returns 0, or -1 when
- * out of memory. */
-int score_put_totals(struct buf *b, const struct score_totals *s,
-                     const char *prefix);
+ * newline unless it ends with one. Control characters become \xNN. */
+void score_put_heat(struct buf *b, const struct score_text *t);
+/* Append lines "name<TAB>value", each preceded by prefix. */
+void score_put_totals(struct buf *b, const struct score_totals *s,
+                      const char *prefix);
 
 /* Write the totals as members of an object. */
 void score_put_json(struct json_writer *w, const struct score_totals *s);

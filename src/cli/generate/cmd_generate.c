@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -45,18 +44,8 @@ static int write_profile(struct gen_job *j, const struct qwick_result *r,
                          const struct profile *pr)
 {
     struct buf b = {0};
-    int bad = 0, status = 0;
-    if (!j->profile_fd) {
-        if (!j->p->a.json && !j->p->a.jsonl) {
-            bad = profile_table(&b, pr, r);
-            if (!bad && err_is_tty())
-                bad = plot_times(&b, "times of tokens", r->per_token_ms,
-                                 r->n_per_token,
-                                 term_columns(STDERR_FILENO) - 1, term_utf8());
-            if (!bad)
-                fd_write(STDERR_FILENO, b.data, b.len);
-        }
-    } else {
+    int status = 0;
+    if (j->profile_fd) {
         struct json_answer answer = {
             .r = r,
             .info = qwick_engine_info(j->eng),
@@ -65,14 +54,22 @@ static int write_profile(struct gen_job *j, const struct qwick_result *r,
         };
         struct json_writer w = jw_line(&b);
         json_timing(&w, &answer);
-        bad = jw_end_line(&w);
-        if (!bad && fd_write(j->profile_fd, b.data, b.len)) {
-            msg_errno(j->p->a.profile_timing.file, "write error");
-            status = QWICK_ERR_RUNTIME;
-        }
+        jw_end_line(&w);
+        if (!b.failed && fd_write(j->profile_fd, b.data, b.len))
+            status = msg_errno(j->p->a.profile_timing.file, "write error");
+    } else if (!j->p->a.json && !j->p->a.jsonl) {
+        profile_table(&b, pr, r);
+        if (err_is_tty())
+            b.failed |=
+                plot_times(&b, "times of tokens", r->per_token_ms,
+                           r->n_per_token, term_columns(STDERR_FILENO) - 1,
+                           term_utf8()) != 0;
+        if (!b.failed)
+            fd_write(STDERR_FILENO, b.data, b.len);
     }
+    bool oom = b.failed;
     buf_free(&b);
-    return bad ? msg_oom() : status;
+    return oom ? msg_oom() : status;
 }
 
 /* Answer the prompt again without output, --repeat times in all. runs[0] is the

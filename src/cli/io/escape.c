@@ -51,3 +51,18 @@ int escape_append(struct buf *out, const char *s, size_t n,
     }
     return 0;
 }
+
+void escape_letters(struct buf *out, const char *s, size_t n,
+                    const char *special, const char *letters, bool controls)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *at = s[i] ? strchr(special, s[i]) : NULL;
+        unsigned char c = (unsigned char)s[i];
+        if (at)
+            buf_printf(out, "\\%c", letters[at - special]);
+        else if (controls && (c < 0x20 || c == 0x7f))
+            buf_printf(out, "\\x%02x", c);
+        else
+            buf_putc(out, s[i]);
+    }
+}

@@ -29,4 +29,9 @@ bool escape_is_plain(const char *name);
 int escape_append(struct buf *out, const char *s, size_t n,
                   enum escape_kind kind, const char *keep);
 
+/* Append s[0..n) with a backslash and letters[i] for the character special[i],
+ * and if `controls` is set, \xNN for other control bytes. */
+void escape_letters(struct buf *out, const char *s, size_t n,
+                    const char *special, const char *letters, bool controls);
+
 #endif

@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <termios.h>
 #include <unistd.h>
@@ -153,9 +152,9 @@ int out_write_styled(const void *p, size_t n)
     return out_failed ? -1 : written(fd_write(STDOUT_FILENO, p, n));
 }
 
-int out_print(struct buf *b, int bad, int (*write)(const void *, size_t))
+int out_print(struct buf *b, int (*write)(const void *, size_t))
 {
-    int status = bad                      ? msg_oom()
+    int status = b->failed                ? msg_oom()
                  : write(b->data, b->len) ? (int)QWICK_ERR_RUNTIME
                                           : 0;
     buf_free(b);
@@ -271,11 +270,6 @@ int msg_fail(const struct qwick_err *e)
 {
     return msg_stop(e->code == QWICK_OK ? QWICK_ERR_RUNTIME : e->code, "%s",
                     e->msg);
-}
-
-int msg_result(int failed, const struct qwick_err *e)
-{
-    return failed ? msg_fail(e) : 0;
 }
 
 int msg_oom(void)

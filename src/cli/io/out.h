@@ -31,10 +31,10 @@ int out_write_names(const void *p, size_t n);
  * out_write. */
 int out_write_styled(const void *p, size_t n);
 
-/* Print what b holds with one of these functions, and free it. bad: memory ran
- * out before it was complete. Returns 0, or an exit status after printing a
+/* Print what b holds with one of these functions, unless memory ran out before
+ * it was complete, and free it. Returns 0, or an exit status after printing a
  * message. */
-int out_print(struct buf *b, int bad, int (*write)(const void *, size_t));
+int out_print(struct buf *b, int (*write)(const void *, size_t));
 
 /* Append s[0..n) with the escapes of out_write. Returns 0, or -1 when out of
  * memory. */
@@ -100,7 +100,10 @@ int msg_usage(const char *verb, const char *fmt, ...)
 /* Print *e. Returns the exit status for it. */
 int msg_fail(const struct qwick_err *e);
 /* Call msg_fail if something failed, else return 0. */
-int msg_result(int failed, const struct qwick_err *e);
+static inline int msg_result(int failed, const struct qwick_err *e)
+{
+    return failed ? msg_fail(e) : 0;
+}
 
 /* Print that memory ran out. Returns exit status 5. */
 int msg_oom(void);

@@ -356,12 +356,18 @@ int prompt_system(struct buf *out, const char *text, const char *path,
 {
     char *data = NULL;
     size_t n = text ? strlen(text) : 0;
-    if (!text && path) {
+    if (!text && !path)
+        return 0;
+    if (!text) {
         if (prompt_read(path, &data, &n, e))
             return -1;
         n = part_of(data, n, exact);
     }
-    int bad = prompt_clean(out, f, data ? data : text ? text : "", n);
+    int bad = buf_reserve(out, 0) || prompt_clean(out, f,
+                                                  data   ? data
+                                                  : text ? text
+                                                         : "",
+                                                  n);
     free(data);
     return bad ? err_oom(e, n) : 0;
 }

@@ -100,7 +100,8 @@ int prompt_compose(struct buf *out, const struct prompt_sources *s,
 
 /* Append the text of --system, or if text is NULL, of --system-file: the file
  * `path` without a final newline. exact: as in prompt_sources. Both NULL:
- * appends nothing. Returns 0, or -1 with *e set. */
+ * out stays without memory, which differs from an empty text. Returns 0, or -1
+ * with *e set. */
 int prompt_system(struct buf *out, const char *text, const char *path,
                   bool exact, struct prompt_faults *f, struct qwick_err *e);
 

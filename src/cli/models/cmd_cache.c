@@ -4,12 +4,11 @@
 #include <time.h>
 
 #include "base/buf.h"
-#include "file/json_writer.h"
 #include "cli/io/out.h"
 #include "cli/io/units.h"
-#include "cli/opt/common.h"
 #include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
+#include "file/json_writer.h"
 #include "qwick_tools.h"
 
 /* ---- ls ---- */
@@ -43,50 +42,53 @@ static void put_entries(struct json_writer *w, const char *key,
     jw_end_array(w);
 }
 
-static int cache_json(struct buf *b, const char *dir,
-                      const struct qwick_cache_entry *v, size_t n, size_t total)
+static void cache_json(struct buf *b, const char *dir,
+                       const struct qwick_cache_entry *v, size_t n,
+                       size_t total)
 {
     struct json_writer w = jw_line(b);
     jw_cstr(&w, "dir", dir);
     jw_uint(&w, "bytes", total);
     put_entries(&w, "entries", v, n, false);
     put_entries(&w, "probes", v, n, true);
-    return jw_end_line(&w);
+    jw_end_line(&w);
 }
 
-static int cache_row(struct buf *b, const struct qwick_cache_entry *v)
+static void cache_row(struct buf *b, const struct qwick_cache_entry *v)
 {
     time_t t = (time_t)v->used;
     struct tm tm;
     char when[32] = "?";
     if (localtime_r(&t, &tm))
         strftime(when, sizeof(when), "%Y-%m-%d %H:%M", &tm);
-    int bad = buf_printf(b, "%7zu %7zu %13zu  %-16s  ", v->n_tokens,
-                         v->n_tokens - v->first, v->n_bytes, when);
-    if (v->tuning || v->damaged)
-        return bad | buf_puts(b, v->tuning ? "(probe of this CPU's core)\n"
-                                           : "(damaged)\n");
+    buf_printf(b, "%7zu %7zu %13zu  %-16s  ", v->n_tokens,
+               v->n_tokens - v->first, v->n_bytes, when);
+    if (v->tuning || v->damaged) {
+        buf_puts(b, v->tuning ? "(probe of this CPU's core)\n" : "(damaged)\n");
+        return;
+    }
     /* The name comes from a file: quote it, so that no control byte reaches the
      * terminal. */
-    bad |= buf_json_cstr(b, v->model);
-    return bad |
-           buf_printf(b, " %s%s %s\n", v->kv, v->exact ? " exact" : "", v->isa);
+    buf_json_cstr(b, v->model);
+    buf_printf(b, " %s%s %s\n", v->kv, v->exact ? " exact" : "", v->isa);
 }
 
-static int cache_table(struct buf *b, const char *dir,
-                       const struct qwick_cache_entry *v, size_t n, bool json)
+static void cache_table(struct buf *b, const char *dir,
+                        const struct qwick_cache_entry *v, size_t n, bool json)
 {
     size_t total = 0;
     for (size_t i = 0; i < n; i++)
         total += v[i].n_bytes;
-    if (json)
-        return cache_json(b, dir, v, n, total);
-    int bad = buf_puts(b, " tokens     new         bytes  last use          "
-                          "model, KV cache, kernels\n");
-    for (size_t i = 0; i < n && !bad; i++)
-        bad |= cache_row(b, &v[i]);
-    return bad | buf_printf(b, "%zu bytes in %zu %s, in %s\n", total, n,
-                            plural(n, "entry", "entries"), dir);
+    if (json) {
+        cache_json(b, dir, v, n, total);
+        return;
+    }
+    buf_puts(b, " tokens     new         bytes  last use          "
+                "model, KV cache, kernels\n");
+    for (size_t i = 0; i < n; i++)
+        cache_row(b, &v[i]);
+    buf_printf(b, "%zu bytes in %zu %s, in %s\n", total, n,
+               plural(n, "entry", "entries"), dir);
 }
 
 static int cache_list(const struct args *a, const char *dir)
@@ -97,9 +99,9 @@ static int cache_list(const struct args *a, const char *dir)
     size_t n;
     if (qwick_cache_list(dir, &v, &n, &e))
         return msg_fail(&e);
-    int bad = cache_table(&b, dir, v, n, a->json);
+    cache_table(&b, dir, v, n, a->json);
     qwick_cache_list_free(v, n);
-    return out_print(&b, bad, out_write_names);
+    return out_print(&b, out_write_names);
 }
 
 /* ---- gc, clear ---- */

@@ -24,8 +24,8 @@ struct kind {
 /* ---- facts ---- */
 
 /* Lines, or with w members of an object. */
-static int put_facts(struct buf *b, struct json_writer *w,
-                     const struct qwick_info *i)
+static void put_facts(struct buf *b, struct json_writer *w,
+                      const struct qwick_info *i)
 {
     const struct fact facts[] = {
         FACT("model", AS_TEXT(i->model)),
@@ -70,31 +70,31 @@ static int put_facts(struct buf *b, struct json_writer *w,
         FACT("load_ms", AS_REAL(round(i->load_ms * 1e3) / 1e3, 0, 0)),
     };
     size_t n = sizeof(facts) / sizeof(*facts);
-    if (!w)
-        return report_lines(b, facts, n);
-    report_json(w, facts, n);
-    return 0;
+    if (w)
+        report_json(w, facts, n);
+    else
+        report_lines(b, facts, n);
 }
 
-static int stop_ids_line(struct buf *b, const struct qwick_engine *eng)
+static void stop_ids_line(struct buf *b, const struct qwick_engine *eng)
 {
     const struct qwick_info *info = qwick_engine_info(eng);
-    int bad = buf_puts(b, "stop ids          ");
-    for (size_t i = 0; i < info->n_stop_ids && !bad; i++) {
+    buf_puts(b, "stop ids          ");
+    for (size_t i = 0; i < info->n_stop_ids; i++) {
         int32_t id = info->stop_ids[i];
         char *text;
         size_t n;
-        bad |= buf_printf(b, " %d", id);
-        bad |= token_text(eng, id, &text, &n);
+        buf_printf(b, " %d", id);
+        b->failed |= token_text(eng, id, &text, &n) != 0;
         if (text) {
-            bad |= buf_putc(b, ' ');
-            bad |= buf_json_string(b, text, n);
+            buf_putc(b, ' ');
+            buf_json_string(b, text, n);
         }
         free(text);
     }
     if (!info->n_stop_ids)
-        bad |= buf_puts(b, " none");
-    return buf_putc(b, '\n') || bad ? -1 : 0;
+        buf_puts(b, " none");
+    buf_putc(b, '\n');
 }
 
 /* ---- quantization ---- */
@@ -143,19 +143,20 @@ static void quantization_json(struct json_writer *w, const struct qwick_info *i)
     jw_end_object(w);
 }
 
-static int quantization_lines(struct buf *b, const struct qwick_info *i)
+static void quantization_lines(struct buf *b, const struct qwick_info *i)
 {
-    if (!is_quantized(i))
-        return buf_puts(b, "quantization       none\n");
-    int bad =
-        i->quant_bits
-            ? buf_printf(b,
-                         "quantization       %d bits, group size %zu, "
-                         "overrides %zu\n",
-                         i->quant_bits, i->quant_group, i->quant_overrides)
-            : buf_printf(b, "quantization       %s\n", i->weights_dtype);
-    bad |= buf_printf(b, "bits per param     %.3f\n", bits_per_param(i));
-    bad |= buf_puts(b, "params by bits     ");
+    if (!is_quantized(i)) {
+        buf_puts(b, "quantization       none\n");
+        return;
+    }
+    if (i->quant_bits)
+        buf_printf(
+            b, "quantization       %d bits, group size %zu, overrides %zu\n",
+            i->quant_bits, i->quant_group, i->quant_overrides);
+    else
+        buf_printf(b, "quantization       %s\n", i->weights_dtype);
+    buf_printf(b, "bits per param     %.3f\n", bits_per_param(i));
+    buf_puts(b, "params by bits     ");
     const char *between = "";
     for (int bits = 8; bits >= 0; bits--) {
         size_t n = i->params_by_bits[bits];
@@ -163,35 +164,35 @@ static int quantization_lines(struct buf *b, const struct qwick_info *i)
         if (!n)
             continue;
         width_name(bits, name);
-        bad |= buf_printf(b, "%s%s: %.4g %%", between, name,
-                          100 * (double)n / (double)i->n_params);
+        buf_printf(b, "%s%s: %.4g %%", between, name,
+                   100 * (double)n / (double)i->n_params);
         between = ", ";
     }
-    return buf_putc(b, '\n') || bad ? -1 : 0;
+    buf_putc(b, '\n');
 }
 
 /* ---- tensors ---- */
 
-static int put_shape(struct buf *b, const struct qwick_tensor *t)
+static void put_shape(struct buf *b, const struct qwick_tensor *t)
 {
-    int bad = buf_putc(b, '[');
-    for (size_t i = 0; i < t->rank && !bad; i++)
-        bad |= buf_printf(b, "%s%zu", i ? ", " : "", t->shape[i]);
-    return buf_putc(b, ']') || bad ? -1 : 0;
+    buf_putc(b, '[');
+    for (size_t i = 0; i < t->rank; i++)
+        buf_printf(b, "%s%zu", i ? ", " : "", t->shape[i]);
+    buf_putc(b, ']');
 }
 
-static int kind_name(struct buf *out, const char *name)
+static void kind_name(struct buf *out, const char *name)
 {
-    int bad = 0;
-    while (*name && !bad) {
+    while (*name) {
         size_t n = strcspn(name, ".");
-        bad |= n && strspn(name, "0123456789") == n ? buf_putc(out, '*')
-                                                    : buf_append(out, name, n);
+        if (n && strspn(name, "0123456789") == n)
+            buf_putc(out, '*');
+        else
+            buf_append(out, name, n);
         name += n;
         if (*name)
-            bad |= buf_putc(out, *name++);
+            buf_putc(out, *name++);
     }
-    return bad ? -1 : 0;
 }
 
 static bool same_shape(const struct qwick_tensor *a,
@@ -224,7 +225,8 @@ static int collect_kinds(const struct qwick_engine *eng, struct kind **out,
     for (size_t i = 0; qwick_tensor_at(eng, i, &t, NULL) == 0; i++) {
         struct buf name = {0};
         size_t k = 0;
-        if (kind_name(&name, t.name)) {
+        kind_name(&name, t.name);
+        if (name.failed) {
             buf_free(&name);
             free_kinds(kinds, n);
             return -1;
@@ -257,8 +259,8 @@ static int collect_kinds(const struct qwick_engine *eng, struct kind **out,
 static void shape_json(struct json_writer *w, const struct qwick_tensor *t)
 {
     struct buf shape = {0};
-    if (put_shape(&shape, t))
-        w->failed = true;
+    put_shape(&shape, t);
+    w->failed |= shape.failed;
     jw_raw(w, "shape", shape.data, shape.len);
     buf_free(&shape);
 }
@@ -283,82 +285,83 @@ static void kind_json(struct json_writer *w, const struct kind *k, bool all)
 
 /* A row, with all: of one tensor. The name comes from the file: it is quoted,
  * so that no control byte gets out. */
-static int kind_line(struct buf *b, const struct kind *k, bool all)
+static void kind_line(struct buf *b, const struct kind *k, bool all)
 {
     char size[32];
     size_t start = b->len, column = all ? 35 : 41;
     size_text(k->bytes, "B", size);
-    int bad = all ? 0 : buf_printf(b, "%4zu x ", k->n);
-    bad |=
-        buf_printf(b, "%-5s %9s  ", k->same ? k->first.dtype : "mixed", size);
-    bad |= k->same ? put_shape(b, &k->first) : buf_puts(b, "-");
+    if (!all)
+        buf_printf(b, "%4zu x ", k->n);
+    buf_printf(b, "%-5s %9s  ", k->same ? k->first.dtype : "mixed", size);
+    if (k->same)
+        put_shape(b, &k->first);
+    else
+        buf_puts(b, "-");
     size_t at = b->len - start;
-    bad |= buf_printf(b, "%*s", at < column ? (int)(column - at) : 1, "");
-    bad |= buf_json_string(b, k->name.data, k->name.len);
-    return bad | buf_puts(b, k->first.used ? "\n" : " (not used)\n");
+    buf_printf(b, "%*s", at < column ? (int)(column - at) : 1, "");
+    buf_json_string(b, k->name.data, k->name.len);
+    buf_puts(b, k->first.used ? "\n" : " (not used)\n");
 }
 
-static int put_kind(struct buf *b, struct json_writer *w, const struct kind *k,
-                    bool all)
+static void put_kind(struct buf *b, struct json_writer *w, const struct kind *k,
+                     bool all)
 {
-    if (!w)
-        return kind_line(b, k, all);
-    kind_json(w, k, all);
-    return jw_status(w);
+    if (w)
+        kind_json(w, k, all);
+    else
+        kind_line(b, k, all);
 }
 
-static int put_kinds(struct buf *b, struct json_writer *w,
-                     const struct qwick_engine *eng)
+static void put_kinds(struct buf *b, struct json_writer *w,
+                      const struct qwick_engine *eng)
 {
+    struct buf *out = w ? w->out : b;
     struct kind *kinds;
     size_t n, n_rest;
-    int bad = 0;
-    if (collect_kinds(eng, &kinds, &n, &n_rest))
-        return -1;
-    for (size_t i = 0; i < n && !bad; i++)
-        bad |= put_kind(b, w, &kinds[i], false);
+    if (collect_kinds(eng, &kinds, &n, &n_rest)) {
+        out->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        put_kind(b, w, &kinds[i], false);
     if (n_rest && !w)
-        bad |= buf_printf(b, "and %zu more, see --tensors\n", n_rest);
+        buf_printf(b, "and %zu more, see --tensors\n", n_rest);
     free_kinds(kinds, n);
-    return bad;
 }
 
 /* Each tensor is a kind of its own. */
-static int put_all(struct buf *b, struct json_writer *w,
-                   const struct qwick_engine *eng)
+static void put_all(struct buf *b, struct json_writer *w,
+                    const struct qwick_engine *eng)
 {
     struct kind k = {.n = 1, .same = true};
-    int bad = 0;
-    for (size_t i = 0; !bad && qwick_tensor_at(eng, i, &k.first, NULL) == 0;
-         i++) {
+    for (size_t i = 0; qwick_tensor_at(eng, i, &k.first, NULL) == 0; i++) {
         k.name.len = 0;
         k.bytes = k.first.bytes;
-        bad = buf_puts(&k.name, k.first.name) || put_kind(b, w, &k, true);
+        buf_puts(&k.name, k.first.name);
+        put_kind(b, w, &k, true);
     }
-    buf_free(&k.name);
-    return bad;
+    buf_free_part(&k.name, w ? w->out : b);
 }
 
 /* ---- choices between kernels ---- */
 
 /* Lines, or with w members of an object. */
-static int put_tuning(struct buf *b, struct json_writer *w,
-                      const struct qwick_engine *eng)
+static void put_tuning(struct buf *b, struct json_writer *w,
+                       const struct qwick_engine *eng)
 {
     const struct qwick_info *info = qwick_engine_info(eng);
     struct qwick_tuning t;
-    int bad = 0;
     if (w) {
         jw_cstr(w, "core_evidence", info->core_evidence);
         jw_array(w, "tuning");
     } else {
-        bad |= buf_printf(b, "\nkernels for %s, %s\n", info->core,
-                          info->core_evidence);
+        buf_printf(b, "\nkernels for %s, %s\n", info->core,
+                   info->core_evidence);
     }
-    for (size_t i = 0; !bad && !qwick_tuning_at(eng, i, &t, NULL); i++) {
+    for (size_t i = 0; !qwick_tuning_at(eng, i, &t, NULL); i++) {
         if (!w) {
-            bad |= buf_printf(b, "%-20s %6zu  %-8s  %s%s\n", t.name, t.value,
-                              t.evidence, t.about, t.used ? "" : " (not used)");
+            buf_printf(b, "%-20s %6zu  %-8s  %s%s\n", t.name, t.value,
+                       t.evidence, t.about, t.used ? "" : " (not used)");
             continue;
         }
         jw_object(w, NULL);
@@ -370,12 +373,12 @@ static int put_tuning(struct buf *b, struct json_writer *w,
     }
     if (w)
         jw_end_array(w);
-    return bad;
 }
 
 /* ---- the verb ---- */
 
-static int inspect_json(struct buf *b, const struct qwick_engine *eng, bool all)
+static void inspect_json(struct buf *b, const struct qwick_engine *eng,
+                         bool all)
 {
     const struct qwick_info *info = qwick_engine_info(eng);
     struct json_writer w = jw_line(b);
@@ -384,33 +387,34 @@ static int inspect_json(struct buf *b, const struct qwick_engine *eng, bool all)
     json_ids(&w, "stop_ids", info->stop_ids, info->n_stop_ids);
     put_tuning(NULL, &w, eng);
     jw_array(&w, all ? "tensors" : "tensor_kinds");
-    int bad = all ? put_all(NULL, &w, eng) : put_kinds(NULL, &w, eng);
-    return jw_end_line(&w) | bad;
+    (all ? put_all : put_kinds)(NULL, &w, eng);
+    jw_end_line(&w);
 }
 
-static int inspect_lines(struct buf *b, const struct qwick_engine *eng,
-                         bool all, bool verbose)
+static void inspect_lines(struct buf *b, const struct qwick_engine *eng,
+                          bool all, bool verbose)
 {
     const struct qwick_info *info = qwick_engine_info(eng);
-    int bad = put_facts(b, NULL, info);
-    bad |= quantization_lines(b, info);
-    bad |= stop_ids_line(b, eng);
+    put_facts(b, NULL, info);
+    quantization_lines(b, info);
+    stop_ids_line(b, eng);
     if (verbose)
-        bad |= put_tuning(b, NULL, eng);
-    bad |= buf_puts(b, all ? "\ndtype      size  shape             name\n"
-                           : "\ncount  dtype      size  shape            "
-                             "name\n");
-    bad |= all ? put_all(b, NULL, eng) : put_kinds(b, NULL, eng);
-    return bad;
+        put_tuning(b, NULL, eng);
+    buf_puts(b, all ? "\ndtype      size  shape             name\n"
+                    : "\ncount  dtype      size  shape            "
+                      "name\n");
+    (all ? put_all : put_kinds)(b, NULL, eng);
 }
 
 static int inspect_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
     const struct args *a = &p->a;
     struct buf b = {0};
-    int bad = a->json ? inspect_json(&b, eng, a->tensors)
-                      : inspect_lines(&b, eng, a->tensors, a->verbose);
-    return out_print(&b, bad, out_write_names);
+    if (a->json)
+        inspect_json(&b, eng, a->tensors);
+    else
+        inspect_lines(&b, eng, a->tensors, a->verbose);
+    return out_print(&b, out_write_names);
 }
 
 const struct verb verb_inspect = {

@@ -5,14 +5,13 @@
 #include "base/buf.h"
 #include "base/os.h"
 #include "cli/io/escape.h"
-#include "file/json_writer.h"
 #include "cli/io/out.h"
 #include "cli/io/signals.h"
 #include "cli/opt/aliases.h"
-#include "cli/opt/common.h"
 #include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
 #include "cli/report/report.h"
+#include "file/json_writer.h"
 #include "qwick_tools.h"
 
 /* Time for measuring the bandwidth. Its median varies by a few percent. */
@@ -129,8 +128,8 @@ static void model_json(struct json_writer *w, const struct list *l,
     jw_end_object(w);
 }
 
-static int models_json(struct buf *b, const struct list *l,
-                       const struct aliases *a)
+static void models_json(struct buf *b, const struct list *l,
+                        const struct aliases *a)
 {
     struct json_writer w = jw_line(b);
     jw_known_double(&w, "bandwidth", l->bandwidth, 4);
@@ -139,24 +138,23 @@ static int models_json(struct buf *b, const struct list *l,
         model_json(&w, l, &l->v[i]);
     jw_end_array(&w);
     put_aliases(&w, a);
-    return jw_end_line(&w);
+    jw_end_line(&w);
 }
 
 /* ---- the table ------------------------------------------------------------
  */
 
 /* Whether a model runs, and why not. */
-static int put_runs(struct buf *b, const struct qwick_model *m)
+static void put_runs(struct buf *b, const struct qwick_model *m)
 {
-    int bad = buf_puts(b, m->why ? "no: " : "yes");
+    buf_puts(b, m->why ? "no: " : "yes");
     if (m->why)
-        bad |= report_name(b, m->why);
+        report_name(b, m->why);
     if (m->why && m->pull)
-        bad |= buf_printf(b, "; try qwick pull %s", m->pull);
-    return bad;
+        buf_printf(b, "; try qwick pull %s", m->pull);
 }
 
-static int models_table(struct buf *b, const struct list *l)
+static void models_table(struct buf *b, const struct list *l)
 {
     struct fact facts[MODEL_FACTS];
     struct report_table t = {0};
@@ -164,24 +162,25 @@ static int models_table(struct buf *b, const struct list *l)
     int bad = 0;
     for (size_t i = 0; i < l->n && !bad; i++) {
         runs.len = 0;
-        bad = put_runs(&runs, &l->v[i]) ||
-              report_table_add(&t, facts,
+        put_runs(&runs, &l->v[i]);
+        bad = report_table_add(&t, facts,
                                model_facts(facts, l, &l->v[i], runs.data));
     }
-    buf_free(&runs);
-    return report_table_put(b, &t, bad);
+    report_table_put(b, &t, bad);
+    buf_free_part(&runs, b);
 }
 
 /* ---- aliases ------------------------------------------------------------- */
 
 /* Append the lines of the aliases. */
-static int put_alias_lines(struct buf *b, const struct aliases *a)
+static void put_alias_lines(struct buf *b, const struct aliases *a)
 {
-    int bad = 0;
-    for (size_t i = 0; i < a->n && !bad; i++)
-        bad = report_name(b, a->v[i].name) || buf_puts(b, " = ") ||
-              report_name(b, a->v[i].model) || buf_putc(b, '\n');
-    return bad ? -1 : 0;
+    for (size_t i = 0; i < a->n; i++) {
+        report_name(b, a->v[i].name);
+        buf_puts(b, " = ");
+        report_name(b, a->v[i].model);
+        buf_putc(b, '\n');
+    }
 }
 
 /* Print the aliases. */
@@ -190,7 +189,6 @@ static int list_aliases(const struct args *a)
     struct aliases all;
     struct qwick_err e;
     struct buf b = {0};
-    int bad;
     if (aliases_read(&all, &e)) {
         aliases_free(&all);
         return msg_fail(&e);
@@ -198,12 +196,12 @@ static int list_aliases(const struct args *a)
     if (a->json) {
         struct json_writer w = jw_line(&b);
         put_aliases(&w, &all);
-        bad = jw_end_line(&w);
+        jw_end_line(&w);
     } else {
-        bad = put_alias_lines(&b, &all);
+        put_alias_lines(&b, &all);
     }
     aliases_free(&all);
-    return out_print(&b, bad, out_write_names);
+    return out_print(&b, out_write_names);
 }
 
 /* Warn if nothing has the name that an alias means. */
@@ -281,20 +279,19 @@ static int change_aliases(struct opt_parsed *p)
  */
 
 /* Append the table, and the aliases below it. */
-static int models_text(struct buf *b, const struct list *l,
-                       const struct aliases *a)
+static void models_text(struct buf *b, const struct list *l,
+                        const struct aliases *a)
 {
-    return models_table(b, l) ||
-                   (a->n && (buf_puts(b, l->n ? "\naliases\n" : "aliases\n") ||
-                             put_alias_lines(b, a)))
-               ? -1
-               : 0;
+    models_table(b, l);
+    if (a->n)
+        buf_puts(b, l->n ? "\naliases\n" : "aliases\n");
+    put_alias_lines(b, a);
 }
 
 /* Models that can be opened, as far as their directories show, and aliases.
  * Shells show these names when they complete one. */
-static int models_names(struct buf *b, const struct list *l,
-                        const struct aliases *a)
+static void models_names(struct buf *b, const struct list *l,
+                         const struct aliases *a)
 {
     size_t left_out = 0;
     for (size_t i = 0; i < l->n; i++) {
@@ -303,18 +300,16 @@ static int models_names(struct buf *b, const struct list *l,
             continue;
         if (!escape_is_plain(m->name) || !escape_is_plain(m->id))
             left_out++;
-        else if (buf_printf(b, "%s\t%s\n", m->name, m->id))
-            return -1;
+        else
+            buf_printf(b, "%s\t%s\n", m->name, m->id);
     }
     for (size_t i = 0; i < a->n; i++)
-        if (escape_is_plain(a->v[i].model) &&
-            buf_printf(b, "%s\t%s\n", a->v[i].name, a->v[i].model))
-            return -1;
+        if (escape_is_plain(a->v[i].model))
+            buf_printf(b, "%s\t%s\n", a->v[i].name, a->v[i].model);
     if (left_out)
         msg_warn("%zu models are left out: their names have control characters "
                  "or are not UTF-8",
                  left_out);
-    return 0;
 }
 
 static int list_models(const struct args *a)
@@ -339,12 +334,12 @@ static int list_models(const struct args *a)
         msg_notice("there are no models; qwick pull ORG/NAME downloads one");
     if (!a->no_speed && !a->names && any_runs(&l))
         l.bandwidth = measure_bandwidth(a);
-    int bad = a->names  ? models_names(&b, &l, &names)
-              : a->json ? models_json(&b, &l, &names)
-                        : models_text(&b, &l, &names);
+    (a->names  ? models_names
+     : a->json ? models_json
+               : models_text)(&b, &l, &names);
     qwick_models_free(l.v, l.n);
     aliases_free(&names);
-    return out_print(&b, bad, out_write_names);
+    return out_print(&b, out_write_names);
 }
 
 static int models_run(struct opt_parsed *p, struct qwick_engine *eng)

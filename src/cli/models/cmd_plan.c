@@ -23,8 +23,8 @@ static const char *source_name(enum qwick_plan_source s)
                                     : NULL;
 }
 
-static int plan_json(struct buf *b, const struct qwick_info *i,
-                     const struct qwick_plan *p)
+static void plan_json(struct buf *b, const struct qwick_info *i,
+                      const struct qwick_plan *p)
 {
     struct json_writer w = jw_line(b);
     jw_cstr(&w, "model", i->model);
@@ -59,7 +59,7 @@ static int plan_json(struct buf *b, const struct qwick_info *i,
     jw_known_double(&w, "peak_flops", p->peak, 3);
     jw_known_double(&w, "first_token_s", p->first_token_s, 3);
     jw_known_double(&w, "token_s", p->token_s, 3);
-    return jw_end_line(&w);
+    jw_end_line(&w);
 }
 
 /* ---- text ---------------------------------------------------------------- */
@@ -70,90 +70,87 @@ static const char *bytes_text(size_t n, char out[32])
     return out;
 }
 
-static int plan_head(struct buf *b, const struct qwick_info *i,
-                     const struct qwick_plan *p)
+static void plan_head(struct buf *b, const struct qwick_info *i,
+                      const struct qwick_plan *p)
 {
     char quota[64] = "no CPU quota", params[32];
     size_text(i->n_params, "", params);
     if (p->cpu_quota > 0)
         snprintf(quota, sizeof quota, "a CPU quota of %.3g", p->cpu_quota);
-    int bad = buf_puts(b, "model        ");
+    buf_puts(b, "model        ");
     /* a name of a directory may hold any byte */
-    bad |= buf_json_cstr(b, i->model);
-    return bad |
-           buf_printf(b,
-                      ", %s, %s parameters\n"
-                      "tokens       %zu of prompt, %zu of answer, context of "
-                      "%zu\n"
-                      "threads      %d%s: %d of %d CPUs in the affinity mask, "
-                      "%d physical cores, %s\n"
-                      "kernels      %s of %s, KV %s, prefill %s\n\n",
-                      i->weights_dtype, params, p->n_prompt, p->n_answer,
-                      p->n_ctx, i->threads,
-                      i->threads == p->threads_default ? "" : " as asked",
-                      p->cpus_affinity, p->cpus_online, p->cores, quota, i->isa,
-                      i->cpu, i->kv_dtype, i->gemm);
+    buf_json_cstr(b, i->model);
+    buf_printf(b,
+               ", %s, %s parameters\n"
+               "tokens       %zu of prompt, %zu of answer, context of "
+               "%zu\n"
+               "threads      %d%s: %d of %d CPUs in the affinity mask, "
+               "%d physical cores, %s\n"
+               "kernels      %s of %s, KV %s, prefill %s\n\n",
+               i->weights_dtype, params, p->n_prompt, p->n_answer, p->n_ctx,
+               i->threads, i->threads == p->threads_default ? "" : " as asked",
+               p->cpus_affinity, p->cpus_online, p->cores, quota, i->isa,
+               i->cpu, i->kv_dtype, i->gemm);
 }
 
-static int plan_weights(struct buf *b, const struct qwick_plan *p)
+static void plan_weights(struct buf *b, const struct qwick_plan *p)
 {
     char text[32];
-    int bad = buf_printf(b, "weights    %9s  mapped; ",
-                         bytes_text(p->weight_bytes, text));
+    buf_printf(b, "weights    %9s  mapped; ",
+               bytes_text(p->weight_bytes, text));
     if (!p->resident_known)
-        bad |= buf_puts(b, "unknown how much is in memory");
+        buf_puts(b, "unknown how much is in memory");
     else
-        bad |= buf_printf(b, "%.0f%% in memory now",
-                          100 * (double)p->resident_bytes /
-                              (double)p->weight_bytes);
+        buf_printf(b, "%.0f%% in memory now",
+                   100 * (double)p->resident_bytes / (double)p->weight_bytes);
     if (p->disk_bytes > 0)
-        bad |= buf_printf(b, "; each token reads %s from the disk",
-                          bytes_text((size_t)p->disk_bytes, text));
-    return bad | buf_puts(b, "\n");
+        buf_printf(b, "; each token reads %s from the disk",
+                   bytes_text((size_t)p->disk_bytes, text));
+    buf_puts(b, "\n");
 }
 
-static int plan_memory(struct buf *b, const struct qwick_plan *p)
+static void plan_memory(struct buf *b, const struct qwick_plan *p)
 {
     char text[7][32], available[32];
-    return plan_weights(b, p) |
-           buf_printf(b,
-                      "program    %9s  in use already\n"
-                      "KV cache   %9s  %s for 1,000 tokens, %s for the whole "
-                      "context\n"
-                      "scratch    %9s\n"
-                      "sampling   %9s\n"
-                      "needed     %9s  the last three; %s available: %s\n\n",
-                      p->program_bytes ? bytes_text(p->program_bytes, text[0])
-                                       : "unknown",
-                      bytes_text(p->kv_bytes, text[1]),
-                      bytes_text(p->kv_1000_bytes, text[2]),
-                      bytes_text(p->kv_full_bytes, text[3]),
-                      bytes_text(p->scratch_bytes, text[4]),
-                      bytes_text(p->sampling_bytes, text[5]),
-                      bytes_text(p->needed_bytes, text[6]),
-                      p->available_bytes
-                          ? bytes_text(p->available_bytes, available)
-                          : "unknown",
-                      p->fits ? "fits" : "does not fit");
+    plan_weights(b, p);
+    buf_printf(
+        b,
+        "program    %9s  in use already\n"
+        "KV cache   %9s  %s for 1,000 tokens, %s for the whole "
+        "context\n"
+        "scratch    %9s\n"
+        "sampling   %9s\n"
+        "needed     %9s  the last three; %s available: %s\n\n",
+        p->program_bytes ? bytes_text(p->program_bytes, text[0]) : "unknown",
+        bytes_text(p->kv_bytes, text[1]), bytes_text(p->kv_1000_bytes, text[2]),
+        bytes_text(p->kv_full_bytes, text[3]),
+        bytes_text(p->scratch_bytes, text[4]),
+        bytes_text(p->sampling_bytes, text[5]),
+        bytes_text(p->needed_bytes, text[6]),
+        p->available_bytes ? bytes_text(p->available_bytes, available)
+                           : "unknown",
+        p->fits ? "fits" : "does not fit");
 }
 
-static int plan_times(struct buf *b, const struct qwick_plan *p)
+static void plan_times(struct buf *b, const struct qwick_plan *p)
 {
-    if (p->source == QWICK_PLAN_NONE)
-        return buf_puts(b, "times were not estimated\n");
+    if (p->source == QWICK_PLAN_NONE) {
+        buf_puts(b, "times were not estimated\n");
+        return;
+    }
     double rest = p->n_answer > 1 ? (double)(p->n_answer - 1) : 0;
     const char *why =
         p->source == QWICK_PLAN_PASSES ? "from short passes of this model"
         : p->disk_bytes > 0 ? "from limits of the machine, without the disk: "
                               "expect longer times"
                             : "from limits of the machine: expect longer times";
-    return buf_printf(b,
-                      "first token  %8.3g s\n"
-                      "each token   %8.3g s  %.3g tokens/s\n"
-                      "answer       %8.3g s\n"
-                      "%s\n",
-                      p->first_token_s, p->token_s, 1 / p->token_s,
-                      p->first_token_s + rest * p->token_s, why);
+    buf_printf(b,
+               "first token  %8.3g s\n"
+               "each token   %8.3g s  %.3g tokens/s\n"
+               "answer       %8.3g s\n"
+               "%s\n",
+               p->first_token_s, p->token_s, 1 / p->token_s,
+               p->first_token_s + rest * p->token_s, why);
 }
 
 /* ---- the verb ------------------------------------------------------------ */
@@ -162,10 +159,15 @@ static int print_plan(const struct args *a, const struct qwick_info *i,
                       const struct qwick_plan *p)
 {
     struct buf b = {0};
-    int bad = a->json ? plan_json(&b, i, p)
-                      : plan_head(&b, i, p) | plan_memory(&b, p) |
-                            (p->fits ? plan_times(&b, p) : 0);
-    return out_print(&b, bad, out_write_names);
+    if (a->json) {
+        plan_json(&b, i, p);
+    } else {
+        plan_head(&b, i, p);
+        plan_memory(&b, p);
+        if (p->fits)
+            plan_times(&b, p);
+    }
+    return out_print(&b, out_write_names);
 }
 
 static int plan_run(struct opt_parsed *p, struct qwick_engine *eng)

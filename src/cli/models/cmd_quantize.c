@@ -1,17 +1,16 @@
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "file/json_writer.h"
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
 #include "cli/io/signals.h"
 #include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
 #include "cli/sandbox/open_model.h"
+#include "file/json_writer.h"
 #include "qwick_tools.h"
 
 /* ---- standard error ---- */
@@ -86,7 +85,8 @@ static int print_json(const struct args *a, const char *model,
     jw_double(&w, "bits_per_weight", r->bits_per_weight);
     jw_double(&w, "total_ms", r->total_ms);
     jw_double(&w, "mb_s", speed(r));
-    return out_print(&b, jw_end_line(&w), out_write_names);
+    jw_end_line(&w);
+    return out_print(&b, out_write_names);
 }
 
 /* Print the report for humans: on a terminal, or with -v. */

@@ -1,6 +1,5 @@
 #include "cli/opt/opt.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

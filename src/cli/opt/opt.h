@@ -271,8 +271,8 @@ bool opt_excludes(const struct verb *v, enum opt_id a, enum opt_id b);
 struct buf;
 
 /* Append the options of which an option of the verb needs one, "--a or --b";
- * nothing if it needs none. Returns 0, or -1 when out of memory. */
-int opt_needs(struct buf *out, const struct verb *v, enum opt_id id);
+ * nothing if it needs none. */
+void opt_needs(struct buf *out, const struct verb *v, enum opt_id id);
 
 /* Set an option from another source than the command line, unless a source of a
  * higher rank has set it. Flags take on and off. A source may set an option of

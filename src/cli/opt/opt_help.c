@@ -13,27 +13,23 @@
 
 /* Append words with line breaks at HELP_WIDTH. *col is the current column; new
  * lines start at HELP_INDENT. */
-static int wrap(struct buf *b, const char *s, size_t *col)
+static void wrap(struct buf *b, const char *s, size_t *col)
 {
     while (*s) {
         size_t n = strcspn(s, " ");
         if (n && *col + 1 + n > HELP_WIDTH) {
-            if (buf_printf(b, "\n%*s", HELP_INDENT, ""))
-                return -1;
+            buf_printf(b, "\n%*s", HELP_INDENT, "");
             *col = HELP_INDENT;
         } else if (n && *col > HELP_INDENT) {
-            if (buf_putc(b, ' '))
-                return -1;
+            buf_putc(b, ' ');
             ++*col;
         }
-        if (buf_append(b, s, n))
-            return -1;
+        buf_append(b, s, n);
         *col += n;
         s += n;
         while (*s == ' ')
             s++;
     }
-    return 0;
 }
 
 const struct opt *opt_find_letter(const struct verb *v, char letter, bool late)
@@ -53,84 +49,81 @@ static bool has_letter(const struct verb *v, const struct opt *o)
 }
 
 /* Append the options of which this one needs one. */
-static int help_needs(struct buf *b, const struct verb *v, const struct opt *o,
-                      size_t *col)
+static void help_needs(struct buf *b, const struct verb *v, const struct opt *o,
+                       size_t *col)
 {
     struct buf needs = {0};
-    int bad = opt_needs(&needs, v, o->id);
-    if (!bad && needs.len)
-        bad = wrap(b, "[with", col) || wrap(b, needs.data, col) ||
-              buf_putc(b, ']');
-    buf_free(&needs);
-    return bad;
+    opt_needs(&needs, v, o->id);
+    if (needs.len) {
+        wrap(b, "[with", col);
+        wrap(b, needs.data, col);
+        buf_putc(b, ']');
+    }
+    buf_free_part(&needs, b);
 }
 
-static int help_option(struct buf *b, const struct verb *v, const struct opt *o)
+static void help_option(struct buf *b, const struct verb *v,
+                        const struct opt *o)
 {
-    size_t start = b->len, col;
+    size_t start = b->len, col = HELP_INDENT;
     char range[64], extra[256];
-    if (has_letter(v, o) ? buf_printf(b, "  -%c, --%s", o->letter, o->name)
-                         : buf_printf(b, "      --%s", o->name))
-        return -1;
+    if (has_letter(v, o))
+        buf_printf(b, "  -%c, --%s", o->letter, o->name);
+    else
+        buf_printf(b, "      --%s", o->name);
     const char *arg = opt_arg(o) ? opt_arg(o) : o->choices;
-    if (arg && buf_printf(b, o->type == OPT_FLAG_FILE ? "[=%s]" : " %s", arg))
-        return -1;
-    col = b->len - start;
-    if (col + 2 > HELP_INDENT) {
-        if (buf_printf(b, "\n%*s", HELP_INDENT, ""))
-            return -1;
-    } else if (buf_printf(b, "%*s", (int)(HELP_INDENT - col), "")) {
-        return -1;
-    }
-    col = HELP_INDENT;
-    if (wrap(b, o->help, &col))
-        return -1;
+    if (arg)
+        buf_printf(b, o->type == OPT_FLAG_FILE ? "[=%s]" : " %s", arg);
+    size_t used = b->len - start;
+    if (used + 2 > HELP_INDENT)
+        buf_printf(b, "\n%*s", HELP_INDENT, "");
+    else
+        buf_printf(b, "%*s", (int)(HELP_INDENT - used), "");
+    wrap(b, o->help, &col);
     if (o->type == OPT_CHOICE && o->arg) {
         snprintf(extra, sizeof(extra), "(%s)", o->choices);
-        if (wrap(b, extra, &col))
-            return -1;
+        wrap(b, extra, &col);
     }
     opt_range_text(o, false, range, sizeof(range));
     if (range[0] || o->def) {
         snprintf(extra, sizeof(extra), "[%s%s%s%s]", range,
                  range[0] && o->def ? "; " : "", o->def ? "default: " : "",
                  o->def ? o->def : "");
-        if (wrap(b, extra, &col))
-            return -1;
+        wrap(b, extra, &col);
     }
-    if (help_needs(b, v, o, &col))
-        return -1;
-    return buf_putc(b, '\n');
+    help_needs(b, v, o, &col);
+    buf_putc(b, '\n');
 }
 
 int opt_help(const struct verb *v)
 {
     struct buf b = {0};
     bool main_help = v->bit == V_GENERATE;
-    int r = main_help ? buf_puts(&b, "usage: qwick [OPTIONS] [PROMPT]\n"
-                                     "       qwick VERB [OPTIONS] [ARGS]\n\n")
-                      : buf_printf(&b, "usage: qwick %s [OPTIONS]%s%s\n\n",
-                                   v->name, v->args[0] ? " " : "", v->args);
-    r |= buf_printf(&b, "%s\n", v->about);
+    if (main_help)
+        buf_puts(&b, "usage: qwick [OPTIONS] [PROMPT]\n"
+                     "       qwick VERB [OPTIONS] [ARGS]\n\n");
+    else
+        buf_printf(&b, "usage: qwick %s [OPTIONS]%s%s\n\n", v->name,
+                   v->args[0] ? " " : "", v->args);
+    buf_printf(&b, "%s\n", v->about);
     if (main_help) {
-        r |= buf_puts(&b, "\nVerbs\n");
+        buf_puts(&b, "\nVerbs\n");
         for (size_t i = 0; verbs[i]; i++)
-            r |= buf_printf(&b, "  %-12s %s\n", verbs[i]->name,
-                            verbs[i]->summary);
-        r |= buf_puts(&b, "Each has its own --help.\n");
+            buf_printf(&b, "  %-12s %s\n", verbs[i]->name, verbs[i]->summary);
+        buf_puts(&b, "Each has its own --help.\n");
     }
     const char *heading = NULL;
-    for (const struct opt *o = NULL; !r && (o = opt_next(v, o));) {
+    for (const struct opt *o = NULL; (o = opt_next(v, o));) {
         if (heading != opt_heading(o))
-            r = buf_printf(&b, "\n%s\n", heading = opt_heading(o));
-        r |= help_option(&b, v, o);
+            buf_printf(&b, "\n%s\n", heading = opt_heading(o));
+        help_option(&b, v, o);
     }
-    r |= buf_printf(&b, "\nExamples\n%s", v->examples);
+    buf_printf(&b, "\nExamples\n%s", v->examples);
     if (main_help)
-        r |= buf_puts(&b, "\nExit status: 0 done, 1 failure, 2 usage, 3 model, "
-                          "4 context, 5 memory,\n6 incomplete "
-                          "(--require-answer).\nMore: man qwick\n");
-    return out_print(&b, r, out_write);
+        buf_puts(&b, "\nExit status: 0 done, 1 failure, 2 usage, 3 model, "
+                     "4 context, 5 memory,\n6 incomplete "
+                     "(--require-answer).\nMore: man qwick\n");
+    return out_print(&b, out_write);
 }
 
 int opt_version(void)

@@ -2,7 +2,6 @@
  * has a condition; a rule about files, arguments or the model is in the verb's
  * check. */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/buf.h"
 #include "cli/io/out.h"
@@ -214,15 +213,13 @@ static int relation_with(struct opt_parsed *p, const struct relation *r)
 }
 
 /* Append the names of the options that a verb has: "--a or --b". */
-static int append_names(struct buf *out, const struct verb *v,
-                        const enum opt_id *ids)
+static void append_names(struct buf *out, const struct verb *v,
+                         const enum opt_id *ids)
 {
     size_t n = 0;
     for (; *ids; ids++)
-        if (opt_row(v, *ids) &&
-            buf_printf(out, "%s--%s", n++ ? " or " : "", opt_name(*ids)))
-            return -1;
-    return 0;
+        if (opt_row(v, *ids))
+            buf_printf(out, "%s--%s", n++ ? " or " : "", opt_name(*ids));
 }
 
 static int relation_without(struct opt_parsed *p, const struct relation *r)
@@ -237,11 +234,12 @@ static int relation_without(struct opt_parsed *p, const struct relation *r)
         if (opt_given(p, *by))
             return -1;
     }
-    if (has_any && matters) /* else the verb knows only half of the rule */
-        status =
-            buf_puts(&why, "without ") || append_names(&why, p->verb, r->by)
-                ? msg_oom()
-                : opt_no_effects(p, r->of, OPT_NONE, why.data);
+    if (has_any && matters) { /* else the verb knows only half of the rule */
+        buf_puts(&why, "without ");
+        append_names(&why, p->verb, r->by);
+        status = why.failed ? msg_oom()
+                            : opt_no_effects(p, r->of, OPT_NONE, why.data);
+    }
     buf_free(&why);
     return status;
 }
@@ -279,11 +277,12 @@ bool opt_excludes(const struct verb *v, enum opt_id a, enum opt_id b)
     return false;
 }
 
-int opt_needs(struct buf *out, const struct verb *v, enum opt_id id)
+void opt_needs(struct buf *out, const struct verb *v, enum opt_id id)
 {
     for (const struct relation *r = rows; r < rows + N_ROWS; r++)
         if (r->verbs & v->bit && r->kind == NO_EFFECT_WITHOUT &&
-            has_id(r->of, id))
-            return append_names(out, v, r->by);
-    return 0;
+            has_id(r->of, id)) {
+            append_names(out, v, r->by);
+            return;
+        }
 }

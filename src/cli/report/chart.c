@@ -1,7 +1,6 @@
 #include "cli/report/chart.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* The frame, in units of the drawing. */

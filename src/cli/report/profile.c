@@ -184,65 +184,61 @@ void profile_json(struct json_writer *w, const char *key,
 }
 
 /* Write a row of the table; "-" for NAN. */
-static int put_value(struct buf *b, const char *name, double v, int decimals,
-                     const char *unit)
+static void put_value(struct buf *b, const char *name, double v, int decimals,
+                      const char *unit)
 {
     if (isfinite(v))
-        return buf_printf(b, "%-18s %10.*f %s\n", name, decimals, v, unit);
-    return buf_printf(b, "%-18s %10s %s\n", name, "-", unit);
-}
-
-static int put_speculative(struct buf *b, const char *name,
-                           const struct profile *p, size_t n_kept, size_t n)
-{
-    return buf_printf(b,
-                      "%-18s %10.2f tokens a pass, %zu of %zu guesses kept\n",
-                      name, p->tokens_per_pass, n_kept, n);
-}
-
-int profile_table(struct buf *b, const struct profile *p,
-                  const struct qwick_result *r)
-{
-    int bad = 0;
-    if (p->n_runs > 1)
-        bad |= buf_printf(b, "%-18s %10zu, medians\n", "runs", p->n_runs);
-    bad |= put_value(b, "loading", p->load_ms, 2, "ms");
-    bad |= put_value(b, "  the tokenizer", p->load_tokenizer_ms, 2, "ms");
-    bad |= put_value(b, "  the weights", p->load_weights_ms, 2, "ms");
-    if (p->first_read_ms > 0)
-        bad |= put_value(b, "reading the disk", p->first_read_ms, 2, "ms");
-    bad |= buf_printf(b, "%-18s %10zu page faults\n", "first pass",
-                      p->first_faults);
-    bad |= put_value(b, "prefill", p->prefill_ms, 2, "ms");
-    bad |= buf_printf(b, "%-18s %10zu tokens\n", "prompt", r->n_prompt);
-    bad |= put_value(b, "total", p->total_ms, 2, "ms");
-    bad |= buf_printf(b, "%-18s %10zu tokens\n", "answer", r->n_tokens);
-    bad |= put_value(b, "token, median", p->median_ms, 3, "ms");
-    bad |= put_value(b, "token, p95", p->p95_ms, 3, "ms");
-    bad |= put_value(b, "token, p99", p->p99_ms, 3, "ms");
-    bad |= put_value(b, "kernel", p->kernel_tok_s, 1, "tok/s");
-    bad |= put_value(b, "end to end", p->end_to_end_tok_s, 1, "tok/s");
-    bad |= put_value(b, "sampling", 100 * p->sampling_share, 2, "%");
-    if (isfinite(p->constraint_share))
-        bad |= put_value(b, "constraint", 100 * p->constraint_share, 2, "%");
-    if (isfinite(p->tokens_per_pass) && r->lookup.max)
-        bad |= put_speculative(b, "lookup", p, r->lookup.n_accepted,
-                               r->lookup.n_drafted);
-    if (isfinite(p->tokens_per_pass) && r->draft.on)
-        bad |= put_speculative(b, "draft", p, r->draft.n_accepted,
-                               r->draft.n_drafted);
-    if (isfinite(p->tokens_per_pass) && !r->lookup.max && !r->draft.on)
-        bad |= buf_printf(b, "%-18s %10.2f tokens a pass, %zu forced\n",
-                          "forced", p->tokens_per_pass, r->lookup.n_accepted);
-    if (r->draft.on)
-        bad |= put_value(b, "draft's time", p->draft_ms, 2, "ms");
-    bad |= put_value(b, "streamed", p->bytes_per_token / 1e6, 1, "MB a token");
-    bad |= put_value(b, "rate", p->gb_s, 2, "GB/s");
-    bad |= put_value(b, "read bandwidth", p->bandwidth_gb_s, 2, "GB/s");
-    if (p->in_cache)
-        bad |= buf_printf(b, "%-18s %10s the weights lie in the CPU's cache\n",
-                          "of bandwidth", "-");
+        buf_printf(b, "%-18s %10.*f %s\n", name, decimals, v, unit);
     else
-        bad |= put_value(b, "of bandwidth", p->bandwidth_percent, 1, "%");
-    return bad ? -1 : 0;
+        buf_printf(b, "%-18s %10s %s\n", name, "-", unit);
+}
+
+static void put_speculative(struct buf *b, const char *name,
+                            const struct profile *p, size_t n_kept, size_t n)
+{
+    buf_printf(b, "%-18s %10.2f tokens a pass, %zu of %zu guesses kept\n", name,
+               p->tokens_per_pass, n_kept, n);
+}
+
+void profile_table(struct buf *b, const struct profile *p,
+                   const struct qwick_result *r)
+{
+    if (p->n_runs > 1)
+        buf_printf(b, "%-18s %10zu, medians\n", "runs", p->n_runs);
+    put_value(b, "loading", p->load_ms, 2, "ms");
+    put_value(b, "  the tokenizer", p->load_tokenizer_ms, 2, "ms");
+    put_value(b, "  the weights", p->load_weights_ms, 2, "ms");
+    if (p->first_read_ms > 0)
+        put_value(b, "reading the disk", p->first_read_ms, 2, "ms");
+    buf_printf(b, "%-18s %10zu page faults\n", "first pass", p->first_faults);
+    put_value(b, "prefill", p->prefill_ms, 2, "ms");
+    buf_printf(b, "%-18s %10zu tokens\n", "prompt", r->n_prompt);
+    put_value(b, "total", p->total_ms, 2, "ms");
+    buf_printf(b, "%-18s %10zu tokens\n", "answer", r->n_tokens);
+    put_value(b, "token, median", p->median_ms, 3, "ms");
+    put_value(b, "token, p95", p->p95_ms, 3, "ms");
+    put_value(b, "token, p99", p->p99_ms, 3, "ms");
+    put_value(b, "kernel", p->kernel_tok_s, 1, "tok/s");
+    put_value(b, "end to end", p->end_to_end_tok_s, 1, "tok/s");
+    put_value(b, "sampling", 100 * p->sampling_share, 2, "%");
+    if (isfinite(p->constraint_share))
+        put_value(b, "constraint", 100 * p->constraint_share, 2, "%");
+    if (isfinite(p->tokens_per_pass) && r->lookup.max)
+        put_speculative(b, "lookup", p, r->lookup.n_accepted,
+                        r->lookup.n_drafted);
+    if (isfinite(p->tokens_per_pass) && r->draft.on)
+        put_speculative(b, "draft", p, r->draft.n_accepted, r->draft.n_drafted);
+    if (isfinite(p->tokens_per_pass) && !r->lookup.max && !r->draft.on)
+        buf_printf(b, "%-18s %10.2f tokens a pass, %zu forced\n", "forced",
+                   p->tokens_per_pass, r->lookup.n_accepted);
+    if (r->draft.on)
+        put_value(b, "draft's time", p->draft_ms, 2, "ms");
+    put_value(b, "streamed", p->bytes_per_token / 1e6, 1, "MB a token");
+    put_value(b, "rate", p->gb_s, 2, "GB/s");
+    put_value(b, "read bandwidth", p->bandwidth_gb_s, 2, "GB/s");
+    if (p->in_cache)
+        buf_printf(b, "%-18s %10s the weights lie in the CPU's cache\n",
+                   "of bandwidth", "-");
+    else
+        put_value(b, "of bandwidth", p->bandwidth_percent, 1, "%");
 }

@@ -49,9 +49,9 @@ int profile_make(struct profile *p, const struct qwick_result *runs,
 /* Write the profile as a JSON object. */
 void profile_json(struct json_writer *w, const char *key,
                   const struct profile *p);
-/* Append the profile as a table. Returns 0, or -1 when out of memory. */
-int profile_table(struct buf *b, const struct profile *p,
-                  const struct qwick_result *r);
+/* Append the profile as a table. */
+void profile_table(struct buf *b, const struct profile *p,
+                   const struct qwick_result *r);
 
 /* Return the q-quantile of the sorted v[0..n), interpolated between neighbours
  * as NumPy does by default. NAN for n = 0. */

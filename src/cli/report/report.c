@@ -213,7 +213,7 @@ int report_row(struct buf *b, const struct fact *f, size_t n,
         bad |= buf_puts(b, around[1]);
         any = true;
     }
-    buf_free(&cell);
+    buf_free_part(&cell, b);
     if (form == REPORT_HTML)
         return bad;
     if (form == REPORT_MD)
@@ -269,6 +269,7 @@ int report_table_put(struct buf *b, struct report_table *t, int bad)
         at += strlen(s) + 1;
         k = last ? 0 : k + 1;
     }
-    buf_free(&t->cells);
-    return bad ? -1 : 0;
+    b->failed |= bad != 0;
+    buf_free_part(&t->cells, b);
+    return b->failed ? -1 : 0;
 }

@@ -2,7 +2,6 @@
  * part begins before a file of them is parsed. */
 #include "cli/sandbox/open_model.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -29,7 +29,6 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <termios.h>
 #include <unistd.h>
 
 #include "cli/io/signals.h"

@@ -26,7 +26,8 @@ static int completion_run(struct opt_parsed *p, struct qwick_engine *eng)
     if (!shell)
         return opt_usage(p->verb, "\"%s\" is none of %s", p->args[0], shells);
     struct buf b = {0};
-    return out_print(&b, completion_put(&b, shell), out_write);
+    completion_put(&b, shell);
+    return out_print(&b, out_write);
 }
 
 const struct verb verb_completion = {

@@ -12,19 +12,19 @@
 struct completion_shell {
     const char *name; /* "bash" */
     const char *script, *script_end;
-    int (*put_tables)(struct buf *out);
+    void (*put_tables)(struct buf *out);
 };
 
 /* The shells, with an entry without a name at the end. */
 extern const struct completion_shell completion_shells[];
 
-/* Append the shell's script. Returns 0, or -1 when out of memory. */
-int completion_put(struct buf *out, const struct completion_shell *shell);
+/* Append the shell's script. */
+void completion_put(struct buf *out, const struct completion_shell *shell);
 
-/* The tables of each shell. Return 0, or -1 when out of memory. */
-int completion_bash(struct buf *out);
-int completion_zsh(struct buf *out);
-int completion_fish(struct buf *out);
+/* The tables of each shell. */
+void completion_bash(struct buf *out);
+void completion_zsh(struct buf *out);
+void completion_fish(struct buf *out);
 
 /* ---- for the tables -------------------------------------------------------
  */
@@ -37,13 +37,13 @@ int completion_fish(struct buf *out);
  *   -          nothing: only the user knows the text
  *   ?          the value is optional, and stands behind "="
  * A flag has no words. The words come from the placeholder of the value (arg)
- * and from choices. Returns 0, or -1 when out of memory. */
-int completion_option(struct buf *out, const struct opt *o);
+ * and from choices. */
+void completion_option(struct buf *out, const struct opt *o);
 
 /* Append how the first argument of a verb is completed. */
-int completion_argument(struct buf *out, const struct verb *v);
+void completion_argument(struct buf *out, const struct verb *v);
 
 /* Append text in single quotes, as all three shells read it. */
-int completion_quote(struct buf *out, const char *text);
+void completion_quote(struct buf *out, const char *text);
 
 #endif

@@ -54,7 +54,6 @@ static int render(struct job *j, const char *name, const struct buf *input,
     const char *chat_json = input->data ? input->data : "";
     char *text = NULL;
     size_t n;
-    int bad;
     if (qwick_chat_create(&chat, e))
         return msg_fail(e);
     int rc = qwick_chat_add_json(chat, chat_json, input->len, e) ||
@@ -68,12 +67,12 @@ static int render(struct job *j, const char *name, const struct buf *input,
     if (json) {
         struct json_writer w = jw_line(&out);
         jw_string(&w, "text", text, n);
-        bad = jw_end_line(&w);
+        jw_end_line(&w);
     } else {
-        bad = buf_append(&out, text, n);
+        buf_append(&out, text, n);
     }
     free(text);
-    return out_print(&out, bad, out_write);
+    return out_print(&out, out_write);
 }
 
 /* Options and arguments against each other: exit status 2, or -1. */

@@ -1,6 +1,5 @@
 /* tokenize, detokenize and count: verbs that need only the tokenizer. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/buf.h"
 #include "cli/answer/answer_json.h"
@@ -37,15 +36,14 @@ static void put_ids_json(struct json_writer *w, const struct job *j,
         json_ids(w, "ids", ids, n);
 }
 
-static int put_ids(struct buf *out, const struct job *j, const int32_t *ids,
-                   size_t n)
+static void put_ids(struct buf *out, const struct job *j, const int32_t *ids,
+                    size_t n)
 {
-    int bad = 0;
     if (j->verb == &verb_count)
-        return buf_printf(out, "%zu\n", n);
-    for (size_t i = 0; i < n && !bad; i++)
-        bad = buf_printf(out, "%s%d", i ? " " : "", ids[i]);
-    return bad | buf_putc(out, '\n');
+        buf_printf(out, "%zu", n);
+    for (size_t i = 0; i < n && j->verb != &verb_count; i++)
+        buf_printf(out, "%s%d", i ? " " : "", ids[i]);
+    buf_putc(out, '\n');
 }
 
 static void put_text_json(struct json_writer *w, const char *text, size_t n)
@@ -150,16 +148,15 @@ static int tokenize(struct job *j, struct buf *in, struct buf *out,
         return common_no_input(j->verb);
     if (encode(j, in->data ? in->data : "", in->len, &ids, &n, e))
         return msg_fail(e);
-    int bad;
     if (j->a->json) {
         struct json_writer w = jw_line(out);
         put_ids_json(&w, j, ids, n);
-        bad = jw_end_line(&w);
+        jw_end_line(&w);
     } else {
-        bad = put_ids(out, j, ids, n);
+        put_ids(out, j, ids, n);
     }
     free(ids);
-    return bad ? msg_oom() : 0;
+    return 0;
 }
 
 static int detokenize(struct job *j, struct buf *in, struct buf *out,
@@ -187,12 +184,12 @@ static int detokenize(struct job *j, struct buf *in, struct buf *out,
     if (j->a->json) {
         struct json_writer w = jw_line(out);
         put_text_json(&w, text, n_text);
-        r = jw_end_line(&w);
+        jw_end_line(&w);
     } else {
-        r = buf_append(out, text, n_text);
+        buf_append(out, text, n_text);
     }
     free(text);
-    return r ? msg_oom() : 0;
+    return 0;
 }
 
 static int text_lines(struct job *j, struct qwick_err *e)
@@ -221,11 +218,10 @@ static int text_run(struct opt_parsed *p, struct qwick_engine *eng)
     int status = p->verb == &verb_detokenize ? detokenize(&j, &in, &out, &e)
                                              : tokenize(&j, &in, &out, &e);
     /* the line after a text on a terminal is the shell's */
-    if (!status && out_is_tty() && out.len && out.data[out.len - 1] != '\n' &&
-        buf_putc(&out, '\n'))
-        status = msg_oom();
-    if (!status && out_write(out.data ? out.data : "", out.len))
-        status = QWICK_ERR_RUNTIME;
+    if (out_is_tty() && out.len && out.data[out.len - 1] != '\n')
+        buf_putc(&out, '\n');
+    if (!status)
+        status = out_print(&out, out_write);
     buf_free(&in);
     buf_free(&out);
     return status;

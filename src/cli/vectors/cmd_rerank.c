@@ -4,7 +4,7 @@
 
 #include "base/buf.h"
 #include "base/utf8.h"
-#include "file/json_writer.h"
+#include "cli/io/escape.h"
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
 #include "cli/io/signals.h"
@@ -13,6 +13,7 @@
 #include "cli/opt/verbs.h"
 #include "cli/sandbox/sandbox.h"
 #include "cli/vectors/texts.h"
+#include "file/json_writer.h"
 #include "qwick.h"
 
 /* Most documents and tokens of a group, which is scored at once. */
@@ -49,39 +50,17 @@ struct job {
 
 /* ---- output ------------------------------------------------------------- */
 
-/* Write a field of a table: tab, newline, carriage return and backslash become
- * \t, \n, \r and \\, other control bytes become \xNN. */
-static int put_field(struct buf *b, const char *s, size_t n)
+/* Write a row of the table: backslashes and control bytes become \\, \t, \n, \r
+ * and \xNN. */
+static void put_row(struct buf *b, const struct doc *d)
 {
-    int bad = 0;
-    for (size_t i = 0; i < n && !bad; i++) {
-        unsigned char c = (unsigned char)s[i];
-        if (c == '\t')
-            bad = buf_puts(b, "\\t");
-        else if (c == '\n')
-            bad = buf_puts(b, "\\n");
-        else if (c == '\r')
-            bad = buf_puts(b, "\\r");
-        else if (c == '\\')
-            bad = buf_puts(b, "\\\\");
-        else if (c < 0x20 || c == 0x7f)
-            bad = buf_printf(b, "\\x%02x", c);
-        else
-            bad = buf_putc(b, s[i]);
-    }
-    return bad;
-}
-
-static int put_row(struct buf *b, const struct doc *d)
-{
-    int bad = buf_printf(b, "%.6f\t", d->score);
-    if (d->file)
-        bad |= put_field(b, d->file, strlen(d->file));
-    else
-        bad |= buf_printf(b, "%zu\t", d->number);
+    buf_printf(b, "%.6f\t", d->score);
     if (!d->file)
-        bad |= put_field(b, d->text, d->n_text);
-    return bad | buf_putc(b, '\n');
+        buf_printf(b, "%zu\t", d->number);
+    escape_letters(b, d->file ? d->file : d->text,
+                   d->file ? strlen(d->file) : d->n_text, "\t\n\r\\", "tnr\\",
+                   true);
+    buf_putc(b, '\n');
 }
 
 static void put_object(struct json_writer *w, const struct doc *d)
@@ -183,13 +162,12 @@ static void put_objects(struct job *j, struct json_writer *w)
 static int put_docs(struct job *j)
 {
     struct json_writer w = json_writer(&j->out);
-    int bad = 0;
     if (j->a->jsonl)
         put_objects(j, &w);
-    for (size_t i = 0; !j->a->jsonl && i < j->n_docs && !bad; i++)
+    for (size_t i = 0; !j->a->jsonl && i < j->n_docs; i++)
         if (!worse(j, &j->docs[i]))
-            bad |= put_row(&j->out, &j->docs[i]);
-    return jw_status(&w) || bad ? msg_oom() : 0;
+            put_row(&j->out, &j->docs[i]);
+    return jw_status(&w) || j->out.failed ? msg_oom() : 0;
 }
 
 static int put_one_object(struct job *j)

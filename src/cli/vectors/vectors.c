@@ -1,6 +1,5 @@
 #include "cli/vectors/vectors.h"
 
-#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
