@@ -104,6 +104,9 @@ void json_free(struct json_doc *doc);
 const struct json_value *json_get(const struct json_value *v, const char *key);
 const struct json_value *json_get_n(const struct json_value *v, const char *key,
                                     size_t n);
+/* As json_get, but NULL also for a member that is null. */
+const struct json_value *json_member(const struct json_value *v,
+                                     const char *key);
 bool json_is(const struct json_value *v, enum json_type t); /* NULL: false */
 /* Return the type's name for messages: "a string", "an object" …; NULL:
  * "missing". */

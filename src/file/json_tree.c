@@ -279,6 +279,13 @@ const struct json_value *json_get(const struct json_value *v, const char *key)
     return json_get_n(v, key, strlen(key));
 }
 
+const struct json_value *json_member(const struct json_value *v,
+                                     const char *key)
+{
+    const struct json_value *m = json_get(v, key);
+    return json_is(m, JSON_NULL) ? NULL : m;
+}
+
 bool json_is(const struct json_value *v, enum json_type t)
 {
     return v && v->type == t;

@@ -112,5 +112,5 @@ void constraint_add_key(struct key *k, const struct constraint_ref *r)
     key_add_text(k, r->text.data, r->text.len);
     key_add_u64(k, (uint64_t)r->json_indent);
     if (r->kind == QWICK_CONSTRAINT_TOOLS)
-        key_add_text(k, r->tool.data ? r->tool.data : "", r->tool.len);
+        key_add_text(k, buf_text(&r->tool), r->tool.len);
 }

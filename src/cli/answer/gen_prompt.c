@@ -38,8 +38,7 @@ static int read_chat(struct gen_job *j, const char *path, struct qwick_err *e)
         status = opt_usage(p->verb,
                            "--tool-choice: %s has a tool_choice as well", path);
     } else if (own.choice && tool_choice_read(&j->choice, own.choice, e)) {
-        msg_error("%s: %s", prompt_name(path), e->msg);
-        status = e->code;
+        status = msg_stop(e->code, "%s: %s", prompt_name(path), e->msg);
     } else if (own.list.len && tools->list.len) {
         status = opt_usage(p->verb, "--tools: %s has tools as well", path);
     } else if (!own.list.len) {
@@ -256,18 +255,6 @@ bool gen_ids_in_think(const struct qwick_engine *eng, const int32_t *ids,
     return n > 0 && ids[n - 1] == i->think_open_id;
 }
 
-static int check_ids(const struct gen_job *j, struct qwick_err *e)
-{
-    size_t vocab_size = qwick_engine_info(j->eng)->vocab_size;
-    for (size_t i = 0; i < j->n_ids; i++)
-        if ((size_t)j->ids[i] >= vocab_size)
-            return err_set(e, QWICK_ERR_USAGE,
-                           "--prompt-ids: token %zu: id %d is not below the "
-                           "vocabulary's %zu",
-                           i + 1, j->ids[i], vocab_size);
-    return 0;
-}
-
 static int too_long(const struct gen_job *j, size_t limit, struct qwick_err *e)
 {
     bool refuse = overflow_parse(j->p->a.overflow) == OVERFLOW_ERROR;
@@ -280,9 +267,7 @@ static int too_long(const struct gen_job *j, size_t limit, struct qwick_err *e)
 static int cut_text(struct gen_job *j, enum overflow how, const int32_t *ids,
                     size_t n, size_t keep, struct buf *out, struct qwick_err *e)
 {
-    size_t head = how == OVERFLOW_TAIL     ? 0
-                  : how == OVERFLOW_MIDDLE ? keep - keep / 2
-                                           : keep;
+    size_t head = overflow_head(how, keep);
     for (int part = 0; part < 2; part++) {
         const int32_t *v = part ? ids + n - (keep - head) : ids;
         size_t n_bytes = 0, skip = 0, len = part ? keep - head : head;
@@ -380,7 +365,8 @@ int gen_encode(struct gen_job *j, struct qwick_err *e)
 {
     double t = clock_ms();
     if (j->mode == MODE_IDS) {
-        if (check_ids(j, e))
+        if (prompt_check_ids(j->ids, j->n_ids,
+                             qwick_engine_info(j->eng)->vocab_size, e))
             return -1;
         j->in_think =
             !j->p->a.raw && gen_ids_in_think(j->eng, j->ids, j->n_ids);

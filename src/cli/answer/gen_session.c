@@ -25,12 +25,10 @@ int gen_check_save(const struct gen_job *j)
     struct qwick_err e;
     if (!path)
         return 0;
-    if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        msg_error("%s: is %s; --save-session replaces regular files only", path,
-                  S_ISLNK(st.st_mode) ? "a symbolic link"
-                                      : "not a regular file");
-        return QWICK_ERR_RUNTIME;
-    }
+    if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return msg_failure(
+            "%s: is %s; --save-session replaces regular files only", path,
+            S_ISLNK(st.st_mode) ? "a symbolic link" : "not a regular file");
     if (qwick_session_check_file(path, &e))
         return msg_fail(&e);
     char *dir = !slash          ? strdup(".")

@@ -90,9 +90,7 @@ int tools_of_chat(struct tool_list *t, const char *json, size_t n,
     const struct json_value *v = json_get(json_root(t->doc), "tools");
     if (json_is(v, JSON_ARRAY) && v->len)
         t->list = *v;
-    v = json_get(json_root(t->doc), "tool_choice");
-    if (v && !json_is(v, JSON_NULL))
-        t->choice = v;
+    t->choice = json_member(json_root(t->doc), "tool_choice");
     return 0;
 }
 

@@ -117,7 +117,7 @@ static void text_answer(struct json_writer *w, const struct batch_line *l,
     if (!b)
         text_escape(w, r->text ? r->text : "", r->n_text);
     else if (b->state == CODE_BLOCK_CLOSED)
-        text_escape(w, b->content.data ? b->content.data : "", b->content.len);
+        text_escape(w, buf_text(&b->content), b->content.len);
 }
 
 static void text_error(struct json_writer *w, const struct batch_line *l,

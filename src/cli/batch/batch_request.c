@@ -18,14 +18,6 @@
 
 /* ---- options ---- */
 
-/* The record_member, or NULL if it is absent or null. */
-static const struct json_value *record_member(const struct json_value *v,
-                                              const char *key)
-{
-    const struct json_value *m = json_get(v, key);
-    return json_is(m, JSON_NULL) ? NULL : m;
-}
-
 static int record_int(const struct json_value *m, const char *key, int64_t min,
                       int64_t max, int64_t *out, struct qwick_err *e)
 {
@@ -84,7 +76,7 @@ static int record_stop(struct request *r, const struct json_value *m,
     return 0;
 }
 
-/* Set an option to the value of a record_member. Texts and files are tools and
+/* Set an option to the value of a member. Texts and files are tools and
  * constraints, which are read later. */
 static int record_option(struct request *r, struct opt_parsed *own,
                          const struct opt *o, const struct json_value *m,
@@ -115,22 +107,22 @@ static int record_options(struct request *r, const struct batch_job *j,
 {
     for (const struct opt *o = NULL; (o = opt_next(own->verb, o));) {
         const struct json_value *m =
-            o->record ? record_member(v, o->record) : NULL;
+            o->record ? json_member(v, o->record) : NULL;
         if (m && record_option(r, own, o, m, e))
             return -1;
     }
-    if (j->raw && record_member(v, "think_budget"))
+    if (j->raw && json_member(v, "think_budget"))
         return err_set(e, QWICK_ERR_USAGE,
                        WHERE ": think_budget: cannot be combined with --raw");
-    if (record_member(v, "temperature"))
+    if (json_member(v, "temperature"))
         own->a.greedy = false;
     r->o = qwick_generate_defaults();
     answer_options(&r->o, own);
-    r->own_logprobs = record_member(v, "logprobs");
+    r->own_logprobs = json_member(v, "logprobs");
     r->no_top = r->own_logprobs && r->o.logprobs == 0;
     if (r->no_top)
         r->o.logprobs = 1;
-    r->has_seed = record_member(v, "seed");
+    r->has_seed = json_member(v, "seed");
     r->seed =
         r->has_seed ? (uint64_t)own->a.seed : answer_seed(j->seed, r->line);
     return 0;
@@ -192,7 +184,7 @@ static int record_own_constraint(struct qwick_constraint_options *o,
     };
     *o = qwick_constraint_defaults();
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-        const struct json_value *m = record_member(v, rows[i].key);
+        const struct json_value *m = json_member(v, rows[i].key);
         struct qwick_err why;
         if (!m)
             continue;
@@ -204,7 +196,7 @@ static int record_own_constraint(struct qwick_constraint_options *o,
         if (constraint_text(o->kind, m, text, &why))
             return err_set(e, why.code, "%s: %s", o->name, why.msg);
     }
-    o->text = text->data ? text->data : "";
+    o->text = buf_text(text);
     o->n_text = text->len;
     return 0;
 }
@@ -233,7 +225,7 @@ static int choice_constraint(const struct request *r,
 static int record_constraint(struct request *r, struct batch_job *j,
                              const struct json_value *v, struct qwick_err *e)
 {
-    const struct json_value *own = record_member(v, "tool_choice");
+    const struct json_value *own = json_member(v, "tool_choice");
     struct qwick_constraint_options o;
     struct tool_choice choice = {0};
     struct buf text = {0};
@@ -268,8 +260,8 @@ static int record_constraint(struct request *r, struct batch_job *j,
 static int record_tools(struct request *r, const struct batch_job *j,
                         const struct json_value *v, struct qwick_err *e)
 {
-    const struct json_value *own = record_member(v, "tools");
-    bool ids = record_member(v, "prompt_ids");
+    const struct json_value *own = json_member(v, "tools");
+    bool ids = json_member(v, "prompt_ids");
     if (own && !json_is(own, JSON_ARRAY))
         return err_set(e, QWICK_ERR_USAGE,
                        WHERE ": tools: must be an array, is %s",
@@ -397,12 +389,12 @@ static int record_prompt(struct request *r, const struct batch_job *j,
                          const struct json_value *v, enum qwick_think *think,
                          struct qwick_err *e)
 {
-    const struct json_value *prompt = record_member(v, "prompt");
-    const struct json_value *messages = record_member(v, "messages");
-    const struct json_value *ids = record_member(v, "prompt_ids");
+    const struct json_value *prompt = json_member(v, "prompt");
+    const struct json_value *messages = json_member(v, "messages");
+    const struct json_value *ids = json_member(v, "prompt_ids");
     int n = (prompt != NULL) + (messages != NULL) + (ids != NULL), rc = 0;
     struct buf text = {0};
-    if (!n && record_member(v, "custom_id") && record_member(v, "body"))
+    if (!n && json_member(v, "custom_id") && json_member(v, "body"))
         return err_set(e, QWICK_ERR_USAGE,
                        WHERE ": is of OpenAI's batch format, but the first "
                              "record is not; --input-format openai takes only "
@@ -491,8 +483,8 @@ int request_open(struct request *r, uint64_t line, const char *text, size_t n,
     if (json_parse(&r->doc, WHERE, text, n, QWICK_ERR_USAGE, e))
         return -1;
     const struct json_value *v = json_root(r->doc);
-    const struct json_value *id = record_member(v, "id"),
-                            *m = record_member(v, "n");
+    const struct json_value *id = json_member(v, "id"),
+                            *m = json_member(v, "n");
     if (!json_is(v, JSON_OBJECT))
         return err_set(e, QWICK_ERR_USAGE, WHERE ": is not an object");
     if (id && !json_is(id, JSON_STRING) && !json_is(id, JSON_NUMBER))
@@ -520,8 +512,7 @@ static int record_read(struct request *r, struct batch_job *j,
     if (record_prompt(r, j, v, &think, e))
         return -1;
     r->tokenize_ms = clock_ms() - start;
-    r->o.may_think =
-        !record_member(v, "prompt_ids") && think != QWICK_THINK_OFF;
+    r->o.may_think = !json_member(v, "prompt_ids") && think != QWICK_THINK_OFF;
     r->sampling = answer_sampling(&own, j->g.eng, think == QWICK_THINK_OFF);
     return 0;
 }

@@ -38,7 +38,7 @@ static int put_prompt(struct json_writer *w, struct batch_source *s,
     struct buf text = {.max = s->in->in.max};
     int rc = prompt_template_fill(&s->t, field_value, s, &text, e);
     if (!rc)
-        jw_string(w, "prompt", text.data ? text.data : "", text.len);
+        jw_string(w, "prompt", buf_text(&text), text.len);
     buf_free(&text);
     return rc;
 }
@@ -116,7 +116,7 @@ static int unknown_column(const struct batch_source *s,
         if (buf_puts(&b, i ? ", " : "") ||
             buf_json_string(&b, csv_value(&s->header, i), s->header.v[i].n))
             break;
-    const char *names = b.data ? b.data : "";
+    const char *names = buf_text(&b);
     if (!preset_given(&s->p->a))
         err_set(e, QWICK_ERR_USAGE,
                 "%s: has no column \"prompt\", so that --prompt-template or -T "
@@ -422,9 +422,8 @@ int source_detect(struct batch_source *s, struct qwick_err *e)
 /* Set *r to the lines that were taken into raw. */
 static void source_set_raw(const struct batch_source *s, struct batch_record *r)
 {
-    *r = (struct batch_record){.text = s->raw.data ? s->raw.data : "",
-                               .n = s->raw.len,
-                               .line = s->line};
+    *r = (struct batch_record){
+        .text = buf_text(&s->raw), .n = s->raw.len, .line = s->line};
 }
 
 /* Take a line into the record. Returns whether the record is complete; *r then

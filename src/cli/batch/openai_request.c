@@ -30,7 +30,7 @@ int openai_is_request(const char *text, size_t n, bool *is, struct qwick_err *e)
 
 /* ---- members of the body ------------------------------------------------ */
 
-/* The context of the functions that openai_translate members. */
+/* The context of the functions that translate members. */
 struct body {
     const struct json_value *v;
     struct json_writer *w;
@@ -50,14 +50,6 @@ struct member {
 static int body_refuse(const struct body *b, const char *name, const char *why)
 {
     return err_set(b->e, QWICK_ERR_USAGE, WHERE ": body.%s: %s", name, why);
-}
-
-/* The member, or NULL if it is absent or null. */
-static const struct json_value *body_get(const struct json_value *v,
-                                         const char *name)
-{
-    const struct json_value *m = json_get(v, name);
-    return json_is(m, JSON_NULL) ? NULL : m;
 }
 
 static int body_same(const struct body *b, const struct member *row,
@@ -108,9 +100,9 @@ static int body_model(const struct body *b, const struct member *row,
 static int body_max_tokens(const struct body *b, const struct member *row,
                            const struct json_value *m)
 {
-    const struct json_value *old = body_get(b->v, "max_tokens");
+    const struct json_value *old = json_member(b->v, "max_tokens");
     bool is_old = old == m;
-    const struct json_value *new = body_get(b->v, "max_completion_tokens");
+    const struct json_value *new = json_member(b->v, "max_completion_tokens");
     if (is_old && new)
         return json_is(old, JSON_NUMBER) && json_is(new, JSON_NUMBER) &&
                        strcmp(old->str, new->str) == 0
@@ -124,7 +116,7 @@ static int body_max_tokens(const struct body *b, const struct member *row,
 static int body_logprobs(const struct body *b, const struct member *row,
                          const struct json_value *m)
 {
-    const struct json_value *top = body_get(b->v, "top_logprobs");
+    const struct json_value *top = json_member(b->v, "top_logprobs");
     int64_t n = 0;
     if (!json_is(m, JSON_BOOL))
         return body_refuse(b, row->name, "must be true or false");
@@ -139,7 +131,7 @@ static int body_logprobs(const struct body *b, const struct member *row,
 static int body_top(const struct body *b, const struct member *row,
                     const struct json_value *m)
 {
-    const struct json_value *on = body_get(b->v, "logprobs");
+    const struct json_value *on = json_member(b->v, "logprobs");
     (void)m;
     return json_is(on, JSON_BOOL) && on->boolean
                ? 0
@@ -182,8 +174,8 @@ static int body_template_args(const struct body *b, const struct member *row,
             return err_set(b->e, QWICK_ERR_USAGE,
                            WHERE ": body.%s.%s: is not supported", row->name,
                            ERR_SHOW(m->keys[i].str, m->keys[i].len));
-    if (body_get(m, "enable_thinking"))
-        jw_value(b->w, "think", body_get(m, "enable_thinking"));
+    if (json_member(m, "enable_thinking"))
+        jw_value(b->w, "think", json_member(m, "enable_thinking"));
     return 0;
 }
 
@@ -266,7 +258,7 @@ static int openai_translate(struct openai_state *s, const struct json_value *v,
     struct body b = {json_get(v, "body"), w, s, e};
     if (openai_check(v, e))
         return -1;
-    if (!body_get(b.v, "messages"))
+    if (!json_member(b.v, "messages"))
         return body_refuse(&b, "messages", "must be an array, is missing");
     for (size_t i = 0; i < b.v->len; i++)
         if (body_member(&b, &b.v->keys[i], &b.v->items[i]))

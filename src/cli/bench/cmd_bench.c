@@ -292,9 +292,7 @@ static int write_page(const struct job *j)
     if (!j->a->html)
         return 0;
     bench_page(&h, &j->r);
-    int status = html_write(&h, j->a->html);
-    html_free(&h);
-    return status;
+    return html_write(&h, j->a->html);
 }
 
 static int bench(struct job *j)

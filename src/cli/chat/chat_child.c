@@ -51,11 +51,10 @@ static int child_open(struct chat *c, struct chat_packet *reply)
     int status;
     if ((status = open_model(&j->eng, j->p, false)) != 0)
         return status;
-    if (strcmp(qwick_engine_info(j->eng)->template_name, "none") == 0) {
-        msg_error("%s: has no chat template; --chat-template FILE gives one",
-                  qwick_engine_info(j->eng)->model);
-        return QWICK_ERR_USAGE;
-    }
+    if (strcmp(qwick_engine_info(j->eng)->template_name, "none") == 0)
+        return msg_refuse(
+            "%s: has no chat template; --chat-template FILE gives one",
+            qwick_engine_info(j->eng)->model);
     j->mode = MODE_CHAT;
     answer_drop_think_of(j->p, j->eng);
     if ((status = answer_check_generation(j->p, j->eng)) != 0 ||

@@ -254,7 +254,7 @@ static void history_search(struct chat_edit *e, size_t i, size_t step)
     const struct buf *p = &e->pattern;
     for (; i < e->n_history; i += step) {
         const struct chat_edit_entry *h = &e->history[i];
-        const char *at = memmem(h->text, h->n, p->data ? p->data : "", p->len);
+        const char *at = memmem(h->text, h->n, buf_text(p), p->len);
         if (!at || !p->len)
             continue;
         history_show(e, i);

@@ -167,8 +167,7 @@ int chat_write(const struct qwick_chat *c, const char *path)
     char *json;
     size_t n;
     if (why) {
-        msg_error("%s: %s; it is not replaced", path, why);
-        return QWICK_ERR_RUNTIME;
+        return msg_failure("%s: %s; it is not replaced", path, why);
     }
     if (qwick_chat_json(c, &json, &n, &e))
         return msg_fail(&e);

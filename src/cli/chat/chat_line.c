@@ -303,9 +303,8 @@ enum chat_line_status chat_line_read(struct chat_line *l, const char *prompt,
     if (!entered)
         return why_ended(l);
     out->len = 0;
-    return buf_append(out, e->text.data ? e->text.data : "", e->text.len)
-               ? CHAT_LINE_FAILED
-               : CHAT_LINE_GOT;
+    return buf_append(out, buf_text(&e->text), e->text.len) ? CHAT_LINE_FAILED
+                                                            : CHAT_LINE_GOT;
 }
 
 void chat_line_remember(void *ctx, const char *text, size_t n)

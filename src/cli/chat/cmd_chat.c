@@ -66,7 +66,7 @@ static int set_system(struct chat *c)
         return 0;
     int rc =
         prompt_system(&text, a->system, a->system_file, false, &faults, &e) ||
-        chat_set_system(&c->j.chat, text.data ? text.data : "", text.len, &e);
+        chat_set_system(&c->j.chat, buf_text(&text), text.len, &e);
     prompt_warn_faults(&faults, "system prompt");
     buf_free(&text);
     return msg_result(rc, &e);
@@ -81,8 +81,7 @@ static int open_child(struct chat *c)
     int status = chat_model_start(c, &r);
     if (!status && r.json &&
         qwick_chat_add_json(c->j.chat, r.json, r.n_json, &e)) {
-        msg_error("%s: %s", c->session, e.msg);
-        status = (int)e.code;
+        status = msg_stop(e.code, "%s: %s", c->session, e.msg);
     }
     free(r.json);
     return status ? status : set_system(c);

@@ -31,8 +31,9 @@ struct job {
     size_t window, stride;
     struct buf given; /* text of --given or --given-file */
     bool has_given;
-    /* texts: the argument, the files, or a group of lines */
-    struct score_text *texts;
+    struct buf *files; /* [n_files] the argument or the files; NULL: lines */
+    size_t n_files;
+    struct score_text *texts; /* of the files, or of a group of lines */
     size_t n_texts;
     struct score_totals sum;
     struct score_places places; /* with --html */
@@ -114,20 +115,20 @@ static void drop_texts(struct job *j)
 /* ---- files -------------------------------------------------------------- */
 
 /* Returns an exit status. */
-static int read_files(struct job *j, struct buf *texts, struct qwick_err *e)
+static int read_files(struct job *j, struct qwick_err *e)
 {
     const char *text = j->p->n_args ? j->p->args[0] : NULL;
-    for (size_t i = 0; i < j->n_texts; i++) {
+    for (size_t i = 0; i < j->n_files; i++) {
         const char **path = j->a->file.n ? &j->a->file.v[i] : NULL;
         struct strings one = {path, path != NULL};
         bool found;
-        if (prompt_bytes(&texts[i], &one, text, &found, e))
+        if (prompt_bytes(&j->files[i], &one, text, &found, e))
             return msg_fail(e);
         if (!found)
             return opt_usage(j->verb,
                              "no text; usage: qwick score [OPTIONS] %s",
                              j->verb->args);
-        if (path && !texts[i].len && j->n_texts > 1)
+        if (path && !j->files[i].len && j->n_files > 1)
             prompt_warn_empty(*path);
     }
     return 0;
@@ -207,32 +208,34 @@ static int write_page(const struct job *j)
         score_page_text(&h, j->eng, j->a->file.n ? j->a->file.v[i] : NULL,
                         &j->texts[i], j->places.v[i]);
     html_end(&h);
-    int status = html_write(&h, j->a->html);
-    html_free(&h);
-    return status;
+    return html_write(&h, j->a->html);
 }
 
-static int score_files(struct job *j, struct buf *texts, struct qwick_err *e)
+static int run_files(struct job *j, struct qwick_err *e)
 {
-    size_t n = j->n_texts, n_tokens = 0;
+    size_t n = j->a->file.n ? j->a->file.n : 1, n_tokens = 0;
     int status;
-    if ((status = read_files(j, texts, e)) != 0)
+    j->files = calloc(n, sizeof(*j->files));
+    j->texts = calloc(n, sizeof(*j->texts));
+    if (!j->files || !j->texts)
+        return msg_oom();
+    j->n_files = n;
+    if ((status = read_files(j, e)) != 0)
         return status;
     /* a signal before this point ends the wait for input at once */
     signals_catch();
     if ((status = open_model(&j->eng, j->p, false)) != 0 ||
         (status = sandbox_enter(j->p, j->eng, NULL, SIZE_MAX)) != 0)
         return status;
-    j->n_texts = 0;
     if (qwick_score_windows(j->eng, &j->o, &j->window, &j->stride, e))
         return msg_fail(e);
-    for (size_t i = 0; i < n; i++) {
-        if (begin_text(j, &j->texts[i], j->has_given ? j->given.data : NULL,
-                       j->given.len, texts[i].data ? texts[i].data : "",
-                       texts[i].len, e))
+    for (; j->n_texts < n; j->n_texts++) {
+        struct buf *b = &j->files[j->n_texts];
+        if (begin_text(j, &j->texts[j->n_texts],
+                       j->has_given ? j->given.data : NULL, j->given.len,
+                       buf_text(b), b->len, e))
             return msg_fail(e);
-        buf_free(&texts[i]);
-        j->n_texts++;
+        buf_free(b);
     }
     if (j->a->html &&
         score_places_make(&j->places, j->texts, j->n_texts, &j->o))
@@ -249,21 +252,6 @@ static int score_files(struct job *j, struct buf *texts, struct qwick_err *e)
     return status ? status : print_files(j);
 }
 
-static int run_files(struct job *j, struct qwick_err *e)
-{
-    j->n_texts = j->a->file.n ? j->a->file.n : 1;
-    struct buf *texts = calloc(j->n_texts, sizeof(*texts));
-    j->texts = calloc(j->n_texts, sizeof(*j->texts));
-    size_t n = j->n_texts;
-    int status = texts && j->texts ? score_files(j, texts, e) : msg_oom();
-    if (!j->texts)
-        j->n_texts = 0;
-    for (size_t i = 0; texts && i < n; i++)
-        buf_free(&texts[i]);
-    free(texts);
-    return status;
-}
-
 /* ---- --jsonl ------------------------------------------------------------ */
 
 static int read_line(void *ctx, size_t i, const struct json_value *v,
@@ -271,7 +259,7 @@ static int read_line(void *ctx, size_t i, const struct json_value *v,
 {
     struct job *j = ctx;
     const struct json_value *text = json_get(v, "text");
-    const struct json_value *given = json_get(v, "given");
+    const struct json_value *given = json_member(v, "given");
     const char *before = j->has_given ? j->given.data : NULL;
     size_t n_before = j->given.len;
     /* n_texts may skip indices: bad lines hold texts without tokens */
@@ -279,9 +267,9 @@ static int read_line(void *ctx, size_t i, const struct json_value *v,
     memset(&j->texts[i], 0, sizeof(*j->texts));
     if (!json_is(text, JSON_STRING))
         return err_set(e, QWICK_ERR_USAGE, "text: not a string");
-    if (given && !json_is(given, JSON_NULL)) {
-        if (!json_is(given, JSON_STRING))
-            return err_set(e, QWICK_ERR_USAGE, "given: not a string");
+    if (given && !json_is(given, JSON_STRING))
+        return err_set(e, QWICK_ERR_USAGE, "given: not a string");
+    if (given) {
         before = given->str;
         n_before = given->len;
     }
@@ -399,6 +387,9 @@ static int score_run(struct opt_parsed *p, struct qwick_engine *eng)
     int status = score(&j);
     drop_texts(&j);
     free(j.texts);
+    for (size_t i = 0; i < j.n_files; i++)
+        buf_free(&j.files[i]);
+    free(j.files);
     buf_free(&j.given);
     qwick_engine_close(j.eng);
     return status;

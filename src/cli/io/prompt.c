@@ -400,84 +400,101 @@ int prompt_bytes(struct buf *out, const struct strings *files,
     return 0;
 }
 
+static bool is_between(char c)
+{
+    return c && strchr(" \t\r\n,", c);
+}
+
+/* Read the id at s[0..n), which is the item `number`. *used: its length. */
+static int read_id(const char *where, size_t number, const char *s, size_t n,
+                   int32_t *id, size_t *used, struct qwick_err *e)
+{
+    int64_t x = 0;
+    size_t i = 0, k = 0;
+    while (i < n && s[i] >= '0' && s[i] <= '9' && x <= INT32_MAX)
+        x = x * 10 + (s[i++] - '0');
+    if (x > INT32_MAX)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: token %zu: id is larger than %d", where, number,
+                       INT32_MAX);
+    *id = (int32_t)x;
+    *used = i;
+    if (i && (i == n || is_between(s[i])))
+        return 0;
+    while (k < n && k < 20 && s[k] && !is_between(s[k]))
+        k++;
+    return err_set(e, QWICK_ERR_USAGE,
+                   "%s: token %zu: \"%.*s\" is not a token id", where, number,
+                   (int)k, s);
+}
+
 int prompt_ids(const char *where, const char *s, size_t n, bool none_ok,
                int32_t **ids, size_t *n_ids, struct qwick_err *e)
 {
-    size_t cap = 0, len = 0, i = 0;
+    size_t cap = 0, len = 0, used = 1;
     int32_t *v = NULL;
     bool comma = false;
-    *ids = NULL;
-    *n_ids = 0;
-    for (;;) {
-        while (i < n &&
-               (s[i] == ' ' || s[i] == '\t' || s[i] == '\n' || s[i] == '\r'))
-            i++;
-        if (i == n)
-            break;
+    int rc = 0;
+    for (size_t i = 0; i < n && !rc; i += used) {
+        used = 1;
         if (s[i] == ',' && len && !comma) {
             comma = true;
-            i++;
-            continue;
+        } else if (s[i] == ',' || !is_between(s[i])) {
+            rc = ARRAY_RESERVE(v, cap, len + 1, e) ||
+                 read_id(where, len + 1, s + i, n - i, &v[len], &used, e);
+            len++;
+            comma = false;
         }
-        int64_t x = 0;
-        size_t start = i;
-        while (i < n && s[i] >= '0' && s[i] <= '9' && x <= INT32_MAX)
-            x = x * 10 + (s[i++] - '0');
-        if (x > INT32_MAX) {
-            err_set(e, QWICK_ERR_USAGE, "%s: token %zu: id is larger than %d",
-                    where, len + 1, INT32_MAX);
-            goto fail;
-        }
-        if (i == start || (i < n && !strchr(", \t\r\n", s[i])) ||
-            (i < n && !s[i])) {
-            size_t k = 0;
-            while (start + k < n && k < 20 && s[start + k] &&
-                   !strchr(", \t\r\n", s[start + k]))
-                k++;
-            err_set(e, QWICK_ERR_USAGE,
-                    "%s: token %zu: \"%.*s\" is not a token id", where, len + 1,
-                    (int)k, s + start);
-            goto fail;
-        }
-        if (ARRAY_RESERVE(v, cap, len + 1, e))
-            goto fail;
-        v[len++] = (int32_t)x;
-        comma = false;
     }
-    if (comma) {
-        err_set(e, QWICK_ERR_USAGE, "%s: ends in a comma", where);
-        goto fail;
-    }
-    if (!len && !none_ok) {
-        err_set(e, QWICK_ERR_USAGE, "%s: no token ids", where);
-        goto fail;
+    if (!rc && comma)
+        rc = err_set(e, QWICK_ERR_USAGE, "%s: ends in a comma", where);
+    if (!rc && !len && !none_ok)
+        rc = err_set(e, QWICK_ERR_USAGE, "%s: no token ids", where);
+    if (rc) {
+        free(v);
+        v = NULL;
+        len = 0;
     }
     *ids = v;
     *n_ids = len;
+    return rc ? -1 : 0;
+}
+
+int prompt_check_ids(const int32_t *ids, size_t n, size_t vocab_size,
+                     struct qwick_err *e)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((size_t)ids[i] >= vocab_size)
+            return err_set(e, QWICK_ERR_USAGE,
+                           "--prompt-ids: token %zu: id %d is not below the "
+                           "vocabulary's %zu",
+                           i + 1, ids[i], vocab_size);
     return 0;
-fail:
-    free(v);
-    return -1;
 }
 
 enum overflow overflow_parse(const char *name)
 {
-    if (name && strcmp(name, "head") == 0)
-        return OVERFLOW_HEAD;
-    if (name && strcmp(name, "tail") == 0)
-        return OVERFLOW_TAIL;
-    if (name && strcmp(name, "middle") == 0)
-        return OVERFLOW_MIDDLE;
-    return OVERFLOW_ERROR;
+    static const char *const names[] = {[OVERFLOW_HEAD] = "head",
+                                        [OVERFLOW_TAIL] = "tail",
+                                        [OVERFLOW_MIDDLE] = "middle"};
+    enum overflow how = name ? OVERFLOW_MIDDLE : OVERFLOW_ERROR;
+    while (how && strcmp(name, names[how]) != 0)
+        how--;
+    return how;
+}
+
+size_t overflow_head(enum overflow how, size_t keep)
+{
+    return how == OVERFLOW_TAIL     ? 0
+           : how == OVERFLOW_MIDDLE ? keep - keep / 2
+                                    : keep;
 }
 
 size_t overflow_cut(enum overflow how, int32_t *ids, size_t n, size_t keep)
 {
+    size_t head = overflow_head(how, keep);
     if (keep >= n)
         return n;
-    size_t head = how == OVERFLOW_TAIL     ? 0
-                  : how == OVERFLOW_MIDDLE ? keep - keep / 2
-                                           : keep;
     memmove(ids + head, ids + n - (keep - head), (keep - head) * sizeof(*ids));
     return keep;
 }

@@ -121,11 +121,19 @@ bool stdin_has_data(void);
 int prompt_ids(const char *where, const char *s, size_t n, bool none_ok,
                int32_t **ids, size_t *n_ids, struct qwick_err *e);
 
+/* Check the ids of --prompt-ids: each is below vocab_size. Returns 0, or -1
+ * with *e set. */
+int prompt_check_ids(const int32_t *ids, size_t n, size_t vocab_size,
+                     struct qwick_err *e);
+
 /* ---- --overflow ---- */
 
 enum overflow { OVERFLOW_ERROR, OVERFLOW_HEAD, OVERFLOW_TAIL, OVERFLOW_MIDDLE };
 
 enum overflow overflow_parse(const char *name);
+
+/* Return how many of `keep` tokens are kept at the head. */
+size_t overflow_head(enum overflow how, size_t keep);
 
 /* Keep `keep` of ids[0..n), from the head, the tail, or both ends. Returns the
  * new number of ids. */

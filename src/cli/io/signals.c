@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/flag.h"
@@ -113,11 +112,9 @@ static void on_crash(int sig, siginfo_t *info, void *context)
 
 static void catch_crash(size_t i)
 {
-    struct sigaction sa, old;
-    memset(&sa, 0, sizeof(sa));
-    sigemptyset(&sa.sa_mask);
-    sa.sa_sigaction = on_crash;
-    sa.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    const struct sigaction sa = {.sa_sigaction = on_crash,
+                                 .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    struct sigaction old;
     if (!sigaction(crashes[i], &sa, &old) && old.sa_sigaction != on_crash)
         before[i] = old;
 }
@@ -154,19 +151,15 @@ enum { N_STOPS = sizeof(stops) / sizeof(*stops) };
 
 void signals_catch(void)
 {
+    /* no SA_RESTART: a write to a reader that has stopped must return */
+    const struct sigaction sa = {.sa_sigaction = on_stop,
+                                 .sa_flags = SA_SIGINFO};
+    struct sigaction old;
     if (wake[0] < 0 && pipe2(wake, O_CLOEXEC | O_NONBLOCK))
         wake[0] = wake[1] = -1;
-    for (size_t i = 0; i < N_STOPS; i++) {
-        struct sigaction old, sa;
-        if (sigaction(stops[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN)
-            continue;
-        memset(&sa, 0, sizeof(sa));
-        sigemptyset(&sa.sa_mask);
-        /* no SA_RESTART: a write to a reader that has stopped must return */
-        sa.sa_sigaction = on_stop;
-        sa.sa_flags = SA_SIGINFO;
-        sigaction(stops[i], &sa, NULL);
-    }
+    for (size_t i = 0; i < N_STOPS; i++)
+        if (sigaction(stops[i], NULL, &old) || old.sa_handler != SIG_IGN)
+            sigaction(stops[i], &sa, NULL);
 }
 
 /* Empty the pipe, as no signal is left that a wait must see. */
@@ -215,19 +208,16 @@ void signals_at_kill(void (*fn)(void))
 
 void signals_watch(bool on)
 {
+    const struct sigaction sa = {.sa_handler = on_watched};
     if (on == watching)
         return;
     watching = on;
     for (size_t i = 0; i < N_WATCHED; i++) {
-        struct sigaction sa;
         if (!on) {
             sigaction(watched[i], &unwatched[i], NULL);
             flag_set(&came[i], 0);
             continue;
         }
-        memset(&sa, 0, sizeof(sa));
-        sigemptyset(&sa.sa_mask);
-        sa.sa_handler = on_watched;
         sigaction(watched[i], NULL, &unwatched[i]);
         if (unwatched[i].sa_handler != SIG_IGN)
             sigaction(watched[i], &sa, NULL);

@@ -87,15 +87,16 @@ void *opt_value_at(const struct opt_parsed *p, const struct opt *o)
 
 /* ---- values ---- */
 
-static bool is_choice(const char *choices, const char *s)
+/* Whether a list, which has one of the characters `between` after each word but
+ * the last, has the word. */
+static bool has_word(const char *list, const char *between, const char *word)
 {
-    size_t n = strlen(s);
-    while (n && choices) {
-        const char *bar = strchr(choices, '|');
-        size_t k = bar ? (size_t)(bar - choices) : strlen(choices);
-        if (k == n && memcmp(choices, s, n) == 0)
+    size_t n = strlen(word);
+    for (const char *at = list; n && at && *at; at += strspn(at, between)) {
+        size_t k = strcspn(at, between);
+        if (k == n && memcmp(at, word, n) == 0)
             return true;
-        choices = bar ? bar + 1 : NULL;
+        at += k;
     }
     return false;
 }
@@ -135,32 +136,19 @@ bool opt_is_setting(const struct opt_parsed *p, enum opt_id id)
     return s && s->rank != OPT_LINE;
 }
 
-static size_t value_size(enum opt_type type)
-{
-    switch (type) {
-    case OPT_FLAG:
-        return sizeof(bool);
-    case OPT_INT:
-    case OPT_SIZE:
-        return sizeof(int64_t);
-    case OPT_NUMBER:
-        return sizeof(double);
-    case OPT_TEXT:
-    case OPT_FILE:
-    case OPT_CHOICE:
-        return sizeof(const char *);
-    case OPT_TEXTS:
-    case OPT_FILES:
-        return sizeof(struct strings);
-    case OPT_INTS:
-        return sizeof(struct opt_ints);
-    case OPT_FLAG_FILE:
-        return sizeof(struct opt_flag_file);
-    case OPT_HEADING:
-        break;
-    }
-    return 0;
-}
+static const size_t value_sizes[] = {
+    [OPT_FLAG] = sizeof(bool),
+    [OPT_INT] = sizeof(int64_t),
+    [OPT_SIZE] = sizeof(int64_t),
+    [OPT_NUMBER] = sizeof(double),
+    [OPT_TEXT] = sizeof(const char *),
+    [OPT_FILE] = sizeof(const char *),
+    [OPT_CHOICE] = sizeof(const char *),
+    [OPT_TEXTS] = sizeof(struct strings),
+    [OPT_FILES] = sizeof(struct strings),
+    [OPT_INTS] = sizeof(struct opt_ints),
+    [OPT_FLAG_FILE] = sizeof(struct opt_flag_file),
+};
 
 void opt_value_free(enum opt_type type, void *value)
 {
@@ -193,7 +181,7 @@ static void opt_drop(struct opt_parsed *p, enum opt_id id, const char *why)
     char text[SHOWN];
     void *value = opt_value_at(p, o);
     opt_value_free(o->type, value);
-    memcpy(value, &s->before, value_size(o->type));
+    memcpy(value, &s->before, value_sizes[o->type]);
     if (s->rank < OPT_LINE)
         msg_note("%s: has no effect %s", source_text(p, id, text, sizeof(text)),
                  why);
@@ -274,19 +262,6 @@ void opt_warn_no_effect(struct opt_parsed *p, enum opt_id id,
 
 /* ---- names ---- */
 
-/* Whether a list of words between blanks has the word. */
-static bool has_word(const char *list, const char *word)
-{
-    size_t n = strlen(word);
-    for (const char *at = list; at && *at; at += strspn(at, " ")) {
-        size_t k = strcspn(at, " ");
-        if (k == n && memcmp(at, word, n) == 0)
-            return true;
-        at += k;
-    }
-    return false;
-}
-
 /* The unknown name is another program's name for the option, the beginning of
  * exactly one name, or at most two typing errors away. */
 const char *opt_meant(const struct verb *v, const char *name)
@@ -299,7 +274,7 @@ const char *opt_meant(const struct verb *v, const char *name)
     for (size_t i = 0; i <= n; i++)
         dashed[i] = name[i] == '_' ? '-' : name[i];
     for (const struct opt *o = opt_rows; o < opt_rows + N_ROWS; o++)
-        if (has_word(o->peers, dashed) && opt_row(v, o->id))
+        if (has_word(o->peers, " ", dashed) && opt_row(v, o->id))
             return o->name;
     for (const struct opt *o = NULL; (o = opt_next(v, o));) {
         const char *known = o->name;
@@ -374,6 +349,9 @@ int opt_set_value(const struct verb *v, const struct opt *o, const char *name,
 {
     int64_t i;
     double d;
+    if (!*value && (o->type == OPT_FILE || o->type == OPT_TEXTS ||
+                    o->type == OPT_FILES || o->type == OPT_FLAG_FILE))
+        return opt_usage(v, "%s: the value is empty", name);
     switch (o->type) {
     case OPT_INT:
         if (opt_int(value, &i) || i < o->imin || i > o->imax)
@@ -394,31 +372,23 @@ int opt_set_value(const struct verb *v, const struct opt *o, const char *name,
         *(double *)dst = d;
         return -1;
     case OPT_CHOICE:
-        if (is_choice(o->later, value))
+        if (has_word(o->later, "|", value))
             return opt_usage(v, "%s %s: not in this version", name, value);
-        if (!is_choice(o->choices, value))
+        if (!has_word(o->choices, "|", value))
             return opt_usage(v, "%s: \"%s\" is none of %s", name, value,
                              o->choices);
         *(const char **)dst = value;
         return -1;
     case OPT_FILE:
-        if (!*value)
-            return opt_usage(v, "%s: the value is empty", name);
-        *(const char **)dst = value;
-        return -1;
     case OPT_TEXT:
         *(const char **)dst = value;
         return -1;
     case OPT_TEXTS:
     case OPT_FILES:
-        if (!*value)
-            return opt_usage(v, "%s: the value is empty", name);
         return push_text(dst, value);
     case OPT_INTS:
         return set_ints(v, o, name, value, dst);
     case OPT_FLAG_FILE:
-        if (!*value)
-            return opt_usage(v, "%s: the value is empty", name);
         ((struct opt_flag_file *)dst)->on = true;
         ((struct opt_flag_file *)dst)->file = value;
         return -1;
@@ -469,7 +439,7 @@ int opt_set_default(struct opt_parsed *p, const struct opt *o,
     if (s->rank > rank)
         return -1;
     if (s->rank == OPT_UNSET)
-        memcpy(&s->before, dst, value_size(o->type));
+        memcpy(&s->before, dst, value_sizes[o->type]);
     s->rank = rank;
     s->where = where;
     return set_plain(p->verb, o, name, value, dst, &s->off);

@@ -1,7 +1,6 @@
 #include "cli/opt/preset.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include "cli/io/prompt.h"
 #include "cli/opt/settings.h"
 #include "cli/opt/verbs.h"
+#include "file/fs.h"
 #include "file/map.h"
 
 static const char suffix[] = ".txt";
@@ -19,54 +19,41 @@ static const char suffix[] = ".txt";
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
+    const struct dir_entry *x = a, *y = b;
+    return strcmp(x->name, y->name);
 }
 
-static void free_names(char **v, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        free(v[i]);
-    free(v);
-}
-
-/* The names of the files in a directory, sorted. A directory that cannot be
+/* The names of the prompts in a directory, sorted. A directory that cannot be
  * read has none. Returns 0, or -1 when out of memory. */
-static int list_names(const char *path, char ***out, size_t *n)
+static int list_names(const char *path, struct dir_list *l)
 {
-    DIR *d = opendir(path);
-    struct dirent *f;
-    size_t skip = sizeof(suffix) - 1;
-    int bad = 0;
-    *out = NULL;
-    *n = 0;
-    while (d && !bad && (f = readdir(d)) != NULL) {
-        size_t len = strlen(f->d_name);
-        if (len <= skip || f->d_name[0] == '.' ||
-            strcmp(f->d_name + len - skip, suffix) != 0)
+    size_t skip = sizeof(suffix) - 1, n = 0;
+    struct qwick_err e;
+    if (dir_list_read(l, path, SIZE_MAX, &e))
+        return e.code == QWICK_ERR_MEMORY ? -1 : 0;
+    for (size_t i = 0; i < l->n; i++) {
+        char *name = l->v[i].name;
+        size_t len = strlen(name);
+        if (len <= skip || strcmp(name + len - skip, suffix) != 0) {
+            free(name);
             continue;
-        char **v = realloc(*out, (*n + 1) * sizeof(*v));
-        bad = !v;
-        if (bad)
-            break;
-        *out = v;
-        v[*n] = strndup(f->d_name, len - skip);
-        bad = !v[*n];
-        *n += !bad;
+        }
+        name[len - skip] = 0;
+        l->v[n++].name = name;
     }
-    if (d)
-        closedir(d);
-    if (*n)
-        qsort(*out, *n, sizeof(**out), by_name);
-    return bad ? -1 : 0;
+    l->n = n;
+    if (n)
+        qsort(l->v, n, sizeof(*l->v), by_name);
+    return 0;
 }
 
 /* The name that the user probably meant; NULL: none. */
-static const char *nearest(char **v, size_t n, const char *name)
+static const char *nearest(const struct dir_list *l, const char *name)
 {
     const char *best = NULL;
     size_t least = strlen(name) < 4 ? 2 : 3;
-    for (size_t i = 0; i < n; i++)
-        word_nearest(name, v[i], &least, &best);
+    for (size_t i = 0; i < l->n; i++)
+        word_nearest(name, l->v[i].name, &least, &best);
     return best;
 }
 
@@ -74,21 +61,21 @@ static const char *nearest(char **v, size_t n, const char *name)
 static int no_such(const char *name, const char *path, struct qwick_err *e)
 {
     enum { MAX_LISTED = 300 };
-    char *dir = strndup(path, (size_t)(strrchr(path, '/') - path)), **v = NULL;
-    size_t n = 0;
+    char *dir = strndup(path, (size_t)(strrchr(path, '/') - path));
+    struct dir_list l = {0};
     struct buf text = {0};
-    int bad = !dir || list_names(dir, &v, &n);
-    const char *near = nearest(v, n, name);
+    int bad = !dir || list_names(dir, &l);
+    const char *near = nearest(&l, name);
     if (near)
         bad |= buf_printf(&text, ", did you mean %s", near);
-    bad |= buf_puts(&text, n ? "; there are: " : "; the directory has none");
-    for (size_t i = 0; i < n && !bad; i++) {
+    bad |= buf_puts(&text, l.n ? "; there are: " : "; the directory has none");
+    for (size_t i = 0; i < l.n && !bad; i++) {
         if (text.len > MAX_LISTED) {
-            bad = buf_printf(&text, " and %zu more", n - i);
+            bad = buf_printf(&text, " and %zu more", l.n - i);
             break;
         }
         bad = buf_printf(&text, "%s%s", i ? ", " : "",
-                         ERR_SHOW(v[i], strlen(v[i])));
+                         ERR_SHOW(l.v[i].name, strlen(l.v[i].name)));
     }
     if (!bad && access(name, F_OK) == 0)
         bad = buf_printf(&text, "; -T ./%s is the file here", name);
@@ -96,7 +83,7 @@ static int no_such(const char *name, const char *path, struct qwick_err *e)
         : err_set(e, QWICK_ERR_USAGE, "%s: -T %s: no such prompt%s", dir, name,
                   text.data);
     buf_free(&text);
-    free_names(v, n);
+    dir_list_free(&l);
     free(dir);
     return -1;
 }
@@ -321,11 +308,10 @@ int preset_template(struct prompt_template *t, const struct opt_parsed *p,
     *t = (struct prompt_template){0};
     if (!preset_given(a))
         return 0;
-    int rc =
-        utf8_sanitize(&clean, text, s ? s->n : strlen(text))
-            ? err_oom(e, 0)
-            : prompt_template_parse(t, name, clean.data ? clean.data : "",
-                                    clean.len, s ? s->text_line : 1, known, e);
+    int rc = utf8_sanitize(&clean, text, s ? s->n : strlen(text))
+                 ? err_oom(e, 0)
+                 : prompt_template_parse(t, name, buf_text(&clean), clean.len,
+                                         s ? s->text_line : 1, known, e);
     buf_free(&clean);
     return rc;
 }

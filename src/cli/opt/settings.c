@@ -258,8 +258,7 @@ static int read_line(struct settings *c, struct lines_of *f, char *line,
     if (*line == '[')
         r = begin_section(f, line, s.where);
     else if ((split = settings_split(line, &name, &value, &e)) < 0) {
-        msg_error("%s: %s", s.where, e.msg);
-        r = e.code;
+        r = msg_stop(e.code, "%s: %s", s.where, e.msg);
     } else if (split == 0) {
         s.rank = f->is_preset ? OPT_PRESET
                  : f->section ? OPT_CONFIG_VERB
@@ -310,8 +309,7 @@ static int read_config(struct settings *c, const struct verb *v)
     if (!c->path.len)
         return -1;
     if (settings_read_file(c->path.data, &c->text, &n, &e)) {
-        msg_error("%s (--no-config goes on without it)", e.msg);
-        return e.code;
+        return msg_stop(e.code, "%s (--no-config goes on without it)", e.msg);
     }
     c->exists = c->text != NULL;
     char *line = c->text;

@@ -182,16 +182,13 @@ void html_fact(struct html *h, const char *name, const char *fmt, ...)
     html_markup(h, "</td></tr>\n");
 }
 
-int html_write(const struct html *h, const char *path)
+int html_write(struct html *h, const char *path)
 {
     struct qwick_err e;
-    if (h->failed)
-        return msg_oom();
-    return msg_result(save_put(path, SAVE_SHARED, h->out.data, h->out.len, &e),
-                      &e);
-}
-
-void html_free(struct html *h)
-{
+    int status = h->failed ? msg_oom()
+                           : msg_result(save_put(path, SAVE_SHARED, h->out.data,
+                                                 h->out.len, &e),
+                                        &e);
     buf_free(&h->out);
+    return status;
 }

@@ -38,9 +38,8 @@ void html_cstr(struct html *h, const char *s);
 void html_fact(struct html *h, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Write the page to path; see file/save.h. Returns 0, or an exit status after
- * printing a message. */
-int html_write(const struct html *h, const char *path);
-void html_free(struct html *h);
+/* Write the page to path, see file/save.h, and free it. Returns 0, or an exit
+ * status after printing a message. */
+int html_write(struct html *h, const char *path);
 
 #endif

@@ -83,16 +83,14 @@ static void log_line(void *ctx, enum qwick_log_level level, const char *line)
 /* Print the held messages, warnings first. */
 static void put_held(void)
 {
-    static const enum qwick_log_level levels[] = {QWICK_LOG_WARNING,
-                                                  QWICK_LOG_NOTE};
-    for (int k = 0; k < 2; k++) {
+    for (char level = '0'; level <= '1'; level++)
         for (size_t i = 0; i < held.lines.len;) {
             const char *line = held.lines.data + i;
-            if (*line == '0' + k)
-                put_line(levels[k], line + 1);
+            if (*line == level)
+                put_line(level == '0' ? QWICK_LOG_WARNING : QWICK_LOG_NOTE,
+                         line + 1);
             i += strlen(line) + 1;
         }
-    }
 }
 
 size_t open_model_cache_memory(void)
@@ -126,12 +124,18 @@ static struct qwick_engine_options compute_options(const struct args *c)
     return o;
 }
 
+/* Print why a model failed. alias: see opt_models. Returns its exit status. */
+static int fail_of(const char *alias, const struct qwick_err *e)
+{
+    return alias ? msg_stop(e->code, "%s: %s", alias, e->msg) : msg_fail(e);
+}
+
 /* Open an engine, and print its messages unless that fails. alias: see
  * opt_models. */
 static int open_engine(struct qwick_engine **eng,
                        struct qwick_engine_options *o, const char *alias)
 {
-    struct qwick_err e = {0}, named;
+    struct qwick_err e = {0};
     char *dir = NULL;
     o->tuning_dir = o->prefix_cache_dir;
     if (!o->tuning_dir) {
@@ -147,15 +151,11 @@ static int open_engine(struct qwick_engine **eng,
     }
     held.on = true;
     int failed = qwick_engine_open(eng, o, &e);
-    if (failed && alias) {
-        err_set(&named, e.code, "%s: %s", alias, e.msg);
-        e = named;
-    }
     held.on = false;
     free(dir);
     if (own)
         progress_stop();
-    int status = msg_result(failed, &e);
+    int status = failed ? fail_of(alias, &e) : 0;
     if (!status)
         put_held();
     buf_free(&held.lines);
@@ -174,13 +174,8 @@ static int find_place(struct opt_parsed *p, const char *name, const char *alias,
     char *found, *other;
     if (!name)
         return 0;
-    if (qwick_model_find(&found, name, is_name, &e)) {
-        if (alias) {
-            struct qwick_err why = e;
-            err_set(&e, why.code, "%s: %s", alias, why.msg);
-        }
-        return msg_fail(&e);
-    }
+    if (qwick_model_find(&found, name, is_name, &e))
+        return fail_of(alias, &e);
     if (!is_name && (other = qwick_model_same_name(name))) {
         msg_hint("%s: is the path; the model of this name in the Hugging Face "
                  "cache is %s",

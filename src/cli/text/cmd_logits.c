@@ -236,15 +236,8 @@ static int print(struct job *j, struct qwick_err *e)
 static int encode(struct job *j, struct qwick_err *e)
 {
     const struct qwick_info *info = qwick_engine_info(j->eng);
-    if (j->a->prompt_ids) {
-        for (size_t i = 0; i < j->n_ids; i++)
-            if ((size_t)j->ids[i] >= info->vocab_size)
-                return err_set(e, QWICK_ERR_USAGE,
-                               "--prompt-ids: token %zu: id %d is not below "
-                               "the vocabulary's %zu",
-                               i + 1, j->ids[i], info->vocab_size);
-        return 0;
-    }
+    if (j->a->prompt_ids)
+        return prompt_check_ids(j->ids, j->n_ids, info->vocab_size, e);
     if (j->a->chat) {
         if (strcmp(info->template_name, "none") == 0)
             return err_set(e, QWICK_ERR_USAGE,
@@ -320,18 +313,13 @@ static int logits(struct job *j)
     if (encode(j, &e) ||
         qwick_session_create(&j->ses, j->eng, (size_t)j->a->ctx, &e))
         return msg_fail(&e);
-    if (j->n_ids == 0) {
-        err_set(&e, QWICK_ERR_USAGE,
-                "text: it has no tokens after normalization");
-        return msg_fail(&e);
-    }
+    if (j->n_ids == 0)
+        return msg_refuse("text: it has no tokens after normalization");
     size_t limit = qwick_session_n_ctx(j->ses);
-    if (j->n_ids > limit) {
-        err_set(&e, QWICK_ERR_CONTEXT,
-                "prompt: %zu tokens do not fit the context of %zu", j->n_ids,
-                limit);
-        return msg_fail(&e);
-    }
+    if (j->n_ids > limit)
+        return msg_stop(QWICK_ERR_CONTEXT,
+                        "prompt: %zu tokens do not fit the context of %zu",
+                        j->n_ids, limit);
     /* catch signals, so that an interrupted -o removes its temporary file */
     signals_catch();
     qwick_session_interrupt(j->ses, signals_flag());

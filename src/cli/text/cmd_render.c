@@ -51,7 +51,7 @@ static int render(struct job *j, const char *name, const struct buf *input,
     struct buf out = {0};
     struct qwick_chat *chat;
     struct tool_list own = {0};
-    const char *chat_json = input->data ? input->data : "";
+    const char *chat_json = buf_text(input);
     char *text = NULL;
     size_t n;
     if (qwick_chat_create(&chat, e))

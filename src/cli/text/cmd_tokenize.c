@@ -87,14 +87,14 @@ static int decode_line(void *ctx, const struct line *line,
     const struct job *j = ctx;
     const char *where = line->where;
     const struct json_value *list = json_get(v, "ids");
-    const struct json_value *skip = json_get(v, "skip_special");
+    const struct json_value *skip = json_member(v, "skip_special");
     bool skip_special = j->a->skip_special;
     int r = -1;
     if (!json_is(list, JSON_ARRAY))
         return err_set(e, QWICK_ERR_USAGE, "%s: ids: not an array", where);
     if (json_is(skip, JSON_BOOL))
         skip_special = skip->boolean;
-    else if (skip && !json_is(skip, JSON_NULL))
+    else if (skip)
         return err_set(e, QWICK_ERR_USAGE,
                        "%s: skip_special: not true or false", where);
     int32_t *ids = malloc((list->len + 1) * sizeof(*ids));
@@ -146,7 +146,7 @@ static int tokenize(struct job *j, struct buf *in, struct buf *out,
         return msg_fail(e);
     if (!found)
         return common_no_input(j->verb);
-    if (encode(j, in->data ? in->data : "", in->len, &ids, &n, e))
+    if (encode(j, buf_text(in), in->len, &ids, &n, e))
         return msg_fail(e);
     if (j->a->json) {
         struct json_writer w = jw_line(out);
@@ -172,7 +172,7 @@ static int detokenize(struct job *j, struct buf *in, struct buf *out,
         return msg_fail(e);
     if (!found)
         return common_no_input(j->verb);
-    if (prompt_ids("ids", in->data ? in->data : "", in->len, true, &ids, &n, e))
+    if (prompt_ids("ids", buf_text(in), in->len, true, &ids, &n, e))
         return msg_fail(e);
     char *text;
     size_t n_text;

@@ -158,12 +158,9 @@ static int bad_record(struct job *j, struct text *r, const char *where,
     if (record_message(&text, where, e->msg)) {
         status = msg_oom();
     } else if (!line || j->out.format != VECTORS_JSONL) {
-        struct qwick_err all = *e;
-        err_set(&all,
-                line && e->code == QWICK_ERR_USAGE ? QWICK_ERR_RUNTIME
-                                                   : e->code,
-                "%s", text.data);
-        status = msg_fail(&all);
+        status = msg_stop(line && e->code == QWICK_ERR_USAGE ? QWICK_ERR_RUNTIME
+                                                             : e->code,
+                          "%s", text.data);
     } else {
         r->error = buf_take(&text, NULL);
         j->bad_records = true;
@@ -315,12 +312,9 @@ static int open_all(struct job *j)
     size_t n;
     int status;
     size_t d_model = qwick_engine_info(j->eng)->d_model;
-    if (o.dim > d_model) {
-        err_set(&e, QWICK_ERR_USAGE,
-                "--dim %zu: the model's vectors have %zu numbers", o.dim,
-                d_model);
-        return msg_fail(&e);
-    }
+    if (o.dim > d_model)
+        return msg_refuse("--dim %zu: the model's vectors have %zu numbers",
+                          o.dim, d_model);
     /* a checkpoint without a tokenizer fails here, not at every line */
     if (qwick_tokenize(j->eng, "", 0, false, &ids, &n, &e))
         return msg_fail(&e);

@@ -2,6 +2,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/utf8.h"
 #include "cli/io/escape.h"
@@ -109,6 +110,12 @@ static int flush(struct job *j)
     return status;
 }
 
+static int by_number(const void *a, const void *b)
+{
+    const struct doc *x = a, *y = b;
+    return x->number < y->number ? -1 : x->number > y->number;
+}
+
 /* Best first; documents without a score last; equal scores in input order. */
 static int by_score(const void *a, const void *b)
 {
@@ -117,13 +124,7 @@ static int by_score(const void *a, const void *b)
         return x->error ? 1 : -1;
     if (x->score != y->score)
         return x->score > y->score ? -1 : 1;
-    return x->number < y->number ? -1 : x->number > y->number;
-}
-
-static int by_number(const void *a, const void *b)
-{
-    const struct doc *x = a, *y = b;
-    return x->number < y->number ? -1 : x->number > y->number;
+    return by_number(a, b);
 }
 
 static bool worse(const struct job *j, const struct doc *d)
@@ -262,16 +263,8 @@ static int copy_doc(struct doc *d, const struct texts_item *item)
 
 static struct doc *new_doc(struct job *j)
 {
-    if (j->n_docs == j->cap_docs) {
-        size_t cap = j->cap_docs ? 2 * j->cap_docs : GROUP_DOCS, bytes;
-        struct doc *docs = NULL;
-        if (size_mul(cap, sizeof *docs, &bytes) == 0)
-            docs = realloc(j->docs, bytes);
-        if (!docs)
-            return NULL;
-        j->docs = docs;
-        j->cap_docs = cap;
-    }
+    if (ARRAY_RESERVE(j->docs, j->cap_docs, j->n_docs + 1, NULL))
+        return NULL;
     struct doc *d = &j->docs[j->n_docs++];
     *d = (struct doc){0};
     return d;

@@ -82,8 +82,8 @@ static int check(struct embed_pending *p, const struct header *want, bool redo)
     size_t n_magic = n < sizeof(h.magic) ? n : sizeof(h.magic);
     if (!S_ISREG(st.st_mode) || read_all_at(p->fd, &h, n, 0) ||
         memcmp(h.magic, want->magic, n_magic) != 0) {
-        msg_error("%s: was not written by qwick embed; left alone", p->path);
-        return QWICK_ERR_USAGE;
+        return msg_refuse("%s: was not written by qwick embed; left alone",
+                          p->path);
     }
     if (n < sizeof(h))
         return start_new(p, want);
@@ -91,12 +91,11 @@ static int check(struct embed_pending *p, const struct header *want, bool redo)
         return read_rows(p, size);
     if (redo)
         return start_new(p, want);
-    msg_error(
+    return msg_refuse(
         "%s: has vectors of an unfinished run with another model, or with "
         "another --exact, --kv, --dim or --no-normalize; left alone "
         "(--redo drops them)",
         p->path);
-    return QWICK_ERR_USAGE;
 }
 
 int embed_pending_open(struct embed_pending *p, const char *output,
@@ -117,13 +116,10 @@ int embed_pending_open(struct embed_pending *p, const char *output,
              0666);
     if (p->fd < 0)
         return msg_errno(p->path, "open");
-    if (flock(p->fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
-        msg_error("%s: another qwick embed is writing it", p->path);
-        close(p->fd);
-        p->fd = -1;
-        return QWICK_ERR_USAGE;
-    }
-    int status = check(p, &h, redo);
+    bool locked = flock(p->fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
+    int status =
+        locked ? msg_refuse("%s: another qwick embed is writing it", p->path)
+               : check(p, &h, redo);
     if (status) { /* leave the file unchanged */
         close(p->fd);
         p->fd = -1;
