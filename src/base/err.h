@@ -11,6 +11,9 @@
 int err_set(struct qwick_err *e, enum qwick_err_code code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Set *e to QWICK_ERR_USAGE, as err_set does. */
+#define err_usage(e, ...) err_set((e), QWICK_ERR_USAGE, __VA_ARGS__)
+
 /* Set *e to QWICK_ERR_MODEL and QWICK_KIND_INCOMPLETE, as err_set does, and ask
  * at the end of the message whether a download is incomplete. */
 int err_incomplete(struct qwick_err *e, const char *fmt, ...)

@@ -11,7 +11,7 @@ const struct csv_dialect csv_tab = {.delimiter = '\t', .inner_quotes = true};
 static int fault(struct csv *c, const char *what, struct qwick_err *e)
 {
     c->open = false;
-    return err_set(e, QWICK_ERR_USAGE, "column %zu: %s", c->column, what);
+    return err_usage(e, "column %zu: %s", c->column, what);
 }
 
 static int begin_field(struct csv *c, struct qwick_err *e)

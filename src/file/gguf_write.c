@@ -126,21 +126,19 @@ static int place(const struct st_out_tensor *t, const char *path, size_t *end,
     size_t n = dtype_bytes(t->dtype), block = dtype_block(t->dtype);
     if (t->rank == 0 || t->rank > GGUF_MAX_DIMS ||
         t->shape[t->rank - 1] % block)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s: tensor %s: %zu dimensions, rows of %zu elements: "
-                       "GGUF has no such tensor of type %s",
-                       path, t->name, t->rank,
-                       t->rank ? t->shape[t->rank - 1] : 0,
-                       dtype_name(t->dtype));
+        return err_usage(e,
+                         "%s: tensor %s: %zu dimensions, rows of %zu elements: "
+                         "GGUF has no such tensor of type %s",
+                         path, t->name, t->rank,
+                         t->rank ? t->shape[t->rank - 1] : 0,
+                         dtype_name(t->dtype));
     for (size_t i = 0; i < t->rank; i++)
         if (size_mul(n, t->shape[i] / (i + 1 == t->rank ? block : 1), &n))
-            return err_set(e, QWICK_ERR_USAGE,
-                           "%s: tensor %s: shape: its size overflows", path,
-                           t->name);
+            return err_usage(e, "%s: tensor %s: shape: its size overflows",
+                             path, t->name);
     *out = (struct st_piece){.begin = *end, .size = n, .pad = padding(n)};
     if (size_add(*end, n, end) || size_add(*end, out->pad, end))
-        return err_set(e, QWICK_ERR_USAGE, "%s: tensor %s: its end overflows",
-                       path, t->name);
+        return err_usage(e, "%s: tensor %s: its end overflows", path, t->name);
     return 0;
 }
 

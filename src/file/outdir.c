@@ -87,20 +87,17 @@ static int check_there(const char *path, bool replace, struct qwick_err *e)
         return -1;
     int rc = 0;
     if (n > 0 && !replace)
-        rc = err_set(e, QWICK_ERR_USAGE,
-                     "%s: is there and not empty: --force replaces a "
-                     "checkpoint",
-                     path);
-    else if (n > 0 && !config)
-        rc = err_set(
-            e, QWICK_ERR_USAGE,
-            "%s: is not replaced: it has no config.json, so it is not a "
-            "checkpoint",
+        rc = err_usage(
+            e, "%s: is there and not empty: --force replaces a checkpoint",
             path);
+    else if (n > 0 && !config)
+        rc = err_usage(e,
+                       "%s: is not replaced: it has no config.json, so it is "
+                       "not a checkpoint",
+                       path);
     else if (n > 0 && dir)
-        rc = err_set(e, QWICK_ERR_USAGE,
-                     "%s: is not replaced: it has a directory in it, %s", path,
-                     dir);
+        rc = err_usage(e, "%s: is not replaced: it has a directory in it, %s",
+                       path, dir);
     free(dir);
     return rc;
 }
@@ -118,13 +115,13 @@ static int resolve(struct outdir *d, const char *path, bool replace,
 {
     struct stat st;
     if (!*path)
-        return err_set(e, QWICK_ERR_USAGE, "output: the name is empty");
+        return err_usage(e, "output: the name is empty");
     if (stat(path, &st)) {
         int err = errno;
         /* Refuse a dangling link: a directory would replace it. */
         if (err != ENOENT || lstat(path, &st) == 0)
-            return err_set(e, QWICK_ERR_USAGE, "%s: cannot be a directory: %s",
-                           path, strerror(err));
+            return err_usage(e, "%s: cannot be a directory: %s", path,
+                             strerror(err));
         d->path = strdup(path);
         if (!d->path)
             return err_oom(e, strlen(path) + 1);
@@ -134,11 +131,9 @@ static int resolve(struct outdir *d, const char *path, bool replace,
         return 0;
     }
     if (!S_ISDIR(st.st_mode))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s: is there and is not a directory", path);
+        return err_usage(e, "%s: is there and is not a directory", path);
     if (same_file(&st, keep))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s: is the source: name another directory", path);
+        return err_usage(e, "%s: is the source: name another directory", path);
     if (check_there(path, replace, e))
         return -1;
     d->path = realpath(path, NULL);
@@ -153,26 +148,22 @@ static int check_file(const char *path, bool replace, struct qwick_err *e)
     struct stat st;
     struct map map;
     if (stat(path, &st))
-        return err_set(e, QWICK_ERR_USAGE, "%s: cannot be a file: %s", path,
-                       strerror(errno));
+        return err_usage(e, "%s: cannot be a file: %s", path, strerror(errno));
     if (S_ISDIR(st.st_mode))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s: is a directory: name a file, such as "
-                       "%s/model.gguf",
-                       path, path);
+        return err_usage(
+            e, "%s: is a directory: name a file, such as %s/model.gguf", path,
+            path);
     if (!S_ISREG(st.st_mode))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s: is there and is not a regular file", path);
+        return err_usage(e, "%s: is there and is not a regular file", path);
     if (!replace)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s: is there: --force replaces a GGUF file", path);
+        return err_usage(e, "%s: is there: --force replaces a GGUF file", path);
     if (map_open(&map, path, e))
         return -1;
     bool is = gguf_is(&map);
     map_close(&map);
     return is ? 0
-              : err_set(e, QWICK_ERR_USAGE,
-                        "%s: is not replaced: it is not a GGUF file", path);
+              : err_usage(e, "%s: is not replaced: it is not a GGUF file",
+                          path);
 }
 
 /* Check what is at path, and set d->path. */
@@ -181,11 +172,11 @@ static int resolve_file(struct outdir *d, const char *path, struct qwick_err *e)
     struct stat st;
     size_t n = strlen(path);
     if (n == 0)
-        return err_set(e, QWICK_ERR_USAGE, "output: the name is empty");
+        return err_usage(e, "output: the name is empty");
     if (lstat(path, &st) && errno == ENOENT) {
         if (path[n - 1] == '/')
-            return err_set(e, QWICK_ERR_USAGE,
-                           "%s: is the name of a directory: name a file", path);
+            return err_usage(e, "%s: is the name of a directory: name a file",
+                             path);
         d->path = strdup(path);
         return d->path ? 0 : err_oom(e, n + 1);
     }

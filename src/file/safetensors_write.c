@@ -21,22 +21,20 @@ static int make_header(struct buf *out, const char *format,
         const struct st_out_tensor *t = &tensors[i];
         size_t begin = end, bytes = dtype_bytes(t->dtype);
         if (t->rank > ST_MAX_RANK)
-            return err_set(e, QWICK_ERR_USAGE,
-                           "%s: tensor %s: more than 8 dimensions", path,
-                           t->name);
+            return err_usage(e, "%s: tensor %s: more than 8 dimensions", path,
+                             t->name);
         rc = buf_puts(out, i > 0 ? "," : "") || buf_json_cstr(out, t->name) ||
              buf_printf(out, ":{\"dtype\":\"%s\",\"shape\":[",
                         dtype_name(t->dtype));
         for (size_t d = 0; d < t->rank && !rc; d++) {
             if (size_mul(bytes, t->shape[d], &bytes))
-                return err_set(e, QWICK_ERR_USAGE,
-                               "%s: tensor %s: shape: its size overflows", path,
-                               t->name);
+                return err_usage(e, "%s: tensor %s: shape: its size overflows",
+                                 path, t->name);
             rc = buf_printf(out, d > 0 ? ",%zu" : "%zu", t->shape[d]);
         }
         if (size_add(end, bytes, &end))
-            return err_set(e, QWICK_ERR_USAGE,
-                           "%s: tensor %s: its end overflows", path, t->name);
+            return err_usage(e, "%s: tensor %s: its end overflows", path,
+                             t->name);
         rc = rc || buf_printf(out, "],\"data_offsets\":[%zu,%zu]}", begin, end);
         pieces[i] = (struct st_piece){t->data, begin, bytes, 0};
     }
@@ -46,9 +44,8 @@ static int make_header(struct buf *out, const char *format,
     if (rc)
         return err_oom(e, out->len * 2);
     if (out->len > MAX_HEADER_BYTES)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s: header length %zu is above the limit of %d", path,
-                       out->len, MAX_HEADER_BYTES);
+        return err_usage(e, "%s: header length %zu is above the limit of %d",
+                         path, out->len, MAX_HEADER_BYTES);
     return 0;
 }
 

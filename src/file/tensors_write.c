@@ -235,10 +235,10 @@ int st_writer_at(struct st_writer *w, size_t tensor, size_t offset,
     const unsigned char *p = data;
     if (tensor >= w->n || offset > w->pieces[tensor].p.size ||
         n_bytes > w->pieces[tensor].p.size - offset)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s: bytes %zu to %zu of tensor %zu: the header has no "
-                       "room for them",
-                       w->path, offset, offset + n_bytes, tensor);
+        return err_usage(e,
+                         "%s: bytes %zu to %zu of tensor %zu: the header has "
+                         "no room for them",
+                         w->path, offset, offset + n_bytes, tensor);
     struct piece *t = &w->pieces[tensor];
     size_t at = w->n_head + t->p.begin + offset;
     bool last = offset + n_bytes == t->p.size;
@@ -255,9 +255,8 @@ int st_writer_data(struct st_writer *w, const void *data, size_t n_bytes,
     const unsigned char *p = data;
     while (n_bytes > 0) {
         if (w->at == w->n)
-            return err_set(e, QWICK_ERR_USAGE,
-                           "%s: %zu bytes more than the header has", w->path,
-                           n_bytes);
+            return err_usage(e, "%s: %zu bytes more than the header has",
+                             w->path, n_bytes);
         struct piece *t = &w->pieces[w->at];
         size_t k = n_bytes < t->left ? n_bytes : t->left;
         if (tensors_put(w, p, k, e))
@@ -278,8 +277,8 @@ int st_writer_close(struct st_writer *w, struct qwick_err *e)
     for (size_t i = w->at; i < w->n; i++)
         missing += w->pieces[i].left;
     if (missing > 0)
-        rc = err_set(e, QWICK_ERR_USAGE, "%s: %zu bytes of data did not come",
-                     w->path, missing);
+        rc = err_usage(e, "%s: %zu bytes of data did not come", w->path,
+                       missing);
     else
         rc = flush(w, e) || save_commit(&w->file, e) ? -1 : 0;
     st_writer_abort(w);

@@ -103,10 +103,10 @@ static int read_open(struct parser *p)
                    ? -1
                    : 0;
     if (n != SIZE_MAX && is_near_name(name, n))
-        return err_set(p->e, QWICK_ERR_USAGE,
-                       "%s:%zu: \"{%s}\": a field has no blanks at its ends; "
-                       "{{ and }} are braces",
-                       p->t->name, p->line, ERR_SHOW(name, n));
+        return err_usage(p->e,
+                         "%s:%zu: \"{%s}\": a field has no blanks at its ends; "
+                         "{{ and }} are braces",
+                         p->t->name, p->line, ERR_SHOW(name, n));
     if (!p->single)
         p->single = p->line;
     p->s++;
@@ -140,11 +140,11 @@ static int template_parse(struct parser *p)
         p->s++;
     }
     if (p->single && p->twice)
-        return err_set(p->e, QWICK_ERR_USAGE,
-                       "%s:%zu: \"{{\" and \"}}\" are one brace each, but line "
-                       "%zu has a single one; double each brace that is not of "
-                       "a field, or put a blank between the two",
-                       p->t->name, p->twice, p->single);
+        return err_usage(p->e,
+                         "%s:%zu: \"{{\" and \"}}\" are one brace each, but "
+                         "line %zu has a single one; double each brace that is "
+                         "not of a field, or put a blank between the two",
+                         p->t->name, p->twice, p->single);
     return end_text(p, p->s, p->s);
 }
 

@@ -29,10 +29,10 @@ int chat_input_check(const struct qwick_chat *c, const char *name,
             return -1;
         if (!role_is(&m, "system") && !role_is(&m, "user") &&
             !role_is(&m, "assistant") && !role_is(&m, "tool"))
-            return err_set(e, QWICK_ERR_USAGE,
-                           "%s: message %zu: role: must be system, user, "
-                           "assistant or tool",
-                           name, i);
+            return err_usage(e,
+                             "%s: message %zu: role: must be system, user, "
+                             "assistant or tool",
+                             name, i);
     }
     return 0;
 }

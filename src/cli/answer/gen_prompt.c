@@ -374,8 +374,7 @@ int gen_encode(struct gen_job *j, struct qwick_err *e)
         if (prompt_encode(j, &j->ids, &j->n_ids, e))
             return -1;
         if (j->n_ids == 0)
-            return err_set(e, QWICK_ERR_USAGE,
-                           "prompt: it has no tokens after normalization");
+            return err_usage(e, "prompt: it has no tokens after normalization");
     }
     if (j->p->a.session && j->mode != MODE_CHAT && gen_continue(j, e))
         return -1;

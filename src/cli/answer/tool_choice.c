@@ -43,10 +43,9 @@ int tool_choice_read(struct tool_choice *out, const struct json_value *v,
         }
     if (!json_equals(json_get(v, "type"), "function") ||
         !json_is(name, JSON_STRING) || strlen(name->str) != name->len)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "tool_choice: must be \"auto\", \"none\", \"required\" "
-                       "or {\"type\": \"function\", \"function\": {\"name\": "
-                       "NAME}}");
+        return err_usage(
+            e, "tool_choice: must be \"auto\", \"none\", \"required\" or "
+               "{\"type\": \"function\", \"function\": {\"name\": NAME}}");
     out->kind = CHOICE_TOOL;
     out->name = strdup(name->str);
     return out->name ? 0 : err_oom(e, name->len);

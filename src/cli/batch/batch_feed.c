@@ -334,12 +334,10 @@ static int batch_check_form(const struct batch_job *j, const struct request *r,
                             struct qwick_err *e)
 {
     if (r->n > j->form->max_samples)
-        return err_set(e, QWICK_ERR_USAGE, "record: n: must be 1 for %s",
-                       j->form->name);
+        return record_fault(e, "n: must be 1 for %s", j->form->name);
     if (r->tools && j->form->no_tools)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "record: tools: calls have no place in %s",
-                       j->form->name);
+        return record_fault(e, "tools: calls have no place in %s",
+                            j->form->name);
     return 0;
 }
 

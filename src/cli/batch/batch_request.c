@@ -13,18 +13,14 @@
 #include "file/json.h"
 #include "text/chat/chat_values.h"
 
-/* Name of the text in messages of the JSON reader and of chats. */
-#define WHERE "record"
-
 /* ---- options ---- */
 
 static int record_int(const struct json_value *m, const char *key, int64_t min,
                       int64_t max, int64_t *out, struct qwick_err *e)
 {
     if (json_int(m, min, max, out))
-        return err_set(e, QWICK_ERR_USAGE,
-                       WHERE ": %s: must be an integer from %lld to %lld", key,
-                       (long long)min, (long long)max);
+        return record_fault(e, "%s: must be an integer from %lld to %lld", key,
+                            (long long)min, (long long)max);
     return 0;
 }
 
@@ -33,9 +29,8 @@ static int record_number(const struct json_value *m, const struct opt *o,
 {
     double x;
     if (json_double(m, &x) || !(x >= o->min && x <= o->max))
-        return err_set(e, QWICK_ERR_USAGE,
-                       WHERE ": %s: must be a number from %g to %g", o->record,
-                       o->min, o->max);
+        return record_fault(e, "%s: must be a number from %g to %g", o->record,
+                            o->min, o->max);
     *out = x;
     return 0;
 }
@@ -49,9 +44,8 @@ static int record_think(const struct json_value *m, const char **think,
              json_equals(m, "auto"))
         *think = m->str;
     else
-        return err_set(e, QWICK_ERR_USAGE,
-                       WHERE ": think: must be true, false, \"on\", \"off\" or "
-                             "\"auto\"");
+        return record_fault(
+            e, "think: must be true, false, \"on\", \"off\" or \"auto\"");
     return 0;
 }
 
@@ -67,9 +61,8 @@ static int record_stop(struct request *r, const struct json_value *m,
     for (size_t i = 0; i < n; i++) {
         if (!json_is(&v[i], JSON_STRING) || v[i].len == 0 ||
             strlen(v[i].str) != v[i].len)
-            return err_set(e, QWICK_ERR_USAGE,
-                           WHERE ": stop: must be a string, or an array of "
-                                 "strings, not empty and without NUL");
+            return record_fault(e, "stop: must be a string, or an array of "
+                                   "strings, not empty and without NUL");
         r->stop[i] = v[i].str;
     }
     *stop = (struct strings){r->stop, n};
@@ -112,8 +105,7 @@ static int record_options(struct request *r, const struct batch_job *j,
             return -1;
     }
     if (j->raw && json_member(v, "think_budget"))
-        return err_set(e, QWICK_ERR_USAGE,
-                       WHERE ": think_budget: cannot be combined with --raw");
+        return record_fault(e, "think_budget: cannot be combined with --raw");
     if (json_member(v, "temperature"))
         own->a.greedy = false;
     r->o = qwick_generate_defaults();
@@ -137,8 +129,7 @@ static int join_choices(const struct json_value *v, struct buf *out,
     for (size_t i = 0; i < v->len; i++) {
         const struct json_value *text = &v->items[i];
         if (!json_is(text, JSON_STRING))
-            return err_set(e, QWICK_ERR_USAGE,
-                           WHERE ": choices: item %zu is no string", i);
+            return record_fault(e, "choices: item %zu is no string", i);
         bool bad = i && buf_putc(out, ',');
         for (size_t k = 0; k < text->len && !bad; k++)
             bad = ((text->str[k] == ',' || text->str[k] == '\\') &&
@@ -162,10 +153,11 @@ static int constraint_text(enum qwick_constraint_kind kind,
     if (kind == QWICK_CONSTRAINT_JSON_SCHEMA &&
         (json_is(v, JSON_OBJECT) || json_is(v, JSON_BOOL)))
         return json_dump_python(out, v) ? err_oom(e, out->len) : 0;
-    return err_set(e, QWICK_ERR_USAGE, "must be a string%s",
-                   kind == QWICK_CONSTRAINT_CHOICES ? " or an array of strings"
-                   : kind == QWICK_CONSTRAINT_JSON_SCHEMA ? " or an object"
-                                                          : "");
+    return err_usage(e, "must be a string%s",
+                     kind == QWICK_CONSTRAINT_CHOICES
+                         ? " or an array of strings"
+                     : kind == QWICK_CONSTRAINT_JSON_SCHEMA ? " or an object"
+                                                            : "");
 }
 
 /* Read the constraint of a record. o->name stays NULL if it has none. */
@@ -177,10 +169,10 @@ static int record_own_constraint(struct qwick_constraint_options *o,
         const char *key, *name;
         enum qwick_constraint_kind kind;
     } rows[] = {
-        {"regex", WHERE ": regex", QWICK_CONSTRAINT_REGEX},
-        {"choices", WHERE ": choices", QWICK_CONSTRAINT_CHOICES},
-        {"grammar", WHERE ": grammar", QWICK_CONSTRAINT_GBNF},
-        {"json_schema", WHERE ": json_schema", QWICK_CONSTRAINT_JSON_SCHEMA},
+        {"regex", RECORD ": regex", QWICK_CONSTRAINT_REGEX},
+        {"choices", RECORD ": choices", QWICK_CONSTRAINT_CHOICES},
+        {"grammar", RECORD ": grammar", QWICK_CONSTRAINT_GBNF},
+        {"json_schema", RECORD ": json_schema", QWICK_CONSTRAINT_JSON_SCHEMA},
     };
     *o = qwick_constraint_defaults();
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
@@ -189,8 +181,8 @@ static int record_own_constraint(struct qwick_constraint_options *o,
         if (!m)
             continue;
         if (o->name)
-            return err_set(e, QWICK_ERR_USAGE, "%s: cannot be combined with %s",
-                           o->name, rows[i].key);
+            return err_usage(e, "%s: cannot be combined with %s", o->name,
+                             rows[i].key);
         o->name = rows[i].name;
         o->kind = rows[i].kind;
         if (constraint_text(o->kind, m, text, &why))
@@ -208,11 +200,9 @@ static int choice_constraint(const struct request *r,
                              struct buf *text, struct qwick_err *e)
 {
     if (o->name)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s: cannot be combined with tool_choice", o->name);
+        return err_usage(e, "%s: cannot be combined with tool_choice", o->name);
     if (!r->tools)
-        return err_set(e, QWICK_ERR_USAGE,
-                       WHERE ": tool_choice: there are no tools");
+        return record_fault(e, "tool_choice: there are no tools");
     if (tool_choice_constraint(c, r->tools, text, o, e))
         return -1;
     o->name = name;
@@ -232,13 +222,14 @@ static int record_constraint(struct request *r, struct batch_job *j,
     struct qwick_err why;
     int rc = record_own_constraint(&o, &text, v, e);
     if (!rc && own && tool_choice_read(&choice, own, &why))
-        rc = err_set(e, why.code, WHERE ": %s", why.msg);
+        rc = err_set(e, why.code, RECORD ": %s", why.msg);
     if (!rc && own && choice.kind != CHOICE_AUTO &&
         (choice.kind != CHOICE_NONE || r->tools))
-        rc = choice_constraint(r, &choice, WHERE ": tool_choice", &o, &text, e);
+        rc =
+            choice_constraint(r, &choice, RECORD ": tool_choice", &o, &text, e);
     else if (!rc && !own && !o.name && r->tools &&
              j->g.choice.kind != CHOICE_AUTO)
-        rc = choice_constraint(r, &j->g.choice, WHERE ": --tool-choice", &o,
+        rc = choice_constraint(r, &j->g.choice, RECORD ": --tool-choice", &o,
                                &text, e);
     if (!rc && o.name) {
         rc = constraint_cache_get(&j->constraints, j->g.eng, &o, &r->constraint,
@@ -263,13 +254,12 @@ static int record_tools(struct request *r, const struct batch_job *j,
     const struct json_value *own = json_member(v, "tools");
     bool ids = json_member(v, "prompt_ids");
     if (own && !json_is(own, JSON_ARRAY))
-        return err_set(e, QWICK_ERR_USAGE,
-                       WHERE ": tools: must be an array, is %s",
-                       json_type_name(own));
+        return record_fault(e, "tools: must be an array, is %s",
+                            json_type_name(own));
     if (own && own->len && (j->raw || ids))
-        return err_set(e, QWICK_ERR_USAGE, WHERE ": tools: %s",
-                       ids ? "cannot be combined with prompt_ids"
-                           : "need a chat template");
+        return record_fault(e, "tools: %s",
+                            ids ? "cannot be combined with prompt_ids"
+                                : "need a chat template");
     if (!own)
         own = &j->g.tools.list;
     if (own->len && !ids)
@@ -285,19 +275,16 @@ static int record_ids(struct request *r, const struct batch_job *j,
 {
     int64_t vocab_size = (int64_t)qwick_engine_info(j->g.eng)->vocab_size, id;
     if (!json_is(v, JSON_ARRAY) || v->len == 0)
-        return err_set(e, QWICK_ERR_USAGE,
-                       WHERE ": prompt_ids: must be an array of token ids, not "
-                             "empty");
+        return record_fault(
+            e, "prompt_ids: must be an array of token ids, not empty");
     r->ids = malloc(v->len * sizeof(*r->ids));
     if (!r->ids)
         return err_oom(e, v->len * sizeof(*r->ids));
     for (size_t i = 0; i < v->len; i++) {
         if (json_int(&v->items[i], 0, vocab_size - 1, &id))
-            return err_set(e, QWICK_ERR_USAGE,
-                           WHERE
-                           ": prompt_ids: item %zu is not a token id from 0 "
-                           "to %lld",
-                           i, (long long)vocab_size - 1);
+            return record_fault(
+                e, "prompt_ids: item %zu is not a token id from 0 to %lld", i,
+                (long long)vocab_size - 1);
         r->ids[r->n_ids++] = (int32_t)id;
     }
     r->o.in_think = !j->raw && gen_ids_in_think(j->g.eng, r->ids, r->n_ids);
@@ -316,9 +303,9 @@ static int record_text(const struct batch_job *j, const struct json_value *v,
                        struct buf *text, struct qwick_err *e)
 {
     if (!json_is(v, JSON_STRING))
-        return err_set(e, QWICK_ERR_USAGE, WHERE ": prompt: must be a string");
+        return record_fault(e, "prompt: must be a string");
     if (j->g.text.len + v->len == 0)
-        return err_set(e, QWICK_ERR_USAGE, WHERE ": prompt: is empty");
+        return record_fault(e, "prompt: is empty");
     if (buf_append(text, j->g.text.data, j->g.text.len) ||
         (j->g.text.len && v->len && buf_puts(text, "\n\n")) ||
         buf_append(text, v->str, v->len))
@@ -345,12 +332,10 @@ static int add_messages(struct qwick_chat *chat, const struct batch_job *j,
     values.add_generation_prompt = NULL; /* a request always has a generation
                                             prompt */
     if (j->g.text.len || j->raw)
-        return err_set(e, QWICK_ERR_USAGE,
-                       WHERE ": messages: cannot be combined with --%s",
-                       j->g.text.len ? "file" : "raw");
+        return record_fault(e, "messages: cannot be combined with --%s",
+                            j->g.text.len ? "file" : "raw");
     if (!json_is(values.messages, JSON_ARRAY))
-        return err_set(e, QWICK_ERR_USAGE,
-                       WHERE ": messages: must be an array");
+        return record_fault(e, "messages: must be an array");
     if (j->g.system.data && !has_system(values.messages) &&
         qwick_chat_add(chat, "system", j->g.system.data, j->g.system.len, e))
         return -1;
@@ -375,7 +360,7 @@ static int record_chat(struct request *r, const struct batch_job *j,
     if (!rc && r->tools)
         rc = tools_add(chat, r->tools, e);
     if (!rc)
-        rc = chat_input_check(chat, WHERE, e);
+        rc = chat_input_check(chat, RECORD, e);
     o.think = *think = chat_input_think(chat, *think);
     if (!rc)
         rc = qwick_chat_encode(chat, j->g.eng, &o, NULL, 0, &r->ids, &r->n_ids,
@@ -395,14 +380,12 @@ static int record_prompt(struct request *r, const struct batch_job *j,
     int n = (prompt != NULL) + (messages != NULL) + (ids != NULL), rc = 0;
     struct buf text = {0};
     if (!n && json_member(v, "custom_id") && json_member(v, "body"))
-        return err_set(e, QWICK_ERR_USAGE,
-                       WHERE ": is of OpenAI's batch format, but the first "
-                             "record is not; --input-format openai takes only "
-                             "such records");
+        return record_fault(
+            e, "is of OpenAI's batch format, but the first record is not; "
+               "--input-format openai takes only such records");
     if (n != 1)
-        return err_set(e, QWICK_ERR_USAGE,
-                       WHERE ": %s \"prompt\", \"messages\" and \"prompt_ids\"",
-                       n ? "more than one of" : "has none of");
+        return record_fault(e, "%s \"prompt\", \"messages\" and \"prompt_ids\"",
+                            n ? "more than one of" : "has none of");
     r->o.split_thinking = !j->raw;
     if (ids || j->raw) /* no template that --think could change */
         *think = QWICK_THINK_AUTO;
@@ -417,8 +400,7 @@ static int record_prompt(struct request *r, const struct batch_job *j,
                 : record_chat(r, j, prompt ? NULL : v, &text, think, e);
     buf_free(&text);
     if (!rc && r->n_ids == 0)
-        return err_set(e, QWICK_ERR_USAGE,
-                       WHERE ": prompt: it has no tokens after normalization");
+        return record_fault(e, "prompt: it has no tokens after normalization");
     if (!rc && record_enough(j) &&
         r->n_ids > record_enough(j)) /* tokenizing stopped there */
         return prompt_too_long(r->n_ids, qwick_engine_info(j->g.eng)->n_ctx_max,
@@ -480,16 +462,15 @@ int request_open(struct request *r, uint64_t line, const char *text, size_t n,
 {
     int64_t samples = 1;
     *r = (struct request){.line = line, .n = 1};
-    if (json_parse(&r->doc, WHERE, text, n, QWICK_ERR_USAGE, e))
+    if (json_parse(&r->doc, RECORD, text, n, QWICK_ERR_USAGE, e))
         return -1;
     const struct json_value *v = json_root(r->doc);
     const struct json_value *id = json_member(v, "id"),
                             *m = json_member(v, "n");
     if (!json_is(v, JSON_OBJECT))
-        return err_set(e, QWICK_ERR_USAGE, WHERE ": is not an object");
+        return record_fault(e, "is not an object");
     if (id && !json_is(id, JSON_STRING) && !json_is(id, JSON_NUMBER))
-        return err_set(e, QWICK_ERR_USAGE,
-                       WHERE ": id: must be a string or a number");
+        return record_fault(e, "id: must be a string or a number");
     if (request_id(&r->id, id))
         return err_oom(e, id->len);
     r->id_hash = request_id_hash(&r->id);

@@ -8,13 +8,18 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "cli/answer/constraint_cache.h"
+#include "base/err.h"
 #include "base/key.h"
+#include "cli/answer/constraint_cache.h"
 #include "cli/opt/opt.h"
 #include "qwick.h"
 
 /* Maximum number of samples of a record. */
 #define REQUEST_MAX_N OPT_MAX_SAMPLES
+
+/* Name of a record in messages. record_fault is err_usage for one. */
+#define RECORD               "record"
+#define record_fault(e, ...) err_usage((e), RECORD ": " __VA_ARGS__)
 
 struct batch_job;
 struct json_doc;

@@ -35,9 +35,9 @@ static uint64_t place_of(uint64_t line, size_t sample)
 
 static int resume_foreign(const struct lines *l, struct qwick_err *e)
 {
-    return err_set(e, QWICK_ERR_USAGE,
-                   "%s: line %llu: was not written by qwick batch; left alone",
-                   l->name, (unsigned long long)l->number);
+    return err_usage(
+        e, "%s: line %llu: was not written by qwick batch; left alone", l->name,
+        (unsigned long long)l->number);
 }
 
 /* Whether the line's answer is cut or empty; see answer_is_cut and
@@ -161,7 +161,7 @@ static int check_same(int in_fd, int out_fd, const char *name,
     if (fstat(in_fd, &in) || fstat(out_fd, &out) || !S_ISREG(in.st_mode) ||
         in.st_dev != out.st_dev || in.st_ino != out.st_ino)
         return 0;
-    return err_set(e, QWICK_ERR_USAGE, "%s: is the input as well", name);
+    return err_usage(e, "%s: is the input as well", name);
 }
 
 static int pending_open(struct out_file *f, int in_fd, struct qwick_err *e)
@@ -171,8 +171,7 @@ static int pending_open(struct out_file *f, int in_fd, struct qwick_err *e)
     if (f->fd < 0)
         return errno == ENOENT ? 0 : err_errno(e, f->path, "open");
     if (fstat(f->fd, &st) || !S_ISREG(st.st_mode))
-        return err_set(e, QWICK_ERR_USAGE, "%s: is not a regular file",
-                       f->path);
+        return err_usage(e, "%s: is not a regular file", f->path);
     return check_same(in_fd, f->fd, f->path, e) || answers_read(f, e) ? -1 : 0;
 }
 
@@ -197,8 +196,7 @@ int batch_out_open(struct batch_out *o, const char *path, bool unordered,
     if (fstat(o->file.fd, &st) || !S_ISREG(st.st_mode))
         return 0;
     if (flock(o->file.fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s: another qwick batch is writing it", path);
+        return err_usage(e, "%s: another qwick batch is writing it", path);
     if (asprintf(&o->pending.path, "%s.pending", path) < 0) {
         o->pending.path = NULL;
         return err_oom(e, strlen(path));
@@ -299,14 +297,14 @@ static int answers_check(struct out_file *f, uint32_t run, struct qwick_err *e)
 {
     for (size_t i = 0; i < f->n; i++)
         if (!is_of_run(&f->v[i], run))
-            return err_set(
-                e, QWICK_ERR_USAGE,
+            return err_usage(
+                e,
                 f->v[i].has_key
                     ? "%s: line %llu: was written with another model, another "
                       "--exact, --kv, --ctx or --logprobs, or in another form; "
                       "left alone (--redo replaces it)"
-                    : "%s: line %llu: has no key, it was written by an "
-                      "earlier version; left alone (--redo replaces it)",
+                    : "%s: line %llu: has no key, it was written by an earlier "
+                      "version; left alone (--redo replaces it)",
                 f->path, (unsigned long long)i + 1);
     if (f->n > 0)
         qsort(f->v, f->n, sizeof(*f->v), answers_by_place);
@@ -400,15 +398,13 @@ static int answers_find(struct out_file *f, uint64_t line, size_t i,
     }
     if (*found || !a || redo)
         return 0;
-    return err_set(e, QWICK_ERR_USAGE,
-                   a->id != id
-                       ? "%s: its answer to line %llu has another id: it "
-                         "belongs to another input; left alone (--redo "
-                         "replaces it)"
-                       : "%s: its answer to line %llu belongs to another "
-                         "prompt, seed or other options; left alone (--redo "
-                         "replaces it)",
-                   f->path, (unsigned long long)line);
+    return err_usage(
+        e,
+        a->id != id ? "%s: its answer to line %llu has another id: it belongs "
+                      "to another input; left alone (--redo replaces it)"
+                    : "%s: its answer to line %llu belongs to another prompt, "
+                      "seed or other options; left alone (--redo replaces it)",
+        f->path, (unsigned long long)line);
 }
 
 /* Write a held line at the next place. */

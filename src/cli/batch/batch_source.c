@@ -67,8 +67,7 @@ static int source_begin_lines(struct batch_source *s, struct qwick_err *e)
             return preset_unset(&s->t, &s->t.v[i], e);
     return prompt_template_find(&s->t, "", 0)
                ? 0
-               : err_set(e, QWICK_ERR_USAGE, "%s: has no {} for the lines",
-                         s->t.name);
+               : err_usage(e, "%s: has no {} for the lines", s->t.name);
 }
 
 static int line_value(const struct batch_source *src,
@@ -118,15 +117,15 @@ static int unknown_column(const struct batch_source *s,
             break;
     const char *names = buf_text(&b);
     if (!preset_given(&s->p->a))
-        err_set(e, QWICK_ERR_USAGE,
-                "%s: has no column \"prompt\", so that --prompt-template or -T "
-                "must name columns; there are: %s",
-                s->in->name, names);
+        err_usage(e,
+                  "%s: has no column \"prompt\", so that --prompt-template or "
+                  "-T must name columns; there are: %s",
+                  s->in->name, names);
     else
-        err_set(e, QWICK_ERR_USAGE,
-                "%s:%zu: {%s} is no column of %s%s; there are: %s", s->t.name,
-                field->line, ERR_SHOW(field->s, field->n), s->in->name,
-                field->n ? "" : ", since none is named prompt", names);
+        err_usage(e, "%s:%zu: {%s} is no column of %s%s; there are: %s",
+                  s->t.name, field->line, ERR_SHOW(field->s, field->n),
+                  s->in->name, field->n ? "" : ", since none is named prompt",
+                  names);
     buf_free(&b);
     return -1;
 }
@@ -147,19 +146,19 @@ static int check_columns(const struct batch_source *s, struct qwick_err *e)
         if (k == h->n)
             continue;
         if (set)
-            return err_set(e, QWICK_ERR_USAGE, "--set %s: is a column of %s",
-                           ERR_SHOW(f->s, f->n), s->in->name);
+            return err_usage(e, "--set %s: is a column of %s",
+                             ERR_SHOW(f->s, f->n), s->in->name);
         size_t again = find_column(h, k + 1, csv_value(h, k), h->v[k].n);
         if (again < h->n)
-            return err_set(e, QWICK_ERR_USAGE,
-                           "%s: columns %zu and %zu have the same name, %s",
-                           s->in->name, k + 1, again + 1,
-                           ERR_SHOW(csv_value(h, k), h->v[k].n));
+            return err_usage(e,
+                             "%s: columns %zu and %zu have the same name, %s",
+                             s->in->name, k + 1, again + 1,
+                             ERR_SHOW(csv_value(h, k), h->v[k].n));
         any = true;
     }
     return any ? 0
-               : err_set(e, QWICK_ERR_USAGE, "%s: has no column of %s",
-                         s->t.name, s->in->name);
+               : err_usage(e, "%s: has no column of %s", s->t.name,
+                           s->in->name);
 }
 
 static int open_table_template(struct batch_source *s, struct qwick_err *e)
@@ -188,12 +187,12 @@ static int source_begin_table(struct batch_source *s, struct qwick_err *e)
     if (got == LINES_FAILED)
         return -1;
     if (got == LINES_END)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s: is empty; its first line must name the columns",
-                       s->in->name);
+        return err_usage(e,
+                         "%s: is empty; its first line must name the columns",
+                         s->in->name);
     if (r.why.code)
-        return err_set(e, QWICK_ERR_USAGE, "%s: line %llu: %s", s->in->name,
-                       (unsigned long long)r.line, r.why.msg);
+        return err_usage(e, "%s: line %llu: %s", s->in->name,
+                         (unsigned long long)r.line, r.why.msg);
     s->header = s->csv;
     s->csv = (struct csv){.dialect = s->form->csv};
     return open_table_template(s, e);
@@ -220,9 +219,8 @@ static int translate_row(struct batch_source *s, struct buf *json,
     size_t id = find_column(&s->header, 0, "id", 2);
     struct json_writer w = json_writer(json);
     if (c->n != s->header.n)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "record: has %zu fields, the header has %zu", c->n,
-                       s->header.n);
+        return record_fault(e, "has %zu fields, the header has %zu", c->n,
+                            s->header.n);
     jw_object(&w, NULL);
     if (id < c->n)
         jw_string(&w, "id", csv_value(c, id), c->v[id].n);
@@ -251,19 +249,16 @@ static int member_value(const struct batch_source *src,
         field->n ? json_get_n(src->value, field->s, field->n)
                  : json_get(src->value, "prompt");
     if (!v || json_is(v, JSON_NULL))
-        return field->n ? 1
-                        : err_set(e, QWICK_ERR_USAGE,
-                                  "record: has no \"prompt\" for {}");
+        return field->n ? 1 : record_fault(e, "has no \"prompt\" for {}");
     if (json_is(v, JSON_BOOL)) {
         *s = v->boolean ? "true" : "false";
         *n = strlen(*s);
         return 0;
     }
     if (!json_is(v, JSON_STRING) && !json_is(v, JSON_NUMBER))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "record: %s: must be a string or a number for {%s}",
-                       field->n ? ERR_SHOW(field->s, field->n) : "prompt",
-                       ERR_SHOW(field->s, field->n));
+        return record_fault(e, "%s: must be a string or a number for {%s}",
+                            field->n ? ERR_SHOW(field->s, field->n) : "prompt",
+                            ERR_SHOW(field->s, field->n));
     *s = v->str;
     *n = v->len;
     return 0;
@@ -276,15 +271,13 @@ static int put_members(struct batch_source *s, struct json_writer *w,
     static const char *const others[] = {"messages", "prompt_ids"};
     const struct json_value *v = s->value;
     if (!json_is(v, JSON_OBJECT))
-        return err_set(e, QWICK_ERR_USAGE, "record: is not an object");
+        return record_fault(e, "is not an object");
     for (size_t i = 0; i < 2; i++)
         if (json_get(v, others[i]))
-            return err_set(e, QWICK_ERR_USAGE,
-                           "record: %s: cannot be combined with %s", others[i],
-                           s->t.name);
+            return record_fault(e, "%s: cannot be combined with %s", others[i],
+                                s->t.name);
     if (json_get(v, "prompt") && !prompt_template_find(&s->t, "", 0))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "record: prompt: %s has no {} for it", s->t.name);
+        return record_fault(e, "prompt: %s has no {} for it", s->t.name);
     for (size_t i = 0; i < v->len; i++) {
         const struct json_value *k = &v->keys[i];
         if (json_equals(k, "prompt") ||
@@ -305,7 +298,7 @@ static int translate_json(struct batch_source *s, struct buf *json,
     struct json_doc *doc;
     if (!s->t.name)
         return buf_append(json, r->text, r->n) ? err_oom(e, r->n) : 0;
-    if (json_parse(&doc, "record", r->text, r->n, QWICK_ERR_USAGE, e))
+    if (json_parse(&doc, RECORD, r->text, r->n, QWICK_ERR_USAGE, e))
         return -1;
     s->value = json_root(doc);
     jw_object(&w, NULL);
@@ -371,11 +364,10 @@ static int source_set_form(struct batch_source *s, const char *name,
     while (strcmp(s->form->name, name) != 0)
         s->form++;
     if (s->form->no_template && preset_given(&s->p->a))
-        return err_set(
-            e, QWICK_ERR_USAGE,
-            "%s: has whole chats, in OpenAI's batch format; a prompt "
-            "template does not apply",
-            s->in->name);
+        return err_usage(e,
+                         "%s: has whole chats, in OpenAI's batch format; a "
+                         "prompt template does not apply",
+                         s->in->name);
     return s->form->begin ? s->form->begin(s, e) : 0;
 }
 

@@ -4,10 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "file/json_writer.h"
+#include "cli/batch/batch_request.h"
 #include "file/json.h"
-
-#define WHERE "record"
+#include "file/json_writer.h"
 
 void openai_state_free(struct openai_state *s)
 {
@@ -20,7 +19,7 @@ int openai_is_request(const char *text, size_t n, bool *is, struct qwick_err *e)
     struct json_doc *doc;
     struct qwick_err why;
     *is = false;
-    if (json_parse(&doc, WHERE, text, n, QWICK_ERR_USAGE, &why))
+    if (json_parse(&doc, RECORD, text, n, QWICK_ERR_USAGE, &why))
         return why.code == QWICK_ERR_MEMORY ? err_oom(e, n) : 0;
     const struct json_value *v = json_root(doc);
     *is = json_get(v, "custom_id") && json_get(v, "body");
@@ -49,7 +48,7 @@ struct member {
 
 static int body_refuse(const struct body *b, const char *name, const char *why)
 {
-    return err_set(b->e, QWICK_ERR_USAGE, WHERE ": body.%s: %s", name, why);
+    return record_fault(b->e, "body.%s: %s", name, why);
 }
 
 static int body_same(const struct body *b, const struct member *row,
@@ -89,11 +88,11 @@ static int body_model(const struct body *b, const struct member *row,
         return err_oom(b->e, m->len);
     return strcmp(*first, m->str) == 0
                ? 0
-               : err_set(b->e, QWICK_ERR_USAGE,
-                         WHERE ": body.model: is \"%s\", but the first request "
-                               "has \"%s\"",
-                         ERR_SHOW(m->str, m->len),
-                         ERR_SHOW(*first, strlen(*first)));
+               : record_fault(
+                     b->e,
+                     "body.model: is \"%s\", but the first request has \"%s\"",
+                     ERR_SHOW(m->str, m->len),
+                     ERR_SHOW(*first, strlen(*first)));
 }
 
 /* The newer of two names wins only if the values are equal. */
@@ -171,9 +170,8 @@ static int body_template_args(const struct body *b, const struct member *row,
         return body_refuse(b, row->name, "must be an object");
     for (size_t i = 0; i < m->len; i++)
         if (!json_equals(&m->keys[i], "enable_thinking"))
-            return err_set(b->e, QWICK_ERR_USAGE,
-                           WHERE ": body.%s.%s: is not supported", row->name,
-                           ERR_SHOW(m->keys[i].str, m->keys[i].len));
+            return record_fault(b->e, "body.%s.%s: is not supported", row->name,
+                                ERR_SHOW(m->keys[i].str, m->keys[i].len));
     if (json_member(m, "enable_thinking"))
         jw_value(b->w, "think", json_member(m, "enable_thinking"));
     return 0;
@@ -234,21 +232,19 @@ static int openai_check(const struct json_value *v, struct qwick_err *e)
         while (k < 4 && !json_equals(&v->keys[i], names[k]))
             k++;
         if (k == 4)
-            return err_set(e, QWICK_ERR_USAGE, WHERE ": %s: is not supported",
-                           ERR_SHOW(v->keys[i].str, v->keys[i].len));
+            return record_fault(e, "%s: is not supported",
+                                ERR_SHOW(v->keys[i].str, v->keys[i].len));
     }
     if (!json_equals(json_get(v, "method"), "POST"))
-        return err_set(e, QWICK_ERR_USAGE, WHERE ": method: must be \"POST\"");
+        return record_fault(e, "method: must be \"POST\"");
     if (!json_equals(url, "/v1/chat/completions"))
-        return err_set(e, QWICK_ERR_USAGE,
-                       WHERE ": url: must be \"/v1/chat/completions\"%s%s",
-                       json_is(url, JSON_STRING) ? ", is " : "",
-                       json_is(url, JSON_STRING) ? ERR_SHOW(url->str, url->len)
-                                                 : "");
+        return record_fault(
+            e, "url: must be \"/v1/chat/completions\"%s%s",
+            json_is(url, JSON_STRING) ? ", is " : "",
+            json_is(url, JSON_STRING) ? ERR_SHOW(url->str, url->len) : "");
     if (!json_is(json_get(v, "body"), JSON_OBJECT))
-        return err_set(e, QWICK_ERR_USAGE,
-                       WHERE ": body: must be an object, is %s",
-                       json_type_name(json_get(v, "body")));
+        return record_fault(e, "body: must be an object, is %s",
+                            json_type_name(json_get(v, "body")));
     return 0;
 }
 
@@ -271,15 +267,15 @@ int openai_request(struct openai_state *s, const char *text, size_t n,
 {
     struct json_doc *doc;
     struct json_writer w = json_writer(json);
-    if (json_parse(&doc, WHERE, text, n, QWICK_ERR_USAGE, e))
+    if (json_parse(&doc, RECORD, text, n, QWICK_ERR_USAGE, e))
         return -1;
     const struct json_value *id = json_get(json_root(doc), "custom_id");
     int rc = -1;
     if (!json_is(json_root(doc), JSON_OBJECT) || !json_is(id, JSON_STRING)) {
-        err_set(e, QWICK_ERR_USAGE,
-                WHERE ": is no request of OpenAI's batch format: custom_id is "
-                      "%s, must be a string",
-                json_type_name(id));
+        record_fault(e,
+                     "is no request of OpenAI's batch format: custom_id is %s, "
+                     "must be a string",
+                     json_type_name(id));
     } else {
         jw_object(&w, NULL);
         jw_string(&w, "id", id->str, id->len);

@@ -120,8 +120,7 @@ static int encode_answers(struct job *j, struct qwick_err *e)
         a->tokens = ids;
         a->n = n;
         if (n == 0)
-            return err_set(e, QWICK_ERR_USAGE,
-                           "--answer: number %zu has no tokens", i + 1);
+            return err_usage(e, "--answer: number %zu has no tokens", i + 1);
         if (end >= 0) {
             if (!(more = realloc(ids, (n + 1) * sizeof(*ids))))
                 return err_oom(e, (n + 1) * sizeof(*ids));
@@ -135,10 +134,9 @@ static int encode_answers(struct job *j, struct qwick_err *e)
             if (j->answers[k].n == a->n &&
                 memcmp(j->answers[k].tokens, a->tokens,
                        a->n * sizeof(*a->tokens)) == 0)
-                return err_set(e, QWICK_ERR_USAGE,
-                               "--answer: number %zu is the same as number "
-                               "%zu: \"%s\"",
-                               i + 1, k + 1, text);
+                return err_usage(
+                    e, "--answer: number %zu is the same as number %zu: \"%s\"",
+                    i + 1, k + 1, text);
     }
     return 0;
 }
@@ -309,16 +307,14 @@ static int take_ids(const struct job *j, struct prompt_line *l,
 {
     int64_t id, most = (int64_t)qwick_engine_info(j->g.eng)->vocab_size - 1;
     if (!json_is(v, JSON_ARRAY) || v->len == 0)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "prompt_ids: not an array of token ids");
+        return err_usage(e, "prompt_ids: not an array of token ids");
     l->ids = malloc(v->len * sizeof(*l->ids));
     if (!l->ids)
         return err_oom(e, v->len * sizeof(*l->ids));
     for (size_t i = 0; i < v->len; i++) {
         if (json_int(&v->items[i], 0, most, &id))
-            return err_set(
-                e, QWICK_ERR_USAGE,
-                "prompt_ids: item %zu is not a token id from 0 to %lld", i,
+            return err_usage(
+                e, "prompt_ids: item %zu is not a token id from 0 to %lld", i,
                 (long long)most);
         l->ids[l->n_ids++] = (int32_t)id;
     }
@@ -349,9 +345,9 @@ static int take_text(const struct job *j, struct prompt_line *l,
     struct buf text = {0};
     int r = -1;
     if (!json_is(v, JSON_STRING))
-        return err_set(e, QWICK_ERR_USAGE, "prompt: not a string");
+        return err_usage(e, "prompt: not a string");
     if (before->len + v->len == 0)
-        return err_set(e, QWICK_ERR_USAGE, "prompt: is empty");
+        return err_usage(e, "prompt: is empty");
     if (buf_append(&text, before->data, before->len) ||
         (before->len && v->len && buf_puts(&text, "\n\n")) ||
         buf_append(&text, v->str, v->len))
@@ -375,11 +371,10 @@ static int take_messages(const struct job *j, struct prompt_line *l,
     struct qwick_chat *chat;
     int r = -1;
     if (j->g.mode == MODE_RAW || j->g.text.len || j->g.system.data)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "messages: cannot be combined with %s",
-                       j->g.mode == MODE_RAW ? "--raw"
-                       : j->g.text.len       ? "--file"
-                                             : "--system");
+        return err_usage(e, "messages: cannot be combined with %s",
+                         j->g.mode == MODE_RAW ? "--raw"
+                         : j->g.text.len       ? "--file"
+                                               : "--system");
     if (qwick_chat_create(&chat, e))
         return -1;
     if (!chat_add_values(chat, &values, e) &&
@@ -402,13 +397,13 @@ static int read_line(void *ctx, size_t i, const struct json_value *v,
     j->n_lines = i + 1;
     *l = (struct prompt_line){0};
     if ((text != NULL) + (messages != NULL) + (ids != NULL) != 1)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "not one of \"prompt\", \"messages\", \"prompt_ids\"");
+        return err_usage(e,
+                         "not one of \"prompt\", \"messages\", \"prompt_ids\"");
     int r = ids        ? take_ids(j, l, ids, e)
             : messages ? take_messages(j, l, v, e)
                        : take_text(j, l, text, e);
     if (r == 0 && l->n_ids == 0)
-        r = err_set(e, QWICK_ERR_USAGE, "prompt: has no tokens");
+        r = err_usage(e, "prompt: has no tokens");
     if (r == 0 && (j->longest > limit || l->n_ids > limit + 1 - j->longest))
         r = err_set(e, QWICK_ERR_CONTEXT,
                     "prompt: %zu tokens and an answer's %zu do not fit the "

@@ -266,15 +266,15 @@ static int read_line(void *ctx, size_t i, const struct json_value *v,
     j->n_texts = i + 1;
     memset(&j->texts[i], 0, sizeof(*j->texts));
     if (!json_is(text, JSON_STRING))
-        return err_set(e, QWICK_ERR_USAGE, "text: not a string");
+        return err_usage(e, "text: not a string");
     if (given && !json_is(given, JSON_STRING))
-        return err_set(e, QWICK_ERR_USAGE, "given: not a string");
+        return err_usage(e, "given: not a string");
     if (given) {
         before = given->str;
         n_before = given->len;
     }
     if (j->a->chat && !before)
-        return err_set(e, QWICK_ERR_USAGE, "given: missing, --chat needs it");
+        return err_usage(e, "given: missing, --chat needs it");
     return begin_text(j, &j->texts[i], before, n_before, text->str, text->len,
                       e);
 }

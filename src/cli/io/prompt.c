@@ -270,9 +270,9 @@ static int note_empty(struct composing *c, const char *name, const char *what,
                       const char *hint, struct qwick_err *e)
 {
     if (c->s->refuse_empty)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s: is %s, so that an answer would be about nothing%s",
-                       name, what, hint);
+        return err_usage(
+            e, "%s: is %s, so that an answer would be about nothing%s", name,
+            what, hint);
     int bad = buf_printf(&c->empty, "%s: is %s%s", name, what, hint);
     return bad || buf_putc(&c->empty, 0) ? err_oom(e, 1) : 0;
 }
@@ -414,18 +414,16 @@ static int read_id(const char *where, size_t number, const char *s, size_t n,
     while (i < n && s[i] >= '0' && s[i] <= '9' && x <= INT32_MAX)
         x = x * 10 + (s[i++] - '0');
     if (x > INT32_MAX)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s: token %zu: id is larger than %d", where, number,
-                       INT32_MAX);
+        return err_usage(e, "%s: token %zu: id is larger than %d", where,
+                         number, INT32_MAX);
     *id = (int32_t)x;
     *used = i;
     if (i && (i == n || is_between(s[i])))
         return 0;
     while (k < n && k < 20 && s[k] && !is_between(s[k]))
         k++;
-    return err_set(e, QWICK_ERR_USAGE,
-                   "%s: token %zu: \"%.*s\" is not a token id", where, number,
-                   (int)k, s);
+    return err_usage(e, "%s: token %zu: \"%.*s\" is not a token id", where,
+                     number, (int)k, s);
 }
 
 int prompt_ids(const char *where, const char *s, size_t n, bool none_ok,
@@ -447,9 +445,9 @@ int prompt_ids(const char *where, const char *s, size_t n, bool none_ok,
         }
     }
     if (!rc && comma)
-        rc = err_set(e, QWICK_ERR_USAGE, "%s: ends in a comma", where);
+        rc = err_usage(e, "%s: ends in a comma", where);
     if (!rc && !len && !none_ok)
-        rc = err_set(e, QWICK_ERR_USAGE, "%s: no token ids", where);
+        rc = err_usage(e, "%s: no token ids", where);
     if (rc) {
         free(v);
         v = NULL;
@@ -465,10 +463,10 @@ int prompt_check_ids(const int32_t *ids, size_t n, size_t vocab_size,
 {
     for (size_t i = 0; i < n; i++)
         if ((size_t)ids[i] >= vocab_size)
-            return err_set(e, QWICK_ERR_USAGE,
-                           "--prompt-ids: token %zu: id %d is not below the "
-                           "vocabulary's %zu",
-                           i + 1, ids[i], vocab_size);
+            return err_usage(e,
+                             "--prompt-ids: token %zu: id %d is not below the "
+                             "vocabulary's %zu",
+                             i + 1, ids[i], vocab_size);
     return 0;
 }
 

@@ -28,11 +28,11 @@ static int check_name(const char *name, struct qwick_err *e)
     for (size_t i = 0; i < n; i++)
         bad |= (unsigned char)name[i] <= ' ' || name[i] == 127 ||
                strchr("/:=\"", name[i]);
-    return bad ? err_set(e, QWICK_ERR_USAGE,
-                         "\"%s\": cannot be the name of an alias: no blank, no "
-                         "/ : = and \", no . ~ - # or [ at its beginning, no "
-                         ".gguf at its end",
-                         ERR_SHOW(name, n))
+    return bad ? err_usage(e,
+                           "\"%s\": cannot be the name of an alias: no blank, "
+                           "no / : = and \", no . ~ - # or [ at its beginning, "
+                           "no .gguf at its end",
+                           ERR_SHOW(name, n))
                : 0;
 }
 
@@ -48,11 +48,10 @@ static int read_line(struct aliases *a, char *line, size_t number,
     if (!r)
         r = check_name(name, &why);
     if (!r && !*model)
-        r = err_set(&why, QWICK_ERR_USAGE, "%s: names no model", name);
+        r = err_usage(&why, "%s: names no model", name);
     const struct alias *first = r ? NULL : aliases_find(a, name);
     if (first)
-        r = err_set(&why, QWICK_ERR_USAGE, "%s: is on line %zu as well", name,
-                    first->line);
+        r = err_usage(&why, "%s: is on line %zu as well", name, first->line);
     if (r)
         return err_set(e, why.code, "%s:%zu: %s", a->path, number, why.msg);
     if (ARRAY_RESERVE(a->v, a->cap, a->n + 1, e))
@@ -137,9 +136,9 @@ int aliases_follow(const struct aliases *a, const char *name,
         }
         at = to;
     }
-    return err_set(e, QWICK_ERR_USAGE,
-                   "%s:%zu: %s: this alias leads back to an alias before it",
-                   a->path, at->line, at->name);
+    return err_usage(e,
+                     "%s:%zu: %s: this alias leads back to an alias before it",
+                     a->path, at->line, at->name);
 }
 
 /* ---- writing ------------------------------------------------------------ */
@@ -203,9 +202,9 @@ static int check_loop(const struct aliases *a, const char *name,
     const char *at = model;
     for (size_t i = 0; i <= a->n && at; i++) {
         if (strcmp(at, name) == 0)
-            return err_set(e, QWICK_ERR_USAGE,
-                           "%s: would lead back to itself, as an alias of %s",
-                           name, model);
+            return err_usage(e,
+                             "%s: would lead back to itself, as an alias of %s",
+                             name, model);
         const struct alias *next = aliases_find(a, at);
         at = next ? next->model : NULL;
     }
@@ -238,8 +237,8 @@ static int alias_change(const char *name, const char *model,
     const struct alias *old = rc ? NULL : aliases_find(&a, name);
     if (!rc && !old && !model) {
         const char *near = aliases_near(&a, name);
-        rc = err_set(e, QWICK_ERR_USAGE, "%s: %s: no such alias%s%s", a.path,
-                     name, DID_YOU_MEAN(near));
+        rc = err_usage(e, "%s: %s: no such alias%s%s", a.path, name,
+                       DID_YOU_MEAN(near));
     }
     if (!rc)
         rc = copy_lines(&a, old ? old->line : 0, &text, e) ||
@@ -260,8 +259,7 @@ int aliases_set(const char *name, const char *model, struct qwick_err *e)
     if (settings_path(&path, "aliases"))
         err_oom(e, 0);
     else if (!path.len)
-        err_set(e, QWICK_ERR_USAGE,
-                "there is no place for aliases: HOME is not set");
+        err_usage(e, "there is no place for aliases: HOME is not set");
     else if (!(model && make_dirs(path.data, dir_length(path.data), 0777, e)) &&
              !lock_dir(path.data, &fd, e))
         rc = alias_change(name, model, e);

@@ -80,8 +80,7 @@ static int no_such(const char *name, const char *path, struct qwick_err *e)
     if (!bad && access(name, F_OK) == 0)
         bad = buf_printf(&text, "; -T ./%s is the file here", name);
     bad ? err_oom(e, text.len)
-        : err_set(e, QWICK_ERR_USAGE, "%s: -T %s: no such prompt%s", dir, name,
-                  text.data);
+        : err_usage(e, "%s: -T %s: no such prompt%s", dir, name, text.data);
     buf_free(&text);
     dir_list_free(&l);
     free(dir);
@@ -175,14 +174,13 @@ int preset_split(struct preset *s, size_t n, struct qwick_err *e)
     dashes = find_dashes(at, &last);
     enum looks looks = begins ? LOOKS_OPTION : first_line(at, &first);
     if (looks == LOOKS_YAML && dashes)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s:%zu: an option is OPTION = VALUE, not OPTION: VALUE",
-                       s->path, first);
+        return err_usage(
+            e, "%s:%zu: an option is OPTION = VALUE, not OPTION: VALUE",
+            s->path, first);
     if (looks == LOOKS_OPTION && !dashes)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s:%zu: is an option, but no line \"---\" ends the "
-                       "options",
-                       s->path, begins ? 1 : first);
+        return err_usage(
+            e, "%s:%zu: is an option, but no line \"---\" ends the options",
+            s->path, begins ? 1 : first);
     if (!dashes || (looks != LOOKS_OPTION && looks != LOOKS_SET)) {
         set_text(s, at, (size_t)(end - at), line);
         return 0;
@@ -201,9 +199,8 @@ static int read_path(struct preset *s, size_t *n, struct qwick_err *e)
 {
     if (map_read_all(s->path, SETTINGS_MAX, &s->data, n, e))
         return -1;
-    return memchr(s->data, 0, *n)
-               ? err_set(e, QWICK_ERR_USAGE, "%s: has a NUL byte", s->path)
-               : 0;
+    return memchr(s->data, 0, *n) ? err_usage(e, "%s: has a NUL byte", s->path)
+                                  : 0;
 }
 
 /* Read prompts/NAME.txt. */
@@ -219,10 +216,9 @@ static int read_name(struct preset *s, const char *name, size_t *n,
         return err_oom(e, path.len);
     }
     if (!path.len)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "-T %s: there is no directory of prompts, HOME is not "
-                       "set",
-                       name);
+        return err_usage(
+            e, "-T %s: there is no directory of prompts, HOME is not set",
+            name);
     s->path = buf_take(&path, NULL);
     if (settings_read_file(s->path, &s->data, n, e))
         return -1;
@@ -323,8 +319,8 @@ int preset_check_values(const struct prompt_template *t, const struct args *a,
         const char *s = a->set.v[i];
         size_t n = name_length(s);
         if (!prompt_template_find(t, s, n))
-            return err_set(e, QWICK_ERR_USAGE, "--set %.*s: %s has no {%.*s}",
-                           (int)n, s, t->name, (int)n, s);
+            return err_usage(e, "--set %.*s: %s has no {%.*s}", (int)n, s,
+                             t->name, (int)n, s);
     }
     return 0;
 }
@@ -333,10 +329,10 @@ int preset_unset(const struct prompt_template *t,
                  const struct template_part *field, struct qwick_err *e)
 {
     const char *name = ERR_SHOW(field->s, field->n);
-    return err_set(e, QWICK_ERR_USAGE,
-                   "%s:%zu: {%s} has no value; --set %s=VALUE gives it one, "
-                   "and {{%s}} is the text {%s}",
-                   t->name, field->line, name, name, name, name);
+    return err_usage(e,
+                     "%s:%zu: {%s} has no value; --set %s=VALUE gives it one, "
+                     "and {{%s}} is the text {%s}",
+                     t->name, field->line, name, name, name, name);
 }
 
 /* ---- generate ----------------------------------------------------------- */
@@ -374,13 +370,11 @@ static int check_input(const struct prompt_template *t, size_t n,
 {
     const struct template_part *place = prompt_template_find(t, "", 0);
     if (n && !place)
-        return err_set(e, QWICK_ERR_USAGE, "%s: has no {} for the input",
-                       t->name);
+        return err_usage(e, "%s: has no {} for the input", t->name);
     if (!n && place)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s:%zu: {} needs an input: an argument, -f or standard "
-                       "input",
-                       t->name, place->line);
+        return err_usage(
+            e, "%s:%zu: {} needs an input: an argument, -f or standard input",
+            t->name, place->line);
     return 0;
 }
 

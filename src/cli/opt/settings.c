@@ -41,7 +41,7 @@ int settings_read_file(const char *path, char **text, size_t *n,
     if (memchr(*text, 0, *n)) {
         free(*text);
         *text = NULL;
-        return err_set(e, QWICK_ERR_USAGE, "%s: has a NUL byte", path);
+        return err_usage(e, "%s: has a NUL byte", path);
     }
     return 0;
 }
@@ -72,7 +72,7 @@ static int unquote(const char *name, char *value, struct qwick_err *e)
     const struct json_value *v = json_root(doc);
     int rc = 0;
     if (!json_is(v, JSON_STRING) || memchr(v->str, 0, v->len))
-        rc = err_set(e, QWICK_ERR_USAGE, "%s: has a NUL character", name);
+        rc = err_usage(e, "%s: has a NUL character", name);
     else
         memcpy(value, v->str, v->len + 1); /* never longer than its source */
     json_free(doc);
@@ -85,18 +85,17 @@ int settings_split(char *line, char **name, char **value, struct qwick_err *e)
     if (!*s || *s == '#')
         return 1;
     if (!equals || equals == s)
-        return err_set(e, QWICK_ERR_USAGE, "\"%.100s\": is not NAME = VALUE",
-                       s);
+        return err_usage(e, "\"%.100s\": is not NAME = VALUE", s);
     *equals = 0;
     *name = settings_trim(s);
     *value = settings_trim(equals + 1);
     if (**value == '"')
         return unquote(*name, *value, e);
     if (strstr(*value, " #") || strstr(*value, "\t#"))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%.60s: a comment has its own line; a value with # is "
-                       "put in double quotes",
-                       *name);
+        return err_usage(e,
+                         "%.60s: a comment has its own line; a value with # is "
+                         "put in double quotes",
+                         *name);
     return 0;
 }
 

@@ -240,9 +240,8 @@ static int encode(struct job *j, struct qwick_err *e)
         return prompt_check_ids(j->ids, j->n_ids, info->vocab_size, e);
     if (j->a->chat) {
         if (strcmp(info->template_name, "none") == 0)
-            return err_set(e, QWICK_ERR_USAGE,
-                           "--chat: has no effect with a checkpoint that has "
-                           "no chat template");
+            return err_usage(e, "--chat: has no effect with a checkpoint that "
+                                "has no chat template");
         struct qwick_chat_options o = {.size = sizeof(o),
                                        .add_generation_prompt = true,
                                        .think = QWICK_THINK_AUTO};

@@ -71,8 +71,7 @@ static int encode_line(void *ctx, const struct line *line,
     int32_t *ids;
     size_t n;
     if (!json_is(text, JSON_STRING))
-        return err_set(e, QWICK_ERR_USAGE, "%s: text: not a string",
-                       line->where);
+        return err_usage(e, "%s: text: not a string", line->where);
     if (encode(j, text->str, text->len, &ids, &n, e))
         return -1;
     put_ids_json(w, j, ids, n);
@@ -91,20 +90,18 @@ static int decode_line(void *ctx, const struct line *line,
     bool skip_special = j->a->skip_special;
     int r = -1;
     if (!json_is(list, JSON_ARRAY))
-        return err_set(e, QWICK_ERR_USAGE, "%s: ids: not an array", where);
+        return err_usage(e, "%s: ids: not an array", where);
     if (json_is(skip, JSON_BOOL))
         skip_special = skip->boolean;
     else if (skip)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s: skip_special: not true or false", where);
+        return err_usage(e, "%s: skip_special: not true or false", where);
     int32_t *ids = malloc((list->len + 1) * sizeof(*ids));
     if (!ids)
         return err_oom(e, list->len * sizeof(*ids));
     for (size_t i = 0; i < list->len; i++) {
         int64_t x;
         if (json_int(&list->items[i], 0, INT32_MAX, &x)) {
-            err_set(e, QWICK_ERR_USAGE, "%s: ids: item %zu is not a token id",
-                    where, i);
+            err_usage(e, "%s: ids: item %zu is not a token id", where, i);
             goto done;
         }
         ids[i] = (int32_t)x;

@@ -180,7 +180,7 @@ static int read_object(const struct json_value *v, struct qwick_embed_text *t,
     } else if (json_is(instruct, JSON_NULL)) {
         t->instruct = NULL; /* a document among queries */
     } else if (instruct) {
-        return err_set(e, QWICK_ERR_USAGE, "instruct: not a string");
+        return err_usage(e, "instruct: not a string");
     }
     return 0;
 }
@@ -201,7 +201,7 @@ static int embed_take(void *ctx, const struct texts_item *item)
         return msg_oom();
     int rc = item->value ? read_object(item->value, &t, &e) : 0;
     if (!rc && item->error)
-        rc = err_set(&e, QWICK_ERR_USAGE, "%s", item->error);
+        rc = err_usage(&e, "%s", item->error);
     if (!rc)
         rc = qwick_embed_encode(j->m, &t, &r->ids, &r->n, &r->n_dropped, &e);
     if (rc && (e.code == QWICK_ERR_MEMORY || e.code == QWICK_ERR_MODEL))

@@ -230,8 +230,7 @@ static void rate(const struct bpe *b, const char *p, struct symbol *s,
 static int need_scratch(struct encoder *c, size_t n)
 {
     if (n > INT32_MAX)
-        return err_set(c->e, QWICK_ERR_USAGE,
-                       "text: a word of %zu bytes is too long", n);
+        return err_usage(c->e, "text: a word of %zu bytes is too long", n);
     if (n <= c->scratch_cap)
         return 0;
     size_t cap = n + n / 2;
@@ -723,10 +722,9 @@ static int check_spans(const struct source *t, struct qwick_err *e)
     for (size_t k = 0; k < t->n_spans; k++) {
         const struct bpe_span *s = &t->spans[k];
         if (s->end > t->n || s->begin > s->end || s->begin < last)
-            return err_set(e, QWICK_ERR_USAGE,
-                           "text: part %zu, bytes %zu to %zu, is not within "
-                           "%zu to %zu",
-                           k, s->begin, s->end, last, t->n);
+            return err_usage(
+                e, "text: part %zu, bytes %zu to %zu, is not within %zu to %zu",
+                k, s->begin, s->end, last, t->n);
         last = s->end;
     }
     return 0;

@@ -375,9 +375,8 @@ static int fit_systems(struct chat_fit *x, const struct chat_template *f,
     if (stays && n_first < 2)
         return 0;
     if (!stays && in->follows)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "chat: messages: the template takes a system message "
-                       "only at the start of a chat");
+        return err_usage(e, "chat: messages: the template takes a system "
+                            "message only at the start of a chat");
     for (size_t i = 0; i < n && !rc; i++)
         if (i < n_first || (!stays && is_system(&m[i])))
             rc = add_paragraph(&text, &m[i], e);

@@ -88,15 +88,13 @@ static int open_args(struct chat_template *f, const char *json, struct qwick_err
         return -1;
     const struct json_value *root = json_root(f->args);
     if (!json_is(root, JSON_OBJECT))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "template arguments: must be an object, is %s",
-                       json_type_name(root));
+        return err_usage(e, "template arguments: must be an object, is %s",
+                         json_type_name(root));
     for (size_t i = 0; i < root->len; i++) {
         for (size_t k = 0; k < sizeof of_chats / sizeof *of_chats; k++)
             if (json_equals(&root->keys[i], of_chats[k]))
-                return err_set(e, QWICK_ERR_USAGE,
-                               "template argument %s: the chat gives it",
-                               of_chats[k]);
+                return err_usage(e, "template argument %s: the chat gives it",
+                                 of_chats[k]);
         if (add_var(f, root->keys[i].str, &root->items[i], true, e))
             return -1;
     }
@@ -112,10 +110,9 @@ static int read_settings(struct chat_template *f,
     if (!s->time)
         return 0;
     if (read_time(s->time, &f->time))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "template time: must be \"YYYY-MM-DD HH:MM:SS\", is "
-                       "\"%s\"",
-                       ERR_SHOW(s->time, strlen(s->time)));
+        return err_usage(
+            e, "template time: must be \"YYYY-MM-DD HH:MM:SS\", is \"%s\"",
+            ERR_SHOW(s->time, strlen(s->time)));
     f->has_time = true;
     return 0;
 }

@@ -132,25 +132,22 @@ static int add_part(struct buf *out, size_t i, size_t k,
     const struct json_value *type = json_get(part, "type");
     const struct json_value *text = json_get(part, "text");
     if (!json_is(part, JSON_OBJECT))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "chat: messages[%zu].content[%zu]: must be an object, "
-                       "is %s",
-                       i, k, json_type_name(part));
+        return err_usage(
+            e, "chat: messages[%zu].content[%zu]: must be an object, is %s", i,
+            k, json_type_name(part));
     if (!json_is(type, JSON_STRING))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "chat: messages[%zu].content[%zu].type: must be a "
-                       "string, is %s",
-                       i, k, json_type_name(type));
+        return err_usage(
+            e, "chat: messages[%zu].content[%zu].type: must be a string, is %s",
+            i, k, json_type_name(type));
     if (!json_equals(type, "text"))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "chat: messages[%zu].content[%zu].type: must be "
-                       "\"text\", is \"%s\"",
-                       i, k, ERR_SHOW(type->str, type->len));
+        return err_usage(e,
+                         "chat: messages[%zu].content[%zu].type: must be "
+                         "\"text\", is \"%s\"",
+                         i, k, ERR_SHOW(type->str, type->len));
     if (!json_is(text, JSON_STRING))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "chat: messages[%zu].content[%zu].text: must be a "
-                       "string, is %s",
-                       i, k, json_type_name(text));
+        return err_usage(
+            e, "chat: messages[%zu].content[%zu].text: must be a string, is %s",
+            i, k, json_type_name(text));
     if ((k > 0 && buf_putc(out, '\n')) || buf_append(out, text->str, text->len))
         return err_oom(e, text->len);
     return 0;
@@ -182,15 +179,13 @@ static int read_message(struct json_value *out, struct message_memory **memory,
     *memory = NULL;
     *parts = NULL;
     if (!json_is(v, JSON_OBJECT))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "chat: messages[%zu]: must be an object, is %s", i,
-                       json_type_name(v));
+        return err_usage(e, "chat: messages[%zu]: must be an object, is %s", i,
+                         json_type_name(v));
     /* Templates print nothing for a role that they do not know. Without any
      * role the message can only be a mistake. */
     if (!json_is(role, JSON_STRING))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "chat: messages[%zu].role: must be a string, is %s", i,
-                       json_type_name(role));
+        return err_usage(e, "chat: messages[%zu].role: must be a string, is %s",
+                         i, json_type_name(role));
     if (json_is(content, JSON_ARRAY)) {
         if (join_parts(out, memory, i, v, content, e))
             return -1;
@@ -199,10 +194,10 @@ static int read_message(struct json_value *out, struct message_memory **memory,
     }
     if (content && !json_is(content, JSON_STRING) &&
         !json_is(content, JSON_NULL))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "chat: messages[%zu].content: must be a string, a list "
-                       "of text parts or null, is %s",
-                       i, json_type_name(content));
+        return err_usage(e,
+                         "chat: messages[%zu].content: must be a string, a "
+                         "list of text parts or null, is %s",
+                         i, json_type_name(content));
     *out = *v;
     return json_equals(role, "developer") &&
                    !(*memory = copy_message(out, v, NULL, 0, e))
@@ -322,8 +317,7 @@ static int read_flag(const struct json_value *v, const char *key,
     if (!v || json_is(v, JSON_NULL))
         return 0;
     if (!json_is(v, JSON_BOOL))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "chat: %s: must be true, false or null", key);
+        return err_usage(e, "chat: %s: must be true, false or null", key);
     *out = v->boolean ? CHAT_TRUE : CHAT_FALSE;
     return 0;
 }
@@ -337,14 +331,12 @@ int chat_add_values(struct qwick_chat *c, const struct chat_values *v,
         read_flag(v->enable_thinking, "enable_thinking", &think, e))
         return -1;
     if (!json_is(v->messages, JSON_ARRAY))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "chat: must be an array of messages, or an object with "
-                       "one as \"messages\"");
+        return err_usage(e, "chat: must be an array of messages, or an object "
+                            "with one as \"messages\"");
     if (v->tools && !json_is(v->tools, JSON_NULL) &&
         !json_is(v->tools, JSON_ARRAY))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "chat: tools: must be an array or null, is %s",
-                       json_type_name(v->tools));
+        return err_usage(e, "chat: tools: must be an array or null, is %s",
+                         json_type_name(v->tools));
     if (reserve(c, v->messages->len, e))
         return -1;
     for (size_t i = 0; i < v->messages->len; i++) {
@@ -430,10 +422,9 @@ size_t qwick_chat_length(const struct qwick_chat *c)
 static int check_index(const struct qwick_chat *c, size_t i,
                        struct qwick_err *e)
 {
-    return i < c->n
-               ? 0
-               : err_set(e, QWICK_ERR_USAGE,
-                         "chat: messages[%zu]: there are only %zu", i, c->n);
+    return i < c->n ? 0
+                    : err_usage(e, "chat: messages[%zu]: there are only %zu", i,
+                                c->n);
 }
 
 /* A string member; NULL and 0 where there is none. */
@@ -465,9 +456,9 @@ int qwick_chat_replace(struct qwick_chat *c, size_t i, const char *content,
     if (check_index(c, i, e))
         return -1;
     if (!json_is(json_get(&c->messages[i], "content"), JSON_STRING))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "chat: messages[%zu].content: must be a string, is %s",
-                       i, json_type_name(json_get(&c->messages[i], "content")));
+        return err_usage(
+            e, "chat: messages[%zu].content: must be a string, is %s", i,
+            json_type_name(json_get(&c->messages[i], "content")));
     struct buf text = {0};
     struct message_memory *m = NULL;
     struct json_value changed;
@@ -487,8 +478,8 @@ int qwick_chat_replace(struct qwick_chat *c, size_t i, const char *content,
 int qwick_chat_rollback(struct qwick_chat *c, size_t n, struct qwick_err *e)
 {
     if (n > c->n)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "chat: %zu messages asked for, it has %zu", n, c->n);
+        return err_usage(e, "chat: %zu messages asked for, it has %zu", n,
+                         c->n);
     truncate_to(c, n);
     return 0;
 }
@@ -505,9 +496,8 @@ int conversation_source(const struct qwick_chat *c, bool add_generation_prompt,
                         struct qwick_err *e)
 {
     if (!c->n)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "chat: messages: must hold at least one message, is "
-                       "empty");
+        return err_usage(
+            e, "chat: messages: must hold at least one message, is empty");
     *out = (struct chat_source){
         .messages = {.type = JSON_ARRAY, .len = c->n, .items = c->messages},
         .parts = c->parts,

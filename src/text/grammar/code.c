@@ -21,10 +21,10 @@ static int put_instr(struct builder *b, struct instr i)
 {
     struct code *c = b->c;
     if (c->n >= AUTOMATON_MAX_CODE)
-        return err_set(b->e, QWICK_ERR_USAGE,
-                       "%s: is too large: its automaton has more than %u "
-                       "instructions (large repetitions of large parts?)",
-                       b->g->name, AUTOMATON_MAX_CODE);
+        return err_usage(b->e,
+                         "%s: is too large: its automaton has more than %u "
+                         "instructions (large repetitions of large parts?)",
+                         b->g->name, AUTOMATON_MAX_CODE);
     if (ARRAY_RESERVE(c->v, c->cap, c->n + 1, b->e))
         return -1;
     c->v[c->n++] = i;

@@ -17,8 +17,7 @@ enum { MAX_MINIMIZED = 5000 };
 int dfa_steps(const struct dfa_place *at, size_t n)
 {
     if (*at->steps_left < n)
-        return err_set(at->e, QWICK_ERR_USAGE,
-                       "is too complex: it takes too many steps");
+        return err_usage(at->e, "is too complex: it takes too many steps");
     *at->steps_left -= n;
     return 0;
 }
@@ -35,8 +34,7 @@ uint32_t dfa_draft_state(struct dfa_draft *d, bool accept,
 {
     size_t max = max_states(d);
     if (d->n_states >= max) {
-        err_set(at->e, QWICK_ERR_USAGE,
-                "needs an automaton of more than %zu states", max);
+        err_usage(at->e, "needs an automaton of more than %zu states", max);
         return NONE;
     }
     if (ARRAY_RESERVE(d->accept, d->cap_states, d->n_states + 1, at->e))
@@ -50,8 +48,8 @@ int dfa_draft_edge(struct dfa_draft *d, uint32_t from, uint32_t lo,
 {
     size_t max = max_states(d) * DFA_MAX_EDGES;
     if (d->n_edges >= max)
-        return err_set(at->e, QWICK_ERR_USAGE,
-                       "needs an automaton of more than %zu edges", max);
+        return err_usage(at->e, "needs an automaton of more than %zu edges",
+                         max);
     if (ARRAY_RESERVE(d->edges, d->cap_edges, d->n_edges + 1, at->e))
         return -1;
     d->edges[d->n_edges++] = (struct dfa_draft_edge){from, lo, hi, to};
@@ -408,7 +406,7 @@ static int add_word(struct tree *t, const char *s, size_t n,
     for (size_t i = 0; i < n;) {
         size_t k = utf8_decode(s + i, n - i, &cp, NULL);
         if (k == 0)
-            return err_set(at->e, QWICK_ERR_USAGE, "invalid UTF-8");
+            return err_usage(at->e, "invalid UTF-8");
         state = tree_step(t, state, cp, at);
         if (state == NONE)
             return -1;

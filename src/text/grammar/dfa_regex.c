@@ -36,9 +36,9 @@ struct nfa {
 
 static int too_large(const struct nfa *a)
 {
-    return err_set(a->at->e, QWICK_ERR_USAGE,
-                   "is too large: its automaton has more than %d edges",
-                   MAX_NFA_EDGES);
+    return err_usage(a->at->e,
+                     "is too large: its automaton has more than %d edges",
+                     MAX_NFA_EDGES);
 }
 
 static int nfa_edge(struct nfa *a, uint32_t from, uint32_t lo, uint32_t hi,
@@ -66,7 +66,7 @@ static int add_bytes(struct nfa *a, const char *s, size_t n, uint32_t from,
         uint32_t cp, next;
         size_t k = utf8_decode(s + i, n - i, &cp, NULL);
         if (k == 0)
-            return err_set(a->at->e, QWICK_ERR_USAGE, "invalid UTF-8");
+            return err_usage(a->at->e, "invalid UTF-8");
         i += k;
         next = i == n ? to : a->n_states++;
         if (nfa_edge(a, from, cp, cp, next))
@@ -143,7 +143,7 @@ static int add_node(struct nfa *a, uint32_t node, uint32_t from, uint32_t to)
     case NODE_REPEAT:
         return add_repeat(a, node_kids(a->g, v), from, to);
     default:
-        return err_set(a->at->e, QWICK_ERR_USAGE, "is not regular");
+        return err_usage(a->at->e, "is not regular");
     }
 }
 
@@ -190,8 +190,8 @@ struct subsets {
 
 static int too_complex(const struct subsets *x)
 {
-    return err_set(x->nfa->at->e, QWICK_ERR_USAGE,
-                   "is too complex for an automaton of bounded size");
+    return err_usage(x->nfa->at->e,
+                     "is too complex for an automaton of bounded size");
 }
 
 static int compare_u32(const void *pa, const void *pb)

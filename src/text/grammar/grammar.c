@@ -26,7 +26,7 @@ uint32_t grammar_fail(struct grammar *g, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(msg, sizeof msg, fmt, ap);
     va_end(ap);
-    err_set(&g->err, QWICK_ERR_USAGE, "%s: %s", g->name, msg);
+    err_usage(&g->err, "%s: %s", g->name, msg);
     return GRAMMAR_NOTHING;
 }
 

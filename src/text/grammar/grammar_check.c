@@ -223,8 +223,8 @@ static int undefined(const struct grammar *g, uint32_t node,
                      struct qwick_err *e)
 {
     uint32_t rule = node_kids(g, &g->nodes[node])[0];
-    return err_set(e, QWICK_ERR_USAGE, "%s: rule \"%s\" is not defined",
-                   g->name, rule_name(g, rule, (char[ERR_SHOWN]){""}));
+    return err_usage(e, "%s: rule \"%s\" is not defined", g->name,
+                     rule_name(g, rule, (char[ERR_SHOWN]){""}));
 }
 
 /* Find the rules that a node reaches. */
@@ -257,13 +257,12 @@ static int left_recursion(const struct order *o, uint32_t node,
     for (size_t i = o->n; i-- > 0;) { /* the innermost reference in the cycle */
         const struct node *v = &g->nodes[o->stack[i].node];
         if (v->type == NODE_REF)
-            return err_set(e, QWICK_ERR_USAGE,
-                           "%s: rule \"%s\" begins with itself (left "
-                           "recursion); write it with a repetition",
-                           g->name, rule_name(g, *node_kids(g, v), name));
+            return err_usage(e,
+                             "%s: rule \"%s\" begins with itself (left "
+                             "recursion); write it with a repetition",
+                             g->name, rule_name(g, *node_kids(g, v), name));
     }
-    return err_set(e, QWICK_ERR_USAGE, "%s: part %u begins with itself",
-                   g->name, node);
+    return err_usage(e, "%s: part %u begins with itself", g->name, node);
 }
 
 /* Walk over everything that the texts of a rule can begin with. */
@@ -329,7 +328,7 @@ static int order_rules(struct grammar *g, struct qwick_err *e)
     if (reach(&o, g->rules[g->root].node, e))
         goto done;
     if (!g->productive[g->rules[g->root].node]) {
-        err_set(e, QWICK_ERR_USAGE, "%s: no text can match", g->name);
+        err_usage(e, "%s: no text can match", g->name);
         goto done;
     }
     memset(o.state, NEW, g->n_nodes);
@@ -353,8 +352,7 @@ int grammar_finish(struct grammar *g, uint32_t root, struct qwick_err *e)
     if (grammar_error(g, e))
         return -1;
     if (!grammar_is_defined(g, root))
-        return err_set(e, QWICK_ERR_USAGE, "%s: has no rule to begin with",
-                       g->name);
+        return err_usage(e, "%s: has no rule to begin with", g->name);
     g->root = root;
     if (!separate_counts(g, e) && !list_users(&c, e) && !find_properties(&c, e))
         rc = order_rules(g, e);

@@ -14,9 +14,9 @@ void *schema_alloc(struct schema *s, size_t n, size_t size)
 {
     size_t bytes = 0;
     if (size_mul(n + 1, size, &bytes) || bytes > MAX_BYTES - s->used) {
-        err_set(s->e, QWICK_ERR_USAGE,
-                "the schema is too large: its parts need more than %d bytes",
-                MAX_BYTES);
+        err_usage(s->e,
+                  "the schema is too large: its parts need more than %d bytes",
+                  MAX_BYTES);
         return NULL;
     }
     void *p = arena_alloc(&s->mem, bytes, 8);
@@ -36,10 +36,11 @@ int schema_step(struct schema *s, size_t n)
         return 0;
     }
     s->steps_left = 0;
-    return err_set(s->e, QWICK_ERR_USAGE,
-                   "the schema is too complex: it takes more than %d steps to "
-                   "compile (many combinations of anyOf, oneOf and allOf?)",
-                   MAX_WORK);
+    return err_usage(
+        s->e,
+        "the schema is too complex: it takes more than %d steps to compile "
+        "(many combinations of anyOf, oneOf and allOf?)",
+        MAX_WORK);
 }
 
 /* Compile the sets; each can add more. */
@@ -139,9 +140,8 @@ int schema_compile_value(struct grammar *g, const struct json_value *schema,
     int rc = -1;
     *root = 0;
     if (s.indent < 0 || s.indent > SCHEMA_MAX_INDENT)
-        err_set(&err, QWICK_ERR_USAGE,
-                "an indent of %d spaces is outside 0 to %d", s.indent,
-                SCHEMA_MAX_INDENT);
+        err_usage(&err, "an indent of %d spaces is outside 0 to %d", s.indent,
+                  SCHEMA_MAX_INDENT);
     else
         rc = compile(&s, root);
     if (rc && err.code == QWICK_ERR_USAGE)
@@ -170,9 +170,8 @@ int schema_compile(struct grammar *g, const char *text, size_t n,
     struct json_doc *doc = NULL;
     *root = 0;
     if (n > SCHEMA_MAX_BYTES)
-        err_set(&err, QWICK_ERR_USAGE,
-                "a schema of %zu bytes is larger than the limit %u", n,
-                SCHEMA_MAX_BYTES);
+        err_usage(&err, "a schema of %zu bytes is larger than the limit %u", n,
+                  SCHEMA_MAX_BYTES);
     else if (!json_parse(&doc, "the schema", text, n, QWICK_ERR_USAGE, &err)) {
         int rc = schema_compile_value(g, json_root(doc), o, root, e);
         json_free(doc);

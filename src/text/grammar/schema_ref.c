@@ -83,7 +83,7 @@ int schema_refuse(struct schema *s, const struct json_value *at,
     if (n >= (int)sizeof msg)
         msg[utf8_complete(msg, sizeof msg - 1)] = '\0';
     where(s, &p, at, keyword);
-    return err_set(s->e, QWICK_ERR_USAGE, "%s: %s", p.text, msg);
+    return err_usage(s->e, "%s: %s", p.text, msg);
 }
 
 int schema_refuse_err(struct schema *s, const struct json_value *at,

@@ -101,9 +101,8 @@ const struct schema_set *schema_set_of(struct schema *s, int level)
             return set;
     }
     if (s->n_sets == MAX_SETS) {
-        err_set(s->e, QWICK_ERR_USAGE,
-                "the schema has more than %d combinations of schemas",
-                MAX_SETS);
+        err_usage(s->e, "the schema has more than %d combinations of schemas",
+                  MAX_SETS);
         return NULL;
     }
     uint32_t *items = copy_list(s);

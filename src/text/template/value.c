@@ -19,8 +19,7 @@ int rt_fail(struct rt *rt, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(msg, sizeof msg, fmt, ap);
     va_end(ap);
-    return err_set(rt->e, QWICK_ERR_USAGE, "%s: line %u: %s", rt->t->file_name,
-                   rt->line, msg);
+    return err_usage(rt->e, "%s: line %u: %s", rt->t->file_name, rt->line, msg);
 }
 
 int rt_fail_bound(struct rt *rt, const char *what, uint64_t bound)
