@@ -52,8 +52,7 @@ int chat_input_fail(const char *path, const struct qwick_err *e)
     const char *why = err_without_name(e, "chat");
     if (!path || why == e->msg)
         return msg_fail(e);
-    msg_error("%s: %s", prompt_name(path), why);
-    return e->code;
+    return msg_stop(e->code, "%s: %s", prompt_name(path), why);
 }
 
 enum qwick_think chat_input_think(const struct qwick_chat *c,

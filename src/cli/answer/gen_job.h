@@ -60,8 +60,7 @@ void gen_warn_verb(const struct gen_job *j);
 int gen_read_input(struct gen_job *j, struct qwick_err *e);
 
 /* Read the texts that stand before the prompts of records: of -s, of files and
- * of
- * --prefill. Returns 0, or an exit status after printing a message. */
+ * of --prefill. Returns 0, or an exit status after printing a message. */
 int gen_read_before(struct gen_job *j, struct qwick_err *e);
 
 /* Set j->mode from the options and the open checkpoint. If the checkpoint has

@@ -35,11 +35,10 @@ static int tools_check_one(const struct json_value *list, size_t i,
         if (!rows[r].good)
             return msg_refuse("%s: tool %zu: %s, is %s", path, i + 1,
                               rows[r].what, json_type_name(rows[r].v));
-    if (!name->len || strlen(name->str) != name->len) {
+    if (!name->len || strlen(name->str) != name->len)
         return msg_refuse(
             "%s: tool %zu: function.name: must not be empty or have NUL", path,
             i + 1);
-    }
     if (tool_find(list, name->str, name->len) != f)
         return msg_refuse("%s: tool %zu: there is another tool \"%s\"", path,
                           i + 1, ERR_SHOW(name->str, name->len));

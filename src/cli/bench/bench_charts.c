@@ -201,7 +201,7 @@ static void put_depth_series(struct chart *c, const struct bench_model *m,
 {
     double *x = calloc(2 * m->n_lines, sizeof(*x));
     if (!x) {
-        c->h->failed = true;
+        c->h->out.failed = true;
         return;
     }
     double *y = x + m->n_lines;
@@ -283,7 +283,7 @@ static void put_series(struct html *h, const struct bench_model *m,
     struct quantiles q;
     if (!x || quantiles_of(l->step_ms, l->n_steps, &q)) {
         free(x);
-        h->failed = true;
+        h->out.failed = true;
         return;
     }
     for (size_t i = 0; i < m->gen; i++)
@@ -331,7 +331,7 @@ static void put_bins(struct html *h, const struct bench_model *m,
         .y = "steps",
     };
     if (n == 0) {
-        h->failed = true;
+        h->out.failed = true;
         return;
     }
     /* the last bin holds the outliers, which would flatten the rest */
@@ -387,7 +387,7 @@ void bench_quantiles(struct html *h, const struct bench_model *m)
             continue;
         double *sorted = sorted_doubles(l->step_ms, l->n_steps);
         if (!sorted) {
-            h->failed = true;
+            h->out.failed = true;
             return;
         }
         for (size_t k = 0; k < N; k++) {

@@ -52,7 +52,6 @@ static void page_results(struct html *h, const struct bench_report *r,
         bench_put_row(&h->out, r, m, &m->lines[i], REPORT_HTML);
         html_puts(h, "</tr>\n");
     }
-    h->failed |= h->out.failed;
     html_puts(h, "</tbody></table></div>\n");
 }
 
@@ -71,7 +70,7 @@ static void page_percentiles(struct html *h, const struct bench_model *m)
         if (!l->n_steps)
             continue;
         if (quantiles_of(l->step_ms, l->n_steps, &q)) {
-            h->failed = true;
+            h->out.failed = true;
             return;
         }
         bench_series_name(m, l, name);
@@ -112,7 +111,7 @@ void bench_page(struct html *h, const struct bench_report *r)
 {
     html_begin(h, "qwick bench");
     page_machine(h, &r->machine);
-    for (size_t k = 0; k < r->n_models && !h->failed; k++)
+    for (size_t k = 0; k < r->n_models && !h->out.failed; k++)
         page_model(h, r, &r->models[k]);
     html_end(h);
 }

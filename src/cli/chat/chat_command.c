@@ -78,13 +78,13 @@ const char *chat_command_near(const struct chat_command *rows, const char *text)
 }
 
 /* Append a name in quotes; s is behind the first one. Returns the character
- * behind the second one; NULL: there is none. *bad: out of memory. */
-static const char *read_quoted(const char *s, struct buf *out, int *bad)
+ * behind the second one; NULL: there is none. */
+static const char *read_quoted(const char *s, struct buf *out)
 {
     for (; *s && *s != '"'; s++) {
         if (*s == '\\' && (s[1] == '"' || s[1] == '\\'))
             s++;
-        *bad |= buf_putc(out, *s);
+        buf_putc(out, *s);
     }
     return *s ? s + 1 : NULL;
 }
@@ -93,18 +93,17 @@ const char *chat_command_file(const char *arg, bool whole, struct buf *out,
                               const char **rest)
 {
     const char *home = getenv("HOME"), *s = arg;
-    int bad = 0;
     *rest = "";
     if (strncmp(s + (*s == '"'), "~/", 2) == 0) {
         if (!home)
             return "HOME is not set";
-        bad = buf_puts(out, home);
+        buf_puts(out, home);
         s = s + (*s == '"') + 1;
     } else if (*s == '"') {
         s++;
     }
     if (*arg == '"') {
-        s = read_quoted(s, out, &bad);
+        s = read_quoted(s, out);
         if (!s)
             return "has no second \"";
         if (*s && !is_blank(*s))
@@ -113,11 +112,11 @@ const char *chat_command_file(const char *arg, bool whole, struct buf *out,
         for (; *s && (whole || !is_blank(*s)); s++) {
             if (*s == '\\' && s[1])
                 s++; /* Tab puts it before blanks */
-            bad |= buf_putc(out, *s);
+            buf_putc(out, *s);
         }
     }
     *rest = skip_blanks(s);
     if (whole && **rest)
         return "text follows the second \"";
-    return bad ? "out of memory" : NULL;
+    return out->failed ? "out of memory" : NULL;
 }

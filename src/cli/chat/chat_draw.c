@@ -13,7 +13,6 @@ struct walk {
     struct buf *out; /* NULL: measure only */
     size_t top, end; /* the rows that go to out */
     struct buf *escape;
-    int bad;
 };
 
 size_t chat_columns(uint32_t cp)
@@ -27,7 +26,7 @@ static void walk_next_row(struct walk *w)
     w->row++;
     w->col = 0;
     if (w->out && w->row > w->top && w->row < w->end)
-        w->bad |= buf_puts(w->out, "\r\n");
+        buf_puts(w->out, "\r\n");
 }
 
 static void end_full_row(struct walk *w)
@@ -46,7 +45,7 @@ static void walk_put(struct walk *w, const char *s, size_t n, size_t width)
     if (w->col + width > w->columns)
         walk_next_row(w);
     if (w->out && w->row >= w->top && w->row < w->end)
-        w->bad |= buf_append(w->out, s, n);
+        buf_append(w->out, s, n);
     w->col += width;
 }
 
@@ -70,7 +69,7 @@ static void walk_text(struct walk *w, const char *s, size_t n, size_t cursor)
             walk_put(w, s + at, k, chat_columns(cp));
         } else {
             e->len = 0;
-            w->bad |= escape_append(e, s + at, k ? k : 1, ESCAPE_TEXT, "");
+            escape_append(e, s + at, k ? k : 1, ESCAPE_TEXT, "");
             for (size_t i = 0; i < e->len; i++)
                 walk_put(w, e->data + i, 1, 1);
         }
@@ -111,19 +110,19 @@ int chat_draw(struct chat_draw *d, const struct chat_view *v, struct buf *out)
     w.end = last + 1;
     /* Without wrapping, a character that is wider on this terminal than here
      * does no more than hide another one. */
-    w.bad |= buf_puts(out, "\033[?7l\r");
+    buf_puts(out, "\033[?7l\r");
     if (d->row)
-        w.bad |= buf_printf(out, "\033[%zuA", d->row);
-    w.bad |= buf_puts(out, "\033[J");
+        buf_printf(out, "\033[%zuA", d->row);
+    buf_puts(out, "\033[J");
     walk_line(&w, v);
     if (last > size.cursor_row)
-        w.bad |= buf_printf(out, "\033[%zuA", last - size.cursor_row);
-    w.bad |= buf_puts(out, "\r");
+        buf_printf(out, "\033[%zuA", last - size.cursor_row);
+    buf_puts(out, "\r");
     if (size.cursor_col)
-        w.bad |= buf_printf(out, "\033[%zuC", size.cursor_col);
-    w.bad |= buf_puts(out, "\033[?7h");
-    buf_free(&escape);
-    if (size.bad || w.bad)
+        buf_printf(out, "\033[%zuC", size.cursor_col);
+    buf_puts(out, "\033[?7h");
+    buf_free_part(&escape, out);
+    if (out->failed)
         return -1;
     *d = (struct chat_draw){size.cursor_row - top, top};
     return 0;

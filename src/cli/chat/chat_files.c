@@ -166,9 +166,8 @@ int chat_write(const struct qwick_chat *c, const char *path)
     struct qwick_err e;
     char *json;
     size_t n;
-    if (why) {
+    if (why)
         return msg_failure("%s: %s; it is not replaced", path, why);
-    }
     if (qwick_chat_json(c, &json, &n, &e))
         return msg_fail(&e);
     int rc = save_put(path, SAVE_SHARED, json, n, &e);

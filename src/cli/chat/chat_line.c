@@ -97,6 +97,7 @@ static void line_draw(struct chat_line *l, bool whole)
     v.prompt = prompt.data;
     v.n_prompt = prompt.len;
     l->out.len = 0;
+    l->out.failed = false;
     if (!l->moves)
         line_put(l->prompt);
     else if (!bad && !chat_draw(&l->draw, &v, &l->out))

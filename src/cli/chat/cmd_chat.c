@@ -80,9 +80,8 @@ static int open_child(struct chat *c)
     struct qwick_err e;
     int status = chat_model_start(c, &r);
     if (!status && r.json &&
-        qwick_chat_add_json(c->j.chat, r.json, r.n_json, &e)) {
+        qwick_chat_add_json(c->j.chat, r.json, r.n_json, &e))
         status = msg_stop(e.code, "%s: %s", c->session, e.msg);
-    }
     free(r.json);
     return status ? status : set_system(c);
 }

@@ -79,7 +79,7 @@ static void put_id(struct html *h, const struct qwick_engine *eng, int32_t id)
     char *text;
     size_t n;
     if (qwick_token_text(eng, id, false, &text, &n, NULL)) {
-        h->failed = true;
+        h->out.failed = true;
         return;
     }
     put_token(h, text, n);
@@ -140,7 +140,7 @@ static void put_tokens(struct html *h, const struct qwick_engine *eng,
                        const struct score_place *places)
 {
     html_puts(h, "<p class=\"text\">");
-    for (size_t i = 0, end; i < t->n_tokens && !h->failed; i = end) {
+    for (size_t i = 0, end; i < t->n_tokens && !h->out.failed; i = end) {
         double bits = 0;
         end = group_end(t, i);
         for (size_t k = i; k < end; k++)
@@ -199,7 +199,7 @@ static void put_series(struct html *h, const double *bits, size_t n)
     double *x = calloc(2 * n, sizeof(*x)), *mean, sum = 0;
     size_t count = 0;
     if (!x) {
-        h->failed = true;
+        h->out.failed = true;
         return;
     }
     mean = x + n;
@@ -315,7 +315,7 @@ void score_page_text(struct html *h, const struct qwick_engine *eng,
 {
     double *bits = calloc(t->n_tokens + 1, sizeof(*bits));
     if (!bits) {
-        h->failed = true;
+        h->out.failed = true;
         return;
     }
     for (size_t i = 0; i < t->n_tokens; i++)

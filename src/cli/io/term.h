@@ -5,8 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Return whether the terminal can move its cursor: TERM is set and not "dumb".
- */
+/* Return whether the terminal moves its cursor: TERM is set and not "dumb". */
 bool term_moves(void);
 
 /* Return whether output gets colours. `when` is the value of --color, NULL for

@@ -307,9 +307,8 @@ static int read_config(struct settings *c, const struct verb *v)
         return msg_oom();
     if (!c->path.len)
         return -1;
-    if (settings_read_file(c->path.data, &c->text, &n, &e)) {
+    if (settings_read_file(c->path.data, &c->text, &n, &e))
         return msg_stop(e.code, "%s (--no-config goes on without it)", e.msg);
-    }
     c->exists = c->text != NULL;
     char *line = c->text;
     if (line && strncmp(line, bom, 3) == 0)

@@ -20,33 +20,34 @@ size_t heat_class_of(double bits)
     return i;
 }
 
-int heat_begin(struct buf *b, size_t class, bool truecolor)
+void heat_begin(struct buf *b, size_t class, bool truecolor)
 {
     const struct heat_class *c = &heat_classes[class];
     int ink = c->white ? 255 : 0;
     if (class == 0)
-        return 0;
-    if (!truecolor)
-        return buf_printf(b, "\033[38;5;%d;48;5;%dm", c->white ? 231 : 16,
-                          c->index);
-    return buf_printf(b, "\033[38;2;%d;%d;%d;48;2;%d;%d;%dm", ink, ink, ink,
-                      c->rgb[0], c->rgb[1], c->rgb[2]);
+        return;
+    if (truecolor)
+        buf_printf(b, "\033[38;2;%d;%d;%d;48;2;%d;%d;%dm", ink, ink, ink,
+                   c->rgb[0], c->rgb[1], c->rgb[2]);
+    else
+        buf_printf(b, "\033[38;5;%d;48;5;%dm", c->white ? 231 : 16, c->index);
 }
 
-int heat_end(struct buf *b, size_t class)
+void heat_end(struct buf *b, size_t class)
 {
-    return class ? buf_puts(b, "\033[0m") : 0;
+    buf_puts(b, class ? "\033[0m" : "");
 }
 
-int heat_legend(struct buf *b, bool truecolor)
+void heat_legend(struct buf *b, bool truecolor)
 {
-    int bad = buf_puts(b, "probability of a token:");
+    buf_puts(b, "probability of a token:");
     for (size_t i = 0; i < HEAT_CLASSES; i++) {
-        bad |= buf_putc(b, ' ') | heat_begin(b, i, truecolor);
-        bad |= i + 1 < HEAT_CLASSES
-                   ? buf_printf(b, " >=%s ", heat_classes[i].label)
-                   : buf_printf(b, " <%s ", heat_classes[i - 1].label);
-        bad |= heat_end(b, i);
+        bool last = i + 1 == HEAT_CLASSES;
+        buf_putc(b, ' ');
+        heat_begin(b, i, truecolor);
+        buf_printf(b, last ? " <%s " : " >=%s ",
+                   heat_classes[last ? i - 1 : i].label);
+        heat_end(b, i);
     }
-    return bad | buf_putc(b, '\n') ? -1 : 0;
+    buf_putc(b, '\n');
 }

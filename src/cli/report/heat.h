@@ -30,12 +30,11 @@ extern const struct heat_class heat_classes[HEAT_CLASSES];
 size_t heat_class_of(double bits);
 
 /* Append the escape sequence that begins a class, and the one that ends it.
- * Class 0 needs none. truecolor: use 24 bits, not 256 colours. Return 0, or -1
- * when out of memory. */
-int heat_begin(struct buf *b, size_t class, bool truecolor);
-int heat_end(struct buf *b, size_t class);
+ * Class 0 needs none. truecolor: use 24 bits, not 256 colours. */
+void heat_begin(struct buf *b, size_t class, bool truecolor);
+void heat_end(struct buf *b, size_t class);
 
 /* Append the legend as a line for a terminal. */
-int heat_legend(struct buf *b, bool truecolor);
+void heat_legend(struct buf *b, bool truecolor);
 
 #endif

@@ -63,11 +63,6 @@ static const char style[] =
     "vertical-align:-2px;margin-right:.35rem}"
     ".dash{stroke-dasharray:6 4}.bar{stroke:none}\n";
 
-static void note_failure(struct html *h, int bad)
-{
-    h->failed |= bad != 0;
-}
-
 /* The colours of series and of probabilities. */
 static void put_colours(struct html *h)
 {
@@ -109,22 +104,6 @@ void html_end(struct html *h)
     html_markup(h, "</main>\n</body>\n</html>\n");
 }
 
-void html_puts(struct html *h, const char *s)
-{
-    note_failure(h, buf_puts(&h->out, s));
-}
-
-void html_markup(struct html *h, const char *fmt, ...)
-{
-    char text[4096];
-    va_list ap;
-    va_start(ap, fmt);
-    int n = vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    note_failure(h, n < 0 || (size_t)n >= sizeof(text) ||
-                        buf_append(&h->out, text, (size_t)n));
-}
-
 static int put_char(struct buf *b, const char *s, size_t k)
 {
     switch (*s) {
@@ -147,18 +126,17 @@ static int put_char(struct buf *b, const char *s, size_t k)
 
 void html_text(struct html *h, const char *s, size_t n)
 {
-    while (n && !h->failed) {
+    while (n && !h->out.failed) {
         uint32_t cp = 0;
         size_t k = utf8_decode(s, n, &cp, NULL);
         bool control = (cp < 0x20 && cp != '\n' && cp != '\t') || cp == 0x7f ||
                        (cp >= 0x80 && cp < 0xa0);
         if (k && !control) {
-            note_failure(h, put_char(&h->out, s, k));
+            put_char(&h->out, s, k);
         } else {
             k = k ? k : 1;
             for (size_t i = 0; i < k; i++)
-                note_failure(
-                    h, buf_printf(&h->out, "\\x%02x", (unsigned char)s[i]));
+                html_markup(h, "\\x%02x", (unsigned char)s[i]);
         }
         s += k;
         n -= k;
@@ -185,10 +163,11 @@ void html_fact(struct html *h, const char *name, const char *fmt, ...)
 int html_write(struct html *h, const char *path)
 {
     struct qwick_err e;
-    int status = h->failed ? msg_oom()
-                           : msg_result(save_put(path, SAVE_SHARED, h->out.data,
-                                                 h->out.len, &e),
-                                        &e);
+    int status =
+        h->out.failed
+            ? msg_oom()
+            : msg_result(
+                  save_put(path, SAVE_SHARED, h->out.data, h->out.len, &e), &e);
     buf_free(&h->out);
     return status;
 }

@@ -1,8 +1,7 @@
 /* Pages in HTML: self-contained, for light and dark screens and for paper.
  *
- * All functions append and return nothing; a page that ran out of memory is
- * marked as failed, and html_write then refuses it. Text from outside goes
- * through html_text. */
+ * All functions append and return nothing; html_write refuses a page whose
+ * buffer has failed. Text from outside goes through html_text. */
 #ifndef CLI_HTML_H
 #define CLI_HTML_H
 
@@ -13,19 +12,17 @@
 
 struct html {
     struct buf out;
-    bool failed;   /* out of memory */
-    size_t n_ids;  /* numbers for ids of elements */
+    size_t n_ids; /* numbers for ids of elements */
 };
 
 /* Begin a page, with its title as the heading. */
 void html_begin(struct html *h, const char *title);
 void html_end(struct html *h);
 
-/* Append markup unchanged. html_markup is like printf, for at most 4095 bytes;
- * its %s must not be text from outside. */
-void html_puts(struct html *h, const char *s);
-void html_markup(struct html *h, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
+/* Append markup unchanged. html_markup is like printf; its %s must not be text
+ * from outside. */
+#define html_puts(h, s)     ((void)buf_puts(&(h)->out, (s)))
+#define html_markup(h, ...) ((void)buf_printf(&(h)->out, __VA_ARGS__))
 
 /* Append text for an element or for an attribute in double quotes. Characters
  * of markup are escaped, control characters other than newline and tab and

@@ -73,25 +73,23 @@ static double use_bits(struct paint *p, size_t n)
 }
 
 /* Append a run of characters of one class. */
-static int put_run(const struct paint *p, const char *s, size_t n, size_t class,
-                   struct buf *out)
+static void put_run(const struct paint *p, const char *s, size_t n,
+                    size_t class, struct buf *out)
 {
-    int bad = 0;
-    while (n && !bad) {
+    while (n && !out->failed) {
         const char *newline = memchr(s, '\n', n);
         size_t k = newline ? (size_t)(newline - s) : n;
         if (k) {
-            bad |= heat_begin(out, class, p->truecolor);
-            bad |= out_escape(out, s, k);
-            bad |= heat_end(out, class);
+            heat_begin(out, class, p->truecolor);
+            out_escape(out, s, k);
+            heat_end(out, class);
         }
         if (newline)
-            bad |= buf_putc(out, '\n');
+            buf_putc(out, '\n');
         k += newline != NULL;
         s += k;
         n -= k;
     }
-    return bad ? -1 : 0;
 }
 
 int paint_text(struct paint *p, const char *text, size_t n, struct buf *out)
@@ -102,15 +100,15 @@ int paint_text(struct paint *p, const char *text, size_t n, struct buf *out)
         if (k == 0)
             k = bad ? bad : 1;
         size_t next = heat_class_of(use_bits(p, match_char(p, text + at, k)));
-        if (next != class &&
-            put_run(p, text + begin, at - begin, class, out))
-            return -1;
-        if (next != class)
+        if (next != class) {
+            put_run(p, text + begin, at - begin, class, out);
             begin = at;
+        }
         class = next;
         at += k;
     }
-    return put_run(p, text + begin, n - begin, class, out);
+    put_run(p, text + begin, n - begin, class, out);
+    return out->failed ? -1 : 0;
 }
 
 void paint_legend(const char *when)
@@ -118,7 +116,8 @@ void paint_legend(const char *when)
     struct buf b = {0};
     if (!err_is_tty() || msg_quiet() || !term_colours(when, true))
         return;
-    if (heat_legend(&b, term_truecolor()) == 0)
+    heat_legend(&b, term_truecolor());
+    if (!b.failed)
         fd_write(STDERR_FILENO, b.data, b.len); /* no place for a failure */
     buf_free(&b);
 }

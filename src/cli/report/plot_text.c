@@ -74,18 +74,17 @@ size_t plot_bins(const double *v, size_t n, struct plot_bin out[PLOT_BINS])
 }
 
 /* Append a bar of `width` cells, in eighths of a cell with UTF-8. */
-static int put_bar(struct buf *b, double width, bool utf8)
+static void put_bar(struct buf *b, double width, bool utf8)
 {
     static const char *const parts[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
     size_t eighths = (size_t)(width * 8 + 0.5);
-    int bad = 0;
     if (!utf8)
         eighths = (size_t)(width + 0.5) * 8;
     if (eighths == 0 && width > 0)
         eighths = utf8 ? 1 : 8; /* few is not none */
     for (size_t i = 0; i < eighths / 8; i++)
-        bad |= buf_puts(b, utf8 ? "█" : "#");
-    return bad | buf_puts(b, parts[eighths % 8]) ? -1 : 0;
+        buf_puts(b, utf8 ? "█" : "#");
+    buf_puts(b, parts[eighths % 8]);
 }
 
 /* Decimals that tell edges apart which differ by step. */
@@ -100,7 +99,7 @@ static int plot_histogram(struct buf *b, const double *v, size_t n,
                           size_t columns, bool utf8)
 {
     struct plot_bin bins[PLOT_BINS];
-    size_t m = plot_bins(v, n, bins), most = 0, begin = b->len;
+    size_t m = plot_bins(v, n, bins), most = 0;
     char head[64];
     if (m == 0)
         return n == 0 ? 0 : -1;
@@ -112,16 +111,13 @@ static int plot_histogram(struct buf *b, const double *v, size_t n,
     /* "  EDGE to EDGE ms  COUNT  BAR" */
     size_t used = 2 * (size_t)edge + (size_t)count + 13;
     double room = used < columns ? (double)(columns - used) : 0;
-    for (size_t i = 0; i < m; i++)
-        if (buf_printf(b, "  %*.*f to %*.*f ms  %*zu  ", edge, d, bins[i].lo,
-                       edge, d, bins[i].hi, count, bins[i].n) ||
-            put_bar(b, fmin(room, 40) * (double)bins[i].n / (double)most,
-                    utf8) ||
-            buf_putc(b, '\n')) {
-            b->len = begin;
-            return -1;
-        }
-    return 0;
+    for (size_t i = 0; i < m; i++) {
+        buf_printf(b, "  %*.*f to %*.*f ms  %*zu  ", edge, d, bins[i].lo, edge,
+                   d, bins[i].hi, count, bins[i].n);
+        put_bar(b, fmin(room, 40) * (double)bins[i].n / (double)most, utf8);
+        buf_putc(b, '\n');
+    }
+    return b->failed ? -1 : 0;
 }
 
 int plot_times(struct buf *b, const char *name, const double *v, size_t n,

@@ -81,10 +81,9 @@ static int check(struct embed_pending *p, const struct header *want, bool redo)
     size_t n = size < sizeof(h) ? (size_t)size : sizeof(h);
     size_t n_magic = n < sizeof(h.magic) ? n : sizeof(h.magic);
     if (!S_ISREG(st.st_mode) || read_all_at(p->fd, &h, n, 0) ||
-        memcmp(h.magic, want->magic, n_magic) != 0) {
+        memcmp(h.magic, want->magic, n_magic) != 0)
         return msg_refuse("%s: was not written by qwick embed; left alone",
                           p->path);
-    }
     if (n < sizeof(h))
         return start_new(p, want);
     if (h.dim == want->dim && h.run == want->run)
