@@ -17,7 +17,6 @@ static const struct {
     {"tekken.json", true},
     {"tokenizer_config.json", false},
     {"tokenizer.model", true},
-    {"tekken.json", true},
     {"special_tokens_map.json", false},
     {"added_tokens.json", false},
     {"vocab.json", true},

@@ -165,7 +165,7 @@ def main():
     config(hub("mlx-community/Tiny-mxfp4", GOLDEN + "mlx4"),
            quantization={"bits": 4, "group_size": 32, "mode": "mxfp4"},
            quantization_config=None)
-    config(snapshot("meta/Llama"), model_type="llama")
+    config(snapshot("state/Mamba"), model_type="mamba2")
     torch = snapshot("org/Torch")
     config(torch, **json.load(open("models/demo/config.json")))
     put(torch + "/pytorch_model.bin", b"PK")

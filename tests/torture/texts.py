@@ -220,8 +220,11 @@ class Texts(tally.Tally):
     def files(self):
         os.makedirs(self.folder + "/m")
         os.makedirs(self.folder + "/s")
-        self.write("template", b"{% for m in messages %}{{ m.content }}{% endfor %}"
-                   b"{% if tools %}T{% endif %}")
+        self.write("template", b"{% for m in messages %}{{ m.content }}"
+                   b"{% for c in m.tool_calls or [] %}<tool_call>\n"
+                   b'{"name": "{{ c.function.name }}", "arguments": '
+                   b"{{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}"
+                   b"{% endfor %}{% if tools %}T{% endif %}")
         shift = 0
         for name, head, tail, path, command, statuses in self.entries():
             self.write(path, head + b"1" + tail)
