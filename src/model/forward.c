@@ -124,9 +124,9 @@ int model_forward(const struct model *m, struct scratch *s,
         p.n += io->spans[i].n;
         p.single = p.single && io->spans[i].n == 1;
     }
-    p.products = model_products(m, p.n);
+    p.products = model_products(m, p.n, p.single);
     p.bf16 = p.products == PRODUCTS_BF16;
-    p.pairs = !m->exact && p.n <= m->precise_tokens &&
+    p.pairs = !m->exact && model_is_precise(m, p.n, p.single) &&
               p.n >= PASS_PAIRS_MIN_TOKENS && m->k->tune.bf16_pairs &&
               m->dense_bf16;
     p.pairs8 = !m->exact && p.n <= m->pairs8_tokens;

@@ -19,7 +19,12 @@ void model_load_blas(const struct model *m, size_t n)
         gemm_blas_load(m->k);
 }
 
-enum products model_products(const struct model *m, size_t n)
+bool model_is_precise(const struct model *m, size_t n, bool steps)
+{
+    return n <= m->precise_tokens && !(steps && m->rounds_steps);
+}
+
+enum products model_products(const struct model *m, size_t n, bool steps)
 {
     if (m->exact || n < m->gemm_min_tokens)
         return PRODUCTS_SKINNY;
@@ -27,7 +32,7 @@ enum products model_products(const struct model *m, size_t n)
         return PRODUCTS_SKINNY; /* no float multiplies */
     const struct kernel_tuning *t = &m->k->tune;
     if (m->dense_bf16)
-        return n <= m->precise_tokens ? PRODUCTS_SKINNY : PRODUCTS_BF16;
+        return model_is_precise(m, n, steps) ? PRODUCTS_SKINNY : PRODUCTS_BF16;
     if (m->blas) {
         if (!worth_blas(m, n))
             return PRODUCTS_SKINNY;
@@ -64,11 +69,13 @@ static void note_kinds(struct model *m)
 
 /* A recurrent state amplifies the rounding of activations: a layer's result is
  * a sum of products of keys and queries, which may nearly cancel, and it is
- * normalised afterwards. So passes of up to this many tokens round no
- * activations: by pairs of bf16 numbers where the level has them (pass.pairs),
- * otherwise in f32, which takes about twice as long as bf16. Longer passes
- * round like those of other families; docs/accuracy.md has the errors. */
-enum { RECURRENT_PRECISE_TOKENS = 32 };
+ * normalised afterwards. Queries and keys without norms amplify it, too, though
+ * less. So passes of up to this many tokens round no activations: by pairs of
+ * bf16 numbers where the level has them (pass.pairs), otherwise in f32, which
+ * takes about twice as long as bf16. Longer passes round like those of other
+ * families; docs/accuracy.md has the errors. Decode steps of many sequences
+ * round without a recurrent state: there, speed counts. */
+enum { PRECISE_TOKENS = 32 };
 
 /* A mixture of experts chooses by comparing scores, which may be nearly equal:
  * rounded activations then choose another expert than the reference, and that
@@ -115,8 +122,10 @@ static void choose_products(struct model *m)
     m->gemm_min_tokens = m->dense_bf16 ? t->bf16_min_tokens
                          : t->blas     ? t->blas_min_tokens
                                        : t->gemm_f32_min_tokens;
-    m->precise_tokens =
-        m->config.delta.n_k_heads ? RECURRENT_PRECISE_TOKENS : 0;
+    bool recurrent = m->config.delta.n_k_heads > 0;
+    bool plain = m->config.arch->blocks.qk_norm == QK_NORM_NONE;
+    m->precise_tokens = recurrent || plain ? PRECISE_TOKENS : 0;
+    m->rounds_steps = !recurrent;
     m->pairs8_tokens =
         m->any_i8 && has_experts(&m->config) ? MIXTURE_PAIRS_TOKENS : 0;
     mark_pairs(m);

@@ -153,6 +153,7 @@ struct model {
                               activations in pairs (pass.pairs8) */
     size_t precise_tokens; /* passes of up to so many tokens round no
                               activations to bf16 for products with floats */
+    bool rounds_steps;     /* unless each token is of another sequence */
     double blas_min_flops;
     double step_time;    /* for model_step_time, set by tests; 0: an estimate */
     double row_cost;     /* for model_row_cost, in the same way */
@@ -264,11 +265,16 @@ enum products {
     PRODUCTS_BF16      /* activations rounded to bf16, weights as stored */
 };
 
-/* Choose the kernels for a pass of n tokens. The choice depends only on shapes
- * and the kernel level: bf16 if CPU and checkpoint have it; our own gemm_f32
- * where measurements showed it to be faster than OpenBLAS (AVX-512, Intel);
- * otherwise OpenBLAS, once there is enough arithmetic to pay for loading it. */
-enum products model_products(const struct model *m, size_t n);
+/* Choose the kernels for a pass of n tokens. steps: each is of another sequence.
+ * The choice depends only on shapes and the kernel level: bf16 if CPU and
+ * checkpoint have it; our own gemm_f32 where measurements showed it to be faster
+ * than OpenBLAS (AVX-512, Intel); otherwise OpenBLAS, once there is enough
+ * arithmetic to pay for loading it. */
+enum products model_products(const struct model *m, size_t n, bool steps);
+
+/* Whether a pass of n tokens rounds no activations to bf16 for products with
+ * floats. */
+bool model_is_precise(const struct model *m, size_t n, bool steps);
 
 /* The name of the products of long prefills, for people: "bf16", "int8",
  * "own" or "openblas" (see qwick_info.gemm). */

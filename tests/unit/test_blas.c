@@ -46,7 +46,7 @@ static enum products prefill(struct qwick_engine *eng)
     struct qwick_session *s = open_session(eng);
     assert_int_equal(qwick_session_sync(s, ids, N_IDS, NULL), 0);
     qwick_session_free(s);
-    return model_products(&eng->model, N_IDS);
+    return model_products(&eng->model, N_IDS, false);
 }
 
 static void a_pass_leaves_the_environment_alone(void **state)

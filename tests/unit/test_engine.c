@@ -231,7 +231,7 @@ static void check_gemm(const char *name, const char *isa, bool blas)
     eng->model.lazy_blas = true;
     float *got = malloc(g.n * g.vocab_size * sizeof *got);
     assert_ok(all_logits(eng, &g, got, &e), &e);
-    enum products used = model_products(&eng->model, g.n);
+    enum products used = model_products(&eng->model, g.n, false);
     assert_true(used != PRODUCTS_SKINNY);
     double error = relative_error(got, g.logits, g.n * g.vocab_size);
     printf("%-10s %-9s %-20s default %.2e\n", isa,
