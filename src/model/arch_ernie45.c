@@ -7,8 +7,6 @@
 #include "model/names.h"
 #include "model/section.h"
 
-static const struct fixed_field fixed[] = {FIXED_LLAMA, {NULL, NULL}};
-
 static int read_config(struct config *c, const struct section *s,
                        struct qwick_err *e)
 {
@@ -21,17 +19,10 @@ static int read_config(struct config *c, const struct section *s,
     return 0;
 }
 
-static const struct names *const schemes[] = {&names_hub, &names_gguf, NULL};
-
-const struct arch arch_ernie45 = {
-    .model_type = "ernie4_5",
-    .gguf = "ernie4_5",
-    .interleaved = true,
-    .gguf_interleaved = true,
-    .implies_heads = true,
-    .blocks = {.attn_norm = true, .mlp_norm = true},
-    .fixed = fixed,
-    .names = schemes,
-    .gguf_names = &names_gguf,
-    .read_config = read_config,
-    LAYER_FUNCTIONS};
+const struct arch arch_ernie45 = {.model_type = "ernie4_5",
+                                  .gguf = "ernie4_5",
+                                  .interleaved = true,
+                                  .gguf_interleaved = true,
+                                  .fixed = fixed_llama,
+                                  .read_config = read_config,
+                                  LLAMA_FAMILY};

@@ -9,8 +9,6 @@
 #include "model/names.h"
 #include "model/section.h"
 
-static const struct fixed_field fixed[] = {FIXED_LLAMA, {NULL, NULL}};
-
 /* sliding_window_pattern: a number, or as many letters. */
 static int read_pattern(const struct section *s, size_t *out,
                         struct qwick_err *e)
@@ -68,7 +66,7 @@ const struct arch arch_exaone4 = {.model_type = "exaone4",
                                   .blocks = {.attn_post_norm = true,
                                              .mlp_post_norm = true,
                                              .qk_norm = QK_NORM_HEAD},
-                                  .fixed = fixed,
+                                  .fixed = fixed_llama,
                                   .names = schemes,
                                   .gguf_names = &names_gguf,
                                   .gguf_rotates = gguf_rotates,

@@ -7,8 +7,6 @@
 #include "model/names.h"
 #include "model/section.h"
 
-static const struct fixed_field fixed[] = {FIXED_LLAMA, {NULL, NULL}};
-
 static int read_config(struct config *c, const struct section *s,
                        struct qwick_err *e)
 {
@@ -31,20 +29,13 @@ static int read_config(struct config *c, const struct section *s,
     return 0;
 }
 
-static const struct names *const schemes[] = {&names_hub, &names_gguf, NULL};
-
 static const char *const keys[] = {".attention.scale", ".embedding_scale",
                                    ".residual_scale", ".logit_scale", NULL};
 
-const struct arch arch_granite = {
-    .model_type = "granite",
-    .gguf = "granite",
-    .gguf_keys = keys,
-    .gguf_interleaved = true,
-    .implies_heads = true,
-    .blocks = {.attn_norm = true, .mlp_norm = true},
-    .fixed = fixed,
-    .names = schemes,
-    .gguf_names = &names_gguf,
-    .read_config = read_config,
-    LAYER_FUNCTIONS};
+const struct arch arch_granite = {.model_type = "granite",
+                                  .gguf = "granite",
+                                  .gguf_keys = keys,
+                                  .gguf_interleaved = true,
+                                  .fixed = fixed_llama,
+                                  .read_config = read_config,
+                                  LLAMA_FAMILY};

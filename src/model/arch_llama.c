@@ -9,8 +9,6 @@
 #include "model/names.h"
 #include "model/section.h"
 
-static const struct fixed_field fixed[] = {FIXED_LLAMA, {NULL, NULL}};
-
 static int read_config(struct config *c, const struct section *s,
                        struct qwick_err *e)
 {
@@ -22,15 +20,9 @@ static int read_config(struct config *c, const struct section *s,
     return experts_read_config(c, s, c->d_ff, e);
 }
 
-static const struct names *const schemes[] = {&names_hub, &names_gguf, NULL};
-
 const struct arch arch_llama = {.model_type = "llama",
                                 .gguf = "llama",
                                 .gguf_interleaved = true,
-                                .implies_heads = true,
-                                .blocks = {.attn_norm = true, .mlp_norm = true},
-                                .fixed = fixed,
-                                .names = schemes,
-                                .gguf_names = &names_gguf,
+                                .fixed = fixed_llama,
                                 .read_config = read_config,
-                                LAYER_FUNCTIONS};
+                                LLAMA_FAMILY};

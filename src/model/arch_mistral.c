@@ -11,8 +11,6 @@
 #include "model/names.h"
 #include "model/section.h"
 
-static const struct fixed_field fixed[] = {FIXED_LLAMA, {NULL, NULL}};
-
 /* dflt: the window of a config.json without the field, 0: none. */
 static int read_window(struct config *c, const struct section *s, size_t dflt,
                        struct qwick_err *e)
@@ -64,41 +62,24 @@ static int read_mixtral(struct config *c, const struct section *s,
     return 0;
 }
 
-static const struct names *const schemes[] = {&names_hub, &names_gguf, NULL};
+const struct arch arch_mistral = {.model_type = "mistral",
+                                  .wrapped = "mistral3",
+                                  .gguf_as = &arch_llama,
+                                  .fixed = fixed_llama,
+                                  .read_config = read_mistral,
+                                  LLAMA_FAMILY};
 
-const struct arch arch_mistral = {
-    .model_type = "mistral",
-    .wrapped = "mistral3",
-    .gguf_as = &arch_llama,
-    .implies_heads = true,
-    .blocks = {.attn_norm = true, .mlp_norm = true},
-    .fixed = fixed,
-    .names = schemes,
-    .gguf_names = &names_gguf,
-    .read_config = read_mistral,
-    LAYER_FUNCTIONS};
+const struct arch arch_ministral3 = {.model_type = "ministral3",
+                                     .wrapped = "mistral3",
+                                     .gguf = "mistral3",
+                                     .gguf_keys = ministral3_keys,
+                                     .gguf_interleaved = true,
+                                     .fixed = fixed_llama,
+                                     .read_config = read_ministral3,
+                                     LLAMA_FAMILY};
 
-const struct arch arch_ministral3 = {
-    .model_type = "ministral3",
-    .wrapped = "mistral3",
-    .gguf = "mistral3",
-    .gguf_keys = ministral3_keys,
-    .gguf_interleaved = true,
-    .implies_heads = true,
-    .blocks = {.attn_norm = true, .mlp_norm = true},
-    .fixed = fixed,
-    .names = schemes,
-    .gguf_names = &names_gguf,
-    .read_config = read_ministral3,
-    LAYER_FUNCTIONS};
-
-const struct arch arch_mixtral = {
-    .model_type = "mixtral",
-    .gguf_as = &arch_llama,
-    .implies_heads = true,
-    .blocks = {.attn_norm = true, .mlp_norm = true},
-    .fixed = fixed,
-    .names = schemes,
-    .gguf_names = &names_gguf,
-    .read_config = read_mixtral,
-    LAYER_FUNCTIONS};
+const struct arch arch_mixtral = {.model_type = "mixtral",
+                                  .gguf_as = &arch_llama,
+                                  .fixed = fixed_llama,
+                                  .read_config = read_mixtral,
+                                  LLAMA_FAMILY};

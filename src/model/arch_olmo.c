@@ -9,8 +9,6 @@
 #include "model/names.h"
 #include "model/section.h"
 
-static const struct fixed_field fixed[] = {FIXED_LLAMA, {NULL, NULL}};
-
 static int read_olmo2(struct config *c, const struct section *s,
                       struct qwick_err *e)
 {
@@ -65,7 +63,7 @@ static const struct names *const schemes[] = {&names_hub_post, &names_gguf,
     .blocks = {.attn_post_norm = true,                           \
                .mlp_post_norm = true,                            \
                .qk_norm = QK_NORM_ROW},                          \
-    .fixed = fixed, .names = schemes, .gguf_names = &names_gguf, \
+    .fixed = fixed_llama, .names = schemes, .gguf_names = &names_gguf, \
     LAYER_FUNCTIONS
 
 const struct arch arch_olmo2 = {.model_type = "olmo2",

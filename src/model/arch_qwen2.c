@@ -31,12 +31,7 @@ static int read_config_moe(struct config *c, const struct section *s,
                : 0;
 }
 
-static const struct names *const schemes[] = {&names_hub, &names_gguf, NULL};
-
-#define QWEN2                                                               \
-    .implies_heads = true, .blocks = {.attn_norm = true, .mlp_norm = true}, \
-    .fixed = fixed, .names = schemes, .gguf_names = &names_gguf,            \
-    LAYER_FUNCTIONS
+#define QWEN2 .fixed = fixed, LLAMA_FAMILY
 
 const struct arch arch_qwen2 = {
     .model_type = "qwen2", .gguf = "qwen2", .read_config = read_config, QWEN2};

@@ -7,8 +7,6 @@
 #include "model/names.h"
 #include "model/section.h"
 
-static const struct fixed_field fixed[] = {FIXED_LLAMA, {NULL, NULL}};
-
 static int read_config(struct config *c, const struct section *s,
                        struct qwick_err *e)
 {
@@ -30,7 +28,7 @@ const struct arch arch_seed_oss = {
     .gguf = "seed_oss",
     .implies_heads = true,
     .blocks = {.attn_norm = true, .mlp_norm = true},
-    .fixed = fixed,
+    .fixed = fixed_llama,
     .names = schemes,
     .gguf_names = &names_gguf_seed_oss,
     .read_config = read_config,

@@ -52,17 +52,10 @@ static int read_config(struct config *c, const struct section *s,
                : 0;
 }
 
-static const struct names *const schemes[] = {&names_hub, &names_gguf, NULL};
-
-const struct arch arch_smollm3 = {
-    .model_type = "smollm3",
-    .gguf = "smollm3",
-    .gguf_interleaved = true,
-    .implies_heads = true,
-    .blocks = {.attn_norm = true, .mlp_norm = true},
-    .fixed = fixed,
-    .names = schemes,
-    .gguf_names = &names_gguf,
-    .gguf_rotates = gguf_rotates,
-    .read_config = read_config,
-    LAYER_FUNCTIONS};
+const struct arch arch_smollm3 = {.model_type = "smollm3",
+                                  .gguf = "smollm3",
+                                  .gguf_interleaved = true,
+                                  .fixed = fixed,
+                                  .gguf_rotates = gguf_rotates,
+                                  .read_config = read_config,
+                                  LLAMA_FAMILY};

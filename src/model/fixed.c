@@ -15,6 +15,8 @@ const struct fixed_field fixed_common[] = {
     {"compression_config", "null"},  {NULL, NULL},
 };
 
+const struct fixed_field fixed_llama[] = {FIXED_LLAMA, {NULL, NULL}};
+
 static bool has_value(const struct json_value *v, const char *expected)
 {
     double number;

@@ -22,6 +22,8 @@ struct fixed_field {
         "rope_scaling.partial_rotary_factor", "1"               \
     }
 
+extern const struct fixed_field fixed_llama[]; /* these */
+
 /* Fields of any family. Ends with path NULL, as all these tables do. */
 extern const struct fixed_field fixed_common[];
 

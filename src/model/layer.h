@@ -63,9 +63,14 @@ struct cost layer_cost(const struct model *m, size_t i, size_t pos, size_t n,
  * router and the tokens' experts. */
 double layer_mlp_flops(const struct model *m, size_t i, size_t n);
 
-/* The members of struct arch that layers of this kind share. */
+/* The members of struct arch that layers of this kind share, and those of
+ * families with Llama's layers and names. */
 #define LAYER_FUNCTIONS                                                 \
     .bind_layer = layer_bind, .layer = layer_run, .ahead = layer_ahead, \
     .layer_cost = layer_cost
+#define LLAMA_FAMILY                                  \
+    .implies_heads = true,                            \
+    .blocks = {.attn_norm = true, .mlp_norm = true},  \
+    .names = names_llama, .gguf_names = &names_gguf, LAYER_FUNCTIONS
 
 #endif

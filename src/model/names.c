@@ -217,6 +217,8 @@ const struct names names_gguf = {
     .prefixes = {"", NULL},
     .of = {GGUF_COMMON, GGUF_GATE_UP, GGUF_SHARED, GGUF_NORMS}};
 
+const struct names *const names_llama[] = {&names_hub, &names_gguf, NULL};
+
 const struct names names_gguf_seed_oss = {
     .config = "its metadata",
     .prefixes = {"", NULL},

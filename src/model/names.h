@@ -147,6 +147,9 @@ extern const struct names names_hub_post;
  * ffn_up has the rows of gate_proj, too. */
 extern const struct names names_gguf, names_gguf_fused;
 
+/* names_hub and names_gguf, NULL at the end. */
+extern const struct names *const names_llama[];
+
 /* The names of Seed-OSS in GGUF files: its second norm has another's name. */
 extern const struct names names_gguf_seed_oss;
 
