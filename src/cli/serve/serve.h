@@ -1,0 +1,148 @@
+/* qwick serve: its parts and the way of a request through them. docs/serve.md is
+ * the page about the design.
+ *
+ * Three threads pass a call on, and one at a time owns it:
+ *
+ *   I/O          reads the request and writes the answer (http.h); refuses what
+ *                the head forbids (access.h); answers /health and /v1/models
+ *   preparation  parses the body, renders the template, tokenizes and compiles
+ *                constraints (endpoint.prepare)
+ *   engine       the main thread: evaluates and draws (endpoint.start,
+ *                endpoint.slice, and callbacks of the batch)
+ */
+#ifndef CLI_SERVE_H
+#define CLI_SERVE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "cli/answer/gen_job.h"
+#include "cli/serve/http.h"
+#include "file/json.h"
+#include "file/json_writer.h"
+#include "qwick.h"
+
+/* Most bytes of the name of a faulty member. */
+#define SERVE_PARAM 64
+
+/* Why a request is refused: the members of an answer's "error". */
+struct serve_error {
+    int status;         /* 0: none yet; serve_error_of sets it from e.code */
+    const char *code;   /* "context_length_exceeded" …; NULL: null */
+    char param[SERVE_PARAM]; /* the member at fault; empty: null */
+    struct qwick_err e;
+};
+
+struct serve;
+struct serve_call;
+
+/* An endpoint. Functions return 0, or -1 with *e set, unless they say otherwise;
+ * after -1 the core answers with the error and frees the call. */
+struct endpoint {
+    const char *method, *path;
+    bool open; /* needs no key */
+    bool chat; /* needs a model that answers chats; NULL functions: see below */
+    /* I/O thread: answer at once with http_reply. NULL: the functions below
+     * answer. */
+    void (*reply)(struct serve *s, struct http_call *c);
+    /* Preparation thread. Sets c->state. Returns 1 if it has answered, with
+     * serve_reply. */
+    int (*prepare)(struct serve_call *c, struct serve_error *e);
+    /* Engine thread. Begin the work: queue requests in s->batch, whose callbacks
+     * answer, or do nothing if slice does the work. */
+    int (*start)(struct serve_call *c, struct serve_error *e);
+    /* Engine thread, between passes: do a piece of the work of about one pass.
+     * Returns 1 if there is more; 0 when it has answered. NULL: the batch does
+     * the work. */
+    int (*slice)(struct serve_call *c, struct serve_error *e);
+    /* Engine thread: a request that start has queued is cancelled: call
+     * qwick_batch_cancel. The batch's callback ends the call as usual. NULL: the
+     * call ends between slices. */
+    void (*cancel)(struct serve_call *c);
+    /* Free c->state; any thread. NULL: there is none. */
+    void (*free)(struct serve_call *c);
+};
+
+extern const struct endpoint serve_endpoints[]; /* ends with a NULL path */
+
+/* Why a call ends before its work. */
+enum serve_stop {
+    SERVE_GO_ON,
+    SERVE_GONE,   /* the client has left */
+    SERVE_DRAINED /* the time of --drain is over */
+};
+
+struct serve_call {
+    struct serve_call *next; /* in a queue */
+    struct serve *s;
+    struct http_call *http;
+    const struct endpoint *endpoint;
+    _Atomic int stop; /* enum serve_stop */
+    unsigned n_live;  /* streams that it counts as: its samples; at least 1 */
+    bool stream;      /* the answer is a stream; see serve_stream */
+    double prepared_ms, started_ms; /* clock_ms; 0: not yet */
+    void *state;      /* of the endpoint */
+};
+
+struct serve_queue {
+    struct serve_call *first, **last;
+};
+
+struct serve {
+    struct opt_parsed *p;
+    struct args *a; /* of p */
+    struct gen_job g;    /* what all requests share; see batch_job.h */
+    const char *id;      /* the served id: the model's short name */
+    struct http *http;
+    struct access *access; /* access.h */
+    struct qwick_batch *batch;
+    int64_t created; /* Unix time of the start */
+
+    pthread_mutex_t mutex; /* of the members up to the blank line */
+    pthread_cond_t to_prepare;
+    struct serve_queue unprepared, prepared, cancelled;
+    size_t n_calls;   /* calls between ready and their end */
+    bool stopping;    /* the preparation thread shall end */
+
+    int wake;         /* eventfd of the engine thread */
+    _Atomic bool draining;
+    _Atomic double step_ms; /* clock_ms of the engine's last layer or step */
+    _Atomic bool working;   /* the engine has work */
+    /* engine thread */
+    struct serve_call *sliced; /* list of calls with slices left */
+    size_t n_live;             /* streams of calls that have started */
+};
+
+/* ---- serve_call.c: any thread that owns the call ---- */
+
+/* Set *e to QWICK_ERR_USAGE with a message, and the member at fault (NULL:
+ * none). Returns -1. */
+int serve_refuse(struct serve_error *e, const char *param, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The answer will be a stream of events. Call it in prepare, last. */
+void serve_stream(struct serve_call *c);
+
+/* Answer with JSON and status 200, end the call and free it. Takes the memory of
+ * *json. Also for calls whose client has left. */
+void serve_reply(struct serve_call *c, struct buf *json);
+/* Answer with an error, end the call and free it. If the head of a stream has
+ * gone out, the error is an event, and no [DONE] follows. */
+void serve_fail(struct serve_call *c, const struct serve_error *e);
+/* Write "data: JSON\n\n" to a stream. A failure means that the client has left:
+ * the core notices that by itself. */
+void serve_event(struct serve_call *c, const char *json, size_t n);
+/* End a stream with "data: [DONE]", end the call and free it. */
+void serve_done(struct serve_call *c);
+
+/* Append the JSON of an error. */
+void serve_error_json(struct buf *out, const struct serve_error *e);
+/* The error of a library's error, with its status: 400 for QWICK_ERR_USAGE and
+ * QWICK_ERR_CONTEXT, 503 for QWICK_ERR_MEMORY, else 500. */
+struct serve_error serve_error_of(const struct qwick_err *e);
+
+#endif
