@@ -9,16 +9,24 @@
 #include "engines.h"
 
 #define SMALL "tests/golden/models/tied-bf16"
+/* Sequences of more than ORIGINAL tokens rotate all keys by other
+ * frequencies. */
+#define LONGROPE "tests/golden/families/phi3-crossing"
 
-enum { VOCAB = 320, N_RUNS = 12, LONGEST = 200 };
+enum { VOCAB = 320, N_RUNS = 12, LONGEST = 200, ORIGINAL = 64 };
 
-static struct qwick_engine *open_engine(size_t chunk)
+static struct qwick_engine *open_model(const char *model, size_t chunk)
 {
     struct qwick_engine *eng =
-        engine_with(.model = SMALL, .exact = true, .threads = 2,
+        engine_with(.model = model, .exact = true, .threads = 2,
                     .prefill_chunk = chunk);
     assert_int_equal(eng->model.config.vocab_size, VOCAB);
     return eng;
+}
+
+static struct qwick_engine *open_engine(size_t chunk)
+{
+    return open_model(SMALL, chunk);
 }
 
 struct text {
@@ -397,6 +405,108 @@ static void interruption_changes_nothing(void **state)
     qwick_engine_close(eng);
 }
 
+/* Two runs with a common beginning. Only the second, of more than ORIGINAL
+ * tokens, rotates its keys by the frequencies of long sequences. */
+struct crossing {
+    struct qwick_engine *eng;
+    struct text texts[2];
+    struct work work;
+    struct runs runs;
+};
+
+enum { CROSSING_COMMON = 50, SHORT = 60, LONG = 90 };
+
+static void open_crossing(struct crossing *c, const struct run_task *task)
+{
+    static const size_t lengths[] = {SHORT, LONG};
+    *c = (struct crossing){.eng = open_model(LONGROPE, 0)};
+    for (size_t i = 0; i < 2; i++) {
+        struct qwick_session *s = open_session(c->eng);
+        struct text *t = &c->texts[i];
+        t->n = lengths[i];
+        some_ids(t->ids, t->n, 3);
+        t->ids[CROSSING_COMMON] = (int32_t)i;
+        t->rows = malloc(t->n * VOCAB * sizeof *t->rows);
+        assert_int_equal(
+            qwick_session_all_logits(s, t->ids, t->n, keep_row, t, NULL), 0);
+        qwick_session_free(s);
+    }
+    open_runs(&c->runs, c->eng, task, &c->work, 2);
+}
+
+static void push_crossing(struct crossing *c, size_t i)
+{
+    struct toy *t = &c->work.toys[i];
+    *t = (struct toy){.text = &c->texts[i]};
+    t->run.tokens = c->texts[i].ids;
+    t->run.n = t->run.n_final = c->texts[i].n;
+    runs_push_back(&c->runs, &t->run);
+}
+
+static void close_crossing(struct crossing *c)
+{
+    runs_close(&c->runs);
+    for (size_t i = 0; i < 2; i++)
+        free(c->texts[i].rows);
+    qwick_engine_close(c->eng);
+}
+
+/* A run takes no session with keys of other frequencies: not from the base,
+ * and not from the run before it. */
+static void keys_of_other_frequencies_are_not_reused(void **state)
+{
+    for (size_t first = 0; first < 2; first++) {
+        struct crossing c;
+        open_crossing(&c, &reusing);
+        push_crossing(&c, first);
+        assert_int_equal(runs_all(&c.runs, NULL), 0);
+        push_crossing(&c, !first);
+        assert_int_equal(runs_all(&c.runs, NULL), 0);
+        assert_int_equal(c.runs.n_shared, 0);
+        assert_int_equal(c.runs.n_evaluated, SHORT + LONG);
+        push_crossing(&c, !first);
+        assert_int_equal(runs_all(&c.runs, NULL), 0);
+        assert_int_equal(c.runs.n_shared, (first ? SHORT : LONG) - 1);
+        close_crossing(&c);
+    }
+    struct crossing c;
+    open_crossing(&c, &reusing);
+    assert_int_equal(
+        runs_set_base(&c.runs, c.texts[0].ids, CROSSING_COMMON, NULL), 0);
+    push_crossing(&c, 1);
+    assert_int_equal(runs_all(&c.runs, NULL), 0);
+    assert_int_equal(c.runs.n_shared, 0);
+    push_crossing(&c, 0);
+    assert_int_equal(runs_all(&c.runs, NULL), 0);
+    assert_int_equal(c.runs.n_shared, CROSSING_COMMON);
+    close_crossing(&c);
+}
+
+/* Of two live runs, the second neither finds keys of other frequencies nor
+ * waits for them. */
+static void keys_of_other_frequencies_are_not_shared(void **state)
+{
+    for (size_t first = 0; first < 2; first++) {
+        const struct qwick_session *from;
+        struct crossing c;
+        open_crossing(&c, &decoding);
+        push_crossing(&c, first);
+        push_crossing(&c, !first);
+        struct toy *a = &c.work.toys[first], *b = &c.work.toys[!first];
+        a->run.n -= 5; /* it goes on after the first pass */
+        assert_int_equal(runs_step(&c.runs, NULL), 0);
+        assert_int_equal(a->n_rows, 1);
+        assert_int_equal(b->n_rows, 1);
+        assert_int_equal(runs_find(&c.runs, &b->run, &from), 0);
+        assert_null(from);
+        assert_int_equal(runs_all(&c.runs, NULL), 0);
+        assert_int_equal(a->ended, 1);
+        assert_int_equal(b->ended, 1);
+        assert_int_equal(c.runs.n_shared, 0);
+        close_crossing(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -407,6 +517,8 @@ int main(void)
         cmocka_unit_test(short_memory_preempts),
         cmocka_unit_test(a_run_fails_by_itself),
         cmocka_unit_test(interruption_changes_nothing),
+        cmocka_unit_test(keys_of_other_frequencies_are_not_reused),
+        cmocka_unit_test(keys_of_other_frequencies_are_not_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

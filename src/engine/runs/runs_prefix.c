@@ -19,11 +19,16 @@ size_t tokens_in_common(const int32_t *a, size_t n_a, const int32_t *b,
     return i;
 }
 
+static bool run_needs_long_rope(const struct runs *s, const struct run *r)
+{
+    return r->origin + r->n >= model_long_rope_from(&s->eng->model);
+}
+
 size_t runs_find(const struct runs *s, const struct run *r,
                  const struct qwick_session **from)
 {
     struct prefix *p = s->eng->prefix;
-    bool is_long = r->origin + r->n >= model_long_rope_from(&s->eng->model);
+    bool is_long = run_needs_long_rope(s, r);
     size_t best =
         p && !is_long ? prefix_match(p, r->tokens, r->n - 1, NULL, NULL) : 0;
     *from = NULL;
@@ -48,9 +53,12 @@ bool runs_worth_waiting(const struct runs *s, size_t i)
 {
     const struct run *r = s->live[i];
     const struct qwick_session *from;
+    bool is_long = run_needs_long_rope(s, r);
     size_t later = 0;
     for (size_t j = 0; j < i; j++) {
         const struct run *other = s->live[j];
+        if (run_needs_long_rope(s, other) != is_long)
+            continue;
         size_t n =
             tokens_in_common(r->tokens, r->n - 1, other->tokens, other->n);
         struct kv_cache none = s->shape;
