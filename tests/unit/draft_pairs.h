@@ -30,6 +30,8 @@ static const struct {
     {GOLDEN "qwen35-tied", GOLDEN "qwen35-tied", false, true},
     {GOLDEN "qwen35-tied", GOLDEN "yarn", true, false},
     {GOLDEN "yarn", GOLDEN "qwen35-tied", true, false},
+    /* keys that change beyond 64 tokens */
+    {FAMILY "phi3-crossing", FAMILY "phi3-crossing", true, true},
     /* packed projections, and split ones */
     {FAMILY "qwen3next-odd", FAMILY "qwen3next-odd.gguf", true, true},
 };

@@ -396,6 +396,77 @@ static void exact_is_the_same(void **state)
     assert_int_equal(logged.n_warnings, 0);
 }
 
+enum { CROSSING = 40 };
+
+struct logprobs {
+    float v[CROSSING];
+    size_t n;
+};
+
+static int keep_logprob(void *ctx, const struct qwick_token_event *ev)
+{
+    struct logprobs *l = ctx;
+    l->v[l->n++] = ev->logprob;
+    return 0;
+}
+
+/* Answer a prompt that repeats itself. */
+static struct qwick_result answer_crossing(struct qwick_engine *eng, size_t n,
+                                           size_t lookup,
+                                           struct qwick_engine *draft,
+                                           struct logprobs *l)
+{
+    int32_t ids[CROSSING + 22];
+    struct qwick_generate_options o = qwick_generate_defaults();
+    struct qwick_session *s = open_session(eng);
+    some_ids(ids, n, 5);
+    for (size_t i = 6; i < n; i++)
+        ids[i] = ids[i - 6];
+    own_sampling(&o)->temperature = 0;
+    o.ignore_eos = true;
+    o.max_tokens = CROSSING;
+    o.lookup = lookup;
+    o.logprobs = 1;
+    o.on_token = keep_logprob;
+    o.on_token_ctx = l;
+    l->n = 0;
+    struct qwick_result r = answer(s, ids, n, o, draft);
+    assert_int_equal(r.n_tokens, CROSSING);
+    assert_int_equal(l->n, CROSSING);
+    qwick_session_free(s);
+    return r;
+}
+
+/* Beyond 64 tokens all keys of the model change. A guess there does not change
+ * the logits of the tokens before it. */
+static void guesses_do_not_change_the_rope(void **state)
+{
+    struct qwick_engine *eng = open_engine(FAMILY "phi3-crossing", true);
+    struct qwick_engine *draft = open_draft(FAMILY "phi3-crossing", true);
+    size_t looked_up = 0, drafted = 0;
+    eng->model.row_cost = 0.01; /* so that guesses pay with any kernels */
+    for (size_t n = CROSSING; n < CROSSING + 22; n++) {
+        struct logprobs plain, guessed;
+        struct qwick_result a = answer_crossing(eng, n, 0, NULL, &plain);
+        for (int k = 0; k < 2; k++) {
+            struct qwick_result b = answer_crossing(
+                eng, n, k ? 0 : 8, k ? draft : NULL, &guessed);
+            assert_memory_equal(b.tokens, a.tokens,
+                                CROSSING * sizeof *a.tokens);
+            assert_memory_equal(guessed.v, plain.v, sizeof plain.v);
+            looked_up += b.lookup.n_accepted;
+            drafted += b.draft.n_accepted;
+            qwick_result_free(&b);
+        }
+        qwick_result_free(&a);
+    }
+    print_message("right: %zu looked up, %zu drafted\n", looked_up, drafted);
+    assert_true(looked_up > 20);
+    assert_true(drafted > 20);
+    qwick_engine_close(eng);
+    qwick_engine_close(draft);
+}
+
 /* Sampled answers of the default mode have the same distribution with and
  * without a draft model, stop ids included. */
 static void answers_keep_the_distribution(void **state)
@@ -630,6 +701,7 @@ int main(void)
         cmocka_unit_test(guesses_keep_the_distribution),
         cmocka_unit_test(undo_restores),
         cmocka_unit_test(exact_is_the_same),
+        cmocka_unit_test(guesses_do_not_change_the_rope),
         cmocka_unit_test(answers_keep_the_distribution),
         cmocka_unit_test(seeds_give_equal_answers),
         cmocka_unit_test(windows_slide),
