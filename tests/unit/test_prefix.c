@@ -80,6 +80,8 @@ void *malloc(size_t n)
 #define WIDE  "tests/golden/models/head128-untied-bf16"
 #define MOE   "tests/golden/models/moe"
 #define GEMMA "tests/golden/models/gemma3-gqa"
+/* Sequences of more than 64 tokens rotate all keys by other frequencies. */
+#define LONGROPE "tests/golden/families/phi3-crossing"
 
 /* ---- the trie ----------------------------------------------------------- */
 
@@ -481,6 +483,30 @@ static void shared_pages_are_never_written(void **state)
     }
     qwick_session_free(s);
     qwick_engine_close(eng);
+    qwick_engine_close(plain);
+}
+
+/* The caches have keys of sequences up to the original length only, in memory
+ * and on disk. */
+static void keys_of_long_rope_are_not_kept(void **state)
+{
+    int32_t a[100];
+    struct mode modes[] = {{LONGROPE, .bytes = 64 << 20},
+                           {LONGROPE, .dir = temp_dir}};
+    struct qwick_engine *plain = open_engine((struct mode){.model = LONGROPE});
+    some_ids(a, 100, 10);
+    for (size_t i = 0; i < 2; i++) {
+        struct qwick_engine *eng = open_engine(modes[i]);
+        assert_int_equal(check(eng, plain, a, 100), 0);
+        assert_int_equal(check(eng, plain, a, 60), 0);
+        assert_int_equal(check(eng, plain, a, 100), 0);
+        assert_int_equal(check(eng, plain, a, 64), 0);
+        /* a prompt of 64 tokens is short, and its page in memory; it is stored
+           when it has 67 */
+        assert_int_equal(check(eng, plain, a, 64), modes[i].bytes ? 63 : 0);
+        assert_int_equal(check(eng, plain, a, 100), 0);
+        qwick_engine_close(eng);
+    }
     qwick_engine_close(plain);
 }
 
@@ -1123,6 +1149,7 @@ int main(void)
         cmocka_unit_test(looking_leaves_no_trace),
         cmocka_unit_test(cached_in_memory_is_as_recomputed),
         cmocka_unit_test(shared_pages_are_never_written),
+        cmocka_unit_test_teardown(keys_of_long_rope_are_not_kept, clear),
         cmocka_unit_test(eviction_does_not_change_results),
         cmocka_unit_test(reuse_and_publish_serve_joint_steps),
         cmocka_unit_test_teardown(cached_on_disk_is_as_recomputed, clear),
