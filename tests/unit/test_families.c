@@ -9,6 +9,7 @@
 
 #include <dirent.h>
 
+#include "engine/core/engine.h"
 #include "file/map.h"
 #include "golden_run.h"
 #include "tempdir.h"
@@ -322,6 +323,33 @@ static void batch_is_single(void **state)
     nothing_is_wrong();
 }
 
+/* GGUF files of Llama's family have rows of q_proj and k_proj in another order,
+ * so their keys are not those of the checkpoint. */
+static void copies_have_equal_keys(void **state)
+{
+    static const struct {
+        const char *name;
+        bool equal_keys;
+    } rows[] = {{"llama3-tied", false}, {"qwen2-tied", true}};
+    for (size_t i = 0; i < 2; i++) {
+        char dir[64], file[64];
+        snprintf(dir, sizeof dir, FAMILIES "/%s", rows[i].name);
+        snprintf(file, sizeof file, FAMILIES "/%s.gguf", rows[i].name);
+        struct qwick_engine *a = engine_with(.model = dir),
+                            *b = engine_with(.model = dir),
+                            *c = engine_with(.model = file),
+                            *d = engine_with(.model = file);
+        assert_true(model_is_copy(&a->model, &b->model));
+        assert_true(model_is_copy(&c->model, &d->model));
+        assert_int_equal(model_is_copy(&a->model, &c->model),
+                         rows[i].equal_keys);
+        qwick_engine_close(a);
+        qwick_engine_close(b);
+        qwick_engine_close(c);
+        qwick_engine_close(d);
+    }
+}
+
 /* ---- configurations ------------------------------------------------------ */
 
 /* Make temp_dir the checkpoint with released.json as its config.json. */
@@ -383,6 +411,7 @@ int main(void)
         cmocka_unit_test(any_number_of_threads),
         cmocka_unit_test(cached_is_recomputed),
         cmocka_unit_test(batch_is_single),
+        cmocka_unit_test(copies_have_equal_keys),
         cmocka_unit_test(released_spellings),
         cmocka_unit_test(latent_attention_is_refused),
     };
