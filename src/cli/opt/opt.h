@@ -36,6 +36,7 @@ enum opt_access {
     OPT_MODEL,    /* loads a model in the first part only */
     OPT_OPENS,    /* opens it to write in the first part, and keeps it open */
     OPT_READS,    /* opens the file to read it */
+    OPT_REREADS,  /* as OPT_READS, also after another file has got its name */
     OPT_RENAMES,  /* renames an open temporary file to it, and removes files
                      beside it */
     OPT_REPLACES, /* writes a temporary file and renames that to it */
@@ -44,7 +45,11 @@ enum opt_access {
                      files and directories in it */
     OPT_MAKES,    /* in the first part, makes a directory or file, which replaces
                      the old one */
-    OPT_KEEPS     /* a flag: replaces the kept conversation (gen_kept.h) */
+    OPT_KEEPS,    /* a flag: replaces the kept conversation (gen_kept.h) */
+    OPT_LISTENS,  /* texts: addresses of sockets that the verb has made before the
+                     first part, and serves; without a value, too. The file of
+                     "unix:FILE" is accessed as OPT_UNLINKS. */
+    OPT_UNLINKS   /* removes it at the end */
 };
 
 struct opt_ints {

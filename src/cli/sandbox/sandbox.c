@@ -25,6 +25,16 @@ static enum opt_access access_of(const struct opt *o)
     return !o->access && is_file ? OPT_LOADS : o->access;
 }
 
+/* The files of addresses. Sockets of the network have none. */
+static int each_socket(const struct strings *addresses, file_fn fn, void *ctx)
+{
+    int rc = fn(ctx, OPT_LISTENS, NULL);
+    for (size_t i = 0; i < addresses->n && !rc; i++)
+        if (strncmp(addresses->v[i], "unix:", 5) == 0)
+            rc = fn(ctx, OPT_UNLINKS, addresses->v[i] + 5);
+    return rc;
+}
+
 /* Call fn for each file that the options declare. The value of "-" is a
  * standard stream, which is open. */
 static int each_file(const struct opt_parsed *p, file_fn fn, void *ctx)
@@ -38,6 +48,10 @@ static int each_file(const struct opt_parsed *p, file_fn fn, void *ctx)
         const struct strings *all = many ? &v->texts : &one;
         if (!access)
             continue;
+        if (access == OPT_LISTENS) {
+            rc = each_socket(all, fn, ctx);
+            continue;
+        }
         if (o->type == OPT_FLAG) {
             rc = v->flag ? fn(ctx, access, NULL) : 0;
             continue;
@@ -222,6 +236,7 @@ static bool lacks_landlock, lacks_seccomp;
 int sandbox_load(const struct opt_parsed *p, const char *const *places,
                  size_t n)
 {
+    unsigned calls = 0;
     int status, why;
     if (p->a.no_sandbox || !opt_row(p->verb, OPT_no_sandbox))
         return 0;
@@ -232,8 +247,9 @@ int sandbox_load(const struct opt_parsed *p, const char *const *places,
     if ((status = missing("Landlock, files are not restricted by name", why)) !=
         0)
         return status;
-    why = sandbox_calls_restrict(CALLS_READ | CALLS_WRITE | CALLS_NAMES |
-                                 CALLS_LOAD);
+    (void)each_file(p, add_calls, &calls);
+    why = sandbox_calls_restrict(calls | CALLS_READ | CALLS_WRITE |
+                                 CALLS_NAMES | CALLS_LOAD);
     lacks_seccomp = why != 0;
     return missing("seccomp, system calls are not restricted", why);
 }

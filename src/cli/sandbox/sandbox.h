@@ -12,7 +12,9 @@
  * plain arguments; Landlock restricts which files open(2) and its like may
  * reach. Files that are open stay usable.
  *
- * The access of each row of the option table declares the files. */
+ * The access of each row of the option table declares the files. A verb whose row
+ * says that it listens makes its sockets before the first part. In both parts it
+ * may accept connections, but can make no other socket. */
 #ifndef CLI_SANDBOX_H
 #define CLI_SANDBOX_H
 

@@ -20,6 +20,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
@@ -27,6 +28,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -89,7 +91,17 @@ static const struct call allowed[] = {
     OF_IF(CALLS_WRITE, utimensat, IS_NULL, 1, 0, 0),
     OF(CALLS_WRITE, getdents64),
     OF(CALLS_NAMES, renameat), OF(CALLS_NAMES, renameat2),
-    OF(CALLS_NAMES, unlinkat), OF(CALLS_NAMES, mkdirat),
+    OF(CALLS_NAMES | CALLS_UNLINK, unlinkat), OF(CALLS_NAMES, mkdirat),
+    /* connections of sockets that listen already. No recvmsg: a client could send
+     * descriptors with it. */
+    OF(CALLS_SERVE, accept4), OF(CALLS_SERVE, getsockname),
+    OF(CALLS_SERVE, getpeername), OF(CALLS_SERVE, getsockopt),
+    OF_IF(CALLS_SERVE, setsockopt, EQUALS, 1, 0, SOL_SOCKET),
+    OF_IF(CALLS_SERVE, setsockopt, EQUALS, 1, 0, IPPROTO_TCP),
+    OF(CALLS_SERVE, recvfrom), OF(CALLS_SERVE, sendto),
+    OF(CALLS_SERVE, sendmsg), OF(CALLS_SERVE, shutdown),
+    OF(CALLS_SERVE, epoll_ctl), OF(CALLS_SERVE, epoll_pwait),
+    OF(CALLS_SERVE, epoll_create1), OF(CALLS_SERVE, eventfd2),
     /* new code: of OpenBLAS, in the first part */
     OF(CALLS_LOAD, mmap), OF(CALLS_LOAD, mprotect),
     /* memory nodes, tiles of AMX (below); whether a process still runs */
@@ -127,8 +139,9 @@ static const struct call allowed[] = {
     CALL(poll), CALL(select), CALL(stat), CALL(lstat), CALL(access),
     CALL(readlink), CALL(pause), CALL(time),
     OF_IF(CALLS_READ, open, MASKED, 1, WRITES, O_RDONLY),
-    OF(CALLS_WRITE, open), OF(CALLS_NAMES, rename), OF(CALLS_NAMES, unlink),
-    OF(CALLS_NAMES, rmdir), OF(CALLS_NAMES, mkdir),
+    OF(CALLS_WRITE, open), OF(CALLS_NAMES, rename),
+    OF(CALLS_NAMES | CALLS_UNLINK, unlink), OF(CALLS_NAMES, rmdir),
+    OF(CALLS_NAMES, mkdir), OF(CALLS_SERVE, epoll_wait),
 #endif
 };
 
@@ -177,10 +190,12 @@ static void on_deadly(int sig, siginfo_t *info, void *ctx)
     signals_die(sig);
 }
 
+enum { MAX_INSTRUCTIONS = 1200 };
+
 /* The program of the filter, while it is made. All jumps are forward and short:
  * a rule is skipped where it does not hold, and the next one follows. */
 struct filter {
-    struct sock_filter code[1024];
+    struct sock_filter code[MAX_INSTRUCTIONS];
     unsigned short n;
 };
 
@@ -274,7 +289,7 @@ static void filter_make(struct filter *f, unsigned groups)
 
 /* Each rule fits. */
 _Static_assert(16 + 8 * COUNT(allowed) + 2 * (COUNT(deadly) + COUNT(absent)) <
-                   1024,
+                   MAX_INSTRUCTIONS,
                "the program is too long");
 
 int sandbox_calls_restrict(unsigned groups)

@@ -41,6 +41,7 @@ static const struct sandbox_access accesses[] = {
     [OPT_MODEL] = {false, 0, 0, 0}, /* its files are several */
     [OPT_OPENS] = {true, REPLACE, 0, 0},
     [OPT_READS] = {false, FS(READ_FILE), FS(READ_FILE), CALLS_READ},
+    [OPT_REREADS] = {true, FS(READ_FILE), FS(READ_FILE), CALLS_READ},
     [OPT_RENAMES] = {true, REWRITE, RENAME, CALLS_NAMES},
     [OPT_REPLACES] = {true, REPLACE, REPLACE, CALLS_WRITE | CALLS_NAMES},
     [OPT_REWRITES] = {true, REWRITE, REWRITE, CALLS_WRITE | CALLS_NAMES},
@@ -48,6 +49,8 @@ static const struct sandbox_access accesses[] = {
                     CALLS_WRITE | CALLS_NAMES},
     [OPT_MAKES] = {true, DIRS | FS_REFER, 0, 0},
     [OPT_KEEPS] = {true, REWRITE, REPLACE, CALLS_WRITE | CALLS_NAMES},
+    [OPT_LISTENS] = {false, 0, 0, CALLS_SERVE},
+    [OPT_UNLINKS] = {true, FS(REMOVE_FILE), FS(REMOVE_FILE), CALLS_UNLINK},
 };
 
 const struct sandbox_access *sandbox_access(enum opt_access access)
@@ -78,8 +81,8 @@ int sandbox_files_open(struct sandbox_files *f, bool early)
     return f->ruleset < 0 ? errno : 0;
 }
 
-/* Where a directory or a file is made, malloc'ed: without links, if it exists, and
- * slashes at its end. */
+/* Where a directory, a file or a socket is made, malloc'ed: without links, if
+ * it exists, and slashes at its end. */
 static char *made_at(const char *path, struct qwick_err *e)
 {
     char *at = realpath(path, NULL);
@@ -102,8 +105,9 @@ static int open_place(enum opt_access access, const char *path)
     char *target;
     if (!a->beside)
         return open(path, O_PATH | O_CLOEXEC);
-    target = access == OPT_MAKES ? made_at(path, &e)
-                                 : save_target(path, &in_place, &e);
+    target = access == OPT_MAKES || access == OPT_UNLINKS
+                 ? made_at(path, &e)
+                 : save_target(path, &in_place, &e);
     errno = e.code == QWICK_ERR_MEMORY ? ENOMEM : ENOENT;
     if (target) {
         char *slash = in_place ? NULL : strrchr(target, '/');

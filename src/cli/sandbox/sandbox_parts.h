@@ -26,7 +26,9 @@ enum {
     CALLS_READ = 1,  /* open files for reading */
     CALLS_WRITE = 2, /* open files in any way */
     CALLS_NAMES = 4, /* make, rename and remove files */
-    CALLS_LOAD = 8   /* load a library, and begin the second part */
+    CALLS_LOAD = 8,  /* load a library, and begin the second part */
+    CALLS_SERVE = 16, /* accept connections, and use them */
+    CALLS_UNLINK = 32 /* remove files */
 };
 
 struct sandbox_access {
