@@ -1,5 +1,6 @@
 #include "cli/answer/constraint_cache.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +40,7 @@ static void ref_free(struct constraint_ref *r)
 }
 
 /* If there are too many constraints without users, drop the one whose last use
- * is the longest ago. */
+ * is the longest ago. With the mutex held. */
 static void drop_oldest(struct constraint_cache *c)
 {
     struct constraint_ref **oldest = NULL;
@@ -58,42 +59,75 @@ static void drop_oldest(struct constraint_cache *c)
     ref_free(r);
 }
 
+/* Compile a constraint that the cache does not have. */
+static int constraint_cache_compile(struct constraint_cache *c,
+                                    struct qwick_engine *eng,
+                                    const struct qwick_constraint_options *o,
+                                    struct constraint_ref **out,
+                                    struct qwick_err *e)
+{
+    struct constraint_ref *r = calloc(1, sizeof(*r));
+    if (!r)
+        return err_oom(e, sizeof(*r));
+    r->cache = c;
+    r->kind = o->kind;
+    r->json_indent = o->json_indent;
+    if (buf_reserve(&r->text, 0) || buf_append(&r->text, o->text, o->n_text) ||
+        buf_append(&r->tool, o->tool ? o->tool : "", tool_length(o))) {
+        ref_free(r);
+        return err_oom(e, o->n_text);
+    }
+    if (qwick_constraint_create(&r->constraint, eng, o, e)) {
+        ref_free(r);
+        return -1;
+    }
+    *out = r;
+    return 0;
+}
+
+void constraint_cache_init(struct constraint_cache *c)
+{
+    *c = (struct constraint_cache){.mutex = PTHREAD_MUTEX_INITIALIZER};
+}
+
 int constraint_cache_get(struct constraint_cache *c, struct qwick_engine *eng,
                          const struct qwick_constraint_options *o,
                          struct constraint_ref **out, struct qwick_err *e)
 {
+    /* only this thread changes the list; compiling may take seconds */
     struct constraint_ref *r = constraint_cache_find(c, o);
+    bool is_new = !r;
     *out = NULL;
-    if (!r) {
-        r = calloc(1, sizeof(*r));
-        if (!r)
-            return err_oom(e, sizeof(*r));
-        r->kind = o->kind;
-        r->json_indent = o->json_indent;
-        if (buf_reserve(&r->text, 0) ||
-            buf_append(&r->text, o->text, o->n_text) ||
-            buf_append(&r->tool, o->tool ? o->tool : "", tool_length(o))) {
-            ref_free(r);
-            return err_oom(e, o->n_text);
-        }
-        if (qwick_constraint_create(&r->constraint, eng, o, e)) {
-            ref_free(r);
-            return -1;
-        }
+    if (is_new && constraint_cache_compile(c, eng, o, &r, e))
+        return -1;
+    pthread_mutex_lock(&c->mutex);
+    if (is_new) {
         r->next = c->first;
         c->first = r;
     }
     r->n_users++;
     r->last_use = ++c->n_uses;
     drop_oldest(c);
+    pthread_mutex_unlock(&c->mutex);
     *out = r;
     return 0;
 }
 
+struct constraint_ref *constraint_cache_share(struct constraint_ref *r)
+{
+    pthread_mutex_lock(&r->cache->mutex);
+    r->n_users++;
+    pthread_mutex_unlock(&r->cache->mutex);
+    return r;
+}
+
 void constraint_cache_put(struct constraint_ref *r)
 {
-    if (r)
-        r->n_users--;
+    if (!r)
+        return;
+    pthread_mutex_lock(&r->cache->mutex);
+    r->n_users--;
+    pthread_mutex_unlock(&r->cache->mutex);
 }
 
 void constraint_cache_free(struct constraint_cache *c)

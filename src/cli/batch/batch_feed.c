@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "cli/answer/answer_opts.h"
 #include "cli/batch/batch_job.h"
+#include "cli/batch/batch_key.h"
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
 
@@ -126,7 +127,7 @@ static int batch_put_at_once(struct batch_job *j, const struct request *r,
     const struct batch_answer a = {
         .a = {.r = &empty, .info = qwick_engine_info(j->g.eng)},
         .skipped = true};
-    uint64_t place, key = request_line_key(j, rec->text, rec->n);
+    uint64_t place, key = batch_key_of_line(j, rec->text, rec->n);
     bool found;
     j->n_samples++;
     if (batch_out_reuse(&j->out, r->line, 0, r->id_hash, key, &found, e)) {
@@ -243,7 +244,7 @@ static int sample_finish(struct sample *s, const struct qwick_result *r,
         j->n_answered++;
     int rc = s->oom ? err_oom(e, s->logprobs.len)
                     : batch_put_line(j, q, q->n > 1 ? &s->index : NULL,
-                                     request_key(q, j, s->index), s->place, &a,
+                                     batch_key_of_sample(q, j, s->index), s->place, &a,
                                      why, e);
     sample_free(s);
     return rc;
@@ -287,7 +288,7 @@ static int sample_add(struct batch_job *j, struct request *r, size_t i,
                       struct qwick_err *e)
 {
     struct qwick_sampling sampling;
-    struct qwick_generate_options o = request_options(r, j, i, &sampling);
+    struct qwick_generate_options o = request_options(r, i, &sampling);
     struct qwick_err why;
     struct sample *s = calloc(1, sizeof(*s));
     if (!s)
@@ -320,7 +321,7 @@ static int samples_add(struct batch_job *j, struct request *r,
     for (size_t i = 0; i < r->n; i++) {
         j->n_samples++;
         if (batch_out_reuse(&j->out, r->line, i, r->id_hash,
-                            request_key(r, j, i), &found, e) ||
+                            batch_key_of_sample(r, j, i), &found, e) ||
             (!found && sample_add(j, r, i, e)))
             return -1;
         if (found && --r->n_todo == 0)
@@ -350,7 +351,7 @@ static int batch_add_record(struct batch_job *j, struct request *r,
     r->n_open = 1; /* our own reference, until this function returns */
     if (ids_note(j, r, e))
         rc = -1;
-    else if (request_read(r, j, &why) || batch_check_form(j, r, &why))
+    else if (request_read(r, &why) || batch_check_form(j, r, &why))
         rc = batch_put_at_once(j, r, rec, &why, e);
     else
         rc = samples_add(j, r, e);
@@ -384,9 +385,9 @@ static int batch_open_record(struct batch_job *j, struct request *r,
     int bad = source_translate(&j->source, rec, &json, &n, e);
     batch_compare_model(j);
     if (!bad)
-        return request_open(r, rec->line, json, n, e);
+        return request_open(r, &j->c, rec->line, json, n, e);
     *r = (struct request){.line = rec->line, .n = 1};
-    if (n && request_open(r, rec->line, json, n, NULL))
+    if (n && request_open(r, &j->c, rec->line, json, n, NULL))
         r->n = 1; /* the first error counts */
     return -1;
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/batch/batch_request.h"
+#include "cli/answer/request.h"
 #include "cli/io/escape.h"
 #include "text/chat/code_block.h"
 

@@ -5,10 +5,9 @@
 
 #include "base/hashmap.h"
 #include "base/key.h"
-#include "cli/answer/gen_job.h"
+#include "cli/answer/request.h"
 #include "cli/batch/batch_form.h"
 #include "cli/batch/batch_out.h"
-#include "cli/batch/batch_request.h"
 #include "cli/batch/batch_source.h"
 #include "cli/io/lines.h"
 #include "qwick.h"
@@ -28,9 +27,8 @@ struct id_set {
 };
 
 struct batch_job {
-    struct gen_job g; /* what all requests share; its tools are for records that
-                         have none, its choice is for records that have tools,
-                         but neither a choice nor a constraint of their own */
+    struct gen_job g;
+    struct request_context c; /* of g */
     struct args *a;   /* of g.p */
     size_t shard;   /* this run answers record i if i % n_shards == shard */
     size_t n_shards;
@@ -41,16 +39,9 @@ struct batch_job {
     uint64_t n_printed; /* errors that were printed */
     struct batch_out out;
 
-    bool raw; /* g.mode is MODE_RAW */
-    struct constraint_cache constraints;
-    struct constraint_ref *constraint; /* of the options, and of g.choice for
-                                          g.tools; NULL: none */
-    uint64_t seed;
     uint64_t draft_id[2]; /* identity of a draft model that is in keys */
     struct key run;       /* key of the model and of the settings that all
                              answers share */
-    struct buf unknown;   /* unknown keys of records about which we have
-                             warned */
 
     struct qwick_batch *batch;
     struct sample *samples; /* list of the requests that have no answer yet */

@@ -103,7 +103,7 @@ int batch_out_end(struct batch_out *o, bool complete, size_t *n_held,
 
 /* Find out whether an earlier run has answered sample i of the record at a
  * line: *found. If the pending file has the answer, it gets the next place. id:
- * request_id_hash of the record; key: request_key of the sample. An earlier
+ * request_id_hash of the record; key: batch_key_of_sample. An earlier
  * answer to the sample with another id or key is QWICK_ERR_USAGE. With redo,
  * such an answer counts as not found. */
 int batch_out_reuse(struct batch_out *o, uint64_t line, size_t i, uint64_t id,

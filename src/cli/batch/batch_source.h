@@ -1,6 +1,6 @@
 /* The input of batch. It has one of several forms, and each is a row of a
  * table. Whatever the form is, a record becomes a line of JSON, which
- * batch_request.h describes. */
+ * request.h of answer describes. */
 #ifndef CLI_BATCH_SOURCE_H
 #define CLI_BATCH_SOURCE_H
 

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/rng.h"
 #include "cli/batch/batch_job.h"
+#include "cli/batch/batch_key.h"
 #include "cli/io/out.h"
 #include "cli/io/prompt.h"
 #include "cli/io/signals.h"
@@ -98,6 +98,7 @@ static int batch_open_input(struct batch_job *j)
         return msg_errno(path, "open");
     }
     lines_init(&j->in, path, fd);
+    j->c.input = path;
     j->in.number = (uint64_t)j->a->line_offset;
     return 0;
 }
@@ -147,8 +148,8 @@ static int batch_choose_forms(struct batch_job *j)
 static bool batch_try_record(struct batch_job *j, struct request *r,
                              const char *line)
 {
-    return !request_open(r, 0, line, strlen(line), NULL) &&
-           !request_read(r, j, NULL);
+    return !request_open(r, &j->c, 0, line, strlen(line), NULL) &&
+           !request_read(r, NULL);
 }
 
 /* Create the scheduler. The common beginning of all prompts (from -s and -f)
@@ -179,21 +180,6 @@ static int batch_create(struct batch_job *j, struct qwick_err *e)
     return rc;
 }
 
-/* Compile the constraint of the options, if there is one. */
-static int batch_open_constraint(struct batch_job *j)
-{
-    struct qwick_constraint_options o;
-    struct qwick_err e;
-    char *text;
-    int status = gen_read_constraint(&j->g, &o, &text);
-    if (!status && o.name)
-        status = msg_result(constraint_cache_get(&j->constraints, j->g.eng, &o,
-                                                 &j->constraint, &e),
-                            &e);
-    free(text);
-    return status;
-}
-
 /* Open the models, and check the options against them and against the input.
  * Returns 0, or an exit status after printing a message. */
 static int batch_open_models(struct batch_job *j)
@@ -207,12 +193,9 @@ static int batch_open_models(struct batch_job *j)
         (status = batch_choose_forms(j)) != 0 ||
         (status = tools_check_template(&j->g.tools, j->g.eng)) != 0)
         return status;
-    j->raw = j->g.mode == MODE_RAW;
-    bool seeded = opt_given(j->g.p, OPT_seed);
-    j->seed = seeded ? (uint64_t)j->a->seed : rng_random_seed();
     /* with --exact, an answer does not depend on the rest of its batch */
-    j->by_number = seeded && !j->a->exact;
-    return batch_open_constraint(j);
+    j->by_number = opt_given(j->g.p, OPT_seed) && !j->a->exact;
+    return request_context_open(&j->c);
 }
 
 static int batch_answer_all(struct batch_job *j)
@@ -227,7 +210,7 @@ static int batch_answer_all(struct batch_job *j)
     if (status >= 0 || (status = batch_open_files(j)) != 0 ||
         (status = batch_open_models(j)) != 0)
         return status;
-    if (batch_create(j, &e) || request_run_key(j, &e) ||
+    if (batch_create(j, &e) || batch_key_open(j, &e) ||
         batch_out_begin(&j->out, batch_run_key(j), j->a->redo, &e))
         return msg_fail(&e);
     if ((status = sandbox_enter(j->g.p, j->g.eng, j->g.draft, SIZE_MAX)) != 0)
@@ -245,10 +228,13 @@ static int batch_run(struct opt_parsed *p, struct qwick_engine *eng)
                           .a = &p->a,
                           .in.fd = -1,
                           .out = BATCH_OUT_NONE};
+    request_context_init(&j.c, &j.g);
+    j.c.name = RECORD;
+    j.c.unit = "line";
     int status = batch_answer_all(&j);
     qwick_batch_free(j.batch);
     batch_drop(&j);
-    constraint_cache_free(&j.constraints);
+    request_context_free(&j.c);
     gen_free(&j.g);
     if (j.in.fd > STDIN_FILENO)
         close(j.in.fd);
@@ -257,7 +243,6 @@ static int batch_run(struct opt_parsed *p, struct qwick_engine *eng)
     batch_out_close(&j.out, NULL);
     free(j.ids.v);
     hashmap_free(&j.ids.map);
-    buf_free(&j.unknown);
     return status;
 }
 

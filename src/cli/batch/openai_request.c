@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/batch/batch_request.h"
+#include "cli/answer/request.h"
 #include "file/json.h"
 #include "file/json_writer.h"
 

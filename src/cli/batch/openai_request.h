@@ -2,7 +2,7 @@
  *
  *   {"custom_id", "method": "POST", "url": "/v1/chat/completions", "body"}
  *
- * and becomes a record that batch_request.h describes. */
+ * and becomes a record that request.h of answer describes. */
 #ifndef CLI_OPENAI_REQUEST_H
 #define CLI_OPENAI_REQUEST_H
 

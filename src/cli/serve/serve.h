@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "cli/answer/gen_job.h"
+#include "cli/answer/request.h"
 #include "cli/serve/http.h"
 #include "file/json.h"
 #include "file/json_writer.h"
@@ -95,7 +95,8 @@ struct serve_queue {
 struct serve {
     struct opt_parsed *p;
     struct args *a; /* of p */
-    struct gen_job g;    /* what all requests share; see batch_job.h */
+    struct gen_job g;
+    struct request_context requests; /* of g; what all requests share */
     const char *id;      /* the served id: the model's short name */
     struct http *http;
     struct access *access; /* access.h */
