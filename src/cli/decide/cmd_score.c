@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "cli/decide/score_html.h"
+#include "cli/decide/score_record.h"
 #include "cli/decide/score_text.h"
 #include "cli/io/escape.h"
 #include "cli/io/out.h"
@@ -29,8 +30,7 @@ struct job {
     struct qwick_engine *eng;
     struct qwick_score_options o;
     size_t window, stride;
-    struct buf given; /* text of --given or --given-file */
-    bool has_given;
+    struct buf given; /* text of --given or --given-file; data NULL: none */
     struct buf *files; /* [n_files] the argument or the files; NULL: lines */
     size_t n_files;
     struct score_text *texts; /* of the files, or of a group of lines */
@@ -40,52 +40,6 @@ struct job {
 };
 
 /* ---- texts -------------------------------------------------------------- */
-
-/* Encode the text that comes before a scored text. */
-static int encode_given(const struct job *j, const char *given, size_t n,
-                        int32_t **ids, size_t *n_ids, struct qwick_err *e)
-{
-    const struct qwick_chat_options o = {.size = sizeof(o),
-                                         .add_generation_prompt = true,
-                                         .think = QWICK_THINK_OFF};
-    struct qwick_chat *chat;
-    bool in_think;
-    int r = -1;
-    if (!j->a->chat)
-        return qwick_tokenize_prompt(j->eng, given, n, !j->a->no_special, 0,
-                                     ids, n_ids, e);
-    if (qwick_chat_create(&chat, e))
-        return -1;
-    if (!qwick_chat_add(chat, "user", given, n, e))
-        r = qwick_chat_encode(chat, j->eng, &o, NULL, 0, ids, n_ids, &in_think,
-                              e);
-    qwick_chat_free(chat);
-    return r;
-}
-
-static int begin_text(struct job *j, struct score_text *t, const char *given,
-                      size_t n_given, const char *text, size_t n,
-                      struct qwick_err *e)
-{
-    int32_t *ids = NULL;
-    size_t n_ids = 0;
-    int r = 0;
-    memset(t, 0, sizeof(*t));
-    if (given)
-        r = encode_given(j, given, n_given, &ids, &n_ids, e);
-    /* with --chat, text such as <|im_end|> stays plain text, and an answer
-       begins as the model would begin it */
-    if (r == 0)
-        r = score_begin(t, j->eng, ids, n_ids,
-                        n_ids && !j->a->chat ? ids[n_ids - 1] : -1, text, n,
-                        !j->a->no_special && !j->a->chat, e);
-    free(ids);
-    if (r == 0 && t->n_bytes != t->n_input)
-        msg_note("text: %zu bytes are %zu in normal form C, and these are "
-                 "scored",
-                 t->n_input, t->n_bytes);
-    return r;
-}
 
 /* Score all texts in joint passes. */
 static int score_all(struct job *j, struct qwick_err *e)
@@ -231,9 +185,8 @@ static int run_files(struct job *j, struct qwick_err *e)
         return msg_fail(e);
     for (; j->n_texts < n; j->n_texts++) {
         struct buf *b = &j->files[j->n_texts];
-        if (begin_text(j, &j->texts[j->n_texts],
-                       j->has_given ? j->given.data : NULL, j->given.len,
-                       buf_text(b), b->len, e))
+        if (score_prepare(&j->texts[j->n_texts], j->eng, j->a, j->given.data,
+                          j->given.len, buf_text(b), b->len, e))
             return msg_fail(e);
         buf_free(b);
     }
@@ -258,25 +211,9 @@ static int read_line(void *ctx, size_t i, const struct json_value *v,
                      struct qwick_err *e)
 {
     struct job *j = ctx;
-    const struct json_value *text = json_get(v, "text");
-    const struct json_value *given = json_member(v, "given");
-    const char *before = j->has_given ? j->given.data : NULL;
-    size_t n_before = j->given.len;
     /* n_texts may skip indices: bad lines hold texts without tokens */
     j->n_texts = i + 1;
-    memset(&j->texts[i], 0, sizeof(*j->texts));
-    if (!json_is(text, JSON_STRING))
-        return err_usage(e, "text: not a string");
-    if (given && !json_is(given, JSON_STRING))
-        return err_usage(e, "given: not a string");
-    if (given) {
-        before = given->str;
-        n_before = given->len;
-    }
-    if (j->a->chat && !before)
-        return err_usage(e, "given: missing, --chat needs it");
-    return begin_text(j, &j->texts[i], before, n_before, text->str, text->len,
-                      e);
+    return score_record_read(&j->texts[i], j->eng, j->a, &j->given, v, e);
 }
 
 static int work_lines(void *ctx, struct qwick_err *e)
@@ -288,10 +225,8 @@ static int write_line(void *ctx, size_t i, struct json_writer *w,
                       struct qwick_err *e)
 {
     struct job *j = ctx;
-    struct score_totals sum = {0};
-    score_add(&sum, &j->texts[i]);
     score_add(&j->sum, &j->texts[i]);
-    score_put_json(w, &sum);
+    score_put_text(w, &j->texts[i]);
     if (j->a->by)
         score_put_units(w, &j->texts[i], j->by);
     return jw_status(w) ? err_oom(e, w->out->len) : 0;
@@ -351,8 +286,7 @@ static int read_given(struct job *j, struct qwick_err *e)
 {
     const struct strings one = {&j->a->given_file, 1};
     bool found;
-    j->has_given = j->a->given || j->a->given_file;
-    if (!j->has_given)
+    if (!j->a->given && !j->a->given_file)
         return 0;
     if (prompt_bytes(&j->given, &one, j->a->given, &found, e))
         return -1;

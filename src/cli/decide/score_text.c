@@ -313,3 +313,10 @@ void score_put_json(struct json_writer *w, const struct score_totals *s)
     jw_uint(w, "n_scored_bytes", s->n_scored_bytes);
     jw_uint(w, "n_windows", s->n_windows);
 }
+
+void score_put_text(struct json_writer *w, const struct score_text *t)
+{
+    struct score_totals sum = {0};
+    score_add(&sum, t);
+    score_put_json(w, &sum);
+}

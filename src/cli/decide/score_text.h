@@ -58,6 +58,8 @@ void score_put_totals(struct buf *b, const struct score_totals *s,
 
 /* Write the totals as members of an object. */
 void score_put_json(struct json_writer *w, const struct score_totals *s);
+/* Write the totals of one text. */
+void score_put_text(struct json_writer *w, const struct score_text *t);
 /* Write the member "units". */
 void score_put_units(struct json_writer *w, const struct score_text *t,
                      enum score_unit by);

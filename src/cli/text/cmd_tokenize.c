@@ -9,6 +9,7 @@
 #include "cli/opt/common.h"
 #include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
+#include "cli/text/tokenize.h"
 #include "qwick.h"
 
 struct job {
@@ -21,16 +22,17 @@ struct job {
 /* ---- one answer ---- */
 
 /* Encode a text into ids. */
-static int encode(const struct job *j, const char *text, size_t n,
-                  int32_t **ids, size_t *n_ids, struct qwick_err *e)
+static int encode(const struct qwick_engine *eng, const struct args *a,
+                  const char *text, size_t n, int32_t **ids, size_t *n_ids,
+                  struct qwick_err *e)
 {
-    return qwick_tokenize(j->eng, text, n, !j->a->no_special, ids, n_ids, e);
+    return qwick_tokenize(eng, text, n, !a->no_special, ids, n_ids, e);
 }
 
-static void put_ids_json(struct json_writer *w, const struct job *j,
-                         const int32_t *ids, size_t n)
+static void put_ids_json(struct json_writer *w, bool count, const int32_t *ids,
+                         size_t n)
 {
-    if (j->verb == &verb_count)
+    if (count)
         jw_uint(w, "count", n);
     else
         json_ids(w, "ids", ids, n);
@@ -62,61 +64,79 @@ static void put_text_json(struct json_writer *w, const char *text, size_t n)
 
 /* ---- --jsonl ---- */
 
-static int encode_line(void *ctx, const struct line *line,
-                       const struct json_value *v, struct json_writer *w,
-                       struct qwick_err *e)
+int tokenize_record(const struct qwick_engine *eng, const struct args *a,
+                    bool count, const struct json_value *v,
+                    struct json_writer *w, struct qwick_err *e)
 {
-    const struct job *j = ctx;
     const struct json_value *text = json_get(v, "text");
     int32_t *ids;
     size_t n;
     if (!json_is(text, JSON_STRING))
-        return err_usage(e, "%s: text: not a string", line->where);
-    if (encode(j, text->str, text->len, &ids, &n, e))
+        return err_usage(e, "text: not a string");
+    if (encode(eng, a, text->str, text->len, &ids, &n, e))
         return -1;
-    put_ids_json(w, j, ids, n);
+    put_ids_json(w, count, ids, n);
     free(ids);
     return jw_status(w) ? err_oom(e, text->len) : 0;
 }
 
-static int decode_line(void *ctx, const struct line *line,
-                       const struct json_value *v, struct json_writer *w,
-                       struct qwick_err *e)
+int token_ids_read(const struct json_value *list, const char *name,
+                   int32_t **ids, struct qwick_err *e)
 {
-    const struct job *j = ctx;
-    const char *where = line->where;
-    const struct json_value *list = json_get(v, "ids");
-    const struct json_value *skip = json_member(v, "skip_special");
-    bool skip_special = j->a->skip_special;
-    int r = -1;
+    *ids = NULL;
     if (!json_is(list, JSON_ARRAY))
-        return err_usage(e, "%s: ids: not an array", where);
-    if (json_is(skip, JSON_BOOL))
-        skip_special = skip->boolean;
-    else if (skip)
-        return err_usage(e, "%s: skip_special: not true or false", where);
-    int32_t *ids = malloc((list->len + 1) * sizeof(*ids));
-    if (!ids)
-        return err_oom(e, list->len * sizeof(*ids));
+        return err_usage(e, "%s: not an array", name);
+    int32_t *v = malloc((list->len + 1) * sizeof(*v));
+    if (!v)
+        return err_oom(e, list->len * sizeof(*v));
     for (size_t i = 0; i < list->len; i++) {
         int64_t x;
         if (json_int(&list->items[i], 0, INT32_MAX, &x)) {
-            err_usage(e, "%s: ids: item %zu is not a token id", where, i);
-            goto done;
+            free(v);
+            return err_usage(e, "%s: item %zu is not a token id", name, i);
         }
-        ids[i] = (int32_t)x;
+        v[i] = (int32_t)x;
     }
+    *ids = v;
+    return 0;
+}
+
+int detokenize_record(const struct qwick_engine *eng, const struct args *a,
+                      const struct json_value *v, struct json_writer *w,
+                      struct qwick_err *e)
+{
+    const struct json_value *list = json_get(v, "ids");
+    const struct json_value *skip = json_member(v, "skip_special");
+    bool skip_special = a->skip_special;
+    int32_t *ids;
     char *text;
     size_t n;
-    r = qwick_detokenize(j->eng, ids, list->len, skip_special, &text, &n, e);
+    int r;
+    if (token_ids_read(list, "ids", &ids, e))
+        return -1;
+    if (json_is(skip, JSON_BOOL))
+        skip_special = skip->boolean;
+    if (skip && !json_is(skip, JSON_BOOL))
+        r = err_usage(e, "skip_special: not true or false");
+    else
+        r = qwick_detokenize(eng, ids, list->len, skip_special, &text, &n, e);
+    free(ids);
     if (r)
-        goto done;
+        return -1;
     put_text_json(w, text, n);
     free(text);
-    r = jw_status(w) ? err_oom(e, n) : 0;
-done:
-    free(ids);
-    return r;
+    return jw_status(w) ? err_oom(e, n) : 0;
+}
+
+static int text_line(void *ctx, const struct line *line,
+                     const struct json_value *v, struct json_writer *w,
+                     struct qwick_err *e)
+{
+    const struct job *j = ctx;
+    (void)line;
+    return j->verb == &verb_detokenize
+               ? detokenize_record(j->eng, j->a, v, w, e)
+               : tokenize_record(j->eng, j->a, j->verb == &verb_count, v, w, e);
 }
 
 /* ---- the verbs ---- */
@@ -143,11 +163,11 @@ static int tokenize(struct job *j, struct buf *in, struct buf *out,
         return msg_fail(e);
     if (!found)
         return common_no_input(j->verb);
-    if (encode(j, buf_text(in), in->len, &ids, &n, e))
+    if (encode(j->eng, j->a, buf_text(in), in->len, &ids, &n, e))
         return msg_fail(e);
     if (j->a->json) {
         struct json_writer w = jw_line(out);
-        put_ids_json(&w, j, ids, n);
+        put_ids_json(&w, j->verb == &verb_count, ids, n);
         jw_end_line(&w);
     } else {
         put_ids(out, j, ids, n);
@@ -194,8 +214,7 @@ static int text_lines(struct job *j, struct qwick_err *e)
     int status = probe(j, e);
     if (status)
         return status;
-    const struct records_work w = {
-        .answer = j->verb == &verb_detokenize ? decode_line : encode_line};
+    const struct records_work w = {.answer = text_line};
     return records_run(j->verb->name, &j->a->input, &w, j);
 }
 

@@ -1,0 +1,32 @@
+/* What tokenize, detokenize and count answer to one object. serve answers with
+ * the same. */
+#ifndef CLI_TOKENIZE_H
+#define CLI_TOKENIZE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cli/opt/opt.h"
+#include "file/json.h"
+#include "file/json_writer.h"
+#include "qwick.h"
+
+/* Write the members of the object that answers {"text"}: "ids", or with count
+ * only their number. The value may be of any type. Returns 0, or -1 with *e
+ * set; the message begins with the member's name. */
+int tokenize_record(const struct qwick_engine *eng, const struct args *a,
+                    bool count, const struct json_value *v,
+                    struct json_writer *w, struct qwick_err *e);
+
+/* Write the members of the object that answers {"ids", "skip_special"?}. */
+int detokenize_record(const struct qwick_engine *eng, const struct args *a,
+                      const struct json_value *v, struct json_writer *w,
+                      struct qwick_err *e);
+
+/* Read the token ids of an array, [list->len], which the caller frees. name: of
+ * the member, for messages. Returns 0, or -1 with *e set. */
+int token_ids_read(const struct json_value *list, const char *name,
+                   int32_t **ids, struct qwick_err *e);
+
+#endif
