@@ -69,23 +69,34 @@ struct endpoint {
 
 extern const struct endpoint serve_endpoints[]; /* ends with a NULL path */
 
-/* Why a call ends before its work. */
+/* Why a call shall end before its work has. */
 enum serve_stop {
     SERVE_GO_ON,
-    SERVE_GONE,   /* the client has left */
-    SERVE_DRAINED /* the time of --drain is over */
+    SERVE_GONE,    /* the client has left */
+    SERVE_DRAINED  /* the time of --drain is over */
+};
+
+/* A request of the batch. Endpoints embed it as the first member of what they
+ * give the batch as a tag. */
+struct serve_task {
+    /* Engine thread: the request has ended; see qwick_done_fn. */
+    void (*done)(struct serve_task *t, struct qwick_result *r,
+                 const struct qwick_err *e);
 };
 
 struct serve_call {
-    struct serve_call *next; /* in a queue */
+    struct serve_call *next;              /* in a queue or in s->sliced */
+    struct serve_call *next_all, **at_all; /* in s->all */
     struct serve *s;
     struct http_call *http;
     const struct endpoint *endpoint;
-    _Atomic int stop; /* enum serve_stop */
-    unsigned n_live;  /* streams that it counts as: its samples; at least 1 */
-    bool stream;      /* the answer is a stream; see serve_stream */
-    double prepared_ms, started_ms; /* clock_ms; 0: not yet */
-    void *state;      /* of the endpoint */
+    _Atomic int stop;  /* enum serve_stop */
+    bool started;      /* engine thread: start has succeeded */
+    bool cancelled;    /* engine thread: cancel has been called */
+    bool stream;       /* the answer is a stream; see serve_stream */
+    bool broken;       /* an event of it could not be written */
+    size_t n_streams;  /* its samples; prepare may set it, 1 otherwise */
+    void *state;       /* of the endpoint */
 };
 
 struct serve_queue {
@@ -94,38 +105,62 @@ struct serve_queue {
 
 struct serve {
     struct opt_parsed *p;
-    struct args *a; /* of p */
+    struct args *a;      /* of p */
     struct gen_job g;
     struct request_context requests; /* of g; what all requests share */
-    const char *id;      /* the served id: the model's short name */
+    char *id;            /* the served id: the model's short name */
+    size_t n_ctx;        /* most tokens of a request */
+    int64_t created;     /* Unix time of the start */
+    bool embeds, reranks; /* the model is made for embeddings, for reranking */
     struct http *http;
-    struct access *access; /* access.h */
-    struct qwick_batch *batch;
-    int64_t created; /* Unix time of the start */
+    struct qwick_batch *batch; /* NULL: the model cannot answer */
+    double started_ms;
 
     pthread_mutex_t mutex; /* of the members up to the blank line */
     pthread_cond_t to_prepare;
-    struct serve_queue unprepared, prepared, cancelled;
-    size_t n_calls;   /* calls between ready and their end */
-    bool stopping;    /* the preparation thread shall end */
+    struct serve_queue unprepared, prepared;
+    struct serve_call *all; /* list of all calls */
+    size_t n_calls;         /* in all */
+    size_t n_streams;       /* sum of theirs */
+    double idle_ms;         /* clock_ms since when there has been no call */
+    bool stopping;          /* the preparation thread shall end */
 
-    int wake;         /* eventfd of the engine thread */
+    struct listener *listeners; /* [n_listeners] listen.h */
+    size_t n_listeners;
+    struct access *access; /* access.h; changed by the I/O thread alone */
+    int notify;            /* socket of systemd; -1: none */
+
+    int wake;                 /* eventfd of the engine thread */
     _Atomic bool draining;
-    _Atomic double step_ms; /* clock_ms of the engine's last layer or step */
-    _Atomic bool working;   /* the engine has work */
+    _Atomic bool failed;      /* the I/O thread has ended */
+    _Atomic bool reload;      /* the I/O thread shall read the key file again */
+    _Atomic bool any_stopped; /* some call may have stop set */
+    _Atomic bool working;     /* the engine has work */
+    _Atomic double step_ms;   /* clock_ms of the engine's last layer */
     /* engine thread */
-    struct serve_call *sliced; /* list of calls with slices left */
-    size_t n_live;             /* streams of calls that have started */
+    struct serve_queue sliced; /* calls with slices left */
+    double drain_ms;           /* clock_ms at which draining ends; 0: not yet */
 };
 
 /* ---- serve_call.c: any thread that owns the call ---- */
+
+void serve_push(struct serve_queue *q, struct serve_call *c);
+struct serve_call *serve_pop(struct serve_queue *q); /* NULL: empty */
+
+/* I/O thread: begin a call for a request whose body has been read. Answers with
+ * an error if that is not possible. */
+void serve_begin(struct serve *s, struct http_call *http,
+                 const struct endpoint *ep);
+/* Wake the engine thread. Async-signal-safe. */
+void serve_wake(struct serve *s);
 
 /* Set *e to QWICK_ERR_USAGE with a message, and the member at fault (NULL:
  * none). Returns -1. */
 int serve_refuse(struct serve_error *e, const char *param, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The answer will be a stream of events. Call it in prepare, last. */
+/* Prepare: the answer will be a stream of events. Call it when nothing can fail
+ * any more. */
 void serve_stream(struct serve_call *c);
 
 /* Answer with JSON and status 200, end the call and free it. Takes the memory of
@@ -145,5 +180,28 @@ void serve_error_json(struct buf *out, const struct serve_error *e);
 /* The error of a library's error, with its status: 400 for QWICK_ERR_USAGE and
  * QWICK_ERR_CONTEXT, 503 for QWICK_ERR_MEMORY, else 500. */
 struct serve_error serve_error_of(const struct qwick_err *e);
+
+/* ---- serve_io.c: the handler of http.h ---- */
+
+struct http_handler serve_handler(struct serve *s);
+
+/* ---- serve_notify.c: a message to systemd, such as "READY=1" ---- */
+
+/* Connect to the socket of NOTIFY_SOCKET, if there is one: *fd, else -1. Before
+ * the sandbox. */
+void notify_open(int *fd);
+void notify_send(int fd, const char *text);
+
+/* ---- serve_engine.c ---- */
+
+/* The preparation thread. arg is the struct serve. */
+void *serve_prepare_thread(void *arg);
+/* Work until a signal, or --idle-exit, ends the server, and all calls have
+ * ended. */
+int serve_loop(struct serve *s);
+/* The callbacks of the batch. */
+int serve_batch_done(void *ctx, void *tag, struct qwick_result *r,
+                     const struct qwick_err *e);
+void serve_batch_layer(void *ctx);
 
 #endif
