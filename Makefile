@@ -214,10 +214,11 @@ $(BUILD)/tests/test_alloc_faults: private ALL_LDFLAGS += -Wl,--wrap=malloc \
 # These change a config before its weights are bound.
 $(BUILD)/tests/test_geometry $(BUILD)/tests/test_heads: \
     private ALL_LDFLAGS += -Wl,--wrap=config_load
-# The table of options names all verbs, so its test has the command line.
+# Tests of the command line. The table of options names all verbs.
+cli_tests := $(addprefix $(BUILD)/tests/test_,opt http http_head listen access)
 command_line :=
-$(BUILD)/tests/test_opt: $(filter-out %/main.o,$(cli_obj))
-$(BUILD)/tests/test_opt: private command_line := $(filter-out %/main.o,$(cli_obj))
+$(cli_tests): $(filter-out %/main.o,$(cli_obj))
+$(cli_tests): private command_line := $(filter-out %/main.o,$(cli_obj))
 kernels :=
 ifeq ($(SAN),1)
 checked := $(BUILD)/checked/libkernels.a

@@ -63,7 +63,8 @@ find src -type f \( -name '*.c' -o -name '*.h' \) | LC_ALL=C sort |
         home["utf8proc.h"] = "^src/text/unicode\\.c$"
         home["nettle/"] = "^src/file/blob_sum\\.c$"
         home["cblas"] = "^src/kernel/gemm\\.c$"
-        home["dlfcn.h"] = "^src/kernel/gemm\\.c$"
+        home["dlfcn.h"] = "^src/(kernel/gemm|cli/serve/http_mhd)\\.c$"
+        home["microhttpd.h"] = "^src/cli/serve/http_mhd\\.h$"
         home["immintrin.h"] = "^src/kernel/x86/"
         home["x86intrin.h"] = home["immintrin.h"]
 

@@ -29,14 +29,14 @@ fail()
 }
 
 build_packages="gcc make libc6-dev libopenblas-openmp-dev libutf8proc-dev
-    nettle-dev"
+    nettle-dev libmicrohttpd-dev"
 test_packages="libcmocka-dev bats xz-utils curl python3 parallel g++
     pkgconf"
 fuzz_packages="clang libomp-dev"
 analyse_packages="clang-tidy cppcheck"
 races_packages="valgrind"
 arm_packages="gcc-aarch64-linux-gnu qemu-user libgomp1:arm64
-    libutf8proc-dev:arm64 nettle-dev:arm64
+    libutf8proc-dev:arm64 nettle-dev:arm64 libmicrohttpd-dev:arm64
     libcmocka-dev:arm64"
 deb_packages="debhelper dpkg-dev"
 check_deb_packages="lintian mmdebstrap"

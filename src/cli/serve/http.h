@@ -1,6 +1,6 @@
 /* HTTP/1.1 for serve: connections, requests and answers. It knows nothing of
- * models. libmicrohttpd parses requests and writes answers; http.c loads it with
- * dlopen, because only serve needs it.
+ * models. libmicrohttpd parses requests and writes answers; http.c loads it
+ * with dlopen, because only serve needs it.
  *
  * One thread, the I/O thread, runs http_run. It reads requests and writes what
  * other threads have put into answers. The functions marked "any thread" may be
@@ -9,14 +9,22 @@
  * A request goes through these steps:
  *
  *   head     The head has been read, and is well formed. The handler may refuse
- *            it now with http_reply; otherwise the body is read.
+ *            it now with http_reply; otherwise the body is read. It may be the
+ *            last that the handler hears of this call.
  *   ready    The body has been read. The handler owes one answer, now or later:
  *            http_reply, or http_stream and http_end.
  *   gone     The client has left, or has read nothing for stall_ms. The handler
  *            still owes the answer, which is dropped.
  *
+ * A client that closes only its own direction (shutdown with SHUT_WR, `nc -N`)
+ * has left, too: nothing tells it from one that was killed. It gets the answer
+ * if that has ended before.
+ *
  * Requests that are no valid HTTP never reach the handler: http.c answers them
- * with 400, 408, 413, 431, 501 or 503, and closes the connection. */
+ * with 400, 408, 413, 431, 501, 503 or 505, and closes the connection.
+ *
+ * http_head.c checks heads, http_call.c has the functions for any thread,
+ * http_mhd.c loads libmicrohttpd. */
 #ifndef CLI_HTTP_H
 #define CLI_HTTP_H
 
@@ -39,8 +47,10 @@ struct http_handler {
     void (*head)(void *ctx, struct http_call *c);
     /* I/O thread. Must be quick. */
     void (*ready)(void *ctx, struct http_call *c);
-    /* I/O thread, with c locked: set a flag, wake a thread, and call no function
-     * of this header. Called at most once, and never after the answer's end. */
+    /* I/O thread, with c locked: set a flag, wake a thread, and call no
+     * function of this header but http_tag. A lock that it takes must not be
+     * held by a thread that calls functions of this header. Called at most
+     * once, after ready, and never after the answer's end. */
     void (*gone)(void *ctx, struct http_call *c);
     /* I/O thread. Append the body, JSON, of an answer that http.c gives by
      * itself. */
@@ -50,7 +60,7 @@ struct http_handler {
 /* Values of 0 stand for the defaults in comments. */
 struct http_limits {
     size_t max_connections; /* 256; the next ones wait in the backlog */
-    size_t max_head;        /* bytes of a head; 64 KiB, then 431 */
+    size_t max_head;        /* bytes of a head; 32 KiB, then 431 */
     size_t max_body;        /* bytes of a body; 32 MiB, then 413 */
     size_t max_bodies;      /* bytes of all bodies; 256 MiB, then 503 */
     int read_ms;            /* for head and body; 30 s, then 408 */
@@ -67,8 +77,8 @@ int http_open(struct http **out, const int *fds, size_t n,
               const struct http_limits *limits, const struct http_handler *h,
               struct qwick_err *e);
 
-/* Serve until http_stop, on the calling thread: the I/O thread. Returns 0, or -1
- * with *e set. */
+/* Serve until http_stop, on the calling thread: the I/O thread. Returns 0, or
+ * -1 with *e set. */
 int http_run(struct http *h, struct qwick_err *e);
 
 /* Any thread. Accept no more connections. Connections without a request are
@@ -79,18 +89,26 @@ bool http_is_idle(struct http *h);
 /* Any thread. Return from http_run soon. Answers that are complete are still
  * written, for up to a second. */
 void http_stop(struct http *h);
+/* Close all connections. http_run must have returned, and every answer must
+ * have ended. */
 void http_close(struct http *h);
 
 /* ---- the request ----
  * Any thread, until the answer's end. Strings are borrowed from the call. */
 
 const char *http_method(const struct http_call *c);
-/* The path without the query, as sent. */
+/* The target as sent, and its path without the query. */
+const char *http_target(const struct http_call *c);
 const char *http_path(const struct http_call *c);
+/* The host of an absolute target, else the value of Host; NULL: neither. */
+const char *http_host(const struct http_call *c);
 /* The value of the header field of this name, in any case; NULL: none. */
 const char *http_field(const struct http_call *c, const char *name);
 /* The body, which a NUL follows; after ready. */
 const char *http_body(const struct http_call *c, size_t *n);
+/* Free the body early: a long answer does not need it, and the memory of all
+ * bodies is limited. */
+void http_free_body(struct http_call *c);
 /* clock_ms when the last byte of the request had been read; 0 before. */
 double http_received_ms(const struct http_call *c);
 /* A number that no other request of this process has. */
@@ -107,8 +125,9 @@ void *http_tag(const struct http_call *c);
 int http_add_field(struct http_call *c, const char *name, const char *value);
 
 /* Any thread. Answer with a status and a body, whose memory it takes; type is
- * its Content-Type. type NULL: no body. Ends the call: c is not valid afterwards.
- * Must not be called once http_started returns true. */
+ * its Content-Type, a literal. type NULL: no body, and body may be NULL. Ends
+ * the call: c is not valid afterwards. Must not be called once http_started
+ * returns true. */
 void http_reply(struct http_call *c, int status, const char *type,
                 struct buf *body);
 
@@ -116,18 +135,20 @@ void http_reply(struct http_call *c, int status, const char *type,
  * status 200. Its head goes out with the first http_write, or after silence_ms;
  * until then http_reply is possible instead. */
 void http_stream(struct http_call *c);
-/* Any thread. Return whether the head of a stream has gone out. Once true, it
- * stays true; it becomes true at any time after http_stream, so that an answer
- * with a status is sent by http_refuse. */
+/* Any thread. Return whether the head of a stream goes out: something has been
+ * written, or silence_ms are over. Once true, it stays true; it may become true
+ * at any time after http_stream, so that an answer with a status is sent by
+ * http_refuse. */
 bool http_started(const struct http_call *c);
 /* Any thread. Answer with a status as http_reply does, unless the head of the
  * stream has gone out. Returns whether it did; then the call has ended. */
 bool http_refuse(struct http_call *c, int status, const char *type,
                  struct buf *body);
-/* Any thread. Append bytes to a stream. Returns 0, or -1 when out of memory or
- * when the client has gone. */
+/* Any thread. Append bytes to a stream. Returns 0, or -1 when the client has
+ * gone. Out of memory, or with 64 MiB waiting, it returns -1 as well, and the
+ * client is sent away: gone follows. */
 int http_write(struct http_call *c, const char *p, size_t n);
-/* Any thread. Return the bytes that the client has not taken yet. */
+/* Any thread. Return the bytes that wait because the client is slow. */
 size_t http_unsent(const struct http_call *c);
 /* Any thread. End a stream, after all bytes. Ends the call: c is not valid
  * afterwards. */

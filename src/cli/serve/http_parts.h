@@ -1,0 +1,110 @@
+/* What http.c (the I/O thread) and http_call.c (requests and answers, for any
+ * thread) share. */
+#ifndef CLI_HTTP_PARTS_H
+#define CLI_HTTP_PARTS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/select.h>
+
+#include "cli/serve/http.h"
+#include "cli/serve/http_head.h"
+#include "cli/serve/http_mhd.h"
+
+enum client_state {
+    CLIENT_IDLE,      /* the head of its next request is not complete */
+    CLIENT_READING,   /* the head is good; libmicrohttpd reads the request */
+    CLIENT_ANSWERING, /* the request has been read; its answer is not written */
+    CLIENT_REFUSED, /* we have written a last answer, and drop what it sends */
+    CLIENT_CLOSING  /* shut down; libmicrohttpd sees that and closes it */
+};
+
+/* A connection. I/O thread only. */
+struct http_client {
+    struct MHD_Connection *mhd;
+    int fd;
+    enum client_state state;
+    bool look;          /* an event has come that client_look has not seen */
+    bool left;          /* the client sends nothing more */
+    bool suspended;     /* libmicrohttpd leaves the connection alone */
+    size_t n_seen;      /* bytes seen of a head that is not complete */
+    double deadline_ms; /* what then happens depends on the state; INFINITY:
+                           nothing */
+    struct http_call *call; /* NULL: none */
+};
+
+/* A request and its answer. Its owners count in n_refs: the handler from ready
+ * to the answer's end, the connection until the answer is written, and the list
+ * of woken calls. */
+struct http_call {
+    struct http *h;
+    unsigned long long number;
+    char *head; /* the bytes of the head; a NUL follows each part below */
+    const char *method, *target, *path, *host; /* host NULL: none */
+    struct http_field fields[HTTP_MAX_FIELDS];
+    size_t n_fields;
+    bool expect_continue;
+    bool begun; /* the handler has seen the head */
+    struct buf body;
+    double received_ms;
+    void *tag;
+
+    /* with h->mutex locked */
+    unsigned n_refs;
+    struct http_client *client; /* NULL: closed */
+    struct http_call *next_woken;
+    bool woken;        /* in h->woken */
+    bool ready;        /* the handler owes an answer */
+    bool gone;         /* the client has left */
+    bool failed;       /* a write had no memory */
+    bool streams;      /* the answer is a stream */
+    bool started;      /* a stream's first byte is written, or its head */
+    atomic_bool ended; /* the answer is complete; read without the mutex */
+    int status;
+    const char *type;         /* NULL: no body */
+    struct http_field *added; /* [n_added] malloc'ed, as each name is */
+    size_t n_added;
+    struct buf out; /* the answer's body */
+    size_t n_taken; /* bytes of it that libmicrohttpd has taken */
+};
+
+struct http {
+    struct http_limits limits;
+    struct http_handler handler;
+    int epoll, wake;             /* wake: eventfd for other threads */
+    struct MHD_Daemon **daemons; /* [n_listeners] */
+    int *listeners;              /* [n_listeners]; -1: closed */
+    size_t n_listeners;
+    atomic_size_t n_clients, n_body_bytes;
+    atomic_bool draining, stopping;
+
+    /* I/O thread */
+    struct http_client *clients[FD_SETSIZE]; /* by descriptor */
+    bool resumed;     /* a connection; libmicrohttpd shall look at it */
+    int n_fds;        /* above the highest descriptor of a client so far */
+    char *peeked;     /* [limits.max_head] */
+    double accept_ms; /* accept nothing before this time */
+    unsigned long long number;
+
+    pthread_mutex_t mutex;
+    struct http_call *woken, **last_woken;
+};
+
+/* ---- http_call.c ---- */
+
+/* Make the call of a head, p[0..head->n). NULL: out of memory. It has one
+ * owner, the connection. */
+struct http_call *http_call_new(struct http *h, struct http_client *k,
+                                const char *p, const struct http_head *head);
+/* With h->mutex locked: give up one reference. */
+void http_call_release(struct http_call *c);
+/* Append a part of the body. Returns 0, or the status of a refusal, with *why
+ * set. */
+int http_call_take(struct http_call *c, const char *p, size_t n,
+                   const char **why);
+
+/* The I/O thread shall look at the draining and stopping flags, or at woken
+ * calls. */
+void http_wake(struct http *h);
+
+#endif
