@@ -3,12 +3,13 @@
 #include <string.h>
 
 const struct verb *const verbs[] = {
-    &verb_generate,   &verb_chat,       &verb_batch,    &verb_tokenize,
-    &verb_detokenize, &verb_count,      &verb_render,   &verb_embed,
-    &verb_rerank,     &verb_logits,     &verb_score,    &verb_choose,
-    &verb_inspect,    &verb_models,     &verb_pull,     &verb_plan,
-    &verb_bench,      &verb_selftest,   &verb_quantize, &verb_cache,
-    &verb_completion, &verb_help,       &verb_version,  NULL,
+    &verb_generate,   &verb_chat,       &verb_batch,      &verb_serve,
+    &verb_tokenize,   &verb_detokenize, &verb_count,      &verb_render,
+    &verb_embed,      &verb_rerank,     &verb_logits,     &verb_score,
+    &verb_choose,     &verb_inspect,    &verb_models,     &verb_pull,
+    &verb_plan,       &verb_bench,      &verb_selftest,   &verb_quantize,
+    &verb_cache,      &verb_completion, &verb_help,       &verb_version,
+    NULL,
 };
 
 const struct verb_alias verb_aliases[] = {
@@ -57,7 +58,7 @@ bool verb_is_foreign(const char *word)
 
 bool verb_is_later(const char *word)
 {
-    static const char *const later[] = {"serve", "similar", "log"};
+    static const char *const later[] = {"similar", "log"};
     for (size_t i = 0; i < sizeof(later) / sizeof(*later); i++)
         if (strcmp(later[i], word) == 0)
             return true;

@@ -16,6 +16,7 @@ enum { BLIND_WAIT_MS = 250 };
 
 static volatile int caught;
 static volatile sig_atomic_t caught_sent; /* by a process, not by the terminal */
+static volatile int reload; /* a SIGHUP of signals_catch_reload has come */
 static void (*_Atomic at_bus)(void);
 static void (*_Atomic at_crash)(void);
 static void (*_Atomic at_kill)(void);
@@ -170,12 +171,39 @@ static void drain(void)
         ;
 }
 
-void signals_forget_int(void)
+void signals_forget(void)
 {
-    if (flag_get(&caught) != SIGINT)
-        return;
     drain();
     flag_set(&caught, 0);
+}
+
+void signals_forget_int(void)
+{
+    if (flag_get(&caught) == SIGINT)
+        signals_forget();
+}
+
+static void on_reload(int sig)
+{
+    (void)sig;
+    flag_set(&reload, 1);
+    wake_up();
+}
+
+void signals_catch_reload(void)
+{
+    const struct sigaction sa = {.sa_handler = on_reload};
+    sigaction(SIGHUP, &sa, NULL);
+}
+
+bool signals_reload(void)
+{
+    if (!flag_is_set(&reload))
+        return false;
+    if (!flag_is_set(&caught))
+        drain();
+    flag_set(&reload, 0);
+    return true;
 }
 
 bool signals_were_sent(void)
@@ -241,7 +269,7 @@ static bool any_came(void)
     for (size_t i = 0; i < N_WATCHED; i++)
         if (flag_is_set(&came[i]))
             return true;
-    return flag_is_set(&caught);
+    return flag_is_set(&caught) || flag_is_set(&reload);
 }
 
 const volatile int *signals_flag(void)

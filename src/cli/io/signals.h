@@ -28,6 +28,16 @@ void signals_catch(void);
  * first one again. Other signals stay caught. */
 void signals_forget_int(void);
 
+/* Forget the signal that was caught: the program has ended as it was told, and
+ * need not die by it. */
+void signals_forget(void);
+
+/* Let SIGHUP no longer stop the program: signals_reload then returns whether one
+ * has come since its last call. It also ends a signals_poll, as a signal that
+ * was caught does. Call it after signals_catch. */
+void signals_catch_reload(void);
+bool signals_reload(void);
+
 /* Return whether the signal of the flag was sent by a process. A terminal sends
  * its signals to all processes that run on it, so they need not be passed on. */
 bool signals_were_sent(void);

@@ -100,8 +100,9 @@ enum {
     V_COMPLETION = 1u << 20,
     V_HELP = 1u << 21,
     V_VERSION = 1u << 22,
-    V_ALL = (1u << 23) - 1,
-    V_ANSWER = V_GENERATE | V_CHAT | V_BATCH,
+    V_SERVE = 1u << 23,
+    V_ALL = (1u << 24) - 1,
+    V_ANSWER = V_GENERATE | V_CHAT | V_BATCH | V_SERVE,
     V_TEMPLATE = V_ANSWER | V_RENDER | V_LOGITS | V_SCORE | V_CHOOSE,
     V_TEXT_IO = V_TOKENIZE | V_DETOKENIZE | V_COUNT,
     V_EVALUATE =

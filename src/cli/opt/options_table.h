@@ -124,6 +124,37 @@ OPTION(FLAG, names, "names", V_MODELS,
        .help = "print only the name for -m and the id of each model, with a "
                "tab between them, and open none")
 
+GROUP("Server")
+OPTION(TEXTS, listen, "listen", V_SERVE, .arg = "ADDRESS",
+       .access = OPT_LISTENS,
+       .def = "127.0.0.1:8080",
+       .help = "accept connections at 127.0.0.1:PORT, [::1]:PORT, unix:PATH "
+               "or fd:systemd; repeatable")
+OPTION(FILE, api_key_file, "api-key-file", V_SERVE, .access = OPT_READS,
+       .help = "answer only requests with a key of FILE, which has one in each "
+               "line")
+OPTION(FLAG, no_auth, "no-auth", V_SERVE, ONCE,
+       .help = "let other machines send requests without a key")
+OPTION(TEXTS, allow_host, "allow-host", V_SERVE, .arg = "HOST",
+       .help = "also accept requests whose Host is this name; repeatable")
+OPTION(TEXTS, allow_origin, "allow-origin", V_SERVE, .arg = "ORIGIN",
+       .help = "let pages of this origin send requests, as "
+               "\"https://chat.example\"; repeatable")
+OPTION(INT, queue, "queue", V_SERVE, RANGE(0, 100000), .def = "64",
+       .help = "most requests that wait; further ones get status 429")
+OPTION(SIZE, kv_memory, "kv-memory", V_SERVE, .imin = 1,
+       .def = "what is free",
+       .help = "let the KV caches of all requests take at most SIZE bytes, "
+               "with K, M, G or T")
+OPTION(INT, drain, "drain", V_SERVE, .arg = "SECONDS", RANGE(0, 86400),
+       .def = "30",
+       .help = "after SIGTERM, let running answers go on for so long")
+OPTION(INT, idle_exit, "idle-exit", V_SERVE, .arg = "SECONDS",
+       RANGE(0, 31536000), .def = "0, never",
+       .help = "exit after so long without a request")
+OPTION(FLAG, embeddings, "embeddings", V_SERVE,
+       .help = "give embeddings also from a model that is made for chats")
+
 GROUP("Input")
 OPTION(TEXT, prompt, "prompt", V_GENERATE | V_CHOOSE, .letter = 'p', ONCE,
        .help = "the prompt, as the argument")
@@ -152,7 +183,8 @@ VARIANT(TEXTS, file, "file", V_SCORE, .letter = 'f', .arg = "FILE",
         .access = OPT_READS, ONCE, .def = "standard input",
         .help = "score the text of FILE; repeatable, each on its own; - is "
                 "stdin")
-OPTION(FLAG, file_names, "file-names", V_ANSWER | V_CHOOSE,
+OPTION(FLAG, file_names, "file-names",
+       V_GENERATE | V_CHAT | V_BATCH | V_CHOOSE,
        .help = "put the name of each file above its text")
 OPTION(FLAG, text, "text", V_BATCH, ONCE,
        .help = "write only texts, one answer per line; a line end in an answer "
@@ -180,6 +212,8 @@ OPTION(TEXT, system, "system", V_GENERATE | V_CHAT | V_CHOOSE, .letter = 's',
        .peers = "system-prompt", .help = "system prompt")
 VARIANT(TEXT, system, "system", V_BATCH, .letter = 's',
         .help = "system prompt for records that have none")
+VARIANT(TEXT, system, "system", V_SERVE, .letter = 's',
+        .help = "system prompt for chats that have none")
 OPTION(FILE, system_file, "system-file", V_ANSWER | V_CHOOSE,
        .peers = "system-prompt-file", .help = "system prompt from a file")
 OPTION(FILE, chat_json, "chat-json", V_GENERATE | V_CHOOSE, ONCE,
@@ -364,6 +398,8 @@ VARIANT(INT, seed, "seed", V_BATCH, RANGE(0, INT64_MAX), .def = "random",
         .record = "seed",
         .help = "seed of the run: with its line number, it gives a record its "
                 "seed; records are grouped by number, not by arrival")
+VARIANT(INT, seed, "seed", V_SERVE, RANGE(0, INT64_MAX), .def = "random",
+        .record = "seed", .help = "seed of requests that have none")
 OPTION(INT, samples, "samples", V_GENERATE, RANGE(1, OPT_MAX_SAMPLES),
        .def = "1",
        .help = "give N answers, each with a seed of its own; the prompt is "
@@ -528,6 +564,8 @@ OPTION(INTS, thread_list, "threads", V_BENCH, .letter = 't', RANGE(1, 1024),
 OPTION(INT, max_batch, "max-batch", V_BATCH, RANGE(1, 1024),
        .peers = "batch-size max-num-seqs", .def = "16",
        .help = "most sequences to evaluate at once")
+VARIANT(INT, max_batch, "max-batch", V_SERVE, RANGE(1, 1024), .def = "16",
+        .help = "most answers to generate at once; further requests wait")
 VARIANT(INT, max_batch, "max-batch", V_EMBED, RANGE(1, 1024), .def = "64",
         .help = "most texts to evaluate together")
 VARIANT(INT, max_batch, "max-batch", V_RERANK, RANGE(1, 1024), .def = "64",

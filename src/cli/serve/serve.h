@@ -22,6 +22,7 @@
 #include "base/buf.h"
 #include "cli/answer/request.h"
 #include "cli/serve/http.h"
+#include "cli/serve/listen.h"
 #include "file/json.h"
 #include "file/json_writer.h"
 #include "qwick.h"
@@ -114,8 +115,6 @@ struct serve {
     bool embeds, reranks; /* the model is made for embeddings, for reranking */
     struct http *http;
     struct qwick_batch *batch; /* NULL: the model cannot answer */
-    double started_ms;
-
     pthread_mutex_t mutex; /* of the members up to the blank line */
     pthread_cond_t to_prepare;
     struct serve_queue unprepared, prepared;
@@ -125,9 +124,8 @@ struct serve {
     double idle_ms;         /* clock_ms since when there has been no call */
     bool stopping;          /* the preparation thread shall end */
 
-    struct listener *listeners; /* [n_listeners] listen.h */
-    size_t n_listeners;
-    struct access *access; /* access.h; changed by the I/O thread alone */
+    struct listeners listeners;
+    struct access *access; /* the I/O thread alone uses it, once it runs */
     int notify;            /* socket of systemd; -1: none */
 
     int wake;                 /* eventfd of the engine thread */

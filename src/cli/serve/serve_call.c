@@ -1,0 +1,222 @@
+/* The life of a call: queues, answers, errors, events. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/io/out.h"
+#include "cli/serve/serve.h"
+
+static const char json_type[] = "application/json";
+
+/* ---- queues ---- */
+
+void serve_push(struct serve_queue *q, struct serve_call *c)
+{
+    c->next = NULL;
+    if (!q->first)
+        q->last = &q->first;
+    *q->last = c;
+    q->last = &c->next;
+}
+
+struct serve_call *serve_pop(struct serve_queue *q)
+{
+    struct serve_call *c = q->first;
+    if (c)
+        q->first = c->next;
+    return c;
+}
+
+void serve_wake(struct serve *s)
+{
+    const uint64_t one = 1;
+    ssize_t r = write(s->wake, &one, sizeof(one)); /* full: it is awake */
+    (void)r;
+}
+
+/* ---- begin and end ---- */
+
+void serve_begin(struct serve *s, struct http_call *http,
+                 const struct endpoint *ep)
+{
+    struct serve_call *c = calloc(1, sizeof(*c));
+    struct buf body = {0};
+    if (!c) {
+        serve_error_json(&body, &(struct serve_error){
+                                    .status = 503, .e.msg = "out of memory"});
+        http_reply(http, 503, json_type, &body);
+        return;
+    }
+    *c = (struct serve_call){
+        .s = s, .http = http, .endpoint = ep, .n_streams = 1};
+    http_set_tag(http, c);
+    pthread_mutex_lock(&s->mutex);
+    c->next_all = s->all;
+    c->at_all = &s->all;
+    if (s->all)
+        s->all->at_all = &c->next_all;
+    s->all = c;
+    s->n_calls++;
+    s->n_streams++;
+    serve_push(&s->unprepared, c);
+    pthread_cond_signal(&s->to_prepare);
+    pthread_mutex_unlock(&s->mutex);
+}
+
+/* Free a call whose answer has ended. */
+static void call_free(struct serve_call *c)
+{
+    struct serve *s = c->s;
+    pthread_mutex_lock(&s->mutex);
+    *c->at_all = c->next_all;
+    if (c->next_all)
+        c->next_all->at_all = c->at_all;
+    s->n_calls--;
+    s->n_streams -= c->n_streams;
+    if (s->n_calls == 0)
+        s->idle_ms = clock_ms();
+    pthread_mutex_unlock(&s->mutex);
+    if (c->state && c->endpoint->free)
+        c->endpoint->free(c);
+    free(c);
+}
+
+/* Note a request that has been answered: no word of the client but its path,
+ * which is that of a row. */
+static void call_note(const struct serve_call *c, int status)
+{
+    msg_note("%s %s: %d%s, %.0f ms", c->endpoint->method, c->endpoint->path,
+             status,
+             atomic_load(&c->stop) == SERVE_GONE ? ", the client has left" : "",
+             clock_ms() - http_received_ms(c->http));
+}
+
+/* ---- answers ---- */
+
+void serve_stream(struct serve_call *c)
+{
+    c->stream = true;
+    http_stream(c->http);
+}
+
+void serve_reply(struct serve_call *c, struct buf *json)
+{
+    if (json->failed) {
+        struct serve_error e = {.status = 503, .e.msg = "out of memory"};
+        buf_free(json);
+        serve_fail(c, &e);
+        return;
+    }
+    call_note(c, 200);
+    http_reply(c->http, 200, json_type, json);
+    call_free(c);
+}
+
+void serve_event(struct serve_call *c, const char *json, size_t n)
+{
+    struct buf b = {0};
+    buf_reserve(&b, n + 8);
+    buf_puts(&b, "data: ");
+    buf_append(&b, json, n);
+    buf_puts(&b, "\n\n");
+    /* a stream that lacks an event must not end as if it were whole */
+    if (b.failed || http_write(c->http, b.data, b.len))
+        c->broken = true;
+    buf_free(&b);
+}
+
+void serve_done(struct serve_call *c)
+{
+    static const char end[] = "data: [DONE]\n\n";
+    if (!c->broken)
+        http_write(c->http, end, sizeof(end) - 1);
+    call_note(c, 200);
+    http_end(c->http);
+    call_free(c);
+}
+
+void serve_fail(struct serve_call *c, const struct serve_error *e)
+{
+    struct buf body = {0};
+    serve_error_json(&body, e);
+    call_note(c, e->status);
+    if (e->status == 429)
+        http_add_field(c->http, "Retry-After", "1");
+    if (!c->stream) {
+        http_reply(c->http, e->status, json_type, &body);
+    } else if (!http_refuse(c->http, e->status, json_type, &body)) {
+        serve_event(c, buf_text(&body), body.len);
+        http_end(c->http);
+        buf_free(&body);
+    }
+    call_free(c);
+}
+
+/* ---- errors ---- */
+
+/* OpenAI's words for statuses. */
+static const struct {
+    int status;
+    const char *type;
+} error_types[] = {
+    {401, "authentication_error"}, {403, "permission_error"},
+    {404, "not_found_error"},      {429, "rate_limit_error"},
+    {500, "server_error"},         {503, "server_error"},
+    {504, "server_error"},
+};
+
+static const char *error_type(int status)
+{
+    for (size_t i = 0; i < sizeof(error_types) / sizeof(*error_types); i++)
+        if (error_types[i].status == status)
+            return error_types[i].type;
+    return status >= 500 ? "server_error" : "invalid_request_error";
+}
+
+void serve_error_json(struct buf *out, const struct serve_error *e)
+{
+    struct json_writer w = json_writer(out);
+    jw_object(&w, NULL);
+    jw_object(&w, "error");
+    jw_cstr(&w, "message", e->e.msg);
+    jw_cstr(&w, "type", error_type(e->status));
+    jw_cstr(&w, "param", e->param[0] ? e->param : NULL);
+    jw_cstr(&w, "code", e->code);
+    jw_end_object(&w);
+    jw_end_object(&w);
+}
+
+struct serve_error serve_error_of(const struct qwick_err *why)
+{
+    struct serve_error e = {.e = *why};
+    switch (why->code) {
+    case QWICK_ERR_CONTEXT:
+        e.code = "context_length_exceeded";
+        e.status = 400;
+        break;
+    case QWICK_ERR_USAGE:
+        e.status = 400;
+        break;
+    case QWICK_ERR_MEMORY:
+        e.status = 503;
+        break;
+    default:
+        e.status = 500;
+    }
+    return e;
+}
+
+int serve_refuse(struct serve_error *e, const char *param, const char *fmt, ...)
+{
+    va_list ap;
+    *e = (struct serve_error){.status = 400, .e.code = QWICK_ERR_USAGE};
+    if (param)
+        snprintf(e->param, sizeof(e->param), "%s", param);
+    va_start(ap, fmt);
+    vsnprintf(e->e.msg, sizeof(e->e.msg), fmt, ap);
+    va_end(ap);
+    return -1;
+}

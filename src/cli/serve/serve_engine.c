@@ -1,0 +1,247 @@
+/* The preparation thread and the engine thread. */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/flag.h"
+#include "cli/io/out.h"
+#include "cli/io/signals.h"
+#include "cli/serve/serve.h"
+
+/* The longest sleep of the engine thread while it drains: a second signal kills
+ * the process, so it only has to see the time pass. */
+enum { DRAIN_WAIT_MS = 100 };
+
+static const struct serve_error drained = {
+    .status = 503, .e.msg = "the server is shutting down"};
+
+/* ---- the preparation thread ---- */
+
+/* Prepare a call, and pass it on. */
+static void call_prepare(struct serve *s, struct serve_call *c)
+{
+    struct serve_error e = {0};
+    int rc = atomic_load(&s->draining) ? (e = drained, -1)
+                                       : c->endpoint->prepare(c, &e);
+    if (rc > 0) /* it has answered */
+        return;
+    http_free_body(c->http);
+    pthread_mutex_lock(&s->mutex);
+    size_t most = (size_t)(s->a->max_batch + s->a->queue);
+    s->n_streams += c->n_streams - 1;
+    /* one call alone may have more samples than places: they take turns */
+    bool full = s->n_streams > most && s->n_streams > c->n_streams;
+    if (!rc && !full) {
+        serve_push(&s->prepared, c);
+        c = NULL;
+    }
+    pthread_mutex_unlock(&s->mutex);
+    if (!c) {
+        serve_wake(s);
+        return;
+    }
+    if (!rc)
+        e = (struct serve_error){.status = 429,
+                                 .e.msg = "the queue is full, try again later"};
+    serve_fail(c, &e);
+}
+
+void *serve_prepare_thread(void *arg)
+{
+    struct serve *s = arg;
+    pthread_mutex_lock(&s->mutex);
+    for (;;) {
+        struct serve_call *c = serve_pop(&s->unprepared);
+        if (!c && s->stopping)
+            break;
+        if (!c) {
+            pthread_cond_wait(&s->to_prepare, &s->mutex);
+            continue;
+        }
+        pthread_mutex_unlock(&s->mutex);
+        if (atomic_load(&c->stop))
+            serve_fail(c, &drained); /* nobody reads it */
+        else
+            call_prepare(s, c);
+        pthread_mutex_lock(&s->mutex);
+    }
+    pthread_mutex_unlock(&s->mutex);
+    return NULL;
+}
+
+/* ---- calls on the engine thread ---- */
+
+static struct serve_call *take_prepared(struct serve *s)
+{
+    pthread_mutex_lock(&s->mutex);
+    struct serve_call *c = serve_pop(&s->prepared);
+    pthread_mutex_unlock(&s->mutex);
+    return c;
+}
+
+static void start_calls(struct serve *s)
+{
+    struct serve_call *c;
+    while ((c = take_prepared(s))) {
+        struct serve_error e = drained;
+        c->started = true;
+        if (atomic_load(&c->stop) || atomic_load(&s->draining) ||
+            c->endpoint->start(c, &e))
+            serve_fail(c, &e);
+        else if (c->endpoint->slice)
+            serve_push(&s->sliced, c);
+    }
+}
+
+/* Do a piece of work of the first call with slices, and put it behind the
+ * others. */
+static void do_slice(struct serve *s)
+{
+    struct serve_call *c = serve_pop(&s->sliced);
+    struct serve_error e = drained;
+    if (!c)
+        return;
+    int rc = atomic_load(&c->stop) ? -1 : c->endpoint->slice(c, &e);
+    if (rc > 0)
+        serve_push(&s->sliced, c);
+    else if (rc < 0)
+        serve_fail(c, &e);
+}
+
+/* Cancel the requests of calls that shall end. The callback of the batch ends
+ * the calls. */
+static void cancel_calls(struct serve *s)
+{
+    if (!atomic_exchange(&s->any_stopped, false))
+        return;
+    pthread_mutex_lock(&s->mutex);
+    for (struct serve_call *c = s->all; c; c = c->next_all)
+        if (c->started && !c->cancelled && c->endpoint->cancel &&
+            atomic_load(&c->stop)) {
+            c->cancelled = true;
+            c->endpoint->cancel(c);
+        }
+    pthread_mutex_unlock(&s->mutex);
+}
+
+int serve_batch_done(void *ctx, void *tag, struct qwick_result *r,
+                     const struct qwick_err *e)
+{
+    struct serve_task *t = tag;
+    (void)ctx;
+    t->done(t, r, e);
+    return 0;
+}
+
+/* ---- signals and the end ---- */
+
+static void begin_drain(struct serve *s)
+{
+    if (s->drain_ms > 0)
+        return;
+    s->drain_ms = clock_ms() + (double)s->a->drain * 1000;
+    atomic_store(&s->draining, true);
+    http_drain(s->http);
+    notify_send(s->notify, "STOPPING=1");
+}
+
+/* End the calls that are left when the time of --drain is over. */
+static void end_drain(struct serve *s)
+{
+    pthread_mutex_lock(&s->mutex);
+    for (struct serve_call *c = s->all; c; c = c->next_all) {
+        int go_on = SERVE_GO_ON;
+        atomic_compare_exchange_strong(&c->stop, &go_on, SERVE_DRAINED);
+    }
+    pthread_mutex_unlock(&s->mutex);
+    atomic_store(&s->any_stopped, true);
+}
+
+static void read_signals(struct serve *s)
+{
+    if (signals_reload())
+        atomic_store(&s->reload, true);
+    if (flag_is_set(signals_flag()))
+        begin_drain(s);
+    if (s->drain_ms > 0 && clock_ms() >= s->drain_ms)
+        end_drain(s);
+}
+
+void serve_batch_layer(void *ctx)
+{
+    struct serve *s = ctx;
+    atomic_store(&s->step_ms, clock_ms());
+    read_signals(s);
+    cancel_calls(s);
+}
+
+/* Return how long the engine may sleep, in milliseconds; -1: until it is woken.
+ * 0: there is work. */
+static int sleep_ms(struct serve *s, bool *over)
+{
+    double now = clock_ms(), idle = (double)s->a->idle_exit * 1000;
+    pthread_mutex_lock(&s->mutex);
+    size_t n = s->n_calls;
+    double since = s->idle_ms;
+    bool ready = s->prepared.first;
+    pthread_mutex_unlock(&s->mutex);
+    bool draining = s->drain_ms > 0;
+    *over = n == 0 && (draining || (idle > 0 && now >= since + idle));
+    if (ready || *over)
+        return 0;
+    if (draining)
+        return DRAIN_WAIT_MS;
+    return n == 0 && idle > 0 ? (int)(since + idle - now) + 1 : -1;
+}
+
+static bool batch_has_work(const struct serve *s)
+{
+    struct qwick_batch_stats st = {0};
+    if (s->batch)
+        st = qwick_batch_get_stats(s->batch);
+    return st.n_live + st.n_waiting > 0;
+}
+
+/* Sleep until there is work. Returns false when the server shall end. */
+static bool wait_for_work(struct serve *s)
+{
+    bool over;
+    uint64_t n;
+    int ms = sleep_ms(s, &over);
+    struct pollfd fd = {.fd = s->wake, .events = POLLIN};
+    if (over)
+        return false;
+    if (ms == 0)
+        return true;
+    atomic_store(&s->working, false);
+    if (s->drain_ms > 0) /* signals_poll would not wait any more */
+        poll(&fd, 1, ms);
+    else
+        signals_poll(s->wake, POLLIN, ms);
+    ssize_t r = read(s->wake, &n, sizeof(n)); /* it does not block */
+    (void)r;
+    return true;
+}
+
+int serve_loop(struct serve *s)
+{
+    struct qwick_err e;
+    while (!atomic_load(&s->failed)) {
+        read_signals(s);
+        start_calls(s);
+        cancel_calls(s);
+        bool busy = batch_has_work(s) || s->sliced.first;
+        if (!busy && !wait_for_work(s))
+            return 0;
+        if (!busy)
+            continue;
+        atomic_store(&s->step_ms, clock_ms());
+        atomic_store(&s->working, true);
+        if (batch_has_work(s) && qwick_batch_step(s->batch, &e))
+            return msg_fail(&e);
+        do_slice(s);
+    }
+    return QWICK_ERR_RUNTIME; /* the I/O thread has said why */
+}

@@ -1,0 +1,196 @@
+/* What the I/O thread does with requests: find the endpoint, refuse, answer
+ * /health and /v1/models, pass the others on. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "cli/serve/serve.h"
+
+/* An engine that has work, but made no step for so long, hangs. */
+enum { HANGS_MS = 60000 };
+
+static const char json_type[] = "application/json";
+
+/* ---- answers of this thread ---- */
+
+static void reply_error(struct http_call *http, int status, const char *code,
+                        const char *message)
+{
+    struct serve_error e = {.status = status, .code = code};
+    struct buf body = {0};
+    err_set(&e.e, QWICK_ERR_USAGE, "%s", message);
+    serve_error_json(&body, &e);
+    http_reply(http, status, json_type, &body);
+}
+
+static void serve_health(struct serve *s, struct http_call *http)
+{
+    bool drains = atomic_load(&s->draining);
+    bool hangs = atomic_load(&s->working) &&
+                 clock_ms() - atomic_load(&s->step_ms) > HANGS_MS;
+    struct buf body = {0};
+    if (drains || hangs) {
+        reply_error(http, 503, NULL,
+                    drains ? "the server is shutting down"
+                           : "the engine has made no step for a minute");
+        return;
+    }
+    buf_puts(&body, "{\"status\":\"ok\"}");
+    http_reply(http, 200, json_type, &body);
+}
+
+static void put_model(struct json_writer *w, const struct serve *s)
+{
+    jw_object(w, NULL);
+    jw_cstr(w, "id", s->id);
+    jw_cstr(w, "object", "model");
+    jw_int(w, "created", s->created);
+    jw_cstr(w, "owned_by", "qwick");
+    jw_uint(w, "context_length", s->n_ctx);
+    jw_end_object(w);
+}
+
+static void serve_models(struct serve *s, struct http_call *http)
+{
+    struct buf body = {0};
+    struct json_writer w = json_writer(&body);
+    jw_object(&w, NULL);
+    jw_cstr(&w, "object", "list");
+    jw_array(&w, "data");
+    put_model(&w, s);
+    jw_end_array(&w);
+    jw_end_object(&w);
+    http_reply(http, 200, json_type, &body);
+}
+
+static const char models_path[] = "/v1/models/";
+
+static void serve_model(struct serve *s, struct http_call *http)
+{
+    struct buf body = {0};
+    struct json_writer w = json_writer(&body);
+    if (strcmp(http_path(http) + sizeof(models_path) - 1, s->id) != 0) {
+        reply_error(http, 404, "model_not_found",
+                    "there is no model of this name; see /v1/models");
+        return;
+    }
+    put_model(&w, s);
+    http_reply(http, 200, json_type, &body);
+}
+
+/* ---- endpoints ---- */
+
+const struct endpoint serve_endpoints[] = {
+    {.method = "GET", .path = "/health", .open = true, .reply = serve_health},
+    {.method = "GET", .path = "/v1/health", .open = true, .reply = serve_health},
+    {.method = "GET", .path = "/", .reply = serve_health},
+    {.method = "GET", .path = "/v1/models", .reply = serve_models},
+    {.method = "GET", .path = models_path, .reply = serve_model},
+    {0},
+};
+
+/* Whether a path is that of a row. A row that ends in "/" has names below. */
+static bool path_matches(const char *row, const char *path)
+{
+    size_t n = strlen(row);
+    return strcmp(row, path) == 0 ||
+           (n > 1 && row[n - 1] == '/' && strncmp(row, path, n) == 0 &&
+            path[n]);
+}
+
+static bool method_matches(const char *row, const char *method)
+{
+    return strcmp(row, method) == 0 ||
+           (strcmp(row, "GET") == 0 && strcmp(method, "HEAD") == 0);
+}
+
+/* Find the row of a request. NULL with *allowed not NULL: the path has another
+ * method. */
+static const struct endpoint *find_endpoint(const struct http_call *http,
+                                            const char **allowed)
+{
+    *allowed = NULL;
+    for (const struct endpoint *ep = serve_endpoints; ep->path; ep++) {
+        if (!path_matches(ep->path, http_path(http)))
+            continue;
+        if (method_matches(ep->method, http_method(http)))
+            return ep;
+        *allowed = ep->method;
+    }
+    return NULL;
+}
+
+/* ---- the handler ---- */
+
+/* Whether there is a place for another call. */
+static bool has_place(struct serve *s)
+{
+    pthread_mutex_lock(&s->mutex);
+    bool has = s->n_streams < (size_t)(s->a->max_batch + s->a->queue);
+    pthread_mutex_unlock(&s->mutex);
+    return has;
+}
+
+static bool serve_admit(struct serve *s, struct http_call *http, bool open)
+{
+    (void)s, (void)http, (void)open;
+    return true;
+}
+
+static void on_head(void *ctx, struct http_call *http)
+{
+    struct serve *s = ctx;
+    const char *allowed;
+    const struct endpoint *ep = find_endpoint(http, &allowed);
+    if (!serve_admit(s, http, ep && ep->open))
+        return; /* it has been answered */
+    if (!ep && allowed) {
+        http_add_field(http, "Allow", allowed);
+        reply_error(http, 405, NULL, "this path has another method, see Allow");
+    } else if (!ep) {
+        reply_error(http, 404, NULL, "there is no such path");
+    } else if (!ep->reply && atomic_load(&s->draining)) {
+        reply_error(http, 503, NULL, "the server is shutting down");
+    } else if (!ep->reply && !has_place(s)) {
+        http_add_field(http, "Retry-After", "1");
+        reply_error(http, 429, NULL, "the queue is full, try again later");
+    }
+}
+
+static void on_ready(void *ctx, struct http_call *http)
+{
+    struct serve *s = ctx;
+    const char *allowed;
+    const struct endpoint *ep = find_endpoint(http, &allowed);
+    if (ep->reply)
+        ep->reply(s, http);
+    else
+        serve_begin(s, http, ep);
+}
+
+static void on_gone(void *ctx, struct http_call *http)
+{
+    struct serve *s = ctx;
+    struct serve_call *c = http_tag(http);
+    if (!c)
+        return;
+    atomic_store(&c->stop, SERVE_GONE);
+    atomic_store(&s->any_stopped, true);
+    serve_wake(s);
+}
+
+static void on_fault(void *ctx, int status, const char *why, struct buf *body)
+{
+    struct serve_error e = {.status = status};
+    (void)ctx;
+    err_set(&e.e, QWICK_ERR_USAGE, "%s", why);
+    serve_error_json(body, &e);
+}
+
+struct http_handler serve_handler(struct serve *s)
+{
+    return (struct http_handler){.ctx = s,
+                                 .head = on_head,
+                                 .ready = on_ready,
+                                 .gone = on_gone,
+                                 .fault = on_fault};
+}
