@@ -1,13 +1,14 @@
 /* The options of serve, and its life from start to end. */
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/os.h"
 #include "cli/answer/answer_opts.h"
 #include "cli/answer/constraint_opts.h"
 #include "cli/io/out.h"
@@ -51,15 +52,16 @@ static int serve_set_id(struct serve *s)
 static int serve_open_models(struct serve *s)
 {
     int status;
-    s->p->models.cache_memory = open_model_cache_memory();
+    /* conversations of agents have 20,000 tokens, which may take 2 GiB */
+    s->p->models.cache_memory = os_available_memory() / 4;
     if ((status = open_model(&s->g.eng, s->p, false)) != 0 ||
         (status = gen_choose_mode(&s->g)) != 0 ||
         (status = answer_check_generation(s->p, s->g.eng)) != 0 ||
         (status = open_model_draft(&s->g.draft, s->p, s->g.eng)) != 0 ||
         (status = serve_set_id(s)) != 0)
         return status;
-    s->n_ctx = s->a->ctx ? (size_t)s->a->ctx
-                         : qwick_engine_info(s->g.eng)->n_ctx_max;
+    s->n_ctx =
+        s->a->ctx ? (size_t)s->a->ctx : qwick_engine_info(s->g.eng)->n_ctx_max;
     s->embeds = !qwick_embed_suitability(s->g.eng);
     s->reranks = !qwick_rerank_suitability(s->g.eng);
     return 0;
@@ -137,6 +139,7 @@ static int serve_run_threads(struct serve *s)
         pthread_cond_signal(&s->to_prepare);
         pthread_mutex_unlock(&s->mutex);
         pthread_join(prepare, NULL);
+        serve_fail_all(s);
     }
     http_stop(s->http);
     pthread_join(io, NULL);

@@ -1,5 +1,5 @@
-/* qwick serve: its parts and the way of a request through them. docs/serve.md is
- * the page about the design.
+/* qwick serve: its parts and the way of a request through them. docs/serve.md
+ * is the page about the design.
  *
  * Three threads pass a call on, and one at a time owns it:
  *
@@ -32,8 +32,8 @@
 
 /* Why a request is refused: the members of an answer's "error". */
 struct serve_error {
-    int status;         /* 0: none yet; serve_error_of sets it from e.code */
-    const char *code;   /* "context_length_exceeded" …; NULL: null */
+    int status;       /* 0: none yet; serve_error_of sets it from e.code */
+    const char *code; /* "context_length_exceeded" …; NULL: null */
     char param[SERVE_PARAM]; /* the member at fault; empty: null */
     struct qwick_err e;
 };
@@ -41,8 +41,8 @@ struct serve_error {
 struct serve;
 struct serve_call;
 
-/* An endpoint. Functions return 0, or -1 with *e set, unless they say otherwise;
- * after -1 the core answers with the error and frees the call. */
+/* An endpoint. Functions return 0, or -1 with *e set, unless they say
+ * otherwise; after -1 the core answers with the error and frees the call. */
 struct endpoint {
     const char *method, *path;
     bool open; /* needs no key */
@@ -53,16 +53,16 @@ struct endpoint {
     /* Preparation thread. Sets c->state. Returns 1 if it has answered, with
      * serve_reply. */
     int (*prepare)(struct serve_call *c, struct serve_error *e);
-    /* Engine thread. Begin the work: queue requests in s->batch, whose callbacks
-     * answer, or do nothing if slice does the work. */
+    /* Engine thread. Begin the work: queue requests in s->batch, whose
+     * callbacks answer, or do nothing if slice does the work. */
     int (*start)(struct serve_call *c, struct serve_error *e);
     /* Engine thread, between passes: do a piece of the work of about one pass.
      * Returns 1 if there is more; 0 when it has answered. NULL: the batch does
      * the work. */
     int (*slice)(struct serve_call *c, struct serve_error *e);
     /* Engine thread: a request that start has queued is cancelled: call
-     * qwick_batch_cancel. The batch's callback ends the call as usual. NULL: the
-     * call ends between slices. */
+     * qwick_batch_cancel. The batch's callback ends the call as usual. NULL:
+     * the call ends between slices. */
     void (*cancel)(struct serve_call *c);
     /* Free c->state; any thread. NULL: there is none. */
     void (*free)(struct serve_call *c);
@@ -73,8 +73,8 @@ extern const struct endpoint serve_endpoints[]; /* ends with a NULL path */
 /* Why a call shall end before its work has. */
 enum serve_stop {
     SERVE_GO_ON,
-    SERVE_GONE,    /* the client has left */
-    SERVE_DRAINED  /* the time of --drain is over */
+    SERVE_GONE,   /* the client has left */
+    SERVE_DRAINED /* the time of --drain is over */
 };
 
 /* A request of the batch. Endpoints embed it as the first member of what they
@@ -86,18 +86,18 @@ struct serve_task {
 };
 
 struct serve_call {
-    struct serve_call *next;              /* in a queue or in s->sliced */
+    struct serve_call *next;               /* in a queue or in s->sliced */
     struct serve_call *next_all, **at_all; /* in s->all */
     struct serve *s;
     struct http_call *http;
     const struct endpoint *endpoint;
-    _Atomic int stop;  /* enum serve_stop */
-    bool started;      /* engine thread: start has succeeded */
-    bool cancelled;    /* engine thread: cancel has been called */
-    bool stream;       /* the answer is a stream; see serve_stream */
-    bool broken;       /* an event of it could not be written */
-    size_t n_streams;  /* its samples; prepare may set it, 1 otherwise */
-    void *state;       /* of the endpoint */
+    _Atomic int stop; /* enum serve_stop */
+    bool started;     /* engine thread: start has succeeded */
+    bool cancelled;   /* engine thread: cancel has been called */
+    bool stream;      /* the answer is a stream; see serve_stream */
+    bool broken;      /* an event of it could not be written */
+    size_t n_streams; /* its samples; prepare may set it, 1 otherwise */
+    void *state;      /* of the endpoint */
 };
 
 struct serve_queue {
@@ -106,16 +106,16 @@ struct serve_queue {
 
 struct serve {
     struct opt_parsed *p;
-    struct args *a;      /* of p */
+    struct args *a; /* of p */
     struct gen_job g;
     struct request_context requests; /* of g; what all requests share */
-    char *id;            /* the served id: the model's short name */
-    size_t n_ctx;        /* most tokens of a request */
-    int64_t created;     /* Unix time of the start */
+    char *id;                        /* the served id: the model's short name */
+    size_t n_ctx;                    /* most tokens of a request */
+    int64_t created;                 /* Unix time of the start */
     bool embeds, reranks; /* the model is made for embeddings, for reranking */
     struct http *http;
     struct qwick_batch *batch; /* NULL: the model cannot answer */
-    pthread_mutex_t mutex; /* of the members up to the blank line */
+    pthread_mutex_t mutex;     /* of the members up to the blank line */
     pthread_cond_t to_prepare;
     struct serve_queue unprepared, prepared;
     struct serve_call *all; /* list of all calls */
@@ -128,7 +128,7 @@ struct serve {
     struct access *access; /* the I/O thread alone uses it, once it runs */
     int notify;            /* socket of systemd; -1: none */
 
-    int wake;                 /* eventfd of the engine thread */
+    int wake; /* eventfd of the engine thread */
     _Atomic bool draining;
     _Atomic bool failed;      /* the I/O thread has ended */
     _Atomic bool reload;      /* the I/O thread shall read the key file again */
@@ -161,8 +161,8 @@ int serve_refuse(struct serve_error *e, const char *param, const char *fmt, ...)
  * any more. */
 void serve_stream(struct serve_call *c);
 
-/* Answer with JSON and status 200, end the call and free it. Takes the memory of
- * *json. Also for calls whose client has left. */
+/* Answer with JSON and status 200, end the call and free it. Takes the memory
+ * of *json. Also for calls whose client has left. */
 void serve_reply(struct serve_call *c, struct buf *json);
 /* Answer with an error, end the call and free it. If the head of a stream has
  * gone out, the error is an event, and no [DONE] follows. */
@@ -197,6 +197,9 @@ void *serve_prepare_thread(void *arg);
 /* Work until a signal, or --idle-exit, ends the server, and all calls have
  * ended. */
 int serve_loop(struct serve *s);
+/* End all calls with an error: after serve_loop has failed, and without the
+ * preparation thread. */
+void serve_fail_all(struct serve *s);
 /* The callbacks of the batch. */
 int serve_batch_done(void *ctx, void *tag, struct qwick_result *r,
                      const struct qwick_err *e);

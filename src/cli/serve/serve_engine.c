@@ -245,3 +245,9 @@ int serve_loop(struct serve *s)
     }
     return QWICK_ERR_RUNTIME; /* the I/O thread has said why */
 }
+
+void serve_fail_all(struct serve *s)
+{
+    while (s->all)
+        serve_fail(s->all, &drained);
+}

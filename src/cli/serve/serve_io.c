@@ -81,7 +81,10 @@ static void serve_model(struct serve *s, struct http_call *http)
 
 const struct endpoint serve_endpoints[] = {
     {.method = "GET", .path = "/health", .open = true, .reply = serve_health},
-    {.method = "GET", .path = "/v1/health", .open = true, .reply = serve_health},
+    {.method = "GET",
+     .path = "/v1/health",
+     .open = true,
+     .reply = serve_health},
     {.method = "GET", .path = "/", .reply = serve_health},
     {.method = "GET", .path = "/v1/models", .reply = serve_models},
     {.method = "GET", .path = models_path, .reply = serve_model},
@@ -92,9 +95,8 @@ const struct endpoint serve_endpoints[] = {
 static bool path_matches(const char *row, const char *path)
 {
     size_t n = strlen(row);
-    return strcmp(row, path) == 0 ||
-           (n > 1 && row[n - 1] == '/' && strncmp(row, path, n) == 0 &&
-            path[n]);
+    return strcmp(row, path) == 0 || (n > 1 && row[n - 1] == '/' &&
+                                      strncmp(row, path, n) == 0 && path[n]);
 }
 
 static bool method_matches(const char *row, const char *method)
