@@ -24,8 +24,19 @@
  *
  * Threads. Only one thread at a time may use an engine and everything made from
  * it (sessions, batches, embedders, samplers …). This includes functions that
- * take the engine as const, because its tokenizer keeps a cache. It need not
- * always be the same thread. Engines share no visible state: several threads
+ * take the engine as const. It need not always be the same thread. The
+ * exception are the text functions: while one thread uses an engine, other
+ * threads may call them with this engine, and do not wait for a pass.
+ *
+ *     qwick_tokenize, qwick_tokenize_some, qwick_tokenize_after,
+ *     qwick_tokenize_prompt, qwick_detokenize, qwick_token_text,
+ *     qwick_chat_render, qwick_chat_encode, qwick_embed_encode,
+ *     qwick_rerank_encode, qwick_constraint_create, qwick_constraint_free
+ *
+ * Only one thread at a time may use a conversation or a constraint: a constraint
+ * that one thread has made belongs to the answers of another one afterwards. The
+ * text functions never call the engine's log. Engines share no visible state:
+ * several threads
  * may use different engines at the same time. There are three exceptions, which
  * only one thread of the process may run at a time: qwick_engine_open (see
  * there), the first passes of an engine with lazy_blas, and qwick_quantize. Any

@@ -43,6 +43,7 @@ try()
 tsan_tests="
 test_base
 test_threads *thread*
+test_text_threads
 test_runs
 test_engine *thread*
 test_batch cancelled_*

@@ -103,7 +103,7 @@ static int put_scores(struct gguf_out *o, const struct bpe *b, size_t n,
 
 /* Where an id may stand. */
 struct places {
-    const struct bpe *b;
+    struct bpe *b;
     const struct json_value *tokenizer, *model; /* tokenizer_config.json, with
                                                    special_tokens_map.json;
                                                    config.json */

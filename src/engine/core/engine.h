@@ -3,6 +3,7 @@
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -73,7 +74,10 @@ struct qwick_engine {
     int32_t call_tags[ENGINE_MAX_CALL_TAGS]; /* [n_call_tags] added tokens in
                                                 the parts of the form */
     size_t n_call_tags;
-    struct token_trie *trie;         /* for constraints; NULL: not needed yet */
+    pthread_mutex_t trie_lock;
+    struct token_trie *trie; /* for constraints, made under trie_lock; NULL: not
+                                needed yet. A thread with a constraint may read
+                                it without the lock */
     int32_t bos_id;                  /* goes before texts; -1: nothing does */
     const struct tuning *tuning; /* of the process; NULL with tokenizer_only */
     struct qwick_info info;

@@ -413,6 +413,7 @@ int qwick_engine_open(struct qwick_engine **out,
     struct qwick_engine *eng = calloc(1, sizeof *eng);
     if (!eng)
         return err_oom(e, sizeof *eng);
+    pthread_mutex_init(&eng->trie_lock, NULL);
     eng->log = o->log;
     eng->log_ctx = o->log_ctx;
     eng->think_open = eng->think_close = eng->bos_id = -1;
@@ -465,6 +466,7 @@ void qwick_engine_close(struct qwick_engine *eng)
     free(eng->hidden);
     par_free(eng->pool);
     os_nodes_free(&eng->nodes);
+    pthread_mutex_destroy(&eng->trie_lock);
     free(eng);
 }
 

@@ -437,7 +437,7 @@ size_t open_gguf_tokens(const struct gguf *g, struct bpe *b,
     return n;
 }
 
-void open_gguf_stops(const struct bpe *b, struct config *c)
+void open_gguf_stops(struct bpe *b, struct config *c)
 {
     static const char *const ends[] = {"<|im_end|>", "<|endoftext|>",
                                        "<end_of_turn>", "<turn|>",

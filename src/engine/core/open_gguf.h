@@ -44,7 +44,7 @@ size_t open_gguf_tokens(const struct gguf *g, struct bpe *b,
  * c: a GGUF file has only one stop id, while generation_config.json lists
  * several.
  */
-void open_gguf_stops(const struct bpe *b, struct config *c);
+void open_gguf_stops(struct bpe *b, struct config *c);
 
 /* The model's result for a text: <architecture>.pooling_type. */
 enum open_gguf_pooling {

@@ -111,11 +111,14 @@ static int need_trie(struct qwick_engine *eng, struct qwick_err *e)
         return err_set(e, QWICK_ERR_USAGE,
                        "%s: was opened for its tokenizer only",
                        checkpoint_name(eng->ck));
-    return eng->trie ? 0
-                     : token_trie_create(&eng->trie, eng->bpe,
-                                         eng->model.config.vocab_size,
-                                         eng->blocked, eng->call_tags,
-                                         eng->n_call_tags, e);
+    pthread_mutex_lock(&eng->trie_lock);
+    int rc = eng->trie
+                 ? 0
+                 : token_trie_create(&eng->trie, eng->bpe,
+                                     eng->model.config.vocab_size, eng->blocked,
+                                     eng->call_tags, eng->n_call_tags, e);
+    pthread_mutex_unlock(&eng->trie_lock);
+    return rc;
 }
 
 static int check(const struct qwick_constraint_options *o, struct qwick_err *e)

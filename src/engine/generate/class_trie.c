@@ -128,6 +128,7 @@ int class_trie_create(struct class_trie **out, const struct token_trie *t,
     *out = NULL;
     if (!c)
         return err_oom(e, sizeof *c);
+    c->refs = 1;
     memcpy(c->borders, borders, sizeof c->borders);
     for (size_t i = 1; i < 256; i++)
         c->class_of[i] = (unsigned char)(c->class_of[i - 1] +
@@ -146,15 +147,15 @@ int class_trie_create(struct class_trie **out, const struct token_trie *t,
     }
     free(b.work);
     if (rc)
-        class_trie_free(c);
+        class_trie_drop(c);
     else
         *out = c;
     return rc;
 }
 
-void class_trie_free(struct class_trie *c)
+void class_trie_drop(struct class_trie *c)
 {
-    if (!c)
+    if (!c || __atomic_sub_fetch(&c->refs, 1, __ATOMIC_ACQ_REL))
         return;
     free(c->v);
     free(c->ids);

@@ -25,6 +25,7 @@ struct class_node {
 };
 
 struct class_trie {
+    unsigned refs;       /* atomic */
     uint64_t borders[4]; /* where a class begins: byte i is bit i % 64 of word
                             i / 64 */
     unsigned char class_of[256];
@@ -42,9 +43,11 @@ struct class_trie {
 /* Return the number of classes. */
 size_t class_trie_count(const uint64_t borders[4]);
 
-/* Build the trie for classes with these borders, at most CLASS_TRIE_MAX. */
+/* Build the trie for classes with these borders, at most CLASS_TRIE_MAX. The
+ * caller has one reference. */
 int class_trie_create(struct class_trie **out, const struct token_trie *t,
                       const uint64_t borders[4], struct qwick_err *e);
-void class_trie_free(struct class_trie *c);
+/* Give a reference back. NULL is accepted. */
+void class_trie_drop(struct class_trie *c);
 
 #endif

@@ -276,33 +276,58 @@ static bool wish_classes(struct token_trie *t, const uint64_t borders[4])
     return false;
 }
 
-/* Return the trie over classes for a walk from a state. It is made when it was
- * needed some times. NULL: it is not worth it. */
+/* Look for the trie over classes with these borders. If there is none, *make
+ * says whether to make it. */
+static struct class_trie *known_classes(struct token_trie *t,
+                                        const uint64_t borders[4], bool *make)
+{
+    struct class_trie *found = NULL;
+    *make = false;
+    pthread_mutex_lock(&t->lock);
+    for (size_t i = 0; i < t->n_classes && !found; i++)
+        if (memcmp(t->classes[i]->borders, borders, sizeof found->borders) == 0)
+            found = t->classes[i];
+    if (found)
+        __atomic_add_fetch(&found->refs, 1, __ATOMIC_RELAXED);
+    else
+        *make = wish_classes(t, borders);
+    pthread_mutex_unlock(&t->lock);
+    return found;
+}
+
+/* Keep a trie over classes for other walks, in place of the oldest one. */
+static void keep_classes(struct token_trie *t, struct class_trie *c)
+{
+    pthread_mutex_lock(&t->lock);
+    size_t at = t->n_made++ % TOKEN_TRIE_CLASSES;
+    if (at < t->n_classes)
+        class_trie_drop(t->classes[at]);
+    else
+        t->n_classes++;
+    t->classes[at] = c;
+    __atomic_add_fetch(&c->refs, 1, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* Return the trie over classes for a walk from a state, with a reference for
+ * the caller. It is made when it was needed some times. NULL: it is not worth
+ * it. */
 static int find_classes(struct qwick_constraint *c, uint32_t state,
                         struct class_trie **out, struct qwick_err *e)
 {
-    struct token_trie *t = c->trie;
     uint64_t borders[4];
+    bool make;
     *out = NULL;
     if (find_borders(c, state, borders, e))
         return -1;
     if (class_trie_count(borders) > CLASS_TRIE_MAX)
         return 0;
-    for (size_t i = 0; i < t->n_classes; i++)
-        if (memcmp(t->classes[i]->borders, borders, sizeof borders) == 0) {
-            *out = t->classes[i];
-            return 0;
-        }
-    if (!wish_classes(t, borders))
+    *out = known_classes(c->trie, borders, &make);
+    if (!make)
         return 0;
-    if (class_trie_create(out, t, borders, e))
+    if (class_trie_create(out, c->trie, borders, e))
         return -1;
-    size_t at = t->n_made++ % TOKEN_TRIE_CLASSES; /* the oldest one */
-    if (at < t->n_classes)
-        class_trie_free(t->classes[at]);
-    else
-        t->n_classes++;
-    t->classes[at] = *out;
+    keep_classes(c->trie, *out);
     return 0;
 }
 
@@ -354,18 +379,18 @@ static int copy(void *to, const void *from, size_t n, struct qwick_err *e)
     return 0;
 }
 
-/* Walk from a state. Few tokens are kept as ids, many as bits. */
-static int fill_local(struct qwick_constraint *c, struct local *l, bool ends,
-                      struct qwick_err *e)
+/* Walk from a state. Few tokens are kept as ids, many as bits. *classes: the
+ * trie that the walk used, with a reference for the caller, or NULL. */
+static int walk_from(struct qwick_constraint *c, struct local *l, bool ends,
+                     struct class_trie **classes, struct qwick_err *e)
 {
-    struct class_trie *classes = NULL;
     size_t n = c->n_words * sizeof *l->bits;
     c->n_found = c->n_ends = 0;
     c->stack[0] = l->state;
     int rc = walk(c, 0, c->trie->n_nodes, ends, LONG_WALK, e);
-    if (rc < 0 || (rc && find_classes(c, l->state, &classes, e)))
+    if (rc < 0 || (rc && find_classes(c, l->state, classes, e)))
         return -1;
-    if (rc && !classes) {
+    if (rc && !*classes) {
         c->n_found = c->n_ends = 0;
         if (walk(c, 0, c->trie->n_nodes, ends, SIZE_MAX, e))
             return -1;
@@ -376,15 +401,24 @@ static int fill_local(struct qwick_constraint *c, struct local *l, bool ends,
             return -1;
     } else if (!(l->bits = calloc(c->n_words, sizeof *l->bits))) {
         return err_oom(e, n);
-    } else if (classes) {
+    } else if (*classes) {
         c->n_ends = 0;
-        if (walk_classes(c, classes, ends, l->bits, e))
+        if (walk_classes(c, *classes, ends, l->bits, e))
             return -1;
     } else {
         set_bits(l->bits, c->found, c->n_found);
     }
     l->n_ends = c->n_ends;
     return ends ? copy(&l->ends, c->ends, c->n_ends * sizeof *l->ends, e) : 0;
+}
+
+static int fill_local(struct qwick_constraint *c, struct local *l, bool ends,
+                      struct qwick_err *e)
+{
+    struct class_trie *classes = NULL;
+    int rc = walk_from(c, l, ends, &classes, e);
+    class_trie_drop(classes);
+    return rc;
 }
 
 /* Return what the state admits inside its rule and, with ends, where the rule

@@ -127,6 +127,7 @@ int token_trie_create(struct token_trie **out, struct bpe *bpe, size_t n_vocab,
     struct entry *v = malloc(n_bytes + 1);
     *out = NULL;
     if (t) {
+        pthread_mutex_init(&t->lock, NULL);
         t->ids = malloc((n_vocab + 1) * sizeof *t->ids);
         t->listed = calloc(n_vocab / 64 + 1, sizeof *t->listed);
     }
@@ -153,7 +154,8 @@ void token_trie_free(struct token_trie *t)
     if (!t)
         return;
     for (size_t i = 0; i < t->n_classes; i++)
-        class_trie_free(t->classes[i]);
+        class_trie_drop(t->classes[i]);
+    pthread_mutex_destroy(&t->lock);
     free(t->nodes);
     free(t->ids);
     free(t->listed);

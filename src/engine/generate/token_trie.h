@@ -3,6 +3,7 @@
 #ifndef ENGINE_TOKEN_TRIE_H
 #define ENGINE_TOKEN_TRIE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -31,6 +32,7 @@ struct class_wish {
     unsigned n;
 };
 
+/* Constraints of several threads may use a trie at the same time. */
 struct token_trie {
     struct bpe *bpe;         /* borrowed */
     struct trie_node *nodes; /* [n_nodes] without the root */
@@ -41,6 +43,7 @@ struct token_trie {
     uint64_t *listed; /* [n_vocab / 64 + 1] bit i % 64 of word i / 64: id i
                          has a node */
     size_t max_depth;
+    pthread_mutex_t lock;                           /* for the members below */
     struct class_trie *classes[TOKEN_TRIE_CLASSES]; /* made by constraints */
     size_t n_classes, n_made; /* n_made: since the beginning */
     struct class_wish wishes[TOKEN_TRIE_CLASSES];

@@ -18,17 +18,26 @@ size_t bpe_size(const struct bpe *b)
 
 static unsigned flags_of(const struct bpe *b, int32_t id)
 {
-    return id >= 0 && (size_t)id < b->size ? b->tok[id].flags : 0;
+    return id >= 0 && (size_t)id < b->size ? bpe_flags(b, (size_t)id) : 0;
+}
+
+static void unspell_locked(struct bpe *b, struct bpe_tok *t)
+{
+    pthread_mutex_lock(&b->spell_lock);
+    if (t->flags & BPE_SPELLED)
+        bpe_unspell(b, t);
+    pthread_mutex_unlock(&b->spell_lock);
 }
 
 const char *bpe_token(struct bpe *b, int32_t id, size_t *n)
 {
     *n = 0;
-    if (!flags_of(b, id))
+    unsigned flags = flags_of(b, id);
+    if (!flags)
         return NULL;
     struct bpe_tok *t = &b->tok[id];
-    if (t->flags & BPE_SPELLED)
-        bpe_unspell(b, t);
+    if (flags & BPE_SPELLED)
+        unspell_locked(b, t);
     *n = t->len;
     return b->arena + t->off;
 }
@@ -89,7 +98,8 @@ static const struct bpe_added *match_added(const struct bpe_set *set,
 /* ---- merging ---- */
 
 struct encoder {
-    struct bpe *b; /* not const: its cache of words changes */
+    struct bpe *b;          /* not const: n_merged changes */
+    struct bpe_word *cache; /* b's; NULL: another thread uses it */
     struct qwick_err *e;
     int32_t *ids;
     size_t n, cap;
@@ -275,7 +285,7 @@ static int merge_part(struct encoder *c, const char *p, size_t n)
     const struct bpe *b = c->b;
     if (need_scratch(c, n) < 0)
         return -1;
-    c->b->n_merged += n;
+    __atomic_fetch_add(&c->b->n_merged, n, __ATOMIC_RELAXED);
     struct symbol *s = c->symbols;
     uint64_t *heap = c->heap;
     uint32_t end = (uint32_t)n;
@@ -474,14 +484,14 @@ static int encode_word(struct encoder *c, const char *p, size_t n, size_t room)
         c->ids[c->n++] = (int32_t)b->byte_id[(unsigned char)*p];
         return 0;
     }
-    if (n > WORD_BYTES)
+    if (n > WORD_BYTES || !c->cache)
         return merge_unseen(c, p, n);
     char copy[WORD_BYTES + BPE_PAD];
     if (room < n + BPE_PAD) {
         memset(copy, 0, sizeof copy);
         p = memcpy(copy, p, n);
     }
-    struct bpe_word *w = &b->cache[bpe_hash(b->seed, p, n) % BPE_CACHE_WORDS];
+    struct bpe_word *w = &c->cache[bpe_hash(b->seed, p, n) % BPE_CACHE_WORDS];
     if (w->len == n && bpe_same(w->bytes, p, n)) {
         if (need(c, WORD_IDS) < 0)
             return -1;
@@ -743,7 +753,11 @@ int bpe_encode_spans(struct bpe *b, const char *text, size_t n,
                         .cap = *n_ids,
                         .enough = enough ? enough : SIZE_MAX};
     const struct source t = {text, n, spans, n_spans};
+    if (!__atomic_exchange_n(&b->cache_used, 1, __ATOMIC_ACQUIRE))
+        c.cache = b->cache;
     int rc = check_spans(&t, e) || encode_set(&c, &t, BPE_PLAIN) ? -1 : 0;
+    if (c.cache)
+        __atomic_store_n(&b->cache_used, 0, __ATOMIC_RELEASE);
     encoder_free(&c);
     *ids = c.ids;
     if (rc == 0)

@@ -36,7 +36,10 @@
 
 /* A tokenizer. Functions that take it without const change it: encoding keeps a
  * cache of words, and the first bpe_token of an id turns its spelling into
- * bytes. No other thread may use the tokenizer during such a call. */
+ * bytes. Once the tokenizer is open, threads may call bpe_encode,
+ * bpe_encode_spans, bpe_decode, bpe_token and the functions on single ids at
+ * the same time. One of them has the cache of words; the others encode without
+ * it. */
 struct bpe;
 struct json_value;
 
@@ -161,7 +164,7 @@ bool bpe_has(const struct bpe *b, int32_t id);
 bool bpe_is_added(const struct bpe *b, int32_t id);
 bool bpe_is_special(const struct bpe *b, int32_t id);
 /* Return the id of the added token with this content, or -1. */
-int32_t bpe_added_id(const struct bpe *b, const char *content);
+int32_t bpe_added_id(struct bpe *b, const char *content);
 
 /* Return whether a text that follows the token `before` goes on with its text:
  * no blank is put before it. After an added token a new text begins, but one

@@ -184,7 +184,7 @@ int bpe_drop_from(struct bpe *b, size_t n)
     return 0;
 }
 
-int32_t bpe_added_id(const struct bpe *b, const char *content)
+int32_t bpe_added_id(struct bpe *b, const char *content)
 {
     size_t n = strlen(content);
     const struct bpe_added *a = bpe_find_added(b, content, n);
@@ -192,10 +192,11 @@ int32_t bpe_added_id(const struct bpe *b, const char *content)
         return (int32_t)a->id;
     /* the prefix of a normal form hides the content */
     for (size_t i = 0; i < b->sets[BPE_NORMALIZED].n; i++) {
-        uint32_t id = b->sets[BPE_NORMALIZED].v[i].id;
-        const struct bpe_tok *t = &b->tok[id];
-        if (t->len == n && memcmp(b->arena + t->off, content, n) == 0)
-            return (int32_t)id;
+        int32_t id = (int32_t)b->sets[BPE_NORMALIZED].v[i].id;
+        size_t len;
+        const char *p = bpe_token(b, id, &len);
+        if (len == n && memcmp(p, content, n) == 0)
+            return id;
     }
     return -1;
 }

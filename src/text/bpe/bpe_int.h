@@ -2,6 +2,7 @@
 #ifndef TEXT_BPE_INT_H
 #define TEXT_BPE_INT_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -38,7 +39,9 @@ enum {
 /* A token. Its bytes are arena[off, off + len). At first these hold the
  * spelling of the file, in which characters stand for bytes. They are replaced
  * by the token's bytes when the token is first needed, because most processes
- * need few tokens. */
+ * need few tokens. The thread that does this holds spell_lock and clears
+ * BPE_SPELLED last (bpe_unspell). Other threads read off and len only after
+ * they have seen the flag cleared (bpe_flags). */
 struct bpe_tok {
     uint32_t off;
     uint16_t len, flags;
@@ -250,9 +253,12 @@ struct bpe {
     size_t n_before, n_after;
     char *no_frame; /* why there is no frame, or NULL */
 
-    struct bpe_word *cache; /* [BPE_CACHE_WORDS], changed by encoding */
+    struct bpe_word *cache; /* [BPE_CACHE_WORDS], changed by the call of
+                               bpe_encode_spans that has set cache_used */
+    int cache_used;         /* atomic */
+    pthread_mutex_t spell_lock;
     size_t window;          /* bytes of a long word that are merged at a time */
-    size_t n_merged;        /* bytes of all windows so far, for tests */
+    size_t n_merged;        /* bytes of all windows so far, for tests; atomic */
 };
 
 /* Bytes of a window, so that its symbols and its heap fit an L2 cache. */
@@ -273,13 +279,23 @@ struct bpe_word {
 int bpe_normal_form(const struct bpe *b, const char *p, size_t n, bool begins,
                     struct buf *out, struct qwick_err *e);
 
-/* Replace the spelling of a BPE_SPELLED token by its bytes. */
+/* Return the flags of an id below size. */
+static inline unsigned bpe_flags(const struct bpe *b, size_t id)
+{
+    return __atomic_load_n(&b->tok[id].flags, __ATOMIC_ACQUIRE);
+}
+
+/* Replace the spelling of a BPE_SPELLED token by its bytes. Once the tokenizer
+ * is open, the caller holds spell_lock. */
 static inline void bpe_unspell(struct bpe *b, struct bpe_tok *t)
 {
+    struct bpe_tok out = *t;
     if (b->byte_fallback)
-        bpe_chars_bytes(b->arena, t);
+        bpe_chars_bytes(b->arena, &out);
     else
-        alphabet_bytes(&b->alphabet, b->arena, t);
+        alphabet_bytes(&b->alphabet, b->arena, &out);
+    t->len = out.len;
+    __atomic_store_n(&t->flags, out.flags, __ATOMIC_RELEASE);
 }
 
 #define BPE_NO_RANK UINT32_MAX

@@ -65,6 +65,7 @@ int bpe_load_init(struct bpe_load *l, const char *name, size_t n,
     l->b = calloc(1, sizeof *l->b);
     if (!l->b)
         return err_oom(e, sizeof *l->b);
+    pthread_mutex_init(&l->b->spell_lock, NULL);
     l->b->seed = rng_random_seed();
     l->b->window = BPE_WINDOW;
     alphabet_fill(&l->b->alphabet);
@@ -236,5 +237,6 @@ void bpe_close(struct bpe *b)
     free(b->frame);
     free(b->no_frame);
     free(b->cache);
+    pthread_mutex_destroy(&b->spell_lock);
     free(b);
 }
