@@ -1012,6 +1012,14 @@ QWICK_API int qwick_constraint_create(struct qwick_constraint **out,
                                       struct qwick_err *e);
 QWICK_API void qwick_constraint_free(struct qwick_constraint *c);
 
+/* A number that is added to the logit of a token. -100 forbids the token in
+ * practice, and 100 makes it the only one, as in OpenAI's API. */
+struct qwick_bias {
+    int32_t id;
+    float bias; /* from -QWICK_BIAS_MAX to QWICK_BIAS_MAX */
+};
+#define QWICK_BIAS_MAX 100.0
+
 struct qwick_generate_options {
     size_t size;
     const struct qwick_sampling *sampling; /* borrowed; NULL: neutral */
@@ -1065,6 +1073,15 @@ struct qwick_generate_options {
     bool prefilled; /* the prompt ends with the start of the answer: a blank at
                        the start of the answer's text stays, as after a raw
                        prompt (see qwick_detokenize) */
+    const struct qwick_bias *bias; /* [n_bias] added to the logits of each draw
+                                      after the penalties, before the
+                                      temperature; borrowed. An id that occurs
+                                      twice gets both numbers. Tokens that
+                                      cannot be drawn, as under a constraint,
+                                      stay so. QWICK_ERR_USAGE if an id is not
+                                      below vocab_size, or a number is out of
+                                      range */
+    size_t n_bias;
 };
 QWICK_API void qwick_generate_options_init(struct qwick_generate_options *o,
                                            size_t size);

@@ -1059,6 +1059,38 @@ PY
     [[ $(entries) == *", False)" ]]
 }
 
+@test "logit_bias: changes the answer and its key; what is wrong is an error of its record" {
+    p='"prompt":"list files","think":false,"temperature":0,"max_tokens":20'
+    echo "{$p}" | "$QWICK" batch --exact >"$T/plain"
+    id=$(jget 'o["tokens"][0]' <"$T/plain")
+    {
+        echo "{$p}"
+        echo "{$p,\"logit_bias\":{\"$id\":-100}}"
+        echo "{$p,\"logit_bias\":{\"$id\":100}}"
+        echo "{$p,\"logit_bias\":{}}"
+    } | "$QWICK" batch --exact >"$T/out"
+    jlines 'o[0]["tokens"] == o[3]["tokens"] and o[0]["key"] == o[3]["key"]
+        and len({x["key"] for x in o}) == 3
+        and o[0]["tokens"][0] not in o[1]["tokens"] and len(o[1]["tokens"]) > 1
+        and set(o[2]["tokens"]) == {o[0]["tokens"][0]}' <"$T/out"
+    # each is VALUE | MESSAGE
+    while IFS='|' read -r value message; do
+        echo "{$p,\"logit_bias\":$value}" >>"$T/bad"
+        echo "record: $message" >>"$T/want"
+    done <<'END'
+{"6144":1}|logit_bias: "6144" is not a token id from 0 to 6143
+{"-1":1}|logit_bias: "-1" is not a token id from 0 to 6143
+{"":1}|logit_bias: "" is not a token id from 0 to 6143
+{"1":100.5}|logit_bias: 1: must be a number from -100 to 100
+{"1":"2"}|logit_bias: 1: must be a number from -100 to 100
+[1]|logit_bias: must be an object, is an array
+END
+    run -1 --separate-stderr q batch -i "$T/bad"
+    equal "$(python3 -c 'import json, sys
+for line in sys.stdin:
+    print(json.loads(line)["error"])' <<<"$output")" "$(cat "$T/want")"
+}
+
 @test "--logprobs: the same as generate's" {
     echo '{"prompt":"list files"}' | "$QWICK" batch --exact --logprobs 3 >"$T/b"
     q --json --exact --logprobs 3 "list files" >"$T/g"

@@ -302,7 +302,7 @@ PY
         request "$message" "$members" >>"$T/in"
         echo "record: $message" >>"$T/want"
     done <<'END'
-"logit_bias":{"1":2}|body.logit_bias: is not supported
+"logit_bias":{"1":101}|logit_bias: 1: must be a number from -100 to 100
 "functions":[]|body.functions: is not supported
 "n":2|body.n: only 1 is supported
 "stream":true|body.stream: only false is supported

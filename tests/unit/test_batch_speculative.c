@@ -151,12 +151,15 @@ static struct qwick_engine *open_draft(const char *model, bool exact)
 
 static void random_requests(struct request *r, size_t n)
 {
+    static const struct qwick_bias bias[] = {{9, 3}, {40, -100}, {41, -2.5f}};
     memset(r, 0, n * sizeof *r);
     for (size_t i = 0; i < n; i++) {
         r[i].n = 1 + below(150);
         r[i].ids = malloc(r[i].n * sizeof *r[i].ids);
         random_prompt(r[i].ids, r[i].n);
         r[i].o = draft_options(i, 5 + i * 7 % 40);
+        r[i].o.bias = bias;
+        r[i].o.n_bias = i % 3 ? 0 : sizeof bias / sizeof *bias;
     }
 }
 

@@ -154,6 +154,39 @@ static int record_stop(struct request *r, const struct json_value *m,
     return 0;
 }
 
+/* Read an object with numbers by token ids, as decimal strings. */
+static int record_bias(struct request *r, const struct json_value *m,
+                       struct qwick_err *e)
+{
+    int64_t vocab_size = (int64_t)qwick_engine_info(r->c->g->eng)->vocab_size;
+    if (!json_is(m, JSON_OBJECT))
+        return request_fault(r, e, "logit_bias", "must be an object, is %s",
+                             json_type_name(m));
+    r->bias = calloc(m->len + 1, sizeof(*r->bias));
+    if (!r->bias)
+        return err_oom(e, m->len * sizeof(*r->bias));
+    for (size_t i = 0; i < m->len; i++) {
+        const struct json_value *name = &m->keys[i];
+        int64_t id;
+        double x;
+        if (name->len == 0 || strspn(name->str, "0123456789") != name->len ||
+            opt_int(name->str, &id) || id >= vocab_size)
+            return request_fault(r, e, "logit_bias",
+                                 "\"%s\" is not a token id from 0 to %lld",
+                                 ERR_SHOW(name->str, name->len),
+                                 (long long)vocab_size - 1);
+        if (json_double(&m->items[i], &x) ||
+            !(x >= -QWICK_BIAS_MAX && x <= QWICK_BIAS_MAX))
+            return request_fault(r, e, "logit_bias",
+                                 "%s: must be a number from %g to %g",
+                                 name->str, -QWICK_BIAS_MAX, QWICK_BIAS_MAX);
+        r->bias[i] = (struct qwick_bias){.id = (int32_t)id, .bias = (float)x};
+    }
+    r->o.bias = r->bias;
+    r->o.n_bias = m->len;
+    return 0;
+}
+
 /* Set an option to the value of a member. Texts and files are tools and
  * constraints, which are read later. */
 static int record_option(struct request *r, struct opt_parsed *own,
@@ -196,6 +229,9 @@ static int record_options(struct request *r, struct opt_parsed *own,
         own->a.greedy = false;
     r->o = qwick_generate_defaults();
     answer_options(&r->o, own);
+    const struct json_value *bias = json_member(v, "logit_bias");
+    if (bias && record_bias(r, bias, e))
+        return -1;
     r->own_logprobs = json_member(v, "logprobs");
     r->no_top = r->own_logprobs && r->o.logprobs == 0;
     if (r->no_top)
@@ -547,7 +583,8 @@ uint64_t request_id_hash(const struct buf *id)
 bool request_has_key(const struct json_value *name)
 {
     static const char *const keys[] = {
-        "id", "prompt", "messages", "prompt_ids", "enable_thinking", "n"};
+        "id",         "prompt", "messages", "prompt_ids", "enable_thinking",
+        "logit_bias", "n"};
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
         if (json_equals(name, keys[i]))
             return true;
@@ -635,6 +672,7 @@ void request_free(struct request *r)
     buf_free(&r->id);
     free(r->ids);
     free(r->stop);
+    free(r->bias);
     *r = (struct request){0};
 }
 

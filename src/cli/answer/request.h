@@ -83,6 +83,7 @@ struct request {
     struct qwick_generate_options o; /* without sampling */
     struct qwick_sampling sampling;  /* without the seed */
     const char **stop; /* stop strings of the record, in doc; NULL: none */
+    struct qwick_bias *bias;           /* [o.n_bias] or NULL: none */
     struct constraint_ref *constraint; /* NULL: none */
     bool own_logprobs; /* the record says whether it has log-probabilities */
     bool no_top;       /* they are only those of the tokens drawn */

@@ -75,6 +75,12 @@ uint64_t batch_key_of_sample(const struct request *r, const struct batch_job *j,
         key_add_text(&k, "think budget", 12);
         key_add_u64(&k, o.think_budget);
     }
+    if (o.n_bias)
+        key_add_text(&k, "logit bias", 10);
+    for (size_t b = 0; b < o.n_bias; b++) {
+        key_add_u64(&k, (uint64_t)o.bias[b].id);
+        key_add_float(&k, o.bias[b].bias);
+    }
     if (r->constraint)
         constraint_add_key(&k, r->constraint);
     if (j->a->extract)

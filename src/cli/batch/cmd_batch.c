@@ -259,10 +259,10 @@ const struct verb verb_batch = {
         "options: \"temperature\", \"top_k\", \"top_p\", \"min_p\",\n"
         "\"repeat_penalty\", \"presence_penalty\", \"frequency_penalty\", "
         "\"seed\",\n\"max_tokens\", \"stop\", \"think\", \"think_budget\", "
-        "\"n\" (samples), \"logprobs\",\n\"tools\", \"tool_choice\", and one "
-        "of \"regex\", \"choices\", \"grammar\" and\n\"json_schema\". Each "
-        "answer is the object of generate --json with \"line\" and\nthe "
-        "record's \"id\".",
+        "\"n\" (samples), \"logprobs\",\n\"logit_bias\", \"tools\", "
+        "\"tool_choice\", and one of \"regex\", \"choices\",\n\"grammar\" "
+        "and \"json_schema\". Each answer is the object of generate --json\n"
+        "with \"line\" and the record's \"id\".",
     .examples = "  echo '{\"id\":1,\"prompt\":\"list files\"}' | qwick batch\n"
                 "  qwick batch -i prompts.jsonl -o answers.jsonl\n"
                 "  ls | qwick batch --lines --text --prompt-template "

@@ -188,6 +188,7 @@ static const struct member members[] = {
     {"stop", body_same, NULL},
     {"presence_penalty", body_same, NULL},
     {"frequency_penalty", body_same, NULL},
+    {"logit_bias", body_same, NULL},
     {"logprobs", body_logprobs, NULL},
     {"top_logprobs", body_top, NULL},
     {"response_format", body_format, NULL},

@@ -242,6 +242,7 @@ int generation_begin(struct generation *g, const struct qwick_engine *eng,
         sampler_create(&g->sampler, o->sampling, c->vocab_size,
                        g->blocked ? g->blocked : eng->blocked, eng->model.k,
                        e) ||
+        sampler_set_bias_list(g->sampler, o->bias, o->n_bias, e) ||
         begin_guide(g, e) ||
         (o->limit_thinking &&
          think_budget_begin(&g->budget, eng, o->think_budget, o->in_think, e)))
@@ -282,7 +283,7 @@ int generation_draw(struct generation *g, const float *logits,
         if (!g->guide.forced)
             g->n_chosen = r->n_tokens + 1;
         if (g->guide.matcher)
-            guide_look(&g->guide, logits);
+            guide_look(&g->guide, g->sampler, logits);
         if (guess ? sampler_draw_guess(g->sampler, logits, guess->id, guess->q,
                                        id, e)
                   : sampler_draw(g->sampler, logits, id, e))

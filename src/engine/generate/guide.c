@@ -5,6 +5,7 @@
 
 #include "engine/core/engine.h"
 #include "engine/generate/constraint.h"
+#include "engine/generate/sampler.h"
 #include "engine/generate/token_trie.h"
 
 static double start_time(const struct guide *g)
@@ -123,14 +124,11 @@ int guide_prepare(struct guide *g, struct qwick_err *e)
     return rc;
 }
 
-void guide_look(struct guide *g, const float *logits)
+void guide_look(struct guide *g, const struct sampler *s, const float *logits)
 {
-    size_t open = (size_t)g->eng->think_open;
-    if (g->phase != GUIDE_MAY_THINK)
+    if (g->phase != GUIDE_MAY_THINK ||
+        sampler_find_larger(s, logits, g->eng->think_open) >= 0)
         return;
-    for (size_t i = 0; i < g->eng->model.config.vocab_size; i++)
-        if (logits[i] > logits[open])
-            return;
     memset(g->allowed, 0, g->n_words * sizeof *g->allowed);
     allow(g, g->eng->think_open);
 }

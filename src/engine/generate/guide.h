@@ -13,6 +13,7 @@
 struct matcher;
 struct qwick_constraint;
 struct qwick_engine;
+struct sampler;
 
 enum guide_phase {
     GUIDE_MAY_THINK,   /* before the first token: the model may open a think
@@ -49,11 +50,11 @@ void guide_free(struct guide *g);
  * QWICK_ERR_RUNTIME if no token is allowed. */
 int guide_prepare(struct guide *g, struct qwick_err *e);
 
-/* Look at the logits f32 [vocab_size] of the first draw. If the token that
- * opens a think block is the likeliest of all, only it is allowed. Otherwise it
- * is not: a model that would not think must not begin to only because the
- * constraint forbids the tokens that it prefers. */
-void guide_look(struct guide *g, const float *logits);
+/* Look at the logits f32 [vocab_size] of the first draw of this sampler. If the
+ * token that opens a think block is the likeliest of all, only it is allowed.
+ * Otherwise it is not: a model that would not think must not begin to only
+ * because the constraint forbids the tokens that it prefers. */
+void guide_look(struct guide *g, const struct sampler *s, const float *logits);
 
 /* Add a token to the answer. It is not a stop id. */
 int guide_accept(struct guide *g, int32_t id, struct qwick_err *e);

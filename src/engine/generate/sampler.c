@@ -26,6 +26,9 @@ struct sampler {
     uint64_t n_accepted, n_prompt;
     qwick_bias_fn bias; /* NULL: none */
     void *bias_ctx;
+    struct qwick_bias *list; /* [n_list] added to logits, ids ascend */
+    int32_t *list_ids;       /* [n_list] */
+    size_t n_list;
     const uint64_t *allowed; /* bits of the ids that may be drawn; NULL: all */
     float *work;             /* [vocab_size] processed logits */
     float *top;              /* [n_blocks] largest of each block of work */
@@ -149,6 +152,8 @@ void sampler_free(struct sampler *s)
     free(s->never);
     free(s->seen);
     free(s->distinct);
+    free(s->list);
+    free(s->list_ids);
     free(s);
 }
 
@@ -212,6 +217,78 @@ static inline __attribute__((always_inline)) bool all_finite(const float *x,
     for (size_t i = 0; i < n; i++)
         bad |= !(x[i] - x[i] == 0);
     return !bad;
+}
+
+static int list_by_id(const void *a, const void *b)
+{
+    const struct qwick_bias *x = a, *y = b;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+int sampler_set_bias_list(struct sampler *s, const struct qwick_bias *list,
+                          size_t n, struct qwick_err *e)
+{
+    size_t m = 0;
+    for (size_t i = 0; i < n; i++) {
+        double bias = (double)list[i].bias;
+        if (list[i].id < 0 || (size_t)list[i].id >= s->vocab_size)
+            return err_set(e, QWICK_ERR_USAGE,
+                           "bias: token id %d is out of range, the vocabulary "
+                           "has %zu",
+                           (int)list[i].id, s->vocab_size);
+        if (!(bias >= -QWICK_BIAS_MAX && bias <= QWICK_BIAS_MAX))
+            return err_set(e, QWICK_ERR_USAGE,
+                           "bias: of token %d must be from %g to %g, is %g",
+                           (int)list[i].id, -QWICK_BIAS_MAX, QWICK_BIAS_MAX,
+                           bias);
+    }
+    if (n == 0)
+        return 0;
+    s->list = calloc(n, sizeof *s->list);
+    s->list_ids = calloc(n, sizeof *s->list_ids);
+    if (!s->list || !s->list_ids)
+        return err_oom(e, n * sizeof *s->list);
+    memcpy(s->list, list, n * sizeof *s->list);
+    qsort(s->list, n, sizeof *s->list, list_by_id);
+    for (size_t i = 0; i < n; i++) {
+        if (m && s->list[m - 1].id == s->list[i].id)
+            s->list[m - 1].bias += s->list[i].bias;
+        else
+            s->list[m++] = s->list[i];
+        s->list_ids[m - 1] = s->list[m - 1].id;
+    }
+    s->n_list = m;
+    return 0;
+}
+
+static void apply_list(struct sampler *s)
+{
+    for (size_t i = 0; i < s->n_list; i++)
+        s->work[s->list[i].id] += s->list[i].bias;
+    update_tops(s, s->list_ids, s->n_list);
+}
+
+/* A logit with its number of the list. */
+static float biased_logit(const struct sampler *s, const float *logits,
+                          int32_t id)
+{
+    const struct qwick_bias key = {.id = id}, *found = NULL;
+    if (s->n_list)
+        found = bsearch(&key, s->list, s->n_list, sizeof *s->list, list_by_id);
+    return logits[id] + (found ? found->bias : 0);
+}
+
+int32_t sampler_find_larger(const struct sampler *s, const float *logits,
+                            int32_t id)
+{
+    float x = biased_logit(s, logits, id);
+    for (size_t i = 0; i < s->n_list; i++)
+        if (biased_logit(s, logits, s->list[i].id) > x)
+            return s->list[i].id;
+    for (int32_t i = 0; (size_t)i < s->vocab_size; i++)
+        if (logits[i] > x && biased_logit(s, logits, i) > x)
+            return i;
+    return -1;
 }
 
 /* Let the caller's function change the logits. */
@@ -282,6 +359,7 @@ static int prepare(struct sampler *s, const float *logits, float *max,
                        "or values too large");
     penalise(s);
     update_tops(s, s->distinct, s->n_distinct);
+    apply_list(s);
     if (s->bias && apply_bias(s, e))
         return -1;
     forbid(s, s->never, s->n_never);

@@ -25,6 +25,18 @@ void sampler_see_prompt(struct sampler *s, int32_t id);
 /* Let fn change the logits in each draw; see qwick_bias_fn. NULL: none. */
 void sampler_set_bias(struct sampler *s, qwick_bias_fn fn, void *ctx);
 
+/* Add the numbers of a list to the logits of each draw, before a bias function.
+ * The list is copied; an id that occurs twice gets both numbers.
+ * QWICK_ERR_USAGE if an id is not below vocab_size, or a number is not within
+ * QWICK_BIAS_MAX of 0. Call it at most once. */
+int sampler_set_bias_list(struct sampler *s, const struct qwick_bias *list,
+                          size_t n, struct qwick_err *e);
+
+/* Return the first id whose logit, with its number of the list, is larger than
+ * that of `id`; -1: there is none. */
+int32_t sampler_find_larger(const struct sampler *s, const float *logits,
+                            int32_t id);
+
 /* Let later draws choose only among the ids whose bits are set in allowed: id i
  * is bit i % 64 of word i / 64. Bits up to vocab_size exist. The words are
  * borrowed, and may change between draws. NULL: any id. */
