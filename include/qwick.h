@@ -673,6 +673,19 @@ QWICK_API void qwick_session_publish(struct qwick_session *s);
 QWICK_API int qwick_session_store(struct qwick_session *s, size_t n,
                                   struct qwick_err *e);
 
+/* Write the pages of the prefix cache in memory that the one on disk lacks, the
+ * most recently used ones first, until all are there, timeout_ms milliseconds
+ * have passed (0: no limit), or *interrupt (NULL: never) is nonzero. Then remove
+ * the least recently used entries, as qwick_session_store does. Writes at most
+ * prefix_cache_disk_bytes. A program that answers many conversations calls this
+ * when it is idle and before it ends, so that the next process finds them. Does
+ * nothing when the engine lacks one of the two caches. QWICK_ERR_RUNTIME names
+ * the file that could not be written. */
+QWICK_API int qwick_engine_store_prefixes(struct qwick_engine *eng,
+                                          double timeout_ms,
+                                          const volatile int *interrupt,
+                                          struct qwick_err *e);
+
 /* Return the number of tokens that the last sync did not have to evaluate. */
 QWICK_API size_t qwick_session_cached(const struct qwick_session *s);
 
@@ -1246,7 +1259,13 @@ QWICK_API int qwick_detokenizer_flush(struct qwick_detokenizer *d,
  * receives every prompt, and every sequence that has ended, up to its last
  * token. The prefix cache on disk receives at most the full pages of one
  * prompt: of the first prompt that begins with `common`, the part that other
- * requests share.
+ * requests share. qwick_engine_store_prefixes writes the rest.
+ *
+ * With recurrent layers, a request can take only a beginning at whose end there
+ * is a copy of their state. A batch keeps such copies at the last page before
+ * the end of a prompt, 16 tokens before that (where templates open think
+ * blocks), at the start of the last message, at the end of the answer, and where
+ * a prompt parts from earlier ones.
  *
  * With a draft model, a pass also evaluates guesses of the requests.
  *

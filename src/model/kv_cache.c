@@ -97,7 +97,7 @@ struct kv_cache kv_like(const struct kv_cache *kv)
     like.state.live = NULL;
     like.state.first = 0;
     like.snapshot_pages = KV_SNAPSHOT_PAGES;
-    like.requested_page = 0;
+    memset(like.requested, 0, sizeof like.requested);
     return like;
 }
 
@@ -263,11 +263,18 @@ void kv_release(struct kv_cache *kv, size_t slack)
 
 /* ---- snapshots ---------------------------------------------------------- */
 
+static bool is_requested(const struct kv_cache *kv, size_t page)
+{
+    for (size_t i = 0; i < KV_REQUESTS; i++)
+        if (kv->requested[i] == page + 1)
+            return true;
+    return false;
+}
+
 /* Whether kv_reserve would have to allocate the page's snapshot. */
 static bool lacks_snapshot(const struct kv_cache *kv, size_t page)
 {
-    return ((page + 1) % kv->snapshot_pages == 0 ||
-            page + 1 == kv->requested_page) &&
+    return ((page + 1) % kv->snapshot_pages == 0 || is_requested(kv, page)) &&
            (page >= kv->n_pages || !kv->pages[page]->state ||
             kv->pages[page]->refs > 1);
 }
@@ -296,12 +303,14 @@ static void choose_snapshots(struct kv_cache *kv, size_t end)
 {
     if (!kv->state.n_layers)
         return;
-    while (count_own(kv) + count_lacking(kv, end) > kv->most_snapshots) {
-        kv->snapshot_pages *= 2;
+    for (bool more = true;
+         more && count_own(kv) + count_lacking(kv, end) > kv->most_snapshots;) {
+        more = kv->snapshot_pages <= end;
+        kv->snapshot_pages *= more ? 2 : 1;
         for (size_t i = 0; i < kv->n_pages; i++) {
             struct kv_page *page = kv->pages[i];
             if (page->refs > 1 || (i + 1) % kv->snapshot_pages == 0 ||
-                i + 1 == kv->requested_page)
+                is_requested(kv, i))
                 continue;
             state_snapshot_free(&kv->state, page->state);
             page->state = NULL;
@@ -319,11 +328,14 @@ size_t kv_request_snapshot(struct kv_cache *kv, size_t n)
         return n;
     if (n <= kv->n)
         return kv_usable(kv, n);
-    if (kv->requested_page <= kv->n / KV_BLOCK)
-        kv->requested_page = page;
+    bool found = page == 0 || is_requested(kv, page - 1);
+    for (size_t i = 0; i < KV_REQUESTS && !found; i++)
+        if ((found = kv->requested[i] <= kv->n / KV_BLOCK))
+            kv->requested[i] = page;
     size_t last = page / step * step;
-    if (kv->requested_page <= page && kv->requested_page > last)
-        last = kv->requested_page;
+    for (size_t i = 0; i < KV_REQUESTS; i++)
+        if (kv->requested[i] <= page && kv->requested[i] > last)
+            last = kv->requested[i];
     return last * KV_BLOCK;
 }
 

@@ -61,6 +61,9 @@ enum { KV_SLACK = 256 };
  * snapshot of a model with 0.8B parameters takes 20 MB. */
 enum { KV_SNAPSHOT_PAGES = 4, KV_SNAPSHOTS = 16, KV_SNAPSHOTS_FORWARD = 4 };
 
+/* Most pages that may be marked for snapshots and are not full yet. */
+enum { KV_REQUESTS = 4 };
+
 /* Where a page has the keys and values of a layer. */
 struct kv_layer {
     size_t at;        /* first byte: the run of keys of KV head 0 */
@@ -97,8 +100,8 @@ struct kv_cache {
                               KV_SNAPSHOTS, unless the owner sets another
                               number */
     size_t snapshot_pages; /* from snapshot to snapshot */
-    size_t requested_page; /* page that must get a snapshot: its number plus 1;
-                            * 0: none */
+    /* Pages that must get a snapshot: their numbers plus 1; 0: none. */
+    size_t requested[KV_REQUESTS];
 };
 
 /* An empty cache for a model's layers. c->layers may be NULL, and where a layer
@@ -143,8 +146,9 @@ size_t kv_usable(const struct kv_cache *kv, size_t n);
 void kv_truncate(struct kv_cache *kv, size_t n);
 
 /* Return how many of the first n positions other sequences can share once kv
- * has them. If n is larger than kv->n, also mark the page that ends there for a
- * snapshot, unless another page is marked and not full yet. */
+ * has them. If n is larger than kv->n, also mark the last page that ends there
+ * or before for a snapshot, unless KV_REQUESTS others are marked and not full
+ * yet. */
 size_t kv_request_snapshot(struct kv_cache *kv, size_t n);
 
 /* Give the last whole page a snapshot, so that sequences which share or adopt

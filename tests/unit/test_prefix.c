@@ -636,6 +636,63 @@ static void cached_on_disk_is_as_recomputed(void **state)
     }
 }
 
+/* Tokens that a new session takes from the cache on disk. */
+static size_t cached_in(struct qwick_engine *eng, const int32_t *ids, size_t n)
+{
+    struct qwick_session *s = open_session(eng);
+    sync_to(s, ids, n);
+    size_t cached = qwick_session_cached(s);
+    qwick_session_free(s);
+    return cached;
+}
+
+/* What was used last goes to disk first, as far as it fits. */
+static void the_trie_is_written_by_last_use(void **state)
+{
+    enum { N_IDS = 200 };
+    int32_t ids[4][N_IDS];
+    struct qwick_err e;
+    volatile int stop = 1;
+    for (uint32_t i = 0; i < 4; i++)
+        some_ids(ids[i], N_IDS, 40 + i);
+    memcpy(ids[3], ids[2], 70 * sizeof **ids); /* shares a page */
+    struct qwick_engine *eng = open_engine(
+        (struct mode){.model = YARN, .bytes = 64 << 20, .dir = temp_dir});
+    size_t page = eng->model.config.n_layers * 2 * KV_BLOCK * sizeof(float) *
+                  eng->model.config.n_kv_heads * eng->model.config.head_dim;
+    qwick_engine_close(eng);
+    /* room for the three pages of two and the two pages of another one */
+    struct mode m = {.model = YARN,
+                     .bytes = 64 << 20,
+                     .dir = temp_dir,
+                     .disk_bytes = 9 * page};
+    eng = open_engine(m);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(cached_in(eng, ids[i], N_IDS), i == 3 ? 70 : 0);
+    assert_int_equal(cached_in(eng, ids[1], N_IDS), 192);
+    assert_ok(qwick_engine_store_prefixes(eng, 0, &stop, &e), &e);
+    assert_ok(qwick_engine_store_prefixes(eng, 1e-9, NULL, &e), &e);
+    struct qwick_engine *later = open_engine(m);
+    assert_int_equal(cached_in(later, ids[1], N_IDS), 0);
+    qwick_engine_close(later);
+    assert_ok(qwick_engine_store_prefixes(eng, 0, NULL, &e), &e);
+    qwick_engine_close(eng);
+
+    /* the two pages of one path were used longest ago; the page that it shares
+     * with another one counts as used when that was */
+    size_t n_removed;
+    assert_int_equal(qwick_cache_gc(temp_dir, 9 * page, &n_removed, NULL, &e),
+                     0);
+    assert_int_equal(n_removed, 0);
+    assert_int_equal(qwick_cache_gc(temp_dir, 7 * page, NULL, NULL, &e), 0);
+    later = open_engine(m);
+    assert_int_equal(cached_in(later, ids[1], N_IDS), 192);
+    assert_int_equal(cached_in(later, ids[3], N_IDS), 192);
+    assert_int_equal(cached_in(later, ids[2], N_IDS), 70);
+    assert_int_equal(cached_in(later, ids[0], N_IDS), 0);
+    qwick_engine_close(later);
+}
+
 /* Different models, modes and KV types do not share entries. */
 static void what_differs_is_apart(void **state)
 {
@@ -1159,6 +1216,7 @@ int main(void)
                                   clear),
         cmocka_unit_test_teardown(faults_do_not_remove_entries, clear),
         cmocka_unit_test_teardown(the_disk_budget_holds, clear),
+        cmocka_unit_test_teardown(the_trie_is_written_by_last_use, clear),
         cmocka_unit_test_teardown(collection_takes_ends_first, clear),
         cmocka_unit_test_teardown(collection_spares_what_is_not_ours, clear),
         cmocka_unit_test_teardown(what_others_could_write_is_refused, clear),

@@ -586,6 +586,103 @@ static void runs_share_up_to_their_last_common_page(void **state)
     qwick_engine_close(eng);
 }
 
+static int keep_cached(void *ctx, void *tag, struct qwick_result *r,
+                       const struct qwick_err *e)
+{
+    (void)ctx;
+    *(size_t *)tag = r->n_cached;
+    if (e)
+        fail_msg("%s", e->msg);
+    return 0;
+}
+
+/* Answer a prompt in a batch of its own. Returns the number of cached tokens. */
+static size_t cached_of(struct qwick_engine *eng, const int32_t *prompt,
+                        size_t n)
+{
+    struct qwick_batch_options bo = qwick_batch_defaults();
+    struct qwick_generate_options o = greedy();
+    struct qwick_batch *b;
+    struct qwick_err e;
+    size_t n_cached = SIZE_MAX;
+    bo.done = keep_cached;
+    o.max_tokens = 3;
+    assert_ok(qwick_batch_create(&b, eng, &bo, &e), &e);
+    assert_ok(qwick_batch_add(b, prompt, n, &o, &n_cached, &e), &e);
+    assert_ok(qwick_batch_run(b, &e), &e);
+    qwick_batch_free(b);
+    return n_cached;
+}
+
+/* Give a prompt other tokens from `at` on. */
+static int32_t *parted_at(const int32_t *ids, size_t n, size_t at, int32_t with)
+{
+    int32_t *out = malloc(n * sizeof *out);
+    assert_non_null(out);
+    memcpy(out, ids, n * sizeof *out);
+    for (size_t i = at; i < n; i++)
+        out[i] = (ids[i] + with) % VOCAB;
+    return out;
+}
+
+/* A template drops the last tokens of the last prompt, and they cross the end
+ * of a page. Where prompts parted once, the next one finds a state. */
+static void turns_go_on_where_they_part(void **state)
+{
+    enum { TURN = 3330, EDIT = 1000, NEXT = 3400 };
+    struct qwick_engine *eng = open_with(models[0], 2, 512, "");
+    int32_t *first = ids_from(NEXT, 3);
+    assert_int_equal(cached_of(eng, first, TURN), 0);
+    for (size_t i = 0; i < 3; i++) {
+        /* 3,328 is the end of a page */
+        static const size_t at[] = {TURN - 3, EDIT, EDIT};
+        int32_t *next = parted_at(first, NEXT, at[i], (int32_t)i + 1);
+        size_t n = cached_of(eng, next, NEXT);
+        if (i == 1)
+            assert_true(n < EDIT / 64 * 64); /* nobody knew */
+        else
+            assert_int_equal(n, at[i] / 64 * 64);
+        struct answer want, got = single(eng, next, NEXT, 0, NULL);
+        struct qwick_engine *alone = open_with(models[0], 2, 512, NULL);
+        want = single(alone, next, NEXT, 0, NULL);
+        assert_memory_equal(&got, &want, sizeof got);
+        qwick_engine_close(alone);
+        free(next);
+    }
+    free(first);
+    qwick_engine_close(eng);
+}
+
+/* What the cache in memory has survives the engine. */
+static void conversations_outlive_the_engine(void **state)
+{
+    enum { N_TURN = 700 };
+    temp_clear();
+    int32_t *one = ids_from(N_TURN, 3), *two = ids_from(N_TURN, 77);
+    struct qwick_engine *eng = open_with(models[0], 2, 512, temp_path("cache"));
+    struct qwick_err e;
+    volatile int flag = 1;
+    assert_int_equal(cached_of(eng, one, N_TURN - 100), 0);
+    assert_int_equal(cached_of(eng, two, N_TURN), 0);
+    /* a turn goes on after it was written */
+    assert_ok(qwick_engine_store_prefixes(eng, 0, NULL, &e), &e);
+    assert_true(cached_of(eng, one, N_TURN) >= 576);
+    assert_ok(qwick_engine_store_prefixes(eng, 0, &flag, &e), &e);
+    qwick_engine_close(eng);
+
+    eng = open_with(models[0], 2, 512, temp_path("cache"));
+    assert_int_equal(cached_of(eng, one, N_TURN), 576);
+    assert_int_equal(cached_of(eng, two, N_TURN), 640);
+    assert_ok(qwick_engine_store_prefixes(eng, 0, NULL, &e), &e);
+    qwick_engine_close(eng);
+
+    eng = open_with(models[0], 2, 512, temp_path("cache"));
+    assert_int_equal(cached_of(eng, one, N_TURN), 640);
+    qwick_engine_close(eng);
+    free(one);
+    free(two);
+}
+
 /* The flag stops a step in the middle; the batch then goes on. */
 static void an_interrupted_batch_goes_on(void **state)
 {
@@ -779,6 +876,8 @@ int main(void)
         cmocka_unit_test(interrupted_passes_leave_a_usable_context),
         cmocka_unit_test(batches_equal_single_answers),
         cmocka_unit_test(runs_share_up_to_their_last_common_page),
+        cmocka_unit_test(turns_go_on_where_they_part),
+        cmocka_unit_test(conversations_outlive_the_engine),
         cmocka_unit_test(an_interrupted_batch_goes_on),
         cmocka_unit_test(guesses_are_forgotten),
         cmocka_unit_test(lookup_changes_no_answer),

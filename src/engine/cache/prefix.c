@@ -13,6 +13,8 @@ struct node {
     struct node *newer, *older; /* list in order of last use */
     struct kv_page *page;
     size_t bytes; /* of the page, as counted */
+    uint64_t walk; /* the last prefix_each_path that has counted it */
+    bool written;  /* by prefix_each_path, with all pages before it */
     size_t n; /* tokens; only the end of a sequence has less than a page: then
                  the node has no children, and no sibling begins with its
                  tokens */
@@ -24,6 +26,7 @@ struct prefix {
     struct node root;
     struct node *newest, *oldest;
     size_t bytes, max_bytes;
+    uint64_t n_walks;
 };
 
 int prefix_create(struct prefix **out, const struct kv_cache *shape,
@@ -133,6 +136,7 @@ static void fill(struct prefix *p, struct node *c, const int32_t *tokens,
     if (c->page)
         kv_page_drop(&p->shape, c->page);
     c->page = page;
+    c->written = false;
     count(p, c);
     memcpy(c->tokens, tokens, n * sizeof *tokens);
     c->n = n;
@@ -258,6 +262,18 @@ size_t prefix_match(struct prefix *p, const int32_t *tokens, size_t n,
     return used;
 }
 
+size_t prefix_common(const struct prefix *p, const int32_t *tokens, size_t n)
+{
+    const struct node *at = &p->root;
+    size_t done = 0, m = KV_BLOCK;
+    while (done < n && m == KV_BLOCK) {
+        size_t left = n - done < KV_BLOCK ? n - done : KV_BLOCK;
+        at = best_child(at, tokens + done, left, &m);
+        done += m;
+    }
+    return done;
+}
+
 /* Return how many of the first n positions of kv to insert: no more pages than
  * fit the budget, and with recurrent layers none after the last snapshot. If no
  * page fits, sets *lacks to the bytes of the first ones, else to 0. */
@@ -309,4 +325,69 @@ size_t prefix_insert(struct prefix *p, const int32_t *tokens, size_t n,
     touch(p, at);
     prefix_shrink(p, p->max_bytes);
     return lacks;
+}
+
+/* ---- walks over all ----------------------------------------------------- */
+
+/* The pages of a path. */
+struct path {
+    int32_t *tokens; /* [n] */
+    struct kv_cache kv;
+    size_t n;
+};
+
+static int path_fill(struct path *out, struct prefix *p, const struct node *end,
+                     struct qwick_err *e)
+{
+    size_t n_pages = 0;
+    for (const struct node *c = end; c != &p->root; c = c->parent)
+        n_pages++;
+    *out = (struct path){.n = n_pages * KV_BLOCK, .kv = p->shape};
+    out->tokens = malloc(out->n * sizeof *out->tokens);
+    out->kv.pages = malloc(n_pages * sizeof(*out->kv.pages));
+    if (!out->tokens || !out->kv.pages)
+        return err_oom(e, out->n * sizeof *out->tokens);
+    out->kv.n = out->n;
+    out->kv.n_pages = out->kv.cap_pages = n_pages;
+    for (const struct node *c = end; n_pages-- > 0; c = c->parent) {
+        memcpy(out->tokens + n_pages * KV_BLOCK, c->tokens, sizeof c->tokens);
+        out->kv.pages[n_pages] = c->page;
+    }
+    return 0;
+}
+
+/* Add the bytes of the pages of a path that this walk has not counted. */
+static void path_count(struct prefix *p, struct node *end, size_t *bytes)
+{
+    for (struct node *c = end; c != &p->root; c = c->parent) {
+        *bytes += c->walk == p->n_walks ? 0 : c->bytes;
+        c->walk = p->n_walks;
+    }
+}
+
+int prefix_each_path(struct prefix *p, size_t max_bytes, prefix_path_fn fn,
+                     void *ctx, struct qwick_err *e)
+{
+    size_t bytes = 0;
+    int rc = 0;
+    p->n_walks++;
+    for (struct node *leaf = p->newest; leaf && !rc; leaf = leaf->older) {
+        struct node *end = leaf->n < KV_BLOCK ? leaf->parent : leaf;
+        if (leaf->n_children || end == &p->root)
+            continue;
+        path_count(p, end, &bytes);
+        if (bytes > max_bytes)
+            break;
+        if (end->written)
+            continue;
+        struct path path;
+        rc = path_fill(&path, p, end, e);
+        if (!rc)
+            rc = fn(ctx, path.tokens, path.n, &path.kv, e);
+        free(path.tokens);
+        free(path.kv.pages);
+        for (struct node *c = end; !rc && c != &p->root; c = c->parent)
+            c->written = true;
+    }
+    return rc < 0 ? -1 : 0;
 }

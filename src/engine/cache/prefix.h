@@ -33,6 +33,11 @@ void prefix_free(struct prefix *p);
 size_t prefix_match(struct prefix *p, const int32_t *tokens, size_t n,
                     struct kv_page **pages, size_t *n_pages);
 
+/* Return the length of the longest prefix of tokens[0..n) whose keys and values
+ * are in the trie, whether or not a sequence can go on after it. Does not count
+ * as a use. */
+size_t prefix_common(const struct prefix *p, const int32_t *tokens, size_t n);
+
 /* Put the first n positions of kv, which hold tokens[0..n), into the trie. If n
  * ends inside a page, the trie shares that page, too, and a sequence that goes
  * on must first copy it (kv_reserve does so). To avoid the copy, pass a
@@ -44,6 +49,18 @@ size_t prefix_match(struct prefix *p, const int32_t *tokens, size_t n,
  * shortest beginning takes that could be kept. */
 size_t prefix_insert(struct prefix *p, const int32_t *tokens, size_t n,
                      const struct kv_cache *kv);
+
+/* The full pages of a path from the root to its end: tokens[0..n), n >=
+ * KV_BLOCK, are the first tokens of kv. Returns 0 to mark the path as written,
+ * 1 to end the walk, or -1. */
+typedef int (*prefix_path_fn)(void *ctx, const int32_t *tokens, size_t n,
+                              const struct kv_cache *kv, struct qwick_err *e);
+
+/* Call fn for each path that was not marked yet, the most recently used first.
+ * Ends before the pages of all paths, marked ones included, take more than
+ * max_bytes. Returns -1 if memory is short or fn fails, otherwise 0. */
+int prefix_each_path(struct prefix *p, size_t max_bytes, prefix_path_fn fn,
+                     void *ctx, struct qwick_err *e);
 
 /* Return the maximum bytes of the pages in the trie, and the bytes that they
  * have now. */

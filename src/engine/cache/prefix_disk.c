@@ -162,6 +162,17 @@ static void damaged(struct walk *w, const char *path, const struct qwick_err *e)
     w->d->warned = true;
 }
 
+/* Record the use of an entry. Fails if we may only read it. */
+static void touch_entry(const struct walk *w, const struct kv_file *f)
+{
+    const struct timespec times[2] = {w->now, w->now};
+    struct stat st;
+    if (fstat(f->fd, &st) || st.st_mtim.tv_sec < w->now.tv_sec ||
+        (st.st_mtim.tv_sec == w->now.tv_sec &&
+         st.st_mtim.tv_nsec < w->now.tv_nsec))
+        (void)futimens(f->fd, times);
+}
+
 /* Open the entry that begins with page number `page`. Returns the number of
  * matching tokens, at least up to the end of that page; 0: there is no entry,
  * and f is closed. */
@@ -193,8 +204,7 @@ static size_t open_entry(struct walk *w, size_t page, struct kv_file *f)
             n = 0;
     }
     if (n) {
-        const struct timespec times[2] = {w->now, w->now};
-        (void)futimens(f->fd, times); /* fails if we may only read it */
+        touch_entry(w, f);
     } else {
         kv_file_close(f);
     }
@@ -336,30 +346,96 @@ static void warn_released(struct prefix_disk *d)
     d->told_released = true;
 }
 
+/* The pages of kv that are not on disk. */
+struct unstored {
+    size_t first, end;
+    size_t bytes;
+};
+
+/* Find the pages of the walk that no entry has, and check that they can be
+ * stored; otherwise there are none. */
+static struct unstored find_unstored(struct walk *w, const struct kv_cache *kv)
+{
+    struct prefix_disk *d = w->d;
+    struct unstored u = {.end = w->n / KV_BLOCK};
+    struct kv_file f;
+    size_t m;
+    while (u.first < u.end && (m = open_entry(w, u.first, &f)) != 0) {
+        kv_file_close(&f);
+        u.first = m / KV_BLOCK;
+    }
+    for (size_t i = u.first; i < u.end; i++) {
+        if (kv->pages[i]->released) {
+            warn_released(d);
+            u.end = u.first;
+        }
+        u.bytes += kv_page_bytes(kv, kv->pages[i]);
+    }
+    if (u.first < u.end && u.bytes > d->max_bytes) {
+        warn_size(d, w->n, u.bytes);
+        u.end = u.first;
+    }
+    return u;
+}
+
 int prefix_disk_store(struct prefix_disk *d, const int32_t *tokens, size_t n,
                       const struct kv_cache *kv, struct qwick_err *e)
 {
-    size_t whole = worth_storing(d, kv, n / KV_BLOCK), at = 0, m, bytes = 0;
+    size_t whole = worth_storing(d, kv, n / KV_BLOCK);
     struct walk w = begin(d, tokens, whole * KV_BLOCK, NULL);
-    struct kv_file f;
-    while (at < whole && (m = open_entry(&w, at, &f)) != 0) {
-        kv_file_close(&f);
-        at = m / KV_BLOCK;
-    }
-    for (size_t i = at; i < whole; i++) {
-        if (kv->pages[i]->released) {
-            warn_released(d);
-            return 0;
-        }
-        bytes += kv_page_bytes(kv, kv->pages[i]);
-    }
-    if (at == whole)
+    struct unstored u = find_unstored(&w, kv);
+    if (u.first == u.end)
         return 0;
-    if (bytes > d->max_bytes) {
-        warn_size(d, whole * KV_BLOCK, bytes);
-        return 0;
-    }
-    if (engine_check_unchanged(d->eng, e) || write_entry(&w, at, kv, e))
+    if (engine_check_unchanged(d->eng, e) || write_entry(&w, u.first, kv, e))
         return -1;
+    return prefix_disk_trim(d, e);
+}
+
+/* An entry of prefix_disk_put ends after this many bytes. Writing it takes a
+ * fraction of a second. */
+enum { PUT_BYTES = 64 << 20 };
+
+/* Where an entry that begins with page `first` ends. */
+static size_t entry_end(const struct prefix_disk *d, const struct kv_cache *kv,
+                        const struct unstored *u, size_t first)
+{
+    size_t bytes = 0, i = first;
+    while (i < u->end) {
+        const struct kv_page *page = kv->pages[i++];
+        bytes += kv_page_bytes(kv, page);
+        if (bytes >= PUT_BYTES && (!recurrent(d) || page->state))
+            break;
+    }
+    return i;
+}
+
+int prefix_disk_put(struct prefix_disk *d, const int32_t *tokens, size_t n,
+                    const struct kv_cache *kv, const struct prefix_put *how,
+                    struct qwick_err *e)
+{
+    size_t whole = worth_storing(d, kv, n / KV_BLOCK);
+    struct walk w = begin(d, tokens, whole * KV_BLOCK, NULL);
+    w.now = how->time;
+    struct unstored u = find_unstored(&w, kv);
+    if (u.first < u.end && engine_check_unchanged(d->eng, e))
+        return -1;
+    for (size_t i = u.first; i < u.end; i = w.n / KV_BLOCK) {
+        if (flag_is_set(how->interrupt) ||
+            (how->deadline_ms > 0 && clock_ms() >= how->deadline_ms))
+            return 1;
+        w.n = entry_end(d, kv, &u, i) * KV_BLOCK;
+        if (write_entry(&w, i, kv, e))
+            return -1;
+    }
+    return 0;
+}
+
+int prefix_disk_trim(struct prefix_disk *d, struct qwick_err *e)
+{
     return qwick_cache_gc(d->dir, d->max_bytes, NULL, NULL, e);
+}
+
+size_t prefix_disk_budget(const struct prefix_disk *d)
+{
+    return d->max_bytes;
 }

@@ -25,6 +25,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "base/err.h"
 #include "engine/core/engine.h"
@@ -62,5 +63,22 @@ size_t prefix_disk_find(struct prefix_disk *d, const int32_t *tokens, size_t n,
  * than max_bytes. */
 int prefix_disk_store(struct prefix_disk *d, const int32_t *tokens, size_t n,
                       const struct kv_cache *kv, struct qwick_err *e);
+
+/* What limits prefix_disk_put. */
+struct prefix_put {
+    struct timespec time;          /* of the entries: that of their last use */
+    double deadline_ms;            /* by clock_ms; 0: none */
+    const volatile int *interrupt; /* NULL: never */
+};
+
+/* Write the same pages, in several entries if they are many, without removing
+ * old entries: prefix_disk_trim does that. An entry that is there keeps its
+ * time if that is later. Returns 1 if the deadline or the flag stopped it
+ * between two entries, 0 when all are there, or -1. */
+int prefix_disk_put(struct prefix_disk *d, const int32_t *tokens, size_t n,
+                    const struct kv_cache *kv, const struct prefix_put *how,
+                    struct qwick_err *e);
+int prefix_disk_trim(struct prefix_disk *d, struct qwick_err *e);
+size_t prefix_disk_budget(const struct prefix_disk *d);
 
 #endif

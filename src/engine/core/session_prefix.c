@@ -119,3 +119,44 @@ int qwick_session_store(struct qwick_session *s, size_t n, struct qwick_err *e)
         n = s->kv.n;
     return prefix_disk_store(s->eng->disk, s->tokens, n, &s->kv, e);
 }
+
+/* ---- all that the engine has -------------------------------------------- */
+
+struct storing {
+    struct prefix_disk *disk;
+    struct prefix_put put;
+    bool any; /* there was a path to write */
+};
+
+/* Each path counts as used a little before the last one. */
+static int store_path(void *ctx, const int32_t *tokens, size_t n,
+                      const struct kv_cache *kv, struct qwick_err *e)
+{
+    enum { STEP_NS = 1000000 };
+    struct storing *s = ctx;
+    s->any = true;
+    int rc = prefix_disk_put(s->disk, tokens, n, kv, &s->put, e);
+    s->put.time.tv_nsec -= STEP_NS;
+    if (s->put.time.tv_nsec < 0) {
+        s->put.time.tv_nsec += 1000000000;
+        s->put.time.tv_sec--;
+    }
+    return rc;
+}
+
+int qwick_engine_store_prefixes(struct qwick_engine *eng, double timeout_ms,
+                                const volatile int *interrupt,
+                                struct qwick_err *e)
+{
+    struct storing s = {.disk = eng->disk, .put.interrupt = interrupt};
+    if (!eng->prefix || !eng->disk)
+        return 0;
+    clock_gettime(CLOCK_REALTIME, &s.put.time);
+    if (timeout_ms > 0)
+        s.put.deadline_ms = clock_ms() + timeout_ms;
+    return prefix_each_path(eng->prefix, prefix_disk_budget(eng->disk),
+                            store_path, &s, e) ||
+                   (s.any && prefix_disk_trim(eng->disk, e))
+               ? -1
+               : 0;
+}

@@ -249,6 +249,8 @@ static int runs_start(struct runs *s, struct run *r, struct qwick_err *e)
     qwick_session_interrupt(r->session, s->interrupt);
     /* a run does not go back, and only shares */
     r->session->kv.most_snapshots = KV_SNAPSHOTS_FORWARD;
+    /* those of the session's last run */
+    memset(r->session->kv.requested, 0, sizeof r->session->kv.requested);
     if (s->task->share && runs_share(s, r, e)) {
         qwick_session_free(r->session);
         r->session = NULL;

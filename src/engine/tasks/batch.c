@@ -137,7 +137,7 @@ static bool admit(struct runs *s, struct run *run)
 static void started(struct runs *s, struct run *run)
 {
     struct seq *q = (struct seq *)run;
-    (void)s;
+    batch_request_snapshots(s->ctx, q);
     if (q->r.n_tokens == 0)
         q->r.n_cached = run->session->kv.n;
     if (q->start_ms > 0)

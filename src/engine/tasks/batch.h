@@ -69,6 +69,10 @@ bool batch_give_up_guesses(struct runs *s);
 int batch_note_prompt(struct qwick_batch *b, const int32_t *tokens, size_t n,
                       struct qwick_err *e);
 
+/* When q got a session: with recurrent layers, ask for snapshots where a later
+ * prompt will probably part from this one. */
+void batch_request_snapshots(const struct qwick_batch *b, const struct seq *q);
+
 /* After the prompt of q has been evaluated: put it into the engine's prefix
  * cache in memory, and the beginning that it shares with `like` on disk. */
 void batch_keep_prompt(struct qwick_batch *b, const struct seq *q);

@@ -23,6 +23,43 @@ int batch_note_prompt(struct qwick_batch *b, const int32_t *tokens, size_t n,
     return 0;
 }
 
+/* The generation prompt begins with a control token (<|im_start|>), and so does
+ * the message before it. Returns where that message begins, or 0. */
+static size_t last_message(const struct qwick_engine *eng, const int32_t *ids,
+                           size_t n)
+{
+    size_t i = n;
+    while (i > 0 && !bpe_is_special(eng->bpe, ids[i - 1]))
+        i--;
+    if (i == 0)
+        return 0;
+    int32_t begin = ids[--i];
+    while (i > 0 && ids[i - 1] != begin)
+        i--;
+    return i ? i - 1 : 0;
+}
+
+/* The next prompt of a chat often parts from this one a few tokens before its
+ * end, because the template opens or closes a think block there. An edited
+ * message, or another chat with the same tools, parts at the last message.
+ * Where prompts have parted before, they will part again. Prompts that are
+ * short have snapshots nearby in any case. */
+void batch_request_snapshots(const struct qwick_batch *b, const struct seq *q)
+{
+    enum { GENERATION_PROMPT = 16, SHORT = KV_SNAPSHOT_PAGES * KV_BLOCK };
+    const struct qwick_engine *eng = b->runs.eng;
+    struct kv_cache *kv = &q->run.session->kv;
+    size_t n = q->n_prompt;
+    if (!kv->state.n_layers || !eng->prefix || n < kv->n + SHORT)
+        return;
+    size_t at[] = {n - GENERATION_PROMPT,
+                   eng->bpe ? last_message(eng, q->ids, n) : 0,
+                   prefix_common(eng->prefix, q->ids, n - 1)};
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++)
+        if (at[i] > kv->n)
+            (void)kv_request_snapshot(kv, at[i]);
+}
+
 void batch_keep_answer(struct qwick_batch *b, struct qwick_session *s)
 {
     if (!b->runs.eng->prefix)
