@@ -317,6 +317,9 @@ install: all ## install programs, library, pages and completion in PREFIX
 	install -m 644 README.md LICENSE $(wildcard docs/*.md) "$(TO_DOC)"
 	install -m 644 models/demo/LICENSE "$(TO_DOC)/LICENSE.demo-model"
 	install -m 644 $(wildcard examples/*) "$(TO_DOC)/examples"
+	for unit in $(wildcard contrib/systemd/*/*); do \
+	  install -D -m 644 $$unit "$(TO_DOC)/$$unit" || exit; \
+	done
 	install -d "$(TO)/include"
 	install -m 644 $(wildcard include/*.h) "$(TO)/include"
 	install -D -m 644 $(LIB) "$(TO_LIB)/libqwick.a"
