@@ -84,6 +84,7 @@ struct request {
     struct qwick_sampling sampling;  /* without the seed */
     const char **stop; /* stop strings of the record, in doc; NULL: none */
     struct constraint_ref *constraint; /* NULL: none */
+    bool one_call;     /* its answers have at most one tool call */
     bool own_logprobs; /* the record says whether it has log-probabilities */
     bool no_top;       /* they are only those of the tokens drawn */
     double tokenize_ms;

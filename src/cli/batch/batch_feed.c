@@ -218,10 +218,14 @@ static int sample_read_parts(struct sample *s, const struct qwick_result *r)
         (code_block_feed(&s->block, r->text, r->n_text) ||
          code_block_end(&s->block, !answer_is_cut(r->finish))))
         return -1;
-    return s->r->tools && (tool_calls_feed(&s->calls, r->text, r->n_text) ||
-                           tool_calls_end(&s->calls))
-               ? -1
-               : 0;
+    if (!s->r->tools)
+        return 0;
+    if (tool_calls_feed(&s->calls, r->text, r->n_text) ||
+        tool_calls_end(&s->calls))
+        return -1;
+    if (s->r->one_call)
+        tool_calls_keep(&s->calls, 1);
+    return 0;
 }
 
 /* End a sample with its answer, or if why is not NULL, with an error. */

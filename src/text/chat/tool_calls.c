@@ -555,6 +555,14 @@ int tool_calls_end(struct tool_calls *c)
     return text_release(c);
 }
 
+void tool_calls_keep(struct tool_calls *c, size_t n)
+{
+    if (c->n <= n)
+        return;
+    calls_free(c->v + n, c->n - n);
+    c->n = n;
+}
+
 void tool_calls_write(struct json_writer *w, const char *key,
                       const struct tool_calls *c, size_t i)
 {

@@ -55,6 +55,9 @@ int tool_calls_feed(struct tool_calls *c, const char *s, size_t n);
  * when out of memory. */
 int tool_calls_end(struct tool_calls *c);
 
+/* Forget all calls but the first n. */
+void tool_calls_keep(struct tool_calls *c, size_t n);
+
 /* Write call i as an object of OpenAI's form. */
 void tool_calls_write(struct json_writer *w, const char *key,
                       const struct tool_calls *c, size_t i);
