@@ -721,3 +721,14 @@ struct qwick_generate_options request_options(const struct request *r, size_t i,
     sampling->seed = answer_seed(r->seed, i);
     return o;
 }
+
+void request_begin_calls(const struct request *r, uint64_t seed,
+                         struct tool_calls *out)
+{
+    struct key k = key_start("answer");
+    key_add_ids(&k, r->ids, r->n_ids);
+    key_add_u64(&k, seed);
+    const char *form = qwick_engine_info(r->c->g->eng)->call_form;
+    *out = (struct tool_calls){
+        .tools = r->tools, .form = call_form_named(form), .id = key_u64(&k)};
+}

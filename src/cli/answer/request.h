@@ -13,6 +13,7 @@
 #include "cli/answer/constraint_cache.h"
 #include "cli/answer/gen_job.h"
 #include "cli/opt/opt.h"
+#include "text/chat/tool_calls.h"
 #include "qwick.h"
 
 /* Maximum number of samples of a request. */
@@ -110,6 +111,10 @@ void request_free(struct request *r);
  * of each sample but the first is derived from that of the first and i. */
 struct qwick_generate_options request_options(const struct request *r, size_t i,
                                               struct qwick_sampling *sampling);
+
+/* Begin to read the calls in an answer with this seed. */
+void request_begin_calls(const struct request *r, uint64_t seed,
+                         struct tool_calls *out);
 
 /* Append an id, a string or a number, as JSON; any other value, or NULL, is
  * none. Returns 0, or -1 when out of memory. */
