@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/answer/openai_answer.h"
+#include "cli/answer/openai_chat.h"
 #include "cli/batch/batch_form.h"
 
 /* The beginning of "id", which holds what a later run must know: the number of

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 #include "base/buf.h"
-#include "cli/answer/openai_answer.h"
+#include "cli/answer/openai_chat.h"
 #include "cli/answer/request.h"
 #include "cli/serve/serve.h"
 #include "qwick.h"

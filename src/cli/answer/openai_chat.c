@@ -1,4 +1,4 @@
-#include "cli/answer/openai_answer.h"
+#include "cli/answer/openai_chat.h"
 
 #include <stdlib.h>
 

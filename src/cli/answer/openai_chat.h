@@ -1,8 +1,8 @@
 /* Answers in the form of OpenAI's chat completions: chat.completion, which
  * batch and serve write, and chat.completion.chunk, of which a stream is made.
  */
-#ifndef CLI_OPENAI_ANSWER_H
-#define CLI_OPENAI_ANSWER_H
+#ifndef CLI_OPENAI_CHAT_H
+#define CLI_OPENAI_CHAT_H
 
 #include <stdbool.h>
 #include <stddef.h>
