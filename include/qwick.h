@@ -436,13 +436,13 @@ QWICK_API int qwick_chat_add(struct qwick_chat *c, const char *role,
 
 /* Append messages from JSON: an array of messages, or an object {"messages",
  * "tools"?, "add_generation_prompt"?, "enable_thinking"?}. A message is an
- * object with a string as "role"; "developer" becomes "system". Its "content"
- * is a string, null, absent, or a list of parts {"type": "text", "text"}. The
- * template gets messages in the form that it takes, as docs/formats.md
- * describes: a list or the texts joined with newlines, arguments of tool calls
- * as an object or as text, several system messages as one. It reads other
- * members ("reasoning_content", "tool_calls" …). "tools",
- * "add_generation_prompt" and "enable_thinking" replace the values of an
+ * object with a string as "role"; "developer" becomes "system", and "function"
+ * becomes "tool". Its "content" is a string, null, absent, or a list of parts
+ * {"type": "text", "text"}. The template gets messages in the form that it
+ * takes, as docs/formats.md describes: a list or the texts joined with
+ * newlines, arguments of tool calls as an object or as text, several system
+ * messages as one. It reads other members ("reasoning_content",
+ * "tool_calls" …). "tools", "add_generation_prompt" and "enable_thinking" replace the values of an
  * earlier call; "add_generation_prompt" and "enable_thinking" also take
  * precedence over the options. An input with an error leaves the conversation
  * unchanged: QWICK_ERR_USAGE names the message and the field. */

@@ -296,6 +296,33 @@ assert text.strip() == c["message"]["content"].strip(), (text, c)
 PY
 }
 
+@test "OpenAI's format: messages that go on, old roles, arguments of the template" {
+    local user='{"role":"user","content":"list files"}' go='"role":"assistant","content"'
+    chat() { # ID MESSAGES MEMBERS
+        printf '{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":{"messages":[%s]%s}}\n' \
+            "$1" "$user,$2" "${3:+,$3}"
+    }
+    {
+        chat a "{$go:\"find . \"}"
+        chat b "{$go:[{\"type\":\"text\",\"text\":\"find . \"}]}" '"reasoning_effort":"low"'
+        chat c '{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}}]},{"role":"tool","content":"a"}'
+        chat d '{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{\"x\":1}"}},{"role":"function","name":"f","content":"a"}'
+        chat e "{$go:\"find . \"}" '"chat_template_kwargs":{"tools":[]}'
+    } >"$T/in"
+    run -1 --separate-stderr q batch -i "$T/in" --greedy --exact
+    printf '%s\n' "$output" >"$T/out"
+    q --greedy --exact --prefill 'find . ' 'list files' >"$T/text"
+    python3 - "$T/out" "$T/text" <<'PY'
+import json, sys
+rows = [json.loads(l) for l in open(sys.argv[1])]
+a, b, c, d = [r["response"]["body"] for r in rows[:4]]
+assert a["choices"][0]["message"]["content"] + "\n" == open(sys.argv[2]).read(), a
+assert a["choices"] == b["choices"] and a["usage"] == b["usage"]
+assert c["choices"] == d["choices"] and c["usage"] == d["usage"]
+assert rows[4]["error"]["message"] == "template argument tools: the chat gives it"
+PY
+}
+
 @test "OpenAI's format: what is not supported is refused by name" {
     # each is MEMBERS OF THE BODY | MESSAGE
     while IFS='|' read -r members message; do
@@ -306,14 +333,15 @@ PY
 "functions":[]|body.functions: is not supported
 "n":2|body.n: only 1 is supported
 "stream":true|body.stream: only false is supported
-"parallel_tool_calls":false|body.parallel_tool_calls: only true is supported
+"parallel_tool_calls":1|body.parallel_tool_calls: must be true or false
+"modalities":["audio"]|body.modalities: only [
 "top_logprobs":2|body.top_logprobs: needs logprobs: true
 "logprobs":true,"top_logprobs":21|body.top_logprobs: must be an integer from 0 to 20
 "logprobs":1|body.logprobs: must be true or false
 "max_tokens":2,"max_completion_tokens":3|body.max_tokens: differs from max_completion_tokens
 "response_format":{"type":"xml"}|body.response_format: type must be
 "response_format":{"type":"json_schema"}|body.response_format: json_schema.schema must be an object
-"chat_template_kwargs":{"x":1}|body.chat_template_kwargs.x: is not supported
+"chat_template_kwargs":1|body.chat_template_kwargs: must be an object
 "model":1|body.model: must be a string
 "temperature":-1|temperature: must be a number from 0
 "tools":1|tools: must be an array

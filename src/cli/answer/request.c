@@ -119,6 +119,18 @@ static int record_number(struct request *r, const struct json_value *m,
     return 0;
 }
 
+static int record_bool(struct request *r, const struct json_value *v,
+                       const char *key, bool normal, bool *out,
+                       struct qwick_err *e)
+{
+    const struct json_value *m = json_member(v, key);
+    if (m && !json_is(m, JSON_BOOL))
+        return request_fault(r, e, key, "must be true or false, is %s",
+                             json_type_name(m));
+    *out = m ? m->boolean : normal;
+    return 0;
+}
+
 static int record_think(struct request *r, const struct json_value *m,
                         const char **think, struct qwick_err *e)
 {
@@ -400,7 +412,7 @@ static int record_tools(struct request *r, const struct json_value *v,
 {
     const struct request_context *c = r->c;
     const struct json_value *own = json_member(v, "tools");
-    bool ids = json_member(v, "prompt_ids");
+    bool ids = json_member(v, "prompt_ids"), parallel;
     if (own && !json_is(own, JSON_ARRAY))
         return request_fault(r, e, "tools", "must be an array, is %s",
                              json_type_name(own));
@@ -408,6 +420,9 @@ static int record_tools(struct request *r, const struct json_value *v,
         return request_fault(r, e, "tools", "%s",
                              ids ? "cannot be combined with prompt_ids"
                                  : "need a chat template");
+    if (record_bool(r, v, "parallel_tool_calls", true, &parallel, e))
+        return -1;
+    r->one_call = !parallel;
     if (!own)
         own = &c->g->tools.list;
     if (own->len && !ids)
@@ -482,6 +497,7 @@ static int add_messages(struct request *r, struct qwick_chat *chat,
     struct chat_values values = chat_values_of(v);
     values.add_generation_prompt = NULL; /* a request always has a generation
                                             prompt */
+    values.template_args = json_member(v, "template_args");
     if (g->text.len || r->c->raw)
         return request_fault(r, e, "messages", "cannot be combined with --%s",
                              g->text.len ? "file" : "raw");
@@ -493,6 +509,54 @@ static int add_messages(struct request *r, struct qwick_chat *chat,
     return chat_add_values(chat, &values, e);
 }
 
+/* Take the last message off the chat and set *text, which stays valid, to its
+ * text, if the answer shall go on with it: a message of the assistant without
+ * calls. */
+static int take_final_message(struct request *r, struct qwick_chat *chat,
+                              const struct json_value *record, struct buf *text,
+                              struct qwick_err *e)
+{
+    const struct json_value *m = json_member(record, "messages");
+    struct qwick_message last;
+    bool goes_on;
+    if (record_bool(r, record, "continue_final_message", false, &goes_on, e))
+        return -1;
+    if (!goes_on || !m->len)
+        return 0;
+    size_t i = qwick_chat_length(chat) - 1;
+    m = &m->items[m->len - 1];
+    if (!json_equals(json_get(m, "role"), "assistant") ||
+        json_member(m, "tool_calls") || json_member(m, "function_call"))
+        return 0;
+    if (qwick_chat_at(chat, i, &last, e))
+        return -1;
+    if (buf_append(text, last.content ? last.content : "", last.n_content))
+        return err_oom(e, last.n_content);
+    return qwick_chat_rollback(chat, i, e);
+}
+
+static int encode_chat(struct request *r, const struct qwick_chat *chat,
+                       const struct buf *prefill, enum qwick_think *think,
+                       struct qwick_err *e)
+{
+    const struct gen_job *g = r->c->g;
+    struct qwick_chat_options o = {.size = sizeof(o),
+                                   .add_generation_prompt = true,
+                                   .enough = record_enough(r->c),
+                                   .allow_special = g->p->a.allow_special,
+                                   .think = *think};
+    r->o.prefilled = prefill->len;
+    int rc = qwick_chat_encode(chat, g->eng, &o, prefill->data, prefill->len,
+                               &r->ids, &r->n_ids, &r->o.in_think, e);
+    if (rc || !prefill->len || !r->o.in_think || *think != QWICK_THINK_AUTO)
+        return rc;
+    /* the message that goes on is not thinking */
+    free(r->ids);
+    o.think = *think = QWICK_THINK_OFF;
+    return qwick_chat_encode(chat, g->eng, &o, prefill->data, prefill->len,
+                             &r->ids, &r->n_ids, &r->o.in_think, e);
+}
+
 /* Take the record's chat, or if the record is NULL, one with the text. */
 static int record_chat(struct request *r, const struct json_value *record,
                        const struct buf *text, enum qwick_think *think,
@@ -500,10 +564,7 @@ static int record_chat(struct request *r, const struct json_value *record,
 {
     const struct request_context *c = r->c;
     const struct buf *system = &c->g->system;
-    struct qwick_chat_options o = {.size = sizeof(o),
-                                   .add_generation_prompt = true,
-                                   .enough = record_enough(c),
-                                   .allow_special = c->g->p->a.allow_special};
+    struct buf prefill = {0};
     struct qwick_chat *chat;
     if (qwick_chat_create(&chat, e))
         return -1;
@@ -514,10 +575,12 @@ static int record_chat(struct request *r, const struct json_value *record,
         rc = tools_add(chat, r->tools, e);
     if (!rc)
         rc = chat_input_check(chat, c->name ? c->name : "messages", e);
-    o.think = *think = chat_input_think(chat, *think);
+    if (!rc && record)
+        rc = take_final_message(r, chat, record, &prefill, e);
+    *think = chat_input_think(chat, *think);
     if (!rc)
-        rc = qwick_chat_encode(chat, c->g->eng, &o, NULL, 0, &r->ids, &r->n_ids,
-                               &r->o.in_think, e);
+        rc = encode_chat(r, chat, &prefill, think, e);
+    buf_free(&prefill);
     qwick_chat_free(chat);
     return rc;
 }
@@ -583,8 +646,17 @@ uint64_t request_id_hash(const struct buf *id)
 bool request_has_key(const struct json_value *name)
 {
     static const char *const keys[] = {
-        "id",         "prompt", "messages", "prompt_ids", "enable_thinking",
-        "logit_bias", "n"};
+        "id",
+        "prompt",
+        "messages",
+        "prompt_ids",
+        "enable_thinking",
+        "logit_bias",
+        "n",
+        "template_args",
+        "continue_final_message",
+        "parallel_tool_calls",
+    };
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
         if (json_equals(name, keys[i]))
             return true;
@@ -649,7 +721,8 @@ static int record_read(struct request *r, const struct json_value *v,
     if (record_prompt(r, v, &think, e))
         return -1;
     r->tokenize_ms = clock_ms() - start;
-    r->o.may_think = !json_member(v, "prompt_ids") && think != QWICK_THINK_OFF;
+    r->o.may_think = !json_member(v, "prompt_ids") && !r->o.prefilled &&
+                     think != QWICK_THINK_OFF;
     r->sampling = answer_sampling(&own, c->g->eng, think == QWICK_THINK_OFF);
     return 0;
 }
@@ -685,4 +758,15 @@ struct qwick_generate_options request_options(const struct request *r, size_t i,
     *sampling = r->sampling;
     sampling->seed = answer_seed(r->seed, i);
     return o;
+}
+
+void request_begin_calls(const struct request *r, uint64_t seed,
+                         struct tool_calls *out)
+{
+    struct key k = key_start("answer");
+    key_add_ids(&k, r->ids, r->n_ids);
+    key_add_u64(&k, seed);
+    const char *form = qwick_engine_info(r->c->g->eng)->call_form;
+    *out = (struct tool_calls){
+        .tools = r->tools, .form = call_form_named(form), .id = key_u64(&k)};
 }

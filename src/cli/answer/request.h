@@ -13,6 +13,7 @@
 #include "cli/answer/constraint_cache.h"
 #include "cli/answer/gen_job.h"
 #include "cli/opt/opt.h"
+#include "text/chat/tool_calls.h"
 #include "qwick.h"
 
 /* Maximum number of samples of a request. */
@@ -85,6 +86,7 @@ struct request {
     const char **stop; /* stop strings of the record, in doc; NULL: none */
     struct qwick_bias *bias;           /* [o.n_bias] or NULL: none */
     struct constraint_ref *constraint; /* NULL: none */
+    bool one_call;     /* its answers have at most one tool call */
     bool own_logprobs; /* the record says whether it has log-probabilities */
     bool no_top;       /* they are only those of the tokens drawn */
     double tokenize_ms;
@@ -110,6 +112,10 @@ void request_free(struct request *r);
  * of each sample but the first is derived from that of the first and i. */
 struct qwick_generate_options request_options(const struct request *r, size_t i,
                                               struct qwick_sampling *sampling);
+
+/* Begin to read the calls in an answer with this seed. */
+void request_begin_calls(const struct request *r, uint64_t seed,
+                         struct tool_calls *out);
 
 /* Append an id, a string or a number, as JSON; any other value, or NULL, is
  * none. Returns 0, or -1 when out of memory. */

@@ -4,19 +4,19 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "text/chat/tool_calls.h"
 #include "cli/io/out.h"
 #include "cli/io/prompt.h"
 #include "text/chat/chat_values.h"
+#include "text/chat/tool_calls.h"
 
-/* Check definition i of the list. Returns 0, or an exit status. */
+/* Check definition i of the list. */
 static int tools_check_one(const struct json_value *list, size_t i,
-                           const char *path)
+                           const char *name, struct qwick_err *e)
 {
     const struct json_value *tool = &list->items[i];
     const struct json_value *type = json_get(tool, "type");
     const struct json_value *f = json_get(tool, "function");
-    const struct json_value *name = json_get(f, "name");
+    const struct json_value *own = json_get(f, "name");
     const struct json_value *parameters = json_get(f, "parameters");
     const struct {
         const struct json_value *v;
@@ -27,21 +27,30 @@ static int tools_check_one(const struct json_value *list, size_t i,
         {type, !type || json_equals(type, "function"),
          "type: must be \"function\""},
         {f, json_is(f, JSON_OBJECT), "function: must be an object"},
-        {name, json_is(name, JSON_STRING), "function.name: must be a string"},
+        {own, json_is(own, JSON_STRING), "function.name: must be a string"},
         {parameters, !parameters || json_is(parameters, JSON_OBJECT),
          "function.parameters: must be an object"},
     };
     for (size_t r = 0; r < sizeof(rows) / sizeof(*rows); r++)
         if (!rows[r].good)
-            return msg_refuse("%s: tool %zu: %s, is %s", path, i + 1,
-                              rows[r].what, json_type_name(rows[r].v));
-    if (!name->len || strlen(name->str) != name->len)
-        return msg_refuse(
-            "%s: tool %zu: function.name: must not be empty or have NUL", path,
-            i + 1);
-    if (tool_find(list, name->str, name->len) != f)
-        return msg_refuse("%s: tool %zu: there is another tool \"%s\"", path,
-                          i + 1, ERR_SHOW(name->str, name->len));
+            return err_usage(e, "%s: tool %zu: %s, is %s", name, i + 1,
+                             rows[r].what, json_type_name(rows[r].v));
+    if (!own->len || strlen(own->str) != own->len)
+        return err_usage(
+            e, "%s: tool %zu: function.name: must not be empty or have NUL",
+            name, i + 1);
+    if (tool_find(list, own->str, own->len) != f)
+        return err_usage(e, "%s: tool %zu: there is another tool \"%s\"", name,
+                         i + 1, ERR_SHOW(own->str, own->len));
+    return 0;
+}
+
+int tools_check(const struct json_value *list, const char *name,
+                struct qwick_err *e)
+{
+    for (size_t i = 0; i < list->len; i++)
+        if (tools_check_one(list, i, name, e))
+            return -1;
     return 0;
 }
 
@@ -75,9 +84,7 @@ int tools_read(struct tool_list *t, const char *path)
     if (bad)
         return msg_fail(&e);
     int status = find_list(t, path);
-    for (size_t i = 0; i < t->list.len && !status; i++)
-        status = tools_check_one(&t->list, i, path);
-    return status;
+    return status ? status : msg_result(tools_check(&t->list, path, &e), &e);
 }
 
 int tools_of_chat(struct tool_list *t, const char *json, size_t n,

@@ -208,20 +208,19 @@ static bool sample_is_broken(const struct sample *s,
  * when out of memory. */
 static int sample_read_parts(struct sample *s, const struct qwick_result *r)
 {
-    struct key k = key_start("answer");
-    key_add_ids(&k, s->r->ids, s->r->n_ids);
-    key_add_u64(&k, r->seed);
-    s->calls.id = key_u64(&k);
-    s->calls.tools = s->r->tools;
-    s->calls.form = call_form_named(qwick_engine_info(s->j->g.eng)->call_form);
+    request_begin_calls(s->r, r->seed, &s->calls);
     if (s->j->a->extract &&
         (code_block_feed(&s->block, r->text, r->n_text) ||
          code_block_end(&s->block, !answer_is_cut(r->finish))))
         return -1;
-    return s->r->tools && (tool_calls_feed(&s->calls, r->text, r->n_text) ||
-                           tool_calls_end(&s->calls))
-               ? -1
-               : 0;
+    if (!s->r->tools)
+        return 0;
+    if (tool_calls_feed(&s->calls, r->text, r->n_text) ||
+        tool_calls_end(&s->calls))
+        return -1;
+    if (s->r->one_call)
+        tool_calls_keep(&s->calls, 1);
+    return 0;
 }
 
 /* End a sample with its answer, or if why is not NULL, with an error. */

@@ -83,6 +83,8 @@ uint64_t batch_key_of_sample(const struct request *r, const struct batch_job *j,
     }
     if (r->constraint)
         constraint_add_key(&k, r->constraint);
+    if (r->one_call)
+        key_add_text(&k, "one call", 8);
     if (j->a->extract)
         key_add_text(&k, "code", 4);
     if (r->own_logprobs) {

@@ -1,9 +1,8 @@
 /* Answers in OpenAI's batch format. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "cli/answer/answer_opts.h"
+#include "cli/answer/openai_chat.h"
 #include "cli/batch/batch_form.h"
 
 /* The beginning of "id", which holds what a later run must know: the number of
@@ -23,78 +22,18 @@ static void openai_begin(struct json_writer *w, const struct batch_line *l)
         jw_null(w, "custom_id");
 }
 
-/* OpenAI's word for the end of an answer. Every cut is "length". */
-static const char *openai_finish(const struct json_answer *a)
-{
-    if (answer_is_cut(a->r->finish))
-        return "length";
-    return a->calls && a->calls->n ? "tool_calls" : "stop";
-}
-
-static void openai_message(struct json_writer *w, const struct json_answer *a)
-{
-    const struct qwick_result *r = a->r;
-    const struct tool_calls *c = a->calls;
-    const char *text = c ? c->text.data : r->text;
-    size_t n = c ? c->text.len : r->n_text;
-    jw_object(w, "message");
-    jw_cstr(w, "role", "assistant");
-    if (c && c->n && !n)
-        jw_null(w, "content");
-    else
-        jw_string(w, "content", n ? text : "", n);
-    if (r->thinking)
-        jw_string(w, "reasoning_content", r->thinking, r->n_thinking);
-    jw_null(w, "refusal");
-    if (c && c->n) {
-        jw_array(w, "tool_calls");
-        for (size_t i = 0; i < c->n; i++)
-            tool_calls_write(w, NULL, c, i);
-        jw_end_array(w);
-    }
-    jw_end_object(w);
-}
-
-static void openai_choice(struct json_writer *w, const struct json_answer *a)
-{
-    jw_object(w, NULL);
-    jw_int(w, "index", 0);
-    openai_message(w, a);
-    if (a->logprobs) {
-        jw_object(w, "logprobs");
-        jw_array(w, "content");
-        jw_raw(w, NULL, a->logprobs->data, a->logprobs->len);
-        jw_end_array(w);
-        jw_null(w, "refusal");
-        jw_end_object(w);
-    } else {
-        jw_null(w, "logprobs");
-    }
-    jw_cstr(w, "finish_reason", openai_finish(a));
-    jw_end_object(w);
-}
-
-/* "created" is 0, so that equal runs write equal bytes. */
-static void openai_completion(struct json_writer *w, const struct batch_line *l,
-                              const struct json_answer *a)
+/* "created" is 0, and the usage has no details, so that equal runs write equal
+ * bytes. */
+static void openai_body(struct json_writer *w, const struct batch_line *l,
+                        const struct json_answer *a)
 {
     char id[64];
-    int n = snprintf(id, sizeof(id), "chatcmpl-%s-%llu", l->key + 9,
-                     (unsigned long long)l->line);
-    jw_object(w, "body");
-    jw_string(w, "id", id, (size_t)n);
-    jw_cstr(w, "object", "chat.completion");
-    jw_int(w, "created", 0);
-    jw_cstr(w, "model", a->info->model);
-    jw_array(w, "choices");
-    openai_choice(w, a);
-    jw_end_array(w);
-    jw_object(w, "usage");
-    jw_uint(w, "prompt_tokens", a->r->n_prompt);
-    jw_uint(w, "completion_tokens", a->r->n_tokens);
-    jw_uint(w, "total_tokens", a->r->n_prompt + a->r->n_tokens);
-    jw_end_object(w);
-    jw_end_object(w);
+    snprintf(id, sizeof(id), "chatcmpl-%s-%llu", l->key + 9,
+             (unsigned long long)l->line);
+    const struct openai_head h = {.id = id, .model = a->info->model};
+    const struct openai_usage usage = {.n_prompt = a->r->n_prompt,
+                                       .n_tokens = a->r->n_tokens};
+    openai_completion(w, "body", &h, a, 1, &usage);
 }
 
 static void openai_answer(struct json_writer *w, const struct batch_line *l,
@@ -107,7 +46,7 @@ static void openai_answer(struct json_writer *w, const struct batch_line *l,
     jw_object(w, "response");
     jw_int(w, "status_code", 200);
     jw_string(w, "request_id", id, (size_t)n);
-    openai_completion(w, l, &a->a);
+    openai_body(w, l, &a->a);
     jw_end_object(w);
     jw_null(w, "error");
     if (a->incomplete)
@@ -137,65 +76,6 @@ static void openai_error(struct json_writer *w, const struct batch_line *l,
     jw_cstr(w, "message", why->msg);
     jw_end_object(w);
     jw_end_object(w);
-}
-
-/* ---- logprobs ----------------------------------------------------------- */
-
-static void openai_put_token(struct json_writer *w, const char *text, size_t n,
-                             double logprob)
-{
-    jw_string(w, "token", text, n);
-    jw_double(w, "logprob", logprob);
-    jw_array(w, "bytes");
-    for (size_t i = 0; i < n; i++)
-        jw_int(w, NULL, (unsigned char)text[i]);
-    jw_end_array(w);
-}
-
-static void openai_put_id(struct json_writer *w, const struct qwick_engine *eng,
-                          int32_t id, float logprob)
-{
-    char *text;
-    size_t n;
-    if (token_text(eng, id, &text, &n))
-        w->failed = true;
-    openai_put_token(w, text ? text : "", n, (double)logprob);
-    free(text);
-}
-
-/* Whether a token is part of the message's content. */
-static bool openai_is_content(const struct qwick_engine *eng,
-                              const struct qwick_token_event *ev)
-{
-    const struct qwick_info *i = qwick_engine_info(eng);
-    char *text = NULL;
-    size_t n = 0;
-    if (ev->channel != QWICK_TEXT || ev->id == i->think_open_id ||
-        ev->id == i->think_close_id || !i->has_tokenizer)
-        return false;
-    /* a control token, such as the stop token, has no text here */
-    bool bad = qwick_token_text(eng, ev->id, true, &text, &n, NULL);
-    free(text);
-    return bad || n;
-}
-
-static int openai_token(struct buf *items, const struct qwick_engine *eng,
-                        const struct qwick_token_event *ev)
-{
-    struct json_writer w = json_writer(items);
-    if (!openai_is_content(eng, ev))
-        return 0;
-    jw_object(&w, NULL);
-    openai_put_id(&w, eng, ev->id, ev->logprob);
-    jw_array(&w, "top_logprobs");
-    for (size_t i = 0; i < ev->n_top; i++) {
-        jw_object(&w, NULL);
-        openai_put_id(&w, eng, ev->top[i].id, ev->top[i].logprob);
-        jw_end_object(&w);
-    }
-    jw_end_array(&w);
-    jw_end_object(&w);
-    return jw_status(&w);
 }
 
 /* ---- reading ------------------------------------------------------------ */
@@ -244,6 +124,6 @@ const struct output_form form_openai = {
     .max_samples = 1,
     .answer = openai_answer,
     .error = openai_error,
-    .token = openai_token,
+    .token = openai_logprobs,
     .read = openai_read,
 };

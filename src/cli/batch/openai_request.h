@@ -11,23 +11,17 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-
-/* What a file's requests have in common. */
-struct openai_state {
-    char *model; /* the model that the first request names; NULL: none yet */
-};
-
-void openai_state_free(struct openai_state *s);
+#include "cli/answer/openai_body.h"
 
 /* Set *is to whether a line is such a request: an object with "custom_id" and
  * "body". Returns 0, or -1 with *e set when out of memory. */
 int openai_is_request(const char *text, size_t n, bool *is,
                       struct qwick_err *e);
 
-/* Append the record's JSON to *json. A member that qwick does not support is an
- * error, and so is another model than the first request names. Returns 0, or -1
- * with *e set; then *json has an object with only the id, or nothing. */
-int openai_request(struct openai_state *s, const char *text, size_t n,
+/* Append the record's JSON to *json. x is shared by the requests of a file: it
+ * is an error if they name different models. Returns 0, or -1 with *e set; then
+ * *json has an object with only the id, or nothing. */
+int openai_request(struct openai_reader *x, const char *text, size_t n,
                    struct buf *json, struct qwick_err *e);
 
 #endif

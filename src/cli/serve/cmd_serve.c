@@ -11,6 +11,7 @@
 #include "base/os.h"
 #include "cli/answer/answer_opts.h"
 #include "cli/answer/constraint_opts.h"
+#include "cli/answer/openai_body.h"
 #include "cli/io/out.h"
 #include "cli/io/signals.h"
 #include "cli/opt/verbs.h"
@@ -238,6 +239,7 @@ static int serve_run(struct opt_parsed *p, struct qwick_engine *eng)
     request_context_init(&s.requests, &s.g);
     s.requests.input = "serve";
     s.requests.unit = "request";
+    s.requests.member_name = openai_member_name;
     int status = serve_all(&s);
     http_close(s.http);
     listen_close(&s.listeners);

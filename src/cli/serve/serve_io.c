@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "cli/serve/chat.h"
 #include "cli/serve/serve.h"
 
 /* An engine that has work, but made no step for so long, hangs. */
@@ -88,6 +89,13 @@ const struct endpoint serve_endpoints[] = {
     {.method = "GET", .path = "/", .reply = serve_health},
     {.method = "GET", .path = "/v1/models", .reply = serve_models},
     {.method = "GET", .path = models_path, .reply = serve_model},
+    {.method = "POST",
+     .path = "/v1/chat/completions",
+     .chat = true,
+     .prepare = chat_prepare,
+     .start = chat_start,
+     .cancel = chat_cancel,
+     .free = chat_free},
     {0},
 };
 

@@ -275,6 +275,27 @@ static int fit_call(struct chat_fit *x, const struct chat_template *f,
     return 0;
 }
 
+/* Make a call of OpenAI's old form, the member "function_call", the only item of
+ * "tool_calls". */
+static int fit_old_call(struct chat_fit *x, struct json_value *m,
+                        struct qwick_err *e)
+{
+    static const struct json_value type = {
+        .type = JSON_STRING, .str = "function", .len = 8};
+    struct json_value call = {.type = JSON_OBJECT};
+    struct json_value list = {.type = JSON_ARRAY, .len = 1};
+    struct json_value *item = allocate(x, 1, e);
+    if (!item || set_member(x, &call, "type", type, e) ||
+        set_member(x, &call, "function", *json_get(m, "function_call"), e))
+        return -1;
+    *item = call;
+    list.items = item;
+    return remove_member(x, m, "function_call", e) ||
+                   set_member(x, m, "tool_calls", list, e)
+               ? -1
+               : 0;
+}
+
 /* Client libraries write members that are not used as null, and no calls as an
  * empty list. Templates take either for calls. */
 static int drop_unused(struct chat_fit *x, struct json_value *m,
@@ -286,7 +307,11 @@ static int drop_unused(struct chat_fit *x, struct json_value *m,
                 (json_is(calls, JSON_ARRAY) && !calls->len);
     if (none && remove_member(x, m, "tool_calls", e))
         return -1;
-    return json_is(old, JSON_NULL) ? remove_member(x, m, "function_call", e) : 0;
+    if (json_is(old, JSON_NULL))
+        return remove_member(x, m, "function_call", e);
+    return json_is(old, JSON_OBJECT) && (!calls || none)
+               ? fit_old_call(x, m, e)
+               : 0;
 }
 
 static int fit_calls(struct chat_fit *x, const struct chat_template *f,

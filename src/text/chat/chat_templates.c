@@ -79,25 +79,35 @@ static int add_var(struct chat_template *f, const char *name,
     return 0;
 }
 
-static int open_args(struct chat_template *f, const char *json, struct qwick_err *e)
+int chat_template_check_args(const struct json_value *args, struct qwick_err *e)
 {
     static const char *const of_chats[] = {"messages", "tools",
                                            "add_generation_prompt"};
+    if (!args)
+        return 0;
+    if (!json_is(args, JSON_OBJECT))
+        return err_usage(e, "template arguments: must be an object, is %s",
+                         json_type_name(args));
+    for (size_t i = 0; i < args->len; i++)
+        for (size_t k = 0; k < sizeof of_chats / sizeof *of_chats; k++)
+            if (json_equals(&args->keys[i], of_chats[k]))
+                return err_usage(e, "template argument %s: the chat gives it",
+                                 of_chats[k]);
+    return 0;
+}
+
+static int open_args(struct chat_template *f, const char *json,
+                     struct qwick_err *e)
+{
     if (json_parse(&f->args, "template arguments", json, strlen(json),
                    QWICK_ERR_USAGE, e))
         return -1;
     const struct json_value *root = json_root(f->args);
-    if (!json_is(root, JSON_OBJECT))
-        return err_usage(e, "template arguments: must be an object, is %s",
-                         json_type_name(root));
-    for (size_t i = 0; i < root->len; i++) {
-        for (size_t k = 0; k < sizeof of_chats / sizeof *of_chats; k++)
-            if (json_equals(&root->keys[i], of_chats[k]))
-                return err_usage(e, "template argument %s: the chat gives it",
-                                 of_chats[k]);
+    if (chat_template_check_args(root, e))
+        return -1;
+    for (size_t i = 0; i < root->len; i++)
         if (add_var(f, root->keys[i].str, &root->items[i], true, e))
             return -1;
-    }
     return 0;
 }
 
@@ -272,8 +282,10 @@ int chat_template_render_as_is(struct chat_prompt *out,
         {"add_generation_prompt", &add, false},
     };
     const size_t n_chat = sizeof of_chat / sizeof *of_chat;
+    const size_t n_args = in->args ? in->args->len : 0;
     size_t n = 1 + f->n_vars;
-    struct template_var *vars = calloc(n + n_chat + N_SWITCHES, sizeof *vars);
+    struct template_var *vars =
+        calloc(n + n_args + n_chat + N_SWITCHES, sizeof *vars);
     struct template_result r;
     *out = (struct chat_prompt){0};
     if (!vars)
@@ -281,6 +293,9 @@ int chat_template_render_as_is(struct chat_prompt *out,
     vars[0] = (struct template_var){"documents", &null, true};
     if (f->n_vars)
         memcpy(vars + 1, f->vars, f->n_vars * sizeof *vars);
+    for (size_t i = 0; i < n_args; i++)
+        vars[n++] = (struct template_var){in->args->keys[i].str,
+                                          &in->args->items[i], true};
     memcpy(vars + n, of_chat, sizeof of_chat);
     n += n_chat;
     n += put_switches(vars + n, in->enable_thinking);

@@ -32,6 +32,8 @@ struct chat_source {
     bool follows; /* other messages come before these, so that no system message
                      can move to the front */
     const struct json_value *tools; /* JSON_ARRAY; NULL: none */
+    const struct json_value *args;  /* JSON_OBJECT of more variables, which win
+                                       over those of settings; NULL: none */
     bool add_generation_prompt;
     enum chat_bool enable_thinking;
 };
@@ -61,6 +63,12 @@ int chat_template_open(struct chat_template **out, const char *name, const char 
                    const struct chat_template_settings *settings,
                    struct qwick_err *e);
 void chat_template_close(struct chat_template *f);
+
+/* Check args of a chat_source: an object, or NULL, none of whose members has the
+ * name of a variable that the conversation gives. Returns 0, or -1 with *e
+ * set. */
+int chat_template_check_args(const struct json_value *args,
+                             struct qwick_err *e);
 
 /* Return "qwen3" for the text of Qwen3's releases (white space at both ends
  * ignored), "jinja" for another template. */

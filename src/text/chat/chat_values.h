@@ -14,10 +14,13 @@ struct chat_values {
     const struct json_value *tools;
     const struct json_value *add_generation_prompt;
     const struct json_value *enable_thinking;
+    const struct json_value *template_args; /* an object: more variables of the
+                                               template */
 };
 
 /* Return the members of an object. An array counts as an object that has only
- * messages. Any other value has no members. */
+ * messages. Any other value has no members. template_args stays NULL: it is no
+ * member of a chat. */
 struct chat_values chat_values_of(const struct json_value *v);
 
 /* Append the messages and apply the other members, as qwick_chat_add_json does.

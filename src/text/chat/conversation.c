@@ -93,26 +93,37 @@ static struct message_memory *message_new(struct json_value *out,
     return m;
 }
 
+/* The role for a name that OpenAI has for it as well; NULL: role has no other
+ * name. "developer" is the new name of "system", and "function" the old one of
+ * "tool". */
+static const struct json_value *other_role(const struct json_value *role)
+{
+    static const struct json_value system = {
+        .type = JSON_STRING, .str = "system", .len = 6};
+    static const struct json_value tool = {
+        .type = JSON_STRING, .str = "tool", .len = 4};
+    return json_equals(role, "developer")  ? &system
+           : json_equals(role, "function") ? &tool
+                                           : NULL;
+}
+
 /* A copy of an object's values with text[0..n) as its content, if it has one;
- * text NULL: its own content. The role "developer", OpenAI's new name, becomes
- * "system". The other values are shared. memory->parts is the message with its
- * own content. */
+ * text NULL: its own content. The role is the one of other_role. The other
+ * values are shared. memory->parts is the message with its own content. */
 static struct message_memory *copy_message(struct json_value *out,
                                            const struct json_value *m,
                                            const char *text, size_t n,
                                            struct qwick_err *e)
 {
-    static const struct json_value system = {
-        .type = JSON_STRING, .str = "system", .len = 6};
     char *at;
     struct message_memory *memory = memory_new(2 * m->len, n + 1, &at, e);
     if (!memory)
         return NULL;
     struct json_value *own = memory->values + m->len;
     for (size_t i = 0; i < m->len; i++) {
-        bool renamed = json_equals(&m->keys[i], "role") &&
-                       json_equals(&m->items[i], "developer");
-        own[i] = renamed ? system : m->items[i];
+        const struct json_value *role =
+            json_equals(&m->keys[i], "role") ? other_role(&m->items[i]) : NULL;
+        own[i] = role ? *role : m->items[i];
         memory->values[i] = text && json_equals(&m->keys[i], "content")
                                 ? put_text(&at, text, n)
                                 : own[i];
@@ -199,7 +210,7 @@ static int read_message(struct json_value *out, struct message_memory **memory,
                          "list of text parts or null, is %s",
                          i, json_type_name(content));
     *out = *v;
-    return json_equals(role, "developer") &&
+    return other_role(role) &&
                    !(*memory = copy_message(out, v, NULL, 0, e))
                ? -1
                : 0;
@@ -337,7 +348,8 @@ int chat_add_values(struct qwick_chat *c, const struct chat_values *v,
         !json_is(v->tools, JSON_ARRAY))
         return err_usage(e, "chat: tools: must be an array or null, is %s",
                          json_type_name(v->tools));
-    if (reserve(c, v->messages->len, e))
+    if (chat_template_check_args(v->template_args, e) ||
+        reserve(c, v->messages->len, e))
         return -1;
     for (size_t i = 0; i < v->messages->len; i++) {
         if (read_message(&c->messages[c->n], &c->memory[c->n], &c->parts[c->n],
@@ -349,6 +361,8 @@ int chat_add_values(struct qwick_chat *c, const struct chat_values *v,
     }
     if (json_is(v->tools, JSON_ARRAY))
         c->tools = v->tools;
+    if (v->template_args)
+        c->template_args = v->template_args;
     c->add_generation_prompt = add;
     c->enable_thinking = think;
     return 0;
@@ -502,6 +516,7 @@ int conversation_source(const struct qwick_chat *c, bool add_generation_prompt,
         .messages = {.type = JSON_ARRAY, .len = c->n, .items = c->messages},
         .parts = c->parts,
         .tools = c->tools,
+        .args = c->template_args,
         .add_generation_prompt = c->add_generation_prompt == CHAT_UNSET
                                      ? add_generation_prompt
                                      : c->add_generation_prompt == CHAT_TRUE,

@@ -12,7 +12,8 @@
 
 /* All zeros is a conversation without messages. */
 struct qwick_chat {
-    /* [n] Objects with a string as "role", which is never "developer".
+    /* [n] Objects with a string as "role", which is never "developer" or
+       "function".
        "content" is a string, null or absent. Other members are unchanged. */
     struct json_value *messages;
     struct message_memory **memory; /* [n] of each message, or NULL */
@@ -22,6 +23,7 @@ struct qwick_chat {
     struct json_doc **docs; /* [n_docs] which messages and tools refer to */
     size_t n_docs, cap_docs;
     const struct json_value *tools; /* an array, or NULL */
+    const struct json_value *template_args; /* an object, or NULL */
     enum chat_bool add_generation_prompt, enable_thinking;
 };
 

@@ -550,13 +550,28 @@ int tool_calls_end(struct tool_calls *c)
 {
     if (c->in_call && !c->form->close)
         return end_block(c);
+    c->cut = c->in_call;
     if (c->in_call && note_error(c, "it is cut"))
         return -1;
     return text_release(c);
 }
 
-void tool_calls_write(struct json_writer *w, const char *key,
-                      const struct tool_calls *c, size_t i)
+int tool_calls_end_without_cut(struct tool_calls *c, bool is_cut)
+{
+    c->cut = c->in_call && (c->form->close || is_cut);
+    return c->cut ? 0 : tool_calls_end(c);
+}
+
+void tool_calls_keep(struct tool_calls *c, size_t n)
+{
+    if (c->n <= n)
+        return;
+    calls_free(c->v + n, c->n - n);
+    c->n = n;
+}
+
+void tool_calls_write_id(struct json_writer *w, const struct tool_calls *c,
+                         size_t i)
 {
     struct key k = key_start("tool call");
     char id[32];
@@ -566,8 +581,14 @@ void tool_calls_write(struct json_writer *w, const char *key,
     int n = c->form && c->form->short_ids
                 ? snprintf(id, sizeof(id), "%09llx", digits >> 28)
                 : snprintf(id, sizeof(id), "call_%016llx", digits);
-    jw_object(w, key);
     jw_string(w, "id", id, (size_t)n);
+}
+
+void tool_calls_write(struct json_writer *w, const char *key,
+                      const struct tool_calls *c, size_t i)
+{
+    jw_object(w, key);
+    tool_calls_write_id(w, c, i);
     jw_cstr(w, "type", "function");
     jw_object(w, "function");
     jw_cstr(w, "name", c->v[i].name);

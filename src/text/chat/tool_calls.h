@@ -44,6 +44,7 @@ struct tool_calls {
     size_t matched; /* bytes of the awaited tag at the end of held */
     const struct call_form *own; /* of the call; NULL: not known yet */
     bool in_string, escaped;     /* what the next byte of JSON is in */
+    bool cut; /* the answer ended inside a call */
     bool after_call;             /* the last call has no text behind it yet */
 };
 
@@ -55,6 +56,16 @@ int tool_calls_feed(struct tool_calls *c, const char *s, size_t n);
  * when out of memory. */
 int tool_calls_end(struct tool_calls *c);
 
+/* Forget all calls but the first n. */
+void tool_calls_keep(struct tool_calls *c, size_t n);
+
+/* The answer has ended, as tool_calls_end says; but the text of a call that is cut
+ * is dropped. is_cut: the model did not end the answer. */
+int tool_calls_end_without_cut(struct tool_calls *c, bool is_cut);
+
+/* Write the member "id" of call i. */
+void tool_calls_write_id(struct json_writer *w, const struct tool_calls *c,
+                         size_t i);
 /* Write call i as an object of OpenAI's form. */
 void tool_calls_write(struct json_writer *w, const char *key,
                       const struct tool_calls *c, size_t i);
