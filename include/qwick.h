@@ -1435,6 +1435,21 @@ QWICK_API int qwick_score(struct qwick_engine *eng,
                           const struct qwick_score_options *o,
                           struct qwick_err *e);
 
+/* qwick_score in steps, for programs that do other work between two passes.
+ * Items and options are as there; the items stay borrowed. A step runs one pass.
+ * *more is set to whether another one is needed. After a failure the scorer can
+ * only be freed, unless the code is QWICK_ERR_INTERRUPTED: then a step goes
+ * on. */
+struct qwick_scorer;
+QWICK_API int qwick_scorer_create(struct qwick_scorer **out,
+                                  struct qwick_engine *eng,
+                                  struct qwick_score_item *items, size_t n,
+                                  const struct qwick_score_options *o,
+                                  struct qwick_err *e);
+QWICK_API int qwick_scorer_step(struct qwick_scorer *s, bool *more,
+                                struct qwick_err *e);
+QWICK_API void qwick_scorer_free(struct qwick_scorer *s);
+
 /* Write the window and the stride that qwick_score uses with *o to *window and
  * *stride. QWICK_ERR_USAGE if the window is larger than the context, or the
  * stride is not smaller than the window. */
@@ -1550,6 +1565,17 @@ QWICK_API int qwick_embed(struct qwick_embedder *m,
                           const struct qwick_embed_item *items, size_t n,
                           struct qwick_err *e);
 
+/* qwick_embed in steps, for programs that do other work between two passes.
+ * Begin borrows the items until the last step, and drops items of an earlier
+ * call that are not done. A step runs one pass. *more is set to whether another
+ * one is needed. After a failure of a step, begin again, unless the code is
+ * QWICK_ERR_INTERRUPTED: then a step goes on. */
+QWICK_API void qwick_embed_begin(struct qwick_embedder *m,
+                                 const struct qwick_embed_item *items,
+                                 size_t n);
+QWICK_API int qwick_embed_step(struct qwick_embedder *m, bool *more,
+                               struct qwick_err *e);
+
 /* Measures how well documents answer a query. The score is the probability of
  * "yes" against "no" as the next token of Qwen3-Reranker's prompt. The part of
  * the prompt before the document is evaluated once. */
@@ -1576,7 +1602,7 @@ static inline struct qwick_rerank_options qwick_rerank_defaults(void)
     return o;
 }
 
-/* Create a reranker for one query. QWICK_ERR_MODEL if the tokenizer lacks the
+/* Create a reranker for one query. Evaluates nothing. QWICK_ERR_MODEL if the tokenizer lacks the
  * prompt's control tokens, or if "yes" or "no" is not one token.
  * QWICK_ERR_CONTEXT if the query leaves no room for a document. */
 QWICK_API int qwick_reranker_create(struct qwick_reranker **out,
@@ -1604,6 +1630,12 @@ struct qwick_rerank_item {
 QWICK_API int qwick_rerank(struct qwick_reranker *r,
                            struct qwick_rerank_item *items, size_t n,
                            struct qwick_err *e);
+
+/* qwick_rerank in steps; see qwick_embed_begin. */
+QWICK_API void qwick_rerank_begin(struct qwick_reranker *r,
+                                  struct qwick_rerank_item *items, size_t n);
+QWICK_API int qwick_rerank_step(struct qwick_reranker *r, bool *more,
+                                struct qwick_err *e);
 
 #ifdef __cplusplus
 }

@@ -170,6 +170,50 @@ static void batches_equal_single_texts(void **state)
     check_batches(models[2], NULL, false, 0, 0, 2 * 4e-2);
 }
 
+/* Two embedders of one engine take turns. Their vectors are those of one call
+ * each, and a begin drops what was not finished. */
+static void steps_take_turns(void **state)
+{
+    struct qwick_engine *eng =
+        open_engine(GOLDENS "tied-bf16", NULL, true, 16);
+    struct qwick_embedder *m[2];
+    struct texts *t = malloc(sizeof *t);
+    size_t d = qwick_engine_info(eng)->d_model, n_steps = 0;
+    float *v = calloc(2 * N_TEXTS * d, sizeof *v),
+          *want = malloc(N_TEXTS * d * sizeof *v);
+    struct qwick_embed_item items[2][N_TEXTS];
+    bool more[2] = {true, true};
+    some_texts(t, (uint32_t)qwick_engine_info(eng)->vocab_size);
+    for (size_t i = 0; i < N_TEXTS; i++)
+        items[0][i] = (struct qwick_embed_item){t->ids[i], t->n[i], want + i * d};
+    m[0] = open_embedder(eng, 4, 0, true);
+    m[1] = open_embedder(eng, 3, 0, true);
+    assert_int_equal(qwick_embed(m[0], items[0], N_TEXTS, NULL), 0);
+    for (size_t i = 0; i < 2 * N_TEXTS; i++) {
+        items[i / N_TEXTS][i % N_TEXTS] = items[0][i % N_TEXTS];
+        items[i / N_TEXTS][i % N_TEXTS].vector = v + i * d;
+    }
+    for (size_t k = 0; k < 2; k++) {
+        qwick_embed_begin(m[k], items[k], N_TEXTS);
+        assert_int_equal(qwick_embed_step(m[k], &more[k], NULL), 0);
+        assert_true(more[k]);
+        qwick_embed_begin(m[k], items[k], N_TEXTS);
+    }
+    while (more[0] || more[1])
+        for (size_t k = 0; k < 2; k++, n_steps++)
+            if (more[k])
+                assert_int_equal(qwick_embed_step(m[k], &more[k], NULL), 0);
+    assert_true(n_steps > 20);
+    for (size_t i = 0; i < 2 * N_TEXTS; i++)
+        assert_memory_equal(v + i * d, want + i % N_TEXTS * d, d * sizeof *v);
+    for (size_t k = 0; k < 2; k++)
+        qwick_embedder_free(m[k]);
+    free(v);
+    free(want);
+    free(t);
+    qwick_engine_close(eng);
+}
+
 static void vectors_have_length_one(void **state)
 {
     struct qwick_engine *eng = open_engine(NULL, NULL, true, 0);
@@ -656,6 +700,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(vectors_are_the_last_hidden_state),
         cmocka_unit_test(batches_equal_single_texts),
+        cmocka_unit_test(steps_take_turns),
         cmocka_unit_test(vectors_have_length_one),
         cmocka_unit_test(texts_are_encoded_as_they_are),
         cmocka_unit_test(post_processors_add_tokens),

@@ -285,6 +285,38 @@ static int add_row(void *ctx, size_t pos, const float *logits)
     return 0;
 }
 
+/* Two scorers of one engine take turns, with windows. */
+static void steps_take_turns(void **state)
+{
+    struct qwick_engine *eng = open_engine(SMALL, 8, true);
+    struct qwick_score_options o = plain;
+    struct qwick_scorer *s[2];
+    enum { N = 100 };
+    double want[N], got[2][N];
+    int32_t *ids = new_ids(N, 3);
+    bool more[2] = {true, true};
+    size_t n_steps = 0;
+    o.window = 40;
+    struct qwick_score_item it[] = {
+        {ids, N, 0, got[0], 0}, {ids, N, 0, got[1], 0}, {ids, N, 0, want, 0}};
+    assert_int_equal(qwick_score(eng, &it[2], 1, &o, NULL), 0);
+    for (size_t k = 0; k < 2; k++)
+        assert_int_equal(qwick_scorer_create(&s[k], eng, &it[k], 1, &o, NULL),
+                         0);
+    while (more[0] || more[1])
+        for (size_t k = 0; k < 2; k++, n_steps++)
+            if (more[k])
+                assert_int_equal(qwick_scorer_step(s[k], &more[k], NULL), 0);
+    assert_true(n_steps > 20);
+    for (size_t k = 0; k < 2; k++) {
+        assert_memory_equal(got[k], want, sizeof(want));
+        assert_int_equal(it[k].n_windows, it[2].n_windows);
+        qwick_scorer_free(s[k]);
+    }
+    free(ids);
+    qwick_engine_close(eng);
+}
+
 static void perplexity_of_a_text(void **state)
 {
     struct qwick_engine *eng = open_engine(NULL, 0, true);
@@ -583,6 +615,7 @@ int main(void)
         cmocka_unit_test(a_batch_equals_its_texts_alone),
         cmocka_unit_test(windows_by_brute_force),
         cmocka_unit_test(context_is_read_not_scored),
+        cmocka_unit_test(steps_take_turns),
         cmocka_unit_test(perplexity_of_a_text),
         cmocka_unit_test(score_refuses),
         cmocka_unit_test(answers_by_brute_force),

@@ -17,6 +17,7 @@
 #include "cli/opt/verbs.h"
 #include "cli/sandbox/open_model.h"
 #include "cli/sandbox/sandbox.h"
+#include "cli/serve/endpoints.h"
 #include "cli/serve/serve.h"
 
 static int serve_check(struct opt_parsed *p)
@@ -64,7 +65,7 @@ static int serve_open_models(struct serve *s)
     s->n_ctx =
         s->a->ctx ? (size_t)s->a->ctx : qwick_engine_info(s->g.eng)->n_ctx_max;
     s->embeds = !qwick_embed_suitability(s->g.eng);
-    s->reranks = !qwick_rerank_suitability(s->g.eng);
+    s->rerank_warning = qwick_rerank_suitability(s->g.eng);
     return 0;
 }
 
@@ -211,6 +212,7 @@ static int serve_all(struct serve *s)
         (status = serve_open_sockets(s)) != 0 ||
         (status = serve_open_models(s)) != 0 ||
         (status = request_context_open(&s->requests)) != 0 ||
+        (status = embeddings_open(s)) != 0 ||
         (status = serve_create_batch(s)) != 0 ||
         (status = serve_open_http(s)) != 0)
         return status;

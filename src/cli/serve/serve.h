@@ -112,7 +112,9 @@ struct serve {
     char *id;                        /* the served id: the model's short name */
     size_t n_ctx;                    /* most tokens of a request */
     int64_t created;                 /* Unix time of the start */
-    bool embeds, reranks; /* the model is made for embeddings, for reranking */
+    bool embeds;         /* the model is made for embeddings */
+    const char *rerank_warning; /* preparation thread: to be printed once; NULL:
+                                   the model is made for reranking */
     struct http *http;
     struct qwick_batch *batch; /* NULL: the model cannot answer */
     pthread_mutex_t mutex;     /* of the members up to the blank line */

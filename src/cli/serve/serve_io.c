@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "cli/serve/chat.h"
+#include "cli/serve/endpoints.h"
 #include "cli/serve/serve.h"
 
 /* An engine that has work, but made no step for so long, hangs. */
@@ -80,6 +81,10 @@ static void serve_model(struct serve *s, struct http_call *http)
 
 /* ---- endpoints ---- */
 
+#define RERANK                                         \
+    .prepare = rerank_prepare, .start = rerank_start, \
+    .slice = rerank_slice, .free = rerank_free
+
 const struct endpoint serve_endpoints[] = {
     {.method = "GET", .path = "/health", .open = true, .reply = serve_health},
     {.method = "GET",
@@ -96,6 +101,22 @@ const struct endpoint serve_endpoints[] = {
      .start = chat_start,
      .cancel = chat_cancel,
      .free = chat_free},
+    {.method = "POST",
+     .path = "/v1/embeddings",
+     .prepare = embeddings_prepare,
+     .start = embeddings_start,
+     .slice = embeddings_slice,
+     .free = embeddings_free},
+    {.method = "POST", .path = "/v1/rerank", RERANK},
+    {.method = "POST", .path = "/rerank", RERANK},
+    {.method = "POST", .path = "/tokenize", .prepare = tokenize_prepare},
+    {.method = "POST", .path = "/detokenize", .prepare = detokenize_prepare},
+    {.method = "POST",
+     .path = "/score",
+     .prepare = scoring_prepare,
+     .start = scoring_start,
+     .slice = scoring_slice,
+     .free = scoring_free},
     {0},
 };
 

@@ -80,7 +80,7 @@ int tokenize_record(const struct qwick_engine *eng, const struct args *a,
     return jw_status(w) ? err_oom(e, text->len) : 0;
 }
 
-int token_ids_read(const struct json_value *list, const char *name,
+int token_ids_read(const struct json_value *list, const char *name, int32_t max,
                    int32_t **ids, struct qwick_err *e)
 {
     *ids = NULL;
@@ -91,7 +91,7 @@ int token_ids_read(const struct json_value *list, const char *name,
         return err_oom(e, list->len * sizeof(*v));
     for (size_t i = 0; i < list->len; i++) {
         int64_t x;
-        if (json_int(&list->items[i], 0, INT32_MAX, &x)) {
+        if (json_int(&list->items[i], 0, max, &x)) {
             free(v);
             return err_usage(e, "%s: item %zu is not a token id", name, i);
         }
@@ -112,7 +112,7 @@ int detokenize_record(const struct qwick_engine *eng, const struct args *a,
     char *text;
     size_t n;
     int r;
-    if (token_ids_read(list, "ids", &ids, e))
+    if (token_ids_read(list, "ids", INT32_MAX, &ids, e))
         return -1;
     if (json_is(skip, JSON_BOOL))
         skip_special = skip->boolean;

@@ -24,9 +24,9 @@ int detokenize_record(const struct qwick_engine *eng, const struct args *a,
                       const struct json_value *v, struct json_writer *w,
                       struct qwick_err *e);
 
-/* Read the token ids of an array, [list->len], which the caller frees. name: of
- * the member, for messages. Returns 0, or -1 with *e set. */
-int token_ids_read(const struct json_value *list, const char *name,
+/* Read the token ids of an array, [list->len] from 0 to max, which the caller
+ * frees. name: of the member, for messages. Returns 0, or -1 with *e set. */
+int token_ids_read(const struct json_value *list, const char *name, int32_t max,
                    int32_t **ids, struct qwick_err *e);
 
 #endif

@@ -61,12 +61,7 @@ static int put_json(struct job *j, const struct text *r, const float *row)
     if (r->error) {
         jw_cstr(&w, "error", r->error);
     } else {
-        jw_array(&w, "embedding");
-        for (size_t i = 0; i < j->out.dim; i++) {
-            char number[VECTORS_NUMBER];
-            jw_raw(&w, NULL, number, vectors_number(number, row[i]));
-        }
-        jw_end_array(&w);
+        vectors_json(&w, "embedding", row, j->out.dim);
         jw_uint(&w, "tokens", r->n);
         if (r->n_dropped)
             jw_uint(&w, "dropped_tokens", r->n_dropped);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "base/buf.h"
+#include "file/json_writer.h"
 #include "file/save.h"
 #include "qwick.h"
 
@@ -41,9 +42,8 @@ int vectors_flush(struct vectors *v);
 int vectors_close(struct vectors *v);
 void vectors_abort(struct vectors *v);
 
-/* Write a finite float to out with the fewest digits that read back equal.
- * Returns its length. */
-enum { VECTORS_NUMBER = 40 };
-size_t vectors_number(char out[VECTORS_NUMBER], float x);
+/* Write a vector x [dim] of finite numbers as an array of JSON. */
+void vectors_json(struct json_writer *w, const char *key, const float *x,
+                  size_t dim);
 
 #endif

@@ -84,25 +84,41 @@ static int evaluate_steps(struct runs *s, const struct qwick_step *steps,
     return rc;
 }
 
-int runs_set_base(struct runs *s, const int32_t *tokens, size_t n,
-                  struct qwick_err *e)
+static int create_base(struct runs *s, const int32_t *tokens, size_t n,
+                       struct qwick_err *e)
 {
-    size_t chunk = s->eng->model.chunk, at;
     if (session_create(&s->base, s->eng, s->n_ctx, e))
         return -1;
     qwick_session_interrupt(s->base, s->interrupt);
-    if (qwick_session_reuse(s->base, tokens, n, e))
+    return qwick_session_reuse(s->base, tokens, n, e);
+}
+
+int runs_base_step(struct runs *s, const int32_t *tokens, size_t n, bool *more,
+                   struct qwick_err *e)
+{
+    if (!s->base && create_base(s, tokens, n, e))
         return -1;
-    /* steps without output, so that forks copy no logits */
-    while ((at = s->base->kv.n) < n) {
-        size_t m = n - at < chunk ? n - at : chunk;
-        struct qwick_step step = {s->base, tokens + at, m, QWICK_ROWS_NONE};
-        if (evaluate_steps(s, &step, 1, e))
+    size_t chunk = s->eng->model.chunk, at = s->base->kv.n;
+    size_t m = n - at < chunk ? n - at : chunk;
+    /* a step without output, so that forks copy no logits */
+    struct qwick_step step = {s->base, tokens + at, m, QWICK_ROWS_NONE};
+    if (m && evaluate_steps(s, &step, 1, e))
+        return -1;
+    s->n_passes += m > 0;
+    s->n_evaluated += m;
+    *more = at + m < n;
+    if (!*more)
+        qwick_session_publish(s->base);
+    return 0;
+}
+
+int runs_set_base(struct runs *s, const int32_t *tokens, size_t n,
+                  struct qwick_err *e)
+{
+    bool more = true;
+    while (more)
+        if (runs_base_step(s, tokens, n, &more, e))
             return -1;
-        s->n_passes++;
-        s->n_evaluated += m;
-    }
-    qwick_session_publish(s->base);
     return 0;
 }
 
@@ -179,7 +195,7 @@ static int end_run(struct runs *s, struct run *r, struct qwick_err *e)
     return rc;
 }
 
-static void release_all(struct runs *s)
+void runs_drop(struct runs *s)
 {
     while (s->n_live)
         release(s, s->live[--s->n_live]);
@@ -191,7 +207,7 @@ static void release_all(struct runs *s)
 
 void runs_close(struct runs *s)
 {
-    release_all(s);
+    runs_drop(s);
     while (s->n_spare)
         qwick_session_free(s->spare[--s->n_spare]);
     qwick_session_free(s->base);
@@ -609,7 +625,7 @@ int runs_all(struct runs *s, struct qwick_err *e)
 {
     while (runs_pending(s)) {
         if (runs_step(s, e)) {
-            release_all(s);
+            runs_drop(s);
             return -1;
         }
     }

@@ -173,6 +173,11 @@ size_t runs_most_rows(const struct runs *s);
 int runs_set_base(struct runs *s, const int32_t *tokens, size_t n,
                   struct qwick_err *e);
 
+/* runs_set_base in steps: evaluate the next piece of the beginning, at most one
+ * chunk. *more is set to whether there is another piece. */
+int runs_base_step(struct runs *s, const int32_t *tokens, size_t n, bool *more,
+                   struct qwick_err *e);
+
 /* Put a run at the end (back) or the head (front) of the queue, which owns it
  * from now on. */
 void runs_push_back(struct runs *s, struct run *r);
@@ -189,6 +194,9 @@ int runs_step(struct runs *s, struct qwick_err *e);
 /* Run steps until no run is left. On failure, runs that have not ended are
  * released. */
 int runs_all(struct runs *s, struct qwick_err *e);
+
+/* Release the runs that have not ended, and queue no more. */
+void runs_drop(struct runs *s);
 
 /* Return the number of the run's tokens that are not evaluated yet. */
 static inline size_t run_pending(const struct run *r)

@@ -14,7 +14,26 @@ struct qwick_embedder {
     struct states st;
     size_t dim;
     bool normalize;
+    const struct qwick_embed_item *items; /* of qwick_embed_begin */
 };
+
+/* Check the files about pooling, once: later the program may have given up the
+ * right to open files. */
+static int check_pooling(struct qwick_engine *eng, struct qwick_err *e)
+{
+    struct pooling pooling;
+    if (eng->checked_pooling)
+        return 0;
+    if (pooling_read(&pooling, eng->ck, e))
+        return -1;
+    eng->checked_pooling = true;
+    if (*pooling.prompt)
+        engine_warn(eng,
+                    "%s: config_sentence_transformers.json: "
+                    "default_prompt_name: \"%s\": texts do not get this prompt",
+                    checkpoint_dir(eng->ck), pooling.prompt);
+    return 0;
+}
 
 int qwick_embedder_create(struct qwick_embedder **out, struct qwick_engine *eng,
                           const struct qwick_embed_options *given,
@@ -23,9 +42,8 @@ int qwick_embedder_create(struct qwick_embedder **out, struct qwick_engine *eng,
     struct qwick_embed_options all = qwick_embed_defaults(), *o = &all;
     size_t d_model = eng->model.config.d_model;
     *out = NULL;
-    struct pooling pooling;
     if (options_read(o, sizeof *o, given, "embed", e) ||
-        engine_refuse_classifier(eng, e) || pooling_read(&pooling, eng->ck, e))
+        engine_refuse_classifier(eng, e) || check_pooling(eng, e))
         return -1;
     if (o->dim > d_model)
         return err_set(e, QWICK_ERR_USAGE,
@@ -42,11 +60,6 @@ int qwick_embedder_create(struct qwick_embedder **out, struct qwick_engine *eng,
         return -1;
     }
     engine_suitable_class(eng, true);
-    if (*pooling.prompt)
-        engine_warn(eng,
-                    "%s: config_sentence_transformers.json: "
-                    "default_prompt_name: \"%s\": texts do not get this prompt",
-                    checkpoint_dir(eng->ck), pooling.prompt);
     m->st.runs.progress = o->progress;
     m->st.runs.progress_ctx = o->progress_ctx;
     m->st.runs.interrupt = o->interrupt;
@@ -163,15 +176,10 @@ done:
 
 /* ---- vectors out -------------------------------------------------------- */
 
-struct embed_call {
-    const struct qwick_embedder *m;
-    const struct qwick_embed_item *items;
-};
-
 static struct states_item item_at(void *ctx, size_t i)
 {
-    const struct embed_call *c = ctx;
-    return (struct states_item){c->items[i].tokens, c->items[i].n};
+    const struct qwick_embedder *m = ctx;
+    return (struct states_item){m->items[i].tokens, m->items[i].n};
 }
 
 /* Cutting a vector of length 1 and normalising it again is the same as
@@ -179,24 +187,42 @@ static struct states_item item_at(void *ctx, size_t i)
 static int keep_vector(void *ctx, size_t i, const float *hidden,
                        struct qwick_err *e)
 {
-    const struct embed_call *c = ctx;
-    float *out = c->items[i].vector;
+    const struct qwick_embedder *m = ctx;
+    float *out = m->items[i].vector;
     double sum = 0;
-    for (size_t k = 0; k < c->m->dim; k++)
+    for (size_t k = 0; k < m->dim; k++)
         sum += (double)hidden[k] * (double)hidden[k];
     if (!isfinite(sum))
         return err_set(e, QWICK_ERR_RUNTIME,
                        "embedding: not finite: the weights hold NaN, "
                        "infinities or values too large");
-    double length = c->m->normalize && sum > 0 ? sqrt(sum) : 1;
-    for (size_t k = 0; k < c->m->dim; k++)
+    double length = m->normalize && sum > 0 ? sqrt(sum) : 1;
+    for (size_t k = 0; k < m->dim; k++)
         out[k] = (float)((double)hidden[k] / length);
     return 0;
+}
+
+void qwick_embed_begin(struct qwick_embedder *m,
+                       const struct qwick_embed_item *items, size_t n)
+{
+    m->items = items;
+    states_begin(&m->st, n, item_at, keep_vector, m);
+}
+
+int qwick_embed_step(struct qwick_embedder *m, bool *more, struct qwick_err *e)
+{
+    return states_step(&m->st, more, e);
 }
 
 int qwick_embed(struct qwick_embedder *m, const struct qwick_embed_item *items,
                 size_t n, struct qwick_err *e)
 {
-    struct embed_call call = {m, items};
-    return states_run(&m->st, n, item_at, keep_vector, &call, e);
+    bool more = true;
+    qwick_embed_begin(m, items, n);
+    while (more)
+        if (qwick_embed_step(m, &more, e)) {
+            qwick_embed_begin(m, NULL, 0);
+            return -1;
+        }
+    return 0;
 }

@@ -27,7 +27,7 @@ typedef int (*state_fn)(void *ctx, size_t i, const float *hidden,
 /* The state of the task. states_close also accepts a struct of all zeros. */
 struct states {
     struct runs runs; /* the caller sets the interrupt and the progress */
-    /* for the current call of states_run */
+    /* of states_begin */
     size_t n, at; /* items; index of the next one to queue */
     state_item_fn item;
     state_fn fn;
@@ -40,9 +40,12 @@ int states_open(struct states *st, struct qwick_engine *eng, size_t n_ctx,
                 size_t max_batch, struct qwick_err *e);
 void states_close(struct states *st);
 
-/* Evaluate n items in order. fn gets the state of each item once, in no
- * particular order. */
-int states_run(struct states *st, size_t n, state_item_fn item, state_fn fn,
-               void *ctx, struct qwick_err *e);
+/* Begin to evaluate n items in order. fn gets the state of each item once, in
+ * no particular order. Items of an earlier call that are not done are
+ * dropped. */
+void states_begin(struct states *st, size_t n, state_item_fn item, state_fn fn,
+                  void *ctx);
+/* Run one pass. *more is set to whether another one is needed. */
+int states_step(struct states *st, bool *more, struct qwick_err *e);
 
 #endif

@@ -29,8 +29,11 @@ struct qwick_reranker {
     struct qwick_engine *eng;
     struct states st;
     struct ids prefix, suffix;
+    struct ids base;   /* what all prompts begin with */
+    bool based;        /* it has been evaluated */
     struct buf middle; /* up to the document */
     size_t yes, no;    /* rows of the head */
+    struct qwick_rerank_item *items; /* of qwick_rerank_begin */
 };
 
 /* ---- the prompt --------------------------------------------------------- */
@@ -115,32 +118,25 @@ static int compose(struct qwick_reranker *r, const char *query, size_t n_query,
                : 0;
 }
 
-/* Evaluate the prompt up to the blank before the document, because that blank
- * may become part of the document's first token. If a document changes tokens
- * even before that, the changed tokens are evaluated with the document. */
-static int evaluate_base(struct qwick_reranker *r, struct qwick_err *e)
+/* The base is the prompt up to the blank before the document, because that
+ * blank may become part of the document's first token. If a document changes
+ * tokens even before that, the changed tokens are evaluated with the
+ * document. */
+static int encode_base(struct qwick_reranker *r, struct qwick_err *e)
 {
-    struct ids base = {0};
-    int rc = -1;
-    if (!(base.v = malloc(r->prefix.n * sizeof *base.v))) {
-        err_oom(e, r->prefix.n * sizeof *base.v);
-        goto done;
-    }
-    memcpy(base.v, r->prefix.v, r->prefix.n * sizeof *base.v);
-    base.n = r->prefix.n;
-    if (encode(r->eng, r->middle.data, r->middle.len - 1, false, &base, e))
-        goto done;
-    if (base.n + r->suffix.n >= r->st.runs.n_ctx) {
-        err_set(e, QWICK_ERR_CONTEXT,
-                "query: the prompt has %zu tokens without a document, the "
-                "context %zu",
-                base.n + r->suffix.n, r->st.runs.n_ctx);
-        goto done;
-    }
-    rc = runs_set_base(&r->st.runs, base.v, base.n, e);
-done:
-    free(base.v);
-    return rc;
+    struct ids *base = &r->base;
+    if (!(base->v = malloc(r->prefix.n * sizeof *base->v)))
+        return err_oom(e, r->prefix.n * sizeof *base->v);
+    memcpy(base->v, r->prefix.v, r->prefix.n * sizeof *base->v);
+    base->n = r->prefix.n;
+    if (encode(r->eng, r->middle.data, r->middle.len - 1, false, base, e))
+        return -1;
+    if (base->n + r->suffix.n < r->st.runs.n_ctx)
+        return 0;
+    return err_set(e, QWICK_ERR_CONTEXT,
+                   "query: the prompt has %zu tokens without a document, the "
+                   "context %zu",
+                   base->n + r->suffix.n, r->st.runs.n_ctx);
 }
 
 int qwick_reranker_create(struct qwick_reranker **out, struct qwick_engine *eng,
@@ -164,7 +160,7 @@ int qwick_reranker_create(struct qwick_reranker **out, struct qwick_engine *eng,
     engine_suitable_class(eng, false);
     if (engine_need_tokenizer(eng, e) || need_added(eng, e) ||
         find_rows(r, e) || compose(r, query, n_query, o, e) ||
-        evaluate_base(r, e))
+        encode_base(r, e))
         goto fail;
     *out = r;
     return 0;
@@ -179,6 +175,7 @@ void qwick_reranker_free(struct qwick_reranker *r)
         return;
     states_close(&r->st);
     buf_free(&r->middle);
+    free(r->base.v);
     free(r->prefix.v);
     free(r->suffix.v);
     free(r);
@@ -202,7 +199,7 @@ int qwick_rerank_encode(const struct qwick_reranker *r, const char *document,
     }
     if (encode(r->eng, text.data, text.len, false, &middle, e))
         goto done;
-    if (middle.n > limit - around) { /* there is room: see evaluate_base */
+    if (middle.n > limit - around) { /* there is room: see encode_base */
         dropped = middle.n - (limit - around);
         middle.n -= dropped;
     }
@@ -229,15 +226,10 @@ done:
 
 /* ---- scores ------------------------------------------------------------- */
 
-struct rerank_call {
-    const struct qwick_reranker *r;
-    struct qwick_rerank_item *items;
-};
-
 static struct states_item item_at(void *ctx, size_t i)
 {
-    const struct rerank_call *c = ctx;
-    return (struct states_item){c->items[i].tokens, c->items[i].n};
+    const struct qwick_reranker *r = ctx;
+    return (struct states_item){r->items[i].tokens, r->items[i].n};
 }
 
 /* One row of a matrix: what --exact computes for it among all the others. */
@@ -274,19 +266,43 @@ static double log_odds(const struct qwick_reranker *r, const float *hidden)
 static int keep_score(void *ctx, size_t i, const float *hidden,
                       struct qwick_err *e)
 {
-    const struct rerank_call *c = ctx;
-    double odds = log_odds(c->r, hidden);
+    const struct qwick_reranker *r = ctx;
+    double odds = log_odds(r, hidden);
     if (!isfinite(odds))
         return err_set(e, QWICK_ERR_RUNTIME,
                        "logits: not finite: the weights hold NaN, infinities "
                        "or values too large");
-    c->items[i].score = 1 / (1 + exp(-odds));
+    r->items[i].score = 1 / (1 + exp(-odds));
+    return 0;
+}
+
+void qwick_rerank_begin(struct qwick_reranker *r,
+                        struct qwick_rerank_item *items, size_t n)
+{
+    r->items = items;
+    states_begin(&r->st, n, item_at, keep_score, r);
+}
+
+int qwick_rerank_step(struct qwick_reranker *r, bool *more, struct qwick_err *e)
+{
+    if (r->based)
+        return states_step(&r->st, more, e);
+    if (runs_base_step(&r->st.runs, r->base.v, r->base.n, more, e))
+        return -1;
+    r->based = !*more;
+    *more = true;
     return 0;
 }
 
 int qwick_rerank(struct qwick_reranker *r, struct qwick_rerank_item *items,
                  size_t n, struct qwick_err *e)
 {
-    struct rerank_call call = {r, items};
-    return states_run(&r->st, n, item_at, keep_score, &call, e);
+    bool more = true;
+    qwick_rerank_begin(r, items, n);
+    while (more)
+        if (qwick_rerank_step(r, &more, e)) {
+            qwick_rerank_begin(r, NULL, 0);
+            return -1;
+        }
+    return 0;
 }

@@ -6,7 +6,8 @@
 #include "engine/generate/sampler.h"
 #include "engine/tasks/score_pass.h"
 
-struct score {
+struct qwick_scorer {
+    struct runs runs;
     struct qwick_score_item *items;
     size_t n_items, at; /* the next item */
     size_t window, stride;
@@ -40,7 +41,7 @@ static void set_window(struct score_run *r, size_t window, size_t scored,
 
 static int next(struct runs *runs, struct qwick_err *e)
 {
-    struct score *s = runs->ctx;
+    struct qwick_scorer *s = runs->ctx;
     while (s->at < s->n_items &&
            s->items[s->at].n <= qwick_score_first(&s->items[s->at]))
         s->at++; /* nothing to score */
@@ -63,7 +64,7 @@ static int next(struct runs *runs, struct qwick_err *e)
 }
 
 /* Tell the caller about a token that was scored. */
-static int tell(struct score *s, const struct qwick_engine *eng,
+static int tell(struct qwick_scorer *s, const struct qwick_engine *eng,
                 const struct qwick_score_item *it, size_t at,
                 const float *logits, double log_sum, struct qwick_err *e)
 {
@@ -89,7 +90,7 @@ static int tell(struct score *s, const struct qwick_engine *eng,
 static int row(struct runs *runs, struct run *run, size_t i,
                const float *logits, struct qwick_err *e)
 {
-    struct score *s = runs->ctx;
+    struct qwick_scorer *s = runs->ctx;
     const struct score_run *r = (struct score_run *)run;
     struct qwick_score_item *it = r->owner;
     size_t at = r->pos + i + 1;
@@ -104,7 +105,7 @@ static int row(struct runs *runs, struct run *run, size_t i,
 static int done(struct runs *runs, struct run *run, bool *again,
                 struct qwick_err *e)
 {
-    const struct score *s = runs->ctx;
+    const struct qwick_scorer *s = runs->ctx;
     struct score_run *r = (struct score_run *)run;
     struct qwick_score_item *it = r->owner;
     size_t scored = r->pos + run->n + 1;
@@ -163,7 +164,7 @@ int qwick_score_windows(const struct qwick_engine *eng,
 }
 
 /* Prepare the callback of the options. */
-static int set_callback(struct score *s, const struct qwick_engine *eng,
+static int set_callback(struct qwick_scorer *s, const struct qwick_engine *eng,
                         const struct qwick_score_options *o,
                         struct qwick_err *e)
 {
@@ -182,19 +183,14 @@ static const struct run_task task = {JUDGE_TASK, .by_row = true,
                                      .next = next, .row = row,
                                      .done = done};
 
-int qwick_score(struct qwick_engine *eng, struct qwick_score_item *items,
-                size_t n, const struct qwick_score_options *given,
-                struct qwick_err *e)
+/* Set the outputs of all items as if nothing were scored, and count the tokens
+ * to score. */
+static int clear_items(struct qwick_scorer *s, const struct qwick_engine *eng,
+                       size_t *n_total, struct qwick_err *e)
 {
-    struct qwick_score_options all = qwick_score_defaults(), *o = &all;
-    struct score s = {.items = items, .n_items = n};
-    struct runs runs;
-    size_t n_total = 0;
-    if (options_read(o, sizeof *o, given, "score", e) ||
-        qwick_score_windows(eng, o, &s.window, &s.stride, e))
-        return -1;
-    for (size_t i = 0; i < n; i++) {
-        struct qwick_score_item *it = &items[i];
+    *n_total = 0;
+    for (size_t i = 0; i < s->n_items; i++) {
+        struct qwick_score_item *it = &s->items[i];
         if (check_item(eng, i, it, e))
             return -1;
         size_t first = qwick_score_first(it);
@@ -202,21 +198,64 @@ int qwick_score(struct qwick_engine *eng, struct qwick_score_item *items,
         for (size_t k = 0; k < it->n && k < first; k++)
             it->logprobs[k] = 0;
         if (it->n > first)
-            n_total += it->n - first;
+            *n_total += it->n - first;
     }
-    if (set_callback(&s, eng, o, e)) {
-        free(s.top);
-        free(s.ids);
+    return 0;
+}
+
+int qwick_scorer_create(struct qwick_scorer **out, struct qwick_engine *eng,
+                        struct qwick_score_item *items, size_t n,
+                        const struct qwick_score_options *given,
+                        struct qwick_err *e)
+{
+    struct qwick_score_options all = qwick_score_defaults(), *o = &all;
+    size_t n_total;
+    *out = NULL;
+    if (options_read(o, sizeof *o, given, "score", e))
+        return -1;
+    struct qwick_scorer *s = calloc(1, sizeof *s);
+    if (!s)
+        return err_oom(e, sizeof *s);
+    s->items = items;
+    s->n_items = n;
+    if (qwick_score_windows(eng, o, &s->window, &s->stride, e) ||
+        clear_items(s, eng, &n_total, e) || set_callback(s, eng, o, e) ||
+        runs_open(&s->runs, eng, &task, s, o->n_ctx, JUDGE_RUNS, e)) {
+        qwick_scorer_free(s);
         return -1;
     }
-    int rc = runs_open(&runs, eng, &task, &s, o->n_ctx, JUDGE_RUNS, e);
-    runs.n_total = n_total;
-    if (!rc) {
-        score_set_options(&runs, o);
-        rc = runs_all(&runs, e);
-    }
-    runs_close(&runs);
-    free(s.top);
-    free(s.ids);
+    s->runs.n_total = n_total;
+    score_set_options(&s->runs, o);
+    *out = s;
+    return 0;
+}
+
+int qwick_scorer_step(struct qwick_scorer *s, bool *more, struct qwick_err *e)
+{
+    if (runs_step(&s->runs, e))
+        return -1;
+    *more = runs_pending(&s->runs);
+    return 0;
+}
+
+void qwick_scorer_free(struct qwick_scorer *s)
+{
+    if (!s)
+        return;
+    runs_close(&s->runs);
+    free(s->top);
+    free(s->ids);
+    free(s);
+}
+
+int qwick_score(struct qwick_engine *eng, struct qwick_score_item *items,
+                size_t n, const struct qwick_score_options *o,
+                struct qwick_err *e)
+{
+    struct qwick_scorer *s;
+    if (qwick_scorer_create(&s, eng, items, n, o, e))
+        return -1;
+    int rc = runs_all(&s->runs, e);
+    qwick_scorer_free(s);
     return rc;
 }

@@ -66,10 +66,11 @@ void states_close(struct states *st)
     *st = (struct states){0};
 }
 
-int states_run(struct states *st, size_t n, state_item_fn item, state_fn fn,
-               void *ctx, struct qwick_err *e)
+void states_begin(struct states *st, size_t n, state_item_fn item, state_fn fn,
+                  void *ctx)
 {
     struct runs *s = &st->runs;
+    runs_drop(s);
     st->n = n;
     st->at = 0;
     st->item = item;
@@ -79,5 +80,12 @@ int states_run(struct states *st, size_t n, state_item_fn item, state_fn fn,
     for (size_t i = 0; i < n; i++)
         s->n_total += item(ctx, i).n;
     s->more = true;
-    return runs_all(s, e);
+}
+
+int states_step(struct states *st, bool *more, struct qwick_err *e)
+{
+    if (runs_step(&st->runs, e))
+        return -1;
+    *more = runs_pending(&st->runs);
+    return 0;
 }
