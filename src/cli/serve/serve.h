@@ -112,7 +112,7 @@ struct serve {
     char *id;                        /* the served id: the model's short name */
     size_t n_ctx;                    /* most tokens of a request */
     int64_t created;                 /* Unix time of the start */
-    bool embeds;         /* the model is made for embeddings */
+    bool embeds;                     /* the model is made for embeddings */
     const char *rerank_warning; /* preparation thread: to be printed once; NULL:
                                    the model is made for reranking */
     struct http *http;
@@ -130,7 +130,8 @@ struct serve {
     struct access *access; /* the I/O thread alone uses it, once it runs */
     int notify;            /* socket of systemd; -1: none */
 
-    int wake; /* eventfd of the engine thread */
+    volatile int woken; /* set by serve_wake; ends what idle time is for */
+    int wake;           /* eventfd of the engine thread */
     _Atomic bool draining;
     _Atomic bool failed;      /* the I/O thread has ended */
     _Atomic bool reload;      /* the I/O thread shall read the key file again */
@@ -139,6 +140,7 @@ struct serve {
     _Atomic double step_ms;   /* clock_ms of the engine's last layer */
     /* engine thread */
     struct serve_queue sliced; /* calls with slices left */
+    bool unstored;             /* the prefix cache has news for the disk */
     double drain_ms;           /* clock_ms at which draining ends; 0: not yet */
 };
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/flag.h"
 #include "cli/io/out.h"
 #include "cli/serve/serve.h"
 
@@ -33,6 +34,7 @@ struct serve_call *serve_pop(struct serve_queue *q)
 void serve_wake(struct serve *s)
 {
     const uint64_t one = 1;
+    flag_set(&s->woken, 1);
     ssize_t r = write(s->wake, &one, sizeof(one)); /* full: it is awake */
     (void)r;
 }

@@ -1,5 +1,6 @@
 /* The preparation thread and the engine thread. */
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -9,6 +10,11 @@
 #include "cli/io/out.h"
 #include "cli/io/signals.h"
 #include "cli/serve/serve.h"
+
+/* After this idle time the prefix cache is stored on disk. */
+enum { STORE_IDLE_MS = 2000 };
+/* Signals are seen after each piece. */
+enum { STORE_PIECE_MS = 500 };
 
 /* The longest sleep of the engine thread while it drains: a second signal kills
  * the process, so it only has to see the time pass. */
@@ -193,7 +199,42 @@ static int sleep_ms(struct serve *s, bool *over)
         return 0;
     if (draining)
         return DRAIN_WAIT_MS;
-    return n == 0 && idle > 0 ? (int)(since + idle - now) + 1 : -1;
+    double until = INFINITY;
+    if (n == 0 && idle > 0)
+        until = since + idle;
+    if (n == 0 && s->unstored)
+        until = fmin(until, since + STORE_IDLE_MS);
+    return until == (double)INFINITY ? -1 : (int)fmax(until - now, 0) + 1;
+}
+
+/* Store the prefix cache on disk, so that conversations outlive the process,
+ * until *stop or another request comes. */
+static void store_prefixes(struct serve *s, const volatile int *stop,
+                           double until_ms)
+{
+    struct qwick_err e = {0};
+    double began;
+    bool failed, more;
+    do {
+        began = clock_ms();
+        failed = qwick_engine_store_prefixes(s->g.eng, STORE_PIECE_MS,
+                                             &s->woken, &e) != 0;
+        more = clock_ms() - began >= STORE_PIECE_MS;
+    } while (!failed && more && !flag_is_set(&s->woken) && !flag_is_set(stop) &&
+             clock_ms() < until_ms);
+    s->unstored = flag_is_set(&s->woken);
+    if (failed && e.code != QWICK_ERR_INTERRUPTED)
+        msg_warn("%s", e.msg);
+}
+
+/* No request has come for a while. */
+static void use_idle_time(struct serve *s)
+{
+    pthread_mutex_lock(&s->mutex);
+    bool idle = s->n_calls == 0 && clock_ms() >= s->idle_ms + STORE_IDLE_MS;
+    pthread_mutex_unlock(&s->mutex);
+    if (idle && s->unstored)
+        store_prefixes(s, signals_flag(), INFINITY);
 }
 
 static bool batch_has_work(const struct serve *s)
@@ -216,13 +257,23 @@ static bool wait_for_work(struct serve *s)
     if (ms == 0)
         return true;
     atomic_store(&s->working, false);
+    flag_set(&s->woken, 0);
     if (s->drain_ms > 0) /* signals_poll would not wait any more */
         poll(&fd, 1, ms);
     else
         signals_poll(s->wake, POLLIN, ms);
     ssize_t r = read(s->wake, &n, sizeof(n)); /* it does not block */
     (void)r;
+    use_idle_time(s);
     return true;
+}
+
+/* The server ends: keep what it knows, for as long as it would have drained. */
+static void store_at_end(struct serve *s)
+{
+    flag_set(&s->woken, 0);
+    if (s->unstored && s->a->drain > 0)
+        store_prefixes(s, &s->woken, clock_ms() + (double)s->a->drain * 1000);
 }
 
 int serve_loop(struct serve *s)
@@ -234,16 +285,20 @@ int serve_loop(struct serve *s)
         cancel_calls(s);
         bool busy = batch_has_work(s) || s->sliced.first;
         if (!busy && !wait_for_work(s))
-            return 0;
+            break;
         if (!busy)
             continue;
         atomic_store(&s->step_ms, clock_ms());
         atomic_store(&s->working, true);
+        s->unstored = s->a->prefix_cache.on;
         if (batch_has_work(s) && qwick_batch_step(s->batch, &e))
             return msg_fail(&e);
         do_slice(s);
     }
-    return QWICK_ERR_RUNTIME; /* the I/O thread has said why */
+    if (atomic_load(&s->failed)) /* the I/O thread has said why */
+        return QWICK_ERR_RUNTIME;
+    store_at_end(s);
+    return 0;
 }
 
 void serve_fail_all(struct serve *s)
