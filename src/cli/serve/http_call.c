@@ -50,7 +50,7 @@ struct http_call *http_call_new(struct http *h, struct http_client *k,
     memcpy(copy, p + head->path.at, n_path);
     copy += n_path;
     *copy++ = '\0';
-    if (head->host.n) {
+    if (head->has_host) {
         c->host = copy;
         memcpy(copy, p + head->host.at, head->host.n);
         copy[head->host.n] = '\0';

@@ -92,6 +92,7 @@ static bool target_split(const char *p, struct http_head *h, struct refusal *r)
         if (n_host == 0)
             return refuse(r, 400, "the target has no host");
         h->host = (struct http_span){t.at + skip, n_host};
+        h->has_host = true;
         skip += n_host;
     } else if (p[t.at] != '/') {
         return refuse(r, 400, "the target is neither a path nor an URL");
@@ -191,7 +192,7 @@ static bool fields_check(const char *p, struct http_head *h, struct refusal *r)
         struct http_span name = h->names[i], v = h->values[i];
 
         if (span_is(p, name, "Host")) {
-            if (n_hosts++ == 0 && h->host.n == 0)
+            if (n_hosts++ == 0 && !h->has_host)
                 h->host = v;
         } else if (span_is(p, name, "Content-Length")) {
             n_lengths++;
@@ -222,6 +223,7 @@ static bool fields_check(const char *p, struct http_head *h, struct refusal *r)
         return refuse(r, 431,
                       "the head has more than 100 fields, arguments "
                       "and cookies");
+    h->has_host = h->has_host || n_hosts;
     h->chunked = n_encodings == 1;
     return true;
 }

@@ -21,8 +21,8 @@ struct http_head {
     size_t n; /* bytes, with the empty line */
     struct http_span method, target;
     struct http_span path; /* of the target, without the query */
-    struct http_span host; /* of an absolute target, else of the field Host;
-                              empty: neither */
+    struct http_span host; /* of an absolute target, else of the field Host */
+    bool has_host;
     struct http_span names[HTTP_MAX_FIELDS], values[HTTP_MAX_FIELDS];
     size_t n_fields;
     uint64_t length; /* Content-Length; 0: none */
