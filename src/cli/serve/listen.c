@@ -219,7 +219,7 @@ static int open_unix(struct listener *l, struct qwick_err *e)
     l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (l->fd < 0)
         return socket_failed(&l->a, "cannot make a socket", e);
-    mask = umask(077); /* at no time may others connect */
+    mask = umask(0177); /* mode 0600: at no time may others connect */
     r = bind(l->fd, (struct sockaddr *)&addr, sizeof addr);
     umask(mask);
     if (r != 0)
