@@ -542,6 +542,7 @@ static void on_connection(void *ctx, struct MHD_Connection *m,
     struct http_client *k = *socket_context;
 
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        h->n_accepted++;
         client_open(h, m, socket_context);
     } else if (k) {
         client_drop_call(h, k);
@@ -578,7 +579,7 @@ static bool daemon_round(struct http *h, size_t i, bool resumed)
     nfds_t n = 0;
     fd_set in, out, except;
     int max = -1, listener = h->listeners[i];
-    size_t before = atomic_load(&h->n_clients);
+    unsigned long long n_accepted = h->n_accepted;
     bool accepting = false;
 
     FD_ZERO(&in);
@@ -608,7 +609,7 @@ static bool daemon_round(struct http *h, size_t i, bool resumed)
         accepting = accepting || polls[j].fd == listener;
     }
     mhd.run_from_select(h->daemons[i], &in, &out, &except);
-    if (accepting && atomic_load(&h->n_clients) <= before)
+    if (accepting && h->n_accepted == n_accepted) /* no descriptor is free */
         h->accept_ms = clock_ms() + ACCEPT_PAUSE_MS;
     return true;
 }

@@ -84,7 +84,8 @@ struct http {
     int n_fds;        /* above the highest descriptor of a client so far */
     char *peeked;     /* [limits.max_head] */
     double accept_ms; /* accept nothing before this time */
-    unsigned long long number;
+    unsigned long long number;     /* of the last call */
+    unsigned long long n_accepted; /* connections so far */
 
     pthread_mutex_t mutex;
     struct http_call *woken, **last_woken;
