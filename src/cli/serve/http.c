@@ -307,8 +307,10 @@ static enum MHD_Result queue_answer(struct http_client *k, struct http_call *c,
     struct http *h = c->h;
     enum MHD_Result ok = MHD_YES;
 
+    pthread_mutex_lock(&h->mutex);
     for (size_t i = 0; i < c->n_added && ok == MHD_YES; i++)
         ok = mhd.add_response_header(r, c->added[i].name, c->added[i].value);
+    pthread_mutex_unlock(&h->mutex);
     if (ok == MHD_YES && c->type)
         ok = mhd.add_response_header(r, "Content-Type", c->type);
     if (ok == MHD_YES && atomic_load(&h->draining))
@@ -320,7 +322,6 @@ static enum MHD_Result queue_answer(struct http_client *k, struct http_call *c,
     return ok;
 }
 
-/* With the mutex locked. */
 static enum MHD_Result queue_reply(struct http_client *k, struct http_call *c)
 {
     size_t n;
@@ -335,7 +336,6 @@ static enum MHD_Result queue_reply(struct http_client *k, struct http_call *c)
     return queue_answer(k, c, r);
 }
 
-/* With the mutex locked. */
 static enum MHD_Result queue_stream(struct http_client *k, struct http_call *c)
 {
     /* The block is what HTTP/1.0 gets at once; chunks have the pool. */
@@ -359,21 +359,23 @@ static enum MHD_Result queue_stream(struct http_client *k, struct http_call *c)
 static enum MHD_Result answer_begin(struct http *h, struct http_client *k)
 {
     struct http_call *c = k->call;
-    enum MHD_Result ok = MHD_YES;
+    bool stream, waits;
 
+    /* libmicrohttpd has locks of its own, and calls stream_read with one held,
+     * so it is called without ours. What another thread does meanwhile wakes
+     * the call, and then we come here again. */
     pthread_mutex_lock(&h->mutex);
-    if (c->streams && (c->started || c->ended)) {
+    stream = c->streams;
+    waits = !c->ended && !(stream && c->started);
+    if (stream && !waits)
         c->started = true;
-        ok = queue_stream(k, c);
-    } else if (c->ended) {
-        ok = queue_reply(k, c);
-    } else {
-        client_suspend(k);
-        k->deadline_ms =
-            c->streams ? clock_ms() + h->limits.silence_ms : (double)INFINITY;
-    }
     pthread_mutex_unlock(&h->mutex);
-    return ok;
+    if (!waits)
+        return stream ? queue_stream(k, c) : queue_reply(k, c);
+    client_suspend(k);
+    k->deadline_ms =
+        stream ? clock_ms() + h->limits.silence_ms : (double)INFINITY;
+    return MHD_YES;
 }
 
 /* libmicrohttpd has read a head along with what came before it. */
