@@ -17,6 +17,7 @@
 #include "cli/opt/verbs.h"
 #include "cli/sandbox/open_model.h"
 #include "cli/sandbox/sandbox.h"
+#include "cli/serve/access.h"
 #include "cli/serve/endpoints.h"
 #include "cli/serve/serve.h"
 
@@ -182,6 +183,18 @@ static int serve_open_sockets(struct serve *s)
     return status;
 }
 
+static int serve_open_access(struct serve *s)
+{
+    const struct access_options o = {.hosts = s->a->allow_host,
+                                     .origins = s->a->allow_origin,
+                                     .bound = s->listeners.v,
+                                     .n_bound = s->listeners.n,
+                                     .key_file = s->a->api_key_file,
+                                     .no_auth = s->a->no_auth};
+    struct qwick_err e;
+    return msg_result(access_open(&s->access, &o, &e), &e);
+}
+
 /* Open what the threads need, before the second part of the sandbox. */
 static int serve_open_http(struct serve *s)
 {
@@ -210,6 +223,7 @@ static int serve_all(struct serve *s)
     int status;
     if ((status = gen_read_before(&s->g, &e)) != 0 ||
         (status = serve_open_sockets(s)) != 0 ||
+        (status = serve_open_access(s)) != 0 ||
         (status = serve_open_models(s)) != 0 ||
         (status = request_context_open(&s->requests)) != 0 ||
         (status = embeddings_open(s)) != 0 ||
@@ -244,6 +258,7 @@ static int serve_run(struct opt_parsed *p, struct qwick_engine *eng)
     s.requests.member_name = openai_member_name;
     int status = serve_all(&s);
     http_close(s.http);
+    access_close(s.access);
     listen_close(&s.listeners);
     qwick_batch_free(s.batch);
     request_context_free(&s.requests);

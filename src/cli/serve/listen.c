@@ -21,7 +21,7 @@
 static int bad_address(const char *text, const char *why, struct qwick_err *e)
 {
     return err_usage(e,
-                     "--listen %s: %s; it is 127.0.0.1:PORT, [::1]:PORT, "
+                     "%s: %s; an address is 127.0.0.1:PORT, [::1]:PORT, "
                      "unix:PATH or fd:systemd",
                      ERR_SHOW(text, strlen(text)), why);
 }
@@ -89,9 +89,9 @@ int listen_parse(const char *text, struct listen_addr *out, struct qwick_err *e)
     if (!*path)
         return bad_address(text, "the path is empty", e);
     if (strlen(path) >= sizeof out->path)
-        return err_usage(
-            e, "--listen %s: the path has %zu bytes, more than %zu",
-            ERR_SHOW(text, strlen(text)), strlen(path), sizeof out->path - 1);
+        return err_usage(e, "%s: the path has %zu bytes, more than %zu",
+                         ERR_SHOW(text, strlen(text)), strlen(path),
+                         sizeof out->path - 1);
     out->kind = LISTEN_UNIX;
     strcpy(out->path, path);
     return 0;

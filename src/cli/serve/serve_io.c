@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "cli/io/out.h"
+#include "cli/serve/access.h"
 #include "cli/serve/chat.h"
 #include "cli/serve/endpoints.h"
 #include "cli/serve/serve.h"
@@ -161,10 +163,51 @@ static bool has_place(struct serve *s)
     return has;
 }
 
+/* Answer what a browser asks before it sends a page's request. */
+static void reply_preflight(struct http_call *http)
+{
+    const char *names = http_field(http, "Access-Control-Request-Headers");
+    http_add_field(http, "Access-Control-Allow-Methods", ACCESS_ALLOW_METHODS);
+    http_add_field(http, "Access-Control-Max-Age", ACCESS_MAX_AGE);
+    if (access_is_name_list(names))
+        http_add_field(http, "Access-Control-Allow-Headers", names);
+    http_reply(http, 204, NULL, NULL);
+}
+
+static void serve_reload(struct serve *s)
+{
+    struct qwick_err e;
+    if (atomic_exchange(&s->reload, false) && access_reload(s->access, &e))
+        msg_warn("%s; the old keys stay", e.msg);
+}
+
+/* Answer a request that the rules of access refuse. Returns whether it may go
+ * on. */
 static bool serve_admit(struct serve *s, struct http_call *http, bool open)
 {
-    (void)s, (void)http, (void)open;
-    return true;
+    const struct access_head head = {
+        .method = http_method(http),
+        .host = http_host(http),
+        .origin = http_field(http, "Origin"),
+        .fetch_site = http_field(http, "Sec-Fetch-Site"),
+        .authorization = http_field(http, "Authorization"),
+        .api_key = http_field(http, "x-api-key"),
+        .open = open,
+    };
+    serve_reload(s);
+    struct access_answer a = access_check(s->access, &head);
+    if (a.origin) {
+        http_add_field(http, "Access-Control-Allow-Origin", a.origin);
+        http_add_field(http, "Vary", "Origin");
+    }
+    if (a.status == 204)
+        reply_preflight(http);
+    else if (a.status == 401)
+        http_add_field(http, "WWW-Authenticate", "Bearer");
+    if (a.why)
+        reply_error(http, a.status, a.status == 401 ? "invalid_api_key" : NULL,
+                    a.why);
+    return a.status == 0;
 }
 
 static void on_head(void *ctx, struct http_call *http)
