@@ -1,6 +1,4 @@
 /* /v1/chat/completions: reading requests, and their way through the batch. */
-#include "cli/serve/chat.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -8,7 +6,9 @@
 #include "base/key.h"
 #include "cli/answer/openai_body.h"
 #include "cli/io/prompt.h"
+#include "cli/serve/body.h"
 #include "cli/serve/chat_state.h"
+#include "cli/serve/endpoints.h"
 
 /* ---- preparation ---- */
 
@@ -16,8 +16,7 @@
 static int chat_refuse(struct serve_error *e, const struct qwick_err *why,
                        const char *param)
 {
-    *e = serve_error_of(why);
-    snprintf(e->param, sizeof(e->param), "%s", param);
+    body_fault(e, param, why);
     /* the library calls the messages "chat" */
     snprintf(e->e.msg, sizeof(e->e.msg), "%s", err_without_name(why, "chat"));
     return -1;

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "cli/serve/chat.h"
 #include "cli/serve/endpoints.h"
 #include "cli/serve/serve.h"
 
