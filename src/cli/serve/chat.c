@@ -213,6 +213,8 @@ static void chat_sample_done(struct serve_task *t, struct qwick_result *r,
     if (!why) {
         chat_end_sample(x);
         chat_check_end(s, x);
+        if (s->c->stream && !s->why.status)
+            chat_send_end(x);
     }
     if (--s->n_open == 0) {
         if (s->why.status)
