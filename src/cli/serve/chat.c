@@ -69,6 +69,11 @@ static int chat_check(struct chat_state *s, struct serve_error *e)
                             srv->id);
     if (r->tools && tools_check(r->tools, "tools", &why))
         return chat_refuse(e, &why, "tools");
+    if (r->constraint && (r->o.n_stop || r->o.ignore_eos))
+        return serve_refuse(e, r->o.n_stop ? "stop" : "",
+                            "%s: cannot be combined with a response format, a "
+                            "grammar or a tool choice",
+                            r->o.n_stop ? "stop" : "--ignore-eos");
     if (r->n_ids > srv->n_ctx) {
         prompt_too_long(r->n_ids, srv->n_ctx, "", &why);
         return chat_refuse(e, &why, "messages");
