@@ -386,6 +386,35 @@ static void random_parts_are_bounded(void **state)
     assert_true(n_calls > 1000);
 }
 
+/* An answer that is cut anywhere in a call shows nothing of the call. */
+static void cut_calls_leave_no_text(void **state)
+{
+    static const struct {
+        const char *form, *text;
+        size_t n_before; /* bytes before the call */
+    } rows[] = {
+        {"qwen", "a <tool_call>\n{\"name\":\"now\"", 2},
+        {"qwen", "<tool_call><function=now><parameter=a>", 0},
+        {"llama", "{\"name\":\"now\",\"parameters\":{", 0},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+        for (size_t n = rows[i].n_before + 1; n < strlen(rows[i].text); n++) {
+            struct tool_calls c = {.tools = json_root(doc),
+                                   .form = call_form_named(rows[i].form)};
+            assert_int_equal(tool_calls_feed(&c, rows[i].text, n), 0);
+            assert_int_equal(tool_calls_end_without_cut(&c, true), 0);
+            assert_true(c.cut && c.n == 0);
+            assert_true(c.text.len <= rows[i].n_before);
+            tool_calls_free(&c);
+        }
+    struct tool_calls c = {.tools = json_root(doc),
+                           .form = call_form_named("qwen")};
+    assert_int_equal(tool_calls_feed(&c, "a <", 3), 0);
+    assert_int_equal(tool_calls_end_without_cut(&c, false), 0);
+    assert_true(!c.cut && c.text.len == 3);
+    tool_calls_free(&c);
+}
+
 static void large_calls(void **state)
 {
     struct buf b = {0};
@@ -417,6 +446,7 @@ int main(void)
         cmocka_unit_test(nothing_is_held_longer_than_needed),
         cmocka_unit_test(calls_have_openai_form),
         cmocka_unit_test(random_parts_are_bounded),
+        cmocka_unit_test(cut_calls_leave_no_text),
         cmocka_unit_test(large_calls),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

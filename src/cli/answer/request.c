@@ -488,6 +488,19 @@ static bool has_system(const struct json_value *messages)
     return false;
 }
 
+/* Give the chat the record's variables of the template. */
+static int add_template_args(struct request *r, struct qwick_chat *chat,
+                             const struct json_value *v, struct qwick_err *e)
+{
+    static const struct json_value none = {.type = JSON_ARRAY};
+    const struct chat_values values = {
+        .messages = &none, .template_args = json_member(v, "template_args")};
+    if (!chat_add_values(chat, &values, e))
+        return 0;
+    request_set_fault(r, "template_args");
+    return -1;
+}
+
 /* Append the record's messages. -s becomes the system message if they have
  * none. */
 static int add_messages(struct request *r, struct qwick_chat *chat,
@@ -497,7 +510,6 @@ static int add_messages(struct request *r, struct qwick_chat *chat,
     struct chat_values values = chat_values_of(v);
     values.add_generation_prompt = NULL; /* a request always has a generation
                                             prompt */
-    values.template_args = json_member(v, "template_args");
     if (g->text.len || r->c->raw)
         return request_fault(r, e, "messages", "cannot be combined with --%s",
                              g->text.len ? "file" : "raw");
@@ -506,7 +518,9 @@ static int add_messages(struct request *r, struct qwick_chat *chat,
     if (g->system.data && !has_system(values.messages) &&
         qwick_chat_add(chat, "system", g->system.data, g->system.len, e))
         return -1;
-    return chat_add_values(chat, &values, e);
+    return add_template_args(r, chat, v, e) || chat_add_values(chat, &values, e)
+               ? -1
+               : 0;
 }
 
 /* Take the last message off the chat and set *text, which stays valid, to its

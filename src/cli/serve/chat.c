@@ -1,6 +1,4 @@
 /* /v1/chat/completions: reading requests, and their way through the batch. */
-#include "cli/serve/chat.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -8,7 +6,9 @@
 #include "base/key.h"
 #include "cli/answer/openai_body.h"
 #include "cli/io/prompt.h"
+#include "cli/serve/body.h"
 #include "cli/serve/chat_state.h"
+#include "cli/serve/endpoints.h"
 
 /* ---- preparation ---- */
 
@@ -16,8 +16,7 @@
 static int chat_refuse(struct serve_error *e, const struct qwick_err *why,
                        const char *param)
 {
-    *e = serve_error_of(why);
-    snprintf(e->param, sizeof(e->param), "%s", param);
+    body_fault(e, param, why);
     /* the library calls the messages "chat" */
     snprintf(e->e.msg, sizeof(e->e.msg), "%s", err_without_name(why, "chat"));
     return -1;
@@ -70,6 +69,11 @@ static int chat_check(struct chat_state *s, struct serve_error *e)
                             srv->id);
     if (r->tools && tools_check(r->tools, "tools", &why))
         return chat_refuse(e, &why, "tools");
+    if (r->constraint && (r->o.n_stop || r->o.ignore_eos))
+        return serve_refuse(e, r->o.n_stop ? "stop" : "",
+                            "%s: cannot be combined with a response format, a "
+                            "grammar or a tool choice",
+                            r->o.n_stop ? "stop" : "--ignore-eos");
     if (r->n_ids > srv->n_ctx) {
         prompt_too_long(r->n_ids, srv->n_ctx, "", &why);
         return chat_refuse(e, &why, "messages");
@@ -214,6 +218,8 @@ static void chat_sample_done(struct serve_task *t, struct qwick_result *r,
     if (!why) {
         chat_end_sample(x);
         chat_check_end(s, x);
+        if (s->c->stream && !s->why.status)
+            chat_send_end(x);
     }
     if (--s->n_open == 0) {
         if (s->why.status)

@@ -149,8 +149,10 @@ void chat_end_sample(struct chat_sample *x)
         x->oom = true;
     if (s->r.one_call)
         tool_calls_keep(&x->calls, 1);
-    if (x->oom || !s->c->stream || s->why.status)
-        return;
+}
+
+void chat_send_end(struct chat_sample *x)
+{
     chat_send_all(x, true);
     chat_send(x, (struct openai_delta){
                      .finish = openai_finish(x->r.finish, &x->calls)});

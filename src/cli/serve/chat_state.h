@@ -52,8 +52,10 @@ struct chat_state {
 int chat_token(void *ctx, const struct qwick_token_event *ev);
 /* Send the first chunk of a sample. */
 void chat_send_role(struct chat_sample *x);
-/* Read the end of an answer, and send what is left of its stream. */
+/* Read the end of an answer. */
 void chat_end_sample(struct chat_sample *x);
+/* Send what is left of a sample's stream, and its last chunk. */
+void chat_send_end(struct chat_sample *x);
 /* Answer, when all samples have ended without an error, and free the call. */
 void chat_answer(struct chat_state *s);
 

@@ -5,6 +5,13 @@
 
 #include "cli/serve/serve.h"
 
+/* ---- chat.c: /v1/chat/completions ---- */
+
+int chat_prepare(struct serve_call *c, struct serve_error *e);
+int chat_start(struct serve_call *c, struct serve_error *e);
+void chat_cancel(struct serve_call *c);
+void chat_free(struct serve_call *c);
+
 /* ---- vectors.c: /v1/embeddings, /v1/rerank ---- */
 
 /* Before the sandbox: read the files that embeddings need, if the server gives

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "cli/io/out.h"
 #include "cli/serve/access.h"
-#include "cli/serve/chat.h"
 #include "cli/serve/endpoints.h"
 #include "cli/serve/serve.h"
 

@@ -558,7 +558,10 @@ int tool_calls_end(struct tool_calls *c)
 
 int tool_calls_end_without_cut(struct tool_calls *c, bool is_cut)
 {
-    c->cut = c->in_call && (c->form->close || is_cut);
+    const struct call_form *f = c->form;
+    bool begins_call =
+        c->matched || (f && !f->open && !c->decided && c->held.len);
+    c->cut = c->in_call ? f->close || is_cut : is_cut && begins_call;
     return c->cut ? 0 : tool_calls_end(c);
 }
 

@@ -59,8 +59,9 @@ int tool_calls_end(struct tool_calls *c);
 /* Forget all calls but the first n. */
 void tool_calls_keep(struct tool_calls *c, size_t n);
 
-/* The answer has ended, as tool_calls_end says; but the text of a call that is cut
- * is dropped. is_cut: the model did not end the answer. */
+/* The answer has ended, as tool_calls_end says; but the text of a call that is
+ * cut is dropped, even if only its tag has begun. is_cut: the model did not end
+ * the answer. */
 int tool_calls_end_without_cut(struct tool_calls *c, bool is_cut);
 
 /* Write the member "id" of call i. */
