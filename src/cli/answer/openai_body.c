@@ -385,6 +385,8 @@ const char *openai_member_name(const char *name)
 {
     if (strcmp(name, "json_schema") == 0)
         return "response_format";
+    if (strcmp(name, "prompt_ids") == 0)
+        return "prompt";
     if (strcmp(name, "think") == 0 || strcmp(name, "template_args") == 0)
         return "chat_template_kwargs";
     for (size_t i = 0; i < N_MEMBERS; i++)
@@ -406,15 +408,72 @@ static int body_member(struct openai_reader *x, const struct json_value *key,
                          : body_unknown(x, key);
 }
 
-int openai_read_body(struct openai_reader *x, const struct json_value *body,
-                     struct json_writer *w, struct qwick_err *e)
+static void body_begin(struct openai_reader *x, const struct json_value *body,
+                       struct json_writer *w, struct qwick_err *e)
 {
-    struct qwick_err why;
-    x->e = e ? e : &why;
+    x->e = e;
     x->body = body;
     x->w = w;
     x->stream = x->include_usage = false;
     x->fault[0] = '\0';
+}
+
+static bool body_is_one_of(const char *const *names,
+                           const struct json_value *key)
+{
+    while (*names && !json_equals(key, *names))
+        names++;
+    return *names;
+}
+
+int openai_read_completion(struct openai_reader *x,
+                           const struct json_value *body,
+                           const char *const *others, struct json_writer *w,
+                           struct qwick_err *e)
+{
+    static const char *const shared[] = {"model",
+                                         "temperature",
+                                         "top_p",
+                                         "top_k",
+                                         "min_p",
+                                         "repetition_penalty",
+                                         "presence_penalty",
+                                         "frequency_penalty",
+                                         "seed",
+                                         "stop",
+                                         "n",
+                                         "stream",
+                                         "stream_options",
+                                         "logit_bias",
+                                         "response_format",
+                                         "grammar",
+                                         "regex",
+                                         "choices",
+                                         "user",
+                                         "metadata",
+                                         "store",
+                                         "prompt_cache_key",
+                                         "cache_prompt",
+                                         "service_tier",
+                                         NULL};
+    body_begin(x, body, w, e);
+    for (size_t i = 0; i < body->len; i++) {
+        const struct json_value *key = &body->keys[i];
+        if (body_is_one_of(others, key))
+            continue;
+        if (body_is_one_of(shared, key)
+                ? body_member(x, key, &body->items[i])
+                : body_unknown(x, key))
+            return -1;
+    }
+    return 0;
+}
+
+int openai_read_body(struct openai_reader *x, const struct json_value *body,
+                     struct json_writer *w, struct qwick_err *e)
+{
+    struct qwick_err why;
+    body_begin(x, body, w, e ? e : &why);
     if (!json_member(body, "messages"))
         return body_refuse(x, "messages", "must be an array, is missing");
     for (size_t i = 0; i < body->len; i++)

@@ -37,6 +37,14 @@ struct openai_reader {
 int openai_read_body(struct openai_reader *x, const struct json_value *body,
                      struct json_writer *w, struct qwick_err *e);
 
+/* Write the members of the record that a body of /v1/completions shares with
+ * one of chat completions. others: its other members, with NULL at the end.
+ * Returns 0, or -1 with *e set. */
+int openai_read_completion(struct openai_reader *x,
+                           const struct json_value *body,
+                           const char *const *others, struct json_writer *w,
+                           struct qwick_err *e);
+
 /* Return the name in a body of a record's member. */
 const char *openai_member_name(const char *name);
 

@@ -71,8 +71,7 @@ static void openai_choice(struct json_writer *w, const struct openai_head *h,
     jw_end_object(w);
 }
 
-static void openai_put_usage(struct json_writer *w,
-                             const struct openai_usage *u)
+void openai_put_usage(struct json_writer *w, const struct openai_usage *u)
 {
     jw_object(w, "usage");
     jw_uint(w, "prompt_tokens", u->n_prompt);
@@ -89,8 +88,8 @@ static void openai_put_usage(struct json_writer *w,
     jw_end_object(w);
 }
 
-static void openai_begin(struct json_writer *w, const char *key,
-                         const struct openai_head *h, const char *object)
+void openai_begin_choices(struct json_writer *w, const char *key,
+                          const struct openai_head *h, const char *object)
 {
     jw_object(w, key);
     jw_cstr(w, "id", h->id);
@@ -106,7 +105,7 @@ void openai_completion(struct json_writer *w, const char *key,
                        const struct openai_head *h, const struct json_answer *a,
                        size_t n, const struct openai_usage *usage)
 {
-    openai_begin(w, key, h, "chat.completion");
+    openai_begin_choices(w, key, h, "chat.completion");
     for (size_t i = 0; i < n; i++)
         openai_choice(w, h, &a[i], i);
     jw_end_array(w);
@@ -145,7 +144,7 @@ int openai_chunk(struct buf *out, const struct openai_head *h,
                  const struct openai_delta *d)
 {
     struct json_writer w = json_writer(out);
-    openai_begin(&w, NULL, h, chunk_object);
+    openai_begin_choices(&w, NULL, h, chunk_object);
     jw_object(&w, NULL);
     jw_uint(&w, "index", d->index);
     jw_object(&w, "delta");
@@ -177,7 +176,7 @@ int openai_usage_chunk(struct buf *out, const struct openai_head *h,
                        const struct openai_usage *usage)
 {
     struct json_writer w = json_writer(out);
-    openai_begin(&w, NULL, h, chunk_object);
+    openai_begin_choices(&w, NULL, h, chunk_object);
     jw_end_array(&w);
     openai_put_usage(&w, usage);
     jw_end_object(&w);

@@ -34,6 +34,11 @@ struct openai_head {
 const char *openai_finish(enum qwick_finish why,
                           const struct tool_calls *calls);
 
+/* Begin an object of this kind, and its array "choices". */
+void openai_begin_choices(struct json_writer *w, const char *key,
+                          const struct openai_head *h, const char *object);
+void openai_put_usage(struct json_writer *w, const struct openai_usage *u);
+
 /* Write a completion with the answers a[0..n) as its choices. */
 void openai_completion(struct json_writer *w, const char *key,
                        const struct openai_head *h, const struct json_answer *a,

@@ -228,13 +228,14 @@ static int record_options(struct request *r, struct opt_parsed *own,
                           const struct json_value *v, struct qwick_err *e)
 {
     const struct request_context *c = r->c;
-    for (const struct opt *o = NULL; (o = opt_next(own->verb, o));) {
+    /* the verb may lack options whose members its requests have */
+    for (const struct opt *o = NULL; (o = opt_next(&verb_batch, o));) {
         const struct json_value *m =
             o->record ? json_member(v, o->record) : NULL;
         if (m && record_option(r, own, o, m, e))
             return -1;
     }
-    if (c->raw && json_member(v, "think_budget"))
+    if (r->raw && json_member(v, "think_budget"))
         return request_fault(r, e, "think_budget",
                              "cannot be combined with --raw");
     if (json_member(v, "temperature"))
@@ -416,7 +417,7 @@ static int record_tools(struct request *r, const struct json_value *v,
     if (own && !json_is(own, JSON_ARRAY))
         return request_fault(r, e, "tools", "must be an array, is %s",
                              json_type_name(own));
-    if (own && own->len && (c->raw || ids))
+    if (own && own->len && (r->raw || ids))
         return request_fault(r, e, "tools", "%s",
                              ids ? "cannot be combined with prompt_ids"
                                  : "need a chat template");
@@ -451,7 +452,7 @@ static int record_ids(struct request *r, const struct json_value *v,
                                  (long long)vocab_size - 1);
         r->ids[r->n_ids++] = (int32_t)id;
     }
-    r->o.in_think = !c->raw && gen_ids_in_think(c->g->eng, r->ids, r->n_ids);
+    r->o.in_think = !r->raw && gen_ids_in_think(c->g->eng, r->ids, r->n_ids);
     return 0;
 }
 
@@ -510,7 +511,7 @@ static int add_messages(struct request *r, struct qwick_chat *chat,
     struct chat_values values = chat_values_of(v);
     values.add_generation_prompt = NULL; /* a request always has a generation
                                             prompt */
-    if (g->text.len || r->c->raw)
+    if (g->text.len || r->raw)
         return request_fault(r, e, "messages", "cannot be combined with --%s",
                              g->text.len ? "file" : "raw");
     if (!json_is(values.messages, JSON_ARRAY))
@@ -617,15 +618,15 @@ static int record_prompt(struct request *r, const struct json_value *v,
         return record_fault(e, "%s \"prompt\", \"messages\" and \"prompt_ids\"",
                             n ? "more than one of" : "has none of");
     request_set_fault(r, prompt ? "prompt" : ids ? "prompt_ids" : "messages");
-    r->o.split_thinking = !c->raw;
-    if (ids || c->raw) /* no template that --think could change */
+    r->o.split_thinking = !r->raw;
+    if (ids || r->raw) /* no template that --think could change */
         *think = QWICK_THINK_AUTO;
     if (prompt)
         rc = record_text(r, prompt, &text, e);
     if (!rc)
         rc =
             ids ? record_ids(r, ids, e)
-            : prompt && c->raw
+            : prompt && r->raw
                 ? qwick_tokenize_prompt(c->g->eng, text.data, text.len, true,
                                         record_enough(c), &r->ids, &r->n_ids, e)
                 : record_chat(r, prompt ? NULL : v, &text, think, e);
@@ -700,7 +701,7 @@ int request_open(struct request *r, struct request_context *c, uint64_t line,
                  const char *text, size_t n, struct qwick_err *e)
 {
     int64_t samples = 1;
-    *r = (struct request){.c = c, .line = line, .n = 1};
+    *r = (struct request){.c = c, .line = line, .n = 1, .raw = c->raw};
     if (json_parse(&r->doc, RECORD, text, n, QWICK_ERR_USAGE, e))
         return -1;
     const struct json_value *v = json_root(r->doc);

@@ -86,6 +86,8 @@ struct request {
     const char **stop; /* stop strings of the record, in doc; NULL: none */
     struct qwick_bias *bias;           /* [o.n_bias] or NULL: none */
     struct constraint_ref *constraint; /* NULL: none */
+    bool raw; /* no template frames the prompt; request_open sets it to that of
+                 the context, and the caller may set it before request_read */
     bool one_call;     /* its answers have at most one tool call */
     bool own_logprobs; /* the record says whether it has log-probabilities */
     bool no_top;       /* they are only those of the tokens drawn */

@@ -23,7 +23,7 @@ int body_read(struct serve_call *c, const char *const *names,
     if (!json_is(v, JSON_OBJECT))
         return serve_refuse(e, NULL, "body: must be an object, is %s",
                             json_type_name(v));
-    for (size_t i = 0; i < v->len; i++)
+    for (size_t i = 0; names && i < v->len; i++)
         if (!is_name(names, &v->keys[i]))
             request_warn_unknown(&c->s->requests, &v->keys[i],
                                  http_number(c->http));

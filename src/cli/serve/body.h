@@ -13,6 +13,7 @@
 
 /* Parse the body of a call, which must be an object. names: of the members that
  * the endpoint knows, with NULL at the end; others are named once in the log.
+ * names NULL: the caller looks for others.
  * The caller frees *doc with json_free, also after a failure. */
 int body_read(struct serve_call *c, const char *const *names,
               struct json_doc **doc, struct serve_error *e);

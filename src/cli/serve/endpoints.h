@@ -38,6 +38,14 @@ int scoring_start(struct serve_call *c, struct serve_error *e);
 int scoring_slice(struct serve_call *c, struct serve_error *e);
 void scoring_free(struct serve_call *c);
 
+/* ---- completions.c: /v1/completions ---- */
+
+int completion_prepare(struct serve_call *c, struct serve_error *e);
+int completion_start(struct serve_call *c, struct serve_error *e);
+int completion_slice(struct serve_call *c, struct serve_error *e);
+void completion_cancel(struct serve_call *c);
+void completion_free(struct serve_call *c);
+
 /* ---- serve_slice.c: what endpoints with slices share ---- */
 
 /* The interrupt of their passes: a call that shall end stops its pass. */

@@ -54,11 +54,11 @@ struct endpoint {
      * serve_reply. */
     int (*prepare)(struct serve_call *c, struct serve_error *e);
     /* Engine thread. Begin the work: queue requests in s->batch, whose
-     * callbacks answer, or do nothing if slice does the work. */
+     * callbacks answer, or return 1 if slice does the work. */
     int (*start)(struct serve_call *c, struct serve_error *e);
     /* Engine thread, between passes: do a piece of the work of about one pass.
-     * Returns 1 if there is more; 0 when it has answered. NULL: the batch does
-     * the work. */
+     * Returns 1 if there is more; 0 when it has answered, or has queued requests
+     * in s->batch. NULL: the batch does the work. */
     int (*slice)(struct serve_call *c, struct serve_error *e);
     /* Engine thread: a request that start has queued is cancelled: call
      * qwick_batch_cancel. The batch's callback ends the call as usual. NULL:

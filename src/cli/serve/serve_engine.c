@@ -93,10 +93,12 @@ static void start_calls(struct serve *s)
     while ((c = take_prepared(s))) {
         struct serve_error e = drained;
         c->started = true;
-        if (atomic_load(&c->stop) || atomic_load(&s->draining) ||
-            c->endpoint->start(c, &e))
+        int rc = atomic_load(&c->stop) || atomic_load(&s->draining)
+                     ? -1
+                     : c->endpoint->start(c, &e);
+        if (rc < 0)
             serve_fail(c, &e);
-        else if (c->endpoint->slice)
+        else if (rc > 0)
             serve_push(&s->sliced, c);
     }
 }

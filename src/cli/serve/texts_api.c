@@ -116,7 +116,7 @@ int scoring_start(struct serve_call *c, struct serve_error *e)
     return qwick_scorer_create(&t->scorer, c->s->g.eng, &t->text.item, 1, &o,
                                &why)
                ? body_fault(e, "text", &why)
-               : 0;
+               : 1;
 }
 
 int scoring_slice(struct serve_call *c, struct serve_error *e)

@@ -182,7 +182,7 @@ int embeddings_start(struct serve_call *c, struct serve_error *e)
     jw_object(&t->w, NULL);
     jw_cstr(&t->w, "object", "list");
     jw_array(&t->w, "data");
-    return 0;
+    return 1;
 }
 
 /* Write the vectors that are ready, in order. They are written between passes,
@@ -355,7 +355,7 @@ int rerank_start(struct serve_call *c, struct serve_error *e)
     struct ranking *t = c->state;
     (void)e;
     qwick_rerank_begin(t->r, t->items, t->n);
-    return 0;
+    return 1;
 }
 
 struct rank {

@@ -1,0 +1,166 @@
+#include "cli/serve/samples.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/key.h"
+#include "cli/io/prompt.h"
+#include "cli/serve/body.h"
+
+/* ---- before the batch ---- */
+
+static void sample_done(struct serve_task *t, struct qwick_result *r,
+                        const struct qwick_err *why);
+
+int samples_create(struct samples *s, size_t n, size_t size,
+                   struct serve_error *e)
+{
+    struct qwick_err why;
+    s->v = calloc(n, size);
+    if (!s->v) {
+        err_oom(&why, n * size);
+        return body_fault(e, NULL, &why);
+    }
+    s->n = n;
+    s->size = size;
+    s->c->n_streams = n;
+    for (size_t i = 0; i < n; i++)
+        *samples_at(s, i) = (struct sample){.task.done = sample_done, .all = s};
+    return 0;
+}
+
+void samples_free(struct samples *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        qwick_result_free(&samples_at(s, i)->r);
+    free(s->v);
+}
+
+int samples_check(const struct serve *s, const struct request *r,
+                  const char *param, struct serve_error *e)
+{
+    const struct qwick_info *info = qwick_engine_info(s->g.eng);
+    size_t need = r->n_ids * info->kv_token_bytes + info->kv_state_bytes;
+    size_t most = (size_t)s->a->kv_memory;
+    struct qwick_err why;
+    if (r->n_ids > s->n_ctx) {
+        prompt_too_long(r->n_ids, s->n_ctx, "", &why);
+        return body_fault(e, param, &why);
+    }
+    return !most || need <= most
+               ? 0
+               : serve_refuse(e, param,
+                              "%s: %zu tokens need a KV cache of %zu bytes, "
+                              "--kv-memory has %zu",
+                              param, r->n_ids, need, most);
+}
+
+bool samples_have_places(const struct serve *s, size_t n)
+{
+    struct qwick_batch_stats st = qwick_batch_get_stats(s->batch);
+    return st.n_live + st.n_waiting + n <= (size_t)s->a->max_batch;
+}
+
+void samples_make_head(const struct serve_call *c, const char *prefix,
+                       char id[SAMPLES_ID], struct openai_head *h)
+{
+    struct key k = key_start(prefix);
+    key_add_u64(&k, (uint64_t)c->s->created);
+    key_add_u64(&k, http_number(c->http));
+    snprintf(id, SAMPLES_ID, "%s-%016llx", prefix,
+             (unsigned long long)key_u64(&k));
+    *h = (struct openai_head){.id = id,
+                              .model = c->s->id,
+                              .created = (int64_t)time(NULL),
+                              .live = true};
+}
+
+/* ---- in the batch ---- */
+
+int samples_queue(struct samples *s, size_t i, const struct request *r,
+                  size_t k, qwick_token_fn fn, struct serve_error *e)
+{
+    struct sample *x = samples_at(s, i);
+    struct qwick_sampling sampling;
+    struct qwick_generate_options o = request_options(r, k, &sampling);
+    struct qwick_err why;
+    o.on_token = fn;
+    o.on_token_ctx = x;
+    if (!qwick_batch_add(s->c->s->batch, r->ids, r->n_ids, &o, &x->task,
+                         &why)) {
+        x->queued = true;
+        s->n_open++;
+        return 0;
+    }
+    body_fault(e, NULL, &why);
+    if (s->n_open == 0)
+        return -1;
+    s->why = *e;
+    samples_cancel(s);
+    return 1;
+}
+
+void samples_cancel(struct samples *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        struct sample *x = samples_at(s, i);
+        if (x->queued && !x->ended)
+            qwick_batch_cancel(s->c->s->batch, &x->task, NULL);
+    }
+}
+
+/* Note why the call ends without an answer. The first reason counts. */
+static void samples_fail(struct samples *s, int status, const char *code,
+                         const char *message)
+{
+    if (s->why.status)
+        return;
+    s->why = (struct serve_error){.status = status, .code = code};
+    err_set(&s->why.e, QWICK_ERR_RUNTIME, "%s", message);
+}
+
+/* Note an answer that ended without being one. */
+static void sample_check_end(struct sample *x)
+{
+    struct samples *s = x->all;
+    if (x->oom)
+        samples_fail(s, 503, NULL, "out of memory");
+    else if (x->r.finish == QWICK_FINISH_LOOP)
+        samples_fail(s, 500, "loop_guard",
+                     "the model repeats itself without end; --loop-guard "
+                     "ended the answer");
+    else if (x->r.finish == QWICK_FINISH_TIMEOUT)
+        samples_fail(s, 504, "timeout", "--timeout ended the answer");
+    else if (x->r.finish == QWICK_FINISH_INTERRUPTED ||
+             x->r.finish == QWICK_FINISH_CANCELLED)
+        samples_fail(s, 503, NULL,
+                     atomic_load(&s->c->stop) == SERVE_GONE
+                         ? "the client has left"
+                         : "the server is shutting down");
+}
+
+/* The batch has ended a sample. */
+static void sample_done(struct serve_task *t, struct qwick_result *r,
+                        const struct qwick_err *why)
+{
+    struct sample *x = (struct sample *)t;
+    struct samples *s = x->all;
+    x->ended = true;
+    x->r = *r;
+    *r = (struct qwick_result){0};
+    if (why && !s->why.status)
+        s->why = serve_error_of(why);
+    if (!why) {
+        s->end(x);
+        sample_check_end(x);
+    }
+    if (--s->n_open == 0) {
+        if (s->why.status)
+            serve_fail(s->c, &s->why);
+        else
+            s->answer(s);
+    } else if (s->why.status) {
+        samples_cancel(s);
+    }
+}
