@@ -1298,6 +1298,12 @@ struct qwick_batch_options {
     qwick_done_fn done;
     void *done_ctx;
     const volatile int *interrupt; /* ends a step soon; NULL: never */
+    /* Called on the thread of the step after each layer of a pass but the last,
+     * while the pass waits; NULL: never. It may call qwick_batch_cancel and
+     * qwick_batch_stats_read, and no other function of the batch or its
+     * engine. */
+    void (*on_layer)(void *ctx);
+    void *on_layer_ctx;
 };
 QWICK_API void qwick_batch_options_init(struct qwick_batch_options *o,
                                         size_t size);
@@ -1316,12 +1322,13 @@ QWICK_API int qwick_batch_create(struct qwick_batch **out,
  * done. */
 QWICK_API void qwick_batch_free(struct qwick_batch *b);
 
-/* Queue a prompt of n >= 1 tokens. prompt, *o and *o->sampling are copied. Other
- * memory that *o points to belongs to the caller and must stay valid until done
- * is called.
- * o->profile has no effect. prefill_ms and timeout_ms count from the first pass
- * that evaluates a token of the prompt. prefill_ms ends with the first token of
- * the answer. The timeout is checked after each pass. */
+/* Queue a prompt of n >= 1 tokens. prompt, *o and *o->sampling are copied.
+ * Other memory that *o points to belongs to the caller and must stay valid
+ * until done is called. QWICK_ERR_MEMORY if the KV cache of the prompt alone is
+ * larger than kv_bytes. o->profile has no effect. prefill_ms and timeout_ms
+ * count from the first pass that evaluates a token of the prompt. prefill_ms
+ * ends with the first token of the answer. The timeout is checked after each
+ * pass. */
 QWICK_API int qwick_batch_add(struct qwick_batch *b, const int32_t *prompt,
                               size_t n, const struct qwick_generate_options *o,
                               void *tag, struct qwick_err *e);
@@ -1330,6 +1337,14 @@ QWICK_API int qwick_batch_add(struct qwick_batch *b, const int32_t *prompt,
  * ends them before its pass: it calls done for each, with the answer so far and
  * QWICK_FINISH_CANCELLED. A callback of the batch may call this function; a
  * request that ends in the same pass keeps its own finish reason.
+ *
+ * If on_layer cancels prompts in a pass, the pass stops after that layer,
+ * unless what is left of it for these prompts is less work than what the other
+ * requests would have to repeat. (Work is counted in tokens times layers. The
+ * tokens of the others count as 32 at least, since each pass reads the weights,
+ * and a recurrent state goes back to a snapshot.) The step then ends the
+ * cancelled requests and succeeds. Answers of the others do not change. Tokens
+ * that earlier passes have evaluated are in the prefix cache in memory.
  * QWICK_ERR_USAGE if no request has the tag. */
 QWICK_API int qwick_batch_cancel(struct qwick_batch *b, const void *tag,
                                  struct qwick_err *e);

@@ -55,6 +55,8 @@ struct qwick_engine {
     pass_layer_fn on_layer; /* of passes that report progress, while they run;
                                else NULL */
     void *on_layer_ctx;
+    const volatile int *stop; /* ends joint steps in place of the flag of their
+                                 first session; NULL: that flag does */
     struct memory memory;
     struct prefix *prefix;          /* NULL: no cache in memory */
     struct prefix_disk *disk;       /* NULL: no cache on disk */

@@ -570,7 +570,7 @@ int qwick_engine_step(struct qwick_engine *eng, const struct qwick_step *steps,
         .logits = output & QWICK_LOGITS ? eng->rows : NULL,
         .hidden = output & QWICK_HIDDEN ? eng->hidden : NULL,
         .ms = steps[0].session->parts,
-        .interrupt = steps[0].session->interrupt,
+        .interrupt = eng->stop ? eng->stop : steps[0].session->interrupt,
         .on_layer = eng->on_layer,
         .on_layer_ctx = eng->on_layer_ctx};
     if (io.logits)

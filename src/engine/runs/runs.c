@@ -16,6 +16,10 @@ enum { ROWS_BYTES = 64 << 20 };
  * run. */
 enum { SPARE_BYTES = 16 << 20 };
 
+/* A pass takes at least about as long as one over so many tokens, because it
+ * reads the weights. */
+enum { WEIGHTS_TOKENS = 32 };
+
 int runs_open(struct runs *s, struct qwick_engine *eng,
               const struct run_task *task, void *ctx, size_t n_ctx,
               size_t max_live, struct qwick_err *e)
@@ -62,10 +66,49 @@ struct running {
     size_t before, n;
 };
 
-static void report_layer(void *ctx, size_t n_done, size_t n_layers)
+/* Tokens that a run loses if the current pass stops. A recurrent state goes back
+ * to a snapshot. */
+static size_t lost_tokens(const struct run *r)
+{
+    struct kv_cache stopped = r->session->kv;
+    kv_stop(&stopped, r->n_step);
+    return r->session->kv.n - stopped.n;
+}
+
+/* Whether to stop the pass after n_done of n_layers layers, because runs were
+ * cancelled: if what is left to do for them is no less work than what the
+ * others would do again. Work is counted in tokens times layers. */
+static bool is_worth_stopping(const struct runs *s, size_t n_done,
+                              size_t n_layers)
+{
+    size_t useless = 0, useful = 0, lost = 0;
+    for (size_t i = 0; i < s->n_steps; i++) {
+        const struct run *r = s->stepped[i];
+        if (!r->cancelled) {
+            useful += r->n_step;
+            lost += lost_tokens(r);
+        } else if (s->task->rows != QWICK_ROWS_LAST || !run_decodes(r)) {
+            useless += r->n_step; /* a token that decodes costs next to nothing
+                                     beside others */
+        }
+    }
+    if (useful && useful < WEIGHTS_TOKENS)
+        useful = WEIGHTS_TOKENS;
+    return useless * (n_layers - n_done) >= useful * n_done + lost * n_layers;
+}
+
+static void pass_layer(void *ctx, size_t n_done, size_t n_layers)
 {
     const struct running *r = ctx;
-    report(r->s, r->before + r->n * n_done / n_layers);
+    struct runs *s = r->s;
+    if (s->progress)
+        report(s, r->before + r->n * n_done / n_layers);
+    if (!s->poll || s->stop)
+        return;
+    s->poll(s->poll_ctx);
+    s->abandoned = s->cancelling && is_worth_stopping(s, n_done, n_layers);
+    if (s->abandoned || flag_is_set(s->interrupt))
+        flag_set(&s->stop, 1);
 }
 
 /* Evaluate steps in one pass, and report its layers. */
@@ -77,10 +120,14 @@ static int evaluate_steps(struct runs *s, const struct qwick_step *steps,
         r.before = s->base->kv.n;
     for (size_t i = 0; i < n; i++)
         r.n += steps[i].n;
-    s->eng->on_layer = s->progress ? report_layer : NULL;
+    flag_set(&s->stop, 0);
+    s->abandoned = false;
+    s->eng->on_layer = s->progress || s->poll ? pass_layer : NULL;
     s->eng->on_layer_ctx = &r;
+    s->eng->stop = s->poll ? &s->stop : NULL;
     int rc = qwick_engine_step(s->eng, steps, n, s->task->output, e);
     s->eng->on_layer = NULL;
+    s->eng->stop = NULL;
     return rc;
 }
 
@@ -601,6 +648,10 @@ int runs_step(struct runs *s, struct qwick_err *e)
     if (s->task->guess)
         s->task->guess(s);
     if (evaluate(s, &failed, &why)) {
+        if (s->abandoned) {
+            s->abandoned = false;
+            return end_cancelled(s, e);
+        }
         if (e)
             *e = why;
         return -1;

@@ -53,8 +53,9 @@ struct run {
                            take for the run */
     double deadline_ms; /* end the run when clock_ms reaches this time; 0:
                            never */
-    bool cancelled;     /* end the run before the next pass. Who sets this must
-                           also set runs.cancelling */
+    bool cancelled;     /* end the run before the next pass, or in it
+                           (runs.poll). Who sets this must also set
+                           runs.cancelling */
     size_t n_step;      /* tokens in the current pass */
     bool complete;      /* after the current pass the session has all tokens */
 };
@@ -129,6 +130,10 @@ struct runs {
     const volatile int *interrupt; /* NULL: never */
     qwick_progress_fn progress;    /* called after each layer, or NULL */
     void *progress_ctx;
+    void (*poll)(void *ctx); /* called after each layer but the last, or NULL.
+                                May cancel runs: the pass stops if it is not
+                                worth its time without them */
+    void *poll_ctx;
     size_t n_done, n_total;     /* for the progress callback; the task counts
                                    them */
     size_t n_reported;          /* of n_done, the callback's last value */
@@ -148,6 +153,8 @@ struct runs {
     size_t n_drawn;  /* rows of outputs of the pass that have been drawn from */
     bool hold;       /* admit nothing until a run has ended */
     bool cancelling; /* some run may have cancelled set */
+    volatile int stop; /* the current pass must stop; only with poll */
+    bool abandoned;    /* the last pass stopped because runs were cancelled */
 
     uint64_t n_passes, n_evaluated; /* passes, and tokens in them */
     uint64_t n_shared;              /* tokens that runs took from elsewhere */
@@ -188,7 +195,9 @@ bool runs_pending(const struct runs *s);
 
 /* End cancelled runs, admit runs and evaluate one pass. After
  * QWICK_ERR_INTERRUPTED nothing else has changed, except that sessions with
- * recurrent layers may have lost tokens that the next pass evaluates again. */
+ * recurrent layers may have lost tokens that the next pass evaluates again. The
+ * same holds if the pass stops because runs were cancelled in it; the step then
+ * ends these runs and succeeds. */
 int runs_step(struct runs *s, struct qwick_err *e);
 
 /* Run steps until no run is left. On failure, runs that have not ended are
@@ -242,6 +251,10 @@ bool runs_give_back(struct runs *s);
 
 /* Return whether all live runs fit memory at their probable lengths. */
 bool runs_fit(const struct runs *s);
+
+/* Return -1 with QWICK_ERR_MEMORY if the keys and values of n tokens need more
+ * than kv_bytes. */
+int runs_check_length(const struct runs *s, size_t n, struct qwick_err *e);
 
 /* Return -1 with QWICK_ERR_MEMORY if the planned pass needs more than
  * kv_bytes. */

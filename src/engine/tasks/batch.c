@@ -53,7 +53,7 @@ static int check_prompt(const struct qwick_batch *b, const int32_t *prompt,
         return err_set(e, QWICK_ERR_CONTEXT,
                        "prompt: %zu tokens do not fit the context of %zu", n,
                        b->runs.n_ctx);
-    return 0;
+    return runs_check_length(&b->runs, n, e);
 }
 
 /* The tokens that the sequence will probably have, one more than now at least.
@@ -290,6 +290,8 @@ int qwick_batch_create(struct qwick_batch **out, struct qwick_engine *eng,
     }
     b->runs.kv_bytes = o->kv_bytes;
     b->runs.interrupt = o->interrupt;
+    b->runs.poll = o->on_layer;
+    b->runs.poll_ctx = o->on_layer_ctx;
     if (o->n_common && batch_note_prompt(b, o->common, o->n_common, e))
         goto fail;
     *out = b;
