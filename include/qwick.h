@@ -1304,6 +1304,17 @@ struct qwick_batch_options {
      * engine. */
     void (*on_layer)(void *ctx);
     void *on_layer_ctx;
+    /* Share time between requests, for users who wait. Prompts with at most 512
+     * tokens left go before longer ones, from the next pass on. Beside a long
+     * prompt, sequences decode for about half of the time, and passes with the
+     * prompt are shorter. No long prompt rests longer than about a second while
+     * others do. false: each pass decodes and prefills as much as it can, with
+     * prompts in the order of their requests, so that all answers together take
+     * the least time.
+     *
+     * The passes then depend on measured times. So without exact, rounding may
+     * differ between two runs. With exact, answers are the same. */
+    bool fair;
 };
 QWICK_API void qwick_batch_options_init(struct qwick_batch_options *o,
                                         size_t size);

@@ -320,14 +320,16 @@ static void the_interrupt_flag_still_stops_a_pass(void **state)
 }
 
 /* n samples of a prompt evaluate it once; each evaluates its last token, which
- * gives the outputs that it draws from. */
+ * gives the outputs that it draws from. Fair passes change nothing of this. */
 static void samples_share_a_prefill(void **state)
 {
-    enum { N = 8, PROMPT = 333, TOKENS = 5 };
-    for (size_t m = 0; m < 2; m++) {
+    enum { N = 8, PROMPT = 633, TOKENS = 5 };
+    for (size_t k = 0; k < 4; k++) {
+        size_t m = k / 2;
         struct qwick_engine *eng = open_engine(models[m], 0);
         struct qwick_batch *b = open_batch(eng, NULL, 0);
         struct request *all[N];
+        b->runs.fair.on = k % 2;
         for (size_t i = 0; i < N; i++) {
             all[i] = new_request(models[m], PROMPT, TOKENS, 8);
             own_sampling(&all[i]->o)->seed = i ? 100 + i : 8;

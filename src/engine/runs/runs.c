@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/flag.h"
 #include "base/par.h"
 
@@ -24,8 +25,11 @@ int runs_open(struct runs *s, struct qwick_engine *eng,
               const struct run_task *task, void *ctx, size_t n_ctx,
               size_t max_live, struct qwick_err *e)
 {
-    *s = (struct runs){
-        .eng = eng, .task = task, .ctx = ctx, .max_live = max_live};
+    *s = (struct runs){.eng = eng,
+                       .task = task,
+                       .ctx = ctx,
+                       .max_live = max_live,
+                       .fair.clock = clock_ms};
     s->last = &s->first;
     if ((task->output & QWICK_LOGITS && engine_need_head(eng, e)) ||
         engine_context(eng, n_ctx, &s->n_ctx, e) ||
@@ -36,7 +40,8 @@ int runs_open(struct runs *s, struct qwick_engine *eng,
     s->stepped = calloc(max_live, sizeof *s->stepped);
     s->steps = calloc(max_live, sizeof *s->steps);
     s->spare = calloc(max_live, sizeof *s->spare);
-    if (!s->live || !s->stepped || !s->steps || !s->spare)
+    s->turns = calloc(max_live, sizeof *s->turns);
+    if (!s->live || !s->stepped || !s->steps || !s->spare || !s->turns)
         return err_oom(e, max_live);
     return 0;
 }
@@ -66,8 +71,8 @@ struct running {
     size_t before, n;
 };
 
-/* Tokens that a run loses if the current pass stops. A recurrent state goes back
- * to a snapshot. */
+/* Tokens that a run loses if the current pass stops. A recurrent state goes
+ * back to a snapshot. */
 static size_t lost_tokens(const struct run *r)
 {
     struct kv_cache stopped = r->session->kv;
@@ -87,7 +92,7 @@ static bool is_worth_stopping(const struct runs *s, size_t n_done,
         if (!r->cancelled) {
             useful += r->n_step;
             lost += lost_tokens(r);
-        } else if (s->task->rows != QWICK_ROWS_LAST || !run_decodes(r)) {
+        } else if (!runs_decodes(s, r)) {
             useless += r->n_step; /* a token that decodes costs next to nothing
                                      beside others */
         }
@@ -263,6 +268,7 @@ void runs_close(struct runs *s)
     free(s->stepped);
     free(s->steps);
     free(s->spare);
+    free(s->turns);
     *s = (struct runs){0};
 }
 
@@ -434,38 +440,56 @@ static void plan_step(struct runs *s, struct run *r, size_t *budget,
         (struct qwick_step){r->session, r->tokens + at, n, which};
 }
 
-static bool decodes(const struct runs *s, const struct run *r)
+/* Set the turns to all prompts in order of admission. */
+static void plan_in_order(struct runs *s)
 {
-    return s->task->rows == QWICK_ROWS_LAST && run_decodes(r);
+    s->n_turns = 0;
+    for (size_t i = 0; i < s->n_live; i++)
+        if (!runs_decodes(s, s->live[i]))
+            s->turns[s->n_turns++] =
+                (struct turn){.live = i, .n_most = SIZE_MAX};
+}
+
+/* Add tokens of a prompt to the pass. It may wait for another one instead. */
+static int plan_prompt(struct runs *s, const struct turn *t, size_t *budget,
+                       size_t *rows, struct qwick_err *e)
+{
+    struct run *r = s->live[t->live];
+    size_t most = t->n_most < *budget ? t->n_most : *budget, left = most;
+    if (!r->session) {
+        if (s->task->share && runs_worth_waiting(s, t->live))
+            return 0;
+        if (runs_start(s, r, e))
+            return -1;
+    }
+    plan_step(s, r, &left, rows);
+    *budget -= most - left;
+    return 0;
 }
 
 /* Plan a pass: one token of every run that decodes, with its guesses, and
- * pieces of the other runs in order of admission, up to the engine's chunk. So
- * a decoding run never waits for a long prompt, and prompts make progress even
- * if the chunk is small. */
+ * pieces of the other runs, up to the engine's chunk. So a decoding run never
+ * waits for a long prompt, and prompts make progress even if the chunk is
+ * small. */
 static int plan(struct runs *s, struct qwick_err *e)
 {
     size_t chunk = s->eng->model.chunk, budget = SIZE_MAX, n = 0;
     size_t rows = runs_most_rows(s);
     s->n_steps = 0;
     for (size_t i = 0; i < s->n_live; i++)
-        if (decodes(s, s->live[i]))
+        if (runs_decodes(s, s->live[i]))
             plan_step(s, s->live[i], &budget, &rows);
+    s->n_decoding = s->n_steps;
     for (size_t i = 0; i < s->n_steps; i++)
         n += s->stepped[i]->n_step;
     budget = chunk > n ? chunk - n : 1;
-    for (size_t i = 0; i < s->n_live && budget > 0; i++) {
-        struct run *r = s->live[i];
-        if (decodes(s, r))
-            continue;
-        if (!r->session) {
-            if (s->task->share && runs_worth_waiting(s, i))
-                continue;
-            if (runs_start(s, r, e))
-                return -1;
-        }
-        plan_step(s, r, &budget, &rows);
-    }
+    if (s->fair.on)
+        fair_plan(s, &budget);
+    else
+        plan_in_order(s);
+    for (size_t i = 0; i < s->n_turns && budget > 0; i++)
+        if (plan_prompt(s, &s->turns[i], &budget, &rows, e))
+            return -1;
     return 0;
 }
 
@@ -647,6 +671,7 @@ int runs_step(struct runs *s, struct qwick_err *e)
         return 0;
     if (s->task->guess)
         s->task->guess(s);
+    double start = s->fair.on ? s->fair.clock() : 0;
     if (evaluate(s, &failed, &why)) {
         if (s->abandoned) {
             s->abandoned = false;
@@ -662,6 +687,8 @@ int runs_step(struct runs *s, struct qwick_err *e)
         return end_run(s, failed, e);
     }
     assert(s->n_steps > 0);
+    if (s->fair.on)
+        fair_account(s, s->fair.clock() - start);
     s->n_passes++;
     for (size_t i = 0; i < s->n_steps; i++)
         s->n_evaluated += s->stepped[i]->n_step;

@@ -13,6 +13,7 @@
  * start it again later.
  *
  *     runs.c         queue, sessions, passes
+ *     runs_fair.c    which prompts a pass takes, if it is fair
  *     runs_memory.c  memory limits
  *     runs_prefix.c  tokens that a run can take from other runs and from caches
  *
@@ -56,6 +57,10 @@ struct run {
     bool cancelled;     /* end the run before the next pass, or in it
                            (runs.poll). Who sets this must also set
                            runs.cancelling */
+    bool is_long;       /* it began with many tokens to evaluate; only with
+                           runs.fair */
+    double rested_ms;   /* time of the passes since the last one with tokens of
+                           the run; only with runs.fair */
     size_t n_step;      /* tokens in the current pass */
     bool complete;      /* after the current pass the session has all tokens */
 };
@@ -119,6 +124,24 @@ struct run_task {
     void (*release)(struct runs *s, struct run *r);
 };
 
+/* How runs share time (runs_fair.c). */
+struct fair {
+    bool on;               /* off: a pass takes all it can, in order of
+                              admission */
+    double (*clock)(void); /* clock_ms, or a test's */
+    double step_ms;  /* recent time of a pass that only decodes; 0: none */
+    double token_ms; /* recent time of a token of a prompt; 0: none */
+    double owed_ms;  /* time for passes that only decode */
+};
+
+/* A prompt that the next pass may take. */
+struct turn {
+    size_t live;   /* its number among the live runs */
+    size_t n_left; /* tokens that it has left */
+    bool is_long;
+    size_t n_most; /* maximum number of tokens in the pass */
+};
+
 struct runs {
     struct qwick_engine *eng;
     const struct run_task *task;
@@ -149,7 +172,10 @@ struct runs {
     struct qwick_step *steps;  /* [n_steps] their steps */
     struct qwick_session **spare; /* [n_spare] of max_live, sessions of ended
                                      runs, to use again */
-    size_t max_live, n_live, n_steps, n_spare;
+    struct turn *turns; /* [n_turns] of max_live, in order of preference */
+    size_t max_live, n_live, n_steps, n_spare, n_turns;
+    size_t n_decoding; /* the first steps of the pass, of runs that decode */
+    struct fair fair;
     size_t n_drawn;  /* rows of outputs of the pass that have been drawn from */
     bool hold;       /* admit nothing until a run has ended */
     bool cancelling; /* some run may have cancelled set */
@@ -218,6 +244,21 @@ static inline bool run_decodes(const struct run *r)
 {
     return r->session && run_pending(r) == 1;
 }
+
+/* Return whether the run's step belongs to the part of a pass that decodes. */
+static inline bool runs_decodes(const struct runs *s, const struct run *r)
+{
+    return s->task->rows == QWICK_ROWS_LAST && run_decodes(r);
+}
+
+/* ---- runs_fair.c ---- */
+
+/* Set the turns to the prompts that the pass takes, and lower *budget, the
+ * number of tokens that it may have besides the steps that are planned. */
+void fair_plan(struct runs *s, size_t *budget);
+
+/* Take notice of a pass that took ms, before its outputs are used. */
+void fair_account(struct runs *s, double ms);
 
 /* ---- runs_prefix.c ---- */
 

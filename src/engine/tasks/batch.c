@@ -290,6 +290,7 @@ int qwick_batch_create(struct qwick_batch **out, struct qwick_engine *eng,
     }
     b->runs.kv_bytes = o->kv_bytes;
     b->runs.interrupt = o->interrupt;
+    b->runs.fair.on = o->fair;
     b->runs.poll = o->on_layer;
     b->runs.poll_ctx = o->on_layer_ctx;
     if (o->n_common && batch_note_prompt(b, o->common, o->n_common, e))
