@@ -220,6 +220,8 @@ static void chat_sample_done(struct serve_task *t, struct qwick_result *r,
         chat_check_end(s, x);
         if (s->c->stream && !s->why.status)
             chat_send_end(x);
+        if (x->oom)
+            chat_set_error(s, 503, NULL, "out of memory");
     }
     if (--s->n_open == 0) {
         if (s->why.status)
