@@ -442,10 +442,11 @@ QWICK_API int qwick_chat_add(struct qwick_chat *c, const char *role,
  * takes, as docs/formats.md describes: a list or the texts joined with
  * newlines, arguments of tool calls as an object or as text, several system
  * messages as one. It reads other members ("reasoning_content",
- * "tool_calls" …). "tools", "add_generation_prompt" and "enable_thinking" replace the values of an
- * earlier call; "add_generation_prompt" and "enable_thinking" also take
- * precedence over the options. An input with an error leaves the conversation
- * unchanged: QWICK_ERR_USAGE names the message and the field. */
+ * "tool_calls" …). "tools", "add_generation_prompt" and "enable_thinking"
+ * replace the values of an earlier call; "add_generation_prompt" and
+ * "enable_thinking" also take precedence over the options. An input with an
+ * error leaves the conversation unchanged: QWICK_ERR_USAGE names the message
+ * and the field. */
 QWICK_API int qwick_chat_add_json(struct qwick_chat *c, const char *json,
                                   size_t n, struct qwick_err *e);
 

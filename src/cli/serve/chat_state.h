@@ -8,27 +8,20 @@
 #include "base/buf.h"
 #include "cli/answer/openai_chat.h"
 #include "cli/answer/request.h"
-#include "cli/serve/serve.h"
+#include "cli/serve/samples.h"
 #include "qwick.h"
 #include "text/chat/tool_calls.h"
 
-struct chat_state;
-
-/* One of the answers. The batch knows it as the tag of a request. */
+/* One of the answers. */
 struct chat_sample {
-    struct serve_task task; /* must be the first member */
-    struct chat_state *chat;
+    struct sample sample; /* must be the first member */
     size_t index;
-    bool queued, ended;    /* in the batch; ended there */
-    struct qwick_result r; /* of the answer when it has ended */
-
     struct tool_calls calls;  /* without tools only its text is used */
     struct buf thinking;      /* all of it */
     struct buf logprobs;      /* items that are not sent yet */
     size_t n_text, n_thought; /* bytes of text, of thinking, that came in
                                  tokens */
     size_t n_thinking;        /* tokens of thinking */
-    bool oom;                 /* memory ran out in a callback */
 
     /* With a stream: what was sent. */
     bool began; /* the chunk with the role */
@@ -36,15 +29,17 @@ struct chat_sample {
 };
 
 struct chat_state {
-    struct serve_call *c;
+    struct samples all; /* must be the first member; r.n chat_samples */
     struct request r;
     struct openai_head head; /* of completion and chunks */
-    char id[40];             /* of head */
+    char id[SAMPLES_ID];     /* of head */
     bool include_usage;
-    struct chat_sample *samples; /* [r.n] */
-    size_t n_open;               /* samples in the batch */
-    struct serve_error why;      /* status not 0: the call ends with it */
 };
+
+static inline struct chat_sample *chat_at(const struct chat_state *s, size_t i)
+{
+    return (struct chat_sample *)samples_at(&s->all, i);
+}
 
 /* ---- chat_answer.c: engine thread ---- */
 
@@ -52,11 +47,9 @@ struct chat_state {
 int chat_token(void *ctx, const struct qwick_token_event *ev);
 /* Send the first chunk of a sample. */
 void chat_send_role(struct chat_sample *x);
-/* Read the end of an answer. */
-void chat_end_sample(struct chat_sample *x);
-/* Send what is left of a sample's stream, and its last chunk. */
-void chat_send_end(struct chat_sample *x);
-/* Answer, when all samples have ended without an error, and free the call. */
-void chat_answer(struct chat_state *s);
+/* The callbacks of struct samples. */
+void chat_end_sample(struct sample *x);
+void chat_send_end(struct sample *x);
+void chat_answer(struct samples *s);
 
 #endif

@@ -225,7 +225,7 @@ void completion_echo(struct completion_sample *x)
     x->sample.oom |= bad != 0;
 }
 
-void completion_end_sample(struct sample *sample)
+void completion_end(struct sample *sample)
 {
     struct completion_sample *x = (struct completion_sample *)sample;
     const struct qwick_result *r = &sample->r;
@@ -234,8 +234,12 @@ void completion_end_sample(struct sample *sample)
     if (r->n_text > x->n_text &&
         buf_append(&x->text, r->text + x->n_text, r->n_text - x->n_text))
         sample->oom = true;
-    if (sample->all->c->stream && !sample->oom && !sample->all->why.status)
-        send_text(x, finish_of(x));
+}
+
+void completion_send_end(struct sample *sample)
+{
+    struct completion_sample *x = (struct completion_sample *)sample;
+    send_text(x, finish_of(x));
 }
 
 /* ---- the end of the call ---- */

@@ -59,7 +59,8 @@ int completion_token(void *ctx, const struct qwick_token_event *ev);
 /* Begin the text of a sample with its prompt. */
 void completion_echo(struct completion_sample *x);
 /* The callbacks of struct samples. */
-void completion_end_sample(struct sample *x);
+void completion_end(struct sample *x);
+void completion_send_end(struct sample *x);
 void completion_answer(struct samples *s);
 void completion_logprobs_free(struct completion_logprobs *l);
 

@@ -282,8 +282,10 @@ int completion_prepare(struct serve_call *c, struct serve_error *e)
         err_oom(&why, sizeof(*s));
         return body_fault(e, NULL, &why);
     }
-    s->all = (struct samples){
-        .c = c, .end = completion_end_sample, .answer = completion_answer};
+    s->all = (struct samples){.c = c,
+                              .end = completion_end,
+                              .send_end = completion_send_end,
+                              .answer = completion_answer};
     bool bad = read_body(s, &doc, &b, e);
     bool stream = c->stream && !bad;
     c->stream = false; /* an error of preparation has its status */
@@ -313,7 +315,7 @@ static int queue_samples(struct completion_state *s, struct serve_error *e)
             return body_fault(e, NULL, &why);
         }
         if (s->empty && s->all.c->stream)
-            completion_end_sample(x);
+            completion_send_end(x);
     }
     if (s->empty) {
         completion_answer(&s->all);

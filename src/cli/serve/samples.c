@@ -44,6 +44,11 @@ int samples_check(const struct serve *s, const struct request *r,
     size_t need = r->n_ids * info->kv_token_bytes + info->kv_state_bytes;
     size_t most = (size_t)s->a->kv_memory;
     struct qwick_err why;
+    if (r->constraint && (r->o.n_stop || r->o.ignore_eos))
+        return serve_refuse(e, r->o.n_stop ? "stop" : NULL,
+                            "%s: cannot be combined with a response format, a "
+                            "grammar or a tool choice",
+                            r->o.n_stop ? "stop" : "--ignore-eos");
     if (r->n_ids > s->n_ctx) {
         prompt_too_long(r->n_ids, s->n_ctx, "", &why);
         return body_fault(e, param, &why);
@@ -120,13 +125,18 @@ static void samples_fail(struct samples *s, int status, const char *code,
     err_set(&s->why.e, QWICK_ERR_RUNTIME, "%s", message);
 }
 
+static void sample_check_memory(struct sample *x)
+{
+    if (x->oom)
+        samples_fail(x->all, 503, NULL, "out of memory");
+}
+
 /* Note an answer that ended without being one. */
 static void sample_check_end(struct sample *x)
 {
     struct samples *s = x->all;
-    if (x->oom)
-        samples_fail(s, 503, NULL, "out of memory");
-    else if (x->r.finish == QWICK_FINISH_LOOP)
+    sample_check_memory(x);
+    if (x->r.finish == QWICK_FINISH_LOOP)
         samples_fail(s, 500, "loop_guard",
                      "the model repeats itself without end; --loop-guard "
                      "ended the answer");
@@ -154,6 +164,9 @@ static void sample_done(struct serve_task *t, struct qwick_result *r,
     if (!why) {
         s->end(x);
         sample_check_end(x);
+        if (s->c->stream && !s->why.status)
+            s->send_end(x);
+        sample_check_memory(x);
     }
     if (--s->n_open == 0) {
         if (s->why.status)

@@ -29,13 +29,16 @@ struct samples {
     size_t n, size;
     size_t n_open;          /* samples in the batch */
     struct serve_error why; /* status not 0: the call ends with it */
-    /* A sample has ended without an error: read what is left of it. */
+    /* A sample has ended: read what is left of it. */
     void (*end)(struct sample *x);
+    /* With a stream: send the last chunk of a sample that has ended without an
+     * error. */
+    void (*send_end)(struct sample *x);
     /* All samples have: answer, and free the call. */
     void (*answer)(struct samples *s);
 };
 
-/* Make n samples, zeros but for their struct sample. s->c, end and answer are
+/* Make n samples, zeros but for their struct sample. s->c and the callbacks are
  * set. Sets the call's n_streams. Returns 0, or -1 with *e set. */
 int samples_create(struct samples *s, size_t n, size_t size,
                    struct serve_error *e);
@@ -46,8 +49,9 @@ static inline struct sample *samples_at(const struct samples *s, size_t i)
     return (struct sample *)(s->v + i * s->size);
 }
 
-/* Refuse a request that never fits the context or --kv-memory. param: the
- * member with its prompt. Returns 0, or -1 with *e set. */
+/* Refuse a request that the batch would refuse, or that never fits the context
+ * or --kv-memory. param: the member with its prompt. Returns 0, or -1 with *e
+ * set. */
 int samples_check(const struct serve *s, const struct request *r,
                   const char *param, struct serve_error *e);
 

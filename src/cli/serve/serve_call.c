@@ -140,10 +140,22 @@ void serve_done(struct serve_call *c)
     call_free(c);
 }
 
+/* Write an error without the model's path, which is none of the client's
+ * business. */
+static void call_error_json(const struct serve_call *c,
+                            const struct serve_error *e, struct buf *body)
+{
+    const char *path = qwick_engine_info(c->s->g.eng)->path;
+    struct serve_error shown = *e;
+    snprintf(shown.e.msg, sizeof(shown.e.msg), "%s",
+             err_without_name(&e->e, path));
+    serve_error_json(body, &shown);
+}
+
 void serve_fail(struct serve_call *c, const struct serve_error *e)
 {
     struct buf body = {0};
-    serve_error_json(&body, e);
+    call_error_json(c, e, &body);
     call_note(c, e->status);
     if (e->status == 429)
         http_add_field(c->http, "Retry-After", "1");

@@ -24,12 +24,14 @@ int embeddings_open(struct serve *s)
     return 0;
 }
 
-/* Set *e to an error of the library about item i of a member. Returns -1. */
+/* Set *e to an error of the library about item i of a member. What the model
+ * lacks is no fault of the item. Returns -1. */
 static int item_fault(struct serve_error *e, const char *name, size_t i,
                       const struct qwick_err *why)
 {
-    struct qwick_err full;
-    err_set(&full, why->code, "%s: item %zu: %s", name, i, why->msg);
+    struct qwick_err full = *why;
+    if (why->code != QWICK_ERR_MODEL)
+        err_set(&full, why->code, "%s: item %zu: %s", name, i, why->msg);
     return body_fault(e, name, &full);
 }
 
