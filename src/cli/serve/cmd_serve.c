@@ -79,6 +79,9 @@ static int serve_create_batch(struct serve *s)
         .kv_bytes = (size_t)s->a->kv_memory,
         .done = serve_batch_done,
         .done_ctx = s,
+        .on_layer = serve_batch_layer,
+        .on_layer_ctx = s,
+        .fair = true,
     };
     struct qwick_err e;
     return msg_result(qwick_batch_create(&s->batch, s->g.eng, &o, &e), &e);
