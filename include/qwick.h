@@ -91,8 +91,10 @@ enum qwick_err_kind {
     QWICK_KIND_NONE,         /* the code says all */
     QWICK_KIND_INCOMPLETE,   /* a part of a file is missing, as after a download
                                 that was cut off */
-    QWICK_KIND_ADDRESS_SPACE /* QWICK_ERR_MEMORY: the address space has no room
-                                for one file; other files may fit */
+    QWICK_KIND_ADDRESS_SPACE, /* QWICK_ERR_MEMORY: the address space has no room
+                                 for one file; other files may fit */
+    QWICK_KIND_LIMIT /* QWICK_ERR_MEMORY: needs more than a limit that the caller
+                        has set, whatever else runs */
 };
 
 /* msg is one line without the program's name: "FILE: WHAT: why". It may hold

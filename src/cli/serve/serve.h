@@ -180,7 +180,8 @@ void serve_done(struct serve_call *c);
 /* Append the JSON of an error. */
 void serve_error_json(struct buf *out, const struct serve_error *e);
 /* The error of a library's error, with its status: 400 for QWICK_ERR_USAGE and
- * QWICK_ERR_CONTEXT, 503 for QWICK_ERR_MEMORY, else 500. */
+ * QWICK_ERR_CONTEXT, 503 for QWICK_ERR_MEMORY, 400 for QWICK_KIND_LIMIT, else
+ * 500. */
 struct serve_error serve_error_of(const struct qwick_err *e);
 
 /* ---- serve_io.c: the handler of http.h ---- */

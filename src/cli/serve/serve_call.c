@@ -214,8 +214,8 @@ struct serve_error serve_error_of(const struct qwick_err *why)
     case QWICK_ERR_USAGE:
         e.status = 400;
         break;
-    case QWICK_ERR_MEMORY:
-        e.status = 503;
+    case QWICK_ERR_MEMORY: /* waiting does not help against a limit */
+        e.status = why->kind == QWICK_KIND_LIMIT ? 400 : 503;
         break;
     default:
         e.status = 500;

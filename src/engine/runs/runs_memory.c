@@ -113,12 +113,15 @@ bool runs_fit(const struct runs *s)
 int runs_check_length(const struct runs *s, size_t n, struct qwick_err *e)
 {
     size_t need = kv_sequence_bytes(&s->shape, n);
-    if (s->kv_bytes && need > s->kv_bytes)
-        return err_set(e, QWICK_ERR_MEMORY,
-                       "prompt: the KV cache of %zu tokens needs %zu bytes, "
-                       "all caches may have %zu",
-                       n, need, s->kv_bytes);
-    return 0;
+    if (!s->kv_bytes || need <= s->kv_bytes)
+        return 0;
+    err_set(e, QWICK_ERR_MEMORY,
+            "prompt: the KV cache of %zu tokens needs %zu bytes, all caches "
+            "may have %zu",
+            n, need, s->kv_bytes);
+    if (e)
+        e->kind = QWICK_KIND_LIMIT;
+    return -1;
 }
 
 int runs_check_memory(struct runs *s, struct qwick_err *e)
