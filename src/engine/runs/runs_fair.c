@@ -20,7 +20,12 @@ enum { MIN_PIECE = 64 };
 /* Longest time that a long prompt rests, and longest pass with a long prompt
  * beside other runs, if MIN_PIECE allows it. */
 #define REST_MS  900
-#define PIECE_MS 400
+#define PIECE_MS 700
+
+/* Rate of runs that decode beside a long prompt, as a share of their rate
+ * without it. A bit more than half, because a prompt ends with a pass after
+ * which they are owed nothing. */
+#define DECODE_SHARE 0.55
 
 static size_t least(size_t a, size_t b)
 {
@@ -70,16 +75,6 @@ static size_t sort_turns(struct runs *s)
     return n_ready;
 }
 
-/* Return how many tokens a pass with a long prompt should have. */
-static size_t piece(const struct runs *s)
-{
-    const struct fair *f = &s->fair;
-    size_t chunk = s->eng->model.chunk, n = chunk;
-    if (f->token_ms * (double)chunk > PIECE_MS)
-        n = (size_t)(PIECE_MS / f->token_ms) / MIN_PIECE * MIN_PIECE;
-    return n > MIN_PIECE ? n : least(MIN_PIECE, chunk);
-}
-
 /* Move turns[from] to the head of the list. */
 static void move_first(struct runs *s, size_t from)
 {
@@ -108,25 +103,41 @@ static void remove_turns(struct runs *s, size_t begin, size_t end)
     s->n_turns = begin;
 }
 
+/* Return how many tokens of prompts a pass of this time has. */
+static size_t tokens_in(const struct fair *f, double ms)
+{
+    if (ms <= 0)
+        return 0;
+    return f->token_ms > 0 ? (size_t)(ms / f->token_ms) : SIZE_MAX;
+}
+
+/* Return how many tokens a pass with a long prompt beside other runs should
+ * have. */
+static size_t piece(const struct fair *f)
+{
+    size_t n = tokens_in(f, PIECE_MS) / MIN_PIECE * MIN_PIECE;
+    return n > MIN_PIECE ? n : MIN_PIECE;
+}
+
 void fair_plan(struct runs *s, size_t *budget)
 {
     const struct fair *f = &s->fair;
-    size_t n_ready = sort_turns(s), n_short = 0, n_tokens = 0;
+    size_t n_ready = sort_turns(s), n_short = 0, n_tokens = 0, most = *budget;
     for (; n_short < n_ready && !s->turns[n_short].is_long; n_short++)
         n_tokens += s->turns[n_short].n_left;
     if (n_short == n_ready)
         return;
     bool decodes = s->n_steps > 0;
     if (decodes || n_ready > 1)
-        *budget = least(*budget, piece(s));
-    /* Would the prompt that has rested longest rest too long if the next pass
-     * left it out? That pass decodes, takes short prompts or another long one.
-     */
+        *budget = least(most, piece(f));
+    /* May the next pass leave out the prompt that has rested longest? It
+     * decodes, or it takes short prompts or another long one. */
     bool owed = decodes && !n_short && f->owed_ms > f->step_ms / 2;
-    n_tokens = owed ? 0 : least(n_short ? n_tokens : SIZE_MAX, *budget);
-    double ms = f->step_ms * decodes + f->token_ms * (double)n_tokens;
     size_t rested = most_rested(s, n_short, n_ready);
-    bool due = s->live[s->turns[rested].live]->rested_ms + ms > REST_MS;
+    double ms = REST_MS - s->live[s->turns[rested].live]->rested_ms -
+                (decodes ? f->step_ms : 0);
+    size_t wanted = n_short ? least(n_tokens, MIN_PIECE) : owed ? 0 : *budget;
+    bool due = ms < 0 || tokens_in(f, ms) < wanted;
     if (owed && !due) {
         s->n_turns = 0;
         return;
@@ -135,6 +146,8 @@ void fair_plan(struct runs *s, size_t *budget)
         move_first(s, rested);
     if (due && n_short)
         s->turns[0].n_most = (*budget + 1) / 2;
+    else if (n_short)
+        *budget = least(most, tokens_in(f, ms));
     if (n_short)
         remove_turns(s, n_short + due, n_ready);
 }
@@ -162,9 +175,11 @@ void fair_account(struct runs *s, double ms)
     }
     if (n_tokens >= MIN_PIECE)
         learn(&f->token_ms, ms / (double)n_tokens);
-    /* They had a token each, which counts as half a pass. A tenth more makes up
-     * for the end of the prompt, after which they are owed nothing. */
-    f->owed_ms = s->n_decoding ? f->owed_ms + 1.1 * ms - f->step_ms / 2 : 0;
+    /* k passes that decode come after this one, so that k + 1 tokens of each
+     * run take k * step_ms / DECODE_SHARE */
+    f->owed_ms += (DECODE_SHARE * ms - f->step_ms) / (1 - DECODE_SHARE);
+    if (s->n_decoding == 0 || f->owed_ms < 0)
+        f->owed_ms = 0;
     if (f->owed_ms > REST_MS)
         f->owed_ms = REST_MS;
 }
