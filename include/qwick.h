@@ -30,18 +30,22 @@
  *
  *     qwick_tokenize, qwick_tokenize_some, qwick_tokenize_after,
  *     qwick_tokenize_prompt, qwick_detokenize, qwick_token_text,
- *     qwick_chat_render, qwick_chat_encode, qwick_embed_encode,
- *     qwick_rerank_encode, qwick_constraint_create, qwick_constraint_free
+ *     qwick_chat_render, qwick_chat_encode, qwick_constraint_create,
+ *     qwick_constraint_free, qwick_embedder_create, qwick_embed_encode,
+ *     qwick_reranker_create, qwick_rerank_encode, qwick_sampling_defaults,
+ *     qwick_check_generation, qwick_engine_info
  *
- * Only one thread at a time may use a conversation or a constraint: a constraint
- * that one thread has made belongs to the answers of another one afterwards. The
- * text functions never call the engine's log. Engines share no visible state:
- * several threads
- * may use different engines at the same time. There are three exceptions, which
- * only one thread of the process may run at a time: qwick_engine_open (see
- * there), the first passes of an engine with lazy_blas, and qwick_quantize. Any
- * thread or signal handler may set an interrupt flag. Callbacks run on the
- * thread that called the library.
+ * Only one thread at a time may use a conversation, a constraint, an embedder
+ * or a reranker. A thread may make one for work of another thread. Of these
+ * functions only the creation of embedders and rerankers may call the engine's
+ * log, and only one thread at a time may call these two.
+ *
+ * Engines share no visible state: several threads may use different engines at
+ * the same time. There are three exceptions, which only one thread of the
+ * process may run at a time: qwick_engine_open (see there), the first passes of
+ * an engine with lazy_blas, and qwick_quantize. Any thread or signal handler
+ * may set an interrupt flag. Callbacks run on the thread that called the
+ * library.
  *
  * An engine has threads of its own. They sleep between calls and block all
  * signals except faults. fork() does not copy them: a child process must not
@@ -384,6 +388,14 @@ QWICK_API int qwick_tokenize_prompt(const struct qwick_engine *eng,
                                     bool special, size_t enough, int32_t **ids,
                                     size_t *n_ids, struct qwick_err *e);
 
+/* Let all text functions that the calling thread calls from now on end within
+ * timeout_ms milliseconds in all, else they fail with QWICK_ERR_USAGE; 0: no
+ * limit, as at first. For requests from strangers: a text of 32 MiB may take 20
+ * s. The text functions are those that the top of this file lists, and the
+ * creation of rerankers, which tokenizes the query. Constraints end within
+ * about 1 s in any case. */
+QWICK_API void qwick_text_timeout(double timeout_ms);
+
 /* Turn ids into exact bytes. *text ends with a NUL, which *n_bytes does not
  * count. A tokenizer that puts a blank before a text drops one at the start of
  * a text here. skip_special leaves out added tokens that are flagged special.
@@ -504,6 +516,10 @@ struct qwick_chat_options {
     bool allow_special; /* text such as "<|im_end|>" in a message becomes the
                            added token; otherwise only the template's own text
                            does */
+    size_t max_bytes; /* memory for rendering a conversation from a stranger, of
+                         which a half is for the template's values and a
+                         quarter for the text; beyond it QWICK_ERR_USAGE. 0:
+                         256 MiB for the values */
 };
 QWICK_API void qwick_chat_options_init(struct qwick_chat_options *o,
                                        size_t size);
@@ -678,12 +694,12 @@ QWICK_API int qwick_session_store(struct qwick_session *s, size_t n,
 
 /* Write the pages of the prefix cache in memory that the one on disk lacks, the
  * most recently used ones first, until all are there, timeout_ms milliseconds
- * have passed (0: no limit), or *interrupt (NULL: never) is nonzero. Then remove
- * the least recently used entries, as qwick_session_store does. Writes at most
- * prefix_cache_disk_bytes. A program that answers many conversations calls this
- * when it is idle and before it ends, so that the next process finds them. Does
- * nothing when the engine lacks one of the two caches. QWICK_ERR_RUNTIME names
- * the file that could not be written. */
+ * have passed (0: no limit), or *interrupt (NULL: never) is nonzero. Then
+ * remove the least recently used entries, as qwick_session_store does. Writes
+ * at most prefix_cache_disk_bytes. Call it when a program that answers many
+ * conversations is idle and before it ends, so that the next process finds
+ * them. Does nothing when the engine lacks one of the two caches.
+ * QWICK_ERR_RUNTIME names the file that could not be written. */
 QWICK_API int qwick_engine_store_prefixes(struct qwick_engine *eng,
                                           double timeout_ms,
                                           const volatile int *interrupt,
@@ -1267,8 +1283,8 @@ QWICK_API int qwick_detokenizer_flush(struct qwick_detokenizer *d,
  * With recurrent layers, a request can take only a beginning at whose end there
  * is a copy of their state. A batch keeps such copies at the last page before
  * the end of a prompt, 16 tokens before that (where templates open think
- * blocks), at the start of the last message, at the end of the answer, and where
- * a prompt parts from earlier ones.
+ * blocks), at the start of the last message, at the end of the answer, and
+ * where a prompt parts from earlier ones.
  *
  * With a draft model, a pass also evaluates guesses of the requests.
  *

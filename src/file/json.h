@@ -77,6 +77,13 @@ struct json_doc;
 int json_parse(struct json_doc **out, const char *name, const char *text,
                size_t n, enum qwick_err_code code, struct qwick_err *e);
 
+/* Parse a text from a stranger: the tree may take about max_bytes of memory (0:
+ * any number). A tree of short values takes up to 60 times the bytes of its
+ * text. */
+int json_parse_within(struct json_doc **out, const char *name, const char *text,
+                      size_t n, size_t max_bytes, enum qwick_err_code code,
+                      struct qwick_err *e);
+
 /* Parse a text as Python's json module does: NaN, Infinity and -Infinity are
  * numbers, for which json_double and json_int return -1. */
 int json_parse_python(struct json_doc **out, const char *name, const char *text,

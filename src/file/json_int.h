@@ -14,6 +14,7 @@ struct json_input {
     size_t n_gaps;
     enum qwick_err_code code;
     struct qwick_err *e;
+    size_t max_bytes; /* of a tree; 0: no limit */
     bool python;   /* NaN, Infinity and -Infinity are numbers */
     size_t key_at; /* out: offset of the key that a callback gets */
     size_t bad;    /* out: the offset that the error names */

@@ -30,13 +30,27 @@ struct builder {
     size_t len, cap;
     size_t start[JSON_MAX_DEPTH]; /* where each open container begins */
     size_t depth;
+    size_t used;         /* bytes of the arena */
     struct hashmap keys; /* scratch of check_keys */
     uint64_t seed;
 };
 
+/* Count n bytes of the arena. */
+static int count_bytes(struct builder *b, size_t n)
+{
+    b->used += n;
+    if (!b->in->max_bytes ||
+        b->used + b->cap * sizeof *b->stack <= b->in->max_bytes)
+        return 0;
+    return err_set(b->in->e, b->in->code,
+                   "%s: its values need more than %zu MiB of memory",
+                   b->in->name, b->in->max_bytes >> 20);
+}
+
 static struct pending *push_value(struct builder *b, enum json_type type)
 {
-    if (ARRAY_RESERVE(b->stack, b->cap, b->len + 1, b->in->e))
+    if (count_bytes(b, 0) ||
+        ARRAY_RESERVE(b->stack, b->cap, b->len + 1, b->in->e))
         return NULL;
     struct pending *v = &b->stack[b->len++];
     memset(v, 0, sizeof *v);
@@ -48,7 +62,7 @@ static int push_text(struct builder *b, enum json_type type, const char *s,
                      size_t n)
 {
     struct pending *v = push_value(b, type);
-    if (!v)
+    if (!v || count_bytes(b, n + 1))
         return -1;
     char *copy = arena_copy(&b->doc->arena, s, n);
     if (!copy)
@@ -156,6 +170,8 @@ static int tree_end(struct builder *b, enum json_type type)
     if (n > 0) {
         /* No overflow: the stack is larger than this. */
         size_t bytes = n * step * sizeof *items;
+        if (count_bytes(b, bytes))
+            return -1;
         items = arena_alloc(&b->doc->arena, bytes, _Alignof(struct json_value));
         if (!items)
             return err_oom(b->in->e, bytes);
@@ -245,6 +261,19 @@ int json_parse_around(struct json_doc **out, const char *name, const char *text,
                             .n = n,
                             .gaps = gaps,
                             .n_gaps = n_gaps,
+                            .code = code,
+                            .e = e};
+    return parse_tree(out, &in);
+}
+
+int json_parse_within(struct json_doc **out, const char *name, const char *text,
+                      size_t n, size_t max_bytes, enum qwick_err_code code,
+                      struct qwick_err *e)
+{
+    struct json_input in = {.name = name,
+                            .text = text,
+                            .n = n,
+                            .max_bytes = max_bytes,
                             .code = code,
                             .e = e};
     return parse_tree(out, &in);

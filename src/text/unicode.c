@@ -290,6 +290,21 @@ fail:
     return -1;
 }
 
+size_t unicode_nfc_part(const char *p, size_t n, size_t least)
+{
+    size_t end = n < least ? n : least;
+    bool inert = false;
+    while (end < n && (unsigned char)p[end] >> 6 == 2)
+        end++; /* not within a character */
+    while (end < n) {
+        size_t len = unicode_step(p + end, n - end, &inert);
+        if (inert)
+            break;
+        end += len;
+    }
+    return end;
+}
+
 /* ---- case ---- */
 
 /* Characters whose upper or title case is more than one character

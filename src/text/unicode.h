@@ -40,6 +40,10 @@ bool unicode_is_nfc(const char *p, size_t n);
  * Takes time linear in n. On failure out is unchanged. */
 int unicode_nfc(struct buf *out, const char *p, size_t n, struct qwick_err *e);
 
+/* Return where p[0..n) can be cut, at `least` bytes or after: the NFC forms of
+ * both parts together are that of the whole. */
+size_t unicode_nfc_part(const char *p, size_t n, size_t least);
+
 /* Change the case of a character by Unicode's full mappings, as Python does.
  * The result may have up to three characters. Each function writes UTF-8 to out
  * and returns its length. */

@@ -168,6 +168,22 @@ static void test_every_character(void **state)
     buf_free(&nfd);
 }
 
+/* A text that is cut has the same form. */
+static void check_cut(const char *p, size_t n, size_t least)
+{
+    struct buf whole = {0}, parts = {0};
+    size_t at = unicode_nfc_part(p, n, least);
+    assert_true(at <= n && (at == n || at >= least));
+    assert_int_equal(unicode_nfc(&whole, p, n, NULL), 0);
+    assert_int_equal(unicode_nfc(&parts, p, at, NULL), 0);
+    assert_int_equal(unicode_nfc(&parts, p + at, n - at, NULL), 0);
+    assert_int_equal(parts.len, whole.len);
+    if (whole.len)
+        assert_memory_equal(parts.data, whole.data, whole.len);
+    buf_free(&whole);
+    buf_free(&parts);
+}
+
 static void test_random(void **state)
 {
     static const uint32_t base[] = {'a',    'e',    0xE9,  0x41,  0x1EA0,
@@ -190,6 +206,10 @@ static void test_random(void **state)
                 put(&b, r);
         }
         check(b.data, b.len);
+        check_cut(b.data, b.len, draw((uint32_t)b.len + 1));
+        if (b.len)
+            b.data[draw((uint32_t)b.len)] = (char)(0x80 + draw(0x80));
+        check_cut(b.data, b.len, draw((uint32_t)b.len + 1));
     }
     buf_free(&b);
 }

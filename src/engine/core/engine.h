@@ -62,7 +62,7 @@ struct qwick_engine {
     struct prefix_disk *disk;       /* NULL: no cache on disk */
     bool told_prefix;               /* that a prompt does not fit prefix */
     bool checked_head;              /* engine_suitable_head has been called */
-    bool checked_class;             /* engine_suitable_class has warned */
+    bool checked_class; /* engine_suitable_class has warned; atomic */
     bool checked_pooling;           /* embed has read the files about pooling */
     bool read_first;                /* first_pass_read has something to do */
     bool passed;                    /* there was a pass */

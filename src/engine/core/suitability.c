@@ -159,9 +159,10 @@ void engine_suitable_class(struct qwick_engine *eng, bool hidden)
 {
     const struct config *c = &eng->model.config;
     bool other = c->class == CLASS_OTHER || (c->class == CLASS_BARE && !hidden);
-    if (eng->checked_class)
+    if (!other && !*c->own_code)
         return;
-    eng->checked_class = other || *c->own_code;
+    if (__atomic_exchange_n(&eng->checked_class, true, __ATOMIC_RELAXED))
+        return;
     if (other)
         engine_warn(eng,
                     "%s: architectures: \"%s\": is run as %s, which it may "

@@ -6,6 +6,12 @@
 #include "engine/core/engine.h"
 #include "engine/core/options.h"
 #include "text/chat/conversation.h"
+#include "text/deadline.h"
+
+void qwick_text_timeout(double timeout_ms)
+{
+    text_set_deadline(timeout_ms > 0 ? clock_ms() + timeout_ms : 0);
+}
 
 int qwick_tokenize(const struct qwick_engine *eng, const char *text,
                    size_t n_bytes, bool special, int32_t **ids, size_t *n_ids,
@@ -165,11 +171,12 @@ static int get_source(const struct qwick_chat *c,
                       struct qwick_err *e)
 {
     *o = qwick_chat_defaults();
-    return options_read(o, sizeof *o, asked, "chat", e) ||
-                   conversation_source(c, o->add_generation_prompt,
-                                       think_value(o->think), in, e)
-               ? -1
-               : 0;
+    if (options_read(o, sizeof *o, asked, "chat", e) ||
+        conversation_source(c, o->add_generation_prompt, think_value(o->think),
+                            in, e))
+        return -1;
+    in->max_bytes = o->max_bytes;
+    return 0;
 }
 
 int qwick_chat_render(const struct qwick_chat *c,

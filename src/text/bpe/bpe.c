@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/utf8.h"
 #include "text/bpe/bpe_int.h"
+#include "text/deadline.h"
 #include "text/split.h"
 #include "text/unicode.h"
 
@@ -104,6 +105,7 @@ struct encoder {
     int32_t *ids;
     size_t n, cap;
     size_t enough;   /* stop when there are more ids */
+    size_t n_parts;  /* since the clock was read */
     bool goes_on;    /* the text goes on after another */
     bool begins;     /* the part between added tokens begins the text */
     struct buf copy; /* of a piece, changed */
@@ -126,6 +128,16 @@ static void encoder_free(struct encoder *c)
     free(c->inner);
     free(c->symbols);
     free(c->heap);
+}
+
+/* Fail when the thread's time is over (text/deadline.h). cost: 1 for a short
+ * part of the text. The clock is read when 1,000 parts have been encoded. */
+static int check_time(struct encoder *c, size_t cost)
+{
+    if ((c->n_parts += cost) < 1000)
+        return 0;
+    c->n_parts = 0;
+    return text_check_deadline("text: tokenizing it", c->e);
 }
 
 /* Make room for n more ids. */
@@ -374,6 +386,8 @@ static int merge_windows(struct encoder *c, const char *p, size_t n,
             len = bpe_char_start(p + at, n - at, len);
         size_t most = at + len < n ? len - len / 8 : len;
         size_t before = n_last, end;
+        if (check_time(c, 1000))
+            return -1;
         if (merge_part(c, p + at, len) < 0)
             return -1;
         size_t first = c->symbols[0].next;
@@ -525,6 +539,20 @@ static bool wants_prefix(const struct encoder *c, const char *p, size_t n,
            !(n >= 3 && memcmp(p, "\xE2\x96\x81", 3) == 0);
 }
 
+/* Bytes of a text that are normalised at a time. */
+enum { NFC_BYTES = 1 << 20 };
+
+/* Write the NFC form of p[0..n) to c->copy. */
+static int normalise_piece(struct encoder *c, const char *p, size_t n)
+{
+    for (size_t at = 0, len; at < n; at += len) {
+        len = unicode_nfc_part(p + at, n - at, NFC_BYTES);
+        if (unicode_nfc(&c->copy, p + at, len, c->e) || check_time(c, 1000))
+            return -1;
+    }
+    return 0;
+}
+
 /* Write the text that is split and merged to c->copy if it differs from
  * p[0..n). Returns 1 then, 0 if it is equal, or -1. */
 static int change_piece(struct encoder *c, const char *p, size_t n, bool prefix)
@@ -533,9 +561,7 @@ static int change_piece(struct encoder *c, const char *p, size_t n, bool prefix)
     if (c->b->order)
         return bpe_pieces_text(p, n, prefix, &c->copy) ? err_oom(c->e, n) : 1;
     if (c->b->nfc)
-        return unicode_is_nfc(p, n)                     ? 0
-               : unicode_nfc(&c->copy, p, n, c->e) == 0 ? 1
-                                                        : -1;
+        return unicode_is_nfc(p, n) ? 0 : normalise_piece(c, p, n) ? -1 : 1;
     if (!prefix)
         return 0;
     return buf_putc(&c->copy, ' ') || buf_append(&c->copy, p, n)
@@ -571,7 +597,7 @@ static int encode_piece(struct encoder *c, const char *p, size_t n, bool begins,
         size_t k = next_part(c->b, p + i, n - i);
         bool one = c->b->newlines_apart && p[i] == '\n' && k < BPE_NEWLINES &&
                    c->b->newlines[k] < c->b->size;
-        if (one && need(c, 1))
+        if (check_time(c, 1) || (one && need(c, 1)))
             return -1;
         if (one)
             c->ids[c->n++] = (int32_t)c->b->newlines[k];
@@ -713,7 +739,8 @@ static int encode_set(struct encoder *c, const struct source *t, int set)
                 continue;
             }
             size_t stop = i - (a->lstrip ? spaces_before(t, done, i) : 0);
-            if (encode_until(c, t, set, done, stop, &before) || need(c, 1))
+            if (encode_until(c, t, set, done, stop, &before) || need(c, 1) ||
+                check_time(c, 1))
                 return -1;
             if (c->n > c->enough)
                 return 0;

@@ -207,7 +207,8 @@ struct bpe_span {
  * Bytes that are not valid UTF-8 become the tokens of these bytes. goes_on: the
  * text goes on after another, so no blank is put before it. enough: stop
  * early once *ids holds more ids than this, for callers that only need to know
- * that; 0: encode everything. */
+ * that; 0: encode everything. QWICK_ERR_USAGE if it takes longer than the
+ * thread may (text/deadline.h). */
 int bpe_encode_spans(struct bpe *b, const char *text, size_t n,
                      const struct bpe_span *spans, size_t n_spans, bool goes_on,
                      size_t enough, int32_t **ids, size_t *n_ids,

@@ -299,8 +299,9 @@ int chat_template_render_as_is(struct chat_prompt *out,
     memcpy(vars + n, of_chat, sizeof of_chat);
     n += n_chat;
     n += put_switches(vars + n, in->enable_thinking);
-    int rc = template_render(&r, f->template, vars, n,
-                             f->has_time ? &f->time : NULL, e);
+    int rc =
+        template_render_within(&r, f->template, vars, n,
+                               f->has_time ? &f->time : NULL, in->max_bytes, e);
     free(vars);
     if (rc) {
         template_result_free(&r);

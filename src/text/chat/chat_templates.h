@@ -36,6 +36,7 @@ struct chat_source {
                                        over those of settings; NULL: none */
     bool add_generation_prompt;
     enum chat_bool enable_thinking;
+    size_t max_bytes; /* see template_render_within */
 };
 
 /* Keep only the text after the first occurrence of s. Returns 0, or -1 with *p

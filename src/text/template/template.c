@@ -311,12 +311,33 @@ static int render_root(struct rt *rt, struct template_result *out,
     return 0;
 }
 
+static size_t at_most(size_t bound, size_t limit)
+{
+    return limit && limit < bound ? limit : bound;
+}
+
 int template_render(struct template_result *out, const struct template *t,
                     const struct template_var *vars, size_t n_vars,
                     const struct tm *now, struct qwick_err *e)
 {
+    return template_render_within(out, t, vars, n_vars, now, 0, e);
+}
+
+int template_render_within(struct template_result *out,
+                           const struct template *t,
+                           const struct template_var *vars, size_t n_vars,
+                           const struct tm *now, size_t max_bytes,
+                           struct qwick_err *e)
+{
     struct sbuf text = {.heap = true};
-    struct rt rt = {.t = t, .out = &text, .now = now, .e = e};
+    /* the text takes twice its bytes with its marks, and is copied */
+    struct rt rt = {.t = t,
+                    .out = &text,
+                    .now = now,
+                    .max_memory = at_most(TEMPLATE_MAX_MEMORY, max_bytes / 2),
+                    .max_output = at_most(TEMPLATE_MAX_OUTPUT, max_bytes / 8),
+                    .limited = max_bytes != 0,
+                    .e = e};
     locale_t outer, c = c_locale(&outer);
     *out = (struct template_result){0};
     if (!c)

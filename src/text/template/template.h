@@ -76,12 +76,21 @@ struct template_result {
  * it is one of the common roles, because templates build control tokens from
  * it.
  *
- * Errors of the template or of the variables have the code USAGE, exceeded
- * bounds MODEL. Call template_result_free even after a failure. Threads may
- * render one template at the same time. */
+ * Errors of the template or of the variables have the code USAGE, and so has a
+ * rendering that takes longer than the thread may (text/deadline.h); exceeded
+ * bounds have MODEL. Call template_result_free even after a failure. Threads
+ * may render one template at the same time. */
 int template_render(struct template_result *out, const struct template *t,
                     const struct template_var *vars, size_t n_vars,
                     const struct tm *now, struct qwick_err *e);
+/* Do the same with at most max_bytes of memory, of which a half is for values
+ * and a quarter for the text; 0: the bounds above. Exceeding a bound has the
+ * code USAGE then: the variables are to blame. */
+int template_render_within(struct template_result *out,
+                           const struct template *t,
+                           const struct template_var *vars, size_t n_vars,
+                           const struct tm *now, size_t max_bytes,
+                           struct qwick_err *e);
 void template_result_free(struct template_result *r);
 
 /* Return whether the template's source uses a variable of this name

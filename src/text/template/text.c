@@ -13,8 +13,8 @@ static int sbuf_grow(struct rt *rt, struct sbuf *b, size_t n)
 {
     size_t cap = b->cap ? b->cap : 32;
     while (cap - b->len < n) {
-        if (cap > TEMPLATE_MAX_OUTPUT)
-            return rt_fail_bound(rt, "bytes of text", TEMPLATE_MAX_OUTPUT);
+        if (cap > rt->max_output)
+            return rt_fail_bound(rt, "bytes of text", rt->max_output);
         cap *= 2;
     }
     char *p = b->heap ? realloc(b->p, cap) : rt_alloc(rt, cap);
@@ -52,8 +52,8 @@ static int sbuf_put(struct rt *rt, struct sbuf *b, const char *p, size_t n,
 {
     if (n == 0)
         return 0;
-    if (n > TEMPLATE_MAX_OUTPUT || b->len > TEMPLATE_MAX_OUTPUT - n)
-        return rt_fail_bound(rt, "bytes of text", TEMPLATE_MAX_OUTPUT);
+    if (n > rt->max_output || b->len > rt->max_output - n)
+        return rt_fail_bound(rt, "bytes of text", rt->max_output);
     if (rt_bytes(rt, n) || (b->cap - b->len < n && sbuf_grow(rt, b, n)))
         return -1;
     if ((mark || (outside ? b->has_own : b->has_outside)) && sbuf_marks(rt, b))

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "text/deadline.h"
 #include "text/template/interp.h"
 
 /* ---- bounds and memory ---- */
@@ -24,15 +25,15 @@ int rt_fail(struct rt *rt, const char *fmt, ...)
 
 int rt_fail_bound(struct rt *rt, const char *what, uint64_t bound)
 {
-    return err_set(rt->e, QWICK_ERR_MODEL,
+    return err_set(rt->e, rt->limited ? QWICK_ERR_USAGE : QWICK_ERR_MODEL,
                    "%s: line %u: the template exceeds a bound: %s (%llu)",
                    rt->t->file_name, rt->line, what, (unsigned long long)bound);
 }
 
 void *rt_alloc(struct rt *rt, size_t n)
 {
-    if (n > TEMPLATE_MAX_MEMORY || rt->used > TEMPLATE_MAX_MEMORY - n) {
-        rt_fail_bound(rt, "bytes of memory", TEMPLATE_MAX_MEMORY);
+    if (n > rt->max_memory || rt->used > rt->max_memory - n) {
+        rt_fail_bound(rt, "bytes of memory", rt->max_memory);
         return NULL;
     }
     void *p = arena_alloc(&rt->arena, n ? n : 1, 16);
@@ -66,9 +67,22 @@ void *rt_reserve(struct rt *rt, void *v, size_t n, size_t *cap, size_t size)
     return grown;
 }
 
+/* Look at the thread's deadline once in many steps. */
+static int check_time(struct rt *rt)
+{
+    enum { CLOCK_STEPS = 1 << 16 };
+    char what[512];
+    rt->next_clock = rt->steps + CLOCK_STEPS;
+    snprintf(what, sizeof what, "%s: line %u: rendering", rt->t->file_name,
+             rt->line);
+    return text_check_deadline(what, rt->e);
+}
+
 int rt_steps(struct rt *rt, size_t n)
 {
     rt->steps += n;
+    if (rt->steps >= rt->next_clock && check_time(rt))
+        return -1;
     if (rt->steps <= TEMPLATE_MAX_STEPS)
         return 0;
     return rt_fail_bound(rt, "steps", TEMPLATE_MAX_STEPS);

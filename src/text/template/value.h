@@ -109,7 +109,10 @@ struct rt {
     const struct template *t;
     struct arena arena;
     size_t used; /* bytes of the arena */
-    uint64_t steps;
+    uint64_t steps, next_clock; /* next_clock: when to read the clock */
+    /* TEMPLATE_MAX_MEMORY and TEMPLATE_MAX_OUTPUT, or less */
+    size_t max_memory, max_output;
+    bool limited; /* exceeding a bound is an error of the caller's input */
     int depth;
     uint32_t line;    /* of the node being evaluated */
     struct sbuf *out; /* where output goes now */
