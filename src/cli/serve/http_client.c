@@ -288,17 +288,17 @@ void http_client_woken(struct http *h, struct http_client *k,
 /* Give libmicrohttpd more of a stream. */
 static ssize_t stream_read(void *ctx, uint64_t pos, char *to, size_t max)
 {
-    struct http_call *c = ctx;
-    struct http *h = c->h;
-    struct http_client *k;
+    struct http_client *k = ctx;
+    struct http_call *c = k->call;
+    struct http *h;
     ssize_t n = 0;
 
     (void)pos;
+    if (!c) /* closing: the call belongs to the handler alone */
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    h = c->h;
     pthread_mutex_lock(&h->mutex);
-    k = c->client;
-    if (!k || k->state != CLIENT_ANSWERING) {
-        n = MHD_CONTENT_READER_END_WITH_ERROR;
-    } else if (c->out.len > c->n_taken) {
+    if (c->out.len > c->n_taken) {
         size_t left = c->out.len - c->n_taken;
 
         n = (ssize_t)(left < max ? left : max);
@@ -357,7 +357,7 @@ static enum MHD_Result queue_stream(struct http_client *k, struct http_call *c)
 {
     /* The block is what HTTP/1.0 gets at once; chunks have the pool. */
     struct MHD_Response *r = mhd.create_response_from_callback(
-        MHD_SIZE_UNKNOWN, 4096, stream_read, c, NULL);
+        MHD_SIZE_UNKNOWN, 4096, stream_read, k, NULL);
 
     if (!r)
         return MHD_NO;
