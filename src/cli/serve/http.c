@@ -11,8 +11,9 @@
 #include "base/clock.h"
 #include "cli/serve/http_parts.h"
 
-/* libmicrohttpd's memory for a connection holds the head twice over, and then
- * answers. */
+/* libmicrohttpd's memory for a connection: the head, an entry for each field, and
+ * what it reads and writes at a time. It touches all of it once a connection is
+ * used again. */
 #define POOL_OF_HEAD(n) ((n) + 16 * 1024)
 /* What the kernel holds of an answer that the client does not read. */
 #define SEND_BUFFER (128 * 1024)
@@ -233,7 +234,7 @@ static void limits_default(struct http_limits *l)
     if (!l->max_connections)
         l->max_connections = 256;
     if (!l->max_head)
-        l->max_head = 32 * 1024;
+        l->max_head = 16 * 1024;
     if (!l->max_body)
         l->max_body = (size_t)32 << 20;
     if (!l->max_bodies)
