@@ -145,7 +145,8 @@ static double clients_look(struct http *h)
             http_client_expire(h, k);
         if (k->look)
             nearest = now;
-        nearest = fmin(nearest, k->deadline_ms);
+        else if (k->deadline_ms < nearest)
+            nearest = k->deadline_ms;
     }
     return nearest;
 }
