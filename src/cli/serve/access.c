@@ -114,17 +114,16 @@ static int keys_read(struct keys *k, const char *path, struct qwick_err *e)
     ssize_t n = -1;
     int r;
 
-    if (fd < 0 || fstat(fd, &st) != 0)
+    if (!text)
+        r = err_oom(e, MAX_KEY_FILE);
+    else if (fd < 0 || fstat(fd, &st) != 0 ||
+             (n = read_keys(fd, text, MAX_KEY_FILE)) < 0)
         r = err_errno(e, path, "cannot read the keys");
     else if (st.st_mode & (S_IROTH | S_IWOTH))
         r = err_usage(e,
                       "%s: other users may read or write the keys (mode %03o); "
                       "chmod 600 it",
                       path, (unsigned)st.st_mode & 0777);
-    else if (!text)
-        r = err_oom(e, MAX_KEY_FILE);
-    else if ((n = read_keys(fd, text, MAX_KEY_FILE)) < 0)
-        r = err_errno(e, path, "cannot read the keys");
     else if ((size_t)n == MAX_KEY_FILE)
         r = err_usage(e, "%s: more than %zu bytes", path, MAX_KEY_FILE - 1);
     else

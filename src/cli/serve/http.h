@@ -60,7 +60,7 @@ struct http_handler {
 /* Values of 0 stand for the defaults in comments. */
 struct http_limits {
     size_t max_connections; /* 256; the next ones wait in the backlog */
-    size_t max_head;        /* bytes of a head; 32 KiB, then 431 */
+    size_t max_head;        /* bytes of a head; 16 KiB, then 431 */
     size_t max_body;        /* bytes of a body; 32 MiB, then 413 */
     size_t max_bodies;      /* bytes of all bodies; 256 MiB, then 503 */
     int read_ms;            /* for head and body; 30 s, then 408 */

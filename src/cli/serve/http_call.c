@@ -211,24 +211,21 @@ int http_add_field(struct http_call *c, const char *name, const char *value)
 {
     size_t n_name = strlen(name) + 1, n_value = strlen(value) + 1;
     struct http_field *added;
-    char *text = malloc(n_name + n_value);
-    int r = -1;
+    char *text = NULL;
 
-    if (!text)
-        return -1;
-    memcpy(text, name, n_name);
-    memcpy(text + n_name, value, n_value);
     pthread_mutex_lock(&c->h->mutex);
     added = realloc(c->added, (c->n_added + 1) * sizeof *added);
     if (added) {
         c->added = added;
+        text = malloc(n_name + n_value);
+    }
+    if (text) {
+        memcpy(text, name, n_name);
+        memcpy(text + n_name, value, n_value);
         added[c->n_added++] = (struct http_field){text, text + n_name};
-        text = NULL;
-        r = 0;
     }
     pthread_mutex_unlock(&c->h->mutex);
-    free(text);
-    return r;
+    return text ? 0 : -1;
 }
 
 bool http_refuse(struct http_call *c, int status, const char *type,

@@ -1,5 +1,5 @@
-/* What http.c (the I/O thread) and http_call.c (requests and answers, for any
- * thread) share. */
+/* What http.c (the loop of the I/O thread), http_client.c (connections, on that
+ * thread) and http_call.c (requests and answers, on any thread) share. */
 #ifndef CLI_HTTP_PARTS_H
 #define CLI_HTTP_PARTS_H
 
@@ -90,6 +90,32 @@ struct http {
     pthread_mutex_t mutex;
     struct http_call *woken, **last_woken;
 };
+
+/* ---- http_client.c: I/O thread ---- */
+
+/* Epoll has events for the connection. */
+void http_client_event(struct http *h, struct http_client *k, unsigned events);
+/* `look` is set: something has come, or a flag has changed. */
+void http_client_look(struct http *h, struct http_client *k);
+/* The deadline is over. */
+void http_client_expire(struct http *h, struct http_client *k);
+/* Another thread has changed the connection's call. */
+void http_client_woken(struct http *h, struct http_client *k,
+                       const struct http_call *c);
+/* Let libmicrohttpd close the connection: it finds it shut down. */
+void http_client_close(struct http *h, struct http_client *k);
+
+/* Callbacks of libmicrohttpd. */
+void *http_on_target(void *ctx, const char *target, struct MHD_Connection *m);
+enum MHD_Result http_on_request(void *ctx, struct MHD_Connection *m,
+                                const char *url, const char *method,
+                                const char *version, const char *data,
+                                size_t *n, void **state);
+void http_on_completed(void *ctx, struct MHD_Connection *m, void **state,
+                       enum MHD_RequestTerminationCode why);
+void http_on_connection(void *ctx, struct MHD_Connection *m,
+                        void **socket_context,
+                        enum MHD_ConnectionNotificationCode what);
 
 /* ---- http_call.c ---- */
 

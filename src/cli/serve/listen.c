@@ -93,7 +93,7 @@ int listen_parse(const char *text, struct listen_addr *out, struct qwick_err *e)
                          ERR_SHOW(text, strlen(text)), strlen(path),
                          sizeof out->path - 1);
     out->kind = LISTEN_UNIX;
-    strcpy(out->path, path);
+    memcpy(out->path, path, strlen(path) + 1);
     return 0;
 }
 
