@@ -775,12 +775,12 @@ struct qwick_generate_options request_options(const struct request *r, size_t i,
     return o;
 }
 
-void request_begin_calls(const struct request *r, uint64_t seed,
+void request_begin_calls(const struct request *r, size_t i,
                          struct tool_calls *out)
 {
     struct key k = key_start("answer");
     key_add_ids(&k, r->ids, r->n_ids);
-    key_add_u64(&k, seed);
+    key_add_u64(&k, answer_seed(r->seed, i));
     const char *form = qwick_engine_info(r->c->g->eng)->call_form;
     *out = (struct tool_calls){
         .tools = r->tools, .form = call_form_named(form), .id = key_u64(&k)};

@@ -115,8 +115,8 @@ void request_free(struct request *r);
 struct qwick_generate_options request_options(const struct request *r, size_t i,
                                               struct qwick_sampling *sampling);
 
-/* Begin to read the calls in an answer with this seed. */
-void request_begin_calls(const struct request *r, uint64_t seed,
+/* Begin to read the calls in the answer of sample i. */
+void request_begin_calls(const struct request *r, size_t i,
                          struct tool_calls *out);
 
 /* Append an id, a string or a number, as JSON; any other value, or NULL, is

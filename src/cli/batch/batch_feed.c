@@ -208,7 +208,7 @@ static bool sample_is_broken(const struct sample *s,
  * when out of memory. */
 static int sample_read_parts(struct sample *s, const struct qwick_result *r)
 {
-    request_begin_calls(s->r, r->seed, &s->calls);
+    request_begin_calls(s->r, s->index, &s->calls);
     if (s->j->a->extract &&
         (code_block_feed(&s->block, r->text, r->n_text) ||
          code_block_end(&s->block, !answer_is_cut(r->finish))))

@@ -137,9 +137,7 @@ int chat_start(struct serve_call *c, struct serve_error *e)
     bool now = samples_have_places(c->s, s->r.n);
     int rc = 0;
     for (size_t i = 0; i < s->r.n && !rc; i++) {
-        struct qwick_sampling sampling;
-        request_options(&s->r, i, &sampling);
-        request_begin_calls(&s->r, sampling.seed, &chat_at(s, i)->calls);
+        request_begin_calls(&s->r, i, &chat_at(s, i)->calls);
         rc = samples_queue(&s->all, i, &s->r, i, chat_token, e);
     }
     for (size_t i = 0; i < s->r.n && now && c->stream && !rc; i++)
