@@ -145,7 +145,7 @@ PY
     python_pages <<'PY'
 from pages import *
 known = {name for verb in verbs for name in help_options(verb)}
-others = {"sshlogin", "pipe"}  # options of parallel
+others = {"sshlogin", "pipe", "unix-socket"}  # options of parallel and curl
 for p in pages.values():
     if p.name != "qwick-pull":
         for name in re.findall(r"(?<![\w-])--([a-z][a-z-]*)", p.text):
@@ -218,7 +218,8 @@ files = {
 }
 blocks = []
 for p in pages.values():
-    if p.name not in ("qwick-pull", "qwick-chat"):  # a hub, a terminal
+    # these need a hub, a terminal, or do not end
+    if p.name not in ("qwick-pull", "qwick-chat", "qwick-serve"):
         found = re.findall(r"^\.EX\n(.*?)^\.EE$", p.sections["EXAMPLES"],
                            re.M | re.S)
         assert found, p.name

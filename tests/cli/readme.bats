@@ -73,7 +73,7 @@ verbs = set(re.findall(r"^  ([a-z]+) {2,}\S", qwick("qwick --help").stdout.split
 assert "batch" in verbs and not verbs - shown - {"generate", "version"}, verbs - shown
 for command in table:
     verb = command.split()[1]
-    if verb in ("chat", "bench"):  # these want a terminal, and minutes
+    if verb in ("chat", "bench", "serve"):  # a terminal, minutes, no end
         command = "qwick help " + verb
     got = qwick(command)
     assert got.returncode == 0, (command, got.stderr)

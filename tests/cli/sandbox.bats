@@ -29,6 +29,10 @@ attack() {
     ATTACK=$calls run --separate-stderr env LD_PRELOAD="$ATTACKER" "$QWICK" "$@" </dev/null
 }
 
+teardown() {
+    [ -z "${SERVER:-}" ] || kill "$SERVER" 2>/dev/null || :
+}
+
 needs_landlock() {
     ! q -v -n 1 --raw ls 2>&1 >/dev/null | grep 'sandbox: without Landlock' ||
         skip "no Landlock here"
@@ -73,6 +77,101 @@ denied() {
     each_verb denied
     [ "$(cat secret)" = secret ]
     [ ! -e new ]
+}
+
+# serve_attack CALLS ARGS...: run `qwick serve`, whose first answer makes these calls,
+# and end it after this answer. $status is its exit status, $stderr what it printed.
+serve_attack() {
+    local calls=$1 i
+    shift
+    mkdir -p run
+    rm -f run/sock
+    ATTACK=$calls LD_PRELOAD="$ATTACKER" "$QWICK" serve --listen unix:run/sock "$@" \
+        </dev/null 2>stderr 3>&- &
+    SERVER=$!
+    for ((i = 0; i < 300; i++)); do
+        [ ! -S run/sock ] || break
+        sleep 0.1
+    done
+    curl -s --max-time 60 --unix-socket run/sock http://localhost/health >health || :
+    kill "$SERVER" || :
+    status=0
+    wait "$SERVER" || status=$?
+    stderr=$(cat stderr)
+}
+
+needs_server() {
+    command -v curl >/dev/null || skip "no curl"
+    ldconfig -p | grep -q 'libmicrohttpd\.so\.12' || skip "no libmicrohttpd"
+}
+
+@test "a server that was taken over reaches nothing but its connections" {
+    needs_landlock
+    needs_server
+    serve_attack "read:$T/secret write:$T/secret create:$T/new unlink:$T/secret fork kill code recvmsg"
+    [ "$(cat health)" = '{"status":"ok"}' ]
+    [ "$status" = 0 ]
+    [ "$(grep -cE '^(read|write|create|unlink|fork|kill|code|recvmsg): (Operation not permitted|Permission denied)$' <<<"$stderr")" = 8 ]
+    [ "$(cat secret)" = secret ]
+    [ ! -e new ]
+    [ ! -e run/sock ] # it removes its own
+}
+
+@test "a server that was taken over makes no socket" {
+    local name
+    needs_server
+    for name in socket bind connect; do
+        serve_attack "$name"
+        [ "$status" = 159 ]
+        [[ $stderr == *"qwick: sandbox: $name was called: a defect or an attack"* ]]
+        [ ! -s health ]
+    done
+}
+
+@test "a model's files that take over a server make no socket" {
+    local name
+    needs_landlock
+    needs_server
+    cp -r "$BATS_TEST_DIRNAME/../../models/demo" models
+    for name in socket bind connect; do
+        ATTACK_LOAD=$name serve_attack "" -m models
+        [ "$status" = 159 ]
+        [[ $stderr == *"qwick: sandbox: $name was called: a defect or an attack"* ]]
+    done
+    ATTACK_LOAD="read:$T/secret unlink:$T/secret" serve_attack "" -m models
+    [ "$(cat health)" = '{"status":"ok"}' ]
+    [ "$(grep -c ': Permission denied$' <<<"$stderr")" = 2 ]
+}
+
+@test "a server reads a new key file of the same name" {
+    needs_landlock
+    needs_server
+    mkdir keys
+    (umask 077; echo 0123456789abcdef-old >keys/file; echo 0123456789abcdef-new >keys/next)
+    key_works() {
+        curl -sf --max-time 60 -o health --unix-socket run/sock -H "x-api-key: 0123456789abcdef-$1" \
+            http://localhost/v1/models
+    }
+    mkdir run
+    "$QWICK" serve --listen unix:run/sock --api-key-file keys/file \
+        </dev/null 2>stderr 3>&- &
+    SERVER=$!
+    local i
+    for ((i = 0; i < 300; i++)); do
+        ! key_works old || break
+        sleep 0.1
+    done
+    run ! key_works new
+    mv keys/next keys/file
+    kill -HUP "$SERVER"
+    for ((i = 0; i < 300; i++)); do
+        ! key_works new || break
+        sleep 0.1
+    done
+    key_works new
+    run ! key_works old
+    kill "$SERVER"
+    wait "$SERVER"
 }
 
 @test "without the sandbox the same calls succeed" {

@@ -1,7 +1,7 @@
 /* A library for LD_PRELOAD that plays a program whose code an attacker has taken
- * over. When the program writes its answer to standard output, the library first
- * makes system calls, a list of words "CALL[:PATH]", and prints "CALL: done" or
- * "CALL: REASON" on stderr.
+ * over. When the program writes its answer to standard output, or sends one to a
+ * client, the library first makes system calls, a list of words "CALL[:PATH]", and
+ * prints "CALL: done" or "CALL: REASON" on stderr.
  *
  *   ATTACK=WORDS        the calls of the first thread
  *   ATTACK_CHILD=1      only a process whose input is no terminal makes them
@@ -27,6 +27,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -78,6 +79,12 @@ static long attack(const char *call, const char *path)
         return raw(SYS_clone3, 0, 0, 0, 0, 0);
     if (!strcmp(call, "socket"))
         return raw(SYS_socket, AF_INET, SOCK_STREAM, 0, 0, 0);
+    if (!strcmp(call, "bind"))
+        return raw(SYS_bind, -1, 0, 0, 0, 0);
+    if (!strcmp(call, "connect"))
+        return raw(SYS_connect, -1, 0, 0, 0, 0);
+    if (!strcmp(call, "recvmsg")) /* with descriptors of a client */
+        return raw(SYS_recvmsg, -1, 0, 0, 0, 0);
     if (!strcmp(call, "ptrace"))
         return raw(SYS_ptrace, PTRACE_ATTACH, getppid(), 0, 0, 0);
     if (!strcmp(call, "kill"))
@@ -133,6 +140,30 @@ ssize_t write(int fd, const void *p, size_t n)
             usleep(1000);
     }
     long rc = raw(SYS_write, fd, (long)p, (long)n, 0, 0);
+    errno = rc < 0 ? (int)-rc : errno;
+    return rc < 0 ? -1 : rc;
+}
+
+/* The answer of a server. */
+static void attack_by_socket(void)
+{
+    static atomic_int done;
+    if (!done++)
+        attack_all("ATTACK");
+}
+
+ssize_t send(int fd, const void *p, size_t n, int flags)
+{
+    attack_by_socket();
+    long rc = raw6(SYS_sendto, fd, (long)p, (long)n, flags, 0, 0);
+    errno = rc < 0 ? (int)-rc : errno;
+    return rc < 0 ? -1 : rc;
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
+{
+    attack_by_socket();
+    long rc = raw(SYS_sendmsg, fd, (long)m, flags, 0, 0);
     errno = rc < 0 ? (int)-rc : errno;
     return rc < 0 ? -1 : rc;
 }

@@ -33,6 +33,7 @@ const struct fuzz_target fuzz_targets[] = {
     {"csv", fuzz_csv},
     {"preset", fuzz_preset},
     {"openai", fuzz_openai},
+    {"http", fuzz_http},
     {0},
 };
 

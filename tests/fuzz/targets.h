@@ -72,5 +72,7 @@ int fuzz_options(const char *in, size_t n, struct qwick_err *e);
 int fuzz_csv(const char *in, size_t n, struct qwick_err *e);
 int fuzz_preset(const char *in, size_t n, struct qwick_err *e);
 int fuzz_openai(const char *in, size_t n, struct qwick_err *e);
+/* targets_serve.c */
+int fuzz_http(const char *in, size_t n, struct qwick_err *e);
 
 #endif

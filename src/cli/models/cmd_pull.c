@@ -1,5 +1,5 @@
 /* pull: run the script qwick-pull, which downloads models. This program itself
- * never uses the network. */
+ * connects to nothing. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -84,7 +84,7 @@ const struct verb verb_pull = {
         "Of a repository with GGUF\nfiles, it downloads the one of this type. "
         "An interrupted download goes on where\nit stopped; sizes and "
         "checksums are verified. Prints the directory of the model.\nThe "
-        "script needs bash and curl; qwick itself never uses the network.",
+        "script needs bash and curl; qwick itself connects to nothing.",
     .examples = "  qwick pull Qwen/Qwen3-0.6B\n"
                 "  qwick pull Qwen/Qwen3-4B-GGUF:Q4_K_M\n",
     .run = pull_run,

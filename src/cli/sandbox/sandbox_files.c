@@ -179,9 +179,9 @@ int sandbox_files_add(struct sandbox_files *f, enum opt_access access,
         return why;
     }
     /* the user gave a directory as a file: the verb shall say so */
-    return add_rule(f, fd,
-                    rights == FS(READ_FILE) && is_dir ? FS(READ_DIR) : rights,
-                    is_dir);
+    if (rights == FS(READ_FILE) && is_dir && !a->beside)
+        rights = FS(READ_DIR);
+    return add_rule(f, fd, rights, is_dir);
 }
 
 int sandbox_files_add_readable(struct sandbox_files *f, const char *path,

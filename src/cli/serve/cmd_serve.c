@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/os.h"
+#include "base/par.h"
 #include "cli/answer/answer_opts.h"
 #include "cli/answer/constraint_opts.h"
 #include "cli/answer/openai_body.h"
@@ -19,6 +20,7 @@
 #include "cli/sandbox/sandbox.h"
 #include "cli/serve/access.h"
 #include "cli/serve/endpoints.h"
+#include "cli/serve/http_mhd.h"
 #include "cli/serve/serve.h"
 
 static int serve_check(struct opt_parsed *p)
@@ -89,12 +91,12 @@ static int serve_create_batch(struct serve *s)
 
 /* ---- the process ---- */
 
-/* Start a thread that leaves all signals to the main thread. */
+/* Start a thread that leaves all signals but those of its own faults to the main
+ * thread. */
 static int serve_start_thread(pthread_t *t, void *(*fn)(void *), void *arg)
 {
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
+    sigset_t old;
+    par_block_signals(&old);
     int rc = pthread_create(t, NULL, fn, arg);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return rc ? msg_failure("thread: %s", strerror(rc)) : 0;
@@ -225,6 +227,7 @@ static int serve_all(struct serve *s)
     struct qwick_err e = {0};
     int status;
     if ((status = gen_read_before(&s->g, &e)) != 0 ||
+        (status = msg_result(http_mhd_load(&e), &e)) != 0 ||
         (status = serve_open_sockets(s)) != 0 ||
         (status = serve_open_access(s)) != 0 ||
         (status = serve_open_models(s)) != 0 ||
