@@ -145,7 +145,8 @@ OPTION(INT, queue, "queue", V_SERVE, RANGE(0, 100000), .def = "64",
 OPTION(SIZE, kv_memory, "kv-memory", V_SERVE, .imin = 1,
        .def = "what is free",
        .help = "let the KV caches of all requests take at most SIZE bytes, "
-               "with K, M, G or T")
+               "with K, M, G or T, and the prefix cache in memory as much "
+               "again")
 OPTION(INT, drain, "drain", V_SERVE, .arg = "SECONDS", RANGE(0, 86400),
        .def = "30",
        .help = "after SIGTERM, let running answers go on for so long")

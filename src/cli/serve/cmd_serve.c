@@ -58,7 +58,8 @@ static int serve_open_models(struct serve *s)
 {
     int status;
     /* conversations of agents have 20,000 tokens, which may take 2 GiB */
-    s->p->models.cache_memory = os_available_memory() / 4;
+    size_t memory = os_available_memory() / 4, limit = (size_t)s->a->kv_memory;
+    s->p->models.cache_memory = limit && limit < memory ? limit : memory;
     if ((status = open_model(&s->g.eng, s->p, false)) != 0 ||
         (status = gen_choose_mode(&s->g)) != 0 ||
         (status = answer_check_generation(s->p, s->g.eng)) != 0 ||
