@@ -20,7 +20,7 @@ enum { MIN_PIECE = 64 };
 /* Longest time that a long prompt rests, and longest pass with a long prompt
  * beside other runs, if MIN_PIECE allows it. */
 #define REST_MS  900
-#define PIECE_MS 700
+#define PIECE_MS 800
 
 /* Rate of runs that decode beside a long prompt, as a share of their rate
  * without it. A bit more than half, because a prompt ends with a pass after
@@ -103,9 +103,11 @@ static void remove_turns(struct runs *s, size_t begin, size_t end)
     s->n_turns = begin;
 }
 
-/* Return how many tokens of prompts a pass of this time has. */
+/* Return how many tokens of prompts a pass of this time has, besides those of
+ * runs that decode. */
 static size_t tokens_in(const struct fair *f, double ms)
 {
+    ms -= f->step_ms;
     if (ms <= 0)
         return 0;
     return f->token_ms > 0 ? (size_t)(ms / f->token_ms) : SIZE_MAX;
@@ -119,35 +121,41 @@ static size_t piece(const struct fair *f)
     return n > MIN_PIECE ? n : MIN_PIECE;
 }
 
+/* Take a long prompt beside short ones of n tokens. It must not rest longer,
+ * but the short ones should not take twice as long for it. */
+static void take_beside(struct runs *s, size_t long_prompt, size_t n,
+                        size_t budget)
+{
+    move_first(s, long_prompt);
+    const struct run *r = s->live[s->turns[0].live];
+    size_t wanted = r->rested_ms > REST_MS / 2 ? piece(&s->fair) : n / 8 + 1;
+    s->turns[0].n_most = least(wanted, budget - least(n, budget - budget / 8));
+}
+
 void fair_plan(struct runs *s, size_t *budget)
 {
     const struct fair *f = &s->fair;
-    size_t n_ready = sort_turns(s), n_short = 0, n_tokens = 0, most = *budget;
+    size_t n_ready = sort_turns(s), n_short = 0, n_tokens = 0;
     for (; n_short < n_ready && !s->turns[n_short].is_long; n_short++)
         n_tokens += s->turns[n_short].n_left;
     if (n_short == n_ready)
         return;
     bool decodes = s->n_steps > 0;
-    if (decodes || n_ready > 1)
-        *budget = least(most, piece(f));
+    if (n_short == 0 && (decodes || n_ready > 1))
+        *budget = least(*budget, piece(f));
     /* May the next pass leave out the prompt that has rested longest? It
      * decodes, or it takes short prompts or another long one. */
     bool owed = decodes && !n_short && f->owed_ms > f->step_ms / 2;
+    size_t wanted = owed ? 0 : n_short ? least(n_tokens, *budget) : *budget;
     size_t rested = most_rested(s, n_short, n_ready);
-    double ms = REST_MS - s->live[s->turns[rested].live]->rested_ms -
-                (decodes ? f->step_ms : 0);
-    size_t wanted = n_short ? least(n_tokens, MIN_PIECE) : owed ? 0 : *budget;
-    bool due = ms < 0 || tokens_in(f, ms) < wanted;
-    if (owed && !due) {
+    double ms = REST_MS - s->live[s->turns[rested].live]->rested_ms;
+    bool due = ms < f->step_ms || tokens_in(f, ms) < wanted;
+    if (owed && !due)
         s->n_turns = 0;
-        return;
-    }
-    if (due)
+    else if (due && n_short)
+        take_beside(s, rested, n_tokens, *budget);
+    else if (due)
         move_first(s, rested);
-    if (due && n_short)
-        s->turns[0].n_most = (*budget + 1) / 2;
-    else if (n_short)
-        *budget = least(most, tokens_in(f, ms));
     if (n_short)
         remove_turns(s, n_short + due, n_ready);
 }
@@ -173,8 +181,10 @@ void fair_account(struct runs *s, double ms)
         f->owed_ms = f->owed_ms > ms ? f->owed_ms - ms : 0;
         return;
     }
-    if (n_tokens >= MIN_PIECE)
-        learn(&f->token_ms, ms / (double)n_tokens);
+    if (n_tokens >= MIN_PIECE) {
+        double own = ms - f->step_ms; /* reading the weights takes the rest */
+        learn(&f->token_ms, (own > ms / 4 ? own : ms / 4) / (double)n_tokens);
+    }
     /* k passes that decode come after this one, so that k + 1 tokens of each
      * run take k * step_ms / DECODE_SHARE */
     f->owed_ms += (DECODE_SHARE * ms - f->step_ms) / (1 - DECODE_SHARE);
