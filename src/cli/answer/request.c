@@ -559,7 +559,8 @@ static int encode_chat(struct request *r, const struct qwick_chat *chat,
                                    .add_generation_prompt = true,
                                    .enough = record_enough(r->c),
                                    .allow_special = g->p->a.allow_special,
-                                   .think = *think};
+                                   .think = *think,
+                                   .max_bytes = r->c->render_bytes};
     r->o.prefilled = prefill->len;
     int rc = qwick_chat_encode(chat, g->eng, &o, prefill->data, prefill->len,
                                &r->ids, &r->n_ids, &r->o.in_think, e);
@@ -702,7 +703,8 @@ int request_open(struct request *r, struct request_context *c, uint64_t line,
 {
     int64_t samples = 1;
     *r = (struct request){.c = c, .line = line, .n = 1, .raw = c->raw};
-    if (json_parse(&r->doc, RECORD, text, n, QWICK_ERR_USAGE, e))
+    if (json_parse_within(&r->doc, RECORD, text, n, c->json_bytes,
+                          QWICK_ERR_USAGE, e))
         return -1;
     const struct json_value *v = json_root(r->doc);
     const struct json_value *id = json_member(v, "id"),

@@ -41,6 +41,10 @@ struct request_context {
     struct constraint_ref *constraint; /* of the options, and of g->choice for
                                           g->tools; NULL: none */
 
+    /* Memory for the JSON of a request, and for its chat template (see
+       qwick_chat_options); 0: no limit. */
+    size_t json_bytes, render_bytes;
+
     /* For messages. */
     const char *name; /* of a request; NULL: messages begin with the member */
     /* The name in the input of a record's member; NULL: it is the same. */

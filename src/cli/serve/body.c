@@ -17,7 +17,8 @@ int body_read(struct serve_call *c, const char *const *names,
     struct qwick_err why;
     size_t n;
     const char *text = http_body(c->http, &n);
-    if (json_parse(doc, "body", text, n, QWICK_ERR_USAGE, &why))
+    if (json_parse_within(doc, "body", text, n, c->s->requests.json_bytes,
+                          QWICK_ERR_USAGE, &why))
         return body_fault(e, NULL, &why);
     const struct json_value *v = json_root(*doc);
     if (!json_is(v, JSON_OBJECT))

@@ -33,7 +33,8 @@ static int chat_translate(struct chat_state *s, struct buf *json,
     struct qwick_err why;
     size_t n;
     const char *body = http_body(s->all.c->http, &n);
-    if (json_parse(&doc, "body", body, n, QWICK_ERR_USAGE, &why))
+    if (json_parse_within(&doc, "body", body, n, s->all.c->s->requests.json_bytes,
+                          QWICK_ERR_USAGE, &why))
         return chat_refuse(e, &why, "");
     int rc = 0;
     if (!json_is(json_root(doc), JSON_OBJECT)) {

@@ -250,6 +250,10 @@ static int serve_all(struct serve *s)
     return status;
 }
 
+/* Memory for the preparation of one request, of 256 MiB in all: a body of chat
+ * completions is parsed, and so is the record that it becomes. */
+enum { JSON_BYTES = 64 << 20, RENDER_BYTES = 96 << 20 };
+
 static int serve_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
     struct serve s = {.p = p,
@@ -263,6 +267,8 @@ static int serve_run(struct opt_parsed *p, struct qwick_engine *eng)
     s.requests.input = "serve";
     s.requests.unit = "request";
     s.requests.member_name = openai_member_name;
+    s.requests.json_bytes = JSON_BYTES;
+    s.requests.render_bytes = RENDER_BYTES;
     int status = serve_all(&s);
     http_close(s.http);
     access_close(s.access);

@@ -17,13 +17,30 @@ static struct json_writer begin_answer(struct buf *out,
     return w;
 }
 
+/* More text than this has more tokens than any context, and its ids would take
+ * long to write. */
+enum { MAX_TEXT = 4 << 20 };
+
+/* Refuse a member that is a longer text. */
+static int check_length(const struct json_value *v, const char *name,
+                        struct serve_error *e)
+{
+    const struct json_value *text = json_get(v, name);
+    return json_is(text, JSON_STRING) && text->len > MAX_TEXT
+               ? serve_refuse(e, name,
+                              "%s: has %zu bytes, at most %d are taken", name,
+                              text->len, MAX_TEXT)
+               : 0;
+}
+
 /* ---- without a model ---- */
 
 static int put_ids(const struct serve *s, const struct json_value *v,
                    struct json_writer *w, struct serve_error *e)
 {
     struct qwick_err why;
-    return tokenize_record(s->g.eng, s->a, false, v, w, &why)
+    return check_length(v, "text", e) ? -1
+           : tokenize_record(s->g.eng, s->a, false, v, w, &why)
                ? body_fault(e, "text", &why)
                : 0;
 }
@@ -99,6 +116,8 @@ int scoring_prepare(struct serve_call *c, struct serve_error *e)
     const struct json_value *given = json_member(v, "given");
     bool bad_given = given && !json_is(given, JSON_STRING) &&
                      json_is(json_get(v, "text"), JSON_STRING);
+    if (check_length(v, "text", e) || check_length(v, "given", e))
+        return -1;
     return score_record_read(&t->text, c->s->g.eng, c->s->a, &nothing, v, &why)
                ? body_fault(e, bad_given ? "given" : "text", &why)
                : 0;
