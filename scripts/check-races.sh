@@ -54,6 +54,7 @@ test_containers
 test_bpe_load
 test_bpe_parts *large*
 test_batch_speculative *exact*
+test_http
 "
 
 # The pool is ours and uses atomics and futexes, which the sanitizer sees. It does

@@ -318,7 +318,9 @@ static void test_requests(void **state)
     assert_contains(read_until(fd, "\r\n\r\n"), "Content-Length: 13\r\n");
     send_text(fd, "OPTIONS http://b:1/echo?x HTTP/1.1\r\nHost: a\r\n\r\n");
     read_until(fd, "OPTIONS /echo 0 ");
-    /* empty lines between requests */
+    /* empty lines between requests, also along with a body */
+    send_text(fd, POST("/echo", "1") "x\r\n\r\n");
+    read_until(fd, "POST /echo 1 x");
     send_text(fd, "\r\n\r\n");
     send_text(fd, "\r\n" GET("/echo"));
     read_until(fd, "GET /echo 0 ");

@@ -304,8 +304,11 @@ static ssize_t stream_read(void *ctx, uint64_t pos, char *to, size_t max)
         n = (ssize_t)(left < max ? left : max);
         memcpy(to, c->out.data + c->n_taken, (size_t)n);
         c->n_taken += (size_t)n;
-        if (c->n_taken == c->out.len)
-            c->n_taken = c->out.len = 0;
+        if (c->n_taken > c->out.len / 2) { /* so that it does not grow */
+            c->out.len -= c->n_taken;
+            memmove(c->out.data, c->out.data + c->n_taken, c->out.len);
+            c->n_taken = 0;
+        }
         k->deadline_ms = clock_ms() + h->limits.stall_ms;
     } else if (c->ended) {
         n = MHD_CONTENT_READER_END_OF_STREAM;
