@@ -134,6 +134,20 @@ int buf_json_cstr(struct buf *b, const char *s)
     return buf_json_string(b, s, strlen(s));
 }
 
+/* Append a number that printf has written, with "." in place of the locale's
+ * decimal point, which may have several bytes. */
+static int append_number(struct buf *b, char *s)
+{
+    size_t n = 0;
+    for (const char *c = s; *c; c++) {
+        if (strchr("0123456789+-e", *c))
+            s[n++] = *c;
+        else if (n > 0 && s[n - 1] != '.')
+            s[n++] = '.';
+    }
+    return buf_append(b, s, n);
+}
+
 int buf_json_double(struct buf *b, double v)
 {
     if (!isfinite(v))
@@ -144,15 +158,21 @@ int buf_json_double(struct buf *b, double v)
         if (strtod(s, NULL) == v)
             break;
     }
-    /* skip the locale's decimal point, which may have several bytes */
-    size_t n = 0;
-    for (const char *c = s; *c; c++) {
-        if (strchr("0123456789+-e", *c))
-            s[n++] = *c;
-        else if (n > 0 && s[n - 1] != '.')
-            s[n++] = '.';
+    return append_number(b, s);
+}
+
+int buf_json_float(struct buf *b, float v)
+{
+    if (!isfinite(v))
+        return buf_puts(b, "null");
+    char s[40];
+    /* six digits are exact for each decimal number that has no more */
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(s, sizeof s, "%.*g", digits, (double)v);
+        if (strtof(s, NULL) == v)
+            break;
     }
-    return buf_append(b, s, n);
+    return append_number(b, s);
 }
 
 char *buf_take(struct buf *b, size_t *n)

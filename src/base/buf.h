@@ -36,6 +36,8 @@ int buf_json_cstr(struct buf *b, const char *s);
 /* Append a finite double as JSON, with the fewest digits that read back equal.
  * NaN and infinities become null. Does not depend on the locale. */
 int buf_json_double(struct buf *b, double v);
+/* buf_json_double for a float, whose digits are those that give back a float. */
+int buf_json_float(struct buf *b, float v);
 
 /* Return the text; "" if there is none. */
 static inline const char *buf_text(const struct buf *b)

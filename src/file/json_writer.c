@@ -130,6 +130,15 @@ void jw_double(struct json_writer *w, const char *key, double v)
         w->failed = true;
 }
 
+void jw_floats(struct json_writer *w, const char *key, const float *v, size_t n)
+{
+    jw_array(w, key);
+    for (size_t i = 0; i < n; i++)
+        if (begin(w, NULL) && buf_json_float(w->out, v[i]))
+            w->failed = true;
+    jw_end_array(w);
+}
+
 void jw_string(struct json_writer *w, const char *key, const char *s, size_t n)
 {
     if (begin(w, key) && buf_json_string(w->out, s, n))

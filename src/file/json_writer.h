@@ -44,6 +44,10 @@ void jw_int(struct json_writer *w, const char *key, int64_t v);
 void jw_uint(struct json_writer *w, const char *key, uint64_t v);
 /* Write the fewest digits that read back equal; null if v is not finite. */
 void jw_double(struct json_writer *w, const char *key, double v);
+/* Write an array of floats [n], each with the fewest digits that read back equal
+ * as a float. */
+void jw_floats(struct json_writer *w, const char *key, const float *v,
+               size_t n);
 /* Write a string. Invalid UTF-8 becomes U+FFFD. */
 void jw_string(struct json_writer *w, const char *key, const char *s, size_t n);
 /* Write a string, or null if s is NULL. */

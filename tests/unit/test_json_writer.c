@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "file/json_writer.h"
@@ -66,6 +67,32 @@ static void values_are_escaped(void **state)
     buf_free(&b);
 }
 
+/* Floats have the fewest digits that give them back, and any float comes back.
+ */
+static void floats_read_back_equal(void **state)
+{
+    const float few[] = {0, -1.5f, 0.1f, 1.0f / 3, 16777216, 1e-45f, NAN};
+    struct buf b = {0};
+    struct json_writer w = json_writer(&b);
+    jw_floats(&w, NULL, few, sizeof(few) / sizeof(*few));
+    assert_int_equal(jw_status(&w), 0);
+    assert_string_equal(b.data,
+                        "[0,-1.5,0.1,0.33333334,16777216,1.4013e-45,null]");
+    uint32_t x = 1;
+    for (size_t i = 0; i < 100000; i++) {
+        float v, back;
+        x = x * 1664525u + 1013904223u;
+        memcpy(&v, &x, sizeof v);
+        if (!isfinite(v))
+            continue;
+        b.len = 0;
+        assert_int_equal(buf_json_float(&b, v), 0);
+        back = strtof(b.data, NULL);
+        assert_memory_equal(&back, &v, sizeof v);
+    }
+    buf_free(&b);
+}
+
 static void raw_values_and_pieces_join(void **state)
 {
     struct buf items = {0}, b = {0};
@@ -118,6 +145,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(commas_stand_between_values),
         cmocka_unit_test(values_are_escaped),
+        cmocka_unit_test(floats_read_back_equal),
         cmocka_unit_test(raw_values_and_pieces_join),
         cmocka_unit_test(a_failure_stays),
     };

@@ -4,8 +4,8 @@
 
 #include "base/buf.h"
 #include "cli/decide/score_html.h"
-#include "cli/decide/score_record.h"
-#include "cli/decide/score_text.h"
+#include "cli/answer/score_record.h"
+#include "cli/answer/score_text.h"
 #include "cli/io/escape.h"
 #include "cli/io/out.h"
 #include "cli/io/progress.h"

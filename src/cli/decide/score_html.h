@@ -7,7 +7,7 @@
 
 #include "cli/report/html.h"
 #include "cli/report/machine.h"
-#include "cli/decide/score_text.h"
+#include "cli/answer/score_text.h"
 #include "qwick.h"
 
 /* The likeliest tokens that the page names at each place. */

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "cli/text/tokenize.h"
+#include "cli/answer/token_records.h"
 
 static bool is_name(const char *const *names, const struct json_value *key)
 {

@@ -12,7 +12,7 @@ int chat_start(struct serve_call *c, struct serve_error *e);
 void chat_cancel(struct serve_call *c);
 void chat_free(struct serve_call *c);
 
-/* ---- vectors.c: /v1/embeddings, /v1/rerank ---- */
+/* ---- vectors_api.c: /v1/embeddings, /v1/rerank ---- */
 
 /* Before the sandbox: read the files that embeddings need, if the server gives
  * any. Returns 0, or an exit status after printing a message. */

@@ -1,10 +1,10 @@
 /* What tokenize, detokenize and score answer to one line of --jsonl. */
 #include <stdlib.h>
 
-#include "cli/decide/score_record.h"
+#include "cli/answer/score_record.h"
+#include "cli/answer/token_records.h"
 #include "cli/serve/body.h"
 #include "cli/serve/endpoints.h"
-#include "cli/text/tokenize.h"
 
 /* Begin the line that answers an object, with the object's id. */
 static struct json_writer begin_answer(struct buf *out,

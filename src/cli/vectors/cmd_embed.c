@@ -61,7 +61,7 @@ static int put_json(struct job *j, const struct text *r, const float *row)
     if (r->error) {
         jw_cstr(&w, "error", r->error);
     } else {
-        vectors_json(&w, "embedding", row, j->out.dim);
+        jw_floats(&w, "embedding", row, j->out.dim);
         jw_uint(&w, "tokens", r->n);
         if (r->n_dropped)
             jw_uint(&w, "dropped_tokens", r->n_dropped);

@@ -50,31 +50,6 @@ static void npy_header(char out[NPY_HEADER], size_t n, size_t dim)
     out[NPY_HEADER - 1] = '\n';
 }
 
-enum { NUMBER = 40 };
-
-/* Write a finite float to out with the fewest digits that read back equal.
- * Returns its length. */
-static size_t float_text(char out[NUMBER], float x)
-{
-    for (int digits = 6; digits <= 9; digits++) {
-        snprintf(out, NUMBER, "%.*g", digits, (double)x);
-        if (strtof(out, NULL) == x)
-            break;
-    }
-    return strlen(out);
-}
-
-void vectors_json(struct json_writer *w, const char *key, const float *x,
-                  size_t dim)
-{
-    jw_array(w, key);
-    for (size_t i = 0; i < dim; i++) {
-        char number[NUMBER];
-        jw_raw(w, NULL, number, float_text(number, x[i]));
-    }
-    jw_end_array(w);
-}
-
 int vectors_open(struct vectors *v, enum vectors_format format,
                  const char *path, size_t dim)
 {
@@ -124,8 +99,7 @@ int vectors_put(struct vectors *v, const float *x)
         return added(v, buf_append(&v->buf, x, v->dim * sizeof *x));
     for (size_t i = 0; i < v->dim && !bad; i++) {
         bad |= i ? buf_putc(&v->buf, '\t') : 0;
-        char number[NUMBER];
-        bad |= buf_append(&v->buf, number, float_text(number, x[i]));
+        bad |= buf_json_float(&v->buf, x[i]);
     }
     return added(v, bad | buf_putc(&v->buf, '\n'));
 }

@@ -6,7 +6,6 @@
 #include <stddef.h>
 
 #include "base/buf.h"
-#include "file/json_writer.h"
 #include "file/save.h"
 #include "qwick.h"
 
@@ -41,9 +40,5 @@ int vectors_line(struct vectors *v, const char *s, size_t n);
 int vectors_flush(struct vectors *v);
 int vectors_close(struct vectors *v);
 void vectors_abort(struct vectors *v);
-
-/* Write a vector x [dim] of finite numbers as an array of JSON. */
-void vectors_json(struct json_writer *w, const char *key, const float *x,
-                  size_t dim);
 
 #endif

@@ -1,7 +1,7 @@
 /* What tokenize, detokenize and count answer to one object. serve answers with
  * the same. */
-#ifndef CLI_TOKENIZE_H
-#define CLI_TOKENIZE_H
+#ifndef CLI_TOKEN_RECORDS_H
+#define CLI_TOKEN_RECORDS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,6 +11,16 @@
 #include "file/json.h"
 #include "file/json_writer.h"
 #include "qwick.h"
+
+/* Encode a text into ids. Returns 0, or -1 with *e set. */
+int tokens_encode(const struct qwick_engine *eng, const struct args *a,
+                  const char *text, size_t n, int32_t **ids, size_t *n_ids,
+                  struct qwick_err *e);
+/* Write the member "ids", or with count only their number. */
+void tokens_put_ids(struct json_writer *w, bool count, const int32_t *ids,
+                    size_t n);
+/* Write the members "text" and "bytes_hex". */
+void tokens_put_text(struct json_writer *w, const char *text, size_t n);
 
 /* Write the members of the object that answers {"text"}: "ids", or with count
  * only their number. The value may be of any type. Returns 0, or -1 with *e

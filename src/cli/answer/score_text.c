@@ -1,4 +1,4 @@
-#include "cli/decide/score_text.h"
+#include "cli/answer/score_text.h"
 
 #include <inttypes.h>
 #include <math.h>

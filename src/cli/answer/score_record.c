@@ -1,4 +1,4 @@
-#include "cli/decide/score_record.h"
+#include "cli/answer/score_record.h"
 
 #include <stdlib.h>
 #include <string.h>

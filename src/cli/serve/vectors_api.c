@@ -7,7 +7,6 @@
 #include "cli/io/out.h"
 #include "cli/serve/body.h"
 #include "cli/serve/endpoints.h"
-#include "cli/vectors/vectors.h"
 
 int embeddings_open(struct serve *s)
 {
@@ -205,7 +204,7 @@ static void embeddings_write(struct embeddings *t)
             jw_buf(w, "embedding", &text);
             buf_free_part(&text, &t->json);
         } else {
-            vectors_json(w, "embedding", row, t->dim);
+            jw_floats(w, "embedding", row, t->dim);
         }
         jw_end_object(w);
     }

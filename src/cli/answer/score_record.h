@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 #include "base/buf.h"
-#include "cli/decide/score_text.h"
+#include "cli/answer/score_text.h"
 #include "cli/opt/opt.h"
 #include "file/json.h"
 #include "qwick.h"
