@@ -25,10 +25,14 @@ static const struct serve_error drained = {
 
 /* ---- the preparation thread ---- */
 
+/* The most time that texts of a request may take. */
+enum { TEXT_MS = 5000 };
+
 /* Prepare a call, and pass it on. */
 static void call_prepare(struct serve *s, struct serve_call *c)
 {
     struct serve_error e = {0};
+    qwick_text_timeout(TEXT_MS);
     int rc = atomic_load(&s->draining) ? (e = drained, -1)
                                        : c->endpoint->prepare(c, &e);
     if (rc > 0) /* it has answered */
