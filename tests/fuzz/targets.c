@@ -34,6 +34,7 @@ const struct fuzz_target fuzz_targets[] = {
     {"preset", fuzz_preset},
     {"openai", fuzz_openai},
     {"http", fuzz_http},
+    {"body", fuzz_body},
     {0},
 };
 

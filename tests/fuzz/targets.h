@@ -74,5 +74,6 @@ int fuzz_preset(const char *in, size_t n, struct qwick_err *e);
 int fuzz_openai(const char *in, size_t n, struct qwick_err *e);
 /* targets_serve.c */
 int fuzz_http(const char *in, size_t n, struct qwick_err *e);
+int fuzz_body(const char *in, size_t n, struct qwick_err *e);
 
 #endif

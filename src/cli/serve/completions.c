@@ -366,7 +366,8 @@ int completion_slice(struct serve_call *c, struct serve_error *e)
     bool more;
     if (qwick_scorer_step(s->scorer, &more, &why))
         return slice_fault(e, &why);
-    if (more)
+    /* samples that are queued now would not be cancelled */
+    if (more || atomic_load(&c->stop))
         return 1;
     qwick_scorer_free(s->scorer);
     s->scorer = NULL;
