@@ -84,6 +84,7 @@ static const struct relation rows[] = {
     RULE(V_ALL, EXCLUDES, IDS(OPT_given), IDS(OPT_given_file)),
     RULE(V_ALL, EXCLUDES, IDS(OPT_answer), IDS(OPT_yes)),
     RULE(V_ALL, EXCLUDES, IDS(OPT_lines), IDS(OPT_jsonl, OPT_input_format)),
+    RULE(V_SERVE, EXCLUDES, IDS(OPT_no_auth), IDS(OPT_api_key_file)),
     RULE(V_ALL & ~V_CHAT, NO_EFFECT_WITHOUT, IDS(OPT_file_names),
          IDS(OPT_file)),
     RULE(V_GENERATE | V_CHOOSE, NO_EFFECT_WITH, IDS(SYSTEM),
