@@ -38,11 +38,15 @@ static void call_prepare(struct serve *s, struct serve_call *c)
     if (rc > 0) /* it has answered */
         return;
     http_free_body(c->http);
-    pthread_mutex_lock(&s->mutex);
     size_t most = (size_t)(s->a->max_batch + s->a->queue);
+    if (!rc && c->n_streams > most)
+        rc = serve_refuse(&e, NULL,
+                          "the request asks for %zu answers, --max-batch and "
+                          "--queue have places for %zu",
+                          c->n_streams, most);
+    pthread_mutex_lock(&s->mutex);
     s->n_streams += c->n_streams - 1;
-    /* one call alone may have more samples than places: they take turns */
-    bool full = s->n_streams > most && s->n_streams > c->n_streams;
+    bool full = s->n_streams > most;
     if (!rc && !full) {
         serve_push(&s->prepared, c);
         c = NULL;
