@@ -81,6 +81,7 @@ static const struct relation rows[] = {
     RULE(V_ALL, EXCLUDES, IDS(OPT_chat_json), IDS(OPT_prompt, OPT_file,
          OPT_preset, OPT_prompt_template)),
     RULE(V_ALL, EXCLUDES, IDS(OPT_system), IDS(OPT_system_file)),
+    RULE(V_SERVE, EXCLUDES, IDS(OPT_no_auth), IDS(OPT_api_key_file)),
     RULE(V_ALL, EXCLUDES, IDS(OPT_given), IDS(OPT_given_file)),
     RULE(V_ALL, EXCLUDES, IDS(OPT_answer), IDS(OPT_yes)),
     RULE(V_ALL, EXCLUDES, IDS(OPT_lines), IDS(OPT_jsonl, OPT_input_format)),
