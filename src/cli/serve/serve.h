@@ -46,7 +46,7 @@ struct serve_call;
 struct endpoint {
     const char *method, *path;
     bool open; /* needs no key */
-    bool chat; /* generates text: not for models that are made for embeddings */
+    bool chat; /* needs a model that answers chats; NULL functions: see below */
     /* I/O thread: answer at once with http_reply. NULL: the functions below
      * answer. */
     void (*reply)(struct serve *s, struct http_call *c);
@@ -57,8 +57,8 @@ struct endpoint {
      * callbacks answer, or return 1 if slice does the work. */
     int (*start)(struct serve_call *c, struct serve_error *e);
     /* Engine thread, between passes: do a piece of the work of about one pass.
-     * Returns 1 if there is more; 0 when it has answered, or has queued
-     * requests in s->batch. NULL: the batch does the work. */
+     * Returns 1 if there is more; 0 when it has answered, or has queued requests
+     * in s->batch. NULL: the batch does the work. */
     int (*slice)(struct serve_call *c, struct serve_error *e);
     /* Engine thread: a request that start has queued is cancelled: call
      * qwick_batch_cancel. The batch's callback ends the call as usual. NULL:

@@ -229,9 +229,6 @@ static void on_head(void *ctx, struct http_call *http)
         reply_error(http, 405, NULL, "this path has another method, see Allow");
     } else if (!ep) {
         reply_error(http, 404, NULL, "there is no such path");
-    } else if (ep->chat && s->embeds) {
-        reply_error(http, 400, NULL,
-                    "the model is made for embeddings, it gives no answers");
     } else if (!ep->reply && atomic_load(&s->draining)) {
         reply_error(http, 503, NULL, "the server is shutting down");
     } else if (!ep->reply && !has_place(s)) {
