@@ -1324,13 +1324,13 @@ struct qwick_batch_options {
     void (*on_layer)(void *ctx);
     void *on_layer_ctx;
     /* Share time between requests, for users who wait. Prompts of which at most
-     * 512 tokens are in no cache go before longer ones, in the next pass. Beside
-     * a long prompt, sequences decode at about half of their rate, and a pass
-     * takes less of the prompt if it would take longer than 0.8 s. A long prompt
-     * never rests for more than about a second. false: each pass decodes and
-     * prefills as much as it can, with prompts in the order of their requests.
-     * Then all answers together take the least time, because the weights are
-     * read for more tokens at once.
+     * 512 tokens are in no cache go before longer ones, in the next pass.
+     * Beside a long prompt, sequences decode at about half of their rate, and a
+     * pass takes less of the prompt if it would take longer than 0.8 s. A long
+     * prompt never rests for more than about a second. false: each pass decodes
+     * and prefills as much as it can, with prompts in the order of their
+     * requests. Then all answers together take the least time, because the
+     * weights are read for more tokens at once.
      *
      * The passes then depend on measured times. So without exact, rounding may
      * differ between two runs. With exact, answers are the same. */
