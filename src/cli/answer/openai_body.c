@@ -129,7 +129,11 @@ static int body_max_tokens(struct openai_reader *x, const struct member *row,
                    ? 0
                    : body_refuse(x, row->name,
                                  "differs from max_completion_tokens");
-    jw_value(x->w, "max_tokens", m);
+    int64_t n;
+    if (json_int(m, 1, INT32_MAX, &n)) /* the record has only the older name */
+        return body_refuse(x, row->name, "must be an integer from 1 to %d",
+                           INT32_MAX);
+    jw_int(x->w, "max_tokens", n);
     return 0;
 }
 

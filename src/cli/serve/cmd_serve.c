@@ -87,7 +87,13 @@ static int serve_create_batch(struct serve *s)
         .fair = true,
     };
     struct qwick_err e;
-    return msg_result(qwick_batch_create(&s->batch, s->g.eng, &o, &e), &e);
+    if (!qwick_batch_create(&s->batch, s->g.eng, &o, &e))
+        return 0;
+    /* models for embeddings may lack what turns states into tokens */
+    if (e.code != QWICK_ERR_MODEL || !s->embeds)
+        return msg_fail(&e);
+    msg_note("%s; it gives no answers", e.msg);
+    return 0;
 }
 
 /* ---- the process ---- */

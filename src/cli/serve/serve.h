@@ -46,7 +46,7 @@ struct serve_call;
 struct endpoint {
     const char *method, *path;
     bool open; /* needs no key */
-    bool chat; /* needs a model that answers chats; NULL functions: see below */
+    bool chat; /* needs s->batch: a model that gives answers */
     /* I/O thread: answer at once with http_reply. NULL: the functions below
      * answer. */
     void (*reply)(struct serve *s, struct http_call *c);

@@ -231,6 +231,8 @@ static void on_head(void *ctx, struct http_call *http)
         reply_error(http, 404, NULL, "there is no such path");
     } else if (!ep->reply && atomic_load(&s->draining)) {
         reply_error(http, 503, NULL, "the server is shutting down");
+    } else if (ep->chat && !s->batch) {
+        reply_error(http, 400, NULL, "the model gives no answers");
     } else if (!ep->reply && !has_place(s)) {
         http_add_field(http, "Retry-After", "1");
         reply_error(http, 429, NULL, "the queue is full, try again later");
