@@ -1380,6 +1380,10 @@ QWICK_API int qwick_batch_add(struct qwick_batch *b, const int32_t *prompt,
 QWICK_API int qwick_batch_cancel(struct qwick_batch *b, const void *tag,
                                  struct qwick_err *e);
 
+/* Return whether all requests with this tag wait: no token of them has been
+ * evaluated. False if there is none. on_layer may call it. */
+QWICK_API bool qwick_batch_waits(const struct qwick_batch *b, const void *tag);
+
 /* Run one pass. Does nothing when no request is left. When a request fails,
  * done is called with the error and the step succeeds. After
  * QWICK_ERR_INTERRUPTED nothing has changed, except that requests that were

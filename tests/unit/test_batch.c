@@ -578,6 +578,9 @@ static void cancelled_requests_end_and_others_do_not_notice(void **state)
     assert_int_equal(qwick_batch_step(b, NULL), 0);
     check_cancelled(&all[4], 0);
     check_cancelled(&all[N - 1], 0);
+    for (size_t i = 0; i < N; i++)
+        assert_int_equal(qwick_batch_waits(b, &all[i]),
+                         i >= 3 && i != 4 && i != N - 1);
     add(b, &all[N]); /* the end of the queue is still valid */
     run(b);
     for (size_t i = 0; i <= N; i++)

@@ -132,6 +132,12 @@ void chat_cancel(struct serve_call *c)
     samples_cancel(&s->all);
 }
 
+bool chat_waits(const struct serve_call *c)
+{
+    const struct chat_state *s = c->state;
+    return samples_wait(&s->all);
+}
+
 int chat_start(struct serve_call *c, struct serve_error *e)
 {
     struct chat_state *s = c->state;

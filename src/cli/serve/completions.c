@@ -380,6 +380,12 @@ void completion_cancel(struct serve_call *c)
     samples_cancel(&s->all);
 }
 
+bool completion_waits(const struct serve_call *c)
+{
+    const struct completion_state *s = c->state;
+    return samples_wait(&s->all);
+}
+
 void completion_free(struct serve_call *c)
 {
     struct completion_state *s = c->state;

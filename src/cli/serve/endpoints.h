@@ -10,6 +10,7 @@
 int chat_prepare(struct serve_call *c, struct serve_error *e);
 int chat_start(struct serve_call *c, struct serve_error *e);
 void chat_cancel(struct serve_call *c);
+bool chat_waits(const struct serve_call *c);
 void chat_free(struct serve_call *c);
 
 /* ---- vectors_api.c: /v1/embeddings, /v1/rerank ---- */
@@ -44,6 +45,7 @@ int completion_prepare(struct serve_call *c, struct serve_error *e);
 int completion_start(struct serve_call *c, struct serve_error *e);
 int completion_slice(struct serve_call *c, struct serve_error *e);
 void completion_cancel(struct serve_call *c);
+bool completion_waits(const struct serve_call *c);
 void completion_free(struct serve_call *c);
 
 /* ---- serve_slice.c: what endpoints with slices share ---- */

@@ -106,6 +106,20 @@ int samples_queue(struct samples *s, size_t i, const struct request *r,
     return 1;
 }
 
+bool samples_wait(const struct samples *s)
+{
+    bool any = false;
+    for (size_t i = 0; i < s->n; i++) {
+        const struct sample *x = samples_at(s, i);
+        if (!x->queued)
+            continue;
+        if (x->ended || !qwick_batch_waits(s->c->s->batch, &x->task))
+            return false;
+        any = true;
+    }
+    return any;
+}
+
 void samples_cancel(struct samples *s)
 {
     for (size_t i = 0; i < s->n; i++) {

@@ -64,6 +64,9 @@ bool samples_have_places(const struct serve *s, size_t n);
 int samples_queue(struct samples *s, size_t i, const struct request *r,
                   size_t k, qwick_token_fn fn, struct serve_error *e);
 
+/* Return whether samples are in the batch, and none has begun. */
+bool samples_wait(const struct samples *s);
+
 /* Cancel the samples that are in the batch. */
 void samples_cancel(struct samples *s);
 

@@ -64,6 +64,9 @@ struct endpoint {
      * qwick_batch_cancel. The batch's callback ends the call as usual. NULL:
      * the call ends between slices. */
     void (*cancel)(struct serve_call *c);
+    /* Engine thread: return whether the batch has begun none of the requests
+     * that start has queued. NULL: never. */
+    bool (*waits)(const struct serve_call *c);
     /* Free c->state; any thread. NULL: there is none. */
     void (*free)(struct serve_call *c);
 };
@@ -74,7 +77,8 @@ extern const struct endpoint serve_endpoints[]; /* ends with a NULL path */
 enum serve_stop {
     SERVE_GO_ON,
     SERVE_GONE,   /* the client has left */
-    SERVE_DRAINED /* the time of --drain is over */
+    SERVE_DRAINED /* the server ends: the call has not begun, or the time of
+                     --drain is over */
 };
 
 /* A request of the batch. Endpoints embed it as the first member of what they

@@ -153,26 +153,33 @@ int serve_batch_done(void *ctx, void *tag, struct qwick_result *r,
 
 /* ---- signals and the end ---- */
 
+static bool call_waits(const struct serve_call *c)
+{
+    return c->started && c->endpoint->waits && c->endpoint->waits(c);
+}
+
+/* End all calls, or those that have not begun. */
+static void drain_calls(struct serve *s, bool all)
+{
+    pthread_mutex_lock(&s->mutex);
+    for (struct serve_call *c = s->all; c; c = c->next_all) {
+        int go_on = SERVE_GO_ON;
+        if (all || call_waits(c))
+            atomic_compare_exchange_strong(&c->stop, &go_on, SERVE_DRAINED);
+    }
+    pthread_mutex_unlock(&s->mutex);
+    atomic_store(&s->any_stopped, true);
+}
+
 static void begin_drain(struct serve *s)
 {
     if (s->drain_ms > 0)
         return;
     s->drain_ms = clock_ms() + (double)s->a->drain * 1000;
     atomic_store(&s->draining, true);
+    drain_calls(s, false);
     http_drain(s->http);
     notify_send(s->notify, "STOPPING=1");
-}
-
-/* End the calls that are left when the time of --drain is over. */
-static void end_drain(struct serve *s)
-{
-    pthread_mutex_lock(&s->mutex);
-    for (struct serve_call *c = s->all; c; c = c->next_all) {
-        int go_on = SERVE_GO_ON;
-        atomic_compare_exchange_strong(&c->stop, &go_on, SERVE_DRAINED);
-    }
-    pthread_mutex_unlock(&s->mutex);
-    atomic_store(&s->any_stopped, true);
 }
 
 static void read_signals(struct serve *s)
@@ -182,7 +189,7 @@ static void read_signals(struct serve *s)
     if (flag_is_set(signals_flag()))
         begin_drain(s);
     if (s->drain_ms > 0 && clock_ms() >= s->drain_ms)
-        end_drain(s);
+        drain_calls(s, true);
 }
 
 void serve_batch_layer(void *ctx)

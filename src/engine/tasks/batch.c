@@ -118,6 +118,21 @@ int qwick_batch_cancel(struct qwick_batch *b, const void *tag,
                            "batch: no request has the tag to cancel");
 }
 
+bool qwick_batch_waits(const struct qwick_batch *b, const void *tag)
+{
+    bool found = false;
+    for (size_t i = 0; i < b->runs.n_live; i++)
+        if (((const struct seq *)b->runs.live[i])->tag == tag)
+            return false;
+    for (const struct run *r = b->runs.first; r; r = r->next) {
+        const struct seq *q = (const struct seq *)r;
+        if (q->tag == tag && q->begun)
+            return false; /* it was preempted */
+        found |= q->tag == tag;
+    }
+    return found;
+}
+
 /* ---- the task ----------------------------------------------------------- */
 
 static bool admit(struct runs *s, struct run *run)
