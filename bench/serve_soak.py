@@ -50,6 +50,9 @@ def long_chat(rng):
 
 
 def prefill(rng):
+    """One of 40 long prompts. More would fill the prefix cache, and its growth would
+    hide a leak."""
+    rng = random.Random(rng.randrange(40))
     text = " ".join(rng.choice(QUESTIONS) for _ in range(rng.randrange(100, 450)))
     return {**chat(rng, 1), "messages": [{"role": "user", "content": text}]}
 
@@ -261,7 +264,7 @@ def soak(o, address, server):
     points, length = [], o.minutes * 60
     for t in threads:
         t.start()
-    # the first tenth fills caches and pools
+    # the first tenth fills caches and pools, if it is some minutes
     for wait in 0.1 * length, 0.45 * length, 0.45 * length:
         end = time.monotonic() + wait
         while time.monotonic() < end and server.poll() is None:
