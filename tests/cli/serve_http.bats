@@ -114,7 +114,9 @@ for name, values in {
             body["logprobs"] = True
         try:
             e = refused(400, "POST", "/v1/chat/completions", body)
-            assert e["param"] and e["param"].split(".")[0].split("[")[0] == name, e
+            param = (e["param"] or "").split(".")[0].split("[")[0]
+            # two names of one member
+            assert param in (name, name.replace("completion_", "")), e
         except AssertionError as e:
             wrong.append((name, v, e))
 assert not wrong, "\n".join(map(str, wrong))
@@ -288,7 +290,7 @@ from serve_client import *
 s = sys.argv[1]
 # all places are taken by long answers, so this one waits
 chat = {"messages": [{"role": "user", "content": "list files"}]}
-long = {**chat, "regex": "[a-z ]{1500}", "n": 8, "stream": True}
+long = {**chat, "regex": "[a-z ]{9000}", "n": 8, "stream": True}
 a, b = Stream(s, "/v1/chat/completions", long).start(), Stream(s, "/v1/chat/completions", long).start()
 with Stream(s, "/v1/chat/completions", {**chat, "max_tokens": 2, "stream": True}) as w:
     w.start()
