@@ -3,10 +3,10 @@
 
 usage: serve_soak.py [--minutes N] [--clients N] [--seed N] QWICK [SERVE OPTIONS…]
 
-Starts `QWICK serve --exact --kv-memory 100M` with the options on a unix socket of its own. Clients ask
-all endpoints at random, leave in the queue, in a prefill or in the middle of an answer,
-with a close or a reset, read slowly or not at all, and send requests that are no HTTP.
-Every complete answer must be the one that its request got at the start.
+Starts `QWICK serve --exact --kv-memory 100M` with the options on a unix socket of its
+own. Clients ask all endpoints at random, leave in the queue, in a prefill or in the middle
+of an answer, with a close or a reset, read slowly or not at all, and send requests that
+are no HTTP. Every complete answer must be the one that its request got at the start.
 
 Prints the memory (RSS), descriptors and threads of the server at the start, in the
 middle and at the end, when no client is left; the counts of what was asked; and the exit
