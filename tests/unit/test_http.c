@@ -223,10 +223,14 @@ static void test_replies(void **state)
         assert_contains(t, "Content-Length: 12\r\n");
         send_text(fd, POST("/echo", "5") "12345");
         read_until(fd, "POST /echo 5 12345");
-        send_text(fd, POST("/refuse", "5"));
-        send_text(fd, "12345");
+        send_text(fd, GET("/refuse"));
         assert_contains(read_until(fd, "no"), "HTTP/1.1 403 ");
     }
+    /* a body is not awaited, and the connection ends */
+    send_text(fd, POST("/refuse", "5"));
+    t = read_until(fd, NULL);
+    assert_contains(t, "HTTP/1.1 403 ");
+    assert_contains(t, "Connection: close\r\n");
     close(fd);
     server_stop(&s);
 }

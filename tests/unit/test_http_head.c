@@ -175,7 +175,7 @@ static void test_parts(void **state)
     assert_span(text, h.values[0], "other");
     assert_span(text, h.values[3], "");
     assert_int_equal(h.length, 7);
-    assert_true(h.expect_continue && h.has_host && !h.chunked && !h.http10);
+    assert_true(h.has_host && !h.chunked && !h.http10);
     assert_int_equal(head_check(TEXT(plain), &h), 200);
     assert_span(plain, h.path, "/a/b");
     assert_true(!h.has_host && h.http10 && h.length == 0);

@@ -18,8 +18,11 @@ int body_read(struct serve_call *c, const char *const *names,
     size_t n;
     const char *text = http_body(c->http, &n);
     if (json_parse_within(doc, "body", text, n, c->s->requests.json_bytes,
-                          QWICK_ERR_USAGE, &why))
+                          QWICK_ERR_USAGE, &why)) {
+        /* a program that sends no JSON is lost; it shall not go on */
+        http_add_field(c->http, "Connection", "close");
         return body_fault(e, NULL, &why);
+    }
     const struct json_value *v = json_root(*doc);
     if (!json_is(v, JSON_OBJECT))
         return serve_refuse(e, NULL, "body: must be an object, is %s",

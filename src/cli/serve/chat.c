@@ -29,18 +29,10 @@ static int chat_translate(struct chat_state *s, struct buf *json,
     struct openai_reader x = {.warn = &s->all.c->s->requests,
                               .number = http_number(s->all.c->http)};
     struct json_writer w = json_writer(json);
-    struct json_doc *doc;
+    struct json_doc *doc = NULL;
     struct qwick_err why;
-    size_t n;
-    const char *body = http_body(s->all.c->http, &n);
-    if (json_parse_within(&doc, "body", body, n, s->all.c->s->requests.json_bytes,
-                          QWICK_ERR_USAGE, &why))
-        return chat_refuse(e, &why, "");
-    int rc = 0;
-    if (!json_is(json_root(doc), JSON_OBJECT)) {
-        rc = serve_refuse(e, NULL, "body: must be an object, is %s",
-                          json_type_name(json_root(doc)));
-    } else {
+    int rc = body_read(s->all.c, NULL, &doc, e);
+    if (!rc) {
         jw_object(&w, NULL);
         if (openai_read_body(&x, json_root(doc), &w, &why))
             rc = chat_refuse(e, &why, x.fault);

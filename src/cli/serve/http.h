@@ -9,8 +9,9 @@
  * A request goes through these steps:
  *
  *   head     The head has been read, and is well formed. The handler may refuse
- *            it now with http_reply; otherwise the body is read. It may be the
- *            last that the handler hears of this call.
+ *            it now with http_reply: then the body is not read, and the
+ *            connection is closed if there is one. This may be the last that
+ *            the handler hears of the call.
  *   ready    The body has been read. The handler owes one answer, now or later:
  *            http_reply, or http_stream and http_end.
  *   gone     The client has left, or has read nothing for stall_ms. The handler

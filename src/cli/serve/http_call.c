@@ -60,7 +60,6 @@ struct http_call *http_call_new(struct http *h, struct http_client *k,
         c->fields[i] = (struct http_field){head_part(c, head->names[i]),
                                            head_part(c, head->values[i])};
     c->n_fields = head->n_fields;
-    c->expect_continue = head->expect_continue;
     c->body.max = h->limits.max_body;
     c->out.max = MAX_UNSENT;
     if (head->length)

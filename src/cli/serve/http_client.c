@@ -86,31 +86,45 @@ void http_client_close(struct http *h, struct http_client *k)
     client_resume(h, k);
 }
 
-/* Write an answer past libmicrohttpd, which has written nothing yet, and close
- * the connection once the client has read it. */
-static void client_refuse(struct http *h, struct http_client *k, int status,
-                          const char *why)
+/* Write a last answer past libmicrohttpd, which has written nothing yet, and
+ * close the connection once the client has read it. */
+static void client_send_last(struct http *h, struct http_client *k, int status,
+                             const char *type, const struct http_field *fields,
+                             size_t n_fields, const struct buf *body)
 {
-    struct buf body = {0}, out = {0};
+    struct buf out = {0};
     const char *method = k->call ? k->call->method : "";
 
-    h->handler.fault(h->handler.ctx, status, why, &body);
     buf_printf(&out,
-               "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\n"
-               "Content-Length: %zu\r\nConnection: close\r\n\r\n",
-               status, mhd.get_reason_phrase_for((unsigned)status), body.len);
+               "HTTP/1.1 %d %s\r\nContent-Type: %s\r\n"
+               "Content-Length: %zu\r\nConnection: close\r\n",
+               status, mhd.get_reason_phrase_for((unsigned)status),
+               type ? type : "text/plain", body->len);
+    for (size_t i = 0; i < n_fields; i++)
+        buf_printf(&out, "%s: %s\r\n", fields[i].name, fields[i].value);
+    buf_puts(&out, "\r\n");
     if (strcmp(method, "HEAD") != 0)
-        buf_append(&out, buf_text(&body), body.len);
+        buf_append(&out, buf_text(body), body->len);
+    bool failed = out.failed || body->failed;
     client_drop_call(h, k);
-    if (out.failed || body.failed ||
+    if (failed ||
         send(k->fd, out.data, out.len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
         http_client_close(h, k);
     } else {
         shutdown(k->fd, SHUT_WR);
         client_set(k, CLIENT_REFUSED, LINGER_MS);
     }
-    buf_free(&body);
     buf_free(&out);
+}
+
+static void client_refuse(struct http *h, struct http_client *k, int status,
+                          const char *why)
+{
+    struct buf body = {0};
+
+    h->handler.fault(h->handler.ctx, status, why, &body);
+    client_send_last(h, k, status, "application/json", NULL, 0, &body);
+    buf_free(&body);
 }
 
 /* Drop what a refused client sends, so that the kernel does not reset the
@@ -138,11 +152,19 @@ static void client_begin(struct http *h, struct http_client *k,
         client_refuse(h, k, 413, "the body is too large");
         return;
     }
-    k->call = http_call_new(h, k, h->peeked, head);
-    if (k->call)
-        k->state = CLIENT_READING;
-    else
+    struct http_call *c = k->call = http_call_new(h, k, h->peeked, head);
+
+    if (!c) {
         client_refuse(h, k, 503, "out of memory");
+        return;
+    }
+    k->state = CLIENT_READING;
+    if (h->handler.head)
+        h->handler.head(h->handler.ctx, c);
+    /* Its body is not read, so the connection cannot go on. */
+    if (c->ended && (head->length || head->chunked))
+        client_send_last(h, k, c->status, c->type, c->added, c->n_added,
+                         &c->out);
 }
 
 /* Empty lines before a request do no harm; libmicrohttpd would stop at them. */
@@ -448,19 +470,6 @@ static bool is_seen(struct MHD_Connection *m, const struct http_call *c,
     return strcmp(method, c->method) == 0 && n >= 0 && (size_t)n == c->n_fields;
 }
 
-/* The head of a request has been read. */
-static enum MHD_Result request_begin(struct http *h, struct http_client *k)
-{
-    struct http_call *c = k->call;
-
-    c->begun = true;
-    if (h->handler.head)
-        h->handler.head(h->handler.ctx, c);
-    /* A refusal spares the client its body if it waits for leave to send it.
-     * Otherwise the body is read and dropped, and the connection goes on. */
-    return c->ended && c->expect_continue ? answer_begin(h, k) : MHD_YES;
-}
-
 static enum MHD_Result request_end(struct http *h, struct http_client *k)
 {
     struct http_call *c = k->call;
@@ -501,9 +510,10 @@ enum MHD_Result http_on_request(void *ctx, struct MHD_Connection *m,
     }
     if (!*state || *state != k->call)
         return refuse_unseen(h, k);
-    if (!k->call->begun)
-        return is_seen(m, k->call, method) ? request_begin(h, k)
-                                           : refuse_unseen(h, k);
+    if (!k->call->begun) {
+        k->call->begun = is_seen(m, k->call, method);
+        return k->call->begun ? MHD_YES : refuse_unseen(h, k);
+    }
     if (*n > 0) {
         status = k->call->ended ? 0 : http_call_take(k->call, data, *n, &why);
         if (status != 0)

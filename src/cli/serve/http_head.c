@@ -203,8 +203,6 @@ static bool fields_check(const char *p, struct http_head *h, struct refusal *r)
             if (!span_is(p, v, "chunked"))
                 return refuse(r, 501,
                               "the only Transfer-Encoding here is chunked");
-        } else if (span_is(p, name, "Expect")) {
-            h->expect_continue = span_is(p, v, "100-continue") && !h->http10;
         } else if (span_is(p, name, "Cookie")) {
             n_entries += count_char(p, v, ';') + 1;
         }

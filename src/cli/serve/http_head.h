@@ -28,7 +28,6 @@ struct http_head {
     uint64_t length; /* Content-Length; 0: none */
     bool chunked;
     bool http10;          /* the version is 1.0, not 1.1 */
-    bool expect_continue; /* the client waits for status 100 */
 };
 
 /* Check the bytes p[0..n) that have come so far. Returns 0 if they are good,

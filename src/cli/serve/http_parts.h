@@ -43,8 +43,7 @@ struct http_call {
     const char *method, *target, *path, *host; /* host NULL: none */
     struct http_field fields[HTTP_MAX_FIELDS];
     size_t n_fields;
-    bool expect_continue;
-    bool begun; /* the handler has seen the head */
+    bool begun; /* libmicrohttpd has read the head */
     struct buf body;
     double received_ms;
     void *tag;
