@@ -126,11 +126,13 @@ OPTION(FLAG, names, "names", V_MODELS,
 
 GROUP("Server")
 OPTION(TEXTS, listen, "listen", V_SERVE, .arg = "ADDRESS",
+       .peers = "host port bind",
        .access = OPT_LISTENS,
        .def = "127.0.0.1:8080",
        .help = "accept connections at 127.0.0.1:PORT, [::1]:PORT, unix:PATH "
                "or fd:systemd; repeatable")
-OPTION(FILE, api_key_file, "api-key-file", V_SERVE, .access = OPT_REREADS,
+OPTION(FILE, api_key_file, "api-key-file", V_SERVE, .peers = "api-key",
+       .access = OPT_REREADS,
        .help = "answer only requests with a key of FILE, which has one in each "
                "line")
 OPTION(FLAG, no_auth, "no-auth", V_SERVE, ONCE,
