@@ -362,6 +362,7 @@ static void a_prompt_that_never_fits_is_refused(void **state)
     assert_int_equal(qwick_batch_add(b, q->prompt, q->n_prompt, &q->o, q, &e),
                      -1);
     assert_int_equal(e.code, QWICK_ERR_MEMORY);
+    assert_int_equal(e.kind, QWICK_KIND_LIMIT);
     snprintf(
         expected, sizeof expected,
         "prompt: the KV cache of %d tokens needs %zu bytes, all caches may "

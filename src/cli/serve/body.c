@@ -1,6 +1,7 @@
 #include "cli/serve/body.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "cli/answer/token_records.h"
 
@@ -9,6 +10,17 @@ static bool is_name(const char *const *names, const struct json_value *key)
     while (*names && !json_equals(key, *names))
         names++;
     return *names != NULL;
+}
+
+void *body_state(struct serve_call *c, size_t n, struct serve_error *e)
+{
+    struct qwick_err why;
+    c->state = calloc(1, n);
+    if (!c->state) {
+        err_oom(&why, n);
+        body_fault(e, NULL, &why);
+    }
+    return c->state;
 }
 
 int body_read(struct serve_call *c, const char *const *names,

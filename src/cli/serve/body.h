@@ -11,6 +11,10 @@
 #include "cli/serve/serve.h"
 #include "file/json.h"
 
+/* Allocate the state of a call, n bytes of zeros, and return it. NULL with *e
+ * set: out of memory. */
+void *body_state(struct serve_call *c, size_t n, struct serve_error *e);
+
 /* Parse the body of a call, which must be an object. names: of the members that
  * the endpoint knows, with NULL at the end; others are named once in the log.
  * names NULL: the caller looks for others.

@@ -90,13 +90,9 @@ static int chat_read(struct chat_state *s, struct serve_error *e)
 
 int chat_prepare(struct serve_call *c, struct serve_error *e)
 {
-    struct chat_state *s = calloc(1, sizeof(*s));
-    struct qwick_err why;
-    if (!s) {
-        err_oom(&why, sizeof(*s));
-        return chat_refuse(e, &why, "");
-    }
-    c->state = s;
+    struct chat_state *s = body_state(c, sizeof(*s), e);
+    if (!s)
+        return -1;
     s->all = (struct samples){.c = c,
                               .end = chat_end_sample,
                               .send_end = chat_send_end,

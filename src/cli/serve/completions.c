@@ -274,14 +274,11 @@ static int read_body(struct completion_state *s, struct json_doc **doc,
 
 int completion_prepare(struct serve_call *c, struct serve_error *e)
 {
-    struct completion_state *s = c->state = calloc(1, sizeof(*s));
+    struct completion_state *s = body_state(c, sizeof(*s), e);
     struct completion_body b = {0};
     struct json_doc *doc = NULL;
-    struct qwick_err why;
-    if (!s) {
-        err_oom(&why, sizeof(*s));
-        return body_fault(e, NULL, &why);
-    }
+    if (!s)
+        return -1;
     s->all = (struct samples){.c = c,
                               .end = completion_end,
                               .send_end = completion_send_end,

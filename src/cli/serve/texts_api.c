@@ -104,13 +104,9 @@ int scoring_prepare(struct serve_call *c, struct serve_error *e)
 {
     static const char *const names[] = {"id", "text", "given", NULL};
     static const struct buf nothing = {0};
-    struct scoring *t = c->state = calloc(1, sizeof(*t));
+    struct scoring *t = body_state(c, sizeof(*t), e);
     struct qwick_err why;
-    if (!t) {
-        err_oom(&why, sizeof(*t));
-        return body_fault(e, NULL, &why);
-    }
-    if (body_read(c, names, &t->doc, e))
+    if (!t || body_read(c, names, &t->doc, e))
         return -1;
     const struct json_value *v = json_root(t->doc);
     const struct json_value *given = json_member(v, "given");

@@ -34,18 +34,6 @@ static int item_fault(struct serve_error *e, const char *name, size_t i,
     return body_fault(e, name, &full);
 }
 
-/* Allocate the state of a call, of n bytes of zeros. */
-static void *new_state(struct serve_call *c, size_t n, struct serve_error *e)
-{
-    struct qwick_err why;
-    c->state = calloc(1, n);
-    if (!c->state) {
-        err_oom(&why, n);
-        body_fault(e, NULL, &why);
-    }
-    return c->state;
-}
-
 /* Write the usage of a call that generates nothing. */
 static void put_usage(struct json_writer *w, size_t n_tokens)
 {
@@ -165,7 +153,7 @@ int embeddings_prepare(struct serve_call *c, struct serve_error *e)
         return serve_refuse(e, "model",
                             "the model is not made for embeddings; with "
                             "--embeddings, qwick serve gives them anyway");
-    if (!new_state(c, sizeof(struct embeddings), e))
+    if (!body_state(c, sizeof(struct embeddings), e))
         return -1;
     int rc = body_read(c, names, &doc, e);
     if (!rc)
@@ -340,7 +328,7 @@ int rerank_prepare(struct serve_call *c, struct serve_error *e)
 {
     static const char *const names[] = {
         "query", "documents", "top_n", "return_documents", "model", NULL};
-    struct ranking *t = new_state(c, sizeof(*t), e);
+    struct ranking *t = body_state(c, sizeof(*t), e);
     struct serve *s = c->s;
     if (s->rerank_warning)
         msg_warn("%s: %s", s->id, s->rerank_warning);
