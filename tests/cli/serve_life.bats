@@ -6,7 +6,7 @@ load serve
 setup_file() {
     serve_setup_file
     python3 tests/cli/slow_model.py models/demo "$D/slow" 8
-    serve_start one --exact -m "$D/slow" --max-batch 1 --queue 1
+    serve_start one --exact -v -m "$D/slow" --max-batch 1 --queue 1
     serve_start main --exact
     fast_clock
     export FAST_CLOCK
@@ -125,6 +125,10 @@ c = send({**LONG, "stream": False})
 time.sleep(0.2)
 c.close()
 until(rests, "the answer goes on")
+# none of them went on to its end
+with open(s[5:] + ".err") as log:
+    left = [line for line in log if "the client has left" in line]
+assert len(left) >= 6 and all(": 503," in line for line in left), left
 # what was evaluated is kept
 r = post(s, PATH, PREFILL)
 assert r.status == 200
