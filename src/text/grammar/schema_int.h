@@ -92,6 +92,20 @@ struct schema_node {
     struct node_list pattern_props;
     const struct dfa *patterns_points[MAX_PATTERNS];
     struct schema_node *additional;
+    /* keywords that are read, and that schema_unheld names while no part of
+       the compiler holds them */
+    struct schema_node *negated; /* not, beyond `excluded` */
+    struct schema_node *condition, *then, *otherwise; /* if, then, else */
+    struct schema_node *contains;
+    int64_t min_contains, max_contains; /* -1: without */
+    bool unique_items;
+    int64_t min_props, max_props; /* max: -1 without */
+    struct schema_node *prop_names;
+    struct schema_node *other_items, *other_props; /* unevaluated… */
+    const struct json_value *dependent; /* dependentRequired: an object of
+                                           arrays of strings */
+    const struct json_value *dependent_names; /* keys of dependentSchemas */
+    struct node_list dependents;
     uint32_t stamp; /* of the last walk that met it */
     unsigned char color;
 };
@@ -219,6 +233,13 @@ uint32_t schema_resource_at(const struct schema *s, const struct json_value *at,
  * gets a new one without a name. UINT32_MAX with the error set. */
 uint32_t schema_resource_in(struct schema *s, const struct json_value *at,
                             uint32_t outer);
+
+/* Report a keyword that the compiler cannot hold exactly: "#/POINTER/KEYWORD:
+ * …". Returns 0 if the caller goes on as if the keyword were not there, -1 with
+ * the error set if the compiler ends. at and keyword as in schema_refuse. */
+int schema_cannot_hold(struct schema *s, const struct json_value *at,
+                       const char *keyword, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* Read all nodes that can be reached, and refuse what is not supported. */
 int schema_read_all(struct schema *s);

@@ -145,10 +145,10 @@ static int read_not(struct schema *s, struct schema_node *node, const char *key,
     }
     const struct json_value *values = json_get(v, "enum");
     const struct json_value *value = json_get(v, "const");
-    if (v->type != JSON_OBJECT || v->len != 1 || (!values && !value))
-        return schema_refuse(s, node->at, key,
-                             "only {\"const\": …} and {\"enum\": […]} are "
-                             "supported in it");
+    if (v->type != JSON_OBJECT || v->len != 1 || (!values && !value)) {
+        node->negated = schema_node_of(s, v, node->resource);
+        return node->negated ? 0 : -1;
+    }
     if (values && values->type != JSON_ARRAY)
         return wrong_type(s, node, key, "an array", values);
     node->excluded.v = schema_alloc(s, values ? values->len : 1, sizeof v);
@@ -236,11 +236,21 @@ static int read_multiple(struct schema *s, struct schema_node *node,
 static int read_counts(struct schema *s, struct schema_node *node,
                        const char *key, const struct json_value *v)
 {
-    int64_t *out = strcmp(key, "minLength") == 0   ? &node->min_length
-                   : strcmp(key, "maxLength") == 0 ? &node->max_length
-                   : strcmp(key, "minItems") == 0  ? &node->min_items
-                                                   : &node->max_items;
-    return read_count(s, node, key, v, out);
+    const struct {
+        const char *name;
+        int64_t *out;
+    } counts[] = {{"minLength", &node->min_length},
+                  {"maxLength", &node->max_length},
+                  {"minItems", &node->min_items},
+                  {"maxItems", &node->max_items},
+                  {"minProperties", &node->min_props},
+                  {"maxProperties", &node->max_props},
+                  {"minContains", &node->min_contains},
+                  {"maxContains", &node->max_contains}};
+    size_t i = 0;
+    while (strcmp(counts[i].name, key) != 0)
+        i++;
+    return read_count(s, node, key, v, counts[i].out);
 }
 
 static int read_pattern(struct schema *s, struct schema_node *node,
@@ -311,12 +321,50 @@ static int read_patterns(struct schema *s, struct schema_node *node,
     return 0;
 }
 
-static int read_additional(struct schema *s, struct schema_node *node,
+/* Read a keyword whose value is one schema. */
+static int read_part(struct schema *s, struct schema_node *node,
+                     const char *key, const struct json_value *v)
+{
+    const struct {
+        const char *name;
+        struct schema_node **out;
+    } parts[] = {{"additionalProperties", &node->additional},
+                 {"if", &node->condition},
+                 {"then", &node->then},
+                 {"else", &node->otherwise},
+                 {"contains", &node->contains},
+                 {"propertyNames", &node->prop_names},
+                 {"unevaluatedItems", &node->other_items},
+                 {"unevaluatedProperties", &node->other_props}};
+    size_t i = 0;
+    while (strcmp(parts[i].name, key) != 0)
+        i++;
+    *parts[i].out = schema_node_of(s, v, node->resource);
+    return *parts[i].out ? 0 : -1;
+}
+
+static int read_dependents(struct schema *s, struct schema_node *node,
                            const char *key, const struct json_value *v)
 {
-    (void)key;
-    node->additional = schema_node_of(s, v, node->resource);
-    return node->additional ? 0 : -1;
+    node->dependent_names = v->keys;
+    return read_list(s, node, key, v, JSON_OBJECT, &node->dependents);
+}
+
+static int read_dependent(struct schema *s, struct schema_node *node,
+                          const char *key, const struct json_value *v)
+{
+    if (v->type != JSON_OBJECT)
+        return wrong_type(s, node, key, "an object", v);
+    for (size_t i = 0; i < v->len; i++) {
+        const struct json_value *list = &v->items[i];
+        if (list->type != JSON_ARRAY)
+            return wrong_type(s, node, key, "an array", list);
+        for (size_t k = 0; k < list->len; k++)
+            if (list->items[k].type != JSON_STRING)
+                return wrong_type(s, node, key, "a string", &list->items[k]);
+    }
+    node->dependent = v;
+    return 0;
 }
 
 static int read_required(struct schema *s, struct schema_node *node,
@@ -335,18 +383,13 @@ static int read_required(struct schema *s, struct schema_node *node,
     return 0;
 }
 
-/* Read a keyword that is supported only with a value without effect: false or
- * 0. */
-static int read_no_effect(struct schema *s, struct schema_node *node,
-                          const char *key, const struct json_value *v)
+static int read_unique(struct schema *s, struct schema_node *node,
+                       const char *key, const struct json_value *v)
 {
-    struct decimal d;
-    if (v->type == JSON_BOOL && !v->boolean)
-        return 0;
-    if (v->type == JSON_NUMBER &&
-        decimal_read(&d, v->str, v->len, &s->mem) == 0 && decimal_is_zero(&d))
-        return 0;
-    return schema_refuse(s, node->at, key, "is not supported");
+    if (v->type != JSON_BOOL)
+        return wrong_type(s, node, key, "true or false", v);
+    node->unique_items = v->boolean;
+    return 0;
 }
 
 static int ignore(struct schema *s, struct schema_node *node, const char *key,
@@ -365,8 +408,8 @@ static int read_name(struct schema *s, struct schema_node *node,
     return v->type == JSON_STRING ? 0 : wrong_type(s, node, key, "a string", v);
 }
 
-/* Keywords that are not in the table are refused, unless they begin with "x-".
- * So are those without a function. */
+/* Keywords that are not in the table are refused, unless they begin with
+ * "x-". */
 static const struct keyword {
     const char *name;
     keyword_fn read;
@@ -383,7 +426,7 @@ static const struct keyword {
     {"oneOf", read_schemas, PARTS_LIST},
     {"allOf", read_schemas, PARTS_LIST},
     {"not", read_not, PARTS_ONE},
-    {"additionalProperties", read_additional, PARTS_ONE},
+    {"additionalProperties", read_part, PARTS_ONE},
     {"patternProperties", read_patterns, PARTS_MAP},
     {"prefixItems", read_prefix, PARTS_LIST},
     {"minItems", read_counts, 0},
@@ -397,8 +440,20 @@ static const struct keyword {
     {"exclusiveMinimum", read_bound, 0},
     {"exclusiveMaximum", read_bound, 0},
     {"multipleOf", read_multiple, 0},
-    {"uniqueItems", read_no_effect, 0},
-    {"minProperties", read_no_effect, 0},
+    {"uniqueItems", read_unique, 0},
+    {"minProperties", read_counts, 0},
+    {"maxProperties", read_counts, 0},
+    {"contains", read_part, PARTS_ONE},
+    {"minContains", read_counts, 0},
+    {"maxContains", read_counts, 0},
+    {"propertyNames", read_part, PARTS_ONE},
+    {"if", read_part, PARTS_ONE},
+    {"then", read_part, PARTS_ONE},
+    {"else", read_part, PARTS_ONE},
+    {"dependentRequired", read_dependent, 0},
+    {"dependentSchemas", read_dependents, PARTS_MAP},
+    {"unevaluatedItems", read_part, PARTS_ONE},
+    {"unevaluatedProperties", read_part, PARTS_ONE},
     {"title", ignore, 0},
     {"description", ignore, 0},
     {"default", ignore, 0},
@@ -419,14 +474,6 @@ static const struct keyword {
     {"$comment", ignore, 0},
     {"$vocabulary", ignore, 0},
     {"discriminator", ignore, 0}, /* of OpenAPI: which branch to try */
-    {"if", NULL, PARTS_ONE},
-    {"then", NULL, PARTS_ONE},
-    {"else", NULL, PARTS_ONE},
-    {"contains", NULL, PARTS_ONE},
-    {"propertyNames", NULL, PARTS_ONE},
-    {"unevaluatedItems", NULL, PARTS_ONE},
-    {"unevaluatedProperties", NULL, PARTS_ONE},
-    {"dependentSchemas", NULL, PARTS_MAP},
 };
 
 static const struct keyword *find_keyword(const struct json_value *key)
@@ -450,6 +497,32 @@ static bool is_annotation(const struct keyword *k)
 }
 
 /* ---- nodes --------------------------------------------------------------- */
+
+/* Report the keywords of a node that no part of the compiler holds yet. */
+static int report_unheld(struct schema *s, struct schema_node *node)
+{
+    const struct {
+        const char *name;
+        bool has;
+    } unheld[] = {
+        {"not", node->negated},
+        {"if", node->condition && (node->then || node->otherwise)},
+        {"contains", node->contains},
+        {"uniqueItems", node->unique_items},
+        {"minProperties", node->min_props > 0},
+        {"maxProperties", node->max_props >= 0},
+        {"propertyNames", node->prop_names},
+        {"unevaluatedItems", node->other_items},
+        {"unevaluatedProperties", node->other_props},
+        {"dependentRequired", node->dependent && node->dependent->len},
+        {"dependentSchemas", node->dependents.n},
+    };
+    for (size_t i = 0; i < sizeof unheld / sizeof *unheld; i++)
+        if (unheld[i].has && schema_cannot_hold(s, node->at, unheld[i].name,
+                                                "is not supported"))
+            return -1;
+    return 0;
+}
 
 /* Note the places of the keywords that decide the order of properties. */
 static void note_order(struct schema_node *node, const struct json_value *key,
@@ -483,7 +556,7 @@ static int read_node(struct schema *s, struct schema_node *node)
         const struct keyword *k = find_keyword(key);
         if (!k && key->len > 2 && memcmp(key->str, "x-", 2) == 0)
             continue;
-        if (!k || !k->read)
+        if (!k)
             return schema_refuse(s, at, key->str, "is not supported");
         if (k->read(s, node, k->name, &at->items[i]))
             return -1;
@@ -492,7 +565,7 @@ static int read_node(struct schema *s, struct schema_node *node)
             !json_equals(key, "allOf"))
             node->plain = false;
     }
-    return schema_step(s, at->len);
+    return report_unheld(s, node) ? -1 : schema_step(s, at->len);
 }
 
 struct schema_node *schema_node_of(struct schema *s,
@@ -520,7 +593,8 @@ struct schema_node *schema_node_of(struct schema *s,
     node->resource = resource;
     node->id = (uint32_t)s->n_nodes;
     node->types = T_ALL;
-    node->max_length = node->max_items = -1;
+    node->max_length = node->max_items = node->max_props = -1;
+    node->min_contains = node->max_contains = -1;
     hashmap_put(&s->by_place, h, node->id);
     s->nodes[s->n_nodes++] = node;
     return node;

@@ -69,21 +69,38 @@ static void where(const struct schema *s, struct pointer *p,
         put_token(p, keyword, strlen(keyword));
 }
 
-int schema_refuse(struct schema *s, const struct json_value *at,
-                  const char *keyword, const char *fmt, ...)
+static int refuse_args(struct schema *s, const struct json_value *at,
+                       const char *keyword, const char *fmt, va_list ap)
 {
     struct pointer p;
     char msg[512];
-    va_list ap;
     if (s->e->code) /* the first error is the one to report */
         return -1;
-    va_start(ap, fmt);
     int n = vsnprintf(msg, sizeof msg, fmt, ap);
-    va_end(ap);
     if (n >= (int)sizeof msg)
         msg[utf8_complete(msg, sizeof msg - 1)] = '\0';
     where(s, &p, at, keyword);
     return err_usage(s->e, "%s: %s", p.text, msg);
+}
+
+int schema_refuse(struct schema *s, const struct json_value *at,
+                  const char *keyword, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    int rc = refuse_args(s, at, keyword, fmt, ap);
+    va_end(ap);
+    return rc;
+}
+
+int schema_cannot_hold(struct schema *s, const struct json_value *at,
+                       const char *keyword, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    int rc = refuse_args(s, at, keyword, fmt, ap);
+    va_end(ap);
+    return rc;
 }
 
 int schema_refuse_err(struct schema *s, const struct json_value *at,
