@@ -62,6 +62,12 @@ bool os_bind_thread(struct os_affinity *a, const struct os_node *node);
  * somebody has changed them since. Allocates nothing. */
 void os_unbind_thread(struct os_affinity *a);
 
+/* Ask the system to run this thread soon after it wakes, before threads that
+ * compute: its time slices become short, of which an EEVDF scheduler (Linux
+ * 6.12 and later) makes early deadlines. Its share of the time stays. Does
+ * nothing on older systems. */
+void os_wake_early(void);
+
 /* Make the pages of p[0..n), which nobody has touched, come from all nodes in
  * turn. p is the begin of a page. Returns 0, or an errno value. */
 int os_interleave(void *p, size_t n, const struct os_nodes *nodes);

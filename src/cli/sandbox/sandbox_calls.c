@@ -102,6 +102,8 @@ static const struct call allowed[] = {
     OF(CALLS_SERVE, sendmsg), OF(CALLS_SERVE, shutdown),
     OF(CALLS_SERVE, epoll_ctl), OF(CALLS_SERVE, epoll_pwait),
     OF(CALLS_SERVE, epoll_create1), OF(CALLS_SERVE, eventfd2),
+    OF_IF(CALLS_SERVE, sched_getattr, EQUALS, 0, 0, 0),
+    OF_IF(CALLS_SERVE, sched_setattr, EQUALS, 0, 0, 0),
     /* new code: of OpenBLAS, in the first part */
     OF(CALLS_LOAD, mmap), OF(CALLS_LOAD, mprotect),
     /* memory nodes, tiles of AMX (below); whether a process still runs */

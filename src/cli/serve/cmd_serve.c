@@ -113,6 +113,7 @@ static void *serve_io_thread(void *arg)
 {
     struct serve *s = arg;
     struct qwick_err e;
+    os_wake_early(); /* tokens go out while the engine computes the next */
     if (http_run(s->http, &e)) {
         msg_fail(&e);
         atomic_store(&s->failed, true);
