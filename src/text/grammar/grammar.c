@@ -39,6 +39,8 @@ uint32_t grammar_oom(struct grammar *g, size_t n_bytes)
 
 int grammar_error(const struct grammar *g, struct qwick_err *e)
 {
+    if (grammar_problems(g, e))
+        return -1;
     if (!g->err.code)
         return 0;
     if (e)
@@ -202,6 +204,8 @@ void grammar_free(struct grammar *g)
     hashmap_free(&g->by_name);
     buf_free(&g->data);
     buf_free(&g->names);
+    for (size_t i = 0; i < GRAMMAR_N_REMARKS; i++)
+        buf_free(&g->remarks[i].lines);
     free(g);
 }
 

@@ -107,9 +107,35 @@ uint32_t grammar_shared(struct grammar *g, const char *name, uint32_t node);
 uint32_t grammar_fail(struct grammar *g, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Return 0 if nothing has failed, or -1 with *e set to the first error:
- * QWICK_ERR_USAGE, or QWICK_ERR_MEMORY. */
+/* Return 0 if nothing has failed, or -1 with *e set to the problems, if there
+ * are any, or to the first error: QWICK_ERR_USAGE, or QWICK_ERR_MEMORY. */
 int grammar_error(const struct grammar *g, struct qwick_err *e);
+
+/* ---- remarks ---- */
+
+/* What a compiler says about its input besides the grammar. */
+enum grammar_remark {
+    GRAMMAR_IGNORED,  /* the name of a part that has no effect */
+    GRAMMAR_WEAKENED, /* the name of a part that the grammar does not hold
+                         exactly: it has texts that the part forbids */
+    GRAMMAR_PROBLEM,  /* a reason to refuse the input */
+    GRAMMAR_N_REMARKS
+};
+
+/* Limits: names, and problems, that are kept. */
+#define GRAMMAR_MAX_NAMES    64
+#define GRAMMAR_MAX_PROBLEMS 20
+
+/* Add a remark, one line, unless the same line is there. After a problem the
+ * compiler may go on to find others: grammar_error then reports all of them
+ * with "; " between them. */
+void grammar_remark(struct grammar *g, enum grammar_remark kind,
+                    const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* Return the remarks of a kind, each with a newline behind it. *n: their
+ * number, also of those beyond the limit, which are left out. */
+const char *grammar_remarks(const struct grammar *g, enum grammar_remark kind,
+                            size_t *n);
 
 /* Set the rule that the whole text matches, and check the grammar. Refuses,
  * with the names of the rules: rules without definition, left recursion (a rule

@@ -67,7 +67,11 @@ struct grammar {
     struct buf data, names;
     uint64_t seed;
     struct qwick_err err; /* the first error; QWICK_OK: none */
-    bool done;            /* grammar_finish succeeded */
+    struct {
+        struct buf lines;
+        size_t n; /* also of lines that were left out */
+    } remarks[GRAMMAR_N_REMARKS];
+    bool done; /* grammar_finish succeeded */
     uint32_t root;
     /* from grammar_finish, [n_nodes] */
     unsigned char *productive, *nullable;
@@ -107,6 +111,9 @@ static inline size_t node_n_kids(const struct node *v)
  * count for its depth. */
 uint32_t grammar_node(struct grammar *g, enum node_type type, const void *p,
                       size_t n_bytes, size_t n_kids);
+
+/* Set *e to the problems. Returns 0 if there are none, else -1. */
+int grammar_problems(const struct grammar *g, struct qwick_err *e);
 
 /* Fail because memory ran out. */
 uint32_t grammar_oom(struct grammar *g, size_t n_bytes);

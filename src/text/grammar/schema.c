@@ -51,8 +51,8 @@ static int define_sets(struct schema *s)
         if (schema_define(s, &s->sets[i], &node))
             return -1;
         grammar_define(s->g, s->sets[i].rule, node);
-        if (grammar_error(s->g, s->e))
-            return -1;
+        if (s->g->err.code)
+            return grammar_error(s->g, s->e);
     }
     return 0;
 }
@@ -131,6 +131,7 @@ int schema_compile_value(struct grammar *g, const struct json_value *schema,
     struct qwick_err err = {0};
     struct schema s = {.e = &err,
                        .g = g,
+                       .where = o->where ? o->where : "",
                        .root = schema,
                        .indent = o->indent,
                        .spaced = o->spaced,
@@ -144,10 +145,16 @@ int schema_compile_value(struct grammar *g, const struct json_value *schema,
                   SCHEMA_MAX_INDENT);
     else
         rc = compile(&s, root);
+    if (rc)
+        schema_go_on(&s);
     if (rc && err.code == QWICK_ERR_USAGE)
-        grammar_fail(g, "%s%s", o->where ? o->where : "", err.msg);
-    if (rc && (err.code != QWICK_ERR_USAGE || !grammar_error(g, e)) && e)
-        *e = err;
+        grammar_fail(g, "%s%s", s.where, err.msg);
+    if (rc && err.code && err.code != QWICK_ERR_USAGE) {
+        if (e)
+            *e = err;
+    } else {
+        rc = grammar_error(g, e);
+    }
     arena_free(&s.mem);
     free(s.nodes);
     free(s.resources);

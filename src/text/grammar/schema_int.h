@@ -43,6 +43,7 @@ enum {
     MAX_PREFIX = 256,    /* prefixItems */
     MAX_NAME = 64,       /* code points of names that a schema does not list */
     MAX_DEPTH = 8,       /* levels that are compared for oneOf */
+    MAX_PROBLEMS = 1000, /* reasons to refuse one schema */
     WHAT_BYTES = 300     /* a JSON pointer in a message */
 };
 
@@ -155,7 +156,13 @@ struct schema {
     size_t used;       /* bytes of mem */
     size_t steps_left; /* see MAX_WORK */
     struct qwick_err *e;
+    bool refused;       /* *e is of schema_refuse */
+    bool bad;           /* schema_go_on took one: nodes lack parts */
+    uint64_t *problems; /* [n_problems] hashes of places, for
+                           schema_cannot_hold */
+    size_t n_problems;
     struct grammar *g;
+    const char *where; /* see schema_options */
     int indent;
     bool spaced;
     enum schema_form form;
@@ -235,11 +242,16 @@ uint32_t schema_resource_in(struct schema *s, const struct json_value *at,
                             uint32_t outer);
 
 /* Report a keyword that the compiler cannot hold exactly: "#/POINTER/KEYWORD:
- * …". Returns 0 if the caller goes on as if the keyword were not there, -1 with
- * the error set if the compiler ends. at and keyword as in schema_refuse. */
+ * …". Returns 0: the caller goes on as if the keyword were not there, to find
+ * other problems, and the schema is refused in the end. -1 with the error set:
+ * the compiler ends. at and keyword as in schema_refuse. */
 int schema_cannot_hold(struct schema *s, const struct json_value *at,
                        const char *keyword, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* Add the error of schema_refuse to the problems, and clear it, to find others.
+ * Returns -1 if the error is another one. */
+int schema_go_on(struct schema *s);
 
 /* Read all nodes that can be reached, and refuse what is not supported. */
 int schema_read_all(struct schema *s);

@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/hash.h"
+#include "base/word_distance.h"
 #include "text/grammar/schema.h"
 #include "text/grammar/schema_int.h"
 
@@ -270,8 +271,8 @@ static int read_format(struct schema *s, struct schema_node *node,
         return wrong_type(s, node, key, "a string", v);
     node->format = schema_format_find(v);
     if (!node->format)
-        return schema_refuse(s, node->at, key, "\"%s\" is not supported",
-                             ERR_SHOW(v->str, v->len));
+        grammar_remark(s->g, GRAMMAR_IGNORED, "format \"%s\"",
+                       ERR_SHOW(v->str, v->len));
     return 0;
 }
 
@@ -408,8 +409,15 @@ static int read_name(struct schema *s, struct schema_node *node,
     return v->type == JSON_STRING ? 0 : wrong_type(s, node, key, "a string", v);
 }
 
-/* Keywords that are not in the table are refused, unless they begin with
- * "x-". */
+/* For keywords that no part of the compiler holds. */
+static int read_unheld(struct schema *s, struct schema_node *node,
+                       const char *key, const struct json_value *v)
+{
+    (void)v;
+    return schema_cannot_hold(s, node->at, key, "is not supported");
+}
+
+/* Keywords that are not in the table have no effect, see read_unknown. */
 static const struct keyword {
     const char *name;
     keyword_fn read;
@@ -470,7 +478,11 @@ static const struct keyword {
     {"$schema", ignore, 0},
     {"$id", read_name, 0},
     {"$anchor", read_name, 0},
-    {"$dynamicAnchor", read_name, 0}, /* $dynamicRef is refused */
+    {"$dynamicAnchor", read_name, 0},
+    {"$dynamicRef", read_unheld, 0},
+    {"$recursiveRef", read_unheld, 0},
+    {"additionalItems", read_unheld, PARTS_ONE},
+    {"dependencies", read_unheld, PARTS_MAP},
     {"$comment", ignore, 0},
     {"$vocabulary", ignore, 0},
     {"discriminator", ignore, 0}, /* of OpenAPI: which branch to try */
@@ -494,6 +506,32 @@ enum schema_parts schema_parts_of(const struct json_value *keyword)
 static bool is_annotation(const struct keyword *k)
 {
     return k->read == ignore || k->read == read_name;
+}
+
+/* Whether a name may be a typing error of a keyword that says something about
+ * values: 1 edit for 5 letters or more, 2 for 9 or more. */
+static bool is_misspelt(const char *name, const struct keyword *k)
+{
+    size_t n = strlen(k->name) - (*k->name == '$'), len = strlen(name);
+    size_t most = n >= 9 ? 2 : n >= 5 ? 1 : 0;
+    return most && !is_annotation(k) && len + most >= n && len <= n + most &&
+           word_distance(name, k->name) <= most;
+}
+
+/* Read a keyword that no draft has: an annotation, which warns, or a typing
+ * error. */
+static int read_unknown(struct schema *s, struct schema_node *node,
+                        const struct json_value *key)
+{
+    if (key->len > 2 && memcmp(key->str, "x-", 2) == 0)
+        return 0;
+    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
+        if (is_misspelt(key->str, &keywords[i]))
+            return schema_refuse(s, node->at, key->str,
+                                 "is no keyword, did you mean %s?",
+                                 keywords[i].name);
+    grammar_remark(s->g, GRAMMAR_IGNORED, "%s", ERR_SHOW(key->str, key->len));
+    return schema_step(s, 1);
 }
 
 /* ---- nodes --------------------------------------------------------------- */
@@ -545,21 +583,22 @@ static int read_node(struct schema *s, struct schema_node *node)
         node->plain = at->boolean;
         return 0;
     }
-    if (at->type != JSON_OBJECT)
-        return schema_refuse(s, at, NULL,
-                             "a schema must be an object, true or false, not "
-                             "%s",
-                             json_type_name(at));
+    if (at->type != JSON_OBJECT) {
+        schema_refuse(s, at, NULL,
+                      "a schema must be an object, true or false, not %s",
+                      json_type_name(at));
+        return schema_go_on(s);
+    }
     node->self_order = at->len;
     for (size_t i = 0; i < at->len; i++) {
         const struct json_value *key = &at->keys[i];
         const struct keyword *k = find_keyword(key);
-        if (!k && key->len > 2 && memcmp(key->str, "x-", 2) == 0)
-            continue;
-        if (!k)
-            return schema_refuse(s, at, key->str, "is not supported");
-        if (k->read(s, node, k->name, &at->items[i]))
+        if ((k ? k->read(s, node, k->name, &at->items[i])
+               : read_unknown(s, node, key)) &&
+            schema_go_on(s))
             return -1;
+        if (!k)
+            continue;
         note_order(node, key, i);
         if (!is_annotation(k) && k->read != read_ref &&
             !json_equals(key, "allOf"))
@@ -652,6 +691,8 @@ int schema_read_all(struct schema *s)
     for (size_t i = 0; i < s->n_nodes; i++)
         if (read_node(s, s->nodes[i]))
             return -1;
+    if (s->bad)
+        return -1;
     struct schema_node **path = schema_alloc(s, s->n_nodes + 1, sizeof *path);
     size_t *next = schema_alloc(s, s->n_nodes + 1, sizeof *next);
     if (!path || !next)

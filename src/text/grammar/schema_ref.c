@@ -69,38 +69,80 @@ static void where(const struct schema *s, struct pointer *p,
         put_token(p, keyword, strlen(keyword));
 }
 
-static int refuse_args(struct schema *s, const struct json_value *at,
-                       const char *keyword, const char *fmt, va_list ap)
+/* Set *e to the error of a place. The place is left out if there are so many
+ * problems that the error is only counted: it takes long to find. */
+static int error_at(const struct schema *s, struct qwick_err *e,
+                    const struct json_value *at, const char *keyword,
+                    const char *fmt, va_list ap)
 {
-    struct pointer p;
+    struct pointer p = {.text = "#"};
     char msg[512];
-    if (s->e->code) /* the first error is the one to report */
-        return -1;
+    size_t n_problems;
     int n = vsnprintf(msg, sizeof msg, fmt, ap);
     if (n >= (int)sizeof msg)
         msg[utf8_complete(msg, sizeof msg - 1)] = '\0';
-    where(s, &p, at, keyword);
-    return err_usage(s->e, "%s: %s", p.text, msg);
+    grammar_remarks(s->g, GRAMMAR_PROBLEM, &n_problems);
+    if (n_problems < GRAMMAR_MAX_PROBLEMS)
+        where(s, &p, at, keyword);
+    return err_usage(e, "%s: %s", p.text, msg);
 }
 
 int schema_refuse(struct schema *s, const struct json_value *at,
                   const char *keyword, const char *fmt, ...)
 {
     va_list ap;
+    if (s->e->code) /* the first error is the one to report */
+        return -1;
     va_start(ap, fmt);
-    int rc = refuse_args(s, at, keyword, fmt, ap);
+    error_at(s, s->e, at, keyword, fmt, ap);
     va_end(ap);
-    return rc;
+    s->refused = true;
+    return -1;
+}
+
+/* Return 1 if a problem at this place is new, 0 if it was reported before, or
+ * -1 with the error set. */
+static int is_new_problem(struct schema *s, const struct json_value *at,
+                          const char *keyword)
+{
+    uint64_t key =
+        hash_bytes((uint64_t)(uintptr_t)at, keyword, strlen(keyword));
+    if (!s->problems && !(s->problems = schema_alloc(s, MAX_PROBLEMS,
+                                                     sizeof *s->problems)))
+        return -1;
+    for (size_t i = 0; i < s->n_problems; i++)
+        if (s->problems[i] == key)
+            return 0;
+    if (s->n_problems == MAX_PROBLEMS)
+        return err_usage(s->e, "there are more than %d problems", MAX_PROBLEMS);
+    s->problems[s->n_problems++] = key;
+    return 1;
 }
 
 int schema_cannot_hold(struct schema *s, const struct json_value *at,
                        const char *keyword, const char *fmt, ...)
 {
+    struct qwick_err e;
+    int is_new = is_new_problem(s, at, keyword ? keyword : "");
     va_list ap;
+    if (is_new <= 0)
+        return is_new;
     va_start(ap, fmt);
-    int rc = refuse_args(s, at, keyword, fmt, ap);
+    error_at(s, &e, at, keyword, fmt, ap);
     va_end(ap);
-    return rc;
+    grammar_remark(s->g, GRAMMAR_PROBLEM, "%s%s", s->where, e.msg);
+    return 0;
+}
+
+int schema_go_on(struct schema *s)
+{
+    if (!s->refused)
+        return -1;
+    grammar_remark(s->g, GRAMMAR_PROBLEM, "%s%s", s->where, s->e->msg);
+    *s->e = (struct qwick_err){0};
+    s->refused = false;
+    s->bad = true;
+    return 0;
 }
 
 int schema_refuse_err(struct schema *s, const struct json_value *at,

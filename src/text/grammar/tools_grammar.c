@@ -62,6 +62,7 @@ static uint32_t arguments(struct grammar *g, const struct tool *t,
                           const struct call_form *form)
 {
     struct buf where = {0};
+    struct qwick_err why;
     uint32_t rule, node = GRAMMAR_NOTHING;
     bool plain = form->kind == CALL_PARAMETERS;
     if (!t->parameters)
@@ -75,10 +76,10 @@ static uint32_t arguments(struct grammar *g, const struct tool *t,
         .call = form,
         .where = where.data,
     };
-    if (!schema_compile_value(g, t->parameters, &o, &rule, NULL))
+    if (!schema_compile_value(g, t->parameters, &o, &rule, &why))
         node = grammar_ref(g, rule);
-    else
-        grammar_oom(g, 0); /* has no effect if the schema was refused */
+    else if (why.code == QWICK_ERR_MEMORY)
+        grammar_oom(g, 0);
     buf_free(&where);
     return node;
 }
