@@ -1,5 +1,5 @@
 # JSON schemas against an independent validator, python3-jsonschema. Longer runs:
-#     tests/schema/check_schemas.py build/tests/test_schema --count 1000
+#     tests/schema/check_schemas.py build/tests/schema_server --count 1000
 #     tests/schema/check_answers.py ./qwick --count 1000
 
 setup() {
@@ -11,7 +11,7 @@ setup() {
 }
 
 @test "generated schemas admit what the validator admits, and nothing else" {
-    run command python3 tests/schema/check_schemas.py "${TESTS:-build/tests}/test_schema" \
+    run command python3 tests/schema/check_schemas.py "${TESTS:-build/tests}/schema_server" \
         --count 100
     echo "$output"
     [ "$status" -eq 0 ]

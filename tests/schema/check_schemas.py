@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Compare qwick's schema compiler with another validator.
 
-usage: check_schemas.py TEST_SCHEMA [--count N] [--seed N] [--walks N]
+usage: check_schemas.py SCHEMA_SERVER [--count N] [--seed N] [--walks N]
                         [--samples N] [--cuts N]
 
 For each generated schema: random walks through the automaton must be valid
 documents (soundness); documents of a sampler that the validator accepts must be
 accepted (completeness), also token by token, cut into tokens in several ways;
 and spoiled documents that it refuses must be refused.
-TEST_SCHEMA is the unit test's program. Exit status 0: no difference; 1:
+SCHEMA_SERVER is build/tests/schema_server. Exit status 0: no difference; 1:
 differences, which are printed; 77: python3-jsonschema is not installed.
 """
 import argparse
@@ -26,7 +26,7 @@ except ImportError as e:
 
 class Server:
     def __init__(self, program):
-        self.p = subprocess.Popen([program, "--serve"], stdin=subprocess.PIPE,
+        self.p = subprocess.Popen([program], stdin=subprocess.PIPE,
                                   stdout=subprocess.PIPE)
 
     def ask(self, line, data=b""):

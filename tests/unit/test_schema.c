@@ -1,14 +1,5 @@
 /* JSON schemas: documents that they admit and others, what is refused and
- * where, limits, and hostile schemas.
- *
- * test_schema --serve answers requests on its standard input, for
- * tests/schema/check_schemas.py:
- *     S INDENT LENGTH\nBYTES   compile a schema: "ok" or "error: MESSAGE"
- *     M LENGTH\nBYTES          match a document: "yes" or "no"
- *     T SEED LENGTH\nBYTES     match it token by token, cut into tokens of the
- *                              demo model at random
- *     W SEED LENGTH            a random document, "LENGTH\nBYTES"; up to about
- *                              that length; "-1" if it does not end there */
+ * where, limits, and hostile schemas. */
 #include "test.h"
 
 #include <stdio.h>
@@ -16,29 +7,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/rng.h"
-#include "engine/generate/constraint.h"
-#include "engine/generate/token_trie.h"
-#include "file/map.h"
-#include "text/bpe/bpe.h"
-#include "text/grammar/automaton.h"
-#include "text/grammar/grammar.h"
-#include "text/grammar/schema.h"
-
-/* Compile a schema. Returns NULL with *e set if it is refused. */
-static struct grammar *grammar_of(const char *text, size_t n, int indent,
-                                  struct qwick_err *e)
-{
-    struct schema_options o = {.indent = indent};
-    struct grammar *g = NULL;
-    uint32_t root;
-    if (grammar_create(&g, "S", e) == 0 &&
-        schema_compile(g, text, n, &o, &root, e) == 0 &&
-        grammar_finish(g, root, e) == 0)
-        return g;
-    grammar_free(g);
-    return NULL;
-}
+#include "schema_automaton.h"
 
 static struct automaton *compile(const char *text, size_t n, int indent,
                                  struct qwick_err *e)
@@ -49,16 +18,6 @@ static struct automaton *compile(const char *text, size_t n, int indent,
         automaton_create(&a, g, e);
     grammar_free(g);
     return a;
-}
-
-static bool matches(struct automaton *a, const char *s, size_t n)
-{
-    uint32_t state = automaton_start(a);
-    for (size_t i = 0; i < n && state != AUTOMATON_DEAD; i++)
-        state = automaton_advance(a, state, (unsigned char)s[i]);
-    struct qwick_err e;
-    assert_ok(automaton_error(a, &e), &e);
-    return state != AUTOMATON_DEAD && automaton_accepts(a, state);
 }
 
 /* ---- documents ----------------------------------------------------------- */
@@ -926,206 +885,7 @@ static void grows_wide(void **state)
     try_schema(&b, "is larger than the limit 1048576");
 }
 
-/* ---- a server for the comparison with another validator ------------------ */
-
-/* Weight of a byte in a random document that has grown to n of `most` bytes:
- * long documents prefer what ends them. */
-static double weight(unsigned c, size_t n, size_t most)
-{
-    double long_one = (double)n / (double)(most + 1);
-    if (c == '"' || c == ']' || c == '}')
-        return 4 + 1000 * long_one * long_one;
-    if (c == ',' || c == '{' || c == '[')
-        return long_one < 0.5 ? 3 : 0.01;
-    if (c >= 'a' && c <= 'z')
-        return 1;
-    return c >= 0x80 ? 0.1 : c == '\\' ? 2 : 0.7;
-}
-
-static int pick(const unsigned char bytes[256], size_t n, size_t most, double u)
-{
-    double sum = 0;
-    int last = -1;
-    for (unsigned c = 0; c < 256; c++)
-        sum += bytes[c] ? weight(c, n, most) : 0;
-    u *= sum;
-    for (unsigned c = 0; c < 256; c++) {
-        if (!bytes[c])
-            continue;
-        last = (int)c;
-        u -= weight(c, n, most);
-        if (u <= 0)
-            break;
-    }
-    return last;
-}
-
-static void walk(struct automaton *a, uint64_t seed, size_t most)
-{
-    struct buf out = {0};
-    uint64_t draws = 0;
-    uint32_t state = automaton_start(a);
-    for (;;) {
-        unsigned char bytes[256];
-        if (automaton_is_final(a, state) ||
-            (automaton_accepts(a, state) && rng_uniform(seed, draws++) < 0.3))
-            break;
-        memset(bytes, 0, sizeof bytes);
-        automaton_bytes(a, state, bytes);
-        int c = pick(bytes, out.len, most, rng_uniform(seed, draws++));
-        if (c < 0 || out.len > 50 * most || buf_putc(&out, (char)c)) {
-            printf("-1\n");
-            buf_free(&out);
-            return;
-        }
-        state = automaton_advance(a, state, (unsigned char)c);
-    }
-    printf("%zu\n", out.len);
-    fwrite(out.data ? out.data : "", 1, out.len, stdout);
-    buf_free(&out);
-}
-
-/* The tokens of the demo model, and the constraint of the current schema. */
-struct tokens {
-    struct bpe *bpe;
-    struct token_trie *trie;
-    struct qwick_constraint *constraint;
-};
-
-static int open_tokens(struct tokens *t)
-{
-    static const char path[] = "models/demo/tokenizer.json";
-    struct qwick_err e;
-    struct map m;
-    if (map_open(&m, path, &e))
-        return -1;
-    int rc = bpe_open(&t->bpe, path, (const char *)m.data, m.size, &e);
-    map_close(&m);
-    if (rc == 0)
-        rc = token_trie_create(&t->trie, t->bpe, bpe_size(t->bpe), NULL, NULL, 0,
-                               &e);
-    return rc;
-}
-
-static void close_tokens(struct tokens *t)
-{
-    constraint_free(t->constraint);
-    token_trie_free(t->trie);
-    bpe_close(t->bpe);
-}
-
-/* Return a random token that begins p[0..n), or -1; *used: its length. */
-static int32_t pick_token(const struct token_trie *t, const char *p, size_t n,
-                          uint64_t seed, uint64_t *draws, size_t *used)
-{
-    size_t at = 0, depth = 1;
-    int32_t id = -1;
-    int met = 0;
-    while (at < t->n_nodes && depth <= n && t->nodes[at].depth == depth) {
-        const struct trie_node *v = &t->nodes[at];
-        if (v->byte != (unsigned char)p[depth - 1]) {
-            at = v->skip;
-            continue;
-        }
-        if (v->n_equal && rng_uniform(seed, (*draws)++) * ++met < 1) {
-            id = t->ids[v->rank];
-            *used = depth;
-        }
-        depth++;
-        at++;
-    }
-    return id;
-}
-
-static const char *match_tokens(struct tokens *t, const char *p, size_t n,
-                                uint64_t seed)
-{
-    struct matcher *m;
-    struct qwick_err e;
-    uint64_t draws = 0;
-    const char *answer = NULL;
-    if (matcher_create(&m, t->constraint, &e))
-        return "no: no memory";
-    for (size_t i = 0, used = 0; i < n && !answer; i += used) {
-        size_t n_ids;
-        const uint64_t *mask = matcher_mask(m, &n_ids, &e);
-        int32_t id = pick_token(t->trie, p + i, n - i, seed, &draws, &used);
-        if (!mask || id < 0)
-            answer = "no: no mask or token";
-        else if (!(mask[id / 64] >> (id % 64) & 1))
-            answer = "no: the mask lacks a token";
-        else if (matcher_accept(m, id, &e))
-            answer = "no: a token is not accepted";
-    }
-    if (!answer)
-        answer = matcher_complete(m) ? "yes" : "no: not complete";
-    matcher_free(m);
-    return answer;
-}
-
-/* Read n bytes; exits when the input ends. */
-static char *read_bytes(size_t n)
-{
-    char *p = malloc(n + 1);
-    if (!p || fread(p, 1, n, stdin) != n)
-        exit(1);
-    p[n] = '\0';
-    return p;
-}
-
-/* Replace the schema, and say whether it is accepted. */
-static void take_schema(struct automaton **a, struct tokens *t,
-                        const char *text, size_t n, int indent)
-{
-    struct qwick_err e = {0};
-    struct grammar *g = grammar_of(text, n, indent, &e);
-    automaton_free(*a);
-    constraint_free(t->constraint);
-    *a = NULL;
-    t->constraint = NULL;
-    if (g && automaton_create(a, g, &e) == 0 &&
-        constraint_create(&t->constraint, g, "S", t->trie, &e) == 0)
-        printf("ok\n");
-    else
-        printf("error: %s\n", e.msg);
-    grammar_free(g);
-}
-
-static int serve(void)
-{
-    struct automaton *a = NULL;
-    struct tokens t = {0};
-    char line[200];
-    if (open_tokens(&t))
-        return 1;
-    while (fgets(line, sizeof line, stdin)) {
-        unsigned long long seed;
-        size_t n;
-        int indent;
-        char *text = NULL;
-        if (sscanf(line, "S %d %zu", &indent, &n) == 2) {
-            text = read_bytes(n);
-            take_schema(&a, &t, text, n, indent);
-        } else if (a && sscanf(line, "M %zu", &n) == 1) {
-            text = read_bytes(n);
-            printf("%s\n", matches(a, text, n) ? "yes" : "no");
-        } else if (a && sscanf(line, "T %llu %zu", &seed, &n) == 2) {
-            text = read_bytes(n);
-            printf("%s\n", match_tokens(&t, text, n, seed));
-        } else if (a && sscanf(line, "W %llu %zu", &seed, &n) == 2) {
-            walk(a, seed, n);
-        } else {
-            return 1;
-        }
-        free(text);
-        fflush(stdout);
-    }
-    automaton_free(a);
-    close_tokens(&t);
-    return 0;
-}
-
-int main(int argc, char **argv)
+int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(admits_documents),
@@ -1138,7 +898,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(multiplies_automata),
         cmocka_unit_test(grows_wide),
     };
-    if (argc > 1 && strcmp(argv[1], "--serve") == 0)
-        return serve();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

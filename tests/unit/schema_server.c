@@ -1,0 +1,265 @@
+/* Answers questions about schemas on its standard input, for the programs in
+ * tests/schema:
+ *     S INDENT LENGTH\nBYTES   compile a schema: "ok" or "error: MESSAGE"
+ *     M LENGTH\nBYTES          match a text: "yes" or "no"
+ *     D LENGTH\nBYTES          find an order of members in which the schema
+ *                              admits a document: "yes", "no: TEXT" with the
+ *                              end of the longest text that led on, or
+ *                              "unknown: TEXT" if the search took too long
+ *     T SEED LENGTH\nBYTES     match a text token by token, cut into tokens of
+ *                              the demo model at random
+ *     W SEED LENGTH            a random document, "LENGTH\nBYTES"; up to about
+ *                              that length; "-1" if it does not end there */
+#include "schema_automaton.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "any_order.h"
+#include "base/buf.h"
+#include "base/rng.h"
+#include "engine/generate/constraint.h"
+#include "engine/generate/token_trie.h"
+#include "file/json.h"
+#include "file/map.h"
+#include "text/bpe/bpe.h"
+
+/* Weight of a byte in a random document that has grown to n of `most` bytes:
+ * long documents prefer what ends them. */
+static double weight(unsigned c, size_t n, size_t most)
+{
+    double long_one = (double)n / (double)(most + 1);
+    if (c == '"' || c == ']' || c == '}')
+        return 4 + 1000 * long_one * long_one;
+    if (c == ',' || c == '{' || c == '[')
+        return long_one < 0.5 ? 3 : 0.01;
+    if (c >= 'a' && c <= 'z')
+        return 1;
+    return c >= 0x80 ? 0.1 : c == '\\' ? 2 : 0.7;
+}
+
+static int pick(const unsigned char bytes[256], size_t n, size_t most, double u)
+{
+    double sum = 0;
+    int last = -1;
+    for (unsigned c = 0; c < 256; c++)
+        sum += bytes[c] ? weight(c, n, most) : 0;
+    u *= sum;
+    for (unsigned c = 0; c < 256; c++) {
+        if (!bytes[c])
+            continue;
+        last = (int)c;
+        u -= weight(c, n, most);
+        if (u <= 0)
+            break;
+    }
+    return last;
+}
+
+static void walk(struct automaton *a, uint64_t seed, size_t most)
+{
+    struct buf out = {0};
+    uint64_t draws = 0;
+    uint32_t state = automaton_start(a);
+    for (;;) {
+        unsigned char bytes[256];
+        if (automaton_is_final(a, state) ||
+            (automaton_accepts(a, state) && rng_uniform(seed, draws++) < 0.3))
+            break;
+        memset(bytes, 0, sizeof bytes);
+        automaton_bytes(a, state, bytes);
+        int c = pick(bytes, out.len, most, rng_uniform(seed, draws++));
+        if (c < 0 || out.len > 50 * most || buf_putc(&out, (char)c)) {
+            printf("-1\n");
+            buf_free(&out);
+            return;
+        }
+        state = automaton_advance(a, state, (unsigned char)c);
+    }
+    printf("%zu\n", out.len);
+    fwrite(out.data ? out.data : "", 1, out.len, stdout);
+    buf_free(&out);
+}
+
+/* The tokens of the demo model, which are read when they are first needed, and
+ * the constraint of the current schema. */
+struct tokens {
+    struct bpe *bpe;
+    struct token_trie *trie;
+    struct qwick_constraint *constraint;
+};
+
+static int open_tokens(struct tokens *t, struct qwick_err *e)
+{
+    static const char path[] = "models/demo/tokenizer.json";
+    struct map m;
+    if (t->trie)
+        return 0;
+    if (map_open(&m, path, e))
+        return -1;
+    int rc = bpe_open(&t->bpe, path, (const char *)m.data, m.size, e);
+    map_close(&m);
+    return rc ? rc
+              : token_trie_create(&t->trie, t->bpe, bpe_size(t->bpe), NULL,
+                                  NULL, 0, e);
+}
+
+/* Return a random token that begins p[0..n), or -1; *used: its length. */
+static int32_t pick_token(const struct token_trie *t, const char *p, size_t n,
+                          uint64_t seed, uint64_t *draws, size_t *used)
+{
+    size_t at = 0, depth = 1;
+    int32_t id = -1;
+    int met = 0;
+    while (at < t->n_nodes && depth <= n && t->nodes[at].depth == depth) {
+        const struct trie_node *v = &t->nodes[at];
+        if (v->byte != (unsigned char)p[depth - 1]) {
+            at = v->skip;
+            continue;
+        }
+        if (v->n_equal && rng_uniform(seed, (*draws)++) * ++met < 1) {
+            id = t->ids[v->rank];
+            *used = depth;
+        }
+        depth++;
+        at++;
+    }
+    return id;
+}
+
+static const char *match_tokens(struct tokens *t, const char *p, size_t n,
+                                uint64_t seed)
+{
+    struct matcher *m;
+    struct qwick_err e;
+    uint64_t draws = 0;
+    const char *answer = NULL;
+    if (matcher_create(&m, t->constraint, &e))
+        return "no: no memory";
+    for (size_t i = 0, used = 0; i < n && !answer; i += used) {
+        size_t n_ids;
+        const uint64_t *mask = matcher_mask(m, &n_ids, &e);
+        int32_t id = pick_token(t->trie, p + i, n - i, seed, &draws, &used);
+        if (!mask || id < 0)
+            answer = "no: no mask or token";
+        else if (!(mask[id / 64] >> (id % 64) & 1))
+            answer = "no: the mask lacks a token";
+        else if (matcher_accept(m, id, &e))
+            answer = "no: a token is not accepted";
+    }
+    if (!answer)
+        answer = matcher_complete(m) ? "yes" : "no: not complete";
+    matcher_free(m);
+    return answer;
+}
+
+/* The current schema. */
+struct current {
+    struct grammar *grammar;
+    struct automaton *automaton;
+    struct tokens tokens;
+};
+
+static void drop_schema(struct current *c)
+{
+    automaton_free(c->automaton);
+    constraint_free(c->tokens.constraint);
+    grammar_free(c->grammar);
+    c->automaton = NULL;
+    c->tokens.constraint = NULL;
+    c->grammar = NULL;
+}
+
+/* Replace the schema, and say whether it is accepted. */
+static void answer_schema(struct current *c, const char *text, size_t n,
+                          int indent)
+{
+    struct qwick_err e = {0};
+    drop_schema(c);
+    c->grammar = grammar_of(text, n, indent, &e);
+    if (c->grammar && automaton_create(&c->automaton, c->grammar, &e) == 0)
+        printf("ok\n");
+    else
+        printf("error: %s\n", e.msg);
+}
+
+static void answer_document(struct current *c, const char *text, size_t n)
+{
+    struct json_doc *doc;
+    struct buf found = {0};
+    struct qwick_err e;
+    if (json_parse(&doc, "document", text, n, QWICK_ERR_USAGE, &e)) {
+        printf("unknown: %s\n", e.msg);
+        return;
+    }
+    int rc = any_order_find(c->automaton, json_root(doc), &found);
+    if (rc > 0)
+        printf("yes\n");
+    else
+        printf("%s: %s\n", rc ? "unknown" : "no", buf_text(&found));
+    buf_free(&found);
+    json_free(doc);
+}
+
+static void answer_tokens(struct current *c, const char *text, size_t n,
+                          uint64_t seed)
+{
+    struct tokens *t = &c->tokens;
+    struct qwick_err e = {0};
+    if (open_tokens(t, &e) ||
+        (!t->constraint &&
+         constraint_create(&t->constraint, c->grammar, "S", t->trie, &e)))
+        printf("error: %s\n", e.msg);
+    else
+        printf("%s\n", match_tokens(t, text, n, seed));
+}
+
+/* Read n bytes; exits when the input ends. */
+static char *read_bytes(size_t n)
+{
+    char *p = malloc(n + 1);
+    if (!p || fread(p, 1, n, stdin) != n)
+        exit(1);
+    p[n] = '\0';
+    return p;
+}
+
+/* Answer one request. Returns -1 if it is none. */
+static int answer(struct current *c, const char *line)
+{
+    unsigned long long seed;
+    size_t n;
+    int indent;
+    char *text = NULL;
+    if (sscanf(line, "S %d %zu", &indent, &n) == 2)
+        answer_schema(c, text = read_bytes(n), n, indent);
+    else if (!c->automaton)
+        return -1;
+    else if (sscanf(line, "M %zu", &n) == 1)
+        printf("%s\n",
+               matches(c->automaton, text = read_bytes(n), n) ? "yes" : "no");
+    else if (sscanf(line, "D %zu", &n) == 1)
+        answer_document(c, text = read_bytes(n), n);
+    else if (sscanf(line, "T %llu %zu", &seed, &n) == 2)
+        answer_tokens(c, text = read_bytes(n), n, seed);
+    else if (sscanf(line, "W %llu %zu", &seed, &n) == 2)
+        walk(c->automaton, seed, n);
+    else
+        return -1;
+    free(text);
+    return fflush(stdout);
+}
+
+int main(void)
+{
+    struct current c = {0};
+    char line[200];
+    int rc = 0;
+    while (rc == 0 && fgets(line, sizeof line, stdin))
+        rc = answer(&c, line);
+    drop_schema(&c);
+    token_trie_free(c.tokens.trie);
+    bpe_close(c.tokens.bpe);
+    return rc != 0;
+}
