@@ -163,6 +163,8 @@ struct schema {
     size_t n_problems;
     struct grammar *g;
     const char *where; /* see schema_options */
+    bool checks; /* only reads the schema, to check documents: everything can
+                    be held */
     int indent;
     bool spaced;
     enum schema_form form;
@@ -216,6 +218,16 @@ int schema_refuse_err(struct schema *s, const struct json_value *at,
 
 /* Count n steps of work. Returns -1 with the error set when it is too much. */
 int schema_step(struct schema *s, size_t n);
+
+/* Read a schema. Returns 0 with *root set, or -1 with the error set. Free the
+ * memory of a schema in any case. */
+int schema_read_root(struct schema *s, struct schema_node **root);
+void schema_free(struct schema *s);
+
+/* Write the JSON pointer "#/POINTER/KEYWORD" of a value below root. keyword: a
+ * member of it or NULL. */
+void schema_pointer(const struct json_value *root, const struct json_value *at,
+                    const char *keyword, char out[WHAT_BYTES]);
 
 /* ---- reading (schema_read.c, schema_ref.c) ---- */
 
