@@ -38,9 +38,9 @@ int schema_step(struct schema *s, size_t n)
     s->steps_left = 0;
     return err_usage(
         s->e,
-        "the schema is too complex: it takes more than %d steps to compile "
-        "(many combinations of anyOf, oneOf and allOf?)",
-        MAX_WORK);
+        "the schema is too complex: it takes more than %d steps to %s (many "
+        "combinations of anyOf, oneOf and allOf?)",
+        MAX_WORK, s->checks ? "check a document" : "compile");
 }
 
 /* Compile the sets; each can add more. */
@@ -94,25 +94,33 @@ static int read_roots(struct schema *s, struct schema_node *roots[2], size_t *n)
     bool call = s->form != SCHEMA_DOCUMENT;
     struct schema_node *no_others = NULL;
     *n = 0;
-    if (schema_find_names(s) ||
+    if (hashmap_init(&s->by_place, MAX_NODES, MAX_NODES, s->e) ||
+        schema_find_names(s) ||
         !(roots[(*n)++] = schema_node_of(s, s->root, 0)) ||
         (call && (!(roots[(*n)++] = schema_node_of(s, &an_object, 0)) ||
                   !(no_others = schema_node_of(s, &nothing, 0)))) ||
-        schema_read_all(s) || check_something(s, roots[0]))
+        schema_read_all(s) || (!s->checks && check_something(s, roots[0])))
         return -1;
     if (call && is_list_of_properties(roots[0]))
         roots[0]->additional = no_others;
     return 0;
 }
 
+int schema_read_root(struct schema *s, struct schema_node **root)
+{
+    struct schema_node *roots[2] = {NULL};
+    size_t n;
+    int rc = read_roots(s, roots, &n);
+    *root = roots[0];
+    return rc;
+}
+
 static int compile(struct schema *s, uint32_t *root_rule)
 {
     struct schema_node *roots[2];
     size_t n;
-    if (hashmap_init(&s->by_place, MAX_NODES, MAX_NODES, s->e) ||
-        hashmap_init(&s->by_items, MAX_SETS, MAX_SETS, s->e))
-        return -1;
-    if (read_roots(s, roots, &n) || schema_collect(s, NULL, 0, roots, n))
+    if (hashmap_init(&s->by_items, MAX_SETS, MAX_SETS, s->e) ||
+        read_roots(s, roots, &n) || schema_collect(s, NULL, 0, roots, n))
         return -1;
     const struct schema_set *set =
         schema_set_of(s, s->form == SCHEMA_PARAMETERS ? LEVEL_PARAMETERS : 0);
@@ -120,6 +128,21 @@ static int compile(struct schema *s, uint32_t *root_rule)
         return -1;
     *root_rule = set->rule;
     return define_sets(s);
+}
+
+void schema_free(struct schema *s)
+{
+    arena_free(&s->mem);
+    free(s->nodes);
+    free(s->resources);
+    free(s->names);
+    free(s->sets);
+    free(s->list);
+    free(s->stack);
+    hashmap_free(&s->by_place);
+    hashmap_free(&s->by_root);
+    hashmap_free(&s->by_name);
+    hashmap_free(&s->by_items);
 }
 
 int schema_compile_value(struct grammar *g, const struct json_value *schema,
@@ -155,17 +178,7 @@ int schema_compile_value(struct grammar *g, const struct json_value *schema,
     } else {
         rc = grammar_error(g, e);
     }
-    arena_free(&s.mem);
-    free(s.nodes);
-    free(s.resources);
-    free(s.names);
-    free(s.sets);
-    free(s.list);
-    free(s.stack);
-    hashmap_free(&s.by_place);
-    hashmap_free(&s.by_root);
-    hashmap_free(&s.by_name);
-    hashmap_free(&s.by_items);
+    schema_free(&s);
     return rc;
 }
 

@@ -163,6 +163,8 @@ struct schema {
     size_t n_problems;
     struct grammar *g;
     const char *where; /* see schema_options */
+    bool checks; /* only reads the schema, to check documents: everything can
+                    be held */
     int indent;
     bool spaced;
     enum schema_form form;
@@ -217,6 +219,16 @@ int schema_refuse_err(struct schema *s, const struct json_value *at,
 /* Count n steps of work. Returns -1 with the error set when it is too much. */
 int schema_step(struct schema *s, size_t n);
 
+/* Read a schema. Returns 0 with *root set, or -1 with the error set. Free the
+ * memory of a schema in any case. */
+int schema_read_root(struct schema *s, struct schema_node **root);
+void schema_free(struct schema *s);
+
+/* Write the JSON pointer "#/POINTER/KEYWORD" of a value below root. keyword: a
+ * member of it or NULL. */
+void schema_pointer(const struct json_value *root, const struct json_value *at,
+                    const char *keyword, char out[WHAT_BYTES]);
+
 /* ---- reading (schema_read.c, schema_ref.c) ---- */
 
 /* Return the node of a schema, which is read later, or NULL with the error set.
@@ -266,14 +278,18 @@ const struct json_value *schema_resolve(struct schema *s,
 
 /* ---- values (schema_value.c) ---- */
 
+/* Read a number. Returns 0 or -1. */
+int schema_read_number(struct schema *s, const struct json_value *v,
+                       struct decimal *out);
+
+/* Return 1 if two values are equal for JSON schema (1 and 1.0 are, and the
+ * order of members does not matter), 0 if not, -1 with the error set. */
+int schema_equal(struct schema *s, const struct json_value *a,
+                 const struct json_value *b);
+
 /* Set *out to a hash of a value: equal values have equal hashes. Returns 0 or
  * -1. */
 int schema_hash(struct schema *s, const struct json_value *v, uint64_t *out);
-
-/* Return 1 if a node admits a value, 0 if not, -1 with the error set. Its $ref
- * and allOf do not count, and its anyOf and oneOf only with any and one. */
-int schema_admits(struct schema *s, struct schema_node *node, bool any,
-                  bool one, const struct json_value *v);
 
 /* Return the node of a grammar with the one text of a value. */
 uint32_t schema_literal(struct schema *s, const struct json_value *v,
@@ -281,6 +297,28 @@ uint32_t schema_literal(struct schema *s, const struct json_value *v,
 
 /* Return the type of a value, a T_ constant. */
 unsigned schema_type_of(struct schema *s, const struct json_value *v);
+
+/* ---- whether a schema admits a value (schema_valid.c) ---- */
+
+/* Return 1 if a node admits a value, 0 if not, -1 with the error set. Its $ref
+ * and allOf do not count, and its anyOf and oneOf only with any and one (but
+ * all of them where unevaluatedItems or unevaluatedProperties depends on
+ * them). */
+int schema_admits(struct schema *s, struct schema_node *node, bool any,
+                  bool one, const struct json_value *v);
+
+/* The first demand that a value does not satisfy. */
+struct schema_failure {
+    const struct schema_node *node;
+    const char *keyword; /* NULL: the schema is false */
+    const struct json_value *value;
+};
+
+/* Return 1 if a value satisfies a schema with all that it names, 0 with
+ * *failure set, which may be NULL, if not, -1 with the error set. */
+int schema_satisfies(struct schema *s, struct schema_node *node,
+                     const struct json_value *v,
+                     struct schema_failure *failure);
 
 /* ---- sets (schema_set.c) ---- */
 

@@ -641,14 +641,19 @@ struct schema_node *schema_node_of(struct schema *s,
 
 /* ---- loops --------------------------------------------------------------- */
 
-/* Return the i-th other schema that the value of a node must satisfy, or may
- * satisfy. Returns NULL after the last one. */
+/* Return the i-th other schema that decides about the value of a node. Returns
+ * NULL after the last one. */
 static struct schema_node *same_value(const struct schema_node *node, size_t i)
 {
-    const struct node_list *lists[] = {&node->all, &node->any, &node->one};
-    if (node->ref && i-- == 0)
-        return node->ref;
-    for (size_t k = 0; k < 3; k++) {
+    struct schema_node *const one[] = {node->ref, node->negated,
+                                       node->condition, node->then,
+                                       node->otherwise};
+    const struct node_list *lists[] = {&node->all, &node->any, &node->one,
+                                       &node->dependents};
+    for (size_t k = 0; k < sizeof one / sizeof *one; k++)
+        if (one[k] && i-- == 0)
+            return one[k];
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) {
         if (i < lists[k]->n)
             return lists[k]->v[i];
         i -= lists[k]->n;

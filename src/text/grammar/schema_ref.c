@@ -59,14 +59,15 @@ static bool find_value(struct pointer *p, const struct json_value *v,
     return false;
 }
 
-static void where(const struct schema *s, struct pointer *p,
-                  const struct json_value *at, const char *keyword)
+void schema_pointer(const struct json_value *root, const struct json_value *at,
+                    const char *keyword, char out[WHAT_BYTES])
 {
-    *p = (struct pointer){.text = "#", .n = 1};
+    struct pointer p = {.text = "#", .n = 1};
     if (at)
-        find_value(p, s->root, at);
+        find_value(&p, root, at);
     if (keyword)
-        put_token(p, keyword, strlen(keyword));
+        put_token(&p, keyword, strlen(keyword));
+    memcpy(out, p.text, sizeof p.text);
 }
 
 /* Set *e to the error of a place. The place is left out if there are so many
@@ -75,16 +76,16 @@ static int error_at(const struct schema *s, struct qwick_err *e,
                     const struct json_value *at, const char *keyword,
                     const char *fmt, va_list ap)
 {
-    struct pointer p = {.text = "#"};
-    char msg[512];
-    size_t n_problems;
+    char pointer[WHAT_BYTES] = "#", msg[512];
+    size_t n_problems = 0;
     int n = vsnprintf(msg, sizeof msg, fmt, ap);
     if (n >= (int)sizeof msg)
         msg[utf8_complete(msg, sizeof msg - 1)] = '\0';
-    grammar_remarks(s->g, GRAMMAR_PROBLEM, &n_problems);
+    if (s->g)
+        grammar_remarks(s->g, GRAMMAR_PROBLEM, &n_problems);
     if (n_problems < GRAMMAR_MAX_PROBLEMS)
-        where(s, &p, at, keyword);
-    return err_usage(e, "%s: %s", p.text, msg);
+        schema_pointer(s->root, at, keyword, pointer);
+    return err_usage(e, "%s: %s", pointer, msg);
 }
 
 int schema_refuse(struct schema *s, const struct json_value *at,
@@ -123,7 +124,7 @@ int schema_cannot_hold(struct schema *s, const struct json_value *at,
                        const char *keyword, const char *fmt, ...)
 {
     struct qwick_err e;
-    int is_new = is_new_problem(s, at, keyword ? keyword : "");
+    int is_new = s->checks ? 0 : is_new_problem(s, at, keyword ? keyword : "");
     va_list ap;
     if (is_new <= 0)
         return is_new;
