@@ -151,7 +151,11 @@ enum qwick_kv { QWICK_KV_DEFAULT, QWICK_KV_F16, QWICK_KV_F32, QWICK_KV_Q8 };
  * cache. Notes are details. The engine calls the function while it opens and
  * later, on the thread that called the library. The function must not call the
  * engine. */
-enum qwick_log_level { QWICK_LOG_WARNING, QWICK_LOG_NOTE };
+enum qwick_log_level {
+    QWICK_LOG_WARNING,
+    QWICK_LOG_NOTE,
+    QWICK_LOG_ERROR /* only from qwick_constraint_create */
+};
 typedef void (*qwick_log_fn)(void *ctx, enum qwick_log_level level,
                              const char *line);
 
@@ -1022,6 +1026,13 @@ struct qwick_constraint_options {
     const char *tool; /* QWICK_CONSTRAINT_TOOLS: the text is one call of the
                          tool with this name; NULL: it is one call or more,
                          each of any of the tools */
+    /* Called by qwick_constraint_create, on its thread. QWICK_LOG_WARNING: names
+       the keywords of schemas that have no effect. QWICK_LOG_ERROR: before the
+       function fails, once for each part of a schema that it refuses, at most
+       20, and then with the number of the others. NULL: none. The error's
+       message names as many of them as it has room for. */
+    qwick_log_fn log;
+    void *log_ctx;
 };
 QWICK_API void qwick_constraint_options_init(struct qwick_constraint_options *o,
                                              size_t size);

@@ -80,6 +80,26 @@ int constraint_read(struct qwick_constraint_options *o, char **data,
     return 0;
 }
 
+/* Print a line. ctx: a bool that notes errors. */
+static void constraint_say(void *ctx, enum qwick_log_level level,
+                           const char *line)
+{
+    bool *failed = ctx;
+    *failed |= level == QWICK_LOG_ERROR;
+    msg_say(level == QWICK_LOG_ERROR ? MSG_ERROR : MSG_WARNING, "%s", line);
+}
+
+int constraint_open(struct qwick_constraint **out, struct qwick_engine *eng,
+                    struct qwick_constraint_options *o)
+{
+    struct qwick_err e;
+    bool said = false;
+    o->log = constraint_say;
+    o->log_ctx = &said;
+    int rc = qwick_constraint_create(out, eng, o, &e);
+    return said ? (int)e.code : msg_result(rc, &e);
+}
+
 bool constraint_is_cut(enum qwick_constraint_kind kind, enum qwick_finish why)
 {
     return kind != QWICK_CONSTRAINT_NO_CALL && why != QWICK_FINISH_STOP;

@@ -22,6 +22,11 @@ bool constraint_given(const struct opt_parsed *p);
 int constraint_read(struct qwick_constraint_options *o, char **data,
                     const struct opt_parsed *p);
 
+/* Compile a constraint and print what the library says about it. Returns 0, or
+ * an exit status after printing a message. */
+int constraint_open(struct qwick_constraint **out, struct qwick_engine *eng,
+                    struct qwick_constraint_options *o);
+
 /* Whether an answer that ended for this reason may be shorter than the
  * constraint demands. A text without calls has no calls when it is cut,
  * either. */

@@ -270,13 +270,11 @@ int gen_read_constraint(struct gen_job *j, struct qwick_constraint_options *o,
 int gen_open_constraint(struct gen_job *j)
 {
     struct qwick_constraint_options o;
-    struct qwick_err e;
     char *text;
     int status = gen_read_constraint(j, &o, &text);
     j->kind = o.kind;
     if (!status && o.name)
-        status = msg_result(
-            qwick_constraint_create(&j->constraint, j->eng, &o, &e), &e);
+        status = constraint_open(&j->constraint, j->eng, &o);
     free(text);
     return status;
 }

@@ -2,6 +2,7 @@
  * becomes a grammar, and with the engine's tokens a constraint. */
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/utf8.h"
 #include "engine/core/engine.h"
 #include "engine/core/options.h"
@@ -143,6 +144,59 @@ static int check(const struct qwick_constraint_options *o, struct qwick_err *e)
     return 0;
 }
 
+/* Log the names of a kind of remarks in one line. */
+static void log_names(const struct qwick_constraint_options *o,
+                      const struct grammar *g, enum grammar_remark kind,
+                      const char *name, const char *what)
+{
+    struct buf line = {0};
+    size_t n;
+    const char *names = grammar_remarks(g, kind, &n);
+    if (n == 0)
+        return;
+    bool bad = buf_printf(&line, "%s: %s", name, what);
+    for (size_t i = 0; *names && !bad; i++) {
+        size_t len = strcspn(names, "\n");
+        bad = buf_puts(&line, i ? ", " : ": ") ||
+              buf_append(&line, names, len);
+        names += len + 1;
+    }
+    if (n > GRAMMAR_MAX_NAMES)
+        bad = bad || buf_puts(&line, " and others");
+    if (!bad)
+        o->log(o->log_ctx, QWICK_LOG_WARNING, line.data);
+    buf_free(&line);
+}
+
+static void log_problems(const struct qwick_constraint_options *o,
+                         const struct grammar *g, const char *name)
+{
+    size_t n, i = 0;
+    const char *lines = grammar_remarks(g, GRAMMAR_PROBLEM, &n);
+    struct buf line = {0};
+    for (; *lines; i++) {
+        size_t len = strcspn(lines, "\n");
+        line.len = 0;
+        if (!buf_printf(&line, "%s: %.*s", name, (int)len, lines))
+            o->log(o->log_ctx, QWICK_LOG_ERROR, line.data);
+        lines += len + 1;
+    }
+    line.len = 0;
+    if (i < n && !buf_printf(&line, "%s: and %zu more", name, n - i))
+        o->log(o->log_ctx, QWICK_LOG_ERROR, line.data);
+    buf_free(&line);
+}
+
+/* Log what the compiler says. If memory is short, lines are dropped. */
+static void log_remarks(const struct qwick_constraint_options *o,
+                        const struct grammar *g, const char *name)
+{
+    if (!o->log)
+        return;
+    log_names(o, g, GRAMMAR_IGNORED, name, "without effect");
+    log_problems(o, g, name);
+}
+
 int qwick_constraint_create(struct qwick_constraint **out,
                             struct qwick_engine *eng,
                             const struct qwick_constraint_options *given,
@@ -162,6 +216,7 @@ int qwick_constraint_create(struct qwick_constraint **out,
         if (!kinds[o.kind].compile(g, eng, &o, &root, e) &&
             !grammar_finish(g, root, e))
             rc = constraint_create(out, g, name, eng->trie, e);
+        log_remarks(&o, g, name);
     }
     grammar_free(g);
     return rc;
