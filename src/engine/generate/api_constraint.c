@@ -6,6 +6,7 @@
 #include "base/utf8.h"
 #include "engine/core/engine.h"
 #include "engine/core/options.h"
+#include "engine/generate/answer_check.h"
 #include "engine/generate/constraint.h"
 #include "engine/generate/token_trie.h"
 #include "text/chat/call_forms.h"
@@ -65,7 +66,8 @@ static int compile_schema(struct grammar *g, const struct qwick_engine *eng,
                           uint32_t *root, struct qwick_err *e)
 {
     (void)eng;
-    const struct schema_options so = {.indent = o->json_indent};
+    const struct schema_options so = {.indent = o->json_indent,
+                                      .lenient = o->lenient};
     return schema_compile(g, o->text, o->n_text, &so, root, e);
 }
 
@@ -73,7 +75,8 @@ static int compile_tools(struct grammar *g, const struct qwick_engine *eng,
                          const struct qwick_constraint_options *o,
                          uint32_t *root, struct qwick_err *e)
 {
-    const struct tools_options to = {.form = eng->call_form, .tool = o->tool};
+    const struct tools_options to = {
+        .form = eng->call_form, .tool = o->tool, .lenient = o->lenient};
     if (!to.form)
         return err_set(e, QWICK_ERR_USAGE,
                        "%s: the chat template shows no calls of tools in a "
@@ -197,6 +200,21 @@ static void log_remarks(const struct qwick_constraint_options *o,
     log_problems(o, g, name);
 }
 
+/* Give a constraint the check of its answers. On failure free it. */
+static int add_check(struct qwick_constraint **c,
+                     const struct qwick_constraint_options *o,
+                     const struct call_form *form, struct qwick_err *e)
+{
+    struct answer_check *check;
+    if (answer_check_create(&check, o, form, e)) {
+        constraint_free(*c);
+        *c = NULL;
+        return -1;
+    }
+    constraint_set_check(*c, check);
+    return 0;
+}
+
 int qwick_constraint_create(struct qwick_constraint **out,
                             struct qwick_engine *eng,
                             const struct qwick_constraint_options *given,
@@ -215,11 +233,25 @@ int qwick_constraint_create(struct qwick_constraint **out,
         uint32_t root;
         if (!kinds[o.kind].compile(g, eng, &o, &root, e) &&
             !grammar_finish(g, root, e))
-            rc = constraint_create(out, g, name, eng->trie, e);
+            rc = constraint_create(out, g, name, eng->trie, e) ||
+                 add_check(out, &o, eng->call_form, e);
         log_remarks(&o, g, name);
     }
     grammar_free(g);
-    return rc;
+    return rc ? -1 : 0;
+}
+
+bool qwick_constraint_is_lenient(const struct qwick_constraint *c)
+{
+    return constraint_get_check(c);
+}
+
+int qwick_constraint_check(const struct qwick_constraint *c, const char *text,
+                           size_t n, bool *valid, struct qwick_err *e)
+{
+    const struct answer_check *check = constraint_get_check(c);
+    *valid = true;
+    return check ? answer_check_run(check, text, n, valid, e) : 0;
 }
 
 void qwick_constraint_free(struct qwick_constraint *c)
