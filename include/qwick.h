@@ -97,8 +97,10 @@ enum qwick_err_kind {
                                 that was cut off */
     QWICK_KIND_ADDRESS_SPACE, /* QWICK_ERR_MEMORY: the address space has no room
                                  for one file; other files may fit */
-    QWICK_KIND_LIMIT /* QWICK_ERR_MEMORY: needs more than a limit that the caller
-                        has set, whatever else runs */
+    QWICK_KIND_LIMIT, /* QWICK_ERR_MEMORY: needs more than a limit that the
+                         caller has set, whatever else runs */
+    QWICK_KIND_SCHEMA /* QWICK_ERR_RUNTIME: an answer does not satisfy its
+                         schema */
 };
 
 /* msg is one line without the program's name: "FILE: WHAT: why". It may hold
@@ -1065,10 +1067,10 @@ QWICK_API void qwick_constraint_free(struct qwick_constraint *c);
 QWICK_API bool qwick_constraint_is_lenient(const struct qwick_constraint *c);
 
 /* Set *valid to whether the text of a finished answer, without its thinking,
- * satisfies the schemas that are lenient. If it does not, *e names the first
- * keyword that fails and the place in the answer. Returns 0, or -1 with *e set
- * if the check fails: QWICK_ERR_MEMORY, or QWICK_ERR_USAGE if it takes too much
- * work. Any number of threads may call it at the same time. */
+ * satisfies the schemas that are lenient. If it does not, *e is
+ * QWICK_KIND_SCHEMA and names the first keyword that fails and the place in the
+ * answer. Returns 0, or -1 with *e set if the check fails: QWICK_ERR_MEMORY, or
+ * QWICK_ERR_USAGE if it takes too much work. Any number of threads may call it at the same time. */
 QWICK_API int qwick_constraint_check(const struct qwick_constraint *c,
                                      const char *text, size_t n, bool *valid,
                                      struct qwick_err *e);

@@ -161,8 +161,17 @@ static int check_calls(const struct answer_check *c, const char *text, size_t n,
 int answer_check_run(const struct answer_check *c, const char *text, size_t n,
                      bool *valid, struct qwick_err *e)
 {
-    int rc = c->tools ? check_calls(c, text, n, e)
-                      : schema_validator_check(c->v[0], text, n, e);
+    struct qwick_err why;
+    int rc = c->tools ? check_calls(c, text, n, &why)
+                      : schema_validator_check(c->v[0], text, n, &why);
     *valid = rc > 0;
+    if (rc < 0 && e)
+        *e = why;
+    if (rc == 0) {
+        err_set(e, QWICK_ERR_RUNTIME,
+                "the answer does not satisfy the schema: %s", why.msg);
+        if (e)
+            e->kind = QWICK_KIND_SCHEMA;
+    }
     return rc < 0 ? -1 : 0;
 }
