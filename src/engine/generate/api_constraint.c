@@ -20,6 +20,9 @@
 /* Longer texts are refused before anything is done with them. */
 enum { MAX_TEXT = 1 << 20 };
 
+/* Names of weakened keywords in a warning. */
+enum { MAX_WEAKENED = 16 };
+
 /* Add the text to the grammar, and set *root to the rule to begin with. */
 typedef int (*compile_fn)(struct grammar *g, const struct qwick_engine *eng,
                           const struct qwick_constraint_options *o,
@@ -147,25 +150,25 @@ static int check(const struct qwick_constraint_options *o, struct qwick_err *e)
     return 0;
 }
 
-/* Log the names of a kind of remarks in one line. */
+/* Log the names of a kind of remarks in one line, at most `most` of them. */
 static void log_names(const struct qwick_constraint_options *o,
                       const struct grammar *g, enum grammar_remark kind,
-                      const char *name, const char *what)
+                      const char *name, const char *what, size_t most)
 {
     struct buf line = {0};
-    size_t n;
+    size_t n, i;
     const char *names = grammar_remarks(g, kind, &n);
     if (n == 0)
         return;
     bool bad = buf_printf(&line, "%s: %s", name, what);
-    for (size_t i = 0; *names && !bad; i++) {
+    for (i = 0; *names && i < most && !bad; i++) {
         size_t len = strcspn(names, "\n");
         bad = buf_puts(&line, i ? ", " : ": ") ||
               buf_append(&line, names, len);
         names += len + 1;
     }
-    if (n > GRAMMAR_MAX_NAMES)
-        bad = bad || buf_puts(&line, " and others");
+    if (i < n)
+        bad = bad || buf_printf(&line, " and %zu more", n - i);
     if (!bad)
         o->log(o->log_ctx, QWICK_LOG_WARNING, line.data);
     buf_free(&line);
@@ -196,7 +199,9 @@ static void log_remarks(const struct qwick_constraint_options *o,
 {
     if (!o->log)
         return;
-    log_names(o, g, GRAMMAR_IGNORED, name, "without effect");
+    log_names(o, g, GRAMMAR_IGNORED, name, "without effect",
+              GRAMMAR_MAX_NAMES);
+    log_names(o, g, GRAMMAR_WEAKENED, name, "weakened", MAX_WEAKENED);
     log_problems(o, g, name);
 }
 
