@@ -112,8 +112,8 @@ struct schema_node {
 };
 
 /* Drafts of JSON Schema. Without a known "$schema", it is the latest one.
- * Keywords of older drafts keep their meaning where the latest one has no other,
- * because many schemas do not name their draft. */
+ * Keywords of older drafts keep their meaning where the latest one has no
+ * other, because many schemas do not name their draft. */
 enum schema_draft {
     DRAFT_4 = 4,
     DRAFT_6 = 6,
@@ -262,6 +262,9 @@ const char *schema_draft_name(enum schema_draft draft);
 /* Return whether a keyword that some draft has is one of this draft. */
 bool schema_draft_has(enum schema_draft draft, const char *keyword);
 
+/* Return whether a draft defines a format. Other formats are annotations. */
+bool schema_drafts_have_format(const struct json_value *name);
+
 /* Return the "$ref" of a schema if it hides the keywords beside it, or NULL. */
 const struct json_value *schema_only_ref(const struct json_value *v,
                                          enum schema_draft draft);
@@ -304,11 +307,9 @@ int schema_read_all(struct schema *s);
  * resource of that schema; becomes the one around the value. For a reference
  * whose target depends on the way to it, returns NULL without an error, after
  * schema_cannot_hold. */
-const struct json_value *schema_resolve(struct schema *s,
-                                        const struct json_value *at,
-                                        const char *keyword,
-                                        const struct json_value *ref,
-                                        uint32_t *in);
+const struct json_value *
+schema_resolve(struct schema *s, const struct json_value *at,
+               const char *keyword, const struct json_value *ref, uint32_t *in);
 
 /* ---- values (schema_value.c) ---- */
 

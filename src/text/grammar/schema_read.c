@@ -291,7 +291,7 @@ static int read_format(struct schema *s, struct schema_node *node,
     if (v->type != JSON_STRING)
         return wrong_type(s, node, key, "a string", v);
     node->format = schema_format_find(v);
-    if (!node->format)
+    if (!node->format && !schema_drafts_have_format(v))
         grammar_remark(s->g, GRAMMAR_IGNORED, "format \"%s\"",
                        ERR_SHOW(v->str, v->len));
     return 0;
@@ -585,14 +585,14 @@ static bool is_annotation(const struct keyword *k)
 }
 
 /* Whether a name may be a typing error of a keyword that says something about
- * values: 1 edit for 5 letters or more, 2 for 9 or more. People put a "_" before
- * a keyword to switch it off. */
+ * values: 1 edit for 5 letters or more, 2 for 9 or more. People put a "_"
+ * before a keyword to switch it off. */
 static bool is_misspelt(const char *name, const struct keyword *k)
 {
     size_t n = strlen(k->name) - (*k->name == '$'), len = strlen(name);
     size_t most = n >= 9 ? 2 : n >= 5 ? 1 : 0;
-    return most && *name != '_' && !is_annotation(k) && len + most >= n && len <= n + most &&
-           word_distance(name, k->name) <= most;
+    return most && *name != '_' && !is_annotation(k) && len + most >= n &&
+           len <= n + most && word_distance(name, k->name) <= most;
 }
 
 /* Read a keyword that the draft does not have: an annotation, which warns, or a
@@ -617,6 +617,18 @@ static int read_unknown(struct schema *s, struct schema_node *node,
 }
 
 /* ---- nodes --------------------------------------------------------------- */
+
+/* Report a format that the drafts define and no part of the compiler holds.
+ * Formats only concern strings. */
+static int report_format(struct schema *s, const struct schema_node *node)
+{
+    const struct json_value *v = json_get(node->at, "format");
+    if (node->format || !(node->types & T_STRING) ||
+        !json_is(v, JSON_STRING) || !schema_drafts_have_format(v))
+        return 0;
+    return schema_cannot_hold(s, node->at, "format", "\"%s\" is not supported",
+                              ERR_SHOW(v->str, v->len));
+}
 
 /* Report the keywords of a node that no part of the compiler holds yet. */
 static int report_unheld(struct schema *s, struct schema_node *node)
@@ -699,6 +711,8 @@ static int read_node(struct schema *s, struct schema_node *node)
             !json_equals(key, "allOf"))
             node->plain = false;
     }
+    if (!only && report_format(s, node))
+        return -1;
     return report_unheld(s, node) ? -1 : schema_step(s, at->len);
 }
 
@@ -740,9 +754,8 @@ struct schema_node *schema_node_of(struct schema *s,
  * NULL after the last one. */
 static struct schema_node *same_value(const struct schema_node *node, size_t i)
 {
-    struct schema_node *const one[] = {node->ref, node->negated,
-                                       node->condition, node->then,
-                                       node->otherwise};
+    struct schema_node *const one[] = {
+        node->ref, node->negated, node->condition, node->then, node->otherwise};
     const struct node_list *lists[] = {&node->all, &node->any, &node->one,
                                        &node->dependents};
     for (size_t k = 0; k < sizeof one / sizeof *one; k++)

@@ -108,8 +108,8 @@ static int is_new_problem(struct schema *s, const struct json_value *at,
 {
     uint64_t key =
         hash_bytes((uint64_t)(uintptr_t)at, keyword, strlen(keyword));
-    if (!s->problems && !(s->problems = schema_alloc(s, MAX_PROBLEMS,
-                                                     sizeof *s->problems)))
+    if (!s->problems &&
+        !(s->problems = schema_alloc(s, MAX_PROBLEMS, sizeof *s->problems)))
         return -1;
     for (size_t i = 0; i < s->n_problems; i++)
         if (s->problems[i] == key)
@@ -301,9 +301,8 @@ static int add_name(struct schema *s, uint32_t resource, const char *text,
 /* Return the "$id" that begins a resource inside `outer`, or NULL. One that is
  * only a fragment names a place of the resource around it, as in drafts 4 to
  * 7. */
-static const struct json_value *resource_id(const struct schema *s,
-                                            const struct json_value *v,
-                                            uint32_t outer)
+static const struct json_value *
+resource_id(const struct schema *s, const struct json_value *v, uint32_t outer)
 {
     enum schema_draft draft = schema_draft_at(v, draft_of(s, outer));
     const struct json_value *id = schema_id_of(v, draft);
@@ -548,11 +547,9 @@ static const struct schema_name *resolve_fragment(struct schema *s,
     return NULL;
 }
 
-const struct json_value *schema_resolve(struct schema *s,
-                                        const struct json_value *at,
-                                        const char *keyword,
-                                        const struct json_value *ref,
-                                        uint32_t *in)
+const struct json_value *
+schema_resolve(struct schema *s, const struct json_value *at,
+               const char *keyword, const struct json_value *ref, uint32_t *in)
 {
     size_t hash = uri_fragment(ref->str, ref->len);
     const struct json_value *v = NULL;
