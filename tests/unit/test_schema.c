@@ -53,6 +53,11 @@ static const struct documents {
      "\"null\"}",
      {"null"},
      {"1"}},
+    /* a choice after the members of an object are looked at */
+    {"{\"allOf\":[{\"required\":[\"k\"]},{\"anyOf\":[{}]}],\"properties\":{\"k\":"
+     "{\"type\":\"string\"}},\"type\":\"object\"}",
+     {"{\"k\":\"\"}"},
+     {"{}"}},
     /* strings */
     {"{\"type\":\"string\"}",
      {"\"\"", "\"a\"", "\"\\n\"", "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"",

@@ -623,8 +623,8 @@ static int read_unknown(struct schema *s, struct schema_node *node,
 static int report_format(struct schema *s, const struct schema_node *node)
 {
     const struct json_value *v = json_get(node->at, "format");
-    if (node->format || !(node->types & T_STRING) ||
-        !json_is(v, JSON_STRING) || !schema_drafts_have_format(v))
+    if (node->format || !(node->types & T_STRING) || !json_is(v, JSON_STRING) ||
+        !schema_drafts_have_format(v))
         return 0;
     return schema_cannot_hold(s, node->at, "format", "\"%s\" is not supported",
                               ERR_SHOW(v->str, v->len));
