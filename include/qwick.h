@@ -1002,7 +1002,7 @@ enum qwick_constraint_kind {
     QWICK_CONSTRAINT_CHOICES, /* texts separated by commas; \, is a comma and
                                 \\ a backslash */
     QWICK_CONSTRAINT_GBNF,    /* a grammar in the form of llama.cpp */
-    QWICK_CONSTRAINT_JSON_SCHEMA, /* a JSON schema (2020-12): the text is a JSON
+    QWICK_CONSTRAINT_JSON_SCHEMA, /* a JSON schema: the text is a JSON
                                      document that it admits */
     QWICK_CONSTRAINT_TOOLS,  /* a JSON array of tools in the form of OpenAI's
                                 API: the text is calls of them whose arguments

@@ -163,8 +163,7 @@ static void log_names(const struct qwick_constraint_options *o,
     bool bad = buf_printf(&line, "%s: %s", name, what);
     for (i = 0; *names && i < most && !bad; i++) {
         size_t len = strcspn(names, "\n");
-        bad = buf_puts(&line, i ? ", " : ": ") ||
-              buf_append(&line, names, len);
+        bad = buf_puts(&line, i ? ", " : ": ") || buf_append(&line, names, len);
         names += len + 1;
     }
     if (i < n)

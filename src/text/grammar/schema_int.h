@@ -111,11 +111,23 @@ struct schema_node {
     unsigned char color;
 };
 
+/* Drafts of JSON Schema. Without a known "$schema", it is the latest one.
+ * Keywords of older drafts keep their meaning where the latest one has no
+ * other, because many schemas do not name their draft. */
+enum schema_draft {
+    DRAFT_4 = 4,
+    DRAFT_6 = 6,
+    DRAFT_7 = 7, /* and before: keywords beside "$ref" have no effect */
+    DRAFT_2019 = 2019,
+    DRAFT_2020 = 2020
+};
+
 /* A resource: the whole schema, or a schema in it with an "$id". */
 struct schema_resource {
     const struct json_value *root;
     const char *uri;
     size_t n_uri;
+    enum schema_draft draft;
 };
 
 /* A name of a schema: the URI of a resource, or an anchor. */
@@ -125,6 +137,7 @@ struct schema_name {
     size_t n;
     const struct json_value *at; /* what it names */
     uint32_t in;                 /* the resource around that */
+    bool dynamic;                /* it is a "$dynamicAnchor" */
     bool twice;                  /* another schema has the same name */
 };
 
@@ -240,6 +253,27 @@ struct schema_node *schema_node_of(struct schema *s,
 /* Return which parts of a keyword's value are schemas. */
 enum schema_parts schema_parts_of(const struct json_value *keyword);
 
+/* Return the draft of a resource that begins at v, inside one of the draft
+ * `outer`. 0: one before draft 4. */
+enum schema_draft schema_draft_at(const struct json_value *v,
+                                  enum schema_draft outer);
+
+const char *schema_draft_name(enum schema_draft draft);
+
+/* Return whether a keyword that some draft has is one of this draft. */
+bool schema_draft_has(enum schema_draft draft, const char *keyword);
+
+/* Return whether a draft defines a format. Other formats are annotations. */
+bool schema_drafts_have_format(const struct json_value *name);
+
+/* Return the "$ref" of a schema if it hides the keywords beside it, or NULL. */
+const struct json_value *schema_only_ref(const struct json_value *v,
+                                         enum schema_draft draft);
+
+/* Return the "$id", in draft 4 the "id", of a schema that has one. */
+const struct json_value *schema_id_of(const struct json_value *v,
+                                      enum schema_draft draft);
+
 /* Find the resources and names of the whole schema. */
 int schema_find_names(struct schema *s);
 
@@ -271,13 +305,14 @@ int schema_go_on(struct schema *s);
 /* Read all nodes that can be reached, and refuse what is not supported. */
 int schema_read_all(struct schema *s);
 
-/* Return the value that the "$ref" of a schema at `at` means, or NULL with the
- * error set. *in: the resource of that schema; becomes the one around the
- * value. */
-const struct json_value *schema_resolve(struct schema *s,
-                                        const struct json_value *at,
-                                        const struct json_value *ref,
-                                        uint32_t *in);
+/* Return the value that a reference of a schema at `at` means, or NULL with the
+ * error set. keyword: "$ref", "$dynamicRef" or "$recursiveRef". *in: the
+ * resource of that schema; becomes the one around the value. For a reference
+ * whose target depends on the way to it, returns NULL without an error, after
+ * schema_cannot_hold. */
+const struct json_value *
+schema_resolve(struct schema *s, const struct json_value *at,
+               const char *keyword, const struct json_value *ref, uint32_t *in);
 
 /* ---- values (schema_value.c) ---- */
 
