@@ -39,7 +39,7 @@ enum {
     MAX_NODES = 100000,  /* schemas inside a schema */
     MAX_SETS = 20000,    /* sets that are compiled */
     MAX_WORK = 20000000, /* steps of the compiler */
-    MAX_PATTERNS = 4,    /* patternProperties of one object */
+    MAX_EXTRAS = 500,    /* languages of names that a schema does not list */
     MAX_PREFIX = 256,    /* prefixItems */
     MAX_NAME = 64,       /* code points of names that a schema does not list */
     MAX_DEPTH = 8,       /* levels that are compared for oneOf */
@@ -91,7 +91,7 @@ struct schema_node {
     struct value_list required;        /* strings */
     const struct json_value *patterns; /* keys of patternProperties */
     struct node_list pattern_props;
-    const struct dfa *patterns_points[MAX_PATTERNS];
+    const struct dfa **patterns_points; /* [pattern_props.n] */
     struct schema_node *additional;
     /* keywords that are read, and that schema_unheld names while no part of
        the compiler holds them */
@@ -340,6 +340,10 @@ uint32_t schema_value_node(struct schema *s, struct schema_node *const *roots,
  * set. */
 int schema_never(struct schema *s, const uint32_t *items, size_t n, int depth);
 
+/* Set *out to the strings that satisfy all of roots[0..n). Returns 0 or -1. */
+int schema_texts_of(struct schema *s, struct schema_node *const *roots,
+                    size_t n, const struct dfa **out);
+
 /* Make the node of a set. */
 int schema_define(struct schema *s, const struct schema_set *set,
                   uint32_t *node);
@@ -368,8 +372,12 @@ struct schema_object {
     struct schema_member *members;
     size_t n_members;
     struct hashmap by_name; /* of members, while they are collected */
-    struct schema_extra extras[1 << MAX_PATTERNS];
+    const struct dfa *names; /* that propertyNames admits; NULL: all */
+    struct schema_extra *extras;
     size_t n_extras;
+    size_t n_required;
+    int64_t min, max; /* members; max: -1 without */
+    const struct json_value *has_min, *has_max; /* the schemas that say so */
 };
 
 struct schema_array {
@@ -380,6 +388,11 @@ struct schema_array {
 unsigned schema_types(struct schema_node *const *v, size_t n);
 int schema_object_of(struct schema *s, struct schema_node *const *v, size_t n,
                      struct schema_object *out, bool extras);
+
+/* Whether no object satisfies the demands on its names: a required member is
+ * forbidden, or there are too many. */
+bool schema_refuses_all(const struct schema_object *o);
+
 struct schema_array schema_array_of(struct schema_node *const *v, size_t n);
 
 /* Write the schemas of item i to out[n] and return their number. */
@@ -432,13 +445,55 @@ struct number_form;
 int schema_number_of(struct schema *s, struct schema_node *const *v, size_t n,
                      bool integer, struct number_form *out);
 
-/* ---- nodes of the grammar (schema_emit.c) ---- */
+/* ---- nodes of the grammar (schema_emit.c, schema_array.c, schema_object.c)
+ * ---- */
 
 /* Return the node of the values of a set without anyOf, oneOf, enum, const. */
 uint32_t schema_emit(struct schema *s, struct schema_node *const *v, size_t n,
                      int level);
 
-/* Return the node of a string with one value, or of all strings of p. */
+uint32_t schema_emit_array(struct schema *s, struct schema_node *const *v,
+                           size_t n, int level);
+uint32_t schema_emit_object(struct schema *s, struct schema_node *const *v,
+                            size_t n, int level);
+
+/* Return the node of what separates members and items at a level. */
+uint32_t schema_comma(struct schema *s, int level);
+
+/* Return the node of an array or object: brackets around `some` and, if
+ * may_be_empty, empty brackets. some: a node of one part or more, or
+ * GRAMMAR_NOTHING if no part can be written. */
+uint32_t schema_container(struct schema *s, const char *brackets, uint32_t some,
+                          bool may_be_empty, int level);
+
+/* Whether values inside a value at this level may be written: with an indent,
+ * each level needs rules of its own. */
+bool schema_has_room(const struct schema *s, int level);
+
+/* Set *without to the texts that no string has, or to NULL. */
+int schema_unwritable(struct schema *s, const struct dfa **without);
+
+/* Members of an object in their order. */
+struct schema_members {
+    uint32_t *plain, *follow; /* [n] without and with a comma before them */
+    bool *required;           /* [n] */
+    size_t n;
+    uint32_t extra;        /* a member that no schema names */
+    uint32_t follow_extra; /* with a comma before it */
+};
+
+/* Return the node of the members of an object whose number matters.
+ * may_be_empty: there may be none. */
+uint32_t schema_counted_members(struct schema *s, const struct schema_object *o,
+                                const struct schema_members *m,
+                                bool may_be_empty);
+
+/* Whether the limits of the number of members refuse objects that satisfy the
+ * other demands. */
+bool schema_counts_members(const struct schema_object *o,
+                           const struct schema_members *m);
+
+/* Return the node of a string with one value. */
 uint32_t schema_emit_word(struct schema *s, const char *word, size_t n);
 
 /* ---- parameters of a call (schema_call.c) ---- */

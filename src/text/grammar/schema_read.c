@@ -306,12 +306,12 @@ static int read_properties(struct schema *s, struct schema_node *node,
 static int read_patterns(struct schema *s, struct schema_node *node,
                          const char *key, const struct json_value *v)
 {
-    if (v->type == JSON_OBJECT && v->len > MAX_PATTERNS)
-        return schema_refuse(s, node->at, key,
-                             "%zu patterns are more than the limit %d", v->len,
-                             MAX_PATTERNS);
     node->patterns = v->keys;
     if (read_list(s, node, key, v, JSON_OBJECT, &node->pattern_props))
+        return -1;
+    node->patterns_points =
+        schema_alloc(s, v->len, sizeof *node->patterns_points);
+    if (!node->patterns_points)
         return -1;
     for (size_t i = 0; i < v->len; i++) {
         node->patterns_points[i] =
@@ -547,9 +547,6 @@ static int report_unheld(struct schema *s, struct schema_node *node)
         {"if", node->condition && (node->then || node->otherwise)},
         {"contains", node->contains},
         {"uniqueItems", node->unique_items},
-        {"minProperties", node->min_props > 0},
-        {"maxProperties", node->max_props >= 0},
-        {"propertyNames", node->prop_names},
         {"unevaluatedItems", node->other_items},
         {"unevaluatedProperties", node->other_props},
         {"dependentRequired", node->dependent && node->dependent->len},

@@ -407,13 +407,14 @@ static int never_object(struct schema *s, struct schema_node *const *v,
     struct schema_object o;
     if (schema_object_of(s, v, n, &o, false))
         return -1;
+    if (schema_refuses_all(&o))
+        return empty_because(s, v[n - 1],
+                             "a required property is forbidden, or there are "
+                             "too many properties");
     for (size_t i = 0; i < o.n_members; i++) {
         const struct schema_member *m = &o.members[i];
         if (!m->required)
             continue;
-        if (m->forbidden)
-            return empty_because(s, v[n - 1],
-                                 "a required property is forbidden");
         int rc = depth > 0 && m->n_all > 0
                      ? never_value(s, m->all, m->n_all, depth - 1)
                      : 0;
@@ -508,4 +509,119 @@ int schema_never(struct schema *s, const uint32_t *items, size_t n, int depth)
     if (!some)
         return 1;
     return depth > 0 ? never_choice(s, items, n, depth - 1) : 0;
+}
+
+/* ---- the strings of a set ------------------------------------------------ */
+
+static int set_texts(struct schema *s, const uint32_t *items, size_t n,
+                     const struct dfa **out, const struct dfa_place *at);
+
+/* Set *out to those values of an enum or const that are strings of a set. */
+static int listed_texts(struct schema *s, const uint32_t *items, size_t n,
+                        const struct json_value *values, size_t n_values,
+                        const struct dfa **out, const struct dfa_place *at)
+{
+    const char **words = schema_alloc(s, n_values, sizeof *words);
+    size_t *lens = schema_alloc(s, n_values, sizeof *lens), n_words = 0;
+    if (!words || !lens)
+        return -1;
+    for (size_t i = 0; i < n_values; i++) {
+        int rc = values[i].type == JSON_STRING
+                     ? all_admit(s, items, n, &values[i])
+                     : 0;
+        if (rc < 0)
+            return -1;
+        if (rc) {
+            words[n_words] = values[i].str;
+            lens[n_words++] = values[i].len;
+        }
+    }
+    *out = dfa_words(words, lens, n_words, at);
+    return *out ? 0 : -1;
+}
+
+/* Add the strings of one branch of a choice: those of no branch before it are
+ * taken from *none. With oneOf, *twice are those of two branches. */
+static int add_texts(struct schema *s, bool one, const struct dfa *branch,
+                     const struct dfa **none, const struct dfa **twice,
+                     const struct dfa_place *at)
+{
+    const struct dfa *any = schema_any_text(s), *again, *others;
+    if (!any)
+        return -1;
+    if (one) { /* branch - none are in an earlier branch, too */
+        again = dfa_combine(branch, *none, true, at);
+        others = again ? dfa_combine(any, *twice, true, at) : NULL;
+        others = others ? dfa_combine(others, again, true, at) : NULL;
+        *twice = others ? dfa_combine(any, others, true, at) : NULL;
+    }
+    *none = dfa_combine(*none, branch, true, at);
+    return *none && *twice ? 0 : -1;
+}
+
+static int choice_texts(struct schema *s, const uint32_t *items, size_t n,
+                        const struct choice *c, const struct dfa **out,
+                        const struct dfa_place *at)
+{
+    static const struct dfa nothing = {0};
+    const struct dfa *any = schema_any_text(s), *none = any;
+    const struct dfa *twice = &nothing, *branch;
+    for (size_t i = 0; any && i < c->branches->n; i++) {
+        if (collect_branches(s, items, n, c, &c->branches->v[i], 1))
+            return -1;
+        size_t n_list = s->n_list;
+        uint32_t *list = copy_list(s);
+        if (!list || set_texts(s, list, n_list, &branch, at) ||
+            add_texts(s, c->one, branch, &none, &twice, at))
+            return -1;
+    }
+    *out = any ? dfa_combine(any, none, true, at) : NULL;
+    *out = *out ? dfa_combine(*out, twice, true, at) : NULL;
+    return *out ? 0 : -1;
+}
+
+/* Set *out to the strings of a set. */
+static int set_texts(struct schema *s, const uint32_t *items, size_t n,
+                     const struct dfa **out, const struct dfa_place *at)
+{
+    static const struct dfa nothing = {0};
+    struct schema_node **v = schema_nodes(s, items, n);
+    struct choice c = find_choice(s, items, n);
+    const struct json_value *values;
+    size_t n_values;
+    struct schema_string x;
+    if (!v || schema_step(s, n + 1))
+        return -1;
+    *out = &nothing;
+    if (!(schema_types(v, n) & T_STRING))
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        if (v[i]->never)
+            return 0;
+    if (listed_values(v, n, &values, &n_values))
+        return listed_texts(s, items, n, values, n_values, out, at);
+    if (c.branches)
+        return choice_texts(s, items, n, &c, out, at);
+    if (schema_string_of(s, v, n, NULL, &x))
+        return -1;
+    *out = x.points;
+    if (x.length.min > 0 || x.length.max >= 0) {
+        const struct dfa *p = dfa_length(x.length.min, x.length.max, at);
+        *out = p ? dfa_combine(x.points, p, false, at) : NULL;
+    }
+    return *out ? 0 : -1;
+}
+
+int schema_texts_of(struct schema *s, struct schema_node *const *roots,
+                    size_t n, const struct dfa **out)
+{
+    struct qwick_err err = {0};
+    struct dfa_place at = {&s->mem, &s->steps_left, &err};
+    if (schema_collect(s, NULL, 0, roots, n))
+        return -1;
+    size_t n_list = s->n_list;
+    uint32_t *list = copy_list(s);
+    if (list && !set_texts(s, list, n_list, out, &at))
+        return 0;
+    return err.code ? schema_refuse_err(s, roots[0]->at, NULL, &err) : -1;
 }
