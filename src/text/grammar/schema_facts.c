@@ -136,9 +136,37 @@ int schema_number_of(struct schema *s, struct schema_node *const *v, size_t n,
 
 /* ---- arrays -------------------------------------------------------------- */
 
+/* Return the schema to which a schema refers that has only a $ref. */
+static const struct schema_node *referred(const struct schema_node *node)
+{
+    while (node->plain && node->ref && node->all.n == 0)
+        node = node->ref;
+    return node;
+}
+
+/* Add what a node says about the items that an array contains. */
+static void add_contains(const struct schema_node *node, struct schema_array *a)
+{
+    int64_t min = node->min_contains < 0 ? 1 : node->min_contains;
+    if (!node->contains || (min == 0 && node->max_contains < 0))
+        return;
+    if (a->contains &&
+        referred(a->contains->contains) != referred(node->contains)) {
+        a->again = node;
+        return;
+    }
+    if (min > a->min_contains)
+        a->min_contains = min;
+    if (node->max_contains >= 0 &&
+        (a->max_contains < 0 || node->max_contains < a->max_contains))
+        a->max_contains = node->max_contains;
+    if (!a->contains || node->max_contains >= 0)
+        a->contains = node;
+}
+
 struct schema_array schema_array_of(struct schema_node *const *v, size_t n)
 {
-    struct schema_array a = {.max = -1};
+    struct schema_array a = {.max = -1, .max_contains = -1};
     for (size_t i = 0; i < n; i++) {
         if (v[i]->min_items > a.min)
             a.min = v[i]->min_items;
@@ -146,7 +174,10 @@ struct schema_array schema_array_of(struct schema_node *const *v, size_t n)
             a.max = v[i]->max_items;
         if (v[i]->prefix.n > a.n_prefix)
             a.n_prefix = v[i]->prefix.n;
+        add_contains(v[i], &a);
     }
+    if (a.min_contains > a.min)
+        a.min = a.min_contains;
     return a;
 }
 

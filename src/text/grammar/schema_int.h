@@ -383,6 +383,10 @@ struct schema_object {
 struct schema_array {
     int64_t min, max; /* max: -1 without */
     size_t n_prefix;  /* items with schemas of their own */
+    const struct schema_node *contains; /* the node whose contains matters, or
+                                           NULL */
+    int64_t min_contains, max_contains; /* max: -1 without */
+    const struct schema_node *again;    /* another one, or NULL */
 };
 
 unsigned schema_types(struct schema_node *const *v, size_t n);

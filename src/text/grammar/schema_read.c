@@ -545,7 +545,6 @@ static int report_unheld(struct schema *s, struct schema_node *node)
     } unheld[] = {
         {"not", node->negated},
         {"if", node->condition && (node->then || node->otherwise)},
-        {"contains", node->contains},
         {"uniqueItems", node->unique_items},
         {"unevaluatedItems", node->other_items},
         {"unevaluatedProperties", node->other_props},
