@@ -4,6 +4,9 @@
 /* The most rules for the items of an array of which some are counted. */
 enum { MAX_COUNTED = 20000 };
 
+/* The most values of items that all differ. */
+enum { MAX_UNIQUE = 1000 };
+
 /* Return the node of item i. also: another schema that it satisfies, or
  * NULL. */
 static uint32_t item_node(struct schema *s, struct schema_node *const *v,
@@ -156,6 +159,91 @@ static int check_contains(struct schema *s, struct schema_array *a,
                               (long long)n);
 }
 
+/* ---- uniqueItems --------------------------------------------------------- */
+
+/* Set *differ to whether the items of an array with prefixItems cannot be
+ * equal. */
+static int items_differ(struct schema *s, struct schema_node *const *v,
+                        size_t n, const struct schema_array *a, bool *differ)
+{
+    size_t most = a->n_prefix + 1; /* more items have one schema */
+    struct schema_node **all = schema_alloc(s, 2 * n, sizeof *all);
+    if (!all)
+        return -1;
+    size_t n_all = schema_item_of(v, n, a->n_prefix, all);
+    int rc = n_all ? schema_disjoint(s, all, n_all) : 0;
+    bool rest = rc == 0 && (a->max < 0 || a->max > (int64_t)a->n_prefix);
+    if (!rest)
+        most--;
+    *differ = !rest || a->max == (int64_t)most;
+    for (size_t i = 0; rc >= 0 && *differ && i < most; i++)
+        for (size_t k = i + 1; rc >= 0 && *differ && k < most; k++) {
+            n_all = schema_item_of(v, n, i, all);
+            n_all += schema_item_of(v, n, k, all + n_all);
+            rc = n_all ? schema_disjoint(s, all, n_all) : 0;
+            *differ = rc > 0;
+        }
+    return rc < 0 ? -1 : 0;
+}
+
+/* Return the node of an array whose items are different values of a list. */
+static uint32_t different_items(struct schema *s, const struct schema_array *a,
+                                const struct value_list *list, int level)
+{
+    uint32_t *parts = schema_alloc(s, list->n, sizeof *parts);
+    if (!parts)
+        return GRAMMAR_NOTHING;
+    for (size_t i = 0; i < list->n; i++)
+        parts[i] = schema_literal(s, list->v[i], level + 1);
+    const struct grammar_once once = {.parts = parts,
+                                      .n = list->n,
+                                      .other = GRAMMAR_NOTHING,
+                                      .comma = schema_comma(s, level + 1),
+                                      .min = (uint32_t)a->min,
+                                      .max = a->max < 0 ? GRAMMAR_UNBOUNDED
+                                                        : (uint32_t)a->max};
+    return schema_container(s, "[]", grammar_once(s->g, &once), a->min == 0,
+                            level);
+}
+
+/* Set *few to the values of items that all differ. Leave it empty and forget
+ * uniqueItems if it refuses nothing else, or cannot be held. */
+static int check_unique(struct schema *s, struct schema_node *const *v,
+                        size_t n, struct schema_array *a,
+                        struct value_list *few)
+{
+    const struct schema_node *node = a->unique;
+    struct schema_node **item = schema_alloc(s, n, sizeof *item);
+    bool differ = a->max >= 0 && a->max <= 1;
+    size_t n_item;
+    int rc;
+    if (!node || !item)
+        return item ? 0 : -1;
+    a->unique = NULL;
+    if (!differ && a->n_prefix && items_differ(s, v, n, a, &differ))
+        return -1;
+    if (differ)
+        return 0;
+    if (a->contains)
+        return schema_cannot_hold(s, node->at, "uniqueItems",
+                                  "is not supported beside contains");
+    if (a->n_prefix)
+        return schema_cannot_hold(s, node->at, "uniqueItems",
+                                  "is not supported beside prefixItems that "
+                                  "may be equal");
+    n_item = schema_item_of(v, n, 0, item);
+    rc = n_item ? schema_few_values(s, item, n_item, MAX_UNIQUE, few) : 0;
+    if (rc < 0)
+        return -1;
+    if (rc == 0)
+        return schema_cannot_hold(s, node->at, "uniqueItems",
+                                  "is not supported for items with more than "
+                                  "%d values",
+                                  MAX_UNIQUE);
+    a->unique = node;
+    return 0;
+}
+
 /* ---- arrays -------------------------------------------------------------- */
 
 uint32_t schema_emit_array(struct schema *s, struct schema_node *const *v,
@@ -163,12 +251,15 @@ uint32_t schema_emit_array(struct schema *s, struct schema_node *const *v,
 {
     struct schema_array a = schema_array_of(v, n);
     struct counted c = {.a = &a, .comma = schema_comma(s, level + 1)};
+    struct value_list few = {0};
     if (a.max >= 0 && a.min > a.max)
         return GRAMMAR_NOTHING;
     if (!schema_has_room(s, level) || a.max == 0)
         return schema_container(s, "[]", GRAMMAR_NOTHING, a.min == 0, level);
-    if (check_contains(s, &a, &c))
+    if (check_unique(s, v, n, &a, &few) || check_contains(s, &a, &c))
         return GRAMMAR_NOTHING;
+    if (a.unique)
+        return different_items(s, &a, &few, level);
     uint32_t some = a.contains ? counted_items(s, v, n, &c, level)
                                : some_items(s, v, n, &a, level);
     return schema_container(s, "[]", some, a.min == 0, level);

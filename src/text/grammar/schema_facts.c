@@ -174,6 +174,8 @@ struct schema_array schema_array_of(struct schema_node *const *v, size_t n)
             a.max = v[i]->max_items;
         if (v[i]->prefix.n > a.n_prefix)
             a.n_prefix = v[i]->prefix.n;
+        if (v[i]->unique_items)
+            a.unique = v[i];
         add_contains(v[i], &a);
     }
     if (a.min_contains > a.min)

@@ -344,6 +344,16 @@ int schema_never(struct schema *s, const uint32_t *items, size_t n, int depth);
 int schema_texts_of(struct schema *s, struct schema_node *const *roots,
                     size_t n, const struct dfa **out);
 
+/* Set *out to the different values that satisfy all of roots[0..n). Returns 1;
+ * 0 if they are more than `most` or not known; -1 with the error set. */
+int schema_few_values(struct schema *s, struct schema_node *const *roots,
+                      size_t n, size_t most, struct value_list *out);
+
+/* Return 1 if no value satisfies all of roots[0..n), 0 if some may, -1 with the
+ * error set. */
+int schema_disjoint(struct schema *s, struct schema_node *const *roots,
+                    size_t n);
+
 /* Make the node of a set. */
 int schema_define(struct schema *s, const struct schema_set *set,
                   uint32_t *node);
@@ -387,6 +397,8 @@ struct schema_array {
                                            NULL */
     int64_t min_contains, max_contains; /* max: -1 without */
     const struct schema_node *again;    /* another one, or NULL */
+    const struct schema_node *unique;   /* the node that has uniqueItems, or
+                                           NULL */
 };
 
 unsigned schema_types(struct schema_node *const *v, size_t n);

@@ -545,7 +545,6 @@ static int report_unheld(struct schema *s, struct schema_node *node)
     } unheld[] = {
         {"not", node->negated},
         {"if", node->condition && (node->then || node->otherwise)},
-        {"uniqueItems", node->unique_items},
         {"unevaluatedItems", node->other_items},
         {"unevaluatedProperties", node->other_props},
         {"dependentRequired", node->dependent && node->dependent->len},
