@@ -44,6 +44,20 @@ static const struct documents names[] = {
      {"{\"a\":1}", "{\"z\":1}"}},
 };
 
+/* 40 names, and members with them from the last one on */
+#define TEN_NAMES(t)                                                          \
+    t "1','" t "2','" t "3','" t "4','" t "5','" t "6','" t "7','" t "8','" t \
+      "9','" t "0"
+#define TEN_MEMBERS(t)                                                  \
+    t "0':0,'" t "9':0,'" t "8':0,'" t "7':0,'" t "6':0,'" t "5':0,'" t \
+      "4':0,'" t "3':0,'" t "2':0,'" t "1"
+#define NAMES_40   \
+    TEN_NAMES("a") \
+    "','" TEN_NAMES("b") "','" TEN_NAMES("c") "','" TEN_NAMES("d")
+#define MEMBERS_40   \
+    TEN_MEMBERS("d") \
+    "':0,'" TEN_MEMBERS("b") "':0,'" TEN_MEMBERS("c") "':0,'" TEN_MEMBERS("a")
+
 #define ABC    "'properties':{'a':{},'b':{},'c':{}}"
 #define CLOSED ",'additionalProperties':false"
 
@@ -100,6 +114,34 @@ static void counts_members(void **state)
         check_documents(&counts[i], true);
 }
 
+static const struct documents orders[] = {
+    {"{" ABC ",'required':['b']}",
+     {"{'b':1}", "{'c':1,'b':2,'a':3}", "{'x':1,'b':2,'y':3,'a':4}",
+      "{'b':{'z':1,'c':{}}}"},
+     {"{}", "{'a':1}", "{'b':1,'b':2}", "{'b':1,'a':2,'b':3}", "{'b':1,}"}},
+    {"{" ABC CLOSED ",'minProperties':2,'maxProperties':2}",
+     {"{'c':1,'a':1}", "{'a':1,'c':1}"},
+     {"{'a':1}", "{'c':1,'c':1}", "{'a':1,'b':1,'c':1}", "{'x':1,'a':1}"}},
+    {"{" ABC ",'maxProperties':2,'required':['c']}",
+     {"{'c':1}", "{'c':1,'x':1}", "{'x':1,'c':1}"},
+     {"{'x':1,'y':1}", "{'a':1,'b':1}", "{'c':1,'x':1,'y':1}"}},
+    {"{'properties':{'a':{'$ref':'#'},'b':{'enum':[1,{'y':1,'x':2}]}},"
+     "'additionalProperties':false}",
+     {"{}", "{'b':1,'a':{'a':{'b':1},'b':{'y':1,'x':2}}}"},
+     {"{'b':1,'a':{'a':{'b':1,'b':1}}}", "{'a':{},'a':{}}"}},
+    {"{'required':['" NAMES_40 "']}",
+     {"{'z':0,'" MEMBERS_40 "':0}"},
+     {"{'z':0}", "{'a1':0}"}},
+};
+
+static void takes_any_order(void **state)
+{
+    test_options.any_order = true;
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
+        check_documents(&orders[i], true);
+    test_options.any_order = false;
+}
+
 static void refuses_objects(void **state)
 {
     check_refused("{'minProperties':2}",
@@ -118,6 +160,7 @@ int main(void)
         cmocka_unit_test(cuts_names_by_patterns),
         cmocka_unit_test(checks_names),
         cmocka_unit_test(counts_members),
+        cmocka_unit_test(takes_any_order),
         cmocka_unit_test(refuses_objects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

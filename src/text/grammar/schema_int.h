@@ -166,7 +166,7 @@ struct schema {
     bool checks; /* only reads the schema, to check documents: everything can
                     be held */
     int indent;
-    bool spaced;
+    bool spaced, any_order; /* see struct schema_options */
     enum schema_form form;
     const struct call_form *call; /* of SCHEMA_PARAMETERS */
     const struct json_value *root;

@@ -193,6 +193,21 @@ uint32_t schema_counted_members(struct schema *s, const struct schema_object *o,
 
 /* ---- objects ------------------------------------------------------------- */
 
+/* Return the node of members in any order. */
+static uint32_t any_order(struct schema *s, const struct schema_object *o,
+                          const struct schema_members *m, int level)
+{
+    const struct grammar_once once = {.parts = m->plain,
+                                      .required = m->required,
+                                      .n = m->n,
+                                      .other = m->extra,
+                                      .comma = schema_comma(s, level + 1),
+                                      .min = (uint32_t)o->min,
+                                      .max = o->max < 0 ? GRAMMAR_UNBOUNDED
+                                                        : (uint32_t)o->max};
+    return grammar_once(s->g, &once);
+}
+
 /* Set *counts to whether the number of members matters, and report limits that
  * cannot be held. */
 static int check_counts(struct schema *s, const struct schema_object *o,
@@ -203,7 +218,7 @@ static int check_counts(struct schema *s, const struct schema_object *o,
         return 0;
     bool bounded = o->max >= 0;
     int64_t cap = bounded ? o->max : o->min, n = (int64_t)m->n;
-    if (n * (cap < n ? cap : n) > MAX_COUNTED) {
+    if (!s->any_order && n * (cap < n ? cap : n) > MAX_COUNTED) {
         *counts = false;
         return schema_cannot_hold(s, bounded ? o->has_max : o->has_min,
                                   bounded ? "maxProperties" : "minProperties",
@@ -230,7 +245,8 @@ uint32_t schema_emit_object(struct schema *s, struct schema_node *const *v,
         return schema_container(s, "{}", GRAMMAR_NOTHING, may_be_empty, level);
     if (list_nodes(s, &o, &m, level) || check_counts(s, &o, &m, &counts))
         return GRAMMAR_NOTHING;
-    uint32_t some =
-        counts ? schema_counted_members(s, &o, &m, false) : some_members(s, &m);
+    uint32_t some = s->any_order ? any_order(s, &o, &m, level)
+                    : counts     ? schema_counted_members(s, &o, &m, false)
+                                 : some_members(s, &m);
     return schema_container(s, "{}", some, may_be_empty, level);
 }
