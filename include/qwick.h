@@ -1022,6 +1022,8 @@ struct qwick_constraint_options {
     const char *tool; /* QWICK_CONSTRAINT_TOOLS: the text is one call of the
                          tool with this name; NULL: it is one call or more,
                          each of any of the tools */
+    bool json_any_order; /* JSON schemas: the members of an object come in any
+                            order; else in that of the schema */
 };
 QWICK_API void qwick_constraint_options_init(struct qwick_constraint_options *o,
                                              size_t size);

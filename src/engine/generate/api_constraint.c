@@ -64,7 +64,8 @@ static int compile_schema(struct grammar *g, const struct qwick_engine *eng,
                           uint32_t *root, struct qwick_err *e)
 {
     (void)eng;
-    const struct schema_options so = {.indent = o->json_indent};
+    const struct schema_options so = {.indent = o->json_indent,
+                                      .any_order = o->json_any_order};
     return schema_compile(g, o->text, o->n_text, &so, root, e);
 }
 
