@@ -574,20 +574,16 @@ static void refuses(void **state)
         {"{", "the schema: offset"},
         {"[]", "#: a schema must be an object, true or false"},
         {"{\"properties\":{\"a\":1}}", "#/properties/a: a schema must be"},
-        {"{\"if\":true,\"then\":false}", "#/if: is not supported"},
-        {"{\"properties\":{\"a/b\":{\"if\":{},\"then\":{}}}}",
-         "#/properties/a~1b/if: is not supported"},
+        {"{\"properties\":{\"a/b\":{\"$dynamicRef\":\"#\"}}}",
+         "#/properties/a~1b/$dynamicRef: is not supported"},
         {"{\"items\":{\"uniqueItems\":true}}",
          "#/items/uniqueItems: is not supported"},
-        {"{\"dependentRequired\":{\"a\":[]}}", "#/dependentRequired: is not supported"},
         {"{\"unevaluatedProperties\":false}",
          "#/unevaluatedProperties: is not"},
         {"{\"$dynamicRef\":\"#\"}", "#/$dynamicRef: is not supported"},
         {"{\"requried\":[]}",
          "#/requried: is no keyword, did you mean required?"},
         {"{\"$recursiveRef\":\"#\"}", "#/$recursiveRef: is not supported"},
-        {"{\"not\":{\"type\":\"null\"}}", "#/not: is not supported"},
-        {"{\"not\":{\"const\":[]}}", "#/not: an array cannot be excluded"},
         {"{\"not\":true}", "#: nothing satisfies the schema: it is false"},
         {"{\"type\":\"int\"}", "#/type: no type \"int\""},
         {"{\"type\":3}", "#/type: the name of a type expected, not a number"},
@@ -625,18 +621,11 @@ static void refuses(void **state)
         {"{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#\"}]}",
          "#/anyOf/1: refers to itself without"},
         {"{\"allOf\":[]}", "#/allOf: is empty"},
-        {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}",
-         "#/oneOf: the schemas 0 and 1 may both admit a value"},
-        {"{\"oneOf\":[{\"maxLength\":3},{\"const\":\"d\"}],\"type\":"
-         "\"string\"}",
-         "#/oneOf: the schemas 0 and 1 may both admit a value"},
-        {"{\"oneOf\":[{\"required\":[\"a\"]},{\"required\":[\"b\"]}]}",
-         "#/oneOf: the schemas 0 and 1 may both admit a value"},
         {"{\"minimum\":1e9999}", "#/minimum: 1e9999 has more than 400 digits"},
         /* several problems */
         {"{\"if\":{},\"then\":{},\"tpye\":1,\"type\":\"int\",\"items\":{"
          "\"minItem\":1,\"type\":1}}",
-         "#/type: no type \"int\"; #/if: is not supported; #/items/minItem: is "
+         "#/type: no type \"int\"; #/items/minItem: is "
          "no keyword, did you mean minItems?; #/items/type: the name "
          "of a type expected, not a number"},
         /* nothing is admitted */

@@ -85,7 +85,8 @@ static const struct json_value nothing = {.type = JSON_BOOL};
 static bool is_list_of_properties(const struct schema_node *node)
 {
     return node->names && !node->additional && !node->pattern_props.n &&
-           !node->ref && !node->all.n && !node->any.n && !node->one.n;
+           !node->ref && !node->all.n && !node->any.n && !node->one.n &&
+           !node->condition && !node->dependents.n;
 }
 
 /* Read the schema. roots: its nodes, the arguments of a call have two. */

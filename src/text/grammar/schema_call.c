@@ -144,6 +144,9 @@ uint32_t schema_emit_parameters(struct schema *s, struct schema_node *const *v,
     struct schema_members m = {.extra = GRAMMAR_NOTHING};
     if (schema_object_of(s, v, n, &o, false))
         return GRAMMAR_NOTHING;
+    for (size_t i = 0; i < n; i++)
+        if (v[i]->others)
+            return GRAMMAR_NOTHING;
     if (o.n_members > TOOL_MAX_PARAMETERS) {
         schema_refuse(s, s->root, NULL,
                       "%zu properties are more than the %d parameters that a "

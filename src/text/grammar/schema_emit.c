@@ -82,23 +82,20 @@ static uint32_t emit_string(struct schema *s, struct schema_node *const *v,
 /* ---- numbers, true, false, null ------------------------------------------ */
 
 static uint32_t emit_number(struct schema *s, struct schema_node *const *v,
-                            size_t n, bool integer)
+                            size_t n, unsigned types)
 {
     struct number_form f;
-    struct qwick_err err = {0};
-    struct dfa_place at = {&s->mem, &s->steps_left, &err};
-    if (schema_number_of(s, v, n, integer, &f))
+    if (schema_number_of(s, v, n, !(types & T_NUMBER), &f))
         return GRAMMAR_NOTHING;
-    bool simple = f.n_limits == 0 && !f.multiple_of;
+    bool simple = f.n_limits == 0 && !f.multiple_of && (types & T_INTEGER);
+    for (size_t i = 0; i < n; i++)
+        simple &= !v[i]->not_multiple;
     uint32_t *shared = f.integer ? &s->integer : &s->number;
     if (simple && *shared)
         return *shared;
-    const struct dfa *p = number_points(&f, &at);
-    if (!p) {
-        schema_refuse_err(s, n ? v[n - 1]->at : s->root,
-                          f.multiple_of ? "multipleOf" : NULL, &err);
+    const struct dfa *p = schema_number_points(s, v, n, types, &f);
+    if (!p)
         return GRAMMAR_NOTHING;
-    }
     uint32_t node = text_plain(s->g, p);
     if (simple)
         node = *shared =
@@ -161,7 +158,7 @@ uint32_t schema_emit(struct schema *s, struct schema_node *const *v, size_t n,
         types = schema_text_types(types, level);
     uint32_t nodes[5] = {emit_constants(s, v, n, types)};
     if (types & (T_INTEGER | T_NUMBER))
-        nodes[1] = emit_number(s, v, n, !(types & T_NUMBER));
+        nodes[1] = emit_number(s, v, n, types);
     if (types & T_STRING)
         nodes[2] =
             parameter ? schema_emit_text(s, v, n, level) : emit_string(s, v, n);

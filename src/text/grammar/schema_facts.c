@@ -134,6 +134,51 @@ int schema_number_of(struct schema *s, struct schema_node *const *v, size_t n,
     return 0;
 }
 
+/* Numbers that are no integers. They have few digits, so that programs do not
+ * read them as a double that is an integer. */
+#define FRACTIONS                                                        \
+    "-?(0|[1-9][0-9]{0,4})\\.[0-9]{0,9}[1-9]0{0,9}|-?[1-9][0-9]{5,9}\\." \
+    "[0-9]{0,4}[1-9]0{0,9}"
+
+/* Return the integers that are multiples as a node's multipleOf asks. */
+static const struct dfa *multiples_of(struct schema *s,
+                                      const struct schema_node *node,
+                                      const struct dfa_place *at)
+{
+    struct schema_node *only = schema_make(s, node);
+    struct number_form f;
+    if (!only)
+        return NULL;
+    only->multiple_of = node->multiple_of;
+    return schema_number_of(s, &only, 1, true, &f) ? NULL
+                                                   : number_points(&f, at);
+}
+
+const struct dfa *schema_number_points(struct schema *s,
+                                       struct schema_node *const *v, size_t n,
+                                       unsigned types,
+                                       const struct number_form *f)
+{
+    struct qwick_err err = {0};
+    struct dfa_place at = {&s->mem, &s->steps_left, &err};
+    const struct dfa *p = number_points(f, &at);
+    if (p && !(types & T_INTEGER)) {
+        if (!s->fractions && !(s->fractions = schema_regex(s, FRACTIONS)))
+            return NULL;
+        p = dfa_combine(p, s->fractions, false, &at);
+    }
+    for (size_t i = 0; p && i < n; i++) {
+        if (!v[i]->not_multiple)
+            continue;
+        const struct dfa *no = multiples_of(s, v[i]->not_multiple, &at);
+        p = no ? dfa_combine(p, no, true, &at) : NULL;
+    }
+    if (!p)
+        schema_refuse_err(s, n ? v[n - 1]->at : s->root,
+                          f->multiple_of ? "multipleOf" : NULL, &err);
+    return p;
+}
+
 /* ---- arrays -------------------------------------------------------------- */
 
 /* Return the schema to which a schema refers that has only a $ref. */

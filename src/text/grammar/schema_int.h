@@ -44,6 +44,7 @@ enum {
     MAX_NAME = 64,       /* code points of names that a schema does not list */
     MAX_DEPTH = 8,       /* levels that are compared for oneOf */
     MAX_PROBLEMS = 1000, /* reasons to refuse one schema */
+    NEAR_DEPTH = 2,      /* and to find branches that are empty */
     WHAT_BYTES = 300     /* a JSON pointer in a message */
 };
 
@@ -107,8 +108,25 @@ struct schema_node {
                                            arrays of strings */
     const struct json_value *dependent_names; /* keys of dependentSchemas */
     struct node_list dependents;
+    /* what schema_rewrite and schema_opposite make; see schema_rewrite.c */
+    bool made;                     /* it is no schema of the text */
+    bool rewritten;                /* `derived` is known */
+    struct node_list derived;      /* schemas that the value satisfies, too */
+    struct schema_node *opposite;  /* {"not": this} */
+    const struct dfa *not_pattern; /* no string of it */
+    const struct schema_node *not_multiple;  /* no multipleOf of it */
+    struct schema_some *some, *others; /* see schema_some; others: the member is
+                                          one that no schema names */
     uint32_t stamp; /* of the last walk that met it */
     unsigned char color;
+};
+
+/* The demand that some member of an object has a name of a language and a value
+ * that satisfies a schema. */
+struct schema_some {
+    const struct dfa *names;
+    struct schema_node *value, *unnamed; /* unnamed: names is not made yet, of
+                                            the names that do not satisfy it */
 };
 
 /* A resource: the whole schema, or a schema in it with an "$id". */
@@ -195,6 +213,9 @@ struct schema {
     const struct dfa *unreadable[64]; /* see schema_unreadable */
     /* shared nodes; 0: not made yet */
     uint32_t string, number, integer, name;
+    struct schema_node *always, *none; /* schemas true and false; NULL: not made
+                                          yet */
+    const struct dfa *fractions;       /* see schema_number_points */
     const struct schema_node *culprit; /* why a set was found to be empty */
     const char *reason;
 };
@@ -236,6 +257,10 @@ void schema_pointer(const struct json_value *root, const struct json_value *at,
 struct schema_node *schema_node_of(struct schema *s,
                                    const struct json_value *at, uint32_t outer);
 
+/* Return a new node without keywords, or NULL with the error set. */
+struct schema_node *schema_new_node(struct schema *s,
+                                    const struct json_value *at);
+
 /* Return which parts of a keyword's value are schemas. */
 enum schema_parts schema_parts_of(const struct json_value *keyword);
 
@@ -275,6 +300,50 @@ const struct json_value *schema_resolve(struct schema *s,
                                         const struct json_value *at,
                                         const struct json_value *ref,
                                         uint32_t *in);
+
+/* ---- schemas that are made of others (schema_rewrite.c, schema_not.c) ----
+ */
+
+/* Make the schemas that stand for not, if, dependentRequired and
+ * dependentSchemas of a node: node->derived. Returns 0 or -1. */
+int schema_rewrite(struct schema *s, struct schema_node *node);
+
+/* Return {"not": node}, or NULL with the error set. */
+struct schema_node *schema_opposite(struct schema *s, struct schema_node *node);
+
+/* Set *out to schemas of which a value satisfies one or more exactly if it does
+ * not satisfy `node`. Returns 0; 1 if they cannot be held, and the compiler
+ * goes on without them; -1 with the error set. */
+int schema_not(struct schema *s, struct schema_node *node,
+               struct node_list *out);
+
+/* Return a node that no schema of the text has: an empty one, the schemas true
+ * and false, one of a list, both of two (NULL if one of them is). NULL with the
+ * error set. from: the schema that messages name. */
+struct schema_node *schema_make(struct schema *s,
+                                const struct schema_node *from);
+struct schema_node *schema_always(struct schema *s);
+struct schema_node *schema_none(struct schema *s);
+struct schema_node *schema_make_any(struct schema *s,
+                                    const struct schema_node *from,
+                                    const struct node_list *list);
+
+struct schema_node *schema_make_all(struct schema *s,
+                                    const struct schema_node *from,
+                                    struct schema_node *a,
+                                    struct schema_node *b);
+
+/* Make a node that demands (or forbids, with the schema false) a member. */
+struct schema_node *schema_make_member(struct schema *s,
+                                       const struct schema_node *from,
+                                       const struct json_value *name,
+                                       bool required,
+                                       struct schema_node *value);
+
+/* Set *out to the ways in which an object of v[0..n) has the member that `some`
+ * asks for. Returns 0 or -1. */
+int schema_some_ways(struct schema *s, struct schema_node *const *v, size_t n,
+                     struct schema_some *some, struct node_list *out);
 
 /* ---- values (schema_value.c) ---- */
 
@@ -427,6 +496,10 @@ struct schema_string {
 int schema_string_of(struct schema *s, struct schema_node *const *v, size_t n,
                      const struct dfa *without, struct schema_string *out);
 
+/* Return the automaton of a regular expression that matches whole texts, or
+ * NULL with the error set. */
+const struct dfa *schema_regex(struct schema *s, const char *re);
+
 /* Return the automaton of all texts. NULL with the error set. */
 const struct dfa *schema_any_text(struct schema *s);
 
@@ -460,6 +533,14 @@ int schema_next_double(struct schema *s, const struct json_value *v, bool above,
 struct number_form;
 int schema_number_of(struct schema *s, struct schema_node *const *v, size_t n,
                      bool integer, struct number_form *out);
+
+/* Return the automaton of the numbers of a set: integers, numbers that are no
+ * integers, or both (T_ constants). f: what schema_number_of found. NULL with
+ * the error set. */
+const struct dfa *schema_number_points(struct schema *s,
+                                       struct schema_node *const *v, size_t n,
+                                       unsigned types,
+                                       const struct number_form *f);
 
 /* ---- nodes of the grammar (schema_emit.c, schema_array.c, schema_object.c)
  * ---- */
@@ -496,6 +577,9 @@ struct schema_members {
     size_t n;
     uint32_t extra;        /* a member that no schema names */
     uint32_t follow_extra; /* with a comma before it */
+    uint32_t extras, follow_extras; /* one or more of them; any number of them
+                                       with commas before them. With `others`
+                                       of a node, one is as that asks */
 };
 
 /* Return the node of the members of an object whose number matters.

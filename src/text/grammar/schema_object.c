@@ -1,4 +1,6 @@
 /* Objects as nodes of a grammar. */
+#include <string.h>
+
 #include "text/grammar/schema_int.h"
 #include "text/grammar/schema_text.h"
 
@@ -40,8 +42,88 @@ static uint32_t name_node(struct schema *s, const struct dfa *names)
     return node;
 }
 
+/* Return the node of a member that no schema names and, unless it is NULL, that
+ * `some` asks for. */
+static uint32_t extra_node(struct schema *s, const struct schema_object *o,
+                           const struct schema_some *some, int level)
+{
+    struct dfa_place at = {&s->mem, &s->steps_left, s->e};
+    uint32_t extra = GRAMMAR_NOTHING;
+    for (size_t i = 0; i < o->n_extras; i++) {
+        const struct schema_extra *x = &o->extras[i];
+        const struct dfa *names = x->names;
+        struct schema_node **all = schema_alloc(s, x->n_all + 1, sizeof *all);
+        if (some)
+            names = dfa_combine(names, some->names, false, &at);
+        if (!all || !names)
+            return GRAMMAR_NOTHING;
+        if (names->n_states == 0)
+            continue;
+        if (x->n_all)
+            memcpy(all, x->all, x->n_all * sizeof(struct schema_node *));
+        if (some)
+            all[x->n_all] = some->value;
+        extra = grammar_alt2(s->g, extra,
+                             member_node(s, name_node(s, names), all,
+                                         x->n_all + (some != NULL), level));
+    }
+    return extra;
+}
+
+/* Set the nodes of the members that no schema names. If one of them is as `some`
+ * asks, and its value matters, it is the last one: of members with equal names,
+ * programs read the last. */
+static void list_extras(struct schema *s, const struct schema_object *o,
+                        const struct schema_some *some,
+                        struct schema_members *m, int level)
+{
+    uint32_t comma = schema_comma(s, level + 1);
+    m->extra = extra_node(s, o, NULL, level);
+    m->follow_extra = grammar_seq2(s->g, comma, m->extra);
+    uint32_t more =
+        grammar_repeat(s->g, m->follow_extra, 0, GRAMMAR_UNBOUNDED);
+    m->extras = grammar_seq2(s->g, m->extra, more);
+    m->follow_extras = more;
+    if (!some)
+        return;
+    uint32_t the = extra_node(s, o, some, level);
+    uint32_t before = grammar_repeat(
+        s->g, grammar_seq2(s->g, m->extra, comma), 0, GRAMMAR_UNBOUNDED);
+    uint32_t last = grammar_seq2(
+        s->g, the, some->value == s->always ? more : GRAMMAR_EMPTY);
+    const uint32_t parts[] = {more, comma, last};
+    m->extras = grammar_seq2(s->g, before, last);
+    m->follow_extras = grammar_seq(s->g, parts, 3);
+}
+
+/* Set *some to what the set asks of members that no schema names. Demands that
+ * another one implies do not count. */
+static int demanded_extra(struct schema *s, struct schema_node *const *v,
+                          size_t n, const struct schema_some **some)
+{
+    struct dfa_place at = {&s->mem, &s->steps_left, s->e};
+    *some = NULL;
+    for (size_t i = 0; i < n; i++) {
+        const struct schema_some *x = v[i]->others, *y = *some;
+        const struct dfa *rest = NULL, *back = NULL;
+        if (!x)
+            continue;
+        if (y && (!(rest = dfa_combine(y->names, x->names, true, &at)) ||
+                  !(back = dfa_combine(x->names, y->names, true, &at))))
+            return -1;
+        if (!y || (back->n_states == 0 && y->value == s->always))
+            *some = x;
+        else if (rest->n_states > 0 || x->value != s->always)
+            return schema_cannot_hold(s, v[i]->at, NULL,
+                                      "several demands on members that no "
+                                      "schema names are not supported");
+    }
+    return 0;
+}
+
 static int list_nodes(struct schema *s, const struct schema_object *o,
-                      struct schema_members *m, int level)
+                      const struct schema_some *some, struct schema_members *m,
+                      int level)
 {
     uint32_t comma = schema_comma(s, level + 1);
     m->plain = schema_alloc(s, o->n_members, sizeof *m->plain);
@@ -59,13 +141,7 @@ static int list_nodes(struct schema *s, const struct schema_object *o,
         m->follow[m->n] = grammar_seq2(s->g, comma, m->plain[m->n]);
         m->required[m->n++] = from->required;
     }
-    for (size_t i = 0; i < o->n_extras; i++) {
-        const struct schema_extra *x = &o->extras[i];
-        uint32_t name = name_node(s, x->names);
-        m->extra = grammar_alt2(s->g, m->extra,
-                                member_node(s, name, x->all, x->n_all, level));
-    }
-    m->follow_extra = grammar_seq2(s->g, comma, m->extra);
+    list_extras(s, o, some, m, level);
     return s->e->code ? -1 : 0;
 }
 
@@ -82,7 +158,7 @@ static uint32_t rest_from(struct schema *s, const struct schema_members *m,
     for (; i < m->n; i++)
         parts[n++] = m->required[i] ? m->follow[i]
                                     : grammar_repeat(s->g, m->follow[i], 0, 1);
-    parts[n++] = grammar_repeat(s->g, m->follow_extra, 0, GRAMMAR_UNBOUNDED);
+    parts[n++] = m->follow_extras;
     return grammar_seq(s->g, parts, n);
 }
 
@@ -102,9 +178,7 @@ static uint32_t some_members(struct schema *s, const struct schema_members *m)
     if (!firsts)
         return GRAMMAR_NOTHING;
     if (first_required == m->n)
-        firsts[n++] = grammar_seq2(
-            s->g, m->extra,
-            grammar_repeat(s->g, m->follow_extra, 0, GRAMMAR_UNBOUNDED));
+        firsts[n++] = m->extras;
     for (size_t i = last; i-- > 0;) {
         if (share)
             rest = grammar_shared(s->g, "members", rest);
@@ -237,13 +311,21 @@ uint32_t schema_emit_object(struct schema *s, struct schema_node *const *v,
 {
     struct schema_object o;
     struct schema_members m = {.extra = GRAMMAR_NOTHING};
+    const struct schema_some *some_extra;
     bool room = schema_has_room(s, level), counts;
-    if (schema_object_of(s, v, n, &o, room) || schema_refuses_all(&o))
+    if (schema_object_of(s, v, n, &o, room) || schema_refuses_all(&o) ||
+        demanded_extra(s, v, n, &some_extra))
         return GRAMMAR_NOTHING;
-    bool may_be_empty = o.n_required == 0 && o.min == 0;
+    bool may_be_empty = o.n_required == 0 && o.min == 0 && !some_extra;
     if (!room || o.max == 0)
         return schema_container(s, "{}", GRAMMAR_NOTHING, may_be_empty, level);
-    if (list_nodes(s, &o, &m, level) || check_counts(s, &o, &m, &counts))
+    if (list_nodes(s, &o, some_extra, &m, level) ||
+        check_counts(s, &o, &m, &counts))
+        return GRAMMAR_NOTHING;
+    if (counts && some_extra &&
+        schema_cannot_hold(s, o.has_max ? o.has_max : o.has_min, NULL,
+                           "the number of members and demands on those that no "
+                           "schema names are not supported together"))
         return GRAMMAR_NOTHING;
     uint32_t some = s->any_order ? any_order(s, &o, &m, level)
                     : counts     ? schema_counted_members(s, &o, &m, false)

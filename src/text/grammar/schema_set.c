@@ -1,6 +1,7 @@
 /* Sets of schemas that one value must satisfy together: their nodes, their
  * choices, and whether any value satisfies them. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
@@ -8,7 +9,11 @@
 #include "text/grammar/schema_int.h"
 #include "text/grammar/schema_number.h"
 
-enum { ANY_DONE = 1, ONE_DONE = 2 };
+enum {
+    ANY_DONE = 1,
+    ONE_DONE = 2,
+    MAX_OVERLAPS = 4096 /* pairs of branches of a oneOf */
+};
 
 /* ---- collecting ---------------------------------------------------------- */
 
@@ -30,9 +35,14 @@ static int set_append(struct schema *s, uint32_t item)
 }
 
 /* Push the parts of a node, the last one first: itself, its $ref and its allOf,
- * in the order of the text. */
+ * in the order of the text, and what schema_rewrite makes of it. */
 static int push_parts(struct schema *s, size_t *n, struct schema_node *node)
 {
+    if (schema_rewrite(s, node))
+        return -1;
+    for (size_t i = node->derived.n; i-- > 0;)
+        if (walk_push(s, n, node->derived.v[i], false))
+            return -1;
     size_t order[] = {node->self_order, node->ref_order, node->all_order};
     for (size_t left = 3; left > 0; left--) {
         size_t last = 0;
@@ -49,7 +59,7 @@ static int push_parts(struct schema *s, size_t *n, struct schema_node *node)
             if (walk_push(s, n, node->all.v[i], false))
                 return -1;
     }
-    return schema_step(s, 1 + node->all.n);
+    return schema_step(s, 1 + node->all.n + node->derived.n);
 }
 
 int schema_collect(struct schema *s, const uint32_t *old, size_t n_old,
@@ -159,6 +169,25 @@ static struct choice find_choice(const struct schema *s, const uint32_t *items,
     return (struct choice){0};
 }
 
+/* Set *c to the next choice of a set. When there is no other one, a member that
+ * may have any of many names is a choice. */
+static int next_choice(struct schema *s, const uint32_t *items, size_t n,
+                       struct choice *c)
+{
+    *c = find_choice(s, items, n);
+    for (size_t i = 0; i < n && !c->branches; i++) {
+        struct schema_some *some = s->nodes[items[i] / 4]->some;
+        if (!some || (items[i] & ANY_DONE))
+            continue;
+        struct schema_node **v = schema_nodes(s, items, n);
+        struct node_list *ways = schema_alloc(s, 1, sizeof *ways);
+        if (!v || !ways || schema_some_ways(s, v, n, some, ways))
+            return -1;
+        *c = (struct choice){i, false, ways};
+    }
+    return 0;
+}
+
 /* Collect a set with branches of a choice in its place. */
 static int collect_branches(struct schema *s, const uint32_t *items, size_t n,
                             const struct choice *c,
@@ -173,29 +202,50 @@ static int collect_branches(struct schema *s, const uint32_t *items, size_t n,
     return schema_collect(s, changed, n, branches, n_branches);
 }
 
-/* Refuse a oneOf if a value may satisfy its branches i and k together. */
+/* Two branches of a oneOf that a value may satisfy together. */
+struct overlap {
+    uint32_t i, k;
+};
+
+struct overlaps {
+    struct overlap *v;
+    size_t n, cap;
+};
+
+/* Add branches i and k if a value may satisfy both. */
 static int check_pair(struct schema *s, const uint32_t *items, size_t n,
-                      const struct choice *c, size_t i, size_t k)
+                      const struct choice *c, struct overlap at,
+                      struct overlaps *out)
 {
-    struct schema_node *pair[] = {c->branches->v[i], c->branches->v[k]};
+    struct schema_node *pair[] = {c->branches->v[at.i], c->branches->v[at.k]};
     if (collect_branches(s, items, n, c, pair, 2))
         return -1;
     size_t n_list = s->n_list;
     uint32_t *both = copy_list(s);
     int never = both ? schema_never(s, both, n_list, MAX_DEPTH) : -1;
-    if (never != 0)
+    if (never)
         return never < 0 ? -1 : 0;
-    return schema_refuse(s, s->nodes[items[c->item] / 4]->at, "oneOf",
-                         "the schemas %zu and %zu may both admit a value; they "
-                         "must differ in type, in a const or enum, or in a "
-                         "required property (or use anyOf)",
-                         i, k);
+    if (out->n == MAX_OVERLAPS)
+        return schema_cannot_hold(s, s->nodes[items[c->item] / 4]->at, "oneOf",
+                                  "more than %d pairs of schemas may both "
+                                  "admit a value; they should "
+                                  "differ in type, in a const or enum, or in a "
+                                  "required property (or "
+                                  "use anyOf)",
+                                  MAX_OVERLAPS)
+                   ? -1
+                   : 1;
+    if (ARRAY_RESERVE(out->v, out->cap, out->n + 1, s->e))
+        return -1;
+    out->v[out->n++] = at;
+    return 0;
 }
 
-/* Refuse a oneOf with two branches that a value may satisfy together. Constants
- * with different hashes differ. */
-static int check_disjoint(struct schema *s, const uint32_t *items, size_t n,
-                          const struct choice *c)
+/* Find the branches of a oneOf that a value may satisfy together. Constants
+ * with different hashes differ. Returns 1 if they are too many, and the oneOf
+ * counts as an anyOf. */
+static int find_overlaps(struct schema *s, const uint32_t *items, size_t n,
+                         const struct choice *c, struct overlaps *out)
 {
     const struct node_list *list = c->branches;
     uint64_t *hash = schema_alloc(s, list->n, sizeof *hash);
@@ -205,17 +255,44 @@ static int check_disjoint(struct schema *s, const uint32_t *items, size_t n,
         if (list->v[i]->constant &&
             schema_hash(s, list->v[i]->constant, &hash[i]))
             return -1;
-    for (size_t i = 0; i < list->n; i++) {
+    for (uint32_t i = 0; i < list->n; i++) {
         if (schema_step(s, list->n / 64))
             return -1;
-        for (size_t k = i + 1; k < list->n; k++) {
+        for (uint32_t k = i + 1; k < list->n; k++) {
             bool constants = list->v[i]->constant && list->v[k]->constant;
-            if ((!constants || hash[i] == hash[k]) &&
-                check_pair(s, items, n, c, i, k))
-                return -1;
+            if (constants && hash[i] != hash[k])
+                continue;
+            int rc = check_pair(s, items, n, c, (struct overlap){i, k}, out);
+            if (rc)
+                return rc;
         }
     }
     return 0;
+}
+
+/* Collect a set with branch i of a choice in its place and, for a oneOf, the
+ * opposites of the branches that may admit the same value. */
+static int collect_branch(struct schema *s, const uint32_t *items, size_t n,
+                          const struct choice *c,
+                          const struct overlaps *overlaps, size_t i)
+{
+    const struct node_list *list = c->branches;
+    if (overlaps->n == 0)
+        return collect_branches(s, items, n, c, &list->v[i], 1);
+    struct schema_node **all = schema_alloc(s, list->n, sizeof *all);
+    size_t n_all = 0;
+    if (!all || schema_step(s, 1 + overlaps->n))
+        return -1;
+    all[n_all++] = list->v[i];
+    for (size_t j = 0; j < overlaps->n; j++) {
+        const struct overlap *o = &overlaps->v[j];
+        if (o->i != i && o->k != i)
+            continue;
+        all[n_all] = schema_opposite(s, list->v[o->i == i ? o->k : o->i]);
+        if (!all[n_all++])
+            return -1;
+    }
+    return collect_branches(s, items, n, c, all, n_all);
 }
 
 /* ---- values of enum and const -------------------------------------------- */
@@ -287,22 +364,27 @@ static int define_branch(struct schema *s, const uint32_t *items, size_t n,
     return set ? 0 : -1;
 }
 
-static int define_choice(struct schema *s, const struct schema_set *set,
-                         const struct choice *c, uint32_t *node)
+static int define_branches(struct schema *s, const struct schema_set *set,
+                           const struct choice *c,
+                           const struct overlaps *overlaps, uint32_t *node)
 {
     size_t n = c->branches->n;
     const uint32_t *items = set->items;
     size_t n_items = set->n;
     int level = set->level;
     uint32_t *nodes = schema_alloc(s, n, sizeof *nodes);
-    if (!nodes || (c->one && check_disjoint(s, items, n_items, c)))
+    if (!nodes)
         return -1;
     for (size_t i = 0; i < n; i++) {
-        if (collect_branches(s, items, n_items, c, &c->branches->v[i], 1))
+        if (collect_branch(s, items, n_items, c, overlaps, i))
             return -1;
         size_t n_list = s->n_list;
         uint32_t *list = copy_list(s);
-        int never = list ? schema_never(s, list, n_list, 0) : -1;
+        bool made = false;
+        for (size_t k = 0; list && k < n_list && !made; k++)
+            made = s->nodes[list[k] / 4]->made;
+        int never =
+            list ? schema_never(s, list, n_list, made ? NEAR_DEPTH : 0) : -1;
         if (never < 0 ||
             (!never && define_branch(s, list, n_list, level, &nodes[i])))
             return -1;
@@ -311,11 +393,26 @@ static int define_choice(struct schema *s, const struct schema_set *set,
     return 0;
 }
 
+static int define_choice(struct schema *s, const struct schema_set *set,
+                         const struct choice *c, uint32_t *node)
+{
+    struct overlaps overlaps = {0};
+    int rc = 0;
+    if (c->one)
+        rc = find_overlaps(s, set->items, set->n, c, &overlaps);
+    if (rc > 0)
+        overlaps.n = 0;
+    if (rc >= 0)
+        rc = define_branches(s, set, c, &overlaps, node);
+    free(overlaps.v);
+    return rc;
+}
+
 int schema_define(struct schema *s, const struct schema_set *set,
                   uint32_t *node)
 {
-    struct choice c = find_choice(s, set->items, set->n);
     struct schema_node **v = schema_nodes(s, set->items, set->n);
+    struct choice c;
     const struct json_value *values;
     size_t n_values;
     int level = set->level;
@@ -328,6 +425,8 @@ int schema_define(struct schema *s, const struct schema_set *set,
     if (listed_values(v, set->n, &values, &n_values))
         return define_values(s, set->items, set->n, level, values, n_values,
                              node);
+    if (next_choice(s, set->items, set->n, &c))
+        return -1;
     if (c.branches)
         return define_choice(s, set, &c, node);
     *node = schema_emit(s, v, set->n, level);
@@ -345,18 +444,19 @@ static int empty_because(struct schema *s, const struct schema_node *node,
 }
 
 static int never_number(struct schema *s, struct schema_node *const *v,
-                        size_t n, bool integer)
+                        size_t n, unsigned types)
 {
     struct number_form f;
-    struct qwick_err err = {0};
-    struct dfa_place at = {&s->mem, &s->steps_left, &err};
-    if (schema_number_of(s, v, n, integer, &f))
+    bool some = types & T_INTEGER;
+    if (schema_number_of(s, v, n, !(types & T_NUMBER), &f))
         return -1;
-    if (f.n_limits < 2)
+    for (size_t i = 0; i < n; i++)
+        some &= !v[i]->not_multiple;
+    if (f.n_limits < 2 && some)
         return 0;
-    const struct dfa *p = number_points(&f, &at);
+    const struct dfa *p = schema_number_points(s, v, n, types, &f);
     if (!p)
-        return schema_refuse_err(s, v[n - 1]->at, NULL, &err);
+        return -1;
     return p->n_states == 0
                ? empty_because(s, v[n - 1], "no number is inside the limits")
                : 0;
@@ -448,9 +548,10 @@ static int never_type(struct schema *s, struct schema_node *const *v, size_t n,
         return excludes(v, n, JSON_BOOL, false) &&
                excludes(v, n, JSON_BOOL, true);
     case T_INTEGER:
-        return never_number(s, v, n, true);
+        return never_number(s, v, n, T_INTEGER);
     case T_NUMBER:
-        return never_number(s, v, n, false);
+        return never_number(s, v, n,
+                            schema_types(v, n) & (T_INTEGER | T_NUMBER));
     case T_STRING:
         return never_string(s, v, n);
     case T_ARRAY:
