@@ -279,7 +279,8 @@ static int list_members(struct schema *s, struct schema_node *const *v,
     size_t most = 0;
     for (size_t i = 0; i < n; i++)
         most += v[i]->props.n + v[i]->required.n;
-    o->members = schema_alloc(s, most, sizeof *o->members);
+    o->cap_members = most;
+    o->members = schema_borrow(s, most, sizeof *o->members);
     if (!o->members || schema_step(s, most) ||
         hashmap_init(&o->by_name, most, most, s->e))
         return -1;
@@ -524,15 +525,18 @@ static int list_extras(struct schema *s, struct schema_node *const *v, size_t n,
 static int apply_prop_names(struct schema *s, struct schema_node *const *v,
                             size_t n, struct schema_object *o)
 {
-    struct schema_node **roots = schema_alloc(s, n, sizeof *roots);
     size_t n_roots = 0;
+    for (size_t i = 0; i < n; i++)
+        n_roots += v[i]->prop_names != NULL;
+    if (n_roots == 0)
+        return 0;
+    struct schema_node **roots = schema_alloc(s, n_roots, sizeof *roots);
     if (!roots)
         return -1;
+    n_roots = 0;
     for (size_t i = 0; i < n; i++)
         if (v[i]->prop_names)
             roots[n_roots++] = v[i]->prop_names;
-    if (n_roots == 0)
-        return 0;
     if (schema_texts_of(s, roots, n_roots, &o->names))
         return -1;
     for (size_t i = 0; i < o->n_members; i++)
@@ -576,11 +580,12 @@ int schema_object_of(struct schema *s, struct schema_node *const *v, size_t n,
     size_t most = most_schemas(v, n);
     *out = (struct schema_object){0};
     int rc = list_members(s, v, n, out);
-    struct schema_node **all =
-        rc ? NULL : schema_alloc(s, out->n_members * most, sizeof *all);
-    for (size_t i = 0; all && i < out->n_members; i++)
-        out->members[i].all = all + i * most;
-    rc = all ? 0 : -1;
+    out->cap_all = out->n_members * most;
+    out->all =
+        rc ? NULL : schema_borrow(s, out->cap_all, sizeof *out->all);
+    for (size_t i = 0; out->all && i < out->n_members; i++)
+        out->members[i].all = out->all + i * most;
+    rc = out->all ? 0 : -1;
     for (size_t k = 0; !rc && k < n; k++)
         rc = add_node(s, v[k], out);
     hashmap_free(&out->by_name);
@@ -588,4 +593,10 @@ int schema_object_of(struct schema *s, struct schema_node *const *v, size_t n,
         return -1;
     count_members(v, n, out);
     return extras ? list_extras(s, v, n, out) : 0;
+}
+
+void schema_object_free(struct schema *s, struct schema_object *o)
+{
+    schema_give_back(s, o->members, o->cap_members, sizeof *o->members);
+    schema_give_back(s, o->all, o->cap_all, sizeof *o->all);
 }

@@ -169,6 +169,8 @@ struct schema_set {
     uint32_t rule;
 };
 
+enum { SCHEMA_SPARE_CLASSES = 27 }; /* powers of two up to MAX_BYTES */
+
 struct schema {
     struct arena mem;
     size_t used;       /* bytes of mem */
@@ -213,6 +215,8 @@ struct schema {
     const struct dfa *unreadable[64]; /* see schema_unreadable */
     /* shared nodes; 0: not made yet */
     uint32_t string, number, integer, name;
+    void *spare[SCHEMA_SPARE_CLASSES]; /* lists of memory that was given back,
+                                          see schema_borrow */
     struct schema_node *always, *none; /* schemas true and false; NULL: not made
                                           yet */
     const struct dfa *fractions;       /* see schema_number_points */
@@ -225,6 +229,11 @@ struct schema {
 /* Return zeroed memory for n elements that lives until the compiler ends, or
  * NULL with the error set. */
 void *schema_alloc(struct schema *s, size_t n, size_t size);
+
+/* The same for memory that is given back, with the same n and size, when it is
+ * not needed any more. */
+void *schema_borrow(struct schema *s, size_t n, size_t size);
+void schema_give_back(struct schema *s, void *p, size_t n, size_t size);
 
 /* Set the error "#/POINTER/KEYWORD: …", and return -1. at is a value of the
  * schema's text, keyword a member of it or NULL. */
@@ -449,7 +458,8 @@ struct schema_extra {
 
 struct schema_object {
     struct schema_member *members;
-    size_t n_members;
+    struct schema_node **all; /* of all members */
+    size_t n_members, cap_members, cap_all;
     struct hashmap by_name; /* of members, while they are collected */
     const struct dfa *names; /* that propertyNames admits; NULL: all */
     struct schema_extra *extras;
@@ -473,6 +483,9 @@ struct schema_array {
 unsigned schema_types(struct schema_node *const *v, size_t n);
 int schema_object_of(struct schema *s, struct schema_node *const *v, size_t n,
                      struct schema_object *out, bool extras);
+
+/* Give back the memory of an object's members. */
+void schema_object_free(struct schema *s, struct schema_object *o);
 
 /* Whether no object satisfies the demands on its names: a required member is
  * forbidden, or there are too many. */

@@ -137,6 +137,20 @@ uint32_t schema_value_node(struct schema *s, struct schema_node *const *roots,
     return set ? grammar_ref(s->g, set->rule) : GRAMMAR_NOTHING;
 }
 
+/* schema_never for s->list. */
+static int never_list(struct schema *s, int depth)
+{
+    size_t n = s->n_list;
+    uint32_t *list = schema_borrow(s, n, sizeof *list);
+    if (!list)
+        return -1;
+    if (n)
+        memcpy(list, s->list, n * sizeof *list);
+    int never = schema_never(s, list, n, depth);
+    schema_give_back(s, list, n, sizeof *list);
+    return never;
+}
+
 /* The nodes of items[0..n), or NULL with the error set. */
 static struct schema_node **schema_nodes(struct schema *s,
                                          const uint32_t *items, size_t n)
@@ -194,12 +208,14 @@ static int collect_branches(struct schema *s, const uint32_t *items, size_t n,
                             struct schema_node *const *branches,
                             size_t n_branches)
 {
-    uint32_t *changed = schema_alloc(s, n, sizeof *changed);
+    uint32_t *changed = schema_borrow(s, n, sizeof *changed);
     if (!changed)
         return -1;
     memcpy(changed, items, n * sizeof *items);
     changed[c->item] |= c->one ? ONE_DONE : ANY_DONE;
-    return schema_collect(s, changed, n, branches, n_branches);
+    int rc = schema_collect(s, changed, n, branches, n_branches);
+    schema_give_back(s, changed, n, sizeof *changed);
+    return rc;
 }
 
 /* Two branches of a oneOf that a value may satisfy together. */
@@ -220,9 +236,7 @@ static int check_pair(struct schema *s, const uint32_t *items, size_t n,
     struct schema_node *pair[] = {c->branches->v[at.i], c->branches->v[at.k]};
     if (collect_branches(s, items, n, c, pair, 2))
         return -1;
-    size_t n_list = s->n_list;
-    uint32_t *both = copy_list(s);
-    int never = both ? schema_never(s, both, n_list, MAX_DEPTH) : -1;
+    int never = never_list(s, MAX_DEPTH);
     if (never)
         return never < 0 ? -1 : 0;
     if (out->n == MAX_OVERLAPS)
@@ -476,11 +490,7 @@ static int never_string(struct schema *s, struct schema_node *const *v,
 static int never_value(struct schema *s, struct schema_node *const *v, size_t n,
                        int depth)
 {
-    if (schema_collect(s, NULL, 0, v, n))
-        return -1;
-    size_t n_list = s->n_list;
-    uint32_t *list = copy_list(s);
-    return list ? schema_never(s, list, n_list, depth) : -1;
+    return schema_collect(s, NULL, 0, v, n) ? -1 : never_list(s, depth);
 }
 
 static int never_array(struct schema *s, struct schema_node *const *v, size_t n,
@@ -502,27 +512,32 @@ static int never_array(struct schema *s, struct schema_node *const *v, size_t n,
     return 0;
 }
 
+/* Return 1 if a required member of an object has no value. */
+static int never_member(struct schema *s, const struct schema_object *o,
+                        int depth)
+{
+    int rc = 0;
+    for (size_t i = 0; i < o->n_members && !rc; i++) {
+        const struct schema_member *m = &o->members[i];
+        if (m->required && m->n_all > 0)
+            rc = never_value(s, m->all, m->n_all, depth);
+    }
+    return rc;
+}
+
 static int never_object(struct schema *s, struct schema_node *const *v,
                         size_t n, int depth)
 {
     struct schema_object o;
-    if (schema_object_of(s, v, n, &o, false))
-        return -1;
-    if (schema_refuses_all(&o))
-        return empty_because(s, v[n - 1],
-                             "a required property is forbidden, or there are "
-                             "too many properties");
-    for (size_t i = 0; i < o.n_members; i++) {
-        const struct schema_member *m = &o.members[i];
-        if (!m->required)
-            continue;
-        int rc = depth > 0 && m->n_all > 0
-                     ? never_value(s, m->all, m->n_all, depth - 1)
-                     : 0;
-        if (rc)
-            return rc;
-    }
-    return 0;
+    int rc = schema_object_of(s, v, n, &o, false);
+    if (!rc && schema_refuses_all(&o))
+        rc = empty_because(s, v[n - 1],
+                           "a required property is forbidden, or there are "
+                           "too many properties");
+    if (!rc && depth > 0)
+        rc = never_member(s, &o, depth - 1);
+    schema_object_free(s, &o);
+    return rc;
 }
 
 static bool excludes(struct schema_node *const *v, size_t n,
@@ -569,21 +584,19 @@ static int never_choice(struct schema *s, const uint32_t *items, size_t n,
     for (size_t i = 0; c.branches && i < c.branches->n; i++) {
         if (collect_branches(s, items, n, &c, &c.branches->v[i], 1))
             return -1;
-        size_t n_list = s->n_list;
-        uint32_t *list = copy_list(s);
-        int never = list ? schema_never(s, list, n_list, depth) : -1;
+        int never = never_list(s, depth);
         if (never <= 0)
             return never;
     }
     return c.branches != NULL;
 }
 
-int schema_never(struct schema *s, const uint32_t *items, size_t n, int depth)
+static int never_set(struct schema *s, struct schema_node *const *v,
+                     const uint32_t *items, size_t n, int depth)
 {
-    struct schema_node **v = schema_nodes(s, items, n);
     const struct json_value *values;
     size_t n_values;
-    if (!v || schema_step(s, n + 1))
+    if (schema_step(s, n + 1))
         return -1;
     for (size_t i = 0; i < n; i++)
         if (v[i]->never)
@@ -611,6 +624,18 @@ int schema_never(struct schema *s, const uint32_t *items, size_t n, int depth)
     if (!some)
         return 1;
     return depth > 0 ? never_choice(s, items, n, depth - 1) : 0;
+}
+
+int schema_never(struct schema *s, const uint32_t *items, size_t n, int depth)
+{
+    struct schema_node **v = schema_borrow(s, n, sizeof *v);
+    if (!v)
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        v[i] = s->nodes[items[i] / 4];
+    int never = never_set(s, v, items, n, depth);
+    schema_give_back(s, v, n, sizeof *v);
+    return never;
 }
 
 /* ---- the strings of a set ------------------------------------------------ */
