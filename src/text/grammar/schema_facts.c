@@ -303,16 +303,17 @@ static void add_schema(struct schema_member *m, struct schema_node *node)
 static int add_node(struct schema *s, const struct schema_node *node,
                     struct schema_object *o)
 {
-    if (schema_step(s, node->props.n + o->n_members))
+    bool others = node->pattern_props.n || node->additional;
+    if (schema_step(s, node->props.n + (others ? o->n_members : 0)))
         return -1;
-    for (size_t i = 0; i < o->n_members; i++)
+    for (size_t i = 0; others && i < o->n_members; i++)
         o->members[i].met = false;
     for (size_t i = 0; i < node->props.n; i++) {
         struct schema_member *m = find_member(o, &node->names[i]);
         add_schema(m, node->props.v[i]);
         m->met = true;
     }
-    for (size_t k = 0; k < o->n_members; k++) {
+    for (size_t k = others ? 0 : o->n_members; k < o->n_members; k++) {
         struct schema_member *m = &o->members[k];
         for (size_t i = 0; i < node->pattern_props.n; i++)
             if (dfa_match(node->patterns_points[i], m->name->str,

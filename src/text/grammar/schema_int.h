@@ -217,6 +217,8 @@ struct schema {
     uint32_t string, number, integer, name;
     void *spare[SCHEMA_SPARE_CLASSES]; /* lists of memory that was given back,
                                           see schema_borrow */
+    struct schema_node *of_types[T_ALL + 1]; /* nodes that schema_not makes */
+    struct hashmap by_missing;               /* the same, by forbidden names */
     struct schema_node *always, *none; /* schemas true and false; NULL: not made
                                           yet */
     const struct dfa *fractions;       /* see schema_number_points */

@@ -9,6 +9,7 @@
 
 #include "base/array.h"
 #include "base/buf.h"
+#include "base/hash.h"
 #include "text/grammar/schema_int.h"
 
 enum {
@@ -45,6 +46,16 @@ static int put_branch(struct opposite *o, struct schema_node *node)
     }
     o->out.v[o->out.n++] = node;
     return 0;
+}
+
+/* Append the values of some types. Equal branches are one node, see
+ * schema_settle. */
+static int types_branch(struct opposite *o, unsigned types)
+{
+    struct schema_node **node = &o->s->of_types[types];
+    if (!*node && (*node = schema_make(o->s, o->of)))
+        (*node)->types = types;
+    return put_branch(o, *node);
 }
 
 /* Append and return a branch for values of some types. */
@@ -174,12 +185,27 @@ static int deny_member(struct opposite *o, const struct json_value *name,
               : -1;
 }
 
+/* Append: the object has no member of this name. Equal branches are one node,
+ * see schema_settle. */
 static int deny_required(struct opposite *o, const struct json_value *name)
 {
+    struct schema *s = o->s;
+    uint64_t h = hash_bytes(0, name->str, name->len);
+    uint32_t at, i;
+    if (!s->by_missing.slots &&
+        hashmap_init(&s->by_missing, MAX_NODES, MAX_NODES, s->e))
+        return -1;
+    at = hashmap_slot(&s->by_missing, h);
+    while ((i = hashmap_next(&s->by_missing, h, &at)) != HASHMAP_NONE)
+        if (s->nodes[i]->names->len == name->len &&
+            memcmp(s->nodes[i]->names->str, name->str, name->len) == 0)
+            return put_branch(o, s->nodes[i]);
     struct schema_node *node =
-        schema_make_member(o->s, o->of, name, false, schema_none(o->s));
-    if (node)
-        node->types = T_OBJECT;
+        schema_make_member(s, o->of, name, false, schema_none(s));
+    if (!node)
+        return -1;
+    node->types = T_OBJECT;
+    hashmap_put(&s->by_missing, h, node->id);
     return put_branch(o, node);
 }
 
@@ -199,7 +225,7 @@ static int deny_container(struct opposite *o, const struct json_value *v)
     unsigned type = v->type == JSON_ARRAY ? T_ARRAY : T_OBJECT;
     if (v->len > MAX_PARTS)
         return drop(o, o->of->constant ? "const" : "enum");
-    if (!new_branch(o, T_ALL & ~type))
+    if (types_branch(o, T_ALL & ~type))
         return -1;
     return type == T_ARRAY ? deny_array(o, v) : deny_object(o, v);
 }
@@ -362,7 +388,7 @@ static int deny_number(struct opposite *o)
         return -1;
     if (!o->of->multiple_of)
         return 0;
-    if (o->of->types & T_NUMBER && !new_branch(o, T_NUMBER))
+    if (o->of->types & T_NUMBER && types_branch(o, T_NUMBER))
         return -1;
     if (!(node = new_branch(o, T_INTEGER)))
         return -1;
@@ -566,7 +592,7 @@ static int deny_any_type(struct opposite *o)
 {
     struct schema_node *x = o->of;
     const struct json_value *list = x->enumeration;
-    if (x->types != T_ALL && !new_branch(o, T_ALL & ~x->types))
+    if (x->types != T_ALL && types_branch(o, T_ALL & ~x->types))
         return -1;
     if ((list && deny_values(o, list->items, list->len)) ||
         (x->constant && deny_values(o, x->constant, 1)))

@@ -137,6 +137,9 @@ uint32_t schema_value_node(struct schema *s, struct schema_node *const *roots,
     return set ? grammar_ref(s->g, set->rule) : GRAMMAR_NOTHING;
 }
 
+static int never_value(struct schema *s, struct schema_node *const *v, size_t n,
+                       int depth);
+
 /* schema_never for s->list. */
 static int never_list(struct schema *s, int depth)
 {
@@ -198,6 +201,91 @@ static int next_choice(struct schema *s, const uint32_t *items, size_t n,
         if (!v || !ways || schema_some_ways(s, v, n, some, ways))
             return -1;
         *c = (struct choice){i, false, ways};
+    }
+    return 0;
+}
+
+/* Return whether all values of a set satisfy a node: its parts are in the set,
+ * whose nodes have the current stamp. */
+static bool is_implied(const struct schema *s, const struct schema_node *node,
+                       unsigned types, int depth)
+{
+    if (node->stamp == s->stamp)
+        return true;
+    if (node == s->of_types[node->types])
+        return !(types & ~node->types);
+    if (!node->plain || node->derived.n || !node->rewritten || depth == 0)
+        return false;
+    for (size_t i = 0; i < node->all.n; i++)
+        if (!is_implied(s, node->all.v[i], types, depth - 1))
+            return false;
+    return !node->ref || is_implied(s, node->ref, types, depth - 1);
+}
+
+static bool same_name(const struct json_value *a, const struct json_value *b)
+{
+    return a->len == b->len && memcmp(a->str, b->str, a->len) == 0;
+}
+
+/* Return 1 if a branch asks for a member whose value does not satisfy a schema,
+ * and all objects of a set have such a one. -1 with the error set. */
+static int has_opposite(struct schema *s, const uint32_t *items, size_t n,
+                        const struct schema_node *branch)
+{
+    const struct schema_node *value =
+        branch->made && branch->required.n == 1 && branch->props.n == 1
+            ? branch->props.v[0]
+            : NULL;
+    struct schema_node **all;
+    size_t n_all = 0;
+    bool required = false;
+    if (!value || !value->made || !value->negated || branch->all.n ||
+        branch->any.n)
+        return 0;
+    if (schema_step(s, n) || !(all = schema_borrow(s, n + 1, sizeof *all)))
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        const struct schema_node *node = s->nodes[items[i] / 4];
+        for (size_t k = 0; k < node->required.n && !required; k++)
+            required = same_name(node->required.v[k], branch->names);
+        for (size_t k = 0; k < node->props.n; k++)
+            if (same_name(&node->names[k], branch->names)) {
+                all[n_all++] = node->props.v[k];
+                break;
+            }
+    }
+    all[n_all++] = value->negated;
+    int rc = required ? never_value(s, all, n_all, NEAR_DEPTH) : 0;
+    schema_give_back(s, all, n + 1, sizeof *all);
+    return rc;
+}
+
+/* Mark choices of which the set implies a branch as done: all values of the set
+ * satisfy them. */
+static int settle(struct schema *s, uint32_t *items, size_t n)
+{
+    unsigned types = T_ALL;
+    s->stamp++;
+    for (size_t i = 0; i < n; i++) {
+        s->nodes[items[i] / 4]->stamp = s->stamp;
+        types &= s->nodes[items[i] / 4]->types;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const struct node_list *any = &s->nodes[items[i] / 4]->any;
+        for (size_t k = 0; k < any->n && !(items[i] & ANY_DONE); k++)
+            if (is_implied(s, any->v[k], types, NEAR_DEPTH))
+                items[i] |= ANY_DONE;
+    }
+    for (size_t i = 0; types == T_OBJECT && i < n; i++) {
+        const struct schema_node *node = s->nodes[items[i] / 4];
+        for (size_t k = 0;
+             node->made && k < node->any.n && !(items[i] & ANY_DONE); k++) {
+            int rc = has_opposite(s, items, n, node->any.v[k]);
+            if (rc < 0)
+                return -1;
+            if (rc)
+                items[i] |= ANY_DONE;
+        }
     }
     return 0;
 }
@@ -361,7 +449,7 @@ static int define_values(struct schema *s, const uint32_t *items, size_t n,
 }
 
 /* Set *node to the node of the values of a branch. Constants need no rule. */
-static int define_branch(struct schema *s, const uint32_t *items, size_t n,
+static int define_branch(struct schema *s, uint32_t *items, size_t n,
                          int level, uint32_t *node)
 {
     struct schema_node **v = schema_nodes(s, items, n);
@@ -371,7 +459,7 @@ static int define_branch(struct schema *s, const uint32_t *items, size_t n,
         return -1;
     if (listed_values(v, n, &values, &n_values))
         return define_values(s, items, n, level, values, n_values, node);
-    if (schema_collect(s, items, n, NULL, 0))
+    if (settle(s, items, n) || schema_collect(s, items, n, NULL, 0))
         return -1;
     const struct schema_set *set = schema_set_of(s, level);
     *node = set ? grammar_ref(s->g, set->rule) : GRAMMAR_NOTHING;
