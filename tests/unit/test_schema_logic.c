@@ -1,4 +1,5 @@
-/* JSON schemas: not, oneOf, if, dependentRequired and dependentSchemas. */
+/* JSON schemas: not, oneOf, if, dependentRequired, dependentSchemas and
+ * unevaluated…. */
 #include "base/buf.h"
 #include "schema_docs.h"
 
@@ -169,6 +170,87 @@ static const struct documents documents[] = {
      {"{'a':1}"}},
 };
 
+static const struct documents unevaluated[] = {
+    {"{'type':'object','properties':{'a':true},'patternProperties':{'^x':true},"
+     "'unevaluatedProperties':false}",
+     {"{}", "{'a':1}", "{'a':1,'xy':2}"},
+     {"{'b':1}"}},
+    {"{'type':'object','properties':{'a':true},'unevaluatedProperties':{'type':"
+     "'null'}}",
+     {"{'a':1,'b':null}"},
+     {"{'b':1}"}},
+    {"{'type':'object','allOf':[{'properties':{'a':true}},{'$ref':'#/$defs/b'}]"
+     ",'unevaluatedProperties':false,'$defs':{'b':{'properties':{'b':true}}}}",
+     {"{'a':1,'b':2}"},
+     {"{'c':1}"}},
+    /* but not those of schemas around it */
+    {"{'type':'object','properties':{'a':true},'allOf':[{"
+     "'unevaluatedProperties':false}]}",
+     {"{}"},
+     {"{'a':1}"}},
+    {"{'type':'object','allOf':[{'additionalProperties':{'type':'integer'}}],"
+     "'unevaluatedProperties':false}",
+     {"{'a':1}"},
+     {"{'a':null}"}},
+    {"{'type':'object','allOf':[{'unevaluatedProperties':true}],"
+     "'unevaluatedProperties':false}",
+     {"{'a':null}"},
+     {"1"}},
+    /* all branches count that the value satisfies */
+    {"{'type':'object','anyOf':[{'properties':{'a':true},'required':['a']},{"
+     "'properties':{'b':true},'required':['b']},{'required':['c']}],"
+     "'properties':{'c':true},'unevaluatedProperties':false}",
+     {"{'a':1}", "{'b':1}", "{'a':1,'b':1}", "{'c':1}", "{'c':1,'a':1}"},
+     {"{}", "{'d':1}", "{'a':1,'d':1}"}},
+    {"{'type':'object','oneOf':[{'properties':{'a':true},'required':['a']},{"
+     "'properties':{'b':true},'required':['b']}],'unevaluatedProperties':false"
+     "}",
+     {"{'a':1}", "{'b':1}"},
+     {"{}", "{'a':1,'b':1}", "{'a':1,'c':1}"}},
+    {"{'type':'object','if':{'properties':{'k':{'const':1}},'required':['k']},"
+     "'then':{'properties':{'x':true}},'else':{'properties':{'y':true}},"
+     "'unevaluatedProperties':false}",
+     {"{}", "{'k':1}", "{'k':1,'x':1}", "{'y':1}"},
+     {"{'k':2}", "{'x':1}", "{'k':1,'y':1}"}},
+    {"{'type':'object','if':{'properties':{'k':{'const':1}}},"
+     "'unevaluatedProperties':false}",
+     {"{}", "{'k':1}"},
+     {"{'k':2}", "{'x':1}"}},
+    {"{'type':'object','properties':{'a':true},'dependentSchemas':{'a':{"
+     "'properties':{'b':true}}},'unevaluatedProperties':false}",
+     {"{}", "{'a':1}", "{'a':1,'b':1}"},
+     {"{'b':1}"}},
+    {"{'type':'object','not':{'not':{'properties':{'a':true}}},"
+     "'unevaluatedProperties':false}",
+     {"{}"},
+     {"{'a':1}"}},
+    /* items */
+    {"{'type':'array','prefixItems':[true],'unevaluatedItems':false}",
+     {"[]", "[1]"},
+     {"[1,2]"}},
+    {"{'type':'array','allOf':[{'prefixItems':[true,true]}],'prefixItems':[{"
+     "'type':'null'}],'unevaluatedItems':{'type':'integer'}}",
+     {"[null]", "[null,'a']", "[null,null,1]"},
+     {"[1]", "[null,null,null]"}},
+    {"{'type':'array','allOf':[{'items':true}],'unevaluatedItems':false}",
+     {"[1,2]"},
+     {"1"}},
+    {"{'type':'array','prefixItems':[true],'contains':{'type':'string'},"
+     "'unevaluatedItems':false}",
+     {"['a']", "[1,'a']", "[1,'a','b']"},
+     {"[]", "[1]", "[1,'a',2]"}},
+    {"{'type':'array','anyOf':[{'prefixItems':[{'const':1}]},{'prefixItems':["
+     "true,{'const':2}]}],'unevaluatedItems':false}",
+     {"[]", "[1]", "[1,2]", "[3,2]", "[3]"},
+     {"[1,3]", "[1,2,3]"}},
+};
+
+static void holds_unevaluated(void **state)
+{
+    for (size_t i = 0; i < sizeof unevaluated / sizeof *unevaluated; i++)
+        check_documents(&unevaluated[i], true);
+}
+
 static void admits_documents(void **state)
 {
     for (size_t i = 0; i < sizeof documents / sizeof *documents; i++)
@@ -182,8 +264,11 @@ static void refuses(void **state)
         const char *schema, *message;
     } cases[] = {
         {"{'type':'integer','not':{}}", "#: nothing satisfies the schema"},
-        {"{'type':'integer','not':{'type':'number'}}", "#/not: nothing satisfies"},
+        {"{'type':'integer','not':{'type':'number'}}",
+         "#/not: nothing satisfies"},
         {"{'if':true,'then':false}", "#: nothing satisfies"},
+        {"{'not':{'unevaluatedProperties':false}}",
+         "#/not/unevaluatedProperties: its opposite"},
         {"{'not':{'format':'date'}}", "#/not/format: its opposite"},
         {"{'oneOf':[{'format':'date'},{'type':'string'}]}",
          "#/oneOf/0/format: its opposite"},
@@ -219,6 +304,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(admits_documents),
+        cmocka_unit_test(holds_unevaluated),
         cmocka_unit_test(refuses),
         cmocka_unit_test(multiplies),
     };

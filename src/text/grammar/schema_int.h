@@ -115,9 +115,12 @@ struct schema_node {
     struct schema_node *opposite;  /* {"not": this} */
     const struct dfa *not_pattern; /* no string of it */
     const struct schema_node *not_multiple;  /* no multipleOf of it */
+    struct schema_node *unevaluated; /* the keywords of this schema, which are
+                                        held when the set has no choice left */
+    bool prepared;                   /* for that */
     struct schema_some *some, *others; /* see schema_some; others: the member is
                                           one that no schema names */
-    uint32_t stamp; /* of the last walk that met it */
+    uint32_t stamp, visit; /* of the last walks that met it */
     unsigned char color;
 };
 
@@ -202,7 +205,7 @@ struct schema {
     struct schema_set *sets;
     size_t n_sets, cap_sets;
     struct hashmap by_items; /* of sets */
-    uint32_t stamp;
+    uint32_t stamp, visits;
     uint32_t *list; /* the set that is being collected */
     size_t n_list, cap_list;
     struct walk {
@@ -355,6 +358,18 @@ struct schema_node *schema_make_member(struct schema *s,
  * asks for. Returns 0 or -1. */
 int schema_some_ways(struct schema *s, struct schema_node *const *v, size_t n,
                      struct schema_some *some, struct node_list *out);
+
+/* ---- unevaluatedItems and unevaluatedProperties (schema_unevaluated.c) ---- */
+
+/* Return the schema for these keywords of a node, or NULL with the error set. It
+ * is a choice that schema_unevaluated replaces. */
+struct schema_node *schema_derive_unevaluated(struct schema *s,
+                                              struct schema_node *of);
+
+/* Set *out to the schema that holds the keywords of a node in a set that has no
+ * other choice left. Returns 0 or -1. */
+int schema_unevaluated(struct schema *s, const uint32_t *items, size_t n,
+                       struct schema_node *of, struct node_list *out);
 
 /* ---- values (schema_value.c) ---- */
 

@@ -531,23 +531,6 @@ static int read_unknown(struct schema *s, struct schema_node *node,
 
 /* ---- nodes --------------------------------------------------------------- */
 
-/* Report the keywords of a node that no part of the compiler holds yet. */
-static int report_unheld(struct schema *s, struct schema_node *node)
-{
-    const struct {
-        const char *name;
-        bool has;
-    } unheld[] = {
-        {"unevaluatedItems", node->other_items},
-        {"unevaluatedProperties", node->other_props},
-    };
-    for (size_t i = 0; i < sizeof unheld / sizeof *unheld; i++)
-        if (unheld[i].has && schema_cannot_hold(s, node->at, unheld[i].name,
-                                                "is not supported"))
-            return -1;
-    return 0;
-}
-
 /* Note the places of the keywords that decide the order of properties. */
 static void note_order(struct schema_node *node, const struct json_value *key,
                        size_t i)
@@ -590,7 +573,7 @@ static int read_node(struct schema *s, struct schema_node *node)
             !json_equals(key, "allOf"))
             node->plain = false;
     }
-    return report_unheld(s, node) ? -1 : schema_step(s, at->len);
+    return schema_step(s, at->len);
 }
 
 struct schema_node *schema_new_node(struct schema *s,

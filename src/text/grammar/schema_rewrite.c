@@ -13,6 +13,8 @@
  *   oneOf                 a branch, and the opposites of the other branches
  *                         that may admit the same value (schema_set.c)
  *
+ *   unevaluated…          see schema_unevaluated.c
+ *
  * `derived` of a node lists them. They come after the node's own parts, so
  * properties that only they name are written last.
  *
@@ -192,18 +194,22 @@ static int derive_schema(struct schema *s, struct schema_node *node,
 int schema_rewrite(struct schema *s, struct schema_node *node)
 {
     size_t n_required = node->dependent ? node->dependent->len : 0;
-    size_t most = 3 + n_required + node->dependents.n;
+    size_t most = 4 + n_required + node->dependents.n;
+    bool others = node->other_items || node->other_props;
     int rc = 0;
     if (node->rewritten)
         return 0;
     node->rewritten = true;
-    if (most == 3 && !node->negated && !node->condition)
+    if (most == 4 && !node->negated && !node->condition && !others)
         return 0;
     if (!(node->derived.v = schema_alloc(s, most, sizeof node)))
         return -1;
-    if (node->negated)
+    if (others)
+        rc = put_node(&node->derived, schema_derive_unevaluated(s, node));
+    if (!rc && node->negated)
         rc = derive_not(s, node);
-    if (!rc && node->condition && (node->then || node->otherwise))
+    if (!rc && node->condition &&
+        (node->then || node->otherwise || node->prepared))
         rc = derive_if(s, node);
     for (size_t i = 0; !rc && i < n_required; i++)
         rc = derive_required(s, node, &node->dependent->keys[i],

@@ -186,22 +186,37 @@ static struct choice find_choice(const struct schema *s, const uint32_t *items,
     return (struct choice){0};
 }
 
-/* Set *c to the next choice of a set. When there is no other one, a member that
- * may have any of many names is a choice. */
+/* Set *ways to the branches of a choice that a made node is when there is no
+ * other choice; ways->v stays NULL if it is none. */
+static int late_choice(struct schema *s, const uint32_t *items, size_t n,
+                       struct schema_node *node, struct node_list *ways)
+{
+    if (node->unevaluated)
+        return schema_unevaluated(s, items, n, node->unevaluated, ways);
+    if (!node->some)
+        return 0;
+    struct schema_node **v = schema_nodes(s, items, n);
+    return v ? schema_some_ways(s, v, n, node->some, ways) : -1;
+}
+
+/* Set *c to the next choice of a set. When there is no other one, unevaluated…
+ * are choices, and then a member that may have any of many names. */
 static int next_choice(struct schema *s, const uint32_t *items, size_t n,
                        struct choice *c)
 {
     *c = find_choice(s, items, n);
-    for (size_t i = 0; i < n && !c->branches; i++) {
-        struct schema_some *some = s->nodes[items[i] / 4]->some;
-        if (!some || (items[i] & ANY_DONE))
-            continue;
-        struct schema_node **v = schema_nodes(s, items, n);
-        struct node_list *ways = schema_alloc(s, 1, sizeof *ways);
-        if (!v || !ways || schema_some_ways(s, v, n, some, ways))
-            return -1;
-        *c = (struct choice){i, false, ways};
-    }
+    for (size_t pass = 0; pass < 2 && !c->branches; pass++)
+        for (size_t i = 0; i < n && !c->branches; i++) {
+            struct schema_node *node = s->nodes[items[i] / 4];
+            struct node_list *ways;
+            if ((items[i] & ANY_DONE) ||
+                !(pass == 0 ? node->unevaluated != NULL : node->some != NULL))
+                continue;
+            if (!(ways = schema_alloc(s, 1, sizeof *ways)) ||
+                late_choice(s, items, n, node, ways))
+                return -1;
+            *c = (struct choice){i, false, ways};
+        }
     return 0;
 }
 
@@ -272,6 +287,8 @@ static int settle(struct schema *s, uint32_t *items, size_t n)
     }
     for (size_t i = 0; i < n; i++) {
         const struct node_list *any = &s->nodes[items[i] / 4]->any;
+        if (s->nodes[items[i] / 4]->prepared)
+            continue; /* all branches count that the value satisfies */
         for (size_t k = 0; k < any->n && !(items[i] & ANY_DONE); k++)
             if (is_implied(s, any->v[k], types, NEAR_DEPTH))
                 items[i] |= ANY_DONE;
