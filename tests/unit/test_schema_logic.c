@@ -245,6 +245,24 @@ static const struct documents unevaluated[] = {
      {"[1,3]", "[1,2,3]"}},
 };
 
+static const struct documents any_order[] = {
+    {"{'type':'object','properties':{'a':true},'not':{'properties':{'a':true},"
+     "'additionalProperties':false}}",
+     {"{'b':1}", "{'a':1,'b':1}", "{'b':1,'a':1}", "{'b':1,'a':1,'c':2}"},
+     {"{}", "{'a':1}"}},
+    {"{'type':'object','oneOf':[{'required':['a']},{'required':['b']}]}",
+     {"{'a':1}", "{'b':1}", "{'c':1,'a':1}"},
+     {"{}", "{'a':1,'b':1}", "{'b':1,'c':1,'a':1}"}},
+};
+
+static void takes_any_order(void **state)
+{
+    test_options.any_order = true;
+    for (size_t i = 0; i < sizeof any_order / sizeof *any_order; i++)
+        check_documents(&any_order[i], true);
+    test_options.any_order = false;
+}
+
 static void holds_unevaluated(void **state)
 {
     for (size_t i = 0; i < sizeof unevaluated / sizeof *unevaluated; i++)
@@ -303,9 +321,8 @@ static void multiplies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(admits_documents),
-        cmocka_unit_test(holds_unevaluated),
-        cmocka_unit_test(refuses),
+        cmocka_unit_test(admits_documents), cmocka_unit_test(holds_unevaluated),
+        cmocka_unit_test(takes_any_order),  cmocka_unit_test(refuses),
         cmocka_unit_test(multiplies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

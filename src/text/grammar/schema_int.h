@@ -607,6 +607,7 @@ struct schema_members {
     size_t n;
     uint32_t extra;        /* a member that no schema names */
     uint32_t follow_extra; /* with a comma before it */
+    uint32_t demanded; /* that one of them is, or GRAMMAR_NOTHING */
     uint32_t extras, follow_extras; /* one or more of them; any number of them
                                        with commas before them. With `others`
                                        of a node, one is as that asks */

@@ -75,12 +75,20 @@ static int drop(struct opposite *o, const char *keyword)
                               "supported");
 }
 
+/* Whether a schema admits all values, as far as a look at it tells. */
+static bool admits_all(const struct schema_node *x)
+{
+    return x->plain && !x->ref && !x->all.n;
+}
+
 struct schema_node *schema_opposite(struct schema *s, struct schema_node *node)
 {
     if (node->made && node->negated)
         return node->negated;
-    if (node == s->always || node == s->none)
-        return node == s->always ? schema_none(s) : schema_always(s);
+    if (node->never)
+        return schema_always(s);
+    if (admits_all(node))
+        return schema_none(s);
     if (node->opposite)
         return node->opposite;
     struct schema_node *no = schema_make(s, node);
@@ -421,12 +429,6 @@ static int deny_string(struct opposite *o)
 }
 
 /* ---- arrays and objects -------------------------------------------------- */
-
-/* Whether a schema admits all values, as far as a look at it tells. */
-static bool admits_all(const struct schema_node *x)
-{
-    return x->plain && !x->ref && !x->all.n;
-}
 
 static int deny_items(struct opposite *o)
 {

@@ -92,6 +92,7 @@ static void list_extras(struct schema *s, const struct schema_object *o,
     uint32_t last = grammar_seq2(
         s->g, the, some->value == s->always ? more : GRAMMAR_EMPTY);
     const uint32_t parts[] = {more, comma, last};
+    m->demanded = the;
     m->extras = grammar_seq2(s->g, before, last);
     m->follow_extras = grammar_seq(s->g, parts, 3);
 }
@@ -126,9 +127,9 @@ static int list_nodes(struct schema *s, const struct schema_object *o,
                       int level)
 {
     uint32_t comma = schema_comma(s, level + 1);
-    m->plain = schema_alloc(s, o->n_members, sizeof *m->plain);
+    m->plain = schema_alloc(s, o->n_members + 1, sizeof *m->plain);
     m->follow = schema_alloc(s, o->n_members, sizeof *m->follow);
-    m->required = schema_alloc(s, o->n_members, sizeof *m->required);
+    m->required = schema_alloc(s, o->n_members + 1, sizeof *m->required);
     if (!m->plain || !m->follow || !m->required)
         return -1;
     for (size_t i = 0; i < o->n_members; i++) {
@@ -269,11 +270,18 @@ uint32_t schema_counted_members(struct schema *s, const struct schema_object *o,
 
 /* Return the node of members in any order. */
 static uint32_t any_order(struct schema *s, const struct schema_object *o,
-                          const struct schema_members *m, int level)
+                          const struct schema_members *m, bool demanded,
+                          int level)
 {
+    if (demanded && m->demanded == GRAMMAR_NOTHING)
+        return GRAMMAR_NOTHING;
+    if (demanded) { /* one more part */
+        m->plain[m->n] = m->demanded;
+        m->required[m->n] = true;
+    }
     const struct grammar_once once = {.parts = m->plain,
                                       .required = m->required,
-                                      .n = m->n,
+                                      .n = m->n + demanded,
                                       .other = m->extra,
                                       .comma = schema_comma(s, level + 1),
                                       .min = (uint32_t)o->min,
@@ -306,6 +314,24 @@ static int check_counts(struct schema *s, const struct schema_object *o,
     return 0;
 }
 
+/* Report a demand on the members that no schema names which cannot be held. */
+static int check_demanded(struct schema *s, const struct schema_node *node,
+                          const struct schema_some **some, bool counts)
+{
+    const char *reason = NULL;
+    if (*some && counts)
+        reason = "the number of members";
+    else if (*some && s->any_order && (*some)->value != s->always)
+        reason = "members in any order"; /* equal names may repeat */
+    if (!reason)
+        return 0;
+    *some = NULL;
+    return schema_cannot_hold(s, node->at, NULL,
+                              "%s and demands on members that no schema names "
+                              "are not supported together",
+                              reason);
+}
+
 uint32_t schema_emit_object(struct schema *s, struct schema_node *const *v,
                             size_t n, int level)
 {
@@ -316,18 +342,16 @@ uint32_t schema_emit_object(struct schema *s, struct schema_node *const *v,
     if (schema_object_of(s, v, n, &o, room) || schema_refuses_all(&o) ||
         demanded_extra(s, v, n, &some_extra))
         return GRAMMAR_NOTHING;
-    bool may_be_empty = o.n_required == 0 && o.min == 0 && !some_extra;
+    bool may_be_empty = o.n_required == 0 && o.min == 0;
     if (!room || o.max == 0)
-        return schema_container(s, "{}", GRAMMAR_NOTHING, may_be_empty, level);
+        return schema_container(s, "{}", GRAMMAR_NOTHING,
+                                may_be_empty && !some_extra, level);
     if (list_nodes(s, &o, some_extra, &m, level) ||
-        check_counts(s, &o, &m, &counts))
+        check_counts(s, &o, &m, &counts) ||
+        check_demanded(s, v[n - 1], &some_extra, counts))
         return GRAMMAR_NOTHING;
-    if (counts && some_extra &&
-        schema_cannot_hold(s, o.has_max ? o.has_max : o.has_min, NULL,
-                           "the number of members and demands on those that no "
-                           "schema names are not supported together"))
-        return GRAMMAR_NOTHING;
-    uint32_t some = s->any_order ? any_order(s, &o, &m, level)
+    may_be_empty &= !some_extra;
+    uint32_t some = s->any_order ? any_order(s, &o, &m, some_extra != NULL, level)
                     : counts     ? schema_counted_members(s, &o, &m, false)
                                  : some_members(s, &m);
     return schema_container(s, "{}", some, may_be_empty, level);
