@@ -245,6 +245,28 @@ static const struct documents unevaluated[] = {
      {"[1,3]", "[1,2,3]"}},
 };
 
+/* Demands on members that no schema names. */
+static const struct documents demands[] = {
+    {"{'type':'object','allOf':[{'not':{'patternProperties':{'^x':{'type':"
+     "'null'}}}},{'not':{'patternProperties':{'y$':{'type':'string'}}}}]}",
+     {"{'xy':1}", "{'xa':1,'y':2}", "{'y':2,'xa':1}", "{'y':1,'b':1,'x':2}",
+      "{'y':1,'b':1,'x':2,'z':1}"},
+     {"{}", "{'xa':1}", "{'y':2}", "{'xy':null,'a':2}", "{'xa':null,'y':2}",
+      "{'xa':1,'y':'s'}", "{'x':1,'y':2,'x':null}"}},
+    {"{'type':'object','properties':{'a':true},'allOf':[{'not':{'properties':{"
+     "'a':true},'additionalProperties':false}},{'not':{'additionalProperties':{"
+     "'type':'integer'},'properties':{'a':true}}}]}",
+     {"{'b':null}", "{'a':1,'b':null}", "{'b':1,'c':null}",
+      "{'b':null,'c':''}"},
+     {"{}", "{'a':1}", "{'b':1}", "{'a':1,'b':1}", "{'b':null,'b':1}"}},
+};
+
+static void meets_demands(void **state)
+{
+    for (size_t i = 0; i < sizeof demands / sizeof *demands; i++)
+        check_documents(&demands[i], true);
+}
+
 static const struct documents any_order[] = {
     {"{'type':'object','properties':{'a':true},'not':{'properties':{'a':true},"
      "'additionalProperties':false}}",
@@ -322,8 +344,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(admits_documents), cmocka_unit_test(holds_unevaluated),
-        cmocka_unit_test(takes_any_order),  cmocka_unit_test(refuses),
-        cmocka_unit_test(multiplies),
+        cmocka_unit_test(meets_demands),    cmocka_unit_test(takes_any_order),
+        cmocka_unit_test(refuses),          cmocka_unit_test(multiplies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,9 @@
  * an object repeats the rest of its properties for each possible first one. */
 enum { MAX_REPEATED_RESTS = 2 };
 
+/* Demands on the members that no schema names; see struct demands. */
+enum { MAX_DEMANDS = 3 };
+
 /* The most rules for the members of an object that are counted. */
 enum { MAX_COUNTED = 20000 };
 
@@ -42,88 +45,162 @@ static uint32_t name_node(struct schema *s, const struct dfa *names)
     return node;
 }
 
-/* Return the node of a member that no schema names and, unless it is NULL, that
- * `some` asks for. */
-static uint32_t extra_node(struct schema *s, const struct schema_object *o,
-                           const struct schema_some *some, int level)
+/* ---- members that no schema names ---------------------------------------- */
+
+/* What a set asks of members that no schema names: each of the demands is met by
+ * one of them. A set of demands is a number of bits. */
+struct demands {
+    const struct schema_some *v[MAX_DEMANDS];
+    size_t n;
+};
+
+/* Names, and the schemas of their values. */
+struct extra {
+    const struct dfa *names;
+    struct schema_node **all;
+    size_t n_all;
+};
+
+/* Return the node of a member that meets the demands of `meets` from the i-th
+ * one on, after members that met those of `met`. Of members with equal names,
+ * programs read the last: so it must not spoil a demand that was met. */
+static uint32_t extra_from(struct schema *s, const struct demands *d, size_t i,
+                           unsigned meets, unsigned met, struct extra x,
+                           int level)
 {
     struct dfa_place at = {&s->mem, &s->steps_left, s->e};
-    uint32_t extra = GRAMMAR_NOTHING;
-    for (size_t i = 0; i < o->n_extras; i++) {
-        const struct schema_extra *x = &o->extras[i];
-        const struct dfa *names = x->names;
-        struct schema_node **all = schema_alloc(s, x->n_all + 1, sizeof *all);
-        if (some)
-            names = dfa_combine(names, some->names, false, &at);
-        if (!all || !names)
+    uint32_t without = GRAMMAR_NOTHING;
+    if (x.names->n_states == 0)
+        return GRAMMAR_NOTHING;
+    if (i == d->n)
+        return member_node(s, name_node(s, x.names), x.all, x.n_all, level);
+    const struct schema_some *some = d->v[i];
+    bool must = meets >> i & 1;
+    bool may = !must && (met >> i & 1) && some->value != s->always;
+    if (may) {
+        struct extra other = x;
+        other.names = dfa_combine(x.names, some->names, true, &at);
+        if (!other.names)
             return GRAMMAR_NOTHING;
-        if (names->n_states == 0)
-            continue;
-        if (x->n_all)
-            memcpy(all, x->all, x->n_all * sizeof(struct schema_node *));
-        if (some)
-            all[x->n_all] = some->value;
-        extra = grammar_alt2(s->g, extra,
-                             member_node(s, name_node(s, names), all,
-                                         x->n_all + (some != NULL), level));
+        without = extra_from(s, d, i + 1, meets, met, other, level);
     }
-    return extra;
+    if (must || may) {
+        x.names = dfa_combine(x.names, some->names, false, &at);
+        if (!x.names)
+            return GRAMMAR_NOTHING;
+        x.all[x.n_all++] = some->value;
+    }
+    return grammar_alt2(s->g, without,
+                        extra_from(s, d, i + 1, meets, met, x, level));
 }
 
-/* Set the nodes of the members that no schema names. If one of them is as `some`
- * asks, and its value matters, it is the last one: of members with equal names,
- * programs read the last. */
-static void list_extras(struct schema *s, const struct schema_object *o,
-                        const struct schema_some *some,
-                        struct schema_members *m, int level)
+static uint32_t extra_node(struct schema *s, const struct schema_object *o,
+                           const struct demands *d, unsigned meets,
+                           unsigned met, int level)
 {
-    uint32_t comma = schema_comma(s, level + 1);
-    m->extra = extra_node(s, o, NULL, level);
-    m->follow_extra = grammar_seq2(s->g, comma, m->extra);
-    uint32_t more =
-        grammar_repeat(s->g, m->follow_extra, 0, GRAMMAR_UNBOUNDED);
-    m->extras = grammar_seq2(s->g, m->extra, more);
-    m->follow_extras = more;
-    if (!some)
-        return;
-    uint32_t the = extra_node(s, o, some, level);
-    uint32_t before = grammar_repeat(
-        s->g, grammar_seq2(s->g, m->extra, comma), 0, GRAMMAR_UNBOUNDED);
-    uint32_t last = grammar_seq2(
-        s->g, the, some->value == s->always ? more : GRAMMAR_EMPTY);
-    const uint32_t parts[] = {more, comma, last};
-    m->demanded = the;
-    m->extras = grammar_seq2(s->g, before, last);
-    m->follow_extras = grammar_seq(s->g, parts, 3);
+    uint32_t node = GRAMMAR_NOTHING;
+    for (size_t i = 0; i < o->n_extras; i++) {
+        const struct schema_extra *from = &o->extras[i];
+        struct extra x = {from->names,
+                          schema_alloc(s, from->n_all + d->n, sizeof *x.all),
+                          from->n_all};
+        if (!x.all)
+            return GRAMMAR_NOTHING;
+        if (x.n_all)
+            memcpy(x.all, from->all, x.n_all * sizeof *x.all);
+        node = grammar_alt2(s->g, node,
+                            extra_from(s, d, 0, meets, met, x, level));
+    }
+    return node;
 }
 
-/* Set *some to what the set asks of members that no schema names. Demands that
- * another one implies do not count. */
-static int demanded_extra(struct schema *s, struct schema_node *const *v,
-                          size_t n, const struct schema_some **some)
+/* Set the nodes of the members that no schema names. after[met]: those that
+ * follow others, when the demands of `met` are met. */
+static void list_extras(struct schema *s, const struct schema_object *o,
+                        const struct demands *d, struct schema_members *m,
+                        int level)
+{
+    uint32_t comma = schema_comma(s, level + 1), after[1 << MAX_DEMANDS];
+    unsigned all = (1u << d->n) - 1;
+    m->extra = extra_node(s, o, d, 0, 0, level);
+    m->follow_extra = grammar_seq2(s->g, comma, m->extra);
+    m->extras = GRAMMAR_NOTHING;
+    for (unsigned met = all + 1; met-- > 0;) {
+        uint32_t other = extra_node(s, o, d, 0, met, level);
+        uint32_t next = met == all ? GRAMMAR_EMPTY : GRAMMAR_NOTHING;
+        for (unsigned more = 1; more <= all; more++) {
+            if (more & met)
+                continue;
+            uint32_t one = extra_node(s, o, d, more, met, level);
+            uint32_t parts[] = {comma, one, after[met | more]};
+            next = grammar_alt2(s->g, next, grammar_seq(s->g, parts, 3));
+            if (met == 0)
+                m->extras = grammar_alt2(
+                    s->g, m->extras, grammar_seq(s->g, parts + 1, 2));
+        }
+        after[met] = grammar_seq2(
+            s->g,
+            grammar_repeat(s->g, grammar_seq2(s->g, comma, other), 0,
+                           GRAMMAR_UNBOUNDED),
+            next);
+        if (d->n > 1)
+            after[met] = grammar_shared(s->g, "members", after[met]);
+    }
+    m->demanded = d->n == 1 ? extra_node(s, o, d, 1, 0, level) : GRAMMAR_NOTHING;
+    m->follow_extras = after[0];
+    m->extras = grammar_alt2(s->g, m->extras,
+                             grammar_seq2(s->g, m->extra, after[0]));
+}
+
+/* Return 1 if a member that meets x meets y, too. -1 with the error set. */
+static int implies(struct schema *s, const struct schema_some *x,
+                   const struct schema_some *y)
 {
     struct dfa_place at = {&s->mem, &s->steps_left, s->e};
-    *some = NULL;
+    if (x->value != y->value && y->value != s->always)
+        return 0;
+    const struct dfa *p = dfa_combine(x->names, y->names, true, &at);
+    return p ? p->n_states == 0 : -1;
+}
+
+/* Find the demands of a set, without those that another one implies. */
+static int list_demands(struct schema *s, struct schema_node *const *v,
+                        size_t n, struct demands *d)
+{
+    d->n = 0;
     for (size_t i = 0; i < n; i++) {
-        const struct schema_some *x = v[i]->others, *y = *some;
-        const struct dfa *rest = NULL, *back = NULL;
+        const struct schema_some *x = v[i]->others;
+        int known = 0;
+        size_t left = 0;
         if (!x)
             continue;
-        if (y && (!(rest = dfa_combine(y->names, x->names, true, &at)) ||
-                  !(back = dfa_combine(x->names, y->names, true, &at))))
+        for (size_t k = 0; k < d->n && !known; k++)
+            known = implies(s, d->v[k], x);
+        for (size_t k = 0; k < d->n && !known; k++) {
+            int less = implies(s, x, d->v[k]);
+            if (less < 0)
+                return -1;
+            if (!less)
+                d->v[left++] = d->v[k];
+        }
+        if (known < 0)
             return -1;
-        if (!y || (back->n_states == 0 && y->value == s->always))
-            *some = x;
-        else if (rest->n_states > 0 || x->value != s->always)
-            return schema_cannot_hold(s, v[i]->at, NULL,
-                                      "several demands on members that no "
-                                      "schema names are not supported");
+        if (known)
+            continue;
+        d->n = left;
+        if (d->n < MAX_DEMANDS)
+            d->v[d->n++] = x;
+        else if (schema_cannot_hold(s, v[i]->at, NULL,
+                                    "more than %d demands on members that no "
+                                    "schema names are not supported",
+                                    MAX_DEMANDS))
+            return -1;
     }
     return 0;
 }
 
 static int list_nodes(struct schema *s, const struct schema_object *o,
-                      const struct schema_some *some, struct schema_members *m,
+                      const struct demands *d, struct schema_members *m,
                       int level)
 {
     uint32_t comma = schema_comma(s, level + 1);
@@ -142,7 +219,7 @@ static int list_nodes(struct schema *s, const struct schema_object *o,
         m->follow[m->n] = grammar_seq2(s->g, comma, m->plain[m->n]);
         m->required[m->n++] = from->required;
     }
-    list_extras(s, o, some, m, level);
+    list_extras(s, o, d, m, level);
     return s->e->code ? -1 : 0;
 }
 
@@ -316,16 +393,17 @@ static int check_counts(struct schema *s, const struct schema_object *o,
 
 /* Report a demand on the members that no schema names which cannot be held. */
 static int check_demanded(struct schema *s, const struct schema_node *node,
-                          const struct schema_some **some, bool counts)
+                          struct demands *d, bool counts)
 {
     const char *reason = NULL;
-    if (*some && counts)
+    if (d->n && counts)
         reason = "the number of members";
-    else if (*some && s->any_order && (*some)->value != s->always)
+    else if (d->n && s->any_order &&
+             (d->n > 1 || d->v[0]->value != s->always))
         reason = "members in any order"; /* equal names may repeat */
     if (!reason)
         return 0;
-    *some = NULL;
+    d->n = 0;
     return schema_cannot_hold(s, node->at, NULL,
                               "%s and demands on members that no schema names "
                               "are not supported together",
@@ -337,21 +415,21 @@ uint32_t schema_emit_object(struct schema *s, struct schema_node *const *v,
 {
     struct schema_object o;
     struct schema_members m = {.extra = GRAMMAR_NOTHING};
-    const struct schema_some *some_extra;
+    struct demands d;
     bool room = schema_has_room(s, level), counts;
     if (schema_object_of(s, v, n, &o, room) || schema_refuses_all(&o) ||
-        demanded_extra(s, v, n, &some_extra))
+        list_demands(s, v, n, &d))
         return GRAMMAR_NOTHING;
     bool may_be_empty = o.n_required == 0 && o.min == 0;
     if (!room || o.max == 0)
         return schema_container(s, "{}", GRAMMAR_NOTHING,
-                                may_be_empty && !some_extra, level);
-    if (list_nodes(s, &o, some_extra, &m, level) ||
+                                may_be_empty && d.n == 0, level);
+    if (list_nodes(s, &o, &d, &m, level) ||
         check_counts(s, &o, &m, &counts) ||
-        check_demanded(s, v[n - 1], &some_extra, counts))
+        check_demanded(s, v[n - 1], &d, counts))
         return GRAMMAR_NOTHING;
-    may_be_empty &= !some_extra;
-    uint32_t some = s->any_order ? any_order(s, &o, &m, some_extra != NULL, level)
+    may_be_empty &= d.n == 0;
+    uint32_t some = s->any_order ? any_order(s, &o, &m, d.n > 0, level)
                     : counts     ? schema_counted_members(s, &o, &m, false)
                                  : some_members(s, &m);
     return schema_container(s, "{}", some, may_be_empty, level);
