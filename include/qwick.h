@@ -1041,6 +1041,8 @@ struct qwick_constraint_options {
                      the schema; qwick_constraint_check tells whether an answer
                      satisfies all of it. A tool that has "strict": false is
                      lenient in any case. */
+    bool json_any_order; /* JSON schemas: the members of an object come in any
+                            order; else in that of the schema */
 };
 QWICK_API void qwick_constraint_options_init(struct qwick_constraint_options *o,
                                              size_t size);

@@ -60,6 +60,11 @@ int constraint_check(const struct opt_parsed *p)
     return -1;
 }
 
+bool constraint_any_order(const char *order)
+{
+    return order && strcmp(order, "any") == 0;
+}
+
 int constraint_read(struct qwick_constraint_options *o, char **data,
                     const struct opt_parsed *p)
 {
@@ -73,6 +78,7 @@ int constraint_read(struct qwick_constraint_options *o, char **data,
     o->name = rows[i].shown;
     o->json_indent = (int)p->a.json_indent;
     o->lenient = p->a.schema_lenient;
+    o->json_any_order = constraint_any_order(p->a.json_order);
     if (!is_file(p, i))
         return 0;
     o->name = o->text;

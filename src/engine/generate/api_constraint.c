@@ -70,7 +70,8 @@ static int compile_schema(struct grammar *g, const struct qwick_engine *eng,
 {
     (void)eng;
     const struct schema_options so = {.indent = o->json_indent,
-                                      .lenient = o->lenient};
+                                      .lenient = o->lenient,
+                                      .any_order = o->json_any_order};
     return schema_compile(g, o->text, o->n_text, &so, root, e);
 }
 
