@@ -658,7 +658,7 @@ static void refuses(void **state)
         {"{\"maxLength\":4294967295}",
          "#/maxLength: 4294967295 is more than the "},
         {"{\"pattern\":\"(\"}", "#/pattern: the pattern: "},
-        {"{\"pattern\":\"(?=a)\"}", "#/pattern: the pattern: "},
+        {"{\"pattern\":\"(?<=a)\"}", "#/pattern: the pattern: "},
         {"{\"$ref\":\"other.json\"}",
          "#/$ref: \"other.json\" is outside of this schema, in which no $id "
          "is \"other.json\""},

@@ -128,8 +128,8 @@ static int shrink_init(struct shrink *w, const struct dfa_draft *d,
     return 0;
 }
 
-/* Set class_of to 0 for states that lead to an accepting one, else to NONE.
- * Goes backwards through the edges, sorted by target in `by_target`. */
+/* Set class_of to the distance from an accepting state, or to NONE for states
+ * that lead to none. Goes backwards through the edges, level by level. */
 static int find_live(struct shrink *w, const struct dfa_draft *d,
                      struct qwick_err *e)
 {
@@ -151,11 +151,11 @@ static int find_live(struct shrink *w, const struct dfa_draft *d,
         if (d->accept[i])
             todo[n_todo++] = i;
     }
-    while (rc == 0 && n_todo > 0) {
-        uint32_t to = todo[--n_todo];
+    for (size_t i = 0; rc == 0 && i < n_todo; i++) {
+        uint32_t to = todo[i];
         for (uint32_t k = start[to]; k < start[to + 1]; k++)
             if (w->class_of[source[k]] == NONE) {
-                w->class_of[source[k]] = 0;
+                w->class_of[source[k]] = w->class_of[to] + 1;
                 todo[n_todo++] = source[k];
             }
     }
@@ -226,7 +226,7 @@ static bool same_signature(const struct dfa_draft *d, const struct shrink *w,
 }
 
 /* Split the classes once (Moore): states stay together when their edges lead
- * to the same classes. The class of state 0 stays 0. */
+ * to the same classes. The class of state 0 becomes 0. */
 static int split_classes(struct shrink *w, const struct dfa_draft *d,
                          struct qwick_err *e)
 {
@@ -275,9 +275,7 @@ static int classify(struct shrink *w, const struct dfa_draft *d,
             }
         return 0;
     }
-    for (uint32_t i = 0; i < d->n_states; i++)
-        if (w->class_of[i] != NONE)
-            w->class_of[i] = d->accept[i] == d->accept[0] ? 0 : 1;
+    /* begin with the distances: equivalent states have the same one */
     for (uint32_t before = 0;; before = w->n_classes) {
         if (dfa_steps(at, d->n_edges) || split_classes(w, d, at->e))
             return -1;

@@ -82,8 +82,7 @@ const struct dfa *dfa_length(int64_t min, int64_t max,
 const struct dfa *dfa_words(const char *const *words, const size_t *lens,
                                   size_t n, const struct dfa_place *at);
 
-/* The texts of a node of a grammar. The node has no references, like the nodes
- * that regex_compile makes with classes of its own. */
+/* The texts of a node that regex_parse made. */
 struct grammar;
 const struct dfa *dfa_of_node(const struct grammar *g, uint32_t node,
                                     const struct dfa_place *at);

@@ -17,8 +17,14 @@ enum node_type {
     NODE_ALT,    /* payload: nodes */
     NODE_REPEAT, /* payload: node, min, max */
     NODE_REF,    /* payload: rule */
-    NODE_DFA     /* payload: struct byte_edge []; state 0 is the start */
+    NODE_DFA,    /* payload: struct byte_edge []; state 0 is the start */
+    /* inside of regular expressions only, for dfa_of_node: */
+    NODE_ASSERT, /* payload: an assertion */
+    NODE_LOOK    /* payload: node, 1 if its texts must not follow, else 0 */
 };
+
+/* Places in a text. \b: characters of \w and others, or an end, meet there. */
+enum { ASSERT_START, ASSERT_END, ASSERT_WORD, ASSERT_NO_WORD };
 
 /* Repetitions up to this number are copies, longer ones are counted. */
 enum { MAX_COPIES = 31 };

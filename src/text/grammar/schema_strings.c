@@ -70,7 +70,8 @@ static const struct dfa *compile_regex(const char *re, size_t n,
     const struct dfa *p = NULL;
     if (grammar_create(&g, "the pattern", at->e))
         return NULL;
-    uint32_t node = regex_compile(g, NULL, re, n, mode, NULL, NULL);
+    bool looks;
+    uint32_t node = regex_parse(g, NULL, re, n, mode, &looks);
     if (grammar_error(g, at->e) == 0)
         p = dfa_of_node(g, node, at);
     grammar_free(g);
