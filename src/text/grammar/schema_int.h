@@ -190,7 +190,7 @@ struct schema {
         bool self; /* put the node itself, its parts are done */
     } * stack;     /* of schema_collect */
     size_t cap_stack;
-    const struct dfa *formats[16];
+    const struct dfa *formats[20];
     const struct dfa *any_text;       /* NULL: not made yet */
     const struct dfa *unreadable[64]; /* see schema_unreadable */
     /* shared nodes; 0: not made yet */
@@ -414,10 +414,12 @@ const struct dfa *schema_pattern(struct schema *s,
 const struct dfa *schema_unreadable(struct schema *s, unsigned types);
 
 /* Formats. schema_format_find returns NULL if no format has this name.
- * schema_format_points returns the automaton, or NULL with the error set. */
+ * schema_format_points returns the automaton, or NULL with the error set.
+ * Texts also have at most schema_format_most characters; -1: no limit. */
 const struct schema_format *schema_format_find(const struct json_value *name);
 const struct dfa *schema_format_points(struct schema *s,
-                                          const struct schema_format *f);
+                                       const struct schema_format *f);
+int64_t schema_format_most(const struct schema_format *f);
 
 /* Set *out to the double next to a number, above or below it. Leave it NULL for
  * zero and for numbers that are not finite as doubles. Most programs read

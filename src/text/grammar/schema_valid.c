@@ -155,7 +155,10 @@ static int valid_string(struct check *c, const struct schema_node *node,
     const struct dfa *p = schema_format_points(c->s, node->format);
     if (!p)
         return -1;
-    return dfa_match(p, v->str, v->len) ? 1 : fails(c, node, "format", v);
+    int64_t most = schema_format_most(node->format);
+    bool fits = most < 0 || length <= most;
+    return fits && dfa_match(p, v->str, v->len) ? 1
+                                                : fails(c, node, "format", v);
 }
 
 /* ---- arrays -------------------------------------------------------------- */
