@@ -91,21 +91,17 @@ static uint32_t emit_number(struct schema *s, struct schema_node *const *v,
                             size_t n, bool integer)
 {
     struct number_form f;
-    struct qwick_err err = {0};
-    struct dfa_place at = {&s->mem, &s->steps_left, &err};
     if (schema_number_of(s, v, n, integer, &f))
         return GRAMMAR_NOTHING;
-    bool simple = f.n_limits == 0 && !f.multiple_of;
+    bool simple = f.n_limits == 0 && !f.multiple.m;
     uint32_t *shared = f.integer ? &s->integer : &s->number;
     if (simple && *shared)
         return *shared;
-    const struct dfa *p = number_points(&f, &at);
-    if (!p) {
-        schema_refuse_err(s, n ? v[n - 1]->at : s->root,
-                          f.multiple_of ? "multipleOf" : NULL, &err);
+    const struct dfa *p = schema_number_points(s, v, n, &f);
+    if (!p)
         return GRAMMAR_NOTHING;
-    }
-    uint32_t node = text_plain(s->g, p);
+    uint32_t node = text_body(s->g, p, TEXT_ESCAPE_NONE,
+                              (struct text_length){0, number_length(&f)});
     if (simple)
         node = *shared =
             grammar_shared(s->g, f.integer ? "integer" : "number", node);

@@ -78,7 +78,7 @@ struct schema_node {
     struct decimal *min, *max, *above, *below;
     struct decimal *above_next, *below_next; /* the doubles next to above and
                                                 below, inside them */
-    unsigned multiple_of;
+    struct multiple multiple_of;
     int64_t min_length, max_length; /* max: -1 without */
     const struct json_value *pattern;
     const struct dfa *pattern_dfa;
@@ -433,6 +433,13 @@ int schema_next_double(struct schema *s, const struct json_value *v, bool above,
 struct number_form;
 int schema_number_of(struct schema *s, struct schema_node *const *v, size_t n,
                      bool integer, struct number_form *out);
+
+/* Return the automaton of these numbers, or NULL with the error set. A
+ * multipleOf that would make it too large may be dropped from f, see
+ * schema_cannot_hold. */
+const struct dfa *schema_number_points(struct schema *s,
+                                       struct schema_node *const *v, size_t n,
+                                       struct number_form *f);
 
 /* ---- nodes of the grammar (schema_emit.c) ---- */
 

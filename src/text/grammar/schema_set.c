@@ -347,15 +347,13 @@ static int never_number(struct schema *s, struct schema_node *const *v,
                         size_t n, bool integer)
 {
     struct number_form f;
-    struct qwick_err err = {0};
-    struct dfa_place at = {&s->mem, &s->steps_left, &err};
     if (schema_number_of(s, v, n, integer, &f))
         return -1;
     if (f.n_limits < 2)
         return 0;
-    const struct dfa *p = number_points(&f, &at);
+    const struct dfa *p = schema_number_points(s, v, n, &f);
     if (!p)
-        return schema_refuse_err(s, v[n - 1]->at, NULL, &err);
+        return -1;
     return p->n_states == 0
                ? empty_because(s, v[n - 1], "no number is inside the limits")
                : 0;

@@ -126,7 +126,7 @@ static int valid_number(struct check *c, const struct schema_node *node,
     struct number_form f;
     struct decimal d;
     if (!node->min && !node->max && !node->above && !node->below &&
-        !node->multiple_of)
+        !node->multiple_of.m)
         return 1;
     bare.excluded.n = 0; /* see valid_itself */
     if (schema_number_of(c->s, &limited, 1, false, &f) ||
