@@ -178,6 +178,11 @@ static void test_regex_syntax(void **state)
         {"(a*)*b", {"b", "aab"}, {"a"}},
         {"(a?){3}", {"", "a", "aaa"}, {"aaaa"}},
         {"\\.\\*\\\\\\/", {".*\\/"}, {"x*\\/"}},
+        {"\\p{L}\\pN[^\\p{Lu}]", {"a1b", "\xC3\x89\xD9\xA1 "}, {"1ab", "a1B"}},
+        {"\\p{Script=Greek}+|\\p{sc=Han}",
+         {"\xCE\xB1\xCE\xB2", "\xE6\xBC\xA2"},
+         {"a", "\xE6\xBC\xA2\xE6\xBC\xA2"}},
+        {"\\P{Letter}[\\P{gc=Nd}\\d]", {"11", "-a"}, {"a1", "1\xD9\xA1"}},
         {"^a|b$", {"a", "b"}, {"ab"}},
     };
     check_cases(rows, sizeof rows / sizeof *rows, REGEX_WHOLE);
@@ -258,7 +263,9 @@ static void test_regex_refused(void **state)
                 {"(?<=b)", "lookbehind"},
                 {"(?<!b)", "lookbehind"},
                 {"(?i)a", "this kind of group"},
-                {"\\p{L}", "Unicode properties"},
+                {"\\p{Lx}", "character 1: no Unicode property"},
+                {"a\\p", "character 2: the property has no name"},
+                {"[\\p{L", "character 2: the property has no name"},
                 {"[b-a]", "backwards"},
                 {"x[]a]", "character 2: the class is empty"},
                 {"[\\d-x]\\q", "unknown escape"},

@@ -8,6 +8,7 @@
 #include "text/grammar/dfa.h"
 #include "text/grammar/grammar_int.h"
 #include "text/grammar/schema_text.h"
+#include "text/unicode_property.h"
 
 /* Groups inside groups. The parser recurses once for each. */
 enum { MAX_GROUPS = 200 };
@@ -101,6 +102,46 @@ static uint32_t assertion(struct parser *x, uint32_t what)
 
 /* ---- classes ---- */
 
+struct property {
+    struct parser *x;
+    struct grammar_ranges all;
+};
+
+static int put_property(void *ctx, struct unicode_range r)
+{
+    struct property *p = ctx;
+    return grammar_ranges_add(p->x->g, &p->all, r.lo, r.hi);
+}
+
+/* Read the property of \p or, negated, of \P, and add it to r. */
+static void add_property(struct parser *x, struct grammar_ranges *r,
+                         bool negated)
+{
+    struct property p = {.x = x};
+    size_t at = x->at - 2; /* the backslash */
+    bool braces = regex_skip(x, '{');
+    const char *name = x->p;
+    while (x->p < x->end && (braces ? *x->p != '}' : x->p == name))
+        regex_next(x);
+    size_t n = (size_t)(x->p - name);
+    if (failed(x))
+        return;
+    if (n == 0 || (braces && !regex_skip(x, '}')))
+        fail_at(x, at, "the property has no name, or no \"}\"");
+    else if (unicode_property(name, n, put_property, &p) > 0)
+        fail_at(x, at, "no Unicode property has this name");
+    struct grammar_range *out = malloc((2 * p.all.n + 4) * sizeof *out);
+    if (!out)
+        grammar_oom(x->g, p.all.n * sizeof *out);
+    size_t m = out && !failed(x)
+                   ? ranges_normalise(out, p.all.v, p.all.n, negated)
+                   : 0;
+    for (size_t i = 0; i < m; i++)
+        grammar_ranges_add(x->g, r, out[i].lo, out[i].hi);
+    free(out);
+    free(p.all.v);
+}
+
 /* Add the class of the escape \d, \D … to r. Returns false if c is not the
  * letter of a class. */
 static bool add_escape_class(struct parser *x, struct grammar_ranges *r,
@@ -114,6 +155,10 @@ static bool add_escape_class(struct parser *x, struct grammar_ranges *r,
                 {'w', words, COUNT(words)},
                 {'s', spaces, COUNT(spaces)}};
     struct grammar_range out[2 * COUNT(spaces) + 4];
+    if (c == 'p' || c == 'P') {
+        add_property(x, r, c == 'P');
+        return true;
+    }
     for (size_t i = 0; i < COUNT(rows); i++) {
         bool negated = c == (uint32_t)(rows[i].letter - 'a' + 'A');
         if (!negated && c != (uint32_t)rows[i].letter)
@@ -198,9 +243,6 @@ static uint32_t escape(struct parser *x, uint32_t c, bool in_class)
         return fail_at(x, at, "back references are not supported");
     if (c == 'k')
         return fail_at(x, at, "back references (\\k) are not supported");
-    if (c == 'p' || c == 'P')
-        return fail_at(x, at,
-                       "Unicode properties (\\p, \\P) are not supported");
     if (c == 'A' || c == 'z' || c == 'Z' || c == 'G')
         return fail_at(x, at,
                        "the anchors \\A \\z \\Z \\G are not supported; the "
