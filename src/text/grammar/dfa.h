@@ -101,6 +101,12 @@ int64_t *dfa_distances(const struct dfa *p, struct qwick_err *e);
  * some text has any length from the shortest one on. */
 int dfa_can_wait(const struct dfa *p, struct qwick_err *e);
 
+/* If the texts of p are those of a much smaller automaton with *min to *max
+ * characters, as of [a-z]{1,500}, return that automaton. Else return p, with
+ * *min 0 and *max -1, no maximum. NULL with the error set. */
+const struct dfa *dfa_fold(const struct dfa *p, int64_t *min, int64_t *max,
+                           const struct dfa_place *at);
+
 /* Take n steps of the budget. Returns -1 with the error set when it is used up.
  */
 int dfa_steps(const struct dfa_place *at, size_t n);

@@ -310,6 +310,24 @@ static int apply_minimum(struct schema_string *x, const struct dfa_place *at)
     return p ? 0 : -1;
 }
 
+/* Apply a maximum; < 0: none. */
+static void limit_length(struct schema_string *x, int64_t max)
+{
+    if (max >= 0 && (x->length.max < 0 || max < x->length.max))
+        x->length.max = max;
+}
+
+/* Count lengths that are part of the automaton. */
+static int fold_lengths(struct schema_string *x, const struct dfa_place *at)
+{
+    int64_t min, max;
+    x->points = dfa_fold(x->points, &min, &max, at);
+    if (min > x->length.min)
+        x->length.min = min;
+    limit_length(x, max);
+    return x->points ? 0 : -1;
+}
+
 /* Let strings without a text have an empty automaton. */
 static int check_length(struct schema_string *x, struct qwick_err *e)
 {
@@ -322,13 +340,6 @@ static int check_length(struct schema_string *x, struct qwick_err *e)
         x->points = &nothing;
     free(distance);
     return 0;
-}
-
-/* Apply a maximum; < 0: none. */
-static void limit_length(struct schema_string *x, int64_t max)
-{
-    if (max >= 0 && (x->length.max < 0 || max < x->length.max))
-        x->length.max = max;
 }
 
 int schema_string_of(struct schema *s, struct schema_node *const *v, size_t n,
@@ -353,6 +364,8 @@ int schema_string_of(struct schema *s, struct schema_node *const *v, size_t n,
     if (!rc && without)
         rc = narrow(&all, without, true, &at);
     out->points = all ? all : schema_any_text(s);
+    if (!rc && out->points)
+        rc = fold_lengths(out, &at);
     if (!rc && out->points && out->length.min > 0)
         rc = apply_minimum(out, &at);
     if (!rc && out->points && out->length.max >= 0)
