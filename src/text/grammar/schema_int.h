@@ -401,11 +401,10 @@ int schema_string_of(struct schema *s, struct schema_node *const *v, size_t n,
 /* Return the automaton of all texts. NULL with the error set. */
 const struct dfa *schema_any_text(struct schema *s);
 
-/* Return the automaton of a pattern. */
-const struct dfa *schema_pattern(struct schema *s,
-                                    const struct json_value *at,
-                                    const char *keyword,
-                                    const struct json_value *re);
+/* Return the automaton of a pattern. NULL with *e set, which has no place yet.
+ * Takes at most half of the steps that are left. */
+const struct dfa *schema_pattern(struct schema *s, const struct json_value *re,
+                                 struct qwick_err *e);
 
 /* Return the automaton of the texts that cannot be a string's text in a
  * parameter: they have a tag that ends it, or tool_value_json takes them for

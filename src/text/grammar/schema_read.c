@@ -261,9 +261,12 @@ static int read_pattern(struct schema *s, struct schema_node *node,
 {
     if (v->type != JSON_STRING)
         return wrong_type(s, node, key, "a string", v);
+    struct qwick_err e = {0};
     node->pattern = v;
-    node->pattern_dfa = schema_pattern(s, node->at, key, v);
-    return node->pattern_dfa ? 0 : -1;
+    node->pattern_dfa = schema_pattern(s, v, &e);
+    if (e.code == QWICK_ERR_USAGE)
+        return schema_cannot_hold(s, node->at, key, "%s", e.msg);
+    return node->pattern_dfa ? 0 : schema_refuse_err(s, node->at, key, &e);
 }
 
 static int read_format(struct schema *s, struct schema_node *node,
@@ -316,10 +319,10 @@ static int read_patterns(struct schema *s, struct schema_node *node,
     if (read_list(s, node, key, v, JSON_OBJECT, &node->pattern_props))
         return -1;
     for (size_t i = 0; i < v->len; i++) {
-        node->patterns_points[i] =
-            schema_pattern(s, node->at, key, &v->keys[i]);
+        struct qwick_err e = {0};
+        node->patterns_points[i] = schema_pattern(s, &v->keys[i], &e);
         if (!node->patterns_points[i])
-            return -1;
+            return schema_refuse_err(s, node->at, key, &e);
     }
     return 0;
 }

@@ -172,15 +172,13 @@ static const struct dfa *compile_regex(const char *re, size_t n,
     return p;
 }
 
-const struct dfa *schema_pattern(struct schema *s, const struct json_value *at,
-                                 const char *keyword,
-                                 const struct json_value *re)
+const struct dfa *schema_pattern(struct schema *s, const struct json_value *re,
+                                 struct qwick_err *e)
 {
-    struct qwick_err err = {0};
-    struct dfa_place place = {&s->mem, &s->steps_left, &err};
+    size_t most = s->steps_left / 2, left = most;
+    struct dfa_place place = {&s->mem, &left, e};
     const struct dfa *p = compile_regex(re->str, re->len, REGEX_SEARCH, &place);
-    if (!p)
-        schema_refuse_err(s, at, keyword, &err);
+    s->steps_left -= most - left;
     return p;
 }
 
