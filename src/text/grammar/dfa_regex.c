@@ -241,6 +241,8 @@ static int put_member(struct subsets *s, struct member m)
         return 0;
     if (m.duties == 0)
         s->mark[m.state] = s->stamp;
+    else if (dfa_steps(s->x->at, s->n_members - s->begin))
+        return -1;
     for (size_t i = s->begin; m.duties && i < s->n_members; i++)
         if (s->members[i].state == m.state && s->members[i].duties == m.duties)
             return 0;
@@ -265,7 +267,8 @@ static int close_over(struct subsets *s, struct member m, enum place before,
         return -1;
     while (s->n_todo > 0) {
         m = s->todo[--s->n_todo];
-        if (dfa_steps(s->x->at, m.duties ? 1 + s->n_members - s->begin : 1))
+        uint32_t n = a->first[m.state + 1] - a->first[m.state];
+        if (dfa_steps(s->x->at, 1 + n / 4))
             return -1;
         for (uint32_t k = a->first[m.state]; k < a->first[m.state + 1]; k++) {
             const struct nfa_edge *e = &a->edges[k];
@@ -404,6 +407,8 @@ static int list_readers(struct subsets *s)
     memset(s->heads, 0xFF, (x->n_classes + 1) * sizeof *s->heads);
     for (size_t i = 0; i < s->now.n; i++) {
         struct member m = s->now.v[i];
+        if (dfa_steps(x->at, 1))
+            return -1;
         for (uint32_t k = a->first[m.state]; k < a->first[m.state + 1]; k++) {
             const struct nfa_edge *e = &a->edges[k];
             if (e->kind != NFA_READ)
