@@ -262,9 +262,6 @@ const char *schema_draft_name(enum schema_draft draft);
 /* Return whether a keyword that some draft has is one of this draft. */
 bool schema_draft_has(enum schema_draft draft, const char *keyword);
 
-/* Return whether a draft defines a format. Other formats are annotations. */
-bool schema_drafts_have_format(const struct json_value *name);
-
 /* Return the "$ref" of a schema if it hides the keywords beside it, or NULL. */
 const struct json_value *schema_only_ref(const struct json_value *v,
                                          enum schema_draft draft);

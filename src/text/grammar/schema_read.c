@@ -291,7 +291,7 @@ static int read_format(struct schema *s, struct schema_node *node,
     if (v->type != JSON_STRING)
         return wrong_type(s, node, key, "a string", v);
     node->format = schema_format_find(v);
-    if (!node->format && !schema_drafts_have_format(v))
+    if (!node->format)
         grammar_remark(s->g, GRAMMAR_IGNORED, "format \"%s\"",
                        ERR_SHOW(v->str, v->len));
     return 0;
@@ -618,18 +618,6 @@ static int read_unknown(struct schema *s, struct schema_node *node,
 
 /* ---- nodes --------------------------------------------------------------- */
 
-/* Report a format that the drafts define and no part of the compiler holds.
- * Formats only concern strings. */
-static int report_format(struct schema *s, const struct schema_node *node)
-{
-    const struct json_value *v = json_get(node->at, "format");
-    if (node->format || !(node->types & T_STRING) || !json_is(v, JSON_STRING) ||
-        !schema_drafts_have_format(v))
-        return 0;
-    return schema_cannot_hold(s, node->at, "format", "\"%s\" is not supported",
-                              ERR_SHOW(v->str, v->len));
-}
-
 /* Report the keywords of a node that no part of the compiler holds yet. */
 static int report_unheld(struct schema *s, struct schema_node *node)
 {
@@ -711,8 +699,6 @@ static int read_node(struct schema *s, struct schema_node *node)
             !json_equals(key, "allOf"))
             node->plain = false;
     }
-    if (!only && report_format(s, node))
-        return -1;
     return report_unheld(s, node) ? -1 : schema_step(s, at->len);
 }
 
