@@ -95,7 +95,12 @@ static int check_something(struct schema *s, struct schema_node *root)
 {
     if (schema_collect(s, NULL, 0, &root, 1))
         return -1;
-    int never = schema_never(s, s->list, s->n_list, MAX_DEPTH);
+    size_t n = s->n_list;
+    uint32_t *items = schema_alloc(s, n, sizeof *items);
+    if (!items)
+        return -1;
+    memcpy(items, s->list, n * sizeof *items); /* s->list is used again */
+    int never = schema_never(s, items, n, MAX_DEPTH);
     if (never <= 0)
         return never;
     return schema_refuse(s, s->culprit ? s->culprit->at : s->root, NULL,
@@ -191,6 +196,7 @@ int schema_compile_value(struct grammar *g, const struct json_value *schema,
                        .root = schema,
                        .indent = o->indent,
                        .spaced = o->spaced,
+                       .lenient = o->lenient,
                        .any_order = o->any_order,
                        .form = o->form,
                        .call = o->call,

@@ -125,6 +125,17 @@ struct schema_node {
     unsigned char color;
 };
 
+/* Drafts of JSON Schema. Without a known "$schema", it is the latest one.
+ * Keywords of older drafts keep their meaning where the latest one has no
+ * other, because many schemas do not name their draft. */
+enum schema_draft {
+    DRAFT_4 = 4,
+    DRAFT_6 = 6,
+    DRAFT_7 = 7, /* and before: keywords beside "$ref" have no effect */
+    DRAFT_2019 = 2019,
+    DRAFT_2020 = 2020
+};
+
 /* The demand that some member of an object has a name of a language and a value
  * that satisfies a schema. */
 struct schema_some {
@@ -138,6 +149,7 @@ struct schema_resource {
     const struct json_value *root;
     const char *uri;
     size_t n_uri;
+    enum schema_draft draft;
 };
 
 /* A name of a schema: the URI of a resource, or an anchor. */
@@ -147,6 +159,7 @@ struct schema_name {
     size_t n;
     const struct json_value *at; /* what it names */
     uint32_t in;                 /* the resource around that */
+    bool dynamic;                /* it is a "$dynamicAnchor" */
     bool twice;                  /* another schema has the same name */
 };
 
@@ -187,8 +200,9 @@ struct schema {
     size_t n_problems;
     struct grammar *g;
     const char *where; /* see schema_options */
-    bool checks; /* only reads the schema, to check documents: everything can
-                    be held */
+    bool lenient; /* see schema_options */
+    bool checks;  /* only reads the schema, to check documents: everything can
+                     be held */
     int indent;
     bool spaced, any_order; /* see struct schema_options */
     enum schema_form form;
@@ -279,6 +293,27 @@ struct schema_node *schema_new_node(struct schema *s,
 /* Return which parts of a keyword's value are schemas. */
 enum schema_parts schema_parts_of(const struct json_value *keyword);
 
+/* Return the draft of a resource that begins at v, inside one of the draft
+ * `outer`. 0: one before draft 4. */
+enum schema_draft schema_draft_at(const struct json_value *v,
+                                  enum schema_draft outer);
+
+const char *schema_draft_name(enum schema_draft draft);
+
+/* Return whether a keyword that some draft has is one of this draft. */
+bool schema_draft_has(enum schema_draft draft, const char *keyword);
+
+/* Return whether a draft defines a format. Other formats are annotations. */
+bool schema_drafts_have_format(const struct json_value *name);
+
+/* Return the "$ref" of a schema if it hides the keywords beside it, or NULL. */
+const struct json_value *schema_only_ref(const struct json_value *v,
+                                         enum schema_draft draft);
+
+/* Return the "$id", in draft 4 the "id", of a schema that has one. */
+const struct json_value *schema_id_of(const struct json_value *v,
+                                      enum schema_draft draft);
+
 /* Find the resources and names of the whole schema. */
 int schema_find_names(struct schema *s);
 
@@ -294,9 +329,11 @@ uint32_t schema_resource_in(struct schema *s, const struct json_value *at,
                             uint32_t outer);
 
 /* Report a keyword that the compiler cannot hold exactly: "#/POINTER/KEYWORD:
- * …". Returns 0: the caller goes on as if the keyword were not there, to find
- * other problems, and the schema is refused in the end. -1 with the error set:
- * the compiler ends. at and keyword as in schema_refuse. */
+ * …". Returns 0: the caller goes on as if the keyword were not there. The schema
+ * is refused in the end; until then the compiler looks for other problems. With
+ * the option lenient, the schema is not refused, so the caller must then admit
+ * every value that the keyword admits, and more. -1 with the error set: the
+ * compiler ends. at and keyword as in schema_refuse. */
 int schema_cannot_hold(struct schema *s, const struct json_value *at,
                        const char *keyword, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
@@ -308,13 +345,14 @@ int schema_go_on(struct schema *s);
 /* Read all nodes that can be reached, and refuse what is not supported. */
 int schema_read_all(struct schema *s);
 
-/* Return the value that the "$ref" of a schema at `at` means, or NULL with the
- * error set. *in: the resource of that schema; becomes the one around the
- * value. */
-const struct json_value *schema_resolve(struct schema *s,
-                                        const struct json_value *at,
-                                        const struct json_value *ref,
-                                        uint32_t *in);
+/* Return the value that a reference of a schema at `at` means, or NULL with the
+ * error set. keyword: "$ref", "$dynamicRef" or "$recursiveRef". *in: the
+ * resource of that schema; becomes the one around the value. For a reference
+ * whose target depends on the way to it, returns NULL without an error, after
+ * schema_cannot_hold. */
+const struct json_value *
+schema_resolve(struct schema *s, const struct json_value *at,
+               const char *keyword, const struct json_value *ref, uint32_t *in);
 
 /* ---- schemas that are made of others (schema_rewrite.c, schema_not.c) ----
  */
