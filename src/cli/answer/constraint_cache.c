@@ -27,6 +27,8 @@ constraint_cache_find(const struct constraint_cache *c,
 {
     struct constraint_ref *r = c->first;
     while (r && (r->kind != o->kind || r->json_indent != o->json_indent ||
+                 r->lenient != o->lenient ||
+                 r->json_any_order != o->json_any_order ||
                  !same_text(&r->text, o->text, o->n_text) ||
                  !same_text(&r->tool, o->tool, tool_length(o))))
         r = r->next;
@@ -90,6 +92,8 @@ static int constraint_cache_compile(struct constraint_cache *c,
     r->cache = c;
     r->kind = o->kind;
     r->json_indent = o->json_indent;
+    r->lenient = o->lenient;
+    r->json_any_order = o->json_any_order;
     if (buf_reserve(&r->text, 0) || buf_append(&r->text, o->text, o->n_text) ||
         buf_append(&r->tool, o->tool ? o->tool : "", tool_length(o))) {
         ref_free(r);
@@ -165,6 +169,10 @@ void constraint_add_key(struct key *k, const struct constraint_ref *r)
     key_add_u64(k, (uint64_t)r->kind);
     key_add_text(k, r->text.data, r->text.len);
     key_add_u64(k, (uint64_t)r->json_indent);
+    if (r->lenient)
+        key_add_text(k, "lenient", 7);
+    if (r->json_any_order)
+        key_add_text(k, "any order", 9);
     if (r->kind == QWICK_CONSTRAINT_TOOLS)
         key_add_text(k, buf_text(&r->tool), r->tool.len);
 }

@@ -4,6 +4,7 @@
 #define CLI_CONSTRAINT_CACHE_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,6 +21,8 @@ struct constraint_ref {
     struct buf text;
     struct buf tool; /* of the options, or empty */
     int json_indent;
+    bool lenient;
+    bool json_any_order;
     size_t n_users; /* under the mutex of the cache */
     uint64_t last_use;
 };

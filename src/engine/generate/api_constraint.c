@@ -6,6 +6,7 @@
 #include "base/utf8.h"
 #include "engine/core/engine.h"
 #include "engine/core/options.h"
+#include "engine/generate/answer_check.h"
 #include "engine/generate/constraint.h"
 #include "engine/generate/token_trie.h"
 #include "text/chat/call_forms.h"
@@ -18,6 +19,9 @@
 
 /* Longer texts are refused before anything is done with them. */
 enum { MAX_TEXT = 1 << 20 };
+
+/* Names of weakened keywords in a warning. */
+enum { MAX_WEAKENED = 16 };
 
 /* Add the text to the grammar, and set *root to the rule to begin with. */
 typedef int (*compile_fn)(struct grammar *g, const struct qwick_engine *eng,
@@ -65,7 +69,9 @@ static int compile_schema(struct grammar *g, const struct qwick_engine *eng,
                           uint32_t *root, struct qwick_err *e)
 {
     (void)eng;
-    const struct schema_options so = {.indent = o->json_indent};
+    const struct schema_options so = {.indent = o->json_indent,
+                                      .lenient = o->lenient,
+                                      .any_order = o->json_any_order};
     return schema_compile(g, o->text, o->n_text, &so, root, e);
 }
 
@@ -73,7 +79,8 @@ static int compile_tools(struct grammar *g, const struct qwick_engine *eng,
                          const struct qwick_constraint_options *o,
                          uint32_t *root, struct qwick_err *e)
 {
-    const struct tools_options to = {.form = eng->call_form, .tool = o->tool};
+    const struct tools_options to = {
+        .form = eng->call_form, .tool = o->tool, .lenient = o->lenient};
     if (!to.form)
         return err_set(e, QWICK_ERR_USAGE,
                        "%s: the chat template shows no calls of tools in a "
@@ -144,24 +151,24 @@ static int check(const struct qwick_constraint_options *o, struct qwick_err *e)
     return 0;
 }
 
-/* Log the names of a kind of remarks in one line. */
+/* Log the names of a kind of remarks in one line, at most `most` of them. */
 static void log_names(const struct qwick_constraint_options *o,
                       const struct grammar *g, enum grammar_remark kind,
-                      const char *name, const char *what)
+                      const char *name, const char *what, size_t most)
 {
     struct buf line = {0};
-    size_t n;
+    size_t n, i;
     const char *names = grammar_remarks(g, kind, &n);
     if (n == 0)
         return;
     bool bad = buf_printf(&line, "%s: %s", name, what);
-    for (size_t i = 0; *names && !bad; i++) {
+    for (i = 0; *names && i < most && !bad; i++) {
         size_t len = strcspn(names, "\n");
         bad = buf_puts(&line, i ? ", " : ": ") || buf_append(&line, names, len);
         names += len + 1;
     }
-    if (n > GRAMMAR_MAX_NAMES)
-        bad = bad || buf_puts(&line, " and others");
+    if (i < n)
+        bad = bad || buf_printf(&line, " and %zu more", n - i);
     if (!bad)
         o->log(o->log_ctx, QWICK_LOG_WARNING, line.data);
     buf_free(&line);
@@ -192,8 +199,25 @@ static void log_remarks(const struct qwick_constraint_options *o,
 {
     if (!o->log)
         return;
-    log_names(o, g, GRAMMAR_IGNORED, name, "without effect");
+    log_names(o, g, GRAMMAR_IGNORED, name, "without effect",
+              GRAMMAR_MAX_NAMES);
+    log_names(o, g, GRAMMAR_WEAKENED, name, "weakened", MAX_WEAKENED);
     log_problems(o, g, name);
+}
+
+/* Give a constraint the check of its answers. On failure free it. */
+static int add_check(struct qwick_constraint **c,
+                     const struct qwick_constraint_options *o,
+                     const struct call_form *form, struct qwick_err *e)
+{
+    struct answer_check *check;
+    if (answer_check_create(&check, o, form, e)) {
+        constraint_free(*c);
+        *c = NULL;
+        return -1;
+    }
+    constraint_set_check(*c, check);
+    return 0;
 }
 
 int qwick_constraint_create(struct qwick_constraint **out,
@@ -214,11 +238,25 @@ int qwick_constraint_create(struct qwick_constraint **out,
         uint32_t root;
         if (!kinds[o.kind].compile(g, eng, &o, &root, e) &&
             !grammar_finish(g, root, e))
-            rc = constraint_create(out, g, name, eng->trie, e);
+            rc = constraint_create(out, g, name, eng->trie, e) ||
+                 add_check(out, &o, eng->call_form, e);
         log_remarks(&o, g, name);
     }
     grammar_free(g);
-    return rc;
+    return rc ? -1 : 0;
+}
+
+bool qwick_constraint_is_lenient(const struct qwick_constraint *c)
+{
+    return constraint_get_check(c);
+}
+
+int qwick_constraint_check(const struct qwick_constraint *c, const char *text,
+                           size_t n, bool *valid, struct qwick_err *e)
+{
+    const struct answer_check *check = constraint_get_check(c);
+    *valid = true;
+    return check ? answer_check_run(check, text, n, valid, e) : 0;
 }
 
 void qwick_constraint_free(struct qwick_constraint *c)

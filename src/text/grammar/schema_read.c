@@ -127,45 +127,40 @@ static int read_const(struct schema *s, struct schema_node *node,
     return 0;
 }
 
-/* Exclude a value. Only null, true, false, numbers and strings can be excluded:
- * for them, all other values of the type can be written. */
-static int exclude(struct schema *s, struct schema_node *node,
-                   const struct json_value *v, size_t *n)
+/* Return whether all values of a list, or one value, are null, booleans,
+ * numbers and strings. */
+static bool are_scalars(const struct json_value *v, size_t n)
 {
-    if (v->type == JSON_ARRAY || v->type == JSON_OBJECT)
-        return schema_refuse(s, node->at, "not",
-                             "%s cannot be excluded, only null, true, false, "
-                             "numbers and strings",
-                             json_type_name(v));
-    node->excluded.v[(*n)++] = v;
-    node->excluded.n = *n;
-    return 0;
+    for (size_t i = 0; i < n; i++)
+        if (v[i].type == JSON_ARRAY || v[i].type == JSON_OBJECT)
+            return false;
+    return true;
 }
 
+/* Read not. If it is only a const or enum, exclude its values; arrays and
+ * objects cannot be excluded, for them see schema_not.c. */
 static int read_not(struct schema *s, struct schema_node *node, const char *key,
                     const struct json_value *v)
 {
-    size_t n = 0;
+    const struct json_value *values = json_get(v, "enum");
+    const struct json_value *value = json_get(v, "const");
     if (v->type == JSON_BOOL) {
         node->never = v->boolean;
         return 0;
     }
-    const struct json_value *values = json_get(v, "enum");
-    const struct json_value *value = json_get(v, "const");
-    if (v->type != JSON_OBJECT || v->len != 1 || (!values && !value)) {
+    if (values && values->type != JSON_ARRAY)
+        return wrong_type(s, node, key, "an array", values);
+    const struct json_value *list = value ? value : values ? values->items : v;
+    size_t n = values ? values->len : 1;
+    if (v->type != JSON_OBJECT || v->len != 1 || !are_scalars(list, n)) {
         node->negated = schema_node_of(s, v, node->resource);
         return node->negated ? 0 : -1;
     }
-    if (values && values->type != JSON_ARRAY)
-        return wrong_type(s, node, key, "an array", values);
-    node->excluded.v = schema_alloc(s, values ? values->len : 1, sizeof v);
+    node->excluded.v = schema_alloc(s, n, sizeof v);
     if (!node->excluded.v)
         return -1;
-    if (value)
-        return exclude(s, node, value, &n);
-    for (size_t i = 0; i < values->len; i++)
-        if (exclude(s, node, &values->items[i], &n))
-            return -1;
+    for (size_t i = 0; i < n; i++)
+        node->excluded.v[node->excluded.n++] = &list[i];
     return 0;
 }
 
@@ -343,12 +338,12 @@ static int read_properties(struct schema *s, struct schema_node *node,
 static int read_patterns(struct schema *s, struct schema_node *node,
                          const char *key, const struct json_value *v)
 {
-    if (v->type == JSON_OBJECT && v->len > MAX_PATTERNS)
-        return schema_refuse(s, node->at, key,
-                             "%zu patterns are more than the limit %d", v->len,
-                             MAX_PATTERNS);
     node->patterns = v->keys;
     if (read_list(s, node, key, v, JSON_OBJECT, &node->pattern_props))
+        return -1;
+    node->patterns_points =
+        schema_alloc(s, v->len, sizeof *node->patterns_points);
+    if (!node->patterns_points)
         return -1;
     for (size_t i = 0; i < v->len; i++) {
         node->patterns_points[i] =
@@ -618,32 +613,6 @@ static int read_unknown(struct schema *s, struct schema_node *node,
 
 /* ---- nodes --------------------------------------------------------------- */
 
-/* Report the keywords of a node that no part of the compiler holds yet. */
-static int report_unheld(struct schema *s, struct schema_node *node)
-{
-    const struct {
-        const char *name;
-        bool has;
-    } unheld[] = {
-        {"not", node->negated},
-        {"if", node->condition && (node->then || node->otherwise)},
-        {"contains", node->contains},
-        {"uniqueItems", node->unique_items},
-        {"minProperties", node->min_props > 0},
-        {"maxProperties", node->max_props >= 0},
-        {"propertyNames", node->prop_names},
-        {"unevaluatedItems", node->other_items},
-        {"unevaluatedProperties", node->other_props},
-        {"dependentRequired", node->dependent && node->dependent->len},
-        {"dependentSchemas", node->dependents.n},
-    };
-    for (size_t i = 0; i < sizeof unheld / sizeof *unheld; i++)
-        if (unheld[i].has && schema_cannot_hold(s, node->at, unheld[i].name,
-                                                "is not supported"))
-            return -1;
-    return 0;
-}
-
 /* Note the places of the keywords that decide the order of properties. */
 static void note_order(struct schema_node *node, const struct json_value *key,
                        size_t i)
@@ -699,7 +668,27 @@ static int read_node(struct schema *s, struct schema_node *node)
             !json_equals(key, "allOf"))
             node->plain = false;
     }
-    return report_unheld(s, node) ? -1 : schema_step(s, at->len);
+    return schema_step(s, at->len);
+}
+
+struct schema_node *schema_new_node(struct schema *s,
+                                    const struct json_value *at)
+{
+    if (s->n_nodes == MAX_NODES) {
+        schema_refuse(s, at, NULL, "the schema has more than %d schemas in it",
+                      MAX_NODES);
+        return NULL;
+    }
+    struct schema_node *node = schema_alloc(s, 1, sizeof *node);
+    if (!node || ARRAY_RESERVE(s->nodes, s->cap_nodes, s->n_nodes + 1, s->e))
+        return NULL;
+    node->at = at;
+    node->id = (uint32_t)s->n_nodes;
+    node->types = T_ALL;
+    node->max_length = node->max_items = node->max_props = -1;
+    node->min_contains = node->max_contains = -1;
+    s->nodes[s->n_nodes++] = node;
+    return node;
 }
 
 struct schema_node *schema_node_of(struct schema *s,
@@ -712,25 +701,13 @@ struct schema_node *schema_node_of(struct schema *s,
         if (s->nodes[i]->at == at && s->nodes[i]->outer == outer)
             return s->nodes[i];
     uint32_t resource = schema_resource_in(s, at, outer);
-    if (resource == UINT32_MAX)
+    struct schema_node *node =
+        resource == UINT32_MAX ? NULL : schema_new_node(s, at);
+    if (!node)
         return NULL;
-    if (s->n_nodes == MAX_NODES) {
-        schema_refuse(s, at, NULL, "the schema has more than %d schemas in it",
-                      MAX_NODES);
-        return NULL;
-    }
-    struct schema_node *node = schema_alloc(s, 1, sizeof *node);
-    if (!node || ARRAY_RESERVE(s->nodes, s->cap_nodes, s->n_nodes + 1, s->e))
-        return NULL;
-    node->at = at;
     node->outer = outer;
     node->resource = resource;
-    node->id = (uint32_t)s->n_nodes;
-    node->types = T_ALL;
-    node->max_length = node->max_items = node->max_props = -1;
-    node->min_contains = node->max_contains = -1;
     hashmap_put(&s->by_place, h, node->id);
-    s->nodes[s->n_nodes++] = node;
     return node;
 }
 
