@@ -50,6 +50,40 @@ static const struct documents unique[] = {
      {"[1,null,null]"}},
 };
 
+/* maxContains, and several of them. */
+static const struct documents several[] = {
+    {"{'type':'array','contains':{'type':'integer'},'maxContains':1}",
+     {"[1]", "[null,1]", "[1,null]", "[1.5,1]"},
+     {"[]", "[null]", "[1,2]", "[1,null,2]"}},
+    {"{'type':'array','contains':{'type':'integer'},'maxContains':2,"
+     "'minContains':0}",
+     {"[]", "[null]", "[1,2]", "[1,null,2]"},
+     {"[1,2,3]"}},
+    {"{'type':'array','contains':{'type':'integer'},'maxContains':0,"
+     "'minContains':0,'maxItems':2}",
+     {"[]", "[null]", "[1.5,'a']"},
+     {"[1]", "[null,1]", "[null,null,null]"}},
+    {"{'type':'array','allOf':[{'contains':{'type':'integer'}},{'contains':{"
+     "'minimum':5}}]}",
+     {"[7]", "[1,7.5]", "[7.5,null,1]", "[1,null]"},
+     {"[]", "[1]", "[7.5]", "[1,2]"}},
+    {"{'type':'array','prefixItems':[{'type':'string'}],'allOf':[{'contains':{"
+     "'const':1},'minContains':2},{'contains':{'const':2},'maxContains':1},{"
+     "'minItems':5}]}",
+     {"['a',1,1,2,3]", "['a',2,1,3,1]", "['a',1,2,1,1,1]"},
+     {"['a',1,1,2]", "['a',1,1,3,3]", "['a',1,1,2,2]", "['a',1,2,3,3]"}},
+    {"{'type':'array','not':{'contains':{'type':'integer'},'minContains':2,"
+     "'maxContains':3}}",
+     {"[]", "[1]", "[1,2,3,4]", "[null,1]"},
+     {"[1,2]", "[1,null,2]", "[1,2,3]"}},
+};
+
+static void counts_several(void **state)
+{
+    for (size_t i = 0; i < sizeof several / sizeof *several; i++)
+        check_documents(&several[i], true);
+}
+
 static void counts_items(void **state)
 {
     for (size_t i = 0; i < sizeof contains / sizeof *contains; i++)
@@ -73,6 +107,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_items),
+        cmocka_unit_test(counts_several),
         cmocka_unit_test(tells_items_apart),
         cmocka_unit_test(refuses_arrays),
     };

@@ -140,7 +140,7 @@ static void reads_only_keywords_of_the_draft(void **state)
          "additionalItems\nnullable\nformat \"int32\"\n_enum\n"
          "format \"a\\x0ab\"\n"},
         {"{'enum':[1],'format':'date'}", ""},
-        {"{'type':'integer','enum':[1],'format':'regex'}", ""},
+        {"{'type':'integer','enum':[1],'format':'uuid'}", ""},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -244,7 +244,6 @@ static void refuses_by_draft(void **state)
          "S: #/$schema: drafts before 4 are not supported"},
         {"{'items':[{}],'prefixItems':[{}]}",
          "S: #/items: an array cannot be combined with prefixItems"},
-        {"{'format':'regex'}", "S: #/format: \"regex\" is not supported"},
         {"{'exclusiveMinimum':'1'}",
          "S: #/exclusiveMinimum: a number expected, not a string"},
         {"{'dependencies':{'a':[1]}}",

@@ -212,25 +212,34 @@ static const struct schema_node *referred(const struct schema_node *node)
 static void add_contains(const struct schema_node *node, struct schema_array *a)
 {
     int64_t min = node->min_contains < 0 ? 1 : node->min_contains;
+    size_t i = 0;
     if (!node->contains || (min == 0 && node->max_contains < 0))
         return;
-    if (a->contains &&
-        referred(a->contains->contains) != referred(node->contains)) {
+    while (i < a->n_contains &&
+           referred(a->counts[i].schema) != referred(node->contains))
+        i++;
+    if (i == MAX_CONTAINS) {
         a->again = node;
         return;
     }
-    if (min > a->min_contains)
-        a->min_contains = min;
+    struct schema_contains *x = &a->counts[i];
+    if (i == a->n_contains) {
+        *x = (struct schema_contains){node->contains, 0, -1};
+        a->n_contains++;
+    }
+    if (min > x->min)
+        x->min = min;
     if (node->max_contains >= 0 &&
-        (a->max_contains < 0 || node->max_contains < a->max_contains))
-        a->max_contains = node->max_contains;
-    if (!a->contains || node->max_contains >= 0)
-        a->contains = node;
+        (x->max < 0 || node->max_contains < x->max))
+        x->max = node->max_contains;
+    if (x->min > a->min)
+        a->min = x->min;
+    a->contains = node;
 }
 
 struct schema_array schema_array_of(struct schema_node *const *v, size_t n)
 {
-    struct schema_array a = {.max = -1, .max_contains = -1};
+    struct schema_array a = {.max = -1};
     for (size_t i = 0; i < n; i++) {
         if (v[i]->min_items > a.min)
             a.min = v[i]->min_items;
@@ -242,8 +251,6 @@ struct schema_array schema_array_of(struct schema_node *const *v, size_t n)
             a.unique = v[i];
         add_contains(v[i], &a);
     }
-    if (a.min_contains > a.min)
-        a.min = a.min_contains;
     return a;
 }
 

@@ -41,6 +41,7 @@ enum {
     MAX_WORK = 20000000, /* steps of the compiler */
     MAX_EXTRAS = 500,    /* languages of names that a schema does not list */
     MAX_PREFIX = 256,    /* prefixItems */
+    MAX_CONTAINS = 4,    /* contains of one array */
     MAX_NAME = 64,       /* code points of names that a schema does not list */
     MAX_DEPTH = 8,       /* levels that are compared for oneOf */
     MAX_PROBLEMS = 1000, /* reasons to refuse one schema */
@@ -302,9 +303,6 @@ const char *schema_draft_name(enum schema_draft draft);
 /* Return whether a keyword that some draft has is one of this draft. */
 bool schema_draft_has(enum schema_draft draft, const char *keyword);
 
-/* Return whether a draft defines a format. Other formats are annotations. */
-bool schema_drafts_have_format(const struct json_value *name);
-
 /* Return the "$ref" of a schema if it hides the keywords beside it, or NULL. */
 const struct json_value *schema_only_ref(const struct json_value *v,
                                          enum schema_draft draft);
@@ -524,12 +522,19 @@ struct schema_object {
     const struct json_value *has_min, *has_max; /* the schemas that say so */
 };
 
+/* How many items of an array satisfy a schema. */
+struct schema_contains {
+    struct schema_node *schema;
+    int64_t min, max; /* max: -1 without */
+};
+
 struct schema_array {
     int64_t min, max; /* max: -1 without */
     size_t n_prefix;  /* items with schemas of their own */
-    const struct schema_node *contains; /* the node whose contains matters, or
-                                           NULL */
-    int64_t min_contains, max_contains; /* max: -1 without */
+    const struct schema_node *contains; /* the last node with a contains that
+                                           matters, or NULL */
+    struct schema_contains counts[MAX_CONTAINS];
+    size_t n_contains;
     const struct schema_node *again;    /* another one, or NULL */
     const struct schema_node *unique;   /* the node that has uniqueItems, or
                                            NULL */
@@ -620,6 +625,21 @@ uint32_t schema_emit(struct schema *s, struct schema_node *const *v, size_t n,
 
 uint32_t schema_emit_array(struct schema *s, struct schema_node *const *v,
                            size_t n, int level);
+
+/* Return the node of item i of an array. also[0..n_also): other schemas that it
+ * satisfies. */
+uint32_t schema_item_node(struct schema *s, struct schema_node *const *v,
+                          size_t n, size_t i, struct schema_node *const *also,
+                          size_t n_also, int level);
+
+/* Report what cannot be held of contains, and forget it. Returns 0 or -1. */
+int schema_check_contains(struct schema *s, struct schema_array *a);
+
+/* Return the node of the items of an array with contains, one or more. */
+uint32_t schema_counted_items(struct schema *s, struct schema_node *const *v,
+                              size_t n, const struct schema_array *a,
+                              int level);
+
 uint32_t schema_emit_object(struct schema *s, struct schema_node *const *v,
                             size_t n, int level);
 

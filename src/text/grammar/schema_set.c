@@ -598,23 +598,44 @@ static int never_value(struct schema *s, struct schema_node *const *v, size_t n,
     return schema_collect(s, NULL, 0, v, n) ? -1 : never_list(s, depth);
 }
 
-static int never_array(struct schema *s, struct schema_node *const *v, size_t n,
-                       int depth)
+/* Return 1 if an array must contain an item that has no value. */
+static int never_contains(struct schema *s, struct schema_node *const *v,
+                          size_t n, const struct schema_array *a,
+                          struct schema_node **item, int depth)
 {
-    struct schema_array a = schema_array_of(v, n);
-    struct schema_node **item = schema_alloc(s, 2 * n, sizeof *item);
-    if (!item)
-        return -1;
-    if (a.max >= 0 && a.min > a.max)
-        return empty_because(s, v[n - 1], "minItems is above maxItems");
-    for (size_t i = 0; depth > 0 && (int64_t)i < a.min && i <= a.n_prefix;
-         i++) {
-        size_t k = schema_item_of(v, n, i, item);
-        int rc = k ? never_value(s, item, k, depth - 1) : 0;
+    for (size_t i = 0; i < a->n_contains; i++) {
+        const struct schema_contains *x = &a->counts[i];
+        if (x->max >= 0 && x->min > x->max)
+            return empty_because(s, v[n - 1],
+                                 "minContains is above maxContains");
+        if (depth == 0 || a->n_prefix || x->min == 0)
+            continue;
+        size_t k = schema_item_of(v, n, 0, item);
+        item[k++] = x->schema;
+        int rc = never_value(s, item, k, depth - 1);
         if (rc)
             return rc;
     }
     return 0;
+}
+
+static int never_array(struct schema *s, struct schema_node *const *v, size_t n,
+                       int depth)
+{
+    struct schema_array a = schema_array_of(v, n);
+    if (a.max >= 0 && a.min > a.max)
+        return empty_because(s, v[n - 1], "minItems is above maxItems");
+    struct schema_node **item = schema_borrow(s, n + 1, sizeof *item);
+    if (!item)
+        return -1;
+    int rc = never_contains(s, v, n, &a, item, depth);
+    for (size_t i = 0;
+         !rc && depth > 0 && (int64_t)i < a.min && i <= a.n_prefix; i++) {
+        size_t k = schema_item_of(v, n, i, item);
+        rc = k ? never_value(s, item, k, depth - 1) : 0;
+    }
+    schema_give_back(s, item, n + 1, sizeof *item);
+    return rc;
 }
 
 /* Return 1 if a required member of an object has no value. */
