@@ -14,44 +14,15 @@ differences, which are printed; 77: python3-jsonschema is not installed.
 import argparse
 import json
 import random
-import subprocess
 import sys
+
+from server import Server
 
 try:
     import schemas
 except ImportError as e:
     print("SKIP: %s" % e)
     sys.exit(77)
-
-
-class Server:
-    def __init__(self, program):
-        self.p = subprocess.Popen([program], stdin=subprocess.PIPE,
-                                  stdout=subprocess.PIPE)
-
-    def ask(self, line, data=b""):
-        self.p.stdin.write(line.encode() + b"\n" + data)
-        self.p.stdin.flush()
-        answer = self.p.stdout.readline().decode().rstrip("\n")
-        if not answer:
-            raise SystemExit("the server ended at: " + line)
-        return answer
-
-    def schema(self, text, indent=0):
-        data = text.encode()
-        return self.ask("S %d %d" % (indent, len(data)), data)
-
-    def matches(self, text):
-        data = text.encode("utf-8", "surrogatepass")
-        return self.ask("M %d" % len(data), data) == "yes"
-
-    def matches_tokens(self, text, seed):
-        data = text.encode()
-        return self.ask("T %d %d" % (seed, len(data)), data)
-
-    def walk(self, seed, most):
-        n = int(self.ask("W %d %d" % (seed, most)))
-        return None if n < 0 else self.p.stdout.read(n)
 
 
 class Check:

@@ -1,0 +1,50 @@
+"""The program build/tests/schema_server, which answers questions about schemas."""
+import subprocess
+
+
+class Ended(Exception):
+    """The program ended in the middle of an answer."""
+
+
+class Server:
+    def __init__(self, program):
+        self.program = program
+        self.start()
+
+    def start(self):
+        self.p = subprocess.Popen([self.program], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE)
+
+    def ask(self, line, data=b""):
+        answer = b""
+        try:
+            self.p.stdin.write(line.encode() + b"\n" + data)
+            self.p.stdin.flush()
+            answer = self.p.stdout.readline()
+        except BrokenPipeError:
+            pass
+        if not answer:
+            raise Ended("the server ended at: " + line)
+        return answer.decode(errors="replace").rstrip("\n")
+
+    def schema(self, text, indent=0):
+        data = text.encode()
+        return self.ask("S %d %d" % (indent, len(data)), data)
+
+    def matches(self, text):
+        data = text.encode("utf-8", "surrogatepass")
+        return self.ask("M %d" % len(data), data) == "yes"
+
+    def admits(self, text):
+        """Whether an order of members is admitted: "yes", "no: …" or
+        "unknown: …"."""
+        data = text.encode("utf-8", "surrogatepass")
+        return self.ask("D %d" % len(data), data)
+
+    def matches_tokens(self, text, seed):
+        data = text.encode()
+        return self.ask("T %d %d" % (seed, len(data)), data)
+
+    def walk(self, seed, most):
+        n = int(self.ask("W %d %d" % (seed, most)))
+        return None if n < 0 else self.p.stdout.read(n)
