@@ -35,11 +35,11 @@ class Server:
         data = text.encode("utf-8", "surrogatepass")
         return self.ask("M %d" % len(data), data) == "yes"
 
-    def admits(self, text):
+    def admits(self, text, literal=False):
         """Whether an order of members is admitted: "yes", "no: …" or
         "unknown: …"."""
         data = text.encode("utf-8", "surrogatepass")
-        return self.ask("D %d" % len(data), data)
+        return self.ask("D %d %d" % (literal, len(data)), data)
 
     def matches_tokens(self, text, seed):
         data = text.encode()

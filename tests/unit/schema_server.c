@@ -1,15 +1,15 @@
 /* Answers questions about schemas on its standard input, for the programs in
  * tests/schema:
- *     S INDENT LENGTH\nBYTES   compile a schema: "ok" or "error: MESSAGE"
+ *     S INDENT LENGTH\nBYTES   compile a schema: "ok", "ok: REMARKS" or
+ *                              "error: MESSAGE"
  *     M LENGTH\nBYTES          match a text: "yes" or "no"
- *     D LENGTH\nBYTES          find an order of members in which the schema
- *                              admits a document: "yes", "no: TEXT" with the
- *                              end of the longest text that led on, or
- *                              "unknown: TEXT" if the search took too long
- *     T SEED LENGTH\nBYTES     match a text token by token, cut into tokens of
- *                              the demo model at random
- *     W SEED LENGTH            a random document, "LENGTH\nBYTES"; up to about
- *                              that length; "-1" if it does not end there */
+ *     D LITERAL LENGTH\nBYTES  find an order of members in which the schema
+ *                              admits a document: "yes", "no: NOTE", or
+ *                              "unknown: NOTE" if the search gave up; LITERAL
+ * 1: 1.0 is not 1 T SEED LENGTH\nBYTES     match a text token by token, cut
+ * into tokens of the demo model at random W SEED LENGTH            a random
+ * document, "LENGTH\nBYTES"; up to about that length; "-1" if it does not end
+ * there */
 #include "schema_automaton.h"
 
 #include <stdio.h>
@@ -171,6 +171,21 @@ static void drop_schema(struct current *c)
     c->grammar = NULL;
 }
 
+/* Print what has no effect or is not held exactly, as one line. */
+static void print_remarks(const struct grammar *g)
+{
+    const char *mark = ": ";
+    for (int kind = 0; kind < GRAMMAR_N_REMARKS; kind++) {
+        size_t n;
+        const char *p = grammar_remarks(g, (enum grammar_remark)kind, &n);
+        for (; p && *p; p += strcspn(p, "\n") + 1) {
+            printf("%s%.*s", mark, (int)strcspn(p, "\n"), p);
+            mark = "; ";
+        }
+    }
+    printf("\n");
+}
+
 /* Replace the schema, and say whether it is accepted. */
 static void answer_schema(struct current *c, const char *text, size_t n,
                           int indent)
@@ -178,13 +193,16 @@ static void answer_schema(struct current *c, const char *text, size_t n,
     struct qwick_err e = {0};
     drop_schema(c);
     c->grammar = grammar_of(text, n, indent, &e);
-    if (c->grammar && automaton_create(&c->automaton, c->grammar, &e) == 0)
-        printf("ok\n");
-    else
+    if (c->grammar && automaton_create(&c->automaton, c->grammar, &e) == 0) {
+        printf("ok");
+        print_remarks(c->grammar);
+    } else {
         printf("error: %s\n", e.msg);
+    }
 }
 
-static void answer_document(struct current *c, const char *text, size_t n)
+static void answer_document(struct current *c, const char *text, size_t n,
+                            bool literal)
 {
     struct json_doc *doc;
     struct buf found = {0};
@@ -193,7 +211,7 @@ static void answer_document(struct current *c, const char *text, size_t n)
         printf("unknown: %s\n", e.msg);
         return;
     }
-    int rc = any_order_find(c->automaton, json_root(doc), &found);
+    int rc = any_order_find(c->automaton, json_root(doc), literal, &found);
     if (rc > 0)
         printf("yes\n");
     else
@@ -230,7 +248,7 @@ static int answer(struct current *c, const char *line)
 {
     unsigned long long seed;
     size_t n;
-    int indent;
+    int indent, literal;
     char *text = NULL;
     if (sscanf(line, "S %d %zu", &indent, &n) == 2)
         answer_schema(c, text = read_bytes(n), n, indent);
@@ -239,8 +257,8 @@ static int answer(struct current *c, const char *line)
     else if (sscanf(line, "M %zu", &n) == 1)
         printf("%s\n",
                matches(c->automaton, text = read_bytes(n), n) ? "yes" : "no");
-    else if (sscanf(line, "D %zu", &n) == 1)
-        answer_document(c, text = read_bytes(n), n);
+    else if (sscanf(line, "D %d %zu", &literal, &n) == 2)
+        answer_document(c, text = read_bytes(n), n, literal != 0);
     else if (sscanf(line, "T %llu %zu", &seed, &n) == 2)
         answer_tokens(c, text = read_bytes(n), n, seed);
     else if (sscanf(line, "W %llu %zu", &seed, &n) == 2)
