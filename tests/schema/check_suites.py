@@ -44,6 +44,7 @@ def dump(v):
 
 def problems_of(message):
     """The problems of a refusal."""
+    message = re.sub(r"; and \d+ more$", "", message)
     return re.split(r"; (?=#)|\n", message.removeprefix("S: "))
 
 
