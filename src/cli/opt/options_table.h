@@ -361,8 +361,10 @@ OPTION(TEXT, json_schema, "json-schema", V_ANSWER, .arg = "FILE|TEXT",
        .access = OPT_LOADS, .record = "json_schema",
        .help = "the answer is JSON that the schema admits; a TEXT begins with "
                "{")
-OPTION(INT, json_indent, "json-indent", V_ANSWER, RANGE(0, 16),
-       .def = "0, compact", .help = "indent that JSON by N blanks per level")
+OPTION(TEXT, json_indent, "json-indent", V_ANSWER, .arg = "N|free",
+       .def = "0, compact",
+       .help = "indent that JSON by N blanks per level, at most 16; free: white "
+               "space as the model writes it")
 
 GROUP("Sampling (defaults: generation_config.json, else greedy; each of "
       "these\noptions turns sampling on)")

@@ -165,7 +165,8 @@ struct schema {
     const char *where; /* see schema_options */
     bool checks; /* only reads the schema, to check documents: everything can
                     be held */
-    int indent;
+    int indent;  /* 0 also with SCHEMA_FREE */
+    bool free_space;
     bool spaced;
     enum schema_form form;
     const struct call_form *call; /* of SCHEMA_PARAMETERS */
@@ -194,7 +195,7 @@ struct schema {
     const struct dfa *any_text;       /* NULL: not made yet */
     const struct dfa *unreadable[64]; /* see schema_unreadable */
     /* shared nodes; 0: not made yet */
-    uint32_t string, number, integer, name;
+    uint32_t string, number, integer, name, space;
     const struct schema_node *culprit; /* why a set was found to be empty */
     const char *reason;
 };
@@ -463,8 +464,13 @@ unsigned schema_text_types(unsigned types, int level);
 uint32_t schema_text_literal(struct schema *s, const struct json_value *v,
                              int level);
 
-/* Append the white space before an item at a level: none, or a new line. */
+/* Append the white space before an item at a level: none, or a new line. With
+ * SCHEMA_FREE it is the node schema_space instead. */
 struct buf;
 int schema_newline(const struct schema *s, struct buf *b, int level);
+uint32_t schema_space(struct schema *s);
+
+/* Return the node of a colon and what follows it. */
+uint32_t schema_colon(struct schema *s);
 
 #endif
