@@ -41,6 +41,11 @@ class Server:
         data = text.encode("utf-8", "surrogatepass")
         return self.ask("D %d %d" % (literal, len(data)), data)
 
+    def checks(self, text):
+        """What the validator says: "yes", "no: …" or "error: …"."""
+        data = text.encode("utf-8", "surrogatepass")
+        return self.ask("V %d" % len(data), data)
+
     def matches_tokens(self, text, seed):
         data = text.encode()
         return self.ask("T %d %d" % (seed, len(data)), data)
