@@ -9,11 +9,14 @@ class Ended(Exception):
 class Server:
     def __init__(self, program):
         self.program = program
+        self.words = ""
         self.start()
 
     def start(self):
         self.p = subprocess.Popen([self.program], stdin=subprocess.PIPE,
                                   stdout=subprocess.PIPE)
+        if self.words:
+            self.options(self.words)
 
     def ask(self, line, data=b""):
         answer = b""
@@ -30,6 +33,11 @@ class Server:
     def schema(self, text, indent=0):
         data = text.encode()
         return self.ask("S %d %d" % (indent, len(data)), data)
+
+    def options(self, words):
+        """Options of the next schemas: "any" order of members, "lenient"."""
+        self.words = words
+        return self.ask("O " + words)
 
     def matches(self, text):
         data = text.encode("utf-8", "surrogatepass")

@@ -185,12 +185,15 @@ static void drop_schema(struct current *c)
 /* Print what has no effect or is not held exactly, as one line. */
 static void print_remarks(const struct grammar *g)
 {
+    static const char *const kinds[GRAMMAR_N_REMARKS] = {
+        [GRAMMAR_WEAKENED] = "weakened "};
     const char *mark = ": ";
     for (int kind = 0; kind < GRAMMAR_N_REMARKS; kind++) {
         size_t n;
         const char *p = grammar_remarks(g, (enum grammar_remark)kind, &n);
         for (; p && *p; p += strcspn(p, "\n") + 1) {
-            printf("%s%.*s", mark, (int)strcspn(p, "\n"), p);
+            printf("%s%s%.*s", mark, kinds[kind] ? kinds[kind] : "",
+                   (int)strcspn(p, "\n"), p);
             mark = "; ";
         }
     }
