@@ -2,6 +2,7 @@
  * tests/schema. A request is a line, and the bytes whose number it ends with:
  *
  *     S INDENT LENGTH    compile a schema: "ok", "ok: REMARKS", "error: MESSAGE"
+ *     O [any] [lenient]  options of the next schemas, no bytes: "ok"
  *     M LENGTH           match a text: "yes" or "no"
  *     D LITERAL LENGTH   find an order of members in which the schema admits a
  *                        document: "yes", "no: NOTE", or "unknown: NOTE" if the
@@ -282,7 +283,11 @@ static int answer(struct current *c, const char *line)
         answer_schema(c, read_bytes(n), n, indent);
     else if (c->text && sscanf(line, "V %zu", &n) == 1)
         answer_check(c, text = read_bytes(n), n);
-    else if (!c->automaton)
+    else if (strncmp(line, "O ", 2) == 0) {
+        test_options.any_order = strstr(line, " any") != NULL;
+        test_options.lenient = strstr(line, " lenient") != NULL;
+        printf("ok\n");
+    } else if (!c->automaton)
         return -1;
     else if (sscanf(line, "M %zu", &n) == 1)
         printf("%s\n",

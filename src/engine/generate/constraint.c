@@ -1,3 +1,4 @@
+#include "engine/generate/answer_check.h"
 #include "engine/generate/constraint.h"
 
 #include <stdlib.h>
@@ -253,6 +254,7 @@ void constraint_free(struct qwick_constraint *c)
         return;
     constraint_drop_masks(c);
     automaton_free(c->a);
+    answer_check_free(c->check);
     free(c->locals);
     hashmap_free(&c->by_state);
     free(c->name);
@@ -261,6 +263,19 @@ void constraint_free(struct qwick_constraint *c)
     free(c->ends);
     free(c->suits);
     free(c);
+}
+
+void constraint_set_check(struct qwick_constraint *c,
+                          struct answer_check *check)
+{
+    answer_check_free(c->check);
+    c->check = check;
+}
+
+const struct answer_check *
+constraint_get_check(const struct qwick_constraint *c)
+{
+    return c->check;
 }
 
 size_t constraint_bytes(const struct qwick_constraint *c)

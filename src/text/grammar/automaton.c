@@ -223,7 +223,7 @@ static size_t bytes_of(const struct sets *s)
 
 size_t automaton_bytes_used(const struct automaton *a)
 {
-    return bytes_of(&a->states) + bytes_of(&a->frames) +
+    return bytes_of(&a->states) + bytes_of(&a->frames) + bytes_of(&a->taken) +
            a->cap_next * a->code.n_classes * sizeof *a->next;
 }
 
@@ -232,6 +232,7 @@ static int follow(struct automaton *a, struct place x)
 {
     const struct instr *i = &a->code.v[x.pc];
     const struct set *f = &a->frames.v[x.frame];
+    int go_on;
     switch ((enum op)i->op) {
     case OP_RANGE:
         return places_push(a, &a->out, x);
@@ -257,6 +258,12 @@ static int follow(struct automaton *a, struct place x)
     case OP_LEAVE:
         x.pc++;
         return code_count(i, &x.count) ? automaton_visit(a, x) : 0;
+    case OP_FREE:
+    case OP_TAKE:
+    case OP_DONE:
+        x.pc++;
+        go_on = taken_run(&a->taken, &a->code, i, &x.count, &a->err);
+        return go_on > 0 ? automaton_visit(a, x) : go_on;
     }
     return 0;
 }
@@ -353,7 +360,8 @@ static int start(struct automaton *a, struct qwick_err *e)
         return err_oom(e, n_rules * sizeof *a->heads);
     for (size_t i = 0; i < n_rules; i++)
         a->heads[i] = NO_CALLER;
-    a->states.seed = a->frames.seed = rng_random_seed();
+    a->states.seed = a->frames.seed = a->taken.seed = rng_random_seed();
+    sets_find(&a->taken, NULL, 0, false, &a->err);
     sets_find(&a->frames, &bottom, 1, false, &a->err);
     automaton_begin(a);
     if (!a->err.code && find_state(a) == AUTOMATON_DEAD && !grow_seen(a) &&
@@ -388,6 +396,7 @@ void automaton_free(struct automaton *a)
     code_free(&a->code);
     sets_free(&a->states);
     sets_free(&a->frames);
+    sets_free(&a->taken);
     free(a->next);
     free(a->ends);
     free(a->list.v);
@@ -586,16 +595,45 @@ static void mark_frames(const struct automaton *a, const uint32_t *states,
     }
 }
 
+/* Copy the set of parts of a place out of `from`. */
+static int copy_taken(struct automaton *a, const struct sets *from,
+                      struct place *x)
+{
+    const struct code *c = &a->code;
+    size_t low = 0, high = c->n_rules;
+    if (x->count == 0 || !c->once_rules)
+        return 0;
+    while (low + 1 < high) { /* the rule of the place */
+        size_t mid = low + (high - low) / 2;
+        if (c->rules[mid].entry <= x->pc)
+            low = mid;
+        else
+            high = mid;
+    }
+    if (!c->once_rules[low])
+        return 0;
+    const struct set *s = &from->v[x->count];
+    x->count =
+        sets_find(&a->taken, from->places + s->off, s->n, false, &a->err);
+    return x->count == SETS_FAIL ? -1 : 0;
+}
+
+/* The sets before tidying. */
+struct old_sets {
+    struct sets states, frames, taken;
+};
+
 /* Copy a set into `to` with its frames renamed by map. */
-static uint32_t copy_set(struct automaton *a, const struct sets *from,
-                         struct sets *to, uint32_t i, const uint32_t *map)
+static uint32_t copy_set(struct automaton *a, const struct old_sets *old,
+                         const struct sets *from, struct sets *to, uint32_t i,
+                         const uint32_t *map)
 {
     const struct set *s = &from->v[i];
     a->out.n = 0;
     for (size_t k = 0; k < s->n; k++) {
         struct place x = from->places[s->off + k];
         x.frame = map[x.frame];
-        if (places_push(a, &a->out, x))
+        if (copy_taken(a, &old->taken, &x) || places_push(a, &a->out, x))
             return SETS_FAIL;
     }
     /* new numbers are in another order */
@@ -606,26 +644,29 @@ static uint32_t copy_set(struct automaton *a, const struct sets *from,
 int automaton_tidy(struct automaton *a, uint32_t *states, size_t n,
                    struct qwick_err *e)
 {
-    struct sets old_states = a->states, old_frames = a->frames;
-    uint32_t *map = calloc(old_frames.n, sizeof *map), new_start;
+    struct old_sets old = {a->states, a->frames, a->taken};
+    uint32_t *map = calloc(old.frames.n, sizeof *map), new_start;
     if (!map)
-        return err_oom(e, old_frames.n * sizeof *map);
+        return err_oom(e, old.frames.n * sizeof *map);
     mark_frames(a, states, n, map);
     mark_frames(a, &a->start, 1, map);
-    a->states = (struct sets){.seed = old_states.seed};
-    a->frames = (struct sets){.seed = old_frames.seed};
+    a->states = (struct sets){.seed = old.states.seed};
+    a->frames = (struct sets){.seed = old.frames.seed};
+    a->taken = (struct sets){.seed = old.taken.seed};
+    sets_find(&a->taken, NULL, 0, false, &a->err);
     map[0] = 0;
-    for (uint32_t i = 0; i < old_frames.n; i++)
+    for (uint32_t i = 0; i < old.frames.n; i++)
         if (map[i] || i == 0)
-            map[i] = copy_set(a, &old_frames, &a->frames, i, map);
-    copy_set(a, &old_states, &a->states, AUTOMATON_DEAD, map);
-    new_start = copy_set(a, &old_states, &a->states, a->start, map);
+            map[i] = copy_set(a, &old, &old.frames, &a->frames, i, map);
+    copy_set(a, &old, &old.states, &a->states, AUTOMATON_DEAD, map);
+    new_start = copy_set(a, &old, &old.states, &a->states, a->start, map);
     for (size_t i = 0; i < n && !a->err.code; i++)
-        states[i] = copy_set(a, &old_states, &a->states, states[i], map);
+        states[i] = copy_set(a, &old, &old.states, &a->states, states[i], map);
     a->start = new_start;
     free(map);
-    sets_free(&old_states);
-    sets_free(&old_frames);
+    sets_free(&old.states);
+    sets_free(&old.frames);
+    sets_free(&old.taken);
     free(a->next);
     a->cap_next = a->states.cap;
     a->next = calloc(a->cap_next * a->code.n_classes + 1, sizeof *a->next);

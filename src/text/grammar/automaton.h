@@ -10,6 +10,12 @@
  * shared). A call at the end of a rule needs no frame (tail call), so a list
  * whose rule ends with itself does not make the stack grow.
  *
+ * A place may have a number: the count of a repetition or, with parts in any
+ * order (grammar_once), the number of the set of parts that were there. A part
+ * is checked before its first byte and added after its last one. So the set is
+ * no part of the places inside of the part, unless they return to it: values
+ * have the same masks whatever came before.
+ *
  * From every state some text leads to a state that accepts.
  *
  * Memory is bounded: automaton_tidy drops all states that the caller does not

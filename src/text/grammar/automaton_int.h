@@ -17,7 +17,12 @@ enum op {
     /* of a counted part */
     OP_COUNT,    /* if the count is below arg, add 1 and go on */
     OP_COUNT_UP, /* add 1 unless the count is arg, and go on */
-    OP_LEAVE     /* if the count is at least arg, set it to 0 and go on */
+    OP_LEAVE,    /* if the count is at least arg, set it to 0 and go on */
+    /* of parts in any order: arg is their index in onces; the count is a number
+       of a set in `taken` of the automaton */
+    OP_FREE, /* go on if part code_part may come next */
+    OP_TAKE, /* add it to the set, and go on */
+    OP_DONE  /* if the set has enough parts, set the count to 0 and go on */
 };
 
 struct instr {
@@ -26,6 +31,25 @@ struct instr {
 };
 
 #define CODE_ACCEPT 0u
+
+/* Whether an instruction belongs to parts in any order. */
+static inline bool code_is_once(const struct instr *i)
+{
+    return i->op >= OP_FREE;
+}
+
+/* The part of OP_FREE and OP_TAKE. */
+static inline uint32_t code_part(const struct instr *i)
+{
+    return i->lo | (uint32_t)i->hi << 8;
+}
+
+/* Parts in any order; see struct grammar_once. */
+struct code_once {
+    uint32_t n, min, max;
+    uint32_t n_required;
+    unsigned char *required; /* [n] */
+};
 
 /* Run an instruction of a counted part. Returns whether to go on. */
 static inline bool code_count(const struct instr *i, uint32_t *count)
@@ -72,6 +96,10 @@ struct code {
     size_t n, cap;
     struct code_counter *counters; /* in order of start, none inside another */
     size_t n_counters, cap_counters;
+    struct code_once *onces;
+    size_t n_onces;
+    unsigned char *once_rules; /* [n_rules] whether a place in the rule may have
+                                  a set; NULL: none may */
     struct code_rule *rules;
     size_t n_rules;
     uint32_t root;
@@ -91,7 +119,8 @@ void code_free(struct code *c);
 
 struct place {
     uint32_t pc, frame;
-    uint32_t count; /* in a counted part; elsewhere 0 */
+    uint32_t count; /* in a counted part, or with parts in any order; elsewhere
+                       0 */
 };
 
 /* Sets without duplicates, for states and frames. */
@@ -116,6 +145,19 @@ uint32_t sets_find(struct sets *s, const struct place *places, size_t n,
                    bool accepts, struct qwick_err *e);
 void sets_free(struct sets *s);
 
+/* ---- sets of parts ---- */
+
+/* A set of parts that were taken is a set of struct place, too, so that equal
+ * sets have one number. Number 0 is the empty set. Each place has 64 parts: pc
+ * is the index of the first one / 64, frame and count are the bits. The parts
+ * `other` are counted as far as it matters: pc is UINT32_MAX, count their
+ * number. */
+
+/* Run an instruction of parts in any order on the set *count. Returns 1 to go
+ * on, 0 not to, -1 with *e set. */
+int taken_run(struct sets *taken, const struct code *c, const struct instr *i,
+              uint32_t *count, struct qwick_err *e);
+
 struct caller {
     struct place back;
     uint32_t next;
@@ -133,6 +175,7 @@ struct automaton {
     struct code code;
     struct sets states;  /* 0: dead */
     struct sets frames;  /* 0: the bottom, whose return is CODE_ACCEPT */
+    struct sets taken;   /* sets of parts; see taken_run */
     uint32_t *next;      /* [cap_next, n_classes] state after a byte, plus 1; 0:
                             not known yet */
     unsigned char *ends; /* [cap_next] whether a state accepts */

@@ -91,16 +91,21 @@ const struct dfa *schema_pattern(struct schema *s,
     return p;
 }
 
+const struct dfa *schema_regex(struct schema *s, const char *re)
+{
+    struct dfa_place at = {&s->mem, &s->steps_left, s->e};
+    return compile_regex(re, strlen(re), REGEX_WHOLE, &at);
+}
+
 const struct dfa *schema_format_points(struct schema *s,
                                           const struct schema_format *f)
 {
-    struct dfa_place at = {&s->mem, &s->steps_left, s->e};
     const struct dfa **p = &s->formats[f - formats];
     _Static_assert(sizeof s->formats / sizeof *s->formats >=
                        sizeof formats / sizeof *formats,
                    "one place for each format");
     if (!*p)
-        *p = compile_regex(f->re, strlen(f->re), REGEX_WHOLE, &at);
+        *p = schema_regex(s, f->re);
     return *p;
 }
 
@@ -187,6 +192,8 @@ static int narrow_node(struct schema *s, const struct dfa **all,
         if (!p || narrow(all, p, false, at))
             return -1;
     }
+    if (node->not_pattern && narrow(all, node->not_pattern, true, at))
+        return -1;
     return node->excluded.n ? narrow_excluded(s, all, node, at) : 0;
 }
 

@@ -332,6 +332,41 @@ static int valid_object(struct check *c, const struct schema_node *node,
 
 /* ---- schemas ------------------------------------------------------------- */
 
+/* Check whether an object has a member that a made schema asks for. */
+static int valid_some(struct check *c, const struct schema_some *some,
+                      const struct json_value *v)
+{
+    int rc = 0;
+    for (size_t i = 0; v->type == JSON_OBJECT && i < v->len && !rc; i++) {
+        const struct json_value *name = &v->keys[i];
+        int other = some->unnamed
+                      ? valid_branch(c, some->unnamed, name, NO_MARKS)
+                      : !dfa_match(some->names, name->str, name->len);
+        if (other < 0)
+            return -1;
+        if (!other)
+            rc = valid_branch(c, some->value, &v->items[i], NO_MARKS);
+    }
+    return rc;
+}
+
+/* Check what only schemas that schema_not makes have. */
+static int valid_made(struct check *c, const struct schema_node *node,
+                      const struct json_value *v)
+{
+    if (node->not_pattern && v->type == JSON_STRING)
+        return !dfa_match(node->not_pattern, v->str, v->len);
+    if (node->not_multiple && v->type == JSON_NUMBER) {
+        struct schema_node only = {
+            .at = node->at, .multiple_of = node->not_multiple->multiple_of};
+        int rc = valid_number(c, &only, v);
+        return rc < 0 ? rc : !rc;
+    }
+    if (node->some)
+        return valid_some(c, node->some, v);
+    return node->others ? valid_some(c, node->others, v) : 1;
+}
+
 /* Check the keywords of a node that do not name other schemas for the same
  * value. */
 static int valid_itself(struct check *c, const struct schema_node *node,
@@ -360,7 +395,9 @@ static int valid_itself(struct check *c, const struct schema_node *node,
     }
     if (rc == 0)
         return fails(c, node, "not", v);
-    if (rc < 0)
+    if (rc > 0 && node->made)
+        rc = valid_made(c, node, v);
+    if (rc <= 0)
         return rc;
     switch (v->type) {
     case JSON_NUMBER:

@@ -65,3 +65,115 @@ void sets_free(struct sets *s)
     hashmap_free(&s->map);
     *s = (struct sets){0};
 }
+
+/* ---- sets of parts ------------------------------------------------------- */
+
+static const struct place *find_word(const struct sets *taken, uint32_t set,
+                                     uint32_t word)
+{
+    const struct set *v = &taken->v[set];
+    for (size_t i = 0; i < v->n; i++)
+        if (taken->places[v->off + i].pc == word)
+            return &taken->places[v->off + i];
+    return NULL;
+}
+
+static bool taken_has(const struct sets *taken, uint32_t set, uint32_t part)
+{
+    const struct place *p = find_word(taken, set, part / 64);
+    uint64_t bits = p ? (uint64_t)p->count << 32 | p->frame : 0;
+    return bits >> part % 64 & 1;
+}
+
+/* Set *all to the number of parts of a set, with `other`, and *required to the
+ * required ones. */
+static void taken_count(const struct sets *taken, const struct code_once *o,
+                        uint32_t set, uint32_t *all, uint32_t *required)
+{
+    const struct set *v = &taken->v[set];
+    *all = *required = 0;
+    for (size_t i = 0; i < v->n; i++) {
+        const struct place *p = &taken->places[v->off + i];
+        uint64_t bits = (uint64_t)p->count << 32 | p->frame;
+        if (p->pc == UINT32_MAX) {
+            *all += p->count;
+            continue;
+        }
+        for (; bits; bits &= bits - 1) {
+            size_t part = p->pc * 64u + (size_t)__builtin_ctzll(bits);
+            *all += 1;
+            *required += o->required[part];
+        }
+    }
+}
+
+/* Return the set with one more part. */
+static uint32_t taken_add(struct sets *taken, uint32_t set, struct place x,
+                          struct qwick_err *e)
+{
+    size_t n = taken->v[set].n, at = 0;
+    struct place *v = malloc((n + 1) * sizeof *v);
+    if (!v) {
+        err_oom(e, n * sizeof *v);
+        return SETS_FAIL;
+    }
+    if (n)
+        memcpy(v, taken->places + taken->v[set].off, n * sizeof *v);
+    while (at < n && v[at].pc < x.pc)
+        at++;
+    if (at == n || v[at].pc != x.pc) {
+        memmove(v + at + 1, v + at, (n - at) * sizeof *v);
+        v[at] = (struct place){.pc = x.pc};
+        n++;
+    }
+    if (x.pc == UINT32_MAX) {
+        v[at].count += x.count;
+    } else {
+        v[at].frame |= x.frame;
+        v[at].count |= x.count;
+    }
+    uint32_t out = sets_find(taken, v, n, false, e);
+    free(v);
+    return out;
+}
+
+static int taken_take(struct sets *taken, const struct code_once *o,
+                      uint32_t part, uint32_t *set, struct qwick_err *e)
+{
+    struct place x = {.pc = part / 64};
+    uint32_t all, required;
+    if (part < o->n) {
+        x.frame = part % 64 < 32 ? 1u << part % 32 : 0;
+        x.count = part % 64 < 32 ? 0 : 1u << part % 32;
+    } else {
+        taken_count(taken, o, *set, &all, &required);
+        if (o->max == UINT32_MAX && all >= o->min)
+            return 1;
+        x = (struct place){.pc = UINT32_MAX, .count = 1};
+    }
+    *set = taken_add(taken, *set, x, e);
+    return *set == SETS_FAIL ? -1 : 1;
+}
+
+int taken_run(struct sets *taken, const struct code *c, const struct instr *i,
+              uint32_t *count, struct qwick_err *e)
+{
+    const struct code_once *o = &c->onces[i->arg];
+    uint32_t part = code_part(i), all, required, after;
+    if (i->op == OP_TAKE)
+        return taken_take(taken, o, part, count, e);
+    if (i->op == OP_FREE && part < o->n && taken_has(taken, *count, part))
+        return 0;
+    if (o->n_required == 0 && o->min <= 1 && o->max == UINT32_MAX) {
+        if (i->op == OP_DONE)
+            *count = 0;
+        return 1;
+    }
+    taken_count(taken, o, *count, &all, &required);
+    if (i->op == OP_DONE) {
+        *count = 0;
+        return required == o->n_required && all >= o->min;
+    }
+    after = required + (part < o->n ? o->required[part] : 0);
+    return all + 1 <= o->max && o->n_required - after <= o->max - (all + 1);
+}
