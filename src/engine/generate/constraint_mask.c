@@ -525,16 +525,17 @@ static int list_quoted(struct qwick_constraint *c, struct qwick_err *e)
     return 0;
 }
 
-/* Whether a token that has a quote can end one of the texts, which have NULs
- * behind them: it begins with the text or, between two parts, its first quote
- * does. */
+/* Whether a token that has a quote can end one of the texts of
+ * automaton_repeats: it begins with the text or, between two parts, its first
+ * quote does. */
 static bool may_repeat(const struct buf *texts, const char *token, size_t n)
 {
     const char *quote = memchr(token, '"', n);
     size_t skip = quote ? (size_t)(quote - token) : 0;
-    for (size_t i = 0, len; i < texts->len; i += len + 1) {
-        const char *text = texts->data + i;
-        len = strlen(text);
+    uint32_t len;
+    for (size_t i = 0; i < texts->len; i += sizeof len + len) {
+        const char *text = texts->data + i + sizeof len;
+        memcpy(&len, texts->data + i, sizeof len);
         if ((len <= n && memcmp(token, text, len) == 0) ||
             (len <= n - skip && memcmp(token + skip, text, len) == 0))
             return true;

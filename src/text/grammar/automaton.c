@@ -623,26 +623,21 @@ static int add_texts(const struct automaton *a, struct place x, struct buf *out)
 {
     uint32_t set, text;
     taken_open(&a->taken, x.count, &set, &text);
-    size_t n = taken_text(&a->taken, text, NULL, 0);
-    char *begin = malloc(n + 1);
-    int rc = begin ? 0 : -1;
-    if (begin)
-        taken_text(&a->taken, text, begin, n);
-    for (size_t i = 0; !rc && i < a->taken.v[set].n; i++) {
+    for (size_t i = 0; i < a->taken.v[set].n; i++) {
         uint32_t old = a->taken.places[a->taken.v[set].off + i].frame;
-        size_t len = taken_text(&a->taken, old, NULL, 0), at = out->len;
-        rc = buf_reserve(out, len + 1);
-        if (rc || len <= n)
-            continue;
-        taken_text(&a->taken, old, out->data + at, len);
-        if (memcmp(out->data + at, begin, n) != 0)
-            continue;
-        memmove(out->data + at, out->data + at + n, len - n);
-        out->len = at + len - n;
-        rc = buf_putc(out, '\0');
+        uint32_t len = 0;
+        size_t at = out->len;
+        if (buf_append(out, &len, sizeof len))
+            return -1;
+        int rc = taken_rest(&a->taken, old, text, out);
+        if (rc < 0)
+            return -1;
+        len = (uint32_t)(out->len - at - sizeof len);
+        memcpy(out->data + at, &len, sizeof len);
+        if (len == 0)
+            out->len = at;
     }
-    free(begin);
-    return rc;
+    return 0;
 }
 
 int automaton_repeats(const struct automaton *a, uint32_t state,

@@ -111,9 +111,9 @@ uint32_t automaton_plain(struct automaton *a, uint32_t state);
 /* Whether the grammar has such parts. */
 bool automaton_has_texts(const struct automaton *a);
 
-/* Append to *out, each with a NUL behind it, the texts whose end must not come
- * next: earlier ones, without what the current text has of them. Returns -1 when
- * out of memory. */
+/* Append to *out the texts whose end must not come next, each after its length
+ * as a uint32_t: earlier ones, without what the current text has of them.
+ * Returns -1 when out of memory. */
 struct buf;
 int automaton_repeats(const struct automaton *a, uint32_t state,
                       struct buf *out);

@@ -184,9 +184,11 @@ uint32_t taken_plain(const struct sets *taken, const struct code_once *o,
 void taken_open(const struct sets *taken, uint32_t count, uint32_t *set,
                 uint32_t *text);
 
-/* Write the last bytes of a text to out[0..size), and return its length. */
-size_t taken_text(const struct sets *taken, uint32_t text, char *out,
-                  size_t size);
+/* Append the bytes of a text after another one with which it begins to *out.
+ * Returns 1; 0 if it does not begin with it; -1 when out of memory. */
+struct buf;
+int taken_rest(const struct sets *taken, uint32_t text, uint32_t begin,
+               struct buf *out);
 
 /* Copy the sets, records and texts to which keep[old->n] says so, and those to
  * which they refer, to `taken`, which is empty. Their new numbers replace the

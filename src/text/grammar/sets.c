@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/buf.h"
 #include "base/hash.h"
 #include "text/grammar/automaton_int.h"
 
@@ -167,16 +168,24 @@ void taken_open(const struct sets *taken, uint32_t count, uint32_t *set,
     *text = record ? p->count : 0;
 }
 
-size_t taken_text(const struct sets *taken, uint32_t text, char *out,
-                  size_t size)
+int taken_rest(const struct sets *taken, uint32_t text, uint32_t begin,
+               struct buf *out)
 {
-    size_t n = 0;
-    for (uint32_t i = text; i; i = taken->places[taken->v[i].off].frame)
-        n++;
-    for (size_t k = n; text; text = taken->places[taken->v[text].off].frame)
-        if (--k < size)
-            out[k] = (char)taken->places[taken->v[text].off].count;
-    return n;
+    size_t at = out->len;
+    for (; text && text != begin;
+         text = taken->places[taken->v[text].off].frame)
+        if (buf_putc(out, (char)taken->places[taken->v[text].off].count))
+            return -1;
+    if (text != begin) {
+        out->len = at;
+        return 0;
+    }
+    for (size_t k = out->len; at + 1 < k; at++) {
+        char c = out->data[--k];
+        out->data[k] = out->data[at];
+        out->data[at] = c;
+    }
+    return 1;
 }
 
 int taken_record(struct sets *taken, uint32_t *count, unsigned char byte,
