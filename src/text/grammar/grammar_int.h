@@ -32,6 +32,7 @@ struct once {
     uint32_t min, max; /* see struct grammar_once */
     uint32_t n_required;
     uint32_t required; /* offset in data: a byte for each part */
+    bool differ;
 };
 
 /* Repetitions up to this number are copies, longer ones are counted. */

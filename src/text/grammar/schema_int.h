@@ -480,6 +480,11 @@ int schema_texts_of(struct schema *s, struct schema_node *const *roots,
 int schema_few_values(struct schema *s, struct schema_node *const *roots,
                       size_t n, size_t most, struct value_list *out);
 
+/* Return 1 and set *out, as schema_texts_of, if only strings satisfy all of
+ * roots[0..n); 0 if other values may; -1 with the error set. */
+int schema_only_strings(struct schema *s, struct schema_node *const *roots,
+                        size_t n, const struct dfa **out);
+
 /* Return 1 if no value satisfies all of roots[0..n), 0 if some may, -1 with the
  * error set. */
 int schema_disjoint(struct schema *s, struct schema_node *const *roots,
