@@ -73,7 +73,7 @@ static struct grammar *compile(size_t i)
     } else {
         root = grammar_rule(g, "all", 3);
         node = rows[i].kind == REGEX
-                   ? regex_compile(g, NULL, text, n, REGEX_WHOLE, NULL, NULL)
+                   ? regex_compile(g, NULL, text, n, REGEX_WHOLE)
                    : choices_compile(g, text, n);
         grammar_define(g, root, node);
     }
@@ -253,7 +253,7 @@ static void test_many_texts(void **state)
     uint32_t root = grammar_rule(g, "r", 1);
     grammar_define(
         g, root,
-        regex_compile(g, NULL, re, strlen(re), REGEX_WHOLE, NULL, NULL));
+        regex_compile(g, NULL, re, strlen(re), REGEX_WHOLE));
     assert_int_equal(grammar_finish(g, root, NULL), 0);
     assert_int_equal(constraint_create(&c, g, "G", t.trie, NULL), 0);
     grammar_free(g);
