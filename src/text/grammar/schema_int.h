@@ -614,12 +614,13 @@ int schema_number_of(struct schema *s, struct schema_node *const *v, size_t n,
                      bool integer, struct number_form *out);
 
 /* Return the automaton of the numbers of a set: integers, numbers that are no
- * integers, or both (T_ constants). f: what schema_number_of found. A multipleOf
- * that would make the automaton too large may be dropped from f, see
- * schema_cannot_hold. NULL with the error set. */
+ * integers, or both (T_ constants). f: what schema_number_of found; a multipleOf
+ * that would make it too large may be dropped from it, see schema_cannot_hold.
+ * NULL with the error set. */
 const struct dfa *schema_number_points(struct schema *s,
                                        struct schema_node *const *v, size_t n,
-                                       unsigned types, struct number_form *f);
+                                       unsigned types,
+                                       struct number_form *f);
 
 /* ---- nodes of the grammar (schema_emit.c, schema_array.c, schema_object.c)
  * ---- */
