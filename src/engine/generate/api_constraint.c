@@ -43,7 +43,7 @@ static int compile_regex(struct grammar *g, const struct qwick_engine *eng,
 {
     (void)eng;
     uint32_t node =
-        regex_compile(g, NULL, o->text, o->n_text, REGEX_WHOLE, NULL, NULL);
+        regex_compile(g, NULL, o->text, o->n_text, REGEX_WHOLE);
     return take_node(g, node, root, e);
 }
 

@@ -112,7 +112,7 @@ static uint32_t emit_number(struct schema *s, struct schema_node *const *v,
     struct number_form f;
     if (schema_number_of(s, v, n, !(types & T_NUMBER), &f))
         return GRAMMAR_NOTHING;
-    bool simple = f.n_limits == 0 && !f.multiple_of && (types & T_INTEGER);
+    bool simple = f.n_limits == 0 && !f.multiple.m && (types & T_INTEGER);
     for (size_t i = 0; i < n; i++)
         simple &= !v[i]->not_multiple;
     uint32_t *shared = f.integer ? &s->integer : &s->number;
@@ -121,7 +121,8 @@ static uint32_t emit_number(struct schema *s, struct schema_node *const *v,
     const struct dfa *p = schema_number_points(s, v, n, types, &f);
     if (!p)
         return GRAMMAR_NOTHING;
-    uint32_t node = text_plain(s->g, p);
+    uint32_t node = text_body(s->g, p, TEXT_ESCAPE_NONE,
+                              (struct text_length){0, number_length(&f)});
     if (simple)
         node = *shared =
             grammar_shared(s->g, f.integer ? "integer" : "number", node);

@@ -80,7 +80,7 @@ struct schema_node {
     struct decimal *min, *max, *above, *below;
     struct decimal *above_next, *below_next; /* the doubles next to above and
                                                 below, inside them */
-    unsigned multiple_of;
+    struct multiple multiple_of;
     int64_t min_length, max_length; /* max: -1 without */
     const struct json_value *pattern;
     const struct dfa *pattern_dfa;
@@ -228,7 +228,7 @@ struct schema {
         bool self; /* put the node itself, its parts are done */
     } * stack;     /* of schema_collect */
     size_t cap_stack;
-    const struct dfa *formats[16];
+    const struct dfa *formats[20];
     const struct dfa *any_text;       /* NULL: not made yet */
     const struct dfa *unreadable[64]; /* see schema_unreadable */
     /* shared nodes; 0: not made yet */
@@ -302,9 +302,6 @@ const char *schema_draft_name(enum schema_draft draft);
 
 /* Return whether a keyword that some draft has is one of this draft. */
 bool schema_draft_has(enum schema_draft draft, const char *keyword);
-
-/* Return whether a draft defines a format. Other formats are annotations. */
-bool schema_drafts_have_format(const struct json_value *name);
 
 /* Return the "$ref" of a schema if it hides the keywords beside it, or NULL. */
 const struct json_value *schema_only_ref(const struct json_value *v,
@@ -483,6 +480,11 @@ int schema_texts_of(struct schema *s, struct schema_node *const *roots,
 int schema_few_values(struct schema *s, struct schema_node *const *roots,
                       size_t n, size_t most, struct value_list *out);
 
+/* Return 1 and set *out, as schema_texts_of, if only strings satisfy all of
+ * roots[0..n); 0 if other values may; -1 with the error set. */
+int schema_only_strings(struct schema *s, struct schema_node *const *roots,
+                        size_t n, const struct dfa **out);
+
 /* Return 1 if no value satisfies all of roots[0..n), 0 if some may, -1 with the
  * error set. */
 int schema_disjoint(struct schema *s, struct schema_node *const *roots,
@@ -579,11 +581,10 @@ const struct dfa *schema_regex(struct schema *s, const char *re);
 /* Return the automaton of all texts. NULL with the error set. */
 const struct dfa *schema_any_text(struct schema *s);
 
-/* Return the automaton of a pattern. */
-const struct dfa *schema_pattern(struct schema *s,
-                                    const struct json_value *at,
-                                    const char *keyword,
-                                    const struct json_value *re);
+/* Return the automaton of a pattern. NULL with *e set, which has no place yet.
+ * Takes at most half of the steps that are left. */
+const struct dfa *schema_pattern(struct schema *s, const struct json_value *re,
+                                 struct qwick_err *e);
 
 /* Return the automaton of the texts that cannot be a string's text in a
  * parameter: they have a tag that ends it, or tool_value_json takes them for
@@ -592,10 +593,12 @@ const struct dfa *schema_pattern(struct schema *s,
 const struct dfa *schema_unreadable(struct schema *s, unsigned types);
 
 /* Formats. schema_format_find returns NULL if no format has this name.
- * schema_format_points returns the automaton, or NULL with the error set. */
+ * schema_format_points returns the automaton, or NULL with the error set.
+ * Texts also have at most schema_format_most characters; -1: no limit. */
 const struct schema_format *schema_format_find(const struct json_value *name);
 const struct dfa *schema_format_points(struct schema *s,
-                                          const struct schema_format *f);
+                                       const struct schema_format *f);
+int64_t schema_format_most(const struct schema_format *f);
 
 /* Set *out to the double next to a number, above or below it. Leave it NULL for
  * zero and for numbers that are not finite as doubles. Most programs read
@@ -611,12 +614,13 @@ int schema_number_of(struct schema *s, struct schema_node *const *v, size_t n,
                      bool integer, struct number_form *out);
 
 /* Return the automaton of the numbers of a set: integers, numbers that are no
- * integers, or both (T_ constants). f: what schema_number_of found. NULL with
- * the error set. */
+ * integers, or both (T_ constants). f: what schema_number_of found; a multipleOf
+ * that would make it too large may be dropped from it, see schema_cannot_hold.
+ * NULL with the error set. */
 const struct dfa *schema_number_points(struct schema *s,
                                        struct schema_node *const *v, size_t n,
                                        unsigned types,
-                                       const struct number_form *f);
+                                       struct number_form *f);
 
 /* ---- nodes of the grammar (schema_emit.c, schema_array.c, schema_object.c)
  * ---- */
