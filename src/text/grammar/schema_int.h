@@ -206,8 +206,8 @@ struct schema {
     bool lenient; /* see schema_options */
     bool checks;  /* only reads the schema, to check documents: everything can
                      be held */
-    int indent;
-    bool spaced, any_order; /* see struct schema_options */
+    int indent; /* 0 also with SCHEMA_FREE */
+    bool free_space, spaced, any_order; /* see struct schema_options */
     enum schema_form form;
     const struct call_form *call; /* of SCHEMA_PARAMETERS */
     const struct json_value *root;
@@ -235,7 +235,7 @@ struct schema {
     const struct dfa *any_text;       /* NULL: not made yet */
     const struct dfa *unreadable[64]; /* see schema_unreadable */
     /* shared nodes; 0: not made yet */
-    uint32_t string, number, integer, name;
+    uint32_t string, number, integer, name, space;
     void *spare[SCHEMA_SPARE_CLASSES]; /* lists of memory that was given back,
                                           see schema_borrow */
     struct schema_node *of_types[T_ALL + 1]; /* nodes that schema_not makes */
@@ -483,6 +483,11 @@ int schema_texts_of(struct schema *s, struct schema_node *const *roots,
 int schema_few_values(struct schema *s, struct schema_node *const *roots,
                       size_t n, size_t most, struct value_list *out);
 
+/* Return 1 and set *out, as schema_texts_of, if only strings satisfy all of
+ * roots[0..n); 0 if other values may; -1 with the error set. */
+int schema_only_strings(struct schema *s, struct schema_node *const *roots,
+                        size_t n, const struct dfa **out);
+
 /* Return 1 if no value satisfies all of roots[0..n), 0 if some may, -1 with the
  * error set. */
 int schema_disjoint(struct schema *s, struct schema_node *const *roots,
@@ -617,12 +622,13 @@ int schema_number_of(struct schema *s, struct schema_node *const *v, size_t n,
                      bool integer, struct number_form *out);
 
 /* Return the automaton of the numbers of a set: integers, numbers that are no
- * integers, or both (T_ constants). f: what schema_number_of found. A multipleOf
- * that would make the automaton too large may be dropped from f, see
- * schema_cannot_hold. NULL with the error set. */
+ * integers, or both (T_ constants). f: what schema_number_of found; a multipleOf
+ * that would make it too large may be dropped from it, see schema_cannot_hold.
+ * NULL with the error set. */
 const struct dfa *schema_number_points(struct schema *s,
                                        struct schema_node *const *v, size_t n,
-                                       unsigned types, struct number_form *f);
+                                       unsigned types,
+                                       struct number_form *f);
 
 /* ---- nodes of the grammar (schema_emit.c, schema_array.c, schema_object.c)
  * ---- */
@@ -716,8 +722,13 @@ unsigned schema_text_types(unsigned types, int level);
 uint32_t schema_text_literal(struct schema *s, const struct json_value *v,
                              int level);
 
-/* Append the white space before an item at a level: none, or a new line. */
+/* Append the white space before an item at a level: none, or a new line. With
+ * SCHEMA_FREE it is the node schema_space instead. */
 struct buf;
 int schema_newline(const struct schema *s, struct buf *b, int level);
+uint32_t schema_space(struct schema *s);
+
+/* Return the node of a colon and what follows it. */
+uint32_t schema_colon(struct schema *s);
 
 #endif

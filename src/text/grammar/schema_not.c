@@ -396,7 +396,7 @@ static int deny_number(struct opposite *o)
         return -1;
     if (!o->of->multiple_of.m)
         return 0;
-    if (o->of->multiple_of.e < 0)
+    if (o->of->multiple_of.e < 0 && (o->of->types & T_NUMBER))
         return drop(o, "multipleOf");
     if (o->of->types & T_NUMBER && types_branch(o, T_NUMBER))
         return -1;
