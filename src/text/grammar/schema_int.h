@@ -119,8 +119,10 @@ struct schema_node {
     struct schema_node *unevaluated; /* the keywords of this schema, which are
                                         held when the set has no choice left */
     bool prepared;                   /* for that */
+    bool unclear; /* it is not known what the schema evaluates */
     struct schema_some *some, *others; /* see schema_some; others: the member is
                                           one that no schema names */
+    bool weak;             /* a keyword of it cannot be held */
     uint32_t stamp, visit; /* of the last walks that met it */
     unsigned char color;
 };
@@ -198,6 +200,7 @@ struct schema {
     uint64_t *problems; /* [n_problems] hashes of places, for
                            schema_cannot_hold */
     size_t n_problems;
+    size_t n_reports; /* calls of schema_cannot_hold */
     struct grammar *g;
     const char *where; /* see schema_options */
     bool lenient; /* see schema_options */
@@ -585,6 +588,11 @@ const struct dfa *schema_any_text(struct schema *s);
  * Takes at most half of the steps that are left. */
 const struct dfa *schema_pattern(struct schema *s, const struct json_value *re,
                                  struct qwick_err *e);
+
+/* Return 1 if a text matches a pattern that may be too large for an automaton,
+ * 0 if not, -1 with the error set. */
+int schema_pattern_matches(struct schema *s, const struct json_value *re,
+                           const char *text, size_t n);
 
 /* Return the automaton of the texts that cannot be a string's text in a
  * parameter: they have a tag that ends it, or tool_value_json takes them for

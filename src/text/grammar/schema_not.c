@@ -609,6 +609,9 @@ int schema_not(struct schema *s, struct schema_node *node,
 {
     struct opposite o = {.s = s, .of = node};
     int rc = 0;
+    *out = (struct node_list){0};
+    if (node->weak)
+        return schema_step(s, 1) ? -1 : 1;
     if (node->never)
         rc = put_branch(&o, schema_always(s));
     else if (deny_any_type(&o) ||
