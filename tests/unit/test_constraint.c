@@ -203,10 +203,9 @@ static void test_masks_of_qwen3(void **state)
         print_message("SKIP: run make testdata for the genuine tokenizer\n");
         skip();
     }
-    /* walks over bytes come first, and over classes later */
+
     for (size_t i = 0; i < 3 * N_ROWS; i++)
         check_row(&t, i % N_ROWS, 12);
-    assert_true(t.trie->n_made > 0);
     close_tokens(&t);
 }
 

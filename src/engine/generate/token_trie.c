@@ -88,14 +88,20 @@ static size_t close_nodes(struct token_trie *t, const uint32_t *open,
     return n_open;
 }
 
+/* Add the tokens of at most SHORT_TOKEN bytes, or the longer ones. */
 static int add_tokens(struct token_trie *t, const struct entry *v, size_t n,
-                      struct qwick_err *e)
+                      bool longer, struct qwick_err *e)
 {
     uint32_t open[MAX_TOKEN]; /* nodes from the root to the last one */
+    const struct entry *before = NULL;
     size_t n_open = 0, cap = 0;
-    for (size_t i = 0; i < n; i++) {
-        n_open =
-            close_nodes(t, open, n_open, i ? in_common(&v[i - 1], &v[i]) : 0);
+    for (size_t i = 0; i < n; before = &v[i++]) {
+        while (i < n && (v[i].n > SHORT_TOKEN) != longer)
+            i++;
+        if (i == n)
+            break;
+        n_open = close_nodes(t, open, n_open,
+                             before ? in_common(before, &v[i]) : 0);
         if (ARRAY_RESERVE(t->nodes, cap, t->n_nodes + v[i].n, e))
             return -1;
         for (; n_open < v[i].n; n_open++) {
@@ -118,44 +124,52 @@ static int add_tokens(struct token_trie *t, const struct entry *v, size_t n,
     return 0;
 }
 
+/* Make the trie of v[0..n) and then, unless it is that one, the trie of longer
+ * tokens. */
+static int make_trie(struct token_trie **out, struct bpe *bpe, size_t n_vocab,
+                     const struct entry *v, size_t n, bool longer,
+                     struct qwick_err *e)
+{
+    struct token_trie *t = calloc(1, sizeof *t);
+    *out = t;
+    if (!t)
+        return err_oom(e, sizeof *t);
+    t->ids = malloc((n_vocab + 1) * sizeof *t->ids);
+    t->listed = calloc(n_vocab / 64 + 1, sizeof *t->listed);
+    t->bpe = bpe;
+    t->n_vocab = n_vocab;
+    if (!t->ids || !t->listed)
+        return err_oom(e, n_vocab * sizeof *t->ids);
+    if (add_tokens(t, v, n, longer, e) || class_trie_create(&t->classes, t, e))
+        return -1;
+    return longer ? 0 : make_trie(&t->longer, bpe, n_vocab, v, n, true, e);
+}
+
 int token_trie_create(struct token_trie **out, struct bpe *bpe, size_t n_vocab,
                       const unsigned char *blocked, const int32_t *tags,
                       size_t n_tags, struct qwick_err *e)
 {
     size_t n_bytes = n_vocab * sizeof(struct entry);
-    struct token_trie *t = calloc(1, sizeof *t);
     struct entry *v = malloc(n_bytes + 1);
     *out = NULL;
-    if (t) {
-        pthread_mutex_init(&t->lock, NULL);
-        t->ids = malloc((n_vocab + 1) * sizeof *t->ids);
-        t->listed = calloc(n_vocab / 64 + 1, sizeof *t->listed);
-    }
-    if (!t || !v || !t->ids || !t->listed) {
-        err_oom(e, n_bytes);
-        goto fail;
-    }
-    t->bpe = bpe;
-    t->n_vocab = n_vocab;
-    if (add_tokens(t, v, list_tokens(bpe, n_vocab, blocked, tags, n_tags, v),
-                   e))
-        goto fail;
+    if (!v)
+        return err_oom(e, n_bytes);
+    size_t n = list_tokens(bpe, n_vocab, blocked, tags, n_tags, v);
+    int rc = make_trie(out, bpe, n_vocab, v, n, false, e);
     free(v);
-    *out = t;
-    return 0;
-fail:
-    free(v);
-    token_trie_free(t);
-    return -1;
+    if (rc) {
+        token_trie_free(*out);
+        *out = NULL;
+    }
+    return rc;
 }
 
 void token_trie_free(struct token_trie *t)
 {
     if (!t)
         return;
-    for (size_t i = 0; i < t->n_classes; i++)
-        class_trie_drop(t->classes[i]);
-    pthread_mutex_destroy(&t->lock);
+    token_trie_free(t->longer);
+    class_trie_free(t->classes);
     free(t->nodes);
     free(t->ids);
     free(t->listed);

@@ -3,7 +3,6 @@
 #ifndef ENGINE_TOKEN_TRIE_H
 #define ENGINE_TOKEN_TRIE_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,15 +23,7 @@ struct trie_node {
                         several */
 };
 
-#define TOKEN_TRIE_CLASSES 8
-
-/* How often a trie over classes would have been used. */
-struct class_wish {
-    uint64_t borders[4]; /* see struct class_trie */
-    unsigned n;
-};
-
-/* Constraints of several threads may use a trie at the same time. */
+/* Never changes, so that constraints of several threads may use it. */
 struct token_trie {
     struct bpe *bpe;         /* borrowed */
     struct trie_node *nodes; /* [n_nodes] without the root */
@@ -43,12 +34,14 @@ struct token_trie {
     uint64_t *listed; /* [n_vocab / 64 + 1] bit i % 64 of word i / 64: id i
                          has a node */
     size_t max_depth;
-    pthread_mutex_t lock;                           /* for the members below */
-    struct class_trie *classes[TOKEN_TRIE_CLASSES]; /* made by constraints */
-    size_t n_classes, n_made; /* n_made: since the beginning */
-    struct class_wish wishes[TOKEN_TRIE_CLASSES];
-    size_t n_wishes; /* since the beginning; the oldest are replaced */
+    struct class_trie *classes; /* the same tokens */
+    struct token_trie *longer;  /* the tokens of more than SHORT_TOKEN bytes,
+                                   which are only there; NULL: this is it */
 };
+
+/* Few tokens are longer. Texts that differ only in a limit that these bytes do
+ * not reach then have the same tokens, but for those. */
+#define SHORT_TOKEN 32
 
 /* Build the trie of the tokens with text whose ids are below n_vocab: without
  * added tokens except tags[0..n_tags), the tags of tool calls, which models
@@ -59,7 +52,7 @@ int token_trie_create(struct token_trie **out, struct bpe *bpe, size_t n_vocab,
                       size_t n_tags, struct qwick_err *e);
 void token_trie_free(struct token_trie *t);
 
-/* Whether a token is in the trie. */
+/* Whether a token is in the trie, or in the one of longer tokens. */
 static inline bool token_trie_has(const struct token_trie *t, int32_t id)
 {
     return id >= 0 && (size_t)id < t->n_vocab &&

@@ -1,0 +1,362 @@
+/* Walks over the tokens, which find those that a state admits. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "engine/generate/class_trie.h"
+#include "engine/generate/constraint_int.h"
+
+/* Places that one mask may visit: a hostile grammar ends with an error after
+ * about a second. */
+#define MAX_WORK 50000000u
+
+int walk_check(const struct qwick_constraint *c, struct qwick_err *e)
+{
+    if (automaton_error(c->a, e))
+        return -1;
+    if (automaton_work(c->a) <= MAX_WORK)
+        return 0;
+    return err_set(
+        e, QWICK_ERR_RUNTIME,
+        "%s: is too ambiguous: finding the next token takes too long", c->name);
+}
+
+/* ---- what a walk finds ---- */
+
+static void set_bits(uint64_t *bits, const int32_t *ids, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        bits[ids[i] / 64] |= 1ull << (ids[i] & 63);
+}
+
+static void clear_bits(uint64_t *bits, const int32_t *ids, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        bits[ids[i] / 64] &= ~(1ull << (ids[i] & 63));
+}
+
+/* Move the ids that were found to the bits of a local. */
+static int flush_found(struct qwick_constraint *c, struct local *l,
+                       struct qwick_err *e)
+{
+    if (!l->bits && !(l->bits = calloc(c->n_words, sizeof *l->bits)))
+        return err_oom(e, c->n_words * sizeof *l->bits);
+    set_bits(l->bits, c->found, c->n_found);
+    c->n_found = 0;
+    return 0;
+}
+
+static int add_ids(struct qwick_constraint *c, struct local *l,
+                   const int32_t *ids, size_t n, struct qwick_err *e)
+{
+    bool large = n > c->cap_found - c->n_found;
+    if (large && flush_found(c, l, e))
+        return -1;
+    if (l->bits) {
+        set_bits(l->bits, ids, n);
+        return 0;
+    }
+    memcpy(c->found + c->n_found, ids, n * sizeof *ids);
+    c->n_found += n;
+    return 0;
+}
+
+/* Note that the rule can end after a node, unless no token goes on there. */
+static int add_end(struct qwick_constraint *c, const struct token_trie *t,
+                   size_t i, struct qwick_err *e)
+{
+    if (t->nodes[i].skip == i + 1)
+        return 0;
+    if (ARRAY_RESERVE(c->ends, c->cap_ends, c->n_ends + 1, e))
+        return -1;
+    c->ends[c->n_ends++] = (uint32_t)i;
+    return 0;
+}
+
+static int copy(void *to, const void *from, size_t n, struct qwick_err *e)
+{
+    void *p = malloc(n + 1);
+    if (!p)
+        return err_oom(e, n);
+    if (n)
+        memcpy(p, from, n);
+    memcpy(to, &p, sizeof p);
+    return 0;
+}
+
+static int ascending(const void *x, const void *y)
+{
+    uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
+    return a < b ? -1 : a > b;
+}
+
+/* Keep what a walk found. Few tokens are kept as ids, many as bits. */
+static int keep_found(struct qwick_constraint *c, struct local *l, bool ends,
+                      struct qwick_err *e)
+{
+    if (l->bits ? flush_found(c, l, e)
+                : copy(&l->ids, c->found, c->n_found * sizeof *l->ids, e))
+        return -1;
+    l->n_ids = (uint32_t)c->n_found;
+    l->n_ends = c->n_ends;
+    if (ends && c->n_ends > 1)
+        qsort(c->ends, c->n_ends, sizeof *c->ends, ascending);
+    return ends ? copy(&l->ends, c->ends, c->n_ends * sizeof *l->ends, e) : 0;
+}
+
+/* ---- walks ---- */
+
+/* Find the state after a byte, make it if need be, and bring *known up to
+ * date. */
+static inline int state_after(struct qwick_constraint *c, uint32_t state,
+                              unsigned char byte, struct automaton_table *known,
+                              uint32_t *to, struct qwick_err *e)
+{
+    uint32_t next =
+        known->next[state * known->n_classes + known->class_of[byte]];
+    if (next) {
+        *to = next - 1;
+        return 0;
+    }
+    *to = automaton_advance(c->a, state, byte);
+    *known = automaton_known(c->a);
+    return walk_check(c, e);
+}
+
+/* Walk over the nodes [from, to) of the trie, the descendants of a node whose
+ * state is in c->stack, at its depth. Collects the tokens that are admitted
+ * and, with ends, the nodes after which the state accepts. */
+static int walk_nodes(struct qwick_constraint *c, struct local *l, size_t from,
+                      size_t to, bool ends, struct qwick_err *e)
+{
+    const struct token_trie *t = l->trie;
+    struct automaton_table known = automaton_known(c->a);
+    uint32_t *stack = c->stack;
+    for (size_t i = from; i < to;) {
+        const struct trie_node *node = &t->nodes[i];
+        size_t depth = node->depth;
+        uint32_t state;
+        if (state_after(c, stack[depth - 1], node->byte, &known, &state, e))
+            return -1;
+        if (state == AUTOMATON_DEAD) {
+            i = node->skip;
+            continue;
+        }
+        stack[depth] = state;
+        if (node->n_equal &&
+            add_ids(c, l, t->ids + node->rank, node->n_equal, e))
+            return -1;
+        if (ends && known.accepts[state] && add_end(c, t, i, e))
+            return -1;
+        i++;
+    }
+    return 0;
+}
+
+int walk_below(struct qwick_constraint *c, struct local *l, size_t i,
+               uint32_t state, bool ends, struct qwick_err *e)
+{
+    const struct trie_node *node = &l->trie->nodes[i];
+    c->stack[node->depth] = state;
+    return walk_nodes(c, l, i + 1, node->skip, ends, e);
+}
+
+int walk_bytes(struct qwick_constraint *c, struct local *l, bool ends,
+               struct qwick_err *e)
+{
+    c->n_found = c->n_ends = 0;
+    c->stack[0] = l->state;
+    return walk_nodes(c, l, 0, l->trie->n_nodes, ends, e)
+               ? -1
+               : keep_found(c, l, ends, e);
+}
+
+/* Whether a state tells no two bytes of a class apart. Keeps the answer: 1: no,
+ * 2: yes. Returns -1 with *e set when out of memory. */
+static int suits(struct qwick_constraint *c, uint32_t state,
+                 struct qwick_err *e)
+{
+    size_t old = c->cap_suits;
+    if (ARRAY_RESERVE(c->suits, c->cap_suits, (size_t)state + 1, e))
+        return -1;
+    if (c->cap_suits > old)
+        memset(c->suits + old, 0, c->cap_suits - old);
+    if (!c->suits[state]) {
+        const uint64_t *classes = c->trie->classes->borders;
+        uint64_t borders[4] = {0}, more = 0;
+        automaton_add_borders(c->a, state, borders);
+        for (size_t i = 0; i < 4; i++)
+            more |= borders[i] & ~classes[i];
+        c->suits[state] = more ? 1 : 2;
+    }
+    return c->suits[state] - 1;
+}
+
+static int add_class(struct qwick_constraint *c, struct local *l,
+                     const struct class_node *node, struct qwick_err *e)
+{
+    const struct class_trie *t = l->trie->classes;
+    size_t n = node[1].ids - node->ids;
+    if (!node->bits)
+        return n ? add_ids(c, l, t->ids + node->ids, n, e) : 0;
+    if (flush_found(c, l, e))
+        return -1;
+    const uint64_t *more = t->bits + (node->bits - 1u) * t->n_words;
+    for (size_t k = 0; k < t->n_words; k++)
+        l->bits[k] |= more[k];
+    return 0;
+}
+
+/* Note that the rule can end at a node, or go on below it over bytes. */
+static int leave_class(struct qwick_constraint *c, struct local *l,
+                       const struct class_node *node, uint32_t state, bool ends,
+                       bool down, struct qwick_err *e)
+{
+    const struct class_trie *t = l->trie->classes;
+    bool accepts = ends && automaton_accepts(c->a, state);
+    for (size_t k = node->nodes; k < node[1].nodes; k++) {
+        if (accepts && add_end(c, l->trie, t->nodes[k], e))
+            return -1;
+        if (!down && walk_below(c, l, t->nodes[k], state, ends, e))
+            return -1;
+    }
+    return 0;
+}
+
+int walk_classes(struct qwick_constraint *c, struct local *l, bool ends,
+                 struct qwick_err *e)
+{
+    const struct class_trie *t = l->trie->classes;
+    struct automaton_table known = automaton_known(c->a);
+    uint32_t *stack = c->stack;
+    c->n_found = c->n_ends = 0;
+    stack[0] = l->state;
+    for (size_t i = 0; i < t->n;) {
+        const struct class_node *node = &t->v[i];
+        size_t depth = node->depth;
+        uint32_t state;
+        if (state_after(c, stack[depth - 1], node->byte, &known, &state, e))
+            return -1;
+        if (state == AUTOMATON_DEAD) {
+            i = node->skip;
+            continue;
+        }
+        stack[depth] = state;
+        if (add_class(c, l, node, e))
+            return -1;
+        int down = node->skip == i + 1 ? 1 : suits(c, state, e);
+        if (down < 0)
+            return -1;
+        if (!down || (ends && known.accepts[state])) {
+            if (leave_class(c, l, node, state, ends, down, e))
+                return -1;
+            known = automaton_known(c->a);
+        }
+        i = down ? i + 1 : node->skip;
+    }
+    return keep_found(c, l, ends, e);
+}
+
+/* ---- walks from what another state admits ---- */
+
+/* Tokens below a node begin here in the ids of the trie. */
+static size_t rank_at(const struct token_trie *t, size_t i)
+{
+    return i < t->n_nodes ? t->nodes[i].rank : t->n_ids;
+}
+
+/* Keep the ends of *like from node i to node `to`, and drop those before i.
+ * *at: how many ends were looked at. */
+static int keep_ends(struct qwick_constraint *c, const struct local *like,
+                     size_t i, size_t to, size_t *at, struct qwick_err *e)
+{
+    while (*at < like->n_ends && like->ends[*at] < i)
+        ++*at;
+    for (; *at < like->n_ends && like->ends[*at] < to; ++*at)
+        if (add_end(c, like->trie, like->ends[*at], e))
+            return -1;
+    return 0;
+}
+
+int walk_like(struct qwick_constraint *c, struct local *l,
+              const struct local *like, bool ends, struct qwick_err *e)
+{
+    const struct token_trie *t = l->trie;
+    struct automaton_table known = automaton_known(c->a);
+    uint32_t *stack = c->stack, *others = c->others, state, other;
+    size_t at = 0;
+    if (copy(&l->bits, like->bits, c->n_words * sizeof *l->bits, e))
+        return -1;
+    c->n_found = c->n_ends = 0;
+    stack[0] = l->state;
+    others[0] = like->state;
+    for (size_t i = 0; i < t->n_nodes;) {
+        const struct trie_node *node = &t->nodes[i];
+        size_t d = node->depth, skip = node->skip;
+        if (state_after(c, stack[d - 1], node->byte, &known, &state, e) ||
+            state_after(c, others[d - 1], node->byte, &known, &other, e))
+            return -1;
+        if (state == other && ends && keep_ends(c, like, i, skip, &at, e))
+            return -1;
+        if (state != other && state == AUTOMATON_DEAD)
+            clear_bits(l->bits, t->ids + node->rank,
+                       rank_at(t, skip) - node->rank);
+        if (state == other || state == AUTOMATON_DEAD) {
+            i = skip;
+            continue;
+        }
+        stack[d] = state;
+        others[d] = other;
+        set_bits(l->bits, t->ids + node->rank, node->n_equal);
+        if (ends && known.accepts[state] && add_end(c, t, i, e))
+            return -1;
+        i++;
+    }
+    return keep_found(c, l, ends, e);
+}
+
+/* ---- which walk ---- */
+
+/* A state has a loop if at least so many characters lead to it. */
+enum { LOOP_BYTES = 16 };
+
+/* Find the state to which most characters lead from a state and, as it is alike
+ * then, from itself. AUTOMATON_DEAD: there is none. */
+static uint32_t find_loop(struct qwick_constraint *c, const struct local *l)
+{
+    size_t depth = l->trie->max_depth, most = LOOP_BYTES - 1;
+    uint32_t to[0x7F - ' '], loop = AUTOMATON_DEAD;
+    unsigned char byte = 0;
+    for (unsigned i = 0; i < 0x7F - ' '; i++)
+        to[i] = automaton_advance(c->a, l->state, (unsigned char)(i + ' '));
+    for (unsigned i = 0; i < 0x7F - ' '; i++) {
+        size_t n = 0;
+        for (unsigned k = i; k < 0x7F - ' '; k++)
+            n += to[k] == to[i];
+        if (to[i] == AUTOMATON_DEAD || n <= most)
+            continue;
+        loop = to[i];
+        most = n;
+        byte = (unsigned char)(i + ' ');
+    }
+    if (loop == AUTOMATON_DEAD)
+        return loop;
+    loop = automaton_alike(c->a, loop, depth);
+    uint32_t again = automaton_advance(c->a, loop, byte);
+    return automaton_alike(c->a, again, depth) == loop ? loop : AUTOMATON_DEAD;
+}
+
+int walk_choose(struct qwick_constraint *c, const struct local *l,
+                enum walk *kind, uint32_t *like, struct qwick_err *e)
+{
+    int classes = suits(c, l->state, e);
+    *like = AUTOMATON_DEAD;
+    if (classes < 0)
+        return -1;
+    if (!classes)
+        *like = find_loop(c, l);
+    *kind = classes                                        ? WALK_CLASSES
+            : *like == AUTOMATON_DEAD || *like == l->state ? WALK_BYTES
+                                                           : WALK_LIKE;
+    return walk_check(c, e);
+}
