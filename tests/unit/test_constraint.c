@@ -216,18 +216,20 @@ static void test_trie(void **state)
     assert_true(open_tokens(&t, "models/demo/tokenizer.json"));
     size_t n_seen = 0;
     char path[1024];
-    for (size_t i = 0; i < t.trie->n_nodes; i++) {
-        const struct trie_node *node = &t.trie->nodes[i];
-        path[node->depth - 1] = (char)node->byte;
-        assert_true(node->skip > i && node->skip <= t.trie->n_nodes);
-        for (size_t k = 0; k < node->n_equal; k++) {
-            size_t n;
-            const char *p = bpe_token(t.bpe, t.trie->ids[node->rank + k], &n);
-            assert_int_equal(n, node->depth);
-            assert_memory_equal(p, path, n);
-            n_seen++;
+    for (const struct token_trie *v = t.trie; v; v = v->next)
+        for (size_t i = 0; i < v->n_nodes; i++) {
+            const struct trie_node *node = &v->nodes[i];
+            path[node->depth - 1] = (char)node->byte;
+            assert_true(node->skip > i && node->skip <= v->n_nodes);
+            for (size_t k = 0; k < node->n_equal; k++) {
+                size_t n;
+                const char *p = bpe_token(t.bpe, v->ids[node->rank + k], &n);
+                assert_int_equal(n, node->depth);
+                assert_memory_equal(p, path, n);
+                assert_true(token_trie_has(t.trie, v->ids[node->rank + k]));
+                n_seen++;
+            }
         }
-    }
     size_t want = 0, n;
     for (size_t i = 0; i < t.n; i++)
         want += bpe_token(t.bpe, (int32_t)i, &n) && n > 0 &&

@@ -7,8 +7,8 @@
 #include "base/array.h"
 #include "engine/generate/token_trie.h"
 
-/* Nodes with at least this many tokens for each word of bits have bits. */
-enum { IDS_A_WORD = 1 };
+/* Nodes with at least one token for this many words of bits have bits. */
+enum { WORDS_AN_ID = 4 };
 
 struct builder {
     struct class_trie *c;
@@ -97,7 +97,7 @@ static int make_bits(struct builder *b)
     struct class_trie *c = b->c;
     size_t n = 0;
     for (size_t i = 0; i < c->n; i++)
-        if (c->v[i + 1].ids - c->v[i].ids >= IDS_A_WORD * c->n_words)
+        if (c->v[i + 1].ids - c->v[i].ids > c->n_words / WORDS_AN_ID)
             c->v[i].bits = (uint32_t)++n;
     c->bits = calloc(n * c->n_words + 1, sizeof *c->bits);
     c->n_bits = n;
@@ -114,19 +114,15 @@ static int make_bits(struct builder *b)
 /* Fill in the classes. */
 static size_t make_classes(struct class_trie *c)
 {
-    /* bytes that begin a class: capital letters, small letters and UTF-8 with
-       the limits of continuations after E0, ED, F0 and F4 */
-    static const unsigned char borders[] = {0x80, 0x90, 0xA0, 0xC0, 0xC2, 0xE0,
-                                            0xE1, 0xED, 0xEE, 0xF0, 0xF1, 0xF4,
-                                            0xF5};
+    /* continuations, with the limits of those after E0, ED, F0 and F4 */
+    static const unsigned char borders[] = {0x80, 0x90, 0xA0, 0xC0};
     size_t n = 1;
     for (unsigned i = 1; i < 256; i++) {
-        bool begins = i >= '\t' && i < 0x80 &&
-                      !(i > '0' && i <= '9') && !(i > 'A' && i <= 'Z') &&
+        bool begins = i >= '\t' && i < 0x80 && !(i > 'A' && i <= 'Z') &&
                       !(i > 'a' && i <= 'z') && !(i > '\r' + 1 && i < ' ') &&
                       i != '\v' + 1;
         for (size_t k = 0; k < sizeof borders; k++)
-            begins |= borders[k] == i;
+            begins |= borders[k] == i || i > 0xC1;
         if (begins) {
             c->borders[i / 64] |= 1ull << (i & 63);
             n++;

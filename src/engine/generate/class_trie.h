@@ -2,8 +2,8 @@
  * text, it distinguishes only few classes of bytes: a quote, a backslash, any
  * letter. Most tokens are then equal as sequences of classes, so a walk over
  * classes is much shorter than a walk over bytes. The classes are the same for
- * all grammars: capital letters, small ones, digits, every other character of
- * ASCII, and the bytes that UTF-8 uses alike. */
+ * all grammars: capital letters, small ones, control characters, and the
+ * continuations of UTF-8 have few classes, and each other byte is one. */
 #ifndef ENGINE_CLASS_TRIE_H
 #define ENGINE_CLASS_TRIE_H
 

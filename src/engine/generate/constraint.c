@@ -229,9 +229,10 @@ int constraint_create(struct qwick_constraint **out, const struct grammar *g,
     c->mask_bytes = CONSTRAINT_MASK_BYTES;
     c->n_words = trie->n_vocab / 64 + 1;
     c->name = strdup(name);
-    size_t depth = trie->max_depth;
-    if (trie->longer->max_depth > depth)
-        depth = trie->longer->max_depth;
+    size_t depth = 0;
+    for (const struct token_trie *t = trie; t; t = t->next)
+        if (t->max_depth > depth)
+            depth = t->max_depth;
     c->cap_found = 2 * c->n_words;
     c->stack = malloc((depth + 1) * sizeof *c->stack);
     c->others = malloc((depth + 1) * sizeof *c->others);
@@ -265,7 +266,7 @@ void constraint_free(struct qwick_constraint *c)
     free(c->others);
     free(c->found);
     free(c->ends);
-    free(c->suits);
+    free(c->notes);
     free(c);
 }
 

@@ -40,9 +40,17 @@ struct qwick_constraint {
     size_t n_found, cap_found;
     uint32_t *ends;
     size_t n_ends, cap_ends;
-    unsigned char *suits; /* [cap_suits] of a state: whether it tells no bytes
-                             of a class apart; 0: not known */
-    size_t cap_suits;
+    struct state_note *notes; /* [cap_notes] by state */
+    size_t cap_notes;
+};
+
+/* What is known of a state; all zeros: nothing. */
+struct state_note {
+    uint32_t alike;      /* the result of automaton_alike for n_alike - 1 */
+    uint16_t n_alike;
+    unsigned char suits; /* 2: it tells no bytes of a class apart, 1: it does */
+    unsigned char uniform; /* 2: all plain characters lead to the same state, 1:
+                              they do not */
 };
 
 struct matcher {
@@ -73,22 +81,27 @@ enum walk {
     WALK_BYTES,   /* over the trie */
     WALK_CLASSES, /* over the trie of classes; where a state tells bytes of a
                      class apart, over bytes from there on */
-    WALK_LIKE     /* over the trie, only where a state and another one lead to
+    WALK_PLAIN,   /* none: plain tokens of at most `chars` characters are
+                     admitted */
+    WALK_LIKE     /* over the trie, only where the state and another one lead to
                      different states */
 };
 
-/* Choose the walk for l->state in l->trie. *like: the other state. */
-int walk_choose(struct qwick_constraint *c, const struct local *l,
-                enum walk *kind, uint32_t *like, struct qwick_err *e);
+struct walk_plan {
+    enum walk kind;
+    size_t chars;  /* of WALK_PLAIN */
+    uint32_t like; /* of WALK_LIKE: the other state */
+};
 
-/* Fill in l from its state and trie. */
-int walk_bytes(struct qwick_constraint *c, struct local *l, bool ends,
-               struct qwick_err *e);
-int walk_classes(struct qwick_constraint *c, struct local *l, bool ends,
-                 struct qwick_err *e);
-/* like: of the other state, with bits and, if they are looked for, ends. */
-int walk_like(struct qwick_constraint *c, struct local *l,
-              const struct local *like, bool ends, struct qwick_err *e);
+/* Choose the walk for l->state in l->trie. */
+int walk_choose(struct qwick_constraint *c, const struct local *l, bool ends,
+                struct walk_plan *plan, struct qwick_err *e);
+
+/* Fill in l from its state and trie. like: of the other state of WALK_LIKE,
+ * with ends if they are looked for. */
+int walk_run(struct qwick_constraint *c, struct local *l,
+             const struct walk_plan *plan, const struct local *like, bool ends,
+             struct qwick_err *e);
 
 /* Collect in c->found and l->bits the tokens below a node of the trie that a
  * state admits after it, and in c->ends where the rule can end. */

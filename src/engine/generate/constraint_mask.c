@@ -22,8 +22,8 @@ void constraint_drop_masks(struct qwick_constraint *c)
     c->n_locals = 0;
     c->local_bytes = 0;
     c->by_state.mask = 0; /* the next look-up builds the table again */
-    if (c->suits)
-        memset(c->suits, 0, c->cap_suits); /* states may get new numbers */
+    if (c->notes) /* states may get new numbers */
+        memset(c->notes, 0, c->cap_notes * sizeof *c->notes);
 }
 
 static size_t bytes_of(const struct qwick_constraint *c, const struct local *l)
@@ -58,7 +58,7 @@ static void drop_old_masks(struct qwick_constraint *c)
 
 static uint64_t hash_local(uint32_t state, const struct token_trie *t)
 {
-    uint64_t h = (2u * (uint64_t)state + !t->longer) * 0x9e3779b97f4a7c15u;
+    uint64_t h = (state + ((uint64_t)t->n_ids << 32)) * 0x9e3779b97f4a7c15u;
     return h ^ h >> 32;
 }
 
@@ -111,19 +111,13 @@ static const struct local *local_of(struct qwick_constraint *c, uint32_t state,
 static int fill_local(struct qwick_constraint *c, struct local *l, bool ends,
                       struct qwick_err *e)
 {
-    enum walk kind;
-    uint32_t state;
-    if (walk_choose(c, l, &kind, &state, e))
+    struct walk_plan plan;
+    const struct local *like = NULL;
+    if (walk_choose(c, l, ends, &plan, e) ||
+        (plan.kind == WALK_LIKE &&
+         !(like = local_of(c, plan.like, l->trie, ends, e))))
         return -1;
-    if (kind == WALK_LIKE) {
-        const struct local *like = local_of(c, state, l->trie, ends, e);
-        if (!like)
-            return -1;
-        if (like->bits)
-            return walk_like(c, l, like, ends, e);
-    }
-    return kind == WALK_CLASSES ? walk_classes(c, l, ends, e)
-                                : walk_bytes(c, l, ends, e);
+    return walk_run(c, l, &plan, like, ends, e);
 }
 
 static const struct local *local_of(struct qwick_constraint *c, uint32_t state,
@@ -197,7 +191,7 @@ static int add_group(struct qwick_constraint *c, uint32_t state, size_t i,
         return -1;
     /* if nothing can follow the rule, its ends do not matter */
     bool ends = automaton_groups(c->a, g.after) > 0;
-    for (const struct token_trie *t = c->trie; t; t = t->longer) {
+    for (const struct token_trie *t = c->trie; t; t = t->next) {
         uint32_t alike = automaton_alike(c->a, g.local, t->max_depth);
         if (automaton_error(c->a, e))
             return -1;

@@ -106,21 +106,52 @@ static int keep_found(struct qwick_constraint *c, struct local *l, bool ends,
 
 /* ---- walks ---- */
 
-/* Find the state after a byte, make it if need be, and bring *known up to
- * date. */
+/* Return what is noted of a state, or NULL with *e set. */
+static struct state_note *note_of(struct qwick_constraint *c, uint32_t state,
+                                  struct qwick_err *e)
+{
+    size_t old = c->cap_notes;
+    if (ARRAY_RESERVE(c->notes, c->cap_notes, (size_t)state + 1, e))
+        return NULL;
+    if (c->cap_notes > old)
+        memset(c->notes + old, 0, (c->cap_notes - old) * sizeof *c->notes);
+    return &c->notes[state];
+}
+
+/* Replace a state by one that is alike for n more bytes. */
+static int make_alike(struct qwick_constraint *c, uint32_t *state, size_t n,
+                      struct qwick_err *e)
+{
+    struct state_note *note = note_of(c, *state, e);
+    if (!note)
+        return -1;
+    if (note->n_alike <= n) {
+        uint32_t alike = automaton_alike(c->a, *state, n);
+        note->alike = alike;
+        note->n_alike = (uint16_t)(n + 1);
+    }
+    *state = note->alike;
+    return walk_check(c, e);
+}
+
+/* Find the state after a byte, make it if need be, and bring *known up to date.
+ * n: bytes that may follow. */
 static inline int state_after(struct qwick_constraint *c, uint32_t state,
-                              unsigned char byte, struct automaton_table *known,
-                              uint32_t *to, struct qwick_err *e)
+                              unsigned char byte, size_t n,
+                              struct automaton_table *known, uint32_t *to,
+                              struct qwick_err *e)
 {
     uint32_t next =
         known->next[state * known->n_classes + known->class_of[byte]];
-    if (next) {
+    if (next && !(known->counted && next - 1 != AUTOMATON_DEAD)) {
         *to = next - 1;
         return 0;
     }
-    *to = automaton_advance(c->a, state, byte);
+    *to = next ? next - 1 : automaton_advance(c->a, state, byte);
+    if (known->counted && *to != AUTOMATON_DEAD && make_alike(c, to, n, e))
+        return -1;
     *known = automaton_known(c->a);
-    return walk_check(c, e);
+    return next ? 0 : walk_check(c, e);
 }
 
 /* Walk over the nodes [from, to) of the trie, the descendants of a node whose
@@ -136,7 +167,8 @@ static int walk_nodes(struct qwick_constraint *c, struct local *l, size_t from,
         const struct trie_node *node = &t->nodes[i];
         size_t depth = node->depth;
         uint32_t state;
-        if (state_after(c, stack[depth - 1], node->byte, &known, &state, e))
+        if (state_after(c, stack[depth - 1], node->byte, t->max_depth - depth,
+                        &known, &state, e))
             return -1;
         if (state == AUTOMATON_DEAD) {
             i = node->skip;
@@ -161,8 +193,8 @@ int walk_below(struct qwick_constraint *c, struct local *l, size_t i,
     return walk_nodes(c, l, i + 1, node->skip, ends, e);
 }
 
-int walk_bytes(struct qwick_constraint *c, struct local *l, bool ends,
-               struct qwick_err *e)
+static int walk_bytes(struct qwick_constraint *c, struct local *l, bool ends,
+                      struct qwick_err *e)
 {
     c->n_found = c->n_ends = 0;
     c->stack[0] = l->state;
@@ -171,25 +203,22 @@ int walk_bytes(struct qwick_constraint *c, struct local *l, bool ends,
                : keep_found(c, l, ends, e);
 }
 
-/* Whether a state tells no two bytes of a class apart. Keeps the answer: 1: no,
- * 2: yes. Returns -1 with *e set when out of memory. */
+/* Whether a state tells no two bytes of a class apart; or -1 with *e set. */
 static int suits(struct qwick_constraint *c, uint32_t state,
                  struct qwick_err *e)
 {
-    size_t old = c->cap_suits;
-    if (ARRAY_RESERVE(c->suits, c->cap_suits, (size_t)state + 1, e))
+    struct state_note *note = note_of(c, state, e);
+    if (!note)
         return -1;
-    if (c->cap_suits > old)
-        memset(c->suits + old, 0, c->cap_suits - old);
-    if (!c->suits[state]) {
+    if (!note->suits) {
         const uint64_t *classes = c->trie->classes->borders;
         uint64_t borders[4] = {0}, more = 0;
         automaton_add_borders(c->a, state, borders);
         for (size_t i = 0; i < 4; i++)
             more |= borders[i] & ~classes[i];
-        c->suits[state] = more ? 1 : 2;
+        note->suits = more ? 1 : 2;
     }
-    return c->suits[state] - 1;
+    return note->suits - 1;
 }
 
 static int add_class(struct qwick_constraint *c, struct local *l,
@@ -223,8 +252,8 @@ static int leave_class(struct qwick_constraint *c, struct local *l,
     return 0;
 }
 
-int walk_classes(struct qwick_constraint *c, struct local *l, bool ends,
-                 struct qwick_err *e)
+static int walk_classes(struct qwick_constraint *c, struct local *l, bool ends,
+                        struct qwick_err *e)
 {
     const struct class_trie *t = l->trie->classes;
     struct automaton_table known = automaton_known(c->a);
@@ -235,7 +264,8 @@ int walk_classes(struct qwick_constraint *c, struct local *l, bool ends,
         const struct class_node *node = &t->v[i];
         size_t depth = node->depth;
         uint32_t state;
-        if (state_after(c, stack[depth - 1], node->byte, &known, &state, e))
+        if (state_after(c, stack[depth - 1], node->byte,
+                        l->trie->max_depth - depth, &known, &state, e))
             return -1;
         if (state == AUTOMATON_DEAD) {
             i = node->skip;
@@ -278,23 +308,27 @@ static int keep_ends(struct qwick_constraint *c, const struct local *like,
     return 0;
 }
 
-int walk_like(struct qwick_constraint *c, struct local *l,
-              const struct local *like, bool ends, struct qwick_err *e)
+static int walk_like(struct qwick_constraint *c, struct local *l,
+                     const struct local *like, bool ends, struct qwick_err *e)
 {
     const struct token_trie *t = l->trie;
     struct automaton_table known = automaton_known(c->a);
     uint32_t *stack = c->stack, *others = c->others, state, other;
     size_t at = 0;
-    if (copy(&l->bits, like->bits, c->n_words * sizeof *l->bits, e))
-        return -1;
     c->n_found = c->n_ends = 0;
+    if (like->bits ? copy(&l->bits, like->bits, c->n_words * sizeof *l->bits, e)
+                   : flush_found(c, l, e))
+        return -1;
+    if (like->ids)
+        set_bits(l->bits, like->ids, like->n_ids);
     stack[0] = l->state;
     others[0] = like->state;
     for (size_t i = 0; i < t->n_nodes;) {
         const struct trie_node *node = &t->nodes[i];
         size_t d = node->depth, skip = node->skip;
-        if (state_after(c, stack[d - 1], node->byte, &known, &state, e) ||
-            state_after(c, others[d - 1], node->byte, &known, &other, e))
+        size_t left = t->max_depth - d;
+        if (state_after(c, stack[d - 1], node->byte, left, &known, &state, e) ||
+            state_after(c, others[d - 1], node->byte, left, &known, &other, e))
             return -1;
         if (state == other && ends && keep_ends(c, like, i, skip, &at, e))
             return -1;
@@ -346,17 +380,202 @@ static uint32_t find_loop(struct qwick_constraint *c, const struct local *l)
     return automaton_alike(c->a, again, depth) == loop ? loop : AUTOMATON_DEAD;
 }
 
-int walk_choose(struct qwick_constraint *c, const struct local *l,
-                enum walk *kind, uint32_t *like, struct qwick_err *e)
+/* Bytes lead to different states. */
+#define NO_STATE UINT32_MAX
+
+/* Return the state to which all bytes from lo to hi lead, or NO_STATE. */
+static uint32_t after_range(struct qwick_constraint *c, uint32_t state,
+                            unsigned char lo, unsigned char hi)
 {
+    uint32_t to = automaton_advance(c->a, state, lo);
+    for (unsigned b = lo + 1u; b <= hi; b++)
+        if (automaton_advance(c->a, state, (unsigned char)b) != to)
+            return NO_STATE;
+    return to;
+}
+
+/* The bytes of plain characters: lowest and highest first byte, and so on. */
+static const unsigned char plain[][8] = {
+    {' ', '!'},
+    {'#', '['},
+    {']', '~'},
+    {0xC2, 0xDF, 0x80, 0xBF},
+    {0xE0, 0xE0, 0xA0, 0xBF, 0x80, 0xBF},
+    {0xE1, 0xEC, 0x80, 0xBF, 0x80, 0xBF},
+    {0xED, 0xED, 0x80, 0x9F, 0x80, 0xBF},
+    {0xEE, 0xEF, 0x80, 0xBF, 0x80, 0xBF},
+    {0xF0, 0xF0, 0x90, 0xBF, 0x80, 0xBF, 0x80, 0xBF},
+    {0xF1, 0xF3, 0x80, 0xBF, 0x80, 0xBF, 0x80, 0xBF},
+    {0xF4, 0xF4, 0x80, 0x8F, 0x80, 0xBF, 0x80, 0xBF}};
+
+enum { N_PLAIN = sizeof plain / sizeof *plain };
+
+/* Whether all plain characters lead from a state to the same one. */
+static bool check_uniform(struct qwick_constraint *c, uint32_t state)
+{
+    uint32_t to = automaton_advance(c->a, state, ' ');
+    for (size_t i = 0; i < N_PLAIN; i++) {
+        uint32_t s = state;
+        for (size_t k = 0; k < 8 && plain[i][k] && s != NO_STATE; k += 2)
+            s = after_range(c, s, plain[i][k], plain[i][k + 1]);
+        if (s != to)
+            return false;
+    }
+    return true;
+}
+
+/* Whether a state is uniform: all plain characters lead to the same state.
+ * Then it is, too, after other numbers of repetitions, but for the last one.
+ * Returns -1 with *e set when out of memory. */
+static int is_uniform(struct qwick_constraint *c, uint32_t state,
+                      struct qwick_err *e)
+{
+    uint32_t alike = automaton_alike(c->a, state, 0);
+    struct state_note *note = note_of(c, alike, e);
+    if (!note)
+        return -1;
+    if (!note->uniform)
+        note->uniform = check_uniform(c, state) ? 2 : 1;
+    return note->uniform - 1;
+}
+
+/* Find the most characters that plain tokens may have. Then all plain tokens of
+ * at most so many are admitted. 0: the state tells plain characters apart, or
+ * the rule can end between them. */
+static int count_plain(struct qwick_constraint *c, const struct local *l,
+                       bool ends, size_t *n, struct qwick_err *e)
+{
+    uint32_t state = l->state, next;
+    int uniform;
+    *n = 0;
+    for (size_t k = 0; k < SHORT_TOKEN; k++) {
+        if ((uniform = is_uniform(c, state, e)) < 0)
+            return -1;
+        if (!uniform || (ends && automaton_accepts(c->a, state)))
+            return 0;
+        next = automaton_advance(c->a, state, ' ');
+        if (next == AUTOMATON_DEAD) {
+            *n = k;
+            return 0;
+        }
+        if (make_alike(c, &next, SHORT_TOKEN - k - 1, e))
+            return -1;
+        if (next == state)
+            break;
+        state = next;
+    }
+    *n = ends && automaton_accepts(c->a, state) ? 0 : SHORT_TOKEN;
+    return 0;
+}
+
+/* States that plain characters reach from one state. */
+enum { MAX_REACHED = 64 };
+
+struct reached {
+    uint32_t v[MAX_REACHED];
+    size_t n;
+};
+
+static int add_reached(struct reached *r, uint32_t state)
+{
+    for (size_t i = 0; i < r->n; i++)
+        if (r->v[i] == state)
+            return 1;
+    if (r->n == MAX_REACHED)
+        return 0;
+    r->v[r->n++] = state;
+    return 1;
+}
+
+/* Add the states to which the characters of a row of `plain` lead from a state,
+ * after the bytes before row[0]. Returns 1, 0 if there is a character that is
+ * not admitted or too many states, or -1 with *e set. */
+static int reach_row(struct qwick_constraint *c, struct reached *r,
+                     uint32_t state, const unsigned char *row, size_t n,
+                     struct qwick_err *e)
+{
+    uint32_t last = AUTOMATON_DEAD;
+    int good = 1;
+    for (unsigned b = row[0]; b <= row[1] && good == 1; b++) {
+        uint32_t to = automaton_advance(c->a, state, (unsigned char)b);
+        if (to == AUTOMATON_DEAD)
+            return walk_check(c, e);
+        if (to == last)
+            continue;
+        last = to;
+        if (n > 2 && row[2])
+            good = reach_row(c, r, to, row + 2, n - 2, e);
+        else
+            good = make_alike(c, &to, SHORT_TOKEN, e) ? -1 : add_reached(r, to);
+    }
+    return good;
+}
+
+/* Whether all plain tokens are admitted because each state that they reach
+ * admits all plain characters. Returns -1 with *e set on failure. */
+static int is_closed(struct qwick_constraint *c, uint32_t state, bool ends,
+                     struct qwick_err *e)
+{
+    struct reached r = {.v = {state}, .n = 1};
+    int good = 1;
+    for (size_t i = 0; i < r.n && good == 1; i++) {
+        if (ends && automaton_accepts(c->a, r.v[i]))
+            good = 0;
+        for (size_t k = 0; k < N_PLAIN && good == 1; k++)
+            good = reach_row(c, &r, r.v[i], plain[k], sizeof plain[k], e);
+    }
+    return good;
+}
+
+/* Find a walk over plain tokens. chars: 0 if there is none that is simple. */
+static int choose_plain(struct qwick_constraint *c, const struct local *l,
+                        bool ends, size_t *chars, struct qwick_err *e)
+{
+    if (count_plain(c, l, ends, chars, e))
+        return -1;
+    if (*chars)
+        return 0;
+    int closed = is_closed(c, l->state, ends, e);
+    *chars = closed == 1 ? SHORT_TOKEN : 0;
+    return closed < 0 ? -1 : 0;
+}
+
+int walk_choose(struct qwick_constraint *c, const struct local *l, bool ends,
+                struct walk_plan *plan, struct qwick_err *e)
+{
+    *plan = (struct walk_plan){.kind = WALK_CLASSES, .like = AUTOMATON_DEAD};
+    if (l->trie->plain && choose_plain(c, l, ends, &plan->chars, e))
+        return -1;
     int classes = suits(c, l->state, e);
-    *like = AUTOMATON_DEAD;
     if (classes < 0)
         return -1;
-    if (!classes)
-        *like = find_loop(c, l);
-    *kind = classes                                        ? WALK_CLASSES
-            : *like == AUTOMATON_DEAD || *like == l->state ? WALK_BYTES
-                                                           : WALK_LIKE;
+    if (plan->chars) {
+        plan->kind = WALK_PLAIN;
+    } else if (!classes) {
+        plan->like = find_loop(c, l);
+        plan->kind = plan->like == AUTOMATON_DEAD || plan->like == l->state
+                         ? WALK_BYTES
+                         : WALK_LIKE;
+    }
     return walk_check(c, e);
+}
+
+int walk_run(struct qwick_constraint *c, struct local *l,
+             const struct walk_plan *plan, const struct local *like, bool ends,
+             struct qwick_err *e)
+{
+    switch (plan->kind) {
+    case WALK_BYTES:
+        return walk_bytes(c, l, ends, e);
+    case WALK_CLASSES:
+        return walk_classes(c, l, ends, e);
+    case WALK_LIKE:
+        return walk_like(c, l, like, ends, e);
+    default:
+        c->n_found = c->n_ends = 0;
+        return copy(&l->bits, l->trie->plain + plan->chars * c->n_words,
+                    c->n_words * sizeof *l->bits, e)
+                   ? -1
+                   : keep_found(c, l, ends, e);
+    }
 }

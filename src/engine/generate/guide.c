@@ -111,7 +111,7 @@ static int prepare(struct guide *g, struct qwick_err *e)
     if (complete)
         allow_stops(g, true);
     if (g->phase == GUIDE_AFTER_THINK && !guide_keeps_newlines(g))
-        for (const struct token_trie *t = g->eng->trie; t; t = t->longer)
+        for (const struct token_trie *t = g->eng->trie; t; t = t->next)
             allow_newlines(g, t);
     return 0;
 }

@@ -31,19 +31,25 @@ struct token_trie {
     int32_t *ids; /* [n_ids] in the order of the walk */
     size_t n_ids;
     size_t n_vocab;   /* ids are below */
-    uint64_t *listed; /* [n_vocab / 64 + 1] bit i % 64 of word i / 64: id i
-                         has a node */
+    uint64_t *listed; /* only of the first trie: [n_vocab / 64 + 1] bit i % 64
+                         of word i / 64: id i has a node in one of the tries */
     size_t max_depth;
     struct class_trie *classes; /* the same tokens */
-    struct token_trie *longer;  /* the tokens of more than SHORT_TOKEN bytes,
-                                   which are only there; NULL: this is it */
+    uint64_t *plain; /* [SHORT_TOKEN + 1, n_vocab / 64 + 1] only of plain
+                        tokens: ids of those of at most so many characters, as
+                        in listed; else NULL */
+    struct token_trie *next; /* more tokens, or NULL */
 };
 
-/* Few tokens are longer. Texts that differ only in a limit that these bytes do
- * not reach then have the same tokens, but for those. */
+/* Tokens are in three tries. The first has plain tokens: they are whole
+ * characters that any JSON string may hold, without control characters, quotes
+ * and backslashes. Often all of them are admitted. The second has the others.
+ * The third has the tokens of more than SHORT_TOKEN bytes, which are few: texts
+ * that differ only in a limit that is farther away admit the same tokens of the
+ * other tries. */
 #define SHORT_TOKEN 32
 
-/* Build the trie of the tokens with text whose ids are below n_vocab: without
+/* Build the tries of the tokens with text whose ids are below n_vocab: without
  * added tokens except tags[0..n_tags), the tags of tool calls, which models
  * write as one token each, and without ids where blocked [n_vocab] is nonzero;
  * NULL: none is. */
@@ -52,7 +58,7 @@ int token_trie_create(struct token_trie **out, struct bpe *bpe, size_t n_vocab,
                       size_t n_tags, struct qwick_err *e);
 void token_trie_free(struct token_trie *t);
 
-/* Whether a token is in the trie, or in the one of longer tokens. */
+/* Whether a token is in one of the tries, of which t is the first. */
 static inline bool token_trie_has(const struct token_trie *t, int32_t id)
 {
     return id >= 0 && (size_t)id < t->n_vocab &&

@@ -57,6 +57,7 @@ struct automaton_table {
     const unsigned char *accepts;  /* [n_states] automaton_accepts */
     const unsigned char *class_of; /* [256] */
     size_t n_classes;
+    bool counted; /* whether automaton_alike may return another state */
 };
 struct automaton_table automaton_known(const struct automaton *a);
 
