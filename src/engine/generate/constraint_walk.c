@@ -46,9 +46,13 @@ static int flush_found(struct qwick_constraint *c, struct local *l,
     return 0;
 }
 
-static int add_ids(struct qwick_constraint *c, struct local *l,
-                   const int32_t *ids, size_t n, struct qwick_err *e)
+static inline int add_ids(struct qwick_constraint *c, struct local *l,
+                          const int32_t *ids, size_t n, struct qwick_err *e)
 {
+    if (l->bits) {
+        set_bits(l->bits, ids, n);
+        return 0;
+    }
     bool large = n > c->cap_found - c->n_found;
     if (large && flush_found(c, l, e))
         return -1;
@@ -143,8 +147,12 @@ static inline int state_after(struct qwick_constraint *c, uint32_t state,
 {
     uint32_t next =
         known->next[state * known->n_classes + known->class_of[byte]];
-    if (next && !(known->counted && next - 1 != AUTOMATON_DEAD)) {
+    if (next && (!known->counted || next - 1 == AUTOMATON_DEAD)) {
         *to = next - 1;
+        return 0;
+    }
+    if (next && next - 1 < c->cap_notes && c->notes[next - 1].n_alike > n) {
+        *to = c->notes[next - 1].alike;
         return 0;
     }
     *to = next ? next - 1 : automaton_advance(c->a, state, byte);
@@ -527,35 +535,28 @@ static int is_closed(struct qwick_constraint *c, uint32_t state, bool ends,
     return good;
 }
 
-/* Find a walk over plain tokens. chars: 0 if there is none that is simple. */
-static int choose_plain(struct qwick_constraint *c, const struct local *l,
-                        bool ends, size_t *chars, struct qwick_err *e)
-{
-    if (count_plain(c, l, ends, chars, e))
-        return -1;
-    if (*chars)
-        return 0;
-    int closed = is_closed(c, l->state, ends, e);
-    *chars = closed == 1 ? SHORT_TOKEN : 0;
-    return closed < 0 ? -1 : 0;
-}
-
 int walk_choose(struct qwick_constraint *c, const struct local *l, bool ends,
                 struct walk_plan *plan, struct qwick_err *e)
 {
-    *plan = (struct walk_plan){.kind = WALK_CLASSES, .like = AUTOMATON_DEAD};
-    if (l->trie->plain && choose_plain(c, l, ends, &plan->chars, e))
+    bool is_plain = l->trie->plain;
+    int yes;
+    *plan = (struct walk_plan){.kind = WALK_PLAIN, .like = AUTOMATON_DEAD};
+    if (is_plain && count_plain(c, l, ends, &plan->chars, e))
         return -1;
-    int classes = suits(c, l->state, e);
-    if (classes < 0)
+    if (plan->chars)
+        return walk_check(c, e);
+    if ((yes = suits(c, l->state, e)) < 0)
         return -1;
-    if (plan->chars) {
-        plan->kind = WALK_PLAIN;
-    } else if (!classes) {
+    plan->kind = yes ? WALK_CLASSES : WALK_BYTES;
+    if (!yes)
         plan->like = find_loop(c, l);
-        plan->kind = plan->like == AUTOMATON_DEAD || plan->like == l->state
-                         ? WALK_BYTES
-                         : WALK_LIKE;
+    if (plan->like != AUTOMATON_DEAD && plan->like != l->state) {
+        plan->kind = WALK_LIKE;
+    } else if (is_plain && (yes = is_closed(c, l->state, ends, e)) != 0) {
+        plan->kind = WALK_PLAIN;
+        plan->chars = SHORT_TOKEN;
+        if (yes < 0)
+            return -1;
     }
     return walk_check(c, e);
 }
