@@ -108,7 +108,7 @@ static int keep_found(struct qwick_constraint *c, struct local *l, bool ends,
     return ends ? copy(&l->ends, c->ends, c->n_ends * sizeof *l->ends, e) : 0;
 }
 
-/* ---- walks ---- */
+/* ---- states ---- */
 
 /* Return what is noted of a state, or NULL with *e set. */
 static struct state_note *note_of(struct qwick_constraint *c, uint32_t state,
@@ -162,6 +162,94 @@ static inline int state_after(struct qwick_constraint *c, uint32_t state,
     return next ? 0 : walk_check(c, e);
 }
 
+/* ---- plain characters ---- */
+
+/* Bytes lead to different states. */
+#define NO_STATE UINT32_MAX
+
+/* Return the state to which all bytes from lo to hi lead, or NO_STATE. */
+static uint32_t after_range(struct qwick_constraint *c, uint32_t state,
+                            unsigned char lo, unsigned char hi)
+{
+    uint32_t to = automaton_advance(c->a, state, lo);
+    for (unsigned b = lo + 1u; b <= hi; b++)
+        if (automaton_advance(c->a, state, (unsigned char)b) != to)
+            return NO_STATE;
+    return to;
+}
+
+/* The bytes of plain characters: lowest and highest first byte, and so on. */
+static const unsigned char plain[][8] = {
+    {' ', '!'},
+    {'#', '['},
+    {']', '~'},
+    {0xC2, 0xDF, 0x80, 0xBF},
+    {0xE0, 0xE0, 0xA0, 0xBF, 0x80, 0xBF},
+    {0xE1, 0xEC, 0x80, 0xBF, 0x80, 0xBF},
+    {0xED, 0xED, 0x80, 0x9F, 0x80, 0xBF},
+    {0xEE, 0xEF, 0x80, 0xBF, 0x80, 0xBF},
+    {0xF0, 0xF0, 0x90, 0xBF, 0x80, 0xBF, 0x80, 0xBF},
+    {0xF1, 0xF3, 0x80, 0xBF, 0x80, 0xBF, 0x80, 0xBF},
+    {0xF4, 0xF4, 0x80, 0x8F, 0x80, 0xBF, 0x80, 0xBF}};
+
+enum { N_PLAIN = sizeof plain / sizeof *plain };
+
+/* Whether all plain characters lead from a state to the same one. */
+static bool check_uniform(struct qwick_constraint *c, uint32_t state)
+{
+    uint32_t to = automaton_advance(c->a, state, ' ');
+    for (size_t i = 0; i < N_PLAIN; i++) {
+        uint32_t s = state;
+        for (size_t k = 0; k < 8 && plain[i][k] && s != NO_STATE; k += 2)
+            s = after_range(c, s, plain[i][k], plain[i][k + 1]);
+        if (s != to)
+            return false;
+    }
+    return true;
+}
+
+/* Whether a state is uniform: all plain characters lead to the same state.
+ * Then it is, too, after other numbers of repetitions, but for the last one.
+ * Returns -1 with *e set when out of memory. */
+static int is_uniform(struct qwick_constraint *c, uint32_t state,
+                      struct qwick_err *e)
+{
+    uint32_t alike = automaton_alike(c->a, state, 0);
+    struct state_note *note = note_of(c, alike, e);
+    if (!note)
+        return -1;
+    if (!note->uniform)
+        note->uniform = check_uniform(c, state) ? 2 : 1;
+    return note->uniform - 1;
+}
+
+/* Subtrees with fewer nodes are not worth a question. */
+enum { LARGE_SUBTREE = 64 };
+
+/* Whether a state admits all plain tokens of a subtree, because plain
+ * characters lead to it again. Returns -1 with *e set when out of memory. */
+static int admits_all(struct qwick_constraint *c, const struct token_trie *t,
+                      uint32_t state, size_t n_nodes, bool ends,
+                      struct qwick_err *e)
+{
+    if (!t->plain || n_nodes < LARGE_SUBTREE ||
+        (ends && automaton_accepts(c->a, state)))
+        return 0;
+    int uniform = is_uniform(c, state, e);
+    if (uniform <= 0)
+        return uniform;
+    uint32_t to = automaton_advance(c->a, state, ' ');
+    return make_alike(c, &to, SHORT_TOKEN, e) ? -1 : to == state;
+}
+
+/* Tokens below a node begin here in the ids of the trie. */
+static size_t rank_at(const struct token_trie *t, size_t i)
+{
+    return i < t->n_nodes ? t->nodes[i].rank : t->n_ids;
+}
+
+/* ---- walks ---- */
+
 /* Walk over the nodes [from, to) of the trie, the descendants of a node whose
  * state is in c->stack, at its depth. Collects the tokens that are admitted
  * and, with ends, the nodes after which the state accepts. */
@@ -183,9 +271,15 @@ static int walk_nodes(struct qwick_constraint *c, struct local *l, size_t from,
             continue;
         }
         stack[depth] = state;
-        if (node->n_equal &&
-            add_ids(c, l, t->ids + node->rank, node->n_equal, e))
+        int all = admits_all(c, t, state, node->skip - i, ends, e);
+        size_t n = all ? rank_at(t, node->skip) - node->rank : node->n_equal;
+        if (all < 0 || (n && add_ids(c, l, t->ids + node->rank, n, e)))
             return -1;
+        if (all) {
+            known = automaton_known(c->a);
+            i = node->skip;
+            continue;
+        }
         if (ends && known.accepts[state] && add_end(c, t, i, e))
             return -1;
         i++;
@@ -297,12 +391,6 @@ static int walk_classes(struct qwick_constraint *c, struct local *l, bool ends,
 
 /* ---- walks from what another state admits ---- */
 
-/* Tokens below a node begin here in the ids of the trie. */
-static size_t rank_at(const struct token_trie *t, size_t i)
-{
-    return i < t->n_nodes ? t->nodes[i].rank : t->n_ids;
-}
-
 /* Keep the ends of *like from node i to node `to`, and drop those before i.
  * *at: how many ends were looked at. */
 static int keep_ends(struct qwick_constraint *c, const struct local *like,
@@ -386,65 +474,6 @@ static uint32_t find_loop(struct qwick_constraint *c, const struct local *l)
     loop = automaton_alike(c->a, loop, depth);
     uint32_t again = automaton_advance(c->a, loop, byte);
     return automaton_alike(c->a, again, depth) == loop ? loop : AUTOMATON_DEAD;
-}
-
-/* Bytes lead to different states. */
-#define NO_STATE UINT32_MAX
-
-/* Return the state to which all bytes from lo to hi lead, or NO_STATE. */
-static uint32_t after_range(struct qwick_constraint *c, uint32_t state,
-                            unsigned char lo, unsigned char hi)
-{
-    uint32_t to = automaton_advance(c->a, state, lo);
-    for (unsigned b = lo + 1u; b <= hi; b++)
-        if (automaton_advance(c->a, state, (unsigned char)b) != to)
-            return NO_STATE;
-    return to;
-}
-
-/* The bytes of plain characters: lowest and highest first byte, and so on. */
-static const unsigned char plain[][8] = {
-    {' ', '!'},
-    {'#', '['},
-    {']', '~'},
-    {0xC2, 0xDF, 0x80, 0xBF},
-    {0xE0, 0xE0, 0xA0, 0xBF, 0x80, 0xBF},
-    {0xE1, 0xEC, 0x80, 0xBF, 0x80, 0xBF},
-    {0xED, 0xED, 0x80, 0x9F, 0x80, 0xBF},
-    {0xEE, 0xEF, 0x80, 0xBF, 0x80, 0xBF},
-    {0xF0, 0xF0, 0x90, 0xBF, 0x80, 0xBF, 0x80, 0xBF},
-    {0xF1, 0xF3, 0x80, 0xBF, 0x80, 0xBF, 0x80, 0xBF},
-    {0xF4, 0xF4, 0x80, 0x8F, 0x80, 0xBF, 0x80, 0xBF}};
-
-enum { N_PLAIN = sizeof plain / sizeof *plain };
-
-/* Whether all plain characters lead from a state to the same one. */
-static bool check_uniform(struct qwick_constraint *c, uint32_t state)
-{
-    uint32_t to = automaton_advance(c->a, state, ' ');
-    for (size_t i = 0; i < N_PLAIN; i++) {
-        uint32_t s = state;
-        for (size_t k = 0; k < 8 && plain[i][k] && s != NO_STATE; k += 2)
-            s = after_range(c, s, plain[i][k], plain[i][k + 1]);
-        if (s != to)
-            return false;
-    }
-    return true;
-}
-
-/* Whether a state is uniform: all plain characters lead to the same state.
- * Then it is, too, after other numbers of repetitions, but for the last one.
- * Returns -1 with *e set when out of memory. */
-static int is_uniform(struct qwick_constraint *c, uint32_t state,
-                      struct qwick_err *e)
-{
-    uint32_t alike = automaton_alike(c->a, state, 0);
-    struct state_note *note = note_of(c, alike, e);
-    if (!note)
-        return -1;
-    if (!note->uniform)
-        note->uniform = check_uniform(c, state) ? 2 : 1;
-    return note->uniform - 1;
 }
 
 /* Find the most characters that plain tokens may have. Then all plain tokens of
