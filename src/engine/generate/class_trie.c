@@ -32,6 +32,8 @@ static int add_node(struct builder *b, size_t from, size_t to, size_t depth)
                                      .byte = b->t->nodes[b->work[from]].byte};
     for (size_t i = from; i < to; i++) {
         const struct trie_node *node = &b->t->nodes[b->work[i]];
+        if (c->v[c->n].height < node->height)
+            c->v[c->n].height = node->height;
         c->nodes[b->n_nodes++] = b->work[i];
         for (size_t k = 0; k < node->n_equal; k++)
             c->ids[b->n_ids++] = b->t->ids[node->rank + k];

@@ -23,7 +23,8 @@ struct class_node {
     uint32_t nodes; /* where its nodes of the token trie begin in nodes */
     uint32_t bits;  /* 1 + its entry in bits; 0: its tokens are only in ids */
     uint16_t depth;
-    uint8_t byte; /* one of its last bytes */
+    uint16_t height; /* bytes after it, at most */
+    uint8_t byte;    /* one of its last bytes */
 };
 
 struct class_trie {

@@ -46,8 +46,8 @@ struct qwick_constraint {
 
 /* What is known of a state; all zeros: nothing. */
 struct state_note {
-    uint32_t alike;      /* the result of automaton_alike for n_alike - 1 */
-    uint16_t n_alike;
+    uint32_t alike; /* 1 + automaton_alike for 0 bytes; 0: not known */
+    uint32_t room;  /* automaton_room */
     unsigned char suits; /* 2: it tells no bytes of a class apart, 1: it does */
     unsigned char uniform; /* 2: all plain characters lead to the same state, 1:
                               they do not */

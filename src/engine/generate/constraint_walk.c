@@ -129,12 +129,12 @@ static int make_alike(struct qwick_constraint *c, uint32_t *state, size_t n,
     struct state_note *note = note_of(c, *state, e);
     if (!note)
         return -1;
-    if (note->n_alike <= n) {
-        uint32_t alike = automaton_alike(c->a, *state, n);
-        note->alike = alike;
-        note->n_alike = (uint16_t)(n + 1);
+    if (!note->alike) {
+        note->room = automaton_room(c->a, *state);
+        note->alike = 1 + automaton_alike(c->a, *state, 0);
     }
-    *state = note->alike;
+    if (n <= note->room)
+        *state = note->alike - 1;
     return walk_check(c, e);
 }
 
@@ -151,8 +151,9 @@ static inline int state_after(struct qwick_constraint *c, uint32_t state,
         *to = next - 1;
         return 0;
     }
-    if (next && next - 1 < c->cap_notes && c->notes[next - 1].n_alike > n) {
-        *to = c->notes[next - 1].alike;
+    if (next && next - 1 < c->cap_notes && c->notes[next - 1].alike) {
+        const struct state_note *note = &c->notes[next - 1];
+        *to = n <= note->room ? note->alike - 1 : next - 1;
         return 0;
     }
     *to = next ? next - 1 : automaton_advance(c->a, state, byte);
@@ -229,17 +230,17 @@ enum { LARGE_SUBTREE = 64 };
 /* Whether a state admits all plain tokens of a subtree, because plain
  * characters lead to it again. Returns -1 with *e set when out of memory. */
 static int admits_all(struct qwick_constraint *c, const struct token_trie *t,
-                      uint32_t state, size_t n_nodes, bool ends,
-                      struct qwick_err *e)
+                      size_t i, uint32_t state, bool ends, struct qwick_err *e)
 {
-    if (!t->plain || n_nodes < LARGE_SUBTREE ||
+    const struct trie_node *node = &t->nodes[i];
+    if (!t->plain || node->skip < i + LARGE_SUBTREE ||
         (ends && automaton_accepts(c->a, state)))
         return 0;
     int uniform = is_uniform(c, state, e);
     if (uniform <= 0)
         return uniform;
     uint32_t to = automaton_advance(c->a, state, ' ');
-    return make_alike(c, &to, SHORT_TOKEN, e) ? -1 : to == state;
+    return make_alike(c, &to, node->height, e) ? -1 : to == state;
 }
 
 /* Tokens below a node begin here in the ids of the trie. */
@@ -263,15 +264,15 @@ static int walk_nodes(struct qwick_constraint *c, struct local *l, size_t from,
         const struct trie_node *node = &t->nodes[i];
         size_t depth = node->depth;
         uint32_t state;
-        if (state_after(c, stack[depth - 1], node->byte, t->max_depth - depth,
-                        &known, &state, e))
+        if (state_after(c, stack[depth - 1], node->byte, node->height, &known,
+                        &state, e))
             return -1;
         if (state == AUTOMATON_DEAD) {
             i = node->skip;
             continue;
         }
         stack[depth] = state;
-        int all = admits_all(c, t, state, node->skip - i, ends, e);
+        int all = admits_all(c, t, i, state, ends, e);
         size_t n = all ? rank_at(t, node->skip) - node->rank : node->n_equal;
         if (all < 0 || (n && add_ids(c, l, t->ids + node->rank, n, e)))
             return -1;
@@ -366,8 +367,8 @@ static int walk_classes(struct qwick_constraint *c, struct local *l, bool ends,
         const struct class_node *node = &t->v[i];
         size_t depth = node->depth;
         uint32_t state;
-        if (state_after(c, stack[depth - 1], node->byte,
-                        l->trie->max_depth - depth, &known, &state, e))
+        if (state_after(c, stack[depth - 1], node->byte, node->height, &known,
+                        &state, e))
             return -1;
         if (state == AUTOMATON_DEAD) {
             i = node->skip;
@@ -422,7 +423,7 @@ static int walk_like(struct qwick_constraint *c, struct local *l,
     for (size_t i = 0; i < t->n_nodes;) {
         const struct trie_node *node = &t->nodes[i];
         size_t d = node->depth, skip = node->skip;
-        size_t left = t->max_depth - d;
+        size_t left = node->height;
         if (state_after(c, stack[d - 1], node->byte, left, &known, &state, e) ||
             state_after(c, others[d - 1], node->byte, left, &known, &other, e))
             return -1;

@@ -103,8 +103,12 @@ static size_t in_common(const struct entry *a, const struct entry *b)
 static size_t close_nodes(struct token_trie *t, const uint32_t *open,
                           size_t n_open, size_t depth)
 {
-    while (n_open > depth)
-        t->nodes[open[--n_open]].skip = (uint32_t)t->n_nodes;
+    while (n_open > depth) {
+        struct trie_node *node = &t->nodes[open[--n_open]];
+        node->skip = (uint32_t)t->n_nodes;
+        if (n_open && t->nodes[open[n_open - 1]].height <= node->height)
+            t->nodes[open[n_open - 1]].height = node->height + 1;
+    }
     return n_open;
 }
 

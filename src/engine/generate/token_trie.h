@@ -18,6 +18,7 @@ struct trie_node {
     uint32_t rank;   /* tokens before this node in the order of the walk; the
                         tokens of the node follow */
     uint16_t depth;  /* bytes from the root, at least 1 */
+    uint16_t height; /* bytes after it, at most */
     uint8_t byte;    /* the last of them */
     uint8_t n_equal; /* tokens with exactly these bytes; a tokenizer may have
                         several */

@@ -550,6 +550,23 @@ static uint32_t alike(const struct code *c, struct place x, size_t n)
     return v->min - x.count > n ? 0 : x.count;
 }
 
+uint32_t automaton_room(const struct automaton *a, uint32_t state)
+{
+    const struct set *s = &a->states.v[state];
+    uint32_t room = UINT32_MAX;
+    for (size_t i = 0; i < s->n; i++) {
+        struct place x = a->states.places[s->off + i];
+        const struct code_counter *v = counter_at(&a->code, x.pc);
+        uint32_t left = UINT32_MAX;
+        if (v && v->max != UINT32_MAX && x.count < v->max)
+            left = v->max - x.count - 1;
+        if (v && x.count < v->min && v->min - x.count - 1 < left)
+            left = v->min - x.count - 1;
+        room = left < room ? left : room;
+    }
+    return room;
+}
+
 uint32_t automaton_alike(struct automaton *a, uint32_t state, size_t n)
 {
     struct set s = a->states.v[state];

@@ -98,6 +98,10 @@ void automaton_group(struct automaton *a, uint32_t state, size_t i,
  * says why. */
 uint32_t automaton_alike(struct automaton *a, uint32_t state, size_t n);
 
+/* Return the largest n for which automaton_alike gives the same state as for 0.
+ */
+uint32_t automaton_room(const struct automaton *a, uint32_t state);
+
 /* Add to borders[4] the bytes that a state tells apart from the byte before
  * them: byte i is bit i % 64 of word i / 64. */
 void automaton_add_borders(const struct automaton *a, uint32_t state,
