@@ -8,7 +8,7 @@
 
 /* States that need more memory than this are tidied before the next mask. A
  * mask may make more; AUTOMATON_MAX_MEMORY limits that. */
-#define TIDY_BYTES (24u << 20)
+#define TIDY_BYTES (10u << 20)
 
 /* Tidy the automaton when its states need much memory: drop all except those of
  * the matchers. */
