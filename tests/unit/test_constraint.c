@@ -106,9 +106,8 @@ static struct grammar *compile_text(const char *text, int kind)
         root = gbnf_compile(g, text, n);
     } else {
         root = grammar_rule(g, "all", 3);
-        node = kind == REGEX
-                   ? regex_compile(g, NULL, text, n, REGEX_WHOLE, NULL, NULL)
-                   : choices_compile(g, text, n);
+        node = kind == REGEX ? regex_compile(g, NULL, text, n, REGEX_WHOLE)
+                             : choices_compile(g, text, n);
         grammar_define(g, root, node);
     }
     assert_ok(grammar_finish(g, root, &e), &e);
@@ -339,9 +338,8 @@ static void test_many_texts(void **state)
     assert_true(open_tokens(&t, "models/demo/tokenizer.json"));
     assert_int_equal(grammar_create(&g, "G", NULL), 0);
     uint32_t root = grammar_rule(g, "r", 1);
-    grammar_define(
-        g, root,
-        regex_compile(g, NULL, re, strlen(re), REGEX_WHOLE, NULL, NULL));
+    grammar_define(g, root,
+                   regex_compile(g, NULL, re, strlen(re), REGEX_WHOLE));
     assert_int_equal(grammar_finish(g, root, NULL), 0);
     assert_int_equal(constraint_create(&c, g, "G", t.trie, NULL), 0);
     grammar_free(g);

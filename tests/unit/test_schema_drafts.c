@@ -187,6 +187,17 @@ static void finds_identifiers(void **state)
          {"null"}},
         /* a resource may be of another draft */
         {"{'items':{'$ref':'b'},'type':'array','$defs':{'a':{'$id':'b'," D7
+         ",'$ref':'#/definitions/t','const':1,'definitions':"
+         "{'t':{'type':'null'}}}}}",
+         {"[null]"},
+         {"[1]"}},
+        /* but $schema alone begins none */
+        {"{'$ref':'#/definitions/a','definitions':{'a':{" D4 ",'id':'b',"
+         "'anyOf':[{'$ref':'#/definitions/t'}],'const':null},'t':{'enum':"
+         "[null,1]}}}",
+         {"null"},
+         {"1"}},
+        {"{'items':{'$ref':'b'},'type':'array','$defs':{'a':{'$id':'b'," D7
          ",'allOf':[{'$ref':'#/definitions/t','const':1}],'definitions':"
          "{'t':{'type':'null'}}}}}",
          {"[null]"},

@@ -22,8 +22,11 @@ enum node_type {
     NODE_FREE, /* the part may come next */
     NODE_TAKE, /* the part has been read; part n: `other` */
     NODE_DONE, /* there are enough parts */
-    NODE_NEED  /* payload: nodes, a number: matches the empty text, but no text
+    NODE_NEED, /* payload: nodes, a number: matches the empty text, but no text
                   at all unless this number of its nodes match some text */
+    /* inside of regular expressions only, for dfa_of_node: */
+    NODE_ASSERT, /* payload: an assertion */
+    NODE_LOOK    /* payload: node, 1 if its texts must not follow, else 0 */
 };
 
 /* What NODE_FREE and so on refer to. */
@@ -34,6 +37,9 @@ struct once {
     uint32_t required; /* offset in data: a byte for each part */
     bool differ;
 };
+
+/* Places in a text. \b: characters of \w and others, or an end, meet there. */
+enum { ASSERT_START, ASSERT_END, ASSERT_WORD, ASSERT_NO_WORD };
 
 /* Repetitions up to this number are copies, longer ones are counted. */
 enum { MAX_COPIES = 31 };

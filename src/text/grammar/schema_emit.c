@@ -24,12 +24,37 @@ int schema_newline(const struct schema *s, struct buf *b, int level)
     return rc ? err_oom(s->e, (size_t)level) : 0;
 }
 
+uint32_t schema_space(struct schema *s)
+{
+    if (s->space)
+        return s->space;
+    const uint32_t blanks[] = {
+        grammar_repeat(s->g, text(s, " "), 0, SCHEMA_MAX_BLANKS),
+        grammar_repeat(s->g, text(s, "\t"), 1, SCHEMA_MAX_BLANKS)};
+    const uint32_t nodes[] = {
+        GRAMMAR_EMPTY, text(s, " "),
+        grammar_seq2(s->g, text(s, "\n"), grammar_alt(s->g, blanks, 2))};
+    return s->space =
+               grammar_shared(s->g, "space", grammar_alt(s->g, nodes, 3));
+}
+
+uint32_t schema_colon(struct schema *s)
+{
+    return s->free_space ? grammar_alt2(s->g, text(s, ":"), text(s, ": "))
+                         : text(s, s->indent || s->spaced ? ": " : ":");
+}
+
 /* Return the node of `before`, a new line at a level, and `after`. */
 static uint32_t line(struct schema *s, const char *before, int level,
                      const char *after)
 {
     struct buf b = {0};
     uint32_t node = GRAMMAR_NOTHING;
+    if (s->free_space) {
+        const uint32_t parts[] = {text(s, before), schema_space(s),
+                                  text(s, after)};
+        return grammar_seq(s->g, parts, 3);
+    }
     if (buf_puts(&b, before) == 0 && schema_newline(s, &b, level) == 0 &&
         buf_puts(&b, after) == 0)
         node = grammar_bytes(s->g, b.data, b.len);
@@ -87,7 +112,7 @@ static uint32_t emit_number(struct schema *s, struct schema_node *const *v,
     struct number_form f;
     if (schema_number_of(s, v, n, !(types & T_NUMBER), &f))
         return GRAMMAR_NOTHING;
-    bool simple = f.n_limits == 0 && !f.multiple_of && (types & T_INTEGER);
+    bool simple = f.n_limits == 0 && !f.multiple.m && (types & T_INTEGER);
     for (size_t i = 0; i < n; i++)
         simple &= !v[i]->not_multiple;
     uint32_t *shared = f.integer ? &s->integer : &s->number;
@@ -96,7 +121,8 @@ static uint32_t emit_number(struct schema *s, struct schema_node *const *v,
     const struct dfa *p = schema_number_points(s, v, n, types, &f);
     if (!p)
         return GRAMMAR_NOTHING;
-    uint32_t node = text_plain(s->g, p);
+    uint32_t node = text_body(s->g, p, TEXT_ESCAPE_NONE,
+                              (struct text_length){0, number_length(&f)});
     if (simple)
         node = *shared =
             grammar_shared(s->g, f.integer ? "integer" : "number", node);

@@ -84,14 +84,19 @@ static int add_excluded(struct schema *s, const struct schema_node *node,
     return 0;
 }
 
-static unsigned gcd(unsigned a, unsigned b)
+/* Let numbers also be multiples of a node's number. Multiples of integers are
+ * written as integers. */
+static int add_multiple(struct schema *s, const struct schema_node *node,
+                        struct number_form *f, bool integer)
 {
-    while (b) {
-        unsigned r = a % b;
-        a = b;
-        b = r;
-    }
-    return a;
+    struct multiple k;
+    if (multiple_common(&k, f->multiple, node->multiple_of, integer))
+        return schema_cannot_hold(s, node->at, "multipleOf",
+                                  "the common multiples of it and other "
+                                  "numbers have too many digits");
+    f->integer |= k.e >= 0;
+    f->multiple = k.m == 1 && k.e == 0 ? (struct multiple){0, 0} : k;
+    return 0;
 }
 
 int schema_number_of(struct schema *s, struct schema_node *const *v, size_t n,
@@ -118,18 +123,8 @@ int schema_number_of(struct schema *s, struct schema_node *const *v, size_t n,
                        v[i]->above_next) ||
              add_limit(s, v[i], limits, out, NUMBER_AT_MOST, v[i]->below_next)))
             return -1;
-        if (!v[i]->multiple_of)
-            continue;
-        unsigned m = out->multiple_of ? out->multiple_of : 1;
-        uint64_t lcm =
-            (uint64_t)m / gcd(m, v[i]->multiple_of) * v[i]->multiple_of;
-        if (lcm > UINT32_MAX)
-            return schema_refuse(s, v[i]->at, "multipleOf",
-                                 "numbers that are multiples of %u and %u are "
-                                 "not supported",
-                                 m, v[i]->multiple_of);
-        out->multiple_of = (unsigned)lcm;
-        out->integer = true;
+        if (v[i]->multiple_of.m && add_multiple(s, v[i], out, integer))
+            return -1;
     }
     return 0;
 }
@@ -154,14 +149,32 @@ static const struct dfa *multiples_of(struct schema *s,
                                                    : number_points(&f, at);
 }
 
+/* Return the first schema with a multipleOf. */
+static const struct json_value *multiple_at(struct schema_node *const *v,
+                                            size_t n)
+{
+    size_t i = 0;
+    while (i + 1 < n && !v[i]->multiple_of.m)
+        i++;
+    return v[i]->at;
+}
+
 const struct dfa *schema_number_points(struct schema *s,
                                        struct schema_node *const *v, size_t n,
                                        unsigned types,
-                                       const struct number_form *f)
+                                       struct number_form *f)
 {
     struct qwick_err err = {0};
     struct dfa_place at = {&s->mem, &s->steps_left, &err};
     const struct dfa *p = number_points(f, &at);
+    if (!p && f->multiple.m && err.code == QWICK_ERR_USAGE) {
+        if (schema_cannot_hold(s, multiple_at(v, n), "multipleOf", "%s",
+                               err.msg))
+            return NULL;
+        f->multiple.m = 0;
+        err = (struct qwick_err){0};
+        p = number_points(f, &at);
+    }
     if (p && !(types & T_INTEGER)) {
         if (!s->fractions && !(s->fractions = schema_regex(s, FRACTIONS)))
             return NULL;
@@ -171,11 +184,17 @@ const struct dfa *schema_number_points(struct schema *s,
         if (!v[i]->not_multiple)
             continue;
         const struct dfa *no = multiples_of(s, v[i]->not_multiple, &at);
+        if (!no && err.code == QWICK_ERR_USAGE) {
+            if (schema_cannot_hold(s, v[i]->not_multiple->at, "multipleOf",
+                                   "%s", err.msg))
+                return NULL;
+            err = (struct qwick_err){0};
+            continue;
+        }
         p = no ? dfa_combine(p, no, true, &at) : NULL;
     }
     if (!p)
-        schema_refuse_err(s, n ? v[n - 1]->at : s->root,
-                          f->multiple_of ? "multipleOf" : NULL, &err);
+        schema_refuse_err(s, n ? v[n - 1]->at : s->root, NULL, &err);
     return p;
 }
 

@@ -80,7 +80,7 @@ struct schema_node {
     struct decimal *min, *max, *above, *below;
     struct decimal *above_next, *below_next; /* the doubles next to above and
                                                 below, inside them */
-    unsigned multiple_of;
+    struct multiple multiple_of;
     int64_t min_length, max_length; /* max: -1 without */
     const struct json_value *pattern;
     const struct dfa *pattern_dfa;
@@ -203,8 +203,8 @@ struct schema {
     bool lenient; /* see schema_options */
     bool checks;  /* only reads the schema, to check documents: everything can
                      be held */
-    int indent;
-    bool spaced, any_order; /* see struct schema_options */
+    int indent; /* 0 also with SCHEMA_FREE */
+    bool free_space, spaced, any_order; /* see struct schema_options */
     enum schema_form form;
     const struct call_form *call; /* of SCHEMA_PARAMETERS */
     const struct json_value *root;
@@ -228,11 +228,11 @@ struct schema {
         bool self; /* put the node itself, its parts are done */
     } * stack;     /* of schema_collect */
     size_t cap_stack;
-    const struct dfa *formats[16];
+    const struct dfa *formats[20];
     const struct dfa *any_text;       /* NULL: not made yet */
     const struct dfa *unreadable[64]; /* see schema_unreadable */
     /* shared nodes; 0: not made yet */
-    uint32_t string, number, integer, name;
+    uint32_t string, number, integer, name, space;
     void *spare[SCHEMA_SPARE_CLASSES]; /* lists of memory that was given back,
                                           see schema_borrow */
     struct schema_node *of_types[T_ALL + 1]; /* nodes that schema_not makes */
@@ -581,11 +581,10 @@ const struct dfa *schema_regex(struct schema *s, const char *re);
 /* Return the automaton of all texts. NULL with the error set. */
 const struct dfa *schema_any_text(struct schema *s);
 
-/* Return the automaton of a pattern. */
-const struct dfa *schema_pattern(struct schema *s,
-                                    const struct json_value *at,
-                                    const char *keyword,
-                                    const struct json_value *re);
+/* Return the automaton of a pattern. NULL with *e set, which has no place yet.
+ * Takes at most half of the steps that are left. */
+const struct dfa *schema_pattern(struct schema *s, const struct json_value *re,
+                                 struct qwick_err *e);
 
 /* Return the automaton of the texts that cannot be a string's text in a
  * parameter: they have a tag that ends it, or tool_value_json takes them for
@@ -594,10 +593,12 @@ const struct dfa *schema_pattern(struct schema *s,
 const struct dfa *schema_unreadable(struct schema *s, unsigned types);
 
 /* Formats. schema_format_find returns NULL if no format has this name.
- * schema_format_points returns the automaton, or NULL with the error set. */
+ * schema_format_points returns the automaton, or NULL with the error set.
+ * Texts also have at most schema_format_most characters; -1: no limit. */
 const struct schema_format *schema_format_find(const struct json_value *name);
 const struct dfa *schema_format_points(struct schema *s,
-                                          const struct schema_format *f);
+                                       const struct schema_format *f);
+int64_t schema_format_most(const struct schema_format *f);
 
 /* Set *out to the double next to a number, above or below it. Leave it NULL for
  * zero and for numbers that are not finite as doubles. Most programs read
@@ -613,12 +614,13 @@ int schema_number_of(struct schema *s, struct schema_node *const *v, size_t n,
                      bool integer, struct number_form *out);
 
 /* Return the automaton of the numbers of a set: integers, numbers that are no
- * integers, or both (T_ constants). f: what schema_number_of found. NULL with
- * the error set. */
+ * integers, or both (T_ constants). f: what schema_number_of found; a multipleOf
+ * that would make it too large may be dropped from it, see schema_cannot_hold.
+ * NULL with the error set. */
 const struct dfa *schema_number_points(struct schema *s,
                                        struct schema_node *const *v, size_t n,
                                        unsigned types,
-                                       const struct number_form *f);
+                                       struct number_form *f);
 
 /* ---- nodes of the grammar (schema_emit.c, schema_array.c, schema_object.c)
  * ---- */
@@ -712,8 +714,13 @@ unsigned schema_text_types(unsigned types, int level);
 uint32_t schema_text_literal(struct schema *s, const struct json_value *v,
                              int level);
 
-/* Append the white space before an item at a level: none, or a new line. */
+/* Append the white space before an item at a level: none, or a new line. With
+ * SCHEMA_FREE it is the node schema_space instead. */
 struct buf;
 int schema_newline(const struct schema *s, struct buf *b, int level);
+uint32_t schema_space(struct schema *s);
+
+/* Return the node of a colon and what follows it. */
+uint32_t schema_colon(struct schema *s);
 
 #endif

@@ -394,8 +394,10 @@ static int deny_number(struct opposite *o)
     struct schema_node *node;
     if (deny_bounds(o))
         return -1;
-    if (!o->of->multiple_of)
+    if (!o->of->multiple_of.m)
         return 0;
+    if (o->of->multiple_of.e < 0 && (o->of->types & T_NUMBER))
+        return drop(o, "multipleOf");
     if (o->of->types & T_NUMBER && types_branch(o, T_NUMBER))
         return -1;
     if (!(node = new_branch(o, T_INTEGER)))

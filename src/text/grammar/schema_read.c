@@ -234,19 +234,21 @@ static int read_multiple(struct schema *s, struct schema_node *node,
                          const char *key, const struct json_value *v)
 {
     struct decimal d;
-    int rc =
-        v->type == JSON_NUMBER ? decimal_read(&d, v->str, v->len, &s->mem) : 1;
+    struct multiple k;
+    if (v->type != JSON_NUMBER)
+        return wrong_type(s, node, key, "a number", v);
+    int rc = decimal_read(&d, v->str, v->len, &s->mem);
     if (rc < 0)
         return err_oom(s->e, v->len);
-    if (rc > 0 || d.negative || d.n_frac || d.n_whole == 0 || d.n_whole > 9)
+    if (rc == 0 && (d.negative || decimal_is_zero(&d)))
         return schema_refuse(s, node->at, key,
-                             "%s is not supported, only integers from 1 to "
-                             "999999999",
-                             v->type == JSON_NUMBER ? ERR_SHOW(v->str, v->len)
-                                                    : json_type_name(v));
-    for (size_t i = 0; i < d.n_whole; i++)
-        node->multiple_of =
-            node->multiple_of * 10 + (unsigned)(d.whole[i] - '0');
+                             "a number above 0 expected, "
+                             "not %s",
+                             ERR_SHOW(v->str, v->len));
+    if (rc > 0 || multiple_of_decimal(&k, &d))
+        return schema_cannot_hold(s, node->at, key, "%s has too many digits",
+                                  ERR_SHOW(v->str, v->len));
+    node->multiple_of = k;
     return 0;
 }
 
@@ -275,9 +277,12 @@ static int read_pattern(struct schema *s, struct schema_node *node,
 {
     if (v->type != JSON_STRING)
         return wrong_type(s, node, key, "a string", v);
+    struct qwick_err e = {0};
     node->pattern = v;
-    node->pattern_dfa = schema_pattern(s, node->at, key, v);
-    return node->pattern_dfa ? 0 : -1;
+    node->pattern_dfa = schema_pattern(s, v, &e);
+    if (e.code == QWICK_ERR_USAGE)
+        return schema_cannot_hold(s, node->at, key, "%s", e.msg);
+    return node->pattern_dfa ? 0 : schema_refuse_err(s, node->at, key, &e);
 }
 
 static int read_format(struct schema *s, struct schema_node *node,
@@ -346,10 +351,10 @@ static int read_patterns(struct schema *s, struct schema_node *node,
     if (!node->patterns_points)
         return -1;
     for (size_t i = 0; i < v->len; i++) {
-        node->patterns_points[i] =
-            schema_pattern(s, node->at, key, &v->keys[i]);
+        struct qwick_err e = {0};
+        node->patterns_points[i] = schema_pattern(s, &v->keys[i], &e);
         if (!node->patterns_points[i])
-            return -1;
+            return schema_refuse_err(s, node->at, key, &e);
     }
     return 0;
 }

@@ -565,17 +565,3 @@ uint32_t text_body(struct grammar *g, const struct dfa *p,
 {
     return spell(g, p, escapes, false, length);
 }
-
-uint32_t text_plain(struct grammar *g, const struct dfa *p)
-{
-    struct spell s = {.g = g};
-    if (p->n_states == 0)
-        return GRAMMAR_NOTHING;
-    for (uint32_t i = 0; i < p->n_states; i++) {
-        for (uint32_t k = p->first[i]; k < p->first[i + 1]; k++)
-            put_edge(&s, i, p->edges[k].lo, p->edges[k].hi, p->edges[k].to);
-        if (p->accept[i])
-            put_end(&s, i);
-    }
-    return spell_finish(&s);
-}

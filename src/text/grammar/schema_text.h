@@ -38,7 +38,4 @@ uint32_t text_string(struct grammar *g, const struct dfa *p,
 uint32_t text_body(struct grammar *g, const struct dfa *p,
                    enum text_escapes escapes, struct text_length length);
 
-/* Return the node of the ASCII texts that p accepts, without any escapes. */
-uint32_t text_plain(struct grammar *g, const struct dfa *p);
-
 #endif

@@ -126,7 +126,7 @@ static int valid_number(struct check *c, const struct schema_node *node,
     struct number_form f;
     struct decimal d;
     if (!node->min && !node->max && !node->above && !node->below &&
-        !node->multiple_of)
+        !node->multiple_of.m)
         return 1;
     bare.excluded.n = 0; /* see valid_itself */
     if (schema_number_of(c->s, &limited, 1, false, &f) ||
@@ -155,7 +155,10 @@ static int valid_string(struct check *c, const struct schema_node *node,
     const struct dfa *p = schema_format_points(c->s, node->format);
     if (!p)
         return -1;
-    return dfa_match(p, v->str, v->len) ? 1 : fails(c, node, "format", v);
+    int64_t most = schema_format_most(node->format);
+    bool fits = most < 0 || length <= most;
+    return fits && dfa_match(p, v->str, v->len) ? 1
+                                                : fails(c, node, "format", v);
 }
 
 /* ---- arrays -------------------------------------------------------------- */
