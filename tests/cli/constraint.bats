@@ -25,6 +25,8 @@ assert re.fullmatch(os.environ["RE"], text, re.S), text' || return 1
         --regex '^[a-z]{3,8} -\d+( \| [a-z ]{2,20})?$'
     matches '("[^"\\]{0,10}", ){2}é\w?' 20 --regex '("[^"\\]{0,10}", ){2}é\w?'
     matches '.{0,40}' 20 --regex '(.|\n){0,40}'
+    matches '(?!.*--)[a-z-]{3,9}\b' 20 --regex '(?!.*--)[a-z-]{3,9}\b'
+    matches '([^\W\d_]| ){1,12}' 20 --regex '[\p{L} ]{1,12}'
 }
 
 @test "answers are one of the choices" {
