@@ -30,19 +30,25 @@ static uint32_t name_node(struct schema *s, const struct dfa *names)
     const struct text_length length = {0, MAX_NAME};
     struct dfa_place at = {&s->mem, &s->steps_left, s->e};
     const struct dfa *without;
-    if (names == s->any_text && s->name)
-        return s->name;
-    if (schema_unwritable(s, &without))
+    struct schema_name_node **first =
+        &s->name_nodes[(uintptr_t)names / 64 % SCHEMA_BUCKETS];
+    for (const struct schema_name_node *x = *first; x; x = x->next)
+        if (x->names == names)
+            return x->node;
+    struct schema_name_node *x = schema_alloc(s, 1, sizeof *x);
+    if (!x || schema_unwritable(s, &without))
         return GRAMMAR_NOTHING;
     const struct dfa *p =
         without ? dfa_combine(names, without, true, &at) : names;
     if (!p)
         return GRAMMAR_NOTHING;
-    uint32_t node = grammar_shared(
-        s->g, "name", text_string(s->g, p, TEXT_ESCAPE_SOME, length));
-    if (names == s->any_text)
-        s->name = node;
-    return node;
+    *x = (struct schema_name_node){
+        names,
+        grammar_shared(s->g, "name",
+                       text_string(s->g, p, TEXT_ESCAPE_SOME, length)),
+        *first};
+    *first = x;
+    return x->node;
 }
 
 /* ---- members that no schema names ---------------------------------------- */
