@@ -219,6 +219,9 @@ struct schema {
     struct grammar *g;
     const char *where; /* see schema_options */
     bool lenient; /* see schema_options */
+    bool exhausted; /* a limit of work, memory or sets was met */
+    bool simple; /* weaken what multiplies choices: the second try of a lenient
+                    schema that met such a limit */
     bool checks;  /* only reads the schema, to check documents: everything can
                      be held */
     int indent;
