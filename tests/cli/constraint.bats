@@ -147,8 +147,12 @@ while text != "[]":
     done
     run -0 q --think off --json-schema '{"const": [1]}' --json-indent 2 x
     [ "$output" = $'[\n  1\n]' ]
+    run -0 q --think off --temp 1 --json-schema '{"const": [1, {"a": 2}]}' \
+        --json-indent free x
+    [ "$(jget 'o == [1, {"a": 2}]' <<<"$output")" = True ]
     fails 2 '--json-schema: #/$ref' --json-schema '{"$ref": "a.json"}' x
     fails 2 "0..16" --json-schema "$T/s" --json-indent 17 x
+    fails 2 'neither "free" nor a number' --json-schema "$T/s" --json-indent -1 x
     fails 2 'has no effect without --json-schema' --json-indent 2 x
     fails 2 'has no effect without --json-schema' --json-order any x
     fails 2 "schema|any" --json-schema "$T/s" --json-order all x

@@ -50,6 +50,35 @@ static const struct documents unique[] = {
      {"[1,null,null]"}},
 };
 
+/* Strings differ whatever they are; each has one text. */
+static const struct documents texts[] = {
+    {"{'type':'array','uniqueItems':true,'items':{'type':'string'}}",
+     {"[]", "[\"a\"]", "[\"a\",\"b\"]", "[\"\",\"a\",\"ab\",\"abc\"]",
+      "[\"\\n\",\"\\\"\",\"\\\\\",\"/\",\"\xC3\xA9\",\"\\u001f\"]"},
+     {"[\"a\",\"a\"]", "[\"\",\"a\",\"\"]", "[\"a\",\"b\",\"c\",\"b\"]",
+      "[\"\\u0041\"]", "[\"\\/\"]", "[\"\\u001F\"]", "[\"\\u000a\"]",
+      "[\"a\","}},
+    {"{'type':'array','uniqueItems':true,'items':{'type':'string','minLength':"
+     "2}"
+     ",'minItems':2,'maxItems':3}",
+     {"[\"ab\",\"ac\"]", "[\"ab\",\"ac\",\"abc\"]"},
+     {"[]", "[\"ab\"]", "[\"ab\",\"ab\"]", "[\"aa\",\"ab\",\"ac\",\"ad\"]",
+      "[\"a\",\"ab\"]"}},
+    {"{'type':'array','uniqueItems':true,'items':{'pattern':'^[ab]+$','type':"
+     "'string'}}",
+     {"[\"a\",\"aa\",\"ab\"]"},
+     {"[\"aa\",\"a\",\"aa\"]", "[\"\"]"}},
+    /* each array has its own texts, and the branches of anyOf differ */
+    {"{'type':'array','items':{'type':'array','uniqueItems':true,'items':{"
+     "'type':'string'}}}",
+     {"[[\"a\"],[\"a\",\"b\"],[]]"},
+     {"[[\"a\"],[\"a\",\"b\",\"a\"]]"}},
+    {"{'anyOf':[{'type':'array','uniqueItems':true,'items':{'type':'string'}},{"
+     "'type':'array','items':{'type':'string'},'maxItems':2}]}",
+     {"[\"a\",\"a\"]", "[\"a\",\"b\",\"c\"]"},
+     {"[\"a\",\"a\",\"b\"]", "[\"a\",\"b\",\"b\"]"}},
+};
+
 /* maxContains, and several of them. */
 static const struct documents several[] = {
     {"{'type':'array','contains':{'type':'integer'},'maxContains':1}",
@@ -94,13 +123,18 @@ static void tells_items_apart(void **state)
 {
     for (size_t i = 0; i < sizeof unique / sizeof *unique; i++)
         check_documents(&unique[i], true);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        check_documents(&texts[i], true);
 }
 
 static void refuses_arrays(void **state)
 {
     check_refused("{'items':{'uniqueItems':true}}",
-                  "#/items/uniqueItems: is not supported for items with more "
-                  "than 1000 values");
+                  "#/items/uniqueItems: is only supported for at most 1000 "
+                  "values and for strings of any length");
+    check_refused("{'type':'array','uniqueItems':true,'items':{'type':'string',"
+                  "'maxLength':3}}",
+                  "#/uniqueItems: is only supported for");
 }
 
 int main(void)

@@ -80,9 +80,8 @@ size_t matcher_words(const struct matcher *m)
 
 /* ---- texts ---- */
 
-/* Advance by the bytes of a token. */
-static uint32_t advance_by(struct qwick_constraint *c, uint32_t state,
-                           int32_t id)
+uint32_t constraint_advance(struct qwick_constraint *c, uint32_t state,
+                            int32_t id)
 {
     size_t n;
     const char *p = bpe_token(c->trie->bpe, id, &n);
@@ -98,7 +97,7 @@ int matcher_accept(struct matcher *m, int32_t id, struct qwick_err *e)
     struct qwick_constraint *c = m->c;
     if (limit_states(c, e))
         return -1;
-    uint32_t to = advance_by(c, m->state, id);
+    uint32_t to = constraint_advance(c, m->state, id);
     if (automaton_error(c->a, e))
         return -1;
     if (to == AUTOMATON_DEAD)
@@ -261,6 +260,7 @@ void constraint_free(struct qwick_constraint *c)
     free(c->stack);
     free(c->found);
     free(c->ends);
+    free(c->quoted);
     free(c->suits);
     free(c);
 }

@@ -25,6 +25,9 @@ enum op {
     OP_DONE  /* if the set has enough parts, set the count to 0 and go on */
 };
 
+/* arg of an OP_RANGE in a part whose text is recorded */
+enum { RANGE_RECORDS = 1 };
+
 struct instr {
     uint8_t op, lo, hi;
     uint32_t arg;
@@ -49,6 +52,7 @@ struct code_once {
     uint32_t n, min, max;
     uint32_t n_required;
     unsigned char *required; /* [n] */
+    bool differ;
 };
 
 /* Run an instruction of a counted part. Returns whether to go on. */
@@ -98,8 +102,9 @@ struct code {
     size_t n_counters, cap_counters;
     struct code_once *onces;
     size_t n_onces;
-    unsigned char *once_rules; /* [n_rules] whether a place in the rule may have
-                                  a set; NULL: none may */
+    uint32_t *once_of; /* [n_rules] index in onces of the parts in any order
+                          that a rule consists of, plus 1, or 0; NULL: all 0 */
+    bool records;      /* there are instructions with RANGE_RECORDS */
     struct code_rule *rules;
     size_t n_rules;
     uint32_t root;
@@ -110,6 +115,9 @@ struct code {
     unsigned char class_of[256]; /* bytes of one class are never told apart */
     size_t n_classes;
 };
+
+/* Return the parts in any order that an instruction belongs to, or NULL. */
+const struct code_once *code_once_at(const struct code *c, uint32_t pc);
 
 /* Compile a finished grammar. On failure, too, code_free must be called. */
 int code_build(struct code *c, const struct grammar *g, struct qwick_err *e);
@@ -152,6 +160,41 @@ void sets_free(struct sets *s);
  * is the index of the first one / 64, frame and count are the bits. The parts
  * `other` are counted as far as it matters: pc is UINT32_MAX, count their
  * number. */
+
+/* With `differ`, the set has the texts of the parts. A text is a chain of bytes:
+ * pc is TAKEN_BYTE, frame the text before the byte, count the byte; number 0 is
+ * the empty text. A set has one place for each text: pc is TAKEN_TEXT, frame the
+ * text. Inside a part, a record has the set and the text so far: pc is
+ * TAKEN_RECORD, frame the set, count the text; number 0 is the record of both
+ * that are empty. A count of TAKEN_PLAIN or more has only the number of the
+ * parts, as far as it matters: their texts may be equal. */
+enum { TAKEN_RECORD = 1 << 30, TAKEN_TEXT, TAKEN_BYTE };
+#define TAKEN_PLAIN 0x80000000u
+
+/* Append a byte to the text of a record. Returns 0 or -1. */
+int taken_record(struct sets *taken, uint32_t *count, unsigned char byte,
+                 struct qwick_err *e);
+
+/* Return the count with only the number of parts, or of those before the current
+ * one. */
+uint32_t taken_plain(const struct sets *taken, const struct code_once *o,
+                     uint32_t count);
+
+/* Set the set and the text of a count, one of which may be 0. */
+void taken_open(const struct sets *taken, uint32_t count, uint32_t *set,
+                uint32_t *text);
+
+/* Append the bytes of a text after another one with which it begins to *out.
+ * Returns 1; 0 if it does not begin with it; -1 when out of memory. */
+struct buf;
+int taken_rest(const struct sets *taken, uint32_t text, uint32_t begin,
+               struct buf *out);
+
+/* Copy the sets, records and texts to which keep[old->n] says so, and those to
+ * which they refer, to `taken`, which is empty. Their new numbers replace the
+ * entries of keep. Returns 0 or -1. */
+int taken_copy(struct sets *taken, const struct sets *old, uint32_t *keep,
+               struct qwick_err *e);
 
 /* Run an instruction of parts in any order on the set *count. Returns 1 to go
  * on, 0 not to, -1 with *e set. */

@@ -657,14 +657,15 @@ static int copy_onces(struct builder *b)
     if (g->n_onces == 0)
         return 0;
     c->onces = calloc(g->n_onces, sizeof *c->onces);
-    c->once_rules = calloc(g->n_order, 1);
-    if (!c->onces || !c->once_rules)
+    c->once_of = calloc(g->n_order, sizeof *c->once_of);
+    if (!c->onces || !c->once_of)
         return err_oom(b->e, g->n_onces * sizeof *c->onces);
     for (; c->n_onces < g->n_onces; c->n_onces++) {
         const struct once *from = &g->onces[c->n_onces];
         struct code_once *to = &c->onces[c->n_onces];
-        *to = (struct code_once){from->n, from->min, from->max,
-                                 from->n_required, malloc(from->n + 1)};
+        *to = (struct code_once){
+            from->n,          from->min,           from->max,
+            from->n_required, malloc(from->n + 1), from->differ};
         if (!to->required)
             return err_oom(b->e, from->n);
         memcpy(to->required, g->data.data + from->required, from->n);
@@ -672,13 +673,37 @@ static int copy_onces(struct builder *b)
     return 0;
 }
 
-/* Note the rules whose places have sets of parts. */
+const struct code_once *code_once_at(const struct code *c, uint32_t pc)
+{
+    size_t low = 0, high = c->n_rules;
+    while (c->once_of && low + 1 < high) {
+        size_t mid = low + (high - low) / 2;
+        if (c->rules[mid].entry <= pc)
+            low = mid;
+        else
+            high = mid;
+    }
+    return c->once_of && c->once_of[low] && pc >= c->rules[low].entry
+               ? &c->onces[c->once_of[low] - 1]
+               : NULL;
+}
+
+/* Note the rules whose places have sets of parts, and the instructions whose
+ * bytes are recorded. */
 static void note_once_rules(struct code *c)
 {
-    for (size_t r = 0; c->once_rules && r < c->n_rules; r++) {
-        size_t i = c->rules[r].entry;
-        for (; c->v[i].op != OP_RETURN; i++)
-            c->once_rules[r] |= code_is_once(&c->v[i]);
+    for (size_t r = 0; c->once_of && r < c->n_rules; r++) {
+        bool records = false;
+        for (size_t i = c->rules[r].entry; c->v[i].op != OP_RETURN; i++) {
+            struct instr *in = &c->v[i];
+            if (code_is_once(in)) {
+                c->once_of[r] = in->arg + 1;
+                records = in->op == OP_FREE && c->onces[in->arg].differ;
+            } else if (in->op == OP_RANGE && records) {
+                in->arg = RANGE_RECORDS;
+                c->records = true;
+            }
+        }
     }
 }
 
@@ -690,6 +715,8 @@ static void classify_bytes(struct code *c)
             begins[c->v[i].lo] = 1;
             begins[c->v[i].hi + 1] = 1;
         }
+    if (c->records) /* texts tell all bytes apart */
+        memset(begins, 1, sizeof begins);
     c->n_classes = 1;
     for (size_t i = 0; i < 256; i++) {
         if (i && begins[i])
@@ -731,7 +758,7 @@ void code_free(struct code *c)
     for (size_t i = 0; i < c->n_onces; i++)
         free(c->onces[i].required);
     free(c->onces);
-    free(c->once_rules);
+    free(c->once_of);
     free(c->counters);
     free(c->rules);
     free(c->first_ranges);

@@ -83,6 +83,10 @@ struct grammar_once {
     uint32_t other;        /* any number of times; GRAMMAR_NOTHING: never */
     uint32_t comma;
     uint32_t min, max; /* of all parts; max may be GRAMMAR_UNBOUNDED */
+    bool differ;       /* the texts of `other` differ from each other. Then it is
+                          a finite automaton (text_string) of texts that end with
+                          their second plain quote, and every beginning of them
+                          goes on to any number of texts; n is 0. */
 };
 #define GRAMMAR_MAX_ONCE 65535
 

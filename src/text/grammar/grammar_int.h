@@ -35,6 +35,7 @@ struct once {
     uint32_t min, max; /* see struct grammar_once */
     uint32_t n_required;
     uint32_t required; /* offset in data: a byte for each part */
+    bool differ;
 };
 
 /* Places in a text. \b: characters of \w and others, or an end, meet there. */

@@ -1,5 +1,6 @@
 /* Arrays as nodes of a grammar. */
 #include "text/grammar/schema_int.h"
+#include "text/grammar/schema_text.h"
 
 /* The most values of items that all differ. */
 enum { MAX_UNIQUE = 1000 };
@@ -71,39 +72,69 @@ static int items_differ(struct schema *s, struct schema_node *const *v,
     return rc < 0 ? -1 : 0;
 }
 
-/* Return the node of an array whose items are different values of a list. */
+/* What the items of an array are that all differ: a list of values or, if texts
+ * is not NULL, strings. */
+struct different {
+    struct value_list few;
+    const struct dfa *texts;
+};
+
+/* Return the node of an array whose items are different. */
 static uint32_t different_items(struct schema *s, const struct schema_array *a,
-                                const struct value_list *list, int level)
+                                const struct different *d, int level)
 {
-    uint32_t *parts = schema_alloc(s, list->n, sizeof *parts);
+    uint32_t *parts = schema_alloc(s, d->few.n, sizeof *parts);
     if (!parts)
         return GRAMMAR_NOTHING;
-    for (size_t i = 0; i < list->n; i++)
-        parts[i] = schema_literal(s, list->v[i], level + 1);
-    const struct grammar_once once = {.parts = parts,
-                                      .n = list->n,
-                                      .other = GRAMMAR_NOTHING,
-                                      .comma = schema_comma(s, level + 1),
-                                      .min = (uint32_t)a->min,
-                                      .max = a->max < 0 ? GRAMMAR_UNBOUNDED
-                                                        : (uint32_t)a->max};
+    for (size_t i = 0; i < d->few.n; i++)
+        parts[i] = schema_literal(s, d->few.v[i], level + 1);
+    const struct grammar_once once = {
+        .parts = parts,
+        .n = d->few.n,
+        .other = d->texts ? text_string(s->g, d->texts, TEXT_ESCAPE_ONE,
+                                        TEXT_ANY_LENGTH)
+                          : GRAMMAR_NOTHING,
+        .differ = d->texts,
+        .comma = schema_comma(s, level + 1),
+        .min = (uint32_t)a->min,
+        .max = a->max < 0 ? GRAMMAR_UNBOUNDED : (uint32_t)a->max};
     return schema_container(s, "[]", grammar_once(s->g, &once), a->min == 0,
                             level);
 }
 
-/* Set *few to the values of items that all differ. Leave it empty and forget
- * uniqueItems if it refuses nothing else, or cannot be held. */
+/* Set *d to the values of the items of an array. Returns 1; 0 if they cannot be
+ * told apart; -1 with the error set. Strings can if each beginning of one goes
+ * on to many: then the text never gets into a dead end. */
+static int find_different(struct schema *s, struct schema_node *const *v,
+                          size_t n, struct different *d)
+{
+    struct schema_node **item = schema_alloc(s, n, sizeof *item);
+    struct dfa_place at = {&s->mem, &s->steps_left, s->e};
+    const struct dfa *without;
+    size_t n_item = item ? schema_item_of(v, n, 0, item) : 0;
+    if (n_item == 0)
+        return item ? 0 : -1;
+    int rc = schema_few_values(s, item, n_item, MAX_UNIQUE, &d->few);
+    if (rc)
+        return rc;
+    d->few.n = 0;
+    rc = schema_only_strings(s, item, n_item, &d->texts);
+    if (rc <= 0 || schema_unwritable(s, &without))
+        return rc > 0 ? -1 : rc;
+    if (without)
+        d->texts = dfa_combine(d->texts, without, true, &at);
+    return d->texts ? dfa_can_wait(d->texts, s->e) : -1;
+}
+
+/* Set *d to the values of items that all differ. Forget uniqueItems if it
+ * refuses nothing else, or cannot be held. */
 static int check_unique(struct schema *s, struct schema_node *const *v,
-                        size_t n, struct schema_array *a,
-                        struct value_list *few)
+                        size_t n, struct schema_array *a, struct different *d)
 {
     const struct schema_node *node = a->unique;
-    struct schema_node **item = schema_alloc(s, n, sizeof *item);
     bool differ = a->max >= 0 && a->max <= 1;
-    size_t n_item;
-    int rc;
-    if (!node || !item)
-        return item ? 0 : -1;
+    if (!node)
+        return 0;
     a->unique = NULL;
     if (!differ && a->n_prefix && items_differ(s, v, n, a, &differ))
         return -1;
@@ -116,17 +147,14 @@ static int check_unique(struct schema *s, struct schema_node *const *v,
         return schema_cannot_hold(s, node->at, "uniqueItems",
                                   "is not supported beside prefixItems that "
                                   "may be equal");
-    n_item = schema_item_of(v, n, 0, item);
-    rc = n_item ? schema_few_values(s, item, n_item, MAX_UNIQUE, few) : 0;
-    if (rc < 0)
-        return -1;
-    if (rc == 0)
-        return schema_cannot_hold(s, node->at, "uniqueItems",
-                                  "is not supported for items with more than "
-                                  "%d values",
-                                  MAX_UNIQUE);
-    a->unique = node;
-    return 0;
+    int rc = find_different(s, v, n, d);
+    if (rc > 0)
+        a->unique = node;
+    return rc ? (rc < 0 ? -1 : 0)
+              : schema_cannot_hold(s, node->at, "uniqueItems",
+                                   "is only supported for at most %d values "
+                                   "and for strings of any length",
+                                   MAX_UNIQUE);
 }
 
 /* ---- arrays -------------------------------------------------------------- */
@@ -135,15 +163,15 @@ uint32_t schema_emit_array(struct schema *s, struct schema_node *const *v,
                            size_t n, int level)
 {
     struct schema_array a = schema_array_of(v, n);
-    struct value_list few = {0};
+    struct different different = {0};
     if (a.max >= 0 && a.min > a.max)
         return GRAMMAR_NOTHING;
     if (!schema_has_room(s, level) || a.max == 0)
         return schema_container(s, "[]", GRAMMAR_NOTHING, a.min == 0, level);
-    if (check_unique(s, v, n, &a, &few) || schema_check_contains(s, &a))
+    if (check_unique(s, v, n, &a, &different) || schema_check_contains(s, &a))
         return GRAMMAR_NOTHING;
     if (a.unique)
-        return different_items(s, &a, &few, level);
+        return different_items(s, &a, &different, level);
     uint32_t some = a.contains ? schema_counted_items(s, v, n, &a, level)
                                : some_items(s, v, n, &a, level);
     return schema_container(s, "[]", some, a.min == 0, level);

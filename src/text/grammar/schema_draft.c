@@ -80,23 +80,6 @@ bool schema_draft_has(enum schema_draft draft, const char *keyword)
     return true;
 }
 
-bool schema_drafts_have_format(const struct json_value *name)
-{
-    static const char *const formats[] = {
-        "date-time",    "date",          "time",
-        "duration",     "email",         "idn-email",
-        "hostname",     "idn-hostname",  "ipv4",
-        "ipv6",         "uri",           "uri-reference",
-        "iri",          "iri-reference", "uuid",
-        "uri-template", "json-pointer",  "relative-json-pointer",
-        "regex",
-    };
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
-        if (json_equals(name, formats[i]))
-            return true;
-    return false;
-}
-
 const struct json_value *schema_only_ref(const struct json_value *v,
                                          enum schema_draft draft)
 {

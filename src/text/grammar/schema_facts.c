@@ -185,6 +185,13 @@ const struct dfa *schema_number_points(struct schema *s,
         if (!v[i]->not_multiple)
             continue;
         const struct dfa *no = multiples_of(s, v[i]->not_multiple, &at);
+        if (!no && err.code == QWICK_ERR_USAGE) {
+            if (schema_cannot_hold(s, v[i]->not_multiple->at, "multipleOf",
+                                   "%s", err.msg))
+                return NULL;
+            err = (struct qwick_err){0};
+            continue;
+        }
         p = no ? dfa_combine(p, no, true, &at) : NULL;
     }
     if (!p)

@@ -224,8 +224,8 @@ struct schema {
                     schema that met such a limit */
     bool checks;  /* only reads the schema, to check documents: everything can
                      be held */
-    int indent;
-    bool spaced, any_order; /* see struct schema_options */
+    int indent; /* 0 also with SCHEMA_FREE */
+    bool free_space, spaced, any_order; /* see struct schema_options */
     enum schema_form form;
     const struct call_form *call; /* of SCHEMA_PARAMETERS */
     const struct json_value *root;
@@ -253,7 +253,7 @@ struct schema {
     const struct dfa *any_text;       /* NULL: not made yet */
     const struct dfa *unreadable[64]; /* see schema_unreadable */
     /* shared nodes; 0: not made yet */
-    uint32_t string, number, integer;
+    uint32_t string, number, integer, space;
     void *spare[SCHEMA_SPARE_CLASSES]; /* lists of memory that was given back,
                                           see schema_borrow */
     struct schema_others *others[SCHEMA_BUCKETS];
@@ -325,9 +325,6 @@ const char *schema_draft_name(enum schema_draft draft);
 
 /* Return whether a keyword that some draft has is one of this draft. */
 bool schema_draft_has(enum schema_draft draft, const char *keyword);
-
-/* Return whether a draft defines a format. Other formats are annotations. */
-bool schema_drafts_have_format(const struct json_value *name);
 
 /* Return the "$ref" of a schema if it hides the keywords beside it, or NULL. */
 const struct json_value *schema_only_ref(const struct json_value *v,
@@ -505,6 +502,11 @@ int schema_texts_of(struct schema *s, struct schema_node *const *roots,
  * 0 if they are more than `most` or not known; -1 with the error set. */
 int schema_few_values(struct schema *s, struct schema_node *const *roots,
                       size_t n, size_t most, struct value_list *out);
+
+/* Return 1 and set *out, as schema_texts_of, if only strings satisfy all of
+ * roots[0..n); 0 if other values may; -1 with the error set. */
+int schema_only_strings(struct schema *s, struct schema_node *const *roots,
+                        size_t n, const struct dfa **out);
 
 /* Return 1 if no value satisfies all of roots[0..n), 0 if some may, -1 with the
  * error set. */
@@ -735,8 +737,13 @@ unsigned schema_text_types(unsigned types, int level);
 uint32_t schema_text_literal(struct schema *s, const struct json_value *v,
                              int level);
 
-/* Append the white space before an item at a level: none, or a new line. */
+/* Append the white space before an item at a level: none, or a new line. With
+ * SCHEMA_FREE it is the node schema_space instead. */
 struct buf;
 int schema_newline(const struct schema *s, struct buf *b, int level);
+uint32_t schema_space(struct schema *s);
+
+/* Return the node of a colon and what follows it. */
+uint32_t schema_colon(struct schema *s);
 
 #endif

@@ -17,9 +17,8 @@ enum { MAX_COUNTED = 20000 };
 static uint32_t member_node(struct schema *s, uint32_t name,
                             struct schema_node *const *all, size_t n, int level)
 {
-    const uint32_t parts[] = {
-        name, grammar_bytes(s->g, ": ", s->indent || s->spaced ? 2 : 1),
-        schema_value_node(s, all, n, level + 1)};
+    const uint32_t parts[] = {name, schema_colon(s),
+                              schema_value_node(s, all, n, level + 1)};
     return grammar_seq(s->g, parts, 3);
 }
 

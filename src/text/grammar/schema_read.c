@@ -291,7 +291,7 @@ static int read_format(struct schema *s, struct schema_node *node,
     if (v->type != JSON_STRING)
         return wrong_type(s, node, key, "a string", v);
     node->format = schema_format_find(v);
-    if (!node->format && !schema_drafts_have_format(v))
+    if (!node->format)
         grammar_remark(s->g, GRAMMAR_IGNORED, "format \"%s\"",
                        ERR_SHOW(v->str, v->len));
     return 0;
@@ -618,18 +618,6 @@ static int read_unknown(struct schema *s, struct schema_node *node,
 
 /* ---- nodes --------------------------------------------------------------- */
 
-/* Report a format that the drafts define and no part of the compiler holds.
- * Formats only concern strings. */
-static int report_format(struct schema *s, const struct schema_node *node)
-{
-    const struct json_value *v = json_get(node->at, "format");
-    if (node->format || !(node->types & T_STRING) || !json_is(v, JSON_STRING) ||
-        !schema_drafts_have_format(v))
-        return 0;
-    return schema_cannot_hold(s, node->at, "format", "\"%s\" is not supported",
-                              ERR_SHOW(v->str, v->len));
-}
-
 /* Note the places of the keywords that decide the order of properties. */
 static void note_order(struct schema_node *node, const struct json_value *key,
                        size_t i)
@@ -685,8 +673,6 @@ static int read_node(struct schema *s, struct schema_node *node)
             !json_equals(key, "allOf"))
             node->plain = false;
     }
-    if (!only && report_format(s, node))
-        return -1;
     return schema_step(s, at->len);
 }
 

@@ -312,13 +312,16 @@ static int add_name(struct schema *s, uint32_t resource, const char *text,
     return 0;
 }
 
-/* Return the "$id" that begins a resource inside `outer`, or NULL. One that is
- * only a fragment names a place of the resource around it, as in drafts 4 to
- * 7. */
+/* Return the "$id" that begins a resource inside `outer`, or NULL. Whether
+ * there is one depends on the draft outside: "$schema" without it has no
+ * effect. An
+ * "$id" that is only a fragment names a place of the resource around it, as in
+ * drafts 4 to 7. */
 static const struct json_value *
 resource_id(const struct schema *s, const struct json_value *v, uint32_t outer)
 {
-    enum schema_draft draft = schema_draft_at(v, draft_of(s, outer));
+    enum schema_draft draft = outer == NONE ? schema_draft_at(v, DRAFT_2020)
+                                            : s->resources[outer].draft;
     const struct json_value *id = schema_id_of(v, draft);
     bool hidden = outer != NONE && schema_only_ref(v, draft);
     return id && !hidden && uri_fragment(id->str, id->len) > 0 ? id : NULL;

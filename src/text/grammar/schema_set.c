@@ -1037,6 +1037,19 @@ int schema_few_values(struct schema *s, struct schema_node *const *roots,
     return rc;
 }
 
+int schema_only_strings(struct schema *s, struct schema_node *const *roots,
+                        size_t n, const struct dfa **out)
+{
+    if (schema_collect(s, NULL, 0, roots, n))
+        return -1;
+    struct schema_node **v = schema_nodes(s, s->list, s->n_list);
+    if (!v)
+        return -1;
+    if (schema_types(v, s->n_list) & ~(unsigned)T_STRING)
+        return 0;
+    return schema_texts_of(s, roots, n, out) ? -1 : 1;
+}
+
 int schema_disjoint(struct schema *s, struct schema_node *const *roots,
                     size_t n)
 {

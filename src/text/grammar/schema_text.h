@@ -17,6 +17,8 @@ struct dfa;
 enum text_escapes {
     TEXT_ESCAPE_SOME, /* other ASCII is written plainly */
     TEXT_ESCAPE_ALL,  /* any character may be escaped */
+    TEXT_ESCAPE_ONE,  /* escapes only where JSON demands them, short ones if
+                         there are: equal strings have equal texts */
     TEXT_ESCAPE_NONE  /* all characters are written plainly: not JSON */
 };
 
