@@ -164,12 +164,12 @@ while text != "[]":
     local odd='"nullable": true, "id": "a", "x-b": 1, "format": "int32"'
     run -0 --separate-stderr q --think off --json-schema "{\"enum\": [1], $odd}" x
     [ "$output" = 1 ]
-    [ "$stderr" = 'qwick: warning: --json-schema: without effect: nullable, id, format "int32"' ]
+    [ "$stderr" = 'qwick: warning: --json-schema: without effect: nullable, id (not in draft 2020-12), format "int32"' ]
     for i in 1 2 3; do
         echo "{\"prompt\":\"x\",\"json_schema\":{\"enum\":[$i],$odd}}"
     done >"$T/in"
     run -0 --separate-stderr q batch --think off -i "$T/in"
-    [ "$(grep -c 'nullable, id, format "int32"' <<<"$stderr")" = 1 ]
+    [ "$(grep -c 'nullable, id (not in draft 2020-12), format "int32"' <<<"$stderr")" = 1 ]
     local bad='{"$ref": "a.json", "properties": {"b": {"$ref": "#c", "requird": []}}}'
     run -2 --separate-stderr q --json-schema "$bad" x
     [ "$stderr" = 'qwick: --json-schema: #/$ref: "a.json" is outside of this schema, in which no $id is "a.json"
