@@ -188,6 +188,24 @@ struct schema_set {
     uint32_t rule;
 };
 
+/* The names of a language that some members do not have: made once. */
+struct schema_others {
+    uint64_t hash;
+    const struct json_value **v; /* [n] the members' names, sorted */
+    size_t n;
+    const struct dfa *all, *out;
+    struct schema_others *next;
+};
+
+/* The node of members' names. */
+struct schema_name_node {
+    const struct dfa *names;
+    uint32_t node;
+    struct schema_name_node *next;
+};
+
+enum { SCHEMA_BUCKETS = 256 }; /* lists by a hash */
+
 enum { SCHEMA_SPARE_CLASSES = 27 }; /* powers of two up to MAX_BYTES */
 
 struct schema {
@@ -204,6 +222,9 @@ struct schema {
     struct grammar *g;
     const char *where; /* see schema_options */
     bool lenient; /* see schema_options */
+    bool exhausted; /* a limit of work, memory or sets was met */
+    bool simple; /* weaken what multiplies choices: the second try of a lenient
+                    schema that met such a limit */
     bool checks;  /* only reads the schema, to check documents: everything can
                      be held */
     int indent; /* 0 also with SCHEMA_FREE */
@@ -235,9 +256,11 @@ struct schema {
     const struct dfa *any_text;       /* NULL: not made yet */
     const struct dfa *unreadable[64]; /* see schema_unreadable */
     /* shared nodes; 0: not made yet */
-    uint32_t string, number, integer, name, space;
+    uint32_t string, number, integer, space;
     void *spare[SCHEMA_SPARE_CLASSES]; /* lists of memory that was given back,
                                           see schema_borrow */
+    struct schema_others *others[SCHEMA_BUCKETS];
+    struct schema_name_node *name_nodes[SCHEMA_BUCKETS];
     struct schema_node *of_types[T_ALL + 1]; /* nodes that schema_not makes */
     struct hashmap by_missing;               /* the same, by forbidden names */
     struct schema_node *always, *none; /* schemas true and false; NULL: not made
