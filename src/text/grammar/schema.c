@@ -101,7 +101,8 @@ static int check_something(struct schema *s, struct schema_node *root)
     uint32_t *items = schema_alloc(s, n, sizeof *items);
     if (!items)
         return -1;
-    memcpy(items, s->list, n * sizeof *items); /* s->list is used again */
+    if (n)
+        memcpy(items, s->list, n * sizeof *items); /* s->list is used again */
     int never = schema_never(s, items, n, MAX_DEPTH);
     if (never <= 0)
         return never;
