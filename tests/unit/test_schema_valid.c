@@ -305,6 +305,12 @@ static void refuses_errors(void **state)
     struct qwick_err e;
     assert_null(grammar_of("{\"minimum\":\"1\"}", true, &e));
     assert_null(grammar_of("{\"$ref\":\"#/a\"}", true, &e));
+    /* neither held nor checked */
+    static const char twice[] = "{\"multipleOf\":12345.678901}";
+    struct schema_validator *v;
+    assert_int_equal(
+        schema_validator_create(&v, twice, strlen(twice), NULL, &e), -1);
+    assert_non_null(strstr(e.msg, "can neither be held nor checked"));
 }
 
 /* ---- limits -------------------------------------------------------------- */

@@ -12,15 +12,19 @@ struct schema_validator {
 };
 
 /* Make the automata of all formats, so that a check changes nothing. Refuse
- * patterns that no check can read. */
+ * keywords that no check can read. */
 static int need_strings(struct schema *s)
 {
     for (size_t i = 0; i < s->n_nodes; i++) {
         const struct schema_node *node = s->nodes[i];
+        bool large = node->pattern && !node->pattern_dfa;
+        if (node->weak && !large)
+            return schema_refuse(s, node->at, NULL,
+                                 "has a keyword that can neither be held nor "
+                                 "checked");
         if (node->format && !schema_format_points(s, node->format))
             return -1;
-        if (node->pattern && !node->pattern_dfa &&
-            schema_pattern_matches(s, node->pattern, "", 0) < 0)
+        if (large && schema_pattern_matches(s, node->pattern, "", 0) < 0)
             return -1;
     }
     return 0;
