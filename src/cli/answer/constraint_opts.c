@@ -80,7 +80,13 @@ int constraint_read(struct qwick_constraint_options *o, char **data,
     return 0;
 }
 
+bool constraint_is_text(enum qwick_constraint_kind kind)
+{
+    return kind == QWICK_CONSTRAINT_NO_CALL ||
+           kind == QWICK_CONSTRAINT_TOOLS_AUTO;
+}
+
 bool constraint_is_cut(enum qwick_constraint_kind kind, enum qwick_finish why)
 {
-    return kind != QWICK_CONSTRAINT_NO_CALL && why != QWICK_FINISH_STOP;
+    return !constraint_is_text(kind) && why != QWICK_FINISH_STOP;
 }

@@ -22,9 +22,12 @@ bool constraint_given(const struct opt_parsed *p);
 int constraint_read(struct qwick_constraint_options *o, char **data,
                     const struct opt_parsed *p);
 
+/* Whether answers under the constraint are text, which may end anywhere: text
+ * without calls, and text with calls or without. */
+bool constraint_is_text(enum qwick_constraint_kind kind);
+
 /* Whether an answer that ended for this reason may be shorter than the
- * constraint demands. A text without calls has no calls when it is cut,
- * either. */
+ * constraint demands. */
 bool constraint_is_cut(enum qwick_constraint_kind kind, enum qwick_finish why);
 
 #endif

@@ -256,7 +256,7 @@ static void sample_count(struct batch_job *j, const struct sample *s,
 {
     const struct constraint_ref *c = s->r->constraint;
     /* an empty text that a constraint admits is an answer */
-    bool admits = c && c->kind != QWICK_CONSTRAINT_NO_CALL &&
+    bool admits = c && !constraint_is_text(c->kind) &&
                   !constraint_is_cut(c->kind, r->finish);
     j->n_ended[r->finish]++;
     if (sample_is_broken(s, r))

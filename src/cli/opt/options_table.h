@@ -251,8 +251,8 @@ VARIANT(FILE, tools, "tools", V_RENDER, ONCE,
 OPTION(TEXT, tool_choice, "tool-choice", V_GENERATE | V_BATCH,
        .arg = "auto|none|required|NAME", ONCE, .def = "auto",
        .record = "tool_choice",
-       .help = "none: no calls; required: only calls; a tool's name: one call "
-               "of it")
+       .help = "auto: text with calls or without; none: no calls; required: "
+               "only calls; a tool's name: one call of it")
 OPTION(CHOICE, think, "think", V_ANSWER, .choices = "on|off|auto",
        .peers = "enable-thinking reasoning", .def = "auto", .record = "think",
        .help = "let the model think first; auto: as its template does")

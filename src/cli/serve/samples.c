@@ -44,7 +44,8 @@ int samples_check(const struct serve *s, const struct request *r,
     size_t need = r->n_ids * info->kv_token_bytes + info->kv_state_bytes;
     size_t most = (size_t)s->a->kv_memory;
     struct qwick_err why;
-    if (r->constraint && (r->o.n_stop || r->o.ignore_eos))
+    if (r->constraint && r->constraint->kind != QWICK_CONSTRAINT_TOOLS_AUTO &&
+        (r->o.n_stop || r->o.ignore_eos))
         return serve_refuse(e, r->o.n_stop ? "stop" : NULL,
                             "%s: cannot be combined with a response format, a "
                             "grammar or a tool choice",

@@ -68,17 +68,56 @@ static int compile_schema(struct grammar *g, const struct qwick_engine *eng,
     return schema_compile(g, o->text, o->n_text, &so, root, e);
 }
 
-static int compile_tools(struct grammar *g, const struct qwick_engine *eng,
+static int compile_calls(struct grammar *g, const struct qwick_engine *eng,
                          const struct qwick_constraint_options *o,
-                         uint32_t *root, struct qwick_err *e)
+                         struct tools_options to, uint32_t *root,
+                         struct qwick_err *e)
 {
-    const struct tools_options to = {.form = eng->call_form, .tool = o->tool};
+    to.form = eng->call_form;
     if (!to.form)
         return err_set(e, QWICK_ERR_USAGE,
                        "%s: the chat template shows no calls of tools in a "
                        "form that qwick knows",
                        checkpoint_name(eng->ck));
     return tools_compile(g, o->text, o->n_text, &to, root, e);
+}
+
+static int compile_tools(struct grammar *g, const struct qwick_engine *eng,
+                         const struct qwick_constraint_options *o,
+                         uint32_t *root, struct qwick_err *e)
+{
+    const struct tools_options to = {.tool = o->tool};
+    return compile_calls(g, eng, o, to, root, e);
+}
+
+/* Where warnings about tools go. */
+struct tools_log {
+    const struct qwick_engine *eng;
+    const char *name;
+};
+
+static void warn_tools(void *ctx, const char *text)
+{
+    const struct tools_log *log = ctx;
+    engine_warn(log->eng, "%s: %s", log->name, text);
+}
+
+static int compile_auto(struct grammar *g, const struct qwick_engine *eng,
+                        const struct qwick_constraint_options *o,
+                        uint32_t *root, struct qwick_err *e)
+{
+    struct tools_log log = {eng, o->name};
+    const struct tools_options to = {
+        .optional = true, .warn = warn_tools, .warn_ctx = &log};
+    return compile_calls(g, eng, o, to, root, e);
+}
+
+static int compile_unchecked(struct grammar *g, const struct qwick_engine *eng,
+                             const struct qwick_constraint_options *o,
+                             uint32_t *root, struct qwick_err *e)
+{
+    const struct tools_options to = {.optional = true, .unchecked = true};
+    return compile_calls(g, eng, o, to, root, e);
 }
 
 static int compile_no_call(struct grammar *g, const struct qwick_engine *eng,
@@ -100,6 +139,7 @@ static const struct {
     [QWICK_CONSTRAINT_JSON_SCHEMA] = {"JSON schema", compile_schema},
     [QWICK_CONSTRAINT_TOOLS] = {"tools", compile_tools},
     [QWICK_CONSTRAINT_NO_CALL] = {"no call", compile_no_call},
+    [QWICK_CONSTRAINT_TOOLS_AUTO] = {"tools", compile_auto},
 };
 
 /* The tokens of the engine, listed when they are first needed. */
@@ -136,11 +176,46 @@ static int check(const struct qwick_constraint_options *o, struct qwick_err *e)
         return err_set(e, QWICK_ERR_USAGE,
                        "constraint: json_indent is %d, must be from 0 to %d",
                        o->json_indent, SCHEMA_MAX_INDENT);
-    if (o->n_text > MAX_TEXT)
+    if (o->n_text > MAX_TEXT && o->kind != QWICK_CONSTRAINT_TOOLS_AUTO)
         return err_set(
             e, QWICK_ERR_USAGE, "%s: has %zu bytes, at most %d are supported",
             o->name ? o->name : kinds[o->kind].name, o->n_text, MAX_TEXT);
     return 0;
+}
+
+static int build(struct qwick_constraint **out, struct qwick_engine *eng,
+                 const struct qwick_constraint_options *o, compile_fn compile,
+                 struct qwick_err *e)
+{
+    struct grammar *g = NULL;
+    uint32_t root;
+    int rc = -1;
+    *out = NULL;
+    if (!grammar_create(&g, o->name, e) && !compile(g, eng, o, &root, e) &&
+        !grammar_finish(g, root, e))
+        rc = constraint_create(out, g, o->name, eng->trie, e);
+    grammar_free(g);
+    return rc;
+}
+
+/* Calls that the model may leave out must not make a request fail: a chat with
+ * tools was possible before their arguments were checked. */
+static int build_auto(struct qwick_constraint **out, struct qwick_engine *eng,
+                      const struct qwick_constraint_options *o,
+                      struct qwick_err *e)
+{
+    struct qwick_err why, other;
+    int rc = build(out, eng, o, compile_auto, &why);
+    if (rc && why.code == QWICK_ERR_USAGE &&
+        !build(out, eng, o, compile_unchecked, &other)) {
+        engine_warn(eng, "%s; the arguments of calls are not checked", why.msg);
+        rc = 0;
+    }
+    if (!rc)
+        constraint_set_free(*out);
+    else if (e)
+        *e = why;
+    return rc;
 }
 
 int qwick_constraint_create(struct qwick_constraint **out,
@@ -149,22 +224,16 @@ int qwick_constraint_create(struct qwick_constraint **out,
                             struct qwick_err *e)
 {
     struct qwick_constraint_options o;
-    struct grammar *g = NULL;
-    int rc = -1;
     *out = NULL;
     qwick_constraint_options_init(&o, sizeof o);
     if (options_read(&o, sizeof o, given, "constraint", e) || check(&o, e) ||
         need_trie(eng, e))
         return -1;
-    const char *name = o.name ? o.name : kinds[o.kind].name;
-    if (!grammar_create(&g, name, e)) {
-        uint32_t root;
-        if (!kinds[o.kind].compile(g, eng, &o, &root, e) &&
-            !grammar_finish(g, root, e))
-            rc = constraint_create(out, g, name, eng->trie, e);
-    }
-    grammar_free(g);
-    return rc;
+    if (!o.name)
+        o.name = kinds[o.kind].name;
+    return o.kind == QWICK_CONSTRAINT_TOOLS_AUTO
+               ? build_auto(out, eng, &o, e)
+               : build(out, eng, &o, kinds[o.kind].compile, e);
 }
 
 void qwick_constraint_free(struct qwick_constraint *c)

@@ -42,6 +42,35 @@ static int limit_states(struct qwick_constraint *c, struct qwick_err *e)
     return rc;
 }
 
+/* ---- free text ---- */
+
+/* A byte of no call: it is not UTF-8. */
+enum { FREE_BYTE = 0xff };
+
+static bool is_free(const struct qwick_constraint *c, uint32_t state)
+{
+    unsigned char bytes[256];
+    if (!c->free || !automaton_accepts(c->a, state))
+        return false;
+    automaton_bytes(c->a, state, bytes);
+    return bytes[FREE_BYTE];
+}
+
+bool matcher_is_free(const struct matcher *m)
+{
+    return is_free(m->c, m->state);
+}
+
+void constraint_set_free(struct qwick_constraint *c)
+{
+    c->free = true;
+}
+
+bool constraint_is_free(const struct qwick_constraint *c)
+{
+    return c->free;
+}
+
 /* ---- masks ---- */
 
 static size_t count_bits(const uint64_t *mask, size_t n)
@@ -57,6 +86,9 @@ static int make_mask(struct matcher *m, struct qwick_err *e)
     struct qwick_constraint *c = m->c;
     if (limit_states(c, e) || constraint_mask(c, m->state, m->mask, e))
         return -1;
+    if (matcher_is_free(m))
+        for (size_t i = 0; i < c->n_words; i++)
+            m->mask[i] |= ~c->trie->listed[i];
     m->n_bits = count_bits(m->mask, c->n_words);
     m->has_mask = true;
     return 0;
@@ -79,17 +111,30 @@ size_t matcher_words(const struct matcher *m)
 
 /* ---- texts ---- */
 
-/* Advance by the bytes of a token. */
+static uint32_t advance_bytes(struct qwick_constraint *c, uint32_t state,
+                              const char *p, size_t n)
+{
+    for (size_t i = 0; i < n && state != AUTOMATON_DEAD; i++)
+        state = automaton_advance(c->a, state, (unsigned char)p[i]);
+    return state;
+}
+
+/* Advance by the bytes of a token. In free text it may be any, and special
+ * tokens are no text. */
 static uint32_t advance_by(struct qwick_constraint *c, uint32_t state,
                            int32_t id)
 {
     size_t n;
+    bool listed = token_trie_has(c->trie, id);
     const char *p = bpe_token(c->trie->bpe, id, &n);
-    if (!p || n == 0 || !token_trie_has(c->trie, id))
+    if (listed)
+        return p && n ? advance_bytes(c, state, p, n) : AUTOMATON_DEAD;
+    if (!is_free(c, state))
         return AUTOMATON_DEAD;
-    for (size_t i = 0; i < n && state != AUTOMATON_DEAD; i++)
-        state = automaton_advance(c->a, state, (unsigned char)p[i]);
-    return state;
+    if (!p || bpe_is_special(c->trie->bpe, id))
+        return state;
+    uint32_t to = advance_bytes(c, state, p, n);
+    return to != AUTOMATON_DEAD ? to : state;
 }
 
 int matcher_accept(struct matcher *m, int32_t id, struct qwick_err *e)

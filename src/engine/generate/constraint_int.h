@@ -24,6 +24,7 @@ struct qwick_constraint {
     struct automaton *a;
     struct token_trie *trie;
     char *name;
+    bool free;         /* see constraint_set_free */
     size_t tidy_bytes; /* TIDY_BYTES, or the limit of a test */
     size_t mask_bytes; /* CONSTRAINT_MASK_BYTES, or the limit of a test */
     size_t n_words;

@@ -3,6 +3,7 @@
 #ifndef TEXT_TOOLS_GRAMMAR_H
 #define TEXT_TOOLS_GRAMMAR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,17 @@ struct tools_options {
     const char *tool; /* the text is one call of this tool; NULL: one call or
                          more, each of any tool; one call where the form has
                          only one */
+    bool optional;    /* The text is free, and has calls of any tools or none:
+                         a call is checked from the mark on that begins it. A
+                         definition that cannot be held does not fail, unless
+                         it has "strict": true. If only its schema cannot be
+                         held, the arguments of its calls are any object. */
+    bool unchecked;   /* with optional: hold no schema, as if all of them were
+                         too large, except those with "strict": true */
+    void (*warn)(void *ctx, const char *text); /* with optional: says what is
+                                                  not checked, and why; NULL:
+                                                  nobody is told */
+    void *warn_ctx;
 };
 
 /* Add the calls of the tools text[0..n) to g, and set *root to their rule, for
