@@ -107,7 +107,7 @@ calling() {
     text=$(jget 'o["text"][4:8]' <<<"$output")
     run -0 q --think off --tools "$T/tools" --seed 1 --json -n 20 \
         --tool-choice auto --stop "$text" "list files"
-    [ "$(jget 'o["finish_reason"]' <<<"$output")" = stop ]
+    [ "$(jget 'o["finish_reason"]' <<<"$output")" = stop_string ]
     # no constraint beside an answer without an end, or that goes on with a text
     run -0 q --think off --tools "$T/tools" --ignore-eos -n 5 "list files"
     run -0 q --think off --tools "$T/tools" --prefill "<tool_call>" -n 5 "list files"
@@ -116,7 +116,7 @@ calling() {
 @test "auto: a schema that cannot be held warns, or with strict is refused" {
     bad_tool >"$T/bad"
     run -0 --separate-stderr q --think off --tools "$T/bad" -n 3 x
-    [[ $stderr == 'qwick: warning: --tools: tool "f": parameters: #/properties/a/$ref: '*"; its arguments are not checked" ]]
+    [[ $stderr == 'qwick: warning: --tools: tool "f": its arguments are not checked: #/properties/a/$ref: '* ]]
     bad_tool '"strict":false,' >"$T/bad"
     run -0 --separate-stderr q --think off --tools "$T/bad" -n 3 x
     [ -n "$stderr" ]
@@ -127,7 +127,7 @@ calling() {
         "{\"prompt\":\"x\",\"max_tokens\":3,\"tools\":[$(bad_tool '"strict":true,' | tr -d '\n')]}" \
         >"$T/in"
     run -1 --separate-stderr q batch --think off -i "$T/in"
-    [[ $stderr == *'warning: record: tools: tool "f": parameters: '* ]]
+    [[ $stderr == *'warning: record: tools: tool "f": its arguments are not '* ]]
     jlines '"error" not in o[0] and o[1]["error"].startswith(
         "record: tools: tool \"f\": parameters: #/properties/a/$ref: ")' <<<"$output"
     bad_tool '"strict":5,' >"$T/bad"

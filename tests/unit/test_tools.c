@@ -582,13 +582,13 @@ static void warns_of_definitions(void **state)
         const char *warning, *good, *bad;
     } rows[] = {
         {"[" TOOL("f", BAD_REF) ",{\"name\":\"now\"}]", "qwen",
-         "tool \"f\": parameters: #/properties/a/$ref: ",
+         "not checked: #/properties/a/$ref: ",
          JSON("f", "{\"a\": [1], \"b\": {}}"), JSON("now", "{\"a\": 1}")},
         {"[" TOOL("f", BAD_REF) ",{\"name\":\"now\"}]", "qwen-coder",
-         "; its arguments are not checked", XML("f", P("a", "[1") P("b", "")),
+         "its arguments are not checked: ", XML("f", P("a", "[1") P("b", "")),
          XML("now", P("a", "1"))},
         {"[" TOOL("f", "{\"type\":\"string\"}") "]", "qwen",
-         "tool \"f\": parameters: no text can match", JSON("f", "{}"),
+         "tool \"f\": its arguments are not checked: no text can match", JSON("f", "{}"),
          JSON("f", "5")},
         {"[{\"name\":\"a>b\"},{\"name\":\"now\"}]", "qwen-coder",
          "cannot have the name \"a>b\"", XML("now", ""), XML("a>b", "")},

@@ -162,7 +162,7 @@ static bool schema_is_held(const struct calls *c, const struct tool *t,
     struct schema_options alone = *o;
     alone.where = NULL;
     if (c->o->unchecked && !is_strict(t))
-        return err_usage(e, "%sis too large", o->where) == 0;
+        return err_usage(e, "is too large") == 0;
     if (grammar_create(&g, "", e))
         return false;
     uint32_t root = grammar_new_rule(g, "arguments", 9);
@@ -170,7 +170,7 @@ static bool schema_is_held(const struct calls *c, const struct tool *t,
     bool held = !grammar_finish(g, root, &why);
     grammar_free(g);
     if (!held) /* the grammar has no name */
-        err_set(e, why.code, "%s%s", o->where, why.msg + strspn(why.msg, ": "));
+        err_set(e, why.code, "%s", why.msg + strspn(why.msg, ": "));
     return held;
 }
 
@@ -185,10 +185,12 @@ static uint32_t any_arguments(struct calls *c, const struct schema_options *o)
                : schema_node(c->g, &an_object, &plain);
 }
 
-static void warn_unchecked(const struct calls *c, const char *why)
+static void warn_unchecked(const struct calls *c, const struct tool *t,
+                           const char *why)
 {
     struct qwick_err line;
-    err_usage(&line, "%s; its arguments are not checked", why);
+    err_usage(&line, "tool \"%s\": its arguments are not checked: %s",
+              ERR_SHOW(t->name, t->n_name), why);
     warn(c, line.msg);
 }
 
@@ -217,11 +219,11 @@ static uint32_t arguments(struct calls *c, const struct tool *t)
     if (!held && why.code == QWICK_ERR_MEMORY) {
         node = grammar_oom(g, 0);
     } else if (!held && is_strict(t)) {
-        node = grammar_fail(g, "%s", why.msg);
+        node = grammar_fail(g, "%s%s", where.data, why.msg);
     } else if (held) {
         node = grammar_seq2(g, schema_node(g, t->parameters, &o), post);
     } else {
-        warn_unchecked(c, why.msg);
+        warn_unchecked(c, t, why.msg);
         node = any_arguments(c, &o);
         if (!plain)
             node = grammar_seq2(g, node, post);
