@@ -110,7 +110,7 @@ calling() {
     [ "$(jget 'o["finish_reason"]' <<<"$output")" = stop_string ]
     # no constraint beside an answer without an end, or that goes on with a text
     run -0 q --think off --tools "$T/tools" --ignore-eos -n 5 "list files"
-    run -0 q --think off --tools "$T/tools" --prefill "<tool_call>" -n 5 "list files"
+    run -0 q --think off --tools "$T/tools" --prefill "a" -n 5 "list files"
 }
 
 @test "auto: a schema that cannot be held warns, or with strict is refused" {
