@@ -5,7 +5,8 @@ usage: check_suites.py SCHEMA_SERVER [--report FILE] [--outputs N] [--seed N]
 
 JSON_SCHEMA_TEST_SUITE: a copy of the JSON-Schema-Test-Suite; its drafts from 4 to
 2020-12. MASKBENCH: a folder of MaskBench's files, {"schema", "tests"}. Documents
-of the suites are values: any order of their members counts. With --outputs,
+of the suites are values: any order of their members counts. BFCL: the folder
+bfcl_eval/data of the Berkeley Function Calling Leaderboard. With --outputs,
 N random documents under random schemas of MaskBench are judged by
 python3-jsonschema.
 
@@ -22,6 +23,7 @@ import re
 import sys
 import time
 
+import bfcl
 from server import Ended, Server
 
 DRAFTS = {
@@ -312,7 +314,8 @@ def main():
     server, report = Server(args.program), Report(args.report)
     for variable, run in ("MASKBENCH", MaskBench(server, report).run), \
             ("JSON_SCHEMA_TEST_SUITE",
-             lambda folder: run_suite(server, folder, report)):
+             lambda folder: run_suite(server, folder, report)), \
+            ("BFCL", lambda folder: bfcl.run(server, folder, report)):
         if os.environ.get(variable):
             run(os.environ[variable])
         else:

@@ -31,6 +31,10 @@ class Server:
         data = text.encode()
         return self.ask("S %d %d" % (indent, len(data)), data)
 
+    def tools(self, text, form):
+        data = text.encode()
+        return self.ask("C %s %d" % (form, len(data)), data)
+
     def matches(self, text):
         data = text.encode("utf-8", "surrogatepass")
         return self.ask("M %d" % len(data), data) == "yes"

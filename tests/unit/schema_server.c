@@ -2,6 +2,8 @@
  * tests/schema:
  *     S INDENT LENGTH\nBYTES   compile a schema: "ok", "ok: REMARKS" or
  *                              "error: MESSAGE"
+ *     C FORM LENGTH\nBYTES     the same for calls of tools, in a form of
+ *                              text/chat/call_forms.h
  *     M LENGTH\nBYTES          match a text: "yes" or "no"
  *     D LITERAL LENGTH\nBYTES  find an order of members in which the schema
  *                              admits a document: "yes", "no: NOTE", or
@@ -24,6 +26,8 @@
 #include "file/json.h"
 #include "file/map.h"
 #include "text/bpe/bpe.h"
+#include "text/chat/call_forms.h"
+#include "text/grammar/tools_grammar.h"
 
 /* Weight of a byte in a random document that has grown to n of `most` bytes:
  * long documents prefer what ends them. */
@@ -186,13 +190,29 @@ static void print_remarks(const struct grammar *g)
     printf("\n");
 }
 
-/* Replace the schema, and say whether it is accepted. */
+static struct grammar *grammar_of_calls(const char *text, size_t n,
+                                        const char *form, struct qwick_err *e)
+{
+    const struct tools_options o = {.form = call_form_named(form)};
+    struct grammar *g = NULL;
+    uint32_t root;
+    if (grammar_create(&g, "S", e) == 0 &&
+        tools_compile(g, text, n, &o, &root, e) == 0 &&
+        grammar_finish(g, root, e) == 0)
+        return g;
+    grammar_free(g);
+    return NULL;
+}
+
+/* Replace the schema by one, or by tools whose calls have a form, and say
+ * whether it is accepted. */
 static void answer_schema(struct current *c, const char *text, size_t n,
-                          int indent)
+                          int indent, const char *form)
 {
     struct qwick_err e = {0};
     drop_schema(c);
-    c->grammar = grammar_of(text, n, indent, &e);
+    c->grammar = form ? grammar_of_calls(text, n, form, &e)
+                      : grammar_of(text, n, indent, &e);
     if (c->grammar && automaton_create(&c->automaton, c->grammar, &e) == 0) {
         printf("ok");
         print_remarks(c->grammar);
@@ -249,9 +269,11 @@ static int answer(struct current *c, const char *line)
     unsigned long long seed;
     size_t n;
     int indent, literal;
-    char *text = NULL;
+    char *text = NULL, form[32];
     if (sscanf(line, "S %d %zu", &indent, &n) == 2)
-        answer_schema(c, text = read_bytes(n), n, indent);
+        answer_schema(c, text = read_bytes(n), n, indent, NULL);
+    else if (sscanf(line, "C %31s %zu", form, &n) == 2 && call_form_named(form))
+        answer_schema(c, text = read_bytes(n), n, 0, form);
     else if (!c->automaton)
         return -1;
     else if (sscanf(line, "M %zu", &n) == 1)
