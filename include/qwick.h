@@ -998,17 +998,17 @@ enum qwick_constraint_kind {
     QWICK_CONSTRAINT_GBNF,    /* a grammar in the form of llama.cpp */
     QWICK_CONSTRAINT_JSON_SCHEMA, /* a JSON schema (2020-12): the text is a JSON
                                      document that it admits */
-    QWICK_CONSTRAINT_TOOLS,     /* a JSON array of tools in the form of OpenAI's
-                                   API: the text is calls of them whose arguments
-                                   their schemas admit. They are written as the
-                                   model's chat template shows calls: as JSON
-                                   between <tool_call> tags (Qwen3, Hermes), or as
-                                   <function=…> and <parameter=…> between them
-                                   (Qwen3-Coder). QWICK_ERR_USAGE for other
-                                   templates. */
-    QWICK_CONSTRAINT_NO_CALL,   /* any text without "<tool_call>"; the
-                                   constraint's text is not read */
-    QWICK_CONSTRAINT_TOOLS_AUTO /* as QWICK_CONSTRAINT_TOOLS, but the model
+    QWICK_CONSTRAINT_TOOLS,   /* a JSON array of tools in the form of OpenAI's
+                                 API: the text is calls of them whose arguments
+                                 their schemas admit. They are written as the
+                                 model's chat template shows calls: as JSON
+                                 between <tool_call> tags (Qwen3, Hermes), or as
+                                 <function=…> and <parameter=…> between them
+                                 (Qwen3-Coder). QWICK_ERR_USAGE for other
+                                 templates. */
+    QWICK_CONSTRAINT_NO_CALL, /* any text without "<tool_call>"; the
+                                 constraint's text is not read */
+    QWICK_CONSTRAINT_TOOLS_AUTO, /* as QWICK_CONSTRAINT_TOOLS, but the model
                                    decides: the answer is free, with calls or
                                    without, and each call is checked from its
                                    first tag on. Schemas that cannot be held
@@ -1016,6 +1016,8 @@ enum qwick_constraint_kind {
                                    "strict": true: a warning goes to the log,
                                    and the arguments of the tool are not
                                    checked. */
+    QWICK_CONSTRAINT_LARK        /* a grammar in the form of Lark; see
+                                    qwick-generate(1) */
 };
 
 struct qwick_constraint_options {

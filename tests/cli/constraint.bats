@@ -103,6 +103,18 @@ PY
     jlines '[r["text"].strip("\"")[0] for r in o] == ["w", "w"]' <<<"$output"
 }
 
+@test "answers follow a grammar in the form of Lark" {
+    printf 'start: "<" start* WORD ">"\n%%import common.WORD\n' >"$T/g.lark"
+    for seed in 1 2 3; do
+        run q --think off --grammar "$T/g.lark" --seed $seed --temp 2 -n 60 x
+        [ "$status" -eq 0 ] || [ "$status" -eq 6 ]
+        [[ $output =~ ^\<[\<\>a-zA-Z]+ ]]
+    done
+    printf 'start: "a"\n  | b\n' >"$T/g.lark"
+    fails 2 "$T/g.lark: line 2, column 5: \"b\" is not defined" \
+        --grammar "$T/g.lark" x
+}
+
 @test "answers follow the grammar of a file" {
     cat >"$T/g" <<'END'
 # nested lists of short words

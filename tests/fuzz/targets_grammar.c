@@ -1,10 +1,11 @@
-/* Constraints: regular expressions, GBNF, JSON Schema. */
+/* Constraints: regular expressions, GBNF, Lark, JSON Schema. */
 #include <stdbool.h>
 
 #include "targets.h"
 #include "text/grammar/automaton.h"
 #include "text/grammar/gbnf.h"
 #include "text/grammar/grammar.h"
+#include "text/grammar/lark.h"
 #include "text/grammar/regex.h"
 #include "text/grammar/schema.h"
 
@@ -38,7 +39,7 @@ static void walk(struct automaton *a, const char *in, size_t n)
     }
 }
 
-enum language { REGEX, GBNF, SCHEMA };
+enum language { REGEX, GBNF, LARK, SCHEMA };
 
 static int run(enum language l, const char *in, size_t n, struct qwick_err *e)
 {
@@ -50,7 +51,9 @@ static int run(enum language l, const char *in, size_t n, struct qwick_err *e)
     if (l == SCHEMA)
         rc = schema_compile(g, in, n, NULL, &root, e);
     else
-        root = l == GBNF ? gbnf_compile(g, in, n) : compile_regex(g, in, n);
+        root = l == GBNF   ? gbnf_compile(g, in, n)
+               : l == LARK ? lark_compile(g, in, n)
+                           : compile_regex(g, in, n);
     rc = rc || grammar_error(g, e) || grammar_finish(g, root, e) ||
          automaton_create(&a, g, e);
     grammar_free(g);
@@ -69,6 +72,11 @@ int fuzz_regex(const char *in, size_t n, struct qwick_err *e)
 int fuzz_gbnf(const char *in, size_t n, struct qwick_err *e)
 {
     return run(GBNF, in, n, e);
+}
+
+int fuzz_lark(const char *in, size_t n, struct qwick_err *e)
+{
+    return run(LARK, in, n, e);
 }
 
 int fuzz_schema(const char *in, size_t n, struct qwick_err *e)

@@ -22,6 +22,7 @@
 #include "text/grammar/automaton.h"
 #include "text/grammar/gbnf.h"
 #include "text/grammar/grammar.h"
+#include "text/grammar/lark.h"
 #include "text/grammar/regex.h"
 #include "text/grammar/schema.h"
 #include "text/grammar/tools_grammar.h"
@@ -628,7 +629,7 @@ static void fuzz_chat(void **state)
 
 /* ---- constraints ---- */
 
-static enum { REGEX, GBNF, SCHEMA, TOOLS, TOOLS_AS_XML } grammar_kind;
+static enum { REGEX, GBNF, LARK, SCHEMA, TOOLS, TOOLS_AS_XML } grammar_kind;
 
 static int compile_grammar(struct grammar *g, const char *in, size_t n,
                            uint32_t *root, struct qwick_err *e)
@@ -643,6 +644,8 @@ static int compile_grammar(struct grammar *g, const char *in, size_t n,
     }
     if (grammar_kind == GBNF) {
         *root = gbnf_compile(g, in, n);
+    } else if (grammar_kind == LARK) {
+        *root = lark_compile(g, in, n);
     } else {
         *root = grammar_rule(g, "root", 4);
         grammar_define(g, *root,
@@ -692,6 +695,13 @@ static void fuzz_constraints(void **state)
         text_of("root ::= \"[\" item (\",\" item)* \"]\" # c\n"
                 "item ::= [a-z^\\]]{1,3} | root | (\n\"x\" | .)+\n"),
         text_of("root ::= a? b\na ::= \"\\u00e9\" a | \"\"\nb ::= a \"z\"")};
+    struct buf lark[] = {
+        text_of("// c\nstart: a | start \"+\" a -> b\n  | %json {\"type\":"
+                "\"null\"}\na: [\"x\"i] (/[a-z]+\\/./s | INT)~1..2 \"y\"*\n"
+                "%import common.INT\n%ignore /\\s+/"),
+        text_of("start.2: A{2,3} B?\n?A: \"a\"..\"f\" | B\nB: "
+                "\"\\u00e9\\x41\"\n%import common (WS -> W, CNAME)\n"
+                "%ignore W | CNAME")};
     struct buf schema[] = {
         text_of("{\"type\":\"object\",\"properties\":{\"a\":{\"type\":"
                 "\"string\",\"maxLength\":5,\"pattern\":\"^[ab]\"},\"b\":"
@@ -712,11 +722,11 @@ static void fuzz_constraints(void **state)
         "{\"d\":{}},\"required\":[\"d\"]}]}}]";
     struct buf tools[] = {text_of(tool), text_of(bare)};
     struct buf xml[] = {text_of(tool), text_of(bare)};
-    struct buf *seeds[] = {regex, gbnf, schema, tools, xml};
-    static const char *const names[] = {"regex", "grammar", "schema", "tools",
-                                        "tools as XML"};
+    struct buf *seeds[] = {regex, gbnf, lark, schema, tools, xml};
+    static const char *const names[] = {"regex",  "grammar", "lark",
+                                        "schema", "tools",   "tools as XML"};
     struct qwick_err e;
-    for (size_t k = 0; k < 5; k++) {
+    for (size_t k = 0; k < 6; k++) {
         grammar_kind = (int)k;
         rng = 1;
         for (size_t i = 0; i < 2; i++)

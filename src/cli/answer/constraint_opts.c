@@ -59,6 +59,12 @@ int constraint_check(const struct opt_parsed *p)
     return -1;
 }
 
+static bool has_suffix(const char *s, const char *suffix)
+{
+    size_t n = strlen(s), k = strlen(suffix);
+    return n > k && strcmp(s + n - k, suffix) == 0;
+}
+
 int constraint_read(struct qwick_constraint_options *o, char **data,
                     const struct opt_parsed *p)
 {
@@ -74,6 +80,8 @@ int constraint_read(struct qwick_constraint_options *o, char **data,
     if (!is_file(p, i))
         return 0;
     o->name = o->text;
+    if (o->kind == QWICK_CONSTRAINT_GBNF && has_suffix(o->text, ".lark"))
+        o->kind = QWICK_CONSTRAINT_LARK;
     if (prompt_read(o->text, data, &o->n_text, &e))
         return msg_fail(&e);
     o->text = *data ? *data : "";

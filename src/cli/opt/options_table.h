@@ -356,7 +356,8 @@ OPTION(TEXT, choices, "choices", V_ANSWER, .arg = "TEXT,TEXT,...",
        .record = "choices",
        .help = "the answer is one of these texts; \\, is a comma")
 OPTION(FILE, grammar, "grammar", V_ANSWER, .record = "grammar",
-       .help = "the answer follows the GBNF grammar in FILE")
+       .help = "the answer follows the GBNF grammar in FILE; FILE.lark: Lark's "
+               "form")
 OPTION(TEXT, json_schema, "json-schema", V_ANSWER, .arg = "FILE|TEXT",
        .access = OPT_LOADS, .record = "json_schema",
        .help = "the answer is JSON that the schema admits; a TEXT begins with "

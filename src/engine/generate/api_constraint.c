@@ -11,6 +11,7 @@
 #include "text/grammar/choices.h"
 #include "text/grammar/gbnf.h"
 #include "text/grammar/grammar.h"
+#include "text/grammar/lark.h"
 #include "text/grammar/regex.h"
 #include "text/grammar/schema.h"
 #include "text/grammar/tools_grammar.h"
@@ -56,6 +57,15 @@ static int compile_gbnf(struct grammar *g, const struct qwick_engine *eng,
 {
     (void)eng;
     *root = gbnf_compile(g, o->text, o->n_text);
+    return grammar_error(g, e);
+}
+
+static int compile_lark(struct grammar *g, const struct qwick_engine *eng,
+                        const struct qwick_constraint_options *o,
+                        uint32_t *root, struct qwick_err *e)
+{
+    (void)eng;
+    *root = lark_compile(g, o->text, o->n_text);
     return grammar_error(g, e);
 }
 
@@ -140,6 +150,7 @@ static const struct {
     [QWICK_CONSTRAINT_TOOLS] = {"tools", compile_tools},
     [QWICK_CONSTRAINT_NO_CALL] = {"no call", compile_no_call},
     [QWICK_CONSTRAINT_TOOLS_AUTO] = {"tools", compile_auto},
+    [QWICK_CONSTRAINT_LARK] = {"grammar", compile_lark},
 };
 
 /* The tokens of the engine, listed when they are first needed. */
