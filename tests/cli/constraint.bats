@@ -159,11 +159,35 @@ while text != "[]":
     done
     run -0 q --think off --json-schema '{"const": [1]}' --json-indent 2 x
     [ "$output" = $'[\n  1\n]' ]
-    fails 2 '--json-schema: #/if' --json-schema '{"if": true}' x
+    fails 2 '--json-schema: #/$ref' --json-schema '{"$ref": "a.json"}' x
     fails 2 "0..16" --json-schema "$T/s" --json-indent 17 x
     fails 2 'has no effect without --json-schema' --json-indent 2 x
     printf '{"type":' >"$T/s"
     fails 2 "$T/s: " --json-schema "$T/s" x
+}
+
+@test "keywords without effect warn once, and all problems of a schema are named" {
+    local odd='"nullable": true, "id": "a", "x-b": 1, "format": "int32"'
+    run -0 --separate-stderr q --think off --json-schema "{\"enum\": [1], $odd}" x
+    [ "$output" = 1 ]
+    [ "$stderr" = 'qwick: warning: --json-schema: without effect: nullable, id, format "int32"' ]
+    for i in 1 2 3; do
+        echo "{\"prompt\":\"x\",\"json_schema\":{\"enum\":[$i],$odd}}"
+    done >"$T/in"
+    run -0 --separate-stderr q batch --think off -i "$T/in"
+    [ "$(grep -c 'nullable, id, format "int32"' <<<"$stderr")" = 1 ]
+    local bad='{"$ref": "a.json", "properties": {"b": {"$ref": "#c", "requird": []}}}'
+    run -2 --separate-stderr q --json-schema "$bad" x
+    [ "$stderr" = 'qwick: --json-schema: #/$ref: "a.json" is outside of this schema, in which no $id is "a.json"
+qwick: --json-schema: #/properties/b/$ref: nothing is at "#c"
+qwick: --json-schema: #/properties/b/requird: is no keyword, did you mean required?' ]
+    echo "{\"prompt\":\"x\",\"json_schema\":$bad}" >"$T/in"
+    run q batch --think off -i "$T/in"
+    [[ $output == *'nothing is at \"#c\"; #/properties/b/requird: is no keyword'* ]]
+    bad=$(printf '"p%d": {"requird": []},' $(seq 30))
+    run -2 --separate-stderr q --json-schema "{\"properties\": {$bad \"a\": {}}}" x
+    [ "$(wc -l <<<"$stderr")" = 21 ]
+    [ "${stderr##*$'\n'}" = 'qwick: --json-schema: and 10 more' ]
 }
 
 # A batch has no guesses, and a single run has: forced tokens change nothing.

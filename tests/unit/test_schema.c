@@ -49,7 +49,8 @@ static const struct documents {
     {"{\"title\":\"t\",\"description\":\"d\",\"default\":1,\"examples\":[2],"
      "\"$schema\":\"x\",\"$id\":\"y\",\"$comment\":\"c\",\"deprecated\":true,"
      "\"readOnly\":true,\"writeOnly\":false,\"contentMediaType\":\"a/b\","
-     "\"x-order\":3,\"type\":\"null\"}",
+     "\"x-order\":3,\"id\":4,\"nullable\":true,\"_format\":\"date\",\"type\":"
+     "\"null\"}",
      {"null"},
      {"1"}},
     /* strings */

@@ -22,6 +22,25 @@ bool constraint_given(const struct opt_parsed *p);
 int constraint_read(struct qwick_constraint_options *o, char **data,
                     const struct opt_parsed *p);
 
+/* Compile a constraint and print what the library says about it. Returns 0, or
+ * an exit status after printing a message. */
+int constraint_open(struct qwick_constraint **out, struct qwick_engine *eng,
+                    struct qwick_constraint_options *o);
+
+/* Whether a finished answer satisfies a schema that is lenient. */
+enum schema_verdict {
+    SCHEMA_UNCHECKED, /* no schema is lenient */
+    SCHEMA_VALID,
+    SCHEMA_INVALID /* or the answer is cut */
+};
+
+/* Set *verdict. If it is SCHEMA_INVALID and the answer is not cut, *e says why.
+ * c may be NULL. is_text: see constraint_is_text; text may be cut. Returns 0,
+ * or -1 with *e set if the check failed. */
+int constraint_verdict(const struct qwick_constraint *c, bool is_text,
+                       const struct qwick_result *r,
+                       enum schema_verdict *verdict, struct qwick_err *e);
+
 /* Whether answers under the constraint are text, which may end anywhere: text
  * without calls, and text with calls or without. */
 bool constraint_is_text(enum qwick_constraint_kind kind);

@@ -272,6 +272,7 @@ int gen_read_constraint(struct gen_job *j, struct qwick_constraint_options *o,
     if (!j->tools.list.len || (is_auto && !checks_calls(j)))
         return 0;
     int rc = tool_choice_constraint(&j->choice, &j->tools.list, &tools, o, &e);
+    o->lenient = j->p->a.schema_lenient;
     if (is_auto)
         o->name = j->p->a.tools ? "--tools" : "tools";
     else
@@ -283,13 +284,11 @@ int gen_read_constraint(struct gen_job *j, struct qwick_constraint_options *o,
 int gen_open_constraint(struct gen_job *j)
 {
     struct qwick_constraint_options o;
-    struct qwick_err e;
     char *text;
     int status = gen_read_constraint(j, &o, &text);
     j->kind = o.kind;
     if (!status && o.name)
-        status = msg_result(
-            qwick_constraint_create(&j->constraint, j->eng, &o, &e), &e);
+        status = constraint_open(&j->constraint, j->eng, &o);
     free(text);
     return status;
 }

@@ -123,16 +123,24 @@ static int record_number(struct request *r, const struct json_value *m,
     return 0;
 }
 
-static int record_bool(struct request *r, const struct json_value *v,
-                       const char *key, bool normal, bool *out,
-                       struct qwick_err *e)
+static int record_bool(struct request *r, const struct json_value *m,
+                       const char *key, bool *out, struct qwick_err *e)
 {
-    const struct json_value *m = json_member(v, key);
-    if (m && !json_is(m, JSON_BOOL))
+    if (!json_is(m, JSON_BOOL))
         return request_fault(r, e, key, "must be true or false, is %s",
                              json_type_name(m));
-    *out = m ? m->boolean : normal;
+    *out = m->boolean;
     return 0;
+}
+
+/* Read a member that a record may lack. */
+static int record_switch(struct request *r, const struct json_value *v,
+                         const char *key, bool normal, bool *out,
+                         struct qwick_err *e)
+{
+    const struct json_value *m = json_member(v, key);
+    *out = normal;
+    return m ? record_bool(r, m, key, out, e) : 0;
 }
 
 static int record_think(struct request *r, const struct json_value *m,
@@ -221,6 +229,8 @@ static int record_option(struct request *r, struct opt_parsed *own,
         return record_stop(r, m, to, e);
     case OPT_CHOICE:
         return record_think(r, m, to, e);
+    case OPT_FLAG:
+        return record_bool(r, m, o->record, to, e);
     default:
         return 0;
     }
@@ -391,7 +401,7 @@ static bool record_checks_calls(const struct request *r)
  * is one; that of the options has no effect on a record with a constraint of
  * its own, and none on one without tools. */
 static int record_constraint(struct request *r, const struct json_value *v,
-                             struct qwick_err *e)
+                             bool lenient, struct qwick_err *e)
 {
     const struct tool_choice *given = &r->c->g->choice;
     const struct json_value *m = json_member(v, "tool_choice");
@@ -416,6 +426,7 @@ static int record_constraint(struct request *r, const struct json_value *v,
         rc = choice_constraint(
             r, &choice, r->tools == &r->c->g->tools.list ? "--tools" : "tools",
             &o, &own, &text, e);
+    o.lenient = lenient;
     if (!rc)
         rc = request_constrain(r, &o, own, e);
     buf_free(&text);
@@ -439,7 +450,7 @@ static int record_tools(struct request *r, const struct json_value *v,
         return request_fault(r, e, "tools", "%s",
                              ids ? "cannot be combined with prompt_ids"
                                  : "need a chat template");
-    if (record_bool(r, v, "parallel_tool_calls", true, &parallel, e))
+    if (record_switch(r, v, "parallel_tool_calls", true, &parallel, e))
         return -1;
     r->one_call = !parallel;
     if (!own)
@@ -552,7 +563,7 @@ static int take_final_message(struct request *r, struct qwick_chat *chat,
     const struct json_value *m = json_member(record, "messages");
     struct qwick_message last;
     bool goes_on;
-    if (record_bool(r, record, "continue_final_message", false, &goes_on, e))
+    if (record_switch(r, record, "continue_final_message", false, &goes_on, e))
         return -1;
     if (!goes_on || !m->len)
         return 0;
@@ -749,7 +760,7 @@ static int record_read(struct request *r, const struct json_value *v,
         if (!request_has_key(&v->keys[i]))
             request_warn_unknown(c, &v->keys[i], r->line);
     if (record_options(r, &own, v, e) || record_tools(r, v, e) ||
-        record_constraint(r, v, e))
+        record_constraint(r, v, own.a.schema_lenient, e))
         return -1;
     enum qwick_think think = answer_think(&own.a);
     double start = clock_ms();

@@ -362,6 +362,10 @@ OPTION(TEXT, json_schema, "json-schema", V_ANSWER, .arg = "FILE|TEXT",
        .access = OPT_LOADS, .record = "json_schema",
        .help = "the answer is JSON that the schema admits; a TEXT begins with "
                "{")
+OPTION(FLAG, schema_lenient, "schema-lenient", V_ANSWER,
+       .record = "schema_lenient",
+       .help = "leave out what cannot be held exactly of a schema, and check "
+               "the finished answer instead")
 OPTION(INT, json_indent, "json-indent", V_ANSWER, RANGE(0, 16),
        .def = "0, compact", .help = "indent that JSON by N blanks per level")
 

@@ -2,9 +2,11 @@
  * becomes a grammar, and with the engine's tokens a constraint. */
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/utf8.h"
 #include "engine/core/engine.h"
 #include "engine/core/options.h"
+#include "engine/generate/answer_check.h"
 #include "engine/generate/constraint.h"
 #include "engine/generate/token_trie.h"
 #include "text/chat/call_forms.h"
@@ -18,6 +20,9 @@
 
 /* Longer texts are refused before anything is done with them. */
 enum { MAX_TEXT = 1 << 20 };
+
+/* Names of weakened keywords in a warning. */
+enum { MAX_WEAKENED = 16 };
 
 /* Add the text to the grammar, and set *root to the rule to begin with. */
 typedef int (*compile_fn)(struct grammar *g, const struct qwick_engine *eng,
@@ -74,7 +79,8 @@ static int compile_schema(struct grammar *g, const struct qwick_engine *eng,
                           uint32_t *root, struct qwick_err *e)
 {
     (void)eng;
-    const struct schema_options so = {.indent = o->json_indent};
+    const struct schema_options so = {.indent = o->json_indent,
+                                      .lenient = o->lenient};
     return schema_compile(g, o->text, o->n_text, &so, root, e);
 }
 
@@ -84,6 +90,7 @@ static int compile_calls(struct grammar *g, const struct qwick_engine *eng,
                          struct qwick_err *e)
 {
     to.form = eng->call_form;
+    to.lenient = o->lenient;
     if (!to.form)
         return err_set(e, QWICK_ERR_USAGE,
                        "%s: the chat template shows no calls of tools in a "
@@ -100,23 +107,21 @@ static int compile_tools(struct grammar *g, const struct qwick_engine *eng,
     return compile_calls(g, eng, o, to, root, e);
 }
 
-/* Where warnings about tools go. */
-struct tools_log {
-    const struct qwick_engine *eng;
-    const char *name;
-};
-
+/* Log a warning about tools. */
 static void warn_tools(void *ctx, const char *text)
 {
-    const struct tools_log *log = ctx;
-    engine_warn(log->eng, "%s: %s", log->name, text);
+    const struct qwick_constraint_options *o = ctx;
+    struct buf line = {0};
+    if (o->log && !buf_printf(&line, "%s: %s", o->name, text))
+        o->log(o->log_ctx, QWICK_LOG_WARNING, line.data);
+    buf_free(&line);
 }
 
 static int compile_auto(struct grammar *g, const struct qwick_engine *eng,
                         const struct qwick_constraint_options *o,
                         uint32_t *root, struct qwick_err *e)
 {
-    struct tools_log log = {eng, o->name};
+    struct qwick_constraint_options log = *o;
     const struct tools_options to = {
         .optional = true, .warn = warn_tools, .warn_ctx = &log};
     return compile_calls(g, eng, o, to, root, e);
@@ -194,6 +199,74 @@ static int check(const struct qwick_constraint_options *o, struct qwick_err *e)
     return 0;
 }
 
+/* Log the names of a kind of remarks in one line, at most `most` of them. */
+static void log_names(const struct qwick_constraint_options *o,
+                      const struct grammar *g, enum grammar_remark kind,
+                      const char *name, const char *what, size_t most)
+{
+    struct buf line = {0};
+    size_t n, i;
+    const char *names = grammar_remarks(g, kind, &n);
+    if (n == 0)
+        return;
+    bool bad = buf_printf(&line, "%s: %s", name, what);
+    for (i = 0; *names && i < most && !bad; i++) {
+        size_t len = strcspn(names, "\n");
+        bad = buf_puts(&line, i ? ", " : ": ") || buf_append(&line, names, len);
+        names += len + 1;
+    }
+    if (i < n)
+        bad = bad || buf_printf(&line, " and %zu more", n - i);
+    if (!bad)
+        o->log(o->log_ctx, QWICK_LOG_WARNING, line.data);
+    buf_free(&line);
+}
+
+static void log_problems(const struct qwick_constraint_options *o,
+                         const struct grammar *g, const char *name)
+{
+    size_t n, i = 0;
+    const char *lines = grammar_remarks(g, GRAMMAR_PROBLEM, &n);
+    struct buf line = {0};
+    for (; *lines; i++) {
+        size_t len = strcspn(lines, "\n");
+        line.len = 0;
+        if (!buf_printf(&line, "%s: %.*s", name, (int)len, lines))
+            o->log(o->log_ctx, QWICK_LOG_ERROR, line.data);
+        lines += len + 1;
+    }
+    line.len = 0;
+    if (i < n && !buf_printf(&line, "%s: and %zu more", name, n - i))
+        o->log(o->log_ctx, QWICK_LOG_ERROR, line.data);
+    buf_free(&line);
+}
+
+/* Log what the compiler says. If memory is short, lines are dropped. */
+static void log_remarks(const struct qwick_constraint_options *o,
+                        const struct grammar *g, const char *name)
+{
+    if (!o->log)
+        return;
+    log_names(o, g, GRAMMAR_IGNORED, name, "without effect", GRAMMAR_MAX_NAMES);
+    log_names(o, g, GRAMMAR_WEAKENED, name, "weakened", MAX_WEAKENED);
+    log_problems(o, g, name);
+}
+
+/* Give a constraint the check of its answers. On failure free it. */
+static int add_check(struct qwick_constraint **c,
+                     const struct qwick_constraint_options *o,
+                     const struct call_form *form, struct qwick_err *e)
+{
+    struct answer_check *check;
+    if (answer_check_create(&check, o, form, e)) {
+        constraint_free(*c);
+        *c = NULL;
+        return -1;
+    }
+    constraint_set_check(*c, check);
+    return 0;
+}
+
 static int build(struct qwick_constraint **out, struct qwick_engine *eng,
                  const struct qwick_constraint_options *o, compile_fn compile,
                  struct qwick_err *e)
@@ -202,11 +275,14 @@ static int build(struct qwick_constraint **out, struct qwick_engine *eng,
     uint32_t root;
     int rc = -1;
     *out = NULL;
-    if (!grammar_create(&g, o->name, e) && !compile(g, eng, o, &root, e) &&
-        !grammar_finish(g, root, e))
-        rc = constraint_create(out, g, o->name, eng->trie, e);
+    if (grammar_create(&g, o->name, e))
+        return -1;
+    if (!compile(g, eng, o, &root, e) && !grammar_finish(g, root, e))
+        rc = constraint_create(out, g, o->name, eng->trie, e) ||
+             add_check(out, o, eng->call_form, e);
+    log_remarks(o, g, o->name);
     grammar_free(g);
-    return rc;
+    return rc ? -1 : 0;
 }
 
 /* Calls that the model may leave out must not make a request fail: a chat with
@@ -219,7 +295,11 @@ static int build_auto(struct qwick_constraint **out, struct qwick_engine *eng,
     int rc = build(out, eng, o, compile_auto, &why);
     if (rc && why.code == QWICK_ERR_USAGE &&
         !build(out, eng, o, compile_unchecked, &other)) {
-        engine_warn(eng, "%s; the arguments of calls are not checked", why.msg);
+        const char *text = why.msg + strlen(o->name) + 2; /* ": " */
+        struct qwick_constraint_options log = *o;
+        struct qwick_err line;
+        err_usage(&line, "the arguments of calls are not checked: %s", text);
+        warn_tools(&log, line.msg);
         rc = 0;
     }
     if (!rc)
@@ -245,6 +325,19 @@ int qwick_constraint_create(struct qwick_constraint **out,
     return o.kind == QWICK_CONSTRAINT_TOOLS_AUTO
                ? build_auto(out, eng, &o, e)
                : build(out, eng, &o, kinds[o.kind].compile, e);
+}
+
+bool qwick_constraint_is_lenient(const struct qwick_constraint *c)
+{
+    return constraint_get_check(c);
+}
+
+int qwick_constraint_check(const struct qwick_constraint *c, const char *text,
+                           size_t n, bool *valid, struct qwick_err *e)
+{
+    const struct answer_check *check = constraint_get_check(c);
+    *valid = true;
+    return check ? answer_check_run(check, text, n, valid, e) : 0;
 }
 
 void qwick_constraint_free(struct qwick_constraint *c)

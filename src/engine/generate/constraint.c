@@ -1,4 +1,5 @@
 #include "engine/generate/constraint.h"
+#include "engine/generate/answer_check.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -298,6 +299,7 @@ void constraint_free(struct qwick_constraint *c)
         return;
     constraint_drop_masks(c);
     automaton_free(c->a);
+    answer_check_free(c->check);
     free(c->locals);
     hashmap_free(&c->by_state);
     free(c->name);
@@ -306,6 +308,19 @@ void constraint_free(struct qwick_constraint *c)
     free(c->ends);
     free(c->suits);
     free(c);
+}
+
+void constraint_set_check(struct qwick_constraint *c,
+                          struct answer_check *check)
+{
+    answer_check_free(c->check);
+    c->check = check;
+}
+
+const struct answer_check *
+constraint_get_check(const struct qwick_constraint *c)
+{
+    return c->check;
 }
 
 size_t constraint_bytes(const struct qwick_constraint *c)

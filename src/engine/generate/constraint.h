@@ -40,6 +40,14 @@ void constraint_free(struct qwick_constraint *c);
 void constraint_set_free(struct qwick_constraint *c);
 bool constraint_is_free(const struct qwick_constraint *c);
 
+/* The check of finished answers, which the constraint owns; NULL: there is
+ * none. */
+struct answer_check;
+void constraint_set_check(struct qwick_constraint *c,
+                          struct answer_check *check);
+const struct answer_check *
+constraint_get_check(const struct qwick_constraint *c);
+
 /* Bytes that the constraint keeps for states and masks, without the code of the
  * automaton. */
 size_t constraint_bytes(const struct qwick_constraint *c);

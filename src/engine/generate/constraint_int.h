@@ -23,6 +23,7 @@ struct local {
 struct qwick_constraint {
     struct automaton *a;
     struct token_trie *trie;
+    struct answer_check *check; /* NULL: none */
     char *name;
     bool free;         /* see constraint_set_free */
     size_t tidy_bytes; /* TIDY_BYTES, or the limit of a test */

@@ -158,6 +158,7 @@ int schema_compile_value(struct grammar *g, const struct json_value *schema,
                        .root = schema,
                        .indent = o->indent,
                        .spaced = o->spaced,
+                       .lenient = o->lenient,
                        .form = o->form,
                        .call = o->call,
                        .steps_left = MAX_WORK};

@@ -41,6 +41,9 @@ struct schema_options {
                     Python's json.dumps writes; else there is no white space */
     enum schema_form form;
     const struct call_form *call; /* of SCHEMA_PARAMETERS */
+    bool lenient; /* do not refuse keywords that the grammar cannot hold: it
+                     then has more texts, and a remark GRAMMAR_WEAKENED names
+                     each (see schema_validator.h) */
     const char *where; /* begins messages after the grammar's name; NULL: "" */
 };
 

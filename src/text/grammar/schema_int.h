@@ -163,6 +163,7 @@ struct schema {
     size_t n_problems;
     struct grammar *g;
     const char *where; /* see schema_options */
+    bool lenient;      /* see schema_options */
     bool checks; /* only reads the schema, to check documents: everything can
                     be held */
     int indent;
@@ -254,9 +255,11 @@ uint32_t schema_resource_in(struct schema *s, const struct json_value *at,
                             uint32_t outer);
 
 /* Report a keyword that the compiler cannot hold exactly: "#/POINTER/KEYWORD:
- * …". Returns 0: the caller goes on as if the keyword were not there, to find
- * other problems, and the schema is refused in the end. -1 with the error set:
- * the compiler ends. at and keyword as in schema_refuse. */
+ * …". Returns 0: the caller goes on as if the keyword were not there. The
+ * schema is refused in the end; until then the compiler looks for other
+ * problems. With the option lenient, the schema is not refused, so the caller
+ * must then admit every value that the keyword admits, and more. -1 with the
+ * error set: the compiler ends. at and keyword as in schema_refuse. */
 int schema_cannot_hold(struct schema *s, const struct json_value *at,
                        const char *keyword, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));

@@ -509,13 +509,14 @@ static bool is_annotation(const struct keyword *k)
 }
 
 /* Whether a name may be a typing error of a keyword that says something about
- * values: 1 edit for 5 letters or more, 2 for 9 or more. */
+ * values: 1 edit for 5 letters or more, 2 for 9 or more. People put a "_"
+ * before a keyword to switch it off. */
 static bool is_misspelt(const char *name, const struct keyword *k)
 {
     size_t n = strlen(k->name) - (*k->name == '$'), len = strlen(name);
     size_t most = n >= 9 ? 2 : n >= 5 ? 1 : 0;
-    return most && !is_annotation(k) && len + most >= n && len <= n + most &&
-           word_distance(name, k->name) <= most;
+    return most && *name != '_' && !is_annotation(k) && len + most >= n &&
+           len <= n + most && word_distance(name, k->name) <= most;
 }
 
 /* Read a keyword that no draft has: an annotation, which warns, or a typing

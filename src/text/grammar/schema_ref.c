@@ -114,10 +114,22 @@ static int is_new_problem(struct schema *s, const struct json_value *at,
     for (size_t i = 0; i < s->n_problems; i++)
         if (s->problems[i] == key)
             return 0;
+    if (s->n_problems == MAX_PROBLEMS && s->lenient)
+        return 0;
     if (s->n_problems == MAX_PROBLEMS)
         return err_usage(s->e, "there are more than %d problems", MAX_PROBLEMS);
     s->problems[s->n_problems++] = key;
     return 1;
+}
+
+/* Note that the grammar does not hold a keyword. Returns 0. */
+static int weaken(struct schema *s, const struct json_value *at,
+                  const char *keyword)
+{
+    char pointer[WHAT_BYTES];
+    schema_pointer(s->root, at, keyword, pointer);
+    grammar_remark(s->g, GRAMMAR_WEAKENED, "%s%s", s->where, pointer);
+    return 0;
 }
 
 int schema_cannot_hold(struct schema *s, const struct json_value *at,
@@ -128,6 +140,8 @@ int schema_cannot_hold(struct schema *s, const struct json_value *at,
     va_list ap;
     if (is_new <= 0)
         return is_new;
+    if (s->lenient)
+        return weaken(s, at, keyword);
     va_start(ap, fmt);
     error_at(s, &e, at, keyword, fmt, ap);
     va_end(ap);

@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 #include "file/json.h"
 #include "text/chat/call_forms.h"
+#include "text/chat/tool_calls.h"
 #include "text/grammar/dfa.h"
 #include "text/grammar/grammar_int.h"
 #include "text/grammar/schema.h"
@@ -67,23 +68,22 @@ static void tool_refuse(struct calls *c, struct tool *t, const char *fmt, ...)
     t->name = NULL;
 }
 
+bool tool_is_lenient(const struct json_value *definition)
+{
+    const struct json_value *strict = json_get(definition, "strict");
+    return json_is(strict, JSON_BOOL) && !strict->boolean;
+}
+
 static bool same_name(const struct tool *a, const struct tool *b)
 {
     return a->name && b->name && a->n_name == b->n_name &&
            memcmp(a->name, b->name, a->n_name) == 0;
 }
 
-/* Return the object with the name and the parameters of a definition. */
-static const struct json_value *definition(const struct json_value *v)
-{
-    const struct json_value *f = json_get(v, "function");
-    return json_is(f, JSON_OBJECT) ? f : v;
-}
-
 /* Read definition i. */
 static void read_tool(struct calls *c, const struct json_value *list, size_t i)
 {
-    const struct json_value *v = definition(&list->items[i]);
+    const struct json_value *v = tool_definition(&list->items[i]);
     struct tool *t = &c->tools[i];
     char ends[3];
     const struct json_value *name = json_get(v, "name");
@@ -212,6 +212,8 @@ static uint32_t arguments(struct calls *c, const struct tool *t)
         .spaced = true,
         .form = plain ? SCHEMA_PARAMETERS : SCHEMA_ARGUMENTS,
         .call = form,
+        .lenient = !is_strict(t) &&
+                   (c->o->lenient || c->o->optional || t->strict != NULL),
         .where = where.data,
     };
     if (c->o->optional)
@@ -369,7 +371,7 @@ static bool can_compile(const struct json_value *list)
 static bool has_strict(const struct json_value *list)
 {
     for (size_t i = 0; json_is(list, JSON_ARRAY) && i < list->len; i++) {
-        const struct json_value *v = definition(&list->items[i]);
+        const struct json_value *v = tool_definition(&list->items[i]);
         if (json_is(json_get(v, "strict"), JSON_BOOL) &&
             json_get(v, "strict")->boolean)
             return true;

@@ -20,11 +20,14 @@ struct tools_options {
     const char *tool; /* the text is one call of this tool; NULL: one call or
                          more, each of any tool; one call where the form has
                          only one */
+    bool lenient;     /* of the schemas of all tools without "strict": true,
+                         see schema_options */
     bool optional;    /* The text is free, and has calls of any tools or none:
                          a call is checked from the mark on that begins it. A
                          definition that cannot be held does not fail, unless
-                         it has "strict": true. If only its schema cannot be
-                         held, the arguments of its calls are any object. */
+                         it has "strict": true; others are lenient. If only a
+                         schema cannot be held, the arguments of its calls are
+                         any object. */
     bool unchecked;   /* with optional: hold no schema, as if all of them were
                          too large, except those with "strict": true */
     void (*warn)(void *ctx, const char *text); /* with optional: says what is
@@ -32,6 +35,12 @@ struct tools_options {
                                                   nobody is told */
     void *warn_ctx;
 };
+
+struct json_value;
+
+/* Whether a tool's schema is lenient by itself: "strict" is false. See
+ * tool_definition. */
+bool tool_is_lenient(const struct json_value *definition);
 
 /* Add the calls of the tools text[0..n) to g, and set *root to their rule, for
  * grammar_finish. The text is a JSON array of definitions in OpenAI's form,
