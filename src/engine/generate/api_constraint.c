@@ -1,5 +1,6 @@
 /* Constraints of the public interface: a text in one of several languages
  * becomes a grammar, and with the engine's tokens a constraint. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -267,6 +268,22 @@ static int add_check(struct qwick_constraint **c,
     return 0;
 }
 
+/* Find the token with this text. */
+static int32_t find_token(void *ctx, const char *text, size_t n)
+{
+    const struct qwick_engine *eng = ctx;
+    const struct bpe_span all = {0, n};
+    int32_t *ids = NULL, id = -1;
+    size_t n_ids = 0;
+    if (bpe_encode_spans(eng->bpe, text, n, &all, 1, false, 0, &ids, &n_ids,
+                         NULL))
+        id = -2;
+    else if (n_ids == 1)
+        id = ids[0];
+    free(ids);
+    return id;
+}
+
 static int build(struct qwick_constraint **out, struct qwick_engine *eng,
                  const struct qwick_constraint_options *o, compile_fn compile,
                  struct qwick_err *e)
@@ -277,6 +294,7 @@ static int build(struct qwick_constraint **out, struct qwick_engine *eng,
     *out = NULL;
     if (grammar_create(&g, o->name, e))
         return -1;
+    grammar_set_tokens(g, eng->model.config.vocab_size, find_token, eng);
     if (!compile(g, eng, o, &root, e) && !grammar_finish(g, root, e))
         rc = constraint_create(out, g, o->name, eng->trie, e) ||
              add_check(out, o, eng->call_form, e);

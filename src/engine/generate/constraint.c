@@ -87,6 +87,8 @@ static int make_mask(struct matcher *m, struct qwick_err *e)
     struct qwick_constraint *c = m->c;
     if (limit_states(c, e) || constraint_mask(c, m->state, m->mask, e))
         return -1;
+    if (c->n_tokens && constraint_add_tokens(c, m->state, m->mask, e))
+        return -1;
     if (matcher_is_free(m))
         for (size_t i = 0; i < c->n_words; i++)
             m->mask[i] |= ~c->trie->listed[i];
@@ -122,8 +124,8 @@ static uint32_t advance_bytes(struct qwick_constraint *c, uint32_t state,
 
 /* Advance by the bytes of a token. In free text it may be any, and special
  * tokens are no text. */
-static uint32_t advance_by(struct qwick_constraint *c, uint32_t state,
-                           int32_t id)
+static uint32_t advance_text(struct qwick_constraint *c, uint32_t state,
+                             int32_t id)
 {
     size_t n;
     bool listed = token_trie_has(c->trie, id);
@@ -136,6 +138,19 @@ static uint32_t advance_by(struct qwick_constraint *c, uint32_t state,
         return state;
     uint32_t to = advance_bytes(c, state, p, n);
     return to != AUTOMATON_DEAD ? to : state;
+}
+
+static uint32_t advance_by(struct qwick_constraint *c, uint32_t state,
+                           int32_t id)
+{
+    if (!c->n_tokens)
+        return advance_text(c, state, id);
+    if (id < 0 || (size_t)id >= c->trie->n_vocab)
+        return AUTOMATON_DEAD;
+    bool foreign = c->foreign[id / 64] >> (id & 63) & 1;
+    return automaton_union(
+        c->a, foreign ? AUTOMATON_DEAD : advance_text(c, state, id),
+        constraint_advance_token(c, state, id));
 }
 
 int matcher_accept(struct matcher *m, int32_t id, struct qwick_err *e)
@@ -281,7 +296,8 @@ int constraint_create(struct qwick_constraint **out, const struct grammar *g,
         err_oom(e, trie->n_ids * sizeof *c->found);
         goto fail;
     }
-    if (automaton_create(&c->a, g, e) || check_start(c, e)) {
+    if (constraint_take_tokens(c, g, e) || automaton_create(&c->a, g, e) ||
+        check_start(c, e)) {
         if (e && e->code == QWICK_ERR_RUNTIME)
             e->code = QWICK_ERR_USAGE; /* nothing has run yet */
         goto fail;
@@ -303,6 +319,9 @@ void constraint_free(struct qwick_constraint *c)
     free(c->locals);
     hashmap_free(&c->by_state);
     free(c->name);
+    free(c->tokens);
+    free(c->known);
+    free(c->foreign);
     free(c->stack);
     free(c->found);
     free(c->ends);

@@ -118,8 +118,7 @@ static int prepare(struct guide *g, struct qwick_err *e)
                        "text");
     memcpy(g->allowed, mask, n_bytes);
     g->forced = is_in_text(g) && n == 1 && !complete;
-    if (complete)
-        allow_stops(g, true);
+    allow_stops(g, complete); /* a grammar may admit all tokens */
     if (g->phase == GUIDE_AFTER_THINK && !guide_keeps_newlines(g))
         allow_newlines(g);
     return 0;

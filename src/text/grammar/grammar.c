@@ -200,6 +200,7 @@ void grammar_free(struct grammar *g)
     free(g->productive);
     free(g->nullable);
     free(g->order);
+    free(g->tokens);
     hashmap_free(&g->by_content);
     hashmap_free(&g->by_name);
     buf_free(&g->data);

@@ -215,6 +215,22 @@ static uint32_t json_item(struct lark *x, const char *at)
     return why.code == QWICK_ERR_MEMORY ? grammar_oom(g, 0) : GRAMMAR_NOTHING;
 }
 
+/* A token: "<[ID]>" or its text, which begins with "<". */
+static uint32_t token_item(struct lark *x)
+{
+    const char *from = x->p;
+    struct lark_place place = lark_place(x, from);
+    struct qwick_err at;
+    if (x->in_terminal)
+        return lark_fail(x, from, "a terminal cannot have a token");
+    while (x->p < x->end && *x->p != '>' && *x->p != '\n')
+        x->p++;
+    if (!lark_skip(x, ">"))
+        return lark_fail(x, from, "the token has no \">\"");
+    err_usage(&at, "line %zu, column %zu: ", place.line, place.column);
+    return grammar_token(x->g, at.msg, from, (size_t)(x->p - from), false);
+}
+
 /* Read an item without its repetition. *is_item: false if there is none. */
 static uint32_t read_item(struct lark *x, bool *is_item)
 {
@@ -235,7 +251,7 @@ static uint32_t read_item(struct lark *x, bool *is_item)
                          "of the directives, only %%json is supported "
                          "in a rule");
     if (lark_peek(x, "<"))
-        return lark_fail(x, at, "references to tokens are not supported");
+        return then_ignored(x, token_item(x));
     if (lark_peek(x, "&") || lark_peek(x, "~"))
         return lark_fail(x, at, "the operator \"%c\" is not supported", *at);
     if (x->p < x->end && is_name_char(*x->p) && (*x->p < '0' || *x->p > '9'))

@@ -23,9 +23,9 @@ struct grammar;
  * Lark's terminals of "common" can be imported.
  *
  * Refused, by name: templates, attributes of rules, other modules and
- * directives, the operators & and ~ for terminals, references to tokens, and
- * flags of regular expressions other than i, s and u. The flag i is about ASCII
- * letters.
+ * directives, the operators & and ~ for terminals, and flags of regular
+ * expressions other than i, s and u. The flag i is about ASCII letters. Tokens
+ * are written as in gbnf.h, without "!".
  *
  * On failure the grammar has the error, which begins with "line N, column M: ".
  */
