@@ -1002,7 +1002,7 @@ enum qwick_constraint_kind {
     QWICK_CONSTRAINT_CHOICES, /* texts separated by commas; \, is a comma and
                                 \\ a backslash */
     QWICK_CONSTRAINT_GBNF,    /* a grammar in the form of llama.cpp */
-    QWICK_CONSTRAINT_JSON_SCHEMA, /* a JSON schema (2020-12): the text is a JSON
+    QWICK_CONSTRAINT_JSON_SCHEMA, /* a JSON schema: the text is a JSON
                                      document that it admits */
     QWICK_CONSTRAINT_TOOLS,   /* a JSON array of tools in the form of OpenAI's
                                  API: the text is calls of them whose arguments
@@ -1050,6 +1050,8 @@ struct qwick_constraint_options {
                      the schema; qwick_constraint_check tells whether an answer
                      satisfies all of it. A tool that has "strict": false is
                      lenient in any case. */
+    bool json_any_order; /* JSON schemas: the members of an object come in any
+                            order; else in that of the schema */
 };
 QWICK_API void qwick_constraint_options_init(struct qwick_constraint_options *o,
                                              size_t size);

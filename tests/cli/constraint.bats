@@ -72,7 +72,7 @@ assert re.fullmatch(os.environ["RE"], text, re.S), text' || return 1
 @test "bad constraints are usage errors with a position" {
     fails 2 '--regex: character 2: the group has no ")"' --regex 'a(b' x
     fails 2 '--regex: character 4: back references' --regex '(a)\1' x
-    fails 2 'lookahead is not supported' --regex 'a(?=b)' x
+    fails 2 'lookbehind is not supported' --regex 'a(?<=b)' x
     fails 2 '--regex: is too large' --regex '(((([ab]c{31}){31}){31}){31}){31}' x
     fails 2 '--choices: text 2 is empty' --choices 'a,,b' x
     fails 2 'cannot be combined with --choices' --choices a --regex b x
@@ -182,6 +182,8 @@ while text != "[]":
     fails 2 '--json-schema: #/$ref' --json-schema '{"$ref": "a.json"}' x
     fails 2 "0..16" --json-schema "$T/s" --json-indent 17 x
     fails 2 'has no effect without --json-schema' --json-indent 2 x
+    fails 2 'has no effect without --json-schema' --json-order any x
+    fails 2 "schema|any" --json-schema "$T/s" --json-order all x
     printf '{"type":' >"$T/s"
     fails 2 "$T/s: " --json-schema "$T/s" x
 }
@@ -208,6 +210,37 @@ qwick: --json-schema: #/properties/b/requird: is no keyword, did you mean requir
     run -2 --separate-stderr q --json-schema "{\"properties\": {$bad \"a\": {}}}" x
     [ "$(wc -l <<<"$stderr")" = 21 ]
     [ "${stderr##*$'\n'}" = 'qwick: --json-schema: and 10 more' ]
+}
+
+@test "with --json-order any, members come in any order" {
+    local schema='{"type": "object", "additionalProperties": false,
+        "properties": {"a": {"enum": [1]}, "b": {"enum": [2]}, "c": {"enum": [3]}},
+        "required": ["a", "b", "c"]}'
+    : >"$T/orders"
+    for seed in $(seq 12); do
+        run -0 q --think off --temp 100 --seed "$seed" --json-schema "$schema" \
+            --json-order any x
+        [ "$(jget 'o == {"a": 1, "b": 2, "c": 3}' <<<"$output")" = True ]
+        printf '%s\n' "$output" >>"$T/orders"
+        [ "$(q --think off --temp 100 --seed "$seed" --json-schema "$schema" x)" \
+            = '{"a":1,"b":2,"c":3}' ]
+    done
+    [ "$(sort -u "$T/orders" | wc -l)" -gt 2 ]
+    for order in '' ', "json_order": "schema"' ', "json_order": "any"'; do
+        for seed in 1 2 3 4 5 6; do
+            printf '{"prompt": "x", "temperature": 100, "seed": %d, "think": false,
+                "json_schema": %s%s}\n' "$seed" "$schema" "$order" | tr '\n' ' '
+            echo
+        done
+    done >"$T/in"
+    run -0 q batch --json-order any -i "$T/in" -o "$T/out"
+    [ "$(head -n 6 "$T/out" | grep -c '"text":"{\\"a\\":1,\\"b\\":2')" -lt 6 ]
+    [ "$(sed -n 7,12p "$T/out" |
+        grep -c '"text":"{\\"a\\":1,\\"b\\":2,\\"c\\":3}"')" = 6 ]
+    [ "$(tail -n 6 "$T/out" | grep -c '"text":"{\\"a\\":1,\\"b\\":2')" -lt 6 ]
+    printf '{"prompt": "x", "json_order": "any"}\n' >"$T/in"
+    run -1 q batch -i "$T/in" -o "$T/out2"
+    grep -q 'json_order: has no effect without json_schema' "$T/out2"
 }
 
 # A batch has no guesses, and a single run has: forced tokens change nothing.

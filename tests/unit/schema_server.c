@@ -2,6 +2,7 @@
  * tests/schema:
  *     S INDENT LENGTH\nBYTES   compile a schema: "ok", "ok: REMARKS" or
  *                              "error: MESSAGE"
+ *     O any|schema             the order of members for the next schemas: "ok"
  *     C FORM LENGTH\nBYTES     the same for calls of tools, in a form of
  *                              text/chat/call_forms.h
  *     M LENGTH\nBYTES          match a text: "yes" or "no"
@@ -274,7 +275,10 @@ static int answer(struct current *c, const char *line)
         answer_schema(c, text = read_bytes(n), n, indent, NULL);
     else if (sscanf(line, "C %31s %zu", form, &n) == 2 && call_form_named(form))
         answer_schema(c, text = read_bytes(n), n, 0, form);
-    else if (!c->automaton)
+    else if (strncmp(line, "O ", 2) == 0) {
+        test_options.any_order = strncmp(line, "O any", 5) == 0;
+        printf("ok\n");
+    } else if (!c->automaton)
         return -1;
     else if (sscanf(line, "M %zu", &n) == 1)
         printf("%s\n",

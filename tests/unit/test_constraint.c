@@ -17,6 +17,7 @@
 #include "text/grammar/gbnf.h"
 #include "text/grammar/grammar.h"
 #include "text/grammar/regex.h"
+#include "text/grammar/schema.h"
 
 /* Random numbers below n, equal in each run. */
 static uint32_t below_state = 11;
@@ -44,7 +45,7 @@ static const char sums[] =
 
 static const struct {
     const char *text;
-    enum { REGEX, GBNF, CHOICES } kind;
+    enum { REGEX, GBNF, CHOICES, SCHEMA } kind;
 } rows[] = {
     {json, GBNF},
     {sums, GBNF},
@@ -56,6 +57,17 @@ static const struct {
     {"([a-z ]|\xC3\xA9){150,180}\\.[a-z]{0,70}", REGEX},
     {"(a?[a-z]?){100}!(([a-z]{40}){35} ){2}", REGEX},
     {"yes,no,yes please,\xE2\x9C\x93 done,not at all", CHOICES},
+    /* parts in any order, and strings that differ */
+    {"{\"properties\":{\"a\":{\"type\":\"string\"},\"ab\":{\"type\":\"array\","
+     "\"items\":"
+     "{\"enum\":[1,2,3,12,\"a\",\"b\"]},\"uniqueItems\":true},\"c\":{\"$ref\":"
+     "\"#\"}},"
+     "\"required\":[\"ab\"],\"additionalProperties\":false,\"type\":"
+     "\"object\"}",
+     SCHEMA},
+    {"{\"type\":\"array\",\"items\":{\"type\":\"array\",\"uniqueItems\":true,"
+     "\"items\":{\"type\":\"string\",\"pattern\":\"^[ab]*$\"}}}",
+     SCHEMA},
 };
 
 enum { N_ROWS = sizeof rows / sizeof *rows };
@@ -70,10 +82,13 @@ static struct grammar *compile(size_t i)
     assert_int_equal(grammar_create(&g, "G", NULL), 0);
     if (rows[i].kind == GBNF) {
         root = gbnf_compile(g, text, n);
+    } else if (rows[i].kind == SCHEMA) {
+        const struct schema_options o = {.any_order = true};
+        assert_ok(schema_compile(g, text, n, &o, &root, &e), &e);
     } else {
         root = grammar_rule(g, "all", 3);
         node = rows[i].kind == REGEX
-                   ? regex_compile(g, NULL, text, n, REGEX_WHOLE, NULL, NULL)
+                   ? regex_compile(g, NULL, text, n, REGEX_WHOLE)
                    : choices_compile(g, text, n);
         grammar_define(g, root, node);
     }
@@ -251,9 +266,8 @@ static void test_many_texts(void **state)
     assert_true(open_tokens(&t, "models/demo/tokenizer.json"));
     assert_int_equal(grammar_create(&g, "G", NULL), 0);
     uint32_t root = grammar_rule(g, "r", 1);
-    grammar_define(
-        g, root,
-        regex_compile(g, NULL, re, strlen(re), REGEX_WHOLE, NULL, NULL));
+    grammar_define(g, root,
+                   regex_compile(g, NULL, re, strlen(re), REGEX_WHOLE));
     assert_int_equal(grammar_finish(g, root, NULL), 0);
     assert_int_equal(constraint_create(&c, g, "G", t.trie, NULL), 0);
     grammar_free(g);

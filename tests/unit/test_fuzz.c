@@ -648,8 +648,7 @@ static int compile_grammar(struct grammar *g, const char *in, size_t n,
         *root = lark_compile(g, in, n);
     } else {
         *root = grammar_rule(g, "root", 4);
-        grammar_define(g, *root,
-                       regex_compile(g, NULL, in, n, REGEX_WHOLE, NULL, NULL));
+        grammar_define(g, *root, regex_compile(g, NULL, in, n, REGEX_WHOLE));
     }
     return grammar_error(g, e);
 }

@@ -28,6 +28,7 @@ constraint_cache_find(const struct constraint_cache *c,
     struct constraint_ref *r = c->first;
     while (r && (r->kind != o->kind || r->json_indent != o->json_indent ||
                  r->lenient != o->lenient ||
+                 r->json_any_order != o->json_any_order ||
                  !same_text(&r->text, o->text, o->n_text) ||
                  !same_text(&r->tool, o->tool, tool_length(o))))
         r = r->next;
@@ -92,6 +93,7 @@ static int constraint_cache_compile(struct constraint_cache *c,
     r->kind = o->kind;
     r->json_indent = o->json_indent;
     r->lenient = o->lenient;
+    r->json_any_order = o->json_any_order;
     if (buf_reserve(&r->text, 0) || buf_append(&r->text, o->text, o->n_text) ||
         buf_append(&r->tool, o->tool ? o->tool : "", tool_length(o))) {
         ref_free(r);
@@ -169,6 +171,8 @@ void constraint_add_key(struct key *k, const struct constraint_ref *r)
     key_add_u64(k, (uint64_t)r->json_indent);
     if (r->lenient)
         key_add_text(k, "lenient", 7);
+    if (r->json_any_order)
+        key_add_text(k, "any order", 9);
     if (r->kind == QWICK_CONSTRAINT_TOOLS)
         key_add_text(k, buf_text(&r->tool), r->tool.len);
 }

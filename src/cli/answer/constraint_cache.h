@@ -22,6 +22,7 @@ struct constraint_ref {
     struct buf tool; /* of the options, or empty */
     int json_indent;
     bool lenient;
+    bool json_any_order;
     size_t n_users; /* under the mutex of the cache */
     uint64_t last_use;
 };

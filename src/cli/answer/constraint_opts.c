@@ -66,6 +66,11 @@ static bool has_suffix(const char *s, const char *suffix)
     return n > k && strcmp(s + n - k, suffix) == 0;
 }
 
+bool constraint_any_order(const char *order)
+{
+    return order && strcmp(order, "any") == 0;
+}
+
 int constraint_read(struct qwick_constraint_options *o, char **data,
                     const struct opt_parsed *p)
 {
@@ -79,6 +84,7 @@ int constraint_read(struct qwick_constraint_options *o, char **data,
     o->name = rows[i].shown;
     o->json_indent = (int)p->a.json_indent;
     o->lenient = p->a.schema_lenient;
+    o->json_any_order = constraint_any_order(p->a.json_order);
     if (!is_file(p, i))
         return 0;
     o->name = o->text;

@@ -19,6 +19,9 @@ bool constraint_given(const struct opt_parsed *p);
  * *data owns the text of a file and must be freed with free(); it may be NULL.
  * Call it only if constraint_given. Returns 0, or an exit status after printing
  * a message. */
+/* Whether a value of --json-order, or NULL, means any order. */
+bool constraint_any_order(const char *order);
+
 int constraint_read(struct qwick_constraint_options *o, char **data,
                     const struct opt_parsed *p);
 

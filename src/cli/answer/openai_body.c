@@ -393,6 +393,7 @@ static const struct member members[] = {
     {"grammar", body_same, NULL},
     {"regex", body_same, NULL},
     {"choices", body_same, NULL},
+    {"json_order", body_same, NULL},
     {"cache_prompt", body_nothing, NULL},
 };
 

@@ -212,7 +212,7 @@ static int record_bias(struct request *r, const struct json_value *m,
 }
 
 /* Set an option to the value of a member. Texts and files are tools and
- * constraints, which are read later. */
+ * constraints, which are read later, with the order of members. */
 static int record_option(struct request *r, struct opt_parsed *own,
                          const struct opt *o, const struct json_value *m,
                          struct qwick_err *e)
@@ -228,7 +228,7 @@ static int record_option(struct request *r, struct opt_parsed *own,
     case OPT_TEXTS:
         return record_stop(r, m, to, e);
     case OPT_CHOICE:
-        return record_think(r, m, to, e);
+        return o->id == OPT_think ? record_think(r, m, to, e) : 0;
     case OPT_FLAG:
         return record_bool(r, m, o->record, to, e);
     default:
@@ -309,6 +309,23 @@ static int constraint_text(enum qwick_constraint_kind kind,
                                                             : "");
 }
 
+/* Read the order of the members of a record's JSON. */
+static int record_order(struct request *r, struct qwick_constraint_options *o,
+                        const struct json_value *v, struct qwick_err *e)
+{
+    const struct json_value *m = json_member(v, "json_order");
+    const char *order = r->c->g->p->a.json_order;
+    if (m && o->kind != QWICK_CONSTRAINT_JSON_SCHEMA)
+        return request_fault(r, e, "json_order", "has no effect without %s",
+                             member_name(r->c, "json_schema"));
+    if (m && !json_equals(m, "schema") && !json_equals(m, "any"))
+        return request_fault(r, e, "json_order",
+                             "must be \"schema\" or \"any\"");
+    if (o->kind == QWICK_CONSTRAINT_JSON_SCHEMA)
+        o->json_any_order = constraint_any_order(m ? m->str : order);
+    return 0;
+}
+
 /* Read the constraint of a record. *own is the member that has it; NULL: there
  * is none. */
 static int record_own_constraint(struct request *r,
@@ -345,7 +362,7 @@ static int record_own_constraint(struct request *r,
     }
     o->text = buf_text(text);
     o->n_text = text->len;
-    return 0;
+    return record_order(r, o, v, e);
 }
 
 /* Set *o to the constraint of a choice of tools, which the member *own, or

@@ -368,6 +368,9 @@ OPTION(FLAG, schema_lenient, "schema-lenient", V_ANSWER,
                "the finished answer instead")
 OPTION(INT, json_indent, "json-indent", V_ANSWER, RANGE(0, 16),
        .def = "0, compact", .help = "indent that JSON by N blanks per level")
+OPTION(CHOICE, json_order, "json-order", V_ANSWER, .choices = "schema|any",
+       .def = "schema", .record = "json_order",
+       .help = "write members in the order of the schema, or in any")
 
 GROUP("Sampling (defaults: generation_config.json, else greedy; each of "
       "these\noptions turns sampling on)")

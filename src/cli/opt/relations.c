@@ -133,6 +133,8 @@ static const struct relation rows[] = {
     RULE(V_ALL, NO_EFFECT_WITHOUT, IDS(OPT_json_indent), IDS(OPT_json_schema)),
     RULE(V_GENERATE | V_CHAT, NO_EFFECT_WITHOUT, IDS(OPT_schema_lenient),
          IDS(OPT_json_schema, OPT_tools, OPT_chat_json)),
+    RULE(V_GENERATE | V_CHAT, NO_EFFECT_WITHOUT, IDS(OPT_json_order),
+         IDS(OPT_json_schema)),
     RULE_IF(V_ALL, EXCLUDES, IDS(OPT_samples), IDS(OPT_session,
          OPT_save_session, OPT_lookup, OPT_draft, OPT_think_file,
          OPT_profile_file, OPT_profile_timing, OPT_no_newline),

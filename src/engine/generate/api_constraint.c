@@ -44,8 +44,7 @@ static int compile_regex(struct grammar *g, const struct qwick_engine *eng,
                          uint32_t *root, struct qwick_err *e)
 {
     (void)eng;
-    uint32_t node =
-        regex_compile(g, NULL, o->text, o->n_text, REGEX_WHOLE, NULL, NULL);
+    uint32_t node = regex_compile(g, NULL, o->text, o->n_text, REGEX_WHOLE);
     return take_node(g, node, root, e);
 }
 
@@ -81,7 +80,8 @@ static int compile_schema(struct grammar *g, const struct qwick_engine *eng,
 {
     (void)eng;
     const struct schema_options so = {.indent = o->json_indent,
-                                      .lenient = o->lenient};
+                                      .lenient = o->lenient,
+                                      .any_order = o->json_any_order};
     return schema_compile(g, o->text, o->n_text, &so, root, e);
 }
 

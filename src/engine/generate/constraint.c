@@ -140,8 +140,8 @@ static uint32_t advance_text(struct qwick_constraint *c, uint32_t state,
     return to != AUTOMATON_DEAD ? to : state;
 }
 
-static uint32_t advance_by(struct qwick_constraint *c, uint32_t state,
-                           int32_t id)
+uint32_t constraint_advance(struct qwick_constraint *c, uint32_t state,
+                            int32_t id)
 {
     if (!c->n_tokens)
         return advance_text(c, state, id);
@@ -158,7 +158,7 @@ int matcher_accept(struct matcher *m, int32_t id, struct qwick_err *e)
     struct qwick_constraint *c = m->c;
     if (limit_states(c, e))
         return -1;
-    uint32_t to = advance_by(c, m->state, id);
+    uint32_t to = constraint_advance(c, m->state, id);
     if (automaton_error(c->a, e))
         return -1;
     if (to == AUTOMATON_DEAD)
@@ -325,6 +325,7 @@ void constraint_free(struct qwick_constraint *c)
     free(c->stack);
     free(c->found);
     free(c->ends);
+    free(c->quoted);
     free(c->suits);
     free(c);
 }

@@ -41,6 +41,9 @@ struct qwick_constraint {
     struct hashmap by_state; /* of locals */
     size_t local_bytes;
     struct matcher *matchers; /* list */
+    int32_t *quoted;          /* [n_quoted] tokens with quotes, those with three
+                                 or more first; NULL: not looked for yet */
+    size_t n_quoted, n_quoted_more; /* n_quoted_more: with three or more */
     /* memory of a walk */
     int32_t *found; /* [n_ids] */
     size_t n_found;
@@ -78,6 +81,10 @@ int constraint_add_tokens(struct qwick_constraint *c, uint32_t state,
 /* Return the state after a token as such, not as a text. */
 uint32_t constraint_advance_token(struct qwick_constraint *c, uint32_t state,
                                   int32_t id);
+
+/* Return the state after a token; AUTOMATON_DEAD if there is none. */
+uint32_t constraint_advance(struct qwick_constraint *c, uint32_t state,
+                            int32_t id);
 
 /* Drop the results that are kept for masks. */
 void constraint_drop_masks(struct qwick_constraint *c);

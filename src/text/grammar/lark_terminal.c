@@ -160,74 +160,115 @@ static unsigned read_flags(struct lark *x)
     return flags;
 }
 
-/* Copy the expression; with DOT_ALL, "." becomes a class of all characters.
- * Returns -1 if memory ran out. */
-static int copy_regex(struct buf *out, const char *p, const char *end,
-                      unsigned flags, bool *negated)
+static bool is_letter(unsigned char c)
 {
-    bool in_class = false;
-    for (; p < end; p++) {
-        if (*p == '\\' && end - p > 1) {
-            if (buf_append(out, p++, 2))
+    return (c | 32) >= 'a' && (c | 32) <= 'z';
+}
+
+/* Copy a part of a class, a character or a range at p, and the other case of
+ * its ASCII letters. Returns the end of the part; NULL: memory ran out. */
+static const char *copy_both_cases(struct buf *out, const char *p,
+                                   const char *end)
+{
+    bool is_range = end - p > 2 && p[1] == '-' && p[2] != ']' && p[2] != '\\';
+    unsigned lo = (unsigned char)p[0], hi = lo;
+    size_t n = is_range ? 3 : 1;
+    if (is_range)
+        hi = (unsigned char)p[2];
+    while (p + n < end && (p[n] & 0xC0) == 0x80)
+        n++; /* the rest of a character beyond ASCII */
+    if (buf_append(out, p, n))
+        return NULL;
+    for (unsigned c = lo; c <= hi && c < 128; c++)
+        if (is_letter((unsigned char)c) && buf_putc(out, (char)(c ^ 32)))
+            return NULL;
+    return p + n;
+}
+
+/* The length of what is copied as it is at p: an escape, or the start of a
+ * group; 0: nothing. */
+static size_t verbatim(const char *p, const char *end, bool in_class)
+{
+    const char *close;
+    if (*p == '\\' && end - p > 1)
+        return 2;
+    if (in_class || end - p < 4 || memcmp(p, "(?<", 3) != 0 || p[3] == '=' ||
+        p[3] == '!')
+        return 0;
+    close = memchr(p, '>', (size_t)(end - p));
+    return close ? (size_t)(close - p) : 3;
+}
+
+/* Copy the expression. With DOT_ALL, "." becomes a class of all characters,
+ * with ANY_CASE, a letter becomes one of both cases. Returns -1 if memory ran
+ * out. */
+static int copy_regex(struct buf *out, const char *p, const char *end,
+                      unsigned flags)
+{
+    bool in_class = false, any_case = flags & ANY_CASE;
+    while (p < end) {
+        size_t n = verbatim(p, end, in_class);
+        if (n) {
+            if (buf_append(out, p, n))
                 return -1;
-            continue;
+        } else if (in_class && any_case && *p != ']') {
+            const char *rest = copy_both_cases(out, p, end);
+            if (!rest)
+                return -1;
+            n = (size_t)(rest - p);
+        } else if (*p == '.' && !in_class && flags & DOT_ALL) {
+            n = 1;
+            if (buf_puts(out, "[\\0-\\u{10FFFF}]"))
+                return -1;
+        } else if (any_case && is_letter((unsigned char)*p)) {
+            n = 1;
+            if (buf_printf(out, "[%c%c]", *p, *p ^ 32))
+                return -1;
+        } else {
+            n = *p == '[' && !in_class && end - p > 1 && p[1] == '^' ? 2 : 1;
+            in_class = in_class ? *p != ']' : *p == '[';
+            if (buf_append(out, p, n))
+                return -1;
         }
-        *negated |= *p == '[' && !in_class && end - p > 1 && p[1] == '^';
-        in_class = in_class ? *p != ']' : *p == '[';
-        if (*p == '.' && !in_class && flags & DOT_ALL
-                ? buf_puts(out, "[\\0-\\u{10FFFF}]")
-                : buf_putc(out, *p))
-            return -1;
+        p += n;
     }
     return 0;
 }
 
-/* A class with the other case of its ASCII letters. */
-static uint32_t class_any_case(void *ctx, struct grammar *g,
-                               const struct grammar_range *ranges, size_t n)
+/* Whether an expression has an escape that stands for letters of one case. */
+static bool has_case_escape(const char *p, const char *end)
 {
-    struct grammar_ranges all = {0};
-    (void)ctx;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t lo = ranges[i].lo, hi = ranges[i].hi;
-        grammar_ranges_add(g, &all, lo, hi);
-        for (uint32_t c = lo; c <= hi && c < 128; c++)
-            if ((c | 32) >= 'a' && (c | 32) <= 'z')
-                grammar_ranges_add(g, &all, c ^ 32, c ^ 32);
-    }
-    uint32_t node =
-        g->err.code ? GRAMMAR_NOTHING : grammar_class(g, all.v, all.n, false);
-    free(all.v);
-    return node;
+    for (; p < end; p++)
+        if (*p == '\\' && ++p < end && strchr("xucpP", *p))
+            return true;
+    return false;
 }
 
 uint32_t lark_regex(struct lark *x)
 {
     const char *at = x->p++, *from = x->p;
     struct buf re = {0};
-    bool negated = false;
     uint32_t node = GRAMMAR_NOTHING;
     while (x->p < x->end && *x->p != '/' && *x->p != '\n')
         x->p += *x->p == '\\' && x->end - x->p > 1 ? 2 : 1;
     const char *end = x->p;
-    if (x->p == x->end || *x->p != '/')
+    if (x->p >= x->end || *x->p != '/')
         return lark_fail(x, at, "the regular expression has no closing \"/\"");
     x->p++;
     unsigned flags = read_flags(x);
     if (x->g->err.code)
         return GRAMMAR_NOTHING;
-    if (copy_regex(&re, from, end, flags, &negated) || buf_reserve(&re, 0)) {
+    if (flags & ANY_CASE && has_case_escape(from, end))
+        return lark_fail(x, at,
+                         "the escapes \\x \\u \\c \\p \\P are not supported "
+                         "with the flag \"i\"");
+    if (copy_regex(&re, from, end, flags) || buf_reserve(&re, 0)) {
         grammar_oom(x->g, re.len);
-    } else if (negated && flags & ANY_CASE) {
-        lark_fail(x, at,
-                  "a class with \"^\" in a regular expression with the "
-                  "flag \"i\" is not supported");
     } else {
         struct qwick_err where;
         struct lark_place place = lark_place(x, at);
         err_usage(&where, "line %zu, column %zu", place.line, place.column);
-        node = regex_compile(x->g, where.msg, re.data, re.len, REGEX_WHOLE,
-                             flags & ANY_CASE ? class_any_case : NULL, NULL);
+        node = regex_compile(x->g, where.msg, re.data, re.len, REGEX_WHOLE);
     }
     buf_free(&re);
     return node;
