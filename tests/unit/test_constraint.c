@@ -266,9 +266,8 @@ static void test_many_texts(void **state)
     assert_true(open_tokens(&t, "models/demo/tokenizer.json"));
     assert_int_equal(grammar_create(&g, "G", NULL), 0);
     uint32_t root = grammar_rule(g, "r", 1);
-    grammar_define(
-        g, root,
-        regex_compile(g, NULL, re, strlen(re), REGEX_WHOLE));
+    grammar_define(g, root,
+                   regex_compile(g, NULL, re, strlen(re), REGEX_WHOLE));
     assert_int_equal(grammar_finish(g, root, NULL), 0);
     assert_int_equal(constraint_create(&c, g, "G", t.trie, NULL), 0);
     grammar_free(g);

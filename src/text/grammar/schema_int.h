@@ -115,13 +115,13 @@ struct schema_node {
     struct node_list derived;      /* schemas that the value satisfies, too */
     struct schema_node *opposite;  /* {"not": this} */
     const struct dfa *not_pattern; /* no string of it */
-    const struct schema_node *not_multiple;  /* no multipleOf of it */
-    struct schema_node *unevaluated; /* the keywords of this schema, which are
-                                        held when the set has no choice left */
-    bool prepared;                   /* for that */
+    const struct schema_node *not_multiple; /* no multipleOf of it */
+    struct schema_node *unevaluated;   /* the keywords of this schema, which are
+                                          held when the set has no choice left */
+    bool prepared;                     /* for that */
     struct schema_some *some, *others; /* see schema_some; others: the member is
                                           one that no schema names */
-    uint32_t stamp, visit; /* of the last walks that met it */
+    uint32_t stamp, visit;             /* of the last walks that met it */
     unsigned char color;
 };
 
@@ -326,11 +326,11 @@ uint32_t schema_resource_in(struct schema *s, const struct json_value *at,
                             uint32_t outer);
 
 /* Report a keyword that the compiler cannot hold exactly: "#/POINTER/KEYWORD:
- * …". Returns 0: the caller goes on as if the keyword were not there. The schema
- * is refused in the end; until then the compiler looks for other problems. With
- * the option lenient, the schema is not refused, so the caller must then admit
- * every value that the keyword admits, and more. -1 with the error set: the
- * compiler ends. at and keyword as in schema_refuse. */
+ * …". Returns 0: the caller goes on as if the keyword were not there. The
+ * schema is refused in the end; until then the compiler looks for other
+ * problems. With the option lenient, the schema is not refused, so the caller
+ * must then admit every value that the keyword admits, and more. -1 with the
+ * error set: the compiler ends. at and keyword as in schema_refuse. */
 int schema_cannot_hold(struct schema *s, const struct json_value *at,
                        const char *keyword, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
@@ -395,10 +395,11 @@ struct schema_node *schema_make_member(struct schema *s,
 int schema_some_ways(struct schema *s, struct schema_node *const *v, size_t n,
                      struct schema_some *some, struct node_list *out);
 
-/* ---- unevaluatedItems and unevaluatedProperties (schema_unevaluated.c) ---- */
+/* ---- unevaluatedItems and unevaluatedProperties (schema_unevaluated.c) ----
+ */
 
-/* Return the schema for these keywords of a node, or NULL with the error set. It
- * is a choice that schema_unevaluated replaces. */
+/* Return the schema for these keywords of a node, or NULL with the error set.
+ * It is a choice that schema_unevaluated replaces. */
 struct schema_node *schema_derive_unevaluated(struct schema *s,
                                               struct schema_node *of);
 
@@ -523,7 +524,7 @@ struct schema_object {
     struct schema_extra *extras;
     size_t n_extras;
     size_t n_required;
-    int64_t min, max; /* members; max: -1 without */
+    int64_t min, max;                           /* members; max: -1 without */
     const struct json_value *has_min, *has_max; /* the schemas that say so */
 };
 
@@ -540,9 +541,9 @@ struct schema_array {
                                            matters, or NULL */
     struct schema_contains counts[MAX_CONTAINS];
     size_t n_contains;
-    const struct schema_node *again;    /* another one, or NULL */
-    const struct schema_node *unique;   /* the node that has uniqueItems, or
-                                           NULL */
+    const struct schema_node *again;  /* another one, or NULL */
+    const struct schema_node *unique; /* the node that has uniqueItems, or
+                                         NULL */
 };
 
 unsigned schema_types(struct schema_node *const *v, size_t n);
@@ -672,7 +673,7 @@ struct schema_members {
     size_t n;
     uint32_t extra;        /* a member that no schema names */
     uint32_t follow_extra; /* with a comma before it */
-    uint32_t demanded; /* that one of them is, or GRAMMAR_NOTHING */
+    uint32_t demanded;     /* that one of them is, or GRAMMAR_NOTHING */
     uint32_t extras, follow_extras; /* one or more of them; any number of them
                                        with commas before them. With `others`
                                        of a node, one is as that asks */

@@ -46,8 +46,8 @@ static uint32_t name_node(struct schema *s, const struct dfa *names)
 
 /* ---- members that no schema names ---------------------------------------- */
 
-/* What a set asks of members that no schema names: each of the demands is met by
- * one of them. A set of demands is a number of bits. */
+/* What a set asks of members that no schema names: each of the demands is met
+ * by one of them. A set of demands is a number of bits. */
 struct demands {
     const struct schema_some *v[MAX_DEMANDS];
     size_t n;
@@ -107,8 +107,8 @@ static uint32_t extra_node(struct schema *s, const struct schema_object *o,
             return GRAMMAR_NOTHING;
         if (x.n_all)
             memcpy(x.all, from->all, x.n_all * sizeof *x.all);
-        node = grammar_alt2(s->g, node,
-                            extra_from(s, d, 0, meets, met, x, level));
+        node =
+            grammar_alt2(s->g, node, extra_from(s, d, 0, meets, met, x, level));
     }
     return node;
 }
@@ -134,21 +134,22 @@ static void list_extras(struct schema *s, const struct schema_object *o,
             uint32_t parts[] = {comma, one, after[met | more]};
             next = grammar_alt2(s->g, next, grammar_seq(s->g, parts, 3));
             if (met == 0)
-                m->extras = grammar_alt2(
-                    s->g, m->extras, grammar_seq(s->g, parts + 1, 2));
+                m->extras = grammar_alt2(s->g, m->extras,
+                                         grammar_seq(s->g, parts + 1, 2));
         }
-        after[met] = grammar_seq2(
-            s->g,
-            grammar_repeat(s->g, grammar_seq2(s->g, comma, other), 0,
-                           GRAMMAR_UNBOUNDED),
-            next);
+        after[met] =
+            grammar_seq2(s->g,
+                         grammar_repeat(s->g, grammar_seq2(s->g, comma, other),
+                                        0, GRAMMAR_UNBOUNDED),
+                         next);
         if (d->n > 1)
             after[met] = grammar_shared(s->g, "members", after[met]);
     }
-    m->demanded = d->n == 1 ? extra_node(s, o, d, 1, 0, level) : GRAMMAR_NOTHING;
+    m->demanded =
+        d->n == 1 ? extra_node(s, o, d, 1, 0, level) : GRAMMAR_NOTHING;
     m->follow_extras = after[0];
-    m->extras = grammar_alt2(s->g, m->extras,
-                             grammar_seq2(s->g, m->extra, after[0]));
+    m->extras =
+        grammar_alt2(s->g, m->extras, grammar_seq2(s->g, m->extra, after[0]));
 }
 
 /* Return 1 if a member that meets x meets y, too. -1 with the error set. */
@@ -397,8 +398,7 @@ static int check_demanded(struct schema *s, const struct schema_node *node,
     const char *reason = NULL;
     if (d->n && counts)
         reason = "the number of members";
-    else if (d->n && s->any_order &&
-             (d->n > 1 || d->v[0]->value != s->always))
+    else if (d->n && s->any_order && (d->n > 1 || d->v[0]->value != s->always))
         reason = "members in any order"; /* equal names may repeat */
     if (!reason)
         return 0;
@@ -423,8 +423,7 @@ uint32_t schema_emit_object(struct schema *s, struct schema_node *const *v,
     if (!room || o.max == 0)
         return schema_container(s, "{}", GRAMMAR_NOTHING,
                                 may_be_empty && d.n == 0, level);
-    if (list_nodes(s, &o, &d, &m, level) ||
-        check_counts(s, &o, &m, &counts) ||
+    if (list_nodes(s, &o, &d, &m, level) || check_counts(s, &o, &m, &counts) ||
         check_demanded(s, v[n - 1], &d, counts))
         return GRAMMAR_NOTHING;
     may_be_empty &= d.n == 0;
