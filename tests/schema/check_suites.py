@@ -79,7 +79,8 @@ class Schema:
         # in draft 4, 1.0 is no integer
         self.draft4 = isinstance(schema, dict) and \
             "draft-04" in str(schema.get("$schema"))
-        self.content = "contentMediaType" in dump(schema)  # an annotation
+        # contentMediaType and contentEncoding are annotations
+        self.content = '"content' in dump(schema)
         if validator:
             self.message = self.call(lambda: server.checks("0"))
             self.ok = self.message.split(":")[0] in ("yes", "no")
