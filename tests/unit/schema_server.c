@@ -114,20 +114,22 @@ static int open_tokens(struct tokens *t, struct qwick_err *e)
                                   NULL, 0, e);
 }
 
-/* Return a random token that begins p[0..n), or -1; *used: its length. */
+/* Choose a random token that begins p[0..n) from a trie and those after it, or
+ * -1; *used: its length. *met: the tokens to choose from so far. */
 static int32_t pick_token(const struct token_trie *t, const char *p, size_t n,
-                          uint64_t seed, uint64_t *draws, size_t *used)
+                          uint64_t seed, uint64_t *draws, size_t *used,
+                          int *met)
 {
     size_t at = 0, depth = 1;
-    int32_t id = -1;
-    int met = 0;
+    int32_t id =
+        t->next ? pick_token(t->next, p, n, seed, draws, used, met) : -1;
     while (at < t->n_nodes && depth <= n && t->nodes[at].depth == depth) {
         const struct trie_node *v = &t->nodes[at];
         if (v->byte != (unsigned char)p[depth - 1]) {
             at = v->skip;
             continue;
         }
-        if (v->n_equal && rng_uniform(seed, (*draws)++) * ++met < 1) {
+        if (v->n_equal && rng_uniform(seed, (*draws)++) * ++*met < 1) {
             id = t->ids[v->rank];
             *used = depth;
         }
@@ -149,7 +151,9 @@ static const char *match_tokens(struct tokens *t, const char *p, size_t n,
     for (size_t i = 0, used = 0; i < n && !answer; i += used) {
         size_t n_ids;
         const uint64_t *mask = matcher_mask(m, &n_ids, &e);
-        int32_t id = pick_token(t->trie, p + i, n - i, seed, &draws, &used);
+        int met = 0;
+        int32_t id =
+            pick_token(t->trie, p + i, n - i, seed, &draws, &used, &met);
         if (!mask || id < 0)
             answer = "no: no mask or token";
         else if (!(mask[id / 64] >> (id % 64) & 1))

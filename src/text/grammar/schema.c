@@ -14,6 +14,7 @@ void *schema_alloc(struct schema *s, size_t n, size_t size)
 {
     size_t bytes = 0;
     if (size_mul(n + 1, size, &bytes) || bytes > MAX_BYTES - s->used) {
+        s->exhausted = true;
         err_usage(s->e,
                   "the schema is too large: its parts need more than %d bytes",
                   MAX_BYTES);
@@ -68,6 +69,7 @@ int schema_step(struct schema *s, size_t n)
         return 0;
     }
     s->steps_left = 0;
+    s->exhausted = true;
     return err_usage(
         s->e,
         "the schema is too complex: it takes more than %d steps to %s (many "
@@ -181,16 +183,15 @@ void schema_free(struct schema *s)
     hashmap_free(&s->by_root);
     hashmap_free(&s->by_name);
     hashmap_free(&s->by_items);
+    hashmap_free(&s->by_missing);
 }
 
-int schema_compile_value(struct grammar *g, const struct json_value *schema,
-                         const struct schema_options *given, uint32_t *root,
-                         struct qwick_err *e)
+/* Prepare to compile a schema. */
+static void start(struct schema *s, struct grammar *g,
+                  const struct json_value *schema,
+                  const struct schema_options *o, struct qwick_err *e)
 {
-    static const struct schema_options defaults;
-    const struct schema_options *o = given ? given : &defaults;
-    struct qwick_err err = {0};
-    struct schema s = {.e = &err,
+    *s = (struct schema){.e = e,
                        .g = g,
                        .where = o->where ? o->where : "",
                        .root = schema,
@@ -202,13 +203,31 @@ int schema_compile_value(struct grammar *g, const struct json_value *schema,
                        .form = o->form,
                        .call = o->call,
                        .steps_left = MAX_WORK};
+}
+
+int schema_compile_value(struct grammar *g, const struct json_value *schema,
+                         const struct schema_options *given, uint32_t *root,
+                         struct qwick_err *e)
+{
+    static const struct schema_options defaults;
+    const struct schema_options *o = given ? given : &defaults;
+    struct qwick_err err = {0};
+    struct schema s;
     int rc = -1;
     *root = 0;
+    start(&s, g, schema, o, &err);
     if (s.indent < 0 || s.indent > SCHEMA_MAX_INDENT)
         err_usage(&err, "an indent of %d spaces is outside 0 to %d", s.indent,
                   SCHEMA_MAX_INDENT);
     else
         rc = compile(&s, root);
+    if (rc && s.exhausted && s.lenient && grammar_error(g, NULL) == 0) {
+        schema_free(&s);
+        err = (struct qwick_err){0};
+        start(&s, g, schema, o, &err);
+        s.simple = true;
+        rc = compile(&s, root);
+    }
     if (rc)
         schema_go_on(&s);
     if (rc && err.code == QWICK_ERR_USAGE)
