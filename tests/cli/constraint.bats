@@ -105,6 +105,38 @@ PY
     jlines '[r["text"].strip("\"")[0] for r in o] == ["w", "w"]' <<<"$output"
 }
 
+@test "answers follow a grammar in the form of Lark" {
+    printf 'start: "<" start* WORD ">"\n%%import common.WORD\n' >"$T/g.lark"
+    for seed in 1 2 3; do
+        run q --think off --grammar "$T/g.lark" --seed $seed --temp 2 -n 60 x
+        [ "$status" -eq 0 ] || [ "$status" -eq 6 ]
+        [[ $output =~ ^\<[\<\>a-zA-Z]+ ]]
+    done
+    printf 'start: "a"\n  | b\n' >"$T/g.lark"
+    fails 2 "$T/g.lark: line 2, column 5: \"b\" is not defined" \
+        --grammar "$T/g.lark" x
+}
+
+@test "a grammar names tokens" {
+    tag=$(q tokenize "<tool_call>")
+    for form in "<[$tag]>" "<tool_call>"; do
+        echo "root ::= \"x\" $form !$form{3} \"y\" !<[1]>?" >"$T/g"
+        for seed in 1 2 3; do
+            run -0 q --think off --grammar "$T/g" --seed $seed --temp 2 --json x
+            [ "$(jget "o['tokens'][1] == $tag"' and
+                o["tokens"].count(o["tokens"][1]) == 1 and
+                o["text"].startswith("x<tool_call>") and
+                6 <= len(o["tokens"]) <= 8' <<<"$output")" = True ]
+        done
+    done
+    echo 'root ::= <no such token>' >"$T/g"
+    fails 2 "$T/g: line 1: the model has no token \"<no such token>\"" \
+        --grammar "$T/g" x
+    printf 'start: "x" <[%s]>+ /y/\n' "$tag" >"$T/g.lark"
+    run -0 q --think off --grammar "$T/g.lark" --seed 1 --temp 2 -n 200 x
+    [[ $output =~ ^x(\<tool_call\>)+y$ ]]
+}
+
 @test "answers follow the grammar of a file" {
     cat >"$T/g" <<'END'
 # nested lists of short words

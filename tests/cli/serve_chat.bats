@@ -236,7 +236,7 @@ PY
 }
 
 @test "tools: calls in messages and in deltas; tool_choice; parallel_tool_calls" {
-    S=unix:$D/main generate_py <<'PY'
+    TAG=$("$QWICK" tokenize "<tool_call>") S=unix:$D/main generate_py <<'PY'
 tools = [{"type": "function", "function": {"name": "weather", "description": "d", "parameters": {
     "type": "object", "properties": {"city": {"type": "string", "enum": ["Bern", "Basel"]},
                                      "days": {"type": "integer", "minimum": 1, "maximum": 9}},
@@ -258,6 +258,19 @@ c, k = calls(tool_choice="required", parallel_tool_calls=False)
 assert len(k) == 1 and k[0]["function"]["name"] in ("weather", "now"), c
 c, k = calls(tool_choice="none", max_tokens=5)
 assert not k and c["finish_reason"] in ("stop", "length")
+# auto: the calls in a text are checked, beside stop strings, too
+c, k = calls(logit_bias={os.environ["TAG"]: 30}, max_tokens=300, temperature=1.5, seed=1, stop=["zork"])
+assert len(k) > 1, c
+for f in (t["function"] for t in k):
+    a = json.loads(f["arguments"])
+    assert f["name"] == "now" and a == {} or f["name"] == "weather" and set(a) == {"city", "days"} \
+        and a["city"] in ("Bern", "Basel") and 1 <= a["days"] <= 9, f
+# a schema that cannot be held: strict decides
+for strict, status in ((None, 200), (False, 200), (True, 400), ("yes", 400)):
+    r = post(s, PATH, {**base, "max_tokens": 3, "tools": [{"type": "function", "function": {
+        "name": "f", "strict": strict, "parameters": {"properties": {"a": {"$ref": "#/no"}}}}}]})
+    assert r.status == status, (strict, r.body)
+    assert status == 200 or b'"param":"tools"' in r.body.replace(b" ", b""), r.body
 # several calls have their own indices and ids
 c = base["messages"]
 text = '<tool_call>\n{"name": "%s", "arguments": %s}\n</tool_call>'

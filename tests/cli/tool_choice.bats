@@ -67,6 +67,74 @@ well_called() {
     done
 }
 
+# bad_tool [MEMBERS]: a tool whose schema cannot be held.
+bad_tool() {
+    echo '{"function":{"name":"f",'"$1"'"parameters":{"properties":{"a":{
+        "$ref":"#/no"}}}}}'
+}
+
+# Records whose answers are calls, although their choice is auto: the opening tag is
+# the likeliest token of free text.
+calling() {
+    local tag seed
+    tag=$(q tokenize "<tool_call>")
+    for seed in 1 2 3; do
+        echo "{\"prompt\":\"list files\",\"logit_bias\":{\"$tag\":60},
+            \"max_tokens\":200,\"temperature\":1.5,\"seed\":$seed}" | tr -d '\n'
+        echo
+    done
+}
+
+@test "auto: text is free, and the calls in it are checked" {
+    for form in qwen3 coder; do
+        local opts=()
+        [ $form = qwen3 ] || opts=(--chat-template "$T/coder")
+        calling >"$T/in"
+        run -1 --separate-stderr q batch --think off --tools "$T/tools" \
+            "${opts[@]}" -i "$T/in" -o "$T/out"
+        # the last call of each answer is cut
+        sed 's/"finish_reason":"length"/"finish_reason":"stop"/
+            s/"tool_calls_error":"tool call [0-9]*: it is cut",//
+            s/"text":"[^"\\]*\(\\.[^"\\]*\)*"/"text":""/' "$T/out" >"$T/cut"
+        well_called <"$T/cut"
+        rm "$T/out"
+    done
+    # the model is free to make no call, and a stop string ends its text
+    run -0 --separate-stderr q --think off --tools "$T/tools" --seed 1 --json \
+        -n 20 "list files"
+    [ -z "$stderr" ]
+    [ "$(jget 'o["tool_calls"]' <<<"$output")" = "[]" ]
+    text=$(jget 'o["text"][4:8]' <<<"$output")
+    run -0 q --think off --tools "$T/tools" --seed 1 --json -n 20 \
+        --tool-choice auto --stop "$text" "list files"
+    [ "$(jget 'o["finish_reason"]' <<<"$output")" = stop_string ]
+    # no constraint beside an answer without an end, or that goes on with a text
+    run -0 q --think off --tools "$T/tools" --ignore-eos -n 5 "list files"
+    run -0 q --think off --tools "$T/tools" --prefill "a" -n 5 "list files"
+}
+
+@test "auto: a schema that cannot be held warns, or with strict is refused" {
+    bad_tool >"$T/bad"
+    run -0 --separate-stderr q --think off --tools "$T/bad" -n 3 x
+    [[ $stderr == 'qwick: warning: --tools: tool "f": its arguments are not checked: #/properties/a/$ref: '* ]]
+    bad_tool '"strict":false,' >"$T/bad"
+    run -0 --separate-stderr q --think off --tools "$T/bad" -n 3 x
+    [ -n "$stderr" ]
+    bad_tool '"strict":true,' >"$T/bad"
+    fails 2 '--tools: tool "f": parameters: #/properties/a/$ref: ' \
+        --tools "$T/bad" x
+    printf '%s\n' "{\"prompt\":\"x\",\"max_tokens\":3,\"tools\":[$(bad_tool | tr -d '\n')]}" \
+        "{\"prompt\":\"x\",\"max_tokens\":3,\"tools\":[$(bad_tool '"strict":true,' | tr -d '\n')]}" \
+        >"$T/in"
+    run -1 --separate-stderr q batch --think off -i "$T/in"
+    [[ $stderr == *'warning: record: tools: tool "f": its arguments are not '* ]]
+    jlines '"error" not in o[0] and o[1]["error"].startswith(
+        "record: tools: tool \"f\": parameters: #/properties/a/$ref: ")' <<<"$output"
+    bad_tool '"strict":5,' >"$T/bad"
+    fails 2 "tool 1: function.strict: must be true or false, is a number" \
+        --tools "$T/bad" x
+}
+
 @test "a call after the thinking" {
     run -0 q --think on --think-budget 5 --tools "$T/tools" --tool-choice now \
         --json "list files"
@@ -161,10 +229,9 @@ well_called() {
         "${with[@]}" required -x x
     run -0 q --think off "${with[@]}" auto --regex a x
     [ "$output" = a ]
-    # a schema that is not supported, and a template that shows no calls
-    echo '{"function":{"name":"f","parameters":{"properties":{"a":{"$ref":"b"}}}}}' \
-        >"$T/bad"
-    fails 2 '--tool-choice: tool "f": parameters: #/properties/a/$ref: "b"' \
+    # a schema that cannot be held, and a template that shows no calls
+    bad_tool >"$T/bad"
+    fails 2 '--tool-choice: tool "f": parameters: #/properties/a/$ref: ' \
         --tools "$T/bad" --tool-choice required x
     run -0 q --think off --tools "$T/bad" --tool-choice none -n 3 x
     echo '{{ tools }}{% for m in messages %}{{ m.content }}{% endfor %}' \

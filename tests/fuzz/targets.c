@@ -27,6 +27,7 @@ const struct fuzz_target fuzz_targets[] = {
     {"stream", fuzz_stream},
     {"regex", fuzz_regex},
     {"gbnf", fuzz_gbnf},
+    {"lark", fuzz_lark},
     {"schema", fuzz_schema},
     {"records", fuzz_records},
     {"options", fuzz_options},

@@ -65,6 +65,7 @@ int fuzz_stream(const char *in, size_t n, struct qwick_err *e);
 /* targets_grammar.c */
 int fuzz_regex(const char *in, size_t n, struct qwick_err *e);
 int fuzz_gbnf(const char *in, size_t n, struct qwick_err *e);
+int fuzz_lark(const char *in, size_t n, struct qwick_err *e);
 int fuzz_schema(const char *in, size_t n, struct qwick_err *e);
 /* targets_cli.c */
 int fuzz_records(const char *in, size_t n, struct qwick_err *e);

@@ -1,18 +1,18 @@
-/* Constraints: regular expressions, GBNF, JSON Schema. */
+/* Constraints: regular expressions, GBNF, Lark, JSON Schema. */
 #include <stdbool.h>
 
 #include "targets.h"
 #include "text/grammar/automaton.h"
 #include "text/grammar/gbnf.h"
 #include "text/grammar/grammar.h"
+#include "text/grammar/lark.h"
 #include "text/grammar/regex.h"
 #include "text/grammar/schema.h"
 
 static uint32_t compile_regex(struct grammar *g, const char *in, size_t n)
 {
     uint32_t root = grammar_rule(g, "root", 4);
-    grammar_define(g, root,
-                   regex_compile(g, NULL, in, n, REGEX_WHOLE));
+    grammar_define(g, root, regex_compile(g, NULL, in, n, REGEX_WHOLE));
     return root;
 }
 
@@ -38,7 +38,15 @@ static void walk(struct automaton *a, const char *in, size_t n)
     }
 }
 
-enum language { REGEX, GBNF, SCHEMA };
+/* A tokenizer that has a token for texts of any length. */
+static int32_t find_token(void *ctx, const char *text, size_t n)
+{
+    (void)ctx;
+    (void)text;
+    return (int32_t)(n % 1000);
+}
+
+enum language { REGEX, GBNF, LARK, SCHEMA };
 
 static int run(enum language l, const char *in, size_t n, struct qwick_err *e)
 {
@@ -46,11 +54,14 @@ static int run(enum language l, const char *in, size_t n, struct qwick_err *e)
     struct automaton *a;
     uint32_t root;
     CHECK(grammar_create(&g, "G", e) == 0);
+    grammar_set_tokens(g, 1000, find_token, NULL);
     int rc = 0;
     if (l == SCHEMA)
         rc = schema_compile(g, in, n, NULL, &root, e);
     else
-        root = l == GBNF ? gbnf_compile(g, in, n) : compile_regex(g, in, n);
+        root = l == GBNF   ? gbnf_compile(g, in, n)
+               : l == LARK ? lark_compile(g, in, n)
+                           : compile_regex(g, in, n);
     rc = rc || grammar_error(g, e) || grammar_finish(g, root, e) ||
          automaton_create(&a, g, e);
     grammar_free(g);
@@ -69,6 +80,11 @@ int fuzz_regex(const char *in, size_t n, struct qwick_err *e)
 int fuzz_gbnf(const char *in, size_t n, struct qwick_err *e)
 {
     return run(GBNF, in, n, e);
+}
+
+int fuzz_lark(const char *in, size_t n, struct qwick_err *e)
+{
+    return run(LARK, in, n, e);
 }
 
 int fuzz_schema(const char *in, size_t n, struct qwick_err *e)

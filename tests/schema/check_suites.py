@@ -6,7 +6,8 @@ usage: check_suites.py SCHEMA_SERVER [--report FILE] [--lenient | --validator]
 
 JSON_SCHEMA_TEST_SUITE: a copy of the JSON-Schema-Test-Suite; its drafts from 4 to
 2020-12. MASKBENCH: a folder of MaskBench's files, {"schema", "tests"}. Documents
-of the suites are values: any order of their members counts. With --outputs,
+of the suites are values: any order of their members counts. BFCL: the folder
+bfcl_eval/data of the Berkeley Function Calling Leaderboard. With --outputs,
 N random documents under random schemas of MaskBench are judged by
 python3-jsonschema. With --lenient, schemas are weakened where they cannot be
 held, and the validator checks each document at its end. --validator runs the suites
@@ -25,6 +26,7 @@ import re
 import sys
 import time
 
+import bfcl
 from server import Ended, Server
 
 DRAFTS = {
@@ -77,7 +79,8 @@ class Schema:
         # in draft 4, 1.0 is no integer
         self.draft4 = isinstance(schema, dict) and \
             "draft-04" in str(schema.get("$schema"))
-        self.content = "contentMediaType" in dump(schema)  # an annotation
+        # contentMediaType and contentEncoding are annotations
+        self.content = '"content' in dump(schema)
         if validator:
             self.message = self.call(lambda: server.checks("0"))
             self.ok = self.message.split(":")[0] in ("yes", "no")
@@ -333,7 +336,8 @@ def main():
         server.options("lenient")
     for variable, run in ("MASKBENCH", MaskBench(server, report, args.validator).run), \
             ("JSON_SCHEMA_TEST_SUITE", lambda folder: run_suite(
-                server, folder, report, args.validator)):
+                server, folder, report, args.validator)), \
+            ("BFCL", lambda folder: bfcl.run(server, folder, report)):
         if os.environ.get(variable):
             run(os.environ[variable])
         else:

@@ -116,7 +116,7 @@ def pattern_of(p):
     out, in_class = [], False
     for part in re.findall(r"\\.|.", p, re.DOTALL):
         if in_class:
-            out.append(SPACES if part == r"\s" else part)
+            out.append({r"\s": SPACES, "[": r"\["}.get(part, part))
             in_class = part != "]"
         else:
             out.append(outside.get(part, part))

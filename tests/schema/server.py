@@ -39,6 +39,10 @@ class Server:
         self.words = words
         return self.ask("O " + words)
 
+    def tools(self, text, form):
+        data = text.encode()
+        return self.ask("C %s %d" % (form, len(data)), data)
+
     def matches(self, text):
         data = text.encode("utf-8", "surrogatepass")
         return self.ask("M %d" % len(data), data) == "yes"

@@ -2,6 +2,8 @@
  * tests/schema. A request is a line, and the bytes whose number it ends with:
  *
  *     S INDENT LENGTH    compile a schema: "ok", "ok: REMARKS", "error: MESSAGE"
+ *     C FORM LENGTH      the same for calls of tools, in a form of
+ *                        text/chat/call_forms.h
  *     O [any] [lenient]  options of the next schemas, no bytes: "ok"
  *     M LENGTH           match a text: "yes" or "no"
  *     D LITERAL LENGTH   find an order of members in which the schema admits a
@@ -28,7 +30,9 @@
 #include "file/json.h"
 #include "file/map.h"
 #include "text/bpe/bpe.h"
+#include "text/chat/call_forms.h"
 #include "text/grammar/schema_validator.h"
+#include "text/grammar/tools_grammar.h"
 
 /* Weight of a byte in a random document that has grown to n of `most` bytes:
  * long documents prefer what ends them. */
@@ -205,14 +209,31 @@ static void print_remarks(const struct grammar *g)
     printf("\n");
 }
 
-/* Replace the schema, and say whether it is accepted. */
-static void answer_schema(struct current *c, char *text, size_t n, int indent)
+static struct grammar *grammar_of_calls(const char *text, size_t n,
+                                        const char *form, struct qwick_err *e)
+{
+    const struct tools_options o = {.form = call_form_named(form)};
+    struct grammar *g = NULL;
+    uint32_t root;
+    if (grammar_create(&g, "S", e) == 0 &&
+        tools_compile(g, text, n, &o, &root, e) == 0 &&
+        grammar_finish(g, root, e) == 0)
+        return g;
+    grammar_free(g);
+    return NULL;
+}
+
+/* Replace the schema by one, or by tools whose calls have a form, and say
+ * whether it is accepted. */
+static void answer_schema(struct current *c, char *text, size_t n, int indent,
+                          const char *form)
 {
     struct qwick_err e = {0};
     drop_schema(c);
     c->text = text;
     c->n = n;
-    c->grammar = grammar_of(text, n, indent, &e);
+    c->grammar = form ? grammar_of_calls(text, n, form, &e)
+                      : grammar_of(text, n, indent, &e);
     if (c->grammar && automaton_create(&c->automaton, c->grammar, &e) == 0) {
         printf("ok");
         print_remarks(c->grammar);
@@ -282,9 +303,11 @@ static int answer(struct current *c, const char *line)
     unsigned long long seed;
     size_t n;
     int indent, literal;
-    char *text = NULL;
+    char *text = NULL, form[32];
     if (sscanf(line, "S %d %zu", &indent, &n) == 2)
-        answer_schema(c, read_bytes(n), n, indent);
+        answer_schema(c, read_bytes(n), n, indent, NULL);
+    else if (sscanf(line, "C %31s %zu", form, &n) == 2 && call_form_named(form))
+        answer_schema(c, read_bytes(n), n, 0, form);
     else if (c->text && sscanf(line, "V %zu", &n) == 1)
         answer_check(c, text = read_bytes(n), n);
     else if (strncmp(line, "O ", 2) == 0) {

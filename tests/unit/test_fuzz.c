@@ -22,6 +22,7 @@
 #include "text/grammar/automaton.h"
 #include "text/grammar/gbnf.h"
 #include "text/grammar/grammar.h"
+#include "text/grammar/lark.h"
 #include "text/grammar/regex.h"
 #include "text/grammar/schema.h"
 #include "text/grammar/tools_grammar.h"
@@ -628,7 +629,7 @@ static void fuzz_chat(void **state)
 
 /* ---- constraints ---- */
 
-static enum { REGEX, GBNF, SCHEMA, TOOLS, TOOLS_AS_XML } grammar_kind;
+static enum { REGEX, GBNF, LARK, SCHEMA, TOOLS, TOOLS_AS_XML } grammar_kind;
 
 static int compile_grammar(struct grammar *g, const char *in, size_t n,
                            uint32_t *root, struct qwick_err *e)
@@ -643,12 +644,21 @@ static int compile_grammar(struct grammar *g, const char *in, size_t n,
     }
     if (grammar_kind == GBNF) {
         *root = gbnf_compile(g, in, n);
+    } else if (grammar_kind == LARK) {
+        *root = lark_compile(g, in, n);
     } else {
         *root = grammar_rule(g, "root", 4);
-        grammar_define(g, *root,
-                       regex_compile(g, NULL, in, n, REGEX_WHOLE));
+        grammar_define(g, *root, regex_compile(g, NULL, in, n, REGEX_WHOLE));
     }
     return grammar_error(g, e);
+}
+
+/* A tokenizer that has a token for texts of any length. */
+static int32_t find_token(void *ctx, const char *text, size_t n)
+{
+    (void)ctx;
+    (void)text;
+    return (int32_t)(n % 1000);
 }
 
 /* Every state that a text reaches can be completed: from each one, some byte
@@ -659,6 +669,7 @@ static int target_grammar(const char *in, size_t n, struct qwick_err *e)
     struct automaton *a;
     uint32_t root;
     assert_int_equal(grammar_create(&g, "G", e), 0);
+    grammar_set_tokens(g, 1000, find_token, NULL);
     int rc = compile_grammar(g, in, n, &root, e) ||
              grammar_finish(g, root, e) || automaton_create(&a, g, e);
     grammar_free(g);
@@ -690,8 +701,16 @@ static void fuzz_constraints(void **state)
         text_of("[a-z]+(, [a-z]+){0,3}\\.")};
     struct buf gbnf[] = {
         text_of("root ::= \"[\" item (\",\" item)* \"]\" # c\n"
-                "item ::= [a-z^\\]]{1,3} | root | (\n\"x\" | .)+\n"),
+                "item ::= [a-z^\\]]{1,3} | root | (\n\"x\" | .)+ | !<[5]> "
+                "<think>\n"),
         text_of("root ::= a? b\na ::= \"\\u00e9\" a | \"\"\nb ::= a \"z\"")};
+    struct buf lark[] = {
+        text_of("// c\nstart: a | start \"+\" a -> b\n  | %json {\"type\":"
+                "\"null\"}\na: [\"x\"i] (/[a-z]+\\/./s | INT)~1..2 \"y\"*\n"
+                "%import common.INT\n%ignore /\\s+/"),
+        text_of("start.2: A{2,3} B?\n?A: \"a\"..\"f\" | B\nB: "
+                "\"\\u00e9\\x41\"\n%import common (WS -> W, CNAME)\n"
+                "%ignore W | CNAME")};
     struct buf schema[] = {
         text_of("{\"type\":\"object\",\"properties\":{\"a\":{\"type\":"
                 "\"string\",\"maxLength\":5,\"pattern\":\"^[ab]\"},\"b\":"
@@ -712,11 +731,11 @@ static void fuzz_constraints(void **state)
         "{\"d\":{}},\"required\":[\"d\"]}]}}]";
     struct buf tools[] = {text_of(tool), text_of(bare)};
     struct buf xml[] = {text_of(tool), text_of(bare)};
-    struct buf *seeds[] = {regex, gbnf, schema, tools, xml};
-    static const char *const names[] = {"regex", "grammar", "schema", "tools",
-                                        "tools as XML"};
+    struct buf *seeds[] = {regex, gbnf, lark, schema, tools, xml};
+    static const char *const names[] = {"regex",  "grammar", "lark",
+                                        "schema", "tools",   "tools as XML"};
     struct qwick_err e;
-    for (size_t k = 0; k < 5; k++) {
+    for (size_t k = 0; k < 6; k++) {
         grammar_kind = (int)k;
         rng = 1;
         for (size_t i = 0; i < 2; i++)

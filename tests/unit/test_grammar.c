@@ -381,6 +381,118 @@ static void test_gbnf_refused(void **state)
     }
 }
 
+/* A tokenizer of 5000 tokens that has the texts "<a>" and "<b>". */
+static int32_t find_token(void *ctx, const char *text, size_t n)
+{
+    (void)ctx;
+    return n == 3 && !memcmp(text, "<a>", n)   ? 7
+           : n == 3 && !memcmp(text, "<b>", n) ? 4999
+                                               : -1;
+}
+
+/* Tokens are bytes that UTF-8 does not have, and a code in order of their
+ * first use; 0: a token that is not named. */
+static void test_gbnf_tokens(void **state)
+{
+#define T(code) "\xFF\x00" code
+    static const char text[] =
+        "root ::= <a> !<[7]>{2} \"x\" <[12]> | <b>? !<b> [^a]";
+    static const struct {
+        const char *p;
+        size_t n;
+        bool good;
+    } rows[] = {
+        {T("\1") T("\0") T("\2") "x" T("\2"), 13, true},
+        {T("\1") T("\0") T("\1") "x" T("\2"), 13, false},
+        {T("\1") T("\0") "x" T("\2"), 10, false},
+        {T("\3") T("\1") "b", 7, true},
+        {T("\0") "b", 4, true},
+        {T("\3") "b", 4, false},
+        {"\xFF\x01\x03"
+         "b",
+         4, true},
+        {T("\0") "a", 4, false},
+        {T("\0") T("\0"), 6, false},
+    };
+    struct qwick_err e = {0};
+    struct grammar *g = new_grammar();
+    struct automaton *a;
+    size_t n;
+    grammar_set_tokens(g, 5000, find_token, NULL);
+    uint32_t root = gbnf_compile(g, text, strlen(text));
+    assert_ok(grammar_finish(g, root, &e) || automaton_create(&a, g, &e), &e);
+    const int32_t *ids = grammar_tokens(g, &n);
+    assert_int_equal(n, 3);
+    assert_true(ids[0] == 7 && ids[1] == 12 && ids[2] == 4999);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uint32_t s = automaton_start(a);
+        for (size_t k = 0; k < rows[i].n && s != AUTOMATON_DEAD; k++)
+            s = automaton_advance(a, s, (unsigned char)rows[i].p[k]);
+        if ((s != AUTOMATON_DEAD && automaton_accepts(a, s)) != rows[i].good)
+            fail_msg("row %zu", i);
+    }
+    automaton_free(a);
+    grammar_free(g);
+#undef T
+}
+
+static void test_gbnf_tokens_refused(void **state)
+{
+    static const struct {
+        const char *text, *why;
+    } rows[] = {
+        {"root ::= \"a\"\nb ::= <c>", "line 2: the model has no token \"<c>\""},
+        {"root ::= <[5000]>", "line 1: the model has no token <[5000]>"},
+        {"root ::= <[99999999999999999999]>", "no token <[99999999999999"},
+        {"root ::= <[-1]>", "no token \"<[-1]>\""},
+        {"root ::= <[]>", "no token \"<[]>\""},
+        {"root ::= <a", "line 1: the token has no \">\""},
+        {"root ::= !\"a\"", "line 1: expected a token after \"!\""},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct grammar *g = new_grammar();
+        struct qwick_err e = {0};
+        grammar_set_tokens(g, 5000, find_token, NULL);
+        gbnf_compile(g, rows[i].text, strlen(rows[i].text));
+        assert_int_equal(grammar_error(g, &e), -1);
+        if (!strstr(e.msg, rows[i].why))
+            fail_msg("\"%s\": %s", rows[i].text, e.msg);
+        grammar_free(g);
+    }
+    struct buf many = {0};
+    struct grammar *g = new_grammar();
+    struct qwick_err e = {0};
+    grammar_set_tokens(g, 5000, find_token, NULL);
+    buf_puts(&many, "root ::=");
+    for (int i = 0; i <= GRAMMAR_MAX_TOKENS; i++)
+        buf_printf(&many, " <[%d]>", i);
+    gbnf_compile(g, many.data, many.len);
+    assert_int_equal(grammar_error(g, &e), -1);
+    assert_string_equal(e.msg, "G: names more than 1000 tokens");
+    buf_free(&many);
+    grammar_free(g);
+}
+
+/* A text that two states admit together. */
+static void test_union(void **state)
+{
+    struct automaton *a =
+        run_gbnf("root ::= \"ab\" | \"bb\"* \"c\" | \"d\" root");
+    uint32_t s = automaton_start(a);
+    uint32_t x = automaton_advance(a, s, 'a'), y = automaton_advance(a, s, 'b');
+    uint32_t both = automaton_union(a, x, y);
+    assert_int_equal(automaton_union(a, x, AUTOMATON_DEAD), x);
+    assert_int_equal(automaton_union(a, AUTOMATON_DEAD, y), y);
+    assert_int_equal(automaton_union(a, x, x), x);
+    assert_false(automaton_accepts(a, both));
+    both = automaton_advance(a, both, 'b');
+    assert_true(automaton_accepts(a, both));
+    assert_true(automaton_accepts(a, automaton_advance(a, both, 'c')));
+    assert_int_equal(automaton_advance(a, both, 'd'), AUTOMATON_DEAD);
+    assert_false(automaton_accepts(a, automaton_union(a, s, y)));
+    automaton_free(a);
+}
+
 /* Random grammars without left recursion, with up to four rules: each
  * alternative begins with a letter. A matcher by dynamic programming over the
  * parts of the text tells what they match. */
@@ -891,8 +1003,7 @@ static void test_hostile_regex(void **state)
         re.len = 0;
         while (re.len < 1 << 20)
             buf_puts(&re, parts[kind]);
-        uint32_t node =
-            regex_compile(g, NULL, re.data, re.len, REGEX_WHOLE);
+        uint32_t node = regex_compile(g, NULL, re.data, re.len, REGEX_WHOLE);
         uint32_t root = grammar_rule(g, "root", 4);
         grammar_define(g, root, node);
         e = (struct qwick_err){0};
@@ -985,6 +1096,9 @@ int main(void)
         cmocka_unit_test(test_choices),
         cmocka_unit_test(test_gbnf_syntax),
         cmocka_unit_test(test_gbnf_refused),
+        cmocka_unit_test(test_gbnf_tokens),
+        cmocka_unit_test(test_gbnf_tokens_refused),
+        cmocka_unit_test(test_union),
         cmocka_unit_test(test_random_grammars),
         cmocka_unit_test(test_brackets),
         cmocka_unit_test(test_depth_and_tidy),

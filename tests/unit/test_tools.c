@@ -16,21 +16,28 @@
 #include "text/grammar/grammar.h"
 #include "text/grammar/tools_grammar.h"
 
-static struct automaton *compile(const char *tools, const char *form,
-                                 const char *tool, struct qwick_err *e)
+static struct automaton *compile_with(const char *tools,
+                                      const struct tools_options *o,
+                                      struct qwick_err *e)
 {
-    const struct tools_options o = {.form = call_form_named(form),
-                                    .tool = tool};
     struct automaton *a = NULL;
     struct grammar *g;
     uint32_t root;
     if (grammar_create(&g, "G", e))
         return NULL;
-    if (!tools_compile(g, tools, strlen(tools), &o, &root, e) &&
+    if (!tools_compile(g, tools, strlen(tools), o, &root, e) &&
         !grammar_finish(g, root, e))
         automaton_create(&a, g, e);
     grammar_free(g);
     return a;
+}
+
+static struct automaton *compile(const char *tools, const char *form,
+                                 const char *tool, struct qwick_err *e)
+{
+    const struct tools_options o = {.form = call_form_named(form),
+                                    .tool = tool};
+    return compile_with(tools, &o, e);
 }
 
 static struct automaton *must_compile(const char *tools, const char *form,
@@ -417,6 +424,244 @@ static void reads_what_it_writes(void **state)
     assert_true(n_texts > n_all * 3 / 4);
 }
 
+/* ---- text with calls or without ---- */
+
+/* The last warning, and how many there were. */
+struct told {
+    struct qwick_err last;
+    int n;
+};
+
+static void tell(void *ctx, const char *text)
+{
+    struct told *t = ctx;
+    err_usage(&t->last, "%s", text);
+    t->n++;
+}
+
+static struct automaton *compile_auto(const char *tools, const char *form,
+                                      struct told *told, struct qwick_err *e)
+{
+    const struct tools_options o = {.form = call_form_named(form),
+                                    .optional = true,
+                                    .warn = tell,
+                                    .warn_ctx = told};
+    *told = (struct told){0};
+    return compile_with(tools, &o, e);
+}
+
+/* Whether a text can still become one that the automaton accepts. */
+static bool begins_text(struct automaton *a, const char *s, size_t n)
+{
+    return walk_on(a, automaton_start(a), s, n) != AUTOMATON_DEAD;
+}
+
+/* The reader finds one call in a text, and this text beside it. */
+static void check_text(const struct json_value *tools,
+                       const struct call_form *form, const char *text, size_t n,
+                       const char *beside)
+{
+    struct tool_calls c = {.tools = tools, .form = form};
+    assert_int_equal(tool_calls_feed(&c, text, n) || tool_calls_end(&c), 0);
+    if (!c.error.len || !strstr(c.error.data, "repeated key")) {
+        assert_true(c.n >= 1);
+        assert_string_equal(c.text.data ? c.text.data : "", beside);
+    }
+    tool_calls_free(&c);
+}
+
+/* In a form, text is free up to the mark of a call. Then the text is one that
+ * the calls of the form are, and free again only where calls have an end. */
+static void check_free_text(const struct json_value *tools,
+                            const struct call_form *form, uint64_t seed)
+{
+    struct qwick_err e;
+    struct told told;
+    struct buf call = {0}, text = {0};
+    struct automaton *all = must_compile(rich, form->name, NULL);
+    struct automaton *a = compile_auto(rich, form->name, &told, &e);
+    const char *mark = form->open ? form->open : "{\"name\":";
+    assert_non_null(a);
+    assert_int_equal(told.n, 0);
+    assert_true(matches(a, "") && matches(a, "some \xFF text\n{\"a\": 5}"));
+    assert_true(make_text(all, &call, seed));
+    assert_int_equal(buf_printf(&text, "%s%s",
+                                form->open ? "I \xFFlook.\n" : " \n",
+                                call.data),
+                     0);
+    assert_true(matches(a, call.data) && matches(a, text.data));
+    check_text(tools, form, text.data, text.len,
+               form->open ? "I \xFFlook." : "");
+    /* inside the call the text can neither end nor be anything else */
+    for (size_t i = 1; i < call.len; i++) {
+        uint32_t s = walk_on(a, automaton_start(a), call.data, i);
+        bool in_call = i >= strlen(mark);
+        assert_int_equal(automaton_accepts(a, s), !in_call);
+        assert_int_equal(automaton_advance(a, s, 0xFF) != AUTOMATON_DEAD,
+                         !in_call);
+    }
+    assert_int_equal(buf_puts(&text, "\nso be it"), 0);
+    assert_int_equal(matches(a, text.data), form->close != NULL);
+    text.len = 0;
+    assert_int_equal(buf_printf(&text, "%sno such call", mark), 0);
+    assert_false(begins_text(a, text.data, text.len));
+    automaton_free(all);
+    automaton_free(a);
+    buf_free(&call);
+    buf_free(&text);
+}
+
+static void admits_free_text(void **state)
+{
+    struct json_doc *doc;
+    const struct call_form *form;
+    assert_int_equal(
+        json_parse(&doc, "tools", rich, strlen(rich), QWICK_ERR_USAGE, NULL),
+        0);
+    for (size_t k = 0; (form = call_form_at(k)) != NULL; k++)
+        for (uint64_t seed = 0; seed < 20; seed++)
+            check_free_text(json_root(doc), form, seed);
+    json_free(doc);
+}
+
+static void admits_calls_in_text(void **state)
+{
+    static const struct {
+        const char *form;
+        const char *good[MAX_TEXTS], *bad[MAX_TEXTS];
+    } rows[] = {
+        {"qwen",
+         {"<tool_call", "a <tool_<tool_cal", JSON("now", "{}") "<tool_call",
+          JSON("now", "{}") " and\n" JSON("get", "{\"city\": \"a\"}") ".",
+          JSON("now", "{}") JSON("now", "{}"), "</tool_call>",
+          XML("", "") + 11},
+         {"<tool_call>", "a" JSON("now", "{\"a\": 1}"), JSON("no", "{}"),
+          "<tool_<tool_call>a", XML("now", ""),
+          JSON("now", "{}") JSON("get", "{}")}},
+        {"qwen-coder",
+         {XML("now", "") "x" XML("get", P("city", "a")), "<function=get>"},
+         {JSON("now", "{}"), XML("get", "")}},
+        {"mistral",
+         {"a[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}}, {\"name\": "
+          "\"now\", \"arguments\": {}}]"},
+         {"[TOOL_CALLS]", "[TOOL_CALLS][{\"name\": \"now\", \"arguments\": "
+                          "{}}]a"}},
+        {"mistral-args",
+         {"a[TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]get[ARGS]{\"city\": \"a\"}"},
+         {"[TOOL_CALLS]now[ARGS]{}a", "[TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]"}},
+        {"llama",
+         {"{", "{\"answer\": 5}", "{\"names\": 5}", "{\"type\": \"object\"}",
+          "a {\"name\": 5}", "{\n  \"name\": \"now\", \"parameters\": {}}",
+          "{\"type\": \"function\", \"name\": \"now\", \"parameters\": {}}"},
+         {"{\"name\": 5}", "{\"name\": \"no\", \"parameters\": {}}",
+          "{\"name\": \"now\", \"parameters\": {}} ",
+          "{\"type\": \"function\", \"a\": 1}", "{\"type\": \"function\", "}},
+    };
+    struct told told;
+    struct qwick_err e;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct automaton *a = compile_auto(TWO, rows[i].form, &told, &e);
+        assert_non_null(a);
+        for (size_t k = 0; k < MAX_TEXTS && rows[i].good[k]; k++)
+            if (!matches(a, rows[i].good[k]))
+                fail_msg("row %zu refuses %s", i, rows[i].good[k]);
+        for (size_t k = 0; k < MAX_TEXTS && rows[i].bad[k]; k++)
+            if (matches(a, rows[i].bad[k]))
+                fail_msg("row %zu admits %s", i, rows[i].bad[k]);
+        automaton_free(a);
+    }
+}
+
+#define BAD_REF OBJECT("\"a\":{\"$ref\":\"#/no\"}", "")
+
+/* A definition that cannot be held fails only if it is strict. */
+static void warns_of_definitions(void **state)
+{
+    static const struct {
+        const char *tools, *form;
+        const char *warning, *good, *bad;
+    } rows[] = {
+        {"[" TOOL("f", BAD_REF) ",{\"name\":\"now\"}]", "qwen",
+         "not checked: #/properties/a/$ref: ",
+         JSON("f", "{\"a\": [1], \"b\": {}}"), JSON("now", "{\"a\": 1}")},
+        {"[" TOOL("f", BAD_REF) ",{\"name\":\"now\"}]", "qwen-coder",
+         "its arguments are not checked: ", XML("f", P("a", "[1") P("b", "")),
+         XML("now", P("a", "1"))},
+        {"[" TOOL("f", "{\"type\":\"string\"}") "]", "qwen",
+         "tool \"f\": its arguments are not checked: no text can match", JSON("f", "{}"),
+         JSON("f", "5")},
+        {"[{\"name\":\"a>b\"},{\"name\":\"now\"}]", "qwen-coder",
+         "cannot have the name \"a>b\"", XML("now", ""), XML("a>b", "")},
+        {"[{\"name\":\"now\"},1]", "qwen", "tool 2: name: must be",
+         JSON("now", "{}"), JSON("", "{}")},
+        {"[{\"name\":\"now\"}," TOOL("now", BAD_REF) "]", "qwen",
+         "there is another tool \"now\"", JSON("now", "{}"),
+         JSON("now", "{\"a\": 1}")},
+        {"[1]", "qwen", "tool 1: name: must be", "<tool_call", "<tool_call>"},
+    };
+    struct told told;
+    struct qwick_err e;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct automaton *a =
+            compile_auto(rows[i].tools, rows[i].form, &told, &e);
+        if (!a)
+            fail_msg("row %zu: %s", i, e.msg);
+        assert_int_equal(told.n, 1);
+        if (!strstr(told.last.msg, rows[i].warning))
+            fail_msg("row %zu: %s", i, told.last.msg);
+        assert_true(matches(a, "text") && matches(a, rows[i].good));
+        assert_false(matches(a, rows[i].bad));
+        automaton_free(a);
+    }
+    static const char *const strict[] = {
+        "[{\"name\":\"f\",\"strict\":true,\"parameters\":" BAD_REF "}]",
+        "[{\"name\":\"f\",\"strict\":true,\"parameters\":"
+        "{\"type\":\"string\"}}]",
+        "[{\"name\":5,\"strict\":true}]",
+    };
+    for (size_t i = 0; i < sizeof strict / sizeof *strict; i++) {
+        assert_null(compile_auto(strict[i], "qwen", &told, &e));
+        assert_int_equal(e.code, QWICK_ERR_USAGE);
+        assert_int_equal(told.n, 0);
+    }
+}
+
+/* Definitions that are too many or too large are held not at all, unless one of
+ * them is strict. */
+static void leaves_unchecked(void **state)
+{
+    struct buf many = {0};
+    struct qwick_err e;
+    struct tools_options o = {.form = call_form_named("qwen"),
+                              .optional = true};
+    assert_int_equal(buf_putc(&many, '['), 0);
+    for (int i = 0; i <= TOOLS_MAX; i++)
+        buf_printf(&many, "{\"name\":\"f%d\",\"strict\":%s},", i,
+                   i ? "false" : "null ");
+    many.data[many.len - 1] = ']';
+    assert_null(compile_with(many.data, &o, &e));
+    o.unchecked = true;
+    struct automaton *a = compile_with(many.data, &o, &e);
+    assert_non_null(a);
+    assert_true(matches(a, JSON("no", "\xFF")));
+    automaton_free(a);
+    memcpy(strstr(many.data, "null "), "true ", 5);
+    assert_null(compile_with(many.data, &o, &e));
+    buf_free(&many);
+    /* a schema that can be held is not, unless it is strict */
+    a = compile_with(TWO, &o, &e);
+    assert_non_null(a);
+    assert_true(matches(a, JSON("get", "{\"city\": 5}")));
+    assert_false(matches(a, JSON("get", "5")));
+    automaton_free(a);
+    a = compile_with("[{\"name\":\"get\",\"strict\":true,\"parameters\":"
+                     "{\"properties\":{\"city\":{\"type\":\"string\"}}}}]",
+                     &o, &e);
+    assert_non_null(a);
+    assert_false(matches(a, JSON("get", "{\"city\": 5}")));
+    automaton_free(a);
+}
+
 /* ---- texts without calls, and the form ---- */
 
 static struct automaton *compile_no_call(const struct call_form *form)
@@ -522,6 +767,10 @@ int main(void)
         cmocka_unit_test(refuses_definitions),
         cmocka_unit_test(counts_characters),
         cmocka_unit_test(reads_what_it_writes),
+        cmocka_unit_test(admits_free_text),
+        cmocka_unit_test(admits_calls_in_text),
+        cmocka_unit_test(warns_of_definitions),
+        cmocka_unit_test(leaves_unchecked),
         cmocka_unit_test(admits_no_call),
         cmocka_unit_test(admits_no_call_of_a_form),
         cmocka_unit_test(finds_forms),

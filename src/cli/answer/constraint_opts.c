@@ -80,6 +80,12 @@ int constraint_check(const struct opt_parsed *p)
     return -1;
 }
 
+static bool has_suffix(const char *s, const char *suffix)
+{
+    size_t n = strlen(s), k = strlen(suffix);
+    return n > k && strcmp(s + n - k, suffix) == 0;
+}
+
 bool constraint_any_order(const char *order)
 {
     return order && strcmp(order, "any") == 0;
@@ -102,6 +108,8 @@ int constraint_read(struct qwick_constraint_options *o, char **data,
     if (!is_file(p, i))
         return 0;
     o->name = o->text;
+    if (o->kind == QWICK_CONSTRAINT_GBNF && has_suffix(o->text, ".lark"))
+        o->kind = QWICK_CONSTRAINT_LARK;
     if (prompt_read(o->text, data, &o->n_text, &e))
         return msg_fail(&e);
     o->text = *data ? *data : "";
@@ -128,7 +136,7 @@ int constraint_open(struct qwick_constraint **out, struct qwick_engine *eng,
     return said ? (int)e.code : msg_result(rc, &e);
 }
 
-int constraint_verdict(const struct qwick_constraint *c,
+int constraint_verdict(const struct qwick_constraint *c, bool is_text,
                        const struct qwick_result *r,
                        enum schema_verdict *verdict, struct qwick_err *e)
 {
@@ -136,15 +144,20 @@ int constraint_verdict(const struct qwick_constraint *c,
     *verdict = SCHEMA_UNCHECKED;
     if (!c || !qwick_constraint_is_lenient(c))
         return 0;
-    if (!answer_is_cut(r->finish) &&
-        qwick_constraint_check(c, r->text ? r->text : "", r->n_text, &valid,
-                               e))
+    if ((is_text || !answer_is_cut(r->finish)) &&
+        qwick_constraint_check(c, r->text ? r->text : "", r->n_text, &valid, e))
         return -1;
     *verdict = valid ? SCHEMA_VALID : SCHEMA_INVALID;
     return 0;
 }
 
+bool constraint_is_text(enum qwick_constraint_kind kind)
+{
+    return kind == QWICK_CONSTRAINT_NO_CALL ||
+           kind == QWICK_CONSTRAINT_TOOLS_AUTO;
+}
+
 bool constraint_is_cut(enum qwick_constraint_kind kind, enum qwick_finish why)
 {
-    return kind != QWICK_CONSTRAINT_NO_CALL && why != QWICK_FINISH_STOP;
+    return !constraint_is_text(kind) && why != QWICK_FINISH_STOP;
 }

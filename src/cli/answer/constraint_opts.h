@@ -38,14 +38,18 @@ enum schema_verdict {
 };
 
 /* Set *verdict. If it is SCHEMA_INVALID and the answer is not cut, *e says why.
- * c may be NULL. Returns 0, or -1 with *e set if the check failed. */
-int constraint_verdict(const struct qwick_constraint *c,
+ * c may be NULL. is_text: see constraint_is_text; text may be cut. Returns 0,
+ * or -1 with *e set if the check failed. */
+int constraint_verdict(const struct qwick_constraint *c, bool is_text,
                        const struct qwick_result *r,
                        enum schema_verdict *verdict, struct qwick_err *e);
 
+/* Whether answers under the constraint are text, which may end anywhere: text
+ * without calls, and text with calls or without. */
+bool constraint_is_text(enum qwick_constraint_kind kind);
+
 /* Whether an answer that ended for this reason may be shorter than the
- * constraint demands. A text without calls has no calls when it is cut,
- * either. */
+ * constraint demands. */
 bool constraint_is_cut(enum qwick_constraint_kind kind, enum qwick_finish why);
 
 #endif

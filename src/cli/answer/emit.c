@@ -246,8 +246,9 @@ int gen_output_end(struct gen_output *x, struct qwick_result *r)
     if (block_ended(x)) /* its end acts as a stop string */
         r->finish = QWICK_FINISH_STOP_STRING;
     int status = emit_end(x, r, x->j->p->a.null);
-    if (!status && constraint_verdict(x->j->constraint, r, &x->schema,
-                                      &x->why_invalid))
+    if (!status &&
+        constraint_verdict(x->j->constraint, constraint_is_text(x->j->kind), r,
+                           &x->schema, &x->why_invalid))
         status = msg_fail(&x->why_invalid);
     return status;
 }

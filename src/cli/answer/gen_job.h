@@ -123,8 +123,9 @@ bool gen_ids_in_think(const struct qwick_engine *eng, const int32_t *ids,
                       size_t n);
 
 /* Set *o to the constraint of the options or of the choice of tools; its name
- * is NULL if there is none. *text owns its text; free it with free(). Returns
- * 0, or an exit status after printing a message. */
+ * is NULL if there is none. (With the choice auto, calls have one, unless the
+ * answer goes on with a text or has no end.) *text owns its text; free it with
+ * free(). Returns 0, or an exit status after printing a message. */
 int gen_read_constraint(struct gen_job *j, struct qwick_constraint_options *o,
                         char **text);
 /* Compile it. Returns 0, or an exit status after printing a message. */

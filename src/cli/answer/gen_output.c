@@ -230,7 +230,7 @@ static int score_ending(const struct gen_output *x,
     const char *why = cut_reason(x, r, text, sizeof(text));
     /* -x has looked at its block, part of which --prefill may have given */
     bool empty = !j->p->a.extract && answer_is_empty(r);
-    bool whole = j->constraint && j->kind != QWICK_CONSTRAINT_NO_CALL;
+    bool whole = j->constraint && !constraint_is_text(j->kind);
     bool required = j->p->a.require_answer ||
                     (whole && constraint_is_cut(j->kind, r->finish));
     if (!answer_is_cut(r->finish) && !empty)

@@ -252,6 +252,13 @@ int gen_keep(struct gen_job *j, const struct qwick_result *r)
     return status;
 }
 
+/* Whether calls that the model may leave out are checked. */
+static bool checks_calls(const struct gen_job *j)
+{
+    return !j->p->a.ignore_eos && !j->prefill.len &&
+           qwick_engine_info(j->eng)->call_form;
+}
+
 int gen_read_constraint(struct gen_job *j, struct qwick_constraint_options *o,
                         char **text)
 {
@@ -259,11 +266,17 @@ int gen_read_constraint(struct gen_job *j, struct qwick_constraint_options *o,
     struct qwick_err e;
     *o = qwick_constraint_defaults();
     *text = NULL;
-    if (j->choice.kind == CHOICE_AUTO || !j->tools.list.len)
-        return constraint_given(j->p) ? constraint_read(o, text, j->p) : 0;
+    bool is_auto = j->choice.kind == CHOICE_AUTO;
+    if ((is_auto || !j->tools.list.len) && constraint_given(j->p))
+        return constraint_read(o, text, j->p);
+    if (!j->tools.list.len || (is_auto && !checks_calls(j)))
+        return 0;
     int rc = tool_choice_constraint(&j->choice, &j->tools.list, &tools, o, &e);
     o->lenient = j->p->a.schema_lenient;
-    o->name = j->p->a.tool_choice ? "--tool-choice" : "tool_choice";
+    if (is_auto)
+        o->name = j->p->a.tools ? "--tools" : "tools";
+    else
+        o->name = j->p->a.tool_choice ? "--tool-choice" : "tool_choice";
     *text = buf_take(&tools, NULL);
     return msg_result(rc, &e);
 }

@@ -35,11 +35,15 @@ static int context_open_constraint(struct request_context *c)
     struct qwick_constraint_options o;
     struct qwick_err e;
     char *text;
+    struct constraint_ref *r = NULL;
     int status = gen_read_constraint(c->g, &o, &text);
     if (!status && o.name)
-        status = msg_result(constraint_cache_get(&c->constraints, c->g->eng, &o,
-                                                 &c->constraint, &e),
-                            &e);
+        status = msg_result(
+            constraint_cache_get(&c->constraints, c->g->eng, &o, &r, &e), &e);
+    if (!status && o.kind == QWICK_CONSTRAINT_TOOLS_AUTO)
+        constraint_cache_put(r); /* for records that have these tools */
+    else
+        c->constraint = r;
     free(text);
     return status;
 }
@@ -401,6 +405,15 @@ static int request_constrain(struct request *r,
     return 0;
 }
 
+/* Whether the calls of a record are checked that the model may leave out. */
+static bool record_checks_calls(const struct request *r)
+{
+    const struct request_context *c = r->c;
+    bool other = c->constraint && c->g->choice.kind == CHOICE_AUTO;
+    return r->tools && !other && !r->o.ignore_eos && !r->raw &&
+           qwick_engine_info(c->g->eng)->call_form;
+}
+
 /* Take the record's own constraint, or that of the options. A choice of tools
  * is one; that of the options has no effect on a record with a constraint of
  * its own, and none on one without tools. */
@@ -425,6 +438,11 @@ static int record_constraint(struct request *r, const struct json_value *v,
         rc = choice_constraint(r, &choice, "tool_choice", &o, &own, &text, e);
     else if (!rc && !m && !own && r->tools && given->kind != CHOICE_AUTO)
         rc = choice_constraint(r, given, "--tool-choice", &o, &own, &text, e);
+    else if (!rc && !own && choice.kind == CHOICE_AUTO &&
+             record_checks_calls(r))
+        rc = choice_constraint(
+            r, &choice, r->tools == &r->c->g->tools.list ? "--tools" : "tools",
+            &o, &own, &text, e);
     o.lenient = lenient;
     if (!rc)
         rc = request_constrain(r, &o, own, e);
@@ -766,6 +784,12 @@ static int record_read(struct request *r, const struct json_value *v,
     if (record_prompt(r, v, &think, e))
         return -1;
     r->tokenize_ms = clock_ms() - start;
+    if (r->o.prefilled && r->constraint &&
+        r->constraint->kind == QWICK_CONSTRAINT_TOOLS_AUTO) {
+        constraint_cache_put(r->constraint); /* a call may have begun */
+        r->constraint = NULL;
+        r->o.constraint = NULL;
+    }
     r->o.may_think = !json_member(v, "prompt_ids") && !r->o.prefilled &&
                      think != QWICK_THINK_OFF;
     r->sampling = answer_sampling(&own, c->g->eng, think == QWICK_THINK_OFF);

@@ -86,7 +86,8 @@ int tool_choice_constraint(const struct tool_choice *c,
         return 0;
     if (json_dump_python(text, tools))
         return err_oom(e, text->len);
-    o->kind = QWICK_CONSTRAINT_TOOLS;
+    o->kind = c->kind == CHOICE_AUTO ? QWICK_CONSTRAINT_TOOLS_AUTO
+                                     : QWICK_CONSTRAINT_TOOLS;
     o->text = text->data;
     o->n_text = text->len;
     o->tool = c->name;

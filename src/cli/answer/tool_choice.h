@@ -37,7 +37,7 @@ void tool_choice_free(struct tool_choice *c);
 int tool_choice_check(const struct tool_choice *c, const char *name,
                       const struct opt_parsed *p);
 
-/* Set *o to the constraint of a choice other than auto. tools: an array. The
+/* Set *o to the constraint of a choice. tools: an array. The
  * text of *o is appended to *text and borrowed, as is the name of the tool.
  * Returns 0, or -1 with *e set. */
 int tool_choice_constraint(const struct tool_choice *c,

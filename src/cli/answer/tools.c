@@ -18,6 +18,7 @@ static int tools_check_one(const struct json_value *list, size_t i,
     const struct json_value *f = json_get(tool, "function");
     const struct json_value *own = json_get(f, "name");
     const struct json_value *parameters = json_get(f, "parameters");
+    const struct json_value *strict = json_get(f, "strict");
     const struct {
         const struct json_value *v;
         bool good;
@@ -30,6 +31,9 @@ static int tools_check_one(const struct json_value *list, size_t i,
         {own, json_is(own, JSON_STRING), "function.name: must be a string"},
         {parameters, !parameters || json_is(parameters, JSON_OBJECT),
          "function.parameters: must be an object"},
+        {strict,
+         !strict || json_is(strict, JSON_BOOL) || json_is(strict, JSON_NULL),
+         "function.strict: must be true or false"},
     };
     for (size_t r = 0; r < sizeof(rows) / sizeof(*rows); r++)
         if (!rows[r].good)

@@ -229,7 +229,10 @@ static int sample_read_parts(struct sample *s, const struct qwick_result *r)
 static bool sample_is_invalid(struct sample *s, const struct qwick_result *r,
                               struct qwick_err *e)
 {
-    return constraint_verdict(s->r->o.constraint, r, &s->schema, e) ||
+    const struct constraint_ref *c = s->r->constraint;
+    return constraint_verdict(s->r->o.constraint,
+                              c && constraint_is_text(c->kind), r, &s->schema,
+                              e) ||
            (s->schema == SCHEMA_INVALID && !answer_is_cut(r->finish));
 }
 
@@ -267,7 +270,7 @@ static void sample_count(struct batch_job *j, const struct sample *s,
 {
     const struct constraint_ref *c = s->r->constraint;
     /* an empty text that a constraint admits is an answer */
-    bool admits = c && c->kind != QWICK_CONSTRAINT_NO_CALL &&
+    bool admits = c && !constraint_is_text(c->kind) &&
                   !constraint_is_cut(c->kind, r->finish);
     j->n_ended[r->finish]++;
     if (sample_is_broken(s, r))

@@ -251,8 +251,8 @@ VARIANT(FILE, tools, "tools", V_RENDER, ONCE,
 OPTION(TEXT, tool_choice, "tool-choice", V_GENERATE | V_BATCH,
        .arg = "auto|none|required|NAME", ONCE, .def = "auto",
        .record = "tool_choice",
-       .help = "none: no calls; required: only calls; a tool's name: one call "
-               "of it")
+       .help = "auto: text with calls or without; none: no calls; required: "
+               "only calls; a tool's name: one call of it")
 OPTION(CHOICE, think, "think", V_ANSWER, .choices = "on|off|auto",
        .peers = "enable-thinking reasoning", .def = "auto", .record = "think",
        .help = "let the model think first; auto: as its template does")
@@ -356,7 +356,8 @@ OPTION(TEXT, choices, "choices", V_ANSWER, .arg = "TEXT,TEXT,...",
        .record = "choices",
        .help = "the answer is one of these texts; \\, is a comma")
 OPTION(FILE, grammar, "grammar", V_ANSWER, .record = "grammar",
-       .help = "the answer follows the GBNF grammar in FILE")
+       .help = "the answer follows the GBNF grammar in FILE; FILE.lark: Lark's "
+               "form")
 OPTION(TEXT, json_schema, "json-schema", V_ANSWER, .arg = "FILE|TEXT",
        .access = OPT_LOADS, .record = "json_schema",
        .help = "the answer is JSON that the schema admits; a TEXT begins with "

@@ -45,7 +45,8 @@ int samples_check(const struct serve *s, const struct request *r,
     size_t need = r->n_ids * info->kv_token_bytes + info->kv_state_bytes;
     size_t most = (size_t)s->a->kv_memory;
     struct qwick_err why;
-    if (r->constraint && (r->o.n_stop || r->o.ignore_eos))
+    if (r->constraint && r->constraint->kind != QWICK_CONSTRAINT_TOOLS_AUTO &&
+        (r->o.n_stop || r->o.ignore_eos))
         return serve_refuse(e, r->o.n_stop ? "stop" : NULL,
                             "%s: cannot be combined with a response format, a "
                             "grammar or a tool choice",
@@ -154,7 +155,7 @@ static void sample_check_schema(struct sample *x)
     struct qwick_err e;
     if (x->all->why.status)
         return;
-    if (constraint_verdict(x->constraint, &x->r, &verdict, &e))
+    if (constraint_verdict(x->constraint, false, &x->r, &verdict, &e))
         x->all->why = serve_error_of(&e);
     else if (verdict == SCHEMA_INVALID && !answer_is_cut(x->r.finish))
         samples_fail(x->all, 500, "schema_invalid", e.msg);

@@ -17,6 +17,8 @@ struct answer_check {
     size_t n;
     struct json_doc *tools; /* NULL: the answer is a document */
     const struct call_form *form;
+    bool optional; /* The answer is text with calls or without, which may be
+                      cut. A schema that cannot be read is not checked. */
 };
 
 /* ---- making -------------------------------------------------------------- */
@@ -65,13 +67,18 @@ static int tools_validators(struct answer_check *c, bool lenient, bool *any,
                                                   ? SCHEMA_PARAMETERS
                                                   : SCHEMA_ARGUMENTS};
     for (size_t i = 0; i < c->n; i++) {
+        struct qwick_err why = {0};
         const struct json_value *p =
             lenient_parameters(tool_definition(&list->items[i]), lenient);
         if (!p)
             continue;
         *any = true;
-        if (schema_validator_create_value(&c->v[i], p, &so, e))
+        if (schema_validator_create_value(&c->v[i], p, &so, &why) &&
+            (why.code == QWICK_ERR_MEMORY || !c->optional)) {
+            if (e)
+                *e = why;
             return -1;
+        }
     }
     return 0;
 }
@@ -91,6 +98,7 @@ static int check_tools(struct answer_check **out,
     }
     c->tools = doc;
     c->form = form;
+    c->optional = o->kind == QWICK_CONSTRAINT_TOOLS_AUTO;
     int rc = tools_validators(c, o->lenient, &any, e);
     if (rc || !any)
         answer_check_free(c);
@@ -106,7 +114,9 @@ int answer_check_create(struct answer_check **out,
     *out = NULL;
     if (o->kind == QWICK_CONSTRAINT_JSON_SCHEMA)
         return o->lenient ? check_schema(out, o, e) : 0;
-    if (o->kind == QWICK_CONSTRAINT_TOOLS && form)
+    if ((o->kind == QWICK_CONSTRAINT_TOOLS ||
+         o->kind == QWICK_CONSTRAINT_TOOLS_AUTO) &&
+        form)
         return check_tools(out, o, form, e);
     return 0;
 }
@@ -152,6 +162,10 @@ static int check_calls(const struct answer_check *c, const char *text, size_t n,
     int rc = 1;
     if (tool_calls_feed(&calls, text, n) || tool_calls_end(&calls))
         rc = err_oom(e, n);
+    if (rc > 0 && calls.cut && !c->optional) {
+        err_usage(e, "the last call is cut");
+        rc = 0;
+    }
     for (size_t i = 0; i < calls.n && rc > 0; i++)
         rc = check_call(c, &calls.v[i], e);
     tool_calls_free(&calls);

@@ -1,5 +1,6 @@
 /* Constraints of the public interface: a text in one of several languages
  * becomes a grammar, and with the engine's tokens a constraint. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -13,6 +14,7 @@
 #include "text/grammar/choices.h"
 #include "text/grammar/gbnf.h"
 #include "text/grammar/grammar.h"
+#include "text/grammar/lark.h"
 #include "text/grammar/regex.h"
 #include "text/grammar/schema.h"
 #include "text/grammar/tools_grammar.h"
@@ -42,8 +44,7 @@ static int compile_regex(struct grammar *g, const struct qwick_engine *eng,
                          uint32_t *root, struct qwick_err *e)
 {
     (void)eng;
-    uint32_t node =
-        regex_compile(g, NULL, o->text, o->n_text, REGEX_WHOLE);
+    uint32_t node = regex_compile(g, NULL, o->text, o->n_text, REGEX_WHOLE);
     return take_node(g, node, root, e);
 }
 
@@ -64,6 +65,15 @@ static int compile_gbnf(struct grammar *g, const struct qwick_engine *eng,
     return grammar_error(g, e);
 }
 
+static int compile_lark(struct grammar *g, const struct qwick_engine *eng,
+                        const struct qwick_constraint_options *o,
+                        uint32_t *root, struct qwick_err *e)
+{
+    (void)eng;
+    *root = lark_compile(g, o->text, o->n_text);
+    return grammar_error(g, e);
+}
+
 static int compile_schema(struct grammar *g, const struct qwick_engine *eng,
                           const struct qwick_constraint_options *o,
                           uint32_t *root, struct qwick_err *e)
@@ -77,18 +87,55 @@ static int compile_schema(struct grammar *g, const struct qwick_engine *eng,
     return schema_compile(g, o->text, o->n_text, &so, root, e);
 }
 
-static int compile_tools(struct grammar *g, const struct qwick_engine *eng,
+static int compile_calls(struct grammar *g, const struct qwick_engine *eng,
                          const struct qwick_constraint_options *o,
-                         uint32_t *root, struct qwick_err *e)
+                         struct tools_options to, uint32_t *root,
+                         struct qwick_err *e)
 {
-    const struct tools_options to = {
-        .form = eng->call_form, .tool = o->tool, .lenient = o->lenient};
+    to.form = eng->call_form;
+    to.lenient = o->lenient;
     if (!to.form)
         return err_set(e, QWICK_ERR_USAGE,
                        "%s: the chat template shows no calls of tools in a "
                        "form that qwick knows",
                        checkpoint_name(eng->ck));
     return tools_compile(g, o->text, o->n_text, &to, root, e);
+}
+
+static int compile_tools(struct grammar *g, const struct qwick_engine *eng,
+                         const struct qwick_constraint_options *o,
+                         uint32_t *root, struct qwick_err *e)
+{
+    const struct tools_options to = {.tool = o->tool};
+    return compile_calls(g, eng, o, to, root, e);
+}
+
+/* Log a warning about tools. */
+static void warn_tools(void *ctx, const char *text)
+{
+    const struct qwick_constraint_options *o = ctx;
+    struct buf line = {0};
+    if (o->log && !buf_printf(&line, "%s: %s", o->name, text))
+        o->log(o->log_ctx, QWICK_LOG_WARNING, line.data);
+    buf_free(&line);
+}
+
+static int compile_auto(struct grammar *g, const struct qwick_engine *eng,
+                        const struct qwick_constraint_options *o,
+                        uint32_t *root, struct qwick_err *e)
+{
+    struct qwick_constraint_options log = *o;
+    const struct tools_options to = {
+        .optional = true, .warn = warn_tools, .warn_ctx = &log};
+    return compile_calls(g, eng, o, to, root, e);
+}
+
+static int compile_unchecked(struct grammar *g, const struct qwick_engine *eng,
+                             const struct qwick_constraint_options *o,
+                             uint32_t *root, struct qwick_err *e)
+{
+    const struct tools_options to = {.optional = true, .unchecked = true};
+    return compile_calls(g, eng, o, to, root, e);
 }
 
 static int compile_no_call(struct grammar *g, const struct qwick_engine *eng,
@@ -110,6 +157,8 @@ static const struct {
     [QWICK_CONSTRAINT_JSON_SCHEMA] = {"JSON schema", compile_schema},
     [QWICK_CONSTRAINT_TOOLS] = {"tools", compile_tools},
     [QWICK_CONSTRAINT_NO_CALL] = {"no call", compile_no_call},
+    [QWICK_CONSTRAINT_TOOLS_AUTO] = {"tools", compile_auto},
+    [QWICK_CONSTRAINT_LARK] = {"grammar", compile_lark},
 };
 
 /* The tokens of the engine, listed when they are first needed. */
@@ -147,7 +196,7 @@ static int check(const struct qwick_constraint_options *o, struct qwick_err *e)
         return err_set(e, QWICK_ERR_USAGE,
                        "constraint: json_indent is %d, must be from 0 to %d",
                        o->json_indent, SCHEMA_MAX_INDENT);
-    if (o->n_text > MAX_TEXT)
+    if (o->n_text > MAX_TEXT && o->kind != QWICK_CONSTRAINT_TOOLS_AUTO)
         return err_set(
             e, QWICK_ERR_USAGE, "%s: has %zu bytes, at most %d are supported",
             o->name ? o->name : kinds[o->kind].name, o->n_text, MAX_TEXT);
@@ -202,8 +251,7 @@ static void log_remarks(const struct qwick_constraint_options *o,
 {
     if (!o->log)
         return;
-    log_names(o, g, GRAMMAR_IGNORED, name, "without effect",
-              GRAMMAR_MAX_NAMES);
+    log_names(o, g, GRAMMAR_IGNORED, name, "without effect", GRAMMAR_MAX_NAMES);
     log_names(o, g, GRAMMAR_WEAKENED, name, "weakened", MAX_WEAKENED);
     log_problems(o, g, name);
 }
@@ -223,30 +271,81 @@ static int add_check(struct qwick_constraint **c,
     return 0;
 }
 
+/* Find the token with this text. */
+static int32_t find_token(void *ctx, const char *text, size_t n)
+{
+    const struct qwick_engine *eng = ctx;
+    const struct bpe_span all = {0, n};
+    int32_t *ids = NULL, id = -1;
+    size_t n_ids = 0;
+    if (bpe_encode_spans(eng->bpe, text, n, &all, 1, false, 0, &ids, &n_ids,
+                         NULL))
+        id = -2;
+    else if (n_ids == 1)
+        id = ids[0];
+    free(ids);
+    return id;
+}
+
+static int build(struct qwick_constraint **out, struct qwick_engine *eng,
+                 const struct qwick_constraint_options *o, compile_fn compile,
+                 struct qwick_err *e)
+{
+    struct grammar *g = NULL;
+    uint32_t root;
+    int rc = -1;
+    *out = NULL;
+    if (grammar_create(&g, o->name, e))
+        return -1;
+    grammar_set_tokens(g, eng->model.config.vocab_size, find_token, eng);
+    if (!compile(g, eng, o, &root, e) && !grammar_finish(g, root, e))
+        rc = constraint_create(out, g, o->name, eng->trie, e) ||
+             add_check(out, o, eng->call_form, e);
+    log_remarks(o, g, o->name);
+    grammar_free(g);
+    return rc ? -1 : 0;
+}
+
+/* Calls that the model may leave out must not make a request fail: a chat with
+ * tools was possible before their arguments were checked. */
+static int build_auto(struct qwick_constraint **out, struct qwick_engine *eng,
+                      const struct qwick_constraint_options *o,
+                      struct qwick_err *e)
+{
+    struct qwick_err why, other;
+    int rc = build(out, eng, o, compile_auto, &why);
+    if (rc && why.code == QWICK_ERR_USAGE &&
+        !build(out, eng, o, compile_unchecked, &other)) {
+        const char *text = why.msg + strlen(o->name) + 2; /* ": " */
+        struct qwick_constraint_options log = *o;
+        struct qwick_err line;
+        err_usage(&line, "the arguments of calls are not checked: %s", text);
+        warn_tools(&log, line.msg);
+        rc = 0;
+    }
+    if (!rc)
+        constraint_set_free(*out);
+    else if (e)
+        *e = why;
+    return rc;
+}
+
 int qwick_constraint_create(struct qwick_constraint **out,
                             struct qwick_engine *eng,
                             const struct qwick_constraint_options *given,
                             struct qwick_err *e)
 {
     struct qwick_constraint_options o;
-    struct grammar *g = NULL;
-    int rc = -1;
     *out = NULL;
     qwick_constraint_options_init(&o, sizeof o);
     if (options_read(&o, sizeof o, given, "constraint", e) || check(&o, e) ||
         need_trie(eng, e))
         return -1;
-    const char *name = o.name ? o.name : kinds[o.kind].name;
-    if (!grammar_create(&g, name, e)) {
-        uint32_t root;
-        if (!kinds[o.kind].compile(g, eng, &o, &root, e) &&
-            !grammar_finish(g, root, e))
-            rc = constraint_create(out, g, name, eng->trie, e) ||
-                 add_check(out, &o, eng->call_form, e);
-        log_remarks(&o, g, name);
-    }
-    grammar_free(g);
-    return rc ? -1 : 0;
+    if (!o.name)
+        o.name = kinds[o.kind].name;
+    return o.kind == QWICK_CONSTRAINT_TOOLS_AUTO
+               ? build_auto(out, eng, &o, e)
+               : build(out, eng, &o, kinds[o.kind].compile, e);
 }
 
 bool qwick_constraint_is_lenient(const struct qwick_constraint *c)

@@ -1,5 +1,5 @@
-#include "engine/generate/answer_check.h"
 #include "engine/generate/constraint.h"
+#include "engine/generate/answer_check.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +43,35 @@ static int limit_states(struct qwick_constraint *c, struct qwick_err *e)
     return rc;
 }
 
+/* ---- free text ---- */
+
+/* A byte of no call: it is not UTF-8. */
+enum { FREE_BYTE = 0xff };
+
+static bool is_free(const struct qwick_constraint *c, uint32_t state)
+{
+    unsigned char bytes[256];
+    if (!c->free || !automaton_accepts(c->a, state))
+        return false;
+    automaton_bytes(c->a, state, bytes);
+    return bytes[FREE_BYTE];
+}
+
+bool matcher_is_free(const struct matcher *m)
+{
+    return is_free(m->c, m->state);
+}
+
+void constraint_set_free(struct qwick_constraint *c)
+{
+    c->free = true;
+}
+
+bool constraint_is_free(const struct qwick_constraint *c)
+{
+    return c->free;
+}
+
 /* ---- masks ---- */
 
 static size_t count_bits(const uint64_t *mask, size_t n)
@@ -58,6 +87,11 @@ static int make_mask(struct matcher *m, struct qwick_err *e)
     struct qwick_constraint *c = m->c;
     if (limit_states(c, e) || constraint_mask(c, m->state, m->mask, e))
         return -1;
+    if (c->n_tokens && constraint_add_tokens(c, m->state, m->mask, e))
+        return -1;
+    if (matcher_is_free(m))
+        for (size_t i = 0; i < c->n_words; i++)
+            m->mask[i] |= ~c->trie->listed[i];
     m->n_bits = count_bits(m->mask, c->n_words);
     m->has_mask = true;
     return 0;
@@ -80,16 +114,43 @@ size_t matcher_words(const struct matcher *m)
 
 /* ---- texts ---- */
 
-uint32_t constraint_advance(struct qwick_constraint *c, uint32_t state,
-                            int32_t id)
+static uint32_t advance_bytes(struct qwick_constraint *c, uint32_t state,
+                              const char *p, size_t n)
 {
-    size_t n;
-    const char *p = bpe_token(c->trie->bpe, id, &n);
-    if (!p || n == 0 || !token_trie_has(c->trie, id))
-        return AUTOMATON_DEAD;
     for (size_t i = 0; i < n && state != AUTOMATON_DEAD; i++)
         state = automaton_advance(c->a, state, (unsigned char)p[i]);
     return state;
+}
+
+/* Advance by the bytes of a token. In free text it may be any, and special
+ * tokens are no text. */
+static uint32_t advance_text(struct qwick_constraint *c, uint32_t state,
+                             int32_t id)
+{
+    size_t n;
+    bool listed = token_trie_has(c->trie, id);
+    const char *p = bpe_token(c->trie->bpe, id, &n);
+    if (listed)
+        return p && n ? advance_bytes(c, state, p, n) : AUTOMATON_DEAD;
+    if (!is_free(c, state))
+        return AUTOMATON_DEAD;
+    if (!p || bpe_is_special(c->trie->bpe, id))
+        return state;
+    uint32_t to = advance_bytes(c, state, p, n);
+    return to != AUTOMATON_DEAD ? to : state;
+}
+
+uint32_t constraint_advance(struct qwick_constraint *c, uint32_t state,
+                            int32_t id)
+{
+    if (!c->n_tokens)
+        return advance_text(c, state, id);
+    if (id < 0 || (size_t)id >= c->trie->n_vocab)
+        return AUTOMATON_DEAD;
+    bool foreign = c->foreign[id / 64] >> (id & 63) & 1;
+    return automaton_union(
+        c->a, foreign ? AUTOMATON_DEAD : advance_text(c, state, id),
+        constraint_advance_token(c, state, id));
 }
 
 int matcher_accept(struct matcher *m, int32_t id, struct qwick_err *e)
@@ -241,7 +302,8 @@ int constraint_create(struct qwick_constraint **out, const struct grammar *g,
         err_oom(e, c->cap_found * sizeof *c->found);
         goto fail;
     }
-    if (automaton_create(&c->a, g, e) || check_start(c, e)) {
+    if (constraint_take_tokens(c, g, e) || automaton_create(&c->a, g, e) ||
+        check_start(c, e)) {
         if (e && e->code == QWICK_ERR_RUNTIME)
             e->code = QWICK_ERR_USAGE; /* nothing has run yet */
         goto fail;
@@ -263,6 +325,9 @@ void constraint_free(struct qwick_constraint *c)
     free(c->locals);
     hashmap_free(&c->by_state);
     free(c->name);
+    free(c->tokens);
+    free(c->known);
+    free(c->foreign);
     free(c->stack);
     free(c->others);
     free(c->found);

@@ -34,6 +34,12 @@ int constraint_create(struct qwick_constraint **out, const struct grammar *g,
 /* There must be no matchers left. NULL is accepted. */
 void constraint_free(struct qwick_constraint *c);
 
+/* Say that texts may be free (tools_options.optional in
+ * text/grammar/tools_grammar.h). In free text all tokens are admitted, also
+ * those without text. */
+void constraint_set_free(struct qwick_constraint *c);
+bool constraint_is_free(const struct qwick_constraint *c);
+
 /* The check of finished answers, which the constraint owns; NULL: there is
  * none. */
 struct answer_check;
@@ -56,7 +62,8 @@ int matcher_create(struct matcher **out, struct qwick_constraint *c,
 void matcher_free(struct matcher *m);
 
 /* Return the ids that may come next, as bits: id i is bit i % 64 of word i
- * / 64. Stop ids and control tokens are not among them. Sets *n_ids to the
+ * / 64. Stop ids and control tokens are not among them, but see
+ * constraint_set_free. Sets *n_ids to the
  * number of set bits. The words are borrowed, valid until the next call on the
  * matcher. Returns NULL with *e set if the automaton failed (QWICK_ERR_RUNTIME
  * or QWICK_ERR_MEMORY). Equal texts always have equal masks. */
@@ -70,6 +77,9 @@ int matcher_accept(struct matcher *m, int32_t id, struct qwick_err *e);
 
 /* Whether the text is complete: it may end here. */
 bool matcher_complete(const struct matcher *m);
+
+/* Whether the text is free here: it may end, and go on with any byte. */
+bool matcher_is_free(const struct matcher *m);
 
 /* Whether the next byte of the text may be this one. */
 bool matcher_admits_byte(const struct matcher *m, unsigned char byte);

@@ -26,6 +26,13 @@ struct qwick_constraint {
     struct token_trie *trie;
     struct answer_check *check; /* NULL: none */
     char *name;
+    bool free;       /* see constraint_set_free */
+    int32_t *tokens; /* [n_tokens] that the grammar names */
+    size_t n_tokens;
+    uint64_t *known; /* [n_words] ids that the tokenizer has; NULL: n_tokens is
+                        0 */
+    uint64_t *foreign; /* [n_words] ids whose bytes have the one that begins
+                          tokens in the grammar */
     size_t tidy_bytes; /* TIDY_BYTES, or the limit of a test */
     size_t mask_bytes; /* CONSTRAINT_MASK_BYTES, or the limit of a test */
     size_t n_words;
@@ -71,6 +78,18 @@ struct matcher {
  * later masks can use, in at most CONSTRAINT_MASK_BYTES. Makes states. */
 int constraint_mask(struct qwick_constraint *c, uint32_t state, uint64_t *mask,
                     struct qwick_err *e);
+
+/* Take over the tokens that a grammar names. */
+int constraint_take_tokens(struct qwick_constraint *c, const struct grammar *g,
+                           struct qwick_err *e);
+
+/* Add to a mask the ids that a state admits as tokens, not as texts. */
+int constraint_add_tokens(struct qwick_constraint *c, uint32_t state,
+                          uint64_t *mask, struct qwick_err *e);
+
+/* Return the state after a token as such, not as a text. */
+uint32_t constraint_advance_token(struct qwick_constraint *c, uint32_t state,
+                                  int32_t id);
 
 /* Return the state after a token; AUTOMATON_DEAD if there is none. */
 uint32_t constraint_advance(struct qwick_constraint *c, uint32_t state,

@@ -9,6 +9,7 @@
 #include "base/flag.h"
 #include "engine/core/options.h"
 #include "engine/core/template_probe.h"
+#include "engine/generate/constraint.h"
 #include "engine/generate/speculative.h"
 
 _Static_assert(QWICK_LOOKUP_MAX == LOOKUP_MAX, "the public header says so");
@@ -147,10 +148,12 @@ static int check_options(const struct qwick_generate_options *o,
     if (!(o->timeout_ms >= 0))
         return err_set(e, QWICK_ERR_USAGE,
                        "timeout: must be at least 0 ms, is %g", o->timeout_ms);
-    if (o->constraint && (o->n_stop || o->ignore_eos))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "constraint: cannot be combined with %s",
-                       o->n_stop ? "stop strings" : "ignore_eos");
+    if (o->constraint &&
+        (o->ignore_eos || (o->n_stop && !constraint_is_free(o->constraint))))
+        return err_set(
+            e, QWICK_ERR_USAGE, "constraint: cannot be combined with %s",
+            o->n_stop && !constraint_is_free(o->constraint) ? "stop strings"
+                                                            : "ignore_eos");
     if (o->limit_thinking && !o->split_thinking)
         return err_set(e, QWICK_ERR_USAGE,
                        "think budget: has no effect without split_thinking");
@@ -196,12 +199,13 @@ static int allocate(struct generation *g, struct qwick_err *e)
 static int begin_guide(struct generation *g, struct qwick_err *e)
 {
     const struct qwick_generate_options *o = g->o;
-    enum guide_phase phase = !o->split_thinking ? GUIDE_TEXT
-                             : o->in_think      ? GUIDE_THINKING
-                             : o->may_think     ? GUIDE_MAY_THINK
-                                                : GUIDE_TEXT;
     if (!o->constraint)
         return 0;
+    enum guide_phase phase = !o->split_thinking ? GUIDE_TEXT
+                             : o->in_think      ? GUIDE_THINKING
+                             : o->may_think || constraint_is_free(o->constraint)
+                                 ? GUIDE_MAY_THINK
+                                 : GUIDE_TEXT;
     if (guide_begin(&g->guide, g->eng, o->constraint, phase, o->profile, e))
         return -1;
     sampler_set_allowed(g->sampler, g->guide.allowed);

@@ -23,7 +23,10 @@ int guide_begin(struct guide *g, const struct qwick_engine *eng,
                 struct qwick_constraint *c, enum guide_phase phase, bool timed,
                 struct qwick_err *e)
 {
-    *g = (struct guide){.eng = eng, .phase = phase, .timed = timed};
+    *g = (struct guide){.eng = eng,
+                        .phase = phase,
+                        .timed = timed,
+                        .free = constraint_is_free(c)};
     if (eng->think_open < 0 || eng->think_close < 0)
         g->phase = GUIDE_TEXT;
     if (matcher_create(&g->matcher, c, e))
@@ -60,7 +63,7 @@ static void allow_stops(struct guide *g, bool yes)
 
 bool guide_keeps_newlines(const struct guide *g)
 {
-    return matcher_admits_byte(g->matcher, '\n');
+    return !g->free && matcher_admits_byte(g->matcher, '\n');
 }
 
 /* Allow the tokens that are newlines only. */
@@ -89,13 +92,19 @@ static bool is_newlines(const struct guide *g, int32_t id)
     return n > 0 && i == n;
 }
 
+/* Whether the next token belongs to the text. */
+static bool is_in_text(const struct guide *g)
+{
+    return g->phase == GUIDE_TEXT || (g->free && g->phase == GUIDE_MAY_THINK);
+}
+
 static int prepare(struct guide *g, struct qwick_err *e)
 {
     size_t n, n_bytes = g->n_words * sizeof *g->allowed;
     g->forced = false;
     if (g->phase == GUIDE_THINKING) {
         memset(g->allowed, 0xff, n_bytes);
-        allow_stops(g, false);
+        allow_stops(g, g->free);
         return 0;
     }
     const uint64_t *mask = matcher_mask(g->matcher, &n, e);
@@ -107,9 +116,8 @@ static int prepare(struct guide *g, struct qwick_err *e)
                        "constraint: the model has no token that continues the "
                        "text");
     memcpy(g->allowed, mask, n_bytes);
-    g->forced = g->phase == GUIDE_TEXT && n == 1 && !complete;
-    if (complete)
-        allow_stops(g, true);
+    g->forced = is_in_text(g) && n == 1 && !complete;
+    allow_stops(g, complete); /* a grammar may admit all tokens */
     if (g->phase == GUIDE_AFTER_THINK && !guide_keeps_newlines(g))
         for (const struct token_trie *t = g->eng->trie; t; t = t->next)
             allow_newlines(g, t);
@@ -126,7 +134,7 @@ int guide_prepare(struct guide *g, struct qwick_err *e)
 
 void guide_look(struct guide *g, const struct sampler *s, const float *logits)
 {
-    if (g->phase != GUIDE_MAY_THINK ||
+    if (g->phase != GUIDE_MAY_THINK || g->free ||
         sampler_find_larger(s, logits, g->eng->think_open) >= 0)
         return;
     memset(g->allowed, 0, g->n_words * sizeof *g->allowed);
@@ -135,18 +143,19 @@ void guide_look(struct guide *g, const struct sampler *s, const float *logits)
 
 static int accept(struct guide *g, int32_t id, struct qwick_err *e)
 {
+    enum guide_phase in_text = g->free ? GUIDE_MAY_THINK : GUIDE_TEXT;
     switch (g->phase) {
     case GUIDE_THINKING:
         if (id == g->eng->think_close)
             g->phase = GUIDE_AFTER_THINK;
         return 0;
     case GUIDE_MAY_THINK:
-        g->phase = id == g->eng->think_open ? GUIDE_THINKING : GUIDE_TEXT;
+        g->phase = id == g->eng->think_open ? GUIDE_THINKING : in_text;
         if (g->phase == GUIDE_THINKING)
             return 0;
         break;
     case GUIDE_AFTER_THINK:
-        g->phase = GUIDE_TEXT;
+        g->phase = in_text;
         if (!guide_keeps_newlines(g) && is_newlines(g, id))
             return 0;
         break;
@@ -168,7 +177,7 @@ int guide_forced(struct guide *g, int32_t *ids, size_t max, size_t *n,
                  struct qwick_err *e)
 {
     *n = 0;
-    if (g->phase != GUIDE_TEXT)
+    if (!is_in_text(g))
         return 0;
     double start = start_time(g);
     int rc = matcher_forced(g->matcher, ids, max, n, e);

@@ -1,6 +1,8 @@
 /* Keeps an answer within a constraint: it says which tokens may be drawn next.
  * The constraint begins after the think block. A stop id may be drawn exactly
- * when the text is complete. */
+ * when the text is complete. Where a constraint leaves the text free
+ * (constraint_set_free), think blocks may be anywhere in it, and nothing else
+ * is forbidden there or in them. */
 #ifndef ENGINE_GUIDE_H
 #define ENGINE_GUIDE_H
 
@@ -17,7 +19,8 @@ struct sampler;
 
 enum guide_phase {
     GUIDE_MAY_THINK,   /* before the first token: the model may open a think
-                          block; see guide_look */
+                          block; see guide_look. Also in the text of a
+                          constraint that leaves it free */
     GUIDE_THINKING,    /* anything but a stop id */
     GUIDE_AFTER_THINK, /* a token of newlines may come before the text */
     GUIDE_TEXT
@@ -30,6 +33,7 @@ struct guide {
     enum guide_phase phase;
     uint64_t *allowed; /* [n_words] ids that may be drawn, as bits */
     size_t n_words;
+    bool free;   /* the constraint leaves the text free */
     bool forced; /* the constraint admits only one next token */
     bool timed;  /* count the time, for a profile */
     double ms;   /* time of the functions below, if timed */

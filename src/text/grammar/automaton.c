@@ -371,6 +371,28 @@ uint32_t automaton_advance(struct automaton *a, uint32_t state,
     return after;
 }
 
+static int visit_state(struct automaton *a, uint32_t state)
+{
+    struct set s = a->states.v[state];
+    for (size_t i = 0; i < s.n; i++)
+        if (automaton_visit(a, a->states.places[s.off + i]))
+            return -1;
+    return 0;
+}
+
+uint32_t automaton_union(struct automaton *a, uint32_t s, uint32_t t)
+{
+    if (s == t || t == AUTOMATON_DEAD)
+        return s;
+    if (s == AUTOMATON_DEAD)
+        return t;
+    automaton_begin(a);
+    if (visit_state(a, s) || visit_state(a, t))
+        return AUTOMATON_DEAD;
+    a->accepts = a->states.v[s].accepts || a->states.v[t].accepts;
+    return close_places(a);
+}
+
 /* ---- making an automaton ---- */
 
 static int start(struct automaton *a, struct qwick_err *e)

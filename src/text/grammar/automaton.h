@@ -55,6 +55,10 @@ uint32_t automaton_start(const struct automaton *a);
 uint32_t automaton_advance(struct automaton *a, uint32_t state,
                            unsigned char byte);
 
+/* Return the state of a text that two states can have: it admits what either
+ * admits. On failure returns AUTOMATON_DEAD, and automaton_error says why. */
+uint32_t automaton_union(struct automaton *a, uint32_t s, uint32_t t);
+
 /* The transitions that are already known, for loops over many bytes. Pointers
  * are valid until a state is made or the automaton is tidied. */
 struct automaton_table {

@@ -1,6 +1,7 @@
 #include "text/grammar/gbnf.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -195,6 +196,23 @@ static uint32_t group(struct parser *x)
     return node;
 }
 
+/* A token: "<[ID]>" or its text, which begins with "<"; "!" before it: another
+ * one. */
+static uint32_t token(struct parser *x)
+{
+    bool negated = gbnf_skip(x, '!');
+    const char *from = x->p;
+    char at[32];
+    if (!peek(x, '<'))
+        return fail(x, "expected a token after \"!\"");
+    while (x->p < x->end && *x->p != '>' && *x->p != '\n')
+        x->p++;
+    if (!gbnf_skip(x, '>'))
+        return fail(x, "the token has no \">\"");
+    snprintf(at, sizeof at, "line %zu: ", x->line);
+    return grammar_token(x->g, at, from, (size_t)(x->p - from), negated);
+}
+
 /* Read an item without its repetition. *is_item: false if there is none. */
 static uint32_t item(struct parser *x, bool *is_item)
 {
@@ -210,7 +228,7 @@ static uint32_t item(struct parser *x, bool *is_item)
     if (gbnf_skip(x, '.'))
         return grammar_class(x->g, NULL, 0, true);
     if (peek(x, '<') || peek(x, '!'))
-        return fail(x, "references to tokens are not supported");
+        return token(x);
     if ((n = name(x, &from)) > 0)
         return grammar_ref(x->g, grammar_rule(x->g, from, n));
     *is_item = false;

@@ -16,8 +16,9 @@ struct grammar;
  * Rule names have letters, digits and "-". Literals and classes know the
  * escapes \n \r \t \\ \" \[ \] \- \^ \xHH \uHHHH \UHHHHHHHH. "." is any code
  * point. A rule ends with its line, except that lines may break inside of
- * parentheses, after "::=" and after "|". References to tokens (<...>) are
- * refused.
+ * parentheses, after "::=" and after "|". "<[12]>" is a token by its id,
+ * "<think>" one by its text, and with "!" before it any other one; see
+ * grammar_set_tokens.
  *
  * On failure the grammar has the error, which begins with "line N: ". */
 uint32_t gbnf_compile(struct grammar *g, const char *text, size_t n);

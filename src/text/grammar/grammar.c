@@ -201,6 +201,7 @@ void grammar_free(struct grammar *g)
     free(g->productive);
     free(g->nullable);
     free(g->order);
+    free(g->tokens);
     hashmap_free(&g->by_content);
     hashmap_free(&g->by_name);
     buf_free(&g->data);
@@ -464,8 +465,8 @@ static uint32_t need(struct grammar *g, const uint32_t *nodes, size_t n,
 /* Add what is known of the parts. Returns the index, or UINT32_MAX. */
 static uint32_t add_once(struct grammar *g, const struct grammar_once *o)
 {
-    struct once x = {.n = (uint32_t)o->n, .min = o->min, .max = o->max,
-                     .differ = o->differ};
+    struct once x = {
+        .n = (uint32_t)o->n, .min = o->min, .max = o->max, .differ = o->differ};
     char *required = calloc(o->n + 1, 1);
     if (!required ||
         ARRAY_RESERVE(g->onces, g->cap_onces, g->n_onces + 1, &g->err)) {
@@ -506,10 +507,9 @@ static uint32_t once_part(struct grammar *g, uint32_t once, uint32_t i,
 {
     bool apart = !g->onces[once].differ && !is_simple(g, part);
     const uint32_t mark[] = {once, i};
-    const uint32_t nodes[] = {
-        grammar_node(g, NODE_FREE, mark, sizeof mark, 0),
-        apart ? grammar_shared(g, "part", part) : part,
-        grammar_node(g, NODE_TAKE, mark, sizeof mark, 0)};
+    const uint32_t nodes[] = {grammar_node(g, NODE_FREE, mark, sizeof mark, 0),
+                              apart ? grammar_shared(g, "part", part) : part,
+                              grammar_node(g, NODE_TAKE, mark, sizeof mark, 0)};
     return grammar_seq(g, nodes, 3);
 }
 

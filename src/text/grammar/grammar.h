@@ -83,10 +83,10 @@ struct grammar_once {
     uint32_t other;        /* any number of times; GRAMMAR_NOTHING: never */
     uint32_t comma;
     uint32_t min, max; /* of all parts; max may be GRAMMAR_UNBOUNDED */
-    bool differ;       /* the texts of `other` differ from each other. Then it is
-                          a finite automaton (text_string) of texts that end with
-                          their second plain quote, and every beginning of them
-                          goes on to any number of texts; n is 0. */
+    bool differ; /* the texts of `other` differ from each other. Then it is
+                    a finite automaton (text_string) of texts that end with
+                    their second plain quote, and every beginning of them
+                    goes on to any number of texts; n is 0. */
 };
 #define GRAMMAR_MAX_ONCE 65535
 
@@ -98,6 +98,30 @@ uint32_t grammar_once(struct grammar *g, const struct grammar_once *o);
 /* The text of a rule. The rule may be defined later, and may contain
  * references to itself. */
 uint32_t grammar_ref(struct grammar *g, uint32_t rule);
+
+/* ---- tokens ---- */
+
+/* Tokens in a grammar are texts that UTF-8 does not have: GRAMMAR_TOKEN_BYTE
+ * and a code of two bytes, high byte first. The code of the i-th token of
+ * grammar_tokens is i + 1. All tokens that the grammar does not name share the
+ * code 0. */
+#define GRAMMAR_TOKEN_BYTE 0xFF
+#define GRAMMAR_MAX_TOKENS 1000
+
+/* Set the tokens that grammar_token can name: ids below n, and texts, of which
+ * find returns the id, -1 if there is no such token, or -2 when out of memory.
+ * Without this call grammars cannot name tokens. */
+typedef int32_t (*grammar_find_fn)(void *ctx, const char *text, size_t n);
+void grammar_set_tokens(struct grammar *g, size_t n, grammar_find_fn find,
+                        void *ctx);
+
+/* Return the node of a token, or with negated, of any other one. at begins
+ * messages: "line 3: ". The text is "<[ID]>", or the token's own text. */
+uint32_t grammar_token(struct grammar *g, const char *at, const char *text,
+                       size_t n, bool negated);
+
+/* The ids that the grammar names, [*n]. */
+const int32_t *grammar_tokens(const struct grammar *g, size_t *n);
 
 /* ---- rules ---- */
 

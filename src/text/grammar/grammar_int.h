@@ -94,6 +94,12 @@ struct grammar {
         struct buf lines;
         size_t n; /* also of lines that were left out */
     } remarks[GRAMMAR_N_REMARKS];
+    /* see grammar_set_tokens; find NULL: there are none */
+    size_t n_ids;
+    grammar_find_fn find;
+    void *find_ctx;
+    int32_t *tokens; /* [n_tokens] that the grammar names */
+    size_t n_tokens, cap_tokens;
     bool done; /* grammar_finish succeeded */
     uint32_t root;
     /* from grammar_finish, [n_nodes] */

@@ -20,7 +20,20 @@ struct tools_options {
     const char *tool; /* the text is one call of this tool; NULL: one call or
                          more, each of any tool; one call where the form has
                          only one */
-    bool lenient; /* of the schemas of all tools, see schema_options */
+    bool lenient;     /* of the schemas of all tools without "strict": true,
+                         see schema_options */
+    bool optional;    /* The text is free, and has calls of any tools or none:
+                         a call is checked from the mark on that begins it. A
+                         definition that cannot be held does not fail, unless
+                         it has "strict": true; others are lenient. If only a
+                         schema cannot be held, the arguments of its calls are
+                         any object. */
+    bool unchecked;   /* with optional: hold no schema, as if all of them were
+                         too large, except those with "strict": true */
+    void (*warn)(void *ctx, const char *text); /* with optional: says what is
+                                                  not checked, and why; NULL:
+                                                  nobody is told */
+    void *warn_ctx;
 };
 
 struct json_value;
