@@ -97,8 +97,10 @@ enum qwick_err_kind {
                                 that was cut off */
     QWICK_KIND_ADDRESS_SPACE, /* QWICK_ERR_MEMORY: the address space has no room
                                  for one file; other files may fit */
-    QWICK_KIND_LIMIT /* QWICK_ERR_MEMORY: needs more than a limit that the caller
-                        has set, whatever else runs */
+    QWICK_KIND_LIMIT, /* QWICK_ERR_MEMORY: needs more than a limit that the
+                         caller has set, whatever else runs */
+    QWICK_KIND_SCHEMA /* QWICK_ERR_RUNTIME: an answer does not satisfy its
+                         schema */
 };
 
 /* msg is one line without the program's name: "FILE: WHAT: why". It may hold
@@ -151,7 +153,11 @@ enum qwick_kv { QWICK_KV_DEFAULT, QWICK_KV_F16, QWICK_KV_F32, QWICK_KV_Q8 };
  * cache. Notes are details. The engine calls the function while it opens and
  * later, on the thread that called the library. The function must not call the
  * engine. */
-enum qwick_log_level { QWICK_LOG_WARNING, QWICK_LOG_NOTE };
+enum qwick_log_level {
+    QWICK_LOG_WARNING,
+    QWICK_LOG_NOTE,
+    QWICK_LOG_ERROR /* only from qwick_constraint_create */
+};
 typedef void (*qwick_log_fn)(void *ctx, enum qwick_log_level level,
                              const char *line);
 
@@ -996,7 +1002,7 @@ enum qwick_constraint_kind {
     QWICK_CONSTRAINT_CHOICES, /* texts separated by commas; \, is a comma and
                                 \\ a backslash */
     QWICK_CONSTRAINT_GBNF,    /* a grammar in the form of llama.cpp */
-    QWICK_CONSTRAINT_JSON_SCHEMA, /* a JSON schema (2020-12): the text is a JSON
+    QWICK_CONSTRAINT_JSON_SCHEMA, /* a JSON schema: the text is a JSON
                                      document that it admits */
     QWICK_CONSTRAINT_TOOLS,  /* a JSON array of tools in the form of OpenAI's
                                 API: the text is calls of them whose arguments
@@ -1022,6 +1028,21 @@ struct qwick_constraint_options {
     const char *tool; /* QWICK_CONSTRAINT_TOOLS: the text is one call of the
                          tool with this name; NULL: it is one call or more,
                          each of any of the tools */
+    /* Called by qwick_constraint_create, on its thread. QWICK_LOG_WARNING: names
+       the keywords of schemas that have no effect, or that are left out because
+       of `lenient`. QWICK_LOG_ERROR: before the
+       function fails, once for each part of a schema that it refuses, at most
+       20, and then with the number of the others. NULL: none. The error's
+       message names as many of them as it has room for. */
+    qwick_log_fn log;
+    void *log_ctx;
+    bool lenient; /* JSON schemas, also of tools: go on without keywords that
+                     cannot be held exactly. The texts then satisfy the rest of
+                     the schema; qwick_constraint_check tells whether an answer
+                     satisfies all of it. A tool that has "strict": false is
+                     lenient in any case. */
+    bool json_any_order; /* JSON schemas: the members of an object come in any
+                            order; else in that of the schema */
 };
 QWICK_API void qwick_constraint_options_init(struct qwick_constraint_options *o,
                                              size_t size);
@@ -1043,6 +1064,18 @@ QWICK_API int qwick_constraint_create(struct qwick_constraint **out,
                                       const struct qwick_constraint_options *o,
                                       struct qwick_err *e);
 QWICK_API void qwick_constraint_free(struct qwick_constraint *c);
+
+/* Whether answers need qwick_constraint_check: a schema is lenient. */
+QWICK_API bool qwick_constraint_is_lenient(const struct qwick_constraint *c);
+
+/* Set *valid to whether the text of a finished answer, without its thinking,
+ * satisfies the schemas that are lenient. If it does not, *e is
+ * QWICK_KIND_SCHEMA and names the first keyword that fails and the place in the
+ * answer. Returns 0, or -1 with *e set if the check fails: QWICK_ERR_MEMORY, or
+ * QWICK_ERR_USAGE if it takes too much work. Any number of threads may call it at the same time. */
+QWICK_API int qwick_constraint_check(const struct qwick_constraint *c,
+                                     const char *text, size_t n, bool *valid,
+                                     struct qwick_err *e);
 
 /* A number that is added to the logit of a token. -100 forbids the token in
  * practice, and 100 makes it the only one, as in OpenAI's API. */

@@ -1,5 +1,6 @@
 #include "text/unicode.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -130,6 +131,34 @@ enum uclass unicode_class(uint32_t cp)
 unsigned unicode_traits(uint32_t cp)
 {
     return cp < N_CODE_POINTS ? entry(cp) & E_TRAITS : 0;
+}
+
+/* ---- general categories ---- */
+
+/* Unicode 16 has about 3,400 runs. */
+static struct unicode_run runs[8192];
+static size_t n_runs;
+
+static void find_runs(void)
+{
+    const char *last = NULL;
+    for (uint32_t cp = 0; cp < N_CODE_POINTS; cp++) {
+        const char *c = utf8proc_category_string((utf8proc_int32_t)cp);
+        if (c == last || (last && c[0] == last[0] && c[1] == last[1]))
+            continue;
+        if (n_runs == sizeof runs / sizeof *runs)
+            break;
+        runs[n_runs++] = (struct unicode_run){cp, {c[0], c[1]}};
+        last = c;
+    }
+}
+
+const struct unicode_run *unicode_runs(size_t *n)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_runs);
+    *n = n_runs;
+    return runs;
 }
 
 /* ---- NFC ---- */

@@ -31,6 +31,15 @@ enum {
 /* Return the finer classes of a code point; 0 from 0x110000 on. */
 unsigned unicode_traits(uint32_t cp);
 
+/* Code points from `first` to the next run have one general category. */
+struct unicode_run {
+    uint32_t first;
+    char category[2]; /* "Lu" */
+};
+
+/* Return the runs of all code points, ascending. Any thread may call this. */
+const struct unicode_run *unicode_runs(size_t *n);
+
 /* Check quickly whether p[0..n) is in NFC. True is certain; false may be wrong.
  * Bytes that are not valid UTF-8 count as normalised, as in unicode_nfc. */
 bool unicode_is_nfc(const char *p, size_t n);

@@ -72,7 +72,7 @@ assert re.fullmatch(os.environ["RE"], text, re.S), text' || return 1
 @test "bad constraints are usage errors with a position" {
     fails 2 '--regex: character 2: the group has no ")"' --regex 'a(b' x
     fails 2 '--regex: character 4: back references' --regex '(a)\1' x
-    fails 2 'lookahead is not supported' --regex 'a(?=b)' x
+    fails 2 'lookbehind is not supported' --regex 'a(?<=b)' x
     fails 2 '--regex: is too large' --regex '(((([ab]c{31}){31}){31}){31}){31}' x
     fails 2 '--choices: text 2 is empty' --choices 'a,,b' x
     fails 2 'cannot be combined with --choices' --choices a --regex b x
@@ -147,11 +147,68 @@ while text != "[]":
     done
     run -0 q --think off --json-schema '{"const": [1]}' --json-indent 2 x
     [ "$output" = $'[\n  1\n]' ]
-    fails 2 '--json-schema: #/if' --json-schema '{"if": true}' x
+    fails 2 '--json-schema: #/$ref' --json-schema '{"$ref": "a.json"}' x
     fails 2 "0..16" --json-schema "$T/s" --json-indent 17 x
     fails 2 'has no effect without --json-schema' --json-indent 2 x
+    fails 2 'has no effect without --json-schema' --json-order any x
+    fails 2 "schema|any" --json-schema "$T/s" --json-order all x
     printf '{"type":' >"$T/s"
     fails 2 "$T/s: " --json-schema "$T/s" x
+}
+
+@test "keywords without effect warn once, and all problems of a schema are named" {
+    local odd='"nullable": true, "id": "a", "x-b": 1, "format": "int32"'
+    run -0 --separate-stderr q --think off --json-schema "{\"enum\": [1], $odd}" x
+    [ "$output" = 1 ]
+    [ "$stderr" = 'qwick: warning: --json-schema: without effect: nullable, id, format "int32"' ]
+    for i in 1 2 3; do
+        echo "{\"prompt\":\"x\",\"json_schema\":{\"enum\":[$i],$odd}}"
+    done >"$T/in"
+    run -0 --separate-stderr q batch --think off -i "$T/in"
+    [ "$(grep -c 'nullable, id, format "int32"' <<<"$stderr")" = 1 ]
+    local bad='{"$ref": "a.json", "properties": {"b": {"$ref": "#c", "requird": []}}}'
+    run -2 --separate-stderr q --json-schema "$bad" x
+    [ "$stderr" = 'qwick: --json-schema: #/$ref: "a.json" is outside of this schema, in which no $id is "a.json"
+qwick: --json-schema: #/properties/b/$ref: nothing is at "#c"
+qwick: --json-schema: #/properties/b/requird: is no keyword, did you mean required?' ]
+    echo "{\"prompt\":\"x\",\"json_schema\":$bad}" >"$T/in"
+    run q batch --think off -i "$T/in"
+    [[ $output == *'nothing is at \"#c\"; #/properties/b/requird: is no keyword'* ]]
+    bad=$(printf '"p%d": {"requird": []},' $(seq 30))
+    run -2 --separate-stderr q --json-schema "{\"properties\": {$bad \"a\": {}}}" x
+    [ "$(wc -l <<<"$stderr")" = 21 ]
+    [ "${stderr##*$'\n'}" = 'qwick: --json-schema: and 10 more' ]
+}
+
+@test "with --json-order any, members come in any order" {
+    local schema='{"type": "object", "additionalProperties": false,
+        "properties": {"a": {"enum": [1]}, "b": {"enum": [2]}, "c": {"enum": [3]}},
+        "required": ["a", "b", "c"]}'
+    : >"$T/orders"
+    for seed in $(seq 12); do
+        run -0 q --think off --temp 100 --seed "$seed" --json-schema "$schema" \
+            --json-order any x
+        [ "$(jget 'o == {"a": 1, "b": 2, "c": 3}' <<<"$output")" = True ]
+        printf '%s\n' "$output" >>"$T/orders"
+        [ "$(q --think off --temp 100 --seed "$seed" --json-schema "$schema" x)" \
+            = '{"a":1,"b":2,"c":3}' ]
+    done
+    [ "$(sort -u "$T/orders" | wc -l)" -gt 2 ]
+    for order in '' ', "json_order": "schema"' ', "json_order": "any"'; do
+        for seed in 1 2 3 4 5 6; do
+            printf '{"prompt": "x", "temperature": 100, "seed": %d, "think": false,
+                "json_schema": %s%s}\n' "$seed" "$schema" "$order" | tr '\n' ' '
+            echo
+        done
+    done >"$T/in"
+    run -0 q batch --json-order any -i "$T/in" -o "$T/out"
+    [ "$(head -n 6 "$T/out" | grep -c '"text":"{\\"a\\":1,\\"b\\":2')" -lt 6 ]
+    [ "$(sed -n 7,12p "$T/out" |
+        grep -c '"text":"{\\"a\\":1,\\"b\\":2,\\"c\\":3}"')" = 6 ]
+    [ "$(tail -n 6 "$T/out" | grep -c '"text":"{\\"a\\":1,\\"b\\":2')" -lt 6 ]
+    printf '{"prompt": "x", "json_order": "any"}\n' >"$T/in"
+    run -1 q batch -i "$T/in" -o "$T/out2"
+    grep -q 'json_order: has no effect without json_schema' "$T/out2"
 }
 
 # A batch has no guesses, and a single run has: forced tokens change nothing.

@@ -373,9 +373,13 @@ for _ in range(3):
     got = both({**body, **more})
     assert got["choices"] == want["choices"] and got["model"] == want["model"], got
 both({**body, "bad\nname\x1b[31m": 1})
+for i in range(3):
+    schema = {"enum": [i], "nullable": True, "bad\nword\x1b[31m": 1}
+    both({**body, "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}})
 both({**body, **{"unknown%d" % i: 1 for i in range(200)}})
 PY
     equal "$(grep -c zork_member "$D/main.err")" 1
+    equal "$(grep -c 'without effect: nullable' "$D/main.err")" 1
     [ "$(grep -c unknown "$D/main.err")" -le 64 ]
     run ! grep -q $'\x1b' "$D/main.err"
     [ "$(wc -l <"$D/main.err")" -le 80 ]

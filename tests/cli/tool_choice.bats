@@ -162,9 +162,9 @@ well_called() {
     run -0 q --think off "${with[@]}" auto --regex a x
     [ "$output" = a ]
     # a schema that is not supported, and a template that shows no calls
-    echo '{"function":{"name":"f","parameters":{"properties":{"a":{"if":{}}}}}}' \
+    echo '{"function":{"name":"f","parameters":{"properties":{"a":{"$ref":"b"}}}}}' \
         >"$T/bad"
-    fails 2 '--tool-choice: tool "f": parameters: #/properties/a/if: is not' \
+    fails 2 '--tool-choice: tool "f": parameters: #/properties/a/$ref: "b"' \
         --tools "$T/bad" --tool-choice required x
     run -0 q --think off --tools "$T/bad" --tool-choice none -n 3 x
     echo '{{ tools }}{% for m in messages %}{{ m.content }}{% endfor %}' \

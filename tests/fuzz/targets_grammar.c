@@ -12,7 +12,7 @@ static uint32_t compile_regex(struct grammar *g, const char *in, size_t n)
 {
     uint32_t root = grammar_rule(g, "root", 4);
     grammar_define(g, root,
-                   regex_compile(g, NULL, in, n, REGEX_WHOLE, NULL, NULL));
+                   regex_compile(g, NULL, in, n, REGEX_WHOLE));
     return root;
 }
 

@@ -11,11 +11,15 @@
 #include "text/grammar/grammar.h"
 #include "text/grammar/schema.h"
 
+/* The options of schemas, without the indent. */
+static struct schema_options test_options;
+
 /* Compile a schema. Returns NULL with *e set if it is refused. */
 static struct grammar *grammar_of(const char *text, size_t n, int indent,
                                   struct qwick_err *e)
 {
-    struct schema_options o = {.indent = indent};
+    struct schema_options o = test_options;
+    o.indent = indent;
     struct grammar *g = NULL;
     uint32_t root;
     if (grammar_create(&g, "S", e) == 0 &&

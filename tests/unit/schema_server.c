@@ -1,6 +1,7 @@
 /* Answers questions about schemas on its standard input, for the programs in
  * tests/schema:
  *     S INDENT LENGTH\nBYTES   compile a schema: "ok" or "error: MESSAGE"
+ *     O any|schema             the order of members for the next schemas: "ok"
  *     M LENGTH\nBYTES          match a text: "yes" or "no"
  *     D LENGTH\nBYTES          find an order of members in which the schema
  *                              admits a document: "yes", "no: TEXT" with the
@@ -238,7 +239,10 @@ static int answer(struct current *c, const char *line)
     char *text = NULL;
     if (sscanf(line, "S %d %zu", &indent, &n) == 2)
         answer_schema(c, text = read_bytes(n), n, indent);
-    else if (!c->automaton)
+    else if (strncmp(line, "O ", 2) == 0) {
+        test_options.any_order = strncmp(line, "O any", 5) == 0;
+        printf("ok\n");
+    } else if (!c->automaton)
         return -1;
     else if (sscanf(line, "M %zu", &n) == 1)
         printf("%s\n",

@@ -45,7 +45,7 @@ static const char sums[] =
 
 static const struct {
     const char *text;
-    enum { REGEX, GBNF, CHOICES, SCHEMA } kind;
+    enum { REGEX, GBNF, CHOICES, SCHEMA, ANY_ORDER } kind;
 } rows[] = {
     {json, GBNF},
     {sums, GBNF},
@@ -77,6 +77,17 @@ static const struct {
      SCHEMA},
     {"{\"type\":\"string\",\"format\":\"uri\"}", SCHEMA},
     {"{\"type\":\"string\",\"pattern\":\"^[0-9a-f]{4,40}$\"}", SCHEMA},
+    /* parts in any order, and strings that differ */
+    {"{\"properties\":{\"a\":{\"type\":\"string\"},\"ab\":{\"type\":\"array\","
+     "\"items\":"
+     "{\"enum\":[1,2,3,12,\"a\",\"b\"]},\"uniqueItems\":true},\"c\":{\"$ref\":"
+     "\"#\"}},"
+     "\"required\":[\"ab\"],\"additionalProperties\":false,\"type\":"
+     "\"object\"}",
+     ANY_ORDER},
+    {"{\"type\":\"array\",\"items\":{\"type\":\"array\",\"uniqueItems\":true,"
+     "\"items\":{\"type\":\"string\",\"pattern\":\"^[ab]*$\"}}}",
+     ANY_ORDER},
 };
 
 enum { N_ROWS = sizeof rows / sizeof *rows };
@@ -88,15 +99,15 @@ static struct grammar *compile_text(const char *text, int kind)
     size_t n = strlen(text);
     uint32_t root, node = 0;
     assert_int_equal(grammar_create(&g, "G", NULL), 0);
-    if (kind == SCHEMA) {
-        assert_ok(schema_compile(g, text, n, NULL, &root, &e), &e);
+    if (kind == SCHEMA || kind == ANY_ORDER) {
+        const struct schema_options o = {.any_order = kind == ANY_ORDER};
+        assert_ok(schema_compile(g, text, n, &o, &root, &e), &e);
     } else if (kind == GBNF) {
         root = gbnf_compile(g, text, n);
     } else {
         root = grammar_rule(g, "all", 3);
-        node = kind == REGEX
-                   ? regex_compile(g, NULL, text, n, REGEX_WHOLE, NULL, NULL)
-                   : choices_compile(g, text, n);
+        node = kind == REGEX ? regex_compile(g, NULL, text, n, REGEX_WHOLE)
+                             : choices_compile(g, text, n);
         grammar_define(g, root, node);
     }
     assert_ok(grammar_finish(g, root, &e), &e);
@@ -327,9 +338,8 @@ static void test_many_texts(void **state)
     assert_true(open_tokens(&t, "models/demo/tokenizer.json"));
     assert_int_equal(grammar_create(&g, "G", NULL), 0);
     uint32_t root = grammar_rule(g, "r", 1);
-    grammar_define(
-        g, root,
-        regex_compile(g, NULL, re, strlen(re), REGEX_WHOLE, NULL, NULL));
+    grammar_define(g, root,
+                   regex_compile(g, NULL, re, strlen(re), REGEX_WHOLE));
     assert_int_equal(grammar_finish(g, root, NULL), 0);
     assert_int_equal(constraint_create(&c, g, "G", t.trie, NULL), 0);
     grammar_free(g);

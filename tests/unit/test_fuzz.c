@@ -646,7 +646,7 @@ static int compile_grammar(struct grammar *g, const char *in, size_t n,
     } else {
         *root = grammar_rule(g, "root", 4);
         grammar_define(g, *root,
-                       regex_compile(g, NULL, in, n, REGEX_WHOLE, NULL, NULL));
+                       regex_compile(g, NULL, in, n, REGEX_WHOLE));
     }
     return grammar_error(g, e);
 }

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "text/grammar/automaton.h"
+#include "text/grammar/grammar.h"
 #include "text/grammar/schema.h"
 #include "text/grammar/schema_validator.h"
 
@@ -162,23 +164,23 @@ static void check_documents(void **state)
 static const struct failure {
     const char *schema, *doc, *message;
 } failures[] = {
-    {"false", "1", "it does not satisfy #"},
-    {"{\"uniqueItems\":true}", "[1,1]", "it does not satisfy #/uniqueItems"},
+    {"false", "1", "the document violates #"},
+    {"{\"uniqueItems\":true}", "[1,1]", "the document violates #/uniqueItems"},
     {"{\"properties\":{\"a/b\":{\"items\":{\"type\":\"null\"}}}}",
-     "{\"a/b\":[null,1]}",
-     "/a~1b/1 does not satisfy #/properties/a~1b/items/type"},
+     "{\"a/b\":[null,1]}", "/a~1b/1 violates #/properties/a~1b/items/type"},
     {"{\"anyOf\":[{\"minimum\":2},{\"maximum\":0}]}", "1",
-     "it does not satisfy #/anyOf"},
+     "the document violates #/anyOf"},
     {"{\"allOf\":[{\"minimum\":2},{\"maximum\":0}]}", "1",
-     "it does not satisfy #/allOf/0/minimum"},
+     "the document violates #/allOf/0/minimum"},
     {"{\"propertyNames\":{\"maxLength\":1}}", "{\"ab\":1}",
-     "it does not satisfy #/propertyNames"},
+     "the document violates #/propertyNames"},
     {"{\"if\":{\"minimum\":1},\"then\":{\"maximum\":2}}", "3",
-     "it does not satisfy #/then/maximum"},
-    {"{\"exclusiveMinimum\":1}", "1", "it does not satisfy #/exclusiveMinimum"},
+     "the document violates #/then/maximum"},
+    {"{\"exclusiveMinimum\":1}", "1",
+     "the document violates #/exclusiveMinimum"},
     {"{\"exclusiveMaximum\":0.1}", "0.1",
-     "it does not satisfy #/exclusiveMaximum"},
-    {"{\"multipleOf\":3}", "4", "it does not satisfy #/multipleOf"},
+     "the document violates #/exclusiveMaximum"},
+    {"{\"multipleOf\":3}", "4", "the document violates #/multipleOf"},
     {"true", "[1", NULL},
 };
 
@@ -196,6 +198,66 @@ static void names_failures(void **state)
             assert_non_null(strstr(e.msg, "offset"));
         schema_validator_free(v);
     }
+}
+
+/* ---- lenient schemas ----------------------------------------------------- */
+
+static struct grammar *grammar_of(const char *schema, bool lenient,
+                                  struct qwick_err *e)
+{
+    struct schema_options o = {.lenient = lenient, .where = "W: "};
+    struct grammar *g = NULL;
+    uint32_t root;
+    assert_ok(grammar_create(&g, "S", e), e);
+    if (schema_compile(g, schema, strlen(schema), &o, &root, e) == 0 &&
+        grammar_finish(g, root, e) == 0)
+        return g;
+    grammar_free(g);
+    return NULL;
+}
+
+static bool grammar_admits(const struct grammar *g, const char *doc)
+{
+    struct automaton *a;
+    struct qwick_err e;
+    assert_ok(automaton_create(&a, g, &e), &e);
+    uint32_t state = automaton_start(a);
+    for (; *doc && state != AUTOMATON_DEAD; doc++)
+        state = automaton_advance(a, state, (unsigned char)*doc);
+    bool ok = state != AUTOMATON_DEAD && automaton_accepts(a, state);
+    automaton_free(a);
+    return ok;
+}
+
+/* Strings that differ from all others need more than a grammar. */
+static const char unique[] =
+    "{\"type\":\"object\",\"required\":[\"a\"],\"properties\":{\"a\":{"
+    "\"type\":\"array\",\"items\":{\"type\":\"string\"},\"uniqueItems\":"
+    "true}},\"additionalProperties\":false}";
+
+static void weakens_by_name(void **state)
+{
+    struct qwick_err e;
+    size_t n;
+    assert_null(grammar_of(unique, false, &e));
+    assert_non_null(strstr(e.msg, "#/properties/a/uniqueItems"));
+    struct grammar *g = grammar_of(unique, true, &e);
+    assert_non_null(g);
+    assert_string_equal(grammar_remarks(g, GRAMMAR_WEAKENED, &n),
+                        "W: #/properties/a/uniqueItems\n");
+    assert_int_equal(n, 1);
+    assert_true(grammar_admits(g, "{\"a\":[\"x\",\"y\"]}"));
+    assert_true(grammar_admits(g, "{\"a\":[\"x\",\"x\"]}"));
+    assert_false(grammar_admits(g, "{\"a\":[1]}"));
+    grammar_free(g);
+}
+
+/* What a schema demands wrongly is no matter of leniency. */
+static void refuses_errors(void **state)
+{
+    struct qwick_err e;
+    assert_null(grammar_of("{\"minimum\":\"1\"}", true, &e));
+    assert_null(grammar_of("{\"$ref\":\"#/a\"}", true, &e));
 }
 
 /* ---- limits -------------------------------------------------------------- */
@@ -241,10 +303,9 @@ static void refuses_loops(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(check_documents),
-        cmocka_unit_test(names_failures),
-        cmocka_unit_test(bounds_work),
-        cmocka_unit_test(refuses_loops),
+        cmocka_unit_test(check_documents), cmocka_unit_test(names_failures),
+        cmocka_unit_test(weakens_by_name), cmocka_unit_test(refuses_errors),
+        cmocka_unit_test(bounds_work),     cmocka_unit_test(refuses_loops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -243,10 +243,25 @@ static void test_out_of_room(void **state)
     buf_free(&out);
 }
 
+static void test_runs(void **state)
+{
+    size_t n, k = 0;
+    const struct unicode_run *runs = unicode_runs(&n);
+    assert_int_equal(runs[0].first, 0);
+    for (uint32_t cp = 0; cp < 0x110000; cp++) {
+        const char *want = utf8proc_category_string((utf8proc_int32_t)cp);
+        if (k + 1 < n && runs[k + 1].first == cp)
+            k++;
+        assert_memory_equal(runs[k].category, want, 2);
+    }
+    assert_int_equal(k, n - 1);
+}
+
 int main(void)
 {
     draw_state = 20240607;
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_runs),
         cmocka_unit_test(test_classes),
         cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_every_character),

@@ -138,6 +138,8 @@ void json_answer(struct json_writer *w, const struct json_answer *a)
         json_ids(w, "prompt_ids", a->prompt, a->n_prompt);
     json_ids(w, "tokens", r->tokens, r->n_tokens);
     jw_cstr(w, "finish_reason", qwick_finish_name(r->finish));
+    if (a->schema != SCHEMA_UNCHECKED)
+        jw_bool(w, "schema_valid", a->schema == SCHEMA_VALID);
     jw_object(w, "usage");
     jw_uint(w, "prompt_tokens", r->n_prompt);
     jw_uint(w, "completion_tokens", r->n_tokens);

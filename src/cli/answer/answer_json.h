@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "base/buf.h"
+#include "cli/answer/constraint_opts.h"
 #include "text/chat/code_block.h"
 #include "file/json_writer.h"
 #include "cli/report/profile.h"
@@ -28,6 +29,7 @@ struct json_answer {
     const struct tool_calls *calls; /* after its end; NULL: the chat has no
                                        tools */
     const struct profile *profile;  /* NULL: not requested */
+    enum schema_verdict schema;
 };
 
 /* Write the members of an answer's object. */

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/hash.h"
+#include "cli/io/out.h"
 
 /* The most constraints without users that are kept. */
 enum { MAX_UNUSED = 8 };
@@ -25,6 +27,8 @@ constraint_cache_find(const struct constraint_cache *c,
 {
     struct constraint_ref *r = c->first;
     while (r && (r->kind != o->kind || r->json_indent != o->json_indent ||
+                 r->lenient != o->lenient ||
+                 r->json_any_order != o->json_any_order ||
                  !same_text(&r->text, o->text, o->n_text) ||
                  !same_text(&r->tool, o->tool, tool_length(o))))
         r = r->next;
@@ -59,6 +63,21 @@ static void drop_oldest(struct constraint_cache *c)
     ref_free(r);
 }
 
+/* Print a warning that was not printed before. Errors are in the message of the
+ * failure, which goes to the record. */
+static void cache_warn(void *ctx, enum qwick_log_level level, const char *line)
+{
+    struct constraint_cache *c = ctx;
+    uint64_t hash = hash_bytes(0, line, strlen(line));
+    if (level != QWICK_LOG_WARNING || c->n_warned == MAX_CONSTRAINT_WARNINGS)
+        return;
+    for (size_t i = 0; i < c->n_warned; i++)
+        if (c->warned[i] == hash)
+            return;
+    c->warned[c->n_warned++] = hash;
+    msg_warn("%s", line);
+}
+
 /* Compile a constraint that the cache does not have. */
 static int constraint_cache_compile(struct constraint_cache *c,
                                     struct qwick_engine *eng,
@@ -66,18 +85,23 @@ static int constraint_cache_compile(struct constraint_cache *c,
                                     struct constraint_ref **out,
                                     struct qwick_err *e)
 {
+    struct qwick_constraint_options logged = *o;
     struct constraint_ref *r = calloc(1, sizeof(*r));
     if (!r)
         return err_oom(e, sizeof(*r));
     r->cache = c;
     r->kind = o->kind;
     r->json_indent = o->json_indent;
+    r->lenient = o->lenient;
+    r->json_any_order = o->json_any_order;
     if (buf_reserve(&r->text, 0) || buf_append(&r->text, o->text, o->n_text) ||
         buf_append(&r->tool, o->tool ? o->tool : "", tool_length(o))) {
         ref_free(r);
         return err_oom(e, o->n_text);
     }
-    if (qwick_constraint_create(&r->constraint, eng, o, e)) {
+    logged.log = cache_warn;
+    logged.log_ctx = c;
+    if (qwick_constraint_create(&r->constraint, eng, &logged, e)) {
         ref_free(r);
         return -1;
     }
@@ -145,6 +169,10 @@ void constraint_add_key(struct key *k, const struct constraint_ref *r)
     key_add_u64(k, (uint64_t)r->kind);
     key_add_text(k, r->text.data, r->text.len);
     key_add_u64(k, (uint64_t)r->json_indent);
+    if (r->lenient)
+        key_add_text(k, "lenient", 7);
+    if (r->json_any_order)
+        key_add_text(k, "any order", 9);
     if (r->kind == QWICK_CONSTRAINT_TOOLS)
         key_add_text(k, buf_text(&r->tool), r->tool.len);
 }

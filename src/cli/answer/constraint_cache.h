@@ -4,6 +4,7 @@
 #define CLI_CONSTRAINT_CACHE_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,20 +21,28 @@ struct constraint_ref {
     struct buf text;
     struct buf tool; /* of the options, or empty */
     int json_indent;
+    bool lenient;
+    bool json_any_order;
     size_t n_users; /* under the mutex of the cache */
     uint64_t last_use;
 };
 
+/* The most warnings that are printed. */
+enum { MAX_CONSTRAINT_WARNINGS = 64 };
+
 struct constraint_cache {
     struct constraint_ref *first;
+    uint64_t warned[MAX_CONSTRAINT_WARNINGS]; /* [n_warned] hashes of the
+                                                 warnings that were printed */
+    size_t n_warned;
     uint64_t n_uses;
     pthread_mutex_t mutex;
 };
 
 void constraint_cache_init(struct constraint_cache *c);
 
-/* Get the constraint of these options, from the cache or compiled. Returns 0,
- * or -1 with *e set. Give each reference back with constraint_cache_put. */
+/* Get the constraint of these options, from the cache or compiled. The library's
+ * warnings are printed, each once. Returns 0, or -1 with *e set. Give each reference back with constraint_cache_put. */
 int constraint_cache_get(struct constraint_cache *c, struct qwick_engine *eng,
                          const struct qwick_constraint_options *o,
                          struct constraint_ref **out, struct qwick_err *e);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/answer/answer_opts.h"
 #include "cli/io/out.h"
 #include "cli/io/prompt.h"
 
@@ -59,6 +60,11 @@ int constraint_check(const struct opt_parsed *p)
     return -1;
 }
 
+bool constraint_any_order(const char *order)
+{
+    return order && strcmp(order, "any") == 0;
+}
+
 int constraint_read(struct qwick_constraint_options *o, char **data,
                     const struct opt_parsed *p)
 {
@@ -71,12 +77,50 @@ int constraint_read(struct qwick_constraint_options *o, char **data,
     o->kind = rows[i].kind;
     o->name = rows[i].shown;
     o->json_indent = (int)p->a.json_indent;
+    o->lenient = p->a.schema_lenient;
+    o->json_any_order = constraint_any_order(p->a.json_order);
     if (!is_file(p, i))
         return 0;
     o->name = o->text;
     if (prompt_read(o->text, data, &o->n_text, &e))
         return msg_fail(&e);
     o->text = *data ? *data : "";
+    return 0;
+}
+
+/* Print a line. ctx: a bool that notes errors. */
+static void constraint_say(void *ctx, enum qwick_log_level level,
+                           const char *line)
+{
+    bool *failed = ctx;
+    *failed |= level == QWICK_LOG_ERROR;
+    msg_say(level == QWICK_LOG_ERROR ? MSG_ERROR : MSG_WARNING, "%s", line);
+}
+
+int constraint_open(struct qwick_constraint **out, struct qwick_engine *eng,
+                    struct qwick_constraint_options *o)
+{
+    struct qwick_err e;
+    bool said = false;
+    o->log = constraint_say;
+    o->log_ctx = &said;
+    int rc = qwick_constraint_create(out, eng, o, &e);
+    return said ? (int)e.code : msg_result(rc, &e);
+}
+
+int constraint_verdict(const struct qwick_constraint *c,
+                       const struct qwick_result *r,
+                       enum schema_verdict *verdict, struct qwick_err *e)
+{
+    bool valid = false;
+    *verdict = SCHEMA_UNCHECKED;
+    if (!c || !qwick_constraint_is_lenient(c))
+        return 0;
+    if (!answer_is_cut(r->finish) &&
+        qwick_constraint_check(c, r->text ? r->text : "", r->n_text, &valid,
+                               e))
+        return -1;
+    *verdict = valid ? SCHEMA_VALID : SCHEMA_INVALID;
     return 0;
 }
 

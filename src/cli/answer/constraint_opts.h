@@ -19,8 +19,29 @@ bool constraint_given(const struct opt_parsed *p);
  * *data owns the text of a file and must be freed with free(); it may be NULL.
  * Call it only if constraint_given. Returns 0, or an exit status after printing
  * a message. */
+/* Whether a value of --json-order, or NULL, means any order. */
+bool constraint_any_order(const char *order);
+
 int constraint_read(struct qwick_constraint_options *o, char **data,
                     const struct opt_parsed *p);
+
+/* Compile a constraint and print what the library says about it. Returns 0, or
+ * an exit status after printing a message. */
+int constraint_open(struct qwick_constraint **out, struct qwick_engine *eng,
+                    struct qwick_constraint_options *o);
+
+/* Whether a finished answer satisfies a schema that is lenient. */
+enum schema_verdict {
+    SCHEMA_UNCHECKED, /* no schema is lenient */
+    SCHEMA_VALID,
+    SCHEMA_INVALID /* or the answer is cut */
+};
+
+/* Set *verdict. If it is SCHEMA_INVALID and the answer is not cut, *e says why.
+ * c may be NULL. Returns 0, or -1 with *e set if the check failed. */
+int constraint_verdict(const struct qwick_constraint *c,
+                       const struct qwick_result *r,
+                       enum schema_verdict *verdict, struct qwick_err *e);
 
 /* Whether an answer that ended for this reason may be shorter than the
  * constraint demands. A text without calls has no calls when it is cut,

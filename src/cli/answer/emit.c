@@ -245,7 +245,11 @@ int gen_output_end(struct gen_output *x, struct qwick_result *r)
 {
     if (block_ended(x)) /* its end acts as a stop string */
         r->finish = QWICK_FINISH_STOP_STRING;
-    return emit_end(x, r, x->j->p->a.null);
+    int status = emit_end(x, r, x->j->p->a.null);
+    if (!status && constraint_verdict(x->j->constraint, r, &x->schema,
+                                      &x->why_invalid))
+        status = msg_fail(&x->why_invalid);
+    return status;
 }
 
 int gen_output_fail(struct gen_output *x)

@@ -147,6 +147,7 @@ int gen_output_json(struct gen_output *x, const struct qwick_result *r,
         .block = a->extract ? &x->block : NULL,
         .calls = x->calls.tools ? &x->calls : NULL,
         .profile = pr,
+        .schema = x->schema,
     };
     if (x->text)
         return 0;
@@ -279,6 +280,11 @@ int gen_output_status(const struct gen_output *x, const struct qwick_result *r)
         status = score_block(x, r);
     if (status < 0 && c->error.len) {
         judge_say(x, true, c->error.data);
+        status = EXIT_INCOMPLETE;
+    }
+    if (status < 0 && x->schema == SCHEMA_INVALID &&
+        !answer_is_cut(r->finish)) {
+        judge_say(x, true, x->why_invalid.msg);
         status = EXIT_INCOMPLETE;
     }
     return status < 0 ? score_ending(x, r) : status;

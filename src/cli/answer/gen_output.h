@@ -42,6 +42,8 @@ struct gen_output {
     bool thinking;           /* stderr is showing thinking */
     char last_thinking;      /* the last byte of thinking written to stderr */
     bool had_thinking;       /* stdout has thinking, but no answer yet */
+    enum schema_verdict schema; /* of the finished answer */
+    struct qwick_err why_invalid;
     int status; /* exit status of a failed write, whose message is printed; 0:
                    no failure */
 };
@@ -82,7 +84,7 @@ int emit_token(void *ctx, const struct qwick_token_event *ev);
 
 /* End the output of an answer, except for its JSON: write text that was held
  * back, and a newline if the text on stdout ends without one. Afterwards
- * x->block and x->calls have read the whole answer. Corrects r->finish if -x
+ * x->block and x->calls have read the whole answer, and x->schema is known. Corrects r->finish if -x
  * ended it. Returns an exit status. */
 int gen_output_end(struct gen_output *x, struct qwick_result *r);
 

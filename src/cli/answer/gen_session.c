@@ -262,6 +262,7 @@ int gen_read_constraint(struct gen_job *j, struct qwick_constraint_options *o,
     if (j->choice.kind == CHOICE_AUTO || !j->tools.list.len)
         return constraint_given(j->p) ? constraint_read(o, text, j->p) : 0;
     int rc = tool_choice_constraint(&j->choice, &j->tools.list, &tools, o, &e);
+    o->lenient = j->p->a.schema_lenient;
     o->name = j->p->a.tool_choice ? "--tool-choice" : "tool_choice";
     *text = buf_take(&tools, NULL);
     return msg_result(rc, &e);
@@ -270,13 +271,11 @@ int gen_read_constraint(struct gen_job *j, struct qwick_constraint_options *o,
 int gen_open_constraint(struct gen_job *j)
 {
     struct qwick_constraint_options o;
-    struct qwick_err e;
     char *text;
     int status = gen_read_constraint(j, &o, &text);
     j->kind = o.kind;
     if (!status && o.name)
-        status = msg_result(
-            qwick_constraint_create(&j->constraint, j->eng, &o, &e), &e);
+        status = constraint_open(&j->constraint, j->eng, &o);
     free(text);
     return status;
 }

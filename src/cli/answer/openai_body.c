@@ -226,6 +226,18 @@ static int body_top(struct openai_reader *x, const struct member *row,
                : body_refuse(x, row->name, "needs logprobs: true");
 }
 
+/* Only an explicit "strict": false lets go of keywords. */
+static int body_strict(struct openai_reader *x, const struct member *row,
+                       const struct json_value *strict)
+{
+    if (strict && !json_is(strict, JSON_BOOL))
+        return body_refuse(x, row->name,
+                           "json_schema.strict must be true or false");
+    if (strict && !strict->boolean)
+        jw_bool(x->w, "schema_lenient", true);
+    return 0;
+}
+
 static int body_format(struct openai_reader *x, const struct member *row,
                        const struct json_value *m)
 {
@@ -248,7 +260,7 @@ static int body_format(struct openai_reader *x, const struct member *row,
         return body_refuse(x, row->name,
                            "json_schema.schema must be an object");
     jw_value(x->w, "json_schema", schema);
-    return 0;
+    return body_strict(x, row, json_member(json_get(m, "json_schema"), "strict"));
 }
 
 /* Tools that are no functions run at their vendor. Without them the model can
@@ -380,6 +392,7 @@ static const struct member members[] = {
     {"grammar", body_same, NULL},
     {"regex", body_same, NULL},
     {"choices", body_same, NULL},
+    {"json_order", body_same, NULL},
     {"cache_prompt", body_nothing, NULL},
 };
 

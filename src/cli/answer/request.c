@@ -119,16 +119,24 @@ static int record_number(struct request *r, const struct json_value *m,
     return 0;
 }
 
-static int record_bool(struct request *r, const struct json_value *v,
-                       const char *key, bool normal, bool *out,
-                       struct qwick_err *e)
+static int record_bool(struct request *r, const struct json_value *m,
+                       const char *key, bool *out, struct qwick_err *e)
 {
-    const struct json_value *m = json_member(v, key);
-    if (m && !json_is(m, JSON_BOOL))
+    if (!json_is(m, JSON_BOOL))
         return request_fault(r, e, key, "must be true or false, is %s",
                              json_type_name(m));
-    *out = m ? m->boolean : normal;
+    *out = m->boolean;
     return 0;
+}
+
+/* Read a member that a record may lack. */
+static int record_switch(struct request *r, const struct json_value *v,
+                         const char *key, bool normal, bool *out,
+                         struct qwick_err *e)
+{
+    const struct json_value *m = json_member(v, key);
+    *out = normal;
+    return m ? record_bool(r, m, key, out, e) : 0;
 }
 
 static int record_think(struct request *r, const struct json_value *m,
@@ -200,7 +208,7 @@ static int record_bias(struct request *r, const struct json_value *m,
 }
 
 /* Set an option to the value of a member. Texts and files are tools and
- * constraints, which are read later. */
+ * constraints, which are read later, with the order of members. */
 static int record_option(struct request *r, struct opt_parsed *own,
                          const struct opt *o, const struct json_value *m,
                          struct qwick_err *e)
@@ -216,7 +224,9 @@ static int record_option(struct request *r, struct opt_parsed *own,
     case OPT_TEXTS:
         return record_stop(r, m, to, e);
     case OPT_CHOICE:
-        return record_think(r, m, to, e);
+        return o->id == OPT_think ? record_think(r, m, to, e) : 0;
+    case OPT_FLAG:
+        return record_bool(r, m, o->record, to, e);
     default:
         return 0;
     }
@@ -295,6 +305,23 @@ static int constraint_text(enum qwick_constraint_kind kind,
                                                             : "");
 }
 
+/* Read the order of the members of a record's JSON. */
+static int record_order(struct request *r, struct qwick_constraint_options *o,
+                        const struct json_value *v, struct qwick_err *e)
+{
+    const struct json_value *m = json_member(v, "json_order");
+    const char *order = r->c->g->p->a.json_order;
+    if (m && o->kind != QWICK_CONSTRAINT_JSON_SCHEMA)
+        return request_fault(r, e, "json_order", "has no effect without %s",
+                             member_name(r->c, "json_schema"));
+    if (m && !json_equals(m, "schema") && !json_equals(m, "any"))
+        return request_fault(r, e, "json_order",
+                             "must be \"schema\" or \"any\"");
+    if (o->kind == QWICK_CONSTRAINT_JSON_SCHEMA)
+        o->json_any_order = constraint_any_order(m ? m->str : order);
+    return 0;
+}
+
 /* Read the constraint of a record. *own is the member that has it; NULL: there
  * is none. */
 static int record_own_constraint(struct request *r,
@@ -331,7 +358,7 @@ static int record_own_constraint(struct request *r,
     }
     o->text = buf_text(text);
     o->n_text = text->len;
-    return 0;
+    return record_order(r, o, v, e);
 }
 
 /* Set *o to the constraint of a choice of tools, which the member *own, or
@@ -378,7 +405,7 @@ static int request_constrain(struct request *r,
  * is one; that of the options has no effect on a record with a constraint of
  * its own, and none on one without tools. */
 static int record_constraint(struct request *r, const struct json_value *v,
-                             struct qwick_err *e)
+                             bool lenient, struct qwick_err *e)
 {
     const struct tool_choice *given = &r->c->g->choice;
     const struct json_value *m = json_member(v, "tool_choice");
@@ -398,6 +425,7 @@ static int record_constraint(struct request *r, const struct json_value *v,
         rc = choice_constraint(r, &choice, "tool_choice", &o, &own, &text, e);
     else if (!rc && !m && !own && r->tools && given->kind != CHOICE_AUTO)
         rc = choice_constraint(r, given, "--tool-choice", &o, &own, &text, e);
+    o.lenient = lenient;
     if (!rc)
         rc = request_constrain(r, &o, own, e);
     buf_free(&text);
@@ -421,7 +449,7 @@ static int record_tools(struct request *r, const struct json_value *v,
         return request_fault(r, e, "tools", "%s",
                              ids ? "cannot be combined with prompt_ids"
                                  : "need a chat template");
-    if (record_bool(r, v, "parallel_tool_calls", true, &parallel, e))
+    if (record_switch(r, v, "parallel_tool_calls", true, &parallel, e))
         return -1;
     r->one_call = !parallel;
     if (!own)
@@ -534,7 +562,7 @@ static int take_final_message(struct request *r, struct qwick_chat *chat,
     const struct json_value *m = json_member(record, "messages");
     struct qwick_message last;
     bool goes_on;
-    if (record_bool(r, record, "continue_final_message", false, &goes_on, e))
+    if (record_switch(r, record, "continue_final_message", false, &goes_on, e))
         return -1;
     if (!goes_on || !m->len)
         return 0;
@@ -731,7 +759,7 @@ static int record_read(struct request *r, const struct json_value *v,
         if (!request_has_key(&v->keys[i]))
             request_warn_unknown(c, &v->keys[i], r->line);
     if (record_options(r, &own, v, e) || record_tools(r, v, e) ||
-        record_constraint(r, v, e))
+        record_constraint(r, v, own.a.schema_lenient, e))
         return -1;
     enum qwick_think think = answer_think(&own.a);
     double start = clock_ms();

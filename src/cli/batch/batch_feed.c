@@ -27,6 +27,7 @@ struct sample {
     struct buf logprobs;
     struct code_block block; /* with --extract: of the finished answer */
     struct tool_calls calls; /* of the finished answer, if it has tools */
+    enum schema_verdict schema;
     bool oom; /* memory ran out while collecting logprobs or the block */
 };
 
@@ -223,6 +224,15 @@ static int sample_read_parts(struct sample *s, const struct qwick_result *r)
     return 0;
 }
 
+/* Check a finished answer against a schema that is lenient. Returns true, with
+ * *e set, if the line is an error. */
+static bool sample_is_invalid(struct sample *s, const struct qwick_result *r,
+                              struct qwick_err *e)
+{
+    return constraint_verdict(s->r->o.constraint, r, &s->schema, e) ||
+           (s->schema == SCHEMA_INVALID && !answer_is_cut(r->finish));
+}
+
 /* End a sample with its answer, or if why is not NULL, with an error. */
 static int sample_finish(struct sample *s, const struct qwick_result *r,
                          const struct qwick_err *why, struct qwick_err *e)
@@ -236,7 +246,8 @@ static int sample_finish(struct sample *s, const struct qwick_result *r,
               .show_forced = q->o.limit_thinking,
               .logprobs = q->o.logprobs ? &s->logprobs : NULL,
               .block = j->a->extract ? &s->block : NULL,
-              .calls = q->tools ? &s->calls : NULL},
+              .calls = q->tools ? &s->calls : NULL,
+              .schema = s->schema},
         .incomplete = !why && sample_is_broken(s, r),
     };
     if (--q->n_todo == 0)
@@ -273,8 +284,11 @@ int batch_done(void *ctx, void *tag, struct qwick_result *r,
 {
     struct batch_job *j = ctx;
     struct sample *s = tag;
+    struct qwick_err invalid;
     if (!why && sample_read_parts(s, r))
         s->oom = true;
+    if (!why && sample_is_invalid(s, r, &invalid))
+        why = &invalid;
     if (!why)
         sample_count(j, s, r);
     return sample_finish(s, r, why, &j->fatal);

@@ -58,6 +58,8 @@ static void jsonl_error(struct json_writer *w, const struct batch_line *l,
 {
     jsonl_begin(w, l);
     jw_cstr(w, "error", why->msg);
+    if (why->kind == QWICK_KIND_SCHEMA)
+        jw_bool(w, "schema_valid", false);
     jw_end_object(w);
 }
 

@@ -54,9 +54,11 @@ static void openai_answer(struct json_writer *w, const struct batch_line *l,
     jw_end_object(w);
 }
 
-static const char *openai_error_code(enum qwick_err_code code)
+static const char *openai_error_code(const struct qwick_err *why)
 {
-    switch (code) {
+    if (why->kind == QWICK_KIND_SCHEMA)
+        return "schema_invalid";
+    switch (why->code) {
     case QWICK_ERR_USAGE:
         return "invalid_request";
     case QWICK_ERR_CONTEXT:
@@ -72,7 +74,7 @@ static void openai_error(struct json_writer *w, const struct batch_line *l,
     openai_begin(w, l);
     jw_null(w, "response");
     jw_object(w, "error");
-    jw_cstr(w, "code", openai_error_code(why->code));
+    jw_cstr(w, "code", openai_error_code(why));
     jw_cstr(w, "message", why->msg);
     jw_end_object(w);
     jw_end_object(w);

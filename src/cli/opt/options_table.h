@@ -361,8 +361,15 @@ OPTION(TEXT, json_schema, "json-schema", V_ANSWER, .arg = "FILE|TEXT",
        .access = OPT_LOADS, .record = "json_schema",
        .help = "the answer is JSON that the schema admits; a TEXT begins with "
                "{")
+OPTION(FLAG, schema_lenient, "schema-lenient", V_ANSWER,
+       .record = "schema_lenient",
+       .help = "leave out what cannot be held exactly of a schema, and check "
+               "the finished answer instead")
 OPTION(INT, json_indent, "json-indent", V_ANSWER, RANGE(0, 16),
        .def = "0, compact", .help = "indent that JSON by N blanks per level")
+OPTION(CHOICE, json_order, "json-order", V_ANSWER, .choices = "schema|any",
+       .def = "schema", .record = "json_order",
+       .help = "write members in the order of the schema, or in any")
 
 GROUP("Sampling (defaults: generation_config.json, else greedy; each of "
       "these\noptions turns sampling on)")

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/key.h"
+#include "cli/answer/answer_opts.h"
 #include "cli/io/prompt.h"
 #include "cli/serve/body.h"
 
@@ -90,6 +91,7 @@ int samples_queue(struct samples *s, size_t i, const struct request *r,
     struct qwick_sampling sampling;
     struct qwick_generate_options o = request_options(r, k, &sampling);
     struct qwick_err why;
+    x->constraint = o.constraint;
     o.on_token = fn;
     o.on_token_ctx = x;
     if (!qwick_batch_add(s->c->s->batch, r->ids, r->n_ids, &o, &x->task,
@@ -145,6 +147,19 @@ static void sample_check_memory(struct sample *x)
         samples_fail(x->all, 503, NULL, "out of memory");
 }
 
+/* Note an answer that does not satisfy a schema that is lenient. */
+static void sample_check_schema(struct sample *x)
+{
+    enum schema_verdict verdict;
+    struct qwick_err e;
+    if (x->all->why.status)
+        return;
+    if (constraint_verdict(x->constraint, &x->r, &verdict, &e))
+        x->all->why = serve_error_of(&e);
+    else if (verdict == SCHEMA_INVALID && !answer_is_cut(x->r.finish))
+        samples_fail(x->all, 500, "schema_invalid", e.msg);
+}
+
 /* Note an answer that ended without being one. */
 static void sample_check_end(struct sample *x)
 {
@@ -162,6 +177,8 @@ static void sample_check_end(struct sample *x)
                      atomic_load(&s->c->stop) == SERVE_GONE
                          ? "the client has left"
                          : "the server is shutting down");
+    else
+        sample_check_schema(x);
 }
 
 /* The batch has ended a sample. */

@@ -21,6 +21,7 @@ struct sample {
     bool queued, ended;    /* in the batch; ended there */
     bool oom;              /* memory ran out in a callback */
     struct qwick_result r; /* of the answer when it has ended */
+    const struct qwick_constraint *constraint; /* of its request; NULL: none */
 };
 
 struct samples {

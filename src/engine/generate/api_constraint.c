@@ -2,9 +2,11 @@
  * becomes a grammar, and with the engine's tokens a constraint. */
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/utf8.h"
 #include "engine/core/engine.h"
 #include "engine/core/options.h"
+#include "engine/generate/answer_check.h"
 #include "engine/generate/constraint.h"
 #include "engine/generate/token_trie.h"
 #include "text/chat/call_forms.h"
@@ -17,6 +19,9 @@
 
 /* Longer texts are refused before anything is done with them. */
 enum { MAX_TEXT = 1 << 20 };
+
+/* Names of weakened keywords in a warning. */
+enum { MAX_WEAKENED = 16 };
 
 /* Add the text to the grammar, and set *root to the rule to begin with. */
 typedef int (*compile_fn)(struct grammar *g, const struct qwick_engine *eng,
@@ -38,7 +43,7 @@ static int compile_regex(struct grammar *g, const struct qwick_engine *eng,
 {
     (void)eng;
     uint32_t node =
-        regex_compile(g, NULL, o->text, o->n_text, REGEX_WHOLE, NULL, NULL);
+        regex_compile(g, NULL, o->text, o->n_text, REGEX_WHOLE);
     return take_node(g, node, root, e);
 }
 
@@ -64,7 +69,9 @@ static int compile_schema(struct grammar *g, const struct qwick_engine *eng,
                           uint32_t *root, struct qwick_err *e)
 {
     (void)eng;
-    const struct schema_options so = {.indent = o->json_indent};
+    const struct schema_options so = {.indent = o->json_indent,
+                                      .lenient = o->lenient,
+                                      .any_order = o->json_any_order};
     return schema_compile(g, o->text, o->n_text, &so, root, e);
 }
 
@@ -72,7 +79,8 @@ static int compile_tools(struct grammar *g, const struct qwick_engine *eng,
                          const struct qwick_constraint_options *o,
                          uint32_t *root, struct qwick_err *e)
 {
-    const struct tools_options to = {.form = eng->call_form, .tool = o->tool};
+    const struct tools_options to = {
+        .form = eng->call_form, .tool = o->tool, .lenient = o->lenient};
     if (!to.form)
         return err_set(e, QWICK_ERR_USAGE,
                        "%s: the chat template shows no calls of tools in a "
@@ -143,6 +151,75 @@ static int check(const struct qwick_constraint_options *o, struct qwick_err *e)
     return 0;
 }
 
+/* Log the names of a kind of remarks in one line, at most `most` of them. */
+static void log_names(const struct qwick_constraint_options *o,
+                      const struct grammar *g, enum grammar_remark kind,
+                      const char *name, const char *what, size_t most)
+{
+    struct buf line = {0};
+    size_t n, i;
+    const char *names = grammar_remarks(g, kind, &n);
+    if (n == 0)
+        return;
+    bool bad = buf_printf(&line, "%s: %s", name, what);
+    for (i = 0; *names && i < most && !bad; i++) {
+        size_t len = strcspn(names, "\n");
+        bad = buf_puts(&line, i ? ", " : ": ") || buf_append(&line, names, len);
+        names += len + 1;
+    }
+    if (i < n)
+        bad = bad || buf_printf(&line, " and %zu more", n - i);
+    if (!bad)
+        o->log(o->log_ctx, QWICK_LOG_WARNING, line.data);
+    buf_free(&line);
+}
+
+static void log_problems(const struct qwick_constraint_options *o,
+                         const struct grammar *g, const char *name)
+{
+    size_t n, i = 0;
+    const char *lines = grammar_remarks(g, GRAMMAR_PROBLEM, &n);
+    struct buf line = {0};
+    for (; *lines; i++) {
+        size_t len = strcspn(lines, "\n");
+        line.len = 0;
+        if (!buf_printf(&line, "%s: %.*s", name, (int)len, lines))
+            o->log(o->log_ctx, QWICK_LOG_ERROR, line.data);
+        lines += len + 1;
+    }
+    line.len = 0;
+    if (i < n && !buf_printf(&line, "%s: and %zu more", name, n - i))
+        o->log(o->log_ctx, QWICK_LOG_ERROR, line.data);
+    buf_free(&line);
+}
+
+/* Log what the compiler says. If memory is short, lines are dropped. */
+static void log_remarks(const struct qwick_constraint_options *o,
+                        const struct grammar *g, const char *name)
+{
+    if (!o->log)
+        return;
+    log_names(o, g, GRAMMAR_IGNORED, name, "without effect",
+              GRAMMAR_MAX_NAMES);
+    log_names(o, g, GRAMMAR_WEAKENED, name, "weakened", MAX_WEAKENED);
+    log_problems(o, g, name);
+}
+
+/* Give a constraint the check of its answers. On failure free it. */
+static int add_check(struct qwick_constraint **c,
+                     const struct qwick_constraint_options *o,
+                     const struct call_form *form, struct qwick_err *e)
+{
+    struct answer_check *check;
+    if (answer_check_create(&check, o, form, e)) {
+        constraint_free(*c);
+        *c = NULL;
+        return -1;
+    }
+    constraint_set_check(*c, check);
+    return 0;
+}
+
 int qwick_constraint_create(struct qwick_constraint **out,
                             struct qwick_engine *eng,
                             const struct qwick_constraint_options *given,
@@ -161,10 +238,25 @@ int qwick_constraint_create(struct qwick_constraint **out,
         uint32_t root;
         if (!kinds[o.kind].compile(g, eng, &o, &root, e) &&
             !grammar_finish(g, root, e))
-            rc = constraint_create(out, g, name, eng->trie, e);
+            rc = constraint_create(out, g, name, eng->trie, e) ||
+                 add_check(out, &o, eng->call_form, e);
+        log_remarks(&o, g, name);
     }
     grammar_free(g);
-    return rc;
+    return rc ? -1 : 0;
+}
+
+bool qwick_constraint_is_lenient(const struct qwick_constraint *c)
+{
+    return constraint_get_check(c);
+}
+
+int qwick_constraint_check(const struct qwick_constraint *c, const char *text,
+                           size_t n, bool *valid, struct qwick_err *e)
+{
+    const struct answer_check *check = constraint_get_check(c);
+    *valid = true;
+    return check ? answer_check_run(check, text, n, valid, e) : 0;
 }
 
 void qwick_constraint_free(struct qwick_constraint *c)

@@ -1,3 +1,4 @@
+#include "engine/generate/answer_check.h"
 #include "engine/generate/constraint.h"
 
 #include <stdlib.h>
@@ -79,9 +80,8 @@ size_t matcher_words(const struct matcher *m)
 
 /* ---- texts ---- */
 
-/* Advance by the bytes of a token. */
-static uint32_t advance_by(struct qwick_constraint *c, uint32_t state,
-                           int32_t id)
+uint32_t constraint_advance(struct qwick_constraint *c, uint32_t state,
+                            int32_t id)
 {
     size_t n;
     const char *p = bpe_token(c->trie->bpe, id, &n);
@@ -97,7 +97,7 @@ int matcher_accept(struct matcher *m, int32_t id, struct qwick_err *e)
     struct qwick_constraint *c = m->c;
     if (limit_states(c, e))
         return -1;
-    uint32_t to = advance_by(c, m->state, id);
+    uint32_t to = constraint_advance(c, m->state, id);
     if (automaton_error(c->a, e))
         return -1;
     if (to == AUTOMATON_DEAD)
@@ -259,6 +259,7 @@ void constraint_free(struct qwick_constraint *c)
         return;
     constraint_drop_masks(c);
     automaton_free(c->a);
+    answer_check_free(c->check);
     free(c->locals);
     hashmap_free(&c->by_state);
     free(c->name);
@@ -267,7 +268,21 @@ void constraint_free(struct qwick_constraint *c)
     free(c->found);
     free(c->ends);
     free(c->notes);
+    free(c->quoted);
     free(c);
+}
+
+void constraint_set_check(struct qwick_constraint *c,
+                          struct answer_check *check)
+{
+    answer_check_free(c->check);
+    c->check = check;
+}
+
+const struct answer_check *
+constraint_get_check(const struct qwick_constraint *c)
+{
+    return c->check;
 }
 
 size_t constraint_bytes(const struct qwick_constraint *c)

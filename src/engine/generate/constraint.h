@@ -34,6 +34,14 @@ int constraint_create(struct qwick_constraint **out, const struct grammar *g,
 /* There must be no matchers left. NULL is accepted. */
 void constraint_free(struct qwick_constraint *c);
 
+/* The check of finished answers, which the constraint owns; NULL: there is
+ * none. */
+struct answer_check;
+void constraint_set_check(struct qwick_constraint *c,
+                          struct answer_check *check);
+const struct answer_check *
+constraint_get_check(const struct qwick_constraint *c);
+
 /* Bytes that the constraint keeps for states and masks, without the code of the
  * automaton. */
 size_t constraint_bytes(const struct qwick_constraint *c);

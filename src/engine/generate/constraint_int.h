@@ -24,6 +24,7 @@ struct local {
 struct qwick_constraint {
     struct automaton *a;
     struct token_trie *trie;
+    struct answer_check *check; /* NULL: none */
     char *name;
     size_t tidy_bytes; /* TIDY_BYTES, or the limit of a test */
     size_t mask_bytes; /* CONSTRAINT_MASK_BYTES, or the limit of a test */
@@ -35,6 +36,9 @@ struct qwick_constraint {
     struct hashmap by_state; /* of locals */
     size_t local_bytes;
     struct matcher *matchers; /* list */
+    int32_t *quoted;          /* [n_quoted] tokens with quotes, those with three
+                                 or more first; NULL: not looked for yet */
+    size_t n_quoted, n_quoted_more; /* n_quoted_more: with three or more */
     /* memory of a walk */
     int32_t *found; /* [cap_found] ids that are not among bits */
     size_t n_found, cap_found;
@@ -67,6 +71,10 @@ struct matcher {
  * later masks can use, in at most CONSTRAINT_MASK_BYTES. Makes states. */
 int constraint_mask(struct qwick_constraint *c, uint32_t state, uint64_t *mask,
                     struct qwick_err *e);
+
+/* Return the state after a token; AUTOMATON_DEAD if there is none. */
+uint32_t constraint_advance(struct qwick_constraint *c, uint32_t state,
+                            int32_t id);
 
 /* Drop the results that are kept for masks. */
 void constraint_drop_masks(struct qwick_constraint *c);

@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/buf.h"
 #include "engine/generate/constraint_int.h"
+#include "text/bpe/bpe.h"
 
 /* ---- memory ---- */
 
@@ -205,14 +207,93 @@ static int add_group(struct qwick_constraint *c, uint32_t state, size_t i,
     return 0;
 }
 
-int constraint_mask(struct qwick_constraint *c, uint32_t state, uint64_t *mask,
-                    struct qwick_err *e)
+/* ---- texts that differ ---- */
+
+/* List the tokens with quotes. Parts whose texts differ end with a quote. */
+static int list_quoted(struct qwick_constraint *c, struct qwick_err *e)
+{
+    const struct token_trie *t = c->trie;
+    size_t n = 0;
+    c->quoted = malloc((t->n_vocab + 1) * sizeof *c->quoted);
+    if (!c->quoted)
+        return err_oom(e, t->n_vocab * sizeof *c->quoted);
+    for (int more = 1; more >= 0; more--) {
+        for (int32_t id = 0; (size_t)id < t->n_vocab; id++) {
+            size_t len, quotes = 0;
+            const char *p =
+                token_trie_has(t, id) ? bpe_token(t->bpe, id, &len) : NULL;
+            for (size_t i = 0; p && i < len; i++)
+                quotes += p[i] == '"';
+            if (quotes > 0 && (quotes > 2) == more)
+                c->quoted[n++] = id;
+        }
+        c->n_quoted_more = more ? n : c->n_quoted_more;
+    }
+    c->n_quoted = n;
+    return 0;
+}
+
+/* Whether a token that has a quote can end one of the texts of
+ * automaton_repeats: it begins with the text or, between two parts, its first
+ * quote does. */
+static bool may_repeat(const struct buf *texts, const char *token, size_t n)
+{
+    const char *quote = memchr(token, '"', n);
+    size_t skip = quote ? (size_t)(quote - token) : 0;
+    uint32_t len;
+    for (size_t i = 0; i < texts->len; i += sizeof len + len) {
+        const char *text = texts->data + i + sizeof len;
+        memcpy(&len, texts->data + i, sizeof len);
+        if ((len <= n && memcmp(token, text, len) == 0) ||
+            (len <= n - skip && memcmp(token + skip, text, len) == 0))
+            return true;
+    }
+    return false;
+}
+
+/* Take the tokens out of the mask with which a part has the text of an earlier
+ * one. A token with fewer than three quotes ends at most one part; try each of
+ * the others, because walks over classes do not tell texts apart. */
+static int drop_repeats(struct qwick_constraint *c, uint32_t state,
+                        uint64_t *mask, struct qwick_err *e)
+{
+    struct buf texts = {0};
+    int rc = c->quoted ? 0 : list_quoted(c, e);
+    if (!rc && automaton_repeats(c->a, state, &texts))
+        rc = err_oom(e, texts.len);
+    for (size_t i = 0; !rc && i < c->n_quoted; i++) {
+        int32_t id = c->quoted[i];
+        size_t n;
+        const char *p = bpe_token(c->trie->bpe, id, &n);
+        uint64_t bit = 1ull << (id & 63);
+        if (i >= c->n_quoted_more &&
+            (!(mask[id / 64] & bit) || !may_repeat(&texts, p, n)))
+            continue;
+        mask[id / 64] &= ~bit;
+        if (constraint_advance(c, state, id) != AUTOMATON_DEAD)
+            mask[id / 64] |= bit;
+    }
+    buf_free(&texts);
+    return rc || automaton_error(c->a, e) ? -1 : 0;
+}
+
+static int mask_of(struct qwick_constraint *c, uint32_t state, uint64_t *mask,
+                   struct qwick_err *e)
 {
     size_t n = automaton_groups(c->a, state);
-    automaton_reset_work(c->a);
-    memset(mask, 0, c->n_words * sizeof *mask);
     for (size_t i = 0; i < n; i++)
         if (add_group(c, state, i, mask, e))
             return -1;
     return 0;
+}
+
+int constraint_mask(struct qwick_constraint *c, uint32_t state, uint64_t *mask,
+                    struct qwick_err *e)
+{
+    uint32_t plain = automaton_plain(c->a, state);
+    automaton_reset_work(c->a);
+    memset(mask, 0, c->n_words * sizeof *mask);
+    if (automaton_error(c->a, e) || mask_of(c, plain, mask, e))
+        return -1;
+    return automaton_has_texts(c->a) ? drop_repeats(c, state, mask, e) : 0;
 }

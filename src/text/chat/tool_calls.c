@@ -60,13 +60,17 @@ static bool skip_part(struct span *s, const char *part)
 
 /* ---- definitions ---- */
 
+const struct json_value *tool_definition(const struct json_value *tool)
+{
+    const struct json_value *f = json_get(tool, "function");
+    return json_is(f, JSON_OBJECT) ? f : tool;
+}
+
 const struct json_value *tool_find(const struct json_value *tools,
                                    const char *name, size_t n)
 {
     for (size_t i = 0; json_is(tools, JSON_ARRAY) && i < tools->len; i++) {
-        const struct json_value *t = &tools->items[i];
-        if (json_is(json_get(t, "function"), JSON_OBJECT))
-            t = json_get(t, "function");
+        const struct json_value *t = tool_definition(&tools->items[i]);
         const struct json_value *own = json_get(t, "name");
         if (json_is(own, JSON_STRING) && own->len == n &&
             memcmp(own->str, name, n) == 0)

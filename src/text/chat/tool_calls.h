@@ -73,6 +73,10 @@ void tool_calls_write(struct json_writer *w, const char *key,
 
 void tool_calls_free(struct tool_calls *c);
 
+/* Return the object of a tool's definition that has its "name": the definition
+ * itself, or its "function". */
+const struct json_value *tool_definition(const struct json_value *tool);
+
 /* Return the definition of a tool: the object that has its "name" and perhaps
  * "parameters". NULL if there is none with this name. */
 const struct json_value *tool_find(const struct json_value *tools,

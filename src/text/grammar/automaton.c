@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/buf.h"
 #include "base/hash.h"
 #include "base/rng.h"
 #include "text/grammar/automaton_int.h"
@@ -223,7 +224,7 @@ static size_t bytes_of(const struct sets *s)
 
 size_t automaton_bytes_used(const struct automaton *a)
 {
-    return bytes_of(&a->states) + bytes_of(&a->frames) +
+    return bytes_of(&a->states) + bytes_of(&a->frames) + bytes_of(&a->taken) +
            a->cap_next * a->code.n_classes * sizeof *a->next;
 }
 
@@ -232,6 +233,7 @@ static int follow(struct automaton *a, struct place x)
 {
     const struct instr *i = &a->code.v[x.pc];
     const struct set *f = &a->frames.v[x.frame];
+    int go_on;
     switch ((enum op)i->op) {
     case OP_RANGE:
         return places_push(a, &a->out, x);
@@ -257,6 +259,12 @@ static int follow(struct automaton *a, struct place x)
     case OP_LEAVE:
         x.pc++;
         return code_count(i, &x.count) ? automaton_visit(a, x) : 0;
+    case OP_FREE:
+    case OP_TAKE:
+    case OP_DONE:
+        x.pc++;
+        go_on = taken_run(&a->taken, &a->code, i, &x.count, &a->err);
+        return go_on > 0 ? automaton_visit(a, x) : go_on;
     }
     return 0;
 }
@@ -336,7 +344,15 @@ static uint32_t advance(struct automaton *a, uint32_t state, unsigned char byte,
         }
         *from = low > *from ? low : *from;
         *to = high < *to ? high : *to;
-        if (matches && visit_at(a, x.pc + 1, x))
+        if (!matches)
+            continue;
+        uint32_t count = x.count;
+        if (in->arg == RANGE_RECORDS &&
+            taken_record(&a->taken, &x.count, byte, &a->err))
+            return AUTOMATON_DEAD;
+        if (x.count != count)
+            *from = *to = byte;
+        if (visit_at(a, x.pc + 1, x))
             return AUTOMATON_DEAD;
     }
     return close_places(a);
@@ -370,7 +386,8 @@ static int start(struct automaton *a, struct qwick_err *e)
         return err_oom(e, n_rules * sizeof *a->heads);
     for (size_t i = 0; i < n_rules; i++)
         a->heads[i] = NO_CALLER;
-    a->states.seed = a->frames.seed = rng_random_seed();
+    a->states.seed = a->frames.seed = a->taken.seed = rng_random_seed();
+    sets_find(&a->taken, NULL, 0, false, &a->err);
     sets_find(&a->frames, &bottom, 1, false, &a->err);
     automaton_begin(a);
     if (!a->err.code && find_state(a) == AUTOMATON_DEAD && !grow_seen(a) &&
@@ -405,6 +422,7 @@ void automaton_free(struct automaton *a)
     code_free(&a->code);
     sets_free(&a->states);
     sets_free(&a->frames);
+    sets_free(&a->taken);
     free(a->next);
     free(a->ends);
     free(a->list.v);
@@ -444,15 +462,20 @@ bool automaton_is_final(const struct automaton *a, uint32_t state)
     return a->states.v[state].accepts && a->states.v[state].n == 0;
 }
 
-void automaton_bytes(const struct automaton *a, uint32_t state,
+void automaton_bytes(struct automaton *a, uint32_t state,
                      unsigned char bytes[256])
 {
     const struct set *s = &a->states.v[state];
+    bool records = false;
     memset(bytes, 0, 256);
     for (size_t i = 0; i < s->n; i++) {
         const struct instr *in = &a->code.v[a->states.places[s->off + i].pc];
         memset(bytes + in->lo, 1, (size_t)in->hi - in->lo + 1);
+        records |= in->arg == RANGE_RECORDS;
     }
+    /* the text of a part that must differ ends with a quote */
+    if (records && bytes['"'])
+        bytes['"'] = automaton_advance(a, state, '"') != AUTOMATON_DEAD;
 }
 
 size_t automaton_work(const struct automaton *a)
@@ -606,6 +629,73 @@ void automaton_add_borders(const struct automaton *a, uint32_t state,
     }
 }
 
+/* ---- texts that differ ---- */
+
+uint32_t automaton_plain(struct automaton *a, uint32_t state)
+{
+    struct set s = a->states.v[state];
+    bool other = false;
+    if (!a->code.records)
+        return state;
+    automaton_begin(a);
+    for (size_t i = 0; i < s.n; i++) {
+        struct place x = a->states.places[s.off + i];
+        const struct code_once *o = code_once_at(&a->code, x.pc);
+        if (o && o->differ && x.count < TAKEN_PLAIN) {
+            x.count = taken_plain(&a->taken, o, x.count);
+            other = true;
+        }
+        if (places_push(a, &a->out, x))
+            return AUTOMATON_DEAD;
+    }
+    if (!other)
+        return state;
+    sort_places(&a->out);
+    a->accepts = s.accepts;
+    return find_state(a);
+}
+
+bool automaton_has_texts(const struct automaton *a)
+{
+    return a->code.records;
+}
+
+/* Append the texts that a place must not get, without their part that is
+ * there. */
+static int add_texts(const struct automaton *a, struct place x, struct buf *out)
+{
+    uint32_t set, text;
+    taken_open(&a->taken, x.count, &set, &text);
+    for (size_t i = 0; i < a->taken.v[set].n; i++) {
+        uint32_t old = a->taken.places[a->taken.v[set].off + i].frame;
+        uint32_t len = 0;
+        size_t at = out->len;
+        if (buf_append(out, &len, sizeof len))
+            return -1;
+        int rc = taken_rest(&a->taken, old, text, out);
+        if (rc < 0)
+            return -1;
+        len = (uint32_t)(out->len - at - sizeof len);
+        memcpy(out->data + at, &len, sizeof len);
+        if (len == 0)
+            out->len = at;
+    }
+    return 0;
+}
+
+int automaton_repeats(const struct automaton *a, uint32_t state,
+                      struct buf *out)
+{
+    const struct set *s = &a->states.v[state];
+    for (size_t i = 0; i < s->n; i++) {
+        struct place x = a->states.places[s->off + i];
+        const struct code_once *o = code_once_at(&a->code, x.pc);
+        if (o && o->differ && x.count < TAKEN_PLAIN && add_texts(a, x, out))
+            return -1;
+    }
+    return 0;
+}
+
 /* ---- memory ---- */
 
 /* Mark the frames that the states use, and the frames to which these return. A
@@ -626,15 +716,36 @@ static void mark_frames(const struct automaton *a, const uint32_t *states,
     }
 }
 
-/* Copy a set into `to` with its frames renamed by map. */
-static uint32_t copy_set(struct automaton *a, const struct sets *from,
-                         struct sets *to, uint32_t i, const uint32_t *map)
+/* Sets before tidying, and their new numbers. */
+struct old_sets {
+    struct sets states, frames, taken;
+    uint32_t *frame_map, *taken_map; /* taken_map: NULL: there are none */
+};
+
+/* Mark the sets of parts that places have. */
+static void mark_taken(const struct automaton *a, const struct sets *sets,
+                       uint32_t i, uint32_t *map)
+{
+    const struct set *s = &sets->v[i];
+    for (size_t k = 0; map && k < s->n; k++) {
+        const struct place *x = &sets->places[s->off + k];
+        if (x->count && x->count < TAKEN_PLAIN && code_once_at(&a->code, x->pc))
+            map[x->count] = 1;
+    }
+}
+
+/* Copy a set into `to`. */
+static uint32_t copy_set(struct automaton *a, const struct old_sets *old,
+                         const struct sets *from, struct sets *to, uint32_t i)
 {
     const struct set *s = &from->v[i];
     a->out.n = 0;
     for (size_t k = 0; k < s->n; k++) {
         struct place x = from->places[s->off + k];
-        x.frame = map[x.frame];
+        x.frame = old->frame_map[x.frame];
+        if (old->taken_map && x.count && x.count < TAKEN_PLAIN &&
+            code_once_at(&a->code, x.pc))
+            x.count = old->taken_map[x.count];
         if (places_push(a, &a->out, x))
             return SETS_FAIL;
     }
@@ -643,29 +754,58 @@ static uint32_t copy_set(struct automaton *a, const struct sets *from,
     return sets_find(to, a->out.v, a->out.n, s->accepts, &a->err);
 }
 
+/* Find the frames and sets of parts that states[0..n) and the start use, and
+ * copy the latter. Returns 0 or -1. */
+static int map_old(struct automaton *a, struct old_sets *old,
+                   const uint32_t *states, size_t n)
+{
+    old->frame_map = calloc(old->frames.n, sizeof *old->frame_map);
+    if (a->code.once_of)
+        old->taken_map = calloc(old->taken.n, sizeof *old->taken_map);
+    if (!old->frame_map || (a->code.once_of && !old->taken_map))
+        return err_oom(&a->err, old->frames.n * sizeof *old->frame_map);
+    mark_frames(a, states, n, old->frame_map);
+    mark_frames(a, &a->start, 1, old->frame_map);
+    for (size_t i = 0; i < n; i++)
+        mark_taken(a, &old->states, states[i], old->taken_map);
+    mark_taken(a, &old->states, a->start, old->taken_map);
+    for (uint32_t i = 0; i < old->frames.n; i++)
+        if (old->frame_map[i])
+            mark_taken(a, &old->frames, i, old->taken_map);
+    if (!old->taken_map)
+        return 0;
+    a->taken = (struct sets){.seed = old->taken.seed};
+    return taken_copy(&a->taken, &old->taken, old->taken_map, &a->err);
+}
+
 int automaton_tidy(struct automaton *a, uint32_t *states, size_t n,
                    struct qwick_err *e)
 {
-    struct sets old_states = a->states, old_frames = a->frames;
-    uint32_t *map = calloc(old_frames.n, sizeof *map), new_start;
-    if (!map)
-        return err_oom(e, old_frames.n * sizeof *map);
-    mark_frames(a, states, n, map);
-    mark_frames(a, &a->start, 1, map);
-    a->states = (struct sets){.seed = old_states.seed};
-    a->frames = (struct sets){.seed = old_frames.seed};
-    map[0] = 0;
-    for (uint32_t i = 0; i < old_frames.n; i++)
-        if (map[i] || i == 0)
-            map[i] = copy_set(a, &old_frames, &a->frames, i, map);
-    copy_set(a, &old_states, &a->states, AUTOMATON_DEAD, map);
-    new_start = copy_set(a, &old_states, &a->states, a->start, map);
+    struct old_sets old = {
+        .states = a->states, .frames = a->frames, .taken = a->taken};
+    uint32_t new_start;
+    if (map_old(a, &old, states, n)) {
+        free(old.frame_map);
+        free(old.taken_map);
+        return automaton_error(a, e);
+    }
+    a->states = (struct sets){.seed = old.states.seed};
+    a->frames = (struct sets){.seed = old.frames.seed};
+    old.frame_map[0] = 0;
+    for (uint32_t i = 0; i < old.frames.n; i++)
+        if (old.frame_map[i] || i == 0)
+            old.frame_map[i] = copy_set(a, &old, &old.frames, &a->frames, i);
+    copy_set(a, &old, &old.states, &a->states, AUTOMATON_DEAD);
+    new_start = copy_set(a, &old, &old.states, &a->states, a->start);
     for (size_t i = 0; i < n && !a->err.code; i++)
-        states[i] = copy_set(a, &old_states, &a->states, states[i], map);
+        states[i] = copy_set(a, &old, &old.states, &a->states, states[i]);
     a->start = new_start;
-    free(map);
-    sets_free(&old_states);
-    sets_free(&old_frames);
+    sets_free(&old.states);
+    sets_free(&old.frames);
+    if (old.taken_map)
+        sets_free(&old.taken);
+    free(old.frame_map);
+    free(old.taken_map);
     free(a->next);
     a->cap_next = a->states.cap;
     a->next = calloc(a->cap_next * a->code.n_classes + 1, sizeof *a->next);

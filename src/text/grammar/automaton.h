@@ -10,6 +10,12 @@
  * shared). A call at the end of a rule needs no frame (tail call), so a list
  * whose rule ends with itself does not make the stack grow.
  *
+ * A place may have a number: the count of a repetition or, with parts in any
+ * order (grammar_once), the number of the set of parts that were there. A part
+ * is checked before its first byte and added after its last one. So the set is
+ * no part of the places inside of the part, unless they return to it: values
+ * have the same masks whatever came before.
+ *
  * From every state some text leads to a state that accepts.
  *
  * Memory is bounded: automaton_tidy drops all states that the caller does not
@@ -68,7 +74,7 @@ bool automaton_accepts(const struct automaton *a, uint32_t state);
 bool automaton_is_final(const struct automaton *a, uint32_t state);
 
 /* Write the bytes that a state admits to bytes[256], nonzero for each. */
-void automaton_bytes(const struct automaton *a, uint32_t state,
+void automaton_bytes(struct automaton *a, uint32_t state,
                      unsigned char bytes[256]);
 
 /* The first failure since the automaton was made: out of memory, a state with
@@ -101,6 +107,21 @@ uint32_t automaton_alike(struct automaton *a, uint32_t state, size_t n);
 /* Return the largest n for which automaton_alike gives the same state as for 0.
  */
 uint32_t automaton_room(const struct automaton *a, uint32_t state);
+
+/* Parts whose texts differ (grammar_once). Return a state that admits the texts
+ * of this one and those in which the current text, or a later one, equals an
+ * earlier text; the state itself if there are none. */
+uint32_t automaton_plain(struct automaton *a, uint32_t state);
+
+/* Whether the grammar has such parts. */
+bool automaton_has_texts(const struct automaton *a);
+
+/* Append to *out the texts whose end must not come next, each after its length
+ * as a uint32_t: earlier ones, without what the current text has of them.
+ * Returns -1 when out of memory. */
+struct buf;
+int automaton_repeats(const struct automaton *a, uint32_t state,
+                      struct buf *out);
 
 /* Add to borders[4] the bytes that a state tells apart from the byte before
  * them: byte i is bit i % 64 of word i / 64. */

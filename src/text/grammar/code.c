@@ -423,6 +423,18 @@ static int emit_dfa(struct builder *b, const struct node *v)
     return rc || (counted && note_counter(b, start, min, max)) ? -1 : 0;
 }
 
+static int emit_mark(struct builder *b, const struct node *v)
+{
+    const uint32_t *p = node_kids(b->g, v); /* index in onces, part */
+    enum op op = v->type == NODE_FREE   ? OP_FREE
+                 : v->type == NODE_TAKE ? OP_TAKE
+                                        : OP_DONE;
+    return put_instr(b, (struct instr){.op = (uint8_t)op,
+                                       .lo = (uint8_t)p[1],
+                                       .hi = (uint8_t)(p[1] >> 8),
+                                       .arg = p[0]});
+}
+
 static int emit_seq(struct builder *b, const struct node *v)
 {
     for (size_t i = 0; i < node_n_kids(v); i++)
@@ -448,11 +460,15 @@ static int emit_node(struct builder *b, uint32_t node)
         return emit_repeat(b, v);
     case NODE_DFA:
         return emit_dfa(b, v);
+    case NODE_FREE:
+    case NODE_TAKE:
+    case NODE_DONE:
+        return emit_mark(b, v);
     case NODE_REF:
         if (b->inlined[*node_kids(b->g, v)])
             return emit_node(b, b->g->rules[*node_kids(b->g, v)].node);
         return put_op(b, OP_CALL, b->index[*node_kids(b->g, v)]);
-    default: /* NODE_EMPTY */
+    default: /* NODE_EMPTY, NODE_NEED */
         return 0;
     }
 }
@@ -488,6 +504,9 @@ static uint32_t inline_size(const struct builder *b, const uint32_t *size,
         return b->inlined[kids[0]] ? size[b->g->rules[kids[0]].node]
                                    : INLINE_SIZE + 1;
     case NODE_DFA:
+    case NODE_FREE: /* a rule of its own has the set */
+    case NODE_TAKE:
+    case NODE_DONE:
         return INLINE_SIZE + 1;
     default:
         return 0;
@@ -525,6 +544,18 @@ static int add_first(struct builder *b, struct first **v, size_t *n,
         return -1;
     (*v)[(*n)++] = x;
     return 0;
+}
+
+/* Whether a rule can begin with an instruction of parts in any order, and go on
+ * after it with the empty set. */
+static bool first_mark(const struct code *c, const struct instr *i)
+{
+    const struct code_once *o = &c->onces[i->arg];
+    uint32_t part = code_part(i);
+    if (i->op != OP_FREE)
+        return i->op == OP_DONE && o->min == 0 && o->n_required == 0;
+    return o->max > 0 &&
+           o->n_required - (part < o->n ? o->required[part] : 0) <= o->max - 1;
 }
 
 /* Find the ranges and calls that a rule can begin with. seen [n of code] holds
@@ -573,6 +604,12 @@ static int find_firsts(struct builder *b, uint32_t rule, uint32_t *seen,
             if (code_count(i, &next.count))
                 todo[n++] = next;
             break;
+        case OP_FREE:
+        case OP_TAKE: /* not before the first byte */
+        case OP_DONE:
+            if (first_mark(c, i))
+                todo[n++] = next;
+            break;
         case OP_RETURN:
         case OP_ACCEPT:
             break;
@@ -612,6 +649,64 @@ static int emit_rules(struct builder *b)
     return 0;
 }
 
+/* Copy what the grammar knows of parts in any order. */
+static int copy_onces(struct builder *b)
+{
+    const struct grammar *g = b->g;
+    struct code *c = b->c;
+    if (g->n_onces == 0)
+        return 0;
+    c->onces = calloc(g->n_onces, sizeof *c->onces);
+    c->once_of = calloc(g->n_order, sizeof *c->once_of);
+    if (!c->onces || !c->once_of)
+        return err_oom(b->e, g->n_onces * sizeof *c->onces);
+    for (; c->n_onces < g->n_onces; c->n_onces++) {
+        const struct once *from = &g->onces[c->n_onces];
+        struct code_once *to = &c->onces[c->n_onces];
+        *to = (struct code_once){
+            from->n,          from->min,           from->max,
+            from->n_required, malloc(from->n + 1), from->differ};
+        if (!to->required)
+            return err_oom(b->e, from->n);
+        memcpy(to->required, g->data.data + from->required, from->n);
+    }
+    return 0;
+}
+
+const struct code_once *code_once_at(const struct code *c, uint32_t pc)
+{
+    size_t low = 0, high = c->n_rules;
+    while (c->once_of && low + 1 < high) {
+        size_t mid = low + (high - low) / 2;
+        if (c->rules[mid].entry <= pc)
+            low = mid;
+        else
+            high = mid;
+    }
+    return c->once_of && c->once_of[low] && pc >= c->rules[low].entry
+               ? &c->onces[c->once_of[low] - 1]
+               : NULL;
+}
+
+/* Note the rules whose places have sets of parts, and the instructions whose
+ * bytes are recorded. */
+static void note_once_rules(struct code *c)
+{
+    for (size_t r = 0; c->once_of && r < c->n_rules; r++) {
+        bool records = false;
+        for (size_t i = c->rules[r].entry; c->v[i].op != OP_RETURN; i++) {
+            struct instr *in = &c->v[i];
+            if (code_is_once(in)) {
+                c->once_of[r] = in->arg + 1;
+                records = in->op == OP_FREE && c->onces[in->arg].differ;
+            } else if (in->op == OP_RANGE && records) {
+                in->arg = RANGE_RECORDS;
+                c->records = true;
+            }
+        }
+    }
+}
+
 static void classify_bytes(struct code *c)
 {
     unsigned char begins[257] = {0};
@@ -620,6 +715,8 @@ static void classify_bytes(struct code *c)
             begins[c->v[i].lo] = 1;
             begins[c->v[i].hi + 1] = 1;
         }
+    if (c->records) /* texts tell all bytes apart */
+        memset(begins, 1, sizeof begins);
     c->n_classes = 1;
     for (size_t i = 0; i < 256; i++) {
         if (i && begins[i])
@@ -643,9 +740,10 @@ int code_build(struct code *c, const struct grammar *g, struct qwick_err *e)
     for (size_t i = 0; i < g->n_order; i++)
         b.index[g->order[i]] = (uint32_t)i;
     c->root = b.index[g->root];
-    if (choose_inlined(&b) || put_op(&b, OP_ACCEPT, 0) || emit_rules(&b) ||
-        find_all_firsts(&b))
+    if (copy_onces(&b) || choose_inlined(&b) || put_op(&b, OP_ACCEPT, 0) ||
+        emit_rules(&b) || find_all_firsts(&b))
         goto done;
+    note_once_rules(c);
     classify_bytes(c);
     rc = 0;
 done:
@@ -657,6 +755,10 @@ done:
 void code_free(struct code *c)
 {
     free(c->v);
+    for (size_t i = 0; i < c->n_onces; i++)
+        free(c->onces[i].required);
+    free(c->onces);
+    free(c->once_of);
     free(c->counters);
     free(c->rules);
     free(c->first_ranges);

@@ -8,10 +8,6 @@
 #include "base/hashmap.h"
 #include "base/utf8.h"
 
-/* Larger automata keep equivalent states, because refining takes a round for
- * each step of the longest path. */
-enum { MAX_MINIMIZED = 5000 };
-
 #define NONE UINT32_MAX
 
 int dfa_steps(const struct dfa_place *at, size_t n)
@@ -61,275 +57,6 @@ void dfa_draft_free(struct dfa_draft *d)
     free(d->accept);
     free(d->edges);
     *d = (struct dfa_draft){0};
-}
-
-static int compare_edges(const void *pa, const void *pb)
-{
-    const struct dfa_draft_edge *a = pa, *b = pb;
-    if (a->from != b->from)
-        return a->from < b->from ? -1 : 1;
-    return a->lo < b->lo ? -1 : a->lo > b->lo;
-}
-
-/* Sort the edges and join neighbours that lead to the same state. */
-static void draft_sort(struct dfa_draft *d)
-{
-    size_t n = 0;
-    if (d->n_edges > 1)
-        qsort(d->edges, d->n_edges, sizeof *d->edges, compare_edges);
-    for (size_t i = 0; i < d->n_edges; i++) {
-        struct dfa_draft_edge e = d->edges[i];
-        struct dfa_draft_edge *last = n > 0 ? &d->edges[n - 1] : NULL;
-        if (last && last->from == e.from && last->to == e.to &&
-            last->hi + 1 == e.lo)
-            last->hi = e.hi;
-        else
-            d->edges[n++] = e;
-    }
-    d->n_edges = n;
-}
-
-/* ---- from a draft to the smallest automaton ------------------------------ */
-
-/* Work memory: arrays of one entry per state of the draft. */
-struct shrink {
-    uint32_t *first;    /* [n + 1] edges of each state, sorted */
-    uint32_t *class_of; /* NONE: from here no accepting state can be reached */
-    uint32_t *new_class;
-    uint32_t *leader; /* [n_classes] a state of each class */
-    uint64_t *hash;
-    uint32_t n_classes;
-};
-
-static void shrink_free(struct shrink *w)
-{
-    free(w->first);
-    free(w->class_of);
-    free(w->new_class);
-    free(w->leader);
-    free(w->hash);
-}
-
-static int shrink_init(struct shrink *w, const struct dfa_draft *d,
-                       struct qwick_err *e)
-{
-    size_t n = d->n_states;
-    w->first = calloc(n + 1, sizeof *w->first);
-    w->class_of = calloc(n + 1, sizeof *w->class_of);
-    w->new_class = calloc(n + 1, sizeof *w->new_class);
-    w->leader = calloc(n + 1, sizeof *w->leader);
-    w->hash = calloc(n + 1, sizeof *w->hash);
-    if (!w->first || !w->class_of || !w->new_class || !w->leader || !w->hash)
-        return err_oom(e, (n + 1) * sizeof *w->hash);
-    for (size_t i = 0; i < d->n_edges; i++)
-        w->first[d->edges[i].from + 1]++;
-    for (size_t i = 0; i < n; i++)
-        w->first[i + 1] += w->first[i];
-    return 0;
-}
-
-/* Set class_of to 0 for states that lead to an accepting one, else to NONE.
- * Goes backwards through the edges, sorted by target in `by_target`. */
-static int find_live(struct shrink *w, const struct dfa_draft *d,
-                     struct qwick_err *e)
-{
-    size_t n = d->n_states, n_todo = 0;
-    uint32_t *todo = malloc((n + 1) * sizeof *todo);
-    uint32_t *start = calloc(n + 2, sizeof *start);
-    uint32_t *source = malloc((d->n_edges + 1) * sizeof *source);
-    int rc = todo && start && source
-                 ? 0
-                 : err_oom(e, (d->n_edges + 1) * sizeof *source);
-    for (size_t i = 0; rc == 0 && i < d->n_edges; i++)
-        start[d->edges[i].to + 2]++;
-    for (size_t i = 0; rc == 0 && i < n; i++)
-        start[i + 2] += start[i + 1];
-    for (size_t i = 0; rc == 0 && i < d->n_edges; i++)
-        source[start[d->edges[i].to + 1]++] = d->edges[i].from;
-    for (uint32_t i = 0; rc == 0 && i < n; i++) {
-        w->class_of[i] = d->accept[i] ? 0 : NONE;
-        if (d->accept[i])
-            todo[n_todo++] = i;
-    }
-    while (rc == 0 && n_todo > 0) {
-        uint32_t to = todo[--n_todo];
-        for (uint32_t k = start[to]; k < start[to + 1]; k++)
-            if (w->class_of[source[k]] == NONE) {
-                w->class_of[source[k]] = 0;
-                todo[n_todo++] = source[k];
-            }
-    }
-    free(todo);
-    free(start);
-    free(source);
-    return rc;
-}
-
-/* Reads the edges of a state as ranges that lead to classes. Joins neighbours
- * that lead to one class. */
-struct reader {
-    const struct dfa_draft *d;
-    const struct shrink *w;
-    uint32_t at, end;
-};
-
-static struct reader reader_of(const struct dfa_draft *d,
-                               const struct shrink *w, uint32_t state)
-{
-    return (struct reader){d, w, w->first[state], w->first[state + 1]};
-}
-
-static bool read_range(struct reader *r, struct dfa_edge *out)
-{
-    const struct dfa_draft_edge *edges = r->d->edges;
-    while (r->at < r->end && r->w->class_of[edges[r->at].to] == NONE)
-        r->at++;
-    if (r->at == r->end)
-        return false;
-    *out = (struct dfa_edge){edges[r->at].lo, edges[r->at].hi,
-                                r->w->class_of[edges[r->at].to]};
-    for (r->at++; r->at < r->end && edges[r->at].lo == out->hi + 1 &&
-                  r->w->class_of[edges[r->at].to] == out->to;
-         r->at++)
-        out->hi = edges[r->at].hi;
-    return true;
-}
-
-static uint64_t signature(const struct dfa_draft *d, const struct shrink *w,
-                          uint32_t state)
-{
-    struct reader r = reader_of(d, w, state);
-    struct dfa_edge e;
-    uint64_t h = hash_mix(w->class_of[state] + 1, 0x9e3779b97f4a7c15u);
-    while (read_range(&r, &e))
-        h = hash_mix(h ^ ((uint64_t)e.lo << 32 | e.hi),
-                     e.to + 0xa0761d6478bd642fu);
-    return h;
-}
-
-static bool same_signature(const struct dfa_draft *d, const struct shrink *w,
-                           uint32_t a, uint32_t b)
-{
-    struct reader ra = reader_of(d, w, a), rb = reader_of(d, w, b);
-    struct dfa_edge ea, eb;
-    if (w->class_of[a] != w->class_of[b])
-        return false;
-    for (;;) {
-        bool more = read_range(&ra, &ea);
-        if (more != read_range(&rb, &eb))
-            return false;
-        if (!more)
-            return true;
-        if (ea.lo != eb.lo || ea.hi != eb.hi || ea.to != eb.to)
-            return false;
-    }
-}
-
-/* Split the classes once (Moore): states stay together when their edges lead
- * to the same classes. The class of state 0 stays 0. */
-static int split_classes(struct shrink *w, const struct dfa_draft *d,
-                         struct qwick_err *e)
-{
-    struct hashmap map = {0};
-    uint32_t n_classes = 0;
-    if (hashmap_init(&map, d->n_states, d->n_states, e))
-        return -1;
-    for (uint32_t i = 0; i < d->n_states; i++) {
-        if (w->class_of[i] == NONE)
-            continue;
-        uint64_t h = signature(d, w, i);
-        uint32_t at = hashmap_slot(&map, h), k;
-        while ((k = hashmap_next(&map, h, &at)) != HASHMAP_NONE)
-            if (w->hash[k] == h && same_signature(d, w, w->leader[k], i))
-                break;
-        if (k == HASHMAP_NONE) {
-            k = n_classes++;
-            w->leader[k] = i;
-            w->hash[k] = h;
-            hashmap_put(&map, h, k);
-        }
-        w->new_class[i] = k;
-    }
-    for (uint32_t i = 0; i < d->n_states; i++)
-        if (w->class_of[i] != NONE)
-            w->class_of[i] = w->new_class[i];
-    w->n_classes = n_classes;
-    hashmap_free(&map);
-    return 0;
-}
-
-/* Give the live states their classes: equivalent states one class, or in very
- * large automata each state its own. */
-static int classify(struct shrink *w, const struct dfa_draft *d,
-                    const struct dfa_place *at)
-{
-    if (find_live(w, d, at->e))
-        return -1;
-    if (d->n_states == 0 || w->class_of[0] == NONE)
-        return 0;
-    if (d->n_states > MAX_MINIMIZED) {
-        for (uint32_t i = 0; i < d->n_states; i++)
-            if (w->class_of[i] != NONE) {
-                w->leader[w->n_classes] = i;
-                w->class_of[i] = w->n_classes++;
-            }
-        return 0;
-    }
-    for (uint32_t i = 0; i < d->n_states; i++)
-        if (w->class_of[i] != NONE)
-            w->class_of[i] = d->accept[i] == d->accept[0] ? 0 : 1;
-    for (uint32_t before = 0;; before = w->n_classes) {
-        if (dfa_steps(at, d->n_edges) || split_classes(w, d, at->e))
-            return -1;
-        if (w->n_classes == before)
-            return 0;
-    }
-}
-
-/* Return memory that lives as long as the place. NULL with the error set. */
-static void *place_alloc(const struct dfa_place *at, size_t n, size_t size)
-{
-    void *p = arena_alloc(at->mem, (n + 1) * size, 8);
-    if (!p)
-        err_oom(at->e, (n + 1) * size);
-    return p;
-}
-
-static struct dfa *write_classes(const struct shrink *w,
-                                    const struct dfa_draft *d,
-                                    const struct dfa_place *at)
-{
-    struct dfa *p = place_alloc(at, 1, sizeof *p);
-    uint32_t n = 0;
-    if (!p)
-        return NULL;
-    p->n_states = w->n_classes;
-    p->first = place_alloc(at, w->n_classes, sizeof *p->first);
-    p->accept = place_alloc(at, w->n_classes, sizeof *p->accept);
-    p->edges = place_alloc(at, d->n_edges, sizeof *p->edges);
-    if (!p->first || !p->accept || !p->edges)
-        return NULL;
-    for (uint32_t k = 0; k < w->n_classes; k++) {
-        struct reader r = reader_of(d, w, w->leader[k]);
-        p->first[k] = n;
-        p->accept[k] = d->accept[w->leader[k]];
-        while (read_range(&r, &p->edges[n]))
-            n++;
-    }
-    p->first[w->n_classes] = n;
-    return p;
-}
-
-const struct dfa *dfa_finish(struct dfa_draft *d,
-                                   const struct dfa_place *at)
-{
-    struct shrink w = {0};
-    struct dfa *p = NULL;
-    draft_sort(d);
-    if (shrink_init(&w, d, at->e) == 0 && classify(&w, d, at) == 0)
-        p = write_classes(&w, d, at);
-    shrink_free(&w);
-    return p;
 }
 
 /* ---- languages ----------------------------------------------------------- */
@@ -601,6 +328,108 @@ int dfa_can_wait(const struct dfa *p, struct qwick_err *e)
     int rc = !distance ? -1 : all;
     free(distance);
     return rc;
+}
+
+/* ---- folding ------------------------------------------------------------- */
+
+/* Chains with fewer equal states are not folded. */
+enum { MIN_FOLD = 16 };
+
+/* If all edges of a state lead to one state, return that, else NONE. */
+static uint32_t only_target(const struct dfa *p, uint32_t state)
+{
+    uint32_t k = p->first[state],
+             to = k < p->first[state + 1] ? p->edges[k].to : NONE;
+    for (; k < p->first[state + 1]; k++)
+        if (p->edges[k].to != to)
+            return NONE;
+    return to;
+}
+
+static bool same_characters(const struct dfa *p, uint32_t a, uint32_t b)
+{
+    uint32_t ka = p->first[a], kb = p->first[b];
+    for (; ka < p->first[a + 1] && kb < p->first[b + 1]; ka++, kb++)
+        if (p->edges[ka].lo != p->edges[kb].lo ||
+            p->edges[ka].hi != p->edges[kb].hi)
+            return false;
+    return ka == p->first[a + 1] && kb == p->first[b + 1];
+}
+
+/* A chain: its states in order, with a loop at the last one or not. From
+ * `first` on they accept, and from `equal` on, those with edges have equal
+ * ones. */
+struct chain {
+    uint32_t *states;
+    size_t n, first, equal;
+    bool loops;
+};
+
+/* Return whether an automaton is a chain. */
+static bool find_chain(const struct dfa *p, struct chain *c)
+{
+    uint32_t state = 0, next = NONE;
+    c->n = 0;
+    c->first = p->n_states;
+    for (; c->n < p->n_states; state = next) {
+        if (p->accept[state] && c->first == p->n_states)
+            c->first = c->n;
+        if (!p->accept[state] && c->first < p->n_states)
+            return false;
+        c->states[c->n++] = state;
+        next = only_target(p, state);
+        if (next == NONE || next == state)
+            break;
+    }
+    c->loops = next == state;
+    if (c->n < p->n_states || (next != NONE && !c->loops) ||
+        (next == NONE && p->first[state] < p->first[state + 1]))
+        return false;
+    size_t last = c->n - 1 - !c->loops;
+    for (c->equal = last; c->equal > 0; c->equal--)
+        if (!same_characters(p, c->states[c->equal - 1], c->states[last]))
+            break;
+    return c->n - c->equal >= MIN_FOLD;
+}
+
+/* Write the beginning of a chain, up to its first equal state, with a loop
+ * there. */
+static const struct dfa *fold(const struct dfa *p, const struct chain *c,
+                              const struct dfa_place *at)
+{
+    struct dfa_draft d = {0};
+    const struct dfa *out = NULL;
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i <= c->equal; i++)
+        rc = dfa_draft_state(&d, i >= c->first || i == c->equal, at) == NONE;
+    for (uint32_t i = 0; rc == 0 && i <= c->equal; i++)
+        for (uint32_t k = p->first[c->states[i]];
+             rc == 0 && k < p->first[c->states[i] + 1]; k++)
+            rc = dfa_draft_edge(&d, i, p->edges[k].lo, p->edges[k].hi,
+                                i < c->equal ? i + 1 : i, at);
+    if (rc == 0)
+        out = dfa_finish(&d, at);
+    dfa_draft_free(&d);
+    return out;
+}
+
+const struct dfa *dfa_fold(const struct dfa *p, int64_t *min, int64_t *max,
+                           const struct dfa_place *at)
+{
+    struct chain c = {malloc((p->n_states + 1) * sizeof *c.states), 0, 0, 0, 0};
+    *min = 0;
+    *max = -1;
+    if (!c.states) {
+        err_oom(at->e, p->n_states * sizeof *c.states);
+        return NULL;
+    }
+    if (p->n_states >= MIN_FOLD && find_chain(p, &c)) {
+        *min = c.first > c.equal ? (int64_t)c.first : 0;
+        *max = c.loops ? -1 : (int64_t)c.n - 1;
+        p = fold(p, &c, at);
+    }
+    free(c.states);
+    return p;
 }
 
 /* ---- running ------------------------------------------------------------- */

@@ -82,8 +82,7 @@ const struct dfa *dfa_length(int64_t min, int64_t max,
 const struct dfa *dfa_words(const char *const *words, const size_t *lens,
                                   size_t n, const struct dfa_place *at);
 
-/* The texts of a node of a grammar. The node has no references, like the nodes
- * that regex_compile makes with classes of its own. */
+/* The texts of a node that regex_parse made. */
 struct grammar;
 const struct dfa *dfa_of_node(const struct grammar *g, uint32_t node,
                                     const struct dfa_place *at);
@@ -101,6 +100,12 @@ int64_t *dfa_distances(const struct dfa *p, struct qwick_err *e);
  * without getting farther from its end; 0 if not; -1 with the error set. Then
  * some text has any length from the shortest one on. */
 int dfa_can_wait(const struct dfa *p, struct qwick_err *e);
+
+/* If the texts of p are those of a much smaller automaton with *min to *max
+ * characters, as of [a-z]{1,500}, return that automaton. Else return p, with
+ * *min 0 and *max -1, no maximum. NULL with the error set. */
+const struct dfa *dfa_fold(const struct dfa *p, int64_t *min, int64_t *max,
+                           const struct dfa_place *at);
 
 /* Take n steps of the budget. Returns -1 with the error set when it is used up.
  */

@@ -197,6 +197,7 @@ void grammar_free(struct grammar *g)
     free(g->name);
     free(g->nodes);
     free(g->rules);
+    free(g->onces);
     free(g->productive);
     free(g->nullable);
     free(g->order);
@@ -439,6 +440,123 @@ uint32_t grammar_repeat(struct grammar *g, uint32_t node, uint32_t min,
     if (min == 1 && max == 1)
         return node;
     return grammar_node(g, NODE_REPEAT, payload, sizeof payload, 1);
+}
+
+/* ---- parts in any order ---- */
+
+/* Return a node that matches the empty text if n_needed of nodes[0..n) match
+ * any text. */
+static uint32_t need(struct grammar *g, const uint32_t *nodes, size_t n,
+                     uint32_t n_needed)
+{
+    uint32_t *payload = malloc((n + 1) * sizeof *payload);
+    if (!payload)
+        return grammar_oom(g, n * sizeof *payload);
+    if (n)
+        memcpy(payload, nodes, n * sizeof *payload);
+    payload[n] = n_needed;
+    uint32_t node =
+        grammar_node(g, NODE_NEED, payload, (n + 1) * sizeof *payload, n);
+    free(payload);
+    return node;
+}
+
+/* Add what is known of the parts. Returns the index, or UINT32_MAX. */
+static uint32_t add_once(struct grammar *g, const struct grammar_once *o)
+{
+    struct once x = {.n = (uint32_t)o->n, .min = o->min, .max = o->max,
+                     .differ = o->differ};
+    char *required = calloc(o->n + 1, 1);
+    if (!required ||
+        ARRAY_RESERVE(g->onces, g->cap_onces, g->n_onces + 1, &g->err)) {
+        free(required);
+        grammar_oom(g, o->n);
+        return UINT32_MAX;
+    }
+    for (size_t i = 0; o->required && i < o->n; i++)
+        if (o->required[i]) {
+            required[i] = 1;
+            x.n_required++;
+        }
+    int rc = add_data(g, required, o->n);
+    x.required = (uint32_t)(g->data.len - o->n);
+    g->onces[g->n_onces] = x;
+    free(required);
+    return rc ? UINT32_MAX : (uint32_t)g->n_onces++;
+}
+
+/* Whether a node has no counts of its own. Those of a rule are apart. */
+static bool is_simple(const struct grammar *g, uint32_t node)
+{
+    const struct node *v = &g->nodes[node];
+    bool simple = v->type == NODE_BYTES || v->type == NODE_REF;
+    if (v->type != NODE_SEQ)
+        return simple;
+    for (size_t i = 0; i < node_n_kids(v); i++) {
+        enum node_type type = g->nodes[node_kids(g, v)[i]].type;
+        if (type != NODE_BYTES && type != NODE_REF)
+            return false;
+    }
+    return true;
+}
+
+/* Return the node of part i between its marks. */
+static uint32_t once_part(struct grammar *g, uint32_t once, uint32_t i,
+                          uint32_t part)
+{
+    bool apart = !g->onces[once].differ && !is_simple(g, part);
+    const uint32_t mark[] = {once, i};
+    const uint32_t nodes[] = {
+        grammar_node(g, NODE_FREE, mark, sizeof mark, 0),
+        apart ? grammar_shared(g, "part", part) : part,
+        grammar_node(g, NODE_TAKE, mark, sizeof mark, 0)};
+    return grammar_seq(g, nodes, 3);
+}
+
+/* Return a node that matches the empty text if enough parts match any text. */
+static uint32_t enough_parts(struct grammar *g, const struct grammar_once *o)
+{
+    uint32_t *required = malloc((o->n + 1) * sizeof *required);
+    size_t n = 0;
+    if (!required)
+        return grammar_oom(g, o->n * sizeof *required);
+    for (size_t i = 0; o->required && i < o->n; i++)
+        if (o->required[i])
+            required[n++] = o->parts[i];
+    uint32_t all = need(g, required, n, (uint32_t)n);
+    uint32_t min = need(g, o->parts, o->n, o->min);
+    free(required);
+    if (o->other != GRAMMAR_NOTHING)
+        min = grammar_alt2(g, min, need(g, &o->other, 1, 1));
+    return grammar_seq2(g, all, min);
+}
+
+uint32_t grammar_once(struct grammar *g, const struct grammar_once *o)
+{
+    if (!valid(g, o->parts, o->n) || !valid(g, &o->other, 1) ||
+        !valid(g, &o->comma, 1))
+        return GRAMMAR_NOTHING;
+    if (o->n > GRAMMAR_MAX_ONCE)
+        return grammar_fail(g, "has %zu parts in any order, the limit is %d",
+                            o->n, GRAMMAR_MAX_ONCE);
+    uint32_t once = add_once(g, o), n = 0;
+    uint32_t *items = malloc((o->n + 1) * sizeof *items);
+    if (once == UINT32_MAX || !items) {
+        free(items);
+        return grammar_oom(g, o->n * sizeof *items);
+    }
+    for (uint32_t i = 0; i < o->n; i++)
+        items[n++] = once_part(g, once, i, o->parts[i]);
+    if (o->other != GRAMMAR_NOTHING)
+        items[n++] = once_part(g, once, (uint32_t)o->n, o->other);
+    uint32_t item = grammar_alt(g, items, n);
+    const uint32_t done[] = {once, 0};
+    const uint32_t nodes[] = {enough_parts(g, o), item,
+                              grammar_repeat(g, grammar_seq2(g, o->comma, item),
+                                             0, GRAMMAR_UNBOUNDED),
+                              grammar_node(g, NODE_DONE, done, sizeof done, 0)};
+    free(items);
+    return grammar_shared(g, "parts", grammar_seq(g, nodes, 4));
 }
 
 /* ---- rules ---- */

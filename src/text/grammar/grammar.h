@@ -75,6 +75,26 @@ uint32_t grammar_alt2(struct grammar *g, uint32_t a, uint32_t b);
 uint32_t grammar_repeat(struct grammar *g, uint32_t node, uint32_t min,
                         uint32_t max);
 
+/* Parts in any order, with a comma between them. */
+struct grammar_once {
+    const uint32_t *parts; /* [n] each at most once */
+    const bool *required;  /* [n] which ones must be there; NULL: none */
+    size_t n;              /* at most GRAMMAR_MAX_ONCE */
+    uint32_t other;        /* any number of times; GRAMMAR_NOTHING: never */
+    uint32_t comma;
+    uint32_t min, max; /* of all parts; max may be GRAMMAR_UNBOUNDED */
+    bool differ;       /* the texts of `other` differ from each other. Then it is
+                          a finite automaton (text_string) of texts that end with
+                          their second plain quote, and every beginning of them
+                          goes on to any number of texts; n is 0. */
+};
+#define GRAMMAR_MAX_ONCE 65535
+
+/* At least one of these parts. None of them matches the empty text. Which parts
+ * were there is kept while the text is read: the grammar needs no alternative
+ * for each order. */
+uint32_t grammar_once(struct grammar *g, const struct grammar_once *o);
+
 /* The text of a rule. The rule may be defined later, and may contain
  * references to itself. */
 uint32_t grammar_ref(struct grammar *g, uint32_t rule);

@@ -26,6 +26,8 @@ static size_t parts(const struct grammar *g, const struct node *v,
     case NODE_SEQ:
     case NODE_ALT:
         return node_n_kids(v);
+    case NODE_NEED:
+        return node_n_kids(v) - 1;
     case NODE_REPEAT:
         return 1;
     case NODE_REF:
@@ -68,18 +70,24 @@ static void mark(struct check *c, unsigned char *has, uint32_t i)
     c->todo[c->n_todo++] = i;
 }
 
-/* A sequence has the property if all its parts have it, any other node if one
- * part has it. */
+/* A sequence has the property if all its parts have it, NODE_NEED if a number
+ * of them has it, any other node if one part has it. */
 static void spread(struct check *c, unsigned char *has)
 {
     const struct grammar *g = c->g;
-    for (size_t i = 0; i < g->n_nodes; i++)
-        c->missing[i] = (uint32_t)node_n_kids(&g->nodes[i]);
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const struct node *v = &g->nodes[i];
+        size_t n = node_n_kids(v);
+        c->missing[i] =
+            v->type == NODE_NEED ? node_kids(g, v)[n - 1] : (uint32_t)n;
+    }
     while (c->n_todo) {
         uint32_t i = c->todo[--c->n_todo];
         for (size_t k = c->begin[i]; k < c->begin[i + 1]; k++) {
             uint32_t user = c->user[k];
-            if (g->nodes[user].type != NODE_SEQ || --c->missing[user] == 0)
+            bool counts = g->nodes[user].type == NODE_SEQ ||
+                          g->nodes[user].type == NODE_NEED;
+            if (!counts || --c->missing[user] == 0)
                 mark(c, has, user);
         }
     }
@@ -101,6 +109,12 @@ static bool dfa_has_empty(const struct grammar *g, const struct node *v)
     return false;
 }
 
+/* Whether a node belongs to parts in any order and reads nothing. */
+static bool is_mark(const struct node *v)
+{
+    return v->type == NODE_FREE || v->type == NODE_TAKE || v->type == NODE_DONE;
+}
+
 static int find_properties(struct check *c, struct qwick_err *e)
 {
     struct grammar *g = c->g;
@@ -111,14 +125,16 @@ static int find_properties(struct check *c, struct qwick_err *e)
     for (uint32_t i = 0; i < g->n_nodes; i++) {
         const struct node *v = &g->nodes[i];
         if (v->type == NODE_EMPTY || v->type == NODE_BYTES ||
-            v->type == NODE_CLASS || v->type == NODE_DFA ||
+            v->type == NODE_CLASS || v->type == NODE_DFA || is_mark(v) ||
+            (v->type == NODE_NEED &&
+             node_kids(g, v)[node_n_kids(v) - 1] == 0) ||
             (v->type == NODE_REPEAT && node_kids(g, v)[1] == 0))
             mark(c, g->productive, i);
     }
     spread(c, g->productive);
     for (uint32_t i = 0; i < g->n_nodes; i++) {
         const struct node *v = &g->nodes[i];
-        if (v->type == NODE_EMPTY ||
+        if (v->type == NODE_EMPTY || v->type == NODE_NEED || is_mark(v) ||
             (v->type == NODE_REPEAT && node_kids(g, v)[1] == 0) ||
             (v->type == NODE_DFA && dfa_has_empty(g, v)))
             mark(c, g->nullable, i);
@@ -159,8 +175,9 @@ static int separate_counts(struct grammar *g, struct qwick_err *e)
             size_t off = g->nodes[i].off;
             memcpy(g->data.data + off, &ref, sizeof ref);
         }
-        counts[i] |= counted || (g->nodes[i].type == NODE_DFA &&
-                                 dfa_counts(g, &g->nodes[i]));
+        counts[i] |=
+            counted || is_mark(&g->nodes[i]) ||
+            (g->nodes[i].type == NODE_DFA && dfa_counts(g, &g->nodes[i]));
     }
     free(counts);
     return grammar_error(g, e);
@@ -208,7 +225,7 @@ static uint32_t next_part(struct order *o, bool left)
     struct walk *w = &o->stack[o->n - 1];
     const struct node *v = &g->nodes[w->node];
     const uint32_t *kids;
-    size_t n = parts(g, v, &kids);
+    size_t n = left && v->type == NODE_NEED ? 0 : parts(g, v, &kids);
     while (w->at < n) {
         uint32_t kid = kids[w->at++];
         if (left && v->type == NODE_SEQ && !g->nullable[kid])

@@ -17,8 +17,29 @@ enum node_type {
     NODE_ALT,    /* payload: nodes */
     NODE_REPEAT, /* payload: node, min, max */
     NODE_REF,    /* payload: rule */
-    NODE_DFA     /* payload: struct byte_edge []; state 0 is the start */
+    NODE_DFA,    /* payload: struct byte_edge []; state 0 is the start */
+    /* of grammar_once, without a text; payload: index in onces, part */
+    NODE_FREE, /* the part may come next */
+    NODE_TAKE, /* the part has been read; part n: `other` */
+    NODE_DONE, /* there are enough parts */
+    NODE_NEED, /* payload: nodes, a number: matches the empty text, but no text
+                  at all unless this number of its nodes match some text */
+    /* inside of regular expressions only, for dfa_of_node: */
+    NODE_ASSERT, /* payload: an assertion */
+    NODE_LOOK    /* payload: node, 1 if its texts must not follow, else 0 */
 };
+
+/* What NODE_FREE and so on refer to. */
+struct once {
+    uint32_t n;        /* parts without `other` */
+    uint32_t min, max; /* see struct grammar_once */
+    uint32_t n_required;
+    uint32_t required; /* offset in data: a byte for each part */
+    bool differ;
+};
+
+/* Places in a text. \b: characters of \w and others, or an end, meet there. */
+enum { ASSERT_START, ASSERT_END, ASSERT_WORD, ASSERT_NO_WORD };
 
 /* Repetitions up to this number are copies, longer ones are counted. */
 enum { MAX_COPIES = 31 };
@@ -64,6 +85,8 @@ struct grammar {
     struct rule *rules;
     size_t n_rules, cap_rules;
     struct hashmap by_name; /* of rules that grammar_rule made */
+    struct once *onces;
+    size_t n_onces, cap_onces;
     struct buf data, names;
     uint64_t seed;
     struct qwick_err err; /* the first error; QWICK_OK: none */

@@ -5,10 +5,16 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "text/grammar/dfa.h"
 #include "text/grammar/grammar_int.h"
+#include "text/grammar/schema_text.h"
+#include "text/unicode_property.h"
 
 /* Groups inside groups. The parser recurses once for each. */
 enum { MAX_GROUPS = 200 };
+
+/* Steps that an automaton may take, see dfa_place. */
+enum { MAX_STEPS = 20000000 };
 
 struct parser {
     struct grammar *g;
@@ -17,8 +23,7 @@ struct parser {
     size_t at;           /* characters read so far */
     unsigned depth;
     enum regex_mode mode;
-    regex_class_fn class_of;
-    void *ctx;
+    bool looks; /* it has a part that only an automaton holds */
 };
 
 static const struct grammar_range digits[] = {{'0', '9'}};
@@ -81,30 +86,60 @@ static uint32_t regex_next(struct parser *x)
     return cp;
 }
 
-/* ---- classes ---- */
-
-/* The node of one code point of the ranges. */
-static uint32_t class_node(struct parser *x, const struct grammar_range *r,
-                           size_t n, bool negated)
-{
-    if (!x->class_of)
-        return grammar_class(x->g, r, n, negated);
-    struct grammar_range *out = malloc((2 * n + 4) * sizeof *out);
-    if (!out)
-        return grammar_oom(x->g, n * sizeof *out);
-    size_t m = ranges_normalise(out, r, n, negated);
-    uint32_t node =
-        m && !failed(x) ? x->class_of(x->ctx, x->g, out, m) : GRAMMAR_NOTHING;
-    free(out);
-    return node;
-}
-
-static uint32_t regex_one(struct parser *x, uint32_t cp)
+/* The node of one code point. */
+static uint32_t literal(struct parser *x, uint32_t cp)
 {
     char utf8[4];
-    if (!x->class_of)
-        return grammar_bytes(x->g, utf8, utf8_encode(cp, utf8));
-    return class_node(x, &(struct grammar_range){cp, cp}, 1, false);
+    return grammar_bytes(x->g, utf8, utf8_encode(cp, utf8));
+}
+
+/* The node of a place in the text. */
+static uint32_t assertion(struct parser *x, uint32_t what)
+{
+    x->looks = true;
+    return grammar_node(x->g, NODE_ASSERT, &what, sizeof what, 0);
+}
+
+/* ---- classes ---- */
+
+struct property {
+    struct parser *x;
+    struct grammar_ranges all;
+};
+
+static int put_property(void *ctx, struct unicode_range r)
+{
+    struct property *p = ctx;
+    return grammar_ranges_add(p->x->g, &p->all, r.lo, r.hi);
+}
+
+/* Read the property of \p or, negated, of \P, and add it to r. */
+static void add_property(struct parser *x, struct grammar_ranges *r,
+                         bool negated)
+{
+    struct property p = {.x = x};
+    size_t at = x->at - 2; /* the backslash */
+    bool braces = regex_skip(x, '{');
+    const char *name = x->p;
+    while (x->p < x->end && (braces ? *x->p != '}' : x->p == name))
+        regex_next(x);
+    size_t n = (size_t)(x->p - name);
+    if (failed(x))
+        return;
+    if (n == 0 || (braces && !regex_skip(x, '}')))
+        fail_at(x, at, "the property has no name, or no \"}\"");
+    else if (unicode_property(name, n, put_property, &p) > 0)
+        fail_at(x, at, "no Unicode property has this name");
+    struct grammar_range *out = malloc((2 * p.all.n + 4) * sizeof *out);
+    if (!out)
+        grammar_oom(x->g, p.all.n * sizeof *out);
+    size_t m = out && !failed(x)
+                   ? ranges_normalise(out, p.all.v, p.all.n, negated)
+                   : 0;
+    for (size_t i = 0; i < m; i++)
+        grammar_ranges_add(x->g, r, out[i].lo, out[i].hi);
+    free(out);
+    free(p.all.v);
 }
 
 /* Add the class of the escape \d, \D … to r. Returns false if c is not the
@@ -120,6 +155,10 @@ static bool add_escape_class(struct parser *x, struct grammar_ranges *r,
                 {'w', words, COUNT(words)},
                 {'s', spaces, COUNT(spaces)}};
     struct grammar_range out[2 * COUNT(spaces) + 4];
+    if (c == 'p' || c == 'P') {
+        add_property(x, r, c == 'P');
+        return true;
+    }
     for (size_t i = 0; i < COUNT(rows); i++) {
         bool negated = c == (uint32_t)(rows[i].letter - 'a' + 'A');
         if (!negated && c != (uint32_t)rows[i].letter)
@@ -204,11 +243,6 @@ static uint32_t escape(struct parser *x, uint32_t c, bool in_class)
         return fail_at(x, at, "back references are not supported");
     if (c == 'k')
         return fail_at(x, at, "back references (\\k) are not supported");
-    if (c == 'b' || c == 'B')
-        return fail_at(x, at, "word boundaries (\\b, \\B) are not supported");
-    if (c == 'p' || c == 'P')
-        return fail_at(x, at,
-                       "Unicode properties (\\p, \\P) are not supported");
     if (c == 'A' || c == 'z' || c == 'Z' || c == 'G')
         return fail_at(x, at,
                        "the anchors \\A \\z \\Z \\G are not supported; the "
@@ -260,16 +294,18 @@ static uint32_t parse_class(struct parser *x)
             continue;
         }
         regex_skip(x, '-');
-        if (class_item(x, &r, &hi))
-            fail_at(x, at, "a class cannot end a range");
-        else if (hi < lo)
+        if (class_item(x, &r, &hi)) { /* "-" is a character then */
+            grammar_ranges_add(x->g, &r, '-', '-');
+            hi = lo;
+        }
+        if (hi < lo)
             fail_at(x, at, "the range goes backwards");
         grammar_ranges_add(x->g, &r, lo, hi);
     }
     if (!failed(x) && !regex_skip(x, ']'))
         fail_at(x, open, "the class has no \"]\"");
     if (!failed(x))
-        node = class_node(x, r.v, r.n, negated);
+        node = grammar_class(x->g, r.v, r.n, negated);
     free(r.v);
     return node;
 }
@@ -278,24 +314,52 @@ static uint32_t parse_class(struct parser *x)
 
 static uint32_t parse_alternatives(struct parser *x, bool outermost);
 
+/* What a group is for. */
+enum group { GROUP_PLAIN, GROUP_AHEAD, GROUP_NOT_AHEAD };
+
+/* A lookahead. */
+static uint32_t look(struct parser *x, uint32_t node, bool negative)
+{
+    const uint32_t payload[] = {node, negative};
+    if (failed(x))
+        return GRAMMAR_NOTHING;
+    if (node == GRAMMAR_NOTHING)
+        return negative ? GRAMMAR_EMPTY : GRAMMAR_NOTHING;
+    x->looks = true;
+    return grammar_node(x->g, NODE_LOOK, payload, sizeof payload, 1);
+}
+
+/* Read what follows the "(?" of a group. */
+static void group_kind(struct parser *x, size_t open, enum group *kind)
+{
+    *kind = GROUP_PLAIN;
+    if (regex_skip(x, '=')) {
+        *kind = GROUP_AHEAD;
+    } else if (regex_skip(x, '!')) {
+        *kind = GROUP_NOT_AHEAD;
+    } else if (regex_skip(x, '<')) {
+        if (peek(x, '=') || peek(x, '!')) {
+            fail_at(x, open, "lookbehind is not supported");
+            return;
+        }
+        while (x->p < x->end && !peek(x, '>'))
+            regex_next(x);
+        if (!regex_skip(x, '>'))
+            fail_at(x, open, "the name of the group has no \">\"");
+    } else if (!regex_skip(x, ':')) {
+        fail_at(x, open, "this kind of group is not supported");
+    }
+}
+
 /* The group whose "(" was just read. */
 static uint32_t parse_group(struct parser *x)
 {
     size_t open = x->at - 1;
-    if (regex_skip(x, '?')) {
-        if (peek(x, '=') || peek(x, '!'))
-            return fail_at(x, open, "lookahead is not supported");
-        if (regex_skip(x, '<')) {
-            if (peek(x, '=') || peek(x, '!'))
-                return fail_at(x, open, "lookbehind is not supported");
-            while (x->p < x->end && !peek(x, '>'))
-                regex_next(x);
-            if (!regex_skip(x, '>'))
-                return fail_at(x, open, "the name of the group has no \">\"");
-        } else if (!regex_skip(x, ':')) {
-            return fail_at(x, open, "this kind of group is not supported");
-        }
-    }
+    enum group kind = GROUP_PLAIN;
+    if (regex_skip(x, '?'))
+        group_kind(x, open, &kind);
+    if (failed(x))
+        return GRAMMAR_NOTHING;
     if (x->depth == MAX_GROUPS)
         return fail_at(x, open, "groups are nested too deeply");
     x->depth++;
@@ -303,7 +367,7 @@ static uint32_t parse_group(struct parser *x)
     x->depth--;
     if (!failed(x) && !regex_skip(x, ')'))
         return fail_at(x, open, "the group has no \")\"");
-    return node;
+    return kind == GROUP_PLAIN ? node : look(x, node, kind == GROUP_NOT_AHEAD);
 }
 
 /* An escape, whose "\" was just read. */
@@ -314,13 +378,15 @@ static uint32_t parse_escape(struct parser *x)
     if (x->p == x->end)
         return fail(x, "the expression ends after \"\\\"");
     c = regex_next(x);
+    if (c == 'b' || c == 'B')
+        return assertion(x, c == 'b' ? ASSERT_WORD : ASSERT_NO_WORD);
     if (add_escape_class(x, &r, c)) {
         if (!failed(x))
-            node = class_node(x, r.v, r.n, false);
+            node = grammar_class(x->g, r.v, r.n, false);
     } else {
         c = escape(x, c, false);
         if (!failed(x))
-            node = regex_one(x, c);
+            node = literal(x, c);
     }
     free(r.v);
     return node;
@@ -336,7 +402,7 @@ static uint32_t parse_atom(struct parser *x)
     case '[':
         return parse_class(x);
     case '.':
-        return class_node(x, line_ends, COUNT(line_ends), true);
+        return grammar_class(x->g, line_ends, COUNT(line_ends), true);
     case '\\':
         return parse_escape(x);
     case '*':
@@ -344,15 +410,11 @@ static uint32_t parse_atom(struct parser *x)
     case '?':
         return fail_at(x, at, "there is nothing to repeat");
     case '^':
+        return assertion(x, ASSERT_START);
     case '$':
-        return fail_at(x, at,
-                       x->mode == REGEX_WHOLE
-                           ? "^ and $ are only supported at the ends of the "
-                             "expression"
-                           : "^ and $ are only supported at the ends of the "
-                             "expression or of an outermost alternative");
+        return assertion(x, ASSERT_END);
     default:
-        return regex_one(x, c);
+        return literal(x, c);
     }
 }
 
@@ -430,7 +492,7 @@ static uint32_t parse_part(struct parser *x)
 /* Any text, for the parts around a search. */
 static uint32_t anything(struct parser *x)
 {
-    return grammar_repeat(x->g, class_node(x, NULL, 0, true), 0,
+    return grammar_repeat(x->g, grammar_class(x->g, NULL, 0, true), 0,
                           GRAMMAR_UNBOUNDED);
 }
 
@@ -479,21 +541,39 @@ static uint32_t parse_alternatives(struct parser *x, bool outermost)
     return node;
 }
 
-uint32_t regex_compile(struct grammar *g, const char *where, const char *re,
-                       size_t n, enum regex_mode mode, regex_class_fn class_of,
-                       void *ctx)
+uint32_t regex_parse(struct grammar *g, const char *where, const char *re,
+                     size_t n, enum regex_mode mode, bool *looks)
 {
-    struct parser x = {.g = g,
-                       .where = where,
-                       .p = re,
-                       .end = re + n,
-                       .mode = mode,
-                       .class_of = class_of,
-                       .ctx = ctx};
+    struct parser x = {
+        .g = g, .where = where, .p = re, .end = re + n, .mode = mode};
     if (failed(&x))
         return GRAMMAR_NOTHING;
     uint32_t node = parse_alternatives(&x, true);
     if (!failed(&x) && x.p < x.end)
         return fail(&x, "\")\" without \"(\"");
+    *looks = x.looks;
     return failed(&x) ? GRAMMAR_NOTHING : node;
+}
+
+uint32_t regex_compile(struct grammar *g, const char *where, const char *re,
+                       size_t n, enum regex_mode mode)
+{
+    struct arena mem = {0};
+    struct qwick_err e = {0};
+    size_t steps = MAX_STEPS;
+    const struct dfa_place at = {&mem, &steps, &e};
+    bool looks = false;
+    uint32_t node = regex_parse(g, where, re, n, mode, &looks);
+    if (!looks || g->err.code)
+        return node;
+    const struct dfa *p = dfa_of_node(g, node, &at);
+    if (p)
+        node = text_body(g, p, TEXT_ESCAPE_NONE, TEXT_ANY_LENGTH);
+    else if (e.code == QWICK_ERR_MEMORY)
+        node = grammar_oom(g, 0);
+    else
+        node = grammar_fail(g, "%s%s%s", where ? where : "the expression",
+                            where ? ": " : " ", e.msg);
+    arena_free(&mem);
+    return node;
 }

@@ -29,6 +29,38 @@ void *schema_alloc(struct schema *s, size_t n, size_t size)
     return p;
 }
 
+/* Return the class of a size: that of the next power of two. */
+static size_t spare_class(size_t bytes)
+{
+    size_t k = 6;
+    while (k + 1 < SCHEMA_SPARE_CLASSES && (size_t)1 << k < bytes)
+        k++;
+    return k;
+}
+
+void *schema_borrow(struct schema *s, size_t n, size_t size)
+{
+    size_t bytes = 0;
+    if (size_mul(n + 1, size, &bytes) || bytes > MAX_BYTES)
+        return schema_alloc(s, n, size); /* fails */
+    size_t k = spare_class(bytes);
+    void *p = s->spare[k];
+    if (!p)
+        return schema_alloc(s, (size_t)1 << k, 1);
+    memcpy(&s->spare[k], p, sizeof p); /* the next one */
+    memset(p, 0, bytes);
+    return p;
+}
+
+void schema_give_back(struct schema *s, void *p, size_t n, size_t size)
+{
+    size_t k = spare_class((n + 1) * size);
+    if (!p)
+        return;
+    memcpy(p, &s->spare[k], sizeof p);
+    s->spare[k] = p;
+}
+
 int schema_step(struct schema *s, size_t n)
 {
     if (s->steps_left >= n) {
@@ -63,7 +95,12 @@ static int check_something(struct schema *s, struct schema_node *root)
 {
     if (schema_collect(s, NULL, 0, &root, 1))
         return -1;
-    int never = schema_never(s, s->list, s->n_list, MAX_DEPTH);
+    size_t n = s->n_list;
+    uint32_t *items = schema_alloc(s, n, sizeof *items);
+    if (!items)
+        return -1;
+    memcpy(items, s->list, n * sizeof *items); /* s->list is used again */
+    int never = schema_never(s, items, n, MAX_DEPTH);
     if (never <= 0)
         return never;
     return schema_refuse(s, s->culprit ? s->culprit->at : s->root, NULL,
@@ -85,7 +122,8 @@ static const struct json_value nothing = {.type = JSON_BOOL};
 static bool is_list_of_properties(const struct schema_node *node)
 {
     return node->names && !node->additional && !node->pattern_props.n &&
-           !node->ref && !node->all.n && !node->any.n && !node->one.n;
+           !node->ref && !node->all.n && !node->any.n && !node->one.n &&
+           !node->condition && !node->dependents.n;
 }
 
 /* Read the schema. roots: its nodes, the arguments of a call have two. */
@@ -158,6 +196,8 @@ int schema_compile_value(struct grammar *g, const struct json_value *schema,
                        .root = schema,
                        .indent = o->indent,
                        .spaced = o->spaced,
+                       .lenient = o->lenient,
+                       .any_order = o->any_order,
                        .form = o->form,
                        .call = o->call,
                        .steps_left = MAX_WORK};

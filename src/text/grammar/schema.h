@@ -39,8 +39,13 @@ struct schema_options {
     int indent;  /* spaces per level; 0: all in one line */
     bool spaced; /* without an indent: one blank after each comma and colon, as
                     Python's json.dumps writes; else there is no white space */
+    bool any_order; /* the members of an object come in any order; else in that
+                       of the schema */
     enum schema_form form;
     const struct call_form *call; /* of SCHEMA_PARAMETERS */
+    bool lenient; /* do not refuse keywords that the grammar cannot hold: it
+                     then has more texts, and a remark GRAMMAR_WEAKENED names
+                     each (see schema_validator.h) */
     const char *where; /* begins messages after the grammar's name; NULL: "" */
 };
 

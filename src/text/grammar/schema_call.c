@@ -119,13 +119,34 @@ static uint32_t parameter(struct schema *s, const struct schema_member *m)
     return node;
 }
 
+static int list_parameters(struct schema *s, const struct schema_object *o,
+                           struct schema_members *m)
+{
+    m->plain = m->follow = schema_alloc(s, o->n_members, sizeof *m->plain);
+    m->required = schema_alloc(s, o->n_members, sizeof *m->required);
+    if (!m->plain || !m->required)
+        return -1;
+    for (size_t i = 0; i < o->n_members; i++) {
+        if (o->members[i].forbidden)
+            continue;
+        m->plain[m->n] = parameter(s, &o->members[i]);
+        m->required[m->n++] = o->members[i].required;
+        if (s->e->code)
+            return -1;
+    }
+    return 0;
+}
+
 uint32_t schema_emit_parameters(struct schema *s, struct schema_node *const *v,
                                 size_t n)
 {
     struct schema_object o;
-    size_t n_parts = 0;
+    struct schema_members m = {.extra = GRAMMAR_NOTHING};
     if (schema_object_of(s, v, n, &o, false))
         return GRAMMAR_NOTHING;
+    for (size_t i = 0; i < n; i++)
+        if (v[i]->others)
+            return GRAMMAR_NOTHING;
     if (o.n_members > TOOL_MAX_PARAMETERS) {
         schema_refuse(s, s->root, NULL,
                       "%zu properties are more than the %d parameters that a "
@@ -133,18 +154,12 @@ uint32_t schema_emit_parameters(struct schema *s, struct schema_node *const *v,
                       o.n_members, TOOL_MAX_PARAMETERS);
         return GRAMMAR_NOTHING;
     }
-    uint32_t *parts = schema_alloc(s, o.n_members, sizeof *parts);
-    for (size_t i = 0; parts && i < o.n_members; i++) {
-        const struct schema_member *m = &o.members[i];
-        if (m->forbidden && m->required)
-            return GRAMMAR_NOTHING;
-        if (m->forbidden)
-            continue;
-        uint32_t node = parameter(s, m);
-        if (s->e->code)
-            return GRAMMAR_NOTHING;
-        parts[n_parts++] =
-            m->required ? node : grammar_repeat(s->g, node, 0, 1);
-    }
-    return parts ? grammar_seq(s->g, parts, n_parts) : GRAMMAR_NOTHING;
+    if (schema_refuses_all(&o) || list_parameters(s, &o, &m))
+        return GRAMMAR_NOTHING;
+    if (schema_counts_members(&o, &m) || o.min > (int64_t)o.n_required)
+        return schema_counted_members(s, &o, &m, true);
+    for (size_t i = 0; i < m.n; i++)
+        if (!m.required[i])
+            m.plain[i] = grammar_repeat(s->g, m.plain[i], 0, 1);
+    return grammar_seq(s->g, m.plain, m.n);
 }

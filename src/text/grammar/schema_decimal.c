@@ -124,10 +124,82 @@ bool decimal_is_integer(const struct decimal *a)
     return a->n_frac == 0;
 }
 
-unsigned decimal_remainder(const struct decimal *a, unsigned m)
+/* ---- multiples ----------------------------------------------------------- */
+
+enum { MAX_MULTIPLE_EXPONENT = 20 };
+
+/* Set *out to n * 10^e. */
+static int multiple_set(struct multiple *out, uint64_t n, int e)
+{
+    for (; n % 10 == 0; e++)
+        n /= 10;
+    *out = (struct multiple){(uint32_t)n, e};
+    return n > UINT32_MAX || e > MAX_MULTIPLE_EXPONENT ||
+           e < -MAX_MULTIPLE_EXPONENT;
+}
+
+/* The digit of 10^place. */
+static int digit_at(const struct decimal *a, int place)
+{
+    int n_whole = (int)a->n_whole, n_frac = (int)a->n_frac;
+    if (place >= n_whole || place < -n_frac)
+        return 0;
+    return (place >= 0 ? a->whole[n_whole - 1 - place] : a->frac[-1 - place]) -
+           '0';
+}
+
+int multiple_of_decimal(struct multiple *out, const struct decimal *a)
+{
+    uint64_t n = 0;
+    int last = -(int)a->n_frac; /* the last digit that is not 0 */
+    while (digit_at(a, last) == 0)
+        last++;
+    for (int place = (int)a->n_whole; place >= last; place--) {
+        n = n * 10 + (uint64_t)digit_at(a, place);
+        if (n > UINT32_MAX)
+            return 1;
+    }
+    return multiple_set(out, n, last);
+}
+
+static uint64_t gcd(uint64_t a, uint64_t b)
+{
+    while (b) {
+        uint64_t r = a % b;
+        a = b;
+        b = r;
+    }
+    return a;
+}
+
+int multiple_common(struct multiple *out, struct multiple a, struct multiple b,
+                    bool integer)
+{
+    const struct multiple one = {1, 0};
+    if (integer && multiple_common(&a, a, one, false))
+        return 1;
+    *out = a.m ? a : b;
+    if (!a.m || !b.m)
+        return 0;
+    int e = a.e < b.e ? a.e : b.e;
+    uint64_t v[] = {a.m, b.m};
+    for (int i = 0; i < 2; i++)
+        for (int k = e; k < (i ? b.e : a.e); k++) {
+            if (v[i] > UINT64_MAX / 10)
+                return 1;
+            v[i] *= 10;
+        }
+    uint64_t part = v[0] / gcd(v[0], v[1]);
+    return part > UINT64_MAX / v[1] || multiple_set(out, part * v[1], e);
+}
+
+bool decimal_is_multiple(const struct decimal *a, struct multiple k)
 {
     uint64_t r = 0;
-    for (size_t i = 0; i < a->n_whole; i++)
-        r = (r * 10 + (uint64_t)(a->whole[i] - '0')) % m;
-    return (unsigned)r;
+    for (int place = (int)a->n_whole - 1; place >= k.e; place--)
+        r = (r * 10 + (uint64_t)digit_at(a, place)) % k.m;
+    for (int place = k.e - 1; place >= -(int)a->n_frac; place--)
+        if (digit_at(a, place))
+            return false;
+    return r == 0;
 }

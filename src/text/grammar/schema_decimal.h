@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/arena.h"
 
@@ -32,7 +33,22 @@ int decimal_compare(const struct decimal *a, const struct decimal *b);
 bool decimal_is_zero(const struct decimal *a);
 bool decimal_is_integer(const struct decimal *a);
 
-/* The remainder of the whole part, without its sign, for 1 <= m < 2^32. */
-unsigned decimal_remainder(const struct decimal *a, unsigned m);
+/* The number m * 10^e, where 10 does not divide m. m = 0: none. */
+struct multiple {
+    uint32_t m;
+    int e;
+};
+
+/* Set *out to a number above 0. Returns 0; 1 when its digits or its exponent do
+ * not fit. */
+int multiple_of_decimal(struct multiple *out, const struct decimal *a);
+
+/* Set *out to the least number that is a multiple of a and b and, with integer,
+ * of 1. a and b may be none. Returns 0; 1 when it does not fit. */
+int multiple_common(struct multiple *out, struct multiple a, struct multiple b,
+                    bool integer);
+
+/* Return whether a number is a multiple of k, which is not none. */
+bool decimal_is_multiple(const struct decimal *a, struct multiple k);
 
 #endif

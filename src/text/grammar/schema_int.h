@@ -39,11 +39,13 @@ enum {
     MAX_NODES = 100000,  /* schemas inside a schema */
     MAX_SETS = 20000,    /* sets that are compiled */
     MAX_WORK = 20000000, /* steps of the compiler */
-    MAX_PATTERNS = 4,    /* patternProperties of one object */
+    MAX_EXTRAS = 500,    /* languages of names that a schema does not list */
     MAX_PREFIX = 256,    /* prefixItems */
+    MAX_CONTAINS = 4,    /* contains of one array */
     MAX_NAME = 64,       /* code points of names that a schema does not list */
     MAX_DEPTH = 8,       /* levels that are compared for oneOf */
     MAX_PROBLEMS = 1000, /* reasons to refuse one schema */
+    NEAR_DEPTH = 2,      /* and to find branches that are empty */
     WHAT_BYTES = 300     /* a JSON pointer in a message */
 };
 
@@ -78,7 +80,7 @@ struct schema_node {
     struct decimal *min, *max, *above, *below;
     struct decimal *above_next, *below_next; /* the doubles next to above and
                                                 below, inside them */
-    unsigned multiple_of;
+    struct multiple multiple_of;
     int64_t min_length, max_length; /* max: -1 without */
     const struct json_value *pattern;
     const struct dfa *pattern_dfa;
@@ -91,7 +93,7 @@ struct schema_node {
     struct value_list required;        /* strings */
     const struct json_value *patterns; /* keys of patternProperties */
     struct node_list pattern_props;
-    const struct dfa *patterns_points[MAX_PATTERNS];
+    const struct dfa **patterns_points; /* [pattern_props.n] */
     struct schema_node *additional;
     /* keywords that are read, and that schema_unheld names while no part of
        the compiler holds them */
@@ -107,8 +109,39 @@ struct schema_node {
                                            arrays of strings */
     const struct json_value *dependent_names; /* keys of dependentSchemas */
     struct node_list dependents;
-    uint32_t stamp; /* of the last walk that met it */
+    /* what schema_rewrite and schema_opposite make; see schema_rewrite.c */
+    bool made;                     /* it is no schema of the text */
+    bool rewritten;                /* `derived` is known */
+    struct node_list derived;      /* schemas that the value satisfies, too */
+    struct schema_node *opposite;  /* {"not": this} */
+    const struct dfa *not_pattern; /* no string of it */
+    const struct schema_node *not_multiple;  /* no multipleOf of it */
+    struct schema_node *unevaluated; /* the keywords of this schema, which are
+                                        held when the set has no choice left */
+    bool prepared;                   /* for that */
+    struct schema_some *some, *others; /* see schema_some; others: the member is
+                                          one that no schema names */
+    uint32_t stamp, visit; /* of the last walks that met it */
     unsigned char color;
+};
+
+/* Drafts of JSON Schema. Without a known "$schema", it is the latest one.
+ * Keywords of older drafts keep their meaning where the latest one has no
+ * other, because many schemas do not name their draft. */
+enum schema_draft {
+    DRAFT_4 = 4,
+    DRAFT_6 = 6,
+    DRAFT_7 = 7, /* and before: keywords beside "$ref" have no effect */
+    DRAFT_2019 = 2019,
+    DRAFT_2020 = 2020
+};
+
+/* The demand that some member of an object has a name of a language and a value
+ * that satisfies a schema. */
+struct schema_some {
+    const struct dfa *names;
+    struct schema_node *value, *unnamed; /* unnamed: names is not made yet, of
+                                            the names that do not satisfy it */
 };
 
 /* A resource: the whole schema, or a schema in it with an "$id". */
@@ -116,6 +149,7 @@ struct schema_resource {
     const struct json_value *root;
     const char *uri;
     size_t n_uri;
+    enum schema_draft draft;
 };
 
 /* A name of a schema: the URI of a resource, or an anchor. */
@@ -125,6 +159,7 @@ struct schema_name {
     size_t n;
     const struct json_value *at; /* what it names */
     uint32_t in;                 /* the resource around that */
+    bool dynamic;                /* it is a "$dynamicAnchor" */
     bool twice;                  /* another schema has the same name */
 };
 
@@ -151,6 +186,8 @@ struct schema_set {
     uint32_t rule;
 };
 
+enum { SCHEMA_SPARE_CLASSES = 27 }; /* powers of two up to MAX_BYTES */
+
 struct schema {
     struct arena mem;
     size_t used;       /* bytes of mem */
@@ -163,10 +200,11 @@ struct schema {
     size_t n_problems;
     struct grammar *g;
     const char *where; /* see schema_options */
-    bool checks; /* only reads the schema, to check documents: everything can
-                    be held */
+    bool lenient; /* see schema_options */
+    bool checks;  /* only reads the schema, to check documents: everything can
+                     be held */
     int indent;
-    bool spaced;
+    bool spaced, any_order; /* see struct schema_options */
     enum schema_form form;
     const struct call_form *call; /* of SCHEMA_PARAMETERS */
     const struct json_value *root;
@@ -182,7 +220,7 @@ struct schema {
     struct schema_set *sets;
     size_t n_sets, cap_sets;
     struct hashmap by_items; /* of sets */
-    uint32_t stamp;
+    uint32_t stamp, visits;
     uint32_t *list; /* the set that is being collected */
     size_t n_list, cap_list;
     struct walk {
@@ -190,11 +228,18 @@ struct schema {
         bool self; /* put the node itself, its parts are done */
     } * stack;     /* of schema_collect */
     size_t cap_stack;
-    const struct dfa *formats[16];
+    const struct dfa *formats[20];
     const struct dfa *any_text;       /* NULL: not made yet */
     const struct dfa *unreadable[64]; /* see schema_unreadable */
     /* shared nodes; 0: not made yet */
     uint32_t string, number, integer, name;
+    void *spare[SCHEMA_SPARE_CLASSES]; /* lists of memory that was given back,
+                                          see schema_borrow */
+    struct schema_node *of_types[T_ALL + 1]; /* nodes that schema_not makes */
+    struct hashmap by_missing;               /* the same, by forbidden names */
+    struct schema_node *always, *none; /* schemas true and false; NULL: not made
+                                          yet */
+    const struct dfa *fractions;       /* see schema_number_points */
     const struct schema_node *culprit; /* why a set was found to be empty */
     const char *reason;
 };
@@ -204,6 +249,11 @@ struct schema {
 /* Return zeroed memory for n elements that lives until the compiler ends, or
  * NULL with the error set. */
 void *schema_alloc(struct schema *s, size_t n, size_t size);
+
+/* The same for memory that is given back, with the same n and size, when it is
+ * not needed any more. */
+void *schema_borrow(struct schema *s, size_t n, size_t size);
+void schema_give_back(struct schema *s, void *p, size_t n, size_t size);
 
 /* Set the error "#/POINTER/KEYWORD: …", and return -1. at is a value of the
  * schema's text, keyword a member of it or NULL. */
@@ -236,8 +286,30 @@ void schema_pointer(const struct json_value *root, const struct json_value *at,
 struct schema_node *schema_node_of(struct schema *s,
                                    const struct json_value *at, uint32_t outer);
 
+/* Return a new node without keywords, or NULL with the error set. */
+struct schema_node *schema_new_node(struct schema *s,
+                                    const struct json_value *at);
+
 /* Return which parts of a keyword's value are schemas. */
 enum schema_parts schema_parts_of(const struct json_value *keyword);
+
+/* Return the draft of a resource that begins at v, inside one of the draft
+ * `outer`. 0: one before draft 4. */
+enum schema_draft schema_draft_at(const struct json_value *v,
+                                  enum schema_draft outer);
+
+const char *schema_draft_name(enum schema_draft draft);
+
+/* Return whether a keyword that some draft has is one of this draft. */
+bool schema_draft_has(enum schema_draft draft, const char *keyword);
+
+/* Return the "$ref" of a schema if it hides the keywords beside it, or NULL. */
+const struct json_value *schema_only_ref(const struct json_value *v,
+                                         enum schema_draft draft);
+
+/* Return the "$id", in draft 4 the "id", of a schema that has one. */
+const struct json_value *schema_id_of(const struct json_value *v,
+                                      enum schema_draft draft);
 
 /* Find the resources and names of the whole schema. */
 int schema_find_names(struct schema *s);
@@ -254,9 +326,11 @@ uint32_t schema_resource_in(struct schema *s, const struct json_value *at,
                             uint32_t outer);
 
 /* Report a keyword that the compiler cannot hold exactly: "#/POINTER/KEYWORD:
- * …". Returns 0: the caller goes on as if the keyword were not there, to find
- * other problems, and the schema is refused in the end. -1 with the error set:
- * the compiler ends. at and keyword as in schema_refuse. */
+ * …". Returns 0: the caller goes on as if the keyword were not there. The schema
+ * is refused in the end; until then the compiler looks for other problems. With
+ * the option lenient, the schema is not refused, so the caller must then admit
+ * every value that the keyword admits, and more. -1 with the error set: the
+ * compiler ends. at and keyword as in schema_refuse. */
 int schema_cannot_hold(struct schema *s, const struct json_value *at,
                        const char *keyword, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
@@ -268,13 +342,70 @@ int schema_go_on(struct schema *s);
 /* Read all nodes that can be reached, and refuse what is not supported. */
 int schema_read_all(struct schema *s);
 
-/* Return the value that the "$ref" of a schema at `at` means, or NULL with the
- * error set. *in: the resource of that schema; becomes the one around the
- * value. */
-const struct json_value *schema_resolve(struct schema *s,
-                                        const struct json_value *at,
-                                        const struct json_value *ref,
-                                        uint32_t *in);
+/* Return the value that a reference of a schema at `at` means, or NULL with the
+ * error set. keyword: "$ref", "$dynamicRef" or "$recursiveRef". *in: the
+ * resource of that schema; becomes the one around the value. For a reference
+ * whose target depends on the way to it, returns NULL without an error, after
+ * schema_cannot_hold. */
+const struct json_value *
+schema_resolve(struct schema *s, const struct json_value *at,
+               const char *keyword, const struct json_value *ref, uint32_t *in);
+
+/* ---- schemas that are made of others (schema_rewrite.c, schema_not.c) ----
+ */
+
+/* Make the schemas that stand for not, if, dependentRequired and
+ * dependentSchemas of a node: node->derived. Returns 0 or -1. */
+int schema_rewrite(struct schema *s, struct schema_node *node);
+
+/* Return {"not": node}, or NULL with the error set. */
+struct schema_node *schema_opposite(struct schema *s, struct schema_node *node);
+
+/* Set *out to schemas of which a value satisfies one or more exactly if it does
+ * not satisfy `node`. Returns 0; 1 if they cannot be held, and the compiler
+ * goes on without them; -1 with the error set. */
+int schema_not(struct schema *s, struct schema_node *node,
+               struct node_list *out);
+
+/* Return a node that no schema of the text has: an empty one, the schemas true
+ * and false, one of a list, both of two (NULL if one of them is). NULL with the
+ * error set. from: the schema that messages name. */
+struct schema_node *schema_make(struct schema *s,
+                                const struct schema_node *from);
+struct schema_node *schema_always(struct schema *s);
+struct schema_node *schema_none(struct schema *s);
+struct schema_node *schema_make_any(struct schema *s,
+                                    const struct schema_node *from,
+                                    const struct node_list *list);
+
+struct schema_node *schema_make_all(struct schema *s,
+                                    const struct schema_node *from,
+                                    struct schema_node *a,
+                                    struct schema_node *b);
+
+/* Make a node that demands (or forbids, with the schema false) a member. */
+struct schema_node *schema_make_member(struct schema *s,
+                                       const struct schema_node *from,
+                                       const struct json_value *name,
+                                       bool required,
+                                       struct schema_node *value);
+
+/* Set *out to the ways in which an object of v[0..n) has the member that `some`
+ * asks for. Returns 0 or -1. */
+int schema_some_ways(struct schema *s, struct schema_node *const *v, size_t n,
+                     struct schema_some *some, struct node_list *out);
+
+/* ---- unevaluatedItems and unevaluatedProperties (schema_unevaluated.c) ---- */
+
+/* Return the schema for these keywords of a node, or NULL with the error set. It
+ * is a choice that schema_unevaluated replaces. */
+struct schema_node *schema_derive_unevaluated(struct schema *s,
+                                              struct schema_node *of);
+
+/* Set *out to the schema that holds the keywords of a node in a set that has no
+ * other choice left. Returns 0 or -1. */
+int schema_unevaluated(struct schema *s, const uint32_t *items, size_t n,
+                       struct schema_node *of, struct node_list *out);
 
 /* ---- values (schema_value.c) ---- */
 
@@ -340,6 +471,25 @@ uint32_t schema_value_node(struct schema *s, struct schema_node *const *roots,
  * set. */
 int schema_never(struct schema *s, const uint32_t *items, size_t n, int depth);
 
+/* Set *out to the strings that satisfy all of roots[0..n). Returns 0 or -1. */
+int schema_texts_of(struct schema *s, struct schema_node *const *roots,
+                    size_t n, const struct dfa **out);
+
+/* Set *out to the different values that satisfy all of roots[0..n). Returns 1;
+ * 0 if they are more than `most` or not known; -1 with the error set. */
+int schema_few_values(struct schema *s, struct schema_node *const *roots,
+                      size_t n, size_t most, struct value_list *out);
+
+/* Return 1 and set *out, as schema_texts_of, if only strings satisfy all of
+ * roots[0..n); 0 if other values may; -1 with the error set. */
+int schema_only_strings(struct schema *s, struct schema_node *const *roots,
+                        size_t n, const struct dfa **out);
+
+/* Return 1 if no value satisfies all of roots[0..n), 0 if some may, -1 with the
+ * error set. */
+int schema_disjoint(struct schema *s, struct schema_node *const *roots,
+                    size_t n);
+
 /* Make the node of a set. */
 int schema_define(struct schema *s, const struct schema_set *set,
                   uint32_t *node);
@@ -366,20 +516,46 @@ struct schema_extra {
 
 struct schema_object {
     struct schema_member *members;
-    size_t n_members;
+    struct schema_node **all; /* of all members */
+    size_t n_members, cap_members, cap_all;
     struct hashmap by_name; /* of members, while they are collected */
-    struct schema_extra extras[1 << MAX_PATTERNS];
+    const struct dfa *names; /* that propertyNames admits; NULL: all */
+    struct schema_extra *extras;
     size_t n_extras;
+    size_t n_required;
+    int64_t min, max; /* members; max: -1 without */
+    const struct json_value *has_min, *has_max; /* the schemas that say so */
+};
+
+/* How many items of an array satisfy a schema. */
+struct schema_contains {
+    struct schema_node *schema;
+    int64_t min, max; /* max: -1 without */
 };
 
 struct schema_array {
     int64_t min, max; /* max: -1 without */
     size_t n_prefix;  /* items with schemas of their own */
+    const struct schema_node *contains; /* the last node with a contains that
+                                           matters, or NULL */
+    struct schema_contains counts[MAX_CONTAINS];
+    size_t n_contains;
+    const struct schema_node *again;    /* another one, or NULL */
+    const struct schema_node *unique;   /* the node that has uniqueItems, or
+                                           NULL */
 };
 
 unsigned schema_types(struct schema_node *const *v, size_t n);
 int schema_object_of(struct schema *s, struct schema_node *const *v, size_t n,
                      struct schema_object *out, bool extras);
+
+/* Give back the memory of an object's members. */
+void schema_object_free(struct schema *s, struct schema_object *o);
+
+/* Whether no object satisfies the demands on its names: a required member is
+ * forbidden, or there are too many. */
+bool schema_refuses_all(const struct schema_object *o);
+
 struct schema_array schema_array_of(struct schema_node *const *v, size_t n);
 
 /* Write the schemas of item i to out[n] and return their number. */
@@ -398,14 +574,17 @@ struct schema_string {
 int schema_string_of(struct schema *s, struct schema_node *const *v, size_t n,
                      const struct dfa *without, struct schema_string *out);
 
+/* Return the automaton of a regular expression that matches whole texts, or
+ * NULL with the error set. */
+const struct dfa *schema_regex(struct schema *s, const char *re);
+
 /* Return the automaton of all texts. NULL with the error set. */
 const struct dfa *schema_any_text(struct schema *s);
 
-/* Return the automaton of a pattern. */
-const struct dfa *schema_pattern(struct schema *s,
-                                    const struct json_value *at,
-                                    const char *keyword,
-                                    const struct json_value *re);
+/* Return the automaton of a pattern. NULL with *e set, which has no place yet.
+ * Takes at most half of the steps that are left. */
+const struct dfa *schema_pattern(struct schema *s, const struct json_value *re,
+                                 struct qwick_err *e);
 
 /* Return the automaton of the texts that cannot be a string's text in a
  * parameter: they have a tag that ends it, or tool_value_json takes them for
@@ -414,10 +593,12 @@ const struct dfa *schema_pattern(struct schema *s,
 const struct dfa *schema_unreadable(struct schema *s, unsigned types);
 
 /* Formats. schema_format_find returns NULL if no format has this name.
- * schema_format_points returns the automaton, or NULL with the error set. */
+ * schema_format_points returns the automaton, or NULL with the error set.
+ * Texts also have at most schema_format_most characters; -1: no limit. */
 const struct schema_format *schema_format_find(const struct json_value *name);
 const struct dfa *schema_format_points(struct schema *s,
-                                          const struct schema_format *f);
+                                       const struct schema_format *f);
+int64_t schema_format_most(const struct schema_format *f);
 
 /* Set *out to the double next to a number, above or below it. Leave it NULL for
  * zero and for numbers that are not finite as doubles. Most programs read
@@ -432,13 +613,83 @@ struct number_form;
 int schema_number_of(struct schema *s, struct schema_node *const *v, size_t n,
                      bool integer, struct number_form *out);
 
-/* ---- nodes of the grammar (schema_emit.c) ---- */
+/* Return the automaton of the numbers of a set: integers, numbers that are no
+ * integers, or both (T_ constants). f: what schema_number_of found; a multipleOf
+ * that would make it too large may be dropped from it, see schema_cannot_hold.
+ * NULL with the error set. */
+const struct dfa *schema_number_points(struct schema *s,
+                                       struct schema_node *const *v, size_t n,
+                                       unsigned types,
+                                       struct number_form *f);
+
+/* ---- nodes of the grammar (schema_emit.c, schema_array.c, schema_object.c)
+ * ---- */
 
 /* Return the node of the values of a set without anyOf, oneOf, enum, const. */
 uint32_t schema_emit(struct schema *s, struct schema_node *const *v, size_t n,
                      int level);
 
-/* Return the node of a string with one value, or of all strings of p. */
+uint32_t schema_emit_array(struct schema *s, struct schema_node *const *v,
+                           size_t n, int level);
+
+/* Return the node of item i of an array. also[0..n_also): other schemas that it
+ * satisfies. */
+uint32_t schema_item_node(struct schema *s, struct schema_node *const *v,
+                          size_t n, size_t i, struct schema_node *const *also,
+                          size_t n_also, int level);
+
+/* Report what cannot be held of contains, and forget it. Returns 0 or -1. */
+int schema_check_contains(struct schema *s, struct schema_array *a);
+
+/* Return the node of the items of an array with contains, one or more. */
+uint32_t schema_counted_items(struct schema *s, struct schema_node *const *v,
+                              size_t n, const struct schema_array *a,
+                              int level);
+
+uint32_t schema_emit_object(struct schema *s, struct schema_node *const *v,
+                            size_t n, int level);
+
+/* Return the node of what separates members and items at a level. */
+uint32_t schema_comma(struct schema *s, int level);
+
+/* Return the node of an array or object: brackets around `some` and, if
+ * may_be_empty, empty brackets. some: a node of one part or more, or
+ * GRAMMAR_NOTHING if no part can be written. */
+uint32_t schema_container(struct schema *s, const char *brackets, uint32_t some,
+                          bool may_be_empty, int level);
+
+/* Whether values inside a value at this level may be written: with an indent,
+ * each level needs rules of its own. */
+bool schema_has_room(const struct schema *s, int level);
+
+/* Set *without to the texts that no string has, or to NULL. */
+int schema_unwritable(struct schema *s, const struct dfa **without);
+
+/* Members of an object in their order. */
+struct schema_members {
+    uint32_t *plain, *follow; /* [n] without and with a comma before them */
+    bool *required;           /* [n] */
+    size_t n;
+    uint32_t extra;        /* a member that no schema names */
+    uint32_t follow_extra; /* with a comma before it */
+    uint32_t demanded; /* that one of them is, or GRAMMAR_NOTHING */
+    uint32_t extras, follow_extras; /* one or more of them; any number of them
+                                       with commas before them. With `others`
+                                       of a node, one is as that asks */
+};
+
+/* Return the node of the members of an object whose number matters.
+ * may_be_empty: there may be none. */
+uint32_t schema_counted_members(struct schema *s, const struct schema_object *o,
+                                const struct schema_members *m,
+                                bool may_be_empty);
+
+/* Whether the limits of the number of members refuse objects that satisfy the
+ * other demands. */
+bool schema_counts_members(const struct schema_object *o,
+                           const struct schema_members *m);
+
+/* Return the node of a string with one value. */
 uint32_t schema_emit_word(struct schema *s, const char *word, size_t n);
 
 /* ---- parameters of a call (schema_call.c) ---- */

@@ -29,8 +29,9 @@ enum phase {
  * digits of limit i, both without signs: < 0, 0, > 0. */
 struct progress {
     uint8_t phase, negative;
-    uint16_t count; /* digits of the whole part or of the fraction */
+    uint8_t zeros, unused; /* see step_multiple */
     uint32_t remainder;
+    uint16_t count; /* digits of the whole part or of the fraction */
     int8_t order[NUMBER_MAX_LIMITS];
 };
 
@@ -43,6 +44,7 @@ struct builder {
     size_t key_bytes; /* of struct progress that are in use */
     struct hashmap map;
     size_t max_whole, max_frac;
+    size_t max_count; /* of digits of the whole part that are counted */
     bool signs; /* a number may begin with a minus */
 };
 
@@ -100,9 +102,8 @@ bool number_fits(const struct number_form *f, const struct decimal *v)
     }
     if (!all_inside(f, order))
         return false;
-    if (f->multiple_of)
-        return decimal_is_integer(v) &&
-               decimal_remainder(v, f->multiple_of) == 0;
+    if (f->multiple.m && !decimal_is_multiple(v, f->multiple))
+        return false;
     return !f->integer || decimal_is_integer(v);
 }
 
@@ -146,6 +147,33 @@ static int all_done(const struct decimal *limit, const struct progress *p,
     return order == 0 && n_frac < limit->n_frac ? -1 : order;
 }
 
+/* Read a digit of a number that is to be a multiple of m * 10^e. The number so
+ * far is a prefix and then `zeros` zeros, at most e. remainder: of the prefix
+ * by m. So the last e digits need no states for their value. */
+static void step_multiple(struct multiple k, struct progress *p, int digit)
+{
+    bool end = k.e > 0 && digit == 0;
+    if (end && p->zeros < k.e) {
+        p->zeros++;
+        return;
+    }
+    uint64_t r = p->remainder;
+    for (; !end && p->zeros > 0; p->zeros--)
+        r = r * 10 % k.m;
+    p->remainder = (uint32_t)((r * 10 + (unsigned)digit) % k.m);
+}
+
+/* Whether a complete number is a multiple. */
+static bool is_multiple(struct multiple k, const struct progress *p)
+{
+    uint64_t r = p->remainder;
+    if (p->phase == AT_ZERO || k.m == 0)
+        return true;
+    for (int i = p->phase == AT_FRAC ? p->count : 0; i < -k.e; i++)
+        r = r * 10 % k.m;
+    return r == 0 && (k.e <= 0 || p->zeros == k.e);
+}
+
 static bool accepts(const struct builder *b, const struct progress *p)
 {
     if (p->phase >= AT_E_SMALL)
@@ -160,7 +188,7 @@ static bool accepts(const struct builder *b, const struct progress *p)
     }
     if (!all_inside(b->f, order))
         return false;
-    return p->remainder == 0;
+    return is_multiple(b->f->multiple, p);
 }
 
 /* Read one digit of an exponent: 0 to 99, or up to 279. With 20 digits before
@@ -187,6 +215,18 @@ static bool step_exponent(struct progress *p, int digit)
     }
 }
 
+/* Whether a whole part of `count` digits is already beyond limit i. */
+static bool is_beyond(const struct number_form *f, size_t i, bool negative,
+                      size_t count)
+{
+    const struct number_limit *l = &f->limits[i];
+    bool from_below = l->kind == NUMBER_AT_LEAST || l->kind == NUMBER_ABOVE;
+    bool from_above = l->kind == NUMBER_AT_MOST || l->kind == NUMBER_BELOW;
+    if (i > 0 && l[-1].kind == NUMBER_OUTSIDE)
+        return false;
+    return count > l->value.n_whole && (negative ? from_below : from_above);
+}
+
 static bool step_digit(const struct builder *b, struct progress *p, int digit)
 {
     size_t n = b->f->n_limits;
@@ -199,20 +239,25 @@ static bool step_digit(const struct builder *b, struct progress *p, int digit)
         if (zero ? p->negative && b->f->integer : p->count >= b->max_whole)
             return false;
         p->phase = zero ? AT_ZERO : AT_WHOLE;
-        p->count = (uint16_t)(p->count + !zero);
-        for (size_t i = 0; i < n && !zero; i++)
+        if (n == 0)
+            p->negative = 0; /* nothing asks for it from here on */
+        p->count = (uint16_t)(p->count + (!zero && p->count < b->max_count));
+        for (size_t i = 0; i < n && !zero; i++) {
+            if (is_beyond(b->f, i, p->negative, p->count))
+                return false;
             p->order[i] = (int8_t)after_whole(&b->f->limits[i].value,
                                               p->order[i], p->count, digit);
-        if (b->f->multiple_of)
-            p->remainder =
-                (uint32_t)(((uint64_t)p->remainder * 10 + (unsigned)digit) %
-                           b->f->multiple_of);
+        }
+        if (b->f->multiple.m)
+            step_multiple(b->f->multiple, p, digit);
         return true;
     }
     if (p->count >= b->max_frac)
         return false;
     p->phase = AT_FRAC;
     p->count++;
+    if (b->f->multiple.m)
+        step_multiple(b->f->multiple, p, digit);
     for (size_t i = 0; i < n; i++)
         p->order[i] = (int8_t)after_frac(&b->f->limits[i].value, p->order[i],
                                          p->count, digit);
@@ -243,7 +288,7 @@ static bool number_step(const struct builder *b, struct progress *p, int c)
         p->count = 0;
         return true;
     }
-    if ((c == 'e' || c == 'E') && b->f->n_limits == 0 &&
+    if ((c == 'e' || c == 'E') && b->f->n_limits == 0 && !b->f->multiple.m &&
         (p->phase == AT_ZERO || p->phase == AT_WHOLE || p->phase == AT_FRAC)) {
         *p = (struct progress){.phase = AT_E};
         return true;
@@ -293,19 +338,45 @@ static int build(struct builder *b)
     return 0;
 }
 
-/* Set how many digits a number may have, so that limits can be met. */
+/* The digits before the point of the longest limit. */
+static size_t longest_limit(const struct number_form *f)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < f->n_limits; i++)
+        if (f->limits[i].value.n_whole > n)
+            n = f->limits[i].value.n_whole;
+    return n;
+}
+
+int64_t number_length(const struct number_form *f)
+{
+    int64_t n = (int64_t)longest_limit(f) + 1; /* and a sign */
+    if (!f->multiple.m)
+        return -1;
+    if (f->multiple.e < 0)
+        n += 1 - f->multiple.e;
+    return n > NUMBER_WHOLE_DIGITS ? n : NUMBER_WHOLE_DIGITS;
+}
+
+/* Set how many digits a number may have, so that limits can be met. Where the
+ * text's length is limited, the automaton counts only digits that limits
+ * have: for each remainder, it would need a state for each number of digits. */
 static void set_digits(struct builder *b)
 {
     const struct number_form *f = b->f;
-    b->max_whole = NUMBER_WHOLE_DIGITS;
+    size_t longest = longest_limit(f);
+    bool counts = number_length(f) < 0;
+    b->max_whole =
+        longest > NUMBER_WHOLE_DIGITS ? longest : NUMBER_WHOLE_DIGITS;
+    b->max_count = counts ? b->max_whole : longest + 1;
+    if (!counts)
+        b->max_whole = SIZE_MAX;
     b->max_frac = NUMBER_FRAC_DIGITS;
-    for (size_t i = 0; i < f->n_limits; i++) {
-        const struct decimal *v = &f->limits[i].value;
-        if (v->n_whole > b->max_whole)
-            b->max_whole = v->n_whole;
-        if (v->n_frac > b->max_frac)
-            b->max_frac = v->n_frac;
-    }
+    for (size_t i = 0; i < f->n_limits; i++)
+        if (f->limits[i].value.n_frac > b->max_frac)
+            b->max_frac = f->limits[i].value.n_frac;
+    if (f->multiple.m)
+        b->max_frac = f->multiple.e < 0 ? (size_t)-f->multiple.e : 0;
 }
 
 /* Return whether no limit from below is 0 or more. Where one is, no number with

@@ -31,8 +31,8 @@ struct number_limit {
 #define NUMBER_MAX_LIMITS 64
 
 struct number_form {
-    bool integer;         /* no fraction, no exponent */
-    unsigned multiple_of; /* of integers; 0: any */
+    bool integer;             /* no fraction, no exponent */
+    struct multiple multiple; /* of integers: of an integer */
     const struct number_limit *limits;
     size_t n_limits; /* at most NUMBER_MAX_LIMITS */
 };
@@ -40,6 +40,10 @@ struct number_form {
 /* Return whether a number is inside the limits (and a multiple, where one is
  * asked for). */
 bool number_fits(const struct number_form *f, const struct decimal *v);
+
+/* Return how many characters a text of such a number has at most; -1: the
+ * automaton counts them. */
+int64_t number_length(const struct number_form *f);
 
 /* Return the automaton of the texts of such numbers, or NULL with the error
  * set. -0 is a number like 0, but it is not among the texts of integers, nor

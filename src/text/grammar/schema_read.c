@@ -22,6 +22,12 @@ static int wrong_type(struct schema *s, const struct schema_node *node,
                          json_type_name(v));
 }
 
+static enum schema_draft draft_of(const struct schema *s,
+                                  const struct schema_node *node)
+{
+    return s->resources[node->resource].draft;
+}
+
 static int read_count(struct schema *s, struct schema_node *node,
                       const char *key, const struct json_value *v, int64_t *out)
 {
@@ -121,45 +127,40 @@ static int read_const(struct schema *s, struct schema_node *node,
     return 0;
 }
 
-/* Exclude a value. Only null, true, false, numbers and strings can be excluded:
- * for them, all other values of the type can be written. */
-static int exclude(struct schema *s, struct schema_node *node,
-                   const struct json_value *v, size_t *n)
+/* Return whether all values of a list, or one value, are null, booleans,
+ * numbers and strings. */
+static bool are_scalars(const struct json_value *v, size_t n)
 {
-    if (v->type == JSON_ARRAY || v->type == JSON_OBJECT)
-        return schema_refuse(s, node->at, "not",
-                             "%s cannot be excluded, only null, true, false, "
-                             "numbers and strings",
-                             json_type_name(v));
-    node->excluded.v[(*n)++] = v;
-    node->excluded.n = *n;
-    return 0;
+    for (size_t i = 0; i < n; i++)
+        if (v[i].type == JSON_ARRAY || v[i].type == JSON_OBJECT)
+            return false;
+    return true;
 }
 
+/* Read not. If it is only a const or enum, exclude its values; arrays and
+ * objects cannot be excluded, for them see schema_not.c. */
 static int read_not(struct schema *s, struct schema_node *node, const char *key,
                     const struct json_value *v)
 {
-    size_t n = 0;
+    const struct json_value *values = json_get(v, "enum");
+    const struct json_value *value = json_get(v, "const");
     if (v->type == JSON_BOOL) {
         node->never = v->boolean;
         return 0;
     }
-    const struct json_value *values = json_get(v, "enum");
-    const struct json_value *value = json_get(v, "const");
-    if (v->type != JSON_OBJECT || v->len != 1 || (!values && !value)) {
+    if (values && values->type != JSON_ARRAY)
+        return wrong_type(s, node, key, "an array", values);
+    const struct json_value *list = value ? value : values ? values->items : v;
+    size_t n = values ? values->len : 1;
+    if (v->type != JSON_OBJECT || v->len != 1 || !are_scalars(list, n)) {
         node->negated = schema_node_of(s, v, node->resource);
         return node->negated ? 0 : -1;
     }
-    if (values && values->type != JSON_ARRAY)
-        return wrong_type(s, node, key, "an array", values);
-    node->excluded.v = schema_alloc(s, values ? values->len : 1, sizeof v);
+    node->excluded.v = schema_alloc(s, n, sizeof v);
     if (!node->excluded.v)
         return -1;
-    if (value)
-        return exclude(s, node, value, &n);
-    for (size_t i = 0; i < values->len; i++)
-        if (exclude(s, node, &values->items[i], &n))
-            return -1;
+    for (size_t i = 0; i < n; i++)
+        node->excluded.v[node->excluded.n++] = &list[i];
     return 0;
 }
 
@@ -180,9 +181,21 @@ static int read_ref(struct schema *s, struct schema_node *node, const char *key,
     if (v->type != JSON_STRING)
         return wrong_type(s, node, key, "a string", v);
     uint32_t in = node->resource;
-    const struct json_value *target = schema_resolve(s, node->at, v, &in);
-    node->ref = target ? schema_node_of(s, target, in) : NULL;
-    return node->ref ? 0 : -1;
+    const struct json_value *target = schema_resolve(s, node->at, key, v, &in);
+    struct schema_node *to = target ? schema_node_of(s, target, in) : NULL;
+    if (!to)
+        return s->e->code ? -1 : 0;
+    if (node->ref)
+        return schema_cannot_hold(s, node->at, key,
+                                  "cannot be combined with another reference");
+    node->ref = to;
+    return 0;
+}
+
+static bool is_true(const struct schema_node *node, const char *key)
+{
+    const struct json_value *v = json_get(node->at, key);
+    return json_is(v, JSON_BOOL) && v->boolean;
 }
 
 static int read_bound(struct schema *s, struct schema_node *node,
@@ -191,6 +204,8 @@ static int read_bound(struct schema *s, struct schema_node *node,
     struct decimal *d = schema_alloc(s, 1, sizeof *d);
     if (!d)
         return -1;
+    if (v->type == JSON_BOOL && strncmp(key, "exclusive", 9) == 0)
+        return 0; /* of draft 4: minimum or maximum looks for it */
     if (v->type != JSON_NUMBER)
         return wrong_type(s, node, key, "a number", v);
     int rc = decimal_read(d, v->str, v->len, &s->mem);
@@ -199,11 +214,12 @@ static int read_bound(struct schema *s, struct schema_node *node,
     if (rc > 0)
         return schema_refuse(s, node->at, key, "%s has more than %d digits",
                              ERR_SHOW(v->str, v->len), DECIMAL_MAX_DIGITS);
-    if (strcmp(key, "minimum") == 0)
+    if (strcmp(key, "minimum") == 0 && !is_true(node, "exclusiveMinimum"))
         node->min = d;
-    else if (strcmp(key, "maximum") == 0)
+    else if (strcmp(key, "maximum") == 0 && !is_true(node, "exclusiveMaximum"))
         node->max = d;
-    else if (strcmp(key, "exclusiveMinimum") == 0)
+    else if (strcmp(key, "minimum") == 0 ||
+             strcmp(key, "exclusiveMinimum") == 0)
         node->above = d;
     else
         node->below = d;
@@ -218,19 +234,21 @@ static int read_multiple(struct schema *s, struct schema_node *node,
                          const char *key, const struct json_value *v)
 {
     struct decimal d;
-    int rc =
-        v->type == JSON_NUMBER ? decimal_read(&d, v->str, v->len, &s->mem) : 1;
+    struct multiple k;
+    if (v->type != JSON_NUMBER)
+        return wrong_type(s, node, key, "a number", v);
+    int rc = decimal_read(&d, v->str, v->len, &s->mem);
     if (rc < 0)
         return err_oom(s->e, v->len);
-    if (rc > 0 || d.negative || d.n_frac || d.n_whole == 0 || d.n_whole > 9)
+    if (rc == 0 && (d.negative || decimal_is_zero(&d)))
         return schema_refuse(s, node->at, key,
-                             "%s is not supported, only integers from 1 to "
-                             "999999999",
-                             v->type == JSON_NUMBER ? ERR_SHOW(v->str, v->len)
-                                                    : json_type_name(v));
-    for (size_t i = 0; i < d.n_whole; i++)
-        node->multiple_of =
-            node->multiple_of * 10 + (unsigned)(d.whole[i] - '0');
+                             "a number above 0 expected, "
+                             "not %s",
+                             ERR_SHOW(v->str, v->len));
+    if (rc > 0 || multiple_of_decimal(&k, &d))
+        return schema_cannot_hold(s, node->at, key, "%s has too many digits",
+                                  ERR_SHOW(v->str, v->len));
+    node->multiple_of = k;
     return 0;
 }
 
@@ -259,9 +277,12 @@ static int read_pattern(struct schema *s, struct schema_node *node,
 {
     if (v->type != JSON_STRING)
         return wrong_type(s, node, key, "a string", v);
+    struct qwick_err e = {0};
     node->pattern = v;
-    node->pattern_dfa = schema_pattern(s, node->at, key, v);
-    return node->pattern_dfa ? 0 : -1;
+    node->pattern_dfa = schema_pattern(s, v, &e);
+    if (e.code == QWICK_ERR_USAGE)
+        return schema_cannot_hold(s, node->at, key, "%s", e.msg);
+    return node->pattern_dfa ? 0 : schema_refuse_err(s, node->at, key, &e);
 }
 
 static int read_format(struct schema *s, struct schema_node *node,
@@ -276,16 +297,6 @@ static int read_format(struct schema *s, struct schema_node *node,
     return 0;
 }
 
-static int read_items(struct schema *s, struct schema_node *node,
-                      const char *key, const struct json_value *v)
-{
-    if (v->type == JSON_ARRAY)
-        return schema_refuse(s, node->at, key,
-                             "an array is not supported, use prefixItems");
-    node->items = schema_node_of(s, v, node->resource);
-    return node->items ? 0 : -1;
-}
-
 static int read_prefix(struct schema *s, struct schema_node *node,
                        const char *key, const struct json_value *v)
 {
@@ -294,6 +305,32 @@ static int read_prefix(struct schema *s, struct schema_node *node,
                              "%zu schemas are more than the limit %d", v->len,
                              MAX_PREFIX);
     return read_list(s, node, key, v, JSON_ARRAY, &node->prefix);
+}
+
+/* Until draft 2019-09, an array is what prefixItems is today, and
+ * additionalItems is what items is beside it. */
+static int read_items(struct schema *s, struct schema_node *node,
+                      const char *key, const struct json_value *v)
+{
+    bool is_array = v->type == JSON_ARRAY;
+    const struct json_value *rest =
+        is_array ? json_get(node->at, "additionalItems") : v;
+    if (is_array && draft_of(s, node) == DRAFT_2020 &&
+        json_get(node->at, "prefixItems"))
+        return schema_refuse(s, node->at, key,
+                             "an array cannot be combined with prefixItems");
+    if (rest && !(node->items = schema_node_of(s, rest, node->resource)))
+        return -1;
+    return is_array ? read_prefix(s, node, key, v) : 0;
+}
+
+static int read_other_items(struct schema *s, struct schema_node *node,
+                            const char *key, const struct json_value *v)
+{
+    (void)v;
+    if (!json_is(json_get(node->at, "items"), JSON_ARRAY))
+        grammar_remark(s->g, GRAMMAR_IGNORED, "%s", key);
+    return 0;
 }
 
 static int read_properties(struct schema *s, struct schema_node *node,
@@ -306,18 +343,18 @@ static int read_properties(struct schema *s, struct schema_node *node,
 static int read_patterns(struct schema *s, struct schema_node *node,
                          const char *key, const struct json_value *v)
 {
-    if (v->type == JSON_OBJECT && v->len > MAX_PATTERNS)
-        return schema_refuse(s, node->at, key,
-                             "%zu patterns are more than the limit %d", v->len,
-                             MAX_PATTERNS);
     node->patterns = v->keys;
     if (read_list(s, node, key, v, JSON_OBJECT, &node->pattern_props))
         return -1;
+    node->patterns_points =
+        schema_alloc(s, v->len, sizeof *node->patterns_points);
+    if (!node->patterns_points)
+        return -1;
     for (size_t i = 0; i < v->len; i++) {
-        node->patterns_points[i] =
-            schema_pattern(s, node->at, key, &v->keys[i]);
+        struct qwick_err e = {0};
+        node->patterns_points[i] = schema_pattern(s, &v->keys[i], &e);
         if (!node->patterns_points[i])
-            return -1;
+            return schema_refuse_err(s, node->at, key, &e);
     }
     return 0;
 }
@@ -368,6 +405,43 @@ static int read_dependent(struct schema *s, struct schema_node *node,
     return 0;
 }
 
+/* Of draft 7 and before: arrays are what dependentRequired has today, and
+ * schemas are what dependentSchemas has. */
+static int read_dependencies(struct schema *s, struct schema_node *node,
+                             const char *key, const struct json_value *v)
+{
+    struct json_value *lists = schema_alloc(s, 1, sizeof *lists);
+    struct json_value *keys = schema_alloc(s, v->len, sizeof *keys);
+    struct json_value *items = schema_alloc(s, v->len, sizeof *items);
+    struct json_value *names = schema_alloc(s, v->len, sizeof *names);
+    struct node_list *to = &node->dependents;
+    if (v->type != JSON_OBJECT)
+        return wrong_type(s, node, key, "an object", v);
+    if (json_get(node->at, "dependentRequired") ||
+        json_get(node->at, "dependentSchemas"))
+        return schema_cannot_hold(s, node->at, key,
+                                  "cannot be combined with dependentRequired "
+                                  "and dependentSchemas");
+    to->v = schema_alloc(s, v->len, sizeof *to->v);
+    if (!lists || !keys || !items || !names || !to->v)
+        return -1;
+    *lists = (struct json_value){JSON_OBJECT, .keys = keys, .items = items};
+    for (size_t i = 0; i < v->len; i++) {
+        const struct json_value *part = &v->items[i];
+        if (part->type == JSON_ARRAY) {
+            keys[lists->len] = v->keys[i];
+            items[lists->len++] = *part;
+        } else {
+            names[to->n] = v->keys[i];
+            if (!(to->v[to->n] = schema_node_of(s, part, node->resource)))
+                return -1;
+            to->n++;
+        }
+    }
+    node->dependent_names = names;
+    return read_dependent(s, node, key, lists);
+}
+
 static int read_required(struct schema *s, struct schema_node *node,
                          const char *key, const struct json_value *v)
 {
@@ -409,12 +483,12 @@ static int read_name(struct schema *s, struct schema_node *node,
     return v->type == JSON_STRING ? 0 : wrong_type(s, node, key, "a string", v);
 }
 
-/* For keywords that no part of the compiler holds. */
-static int read_unheld(struct schema *s, struct schema_node *node,
+/* Of draft 4, see schema_id_of. Elsewhere it warns, as it seems to name
+ * something. */
+static int read_old_id(struct schema *s, struct schema_node *node,
                        const char *key, const struct json_value *v)
 {
-    (void)v;
-    return schema_cannot_hold(s, node->at, key, "is not supported");
+    return ignore(s, node, key, v);
 }
 
 /* Keywords that are not in the table have no effect, see read_unknown. */
@@ -479,10 +553,12 @@ static const struct keyword {
     {"$id", read_name, 0},
     {"$anchor", read_name, 0},
     {"$dynamicAnchor", read_name, 0},
-    {"$dynamicRef", read_unheld, 0},
-    {"$recursiveRef", read_unheld, 0},
-    {"additionalItems", read_unheld, PARTS_ONE},
-    {"dependencies", read_unheld, PARTS_MAP},
+    {"id", read_old_id, 0},
+    {"$dynamicRef", read_ref, 0},
+    {"$recursiveRef", read_ref, 0},
+    {"$recursiveAnchor", ignore, 0},
+    {"additionalItems", read_other_items, PARTS_ONE},
+    {"dependencies", read_dependencies, PARTS_MAP},
     {"$comment", ignore, 0},
     {"$vocabulary", ignore, 0},
     {"discriminator", ignore, 0}, /* of OpenAPI: which branch to try */
@@ -505,25 +581,31 @@ enum schema_parts schema_parts_of(const struct json_value *keyword)
 /* Whether a keyword says nothing about values. */
 static bool is_annotation(const struct keyword *k)
 {
-    return k->read == ignore || k->read == read_name;
+    return k->read == ignore || k->read == read_name || k->read == read_old_id;
 }
 
 /* Whether a name may be a typing error of a keyword that says something about
- * values: 1 edit for 5 letters or more, 2 for 9 or more. */
+ * values: 1 edit for 5 letters or more, 2 for 9 or more. People put a "_"
+ * before a keyword to switch it off. */
 static bool is_misspelt(const char *name, const struct keyword *k)
 {
     size_t n = strlen(k->name) - (*k->name == '$'), len = strlen(name);
     size_t most = n >= 9 ? 2 : n >= 5 ? 1 : 0;
-    return most && !is_annotation(k) && len + most >= n && len <= n + most &&
-           word_distance(name, k->name) <= most;
+    return most && *name != '_' && !is_annotation(k) && len + most >= n &&
+           len <= n + most && word_distance(name, k->name) <= most;
 }
 
-/* Read a keyword that no draft has: an annotation, which warns, or a typing
- * error. */
+/* Read a keyword that the draft does not have: an annotation, which warns, or a
+ * typing error. */
 static int read_unknown(struct schema *s, struct schema_node *node,
-                        const struct json_value *key)
+                        const struct json_value *key, const struct keyword *k)
 {
     if (key->len > 2 && memcmp(key->str, "x-", 2) == 0)
+        return 0;
+    if (k && k->read != ignore)
+        grammar_remark(s->g, GRAMMAR_IGNORED, "%s (not in draft %s)", k->name,
+                       schema_draft_name(draft_of(s, node)));
+    if (k)
         return 0;
     for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
         if (is_misspelt(key->str, &keywords[i]))
@@ -536,32 +618,6 @@ static int read_unknown(struct schema *s, struct schema_node *node,
 
 /* ---- nodes --------------------------------------------------------------- */
 
-/* Report the keywords of a node that no part of the compiler holds yet. */
-static int report_unheld(struct schema *s, struct schema_node *node)
-{
-    const struct {
-        const char *name;
-        bool has;
-    } unheld[] = {
-        {"not", node->negated},
-        {"if", node->condition && (node->then || node->otherwise)},
-        {"contains", node->contains},
-        {"uniqueItems", node->unique_items},
-        {"minProperties", node->min_props > 0},
-        {"maxProperties", node->max_props >= 0},
-        {"propertyNames", node->prop_names},
-        {"unevaluatedItems", node->other_items},
-        {"unevaluatedProperties", node->other_props},
-        {"dependentRequired", node->dependent && node->dependent->len},
-        {"dependentSchemas", node->dependents.n},
-    };
-    for (size_t i = 0; i < sizeof unheld / sizeof *unheld; i++)
-        if (unheld[i].has && schema_cannot_hold(s, node->at, unheld[i].name,
-                                                "is not supported"))
-            return -1;
-    return 0;
-}
-
 /* Note the places of the keywords that decide the order of properties. */
 static void note_order(struct schema_node *node, const struct json_value *key,
                        size_t i)
@@ -572,6 +628,13 @@ static void note_order(struct schema_node *node, const struct json_value *key,
         node->ref_order = i;
     else if (json_equals(key, "allOf"))
         node->all_order = i;
+}
+
+/* Note that a keyword beside "$ref" has no effect. */
+static void note_hidden(struct schema *s, const struct keyword *k)
+{
+    if (k && !is_annotation(k))
+        grammar_remark(s->g, GRAMMAR_IGNORED, "%s beside $ref", k->name);
 }
 
 static int read_node(struct schema *s, struct schema_node *node)
@@ -589,22 +652,48 @@ static int read_node(struct schema *s, struct schema_node *node)
                       json_type_name(at));
         return schema_go_on(s);
     }
+    const struct json_value *only = schema_only_ref(at, draft_of(s, node));
     node->self_order = at->len;
     for (size_t i = 0; i < at->len; i++) {
         const struct json_value *key = &at->keys[i];
         const struct keyword *k = find_keyword(key);
-        if ((k ? k->read(s, node, k->name, &at->items[i])
-               : read_unknown(s, node, key)) &&
+        bool known = k && schema_draft_has(draft_of(s, node), k->name);
+        if (only && only != &at->items[i]) {
+            note_hidden(s, k);
+            continue;
+        }
+        if ((known ? k->read(s, node, k->name, &at->items[i])
+                   : read_unknown(s, node, key, k)) &&
             schema_go_on(s))
             return -1;
-        if (!k)
+        if (!known)
             continue;
         note_order(node, key, i);
         if (!is_annotation(k) && k->read != read_ref &&
             !json_equals(key, "allOf"))
             node->plain = false;
     }
-    return report_unheld(s, node) ? -1 : schema_step(s, at->len);
+    return schema_step(s, at->len);
+}
+
+struct schema_node *schema_new_node(struct schema *s,
+                                    const struct json_value *at)
+{
+    if (s->n_nodes == MAX_NODES) {
+        schema_refuse(s, at, NULL, "the schema has more than %d schemas in it",
+                      MAX_NODES);
+        return NULL;
+    }
+    struct schema_node *node = schema_alloc(s, 1, sizeof *node);
+    if (!node || ARRAY_RESERVE(s->nodes, s->cap_nodes, s->n_nodes + 1, s->e))
+        return NULL;
+    node->at = at;
+    node->id = (uint32_t)s->n_nodes;
+    node->types = T_ALL;
+    node->max_length = node->max_items = node->max_props = -1;
+    node->min_contains = node->max_contains = -1;
+    s->nodes[s->n_nodes++] = node;
+    return node;
 }
 
 struct schema_node *schema_node_of(struct schema *s,
@@ -617,25 +706,13 @@ struct schema_node *schema_node_of(struct schema *s,
         if (s->nodes[i]->at == at && s->nodes[i]->outer == outer)
             return s->nodes[i];
     uint32_t resource = schema_resource_in(s, at, outer);
-    if (resource == UINT32_MAX)
+    struct schema_node *node =
+        resource == UINT32_MAX ? NULL : schema_new_node(s, at);
+    if (!node)
         return NULL;
-    if (s->n_nodes == MAX_NODES) {
-        schema_refuse(s, at, NULL, "the schema has more than %d schemas in it",
-                      MAX_NODES);
-        return NULL;
-    }
-    struct schema_node *node = schema_alloc(s, 1, sizeof *node);
-    if (!node || ARRAY_RESERVE(s->nodes, s->cap_nodes, s->n_nodes + 1, s->e))
-        return NULL;
-    node->at = at;
     node->outer = outer;
     node->resource = resource;
-    node->id = (uint32_t)s->n_nodes;
-    node->types = T_ALL;
-    node->max_length = node->max_items = node->max_props = -1;
-    node->min_contains = node->max_contains = -1;
     hashmap_put(&s->by_place, h, node->id);
-    s->nodes[s->n_nodes++] = node;
     return node;
 }
 
@@ -645,9 +722,8 @@ struct schema_node *schema_node_of(struct schema *s,
  * NULL after the last one. */
 static struct schema_node *same_value(const struct schema_node *node, size_t i)
 {
-    struct schema_node *const one[] = {node->ref, node->negated,
-                                       node->condition, node->then,
-                                       node->otherwise};
+    struct schema_node *const one[] = {
+        node->ref, node->negated, node->condition, node->then, node->otherwise};
     const struct node_list *lists[] = {&node->all, &node->any, &node->one,
                                        &node->dependents};
     for (size_t k = 0; k < sizeof one / sizeof *one; k++)

@@ -108,16 +108,28 @@ static int is_new_problem(struct schema *s, const struct json_value *at,
 {
     uint64_t key =
         hash_bytes((uint64_t)(uintptr_t)at, keyword, strlen(keyword));
-    if (!s->problems && !(s->problems = schema_alloc(s, MAX_PROBLEMS,
-                                                     sizeof *s->problems)))
+    if (!s->problems &&
+        !(s->problems = schema_alloc(s, MAX_PROBLEMS, sizeof *s->problems)))
         return -1;
     for (size_t i = 0; i < s->n_problems; i++)
         if (s->problems[i] == key)
             return 0;
+    if (s->n_problems == MAX_PROBLEMS && s->lenient)
+        return 0;
     if (s->n_problems == MAX_PROBLEMS)
         return err_usage(s->e, "there are more than %d problems", MAX_PROBLEMS);
     s->problems[s->n_problems++] = key;
     return 1;
+}
+
+/* Note that the grammar does not hold a keyword. Returns 0. */
+static int weaken(struct schema *s, const struct json_value *at,
+                  const char *keyword)
+{
+    char pointer[WHAT_BYTES];
+    schema_pointer(s->root, at, keyword, pointer);
+    grammar_remark(s->g, GRAMMAR_WEAKENED, "%s%s", s->where, pointer);
+    return 0;
 }
 
 int schema_cannot_hold(struct schema *s, const struct json_value *at,
@@ -128,6 +140,8 @@ int schema_cannot_hold(struct schema *s, const struct json_value *at,
     va_list ap;
     if (is_new <= 0)
         return is_new;
+    if (s->lenient)
+        return weaken(s, at, keyword);
     va_start(ap, fmt);
     error_at(s, &e, at, keyword, fmt, ap);
     va_end(ap);
@@ -254,6 +268,13 @@ static const char *ref_keep(struct schema *s, struct buf *b, size_t *n)
     return copy;
 }
 
+/* Return the draft of a resource; NONE: of the whole schema, unless it names
+ * one. */
+static enum schema_draft draft_of(const struct schema *s, uint32_t resource)
+{
+    return resource == NONE ? DRAFT_2020 : s->resources[resource].draft;
+}
+
 /* Add a resource that begins at a schema. Returns its number, or NONE with the
  * error set. */
 static uint32_t add_resource(struct schema *s, const struct json_value *root,
@@ -262,7 +283,12 @@ static uint32_t add_resource(struct schema *s, const struct json_value *root,
     struct buf uri = {0};
     const char *base = outer == NONE ? NO_BASE : s->resources[outer].uri;
     size_t n_base = outer == NONE ? strlen(base) : s->resources[outer].n_uri;
-    struct schema_resource r = {.root = root};
+    struct schema_resource r = {
+        .root = root, .draft = schema_draft_at(root, draft_of(s, outer))};
+    if (!r.draft) {
+        schema_refuse(s, root, "$schema", "drafts before 4 are not supported");
+        return NONE;
+    }
     if (uri_resolve(&uri, base, n_base, id ? id->str : "", id ? id->len : 0)) {
         buf_free(&uri);
         err_oom(s->e, n_base);
@@ -286,27 +312,39 @@ static int add_name(struct schema *s, uint32_t resource, const char *text,
     return 0;
 }
 
-/* Whether an "$id" begins a resource. One that is only a fragment names a place
- * of the resource around it, as in drafts 6 and 7. */
-static bool begins_resource(const struct json_value *id)
+/* Return the "$id" that begins a resource inside `outer`, or NULL. Whether
+ * there is one depends on the draft outside: "$schema" without it has no
+ * effect. An
+ * "$id" that is only a fragment names a place of the resource around it, as in
+ * drafts 4 to 7. */
+static const struct json_value *
+resource_id(const struct schema *s, const struct json_value *v, uint32_t outer)
 {
-    return json_is(id, JSON_STRING) && uri_fragment(id->str, id->len) > 0;
+    enum schema_draft draft = outer == NONE ? schema_draft_at(v, DRAFT_2020)
+                                            : s->resources[outer].draft;
+    const struct json_value *id = schema_id_of(v, draft);
+    bool hidden = outer != NONE && schema_only_ref(v, draft);
+    return id && !hidden && uri_fragment(id->str, id->len) > 0 ? id : NULL;
 }
 
 /* Add the names of one schema, in a resource. */
 static int add_names(struct schema *s, const struct json_value *v, uint32_t in)
 {
     static const char *const anchors[] = {"$anchor", "$dynamicAnchor"};
-    const struct json_value *id = json_get(v, "$id");
-    size_t hash = json_is(id, JSON_STRING) ? uri_fragment(id->str, id->len) : 0;
-    if (json_is(id, JSON_STRING) && hash + 1 < id->len &&
-        id->str[hash + 1] != '/' &&
+    const struct json_value *id = schema_id_of(v, draft_of(s, in));
+    size_t hash = id ? uri_fragment(id->str, id->len) : 0;
+    if (schema_only_ref(v, draft_of(s, in)))
+        return 0;
+    if (id && hash + 1 < id->len && id->str[hash + 1] != '/' &&
         add_name(s, in, id->str + hash + 1, id->len - hash - 1, v, in))
         return -1;
     for (size_t i = 0; i < 2; i++) {
         const struct json_value *a = json_get(v, anchors[i]);
-        if (json_is(a, JSON_STRING) && add_name(s, in, a->str, a->len, v, in))
+        if (!json_is(a, JSON_STRING))
+            continue;
+        if (add_name(s, in, a->str, a->len, v, in))
             return -1;
+        s->names[s->n_names - 1].dynamic = i == 1;
     }
     return 0;
 }
@@ -316,14 +354,14 @@ static int add_names(struct schema *s, const struct json_value *v, uint32_t in)
 static int collect_names(struct schema *s, const struct json_value *v,
                          uint32_t outer)
 {
-    const struct json_value *id = json_get(v, "$id");
+    const struct json_value *id = resource_id(s, v, outer);
     uint32_t in = outer;
     if (v->type != JSON_OBJECT)
         return 0;
     if (schema_step(s, 1 + v->len))
         return -1;
-    if (outer == NONE || begins_resource(id)) {
-        in = add_resource(s, v, outer, begins_resource(id) ? id : NULL);
+    if (outer == NONE || id) {
+        in = add_resource(s, v, outer, id);
         if (in == NONE || add_name(s, NONE, s->resources[in].uri,
                                    s->resources[in].n_uri, v, in))
             return -1;
@@ -335,9 +373,8 @@ static int collect_names(struct schema *s, const struct json_value *v,
         enum schema_parts parts = schema_parts_of(&v->keys[i]);
         if (parts == PARTS_ONE && collect_names(s, part, in))
             return -1;
-        bool many = parts == PARTS_LIST  ? part->type == JSON_ARRAY
-                    : parts == PARTS_MAP ? part->type == JSON_OBJECT
-                                         : false;
+        bool many = parts == PARTS_MAP ? part->type == JSON_OBJECT
+                                       : parts && part->type == JSON_ARRAY;
         for (size_t k = 0; many && k < part->len; k++)
             if (collect_names(s, &part->items[k], in))
                 return -1;
@@ -399,10 +436,9 @@ uint32_t schema_resource_at(const struct schema *s, const struct json_value *at,
 uint32_t schema_resource_in(struct schema *s, const struct json_value *at,
                             uint32_t outer)
 {
-    const struct json_value *id = json_get(at, "$id");
-    return s->resources[outer].root == at || !begins_resource(id)
-               ? outer
-               : add_resource(s, at, outer, id);
+    const struct json_value *id =
+        s->resources[outer].root == at ? NULL : resource_id(s, at, outer);
+    return id ? add_resource(s, at, outer, id) : outer;
 }
 
 /* ---- references ---------------------------------------------------------- */
@@ -426,7 +462,8 @@ static const struct json_value *follow_in(struct schema *s, const char *p,
 
 /* Find the resource that a reference without its fragment means. */
 static int find_resource(struct schema *s, const struct json_value *at,
-                         const struct json_value *ref, uint32_t *in)
+                         const char *keyword, const struct json_value *ref,
+                         uint32_t *in)
 {
     struct buf uri = {0};
     const struct schema_resource *base = &s->resources[*in];
@@ -443,13 +480,13 @@ static int find_resource(struct schema *s, const struct json_value *at,
         memcmp(uri.data, NO_BASE, strlen(NO_BASE)) == 0)
         skip = strlen(NO_BASE);
     if (!name)
-        rc = schema_refuse(s, at, "$ref",
+        rc = schema_refuse(s, at, keyword,
                            "\"%s\" is outside of this schema, in which no $id "
                            "is \"%s\"",
                            ERR_SHOW(ref->str, ref->len),
                            ERR_SHOW(uri.data + skip, uri.len - skip));
     else if (name->twice)
-        rc = schema_refuse(s, at, "$ref", "two schemas have the $id \"%s\"",
+        rc = schema_refuse(s, at, keyword, "two schemas have the $id \"%s\"",
                            ERR_SHOW(uri.data + skip, uri.len - skip));
     else
         *in = name->in;
@@ -457,34 +494,101 @@ static int find_resource(struct schema *s, const struct json_value *at,
     return rc;
 }
 
-const struct json_value *schema_resolve(struct schema *s,
-                                        const struct json_value *at,
-                                        const struct json_value *ref,
-                                        uint32_t *in)
+static bool is_recursive(const struct json_value *root)
+{
+    const struct json_value *v = json_get(root, "$recursiveAnchor");
+    return json_is(v, JSON_BOOL) && v->boolean;
+}
+
+/* Whether other resources have an anchor with the name of a dynamic one, or a
+ * "$recursiveAnchor" if anchor is NULL. */
+static bool has_other_target(const struct schema *s,
+                             const struct schema_name *anchor, uint32_t in)
+{
+    for (size_t i = 0; !anchor && i < s->n_resources; i++)
+        if (i != in && is_recursive(s->resources[i].root))
+            return true;
+    for (size_t i = 0; anchor && i < s->n_names; i++) {
+        const struct schema_name *v = &s->names[i];
+        if (v->dynamic && v->resource != in && v->n == anchor->n &&
+            memcmp(v->text, anchor->text, v->n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Resolve a "$dynamicRef" that leads to a "$dynamicAnchor" in the resource *in,
+ * or a "$recursiveRef" to the root of *in, for which anchor is NULL. The target
+ * is the outermost such schema on the way that the validator took. That is the
+ * one in the whole schema, or if it has none, the only one. */
+static const struct json_value *
+resolve_dynamic(struct schema *s, const struct json_value *at,
+                const char *keyword, const struct schema_name *anchor,
+                uint32_t *in)
+{
+    const struct schema_name *outermost =
+        anchor ? find_name(s, 0, anchor->text, anchor->n) : NULL;
+    if (schema_step(s, 1 + s->n_names / 16))
+        return NULL;
+    if (anchor ? outermost && outermost->dynamic
+               : is_recursive(s->resources[0].root)) {
+        *in = 0;
+        return anchor ? outermost->at : s->resources[0].root;
+    }
+    if (!has_other_target(s, anchor, *in))
+        return anchor ? anchor->at : s->resources[*in].root;
+    schema_cannot_hold(s, at, keyword,
+                       "its target depends on the way to it, which is not "
+                       "supported");
+    return NULL;
+}
+
+/* Return the anchor that a fragment names, or NULL. If the fragment is a
+ * pointer, set *v to the value that it leads to. */
+static const struct schema_name *resolve_fragment(struct schema *s,
+                                                  const struct json_value *ref,
+                                                  size_t hash, uint32_t *in,
+                                                  const struct json_value **v)
 {
     struct buf fragment = {0};
-    size_t hash = uri_fragment(ref->str, ref->len), n;
-    const struct json_value *v = NULL;
-    if (find_resource(s, at, ref, in))
-        return NULL;
-    if (hash + 1 >= ref->len)
-        return s->resources[*in].root;
+    size_t n;
     if (uri_decode(&fragment, ref->str + hash + 1, ref->len - hash - 1)) {
         buf_free(&fragment);
         err_oom(s->e, ref->len);
         return NULL;
     }
     const char *p = ref_keep(s, &fragment, &n);
+    if (p && *p != '/')
+        return find_name(s, *in, p, n);
+    *v = p ? follow_in(s, p, n, in) : NULL;
+    return NULL;
+}
+
+const struct json_value *
+schema_resolve(struct schema *s, const struct json_value *at,
+               const char *keyword, const struct json_value *ref, uint32_t *in)
+{
+    size_t hash = uri_fragment(ref->str, ref->len);
+    const struct json_value *v = NULL;
     const struct schema_name *anchor = NULL;
-    if (p && *p == '/')
-        v = follow_in(s, p, n, in);
-    else if (p && (anchor = find_name(s, *in, p, n)) != NULL)
-        v = anchor->at;
+    if (find_resource(s, at, keyword, ref, in))
+        return NULL;
+    if (hash + 1 >= ref->len) {
+        v = s->resources[*in].root;
+        return strcmp(keyword, "$recursiveRef") == 0 && is_recursive(v)
+                   ? resolve_dynamic(s, at, keyword, NULL, in)
+                   : v;
+    }
+    anchor = resolve_fragment(s, ref, hash, in, &v);
     if (anchor && anchor->twice)
-        schema_refuse(s, at, "$ref", "two schemas have the anchor \"%s\"",
-                      ERR_SHOW(p, n));
+        schema_refuse(s, at, keyword, "two schemas have the anchor \"%s\"",
+                      ERR_SHOW(anchor->text, anchor->n));
+    else if (anchor && anchor->dynamic && strcmp(keyword, "$dynamicRef") == 0)
+        return resolve_dynamic(s, at, keyword, anchor, in);
+    else if (anchor)
+        v = anchor->at;
     else if (!v)
-        schema_refuse(s, at, "$ref", "nothing is at \"%s\"",
+        schema_refuse(s, at, keyword, "nothing is at \"%s\"",
                       ERR_SHOW(ref->str, ref->len));
     return s->e->code ? NULL : v;
 }

@@ -24,30 +24,124 @@
     ":[0-5]\\d)"
 #define HEX   "[0-9a-fA-F]"
 #define OCTET "(25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
-#define ATOM  "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
-#define LABEL "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-#define PCT   "%" HEX HEX
-#define PCHAR "([A-Za-z0-9._~!$&'()*+,;=:@-]|" PCT ")"
-#define USER  "([A-Za-z0-9._~!$&'()*+,;=:-]|" PCT ")*@"
-#define HOST  "([A-Za-z0-9._~!$&'()*+,;=-]|" PCT ")*"
-#define PATH  "(/" PCHAR "*)*"
+#define IPV4  OCTET "(\\." OCTET "){3}"
+#define H16   HEX "{1,4}"
+#define LS32  "(" H16 ":" H16 "|" IPV4 ")"
+/* "::" stands for at least one group. */
+#define IPV6                                                                   \
+    "((" H16 ":){6}" LS32 "|::(" H16 ":){5}" LS32 "|(" H16 ")?::(" H16         \
+    ":){4}" LS32 "|(" H16 "(:" H16 "){0,1})?::(" H16 ":){3}" LS32 "|(" H16     \
+    "(:" H16 "){0,2})?::(" H16 ":){2}" LS32 "|(" H16 "(:" H16 "){0,3})?::" H16 \
+    ":" LS32 "|(" H16 "(:" H16 "){0,4})?::" LS32 "|(" H16 "(:" H16             \
+    "){0,5})?::" H16 "|(" H16 "(:" H16 "){0,6})?::)"
 
-/* date and time: RFC 3339, with upper case T and Z, without year 0 and leap
- * seconds, which common libraries do not read. uuid: RFC 9562. email: RFC 5321
- * without quoted names and addresses in brackets. uri: RFC 3986, with a
- * scheme, without IPv6 addresses. */
+#define ATEXT         "-A-Za-z0-9!#$%&'*+/=?^_`{|}~"
+#define LABEL         "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+#define DOMAIN        LABEL "(\\." LABEL ")*"
+#define EMAIL(others) "[" ATEXT others "]+(\\.[" ATEXT others "]+)*@" DOMAIN
+/* Labels with "--" in the third place are encoded names, which have rules of
+ * their own. */
+#define HOST_LABEL "(?!..--)" LABEL
+
+/* URIs (RFC 3986); with `others`, IRIs (RFC 3987). `privates` may be in a
+ * query. */
+#define PCT                "%" HEX HEX
+#define UNRESERVED(others) "-A-Za-z0-9._~!$&'()*+,;=" others
+#define PCHAR(others)      "([" UNRESERVED(others) ":@]|" PCT ")"
+#define AUTHORITY(others)                                                    \
+    "(([" UNRESERVED(others) ":]|" PCT ")*@)?(\\[(" IPV6 "|[vV]" HEX         \
+                             "+\\.[" UNRESERVED("") ":]+)\\]|([" UNRESERVED( \
+                                 others) "]|" PCT ")*)(:\\d*)?"
+#define PATH(others) "(/" PCHAR(others) "*)*"
+#define END(others, privates) \
+    "(\\?(" PCHAR(others) "|[/?" privates "])*)?(#(" PCHAR(others) "|[/?])*)?"
+#define SCHEME "[A-Za-z][A-Za-z0-9+.-]*:"
+#define HIER(others)                                                   \
+    "(//" AUTHORITY(others) PATH(others) "|/(" PCHAR(others) "+" PATH( \
+        others) ")?|" PCHAR(others) "+" PATH(others) ")?"
+#define RELATIVE(others)                                               \
+    "(//" AUTHORITY(others) PATH(others) "|/(" PCHAR(others) "+" PATH( \
+        others) ")?|([" UNRESERVED(others) "@]|" PCT ")+" PATH(others) ")?"
+#define URI(others, privates) SCHEME HIER(others) END(others, privates)
+#define URI_REFERENCE(others, privates) \
+    "(" SCHEME HIER(others) "|" RELATIVE(others) ")" END(others, privates)
+
+#define UCS                                                              \
+    "\\u00A0-\\uD7FF\\uF900-\\uFDCF\\uFDF0-\\uFFEF\\u{10000}-\\u{1FFFD}" \
+    "\\u{20000}-\\u{2FFFD}\\u{30000}-\\u{3FFFD}\\u{40000}-\\u{4FFFD}"    \
+    "\\u{50000}-\\u{5FFFD}\\u{60000}-\\u{6FFFD}\\u{70000}-\\u{7FFFD}"    \
+    "\\u{80000}-\\u{8FFFD}\\u{90000}-\\u{9FFFD}\\u{A0000}-\\u{AFFFD}"    \
+    "\\u{B0000}-\\u{BFFFD}\\u{C0000}-\\u{CFFFD}\\u{D0000}-\\u{DFFFD}"    \
+    "\\u{E1000}-\\u{EFFFD}"
+#define UCS_PRIVATE \
+    "\\uE000-\\uF8FF\\u{F0000}-\\u{FFFFD}\\u{100000}-\\u{10FFFD}"
+
+#define VARIABLE \
+    "([A-Za-z0-9_]|" PCT ")(\\.?([A-Za-z0-9_]|" PCT "))*(:[1-9]\\d{0,3}|\\*)?"
+#define POINTER    "(/([^/~]|~[01])*)*"
+#define SIXTY_FOUR "[A-Za-z0-9+/]"
+
+/* Regular expressions that all dialects read: with groups up to three levels
+ * deep and few ranges of characters, without lookaround, back references and
+ * flags. */
+#define RX_RANGE "0-[1-9]|1-[2-9]|a-[fz]|A-[FZ]"
+#define RX_CLASS                                                          \
+    "\\[\\^?(-|-?(" RX_RANGE "|[^\\\\\\[\\]^-]|\\\\[dDwWsStnrfv" RX_MARKS \
+    "])+-?)\\]"
+#define RX_MARKS ".*+?()\\[\\]{}|^$/\\\\-"
+#define RX_MANY                                                                \
+    "([*+?]|\\{(\\d{1,3},?|\\d,[1-9]\\d{1,2}|[1-9]\\d,[1-9]\\d\\d|0,\\d|1,[1-" \
+    "9]"                                                                       \
+    "|2,[2-9]|3,[3-9]|4,[4-9]|5,[5-9]|6,[6-9]|7,[7-9]|8,[89]|9,9|1\\d,[2-"     \
+    "9]\\d|2\\d,[3-9]\\d|3\\d,[4-9]\\d|4\\d,[5-9]\\d)\\})\\??"
+#define RX_0                                                                \
+    "([^\\\\^$.*+?()\\[\\]{}|]|\\\\[dDwWsStnrfv" RX_MARKS "]|\\.|" RX_CLASS \
+    ")(" RX_MANY ")?|[|^$]|\\\\[bB]"
+#define RX_GROUP(inner) RX_0 "|\\((\\?:)?(" inner ")*\\)(" RX_MANY ")?"
+
+/* Formats are held by languages that all validators accept; they may leave out
+ * texts that are rare or that some validators do not read.
+ *
+ * date and time: RFC 3339, with upper case T and Z, without year 0 and leap
+ * seconds. duration: RFC 3339, appendix A. uuid: RFC 9562. email: RFC 5321
+ * without quoted names and addresses in brackets; idn-email: other characters
+ * only before the "@". hostname: RFC 1123 without encoded names, also for
+ * idn-hostname. uri-template: RFC 6570. Pointers: RFC 6901. byte: base64 (RFC
+ * 4648). */
 static const struct schema_format {
     const char *name, *re;
+    int64_t most; /* characters; 0: any number */
 } formats[] = {
-    {"date", DATE},
-    {"time", TIME},
-    {"date-time", DATE "T" TIME},
-    {"uuid", HEX "{8}-" HEX "{4}-" HEX "{4}-" HEX "{4}-" HEX "{12}"},
-    {"email", ATOM "(\\." ATOM ")*@" LABEL "(\\." LABEL ")*"},
-    {"ipv4", OCTET "(\\." OCTET "){3}"},
-    {"uri", "[A-Za-z][A-Za-z0-9+.-]*:(//(" USER ")?" HOST "(:\\d*)?" PATH
-            "|/(" PCHAR "+" PATH ")?|" PCHAR "+" PATH ")?(\\?(" PCHAR
-            "|[/?])*)?(#(" PCHAR "|[/?])*)?"},
+    {"date", DATE, 0},
+    {"time", TIME, 0},
+    {"date-time", DATE "T" TIME, 0},
+    {"duration",
+     "P((\\d+D|\\d+M(\\d+D)?|\\d+Y(\\d+M(\\d+D)?)?)(T(\\d+H(\\d+M(\\d+S)?)?|"
+     "\\d+M(\\d+S)?|\\d+S))?|T(\\d+H(\\d+M(\\d+S)?)?|\\d+M(\\d+S)?|\\d+S)|\\d+"
+     "W)",
+     0},
+    {"uuid", HEX "{8}-" HEX "{4}-" HEX "{4}-" HEX "{4}-" HEX "{12}", 0},
+    {"email", EMAIL(""), 0},
+    {"idn-email", EMAIL("\\u00A0-\\u{10FFFF}"), 0},
+    {"hostname", HOST_LABEL "(\\." HOST_LABEL ")*", 253},
+    {"idn-hostname", HOST_LABEL "(\\." HOST_LABEL ")*", 253},
+    {"ipv4", IPV4, 0},
+    {"ipv6", IPV6, 0},
+    {"uri", URI("", ""), 0},
+    {"uri-reference", URI_REFERENCE("", ""), 0},
+    {"iri", URI(UCS, UCS_PRIVATE), 0},
+    {"iri-reference", URI_REFERENCE(UCS, UCS_PRIVATE), 0},
+    {"uri-template",
+     "([!#$&(-;=?-\\[\\]_a-z~" UCS UCS_PRIVATE "]|" PCT
+     "|\\{[+#./;?&=,!@|]?" VARIABLE "(," VARIABLE ")*\\})*",
+     0},
+    {"regex", "(" RX_GROUP(RX_GROUP(RX_GROUP(RX_0))) ")*", 0},
+    {"json-pointer", POINTER, 0},
+    {"relative-json-pointer", "(0|[1-9]\\d*)(#|" POINTER ")", 0},
+    {"byte",
+     "(" SIXTY_FOUR "{4})*(" SIXTY_FOUR "[AQgw]==|" SIXTY_FOUR
+     "{2}[AEIMQUYcgkosw048]=)?",
+     0},
 };
 
 const struct schema_format *schema_format_find(const struct json_value *name)
@@ -63,44 +157,51 @@ const struct schema_format *schema_format_find(const struct json_value *name)
 /* Compile an expression with a grammar of its own, which only serves to read
  * its nodes. Returns NULL with *at->e set. */
 static const struct dfa *compile_regex(const char *re, size_t n,
-                                          enum regex_mode mode,
-                                          const struct dfa_place *at)
+                                       enum regex_mode mode,
+                                       const struct dfa_place *at)
 {
     struct grammar *g = NULL;
     const struct dfa *p = NULL;
     if (grammar_create(&g, "the pattern", at->e))
         return NULL;
-    uint32_t node = regex_compile(g, NULL, re, n, mode, NULL, NULL);
+    bool looks;
+    uint32_t node = regex_parse(g, NULL, re, n, mode, &looks);
     if (grammar_error(g, at->e) == 0)
         p = dfa_of_node(g, node, at);
     grammar_free(g);
     return p;
 }
 
-const struct dfa *schema_pattern(struct schema *s,
-                                    const struct json_value *at,
-                                    const char *keyword,
-                                    const struct json_value *re)
+const struct dfa *schema_pattern(struct schema *s, const struct json_value *re,
+                                 struct qwick_err *e)
 {
-    struct qwick_err err = {0};
-    struct dfa_place place = {&s->mem, &s->steps_left, &err};
-    const struct dfa *p =
-        compile_regex(re->str, re->len, REGEX_SEARCH, &place);
-    if (!p)
-        schema_refuse_err(s, at, keyword, &err);
+    size_t most = s->steps_left / 2, left = most;
+    struct dfa_place place = {&s->mem, &left, e};
+    const struct dfa *p = compile_regex(re->str, re->len, REGEX_SEARCH, &place);
+    s->steps_left -= most - left;
     return p;
 }
 
-const struct dfa *schema_format_points(struct schema *s,
-                                          const struct schema_format *f)
+const struct dfa *schema_regex(struct schema *s, const char *re)
 {
     struct dfa_place at = {&s->mem, &s->steps_left, s->e};
+    return compile_regex(re, strlen(re), REGEX_WHOLE, &at);
+}
+
+int64_t schema_format_most(const struct schema_format *f)
+{
+    return f->most ? f->most : -1;
+}
+
+const struct dfa *schema_format_points(struct schema *s,
+                                       const struct schema_format *f)
+{
     const struct dfa **p = &s->formats[f - formats];
     _Static_assert(sizeof s->formats / sizeof *s->formats >=
                        sizeof formats / sizeof *formats,
                    "one place for each format");
     if (!*p)
-        *p = compile_regex(f->re, strlen(f->re), REGEX_WHOLE, &at);
+        *p = schema_regex(s, f->re);
     return *p;
 }
 
@@ -187,6 +288,8 @@ static int narrow_node(struct schema *s, const struct dfa **all,
         if (!p || narrow(all, p, false, at))
             return -1;
     }
+    if (node->not_pattern && narrow(all, node->not_pattern, true, at))
+        return -1;
     return node->excluded.n ? narrow_excluded(s, all, node, at) : 0;
 }
 
@@ -210,6 +313,24 @@ static int apply_minimum(struct schema_string *x, const struct dfa_place *at)
     x->points = p;
     x->length.min = 0;
     return p ? 0 : -1;
+}
+
+/* Apply a maximum; < 0: none. */
+static void limit_length(struct schema_string *x, int64_t max)
+{
+    if (max >= 0 && (x->length.max < 0 || max < x->length.max))
+        x->length.max = max;
+}
+
+/* Count lengths that are part of the automaton. */
+static int fold_lengths(struct schema_string *x, const struct dfa_place *at)
+{
+    int64_t min, max;
+    x->points = dfa_fold(x->points, &min, &max, at);
+    if (min > x->length.min)
+        x->length.min = min;
+    limit_length(x, max);
+    return x->points ? 0 : -1;
 }
 
 /* Let strings without a text have an empty automaton. */
@@ -238,9 +359,9 @@ int schema_string_of(struct schema *s, struct schema_node *const *v, size_t n,
     for (size_t i = 0; i < n && !rc; i++) {
         if (v[i]->min_length > out->length.min)
             out->length.min = v[i]->min_length;
-        if (v[i]->max_length >= 0 &&
-            (out->length.max < 0 || v[i]->max_length < out->length.max))
-            out->length.max = v[i]->max_length;
+        limit_length(out, v[i]->max_length);
+        if (v[i]->format)
+            limit_length(out, schema_format_most(v[i]->format));
         rc = narrow_node(s, &all, v[i], &at);
         culprit = rc ? v[i] : culprit;
     }
@@ -248,6 +369,8 @@ int schema_string_of(struct schema *s, struct schema_node *const *v, size_t n,
     if (!rc && without)
         rc = narrow(&all, without, true, &at);
     out->points = all ? all : schema_any_text(s);
+    if (!rc && out->points)
+        rc = fold_lengths(out, &at);
     if (!rc && out->points && out->length.min > 0)
         rc = apply_minimum(out, &at);
     if (!rc && out->points && out->length.max >= 0)

@@ -82,7 +82,8 @@ static void put_digits(struct spell *s, uint32_t from, uint32_t lo, uint32_t hi,
         put_edge(s, from, '0' + lo, '0' + (hi < 10 ? hi : 9), to);
     if (hi >= 10) {
         uint32_t first = lo > 10 ? lo - 10 : 0;
-        put_edge(s, from, 'A' + first, 'A' + hi - 10, to);
+        if (s->escapes != TEXT_ESCAPE_ONE)
+            put_edge(s, from, 'A' + first, 'A' + hi - 10, to);
         put_edge(s, from, 'a' + first, 'a' + hi - 10, to);
     }
 }
@@ -215,8 +216,17 @@ static bool must_escape(uint32_t cp)
     return cp < 0x20 || cp == '"' || cp == '\\';
 }
 
+static bool has_short_escape(uint32_t cp)
+{
+    return cp == '"' || cp == '\\' || cp == '\b' || cp == '\f' || cp == '\n' ||
+           cp == '\r' || cp == '\t';
+}
+
+/* Whether a character may be written as \uXXXX. */
 static bool may_escape(const struct spell *s, uint32_t cp)
 {
+    if (s->escapes == TEXT_ESCAPE_ONE)
+        return must_escape(cp) && !has_short_escape(cp);
     return s->escapes == TEXT_ESCAPE_ALL || must_escape(cp) || cp == '/' ||
            cp >= 0x7F;
 }
@@ -296,6 +306,8 @@ static void put_characters(struct spell *s, uint32_t from, uint32_t lo,
     for (size_t i = 0; i < sizeof shorts / sizeof *shorts; i++) {
         uint32_t cp = (unsigned char)shorts[i][1];
         uint32_t letter = (unsigned char)shorts[i][0];
+        if (cp == '/' && s->escapes == TEXT_ESCAPE_ONE)
+            continue;
         if (cp >= lo && cp <= hi)
             put_edge(s, escape_state(s, from), letter, letter, to);
     }
@@ -552,18 +564,4 @@ uint32_t text_body(struct grammar *g, const struct dfa *p,
                    enum text_escapes escapes, struct text_length length)
 {
     return spell(g, p, escapes, false, length);
-}
-
-uint32_t text_plain(struct grammar *g, const struct dfa *p)
-{
-    struct spell s = {.g = g};
-    if (p->n_states == 0)
-        return GRAMMAR_NOTHING;
-    for (uint32_t i = 0; i < p->n_states; i++) {
-        for (uint32_t k = p->first[i]; k < p->first[i + 1]; k++)
-            put_edge(&s, i, p->edges[k].lo, p->edges[k].hi, p->edges[k].to);
-        if (p->accept[i])
-            put_end(&s, i);
-    }
-    return spell_finish(&s);
 }

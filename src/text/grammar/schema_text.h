@@ -17,6 +17,8 @@ struct dfa;
 enum text_escapes {
     TEXT_ESCAPE_SOME, /* other ASCII is written plainly */
     TEXT_ESCAPE_ALL,  /* any character may be escaped */
+    TEXT_ESCAPE_ONE,  /* escapes only where JSON demands them, short ones if
+                         there are: equal strings have equal texts */
     TEXT_ESCAPE_NONE  /* all characters are written plainly: not JSON */
 };
 
@@ -35,8 +37,5 @@ uint32_t text_string(struct grammar *g, const struct dfa *p,
 /* Return the node of these strings without their quotes. */
 uint32_t text_body(struct grammar *g, const struct dfa *p,
                    enum text_escapes escapes, struct text_length length);
-
-/* Return the node of the ASCII texts that p accepts, without any escapes. */
-uint32_t text_plain(struct grammar *g, const struct dfa *p);
 
 #endif

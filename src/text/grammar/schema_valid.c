@@ -126,7 +126,7 @@ static int valid_number(struct check *c, const struct schema_node *node,
     struct number_form f;
     struct decimal d;
     if (!node->min && !node->max && !node->above && !node->below &&
-        !node->multiple_of)
+        !node->multiple_of.m)
         return 1;
     bare.excluded.n = 0; /* see valid_itself */
     if (schema_number_of(c->s, &limited, 1, false, &f) ||
@@ -155,7 +155,10 @@ static int valid_string(struct check *c, const struct schema_node *node,
     const struct dfa *p = schema_format_points(c->s, node->format);
     if (!p)
         return -1;
-    return dfa_match(p, v->str, v->len) ? 1 : fails(c, node, "format", v);
+    int64_t most = schema_format_most(node->format);
+    bool fits = most < 0 || length <= most;
+    return fits && dfa_match(p, v->str, v->len) ? 1
+                                                : fails(c, node, "format", v);
 }
 
 /* ---- arrays -------------------------------------------------------------- */
@@ -332,6 +335,41 @@ static int valid_object(struct check *c, const struct schema_node *node,
 
 /* ---- schemas ------------------------------------------------------------- */
 
+/* Check whether an object has a member that a made schema asks for. */
+static int valid_some(struct check *c, const struct schema_some *some,
+                      const struct json_value *v)
+{
+    int rc = 0;
+    for (size_t i = 0; v->type == JSON_OBJECT && i < v->len && !rc; i++) {
+        const struct json_value *name = &v->keys[i];
+        int other = some->unnamed
+                      ? valid_branch(c, some->unnamed, name, NO_MARKS)
+                      : !dfa_match(some->names, name->str, name->len);
+        if (other < 0)
+            return -1;
+        if (!other)
+            rc = valid_branch(c, some->value, &v->items[i], NO_MARKS);
+    }
+    return rc;
+}
+
+/* Check what only schemas that schema_not makes have. */
+static int valid_made(struct check *c, const struct schema_node *node,
+                      const struct json_value *v)
+{
+    if (node->not_pattern && v->type == JSON_STRING)
+        return !dfa_match(node->not_pattern, v->str, v->len);
+    if (node->not_multiple && v->type == JSON_NUMBER) {
+        struct schema_node only = {
+            .at = node->at, .multiple_of = node->not_multiple->multiple_of};
+        int rc = valid_number(c, &only, v);
+        return rc < 0 ? rc : !rc;
+    }
+    if (node->some)
+        return valid_some(c, node->some, v);
+    return node->others ? valid_some(c, node->others, v) : 1;
+}
+
 /* Check the keywords of a node that do not name other schemas for the same
  * value. */
 static int valid_itself(struct check *c, const struct schema_node *node,
@@ -360,7 +398,9 @@ static int valid_itself(struct check *c, const struct schema_node *node,
     }
     if (rc == 0)
         return fails(c, node, "not", v);
-    if (rc < 0)
+    if (rc > 0 && node->made)
+        rc = valid_made(c, node, v);
+    if (rc <= 0)
         return rc;
     switch (v->type) {
     case JSON_NUMBER:

@@ -118,8 +118,8 @@ int schema_validator_check_value(const struct schema_validator *v,
         return rc;
     schema_pointer(s.root, f.node->at, f.keyword, in_schema);
     schema_pointer(doc, f.value, NULL, in_doc);
-    err_set(e, QWICK_ERR_RUNTIME, "%s does not satisfy %s",
-            in_doc[1] ? in_doc + 1 : "it", in_schema);
+    err_set(e, QWICK_ERR_RUNTIME, "%s violates %s",
+            in_doc[1] ? in_doc + 1 : "the document", in_schema);
     return 0;
 }
 

@@ -26,7 +26,7 @@ int schema_validator_create_value(struct schema_validator **out,
 void schema_validator_free(struct schema_validator *v);
 
 /* Check a document. Returns 1 if it satisfies the schema; 0 if not, or if it is
- * no JSON, with the reason as the message of *e: "/tags does not satisfy
+ * no JSON, with the reason as the message of *e: "/tags violates
  * #/properties/tags/uniqueItems"; -1 with *e set on other errors. The work is
  * bounded. Any number of threads may check documents at the same time. */
 int schema_validator_check(const struct schema_validator *v, const char *text,

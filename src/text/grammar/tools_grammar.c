@@ -7,6 +7,7 @@
 #include "base/utf8.h"
 #include "file/json.h"
 #include "text/chat/call_forms.h"
+#include "text/chat/tool_calls.h"
 #include "text/grammar/dfa.h"
 #include "text/grammar/grammar_int.h"
 #include "text/grammar/schema.h"
@@ -18,25 +19,31 @@ struct tool {
     const char *name; /* [n_name] without NUL */
     size_t n_name;
     const struct json_value *parameters; /* NULL: no arguments */
+    bool lenient; /* see schema_options; "strict": false, or of the options */
 };
 
 /* Read definition i. Returns 0, or -1 after grammar_fail. */
 static int read_tool(struct grammar *g, const struct json_value *list, size_t i,
-                     struct tool *out)
+                     bool lenient, struct tool *out)
 {
-    const struct json_value *t = &list->items[i];
-    if (json_is(json_get(t, "function"), JSON_OBJECT))
-        t = json_get(t, "function");
+    const struct json_value *t = tool_definition(&list->items[i]);
     const struct json_value *name = json_get(t, "name");
     if (!json_is(name, JSON_STRING) || !name->len ||
         strlen(name->str) != name->len) {
         grammar_fail(g, "tool %zu: name: must be a string, not empty", i + 1);
         return -1;
     }
-    *out = (struct tool){name->str, name->len, json_get(t, "parameters")};
+    *out = (struct tool){name->str, name->len, json_get(t, "parameters"),
+                         lenient || tool_is_lenient(t)};
     if (json_is(out->parameters, JSON_NULL))
         out->parameters = NULL;
     return 0;
+}
+
+bool tool_is_lenient(const struct json_value *definition)
+{
+    const struct json_value *strict = json_get(definition, "strict");
+    return json_is(strict, JSON_BOOL) && !strict->boolean;
 }
 
 static bool same_name(const struct tool *a, const struct tool *b)
@@ -74,6 +81,7 @@ static uint32_t arguments(struct grammar *g, const struct tool *t,
         .spaced = true,
         .form = plain ? SCHEMA_PARAMETERS : SCHEMA_ARGUMENTS,
         .call = form,
+        .lenient = t->lenient,
         .where = where.data,
     };
     if (!schema_compile_value(g, t->parameters, &o, &rule, &why))
@@ -144,7 +152,7 @@ static uint32_t any_call(struct grammar *g, const struct json_value *list,
 {
     bool found = false;
     for (size_t i = 0; i < list->len; i++) {
-        if (read_tool(g, list, i, &tools[i]))
+        if (read_tool(g, list, i, o->lenient, &tools[i]))
             return GRAMMAR_NOTHING;
         for (size_t k = 0; k < i; k++)
             if (same_name(&tools[i], &tools[k]))

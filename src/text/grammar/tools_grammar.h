@@ -3,6 +3,7 @@
 #ifndef TEXT_TOOLS_GRAMMAR_H
 #define TEXT_TOOLS_GRAMMAR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,7 +20,14 @@ struct tools_options {
     const char *tool; /* the text is one call of this tool; NULL: one call or
                          more, each of any tool; one call where the form has
                          only one */
+    bool lenient; /* of the schemas of all tools, see schema_options */
 };
+
+struct json_value;
+
+/* Whether a tool's schema is lenient by itself: "strict" is false. See
+ * tool_definition. */
+bool tool_is_lenient(const struct json_value *definition);
 
 /* Add the calls of the tools text[0..n) to g, and set *root to their rule, for
  * grammar_finish. The text is a JSON array of definitions in OpenAI's form,
