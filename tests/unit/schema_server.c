@@ -1,16 +1,19 @@
 /* Answers questions about schemas on its standard input, for the programs in
- * tests/schema:
- *     S INDENT LENGTH\nBYTES   compile a schema: "ok" or "error: MESSAGE"
- *     O any|schema             the order of members for the next schemas: "ok"
- *     M LENGTH\nBYTES          match a text: "yes" or "no"
- *     D LENGTH\nBYTES          find an order of members in which the schema
- *                              admits a document: "yes", "no: TEXT" with the
- *                              end of the longest text that led on, or
- *                              "unknown: TEXT" if the search took too long
- *     T SEED LENGTH\nBYTES     match a text token by token, cut into tokens of
- *                              the demo model at random
- *     W SEED LENGTH            a random document, "LENGTH\nBYTES"; up to about
- *                              that length; "-1" if it does not end there */
+ * tests/schema. A request is a line, and the bytes whose number it ends with:
+ *
+ *     S INDENT LENGTH    compile a schema: "ok", "ok: REMARKS", "error: MESSAGE"
+ *     O [any] [lenient]  options of the next schemas, no bytes: "ok"
+ *     M LENGTH           match a text: "yes" or "no"
+ *     D LITERAL LENGTH   find an order of members in which the schema admits a
+ *                        document: "yes", "no: NOTE", or "unknown: NOTE" if the
+ *                        search gave up; LITERAL 1: 1.0 is not 1
+ *     V LENGTH           check a document with the validator: "yes",
+ *                        "no: REASON" or "error: MESSAGE"
+ *     T SEED LENGTH      match a text token by token, cut into tokens of the
+ *                        demo model at random
+ *
+ * W SEED LENGTH has no bytes: it asks for a random document of up to about that
+ * length, "LENGTH\nBYTES"; "-1" if it does not end there. */
 #include "schema_automaton.h"
 
 #include <stdio.h>
@@ -25,6 +28,7 @@
 #include "file/json.h"
 #include "file/map.h"
 #include "text/bpe/bpe.h"
+#include "text/grammar/schema_validator.h"
 
 /* Weight of a byte in a random document that has grown to n of `most` bytes:
  * long documents prefer what ends them. */
@@ -159,8 +163,11 @@ static const char *match_tokens(struct tokens *t, const char *p, size_t n,
     return answer;
 }
 
-/* The current schema. */
+/* The current schema, and what is made of it. */
 struct current {
+    char *text;
+    size_t n;
+    struct schema_validator *validator; /* NULL: not made yet */
     struct grammar *grammar;
     struct automaton *automaton;
     struct tokens tokens;
@@ -171,25 +178,51 @@ static void drop_schema(struct current *c)
     automaton_free(c->automaton);
     constraint_free(c->tokens.constraint);
     grammar_free(c->grammar);
+    schema_validator_free(c->validator);
+    free(c->text);
+    c->text = NULL;
+    c->validator = NULL;
     c->automaton = NULL;
     c->tokens.constraint = NULL;
     c->grammar = NULL;
 }
 
+/* Print what has no effect or is not held exactly, as one line. */
+static void print_remarks(const struct grammar *g)
+{
+    static const char *const kinds[GRAMMAR_N_REMARKS] = {
+        [GRAMMAR_WEAKENED] = "weakened "};
+    const char *mark = ": ";
+    for (int kind = 0; kind < GRAMMAR_N_REMARKS; kind++) {
+        size_t n;
+        const char *p = grammar_remarks(g, (enum grammar_remark)kind, &n);
+        for (; p && *p; p += strcspn(p, "\n") + 1) {
+            printf("%s%s%.*s", mark, kinds[kind] ? kinds[kind] : "",
+                   (int)strcspn(p, "\n"), p);
+            mark = "; ";
+        }
+    }
+    printf("\n");
+}
+
 /* Replace the schema, and say whether it is accepted. */
-static void answer_schema(struct current *c, const char *text, size_t n,
-                          int indent)
+static void answer_schema(struct current *c, char *text, size_t n, int indent)
 {
     struct qwick_err e = {0};
     drop_schema(c);
+    c->text = text;
+    c->n = n;
     c->grammar = grammar_of(text, n, indent, &e);
-    if (c->grammar && automaton_create(&c->automaton, c->grammar, &e) == 0)
-        printf("ok\n");
-    else
+    if (c->grammar && automaton_create(&c->automaton, c->grammar, &e) == 0) {
+        printf("ok");
+        print_remarks(c->grammar);
+    } else {
         printf("error: %s\n", e.msg);
+    }
 }
 
-static void answer_document(struct current *c, const char *text, size_t n)
+static void answer_document(struct current *c, const char *text, size_t n,
+                            bool literal)
 {
     struct json_doc *doc;
     struct buf found = {0};
@@ -198,13 +231,26 @@ static void answer_document(struct current *c, const char *text, size_t n)
         printf("unknown: %s\n", e.msg);
         return;
     }
-    int rc = any_order_find(c->automaton, json_root(doc), &found);
+    int rc = any_order_find(c->automaton, json_root(doc), literal, &found);
     if (rc > 0)
         printf("yes\n");
     else
         printf("%s: %s\n", rc ? "unknown" : "no", buf_text(&found));
     buf_free(&found);
     json_free(doc);
+}
+
+static void answer_check(struct current *c, const char *text, size_t n)
+{
+    struct qwick_err e = {0};
+    int rc = -1;
+    if (c->validator ||
+        schema_validator_create(&c->validator, c->text, c->n, NULL, &e) == 0)
+        rc = schema_validator_check(c->validator, text, n, &e);
+    if (rc > 0)
+        printf("yes\n");
+    else
+        printf("%s: %s\n", rc ? "error" : "no", e.msg);
 }
 
 static void answer_tokens(struct current *c, const char *text, size_t n,
@@ -235,20 +281,23 @@ static int answer(struct current *c, const char *line)
 {
     unsigned long long seed;
     size_t n;
-    int indent;
+    int indent, literal;
     char *text = NULL;
     if (sscanf(line, "S %d %zu", &indent, &n) == 2)
-        answer_schema(c, text = read_bytes(n), n, indent);
+        answer_schema(c, read_bytes(n), n, indent);
+    else if (c->text && sscanf(line, "V %zu", &n) == 1)
+        answer_check(c, text = read_bytes(n), n);
     else if (strncmp(line, "O ", 2) == 0) {
-        test_options.any_order = strncmp(line, "O any", 5) == 0;
+        test_options.any_order = strstr(line, " any") != NULL;
+        test_options.lenient = strstr(line, " lenient") != NULL;
         printf("ok\n");
     } else if (!c->automaton)
         return -1;
     else if (sscanf(line, "M %zu", &n) == 1)
         printf("%s\n",
                matches(c->automaton, text = read_bytes(n), n) ? "yes" : "no");
-    else if (sscanf(line, "D %zu", &n) == 1)
-        answer_document(c, text = read_bytes(n), n);
+    else if (sscanf(line, "D %d %zu", &literal, &n) == 2)
+        answer_document(c, text = read_bytes(n), n, literal != 0);
     else if (sscanf(line, "T %llu %zu", &seed, &n) == 2)
         answer_tokens(c, text = read_bytes(n), n, seed);
     else if (sscanf(line, "W %llu %zu", &seed, &n) == 2)

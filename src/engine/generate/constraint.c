@@ -267,8 +267,8 @@ void constraint_free(struct qwick_constraint *c)
     free(c->others);
     free(c->found);
     free(c->ends);
-    free(c->notes);
     free(c->quoted);
+    free(c->notes);
     free(c);
 }
 

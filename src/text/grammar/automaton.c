@@ -322,8 +322,8 @@ static uint32_t close_places(struct automaton *a)
     return find_state(a);
 }
 
-/* Return the state after a byte. *from and *to: the first and the last byte that
- * the state does not tell apart from it. */
+/* Return the state after a byte. *from and *to: the first and the last byte
+ * that the state does not tell apart from it. */
 static uint32_t advance(struct automaton *a, uint32_t state, unsigned char byte,
                         unsigned *from, unsigned *to)
 {
@@ -344,15 +344,12 @@ static uint32_t advance(struct automaton *a, uint32_t state, unsigned char byte,
         }
         *from = low > *from ? low : *from;
         *to = high < *to ? high : *to;
-        if (!matches)
-            continue;
-        uint32_t count = x.count;
-        if (in->arg == RANGE_RECORDS &&
-            taken_record(&a->taken, &x.count, byte, &a->err))
-            return AUTOMATON_DEAD;
-        if (x.count != count)
+        if (matches && in->arg == RANGE_RECORDS) {
             *from = *to = byte;
-        if (visit_at(a, x.pc + 1, x))
+            if (taken_record(&a->taken, &x.count, byte, &a->err))
+                return AUTOMATON_DEAD;
+        }
+        if (matches && visit_at(a, x.pc + 1, x))
             return AUTOMATON_DEAD;
     }
     return close_places(a);

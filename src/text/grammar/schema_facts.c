@@ -1,5 +1,6 @@
 /* The demands that the schemas of a set make on one value together. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -405,25 +406,75 @@ static size_t most_names(const struct patterns *p)
     return p->n < 16 && 1u << p->n < MAX_EXTRAS ? 1u << p->n : MAX_EXTRAS;
 }
 
-/* Set *out to the names that no member has and that propertyNames admits. */
+static int compare_names(const void *a, const void *b)
+{
+    const struct json_value *x = *(const struct json_value *const *)a;
+    const struct json_value *y = *(const struct json_value *const *)b;
+    size_t n = x->len < y->len ? x->len : y->len;
+    int order = n ? memcmp(x->str, y->str, n) : 0;
+    return order ? order : (x->len > y->len) - (x->len < y->len);
+}
+
+/* Make the names of a language that are not among x->v[0..n). */
+static int make_others(struct schema *s, struct schema_others *x,
+                       const struct dfa *all, const struct dfa_place *at)
+{
+    const char **words = schema_borrow(s, x->n, sizeof *words);
+    size_t *lens = schema_borrow(s, x->n, sizeof *lens);
+    if (!words || !lens)
+        return -1;
+    for (size_t i = 0; i < x->n; i++) {
+        words[i] = x->v[i]->str;
+        lens[i] = x->v[i]->len;
+    }
+    const struct dfa *named = dfa_words(words, lens, x->n, at);
+    schema_give_back(s, words, x->n, sizeof *words);
+    schema_give_back(s, lens, x->n, sizeof *lens);
+    x->all = all;
+    x->out = named ? dfa_combine(all, named, true, at) : NULL;
+    return x->out ? 0 : -1;
+}
+
+/* Set *out to the names that no member has and that propertyNames admits. Many
+ * sets have the same members. */
 static int other_names(struct schema *s, const struct schema_object *o,
                        const struct dfa **out, const struct dfa_place *at)
 {
     const struct dfa *all = o->names ? o->names : schema_any_text(s);
+    const struct json_value **v;
+    uint64_t hash = 0;
     *out = all;
     if (!all || o->n_members == 0)
         return all ? 0 : -1;
-    const char **words = schema_alloc(s, o->n_members, sizeof *words);
-    size_t *lens = schema_alloc(s, o->n_members, sizeof *lens);
-    if (!words || !lens)
+    if (!(v = schema_alloc(s, o->n_members, sizeof *v)))
         return -1;
     for (size_t i = 0; i < o->n_members; i++) {
-        words[i] = o->members[i].name->str;
-        lens[i] = o->members[i].name->len;
+        v[i] = o->members[i].name;
+        hash += hash_bytes(1, v[i]->str, v[i]->len);
     }
-    const struct dfa *named = dfa_words(words, lens, o->n_members, at);
-    *out = named ? dfa_combine(all, named, true, at) : NULL;
-    return *out ? 0 : -1;
+    qsort(v, o->n_members, sizeof *v, compare_names);
+    struct schema_others **first = &s->others[hash % SCHEMA_BUCKETS];
+    for (struct schema_others *x = *first; x; x = x->next) {
+        size_t i = x->hash == hash && x->n == o->n_members && x->all == all
+                       ? 0
+                       : SIZE_MAX;
+        while (i < x->n && same_string(x->v[i], v[i]))
+            i++;
+        if (i != x->n)
+            continue;
+        *out = x->out;
+        return 0;
+    }
+    struct schema_others *x = schema_alloc(s, 1, sizeof *x);
+    if (!x)
+        return -1;
+    *x = (struct schema_others){
+        .hash = hash, .v = v, .n = o->n_members, .next = *first};
+    if (make_others(s, x, all, at))
+        return -1;
+    *first = x;
+    *out = x->out;
+    return 0;
 }
 
 /* Add the names that match pattern k, or that do not, as list[*n]. Names whose

@@ -119,8 +119,10 @@ struct schema_node {
     struct schema_node *unevaluated; /* the keywords of this schema, which are
                                         held when the set has no choice left */
     bool prepared;                   /* for that */
+    bool unclear; /* it is not known what the schema evaluates */
     struct schema_some *some, *others; /* see schema_some; others: the member is
                                           one that no schema names */
+    bool weak;             /* a keyword of it cannot be held */
     uint32_t stamp, visit; /* of the last walks that met it */
     unsigned char color;
 };
@@ -186,6 +188,24 @@ struct schema_set {
     uint32_t rule;
 };
 
+/* The names of a language that some members do not have: made once. */
+struct schema_others {
+    uint64_t hash;
+    const struct json_value **v; /* [n] the members' names, sorted */
+    size_t n;
+    const struct dfa *all, *out;
+    struct schema_others *next;
+};
+
+/* The node of members' names. */
+struct schema_name_node {
+    const struct dfa *names;
+    uint32_t node;
+    struct schema_name_node *next;
+};
+
+enum { SCHEMA_BUCKETS = 256 }; /* lists by a hash */
+
 enum { SCHEMA_SPARE_CLASSES = 27 }; /* powers of two up to MAX_BYTES */
 
 struct schema {
@@ -198,13 +218,17 @@ struct schema {
     uint64_t *problems; /* [n_problems] hashes of places, for
                            schema_cannot_hold */
     size_t n_problems;
+    size_t n_reports; /* calls of schema_cannot_hold */
     struct grammar *g;
     const char *where; /* see schema_options */
     bool lenient; /* see schema_options */
+    bool exhausted; /* a limit of work, memory or sets was met */
+    bool simple; /* weaken what multiplies choices: the second try of a lenient
+                    schema that met such a limit */
     bool checks;  /* only reads the schema, to check documents: everything can
                      be held */
-    int indent;
-    bool spaced, any_order; /* see struct schema_options */
+    int indent; /* 0 also with SCHEMA_FREE */
+    bool free_space, spaced, any_order; /* see struct schema_options */
     enum schema_form form;
     const struct call_form *call; /* of SCHEMA_PARAMETERS */
     const struct json_value *root;
@@ -232,9 +256,11 @@ struct schema {
     const struct dfa *any_text;       /* NULL: not made yet */
     const struct dfa *unreadable[64]; /* see schema_unreadable */
     /* shared nodes; 0: not made yet */
-    uint32_t string, number, integer, name;
+    uint32_t string, number, integer, space;
     void *spare[SCHEMA_SPARE_CLASSES]; /* lists of memory that was given back,
                                           see schema_borrow */
+    struct schema_others *others[SCHEMA_BUCKETS];
+    struct schema_name_node *name_nodes[SCHEMA_BUCKETS];
     struct schema_node *of_types[T_ALL + 1]; /* nodes that schema_not makes */
     struct hashmap by_missing;               /* the same, by forbidden names */
     struct schema_node *always, *none; /* schemas true and false; NULL: not made
@@ -586,6 +612,11 @@ const struct dfa *schema_any_text(struct schema *s);
 const struct dfa *schema_pattern(struct schema *s, const struct json_value *re,
                                  struct qwick_err *e);
 
+/* Return 1 if a text matches a pattern that may be too large for an automaton,
+ * 0 if not, -1 with the error set. */
+int schema_pattern_matches(struct schema *s, const struct json_value *re,
+                           const char *text, size_t n);
+
 /* Return the automaton of the texts that cannot be a string's text in a
  * parameter: they have a tag that ends it, or tool_value_json takes them for
  * another of these types (TOOL_ constants; 0: none, also for JSON inside of a
@@ -714,8 +745,13 @@ unsigned schema_text_types(unsigned types, int level);
 uint32_t schema_text_literal(struct schema *s, const struct json_value *v,
                              int level);
 
-/* Append the white space before an item at a level: none, or a new line. */
+/* Append the white space before an item at a level: none, or a new line. With
+ * SCHEMA_FREE it is the node schema_space instead. */
 struct buf;
 int schema_newline(const struct schema *s, struct buf *b, int level);
+uint32_t schema_space(struct schema *s);
+
+/* Return the node of a colon and what follows it. */
+uint32_t schema_colon(struct schema *s);
 
 #endif

@@ -422,6 +422,8 @@ static int deny_string(struct opposite *o)
             return -1;
         node->min_length = x->max_length + 1;
     }
+    if (x->pattern && !x->pattern_dfa && drop(o, "pattern"))
+        return -1;
     if (x->pattern_dfa) {
         if (!(node = new_branch(o, T_STRING)))
             return -1;
@@ -609,6 +611,9 @@ int schema_not(struct schema *s, struct schema_node *node,
 {
     struct opposite o = {.s = s, .of = node};
     int rc = 0;
+    *out = (struct node_list){0};
+    if (node->weak)
+        return schema_step(s, 1) ? -1 : 1;
     if (node->never)
         rc = put_branch(&o, schema_always(s));
     else if (deny_any_type(&o) ||

@@ -112,6 +112,7 @@ const struct schema_set *schema_set_of(struct schema *s, int level)
             return set;
     }
     if (s->n_sets == MAX_SETS) {
+        s->exhausted = true;
         err_usage(s->e, "the schema has more than %d combinations of schemas",
                   MAX_SETS);
         return NULL;
@@ -519,6 +520,11 @@ static int define_choice(struct schema *s, const struct schema_set *set,
     int rc = 0;
     if (c->one)
         rc = find_overlaps(s, set->items, set->n, c, &overlaps);
+    if (rc == 0 && s->simple && overlaps.n > 0)
+        rc = schema_cannot_hold(s, s->nodes[set->items[c->item] / 4]->at,
+                                "oneOf", "has too many combinations")
+                 ? -1
+                 : 1;
     if (rc > 0)
         overlaps.n = 0;
     if (rc >= 0)
