@@ -92,8 +92,7 @@ static struct qwick_constraint *compile(size_t i, struct token_trie *trie,
         root = gbnf_compile(g, text, n);
     } else if (rows[i].kind == REGEX) {
         root = grammar_rule(g, "all", 3);
-        grammar_define(
-            g, root, regex_compile(g, NULL, text, n, REGEX_WHOLE, NULL, NULL));
+        grammar_define(g, root, regex_compile(g, NULL, text, n, REGEX_WHOLE));
     } else if (schema_compile(g, text, n, NULL, &root, &e)) {
         fail(&e);
     }

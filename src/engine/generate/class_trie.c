@@ -10,12 +10,21 @@
 /* Nodes with at least one token for this many words of bits have bits. */
 enum { WORDS_AN_ID = 4 };
 
+/* So many are sorted by insertion. */
+enum { FEW_KIDS = 16 };
+
+struct kid {
+    uint32_t node;
+    unsigned char class;
+};
+
 struct builder {
     struct class_trie *c;
     const struct token_trie *t;
     size_t n_classes;
     uint32_t *work; /* [n_nodes] nodes of the token trie, level above level */
     size_t n_work;
+    struct kid *kids; /* [n_nodes] children while they are sorted by class */
     size_t n_ids, n_nodes, cap;
     struct qwick_err *e;
 };
@@ -42,52 +51,72 @@ static int add_node(struct builder *b, size_t from, size_t to, size_t depth)
     return 0;
 }
 
-/* Put the nodes [from, to) of the token trie that are siblings, and those in
- * the same position below others, on top of the work, sorted by class. Counts
- * them by class. parents: work[from, to); from == to: the root. */
-static void put_children(struct builder *b, size_t from, size_t to,
-                         uint32_t *count)
+/* Sort the first n kids by class, stably, to the top of the work. */
+static void sort_kids(struct builder *b, size_t n)
+{
+    uint32_t at[257], *work = b->work + b->n_work;
+    if (n > FEW_KIDS)
+        memset(at, 0, sizeof at);
+    for (size_t i = 0; i < n && n <= FEW_KIDS; i++) {
+        size_t k = i;
+        struct kid kid = b->kids[i];
+        for (; k > 0 && b->kids[k - 1].class > kid.class; k--)
+            b->kids[k] = b->kids[k - 1];
+        b->kids[k] = kid;
+    }
+    for (size_t i = 0; i < n && n > FEW_KIDS; i++)
+        at[b->kids[i].class + 1u]++;
+    for (size_t k = 0; k < b->n_classes && n > FEW_KIDS; k++)
+        at[k + 1] += at[k];
+    for (size_t i = 0; i < n; i++)
+        work[n > FEW_KIDS ? at[b->kids[i].class]++ : i] = b->kids[i].node;
+    b->n_work += n;
+}
+
+/* Put the children of work[from, to), or with from == to the first level, on
+ * top of the work, sorted by class. */
+static void put_children(struct builder *b, size_t from, size_t to)
 {
     const struct trie_node *v = b->t->nodes;
-    const unsigned char *class_of = b->c->class_of;
-    uint32_t at[256], sum = 0;
     bool root = from == to;
-    memset(count, 0, b->n_classes * sizeof *count);
-    for (int fill = 0; fill < 2; fill++) {
-        for (size_t i = from; i < to + root; i++) {
-            size_t kid = root ? 0 : b->work[i] + 1u;
-            size_t end = root ? b->t->n_nodes : v[b->work[i]].skip;
-            for (; kid < end; kid = v[kid].skip)
-                if (fill)
-                    b->work[b->n_work + at[class_of[v[kid].byte]]++] =
-                        (uint32_t)kid;
-                else
-                    count[class_of[v[kid].byte]]++;
-        }
-        for (size_t k = 0; !fill && k < b->n_classes; k++) {
-            at[k] = sum;
-            sum += count[k];
-        }
+    size_t n = 0;
+    for (size_t i = from; i < to + root; i++) {
+        size_t kid = root ? 0 : b->work[i] + 1u;
+        size_t end = root ? b->t->n_nodes : v[b->work[i]].skip;
+        for (; kid < end; kid = v[kid].skip)
+            b->kids[n++] =
+                (struct kid){(uint32_t)kid, b->c->class_of[v[kid].byte]};
     }
-    b->n_work += sum;
+    if (n)
+        sort_kids(b, n);
+}
+
+/* Return the end of the nodes in work[from, to) that have the first one's
+ * class. */
+static size_t same_class(const struct builder *b, size_t from, size_t to)
+{
+    const unsigned char *class_of = b->c->class_of;
+    const struct trie_node *v = b->t->nodes;
+    size_t i = from + 1;
+    while (i < to &&
+           class_of[v[b->work[i]].byte] == class_of[v[b->work[from]].byte])
+        i++;
+    return i;
 }
 
 /* Add the nodes below work[from, to). The recursion is as deep as the longest
  * token. */
 static int add_below(struct builder *b, size_t from, size_t to, size_t depth)
 {
-    uint32_t count[256];
-    size_t at = b->n_work, base = at;
-    put_children(b, from, to, count);
-    for (size_t k = 0; k < b->n_classes; k++) {
+    size_t base = b->n_work, at = base;
+    put_children(b, from, to);
+    for (size_t end = b->n_work, next; at < end; at = next) {
         size_t i = b->c->n;
-        if (count[k] == 0)
-            continue;
-        if (add_node(b, at, at + count[k], depth + 1) ||
-            add_below(b, at, at + count[k], depth + 1))
+        next = same_class(b, at, end);
+        if (add_node(b, at, next, depth + 1) ||
+            add_below(b, at, next, depth + 1))
             return -1;
         b->c->v[i].skip = (uint32_t)b->c->n;
-        at += count[k];
     }
     b->n_work = base;
     return 0;
@@ -147,7 +176,8 @@ int class_trie_create(struct class_trie **out, const struct token_trie *t,
     c->ids = malloc((t->n_ids + 1) * sizeof *c->ids);
     c->nodes = malloc((t->n_nodes + 1) * sizeof *c->nodes);
     b.work = malloc((t->n_nodes + 1) * sizeof *b.work);
-    if (!c->ids || !c->nodes || !b.work)
+    b.kids = malloc((t->n_nodes + 1) * sizeof *b.kids);
+    if (!c->ids || !c->nodes || !b.work || !b.kids)
         err_oom(e, t->n_nodes * sizeof *c->nodes);
     else if (!ARRAY_RESERVE(c->v, b.cap, 1, e) && !add_below(&b, 0, 0, 0)) {
         c->v[c->n] = (struct class_node){.ids = (uint32_t)b.n_ids,
@@ -156,6 +186,7 @@ int class_trie_create(struct class_trie **out, const struct token_trie *t,
         rc = make_bits(&b);
     }
     free(b.work);
+    free(b.kids);
     return rc;
 }
 

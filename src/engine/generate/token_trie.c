@@ -87,8 +87,34 @@ static size_t list_tokens(struct bpe *bpe, size_t n_vocab,
         out[m].trie = n > SHORT_TOKEN ? 2 : !out[m].chars;
         m++;
     }
-    qsort(out, m, sizeof *out, compare);
     return m;
+}
+
+/* Sort the tokens: by their first two bytes, and then each part. Returns them
+ * in *v or in *other, the memory for as many. */
+static void sort_tokens(struct entry **v, struct entry **other, size_t n)
+{
+    static const unsigned shift = 48;
+    uint32_t *at = calloc((1u << 16) + 1, sizeof *at);
+    if (!at) { /* slower */
+        qsort(*v, n, sizeof **v, compare);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        at[((*v)[i].key >> shift) + 1]++;
+    for (size_t i = 0; i < 1u << 16; i++)
+        at[i + 1] += at[i];
+    for (size_t i = 0; i < n; i++)
+        (*other)[at[(*v)[i].key >> shift]++] = (*v)[i];
+    struct entry *sorted = *other;
+    for (size_t i = 0, to; i < n; i = to) {
+        to = at[sorted[i].key >> shift];
+        if (to - i > 1)
+            qsort(sorted + i, to - i, sizeof *sorted, compare);
+    }
+    *other = *v;
+    *v = sorted;
+    free(at);
 }
 
 static size_t in_common(const struct entry *a, const struct entry *b)
@@ -193,17 +219,19 @@ int token_trie_create(struct token_trie **out, struct bpe *bpe, size_t n_vocab,
 {
     size_t n_bytes = n_vocab * sizeof(struct entry);
     const struct token_trie like = {.bpe = bpe, .n_vocab = n_vocab};
-    struct entry *v = malloc(n_bytes + 1);
+    struct entry *v = malloc(n_bytes + 1), *other = malloc(n_bytes + 1);
     uint64_t *listed = calloc(n_vocab / 64 + 1, sizeof *listed);
     int rc = -1;
     *out = NULL;
-    if (!v || !listed) {
+    if (!v || !other || !listed) {
         err_oom(e, n_bytes);
     } else {
         size_t n = list_tokens(bpe, n_vocab, blocked, tags, n_tags, v);
+        sort_tokens(&v, &other, n);
         rc = make_tries(out, &like, v, n, 0, listed, e);
     }
     free(v);
+    free(other);
     if (rc) {
         token_trie_free(*out);
         *out = NULL;
