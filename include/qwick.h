@@ -1025,6 +1025,8 @@ enum qwick_constraint_kind {
                                     qwick-generate(1) */
 };
 
+#define QWICK_INDENT_FREE (-1)
+
 struct qwick_constraint_options {
     size_t size;
     enum qwick_constraint_kind kind;
@@ -1033,7 +1035,8 @@ struct qwick_constraint_options {
     const char *name; /* begins messages, for example "--regex"; NULL: the
                          name of the kind */
     int json_indent;  /* JSON schemas: blanks per level, 0 to 16; 0: compact,
-                         without white space */
+                         without white space; QWICK_INDENT_FREE: blanks and new
+                         lines as the model writes them, a bounded number */
     const char *tool; /* QWICK_CONSTRAINT_TOOLS: the text is one call of the
                          tool with this name; NULL: it is one call or more,
                          each of any of the tools */

@@ -25,6 +25,8 @@ assert re.fullmatch(os.environ["RE"], text, re.S), text' || return 1
         --regex '^[a-z]{3,8} -\d+( \| [a-z ]{2,20})?$'
     matches '("[^"\\]{0,10}", ){2}é\w?' 20 --regex '("[^"\\]{0,10}", ){2}é\w?'
     matches '.{0,40}' 20 --regex '(.|\n){0,40}'
+    matches '(?!.*--)[a-z-]{3,9}\b' 20 --regex '(?!.*--)[a-z-]{3,9}\b'
+    matches '([^\W\d_]| ){1,12}' 20 --regex '[\p{L} ]{1,12}'
 }
 
 @test "answers are one of the choices" {
@@ -179,8 +181,12 @@ while text != "[]":
     done
     run -0 q --think off --json-schema '{"const": [1]}' --json-indent 2 x
     [ "$output" = $'[\n  1\n]' ]
+    run -0 q --think off --temp 1 --json-schema '{"const": [1, {"a": 2}]}' \
+        --json-indent free x
+    [ "$(jget 'o == [1, {"a": 2}]' <<<"$output")" = True ]
     fails 2 '--json-schema: #/$ref' --json-schema '{"$ref": "a.json"}' x
     fails 2 "0..16" --json-schema "$T/s" --json-indent 17 x
+    fails 2 'neither "free" nor a number' --json-schema "$T/s" --json-indent -1 x
     fails 2 'has no effect without --json-schema' --json-indent 2 x
     fails 2 'has no effect without --json-schema' --json-order any x
     fails 2 "schema|any" --json-schema "$T/s" --json-order all x
@@ -192,12 +198,12 @@ while text != "[]":
     local odd='"nullable": true, "id": "a", "x-b": 1, "format": "int32"'
     run -0 --separate-stderr q --think off --json-schema "{\"enum\": [1], $odd}" x
     [ "$output" = 1 ]
-    [ "$stderr" = 'qwick: warning: --json-schema: without effect: nullable, id, format "int32"' ]
+    [ "$stderr" = 'qwick: warning: --json-schema: without effect: nullable, id (not in draft 2020-12), format "int32"' ]
     for i in 1 2 3; do
         echo "{\"prompt\":\"x\",\"json_schema\":{\"enum\":[$i],$odd}}"
     done >"$T/in"
     run -0 --separate-stderr q batch --think off -i "$T/in"
-    [ "$(grep -c 'nullable, id, format "int32"' <<<"$stderr")" = 1 ]
+    [ "$(grep -c 'without effect: nullable, id' <<<"$stderr")" = 1 ]
     local bad='{"$ref": "a.json", "properties": {"b": {"$ref": "#c", "requird": []}}}'
     run -2 --separate-stderr q --json-schema "$bad" x
     [ "$stderr" = 'qwick: --json-schema: #/$ref: "a.json" is outside of this schema, in which no $id is "a.json"

@@ -57,7 +57,7 @@ class Check:
                 self.fail("unsound", seed, text, doc)
             if again:
                 self.fail("repeats %s" % again, seed, text, doc)
-            if indent and "\n" in doc and \
+            if indent > 0 and "\n" in doc and \
                     doc.count("\n") != json.dumps(
                         json.loads(doc, object_pairs_hook=Pairs),
                         indent=indent).count("\n"):
@@ -90,7 +90,7 @@ class Check:
     def check_schema(self, seed):
         schema = schemas.make_schema(seed)
         text = json.dumps(schema, ensure_ascii=seed % 2 == 0)
-        indent = seed % 5 if seed % 10 < 5 else 0
+        indent = seed % 5 if seed % 10 < 5 else -(seed % 10 == 5)
         self.counts["schemas"] += 1
         answer = self.server.schema(text)
         if not answer.startswith("ok"):

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Run public suites of JSON schemas, from copies that variables name.
 
-usage: check_suites.py SCHEMA_SERVER [--report FILE] [--outputs N] [--seed N]
+usage: check_suites.py SCHEMA_SERVER [--report FILE] [--lenient | --validator]
+                       [--outputs N] [--seed N]
 
 JSON_SCHEMA_TEST_SUITE: a copy of the JSON-Schema-Test-Suite; its drafts from 4 to
 2020-12. MASKBENCH: a folder of MaskBench's files, {"schema", "tests"}. Documents
 of the suites are values: any order of their members counts. BFCL: the folder
 bfcl_eval/data of the Berkeley Function Calling Leaderboard. With --outputs,
 N random documents under random schemas of MaskBench are judged by
-python3-jsonschema.
+python3-jsonschema. With --lenient, schemas are weakened where they cannot be
+held, and the validator checks each document at its end. --validator runs the suites
+on the validator alone.
 
 SCHEMA_SERVER is build/tests/schema_server. --report writes what failed, by
 file. Exit status 1: an invalid document was admitted, or the program crashed.
@@ -63,9 +66,11 @@ class Schema:
     """A schema that the server has compiled or refused. One that nothing
     satisfies counts as compiled: it admits nothing."""
 
-    def __init__(self, server, schema):
+    def __init__(self, server, schema, validator=False):
         self.server = server
+        self.validator = validator
         self.crashed = False
+        self.stopped = 0  # invalid documents that only the validator refused
         start = time.monotonic()
         self.message = self.call(lambda: server.schema(dump(schema)))
         self.seconds = time.monotonic() - start
@@ -75,9 +80,13 @@ class Schema:
         self.draft4 = isinstance(schema, dict) and \
             "draft-04" in str(schema.get("$schema"))
         self.content = "contentMediaType" in dump(schema)  # an annotation
+        if validator:
+            self.message = self.call(lambda: server.checks("0"))
+            self.ok = self.message.split(":")[0] in ("yes", "no")
         problems = problems_of(self.message)
         self.empty = len(problems) == 1 and any(e in problems[0]
                                                 for e in EMPTY)
+        self.empty &= not validator
         self.compiled = self.ok or self.empty
 
     def call(self, question):
@@ -94,9 +103,14 @@ class Schema:
         """Return "right" or one of KINDS, and a note."""
         if self.empty:
             answer = "no: " + self.message
+        elif self.validator:
+            answer = self.call(lambda: self.server.checks(dump(test["data"])))
         else:
             answer = self.call(lambda: self.server.admits(
                 dump(test["data"]), self.draft4 and not test["valid"]))
+        if answer == "yes" and "weakened " in self.remarks:
+            answer = self.call(lambda: self.server.checks(dump(test["data"])))
+            self.stopped += answer.startswith("no") and not test["valid"]
         admitted, _, note = answer.partition(": ")
         if admitted not in ("yes", "no"):
             return "unknown", note
@@ -129,13 +143,13 @@ class Report:
 
 # ---- JSON-Schema-Test-Suite --------------------------------------------------
 
-def run_file(server, draft, path, failures):
+def run_file(server, draft, path, failures, validator):
     counts = collections.Counter()
     for case in json.load(open(path)):
         schema = case["schema"]
         if isinstance(schema, dict) and "$schema" not in schema:
             schema = {"$schema": DRAFTS[draft], **schema}
-        s = Schema(server, schema)
+        s = Schema(server, schema, validator)
         where = "%s/%s: %s" % (draft, os.path.basename(path),
                                case["description"])
         counts["tests"] += len(case["tests"])
@@ -154,7 +168,7 @@ def run_file(server, draft, path, failures):
     return counts
 
 
-def run_suite(server, folder, report):
+def run_suite(server, folder, report, validator):
     failures = collections.defaultdict(list)
     total = collections.Counter()
     for draft in DRAFTS:
@@ -164,7 +178,7 @@ def run_suite(server, folder, report):
         report.say("%-44s" % draft + " ".join("%13s" % c for c in COLUMNS))
         of_draft = collections.Counter()
         for path in files:
-            counts = run_file(server, draft, path, failures)
+            counts = run_file(server, draft, path, failures, validator)
             of_draft += counts
             name = os.path.relpath(path, "%s/tests/%s" % (folder, draft))
             report.say("  %-42s" % name + " ".join(
@@ -184,8 +198,9 @@ def run_suite(server, folder, report):
 # ---- MaskBench -----------------------------------------------------------------
 
 class MaskBench:
-    def __init__(self, server, report):
+    def __init__(self, server, report, validator):
         self.server = server
+        self.validator = validator
         self.report = report
         self.counts = collections.Counter()
         self.reasons = collections.defaultdict(list)
@@ -195,7 +210,7 @@ class MaskBench:
     def file(self, path):
         name = os.path.basename(path)
         data = json.load(open(path))
-        s = Schema(self.server, data["schema"])
+        s = Schema(self.server, data["schema"], self.validator)
         self.slow.append((s.seconds, name))
         self.counts["files"] += 1
         if not s.compiled:
@@ -214,6 +229,7 @@ class MaskBench:
             self.counts[kind] += 1
             self.failures[kind].append("%s test %d: %s" % (name, i,
                                                            note[-160:]))
+        self.counts["stopped"] += s.stopped
         self.counts["passing"] += right
         if s.crashed:
             self.reasons["crashed"].append(name)
@@ -223,9 +239,10 @@ class MaskBench:
         self.report.say(
             "MaskBench: %d of %d files compile, %d pass all their tests; "
             "of %d invalid documents %d admitted, %d with formats that have "
-            "no effect; of %d valid ones %d refused; unknown %d"
+            "no effect, %d refused only at the end; of %d valid ones %d "
+            "refused; unknown %d"
             % (c["compiled"], c["files"], c["passing"], c["invalid"],
-               c["unsound"], c["not checked"], c["valid"],
+               c["unsound"], c["not checked"], c["stopped"], c["valid"],
                c["valid refused"], c["unknown"]))
         self.report.bad += c["unsound"] + len(self.reasons["crashed"])
         self.report.say("refused, by reason (a file may have several):")
@@ -308,13 +325,17 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("program")
     p.add_argument("--report")
+    p.add_argument("--lenient", action="store_true")
+    p.add_argument("--validator", action="store_true")
     p.add_argument("--outputs", type=int, default=0)
     p.add_argument("--seed", type=int, default=1)
     args = p.parse_args()
     server, report = Server(args.program), Report(args.report)
-    for variable, run in ("MASKBENCH", MaskBench(server, report).run), \
-            ("JSON_SCHEMA_TEST_SUITE",
-             lambda folder: run_suite(server, folder, report)), \
+    if args.lenient:
+        server.options("lenient")
+    for variable, run in ("MASKBENCH", MaskBench(server, report, args.validator).run), \
+            ("JSON_SCHEMA_TEST_SUITE", lambda folder: run_suite(
+                server, folder, report, args.validator)), \
             ("BFCL", lambda folder: bfcl.run(server, folder, report)):
         if os.environ.get(variable):
             run(os.environ[variable])

@@ -105,14 +105,23 @@ def is_uri(s):
         and "#" not in (m[5] or "")[1:]
 
 
-SPACES = "[\\t-\\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]"
+SPACES = "\\t-\\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 
 
 def pattern_of(p):
-    """The expression as ECMA-262 means it: $ is the very end, and white space
-    is not the same as Python's."""
-    p = re.sub(r"(?<!\\)\$", r"\\Z", p)
-    return re.compile(p.replace(r"\s", SPACES), re.ASCII)
+    """The expression as ECMA-262 means it: $ is the very end, white space and
+    the ends of lines are not the same as Python's."""
+    outside = {"$": r"\Z", ".": "[^\\n\\r\u2028\u2029]",
+               r"\s": "[%s]" % SPACES, r"\S": "[^%s]" % SPACES}
+    out, in_class = [], False
+    for part in re.findall(r"\\.|.", p, re.DOTALL):
+        if in_class:
+            out.append(SPACES if part == r"\s" else part)
+            in_class = part != "]"
+        else:
+            out.append(outside.get(part, part))
+            in_class = part == "["
+    return re.compile("".join(out), re.ASCII)
 
 
 def pattern(validator, patrn, instance, schema):

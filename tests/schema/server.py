@@ -9,11 +9,14 @@ class Ended(Exception):
 class Server:
     def __init__(self, program):
         self.program = program
+        self.words = ""
         self.start()
 
     def start(self):
         self.p = subprocess.Popen([self.program], stdin=subprocess.PIPE,
                                   stdout=subprocess.PIPE)
+        if self.words:
+            self.options(self.words)
 
     def ask(self, line, data=b""):
         answer = b""
@@ -35,6 +38,11 @@ class Server:
         data = text.encode()
         return self.ask("C %s %d" % (form, len(data)), data)
 
+    def options(self, words):
+        """Options of the next schemas: "any" order of members, "lenient"."""
+        self.words = words
+        return self.ask("O " + words)
+
     def matches(self, text):
         data = text.encode("utf-8", "surrogatepass")
         return self.ask("M %d" % len(data), data) == "yes"
@@ -44,6 +52,11 @@ class Server:
         "unknown: …"."""
         data = text.encode("utf-8", "surrogatepass")
         return self.ask("D %d %d" % (literal, len(data)), data)
+
+    def checks(self, text):
+        """What the validator says: "yes", "no: …" or "error: …"."""
+        data = text.encode("utf-8", "surrogatepass")
+        return self.ask("V %d" % len(data), data)
 
     def matches_tokens(self, text, seed):
         data = text.encode()

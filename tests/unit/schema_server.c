@@ -1,18 +1,21 @@
 /* Answers questions about schemas on its standard input, for the programs in
- * tests/schema:
- *     S INDENT LENGTH\nBYTES   compile a schema: "ok", "ok: REMARKS" or
- *                              "error: MESSAGE"
- *     O any|schema             the order of members for the next schemas: "ok"
- *     C FORM LENGTH\nBYTES     the same for calls of tools, in a form of
- *                              text/chat/call_forms.h
- *     M LENGTH\nBYTES          match a text: "yes" or "no"
- *     D LITERAL LENGTH\nBYTES  find an order of members in which the schema
- *                              admits a document: "yes", "no: NOTE", or
- *                              "unknown: NOTE" if the search gave up; LITERAL
- * 1: 1.0 is not 1 T SEED LENGTH\nBYTES     match a text token by token, cut
- * into tokens of the demo model at random W SEED LENGTH            a random
- * document, "LENGTH\nBYTES"; up to about that length; "-1" if it does not end
- * there */
+ * tests/schema. A request is a line, and the bytes whose number it ends with:
+ *
+ *     S INDENT LENGTH    compile a schema: "ok", "ok: REMARKS", "error: MESSAGE"
+ *     C FORM LENGTH      the same for calls of tools, in a form of
+ *                        text/chat/call_forms.h
+ *     O [any] [lenient]  options of the next schemas, no bytes: "ok"
+ *     M LENGTH           match a text: "yes" or "no"
+ *     D LITERAL LENGTH   find an order of members in which the schema admits a
+ *                        document: "yes", "no: NOTE", or "unknown: NOTE" if the
+ *                        search gave up; LITERAL 1: 1.0 is not 1
+ *     V LENGTH           check a document with the validator: "yes",
+ *                        "no: REASON" or "error: MESSAGE"
+ *     T SEED LENGTH      match a text token by token, cut into tokens of the
+ *                        demo model at random
+ *
+ * W SEED LENGTH has no bytes: it asks for a random document of up to about that
+ * length, "LENGTH\nBYTES"; "-1" if it does not end there. */
 #include "schema_automaton.h"
 
 #include <stdio.h>
@@ -28,6 +31,7 @@
 #include "file/map.h"
 #include "text/bpe/bpe.h"
 #include "text/chat/call_forms.h"
+#include "text/grammar/schema_validator.h"
 #include "text/grammar/tools_grammar.h"
 
 /* Weight of a byte in a random document that has grown to n of `most` bytes:
@@ -110,20 +114,22 @@ static int open_tokens(struct tokens *t, struct qwick_err *e)
                                   NULL, 0, e);
 }
 
-/* Return a random token that begins p[0..n), or -1; *used: its length. */
+/* Choose a random token that begins p[0..n) from a trie and those after it, or
+ * -1; *used: its length. *met: the tokens to choose from so far. */
 static int32_t pick_token(const struct token_trie *t, const char *p, size_t n,
-                          uint64_t seed, uint64_t *draws, size_t *used)
+                          uint64_t seed, uint64_t *draws, size_t *used,
+                          int *met)
 {
     size_t at = 0, depth = 1;
-    int32_t id = -1;
-    int met = 0;
+    int32_t id =
+        t->next ? pick_token(t->next, p, n, seed, draws, used, met) : -1;
     while (at < t->n_nodes && depth <= n && t->nodes[at].depth == depth) {
         const struct trie_node *v = &t->nodes[at];
         if (v->byte != (unsigned char)p[depth - 1]) {
             at = v->skip;
             continue;
         }
-        if (v->n_equal && rng_uniform(seed, (*draws)++) * ++met < 1) {
+        if (v->n_equal && rng_uniform(seed, (*draws)++) * ++*met < 1) {
             id = t->ids[v->rank];
             *used = depth;
         }
@@ -145,7 +151,9 @@ static const char *match_tokens(struct tokens *t, const char *p, size_t n,
     for (size_t i = 0, used = 0; i < n && !answer; i += used) {
         size_t n_ids;
         const uint64_t *mask = matcher_mask(m, &n_ids, &e);
-        int32_t id = pick_token(t->trie, p + i, n - i, seed, &draws, &used);
+        int met = 0;
+        int32_t id =
+            pick_token(t->trie, p + i, n - i, seed, &draws, &used, &met);
         if (!mask || id < 0)
             answer = "no: no mask or token";
         else if (!(mask[id / 64] >> (id % 64) & 1))
@@ -159,8 +167,11 @@ static const char *match_tokens(struct tokens *t, const char *p, size_t n,
     return answer;
 }
 
-/* The current schema. */
+/* The current schema, and what is made of it. */
 struct current {
+    char *text;
+    size_t n;
+    struct schema_validator *validator; /* NULL: not made yet */
     struct grammar *grammar;
     struct automaton *automaton;
     struct tokens tokens;
@@ -171,6 +182,10 @@ static void drop_schema(struct current *c)
     automaton_free(c->automaton);
     constraint_free(c->tokens.constraint);
     grammar_free(c->grammar);
+    schema_validator_free(c->validator);
+    free(c->text);
+    c->text = NULL;
+    c->validator = NULL;
     c->automaton = NULL;
     c->tokens.constraint = NULL;
     c->grammar = NULL;
@@ -179,12 +194,15 @@ static void drop_schema(struct current *c)
 /* Print what has no effect or is not held exactly, as one line. */
 static void print_remarks(const struct grammar *g)
 {
+    static const char *const kinds[GRAMMAR_N_REMARKS] = {
+        [GRAMMAR_WEAKENED] = "weakened "};
     const char *mark = ": ";
     for (int kind = 0; kind < GRAMMAR_N_REMARKS; kind++) {
         size_t n;
         const char *p = grammar_remarks(g, (enum grammar_remark)kind, &n);
         for (; p && *p; p += strcspn(p, "\n") + 1) {
-            printf("%s%.*s", mark, (int)strcspn(p, "\n"), p);
+            printf("%s%s%.*s", mark, kinds[kind] ? kinds[kind] : "",
+                   (int)strcspn(p, "\n"), p);
             mark = "; ";
         }
     }
@@ -207,11 +225,13 @@ static struct grammar *grammar_of_calls(const char *text, size_t n,
 
 /* Replace the schema by one, or by tools whose calls have a form, and say
  * whether it is accepted. */
-static void answer_schema(struct current *c, const char *text, size_t n,
-                          int indent, const char *form)
+static void answer_schema(struct current *c, char *text, size_t n, int indent,
+                          const char *form)
 {
     struct qwick_err e = {0};
     drop_schema(c);
+    c->text = text;
+    c->n = n;
     c->grammar = form ? grammar_of_calls(text, n, form, &e)
                       : grammar_of(text, n, indent, &e);
     if (c->grammar && automaton_create(&c->automaton, c->grammar, &e) == 0) {
@@ -239,6 +259,19 @@ static void answer_document(struct current *c, const char *text, size_t n,
         printf("%s: %s\n", rc ? "unknown" : "no", buf_text(&found));
     buf_free(&found);
     json_free(doc);
+}
+
+static void answer_check(struct current *c, const char *text, size_t n)
+{
+    struct qwick_err e = {0};
+    int rc = -1;
+    if (c->validator ||
+        schema_validator_create(&c->validator, c->text, c->n, NULL, &e) == 0)
+        rc = schema_validator_check(c->validator, text, n, &e);
+    if (rc > 0)
+        printf("yes\n");
+    else
+        printf("%s: %s\n", rc ? "error" : "no", e.msg);
 }
 
 static void answer_tokens(struct current *c, const char *text, size_t n,
@@ -272,11 +305,14 @@ static int answer(struct current *c, const char *line)
     int indent, literal;
     char *text = NULL, form[32];
     if (sscanf(line, "S %d %zu", &indent, &n) == 2)
-        answer_schema(c, text = read_bytes(n), n, indent, NULL);
+        answer_schema(c, read_bytes(n), n, indent, NULL);
     else if (sscanf(line, "C %31s %zu", form, &n) == 2 && call_form_named(form))
-        answer_schema(c, text = read_bytes(n), n, 0, form);
+        answer_schema(c, read_bytes(n), n, 0, form);
+    else if (c->text && sscanf(line, "V %zu", &n) == 1)
+        answer_check(c, text = read_bytes(n), n);
     else if (strncmp(line, "O ", 2) == 0) {
-        test_options.any_order = strncmp(line, "O any", 5) == 0;
+        test_options.any_order = strstr(line, " any") != NULL;
+        test_options.lenient = strstr(line, " lenient") != NULL;
         printf("ok\n");
     } else if (!c->automaton)
         return -1;

@@ -45,7 +45,7 @@ static const char sums[] =
 
 static const struct {
     const char *text;
-    enum { REGEX, GBNF, CHOICES, SCHEMA } kind;
+    enum { REGEX, GBNF, CHOICES, SCHEMA, ANY_ORDER } kind;
 } rows[] = {
     {json, GBNF},
     {sums, GBNF},
@@ -64,36 +64,89 @@ static const struct {
      "\"#\"}},"
      "\"required\":[\"ab\"],\"additionalProperties\":false,\"type\":"
      "\"object\"}",
-     SCHEMA},
+     ANY_ORDER},
     {"{\"type\":\"array\",\"items\":{\"type\":\"array\",\"uniqueItems\":true,"
      "\"items\":{\"type\":\"string\",\"pattern\":\"^[ab]*$\"}}}",
+     ANY_ORDER},
+    /* strings that admit all plain characters, with and without limits */
+    {"{\"type\":\"string\",\"pattern\":\"abc\"}", SCHEMA},
+    {"{\"type\":\"string\",\"minLength\":2,\"maxLength\":7}", SCHEMA},
+    {"{\"type\":\"array\",\"items\":{\"type\":\"string\",\"minLength\":1,"
+     "\"maxLength\":45}}",
      SCHEMA},
+    {"{\"anyOf\":[{\"enum\":[\"on\",\"off\",\"other\"]},{\"type\":\"string\","
+     "\"maxLength\":200}]}",
+     SCHEMA},
+    /* names that differ from a loop only at their beginning */
+    {"{\"properties\":{\"name\":{\"maxLength\":40,\"type\":\"string\"},"
+     "\"next\":"
+     "{\"type\":\"integer\"},\"no\":{\"type\":\"null\"}},\"type\":\"object\"}",
+     SCHEMA},
+    {"{\"type\":\"object\",\"patternProperties\":{\"^[0-9a-f]{8}$\":{\"type\":"
+     "\"null\"}},\"additionalProperties\":{\"type\":\"boolean\"},\"required\":"
+     "[\"id\"]}",
+     SCHEMA},
+    {"{\"type\":\"string\",\"format\":\"uri\"}", SCHEMA},
+    {"{\"type\":\"string\",\"pattern\":\"^[0-9a-f]{4,40}$\"}", SCHEMA},
 };
 
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
-static struct grammar *compile(size_t i)
+static struct grammar *compile_text(const char *text, int kind)
 {
     struct qwick_err e = {0};
     struct grammar *g;
-    const char *text = rows[i].text;
     size_t n = strlen(text);
     uint32_t root, node = 0;
     assert_int_equal(grammar_create(&g, "G", NULL), 0);
-    if (rows[i].kind == GBNF) {
-        root = gbnf_compile(g, text, n);
-    } else if (rows[i].kind == SCHEMA) {
-        const struct schema_options o = {.any_order = true};
+    const struct schema_options o = {.any_order = kind == ANY_ORDER};
+    if (kind == SCHEMA || kind == ANY_ORDER) {
         assert_ok(schema_compile(g, text, n, &o, &root, &e), &e);
+    } else if (kind == GBNF) {
+        root = gbnf_compile(g, text, n);
     } else {
         root = grammar_rule(g, "all", 3);
-        node = rows[i].kind == REGEX
-                   ? regex_compile(g, NULL, text, n, REGEX_WHOLE)
-                   : choices_compile(g, text, n);
+        node = kind == REGEX ? regex_compile(g, NULL, text, n, REGEX_WHOLE)
+                             : choices_compile(g, text, n);
         grammar_define(g, root, node);
     }
     assert_ok(grammar_finish(g, root, &e), &e);
     return g;
+}
+
+static struct grammar *compile(size_t i)
+{
+    return compile_text(rows[i].text, rows[i].kind);
+}
+
+/* Levels of a random expression. */
+enum { TOP = 2 };
+
+/* Append a random regular expression. */
+static void put_regex(struct buf *b, int depth)
+{
+    static const char *const atoms[] = {
+        "[a-z]", "[0-9a-f]", ".",  "[^\"\\\\\\x00-\\x1f]", "[ -!#-\\[\\]-~]",
+        "ab",    "\xC3\xA9", "\"", "[^\\x00-\\x7f]",       "[^a-c]"};
+    static const char *const times[] = {"",  "",      "*",      "+",
+                                        "?", "{0,3}", "{2,60}", "{0,300}"};
+    for (uint32_t i = 0, n = 1 + below(3); i < n; i++) {
+        bool group = depth > 0 && below(2);
+        if (group) {
+            buf_putc(b, '(');
+            put_regex(b, depth - 1);
+            if (below(2)) {
+                buf_putc(b, '|');
+                put_regex(b, depth - 1);
+            }
+            buf_putc(b, ')');
+        } else {
+            buf_puts(b, atoms[below(sizeof atoms / sizeof *atoms)]);
+        }
+        /* long repetitions only of atoms outside of groups: the others have
+           more states than a test has time for */
+        buf_puts(b, times[below(group ? 4 : depth == TOP ? 8 : 5)]);
+    }
 }
 
 struct tokens {
@@ -150,10 +203,10 @@ static uint32_t after(const struct tokens *t, struct automaton *a, uint32_t s,
 }
 
 /* Follow a random text for some tokens and compare every mask. */
-static void check_row(const struct tokens *t, size_t row, int n_tokens)
+static void check_grammar(const struct tokens *t, struct grammar *g,
+                          const char *name, int n_tokens)
 {
     struct qwick_err e = {0};
-    struct grammar *g = compile(row);
     struct qwick_constraint *c;
     struct automaton *a;
     struct matcher *m;
@@ -173,8 +226,8 @@ static void check_row(const struct tokens *t, size_t row, int n_tokens)
         for (size_t i = 0; i < t->n; i++) {
             bool want = after(t, a, s, (int32_t)i) != AUTOMATON_DEAD;
             if (bit(mask, i) != want)
-                fail_msg("row %zu, token %d of the text: id %zu: want %d", row,
-                         k, i, want);
+                fail_msg("%s: token %d of the text: id %zu: want %d", name, k,
+                         i, want);
             n_want += want;
             size_t n = 0;
             if (want && below((uint32_t)n_want) == 0)
@@ -201,6 +254,20 @@ static void check_row(const struct tokens *t, size_t row, int n_tokens)
     automaton_free(a);
 }
 
+static void check_row(const struct tokens *t, size_t row, int n_tokens)
+{
+    check_grammar(t, compile(row), rows[row].text, n_tokens);
+}
+
+static void check_random(const struct tokens *t, int n_tokens)
+{
+    struct buf re = {0};
+    put_regex(&re, TOP);
+    assert_false(re.failed);
+    check_grammar(t, compile_text(re.data, REGEX), re.data, n_tokens);
+    buf_free(&re);
+}
+
 static void test_masks_of_demo(void **state)
 {
     struct tokens t;
@@ -208,6 +275,8 @@ static void test_masks_of_demo(void **state)
     for (size_t i = 0; i < N_ROWS; i++)
         for (int k = 0; k < 4; k++)
             check_row(&t, i, 40);
+    for (int i = 0; i < 150; i++)
+        check_random(&t, 15);
     close_tokens(&t);
 }
 
@@ -218,10 +287,11 @@ static void test_masks_of_qwen3(void **state)
         print_message("SKIP: run make testdata for the genuine tokenizer\n");
         skip();
     }
-    /* walks over bytes come first, and over classes later */
+
     for (size_t i = 0; i < 3 * N_ROWS; i++)
         check_row(&t, i % N_ROWS, 12);
-    assert_true(t.trie->n_made > 0);
+    for (int i = 0; i < 10; i++)
+        check_random(&t, 4);
     close_tokens(&t);
 }
 
@@ -232,18 +302,20 @@ static void test_trie(void **state)
     assert_true(open_tokens(&t, "models/demo/tokenizer.json"));
     size_t n_seen = 0;
     char path[1024];
-    for (size_t i = 0; i < t.trie->n_nodes; i++) {
-        const struct trie_node *node = &t.trie->nodes[i];
-        path[node->depth - 1] = (char)node->byte;
-        assert_true(node->skip > i && node->skip <= t.trie->n_nodes);
-        for (size_t k = 0; k < node->n_equal; k++) {
-            size_t n;
-            const char *p = bpe_token(t.bpe, t.trie->ids[node->rank + k], &n);
-            assert_int_equal(n, node->depth);
-            assert_memory_equal(p, path, n);
-            n_seen++;
+    for (const struct token_trie *v = t.trie; v; v = v->next)
+        for (size_t i = 0; i < v->n_nodes; i++) {
+            const struct trie_node *node = &v->nodes[i];
+            path[node->depth - 1] = (char)node->byte;
+            assert_true(node->skip > i && node->skip <= v->n_nodes);
+            for (size_t k = 0; k < node->n_equal; k++) {
+                size_t n;
+                const char *p = bpe_token(t.bpe, v->ids[node->rank + k], &n);
+                assert_int_equal(n, node->depth);
+                assert_memory_equal(p, path, n);
+                assert_true(token_trie_has(t.trie, v->ids[node->rank + k]));
+                n_seen++;
+            }
         }
-    }
     size_t want = 0, n;
     for (size_t i = 0; i < t.n; i++)
         want += bpe_token(t.bpe, (int32_t)i, &n) && n > 0 &&

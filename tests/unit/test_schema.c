@@ -38,8 +38,7 @@ static const struct documents documents[] = {
      {"null"},
      {"1"}},
     /* a choice after the members of an object are looked at */
-    {"{\"allOf\":[{\"required\":[\"k\"]},{\"anyOf\":[{}]}],\"properties\":{"
-     "\"k\":"
+    {"{\"allOf\":[{\"required\":[\"k\"]},{\"anyOf\":[{}]}],\"properties\":{\"k\":"
      "{\"type\":\"string\"}},\"type\":\"object\"}",
      {"{\"k\":\"\"}"},
      {"{}"}},
@@ -638,37 +637,6 @@ static void counts_characters(void **state)
     }
 }
 
-static void indents(void **state)
-{
-    static const char schema[] =
-        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"array\"},\"b\":"
-        "{\"const\":{\"c\":[1,{}]}}},\"additionalProperties\":false}";
-    static const char *const valid[] = {
-        "{}",
-        "{\n  \"a\": []\n}",
-        "{\n  \"a\": [\n    1,\n    {\n      \"x\": []\n    }\n  ]\n}",
-        "{\n  \"b\": {\n    \"c\": [\n      1,\n      {}\n    ]\n  }\n}",
-        "{\n  \"a\": [],\n  \"b\": {\n    \"c\": [\n      1,\n      {}\n    "
-        "]\n  }\n}",
-    };
-    static const char *const invalid[] = {
-        "{\"a\":[]}",         "{\n}",
-        "{\n  \"a\": [ ]\n}", "{\n \"a\": []\n}",
-        "{\n  \"a\":[]\n}",   "{\n  \"a\": [\n  1\n  ]\n}",
-    };
-    struct qwick_err e;
-    struct automaton *a = compile(schema, sizeof schema - 1, 2, &e);
-    if (!a)
-        fail_msg("%s", e.msg);
-    for (size_t i = 0; i < sizeof valid / sizeof *valid; i++)
-        if (!matches(a, valid[i], strlen(valid[i])))
-            fail_msg("does not admit %s", valid[i]);
-    for (size_t i = 0; i < sizeof invalid / sizeof *invalid; i++)
-        if (matches(a, invalid[i], strlen(invalid[i])))
-            fail_msg("admits %s", invalid[i]);
-    automaton_free(a);
-}
-
 /* ---- refusals ------------------------------------------------------------ */
 
 static void refuses(void **state)
@@ -922,7 +890,6 @@ int main(void)
         cmocka_unit_test(admits_documents),
         cmocka_unit_test(resolves_references),
         cmocka_unit_test(counts_characters),
-        cmocka_unit_test(indents),
         cmocka_unit_test(refuses),
         cmocka_unit_test(nests_references),
         cmocka_unit_test(multiplies_choices),

@@ -337,6 +337,14 @@ static void multiplies(void **state)
     struct automaton *a = compile(b.data, b.len, 0, &e);
     assert_null(a);
     assert_non_null(strstr(e.msg, "the schema"));
+    test_options.lenient = true; /* then oneOf is like anyOf */
+    a = compile(b.data, b.len, 0, &e);
+    if (!a)
+        fail_msg("%s", e.msg);
+    test_options.lenient = false;
+    assert_true(matches(a, "{\"c3\":1,\"d3\":1}", 15));
+    assert_false(matches(a, "{\"c3\":1}", 8));
+    automaton_free(a);
     buf_free(&b);
 }
 

@@ -2,6 +2,7 @@
  * and bounded work. */
 #include "test.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -229,10 +230,10 @@ static bool grammar_admits(const struct grammar *g, const char *doc)
     return ok;
 }
 
-/* Strings that differ from all others need more than a grammar. */
+/* Numbers that differ from all others need more than a grammar. */
 static const char unique[] =
     "{\"type\":\"object\",\"required\":[\"a\"],\"properties\":{\"a\":{"
-    "\"type\":\"array\",\"items\":{\"type\":\"string\"},\"uniqueItems\":"
+    "\"type\":\"array\",\"items\":{\"type\":\"number\"},\"uniqueItems\":"
     "true}},\"additionalProperties\":false}";
 
 static void weakens_by_name(void **state)
@@ -246,10 +247,57 @@ static void weakens_by_name(void **state)
     assert_string_equal(grammar_remarks(g, GRAMMAR_WEAKENED, &n),
                         "W: #/properties/a/uniqueItems\n");
     assert_int_equal(n, 1);
-    assert_true(grammar_admits(g, "{\"a\":[\"x\",\"y\"]}"));
-    assert_true(grammar_admits(g, "{\"a\":[\"x\",\"x\"]}"));
-    assert_false(grammar_admits(g, "{\"a\":[1]}"));
+    assert_true(grammar_admits(g, "{\"a\":[1,2]}"));
+    assert_true(grammar_admits(g, "{\"a\":[1,1]}"));
+    assert_false(grammar_admits(g, "{\"a\":[\"x\"]}"));
     grammar_free(g);
+}
+
+/* What cannot be held is left out where that admits more, and else with all
+ * that depends on it. The check knows it. */
+static void weakens_to_supersets(void **state)
+{
+    static const char large[] = "\"pattern\":\"^(a|b)*a(a|b){17}$\"";
+    static const struct {
+        const char *schema; /* %s: large */
+        const char *valid, *invalid;
+    } cases[] = {
+        {"{%s}", "\"aaaaaaaaaaaaaaaaaaaa\"", "\"b\""},
+        {"{\"not\":{\"type\":\"string\",%s}}", "\"b\"",
+         "\"aaaaaaaaaaaaaaaaaaaa\""},
+        {"{\"if\":{%s},\"then\":{\"type\":\"number\"}}", "\"b\"",
+         "\"aaaaaaaaaaaaaaaaaaaa\""},
+        {"{\"oneOf\":[{\"type\":\"string\"},{%s}]}", "\"b\"",
+         "\"aaaaaaaaaaaaaaaaaaaa\""},
+        {"{\"not\":{\"multipleOf\":123457},\"type\":\"integer\"}", "1",
+         "246914"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char schema[300];
+        struct qwick_err e;
+        size_t n;
+        const char *at = strstr(cases[i].schema, "%s");
+        size_t before =
+            at ? (size_t)(at - cases[i].schema) : strlen(cases[i].schema);
+        snprintf(schema, sizeof schema, "%.*s%s%s", (int)before,
+                 cases[i].schema, at ? large : "", at ? at + 2 : "");
+        assert_null(grammar_of(schema, false, &e));
+        struct grammar *g = grammar_of(schema, true, &e);
+        if (!g)
+            fail_msg("%s: %s", schema, e.msg);
+        grammar_remarks(g, GRAMMAR_WEAKENED, &n);
+        assert_true(n > 0);
+        struct schema_validator *v = validator_of(schema);
+        const char *docs[] = {cases[i].invalid, cases[i].valid};
+        for (int k = 0; k < 2; k++) {
+            if (!grammar_admits(g, docs[k]))
+                fail_msg("%s: no superset: %s", schema, docs[k]);
+            assert_int_equal(
+                schema_validator_check(v, docs[k], strlen(docs[k]), &e), k);
+        }
+        schema_validator_free(v);
+        grammar_free(g);
+    }
 }
 
 /* What a schema demands wrongly is no matter of leniency. */
@@ -303,9 +351,13 @@ static void refuses_loops(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(check_documents), cmocka_unit_test(names_failures),
-        cmocka_unit_test(weakens_by_name), cmocka_unit_test(refuses_errors),
-        cmocka_unit_test(bounds_work),     cmocka_unit_test(refuses_loops),
+        cmocka_unit_test(check_documents),
+        cmocka_unit_test(names_failures),
+        cmocka_unit_test(weakens_by_name),
+        cmocka_unit_test(weakens_to_supersets),
+        cmocka_unit_test(refuses_errors),
+        cmocka_unit_test(bounds_work),
+        cmocka_unit_test(refuses_loops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ static const struct {
      VALUE_EITHER},
 };
 
-enum { N_ROWS = sizeof(rows) / sizeof(*rows) };
+enum { N_ROWS = sizeof(rows) / sizeof(*rows), MAX_INDENT = 16 };
 
 /* The row of the option that is given, or N_ROWS. */
 static size_t constraint_row(const struct opt_parsed *p)
@@ -51,9 +51,29 @@ static bool is_file(const struct opt_parsed *p, size_t i)
            (rows[i].value == VALUE_EITHER && *row_value(p, i) != '{');
 }
 
+/* Read the value of --json-indent. Returns 0 or -1. */
+static int read_indent(const struct opt_parsed *p, int *out)
+{
+    const char *s = p->a.json_indent;
+    int64_t n = 0;
+    *out = QWICK_INDENT_FREE;
+    if (s && strcmp(s, "free") == 0)
+        return 0;
+    if (s && (opt_int(s, &n) || n < 0 || n > MAX_INDENT))
+        return -1;
+    *out = (int)n;
+    return 0;
+}
+
 int constraint_check(const struct opt_parsed *p)
 {
     size_t i = constraint_row(p);
+    int indent;
+    if (read_indent(p, &indent))
+        return opt_usage(p->verb,
+                         "--json-indent: %s is neither \"free\" nor a number "
+                         "in 0..%d",
+                         p->a.json_indent, MAX_INDENT);
     if (i < N_ROWS && is_file(p, i) && strcmp(row_value(p, i), "-") == 0)
         return opt_usage(p->verb, "%s: needs a file, not standard input",
                          rows[i].shown);
@@ -82,7 +102,7 @@ int constraint_read(struct qwick_constraint_options *o, char **data,
     o->n_text = strlen(o->text);
     o->kind = rows[i].kind;
     o->name = rows[i].shown;
-    o->json_indent = (int)p->a.json_indent;
+    read_indent(p, &o->json_indent); /* constraint_check has read it */
     o->lenient = p->a.schema_lenient;
     o->json_any_order = constraint_any_order(p->a.json_order);
     if (!is_file(p, i))

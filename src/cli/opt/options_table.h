@@ -366,8 +366,10 @@ OPTION(FLAG, schema_lenient, "schema-lenient", V_ANSWER,
        .record = "schema_lenient",
        .help = "leave out what cannot be held exactly of a schema, and check "
                "the finished answer instead")
-OPTION(INT, json_indent, "json-indent", V_ANSWER, RANGE(0, 16),
-       .def = "0, compact", .help = "indent that JSON by N blanks per level")
+OPTION(TEXT, json_indent, "json-indent", V_ANSWER, .arg = "N|free",
+       .def = "0, compact",
+       .help = "indent that JSON by N blanks per level, at most 16; free: white "
+               "space as the model writes it")
 OPTION(CHOICE, json_order, "json-order", V_ANSWER, .choices = "schema|any",
        .def = "schema", .record = "json_order",
        .help = "write members in the order of the schema, or in any")

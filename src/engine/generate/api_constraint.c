@@ -79,9 +79,11 @@ static int compile_schema(struct grammar *g, const struct qwick_engine *eng,
                           uint32_t *root, struct qwick_err *e)
 {
     (void)eng;
-    const struct schema_options so = {.indent = o->json_indent,
-                                      .lenient = o->lenient,
-                                      .any_order = o->json_any_order};
+    const struct schema_options so = {
+        .indent =
+            o->json_indent == QWICK_INDENT_FREE ? SCHEMA_FREE : o->json_indent,
+        .lenient = o->lenient,
+        .any_order = o->json_any_order};
     return schema_compile(g, o->text, o->n_text, &so, root, e);
 }
 
@@ -189,7 +191,8 @@ static int check(const struct qwick_constraint_options *o, struct qwick_err *e)
         return err_set(e, QWICK_ERR_USAGE,
                        "constraint: tool has no effect on a %s",
                        kinds[o->kind].name);
-    if (o->json_indent < 0 || o->json_indent > SCHEMA_MAX_INDENT)
+    if (o->json_indent != QWICK_INDENT_FREE &&
+        (o->json_indent < 0 || o->json_indent > SCHEMA_MAX_INDENT))
         return err_set(e, QWICK_ERR_USAGE,
                        "constraint: json_indent is %d, must be from 0 to %d",
                        o->json_indent, SCHEMA_MAX_INDENT);

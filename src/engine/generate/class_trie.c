@@ -1,13 +1,14 @@
 #include "engine/generate/class_trie.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
 #include "engine/generate/token_trie.h"
 
-/* Nodes with at least this many tokens for each word of bits have bits. */
-enum { IDS_A_WORD = 1 };
+/* Nodes with at least one token for this many words of bits have bits. */
+enum { WORDS_AN_ID = 4 };
 
 struct builder {
     struct class_trie *c;
@@ -31,6 +32,8 @@ static int add_node(struct builder *b, size_t from, size_t to, size_t depth)
                                      .byte = b->t->nodes[b->work[from]].byte};
     for (size_t i = from; i < to; i++) {
         const struct trie_node *node = &b->t->nodes[b->work[i]];
+        if (c->v[c->n].height < node->height)
+            c->v[c->n].height = node->height;
         c->nodes[b->n_nodes++] = b->work[i];
         for (size_t k = 0; k < node->n_equal; k++)
             c->ids[b->n_ids++] = b->t->ids[node->rank + k];
@@ -47,7 +50,7 @@ static void put_children(struct builder *b, size_t from, size_t to,
 {
     const struct trie_node *v = b->t->nodes;
     const unsigned char *class_of = b->c->class_of;
-    uint32_t at[CLASS_TRIE_MAX], sum = 0;
+    uint32_t at[256], sum = 0;
     bool root = from == to;
     memset(count, 0, b->n_classes * sizeof *count);
     for (int fill = 0; fill < 2; fill++) {
@@ -73,7 +76,7 @@ static void put_children(struct builder *b, size_t from, size_t to,
  * token. */
 static int add_below(struct builder *b, size_t from, size_t to, size_t depth)
 {
-    uint32_t count[CLASS_TRIE_MAX];
+    uint32_t count[256];
     size_t at = b->n_work, base = at;
     put_children(b, from, to, count);
     for (size_t k = 0; k < b->n_classes; k++) {
@@ -96,7 +99,7 @@ static int make_bits(struct builder *b)
     struct class_trie *c = b->c;
     size_t n = 0;
     for (size_t i = 0; i < c->n; i++)
-        if (c->v[i + 1].ids - c->v[i].ids >= IDS_A_WORD * c->n_words)
+        if (c->v[i + 1].ids - c->v[i].ids > c->n_words / WORDS_AN_ID)
             c->v[i].bits = (uint32_t)++n;
     c->bits = calloc(n * c->n_words + 1, sizeof *c->bits);
     c->n_bits = n;
@@ -110,29 +113,36 @@ static int make_bits(struct builder *b)
     return 0;
 }
 
-size_t class_trie_count(const uint64_t borders[4])
+/* Fill in the classes. */
+static size_t make_classes(struct class_trie *c)
 {
+    /* continuations, with the limits of those after E0, ED, F0 and F4 */
+    static const unsigned char borders[] = {0x80, 0x90, 0xA0, 0xC0};
     size_t n = 1;
-    for (size_t i = 0; i < 4; i++)
-        n += (size_t)__builtin_popcountll(borders[i]);
-    return n - (borders[0] & 1);
+    for (unsigned i = 1; i < 256; i++) {
+        bool begins = i >= '\t' && i < 0x80 && !(i > 'A' && i <= 'Z') &&
+                      !(i > 'a' && i <= 'z') && !(i > '\r' + 1 && i < ' ') &&
+                      i != '\v' + 1;
+        for (size_t k = 0; k < sizeof borders; k++)
+            begins |= borders[k] == i || i > 0xC1;
+        if (begins) {
+            c->borders[i / 64] |= 1ull << (i & 63);
+            n++;
+        }
+        c->class_of[i] = (unsigned char)(n - 1);
+    }
+    return n;
 }
 
 int class_trie_create(struct class_trie **out, const struct token_trie *t,
-                      const uint64_t borders[4], struct qwick_err *e)
+                      struct qwick_err *e)
 {
     struct class_trie *c = calloc(1, sizeof *c);
-    struct builder b = {
-        .c = c, .t = t, .n_classes = class_trie_count(borders), .e = e};
     int rc = -1;
-    *out = NULL;
+    *out = c;
     if (!c)
         return err_oom(e, sizeof *c);
-    c->refs = 1;
-    memcpy(c->borders, borders, sizeof c->borders);
-    for (size_t i = 1; i < 256; i++)
-        c->class_of[i] = (unsigned char)(c->class_of[i - 1] +
-                                         (borders[i / 64] >> (i & 63) & 1));
+    struct builder b = {.c = c, .t = t, .n_classes = make_classes(c), .e = e};
     c->n_words = t->n_vocab / 64 + 1;
     c->ids = malloc((t->n_ids + 1) * sizeof *c->ids);
     c->nodes = malloc((t->n_nodes + 1) * sizeof *c->nodes);
@@ -146,16 +156,12 @@ int class_trie_create(struct class_trie **out, const struct token_trie *t,
         rc = make_bits(&b);
     }
     free(b.work);
-    if (rc)
-        class_trie_drop(c);
-    else
-        *out = c;
     return rc;
 }
 
-void class_trie_drop(struct class_trie *c)
+void class_trie_free(struct class_trie *c)
 {
-    if (!c || __atomic_sub_fetch(&c->refs, 1, __ATOMIC_ACQ_REL))
+    if (!c)
         return;
     free(c->v);
     free(c->ids);

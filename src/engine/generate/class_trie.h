@@ -1,7 +1,9 @@
 /* Tokens as a trie over classes of bytes. Where a grammar admits nearly any
- * text, it distinguishes only few classes of bytes (a quote, a backslash, any
- * other character). Most tokens are then equal as sequences of classes, so a
- * walk over classes is much shorter than a walk over bytes. */
+ * text, it distinguishes only few classes of bytes: a quote, a backslash, any
+ * letter. Most tokens are then equal as sequences of classes, so a walk over
+ * classes is much shorter than a walk over bytes. The classes are the same for
+ * all grammars: capital letters, small ones, control characters, and the
+ * continuations of UTF-8 have few classes, and each other byte is one. */
 #ifndef ENGINE_CLASS_TRIE_H
 #define ENGINE_CLASS_TRIE_H
 
@@ -21,11 +23,11 @@ struct class_node {
     uint32_t nodes; /* where its nodes of the token trie begin in nodes */
     uint32_t bits;  /* 1 + its entry in bits; 0: its tokens are only in ids */
     uint16_t depth;
-    uint8_t byte; /* one of its last bytes */
+    uint16_t height; /* bytes after it, at most */
+    uint8_t byte;    /* one of its last bytes */
 };
 
 struct class_trie {
-    unsigned refs;       /* atomic */
     uint64_t borders[4]; /* where a class begins: byte i is bit i % 64 of word
                             i / 64 */
     unsigned char class_of[256];
@@ -37,17 +39,10 @@ struct class_trie {
     size_t n_bits, n_words;
 };
 
-/* With more classes, a trie is not worth its time and memory. */
-#define CLASS_TRIE_MAX 64
-
-/* Return the number of classes. */
-size_t class_trie_count(const uint64_t borders[4]);
-
-/* Build the trie for classes with these borders, at most CLASS_TRIE_MAX. The
- * caller has one reference. */
+/* Build the trie of the tokens of t. */
 int class_trie_create(struct class_trie **out, const struct token_trie *t,
-                      const uint64_t borders[4], struct qwick_err *e);
-/* Give a reference back. NULL is accepted. */
-void class_trie_drop(struct class_trie *c);
+                      struct qwick_err *e);
+/* NULL is accepted. */
+void class_trie_free(struct class_trie *c);
 
 #endif

@@ -9,7 +9,7 @@
 
 /* States that need more memory than this are tidied before the next mask. A
  * mask may make more; AUTOMATON_MAX_MEMORY limits that. */
-#define TIDY_BYTES (24u << 20)
+#define TIDY_BYTES (10u << 20)
 
 /* Tidy the automaton when its states need much memory: drop all except those of
  * the matchers. */
@@ -290,10 +290,16 @@ int constraint_create(struct qwick_constraint **out, const struct grammar *g,
     c->mask_bytes = CONSTRAINT_MASK_BYTES;
     c->n_words = trie->n_vocab / 64 + 1;
     c->name = strdup(name);
-    c->stack = malloc((trie->max_depth + 1) * sizeof *c->stack);
-    c->found = malloc((trie->n_ids + 1) * sizeof *c->found);
-    if (!c->name || !c->stack || !c->found) {
-        err_oom(e, trie->n_ids * sizeof *c->found);
+    size_t depth = 0;
+    for (const struct token_trie *t = trie; t; t = t->next)
+        if (t->max_depth > depth)
+            depth = t->max_depth;
+    c->cap_found = 2 * c->n_words;
+    c->stack = malloc((depth + 1) * sizeof *c->stack);
+    c->others = malloc((depth + 1) * sizeof *c->others);
+    c->found = malloc(c->cap_found * sizeof *c->found);
+    if (!c->name || !c->stack || !c->others || !c->found) {
+        err_oom(e, c->cap_found * sizeof *c->found);
         goto fail;
     }
     if (constraint_take_tokens(c, g, e) || automaton_create(&c->a, g, e) ||
@@ -323,10 +329,11 @@ void constraint_free(struct qwick_constraint *c)
     free(c->known);
     free(c->foreign);
     free(c->stack);
+    free(c->others);
     free(c->found);
     free(c->ends);
     free(c->quoted);
-    free(c->suits);
+    free(c->notes);
     free(c);
 }
 

@@ -23,7 +23,7 @@ struct qwick_constraint;
 struct token_trie;
 
 /* The most bytes that a constraint keeps for masks. */
-#define CONSTRAINT_MASK_BYTES (16u << 20)
+#define CONSTRAINT_MASK_BYTES (8u << 20)
 
 /* Make a constraint from a finished grammar, which is not needed afterwards.
  * trie is borrowed. name begins messages. QWICK_ERR_USAGE if the grammar is too

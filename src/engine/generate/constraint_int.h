@@ -8,14 +8,15 @@
 #include "engine/generate/token_trie.h"
 #include "text/grammar/automaton.h"
 
-/* The tokens that a state admits inside its rule. */
+/* The tokens of a trie that a state admits inside its rule. */
 struct local {
+    const struct token_trie *trie;
     uint32_t state;
     uint32_t n_ids;
-    uint64_t *bits; /* [words], or NULL: ids */
+    uint64_t *bits; /* [n_words], or NULL: ids */
     int32_t *ids;   /* [n_ids] */
-    uint32_t *ends; /* [n_ends] nodes of the trie where the rule can end; NULL:
-                       not looked for yet */
+    uint32_t *ends; /* [n_ends] nodes of the trie where the rule can end and
+                       tokens go on, in order; NULL: not looked for yet */
     size_t n_ends;
     bool used; /* since masks were last dropped */
 };
@@ -36,6 +37,7 @@ struct qwick_constraint {
     size_t mask_bytes; /* CONSTRAINT_MASK_BYTES, or the limit of a test */
     size_t n_words;
     uint32_t *stack; /* [max_depth + 1] states of a walk, by depth */
+    uint32_t *others; /* [max_depth + 1] of the state to which it compares */
     struct local *locals;
     size_t n_locals, cap_locals;
     struct hashmap by_state; /* of locals */
@@ -45,14 +47,21 @@ struct qwick_constraint {
                                  or more first; NULL: not looked for yet */
     size_t n_quoted, n_quoted_more; /* n_quoted_more: with three or more */
     /* memory of a walk */
-    int32_t *found; /* [n_ids] */
-    size_t n_found;
+    int32_t *found; /* [cap_found] ids that are not among bits */
+    size_t n_found, cap_found;
     uint32_t *ends;
     size_t n_ends, cap_ends;
-    uint32_t *suits; /* [cap_suits] of a walk over classes: what is known of a
-                        state, see suits_known */
-    size_t cap_suits;
-    uint32_t walk; /* number of the walk */
+    struct state_note *notes; /* [cap_notes] by state */
+    size_t cap_notes;
+};
+
+/* What is known of a state; all zeros: nothing. */
+struct state_note {
+    uint32_t alike; /* 1 + automaton_alike for 0 bytes; 0: not known */
+    uint32_t room;  /* automaton_room */
+    unsigned char suits; /* 2: it tells no bytes of a class apart, 1: it does */
+    unsigned char uniform; /* 2: all plain characters lead to the same state, 1:
+                              they do not */
 };
 
 struct matcher {
@@ -88,5 +97,42 @@ uint32_t constraint_advance(struct qwick_constraint *c, uint32_t state,
 
 /* Drop the results that are kept for masks. */
 void constraint_drop_masks(struct qwick_constraint *c);
+
+/* ---- walks ---- */
+
+/* Whether the work for this mask is within its limit, and the automaton has not
+ * failed. */
+int walk_check(const struct qwick_constraint *c, struct qwick_err *e);
+
+enum walk {
+    WALK_BYTES,   /* over the trie */
+    WALK_CLASSES, /* over the trie of classes; where a state tells bytes of a
+                     class apart, over bytes from there on */
+    WALK_PLAIN,   /* none: plain tokens of at most `chars` characters are
+                     admitted */
+    WALK_LIKE     /* over the trie, only where the state and another one lead to
+                     different states */
+};
+
+struct walk_plan {
+    enum walk kind;
+    size_t chars;  /* of WALK_PLAIN */
+    uint32_t like; /* of WALK_LIKE: the other state */
+};
+
+/* Choose the walk for l->state in l->trie. */
+int walk_choose(struct qwick_constraint *c, const struct local *l, bool ends,
+                struct walk_plan *plan, struct qwick_err *e);
+
+/* Fill in l from its state and trie. like: of the other state of WALK_LIKE,
+ * with ends if they are looked for. */
+int walk_run(struct qwick_constraint *c, struct local *l,
+             const struct walk_plan *plan, const struct local *like, bool ends,
+             struct qwick_err *e);
+
+/* Collect in c->found and l->bits the tokens below a node of the trie that a
+ * state admits after it, and in c->ends where the rule can end. */
+int walk_below(struct qwick_constraint *c, struct local *l, size_t i,
+               uint32_t state, bool ends, struct qwick_err *e);
 
 #endif

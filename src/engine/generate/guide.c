@@ -67,9 +67,8 @@ bool guide_keeps_newlines(const struct guide *g)
 }
 
 /* Allow the tokens that are newlines only. */
-static void allow_newlines(struct guide *g)
+static void allow_newlines(struct guide *g, const struct token_trie *t)
 {
-    const struct token_trie *t = g->eng->trie;
     size_t i = 0, end = t->n_nodes;
     while (i < end) {
         const struct trie_node *node = &t->nodes[i];
@@ -120,7 +119,8 @@ static int prepare(struct guide *g, struct qwick_err *e)
     g->forced = is_in_text(g) && n == 1 && !complete;
     allow_stops(g, complete); /* a grammar may admit all tokens */
     if (g->phase == GUIDE_AFTER_THINK && !guide_keeps_newlines(g))
-        allow_newlines(g);
+        for (const struct token_trie *t = g->eng->trie; t; t = t->next)
+            allow_newlines(g, t);
     return 0;
 }
 

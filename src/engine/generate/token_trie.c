@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/utf8.h"
 #include "engine/generate/class_trie.h"
 #include "text/bpe/bpe.h"
 
@@ -15,7 +16,9 @@ enum { MAX_TOKEN = 1024 };
 struct entry {
     uint64_t key;
     const unsigned char *p;
-    uint32_t n;
+    uint16_t n;
+    unsigned char chars; /* see plain_chars */
+    unsigned char trie;  /* 0 to 2 */
     int32_t id;
 };
 
@@ -40,6 +43,19 @@ static int compare(const void *x, const void *y)
     return a->id < b->id ? -1 : a->id > b->id;
 }
 
+/* Return the number of characters of a plain token, or 0. */
+static unsigned char plain_chars(const unsigned char *p, size_t n)
+{
+    unsigned char chars = 0;
+    for (size_t i = 0, len, bad; i < n; i += len, chars++) {
+        uint32_t cp;
+        len = utf8_decode((const char *)p + i, n - i, &cp, &bad);
+        if (len == 0 || cp < ' ' || cp == '"' || cp == '\\' || cp == 0x7F)
+            return 0;
+    }
+    return chars;
+}
+
 static bool is_tag(int32_t id, const int32_t *tags, size_t n_tags)
 {
     for (size_t i = 0; i < n_tags; i++)
@@ -61,11 +77,15 @@ static size_t list_tokens(struct bpe *bpe, size_t n_vocab,
         const char *p = bpe_token(bpe, id, &n);
         if (!p || n == 0 || n > MAX_TOKEN)
             continue;
-        out[m++] =
-            (struct entry){.p = (const unsigned char *)p,
-                           .n = (uint32_t)n,
-                           .id = id,
-                           .key = first_bytes((const unsigned char *)p, n)};
+        const unsigned char *bytes = (const unsigned char *)p;
+        out[m] = (struct entry){.p = bytes,
+                                .n = (uint16_t)n,
+                                .id = id,
+                                .key = first_bytes(bytes, n)};
+        if (n <= SHORT_TOKEN)
+            out[m].chars = plain_chars(bytes, n);
+        out[m].trie = n > SHORT_TOKEN ? 2 : !out[m].chars;
+        m++;
     }
     qsort(out, m, sizeof *out, compare);
     return m;
@@ -83,19 +103,29 @@ static size_t in_common(const struct entry *a, const struct entry *b)
 static size_t close_nodes(struct token_trie *t, const uint32_t *open,
                           size_t n_open, size_t depth)
 {
-    while (n_open > depth)
-        t->nodes[open[--n_open]].skip = (uint32_t)t->n_nodes;
+    while (n_open > depth) {
+        struct trie_node *node = &t->nodes[open[--n_open]];
+        node->skip = (uint32_t)t->n_nodes;
+        if (n_open && t->nodes[open[n_open - 1]].height <= node->height)
+            t->nodes[open[n_open - 1]].height = node->height + 1;
+    }
     return n_open;
 }
 
+/* Add the tokens of trie k. */
 static int add_tokens(struct token_trie *t, const struct entry *v, size_t n,
-                      struct qwick_err *e)
+                      unsigned k, uint64_t *listed, struct qwick_err *e)
 {
     uint32_t open[MAX_TOKEN]; /* nodes from the root to the last one */
+    const struct entry *before = NULL;
     size_t n_open = 0, cap = 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; before = &v[i++]) {
+        while (i < n && v[i].trie != k)
+            i++;
+        if (i == n)
+            break;
         n_open =
-            close_nodes(t, open, n_open, i ? in_common(&v[i - 1], &v[i]) : 0);
+            close_nodes(t, open, n_open, before ? in_common(before, &v[i]) : 0);
         if (ARRAY_RESERVE(t->nodes, cap, t->n_nodes + v[i].n, e))
             return -1;
         for (; n_open < v[i].n; n_open++) {
@@ -110,7 +140,7 @@ static int add_tokens(struct token_trie *t, const struct entry *v, size_t n,
             continue; /* the others of equal bytes are as good */
         last->n_equal++;
         t->ids[t->n_ids++] = v[i].id;
-        t->listed[v[i].id / 64] |= 1ull << (v[i].id & 63);
+        listed[v[i].id / 64] |= 1ull << (v[i].id & 63);
         if (v[i].n > t->max_depth)
             t->max_depth = v[i].n;
     }
@@ -118,44 +148,79 @@ static int add_tokens(struct token_trie *t, const struct entry *v, size_t n,
     return 0;
 }
 
+static int list_plain(struct token_trie *t, const struct entry *v, size_t n,
+                      struct qwick_err *e)
+{
+    size_t n_words = t->n_vocab / 64 + 1;
+    t->plain = calloc((SHORT_TOKEN + 1) * n_words, sizeof *t->plain);
+    if (!t->plain)
+        return err_oom(e, n_words * sizeof *t->plain);
+    for (size_t i = 0; i < n; i++)
+        if (v[i].trie == 0)
+            t->plain[v[i].chars * n_words + (size_t)v[i].id / 64] |=
+                1ull << (v[i].id & 63);
+    for (size_t k = n_words; k < (SHORT_TOKEN + 1) * n_words; k++)
+        t->plain[k] |= t->plain[k - n_words];
+    return 0;
+}
+
+/* Make trie k and those after it. */
+static int make_tries(struct token_trie **out, const struct token_trie *like,
+                      const struct entry *v, size_t n, unsigned k,
+                      uint64_t *listed, struct qwick_err *e)
+{
+    size_t n_ids = 0;
+    struct token_trie *t = malloc(sizeof *t);
+    *out = t;
+    if (!t)
+        return err_oom(e, sizeof *t);
+    *t = *like;
+    for (size_t i = 0; i < n; i++)
+        n_ids += v[i].trie == k;
+    t->ids = malloc((n_ids + 1) * sizeof *t->ids);
+    if (!t->ids)
+        return err_oom(e, n_ids * sizeof *t->ids);
+    if (add_tokens(t, v, n, k, listed, e) ||
+        class_trie_create(&t->classes, t, e) ||
+        (k == 0 && list_plain(t, v, n, e)))
+        return -1;
+    return k < 2 ? make_tries(&t->next, like, v, n, k + 1, listed, e) : 0;
+}
+
 int token_trie_create(struct token_trie **out, struct bpe *bpe, size_t n_vocab,
                       const unsigned char *blocked, const int32_t *tags,
                       size_t n_tags, struct qwick_err *e)
 {
     size_t n_bytes = n_vocab * sizeof(struct entry);
-    struct token_trie *t = calloc(1, sizeof *t);
+    const struct token_trie like = {.bpe = bpe, .n_vocab = n_vocab};
     struct entry *v = malloc(n_bytes + 1);
+    uint64_t *listed = calloc(n_vocab / 64 + 1, sizeof *listed);
+    int rc = -1;
     *out = NULL;
-    if (t) {
-        pthread_mutex_init(&t->lock, NULL);
-        t->ids = malloc((n_vocab + 1) * sizeof *t->ids);
-        t->listed = calloc(n_vocab / 64 + 1, sizeof *t->listed);
-    }
-    if (!t || !v || !t->ids || !t->listed) {
+    if (!v || !listed) {
         err_oom(e, n_bytes);
-        goto fail;
+    } else {
+        size_t n = list_tokens(bpe, n_vocab, blocked, tags, n_tags, v);
+        rc = make_tries(out, &like, v, n, 0, listed, e);
     }
-    t->bpe = bpe;
-    t->n_vocab = n_vocab;
-    if (add_tokens(t, v, list_tokens(bpe, n_vocab, blocked, tags, n_tags, v),
-                   e))
-        goto fail;
     free(v);
-    *out = t;
-    return 0;
-fail:
-    free(v);
-    token_trie_free(t);
-    return -1;
+    if (rc) {
+        token_trie_free(*out);
+        *out = NULL;
+        free(listed);
+    } else {
+        (*out)->listed = listed;
+    }
+    return rc;
 }
 
 void token_trie_free(struct token_trie *t)
 {
     if (!t)
         return;
-    for (size_t i = 0; i < t->n_classes; i++)
-        class_trie_drop(t->classes[i]);
-    pthread_mutex_destroy(&t->lock);
+    token_trie_free(t->next);
+    class_trie_free(t->classes);
+    free(t->plain);
     free(t->nodes);
     free(t->ids);
     free(t->listed);

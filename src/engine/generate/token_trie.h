@@ -3,7 +3,6 @@
 #ifndef ENGINE_TOKEN_TRIE_H
 #define ENGINE_TOKEN_TRIE_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,20 +18,13 @@ struct trie_node {
     uint32_t rank;   /* tokens before this node in the order of the walk; the
                         tokens of the node follow */
     uint16_t depth;  /* bytes from the root, at least 1 */
+    uint16_t height; /* bytes after it, at most */
     uint8_t byte;    /* the last of them */
     uint8_t n_equal; /* tokens with exactly these bytes; a tokenizer may have
                         several */
 };
 
-#define TOKEN_TRIE_CLASSES 8
-
-/* How often a trie over classes would have been used. */
-struct class_wish {
-    uint64_t borders[4]; /* see struct class_trie */
-    unsigned n;
-};
-
-/* Constraints of several threads may use a trie at the same time. */
+/* Never changes, so that constraints of several threads may use it. */
 struct token_trie {
     struct bpe *bpe;         /* borrowed */
     struct trie_node *nodes; /* [n_nodes] without the root */
@@ -40,17 +32,25 @@ struct token_trie {
     int32_t *ids; /* [n_ids] in the order of the walk */
     size_t n_ids;
     size_t n_vocab;   /* ids are below */
-    uint64_t *listed; /* [n_vocab / 64 + 1] bit i % 64 of word i / 64: id i
-                         has a node */
+    uint64_t *listed; /* only of the first trie: [n_vocab / 64 + 1] bit i % 64
+                         of word i / 64: id i has a node in one of the tries */
     size_t max_depth;
-    pthread_mutex_t lock;                           /* for the members below */
-    struct class_trie *classes[TOKEN_TRIE_CLASSES]; /* made by constraints */
-    size_t n_classes, n_made; /* n_made: since the beginning */
-    struct class_wish wishes[TOKEN_TRIE_CLASSES];
-    size_t n_wishes; /* since the beginning; the oldest are replaced */
+    struct class_trie *classes; /* the same tokens */
+    uint64_t *plain; /* [SHORT_TOKEN + 1, n_vocab / 64 + 1] only of plain
+                        tokens: ids of those of at most so many characters, as
+                        in listed; else NULL */
+    struct token_trie *next; /* more tokens, or NULL */
 };
 
-/* Build the trie of the tokens with text whose ids are below n_vocab: without
+/* Tokens are in three tries. The first has plain tokens: they are whole
+ * characters that any JSON string may hold, without control characters, quotes
+ * and backslashes. Often all of them are admitted. The second has the others.
+ * The third has the tokens of more than SHORT_TOKEN bytes, which are few: texts
+ * that differ only in a limit that is farther away admit the same tokens of the
+ * other tries. */
+#define SHORT_TOKEN 32
+
+/* Build the tries of the tokens with text whose ids are below n_vocab: without
  * added tokens except tags[0..n_tags), the tags of tool calls, which models
  * write as one token each, and without ids where blocked [n_vocab] is nonzero;
  * NULL: none is. */
@@ -59,7 +59,7 @@ int token_trie_create(struct token_trie **out, struct bpe *bpe, size_t n_vocab,
                       size_t n_tags, struct qwick_err *e);
 void token_trie_free(struct token_trie *t);
 
-/* Whether a token is in the trie. */
+/* Whether a token is in one of the tries, of which t is the first. */
 static inline bool token_trie_has(const struct token_trie *t, int32_t id)
 {
     return id >= 0 && (size_t)id < t->n_vocab &&

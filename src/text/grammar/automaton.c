@@ -322,19 +322,34 @@ static uint32_t close_places(struct automaton *a)
     return find_state(a);
 }
 
-static uint32_t advance(struct automaton *a, uint32_t state, unsigned char byte)
+/* Return the state after a byte. *from and *to: the first and the last byte
+ * that the state does not tell apart from it. */
+static uint32_t advance(struct automaton *a, uint32_t state, unsigned char byte,
+                        unsigned *from, unsigned *to)
 {
     const struct set *s = &a->states.v[state];
     automaton_begin(a);
+    *from = 0;
+    *to = 255;
     for (size_t i = 0; i < s->n; i++) {
         struct place x = a->states.places[s->off + i];
         const struct instr *in = &a->code.v[x.pc];
-        if (byte < in->lo || byte > in->hi)
-            continue;
-        if (in->arg == RANGE_RECORDS &&
-            taken_record(&a->taken, &x.count, byte, &a->err))
-            return AUTOMATON_DEAD;
-        if (visit_at(a, x.pc + 1, x))
+        bool matches = in->lo <= byte && byte <= in->hi;
+        unsigned low = matches ? in->lo : in->hi + 1u, high = in->hi;
+        if (in->lo > byte) {
+            low = 0;
+            high = in->lo - 1u;
+        } else if (in->hi < byte) {
+            high = 255;
+        }
+        *from = low > *from ? low : *from;
+        *to = high < *to ? high : *to;
+        if (matches && in->arg == RANGE_RECORDS) {
+            *from = *to = byte;
+            if (taken_record(&a->taken, &x.count, byte, &a->err))
+                return AUTOMATON_DEAD;
+        }
+        if (matches && visit_at(a, x.pc + 1, x))
             return AUTOMATON_DEAD;
     }
     return close_places(a);
@@ -343,15 +358,17 @@ static uint32_t advance(struct automaton *a, uint32_t state, unsigned char byte)
 uint32_t automaton_advance(struct automaton *a, uint32_t state,
                            unsigned char byte)
 {
-    size_t at = state * a->code.n_classes + a->code.class_of[byte];
-    if (a->next[at])
-        return a->next[at] - 1;
+    const unsigned char *class_of = a->code.class_of;
+    size_t first = state * a->code.n_classes;
+    unsigned from, to;
+    if (a->next[first + class_of[byte]])
+        return a->next[first + class_of[byte]] - 1;
     if (a->err.code)
         return AUTOMATON_DEAD;
-    uint32_t to = advance(a, state, byte);
-    if (!a->err.code)
-        a->next[at] = to + 1;
-    return to;
+    uint32_t after = advance(a, state, byte, &from, &to);
+    for (size_t i = class_of[from]; !a->err.code && i <= class_of[to]; i++)
+        a->next[first + i] = after + 1;
+    return after;
 }
 
 static int visit_state(struct automaton *a, uint32_t state)
@@ -450,7 +467,8 @@ struct automaton_table automaton_known(const struct automaton *a)
     return (struct automaton_table){.next = a->next,
                                     .accepts = a->ends,
                                     .class_of = a->code.class_of,
-                                    .n_classes = a->code.n_classes};
+                                    .n_classes = a->code.n_classes,
+                                    .counted = a->code.n_counters > 0};
 }
 
 bool automaton_accepts(const struct automaton *a, uint32_t state)
@@ -547,26 +565,48 @@ void automaton_group(struct automaton *a, uint32_t state, size_t i,
     out->after = close_places(a);
 }
 
-/* Return a count that stands for the one of a place: n more bytes reach the
- * same limits of the counted part. */
-static uint32_t alike(const struct code *c, struct place x, size_t n)
+/* Return the counted part that a place is in, or NULL. */
+static const struct code_counter *counter_at(const struct code *c, uint32_t pc)
 {
     size_t low = 0, high = c->n_counters;
     while (low < high) { /* the first counter that begins after the place */
         size_t mid = low + (high - low) / 2;
-        if (c->counters[mid].start <= x.pc)
+        if (c->counters[mid].start <= pc)
             low = mid + 1;
         else
             high = mid;
     }
-    if (low == 0 || x.pc >= c->counters[low - 1].end)
-        return x.count;
-    const struct code_counter *v = &c->counters[low - 1];
-    if (v->max != UINT32_MAX && (x.count >= v->max || v->max - x.count <= n))
+    return low && pc < c->counters[low - 1].end ? &c->counters[low - 1] : NULL;
+}
+
+/* Return a count that stands for the one of a place: n more bytes reach the
+ * same limits of the counted part. */
+static uint32_t alike(const struct code *c, struct place x, size_t n)
+{
+    const struct code_counter *v = counter_at(c, x.pc);
+    if (!v ||
+        (v->max != UINT32_MAX && (x.count >= v->max || v->max - x.count <= n)))
         return x.count;
     if (x.count >= v->min)
         return v->min;
     return v->min - x.count > n ? 0 : x.count;
+}
+
+uint32_t automaton_room(const struct automaton *a, uint32_t state)
+{
+    const struct set *s = &a->states.v[state];
+    uint32_t room = UINT32_MAX;
+    for (size_t i = 0; i < s->n; i++) {
+        struct place x = a->states.places[s->off + i];
+        const struct code_counter *v = counter_at(&a->code, x.pc);
+        uint32_t left = UINT32_MAX;
+        if (v && v->max != UINT32_MAX && x.count < v->max)
+            left = v->max - x.count - 1;
+        if (v && x.count < v->min && v->min - x.count - 1 < left)
+            left = v->min - x.count - 1;
+        room = left < room ? left : room;
+    }
+    return room;
 }
 
 uint32_t automaton_alike(struct automaton *a, uint32_t state, size_t n)

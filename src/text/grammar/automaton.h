@@ -67,6 +67,7 @@ struct automaton_table {
     const unsigned char *accepts;  /* [n_states] automaton_accepts */
     const unsigned char *class_of; /* [256] */
     size_t n_classes;
+    bool counted; /* whether automaton_alike may return another state */
 };
 struct automaton_table automaton_known(const struct automaton *a);
 
@@ -106,6 +107,10 @@ void automaton_group(struct automaton *a, uint32_t state, size_t i,
  * left, when that is large, give the same state. On failure automaton_error
  * says why. */
 uint32_t automaton_alike(struct automaton *a, uint32_t state, size_t n);
+
+/* Return the largest n for which automaton_alike gives the same state as for 0.
+ */
+uint32_t automaton_room(const struct automaton *a, uint32_t state);
 
 /* Parts whose texts differ (grammar_once). Return a state that admits the texts
  * of this one and those in which the current text, or a later one, equals an

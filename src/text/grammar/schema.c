@@ -14,6 +14,7 @@ void *schema_alloc(struct schema *s, size_t n, size_t size)
 {
     size_t bytes = 0;
     if (size_mul(n + 1, size, &bytes) || bytes > MAX_BYTES - s->used) {
+        s->exhausted = true;
         err_usage(s->e,
                   "the schema is too large: its parts need more than %d bytes",
                   MAX_BYTES);
@@ -68,6 +69,7 @@ int schema_step(struct schema *s, size_t n)
         return 0;
     }
     s->steps_left = 0;
+    s->exhausted = true;
     return err_usage(
         s->e,
         "the schema is too complex: it takes more than %d steps to %s (many "
@@ -181,6 +183,26 @@ void schema_free(struct schema *s)
     hashmap_free(&s->by_root);
     hashmap_free(&s->by_name);
     hashmap_free(&s->by_items);
+    hashmap_free(&s->by_missing);
+}
+
+/* Prepare to compile a schema. */
+static void start(struct schema *s, struct grammar *g,
+                  const struct json_value *schema,
+                  const struct schema_options *o, struct qwick_err *e)
+{
+    *s = (struct schema){.e = e,
+                       .g = g,
+                       .where = o->where ? o->where : "",
+                       .root = schema,
+                       .indent = o->indent == SCHEMA_FREE ? 0 : o->indent,
+                       .free_space = o->indent == SCHEMA_FREE,
+                       .spaced = o->spaced,
+                       .lenient = o->lenient,
+                       .any_order = o->any_order,
+                       .form = o->form,
+                       .call = o->call,
+                       .steps_left = MAX_WORK};
 }
 
 int schema_compile_value(struct grammar *g, const struct json_value *schema,
@@ -190,24 +212,22 @@ int schema_compile_value(struct grammar *g, const struct json_value *schema,
     static const struct schema_options defaults;
     const struct schema_options *o = given ? given : &defaults;
     struct qwick_err err = {0};
-    struct schema s = {.e = &err,
-                       .g = g,
-                       .where = o->where ? o->where : "",
-                       .root = schema,
-                       .indent = o->indent,
-                       .spaced = o->spaced,
-                       .lenient = o->lenient,
-                       .any_order = o->any_order,
-                       .form = o->form,
-                       .call = o->call,
-                       .steps_left = MAX_WORK};
+    struct schema s;
     int rc = -1;
     *root = 0;
+    start(&s, g, schema, o, &err);
     if (s.indent < 0 || s.indent > SCHEMA_MAX_INDENT)
         err_usage(&err, "an indent of %d spaces is outside 0 to %d", s.indent,
                   SCHEMA_MAX_INDENT);
     else
         rc = compile(&s, root);
+    if (rc && s.exhausted && s.lenient && grammar_error(g, NULL) == 0) {
+        schema_free(&s);
+        err = (struct qwick_err){0};
+        start(&s, g, schema, o, &err);
+        s.simple = true;
+        rc = compile(&s, root);
+    }
     if (rc)
         schema_go_on(&s);
     if (rc && err.code == QWICK_ERR_USAGE)

@@ -21,6 +21,12 @@ struct grammar;
 #define SCHEMA_MAX_COUNT  (UINT32_MAX - 1) /* minLength, maxItems and so on */
 #define SCHEMA_MAX_INDENT 16
 #define SCHEMA_MAX_LEVELS 32 /* of nesting, with an indent */
+#define SCHEMA_MAX_BLANKS 64 /* of one place, with SCHEMA_FREE */
+
+/* An indent: none is prescribed. Where lines may break, there is nothing, one
+ * blank, or a new line with at most SCHEMA_MAX_BLANKS blanks or tabs; after a
+ * colon, there is one blank or none. */
+#define SCHEMA_FREE (-1)
 
 /* What is written. Arguments of a tool's call are an object. If the schema
  * lists properties at its outermost level and does not mention others, there
@@ -36,7 +42,7 @@ enum schema_form {
 };
 
 struct schema_options {
-    int indent;  /* spaces per level; 0: all in one line */
+    int indent;  /* spaces per level; 0: all in one line; SCHEMA_FREE */
     bool spaced; /* without an indent: one blank after each comma and colon, as
                     Python's json.dumps writes; else there is no white space */
     bool any_order; /* the members of an object come in any order; else in that

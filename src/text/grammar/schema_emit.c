@@ -24,12 +24,37 @@ int schema_newline(const struct schema *s, struct buf *b, int level)
     return rc ? err_oom(s->e, (size_t)level) : 0;
 }
 
+uint32_t schema_space(struct schema *s)
+{
+    if (s->space)
+        return s->space;
+    const uint32_t blanks[] = {
+        grammar_repeat(s->g, text(s, " "), 0, SCHEMA_MAX_BLANKS),
+        grammar_repeat(s->g, text(s, "\t"), 1, SCHEMA_MAX_BLANKS)};
+    const uint32_t nodes[] = {
+        GRAMMAR_EMPTY, text(s, " "),
+        grammar_seq2(s->g, text(s, "\n"), grammar_alt(s->g, blanks, 2))};
+    return s->space =
+               grammar_shared(s->g, "space", grammar_alt(s->g, nodes, 3));
+}
+
+uint32_t schema_colon(struct schema *s)
+{
+    return s->free_space ? grammar_alt2(s->g, text(s, ":"), text(s, ": "))
+                         : text(s, s->indent || s->spaced ? ": " : ":");
+}
+
 /* Return the node of `before`, a new line at a level, and `after`. */
 static uint32_t line(struct schema *s, const char *before, int level,
                      const char *after)
 {
     struct buf b = {0};
     uint32_t node = GRAMMAR_NOTHING;
+    if (s->free_space) {
+        const uint32_t parts[] = {text(s, before), schema_space(s),
+                                  text(s, after)};
+        return grammar_seq(s->g, parts, 3);
+    }
     if (buf_puts(&b, before) == 0 && schema_newline(s, &b, level) == 0 &&
         buf_puts(&b, after) == 0)
         node = grammar_bytes(s->g, b.data, b.len);
@@ -66,8 +91,7 @@ static uint32_t emit_string(struct schema *s, struct schema_node *const *v,
 {
     const struct dfa *without;
     struct schema_string x;
-    if (schema_unwritable(s, &without) ||
-        schema_string_of(s, v, n, without, &x))
+    if (schema_unwritable(s, &without) || schema_string_of(s, v, n, without, &x))
         return GRAMMAR_NOTHING;
     bool any = x.free_form && x.length.min == 0 && x.length.max < 0;
     if (any && s->string)

@@ -1,5 +1,6 @@
 /* The demands that the schemas of a set make on one value together. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -161,7 +162,8 @@ static const struct json_value *multiple_at(struct schema_node *const *v,
 
 const struct dfa *schema_number_points(struct schema *s,
                                        struct schema_node *const *v, size_t n,
-                                       unsigned types, struct number_form *f)
+                                       unsigned types,
+                                       struct number_form *f)
 {
     struct qwick_err err = {0};
     struct dfa_place at = {&s->mem, &s->steps_left, &err};
@@ -228,7 +230,8 @@ static void add_contains(const struct schema_node *node, struct schema_array *a)
     }
     if (min > x->min)
         x->min = min;
-    if (node->max_contains >= 0 && (x->max < 0 || node->max_contains < x->max))
+    if (node->max_contains >= 0 &&
+        (x->max < 0 || node->max_contains < x->max))
         x->max = node->max_contains;
     if (x->min > a->min)
         a->min = x->min;
@@ -403,25 +406,75 @@ static size_t most_names(const struct patterns *p)
     return p->n < 16 && 1u << p->n < MAX_EXTRAS ? 1u << p->n : MAX_EXTRAS;
 }
 
-/* Set *out to the names that no member has and that propertyNames admits. */
+static int compare_names(const void *a, const void *b)
+{
+    const struct json_value *x = *(const struct json_value *const *)a;
+    const struct json_value *y = *(const struct json_value *const *)b;
+    size_t n = x->len < y->len ? x->len : y->len;
+    int order = n ? memcmp(x->str, y->str, n) : 0;
+    return order ? order : (x->len > y->len) - (x->len < y->len);
+}
+
+/* Make the names of a language that are not among x->v[0..n). */
+static int make_others(struct schema *s, struct schema_others *x,
+                       const struct dfa *all, const struct dfa_place *at)
+{
+    const char **words = schema_borrow(s, x->n, sizeof *words);
+    size_t *lens = schema_borrow(s, x->n, sizeof *lens);
+    if (!words || !lens)
+        return -1;
+    for (size_t i = 0; i < x->n; i++) {
+        words[i] = x->v[i]->str;
+        lens[i] = x->v[i]->len;
+    }
+    const struct dfa *named = dfa_words(words, lens, x->n, at);
+    schema_give_back(s, words, x->n, sizeof *words);
+    schema_give_back(s, lens, x->n, sizeof *lens);
+    x->all = all;
+    x->out = named ? dfa_combine(all, named, true, at) : NULL;
+    return x->out ? 0 : -1;
+}
+
+/* Set *out to the names that no member has and that propertyNames admits. Many
+ * sets have the same members. */
 static int other_names(struct schema *s, const struct schema_object *o,
                        const struct dfa **out, const struct dfa_place *at)
 {
     const struct dfa *all = o->names ? o->names : schema_any_text(s);
+    const struct json_value **v;
+    uint64_t hash = 0;
     *out = all;
     if (!all || o->n_members == 0)
         return all ? 0 : -1;
-    const char **words = schema_alloc(s, o->n_members, sizeof *words);
-    size_t *lens = schema_alloc(s, o->n_members, sizeof *lens);
-    if (!words || !lens)
+    if (!(v = schema_alloc(s, o->n_members, sizeof *v)))
         return -1;
     for (size_t i = 0; i < o->n_members; i++) {
-        words[i] = o->members[i].name->str;
-        lens[i] = o->members[i].name->len;
+        v[i] = o->members[i].name;
+        hash += hash_bytes(1, v[i]->str, v[i]->len);
     }
-    const struct dfa *named = dfa_words(words, lens, o->n_members, at);
-    *out = named ? dfa_combine(all, named, true, at) : NULL;
-    return *out ? 0 : -1;
+    qsort(v, o->n_members, sizeof *v, compare_names);
+    struct schema_others **first = &s->others[hash % SCHEMA_BUCKETS];
+    for (struct schema_others *x = *first; x; x = x->next) {
+        size_t i = x->hash == hash && x->n == o->n_members && x->all == all
+                       ? 0
+                       : SIZE_MAX;
+        while (i < x->n && same_string(x->v[i], v[i]))
+            i++;
+        if (i != x->n)
+            continue;
+        *out = x->out;
+        return 0;
+    }
+    struct schema_others *x = schema_alloc(s, 1, sizeof *x);
+    if (!x)
+        return -1;
+    *x = (struct schema_others){
+        .hash = hash, .v = v, .n = o->n_members, .next = *first};
+    if (make_others(s, x, all, at))
+        return -1;
+    *first = x;
+    *out = x->out;
+    return 0;
 }
 
 /* Add the names that match pattern k, or that do not, as list[*n]. Names whose
@@ -437,9 +490,8 @@ static int add_names(struct schema *s, const struct patterns *p,
     if (x.points->n_states == 0 || (met && p->schema[k]->never))
         return 0;
     if (*n == MAX_EXTRAS)
-        return err_usage(at->e,
-                         "names can match more than %d combinations of "
-                         "patterns",
+        return err_usage(at->e, "names can match more than %d combinations of "
+                                "patterns",
                          MAX_EXTRAS);
     memcpy(x.met, from->met, p->n * sizeof *x.met);
     x.met[k] = met;
@@ -566,8 +618,8 @@ static int apply_prop_names(struct schema *s, struct schema_node *const *v,
     if (schema_texts_of(s, roots, n_roots, &o->names))
         return -1;
     for (size_t i = 0; i < o->n_members; i++)
-        o->members[i].forbidden |= !dfa_match(o->names, o->members[i].name->str,
-                                              o->members[i].name->len);
+        o->members[i].forbidden |= !dfa_match(
+            o->names, o->members[i].name->str, o->members[i].name->len);
     return 0;
 }
 
@@ -580,7 +632,8 @@ static void count_members(struct schema_node *const *v, size_t n,
             o->min = v[i]->min_props;
             o->has_min = v[i]->at;
         }
-        if (v[i]->max_props >= 0 && (o->max < 0 || v[i]->max_props < o->max)) {
+        if (v[i]->max_props >= 0 &&
+            (o->max < 0 || v[i]->max_props < o->max)) {
             o->max = v[i]->max_props;
             o->has_max = v[i]->at;
         }
@@ -591,8 +644,8 @@ static void count_members(struct schema_node *const *v, size_t n,
 
 bool schema_refuses_all(const struct schema_object *o)
 {
-    int64_t least =
-        (int64_t)o->n_required > o->min ? (int64_t)o->n_required : o->min;
+    int64_t least = (int64_t)o->n_required > o->min ? (int64_t)o->n_required
+                                                    : o->min;
     for (size_t i = 0; i < o->n_members; i++)
         if (o->members[i].required && o->members[i].forbidden)
             return true;
@@ -606,7 +659,8 @@ int schema_object_of(struct schema *s, struct schema_node *const *v, size_t n,
     *out = (struct schema_object){0};
     int rc = list_members(s, v, n, out);
     out->cap_all = out->n_members * most;
-    out->all = rc ? NULL : schema_borrow(s, out->cap_all, sizeof *out->all);
+    out->all =
+        rc ? NULL : schema_borrow(s, out->cap_all, sizeof *out->all);
     for (size_t i = 0; out->all && i < out->n_members; i++)
         out->members[i].all = out->all + i * most;
     rc = out->all ? 0 : -1;

@@ -115,13 +115,15 @@ struct schema_node {
     struct node_list derived;      /* schemas that the value satisfies, too */
     struct schema_node *opposite;  /* {"not": this} */
     const struct dfa *not_pattern; /* no string of it */
-    const struct schema_node *not_multiple; /* no multipleOf of it */
-    struct schema_node *unevaluated;   /* the keywords of this schema, which are
-                                          held when the set has no choice left */
-    bool prepared;                     /* for that */
+    const struct schema_node *not_multiple;  /* no multipleOf of it */
+    struct schema_node *unevaluated; /* the keywords of this schema, which are
+                                        held when the set has no choice left */
+    bool prepared;                   /* for that */
+    bool unclear; /* it is not known what the schema evaluates */
     struct schema_some *some, *others; /* see schema_some; others: the member is
                                           one that no schema names */
-    uint32_t stamp, visit;             /* of the last walks that met it */
+    bool weak;             /* a keyword of it cannot be held */
+    uint32_t stamp, visit; /* of the last walks that met it */
     unsigned char color;
 };
 
@@ -186,6 +188,24 @@ struct schema_set {
     uint32_t rule;
 };
 
+/* The names of a language that some members do not have: made once. */
+struct schema_others {
+    uint64_t hash;
+    const struct json_value **v; /* [n] the members' names, sorted */
+    size_t n;
+    const struct dfa *all, *out;
+    struct schema_others *next;
+};
+
+/* The node of members' names. */
+struct schema_name_node {
+    const struct dfa *names;
+    uint32_t node;
+    struct schema_name_node *next;
+};
+
+enum { SCHEMA_BUCKETS = 256 }; /* lists by a hash */
+
 enum { SCHEMA_SPARE_CLASSES = 27 }; /* powers of two up to MAX_BYTES */
 
 struct schema {
@@ -198,13 +218,17 @@ struct schema {
     uint64_t *problems; /* [n_problems] hashes of places, for
                            schema_cannot_hold */
     size_t n_problems;
+    size_t n_reports; /* calls of schema_cannot_hold */
     struct grammar *g;
     const char *where; /* see schema_options */
-    bool lenient;      /* see schema_options */
-    bool checks; /* only reads the schema, to check documents: everything can
-                    be held */
-    int indent;
-    bool spaced, any_order; /* see struct schema_options */
+    bool lenient; /* see schema_options */
+    bool exhausted; /* a limit of work, memory or sets was met */
+    bool simple; /* weaken what multiplies choices: the second try of a lenient
+                    schema that met such a limit */
+    bool checks;  /* only reads the schema, to check documents: everything can
+                     be held */
+    int indent; /* 0 also with SCHEMA_FREE */
+    bool free_space, spaced, any_order; /* see struct schema_options */
     enum schema_form form;
     const struct call_form *call; /* of SCHEMA_PARAMETERS */
     const struct json_value *root;
@@ -232,9 +256,11 @@ struct schema {
     const struct dfa *any_text;       /* NULL: not made yet */
     const struct dfa *unreadable[64]; /* see schema_unreadable */
     /* shared nodes; 0: not made yet */
-    uint32_t string, number, integer, name;
+    uint32_t string, number, integer, space;
     void *spare[SCHEMA_SPARE_CLASSES]; /* lists of memory that was given back,
                                           see schema_borrow */
+    struct schema_others *others[SCHEMA_BUCKETS];
+    struct schema_name_node *name_nodes[SCHEMA_BUCKETS];
     struct schema_node *of_types[T_ALL + 1]; /* nodes that schema_not makes */
     struct hashmap by_missing;               /* the same, by forbidden names */
     struct schema_node *always, *none; /* schemas true and false; NULL: not made
@@ -326,11 +352,11 @@ uint32_t schema_resource_in(struct schema *s, const struct json_value *at,
                             uint32_t outer);
 
 /* Report a keyword that the compiler cannot hold exactly: "#/POINTER/KEYWORD:
- * …". Returns 0: the caller goes on as if the keyword were not there. The
- * schema is refused in the end; until then the compiler looks for other
- * problems. With the option lenient, the schema is not refused, so the caller
- * must then admit every value that the keyword admits, and more. -1 with the
- * error set: the compiler ends. at and keyword as in schema_refuse. */
+ * …". Returns 0: the caller goes on as if the keyword were not there. The schema
+ * is refused in the end; until then the compiler looks for other problems. With
+ * the option lenient, the schema is not refused, so the caller must then admit
+ * every value that the keyword admits, and more. -1 with the error set: the
+ * compiler ends. at and keyword as in schema_refuse. */
 int schema_cannot_hold(struct schema *s, const struct json_value *at,
                        const char *keyword, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
@@ -395,11 +421,10 @@ struct schema_node *schema_make_member(struct schema *s,
 int schema_some_ways(struct schema *s, struct schema_node *const *v, size_t n,
                      struct schema_some *some, struct node_list *out);
 
-/* ---- unevaluatedItems and unevaluatedProperties (schema_unevaluated.c) ----
- */
+/* ---- unevaluatedItems and unevaluatedProperties (schema_unevaluated.c) ---- */
 
-/* Return the schema for these keywords of a node, or NULL with the error set.
- * It is a choice that schema_unevaluated replaces. */
+/* Return the schema for these keywords of a node, or NULL with the error set. It
+ * is a choice that schema_unevaluated replaces. */
 struct schema_node *schema_derive_unevaluated(struct schema *s,
                                               struct schema_node *of);
 
@@ -524,7 +549,7 @@ struct schema_object {
     struct schema_extra *extras;
     size_t n_extras;
     size_t n_required;
-    int64_t min, max;                           /* members; max: -1 without */
+    int64_t min, max; /* members; max: -1 without */
     const struct json_value *has_min, *has_max; /* the schemas that say so */
 };
 
@@ -541,9 +566,9 @@ struct schema_array {
                                            matters, or NULL */
     struct schema_contains counts[MAX_CONTAINS];
     size_t n_contains;
-    const struct schema_node *again;  /* another one, or NULL */
-    const struct schema_node *unique; /* the node that has uniqueItems, or
-                                         NULL */
+    const struct schema_node *again;    /* another one, or NULL */
+    const struct schema_node *unique;   /* the node that has uniqueItems, or
+                                           NULL */
 };
 
 unsigned schema_types(struct schema_node *const *v, size_t n);
@@ -587,6 +612,11 @@ const struct dfa *schema_any_text(struct schema *s);
 const struct dfa *schema_pattern(struct schema *s, const struct json_value *re,
                                  struct qwick_err *e);
 
+/* Return 1 if a text matches a pattern that may be too large for an automaton,
+ * 0 if not, -1 with the error set. */
+int schema_pattern_matches(struct schema *s, const struct json_value *re,
+                           const char *text, size_t n);
+
 /* Return the automaton of the texts that cannot be a string's text in a
  * parameter: they have a tag that ends it, or tool_value_json takes them for
  * another of these types (TOOL_ constants; 0: none, also for JSON inside of a
@@ -615,12 +645,13 @@ int schema_number_of(struct schema *s, struct schema_node *const *v, size_t n,
                      bool integer, struct number_form *out);
 
 /* Return the automaton of the numbers of a set: integers, numbers that are no
- * integers, or both (T_ constants). f: what schema_number_of found. A
- * multipleOf that would make the automaton too large may be dropped from f, see
- * schema_cannot_hold. NULL with the error set. */
+ * integers, or both (T_ constants). f: what schema_number_of found; a multipleOf
+ * that would make it too large may be dropped from it, see schema_cannot_hold.
+ * NULL with the error set. */
 const struct dfa *schema_number_points(struct schema *s,
                                        struct schema_node *const *v, size_t n,
-                                       unsigned types, struct number_form *f);
+                                       unsigned types,
+                                       struct number_form *f);
 
 /* ---- nodes of the grammar (schema_emit.c, schema_array.c, schema_object.c)
  * ---- */
@@ -672,7 +703,7 @@ struct schema_members {
     size_t n;
     uint32_t extra;        /* a member that no schema names */
     uint32_t follow_extra; /* with a comma before it */
-    uint32_t demanded;     /* that one of them is, or GRAMMAR_NOTHING */
+    uint32_t demanded; /* that one of them is, or GRAMMAR_NOTHING */
     uint32_t extras, follow_extras; /* one or more of them; any number of them
                                        with commas before them. With `others`
                                        of a node, one is as that asks */
@@ -714,8 +745,13 @@ unsigned schema_text_types(unsigned types, int level);
 uint32_t schema_text_literal(struct schema *s, const struct json_value *v,
                              int level);
 
-/* Append the white space before an item at a level: none, or a new line. */
+/* Append the white space before an item at a level: none, or a new line. With
+ * SCHEMA_FREE it is the node schema_space instead. */
 struct buf;
 int schema_newline(const struct schema *s, struct buf *b, int level);
+uint32_t schema_space(struct schema *s);
+
+/* Return the node of a colon and what follows it. */
+uint32_t schema_colon(struct schema *s);
 
 #endif

@@ -396,7 +396,7 @@ static int deny_number(struct opposite *o)
         return -1;
     if (!o->of->multiple_of.m)
         return 0;
-    if (o->of->multiple_of.e < 0)
+    if (o->of->multiple_of.e < 0 && (o->of->types & T_NUMBER))
         return drop(o, "multipleOf");
     if (o->of->types & T_NUMBER && types_branch(o, T_NUMBER))
         return -1;
@@ -422,6 +422,8 @@ static int deny_string(struct opposite *o)
             return -1;
         node->min_length = x->max_length + 1;
     }
+    if (x->pattern && !x->pattern_dfa && drop(o, "pattern"))
+        return -1;
     if (x->pattern_dfa) {
         if (!(node = new_branch(o, T_STRING)))
             return -1;
@@ -609,6 +611,9 @@ int schema_not(struct schema *s, struct schema_node *node,
 {
     struct opposite o = {.s = s, .of = node};
     int rc = 0;
+    *out = (struct node_list){0};
+    if (node->weak)
+        return schema_step(s, 1) ? -1 : 1;
     if (node->never)
         rc = put_branch(&o, schema_always(s));
     else if (deny_any_type(&o) ||

@@ -17,9 +17,8 @@ enum { MAX_COUNTED = 20000 };
 static uint32_t member_node(struct schema *s, uint32_t name,
                             struct schema_node *const *all, size_t n, int level)
 {
-    const uint32_t parts[] = {
-        name, grammar_bytes(s->g, ": ", s->indent || s->spaced ? 2 : 1),
-        schema_value_node(s, all, n, level + 1)};
+    const uint32_t parts[] = {name, schema_colon(s),
+                              schema_value_node(s, all, n, level + 1)};
     return grammar_seq(s->g, parts, 3);
 }
 
@@ -30,25 +29,31 @@ static uint32_t name_node(struct schema *s, const struct dfa *names)
     const struct text_length length = {0, MAX_NAME};
     struct dfa_place at = {&s->mem, &s->steps_left, s->e};
     const struct dfa *without;
-    if (names == s->any_text && s->name)
-        return s->name;
-    if (schema_unwritable(s, &without))
+    struct schema_name_node **first =
+        &s->name_nodes[(uintptr_t)names / 64 % SCHEMA_BUCKETS];
+    for (const struct schema_name_node *x = *first; x; x = x->next)
+        if (x->names == names)
+            return x->node;
+    struct schema_name_node *x = schema_alloc(s, 1, sizeof *x);
+    if (!x || schema_unwritable(s, &without))
         return GRAMMAR_NOTHING;
     const struct dfa *p =
         without ? dfa_combine(names, without, true, &at) : names;
     if (!p)
         return GRAMMAR_NOTHING;
-    uint32_t node = grammar_shared(
-        s->g, "name", text_string(s->g, p, TEXT_ESCAPE_SOME, length));
-    if (names == s->any_text)
-        s->name = node;
-    return node;
+    *x = (struct schema_name_node){
+        names,
+        grammar_shared(s->g, "name",
+                       text_string(s->g, p, TEXT_ESCAPE_SOME, length)),
+        *first};
+    *first = x;
+    return x->node;
 }
 
 /* ---- members that no schema names ---------------------------------------- */
 
-/* What a set asks of members that no schema names: each of the demands is met
- * by one of them. A set of demands is a number of bits. */
+/* What a set asks of members that no schema names: each of the demands is met by
+ * one of them. A set of demands is a number of bits. */
 struct demands {
     const struct schema_some *v[MAX_DEMANDS];
     size_t n;
@@ -101,15 +106,16 @@ static uint32_t extra_node(struct schema *s, const struct schema_object *o,
     uint32_t node = GRAMMAR_NOTHING;
     for (size_t i = 0; i < o->n_extras; i++) {
         const struct schema_extra *from = &o->extras[i];
-        struct extra x = {from->names,
-                          schema_alloc(s, from->n_all + d->n, sizeof *x.all),
+        size_t most = from->n_all + d->n;
+        struct extra x = {from->names, schema_borrow(s, most, sizeof *x.all),
                           from->n_all};
         if (!x.all)
             return GRAMMAR_NOTHING;
         if (x.n_all)
             memcpy(x.all, from->all, x.n_all * sizeof *x.all);
-        node =
-            grammar_alt2(s->g, node, extra_from(s, d, 0, meets, met, x, level));
+        node = grammar_alt2(s->g, node,
+                            extra_from(s, d, 0, meets, met, x, level));
+        schema_give_back(s, x.all, most, sizeof *x.all);
     }
     return node;
 }
@@ -135,22 +141,21 @@ static void list_extras(struct schema *s, const struct schema_object *o,
             uint32_t parts[] = {comma, one, after[met | more]};
             next = grammar_alt2(s->g, next, grammar_seq(s->g, parts, 3));
             if (met == 0)
-                m->extras = grammar_alt2(s->g, m->extras,
-                                         grammar_seq(s->g, parts + 1, 2));
+                m->extras = grammar_alt2(
+                    s->g, m->extras, grammar_seq(s->g, parts + 1, 2));
         }
-        after[met] =
-            grammar_seq2(s->g,
-                         grammar_repeat(s->g, grammar_seq2(s->g, comma, other),
-                                        0, GRAMMAR_UNBOUNDED),
-                         next);
+        after[met] = grammar_seq2(
+            s->g,
+            grammar_repeat(s->g, grammar_seq2(s->g, comma, other), 0,
+                           GRAMMAR_UNBOUNDED),
+            next);
         if (d->n > 1)
             after[met] = grammar_shared(s->g, "members", after[met]);
     }
-    m->demanded =
-        d->n == 1 ? extra_node(s, o, d, 1, 0, level) : GRAMMAR_NOTHING;
+    m->demanded = d->n == 1 ? extra_node(s, o, d, 1, 0, level) : GRAMMAR_NOTHING;
     m->follow_extras = after[0];
-    m->extras =
-        grammar_alt2(s->g, m->extras, grammar_seq2(s->g, m->extra, after[0]));
+    m->extras = grammar_alt2(s->g, m->extras,
+                             grammar_seq2(s->g, m->extra, after[0]));
 }
 
 /* Return 1 if a member that meets x meets y, too. -1 with the error set. */
@@ -205,9 +210,9 @@ static int list_nodes(struct schema *s, const struct schema_object *o,
                       int level)
 {
     uint32_t comma = schema_comma(s, level + 1);
-    m->plain = schema_alloc(s, o->n_members + 1, sizeof *m->plain);
-    m->follow = schema_alloc(s, o->n_members, sizeof *m->follow);
-    m->required = schema_alloc(s, o->n_members + 1, sizeof *m->required);
+    m->plain = schema_borrow(s, o->n_members + 1, sizeof *m->plain);
+    m->follow = schema_borrow(s, o->n_members, sizeof *m->follow);
+    m->required = schema_borrow(s, o->n_members + 1, sizeof *m->required);
     if (!m->plain || !m->follow || !m->required)
         return -1;
     for (size_t i = 0; i < o->n_members; i++) {
@@ -399,7 +404,8 @@ static int check_demanded(struct schema *s, const struct schema_node *node,
     const char *reason = NULL;
     if (d->n && counts)
         reason = "the number of members";
-    else if (d->n && s->any_order && (d->n > 1 || d->v[0]->value != s->always))
+    else if (d->n && s->any_order &&
+             (d->n > 1 || d->v[0]->value != s->always))
         reason = "members in any order"; /* equal names may repeat */
     if (!reason)
         return 0;
@@ -410,26 +416,40 @@ static int check_demanded(struct schema *s, const struct schema_node *node,
                               reason);
 }
 
+/* Return the node of an object with these demands. */
+static uint32_t emit_members(struct schema *s, struct schema_node *const *v,
+                             size_t n, const struct schema_object *o,
+                             struct schema_members *m, int level)
+{
+    struct demands d;
+    bool counts;
+    if (schema_refuses_all(o) || list_demands(s, v, n, &d))
+        return GRAMMAR_NOTHING;
+    bool may_be_empty = o->n_required == 0 && o->min == 0;
+    if (!schema_has_room(s, level) || o->max == 0)
+        return schema_container(s, "{}", GRAMMAR_NOTHING,
+                                may_be_empty && d.n == 0, level);
+    if (list_nodes(s, o, &d, m, level) || check_counts(s, o, m, &counts) ||
+        check_demanded(s, v[n - 1], &d, counts))
+        return GRAMMAR_NOTHING;
+    may_be_empty &= d.n == 0;
+    uint32_t some = s->any_order ? any_order(s, o, m, d.n > 0, level)
+                    : counts     ? schema_counted_members(s, o, m, false)
+                                 : some_members(s, m);
+    return schema_container(s, "{}", some, may_be_empty, level);
+}
+
 uint32_t schema_emit_object(struct schema *s, struct schema_node *const *v,
                             size_t n, int level)
 {
     struct schema_object o;
+    int rc = schema_object_of(s, v, n, &o, schema_has_room(s, level));
     struct schema_members m = {.extra = GRAMMAR_NOTHING};
-    struct demands d;
-    bool room = schema_has_room(s, level), counts;
-    if (schema_object_of(s, v, n, &o, room) || schema_refuses_all(&o) ||
-        list_demands(s, v, n, &d))
-        return GRAMMAR_NOTHING;
-    bool may_be_empty = o.n_required == 0 && o.min == 0;
-    if (!room || o.max == 0)
-        return schema_container(s, "{}", GRAMMAR_NOTHING,
-                                may_be_empty && d.n == 0, level);
-    if (list_nodes(s, &o, &d, &m, level) || check_counts(s, &o, &m, &counts) ||
-        check_demanded(s, v[n - 1], &d, counts))
-        return GRAMMAR_NOTHING;
-    may_be_empty &= d.n == 0;
-    uint32_t some = s->any_order ? any_order(s, &o, &m, d.n > 0, level)
-                    : counts     ? schema_counted_members(s, &o, &m, false)
-                                 : some_members(s, &m);
-    return schema_container(s, "{}", some, may_be_empty, level);
+    uint32_t node =
+        rc ? GRAMMAR_NOTHING : emit_members(s, v, n, &o, &m, level);
+    schema_give_back(s, m.plain, o.n_members + 1, sizeof *m.plain);
+    schema_give_back(s, m.follow, o.n_members, sizeof *m.follow);
+    schema_give_back(s, m.required, o.n_members + 1, sizeof *m.required);
+    schema_object_free(s, &o);
+    return node;
 }

@@ -653,6 +653,7 @@ static int read_node(struct schema *s, struct schema_node *node)
         return schema_go_on(s);
     }
     const struct json_value *only = schema_only_ref(at, draft_of(s, node));
+    size_t n_reports = s->n_reports;
     node->self_order = at->len;
     for (size_t i = 0; i < at->len; i++) {
         const struct json_value *key = &at->keys[i];
@@ -673,6 +674,7 @@ static int read_node(struct schema *s, struct schema_node *node)
             !json_equals(key, "allOf"))
             node->plain = false;
     }
+    node->weak = s->n_reports > n_reports;
     return schema_step(s, at->len);
 }
 

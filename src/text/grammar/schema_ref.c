@@ -138,6 +138,7 @@ int schema_cannot_hold(struct schema *s, const struct json_value *at,
     struct qwick_err e;
     int is_new = s->checks ? 0 : is_new_problem(s, at, keyword ? keyword : "");
     va_list ap;
+    s->n_reports++;
     if (is_new <= 0)
         return is_new;
     if (s->lenient)

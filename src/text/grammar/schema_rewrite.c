@@ -141,6 +141,9 @@ static int derive_not(struct schema *s, struct schema_node *node)
     int rc = schema_not(s, node->negated, &ways);
     if (rc)
         return rc < 0 ? -1 : 0;
+    if (s->simple && ways.n > 1)
+        return schema_cannot_hold(s, node->at, node->made ? NULL : "not",
+                                  "has too many combinations");
     if (derive_names(s, node, node->negated))
         return -1;
     return put_node(&node->derived, schema_make_any(s, node->negated, &ways));
@@ -149,6 +152,9 @@ static int derive_not(struct schema *s, struct schema_node *node)
 static int derive_if(struct schema *s, struct schema_node *node)
 {
     struct schema_node *yes = node->condition;
+    if (s->simple)
+        return schema_cannot_hold(s, node->at, "if",
+                                  "has too many combinations");
     struct schema_node *no = schema_opposite(s, node->condition);
     if (no && node->then)
         yes = schema_make_all(s, node, yes, node->then);

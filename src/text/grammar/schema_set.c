@@ -112,6 +112,7 @@ const struct schema_set *schema_set_of(struct schema *s, int level)
             return set;
     }
     if (s->n_sets == MAX_SETS) {
+        s->exhausted = true;
         err_usage(s->e, "the schema has more than %d combinations of schemas",
                   MAX_SETS);
         return NULL;
@@ -466,8 +467,8 @@ static int define_values(struct schema *s, const uint32_t *items, size_t n,
 }
 
 /* Set *node to the node of the values of a branch. Constants need no rule. */
-static int define_branch(struct schema *s, uint32_t *items, size_t n, int level,
-                         uint32_t *node)
+static int define_branch(struct schema *s, uint32_t *items, size_t n,
+                         int level, uint32_t *node)
 {
     struct schema_node **v = schema_nodes(s, items, n);
     const struct json_value *values;
@@ -519,6 +520,11 @@ static int define_choice(struct schema *s, const struct schema_set *set,
     int rc = 0;
     if (c->one)
         rc = find_overlaps(s, set->items, set->n, c, &overlaps);
+    if (rc == 0 && s->simple && overlaps.n > 0)
+        rc = schema_cannot_hold(s, s->nodes[set->items[c->item] / 4]->at,
+                                "oneOf", "has too many combinations")
+                 ? -1
+                 : 1;
     if (rc > 0)
         overlaps.n = 0;
     if (rc >= 0)
@@ -912,8 +918,8 @@ static int add_value(struct schema *s, const uint32_t *items, size_t n,
     return 1;
 }
 
-/* Set *out to the whole number below a limit; *has says whether there is a
- * limit that is not large. */
+/* Set *out to the whole number below a limit; *has says whether there is a limit
+ * that is not large. */
 static void small_limit(const struct decimal *a, int64_t *out, bool *has)
 {
     if (!a || a->n_whole > 9)

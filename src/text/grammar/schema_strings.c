@@ -6,6 +6,7 @@
 
 #include "text/chat/call_forms.h"
 #include "text/chat/tool_value.h"
+#include "text/grammar/automaton.h"
 #include "text/grammar/regex.h"
 #include "text/grammar/schema.h"
 #include "text/grammar/schema_int.h"
@@ -188,6 +189,30 @@ const struct dfa *schema_regex(struct schema *s, const char *re)
     return compile_regex(re, strlen(re), REGEX_WHOLE, &at);
 }
 
+int schema_pattern_matches(struct schema *s, const struct json_value *re,
+                           const char *text, size_t n)
+{
+    struct grammar *g = NULL;
+    struct automaton *a = NULL;
+    int rc = -1;
+    if (schema_step(s, n) || grammar_create(&g, "the pattern", s->e))
+        return -1;
+    uint32_t node = regex_compile(g, NULL, re->str, re->len, REGEX_SEARCH);
+    uint32_t root = grammar_new_rule(g, "root", 4);
+    grammar_define(g, root, node);
+    if (!grammar_finish(g, root, s->e) && !automaton_create(&a, g, s->e)) {
+        uint32_t state = automaton_start(a);
+        for (size_t i = 0; i < n && state != AUTOMATON_DEAD; i++)
+            state = automaton_advance(a, state, (unsigned char)text[i]);
+        rc = automaton_error(a, s->e)
+                 ? -1
+                 : state != AUTOMATON_DEAD && automaton_accepts(a, state);
+    }
+    automaton_free(a);
+    grammar_free(g);
+    return rc;
+}
+
 int64_t schema_format_most(const struct schema_format *f)
 {
     return f->most ? f->most : -1;
@@ -347,6 +372,25 @@ static int check_length(struct schema_string *x, struct qwick_err *e)
     return 0;
 }
 
+/* Go on without the demands of a set whose automaton is too large. */
+static int any_string(struct schema *s, const struct schema_node *node,
+                      const struct dfa *without, const struct qwick_err *why,
+                      struct schema_string *out)
+{
+    struct dfa_place at = {&s->mem, &s->steps_left, s->e};
+    const char *keyword = node->pattern  ? "pattern"
+                          : node->format ? "format"
+                                         : "minLength";
+    if (schema_cannot_hold(s, node->at, keyword, "%s", why->msg))
+        return -1;
+    *out = (struct schema_string){.points = schema_any_text(s),
+                                  .length = TEXT_ANY_LENGTH,
+                                  .free_form = !without};
+    if (out->points && without)
+        out->points = dfa_combine(out->points, without, true, &at);
+    return out->points ? 0 : -1;
+}
+
 int schema_string_of(struct schema *s, struct schema_node *const *v, size_t n,
                      const struct dfa *without, struct schema_string *out)
 {
@@ -375,6 +419,8 @@ int schema_string_of(struct schema *s, struct schema_node *const *v, size_t n,
         rc = apply_minimum(out, &at);
     if (!rc && out->points && out->length.max >= 0)
         rc = check_length(out, &err);
+    if (err.code == QWICK_ERR_USAGE && culprit && s->lenient)
+        return any_string(s, culprit, without, &err, out);
     if (err.code)
         schema_refuse_err(s, culprit ? culprit->at : s->root, NULL, &err);
     return rc || !out->points ? -1 : 0;

@@ -76,7 +76,8 @@ combination(struct schema *s, const struct node_list *list, unsigned bits)
     return node;
 }
 
-/* Replace the branches of an anyOf by their combinations. */
+/* Replace the branches of an anyOf by their combinations. Returns 1 if they are
+ * too many. */
 static int combine(const struct keyword_at *k, struct schema_node *node)
 {
     struct schema *s = k->s;
@@ -94,7 +95,9 @@ static int combine(const struct keyword_at *k, struct schema_node *node)
         return schema_cannot_hold(s, k->node->at, k->keyword,
                                   "depends on an anyOf of more than %d schemas "
                                   "with properties or items",
-                                  MAX_COMBINED);
+                                  MAX_COMBINED)
+                   ? -1
+                   : 1;
     for (unsigned bits = 1; bits < 1u << some.n; bits++)
         if (!(out.v[out.n++] = combination(s, &some, bits)))
             return -1;
@@ -102,23 +105,33 @@ static int combine(const struct keyword_at *k, struct schema_node *node)
     return 0;
 }
 
-/* Prepare the schemas for the same value. */
+/* Prepare the schemas for the same value. Returns 1 if it is not known what they
+ * evaluate. */
 static int prepare(const struct keyword_at *k, struct schema_node *node)
 {
     struct schema_node *part;
-    if (node->prepared)
-        return 0;
+    if (node->prepared || node->weak || node->unclear)
+        return node->weak || node->unclear;
     if (schema_step(k->s, 1))
         return -1;
     if (node->condition && !node->then && !node->otherwise && node->rewritten &&
-        node != k->node)
+        node != k->node) {
+        node->unclear = true;
         return schema_cannot_hold(k->s, k->node->at, k->keyword,
-                                  "depends on an if that is compiled before");
+                                  "depends on an if that is compiled before")
+                   ? -1
+                   : 1;
+    }
     node->prepared = true;
-    for (size_t i = 0; (part = part_of(node, i)) != NULL; i++)
-        if (prepare(k, part))
+    for (size_t i = 0; (part = part_of(node, i)) != NULL; i++) {
+        int rc = prepare(k, part);
+        if (rc < 0)
             return -1;
-    return node->any.n > 1 ? combine(k, node) : 0;
+        node->unclear |= rc > 0;
+    }
+    int rc = node->any.n > 1 ? combine(k, node) : 0;
+    node->unclear |= rc > 0;
+    return rc < 0 ? -1 : node->unclear;
 }
 
 /* ---- what is evaluated --------------------------------------------------- */
@@ -281,8 +294,13 @@ struct schema_node *schema_derive_unevaluated(struct schema *s,
     const struct keyword_at k = {
         s, of, of->other_props ? "unevaluatedProperties" : "unevaluatedItems"};
     struct schema_node *node = schema_make(s, of);
-    if (!node || prepare(&k, of))
-        return NULL;
+    int rc = node ? prepare(&k, of) : -1;
+    if (rc > 0 && schema_cannot_hold(s, of->at, k.keyword,
+                                     "depends on a keyword that cannot be "
+                                     "held"))
+        rc = -1;
+    if (rc)
+        return rc < 0 ? NULL : schema_always(s);
     node->unevaluated = of;
     return node;
 }

@@ -136,6 +136,17 @@ static int valid_number(struct check *c, const struct schema_node *node,
                                : fails(c, node, number_keyword(node, &d), v);
 }
 
+static int valid_pattern(struct check *c, const struct schema_node *node,
+                         const struct json_value *v)
+{
+    int rc = 1;
+    if (node->pattern_dfa)
+        rc = dfa_match(node->pattern_dfa, v->str, v->len);
+    else if (node->pattern)
+        rc = schema_pattern_matches(c->s, node->pattern, v->str, v->len);
+    return rc == 0 ? fails(c, node, "pattern", v) : rc;
+}
+
 static int valid_string(struct check *c, const struct schema_node *node,
                         const struct json_value *v)
 {
@@ -148,8 +159,9 @@ static int valid_string(struct check *c, const struct schema_node *node,
         return fails(c, node, "minLength", v);
     if (node->max_length >= 0 && length > node->max_length)
         return fails(c, node, "maxLength", v);
-    if (node->pattern_dfa && !dfa_match(node->pattern_dfa, v->str, v->len))
-        return fails(c, node, "pattern", v);
+    int rc = valid_pattern(c, node, v);
+    if (rc <= 0)
+        return rc;
     if (!node->format)
         return 1;
     const struct dfa *p = schema_format_points(c->s, node->format);
@@ -343,8 +355,8 @@ static int valid_some(struct check *c, const struct schema_some *some,
     for (size_t i = 0; v->type == JSON_OBJECT && i < v->len && !rc; i++) {
         const struct json_value *name = &v->keys[i];
         int other = some->unnamed
-                        ? valid_branch(c, some->unnamed, name, NO_MARKS)
-                        : !dfa_match(some->names, name->str, name->len);
+                      ? valid_branch(c, some->unnamed, name, NO_MARKS)
+                      : !dfa_match(some->names, name->str, name->len);
         if (other < 0)
             return -1;
         if (!other)

@@ -11,13 +11,18 @@ struct schema_validator {
     struct json_doc *doc; /* of the schema's text; NULL: it is borrowed */
 };
 
-/* Make the automata of all formats, so that a check changes nothing. */
-static int need_formats(struct schema *s)
+/* Make the automata of all formats, so that a check changes nothing. Refuse
+ * patterns that no check can read. */
+static int need_strings(struct schema *s)
 {
-    for (size_t i = 0; i < s->n_nodes; i++)
-        if (s->nodes[i]->format &&
-            !schema_format_points(s, s->nodes[i]->format))
+    for (size_t i = 0; i < s->n_nodes; i++) {
+        const struct schema_node *node = s->nodes[i];
+        if (node->format && !schema_format_points(s, node->format))
             return -1;
+        if (node->pattern && !node->pattern_dfa &&
+            schema_pattern_matches(s, node->pattern, "", 0) < 0)
+            return -1;
+    }
     return 0;
 }
 
@@ -34,7 +39,7 @@ static int validator_read(struct schema_validator *v,
     if (o)
         v->s.form = o->form;
     int rc = schema_read_root(&v->s, &v->root) || grammar_error(g, e) ||
-                     need_formats(&v->s)
+                     need_strings(&v->s)
                  ? -1
                  : 0;
     grammar_free(g);

@@ -158,7 +158,9 @@ static void put_bytes(struct pieces *p, const char *s, size_t n)
 
 static void put_newline(struct pieces *p, int level)
 {
-    if (schema_newline(p->s, &p->bytes, level))
+    if (p->s->free_space)
+        flush_bytes(p, schema_space(p->s));
+    else if (schema_newline(p->s, &p->bytes, level))
         p->failed = true;
 }
 
@@ -221,7 +223,10 @@ static void put_value(struct pieces *p, const struct json_value *v, int level)
         put_newline(p, level + 1);
         if (v->type == JSON_OBJECT) {
             put_string(p, v->keys[i].str, v->keys[i].len);
-            put_bytes(p, ": ", p->s->indent || p->s->spaced ? 2 : 1);
+            if (p->s->free_space)
+                flush_bytes(p, schema_colon(p->s));
+            else
+                put_bytes(p, ": ", p->s->indent || p->s->spaced ? 2 : 1);
         }
         put_value(p, &v->items[i], level + 1);
     }
