@@ -68,8 +68,7 @@ static void check_documents(const struct documents *d, bool quotes)
 }
 
 /* Fail unless a schema, with single quotes, is refused with this message. */
-__attribute__((unused)) static void check_refused(const char *schema,
-                                                  const char *message)
+__attribute__((unused)) static void check_refused(const char *schema, const char *message)
 {
     struct qwick_err e = {0};
     char *text = quoted(schema);

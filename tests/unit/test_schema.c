@@ -38,8 +38,7 @@ static const struct documents documents[] = {
      {"null"},
      {"1"}},
     /* a choice after the members of an object are looked at */
-    {"{\"allOf\":[{\"required\":[\"k\"]},{\"anyOf\":[{}]}],\"properties\":{"
-     "\"k\":"
+    {"{\"allOf\":[{\"required\":[\"k\"]},{\"anyOf\":[{}]}],\"properties\":{\"k\":"
      "{\"type\":\"string\"}},\"type\":\"object\"}",
      {"{\"k\":\"\"}"},
      {"{}"}},

@@ -207,8 +207,8 @@ static void finds_identifiers(void **state)
 }
 
 /* A tree of numbers, whose items a schema around it may extend. */
-#define TREE(ref)                                                        \
-    "{'$id':'tree'," ref "'type':'object','additionalProperties':false," \
+#define TREE(ref)                                                            \
+    "{'$id':'tree'," ref "'type':'object','additionalProperties':false,"     \
     "'properties':{'n':{'type':'integer'},'sub':{'type':'array','items':"
 
 static void resolves_dynamic_references(void **state)
@@ -221,25 +221,25 @@ static void resolves_dynamic_references(void **state)
          {"[1]"}},
         {"{'type':'array','items':{'$dynamicRef':'#'}}", {"[[]]"}, {"[1]"}},
         /* there is one anchor */
-        {"{'$ref':'tree','$defs':{'a':" TREE(
-             "'$dynamicAnchor':'node',") "{'$dynamicRef':'#node'}}}}}}",
+        {"{'$ref':'tree','$defs':{'a':" TREE("'$dynamicAnchor':'node',")
+         "{'$dynamicRef':'#node'}}}}}}",
          {"{'n':1,'sub':[{},{'sub':[]}]}"},
          {"{'sub':[1]}"}},
         /* the whole schema has it, too, and is the outermost one */
         {"{'$id':'all','$dynamicAnchor':'node','$ref':'tree','required':['n'],"
-         "'$defs':{'a':" TREE(
-             "'$dynamicAnchor':'node',") "{'$dynamicRef':'#node'}}}}}}",
+         "'$defs':{'a':" TREE("'$dynamicAnchor':'node',")
+         "{'$dynamicRef':'#node'}}}}}}",
          {"{'n':1}", "{'n':1,'sub':[{'n':2}]}"},
          {"{}", "{'n':1,'sub':[{}]}"}},
         {"{" D2019 ",'$id':'all','$recursiveAnchor':true,'$ref':'tree',"
-         "'required':['n'],'$defs':{'a':" TREE(
-             "'$recursiveAnchor':true,") "{'$recursiveRef':'#'}}}}}}",
+         "'required':['n'],'$defs':{'a':" TREE("'$recursiveAnchor':true,")
+         "{'$recursiveRef':'#'}}}}}}",
          {"{'n':1,'sub':[{'n':2}]}"},
          {"{}", "{'n':1,'sub':[{}]}"}},
         /* an $anchor is not dynamic */
         {"{'$id':'all','$dynamicAnchor':'node','$ref':'tree','required':['n'],"
-         "'$defs':{'a':" TREE(
-             "'$anchor':'node',") "{'$dynamicRef':'#node'}}}}}}",
+         "'$defs':{'a':" TREE("'$anchor':'node',")
+         "{'$dynamicRef':'#node'}}}}}}",
          {"{'n':1,'sub':[{}]}"},
          {"{}"}},
     };

@@ -8,11 +8,11 @@
 
 #include "base/buf.h"
 #include "cli/answer/constraint_opts.h"
-#include "cli/report/profile.h"
-#include "file/json_writer.h"
-#include "qwick.h"
 #include "text/chat/code_block.h"
+#include "file/json_writer.h"
+#include "cli/report/profile.h"
 #include "text/chat/tool_calls.h"
+#include "qwick.h"
 
 struct json_answer {
     const struct qwick_result *r;

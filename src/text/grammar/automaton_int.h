@@ -161,13 +161,13 @@ void sets_free(struct sets *s);
  * `other` are counted as far as it matters: pc is UINT32_MAX, count their
  * number. */
 
-/* With `differ`, the set has the texts of the parts. A text is a chain of
- * bytes: pc is TAKEN_BYTE, frame the text before the byte, count the byte;
- * number 0 is the empty text. A set has one place for each text: pc is
- * TAKEN_TEXT, frame the text. Inside a part, a record has the set and the text
- * so far: pc is TAKEN_RECORD, frame the set, count the text; number 0 is the
- * record of both that are empty. A count of TAKEN_PLAIN or more has only the
- * number of the parts, as far as it matters: their texts may be equal. */
+/* With `differ`, the set has the texts of the parts. A text is a chain of bytes:
+ * pc is TAKEN_BYTE, frame the text before the byte, count the byte; number 0 is
+ * the empty text. A set has one place for each text: pc is TAKEN_TEXT, frame the
+ * text. Inside a part, a record has the set and the text so far: pc is
+ * TAKEN_RECORD, frame the set, count the text; number 0 is the record of both
+ * that are empty. A count of TAKEN_PLAIN or more has only the number of the
+ * parts, as far as it matters: their texts may be equal. */
 enum { TAKEN_RECORD = 1 << 30, TAKEN_TEXT, TAKEN_BYTE };
 #define TAKEN_PLAIN 0x80000000u
 
@@ -175,8 +175,8 @@ enum { TAKEN_RECORD = 1 << 30, TAKEN_TEXT, TAKEN_BYTE };
 int taken_record(struct sets *taken, uint32_t *count, unsigned char byte,
                  struct qwick_err *e);
 
-/* Return the count with only the number of parts, or of those before the
- * current one. */
+/* Return the count with only the number of parts, or of those before the current
+ * one. */
 uint32_t taken_plain(const struct sets *taken, const struct code_once *o,
                      uint32_t count);
 

@@ -137,7 +137,7 @@ static bool read_range(struct reader *r, struct dfa_edge *out)
     if (r->at == r->end)
         return false;
     *out = (struct dfa_edge){edges[r->at].lo, edges[r->at].hi,
-                             r->w->class_of[edges[r->at].to]};
+                                r->w->class_of[edges[r->at].to]};
     for (r->at++; r->at < r->end && edges[r->at].lo == out->hi + 1 &&
                   r->w->class_of[edges[r->at].to] == out->to;
          r->at++)
@@ -325,8 +325,8 @@ static void *place_alloc(const struct dfa_place *at, size_t n, size_t size)
 }
 
 static struct dfa *write_classes(const struct shrink *w,
-                                 const struct dfa_draft *d,
-                                 const struct dfa_place *at)
+                                    const struct dfa_draft *d,
+                                    const struct dfa_place *at)
 {
     struct dfa *p = place_alloc(at, 1, sizeof *p);
     uint32_t n = 0;
@@ -349,7 +349,8 @@ static struct dfa *write_classes(const struct shrink *w,
     return p;
 }
 
-const struct dfa *dfa_finish(struct dfa_draft *d, const struct dfa_place *at)
+const struct dfa *dfa_finish(struct dfa_draft *d,
+                                   const struct dfa_place *at)
 {
     struct shrink w = {0};
     struct dfa *p = NULL;

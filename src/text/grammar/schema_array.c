@@ -28,17 +28,16 @@ static uint32_t some_items(struct schema *s, struct schema_node *const *v,
     if (a->max >= 0 && fixed >= a->max)
         fixed = a->max;
     if (a->max < 0 || a->max > fixed) {
-        uint32_t rest =
-            schema_item_node(s, v, n, (size_t)fixed, NULL, 0, level);
+        uint32_t rest = schema_item_node(s, v, n, (size_t)fixed, NULL, 0, level);
         tail = grammar_repeat(s->g, grammar_seq2(s->g, comma, rest),
                               a->min > fixed ? (uint32_t)(a->min - fixed) : 0,
                               a->max < 0 ? GRAMMAR_UNBOUNDED
                                          : (uint32_t)(a->max - fixed));
     }
     for (int64_t i = fixed; i-- > 0;) {
-        const uint32_t parts[] = {
-            i ? comma : GRAMMAR_EMPTY,
-            schema_item_node(s, v, n, (size_t)i, NULL, 0, level), tail};
+        const uint32_t parts[] = {i ? comma : GRAMMAR_EMPTY,
+                                  schema_item_node(s, v, n, (size_t)i, NULL, 0, level),
+                                  tail};
         tail = grammar_seq(s->g, parts, 3);
         if (i > 0 && i >= a->min)
             tail = grammar_repeat(s->g, tail, 0, 1);

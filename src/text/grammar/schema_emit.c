@@ -91,8 +91,7 @@ static uint32_t emit_string(struct schema *s, struct schema_node *const *v,
 {
     const struct dfa *without;
     struct schema_string x;
-    if (schema_unwritable(s, &without) ||
-        schema_string_of(s, v, n, without, &x))
+    if (schema_unwritable(s, &without) || schema_string_of(s, v, n, without, &x))
         return GRAMMAR_NOTHING;
     bool any = x.free_form && x.length.min == 0 && x.length.max < 0;
     if (any && s->string)

@@ -162,7 +162,8 @@ static const struct json_value *multiple_at(struct schema_node *const *v,
 
 const struct dfa *schema_number_points(struct schema *s,
                                        struct schema_node *const *v, size_t n,
-                                       unsigned types, struct number_form *f)
+                                       unsigned types,
+                                       struct number_form *f)
 {
     struct qwick_err err = {0};
     struct dfa_place at = {&s->mem, &s->steps_left, &err};
@@ -229,7 +230,8 @@ static void add_contains(const struct schema_node *node, struct schema_array *a)
     }
     if (min > x->min)
         x->min = min;
-    if (node->max_contains >= 0 && (x->max < 0 || node->max_contains < x->max))
+    if (node->max_contains >= 0 &&
+        (x->max < 0 || node->max_contains < x->max))
         x->max = node->max_contains;
     if (x->min > a->min)
         a->min = x->min;
@@ -488,9 +490,8 @@ static int add_names(struct schema *s, const struct patterns *p,
     if (x.points->n_states == 0 || (met && p->schema[k]->never))
         return 0;
     if (*n == MAX_EXTRAS)
-        return err_usage(at->e,
-                         "names can match more than %d combinations of "
-                         "patterns",
+        return err_usage(at->e, "names can match more than %d combinations of "
+                                "patterns",
                          MAX_EXTRAS);
     memcpy(x.met, from->met, p->n * sizeof *x.met);
     x.met[k] = met;
@@ -617,8 +618,8 @@ static int apply_prop_names(struct schema *s, struct schema_node *const *v,
     if (schema_texts_of(s, roots, n_roots, &o->names))
         return -1;
     for (size_t i = 0; i < o->n_members; i++)
-        o->members[i].forbidden |= !dfa_match(o->names, o->members[i].name->str,
-                                              o->members[i].name->len);
+        o->members[i].forbidden |= !dfa_match(
+            o->names, o->members[i].name->str, o->members[i].name->len);
     return 0;
 }
 
@@ -631,7 +632,8 @@ static void count_members(struct schema_node *const *v, size_t n,
             o->min = v[i]->min_props;
             o->has_min = v[i]->at;
         }
-        if (v[i]->max_props >= 0 && (o->max < 0 || v[i]->max_props < o->max)) {
+        if (v[i]->max_props >= 0 &&
+            (o->max < 0 || v[i]->max_props < o->max)) {
             o->max = v[i]->max_props;
             o->has_max = v[i]->at;
         }
@@ -642,8 +644,8 @@ static void count_members(struct schema_node *const *v, size_t n,
 
 bool schema_refuses_all(const struct schema_object *o)
 {
-    int64_t least =
-        (int64_t)o->n_required > o->min ? (int64_t)o->n_required : o->min;
+    int64_t least = (int64_t)o->n_required > o->min ? (int64_t)o->n_required
+                                                    : o->min;
     for (size_t i = 0; i < o->n_members; i++)
         if (o->members[i].required && o->members[i].forbidden)
             return true;
@@ -657,7 +659,8 @@ int schema_object_of(struct schema *s, struct schema_node *const *v, size_t n,
     *out = (struct schema_object){0};
     int rc = list_members(s, v, n, out);
     out->cap_all = out->n_members * most;
-    out->all = rc ? NULL : schema_borrow(s, out->cap_all, sizeof *out->all);
+    out->all =
+        rc ? NULL : schema_borrow(s, out->cap_all, sizeof *out->all);
     for (size_t i = 0; out->all && i < out->n_members; i++)
         out->members[i].all = out->all + i * most;
     rc = out->all ? 0 : -1;

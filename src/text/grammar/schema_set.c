@@ -467,8 +467,8 @@ static int define_values(struct schema *s, const uint32_t *items, size_t n,
 }
 
 /* Set *node to the node of the values of a branch. Constants need no rule. */
-static int define_branch(struct schema *s, uint32_t *items, size_t n, int level,
-                         uint32_t *node)
+static int define_branch(struct schema *s, uint32_t *items, size_t n,
+                         int level, uint32_t *node)
 {
     struct schema_node **v = schema_nodes(s, items, n);
     const struct json_value *values;
@@ -918,8 +918,8 @@ static int add_value(struct schema *s, const uint32_t *items, size_t n,
     return 1;
 }
 
-/* Set *out to the whole number below a limit; *has says whether there is a
- * limit that is not large. */
+/* Set *out to the whole number below a limit; *has says whether there is a limit
+ * that is not large. */
 static void small_limit(const struct decimal *a, int64_t *out, bool *has)
 {
     if (!a || a->n_whole > 9)

@@ -355,8 +355,8 @@ static int valid_some(struct check *c, const struct schema_some *some,
     for (size_t i = 0; v->type == JSON_OBJECT && i < v->len && !rc; i++) {
         const struct json_value *name = &v->keys[i];
         int other = some->unnamed
-                        ? valid_branch(c, some->unnamed, name, NO_MARKS)
-                        : !dfa_match(some->names, name->str, name->len);
+                      ? valid_branch(c, some->unnamed, name, NO_MARKS)
+                      : !dfa_match(some->names, name->str, name->len);
         if (other < 0)
             return -1;
         if (!other)
