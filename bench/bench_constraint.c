@@ -19,7 +19,7 @@
 #include "text/grammar/gbnf.h"
 #include "text/grammar/grammar.h"
 #include "text/grammar/regex.h"
-#include "text/grammar/schema.h"
+#include "text/schema/schema.h"
 
 enum { MAX_TOKENS = 200 };
 

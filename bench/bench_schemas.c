@@ -28,7 +28,7 @@
 #include "file/map.h"
 #include "text/bpe/bpe.h"
 #include "text/grammar/grammar.h"
-#include "text/grammar/schema.h"
+#include "text/schema/schema.h"
 
 /* ---- the heap ---- */
 

@@ -5,9 +5,9 @@
 #include "text/grammar/automaton.h"
 #include "text/grammar/gbnf.h"
 #include "text/grammar/grammar.h"
-#include "text/grammar/lark.h"
+#include "text/lark/lark.h"
 #include "text/grammar/regex.h"
-#include "text/grammar/schema.h"
+#include "text/schema/schema.h"
 
 static uint32_t compile_regex(struct grammar *g, const char *in, size_t n)
 {

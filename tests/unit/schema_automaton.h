@@ -9,7 +9,7 @@
 #include "test.h"
 #include "text/grammar/automaton.h"
 #include "text/grammar/grammar.h"
-#include "text/grammar/schema.h"
+#include "text/schema/schema.h"
 
 /* The options of schemas, without the indent. */
 static struct schema_options test_options;

@@ -31,8 +31,8 @@
 #include "file/map.h"
 #include "text/bpe/bpe.h"
 #include "text/chat/call_forms.h"
-#include "text/grammar/schema_validator.h"
-#include "text/grammar/tools_grammar.h"
+#include "text/schema/schema_validator.h"
+#include "text/tools/tools_grammar.h"
 
 /* Weight of a byte in a random document that has grown to n of `most` bytes:
  * long documents prefer what ends them. */

@@ -17,7 +17,7 @@
 #include "text/grammar/gbnf.h"
 #include "text/grammar/grammar.h"
 #include "text/grammar/regex.h"
-#include "text/grammar/schema.h"
+#include "text/schema/schema.h"
 
 /* Random numbers below n, equal in each run. */
 static uint32_t below_state = 11;

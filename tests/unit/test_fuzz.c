@@ -22,10 +22,10 @@
 #include "text/grammar/automaton.h"
 #include "text/grammar/gbnf.h"
 #include "text/grammar/grammar.h"
-#include "text/grammar/lark.h"
+#include "text/lark/lark.h"
 #include "text/grammar/regex.h"
-#include "text/grammar/schema.h"
-#include "text/grammar/tools_grammar.h"
+#include "text/schema/schema.h"
+#include "text/tools/tools_grammar.h"
 
 /* ---- mutations ---- */
 

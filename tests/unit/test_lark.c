@@ -6,7 +6,7 @@
 #include "base/buf.h"
 #include "text/grammar/automaton.h"
 #include "text/grammar/grammar.h"
-#include "text/grammar/lark.h"
+#include "text/lark/lark.h"
 
 static struct automaton *compile(const char *text, struct qwick_err *e)
 {

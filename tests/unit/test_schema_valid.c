@@ -8,8 +8,8 @@
 #include "base/buf.h"
 #include "text/grammar/automaton.h"
 #include "text/grammar/grammar.h"
-#include "text/grammar/schema.h"
-#include "text/grammar/schema_validator.h"
+#include "text/schema/schema.h"
+#include "text/schema/schema_validator.h"
 
 enum { MAX_DOCS = 12 };
 

@@ -14,7 +14,7 @@
 #include "text/chat/tool_calls.h"
 #include "text/grammar/automaton.h"
 #include "text/grammar/grammar.h"
-#include "text/grammar/tools_grammar.h"
+#include "text/tools/tools_grammar.h"
 
 static struct automaton *compile_with(const char *tools,
                                       const struct tools_options *o,

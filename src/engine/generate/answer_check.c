@@ -7,9 +7,9 @@
 #include "file/json.h"
 #include "text/chat/call_forms.h"
 #include "text/chat/tool_calls.h"
-#include "text/grammar/schema.h"
-#include "text/grammar/schema_validator.h"
-#include "text/grammar/tools_grammar.h"
+#include "text/schema/schema.h"
+#include "text/schema/schema_validator.h"
+#include "text/tools/tools_grammar.h"
 
 struct answer_check {
     struct schema_validator **v; /* [n] of the schema, or of each tool's

@@ -14,10 +14,10 @@
 #include "text/grammar/choices.h"
 #include "text/grammar/gbnf.h"
 #include "text/grammar/grammar.h"
-#include "text/grammar/lark.h"
+#include "text/lark/lark.h"
 #include "text/grammar/regex.h"
-#include "text/grammar/schema.h"
-#include "text/grammar/tools_grammar.h"
+#include "text/schema/schema.h"
+#include "text/tools/tools_grammar.h"
 
 /* Longer texts are refused before anything is done with them. */
 enum { MAX_TEXT = 1 << 20 };

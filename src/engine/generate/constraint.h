@@ -35,7 +35,7 @@ int constraint_create(struct qwick_constraint **out, const struct grammar *g,
 void constraint_free(struct qwick_constraint *c);
 
 /* Say that texts may be free (tools_options.optional in
- * text/grammar/tools_grammar.h). In free text all tokens are admitted, also
+ * text/tools/tools_grammar.h). In free text all tokens are admitted, also
  * those without text. */
 void constraint_set_free(struct qwick_constraint *c);
 bool constraint_is_free(const struct qwick_constraint *c);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "text/grammar/schema.h"
+#include "text/schema/schema.h"
 
 static const struct {
     unsigned type;

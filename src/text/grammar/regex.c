@@ -7,7 +7,7 @@
 #include "base/utf8.h"
 #include "text/grammar/dfa.h"
 #include "text/grammar/grammar_int.h"
-#include "text/grammar/schema_text.h"
+#include "text/grammar/dfa_text.h"
 #include "text/unicode_property.h"
 
 /* Groups inside groups. The parser recurses once for each. */

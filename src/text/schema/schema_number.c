@@ -1,4 +1,4 @@
-#include "text/grammar/schema_number.h"
+#include "text/schema/schema_number.h"
 
 #include <stddef.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "text/grammar/uri.h"
+#include "text/schema/uri.h"
 
 #include <stdbool.h>
 #include <string.h>

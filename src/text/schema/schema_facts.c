@@ -5,8 +5,8 @@
 
 #include "base/buf.h"
 #include "base/hash.h"
-#include "text/grammar/schema_int.h"
-#include "text/grammar/schema_number.h"
+#include "text/schema/schema_int.h"
+#include "text/schema/schema_number.h"
 
 unsigned schema_types(struct schema_node *const *v, size_t n)
 {

@@ -11,8 +11,8 @@
 #include "base/array.h"
 #include "base/hashmap.h"
 #include "base/utf8.h"
-#include "text/grammar/schema_int.h"
-#include "text/grammar/schema_number.h"
+#include "text/schema/schema_int.h"
+#include "text/schema/schema_number.h"
 
 /* Levels of references and combinations inside each other. */
 enum { MAX_NESTING = 2000 };

@@ -7,8 +7,8 @@
 #include "base/buf.h"
 #include "text/chat/call_forms.h"
 #include "text/chat/tool_value.h"
-#include "text/grammar/schema_int.h"
-#include "text/grammar/schema_text.h"
+#include "text/schema/schema_int.h"
+#include "text/grammar/dfa_text.h"
 
 static unsigned reader_types(int level)
 {

@@ -3,7 +3,7 @@
 #define TEXT_SCHEMA_NUMBER_H
 
 #include "text/grammar/dfa.h"
-#include "text/grammar/schema_decimal.h"
+#include "text/schema/schema_decimal.h"
 
 /* Digits that a number may have before and after the point. Bounds with more
  * digits add to these. A number without bounds may also have an exponent; the

@@ -18,9 +18,9 @@
 #include "file/json.h"
 #include "text/grammar/grammar.h"
 #include "text/grammar/dfa.h"
-#include "text/grammar/schema.h"
-#include "text/grammar/schema_decimal.h"
-#include "text/grammar/schema_text.h"
+#include "text/schema/schema.h"
+#include "text/schema/schema_decimal.h"
+#include "text/grammar/dfa_text.h"
 
 /* Types of values. Integers are numbers that have no fraction; T_NUMBER stands
  * for all other numbers, so the type "number" is both. */

@@ -8,8 +8,8 @@
 #include "text/chat/tool_value.h"
 #include "text/grammar/automaton.h"
 #include "text/grammar/regex.h"
-#include "text/grammar/schema.h"
-#include "text/grammar/schema_int.h"
+#include "text/schema/schema.h"
+#include "text/schema/schema_int.h"
 
 /* ---- formats ------------------------------------------------------------- */
 

@@ -1,4 +1,4 @@
-#include "text/grammar/tools_grammar.h"
+#include "text/tools/tools_grammar.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,9 +12,9 @@
 #include "text/chat/tool_calls.h"
 #include "text/grammar/dfa.h"
 #include "text/grammar/grammar_int.h"
-#include "text/grammar/schema.h"
-#include "text/grammar/schema_text.h"
-#include "text/grammar/tools_text.h"
+#include "text/schema/schema.h"
+#include "text/grammar/dfa_text.h"
+#include "text/tools/tools_text.h"
 
 /* ---- definitions ---- */
 

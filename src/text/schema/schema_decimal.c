@@ -1,4 +1,4 @@
-#include "text/grammar/schema_decimal.h"
+#include "text/schema/schema_decimal.h"
 
 #include <stdint.h>
 #include <string.h>

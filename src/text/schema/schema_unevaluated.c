@@ -12,7 +12,7 @@
  * evaluate something. */
 #include <string.h>
 
-#include "text/grammar/schema_int.h"
+#include "text/schema/schema_int.h"
 
 enum { MAX_COMBINED = 6 }; /* branches of an anyOf that are combined */
 

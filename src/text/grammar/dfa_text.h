@@ -1,7 +1,7 @@
 /* JSON strings as nodes of a grammar: automata over the decoded characters,
  * spelled in UTF-8 with the escapes of JSON. */
-#ifndef TEXT_SCHEMA_TEXT_H
-#define TEXT_SCHEMA_TEXT_H
+#ifndef TEXT_DFA_TEXT_H
+#define TEXT_DFA_TEXT_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-#include "text/grammar/schema_text.h"
+#include "text/grammar/dfa_text.h"
 
 #include <stdlib.h>
 

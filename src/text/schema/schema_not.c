@@ -10,7 +10,7 @@
 #include "base/array.h"
 #include "base/buf.h"
 #include "base/hash.h"
-#include "text/grammar/schema_int.h"
+#include "text/schema/schema_int.h"
 
 enum {
     MAX_BRANCHES = 12, /* oneOf */

@@ -5,7 +5,7 @@
  * an item says for which of them it counts, as a number of bits. Where there is
  * a maximum, other items must not satisfy the schema; where there is none, they
  * need not. */
-#include "text/grammar/schema_int.h"
+#include "text/schema/schema_int.h"
 
 /* The most rules for the items of one array. */
 enum { MAX_COUNTED = 20000 };

@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "text/grammar/schema.h"
-#include "text/grammar/schema_int.h"
-#include "text/grammar/schema_number.h"
-#include "text/grammar/schema_text.h"
+#include "text/schema/schema.h"
+#include "text/schema/schema_int.h"
+#include "text/schema/schema_number.h"
+#include "text/grammar/dfa_text.h"
 
 static uint32_t text(struct schema *s, const char *bytes)
 {

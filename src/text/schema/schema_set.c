@@ -6,8 +6,8 @@
 
 #include "base/array.h"
 #include "base/hash.h"
-#include "text/grammar/schema_int.h"
-#include "text/grammar/schema_number.h"
+#include "text/schema/schema_int.h"
+#include "text/schema/schema_number.h"
 
 enum {
     ANY_DONE = 1,

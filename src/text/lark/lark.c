@@ -1,4 +1,4 @@
-#include "text/grammar/lark.h"
+#include "text/lark/lark.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 #include "base/array.h"
 #include "base/utf8.h"
 #include "text/grammar/grammar_int.h"
-#include "text/grammar/lark_int.h"
-#include "text/grammar/schema.h"
+#include "text/lark/lark_int.h"
+#include "text/schema/schema.h"
 
 /* Groups inside groups. The parser recurses once for each. */
 enum { MAX_GROUPS = 200 };

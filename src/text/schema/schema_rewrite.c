@@ -23,7 +23,7 @@
  * choice, too: one of the members that the set names, or another one. */
 #include <string.h>
 
-#include "text/grammar/schema_int.h"
+#include "text/schema/schema_int.h"
 
 /* ---- nodes --------------------------------------------------------------- */
 

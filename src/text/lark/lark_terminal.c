@@ -6,7 +6,7 @@
 
 #include "base/buf.h"
 #include "base/utf8.h"
-#include "text/grammar/lark_int.h"
+#include "text/lark/lark_int.h"
 #include "text/grammar/regex.h"
 
 /* ---- strings ---- */

@@ -1,7 +1,7 @@
 /* What depends on the draft of JSON Schema that a schema names. */
 #include <string.h>
 
-#include "text/grammar/schema_int.h"
+#include "text/schema/schema_int.h"
 
 enum schema_draft schema_draft_at(const struct json_value *v,
                                   enum schema_draft outer)

@@ -1,6 +1,6 @@
 /* Arrays as nodes of a grammar. */
-#include "text/grammar/schema_int.h"
-#include "text/grammar/schema_text.h"
+#include "text/schema/schema_int.h"
+#include "text/grammar/dfa_text.h"
 
 /* The most values of items that all differ. */
 enum { MAX_UNIQUE = 1000 };

@@ -7,9 +7,9 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "base/utf8.h"
-#include "text/grammar/schema.h"
-#include "text/grammar/schema_int.h"
-#include "text/grammar/uri.h"
+#include "text/schema/schema.h"
+#include "text/schema/schema_int.h"
+#include "text/schema/uri.h"
 
 /* ---- places -------------------------------------------------------------- */
 

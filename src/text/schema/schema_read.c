@@ -5,8 +5,8 @@
 #include "base/array.h"
 #include "base/hash.h"
 #include "base/word_distance.h"
-#include "text/grammar/schema.h"
-#include "text/grammar/schema_int.h"
+#include "text/schema/schema.h"
+#include "text/schema/schema_int.h"
 
 /* Reads a keyword's value into a node. */
 typedef int (*keyword_fn)(struct schema *s, struct schema_node *node,

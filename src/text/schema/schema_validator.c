@@ -1,8 +1,8 @@
-#include "text/grammar/schema_validator.h"
+#include "text/schema/schema_validator.h"
 
 #include <stdlib.h>
 
-#include "text/grammar/schema_int.h"
+#include "text/schema/schema_int.h"
 
 struct schema_validator {
     struct schema s; /* what was read; a check works on a copy with memory of

@@ -1,11 +1,11 @@
-#include "text/grammar/schema.h"
+#include "text/schema/schema.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "text/grammar/grammar_int.h"
-#include "text/grammar/schema_int.h"
+#include "text/schema/schema_int.h"
 
 /* Memory of the compiler, without the grammar. */
 enum { MAX_BYTES = 64 << 20 };

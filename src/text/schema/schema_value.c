@@ -6,7 +6,7 @@
 #include "base/array.h"
 #include "base/buf.h"
 #include "base/hash.h"
-#include "text/grammar/schema_int.h"
+#include "text/schema/schema_int.h"
 
 int schema_read_number(struct schema *s, const struct json_value *v,
                        struct decimal *out)

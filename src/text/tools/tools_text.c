@@ -1,4 +1,4 @@
-#include "text/grammar/tools_text.h"
+#include "text/tools/tools_text.h"
 
 #include <stdbool.h>
 #include <string.h>

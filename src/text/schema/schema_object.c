@@ -1,8 +1,8 @@
 /* Objects as nodes of a grammar. */
 #include <string.h>
 
-#include "text/grammar/schema_int.h"
-#include "text/grammar/schema_text.h"
+#include "text/schema/schema_int.h"
+#include "text/grammar/dfa_text.h"
 
 /* If at most this many optional properties come before the first required one,
  * an object repeats the rest of its properties for each possible first one. */
