@@ -42,7 +42,8 @@ struct constraint_cache {
 void constraint_cache_init(struct constraint_cache *c);
 
 /* Get the constraint of these options, from the cache or compiled. The library's
- * warnings are printed, each once. Returns 0, or -1 with *e set. Give each reference back with constraint_cache_put. */
+ * warnings are printed, each once. Returns 0, or -1 with *e set. Give each
+ * reference back with constraint_cache_put. */
 int constraint_cache_get(struct constraint_cache *c, struct qwick_engine *eng,
                          const struct qwick_constraint_options *o,
                          struct constraint_ref **out, struct qwick_err *e);

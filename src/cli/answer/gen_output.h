@@ -84,8 +84,8 @@ int emit_token(void *ctx, const struct qwick_token_event *ev);
 
 /* End the output of an answer, except for its JSON: write text that was held
  * back, and a newline if the text on stdout ends without one. Afterwards
- * x->block and x->calls have read the whole answer, and x->schema is known. Corrects r->finish if -x
- * ended it. Returns an exit status. */
+ * x->block and x->calls have read the whole answer, and x->schema is known.
+ * Corrects r->finish if -x ended it. Returns an exit status. */
 int gen_output_end(struct gen_output *x, struct qwick_result *r);
 
 /* End the output of an answer that failed. Returns the exit status of a write.

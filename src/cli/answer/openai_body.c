@@ -260,7 +260,8 @@ static int body_format(struct openai_reader *x, const struct member *row,
         return body_refuse(x, row->name,
                            "json_schema.schema must be an object");
     jw_value(x->w, "json_schema", schema);
-    return body_strict(x, row, json_member(json_get(m, "json_schema"), "strict"));
+    return body_strict(x, row,
+                       json_member(json_get(m, "json_schema"), "strict"));
 }
 
 /* Tools that are no functions run at their vendor. Without them the model can

@@ -35,9 +35,9 @@ static uint32_t some_items(struct schema *s, struct schema_node *const *v,
                                          : (uint32_t)(a->max - fixed));
     }
     for (int64_t i = fixed; i-- > 0;) {
-        const uint32_t parts[] = {i ? comma : GRAMMAR_EMPTY,
-                                  schema_item_node(s, v, n, (size_t)i, NULL, 0, level),
-                                  tail};
+        const uint32_t parts[] = {
+            i ? comma : GRAMMAR_EMPTY,
+            schema_item_node(s, v, n, (size_t)i, NULL, 0, level), tail};
         tail = grammar_seq(s->g, parts, 3);
         if (i > 0 && i >= a->min)
             tail = grammar_repeat(s->g, tail, 0, 1);
