@@ -131,6 +131,8 @@ static void reads_only_keywords_of_the_draft(void **state)
         {"{'enum':[1],'id':'a','$schema':'http://example.org/mine'}",
          "id (not in draft 2020-12)\n"},
         {"{" D4 ",'enum':[1],'id':'a','$comment':''}", ""},
+        {"{" D4 ",'enum':[1],'anyOf':[{},{'not':{'const':1}}]}",
+         "const (not in draft 4)\n"},
         {"{" D7 ",'definitions':{'a':{'enum':[1]}},'$ref':'#/definitions/a',"
          "'const':2,'title':'t'}",
          "const beside $ref\n"},

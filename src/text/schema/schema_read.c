@@ -143,7 +143,9 @@ static int read_not(struct schema *s, struct schema_node *node, const char *key,
                     const struct json_value *v)
 {
     const struct json_value *values = json_get(v, "enum");
-    const struct json_value *value = json_get(v, "const");
+    const struct json_value *value =
+        schema_draft_has(draft_of(s, node), "const") ? json_get(v, "const")
+                                                     : NULL;
     if (v->type == JSON_BOOL) {
         node->never = v->boolean;
         return 0;
