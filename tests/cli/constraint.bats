@@ -132,6 +132,10 @@ PY
     echo 'root ::= <no such token>' >"$T/g"
     fails 2 "$T/g: line 1: the model has no token \"<no such token>\"" \
         --grammar "$T/g" x
+    end=$(q tokenize "<|im_end|>")
+    printf 'root ::= "x" <[%s]>\n' "$end" >"$T/g"
+    fails 2 "$T/g: line 1: <[$end]> ends answers, leave it out" \
+        --grammar "$T/g" x
     printf 'start: "x" <[%s]>+ /y/\n' "$tag" >"$T/g.lark"
     run -0 q --think off --grammar "$T/g.lark" --seed 1 --temp 2 -n 200 x
     [[ $output =~ ^x(\<tool_call\>)+y$ ]]

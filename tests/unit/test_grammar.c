@@ -448,11 +448,14 @@ static void test_gbnf_tokens_refused(void **state)
         {"root ::= <[]>", "no token \"<[]>\""},
         {"root ::= <a", "line 1: the token has no \">\""},
         {"root ::= !\"a\"", "line 1: expected a token after \"!\""},
+        {"root ::= !<[9]> \"a\" <[9]>", "line 1: <[9]> ends answers"},
     };
+    const int32_t end = 9;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct grammar *g = new_grammar();
         struct qwick_err e = {0};
         grammar_set_tokens(g, 5000, find_token, NULL);
+        grammar_set_ends(g, &end, 1);
         gbnf_compile(g, rows[i].text, strlen(rows[i].text));
         assert_int_equal(grammar_error(g, &e), -1);
         if (!strstr(e.msg, rows[i].why))

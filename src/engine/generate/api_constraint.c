@@ -297,7 +297,9 @@ static int build(struct qwick_constraint **out, struct qwick_engine *eng,
     *out = NULL;
     if (grammar_create(&g, o->name, e))
         return -1;
-    grammar_set_tokens(g, eng->model.config.vocab_size, find_token, eng);
+    const struct config *config = &eng->model.config;
+    grammar_set_tokens(g, config->vocab_size, find_token, eng);
+    grammar_set_ends(g, config->stop_ids, config->n_stop_ids);
     if (!compile(g, eng, o, &root, e) && !grammar_finish(g, root, e))
         rc = constraint_create(out, g, o->name, eng->trie, e) ||
              add_check(out, o, eng->call_form, e);

@@ -115,6 +115,10 @@ typedef int32_t (*grammar_find_fn)(void *ctx, const char *text, size_t n);
 void grammar_set_tokens(struct grammar *g, size_t n, grammar_find_fn find,
                         void *ctx);
 
+/* Set the tokens that end answers, ids[0..n), which the caller keeps. A grammar
+ * cannot demand one: an answer ends where its text may end. */
+void grammar_set_ends(struct grammar *g, const int32_t *ids, size_t n);
+
 /* Return the node of a token, or with negated, of any other one. at begins
  * messages: "line 3: ". The text is "<[ID]>", or the token's own text. */
 uint32_t grammar_token(struct grammar *g, const char *at, const char *text,

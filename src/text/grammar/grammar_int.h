@@ -98,6 +98,8 @@ struct grammar {
     size_t n_ids;
     grammar_find_fn find;
     void *find_ctx;
+    const int32_t *ends; /* [n_ends] */
+    size_t n_ends;
     int32_t *tokens; /* [n_tokens] that the grammar names */
     size_t n_tokens, cap_tokens;
     bool done; /* grammar_finish succeeded */

@@ -12,6 +12,12 @@ void grammar_set_tokens(struct grammar *g, size_t n, grammar_find_fn find,
     g->find_ctx = ctx;
 }
 
+void grammar_set_ends(struct grammar *g, const int32_t *ids, size_t n)
+{
+    g->ends = ids;
+    g->n_ends = n;
+}
+
 const int32_t *grammar_tokens(const struct grammar *g, size_t *n)
 {
     *n = g->n_tokens;
@@ -94,6 +100,10 @@ uint32_t grammar_token(struct grammar *g, const char *at, const char *text,
     if (id >= g->n_ids)
         return grammar_fail(g, "%sthe model has no token %s: it has %zu", at,
                             ERR_SHOW(text, n), g->n_ids);
+    for (size_t i = 0; i < g->n_ends && !negated; i++)
+        if (g->ends[i] == (int32_t)id)
+            return grammar_fail(g, "%s%s ends answers, leave it out", at,
+                                ERR_SHOW(text, n));
     unsigned code = code_of(g, (int32_t)id);
     unsigned char bytes[3] = {GRAMMAR_TOKEN_BYTE, (unsigned char)(code >> 8),
                               (unsigned char)code};
