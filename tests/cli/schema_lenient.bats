@@ -110,8 +110,31 @@ PY
         text=${tool/STRICT/true}
         echo "${text/SCHEMA/$good}" >"$T/tools"
         run -2 --separate-stderr q "${args[@]}" x
+        run -2 --separate-stderr q "${args[@]}" --schema-lenient x
+        echo "${text/SCHEMA/$good}" | sed 's/"strict": true,//' >"$T/tools"
         run -0 --separate-stderr q "${args[@]}" --schema-lenient x
     done
+}
+
+@test "tools: a call is checked also if the text after it is cut" {
+    python3 - "$bad" "$(q tokenize "<tool_call>")" "$T/in" "unix:$D/main" <<'PY'
+import json, sys
+sys.path.insert(0, "tests/cli")
+from serve_client import *
+f = {"name": "f", "strict": False, "parameters": {"type": "object", "required": ["a"],
+     "additionalProperties": False, "properties": {"a": json.loads(sys.argv[1])}}}
+ask = {"tools": [{"type": "function", "function": f}], "max_tokens": 100,
+       "logit_bias": {sys.argv[2]: 60}}
+with open(sys.argv[3], "w") as out:
+    print(json.dumps({"prompt": "x", **ask}), file=out)
+r = post(sys.argv[4], "/v1/chat/completions", {
+    "messages": [{"role": "user", "content": "x"}],
+    "chat_template_kwargs": {"enable_thinking": False}, **ask})
+assert r.status == 500 and r.json["error"]["code"] == "schema_invalid", r.body
+PY
+    run -1 --separate-stderr "$QWICK" batch -q --think off --input "$T/in"
+    jlines 'o[0]["schema_valid"] is False and
+        o[0]["error"].endswith("/a violates #/properties/a/not")' <<<"$output"
 }
 
 @test "serve: strict false answers, or fails with schema_invalid" {

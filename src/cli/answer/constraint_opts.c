@@ -144,8 +144,10 @@ int constraint_verdict(const struct qwick_constraint *c, bool is_text,
     *verdict = SCHEMA_UNCHECKED;
     if (!c || !qwick_constraint_is_lenient(c))
         return 0;
-    if ((is_text || !answer_is_cut(r->finish)) &&
-        qwick_constraint_check(c, r->text ? r->text : "", r->n_text, &valid, e))
+    *verdict = SCHEMA_CUT;
+    if (!is_text && answer_is_cut(r->finish))
+        return 0;
+    if (qwick_constraint_check(c, r->text ? r->text : "", r->n_text, &valid, e))
         return -1;
     *verdict = valid ? SCHEMA_VALID : SCHEMA_INVALID;
     return 0;

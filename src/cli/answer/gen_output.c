@@ -282,8 +282,7 @@ int gen_output_status(const struct gen_output *x, const struct qwick_result *r)
         judge_say(x, true, c->error.data);
         status = EXIT_INCOMPLETE;
     }
-    if (status < 0 && x->schema == SCHEMA_INVALID &&
-        !answer_is_cut(r->finish)) {
+    if (status < 0 && x->schema == SCHEMA_INVALID) {
         judge_say(x, true, x->why_invalid.msg);
         status = EXIT_INCOMPLETE;
     }

@@ -233,7 +233,7 @@ static bool sample_is_invalid(struct sample *s, const struct qwick_result *r,
     return constraint_verdict(s->r->o.constraint,
                               c && constraint_is_text(c->kind), r, &s->schema,
                               e) ||
-           (s->schema == SCHEMA_INVALID && !answer_is_cut(r->finish));
+           s->schema == SCHEMA_INVALID;
 }
 
 /* End a sample with its answer, or if why is not NULL, with an error. */

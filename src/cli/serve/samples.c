@@ -93,6 +93,7 @@ int samples_queue(struct samples *s, size_t i, const struct request *r,
     struct qwick_generate_options o = request_options(r, k, &sampling);
     struct qwick_err why;
     x->constraint = o.constraint;
+    x->is_text = r->constraint && constraint_is_text(r->constraint->kind);
     o.on_token = fn;
     o.on_token_ctx = x;
     if (!qwick_batch_add(s->c->s->batch, r->ids, r->n_ids, &o, &x->task,
@@ -155,9 +156,9 @@ static void sample_check_schema(struct sample *x)
     struct qwick_err e;
     if (x->all->why.status)
         return;
-    if (constraint_verdict(x->constraint, false, &x->r, &verdict, &e))
+    if (constraint_verdict(x->constraint, x->is_text, &x->r, &verdict, &e))
         x->all->why = serve_error_of(&e);
-    else if (verdict == SCHEMA_INVALID && !answer_is_cut(x->r.finish))
+    else if (verdict == SCHEMA_INVALID)
         samples_fail(x->all, 500, "schema_invalid", e.msg);
 }
 

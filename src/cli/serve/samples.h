@@ -22,6 +22,7 @@ struct sample {
     bool oom;              /* memory ran out in a callback */
     struct qwick_result r; /* of the answer when it has ended */
     const struct qwick_constraint *constraint; /* of its request; NULL: none */
+    bool is_text;                              /* see constraint_is_text */
 };
 
 struct samples {
