@@ -42,7 +42,7 @@ enum {
     MAX_EXTRAS = 500,    /* languages of names that a schema does not list */
     MAX_PREFIX = 256,    /* prefixItems */
     MAX_CONTAINS = 4,    /* contains of one array */
-    MAX_NAME = 64,       /* code points of names that a schema does not list */
+    MAX_NAME = 192,      /* code points of names that a schema does not list */
     MAX_DEPTH = 8,       /* levels that are compared for oneOf */
     MAX_PROBLEMS = 1000, /* reasons to refuse one schema */
     NEAR_DEPTH = 2,      /* and to find branches that are empty */
