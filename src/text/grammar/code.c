@@ -368,20 +368,20 @@ static int emit_repeat(struct builder *b, const struct node *v)
 /* ---- finite automata ---- */
 
 /* Whether another edge of the same state follows edge i. */
-static bool has_next(const struct byte_edge *d, size_t n, size_t i)
+static bool has_next(const struct dfa_draft_edge *d, size_t n, size_t i)
 {
     return i + 1 < n && d[i + 1].from == d[i].from;
 }
 
 /* The instructions of edge i: a split unless it is the last of its state, one
  * for what it reads or counts, and a jump. */
-static uint32_t edge_size(const struct byte_edge *d, size_t n, size_t i)
+static uint32_t edge_size(const struct dfa_draft_edge *d, size_t n, size_t i)
 {
     bool reads = d[i].lo != DFA_END && d[i].lo != DFA_SKIP;
     return 1u + reads + has_next(d, n, i);
 }
 
-static int emit_edge(struct builder *b, const struct byte_edge *d, size_t n,
+static int emit_edge(struct builder *b, const struct dfa_draft_edge *d, size_t n,
                      size_t i, uint32_t to)
 {
     static const enum op ops[] = {[DFA_COUNT - DFA_COUNT] = OP_COUNT,
@@ -399,7 +399,7 @@ static int emit_edge(struct builder *b, const struct byte_edge *d, size_t n,
 
 static int emit_dfa(struct builder *b, const struct node *v)
 {
-    const struct byte_edge *d = node_data(b->g, v);
+    const struct dfa_draft_edge *d = node_data(b->g, v);
     size_t n = v->len / sizeof *d, n_states = n ? d[n - 1].from + 1u : 0;
     uint32_t *label = calloc(n_states + 1, sizeof *label);
     uint32_t start = (uint32_t)b->c->n, at = start, min = 0, max = UINT32_MAX;
