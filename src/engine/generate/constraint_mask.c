@@ -184,27 +184,51 @@ static int add_after(struct qwick_constraint *c, const struct local *l,
     return 0;
 }
 
-static int add_group(struct qwick_constraint *c, uint32_t state, size_t i,
-                     uint64_t *mask, struct qwick_err *e)
+/* Add the tokens of a trie that begin in group g. */
+static int add_group(struct qwick_constraint *c, const struct automaton_group *g,
+                     const struct token_trie *t, uint64_t *mask,
+                     struct qwick_err *e)
 {
-    struct automaton_group g;
-    automaton_group(c->a, state, i, &g);
-    if (walk_check(c, e))
-        return -1;
     /* if nothing can follow the rule, its ends do not matter */
-    bool ends = automaton_groups(c->a, g.after) > 0;
-    for (const struct token_trie *t = c->trie; t; t = t->next) {
+    bool ends = automaton_groups(c->a, g->after) > 0;
+    uint32_t alike = automaton_alike(c->a, g->local, t->max_depth);
+    if (automaton_error(c->a, e) || walk_check(c, e))
+        return -1;
+    const struct local *l = local_of(c, alike, t, ends, e);
+    if (!l)
+        return -1;
+    add_local(c, l, mask);
+    return ends ? add_after(c, l, g->after, mask, e) : 0;
+}
+
+/* If a state has several groups with unknown tokens in a trie, and none of
+ * their rules can end there, add the tokens of all groups with one walk. That
+ * is usual for plain tokens, because strings end with a quote. Returns 1 if it
+ * did so, 0, or -1 with *e set. */
+static int add_together(struct qwick_constraint *c, uint32_t state, size_t n,
+                        const struct token_trie *t, uint64_t *mask,
+                        struct qwick_err *e)
+{
+    uint32_t all = AUTOMATON_DEAD;
+    size_t n_new = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct automaton_group g;
+        automaton_group(c->a, state, i, &g);
         uint32_t alike = automaton_alike(c->a, g.local, t->max_depth);
-        if (automaton_error(c->a, e))
-            return -1;
-        const struct local *l = local_of(c, alike, t, ends, e);
-        if (!l)
-            return -1;
-        add_local(c, l, mask);
-        if (ends && add_after(c, l, g.after, mask, e))
+        all = automaton_union(c->a, all, g.local);
+        n_new += !find_local(c, alike, t);
+        if (walk_check(c, e))
             return -1;
     }
-    return 0;
+    all = automaton_alike(c->a, all, t->max_depth);
+    if (automaton_error(c->a, e))
+        return -1;
+    if (n_new < 2 && !find_local(c, all, t))
+        return 0;
+    const struct local *l = local_of(c, all, t, true, e);
+    if (l && l->n_ends == 0)
+        add_local(c, l, mask);
+    return l ? l->n_ends == 0 : -1;
 }
 
 /* ---- texts that differ ---- */
@@ -281,9 +305,18 @@ static int mask_of(struct qwick_constraint *c, uint32_t state, uint64_t *mask,
                    struct qwick_err *e)
 {
     size_t n = automaton_groups(c->a, state);
-    for (size_t i = 0; i < n; i++)
-        if (add_group(c, state, i, mask, e))
+    for (const struct token_trie *t = c->trie; t; t = t->next) {
+        int done =
+            n > 1 && t->plain ? add_together(c, state, n, t, mask, e) : 0;
+        for (size_t i = 0; !done && i < n; i++) {
+            struct automaton_group g;
+            automaton_group(c->a, state, i, &g);
+            if (add_group(c, &g, t, mask, e))
+                return -1;
+        }
+        if (done < 0)
             return -1;
+    }
     return 0;
 }
 

@@ -193,7 +193,7 @@ static const unsigned char plain[][8] = {
     {0xF1, 0xF3, 0x80, 0xBF, 0x80, 0xBF, 0x80, 0xBF},
     {0xF4, 0xF4, 0x80, 0x8F, 0x80, 0xBF, 0x80, 0xBF}};
 
-enum { N_PLAIN = sizeof plain / sizeof *plain };
+enum { N_PLAIN = sizeof plain / sizeof *plain, N_PLAIN_ASCII = 3 };
 
 /* Whether all plain characters lead from a state to the same one. */
 static bool check_uniform(struct qwick_constraint *c, uint32_t state)
@@ -253,13 +253,15 @@ static size_t rank_at(const struct token_trie *t, size_t i)
 
 /* Walk over the nodes [from, to) of the trie, the descendants of a node whose
  * state is in c->stack, at its depth. Collects the tokens that are admitted
- * and, with ends, the nodes after which the state accepts. */
+ * and, with ends, the nodes after which the state accepts. Tokens between two
+ * nodes that are not admitted are neighbours in the ids of the trie. */
 static int walk_nodes(struct qwick_constraint *c, struct local *l, size_t from,
                       size_t to, bool ends, struct qwick_err *e)
 {
     const struct token_trie *t = l->trie;
     struct automaton_table known = automaton_known(c->a);
     uint32_t *stack = c->stack;
+    size_t good = rank_at(t, from); /* ids from here on are admitted */
     for (size_t i = from; i < to;) {
         const struct trie_node *node = &t->nodes[i];
         size_t depth = node->depth;
@@ -268,13 +270,15 @@ static int walk_nodes(struct qwick_constraint *c, struct local *l, size_t from,
                         &state, e))
             return -1;
         if (state == AUTOMATON_DEAD) {
+            if (add_ids(c, l, t->ids + good, node->rank - good, e))
+                return -1;
             i = node->skip;
+            good = rank_at(t, i);
             continue;
         }
         stack[depth] = state;
         int all = admits_all(c, t, i, state, ends, e);
-        size_t n = all ? rank_at(t, node->skip) - node->rank : node->n_equal;
-        if (all < 0 || (n && add_ids(c, l, t->ids + node->rank, n, e)))
+        if (all < 0)
             return -1;
         if (all) {
             known = automaton_known(c->a);
@@ -285,7 +289,7 @@ static int walk_nodes(struct qwick_constraint *c, struct local *l, size_t from,
             return -1;
         i++;
     }
-    return 0;
+    return add_ids(c, l, t->ids + good, rank_at(t, to) - good, e);
 }
 
 int walk_below(struct qwick_constraint *c, struct local *l, size_t i,
@@ -507,7 +511,7 @@ static int count_plain(struct qwick_constraint *c, const struct local *l,
 }
 
 /* States that plain characters reach from one state. */
-enum { MAX_REACHED = 64 };
+enum { MAX_REACHED = 24 };
 
 struct reached {
     uint32_t v[MAX_REACHED];
@@ -549,20 +553,30 @@ static int reach_row(struct qwick_constraint *c, struct reached *r,
     return good;
 }
 
+/* Add the states to which the rows [from, to) of `plain` lead from all that are
+ * reached. Returns as reach_row. */
+static int reach_all(struct qwick_constraint *c, struct reached *r, size_t from,
+                     size_t to, bool ends, struct qwick_err *e)
+{
+    int good = 1;
+    for (size_t i = 0; i < r->n && good == 1; i++) {
+        if (ends && automaton_accepts(c->a, r->v[i]))
+            good = 0;
+        for (size_t k = from; k < to && good == 1; k++)
+            good = reach_row(c, r, r->v[i], plain[k], sizeof plain[k], e);
+    }
+    return good;
+}
+
 /* Whether all plain tokens are admitted because each state that they reach
- * admits all plain characters. Returns -1 with *e set on failure. */
+ * admits all plain characters. Mostly ASCII shows that it is not so, and takes
+ * less time. Returns -1 with *e set on failure. */
 static int is_closed(struct qwick_constraint *c, uint32_t state, bool ends,
                      struct qwick_err *e)
 {
     struct reached r = {.v = {state}, .n = 1};
-    int good = 1;
-    for (size_t i = 0; i < r.n && good == 1; i++) {
-        if (ends && automaton_accepts(c->a, r.v[i]))
-            good = 0;
-        for (size_t k = 0; k < N_PLAIN && good == 1; k++)
-            good = reach_row(c, &r, r.v[i], plain[k], sizeof plain[k], e);
-    }
-    return good;
+    int good = reach_all(c, &r, 0, N_PLAIN_ASCII, ends, e);
+    return good == 1 ? reach_all(c, &r, 0, N_PLAIN, ends, e) : good;
 }
 
 int walk_choose(struct qwick_constraint *c, const struct local *l, bool ends,

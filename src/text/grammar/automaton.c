@@ -173,10 +173,23 @@ static int by_frame(const void *x, const void *y)
     return a->count < b->count ? -1 : a->count > b->count;
 }
 
+/* So many are sorted by insertion. */
+enum { FEW_PLACES = 16 };
+
 static void sort_places(struct places *p)
 {
-    size_t m = 0;
-    if (p->n > 1)
+    size_t m = 0, sorted = 0;
+    while (sorted < p->n &&
+           (sorted == 0 || by_frame(&p->v[sorted - 1], &p->v[sorted]) <= 0))
+        sorted++;
+    for (; sorted < p->n && p->n <= FEW_PLACES; sorted++) {
+        struct place x = p->v[sorted];
+        size_t i = sorted;
+        for (; i > 0 && by_frame(&p->v[i - 1], &x) > 0; i--)
+            p->v[i] = p->v[i - 1];
+        p->v[i] = x;
+    }
+    if (sorted < p->n)
         qsort(p->v, p->n, sizeof *p->v, by_frame);
     for (size_t i = 0; i < p->n; i++)
         if (m == 0 || by_frame(&p->v[m - 1], &p->v[i]) != 0)

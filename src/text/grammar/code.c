@@ -368,20 +368,20 @@ static int emit_repeat(struct builder *b, const struct node *v)
 /* ---- finite automata ---- */
 
 /* Whether another edge of the same state follows edge i. */
-static bool has_next(const struct byte_edge *d, size_t n, size_t i)
+static bool has_next(const struct dfa_draft_edge *d, size_t n, size_t i)
 {
     return i + 1 < n && d[i + 1].from == d[i].from;
 }
 
 /* The instructions of edge i: a split unless it is the last of its state, one
  * for what it reads or counts, and a jump. */
-static uint32_t edge_size(const struct byte_edge *d, size_t n, size_t i)
+static uint32_t edge_size(const struct dfa_draft_edge *d, size_t n, size_t i)
 {
     bool reads = d[i].lo != DFA_END && d[i].lo != DFA_SKIP;
     return 1u + reads + has_next(d, n, i);
 }
 
-static int emit_edge(struct builder *b, const struct byte_edge *d, size_t n,
+static int emit_edge(struct builder *b, const struct dfa_draft_edge *d, size_t n,
                      size_t i, uint32_t to)
 {
     static const enum op ops[] = {[DFA_COUNT - DFA_COUNT] = OP_COUNT,
@@ -399,7 +399,7 @@ static int emit_edge(struct builder *b, const struct byte_edge *d, size_t n,
 
 static int emit_dfa(struct builder *b, const struct node *v)
 {
-    const struct byte_edge *d = node_data(b->g, v);
+    const struct dfa_draft_edge *d = node_data(b->g, v);
     size_t n = v->len / sizeof *d, n_states = n ? d[n - 1].from + 1u : 0;
     uint32_t *label = calloc(n_states + 1, sizeof *label);
     uint32_t start = (uint32_t)b->c->n, at = start, min = 0, max = UINT32_MAX;
@@ -558,62 +558,71 @@ static bool first_mark(const struct code *c, const struct instr *i)
            o->n_required - (part < o->n ? o->required[part] : 0) <= o->max - 1;
 }
 
+/* Instructions that a rule can begin with, to be looked at. */
+struct first_list {
+    struct first *v;
+    size_t n, cap;
+};
+
+static int add_todo(struct builder *b, struct first_list *l, struct first x)
+{
+    return add_first(b, &l->v, &l->n, &l->cap, x);
+}
+
+/* Look at one instruction that a rule can begin with. */
+static int look_at_first(struct builder *b, struct first x,
+                         struct first_list *todo)
+{
+    struct code *c = b->c;
+    const struct instr *i = &c->v[x.pc];
+    struct first next = {0, x.pc + 1, x.count}, to = {0, i->arg, x.count};
+    switch ((enum op)i->op) {
+    case OP_RANGE:
+        return add_first(b, &c->first_ranges, &c->n_first_ranges,
+                         &c->cap_first_ranges, x);
+    case OP_SPLIT:
+        return add_todo(b, todo, next) ? -1 : add_todo(b, todo, to);
+    case OP_JUMP:
+        return add_todo(b, todo, to);
+    case OP_CALL:
+        next.rule = i->arg;
+        if (add_first(b, &c->first_calls, &c->n_first_calls,
+                      &c->cap_first_calls, next))
+            return -1;
+        return c->rules[i->arg].nullable ? add_todo(b, todo, next) : 0;
+    case OP_COUNT:
+    case OP_COUNT_UP:
+    case OP_LEAVE:
+        return code_count(i, &next.count) ? add_todo(b, todo, next) : 0;
+    case OP_FREE:
+    case OP_TAKE: /* not before the first byte */
+    case OP_DONE:
+        return first_mark(c, i) ? add_todo(b, todo, next) : 0;
+    case OP_RETURN:
+    case OP_ACCEPT:
+        break;
+    }
+    return 0;
+}
+
 /* Find the ranges and calls that a rule can begin with. seen [n of code] holds
  * the rule that visited an instruction, plus 1: a counted part is not left and
  * entered again without a byte, so an instruction has only one count. */
 static int find_firsts(struct builder *b, uint32_t rule, uint32_t *seen,
-                       struct first *todo)
+                       struct first_list *todo)
 {
     struct code *c = b->c;
     struct code_rule *r = &c->rules[rule];
-    size_t n = 0;
     r->ranges = (uint32_t)c->n_first_ranges;
     r->calls = (uint32_t)c->n_first_calls;
-    todo[n++] = (struct first){.pc = r->entry};
-    while (n) {
-        struct first x = todo[--n];
-        const struct instr *i = &c->v[x.pc];
-        struct first next = {0, x.pc + 1, x.count}, to = {0, i->arg, x.count};
-        if (seen[x.pc] == rule + 1)
-            continue;
+    if (add_todo(b, todo, (struct first){.pc = r->entry}))
+        return -1;
+    while (todo->n) {
+        struct first x = todo->v[--todo->n];
+        bool again = seen[x.pc] == rule + 1;
         seen[x.pc] = rule + 1;
-        switch ((enum op)i->op) {
-        case OP_RANGE:
-            if (add_first(b, &c->first_ranges, &c->n_first_ranges,
-                          &c->cap_first_ranges, x))
-                return -1;
-            break;
-        case OP_SPLIT:
-            todo[n++] = next;
-            todo[n++] = to;
-            break;
-        case OP_JUMP:
-            todo[n++] = to;
-            break;
-        case OP_CALL:
-            next.rule = i->arg;
-            if (add_first(b, &c->first_calls, &c->n_first_calls,
-                          &c->cap_first_calls, next))
-                return -1;
-            if (c->rules[i->arg].nullable)
-                todo[n++] = next;
-            break;
-        case OP_COUNT:
-        case OP_COUNT_UP:
-        case OP_LEAVE:
-            if (code_count(i, &next.count))
-                todo[n++] = next;
-            break;
-        case OP_FREE:
-        case OP_TAKE: /* not before the first byte */
-        case OP_DONE:
-            if (first_mark(c, i))
-                todo[n++] = next;
-            break;
-        case OP_RETURN:
-        case OP_ACCEPT:
-            break;
-        }
+        if (!again && look_at_first(b, x, todo))
+            return -1;
     }
     r->n_ranges = (uint32_t)c->n_first_ranges - r->ranges;
     r->n_calls = (uint32_t)c->n_first_calls - r->calls;
@@ -624,12 +633,12 @@ static int find_all_firsts(struct builder *b)
 {
     struct code *c = b->c;
     uint32_t *seen = calloc(c->n, sizeof *seen);
-    struct first *todo = malloc((2 * c->n + 2) * sizeof *todo);
-    int rc = seen && todo ? 0 : err_oom(b->e, 2 * c->n * sizeof *todo);
+    struct first_list todo = {0};
+    int rc = seen ? 0 : err_oom(b->e, c->n * sizeof *seen);
     for (uint32_t r = 0; !rc && r < c->n_rules; r++)
-        rc = find_firsts(b, r, seen, todo);
+        rc = find_firsts(b, r, seen, &todo);
     free(seen);
-    free(todo);
+    free(todo.v);
     return rc;
 }
 
@@ -725,6 +734,17 @@ static void classify_bytes(struct code *c)
     }
 }
 
+/* Give back the memory that the instructions do not need. */
+static int shrink_code(struct code *c, struct qwick_err *e)
+{
+    struct instr *v = realloc(c->v, c->n * sizeof *v);
+    if (!v)
+        return err_oom(e, c->n * sizeof *v);
+    c->v = v;
+    c->cap = c->n;
+    return 0;
+}
+
 int code_build(struct code *c, const struct grammar *g, struct qwick_err *e)
 {
     struct builder b = {.c = c, .g = g, .e = e};
@@ -741,7 +761,7 @@ int code_build(struct code *c, const struct grammar *g, struct qwick_err *e)
         b.index[g->order[i]] = (uint32_t)i;
     c->root = b.index[g->root];
     if (copy_onces(&b) || choose_inlined(&b) || put_op(&b, OP_ACCEPT, 0) ||
-        emit_rules(&b) || find_all_firsts(&b))
+        emit_rules(&b) || shrink_code(c, e) || find_all_firsts(&b))
         goto done;
     note_once_rules(c);
     classify_bytes(c);

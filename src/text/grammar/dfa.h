@@ -63,6 +63,10 @@ int dfa_draft_edge(struct dfa_draft *d, uint32_t from, uint32_t lo,
                       uint32_t hi, uint32_t to, const struct dfa_place *at);
 void dfa_draft_free(struct dfa_draft *d);
 
+/* Sort edges by their states, and those of a state by their lowest code points.
+ */
+int dfa_sort_edges(struct dfa_draft_edge *v, size_t n, struct qwick_err *e);
+
 /* Turn a draft, whose states have no two edges for a code point, into the
  * smallest automaton for its language. State 0 of the draft is the start. (Very
  * large automata keep equivalent states.) Returns NULL with the error set. */

@@ -1,5 +1,6 @@
 /* From a draft to the smallest automaton for its language. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/hash.h"
 #include "text/grammar/dfa.h"
@@ -17,12 +18,47 @@ static int compare_edges(const void *pa, const void *pb)
     return a->lo < b->lo ? -1 : a->lo > b->lo;
 }
 
+static bool is_sorted(const struct dfa_draft_edge *v, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        if (compare_edges(&v[i - 1], &v[i]) > 0)
+            return false;
+    return true;
+}
+
+int dfa_sort_edges(struct dfa_draft_edge *v, size_t n, struct qwick_err *e)
+{
+    uint32_t n_states = 0;
+    if (is_sorted(v, n)) /* those of a product are */
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        n_states = v[i].from < n_states ? n_states : v[i].from + 1;
+    uint32_t *end = calloc((size_t)n_states + 1, sizeof *end);
+    struct dfa_draft_edge *old = malloc(n * sizeof *old);
+    if (end && old) {
+        memcpy(old, v, n * sizeof *old);
+        for (size_t i = 0; i < n; i++)
+            end[v[i].from + 1]++;
+        for (size_t i = 0; i < n_states; i++)
+            end[i + 1] += end[i];
+        for (size_t i = 0; i < n; i++)
+            v[end[old[i].from]++] = old[i];
+        for (size_t i = 0, from = 0; i < n_states; from = end[i++])
+            if (!is_sorted(v + from, end[i] - from))
+                qsort(v + from, end[i] - from, sizeof *v, compare_edges);
+    }
+    int rc = end && old ? 0 : err_oom(e, n * sizeof *old);
+    free(end);
+    free(old);
+    return rc;
+}
+
 /* Sort the edges and join neighbours that lead to the same state. */
-static void draft_sort(struct dfa_draft *d)
+static int draft_sort(struct dfa_draft *d, struct qwick_err *err)
 {
     size_t n = 0;
-    if (d->n_edges > 1)
-        qsort(d->edges, d->n_edges, sizeof *d->edges, compare_edges);
+    if (dfa_sort_edges(d->edges, d->n_edges, err))
+        return -1;
     for (size_t i = 0; i < d->n_edges; i++) {
         struct dfa_draft_edge e = d->edges[i];
         struct dfa_draft_edge *last = n > 0 ? &d->edges[n - 1] : NULL;
@@ -33,6 +69,7 @@ static void draft_sort(struct dfa_draft *d)
             d->edges[n++] = e;
     }
     d->n_edges = n;
+    return 0;
 }
 
 /* Work memory: arrays of one entry per state of the draft. */
@@ -329,15 +366,21 @@ static struct dfa *write_classes(const struct shrink *w,
                                     const struct dfa_place *at)
 {
     struct dfa *p = place_alloc(at, 1, sizeof *p);
+    struct dfa_edge e;
     uint32_t n = 0;
     if (!p)
         return NULL;
+    for (uint32_t k = 0; k < w->n_classes; k++)
+        for (struct reader r = reader_of(d, w, w->leader[k]);
+             read_range(&r, &e);)
+            n++;
     p->n_states = w->n_classes;
     p->first = place_alloc(at, w->n_classes, sizeof *p->first);
     p->accept = place_alloc(at, w->n_classes, sizeof *p->accept);
-    p->edges = place_alloc(at, d->n_edges, sizeof *p->edges);
+    p->edges = place_alloc(at, n, sizeof *p->edges);
     if (!p->first || !p->accept || !p->edges)
         return NULL;
+    n = 0;
     for (uint32_t k = 0; k < w->n_classes; k++) {
         struct reader r = reader_of(d, w, w->leader[k]);
         p->first[k] = n;
@@ -354,8 +397,8 @@ const struct dfa *dfa_finish(struct dfa_draft *d,
 {
     struct shrink w = {0};
     struct dfa *p = NULL;
-    draft_sort(d);
-    if (shrink_init(&w, d, at->e) == 0 && classify(&w, d, at) == 0)
+    if (draft_sort(d, at->e) == 0 && shrink_init(&w, d, at->e) == 0 &&
+        classify(&w, d, at) == 0)
         p = write_classes(&w, d, at);
     shrink_free(&w);
     return p;

@@ -37,7 +37,7 @@ struct rest {
 struct spell {
     struct grammar *g;
     enum text_escapes escapes;
-    struct byte_edge *edges;
+    struct dfa_draft_edge *edges; /* of NODE_DFA */
     size_t n_edges, cap_edges;
     uint32_t n_states;
     struct step_key *steps;
@@ -71,7 +71,7 @@ static void put_edge(struct spell *s, uint32_t from, uint32_t lo, uint32_t hi,
         return;
     }
     s->edges[s->n_edges++] =
-        (struct byte_edge){.from = from, .to = to, .lo = lo, .hi = hi};
+        (struct dfa_draft_edge){from, lo, hi, to};
 }
 
 /* Put edges that read the hexadecimal digits lo..hi, of either case. */
@@ -342,18 +342,12 @@ static uint32_t others_target(const struct spell *s, const struct dfa *p,
 
 /* ---- automata ------------------------------------------------------------ */
 
-static int compare_edges(const void *pa, const void *pb)
-{
-    const struct byte_edge *a = pa, *b = pb;
-    if (a->from != b->from)
-        return a->from < b->from ? -1 : 1;
-    return a->lo < b->lo ? -1 : a->lo > b->lo;
-}
-
 /* Sort the edges and hand them to the grammar. */
 static uint32_t spell_finish(struct spell *s)
 {
     uint32_t node = GRAMMAR_NOTHING;
+    if (!s->failed && dfa_sort_edges(s->edges, s->n_edges, &s->err))
+        s->failed = true;
     if (s->failed) {
         if (s->err.code == QWICK_ERR_USAGE)
             grammar_fail(s->g, "%s", s->err.msg);
@@ -362,8 +356,6 @@ static uint32_t spell_finish(struct spell *s)
         else
             grammar_fail(s->g, "a string needs an automaton that is too large");
     } else {
-        if (s->n_edges > 0)
-            qsort(s->edges, s->n_edges, sizeof *s->edges, compare_edges);
         node = grammar_node(s->g, NODE_DFA, s->edges,
                             s->n_edges * sizeof *s->edges, 0);
     }

@@ -97,7 +97,7 @@ static void spread(struct check *c, unsigned char *has)
  * after leaving its count of 0. */
 static bool dfa_has_empty(const struct grammar *g, const struct node *v)
 {
-    const struct byte_edge *d = node_data(g, v);
+    const struct dfa_draft_edge *d = node_data(g, v);
     size_t n = v->len / sizeof *d;
     uint32_t after = 0;
     for (size_t i = 0; i < n && d[i].from == 0; i++)
@@ -147,7 +147,7 @@ static int find_properties(struct check *c, struct qwick_err *e)
 
 static bool dfa_counts(const struct grammar *g, const struct node *v)
 {
-    const struct byte_edge *d = node_data(g, v);
+    const struct dfa_draft_edge *d = node_data(g, v);
     for (size_t i = 0; i < v->len / sizeof *d; i++)
         if (d[i].lo > DFA_SKIP)
             return true;

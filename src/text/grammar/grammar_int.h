@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/hashmap.h"
+#include "text/grammar/dfa.h"
 #include "text/grammar/grammar.h"
 
 enum node_type {
@@ -17,7 +18,7 @@ enum node_type {
     NODE_ALT,    /* payload: nodes */
     NODE_REPEAT, /* payload: node, min, max */
     NODE_REF,    /* payload: rule */
-    NODE_DFA,    /* payload: struct byte_edge []; state 0 is the start */
+    NODE_DFA,    /* payload: struct dfa_draft_edge []; state 0 is the start */
     /* of grammar_once, without a text; payload: index in onces, part */
     NODE_FREE, /* the part may come next */
     NODE_TAKE, /* the part has been read; part n: `other` */
@@ -52,7 +53,7 @@ struct node {
     uint32_t off, len; /* bytes of the payload */
 };
 
-/* In a finite automaton: bytes lo to hi lead from one state to another; or,
+/* In the edges of NODE_DFA: bytes lo to hi lead from one state to another; or,
  * with a lo of these, hi is a number, and the edge reads nothing. The edges
  * without a byte form no loop. An automaton with DFA_COUNT or DFA_COUNT_UP
  * counts characters: both come before each one, and DFA_LEAVE before the end.
@@ -63,10 +64,6 @@ enum {
     DFA_COUNT,       /* see OP_COUNT */
     DFA_COUNT_UP,
     DFA_LEAVE
-};
-struct byte_edge {
-    uint32_t from, to;
-    uint32_t lo, hi;
 };
 
 #define NO_NODE UINT32_MAX

@@ -59,17 +59,17 @@ static unsigned code_of(struct grammar *g, int32_t id)
 /* All codes but one: the first byte differs, or only the second one. */
 static uint32_t other_codes(struct grammar *g, uint32_t hi, uint32_t lo)
 {
-    const struct byte_edge all[] = {
-        {0, 1, GRAMMAR_TOKEN_BYTE, GRAMMAR_TOKEN_BYTE},
-        {1, 2, 0, hi - 1}, /* if hi > 0 */
-        {1, 3, hi, hi},
-        {1, 2, hi + 1, 255},
-        {2, 4, 0, 255},
-        {3, 4, 0, lo - 1}, /* if lo > 0 */
-        {3, 4, lo + 1, 255},
-        {4, 4, DFA_END, 0},
+    const struct dfa_draft_edge all[] = {
+        {0, GRAMMAR_TOKEN_BYTE, GRAMMAR_TOKEN_BYTE, 1},
+        {1, 0, hi - 1, 2}, /* if hi > 0 */
+        {1, hi, hi, 3},
+        {1, hi + 1, 255, 2},
+        {2, 0, 255, 4},
+        {3, 0, lo - 1, 4}, /* if lo > 0 */
+        {3, lo + 1, 255, 4},
+        {4, DFA_END, 0, 4},
     };
-    struct byte_edge edges[sizeof all / sizeof *all];
+    struct dfa_draft_edge edges[sizeof all / sizeof *all];
     size_t n = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         bool none =

@@ -483,7 +483,7 @@ static int add_names(struct schema *s, const struct patterns *p,
                      const struct names *from, size_t k, bool met,
                      struct names *list, size_t *n, const struct dfa_place *at)
 {
-    struct names x = {dfa_combine(from->points, p->points[k], !met, at),
+    struct names x = {schema_combine(s, from->points, p->points[k], !met, at),
                       schema_alloc(s, p->n, sizeof *x.met)};
     if (!x.points || !x.met)
         return -1;

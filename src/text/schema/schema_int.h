@@ -42,7 +42,7 @@ enum {
     MAX_EXTRAS = 500,    /* languages of names that a schema does not list */
     MAX_PREFIX = 256,    /* prefixItems */
     MAX_CONTAINS = 4,    /* contains of one array */
-    MAX_NAME = 64,       /* code points of names that a schema does not list */
+    MAX_NAME = 192,      /* code points of names that a schema does not list */
     MAX_DEPTH = 8,       /* levels that are compared for oneOf */
     MAX_PROBLEMS = 1000, /* reasons to refuse one schema */
     NEAR_DEPTH = 2,      /* and to find branches that are empty */
@@ -197,6 +197,13 @@ struct schema_others {
     struct schema_others *next;
 };
 
+/* What dfa_combine made. */
+struct schema_product {
+    const struct dfa *a, *b, *out;
+    bool minus;
+    struct schema_product *next;
+};
+
 /* The node of members' names. */
 struct schema_name_node {
     const struct dfa *names;
@@ -261,6 +268,7 @@ struct schema {
                                           see schema_borrow */
     struct schema_others *others[SCHEMA_BUCKETS];
     struct schema_name_node *name_nodes[SCHEMA_BUCKETS];
+    struct schema_product *products[SCHEMA_BUCKETS];
     struct schema_node *of_types[T_ALL + 1]; /* nodes that schema_not makes */
     struct hashmap by_missing;               /* the same, by forbidden names */
     struct schema_node *always, *none; /* schemas true and false; NULL: not made
@@ -606,6 +614,12 @@ const struct dfa *schema_regex(struct schema *s, const char *re);
 
 /* Return the automaton of all texts. NULL with the error set. */
 const struct dfa *schema_any_text(struct schema *s);
+
+/* dfa_combine, which is made once for each pair of automata. Sets that have the
+ * same patterns in common, as branches of anyOf do, share the work. */
+const struct dfa *schema_combine(struct schema *s, const struct dfa *a,
+                                 const struct dfa *b, bool minus,
+                                 const struct dfa_place *at);
 
 /* Return the automaton of a pattern. NULL with *e set, which has no place yet.
  * Takes at most half of the steps that are left. */

@@ -38,7 +38,7 @@ static uint32_t name_node(struct schema *s, const struct dfa *names)
     if (!x || schema_unwritable(s, &without))
         return GRAMMAR_NOTHING;
     const struct dfa *p =
-        without ? dfa_combine(names, without, true, &at) : names;
+        without ? schema_combine(s, names, without, true, &at) : names;
     if (!p)
         return GRAMMAR_NOTHING;
     *x = (struct schema_name_node){
@@ -84,13 +84,13 @@ static uint32_t extra_from(struct schema *s, const struct demands *d, size_t i,
     bool may = !must && (met >> i & 1) && some->value != s->always;
     if (may) {
         struct extra other = x;
-        other.names = dfa_combine(x.names, some->names, true, &at);
+        other.names = schema_combine(s, x.names, some->names, true, &at);
         if (!other.names)
             return GRAMMAR_NOTHING;
         without = extra_from(s, d, i + 1, meets, met, other, level);
     }
     if (must || may) {
-        x.names = dfa_combine(x.names, some->names, false, &at);
+        x.names = schema_combine(s, x.names, some->names, false, &at);
         if (!x.names)
             return GRAMMAR_NOTHING;
         x.all[x.n_all++] = some->value;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "text/chat/call_forms.h"
 #include "text/chat/tool_value.h"
 #include "text/grammar/automaton.h"
@@ -267,18 +268,36 @@ const struct dfa *schema_unreadable(struct schema *s, unsigned types)
 
 /* ---- sets ---------------------------------------------------------------- */
 
+const struct dfa *schema_combine(struct schema *s, const struct dfa *a,
+                                 const struct dfa *b, bool minus,
+                                 const struct dfa_place *at)
+{
+    uint64_t h = hash_mix((uintptr_t)a ^ minus, (uintptr_t)b);
+    struct schema_product **first = &s->products[h % SCHEMA_BUCKETS];
+    for (const struct schema_product *x = *first; x; x = x->next)
+        if (x->a == a && x->b == b && x->minus == minus)
+            return x->out;
+    struct schema_product *x = schema_alloc(s, 1, sizeof *x);
+    const struct dfa *out = x ? dfa_combine(a, b, minus, at) : NULL;
+    if (!out)
+        return NULL;
+    *x = (struct schema_product){a, b, out, minus, *first};
+    *first = x;
+    return out;
+}
+
 /* Intersect *all, NULL for all strings, with p. */
-static int narrow(const struct dfa **all, const struct dfa *p, bool minus,
-                  const struct dfa_place *at)
+static int narrow(struct schema *s, const struct dfa **all, const struct dfa *p,
+                  bool minus, const struct dfa_place *at)
 {
     if (!*all && !minus) {
         *all = p;
         return 0;
     }
     if (!*all)
-        *all = dfa_any(at);
+        *all = schema_any_text(s);
     if (*all)
-        *all = dfa_combine(*all, p, minus, at);
+        *all = schema_combine(s, *all, p, minus, at);
     return *all ? 0 : -1;
 }
 
@@ -298,7 +317,7 @@ static int narrow_excluded(struct schema *s, const struct dfa **all,
     if (n == 0)
         return 0;
     const struct dfa *p = dfa_words(words, lens, n, at);
-    return p ? narrow(all, p, true, at) : -1;
+    return p ? narrow(s, all, p, true, at) : -1;
 }
 
 /* Apply a node's keywords except lengths. */
@@ -306,14 +325,14 @@ static int narrow_node(struct schema *s, const struct dfa **all,
                        const struct schema_node *node,
                        const struct dfa_place *at)
 {
-    if (node->pattern_dfa && narrow(all, node->pattern_dfa, false, at))
+    if (node->pattern_dfa && narrow(s, all, node->pattern_dfa, false, at))
         return -1;
     if (node->format) {
         const struct dfa *p = schema_format_points(s, node->format);
-        if (!p || narrow(all, p, false, at))
+        if (!p || narrow(s, all, p, false, at))
             return -1;
     }
-    if (node->not_pattern && narrow(all, node->not_pattern, true, at))
+    if (node->not_pattern && narrow(s, all, node->not_pattern, true, at))
         return -1;
     return node->excluded.n ? narrow_excluded(s, all, node, at) : 0;
 }
@@ -411,7 +430,7 @@ int schema_string_of(struct schema *s, struct schema_node *const *v, size_t n,
     }
     out->free_form = !all;
     if (!rc && without)
-        rc = narrow(&all, without, true, &at);
+        rc = narrow(s, &all, without, true, &at);
     out->points = all ? all : schema_any_text(s);
     if (!rc && out->points)
         rc = fold_lengths(out, &at);

@@ -81,7 +81,7 @@ static bool is_state(const struct search *s, uint32_t k, bool to_mark)
 static int put_edge(struct buf *b, uint32_t from, uint32_t to, uint32_t lo,
                     uint32_t hi)
 {
-    const struct byte_edge edge = {from, to, lo, hi};
+    const struct dfa_draft_edge edge = {from, lo, hi, to};
     return buf_append(b, &edge, sizeof edge);
 }
 
@@ -125,8 +125,8 @@ static struct search search_of(const char *tag)
 
 uint32_t tools_any_text(struct grammar *g)
 {
-    static const struct byte_edge edges[] = {{0, 0, 0, 255},
-                                             {0, 0, DFA_END, 0}};
+    static const struct dfa_draft_edge edges[] = {{0, 0, 255, 0},
+                                                  {0, DFA_END, 0, 0}};
     return grammar_node(g, NODE_DFA, edges, sizeof edges, 0);
 }
 
