@@ -116,14 +116,18 @@ static int open_tokens(struct tokens *t, struct qwick_err *e)
 
 /* Choose a random token that begins p[0..n) from a trie and those after it, or
  * -1; *used: its length. *met: the tokens to choose from so far. */
-static int32_t pick_token(const struct token_trie *t, const char *p, size_t n,
+static int32_t pick_token(struct token_trie *t, const char *p, size_t n,
                           uint64_t seed, uint64_t *draws, size_t *used,
                           int *met)
 {
-    size_t at = 0, depth = 1;
+    unsigned char first = (unsigned char)*p;
     int32_t id =
         t->next ? pick_token(t->next, p, n, seed, draws, used, met) : -1;
-    while (at < t->n_nodes && depth <= n && t->nodes[at].depth == depth) {
+    if (token_trie_need(t, first, NULL))
+        return -1;
+    size_t at = t->parts[first].from, depth = 1;
+    while (at < t->parts[first].to && depth <= n &&
+           t->nodes[at].depth == depth) {
         const struct trie_node *v = &t->nodes[at];
         if (v->byte != (unsigned char)p[depth - 1]) {
             at = v->skip;

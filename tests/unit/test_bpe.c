@@ -97,6 +97,31 @@ static void test_marks(void **state)
     buf_free(&marks);
 }
 
+/* How tokens begin is known before they are spelled out. */
+static void test_starts(void **state)
+{
+    /* C4 A0 is a blank, unless a character after it stands for no byte */
+    struct bpe *b =
+        open_changed("\"\xE4\xB8\xAD\":305",
+                     "\"\xE4\xB8\xAD\":305,\"\xC4\xA0hi\":306,"
+                     "\"\xC4\xA0h\xE4\xB8\xAD\":307,\"h\xC4\xA0\xC5\x84\":308,"
+                     "\"\xC3\xA9\xC4\xA0\":309,\"\xC2\xAD\":310");
+    struct bpe_start v[1003];
+    bpe_find_starts(b, v, 1003);
+    for (int32_t id = 0; id < 1003; id++) {
+        size_t n;
+        const char *p = bpe_token(b, id, &n);
+        assert_true(n ? v[id].n >= n : v[id].n == 0);
+        assert_int_equal(v[id].added, bpe_is_added(b, id));
+        if (n)
+            assert_int_equal(v[id].byte, (unsigned char)*p);
+    }
+    assert_int_equal(v[306].byte, ' ');
+    assert_int_equal(v[307].byte, 0xC4);
+    assert_int_equal(v[309].byte, 0xE9);
+    bpe_close(b);
+}
+
 static void test_small(void **state)
 {
     struct bpe *b = open_changed("he", "he");
@@ -708,6 +733,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden_encode),
         cmocka_unit_test(test_golden_decode),
+        cmocka_unit_test(test_starts),
         cmocka_unit_test(test_small),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_marks),

@@ -131,7 +131,10 @@ static void same_encoding(struct bpe *a, struct bpe *b, const char *s, size_t n)
 
 static void same_tokens(struct bpe *a, struct bpe *b)
 {
+    struct bpe_start *starts = malloc(bpe_size(a) * sizeof *starts);
+    assert_non_null(starts);
     assert_int_equal(bpe_size(a), bpe_size(b));
+    bpe_find_starts(a, starts, bpe_size(a));
     for (int32_t id = 0; (size_t)id < bpe_size(a); id++) {
         size_t n, m;
         const char *s = bpe_token(a, id, &n), *t = bpe_token(b, id, &m);
@@ -141,7 +144,11 @@ static void same_tokens(struct bpe *a, struct bpe *b)
         assert_int_equal(n, m);
         if (n)
             assert_memory_equal(s, t, n);
+        assert_true(n ? starts[id].n >= n : starts[id].n == 0);
+        if (n)
+            assert_int_equal(starts[id].byte, (unsigned char)*s);
     }
+    free(starts);
 }
 
 /* Encode the texts of the goldens with both, and compare the ids; with want_ids

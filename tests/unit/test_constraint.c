@@ -2,11 +2,13 @@
  * constraint, many at a time. */
 #include "test.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "engine/generate/class_trie.h"
 #include "engine/generate/constraint.h"
 #include "engine/generate/token_trie.h"
 #include "engines.h"
@@ -295,18 +297,72 @@ static void test_masks_of_qwen3(void **state)
     close_tokens(&t);
 }
 
+struct maker {
+    struct token_trie *trie;
+    unsigned from;
+    bool failed;
+    pthread_t thread;
+};
+
+/* Make all parts, in an order of its own. */
+static void *make_parts(void *arg)
+{
+    struct maker *m = arg;
+    for (unsigned i = 0; i < 256; i++) {
+        unsigned char byte = (unsigned char)(i * 7 + m->from);
+        for (struct token_trie *v = m->trie; v; v = v->next)
+            m->failed |= (i % 2 && token_trie_need(v, byte, NULL)) ||
+                         !class_trie_need(v, v->classes->class_of[byte], NULL);
+        if (i == m->from)
+            m->failed |= !token_trie_plain(m->trie, 1, NULL);
+    }
+    return NULL;
+}
+
+/* Constraints of several threads make parts at the same time. */
+static void make_at_once(struct token_trie *trie)
+{
+    struct maker m[4];
+    for (unsigned i = 0; i < 4; i++) {
+        m[i] = (struct maker){.trie = trie, .from = i * 50};
+        assert_int_equal(pthread_create(&m[i].thread, NULL, make_parts, &m[i]),
+                         0);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        pthread_join(m[i].thread, NULL);
+        assert_false(m[i].failed);
+    }
+}
+
+/* Return the number of tokens in the parts of classes. */
+static size_t count_by_class(const struct token_trie *t)
+{
+    size_t n = 0;
+    for (size_t i = 0; t && i < t->classes->n; i++)
+        n += t->by_class[i]->v[t->by_class[i]->n].ids;
+    return t ? n + count_by_class(t->next) : 0;
+}
+
 /* Every token is where its bytes lead. */
 static void test_trie(void **state)
 {
     struct tokens t;
     assert_true(open_tokens(&t, "models/demo/tokenizer.json"));
+    make_at_once(t.trie);
     size_t n_seen = 0;
     char path[1024];
-    for (const struct token_trie *v = t.trie; v; v = v->next)
-        for (size_t i = 0; i < v->n_nodes; i++) {
+    for (unsigned at = 0; at < 3 * 256; at++) {
+        unsigned char first = (unsigned char)(at % 256);
+        struct token_trie *v = t.trie;
+        for (size_t i = 0; i < at / 256; i++)
+            v = v->next;
+        const struct trie_part *part = &v->parts[first];
+        assert_int_equal(token_trie_need(v, first, NULL), 0);
+        for (size_t i = part->from; i < part->to; i++) {
             const struct trie_node *node = &v->nodes[i];
             path[node->depth - 1] = (char)node->byte;
-            assert_true(node->skip > i && node->skip <= v->n_nodes);
+            assert_int_equal((unsigned char)path[0], first);
+            assert_true(node->skip > i && node->skip <= part->to);
             for (size_t k = 0; k < node->n_equal; k++) {
                 size_t n;
                 const char *p = bpe_token(t.bpe, v->ids[node->rank + k], &n);
@@ -316,11 +372,13 @@ static void test_trie(void **state)
                 n_seen++;
             }
         }
+    }
     size_t want = 0, n;
     for (size_t i = 0; i < t.n; i++)
         want += bpe_token(t.bpe, (int32_t)i, &n) && n > 0 &&
                 is_listed(&t, (int32_t)i);
     assert_int_equal(n_seen, want);
+    assert_int_equal(count_by_class(t.trie), want);
     close_tokens(&t);
 }
 

@@ -19,12 +19,12 @@ struct kid {
 };
 
 struct builder {
-    struct class_trie *c;
+    struct class_part *c;
     const struct token_trie *t;
-    size_t n_classes;
-    uint32_t *work; /* [n_nodes] nodes of the token trie, level above level */
+    const unsigned char *class_of;
+    uint32_t *work; /* nodes of the token trie, level above level */
     size_t n_work;
-    struct kid *kids; /* [n_nodes] children while they are sorted by class */
+    struct kid *kids; /* children while they are sorted by class */
     size_t n_ids, n_nodes, cap;
     struct qwick_err *e;
 };
@@ -32,7 +32,7 @@ struct builder {
 /* Add a node for work[from, to). */
 static int add_node(struct builder *b, size_t from, size_t to, size_t depth)
 {
-    struct class_trie *c = b->c;
+    struct class_part *c = b->c;
     if (ARRAY_RESERVE(c->v, b->cap, c->n + 2, b->e))
         return -1;
     c->v[c->n] = (struct class_node){.ids = (uint32_t)b->n_ids,
@@ -66,26 +66,23 @@ static void sort_kids(struct builder *b, size_t n)
     }
     for (size_t i = 0; i < n && n > FEW_KIDS; i++)
         at[b->kids[i].class + 1u]++;
-    for (size_t k = 0; k < b->n_classes && n > FEW_KIDS; k++)
+    for (size_t k = 0; k < b->t->classes->n && n > FEW_KIDS; k++)
         at[k + 1] += at[k];
     for (size_t i = 0; i < n; i++)
         work[n > FEW_KIDS ? at[b->kids[i].class]++ : i] = b->kids[i].node;
     b->n_work += n;
 }
 
-/* Put the children of work[from, to), or with from == to the first level, on
- * top of the work, sorted by class. */
+/* Put the children of work[from, to) on top of the work, sorted by class. */
 static void put_children(struct builder *b, size_t from, size_t to)
 {
     const struct trie_node *v = b->t->nodes;
-    bool root = from == to;
     size_t n = 0;
-    for (size_t i = from; i < to + root; i++) {
-        size_t kid = root ? 0 : b->work[i] + 1u;
-        size_t end = root ? b->t->n_nodes : v[b->work[i]].skip;
+    for (size_t i = from; i < to; i++) {
+        size_t kid = b->work[i] + 1u, end = v[b->work[i]].skip;
         for (; kid < end; kid = v[kid].skip)
             b->kids[n++] =
-                (struct kid){(uint32_t)kid, b->c->class_of[v[kid].byte]};
+                (struct kid){(uint32_t)kid, b->class_of[v[kid].byte]};
     }
     if (n)
         sort_kids(b, n);
@@ -95,29 +92,28 @@ static void put_children(struct builder *b, size_t from, size_t to)
  * class. */
 static size_t same_class(const struct builder *b, size_t from, size_t to)
 {
-    const unsigned char *class_of = b->c->class_of;
     const struct trie_node *v = b->t->nodes;
     size_t i = from + 1;
-    while (i < to &&
-           class_of[v[b->work[i]].byte] == class_of[v[b->work[from]].byte])
+    while (i < to && b->class_of[v[b->work[i]].byte] ==
+                         b->class_of[v[b->work[from]].byte])
         i++;
     return i;
 }
 
-/* Add the nodes below work[from, to). The recursion is as deep as the longest
- * token. */
-static int add_below(struct builder *b, size_t from, size_t to, size_t depth)
+/* Add a node for work[from, to) and those below. The recursion is as deep as
+ * the longest token. */
+static int add_nodes(struct builder *b, size_t from, size_t to, size_t depth)
 {
-    size_t base = b->n_work, at = base;
+    size_t base = b->n_work, at = base, i = b->c->n;
+    if (add_node(b, from, to, depth))
+        return -1;
     put_children(b, from, to);
     for (size_t end = b->n_work, next; at < end; at = next) {
-        size_t i = b->c->n;
         next = same_class(b, at, end);
-        if (add_node(b, at, next, depth + 1) ||
-            add_below(b, at, next, depth + 1))
+        if (add_nodes(b, at, next, depth + 1))
             return -1;
-        b->c->v[i].skip = (uint32_t)b->c->n;
     }
+    b->c->v[i].skip = (uint32_t)b->c->n;
     b->n_work = base;
     return 0;
 }
@@ -125,7 +121,7 @@ static int add_below(struct builder *b, size_t from, size_t to, size_t depth)
 /* Write the tokens of nodes that have many as bits. */
 static int make_bits(struct builder *b)
 {
-    struct class_trie *c = b->c;
+    struct class_part *c = b->c;
     size_t n = 0;
     for (size_t i = 0; i < c->n; i++)
         if (c->v[i + 1].ids - c->v[i].ids > c->n_words / WORDS_AN_ID)
@@ -142,12 +138,11 @@ static int make_bits(struct builder *b)
     return 0;
 }
 
-/* Fill in the classes. */
-static size_t make_classes(struct class_trie *c)
+void byte_classes_fill(struct byte_classes *c)
 {
     /* continuations, with the limits of those after E0, ED, F0 and F4 */
     static const unsigned char borders[] = {0x80, 0x90, 0xA0, 0xC0};
-    size_t n = 1;
+    *c = (struct byte_classes){.n = 1};
     for (unsigned i = 1; i < 256; i++) {
         bool begins = i >= '\t' && i < 0x80 && !(i > 'A' && i <= 'Z') &&
                       !(i > 'a' && i <= 'z') && !(i > '\r' + 1 && i < ' ') &&
@@ -156,41 +151,79 @@ static size_t make_classes(struct class_trie *c)
             begins |= borders[k] == i || i > 0xC1;
         if (begins) {
             c->borders[i / 64] |= 1ull << (i & 63);
-            n++;
+            c->n++;
         }
-        c->class_of[i] = (unsigned char)(n - 1);
+        c->class_of[i] = (unsigned char)(c->n - 1);
     }
-    return n;
 }
 
-int class_trie_create(struct class_trie **out, const struct token_trie *t,
-                      struct qwick_err *e)
+/* Fill in a part from n_nodes nodes with n_ids tokens, of which the first
+ * n_work are in b->work. */
+static int fill_part(struct builder *b, size_t n_ids, size_t n_nodes)
 {
-    struct class_trie *c = calloc(1, sizeof *c);
-    int rc = -1;
-    *out = c;
-    if (!c)
-        return err_oom(e, sizeof *c);
-    struct builder b = {.c = c, .t = t, .n_classes = make_classes(c), .e = e};
-    c->n_words = t->n_vocab / 64 + 1;
-    c->ids = malloc((t->n_ids + 1) * sizeof *c->ids);
-    c->nodes = malloc((t->n_nodes + 1) * sizeof *c->nodes);
-    b.work = malloc((t->n_nodes + 1) * sizeof *b.work);
-    b.kids = malloc((t->n_nodes + 1) * sizeof *b.kids);
-    if (!c->ids || !c->nodes || !b.work || !b.kids)
-        err_oom(e, t->n_nodes * sizeof *c->nodes);
-    else if (!ARRAY_RESERVE(c->v, b.cap, 1, e) && !add_below(&b, 0, 0, 0)) {
-        c->v[c->n] = (struct class_node){.ids = (uint32_t)b.n_ids,
-                                         .nodes = (uint32_t)b.n_nodes,
-                                         .skip = (uint32_t)c->n};
-        rc = make_bits(&b);
-    }
+    struct class_part *c = b->c;
+    c->n_words = b->t->n_vocab / 64 + 1;
+    c->ids = malloc((n_ids + 1) * sizeof *c->ids);
+    c->nodes = malloc((n_nodes + 1) * sizeof *c->nodes);
+    b->kids = malloc((n_nodes + 1) * sizeof *b->kids);
+    if (!c->ids || !c->nodes || !b->kids)
+        return err_oom(b->e, n_nodes * sizeof *c->nodes);
+    if (ARRAY_RESERVE(c->v, b->cap, 1, b->e) ||
+        (b->n_work && add_nodes(b, 0, b->n_work, 1)))
+        return -1;
+    c->v[c->n] = (struct class_node){.ids = (uint32_t)b->n_ids,
+                                     .nodes = (uint32_t)b->n_nodes,
+                                     .skip = (uint32_t)c->n};
+    return make_bits(b);
+}
+
+static struct class_part *make_part(struct token_trie *t, unsigned char class,
+                                    struct qwick_err *e)
+{
+    const struct byte_classes *classes = t->classes;
+    struct builder b = {.t = t, .class_of = classes->class_of, .e = e};
+    size_t n_ids = 0, n_nodes = 0;
+    for (unsigned i = 0; i < 256; i++)
+        if (classes->class_of[i] == class) {
+            n_ids += t->parts[i].n_ids;
+            n_nodes += t->parts[i].to - t->parts[i].from;
+        }
+    b.c = calloc(1, sizeof *b.c);
+    b.work = malloc((n_nodes + 1) * sizeof *b.work);
+    for (unsigned i = 0; i < 256 && b.work; i++)
+        if (classes->class_of[i] == class && t->parts[i].n_ids)
+            b.work[b.n_work++] = t->parts[i].from;
+    int rc = b.c && b.work ? fill_part(&b, n_ids, n_nodes)
+                           : err_oom(e, n_nodes * sizeof *b.work);
     free(b.work);
     free(b.kids);
-    return rc;
+    if (rc) {
+        class_part_free(b.c);
+        return NULL;
+    }
+    return b.c;
 }
 
-void class_trie_free(struct class_trie *c)
+const struct class_part *
+class_trie_need(struct token_trie *t, unsigned char class, struct qwick_err *e)
+{
+    struct class_part *c =
+        __atomic_load_n(&t->by_class[class], __ATOMIC_ACQUIRE);
+    if (c)
+        return c;
+    for (unsigned i = 0; i < 256; i++)
+        if (t->classes->class_of[i] == class &&
+            token_trie_need(t, (unsigned char)i, e))
+            return NULL;
+    pthread_mutex_lock(t->lock);
+    c = t->by_class[class];
+    if (!c && (c = make_part(t, class, e)) != NULL)
+        __atomic_store_n(&t->by_class[class], c, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(t->lock);
+    return c;
+}
+
+void class_part_free(struct class_part *c)
 {
     if (!c)
         return;

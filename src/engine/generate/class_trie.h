@@ -14,6 +14,15 @@
 
 struct token_trie;
 
+struct byte_classes {
+    uint64_t borders[4]; /* where a class begins: byte i is bit i % 64 of word
+                            i / 64 */
+    unsigned char class_of[256];
+    size_t n;
+};
+
+void byte_classes_fill(struct byte_classes *c);
+
 /* A node: all nodes of the token trie whose paths have these classes. Arrays
  * are in the order of a depth-first walk, and the part of a node ends where the
  * part of the next node begins. */
@@ -27,22 +36,21 @@ struct class_node {
     uint8_t byte;    /* one of its last bytes */
 };
 
-struct class_trie {
-    uint64_t borders[4]; /* where a class begins: byte i is bit i % 64 of word
-                            i / 64 */
-    unsigned char class_of[256];
+/* The tokens whose first bytes have one class. */
+struct class_part {
     struct class_node *v; /* [n + 1] the last one only ends the arrays */
     size_t n;
-    int32_t *ids;    /* [n_ids of the token trie] */
-    uint32_t *nodes; /* [n_nodes of the token trie] */
-    uint64_t *bits;  /* [n_bits, n_words] */
+    int32_t *ids;
+    uint32_t *nodes;
+    uint64_t *bits; /* [n_bits, n_words] */
     size_t n_bits, n_words;
 };
 
-/* Build the trie of the tokens of t. */
-int class_trie_create(struct class_trie **out, const struct token_trie *t,
-                      struct qwick_err *e);
+/* Return the part of a class, which is made when it is first needed, or NULL
+ * with *e set. */
+const struct class_part *
+class_trie_need(struct token_trie *t, unsigned char class, struct qwick_err *e);
 /* NULL is accepted. */
-void class_trie_free(struct class_trie *c);
+void class_part_free(struct class_part *c);
 
 #endif

@@ -10,7 +10,7 @@
 
 /* The tokens of a trie that a state admits inside its rule. */
 struct local {
-    const struct token_trie *trie;
+    struct token_trie *trie;
     uint32_t state;
     uint32_t n_ids;
     uint64_t *bits; /* [n_words], or NULL: ids */

@@ -60,7 +60,7 @@ static void drop_old_masks(struct qwick_constraint *c)
 
 static uint64_t hash_local(uint32_t state, const struct token_trie *t)
 {
-    uint64_t h = (state + ((uint64_t)t->n_ids << 32)) * 0x9e3779b97f4a7c15u;
+    uint64_t h = (state + ((uint64_t)t->kind << 32)) * 0x9e3779b97f4a7c15u;
     return h ^ h >> 32;
 }
 
@@ -105,7 +105,7 @@ static int reserve_local(struct qwick_constraint *c, size_t n,
 /* Return what the state admits inside its rule and, with ends, where the rule
  * can end. */
 static const struct local *local_of(struct qwick_constraint *c, uint32_t state,
-                                    const struct token_trie *t, bool ends,
+                                    struct token_trie *t, bool ends,
                                     struct qwick_err *e);
 
 /* Fill in l. Where the next byte mostly leads to a state that stays the same
@@ -123,7 +123,7 @@ static int fill_local(struct qwick_constraint *c, struct local *l, bool ends,
 }
 
 static const struct local *local_of(struct qwick_constraint *c, uint32_t state,
-                                    const struct token_trie *t, bool ends,
+                                    struct token_trie *t, bool ends,
                                     struct qwick_err *e)
 {
     struct local *old = find_local(c, state, t);
@@ -185,9 +185,9 @@ static int add_after(struct qwick_constraint *c, const struct local *l,
 }
 
 /* Add the tokens of a trie that begin in group g. */
-static int add_group(struct qwick_constraint *c, const struct automaton_group *g,
-                     const struct token_trie *t, uint64_t *mask,
-                     struct qwick_err *e)
+static int add_group(struct qwick_constraint *c,
+                     const struct automaton_group *g, struct token_trie *t,
+                     uint64_t *mask, struct qwick_err *e)
 {
     /* if nothing can follow the rule, its ends do not matter */
     bool ends = automaton_groups(c->a, g->after) > 0;
@@ -206,7 +206,7 @@ static int add_group(struct qwick_constraint *c, const struct automaton_group *g
  * is usual for plain tokens, because strings end with a quote. Returns 1 if it
  * did so, 0, or -1 with *e set. */
 static int add_together(struct qwick_constraint *c, uint32_t state, size_t n,
-                        const struct token_trie *t, uint64_t *mask,
+                        struct token_trie *t, uint64_t *mask,
                         struct qwick_err *e)
 {
     uint32_t all = AUTOMATON_DEAD;
@@ -305,9 +305,9 @@ static int mask_of(struct qwick_constraint *c, uint32_t state, uint64_t *mask,
                    struct qwick_err *e)
 {
     size_t n = automaton_groups(c->a, state);
-    for (const struct token_trie *t = c->trie; t; t = t->next) {
+    for (struct token_trie *t = c->trie; t; t = t->next) {
         int done =
-            n > 1 && t->plain ? add_together(c, state, n, t, mask, e) : 0;
+            n > 1 && t->kind == 0 ? add_together(c, state, n, t, mask, e) : 0;
         for (size_t i = 0; !done && i < n; i++) {
             struct automaton_group g;
             automaton_group(c->a, state, i, &g);

@@ -233,7 +233,7 @@ static int admits_all(struct qwick_constraint *c, const struct token_trie *t,
                       size_t i, uint32_t state, bool ends, struct qwick_err *e)
 {
     const struct trie_node *node = &t->nodes[i];
-    if (!t->plain || node->skip < i + LARGE_SUBTREE ||
+    if (t->kind != 0 || node->skip < i + LARGE_SUBTREE ||
         (ends && automaton_accepts(c->a, state)))
         return 0;
     int uniform = is_uniform(c, state, e);
@@ -241,12 +241,6 @@ static int admits_all(struct qwick_constraint *c, const struct token_trie *t,
         return uniform;
     uint32_t to = automaton_advance(c->a, state, ' ');
     return make_alike(c, &to, node->height, e) ? -1 : to == state;
-}
-
-/* Tokens below a node begin here in the ids of the trie. */
-static size_t rank_at(const struct token_trie *t, size_t i)
-{
-    return i < t->n_nodes ? t->nodes[i].rank : t->n_ids;
 }
 
 /* ---- walks ---- */
@@ -261,7 +255,7 @@ static int walk_nodes(struct qwick_constraint *c, struct local *l, size_t from,
     const struct token_trie *t = l->trie;
     struct automaton_table known = automaton_known(c->a);
     uint32_t *stack = c->stack;
-    size_t good = rank_at(t, from); /* ids from here on are admitted */
+    size_t good = t->nodes[from].rank; /* ids from here on are admitted */
     for (size_t i = from; i < to;) {
         const struct trie_node *node = &t->nodes[i];
         size_t depth = node->depth;
@@ -273,7 +267,7 @@ static int walk_nodes(struct qwick_constraint *c, struct local *l, size_t from,
             if (add_ids(c, l, t->ids + good, node->rank - good, e))
                 return -1;
             i = node->skip;
-            good = rank_at(t, i);
+            good = t->nodes[i].rank;
             continue;
         }
         stack[depth] = state;
@@ -289,7 +283,7 @@ static int walk_nodes(struct qwick_constraint *c, struct local *l, size_t from,
             return -1;
         i++;
     }
-    return add_ids(c, l, t->ids + good, rank_at(t, to) - good, e);
+    return add_ids(c, l, t->ids + good, t->nodes[to].rank - good, e);
 }
 
 int walk_below(struct qwick_constraint *c, struct local *l, size_t i,
@@ -303,11 +297,20 @@ int walk_below(struct qwick_constraint *c, struct local *l, size_t i,
 static int walk_bytes(struct qwick_constraint *c, struct local *l, bool ends,
                       struct qwick_err *e)
 {
+    struct token_trie *t = l->trie;
     c->n_found = c->n_ends = 0;
     c->stack[0] = l->state;
-    return walk_nodes(c, l, 0, l->trie->n_nodes, ends, e)
-               ? -1
-               : keep_found(c, l, ends, e);
+    for (unsigned i = 0; i < 256; i++) {
+        unsigned char byte = (unsigned char)i;
+        if (automaton_advance(c->a, l->state, byte) == AUTOMATON_DEAD)
+            continue;
+        if (token_trie_need(t, byte, e))
+            return -1;
+        const struct trie_part *part = &t->parts[i];
+        if (part->n_ids && walk_nodes(c, l, part->from, part->to, ends, e))
+            return -1;
+    }
+    return keep_found(c, l, ends, e);
 }
 
 /* Whether a state tells no two bytes of a class apart; or -1 with *e set. */
@@ -329,9 +332,9 @@ static int suits(struct qwick_constraint *c, uint32_t state,
 }
 
 static int add_class(struct qwick_constraint *c, struct local *l,
-                     const struct class_node *node, struct qwick_err *e)
+                     const struct class_part *t, const struct class_node *node,
+                     struct qwick_err *e)
 {
-    const struct class_trie *t = l->trie->classes;
     size_t n = node[1].ids - node->ids;
     if (!node->bits)
         return n ? add_ids(c, l, t->ids + node->ids, n, e) : 0;
@@ -345,10 +348,10 @@ static int add_class(struct qwick_constraint *c, struct local *l,
 
 /* Note that the rule can end at a node, or go on below it over bytes. */
 static int leave_class(struct qwick_constraint *c, struct local *l,
+                       const struct class_part *t,
                        const struct class_node *node, uint32_t state, bool ends,
                        bool down, struct qwick_err *e)
 {
-    const struct class_trie *t = l->trie->classes;
     bool accepts = ends && automaton_accepts(c->a, state);
     for (size_t k = node->nodes; k < node[1].nodes; k++) {
         if (accepts && add_end(c, l->trie, t->nodes[k], e))
@@ -359,13 +362,13 @@ static int leave_class(struct qwick_constraint *c, struct local *l,
     return 0;
 }
 
-static int walk_classes(struct qwick_constraint *c, struct local *l, bool ends,
-                        struct qwick_err *e)
+/* Walk over the part of a class. */
+static int walk_class(struct qwick_constraint *c, struct local *l,
+                      const struct class_part *t, bool ends,
+                      struct qwick_err *e)
 {
-    const struct class_trie *t = l->trie->classes;
     struct automaton_table known = automaton_known(c->a);
     uint32_t *stack = c->stack;
-    c->n_found = c->n_ends = 0;
     stack[0] = l->state;
     for (size_t i = 0; i < t->n;) {
         const struct class_node *node = &t->v[i];
@@ -379,17 +382,36 @@ static int walk_classes(struct qwick_constraint *c, struct local *l, bool ends,
             continue;
         }
         stack[depth] = state;
-        if (add_class(c, l, node, e))
+        if (add_class(c, l, t, node, e))
             return -1;
         int down = node->skip == i + 1 ? 1 : suits(c, state, e);
         if (down < 0)
             return -1;
         if (!down || (ends && known.accepts[state])) {
-            if (leave_class(c, l, node, state, ends, down, e))
+            if (leave_class(c, l, t, node, state, ends, down, e))
                 return -1;
             known = automaton_known(c->a);
         }
         i = down ? i + 1 : node->skip;
+    }
+    return 0;
+}
+
+static int walk_classes(struct qwick_constraint *c, struct local *l, bool ends,
+                        struct qwick_err *e)
+{
+    const struct byte_classes *classes = l->trie->classes;
+    c->n_found = c->n_ends = 0;
+    for (unsigned i = 0; i < 256; i++) {
+        const struct class_part *part;
+        unsigned char class = classes->class_of[i];
+        if ((i && class == classes->class_of[i - 1]) ||
+            automaton_advance(c->a, l->state, (unsigned char)i) ==
+                AUTOMATON_DEAD)
+            continue;
+        part = class_trie_need(l->trie, class, e);
+        if (!part || walk_class(c, l, part, ends, e))
+            return -1;
     }
     return keep_found(c, l, ends, e);
 }
@@ -409,33 +431,27 @@ static int keep_ends(struct qwick_constraint *c, const struct local *like,
     return 0;
 }
 
-static int walk_like(struct qwick_constraint *c, struct local *l,
-                     const struct local *like, bool ends, struct qwick_err *e)
+/* Walk over a part of the trie, where l began with the tokens of *like. The
+ * states of the root are in c->stack and c->others. */
+static int compare_nodes(struct qwick_constraint *c, struct local *l,
+                         const struct local *like, const struct trie_part *part,
+                         size_t *at, bool ends, struct qwick_err *e)
 {
     const struct token_trie *t = l->trie;
     struct automaton_table known = automaton_known(c->a);
     uint32_t *stack = c->stack, *others = c->others, state, other;
-    size_t at = 0;
-    c->n_found = c->n_ends = 0;
-    if (like->bits ? copy(&l->bits, like->bits, c->n_words * sizeof *l->bits, e)
-                   : flush_found(c, l, e))
-        return -1;
-    if (like->ids)
-        set_bits(l->bits, like->ids, like->n_ids);
-    stack[0] = l->state;
-    others[0] = like->state;
-    for (size_t i = 0; i < t->n_nodes;) {
+    for (size_t i = part->from; i < part->to;) {
         const struct trie_node *node = &t->nodes[i];
         size_t d = node->depth, skip = node->skip;
         size_t left = node->height;
         if (state_after(c, stack[d - 1], node->byte, left, &known, &state, e) ||
             state_after(c, others[d - 1], node->byte, left, &known, &other, e))
             return -1;
-        if (state == other && ends && keep_ends(c, like, i, skip, &at, e))
+        if (state == other && ends && keep_ends(c, like, i, skip, at, e))
             return -1;
         if (state != other && state == AUTOMATON_DEAD)
             clear_bits(l->bits, t->ids + node->rank,
-                       rank_at(t, skip) - node->rank);
+                       t->nodes[skip].rank - node->rank);
         if (state == other || state == AUTOMATON_DEAD) {
             i = skip;
             continue;
@@ -446,6 +462,34 @@ static int walk_like(struct qwick_constraint *c, struct local *l,
         if (ends && known.accepts[state] && add_end(c, t, i, e))
             return -1;
         i++;
+    }
+    return 0;
+}
+
+static int walk_like(struct qwick_constraint *c, struct local *l,
+                     const struct local *like, bool ends, struct qwick_err *e)
+{
+    struct token_trie *t = l->trie;
+    size_t at = 0;
+    c->n_found = c->n_ends = 0;
+    if (like->bits ? copy(&l->bits, like->bits, c->n_words * sizeof *l->bits, e)
+                   : flush_found(c, l, e))
+        return -1;
+    if (like->ids)
+        set_bits(l->bits, like->ids, like->n_ids);
+    c->stack[0] = l->state;
+    c->others[0] = like->state;
+    for (unsigned i = 0; i < 256; i++) {
+        const struct trie_part *part = &t->parts[i];
+        unsigned char byte = (unsigned char)i;
+        uint32_t state = automaton_advance(c->a, l->state, byte);
+        bool same = state == automaton_advance(c->a, like->state, byte);
+        /* where the other state has ends, the part is made */
+        if (same && !token_trie_is_made(t, byte))
+            continue;
+        if (token_trie_need(t, byte, e) ||
+            compare_nodes(c, l, like, part, &at, ends, e))
+            return -1;
     }
     return keep_found(c, l, ends, e);
 }
@@ -582,7 +626,7 @@ static int is_closed(struct qwick_constraint *c, uint32_t state, bool ends,
 int walk_choose(struct qwick_constraint *c, const struct local *l, bool ends,
                 struct walk_plan *plan, struct qwick_err *e)
 {
-    bool is_plain = l->trie->plain;
+    bool is_plain = l->trie->kind == 0;
     int yes;
     *plan = (struct walk_plan){.kind = WALK_PLAIN, .like = AUTOMATON_DEAD};
     if (is_plain && count_plain(c, l, ends, &plan->chars, e))
@@ -605,6 +649,17 @@ int walk_choose(struct qwick_constraint *c, const struct local *l, bool ends,
     return walk_check(c, e);
 }
 
+static int walk_plain(struct qwick_constraint *c, struct local *l, size_t chars,
+                      bool ends, struct qwick_err *e)
+{
+    const uint64_t *plain_bits = token_trie_plain(l->trie, chars, e);
+    c->n_found = c->n_ends = 0;
+    return !plain_bits ||
+                   copy(&l->bits, plain_bits, c->n_words * sizeof *l->bits, e)
+               ? -1
+               : keep_found(c, l, ends, e);
+}
+
 int walk_run(struct qwick_constraint *c, struct local *l,
              const struct walk_plan *plan, const struct local *like, bool ends,
              struct qwick_err *e)
@@ -617,10 +672,6 @@ int walk_run(struct qwick_constraint *c, struct local *l,
     case WALK_LIKE:
         return walk_like(c, l, like, ends, e);
     default:
-        c->n_found = c->n_ends = 0;
-        return copy(&l->bits, l->trie->plain + plan->chars * c->n_words,
-                    c->n_words * sizeof *l->bits, e)
-                   ? -1
-                   : keep_found(c, l, ends, e);
+        return walk_plain(c, l, plan->chars, ends, e);
     }
 }

@@ -67,9 +67,12 @@ bool guide_keeps_newlines(const struct guide *g)
 }
 
 /* Allow the tokens that are newlines only. */
-static void allow_newlines(struct guide *g, const struct token_trie *t)
+static int allow_newlines(struct guide *g, struct token_trie *t,
+                          struct qwick_err *e)
 {
-    size_t i = 0, end = t->n_nodes;
+    if (token_trie_need(t, '\n', e))
+        return -1;
+    size_t i = t->parts['\n'].from, end = t->parts['\n'].to;
     while (i < end) {
         const struct trie_node *node = &t->nodes[i];
         if (node->byte != '\n') {
@@ -81,6 +84,7 @@ static void allow_newlines(struct guide *g, const struct token_trie *t)
         end = node->skip; /* on to the children */
         i++;
     }
+    return 0;
 }
 
 static bool is_newlines(const struct guide *g, int32_t id)
@@ -119,8 +123,9 @@ static int prepare(struct guide *g, struct qwick_err *e)
     g->forced = is_in_text(g) && n == 1 && !complete;
     allow_stops(g, complete); /* a grammar may admit all tokens */
     if (g->phase == GUIDE_AFTER_THINK && !guide_keeps_newlines(g))
-        for (const struct token_trie *t = g->eng->trie; t; t = t->next)
-            allow_newlines(g, t);
+        for (struct token_trie *t = g->eng->trie; t; t = t->next)
+            if (allow_newlines(g, t, e))
+                return -1;
     return 0;
 }
 

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
 #include "base/utf8.h"
 #include "engine/generate/class_trie.h"
 #include "text/bpe/bpe.h"
@@ -11,14 +10,27 @@
 /* Longer tokens are left out: shorter ones spell the same text. */
 enum { MAX_TOKEN = 1024 };
 
+enum { N_TRIES = 3 };
+
+/* What the tries share. Tokens are first listed by their first bytes only. A
+ * token of n bytes has at most n nodes, so each byte has a range of nodes from
+ * the beginning; memory that is never written is never used. */
+struct token_list {
+    struct token_trie tries[N_TRIES];
+    struct byte_classes classes;
+    pthread_mutex_t lock;
+    uint32_t ids[257];    /* where the tokens of a byte begin in the ids */
+    uint32_t nodes[257];  /* and their nodes */
+    bool parted[256];     /* the tokens of a byte are parted into tries */
+    unsigned char *chars; /* [n_vocab] see plain_chars; of parted tokens */
+};
+
 /* A token while tokens are sorted. key: its first bytes, so that most
  * comparisons read nothing else. */
 struct entry {
     uint64_t key;
     const unsigned char *p;
-    uint16_t n;
-    unsigned char chars; /* see plain_chars */
-    unsigned char trie;  /* 0 to 2 */
+    size_t n;
     int32_t id;
 };
 
@@ -56,65 +68,50 @@ static unsigned char plain_chars(const unsigned char *p, size_t n)
     return chars;
 }
 
-static bool is_tag(int32_t id, const int32_t *tags, size_t n_tags)
-{
-    for (size_t i = 0; i < n_tags; i++)
-        if (tags[i] == id)
-            return true;
-    return false;
-}
+/* ---- parts ---- */
 
-static size_t list_tokens(struct bpe *bpe, size_t n_vocab,
-                          const unsigned char *blocked, const int32_t *tags,
-                          size_t n_tags, struct entry *out)
+/* Part the tokens of a byte into the tries, in order. */
+static int part_tokens(struct token_list *l, unsigned char byte,
+                       struct qwick_err *e)
 {
-    size_t m = 0, n;
-    for (size_t i = 0; i < n_vocab; i++) {
-        int32_t id = (int32_t)i;
-        if ((blocked && blocked[i]) || !bpe_has(bpe, id) ||
-            (bpe_is_added(bpe, id) && !is_tag(id, tags, n_tags)))
-            continue;
-        const char *p = bpe_token(bpe, id, &n);
-        if (!p || n == 0 || n > MAX_TOKEN)
-            continue;
-        const unsigned char *bytes = (const unsigned char *)p;
-        out[m] = (struct entry){.p = bytes,
-                                .n = (uint16_t)n,
-                                .id = id,
-                                .key = first_bytes(bytes, n)};
-        if (n <= SHORT_TOKEN)
-            out[m].chars = plain_chars(bytes, n);
-        out[m].trie = n > SHORT_TOKEN ? 2 : !out[m].chars;
-        m++;
+    struct token_trie *t = l->tries;
+    int32_t *ids = t->ids + l->ids[byte];
+    size_t n = l->ids[byte + 1] - l->ids[byte], len;
+    if (l->parted[byte])
+        return 0;
+    int32_t *copy = malloc((n + 1) * sizeof *copy);
+    unsigned char *trie = malloc(n + 1);
+    if (!copy || !trie) {
+        free(copy);
+        free(trie);
+        return err_oom(e, n * sizeof *copy);
     }
-    return m;
-}
-
-/* Sort the tokens: by their first two bytes, and then each part. Returns them
- * in *v or in *other, the memory for as many. */
-static void sort_tokens(struct entry **v, struct entry **other, size_t n)
-{
-    static const unsigned shift = 48;
-    uint32_t *at = calloc((1u << 16) + 1, sizeof *at);
-    if (!at) { /* slower */
-        qsort(*v, n, sizeof **v, compare);
-        return;
+    memcpy(copy, ids, n * sizeof *copy);
+    uint32_t n_nodes[N_TRIES] = {1, 1, 1}; /* with one that ends the ranks */
+    for (size_t i = 0; i < n; i++) {
+        const char *p = bpe_token(t->bpe, copy[i], &len);
+        unsigned char chars = 0;
+        if (len <= SHORT_TOKEN)
+            chars = plain_chars((const unsigned char *)p, len);
+        l->chars[copy[i]] = chars;
+        trie[i] = len > SHORT_TOKEN ? 2 : !chars;
+        n_nodes[trie[i]] += (uint32_t)len;
     }
-    for (size_t i = 0; i < n; i++)
-        at[((*v)[i].key >> shift) + 1]++;
-    for (size_t i = 0; i < 1u << 16; i++)
-        at[i + 1] += at[i];
-    for (size_t i = 0; i < n; i++)
-        (*other)[at[(*v)[i].key >> shift]++] = (*v)[i];
-    struct entry *sorted = *other;
-    for (size_t i = 0, to; i < n; i = to) {
-        to = at[sorted[i].key >> shift];
-        if (to - i > 1)
-            qsort(sorted + i, to - i, sizeof *sorted, compare);
+    uint32_t at = l->ids[byte], node = l->nodes[byte];
+    for (unsigned k = 0; k < N_TRIES; k++) {
+        struct trie_part *part = &t[k].parts[byte];
+        part->from = part->to = node;
+        part->ids = at;
+        for (size_t i = 0; i < n; i++)
+            if (trie[i] == k)
+                t->ids[at++] = copy[i];
+        part->n_ids = at - part->ids;
+        node += n_nodes[k];
     }
-    *other = *v;
-    *v = sorted;
-    free(at);
+    free(copy);
+    free(trie);
+    l->parted[byte] = true;
+    return 0;
 }
 
 static size_t in_common(const struct entry *a, const struct entry *b)
@@ -125,120 +122,231 @@ static size_t in_common(const struct entry *a, const struct entry *b)
     return i;
 }
 
-/* Close the open nodes deeper than depth: set the ends of their subtrees. */
-static size_t close_nodes(struct token_trie *t, const uint32_t *open,
-                          size_t n_open, size_t depth)
+/* Close the open nodes deeper than depth: set the ends of their subtrees,
+ * before node end. */
+static size_t close_nodes(struct trie_node *nodes, uint32_t end,
+                          const uint32_t *open, size_t n_open, size_t depth)
 {
     while (n_open > depth) {
-        struct trie_node *node = &t->nodes[open[--n_open]];
-        node->skip = (uint32_t)t->n_nodes;
-        if (n_open && t->nodes[open[n_open - 1]].height <= node->height)
-            t->nodes[open[n_open - 1]].height = node->height + 1;
+        struct trie_node *node = &nodes[open[--n_open]], *above;
+        node->skip = end;
+        above = n_open ? &nodes[open[n_open - 1]] : node;
+        if (n_open && above->height <= node->height)
+            above->height = node->height + 1;
     }
     return n_open;
 }
 
-/* Add the tokens of trie k. */
-static int add_tokens(struct token_trie *t, const struct entry *v, size_t n,
-                      unsigned k, uint64_t *listed, struct qwick_err *e)
+/* Add the nodes of the sorted tokens v[0..n) of a part. */
+static void add_nodes(struct token_trie *t, struct trie_part *part,
+                      const struct entry *v, size_t n)
 {
     uint32_t open[MAX_TOKEN]; /* nodes from the root to the last one */
-    const struct entry *before = NULL;
-    size_t n_open = 0, cap = 0;
-    for (size_t i = 0; i < n; before = &v[i++]) {
-        while (i < n && v[i].trie != k)
-            i++;
-        if (i == n)
-            break;
-        n_open =
-            close_nodes(t, open, n_open, before ? in_common(before, &v[i]) : 0);
-        if (ARRAY_RESERVE(t->nodes, cap, t->n_nodes + v[i].n, e))
-            return -1;
+    size_t n_open = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t rank = part->ids + (uint32_t)i;
+        n_open = close_nodes(t->nodes, part->to, open, n_open,
+                             i ? in_common(&v[i - 1], &v[i]) : 0);
         for (; n_open < v[i].n; n_open++) {
-            open[n_open] = (uint32_t)t->n_nodes;
-            t->nodes[t->n_nodes++] =
-                (struct trie_node){.rank = (uint32_t)t->n_ids,
+            open[n_open] = part->to;
+            t->nodes[part->to++] =
+                (struct trie_node){.rank = rank,
                                    .depth = (uint16_t)(n_open + 1),
                                    .byte = v[i].p[n_open]};
         }
-        struct trie_node *last = &t->nodes[open[n_open - 1]];
-        if (last->n_equal == UINT8_MAX)
-            continue; /* the others of equal bytes are as good */
-        last->n_equal++;
-        t->ids[t->n_ids++] = v[i].id;
-        listed[v[i].id / 64] |= 1ull << (v[i].id & 63);
-        if (v[i].n > t->max_depth)
-            t->max_depth = v[i].n;
+        t->nodes[open[n_open - 1]].n_equal++;
+        t->ids[rank] = v[i].id;
     }
-    close_nodes(t, open, n_open, 0);
+    close_nodes(t->nodes, part->to, open, n_open, 0);
+    t->nodes[part->to] = (struct trie_node){.rank = part->ids + part->n_ids};
+}
+
+static int make_part(struct token_trie *t, struct trie_part *part,
+                     struct qwick_err *e)
+{
+    size_t n = part->n_ids, n_bytes = n * sizeof(struct entry);
+    struct entry *v = malloc(n_bytes + 1);
+    if (!v)
+        return err_oom(e, n_bytes);
+    for (size_t i = 0; i < n; i++) {
+        v[i].id = t->ids[part->ids + i];
+        v[i].p = (const unsigned char *)bpe_token(t->bpe, v[i].id, &v[i].n);
+        v[i].key = first_bytes(v[i].p, v[i].n);
+    }
+    if (n)
+        qsort(v, n, sizeof *v, compare);
+    add_nodes(t, part, v, n);
+    free(v);
+    __atomic_store_n(&part->made, true, __ATOMIC_RELEASE);
     return 0;
 }
 
-static int list_plain(struct token_trie *t, const struct entry *v, size_t n,
-                      struct qwick_err *e)
+int token_trie_make(struct token_trie *t, unsigned char byte,
+                    struct qwick_err *e)
+{
+    struct trie_part *part = &t->parts[byte];
+    pthread_mutex_lock(t->lock);
+    int rc =
+        part_tokens(t->list, byte, e) || (!part->made && make_part(t, part, e));
+    pthread_mutex_unlock(t->lock);
+    return rc ? -1 : 0;
+}
+
+/* ---- plain tokens ---- */
+
+static int list_plain(struct token_trie *t, struct qwick_err *e)
 {
     size_t n_words = t->n_vocab / 64 + 1;
-    t->plain = calloc((SHORT_TOKEN + 1) * n_words, sizeof *t->plain);
-    if (!t->plain)
-        return err_oom(e, n_words * sizeof *t->plain);
-    for (size_t i = 0; i < n; i++)
-        if (v[i].trie == 0)
-            t->plain[v[i].chars * n_words + (size_t)v[i].id / 64] |=
-                1ull << (v[i].id & 63);
+    for (unsigned byte = 0; byte < 256; byte++)
+        if (part_tokens(t->list, (unsigned char)byte, e))
+            return -1;
+    uint64_t *plain = calloc((SHORT_TOKEN + 1) * n_words, sizeof *plain);
+    if (!plain)
+        return err_oom(e, n_words * sizeof *plain);
+    for (size_t id = 0; id < t->n_vocab; id++)
+        if (t->list->chars[id])
+            plain[t->list->chars[id] * n_words + id / 64] |= 1ull << (id & 63);
     for (size_t k = n_words; k < (SHORT_TOKEN + 1) * n_words; k++)
-        t->plain[k] |= t->plain[k - n_words];
+        plain[k] |= plain[k - n_words];
+    __atomic_store_n(&t->plain, plain, __ATOMIC_RELEASE);
     return 0;
 }
 
-/* Make trie k and those after it. */
-static int make_tries(struct token_trie **out, const struct token_trie *like,
-                      const struct entry *v, size_t n, unsigned k,
-                      uint64_t *listed, struct qwick_err *e)
+const uint64_t *token_trie_plain(struct token_trie *t, size_t chars,
+                                 struct qwick_err *e)
 {
-    size_t n_ids = 0;
-    struct token_trie *t = malloc(sizeof *t);
-    *out = t;
-    if (!t)
-        return err_oom(e, sizeof *t);
-    *t = *like;
-    for (size_t i = 0; i < n; i++)
-        n_ids += v[i].trie == k;
-    t->ids = malloc((n_ids + 1) * sizeof *t->ids);
-    if (!t->ids)
-        return err_oom(e, n_ids * sizeof *t->ids);
-    if (add_tokens(t, v, n, k, listed, e) ||
-        class_trie_create(&t->classes, t, e) ||
-        (k == 0 && list_plain(t, v, n, e)))
-        return -1;
-    return k < 2 ? make_tries(&t->next, like, v, n, k + 1, listed, e) : 0;
+    const uint64_t *plain = __atomic_load_n(&t->plain, __ATOMIC_ACQUIRE);
+    if (!plain) {
+        pthread_mutex_lock(t->lock);
+        int rc = t->plain ? 0 : list_plain(t, e);
+        plain = rc ? NULL : t->plain;
+        pthread_mutex_unlock(t->lock);
+    }
+    return plain ? plain + chars * (t->n_vocab / 64 + 1) : NULL;
+}
+
+/* ---- the list ---- */
+
+static bool is_tag(int32_t id, const int32_t *tags, size_t n_tags)
+{
+    for (size_t i = 0; i < n_tags; i++)
+        if (tags[i] == id)
+            return true;
+    return false;
+}
+
+/* Set the starts of tokens that are not listed to 0 bytes. Exact numbers of
+ * bytes are needed only of long tokens. */
+static void choose_tokens(const struct token_trie *t,
+                          const unsigned char *blocked, const int32_t *tags,
+                          size_t n_tags, struct bpe_start *starts)
+{
+    for (size_t i = 0; i < t->n_vocab; i++) {
+        struct bpe_start *start = &starts[i];
+        size_t n = start->n;
+        if (n > SHORT_TOKEN)
+            bpe_token(t->bpe, (int32_t)i, &n);
+        if ((blocked && blocked[i]) || n > MAX_TOKEN ||
+            (start->added && !is_tag((int32_t)i, tags, n_tags)))
+            n = 0;
+        start->n = (uint16_t)n;
+    }
+}
+
+/* List the tokens by their first bytes. */
+static void list_tokens(struct token_list *l, const struct bpe_start *starts)
+{
+    struct token_trie *t = l->tries;
+    uint32_t at[256];
+    size_t max[2] = {0};
+    for (size_t i = 0; i < t->n_vocab; i++) {
+        struct bpe_start start = starts[i];
+        if (start.n == 0)
+            continue;
+        t->listed[i / 64] |= 1ull << (i & 63);
+        l->ids[start.byte + 1]++;
+        l->nodes[start.byte + 1] += start.n;
+        if (max[start.n > SHORT_TOKEN] < start.n)
+            max[start.n > SHORT_TOKEN] = start.n;
+    }
+    for (size_t i = 0; i < 256; i++) {
+        bool none = l->ids[i + 1] == 0;
+        for (size_t k = 0; k < N_TRIES; k++)
+            l->tries[k].parts[i].made = none;
+        l->parted[i] = none;
+        at[i] = l->ids[i];
+        l->ids[i + 1] += l->ids[i];
+        l->nodes[i + 1] += l->nodes[i] + N_TRIES;
+    }
+    for (size_t i = 0; i < t->n_vocab; i++)
+        if (starts[i].n)
+            t->ids[at[starts[i].byte]++] = (int32_t)i;
+    t->n_ids = l->ids[256];
+    for (size_t k = 0; k < N_TRIES; k++)
+        l->tries[k].max_depth = max[k == 2];
+}
+
+static int alloc_list(struct token_list *l, struct qwick_err *e)
+{
+    struct token_trie *t = l->tries;
+    size_t n = t->n_vocab;
+    t->ids = malloc((n + 1) * sizeof *t->ids);
+    t->listed = calloc(n / 64 + 1, sizeof *t->listed);
+    l->chars = calloc(n + 1, 1);
+    return t->ids && t->listed && l->chars ? 0 : err_oom(e, n * sizeof *t->ids);
+}
+
+/* Give the other tries what they share with the first one. */
+static void share_list(struct token_list *l)
+{
+    for (unsigned k = N_TRIES; k-- > 0;) {
+        struct token_trie *t = &l->tries[k], *first = l->tries;
+        t->bpe = first->bpe;
+        t->nodes = first->nodes;
+        t->ids = first->ids;
+        t->n_ids = l->ids[256];
+        t->n_vocab = first->n_vocab;
+        t->listed = first->listed;
+        t->kind = k;
+        t->next = k + 1 < N_TRIES ? t + 1 : NULL;
+        t->classes = &l->classes;
+        t->lock = &l->lock;
+        t->list = l;
+    }
 }
 
 int token_trie_create(struct token_trie **out, struct bpe *bpe, size_t n_vocab,
                       const unsigned char *blocked, const int32_t *tags,
                       size_t n_tags, struct qwick_err *e)
 {
-    size_t n_bytes = n_vocab * sizeof(struct entry);
-    const struct token_trie like = {.bpe = bpe, .n_vocab = n_vocab};
-    struct entry *v = malloc(n_bytes + 1), *other = malloc(n_bytes + 1);
-    uint64_t *listed = calloc(n_vocab / 64 + 1, sizeof *listed);
-    int rc = -1;
+    struct token_list *l = calloc(1, sizeof *l);
+    struct bpe_start *starts = malloc((n_vocab + 1) * sizeof *starts);
     *out = NULL;
-    if (!v || !other || !listed) {
-        err_oom(e, n_bytes);
-    } else {
-        size_t n = list_tokens(bpe, n_vocab, blocked, tags, n_tags, v);
-        sort_tokens(&v, &other, n);
-        rc = make_tries(out, &like, v, n, 0, listed, e);
+    if (!l || !starts) {
+        free(l);
+        free(starts);
+        return err_oom(e, n_vocab * sizeof *starts);
     }
-    free(v);
-    free(other);
-    if (rc) {
-        token_trie_free(*out);
-        *out = NULL;
-        free(listed);
-    } else {
-        (*out)->listed = listed;
+    pthread_mutex_init(&l->lock, NULL);
+    byte_classes_fill(&l->classes);
+    struct token_trie *t = l->tries;
+    t->bpe = bpe;
+    t->n_vocab = n_vocab;
+    int rc = alloc_list(l, e);
+    if (!rc) {
+        bpe_find_starts(bpe, starts, n_vocab);
+        choose_tokens(t, blocked, tags, n_tags, starts);
+        list_tokens(l, starts);
+        size_t n_bytes = l->nodes[256] * sizeof *t->nodes;
+        t->nodes = malloc(n_bytes);
+        rc = t->nodes ? 0 : err_oom(e, n_bytes);
     }
+    share_list(l);
+    free(starts);
+    if (rc)
+        token_trie_free(t);
+    else
+        *out = t;
     return rc;
 }
 
@@ -246,11 +354,15 @@ void token_trie_free(struct token_trie *t)
 {
     if (!t)
         return;
-    token_trie_free(t->next);
-    class_trie_free(t->classes);
+    struct token_list *l = t->list;
+    for (size_t k = 0; k < N_TRIES; k++)
+        for (size_t i = 0; i < 256; i++)
+            class_part_free(l->tries[k].by_class[i]);
+    pthread_mutex_destroy(&l->lock);
+    free(l->chars);
     free(t->plain);
     free(t->nodes);
     free(t->ids);
     free(t->listed);
-    free(t);
+    free(l);
 }

@@ -1,5 +1,7 @@
 #include "text/bpe/bpe_int.h"
 
+#include <string.h>
+
 static bool is_printable(uint32_t c)
 {
     return (c >= 0x21 && c <= 0x7E) || (c >= 0xA1 && c <= 0xAC) ||
@@ -33,34 +35,58 @@ int alphabet_spell(const struct alphabet *a, const char *p, size_t n,
     return 0;
 }
 
-/* The byte that the character at *p (valid UTF-8) stands for, or -1. */
-static int next_byte(const struct alphabet *a, const unsigned char **p)
+/* The byte that the character at *p (valid UTF-8) stands for, or -1. The byte
+ * after the character is readable. Branches on it would be mispredicted. */
+static inline int next_byte(const struct alphabet *a, const unsigned char **p)
 {
     const unsigned char *s = *p;
-    if (*s < 0x80) {
-        *p += 1;
-        return a->byte_of[*s];
-    }
+    unsigned two = *s >= 0x80, c = (*s & 7u) << 6 | (s[1] & 0x3Fu);
+    *p += 1 + two;
     /* First bytes C2 to C5 cover U+0080 to U+017F. */
-    if (*s > 0xC5)
-        return -1;
-    *p += 2;
-    return a->byte_of[(*s & 7u) << 6 | (s[1] & 0x3Fu)];
+    return a->byte_of[two ? c : *s] | -(*s > 0xC5);
+}
+
+/* Return the first character of p[0..n) that is not printable ASCII, which
+ * stands for itself. Eight bytes at a time: of a byte below 0x21 or above 0x7E,
+ * one of the terms has the high bit; of other bytes, none. */
+static const unsigned char *skip_ascii(const unsigned char *p, size_t n)
+{
+    const unsigned char *end = p + n;
+    uint64_t x;
+    for (; end - p >= 8; p += 8) {
+        memcpy(&x, p, sizeof x);
+        if ((x | (x - 0x2121212121212121u) | (x + 0x0101010101010101u)) &
+            0x8080808080808080u)
+            break;
+    }
+    while (p<end && * p> ' ' && *p < 0x7F)
+        p++;
+    return p;
+}
+
+int alphabet_first(const struct alphabet *a, const char *spelled, size_t n)
+{
+    const unsigned char *p = (const unsigned char *)spelled, *end = p + n;
+    if (n == 0 || *p < 0x80)
+        return n ? *p : -1;
+    int byte = next_byte(a, &p);
+    return byte >= 0 && skip_ascii(p, (size_t)(end - p)) == end ? byte : -1;
 }
 
 void alphabet_bytes(const struct alphabet *a, char *arena, struct bpe_tok *t)
 {
     unsigned char *out = (unsigned char *)arena + t->off;
-    const unsigned char *p = out, *end = out + t->len;
+    const unsigned char *end = out + t->len, *p = skip_ascii(out, t->len);
     t->flags &= (uint16_t)~BPE_SPELLED;
-    while (p < end) {
-        if (next_byte(a, &p) < 0) {
-            t->flags |= BPE_RAW;
-            return;
-        }
+    int bytes = 0; /* negative: one of the characters is no byte */
+    out += p - out;
+    while (p < end)
+        bytes |= next_byte(a, &p);
+    if (bytes < 0) {
+        t->flags |= BPE_RAW;
+        return;
     }
-    uint16_t n = 0;
-    for (p = out; p < end; n++)
-        out[n] = (unsigned char)next_byte(a, &p);
-    t->len = n;
+    for (p = out; p < end;)
+        *out++ = (unsigned char)next_byte(a, &p);
+    t->len = (uint16_t)(out - ((unsigned char *)arena + t->off));
 }

@@ -43,6 +43,28 @@ const char *bpe_token(struct bpe *b, int32_t id, size_t *n)
     return b->arena + t->off;
 }
 
+void bpe_find_starts(struct bpe *b, struct bpe_start *out, size_t n)
+{
+    pthread_mutex_lock(&b->spell_lock);
+    for (size_t i = 0; i < n; i++) {
+        struct bpe_tok *t = i < b->size ? &b->tok[i] : NULL;
+        const char *p = t ? b->arena + t->off : NULL;
+        int byte = -1;
+        out[i] = (struct bpe_start){0};
+        if (!t || !t->flags)
+            continue;
+        if (t->flags & BPE_SPELLED)
+            byte = b->byte_fallback ? bpe_chars_first(p, t->len)
+                                    : alphabet_first(&b->alphabet, p, t->len);
+        if (byte < 0 && (t->flags & BPE_SPELLED))
+            bpe_unspell(b, t);
+        out[i].n = t->len;
+        out[i].byte = byte < 0 ? (unsigned char)*p : (unsigned char)byte;
+        out[i].added = (t->flags & BPE_ADDED) != 0;
+    }
+    pthread_mutex_unlock(&b->spell_lock);
+}
+
 bool bpe_has(const struct bpe *b, int32_t id)
 {
     return flags_of(b, id) != 0;

@@ -163,6 +163,15 @@ const char *bpe_token(struct bpe *b, int32_t id, size_t *n);
 bool bpe_has(const struct bpe *b, int32_t id);
 bool bpe_is_added(const struct bpe *b, int32_t id);
 bool bpe_is_special(const struct bpe *b, int32_t id);
+/* How a token begins. */
+struct bpe_start {
+    uint16_t n; /* at least its bytes; 0: it has none */
+    unsigned char byte;
+    bool added;
+};
+
+/* Find how the tokens of ids 0..n) begin, faster than bpe_token does. */
+void bpe_find_starts(struct bpe *b, struct bpe_start *out, size_t n);
 /* Return the id of the added token with this content, or -1. */
 int32_t bpe_added_id(struct bpe *b, const char *content);
 

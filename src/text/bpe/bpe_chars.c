@@ -129,6 +129,15 @@ int bpe_fallback_byte(const char *p, size_t n)
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
+int bpe_chars_first(const char *spelled, size_t n)
+{
+    if (n == 0 || *spelled == '<')
+        return -1;
+    return n >= 3 && memcmp(spelled, "\xE2\x96\x81", 3) == 0
+               ? ' '
+               : (unsigned char)*spelled;
+}
+
 void bpe_chars_bytes(char *arena, struct bpe_tok *t)
 {
     char *s = arena + t->off;

@@ -54,7 +54,7 @@ struct bpe_tok {
  *
  * Bytes that are printable in Latin-1 are written as themselves. The other 68
  * bytes, in order, are written as the characters from U+0100 on. */
-#define ALPHABET_CHARS 0x180
+#define ALPHABET_CHARS 0x200
 struct alphabet {
     uint16_t char_of[256];
     int16_t byte_of[ALPHABET_CHARS]; /* -1: not a byte */
@@ -71,11 +71,18 @@ int alphabet_spell(const struct alphabet *a, const char *p, size_t n,
  * `tokenizers`, and gets BPE_RAW. */
 void alphabet_bytes(const struct alphabet *a, char *arena, struct bpe_tok *t);
 
+/* Return the first byte of a token from its spelling, or -1 if that takes to
+ * read it as a whole. */
+int alphabet_first(const struct alphabet *a, const char *spelled, size_t n);
+
 /* ---- characters (bpe_chars.c) ---- */
 
 /* Do the work of alphabet_bytes for a tokenizer with byte_fallback: U+2581
  * becomes a blank, and <0xHH> the byte. */
 void bpe_chars_bytes(char *arena, struct bpe_tok *t);
+
+/* Do the work of alphabet_first for a tokenizer with byte_fallback. */
+int bpe_chars_first(const char *spelled, size_t n);
 
 /* Return the byte that the spelling <0xHH> stands for, or -1 for others. */
 int bpe_fallback_byte(const char *p, size_t n);
