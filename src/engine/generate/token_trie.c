@@ -161,21 +161,50 @@ static void add_nodes(struct token_trie *t, struct trie_part *part,
     t->nodes[part->to] = (struct trie_node){.rank = part->ids + part->n_ids};
 }
 
+/* Fewer tokens are sorted by qsort only. */
+enum { MANY_TOKENS = 128 };
+
+/* Sort tokens of one first byte: by the three bytes after it, and then those
+ * that have these in common. Returns v or other, memory for as many. */
+static struct entry *sort_entries(struct entry *v, struct entry *other,
+                                  size_t n)
+{
+    unsigned same = n < MANY_TOKENS ? 56 : 32; /* bits that may differ */
+    for (unsigned shift = same; shift < 56; shift += 8) {
+        uint32_t at[257] = {0};
+        struct entry *from = v;
+        for (size_t i = 0; i < n; i++)
+            at[(from[i].key >> shift & 0xff) + 1]++;
+        for (size_t k = 0; k < 256; k++)
+            at[k + 1] += at[k];
+        for (size_t i = 0; i < n; i++)
+            other[at[from[i].key >> shift & 0xff]++] = from[i];
+        v = other;
+        other = from;
+    }
+    for (size_t i = 0, to; i < n; i = to) {
+        to = i + 1;
+        while (to < n && v[to].key >> same == v[i].key >> same)
+            to++;
+        if (to - i > 1)
+            qsort(v + i, to - i, sizeof *v, compare);
+    }
+    return v;
+}
+
 static int make_part(struct token_trie *t, struct trie_part *part,
                      struct qwick_err *e)
 {
     size_t n = part->n_ids, n_bytes = n * sizeof(struct entry);
-    struct entry *v = malloc(n_bytes + 1);
+    struct entry *v = malloc(2 * n_bytes + 1);
     if (!v)
-        return err_oom(e, n_bytes);
+        return err_oom(e, 2 * n_bytes);
     for (size_t i = 0; i < n; i++) {
         v[i].id = t->ids[part->ids + i];
         v[i].p = (const unsigned char *)bpe_token(t->bpe, v[i].id, &v[i].n);
         v[i].key = first_bytes(v[i].p, v[i].n);
     }
-    if (n)
-        qsort(v, n, sizeof *v, compare);
-    add_nodes(t, part, v, n);
+    add_nodes(t, part, sort_entries(v, v + n, n), n);
     free(v);
     __atomic_store_n(&part->made, true, __ATOMIC_RELEASE);
     return 0;
