@@ -20,8 +20,8 @@
 
 #include "../tests/unit/any_order.h"
 #include "base/array.h"
-#include "engine/generate/constraint.h"
 #include "engine/generate/class_trie.h"
+#include "engine/generate/constraint.h"
 #include "engine/generate/token_trie.h"
 #include "file/fs.h"
 #include "file/json.h"
