@@ -263,6 +263,29 @@ static void refuses_definitions(void **state)
     automaton_free(must_compile("[{\"name\":\"a>b\"}]", "qwen", NULL));
 }
 
+/* One such schema compiles, many of them would take minutes. */
+static void limits_the_work_of_all_tools(void **state)
+{
+    struct buf tools = {0};
+    struct qwick_err e;
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        buf_printf(&tools,
+                   "%c{\"name\":\"f%d\",\"parameters\":{\"properties\":"
+                   "{\"a\":{\"pattern\":\"^(a?){1000}a{1000}$\"}}}}",
+                   i ? ',' : '[', i);
+        if (i == 0) {
+            assert_int_equal(buf_putc(&tools, ']'), 0);
+            automaton_free(must_compile(tools.data, "qwen", NULL));
+            tools.len--;
+        }
+    }
+    assert_int_equal(buf_putc(&tools, ']'), 0);
+    assert_null(compile(tools.data, "qwen", NULL, &e));
+    assert_non_null(strstr(e.msg, "it takes too many steps"));
+    buf_free(&tools);
+}
+
 /* ---- random calls ---- */
 
 static const char rich[] = "[" TOOL(
@@ -766,6 +789,7 @@ int main(void)
         cmocka_unit_test(admits_calls),
         cmocka_unit_test(refuses_definitions),
         cmocka_unit_test(counts_characters),
+        cmocka_unit_test(limits_the_work_of_all_tools),
         cmocka_unit_test(reads_what_it_writes),
         cmocka_unit_test(admits_free_text),
         cmocka_unit_test(admits_calls_in_text),

@@ -63,7 +63,9 @@ static int tools_validators(struct answer_check *c, bool lenient, bool *any,
                             struct qwick_err *e)
 {
     const struct json_value *list = json_root(c->tools);
-    const struct schema_options so = {.form = c->form->kind == CALL_PARAMETERS
+    size_t work = SCHEMA_MAX_WORK;
+    const struct schema_options so = {.work = &work,
+                                      .form = c->form->kind == CALL_PARAMETERS
                                                   ? SCHEMA_PARAMETERS
                                                   : SCHEMA_ARGUMENTS};
     for (size_t i = 0; i < c->n; i++) {

@@ -187,6 +187,11 @@ void schema_free(struct schema *s)
     hashmap_free(&s->by_missing);
 }
 
+size_t schema_work(const struct schema_options *o)
+{
+    return o->work && *o->work < MAX_WORK ? *o->work : MAX_WORK;
+}
+
 /* Prepare to compile a schema. */
 static void start(struct schema *s, struct grammar *g,
                   const struct json_value *schema,
@@ -203,7 +208,14 @@ static void start(struct schema *s, struct grammar *g,
                        .any_order = o->any_order,
                        .form = o->form,
                        .call = o->call,
-                       .steps_left = MAX_WORK};
+                       .steps_left = schema_work(o)};
+}
+
+/* Take the steps of a schema from those of several. */
+static void take_work(const struct schema_options *o, size_t left)
+{
+    if (o->work)
+        *o->work -= schema_work(o) - left;
 }
 
 int schema_compile_value(struct grammar *g, const struct json_value *schema,
@@ -223,6 +235,7 @@ int schema_compile_value(struct grammar *g, const struct json_value *schema,
     else
         rc = compile(&s, root);
     if (rc && s.exhausted && s.lenient && grammar_error(g, NULL) == 0) {
+        take_work(o, s.steps_left);
         schema_free(&s);
         err = (struct qwick_err){0};
         start(&s, g, schema, o, &err);
@@ -239,6 +252,7 @@ int schema_compile_value(struct grammar *g, const struct json_value *schema,
     } else {
         rc = grammar_error(g, e);
     }
+    take_work(o, s.steps_left);
     schema_free(&s);
     return rc;
 }

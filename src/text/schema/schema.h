@@ -53,7 +53,12 @@ struct schema_options {
                      then has more texts, and a remark GRAMMAR_WEAKENED names
                      each (see schema_validator.h) */
     const char *where; /* begins messages after the grammar's name; NULL: "" */
+    size_t *work; /* the steps that several schemas may take together, of which
+                     this one takes some; NULL: only the limit of each */
 };
+
+/* The steps of one schema at most. */
+#define SCHEMA_MAX_WORK 20000000u
 
 /* Add the documents of the schema text[0..n) to g, and set *root to their rule,
  * for grammar_finish. o may be NULL for the defaults.

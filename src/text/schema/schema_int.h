@@ -38,7 +38,7 @@ enum {
 enum {
     MAX_NODES = 100000,  /* schemas inside a schema */
     MAX_SETS = 20000,    /* sets that are compiled */
-    MAX_WORK = 20000000, /* steps of the compiler */
+    MAX_WORK = SCHEMA_MAX_WORK, /* steps of the compiler */
     MAX_EXTRAS = 500,    /* languages of names that a schema does not list */
     MAX_PREFIX = 256,    /* prefixItems */
     MAX_CONTAINS = 4,    /* contains of one array */
@@ -302,6 +302,9 @@ int schema_refuse_err(struct schema *s, const struct json_value *at,
 
 /* Count n steps of work. Returns -1 with the error set when it is too much. */
 int schema_step(struct schema *s, size_t n);
+
+/* The steps that a schema with these options may take. */
+size_t schema_work(const struct schema_options *o);
 
 /* Read a schema. Returns 0 with *root set, or -1 with the error set. Free the
  * memory of a schema in any case. */

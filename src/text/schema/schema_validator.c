@@ -68,9 +68,13 @@ static int validator_create(struct schema_validator **out,
         return err_oom(e, sizeof *v);
     }
     v->s.root = schema;
-    v->s.steps_left = MAX_WORK;
+    size_t work = o ? schema_work(o) : MAX_WORK;
+    v->s.steps_left = work;
     v->doc = doc;
-    if (validator_read(v, o, &err)) {
+    int rc = validator_read(v, o, &err);
+    if (o && o->work)
+        *o->work -= work - v->s.steps_left;
+    if (rc) {
         schema_validator_free(v);
         return err_set(e, err.code, "%s%s", o && o->where ? o->where : "",
                        err.msg);

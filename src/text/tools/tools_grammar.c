@@ -16,6 +16,10 @@
 #include "text/grammar/dfa_text.h"
 #include "text/tools/tools_text.h"
 
+/* Steps of all schemas. Those of calls that the model may leave out are compiled
+ * twice. */
+enum { MAX_TOOLS_WORK = 2 * SCHEMA_MAX_WORK };
+
 /* ---- definitions ---- */
 
 struct tool {
@@ -32,6 +36,7 @@ struct calls {
     struct tool *tools;
     uint32_t *args; /* [n] nodes of the arguments of each tool */
     size_t n;
+    size_t work; /* steps that all schemas may take together */
 };
 
 static bool is_strict(const struct tool *t)
@@ -180,6 +185,7 @@ static uint32_t any_arguments(struct calls *c, const struct schema_options *o)
 {
     struct schema_options plain = *o;
     plain.form = SCHEMA_ARGUMENTS;
+    plain.work = NULL;
     return o->form == SCHEMA_PARAMETERS
                ? tools_text_to_tag(c->g, c->o->form->close)
                : schema_node(c->g, &an_object, &plain);
@@ -215,6 +221,7 @@ static uint32_t arguments(struct calls *c, const struct tool *t)
         .lenient = !is_strict(t) &&
                    (c->o->lenient || c->o->optional || t->strict != NULL),
         .where = where.data,
+        .work = &c->work,
     };
     if (c->o->optional)
         held = schema_is_held(c, t, &o, &why);
@@ -347,7 +354,8 @@ static void all_arguments(struct calls *c, const struct json_value *list)
 static void compile(struct grammar *g, const struct json_value *list,
                     const struct tools_options *o, uint32_t root)
 {
-    struct calls c = {.g = g, .o = o, .n = list->len};
+    struct calls c = {
+        .g = g, .o = o, .n = list->len, .work = MAX_TOOLS_WORK};
     c.tools = calloc(c.n, sizeof *c.tools);
     c.args = calloc(c.n, sizeof *c.args);
     if (!c.tools || !c.args) {
