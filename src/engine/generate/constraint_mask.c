@@ -185,7 +185,8 @@ static int add_after(struct qwick_constraint *c, const struct local *l,
 }
 
 /* Add the tokens of a trie that begin in group g. */
-static int add_group(struct qwick_constraint *c, const struct automaton_group *g,
+static int add_group(struct qwick_constraint *c,
+                     const struct automaton_group *g,
                      const struct token_trie *t, uint64_t *mask,
                      struct qwick_err *e)
 {
