@@ -88,6 +88,17 @@ static const struct {
      "\"null\"}},\"additionalProperties\":{\"type\":\"boolean\"},\"required\":"
      "[\"id\"]}",
      SCHEMA},
+    /* names of several languages, which one walk finds */
+    {"{\"type\":\"object\",\"patternProperties\":{\"a\":{\"type\":\"null\"},"
+     "\"b\":{\"enum\":[null,1]},\"^c\":{\"maxLength\":9}},\"required\":"
+     "[\"cb\"]}",
+     SCHEMA},
+    /* rules that end after plain characters, so that it does not */
+    {"root ::= w \" \" root | v \"-\" root | \"!\"\n"
+     "w ::= [a-z] w | [a-z]\nv ::= [a-m0-9] v | [0-9]\n",
+     GBNF},
+    {"{\"type\":\"string\",\"pattern\":\"^\\\\p{L}[\\\\p{L}\\\\d]{1,200}$\"}",
+     SCHEMA},
     {"{\"type\":\"string\",\"format\":\"uri\"}", SCHEMA},
     {"{\"type\":\"string\",\"pattern\":\"^[0-9a-f]{4,40}$\"}", SCHEMA},
 };

@@ -18,7 +18,15 @@ static const struct documents patterns[] = {
      {"{\"a\":1}", "{\"b\":1}"}},
 };
 
+/* The longest name that no schema lists. */
+#define LETTERS_16 "aaaaaaaaaaaaaaaa"
+#define LETTERS_64 LETTERS_16 LETTERS_16 LETTERS_16 LETTERS_16
+#define LONG_NAME  LETTERS_64 LETTERS_64 LETTERS_64
+
 static const struct documents names[] = {
+    {"{'properties':{'b':{}}}",
+     {"{\"" LONG_NAME "\":1}"},
+     {"{\"a" LONG_NAME "\":1}"}},
     {"{'propertyNames':{'pattern':'^[a-c]+$','maxLength':2},'properties':{'a':"
      "{'type':'null'},'x':{}}}",
      {"{}", "{\"a\":null}", "{\"b\":1,\"cc\":2}"},

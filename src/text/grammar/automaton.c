@@ -335,12 +335,26 @@ static uint32_t close_places(struct automaton *a)
     return find_state(a);
 }
 
+/* Return the state that has one visited place. Many bytes lead to one place: in
+ * a finite automaton, all that lead to one of its states. */
+static uint32_t close_place(struct automaton *a, struct place x)
+{
+    while (a->code.v[x.pc].op == OP_JUMP)
+        x.pc = a->code.v[x.pc].arg;
+    struct closed *known = &a->closed[hash_place(a, x) % CLOSED_SLOTS];
+    if (known->state == AUTOMATON_DEAD || !same_place(known->from, x))
+        *known = (struct closed){x, close_places(a)};
+    return known->state;
+}
+
 /* Return the state after a byte. *from and *to: the first and the last byte
  * that the state does not tell apart from it. */
 static uint32_t advance(struct automaton *a, uint32_t state, unsigned char byte,
                         unsigned *from, unsigned *to)
 {
     const struct set *s = &a->states.v[state];
+    struct place last = {0};
+    size_t n = 0;
     automaton_begin(a);
     *from = 0;
     *to = 255;
@@ -362,10 +376,14 @@ static uint32_t advance(struct automaton *a, uint32_t state, unsigned char byte,
             if (taken_record(&a->taken, &x.count, byte, &a->err))
                 return AUTOMATON_DEAD;
         }
-        if (matches && visit_at(a, x.pc + 1, x))
+        x.pc++;
+        if (matches && automaton_visit(a, x))
             return AUTOMATON_DEAD;
+        if (matches)
+            last = x;
+        n += matches;
     }
-    return close_places(a);
+    return n == 1 ? close_place(a, last) : close_places(a);
 }
 
 uint32_t automaton_advance(struct automaton *a, uint32_t state,
@@ -414,7 +432,8 @@ static int start(struct automaton *a, struct qwick_err *e)
     size_t n_rules = a->code.n_rules;
     a->heads = malloc((n_rules + 1) * sizeof *a->heads);
     a->heap = malloc((n_rules + 1) * sizeof *a->heap);
-    if (!a->heads || !a->heap)
+    a->closed = calloc(CLOSED_SLOTS, sizeof *a->closed);
+    if (!a->heads || !a->heap || !a->closed)
         return err_oom(e, n_rules * sizeof *a->heads);
     for (size_t i = 0; i < n_rules; i++)
         a->heads[i] = NO_CALLER;
@@ -465,6 +484,7 @@ void automaton_free(struct automaton *a)
     free(a->heads);
     free(a->callers);
     free(a->heap);
+    free(a->closed);
     free(a);
 }
 
@@ -832,6 +852,7 @@ int automaton_tidy(struct automaton *a, uint32_t *states, size_t n,
     for (size_t i = 0; i < n && !a->err.code; i++)
         states[i] = copy_set(a, &old, &old.states, &a->states, states[i]);
     a->start = new_start;
+    memset(a->closed, 0, CLOSED_SLOTS * sizeof *a->closed);
     sets_free(&old.states);
     sets_free(&old.frames);
     if (old.taken_map)

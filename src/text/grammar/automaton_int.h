@@ -208,6 +208,14 @@ struct caller {
 
 #define NO_CALLER UINT32_MAX
 
+/* The state of a text that is at one place. */
+struct closed {
+    struct place from;
+    uint32_t state; /* AUTOMATON_DEAD: none */
+};
+
+enum { CLOSED_SLOTS = 1024 };
+
 /* A growing list of places. */
 struct places {
     struct place *v;
@@ -225,6 +233,7 @@ struct automaton {
     size_t cap_next;
     uint32_t start;
     size_t work; /* places visited */
+    struct closed *closed; /* [CLOSED_SLOTS] by a hash of the place */
     struct qwick_err err;
     /* memory of close_places */
     struct places list; /* places reached without a byte */

@@ -381,8 +381,8 @@ static uint32_t edge_size(const struct dfa_draft_edge *d, size_t n, size_t i)
     return 1u + reads + has_next(d, n, i);
 }
 
-static int emit_edge(struct builder *b, const struct dfa_draft_edge *d, size_t n,
-                     size_t i, uint32_t to)
+static int emit_edge(struct builder *b, const struct dfa_draft_edge *d,
+                     size_t n, size_t i, uint32_t to)
 {
     static const enum op ops[] = {[DFA_COUNT - DFA_COUNT] = OP_COUNT,
                                   [DFA_COUNT_UP - DFA_COUNT] = OP_COUNT_UP,

@@ -346,6 +346,10 @@ static uint32_t others_target(const struct spell *s, const struct dfa *p,
 static uint32_t spell_finish(struct spell *s)
 {
     uint32_t node = GRAMMAR_NOTHING;
+    free(s->steps);
+    free(s->rests);
+    hashmap_free(&s->map);
+    hashmap_free(&s->by_hash);
     if (!s->failed && dfa_sort_edges(s->edges, s->n_edges, &s->err))
         s->failed = true;
     if (s->failed) {
@@ -360,10 +364,6 @@ static uint32_t spell_finish(struct spell *s)
                             s->n_edges * sizeof *s->edges, 0);
     }
     free(s->edges);
-    free(s->steps);
-    free(s->rests);
-    hashmap_free(&s->map);
-    hashmap_free(&s->by_hash);
     return node;
 }
 

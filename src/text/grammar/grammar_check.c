@@ -362,6 +362,17 @@ done:
     return rc;
 }
 
+/* Give back the memory that the nodes do not need. */
+static void shrink_data(struct grammar *g)
+{
+    size_t n = g->data.len + 1;
+    char *data = realloc(g->data.data, n);
+    if (!data)
+        return;
+    g->data.data = data;
+    g->data.cap = n;
+}
+
 int grammar_finish(struct grammar *g, uint32_t root, struct qwick_err *e)
 {
     struct check c = {.g = g};
@@ -377,6 +388,7 @@ int grammar_finish(struct grammar *g, uint32_t root, struct qwick_err *e)
     free(c.user);
     free(c.missing);
     free(c.todo);
+    shrink_data(g);
     g->done = rc == 0;
     return rc;
 }
