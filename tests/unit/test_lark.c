@@ -175,6 +175,9 @@ static const struct {
     {"start: %json {\"a\"", "expected a JSON object after %json"},
     {"start: \"x\"\n | %json {\"type\": \"q\"}",
      "G: line 2, column 4: #/type: "},
+#define SLOW(more) "%json {\"pattern\": \"^(a?){1000}a{1000}$\"} " more
+    {"start: " SLOW(SLOW(SLOW(SLOW(SLOW(SLOW(SLOW(SLOW("")))))))),
+     "it takes too many steps"},
     {"start: A\nA: %json {}", "a terminal cannot have %json"},
     {"%declare A\nstart: A", "line 1, column 1: the directive \"%declare\""},
     {"%llguidance {\"a\":1}\nstart: \"a\"", "\"%llguidance\" is not"},

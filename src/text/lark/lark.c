@@ -209,7 +209,7 @@ static uint32_t json_item(struct lark *x, const char *at)
     struct lark_place place = lark_place(x, at);
     struct qwick_err where;
     err_usage(&where, "line %zu, column %zu: ", place.line, place.column);
-    const struct schema_options o = {.where = where.msg};
+    const struct schema_options o = {.where = where.msg, .work = &x->work};
     if (!schema_compile(g, schema, (size_t)(end - schema), &o, &rule, &why))
         return then_ignored(x, grammar_ref(g, rule));
     return why.code == QWICK_ERR_MEMORY ? grammar_oom(g, 0) : GRAMMAR_NOTHING;
@@ -545,7 +545,11 @@ static void check_names(struct lark *x)
 
 uint32_t lark_compile(struct grammar *g, const char *text, size_t n)
 {
-    struct lark x = {.g = g, .text = text, .p = text, .end = text + n};
+    struct lark x = {.g = g,
+                     .text = text,
+                     .p = text,
+                     .end = text + n,
+                     .work = SCHEMA_MAX_WORK};
     x.ignores = memmem(text, n, "%ignore", 7) != NULL;
     x.ignored = grammar_new_rule(g, "%ignore", 7);
     size_t valid = utf8_valid(text, n);

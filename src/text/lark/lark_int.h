@@ -33,6 +33,7 @@ struct lark {
     struct lark_use *uses; /* [n_uses] */
     size_t n_uses, cap_uses;
     unsigned n_schemas;
+    size_t work; /* steps that the schemas after %json may take together */
     const char *module; /* a terminal of "common" is read: its name; else NULL
                          */
 };
