@@ -64,12 +64,14 @@ lenient() {
         echo "{\"prompt\": \"x\", \"json_schema\": $good, \"schema_lenient\": true}"
         echo "{\"prompt\": \"x\", \"json_schema\": $good}"
         echo "{\"prompt\": \"x\", \"json_schema\": $good, \"schema_lenient\": 1}"
+        echo "{\"prompt\": \"x\", \"schema_lenient\": true}"
     } | tr -d '\n' | sed 's/}{"prompt/}\n{"prompt/g' >"$T/in"
     run -1 --separate-stderr "$QWICK" batch -q --think off --input "$T/in"
     jlines "o[0]['error'] == '$why' and o[0]['schema_valid'] is False and
         o[1]['text'] == '\"$b\"' and o[1]['schema_valid'] is True and
         '#/not/pattern' in o[2]['error'] and 'schema_valid' not in o[2] and
-        'schema_lenient: must be true or false' in o[3]['error']" <<<"$output"
+        'schema_lenient: must be true or false' in o[3]['error'] and
+        'schema_lenient: has no effect without' in o[4]['error']" <<<"$output"
     run -0 --separate-stderr "$QWICK" batch -q --think off --schema-lenient \
         --input <(sed -n 3p "$T/in")
     python3 - "$bad" "$good" >"$T/in" <<'PY'

@@ -326,6 +326,22 @@ static int record_order(struct request *r, struct qwick_constraint_options *o,
     return 0;
 }
 
+/* Let go of keywords of the record's schema, or of its tools' schemas. */
+static int record_lenient(struct request *r, struct qwick_constraint_options *o,
+                          const char *own, const struct json_value *v,
+                          bool lenient, struct qwick_err *e)
+{
+    const struct json_value *m = json_member(v, "schema_lenient");
+    bool schema = own && o->kind == QWICK_CONSTRAINT_JSON_SCHEMA;
+    o->lenient = lenient;
+    if (!m || !m->boolean || schema || r->tools)
+        return 0;
+    return request_fault(r, e, "schema_lenient",
+                         "has no effect without %s or %s of its own",
+                         member_name(r->c, "json_schema"),
+                         member_name(r->c, "tools"));
+}
+
 /* Read the constraint of a record. *own is the member that has it; NULL: there
  * is none. */
 static int record_own_constraint(struct request *r,
@@ -443,7 +459,8 @@ static int record_constraint(struct request *r, const struct json_value *v,
         rc = choice_constraint(
             r, &choice, r->tools == &r->c->g->tools.list ? "--tools" : "tools",
             &o, &own, &text, e);
-    o.lenient = lenient;
+    if (!rc)
+        rc = record_lenient(r, &o, own, v, lenient, e);
     if (!rc)
         rc = request_constrain(r, &o, own, e);
     buf_free(&text);
