@@ -376,6 +376,12 @@ int schema_cannot_hold(struct schema *s, const struct json_value *at,
  * Returns -1 if the error is another one. */
 int schema_go_on(struct schema *s);
 
+/* Return the i-th other schema that decides about the value of a node, or may
+ * evaluate parts of it; with negated, "not" is one too. NULL after the last
+ * one. */
+struct schema_node *schema_same_value(const struct schema_node *node, size_t i,
+                                      bool negated);
+
 /* Read all nodes that can be reached, and refuse what is not supported. */
 int schema_read_all(struct schema *s);
 

@@ -722,12 +722,12 @@ struct schema_node *schema_node_of(struct schema *s,
 
 /* ---- loops --------------------------------------------------------------- */
 
-/* Return the i-th other schema that decides about the value of a node. Returns
- * NULL after the last one. */
-static struct schema_node *same_value(const struct schema_node *node, size_t i)
+struct schema_node *schema_same_value(const struct schema_node *node, size_t i,
+                                      bool negated)
 {
-    struct schema_node *const one[] = {
-        node->ref, node->negated, node->condition, node->then, node->otherwise};
+    struct schema_node *const one[] = {negated ? node->negated : NULL,
+                                       node->ref, node->condition, node->then,
+                                       node->otherwise};
     const struct node_list *lists[] = {&node->all, &node->any, &node->one,
                                        &node->dependents};
     for (size_t k = 0; k < sizeof one / sizeof *one; k++)
@@ -755,7 +755,8 @@ static int find_loop(struct schema *s, struct schema_node *start,
     path[0] = start;
     next[0] = 0;
     for (n = 1; n > 0;) {
-        struct schema_node *to = same_value(path[n - 1], next[n - 1]++);
+        struct schema_node *to =
+            schema_same_value(path[n - 1], next[n - 1]++, true);
         if (!to) {
             path[--n]->color = DONE;
         } else if (to->color == OPEN) {

@@ -25,25 +25,6 @@ struct keyword_at {
     const char *keyword;
 };
 
-/* Return the i-th other schema for the same value that may evaluate parts of
- * it, or NULL after the last one. */
-static struct schema_node *part_of(const struct schema_node *node, size_t i)
-{
-    struct schema_node *const one[] = {node->ref, node->condition, node->then,
-                                       node->otherwise};
-    const struct node_list *lists[] = {&node->all, &node->any, &node->one,
-                                       &node->dependents};
-    for (size_t k = 0; k < sizeof one / sizeof *one; k++)
-        if (one[k] && i-- == 0)
-            return one[k];
-    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) {
-        if (i < lists[k]->n)
-            return lists[k]->v[i];
-        i -= lists[k]->n;
-    }
-    return NULL;
-}
-
 /* Whether a schema may evaluate an item or a member; the walk counts as one
  * visit to each schema. */
 static bool evaluates(struct schema *s, struct schema_node *node)
@@ -56,7 +37,7 @@ static bool evaluates(struct schema *s, struct schema_node *node)
         node->other_props || node->prefix.n || node->items || node->contains ||
         node->other_items)
         return true;
-    for (size_t i = 0; (part = part_of(node, i)) != NULL; i++)
+    for (size_t i = 0; (part = schema_same_value(node, i, false)) != NULL; i++)
         if (evaluates(s, part))
             return true;
     return false;
@@ -123,7 +104,7 @@ static int prepare(const struct keyword_at *k, struct schema_node *node)
                    : 1;
     }
     node->prepared = true;
-    for (size_t i = 0; (part = part_of(node, i)) != NULL; i++) {
+    for (size_t i = 0; (part = schema_same_value(node, i, false)) != NULL; i++) {
         int rc = prepare(k, part);
         if (rc < 0)
             return -1;
