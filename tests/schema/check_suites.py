@@ -18,6 +18,7 @@ file. Exit status 1: an invalid document was admitted, or the program crashed.
 """
 import argparse
 import collections
+import decimal
 import glob
 import json
 import os
@@ -267,14 +268,24 @@ class MaskBench:
 
 # ---- random outputs ------------------------------------------------------------
 
+def is_integer(_, v):
+    """Whether a value is an integer; numbers with a point are Decimals."""
+    if isinstance(v, decimal.Decimal):
+        return v == v.to_integral_value()
+    return isinstance(v, int) and not isinstance(v, bool)
+
+
 def make_judge(schema):
     """Return a function that says what is wrong with a document, or None."""
     import jsonschema
     import schemas
     base = jsonschema.validators.validator_for(
         schema, default=jsonschema.Draft202012Validator)
-    validator = jsonschema.validators.extend(base,
-                                             {"pattern": schemas.pattern})
+    types = base.TYPE_CHECKER
+    if base is not jsonschema.Draft4Validator:  # there 1.0 is no integer
+        types = types.redefine("integer", is_integer)
+    validator = jsonschema.validators.extend(
+        base, {"pattern": schemas.pattern}, type_checker=types)
     checker = base.FORMAT_CHECKER
     judge = validator(schemas.parse(dump(schema)), format_checker=checker)
 
