@@ -100,7 +100,8 @@ struct serve_call {
     bool cancelled;   /* engine thread: cancel has been called */
     bool stream;      /* the answer is a stream; see serve_stream */
     bool broken;      /* an event of it could not be written */
-    size_t n_streams; /* its samples; prepare may set it, 1 otherwise */
+    size_t n_streams; /* its samples; prepare may set it, 1 otherwise; 0 once
+                         the places are given back */
     void *state;      /* of the endpoint */
 };
 

@@ -68,6 +68,16 @@ void serve_begin(struct serve *s, struct http_call *http,
     pthread_mutex_unlock(&s->mutex);
 }
 
+/* Give the places of a call to others. Before the last byte of its answer goes
+ * out: a client that has the whole answer can use the places at once. */
+static void call_release(struct serve_call *c)
+{
+    pthread_mutex_lock(&c->s->mutex);
+    c->s->n_streams -= c->n_streams;
+    c->n_streams = 0;
+    pthread_mutex_unlock(&c->s->mutex);
+}
+
 /* Free a call whose answer has ended. */
 static void call_free(struct serve_call *c)
 {
@@ -77,7 +87,6 @@ static void call_free(struct serve_call *c)
     if (c->next_all)
         c->next_all->at_all = c->at_all;
     s->n_calls--;
-    s->n_streams -= c->n_streams;
     if (s->n_calls == 0)
         s->idle_ms = clock_ms();
     pthread_mutex_unlock(&s->mutex);
@@ -113,6 +122,7 @@ void serve_reply(struct serve_call *c, struct buf *json)
         return;
     }
     call_note(c, 200);
+    call_release(c);
     http_reply(c->http, 200, json_type, json);
     call_free(c);
 }
@@ -133,6 +143,7 @@ void serve_event(struct serve_call *c, const char *json, size_t n)
 void serve_done(struct serve_call *c)
 {
     static const char end[] = "data: [DONE]\n\n";
+    call_release(c);
     if (!c->broken)
         http_write(c->http, end, sizeof(end) - 1);
     call_note(c, 200);
@@ -157,6 +168,7 @@ void serve_fail(struct serve_call *c, const struct serve_error *e)
     struct buf body = {0};
     call_error_json(c, e, &body);
     call_note(c, e->status);
+    call_release(c);
     if (e->status == 429)
         http_add_field(c->http, "Retry-After", "1");
     if (!c->stream) {
