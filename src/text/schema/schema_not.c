@@ -422,8 +422,6 @@ static int deny_string(struct opposite *o)
             return -1;
         node->min_length = x->max_length + 1;
     }
-    if (x->pattern && !x->pattern_dfa && drop(o, "pattern"))
-        return -1;
     if (x->pattern_dfa) {
         if (!(node = new_branch(o, T_STRING)))
             return -1;
