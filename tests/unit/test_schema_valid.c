@@ -270,6 +270,11 @@ static void weakens_to_supersets(void **state)
          "\"aaaaaaaaaaaaaaaaaaaa\""},
         {"{\"not\":{\"multipleOf\":123457},\"type\":\"integer\"}", "1",
          "246914"},
+        {"{\"required\":[\"p\",\"q\"],\"properties\":{\"p\":{\"$ref\":"
+         "\"#/$defs/c\"},\"q\":{\"$ref\":\"#/$defs/c\","
+         "\"unevaluatedProperties\":false}},\"$defs\":{\"c\":{\"if\":{"
+         "\"properties\":{\"a\":true}}}}}",
+         "{\"p\":{},\"q\":{\"a\":1}}", "{\"p\":{},\"q\":{\"b\":1}}"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char schema[300];
