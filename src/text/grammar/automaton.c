@@ -642,6 +642,14 @@ uint32_t automaton_room(const struct automaton *a, uint32_t state)
     return room;
 }
 
+/* Return the state of the places in a->out. */
+static uint32_t state_like(struct automaton *a, bool accepts)
+{
+    sort_places(&a->out);
+    a->accepts = accepts;
+    return find_state(a);
+}
+
 uint32_t automaton_alike(struct automaton *a, uint32_t state, size_t n)
 {
     struct set s = a->states.v[state];
@@ -657,11 +665,7 @@ uint32_t automaton_alike(struct automaton *a, uint32_t state, size_t n)
         if (places_push(a, &a->out, x))
             return AUTOMATON_DEAD;
     }
-    if (!other)
-        return state;
-    sort_places(&a->out);
-    a->accepts = s.accepts;
-    return find_state(a);
+    return other ? state_like(a, s.accepts) : state;
 }
 
 static void add_border(uint64_t *to, unsigned byte)
@@ -700,11 +704,7 @@ uint32_t automaton_plain(struct automaton *a, uint32_t state)
         if (places_push(a, &a->out, x))
             return AUTOMATON_DEAD;
     }
-    if (!other)
-        return state;
-    sort_places(&a->out);
-    a->accepts = s.accepts;
-    return find_state(a);
+    return other ? state_like(a, s.accepts) : state;
 }
 
 bool automaton_has_texts(const struct automaton *a)

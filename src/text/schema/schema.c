@@ -111,12 +111,11 @@ static int check_something(struct schema *s, struct schema_node *root)
                          s->reason ? s->reason : "it is false");
 }
 
-/* {"type": "object"} */
 static const struct json_value type_key = {
     .type = JSON_STRING, .str = "type", .len = 4};
 static const struct json_value type_object = {
     .type = JSON_STRING, .str = "object", .len = 6};
-static const struct json_value an_object = {
+const struct json_value schema_an_object = {
     .type = JSON_OBJECT, .len = 1, .keys = &type_key, .items = &type_object};
 static const struct json_value nothing = {.type = JSON_BOOL};
 
@@ -138,7 +137,7 @@ static int read_roots(struct schema *s, struct schema_node *roots[2], size_t *n)
     if (hashmap_init(&s->by_place, MAX_NODES, MAX_NODES, s->e) ||
         schema_find_names(s) ||
         !(roots[(*n)++] = schema_node_of(s, s->root, 0)) ||
-        (call && (!(roots[(*n)++] = schema_node_of(s, &an_object, 0)) ||
+        (call && (!(roots[(*n)++] = schema_node_of(s, &schema_an_object, 0)) ||
                   !(no_others = schema_node_of(s, &nothing, 0)))) ||
         schema_read_all(s) || (!s->checks && check_something(s, roots[0])))
         return -1;

@@ -60,6 +60,9 @@ struct schema_options {
 /* The steps of one schema at most. */
 #define SCHEMA_MAX_WORK 20000000u
 
+/* The schema {"type": "object"}. */
+extern const struct json_value schema_an_object;
+
 /* Add the documents of the schema text[0..n) to g, and set *root to their rule,
  * for grammar_finish. o may be NULL for the defaults.
  *

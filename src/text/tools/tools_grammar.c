@@ -136,14 +136,6 @@ static uint32_t part_node(struct grammar *g, const char *part)
     return part && *part ? grammar_bytes(g, part, strlen(part)) : GRAMMAR_EMPTY;
 }
 
-/* {"type": "object"} */
-static const struct json_value type_key = {
-    .type = JSON_STRING, .str = "type", .len = 4};
-static const struct json_value type_object = {
-    .type = JSON_STRING, .str = "object", .len = 6};
-static const struct json_value an_object = {
-    .type = JSON_OBJECT, .len = 1, .keys = &type_key, .items = &type_object};
-
 /* Return the node of arguments that satisfy a schema. */
 static uint32_t schema_node(struct grammar *g, const struct json_value *schema,
                             const struct schema_options *o)
@@ -188,7 +180,7 @@ static uint32_t any_arguments(struct calls *c, const struct schema_options *o)
     plain.work = NULL;
     return o->form == SCHEMA_PARAMETERS
                ? tools_text_to_tag(c->g, c->o->form->close)
-               : schema_node(c->g, &an_object, &plain);
+               : schema_node(c->g, &schema_an_object, &plain);
 }
 
 static void warn_unchecked(const struct calls *c, const struct tool *t,
