@@ -155,8 +155,8 @@ static int find_role(struct finder *f, const struct config *c, size_t layer,
     struct quantize_module *m = &f->p->modules[f->p->n_modules];
     size_t n = l->n_experts;
     *m = (struct quantize_module){.stack = n,
-                                  .rows = r->down ? c->d_model : l->d_ff,
-                                  .cols = r->down ? l->d_ff : c->d_model};
+                                  .rows = r->down ? c->d_model : l->expert_ff,
+                                  .cols = r->down ? l->expert_ff : c->d_model};
     m->parts = calloc(n, sizeof *m->parts);
     if (!m->parts)
         return err_oom(e, n * sizeof *m->parts);

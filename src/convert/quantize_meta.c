@@ -211,7 +211,7 @@ static void put_sizes(const struct writer *w, const struct config *c)
         return;
     put_size(w, ".expert_count", l->n_experts);
     put_size(w, ".expert_used_count", l->n_active);
-    put_size(w, ".expert_feed_forward_length", l->d_ff);
+    put_size(w, ".expert_feed_forward_length", l->expert_ff);
     if (l->shared_ff)
         put_size(w, ".expert_shared_feed_forward_length", l->shared_ff);
 }

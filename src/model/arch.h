@@ -30,7 +30,17 @@ enum qk_norm {
     QK_NORM_ROW   /* all heads of a token as one row */
 };
 
-enum activation { ACTIVATION_SILU, ACTIVATION_GELU };
+enum activation {
+    ACTIVATION_SILU,
+    ACTIVATION_GELU,
+    ACTIVATION_CLAMPED_SILU /* of gpt-oss's experts (kernels.clamped_swiglu) */
+};
+
+/* How a router's scores become the weights of a token's experts. */
+enum routing_rule {
+    ROUTING_ALL,   /* softmax over all experts, then the largest */
+    ROUTING_CHOSEN /* the largest scores, then softmax over these */
+};
 
 /* Which blocks layers of attention and an MLP or experts have. What a file may
  * decide is in struct config, what differs between layers is in struct
@@ -40,6 +50,9 @@ struct blocks {
     bool attn_post_norm, mlp_post_norm; /* of the result of each half */
     enum qk_norm qk_norm;
     enum activation activation; /* of gate_proj's results */
+    enum routing_rule routing;
+    bool experts_beside; /* layers with experts also have a dense MLP, and both
+                            results are added: Gemma 4 */
 };
 
 struct arch {
@@ -71,6 +84,9 @@ struct arch {
                                false */
     bool transposed_experts; /* where all experts of a layer are fused in one
                                 tensor, it is [n, columns, rows] */
+    bool alternate_experts;  /* where gate_proj and up_proj of all experts are
+                                one tensor, their rows alternate; otherwise all
+                                rows of gate_proj come first */
     struct blocks blocks;
     const struct fixed_field *fixed; /* of config.json, see fixed.h; has been
                                         checked before read_config */

@@ -80,8 +80,9 @@ struct layer_config {
     size_t n_kv_heads; /* of keys and values */
     size_t head_dim;
     float score_scale; /* of q . k */
-    size_t d_ff;       /* rows of gate_proj and up_proj; of one expert's, if the
-                          layer has experts */
+    size_t d_ff;       /* rows of the dense MLP's gate_proj and up_proj; 0: the
+                          layer has none */
+    size_t expert_ff;  /* of one expert's; 0 without experts */
     size_t n_experts;  /* 0: one dense MLP */
     size_t n_active;   /* experts of each token; 0 without experts */
     size_t shared_ff;  /* rows of the shared expert's gate_proj; 0: none */
@@ -136,6 +137,12 @@ struct config {
     size_t n_labels;     /* members of id2label, or num_labels; 0: not said */
     size_t yes_class;    /* which of them is yes */
     bool qkv_bias, o_bias, mlp_bias; /* attention_bias and the like */
+    bool expert_bias; /* routers and experts have biases */
+    float attn_cap;   /* attn_logit_softcapping c: a score s becomes
+                         c * tanh(s / c); 0: none */
+    float logit_cap;  /* final_logit_softcapping: logits likewise */
+    size_t ple_dim;   /* hidden_size_per_layer_input: values of each token for
+                         each layer; 0: none */
     bool attention_gate; /* q_proj has a head of gates behind each head of
                             queries */
     size_t sliding_window; /* sliding_window where use_sliding_window, or 0 */

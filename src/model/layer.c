@@ -248,8 +248,9 @@ static struct cost attention_cost(const struct model *m, size_t i, size_t pos,
 double layer_mlp_flops(const struct model *m, size_t i, size_t n)
 {
     const struct layer_config *l = &m->config.layers[i];
-    double mlps = l->n_experts ? (double)l->n_active : 1;
-    double rows = 3 * (mlps * (double)l->d_ff + (double)l->shared_ff) +
+    double rows = 3 * ((double)l->d_ff +
+                       (double)(l->n_active * l->expert_ff) +
+                       (double)l->shared_ff) +
                   (double)l->n_experts + (l->shared_ff ? 1 : 0);
     return (double)n * 2 * (double)m->config.d_model * rows;
 }

@@ -80,7 +80,9 @@ int experts_read_config(struct config *c, const struct section *s, size_t d_ff,
         if (!l->n_experts)
             continue;
         l->n_active = n_active;
-        l->d_ff = d_ff;
+        l->expert_ff = d_ff;
+        if (!c->arch->blocks.experts_beside)
+            l->d_ff = 0;
     }
     return 0;
 }
@@ -254,7 +256,7 @@ int experts_bind(struct model *m, struct experts *x, size_t layer,
     x->down = x->up + n;
     x->n = n;
     x->n_active = l->n_active;
-    x->d_ff = l->d_ff;
+    x->d_ff = l->expert_ff;
     x->normalise = c->norm_topk_prob;
     x->glu = model_glu(m);
     x->scale = c->residual_scale;
@@ -262,9 +264,9 @@ int experts_bind(struct model *m, struct experts *x, size_t layer,
     bool transposed = c->arch->transposed_experts &&
                       m->weights.naming.names != c->arch->gguf_names;
     const struct role roles[] = {
-        {x->gate, WEIGHT_EXPERT_GATE, WEIGHT_EXPERTS_GATE, l->d_ff, d},
-        {x->up, WEIGHT_EXPERT_UP, WEIGHT_EXPERTS_UP, l->d_ff, d},
-        {x->down, WEIGHT_EXPERT_DOWN, WEIGHT_EXPERTS_DOWN, d, l->d_ff},
+        {x->gate, WEIGHT_EXPERT_GATE, WEIGHT_EXPERTS_GATE, l->expert_ff, d},
+        {x->up, WEIGHT_EXPERT_UP, WEIGHT_EXPERTS_UP, l->expert_ff, d},
+        {x->down, WEIGHT_EXPERT_DOWN, WEIGHT_EXPERTS_DOWN, d, l->expert_ff},
     };
     if (bind_roles(&m->weights, roles, n, layer, transposed, e))
         return -1;

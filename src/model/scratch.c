@@ -174,11 +174,13 @@ static struct sizes largest_sizes(const struct model *m)
         .panel = max_size(panel_floats(c->d_model), panel_floats(v_dim))};
     for (size_t i = 0; i < c->n_layers; i++) {
         const struct layer_config *l = &c->layers[i];
-        grow(l->n_experts ? &s.expert_ff : &s.d_ff, l->d_ff);
+        grow(&s.expert_ff, l->expert_ff);
+        grow(&s.d_ff, l->d_ff);
         grow(&s.d_ff, l->shared_ff);
         grow(&s.n_experts, l->n_experts);
         grow(&s.n_active, l->n_active);
         grow(&s.panel, panel_floats(l->d_ff));
+        grow(&s.panel, panel_floats(l->expert_ff));
         grow(&s.panel, panel_floats(l->shared_ff));
         grow_attention(&s, m, i);
     }

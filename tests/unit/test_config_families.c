@@ -80,7 +80,7 @@ static void experts(void **state)
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(c.layers[i].n_experts, 8);
         assert_int_equal(c.layers[i].n_active, 2);
-        assert_int_equal(c.layers[i].d_ff, 48);
+        assert_int_equal(c.layers[i].expert_ff, 48);
     }
     config_free(&c);
     /* every second layer, except the last one of these */
@@ -514,7 +514,7 @@ static void qwen35_experts(void **state)
     for (size_t i = 0; i < 5; i++) {
         assert_int_equal(c.layers[i].n_experts, 8);
         assert_int_equal(c.layers[i].n_active, 2);
-        assert_int_equal(c.layers[i].d_ff, 48);
+        assert_int_equal(c.layers[i].expert_ff, 48);
         assert_int_equal(c.layers[i].shared_ff, 40);
     }
     config_free(&c);

@@ -202,7 +202,7 @@ static void fill_info(struct qwick_engine *eng)
         if (l->n_experts) { /* all layers with experts have equal numbers */
             i->n_experts = l->n_experts;
             i->n_active_experts = l->n_active;
-            i->expert_d_ff = l->d_ff;
+            i->expert_d_ff = l->expert_ff;
         }
     }
     i->n_heads = c->n_heads;
