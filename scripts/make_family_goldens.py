@@ -5,7 +5,7 @@ A case is a small random checkpoint of a family, in BF16 as transformers saves i
 transformers' logits in float32. NAME/ has config.json, released.json (the same as released
 checkpoints spell it), model.safetensors and expected.safetensors: input_ids, the logits of the
 last positions, greedy. NAME-mlx4/ holds the weights in MLX's layout with 4 bits and the logits of
-the dequantized weights, if the case says so. With LLAMA_CPP=DIR, the sources of llama.cpp, its
+the dequantized weights, NAME-fp8/ weights in FP8, if the case says so. With LLAMA_CPP=DIR, the sources of llama.cpp, its
 converter writes NAME.gguf, without a vocabulary. Needs torch and transformers 5."""
 
 import copy
@@ -64,10 +64,26 @@ def mrope(sections, theta=1000000.0, **more):
     return {"rope_parameters": {"rope_type": "default", "rope_theta": theta, "mrope_section": sections} | more}
 
 
+GEMMA4 = {"bos_token_id": 2, "tie_word_embeddings": True, "final_logit_softcapping": 30.0, "global_head_dim": 32,
+          "head_dim": 16, "sliding_window": 12, "vocab_size_per_layer_input": 320, "attention_k_eq_v": True,
+          "hidden_size_per_layer_input": 0, "num_kv_shared_layers": 0, "enable_moe_block": False,
+          "use_double_wide_mlp": False}
+GEMMA4_WRAP = ("gemma4", "Gemma4ForConditionalGeneration", "model.language_model.")
+GPT_OSS = {"sliding_window": 12, "attention_bias": True, "num_hidden_layers": 4, "rope_parameters": {
+    "rope_type": "yarn", "rope_theta": 150000.0, "factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+    "original_max_position_embeddings": 64}}
+
+
+def layers(pattern):
+    """Layer types by letters: s has a window, f has none."""
+    return {"num_hidden_layers": len(pattern),
+            "layer_types": [{"s": "sliding_attention", "f": "full_attention"}[c] for c in pattern]}
+
+
 # name: (class without Config, configuration, seed, options). Options: T tokens of input; plus: norms
 # are zero-centred; wrap: the model type, architecture and prefix of the wrapped text model; head: the
 # class is a model without head, which gets a random one, or the embedding; gguf: the converter keeps all
-# of the checkpoint; mlx: bits and group.
+# of the checkpoint; mlx: bits and group; fp8: the form of FP8.
 CASES = {
     # Cases with the geometry that all families have in common.
     "qwen2": ("Qwen2", WIDE, 41000, {}),
@@ -84,6 +100,18 @@ CASES = {
     "glm4": ("Glm4", WIDE | {"head_dim": 16, "attention_bias": True}, 42313, {}),
     "qwen3vl": ("Qwen3VLText", WIDE | {"head_dim": 32}, 43323, {
         "wrap": ("qwen3_vl", "Qwen3VLForConditionalGeneration", "model.language_model."), "head": "random"}),
+    "gemma2": ("Gemma2", WIDE | TIED | layers("sfsf") | {
+        "head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 12, "attn_logit_softcapping": 5.0,
+        "final_logit_softcapping": 8.0}, 42414, {"T": 40, "plus": True, "gguf": True}),
+    "gemma4-dense": ("Gemma4Text", WIDE | GEMMA4 | layers("ssfssf") | {"num_global_key_value_heads": 1}, 42515, {"T": 50}),
+    "gemma4-e2b": ("Gemma4Text", WIDE | GEMMA4 | layers("ssfssfsf") | {
+        "num_key_value_heads": 1, "attention_k_eq_v": False, "hidden_size_per_layer_input": 16, "num_kv_shared_layers": 4,
+        "use_double_wide_mlp": True}, 42616, {"T": 50, "wrap": GEMMA4_WRAP, "gguf": True}),
+    "gemma4-moe": ("Gemma4Text", WIDE | GEMMA4 | layers("sssf") | {
+        "num_global_key_value_heads": 1, "enable_moe_block": True, "num_experts": 6, "top_k_experts": 2,
+        "moe_intermediate_size": 40}, 42720, {"T": 50}),
+    "gpt-oss": ("GptOss", WIDE | GPT_OSS | {"intermediate_size": 64, "head_dim": 16, "num_local_experts": 6,
+                                            "num_experts_per_tok": 2}, 42818, {"T": 80}),
     # Other geometries, in all containers.
     "qwen2-tied": ("Qwen2", SLIM | TIED | {"num_key_value_heads": 1}, 1, {"gguf": True, "mlx": (4, 32)}),
     "qwen2-window": ("Qwen2", SLIM | {"num_hidden_layers": 3, "use_sliding_window": True, "sliding_window": 12,
@@ -149,6 +177,36 @@ CASES = {
     "ernie4_5-bias": ("Ernie4_5", SLIM | {"head_dim": 8, "use_bias": True}, 28, {}),
     "exaone4": ("Exaone4", SLIM | {"num_hidden_layers": 4, "sliding_window": 12} | llama3(32, 10000.0), 29, {
         "T": 50, "gguf": True, "mlx": (4, 32)}),
+    "gemma1": ("Gemma", SLIM | TIED | {"head_dim": 24, "num_key_value_heads": 1, "hidden_act": "gelu_pytorch_tanh"}, 31, {
+        "plus": True, "gguf": True, "mlx": (4, 32)}),
+    "gemma2-scalar": ("Gemma2", SLIM | TIED | layers("sfs") | {
+        "head_dim": 24, "query_pre_attn_scalar": 8, "sliding_window": 12, "attn_logit_softcapping": 3.0,
+        "final_logit_softcapping": None}, 32, {"T": 40, "plus": True}),
+    "gemma2-one": ("Gemma2", SLIM | TIED | layers("sfs") | {
+        "head_dim": 16, "query_pre_attn_scalar": 16, "num_key_value_heads": 1, "sliding_window": 10,
+        "attn_logit_softcapping": 4.0, "final_logit_softcapping": 6.0}, 33, {
+        "T": 40, "plus": True, "gguf": True, "mlx": (4, 32)}),
+    "gemma4-kv": ("Gemma4Text", SLIM | GEMMA4 | layers("ssfsf") | {
+        "num_key_value_heads": 4, "num_global_key_value_heads": 1, "global_head_dim": 24,
+        "final_logit_softcapping": 5.0}, 34, {"T": 50, "wrap": GEMMA4_WRAP, "gguf": True, "mlx": (4, 32)}),
+    "gemma4-e4b": ("Gemma4Text", SLIM | GEMMA4 | layers("ssfssfsf") | {
+        "attention_k_eq_v": False, "hidden_size_per_layer_input": 32, "num_kv_shared_layers": 3}, 35, {
+        "T": 40, "wrap": GEMMA4_WRAP, "gguf": True, "mlx": (4, 32)}),
+    "gemma4-top3": ("Gemma4Text", SLIM | GEMMA4 | layers("ssf") | {
+        "hidden_size": 64, "num_global_key_value_heads": 1, "enable_moe_block": True, "num_experts": 5,
+        "top_k_experts": 3, "moe_intermediate_size": 32}, 36, {
+        "T": 40, "wrap": GEMMA4_WRAP, "gguf": True, "mlx": (4, 32)}),
+    "gpt-oss-top3": ("GptOss", SLIM | GPT_OSS | {
+        "hidden_size": 64, "intermediate_size": 32, "head_dim": 16, "num_key_value_heads": 1, "num_local_experts": 5, "num_experts_per_tok": 3}, 37, {
+        "T": 80, "gguf": True, "mlx": (4, 32)}),
+    "qwen3-fp8-tensor": ("Qwen3", SLIM | {"head_dim": 16}, 38, {"fp8": "tensor"}),
+    "qwen3-fp8-row": ("Qwen3", SLIM | TIED | {"head_dim": 24}, 46, {"fp8": "row"}),
+    "qwen3-fp8-block": ("Qwen3", SLIM | {"hidden_size": 160, "intermediate_size": 288, "head_dim": 48}, 40, {"fp8": "block"}),
+    "qwen3moe-fp8": ("Qwen3Moe", SLIM | MOE | {
+        "hidden_size": 160, "head_dim": 40, "num_experts": 4, "moe_intermediate_size": 96, "norm_topk_prob": True}, 45, {
+        "fp8": "block"}),
+    "mistral3-fp8": ("Ministral3", SLIM | TIED | {"head_dim": 16} | ministral(16), 42, {
+        "T": 50, "wrap": ("mistral3", "Mistral3ForConditionalGeneration", "language_model.model."), "fp8": "released"}),
     "exaone4-full": ("Exaone4", SLIM | TIED | {"sliding_window": None, "layer_types": ["full_attention"] * 2}, 30, {
         "gguf": True}),
 }
@@ -160,7 +218,7 @@ CASES = {
 @torch.no_grad()
 def fill(model, plus):
     """Random weights that keep the size of what passes through the layers, rounded to BF16."""
-    for name, p in list(model.named_parameters()) + [(n, b) for n, b in model.named_buffers() if "bias" in n]:
+    for name, p in list(model.named_parameters()) + [(n, b) for n, b in model.named_buffers() if "bias" in n or "layer_scalar" in n]:
         last = name.rsplit(".", 1)[-1]
         if "A_log" in name:
             p.uniform_(-2.5, 1.5)
@@ -168,6 +226,10 @@ def fill(model, plus):
             p.normal_(0, 1)
         elif "conv" in name and p.dim() == 3:
             p.normal_(0, 0.5)
+        elif "layer_scalar" in name:
+            p.uniform_(0.7, 1.1)
+        elif "sinks" in name:
+            p.normal_(0, 1)
         elif last.endswith("bias"):
             p.normal_(0, 0.2)
         elif name.endswith(("gate_up_proj", "experts.down_proj")):
@@ -245,7 +307,10 @@ class Runner:
 def released_rope(c):
     """Move rope_parameters to where they were before transformers 5."""
     kind, p = c["model_type"].removesuffix("_text"), dict(c.pop("rope_parameters"))
-    if kind == "ministral3":  # was released with transformers 5
+    if kind == "gemma4":  # was released with transformers 5
+        c["rope_parameters"] = p
+        return
+    if kind == "ministral3":  # likewise
         c["rope_parameters"] = p | {"type": p["rope_type"]}
         return
     p = dict(p.get("full_attention", p))
@@ -266,6 +331,8 @@ def released_rope(c):
 def released_layers(c):
     """Say by the older fields which layers have windows, rotations and experts."""
     kind, n = c["model_type"].removesuffix("_text"), c["num_hidden_layers"]
+    if kind in ("gemma4", "gpt_oss"):  # were released with layer_types
+        return
     types = c.pop("layer_types", None)
     if kind.startswith("qwen2") and not c.get("use_sliding_window"):
         c |= {"use_sliding_window": False, "sliding_window": 8, "max_window_layers": n}
@@ -284,9 +351,15 @@ def released_layers(c):
 def released(config):
     """config.json as checkpoints have it that were released before transformers 5."""
     c = dict(config.get("text_config", config))
+    own = c.pop("per_layer_config", None)
+    if own:  # of Gemma 4, whose released fields say it by kinds of layers
+        kinds = {c["layer_types"][int(i)]: v for i, v in own.items()}["full_attention"]
+        c |= {{"head_dim": "global_head_dim", "num_key_value_heads": "num_global_key_value_heads"}[k]: v
+              for k, v in kinds.items()}
     released_rope(c)
     released_layers(c)
-    if c.get("head_dim") == c["hidden_size"] // c["num_attention_heads"] and c["model_type"] not in ("seed_oss", "ernie4_5", "glm4"):
+    if c.get("head_dim") == c["hidden_size"] // c["num_attention_heads"] and c["model_type"] not in (
+            "seed_oss", "ernie4_5", "glm4", "gemma", "gemma2", "gemma4_text", "gpt_oss", "qwen3", "qwen3_moe"):
         del c["head_dim"]
     c["torch_dtype"] = c.pop("dtype", "bfloat16")
     c["transformers_version"] = "4.51.0"
@@ -340,7 +413,8 @@ def quantize(w, bits, group):
 def mlx_bits(name, model_type, bits, group):
     """(bits, group) of a matrix: mlx-lm gives some routers 8 bits in groups of 64."""
     module = name.removesuffix(".weight")
-    routers = {"qwen3_next": ("mlp.gate", "shared_expert_gate"), "qwen3_vl_moe": ("mlp.gate",)}
+    routers = {"qwen3_next": ("mlp.gate", "shared_expert_gate"), "qwen3_vl_moe": ("mlp.gate",),
+               "gemma4": ("router.proj",), "gpt_oss": ("mlp.router",)}
     return (8, 64) if module.endswith(routers.get(model_type, ("\0",))) else (bits, group)
 
 
@@ -371,10 +445,68 @@ def round_as_mlx(runner, model_type, plus, bits, group):
     for name, p in runner.model.named_parameters():
         if plus and p.dim() == 1 and name.endswith("norm.weight") and "linear_attn.norm" not in name:
             p.copy_((p + 1).to(torch.bfloat16).float() - 1)
+        elif "experts" in name and model_type == "gpt_oss":  # by columns
+            if not name.endswith("bias"):
+                p.copy_(quantize(p.transpose(1, 2).contiguous(), bits, group)[1].transpose(1, 2))
         elif p.dim() > 1 and "conv1d" not in name:
             p.copy_(quantize(p, *mlx_bits(name, model_type, bits, group))[1])
     if runner.head is not None and runner.head is not runner.model.get_input_embeddings().weight:
         runner.head = quantize(runner.head, bits, group)[1]
+
+
+# ---- FP8 -----------------------------------------------------------------------------------
+
+
+FP8 = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "modules_to_not_convert": ["lm_head"]}
+COMPRESSED = {"quant_method": "compressed-tensors", "format": "float-quantized", "ignore": ["lm_head"],
+              "quantization_status": "compressed"}
+FP8_CONFIG = {"block": FP8 | {"weight_block_size": [128, 128]},
+              "released": FP8 | {"weight_block_size": None, "activation_scheme": "static"}} | {
+    kind: COMPRESSED | {"config_groups": {"group_0": {"targets": ["Linear"], "input_activations": None, "weights": {
+        "num_bits": 8, "type": "float", "symmetric": True, "strategy": strategy, "dynamic": False}}}}
+    for kind, strategy in (("row", "channel"), ("tensor", "tensor"))}
+
+
+def to_fp8(w, form):
+    """The tensors of a module in a form of FP8, and the weights that these stand for."""
+    rows, cols = w.shape
+    high, wide = {"row": (1, cols), "block": (128, 128)}.get(form, (rows, cols))
+    scale = torch.stack([torch.stack([b.abs().max() for b in r.split(wide, 1)]) for r in w.split(high)]) / 448
+    scale = scale.to(torch.float32 if form == "block" else torch.bfloat16).float()
+    full = scale.repeat_interleave(high, 0)[:rows].repeat_interleave(wide, 1)[:, :cols]
+    q = (w / full).clamp(-448, 448).to(torch.float8_e4m3fn)
+    name = "weight_scale_inv" if form in ("block", "released") else "weight_scale"
+    kept = scale if form == "block" else scale.to(torch.bfloat16)
+    out = {"weight": q, name: kept if form in ("block", "row") else kept.reshape([1] if form == "tensor" else [])}
+    if form == "released":
+        out["activation_scale"] = torch.tensor(0.5, dtype=torch.bfloat16)
+    return out, q.float() * full
+
+
+@torch.no_grad()
+def write_fp8(path, model, config, form):
+    """Write the checkpoint's projections in FP8, and give the model the same weights."""
+    out = Path(str(path) + "-fp8") if "fp8" not in path.name else path
+    tensors, kept = load_file(path / "model.safetensors"), {}
+    for name, w in list(tensors.items()):
+        if w.dim() == 2 and ".layers." in name and not name.endswith(("mlp.gate.weight", "embed_tokens.weight")):
+            parts, kept[name] = to_fp8(tensors.pop(name).float(), form)
+            tensors |= {f"{name.removesuffix('.weight')}.{k}": v.contiguous() for k, v in parts.items()}
+    params = dict(model.named_parameters())
+    for name, w in kept.items():
+        inner = name.removeprefix("language_model.").removeprefix("model.")
+        at = "model." * (name.startswith("model.") or "model." + inner in params) + inner
+        if at in params:
+            params[at].copy_(w)
+            continue
+        parts = at.split(".experts.")  # transformers keeps all experts in one parameter
+        expert, role, _ = parts[1].split(".")
+        p = params[parts[0] + (".experts.down_proj" if role == "down_proj" else ".experts.gate_up_proj")][int(expert)]
+        half = p.shape[0] // 2
+        (p if role == "down_proj" else p[:half] if role == "gate_proj" else p[half:]).copy_(w)
+    save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
+    config["quantization_config"] = FP8_CONFIG[form]
+    (out / "config.json").write_text(json.dumps(config, indent=2))
 
 
 # ---- cases ---------------------------------------------------------------------------------
@@ -400,7 +532,9 @@ def open_model(kind, kw, opt):
     kw = {k: v for k, v in kw.items() if "head" not in opt or k != "tie_word_embeddings"}
     config = getattr(transformers, kind + "Config")(**copy.deepcopy(kw))
     config._attn_implementation = "eager"
-    model = getattr(transformers, kind + ("Model" if "head" in opt else "ForCausalLM"))(config).float().eval()
+    cls = kind.removesuffix("Text") + "ForCausalLM" if kind.startswith("Gemma4") else (
+        kind + ("Model" if "head" in opt else "ForCausalLM"))
+    model = getattr(transformers, cls)(config).float().eval()
     fill(model, opt.get("plus"))
     if opt.get("head") == "tied":
         return model, model.get_input_embeddings().weight
@@ -421,13 +555,15 @@ def make(out, name):
     copy.deepcopy(model).to(torch.bfloat16).save_pretrained(path)
     (path / "generation_config.json").unlink(missing_ok=True)
     print(name)
-    runner = Runner(model, head, kw.get("num_experts_per_tok", 0))
+    runner = Runner(model, head, kw.get("num_experts_per_tok", kw.get("top_k_experts", 0)))
     size = opt.get("T", 24), kw["vocab_size"]
-    save_file(runner.expected(*size, seed + 1, ROWS), path / "expected.safetensors")
     config = json.loads((path / "config.json").read_text())
     if "wrap" in opt:
         config = wrap(path, model, *opt["wrap"], head, kw["tie_word_embeddings"])
         (path / "config.json").write_text(json.dumps(config, indent=2))
+    if "fp8" in opt:
+        write_fp8(path, model, config, opt["fp8"])
+    save_file(runner.expected(*size, seed + 1, ROWS), path / "expected.safetensors")
     old = released(config)
     check_released(kind, config, old)
     (path / "released.json").write_text(json.dumps(old, indent=2))
@@ -469,6 +605,8 @@ def convert(path):
     if "original_max_position_embeddings" in rope:
         text["original_max_position_embeddings"] = rope["original_max_position_embeddings"]
     (source / "config.json").write_text(json.dumps(both))
+    (source / "tokenizer.json").write_text(json.dumps({
+        "model": {"vocab": {str(i): i for i in range(text["vocab_size"])}}, "added_tokens": []}))
     r = subprocess.run([sys.executable, "-c", CONVERT, os.environ["LLAMA_CPP"], str(source), str(path) + ".gguf"],
                        capture_output=True, text=True, check=False)
     shutil.rmtree(source)

@@ -12,7 +12,8 @@ import struct
 import sys
 
 ZERO_CENTRED = {"qwen3_next", "qwen3_5", "qwen3_5_moe"}
-WRAPPED = {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "mistral3", "gemma3"}
+WRAPPED = {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "mistral3", "gemma3",
+           "gemma4"}
 OTHER_PARTS = ("visual", "vision_tower", "multi_modal_projector", "mtp.")
 EXPERT = re.compile(r"(.*\.)experts\.(\d+)\.(\w+)\.weight")
 MIXTRAL = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
@@ -65,8 +66,31 @@ def plus_one(t):
     return [dtype, shape, struct.pack("<%dH" % len(out), *out)]
 
 
-def stack_experts(tensors, by_columns):
-    """Replace tensors of single experts, and fused ones, by switch_mlp."""
+def alternate(t, width):
+    """Every second part of `width` bytes, from the first and from the second on."""
+    parts = [t[2][i:i + width] for i in range(0, len(t[2]), width)]
+    return [[t[0], None, b"".join(parts[i::2])] for i in (0, 1)]
+
+
+def split_gpt_oss(tensors):
+    """Stack the experts of gpt-oss, whose gate_proj and up_proj alternate, as mlx-lm does."""
+    for name in [n for n in tensors if ".experts." in n]:
+        t = tensors.pop(name)
+        at, role = name.split(".experts.")
+        kind = ".bias" if role.endswith("_bias") else ".weight"
+        t = t if kind == ".bias" else transposed(t)
+        n, rows, *cols = t[1]
+        parts = {"down_proj": t}
+        if role.startswith("gate_up_proj"):
+            parts = dict(zip(("gate_proj", "up_proj"), alternate(t, 2 * (cols[0] if cols else 1))))
+            for p in parts.values():
+                p[1] = [n, rows // 2, *cols]
+        for k, p in parts.items():
+            tensors[f"{at}.experts.{k}{kind}"] = p
+
+
+def stack_experts(tensors, by_columns, to="switch_mlp."):
+    """Replace tensors of single experts, and fused ones, by stacks."""
     turned = transposed if by_columns else lambda t: t
     groups = {}
     for name in list(tensors):
@@ -75,11 +99,11 @@ def stack_experts(tensors, by_columns):
             key = m[1] + "switch_mlp." + MIXTRAL.get(m[3], m[3]) + ".weight"
             groups.setdefault(key, {})[int(m[2])] = tensors.pop(name)
         elif name.endswith("experts.gate_up_proj"):
-            at = name.removesuffix("experts.gate_up_proj") + "switch_mlp."
+            at = name.removesuffix("experts.gate_up_proj") + to
             gate, up = halves(turned(tensors.pop(name)))
             tensors |= {at + "gate_proj.weight": gate, at + "up_proj.weight": up}
         elif name.endswith("experts.down_proj"):
-            at = name.removesuffix("experts.down_proj") + "switch_mlp."
+            at = name.removesuffix("experts.down_proj") + to
             tensors[at + "down_proj.weight"] = turned(tensors.pop(name))
     for key, parts in groups.items():
         dtype, shape, _ = parts[0]
@@ -105,7 +129,11 @@ def convert(tensors, config):
         if name.removeprefix("model.").startswith(OTHER_PARTS) or tied and name == "lm_head.weight":
             continue
         out["language_model." * (config["model_type"] in WRAPPED) + name] = list(t)
-    stack_experts(out, config["model_type"] == "qwen3_vl_moe")
+    if config["model_type"] == "gpt_oss":
+        split_gpt_oss(out)
+    else:
+        stack_experts(out, config["model_type"] == "qwen3_vl_moe",
+                      "experts.switch_glu." if config["model_type"].startswith("gemma4") else "switch_mlp.")
     if config["model_type"] in ZERO_CENTRED:
         fit_zero_centred(out)
     return out
