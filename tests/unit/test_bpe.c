@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 #include "bpe_small.h"
 #include "file/json.h"
+#include "text/bpe/bpe_int.h"
 #include "text/split.h"
 #include "text/unicode.h"
 
@@ -107,19 +108,58 @@ static void test_starts(void **state)
                      "\"\xC4\xA0h\xE4\xB8\xAD\":307,\"h\xC4\xA0\xC5\x84\":308,"
                      "\"\xC3\xA9\xC4\xA0\":309,\"\xC2\xAD\":310");
     struct bpe_start v[1003];
+    unsigned char first;
     bpe_find_starts(b, v, 1003);
     for (int32_t id = 0; id < 1003; id++) {
         size_t n;
+        if (v[id].n)
+            bpe_first_bytes(b, &id, 1, &first);
         const char *p = bpe_token(b, id, &n);
         assert_true(n ? v[id].n >= n : v[id].n == 0);
         assert_int_equal(v[id].added, bpe_is_added(b, id));
-        if (n)
-            assert_int_equal(v[id].byte, (unsigned char)*p);
+        if (!n)
+            continue;
+        assert_int_equal(first, (unsigned char)*p);
+        assert_int_equal(v[id].byte, *p > ' ' && *p < 0x7F ? *p : 0);
     }
-    assert_int_equal(v[306].byte, ' ');
-    assert_int_equal(v[307].byte, 0xC4);
-    assert_int_equal(v[309].byte, 0xE9);
+    int32_t ids[] = {306, 307, 309};
+    unsigned char bytes[3];
+    bpe_first_bytes(b, ids, 3, bytes);
+    assert_int_equal(bytes[0], ' ');
+    assert_int_equal(bytes[1], 0xC4);
+    assert_int_equal(bytes[2], 0xE9);
     bpe_close(b);
+}
+
+static size_t put_char(char *out, unsigned c)
+{
+    size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : 3;
+    for (size_t i = n; i-- > 1; c >>= 6)
+        out[i] = (char)(0x80 | (c & 0x3F));
+    out[0] = (char)(n == 1 ? c : n == 2 ? 0xC0 | c : 0xE0 | c);
+    return n;
+}
+
+/* Characters that stand for no byte are found in any place of a spelling. */
+static void test_alphabet(void **state)
+{
+    struct alphabet a;
+    alphabet_fill(&a);
+    for (size_t before = 0; before < 10; before++)
+        for (unsigned c = 0; c < 0x900; c++) {
+            char s[64], spelled[64];
+            memset(s, 0xEE, sizeof s);
+            size_t n = put_char(s, 0xE4);
+            for (size_t i = 0; i < before; i++)
+                n += put_char(s + n, i % 3 ? 0x143 : 'a');
+            n += put_char(s + n, c);
+            n += c % 2 ? put_char(s + n, 0xA1) : 0;
+            memcpy(spelled, s, sizeof s);
+            struct bpe_tok t = {.len = (uint16_t)n, .flags = BPE_SPELLED};
+            alphabet_bytes(&a, s, &t);
+            assert_int_equal(alphabet_first(&a, spelled, n),
+                             t.flags & BPE_RAW ? -1 : (unsigned char)s[0]);
+        }
 }
 
 static void test_small(void **state)
@@ -734,6 +774,7 @@ int main(void)
         cmocka_unit_test(test_golden_encode),
         cmocka_unit_test(test_golden_decode),
         cmocka_unit_test(test_starts),
+        cmocka_unit_test(test_alphabet),
         cmocka_unit_test(test_small),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_marks),

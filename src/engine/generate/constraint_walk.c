@@ -431,13 +431,28 @@ static int keep_ends(struct qwick_constraint *c, const struct local *like,
     return 0;
 }
 
+/* The first of *like's ends that is not before node i. */
+static size_t find_end(const struct local *like, size_t i)
+{
+    size_t lo = 0, hi = like->ends ? like->n_ends : 0;
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (like->ends[mid] < i)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
 /* Walk over a part of the trie, where l began with the tokens of *like. The
  * states of the root are in c->stack and c->others. */
 static int compare_nodes(struct qwick_constraint *c, struct local *l,
                          const struct local *like, const struct trie_part *part,
-                         size_t *at, bool ends, struct qwick_err *e)
+                         bool ends, struct qwick_err *e)
 {
     const struct token_trie *t = l->trie;
+    size_t at = find_end(like, part->from);
     struct automaton_table known = automaton_known(c->a);
     uint32_t *stack = c->stack, *others = c->others, state, other;
     for (size_t i = part->from; i < part->to;) {
@@ -447,7 +462,7 @@ static int compare_nodes(struct qwick_constraint *c, struct local *l,
         if (state_after(c, stack[d - 1], node->byte, left, &known, &state, e) ||
             state_after(c, others[d - 1], node->byte, left, &known, &other, e))
             return -1;
-        if (state == other && ends && keep_ends(c, like, i, skip, at, e))
+        if (state == other && ends && keep_ends(c, like, i, skip, &at, e))
             return -1;
         if (state != other && state == AUTOMATON_DEAD)
             clear_bits(l->bits, t->ids + node->rank,
@@ -470,7 +485,6 @@ static int walk_like(struct qwick_constraint *c, struct local *l,
                      const struct local *like, bool ends, struct qwick_err *e)
 {
     struct token_trie *t = l->trie;
-    size_t at = 0;
     c->n_found = c->n_ends = 0;
     if (like->bits ? copy(&l->bits, like->bits, c->n_words * sizeof *l->bits, e)
                    : flush_found(c, l, e))
@@ -488,7 +502,7 @@ static int walk_like(struct qwick_constraint *c, struct local *l,
         if (same && !token_trie_is_made(t, byte))
             continue;
         if (token_trie_need(t, byte, e) ||
-            compare_nodes(c, l, like, part, &at, ends, e))
+            compare_nodes(c, l, like, part, ends, e))
             return -1;
     }
     return keep_found(c, l, ends, e);

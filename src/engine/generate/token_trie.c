@@ -12,16 +12,21 @@ enum { MAX_TOKEN = 1024 };
 
 enum { N_TRIES = 3 };
 
-/* What the tries share. Tokens are first listed by their first bytes only. A
- * token of n bytes has at most n nodes, so each byte has a range of nodes from
- * the beginning; memory that is never written is never used. */
+/* What the tries share. Tokens are first listed by their first bytes only: at
+ * once those that begin with printable ASCII, and the rest when one of it is
+ * needed. A token of n bytes has at most n nodes, so each byte has a range of
+ * nodes from the beginning; memory that is never written is never used. */
 struct token_list {
     struct token_trie tries[N_TRIES];
     struct byte_classes classes;
     pthread_mutex_t lock;
-    uint32_t ids[257];    /* where the tokens of a byte begin in the ids */
-    uint32_t nodes[257];  /* and their nodes */
-    bool parted[256];     /* the tokens of a byte are parted into tries */
+    uint32_t ids[256], n_ids[256]; /* the tokens of a byte in the ids */
+    uint32_t nodes[256];           /* where their nodes begin */
+    bool parted[256];         /* the tokens of a byte are parted into tries */
+    struct bpe_start *starts; /* [n_vocab] without bytes: not listed */
+    uint32_t rest, n_rest;    /* the rest in the ids, and */
+    uint32_t rest_nodes;      /* where its nodes begin */
+    bool rest_listed;
     unsigned char *chars; /* [n_vocab] see plain_chars; of parted tokens */
 };
 
@@ -68,6 +73,61 @@ static unsigned char plain_chars(const unsigned char *p, size_t n)
     return chars;
 }
 
+/* ---- tokens by their first bytes ---- */
+
+/* Give each byte room for its n_ids tokens in the ids, from `at` on, and for
+ * n_nodes nodes and the ends of its tries, from *node on. Bytes without nodes
+ * stay as they are. */
+static void place_bytes(struct token_list *l, const uint32_t *n_nodes,
+                        uint32_t at, uint32_t *node)
+{
+    for (size_t i = 0; i < 256; i++) {
+        if (!n_nodes[i])
+            continue;
+        l->ids[i] = at;
+        l->nodes[i] = *node;
+        at += l->n_ids[i];
+        *node += n_nodes[i] + N_TRIES;
+    }
+}
+
+/* Whether the tokens of a byte are listed at once (see bpe_start). */
+static bool is_first(unsigned char byte)
+{
+    return byte > ' ' && byte < 0x7F;
+}
+
+/* List the tokens that begin with other bytes than printable ASCII. */
+static int list_rest(struct token_list *l, struct qwick_err *e)
+{
+    struct token_trie *t = l->tries;
+    uint32_t at[256], n_nodes[256] = {0}, node = l->rest_nodes;
+    size_t n = l->n_rest;
+    if (l->rest_listed)
+        return 0;
+    int32_t *ids = malloc((n + 1) * sizeof *ids);
+    unsigned char *bytes = malloc(n + 1);
+    if (!ids || !bytes) {
+        free(ids);
+        free(bytes);
+        return err_oom(e, n * sizeof *ids);
+    }
+    memcpy(ids, t->ids + l->rest, n * sizeof *ids);
+    bpe_first_bytes(t->bpe, ids, n, bytes);
+    for (size_t i = 0; i < n; i++) {
+        l->n_ids[bytes[i]]++;
+        n_nodes[bytes[i]] += l->starts[ids[i]].n;
+    }
+    place_bytes(l, n_nodes, l->rest, &node);
+    memcpy(at, l->ids, sizeof at);
+    for (size_t i = 0; i < n; i++)
+        t->ids[at[bytes[i]]++] = ids[i];
+    free(ids);
+    free(bytes);
+    l->rest_listed = true;
+    return 0;
+}
+
 /* ---- parts ---- */
 
 /* Part the tokens of a byte into the tries, in order. */
@@ -75,9 +135,16 @@ static int part_tokens(struct token_list *l, unsigned char byte,
                        struct qwick_err *e)
 {
     struct token_trie *t = l->tries;
-    int32_t *ids = t->ids + l->ids[byte];
-    size_t n = l->ids[byte + 1] - l->ids[byte], len;
     if (l->parted[byte])
+        return 0;
+    if (!is_first(byte) && list_rest(l, e))
+        return -1;
+    int32_t *ids = t->ids + l->ids[byte];
+    size_t n = l->n_ids[byte], len;
+    l->parted[byte] = n == 0;
+    for (size_t k = 0; n == 0 && k < N_TRIES; k++)
+        __atomic_store_n(&t[k].parts[byte].made, true, __ATOMIC_RELEASE);
+    if (n == 0)
         return 0;
     int32_t *copy = malloc((n + 1) * sizeof *copy);
     unsigned char *trie = malloc(n + 1);
@@ -264,55 +331,62 @@ static bool is_tag(int32_t id, const int32_t *tags, size_t n_tags)
     return false;
 }
 
-/* Set the starts of tokens that are not listed to 0 bytes. Exact numbers of
- * bytes are needed only of long tokens. */
-static void choose_tokens(const struct token_trie *t,
-                          const unsigned char *blocked, const int32_t *tags,
-                          size_t n_tags, struct bpe_start *starts)
+/* The bytes of a token that is listed, or at least as many; exactly as many of
+ * a long token. 0: it is not listed. */
+static size_t listed_size(const struct token_trie *t, size_t id,
+                          struct bpe_start start, const int32_t *tags,
+                          size_t n_tags)
 {
-    for (size_t i = 0; i < t->n_vocab; i++) {
-        struct bpe_start *start = &starts[i];
-        size_t n = start->n;
-        if (n > SHORT_TOKEN)
-            bpe_token(t->bpe, (int32_t)i, &n);
-        if ((blocked && blocked[i]) || n > MAX_TOKEN ||
-            (start->added && !is_tag((int32_t)i, tags, n_tags)))
-            n = 0;
-        start->n = (uint16_t)n;
-    }
+    size_t n = start.n;
+    if (n > SHORT_TOKEN)
+        bpe_token(t->bpe, (int32_t)id, &n);
+    return n > MAX_TOKEN || (start.added && !is_tag((int32_t)id, tags, n_tags))
+               ? 0
+               : n;
 }
 
-/* List the tokens by their first bytes. */
-static void list_tokens(struct token_list *l, const struct bpe_start *starts)
+/* Choose the tokens that are listed, and count them and their nodes by their
+ * first bytes. */
+static void choose_tokens(struct token_list *l, const unsigned char *blocked,
+                          const int32_t *tags, size_t n_tags, uint32_t *n_nodes)
 {
     struct token_trie *t = l->tries;
-    uint32_t at[256];
     size_t max[2] = {0};
     for (size_t i = 0; i < t->n_vocab; i++) {
-        struct bpe_start start = starts[i];
-        if (start.n == 0)
-            continue;
-        t->listed[i / 64] |= 1ull << (i & 63);
-        l->ids[start.byte + 1]++;
-        l->nodes[start.byte + 1] += start.n;
-        if (max[start.n > SHORT_TOKEN] < start.n)
-            max[start.n > SHORT_TOKEN] = start.n;
+        struct bpe_start *start = &l->starts[i];
+        size_t n =
+            blocked && blocked[i] ? 0 : listed_size(t, i, *start, tags, n_tags);
+        start->n = (uint16_t)n;
+        t->listed[i / 64] |= (uint64_t)(n > 0) << (i & 63);
+        l->n_ids[start->byte] += n > 0;
+        n_nodes[start->byte] += (uint32_t)n;
+        max[n > SHORT_TOKEN] =
+            max[n > SHORT_TOKEN] < n ? n : max[n > SHORT_TOKEN];
     }
-    for (size_t i = 0; i < 256; i++) {
-        bool none = l->ids[i + 1] == 0;
-        for (size_t k = 0; k < N_TRIES; k++)
-            l->tries[k].parts[i].made = none;
-        l->parted[i] = none;
-        at[i] = l->ids[i];
-        l->ids[i + 1] += l->ids[i];
-        l->nodes[i + 1] += l->nodes[i] + N_TRIES;
-    }
-    for (size_t i = 0; i < t->n_vocab; i++)
-        if (starts[i].n)
-            t->ids[at[starts[i].byte]++] = (int32_t)i;
-    t->n_ids = l->ids[256];
     for (size_t k = 0; k < N_TRIES; k++)
         l->tries[k].max_depth = max[k == 2];
+}
+
+/* List the tokens by their first bytes, the rest behind the others. n_nodes: as
+ * choose_tokens counted them. Returns the nodes that all may need. */
+static size_t list_tokens(struct token_list *l, uint32_t *n_nodes)
+{
+    struct token_trie *t = l->tries;
+    uint32_t at[256], node = 0;
+    size_t rest_nodes = n_nodes[0] + 256 * N_TRIES;
+    l->n_rest = l->n_ids[0];
+    l->n_ids[0] = n_nodes[0] = 0;
+    place_bytes(l, n_nodes, 0, &node);
+    l->rest_nodes = node;
+    for (size_t i = 0; i < 256; i++)
+        l->rest += l->n_ids[i];
+    memcpy(at, l->ids, sizeof at);
+    at[0] = l->rest;
+    for (size_t i = 0; i < t->n_vocab; i++)
+        if (l->starts[i].n)
+            t->ids[at[l->starts[i].byte]++] = (int32_t)i;
+    t->n_ids = l->rest + l->n_rest;
+    return node + rest_nodes;
 }
 
 static int alloc_list(struct token_list *l, struct qwick_err *e)
@@ -321,8 +395,11 @@ static int alloc_list(struct token_list *l, struct qwick_err *e)
     size_t n = t->n_vocab;
     t->ids = malloc((n + 1) * sizeof *t->ids);
     t->listed = calloc(n / 64 + 1, sizeof *t->listed);
+    l->starts = malloc((n + 1) * sizeof *l->starts);
     l->chars = calloc(n + 1, 1);
-    return t->ids && t->listed && l->chars ? 0 : err_oom(e, n * sizeof *t->ids);
+    return t->ids && t->listed && l->starts && l->chars
+               ? 0
+               : err_oom(e, n * sizeof *l->starts);
 }
 
 /* Give the other tries what they share with the first one. */
@@ -333,7 +410,7 @@ static void share_list(struct token_list *l)
         t->bpe = first->bpe;
         t->nodes = first->nodes;
         t->ids = first->ids;
-        t->n_ids = l->ids[256];
+        t->n_ids = first->n_ids;
         t->n_vocab = first->n_vocab;
         t->listed = first->listed;
         t->kind = k;
@@ -349,13 +426,10 @@ int token_trie_create(struct token_trie **out, struct bpe *bpe, size_t n_vocab,
                       size_t n_tags, struct qwick_err *e)
 {
     struct token_list *l = calloc(1, sizeof *l);
-    struct bpe_start *starts = malloc((n_vocab + 1) * sizeof *starts);
+    uint32_t n_nodes[256] = {0};
     *out = NULL;
-    if (!l || !starts) {
-        free(l);
-        free(starts);
-        return err_oom(e, n_vocab * sizeof *starts);
-    }
+    if (!l)
+        return err_oom(e, sizeof *l);
     pthread_mutex_init(&l->lock, NULL);
     byte_classes_fill(&l->classes);
     struct token_trie *t = l->tries;
@@ -363,15 +437,13 @@ int token_trie_create(struct token_trie **out, struct bpe *bpe, size_t n_vocab,
     t->n_vocab = n_vocab;
     int rc = alloc_list(l, e);
     if (!rc) {
-        bpe_find_starts(bpe, starts, n_vocab);
-        choose_tokens(t, blocked, tags, n_tags, starts);
-        list_tokens(l, starts);
-        size_t n_bytes = l->nodes[256] * sizeof *t->nodes;
+        bpe_find_starts(bpe, l->starts, n_vocab);
+        choose_tokens(l, blocked, tags, n_tags, n_nodes);
+        size_t n_bytes = list_tokens(l, n_nodes) * sizeof *t->nodes;
         t->nodes = malloc(n_bytes);
         rc = t->nodes ? 0 : err_oom(e, n_bytes);
     }
     share_list(l);
-    free(starts);
     if (rc)
         token_trie_free(t);
     else
@@ -389,6 +461,7 @@ void token_trie_free(struct token_trie *t)
             class_part_free(l->tries[k].by_class[i]);
     pthread_mutex_destroy(&l->lock);
     free(l->chars);
+    free(l->starts);
     free(t->plain);
     free(t->nodes);
     free(t->ids);

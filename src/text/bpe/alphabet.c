@@ -64,13 +64,50 @@ static const unsigned char *skip_ascii(const unsigned char *p, size_t n)
     return p;
 }
 
+#define EACH_BYTE(b) (0x0101010101010101u * (b))
+#define HIGH_BITS    EACH_BYTE(0x80)
+
+/* The high bit of each byte that is 0. */
+static inline uint64_t zero_bytes(uint64_t x)
+{
+    return ~(((x & ~HIGH_BITS) + ~HIGH_BITS) | x) & HIGH_BITS;
+}
+
+/* The high bit of each byte that is at least `low`, for bytes below 0x80. */
+static inline uint64_t bytes_from(uint64_t x, unsigned low)
+{
+    return (x + EACH_BYTE(0x80u - low)) & HIGH_BITS;
+}
+
+/* Whether each character that begins in x stands for a byte. next: the bytes
+ * that follow those of x. */
+static inline bool words_cover(uint64_t x, uint64_t next)
+{
+    uint64_t low = x & ~HIGH_BITS, second = next & EACH_BYTE(0x3F);
+    uint64_t above = x & bytes_from(low, 0x46); /* C6 and above */
+    uint64_t c5 = zero_bytes(x ^ EACH_BYTE(0xC5)),
+             c2 = zero_bytes(x ^ EACH_BYTE(0xC2));
+    uint64_t soft_hyphen = zero_bytes(second ^ EACH_BYTE(0x2D));
+    uint64_t control =
+        (~x & ~bytes_from(low, 0x21)) | zero_bytes(x ^ EACH_BYTE(0x7F));
+    return !((control & HIGH_BITS) | above | (c5 & bytes_from(second, 0x04)) |
+             (c2 & (~bytes_from(second, 0x21) | soft_hyphen)));
+}
+
 int alphabet_first(const struct alphabet *a, const char *spelled, size_t n)
 {
-    const unsigned char *p = (const unsigned char *)spelled, *end = p + n;
+    const unsigned char *p = (const unsigned char *)spelled;
     if (n == 0 || *p < 0x80)
         return n ? *p : -1;
     int byte = next_byte(a, &p);
-    return byte >= 0 && skip_ascii(p, (size_t)(end - p)) == end ? byte : -1;
+    size_t i = 0;
+    for (; n - i > 8; i += 8)
+        if (!words_cover(bpe_load64(spelled + i), bpe_load64(spelled + i + 1)))
+            return -1;
+    uint64_t rest = bpe_load_part(spelled + i, n - i);
+    if (n - i < 8)
+        rest |= EACH_BYTE('!') << 8 * (n - i);
+    return words_cover(rest, bpe_load64(spelled + i + 1)) ? byte : -1;
 }
 
 void alphabet_bytes(const struct alphabet *a, char *arena, struct bpe_tok *t)

@@ -43,24 +43,48 @@ const char *bpe_token(struct bpe *b, int32_t id, size_t *n)
     return b->arena + t->off;
 }
 
+/* The first byte of a token if it is printable ASCII, whatever follows; else
+ * 0. */
+static unsigned char plain_first(const struct bpe *b, const struct bpe_tok *t)
+{
+    const char *p = b->arena + t->off;
+    int byte = (unsigned char)*p;
+    if (b->byte_fallback && *p == '<' && (t->flags & BPE_SPELLED)) {
+        byte = bpe_fallback_byte(p, t->len);
+        byte = byte < 0 ? '<' : byte;
+    }
+    return byte > ' ' && byte < 0x7F ? (unsigned char)byte : 0;
+}
+
 void bpe_find_starts(struct bpe *b, struct bpe_start *out, size_t n)
 {
     pthread_mutex_lock(&b->spell_lock);
     for (size_t i = 0; i < n; i++) {
-        struct bpe_tok *t = i < b->size ? &b->tok[i] : NULL;
-        const char *p = t ? b->arena + t->off : NULL;
-        int byte = -1;
+        const struct bpe_tok *t = i < b->size ? &b->tok[i] : NULL;
         out[i] = (struct bpe_start){0};
-        if (!t || !t->flags)
+        if (!t || !t->flags || !t->len)
             continue;
+        out[i].n = t->len;
+        out[i].byte = plain_first(b, t);
+        out[i].added = (t->flags & BPE_ADDED) != 0;
+    }
+    pthread_mutex_unlock(&b->spell_lock);
+}
+
+void bpe_first_bytes(struct bpe *b, const int32_t *ids, size_t n,
+                    unsigned char *out)
+{
+    pthread_mutex_lock(&b->spell_lock);
+    for (size_t i = 0; i < n; i++) {
+        struct bpe_tok *t = &b->tok[ids[i]];
+        const char *p = b->arena + t->off;
+        int byte = -1;
         if (t->flags & BPE_SPELLED)
             byte = b->byte_fallback ? bpe_chars_first(p, t->len)
                                     : alphabet_first(&b->alphabet, p, t->len);
         if (byte < 0 && (t->flags & BPE_SPELLED))
             bpe_unspell(b, t);
-        out[i].n = t->len;
-        out[i].byte = byte < 0 ? (unsigned char)*p : (unsigned char)byte;
-        out[i].added = (t->flags & BPE_ADDED) != 0;
+        out[i] = byte < 0 ? (unsigned char)*p : (unsigned char)byte;
     }
     pthread_mutex_unlock(&b->spell_lock);
 }

@@ -166,12 +166,18 @@ bool bpe_is_special(const struct bpe *b, int32_t id);
 /* How a token begins. */
 struct bpe_start {
     uint16_t n; /* at least its bytes; 0: it has none */
-    unsigned char byte;
+    unsigned char byte; /* printable ASCII, or 0: the first byte is not, or takes
+                           longer to find (bpe_first_bytes) */
     bool added;
 };
 
-/* Find how the tokens of ids 0..n) begin, faster than bpe_token does. */
+/* Find how the tokens of ids 0..n) begin, much faster than bpe_token does. */
 void bpe_find_starts(struct bpe *b, struct bpe_start *out, size_t n);
+
+/* Find the first bytes of the tokens ids[0..n), which have text. */
+void bpe_first_bytes(struct bpe *b, const int32_t *ids, size_t n,
+                    unsigned char *out);
+
 /* Return the id of the added token with this content, or -1. */
 int32_t bpe_added_id(struct bpe *b, const char *content);
 
