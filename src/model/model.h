@@ -42,14 +42,18 @@ struct mlp {
  * moe.h. */
 struct experts {
     struct matrix router;            /* [n, d_model] */
+    float *router_bias;              /* [n]; NULL: none */
     struct matrix *gate, *up, *down; /* [n] each: as in struct mlp. The matrices
                                         of one role have one format */
+    /* [n, d_ff], [n, d_ff] and [n, d_model]; NULL: none */
+    float *gate_bias, *up_bias, *down_bias;
     size_t n;                        /* 0: the layer has a dense MLP */
     size_t n_active, d_ff;
-    size_t bytes;              /* of one expert */
+    size_t bytes, n_params;    /* of one expert, as stored */
     struct mlp shared;         /* an MLP of all tokens, or empty */
     struct matrix shared_gate; /* [1, d_model]: the sigmoid of its product with
                                   a token is the weight of shared's result */
+    enum routing_rule routing;
     bool normalise; /* divide the weights of a token's experts by their sum */
     float scale;    /* the residual scale */
     void (*glu)(float *out, const float *gate, const float *up, size_t n);
