@@ -6,7 +6,7 @@
  *
  * where the chosen p[e] may be divided by their sum. With ROUTING_CHOSEN, p is
  * the softmax over the n_active largest scores (GptOssTopKRouter). Router and
- * experts may have biases. A shared expert
+ * experts may have biases, and experts a factor each. A shared expert
  * (Qwen3_5MoeSparseMoeBlock) adds sigmoid(shared_gate . x) times its result to
  * y.
  *
@@ -138,6 +138,8 @@ static void weigh(const struct kernels *k, const struct experts *x,
         total += weight[i];
     for (size_t i = 0; i < n_active && x->normalise; i++)
         weight[i] /= total;
+    for (size_t i = 0; i < n_active && x->scales; i++)
+        weight[i] *= x->scales[expert[i]];
     for (size_t i = 0; i < n_active; i++)
         weight[i] *= x->scale;
 }
@@ -209,6 +211,13 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+/* Where the sum of a token's experts goes: to the residual stream, or to memory
+ * of their own, which nothing else uses after gate_proj and up_proj. */
+static float *results(const struct worker *w, const struct experts *x)
+{
+    return x->post_norm ? w->p->s->xn : w->p->s->x;
+}
+
 /* ---- the shared expert --------------------------------------------------- */
 
 static bool has_shared(const struct experts *x)
@@ -264,8 +273,8 @@ static struct input only_act_types(struct input x, struct act_types f)
     return x;
 }
 
-/* Add rows [begin, end) of the shared expert's results for n tokens to the
- * residual stream. in: of its down_proj. */
+/* Add rows [begin, end) of the shared expert's results for n tokens. in: of its
+ * down_proj. */
 static void add_shared(const struct worker *w, const struct experts *x,
                        const struct input *in, size_t begin, size_t end,
                        size_t n, size_t unit)
@@ -281,7 +290,7 @@ static void add_shared(const struct worker *w, const struct experts *x,
             pass_multiply_block(w, down, in, act, y, r, rows, t, tokens);
             for (size_t i = 0; i < tokens; i++) {
                 w->k->scale(y + i * rows, w->p->s->shared_weight[t + i], rows);
-                w->k->add(w->p->s->x + (t + i) * ld + r, y + i * rows, rows);
+                w->k->add(results(w, x) + (t + i) * ld + r, y + i * rows, rows);
             }
         }
     }
@@ -419,8 +428,7 @@ static void gate_all(struct mixture *m, size_t n)
 
 /* ---- down_proj ----------------------------------------------------------- */
 
-/* Add rows [begin, end) of an expert's results for n slots from `slot` on to
- * the residual stream. */
+/* Add rows [begin, end) of an expert's results for n slots from `slot` on. */
 static void down_block(const struct mixture *m, size_t e, size_t begin,
                        size_t end, size_t slot, size_t n, size_t unit)
 {
@@ -439,13 +447,23 @@ static void down_block(const struct mixture *m, size_t e, size_t begin,
         if (m->pairs)
             w->k->add(y, y + n * rows, n * rows);
         for (size_t i = 0; i < n; i++) {
-            float *x = w->p->s->x + m->r->token[slot + i] * ld + r;
+            float *x = results(w, m->x) + m->r->token[slot + i] * ld + r;
             if (bias)
                 w->k->add(y + i * rows, bias + r, rows);
             w->k->scale(y + i * rows, m->r->weight[slot + i], rows);
             w->k->add(x, y + i * rows, rows);
         }
     }
+}
+
+/* Clear rows [begin, end) of the sums of n tokens. */
+static void clear_results(const struct mixture *m, size_t begin, size_t end,
+                          size_t n)
+{
+    float *x = results(&m->w, m->x);
+    size_t ld = scratch_ld(m->x->down[0].rows);
+    for (size_t t = 0; t < n; t++)
+        memset(x + t * ld + begin, 0, (end - begin) * sizeof *x);
 }
 
 /* A thread has its rows of all experts: of the shared one, for which w and in
@@ -458,6 +476,8 @@ static void down_all(const struct mixture *m, const struct worker *shared,
     size_t most = m->pairs ? PAIRS_BLOCK : GATED_FLOATS / unit;
     struct rows share = rows_new(&m->w, m->x->down[0].rows, unit, n);
     while (rows_next(w, &share, &begin, &end)) {
+        if (m->x->post_norm)
+            clear_results(m, begin, end, n);
         if (has_shared(m->x))
             add_shared(shared, m->x, in, begin, end, n, unit);
         for (size_t i = 0; i < m->r->n_active; i++) {
@@ -520,10 +540,16 @@ void pass_experts(struct worker *w, const struct experts *x, const float *norm,
     open_mixture(&m, w, x, n);
     struct act_types own = expert_act_types(&m);
     struct act_types need = act_types_of_both(own, shared_act_types(w, x, n));
-    need.set |= 1u << ACT_F32; /* the router's */
-    struct input in = pass_normalise(w, w->p->s->x, n, norm, need);
+    const struct act_types router = {.set = 1u << ACT_F32};
+    need.set |= router.set;
+    struct input in =
+        pass_normalise(w, w->p->s->x, n, x->router_norm ? x->router_norm : norm,
+                       x->router_norm ? router : need);
     struct choice c = choose_all(w, x, in.f32, n);
     sort_slots(&w->own->routing, x, &c, n);
+    if (x->router_norm) /* in place of the router's, of which no thread has need
+                         */
+        in = pass_normalise(w, w->p->s->x, n, norm, need);
     m.in = only_act_types(in, own);
     if (has_shared(x))
         weigh_shared(w, x, in.f32, n);

@@ -1,5 +1,6 @@
 #include "model/moe.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -310,6 +311,32 @@ static int bind_shared(struct model *m, struct experts *x, size_t layer,
     return 0;
 }
 
+/* The norms and factors of experts beside a dense MLP. The router's input is
+ * normalised, then multiplied by a vector and by 1 / sqrt(d_model)
+ * (Gemma4TextRouter in transformers). */
+static int bind_beside(struct model *m, struct experts *x, size_t layer,
+                       struct qwick_err *e)
+{
+    size_t d = m->config.d_model;
+    const struct {
+        float **out;
+        enum weight_id id;
+        size_t n;
+    } all[] = {{&x->router_norm, WEIGHT_ROUTER_SCALE, d},
+               {&x->norm, WEIGHT_EXPERTS_NORM, d},
+               {&x->post_norm, WEIGHT_EXPERTS_POST_NORM, d},
+               {&x->dense_post_norm, WEIGHT_DENSE_POST_NORM, d},
+               {&x->scales, WEIGHT_EXPERT_SCALES, x->n}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (weights_vector(&m->weights, all[i].out, all[i].n,
+                           (struct weight_ref){.id = all[i].id, .layer = layer},
+                           e))
+            return -1;
+    for (size_t i = 0; i < d; i++)
+        x->router_norm[i] /= sqrtf((float)d);
+    return 0;
+}
+
 /* Make room for the matrices of all experts. */
 static int allocate(struct experts *x, size_t n, struct qwick_err *e)
 {
@@ -333,7 +360,8 @@ int experts_bind(struct model *m, struct experts *x, size_t layer,
     const struct layer_config *l = &c->layers[layer];
     const struct weights *w = &m->weights;
     size_t n = l->n_experts, d = c->d_model;
-    if (allocate(x, n, e) || bind_router(m, x, layer, e))
+    if (allocate(x, n, e) || bind_router(m, x, layer, e) ||
+        (a->blocks.experts_beside && bind_beside(m, x, layer, e)))
         return -1;
     x->n_active = l->n_active;
     x->d_ff = l->expert_ff;
