@@ -56,6 +56,7 @@ static void fill_f32(struct kernels *k)
     k->rope_pairs = KERNEL(rope_pairs);
     k->swiglu = KERNEL(swiglu);
     k->geglu = KERNEL(geglu);
+    k->clamped_swiglu = KERNEL(clamped_swiglu);
     k->glu = KERNEL(glu);
     k->add = KERNEL(add);
     k->scale = KERNEL(scale);

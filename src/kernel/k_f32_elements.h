@@ -214,6 +214,29 @@ static void KERNEL(geglu)(float *out, const float *gate, const float *up,
         geglu_vec(out + i, gate + i, up + i, n - i);
 }
 
+/* vec_min and vec_max return the second operand if one is NaN. */
+INLINE void clamped_swiglu_vec(float *out, const float *gate, const float *up,
+                               size_t n)
+{
+    const vec most = vec_set1(CLAMPED_LIMIT), least = vec_set1(-CLAMPED_LIMIT);
+    const vec g = vec_min(most, vec_load(gate, n));
+    const vec u = vec_max(least, vec_min(most, vec_load(up, n)));
+    const vec den = vec_set1(1) + vec_exp(g * vec_set1((float)-CLAMPED_ALPHA));
+
+    vec_store(out, g / den * (u + vec_set1(1)), n);
+}
+
+static void KERNEL(clamped_swiglu)(float *out, const float *gate,
+                                   const float *up, size_t n)
+{
+    size_t i = 0;
+
+    for (; n - i >= VEC_LANES; i += VEC_LANES)
+        clamped_swiglu_vec(out + i, gate + i, up + i, VEC_LANES);
+    if (i < n)
+        clamped_swiglu_vec(out + i, gate + i, up + i, n - i);
+}
+
 INLINE void glu_vec(float *out, const float *gate, const float *up, size_t n)
 {
     const vec den = vec_set1(1) + vec_exp(-vec_load(gate, n));

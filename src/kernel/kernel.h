@@ -132,6 +132,11 @@ static inline size_t q8_unit(const struct q8 *x)
 #define GELU_SCALE 0.79788456080286535588
 #define GELU_CUBE  0.044715
 
+/* Constants of clamped_swiglu: the limit of its operands, and the factor in the
+ * exponential. */
+#define CLAMPED_LIMIT 7
+#define CLAMPED_ALPHA 1.702
+
 /* Elements of keys or values in an int8 cache that share a scale. */
 #define KV_I8_GROUP 32
 
@@ -222,6 +227,14 @@ struct kernels {
      *   u = sqrt(2 / pi) (z + 0.044715 z^3)
      *   gelu(z) = z / 2 (1 + tanh(u)) = z / (1 + exp(-2 u)) */
     void (*geglu)(float *out, const float *gate, const float *up, size_t n);
+
+    /* Compute the activation of gpt-oss's experts (GptOssExperts in
+     * transformers), n elements each. out may be gate or up.
+     *   g = min(gate, 7)      u = min(max(up, -7), 7)
+     *   out = g / (1 + exp(-1.702 g)) * (u + 1)
+     * NaN stays NaN, and a gate of -infinity gives it. */
+    void (*clamped_swiglu)(float *out, const float *gate, const float *up,
+                           size_t n);
 
     /* Compute out = sigmoid(gate) * up, n elements each (gated linear units,
      * Dauphin et al. 2017). out may be gate or up. */

@@ -51,7 +51,7 @@ size_t model_active_params(const struct model *m)
     size_t n = m->weights.n_params;
     for (size_t i = 0; i < m->config.n_layers; i++) {
         const struct experts *x = &m->layers[i].experts;
-        n -= (x->n - x->n_active) * 3 * x->d_ff * m->config.d_model;
+        n -= (x->n - x->n_active) * x->n_params;
     }
     return n;
 }

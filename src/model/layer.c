@@ -154,8 +154,11 @@ static int bind_dense(struct model *m, struct mlp *mlp, size_t i,
 int layer_bind_mlp(struct model *m, struct layer *l, size_t i,
                    struct qwick_err *e)
 {
-    return m->config.layers[i].n_experts ? experts_bind(m, &l->experts, i, e)
-                                         : bind_dense(m, &l->mlp, i, e);
+    const struct layer_config *c = &m->config.layers[i];
+    return (c->n_experts && experts_bind(m, &l->experts, i, e)) ||
+                   (c->d_ff && bind_dense(m, &l->mlp, i, e))
+               ? -1
+               : 0;
 }
 
 int layer_bind(struct model *m, struct layer *l, size_t i, struct qwick_err *e)
@@ -190,31 +193,70 @@ static void add_product(struct worker *w, const struct matrix *a,
         pass_add_normalised(w, norm, n);
 }
 
-/* Add the dense MLP of n tokens to the residual stream. Ends with a barrier. */
-static void dense_mlp(struct worker *w, const struct layer *l, size_t n,
-                      size_t next)
+/* Normalise n tokens and compute the dense MLP up to down_proj. Ends with a
+ * barrier. */
+static struct input dense_gated(struct worker *w, const struct layer *l,
+                                size_t n)
 {
     const struct pass *p = w->p;
     const struct mlp *mlp = &l->mlp;
     const struct matrix *const gated[] = {&mlp->gate_proj, &mlp->up_proj};
     struct input in = pass_normalise(w, p->s->x, n, l->post_norm,
                                      pass_act_types(p, gated, 2, n));
-    in = pass_gated(w, mlp, &in, n);
+    return pass_gated(w, mlp, &in, n);
+}
+
+/* Add the dense MLP of n tokens to the residual stream. Ends with a barrier. */
+static void dense_mlp(struct worker *w, const struct layer *l, size_t n,
+                      size_t next)
+{
+    const struct mlp *mlp = &l->mlp;
+    struct input in = dense_gated(w, l, n);
     pass_ahead_layer(w, next);
     add_product(w, &mlp->down_proj, mlp->down_bias, &in, n, l->mlp_post_norm);
+}
+
+/* Add the dense MLP and the experts of n tokens to the residual stream
+ * (Gemma4TextDecoderLayer in transformers). Each reads the stream through a
+ * norm of its own, and there is a norm of each result and of their sum. Ends
+ * with a barrier. */
+static void mlp_and_experts(struct worker *w, const struct layer *l, size_t n,
+                            size_t next)
+{
+    const struct scratch *s = w->p->s;
+    const struct experts *x = &l->experts;
+    size_t d = w->p->m->config.d_model, ld = scratch_ld(d), begin, end;
+    float eps = (float)w->p->m->config.rms_eps;
+    struct product down = {&l->mlp.down_proj, l->mlp.down_bias, s->proj, ld,
+                           false};
+    struct input in = dense_gated(w, l, n);
+    pass_multiply_all(w, &down, 1, &in, n);
+    /* s->proj is read after the barriers of the experts */
+    pass_experts(w, x, x->norm, n, next);
+    par_split(n, 1, w->tid, w->n_threads, &begin, &end);
+    for (size_t t = begin; t < end; t++) {
+        float *dense = s->proj + t * ld, *sum = s->xn + t * ld;
+        w->k->rmsnorm(dense, dense, x->dense_post_norm, 1, d, eps);
+        w->k->rmsnorm(sum, sum, x->post_norm, 1, d, eps);
+        w->k->add(dense, sum, d);
+    }
+    pass_add_normalised(w, l->mlp_post_norm, n); /* the same rows */
 }
 
 void layer_finish(struct worker *w, const struct layer *l,
                   const struct matrix *o_proj, const struct input *in, size_t n,
                   size_t next)
 {
-    if (l->experts.n)
-        pass_ahead_experts(w, &l->experts, n);
-    else
+    bool dense = l->mlp.down_proj.rows;
+    if (dense)
         pass_ahead_gated(w, &l->mlp, n);
+    else
+        pass_ahead_experts(w, &l->experts, n);
     add_product(w, o_proj, l->attn.o_bias, in, n, l->attn_post_norm);
-    if (l->experts.n)
+    if (!dense)
         pass_experts(w, &l->experts, l->post_norm, n, next);
+    else if (l->experts.n)
+        mlp_and_experts(w, l, n, next);
     else
         dense_mlp(w, l, n, next);
 }

@@ -164,8 +164,16 @@ size_t model_long_rope_from(const struct model *m)
 void (*model_glu(const struct model *m))(float *out, const float *gate,
                                          const float *up, size_t n)
 {
-    return m->config.arch->blocks.activation == ACTIVATION_GELU ? m->k->geglu
-                                                                : m->k->swiglu;
+    const struct kernels *k = m->k;
+    switch (m->config.arch->blocks.activation) {
+    case ACTIVATION_GELU:
+        return k->geglu;
+    case ACTIVATION_CLAMPED_SILU:
+        return k->clamped_swiglu;
+    case ACTIVATION_SILU:
+        break;
+    }
+    return k->swiglu;
 }
 
 /* GGUF files have the scaling of the first rotary embedding as divisors of its

@@ -42,14 +42,24 @@ struct mlp {
  * moe.h. */
 struct experts {
     struct matrix router;            /* [n, d_model] */
+    float *router_bias;              /* [n]; NULL: none */
     struct matrix *gate, *up, *down; /* [n] each: as in struct mlp. The matrices
                                         of one role have one format */
-    size_t n;                        /* 0: the layer has a dense MLP */
+    /* [n, d_ff], [n, d_ff] and [n, d_model]; NULL: none */
+    float *gate_bias, *up_bias, *down_bias;
+    size_t n; /* 0: the layer has none */
     size_t n_active, d_ff;
-    size_t bytes;              /* of one expert */
+    size_t bytes, n_params;    /* of one expert, as stored */
     struct mlp shared;         /* an MLP of all tokens, or empty */
     struct matrix shared_gate; /* [1, d_model]: the sigmoid of its product with
                                   a token is the weight of shared's result */
+    /* of experts beside a dense MLP (blocks.experts_beside); otherwise NULL */
+    float *router_norm; /* [d_model] before the router; includes its scale */
+    float *norm,
+        *post_norm;         /* [d_model] before the experts, and of their sum */
+    float *dense_post_norm; /* [d_model] of the dense MLP's result */
+    float *scales;          /* [n] factors of the weights of experts */
+    enum routing_rule routing;
     bool normalise; /* divide the weights of a token's experts by their sum */
     float scale;    /* the residual scale */
     void (*glu)(float *out, const float *gate, const float *up, size_t n);
@@ -93,7 +103,7 @@ void delta_find_columns(struct delta *l, const struct delta_config *c,
 struct layer {
     struct attention attn; /* empty if the layer is recurrent */
     struct delta delta;    /* empty unless it is */
-    struct mlp mlp;        /* empty if the layer has experts */
+    struct mlp mlp;        /* empty if the layer has nothing but experts */
     struct experts experts;
     float *input_norm, *post_norm; /* [d_model]: before attention; before the
                                     * MLP; NULL: none */

@@ -4,7 +4,9 @@
  *   y = sum over the n_active largest p[e] of
  *       p[e] * down_proj[e](glu(gate_proj[e](x), up_proj[e](x)))
  *
- * where the chosen p[e] may be divided by their sum. A shared expert
+ * where the chosen p[e] may be divided by their sum. With ROUTING_CHOSEN, p is
+ * the softmax over the n_active largest scores (GptOssTopKRouter). Router and
+ * experts may have biases, and experts a factor each. A shared expert
  * (Qwen3_5MoeSparseMoeBlock) adds sigmoid(shared_gate . x) times its result to
  * y.
  *
@@ -83,8 +85,11 @@ static void score(const struct worker *w, const struct experts *x,
                             .y = w->p->s->router + t * x->n + begin,
                             .ldy = x->n,
                             .work = w->own->work};
-    if (n && begin < end)
-        router->ops->mul_f32(w->k, &p, xn + t * ld, ld);
+    if (!n || begin >= end)
+        return;
+    router->ops->mul_f32(w->k, &p, xn + t * ld, ld);
+    for (size_t i = 0; x->router_bias && i < n; i++)
+        w->k->add(p.y + i * x->n, x->router_bias + begin, end - begin);
 }
 
 /* Insert expert e, which comes after those in the list, into best[0..n): most
@@ -101,28 +106,40 @@ static void insert(uint32_t *best, size_t n, size_t cap, const float *p,
     best[i] = e;
 }
 
-/* Choose the experts of a token from its scores, which become probabilities.
- * Scores that are NaN also choose some experts. */
+static void softmax(const struct kernels *k, float *p, size_t n)
+{
+    double sum = k->exp_sum(p, p, n, k->max(p, n), 1);
+    for (size_t i = 0; i < n; i++)
+        p[i] = (float)(p[i] / sum);
+}
+
+/* Choose the experts of a token from its scores p, which become probabilities
+ * with ROUTING_ALL. Scores that are NaN also choose some experts. */
 static void choose(const struct kernels *k, const struct experts *x, float *p,
                    uint32_t *expert)
 {
     size_t n_active = x->n_active;
-    double sum = k->exp_sum(p, p, x->n, k->max(p, x->n), 1);
-    for (size_t e = 0; e < x->n; e++) {
-        p[e] = (float)(p[e] / sum);
+    if (x->routing == ROUTING_ALL)
+        softmax(k, p, x->n);
+    for (size_t e = 0; e < x->n; e++)
         insert(expert, e < n_active ? e : n_active, n_active, p, (uint32_t)e);
-    }
 }
 
-static void weigh(const struct experts *x, const float *p,
-                  const uint32_t *expert, float *weight)
+static void weigh(const struct kernels *k, const struct experts *x,
+                  const float *p, const uint32_t *expert, float *weight)
 {
     size_t n_active = x->n_active;
     float total = 0;
     for (size_t i = 0; i < n_active; i++)
-        total += weight[i] = p[expert[i]];
+        weight[i] = p[expert[i]];
+    if (x->routing == ROUTING_CHOSEN)
+        softmax(k, weight, n_active);
+    for (size_t i = 0; i < n_active; i++)
+        total += weight[i];
     for (size_t i = 0; i < n_active && x->normalise; i++)
         weight[i] /= total;
+    for (size_t i = 0; i < n_active && x->scales; i++)
+        weight[i] *= x->scales[expert[i]];
     for (size_t i = 0; i < n_active; i++)
         weight[i] *= x->scale;
 }
@@ -151,7 +168,7 @@ static struct choice choose_all(struct worker *w, const struct experts *x,
     for (size_t t = begin; t < end; t++) {
         memcpy(own, s->router + t * x->n, x->n * sizeof *own);
         choose(w->k, x, own, c.expert + t * a);
-        weigh(x, own, c.expert + t * a, c.weight + t * a);
+        weigh(w->k, x, own, c.expert + t * a, c.weight + t * a);
     }
     if (!private)
         pass_barrier(w, PART_PROJECTIONS);
@@ -192,6 +209,13 @@ static size_t block_rows(size_t tokens, size_t unit)
 static size_t least(size_t a, size_t b)
 {
     return a < b ? a : b;
+}
+
+/* Where the sum of a token's experts goes: to the residual stream, or to memory
+ * of their own, which nothing else uses after gate_proj and up_proj. */
+static float *results(const struct worker *w, const struct experts *x)
+{
+    return x->post_norm ? w->p->s->xn : w->p->s->x;
 }
 
 /* ---- the shared expert --------------------------------------------------- */
@@ -249,8 +273,8 @@ static struct input only_act_types(struct input x, struct act_types f)
     return x;
 }
 
-/* Add rows [begin, end) of the shared expert's results for n tokens to the
- * residual stream. in: of its down_proj. */
+/* Add rows [begin, end) of the shared expert's results for n tokens. in: of its
+ * down_proj. */
 static void add_shared(const struct worker *w, const struct experts *x,
                        const struct input *in, size_t begin, size_t end,
                        size_t n, size_t unit)
@@ -266,13 +290,26 @@ static void add_shared(const struct worker *w, const struct experts *x,
             pass_multiply_block(w, down, in, act, y, r, rows, t, tokens);
             for (size_t i = 0; i < tokens; i++) {
                 w->k->scale(y + i * rows, w->p->s->shared_weight[t + i], rows);
-                w->k->add(w->p->s->x + (t + i) * ld + r, y + i * rows, rows);
+                w->k->add(results(w, x) + (t + i) * ld + r, y + i * rows, rows);
             }
         }
     }
 }
 
 /* ---- gate_proj and up_proj ----------------------------------------------- */
+
+/* Add the biases of rows [r, r + rows) of an expert to n results of both. */
+static void add_gate_bias(const struct mixture *m, size_t e, size_t r,
+                          size_t rows, size_t n)
+{
+    const struct experts *x = m->x;
+    const struct worker *w = &m->w;
+    size_t at = e * x->d_ff + r;
+    for (size_t i = 0; x->gate_bias && i < n; i++) {
+        w->k->add(w->own->gate + i * rows, x->gate_bias + at, rows);
+        w->k->add(w->own->up + i * rows, x->up_bias + at, rows);
+    }
+}
 
 /* pass_gather for pairs: rows i and n + i are row rows[i] of x. */
 static struct input gather_pairs(const struct worker *w, const float *x,
@@ -303,6 +340,7 @@ static void gate_pairs(const struct mixture *m, size_t e, size_t begin,
         pass_multiply_block(w, up, &in, ACT_BF16, u, r, rows, 0, 2 * n);
         w->k->add(g, g + n * rows, n * rows);
         w->k->add(u, u + n * rows, n * rows);
+        add_gate_bias(m, e, r, rows, n);
         m->x->glu(g, g, u, n * rows);
         for (size_t i = 0; i < n; i++)
             pass_split(w->k, out + i * ldx, out + (n + i) * ldx, g + i * rows,
@@ -325,6 +363,7 @@ static void gate_block(const struct mixture *m, size_t e, size_t begin,
         size_t rows = least(end - r, step);
         pass_multiply_block(w, gate, &in, gate_act, g, r, rows, 0, n);
         pass_multiply_block(w, up, &in, up_act, u, r, rows, 0, n);
+        add_gate_bias(m, e, r, rows, n);
         m->x->glu(g, g, u, n * rows);
         pass_store_gated(w, &m->to, m->x->d_ff, g, r, rows, slot, n);
     }
@@ -389,8 +428,7 @@ static void gate_all(struct mixture *m, size_t n)
 
 /* ---- down_proj ----------------------------------------------------------- */
 
-/* Add rows [begin, end) of an expert's results for n slots from `slot` on to
- * the residual stream. */
+/* Add rows [begin, end) of an expert's results for n slots from `slot` on. */
 static void down_block(const struct mixture *m, size_t e, size_t begin,
                        size_t end, size_t slot, size_t n, size_t unit)
 {
@@ -399,6 +437,8 @@ static void down_block(const struct mixture *m, size_t e, size_t begin,
     enum act_type act = pass_act_type_read(w->p, down, &m->to, m->rows);
     size_t each = m->pairs ? 2 : 1; /* rows of a slot */
     size_t step = block_rows(each * n, unit), ld = scratch_ld(down->rows);
+    const float *bias = m->x->down_bias;
+    bias = bias ? bias + e * down->rows : NULL;
     float *y = w->own->gate;
     for (size_t r = begin; r < end; r += step) {
         size_t rows = least(end - r, step);
@@ -407,11 +447,23 @@ static void down_block(const struct mixture *m, size_t e, size_t begin,
         if (m->pairs)
             w->k->add(y, y + n * rows, n * rows);
         for (size_t i = 0; i < n; i++) {
-            float *x = w->p->s->x + m->r->token[slot + i] * ld + r;
+            float *x = results(w, m->x) + m->r->token[slot + i] * ld + r;
+            if (bias)
+                w->k->add(y + i * rows, bias + r, rows);
             w->k->scale(y + i * rows, m->r->weight[slot + i], rows);
             w->k->add(x, y + i * rows, rows);
         }
     }
+}
+
+/* Clear rows [begin, end) of the sums of n tokens. */
+static void clear_results(const struct mixture *m, size_t begin, size_t end,
+                          size_t n)
+{
+    float *x = results(&m->w, m->x);
+    size_t ld = scratch_ld(m->x->down[0].rows);
+    for (size_t t = 0; t < n; t++)
+        memset(x + t * ld + begin, 0, (end - begin) * sizeof *x);
 }
 
 /* A thread has its rows of all experts: of the shared one, for which w and in
@@ -424,6 +476,8 @@ static void down_all(const struct mixture *m, const struct worker *shared,
     size_t most = m->pairs ? PAIRS_BLOCK : GATED_FLOATS / unit;
     struct rows share = rows_new(&m->w, m->x->down[0].rows, unit, n);
     while (rows_next(w, &share, &begin, &end)) {
+        if (m->x->post_norm)
+            clear_results(m, begin, end, n);
         if (has_shared(m->x))
             add_shared(shared, m->x, in, begin, end, n, unit);
         for (size_t i = 0; i < m->r->n_active; i++) {
@@ -486,10 +540,16 @@ void pass_experts(struct worker *w, const struct experts *x, const float *norm,
     open_mixture(&m, w, x, n);
     struct act_types own = expert_act_types(&m);
     struct act_types need = act_types_of_both(own, shared_act_types(w, x, n));
-    need.set |= 1u << ACT_F32; /* the router's */
-    struct input in = pass_normalise(w, w->p->s->x, n, norm, need);
+    const struct act_types router = {.set = 1u << ACT_F32};
+    need.set |= router.set;
+    struct input in =
+        pass_normalise(w, w->p->s->x, n, x->router_norm ? x->router_norm : norm,
+                       x->router_norm ? router : need);
     struct choice c = choose_all(w, x, in.f32, n);
     sort_slots(&w->own->routing, x, &c, n);
+    if (x->router_norm) /* in place of the router's, of which no thread has need
+                         */
+        in = pass_normalise(w, w->p->s->x, n, norm, need);
     m.in = only_act_types(in, own);
     if (has_shared(x))
         weigh_shared(w, x, in.f32, n);

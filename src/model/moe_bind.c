@@ -1,5 +1,6 @@
 #include "model/moe.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -130,28 +131,39 @@ static int cut(struct weights *w, const struct role *r, size_t n,
     return 0;
 }
 
+/* All n matrices of a tensor; transposed: it has their columns. parts: see
+ * weights_stack_transposed. */
+static int open_stack(struct weights *w, struct matrix *out, size_t n,
+                      size_t rows, size_t cols, bool transposed, size_t parts,
+                      struct weight_ref ref, struct qwick_err *e)
+{
+    return transposed
+               ? weights_stack_transposed(w, out, n, rows, cols, parts, ref, e)
+               : weights_stack(w, out, n, rows, cols, ref, e);
+}
+
 static int bind_stack(struct weights *w, const struct role *r, size_t n,
                       size_t layer, bool transposed, struct qwick_err *e)
 {
+    const struct weight_ref ref = {.id = r->all, .layer = layer};
     struct matrix stack;
-    return (transposed ? weights_stack_transposed : weights_stack)(
-               w, &stack, n, r->rows, r->cols,
-               (struct weight_ref){.id = r->all, .layer = layer}, e) ||
+    return open_stack(w, &stack, n, r->rows, r->cols, transposed, 1, ref, e) ||
                    cut(w, r, n, &stack, 0, r->rows, e)
                ? -1
                : 0;
 }
 
+/* alternate: rows of gate and up come by turns. */
 static int bind_fused(struct weights *w, const struct role *gate,
                       const struct role *up, size_t n, size_t layer,
-                      bool transposed, struct qwick_err *e)
+                      bool transposed, bool alternate, struct qwick_err *e)
 {
     const struct weight_ref ref = {.id = WEIGHT_EXPERTS_GATE_UP,
                                    .layer = layer};
     struct matrix both;
     size_t rows = 2 * gate->rows;
-    return (transposed ? weights_stack_transposed : weights_stack)(
-               w, &both, n, rows, gate->cols, ref, e) ||
+    return open_stack(w, &both, n, rows, gate->cols, transposed,
+                      alternate ? 2 : 1, ref, e) ||
                    cut(w, gate, n, &both, 0, rows, e) ||
                    cut(w, up, n, &both, gate->rows, rows, e)
                ? -1
@@ -182,15 +194,16 @@ static int check_formats(const struct weights *w, const struct role *r,
     return 0;
 }
 
-/* transposed: fused stacks are. */
+/* transposed, alternate: fused stacks are. */
 static int bind_roles(struct weights *w, const struct role *roles, size_t n,
-                      size_t layer, bool transposed, struct qwick_err *e)
+                      size_t layer, bool transposed, bool alternate,
+                      struct qwick_err *e)
 {
     const struct role *gate = &roles[0], *up = &roles[1];
     size_t from = 0; /* roles before it are bound */
     if (weights_has(w, (struct weight_ref){.id = WEIGHT_EXPERTS_GATE_UP,
                                            .layer = layer})) {
-        if (bind_fused(w, gate, up, n, layer, transposed, e))
+        if (bind_fused(w, gate, up, n, layer, transposed, alternate, e))
             return -1;
         from = 2;
     } else {
@@ -207,6 +220,68 @@ static int bind_roles(struct weights *w, const struct role *roles, size_t n,
     for (size_t i = 0; i < 3; i++)
         if (check_formats(w, &roles[i], n, layer, e))
             return -1;
+    return 0;
+}
+
+/* Keep every step-th value of each row of v [n, cols], from `first` on, as many
+ * as a half of the row has. */
+static void keep_half(float *v, size_t n, size_t cols, size_t first,
+                      size_t step)
+{
+    size_t half = cols / 2;
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < half; j++)
+            v[i * half + j] = v[i * cols + first + j * step];
+}
+
+/* The biases of gate_proj and up_proj, in one tensor or in two. */
+static int bind_gate_bias(struct model *m, struct experts *x, size_t layer,
+                          struct qwick_err *e)
+{
+    const struct {
+        float **out;
+        enum weight_id id;
+    } halves[] = {{&x->gate_bias, WEIGHT_EXPERTS_GATE_BIAS},
+                  {&x->up_bias, WEIGHT_EXPERTS_UP_BIAS}};
+    bool alternate = m->config.arch->alternate_experts;
+    struct weight_ref ref = {.id = WEIGHT_EXPERTS_GATE_UP_BIAS, .layer = layer};
+    bool fused = weights_has(&m->weights, ref);
+    size_t cols = (fused ? 2 : 1) * x->d_ff;
+    for (size_t i = 0; i < 2; i++) {
+        ref.id = fused ? ref.id : halves[i].id;
+        if (weights_array(&m->weights, halves[i].out,
+                          (const size_t[]){x->n, cols}, 2, ref, e))
+            return -1;
+        if (fused)
+            keep_half(*halves[i].out, x->n, cols, alternate ? i : i * x->d_ff,
+                      alternate ? 2 : 1);
+    }
+    return 0;
+}
+
+static int bind_biases(struct model *m, struct experts *x, size_t layer,
+                       struct qwick_err *e)
+{
+    const struct weight_ref down = {.id = WEIGHT_EXPERTS_DOWN_BIAS,
+                                    .layer = layer};
+    const size_t dims[] = {x->n, m->config.d_model};
+    return bind_gate_bias(m, x, layer, e) ||
+                   weights_array(&m->weights, &x->down_bias, dims, 2, down, e)
+               ? -1
+               : 0;
+}
+
+static int bind_router(struct model *m, struct experts *x, size_t layer,
+                       struct qwick_err *e)
+{
+    struct weights *w = &m->weights;
+    const struct weight_ref router = {.id = WEIGHT_ROUTER, .layer = layer},
+                            bias = {.id = WEIGHT_ROUTER_BIAS, .layer = layer};
+    if (weights_matrix(w, &x->router, x->n, m->config.d_model, router, e) ||
+        (m->config.expert_bias &&
+         weights_vector(w, &x->router_bias, x->n, bias, e)))
+        return -1;
+    x->router.f32_only = true;
     return 0;
 }
 
@@ -236,17 +311,36 @@ static int bind_shared(struct model *m, struct experts *x, size_t layer,
     return 0;
 }
 
-int experts_bind(struct model *m, struct experts *x, size_t layer,
-                 struct qwick_err *e)
+/* The norms and factors of experts beside a dense MLP. The router's input is
+ * normalised, then multiplied by a vector and by 1 / sqrt(d_model)
+ * (Gemma4TextRouter in transformers). */
+static int bind_beside(struct model *m, struct experts *x, size_t layer,
+                       struct qwick_err *e)
 {
-    const struct config *c = &m->config;
-    const struct layer_config *l = &c->layers[layer];
-    size_t n = l->n_experts, d = c->d_model, n_bytes;
-    if (weights_matrix(&m->weights, &x->router, n, d,
-                       (struct weight_ref){.id = WEIGHT_ROUTER, .layer = layer},
-                       e))
-        return -1;
-    x->router.f32_only = true;
+    size_t d = m->config.d_model;
+    const struct {
+        float **out;
+        enum weight_id id;
+        size_t n;
+    } all[] = {{&x->router_norm, WEIGHT_ROUTER_SCALE, d},
+               {&x->norm, WEIGHT_EXPERTS_NORM, d},
+               {&x->post_norm, WEIGHT_EXPERTS_POST_NORM, d},
+               {&x->dense_post_norm, WEIGHT_DENSE_POST_NORM, d},
+               {&x->scales, WEIGHT_EXPERT_SCALES, x->n}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (weights_vector(&m->weights, all[i].out, all[i].n,
+                           (struct weight_ref){.id = all[i].id, .layer = layer},
+                           e))
+            return -1;
+    for (size_t i = 0; i < d; i++)
+        x->router_norm[i] /= sqrtf((float)d);
+    return 0;
+}
+
+/* Make room for the matrices of all experts. */
+static int allocate(struct experts *x, size_t n, struct qwick_err *e)
+{
+    size_t n_bytes;
     if (size_mul(3 * n, sizeof *x->gate, &n_bytes))
         return err_oom(e, SIZE_MAX);
     x->gate = calloc(3 * n, sizeof *x->gate);
@@ -255,22 +349,39 @@ int experts_bind(struct model *m, struct experts *x, size_t layer,
     x->up = x->gate + n;
     x->down = x->up + n;
     x->n = n;
+    return 0;
+}
+
+int experts_bind(struct model *m, struct experts *x, size_t layer,
+                 struct qwick_err *e)
+{
+    const struct config *c = &m->config;
+    const struct arch *a = c->arch;
+    const struct layer_config *l = &c->layers[layer];
+    const struct weights *w = &m->weights;
+    size_t n = l->n_experts, d = c->d_model;
+    if (allocate(x, n, e) || bind_router(m, x, layer, e) ||
+        (a->blocks.experts_beside && bind_beside(m, x, layer, e)))
+        return -1;
     x->n_active = l->n_active;
     x->d_ff = l->expert_ff;
+    x->routing = a->blocks.routing;
     x->normalise = c->norm_topk_prob;
     x->glu = model_glu(m);
     x->scale = c->residual_scale;
     /* GGUF files fuse them, too, in the order of products */
-    bool transposed = c->arch->transposed_experts &&
-                      m->weights.naming.names != c->arch->gguf_names;
+    bool hub = w->naming.names != a->gguf_names;
     const struct role roles[] = {
         {x->gate, WEIGHT_EXPERT_GATE, WEIGHT_EXPERTS_GATE, l->expert_ff, d},
         {x->up, WEIGHT_EXPERT_UP, WEIGHT_EXPERTS_UP, l->expert_ff, d},
         {x->down, WEIGHT_EXPERT_DOWN, WEIGHT_EXPERTS_DOWN, d, l->expert_ff},
     };
-    if (bind_roles(&m->weights, roles, n, layer, transposed, e))
+    size_t bytes = w->n_bytes, n_params = w->n_params;
+    if (bind_roles(&m->weights, roles, n, layer, hub && a->transposed_experts,
+                   hub && a->alternate_experts, e) ||
+        (c->expert_bias && bind_biases(m, x, layer, e)))
         return -1;
-    x->bytes = matrix_bytes(&x->gate[0]) + matrix_bytes(&x->up[0]) +
-               matrix_bytes(&x->down[0]);
+    x->bytes = (w->n_bytes - bytes) / n;
+    x->n_params = (w->n_params - n_params) / n;
     return l->shared_ff ? bind_shared(m, x, layer, e) : 0;
 }

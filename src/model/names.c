@@ -54,6 +54,21 @@
                              SPARSE "switch_mlp.down_proj.weight",  \
                              MLP "experts.down_proj"}
 
+/* Those of gpt-oss. */
+#define GPT_OSS_EXPERTS                                                \
+    [WEIGHT_ROUTER] = {MLP "router.weight"},                           \
+    [WEIGHT_ROUTER_BIAS] = {MLP "router.bias"},                        \
+    [WEIGHT_EXPERTS_GATE] = {MLP "experts.gate_proj.weight"},          \
+    [WEIGHT_EXPERTS_UP] = {MLP "experts.up_proj.weight"},              \
+    [WEIGHT_EXPERTS_GATE_UP] = {MLP "experts.gate_up_proj"},           \
+    [WEIGHT_EXPERTS_DOWN] = {MLP "experts.down_proj.weight",           \
+                             MLP "experts.down_proj"},                 \
+    [WEIGHT_EXPERTS_GATE_BIAS] = {MLP "experts.gate_proj.bias"},       \
+    [WEIGHT_EXPERTS_UP_BIAS] = {MLP "experts.up_proj.bias"},           \
+    [WEIGHT_EXPERTS_GATE_UP_BIAS] = {MLP "experts.gate_up_proj_bias"}, \
+    [WEIGHT_EXPERTS_DOWN_BIAS] = {MLP "experts.down_proj.bias",        \
+                                  MLP "experts.down_proj_bias"}
+
 #define HUB_SHARED                                                      \
     [WEIGHT_SHARED_GATE_PROJ] = {MLP "shared_expert.gate_proj.weight"}, \
     [WEIGHT_SHARED_UP_PROJ] = {MLP "shared_expert.up_proj.weight"},     \
@@ -78,6 +93,12 @@ const struct names names_hub = {
         HUB_HEAD, [WEIGHT_MLP_NORM] = {LAYER "post_attention_layernorm.weight"},
         [WEIGHT_ATTN_POST_NORM] = {LAYER "post_self_attn_layernorm.weight"},
         [WEIGHT_MLP_POST_NORM] = {LAYER "post_mlp_layernorm.weight"}}};
+
+const struct names names_gpt_oss = {
+    .config = "config.json",
+    .prefixes = HUB_PREFIXES,
+    .of = {HUB_COMMON, HUB_HEAD, GPT_OSS_EXPERTS,
+           [WEIGHT_MLP_NORM] = {LAYER "post_attention_layernorm.weight"}}};
 
 const struct names names_hub_post = {
     .config = "config.json",
@@ -194,7 +215,11 @@ const struct names names_qwen3next_mlx = {.config = "config.json",
     [WEIGHT_EXPERTS_GATE] = {BLOCK "ffn_gate_exps.weight"},                    \
     [WEIGHT_EXPERTS_UP] = {BLOCK "ffn_up_exps.weight"},                        \
     [WEIGHT_EXPERTS_GATE_UP] = {BLOCK "ffn_gate_up_exps.weight"},              \
-    [WEIGHT_EXPERTS_DOWN] = {BLOCK "ffn_down_exps.weight"}
+    [WEIGHT_EXPERTS_DOWN] = {BLOCK "ffn_down_exps.weight"},                    \
+    [WEIGHT_ROUTER_BIAS] = {BLOCK "ffn_gate_inp.bias"},                        \
+    [WEIGHT_EXPERTS_GATE_BIAS] = {BLOCK "ffn_gate_exps.bias"},                 \
+    [WEIGHT_EXPERTS_UP_BIAS] = {BLOCK "ffn_up_exps.bias"},                     \
+    [WEIGHT_EXPERTS_DOWN_BIAS] = {BLOCK "ffn_down_exps.bias"}
 
 #define GGUF_GATE_UP                                                     \
     [WEIGHT_GATE_PROJ] = {BLOCK "ffn_gate.weight"}, [WEIGHT_UP_PROJ] = { \

@@ -241,8 +241,9 @@ void pass_store_gated(const struct worker *w, const struct input *to, size_t ff,
 /* ---- moe.c -------------------------------------------------------------- */
 
 /* Normalise the residual stream of n tokens (norm: the weights), apply a
- * mixture of experts, and add the result to the stream. Ends with a barrier, at
- * which the thread prefetches the first weights of layer `next`.
+ * mixture of experts, and add the result to the stream; with x->post_norm,
+ * write the result, which is not normalised yet, to s->xn. Ends with a barrier,
+ * at which the thread prefetches the first weights of layer `next`.
  *
  * A pass reads each active expert's weights once. A token's experts are added
  * in ascending order, so that results do not depend on the number of threads

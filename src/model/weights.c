@@ -219,22 +219,25 @@ static void *own_block(struct weights *w, size_t n_bytes, struct qwick_err *e)
 }
 
 /* out [rows, cols] = the transpose of in [cols, rows], `size` bytes an element;
- * by squares that stay in the cache. */
+ * by squares that stay in the cache. The rows of `parts` matrices, which come
+ * by turns in `in`, are one matrix after the other in out. */
 static void transpose(unsigned char *out, const unsigned char *in, size_t rows,
-                      size_t cols, size_t size)
+                      size_t cols, size_t size, size_t parts)
 {
+    size_t each = rows / parts;
     enum { SQUARE = 64 };
     for (size_t r0 = 0; r0 < rows; r0 += SQUARE)
         for (size_t c0 = 0; c0 < cols; c0 += SQUARE)
             for (size_t r = r0; r < rows && r < r0 + SQUARE; r++)
                 for (size_t c = c0; c < cols && c < c0 + SQUARE; c++)
-                    memcpy(out + (r * cols + c) * size,
+                    memcpy(out + ((r % parts * each + r / parts) * cols + c) *
+                                     size,
                            in + (c * rows + r) * size, size);
 }
 
 int weights_stack_transposed(struct weights *w, struct matrix *out, size_t n,
-                             size_t rows, size_t cols, struct weight_ref ref,
-                             struct qwick_err *e)
+                             size_t rows, size_t cols, size_t parts,
+                             struct weight_ref ref, struct qwick_err *e)
 {
     char name[NAMES_BYTES];
     if (weights_stack(w, out, n, cols, rows, ref, e))
@@ -255,7 +258,7 @@ int weights_stack_transposed(struct weights *w, struct matrix *out, size_t n,
     if (!copy)
         return -1;
     for (size_t i = 0; i < n; i++)
-        transpose(copy + i * each, in + i * each, rows, cols, size);
+        transpose(copy + i * each, in + i * each, rows, cols, size, parts);
     out->data[0] = copy;
     return 0;
 }

@@ -61,10 +61,12 @@ int weights_stack(struct weights *w, struct matrix *out, size_t n, size_t rows,
                   size_t cols, struct weight_ref ref, struct qwick_err *e);
 
 /* As weights_stack, for a tensor [n, cols, rows]: *out is a copy in memory, in
- * the order of products. QWICK_ERR_MODEL for quantized tensors. */
+ * the order of products. The tensor has the rows of `parts` matrices by turns,
+ * which *out has one matrix after the other; parts 1: the tensor's order.
+ * QWICK_ERR_MODEL for quantized tensors. */
 int weights_stack_transposed(struct weights *w, struct matrix *out, size_t n,
-                             size_t rows, size_t cols, struct weight_ref ref,
-                             struct qwick_err *e);
+                             size_t rows, size_t cols, size_t parts,
+                             struct weight_ref ref, struct qwick_err *e);
 
 /* Make a matrix of rows [row, row + rows) of a stack. *out must stay where it
  * is, as for weights_matrix. */

@@ -224,13 +224,15 @@ static void check_rope(const struct kernels *k, enum dtype type)
 typedef void (*glu_fn)(float *out, const float *gate, const float *up,
                        size_t n);
 
-/* silu(gate) * up or gelu(gate) * up. exponent(z): minus the argument of the
- * exponential. relative(z): the bound of the relative error, in units U. If the
- * exponential overflows, the result is 0, and the true value is below
- * `tail` * exp(-88.5) * up. */
+/* silu(gate) * up, gelu(gate) * up and the like. exponent(z): minus the
+ * argument of the exponential. relative(z): the bound of the relative error, in
+ * units U. factor(up): by what the gate's value is multiplied, or more. If the
+ * exponential overflows, the result is 0, and the true value is below `tail` *
+ * exp(-88.5) * factor. */
 static void check_glu(const char *name, glu_fn glu, glu_fn right,
                       double (*exponent)(double z),
-                      double (*relative)(double z), double tail)
+                      double (*relative)(double z), double (*factor)(double up),
+                      double tail)
 {
     static const float edges[] = {0,     -0.0f,  88,        89,      -88,
                                   -89,   -103,   -104,      -200,    200,
@@ -272,7 +274,7 @@ static void check_glu(const char *name, glu_fn glu, glu_fn right,
                     continue;
                 near(kind_names[kind], i, n, (double)op[i], (double)want[i],
                      relative(z) * U * fabs((double)want[i]) +
-                         slack * fabs((double)upp[i]) + 2 * TINY);
+                         slack * factor((double)upp[i]) + 2 * TINY);
             }
             /* an element's value does not depend on its place */
             for (size_t i = 0; i < n; i += 5) {
@@ -305,7 +307,8 @@ static double silu_error(double z)
 
 static void check_swiglu(const struct kernels *k, enum dtype type)
 {
-    check_glu("swiglu", k->swiglu, ref->swiglu, silu_exponent, silu_error, 89);
+    check_glu("swiglu", k->swiglu, ref->swiglu, silu_exponent, silu_error, fabs,
+              89);
 }
 
 static double gelu_exponent(double z)
@@ -324,12 +327,77 @@ static double gelu_error(double z)
 
 static void check_geglu(const struct kernels *k, enum dtype type)
 {
-    check_glu("geglu", k->geglu, ref->geglu, gelu_exponent, gelu_error, 11);
+    check_glu("geglu", k->geglu, ref->geglu, gelu_exponent, gelu_error, fabs,
+              11);
 }
 
 static void check_sigmoid_glu(const struct kernels *k, enum dtype type)
 {
-    check_glu("glu", k->glu, ref->glu, silu_exponent, silu_error, 1);
+    check_glu("glu", k->glu, ref->glu, silu_exponent, silu_error, fabs, 1);
+}
+
+static double clamped_exponent(double z)
+{
+    return CLAMPED_ALPHA * fmin(z, CLAMPED_LIMIT);
+}
+
+/* As silu's, and the rounding of up + 1. The exponential's argument is off by
+ * two roundings (of the constant and the product), which count by their share
+ * as in gelu_error. */
+static double clamped_error(double z)
+{
+    double a = fmin(fmax(clamped_exponent(z), -1000), 1000);
+    return 9.01 + 2.01 * fabs(a) / (1 + exp(a));
+}
+
+static double clamped_factor(double up)
+{
+    return fmin(fabs(up), CLAMPED_LIMIT) + 1;
+}
+
+/* Values that the limits cut, or that are no numbers, in every lane of a vector
+ * and of its rest. */
+static void check_clamped_edges(const struct kernels *k)
+{
+    static const struct {
+        float gate, up, want;
+    } rows[] = {
+        {7, 0, 6.99995313f},
+        {1e30f, 0, 6.99995313f},
+        {INFINITY, 7, 55.999625f},
+        {8, INFINITY, 55.999625f},
+        {7, -INFINITY, -41.9997188f},
+        {1e30f, -1e30f, -41.9997188f},
+        {INFINITY, -1, 0},
+        {-1e30f, INFINITY, 0},
+        {NAN, 0, NAN},
+        {1, NAN, NAN},
+        {-INFINITY, 1, NAN},
+        {0, INFINITY, 0},
+    };
+    enum { N = sizeof rows / sizeof *rows, TIMES = 37 };
+    float gate[N * TIMES], up[N * TIMES], out[N * TIMES];
+
+    for (size_t i = 0; i < N * TIMES; i++) {
+        gate[i] = rows[i % N].gate;
+        up[i] = rows[i % N].up;
+    }
+    for (size_t n = 1; n <= N * TIMES; n++) {
+        k->clamped_swiglu(out, gate, up, n);
+        for (size_t i = 0; i < n; i++) {
+            double want = (double)rows[i % N].want;
+
+            near("edge", i, n, (double)out[i], want, 9.01 * U * fabs(want));
+        }
+    }
+}
+
+static void check_clamped(const struct kernels *k, enum dtype type)
+{
+    (void)type;
+    check_glu("clamped_swiglu", k->clamped_swiglu, ref->clamped_swiglu,
+              clamped_exponent, clamped_error, clamped_factor, 53);
+    check_clamped_edges(k);
 }
 
 static void check_add_scale(const struct kernels *k, enum dtype type)
@@ -588,6 +656,7 @@ enum row_op {
     ROW_ROPE,
     ROW_SWIGLU,
     ROW_GEGLU,
+    ROW_CLAMPED,
     ROW_GLU,
     ROW_ADD,
     ROW_MAX,
@@ -618,6 +687,9 @@ static void bench_rows(const struct kernels *k, enum row_op op)
         break;
     case ROW_GEGLU:
         TIME(ms, k->geglu(z.p, x.p, y.p, N));
+        break;
+    case ROW_CLAMPED:
+        TIME(ms, k->clamped_swiglu(z.p, x.p, y.p, N));
         break;
     case ROW_GLU:
         TIME(ms, k->glu(z.p, x.p, y.p, N));
@@ -658,6 +730,7 @@ BENCH_ROWS(rmsnorm, ROW_RMSNORM)
 BENCH_ROWS(rope, ROW_ROPE)
 BENCH_ROWS(swiglu, ROW_SWIGLU)
 BENCH_ROWS(geglu, ROW_GEGLU)
+BENCH_ROWS(clamped, ROW_CLAMPED)
 BENCH_ROWS(glu, ROW_GLU)
 BENCH_ROWS(add, ROW_ADD)
 BENCH_ROWS(max, ROW_MAX)
@@ -706,6 +779,7 @@ static const struct check_row rows[] = {
     {"rope", DT_F32, DT_F32, check_rope, bench_rope},
     {"swiglu", DT_F32, DT_F32, check_swiglu, bench_swiglu},
     {"geglu", DT_F32, DT_F32, check_geglu, bench_geglu},
+    {"clamped_swiglu", DT_F32, DT_F32, check_clamped, bench_clamped},
     {"glu", DT_F32, DT_F32, check_sigmoid_glu, bench_glu},
     {"add_scale", DT_F32, DT_F32, check_add_scale, bench_add},
     {"max", DT_F32, DT_F32, check_max, bench_max},

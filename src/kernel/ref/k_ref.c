@@ -282,6 +282,25 @@ static void k_geglu_ref(float *out, const float *gate, const float *up,
     }
 }
 
+/* x unless it is beyond a limit. NaN stays. */
+static double clamp(double x, double lo, double hi)
+{
+    return x < lo ? lo : x > hi ? hi : x;
+}
+
+static void k_clamped_swiglu_ref(float *out, const float *gate, const float *up,
+                                 size_t n)
+{
+    const double most = CLAMPED_LIMIT;
+
+    for (size_t i = 0; i < n; i++) {
+        double g = clamp((double)gate[i], -INFINITY, most);
+        double u = clamp((double)up[i], -most, most);
+
+        out[i] = (float)(g / (1 + exp(-CLAMPED_ALPHA * g)) * (u + 1));
+    }
+}
+
 static void k_glu_ref(float *out, const float *gate, const float *up, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -502,6 +521,7 @@ void k_ref_init(struct kernels *k)
     k->rope_pairs = k_rope_pairs_ref;
     k->swiglu = k_swiglu_ref;
     k->geglu = k_geglu_ref;
+    k->clamped_swiglu = k_clamped_swiglu_ref;
     k->glu = k_glu_ref;
     k->add = k_add_ref;
     k->scale = k_scale_ref;
