@@ -3,13 +3,20 @@
 #include <string.h>
 
 static const struct arch *const families[] = {
-    &arch_qwen3,     &arch_qwen3moe,   &arch_qwen3vl,  &arch_qwen3vlmoe,
-    &arch_qwen35,    &arch_qwen35moe,  &arch_qwen2,    &arch_qwen2moe,
-    &arch_qwen2vl,   &arch_qwen25vl,   &arch_gemma3,   &arch_llama,
-    &arch_mistral,   &arch_ministral3, &arch_mixtral,  &arch_smollm3,
-    &arch_granite,   &arch_olmo2,      &arch_olmo3,    &arch_phi3,
-    &arch_qwen3next, &arch_glm4,       &arch_seed_oss, &arch_ernie45,
-    &arch_exaone4};
+    &arch_qwen3,          &arch_qwen3moe,
+    &arch_qwen3vl,        &arch_qwen3vlmoe,
+    &arch_qwen35,         &arch_qwen35moe,
+    &arch_qwen2,          &arch_qwen2moe,
+    &arch_qwen2vl,        &arch_qwen25vl,
+    &arch_gemma3,         &arch_llama,
+    &arch_mistral,        &arch_ministral3,
+    &arch_mixtral,        &arch_smollm3,
+    &arch_granite,        &arch_olmo2,
+    &arch_olmo3,          &arch_phi3,
+    &arch_qwen3next,      &arch_glm4,
+    &arch_seed_oss,       &arch_ernie45,
+    &arch_exaone4,        &arch_gemma4,
+    &arch_gemma4_unified, &arch_gemma4_unified_text};
 
 enum { N_FAMILIES = sizeof families / sizeof *families };
 

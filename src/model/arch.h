@@ -49,6 +49,8 @@ struct blocks {
     bool attn_norm, mlp_norm;           /* before each half of a layer */
     bool attn_post_norm, mlp_post_norm; /* of the result of each half */
     enum qk_norm qk_norm;
+    bool v_norm;      /* each head of values is normalised, without weights */
+    bool layer_scale; /* a layer ends with a factor of the residual stream */
     enum activation activation; /* of gate_proj's results */
     enum routing_rule routing;
     bool experts_beside; /* layers with experts also have a dense MLP, and both
@@ -72,6 +74,11 @@ struct arch {
                                layers have one */
     const char *const *gguf_keys; /* keys of GGUF files that only some families
                                      read, NULL at the end; or NULL: none */
+    bool gguf_layered; /* in GGUF files, heads and d_ff may differ between
+                          layers, and layers without v_proj take values from
+                          k_proj (layer_config.v_from_k) */
+    const char *const *own_fields; /* fields of fixed_common that the family
+                                      reads, NULL at the end; or NULL: none */
     bool partial_rotary;    /* a part of each head may rotate */
     bool interleaved;       /* neighbours rotate together (rope_config) */
     bool gguf_interleaved;  /* they do in GGUF files: converters permute the
@@ -147,9 +154,10 @@ const struct arch *arch_find_gguf(const char *name, size_t len);
 /* Return the family as which GGUF files have this one. */
 const struct arch *arch_in_gguf(const struct arch *a);
 
-extern const struct arch arch_ernie45, arch_exaone4, arch_gemma3, arch_glm4,
-    arch_granite, arch_llama, arch_ministral3, arch_mistral, arch_mixtral,
-    arch_olmo2, arch_olmo3, arch_phi3, arch_qwen2, arch_qwen25vl, arch_qwen2moe,
+extern const struct arch arch_ernie45, arch_exaone4, arch_gemma3, arch_gemma4,
+    arch_gemma4_unified, arch_gemma4_unified_text, arch_glm4, arch_granite,
+    arch_llama, arch_ministral3, arch_mistral, arch_mixtral, arch_olmo2,
+    arch_olmo3, arch_phi3, arch_qwen2, arch_qwen25vl, arch_qwen2moe,
     arch_qwen2vl, arch_qwen3, arch_qwen35, arch_qwen35moe, arch_qwen3moe,
     arch_qwen3next, arch_qwen3vl, arch_qwen3vlmoe, arch_seed_oss, arch_smollm3;
 

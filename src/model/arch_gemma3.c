@@ -81,7 +81,8 @@ static int check_caps(const struct section *s, struct qwick_err *e)
     bool capped_1b =
         is_ollama(s) && !json_int(json_get(s->v, "num_hidden_layers"),
                                   LAYERS_1B, LAYERS_1B, &n);
-    return section_is_gguf(s) && !capped_1b ? fixed_check(s, fixed, e) : 0;
+    return section_is_gguf(s) && !capped_1b ? fixed_check(s, fixed, NULL, e)
+                                            : 0;
 }
 
 /* layer_types; else every sliding_window_pattern-th layer attends to all. */

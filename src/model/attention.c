@@ -13,10 +13,10 @@
 /* Query rows from which on a tile is worth the packing of keys and values. */
 enum { PACKED_MIN_ROWS = 24 };
 
-/* Queries and keys without norms have large products, which rounding to bf16
- * changes more than others: it doubles the variance of the errors of logits. So
- * a sequence of up to so many positions does without, where attention is a
- * hundredth of the arithmetic. */
+/* Rounding to bf16 changes large products of queries and keys more than others:
+ * it doubles the variance of the errors of logits. So a sequence of up to so
+ * many positions does without, where attention is a hundredth of the
+ * arithmetic. */
 enum { PRECISE_POSITIONS = 256 };
 
 /* How a span's rows meet keys and values. */
@@ -56,8 +56,8 @@ static enum products_of_attn products_of(const struct worker *w, size_t layer,
     enum dtype type = span->kv->dtype;
     if (w->p->m->exact || span->n * group_of(w, layer) < PACKED_MIN_ROWS)
         return ATTN_ROWS;
-    bool precise = w->p->m->config.arch->blocks.qk_norm == QK_NORM_NONE &&
-                   span->kv->n + span->n <= PRECISE_POSITIONS;
+    bool precise =
+        w->p->m->large_scores && span->kv->n + span->n <= PRECISE_POSITIONS;
     if (w->p->attn16 && !precise &&
         (type == DT_I8 ? w->k->attn_blocks_bf16_i8 != NULL
                        : w->k->attn_blocks_bf16[type] != NULL))
@@ -85,8 +85,8 @@ static void rotate(const struct worker *w, size_t layer, float *x,
         rope(x + h * d, 1, n_rot, a->cos + t * half, a->sin + t * half);
 }
 
-/* Norm, RoPE and storing of one token's keys and values of KV heads [h0, h1).
- */
+/* Norms, RoPE and storing of one token's keys and values of KV heads [h0, h1),
+ * unless the layer reads another one's. */
 static void store_keys(const struct worker *w, size_t layer, size_t t,
                        size_t h0, size_t h1)
 {
@@ -96,9 +96,16 @@ static void store_keys(const struct worker *w, size_t layer, size_t t,
     size_t d = c->head_dim, at = t * scratch_ld(c->n_kv_heads * d) + h0 * d;
     size_t block = p->s->pos[t] / KV_BLOCK, slot = p->s->pos[t] % KV_BLOCK;
     float *k = p->s->k + at, *v = p->s->v + at;
+    const struct attention *a = &p->m->layers[layer].attn;
+    float eps = (float)p->m->config.rms_eps;
+    if (c->kv_back)
+        return;
+    if (c->v_from_k)
+        memcpy(v, k, (h1 - h0) * d * sizeof *v);
+    if (a->v_norm)
+        w->k->rmsnorm(v, v, a->v_norm, h1 - h0, d, eps);
     if (p->m->config.arch->blocks.qk_norm == QK_NORM_HEAD)
-        w->k->rmsnorm(k, k, p->m->layers[layer].attn.k_norm, h1 - h0, d,
-                      (float)p->m->config.rms_eps);
+        w->k->rmsnorm(k, k, a->k_norm, h1 - h0, d, eps);
     rotate(w, layer, k, h1 - h0, t);
     for (size_t h = h0; h < h1; h++, k += d, v += d) {
         kv_store(kv, w->k, kv_keys(kv, block, layer, h), slot, k, d);
@@ -536,9 +543,10 @@ struct input pass_attention(struct worker *w, size_t layer, const float *norm,
     const size_t n_qkv = layer_inputs(&p->m->layers[layer], qkv);
     const size_t q_ld = scratch_ld(a->q_proj.rows);
     const size_t kv_ld = scratch_ld(a->k_proj.rows);
-    const struct product products[] = {{qkv[0], a->q_bias, s->q, q_ld, false},
-                                       {qkv[1], a->k_bias, s->k, kv_ld, false},
-                                       {qkv[2], a->v_bias, s->v, kv_ld, false}};
+    const struct product products[] = {
+        {&a->q_proj, a->q_bias, s->q, q_ld, false},
+        {&a->k_proj, a->k_bias, s->k, kv_ld, false},
+        {&a->v_proj, a->v_bias, s->v, kv_ld, false}};
     struct input in = pass_normalise(w, s->x, p->n, norm,
                                      pass_act_types(p, qkv, n_qkv, p->n));
     pass_multiply_all(w, products, n_qkv, &in, p->n);

@@ -144,12 +144,13 @@ int config_read_common(struct config *c, const struct section *s,
 int config_check_head_dim(const struct config *c, const struct section *s,
                           struct qwick_err *e)
 {
-    return c->head_dim % 2 == 0
-               ? 0
-               : err_set(e, QWICK_ERR_MODEL,
-                         "%s: head_dim: must be even for rotary embedding, is "
-                         "%zu",
-                         s->path, c->head_dim);
+    for (size_t i = 0; i < c->n_layers; i++)
+        if (c->layers[i].head_dim % 2)
+            return err_set(e, QWICK_ERR_MODEL,
+                           "%s: head_dim: must be even for rotary embedding, "
+                           "is %zu",
+                           s->path, c->layers[i].head_dim);
+    return 0;
 }
 
 int config_read_llama(struct config *c, const struct section *s,
@@ -288,9 +289,11 @@ static void read_labels(struct config *c, const struct section *s)
 static int check_fixed(const struct config *c, const struct section *s,
                        const struct section *text, struct qwick_err *e)
 {
-    return fixed_check(s, fixed_common, e) ||
-                   (text->v != s->v && fixed_check(text, fixed_common, e)) ||
-                   fixed_check(text, c->arch->fixed, e)
+    const char *const *own = c->arch->own_fields;
+    return fixed_check(s, fixed_common, own, e) ||
+                   (text->v != s->v &&
+                    fixed_check(text, fixed_common, own, e)) ||
+                   fixed_check(text, c->arch->fixed, NULL, e)
                ? -1
                : 0;
 }

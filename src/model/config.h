@@ -32,7 +32,8 @@ enum rope_type {
     ROPE_LINEAR,
     ROPE_YARN,
     ROPE_LLAMA3,
-    ROPE_LONGROPE
+    ROPE_LONGROPE,
+    ROPE_PROPORTIONAL
 };
 
 enum {
@@ -60,6 +61,8 @@ struct rope_config {
                             of cos and sin */
     size_t original;     /* .original_max_position_embeddings */
     bool truncate;       /* .truncate */
+    size_t n_turning;    /* of proportional: frequencies that are not 0, the
+                            first ones, from partial_rotary_factor */
     /* [n_rot / 2] of longrope: divisors of the frequencies of sequences of at
        most `original` tokens, and of longer ones */
     float short_factor[CONFIG_MAX_FACTORS], long_factor[CONFIG_MAX_FACTORS];
@@ -79,6 +82,11 @@ struct layer_config {
     size_t rope;       /* index into config.ropes; NO_ROPE: none */
     size_t n_kv_heads; /* of keys and values */
     size_t head_dim;
+    size_t kv_back;    /* 0: the layer has its own keys and values; otherwise
+                          it reads those of layer i - kv_back, which has the
+                          same window and the same heads */
+    bool v_from_k;     /* values are the results of k_proj, before the norm and
+                          the rotation of keys */
     float score_scale; /* of q . k */
     size_t d_ff;       /* rows of the dense MLP's gate_proj and up_proj; 0: the
                           layer has none */
@@ -188,7 +196,7 @@ void config_number_layers(struct config *c);
 /* Add a stop id unless it is there already. -1 when the list is full. */
 int config_add_stop(struct config *c, int32_t id);
 
-/* "default", "linear", "yarn", "llama3" or "longrope". */
+/* "default", "linear", "yarn", "llama3", "longrope" or "proportional". */
 const char *config_rope_name(const struct rope_config *r);
 
 /* Compute the inverse frequencies [n_rot / 2] of a rotary embedding, with the
@@ -238,7 +246,7 @@ int config_read_common(struct config *c, const struct section *s,
  * MAX_DIM. */
 void config_set_heads(struct config *c);
 
-/* Check that all of a head can be rotated. */
+/* Check that all of each head can be rotated. */
 int config_check_head_dim(const struct config *c, const struct section *s,
                           struct qwick_err *e);
 

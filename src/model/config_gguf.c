@@ -27,6 +27,8 @@ static const struct section_name names[] = {
     {"num_attention_heads", ".attention.head_count"},
     {"num_key_value_heads", ".attention.head_count_kv"},
     {"head_dim", ".attention.key_length"},
+    {"num_kv_shared_layers", ".attention.shared_kv_layers"},
+    {"hidden_size_per_layer_input", ".embedding_length_per_layer_input"},
     {"max_position_embeddings", ".context_length"},
     {"rms_norm_eps", ".attention.layer_norm_rms_epsilon"},
     {"rope_theta", ".rope.freq_base"},
@@ -122,9 +124,11 @@ static void put_value(struct writer *w, const struct gguf_value *v)
     case GGUF_STRING:
         w->bad |= buf_json_string(b, (const char *)v->data, v->n_bytes);
         return;
-    case GGUF_ARRAY:
+    case GGUF_ARRAY: /* put_layers writes what differs */
         snprintf(text, sizeof text, "an array of %zu", v->n);
-        w->bad |= gguf_keys_shared(&w->keys, v, &n)
+        if (w->keys.layered && v->n)
+            n = gguf_int_at(v, 0);
+        w->bad |= w->keys.layered || gguf_keys_shared(&w->keys, v, &n)
                       ? buf_printf(b, "%lld", (long long)n)
                       : buf_json_cstr(b, text);
         return;
@@ -355,6 +359,44 @@ static int put_windows(struct writer *w, size_t dflt, struct qwick_err *e)
     return 0;
 }
 
+/* What may differ between layers, in the words of transformers 5. */
+static void put_layers(struct writer *w)
+{
+    const struct gguf_value *pattern = entry(w, pattern_key);
+    uint64_t n = integer(w, ".block_count");
+    bool windows = integer(w, window_key) && pattern,
+         two = entry(w, ".attention.key_length_swa");
+    if (!w->keys.layered || n > MAX_LAYERS)
+        return;
+    put_name(w, "per_layer_config");
+    w->bad |= buf_putc(&w->out, '{');
+    for (size_t i = 0; i < n; i++) {
+        const char *head_dim =
+            two && windows && has_window(pattern, integer(w, pattern_key), i)
+                ? ".attention.key_length_swa"
+                : ".attention.key_length";
+        const char *const keys[][2] = {
+            {"head_dim", head_dim},
+            {"num_key_value_heads", ".attention.head_count_kv"},
+            {"intermediate_size", ".feed_forward_length"}};
+        char text[64];
+        snprintf(text, sizeof text, "%zu", i);
+        put_name(w, text);
+        w->bad |= buf_putc(&w->out, '{');
+        for (size_t j = 0; j < sizeof keys / sizeof *keys; j++) {
+            int64_t v;
+            if (!gguf_keys_at(&w->keys, keys[j][1], i, &v))
+                continue;
+            put_name(w, keys[j][0]);
+            w->bad |= buf_printf(&w->out, "%lld", (long long)v);
+        }
+        snprintf(text, sizeof text, "blk.%zu.attn_v.weight", i);
+        put_bool(w, "attention_k_eq_v", !st_find(gguf_tensors(w->g), text));
+        w->bad |= buf_putc(&w->out, '}');
+    }
+    w->bad |= buf_putc(&w->out, '}');
+}
+
 /* The layers of Gated DeltaNet, if the file lists them. Without a list
  * full_attention_interval counts. */
 static void put_recurrent(struct writer *w)
@@ -391,19 +433,34 @@ static void put_stop_ids(struct writer *w)
     w->bad |= buf_putc(&w->out, ']');
 }
 
-/* An error unless the value of key equals that of "attention.key_length", where
- * the file has both. */
+/* An error unless the value of key equals that of the key `length`, where the
+ * file has both. */
 static int check_head_dim(const struct writer *w, const char *key,
-                          struct qwick_err *e)
+                          const char *length, struct qwick_err *e)
 {
-    uint64_t expected = integer(w, ".attention.key_length"),
-             n = integer(w, key);
+    uint64_t expected = integer(w, length), n = integer(w, key);
     if (!entry(w, key) || !expected || n == expected)
         return 0; /* of key_length 0 its reader complains */
-    return err_set(e, QWICK_ERR_MODEL,
-                   "%s: %s%s: %llu, must equal attention.key_length, %llu",
+    return err_set(e, QWICK_ERR_MODEL, "%s: %s%s: %llu, must equal %s, %llu",
                    gguf_path(w->g), w->arch, key, (unsigned long long)n,
-                   (unsigned long long)expected);
+                   length + 1, (unsigned long long)expected);
+}
+
+/* All lengths of a head are one, of each kind of layers. */
+static int check_head_dims(const struct writer *w, bool partial_rotary,
+                           struct qwick_err *e)
+{
+    static const char key[] = ".attention.key_length",
+                      key_swa[] = ".attention.key_length_swa";
+    if (check_head_dim(w, ".attention.value_length", key, e) ||
+        (!partial_rotary && check_head_dim(w, ".rope.dimension_count", key, e)))
+        return -1;
+    return w->keys.layered &&
+                   (check_head_dim(w, ".attention.value_length_swa", key_swa,
+                                   e) ||
+                    check_head_dim(w, ".rope.dimension_count_swa", key_swa, e))
+               ? -1
+               : 0;
 }
 
 /* An error unless what put_computed computes exists. */
@@ -467,8 +524,7 @@ static int check_others(const struct writer *w, bool partial_rotary,
     enum { POOLING_NONE = 0, POOLING_LAST = 3, POOLING_RANK = 4 };
     uint64_t pooling = integer(w, ".pooling_type");
     if (check_embedding(w, e) || check_stop_ids(w, e) || check_computed(w, e) ||
-        check_head_dim(w, ".attention.value_length", e) ||
-        (!partial_rotary && check_head_dim(w, ".rope.dimension_count", e)))
+        check_head_dims(w, partial_rotary, e))
         return -1;
     if (pooling != POOLING_NONE && pooling != POOLING_LAST &&
         pooling != POOLING_RANK)
@@ -564,6 +620,7 @@ int config_read_gguf(struct config *c, const struct gguf *g,
                                 .arch = c->arch->gguf,
                                 .hybrid = names_recurrent(c->arch->gguf_names),
                                 .tiled = c->arch->gguf_names->tiled,
+                                .layered = c->arch->gguf_layered,
                                 .own = c->arch->gguf_keys}};
     if (gguf_keys_check(&w.keys, names, e))
         return -1;
@@ -576,6 +633,7 @@ int config_read_gguf(struct config *c, const struct gguf *g,
     put_scaling(&w);
     put_stop_ids(&w);
     put_recurrent(&w);
+    put_layers(&w);
     int rc = put_windows(&w, c->arch->gguf_pattern, e);
     w.bad |= buf_putc(&w.out, '}');
     if (!rc)

@@ -18,6 +18,9 @@ static const char *const arrays[] = {
     ".rope.mrope_section",
     ".mrope_sections",
 };
+/* Arrays whose elements may differ where layers do (gguf_keys.layered). */
+static const char *const by_layer[] = {".attention.head_count_kv",
+                                       ".feed_forward_length"};
 /* Beginnings of keys that belong to a vision model. */
 static const char *const outside[] = {".vision.", ".mm."};
 
@@ -110,6 +113,17 @@ uint64_t gguf_keys_int(const struct gguf_keys *k, const char *key)
     return v ? v->u | (uint64_t)v->i : 0;
 }
 
+bool gguf_keys_at(const struct gguf_keys *k, const char *key, size_t i,
+                  int64_t *out)
+{
+    const struct gguf_value *v = gguf_keys_find(k, key);
+    bool listed = v && is_layered(k, v) && i < v->n;
+    if (!listed && (!v || !is_integer(v->type)))
+        return false;
+    *out = listed ? gguf_int_at(v, i) : (int64_t)v->u | v->i;
+    return true;
+}
+
 /* ---- what no reader uses --------------------------------------------------
  */
 
@@ -145,6 +159,14 @@ static bool is(const char *key, size_t n, const char *expected)
     return strlen(expected) == n && memcmp(key, expected, n) == 0;
 }
 
+static bool is_by_layer(const char *key, size_t n)
+{
+    for (size_t i = 0; i < sizeof by_layer / sizeof *by_layer; i++)
+        if (is(key, n, by_layer[i]))
+            return true;
+    return false;
+}
+
 /* key [n] is the entry's without the name of the architecture. */
 static int check_array(const struct gguf_keys *k, const char *key, size_t n,
                        const struct gguf_value *v,
@@ -164,6 +186,8 @@ static int check_array(const struct gguf_keys *k, const char *key, size_t n,
                          "layers",
                          e);
     if (is(key, n, recurrent_key) && k->hybrid)
+        return 0;
+    if (k->layered && is_by_layer(key, n))
         return 0;
     if (!gguf_keys_shared(k, v, &shared))
         return err_array(k, v, "differs between layers, which is not supported",

@@ -17,6 +17,7 @@ struct gguf_keys {
     const char *arch;       /* keys that begin with "." follow this name */
     bool hybrid;            /* layers may be recurrent */
     bool tiled;             /* the heads of these layers are, see names.h */
+    bool layered;           /* arch.gguf_layered */
     const char *const *own; /* arch.gguf_keys */
 };
 
@@ -33,6 +34,11 @@ uint64_t gguf_keys_int(const struct gguf_keys *k, const char *key);
  * have an integer for each of block_count layers. */
 bool gguf_keys_shared(const struct gguf_keys *k, const struct gguf_value *v,
                       int64_t *out);
+
+/* Set *out to the integer of a key for layer i: its own in an array. Returns
+ * false when the key is missing or has no integer. */
+bool gguf_keys_at(const struct gguf_keys *k, const char *key, size_t i,
+                  int64_t *out);
 
 /* Return whether layer i is recurrent: by attention.recurrent_layers, or every
  * layer but each full_attention_interval-th, 4 if the file does not say. */

@@ -9,11 +9,10 @@
 
 const char *config_rope_name(const struct rope_config *r)
 {
-    static const char *const names[] = {[ROPE_DEFAULT] = "default",
-                                        [ROPE_LINEAR] = "linear",
-                                        [ROPE_YARN] = "yarn",
-                                        [ROPE_LLAMA3] = "llama3",
-                                        [ROPE_LONGROPE] = "longrope"};
+    static const char *const names[] = {
+        [ROPE_DEFAULT] = "default",   [ROPE_LINEAR] = "linear",
+        [ROPE_YARN] = "yarn",         [ROPE_LLAMA3] = "llama3",
+        [ROPE_LONGROPE] = "longrope", [ROPE_PROPORTIONAL] = "proportional"};
     return names[r->type];
 }
 
@@ -125,6 +124,19 @@ static int read_longrope(const struct config *c, struct rope_config *r,
                               &r->attention, e);
 }
 
+/* All of a head rotates, most of it by frequencies of 0. */
+static int read_proportional(const struct config *c, struct rope_config *r,
+                             const struct section *s, struct qwick_err *e)
+{
+    double part;
+    (void)c;
+    if (section_opt_double(s, "partial_rotary_factor", 1, 0, 1, &part, e) ||
+        section_opt_double(s, "factor", 1, 1, 1e6, &r->factor, e))
+        return -1;
+    r->n_turning = (size_t)(part * (double)r->n_rot / 2);
+    return 0;
+}
+
 static const struct {
     const char *name;
     enum rope_type type;
@@ -136,7 +148,8 @@ static const struct {
              {"yarn", ROPE_YARN, read_yarn},
              {"llama3", ROPE_LLAMA3, read_llama3},
              {"longrope", ROPE_LONGROPE, read_longrope},
-             {"su", ROPE_LONGROPE, read_longrope}};
+             {"su", ROPE_LONGROPE, read_longrope},
+             {"proportional", ROPE_PROPORTIONAL, read_proportional}};
 
 /* rope_type, or type in older files. mrope's positions are equal for text,
  * which makes it a plain embedding. */
@@ -152,8 +165,8 @@ static int read_rope_type(const struct config *c, struct rope_config *r,
             return kinds[i].read(c, r, s, e);
         }
     return section_bad(s, key,
-                       "default, linear, yarn, llama3 or longrope (others are "
-                       "not supported)",
+                       "default, linear, yarn, llama3, longrope or "
+                       "proportional (others are not supported)",
                        e);
 }
 
@@ -221,6 +234,7 @@ static bool same_rope(const struct rope_config *a, const struct rope_config *b)
            a->low_freq == b->low_freq && a->high_freq == b->high_freq &&
            a->q_beta == b->q_beta && a->attention == b->attention &&
            a->original == b->original && a->truncate == b->truncate &&
+           a->n_turning == b->n_turning &&
            memcmp(a->short_factor, b->short_factor, sizeof a->short_factor) ==
                0 &&
            memcmp(a->long_factor, b->long_factor, sizeof a->long_factor) == 0;
@@ -272,6 +286,27 @@ int config_read_rope(const struct config *c, struct rope_config *r,
     return config_read_rope_of(c, r, s, "rope_theta", &v5, &v4, e);
 }
 
+/* Set n_rot of a kind's embedding to the head_dim of its layers. */
+static int rotate_heads(struct config *c, size_t kind, const struct section *s,
+                        struct qwick_err *e)
+{
+    size_t *n_rot = &c->ropes[kind].n_rot;
+    *n_rot = 0;
+    for (size_t i = 0; i < c->n_layers; i++) {
+        const struct layer_config *l = &c->layers[i];
+        if (l->rope != kind || *n_rot == l->head_dim)
+            continue;
+        if (*n_rot)
+            return err_set(e, QWICK_ERR_MODEL,
+                           "%s: head_dim of layer %zu: is %zu, but %zu in "
+                           "another layer with the same rotary embedding",
+                           s->path, i, l->head_dim, *n_rot);
+        *n_rot = l->head_dim;
+    }
+    *n_rot = *n_rot ? *n_rot : c->head_dim;
+    return 0;
+}
+
 int config_read_rope_kinds(struct config *c, const char *full,
                            const char *sliding, const struct section *s,
                            struct qwick_err *e)
@@ -280,6 +315,9 @@ int config_read_rope_kinds(struct config *c, const char *full,
                                                   "sliding_attention"};
     const char *const thetas[] = {full, sliding};
     char in[64], in_kind[96];
+    for (size_t i = 0; i < c->n_layers; i++)
+        c->layers[i].rope =
+            c->layers[i].window == NO_WINDOW ? ROPE_FULL : ROPE_SLIDING;
     snprintf(in, sizeof in, "%srope_parameters.", s->in);
     struct section all = section_inner(s, "rope_parameters", in);
     bool has5 = !section_absent(s, "rope_parameters");
@@ -298,14 +336,11 @@ int config_read_rope_kinds(struct config *c, const char *full,
         if (i == ROPE_FULL && !section_absent(s, "rope_scaling") &&
             v4.v->type != JSON_OBJECT)
             return section_bad(s, "rope_scaling", "an object or null", e);
-        c->ropes[i].n_rot = c->head_dim;
-        if (config_read_rope_of(c, &c->ropes[i], s, thetas[i], &v5, &v4, e))
+        if (rotate_heads(c, (size_t)i, s, e) ||
+            config_read_rope_of(c, &c->ropes[i], s, thetas[i], &v5, &v4, e))
             return -1;
     }
     c->n_ropes = 2;
-    for (size_t i = 0; i < c->n_layers; i++)
-        c->layers[i].rope =
-            c->layers[i].window == NO_WINDOW ? ROPE_FULL : ROPE_SLIDING;
     return 0;
 }
 
@@ -365,8 +400,10 @@ void config_rope_frequencies(const struct rope_config *r, bool is_long,
         inv_freq[i] = r->type == ROPE_LONGROPE
                           ? 1.0f / (factors[i] * base)
                           : 1.0f / base;
-        if (r->type == ROPE_LINEAR)
+        if (r->type == ROPE_LINEAR || r->type == ROPE_PROPORTIONAL)
             inv_freq[i] /= (float)r->factor;
+        if (r->type == ROPE_PROPORTIONAL && i >= r->n_turning)
+            inv_freq[i] = 0;
     }
     if (r->type == ROPE_YARN)
         scale_yarn(r, inv_freq);

@@ -40,12 +40,13 @@ static bool same_layer(const struct model *a, const struct model *b, size_t i)
            k_norm = p->head_dim * (row ? p->n_kv_heads : 1);
     return p->head_dim == q->head_dim && p->n_kv_heads == q->n_kv_heads &&
            p->slot == q->slot && p->window == q->window && p->rope == q->rope &&
-           p->score_scale == q->score_scale &&
-           p->recurrent == q->recurrent &&
+           p->kv_back == q->kv_back && p->v_from_k == q->v_from_k &&
+           p->score_scale == q->score_scale && p->recurrent == q->recurrent &&
            equal(x->input_norm, y->input_norm, d_model) &&
            equal(x->post_norm, y->post_norm, d_model) &&
            equal(x->attn.q_norm, y->attn.q_norm, q_norm) &&
-           equal(x->attn.k_norm, y->attn.k_norm, k_norm);
+           equal(x->attn.k_norm, y->attn.k_norm, k_norm) &&
+           x->scale == y->scale;
 }
 
 bool model_is_copy(const struct model *a, const struct model *b)

@@ -63,11 +63,19 @@ static int check_field(const struct section *s, const struct fixed_field *f,
     return section_bad(&at, key, expected, e);
 }
 
+static bool is_in(const char *const *paths, const char *path)
+{
+    for (; paths && *paths; paths++)
+        if (strcmp(*paths, path) == 0)
+            return true;
+    return false;
+}
+
 int fixed_check(const struct section *s, const struct fixed_field *table,
-                struct qwick_err *e)
+                const char *const *except, struct qwick_err *e)
 {
     for (; table->path; table++)
-        if (check_field(s, table, e))
+        if (!is_in(except, table->path) && check_field(s, table, e))
             return -1;
     return 0;
 }

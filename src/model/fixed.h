@@ -28,8 +28,9 @@ extern const struct fixed_field fixed_llama[]; /* these */
 extern const struct fixed_field fixed_common[];
 
 /* QWICK_ERR_MODEL with the field and both values if a field of s has another
- * value than the table says. */
+ * value than the table says. except: rows that do not count, NULL at the end;
+ * or NULL. */
 int fixed_check(const struct section *s, const struct fixed_field *table,
-                struct qwick_err *e);
+                const char *const *except, struct qwick_err *e);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "base/buf.h"
 
-/* Bytes of a layer in a page. */
+/* Bytes of what a layer reads in a page. */
 static size_t layer_bytes(const struct kv_layer *l)
 {
     return 2 * l->n_heads * l->run_bytes;
@@ -25,6 +25,11 @@ static int place_layer(struct kv_cache *kv, const struct config *c, size_t i)
     l->at = kv->page_bytes;
     if (from->recurrent)
         return 0;
+    if (from->kv_back) {
+        *l = l[-(ptrdiff_t)from->kv_back];
+        l->shared = true;
+        return 0;
+    }
     l->n_heads = from->n_kv_heads ? from->n_kv_heads : c->n_kv_heads;
     l->head_dim = from->head_dim ? from->head_dim : c->head_dim;
     bool bad = size_mul(l->head_dim, dtype_bytes(kv->dtype), &position);
@@ -182,6 +187,8 @@ struct kv_page *kv_page_copy(const struct kv_cache *kv,
         return page;
     for (size_t i = 0; i < kv->n_layers; i++) {
         const struct kv_layer *l = &kv->shape->layers[i];
+        if (l->shared)
+            continue;
         size_t row = l->head_dim * dtype_bytes(kv->dtype);
         size_t scales = l->run_bytes / KV_BLOCK - row;
         for (size_t run = 0; run < 2 * l->n_heads; run++) {
@@ -221,10 +228,12 @@ size_t kv_usable(const struct kv_cache *kv, size_t n)
     return windows_whole(kv, n) ? n : 0;
 }
 
+/* Whether the layer has keys and values of its own that may be released. */
 static bool has_window(const struct kv_cache *kv, size_t layer)
 {
     const struct layer_config *l = &kv->layers[layer];
-    return !l->recurrent && l->window != NO_WINDOW;
+    return !l->recurrent && !kv->shape->layers[layer].shared &&
+           l->window != NO_WINDOW;
 }
 
 /* The window layers' part of a page, by runs of such layers. Whole pages of the

@@ -64,16 +64,16 @@ enum { KV_SNAPSHOT_PAGES = 4, KV_SNAPSHOTS = 16, KV_SNAPSHOTS_FORWARD = 4 };
 /* Most pages that may be marked for snapshots and are not full yet. */
 enum { KV_REQUESTS = 4 };
 
-/* Where a page has the keys and values of a layer. */
+/* Where a page has the keys and values that a layer reads. */
 struct kv_layer {
     size_t at;        /* first byte: the run of keys of KV head 0 */
     size_t run_bytes; /* from a run to the next */
     size_t n_heads;   /* 0: the layer has no keys */
     size_t head_dim;
+    bool shared; /* they are those of an earlier layer, which counts them */
 };
 
-/* The layers of a page. Caches of one shape share it. A layer that reads the
- * keys and values of another one could have that layer's place. */
+/* The layers of a page. Caches of one shape share it. */
 struct kv_shape {
     size_t refs;              /* changed by one thread at a time */
     struct kv_layer layers[]; /* [n_layers] */

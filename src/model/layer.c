@@ -46,7 +46,14 @@ int layer_bind_norms(struct model *m, struct layer *l, size_t i,
         {&l->attn_post_norm, WEIGHT_ATTN_POST_NORM, d, b->attn_post_norm},
         {&l->mlp_post_norm, WEIGHT_MLP_POST_NORM, d, b->mlp_post_norm},
     };
-    return BIND_VECTORS(&m->weights, norms, i, e);
+    float *scale = NULL;
+    const struct vector scales[] = {
+        {&scale, WEIGHT_LAYER_SCALE, 1, b->layer_scale}};
+    if (BIND_VECTORS(&m->weights, norms, i, e) ||
+        BIND_VECTORS(&m->weights, scales, i, e))
+        return -1;
+    l->scale = scale ? *scale : 1;
+    return 0;
 }
 
 /* One of several matrices whose rows may be in one tensor. */
@@ -77,10 +84,10 @@ static int bind_parts(struct weights *w, const struct rows_of *parts, size_t n,
     return 0;
 }
 
-/* Bind the norms of q and k. The scale of the scores goes into that of q; a
+/* Bind the norms of q, k and v. The scale of the scores goes into that of q; a
  * model without norms multiplies q by it. */
-static int bind_qk_norms(struct model *m, struct attention *a, size_t i,
-                         struct qwick_err *e)
+static int bind_qkv_norms(struct model *m, struct attention *a, size_t i,
+                          struct qwick_err *e)
 {
     const struct layer_config *c = &m->config.layers[i];
     enum qk_norm kind = m->config.arch->blocks.qk_norm;
@@ -89,9 +96,11 @@ static int bind_qk_norms(struct model *m, struct attention *a, size_t i,
     const struct vector norms[] = {
         {&a->q_norm, WEIGHT_Q_NORM, heads * c->head_dim, kind != QK_NORM_NONE},
         {&a->k_norm, WEIGHT_K_NORM, kv_heads * c->head_dim,
-         kind != QK_NORM_NONE},
+         kind != QK_NORM_NONE && !c->kv_back},
     };
-    if (BIND_VECTORS(&m->weights, norms, i, e))
+    if (BIND_VECTORS(&m->weights, norms, i, e) ||
+        (m->config.arch->blocks.v_norm && !c->kv_back &&
+         weights_ones(&m->weights, &a->v_norm, c->head_dim, e)))
         return -1;
     scale_vector(a->q_norm, norms[0].n, c->score_scale);
     a->q_scale = kind == QK_NORM_NONE ? c->score_scale : 1;
@@ -108,20 +117,21 @@ int layer_bind_attention(struct model *m, struct layer *l, size_t i,
     size_t d = c->d_model, q_dim = c->n_heads * lc->head_dim,
            kv_dim = lc->n_kv_heads * lc->head_dim;
     size_t q_rows = (c->attention_gate ? 2 : 1) * q_dim;
+    size_t n_parts = lc->kv_back ? 1 : lc->v_from_k ? 2 : 3;
     const struct rows_of qkv[] = {{&a->q_proj, WEIGHT_Q_PROJ, q_rows},
                                {&a->k_proj, WEIGHT_K_PROJ, kv_dim},
                                {&a->v_proj, WEIGHT_V_PROJ, kv_dim}};
     const struct vector biases[] = {
         {&a->q_bias, WEIGHT_Q_BIAS, q_rows, c->qkv_bias},
-        {&a->k_bias, WEIGHT_K_BIAS, kv_dim, c->qkv_bias},
-        {&a->v_bias, WEIGHT_V_BIAS, kv_dim, c->qkv_bias},
+        {&a->k_bias, WEIGHT_K_BIAS, kv_dim, c->qkv_bias && n_parts > 1},
+        {&a->v_bias, WEIGHT_V_BIAS, kv_dim, c->qkv_bias && n_parts > 2},
         {&a->o_bias, WEIGHT_O_BIAS, d, c->o_bias},
     };
     if (layer_bind_norms(m, l, i, e) ||
-        bind_parts(w, qkv, 3, d, WEIGHT_QKV_PROJ, i, e) ||
+        bind_parts(w, qkv, n_parts, d, WEIGHT_QKV_PROJ, i, e) ||
         weights_matrix(w, &a->o_proj, d, q_dim, layer_weight(WEIGHT_O_PROJ, i),
                        e) ||
-        bind_qk_norms(m, a, i, e) || BIND_VECTORS(w, biases, i, e))
+        bind_qkv_norms(m, a, i, e) || BIND_VECTORS(w, biases, i, e))
         return -1;
     scale_vector(a->o_bias, d, c->residual_scale);
     return 0;
@@ -178,11 +188,12 @@ void layer_ahead(struct worker *w, size_t i)
 }
 
 /* Add the product of a half's last matrix and n rows `in` to the residual
- * stream; norm: of the product first, or NULL. Ends with a barrier; at the
- * first one, the caller's w->ahead applies. */
+ * stream; norm: of the product first, or NULL. With a norm, the sum is
+ * multiplied by scale. Ends with a barrier; at the first one, the caller's
+ * w->ahead applies. */
 static void add_product(struct worker *w, const struct matrix *a,
                         const float *bias, const struct input *in, size_t n,
-                        const float *norm)
+                        const float *norm, float scale)
 {
     const struct scratch *s = w->p->s;
     size_t ld = scratch_ld(w->p->m->config.d_model);
@@ -190,7 +201,7 @@ static void add_product(struct worker *w, const struct matrix *a,
     pass_multiply_all(w, &p, 1, in, n);
     pass_barrier(w, PART_PROJECTIONS);
     if (norm)
-        pass_add_normalised(w, norm, n);
+        pass_add_normalised(w, norm, n, scale);
 }
 
 /* Normalise n tokens and compute the dense MLP up to down_proj. Ends with a
@@ -213,7 +224,8 @@ static void dense_mlp(struct worker *w, const struct layer *l, size_t n,
     const struct mlp *mlp = &l->mlp;
     struct input in = dense_gated(w, l, n);
     pass_ahead_layer(w, next);
-    add_product(w, &mlp->down_proj, mlp->down_bias, &in, n, l->mlp_post_norm);
+    add_product(w, &mlp->down_proj, mlp->down_bias, &in, n, l->mlp_post_norm,
+                l->scale);
 }
 
 /* Add the dense MLP and the experts of n tokens to the residual stream
@@ -240,7 +252,7 @@ static void mlp_and_experts(struct worker *w, const struct layer *l, size_t n,
         w->k->rmsnorm(sum, sum, x->post_norm, 1, d, eps);
         w->k->add(dense, sum, d);
     }
-    pass_add_normalised(w, l->mlp_post_norm, n); /* the same rows */
+    pass_add_normalised(w, l->mlp_post_norm, n, l->scale); /* the same rows */
 }
 
 void layer_finish(struct worker *w, const struct layer *l,
@@ -252,7 +264,7 @@ void layer_finish(struct worker *w, const struct layer *l,
         pass_ahead_gated(w, &l->mlp, n);
     else
         pass_ahead_experts(w, &l->experts, n);
-    add_product(w, o_proj, l->attn.o_bias, in, n, l->attn_post_norm);
+    add_product(w, o_proj, l->attn.o_bias, in, n, l->attn_post_norm, 1);
     if (!dense)
         pass_experts(w, &l->experts, l->post_norm, n, next);
     else if (l->experts.n)
@@ -278,11 +290,11 @@ static struct cost attention_cost(const struct model *m, size_t i, size_t pos,
 {
     const struct config *c = &m->config;
     const struct layer_config *l = &c->layers[i];
+    const struct attention *a = &m->layers[i].attn;
     double d = (double)c->d_model, q_dim = (double)(c->n_heads * l->head_dim),
-           kv_dim = (double)(l->n_kv_heads * l->head_dim),
-           q_rows = c->attention_gate ? 2 * q_dim : q_dim;
+           rows = (double)(a->q_proj.rows + a->k_proj.rows + a->v_proj.rows);
     double pairs = cost_pairs(l->window, pos + n - n_kept, n_kept);
-    return (struct cost){.flops = (double)n * 2 * d * (q_rows + 2 * kv_dim) +
+    return (struct cost){.flops = (double)n * 2 * d * rows +
                                   (double)n_kept * 2 * d * q_dim +
                                   4 * pairs * q_dim};
 }

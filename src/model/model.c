@@ -69,13 +69,14 @@ static void note_kinds(struct model *m)
 
 /* A recurrent state amplifies the rounding of activations: a layer's result is
  * a sum of products of keys and queries, which may nearly cancel, and it is
- * normalised afterwards. Queries and keys without norms amplify it, too, though
- * less. So passes of up to this many tokens round no activations: by pairs of
- * bf16 numbers where the level has them (pass.pairs), otherwise in f32, which
- * takes about twice as long as bf16. Longer passes round like those of other
- * families; docs/accuracy.md has the errors. Decode steps of many sequences
- * round without a recurrent state: there, speed counts. */
-enum { PRECISE_TOKENS = 32 };
+ * normalised afterwards. Large scores amplify it, too: those of queries and
+ * keys without norms a little, those without a scale the most. So passes of up
+ * to this many tokens round no activations: by pairs of bf16 numbers where the
+ * level has them (pass.pairs), otherwise in f32, which takes about twice as
+ * long as bf16. Longer passes round like those of other families;
+ * docs/accuracy.md has the errors. Decode steps of many sequences round without
+ * a recurrent state: there, speed counts. */
+enum { PRECISE_TOKENS = 32, UNSCALED_PRECISE_TOKENS = 64 };
 
 /* A mixture of experts chooses by comparing scores, which may be nearly equal:
  * rounded activations then choose another expert than the reference, and that
@@ -90,6 +91,15 @@ static bool has_experts(const struct config *c)
 {
     for (size_t i = 0; i < c->n_layers; i++)
         if (c->layers[i].n_experts)
+            return true;
+    return false;
+}
+
+/* Whether some layer's scores are the products of queries and keys. */
+static bool has_unscaled_scores(const struct config *c)
+{
+    for (size_t i = 0; i < c->n_layers; i++)
+        if (c->layers[i].score_scale >= 1)
             return true;
     return false;
 }
@@ -124,7 +134,11 @@ static void choose_products(struct model *m)
                                        : t->gemm_f32_min_tokens;
     bool recurrent = m->config.delta.n_k_heads > 0;
     bool plain = m->config.arch->blocks.qk_norm == QK_NORM_NONE;
-    m->precise_tokens = recurrent || plain ? PRECISE_TOKENS : 0;
+    bool unscaled = has_unscaled_scores(&m->config);
+    m->large_scores = plain || unscaled;
+    m->precise_tokens = unscaled             ? UNSCALED_PRECISE_TOKENS
+                        : recurrent || plain ? PRECISE_TOKENS
+                                             : 0;
     m->rounds_steps = !recurrent;
     m->pairs8_tokens =
         m->any_i8 && has_experts(&m->config) ? MIXTURE_PAIRS_TOKENS : 0;
@@ -329,10 +343,13 @@ size_t layer_inputs(const struct layer *l,
         ws[i] = &d->inputs[i];
     if (d->n_inputs)
         return d->n_inputs;
-    ws[0] = &a->q_proj;
-    ws[1] = &a->k_proj;
-    ws[2] = &a->v_proj;
-    return 3;
+    size_t n = 0;
+    ws[n++] = &a->q_proj;
+    if (a->k_proj.rows)
+        ws[n++] = &a->k_proj;
+    if (a->v_proj.rows)
+        ws[n++] = &a->v_proj;
+    return n;
 }
 
 void model_close(struct model *m)

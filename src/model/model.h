@@ -23,9 +23,12 @@ struct par_pool;
 struct attention {
     struct matrix q_proj, k_proj, v_proj, o_proj;
     float *q_bias, *k_bias, *v_bias, *o_bias; /* NULL: none */
+    /* k_proj is empty where the layer reads another one's keys and values, and
+       v_proj there and where values come from k_proj */
     /* NULL: none; [head_dim] of each head, or of all heads (QK_NORM_ROW).
        q_norm includes the scale of scores */
     float *q_norm, *k_norm;
+    float *v_norm; /* [head_dim] ones; NULL: values are not normalised */
     float q_scale; /* of queries, where no norm has it; otherwise 1 */
 };
 
@@ -110,6 +113,8 @@ struct layer {
     /* [d_model]: of the results of both, before they are added to the residual
        stream; NULL: none */
     float *attn_post_norm, *mlp_post_norm;
+    float scale; /* of the residual stream after the layer, applied by the last
+                    sum; 1 unless blocks.layer_scale */
 };
 
 /* List the matrices that a layer multiplies by its normalised input, all in one
@@ -163,6 +168,8 @@ struct model {
                               activations in pairs (pass.pairs8) */
     size_t precise_tokens; /* passes of up to so many tokens round no
                               activations to bf16 for products with floats */
+    bool large_scores;     /* queries and keys have no norm, or their products
+                              no scale */
     bool rounds_steps;     /* unless each token is of another sequence */
     double blas_min_flops;
     double step_time;    /* for model_step_time, set by tests; 0: an estimate */

@@ -108,21 +108,47 @@ const struct names names_hub_post = {
         [WEIGHT_ATTN_POST_NORM] = {LAYER "post_attention_layernorm.weight"},
         [WEIGHT_MLP_POST_NORM] = {LAYER "post_feedforward_layernorm.weight"}}};
 
-const struct names names_gemma = {
+#define GEMMA                                                                \
+    HUB_COMMON, HUB_HEAD,                                                    \
+        [WEIGHT_ATTN_POST_NORM] = {LAYER "post_attention_layernorm.weight"}, \
+        [WEIGHT_MLP_NORM] = {LAYER "pre_feedforward_layernorm.weight"},      \
+        [WEIGHT_MLP_POST_NORM] = {LAYER "post_feedforward_layernorm.weight"}
+
+const struct names names_gemma = {.config = "config.json",
+                                  .prefixes = HUB_PREFIXES,
+                                  .of = {GEMMA},
+                                  .plus = {[WEIGHT_NORM] = 1,
+                                           [WEIGHT_ATTN_NORM] = 1,
+                                           [WEIGHT_ATTN_POST_NORM] = 1,
+                                           [WEIGHT_MLP_NORM] = 1,
+                                           [WEIGHT_MLP_POST_NORM] = 1,
+                                           [WEIGHT_Q_NORM] = 1,
+                                           [WEIGHT_K_NORM] = 1}};
+
+const struct names names_gemma4 = {
     .config = "config.json",
     .prefixes = HUB_PREFIXES,
-    .of = {HUB_COMMON, HUB_HEAD,
-           [WEIGHT_ATTN_POST_NORM] = {LAYER "post_attention_layernorm.weight"},
-           [WEIGHT_MLP_NORM] = {LAYER "pre_feedforward_layernorm.weight"},
-           [WEIGHT_MLP_POST_NORM] = {LAYER
-                                     "post_feedforward_layernorm.weight"}},
-    .plus = {[WEIGHT_NORM] = 1,
-             [WEIGHT_ATTN_NORM] = 1,
-             [WEIGHT_ATTN_POST_NORM] = 1,
-             [WEIGHT_MLP_NORM] = 1,
-             [WEIGHT_MLP_POST_NORM] = 1,
-             [WEIGHT_Q_NORM] = 1,
-             [WEIGHT_K_NORM] = 1}};
+    .of = {
+        GEMMA, [WEIGHT_LAYER_SCALE] = {LAYER "layer_scalar"},
+        [WEIGHT_PLE_EMBED] = {"@embed_tokens_per_layer.weight"},
+        [WEIGHT_PLE_MODEL_PROJ] = {"@per_layer_model_projection.weight"},
+        [WEIGHT_PLE_MODEL_NORM] = {"@per_layer_projection_norm.weight"},
+        [WEIGHT_PLE_GATE] = {LAYER "per_layer_input_gate.weight"},
+        [WEIGHT_PLE_PROJ] = {LAYER "per_layer_projection.weight"},
+        [WEIGHT_PLE_NORM] = {LAYER "post_per_layer_input_norm.weight"},
+        [WEIGHT_ROUTER] = {LAYER "router.proj.weight"},
+        [WEIGHT_ROUTER_SCALE] = {LAYER "router.scale"},
+        [WEIGHT_EXPERT_SCALES] = {LAYER "router.per_expert_scale"},
+        [WEIGHT_DENSE_POST_NORM] = {LAYER
+                                    "post_feedforward_layernorm_1.weight"},
+        [WEIGHT_EXPERTS_NORM] = {LAYER "pre_feedforward_layernorm_2.weight"},
+        [WEIGHT_EXPERTS_POST_NORM] = {LAYER
+                                      "post_feedforward_layernorm_2.weight"},
+        [WEIGHT_EXPERTS_GATE] = {LAYER "experts.switch_glu.gate_proj.weight"},
+        [WEIGHT_EXPERTS_UP] = {LAYER "experts.switch_glu.up_proj.weight"},
+        [WEIGHT_EXPERTS_GATE_UP] = {LAYER "experts.gate_up_proj"},
+        [WEIGHT_EXPERTS_DOWN] = {LAYER "experts.switch_glu.down_proj.weight",
+                                 LAYER "experts.down_proj"}}};
 
 #define LINEAR LAYER "linear_attn."
 
@@ -236,11 +262,25 @@ const struct names names_qwen3next_mlx = {.config = "config.json",
     [WEIGHT_ATTN_POST_NORM] = {BLOCK "post_attention_norm.weight"}, \
     [WEIGHT_MLP_POST_NORM] = {BLOCK "post_ffw_norm.weight"}
 
+#define GGUF_GEMMA4                                              \
+    [WEIGHT_PLE_EMBED] = {"per_layer_token_embd.weight"},        \
+    [WEIGHT_PLE_MODEL_PROJ] = {"per_layer_model_proj.weight"},   \
+    [WEIGHT_PLE_MODEL_NORM] = {"per_layer_proj_norm.weight"},    \
+    [WEIGHT_LAYER_SCALE] = {BLOCK "layer_output_scale.weight"},  \
+    [WEIGHT_PLE_GATE] = {BLOCK "inp_gate.weight"},               \
+    [WEIGHT_PLE_PROJ] = {BLOCK "proj.weight"},                   \
+    [WEIGHT_PLE_NORM] = {BLOCK "post_norm.weight"},              \
+    [WEIGHT_ROUTER_SCALE] = {BLOCK "ffn_gate_inp.scale"},        \
+    [WEIGHT_EXPERT_SCALES] = {BLOCK "ffn_down_exps.scale"},      \
+    [WEIGHT_DENSE_POST_NORM] = {BLOCK "post_ffw_norm_1.weight"}, \
+    [WEIGHT_EXPERTS_NORM] = {BLOCK "pre_ffw_norm_2.weight"},     \
+    [WEIGHT_EXPERTS_POST_NORM] = {BLOCK "post_ffw_norm_2.weight"}
+
 /* Converters add 1 to zero-centred norms, so `plus` is 0 for all. */
 const struct names names_gguf = {
     .config = "its metadata",
     .prefixes = {"", NULL},
-    .of = {GGUF_COMMON, GGUF_GATE_UP, GGUF_SHARED, GGUF_NORMS}};
+    .of = {GGUF_COMMON, GGUF_GATE_UP, GGUF_SHARED, GGUF_NORMS, GGUF_GEMMA4}};
 
 const struct names *const names_llama[] = {&names_hub, &names_gguf, NULL};
 

@@ -21,11 +21,19 @@ enum weight_id {
     WEIGHT_ROPE_FACTORS,
     WEIGHT_ROPE_SHORT,
     WEIGHT_ROPE_LONG,
+    /* of per-layer embeddings (config.ple_dim) */
+    WEIGHT_PLE_EMBED,      /* [vocab_size, n_layers * ple_dim] */
+    WEIGHT_PLE_MODEL_PROJ, /* [n_layers * ple_dim, d_model] */
+    WEIGHT_PLE_MODEL_NORM, /* [ple_dim], of its result for each layer */
     /* of a layer */
     WEIGHT_ATTN_NORM,      /* [d_model], before attention */
     WEIGHT_MLP_NORM,       /* [d_model], before the MLP */
     WEIGHT_ATTN_POST_NORM, /* [d_model], of attention's result */
     WEIGHT_MLP_POST_NORM,  /* [d_model], of the MLP's result */
+    WEIGHT_LAYER_SCALE,    /* [1], of the residual stream after the layer */
+    WEIGHT_PLE_GATE,       /* [ple_dim, d_model] */
+    WEIGHT_PLE_PROJ,       /* [d_model, ple_dim] */
+    WEIGHT_PLE_NORM,       /* [d_model], of its result */
     WEIGHT_Q_PROJ,
     WEIGHT_K_PROJ,
     WEIGHT_V_PROJ,
@@ -172,6 +180,10 @@ extern const struct names names_gpt_oss;
 /* The names of Gemma 3's text models on the Hugging Face hub, also in
  * checkpoints with a vision model. */
 extern const struct names names_gemma;
+
+/* The names of Gemma 4's text models on the Hugging Face hub and of MLX
+ * conversions, likewise. Their norms are not zero-centred. */
+extern const struct names names_gemma4;
 
 /* The names of Qwen3.5's text models, also in checkpoints with a vision model:
  * as transformers writes them, with zero-centred norms; as mlx-lm converts

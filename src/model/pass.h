@@ -143,9 +143,10 @@ struct act_types pass_act_types(const struct pass *p,
 struct input pass_normalise(struct worker *w, const float *x, size_t n,
                             const float *weight, struct act_types need);
 
-/* Normalise the rows of s->proj and add them to x, for n tokens. Ends with a
- * barrier. */
-void pass_add_normalised(struct worker *w, const float *weight, size_t n);
+/* Normalise the rows of s->proj, add them to x and multiply the sum by scale,
+ * for n tokens. Ends with a barrier. */
+void pass_add_normalised(struct worker *w, const float *weight, size_t n,
+                         float scale);
 
 /* Round n values of token t of an input to int8, from column `from` on. These
  * may be a part of the row's columns; from and n are multiples of q8_unit, unless

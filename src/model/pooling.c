@@ -178,7 +178,7 @@ static int check_case(const struct checkpoint *ck, struct qwick_err *e)
     struct file f;
     int rc = open_json(&f, ck, NULL, "sentence_bert_config.json", e);
     if (!rc && f.s.v)
-        rc = fixed_check(&f.s, fixed, e);
+        rc = fixed_check(&f.s, fixed, NULL, e);
     json_free(f.doc);
     return rc;
 }

@@ -153,7 +153,8 @@ struct input pass_normalise(struct worker *w, const float *x, size_t n,
     return in;
 }
 
-void pass_add_normalised(struct worker *w, const float *weight, size_t n)
+void pass_add_normalised(struct worker *w, const float *weight, size_t n,
+                         float scale)
 {
     const struct scratch *s = w->p->s;
     size_t d = w->p->m->config.d_model, begin, end;
@@ -162,6 +163,8 @@ void pass_add_normalised(struct worker *w, const float *weight, size_t n)
         float *row = s->proj + t * scratch_ld(d);
         w->k->rmsnorm(row, row, weight, 1, d, (float)w->p->m->config.rms_eps);
         w->k->add(s->x + t * scratch_ld(d), row, d);
+        if (scale != 1)
+            w->k->scale(s->x + t * scratch_ld(d), scale, d);
     }
     pass_barrier(w, PART_NORMS);
 }

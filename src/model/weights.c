@@ -315,6 +315,14 @@ int weights_vector(struct weights *w, float **out, size_t n,
     return weights_array(w, out, &n, 1, ref, e);
 }
 
+int weights_ones(struct weights *w, float **out, size_t n, struct qwick_err *e)
+{
+    *out = own_block(w, n * sizeof **out, e);
+    for (size_t i = 0; *out && i < n; i++)
+        (*out)[i] = 1;
+    return *out ? 0 : -1;
+}
+
 /* Names of the types of blocks in use, the order that of enum dtype. */
 static size_t list_blocks(struct weights *w)
 {

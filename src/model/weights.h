@@ -89,6 +89,9 @@ int weights_array(struct weights *w, float **out, const size_t *dims,
 int weights_vector(struct weights *w, float **out, size_t n,
                    struct weight_ref ref, struct qwick_err *e);
 
+/* Make a vector of n ones. The weights own it. */
+int weights_ones(struct weights *w, float **out, size_t n, struct qwick_err *e);
+
 /* Describe how matrices are stored: m's type if none is quantized, otherwise a
  * text such as "4-bit (group 64)", "4/8-bit (group 64)" or "Q4_K/Q6_K". */
 const char *weights_storage(struct weights *w, const struct matrix *m);

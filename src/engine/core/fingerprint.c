@@ -54,6 +54,8 @@ static int put_added(struct buf *b, const struct config *c)
                put_unusual(b, 6, r->high_freq, 0) |
                put_unusual(b, 7, r->q_beta, 0) |
                put_unusual(b, 8, r->interleaved, 0);
+        if (r->type == ROPE_PROPORTIONAL)
+            bad |= put(b, r->n_turning);
         if (r->type == ROPE_LONGROPE)
             bad |= buf_append(b, r->short_factor, sizeof r->short_factor) |
                    buf_append(b, r->long_factor, sizeof r->long_factor);
@@ -65,6 +67,8 @@ static int put_added(struct buf *b, const struct config *c)
                            (double)c->n_kv_heads) |
                put_unusual(b, 10 + 4 * i, (double)l->head_dim,
                            (double)c->head_dim);
+        if (l->kv_back || l->v_from_k)
+            bad |= put(b, i) | put(b, l->kv_back) | put(b, l->v_from_k);
         if (one)
             bad |= put_unusual(b, 11 + 4 * i, (double)l->score_scale, usual) |
                    put_unusual(b, 12 + 4 * i, (double)l->rope, 0);
