@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write tests/golden/gguf/blocks.txt: blocks of each GGUF type and their elements.
 
-Blocks are random bytes with random f16 scales. Elements follow the definition
+Blocks are random bytes with random f16 scales, or chosen E8M0 scales. Elements follow the definition
 of the type in exact arithmetic, with one rounding to float32 where ggml's
 reference rounds: after each product and after each difference.
 """
@@ -54,6 +54,12 @@ def q8_0(b):
 
 def iq4_nl(b):
     return [f32(IQ4[n] * f16(b, 0)) for n in nibbles(b[2:])]
+
+
+def mxfp4(b):
+    half = [0, 1, 2, 3, 4, 6, 8, 12]
+    return [f32((-half[n & 7] if n & 8 else half[n]) * 2.0 ** (b[0] - 128)) + 0.0
+            for n in nibbles(b[1:])]
 
 
 def two_bits(q):
@@ -139,14 +145,17 @@ TYPES = [
     ("Q5_1", q5_1, 24, [0, 2]), ("Q8_0", q8_0, 34, [0]), ("IQ4_NL", iq4_nl, 18, [0]),
     ("Q2_K", q2_k, 84, [80, 82]), ("Q3_K", q3_k, 110, [108]), ("Q4_K", q4_k, 144, [0, 2]),
     ("Q5_K", q5_k, 176, [0, 2]), ("Q6_K", q6_k, 210, [208]), ("IQ4_XS", iq4_xs, 136, [0]),
+    ("MXFP4", mxfp4, 17, []),
 ]
 
 
 def main():
     rng = random.Random(17)
     for name, fn, size, halves in TYPES:
-        for _ in range(4 if size < 80 else 2):
+        for i in range(4 if size < 80 else 2):
             b = bytearray(rng.randbytes(size))
+            if name == "MXFP4":  # subnormal, usual and large scales
+                b[0] = [0, 1, 120, 250][i]
             for at in halves:
                 struct.pack_into("<e", b, at, rng.gauss(0, 0.02))
             values = fn(bytes(b))

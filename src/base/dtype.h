@@ -30,6 +30,7 @@ enum dtype {
     DT_Q5_1,
     DT_Q8_0,
     DT_IQ4_NL,
+    DT_MXFP4,
     DT_Q2_K,
     DT_Q3_K,
     DT_Q4_K,

@@ -45,13 +45,14 @@ static const struct {
     {24, NULL, DT_I8},         {25, NULL, DT_I16},
     {26, NULL, DT_I32},        {27, NULL, DT_I64},
     {28, NULL, DT_F64},        {30, NULL, DT_BF16},
+    {39, NULL, DT_MXFP4},
     {9, "Q8_1", DT_COUNT},     {15, "Q8_K", DT_COUNT},
     {16, "IQ2_XXS", DT_COUNT}, {17, "IQ2_XS", DT_COUNT},
     {18, "IQ3_XXS", DT_COUNT}, {19, "IQ1_S", DT_COUNT},
     {21, "IQ3_S", DT_COUNT},   {22, "IQ2_S", DT_COUNT},
     {29, "IQ1_M", DT_COUNT},   {34, "TQ1_0", DT_COUNT},
-    {35, "TQ2_0", DT_COUNT},   {39, "MXFP4", DT_COUNT},
-    {40, "NVFP4", DT_COUNT},   {41, "Q1_0", DT_COUNT},
+    {35, "TQ2_0", DT_COUNT},   {40, "NVFP4", DT_COUNT},
+    {41, "Q1_0", DT_COUNT},
 };
 
 /* ---- one file -------------------------------------------------------------
@@ -95,7 +96,7 @@ static int read_type(const struct part *p, struct entry *t, uint32_t number)
         return err_set(p->r.e, QWICK_ERR_MODEL,
                        "%s: tensor %s: type %s is not supported (F32, F16, "
                        "BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, "
-                       "IQ4_NL and IQ4_XS are)",
+                       "IQ4_NL, IQ4_XS and MXFP4 are)",
                        p->r.path, ERR_SHOW(t->t.name, t->t.name_len),
                        tensor_types[i].name);
     }

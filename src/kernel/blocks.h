@@ -12,6 +12,7 @@
 #define KERNEL_BLOCKS_H
 
 #include <stdint.h>
+#include <string.h>
 
 /* Elements of a superblock. */
 enum { SUPER = 256 };
@@ -51,6 +52,30 @@ struct iq4_nl {
 
 static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113};
+
+/* Value (e2m1_codes[q] - E2M1_OFFSET) * e8m0_half(e) (the MXFP4 of Open Compute
+ * Project, Microscaling Formats 1.0). q is stored as in q4_0. */
+struct mxfp4 {
+    unsigned char e, q[16];
+};
+
+/* Twice the values of E2M1 numbers, plus an offset that makes them unsigned. */
+enum { E2M1_OFFSET = 12 };
+static const unsigned char e2m1_codes[16] = {12, 13, 14, 15, 16, 18, 20, 24,
+                                             12, 11, 10, 9,  8,  6,  4,  0};
+
+/* Half the value of an E8M0 number, which is 2^(e - 127), or NaN for 255. The
+ * half makes up for the doubled values of E2M1. It is subnormal for e < 2. */
+static inline float e8m0_half(unsigned char e)
+{
+    uint32_t bits = e == 255 ? 0x7fc00000
+                    : e < 2  ? (uint32_t)0x00200000 << e
+                             : (uint32_t)(e - 1) << 23;
+    float f;
+
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
 
 /* Value q * (d * low) - dmin * high, where low and high are the nibbles of
  * sc[g] for element group g of 16. Each 128 elements take 32 bytes of q:
@@ -100,7 +125,8 @@ struct iq4_xs {
 
 _Static_assert(sizeof(struct q4_0) == 18 && sizeof(struct q4_1) == 20 &&
                    sizeof(struct q5_0) == 22 && sizeof(struct q5_1) == 24 &&
-                   sizeof(struct q8_0) == 34 && sizeof(struct iq4_nl) == 18,
+                   sizeof(struct q8_0) == 34 && sizeof(struct iq4_nl) == 18 &&
+                   sizeof(struct mxfp4) == 17,
                "as stored");
 _Static_assert(sizeof(struct q2_k) == 84 && sizeof(struct q3_k) == 110 &&
                    sizeof(struct q4_k) == 144 && sizeof(struct q5_k) == 176 &&
@@ -116,6 +142,7 @@ _Static_assert(sizeof(struct q2_k) == 84 && sizeof(struct q3_k) == 110 &&
     DEFINE(q5_1, DT_Q5_1)       \
     DEFINE(q8_0, DT_Q8_0)       \
     DEFINE(iq4_nl, DT_IQ4_NL)   \
+    DEFINE(mxfp4, DT_MXFP4)     \
     DEFINE(q2_k, DT_Q2_K)       \
     DEFINE(q3_k, DT_Q3_K)       \
     DEFINE(q4_k, DT_Q4_K)       \

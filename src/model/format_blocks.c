@@ -168,6 +168,7 @@ BLOCKS(q5_0, DT_Q5_0, 5);
 BLOCKS(q5_1, DT_Q5_1, 5);
 BLOCKS(q8_0, DT_Q8_0, 8);
 BLOCKS(iq4_nl, DT_IQ4_NL, 4);
+BLOCKS(mxfp4, DT_MXFP4, 4);
 BLOCKS(q2_k, DT_Q2_K, 2);
 BLOCKS(q3_k, DT_Q3_K, 3);
 BLOCKS(q4_k, DT_Q4_K, 4);

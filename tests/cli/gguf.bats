@@ -94,8 +94,10 @@ refused() {
         q -m $GGUF/tiny-dense-$t.gguf --prompt-ids $IDS -n 3 --ignore-eos --json |
             jget '[0][len(o["tokens"]) != 3]'
     done
-    q -m $GGUF/tiny-moe-Q4_K_S.gguf --prompt-ids $IDS -n 3 --ignore-eos --json |
-        jget '[0][len(o["tokens"]) != 3]'
+    for m in tiny-moe-Q4_K_S qwen3-MXFP4; do
+        q -m $GGUF/$m.gguf --prompt-ids $IDS -n 3 --ignore-eos --json |
+            jget '[0][len(o["tokens"]) != 3]'
+    done
     q inspect --json -m $GGUF/tiny-dense-Q4_K_S.gguf >"$T/i"
     [ "$(jget 'o["weights_dtype"], o["model_type"], o["quantization"]["params_by_bits"]["4"] > 800000' <"$T/i")" = \
         "('Q4_K', 'qwen3', True)" ]

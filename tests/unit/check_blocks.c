@@ -26,6 +26,7 @@ static const struct {
     [DT_IQ4_NL - DT_BLOCKS] = {{0, -1}, {{2, 16}}},
     [DT_Q2_K - DT_BLOCKS] = {{80, 82}, {{16, 64}}},
     [DT_Q3_K - DT_BLOCKS] = {{108, -1}, {{0, 96}}},
+    [DT_MXFP4 - DT_BLOCKS] = {{-1, -1}, {{1, 16}}},
     [DT_Q4_K - DT_BLOCKS] = {{0, 2}, {{16, 128}}},
     [DT_Q5_K - DT_BLOCKS] = {{0, 2}, {{16, 160}}},
     [DT_Q6_K - DT_BLOCKS] = {{208, -1}, {{0, 192}}},
@@ -118,6 +119,8 @@ static void put_blocks(unsigned char *p, enum dtype type, size_t n,
                          below(20)  ? (float)(uniform() - 0.5) / 16
                          : below(2) ? 0.0f
                                     : 0x1p-24f);
+        if (type == DT_MXFP4) /* subnormal if 0 or 1 */
+            p[0] = (unsigned char)(below(20) ? 110 + below(24) : below(2));
     }
 }
 
@@ -151,7 +154,9 @@ static struct weights weights_new(enum dtype type, size_t rows, size_t cols)
             for (int i = 0; i < 2; i++)
                 memset(row + b * dtype_bytes(type) +
                            parts[type - DT_BLOCKS].codes[i].at,
-                       type == DT_Q8_0 ? 0x80 : 0,
+                       type == DT_Q8_0    ? 0x80
+                       : type == DT_MXFP4 ? 0xff
+                                          : 0,
                        parts[type - DT_BLOCKS].codes[i].n);
         ref->blocks_to_f32[type - DT_BLOCKS](w.rest + r * cols, row, cols);
     }
@@ -343,6 +348,36 @@ static void check_gemm(const struct kernels *k, enum dtype unused)
     gemm_case(k, DT_Q6_K, 9, 512, 2051, false);
 }
 
+/* Every scale of MXFP4: normal and subnormal ones are exact, and the last one
+ * is NaN, which no product loses. */
+static void check_e8m0(const struct kernels *k, enum dtype unused)
+{
+    enum { COLS = 96, TOKENS = 7 };
+    for (int e = 0; e < 256; e++) {
+        unsigned char blocks[COLS / 32 * sizeof(struct mxfp4)] = {0};
+        float out[COLS], y[TOKENS], want = e < 255 ? ldexpf(1, e - 128) : NAN;
+        for (size_t b = 0; b < COLS / 32; b++) {
+            blocks[b * sizeof(struct mxfp4)] = 128;
+            memset(blocks + b * sizeof(struct mxfp4) + 1, 0x9a, 16);
+        }
+        blocks[sizeof(struct mxfp4)] = (unsigned char)e;
+        blocks[sizeof(struct mxfp4) + 1] = 0x91;
+        k->blocks_to_f32[DT_MXFP4 - DT_BLOCKS](out, blocks, COLS);
+        assert_true(e < 255 ? out[32] == want && out[48] == -want
+                            : isnan(out[32]) && isnan(out[48]));
+        assert_true(out[0] == -2 && out[16] == -1 && out[80] == -1);
+        /* the products of codes and 2^112 are finite, those of more need not */
+        for (size_t n = 1; n <= TOKENS && (e < 240 || e == 255); n++) {
+            struct q8 x = activations_new(COLS, n);
+            k->gemm_q8_blocks[DT_MXFP4 - DT_BLOCKS](
+                y, 1, blocks, sizeof blocks, &x, 1, COLS, n, false, work());
+            for (size_t t = 0; t < n; t++)
+                assert_int_equal(isnan(y[t]) != 0, e == 255);
+            activations_free(&x);
+        }
+    }
+}
+
 /* ---- gemm_bf16 ---------------------------------------------------------- */
 
 /* Compare with gemm_bf16 on the widened and rounded weights, bit by bit, for
@@ -409,6 +444,7 @@ static void check_bf16(const struct kernels *k, enum dtype unused)
 
 static const struct check_row rows[] = {
     {"blocks_to_f32", DT_F32, DT_F32, check_to_f32, NULL},
+    {"e8m0", DT_F32, DT_F32, check_e8m0, NULL},
     {"gemm_q8_blocks", DT_F32, DT_F32, check_gemm, NULL},
     {"gemm_bf16_blocks", DT_F32, DT_F32, check_bf16, NULL},
 };

@@ -46,6 +46,7 @@ static void logits_of_isa(enum isa isa, void *ctx)
         snprintf(name, sizeof name, "tiny-dense-%s", types[i]);
         errors_of(name, isa);
     }
+    errors_of("qwen3-MXFP4", isa);
     errors_of("gemma3-tied", isa);
     for (size_t i = 0; i < sizeof qwen35 / sizeof *qwen35; i++)
         errors_of(qwen35[i], isa);

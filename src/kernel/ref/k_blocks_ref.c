@@ -102,6 +102,15 @@ static void run_iq4_nl(struct run *run, const unsigned char *row, size_t i)
         run->code[k] = iq4_values[nibble(b->q, k)];
 }
 
+static void run_mxfp4(struct run *run, const unsigned char *row, size_t i)
+{
+    const struct mxfp4 *b = (const void *)(row + i * sizeof *b);
+
+    one_scale(run, e8m0_half(b->e));
+    for (int k = 0; k < RUN; k++)
+        run->code[k] = e2m1_codes[nibble(b->q, k)] - E2M1_OFFSET;
+}
+
 /* The two bits of element k in run r of a superblock. */
 static int two_bits(const unsigned char *q, size_t r, int k)
 {

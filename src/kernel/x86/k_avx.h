@@ -170,6 +170,20 @@ INLINE __m256 load8(const char *p, size_t n, enum dtype type)
     return load8_all(some, type);
 }
 
+/* Compute e8m0_half (kernel/blocks.h) of eight integers. */
+INLINE __m256 e8m0_halves(__m256i e)
+{
+    const __m256i two = _mm256_set1_epi32(2), nan = _mm256_set1_epi32(255);
+    const __m256i normal =
+        _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    const __m256i small = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
+    const __m256i v =
+        _mm256_blendv_epi8(normal, small, _mm256_cmpgt_epi32(two, e));
+
+    /* all ones are a NaN */
+    return _mm256_castsi256_ps(_mm256_or_si256(v, _mm256_cmpeq_epi32(e, nan)));
+}
+
 /* ---- sums in a fixed order ---------------------------------------------- */
 
 /* Add lanes l and l + 4. */

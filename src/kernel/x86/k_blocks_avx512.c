@@ -70,8 +70,8 @@ struct row_sums {
 #define x_of(x, t, ldx) \
     ((const __typeof__(*(x)) *)((const char *)(x) + (size_t)(t) * (ldx)))
 
+#include "kernel/x86/k_blocks_fours.h"
 #include "kernel/x86/k_blocks_panel.h"
-#include "kernel/x86/k_blocks_q5_0.h"
 #include "kernel/x86/k_blocks_stream.h"
 #include "kernel/x86/k_blocks_super.h"
 
@@ -79,10 +79,16 @@ struct row_sums {
 
 /* If the type is a constant, these functions are one call. */
 
+/* Whether k_blocks_fours.h multiplies the type. */
+INLINE bool in_fours(enum dtype type)
+{
+    return type == DT_Q5_0 || type == DT_MXFP4;
+}
+
 /* Return the runs of a whole part. */
 INLINE size_t part_runs(enum dtype type)
 {
-    return type == DT_Q5_0                      ? Q5_0_BLOCKS
+    return in_fours(type)                       ? FOURS_BLOCKS
            : type == DT_Q4_K || type == DT_Q5_K ? K_RUNS
            : type == DT_Q6_K                    ? CHUNK_RUNS
                                                 : PART_BLOCKS;
@@ -91,7 +97,7 @@ INLINE size_t part_runs(enum dtype type)
 /* Return the bytes of a part's arranged activations, a multiple of 64. */
 INLINE size_t part_bytes(enum dtype type)
 {
-    return type == DT_Q5_0                      ? sizeof(struct q5_0_x)
+    return in_fours(type)                       ? sizeof(struct fours_x)
            : type == DT_Q4_K || type == DT_Q5_K ? sizeof(struct k_x)
            : type == DT_Q6_K                    ? sizeof(struct q6_k_x)
                                                 : stream_bytes(type);
@@ -102,8 +108,8 @@ INLINE size_t part_bytes(enum dtype type)
 INLINE void arrange_part(enum dtype type, void *out, const int8_t *q,
                          const float *scale, const float *sum, size_t n)
 {
-    if (type == DT_Q5_0)
-        q5_0_arrange(out, q, scale, sum, n);
+    if (in_fours(type))
+        fours_arrange(type, out, q, scale, sum, n);
     else if (type == DT_Q4_K || type == DT_Q5_K)
         k_arrange(type, out, q, scale, sum, n);
     else if (type == DT_Q6_K)
@@ -120,8 +126,8 @@ INLINE void add_part(enum dtype type, struct row_sums *s,
 {
     const void *w = p, *arranged = x;
 
-    if (type == DT_Q5_0)
-        q5_0_add(s, w, arranged, ldx, n, T, far);
+    if (in_fours(type))
+        fours_add(type, s, p, arranged, ldx, n, T, far);
     else if (type == DT_Q4_K || type == DT_Q5_K)
         k_add(type, s, p, arranged, ldx, n, T, far);
     else if (type == DT_Q6_K)
@@ -271,6 +277,7 @@ INLINE void gemm512(enum dtype type, const struct product *p,
 GEMM512(q8_0, DT_Q8_0)
 GEMM512(q4_0, DT_Q4_0)
 GEMM512(q5_0, DT_Q5_0)
+GEMM512(mxfp4, DT_MXFP4)
 GEMM512(q4_k, DT_Q4_K)
 GEMM512(q5_k, DT_Q5_K)
 GEMM512(q6_k, DT_Q6_K)

@@ -25,10 +25,11 @@ INLINE bool is_super(enum dtype type)
 INLINE size_t chunk_bytes(enum dtype type, size_t n)
 {
     static const size_t bytes[DT_N_BLOCKS] = {
-        sizeof(struct q4_0), sizeof(struct q4_1), sizeof(struct q5_0),
-        sizeof(struct q5_1), sizeof(struct q8_0), sizeof(struct iq4_nl),
-        sizeof(struct q2_k), sizeof(struct q3_k), sizeof(struct q4_k),
-        sizeof(struct q5_k), sizeof(struct q6_k), sizeof(struct iq4_xs)};
+        sizeof(struct q4_0),  sizeof(struct q4_1), sizeof(struct q5_0),
+        sizeof(struct q5_1),  sizeof(struct q8_0), sizeof(struct iq4_nl),
+        sizeof(struct mxfp4), sizeof(struct q2_k), sizeof(struct q3_k),
+        sizeof(struct q4_k),  sizeof(struct q5_k), sizeof(struct q6_k),
+        sizeof(struct iq4_xs)};
 
     return bytes[type - DT_BLOCKS] * (is_super(type) ? 1 : n);
 }
@@ -56,11 +57,12 @@ INLINE bool is_signed(enum dtype type)
 /* Return the number to subtract from an unsigned code to get its integer. */
 INLINE int offset_of(enum dtype type)
 {
-    return type == DT_Q4_0   ? 8
-           : type == DT_Q5_0 ? 16
-           : type == DT_Q3_K ? 4
-           : type == DT_Q6_K ? 32
-                             : 0;
+    return type == DT_Q4_0    ? 8
+           : type == DT_Q5_0  ? 16
+           : type == DT_Q3_K  ? 4
+           : type == DT_Q6_K  ? 32
+           : type == DT_MXFP4 ? E2M1_OFFSET
+                              : 0;
 }
 
 /* Return whether a min is subtracted from each element. */
@@ -114,6 +116,12 @@ INLINE __m256i iq4_codes(__m256i v)
                                v);
 }
 
+INLINE __m256i e2m1_codes_of(__m256i v)
+{
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load16(e2m1_codes)),
+                               v);
+}
+
 /* Compute (v >> n) & mask in each byte. */
 INLINE __m256i bits_at(__m256i v, size_t n, char mask)
 {
@@ -132,6 +140,9 @@ INLINE __m256i run_codes(enum dtype type, const unsigned char *p, size_t r)
     case DT_IQ4_NL:
         return iq4_codes(
             nibbles(((const struct iq4_nl *)(const void *)p)[r].q));
+    case DT_MXFP4:
+        return e2m1_codes_of(
+            nibbles(((const struct mxfp4 *)(const void *)p)[r].q));
     case DT_Q8_0:
         return load32(((const struct q8_0 *)(const void *)p)[r].q);
     case DT_Q5_0: {
@@ -210,6 +221,20 @@ INLINE __m256 halves(const unsigned char *p, size_t stride, size_t n)
     for (size_t i = 0; i < n; i++)
         memcpy(h + i, p + i * stride, 2);
     return _mm256_cvtph_ps(load16(h));
+}
+
+/* Load n <= 8 numbers of E8M0, `stride` bytes apart, and halve them. */
+INLINE __m256 scales_e8m0(const unsigned char *p, size_t stride, size_t n)
+{
+    unsigned char e[8] = {0};
+    long long all;
+
+    for (size_t i = 0; i < n; i++)
+        e[i] = p[i * stride];
+    memcpy(&all, e, 8);
+    return _mm256_and_ps(
+        e8m0_halves(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128(all))),
+        _mm256_castsi256_ps(first_lanes8(n)));
 }
 
 INLINE __m256 floats_u8(__m128i bytes)
@@ -337,6 +362,9 @@ INLINE struct scales chunk_scales(enum dtype type, const unsigned char *p,
         s.scale[0] = _mm256_mul_ps(one_half(b->d), iq4_xs_floats(b));
         break;
     }
+    case DT_MXFP4:
+        s.scale[0] = scales_e8m0(p, stride, n);
+        break;
     default:
         s.scale[0] = halves(p, stride, n);
         if (type == DT_Q4_1 || type == DT_Q5_1)

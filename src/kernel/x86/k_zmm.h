@@ -22,6 +22,21 @@ INLINE __m256 fold16(__m512 v)
                          _mm512_extractf32x8_ps(v, 1));
 }
 
+/* Compute e8m0_half (kernel/blocks.h) of 16 bytes. */
+INLINE __m512 e8m0_halves512(__m128i bytes)
+{
+    const __m512i e = _mm512_cvtepu8_epi32(bytes);
+    __m512i v =
+        _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
+
+    v = _mm512_mask_sllv_epi32(v,
+                               _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2)),
+                               _mm512_set1_epi32(0x00200000), e);
+    /* all ones are a NaN */
+    return _mm512_castsi512_ps(_mm512_mask_set1_epi32(
+        v, _mm512_cmpeq_epi32_mask(e, _mm512_set1_epi32(255)), -1));
+}
+
 /* Transpose 16 x 16 lanes. Works on pairs, quadruples and 128-bit lanes. */
 INLINE void transpose16(__m512i v[16])
 {
