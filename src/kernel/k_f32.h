@@ -60,6 +60,7 @@ static void fill_f32(struct kernels *k)
     k->glu = KERNEL(glu);
     k->add = KERNEL(add);
     k->scale = KERNEL(scale);
+    k->cap = KERNEL(cap);
     k->attn_block[DT_F32] = KERNEL(attn_block_f32);
     k->attn_block[DT_F16] = KERNEL(attn_block_f16);
     k->attn_block[DT_BF16] = KERNEL(attn_block_bf16);

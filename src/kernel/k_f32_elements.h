@@ -8,71 +8,11 @@
 #ifndef KERNEL_K_F32_ELEMENTS_H
 #define KERNEL_K_F32_ELEMENTS_H
 
-#if !defined KERNEL || !defined VEC_LANES || !defined VEC_FLUSH_EXP || \
-    !defined PEAK_CHAINS
+#if !defined KERNEL || !defined VEC_LANES || !defined PEAK_CHAINS
 #error "include a SIMD shim first: kernel/simd.h lists what it must define"
 #endif
 
-/* ---- exp ---------------------------------------------------------------- */
-
-/* Compute exp(x - n ln 2). n ln 2 is subtracted in two parts (Cody and Waite
- * 1980). A minimax polynomial gives exp(r) for the rest r, |r| <= ln 2 / 2,
- * with a relative error of 2^-28.3 (coefficients by the Remez exchange). */
-INLINE vec exp_rest(vec x, vec n)
-{
-    const vec ln2_hi = vec_set1(0x1.62e4p-1f); /* n * ln2_hi is exact */
-    const vec ln2_lo = vec_set1(0x1.7f7d1cp-20f);
-    vec r, p;
-
-    r = vec_fnma(n, ln2_hi, x);
-    r = vec_fnma(n, ln2_lo, r);
-    p = vec_set1(0.00138148398f);
-    p = vec_fma(p, r, vec_set1(0.00836859923f));
-    p = vec_fma(p, r, vec_set1(0.0416683778f));
-    p = vec_fma(p, r, vec_set1(0.166665211f));
-    p = vec_fma(p, r, vec_set1(0.49999994f));
-    p = vec_fma(r * r, p, r);
-    return p + vec_set1(1);
-}
-
-/* Compute exp(x) within 1 ulp if the result is normal; subnormal results are
- * rounded once. NaN stays NaN. */
-INLINE vec vec_exp(vec x)
-{
-    vec n;
-
-    /* Outside of these limits the result is 0 or infinity. NaN is the second
-     * operand, so vec_min and vec_max return it. */
-    x = vec_min(vec_set1(89), x);
-    x = vec_max(vec_set1(-104), x);
-    n = vec_round(x * vec_set1(0x1.715476p0f));
-    return vec_scale2(exp_rest(x, n), n);
-}
-
-/* Compute exp(x) for x <= 0 or NaN. The result may be 0 if x < -87. */
-INLINE vec vec_exp_flush(vec x)
-{
-#if VEC_FLUSH_EXP
-    /* A number of this size has integral values in its last bits; they start
-     * at -127, the bias of an exponent. */
-    const vec shift = vec_set1(0x1.8p23f + 127);
-    const vec least = vec_set1(-87);
-    const vec in = x;
-    vec t, p;
-
-    x = vec_max(least, x); /* returns NaN */
-    t = vec_fma(x, vec_set1(0x1.715476p0f), shift);
-    p = exp_rest(x, t - shift);
-    return vec_zero_if_less(p * vec_exponent(t), in, least);
-#else
-    return vec_exp(x);
-#endif
-}
-
-INLINE float exp1(float x)
-{
-    return vec_lane0(vec_exp(vec_set1(x)));
-}
+#include "kernel/k_f32_exp.h"
 
 /* ---- conversions -------------------------------------------------------- */
 
@@ -268,6 +208,25 @@ static void KERNEL(add)(float *x, const float *y, size_t n)
         add_vec(x + i, y + i, VEC_LANES);
     if (i < n)
         add_vec(x + i, y + i, n - i);
+}
+
+/* Of an infinity, v - v makes NaN. */
+INLINE void cap_vec(float *x, struct cap c, size_t n)
+{
+    const vec v = vec_load(x, n);
+
+    vec_store(x, vec_cap(v, c) + (v - v), n);
+}
+
+static void KERNEL(cap)(float *x, float c, size_t n)
+{
+    const struct cap cap = cap_of(c);
+    size_t i = 0;
+
+    for (; n - i >= VEC_LANES; i += VEC_LANES)
+        cap_vec(x + i, cap, VEC_LANES);
+    if (i < n)
+        cap_vec(x + i, cap, n - i);
 }
 
 static void KERNEL(scale)(float *x, float a, size_t n)

@@ -244,6 +244,10 @@ struct kernels {
     void (*add)(float *x, const float *y, size_t n);
     /* Compute x *= a, n elements. */
     void (*scale)(float *x, float a, size_t n);
+    /* Compute x = c tanh(x / c), n elements; 0 < c < INFINITY. Gemma 2 caps
+     * scores and logits so (attn_logit_softcapping in transformers). NaN and
+     * infinities become NaN: a cap hides neither. */
+    void (*cap)(float *x, float c, size_t n);
 
     /* Add one block of keys and values to the running softmax of the rows
      * (online softmax, Milakov and Gimelshein 2018; FlashAttention, Dao et al.

@@ -428,6 +428,55 @@ static void check_add_scale(const struct kernels *k, enum dtype type)
         }
 }
 
+/* Eight roundings (k_f32_exp.h), and the reference's. */
+#define CAP_ERROR 9.01
+
+static void check_cap(const struct kernels *k, enum dtype type)
+{
+    static const float edges[] = {0,      -0.0f,    30,    -30,     0.35f, 1e30f,
+                                  -1e30f, INFINITY, 1e-7f, -1e-20f, NAN,   300};
+    static const float caps[] = {30, 50, 1, 0.37f};
+    enum { N_EDGES = sizeof edges / sizeof *edges };
+
+    for (size_t t = 0; t < N_SIZES; t++)
+        for (int kind = 0; kind < N_KINDS; kind++) {
+            size_t n = size_at(t);
+            float cap = caps[below(4)];
+            struct area x = area_new(4 * n, 4 * below(3));
+            float *in = must(malloc(4 * n)), *want = must(malloc(4 * n));
+            float *xp = x.p;
+
+            fill(xp, n, (enum kind)kind, 1e30f);
+            for (size_t i = 0; kind == MIXED && i < n; i += 3)
+                xp[i] = edges[below(N_EDGES)];
+            /* up to where the result is the cap */
+            for (size_t i = 1; kind == NORMAL && i < n; i += 2)
+                xp[i] = 12 * cap * ((float)below(1 << 20) * 0x1p-19f - 1);
+            memcpy(in, xp, 4 * n);
+            memcpy(want, xp, 4 * n);
+            k->cap(xp, cap, n);
+            ref->cap(want, cap, n);
+            area_check(&x, "cap");
+            for (size_t i = 0; i < n; i++) {
+                if (!isfinite(in[i]) && !isnan(xp[i]))
+                    fail_msg("cap: %g becomes %g", (double)in[i],
+                             (double)xp[i]);
+                near(kind_names[kind], i, n, (double)xp[i], (double)want[i],
+                     CAP_ERROR * U * fabs((double)want[i]) +
+                         TINY * (2 + (double)cap));
+            }
+            /* an element's value does not depend on its place */
+            for (size_t i = 0; i < n; i += 5) {
+                k->cap(in + i, cap, 1);
+                if (isfinite(in[i]))
+                    same_bits("alone", in + i, xp + i, 1);
+            }
+            free(in);
+            free(want);
+            area_free(&x);
+        }
+}
+
 static void check_max(const struct kernels *k, enum dtype type)
 {
     for (size_t t = 0; t < N_SIZES; t++)
@@ -659,6 +708,7 @@ enum row_op {
     ROW_CLAMPED,
     ROW_GLU,
     ROW_ADD,
+    ROW_CAP,
     ROW_MAX,
     ROW_EXP
 };
@@ -698,6 +748,9 @@ static void bench_rows(const struct kernels *k, enum row_op op)
         memset(y.p, 0, 4 * N);
         TIME(ms, k->add(x.p, y.p, N));
         break;
+    case ROW_CAP:
+        TIME(ms, k->cap(x.p, 30, N));
+        break;
     case ROW_MAX: {
         volatile float got;
 
@@ -733,6 +786,7 @@ BENCH_ROWS(geglu, ROW_GEGLU)
 BENCH_ROWS(clamped, ROW_CLAMPED)
 BENCH_ROWS(glu, ROW_GLU)
 BENCH_ROWS(add, ROW_ADD)
+BENCH_ROWS(cap, ROW_CAP)
 BENCH_ROWS(max, ROW_MAX)
 BENCH_ROWS(exp, ROW_EXP)
 
@@ -782,6 +836,7 @@ static const struct check_row rows[] = {
     {"clamped_swiglu", DT_F32, DT_F32, check_clamped, bench_clamped},
     {"glu", DT_F32, DT_F32, check_sigmoid_glu, bench_glu},
     {"add_scale", DT_F32, DT_F32, check_add_scale, bench_add},
+    {"cap", DT_F32, DT_F32, check_cap, bench_cap},
     {"max", DT_F32, DT_F32, check_max, bench_max},
     {"exp", DT_F32, DT_F32, check_exp, NULL},
     {"exp_sum", DT_F32, DT_F32, check_exp_sum, bench_exp},

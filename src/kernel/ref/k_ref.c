@@ -319,6 +319,14 @@ static void k_scale_ref(float *x, float a, size_t n)
         x[i] *= a;
 }
 
+static void k_cap_ref(float *x, float c, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = isfinite(x[i])
+                   ? (float)((double)c * tanh((double)x[i] / (double)c))
+                   : NAN;
+}
+
 /* ---- softmax ----------------------------------------------------------- */
 
 static float k_max_ref(const float *x, size_t n)
@@ -525,6 +533,7 @@ void k_ref_init(struct kernels *k)
     k->glu = k_glu_ref;
     k->add = k_add_ref;
     k->scale = k_scale_ref;
+    k->cap = k_cap_ref;
     k->attn_block[DT_F32] = k_attn_block_f32_ref;
     k->attn_block[DT_F16] = k_attn_block_f16_ref;
     k->attn_block[DT_BF16] = k_attn_block_bf16_ref;
