@@ -62,6 +62,11 @@ struct state_note {
     unsigned char suits; /* 2: it tells no bytes of a class apart, 1: it does */
     unsigned char uniform; /* 2: all plain characters lead to the same state, 1:
                               they do not */
+    unsigned char visits;  /* by walks over plain tokens, while it is not known
+                              how safe the state is */
+    unsigned char safe;    /* 1 + plain_is_safe's n for which it is known; 0: not
+                              asked */
+    unsigned char unsafe;  /* the least n for which it is not; 0: not known */
 };
 
 struct matcher {
@@ -120,6 +125,14 @@ struct walk_plan {
     uint32_t like; /* of WALK_LIKE: the other state */
 };
 
+/* Return what is noted of a state, or NULL with *e set. */
+struct state_note *walk_note(struct qwick_constraint *c, uint32_t state,
+                             struct qwick_err *e);
+
+/* Replace a state by one that is alike for n more bytes. */
+int walk_alike(struct qwick_constraint *c, uint32_t *state, size_t n,
+               struct qwick_err *e);
+
 /* Choose the walk for l->state in l->trie. */
 int walk_choose(struct qwick_constraint *c, const struct local *l, bool ends,
                 struct walk_plan *plan, struct qwick_err *e);
@@ -134,5 +147,31 @@ int walk_run(struct qwick_constraint *c, struct local *l,
  * state admits after it, and in c->ends where the rule can end. */
 int walk_below(struct qwick_constraint *c, struct local *l, size_t i,
                uint32_t state, bool ends, struct qwick_err *e);
+
+/* ---- plain tokens, constraint_plain.c ---- */
+
+/* These return 1, 0, or -1 with *e set. */
+
+/* Whether a state is uniform: all plain characters lead to the same state.
+ * Then it is, too, after other numbers of repetitions, but for the last one. */
+int plain_is_uniform(struct qwick_constraint *c, uint32_t state,
+                     struct qwick_err *e);
+
+/* Whether all plain tokens are admitted because each state that they reach
+ * admits all plain characters, and accepts nothing if `ends`. */
+int plain_is_closed(struct qwick_constraint *c, uint32_t state, bool ends,
+                    struct qwick_err *e);
+
+/* Whether a state admits all texts of at most n <= PLAIN_SAFE plain characters,
+ * and accepts none of them. */
+enum { PLAIN_SAFE = 4 };
+int plain_is_safe(struct qwick_constraint *c, uint32_t state, size_t n,
+                  struct qwick_err *e);
+
+/* Find the most characters that plain tokens may have. Then all plain tokens of
+ * at most so many are admitted. 0: the state tells plain characters apart, or
+ * the rule can end between them. Returns 0 or -1. */
+int plain_count(struct qwick_constraint *c, uint32_t state, bool ends,
+                size_t *n, struct qwick_err *e);
 
 #endif

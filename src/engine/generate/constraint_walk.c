@@ -110,34 +110,6 @@ static int keep_found(struct qwick_constraint *c, struct local *l, bool ends,
 
 /* ---- states ---- */
 
-/* Return what is noted of a state, or NULL with *e set. */
-static struct state_note *note_of(struct qwick_constraint *c, uint32_t state,
-                                  struct qwick_err *e)
-{
-    size_t old = c->cap_notes;
-    if (ARRAY_RESERVE(c->notes, c->cap_notes, (size_t)state + 1, e))
-        return NULL;
-    if (c->cap_notes > old)
-        memset(c->notes + old, 0, (c->cap_notes - old) * sizeof *c->notes);
-    return &c->notes[state];
-}
-
-/* Replace a state by one that is alike for n more bytes. */
-static int make_alike(struct qwick_constraint *c, uint32_t *state, size_t n,
-                      struct qwick_err *e)
-{
-    struct state_note *note = note_of(c, *state, e);
-    if (!note)
-        return -1;
-    if (!note->alike) {
-        note->room = automaton_room(c->a, *state);
-        note->alike = 1 + automaton_alike(c->a, *state, 0);
-    }
-    if (n <= note->room)
-        *state = note->alike - 1;
-    return walk_check(c, e);
-}
-
 /* Find the state after a byte, make it if need be, and bring *known up to date.
  * n: bytes that may follow. */
 static inline int state_after(struct qwick_constraint *c, uint32_t state,
@@ -157,75 +129,40 @@ static inline int state_after(struct qwick_constraint *c, uint32_t state,
         return 0;
     }
     *to = next ? next - 1 : automaton_advance(c->a, state, byte);
-    if (known->counted && *to != AUTOMATON_DEAD && make_alike(c, to, n, e))
+    if (known->counted && *to != AUTOMATON_DEAD && walk_alike(c, to, n, e))
         return -1;
     *known = automaton_known(c->a);
     return next ? 0 : walk_check(c, e);
 }
 
-/* ---- plain characters ---- */
-
-/* Bytes lead to different states. */
-#define NO_STATE UINT32_MAX
-
-/* Return the state to which all bytes from lo to hi lead, or NO_STATE. */
-static uint32_t after_range(struct qwick_constraint *c, uint32_t state,
-                            unsigned char lo, unsigned char hi)
-{
-    uint32_t to = automaton_advance(c->a, state, lo);
-    for (unsigned b = lo + 1u; b <= hi; b++)
-        if (automaton_advance(c->a, state, (unsigned char)b) != to)
-            return NO_STATE;
-    return to;
-}
-
-/* The bytes of plain characters: lowest and highest first byte, and so on. */
-static const unsigned char plain[][8] = {
-    {' ', '!'},
-    {'#', '['},
-    {']', '~'},
-    {0xC2, 0xDF, 0x80, 0xBF},
-    {0xE0, 0xE0, 0xA0, 0xBF, 0x80, 0xBF},
-    {0xE1, 0xEC, 0x80, 0xBF, 0x80, 0xBF},
-    {0xED, 0xED, 0x80, 0x9F, 0x80, 0xBF},
-    {0xEE, 0xEF, 0x80, 0xBF, 0x80, 0xBF},
-    {0xF0, 0xF0, 0x90, 0xBF, 0x80, 0xBF, 0x80, 0xBF},
-    {0xF1, 0xF3, 0x80, 0xBF, 0x80, 0xBF, 0x80, 0xBF},
-    {0xF4, 0xF4, 0x80, 0x8F, 0x80, 0xBF, 0x80, 0xBF}};
-
-enum { N_PLAIN = sizeof plain / sizeof *plain, N_PLAIN_ASCII = 3 };
-
-/* Whether all plain characters lead from a state to the same one. */
-static bool check_uniform(struct qwick_constraint *c, uint32_t state)
-{
-    uint32_t to = automaton_advance(c->a, state, ' ');
-    for (size_t i = 0; i < N_PLAIN; i++) {
-        uint32_t s = state;
-        for (size_t k = 0; k < 8 && plain[i][k] && s != NO_STATE; k += 2)
-            s = after_range(c, s, plain[i][k], plain[i][k + 1]);
-        if (s != to)
-            return false;
-    }
-    return true;
-}
-
-/* Whether a state is uniform: all plain characters lead to the same state.
- * Then it is, too, after other numbers of repetitions, but for the last one.
- * Returns -1 with *e set when out of memory. */
-static int is_uniform(struct qwick_constraint *c, uint32_t state,
-                      struct qwick_err *e)
-{
-    uint32_t alike = automaton_alike(c->a, state, 0);
-    struct state_note *note = note_of(c, alike, e);
-    if (!note)
-        return -1;
-    if (!note->uniform)
-        note->uniform = check_uniform(c, state) ? 2 : 1;
-    return note->uniform - 1;
-}
+/* ---- plain tokens ---- */
 
 /* Subtrees with fewer nodes are not worth a question. */
 enum { LARGE_SUBTREE = 64 };
+
+/* States that fewer nodes have are not asked whether they are safe. */
+enum { MANY_VISITS = 32 };
+
+/* Whether a state admits the plain tokens of a subtree that is not high because
+ * it admits all texts of so many characters. Returns -1 with *e set on
+ * failure. */
+static int admits_short(struct qwick_constraint *c,
+                        const struct trie_node *node, uint32_t state,
+                        struct qwick_err *e)
+{
+    struct state_note *note = walk_note(c, state, e);
+    if (!note)
+        return -1;
+    if (note->safe > node->height)
+        return 1;
+    if (note->visits < MANY_VISITS) {
+        note->visits++;
+        return 0;
+    }
+    return note->unsafe && note->unsafe <= node->height
+               ? 0
+               : plain_is_safe(c, state, node->height, e);
+}
 
 /* Whether a state admits all plain tokens of a subtree, because plain
  * characters lead to it again. Returns -1 with *e set when out of memory. */
@@ -233,14 +170,16 @@ static int admits_all(struct qwick_constraint *c, const struct token_trie *t,
                       size_t i, uint32_t state, bool ends, struct qwick_err *e)
 {
     const struct trie_node *node = &t->nodes[i];
+    if (t->kind == 0 && node->height && node->height <= PLAIN_SAFE)
+        return admits_short(c, node, state, e);
     if (t->kind != 0 || node->skip < i + LARGE_SUBTREE ||
         (ends && automaton_accepts(c->a, state)))
         return 0;
-    int uniform = is_uniform(c, state, e);
+    int uniform = plain_is_uniform(c, state, e);
     if (uniform <= 0)
         return uniform;
     uint32_t to = automaton_advance(c->a, state, ' ');
-    return make_alike(c, &to, node->height, e) ? -1 : to == state;
+    return walk_alike(c, &to, node->height, e) ? -1 : to == state;
 }
 
 /* ---- walks ---- */
@@ -317,7 +256,7 @@ static int walk_bytes(struct qwick_constraint *c, struct local *l, bool ends,
 static int suits(struct qwick_constraint *c, uint32_t state,
                  struct qwick_err *e)
 {
-    struct state_note *note = note_of(c, state, e);
+    struct state_note *note = walk_note(c, state, e);
     if (!note)
         return -1;
     if (!note->suits) {
@@ -539,111 +478,13 @@ static uint32_t find_loop(struct qwick_constraint *c, const struct local *l)
     return automaton_alike(c->a, again, depth) == loop ? loop : AUTOMATON_DEAD;
 }
 
-/* Find the most characters that plain tokens may have. Then all plain tokens of
- * at most so many are admitted. 0: the state tells plain characters apart, or
- * the rule can end between them. */
-static int count_plain(struct qwick_constraint *c, const struct local *l,
-                       bool ends, size_t *n, struct qwick_err *e)
-{
-    uint32_t state = l->state, next;
-    int uniform;
-    *n = 0;
-    for (size_t k = 0; k < SHORT_TOKEN; k++) {
-        if ((uniform = is_uniform(c, state, e)) < 0)
-            return -1;
-        if (!uniform || (ends && automaton_accepts(c->a, state)))
-            return 0;
-        next = automaton_advance(c->a, state, ' ');
-        if (next == AUTOMATON_DEAD) {
-            *n = k;
-            return 0;
-        }
-        if (make_alike(c, &next, SHORT_TOKEN - k - 1, e))
-            return -1;
-        if (next == state)
-            break;
-        state = next;
-    }
-    *n = ends && automaton_accepts(c->a, state) ? 0 : SHORT_TOKEN;
-    return 0;
-}
-
-/* States that plain characters reach from one state. */
-enum { MAX_REACHED = 24 };
-
-struct reached {
-    uint32_t v[MAX_REACHED];
-    size_t n;
-};
-
-static int add_reached(struct reached *r, uint32_t state)
-{
-    for (size_t i = 0; i < r->n; i++)
-        if (r->v[i] == state)
-            return 1;
-    if (r->n == MAX_REACHED)
-        return 0;
-    r->v[r->n++] = state;
-    return 1;
-}
-
-/* Add the states to which the characters of a row of `plain` lead from a state,
- * after the bytes before row[0]. Returns 1, 0 if there is a character that is
- * not admitted or too many states, or -1 with *e set. */
-static int reach_row(struct qwick_constraint *c, struct reached *r,
-                     uint32_t state, const unsigned char *row, size_t n,
-                     struct qwick_err *e)
-{
-    uint32_t last = AUTOMATON_DEAD;
-    int good = 1;
-    for (unsigned b = row[0]; b <= row[1] && good == 1; b++) {
-        uint32_t to = automaton_advance(c->a, state, (unsigned char)b);
-        if (to == AUTOMATON_DEAD)
-            return walk_check(c, e);
-        if (to == last)
-            continue;
-        last = to;
-        if (n > 2 && row[2])
-            good = reach_row(c, r, to, row + 2, n - 2, e);
-        else
-            good = make_alike(c, &to, SHORT_TOKEN, e) ? -1 : add_reached(r, to);
-    }
-    return good;
-}
-
-/* Add the states to which the rows [from, to) of `plain` lead from all that are
- * reached. Returns as reach_row. */
-static int reach_all(struct qwick_constraint *c, struct reached *r, size_t from,
-                     size_t to, bool ends, struct qwick_err *e)
-{
-    int good = 1;
-    for (size_t i = 0; i < r->n && good == 1; i++) {
-        if (ends && automaton_accepts(c->a, r->v[i]))
-            good = 0;
-        for (size_t k = from; k < to && good == 1; k++)
-            good = reach_row(c, r, r->v[i], plain[k], sizeof plain[k], e);
-    }
-    return good;
-}
-
-/* Whether all plain tokens are admitted because each state that they reach
- * admits all plain characters. Mostly ASCII shows that it is not so, and takes
- * less time. Returns -1 with *e set on failure. */
-static int is_closed(struct qwick_constraint *c, uint32_t state, bool ends,
-                     struct qwick_err *e)
-{
-    struct reached r = {.v = {state}, .n = 1};
-    int good = reach_all(c, &r, 0, N_PLAIN_ASCII, ends, e);
-    return good == 1 ? reach_all(c, &r, 0, N_PLAIN, ends, e) : good;
-}
-
 int walk_choose(struct qwick_constraint *c, const struct local *l, bool ends,
                 struct walk_plan *plan, struct qwick_err *e)
 {
     bool is_plain = l->trie->kind == 0;
     int yes;
     *plan = (struct walk_plan){.kind = WALK_PLAIN, .like = AUTOMATON_DEAD};
-    if (is_plain && count_plain(c, l, ends, &plan->chars, e))
+    if (is_plain && plain_count(c, l->state, ends, &plan->chars, e))
         return -1;
     if (plan->chars)
         return walk_check(c, e);
@@ -654,7 +495,7 @@ int walk_choose(struct qwick_constraint *c, const struct local *l, bool ends,
         plan->like = find_loop(c, l);
     if (plan->like != AUTOMATON_DEAD && plan->like != l->state) {
         plan->kind = WALK_LIKE;
-    } else if (is_plain && (yes = is_closed(c, l->state, ends, e)) != 0) {
+    } else if (is_plain && (yes = plain_is_closed(c, l->state, ends, e)) != 0) {
         plan->kind = WALK_PLAIN;
         plan->chars = SHORT_TOKEN;
         if (yes < 0)

@@ -68,9 +68,13 @@ static int places_push(struct automaton *a, struct places *p, struct place x)
     return 0;
 }
 
-/* Visit a place, unless it was visited since the last byte. */
+/* Visit a place, unless it was visited since the last byte. Those that wait for
+ * a byte lead nowhere before it, so it does no harm to list them twice:
+ * sort_places drops doubles. */
 static int automaton_visit(struct automaton *a, struct place x)
 {
+    if (a->code.v[x.pc].op == OP_RANGE)
+        return places_push(a, &a->out, x);
     if (2 * (a->list.n + 1) > a->cap_seen && grow_seen(a))
         return -1;
     size_t mask = a->cap_seen - 1, h = hash_place(a, x) & mask;
@@ -248,8 +252,8 @@ static int follow(struct automaton *a, struct place x)
     const struct set *f = &a->frames.v[x.frame];
     int go_on;
     switch ((enum op)i->op) {
-    case OP_RANGE:
-        return places_push(a, &a->out, x);
+    case OP_RANGE: /* automaton_visit lists them */
+        return 0;
     case OP_SPLIT:
         return visit_at(a, x.pc + 1, x) || visit_at(a, i->arg, x) ? -1 : 0;
     case OP_JUMP:
@@ -400,6 +404,38 @@ uint32_t automaton_advance(struct automaton *a, uint32_t state,
     for (size_t i = class_of[from]; !a->err.code && i <= class_of[to]; i++)
         a->next[first + i] = after + 1;
     return after;
+}
+
+void automaton_fill(struct automaton *a, uint32_t state)
+{
+    const unsigned char *class_of = a->code.class_of;
+    struct set s = a->states.v[state];
+    uint32_t *next = a->next + state * a->code.n_classes, to = AUTOMATON_DEAD;
+    unsigned char n[256] = {0};
+    size_t of[256], last = SIZE_MAX; /* the place that a byte matches */
+    for (size_t i = 0; i < s.n; i++) {
+        const struct instr *in = &a->code.v[a->states.places[s.off + i].pc];
+        unsigned more = in->arg == RANGE_RECORDS ? 2 : 1;
+        for (unsigned b = in->lo; b <= in->hi; b++) {
+            n[b] = (unsigned char)(n[b] + more < 2 ? 1 : 2);
+            of[b] = i;
+        }
+    }
+    for (unsigned b = 0; b < 256 && !a->err.code; b++) {
+        if (next[class_of[b]])
+            continue;
+        if (n[b] > 1) {
+            automaton_advance(a, state, (unsigned char)b);
+        } else if (n[b] && of[b] != last) {
+            struct place x = a->states.places[s.off + (last = of[b])];
+            x.pc++;
+            automaton_begin(a);
+            to = automaton_visit(a, x) ? AUTOMATON_DEAD : close_place(a, x);
+        }
+        next = a->next + state * a->code.n_classes; /* it may have moved */
+        if (n[b] < 2 && !a->err.code)
+            next[class_of[b]] = 1 + (n[b] ? to : AUTOMATON_DEAD);
+    }
 }
 
 static int visit_state(struct automaton *a, uint32_t state)

@@ -55,6 +55,10 @@ uint32_t automaton_start(const struct automaton *a);
 uint32_t automaton_advance(struct automaton *a, uint32_t state,
                            unsigned char byte);
 
+/* Make the states after all bytes, in less time than byte by byte. On failure
+ * automaton_error says why. */
+void automaton_fill(struct automaton *a, uint32_t state);
+
 /* Return the state of a text that two states can have: it admits what either
  * admits. On failure returns AUTOMATON_DEAD, and automaton_error says why. */
 uint32_t automaton_union(struct automaton *a, uint32_t s, uint32_t t);
