@@ -6,7 +6,9 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-enum { MIN_BYTES = 2048 };
+/* An array of LARGE_BYTES or more grows by an eighth: realloc moves its pages,
+ * and does not copy them. */
+enum { MIN_BYTES = 2048, LARGE_BYTES = 8 << 20 };
 
 int array_grow(void *p, size_t *cap, size_t need, size_t size, size_t max,
                struct qwick_err *e)
@@ -19,7 +21,8 @@ int array_grow(void *p, size_t *cap, size_t need, size_t size, size_t max,
         max = SIZE_MAX;
     if (need > max || size_mul(need, size, &bytes))
         return err_oom(e, SIZE_MAX);
-    if (size_mul(*cap, 2, &n) || n > max)
+    bool large = *cap >= LARGE_BYTES / size;
+    if (size_add(*cap, large ? *cap / 8 : *cap, &n) || n > max)
         n = max;
     if (n < MIN_BYTES / size && MIN_BYTES / size <= max)
         n = MIN_BYTES / size;

@@ -8,9 +8,9 @@ struct qwick_err;
 
 /* Make room for `need` elements of `size` bytes each. p points to the pointer
  * to the array. That pointer is NULL or malloc'ed, has room for *cap elements,
- * and may change. The capacity at least doubles, so appending one by one takes
- * linear time. It never exceeds max elements (0: limited only by the address
- * space).
+ * and may change. The capacity doubles, and that of a large array grows by an
+ * eighth, so appending one by one takes linear time. It never exceeds max
+ * elements (0: limited only by the address space).
  *
  * Returns 0, or -1 with *e set (out of memory, or need exceeds max) and the
  * array unchanged. New elements are not initialised. */

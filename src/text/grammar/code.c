@@ -605,10 +605,10 @@ static int look_at_first(struct builder *b, struct first x,
     return 0;
 }
 
-/* Find the ranges and calls that a rule can begin with. seen [n of code] holds
- * the rule that visited an instruction, plus 1: a counted part is not left and
+/* Find the ranges and calls that a rule can begin with. seen: a bit for each
+ * instruction that was visited; all 0 before. A counted part is not left and
  * entered again without a byte, so an instruction has only one count. */
-static int find_firsts(struct builder *b, uint32_t rule, uint32_t *seen,
+static int find_firsts(struct builder *b, uint32_t rule, uint64_t *seen,
                        struct first_list *todo)
 {
     struct code *c = b->c;
@@ -619,8 +619,8 @@ static int find_firsts(struct builder *b, uint32_t rule, uint32_t *seen,
         return -1;
     while (todo->n) {
         struct first x = todo->v[--todo->n];
-        bool again = seen[x.pc] == rule + 1;
-        seen[x.pc] = rule + 1;
+        bool again = seen[x.pc / 64] >> (x.pc & 63) & 1;
+        seen[x.pc / 64] |= 1ull << (x.pc & 63);
         if (!again && look_at_first(b, x, todo))
             return -1;
     }
@@ -632,11 +632,16 @@ static int find_firsts(struct builder *b, uint32_t rule, uint32_t *seen,
 static int find_all_firsts(struct builder *b)
 {
     struct code *c = b->c;
-    uint32_t *seen = calloc(c->n, sizeof *seen);
+    uint64_t *seen = calloc(c->n / 64 + 1, sizeof *seen);
     struct first_list todo = {0};
-    int rc = seen ? 0 : err_oom(b->e, c->n * sizeof *seen);
-    for (uint32_t r = 0; !rc && r < c->n_rules; r++)
+    int rc = seen ? 0 : err_oom(b->e, c->n / 8);
+    for (uint32_t r = 0; !rc && r < c->n_rules; r++) {
+        /* its instructions are between its entry and the next rule's */
+        size_t from = c->rules[r].entry / 64,
+               last = (r + 1 < c->n_rules ? c->rules[r + 1].entry : c->n) / 64;
         rc = find_firsts(b, r, seen, &todo);
+        memset(seen + from, 0, (last + 1 - from) * sizeof *seen);
+    }
     free(seen);
     free(todo.v);
     return rc;
