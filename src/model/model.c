@@ -80,12 +80,13 @@ enum { PRECISE_TOKENS = 32, UNSCALED_PRECISE_TOKENS = 64 };
 
 /* A mixture of experts chooses by comparing scores, which may be nearly equal:
  * rounded activations then choose another expert than the reference, and that
- * changes a result by much more than rounding does. So passes of up to this
- * many tokens round the int8 activations of attention and of dense layers
- * twice: the second number of a pair is what the first one leaves. The experts
- * and the head have most of the weights. There pairs would cost a tenth of the
- * speed of decoding, so these round once. */
-enum { MIXTURE_PAIRS_TOKENS = 64 };
+ * changes a result by much more than rounding does. Scores of attention without
+ * a scale amplify roundings as much. So passes of up to this many tokens round
+ * the int8 activations of attention and of dense layers twice: the second number
+ * of a pair is what the first one leaves. The experts and the head have most of
+ * the weights of a mixture. There pairs would cost a tenth of the speed of
+ * decoding, so these round once. */
+enum { PAIRS8_TOKENS = 64 };
 
 static bool has_experts(const struct config *c)
 {
@@ -141,7 +142,7 @@ static void choose_products(struct model *m)
                                              : 0;
     m->rounds_steps = !recurrent;
     m->pairs8_tokens =
-        m->any_i8 && has_experts(&m->config) ? MIXTURE_PAIRS_TOKENS : 0;
+        m->any_i8 && (unscaled || has_experts(&m->config)) ? PAIRS8_TOKENS : 0;
     mark_pairs(m);
 }
 
