@@ -152,6 +152,8 @@ struct config {
                          their scale. Logits that become equal rank by id */
     size_t ple_dim;   /* hidden_size_per_layer_input: values of each token for
                          each layer; 0: none */
+    size_t ple_vocab_size; /* vocab_size_per_layer_input: rows of their table,
+                              at least vocab_size */
     bool attention_gate; /* q_proj has a head of gates behind each head of
                             queries */
     size_t sliding_window; /* sliding_window where use_sliding_window, or 0 */

@@ -81,8 +81,10 @@ static void pass_body(void *ctx, struct par_team *team, int tid, int n_threads)
                        .n_threads = n_threads,
                        .since = p->io->ms ? clock_ms() : 0};
     const struct config *c = &p->m->config;
-    for (size_t i = 0; i < c->n_layers; i++) {
-        c->arch->layer(&w, i, i + 1 == c->n_layers ? p->n_kept : p->n);
+    pass_ple_rows(&w);
+    size_t last = p->m->last_stored, end = p->n_kept ? c->n_layers : last + 1;
+    for (size_t i = 0; i < end; i++) {
+        c->arch->layer(&w, i, i < last ? p->n : p->n_kept);
         /* not *p->stop: thread 0 may be a layer ahead and have set it since */
         if (w.stopped)
             return;
