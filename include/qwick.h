@@ -304,11 +304,12 @@ struct qwick_info {
     size_t n_experts, n_active_experts, expert_d_ff;
     size_t n_params;          /* elements of the tensors that the model uses */
     size_t n_active_params;   /* elements that one token's evaluation uses;
-                                 n_params in models without experts */
+                                 n_params in models without experts and without
+                                 such a table */
     size_t params_by_bits[9]; /* n_params by bits per element; [0]: not
                                  quantized */
     size_t weight_bytes;      /* bytes of the tensors that the model uses, as
-                                 mapped */
+                                 mapped, without table_bytes */
     size_t decode_bytes;      /* bytes of weights read for one token: of the
                                  embedding one row, of the experts the active
                                  ones */
@@ -341,6 +342,9 @@ struct qwick_info {
     const char *call_form; /* how the chat template writes calls of tools, such
                               as "qwen"; NULL: in no form that qwick reads, or
                               there is no template */
+    size_t table_bytes; /* bytes of a table of which each token reads one row,
+                           so that it can stay in the file: per-layer
+                           embeddings; 0: none */
 };
 QWICK_API const struct qwick_info *
 qwick_engine_info(const struct qwick_engine *eng);

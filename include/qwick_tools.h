@@ -254,6 +254,8 @@ struct qwick_plan {
     size_t weight_bytes;   /* of the mapped weights that the model uses */
     size_t resident_bytes; /* of these, in memory now (the page cache) */
     bool resident_known;
+    size_t table_bytes; /* of a table that stays in the file, since each token
+                           reads one row (qwick_info); 0: none */
     double disk_bytes; /* of weights that each token reads from the disk,
                           because they do not fit the memory; 0: they fit */
 

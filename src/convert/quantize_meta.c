@@ -407,6 +407,8 @@ static void put_scales(const struct writer *w, const struct config *c)
     for (size_t i = 0; i < sizeof scales / sizeof *scales; i++)
         if (has_key(w->to, scales[i].key))
             put_double(w, scales[i].key, scales[i].value);
+    if (c->logit_cap > 0)
+        put_double(w, ".final_logit_softcapping", c->logit_cap);
 }
 
 static void put_sampling(struct quantize_plan *p, const struct config *c)

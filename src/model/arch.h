@@ -121,10 +121,10 @@ struct arch {
 
     /* Apply layer i to the pass's residual stream x. Every thread of the team
      * calls it, and it ends with a barrier. n: tokens that the layer computes
-     * to the end; of the others it computes only keys and values. In the last
-     * layer n may be less than the pass's tokens, or 0; that layer moves the
-     * rows of these n tokens to the front of x. Returns early when the pass
-     * must stop (pass_stops). */
+     * to the end; of the others it computes only keys and values. In layer
+     * model.last_stored n may be less than the pass's tokens, or 0; that layer
+     * moves the rows of these n tokens to the front of x, and later layers take
+     * only them. Returns early when the pass must stop (pass_stops). */
     void (*layer)(struct worker *w, size_t i, size_t n);
 
     /* Make this thread prefetch the first weights of layer i at the next

@@ -294,21 +294,22 @@ static int read_experts(struct config *c, const struct section *s,
     return 0;
 }
 
-/* Only the rows of the vocabulary's tokens can be read. */
+/* The table has a row for each token, or more. */
 static int read_ple(struct config *c, const struct section *s,
                     struct qwick_err *e)
 {
     static const char key[] = "vocab_size_per_layer_input";
-    size_t rows;
     if (read_count(s, "hidden_size_per_layer_input", MAX_DIM, &c->ple_dim, e))
         return -1;
     if (!c->ple_dim)
         return 0;
-    if (section_opt_size(s, key, c->vocab_size, MAX_VOCAB, &rows, e))
+    if (section_opt_size(s, key, c->vocab_size, MAX_VOCAB, &c->ple_vocab_size,
+                         e))
         return -1;
     char want[64];
-    snprintf(want, sizeof want, "%zu, as vocab_size", c->vocab_size);
-    return rows == c->vocab_size ? 0 : section_bad(s, key, want, e);
+    snprintf(want, sizeof want, "at least %zu, as vocab_size", c->vocab_size);
+    return c->ple_vocab_size >= c->vocab_size ? 0
+                                              : section_bad(s, key, want, e);
 }
 
 /* "vision": only tokens of an image see each other both ways. */

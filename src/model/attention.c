@@ -113,14 +113,14 @@ static void store_keys(const struct worker *w, size_t layer, size_t t,
     }
 }
 
-/* The queries of token t from head `head` on. Behind each head in s->q, there
+/* The queries of a row from head `head` on. Behind each head in s->q, there
  * may be a head of gates. */
-static float *queries(const struct worker *w, size_t layer, size_t t,
+static float *queries(const struct worker *w, size_t layer, size_t row,
                       size_t head)
 {
     const struct config *c = &w->p->m->config;
     size_t step = (c->attention_gate ? 2 : 1) * config_of(w, layer)->head_dim;
-    return w->p->s->q + t * scratch_ld(c->n_heads * step) + head * step;
+    return w->p->s->q + row * scratch_ld(c->n_heads * step) + head * step;
 }
 
 /* Multiply n queries of the token at position pos by what no norm has
@@ -139,20 +139,21 @@ static void scale_queries(const struct worker *w, size_t layer, float *q,
         w->k->scale(q, scale, n);
 }
 
-/* Queries of one token for KV heads [h0, h1), normalised, rotated and scaled,
- * in the order that attention reads: [kv head][token][head of the group]. */
-static void prepare_queries(const struct worker *w, size_t layer, size_t t,
+/* Queries of one row for KV heads [h0, h1), normalised, rotated and scaled, in
+ * the order that attention reads: [kv head][row][head of the group]. */
+static void prepare_queries(const struct worker *w, size_t layer, size_t row,
                             size_t h0, size_t h1)
 {
     const struct pass *p = w->p;
+    size_t t = pass_token(p, layer, row);
     const struct config *c = &p->m->config;
     size_t d = config_of(w, layer)->head_dim, group = group_of(w, layer);
     bool bf16 =
         products_of(w, layer, &p->io->spans[p->s->span[t]]) == ATTN_BF16;
     size_t run = c->attention_gate ? 1 : group; /* heads without gaps */
     for (size_t i = h0 * group; i < h1 * group; i += run) {
-        size_t at = (i / group * p->n + t) * group * d + i % group * d;
-        float *q = queries(w, layer, t, i);
+        size_t at = (i / group * p->n + row) * group * d + i % group * d;
+        float *q = queries(w, layer, row, i);
         if (c->arch->blocks.qk_norm == QK_NORM_HEAD)
             w->k->rmsnorm(q, q, p->m->layers[layer].attn.q_norm, run, d,
                           (float)c->rms_eps);
@@ -172,7 +173,7 @@ static void normalise_rows(struct worker *w, size_t layer)
     const struct attention *a = &p->m->layers[layer].attn;
     float eps = (float)p->m->config.rms_eps;
     size_t begin, end;
-    par_split(p->n, 1, w->tid, w->n_threads, &begin, &end);
+    par_split(pass_rows(p, layer), 1, w->tid, w->n_threads, &begin, &end);
     for (size_t t = begin; t < end; t++) {
         float *q = p->s->q + t * scratch_ld(a->q_proj.rows);
         float *k = p->s->k + t * scratch_ld(a->k_proj.rows);
@@ -335,7 +336,7 @@ static struct task task_of(const struct worker *w, const struct attn_tile *tile,
                      .layer = layer,
                      .h0 = h0,
                      .h1 = h1,
-                     .first = p->s->pos[tile->first],
+                     .first = p->s->pos[pass_token(p, layer, tile->first)],
                      .n = (tile->last - tile->first) * group_of(w, layer)};
     a.products = products_of(w, layer, a.span);
     return a;
@@ -444,10 +445,11 @@ static void decode_attention(struct worker *w, size_t layer,
     const struct pass *p = w->p;
     const struct attn_tile *tiles = plan->tiles;
     size_t n_tiles = plan->n;
-    size_t n_heads = config_of(w, layer)->n_kv_heads, n = p->n, begin, end;
+    size_t n_heads = config_of(w, layer)->n_kv_heads, begin, end;
+    size_t n = pass_rows(p, layer);
     if (n == 1 && n_tiles == 1) {
         if (scratch_splits_heads(p->m, n_heads) &&
-            p->s->pos[0] >= ATTN_SEGMENT) {
+            p->s->pos[pass_token(p, layer, 0)] >= ATTN_SEGMENT) {
             decode_split(w, layer, tiles, out16);
             return;
         }
@@ -480,7 +482,7 @@ static void prefill_attention(struct worker *w, size_t layer,
     size_t n_tiles = plan->n;
     size_t at_once =
         (size_t)w->n_threads < n_heads ? (size_t)w->n_threads : n_heads;
-    par_split(p->n, 1, w->tid, w->n_threads, &begin, &end);
+    par_split(pass_rows(p, layer), 1, w->tid, w->n_threads, &begin, &end);
     for (size_t t = begin; t < end; t++)
         store_and_prepare(w, layer, t, 0, n_heads);
     pass_barrier(w, PART_ATTENTION);
@@ -511,9 +513,11 @@ static const struct attn_plan *plan_of(const struct pass *p, size_t layer)
 {
     const struct config *c = &p->m->config;
     const struct attn_plan *plan = p->s->plans;
-    if (layer + 1 == c->n_layers)
+    bool kept = layer > p->m->last_stored;
+    if (layer == p->m->last_stored)
         return &p->s->last;
-    while (plan->n_kv_heads != c->layers[layer].n_kv_heads)
+    while (plan->n_kv_heads != c->layers[layer].n_kv_heads ||
+           plan->kept != kept)
         plan++;
     return plan;
 }
@@ -527,7 +531,7 @@ static void attend_all(struct worker *w, size_t layer, size_t n)
     bool out16 = pass_act_type(p, o_proj, n) == ACT_BF16;
     (p->single ? decode_attention
                : prefill_attention)(w, layer, plan_of(p, layer), out16);
-    if (layer + 1 == p->m->config.n_layers && w->tid == 0)
+    if (layer == p->m->last_stored && w->tid == 0)
         pass_keep_rows(p);
     pass_ahead_all(w, &o_proj, 1, n);
     pass_barrier(w, PART_ATTENTION);
@@ -547,9 +551,10 @@ struct input pass_attention(struct worker *w, size_t layer, const float *norm,
         {&a->q_proj, a->q_bias, s->q, q_ld, false},
         {&a->k_proj, a->k_bias, s->k, kv_ld, false},
         {&a->v_proj, a->v_bias, s->v, kv_ld, false}};
-    struct input in = pass_normalise(w, s->x, p->n, norm,
-                                     pass_act_types(p, qkv, n_qkv, p->n));
-    pass_multiply_all(w, products, n_qkv, &in, p->n);
+    size_t n_in = pass_rows(p, layer);
+    struct input in = pass_normalise(w, s->x, n_in, norm,
+                                     pass_act_types(p, qkv, n_qkv, n_in));
+    pass_multiply_all(w, products, n_qkv, &in, n_in);
     if (pass_stops(w, PART_PROJECTIONS))
         return in;
     if (p->m->config.arch->blocks.qk_norm == QK_NORM_ROW)
@@ -577,7 +582,7 @@ static size_t tile_tokens(const struct pass *p, const struct span *span,
     return rows < group ? 1 : rows / group;
 }
 
-/* Add the tiles of tokens [first, last) of a span, results from row out on. */
+/* Add the tiles of rows [first, last) of a span, results from row out on. */
 static void add_tiles(struct attn_plan *plan, const struct pass *p, size_t span,
                       size_t first, size_t last, size_t out)
 {
@@ -605,13 +610,19 @@ void pass_plan_attention(struct pass *p)
         size_t from = span->rows == ROWS_ALL    ? at
                       : span->rows == ROWS_LAST ? end - 1
                                                 : end;
-        for (size_t k = 0; k < s->n_plans; k++)
-            add_tiles(&s->plans[k], p, i, at, end, at);
+        for (size_t k = 0; k < s->n_plans; k++) {
+            struct attn_plan *plan = &s->plans[k];
+            size_t first = plan->kept ? kept : at;
+            size_t n = plan->kept ? end - from : span->n;
+            add_tiles(plan, p, i, first, first + n, first);
+        }
         add_tiles(&s->last, p, i, from, end, kept);
         for (size_t t = at; t < end; t++) {
             s->pos[t] = span->kv->n + t - at;
             s->span[t] = (uint32_t)i;
-            s->kept[t] = t < from ? UINT32_MAX : (uint32_t)kept++;
+            s->kept[t] = t < from ? UINT32_MAX : (uint32_t)kept;
+            if (t >= from)
+                s->token[kept++] = (uint32_t)t;
         }
         at = end;
     }

@@ -148,9 +148,12 @@ struct config {
     bool expert_bias; /* routers and experts have biases */
     float attn_cap;   /* attn_logit_softcapping c: a score s becomes
                          c * tanh(s / c); 0: none */
-    float logit_cap;  /* final_logit_softcapping: logits likewise */
+    float logit_cap;  /* final_logit_softcapping: logits likewise, after
+                         their scale. Logits that become equal rank by id */
     size_t ple_dim;   /* hidden_size_per_layer_input: values of each token for
                          each layer; 0: none */
+    size_t ple_vocab_size; /* vocab_size_per_layer_input: rows of their table,
+                              at least vocab_size */
     bool attention_gate; /* q_proj has a head of gates behind each head of
                             queries */
     size_t sliding_window; /* sliding_window where use_sliding_window, or 0 */

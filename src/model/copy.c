@@ -13,7 +13,7 @@ static bool same_config(const struct config *a, const struct config *b)
     return a->arch == b->arch && a->d_model == b->d_model &&
            a->n_layers == b->n_layers && a->n_heads == b->n_heads &&
            a->n_kv_heads == b->n_kv_heads && a->head_dim == b->head_dim &&
-           a->n_ropes == b->n_ropes && a->embed_scale == b->embed_scale &&
+           a->n_ropes == b->n_ropes && a->ple_dim == b->ple_dim && a->embed_scale == b->embed_scale &&
            a->residual_scale == b->residual_scale &&
            a->delta.n_k_heads == b->delta.n_k_heads &&
            a->delta.n_v_heads == b->delta.n_v_heads &&
@@ -44,6 +44,7 @@ static bool same_layer(const struct model *a, const struct model *b, size_t i)
            p->score_scale == q->score_scale && p->recurrent == q->recurrent &&
            equal(x->input_norm, y->input_norm, d_model) &&
            equal(x->post_norm, y->post_norm, d_model) &&
+           equal(x->ple.norm, y->ple.norm, d_model) &&
            equal(x->attn.q_norm, y->attn.q_norm, q_norm) &&
            equal(x->attn.k_norm, y->attn.k_norm, k_norm) &&
            x->scale == y->scale;
@@ -52,7 +53,8 @@ static bool same_layer(const struct model *a, const struct model *b, size_t i)
 bool model_is_copy(const struct model *a, const struct model *b)
 {
     if (!same_config(&a->config, &b->config) ||
-        !equal(a->norm, b->norm, a->config.d_model))
+        !equal(a->norm, b->norm, a->config.d_model) ||
+        !equal(a->ple.norm, b->ple.norm, a->config.ple_dim))
         return false;
     for (size_t i = 0; i < a->config.n_ropes; i++)
         if (!same_rope(&a->ropes[i], &b->ropes[i]))

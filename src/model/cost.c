@@ -43,12 +43,13 @@ struct model_sizes model_sizes(struct model *m)
                                 .n_params = m->weights.n_params,
                                 .n_active_params = model_active_params(m),
                                 .bytes = m->weights.n_bytes,
-                                .decode_bytes = model_decode_bytes(m)};
+                                .decode_bytes = model_decode_bytes(m),
+                                .table_bytes = m->weights.n_table_bytes};
 }
 
 size_t model_active_params(const struct model *m)
 {
-    size_t n = m->weights.n_params;
+    size_t n = m->weights.n_params - m->weights.n_table_params;
     for (size_t i = 0; i < m->config.n_layers; i++) {
         const struct experts *x = &m->layers[i].experts;
         n -= (x->n - x->n_active) * x->n_params;
@@ -86,10 +87,14 @@ double cost_pairs(size_t window, size_t pos, size_t n)
 struct cost model_cost(const struct model *m, size_t pos, size_t n)
 {
     const struct config *c = &m->config;
-    struct cost sum = {.flops = 2 * (double)c->d_model * (double)c->vocab_size};
+    double rows = (double)c->vocab_size +
+                  (double)n * (double)m->ple.model_proj.rows;
+    struct cost sum = {.flops = 2 * (double)c->d_model * rows};
     for (size_t i = 0; i < c->n_layers; i++) {
-        size_t n_kept = i + 1 == c->n_layers ? 1 : n;
-        sum.flops += c->arch->layer_cost(m, i, pos, n, n_kept).flops;
+        size_t n_in = i > m->last_stored ? 1 : n;
+        size_t n_kept = i < m->last_stored ? n : 1;
+        sum.flops +=
+            c->arch->layer_cost(m, i, pos + n - n_in, n_in, n_kept).flops;
     }
     return sum;
 }
@@ -103,8 +108,9 @@ struct cost model_cost(const struct model *m, size_t pos, size_t n)
  * which stays in the caches, has 0.36. */
 double model_row_cost(const struct model *m)
 {
-    double cost =
-        0.12 * (double)m->weights.n_params / (double)m->weights.n_bytes;
+    const struct weights *w = &m->weights;
+    double cost = 0.12 * (double)(w->n_params - w->n_table_params) /
+                  (double)w->n_bytes;
     double factor = m->k->tune.row_cost;
     if (m->row_cost > 0)
         return m->row_cost;

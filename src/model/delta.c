@@ -345,7 +345,7 @@ static void finish(const struct unit *u, const struct run *r, size_t v,
     const struct kernels *k = u->w->k;
     size_t d = u->c->d_v, cols = u->c->n_v_heads * d, n = run_tokens(r);
     size_t h = v_head(u, v);
-    bool last = u->layer + 1 == p->m->config.n_layers;
+    bool last = u->layer == p->m->last_stored;
     k->rmsnorm(o, o, u->weights->norm, n, d, (float)p->m->config.rms_eps);
     for (size_t i = 0; i < n; i++, o += d) {
         size_t t = u->first + r->token + i, to = last ? p->s->kept[t] : t;
@@ -496,7 +496,7 @@ struct input pass_delta(struct worker *w, size_t layer, const float *norm,
         return in;
     bool out16 = pass_act_type(p, out, n) == ACT_BF16;
     do_units(w, layer, out16);
-    if (layer + 1 == p->m->config.n_layers && w->tid == 0)
+    if (layer == p->m->last_stored && w->tid == 0)
         pass_keep_rows(p);
     pass_ahead_all(w, &out, 1, n);
     pass_barrier(w, PART_ATTENTION);

@@ -32,6 +32,17 @@ void pass_ahead_layer(struct worker *w, size_t i)
         pass_ahead_all(w, head, 1, w->p->n_kept);
 }
 
+/* Cap the logits that other threads have written, too. */
+static void cap_logits(struct worker *w)
+{
+    const struct pass *p = w->p;
+    size_t begin, end;
+    par_split(p->n_kept * p->m->head.rows, 16, w->tid, w->n_threads, &begin,
+              &end);
+    w->k->cap(p->io->logits + begin, p->m->config.logit_cap, end - begin);
+    pass_mark(w, PART_HEAD);
+}
+
 static void write_logits(struct worker *w)
 {
     const struct pass *p = w->p;
@@ -52,8 +63,11 @@ static void write_logits(struct worker *w)
     struct product product = {
         .w = head, .out = p->io->logits, .ld = head->rows};
     pass_multiply_all(w, &product, 1, &xn, p->n_kept);
-    if (p->io->ms)
+    bool caps = m->config.logit_cap > 0;
+    if (p->io->ms || caps)
         pass_barrier(w, PART_HEAD); /* to measure how long threads wait */
+    if (caps)
+        cap_logits(w);
 }
 
 static void pass_body(void *ctx, struct par_team *team, int tid, int n_threads)
@@ -67,8 +81,10 @@ static void pass_body(void *ctx, struct par_team *team, int tid, int n_threads)
                        .n_threads = n_threads,
                        .since = p->io->ms ? clock_ms() : 0};
     const struct config *c = &p->m->config;
-    for (size_t i = 0; i < c->n_layers; i++) {
-        c->arch->layer(&w, i, i + 1 == c->n_layers ? p->n_kept : p->n);
+    pass_ple_rows(&w);
+    size_t last = p->m->last_stored, end = p->n_kept ? c->n_layers : last + 1;
+    for (size_t i = 0; i < end; i++) {
+        c->arch->layer(&w, i, i < last ? p->n : p->n_kept);
         /* not *p->stop: thread 0 may be a layer ahead and have set it since */
         if (w.stopped)
             return;

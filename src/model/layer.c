@@ -184,7 +184,7 @@ void layer_ahead(struct worker *w, size_t i)
 {
     const struct matrix *ws[LAYER_INPUTS];
     size_t n_ws = layer_inputs(&w->p->m->layers[i], ws);
-    pass_ahead_all(w, ws, n_ws, w->p->n);
+    pass_ahead_all(w, ws, n_ws, pass_rows(w->p, i));
 }
 
 /* Add the product of a half's last matrix and n rows `in` to the residual
@@ -217,15 +217,26 @@ static struct input dense_gated(struct worker *w, const struct layer *l,
     return pass_gated(w, mlp, &in, n);
 }
 
+/* The factor of the stream after the MLP: the layer's scale, unless something
+ * comes between. */
+static float mlp_scale(const struct layer *l)
+{
+    return l->ple.gate.rows ? 1 : l->scale;
+}
+
 /* Add the dense MLP of n tokens to the residual stream. Ends with a barrier. */
 static void dense_mlp(struct worker *w, const struct layer *l, size_t n,
                       size_t next)
 {
     const struct mlp *mlp = &l->mlp;
+    const struct matrix *const ple[] = {&l->ple.gate};
     struct input in = dense_gated(w, l, n);
-    pass_ahead_layer(w, next);
+    if (l->ple.gate.rows)
+        pass_ahead_all(w, ple, 1, n);
+    else
+        pass_ahead_layer(w, next);
     add_product(w, &mlp->down_proj, mlp->down_bias, &in, n, l->mlp_post_norm,
-                l->scale);
+                mlp_scale(l));
 }
 
 /* Add the dense MLP and the experts of n tokens to the residual stream
@@ -252,7 +263,8 @@ static void mlp_and_experts(struct worker *w, const struct layer *l, size_t n,
         w->k->rmsnorm(sum, sum, x->post_norm, 1, d, eps);
         w->k->add(dense, sum, d);
     }
-    pass_add_normalised(w, l->mlp_post_norm, n, l->scale); /* the same rows */
+    /* the same rows */
+    pass_add_normalised(w, l->mlp_post_norm, n, mlp_scale(l));
 }
 
 void layer_finish(struct worker *w, const struct layer *l,
@@ -271,6 +283,8 @@ void layer_finish(struct worker *w, const struct layer *l,
         mlp_and_experts(w, l, n, next);
     else
         dense_mlp(w, l, n, next);
+    if (l->ple.gate.rows)
+        pass_add_ple(w, next - 1, n);
 }
 
 void layer_run(struct worker *w, size_t i, size_t n)

@@ -6,6 +6,7 @@
 
 #include "kernel/gemm.h"
 #include "model/model.h"
+#include "model/ple.h"
 
 static bool worth_blas(const struct model *m, size_t n)
 {
@@ -319,8 +320,11 @@ int model_open(struct model *m, const struct checkpoint *ck,
     if (weights_matrix(w, &m->embed, c->vocab_size, c->d_model,
                        (struct weight_ref){.id = WEIGHT_EMBED}, e))
         return -1;
+    if (ple_bind(m, e))
+        return -1;
     for (size_t i = 0; i < c->n_layers; i++)
-        if (c->arch->bind_layer(m, &m->layers[i], i, e))
+        if (c->arch->bind_layer(m, &m->layers[i], i, e) ||
+            ple_bind_layer(m, i, e))
             return -1;
     if (bind_last_norm(m, e))
         return -1;
@@ -330,6 +334,9 @@ int model_open(struct model *m, const struct checkpoint *ck,
         return -1;
     if (open_ropes(m, e))
         return -1;
+    m->last_stored = c->n_layers - 1;
+    while (c->layers[m->last_stored].kv_back)
+        m->last_stored--;
     choose_products(m);
     m->shared_bytes = model_shared_bytes(m);
     return 0;

@@ -103,11 +103,28 @@ struct delta {
 void delta_find_columns(struct delta *l, const struct delta_config *c,
                         bool qkvz, bool ba);
 
+/* A layer's part of per-layer embeddings, see ple.c. */
+struct ple_layer {
+    struct matrix gate; /* per_layer_input_gate [ple_dim, d_model] */
+    struct matrix proj; /* per_layer_projection [d_model, ple_dim] */
+    float *norm;        /* post_per_layer_input_norm [d_model] */
+};
+
+/* What all layers share of them. */
+struct ple {
+    struct matrix table;      /* embed_tokens_per_layer [ple_vocab_size,
+                                 n_layers * ple_dim], see weights_table */
+    struct matrix model_proj; /* per_layer_model_projection [n_layers * ple_dim,
+                                 d_model] */
+    float *norm; /* per_layer_projection_norm / sqrt(2) [ple_dim] */
+};
+
 struct layer {
     struct attention attn; /* empty if the layer is recurrent */
     struct delta delta;    /* empty unless it is */
     struct mlp mlp;        /* empty if the layer has nothing but experts */
     struct experts experts;
+    struct ple_layer ple; /* empty without config.ple_dim */
     float *input_norm, *post_norm; /* [d_model]: before attention; before the
                                     * MLP; NULL: none */
     /* [d_model]: of the results of both, before they are added to the residual
@@ -145,7 +162,10 @@ struct model {
     struct matrix classes;     /* [n_classes, d_model]; empty without classes */
     float *norm;               /* model.norm [d_model] */
     float *head_norm;          /* the same times logit_scale: before the head */
+    struct ple ple;            /* empty without config.ple_dim */
     struct layer *layers;
+    size_t last_stored; /* the last layer that stores keys or a state: later
+                           ones take only tokens whose logits are wanted */
     struct rope ropes[CONFIG_MAX_ROPES];
     const struct kernels *k;
     struct par_pool *pool; /* borrowed */
@@ -331,13 +351,14 @@ struct model_sizes {
     const char *storage; /* weights_storage's; owned by the model */
     size_t n_params, n_active_params;
     size_t bytes, decode_bytes; /* of weights */
+    size_t table_bytes;         /* weights_table's, beside these */
 };
 struct model_sizes model_sizes(struct model *m);
 
 /* Costs of a pass over n tokens after pos others of one sequence, with the last
- * token's logits: the work that model_forward does, so the last layer counts in
- * full only for its keys and values. Reading weights, keys and values is not
- * included. */
+ * token's logits: the work that model_forward does, so layer last_stored counts
+ * in full only for its keys and values, and later ones only for one token.
+ * Reading weights, keys and values is not included. */
 struct cost model_cost(const struct model *m, size_t pos, size_t n);
 
 /* Return the cost of one more token in a short pass, as a share of the cost of

@@ -28,7 +28,7 @@ struct pass {
     struct scratch *s;
     const struct pass_io *io;
     size_t n;      /* tokens */
-    size_t n_kept; /* tokens that the last layer computes to the end; of the
+    size_t n_kept; /* tokens that layer last_stored computes to the end; of the
                       others it computes only keys and values */
     bool single;      /* every span has one token */
     enum products products;
@@ -77,6 +77,18 @@ struct product {
     size_t ld;
     bool add; /* to the values that out holds; rows <= d_model */
 };
+
+/* The tokens that a layer takes, as rows of the residual stream. */
+static inline size_t pass_rows(const struct pass *p, size_t layer)
+{
+    return layer > p->m->last_stored ? p->n_kept : p->n;
+}
+
+/* The token of such a row. */
+static inline size_t pass_token(const struct pass *p, size_t layer, size_t row)
+{
+    return layer > p->m->last_stored ? p->s->token[row] : row;
+}
 
 /* Add the time since the last mark to a part, if the caller of the pass asked
  * for times. */
@@ -255,6 +267,18 @@ void pass_experts(struct worker *w, const struct experts *x, const float *norm,
 /* Set w->ahead to the router's rows. */
 void pass_ahead_experts(struct worker *w, const struct experts *x, size_t n);
 
+/* ---- ple.c --------------------------------------------------------------- */
+
+/* Compute the rows of per-layer embeddings of all tokens (s->ple) from their
+ * embeddings. Does nothing in a model without. Ends with a barrier, at which
+ * the thread prefetches the first weights of layer 0. */
+void pass_ple_rows(struct worker *w);
+
+/* Add the layer's part of the per-layer embeddings of n tokens to the residual
+ * stream, and apply the layer's scale. Ends with a barrier; at an earlier one,
+ * the thread prefetches the first weights of the next layer. */
+void pass_add_ple(struct worker *w, size_t layer, size_t n);
+
 /* ---- attention.c -------------------------------------------------------- */
 
 /* Divide the pass's attention into tiles. Called once, before the first
@@ -264,14 +288,14 @@ void pass_plan_attention(struct pass *p);
 /* Compute attention of a layer up to o_proj: normalise the residual stream x
  * (norm: the weights), project it, apply norms and RoPE, store keys and values
  * in the caches, and attend. Returns the results of n tokens in the type that
- * o_proj reads. In the last layer these are the kept tokens, whose rows of x
+ * o_proj reads. In layer last_stored these are the kept tokens, whose rows of x
  * move to the front. Returns early with an undefined result when the pass must
  * stop. */
 struct input pass_attention(struct worker *w, size_t layer, const float *norm,
                             size_t n);
 
 /* Move the residual stream of the kept tokens to the front, in their order. One
- * thread calls it in the last layer. */
+ * thread calls it in layer last_stored. */
 void pass_keep_rows(const struct pass *p);
 
 /* ---- delta.c ------------------------------------------------------------- */

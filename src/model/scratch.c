@@ -127,7 +127,7 @@ static size_t panel_floats(size_t n_cols)
 
 /* The largest sizes of any layer. */
 struct sizes {
-    size_t d_ff; /* of dense layers and shared experts */
+    size_t d_ff; /* of dense layers, shared experts, per-layer embeddings */
     size_t n_experts, n_active, expert_ff;
     size_t q_dim, kv_dim, head_dim;
     size_t attn_dim; /* columns of o_proj or out_proj */
@@ -184,6 +184,8 @@ static struct sizes largest_sizes(const struct model *m)
         grow(&s.panel, panel_floats(l->shared_ff));
         grow_attention(&s, m, i);
     }
+    grow(&s.d_ff, c->ple_dim);
+    grow(&s.panel, panel_floats(c->ple_dim));
     s.attn_dim = max_size(s.q_dim, v_dim);
     return s;
 }
@@ -282,6 +284,8 @@ static void layout_threads(struct layout *l, struct scratch *s,
         t->total = softmaxes(l, z.rows, z.acc);
         t->lo = place(l, z.rows, sizeof(int));
         t->hi = place(l, z.rows, sizeof(int));
+        t->ple = floats(l, 1, m->ple.table.cols);
+        t->ple_gate = floats(l, c->ple_dim ? n : 0, scratch_ld(c->ple_dim));
         layout_delta(l, &t->delta, &c->delta);
     }
 }
@@ -301,6 +305,7 @@ static void layout_shared(struct layout *l, struct scratch *s,
     s->attn = floats(l, n, scratch_ld(z.attn_dim));
     s->gate = floats(l, n, scratch_ld(z.d_ff));
     s->up = floats(l, n, scratch_ld(z.d_ff));
+    s->ple = floats(l, c->ple_dim ? n : 0, scratch_ld(m->ple.table.cols));
     for (size_t i = 0; i < c->n_ropes; i++) {
         s->angles[i].cos = floats(l, n, c->ropes[i].n_rot / 2);
         s->angles[i].sin = floats(l, n, c->ropes[i].n_rot / 2);
@@ -308,6 +313,7 @@ static void layout_shared(struct layout *l, struct scratch *s,
     s->pos = place(l, n, sizeof *s->pos);
     s->span = place(l, n, sizeof *s->span);
     s->kept = place(l, n, sizeof *s->kept);
+    s->token = place(l, n, sizeof *s->token);
     for (size_t i = 0; i < s->n_plans; i++)
         s->plans[i].tiles = place(l, n, sizeof(struct attn_tile));
     s->last.tiles = place(l, n, sizeof(struct attn_tile));
@@ -353,18 +359,21 @@ static void *allocate(struct layout *l, struct qwick_err *e)
     return p;
 }
 
-/* Add a plan for each number of KV heads. */
+/* Add a plan for each number of KV heads before and after layer last_stored. */
 static void add_plans(struct scratch *s, const struct model *m)
 {
     size_t n_layers = m->config.n_layers;
     for (size_t i = 0; i < n_layers; i++) {
-        size_t n = kv_heads(m, i), k = 0;
-        while (k < s->n_plans && s->plans[k].n_kv_heads != n)
+        struct attn_plan plan = {.n_kv_heads = kv_heads(m, i),
+                                 .kept = i > m->last_stored};
+        size_t k = 0;
+        while (k < s->n_plans && (s->plans[k].n_kv_heads != plan.n_kv_heads ||
+                                  s->plans[k].kept != plan.kept))
             k++;
-        if (n && k == s->n_plans)
-            s->plans[s->n_plans++].n_kv_heads = n;
+        if (plan.n_kv_heads && k == s->n_plans)
+            s->plans[s->n_plans++] = plan;
     }
-    s->last.n_kv_heads = kv_heads(m, n_layers - 1);
+    s->last.n_kv_heads = kv_heads(m, m->last_stored);
 }
 
 /* A scratch without memory for passes. NULL: out of memory. */

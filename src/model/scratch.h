@@ -80,6 +80,8 @@ struct attn_tile {
 /* The tiles of a pass in layers with this number of KV heads. */
 struct attn_plan {
     size_t n_kv_heads; /* 0: the layer has no attention, and no tiles */
+    bool kept;         /* of layers after last_stored: tokens count among those
+                          that are kept */
     size_t n;
     struct attn_tile *tiles; /* [cap] */
 };
@@ -105,6 +107,9 @@ struct thread_scratch {
     uint16_t *rows16;           /* the same in bf16 */
     struct q8 rows8;            /* and in int8 */
     struct delta_scratch delta; /* empty without Gated DeltaNet */
+    /* of models with per-layer embeddings: */
+    float *ple;      /* [n_layers * ple_dim] */
+    float *ple_gate; /* [SCRATCH_PRIVATE_TOKENS, ple_dim] */
 };
 
 /* Floats from row to row of the inputs and results of products: an odd number
@@ -131,7 +136,9 @@ struct scratch {
     float *xn;        /* [cap, d_model] normalised */
     float *attn;      /* [cap, n_heads * head_dim], or the results of Gated
                          DeltaNet [cap, n_v_heads * d_v] */
-    float *gate, *up; /* [cap, d_ff] of dense layers and shared experts */
+    float *gate, *up; /* [cap, d_ff] of dense layers and shared experts; gate
+                         also [cap, ple_dim] */
+    float *ple;       /* [cap, n_layers * ple_dim] */
     /* of Gated DeltaNet layers, before the convolution: the products with
        delta.inputs, [cap, rows of the matrix] */
     float *delta[DELTA_INPUTS];
@@ -150,13 +157,14 @@ struct scratch {
     uint16_t *expert_gate16; /* the same in bf16, or as pairs: [2 * slots, …] */
     struct q8 expert_gate8; /* and in int8 */
     /* of each token: its position, span, and index among those kept after the
-     * last layer's keys */
+     * keys of layer last_stored */
     size_t *pos;
     uint32_t *span, *kept;
-    struct attn_plan *plans; /* [n_plans] one of each number of KV heads, of
-                                all layers but the last */
+    uint32_t *token; /* of each kept one */
+    struct attn_plan *plans; /* [n_plans] one of each number of KV heads before
+                                and after layer last_stored */
     size_t n_plans;
-    struct attn_plan last; /* of the last layer */
+    struct attn_plan last; /* of layer last_stored */
     struct softmax split;  /* [cap_segments, n_heads] where heads are few */
     void *shared;          /* the allocation behind the above */
     int n_threads;

@@ -95,10 +95,11 @@ void weights_use(struct weights *w, const struct st_tensor *t, size_t n_params,
     size_t i = (size_t)(t - st_at(w->set, 0));
     if (w->used[i])
         return;
-    w->used[i] = true;
+    w->used[i] = w->binds_table ? WEIGHT_TABLE : WEIGHT_READ;
     w->n_params += n_params;
     w->params_by_bits[bits] += n_params;
-    w->n_bytes += t->n_bytes;
+    *(w->binds_table ? &w->n_table_bytes : &w->n_bytes) += t->n_bytes;
+    w->n_table_params += w->binds_table ? n_params : 0;
 }
 
 /* The name of a weight: the first variant that the checkpoint has, else the
@@ -196,6 +197,16 @@ int weights_matrix(struct weights *w, struct matrix *out, size_t rows,
 {
     const struct matrix_shape shape = {0, rows, cols};
     return bind(w, out, &shape, ref, e) || add(w, out, e) ? -1 : 0;
+}
+
+int weights_table(struct weights *w, struct matrix *out, size_t rows,
+                  size_t cols, struct weight_ref ref, struct qwick_err *e)
+{
+    const struct matrix_shape shape = {0, rows, cols};
+    w->binds_table = true;
+    int rc = bind(w, out, &shape, ref, e);
+    w->binds_table = false;
+    return rc;
 }
 
 int weights_stack(struct weights *w, struct matrix *out, size_t n, size_t rows,

@@ -13,6 +13,13 @@
 #include "model/names.h"
 #include "model/quant.h"
 
+/* How passes use a tensor. */
+enum weight_use {
+    WEIGHT_UNUSED,
+    WEIGHT_READ,
+    WEIGHT_TABLE /* weights_table */
+};
+
 struct weights {
     const struct st_set *set;
     const char *path; /* for messages */
@@ -24,9 +31,12 @@ struct weights {
     struct format_ops ops[N_FORMATS]; /* of formats[i], for the kernels */
     /* sums over the weights that were asked for */
     size_t n_params;          /* logical: rows * cols, packed or not */
-    size_t n_bytes;           /* as stored, scales and biases included */
+    size_t n_bytes;           /* as stored, scales and biases included; without
+                                 tables */
+    size_t n_table_params, n_table_bytes; /* of tables */
+    bool binds_table; /* weights_table is at work */
     size_t params_by_bits[9]; /* of n_params; [0]: dense */
-    bool *used;               /* [st_count(set)] */
+    enum weight_use *used;    /* [st_count(set)] */
     struct weight_ref *refs;  /* [st_count(set)] which weight a tensor is, of
                                  those that are used */
     /* All matrices and vectors that were asked for, in this order. */
@@ -53,6 +63,12 @@ bool weights_has(const struct weights *w, struct weight_ref ref);
  * where it is until weights_close, because w->matrices points to it. */
 int weights_matrix(struct weights *w, struct matrix *out, size_t rows,
                    size_t cols, struct weight_ref ref, struct qwick_err *e);
+
+/* Bind a matrix, like weights_matrix, of which passes read single rows. It
+ * stays in the file: its bytes count as n_table_bytes, and nothing reads, copies
+ * or prefetches it as a whole. */
+int weights_table(struct weights *w, struct matrix *out, size_t rows,
+                  size_t cols, struct weight_ref ref, struct qwick_err *e);
 
 /* Bind n >= 1 matrices [rows, cols] that are one tensor [n, rows, cols]: *out
  * is one matrix of n * rows rows. Products take only the matrices that

@@ -23,6 +23,8 @@ static const struct {
                {"ernie4_5-bias", "S"},
                {"exaone4", "SMG"},
                {"exaone4-full", "SG"},
+               {"gemma4-e2b", "SG"},
+               {"gemma4-e4b", "SMG"},
                {"glm4", "S"},
                {"glm4-wide", "SMG"},
                {"granite", "S"},

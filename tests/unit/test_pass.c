@@ -7,6 +7,7 @@
 #include "engine/core/engine.h"
 #include "engines.h"
 #include "golden.h"
+#include "own_sampling.h"
 
 static struct qwick_engine *open_engine(const char *model, int level,
                                         bool exact, int threads,
@@ -231,6 +232,90 @@ static void hidden_states_are_what_the_head_reads(void **state)
     free(ids);
 }
 
+/* Logits of n tokens, of each position. */
+static float *rows_of(struct qwick_engine *eng, const int32_t *ids, size_t n)
+{
+    size_t vocab_size = eng->model.config.vocab_size;
+    float *out = malloc(n * vocab_size * sizeof *out);
+    struct qwick_session *s = open_session(eng);
+    struct qwick_step step = {s, ids, n, QWICK_ROWS_ALL};
+    size_t rows;
+    assert_int_equal(qwick_engine_step(eng, &step, 1, QWICK_LOGITS, NULL), 0);
+    memcpy(out, qwick_session_rows(s, &rows), n * vocab_size * sizeof *out);
+    assert_int_equal(rows, n);
+    qwick_session_free(s);
+    return out;
+}
+
+/* All threads have part in the cap, of one sequence and of several. */
+static void a_cap_applies_to_all_logits(void **state)
+{
+    enum { N = 30 };
+    int32_t *ids[N_SEQ];
+    for (int threads = 1; threads <= 3; threads += 2) {
+        struct qwick_engine *eng = open_engine(
+            models[0], (int)cpu_best(), true, threads, QWICK_KV_DEFAULT);
+        size_t n = eng->model.config.vocab_size;
+        float *joint[2], *rows[2];
+        for (size_t i = 0; i < N_SEQ; i++)
+            ids[i] = new_ids(lengths[i], (uint32_t)i + 1);
+        for (int c = 0; c < 2; c++) {
+            struct qwick_session *s[N_SEQ];
+            eng->model.config.logit_cap = c ? 0.7f : 0;
+            joint[c] = malloc(N_SEQ * n * sizeof(float));
+            for (size_t i = 0; i < N_SEQ; i++)
+                s[i] = open_session(eng);
+            feed_jointly(eng, s, ids, joint[c]);
+            for (size_t i = 0; i < N_SEQ; i++)
+                qwick_session_free(s[i]);
+            rows[c] = rows_of(eng, ids[3], N);
+        }
+        eng->model.k->cap(joint[0], 0.7f, N_SEQ * n);
+        eng->model.k->cap(rows[0], 0.7f, N * n);
+        assert_memory_equal(joint[1], joint[0], N_SEQ * n * sizeof(float));
+        assert_memory_equal(rows[1], rows[0], N * n * sizeof(float));
+        for (int c = 0; c < 2; c++) {
+            free(joint[c]);
+            free(rows[c]);
+        }
+        for (size_t i = 0; i < N_SEQ; i++)
+            free(ids[i]);
+        qwick_engine_close(eng);
+    }
+}
+
+/* Many ids have logits equal to the cap: the lowest one is the answer. */
+static void equal_logits_rank_by_id(void **state)
+{
+    struct qwick_engine *eng = open_engine(models[0], (int)cpu_best(), true, 2,
+                                           QWICK_KV_DEFAULT);
+    int32_t *ids = new_ids(20, 3);
+    const float cap = 1e-3f;
+    struct qwick_session *s = open_session(eng);
+    struct qwick_generate_options o = qwick_generate_defaults();
+    struct qwick_result r;
+    struct qwick_err e;
+    int32_t first = -1;
+    size_t n_equal = 0;
+    eng->model.config.logit_cap = cap;
+    sync_to(s, ids, 20);
+    for (size_t i = eng->model.config.vocab_size; i-- > 0;)
+        if (qwick_session_logits(s)[i] == cap) {
+            first = (int32_t)i;
+            n_equal++;
+        }
+    assert_true(n_equal > 10);
+    own_sampling(&o)->temperature = 0;
+    o.max_tokens = 1;
+    o.ignore_eos = true;
+    assert_ok(qwick_generate(s, ids, 20, &o, &r, &e), &e);
+    assert_int_equal(r.tokens[0], first);
+    qwick_result_free(&r);
+    qwick_session_free(s);
+    qwick_engine_close(eng);
+    free(ids);
+}
+
 static void joint_steps_refuse_what_cannot_be(void **state)
 {
     struct qwick_engine *eng =
@@ -298,6 +383,8 @@ int main(void)
         cmocka_unit_test(long_contexts_split_alike),
         cmocka_unit_test(forks_live_on_their_own),
         cmocka_unit_test(hidden_states_are_what_the_head_reads),
+        cmocka_unit_test(a_cap_applies_to_all_logits),
+        cmocka_unit_test(equal_logits_rank_by_id),
         cmocka_unit_test(joint_steps_refuse_what_cannot_be),
         cmocka_unit_test(int8_cache_keeps_its_error),
     };

@@ -756,6 +756,7 @@ static void fingerprints_have_all_of_the_config(void **state)
     CHANGED(c->embed_scale, 12);
     CHANGED(c->residual_scale, 0.5f);
     CHANGED(c->logit_scale, 0.5f);
+    CHANGED(c->logit_cap, 30);
     CHANGED(c->ropes[0].n_rot, c->ropes[0].n_rot / 2);
     CHANGED(c->ropes[0].interleaved, true);
     CHANGED(c->ropes[0].low_freq, 1);

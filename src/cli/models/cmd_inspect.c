@@ -101,7 +101,8 @@ static void stop_ids_line(struct buf *b, const struct qwick_engine *eng)
 
 static double bits_per_param(const struct qwick_info *i)
 {
-    return 8 * (double)i->weight_bytes / (double)i->n_params;
+    return 8 * (double)(i->weight_bytes + i->table_bytes) /
+           (double)i->n_params;
 }
 
 /* The name of a width of quantized weights, or of 0, what is not quantized. */

@@ -87,7 +87,7 @@ static int sweep_weights(const struct qwick_engine *eng, double ms,
     bool ok = used && parts && sizes;
     if (ok) {
         for (size_t i = 0; i < n; i++)
-            if (eng->model.weights.used[i])
+            if (eng->model.weights.used[i] == WEIGHT_READ)
                 used[m++] = st_at(eng->weights, i);
         qsort(used, m, sizeof *used, by_address);
         for (size_t i = 0; i < m; i++) {

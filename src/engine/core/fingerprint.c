@@ -45,7 +45,9 @@ static int put_added(struct buf *b, const struct config *c)
     bool one = c->n_ropes == 1; /* the others' layers have all been hashed */
     int bad = put_unusual(b, 1, (double)c->residual_scale, 1) |
               put_unusual(b, 2, (double)c->logit_scale, 1) |
-              put_unusual(b, 3, one ? (double)c->embed_scale : 1, 1);
+              put_unusual(b, 3, one ? (double)c->embed_scale : 1, 1) |
+              put_unusual(b, SIZE_MAX, (double)c->logit_cap, 0) |
+              put_unusual(b, SIZE_MAX - 1, (double)c->ple_dim, 0);
     for (size_t i = 0; i < c->n_ropes; i++) {
         const struct rope_config *r = &c->ropes[i];
         size_t whole = c->delta.n_k_heads ? r->n_rot : c->head_dim;
@@ -227,6 +229,8 @@ int engine_contents(struct qwick_engine *eng, uint64_t *out,
         return err_oom(e, cap * sizeof *r.slices);
     for (size_t i = 0; i < st_count(eng->weights); i++) {
         const struct st_tensor *t = st_at(eng->weights, i);
+        if (eng->model.weights.used[i] == WEIGHT_TABLE)
+            continue;
         for (size_t at = 0; at < t->n_bytes; at += SLICE) {
             size_t n = t->n_bytes - at < SLICE ? t->n_bytes - at : SLICE;
             r.slices[r.n++] = (struct slice){.data = t->data + at, .n = n};

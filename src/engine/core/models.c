@@ -209,7 +209,7 @@ static int fill(struct exam *x)
     o->weight_bytes = s.bytes;
     o->decode_bytes = s.decode_bytes;
     o->n_ctx_max = m->config.n_ctx_max;
-    o->bits = 8 * (double)o->weight_bytes / (double)o->n_params;
+    o->bits = 8 * (double)(s.bytes + s.table_bytes) / (double)o->n_params;
     o->weights_dtype = strdup(s.storage);
     return o->weights_dtype ? 0 : err_oom(&x->e, 96);
 }

@@ -237,6 +237,7 @@ static void fill_info(struct qwick_engine *eng)
         i->quant_overrides = c->quant.n;
     }
     i->weight_bytes = s.bytes;
+    i->table_bytes = s.table_bytes;
     i->decode_bytes = s.decode_bytes;
     struct kv_cache kv; /* empty: no positions */
     if (kv_init(&kv, eng->kv_dtype, c, NULL))

@@ -48,11 +48,12 @@ static int set_tokens(struct qwick_plan *p, const struct qwick_engine *eng,
 static void set_weights(struct qwick_plan *p, const struct qwick_engine *eng)
 {
     p->weight_bytes = eng->info.weight_bytes;
+    p->table_bytes = eng->info.table_bytes;
     p->resident_known = true;
     for (size_t i = 0; i < st_count(eng->weights); i++) {
         const struct st_tensor *t = st_at(eng->weights, i);
         size_t bytes;
-        if (!eng->model.weights.used[i])
+        if (eng->model.weights.used[i] != WEIGHT_READ)
             continue;
         if (!os_resident_bytes(t->data, t->n_bytes, &bytes))
             p->resident_known = false;

@@ -247,6 +247,8 @@ static float row_logit(const struct qwick_engine *eng, const struct matrix *w,
                             .ldy = 1,
                             .work = work};
     w->ops->mul_f32(m->k, &p, hidden, w->cols);
+    if (w == &m->head && m->config.logit_cap > 0)
+        m->k->cap(&logit, m->config.logit_cap, 1);
     return logit;
 }
 
