@@ -91,14 +91,23 @@ struct delta_head {
  * The codes q are unsigned. The codes of a row form one stream of bits, least
  * significant bit first: element k has bits [k * bits, (k + 1) * bits). n_cols
  * is a multiple of group. Scales may be negative. No pointer needs
- * alignment. */
+ * alignment.
+ *
+ * MXFP4 (Open Compute Project, Microscaling Formats 1.0) has the same layout,
+ * with 4 bits, groups of 32, and sb_type U8:
+ *
+ *   w[r, k] = (e2m1_codes[q[r, k]] - E2M1_OFFSET) * e8m0_half(scales[r, k /
+ * 32])
+ *
+ * (blocks.h). Its biases follow from its scales, and the member biases is equal
+ * to scales. Integer products with weights of 2^120 or more may overflow. */
 struct affine {
     const unsigned char *q;               /* row r at q + r * q_stride */
     size_t q_stride;                      /* bytes: n_cols * bits / 8 */
     const unsigned char *scales, *biases; /* row r at + r * sb_stride */
     size_t sb_stride;                     /* bytes */
     enum dtype sb_type;                   /* of scales and biases: F32, F16 or
-                                             BF16 */
+                                             BF16; U8: MXFP4 */
     int bits;                             /* 2, 3, 4, 5, 6 or 8 */
     size_t group;                         /* 32, 64 or 128 */
 };

@@ -153,7 +153,7 @@ INLINE float power_of_two(uint32_t exponent)
 
 INLINE size_t type_bytes(enum dtype type)
 {
-    return type == DT_F32 ? 4 : type == DT_I8 ? 1 : 2;
+    return type == DT_F32 ? 4 : type == DT_I8 || type == DT_U8 ? 1 : 2;
 }
 
 /* Load a float from any address. */

@@ -122,6 +122,8 @@ static float number_of(const unsigned char *p, enum dtype type)
         memcpy(&f, p, 4);
         return f;
     }
+    if (type == DT_U8) /* half of E8M0 */
+        return ldexpf(1, *p - 128);
     memcpy(&half, p, 2);
     if (type == DT_BF16) {
         word = (uint32_t)half << 16;
@@ -144,8 +146,22 @@ static void put_numbers(unsigned char *p, size_t n, enum numbers kind,
             f = below(2) ? 0.0f : -0.0f;
         if (kind == TINY_NUMBERS)
             f *= type == DT_F16 ? 0x1p-14f : 0x1p-120f;
-        ref->from_f32[type](p + i * dtype_bytes(type), &f, 1);
+        if (type == DT_U8)
+            p[i] = (unsigned char)(kind == TINY_NUMBERS ? below(3)
+                                                        : 115 + below(12));
+        else
+            ref->from_f32[type](p + i * dtype_bytes(type), &f, 1);
     }
+}
+
+/* Twice the value of an E2M1 number, which has a sign, two bits of exponent and
+ * one of mantissa, plus 12. */
+static unsigned mxfp4_code(unsigned code)
+{
+    unsigned e = code >> 1 & 3, m = code & 1;
+    unsigned twice = e ? (2 + m) << (e - 1) : m;
+
+    return code >> 3 ? 12 - twice : 12 + twice;
 }
 
 /* Store a code bit by bit, by the definition of the format. */
@@ -197,19 +213,24 @@ static struct weights weights_new(size_t rows, size_t cols, int bits,
                 code = top;
             if (codes == SPARSE_CODES && below(8))
                 code = 0;
-            w.code[r * cols + k] = (unsigned char)code;
+            w.code[r * cols + k] =
+                (unsigned char)(type == DT_U8 ? mxfp4_code(code) : code);
             put_code(q + r * w.a.q_stride, k, bits, code);
         }
         put_numbers(s + r * w.a.sb_stride, w.groups, numbers, type,
                     2.0 / (top + 1));
-        put_numbers(b + r * w.a.sb_stride, w.groups, numbers, type, 1);
+        if (type != DT_U8)
+            put_numbers(b + r * w.a.sb_stride, w.groups, numbers, type, 1);
         for (size_t g = 0; g < w.groups; g++) {
             size_t at = r * w.a.sb_stride + g * dtype_bytes(type);
 
             w.s[r * w.groups + g] = number_of(s + at, type);
-            w.b[r * w.groups + g] = number_of(b + at, type);
+            w.b[r * w.groups + g] = type == DT_U8 ? -12 * w.s[r * w.groups + g]
+                                                  : number_of(b + at, type);
         }
     }
+    if (type == DT_U8)
+        w.a.biases = s;
     edge_keep(&w.q);
     edge_keep(&w.scales);
     edge_keep(&w.biases);
@@ -259,6 +280,13 @@ static const size_t token_counts[] = {1, 2, 3, 4,  5,  6,   7,
 
 enum { N_TOKEN_COUNTS = sizeof token_counts / sizeof *token_counts };
 
+static void as_mxfp4(struct shape *s)
+{
+    s->bits = 4;
+    s->group = 32;
+    s->type = DT_U8;
+}
+
 /* Case i of a sweep over all formats, of at most work products. */
 static struct shape shape_at(size_t i, size_t tokens, size_t work)
 {
@@ -267,6 +295,8 @@ static struct shape shape_at(size_t i, size_t tokens, size_t work)
                       .group = all_groups[i / N_BITS % N_GROUPS],
                       .type = (enum dtype)(i / N_BITS / N_GROUPS % DT_N_FLOAT),
                       .place = (enum place)below(N_PLACES)};
+    if (i % 10 == 9)
+        as_mxfp4(&s);
     size_t max_groups = 3072 / s.group;
 
     s.rows = below(8) ? 1 + below(70) : 129;
@@ -764,7 +794,8 @@ struct sums {
 /* Integer sums are exact, so only f32 arithmetic rounds. Each term has three
  * roundings: the product of the group's scales, and two products with sums. The
  * longest path has at most two additions per group, three foldings of lanes,
- * and the addition of the old y. A level may keep integer sums separate by
+ * and the addition of the old y. The sum of activations is rounded once more;
+ * MXFP4's definition has no such sum. A level may keep integer sums separate by
  * lanes, so the bound uses their magnitudes, not the magnitude of their sum. */
 static void q8_values(const struct kernels *k, const struct shape *s,
                       const struct weights *w, const struct rounded *r,
@@ -787,12 +818,15 @@ static void q8_values(const struct kernels *k, const struct shape *s,
                               (double)r->x.scale[t * r->x.ldg + g];
                 double bias = (double)w->b[row * w->groups + g] *
                               (double)r->x.sum[t * r->x.ldg + g];
-                int dot = 0, size = 0;
+                int dot = 0, size = 0, total = 0;
 
                 for (size_t i = 0; i < s->group; i++) {
                     dot += c[i] * q[i];
                     size += c[i] * abs(q[i]);
+                    total += q[i];
                 }
+                if (s->type == DT_U8)
+                    bias = -12 * both * total;
                 want += both * dot + bias;
                 mag += fabs(both) * size + fabs(bias);
                 tiny += 4 + size; /* the product of scales may be subnormal */
@@ -968,6 +1002,9 @@ static void check_gemm_q8_affine(const struct kernels *k, enum dtype type)
         s.rows = rows[below(sizeof rows / sizeof *rows)];
         s.cols = (1 + below(40)) * s.group;
         gemm_q8_case(k, &s);
+        s.cols = s.cols / s.group * 32;
+        as_mxfp4(&s);
+        gemm_q8_case(k, &s);
     }
     /* rows too long for the buffers on the kernels' stacks */
     for (size_t i = 0; k->level != ISA_REF && i < N_GROUPS; i++) {
@@ -980,6 +1017,8 @@ static void check_gemm_q8_affine(const struct kernels *k, enum dtype type)
         /* the same for memory of the caller, and more groups than fit it */
         s.tokens = 37;
         s.cols = (i ? 700 : 2049) * s.group;
+        gemm_q8_case(k, &s);
+        as_mxfp4(&s);
         gemm_q8_case(k, &s);
     }
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernel/blocks.h"
 #include "kernel/kernel.h"
 
 /* Code k of a row. */
@@ -17,7 +18,14 @@ static unsigned code_at(const unsigned char *row, size_t k, int bits)
     return code & ((1u << bits) - 1);
 }
 
-/* Element g of a row of scales or biases. */
+/* Return the integer that code k of row r stands for. */
+static int integer_at(const struct affine *w, size_t r, size_t k)
+{
+    unsigned code = code_at(w->q + r * w->q_stride, k, w->bits);
+
+    return w->sb_type == DT_U8 ? e2m1_codes[code] - E2M1_OFFSET : (int)code;
+}
+
 static float number_at(const unsigned char *row, size_t g, enum dtype type)
 {
     float f;
@@ -26,18 +34,32 @@ static float number_at(const unsigned char *row, size_t g, enum dtype type)
     return f;
 }
 
+/* Return the scale of group g of row r. */
+static float scale_at(const struct affine *w, size_t r, size_t g)
+{
+    const unsigned char *row = w->scales + r * w->sb_stride;
+
+    return w->sb_type == DT_U8 ? e8m0_half(row[g])
+                               : number_at(row, g, w->sb_type);
+}
+
+/* Return the number to add to the elements of group g of row r. */
+static float bias_at(const struct affine *w, size_t r, size_t g)
+{
+    return w->sb_type == DT_U8
+               ? 0
+               : number_at(w->biases + r * w->sb_stride, g, w->sb_type);
+}
+
 static void k_affine_to_f32_ref(float *out, const struct affine *w,
                                 size_t n_rows, size_t n_cols)
 {
     for (size_t r = 0; r < n_rows; r++)
         for (size_t k = 0; k < n_cols; k++) {
             const size_t g = k / w->group;
-            float s = number_at(w->scales + r * w->sb_stride, g, w->sb_type);
-            float b = number_at(w->biases + r * w->sb_stride, g, w->sb_type);
-            float product =
-                (float)code_at(w->q + r * w->q_stride, k, w->bits) * s;
+            float product = (float)integer_at(w, r, k) * scale_at(w, r, g);
 
-            out[r * n_cols + k] = product + b;
+            out[r * n_cols + k] = product + bias_at(w, r, g);
         }
 }
 
@@ -52,17 +74,11 @@ static void k_matmul_f32_affine_ref(float *y, size_t ldy,
             double sum = 0;
 
             for (size_t g = 0; g < n_cols / w->group; g++) {
-                float s =
-                    number_at(w->scales + r * w->sb_stride, g, w->sb_type);
-                float b =
-                    number_at(w->biases + r * w->sb_stride, g, w->sb_type);
+                float s = scale_at(w, r, g), b = bias_at(w, r, g);
 
-                for (size_t k = g * w->group; k < (g + 1) * w->group; k++) {
-                    unsigned q = code_at(w->q + r * w->q_stride, k, w->bits);
-
-                    sum += ((double)q * (double)s + (double)b) *
+                for (size_t k = g * w->group; k < (g + 1) * w->group; k++)
+                    sum += (integer_at(w, r, k) * (double)s + (double)b) *
                            (double)x[t * ldx + k];
-                }
             }
             y[t * ldy + r] = (float)sum;
         }
@@ -135,15 +151,11 @@ static void k_gemm_q8_affine_ref(float *y, size_t ldy, const struct affine *w,
             double sum = add ? (double)y[t * ldy + r] : 0;
 
             for (size_t g = 0; g < n_cols / w->group; g++) {
-                float s =
-                    number_at(w->scales + r * w->sb_stride, g, w->sb_type);
-                float b =
-                    number_at(w->biases + r * w->sb_stride, g, w->sb_type);
+                float s = scale_at(w, r, g), b = bias_at(w, r, g);
                 long dot = 0;
 
                 for (size_t k = g * w->group; k < (g + 1) * w->group; k++)
-                    dot += (long)code_at(w->q + r * w->q_stride, k, w->bits) *
-                           x->q[t * x->ldq + k];
+                    dot += (long)integer_at(w, r, k) * x->q[t * x->ldq + k];
                 sum +=
                     (double)s * (double)x->scale[t * x->ldg + g] * (double)dot +
                     (double)b * (double)x->sum[t * x->ldg + g];

@@ -225,15 +225,6 @@ static void pack_panel(char *out, const char *p, size_t stride, size_t n,
 
 /* ---- quantized weights -------------------------------------------------- */
 
-/* Widen 16 codes, with the rounding of affine_to_f32. */
-INLINE __m512 widen(__m128i codes, float scale, float bias)
-{
-    __m512 v = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(codes));
-
-    v = _mm512_mul_ps(v, _mm512_set1_ps(scale));
-    return _mm512_add_ps(v, _mm512_set1_ps(bias));
-}
-
 /* Widen nk columns of a row to bf16. The first column begins a group. */
 INLINE void widen_row(char *out, const unsigned char *q,
                       const unsigned char *scales, const unsigned char *biases,
@@ -247,10 +238,10 @@ INLINE void widen_row(char *out, const unsigned char *q,
         const __mmask16 m = first_lanes((end - k0) / group);
 
         _mm512_store_ps(s, load_numbers(scales, m, w->sb_type));
-        _mm512_store_ps(b, load_numbers(biases, m, w->sb_type));
+        _mm512_store_ps(b, load_biases(biases, m, w->sb_type));
         scales += 16 * bytes;
         biases += 16 * bytes;
-        for (size_t k = k0; k < end; k += 64, q += 8 * bits) {
+        for (size_t k = k0; k < end; k += 64, q += 8 * width_bits(bits)) {
             const size_t g = (k - k0) / group, h = (k - k0 + 32) / group;
             const bool half = end - k < 64;
             const __m512i c = unpack(q, bits, half);
@@ -258,15 +249,17 @@ INLINE void widen_row(char *out, const unsigned char *q,
             _mm512_store_si512(
                 out + 2 * k,
                 (__m512i)_mm512_cvtne2ps_pbh(
-                    widen(_mm512_extracti32x4_epi32(c, 1), s[g], b[g]),
-                    widen(_mm512_castsi512_si128(c), s[g], b[g])));
+                    widen_codes(_mm512_extracti32x4_epi32(c, 1), s[g], b[g],
+                                bits),
+                    widen_codes(_mm512_castsi512_si128(c), s[g], b[g], bits)));
             if (half)
                 break;
-            _mm512_store_si512(
-                out + 2 * k + LINE,
-                (__m512i)_mm512_cvtne2ps_pbh(
-                    widen(_mm512_extracti32x4_epi32(c, 3), s[h], b[h]),
-                    widen(_mm512_extracti32x4_epi32(c, 2), s[h], b[h])));
+            _mm512_store_si512(out + 2 * k + LINE,
+                               (__m512i)_mm512_cvtne2ps_pbh(
+                                   widen_codes(_mm512_extracti32x4_epi32(c, 3),
+                                               s[h], b[h], bits),
+                                   widen_codes(_mm512_extracti32x4_epi32(c, 2),
+                                               s[h], b[h], bits)));
         }
     }
 }
@@ -288,14 +281,15 @@ static void widen_affine(char *out, const struct affine *w, size_t r, size_t k,
 {
     static void (*const of_width[])(
         char *, const unsigned char *, const unsigned char *,
-        const unsigned char *, const struct affine *,
-        size_t) = {[2] = widen_2, [3] = widen_3, [4] = widen_4,
-                   [5] = widen_5, [6] = widen_6, [8] = widen_8};
+        const unsigned char *, const struct affine *, size_t) = {
+        [E2M1] = widen_E2M1, [2] = widen_2, [3] = widen_3, [4] = widen_4,
+        [5] = widen_5,       [6] = widen_6, [8] = widen_8};
     const size_t g = k / w->group * type_bytes(w->sb_type);
 
-    of_width[w->bits](out, w->q + r * w->q_stride + k * (size_t)w->bits / 8,
-                      w->scales + r * w->sb_stride + g,
-                      w->biases + r * w->sb_stride + g, w, nk);
+    of_width[code_width(w)](out,
+                            w->q + r * w->q_stride + k * (size_t)w->bits / 8,
+                            w->scales + r * w->sb_stride + g,
+                            w->biases + r * w->sb_stride + g, w, nk);
 }
 
 /* ---- products ----------------------------------------------------------- */

@@ -85,22 +85,37 @@ INLINE void sweep_by(const void *p, size_t ahead, bool to_l2)
         }                          \
     } while (0)
 
-/* Run a statement with BITS, a constant, in place of `bits`, the width of
- * affine weights' codes. */
+/* The width of the codes of affine weights, for which kernels are compiled:
+ * their bits, or E2M1 for the 4 bits of MXFP4. In comparisons, E2M1 is one of
+ * the narrow widths. */
+enum { E2M1 = 1 };
+
+INLINE int code_width(const struct affine *w)
+{
+    return w->sb_type == DT_U8 ? E2M1 : w->bits;
+}
+
+INLINE size_t width_bits(int width)
+{
+    return width == E2M1 ? 4 : (size_t)width;
+}
+
+/* Run a statement with BITS, a constant, in place of `bits`, a code_width. */
 #define BITS_CASE(label, n, ...) \
     label : {                    \
         enum { BITS = n };       \
         __VA_ARGS__;             \
         break;                   \
     }
-#define WITH_BITS(bits, ...)               \
-    switch (bits) {                        \
-        BITS_CASE(case 2, 2, __VA_ARGS__)  \
-        BITS_CASE(case 3, 3, __VA_ARGS__)  \
-        BITS_CASE(case 4, 4, __VA_ARGS__)  \
-        BITS_CASE(case 5, 5, __VA_ARGS__)  \
-        BITS_CASE(case 6, 6, __VA_ARGS__)  \
-        BITS_CASE(default, 8, __VA_ARGS__) \
+#define WITH_BITS(bits, ...)                    \
+    switch (bits) {                             \
+        BITS_CASE(case E2M1, E2M1, __VA_ARGS__) \
+        BITS_CASE(case 2, 2, __VA_ARGS__)       \
+        BITS_CASE(case 3, 3, __VA_ARGS__)       \
+        BITS_CASE(case 4, 4, __VA_ARGS__)       \
+        BITS_CASE(case 5, 5, __VA_ARGS__)       \
+        BITS_CASE(case 6, 6, __VA_ARGS__)       \
+        BITS_CASE(default, 8, __VA_ARGS__)      \
     }
 
 /* Write DEFINE(..., n) for n = 1 to 3, 4 or 6. */
@@ -124,9 +139,9 @@ INLINE void sweep_by(const void *p, size_t ahead, bool to_l2)
         name##_1, name##_2, name##_3, name##_4, name##_5, name##_6 \
     }
 
-/* Write DEFINE(bits) for each width of affine weights' codes. */
+/* Write DEFINE(bits) for each code_width. */
 #define EACH_WIDTH(DEFINE) \
-    DEFINE(2) DEFINE(3) DEFINE(4) DEFINE(5) DEFINE(6) DEFINE(8)
+    DEFINE(E2M1) DEFINE(2) DEFINE(3) DEFINE(4) DEFINE(5) DEFINE(6) DEFINE(8)
 
 /* ---- loads -------------------------------------------------------------- */
 

@@ -291,9 +291,9 @@ static void many_rows(float *y, size_t ldy, const struct affine *w, size_t r,
                               .resume = add || k > 0,
                               .fetch = &fetch};
 
-        panel_unpackers[w->bits](m->panel.codes, w, r, k, nr, nk);
-        panel_numbers(m->panel.scales, first.scales, w, nr, s.n_groups);
-        panel_numbers(m->panel.biases, first.biases, w, nr, s.n_groups);
+        panel_unpackers[code_width(w)](m->panel.codes, w, r, k, nr, nk);
+        panel_numbers(m->panel.scales, first.scales, w, nr, s.n_groups, false);
+        panel_numbers(m->panel.biases, first.biases, w, nr, s.n_groups, true);
         panel_run(s, n, n_groups);
     }
 }

@@ -293,7 +293,7 @@ INLINE void eight_groups(__m256 *a, __m256 *b, const unsigned char *p,
 {
     /* groups and codes of a pair */
     const size_t pair = group == 32 ? 4 : 2, codes = pair * group;
-    const size_t bytes = codes * (size_t)bits / 8;
+    const size_t bytes = codes * width_bits(bits) / 8;
     const size_t xs = codes * (in_words(bits) ? 2 : 1);
 
     if (T == 1) {
@@ -316,8 +316,9 @@ INLINE void small_m_row(float *sums, const struct affine *w, size_t r,
     const size_t size = type_bytes(w->sb_type), groups = n / group;
     const size_t at = r * w->sb_stride + from / group * size;
     const unsigned char *scales = w->scales + at, *biases = w->biases + at;
-    const unsigned char *p = w->q + r * w->q_stride + from * (size_t)bits / 8;
-    const size_t p_step = group * (size_t)bits; /* of 8 groups */
+    const unsigned char *p =
+        w->q + r * w->q_stride + from * width_bits(bits) / 8;
+    const size_t p_step = group * width_bits(bits); /* of 8 groups */
     const size_t x_step = 8 * group * (in_words(bits) ? 2 : 1);
     const int8_t *x = f->q;
     _Alignas(32) float s[SMALL_M][8];
@@ -329,7 +330,7 @@ INLINE void small_m_row(float *sums, const struct affine *w, size_t r,
     for (size_t g = 0; g < groups; g += 8, p += p_step, x += x_step) {
         const size_t left = groups - g;
         __m256 scale = numbers(scales + g * size, left, w->sb_type);
-        __m256 bias = numbers(biases + g * size, left, w->sb_type);
+        __m256 bias = bias_numbers(biases + g * size, left, w->sb_type);
 
         UNROLL
         for (int t = 0; t < T; t++) {
@@ -389,7 +390,7 @@ typedef void small_m_fn(float *y, size_t ldy, const struct affine *w,
     {                                                                      \
         last_fn *last = last_##bits##_##T;                                 \
                                                                            \
-        if (w->group == 32)                                                \
+        if (w->group == 32 || bits == E2M1)                                \
             small_m_rows(y, ldy, w, n_rows, from, n, f, add, last, 32, T,  \
                          bits);                                            \
         else if (w->group == 64)                                           \
@@ -405,8 +406,10 @@ typedef void small_m_fn(float *y, size_t ldy, const struct affine *w,
 EACH_WIDTH(SMALL_M_WIDTH)
 
 static small_m_fn *const small_m_table[9][SMALL_M] = {
-    [2] = ROW_4(small_m_2), [3] = ROW_4(small_m_3), [4] = ROW_4(small_m_4),
-    [5] = ROW_4(small_m_5), [6] = ROW_4(small_m_6), [8] = ROW_4(small_m_8)};
+    [E2M1] = ROW_4(small_m_E2M1), [2] = ROW_4(small_m_2),
+    [3] = ROW_4(small_m_3),       [4] = ROW_4(small_m_4),
+    [5] = ROW_4(small_m_5),       [6] = ROW_4(small_m_6),
+    [8] = ROW_4(small_m_8)};
 
 /* Multiply n_rows <= SMALL_M_ROWS rows, starting at row r, by all tokens of f,
  * in parts of about equal size. */
@@ -428,8 +431,8 @@ static void small_m_tokens(float *y, size_t ldy, const struct affine *w,
                                           .ldg = f->ldg};
 
         T = (n_tokens - t + parts - 1) / parts;
-        small_m_table[w->bits][T - 1](y + t * ldy + r, ldy, &rows, n_rows, from,
-                                      n, &part, add);
+        small_m_table[code_width(w)][T - 1](y + t * ldy + r, ldy, &rows, n_rows,
+                                            from, n, &part, add);
     }
 }
 
@@ -447,7 +450,7 @@ static void matmul_small_m(float *y, size_t ldy, const struct affine *w,
 
     do {
         n = n_cols - from < most ? n_cols - from : most;
-        small_m_fill(f, x, t, n_tokens, from, n, w->bits);
+        small_m_fill(f, x, t, n_tokens, from, n, code_width(w));
         for (size_t r = 0; r < n_rows; r += nr) {
             nr = n_rows - r < block ? n_rows - r : block;
             small_m_tokens(y + t * ldy, ldy, w, r, nr, from, n, f, n_tokens,
@@ -514,8 +517,8 @@ INLINE void pack_codes(unsigned char *out, const struct affine *w, size_t r,
 
         UNROLL
         for (size_t j = 0; j < 8; j++) {
-            const unsigned char *p =
-                w->q + (r + j) * w->q_stride + (from + k) * (size_t)bits / 8;
+            const unsigned char *p = w->q + (r + j) * w->q_stride +
+                                     (from + k) * width_bits(bits) / 8;
             const size_t next = in_halves(bits) ? 8 : PANEL_ROWS;
             __m256i u[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
 
@@ -544,18 +547,23 @@ INLINE void pack_codes(unsigned char *out, const struct affine *w, size_t r,
     }
 }
 
-/* Pack the scales or biases of a panel: PANEL_ROWS numbers for each group. */
+/* Pack the scales or, if bias, the biases of a panel: PANEL_ROWS numbers for
+ * each group. */
 static void pack_numbers(float *out, const unsigned char *in, size_t stride,
-                         size_t n_rows, size_t groups, enum dtype type)
+                         size_t n_rows, size_t groups, enum dtype type,
+                         bool bias)
 {
     for (size_t g = 0; g < groups; g += 8, out += 8 * PANEL_ROWS) {
         __m256 v[8];
 
         UNROLL
-        for (size_t j = 0; j < 8; j++)
-            v[j] = j < n_rows ? numbers(in + j * stride + g * type_bytes(type),
-                                        groups - g, type)
-                              : _mm256_setzero_ps();
+        for (size_t j = 0; j < 8; j++) {
+            const unsigned char *p = in + j * stride + g * type_bytes(type);
+
+            v[j] = j >= n_rows ? _mm256_setzero_ps()
+                   : bias      ? bias_numbers(p, groups - g, type)
+                               : numbers(p, groups - g, type);
+        }
         store_transposed8(out, PANEL_ROWS, v, 8);
     }
 }
@@ -570,11 +578,11 @@ static void pack_panel(struct panel *p, const struct affine *w, size_t r,
         const size_t left = n_rows > 8 * i ? n_rows - 8 * i : 0;
         unsigned char *q = p->q + 32 * i;
 
-        WITH_BITS(w->bits, pack_codes(q, w, r, left, from, n, BITS));
+        WITH_BITS(code_width(w), pack_codes(q, w, r, left, from, n, BITS));
         pack_numbers(p->scale + 8 * i, w->scales + r * w->sb_stride + at,
-                     w->sb_stride, left, groups, w->sb_type);
+                     w->sb_stride, left, groups, w->sb_type, false);
         pack_numbers(p->bias + 8 * i, w->biases + r * w->sb_stride + at,
-                     w->sb_stride, left, groups, w->sb_type);
+                     w->sb_stride, left, groups, w->sb_type, true);
     }
 }
 
@@ -759,7 +767,11 @@ static panel_fn *panel_of(int bits, size_t T)
     static panel_fn *const table[][TILE_TOKENS] = {
         ROW_3(panel_4), ROW_3(panel_5), ROW_3(panel_6), ROW_3(panel_8)};
 
-    return table[bits == 8 ? 3 : bits < 4 ? 0 : bits - 4][T - 1];
+    /* the largest code of E2M1 has 5 bits */
+    return table[bits == 8 ? 3
+                 : bits == E2M1 ? 1
+                 : bits < 4 ? 0
+                            : bits - 4][T - 1];
 }
 #endif
 
@@ -817,8 +829,8 @@ static void matmul_many(float *y, size_t ldy, const struct affine *w,
         for (size_t r = 0, nr; r < n_rows; r += nr) {
             nr = n_rows - r < full ? n_rows - r : full;
             pack_panel(p, w, r, nr, k, n);
-            panel_many(y + t * ldy + r, ldy, p, w->bits, nr, &at, n / w->group,
-                       n_tokens);
+            panel_many(y + t * ldy + r, ldy, p, code_width(w), nr, &at,
+                       n / w->group, n_tokens);
         }
     }
 }

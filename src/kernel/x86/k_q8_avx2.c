@@ -9,9 +9,10 @@
 
 /* ---- widening ----------------------------------------------------------- */
 
-/* Widen 32 codes of one group: code * scale + bias. */
+/* Widen 32 codes of one group: code * scale + bias. E2M1's numbers are exact
+ * without the bias. */
 INLINE void widen32(float *out, const unsigned char *codes, float scale,
-                    float bias)
+                    float bias, int bits)
 {
     const __m256 s = _mm256_set1_ps(scale), b = _mm256_set1_ps(bias);
 
@@ -20,8 +21,10 @@ INLINE void widen32(float *out, const unsigned char *codes, float scale,
         __m256i q = _mm256_cvtepu8_epi32(
             _mm_loadl_epi64((const __m128i_u *)(const void *)(codes + i)));
 
-        _mm256_storeu_ps(
-            out + i, _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(q), s), b));
+        if (bits == E2M1)
+            q = _mm256_sub_epi32(q, _mm256_set1_epi32(E2M1_OFFSET));
+        __m256 v = _mm256_mul_ps(_mm256_cvtepi32_ps(q), s);
+        _mm256_storeu_ps(out + i, bits == E2M1 ? v : _mm256_add_ps(v, b));
     }
 }
 
@@ -31,14 +34,15 @@ INLINE void widen_row(float *out, const struct affine *w, size_t r, size_t from,
                       size_t n, int bits)
 {
     const size_t bytes = type_bytes(w->sb_type), g0 = from / w->group;
-    const unsigned char *q = w->q + r * w->q_stride + from * (size_t)bits / 8;
+    const unsigned char *q =
+        w->q + r * w->q_stride + from * width_bits(bits) / 8;
     const unsigned char *scales = w->scales + r * w->sb_stride + g0 * bytes;
     const unsigned char *biases = w->biases + r * w->sb_stride + g0 * bytes;
     unsigned char room[UNIT], codes[UNIT];
     float s[8], b[8];
 
     for (size_t k = 0; k < n; k += UNIT) {
-        const unsigned char *p = q + k * (size_t)bits / 8;
+        const unsigned char *p = q + k * width_bits(bits) / 8;
         const size_t half = n - k < UNIT ? 32 : UNIT;
         __m256i v[2];
 
@@ -56,7 +60,7 @@ INLINE void widen_row(float *out, const struct affine *w, size_t r, size_t from,
                 _mm256_storeu_ps(b,
                                  numbers(biases + at, groups - g, w->sb_type));
             }
-            widen32(out + k + i, codes + i, s[g % 8], b[g % 8]);
+            widen32(out + k + i, codes + i, s[g % 8], b[g % 8], bits);
         }
     }
 }
@@ -65,7 +69,7 @@ static void widen_rows(float *out, size_t ldo, const struct affine *w,
                        size_t row, size_t n_rows, size_t from, size_t n)
 {
     for (size_t r = row; r < row + n_rows; r++, out += ldo)
-        WITH_BITS(w->bits, widen_row(out, w, r, from, n, BITS));
+        WITH_BITS(code_width(w), widen_row(out, w, r, from, n, BITS));
 }
 
 static void k_affine_to_f32_avx2(float *out, const struct affine *w,

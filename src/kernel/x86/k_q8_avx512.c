@@ -25,6 +25,7 @@
     DEFINE(bits, 64)           \
     DEFINE(bits, 128)
 #define BY_WIDTH(DEFINE) \
+    DEFINE(E2M1, 32)     \
     BY_GROUP(DEFINE, 2)  \
     BY_GROUP(DEFINE, 3)  \
     BY_GROUP(DEFINE, 4)  \
@@ -34,10 +35,11 @@
 #define OF_WIDTH(name, bits) \
     [bits] = {name##_##bits##_32, name##_##bits##_64, name##_##bits##_128}
 /* table[bits][group / 64] */
-#define TABLE(name)                                                 \
-    {                                                               \
-        OF_WIDTH(name, 2), OF_WIDTH(name, 3), OF_WIDTH(name, 4),    \
-            OF_WIDTH(name, 5), OF_WIDTH(name, 6), OF_WIDTH(name, 8) \
+#define TABLE(name)                                                      \
+    {                                                                    \
+        [E2M1] = {name##_E2M1_32}, OF_WIDTH(name, 2), OF_WIDTH(name, 3), \
+        OF_WIDTH(name, 4), OF_WIDTH(name, 5), OF_WIDTH(name, 6),         \
+        OF_WIDTH(name, 8)                                                \
     }
 
 /* ---- f32 ---------------------------------------------------------------- */
@@ -57,13 +59,11 @@ INLINE __m128i sixteen(__m512i codes, int j)
 /* Codes [16 j, 16 j + 16) of 64, widened. scales and biases belong to the 64
  * codes. */
 INLINE __m512 widen16(__m512i codes, int j, const float *scales,
-                      const float *biases, size_t group)
+                      const float *biases, int bits, size_t group)
 {
     const size_t g = 16 * (size_t)j / group;
-    __m512 v = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(sixteen(codes, j)));
 
-    v = _mm512_mul_ps(v, _mm512_set1_ps(scales[g]));
-    return _mm512_add_ps(v, _mm512_set1_ps(biases[g]));
+    return widen_codes(sixteen(codes, j), scales[g], biases[g], bits);
 }
 
 /* Widen n columns of a row to out; if dot, add their products with x to a
@@ -78,10 +78,10 @@ INLINE void widen_row(float *out, __m512 a[2], const float *x, struct row w,
         const __mmask16 m = first_lanes((end - k0) / group);
 
         _mm512_store_ps(scales, load_numbers(w.scales, m, w.type));
-        _mm512_store_ps(biases, load_numbers(w.biases, m, w.type));
+        _mm512_store_ps(biases, load_biases(w.biases, m, w.type));
         w.scales += 16 * type_bytes(w.type);
         w.biases += 16 * type_bytes(w.type);
-        for (size_t k = k0; k < end; k += 64, w.q += 8 * bits) {
+        for (size_t k = k0; k < end; k += 64, w.q += 8 * width_bits(bits)) {
             const size_t g = (k - k0) / group;
             const bool half = end - k < 64;
             const __m512i codes = unpack(w.q, bits, half);
@@ -94,7 +94,7 @@ INLINE void widen_row(float *out, __m512 a[2], const float *x, struct row w,
 
                 if (j == 2 && half)
                     break;
-                v = widen16(codes, j, scales + g, biases + g, group);
+                v = widen16(codes, j, scales + g, biases + g, bits, group);
                 if (!dot)
                     _mm512_storeu_ps(out + at, v);
                 else
@@ -136,8 +136,8 @@ static void k_affine_to_f32_avx512(float *out, const struct affine *w,
                                    size_t n_rows, size_t n_cols)
 {
     for (size_t r = 0; r < n_rows; r++)
-        wideners[w->bits][w->group / 64](out + r * n_cols, row_at(w, r, 0),
-                                         n_cols);
+        wideners[code_width(w)][w->group / 64](out + r * n_cols,
+                                               row_at(w, r, 0), n_cols);
 }
 
 /* Multiply R widened rows of a chunk by T tokens. Adds to y, or overwrites it
@@ -224,8 +224,8 @@ static void k_matmul_f32_affine_avx512(float *y, size_t ldy,
             for (size_t i = r; i < r + nr; i++)
                 for (size_t k = 0; k < n_cols; k += CHUNK) {
                     const size_t n = n_cols - k < CHUNK ? n_cols - k : CHUNK;
-                    float s =
-                        dots[w->bits][w->group / 64](x + k, row_at(w, i, k), n);
+                    float s = dots[code_width(w)][w->group / 64](
+                        x + k, row_at(w, i, k), n);
 
                     y[i] = k == 0 ? s : y[i] + s;
                 }
@@ -235,8 +235,8 @@ static void k_matmul_f32_affine_avx512(float *y, size_t ldy,
             const size_t n = n_cols - k < CHUNK ? n_cols - k : CHUNK;
 
             for (size_t i = 0; i < nr; i++)
-                wideners[w->bits][w->group / 64](wide + i * CHUNK,
-                                                 row_at(w, r + i, k), n);
+                wideners[code_width(w)][w->group / 64](wide + i * CHUNK,
+                                                       row_at(w, r + i, k), n);
             f32_chunk(y + r, ldy, wide, x + k, ldx, n, nr, n_tokens, k == 0);
         }
     }
@@ -350,7 +350,7 @@ INLINE void q8_row(float *y, size_t ldy, struct row w, const struct q8 *x,
         const size_t left = n - k0 < 16 * group ? n - k0 : 16 * group;
         const __mmask16 m = first_lanes(left / group);
         const __m512 scales = load_numbers(w.scales, m, w.type);
-        const __m512 biases = load_numbers(w.biases, m, w.type);
+        const __m512 biases = load_biases(w.biases, m, w.type);
         const int8_t *q = x->q + k0;
         size_t k = 0;
 
@@ -370,12 +370,13 @@ INLINE void q8_row(float *y, size_t ldy, struct row w, const struct q8 *x,
         /* otherwise gcc 12 gets the factors by shuffling registers, which is
          * slower */
         __asm__("" ::: "memory");
-        for (; left - k >= 64 * SUMS; k += 64 * SUMS, w.q += 8 * SUMS * bits) {
+        for (; left - k >= 64 * SUMS;
+             k += 64 * SUMS, w.q += 8 * SUMS * width_bits(bits)) {
             sums d[SMALL_M];
 
             UNROLL
             for (size_t i = 0; i < SUMS; i++) {
-                const unsigned char *p = w.q + 8 * i * (size_t)bits;
+                const unsigned char *p = w.q + 8 * i * width_bits(bits);
                 const __m512i v = unpack(p, bits, false);
 
                 if (i % 2 == 0 || bits > 4)
@@ -391,7 +392,7 @@ INLINE void q8_row(float *y, size_t ldy, struct row w, const struct q8 *x,
                 }
             }
         }
-        for (; k < left; k += 64, w.q += 8 * bits) {
+        for (; k < left; k += 64, w.q += 8 * width_bits(bits)) {
             const __m512i v = unpack(w.q, bits, left - k < 64);
 
             UNROLL
@@ -484,11 +485,16 @@ struct q4_sums {
  * columns of the first token, in split_pairs's order. f[t] has the factors of
  * 16 groups; `at` selects the group of each lane. */
 INLINE void q4_step(struct q4_sums *s, __m512i w, const int8_t *x, size_t ldx,
-                    const __m512 *f, __m512i at, int T, int i)
+                    const __m512 *f, __m512i at, int T, int i, int bits)
 {
     const __m512i mask = _mm512_set1_epi8(0x0f);
-    const __m512i even = _mm512_and_si512(w, mask);
-    const __m512i odd = _mm512_and_si512(_mm512_srli_epi16(w, 4), mask);
+    __m512i even = _mm512_and_si512(w, mask);
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi16(w, 4), mask);
+
+    if (bits == E2M1) {
+        even = e2m1_bytes(even);
+        odd = e2m1_bytes(odd);
+    }
 
     UNROLL
     for (int t = 0; t < T; t++) {
@@ -503,8 +509,8 @@ INLINE void q4_step(struct q4_sums *s, __m512i w, const int8_t *x, size_t ldx,
 
 /* Multiply one row by T tokens. x->q is in split_pairs's order. */
 INLINE void q4_row(float *y, size_t ldy, struct row w, const struct q8 *x,
-                   size_t n, int T, bool add, size_t group, size_t ahead,
-                   bool to_l2)
+                   size_t n, int T, bool add, int bits, size_t group,
+                   size_t ahead, bool to_l2)
 {
     const __m512i lanes =
         _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -519,7 +525,7 @@ INLINE void q4_row(float *y, size_t ldy, struct row w, const struct q8 *x,
         const size_t left = n - k0 < 16 * group ? n - k0 : 16 * group;
         const __mmask16 m = first_lanes(left / group);
         const __m512 scales = load_numbers(w.scales, m, w.type);
-        const __m512 biases = load_numbers(w.biases, m, w.type);
+        const __m512 biases = load_biases(w.biases, m, w.type);
         const int8_t *q = x->q + k0;
         __m512i at = _mm512_srli_epi32(lanes, group == 128  ? 4
                                               : group == 64 ? 3
@@ -545,7 +551,7 @@ INLINE void q4_row(float *y, size_t ldy, struct row w, const struct q8 *x,
             for (int i = 0; i < 4; i++) {
                 sweep_by(w.q + 64 * i, ahead, to_l2);
                 q4_step(&s, _mm512_loadu_si512(w.q + 64 * i),
-                        q + k + 128 * (size_t)i, x->ldq, f, at, T, i % 2);
+                        q + k + 128 * (size_t)i, x->ldq, f, at, T, i % 2, bits);
                 at = _mm512_add_epi32(at, next);
             }
         }
@@ -554,7 +560,7 @@ INLINE void q4_row(float *y, size_t ldy, struct row w, const struct q8 *x,
 
             q4_step(&s,
                     _mm512_maskz_loadu_epi8(~(__mmask64)0 >> (64 - bytes), w.q),
-                    q + k, x->ldq, f, at, T, 0);
+                    q + k, x->ldq, f, at, T, 0, bits);
             at = _mm512_add_epi32(at, next);
         }
     }
@@ -571,21 +577,22 @@ INLINE void q4_row(float *y, size_t ldy, struct row w, const struct q8 *x,
 
 INLINE void q4_rows(float *y, size_t ldy, const struct affine *w,
                     const struct q8 *x, size_t n_rows, size_t n, int T,
-                    bool add, size_t group)
+                    bool add, int bits, size_t group)
 {
     const size_t ahead = kernel_core.sweep_ahead;
 
     WITH_FLAG(to_l2, kernel_core.sweep_l2,
               for (size_t r = 0; r < n_rows; r++)
-                  q4_row(y + r, ldy, row_at(w, r, 0), x, n, T, add, group,
+                  q4_row(y + r, ldy, row_at(w, r, 0), x, n, T, add, bits, group,
                          ahead, to_l2));
 }
 
 #define Q4_SMALL_M(bits, group)             \
     SMALL_M_FN(q4_small_m_##bits##_##group, \
-               q4_rows(y, ldy, w, x, n_rows, n, T, add, group))
+               q4_rows(y, ldy, w, x, n_rows, n, T, add, bits, group))
 
 BY_GROUP(Q4_SMALL_M, 4)
+Q4_SMALL_M(E2M1, 32)
 
 static small_m_fn *const q4_small_m[3] = {q4_small_m_4_32, q4_small_m_4_64,
                                           q4_small_m_4_128};
@@ -632,7 +639,8 @@ static void q4_several(float *y, size_t ldy, const struct affine *w,
     for (size_t t = 0; t < n_tokens; t++)
         split_pairs(pairs + t * ld, x->q + t * x->ldq, n_cols);
     q8_several(y, ldy, w, &split, n_rows, n_cols, n_tokens, add,
-               q4_small_m[w->group / 64]);
+               w->sb_type == DT_U8 ? q4_small_m_E2M1_32
+                                   : q4_small_m[w->group / 64]);
 }
 
 static void k_gemm_q8_affine_avx512(float *y, size_t ldy,
@@ -654,7 +662,7 @@ static void k_gemm_q8_affine_avx512(float *y, size_t ldy,
                    (int8_t *)work);
     else if (n_tokens < kernel_core.q8_panels_min)
         q8_several(y, ldy, w, x, n_rows, n_cols, n_tokens, add,
-                   q8_small_m[w->bits][w->group / 64]);
+                   q8_small_m[code_width(w)][w->group / 64]);
     else
         q8_many(y, ldy, w, x, n_rows, n_cols, n_tokens, add, work);
 }

@@ -4,22 +4,34 @@
 #ifndef KERNEL_X86_K_Q8_AVX512_H
 #define KERNEL_X86_K_Q8_AVX512_H
 
+#include "kernel/blocks.h"
 #include "kernel/kernel.h"
 #include "kernel/x86/k_avx.h"
 #include "kernel/x86/k_zmm.h"
 
 /* Load the scales or biases of the groups that m selects, with zeros in the
- * other lanes. */
+ * other lanes; of U8, which are E8M0, their halves. */
 INLINE __m512 load_numbers(const unsigned char *p, __mmask16 m, enum dtype type)
 {
     __m256i h;
 
     if (type == DT_F32)
         return _mm512_maskz_loadu_ps(m, p);
+    if (type == DT_U8)
+        return _mm512_maskz_mov_ps(m,
+                                   e8m0_halves512(_mm_maskz_loadu_epi8(m, p)));
     h = _mm256_maskz_loadu_epi16(m, p);
     if (type == DT_F16)
         return _mm512_cvtph_ps(h);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
+
+/* Do the work of load_numbers for biases. */
+INLINE __m512 load_biases(const unsigned char *p, __mmask16 m, enum dtype type)
+{
+    const __m512 v = load_numbers(p, m, type);
+
+    return type == DT_U8 ? _mm512_mul_ps(v, _mm512_set1_ps(-E2M1_OFFSET)) : v;
 }
 
 /* A row of weights from some column on. */
@@ -93,20 +105,29 @@ INLINE __m512i unpack_odd(__m512i v, int bits)
         0xf8);
 }
 
-/* Unpack 64 codes to bytes, in order. half: only the first 32 codes exist; the
- * other bytes become 0, and nothing is read for them. */
+/* Look up codes of 4 bits. */
+INLINE __m512i e2m1_bytes(__m512i v)
+{
+    return _mm512_shuffle_epi8(
+        _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)e2m1_codes)), v);
+}
+
+/* Unpack 64 codes to bytes, in order; of E2M1, as e2m1_codes has them. half:
+ * only the first 32 codes exist; the other bytes become 0, and nothing is read
+ * for them. */
 INLINE __m512i unpack(const unsigned char *p, int bits, bool half)
 {
     if (bits == 8)
         return half ? _mm512_maskz_loadu_epi64(0x0f, p) : _mm512_loadu_si512(p);
-    if (bits == 4) {
+    if (bits == 4 || bits == E2M1) {
         __m256i v = half ? _mm256_maskz_loadu_epi64(0x03, p)
                          : _mm256_loadu_si256((const void *)p);
         __m512i w = _mm512_cvtepu8_epi16(v);
 
         /* (w | w << 4) & mask */
-        return _mm512_ternarylogic_epi32(w, _mm512_slli_epi16(w, 4),
-                                         _mm512_set1_epi8(0x0f), 0xa8);
+        w = _mm512_ternarylogic_epi32(w, _mm512_slli_epi16(w, 4),
+                                      _mm512_set1_epi8(0x0f), 0xa8);
+        return bits == E2M1 ? e2m1_bytes(w) : w;
     }
     if (bits == 2) {
         __m128i v = half ? _mm_loadl_epi64((const void *)p)
@@ -122,6 +143,21 @@ INLINE __m512i unpack(const unsigned char *p, int bits, bool half)
     return unpack_odd(_mm512_maskz_loadu_epi32(
                           (__mmask16)((1u << (half ? bits : 2 * bits)) - 1), p),
                       bits);
+}
+
+/* Widen 16 codes, with the rounding of affine_to_f32: the product is rounded,
+ * then the sum. Numbers of E2M1 are exact, and have no bias. */
+INLINE __m512 widen_codes(__m128i codes, float scale, float bias, int bits)
+{
+    const __m512i c = _mm512_cvtepu8_epi32(codes);
+
+    if (bits == E2M1)
+        return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(
+                                 c, _mm512_set1_epi32(E2M1_OFFSET))),
+                             _mm512_set1_ps(scale));
+    return _mm512_add_ps(
+        _mm512_mul_ps(_mm512_cvtepi32_ps(c), _mm512_set1_ps(scale)),
+        _mm512_set1_ps(bias));
 }
 
 /* ---- integer sums ------------------------------------------------------- */

@@ -29,8 +29,14 @@ _Static_assert(2 * (int)BATCH_LEAST <= (int)BATCH_TILE + 1,
 #define PIN(v) __asm__ volatile("" : "+v"(v))
 
 /* Kinds of codes in memory: bytes, nibbles, and nibbles in groups of 32, of
- * which a block has two. */
-enum batch_kind { BATCH_BYTES, BATCH_NIBBLES, BATCH_NIBBLES32, BATCH_KINDS };
+ * which a block has two; and such nibbles of E2M1. */
+enum batch_kind {
+    BATCH_BYTES,
+    BATCH_NIBBLES,
+    BATCH_NIBBLES32,
+    BATCH_E2M1,
+    BATCH_KINDS
+};
 
 /* Do part 0 to 7 of the transposition of 16 rows of eight words. After the last
  * part, v[c] has column c. */
@@ -127,6 +133,7 @@ INLINE void batch_run(const struct batch_tile *s, int T, enum batch_kind kind)
 {
     const __m512i mask = _mm512_set1_epi8(0x0f);
     const bool mixed = T <= BATCH_MIXED;
+    const bool two_groups = kind == BATCH_NIBBLES32 || kind == BATCH_E2M1;
     const size_t stride = s->stride;
     const size_t blocks = kind == BATCH_BYTES     ? s->group / 32
                           : kind == BATCH_NIBBLES ? s->group / 64
@@ -151,7 +158,7 @@ INLINE void batch_run(const struct batch_tile *s, int T, enum batch_kind kind)
         _mm_prefetch((const char *)(y + BATCH_ROWS), _MM_HINT_T0);
         a[t] = _mm512_maskz_loadu_ps(s->resume ? 0xffff : 0, y);
     }
-    for (size_t g = 0; g < s->n_groups; g += kind == BATCH_NIBBLES32 ? 2 : 1) {
+    for (size_t g = 0; g < s->n_groups; g += two_groups ? 2 : 1) {
         sums d[BATCH_TILE];
 
         fetch_lines(&f);
@@ -177,12 +184,15 @@ INLINE void batch_run(const struct batch_tile *s, int T, enum batch_kind kind)
                     batch_dots(d, v[c], x, T);
                     continue;
                 }
-                batch_dots(d, _mm512_and_si512(v[c], mask), x, T);
+                __m512i even = _mm512_and_si512(v[c], mask);
+                __m512i odd =
+                    _mm512_and_si512(_mm512_srli_epi16(v[c], 4), mask);
+
+                batch_dots(d, kind == BATCH_E2M1 ? e2m1_bytes(even) : even, x,
+                           T);
                 x += 4 * T;
-                batch_dots(d,
-                           _mm512_and_si512(_mm512_srli_epi16(v[c], 4), mask),
-                           x, T);
-                if (kind == BATCH_NIBBLES32 && c == 3) {
+                batch_dots(d, kind == BATCH_E2M1 ? e2m1_bytes(odd) : odd, x, T);
+                if (two_groups && c == 3) {
                     batch_scale(a, d, scales, biases, x_scale, x_sum, T);
                     batch_zero(d, T);
                     scales += PANEL_ROWS;
@@ -216,6 +226,10 @@ INLINE void batch_run(const struct batch_tile *s, int T, enum batch_kind kind)
     static void batch_nibbles32_##T(const struct batch_tile *s) \
     {                                                           \
         batch_run(s, T, BATCH_NIBBLES32);                       \
+    }                                                           \
+    static void batch_e2m1_##T(const struct batch_tile *s)      \
+    {                                                           \
+        batch_run(s, T, BATCH_E2M1);                            \
     }
 
 BATCH(4)
@@ -231,10 +245,10 @@ BATCH(13)
 BATCH(14)
 BATCH(15)
 
-#define BATCH_FNS(T)                                                          \
-    {                                                                         \
-        [BATCH_BYTES] = batch_bytes_##T, [BATCH_NIBBLES] = batch_nibbles_##T, \
-        [BATCH_NIBBLES32] = batch_nibbles32_##T                               \
+#define BATCH_FNS(T)                                                           \
+    {                                                                          \
+        [BATCH_BYTES] = batch_bytes_##T, [BATCH_NIBBLES] = batch_nibbles_##T,  \
+        [BATCH_NIBBLES32] = batch_nibbles32_##T, [BATCH_E2M1] = batch_e2m1_##T \
     }
 
 /* [tokens - BATCH_LEAST][kind] */
@@ -349,8 +363,8 @@ static void batch_panel(const struct batch *b, float *y, size_t ldy, size_t r,
 
         fetch_numbers(next.scales, w->sb_stride, bytes);
         fetch_numbers(next.biases, w->sb_stride, bytes);
-        panel_numbers(b->scales, first.scales, w, nr, nk / w->group);
-        panel_numbers(b->biases, first.biases, w, nr, nk / w->group);
+        panel_numbers(b->scales, first.scales, w, nr, nk / w->group, false);
+        panel_numbers(b->biases, first.biases, w, nr, nk / w->group, true);
         for (size_t i = 0; i < nr; i += BATCH_ROWS)
             batch_rows(b, y, ldy, r + i, k, nk / w->group, add || k > 0,
                        &fetch);
@@ -394,9 +408,10 @@ static void q8_batch(float *y, size_t ldy, const struct affine *w,
     const size_t n_groups = n_cols / w->group;
     const size_t whole = n_rows / BATCH_ROWS * BATCH_ROWS;
     struct batch b = {.w = w,
-                      .kind = w->bits == 8     ? BATCH_BYTES
-                              : w->group == 32 ? BATCH_NIBBLES32
-                                               : BATCH_NIBBLES,
+                      .kind = code_width(w) == E2M1 ? BATCH_E2M1
+                              : w->bits == 8        ? BATCH_BYTES
+                              : w->group == 32      ? BATCH_NIBBLES32
+                                                    : BATCH_NIBBLES,
                       .n_cols = n_cols,
                       .n = n,
                       .scales = work,

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "kernel/blocks.h"
 #include "kernel/kernel.h"
 #include "kernel/x86/k_avx.h"
 
@@ -14,7 +15,7 @@
  * size. */
 enum { UNIT = 64 };
 
-#define UNIT_BYTES(bits) ((size_t)(bits)*UNIT / 8)
+#define UNIT_BYTES(bits) (width_bits(bits) * UNIT / 8)
 
 INLINE __m128i load16(const void *p)
 {
@@ -81,11 +82,13 @@ INLINE __m256i windows32(const unsigned char *p, const struct windows *w,
 
 /* Unpack a unit to bytes, in the order that is cheapest for the width:
  *   5, 6, 8 bits  in the order of the stream
- *   3, 4 bits     codes 0, 2, 4, …, then 1, 3, 5, …
+ *   3, 4 bits     codes 0, 2, 4, …, then 1, 3, 5, …; the same of E2M1, as
+ *                 e2m1_codes has them
  *   2 bits        codes 0, 4, 8, …; 2, 6, …; 1, 5, …; 3, 7, … */
 INLINE void unit_codes(__m256i v[2], const unsigned char *p, int bits)
 {
-    const __m256i mask = _mm256_set1_epi8((char)((1 << bits) - 1));
+    const int low = (int)width_bits(bits);
+    const __m256i mask = _mm256_set1_epi8((char)((1 << low) - 1));
     __m256i both;
 
     switch (bits) {
@@ -102,6 +105,7 @@ INLINE void unit_codes(__m256i v[2], const unsigned char *p, int bits)
         v[1] = _mm256_and_si256(windows32(p + 20, &windows5, 4), mask);
         return;
     case 4:
+    case E2M1:
         both = load32(p);
         break;
     case 3:
@@ -113,7 +117,13 @@ INLINE void unit_codes(__m256i v[2], const unsigned char *p, int bits)
         break;
     }
     v[0] = _mm256_and_si256(both, mask);
-    v[1] = _mm256_and_si256(_mm256_srli_epi16(both, bits), mask);
+    v[1] = _mm256_and_si256(_mm256_srli_epi16(both, low), mask);
+    if (bits == E2M1) {
+        const __m256i codes = _mm256_broadcastsi128_si256(load16(e2m1_codes));
+
+        v[0] = _mm256_shuffle_epi8(codes, v[0]);
+        v[1] = _mm256_shuffle_epi8(codes, v[1]);
+    }
 }
 
 /* Take bytes alternately from the lower and the upper half of v. */
@@ -185,18 +195,22 @@ INLINE const unsigned char *half_unit(unsigned char *room,
 
 /* ---- scales and biases -------------------------------------------------- */
 
-/* Load eight numbers of the type, widened to f32. */
+/* Load eight numbers of the type, widened to f32; the halves of U8, which are
+ * E8M0. */
 INLINE __m256 eight_numbers(const void *p, enum dtype type)
 {
     if (type == DT_F32)
         return _mm256_castsi256_ps(load32(p));
+    if (type == DT_U8)
+        return e8m0_halves(
+            _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i_u *)p)));
     if (type == DT_F16)
         return _mm256_cvtph_ps(load16(p));
     return _mm256_castsi256_ps(
         _mm256_slli_epi32(_mm256_cvtepu16_epi32(load16(p)), 16));
 }
 
-/* Load the first n < 8 numbers, with zeros in the other lanes. */
+/* Load the first n < 8 numbers. The other lanes have finite numbers. */
 static __attribute__((noinline)) __m256 some_numbers(const unsigned char *p,
                                                      size_t n, enum dtype type)
 {
@@ -206,10 +220,18 @@ static __attribute__((noinline)) __m256 some_numbers(const unsigned char *p,
     return eight_numbers(some, type);
 }
 
-/* Load the first n of at most eight numbers, with zeros in the other lanes. */
+/* Load the first n of at most eight numbers, as some_numbers. */
 INLINE __m256 numbers(const unsigned char *p, size_t n, enum dtype type)
 {
     return n >= 8 ? eight_numbers(p, type) : some_numbers(p, n, type);
+}
+
+/* Do the work of numbers for biases. */
+INLINE __m256 bias_numbers(const unsigned char *p, size_t n, enum dtype type)
+{
+    const __m256 v = numbers(p, n, type);
+
+    return type == DT_U8 ? _mm256_mul_ps(v, _mm256_set1_ps(-E2M1_OFFSET)) : v;
 }
 
 #endif

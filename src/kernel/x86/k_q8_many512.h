@@ -30,7 +30,7 @@ _Static_assert(sizeof(struct panel) <= KERNEL_WORK * sizeof(float),
 /* Transpose bytes / 4 words of at most 16 rows of codes of 4 bits, then unpack
  * them to `to`. */
 INLINE void split_rows(uint32_t *to, const unsigned char *from, size_t stride,
-                       size_t nr, size_t bytes)
+                       size_t nr, size_t bytes, int bits)
 {
     const __m512i mask = _mm512_set1_epi8(0x0f);
     const __mmask64 m = ~(__mmask64)0 >> (64 - bytes);
@@ -44,9 +44,12 @@ INLINE void split_rows(uint32_t *to, const unsigned char *from, size_t stride,
     transpose16(v);
     UNROLL
     for (size_t i = 0; i < 16; i++) {
-        _mm512_store_si512(to, _mm512_and_si512(v[i], mask));
+        __m512i even = _mm512_and_si512(v[i], mask);
+        __m512i odd = _mm512_and_si512(_mm512_srli_epi16(v[i], 4), mask);
+
+        _mm512_store_si512(to, bits == E2M1 ? e2m1_bytes(even) : even);
         _mm512_store_si512(to + PANEL_ROWS,
-                           _mm512_and_si512(_mm512_srli_epi16(v[i], 4), mask));
+                           bits == E2M1 ? e2m1_bytes(odd) : odd);
         to += 2 * PANEL_ROWS;
     }
 }
@@ -54,8 +57,8 @@ INLINE void split_rows(uint32_t *to, const unsigned char *from, size_t stride,
 /* Do the work of panel_codes_4, but of each eight columns take those of even
  * index first. Codes are transposed before they are unpacked, with half as many
  * shuffles. */
-static void panel_codes_split(uint32_t *out, const struct affine *w, size_t r,
-                              size_t k, size_t nr, size_t nk)
+INLINE void panel_codes_split(uint32_t *out, const struct affine *w, size_t r,
+                              size_t k, size_t nr, size_t nk, int bits)
 {
     for (size_t r0 = 0; r0 < nr; r0 += 16)
         for (size_t k0 = 0; k0 < nk; k0 += 128) {
@@ -63,12 +66,23 @@ static void panel_codes_split(uint32_t *out, const struct affine *w, size_t r,
             uint32_t *to = out + k0 / 4 * PANEL_ROWS + r0;
 
             if (nr - r0 >= 16 && nk - k0 >= 128)
-                split_rows(to, from, w->q_stride, 16, 64);
+                split_rows(to, from, w->q_stride, 16, 64, bits);
             else
                 split_rows(to, from, w->q_stride, nr - r0,
-                           nk - k0 < 128 ? (nk - k0) / 2 : 64);
+                           nk - k0 < 128 ? (nk - k0) / 2 : 64, bits);
         }
 }
+
+#define PANEL_CODES_SPLIT(bits)                                            \
+    static void panel_codes_split_##bits(uint32_t *out,                    \
+                                         const struct affine *w, size_t r, \
+                                         size_t k, size_t nr, size_t nk)   \
+    {                                                                      \
+        panel_codes_split(out, w, r, k, nr, nk, bits);                     \
+    }
+
+PANEL_CODES_SPLIT(4)
+PANEL_CODES_SPLIT(E2M1)
 
 /* Prefetches of the next rows: some lines for each group of all tiles, until
  * none is left. The number is constant, because a loop whose length varies is
@@ -221,17 +235,17 @@ static void many_groups(struct tile s, const struct affine *w, size_t r,
     const struct row first = row_at(w, r, k0);
     const size_t n_groups = nk / w->group;
 
-    panel_numbers(p->scales, first.scales, w, s.out.nr, n_groups);
-    panel_numbers(p->biases, first.biases, w, s.out.nr, n_groups);
+    panel_numbers(p->scales, first.scales, w, s.out.nr, n_groups, false);
+    panel_numbers(p->biases, first.biases, w, s.out.nr, n_groups, true);
     s.scales = p->scales;
     s.biases = p->biases;
     for (size_t k = 0; k < nk; k += COLS) {
         const size_t cols = nk - k < COLS ? nk - k : COLS;
 
-        if (split)
-            panel_codes_split(p->codes, w, r, k0 + k, s.out.nr, cols);
-        else
-            panel_unpackers[w->bits](p->codes, w, r, k0 + k, s.out.nr, cols);
+        (!split ? panel_unpackers[code_width(w)]
+         : code_width(w) == E2M1
+             ? panel_codes_split_E2M1
+             : panel_codes_split_4)(p->codes, w, r, k0 + k, s.out.nr, cols);
         s.n_groups = cols / w->group;
         panel_run(s, n);
         s.x += cols;

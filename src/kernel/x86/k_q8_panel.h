@@ -41,12 +41,15 @@ EACH_WIDTH(PANEL_CODES)
 
 static void (*const panel_unpackers[9])(uint32_t *, const struct affine *,
                                         size_t, size_t, size_t, size_t) = {
-    [2] = panel_codes_2, [3] = panel_codes_3, [4] = panel_codes_4,
-    [5] = panel_codes_5, [6] = panel_codes_6, [8] = panel_codes_8};
+    [E2M1] = panel_codes_E2M1, [2] = panel_codes_2, [3] = panel_codes_3,
+    [4] = panel_codes_4,       [5] = panel_codes_5, [6] = panel_codes_6,
+    [8] = panel_codes_8};
 
-/* Pack scales or biases of nr rows and n_groups <= 16 groups. */
+/* Pack the scales or, if bias, the biases of nr rows and n_groups <= 16
+ * groups. */
 static void panel_numbers(float *out, const unsigned char *from,
-                          const struct affine *w, size_t nr, size_t n_groups)
+                          const struct affine *w, size_t nr, size_t n_groups,
+                          bool bias)
 {
     const __mmask16 m = first_lanes(n_groups);
 
@@ -54,11 +57,13 @@ static void panel_numbers(float *out, const unsigned char *from,
         __m512i v[16];
 
         UNROLL
-        for (size_t i = 0; i < 16; i++)
-            v[i] = _mm512_castps_si512(
-                r0 + i < nr ? load_numbers(from + (r0 + i) * w->sb_stride, m,
-                                           w->sb_type)
-                            : _mm512_setzero_ps());
+        for (size_t i = 0; i < 16; i++) {
+            const unsigned char *p = from + (r0 + i) * w->sb_stride;
+
+            v[i] = _mm512_castps_si512(r0 + i >= nr ? _mm512_setzero_ps()
+                                       : bias ? load_biases(p, m, w->sb_type)
+                                              : load_numbers(p, m, w->sb_type));
+        }
         transpose16(v);
         UNROLL
         for (size_t i = 0; i < 16; i++)
