@@ -932,6 +932,8 @@ struct qwick_token_event {
     size_t n_top;
     bool forced; /* the think budget forced it; logprob is what the model gave
                     it */
+    bool form; /* it is part of a header or of the end of a message, in answers
+                  that are messages: it has no text of its own */
 };
 typedef int (*qwick_token_fn)(void *ctx, const struct qwick_token_event *ev);
 
