@@ -323,7 +323,8 @@ struct qwick_info {
                               recurrent layers, in addition; 0: there are no
                               such layers */
     /* the tokens that open and close the model's thinking, such as "<think>"
-       and "</think>"; -1: the tokenizer has none */
+       and "</think>"; -1: the tokenizer has none. Of gpt-oss, whose answers are
+       messages, only the token that closes one */
     int32_t think_open_id, think_close_id;
     const char *core;          /* the core whose record chooses between kernels,
                                   "Zen 4"; NULL with tokenizer_only */

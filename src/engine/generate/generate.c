@@ -355,7 +355,7 @@ static bool ends(struct generation *g, int32_t id, size_t pos,
 static bool is_tag_text(const struct generation *g, int32_t id)
 {
     return engine_is_call_tag(g->eng, id) &&
-           (!g->channels.on || g->guide.matcher);
+           (!g->channels.on || (g->guide.matcher && !g->guide.free));
 }
 
 /* Begin the text of a token with what its message begins with. */

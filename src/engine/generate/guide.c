@@ -58,9 +58,10 @@ static int begin_messages(struct guide *g, enum guide_phase phase,
     g->headed = !g->free && begins_with_header(g, mask);
     g->message.may_think = phase == GUIDE_MAY_THINK;
     g->message.in_body = ch->place == CHANNELS_BODY;
-    bool begins = ch->place == CHANNELS_HEADER &&
-                  !memmem(ch->header.data, ch->header.len, HARMONY_CHANNEL,
-                          strlen(HARMONY_CHANNEL));
+    bool begins =
+        ch->place == CHANNELS_HEADER &&
+        !(ch->header.len && memmem(ch->header.data, ch->header.len,
+                                   HARMONY_CHANNEL, strlen(HARMONY_CHANNEL)));
     g->phase = begins               ? GUIDE_HEADER
                : channels_think(ch) ? GUIDE_THINKING
                : g->free            ? GUIDE_MAY_THINK
@@ -102,7 +103,7 @@ static int prepare_header(struct guide *g, struct qwick_err *e)
         allow(g, g->channels.channel);
         return 0;
     }
-    if (g->headed || g->free) {
+    if (g->free || (g->headed && m->writes)) {
         const uint64_t *mask = matcher_mask(g->matcher, &n, e);
         if (!mask)
             return -1;
@@ -110,7 +111,7 @@ static int prepare_header(struct guide *g, struct qwick_err *e)
         if (m->k == 1 && !m->may_think)
             forbid(g, g->think.ids[1]);
     }
-    if (m->writes)
+    if (m->writes && !g->headed)
         allow(g, g->answer.ids[m->k]);
     if (m->thinks)
         allow(g, g->think.ids[m->k]);
@@ -148,9 +149,10 @@ static int accept_header(struct guide *g, int32_t id, struct qwick_err *e)
     struct guide_message *m = &g->message;
     size_t k = m->k++;
     bool thinks = k == 0 ? m->may_think : m->thinks && id == g->think.ids[k];
-    bool writes =
-        k == 0 ? !g->headed && !g->free : m->writes && id == g->answer.ids[k];
-    bool for_text = g->free || (g->headed && (k == 0 ? !m->begun : !thinks));
+    bool writes = k == 0      ? !g->free
+                  : g->headed ? !thinks
+                              : m->writes && id == g->answer.ids[k];
+    bool for_text = g->free || (g->headed && (k == 0 ? !m->begun : writes));
     if (for_text && matcher_accept(g->matcher, id, e))
         return -1;
     m->begun |= for_text;
@@ -160,10 +162,10 @@ static int accept_header(struct guide *g, int32_t id, struct qwick_err *e)
     if (thinks && m->k == g->think.n) {
         enter(g, GUIDE_THINKING);
         m->may_think &= g->free;
-    } else if (writes && m->k == g->answer.n) {
+    } else if (writes && !g->headed && m->k == g->answer.n) {
         enter(g, GUIDE_TEXT);
         m->in_body = true;
-    } else if (!thinks && !writes) {
+    } else if (!thinks && (g->headed ? k > 0 : !writes)) {
         enter(g, g->free ? GUIDE_MAY_THINK : GUIDE_TEXT);
     }
     return 0;
