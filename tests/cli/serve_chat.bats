@@ -298,6 +298,8 @@ PY
 tools = [{"type": "function", "function": {"name": "weather", "parameters": {
     "type": "object", "properties": {"city": {"enum": ["Bern", "Basel"]}}, "required": ["city"]}}}]
 base = {"messages": [user("list files")], "temperature": 1.5}
+def tokens(c): # the stop id of config.json is a byte here
+    return "".join(t["token"] for t in c["logprobs"]["content"]).rstrip("\x01")
 for seed in range(4):
     c = both({**base, "seed": seed, "tools": tools, "tool_choice": "required", "reasoning_effort": "none"})["choices"][0]
     k = c["message"]["tool_calls"]
@@ -306,18 +308,24 @@ for seed in range(4):
     c = both({**base, "seed": seed, "regex": "[ab]{4}", "reasoning_effort": "none", "logprobs": True})["choices"][0]
     text = c["message"]["content"]
     assert len(text) == 4 and set(text) <= set("ab") and not c["message"].get("reasoning_content"), c
-    assert "".join(t["token"] for t in c["logprobs"]["content"]) == text, c
-# the thinking comes before a call, too, if the model begins with it
-got = post(s, PATH, {**base, "tools": tools, "tool_choice": "required", "logit_bias": {"97": 20, "301": 20}}).json
-m = got["choices"][0]["message"]
-assert m.get("reasoning_content") and len(m["tool_calls"]) == 1 and not m["content"], got
+    assert tokens(c) == text, c
+# the thinking comes before a call, too: "a" begins its header, and 301 ends it
+thought = 0
+for bias in (73, 74, 75, 76, 77):
+    got = post(s, PATH, {**base, "seed": 1, "tools": tools, "tool_choice": "required",
+                         "logit_bias": {"97": 80, "301": bias}}).json
+    m = got["choices"][0]["message"]
+    if m.get("tool_calls"):
+        assert len(m["tool_calls"]) == 1 and not m["content"], got
+        thought += set(m.get("reasoning_content") or "") == {"a"}
+assert thought, thought
 # headers are neither text nor thinking, and the thinking comes first
 thought = 0
 for seed in range(6):
     c = both({**base, "seed": seed, "regex": "[ab]{4}", "max_tokens": 40, "logprobs": True})["choices"][0]
     thought += bool(c["message"].get("reasoning_content"))
     assert set(c["message"]["content"] or "") <= set("ab"), c
-    assert "".join(t["token"] for t in c["logprobs"]["content"]) == (c["message"]["content"] or ""), c
+    assert tokens(c) == (c["message"]["content"] or ""), c
 assert thought, thought
 c = both({**base, "tools": tools, "tool_choice": "required", "reasoning_effort": "none", "max_tokens": 30})["choices"][0]
 assert c["finish_reason"] == "length" and not c["message"]["content"] and not c["message"].get("tool_calls"), c
