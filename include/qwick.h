@@ -324,7 +324,8 @@ struct qwick_info {
                               recurrent layers, in addition; 0: there are no
                               such layers */
     /* the tokens that open and close the model's thinking, such as "<think>"
-       and "</think>"; -1: the tokenizer has none */
+       and "</think>"; -1: the tokenizer has none. Of gpt-oss, whose answers are
+       messages, only the token that closes one */
     int32_t think_open_id, think_close_id;
     const char *core;          /* the core whose record chooses between kernels,
                                   "Zen 4"; NULL with tokenizer_only */
@@ -936,6 +937,8 @@ struct qwick_token_event {
     size_t n_top;
     bool forced; /* the think budget forced it; logprob is what the model gave
                     it */
+    bool form; /* it is part of a header or of the end of a message, in answers
+                  that are messages: it has no text of its own */
 };
 typedef int (*qwick_token_fn)(void *ctx, const struct qwick_token_event *ev);
 

@@ -289,6 +289,49 @@ for bad in ({"tool_choice": {"type": "custom"}}, {"tools": [{"type": "web_search
 PY
 }
 
+@test "answers that are messages: calls, content and thinking, also in a stream" {
+    mkdir "$D/messages"
+    cp tests/golden/models/tied-bf16/{config.json,model.safetensors} "$D/messages"
+    python3 tests/cli/template_forms.py harmony "$D/messages"
+    serve_start harmony --exact -m "$D/messages"
+    S=unix:$D/harmony generate_py <<'PY'
+tools = [{"type": "function", "function": {"name": "weather", "parameters": {
+    "type": "object", "properties": {"city": {"enum": ["Bern", "Basel"]}}, "required": ["city"]}}}]
+base = {"messages": [user("list files")], "temperature": 1.5}
+def tokens(c): # the stop id of config.json is a byte here
+    return "".join(t["token"] for t in c["logprobs"]["content"]).rstrip("\x01")
+for seed in range(4):
+    c = both({**base, "seed": seed, "tools": tools, "tool_choice": "required", "reasoning_effort": "none"})["choices"][0]
+    k = c["message"]["tool_calls"]
+    assert c["finish_reason"] == "tool_calls" and not c["message"]["content"], c
+    assert len(k) == 1 and json.loads(k[0]["function"]["arguments"])["city"] in ("Bern", "Basel"), c
+    c = both({**base, "seed": seed, "regex": "[ab]{4}", "reasoning_effort": "none", "logprobs": True})["choices"][0]
+    text = c["message"]["content"]
+    assert len(text) == 4 and set(text) <= set("ab") and not c["message"].get("reasoning_content"), c
+    assert tokens(c) == text, c
+# the thinking comes before a call, too: "a" begins its header, and 301 ends it
+thought = 0
+for bias in (73, 74, 75, 76, 77):
+    got = post(s, PATH, {**base, "seed": 1, "tools": tools, "tool_choice": "required",
+                         "logit_bias": {"97": 80, "301": bias}}).json
+    m = got["choices"][0]["message"]
+    if m.get("tool_calls"):
+        assert len(m["tool_calls"]) == 1 and not m["content"], got
+        thought += set(m.get("reasoning_content") or "") == {"a"}
+assert thought, thought
+# headers are neither text nor thinking, and the thinking comes first
+thought = 0
+for seed in range(6):
+    c = both({**base, "seed": seed, "regex": "[ab]{4}", "max_tokens": 40, "logprobs": True})["choices"][0]
+    thought += bool(c["message"].get("reasoning_content"))
+    assert set(c["message"]["content"] or "") <= set("ab"), c
+    assert tokens(c) == (c["message"]["content"] or ""), c
+assert thought, thought
+c = both({**base, "tools": tools, "tool_choice": "required", "reasoning_effort": "none", "max_tokens": 30})["choices"][0]
+assert c["finish_reason"] == "length" and not c["message"]["content"] and not c["message"].get("tool_calls"), c
+PY
+}
+
 @test "a second turn: arguments as text, content null, results of tools; cached_tokens" {
     generate_py <<'PY'
 tools = [{"type": "function", "function": {"name": "weather", "parameters": {

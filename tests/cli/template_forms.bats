@@ -66,7 +66,7 @@ written() {
 import json, os, sys
 f = json.loads(os.environ["FACTS"])
 whole, prompt = (open(p).read() for p in sys.argv[1:])
-prompt = prompt.removesuffix(f["opens"] or "\0")
+prompt = prompt.removesuffix(f["opens"] or f["closed"] or "\0")
 assert whole.startswith(prompt), (whole, prompt)
 call = whole[len(prompt):whole.index("zqrain")]
 ends = [call.index(s) for s in f["stops"] if s in call]
@@ -106,7 +106,7 @@ PY
                 <<<"$output")" = True ] || { echo "$text"; return 1; }
         done
     }
-    for_each "smollm olmo"
+    for_each "smollm olmo harmony"
 }
 
 @test "--tool-choice writes calls in each form" {
@@ -151,7 +151,7 @@ PY
         [ "$(TEXT=${text/weather/wether} jget 'o["tool_calls"] == [] and
             o["text"] == __import__("os").environ["TEXT"]' <<<"$output")" = True ]
     }
-    for_each "smollm olmo"
+    for_each "smollm olmo harmony"
     # where the whole answer is a call, other JSON is text, and so is a late call
     M=$BATS_FILE_TMPDIR/llama
     for text in '{"a": 1}' ' {"type": "x"}' 'Look: {"name": "now", "parameters": {}}'; do
@@ -212,4 +212,64 @@ PY
     # none where no file asks for one
     M=$BATS_FILE_TMPDIR/qwen
     [ "$(q logits -m "$M" --json x | jget 'len(o["input_ids"])')" = 1 ]
+}
+
+# prompt_tokens OPTION...: the length of the prompt "x".
+prompt_tokens() {
+    q -m "$M" --json -n 1 --ignore-eos "$@" x 2>/dev/null | jget 'o["usage"]["prompt_tokens"]'
+}
+
+@test "answers that are messages: effort, --think off, and text that begins the answer" {
+    local ask='[{"role":"user","content":"x"}]'
+    M=$BATS_FILE_TMPDIR/harmony
+    [[ $(q render -m "$M" "$ask") == *"Reasoning: medium<"* ]]
+    [[ $(q render -m "$M" --template-arg reasoning_effort=high "$ask") == *"Reasoning: high<"* ]]
+    # there is no real off: the lowest effort, and the answer begins in its channel
+    [[ $(q render -m "$M" --think off "$ask") == *"Reasoning: low<"* ]]
+    [[ $(q render -m "$M" --think off --template-arg reasoning_effort=high "$ask") == *"Reasoning: high<"* ]]
+    header='<|channel|>final<|message|>' # 7 tokens
+    auto=$(prompt_tokens)
+    [ "$(prompt_tokens --think on)" = "$auto" ]
+    [ "$(prompt_tokens --think off)" = $((auto - 6 + 3 + 7)) ]
+    [ "$(prompt_tokens --prefill ab)" = $((auto + 7 + 2)) ]
+    [ "$(prompt_tokens --prefill "${header}ab" --allow-special)" = $((auto + 7 + 2)) ]
+    # a model with tools chooses the channel itself
+    [ "$(prompt_tokens --tools "$T/tools" --think on)" = $(($(prompt_tokens --tools "$T/tools" --think off) + 3)) ]
+    # batch, and so a server, in OpenAI's form
+    for effort in none low medium high; do
+        echo "{\"custom_id\":\"$effort\",\"method\":\"POST\",\"url\":\"/v1/chat/completions\",\"body\":{\"model\":\"m\",
+            \"messages\":$ask,\"max_tokens\":1,\"reasoning_effort\":\"$effort\"}}" | tr -d '\n'
+        echo
+    done >"$T/requests"
+    run -0 --separate-stderr q batch -m "$M" -i "$T/requests"
+    [ "$(AUTO=$auto python3 -c '
+import json, os, sys
+n = {o["custom_id"]: o["response"]["body"]["usage"]["prompt_tokens"] for o in map(json.loads, sys.stdin)}
+auto = int(os.environ["AUTO"])
+print(n == {"none": auto + 4, "low": auto - 3, "medium": auto, "high": auto - 2})' <<<"$output")" = True ]
+}
+
+@test "answers that are messages: the thinking comes first, the constraint holds for the answer" {
+    M=$BATS_FILE_TMPDIR/harmony
+    local thought=0
+    for seed in 1 2 3 4 5 6 7 8; do
+        run -0 --separate-stderr q -m "$M" --json --think on --think-budget 5 --temp 1.5 --seed $seed \
+            --regex '[ab]{3}' x
+        [ "$(jget 'set(o["text"]) <= set("ab") and len(o["text"]) == 3' <<<"$output")" = True ]
+        thought=$((thought + $(jget 'int(o["thinking"] is not None)' <<<"$output")))
+    done
+    [ $thought -gt 0 ] && [ $thought -lt 8 ]
+    for seed in 1 2 3 4; do
+        run -0 --separate-stderr q -m "$M" --json --think off --temp 1.5 --seed $seed --regex '[ab]{3}' x
+        [ "$(jget 'o["thinking"], len(o["text"])' <<<"$output")" = "(None, 3)" ]
+    done
+    # without a constraint a budget ends in the answer's channel
+    run -0 --separate-stderr q -m "$M" --json --think on --think-budget 0 -n 150 --temp 1 --seed 1 \
+        --prefill '<|channel|>analysis<|message|>' --allow-special x
+    [ "$(jget '"Considering the limited time" in o["thinking"] and o["usage"]["forced_tokens"] > 100' <<<"$output")" = True ]
+    # earlier thinking goes where the template reads it
+    conversation 1 | sed 's/"content": "", "tool_calls"/"content": "I look.", "reasoning_content": "zqwhy", "tool_calls"/' >"$T/chat"
+    [[ $(q render -m "$M" -f "$T/chat") == *$'<|channel|>analysis<|message|>zqwhy\n\nI look.<|end|><|start|>assistant to=functions.weather'* ]]
+    # choose and score look at the answer
+    [ "$(q choose -m "$M" --json -a yes -a no x | jget 'o["prompt_tokens"]')" = "$(prompt_tokens --think off)" ]
 }

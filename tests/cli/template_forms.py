@@ -22,6 +22,17 @@ MISTRAL = {"bos": "<s>", "system": "[SYSTEM_PROMPT]@[/SYSTEM_PROMPT]", "user": "
            "check": "{% if m.tool_call_id and m.tool_call_id|length != 9 %}{{ raise_exception('id') }}{% endif %}",
            "added": ["<s>", "</s>", "[INST]", "[/INST]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]",
                      "[TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[ARGS]"]}
+QUOTE = '<|"|>'
+BARE = ("{% for k, v in c.arguments|dictsort %}{{ k }}:{{ '" + QUOTE + "' ~ v ~ '" + QUOTE +
+        "' if v is string else v|tojson }}{{ ',' if not loop.last }}{% endfor %}")
+HARMONY = {"form": "harmony", "system": "<|start|>system<|message|>@<|end|>", "single": True, "messages": True,
+           "user": "<|start|>user<|message|>@<|end|>", "assistant": "<|start|>assistant",
+           "tool": "<|start|>functions.weather to=assistant<|channel|>commentary<|message|>@<|end|>",
+           "content": "<|channel|>final<|message|>@<|end|>", "end": "", "called": "<|call|>",
+           "thinks": "Reasoning: {{ reasoning_effort|default('medium') }}",
+           "stops": ["<|return|>", "<|call|>"], "off": "{#- low effort -#}",
+           "thought": "<|channel|>analysis<|message|>@<|end|><|start|>assistant",
+           "added": ["<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|return|>", "<|call|>"]}
 HEADER = "<|start_header_id|>%s<|end_header_id|>\n\n"
 BAR, SPACE = "\uff5c", "\u2581"
 
@@ -98,6 +109,19 @@ FAMILIES = {
                  "added": [ds(w) for w in ("begin of sentence", "end of sentence", "User", "Assistant",
                                            "tool calls begin", "tool calls end", "tool call begin",
                                            "tool call end", "tool sep")] + THINK, "opens": "<think>\n"},
+    "gemma": {"form": "gemma", "bos": "<bos>", "system": "<|turn>system\n@<turn|>\n",
+              "user": "<|turn>user\n@<turn|>\n", "assistant": "<|turn>model\n",
+              "tool": "<|tool_response>response:weather{value:" + QUOTE + "@" + QUOTE + "}<tool_response|>",
+              "end": "<turn|>", "after": "\n", "called": "", "thinks": "<|think|>\n",
+              "call": "<|tool_call>call:{{ c.name }}{{ '{' }}" + BARE + "{{ '}' }}<tool_call|>",
+              "added": ["<bos>", "<eos>", "<|turn>", "<turn|>", "<|tool_call>", "<tool_call|>", "<|tool_response>",
+                        "<tool_response|>", QUOTE, "<|channel>", "<channel|>", "<|think|>"],
+              "stops": ["<turn|>", "<|tool_response>"], "closed": "<|channel>thought\n<channel|>",
+              "off": "{% if not enable_thinking|default(false) %}<|channel>thought\n<channel|>{% endif %}"},
+    # messages with channels. The template prints whom a call is for before its channel or after it.
+    "harmony": {**HARMONY, "call": " to=functions.{{ c.name }}<|channel|>commentary json<|message|>" + ARGS},
+    "harmony-after": {**HARMONY, "call": "<|channel|>commentary to=functions.{{ c.name }} <|constrain|>json<|message|>"
+                      + ARGS},
     # calls in a form that is not known
     "olmo": {**CHATML, "form": "none", "call": "<function_calls>{{ c.name }}(a=1)</function_calls>"},
 }
@@ -108,21 +132,34 @@ def quoted(text):
 
 
 def template(f):
+    def wrapped(part, value):
+        before, after = f[part].split("@")
+        return quoted(before) + "{{ " + value + " }}" + quoted(after)
+
     def turn(role):
-        before, after = f[role].split("@")
-        return quoted(before) + "{{ m.content }}" + quoted(after)
-    calls = ""
+        return wrapped(role, "m.content")
+    calls = thinks = ""
+    content = "{{ m.content }}"
+    if "content" in f:
+        content = ("{% if m.tool_calls and m.thinking %}" + wrapped("thought", "m.thinking") + "{% endif %}"
+                   "{% if m.content %}" + wrapped("content", "m.content") + "{% endif %}")
+        thinks = wrapped("system", json.dumps(f["thinks"]).replace("{{ ", '" ~ (').replace(" }}", ') ~ "'))
+    elif "thinks" in f:
+        thinks = "{% if enable_thinking %}" + quoted(f["system"].replace("@", f["thinks"])) + "{% endif %}"
     if f["call"]:
         calls = ("{% if m.tool_calls %}{% if m.content %}{{ '\\n' }}{% endif %}" + quoted(f.get("begin")) +
                  "{% for t in m.tool_calls %}{% set c = t.function %}" + f["call"] +
                  "{% if not loop.last %}" + quoted(f.get("sep")) + "{% endif %}{% endfor %}" +
                  quoted(f.get("close")) + "{% endif %}")
+    end = quoted(f["end"]) + quoted(f.get("after"))
+    if "called" in f:
+        end = "{% if m.tool_calls %}" + quoted(f["called"]) + "{% else %}" + end + "{% endif %}"
     return ("{% if messages|length > 90 %}x{% endif %}{{ bos_token if bos_token else '' }}" +
-            "{% if tools %}" + turn("system").replace("m.content", "tools|tojson") + f.get("tools", "") + "{% endif %}"
+            thinks + "{% if tools %}" + turn("system").replace("m.content", "tools|tojson") + f.get("tools", "") + "{% endif %}"
             "{% for m in messages %}" + f.get("check", "") +
             "{% if m.role == 'system' %}" + turn("system") + "{% elif m.role == 'user' %}" + turn("user") +
             "{% elif m.role == 'tool' %}" + turn("tool") + "{% else %}" + quoted(f.get("assistant")) +
-            "{{ m.content }}" + calls + quoted(f["end"]) + quoted(f.get("after")) + "{% endif %}{% endfor %}"
+            content + calls + end + "{% endif %}{% endfor %}"
             "{% if add_generation_prompt %}" + quoted(f.get("assistant")) + f.get("off", "") +
             quoted(f.get("opens")) + "{% endif %}")
 
@@ -130,7 +167,7 @@ def template(f):
 def main(what, out):
     if what == "facts":
         f = FAMILIES[out]
-        print(json.dumps({k: f.get(k) for k in ("form", "stops", "single", "id", "off", "opens", "switch", "bos")}))
+        print(json.dumps({k: f.get(k) for k in ("form", "stops", "single", "id", "off", "opens", "closed", "switch", "bos", "messages")}))
         return
     f = FAMILIES[what]
     subprocess.run([sys.executable, "tests/cli/byte_tokenizer.py", out], check=True)

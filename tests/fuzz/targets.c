@@ -25,6 +25,7 @@ const struct fuzz_target fuzz_targets[] = {
     {"chat", fuzz_chat},
     {"template", fuzz_template},
     {"stream", fuzz_stream},
+    {"calls", fuzz_calls},
     {"regex", fuzz_regex},
     {"gbnf", fuzz_gbnf},
     {"lark", fuzz_lark},

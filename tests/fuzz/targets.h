@@ -62,6 +62,7 @@ int fuzz_detokenize(const char *in, size_t n, struct qwick_err *e);
 int fuzz_chat(const char *in, size_t n, struct qwick_err *e);
 int fuzz_template(const char *in, size_t n, struct qwick_err *e);
 int fuzz_stream(const char *in, size_t n, struct qwick_err *e);
+int fuzz_calls(const char *in, size_t n, struct qwick_err *e);
 /* targets_grammar.c */
 int fuzz_regex(const char *in, size_t n, struct qwick_err *e);
 int fuzz_gbnf(const char *in, size_t n, struct qwick_err *e);

@@ -11,6 +11,9 @@
 #include "qwick.h"
 #include "targets.h"
 #include "text/bpe/bpe.h"
+#include "text/chat/call_forms.h"
+#include "text/chat/harmony.h"
+#include "text/chat/tool_calls.h"
 #include "text/template/template.h"
 #include "text/unicode.h"
 
@@ -282,7 +285,7 @@ static bool stream_text(struct buf *out, const char *text, size_t n,
     struct stream s;
     bool stopped = false;
     size_t from, at = 0;
-    stream_init(&s, stop, n_stop, false);
+    stream_init(&s, stop, n_stop, false, NULL);
     for (bool odd = false; at < n && !stopped; odd = !odd) {
         size_t k = odd ? second : first;
         k = k < n - at ? k : n - at;
@@ -318,4 +321,60 @@ int fuzz_stream(const char *in, size_t n, struct qwick_err *e)
     buf_free(&one);
     buf_free(&other);
     return 0;
+}
+
+/* ---- calls of tools ---- */
+
+/* Read a text in pieces of a size. The calls are bounded by the text. */
+static void read_calls(struct tool_calls *c, const char *in, size_t n,
+                       size_t piece)
+{
+    for (size_t at = 0; at < n; at += piece)
+        CHECK(tool_calls_feed(c, in + at, n - at < piece ? n - at : piece) ==
+              0);
+    CHECK(tool_calls_end(c) == 0);
+    CHECK(c->n <= n && c->text.len <= n + c->n);
+}
+
+/* The first bytes are a form, and the size of pieces. However the text is
+ * divided, the same calls are read. A header of messages lies in its text. */
+int fuzz_calls(const char *in, size_t n, struct qwick_err *e)
+{
+    static const char tools[] =
+        "[{\"name\":\"f\",\"parameters\":{\"properties\":{\"a\":{\"type\":"
+        "\"integer\"},\"b\":{}}}},{\"name\":\"g\"}]";
+    struct json_doc *doc;
+    size_t n_forms = 0;
+    if (n < 2)
+        return 0;
+    while (call_form_at(n_forms))
+        n_forms++;
+    CHECK(json_parse(&doc, "tools", tools, sizeof tools - 1, QWICK_ERR_USAGE,
+                     NULL) == 0);
+    const struct call_form *form = call_form_at((unsigned char)in[0] % n_forms);
+    struct tool_calls a = {.tools = json_root(doc), .form = form}, b = a;
+    size_t piece = 1 + (unsigned char)in[1] % 16;
+    in += 2;
+    n -= 2;
+    read_calls(&a, in, n, n ? n : 1);
+    read_calls(&b, in, n, piece);
+    CHECK(a.n == b.n && a.text.len == b.text.len &&
+          (!a.text.len || !memcmp(a.text.data, b.text.data, a.text.len)));
+    for (size_t i = 0; i < a.n; i++) {
+        struct json_doc *arguments;
+        CHECK(json_parse(&arguments, "arguments", a.v[i].arguments.data,
+                         a.v[i].arguments.len, QWICK_ERR_USAGE, NULL) == 0);
+        CHECK(json_is(json_root(arguments), JSON_OBJECT));
+        json_free(arguments);
+    }
+    struct harmony_header h = harmony_read(in, n);
+    CHECK(!h.recipient || (h.recipient >= in && h.n_recipient > 0 &&
+                           h.recipient + h.n_recipient <= in + n));
+    int rc = 0;
+    if (a.error.len)
+        rc = err_set(e, QWICK_ERR_USAGE, "%s", a.error.data);
+    tool_calls_free(&a);
+    tool_calls_free(&b);
+    json_free(doc);
+    return rc;
 }

@@ -26,7 +26,7 @@ static void reader_init(struct reader *r, const char *const *stop,
                         size_t n_stop, bool in_think)
 {
     *r = (struct reader){0};
-    stream_init(&r->s, stop, n_stop, in_think);
+    stream_init(&r->s, stop, n_stop, in_think, NULL);
 }
 
 static void reader_free(struct reader *r)

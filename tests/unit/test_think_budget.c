@@ -87,7 +87,7 @@ static void thinking_tokens_count(void **state)
     struct think_budget b;
     int32_t id, all[100];
     size_t n;
-    assert_int_equal(think_budget_begin(&b, eng, 3, false, NULL), 0);
+    assert_int_equal(think_budget_begin(&b, eng, 3, false, false, NULL), 0);
     /* tokens of the text, and those that open and close, do not count */
     const int32_t ids[] = {5, 6, 7, 8, OPEN, 5, 6, CLOSE, 9, 9, 9, OPEN};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {

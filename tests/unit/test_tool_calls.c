@@ -188,6 +188,9 @@ static void calls_in_any_pieces(void **state)
                                                             "end")
 #define DS_CALLS(body) DS("calls" GAP "begin") body DS("calls" GAP "end")
 
+#define Q(text)     "<|\"|>" text "<|\"|>"
+#define GEMMA(call) "<|tool_call>call:" call "<tool_call|>"
+
 static const struct {
     const char *form, *text, *want;
 } other[] = {
@@ -241,6 +244,37 @@ static const struct {
      "[TOOL_CALLS]now{}|!tool call 1: there is no tool \"now{}\""},
     {"mistral-args", "[TOOL_CALLS]now[ARGS]{} x",
      "[TOOL_CALLS]now[ARGS]{} x|!tool call 1: text follows the call: x"},
+    {"gemma",
+     "a" GEMMA("weather{at:" Q("7") ",city:" Q(
+         "\"<tool_call|>,}") ",days:2,"
+                             "list:[1.50," Q(
+                                 "x") ",[],{}],map:{a:{b:null}},wet:true}")
+         GEMMA("now{}") "\nb",
+     "a\nb|weather {\"at\": \"7\", \"city\": \"\\\"<tool_call|>,}\", \"days\": "
+     "2, \"list\": [1.5, \"x\", [], {}], \"map\": {\"a\": {\"b\": null}}, "
+     "\"wet\": true}|now {}"},
+    {"gemma", GEMMA(" now { a : None, " Q("b:") ":\"x, y\" , c : False } "),
+     "|now {\"a\": null, \"b:\": \"x, y\", \"c\": false}"},
+    {"gemma", GEMMA("now{a:x}"),
+     GEMMA("now{a:x}") "|!tool call 1: JSON: offset 5: expected a value"},
+    {"gemma", GEMMA("now{a:1"),
+     GEMMA(
+         "now{a:1") "|!tool call 1: JSON: offset 6: expected , or }"},
+    {"gemma", GEMMA("now{a:1]}"), GEMMA("now{a:1]}") "|!tool call 1: JSON: offset 6: expected , or }"},
+    {"gemma", GEMMA("now{}}"), GEMMA("now{}}") "|!tool call 1: \"<tool_call|>\" is expected, not: }<tool_call|>"},
+    {"gemma", "<|tool_call>call:now{a:<|\"|><tool_call|>",
+     "<|tool_call>call:now{a:<|\"|><tool_call|>|!tool call 1: it is cut"},
+    {"harmony",
+     "a <|channel|>commentary to=functions.now <|constrain|>json<|message|>{}",
+     "a|now {}"},
+    {"harmony",
+     "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>\n"
+     "{\"city\":\"<|channel|>\"}",
+     "|weather {\"city\": \"<|channel|>\"}"},
+    {"harmony", "<|channel|>commentary to=python <|constrain|>json<|message|>x",
+     "<|channel|>commentary to=python <|constrain|>json<|message|>x|!tool call "
+     "1: \"<|channel|>commentary to=functions.\" is expected, not: "
+     "<|channel|>commentary to=python <|constrain|>json<|message|>"},
     {"granite", "<|tool_call|>[{\"name\": \"now\", \"arguments\": {}}]",
      "|now {}"},
     {"granite", "<|tool_call|>[]",
@@ -355,6 +389,14 @@ static void random_parts_are_bounded(void **state)
         "</arg_value>",
         "<seed:tool_call>",
         "</seed:tool_call>",
+        "<|tool_call>call:now",
+        "<tool_call|>",
+        Q("a"),
+        "<|\"|>",
+        ",",
+        ":",
+        "<|channel|>commentary to=functions.",
+        " <|constrain|>json<|message|>",
         DS("calls" GAP "begin"),
         DS("calls" GAP "end"),
         DS_CALL("now", "{}"),

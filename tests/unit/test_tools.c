@@ -507,7 +507,8 @@ static void check_free_text(const struct json_value *tools,
     assert_non_null(a);
     assert_int_equal(told.n, 0);
     assert_true(matches(a, "") && matches(a, "some \xFF text\n{\"a\": 5}"));
-    assert_true(make_text(all, &call, seed));
+    for (uint64_t more = seed; !make_text(all, &call, more); more += 1000)
+        call.len = 0;
     assert_int_equal(buf_printf(&text, "%s%s",
                                 form->open ? "I \xFFlook.\n" : " \n",
                                 call.data),

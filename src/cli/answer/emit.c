@@ -202,7 +202,8 @@ int emit_token(void *ctx, const struct qwick_token_event *ev)
     bool is_text = ev->channel == QWICK_TEXT;
     progress_stop();
     if ((a->logprobs && json_logprobs(&x->items, x->j->eng, ev)) ||
-        (a->confidence && (is_text || a->show_thinking) && queue_token(x, ev)))
+        (a->confidence && (is_text || a->show_thinking) && !ev->form &&
+         queue_token(x, ev)))
         emit_oom(x);
     if (is_text)
         read_text(x, ev->text, ev->n_text);

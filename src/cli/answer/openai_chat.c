@@ -215,7 +215,7 @@ static bool token_is_content(const struct qwick_engine *eng,
     const struct qwick_info *i = qwick_engine_info(eng);
     char *text = NULL;
     size_t n = 0;
-    if (ev->channel != QWICK_TEXT || ev->id == i->think_open_id ||
+    if (ev->channel != QWICK_TEXT || ev->form || ev->id == i->think_open_id ||
         ev->id == i->think_close_id || !i->has_tokenizer)
         return false;
     /* a control token, such as the stop token, has no text here */

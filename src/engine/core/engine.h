@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/flag.h"
 #include "base/os.h"
+#include "engine/core/channels.h"
 #include "engine/core/fingerprint.h"
 #include "engine/core/memory.h"
 #include "file/checkpoint.h"
@@ -72,6 +73,8 @@ struct qwick_engine {
     uint64_t tokens_hash; /* of the tokenizer's tokens */
     bool has_tokens_hash;
     int32_t think_open, think_close; /* ids of the think tokens, or -1 */
+    const char *think_label;         /* see struct think_tags, or NULL */
+    struct channel_ids channels;
     /* how the template writes calls of tools; NULL: in no form that is known */
     const struct call_form *call_form;
     int32_t call_tags[ENGINE_MAX_CALL_TAGS]; /* [n_call_tags] added tokens in

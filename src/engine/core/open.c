@@ -398,6 +398,7 @@ static void find_think_ids(struct qwick_engine *eng)
             continue;
         eng->think_open = open;
         eng->think_close = close;
+        eng->think_label = think_tags[i].label;
         return;
     }
 }
@@ -427,6 +428,8 @@ int qwick_engine_open(struct qwick_engine **out,
     if (engine_open_text(eng, o, e))
         goto fail;
     find_think_ids(eng);
+    if (eng->bpe)
+        channels_open(eng);
     if (engine_probe_template(eng, e))
         goto fail;
     double tokens = clock_ms();

@@ -78,9 +78,9 @@ bool engine_is_call_tag(const struct qwick_engine *eng, int32_t id)
 static int find_tags(struct qwick_engine *eng, struct qwick_err *e)
 {
     const struct call_form *f = eng->call_form;
-    const char *const parts[] = {f->open,     f->close,     f->pre,
-                                 f->mid,      f->post,      f->end,
-                                 f->key_open, f->key_close, f->key_end};
+    const char *const parts[] = {
+        f->open, f->close,    f->pre,       f->mid,     f->post,
+        f->end,  f->key_open, f->key_close, f->key_end, f->quote};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         int32_t *ids;
         size_t n;

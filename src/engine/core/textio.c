@@ -6,6 +6,7 @@
 #include "engine/core/engine.h"
 #include "engine/core/options.h"
 #include "text/chat/conversation.h"
+#include "text/chat/harmony.h"
 #include "text/deadline.h"
 
 void qwick_text_timeout(double timeout_ms)
@@ -224,12 +225,35 @@ static void prefill_think(const struct qwick_engine *eng, const char *p,
     }
 }
 
+/* Where answers are messages: begin the one that is the answer, if the answer
+ * is to begin with a text, or without thinking. Where there are tools the model
+ * must choose the channel itself, because a call has another one. */
+static int add_channel(const struct qwick_engine *eng, struct chat_prompt *p,
+                       const struct qwick_chat_options *o, size_t n_prefill,
+                       struct qwick_err *e)
+{
+    static const char turn[] = HARMONY_TURN, header[] = HARMONY_FINAL;
+    const size_t n = sizeof turn - 1;
+    bool plain = p->think == CHAT_FALSE && !p->has_tools;
+    if (!eng->channels.found || !(plain || (n_prefill && !o->allow_special)) ||
+        p->text.len < n || !p->n_pieces ||
+        p->pieces[p->n_pieces - 1].end != p->text.len ||
+        memcmp(p->text.data + p->text.len - n, turn, n) != 0)
+        return 0;
+    if (buf_append(&p->text, header, sizeof header - 1))
+        return err_oom(e, sizeof header);
+    p->pieces[p->n_pieces - 1].end = p->text.len;
+    return 0;
+}
+
 /* Append the ids of a prompt and of the start of its answer to *ids. */
 static int encode_prompt(const struct qwick_engine *eng, struct chat_prompt *p,
                          const struct qwick_chat_options *o,
                          const char *prefill, size_t n_prefill, int32_t **ids,
                          size_t *n_ids, bool *in_think, struct qwick_err *e)
 {
+    if (add_channel(eng, p, o, n_prefill, e))
+        return -1;
     if (n_prefill && buf_append(&p->text, prefill, n_prefill))
         return err_oom(e, n_prefill);
     const struct bpe_span all = {0, p->text.len};
@@ -240,11 +264,14 @@ static int encode_prompt(const struct qwick_engine *eng, struct chat_prompt *p,
                   bpe_added_id(eng->bpe, p->think_close) == eng->think_close));
     if (o->allow_special)
         prefill_think(eng, prefill, n_prefill, in_think);
-    return bpe_encode_spans(eng->bpe, p->text.data, p->text.len,
-                            o->allow_special ? &all : p->pieces,
-                            o->allow_special ? 1 : p->n_pieces,
-                            *n_ids && bpe_goes_on(eng->bpe, (*ids)[*n_ids - 1]),
-                            o->enough, ids, n_ids, e);
+    int rc = bpe_encode_spans(
+        eng->bpe, p->text.data, p->text.len,
+        o->allow_special ? &all : p->pieces, o->allow_special ? 1 : p->n_pieces,
+        *n_ids && bpe_goes_on(eng->bpe, (*ids)[*n_ids - 1]), o->enough, ids,
+        n_ids, e);
+    return !rc && eng->channels.found
+               ? channels_in_thinking(eng, *ids, *n_ids, in_think, e)
+               : rc;
 }
 
 int qwick_chat_encode(const struct qwick_chat *c,
@@ -368,7 +395,8 @@ int qwick_chat_continue(const struct qwick_chat *c,
     chat_prompt_free(&p);
     /* the model ends an answer itself, unless it was cut */
     if (!rc && *n_ids > n && is_stop_id(eng, (*ids)[n - 1]) &&
-        is_stop_id(eng, (*ids)[n])) {
+        (is_stop_id(eng, (*ids)[n]) ||
+         (eng->channels.found && (*ids)[n] == eng->channels.end))) {
         memmove(*ids + n, *ids + n + 1, (*n_ids - n - 1) * sizeof **ids);
         --*n_ids;
     }

@@ -57,7 +57,7 @@ int qwick_sampler_constrain(struct qwick_sampler *s, struct qwick_constraint *c,
                             struct qwick_err *e)
 {
     struct guide next = {0};
-    if (c && guide_begin(&next, s->eng, c, GUIDE_TEXT, false, e)) {
+    if (c && guide_begin(&next, s->eng, c, GUIDE_TEXT, NULL, false, e)) {
         guide_free(&next);
         return -1;
     }
@@ -150,7 +150,7 @@ int qwick_detokenizer_create(struct qwick_detokenizer **out,
         return err_oom(e, sizeof *d);
     d->eng = eng;
     d->skip_special = skip_special;
-    stream_init(&d->stream, NULL, 0, false);
+    stream_init(&d->stream, NULL, 0, false, NULL);
     *out = d;
     return 0;
 }

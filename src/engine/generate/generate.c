@@ -206,7 +206,8 @@ static int begin_guide(struct generation *g, struct qwick_err *e)
                              : o->may_think || constraint_is_free(o->constraint)
                                  ? GUIDE_MAY_THINK
                                  : GUIDE_TEXT;
-    if (guide_begin(&g->guide, g->eng, o->constraint, phase, o->profile, e))
+    if (guide_begin(&g->guide, g->eng, o->constraint, phase, &g->channels,
+                    o->profile, e))
         return -1;
     sampler_set_allowed(g->sampler, g->guide.allowed);
     return 0;
@@ -239,8 +240,11 @@ int generation_begin(struct generation *g, const struct qwick_engine *eng,
                                      .budget = o->max_tokens,
                                      .limit = limit,
                                      .turn = turn};
-    stream_init(&g->stream, o->stop, o->n_stop,
-                o->in_think && o->split_thinking);
+    if (channels_begin(&g->channels, eng, prompt, n, o->split_thinking, e))
+        return -1;
+    const bool in_think = g->channels.on ? channels_think(&g->channels)
+                                         : o->in_think && o->split_thinking;
+    stream_init(&g->stream, o->stop, o->n_stop, in_think, eng->think_label);
     if (check_options(o, e) || qwick_check_generation(eng, o->sampling, e) ||
         allocate(g, e) ||
         sampler_create(&g->sampler, o->sampling, c->vocab_size,
@@ -249,7 +253,8 @@ int generation_begin(struct generation *g, const struct qwick_engine *eng,
         sampler_set_bias_list(g->sampler, o->bias, o->n_bias, e) ||
         begin_guide(g, e) ||
         (o->limit_thinking &&
-         think_budget_begin(&g->budget, eng, o->think_budget, o->in_think, e)))
+         think_budget_begin(&g->budget, eng, o->think_budget, in_think,
+                            !o->constraint, e)))
         return -1;
     generation_set_start(eng, g->sampler);
     g->decoder.goes_on = (!o->split_thinking || o->prefilled) && n > 0 &&
@@ -265,6 +270,7 @@ void generation_free(struct generation *g)
     guide_free(&g->guide);
     think_budget_free(&g->budget);
     stream_free(&g->stream);
+    channels_free(&g->channels);
     bpe_decoder_free(&g->decoder);
     buf_free(&g->piece);
     free(g->blocked);
@@ -326,6 +332,10 @@ static bool ends(struct generation *g, int32_t id, size_t pos,
                  enum qwick_finish *why)
 {
     const struct qwick_result *r = g->r;
+    if (channels_ends(&g->channels, id)) {
+        *why = QWICK_FINISH_STOP;
+        return true;
+    }
     bool end = decode_ends(&g->rules, id, r->n_tokens, pos, why);
     if (end && *why == QWICK_FINISH_STOP)
         return true;
@@ -340,15 +350,35 @@ static bool ends(struct generation *g, int32_t id, size_t pos,
     return true;
 }
 
+/* Whether a special token has text: a tag of a call does. Where calls are
+ * messages, only a constraint asks for such a token in a text. */
+static bool is_tag_text(const struct generation *g, int32_t id)
+{
+    return engine_is_call_tag(g->eng, id) &&
+           (!g->channels.on || (g->guide.matcher && !g->guide.free));
+}
+
+/* Begin the text of a token with what its message begins with. */
+static int take_opening(struct generation *g)
+{
+    struct buf *opening = &g->channels.opening;
+    if (!opening->len)
+        return 0;
+    g->stream.trim = false;
+    int rc = buf_append(&g->piece, opening->data, opening->len);
+    opening->len = 0;
+    return rc;
+}
+
 /* Set g->piece to the text of a token; empty for stop ids and special added
  * tokens except the tags of calls. last: add what the decoder holds back. */
 static int decode_token(struct generation *g, int32_t id, bool last)
 {
     struct bpe *bpe = g->eng->bpe;
     g->piece.len = 0;
-    if (bpe && !decode_is_stop(&g->rules, id) &&
-        (!bpe_is_special(bpe, id) || engine_is_call_tag(g->eng, id)) &&
-        bpe_decode(bpe, &g->decoder, id, &g->piece))
+    if (take_opening(g) || (bpe && !decode_is_stop(&g->rules, id) &&
+                            (!bpe_is_special(bpe, id) || is_tag_text(g, id)) &&
+                            bpe_decode(bpe, &g->decoder, id, &g->piece)))
         return -1;
     return last ? bpe_decode_end(&g->decoder, &g->piece) : 0;
 }
@@ -373,13 +403,33 @@ static int switch_channel(struct generation *g, enum qwick_channel to,
     return *stopped ? 0 : stream_switch(&g->stream, to, &held);
 }
 
+/* Add a token that is part of a message's header or its end: it has no text. */
+static int add_form(struct generation *g, bool last, size_t *from,
+                    bool *stopped)
+{
+    enum qwick_channel to =
+        g->channels.kind == HARMONY_IS_THINKING ? QWICK_THINKING : QWICK_TEXT;
+    if (g->step == CHANNELS_OPENED && to != g->stream.channel)
+        return switch_channel(g, to, from, stopped);
+    g->piece.len = 0;
+    return bpe_decode_end(&g->decoder, &g->piece) ||
+                   add_piece(g, last, from, stopped)
+               ? -1
+               : 0;
+}
+
 /* Add the token's text to the stream. The released text begins at *from in the
  * buffer of its channel. */
 static int add_text(struct generation *g, int32_t id, bool last, size_t *from,
                     bool *stopped)
 {
     const struct qwick_engine *eng = g->eng;
-    if (g->o->split_thinking && id >= 0 &&
+    g->step = CHANNELS_TEXT;
+    if (g->channels.on && channels_accept(&g->channels, id, &g->step))
+        return -1;
+    if (g->step != CHANNELS_TEXT)
+        return add_form(g, last, from, stopped);
+    if (!g->channels.on && g->o->split_thinking && id >= 0 &&
         (id == eng->think_open || id == eng->think_close))
         return switch_channel(
             g, id == eng->think_open ? QWICK_THINKING : QWICK_TEXT, from,
@@ -409,6 +459,20 @@ int generation_forced(struct generation *g, int32_t *ids, size_t max, size_t *n,
                                        : 0;
 }
 
+/* Count a token of the budget. After its end the answer must not think again.
+ */
+static void follow_budget(struct generation *g, int32_t id)
+{
+    if (think_budget_accept(&g->budget, id)) {
+        if (g->guide.matcher)
+            guide_stop_thinking(&g->guide);
+        if (g->budget.open >= 0)
+            sampler_block(g->sampler, g->budget.open);
+    }
+    if (g->step == CHANNELS_OPENED && g->channels.kind == HARMONY_IS_THINKING)
+        think_budget_open(&g->budget);
+}
+
 int generation_emit(struct generation *g, int32_t id, size_t pos, bool *end,
                     struct qwick_err *e)
 {
@@ -427,8 +491,8 @@ int generation_emit(struct generation *g, int32_t id, size_t pos, bool *end,
     }
     if (g->guide.matcher && !*end && follow_constraint(g, id, e))
         return -1;
-    if (think_budget_accept(&g->budget, id))
-        sampler_block(g->sampler, g->budget.open);
+    ev.form = g->step != CHANNELS_TEXT;
+    follow_budget(g, id);
     if (!g->o->on_token)
         return 0;
     struct buf *out = stream_buf(st, ev.channel);

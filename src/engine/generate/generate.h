@@ -27,6 +27,8 @@ struct generation {
     struct bpe_decoder decoder;
     struct buf piece; /* text of the last token */
     struct stream stream;
+    struct channels channels;
+    enum channels_step step; /* what the last token is, with channels.on */
     unsigned char *blocked;
     struct qwick_logprob *top; /* [n_top] */
     size_t n_top;

@@ -2,7 +2,12 @@
  * The constraint begins after the think block. A stop id may be drawn exactly
  * when the text is complete. Where a constraint leaves the text free
  * (constraint_set_free), think blocks may be anywhere in it, and nothing else
- * is forbidden there or in them. */
+ * is forbidden there or in them.
+ *
+ * Where answers are messages (engine/core/channels.h), the constraint holds for
+ * the message of the answer, whose header is forced; a message of thinking may
+ * come before it. A constraint whose texts begin with the header of a message,
+ * as calls do, holds for the header as well. */
 #ifndef ENGINE_GUIDE_H
 #define ENGINE_GUIDE_H
 
@@ -11,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "engine/core/channels.h"
 
 struct matcher;
 struct qwick_constraint;
@@ -23,7 +29,25 @@ enum guide_phase {
                           constraint that leaves it free */
     GUIDE_THINKING,    /* anything but a stop id */
     GUIDE_AFTER_THINK, /* a token of newlines may come before the text */
+    GUIDE_TURN,        /* in what begins a message */
+    GUIDE_HEADER,      /* in a header, whose channel is not known yet */
     GUIDE_TEXT
+};
+
+/* Headers of messages, as tokens. */
+struct guide_header {
+    int32_t *ids; /* [n] */
+    size_t n;
+};
+
+/* The place in a message. */
+struct guide_message {
+    size_t k;       /* tokens of GUIDE_TURN or GUIDE_HEADER so far */
+    bool may_think; /* a message may be thinking */
+    bool thinks,
+        writes;   /* the header so far is that of thinking, of the answer */
+    bool begun;   /* the constraint has the first token of the header */
+    bool in_body; /* the header is complete */
 };
 
 /* A struct of all zeros has no constraint. guide_free accepts it. */
@@ -35,19 +59,25 @@ struct guide {
     size_t n_words;
     bool free;   /* the constraint leaves the text free */
     bool forced; /* the constraint admits only one next token */
+    struct channel_ids channels;
+    struct guide_header turn, think, answer; /* with channels.found */
+    bool headed; /* texts of the constraint begin with a header */
+    struct guide_message message;
     bool timed;  /* count the time, for a profile */
     double ms;   /* time of the functions below, if timed */
     /* while tokens are tried */
     uint64_t *held; /* [n_words] allowed before that; NULL: not needed yet */
     enum guide_phase held_phase;
     bool held_forced;
+    struct guide_message held_message;
 };
 
 /* Begin an answer under a constraint. phase: where it begins. If the model has
- * no think tokens, that is GUIDE_TEXT in any case. timed: see struct guide. */
+ * no think tokens, that is GUIDE_TEXT in any case. ch: where it begins in the
+ * messages, if answers are messages. timed: see struct guide. */
 int guide_begin(struct guide *g, const struct qwick_engine *eng,
-                struct qwick_constraint *c, enum guide_phase phase, bool timed,
-                struct qwick_err *e);
+                struct qwick_constraint *c, enum guide_phase phase,
+                const struct channels *ch, bool timed, struct qwick_err *e);
 void guide_free(struct guide *g);
 
 /* Set g->allowed for the next draw. Not for several threads at a time.
@@ -62,6 +92,9 @@ void guide_look(struct guide *g, const struct sampler *s, const float *logits);
 
 /* Add a token to the answer. It is not a stop id. */
 int guide_accept(struct guide *g, int32_t id, struct qwick_err *e);
+
+/* No message after this one may be thinking. */
+void guide_stop_thinking(struct guide *g);
 
 /* Whether the text may begin with a newline that belongs to it, although
  * newlines after a think block usually do not. */

@@ -5,9 +5,9 @@
 #include "base/utf8.h"
 
 void stream_init(struct stream *s, const char *const *stop, size_t n_stop,
-                 bool in_think)
+                 bool in_think, const char *label)
 {
-    *s = (struct stream){.stop = stop, .n_stop = n_stop};
+    *s = (struct stream){.stop = stop, .n_stop = n_stop, .label = label};
     s->channel = in_think ? QWICK_THINKING : QWICK_TEXT;
     s->trim = in_think;
 }
@@ -77,6 +77,20 @@ static void trim_held(struct stream *s)
     drop_held(s, n);
 }
 
+/* Drop the label at the start of a think block. Returns whether more bytes must
+ * tell if it is there. */
+static bool skip_label(struct stream *s)
+{
+    size_t n = strlen(s->skip), most = n < s->held.len ? n : s->held.len;
+    bool fits = !most || !memcmp(s->held.data, s->skip, most);
+    if (fits && most < n)
+        return true;
+    if (fits)
+        drop_held(s, n);
+    s->skip = NULL;
+    return false;
+}
+
 /* Release the first n held bytes into the channel's buffer. */
 static int release(struct stream *s, size_t n)
 {
@@ -107,6 +121,7 @@ int stream_switch(struct stream *s, enum qwick_channel to, size_t *from)
         return -1;
     s->channel = to;
     s->trim = true;
+    s->skip = to == QWICK_THINKING ? s->label : NULL;
     /* a second think block begins on a line of its own */
     s->newlines = to == QWICK_THINKING && s->thinking.len > 0;
     return 0;
@@ -119,6 +134,8 @@ int stream_add(struct stream *s, const char *p, size_t n, bool last,
     *from = stream_buf(s, s->channel)->len;
     if (buf_append(&s->held, p, n))
         return -1;
+    if (s->skip && skip_label(s) && !last)
+        return 0;
     if (s->trim)
         trim_held(s);
     if (s->channel == QWICK_TEXT && s->n_stop > 0) {

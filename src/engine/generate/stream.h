@@ -15,14 +15,18 @@ struct stream {
     size_t n_stop;
     enum qwick_channel channel;
     bool trim;       /* drop newlines: a think block just began or ended */
+    const char *label; /* what begins a think block, and is dropped with the
+                          newlines after it; NULL: nothing */
+    const char *skip;  /* label, while it may still come; else NULL */
     bool thought;    /* there was a think block that is not empty */
     struct buf held; /* raw bytes that are held back */
     size_t newlines; /* newlines held back at the end of the thinking */
     struct buf text, thinking; /* released bytes, valid UTF-8 */
 };
 
+/* label: see struct stream. */
 void stream_init(struct stream *s, const char *const *stop, size_t n_stop,
-                 bool in_think);
+                 bool in_think, const char *label);
 void stream_free(struct stream *s);
 
 /* Handle a token that opens or closes the think block: release the bytes that

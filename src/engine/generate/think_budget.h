@@ -16,10 +16,13 @@ struct qwick_engine;
 
 /* A struct of all zeros has no budget. think_budget_free accepts it. */
 struct think_budget {
-    int32_t open, close; /* ids that open and close a think block */
-    int32_t *ids;        /* [n_ids] the forced tokens, `close` is the last one;
+    int32_t open, close; /* ids that open and close a think block; open -1:
+                            think_budget_open says so */
+    int32_t *ids;        /* [n_ids] the forced tokens, which close the block;
                             NULL: no budget */
     size_t n_ids;
+    size_t n_label; /* tokens of the label that begins a block: they are no
+                       thinking */
     size_t left;   /* thinking tokens until the budget is used up */
     bool thinking; /* a think block is open */
     bool due;      /* the next token is ids[at] */
@@ -27,11 +30,16 @@ struct think_budget {
 };
 
 /* Begin an answer with a budget of n thinking tokens. in_think: the prompt ends
- * in an open think block. QWICK_ERR_USAGE if the model has no token that closes
- * a think block. */
+ * in an open think block. answers: where answers are messages (channels.h), the
+ * header of the answer is forced as well. QWICK_ERR_USAGE if the model has no
+ * token that closes a think block. */
 int think_budget_begin(struct think_budget *b, const struct qwick_engine *eng,
-                       size_t n, bool in_think, struct qwick_err *e);
+                       size_t n, bool in_think, bool answers,
+                       struct qwick_err *e);
 void think_budget_free(struct think_budget *b);
+
+/* A think block has been opened by more than one token. */
+void think_budget_open(struct think_budget *b);
 
 /* Count a token of the answer, drawn or forced. Returns whether it is the last
  * forced token: then the answer must not open another think block. */

@@ -133,6 +133,22 @@ static const struct call_form forms[] = {
      .post = "\n```" DS_CALL("end"),
      .sep = "\n",
      .end = DS_CALLS("end")},
+    {.name = "harmony", /* gpt-oss, as channels.h writes its calls */
+     .kind = CALL_NAMED,
+     .hint = "<|channel|>commentary",
+     .open = "<|channel|>commentary to=",
+     .pre = "<|channel|>commentary to=functions.",
+     .mid = " <|constrain|>json<|message|>",
+     .single = true},
+    {.name = "gemma", /* Gemma 4 */
+     .kind = CALL_BARE,
+     .hint = "<|tool_call>call:",
+     .open = "<|tool_call>",
+     .close = "<tool_call|>",
+     .pre = "<|tool_call>call:",
+     .mid = "",
+     .post = "<tool_call|>",
+     .quote = "<|\"|>"},
 };
 
 enum { N_FORMS = sizeof forms / sizeof *forms };
@@ -229,7 +245,7 @@ const struct call_form *call_form_of_byte(const struct call_form *f, char byte)
 
 const char *call_form_name_end(const struct call_form *f, char room[3])
 {
-    char mark = first_mark(f->mid);
+    char mark = f->kind == CALL_BARE ? '{' : first_mark(f->mid);
     memcpy(room, "\n<", 3);
     if (mark) {
         room[0] = mark;

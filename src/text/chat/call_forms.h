@@ -17,12 +17,15 @@
 #define TOOL_MAX_PARAMETERS 256
 
 enum call_kind {
-    CALL_OBJECT,    /* a JSON object with the name and the arguments, or an
-                       array of such objects */
-    CALL_NAMED,     /* the plain name, then a JSON object */
-    CALL_PARAMETERS /* the plain name, then each argument as
-                       key_open KEY key_close VALUE key_end and a newline.
-                       Strings are written as they are, other values as JSON. */
+    CALL_OBJECT,     /* a JSON object with the name and the arguments, or an
+                        array of such objects */
+    CALL_NAMED,      /* the plain name, then a JSON object */
+    CALL_PARAMETERS, /* the plain name, then each argument as
+                        key_open KEY key_close VALUE key_end and a newline.
+                        Strings are written as they are, other values as JSON */
+    CALL_BARE        /* the plain name, then an object as JSON has it, but names
+                        of members are plain, and a string is plain between two
+                        quotes; see bare_value.h */
 };
 
 struct call_form {
@@ -36,12 +39,14 @@ struct call_form {
     const char *begin, *pre, *mid, *post, *sep, *end; /* NULL: nothing */
     const char *id_open; /* CALL_NAMED: begins an id between name and mid, which
                             the model need not write; NULL: there is none */
+    const char *quote;   /* CALL_BARE: the token around a string */
     /* of CALL_PARAMETERS */
     const char *key_open, *key_close, *key_end;
     const char *last;      /* the tag that comes before close */
     bool lines;            /* each value has a newline before and after it */
     const char *also_ends; /* a token that ends calls, although templates may
                               not show it; NULL: there is none */
+    bool single;           /* an answer has one call at most */
     bool short_ids; /* the template takes only ids of 9 letters and digits */
 };
 

@@ -17,10 +17,10 @@
 #define ARGS_AS_TEXT "\"{\\\"zqkey\\\": \\\"zqvalue\\\"}\""
 #define ARGS_AS_REPR "'zqkey'"
 #define USER         "{\"role\":\"user\",\"content\":\"zqask\"}"
-#define CALL(args)                                               \
-    "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{" \
-    "\"id\":\"call00001\",\"type\":\"function\",\"function\":{"  \
-    "\"name\":\"zqname\",\"arguments\":" args "}}]}"
+#define CALLS(args)                                                \
+    "\"tool_calls\":[{\"id\":\"call00001\",\"type\":\"function\"," \
+    "\"function\":{\"name\":\"zqname\",\"arguments\":" args "}}]"
+#define CALL(args) "{\"role\":\"assistant\",\"content\":\"\"," CALLS(args) "}"
 #define WITH_TOOL(messages)                                           \
     "{\"messages\":[" messages "],\"tools\":[{\"type\":\"function\"," \
     "\"function\":{\"name\":\"zqname\",\"description\":\"d\","        \
@@ -126,6 +126,37 @@ static int probe_arguments(const struct chat_template *f, unsigned char *value,
     return rc ? -1 : 0;
 }
 
+/* The members in which messages have thinking. */
+static const char *const thoughts[] = {"reasoning_content", "thinking",
+                                       "reasoning"};
+enum { N_THOUGHTS = sizeof thoughts / sizeof *thoughts, THOUGHT_ALONE = 1 };
+
+/* Find the first member that comes out; 0 also if none does. Templates print at
+ * least the thinking of a call that has no answer yet. */
+static int probe_thinking(const struct chat_template *f, unsigned char *value,
+                          struct qwick_err *e)
+{
+#define THOUGHT(key)                                            \
+    WITH_TOOL(USER ",{\"role\":\"assistant\",\"content\":\"\"," \
+                   "\"" key "\":\"zqthought\"," CALLS(ARGS) "}")
+    static const char *const chats[N_THOUGHTS] = {THOUGHT("reasoning_content"),
+                                                  THOUGHT("thinking"),
+                                                  THOUGHT("reasoning")};
+    *value = 0;
+    for (unsigned char i = 0; i < N_THOUGHTS; i++) {
+        struct chat_prompt p;
+        bool ok;
+        int rc = render_probe(f, chats[i], false, &p, &ok, e);
+        bool shown = !rc && ok && prompt_has(&p, "zqthought");
+        chat_prompt_free(&p);
+        if (shown)
+            *value = i;
+        if (rc || shown)
+            return rc;
+    }
+    return 0;
+}
+
 /* Threads that ask at the same time find out the same. */
 static int get_trait(const struct chat_template *f, enum chat_trait trait,
                      unsigned char *value, struct qwick_err *e)
@@ -138,6 +169,7 @@ static int get_trait(const struct chat_template *f, enum chat_trait trait,
     }
     if (trait == TRAIT_LATER_SYSTEM ? probe_later_system(f, value, e)
         : trait == TRAIT_ARGUMENTS  ? probe_arguments(f, value, e)
+        : trait == TRAIT_THINKING   ? probe_thinking(f, value, e)
                                     : probe_parts(f, trait, value, e))
         return -1;
     atomic_store(&t->known[trait], *value + 1);
@@ -294,6 +326,57 @@ static int fit_old_call(struct chat_fit *x, struct json_value *m,
                    set_member(x, m, "tool_calls", list, e)
                ? -1
                : 0;
+}
+
+/* Whether a member is a text with something in it. */
+static bool has_text(const struct json_value *v)
+{
+    return json_is(v, JSON_STRING) && v->len > 0;
+}
+
+/* Put the content behind the thinking, and leave it empty. */
+static int join_thinking(struct chat_fit *x, struct json_value *m,
+                         const struct json_value *thought,
+                         struct json_value *joined, struct qwick_err *e)
+{
+    const struct json_value *content = json_get(m, "content");
+    struct json_value none;
+    struct buf text = {0};
+    int rc = buf_append(&text, thought->str, thought->len) ||
+                     buf_puts(&text, "\n\n") ||
+                     buf_append(&text, content->str, content->len)
+                 ? err_oom(e, content->len)
+                 : make_text(x, text.data, text.len, joined, e);
+    buf_free(&text);
+    return rc || make_text(x, "", 0, &none, e) ||
+                   set_member(x, m, "content", none, e)
+               ? -1
+               : 0;
+}
+
+static int fit_thinking(struct chat_fit *x, const struct chat_template *f,
+                        struct json_value *m, struct qwick_err *e)
+{
+    const struct json_value *own = NULL;
+    unsigned char reads;
+    if (!json_equals(json_get(m, "role"), "assistant"))
+        return 0;
+    for (size_t i = 0; i < N_THOUGHTS && !own; i++)
+        if (has_text(json_get(m, thoughts[i])))
+            own = json_get(m, thoughts[i]);
+    if (!own)
+        return 0;
+    if (get_trait(f, TRAIT_THINKING, &reads, e))
+        return -1;
+    struct json_value v = *own;
+    if (reads == THOUGHT_ALONE && json_get(m, "tool_calls") &&
+        has_text(json_get(m, "content"))) {
+        if (join_thinking(x, m, own, &v, e))
+            return -1;
+    } else if (has_text(json_get(m, thoughts[reads]))) {
+        return 0;
+    }
+    return set_member(x, m, thoughts[reads], v, e);
 }
 
 /* Client libraries write members that are not used as null, and no calls as an
@@ -477,7 +560,7 @@ int chat_fit(struct chat_fit *out, const struct chat_template *f,
     for (size_t i = 0; i < in->messages.len; i++) {
         bool all;
         if (fit_content(f, in, i, &m[n], e) || fit_calls(out, f, &m[n], e) ||
-            drop_billing(out, &m[n], &all, e))
+            fit_thinking(out, f, &m[n], e) || drop_billing(out, &m[n], &all, e))
             return -1;
         n += !all;
     }

@@ -9,6 +9,10 @@
  *   object, unless the template prints the string as it is. A template that
  *   prints only strings gets the objects as JSON.
  * - In a message with tool calls, content that is null or missing is "".
+ * - The thinking of an answer is the member that the template reads, of
+ *   "reasoning_content", "thinking" and "reasoning". Templates that read
+ *   "thinking" take no content beside it in a message with tool calls: there
+ * the content follows the thinking.
  * - System messages at the start are joined with blank lines. A later one stays
  *   where it is if the template prints it there. Otherwise it is joined to the
  *   first, or becomes it. */
@@ -29,6 +33,7 @@ enum chat_trait {
     TRAIT_TOOL_PARTS,
     TRAIT_LATER_SYSTEM, /* it prints a system message where it stands */
     TRAIT_ARGUMENTS,    /* enum chat_arguments */
+    TRAIT_THINKING,     /* index of the member with the thinking */
     N_CHAT_TRAITS
 };
 

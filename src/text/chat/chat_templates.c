@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "base/hash.h"
 #include "text/chat/chat_fit.h"
+#include "text/chat/harmony.h"
 #include "text/template/template.h"
 
 struct chat_template {
@@ -20,6 +21,7 @@ struct chat_template {
     struct json_doc *args;
     struct tm time;
     bool has_time;
+    bool harmony; /* the answers of its model are messages, see harmony.h */
     struct chat_traits traits;
 };
 
@@ -191,6 +193,7 @@ static int open_template(struct chat_template *f, const char *name,
                          const char *text, size_t n, struct qwick_err *e)
 {
     f->name = name_template(text, n);
+    f->harmony = n && memmem(text, n, HARMONY_FINAL, strlen(HARMONY_FINAL));
     if (!template_open(&f->template, name, text, n, &f->broken))
         return 0;
     if (f->broken.code != QWICK_ERR_MEMORY)
@@ -268,6 +271,24 @@ static size_t put_switches(struct template_var *out, enum chat_bool think)
     return n;
 }
 
+/* Append the effort of a model that cannot go without thinking, unless the
+ * caller has set it. Returns how many variables these are. */
+static size_t put_effort(const struct chat_template *f,
+                         struct template_var *vars, size_t n,
+                         enum chat_bool think)
+{
+    static const struct json_value low = {
+        .type = JSON_STRING, .str = "low", .len = 3};
+    static const char name[] = "reasoning_effort";
+    if (!f->harmony || think != CHAT_FALSE)
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(vars[i].name, name) == 0)
+            return 0;
+    vars[n] = (struct template_var){name, &low, false};
+    return 1;
+}
+
 int chat_template_render_as_is(struct chat_prompt *out,
                                const struct chat_template *f,
                                const struct chat_source *in,
@@ -285,7 +306,7 @@ int chat_template_render_as_is(struct chat_prompt *out,
     const size_t n_args = in->args ? in->args->len : 0;
     size_t n = 1 + f->n_vars;
     struct template_var *vars =
-        calloc(n + n_args + n_chat + N_SWITCHES, sizeof *vars);
+        calloc(n + n_args + n_chat + N_SWITCHES + 1, sizeof *vars);
     struct template_result r;
     *out = (struct chat_prompt){0};
     if (!vars)
@@ -299,6 +320,7 @@ int chat_template_render_as_is(struct chat_prompt *out,
     memcpy(vars + n, of_chat, sizeof of_chat);
     n += n_chat;
     n += put_switches(vars + n, in->enable_thinking);
+    n += put_effort(f, vars, n, in->enable_thinking);
     int rc =
         template_render_within(&r, f->template, vars, n,
                                f->has_time ? &f->time : NULL, in->max_bytes, e);
@@ -311,7 +333,9 @@ int chat_template_render_as_is(struct chat_prompt *out,
                                 .pieces = r.own,
                                 .n_pieces = r.n_own,
                                 .in_think = r.in_think,
-                                .think_close = r.think_close};
+                                .think_close = r.think_close,
+                                .has_tools = in->tools && in->tools->len,
+                                .think = in->enable_thinking};
     return 0;
 }
 

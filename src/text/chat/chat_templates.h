@@ -19,6 +19,8 @@ struct chat_prompt {
     size_t n_pieces;
     bool in_think;           /* text ends inside an open think block */
     const char *think_close; /* the tag that ends it; NULL: "</think>" */
+    bool has_tools;          /* the template got tools */
+    enum chat_bool think;    /* what it got as enable_thinking */
 };
 
 /* The variables of a template. */

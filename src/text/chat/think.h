@@ -5,6 +5,8 @@
 /* A pair of tags. In some models each tag is one added token. */
 struct think_tags {
     const char *open, *close;
+    const char *label; /* the text before the first newline of a block, which is
+                          no thinking; NULL: there is none */
 };
 
 /* The pairs that qwick knows. If several fit a model, the first one counts. */

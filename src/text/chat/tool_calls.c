@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/key.h"
+#include "text/chat/bare_value.h"
 #include "text/chat/tool_value.h"
 
 struct span {
@@ -275,6 +276,32 @@ static bool follow_string(bool *in_string, bool *escaped, char b)
     return inside;
 }
 
+/* Read the object at the start of *s as JSON. */
+static int read_json_object(struct reading *r, struct span s)
+{
+    struct json_doc *doc;
+    int rc = parse_json(r, s, &doc);
+    if (rc)
+        return rc;
+    rc = json_is(json_root(doc), JSON_OBJECT)
+             ? json_dump_python(&r->call->arguments, json_root(doc))
+             : call_refuse_all(r, "its arguments are no object");
+    json_free(doc);
+    return rc;
+}
+
+static int read_bare(struct reading *r, struct span *s)
+{
+    struct buf json = {0};
+    size_t used = 0;
+    int rc = bare_value_to_json(&json, r->form->quote, s->p, s->n, &used);
+    if (!rc)
+        rc = read_json_object(r, (struct span){buf_text(&json), json.len});
+    *s = after(*s, used);
+    buf_free(&json);
+    return rc;
+}
+
 /* The length of the object at the start of s; s.n: it has no end. */
 static size_t object_length(struct span s)
 {
@@ -294,19 +321,14 @@ static size_t object_length(struct span s)
 
 static int read_arguments(struct reading *r, struct span *s)
 {
-    struct json_doc *doc;
     if (r->form->kind == CALL_PARAMETERS)
         return read_parameters(r, s);
     *s = trim_left(*s);
+    if (r->form->kind == CALL_BARE)
+        return read_bare(r, s);
     size_t n = object_length(*s);
-    int rc = parse_json(r, (struct span){s->p, n}, &doc);
-    if (rc)
-        return rc;
+    int rc = read_json_object(r, (struct span){s->p, n});
     *s = after(*s, n);
-    rc = json_is(json_root(doc), JSON_OBJECT)
-             ? json_dump_python(&r->call->arguments, json_root(doc))
-             : call_refuse_all(r, "its arguments are no object");
-    json_free(doc);
     return rc;
 }
 
@@ -440,10 +462,13 @@ static int end_block(struct tool_calls *c)
 }
 
 /* Whether a closing tag at the end of held ends the block: it must not be
- * inside a parameter. */
+ * inside a parameter or a string. */
 static bool may_end(const struct tool_calls *c)
 {
     const struct call_form *f = c->own;
+    if (f->kind == CALL_BARE)
+        return !bare_value_in_string(f->quote, c->held.data + c->body,
+                                     c->held.len - c->body);
     if (f->kind != CALL_PARAMETERS)
         return true;
     size_t n = c->held.len - strlen(f->close), n_last = strlen(f->last);
@@ -475,6 +500,7 @@ static int feed_call(struct tool_calls *c, char b)
     if (!c->own && !is_space(b))
         c->own = call_form_of_byte(c->form, b);
     if (c->own && c->own->kind != CALL_PARAMETERS &&
+        c->own->kind != CALL_BARE &&
         follow_string(&c->in_string, &c->escaped, b)) {
         c->matched = 0;
         return 0;

@@ -39,6 +39,8 @@ enum schema_form {
                           tool_value_json (text/chat/tool_value.h) reads each
                           value as the schema admits it. Only properties that
                           the schema names are written. */
+    SCHEMA_BARE /* the arguments of a call in a form of CALL_BARE. Names are
+                   those that bare_value.h reads without quotes. */
 };
 
 struct schema_options {
@@ -48,7 +50,7 @@ struct schema_options {
     bool any_order; /* the members of an object come in any order; else in that
                        of the schema */
     enum schema_form form;
-    const struct call_form *call; /* of SCHEMA_PARAMETERS */
+    const struct call_form *call; /* of SCHEMA_PARAMETERS, SCHEMA_BARE */
     bool lenient; /* do not refuse keywords that the grammar cannot hold: it
                      then has more texts, and a remark GRAMMAR_WEAKENED names
                      each (see schema_validator.h) */

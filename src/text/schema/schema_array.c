@@ -91,8 +91,8 @@ static uint32_t different_items(struct schema *s, const struct schema_array *a,
     const struct grammar_once once = {
         .parts = parts,
         .n = d->few.n,
-        .other = d->texts ? text_string(s->g, d->texts, TEXT_ESCAPE_ONE,
-                                        TEXT_ANY_LENGTH)
+        .other = d->texts ? schema_string_node(s, d->texts, TEXT_ESCAPE_ONE,
+                                               TEXT_ANY_LENGTH)
                           : GRAMMAR_NOTHING,
         .differ = d->texts,
         .comma = schema_comma(s, level + 1),

@@ -34,9 +34,10 @@ unsigned schema_text_types(unsigned types, int level)
 
 bool schema_has_tag(const struct schema *s, const char *text, size_t n)
 {
-    const char *const tags[] = {s->call->key_end, s->call->last};
+    const char *const tags[] = {s->call->key_end, s->call->last,
+                                s->call->quote};
     for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
-        if (memmem(text, n, tags[i], strlen(tags[i])))
+        if (tags[i] && memmem(text, n, tags[i], strlen(tags[i])))
             return true;
     return false;
 }

@@ -3,10 +3,11 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "text/chat/call_forms.h"
+#include "text/grammar/dfa_text.h"
 #include "text/schema/schema.h"
 #include "text/schema/schema_int.h"
 #include "text/schema/schema_number.h"
-#include "text/grammar/dfa_text.h"
 
 static uint32_t text(struct schema *s, const char *bytes)
 {
@@ -71,17 +72,29 @@ uint32_t schema_comma(struct schema *s, int level)
 
 /* ---- strings ------------------------------------------------------------- */
 
+uint32_t schema_string_node(struct schema *s, const struct dfa *p,
+                            enum text_escapes escapes,
+                            struct text_length length)
+{
+    if (s->form != SCHEMA_BARE)
+        return text_string(s->g, p, escapes, length);
+    const uint32_t parts[] = {text(s, s->call->quote),
+                              text_body(s->g, p, TEXT_ESCAPE_NONE, length),
+                              text(s, s->call->quote)};
+    return grammar_seq(s->g, parts, 3);
+}
+
 uint32_t schema_emit_word(struct schema *s, const char *word, size_t n)
 {
     struct dfa_place at = {&s->mem, &s->steps_left, s->e};
     const struct dfa *p = dfa_words(&word, &n, 1, &at);
-    return p ? text_string(s->g, p, TEXT_ESCAPE_SOME, TEXT_ANY_LENGTH)
+    return p ? schema_string_node(s, p, TEXT_ESCAPE_SOME, TEXT_ANY_LENGTH)
              : GRAMMAR_NOTHING;
 }
 
 int schema_unwritable(struct schema *s, const struct dfa **without)
 {
-    bool tags = s->form == SCHEMA_PARAMETERS;
+    bool tags = s->form == SCHEMA_PARAMETERS || s->form == SCHEMA_BARE;
     *without = tags ? schema_unreadable(s, 0) : NULL;
     return tags && !*without ? -1 : 0;
 }
@@ -96,9 +109,9 @@ static uint32_t emit_string(struct schema *s, struct schema_node *const *v,
     bool any = x.free_form && x.length.min == 0 && x.length.max < 0;
     if (any && s->string)
         return s->string;
-    uint32_t node =
-        text_string(s->g, x.points,
-                    x.free_form ? TEXT_ESCAPE_ALL : TEXT_ESCAPE_SOME, x.length);
+    uint32_t node = schema_string_node(
+        s, x.points, x.free_form ? TEXT_ESCAPE_ALL : TEXT_ESCAPE_SOME,
+        x.length);
     if (any)
         node = s->string = grammar_shared(s->g, "string", node);
     return node;

@@ -16,11 +16,11 @@
 #include "base/err.h"
 #include "base/hashmap.h"
 #include "file/json.h"
-#include "text/grammar/grammar.h"
 #include "text/grammar/dfa.h"
+#include "text/grammar/dfa_text.h"
+#include "text/grammar/grammar.h"
 #include "text/schema/schema.h"
 #include "text/schema/schema_decimal.h"
-#include "text/grammar/dfa_text.h"
 
 /* Types of values. Integers are numbers that have no fraction; T_NUMBER stands
  * for all other numbers, so the type "number" is both. */
@@ -237,7 +237,7 @@ struct schema {
     int indent; /* 0 also with SCHEMA_FREE */
     bool free_space, spaced, any_order; /* see struct schema_options */
     enum schema_form form;
-    const struct call_form *call; /* of SCHEMA_PARAMETERS */
+    const struct call_form *call; /* see struct schema_options */
     const struct json_value *root;
     struct schema_node **nodes;
     size_t n_nodes, cap_nodes;
@@ -742,6 +742,18 @@ uint32_t schema_counted_members(struct schema *s, const struct schema_object *o,
  * other demands. */
 bool schema_counts_members(const struct schema_object *o,
                            const struct schema_members *m);
+
+/* Return the node of the strings whose characters p accepts, with their quotes,
+ * as text_string does. */
+uint32_t schema_string_node(struct schema *s, const struct dfa *p,
+                            enum text_escapes escapes,
+                            struct text_length length);
+
+/* Return the node of a member's name. */
+uint32_t schema_name_literal(struct schema *s, const struct json_value *name);
+
+/* Whether a name can be written in SCHEMA_BARE. */
+bool schema_is_bare_name(const char *s, size_t n);
 
 /* Return the node of a string with one value. */
 uint32_t schema_emit_word(struct schema *s, const char *word, size_t n);

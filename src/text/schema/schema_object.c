@@ -11,6 +11,9 @@ enum { MAX_REPEATED_RESTS = 2 };
 /* Demands on the members that no schema names; see struct demands. */
 enum { MAX_DEMANDS = 3 };
 
+/* What no name without quotes has, see schema_is_bare_name. */
+#define BARE_SPECIAL ":,{}[]<\""
+
 /* The most rules for the members of an object that are counted. */
 enum { MAX_COUNTED = 20000 };
 
@@ -20,6 +23,39 @@ static uint32_t member_node(struct schema *s, uint32_t name,
     const uint32_t parts[] = {name, schema_colon(s),
                               schema_value_node(s, all, n, level + 1)};
     return grammar_seq(s->g, parts, 3);
+}
+
+bool schema_is_bare_name(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)s[i] <= ' ' || strchr(BARE_SPECIAL, s[i]))
+            return false;
+    return n > 0;
+}
+
+uint32_t schema_name_literal(struct schema *s, const struct json_value *name)
+{
+    if (s->form != SCHEMA_BARE)
+        return schema_literal(s, name, 0);
+    if (schema_is_bare_name(name->str, name->len))
+        return grammar_bytes(s->g, name->str, name->len);
+    schema_refuse(s, name, NULL,
+                  "the calls of this model cannot have a member \"%s\": a name "
+                  "has no blanks and none of %s",
+                  ERR_SHOW(name->str, name->len), BARE_SPECIAL);
+    return GRAMMAR_NOTHING;
+}
+
+/* Return the node of the names p, without those that cannot be written. */
+static uint32_t names_node(struct schema *s, const struct dfa *p,
+                           struct text_length length)
+{
+    struct dfa_place at = {&s->mem, &s->steps_left, s->e};
+    if (s->form != SCHEMA_BARE)
+        return schema_string_node(s, p, TEXT_ESCAPE_SOME, length);
+    const struct dfa *plain = schema_regex(s, "[^\\x00-\\x20:,{}\\[\\]<\"]+");
+    p = plain ? schema_combine(s, p, plain, false, &at) : NULL;
+    return p ? text_body(s->g, p, TEXT_ESCAPE_NONE, length) : GRAMMAR_NOTHING;
 }
 
 /* The names of members that no schema names, with their quotes. Without a
@@ -42,10 +78,7 @@ static uint32_t name_node(struct schema *s, const struct dfa *names)
     if (!p)
         return GRAMMAR_NOTHING;
     *x = (struct schema_name_node){
-        names,
-        grammar_shared(s->g, "name",
-                       text_string(s->g, p, TEXT_ESCAPE_SOME, length)),
-        *first};
+        names, grammar_shared(s->g, "name", names_node(s, p, length)), *first};
     *first = x;
     return x->node;
 }
@@ -220,7 +253,7 @@ static int list_nodes(struct schema *s, const struct schema_object *o,
         if (from->forbidden)
             continue;
         struct json_value key = *from->name;
-        m->plain[m->n] = member_node(s, schema_literal(s, &key, 0), from->all,
+        m->plain[m->n] = member_node(s, schema_name_literal(s, &key), from->all,
                                      from->n_all, level);
         m->follow[m->n] = grammar_seq2(s->g, comma, m->plain[m->n]);
         m->required[m->n++] = from->required;

@@ -249,6 +249,16 @@ static const struct {
     {TOOL_OBJECT, BLANK "\\{" ANY},
 };
 
+/* Print a regular expression of the texts that have a tag. Returns its length.
+ */
+static size_t put_bytewise(char *re, size_t size, const char *tag)
+{
+    size_t n = (size_t)snprintf(re, size, ANY);
+    for (; *tag; tag++)
+        n += (size_t)snprintf(re + n, size - n, "[%c]", *tag);
+    return n + (size_t)snprintf(re + n, size - n, ANY);
+}
+
 const struct dfa *schema_unreadable(struct schema *s, unsigned types)
 {
     char re[512];
@@ -256,8 +266,12 @@ const struct dfa *schema_unreadable(struct schema *s, unsigned types)
     const struct dfa **p = &s->unreadable[types & ~(unsigned)TOOL_STRING];
     _Static_assert(sizeof s->unreadable / sizeof *s->unreadable >= TOOL_STRING,
                    "one place for each combination of types");
-    size_t n = (size_t)snprintf(re, sizeof re, ANY "(%s|%s)" ANY,
-                                s->call->key_end, s->call->last);
+    size_t n = 0;
+    if (s->form == SCHEMA_PARAMETERS)
+        n = (size_t)snprintf(re, sizeof re, ANY "(%s|%s)" ANY, s->call->key_end,
+                             s->call->last);
+    else
+        n = put_bytewise(re, sizeof re, s->call->quote);
     for (size_t i = 0; i < sizeof readings / sizeof *readings; i++)
         if (types & readings[i].types)
             n += (size_t)snprintf(re + n, sizeof re - n, "|%s", readings[i].re);

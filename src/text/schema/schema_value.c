@@ -175,8 +175,11 @@ static bool is_plain_text(const char *s, size_t n)
 
 static void put_string(struct pieces *p, const char *s, size_t n)
 {
-    if (p->s->form == SCHEMA_PARAMETERS && schema_has_tag(p->s, s, n)) {
+    if ((p->s->form == SCHEMA_PARAMETERS || p->s->form == SCHEMA_BARE) &&
+        schema_has_tag(p->s, s, n)) {
         p->failed = true; /* cannot be written */
+    } else if (p->s->form == SCHEMA_BARE) {
+        flush_bytes(p, schema_emit_word(p->s, s, n));
     } else if (is_plain_text(s, n)) {
         put_bytes(p, "\"", 1);
         put_bytes(p, s, n);
@@ -184,6 +187,16 @@ static void put_string(struct pieces *p, const char *s, size_t n)
     } else {
         flush_bytes(p, schema_emit_word(p->s, s, n));
     }
+}
+
+static void put_name(struct pieces *p, const char *s, size_t n)
+{
+    if (p->s->form != SCHEMA_BARE)
+        put_string(p, s, n);
+    else if (schema_is_bare_name(s, n))
+        put_bytes(p, s, n);
+    else
+        p->failed = true; /* cannot be written */
 }
 
 /* Write a number as in the schema's text, a zero without its minus. */
@@ -222,7 +235,7 @@ static void put_value(struct pieces *p, const struct json_value *v, int level)
             put_bytes(p, ", ", p->s->spaced && !p->s->indent ? 2 : 1);
         put_newline(p, level + 1);
         if (v->type == JSON_OBJECT) {
-            put_string(p, v->keys[i].str, v->keys[i].len);
+            put_name(p, v->keys[i].str, v->keys[i].len);
             if (p->s->free_space)
                 flush_bytes(p, schema_colon(p->s));
             else

@@ -176,7 +176,8 @@ static bool schema_is_held(const struct calls *c, const struct tool *t,
 static uint32_t any_arguments(struct calls *c, const struct schema_options *o)
 {
     struct schema_options plain = *o;
-    plain.form = SCHEMA_ARGUMENTS;
+    if (o->form != SCHEMA_BARE)
+        plain.form = SCHEMA_ARGUMENTS;
     plain.work = NULL;
     return o->form == SCHEMA_PARAMETERS
                ? tools_text_to_tag(c->g, c->o->form->close)
@@ -207,8 +208,10 @@ static uint32_t arguments(struct calls *c, const struct tool *t)
                    "tool \"%s\": parameters: ", ERR_SHOW(t->name, t->n_name)))
         return grammar_oom(g, where.len);
     const struct schema_options o = {
-        .spaced = true,
-        .form = plain ? SCHEMA_PARAMETERS : SCHEMA_ARGUMENTS,
+        .spaced = form->kind != CALL_BARE,
+        .form = plain                     ? SCHEMA_PARAMETERS
+                : form->kind == CALL_BARE ? SCHEMA_BARE
+                                          : SCHEMA_ARGUMENTS,
         .call = form,
         .lenient = !is_strict(t) &&
                    (c->o->lenient || c->o->optional || t->strict != NULL),
@@ -297,7 +300,7 @@ static uint32_t text_and_calls(struct calls *c, uint32_t root)
 {
     const struct call_form *form = c->o->form;
     /* where each call has tags of its own, text may come between them */
-    bool several = form->open && (form->begin || !form->close);
+    bool several = form->open && !form->single && (form->begin || !form->close);
     const uint32_t parts[] = {
         tools_text_to_mark(c->g, form),
         block(c, tools_mark_length(form), several),
@@ -354,9 +357,11 @@ static void compile(struct grammar *g, const struct json_value *list,
         grammar_oom(g, c.n * sizeof *c.tools);
     } else {
         all_arguments(&c, list);
-        grammar_define(g, root,
-                       o->optional ? text_and_calls(&c, root)
-                                   : block(&c, 0, !o->tool && o->form->open));
+        grammar_define(
+            g, root,
+            o->optional
+                ? text_and_calls(&c, root)
+                : block(&c, 0, !o->tool && o->form->open && !o->form->single));
     }
     free(c.tools);
     free(c.args);
