@@ -53,6 +53,8 @@ struct blocks {
     bool layer_scale; /* a layer ends with a factor of the residual stream */
     enum activation activation; /* of gate_proj's results */
     enum routing_rule routing;
+    bool sinks; /* each query head has a score that takes part in the softmax
+                   and has no value: gpt-oss */
     bool experts_beside; /* layers with experts also have a dense MLP, and both
                             results are added: Gemma 4 */
 };

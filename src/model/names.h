@@ -45,6 +45,7 @@ enum weight_id {
     WEIGHT_O_BIAS,
     WEIGHT_Q_NORM, /* [head_dim], or all heads' */
     WEIGHT_K_NORM, /* [head_dim], or all heads' */
+    WEIGHT_SINKS,  /* [n_heads] */
     WEIGHT_GATE_PROJ,
     WEIGHT_UP_PROJ,
     WEIGHT_DOWN_PROJ,
@@ -171,8 +172,9 @@ extern const struct names names_gguf, names_gguf_fused;
 /* names_hub and names_gguf, NULL at the end. */
 extern const struct names *const names_llama[];
 
-/* The names of Seed-OSS in GGUF files: its second norm has another's name. */
-extern const struct names names_gguf_seed_oss;
+/* The names of Seed-OSS and gpt-oss in GGUF files: their second norm has
+ * another's name. */
+extern const struct names names_gguf_oss;
 
 /* The names of gpt-oss on the Hugging Face hub, MLX conversions included. */
 extern const struct names names_gpt_oss;
