@@ -136,12 +136,15 @@ static void choose_products(struct model *m)
     bool plain = m->config.arch->blocks.qk_norm == QK_NORM_NONE;
     bool unscaled = has_unscaled_scores(&m->config);
     m->large_scores = plain || unscaled;
-    m->precise_tokens = unscaled             ? UNSCALED_PRECISE_TOKENS
+    size_t own = m->config.arch->blocks.precise_tokens;
+    m->precise_tokens = own                  ? own
+                        : unscaled           ? UNSCALED_PRECISE_TOKENS
                         : recurrent || plain ? PRECISE_TOKENS
                                              : 0;
     m->rounds_steps = !recurrent;
-    m->pairs8_tokens =
-        m->any_i8 && has_experts(&m->config) ? MIXTURE_PAIRS_TOKENS : 0;
+    m->pairs8_tokens = !m->any_i8 || !has_experts(&m->config) ? 0
+                       : own                                  ? own
+                             : MIXTURE_PAIRS_TOKENS;
     mark_pairs(m);
 }
 
