@@ -12,11 +12,11 @@
 #include "model/names.h"
 #include "model/section.h"
 
-/* transformers computes nothing else, and does not read the last four. */
+/* The last two are fields of other mixtures, which transformers does not read
+ * here. */
 static const struct fixed_field fixed[] = {FIXED_LLAMA,
                                            {"swiglu_limit", "7"},
                                            {"decoder_sparse_step", "1"},
-                                           {"mlp_only_layers", "{}"},
                                            {"norm_topk_prob", "true"},
                                            {NULL, NULL}};
 

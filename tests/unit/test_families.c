@@ -25,6 +25,8 @@ static const struct {
                {"exaone4-full", "SG"},
                {"glm4", "S"},
                {"glm4-wide", "SMG"},
+               {"gpt-oss", "S"},
+               {"gpt-oss-top3", "SMG"},
                {"granite", "S"},
                {"granite-bias", "SMG"},
                {"llama-bias", "S"},
