@@ -100,6 +100,8 @@ struct arch {
     bool alternate_experts;  /* where gate_proj and up_proj of all experts are
                                 one tensor, their rows alternate; otherwise all
                                 rows of gate_proj come first */
+    bool gguf_fused_experts; /* GGUF files have gate_proj and up_proj of all
+                                experts in one tensor */
     struct blocks blocks;
     const struct fixed_field *fixed; /* of config.json, see fixed.h; has been
                                         checked before read_config */

@@ -67,18 +67,18 @@ enum weight_id {
                                of gate_proj, then its rows of up_proj, or by
                                turns (arch.alternate_experts) */
     WEIGHT_EXPERTS_DOWN,    /* [n_experts, d_model, d_ff] */
-    /* of experts beside a dense MLP (blocks.experts_beside) */
-    WEIGHT_DENSE_POST_NORM,      /* [d_model], of the dense MLP's result */
-    WEIGHT_EXPERTS_NORM,         /* [d_model], before the experts */
-    WEIGHT_EXPERTS_POST_NORM,    /* [d_model], of their result */
-    WEIGHT_ROUTER_SCALE,         /* [d_model], of the router's input */
-    WEIGHT_EXPERT_SCALES,        /* [n_experts], of each expert's result */
-    WEIGHT_ROUTER_BIAS,          /* [n_experts] */
     WEIGHT_EXPERTS_GATE_BIAS,    /* [n_experts, d_ff] */
     WEIGHT_EXPERTS_UP_BIAS,      /* [n_experts, d_ff] */
     WEIGHT_EXPERTS_GATE_UP_BIAS, /* [n_experts, 2 * d_ff], in the order of the
                                     rows of WEIGHT_EXPERTS_GATE_UP */
     WEIGHT_EXPERTS_DOWN_BIAS,    /* [n_experts, d_model] */
+    /* of experts beside a dense MLP (blocks.experts_beside) */
+    WEIGHT_DENSE_POST_NORM,   /* [d_model], of the dense MLP's result */
+    WEIGHT_EXPERTS_NORM,      /* [d_model], before the experts */
+    WEIGHT_EXPERTS_POST_NORM, /* [d_model], of their result */
+    WEIGHT_ROUTER_SCALE,      /* [d_model], of the router's input */
+    WEIGHT_EXPERT_SCALES,     /* [n_experts], of each expert's result */
+    WEIGHT_ROUTER_BIAS,       /* [n_experts] */
     /* of the expert that all tokens share */
     WEIGHT_SHARED_GATE_PROJ, /* [shared_ff, d_model] */
     WEIGHT_SHARED_UP_PROJ,   /* [shared_ff, d_model] */
