@@ -20,15 +20,15 @@
 #include "model/pooling.h"
 #include "qwick_tools.h"
 
-/* Elements of a tensor: consecutive ones; or a matrix of which the tensor has
- * the transpose, or some columns of the transpose. */
+/* Elements of a tensor: consecutive ones; or a matrix whose rows and columns
+ * have other places in the tensor, such as those of its transpose. */
 struct quantize_part {
     const struct st_tensor *src;
     size_t begin, n;
     size_t cols;   /* of the matrix */
-    size_t stride; /* from one row of the transpose to the next one; 0: elements
-                      are consecutive */
-    size_t step;   /* from one of its columns to the next one */
+    size_t stride; /* from one column to the next one; 0: elements are
+                      consecutive */
+    size_t step;   /* from one row to the next one */
 };
 
 /* Where the source has element i of a part. */

@@ -150,27 +150,21 @@ static int find_stack(struct finder *f, struct quantize_module *m,
     return 0;
 }
 
-/* The biases of all experts, gathered because they may be by turns, and because
- * their name changes. */
+/* The biases of all experts: rows of the tensor, or halves of them. A part that
+ * is gathered gets its name in MLX also when it is complete. */
 static int find_biases(struct finder *f, struct quantize_module *m,
                        const struct st_tensor *t, const struct half *h,
                        struct qwick_err *e)
 {
     const size_t want[] = {m->rows, h->n * m->cols};
-    if (experts_check(f->path, t, 2, want, e))
-        return -1;
-    for (size_t i = 0; i < m->rows; i++) {
-        struct quantize_part part = {
-            .src = t,
-            .begin = i * want[1] + h->i * (h->alternate ? 1 : m->cols),
-            .n = m->cols,
-            .cols = 1,
-            .stride = 1,
-            .step = h->alternate ? h->n : 1};
-        if (add_part(f, m, part, e))
-            return -1;
-    }
-    return 0;
+    struct quantize_part part = {.src = t,
+                                 .begin = h->i * (h->alternate ? 1 : m->cols),
+                                 .n = m->rows * m->cols,
+                                 .cols = m->cols,
+                                 .stride = h->alternate ? h->n : 1,
+                                 .step = want[1]};
+    return experts_check(f->path, t, 2, want, e) || add_part(f, m, part, e) ? -1
+                                                                            : 0;
 }
 
 /* The stack's name in the scheme of the source, without ".weight". Schemes have

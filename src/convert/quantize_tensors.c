@@ -308,22 +308,19 @@ static int add_experts(struct planner *pl, struct weight_ref w,
 static int add_roles(struct planner *pl, size_t layer, size_t *module,
                      struct qwick_err *e)
 {
-    static const struct {
-        enum weight_id id;
-        size_t n; /* modules, as quantize_experts has them */
-    } apart[] = {{WEIGHT_EXPERTS_GATE, 1},    {WEIGHT_EXPERTS_UP, 1},
-                 {WEIGHT_EXPERTS_DOWN, 1},    {WEIGHT_EXPERTS_GATE_BIAS, 1},
-                 {WEIGHT_EXPERTS_UP_BIAS, 1}, {WEIGHT_EXPERTS_DOWN_BIAS, 1}},
-      fused[] = {{WEIGHT_EXPERTS_GATE_UP, 2}, {WEIGHT_EXPERTS_DOWN, 1}};
-    bool is_fused = pl->to->gguf_fused_experts;
-    size_t n = is_fused ? 2 : pl->c->expert_bias ? 6 : 3;
-    for (size_t i = 0; i < n; i++) {
-        size_t n_roles = is_fused ? fused[i].n : apart[i].n;
-        const struct weight_ref w = {.id = is_fused ? fused[i].id : apart[i].id,
-                                     .layer = layer};
-        if (add_experts(pl, w, &pl->p->modules[*module], n_roles, e))
+    static const enum weight_id roles[] = {
+        /* as quantize_experts has them */
+        WEIGHT_EXPERTS_GATE,    WEIGHT_EXPERTS_UP,
+        WEIGHT_EXPERTS_DOWN,    WEIGHT_EXPERTS_GATE_BIAS,
+        WEIGHT_EXPERTS_UP_BIAS, WEIGHT_EXPERTS_DOWN_BIAS};
+    size_t n = pl->c->expert_bias ? QUANTIZE_ROLES : QUANTIZE_ROLES / 2, each;
+    for (size_t i = 0; i < n; i += each, *module += each) {
+        bool fused = i == 0 && pl->to->gguf_fused_experts;
+        const struct weight_ref w = {
+            .id = fused ? WEIGHT_EXPERTS_GATE_UP : roles[i], .layer = layer};
+        each = fused ? 2 : 1;
+        if (add_experts(pl, w, &pl->p->modules[*module], each, e))
             return -1;
-        *module += n_roles;
     }
     return 0;
 }
