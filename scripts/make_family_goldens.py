@@ -331,6 +331,9 @@ def released_rope(c):
 def released_layers(c):
     """Say by the older fields which layers have windows, rotations and experts."""
     kind, n = c["model_type"].removesuffix("_text"), c["num_hidden_layers"]
+    if kind == "gpt_oss":
+        c |= {"experts_per_token": c["num_experts_per_tok"], "swiglu_limit": 7.0,
+              "initial_context_length": c["rope_scaling"]["original_max_position_embeddings"]}
     if kind in ("gemma4", "gpt_oss"):  # were released with layer_types
         return
     types = c.pop("layer_types", None)

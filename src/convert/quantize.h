@@ -20,20 +20,22 @@
 #include "model/pooling.h"
 #include "qwick_tools.h"
 
-/* Elements of a tensor: consecutive ones; or a matrix of which the tensor has
- * the transpose. */
+/* Elements of a tensor: consecutive ones; or a matrix whose rows and columns
+ * have other places in the tensor, such as those of its transpose. */
 struct quantize_part {
     const struct st_tensor *src;
     size_t begin, n;
     size_t cols;   /* of the matrix */
-    size_t stride; /* from one row of the transpose to the next one; 0: elements
-                      are consecutive */
+    size_t stride; /* from one column to the next one; 0: elements are
+                      consecutive */
+    size_t step;   /* from one row to the next one */
 };
 
 /* Where the source has element i of a part. */
 static inline size_t quantize_place(const struct quantize_part *p, size_t i)
 {
-    return p->begin + (p->stride ? i % p->cols * p->stride + i / p->cols : i);
+    return p->begin +
+           (p->stride ? i % p->cols * p->stride + i / p->cols * p->step : i);
 }
 
 /* The order of elements in a GGUF file: of each block of units, the first ones
@@ -66,10 +68,12 @@ struct quantize_shard {
 };
 
 /* A weight, by the name that MLX has for its module: a tensor of two
- * dimensions, or all experts of a layer in one role. */
+ * dimensions, or all experts of a layer in one role, or these experts' biases.
+ */
 struct quantize_module {
     const struct st_tensor *t;   /* the first one of its source */
-    char *name;                  /* the result's without ".weight" */
+    char *name;                  /* the result's without ".weight" or ".bias" */
+    bool bias;                   /* a row for each expert; stays dense */
     int bits;                    /* 0: stays dense */
     size_t stack;                /* matrices; 0: one, in two dimensions */
     size_t rows, cols;           /* of a matrix */
@@ -222,8 +226,10 @@ int quantize_plan_mlx(struct quantize_plan *p, const struct quantize_source *s,
                       struct qwick_err *e);
 void quantize_plan_free(struct quantize_plan *p);
 
-/* Add a module for the experts of each layer and role, and mark the tensors of
- * these and the routers in p->claims. Bits are not chosen yet. */
+/* Add a module for the experts of each layer and role, then one for each role's
+ * biases where there are some, and mark the tensors of these and the routers in
+ * p->claims. Bits are not chosen yet. */
+enum { QUANTIZE_ROLES = 6 }; /* of a layer at most */
 int quantize_experts(struct quantize_plan *p, const struct st_set *set,
                      const char *path, const struct config *c,
                      struct qwick_err *e);

@@ -93,7 +93,7 @@ static int put_quantization(struct buf *out, const struct quantize_plan *p)
                         p->o->group, p->o->bits);
     for (size_t i = 0; i < p->n_modules && !rc; i++) {
         const struct quantize_module *m = &p->modules[i];
-        if (m->bits == p->o->bits)
+        if (m->bits == p->o->bits || m->bias)
             continue;
         rc = buf_puts(out, ",\n    ") || buf_json_cstr(out, m->name);
         if (m->bits == 0)

@@ -11,16 +11,20 @@
 
 /* One of gate_proj, up_proj and down_proj of a layer. */
 struct role {
-    enum weight_id one, all;
+    enum weight_id one, all, bias;
     bool fused; /* a source may have it in WEIGHT_EXPERTS_GATE_UP */
     bool down;  /* [d_model, d_ff], else [d_ff, d_model] */
 };
 
 static const struct role roles[] = {
-    {WEIGHT_EXPERT_GATE, WEIGHT_EXPERTS_GATE, true, false},
-    {WEIGHT_EXPERT_UP, WEIGHT_EXPERTS_UP, true, false},
-    {WEIGHT_EXPERT_DOWN, WEIGHT_EXPERTS_DOWN, false, true},
+    {WEIGHT_EXPERT_GATE, WEIGHT_EXPERTS_GATE, WEIGHT_EXPERTS_GATE_BIAS, true,
+     false},
+    {WEIGHT_EXPERT_UP, WEIGHT_EXPERTS_UP, WEIGHT_EXPERTS_UP_BIAS, true, false},
+    {WEIGHT_EXPERT_DOWN, WEIGHT_EXPERTS_DOWN, WEIGHT_EXPERTS_DOWN_BIAS, false,
+     true},
 };
+
+enum { N_ROLES = sizeof roles / sizeof *roles };
 
 /* What is looked for, and the name under which it was looked for last. */
 struct search {
@@ -90,6 +94,13 @@ static int add_part(struct finder *f, struct quantize_module *m,
     return 0;
 }
 
+/* An error: there is no tensor of the name that was looked for last. */
+static int experts_missing(const struct finder *f, struct qwick_err *e)
+{
+    return err_set(e, QWICK_ERR_MODEL, "%s: tensor %s: missing", f->path,
+                   f->s.name);
+}
+
 /* One tensor for each expert. */
 static int find_each(struct finder *f, struct quantize_module *m,
                      const struct role *r, size_t layer, struct qwick_err *e)
@@ -98,8 +109,7 @@ static int find_each(struct finder *f, struct quantize_module *m,
     for (size_t i = 0; i < m->stack; i++) {
         const struct st_tensor *t = experts_find(&f->s, r->one, layer, i);
         if (!t)
-            return err_set(e, QWICK_ERR_MODEL, "%s: tensor %s: missing",
-                           f->path, f->s.name);
+            return experts_missing(f, e);
         const struct quantize_part part = {.src = t, .n = m->rows * m->cols};
         if (experts_check(f->path, t, 2, want, e) || add_part(f, m, part, e))
             return -1;
@@ -107,28 +117,54 @@ static int find_each(struct finder *f, struct quantize_module *m,
     return 0;
 }
 
+/* Which rows of a matrix a module takes: all, or one of two halves, which come
+ * one after the other or by turns. */
+struct half {
+    size_t i, n;
+    bool alternate;
+};
+
 /* All in one tensor; of a fused one, half of each expert's rows. transposed: it
  * has their columns. */
 static int find_stack(struct finder *f, struct quantize_module *m,
-                      const struct st_tensor *t, size_t half, size_t halves,
+                      const struct st_tensor *t, const struct half *h,
                       bool transposed, struct qwick_err *e)
 {
-    const size_t rows = halves * m->rows, cols = m->cols, n = m->rows * cols;
+    const size_t rows = h->n * m->rows, cols = m->cols, n = m->rows * cols;
     const size_t want[] = {m->stack, transposed ? cols : rows,
                            transposed ? rows : cols};
+    bool alternate = transposed && h->alternate;
+    size_t begin = alternate ? h->i : h->i * (transposed ? m->rows : n);
     if (experts_check(f->path, t, 3, want, e))
         return -1;
     for (size_t i = 0; i < m->stack; i++) {
         struct quantize_part part = {.src = t,
-                                     .begin = i * halves * n +
-                                              half * (transposed ? m->rows : n),
+                                     .begin = i * h->n * n + begin,
                                      .n = n,
                                      .cols = cols,
-                                     .stride = transposed ? rows : 0};
+                                     .stride = transposed ? rows : 0,
+                                     .step = alternate ? h->n : 1};
         if (add_part(f, m, part, e))
             return -1;
     }
     return 0;
+}
+
+/* The biases of all experts: rows of the tensor, or halves of them. A part that
+ * is gathered gets its name in MLX also when it is complete. */
+static int find_biases(struct finder *f, struct quantize_module *m,
+                       const struct st_tensor *t, const struct half *h,
+                       struct qwick_err *e)
+{
+    const size_t want[] = {m->rows, h->n * m->cols};
+    struct quantize_part part = {.src = t,
+                                 .begin = h->i * (h->alternate ? 1 : m->cols),
+                                 .n = m->rows * m->cols,
+                                 .cols = m->cols,
+                                 .stride = h->alternate ? h->n : 1,
+                                 .step = want[1]};
+    return experts_check(f->path, t, 2, want, e) || add_part(f, m, part, e) ? -1
+                                                                            : 0;
 }
 
 /* The stack's name in the scheme of the source, without ".weight". Schemes have
@@ -147,28 +183,50 @@ static char *stack_name(const struct search *s, enum weight_id id, size_t layer)
     return strndup(name, strlen(name) - strlen(".weight"));
 }
 
+/* Begin the next module, with room for a part of each of n experts. */
+static struct quantize_module *add_module(struct finder *f,
+                                          struct quantize_module new, size_t n,
+                                          struct qwick_err *e)
+{
+    struct quantize_module *m = &f->p->modules[f->p->n_modules];
+    *m = new;
+    m->parts = calloc(n, sizeof *m->parts);
+    if (!m->parts) {
+        err_oom(e, n * sizeof *m->parts);
+        return NULL;
+    }
+    f->p->n_modules++;
+    return m;
+}
+
+/* The weights of a role, or its biases. */
 static int find_role(struct finder *f, const struct config *c, size_t layer,
-                     size_t which, struct qwick_err *e)
+                     size_t which, bool bias, struct qwick_err *e)
 {
     const struct layer_config *l = &c->layers[layer];
     const struct role *r = &roles[which];
-    struct quantize_module *m = &f->p->modules[f->p->n_modules];
-    size_t n = l->n_experts;
-    *m = (struct quantize_module){.stack = n,
-                                  .rows = r->down ? c->d_model : l->expert_ff,
-                                  .cols = r->down ? l->expert_ff : c->d_model};
-    m->parts = calloc(n, sizeof *m->parts);
-    if (!m->parts)
-        return err_oom(e, n * sizeof *m->parts);
-    f->p->n_modules++;
-    const struct st_tensor *fused =
-        experts_find(&f->s, WEIGHT_EXPERTS_GATE_UP, layer, 0);
+    size_t n = l->n_experts, rows = r->down ? c->d_model : l->expert_ff;
+    size_t cols = r->down ? l->expert_ff : c->d_model;
+    struct quantize_module *m = add_module(
+        f,
+        bias ? (struct quantize_module){.bias = true, .rows = n, .cols = rows}
+             : (struct quantize_module){.stack = n, .rows = rows, .cols = cols},
+        n, e);
+    if (!m)
+        return -1;
+    const struct st_tensor *fused = experts_find(
+        &f->s, bias ? WEIGHT_EXPERTS_GATE_UP_BIAS : WEIGHT_EXPERTS_GATE_UP,
+        layer, 0);
     const struct st_tensor *both = r->fused ? fused : NULL;
     const struct st_tensor *all =
-        both ? NULL : experts_find(&f->s, r->all, layer, 0);
+        both ? both : experts_find(&f->s, bias ? r->bias : r->all, layer, 0);
+    const struct half h = {both ? which : 0, both ? 2 : 1,
+                           both && c->arch->alternate_experts};
     bool transposed = fused && c->arch->transposed_experts;
-    int rc = both  ? find_stack(f, m, both, which, 2, transposed, e)
-             : all ? find_stack(f, m, all, 0, 1, transposed, e)
+    if (bias && !all)
+        return experts_missing(f, e);
+    int rc = bias  ? find_biases(f, m, all, &h, e)
+             : all ? find_stack(f, m, all, &h, transposed, e)
                    : find_each(f, m, r, layer, e);
     if (rc)
         return -1;
@@ -195,8 +253,8 @@ int quantize_experts(struct quantize_plan *p, const struct st_set *set,
             continue;
         mark_router(&f, WEIGHT_ROUTER, i);
         mark_router(&f, WEIGHT_SHARED_GATE, i);
-        for (size_t r = 0; r < sizeof roles / sizeof *roles; r++)
-            if (find_role(&f, c, i, r, e))
+        for (size_t r = 0; r < (c->expert_bias ? 2 : 1) * N_ROLES; r++)
+            if (find_role(&f, c, i, r % N_ROLES, r >= N_ROLES, e))
                 return -1;
     }
     return 0;

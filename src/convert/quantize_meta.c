@@ -75,8 +75,9 @@ static int check_yarn(const struct quantize_source *s, const struct arch *to,
     bool warm = has_key(to, temperature_key);
     if (r->type != ROPE_YARN)
         return 0;
-    if (!r->truncate)
-        return refuse(s, "rope_scaling.truncate", "false", e);
+    if (r->truncate == to->gguf_untruncated)
+        return refuse(s, "rope_scaling.truncate", r->truncate ? "true" : "false",
+                      e);
     if (r->q_beta != 0 && !warm)
         return refuse(s, "rope_scaling.llama_4_scaling_beta",
                       "another value than 0", e);

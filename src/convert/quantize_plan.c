@@ -244,7 +244,8 @@ static int choose_experts(struct quantize_plan *p, const char *path, bool tied,
 {
     for (size_t i = 0; i < p->n_modules; i++) {
         struct quantize_module *m = &p->modules[i];
-        m->bits = choose_bits(p, m, tied, false, u->only, u->skip);
+        if (!m->bias)
+            m->bits = choose_bits(p, m, tied, false, u->only, u->skip);
         if (i > 0 && m->fused && m[-1].t == m->t && m[-1].bits != m->bits)
             return err_set(e, QWICK_ERR_USAGE,
                            "%s: %s and %s are one tensor: quantize both or "
@@ -262,8 +263,7 @@ static int find_modules(struct quantize_plan *p, const struct st_set *set,
     bool tied = c->tied_head;
     struct used u = {calloc(p->o->n_only + 1, sizeof *u.only),
                      calloc(p->o->n_skip + 1, sizeof *u.skip)};
-    /* a layer has three roles of experts, and as many tensors at least */
-    int rc = size_add(n, 3 * c->n_layers + 1, &most);
+    int rc = size_add(n, QUANTIZE_ROLES * c->n_layers + 1, &most);
     p->modules = rc ? NULL : calloc(most, sizeof *p->modules);
     p->claims = calloc(n + 1, sizeof *p->claims);
     if (!u.only || !u.skip || !p->modules || !p->claims)
@@ -347,12 +347,13 @@ static int add_packed(struct quantize_plan *p, struct quantize_shard *s,
     return 0;
 }
 
-/* A module that stays dense, and whose source is transposed. */
+/* A module that stays dense, and whose elements have to be gathered. */
 static int add_dense(struct quantize_plan *p, struct quantize_shard *s,
                      const struct quantize_module *m)
 {
-    struct st_out_tensor out = {.name = make_name(p, m->name, weight),
-                                .dtype = m->t->dtype};
+    struct st_out_tensor out = {
+        .name = make_name(p, m->name, m->bias ? ".bias" : weight),
+        .dtype = m->t->dtype};
     if (!out.name)
         return -1;
     for (size_t i = 0, at = 0; i < m->n_parts; at += m->parts[i++].n)
@@ -506,7 +507,8 @@ int quantize_plan_mlx(struct quantize_plan *p, const struct quantize_source *s,
         make_shards(p, s->set, s->m.config.tied_head, e))
         return -1;
     for (size_t i = 0; i < p->n_modules; i++)
-        ++*(p->modules[i].bits ? &p->n_quantized : &p->n_dense);
+        if (!p->modules[i].bias)
+            ++*(p->modules[i].bits ? &p->n_quantized : &p->n_dense);
     return 0;
 }
 

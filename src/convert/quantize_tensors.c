@@ -28,7 +28,7 @@ struct planner {
 
 static bool is_expert(enum weight_id id)
 {
-    return id >= WEIGHT_EXPERT_GATE && id <= WEIGHT_EXPERTS_DOWN;
+    return id >= WEIGHT_EXPERT_GATE && id <= WEIGHT_EXPERTS_DOWN_BIAS;
 }
 
 /* Whether a matrix is small and has to be exact. */
@@ -285,16 +285,21 @@ static int add_packed(struct planner *pl, const struct weight *w,
     return 0;
 }
 
-/* Add all experts of a layer in one role. */
+/* Add all experts of a layer in one role, or in n roles whose rows come one
+ * after the other, or their biases. */
 static int add_experts(struct planner *pl, struct weight_ref w,
-                       const struct quantize_module *m, struct qwick_err *e)
+                       const struct quantize_module *m, size_t n,
+                       struct qwick_err *e)
 {
-    const size_t shape[] = {m->stack, m->rows, m->cols};
-    if (add_out(pl, w, m->t, choose_type(pl, w, m->cols), shape, 3, e))
+    const size_t shape[] = {m->stack, n * m->rows, m->cols};
+    size_t skip = m->bias ? 1 : 0, at = 0;
+    enum dtype type = m->bias ? DT_F32 : choose_type(pl, w, m->cols);
+    if (add_out(pl, w, m->t, type, shape + skip, 3 - skip, e))
         return -1;
-    for (size_t i = 0, at = 0; i < m->n_parts; i++) {
-        add_job(pl, m->parts[i], at, (struct quantize_order){0});
-        at += m->parts[i].n;
+    for (size_t i = 0; i < n * m->n_parts; i++) {
+        const struct quantize_part part = m[i % n].parts[i / n];
+        add_job(pl, part, at, (struct quantize_order){0});
+        at += part.n;
     }
     return 0;
 }
@@ -305,10 +310,16 @@ static int add_roles(struct planner *pl, size_t layer, size_t *module,
 {
     static const enum weight_id roles[] = {
         /* as quantize_experts has them */
-        WEIGHT_EXPERTS_GATE, WEIGHT_EXPERTS_UP, WEIGHT_EXPERTS_DOWN};
-    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
-        const struct weight_ref w = {.id = roles[i], .layer = layer};
-        if (add_experts(pl, w, &pl->p->modules[(*module)++], e))
+        WEIGHT_EXPERTS_GATE,    WEIGHT_EXPERTS_UP,
+        WEIGHT_EXPERTS_DOWN,    WEIGHT_EXPERTS_GATE_BIAS,
+        WEIGHT_EXPERTS_UP_BIAS, WEIGHT_EXPERTS_DOWN_BIAS};
+    size_t n = pl->c->expert_bias ? QUANTIZE_ROLES : QUANTIZE_ROLES / 2, each;
+    for (size_t i = 0; i < n; i += each, *module += each) {
+        bool fused = i == 0 && pl->to->gguf_fused_experts;
+        const struct weight_ref w = {
+            .id = fused ? WEIGHT_EXPERTS_GATE_UP : roles[i], .layer = layer};
+        each = fused ? 2 : 1;
+        if (add_experts(pl, w, &pl->p->modules[*module], each, e))
             return -1;
     }
     return 0;
@@ -454,11 +465,12 @@ int quantize_gguf_tensors(struct quantize_plan *p,
                          .type = t,
                          .path = checkpoint_dir(s->ck)};
     p->naming = s->m.weights.naming;
-    p->modules = calloc(3 * c->n_layers + 1, sizeof *p->modules);
+    p->modules = calloc(QUANTIZE_ROLES * c->n_layers + 1, sizeof *p->modules);
     p->claims = calloc(st_count(s->set) + 1, sizeof *p->claims);
-    int rc = p->modules && p->claims
-                 ? 0
-                 : err_oom(e, 3 * c->n_layers * sizeof *p->modules);
+    int rc =
+        p->modules && p->claims
+            ? 0
+            : err_oom(e, QUANTIZE_ROLES * c->n_layers * sizeof *p->modules);
     if (!rc)
         rc = quantize_experts(p, s->set, pl.path, c, e);
     if (!rc)

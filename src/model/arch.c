@@ -16,7 +16,8 @@ static const struct arch *const families[] = {
     &arch_qwen3next,      &arch_glm4,
     &arch_seed_oss,       &arch_ernie45,
     &arch_exaone4,        &arch_gemma4,
-    &arch_gemma4_unified, &arch_gemma4_unified_text};
+    &arch_gemma4_unified, &arch_gemma4_unified_text,
+    &arch_gpt_oss};
 
 enum { N_FAMILIES = sizeof families / sizeof *families };
 

@@ -53,6 +53,10 @@ struct blocks {
     bool layer_scale; /* a layer ends with a factor of the residual stream */
     enum activation activation; /* of gate_proj's results */
     enum routing_rule routing;
+    bool sinks; /* each query head has a score that takes part in the softmax
+                   and has no value: gpt-oss */
+    size_t precise_tokens; /* longer passes round activations as usual, others
+                              less (choose_products); 0: by other blocks */
     bool experts_beside; /* layers with experts also have a dense MLP, and both
                             results are added: Gemma 4 */
 };
@@ -85,6 +89,8 @@ struct arch {
                                rows of q_proj and k_proj */
     bool gguf_plain_topk;   /* norm_topk_prob is false in GGUF files, which have
                                no key for it */
+    bool gguf_untruncated;  /* yarn's truncate is false in GGUF files, which
+                               have no key for it; otherwise true */
     bool implies_heads;     /* head_dim, num_key_value_heads and
                                tie_word_embeddings may be missing: hidden_size
                                / num_attention_heads, num_attention_heads and
@@ -94,6 +100,8 @@ struct arch {
     bool alternate_experts;  /* where gate_proj and up_proj of all experts are
                                 one tensor, their rows alternate; otherwise all
                                 rows of gate_proj come first */
+    bool gguf_fused_experts; /* GGUF files have gate_proj and up_proj of all
+                                experts in one tensor */
     struct blocks blocks;
     const struct fixed_field *fixed; /* of config.json, see fixed.h; has been
                                         checked before read_config */
@@ -155,9 +163,9 @@ const struct arch *arch_find_gguf(const char *name, size_t len);
 const struct arch *arch_in_gguf(const struct arch *a);
 
 extern const struct arch arch_ernie45, arch_exaone4, arch_gemma3, arch_gemma4,
-    arch_gemma4_unified, arch_gemma4_unified_text, arch_glm4, arch_granite,
-    arch_llama, arch_ministral3, arch_mistral, arch_mixtral, arch_olmo2,
-    arch_olmo3, arch_phi3, arch_qwen2, arch_qwen25vl, arch_qwen2moe,
+    arch_gemma4_unified, arch_gemma4_unified_text, arch_glm4, arch_gpt_oss,
+    arch_granite, arch_llama, arch_ministral3, arch_mistral, arch_mixtral,
+    arch_olmo2, arch_olmo3, arch_phi3, arch_qwen2, arch_qwen25vl, arch_qwen2moe,
     arch_qwen2vl, arch_qwen3, arch_qwen35, arch_qwen35moe, arch_qwen3moe,
     arch_qwen3next, arch_qwen3vl, arch_qwen3vlmoe, arch_seed_oss, arch_smollm3;
 

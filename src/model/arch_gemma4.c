@@ -364,20 +364,21 @@ static double gguf_scalar(const struct config *c)
 
 static const struct names *const schemes[] = {&names_gemma4, &names_gguf, NULL};
 
-#define GEMMA4                                                         \
-    .gguf_layered = true, .own_fields = own_fields, .gguf_keys = keys, \
-    .blocks = {.attn_norm = true,                                      \
-               .mlp_norm = true,                                       \
-               .attn_post_norm = true,                                 \
-               .mlp_post_norm = true,                                  \
-               .qk_norm = QK_NORM_HEAD,                                \
-               .v_norm = true,                                         \
-               .layer_scale = true,                                    \
-               .activation = ACTIVATION_GELU,                          \
-               .routing = ROUTING_CHOSEN,                              \
-               .experts_beside = true},                                \
-    .fixed = fixed, .names = schemes, .gguf_names = &names_gguf,       \
-    .gguf_query_scalar = gguf_scalar, .read_config = read_config,      \
+#define GEMMA4                                                    \
+    .gguf_layered = true, .gguf_fused_experts = true,             \
+    .own_fields = own_fields, .gguf_keys = keys,                  \
+    .blocks = {.attn_norm = true,                                 \
+               .mlp_norm = true,                                  \
+               .attn_post_norm = true,                            \
+               .mlp_post_norm = true,                             \
+               .qk_norm = QK_NORM_HEAD,                           \
+               .v_norm = true,                                    \
+               .layer_scale = true,                               \
+               .activation = ACTIVATION_GELU,                     \
+               .routing = ROUTING_CHOSEN,                         \
+               .experts_beside = true},                           \
+    .fixed = fixed, .names = schemes, .gguf_names = &names_gguf,  \
+    .gguf_query_scalar = gguf_scalar, .read_config = read_config, \
     LAYER_FUNCTIONS
 
 const struct arch arch_gemma4 = {

@@ -20,7 +20,7 @@ static int read_config(struct config *c, const struct section *s,
                : 0;
 }
 
-static const struct names *const schemes[] = {&names_hub, &names_gguf_seed_oss,
+static const struct names *const schemes[] = {&names_hub, &names_gguf_oss,
                                               NULL};
 
 const struct arch arch_seed_oss = {
@@ -30,6 +30,6 @@ const struct arch arch_seed_oss = {
     .blocks = {.attn_norm = true, .mlp_norm = true},
     .fixed = fixed_llama,
     .names = schemes,
-    .gguf_names = &names_gguf_seed_oss,
+    .gguf_names = &names_gguf_oss,
     .read_config = read_config,
     LAYER_FUNCTIONS};

@@ -4,7 +4,8 @@
  *
  * Positions are summed by segments of ATTN_SEGMENT, which are then merged in
  * order: so the same bits come out whether one thread walks all of them or,
- * in decode with few heads, many share them. */
+ * in decode with few heads, many share them. Scores without a value (sinks)
+ * join when all segments are merged. */
 #include <math.h>
 #include <string.h>
 
@@ -300,6 +301,19 @@ static void merge(const struct kernels *k, const struct softmax *to,
     }
 }
 
+/* Return the factor of a row's acc: the residual scale over the sum of
+ * exponentials. A sink adds its own exponential to the sum, and becomes the
+ * maximum if it is larger. */
+static float factor_of(const struct softmax *from, size_t row,
+                       const float *sink, float scale)
+{
+    float m = from->m[row], l = from->l[row];
+    if (!sink)
+        return scale / l;
+    float top = m > *sink ? m : *sink, a = expf(m - top);
+    return scale * a / (l * a + expf(*sink - top));
+}
+
 /* Divide by the sums, apply the residual scale and the gates, and hand out the
  * rows. */
 static void finish(const struct worker *w, const struct task *a,
@@ -307,13 +321,17 @@ static void finish(const struct worker *w, const struct task *a,
 {
     const struct pass *p = w->p;
     const struct config *c = &p->m->config;
+    const float *sinks = p->m->layers[a->layer].attn.sinks;
     size_t d = config_of(w, a->layer)->head_dim, group = group_of(w, a->layer),
            q_dim = c->n_heads * d;
     for (size_t i = 0; i < (a->h1 - a->h0) * a->n; i++) {
         size_t t = a->tile->out + i % a->n / group;
         size_t head = (a->h0 + i / a->n) * group + i % group;
         float *row = from->acc + i * d;
-        w->k->scale(row, c->residual_scale / from->l[i], d);
+        w->k->scale(
+            row,
+            factor_of(from, i, sinks ? sinks + head : NULL, c->residual_scale),
+            d);
         if (c->attention_gate) {
             size_t token = a->tile->first + i % a->n / group;
             w->k->glu(row, queries(w, a->layer, token, head) + d, row, d);

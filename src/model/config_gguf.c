@@ -289,7 +289,7 @@ static void put_longrope(struct writer *w)
     w->bad |= buf_putc(&w->out, '}');
 }
 
-static void put_scaling(struct writer *w)
+static void put_scaling(struct writer *w, const struct arch *a)
 {
     if (st_find(gguf_tensors(w->g), "rope_factors_long.weight")) {
         put_longrope(w);
@@ -302,6 +302,7 @@ static void put_scaling(struct writer *w)
     put_name(w, "rope_scaling");
     w->bad |= buf_putc(&w->out, '{');
     put_rows(w, in_scaling);
+    put_bool(w, "truncate", !a->gguf_untruncated);
     w->bad |= buf_putc(&w->out, '}');
 }
 
@@ -630,7 +631,7 @@ int config_read_gguf(struct config *c, const struct gguf *g,
     put_rows(&w, "");
     put_computed(&w, partial);
     put_implied(&w, c->arch);
-    put_scaling(&w);
+    put_scaling(&w, c->arch);
     put_stop_ids(&w);
     put_recurrent(&w);
     put_layers(&w);

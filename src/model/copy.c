@@ -47,6 +47,7 @@ static bool same_layer(const struct model *a, const struct model *b, size_t i)
            equal(x->ple.norm, y->ple.norm, d_model) &&
            equal(x->attn.q_norm, y->attn.q_norm, q_norm) &&
            equal(x->attn.k_norm, y->attn.k_norm, k_norm) &&
+           equal(x->attn.sinks, y->attn.sinks, a->config.n_heads) &&
            x->scale == y->scale;
 }
 

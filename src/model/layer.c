@@ -8,7 +8,7 @@
 /* ---- weights --------------------------------------------------------------
  */
 
-/* A vector of layer i: a norm or a bias. */
+/* A vector of layer i: a norm, a bias or the sinks. */
 struct vector {
     float **out;
     enum weight_id id;
@@ -121,17 +121,18 @@ int layer_bind_attention(struct model *m, struct layer *l, size_t i,
     const struct rows_of qkv[] = {{&a->q_proj, WEIGHT_Q_PROJ, q_rows},
                                {&a->k_proj, WEIGHT_K_PROJ, kv_dim},
                                {&a->v_proj, WEIGHT_V_PROJ, kv_dim}};
-    const struct vector biases[] = {
+    const struct vector vectors[] = {
         {&a->q_bias, WEIGHT_Q_BIAS, q_rows, c->qkv_bias},
         {&a->k_bias, WEIGHT_K_BIAS, kv_dim, c->qkv_bias && n_parts > 1},
         {&a->v_bias, WEIGHT_V_BIAS, kv_dim, c->qkv_bias && n_parts > 2},
         {&a->o_bias, WEIGHT_O_BIAS, d, c->o_bias},
+        {&a->sinks, WEIGHT_SINKS, c->n_heads, c->arch->blocks.sinks},
     };
     if (layer_bind_norms(m, l, i, e) ||
         bind_parts(w, qkv, n_parts, d, WEIGHT_QKV_PROJ, i, e) ||
         weights_matrix(w, &a->o_proj, d, q_dim, layer_weight(WEIGHT_O_PROJ, i),
                        e) ||
-        bind_qkv_norms(m, a, i, e) || BIND_VECTORS(w, biases, i, e))
+        bind_qkv_norms(m, a, i, e) || BIND_VECTORS(w, vectors, i, e))
         return -1;
     scale_vector(a->o_bias, d, c->residual_scale);
     return 0;

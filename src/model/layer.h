@@ -30,7 +30,7 @@ static inline struct weight_ref layer_weight(enum weight_id id, size_t i)
 int layer_bind_norms(struct model *m, struct layer *l, size_t i,
                      struct qwick_err *e);
 
-/* Bind the norms, the projections and their biases. */
+/* Bind the norms, the projections, their biases and the sinks. */
 int layer_bind_attention(struct model *m, struct layer *l, size_t i,
                          struct qwick_err *e);
 

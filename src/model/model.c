@@ -138,12 +138,14 @@ static void choose_products(struct model *m)
     bool plain = m->config.arch->blocks.qk_norm == QK_NORM_NONE;
     bool unscaled = has_unscaled_scores(&m->config);
     m->large_scores = plain || unscaled;
-    m->precise_tokens = unscaled             ? UNSCALED_PRECISE_TOKENS
+    size_t own = m->config.arch->blocks.precise_tokens;
+    m->precise_tokens = own                  ? own
+                        : unscaled           ? UNSCALED_PRECISE_TOKENS
                         : recurrent || plain ? PRECISE_TOKENS
                                              : 0;
     m->rounds_steps = !recurrent;
-    m->pairs8_tokens =
-        m->any_i8 && (unscaled || has_experts(&m->config)) ? PAIRS8_TOKENS : 0;
+    bool paired = m->any_i8 && (unscaled || has_experts(&m->config));
+    m->pairs8_tokens = paired ? (own ? own : PAIRS8_TOKENS) : 0;
     mark_pairs(m);
 }
 

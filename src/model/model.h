@@ -30,6 +30,7 @@ struct attention {
     float *q_norm, *k_norm;
     float *v_norm; /* [head_dim] ones; NULL: values are not normalised */
     float q_scale; /* of queries, where no norm has it; otherwise 1 */
+    float *sinks;  /* [n_heads] scores without a value; NULL: none */
 };
 
 /* down_proj(scale * glu(gate_proj(x), up_proj(x))). */

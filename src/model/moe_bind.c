@@ -366,7 +366,7 @@ int experts_bind(struct model *m, struct experts *x, size_t layer,
     x->n_active = l->n_active;
     x->d_ff = l->expert_ff;
     x->routing = a->blocks.routing;
-    x->normalise = c->norm_topk_prob;
+    x->normalise = c->norm_topk_prob && x->routing == ROUTING_ALL;
     x->glu = model_glu(m);
     x->scale = c->residual_scale;
     /* GGUF files fuse them, too, in the order of products */

@@ -25,6 +25,7 @@
     [WEIGHT_O_BIAS] = {ATTN "o_proj.bias"},                                \
     [WEIGHT_Q_NORM] = {ATTN "q_norm.weight"},                              \
     [WEIGHT_K_NORM] = {ATTN "k_norm.weight"},                              \
+    [WEIGHT_SINKS] = {ATTN "sinks"},                                       \
     [WEIGHT_GATE_PROJ] = {MLP "gate_proj.weight"},                         \
     [WEIGHT_UP_PROJ] = {MLP "up_proj.weight"},                             \
     [WEIGHT_DOWN_PROJ] = {MLP "down_proj.weight"},                         \
@@ -233,6 +234,7 @@ const struct names names_qwen3next_mlx = {.config = "config.json",
     [WEIGHT_O_BIAS] = {BLOCK "attn_output.bias"},                              \
     [WEIGHT_Q_NORM] = {BLOCK "attn_q_norm.weight"},                            \
     [WEIGHT_K_NORM] = {BLOCK "attn_k_norm.weight"},                            \
+    [WEIGHT_SINKS] = {BLOCK "attn_sinks.weight"},                              \
     [WEIGHT_DOWN_PROJ] = {BLOCK "ffn_down.weight"},                            \
     [WEIGHT_GATE_BIAS] = {BLOCK "ffn_gate.bias"},                              \
     [WEIGHT_UP_BIAS] = {BLOCK "ffn_up.bias"},                                  \
@@ -284,7 +286,7 @@ const struct names names_gguf = {
 
 const struct names *const names_llama[] = {&names_hub, &names_gguf, NULL};
 
-const struct names names_gguf_seed_oss = {
+const struct names names_gguf_oss = {
     .config = "its metadata",
     .prefixes = {"", NULL},
     .of = {GGUF_COMMON, GGUF_GATE_UP,

@@ -45,6 +45,7 @@ enum weight_id {
     WEIGHT_O_BIAS,
     WEIGHT_Q_NORM, /* [head_dim], or all heads' */
     WEIGHT_K_NORM, /* [head_dim], or all heads' */
+    WEIGHT_SINKS,  /* [n_heads] */
     WEIGHT_GATE_PROJ,
     WEIGHT_UP_PROJ,
     WEIGHT_DOWN_PROJ,
@@ -66,18 +67,18 @@ enum weight_id {
                                of gate_proj, then its rows of up_proj, or by
                                turns (arch.alternate_experts) */
     WEIGHT_EXPERTS_DOWN,    /* [n_experts, d_model, d_ff] */
-    /* of experts beside a dense MLP (blocks.experts_beside) */
-    WEIGHT_DENSE_POST_NORM,      /* [d_model], of the dense MLP's result */
-    WEIGHT_EXPERTS_NORM,         /* [d_model], before the experts */
-    WEIGHT_EXPERTS_POST_NORM,    /* [d_model], of their result */
-    WEIGHT_ROUTER_SCALE,         /* [d_model], of the router's input */
-    WEIGHT_EXPERT_SCALES,        /* [n_experts], of each expert's result */
-    WEIGHT_ROUTER_BIAS,          /* [n_experts] */
     WEIGHT_EXPERTS_GATE_BIAS,    /* [n_experts, d_ff] */
     WEIGHT_EXPERTS_UP_BIAS,      /* [n_experts, d_ff] */
     WEIGHT_EXPERTS_GATE_UP_BIAS, /* [n_experts, 2 * d_ff], in the order of the
                                     rows of WEIGHT_EXPERTS_GATE_UP */
     WEIGHT_EXPERTS_DOWN_BIAS,    /* [n_experts, d_model] */
+    /* of experts beside a dense MLP (blocks.experts_beside) */
+    WEIGHT_DENSE_POST_NORM,   /* [d_model], of the dense MLP's result */
+    WEIGHT_EXPERTS_NORM,      /* [d_model], before the experts */
+    WEIGHT_EXPERTS_POST_NORM, /* [d_model], of their result */
+    WEIGHT_ROUTER_SCALE,      /* [d_model], of the router's input */
+    WEIGHT_EXPERT_SCALES,     /* [n_experts], of each expert's result */
+    WEIGHT_ROUTER_BIAS,       /* [n_experts] */
     /* of the expert that all tokens share */
     WEIGHT_SHARED_GATE_PROJ, /* [shared_ff, d_model] */
     WEIGHT_SHARED_UP_PROJ,   /* [shared_ff, d_model] */
@@ -171,8 +172,9 @@ extern const struct names names_gguf, names_gguf_fused;
 /* names_hub and names_gguf, NULL at the end. */
 extern const struct names *const names_llama[];
 
-/* The names of Seed-OSS in GGUF files: its second norm has another's name. */
-extern const struct names names_gguf_seed_oss;
+/* The names of Seed-OSS and gpt-oss in GGUF files: their second norm has
+ * another's name. */
+extern const struct names names_gguf_oss;
 
 /* The names of gpt-oss on the Hugging Face hub, MLX conversions included. */
 extern const struct names names_gpt_oss;

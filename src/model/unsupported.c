@@ -23,8 +23,6 @@ static const struct {
     {"gemma3n*", NULL, "Gemma 3 4B"},
     {"gemma-embedding", encoder, embedding},
     {"gemma*", NULL, "Gemma 3"},
-    {"gpt_oss", NULL, mixture},
-    {"gpt-oss", NULL, mixture},
     {"deepseek*", mla, mixture},
     {"glm4_moe_lite", mla, mixture},
     {"kimi*", mla, mixture},

@@ -17,6 +17,7 @@
 #include "file/safetensors.h"
 #include "kernel/kernel.h"
 #include "model/affine.h"
+#include "model/arch.h"
 #include "model/config.h"
 #include "stack.h"
 #include "tempdir.h"
@@ -28,8 +29,9 @@ struct geometry {
     size_t window; /* sliding window of every second layer, in a mixture of
                       experts of each layer; 0: none */
     bool tied, bias;
+    bool sinks; /* write the checkpoint with ref_set_config */
     /* of other layers (has_other_heads), a divisor of all heads; 0: none. Write
-     * the checkpoint with ref_set_heads */
+     * the checkpoint with ref_set_config */
     size_t other_kv_heads, other_head_dim;
     bool gemma; /* Gemma 3; without experts */
     /* of Qwen3.5, without windows: */
@@ -369,8 +371,13 @@ static inline void ref_add_layer(struct ref_model *m, size_t layer)
         if (all[i].bias)
             ref_add(m, module, "bias", 0, all[i].rows, 0, 0.2);
     }
-    if (is_recurrent(g, layer))
+    if (is_recurrent(g, layer)) {
         ref_add_delta(m, layer);
+    } else if (g->sinks) {
+        char attn[64];
+        snprintf(attn, sizeof attn, "model.layers.%zu.self_attn", layer);
+        ref_add(m, attn, "sinks", 0, ref_n_heads(g), 0, 2);
+    }
 }
 
 static const double *ref_find(const struct ref_model *m, const char *name)
@@ -440,6 +447,20 @@ static inline void ref_set_heads(const struct geometry *g, struct config *c)
         c->layers[i].rope = rope;
         c->layers[i].score_scale = 1 / sqrtf((float)ref_scalar(g, i));
     }
+}
+
+/* Change a config that was read to what no config.json can say, or only that of
+ * another family. */
+static inline void ref_set_config(const struct geometry *g, struct config *c)
+{
+    static struct arch arch;
+    if (g->other_kv_heads)
+        ref_set_heads(g, c);
+    if (!g->sinks)
+        return;
+    arch = *c->arch;
+    arch.blocks.sinks = true;
+    c->arch = &arch;
 }
 
 /* The quantization object, with the router's own bits, as mlx-lm writes it. */
@@ -598,11 +619,12 @@ static inline void ref_rope(const struct geometry *g, size_t layer, double *x,
     }
 }
 
-/* The last of n positions attends to those in its window. */
+/* The last of n positions attends to those in its window. sink: a score without
+ * a value, or NULL. */
 static inline void ref_attend(double *out, const double *q, const double *k,
                               const double *v, size_t ld, size_t n,
                               size_t layer, const struct geometry *g,
-                              const struct ref_noise *z)
+                              const double *sink, const struct ref_noise *z)
 {
     size_t d = ref_head_dim(g, layer);
     size_t window = is_sliding(g, layer) ? g->window : 0;
@@ -614,8 +636,12 @@ static inline void ref_attend(double *out, const double *q, const double *k,
         p[j] /= sqrt((double)ref_scalar(g, layer));
         top = fmax(top, p[j]);
     }
+    if (sink)
+        top = fmax(top, *sink);
     for (size_t j = first; j < n; j++)
         sum += p[j] = exp(p[j] - top);
+    if (sink)
+        sum += exp(*sink - top);
     ref_disturb(p, n, z);
     for (size_t i = 0; i < d; i++) {
         out[i] = 0;
@@ -646,6 +672,7 @@ static inline void ref_attention(struct ref_pass *p, size_t layer, size_t pos)
     size_t q_dim = n_heads * d, kv_dim = n_kv_heads * d;
     double *k = p->k + layer * p->kv_most, *v = p->v + layer * p->kv_most;
     double *own = k + pos * kv_dim, *y = ref_alloc(g->d_model, sizeof *y);
+    const double *sinks = ref_layer(m, layer, "self_attn.sinks");
     ref_norm(p->xn, p->x, ref_layer(m, layer, "input_layernorm.weight"),
              g->d_model);
     ref_disturb(p->xn, g->d_model, &p->z->products);
@@ -670,7 +697,8 @@ static inline void ref_attention(struct ref_pass *p, size_t layer, size_t pos)
         ref_rope(g, layer, q, pos);
         ref_disturb(q, d, &p->z->attention);
         ref_attend(p->attn + h * d, q, k + h / group * d, v + h / group * d,
-                   kv_dim, pos + 1, layer, g, &p->z->attention);
+                   kv_dim, pos + 1, layer, g, sinks ? sinks + h : NULL,
+                   &p->z->attention);
         for (size_t i = 0; i < d && g->qwen35; i++) /* gates */
             p->attn[h * d + i] /= 1 + exp(-q[d + i]);
     }

@@ -1,4 +1,4 @@
-/* config.json of mixtures of experts, of Gemma 3 and of Qwen3.5, and fields
+/* config.json of mixtures of experts, of Gemma 3, gpt-oss and Qwen3.5, and fields
  * that must have one value in each family. */
 #include "test.h"
 
@@ -69,6 +69,39 @@ static const struct member qwen35[] = {
      "{\"mrope_interleaved\": true, \"mrope_section\": [2, 1, 1], "
      "\"partial_rotary_factor\": 0.25, \"rope_theta\": 10000000, "
      "\"rope_type\": \"default\"}"},
+};
+
+/* gpt-oss as released, smaller. */
+static const struct member gpt_oss[] = {
+    {"model_type", "\"gpt_oss\""},
+    {"attention_bias", "true"},
+    {"hidden_act", "\"silu\""},
+    {"vocab_size", "320"},
+    {"hidden_size", "72"},
+    {"intermediate_size", "80"},
+    {"num_hidden_layers", "5"},
+    {"num_attention_heads", "4"},
+    {"num_key_value_heads", "2"},
+    {"head_dim", "64"},
+    {"max_position_embeddings", "131072"},
+    {"initial_context_length", "4096"},
+    {"rms_norm_eps", "1e-05"},
+    {"eos_token_id", "2"},
+    {"num_local_experts", "8"},
+    {"num_experts_per_tok", "4"},
+    {"experts_per_token", "4"},
+    {"sliding_window", "128"},
+    {"swiglu_limit", "7.0"},
+    {"layer_types",
+     "[\"sliding_attention\", \"full_attention\", \"sliding_attention\", "
+     "\"full_attention\", \"sliding_attention\"]"},
+    {"rope_theta", "150000"},
+    {"rope_scaling",
+     "{\"beta_fast\": 32.0, \"beta_slow\": 1.0, \"factor\": 32.0, "
+     "\"original_max_position_embeddings\": 4096, \"rope_type\": \"yarn\", "
+     "\"truncate\": false}"},
+    {"tie_word_embeddings", "false"},
+    {"output_router_logits", "false"},
 };
 
 static void experts(void **state)
@@ -278,6 +311,77 @@ static void broken_gemma(void **state)
                                 "\"sliding_attention\": {}}"});
 }
 
+static void gpt_oss_fields(void **state)
+{
+    WRITE(gpt_oss, {"use_cache", "true"});
+    struct config a = loads(), b;
+    const struct rope_config *r = &a.ropes[0];
+    assert_true(a.qkv_bias && a.o_bias && a.expert_bias && !a.mlp_bias);
+    assert_int_equal(a.head_dim, 64);
+    assert_int_equal(r->type, ROPE_YARN);
+    assert_int_equal(r->n_rot, 64);
+    assert_int_equal(r->original, 4096);
+    assert_true(r->theta == 150000 && r->factor == 32 && !r->truncate);
+    for (size_t i = 0; i < 5; i++) {
+        assert_true(a.layers[i].window == (i % 2 ? NO_WINDOW : 128));
+        assert_int_equal(a.layers[i].n_experts, 8);
+        assert_int_equal(a.layers[i].n_active, 4);
+        assert_int_equal(a.layers[i].expert_ff, 80);
+        assert_int_equal(a.layers[i].d_ff, 0);
+    }
+    /* as transformers 5 writes it, and with transformers' defaults */
+    WRITE(gpt_oss, {"rope_theta", NULL}, {"rope_scaling", NULL},
+          {"initial_context_length", NULL}, {"swiglu_limit", NULL},
+          {"experts_per_token", "null"},
+          {"rope_parameters",
+           "{\"beta_fast\": 32.0, \"beta_slow\": 1.0, \"factor\": 32.0, "
+           "\"original_max_position_embeddings\": 4096, \"rope_type\": "
+           "\"yarn\", \"rope_theta\": 150000.0, \"truncate\": false}"});
+    b = loads();
+    same(&a, &b);
+    config_free(&b);
+    WRITE(gpt_oss, {"layer_types", NULL}, {"sliding_window", NULL},
+          {"attention_bias", NULL}, {"rope_theta", NULL});
+    b = loads();
+    same(&a, &b);
+    config_free(&a);
+    config_free(&b);
+    WRITE(gpt_oss, {"attention_bias", "false"},
+          {"rope_scaling", "{\"rope_type\": \"default\"}"});
+    a = loads();
+    assert_true(!a.qkv_bias && !a.o_bias && a.expert_bias);
+    assert_int_equal(a.ropes[0].type, ROPE_DEFAULT);
+    config_free(&a);
+}
+
+static void broken_gpt_oss(void **state)
+{
+    static const struct {
+        const char *key, *value, *says;
+    } rows[] = {
+        {"sliding_window", "null", "an integer from 1"},
+        {"sliding_window", "0", "is 0"},
+        {"layer_types", "[\"sliding_attention\"]", "has 1"},
+        {"layer_types", "3", "a list of 5"},
+        {"swiglu_limit", "8.0", "must be 7"},
+        {"swiglu_limit", "\"7\"", "must be 7"},
+        {"num_local_experts", "0", "an integer from 1"},
+        {"num_experts_per_tok", "9", "from 1 to 8, is 9"},
+        {"experts_per_token", "2", "4, as num_experts_per_tok, is 2"},
+        {"initial_context_length", "8192",
+         "4096, as original_max_position_embeddings, is 8192"},
+        {"attention_bias", "1", "true or false"},
+        {"rope_scaling", NULL, "an object"},
+        {"rope_scaling", "null", "an object"},
+        {"head_dim", "63", "must be even"},
+        {"head_dim", NULL, "missing"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        REFUSES(rows[i].key, rows[i].says, gpt_oss,
+                {rows[i].key, rows[i].value});
+    }
+}
+
 /* ---- fields that must have one value ---- */
 
 /* A value that a row of arch.fixed refuses. */
@@ -369,6 +473,7 @@ static void fixed_fields(void **state)
         {&arch_qwen35, qwen35, sizeof qwen35 / sizeof *qwen35},
         {&arch_qwen35moe, qwen35moe, sizeof qwen35moe / sizeof *qwen35moe},
         {&arch_qwen3next, qwen3next, sizeof qwen3next / sizeof *qwen3next},
+        {&arch_gpt_oss, gpt_oss, sizeof gpt_oss / sizeof *gpt_oss},
     };
     assert_ok(map_read_all("docs/config-fields.md", 1 << 20, &doc, &n, &e), &e);
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
@@ -632,6 +737,8 @@ int main(void)
         cmocka_unit_test_setup(gemma_fields, fresh),
         cmocka_unit_test_setup(wrapped_fields, fresh),
         cmocka_unit_test_setup(broken_gemma, fresh),
+        cmocka_unit_test_setup(gpt_oss_fields, fresh),
+        cmocka_unit_test_setup(broken_gpt_oss, fresh),
         cmocka_unit_test_setup(fixed_fields, fresh),
         cmocka_unit_test_setup(architectures, fresh),
         cmocka_unit_test_setup(windows_of_experts, fresh),

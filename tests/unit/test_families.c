@@ -27,6 +27,8 @@ static const struct {
                {"gemma4-e4b", "SMG"},
                {"glm4", "S"},
                {"glm4-wide", "SMG"},
+               {"gpt-oss", "S"},
+               {"gpt-oss-top3", "SMG"},
                {"granite", "S"},
                {"granite-bias", "SMG"},
                {"llama-bias", "S"},

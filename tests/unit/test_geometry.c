@@ -18,6 +18,8 @@
  *   QWICK_TEST_SEED   seed of the first one; later ones count up */
 #include "test.h"
 
+#include <float.h>
+
 #include "base/cpu.h"
 #include "engines.h"
 #include "other_heads.h"
@@ -402,7 +404,7 @@ static void check_geometry(const struct geometry *g)
 {
     struct trial t = {0};
     trial_open(&t, g);
-    other_heads = g->other_kv_heads ? g : NULL;
+    other_heads = g;
     for (int l = 0; l < ISA_COUNT; l++) {
         if (!cpu_has((enum isa)l))
             continue;
@@ -445,6 +447,81 @@ static void layers_differ_in_heads(void **state)
         struct geometry g = draw_geometry();
         draw_other_heads(&g);
         check_geometry(&g);
+    }
+}
+
+/* With windows that leave few positions, and without. */
+static void sinks_take_part_in_the_softmax(void **state)
+{
+    for (uint64_t i = 0; i < DEFAULT_GEOMETRIES / 2; i++) {
+        seed = 2000 + i;
+        draws = 0;
+        struct geometry g = draw_geometry();
+        g.sinks = true;
+        if (i % 2 && !g.qwen35)
+            g.window = between(1, 4);
+        check_geometry(&g);
+    }
+}
+
+/* Set the sinks of all layers to a value. */
+static void set_sinks(struct ref_model *m, float value)
+{
+    static const char name[] = ".sinks";
+    for (size_t i = 0; i < m->n; i++) {
+        size_t len = strlen(m->t[i].name), n = m->t[i].cols;
+        if (len < sizeof name || strcmp(m->t[i].name + len - 6, name))
+            continue;
+        for (size_t j = 0; j < m->n_out; j++)
+            for (size_t h = 0; h < n && !strcmp(m->out_names[j], m->t[i].name);
+                 h++)
+                memcpy((float *)m->out[j].data + h, &value, sizeof value);
+        for (size_t h = 0; h < n; h++)
+            m->t[i].v[h] = (double)value;
+    }
+}
+
+/* A sink of -inf changes nothing, and beside a huge one no value counts. NaN
+ * stays NaN. */
+static void extreme_sinks(void **state)
+{
+    static const float values[] = {-INFINITY, -FLT_MAX, 1e3f, FLT_MAX,
+                                   INFINITY,  NAN};
+    const struct geometry g = {.n_layers = 2,
+                               .d_model = 32,
+                               .d_ff = 40,
+                               .n_kv_heads = 2,
+                               .group = 4,
+                               .head_dim = 16,
+                               .vocab_size = 30,
+                               .n_tokens = 33,
+                               .window = 3,
+                               .sinks = true,
+                               .dtype = DT_F32};
+    static const struct ref_noises none;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        struct trial t = {0};
+        float *got, *last;
+        seed = 3000;
+        draws = 0;
+        trial_open(&t, &g);
+        set_sinks(t.m, values[i]);
+        ref_write(t.m);
+        ref_forward(t.m, t.tokens, &none, t.want);
+        other_heads = &g;
+        for (int l = 0; l < ISA_COUNT; l++)
+            for (int mode = 0; mode < N_MODES && cpu_has((enum isa)l); mode++) {
+                got = run(&t, (enum isa)l, (enum mode)mode, 0, 1, &last);
+                if (values[i] <= FLT_MAX)
+                    check_error(&t, (enum isa)l, (enum mode)mode, 0,
+                                error_of(&t, got, last));
+                for (size_t k = 0; k < t.n && !(values[i] <= FLT_MAX); k++)
+                    assert_true(isnan(got[k]));
+                free(got);
+                free(last);
+            }
+        other_heads = NULL;
+        trial_close(&t);
     }
 }
 
@@ -498,6 +575,8 @@ int main(void)
         cmocka_unit_test(many_heads_on_one_kv_head),
         cmocka_unit_test(many_heads_beside_few),
         cmocka_unit_test(layers_differ_in_heads),
+        cmocka_unit_test(sinks_take_part_in_the_softmax),
+        cmocka_unit_test(extreme_sinks),
         cmocka_unit_test(random_geometries_match_the_reference),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);

@@ -154,7 +154,8 @@ static void sizes_are_checked(void **state)
 
 /* Layers 1 and 4 have other heads. In the first shape layers 1 and 3 have a
  * window, in the second one 0, 2 and 4 are recurrent, and in the third one all
- * query heads share a KV head beside layers with a KV head for each. */
+ * query heads share a KV head beside layers with a KV head for each. The first
+ * and the third one have sinks. */
 static const struct geometry shapes[] = {
     {.n_layers = 5,
      .d_model = 32,
@@ -166,6 +167,7 @@ static const struct geometry shapes[] = {
      .other_head_dim = 40,
      .vocab_size = VOCAB,
      .window = WINDOW,
+     .sinks = true,
      .dtype = DT_BF16},
     {.n_layers = 5,
      .d_model = 32,
@@ -193,6 +195,7 @@ static const struct geometry shapes[] = {
      .other_kv_heads = 1,
      .other_head_dim = 4,
      .vocab_size = VOCAB,
+     .sinks = true,
      .dtype = DT_F32},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
