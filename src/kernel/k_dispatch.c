@@ -77,6 +77,7 @@ static void fill_tables(void)
         k_delta_ref_init(k);
         k_q8_ref_init(k);
         k_blocks_ref_init(k);
+        k_fp8_ref_init(k);
         k_cpu_init(k, level);
     }
     use_choices(&core_in_use->choices);

@@ -21,6 +21,8 @@
 
 #include "kernel/k_f32_matmul.h"
 
+#include "kernel/k_f32_fp8.h"
+
 #include "kernel/k_f32_gemm.h"
 
 #include "kernel/k_f32_attn.h"
@@ -47,6 +49,8 @@ static void fill_f32(struct kernels *k)
     k->matmul_f32[DT_F32] = KERNEL(matmul_f32_f32);
     k->matmul_f32[DT_F16] = KERNEL(matmul_f32_f16);
     k->matmul_f32[DT_BF16] = KERNEL(matmul_f32_bf16);
+    k->fp8_to_f32 = KERNEL(fp8_to_f32);
+    k->matmul_f32_fp8 = KERNEL(matmul_f32_fp8);
     k->to_f32[DT_F16] = KERNEL(to_f32_f16);
     k->to_f32[DT_BF16] = KERNEL(to_f32_bf16);
     k->from_f32[DT_F16] = KERNEL(from_f32_f16);

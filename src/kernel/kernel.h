@@ -112,6 +112,30 @@ struct affine {
     size_t group;                         /* 32, 64 or 128 */
 };
 
+/* Rows of a matrix of FP8 numbers, E4M3FN: a sign, four bits of exponent with
+ * bias 7, three bits of fraction; no infinities, and NaN has all other bits set
+ * (Micikevicius et al. 2022, arXiv 2209.05433). A block of rows and columns has
+ * one scale:
+ *
+ *   w[r, k] = q[r, k] * scales[(first + r) / rows * ld + k / cols]
+ *
+ * No pointer needs alignment, except that of f32. */
+struct fp8 {
+    const unsigned char *q; /* row r at q + r * q_stride */
+    size_t q_stride;        /* bytes */
+    const float *scales;
+    size_t ld;    /* scales from one row of blocks to the next */
+    size_t rows;  /* of a block */
+    size_t cols;  /* of a block: a multiple of 32, or at least n_cols */
+    size_t first; /* rows of the first block that come before row 0 */
+};
+
+/* Return the scales of row r, one for each block of columns. */
+static inline const float *fp8_scales(const struct fp8 *w, size_t r)
+{
+    return w->scales + (w->first + r) / w->rows * w->ld;
+}
+
 /* Activations rounded to int8 in groups of equal size: x[t, k] is about q[t *
  * ldq + k] * scale[t * ldg + k / group], |q| <= 127. The caller owns the
  * memory. */
@@ -462,6 +486,26 @@ struct kernels {
                                           size_t n_cols, size_t n_tokens,
                                           bool add, float *work);
 
+    /* Widen rows of FP8 to out, f32 [n_rows, n_cols]: the product with the scale
+     * is rounded. All levels give the same bits. */
+    void (*fp8_to_f32)(float *out, const struct fp8 *w, size_t n_rows,
+                       size_t n_cols);
+
+    /* Do the work of matmul_f32 for FP8 weights, in f32 and with a fixed order
+     * of sums. Levels with vectors multiply each activation, or in matrices with
+     * one scale for each row each result, by the scale. */
+    void (*matmul_f32_fp8)(float *y, size_t ldy, const struct fp8 *w,
+                           const float *x, size_t ldx, size_t n_rows,
+                           size_t n_cols, size_t n_tokens, float *work);
+
+    /* Do the work of gemm_bf16 for FP8 weights: the values of fp8_to_f32 are
+     * rounded to bf16, a relative error of 2^-9 at most. NULL if gemm_bf16
+     * is. */
+    void (*gemm_bf16_fp8)(float *y, size_t ldy, const struct fp8 *w,
+                          const void *x, size_t ldx, size_t n_rows,
+                          size_t n_cols, size_t n_tokens, bool add,
+                          float *work);
+
     /* Return the sum of n bytes as 64-bit words, the last one padded with
      * zeros. This measures read bandwidth. Kernels with vectors prefetch
      * sweep_ahead bytes ahead into L2, or into L1: which is faster depends on
@@ -618,6 +662,7 @@ void k_attn_amx_init(struct kernels *k);
 void k_delta_ref_init(struct kernels *k);
 void k_q8_ref_init(struct kernels *k);
 void k_blocks_ref_init(struct kernels *k);
+void k_fp8_ref_init(struct kernels *k);
 void k_q8_avx2_init(struct kernels *k);
 void k_q8_avxvnni_init(struct kernels *k);
 void k_q8_avx512_init(struct kernels *k);

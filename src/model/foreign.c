@@ -3,11 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/quant.h"
+
 /* Values of quant_method, and of mode in MLX's files. */
 static const struct {
     const char *value, *name;
 } forms[] = {
-    {"fp8", "FP8"},
     {"fbgemm_fp8", "FP8"},
     {"finegrained_fp8", "FP8"},
     {"gptq", "GPTQ"},
@@ -57,6 +58,8 @@ bool foreign_name(const struct json_value *config, char *out, size_t n)
         const struct json_value *q = json_get(config, objects[i]);
         const struct json_value *method = json_get(q, "quant_method");
         const struct json_value *mode = json_get(q, "mode");
+        if (quant_is_fp8(q))
+            return false;
         if (method && method->type != JSON_NULL) {
             name_of(method, out, n);
             return true;

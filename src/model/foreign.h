@@ -13,9 +13,9 @@
 /* The end of a message that refuses such weights: the formats that qwick
  * reads. */
 #define FOREIGN_INSTEAD \
-    "use the model in BF16, or quantized in MLX's or GGUF's format"
+    "use the model in BF16 or FP8, or quantized in MLX's or GGUF's format"
 
-/* If config.json declares such weights, write the format's usual name ("FP8",
+/* If config.json declares such weights, write the format's usual name ("AWQ",
  * "GPTQ") to out[n] and return true. */
 bool foreign_name(const struct json_value *config, char *out, size_t n);
 

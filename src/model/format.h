@@ -31,6 +31,8 @@ struct matrix {
     enum dtype dtype; /* of floats: their type; affine: of scales and biases */
     int bits;         /* of a quantized element; 0: floats */
     size_t group;     /* elements that share a scale; 0: floats */
+    struct fp8 fp8;   /* of FP8 weights: their scales, without elements */
+    size_t each;      /* of FP8 weights: rows of one matrix of a stack */
     bool paired;       /* products are faster if groups of int8 activations are
                          paired (struct q8) */
     bool f32_only;    /* multiplies in f32 in every mode: a router, or the gate
@@ -91,13 +93,16 @@ struct format_ops {
 
 struct format {
     const char *name;
-    /* Weights are stored as floats. For these, model_products chooses the
-       kernel of a pass; for other formats the number of tokens alone
-       decides. */
+    /* Weights are stored as floats, with scales or without. For these,
+       model_products chooses the kernel of a pass; for other formats the number
+       of tokens alone decides. */
     bool is_float;
     size_t n_arrays;
     /* Bytes of a row in array i < n_arrays. Rows follow each other. */
     size_t (*row_bytes)(const struct matrix *w, size_t i);
+    /* Let *out, a copy of a matrix whose data begins at row `row` now, begin
+       there in all other respects. NULL: there are none. */
+    void (*view)(struct matrix *out, const struct matrix *stack, size_t row);
     /* Fill *ops for a table of kernels. exact: only what has one order of sums
        and f32 activations. *ops is all NULL before. */
     void (*fill)(struct format_ops *ops, const struct kernels *k, bool exact);
@@ -113,9 +118,9 @@ struct format {
 
 /* The formats, in the order in which they are asked to bind a tensor. */
 extern const struct format *const formats[];
-enum { N_FORMATS = 17 };
+enum { N_FORMATS = 18 };
 extern const struct format format_affine;
-extern const struct format format_f32, format_f16, format_bf16;
+extern const struct format format_f32, format_f16, format_bf16, format_fp8;
 extern const struct format format_q4_0, format_q4_1, format_q5_0, format_q5_1,
     format_q8_0, format_iq4_nl, format_q2_k, format_q3_k, format_q4_k,
     format_q5_k, format_q6_k, format_iq4_xs, format_mxfp4;

@@ -161,7 +161,9 @@ static int read_object(struct quant *q, const struct section *config,
     *q = (struct quant){.key = key};
     if (s.v->type != JSON_OBJECT)
         return section_bad(config, key, "an object", e);
-    if (read_params(&q->all, &s, e) || read_overrides(q, &s, e)) {
+    if (quant_is_fp8(s.v) ? quant_read_fp8(q, &s, e)
+                          : read_params(&q->all, &s, e) ||
+                                read_overrides(q, &s, e)) {
         quant_free(q);
         return -1;
     }
@@ -217,6 +219,21 @@ static int agree(const struct quant *a, const struct quant *b,
     return 0;
 }
 
+/* Only one object can describe FP8 weights. */
+static int one_system(const struct quant *a, const struct quant *b,
+                      const struct section *config, struct qwick_err *e)
+{
+    const char *key = a->fp8 ? a->key : b->key;
+    char in[32], expected[64];
+    if (!a->fp8 && !b->fp8)
+        return 0;
+    snprintf(in, sizeof in, "%s.", key);
+    snprintf(expected, sizeof expected, "missing beside %s",
+             a->fp8 ? b->key : a->key);
+    struct section s = section_inner(config, key, in);
+    return section_bad(&s, "quant_method", expected, e);
+}
+
 int quant_read(struct quant *q, const struct section *config,
                struct qwick_err *e)
 {
@@ -231,7 +248,7 @@ int quant_read(struct quant *q, const struct section *config,
     if (!has)
         return read_object(q, config, "quantization_config", e);
     if (read_object(&other, config, "quantization_config", e) ||
-        agree(q, &other, config, e)) {
+        one_system(q, &other, config, e) || agree(q, &other, config, e)) {
         quant_free(&other);
         quant_free(q);
         return -1;

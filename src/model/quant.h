@@ -1,4 +1,5 @@
-/* The parameters of quantized weights in config.json: MLX's affine format.
+/* The parameters of quantized weights in config.json: MLX's affine format, and
+ * FP8 (quant_fp8.c).
  *
  *     "quantization": {"group_size": 64, "bits": 4, "mode": "affine",
  *         "model.layers.0.mlp.gate_proj": {"group_size": 32, "bits": 8},
@@ -33,6 +34,9 @@ struct quant {
     size_t n;
     char *names;     /* memory of the names in v */
     const char *key; /* the object's name in config.json, or NULL */
+    bool fp8;        /* matrices may be FP8; then all.bits is 0 */
+    size_t block_rows, block_cols; /* of FP8: that share a scale; 0: a scale is
+                                      a row's or a matrix's */
 };
 
 /* Read "quantization" and "quantization_config" of a config.json: either, both
@@ -41,6 +45,13 @@ struct quant {
 int quant_read(struct quant *q, const struct section *config,
                struct qwick_err *e);
 void quant_free(struct quant *q);
+
+/* Whether the value of "quantization_config" is about FP8 weights. */
+bool quant_is_fp8(const struct json_value *v);
+
+/* Read such an object into q->fp8, block_rows and block_cols. */
+int quant_read_fp8(struct quant *q, const struct section *s,
+                   struct qwick_err *e);
 
 /* The parameters of a module by its full name in the checkpoint. */
 struct quant_params quant_find(const struct quant *q, const char *module);

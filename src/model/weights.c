@@ -254,7 +254,7 @@ int weights_stack_transposed(struct weights *w, struct matrix *out, size_t n,
     if (weights_stack(w, out, n, cols, rows, ref, e))
         return -1;
     find_name(w, ref, name);
-    if (!out->format->is_float)
+    if (out->bits)
         return err_set(e, QWICK_ERR_MODEL,
                        "%s: tensor %s: is quantized and transposed, which is "
                        "not supported",
@@ -282,6 +282,8 @@ int weights_view(struct weights *w, struct matrix *out,
     out->rows = rows;
     for (size_t i = 0; i < stack->format->n_arrays; i++)
         out->data[i] = matrix_row(stack, i, row);
+    if (stack->format->view)
+        stack->format->view(out, stack, row);
     return add(w, out, e);
 }
 
@@ -296,6 +298,16 @@ size_t weights_shape(const struct weights *w, struct weight_ref ref,
     return t ? t->rank : 0;
 }
 
+float *weights_floats(struct weights *w, const struct st_tensor *t,
+                      struct qwick_err *e)
+{
+    size_t n = t->n_bytes / dtype_bytes(t->dtype);
+    float *v = own_block(w, n * sizeof *v, e);
+    if (v && !w->sizes_only)
+        kernels_ref()->to_f32[t->dtype](v, t->data, n);
+    return v;
+}
+
 int weights_array(struct weights *w, float **out, const size_t *dims,
                   size_t rank, struct weight_ref ref, struct qwick_err *e)
 {
@@ -308,14 +320,11 @@ int weights_array(struct weights *w, float **out, const size_t *dims,
     size_t n = t->n_bytes / dtype_bytes(t->dtype);
     weights_use(w, t, n, 0);
     set_ref(w, name, ref);
-    float *v = own_block(w, n * sizeof *v, e);
+    float *v = weights_floats(w, t, e);
     if (!v)
         return -1;
     *out = v;
-    if (w->sizes_only)
-        return 0;
-    kernels_ref()->to_f32[t->dtype](v, t->data, n);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n && !w->sizes_only; i++)
         v[i] += w->naming.names->plus[ref.id];
     return 0;
 }
@@ -334,13 +343,16 @@ int weights_ones(struct weights *w, float **out, size_t n, struct qwick_err *e)
     return *out ? 0 : -1;
 }
 
-/* Names of the types of blocks in use, the order that of enum dtype. */
-static size_t list_blocks(struct weights *w)
+/* Names of the types of blocks in use, the order that of enum dtype; or
+ * "FP8". */
+static size_t list_types(struct weights *w)
 {
     bool has[DT_COUNT] = {false};
     size_t at = 0;
     for (size_t i = 0; i < w->n_matrices; i++)
         has[w->matrices[i]->dtype] = true;
+    if (has[DT_F8_E4M3])
+        return (size_t)snprintf(w->storage, sizeof w->storage, "FP8");
     for (int type = DT_BLOCKS; type < DT_COUNT && at < sizeof w->storage;
          type++)
         if (has[type])
@@ -353,7 +365,7 @@ static size_t list_blocks(struct weights *w)
 const char *weights_storage(struct weights *w, const struct matrix *m)
 {
     size_t at = 0;
-    if (list_blocks(w))
+    if (list_types(w))
         return w->storage;
     for (int bits = 2; bits <= 8; bits++)
         if (w->params_by_bits[bits])

@@ -109,7 +109,7 @@ int weights_vector(struct weights *w, float **out, size_t n,
 int weights_ones(struct weights *w, float **out, size_t n, struct qwick_err *e);
 
 /* Describe how matrices are stored: m's type if none is quantized, otherwise a
- * text such as "4-bit (group 64)", "4/8-bit (group 64)" or "Q4_K/Q6_K". */
+ * text such as "FP8", "4-bit (group 64)", "4/8-bit (group 64)" or "Q4_K/Q6_K". */
 const char *weights_storage(struct weights *w, const struct matrix *m);
 
 /* ---- for formats --------------------------------------------------------- */
@@ -131,6 +131,11 @@ int weights_need_float(const struct weights *w, const struct st_tensor *t,
  * it, of `bits` bits each (0: floats). */
 void weights_use(struct weights *w, const struct st_tensor *t, size_t n_params,
                  int bits);
+
+/* Copy the values of a tensor of floats as f32, zeros if sizes_only. The weights
+ * own the copy. NULL with *e set on failure. */
+float *weights_floats(struct weights *w, const struct st_tensor *t,
+                      struct qwick_err *e);
 
 /* Do the work of format.bind for a matrix that is one tensor of this type. */
 int weights_bind_type(struct weights *w, struct matrix *out, const char *name,

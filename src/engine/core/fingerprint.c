@@ -124,6 +124,8 @@ static int put_config(struct buf *b, const struct config *c)
                    put(b, (uint64_t)c->norm_topk_prob);
     }
     bad |= put_added(b, c);
+    if (c->quant.fp8)
+        bad |= put(b, c->quant.block_rows) | put(b, c->quant.block_cols);
     for (size_t i = 0; i < c->quant.n; i++) {
         const struct quant_override *o = &c->quant.v[i];
         bad |= put_string(b, o->module, o->len);

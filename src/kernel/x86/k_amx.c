@@ -14,6 +14,7 @@
 #include "kernel/kernel.h"
 #include "kernel/x86/k_amx_blocks.h"
 #include "kernel/x86/k_amx_pack.h"
+#include "kernel/x86/k_fp8_bf16.h"
 #include "kernel/x86/k_q8_avx512.h"
 #include "kernel/x86/k_zmm.h"
 
@@ -294,14 +295,15 @@ static void widen_affine(char *out, const struct affine *w, size_t r, size_t k,
 
 /* ---- products ----------------------------------------------------------- */
 
-/* The weights are bf16, unless affine or blocks is set. */
+/* The weights are bf16, unless affine, blocks or fp8 is set. */
 struct product {
     float *y;
     size_t ldy;
-    const char *w; /* NULL for affine weights */
+    const char *w; /* NULL for affine and FP8 weights */
     size_t w_bytes;
     const struct affine *affine;
     const struct block_rows *blocks;
+    const struct fp8 *fp8;
     const char *x;
     size_t x_bytes;
     size_t n_rows, n_cols, n_tokens;
@@ -327,6 +329,8 @@ static void pack_widened(const struct product *p, size_t r, size_t k, size_t n,
             if (b)
                 b->widen(rows + i * ROW,
                          p->w + at * p->w_bytes + k / b->block * b->bytes, nk);
+            else if (p->fp8)
+                fp8_widen_row(rows + i * ROW, p->fp8, at, k, nk);
             else
                 widen_affine(rows + i * ROW, p->affine, at, k, nk);
         }
@@ -347,6 +351,9 @@ static struct fetch fetch_panel(const struct product *p, size_t r, size_t k,
         return fetch_rows((const char *)a->q + r * a->q_stride +
                               k * (size_t)a->bits / 8,
                           nk * (size_t)a->bits / 8, a->q_stride, WIDE, steps);
+    if (p->fp8)
+        return fetch_rows((const char *)p->fp8->q + r * p->fp8->q_stride + k,
+                          nk, p->fp8->q_stride, WIDE, steps);
     return fetch_rows(p->w + r * p->w_bytes + k / block * bytes,
                       nk / block * bytes, p->w_bytes, WIDE, steps);
 }
@@ -361,7 +368,7 @@ static void panel_run(const struct product *p, struct shape *shape, size_t r,
     struct fetch fetch =
         fetch_panel(p, r + WIDE, k, nk, (n + WIDE - 1) / WIDE * (nk / DEPTH));
 
-    if (p->affine || p->blocks)
+    if (p->affine || p->blocks || p->fp8)
         pack_widened(p, r, k, nr, nk);
     else
         pack_panel(panel, p->w + r * p->w_bytes + k * 2, p->w_bytes, nr, nk);
@@ -452,6 +459,23 @@ static void k_gemm_bf16_affine_amx(float *y, size_t ldy, const struct affine *w,
                                .panel = (char *)work});
 }
 
+static void k_gemm_bf16_fp8_amx(float *y, size_t ldy, const struct fp8 *w,
+                                const void *x, size_t ldx, size_t n_rows,
+                                size_t n_cols, size_t n_tokens, bool add,
+                                float *work)
+{
+    multiply(&(struct product){.y = y,
+                               .ldy = ldy,
+                               .fp8 = w,
+                               .x = x,
+                               .x_bytes = ldx * 2,
+                               .n_rows = n_rows,
+                               .n_cols = n_cols,
+                               .n_tokens = n_tokens,
+                               .add = add,
+                               .panel = (char *)work});
+}
+
 #define BLOCKS(name, TYPE)                                                   \
     static void k_gemm_bf16_##name##_amx(                                    \
         float *y, size_t ldy, const void *w, size_t w_stride, const void *x, \
@@ -489,6 +513,7 @@ void k_amx_init(struct kernels *k)
     gemm_bf16_rows = k->gemm_bf16;
     k->gemm_bf16 = k_gemm_bf16_amx;
     k->gemm_bf16_affine = k_gemm_bf16_affine_amx;
+    k->gemm_bf16_fp8 = k_gemm_bf16_fp8_amx;
 #define ENTER(name, TYPE) \
     k->gemm_bf16_blocks[TYPE - DT_BLOCKS] = k_gemm_bf16_##name##_amx;
     EACH_BLOCK_TYPE(ENTER)

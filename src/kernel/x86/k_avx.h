@@ -153,6 +153,19 @@ INLINE __m256i first_lanes8(size_t n)
     return _mm256_loadu_si256((const __m256i_u *)(mask + 8 - n));
 }
 
+/* Widen eight FP8 numbers. In f16 their exponent has another bias, so that
+ * subnormals need no care. */
+INLINE __m256 widen_fp8(__m128i q)
+{
+    const __m128i top = _mm_set1_epi16(0x3f80);
+    __m128i h = _mm_slli_epi16(_mm_cvtepi8_epi16(q), 7), nan;
+
+    nan = _mm_cmpeq_epi16(_mm_and_si128(h, top), top);
+    h = _mm_and_si128(h, _mm_set1_epi16((short)0xbf80));
+    h = _mm_or_si128(h, _mm_and_si128(nan, _mm_set1_epi16(0x7c00)));
+    return _mm256_mul_ps(_mm256_cvtph_ps(h), _mm256_set1_ps(FP8_UNIT));
+}
+
 /* Load eight elements of the type, widened to f32. */
 INLINE __m256 load8_all(const char *p, enum dtype type)
 {
@@ -164,6 +177,8 @@ INLINE __m256 load8_all(const char *p, enum dtype type)
     if (type == DT_I8)
         return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(
             _mm_loadl_epi64((const __m128i_u *)(const void *)p)));
+    if (type == DT_F8_E4M3)
+        return widen_fp8(_mm_loadl_epi64((const __m128i_u *)(const void *)p));
     h = _mm_loadu_si128((const __m128i_u *)(const void *)p);
     if (type == DT_F16)
         return _mm256_cvtph_ps(h);

@@ -14,10 +14,6 @@ _Static_assert(PAIRS_MAX <= KERNEL_WORK, "the caller's memory");
  * with zeros up to a whole run. */
 static void split_pairs(float *out, const float *x, size_t n)
 {
-    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18,
-                                           20, 22, 24, 26, 28, 30);
-    const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
-
     for (size_t k = 0; k < n; k += 32) {
         const size_t left = n - k;
         __m512 a = _mm512_maskz_loadu_ps(first_lanes(left), x + k);
@@ -25,8 +21,9 @@ static void split_pairs(float *out, const float *x, size_t n)
                                                      x + k + 16)
                              : _mm512_setzero_ps();
 
-        _mm512_store_ps(out + k, _mm512_permutex2var_ps(a, even, b));
-        _mm512_store_ps(out + k + 16, _mm512_permutex2var_ps(a, odd, b));
+        vec_split_pairs(&a, &b, a, b);
+        _mm512_store_ps(out + k, a);
+        _mm512_store_ps(out + k + 16, b);
     }
 }
 

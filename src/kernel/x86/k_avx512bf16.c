@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "kernel/kernel.h"
+#include "kernel/x86/k_fp8_bf16.h"
 #include "kernel/x86/k_zmm.h"
 
 /* A tile is VECTORS * 16 rows of weights by TOKENS tokens. Registers hold its
@@ -25,8 +26,7 @@ enum {
     TOKENS = 6,
     COLS = 256,
     SWEEP = 512,
-    LINE = 64,
-    PANEL_LINES = PANEL_ROWS * COLS * 2 / LINE
+    LINE = 64
 };
 
 /* ---- panels of weights -------------------------------------------------- */
@@ -71,6 +71,7 @@ struct tile {
     bool resume;        /* accumulators start with y, else with 0 */
     const char *w_next; /* next panel, to prefetch */
     size_t w_bytes;     /* from row to row of w_next */
+    size_t n_lines;     /* lines of w_next */
     size_t n_fetch;     /* lines of w_next to fetch for each line of x */
     size_t fetched;     /* lines of w_next that were fetched before */
 };
@@ -506,7 +507,7 @@ static void panel_run(struct tile s, size_t n)
     const size_t steps = s.nk * 2 / LINE;
     const size_t n_steps = (n + TOKENS - 1) / TOKENS * steps;
 
-    s.n_fetch = n_steps ? (PANEL_LINES + n_steps - 1) / n_steps : 0;
+    s.n_fetch = n_steps ? (s.n_lines + n_steps - 1) / n_steps : 0;
     for (size_t t = 0; t < n; t += TOKENS) {
         size_t T = n - t < TOKENS ? n - t : TOKENS;
 
@@ -515,9 +516,81 @@ static void panel_run(struct tile s, size_t n)
         s.x += TOKENS * s.x_bytes;
         s.y += TOKENS * s.ldy;
         s.fetched += s.n_fetch * steps;
-        if (s.fetched >= PANEL_LINES)
+        if (s.fetched >= s.n_lines)
             s.n_fetch = 0;
     }
+}
+
+/* A product by panels. The weights are bf16, unless fp8 is set. */
+struct product {
+    float *y;
+    size_t ldy;
+    const char *w;
+    size_t w_bytes;
+    const struct fp8 *fp8;
+    const char *x;
+    size_t x_bytes;
+    size_t n_rows, n_cols, n_tokens;
+    bool add;
+    uint32_t *panel; /* [COLS / 2][PANEL_ROWS] */
+};
+
+/* Do the work of pack_panel for rows [r, r + nr) and columns [k, k + nk) of FP8
+ * weights. They are widened to bf16 rows in L1 first. */
+static void pack_fp8(uint32_t *panel, const struct fp8 *w, size_t r, size_t k,
+                     size_t nr, size_t nk)
+{
+    enum { ROW = COLS * 2 + LINE };
+    _Alignas(64) char rows[16 * ROW];
+
+    for (size_t r0 = 0; r0 < nr; r0 += 16) {
+        const size_t n = nr - r0 < 16 ? nr - r0 : 16;
+
+        for (size_t i = 0; i < n; i++)
+            fp8_widen_row(rows + i * ROW, w, r + r0 + i, k, nk);
+        pack_panel(panel + r0, rows, ROW, n, nk);
+    }
+}
+
+static void by_panels(const struct product *p)
+{
+    const size_t bytes = p->fp8 ? 1 : 2;
+
+    for (size_t t = 0; t < p->n_tokens; t += SWEEP)
+        for (size_t r = 0; r < p->n_rows; r += PANEL_ROWS)
+            for (size_t k = 0; k < p->n_cols; k += COLS) {
+                const char *at = p->w + r * p->w_bytes + k * bytes;
+                size_t next = p->n_cols - k > COLS
+                                  ? COLS * bytes
+                                  : PANEL_ROWS * p->w_bytes - k * bytes;
+                size_t n = p->n_tokens - t;
+                struct tile s = {
+                    .panel = p->panel,
+                    .nr = p->n_rows - r < PANEL_ROWS ? p->n_rows - r
+                                                     : PANEL_ROWS,
+                    .nk = p->n_cols - k < COLS ? p->n_cols - k : COLS,
+                    .x = p->x + t * p->x_bytes + k * 2,
+                    .x_bytes = p->x_bytes,
+                    .y = p->y + t * p->ldy + r,
+                    .ldy = p->ldy,
+                    .resume = p->add || k > 0,
+                    .w_next = at + next,
+                    .w_bytes = p->w_bytes,
+                    .n_lines = PANEL_ROWS * COLS * bytes / LINE};
+
+                if (p->fp8)
+                    pack_fp8(p->panel, p->fp8, r, k, s.nr, s.nk);
+                else
+                    pack_panel(p->panel, at, p->w_bytes, s.nr, s.nk);
+                panel_run(s, n < SWEEP ? n : SWEEP);
+            }
+}
+
+/* The product of no columns. */
+static void set_zero(const struct product *p)
+{
+    for (size_t t = 0; p->n_cols == 0 && !p->add && t < p->n_tokens; t++)
+        memset(p->y + t * p->ldy, 0, p->n_rows * sizeof *p->y);
 }
 
 static void k_gemm_bf16_avx512bf16(float *y, size_t ldy, const void *w,
@@ -525,17 +598,25 @@ static void k_gemm_bf16_avx512bf16(float *y, size_t ldy, const void *w,
                                    size_t n_rows, size_t n_cols,
                                    size_t n_tokens, bool add, float *work)
 {
-    uint32_t *const panel = (uint32_t *)(void *)work;
-    const size_t w_bytes = w_stride * 2;
+    const struct product p = {.y = y,
+                              .ldy = ldy,
+                              .w = w,
+                              .w_bytes = w_stride * 2,
+                              .x = x,
+                              .x_bytes = ldx * 2,
+                              .n_rows = n_rows,
+                              .n_cols = n_cols,
+                              .n_tokens = n_tokens,
+                              .add = add,
+                              .panel = (uint32_t *)(void *)work};
 
-    for (size_t t = 0; n_cols == 0 && !add && t < n_tokens; t++)
-        memset(y + t * ldy, 0, n_rows * sizeof *y);
+    set_zero(&p);
     if (n_tokens <= kernel_core.bf16_strips_max && n_rows && n_cols &&
         n_tokens) {
         struct strip s = {.w = w,
-                          .w_bytes = w_bytes,
+                          .w_bytes = p.w_bytes,
                           .x = x,
-                          .x_bytes = ldx * 2,
+                          .x_bytes = p.x_bytes,
                           .y = y,
                           .ldy = ldy,
                           .add = add};
@@ -543,27 +624,29 @@ static void k_gemm_bf16_avx512bf16(float *y, size_t ldy, const void *w,
         gemm_small_m(s, n_rows, n_cols, n_tokens);
         return;
     }
-    for (size_t t = 0; t < n_tokens; t += SWEEP)
-        for (size_t r = 0; r < n_rows; r += PANEL_ROWS)
-            for (size_t k = 0; k < n_cols; k += COLS) {
-                const char *at = (const char *)w + r * w_bytes + k * 2;
-                size_t next =
-                    n_cols - k > COLS ? COLS * 2 : PANEL_ROWS * w_bytes - k * 2;
-                struct tile s = {.panel = panel,
-                                 .nr = n_rows - r < PANEL_ROWS ? n_rows - r
-                                                               : PANEL_ROWS,
-                                 .nk = n_cols - k < COLS ? n_cols - k : COLS,
-                                 .x = (const char *)x + (t * ldx + k) * 2,
-                                 .x_bytes = ldx * 2,
-                                 .y = y + t * ldy + r,
-                                 .ldy = ldy,
-                                 .resume = add || k > 0,
-                                 .w_next = at + next,
-                                 .w_bytes = w_bytes};
+    by_panels(&p);
+}
 
-                pack_panel(panel, at, w_bytes, s.nr, s.nk);
-                panel_run(s, n_tokens - t < SWEEP ? n_tokens - t : SWEEP);
-            }
+static void k_gemm_bf16_fp8_avx512bf16(float *y, size_t ldy,
+                                       const struct fp8 *w, const void *x,
+                                       size_t ldx, size_t n_rows, size_t n_cols,
+                                       size_t n_tokens, bool add, float *work)
+{
+    const struct product p = {.y = y,
+                              .ldy = ldy,
+                              .w = (const char *)w->q,
+                              .w_bytes = w->q_stride,
+                              .fp8 = w,
+                              .x = x,
+                              .x_bytes = ldx * 2,
+                              .n_rows = n_rows,
+                              .n_cols = n_cols,
+                              .n_tokens = n_tokens,
+                              .add = add,
+                              .panel = (uint32_t *)(void *)work};
+
+    set_zero(&p);
+    by_panels(&p);
 }
 
 /* ---- measuring ---------------------------------------------------------- */
@@ -590,5 +673,6 @@ static double k_peak_bf16_avx512bf16(size_t reps, float *sink)
 void k_avx512bf16_init(struct kernels *k)
 {
     k->gemm_bf16 = k_gemm_bf16_avx512bf16;
+    k->gemm_bf16_fp8 = k_gemm_bf16_fp8_avx512bf16;
     k->peak_bf16 = k_peak_bf16_avx512bf16;
 }

@@ -252,6 +252,40 @@ INLINE vec vec_exponents(vec_ints a)
     return _mm256_cvtepi32_ps(_mm256_srli_epi32(a, 23));
 }
 
+/* ---- FP8 ---------------------------------------------------------------- */
+
+/* Add 1 to a byte: bit 7 changes if all other bits are set, which is NaN. */
+INLINE void vec_load_fp8(vec v[4], const unsigned char *p, vec_ints *flags)
+{
+    const __m256i kept = _mm256_set1_epi16((short)0xbf80);
+    const __m256i q = _mm256_loadu_si256((const __m256i_u *)(const void *)p);
+    const __m256i next = _mm256_add_epi8(q, _mm256_set1_epi8(1));
+    __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(q, 8), 1);
+    __m256i odd = _mm256_srai_epi16(q, 1);
+
+    *flags = _mm256_or_si256(*flags, _mm256_xor_si256(next, q));
+    even = _mm256_and_si256(even, kept);
+    odd = _mm256_and_si256(odd, kept);
+    v[0] = _mm256_cvtph_ps(_mm256_castsi256_si128(even));
+    v[1] = _mm256_cvtph_ps(_mm256_castsi256_si128(odd));
+    v[2] = _mm256_cvtph_ps(_mm256_extracti128_si256(even, 1));
+    v[3] = _mm256_cvtph_ps(_mm256_extracti128_si256(odd, 1));
+}
+
+INLINE bool vec_fp8_has_nan(vec_ints flags)
+{
+    return _mm256_movemask_epi8(flags) != 0;
+}
+
+INLINE void vec_split_pairs(vec *even, vec *odd, vec a, vec b)
+{
+    const __m256d e = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88));
+    const __m256d o = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0xdd));
+
+    *even = _mm256_castpd_ps(_mm256_permute4x64_pd(e, 0xd8));
+    *odd = _mm256_castpd_ps(_mm256_permute4x64_pd(o, 0xd8));
+}
+
 /* ---- sums --------------------------------------------------------------- */
 
 INLINE float vec_sum(vec v)

@@ -44,6 +44,18 @@ INLINE vec vec_load_or(const float *p, size_t n, float other)
                : _mm512_mask_loadu_ps(_mm512_set1_ps(other), first_lanes(n), p);
 }
 
+/* Widen sixteen FP8 numbers: see widen_fp8. */
+INLINE vec widen_fp8_16(__m128i q)
+{
+    const __m256i top = _mm256_set1_epi16(0x3f80);
+    __m256i h = _mm256_slli_epi16(_mm256_cvtepi8_epi16(q), 7);
+    const __mmask16 nan = _mm256_cmpeq_epi16_mask(_mm256_and_si256(h, top), top);
+
+    h = _mm256_and_si256(h, _mm256_set1_epi16((short)0xbf80));
+    h = _mm256_mask_blend_epi16(nan, h, _mm256_set1_epi16(0x7e00));
+    return _mm512_mul_ps(_mm512_cvtph_ps(h), _mm512_set1_ps(FP8_UNIT));
+}
+
 INLINE vec vec_load_as(const char *p, size_t n, enum dtype type)
 {
     const bool whole = WHOLE(n);
@@ -55,6 +67,10 @@ INLINE vec vec_load_as(const char *p, size_t n, enum dtype type)
         return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(
             whole ? _mm_loadu_si128((const __m128i_u *)(const void *)p)
                   : _mm_maskz_loadu_epi8(first_lanes(n), p)));
+    if (type == DT_F8_E4M3)
+        return widen_fp8_16(
+            whole ? _mm_loadu_si128((const __m128i_u *)(const void *)p)
+                  : _mm_maskz_loadu_epi8(first_lanes(n), p));
     h = whole ? _mm256_loadu_si256((const __m256i_u *)(const void *)p)
               : _mm256_maskz_loadu_epi16(first_lanes(n), p);
     if (type == DT_F16)
@@ -231,6 +247,41 @@ INLINE vec_ints vec_max_size(vec_ints a, vec v)
 INLINE vec vec_exponents(vec_ints a)
 {
     return _mm512_cvtepi32_ps(_mm512_srli_epi32(a, 23));
+}
+
+/* ---- FP8 ---------------------------------------------------------------- */
+
+/* Add 1 to a byte: bit 7 changes if all other bits are set, which is NaN. */
+INLINE void vec_load_fp8(vec v[4], const unsigned char *p, vec_ints *flags)
+{
+    const __m512i kept = _mm512_set1_epi16((short)0xbf80);
+    const __m512i q = _mm512_loadu_si512(p);
+    const __m512i next = _mm512_add_epi8(q, _mm512_set1_epi8(1));
+    __m512i even = _mm512_srai_epi16(_mm512_slli_epi16(q, 8), 1);
+    __m512i odd = _mm512_srai_epi16(q, 1);
+
+    *flags = _mm512_ternarylogic_epi64(*flags, next, q, 0xf6); /* | (^) */
+    even = _mm512_and_si512(even, kept);
+    odd = _mm512_and_si512(odd, kept);
+    v[0] = _mm512_cvtph_ps(_mm512_castsi512_si256(even));
+    v[1] = _mm512_cvtph_ps(_mm512_castsi512_si256(odd));
+    v[2] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(even, 1));
+    v[3] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(odd, 1));
+}
+
+INLINE bool vec_fp8_has_nan(vec_ints flags)
+{
+    return _mm512_movepi8_mask(flags) != 0;
+}
+
+INLINE void vec_split_pairs(vec *even, vec *odd, vec a, vec b)
+{
+    const __m512i at = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20,
+                                         22, 24, 26, 28, 30);
+
+    *even = _mm512_permutex2var_ps(a, at, b);
+    *odd = _mm512_permutex2var_ps(
+        a, _mm512_add_epi32(at, _mm512_set1_epi32(1)), b);
 }
 
 /* ---- sums --------------------------------------------------------------- */
