@@ -172,7 +172,8 @@ struct qwick_engine_options {
     int threads;          /* 0: physical cores within affinity and cgroup */
     bool exact;           /* always the same order of sums, f32 everywhere, no
                              BLAS */
-    enum qwick_kv kv;     /* default: f16, or f32 when exact */
+    enum qwick_kv kv;     /* default: f16, or f32 when exact, and for
+                             Gemma 4 */
     size_t prefill_chunk; /* tokens of a prefill pass, 0: 512 */
     bool preload;         /* copy the weights to huge pages at open */
     size_t prefix_cache_bytes;      /* maximum size of the prefix cache in

@@ -397,6 +397,14 @@ int config_load(struct config *c, const struct checkpoint *ck,
     return 0;
 }
 
+bool config_unscaled(const struct config *c)
+{
+    for (size_t i = 0; i < c->n_layers; i++)
+        if (c->layers[i].score_scale >= 1)
+            return true;
+    return false;
+}
+
 void config_number_layers(struct config *c)
 {
     size_t n[2] = {0, 0};

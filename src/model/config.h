@@ -192,6 +192,10 @@ int config_load(struct config *c, const struct checkpoint *ck,
                 struct qwick_err *e);
 void config_free(struct config *c);
 
+/* Whether some layer's scores are the products of queries and keys, without a
+ * scale. They amplify roundings. */
+bool config_unscaled(const struct config *c);
+
 /* Set the slot of each layer: its index among the layers of its kind.
  * config_load calls it. */
 void config_number_layers(struct config *c);

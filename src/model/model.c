@@ -97,15 +97,6 @@ static bool has_experts(const struct config *c)
     return false;
 }
 
-/* Whether some layer's scores are the products of queries and keys. */
-static bool has_unscaled_scores(const struct config *c)
-{
-    for (size_t i = 0; i < c->n_layers; i++)
-        if (c->layers[i].score_scale >= 1)
-            return true;
-    return false;
-}
-
 /* Choose the matrices that take pairs (pass.pairs8). */
 static void mark_pairs(struct model *m)
 {
@@ -136,7 +127,7 @@ static void choose_products(struct model *m)
                                        : t->gemm_f32_min_tokens;
     bool recurrent = m->config.delta.n_k_heads > 0;
     bool plain = m->config.arch->blocks.qk_norm == QK_NORM_NONE;
-    bool unscaled = has_unscaled_scores(&m->config);
+    bool unscaled = config_unscaled(&m->config);
     m->large_scores = plain || unscaled;
     size_t own = m->config.arch->blocks.precise_tokens;
     m->precise_tokens = own                  ? own

@@ -590,7 +590,7 @@ OPTION(FLAG, exact, "exact", V_EVALUATE | V_INSPECT | V_BENCH,
        .help = "compute in float32 with one fixed order of sums, without BLAS")
 OPTION(CHOICE, kv, "kv", V_EVALUATE | V_INSPECT | V_BENCH,
        .choices = "f32|f16|q8", .peers = "kv-cache-dtype cache-type-k",
-       .def = "f16, f32 with --exact", .help = "type of the KV cache")
+       .def = "f16, f32 with --exact and for Gemma 4", .help = "type of the KV cache")
 OPTION(TEXT, core, "core", V_INSPECT | V_BENCH, .arg = "NAME",
        .def = "this CPU's core",
        .help = "use the record of another core, or measure with probe")

@@ -112,15 +112,25 @@ static int choose_mode(struct qwick_engine *eng,
     if (m->n_threads < want)
         engine_warn(eng, "only %d of %d threads could be started", m->n_threads,
                     want);
-    bool f32 = o->exact || o->kv == QWICK_KV_F32;
+    eng->info.threads = m->n_threads;
+    return 0;
+}
+
+/* Choose the type of keys and values, once the config has been read. Without a
+ * scale of scores, f16 would change logits by nearly as much as bf16
+ * activations do elsewhere. */
+static void choose_kv(struct qwick_engine *eng,
+                      const struct qwick_engine_options *o)
+{
+    bool f32 =
+        o->exact || o->kv == QWICK_KV_F32 ||
+        (o->kv == QWICK_KV_DEFAULT && config_unscaled(&eng->model.config));
     bool q8 = o->kv == QWICK_KV_Q8;
     eng->kv_dtype = f32 ? DT_F32 : q8 ? DT_I8 : DT_F16;
-    eng->info.threads = m->n_threads;
     eng->info.kv_dtype = f32 ? "f32" : q8 ? "q8" : "f16";
     engine_note(eng, "kernels %s of %s, %d threads of %d CPUs, KV %s%s",
-                eng->info.isa, eng->info.cpu, m->n_threads, os_cpus(),
+                eng->info.isa, eng->info.cpu, eng->model.n_threads, os_cpus(),
                 eng->info.kv_dtype, o->exact ? ", exact" : "");
-    return 0;
 }
 
 /* Drop stop ids outside the vocabulary, with a warning. */
@@ -424,6 +434,7 @@ int qwick_engine_open(struct qwick_engine **out,
         checkpoint_open_at(&eng->ck, o->model, o->place, e) ||
         open_config(eng, o->tokenizer_only, e))
         goto fail;
+    choose_kv(eng, o);
     double opened = clock_ms();
     if (engine_open_text(eng, o, e))
         goto fail;
