@@ -24,6 +24,8 @@ static const char *const models[] = {
     "tests/golden/models/mlx4",       "tests/golden/models/mlx8",
     "tests/golden/models/gemma3-gqa",
 };
+/* Its last layers have no keys of their own. */
+#define SHARED_KEYS "tests/golden/families/gemma4-e2b"
 enum { N_MODELS = sizeof models / sizeof *models, N_SEQ = 7 };
 
 /* Lengths of the prompts, and the sizes of the steps into which they are cut,
@@ -110,7 +112,7 @@ static void check_joint(const char *model, int level, bool exact, int threads,
 
 static void joint_steps_equal_single_ones(void **state)
 {
-    for (int l = 0; l < ISA_COUNT; l++)
+    for (int l = 0; l < ISA_COUNT; l++) {
         for (size_t m = 0; m < N_MODELS && cpu_has((enum isa)l); m++) {
             bool quantized = m >= 4;
             check_joint(models[m], l, true, 1 + (l + (int)m) % 4, 0);
@@ -118,6 +120,93 @@ static void joint_steps_equal_single_ones(void **state)
             check_joint(models[m], l, false, 2,
                         2 * (quantized ? 4e-2 : 1.2e-2));
         }
+        if (cpu_has((enum isa)l))
+            check_joint(SHARED_KEYS, l, true, 1 + l % 3, 0);
+    }
+}
+
+/* Sequences of one pass, and the logits that are wanted of each. */
+enum { N_SPANS = 4 };
+
+/* Evaluate the sequences' first halves, and then the rest in a pass that wants
+ * these rows. out [N_SPANS, vocab_size] gets the last logits of those that have
+ * some, and `after` those of a decode step of all. */
+static void step_with_rows(struct qwick_engine *eng,
+                           const enum qwick_rows *rows, int32_t *const *ids,
+                           const size_t *n, float *out, float *after)
+{
+    size_t vocab_size = qwick_engine_info(eng)->vocab_size;
+    struct qwick_step steps[N_SPANS];
+    for (size_t i = 0; i < N_SPANS; i++) {
+        struct qwick_session *s = open_session(eng);
+        sync_to(s, ids[i], n[i] / 2);
+        steps[i] = (struct qwick_step){s, ids[i] + n[i] / 2, n[i] - n[i] / 2,
+                                       rows[i]};
+    }
+    assert_int_equal(
+        qwick_engine_step(eng, steps, N_SPANS, QWICK_LOGITS, NULL), 0);
+    for (size_t i = 0; i < N_SPANS; i++)
+        if (rows[i] != QWICK_ROWS_NONE)
+            memcpy(out + i * vocab_size,
+                   qwick_session_logits(steps[i].session),
+                   vocab_size * sizeof *out);
+    for (size_t i = 0; i < N_SPANS; i++) {
+        steps[i].tokens = ids[i];
+        steps[i].n = 1;
+        steps[i].rows = QWICK_ROWS_LAST;
+    }
+    assert_int_equal(
+        qwick_engine_step(eng, steps, N_SPANS, QWICK_LOGITS, NULL), 0);
+    for (size_t i = 0; i < N_SPANS; i++) {
+        memcpy(after + i * vocab_size, qwick_session_logits(steps[i].session),
+               vocab_size * sizeof *after);
+        qwick_session_free(steps[i].session);
+    }
+}
+
+/* Layers after the last one with keys of its own take only tokens whose logits
+ * are wanted. The results are those of a pass that wants all. */
+static void wanted_rows_do_not_change_results(void **state)
+{
+    static const enum qwick_rows wanted[][N_SPANS] = {
+        {QWICK_ROWS_ALL, QWICK_ROWS_ALL, QWICK_ROWS_ALL, QWICK_ROWS_ALL},
+        {QWICK_ROWS_LAST, QWICK_ROWS_LAST, QWICK_ROWS_LAST, QWICK_ROWS_LAST},
+        {QWICK_ROWS_NONE, QWICK_ROWS_LAST, QWICK_ROWS_ALL, QWICK_ROWS_NONE},
+        {QWICK_ROWS_NONE, QWICK_ROWS_NONE, QWICK_ROWS_NONE, QWICK_ROWS_LAST},
+        {QWICK_ROWS_NONE, QWICK_ROWS_NONE, QWICK_ROWS_NONE, QWICK_ROWS_NONE}};
+    enum { N_WANTED = sizeof wanted / sizeof *wanted };
+    static const size_t prompts[N_SPANS] = {60, 150, 33, 7},
+                        steps[N_SPANS] = {2, 2, 2, 2};
+    int32_t *ids[N_SPANS];
+    for (size_t i = 0; i < N_SPANS; i++)
+        ids[i] = new_ids(prompts[i], (uint32_t)i + 1);
+    for (int c = 0; c < 8; c++) {
+        bool exact = c % 2, single = c / 2 % 2;
+        struct qwick_engine *eng =
+            open_engine(SHARED_KEYS, (int)cpu_best(), exact, c < 4 ? 1 : 3,
+                        QWICK_KV_DEFAULT);
+        size_t v = qwick_engine_info(eng)->vocab_size;
+        float *got = malloc(4 * N_SPANS * v * sizeof *got);
+        float *all[] = {got, got + N_SPANS * v};
+        float *part[] = {got + 2 * N_SPANS * v, got + 3 * N_SPANS * v};
+        assert_true(eng->model.last_stored + 1 < eng->model.config.n_layers);
+        for (size_t k = 0; k < N_WANTED; k++) {
+            step_with_rows(eng, wanted[k], ids, single ? steps : prompts,
+                           k ? part[0] : all[0], k ? part[1] : all[1]);
+            for (size_t i = 0; k && i < N_SPANS; i++)
+                for (int j = wanted[k][i] == QWICK_ROWS_NONE; j < 2; j++) {
+                    const float *a = part[j] + i * v, *b = all[j] + i * v;
+                    if (exact)
+                        assert_memory_equal(a, b, v * sizeof *a);
+                    else /* each is within the bound of the goldens */
+                        assert_true(relative_error(a, b, v) <= 2 * 1.2e-2);
+                }
+        }
+        free(got);
+        qwick_engine_close(eng);
+    }
+    for (size_t i = 0; i < N_SPANS; i++)
+        free(ids[i]);
 }
 
 /* Threads share heads, and the segments of a long context. This gives the same
@@ -380,6 +469,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(joint_steps_equal_single_ones),
+        cmocka_unit_test(wanted_rows_do_not_change_results),
         cmocka_unit_test(long_contexts_split_alike),
         cmocka_unit_test(forks_live_on_their_own),
         cmocka_unit_test(hidden_states_are_what_the_head_reads),
