@@ -19,6 +19,7 @@
 #include "model/affine.h"
 #include "model/arch.h"
 #include "model/config.h"
+#include "model/names.h"
 #include "stack.h"
 #include "tempdir.h"
 #include "tensors_file.h"
@@ -50,6 +51,9 @@ struct geometry {
     size_t n_active, expert_ff;
     size_t sparse_step; /* every sparse_step-th layer has experts */
     bool normalise;
+    /* write the checkpoint of these with ref_set_config: */
+    bool clamped; /* biases, activation and weights of experts as in gpt-oss */
+    bool beside;  /* a dense MLP beside the experts, as in Gemma 4 */
     int router_bits; /* of a quantized router; 0: like the other weights */
     enum expert_layout layout;
 };
@@ -128,7 +132,7 @@ static inline double gauss(void)
 
 /* ---- weights ---- */
 
-enum { REF_MAX_TENSORS = 1024 };
+enum { REF_MAX_TENSORS = 2048 };
 
 /* A tensor as stored, and the numbers that it contains. */
 struct ref_tensor {
@@ -269,7 +273,46 @@ static inline void ref_add_mlp(struct ref_model *m, const char *mlp, size_t ff)
     }
 }
 
-static inline void ref_add_experts(struct ref_model *m, const char *mlp)
+/* Add a vector of a layer that is stored as [rows, cols]. */
+static inline void ref_add_rows(struct ref_model *m, const char *module,
+                                const char *part, size_t rows, size_t cols,
+                                double spread)
+{
+    ref_add(m, module, part, 0, rows * cols, 0, spread);
+    struct st_out_tensor *t = &m->out[m->n_out - 1];
+    t->rank = 2;
+    t->shape[0] = rows;
+    t->shape[1] = cols;
+}
+
+/* What experts with biases, or beside a dense MLP, have beyond the weights.
+ * Biases are large, so that the activation's limits count. */
+static inline void ref_add_other_experts(struct ref_model *m, const char *mlp,
+                                         size_t layer)
+{
+    static const char *const norms[] = {"dense_post_norm", "experts_norm",
+                                        "experts_post_norm", "router_scale"};
+    const struct geometry *g = &m->g;
+    char module[176];
+    snprintf(module, sizeof module, "%s.gate", mlp);
+    if (g->clamped) {
+        ref_add(m, module, "bias", 0, g->n_experts, 0, 1);
+        ref_add_rows(m, mlp, "gate_bias", g->n_experts, g->expert_ff, 4);
+        ref_add_rows(m, mlp, "up_bias", g->n_experts, g->expert_ff, 4);
+        ref_add_rows(m, mlp, "down_bias", g->n_experts, g->d_model, 1);
+    }
+    if (!g->beside)
+        return;
+    ref_add_mlp(m, mlp, g->d_ff);
+    for (size_t i = 0; i < sizeof norms / sizeof *norms; i++) {
+        snprintf(module, sizeof module, "model.layers.%zu.%s", layer, norms[i]);
+        ref_add(m, module, "weight", 0, g->d_model, 1, 0.2);
+    }
+    ref_add(m, mlp, "scales", 0, g->n_experts, 1, 0.3);
+}
+
+static inline void ref_add_experts(struct ref_model *m, const char *mlp,
+                                   size_t layer)
 {
     const struct geometry *g = &m->g;
     struct tensors all = {m->out, 0};
@@ -283,6 +326,7 @@ static inline void ref_add_experts(struct ref_model *m, const char *mlp)
     all.n = m->n_out;
     tensors_layout(&all, mlp, g->n_experts, g->layout);
     m->n_out = all.n;
+    ref_add_other_experts(m, mlp, layer);
     if (!g->qwen35)
         return;
     snprintf(module, sizeof module, "%s.shared_expert", mlp);
@@ -348,14 +392,14 @@ static inline void ref_add_layer(struct ref_model *m, size_t layer)
         {"self_attn.k_norm", 0, head_dim, false},
         {"input_layernorm", 0, d, false},
         {"post_attention_layernorm", 0, d, false},
-        {"pre_feedforward_layernorm", 0, d, false},
         {"post_feedforward_layernorm", 0, d, false},
+        {"pre_feedforward_layernorm", 0, d, false},
     };
-    size_t n = sizeof all / sizeof *all - (g->gemma ? 0 : 2);
+    size_t n = sizeof all / sizeof *all - (g->gemma ? 0 : g->beside ? 1 : 2);
     char mlp[64];
     snprintf(mlp, sizeof mlp, "model.layers.%zu.mlp", layer);
     if (is_sparse(g, layer))
-        ref_add_experts(m, mlp);
+        ref_add_experts(m, mlp, layer);
     else
         ref_add_mlp(m, mlp, g->d_ff);
     for (size_t i = 0; i < n; i++) {
@@ -449,18 +493,56 @@ static inline void ref_set_heads(const struct geometry *g, struct config *c)
     }
 }
 
+/* The names of what ref_add_other_experts adds, beside those of the family. */
+static inline const struct names *ref_names(void)
+{
+    static struct names names;
+    static const struct {
+        enum weight_id id;
+        const char *name;
+    } others[] = {
+        {WEIGHT_ROUTER_BIAS, "@layers.#.mlp.gate.bias"},
+        {WEIGHT_EXPERTS_GATE_BIAS, "@layers.#.mlp.gate_bias"},
+        {WEIGHT_EXPERTS_UP_BIAS, "@layers.#.mlp.up_bias"},
+        {WEIGHT_EXPERTS_DOWN_BIAS, "@layers.#.mlp.down_bias"},
+        {WEIGHT_MLP_POST_NORM, "@layers.#.post_feedforward_layernorm.weight"},
+        {WEIGHT_DENSE_POST_NORM, "@layers.#.dense_post_norm.weight"},
+        {WEIGHT_EXPERTS_NORM, "@layers.#.experts_norm.weight"},
+        {WEIGHT_EXPERTS_POST_NORM, "@layers.#.experts_post_norm.weight"},
+        {WEIGHT_ROUTER_SCALE, "@layers.#.router_scale.weight"},
+        {WEIGHT_EXPERT_SCALES, "@layers.#.mlp.scales"},
+    };
+    names = names_hub;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        names.of[others[i].id][0] = others[i].name;
+    return &names;
+}
+
 /* Change a config that was read to what no config.json can say, or only that of
  * another family. */
 static inline void ref_set_config(const struct geometry *g, struct config *c)
 {
     static struct arch arch;
+    static const struct names *schemes[2];
     if (g->other_kv_heads)
         ref_set_heads(g, c);
-    if (!g->sinks)
+    if (!g->sinks && !g->clamped && !g->beside)
         return;
     arch = *c->arch;
-    arch.blocks.sinks = true;
+    arch.blocks.sinks = g->sinks;
     c->arch = &arch;
+    if (!g->clamped && !g->beside)
+        return;
+    schemes[0] = ref_names();
+    arch.names = schemes;
+    arch.blocks.routing = ROUTING_CHOSEN;
+    arch.blocks.experts_beside = arch.blocks.mlp_post_norm = g->beside;
+    if (g->clamped)
+        arch.blocks.activation = ACTIVATION_CLAMPED_SILU;
+    c->expert_bias = g->clamped;
+    for (size_t i = 0; i < c->n_layers; i++)
+        if (g->beside)
+            c->layers[i].d_ff = g->d_ff;
 }
 
 /* The quantization object, with the router's own bits, as mlx-lm writes it. */
@@ -841,45 +923,93 @@ static const double *ref_part(const struct ref_model *m, const char *mlp,
     return ref_find(m, name);
 }
 
-/* silu(z), or Gemma's GELU */
-static inline double ref_activation(const struct geometry *g, double z)
+/* act(gate) * up: with silu, Gemma's GELU, or as gpt-oss's experts. */
+static inline double ref_glu(const struct geometry *g, double gate, double up)
 {
-    double u = 0.797884560802865356 * (z + 0.044715 * z * z * z);
-    return g->gemma ? z / 2 * (1 + tanh(u)) : z / (1 + exp(-z));
+    double u = 0.797884560802865356 * (gate + 0.044715 * gate * gate * gate);
+    if (g->gemma)
+        return gate / 2 * (1 + tanh(u)) * up;
+    if (!g->clamped)
+        return gate / (1 + exp(-gate)) * up;
+    gate = fmin(gate, 7);
+    return gate / (1 + exp(-1.702 * gate)) * (fmax(fmin(up, 7), -7) + 1);
 }
 
-/* x += share * down(silu(gate(xn)) * up(xn)); norm: of Gemma's result. */
-static inline void ref_add_gated(struct ref_pass *p, const char *mlp, size_t ff,
-                                 const double *xn, double share,
-                                 const double *norm)
+/* A gated MLP. */
+struct ref_gated {
+    const char *module;
+    size_t ff;
+    double share;                                         /* of its result */
+    const double *gate_bias, *up_bias, *down_bias, *norm; /* or NULL */
+};
+
+/* x += share * norm(down(act(gate(xn)) * up(xn))). */
+static inline void ref_add_gated(struct ref_pass *p, const struct ref_gated *r,
+                                 const double *xn)
 {
     const struct ref_model *m = p->m;
-    size_t d = m->g.d_model;
+    size_t d = m->g.d_model, ff = r->ff;
     double *y = ref_alloc(d, sizeof *y);
-    ref_multiply(p->gate, ref_part(m, mlp, "gate_proj"), NULL, xn, ff, d);
-    ref_multiply(p->up, ref_part(m, mlp, "up_proj"), NULL, xn, ff, d);
+    ref_multiply(p->gate, ref_part(m, r->module, "gate_proj"), r->gate_bias, xn,
+                 ff, d);
+    ref_multiply(p->up, ref_part(m, r->module, "up_proj"), r->up_bias, xn, ff,
+                 d);
     for (size_t i = 0; i < ff; i++)
-        p->gate[i] = p->up[i] * ref_activation(&m->g, p->gate[i]);
+        p->gate[i] = ref_glu(&m->g, p->gate[i], p->up[i]);
     ref_disturb(p->gate, ff, &p->z->products);
-    ref_multiply(y, ref_part(m, mlp, "down_proj"), NULL, p->gate, d, ff);
-    if (norm)
-        ref_norm(y, y, norm, d);
+    ref_multiply(y, ref_part(m, r->module, "down_proj"), r->down_bias, p->gate,
+                 d, ff);
+    if (r->norm)
+        ref_norm(y, y, r->norm, d);
     for (size_t i = 0; i < d; i++)
-        p->x[i] += share * y[i];
+        p->x[i] += r->share * y[i];
     free(y);
 }
 
-/* Run the experts with the highest scores for the token. */
-static inline void ref_experts(struct ref_pass *p, const char *mlp)
+/* Row i of a matrix of biases; NULL: there is none. */
+static const double *ref_bias(const struct ref_pass *p, const char *mlp,
+                              const char *part, size_t i, size_t n)
+{
+    char name[192];
+    snprintf(name, sizeof name, "%s.%s", mlp, part);
+    const double *bias = ref_find(p->m, name);
+    return bias ? bias + i * n : NULL;
+}
+
+/* Add an expert's result. */
+static inline void ref_add_expert(struct ref_pass *p, const char *mlp, size_t i,
+                                  double share)
+{
+    const struct geometry *g = &p->m->g;
+    size_t ff = g->expert_ff;
+    char module[176];
+    const double *scale = ref_bias(p, mlp, "scales", i, 1);
+    snprintf(module, sizeof module, "%s.experts.%zu", mlp, i);
+    const struct ref_gated r = {
+        .module = module,
+        .ff = ff,
+        .share = share * (scale ? *scale : 1),
+        .gate_bias = ref_bias(p, mlp, "gate_bias", i, ff),
+        .up_bias = ref_bias(p, mlp, "up_bias", i, ff),
+        .down_bias = ref_bias(p, mlp, "down_bias", i, g->d_model)};
+    ref_add_gated(p, &r, p->xn);
+}
+
+/* Run the experts with the highest scores for the token, whose router reads
+ * `in`. */
+static inline void ref_experts(struct ref_pass *p, const char *mlp,
+                               const double *in)
 {
     const struct geometry *g = &p->m->g;
     double *prob = ref_alloc(g->n_experts, sizeof *prob), sum = 0, chosen = 0;
     bool *is = ref_alloc(g->n_experts, sizeof *is);
+    bool normalise = g->normalise || g->clamped || g->beside;
     double share = 0;
     if (g->qwen35)
         ref_multiply(&share, ref_part(p->m, mlp, "shared_expert_gate"), NULL,
                      p->xn, 1, g->d_model);
-    ref_multiply(prob, ref_part(p->m, mlp, "gate"), NULL, p->xn, g->n_experts,
+    ref_multiply(prob, ref_part(p->m, mlp, "gate"),
+                 ref_bias(p, mlp, "gate.bias", 0, 0), in, g->n_experts,
                  g->d_model);
     for (size_t i = 0; i < g->n_experts; i++)
         sum += prob[i] = exp(prob[i]);
@@ -892,39 +1022,73 @@ static inline void ref_experts(struct ref_pass *p, const char *mlp)
         chosen += prob[best];
     }
     ref_disturb(p->xn, g->d_model, &p->z->products);
-    for (size_t i = 0; i < g->n_experts; i++) {
-        char module[176];
-        snprintf(module, sizeof module, "%s.experts.%zu", mlp, i);
+    for (size_t i = 0; i < g->n_experts; i++)
         if (is[i])
-            ref_add_gated(p, module, g->expert_ff, p->xn,
-                          prob[i] / (g->normalise ? chosen : sum), NULL);
-    }
+            ref_add_expert(p, mlp, i, prob[i] / (normalise ? chosen : sum));
     char shared[176];
     snprintf(shared, sizeof shared, "%s.shared_expert", mlp);
+    const struct ref_gated r = {
+        .module = shared, .ff = g->shared_ff, .share = 1 / (1 + exp(-share))};
     if (g->qwen35)
-        ref_add_gated(p, shared, g->shared_ff, p->xn, 1 / (1 + exp(-share)),
-                      NULL);
+        ref_add_gated(p, &r, p->xn);
     free(prob);
     free(is);
+}
+
+/* A dense MLP and experts, with norms of their own. */
+static inline void ref_beside(struct ref_pass *p, size_t layer, const char *mlp)
+{
+    const struct ref_model *m = p->m;
+    size_t d = m->g.d_model;
+    double *x = p->x, *dense = ref_alloc(3 * d, sizeof *dense),
+           *sum = dense + d, *router = sum + d;
+    const struct ref_gated r = {
+        .module = mlp,
+        .ff = m->g.d_ff,
+        .share = 1,
+        .norm = ref_layer(m, layer, "dense_post_norm.weight")};
+    ref_disturb(p->xn, d, &p->z->products);
+    p->x = dense;
+    ref_add_gated(p, &r, p->xn);
+    ref_norm(router, x, ref_layer(m, layer, "router_scale.weight"), d);
+    for (size_t i = 0; i < d; i++)
+        router[i] /= sqrt((double)d);
+    ref_norm(p->xn, x, ref_layer(m, layer, "experts_norm.weight"), d);
+    p->x = sum;
+    ref_experts(p, mlp, router);
+    ref_norm(sum, sum, ref_layer(m, layer, "experts_post_norm.weight"), d);
+    for (size_t i = 0; i < d; i++)
+        sum[i] += dense[i];
+    ref_norm(sum, sum, ref_layer(m, layer, "post_feedforward_layernorm.weight"),
+             d);
+    p->x = x;
+    for (size_t i = 0; i < d; i++)
+        x[i] += sum[i];
+    free(dense);
 }
 
 static inline void ref_mlp(struct ref_pass *p, size_t layer)
 {
     const struct ref_model *m = p->m;
+    bool sparse = is_sparse(&m->g, layer);
     char mlp[64];
     snprintf(mlp, sizeof mlp, "model.layers.%zu.mlp", layer);
     const char *norm = m->g.gemma ? "pre_feedforward_layernorm.weight"
                                   : "post_attention_layernorm.weight";
     ref_norm(p->xn, p->x, ref_layer(m, layer, norm), m->g.d_model);
-    if (is_sparse(&m->g, layer)) {
-        ref_experts(p, mlp);
+    if (sparse && m->g.beside)
+        ref_beside(p, layer, mlp);
+    else if (sparse)
+        ref_experts(p, mlp, p->xn);
+    if (sparse)
         return;
-    }
+    const struct ref_gated r = {
+        .module = mlp,
+        .ff = m->g.d_ff,
+        .share = 1,
+        .norm = ref_layer(m, layer, "post_feedforward_layernorm.weight")};
     ref_disturb(p->xn, m->g.d_model, &p->z->products);
-    ref_add_gated(p, mlp, m->g.d_ff, p->xn, 1,
-                  m->g.gemma
-                      ? ref_layer(m, layer, "post_feedforward_layernorm.weight")
-                      : NULL);
+    ref_add_gated(p, &r, p->xn);
 }
 
 /* Compute the logits [n_tokens, vocab_size] of the tokens. */

@@ -450,6 +450,23 @@ static void layers_differ_in_heads(void **state)
     }
 }
 
+/* Biases, limits and weights of gpt-oss; a dense MLP beside the experts as in
+ * Gemma 4; both. */
+static void experts_of_other_kinds(void **state)
+{
+    for (uint64_t i = 0; i < DEFAULT_GEOMETRIES; i++) {
+        seed = 4000 + i;
+        draws = 0;
+        struct geometry g;
+        do
+            g = draw_geometry();
+        while (!g.n_experts || g.qwen35);
+        g.clamped = i % 3 != 1;
+        g.beside = i % 3 != 0;
+        check_geometry(&g);
+    }
+}
+
 /* With windows that leave few positions, and without. */
 static void sinks_take_part_in_the_softmax(void **state)
 {
@@ -575,6 +592,7 @@ int main(void)
         cmocka_unit_test(many_heads_on_one_kv_head),
         cmocka_unit_test(many_heads_beside_few),
         cmocka_unit_test(layers_differ_in_heads),
+        cmocka_unit_test(experts_of_other_kinds),
         cmocka_unit_test(sinks_take_part_in_the_softmax),
         cmocka_unit_test(extreme_sinks),
         cmocka_unit_test(random_geometries_match_the_reference),
