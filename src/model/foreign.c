@@ -15,7 +15,6 @@ static const struct {
     {"gptq_v2", "GPTQ"},
     {"awq", "AWQ"},
     {"marlin", "Marlin"},
-    {"mxfp4", "MXFP4"},
     {"mxfp8", "MXFP8"},
     {"nvfp4", "NVFP4"},
     {"modelopt", "ModelOpt (NVFP4 or FP8)"},
@@ -50,6 +49,12 @@ static void name_of(const struct json_value *v, char *out, size_t n)
     section_describe(v, out, n);
 }
 
+/* Whether qwick reads the form that quant_method or mode names. */
+static bool is_read(const struct json_value *v)
+{
+    return json_equals(v, "affine") || json_equals(v, "mxfp4");
+}
+
 bool foreign_name(const struct json_value *config, char *out, size_t n)
 {
     static const char *const objects[] = {"quantization_config",
@@ -60,11 +65,11 @@ bool foreign_name(const struct json_value *config, char *out, size_t n)
         const struct json_value *mode = json_get(q, "mode");
         if (quant_is_fp8(q))
             return false;
-        if (method && method->type != JSON_NULL) {
+        if (method && method->type != JSON_NULL && !is_read(method)) {
             name_of(method, out, n);
             return true;
         }
-        if (json_is(mode, JSON_STRING) && !json_equals(mode, "affine")) {
+        if (json_is(mode, JSON_STRING) && !is_read(mode)) {
             name_of(mode, out, n);
             return true;
         }

@@ -26,9 +26,12 @@ struct matrix {
     const struct format *format;
     const struct format_ops *ops; /* for the model's kernels */
     size_t rows, cols;
+    size_t step; /* rows of the arrays from one row to the next: 1, or more if
+                    the rows of several matrices come by turns */
     const unsigned char *data[FORMAT_ARRAYS]; /* any alignment; NULL beyond
                                                  format->n_arrays */
-    enum dtype dtype; /* of floats: their type; affine: of scales and biases */
+    enum dtype dtype; /* of floats: their type; affine: of scales and biases;
+                         of blocks and MXFP4: theirs */
     int bits;         /* of a quantized element; 0: floats */
     size_t group;     /* elements that share a scale; 0: floats */
     struct fp8 fp8;   /* of FP8 weights: their scales, without elements */
@@ -97,8 +100,10 @@ struct format {
        model_products chooses the kernel of a pass; for other formats the number
        of tokens alone decides. */
     bool is_float;
+    bool steps; /* the operations take matrices with any step */
     size_t n_arrays;
-    /* Bytes of a row in array i < n_arrays. Rows follow each other. */
+    /* Bytes of a row in array i < n_arrays. Rows of the array follow each
+       other. */
     size_t (*row_bytes)(const struct matrix *w, size_t i);
     /* Let *out, a copy of a matrix whose data begins at row `row` now, begin
        there in all other respects. NULL: there are none. */
@@ -118,8 +123,8 @@ struct format {
 
 /* The formats, in the order in which they are asked to bind a tensor. */
 extern const struct format *const formats[];
-enum { N_FORMATS = 18 };
-extern const struct format format_affine;
+enum { N_FORMATS = 19 };
+extern const struct format format_affine, format_mxfp4_split;
 extern const struct format format_f32, format_f16, format_bf16, format_fp8;
 extern const struct format format_q4_0, format_q4_1, format_q5_0, format_q5_1,
     format_q8_0, format_iq4_nl, format_q2_k, format_q3_k, format_q4_k,
@@ -129,7 +134,7 @@ extern const struct format format_q4_0, format_q4_1, format_q5_0, format_q5_1,
 static inline const unsigned char *matrix_row(const struct matrix *w, size_t i,
                                               size_t row)
 {
-    return w->data[i] + row * w->format->row_bytes(w, i);
+    return w->data[i] + row * w->step * w->format->row_bytes(w, i);
 }
 
 /* Bytes of all arrays. The sum cannot wrap: the file holds them. */
@@ -142,7 +147,8 @@ int matrix_compare(const struct kernels *k, const struct matrix *a,
                    const struct matrix *b, size_t n, bool *differ,
                    struct qwick_err *e);
 
-/* A quantized matrix from a row on, as the affine kernels take it. */
+/* A quantized matrix from a row on, as the affine kernels take it; of the
+ * formats affine and mxfp4. */
 struct affine matrix_affine(const struct matrix *w, size_t row);
 
 #endif

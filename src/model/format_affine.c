@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "model/format_affine.h"
 #include "model/weights.h"
 
 enum { CODES, SCALES, BIASES };
@@ -17,14 +18,16 @@ static size_t row_bytes(const struct matrix *w, size_t i)
 
 struct affine matrix_affine(const struct matrix *w, size_t row)
 {
-    return (struct affine){.q = matrix_row(w, CODES, row),
-                           .q_stride = row_bytes(w, CODES),
-                           .scales = matrix_row(w, SCALES, row),
-                           .biases = matrix_row(w, BIASES, row),
-                           .sb_stride = row_bytes(w, SCALES),
-                           .sb_type = w->dtype,
-                           .bits = w->bits,
-                           .group = w->group};
+    bool mxfp4 = w->dtype == DT_MXFP4;
+    return (struct affine){
+        .q = matrix_row(w, CODES, row),
+        .q_stride = w->step * w->format->row_bytes(w, CODES),
+        .scales = matrix_row(w, SCALES, row),
+        .biases = matrix_row(w, mxfp4 ? SCALES : BIASES, row),
+        .sb_stride = w->step * w->format->row_bytes(w, SCALES),
+        .sb_type = mxfp4 ? DT_U8 : w->dtype,
+        .bits = w->bits,
+        .group = w->group};
 }
 
 static void to_f32(const struct kernels *k, float *out, const struct matrix *w,
@@ -58,7 +61,7 @@ static void mul_i8(const struct kernels *k, const struct row_product *p,
                       p->work);
 }
 
-static void fill(struct format_ops *ops, const struct kernels *k, bool exact)
+void affine_fill(struct format_ops *ops, const struct kernels *k, bool exact)
 {
     *ops = (struct format_ops){.to_f32 = to_f32, .mul_f32 = mul_f32};
     if (exact)
@@ -156,11 +159,11 @@ static int bind(struct weights *w, struct matrix *out, const char *name,
                 struct qwick_err *e)
 {
     char module[NAMES_BYTES], scales[NAMES_BYTES + 8], biases[NAMES_BYTES + 8];
-    size_t n = strlen(name), tail = strlen(".weight");
+    size_t n = names_module(name);
     *found = false;
-    if (n <= tail || strcmp(name + n - tail, ".weight") != 0)
+    if (!name[n])
         return 0;
-    snprintf(module, sizeof module, "%.*s", (int)(n - tail), name);
+    snprintf(module, sizeof module, "%.*s", (int)n, name);
     snprintf(scales, sizeof scales, "%s.scales", module);
     snprintf(biases, sizeof biases, "%s.biases", module);
     const struct st_tensor *s = st_find(w->set, scales);
@@ -185,7 +188,8 @@ static int bind(struct weights *w, struct matrix *out, const char *name,
 }
 
 const struct format format_affine = {.name = "affine",
+                                     .steps = true,
                                      .n_arrays = 3,
                                      .row_bytes = row_bytes,
-                                     .fill = fill,
+                                     .fill = affine_fill,
                                      .bind = bind};

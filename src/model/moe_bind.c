@@ -120,13 +120,15 @@ static int bind_each(struct weights *w, const struct role *r, size_t n,
     return 0;
 }
 
-/* Rows [row + i * stride, ... + r->rows) of a stack for each expert i. */
+/* r->rows rows of a stack for each expert i, from row + i * stride on, `step`
+ * rows apart. */
 static int cut(struct weights *w, const struct role *r, size_t n,
                const struct matrix *stack, size_t row, size_t stride,
-               struct qwick_err *e)
+               size_t step, struct qwick_err *e)
 {
     for (size_t i = 0; i < n; i++)
-        if (weights_view(w, &r->out[i], stack, row + i * stride, r->rows, e))
+        if (weights_view_steps(w, &r->out[i], stack, row + i * stride, r->rows,
+                               step, e))
             return -1;
     return 0;
 }
@@ -147,8 +149,9 @@ static int bind_stack(struct weights *w, const struct role *r, size_t n,
 {
     const struct weight_ref ref = {.id = r->all, .layer = layer};
     struct matrix stack;
+    transposed = transposed && !weights_in_blocks(w, ref);
     return open_stack(w, &stack, n, r->rows, r->cols, transposed, 1, ref, e) ||
-                   cut(w, r, n, &stack, 0, r->rows, e)
+                   cut(w, r, n, &stack, 0, r->rows, 1, e)
                ? -1
                : 0;
 }
@@ -161,11 +164,13 @@ static int bind_fused(struct weights *w, const struct role *gate,
     const struct weight_ref ref = {.id = WEIGHT_EXPERTS_GATE_UP,
                                    .layer = layer};
     struct matrix both;
-    size_t rows = 2 * gate->rows;
+    transposed = transposed && !weights_in_blocks(w, ref);
+    size_t rows = 2 * gate->rows, step = alternate && !transposed ? 2 : 1;
     return open_stack(w, &both, n, rows, gate->cols, transposed,
                       alternate ? 2 : 1, ref, e) ||
-                   cut(w, gate, n, &both, 0, rows, e) ||
-                   cut(w, up, n, &both, gate->rows, rows, e)
+                   cut(w, gate, n, &both, 0, rows, step, e) ||
+                   cut(w, up, n, &both, step == 2 ? 1 : gate->rows, rows, step,
+                       e)
                ? -1
                : 0;
 }

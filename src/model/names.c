@@ -347,6 +347,18 @@ bool names_expand(char *out, const struct names *names, const char *prefix,
     return true;
 }
 
+size_t names_module(const char *name)
+{
+    static const char *const tails[] = {".weight", NAMES_BLOCKS};
+    size_t n = strlen(name);
+    for (size_t i = 0; i < 2; i++) {
+        size_t tail = strlen(tails[i]);
+        if (n > tail && strcmp(name + n - tail, tails[i]) == 0)
+            return n - tail;
+    }
+    return n;
+}
+
 struct naming names_choose(const struct names *const *schemes,
                            const struct st_set *set)
 {

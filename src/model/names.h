@@ -145,6 +145,14 @@ struct naming {
     const char *prefix; /* one of names->prefixes */
 };
 
+/* gpt-oss's name of the numbers of a matrix in MXFP4 ends so, in place of
+ * ".weight" or of nothing. */
+#define NAMES_BLOCKS "_blocks"
+
+/* Return the length of a tensor's name without ".weight" or NAMES_BLOCKS at its
+ * end. */
+size_t names_module(const char *name);
+
 /* Choose the first scheme that fits, and its first prefix whose embedding is in
  * the set. If none fits, choose the first scheme and its first prefix. schemes
  * ends with NULL. */

@@ -49,9 +49,10 @@ static void preload_body(void *ctx, struct par_team *team, int tid,
         size_t begin, end;
         model_preload_rows(m, j, tid, n_threads, &begin, &end);
         for (size_t i = 0; i < w->format->n_arrays; i++) {
-            size_t row = w->format->row_bytes(w, i);
-            memcpy(to + begin * row, w->data[i] + begin * row,
-                   (end - begin) * row);
+            size_t bytes = w->format->row_bytes(w, i);
+            size_t run = w->step == 1 ? end - begin : 1;
+            for (size_t row = begin; row < end; row += run)
+                memcpy(to + row * bytes, matrix_row(w, i, row), run * bytes);
             to += aligned(array_bytes(w, i));
         }
     }
@@ -81,6 +82,7 @@ int model_preload(struct model *m, const struct os_nodes *spread, int *why,
             w->matrices[j]->data[i] = to;
             to += aligned(array_bytes(w->matrices[j], i));
         }
+        w->matrices[j]->step = 1;
     }
     if (m->config.tied_head)
         m->head = m->embed;

@@ -29,15 +29,20 @@ static int compare_overrides(const void *a, const void *b)
     return compare_names(x->module, x->len, y->module, y->len);
 }
 
-/* quant_method marks other systems' files. A mode other than affine has no
+/* quant_method marks other systems' files. Modes other than affine have no
  * biases, and scales of other types. */
-static int refuse_others(const struct section *s, struct qwick_err *e)
+static int read_mode(enum quant_mode *mode, const struct section *s,
+                     struct qwick_err *e)
 {
-    const struct json_value *mode = json_get(s->v, "mode");
+    const struct json_value *v = json_get(s->v, "mode");
+    *mode = QUANT_AFFINE;
     if (!section_absent(s, "quant_method"))
         return foreign_refuse(s, "quant_method", e);
-    if (!section_absent(s, "mode") && !json_equals(mode, "affine"))
+    if (section_absent(s, "mode") || json_equals(v, "affine"))
+        return 0;
+    if (!json_equals(v, "mxfp4"))
         return foreign_refuse(s, "mode", e);
+    *mode = QUANT_MXFP4;
     return 0;
 }
 
@@ -45,14 +50,21 @@ static int read_params(struct quant_params *p, const struct section *s,
                        struct qwick_err *e)
 {
     int64_t bits, group;
-    if (refuse_others(s, e))
+    if (read_mode(&p->mode, s, e))
         return -1;
-    if (json_int(json_get(s->v, "group_size"), 32, 128, &group) ||
-        (group != 32 && group != 64 && group != 128))
+    if (p->mode == QUANT_MXFP4) {
+        if (json_int(json_get(s->v, "group_size"), 32, 32, &group))
+            return section_bad(s, "group_size", "32, as mode is mxfp4", e);
+        if (json_int(json_get(s->v, "bits"), 4, 4, &bits))
+            return section_bad(s, "bits", "4, as mode is mxfp4", e);
+    } else if (json_int(json_get(s->v, "group_size"), 32, 128, &group) ||
+               (group != 32 && group != 64 && group != 128)) {
         return section_bad(s, "group_size", "32, 64 or 128", e);
-    if (json_int(json_get(s->v, "bits"), 2, 8, &bits) || bits == 7)
+    } else if (json_int(json_get(s->v, "bits"), 2, 8, &bits) || bits == 7) {
         return section_bad(s, "bits", "2, 3, 4, 5, 6 or 8", e);
-    *p = (struct quant_params){(int)bits, (size_t)group};
+    }
+    p->bits = (int)bits;
+    p->group = (size_t)group;
     return 0;
 }
 
@@ -161,6 +173,8 @@ static int read_object(struct quant *q, const struct section *config,
     *q = (struct quant){.key = key};
     if (s.v->type != JSON_OBJECT)
         return section_bad(config, key, "an object", e);
+    if (json_equals(json_get(s.v, "quant_method"), "mxfp4"))
+        return 0;
     if (quant_is_fp8(s.v) ? quant_read_fp8(q, &s, e)
                           : read_params(&q->all, &s, e) ||
                                 read_overrides(q, &s, e)) {
@@ -172,7 +186,9 @@ static int read_object(struct quant *q, const struct section *config,
 
 static void params_text(const struct quant_params *p, char *out, size_t n)
 {
-    if (p->bits)
+    if (p->mode == QUANT_MXFP4)
+        snprintf(out, n, "MXFP4");
+    else if (p->bits)
         snprintf(out, n, "%d bits in groups of %zu", p->bits, p->group);
     else
         snprintf(out, n, "dense");
@@ -181,7 +197,7 @@ static void params_text(const struct quant_params *p, char *out, size_t n)
 static bool same_params(const struct quant_params *a,
                         const struct quant_params *b)
 {
-    return a->bits == b->bits && a->group == b->group;
+    return a->mode == b->mode && a->bits == b->bits && a->group == b->group;
 }
 
 static int disagree(const struct quant *a, const struct quant *b,

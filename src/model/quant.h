@@ -1,12 +1,16 @@
-/* The parameters of quantized weights in config.json: MLX's affine format, and
- * FP8 (quant_fp8.c).
+/* The parameters of quantized weights in config.json: MLX's formats, and FP8
+ * (quant_fp8.c).
  *
  *     "quantization": {"group_size": 64, "bits": 4, "mode": "affine",
  *         "model.layers.0.mlp.gate_proj": {"group_size": 32, "bits": 8},
  *         "lm_head": false}
  *
  * A module is quantized if and only if the checkpoint has its scales. This
- * object has the parameters (nn.quantize and load_model in mlx-lm). */
+ * object has the parameters (nn.quantize and load_model in mlx-lm). The mode of
+ * a module that has its own parameters is affine unless they have it, too.
+ *
+ * With quant_method mxfp4, as gpt-oss has it, the object has no parameters, and
+ * the modules are those whose tensors are blocks (format_mxfp4.c). */
 #ifndef MODEL_QUANT_H
 #define MODEL_QUANT_H
 
@@ -16,7 +20,10 @@
 #include "base/err.h"
 #include "model/section.h"
 
+enum quant_mode { QUANT_AFFINE, QUANT_MXFP4 };
+
 struct quant_params {
+    enum quant_mode mode;
     int bits; /* 2, 3, 4, 5, 6 or 8; 0: dense */
     size_t group;
 };

@@ -54,9 +54,9 @@ static void missing(const struct weights *w, const char *name,
 
 /* The tensor, if it has the shape dims[0..rank). why ends the error about
  * another one: "", or the parameters that the shape follows from. */
-static const struct st_tensor *find(struct weights *w, const char *name,
-                                    const size_t *dims, size_t rank,
-                                    const char *why, struct qwick_err *e)
+const struct st_tensor *weights_find_dims(struct weights *w, const char *name,
+                                          const size_t *dims, size_t rank,
+                                          const char *why, struct qwick_err *e)
 {
     const struct st_tensor *t = st_find(w->set, name);
     if (!t) {
@@ -102,13 +102,28 @@ void weights_use(struct weights *w, const struct st_tensor *t, size_t n_params,
     w->n_table_params += w->binds_table ? n_params : 0;
 }
 
+/* Whether the checkpoint has the tensor, or its numbers in MXFP4, whose name it
+ * then becomes. */
+static bool has_tensor(const struct weights *w, char name[NAMES_BYTES])
+{
+    char blocks[NAMES_BYTES];
+    if (st_find(w->set, name))
+        return true;
+    int n = snprintf(blocks, sizeof blocks, "%.*s" NAMES_BLOCKS,
+                     (int)names_module(name), name);
+    if (n < 0 || (size_t)n >= sizeof blocks || !st_find(w->set, blocks))
+        return false;
+    memcpy(name, blocks, (size_t)n + 1);
+    return true;
+}
+
 /* The name of a weight: the first variant that the checkpoint has, else the
  * first. */
 static bool find_name(const struct weights *w, struct weight_ref ref, char *out)
 {
     for (size_t v = 0;
          names_expand(out, w->naming.names, w->naming.prefix, ref, v); v++)
-        if (st_find(w->set, out))
+        if (has_tensor(w, out))
             return true;
     names_expand(out, w->naming.names, w->naming.prefix, ref, 0);
     return false;
@@ -118,6 +133,13 @@ bool weights_has(const struct weights *w, struct weight_ref ref)
 {
     char name[NAMES_BYTES];
     return find_name(w, ref, name);
+}
+
+bool weights_in_blocks(const struct weights *w, struct weight_ref ref)
+{
+    char name[NAMES_BYTES];
+    return find_name(w, ref, name) &&
+           strcmp(name + names_module(name), NAMES_BLOCKS) == 0;
 }
 
 /* Note which weight the tensor `name` is, if there is one. */
@@ -140,6 +162,7 @@ static int bind(struct weights *w, struct matrix *out,
             return -1;
         if (found) {
             set_ref(w, name, ref);
+            out->step = 1;
             out->format = formats[i];
             out->ops = &w->ops[i];
             return 0;
@@ -166,9 +189,9 @@ const struct st_tensor *weights_find(struct weights *w, const char *name,
     const size_t dims[] = {shape->stack, shape->rows, shape->cols};
     const struct st_tensor *t = st_find(w->set, name);
     if (t && t->rank == 1 && !shape->stack && shape->rows == 1)
-        return find(w, name, dims + 2, 1, why, e);
-    return shape->stack ? find(w, name, dims, 3, why, e)
-                        : find(w, name, dims + 1, 2, why, e);
+        return weights_find_dims(w, name, dims + 2, 1, why, e);
+    return shape->stack ? weights_find_dims(w, name, dims, 3, why, e)
+                        : weights_find_dims(w, name, dims + 1, 2, why, e);
 }
 
 int weights_bind_type(struct weights *w, struct matrix *out, const char *name,
@@ -278,8 +301,21 @@ int weights_view(struct weights *w, struct matrix *out,
                  const struct matrix *stack, size_t row, size_t rows,
                  struct qwick_err *e)
 {
+    return weights_view_steps(w, out, stack, row, rows, 1, e);
+}
+
+int weights_view_steps(struct weights *w, struct matrix *out,
+                       const struct matrix *stack, size_t row, size_t rows,
+                       size_t step, struct qwick_err *e)
+{
+    if (step > 1 && !stack->format->steps)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: a stack of matrices in %s whose rows alternate is "
+                       "not supported",
+                       w->path, stack->format->name);
     *out = *stack;
     out->rows = rows;
+    out->step = step;
     for (size_t i = 0; i < stack->format->n_arrays; i++)
         out->data[i] = matrix_row(stack, i, row);
     if (stack->format->view)
@@ -314,7 +350,7 @@ int weights_array(struct weights *w, float **out, const size_t *dims,
     char name[NAMES_BYTES];
     find_name(w, ref, name);
     *out = NULL;
-    const struct st_tensor *t = find(w, name, dims, rank, "", e);
+    const struct st_tensor *t = weights_find_dims(w, name, dims, rank, "", e);
     if (!t || weights_need_float(w, t, "weights", e))
         return -1;
     size_t n = t->n_bytes / dtype_bytes(t->dtype);

@@ -57,6 +57,10 @@ void weights_close(struct weights *w);
 /* Whether the checkpoint has this weight, in any format. */
 bool weights_has(const struct weights *w, struct weight_ref ref);
 
+/* Whether the checkpoint has this weight in gpt-oss's MXFP4, whose matrices are
+ * never transposed. */
+bool weights_in_blocks(const struct weights *w, struct weight_ref ref);
+
 /* Bind the matrix `ref`, which must have exactly this shape, in the first
  * format in which the checkpoint has it. A matrix of one row may be a vector in
  * the checkpoint. The error names the tensor and both values. *out must stay
@@ -90,6 +94,12 @@ int weights_view(struct weights *w, struct matrix *out,
                  const struct matrix *stack, size_t row, size_t rows,
                  struct qwick_err *e);
 
+/* As weights_view, of rows row, row + step, row + 2 step, ... of a stack.
+ * QWICK_ERR_MODEL if the format has no such matrices. */
+int weights_view_steps(struct weights *w, struct matrix *out,
+                       const struct matrix *stack, size_t row, size_t rows,
+                       size_t step, struct qwick_err *e);
+
 /* Return the number of dimensions of a weight, and write the first `max` of
  * them to dims. 0: the checkpoint lacks the weight. */
 size_t weights_shape(const struct weights *w, struct weight_ref ref,
@@ -121,6 +131,11 @@ const char *weights_storage(struct weights *w, const struct matrix *m);
 const struct st_tensor *weights_find(struct weights *w, const char *name,
                                      const struct matrix_shape *shape,
                                      const char *why, struct qwick_err *e);
+
+/* As weights_find, for any dimensions. */
+const struct st_tensor *weights_find_dims(struct weights *w, const char *name,
+                                          const size_t *dims, size_t rank,
+                                          const char *why, struct qwick_err *e);
 
 /* Set an error unless t holds floats. what: the role of t for the message, such
  * as "weights" or "scales". */

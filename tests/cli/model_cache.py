@@ -158,12 +158,12 @@ def main():
     foreign("Qwen/Qwen3-8B-FP8", "fp8", weight_block_size=[128, 128])
     foreign("Qwen/Qwen3-8B-GPTQ-Int4", "gptq", bits=4)
     foreign("Qwen/Qwen3-8B-AWQ", "awq", bits=4)
-    foreign("org/Some-MXFP4", "mxfp4")
+    foreign("org/Some-HQQ", "hqq")
     foreign("unsloth/Qwen3-8B-bnb-4bit", "bitsandbytes", load_in_4bit=True)
     foreign("org/Qwen3-8B-4bit-exl2", "exl2", bits=4.0)
     foreign("org/Qwen3-8B-other", "novel")
-    config(hub("mlx-community/Tiny-mxfp4", GOLDEN + "mlx4"),
-           quantization={"bits": 4, "group_size": 32, "mode": "mxfp4"},
+    config(hub("mlx-community/Tiny-nvfp4", GOLDEN + "mlx4"),
+           quantization={"bits": 4, "group_size": 16, "mode": "nvfp4"},
            quantization_config=None)
     config(snapshot("state/Mamba"), model_type="mamba2")
     torch = snapshot("org/Torch")

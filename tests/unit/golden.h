@@ -29,9 +29,9 @@ static const char *const dense_models[] = {
  * as no error swaps two experts with nearly equal scores. In "moe" an int8
  * cache does swap some: three tokens have margins of 0.2% to 2%. */
 static const char *const moe_models[] = {"moe"};
-/* MLX affine: 4 bit in groups of 64 with a tied head, 8 bit in groups of 32
- * with a separate head. */
-static const char *const quantized_models[] = {"mlx4", "mlx8"};
+/* MLX: affine, 4 bit in groups of 64 with a tied head, 8 bit in groups of 32
+ * with a separate head; mxfp4. */
+static const char *const quantized_models[] = {"mlx4", "mlx8", "mxfp4"};
 /* Of tests/golden/families, for tests of checkpoints of tests/golden/models and
  * of files of tests/golden/gguf. */
 #define QWEN3_NEXT "../families/qwen3next-odd"

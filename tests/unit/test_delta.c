@@ -82,6 +82,7 @@ static struct matrix matrix(struct net *net, size_t rows, size_t cols)
                            .ops = &net->ops,
                            .rows = rows,
                            .cols = cols,
+                           .step = 1,
                            .data = {(unsigned char *)w},
                            .dtype = DT_F32};
 }

@@ -1,0 +1,11 @@
+/* What formats share whose products are those of affine weights
+ * (kernel/kernel.h). */
+#ifndef MODEL_FORMAT_AFFINE_H
+#define MODEL_FORMAT_AFFINE_H
+
+#include "model/format.h"
+
+/* format.fill */
+void affine_fill(struct format_ops *ops, const struct kernels *k, bool exact);
+
+#endif
