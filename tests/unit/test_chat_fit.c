@@ -121,6 +121,49 @@ static void lists_go_to_templates_that_iterate(void **state)
     CHECK_CASES(cases);
 }
 
+/* ---- thinking ---- */
+
+/* A template with the thinking of a call, and one that takes no content beside
+ * it. */
+#define THINKS(key)                                                 \
+    "{% for m in messages %}[{{ m.role }}]"                         \
+    "{% if m." key " %}({{ m." key " }}){% endif %}{{ m.content }}" \
+    "{{ '+call' if m.tool_calls }}{% endfor %}"
+#define ALONE                                                         \
+    "{% for m in messages %}{% if m.tool_calls and m.content and "    \
+    "m.thinking %}{{ raise_exception('both') }}{% endif %}{% endfor " \
+    "%}" THINKS("thinking")
+#define THOUGHT(key, content)                                           \
+    "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\","   \
+    "\"content\":\"" content "\",\"" key "\":\"why\",\"tool_calls\":[{" \
+    "\"name\":\"f\",\"arguments\":{}}]}]"
+
+static void thinking_is_where_the_template_reads_it(void **state)
+{
+    static const struct fit_case cases[] = {
+        {THINKS("reasoning_content"), THOUGHT("reasoning_content", "a"),
+         "[user]q[assistant](why)a+call"},
+        {THINKS("reasoning_content"), THOUGHT("reasoning", "a"),
+         "[user]q[assistant](why)a+call"},
+        {THINKS("thinking"), THOUGHT("reasoning_content", ""),
+         "[user]q[assistant](why)+call"},
+        {THINKS("reasoning"), THOUGHT("thinking", "a"),
+         "[user]q[assistant](why)a+call"},
+        {ALONE, THOUGHT("reasoning_content", ""),
+         "[user]q[assistant](why)+call"},
+        {ALONE, THOUGHT("thinking", "a"), "[user]q[assistant](why\n\na)+call"},
+        {MESSAGES("{{ m.content }}"), THOUGHT("thinking", "a"),
+         "[user]q[assistant]a"},
+        /* other messages, and no thinking */
+        {THINKS("thinking"),
+         "[{\"role\":\"user\",\"content\":\"q\",\"reasoning\":\"x\"},"
+         "{\"role\":\"assistant\",\"content\":\"a\",\"reasoning\":\"\"},"
+         "{\"role\":\"assistant\",\"content\":\"b\",\"reasoning\":\"y\"}]",
+         "[user]q[assistant]a[assistant](y)b"},
+    };
+    CHECK_CASES(cases);
+}
+
 /* ---- tool calls ---- */
 
 #define CALLS(arguments)                                     \
@@ -309,6 +352,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_go_to_templates_that_iterate),
         cmocka_unit_test(arguments_are_what_the_template_takes),
+        cmocka_unit_test(thinking_is_where_the_template_reads_it),
         cmocka_unit_test(no_content_beside_calls_is_empty),
         cmocka_unit_test(a_header_of_billing_is_left_out),
         cmocka_unit_test(system_messages_go_where_the_template_takes_them),

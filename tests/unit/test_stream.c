@@ -94,6 +94,39 @@ static void expect(struct reader *r, const char *text, const char *thinking)
     }
 }
 
+/* The label of a block is dropped, however it is divided. Another beginning, or
+ * a part of the label, is thinking. */
+static void labels_are_dropped(void **state)
+{
+    static const struct {
+        const char *thinking, *want;
+    } rows[] = {
+        {"thought\nI see.\n", "I see."},
+        {"thought", ""},
+        {"though", "though"},
+        {"thus", "thus"},
+        {"\nthought", "thought"},
+        {"thoughts", "s"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        size_t n = strlen(rows[i].thinking);
+        for (size_t cut = 0; cut <= n; cut++) {
+            struct reader r;
+            reader_init(&r, NULL, 0, false);
+            r.s.label = "thought";
+            add(&r, "thought ");
+            turn(&r, QWICK_THINKING);
+            feed(&r, rows[i].thinking, cut, false);
+            feed(&r, rows[i].thinking + cut, n - cut, false);
+            turn(&r, QWICK_TEXT);
+            add(&r, "\nthought");
+            end(&r);
+            expect(&r, "thought thought", rows[i].want);
+            reader_free(&r);
+        }
+    }
+}
+
 static void text_passes_through(void **state)
 {
     struct reader r;
@@ -451,6 +484,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_passes_through),
+        cmocka_unit_test(labels_are_dropped),
         cmocka_unit_test(thinking_is_split_and_trimmed),
         cmocka_unit_test(stop_strings_cross_tokens),
         cmocka_unit_test(the_first_complete_stop_string_wins),

@@ -216,6 +216,10 @@ static const struct {
      "G: the calls of this model cannot have the name \"a>b\""},
     {"[" TOOL("f", OBJECT("\"a>\":{}", "")) "]", "qwen-coder", NULL,
      "parameters: #: the calls of this model cannot have the parameter \"a>\""},
+    {"[" TOOL("f", OBJECT("\"a b\":{}", "")) "]", "gemma", NULL,
+     "the calls of this model cannot have a member \"a b\": a name has no"},
+    {"[{\"name\":\"a{b\"}]", "gemma", NULL,
+     "G: the calls of this model cannot have the name \"a{b\""},
     {"[" TOOL("f", "{\"enum\":[{}]}") "]", "qwen-coder", NULL,
      "parameters: #/enum/0: const and enum of all arguments"},
     {"[" TOOL("f", OBJECT("\"a\":{\"type\":\"string\",\"pattern\":\"^(xx)*$\","
