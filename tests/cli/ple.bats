@@ -42,8 +42,8 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10)' "$T/out" ./
     for o in "--exact" "--exact --preload"; do
         q run -m "$SMALL" --prompt-ids $IDS -n 16 --greedy --ignore-eos $o --json >"$T/want"
         q run -m "$M" --prompt-ids $IDS -n 16 --greedy --ignore-eos $o --json >"$T/got"
-        jget 'o[0]["tokens"]' <"$T/got" >"$T/tokens"
-        jget 'o[0]["tokens"]' <"$T/want" | cmp - "$T/tokens"
+        jget 'o["tokens"]' <"$T/got" >"$T/tokens"
+        jget 'o["tokens"]' <"$T/want" | cmp - "$T/tokens"
         [ -s "$T/tokens" ]
     done
 }

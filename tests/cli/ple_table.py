@@ -1,31 +1,37 @@
-"""ple_table.py SOURCE TARGET ROWS: copy a checkpoint of Gemma 4 and make the table of its
-per-layer embeddings ROWS long, more than the vocabulary. The new rows are a hole in the
-file, so that a table of gigabytes takes no space."""
+"""ple_table.py SOURCE TARGET ROWS [VOCAB]: copy a checkpoint of Gemma 4 with a table of
+per-layer embeddings of ROWS rows, and with a vocabulary of VOCAB. New rows are holes in
+the file, so that a table of gigabytes takes no space."""
 import json
 import os
 import struct
 import sys
 
 source, target, rows = sys.argv[1], sys.argv[2], int(sys.argv[3])
-os.makedirs(target)
 config = json.load(open(source + "/config.json"))
-config.get("text_config", config)["vocab_size_per_layer_input"] = rows
+fields = config.get("text_config", config)
+vocab = int(sys.argv[4]) if len(sys.argv) > 4 else fields["vocab_size"]
+fields.update(vocab_size=vocab, vocab_size_per_layer_input=rows)
+os.makedirs(target)
 json.dump(config, open(target + "/config.json", "w"))
 data = open(source + "/model.safetensors", "rb").read()
 n = struct.unpack("<Q", data[:8])[0]
 header = json.loads(data[8 : 8 + n])
-name = next(k for k in header if k.endswith("embed_tokens_per_layer.weight"))
-order = sorted((k for k in header if k not in (name, "__metadata__")), key=lambda k: header[k]["data_offsets"])
-new, blobs, at = {}, [], 0
-for k in order + [name]:
-    a, b = header[k]["data_offsets"]
-    blobs.append(data[8 + n + a : 8 + n + b])
-    shape = header[k]["shape"] if k != name else [rows, header[k]["shape"][1]]
-    size = b - a if k != name else rows * shape[1] * 2
-    new[k] = {"dtype": header[k]["dtype"], "shape": shape, "data_offsets": [at, at + size]}
-    at += size
-text = json.dumps(new).encode()
+header.pop("__metadata__", None)
+parts, at = [], 0
+for name, t in header.items():
+    a, b = t["data_offsets"]
+    parts.append((at, data[8 + n + a : 8 + n + b]))
+    new = rows if name.endswith("embed_tokens_per_layer.weight") else vocab
+    if ".embed_tokens" in name:
+        b = a + new * (b - a) // t["shape"][0]
+        t["shape"][0] = new
+    t["data_offsets"] = [at, at + b - a]
+    at += b - a
+text = json.dumps(header).encode()
 text += b" " * (-len(text) % 8)
 with open(target + "/model.safetensors", "wb") as f:
-    f.write(struct.pack("<Q", len(text)) + text + b"".join(blobs))
+    f.write(struct.pack("<Q", len(text)) + text)
+    for offset, blob in parts:
+        f.seek(8 + len(text) + offset)
+        f.write(blob)
     f.truncate(8 + len(text) + at)
