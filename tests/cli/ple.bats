@@ -75,3 +75,30 @@ assert large["n_params"] - small["n_params"] == (4000000 - 320) * 128' "$T"
     run -3 q inspect -m "$T/short"
     [[ $output == *'vocab_size_per_layer_input'*'at least 320'* ]]
 }
+
+# The ids that the released model of 12B never draws, made likely here: twice the row of
+# the likeliest token.
+@test "suppress_tokens of Gemma 4 are never drawn" {
+    local m=$T/m
+    python3 -S tests/cli/ple_table.py "$SMALL" "$m" 262144 262144
+    python3 -S -c '
+import json, struct, sys
+with open(sys.argv[1], "r+b") as f:
+    n = struct.unpack("<Q", f.read(8))[0]
+    header = json.loads(f.read(n))
+    at = next(t["data_offsets"][0] for k, t in header.items() if k.endswith("embed_tokens.weight"))
+    f.seek(8 + n + at + 252 * 128)
+    row = struct.unpack("<64H", f.read(128))
+    twice = struct.pack("<64H", *(x + 128 if x & 0x7f80 else x for x in row))
+    f.seek(8 + n + at + 258882 * 128)
+    f.write(2 * twice)' "$m/model.safetensors"
+    local go="run -m $m --prompt-ids 5,17,300 -n 6 --ignore-eos --json"
+    [ "$(q $go --greedy | jget 'o["tokens"][0]')" = 258882 ]
+    echo '{"suppress_tokens": [258883, 258882]}' >"$m/generation_config.json"
+    [ "$(q $go --greedy | jget 'o["tokens"][0]')" = 252 ]
+    for o in "--greedy" "--temp 3 --seed 1" "--temp 3 --seed 2" "--greedy --lookup 4" "--greedy --draft $m"; do
+        q $go $o | jget 'o["tokens"]' >"$T/tokens"
+        [ -s "$T/tokens" ]
+        run -1 grep -E "25888[23]" "$T/tokens"
+    done
+}
