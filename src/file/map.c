@@ -124,6 +124,17 @@ void map_readahead(const struct map *m, bool on)
                       on ? MADV_NORMAL : MADV_RANDOM);
 }
 
+void map_expect_few(const void *p, size_t n)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t skip = (page - (uintptr_t)p % page) % page;
+    if (n < skip + page)
+        return;
+    void *at = (unsigned char *)(uintptr_t)p + skip;
+    (void)madvise(at, (n - skip) / page * page, MADV_RANDOM);
+    (void)madvise(at, (n - skip) / page * page, MADV_NOHUGEPAGE);
+}
+
 /* Like read, but waits even if the descriptor is non-blocking, and continues
  * after signals. */
 static ssize_t read_some(int fd, char *p, size_t n)

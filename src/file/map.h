@@ -39,6 +39,10 @@ void map_expect_all(const struct map *m);
 /* Whether a page fault also reads what follows; it does by default. A hint. */
 void map_readahead(const struct map *m, bool on);
 
+/* Expect reads of a few bytes here and there in a part of a mapping: without
+ * readahead, and without huge pages. */
+void map_expect_few(const void *p, size_t n);
+
 /* Write the current identity of the file at path to *out. Returns 0, or -1 if
  * the file does not exist. */
 int map_id_now(struct map_id *out, const char *path);

@@ -45,6 +45,7 @@ static void plan_json(struct buf *b, const struct qwick_info *i,
     else
         jw_null(&w, "resident_bytes");
     jw_double(&w, "disk_bytes_per_token", round(p->disk_bytes));
+    jw_uint(&w, "table_bytes", p->table_bytes);
     jw_known_uint(&w, "program_bytes", p->program_bytes);
     jw_uint(&w, "kv_bytes", p->kv_bytes);
     jw_uint(&w, "kv_1000_bytes", p->kv_1000_bytes);
@@ -107,6 +108,11 @@ static void plan_weights(struct buf *b, const struct qwick_plan *p)
         buf_printf(b, "; each token reads %s from the disk",
                    bytes_text((size_t)p->disk_bytes, text));
     buf_puts(b, "\n");
+    if (p->table_bytes)
+        buf_printf(b,
+                   "table      %9s  stays in the file: each token reads one "
+                   "row\n",
+                   bytes_text(p->table_bytes, text));
 }
 
 static void plan_memory(struct buf *b, const struct qwick_plan *p)

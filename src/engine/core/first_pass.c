@@ -20,17 +20,57 @@ enum { STEP = 2 << 20 };
 /* A file that is being read. */
 struct reading {
     const struct map *map;
+    const struct matrix *table;    /* stays in the file; may be empty */
     const volatile int *interrupt; /* or NULL */
     double deadline_ms;            /* 0: none */
     atomic_size_t next;            /* step */
     atomic_bool stop;
 };
 
-static bool is_read(const struct map *map)
+static size_t n_arrays(const struct matrix *table)
 {
+    return table->rows ? table->format->n_arrays : 0;
+}
+
+static size_t array_bytes(const struct matrix *w, size_t i)
+{
+    return w->rows * w->format->row_bytes(w, i);
+}
+
+/* Cut off the part of [*p, *p + *n) that begins in a table, or with one. */
+static void leave_out(const struct matrix *table, const unsigned char **p,
+                      size_t *n)
+{
+    for (size_t i = 0; i < n_arrays(table); i++) {
+        const unsigned char *from = table->data[i];
+        const unsigned char *to = from + array_bytes(table, i);
+        if (*p >= from && *p < to) {
+            size_t skip = (size_t)(to - *p) < *n ? (size_t)(to - *p) : *n;
+            *p += skip;
+            *n -= skip;
+        } else if (*p < from && *p + *n > from) {
+            *n = (size_t)(from - *p);
+        }
+    }
+}
+
+void first_pass_leave_tables(const struct qwick_engine *eng)
+{
+    const struct matrix *table = &eng->model.ple.table;
+    for (size_t i = 0; i < n_arrays(table); i++)
+        map_expect_few(table->data[i], array_bytes(table, i));
+}
+
+static bool is_read(const struct reading *r)
+{
+    const struct map *map = r->map;
     size_t missing = 0, n;
     for (size_t i = 0; i < SAMPLES; i++) {
         const unsigned char *p = map->data + map->size / SAMPLES * i;
+        n = 1;
+        leave_out(r->table, &p, &n);
+        if (!n)
+            continue;
         if (!os_resident_bytes(p, 1, &n))
             return true;
         missing += n == 0;
@@ -44,10 +84,12 @@ static bool read_step(struct reading *r)
     size_t at = atomic_fetch_add(&r->next, 1) * STEP;
     if (at >= r->map->size || atomic_load(&r->stop))
         return false;
-    size_t left = r->map->size - at;
+    size_t left = r->map->size - at, n = left < STEP ? left : STEP;
+    const unsigned char *p = r->map->data + at;
+    leave_out(r->table, &p, &n);
     if (flag_is_set(r->interrupt) ||
         (r->deadline_ms > 0 && clock_ms() >= r->deadline_ms) ||
-        !os_read_mapping(r->map->data + at, left < STEP ? left : STEP))
+        (n && !os_read_mapping(p, n)))
         atomic_store(&r->stop, true);
     return true;
 }
@@ -93,14 +135,17 @@ void first_pass_read(struct qwick_engine *eng, const volatile int *interrupt,
         return;
     eng->read_first = false;
     for (size_t i = 0; (map = st_map(eng->weights, i)); i++) {
-        struct reading r = {
-            .map = map, .interrupt = interrupt, .deadline_ms = deadline_ms};
-        if (map->mapped && !is_read(map)) {
+        struct reading r = {.map = map,
+                            .table = &eng->model.ple.table,
+                            .interrupt = interrupt,
+                            .deadline_ms = deadline_ms};
+        if (map->mapped && !is_read(&r)) {
             any = true;
             read_file(&r, eng->pool);
         }
         map_readahead(map, true);
     }
+    first_pass_leave_tables(eng);
     if (any)
         eng->info.first_read_ms = clock_ms() - start;
 }

@@ -22,6 +22,10 @@ void first_pass_expect(struct qwick_engine *eng);
 void first_pass_read(struct qwick_engine *eng, const volatile int *interrupt,
                      double deadline_ms);
 
+/* Expect that passes read single rows of tables (weights_table). Call this after
+ * model_open and first_pass_expect. */
+void first_pass_leave_tables(const struct qwick_engine *eng);
+
 /* model_forward with the engine's scratch, and first_pass_read before it. Sets
  * eng->info.first_faults in the first pass. -1: stopped. */
 int engine_pass(struct qwick_engine *eng, const struct pass_io *io);

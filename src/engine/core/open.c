@@ -292,7 +292,8 @@ static int check_memory(struct qwick_engine *eng, bool preload,
 static bool all_read(struct qwick_engine *eng)
 {
     const struct config *c = &eng->model.config;
-    size_t all = st_file_bytes(eng->weights);
+    size_t all =
+        st_file_bytes(eng->weights) - eng->model.weights.n_table_bytes;
     for (size_t i = 0; i < c->n_layers; i++)
         if (c->layers[i].n_experts)
             return false;
@@ -329,10 +330,16 @@ static int open_weights(struct qwick_engine *eng,
         eng->bos_id = -1; /* text from now on, see check_ids */
     if (check_ids(eng, e) || st_open(&eng->weights, eng->ck, e))
         return -1;
-    if (all_read(eng)) /* before model_open reads a page here and there */
+    /* before model_open reads a page here and there, unless it has to find a
+       table first */
+    bool table = m->config.ple_dim > 0;
+    if (!table && all_read(eng))
         first_pass_expect(eng);
     if (model_open(m, eng->ck, eng->weights, e))
         return -1;
+    if (table && all_read(eng))
+        first_pass_expect(eng);
+    first_pass_leave_tables(eng);
     if (check_memory(eng, o->preload, e))
         return -1;
     if (o->preload) {
