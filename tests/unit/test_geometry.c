@@ -481,13 +481,13 @@ static void sinks_take_part_in_the_softmax(void **state)
     }
 }
 
-/* Set the sinks of all layers to a value. */
-static void set_sinks(struct ref_model *m, float value)
+/* Set the vectors of all layers whose names end so to a value. */
+static void set_vectors(struct ref_model *m, const char *tail, float value)
 {
-    static const char name[] = ".sinks";
     for (size_t i = 0; i < m->n; i++) {
         size_t len = strlen(m->t[i].name), n = m->t[i].cols;
-        if (len < sizeof name || strcmp(m->t[i].name + len - 6, name))
+        size_t n_tail = strlen(tail);
+        if (len < n_tail || strcmp(m->t[i].name + len - n_tail, tail))
             continue;
         for (size_t j = 0; j < m->n_out; j++)
             for (size_t h = 0; h < n && !strcmp(m->out_names[j], m->t[i].name);
@@ -498,47 +498,84 @@ static void set_sinks(struct ref_model *m, float value)
     }
 }
 
+/* Run a model with these values. finite: its results are as the reference's,
+ * otherwise NaN. */
+static void check_extreme(const struct geometry *g, const char *tail,
+                          float value, bool finite)
+{
+    static const struct ref_noises none;
+    struct trial t = {0};
+    float *got, *last;
+    seed = 3000;
+    draws = 0;
+    trial_open(&t, g);
+    set_vectors(t.m, tail, value);
+    ref_write(t.m);
+    ref_forward(t.m, t.tokens, &none, t.want);
+    other_heads = g;
+    for (int l = 0; l < ISA_COUNT; l++)
+        for (int mode = 0; mode < N_MODES && cpu_has((enum isa)l); mode++) {
+            got = run(&t, (enum isa)l, (enum mode)mode, 0, 1, &last);
+            if (finite)
+                check_error(&t, (enum isa)l, (enum mode)mode, 0,
+                            error_of(&t, got, last));
+            for (size_t k = 0; k < t.n && !finite; k++)
+                assert_true(isnan(got[k]));
+            free(got);
+            free(last);
+        }
+    other_heads = NULL;
+    trial_close(&t);
+}
+
+static const struct geometry extreme = {.n_layers = 2,
+                                        .d_model = 32,
+                                        .d_ff = 40,
+                                        .n_kv_heads = 2,
+                                        .group = 4,
+                                        .head_dim = 16,
+                                        .vocab_size = 30,
+                                        .n_tokens = 33,
+                                        .window = 3,
+                                        .dtype = DT_F32};
+
 /* A sink of -inf changes nothing, and beside a huge one no value counts. NaN
  * stays NaN. */
 static void extreme_sinks(void **state)
 {
     static const float values[] = {-INFINITY, -FLT_MAX, 1e3f, FLT_MAX,
                                    INFINITY,  NAN};
-    const struct geometry g = {.n_layers = 2,
-                               .d_model = 32,
-                               .d_ff = 40,
-                               .n_kv_heads = 2,
-                               .group = 4,
-                               .head_dim = 16,
-                               .vocab_size = 30,
-                               .n_tokens = 33,
-                               .window = 3,
-                               .sinks = true,
-                               .dtype = DT_F32};
-    static const struct ref_noises none;
-    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
-        struct trial t = {0};
-        float *got, *last;
-        seed = 3000;
-        draws = 0;
-        trial_open(&t, &g);
-        set_sinks(t.m, values[i]);
-        ref_write(t.m);
-        ref_forward(t.m, t.tokens, &none, t.want);
-        other_heads = &g;
-        for (int l = 0; l < ISA_COUNT; l++)
-            for (int mode = 0; mode < N_MODES && cpu_has((enum isa)l); mode++) {
-                got = run(&t, (enum isa)l, (enum mode)mode, 0, 1, &last);
-                if (values[i] <= FLT_MAX)
-                    check_error(&t, (enum isa)l, (enum mode)mode, 0,
-                                error_of(&t, got, last));
-                for (size_t k = 0; k < t.n && !(values[i] <= FLT_MAX); k++)
-                    assert_true(isnan(got[k]));
-                free(got);
-                free(last);
-            }
-        other_heads = NULL;
-        trial_close(&t);
+    struct geometry g = extreme;
+    g.sinks = true;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        check_extreme(&g, ".sinks", values[i], values[i] <= FLT_MAX);
+}
+
+/* The limits of the activation hold infinite values, except a gate of -inf. */
+static void extreme_biases_of_experts(void **state)
+{
+    static const struct {
+        const char *tail;
+        float value;
+        bool finite;
+    } rows[] = {
+        {".gate_bias", FLT_MAX, true},  {".gate_bias", INFINITY, true},
+        {".gate_bias", -FLT_MAX, true}, {".gate_bias", -INFINITY, false},
+        {".gate_bias", NAN, false},     {".up_bias", INFINITY, true},
+        {".up_bias", -INFINITY, true},  {".up_bias", NAN, false},
+        {".down_bias", NAN, false},     {"gate.bias", NAN, false},
+        {"gate.bias", INFINITY, false}, {"gate.bias", -INFINITY, false},
+    };
+    struct geometry g = extreme;
+    g.n_experts = 5;
+    g.n_active = 2;
+    g.expert_ff = 24;
+    g.sparse_step = 1;
+    g.clamped = true;
+    for (size_t i = 0; i < 2 * sizeof rows / sizeof *rows; i++) {
+        g.beside = i % 2;
+        check_extreme(&g, rows[i / 2].tail, rows[i / 2].value,
+                      rows[i / 2].finite);
     }
 }
 
@@ -595,6 +632,7 @@ int main(void)
         cmocka_unit_test(experts_of_other_kinds),
         cmocka_unit_test(sinks_take_part_in_the_softmax),
         cmocka_unit_test(extreme_sinks),
+        cmocka_unit_test(extreme_biases_of_experts),
         cmocka_unit_test(random_geometries_match_the_reference),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);

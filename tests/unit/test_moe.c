@@ -12,7 +12,8 @@
 #include "reference.h"
 #include "qwick_tools.h"
 
-#define MOE "tests/golden/models/moe"
+#define MOE      "tests/golden/models/moe"
+#define FAMILIES "tests/golden/families/"
 enum { N_LAYERS = 3, N_EXPERTS = 8 }; /* of this golden */
 
 /* ---- helpers ------------------------------------------------------------ */
@@ -280,8 +281,8 @@ static void scores_that_are_no_numbers(void **state)
 
 /* Every size of pass has its own way: routing by each thread or once, f32,
  * pairs or bf16, experts in equal shares or as threads come. The bits are the
- * same on any number of threads. */
-static void threads_change_no_size_of_pass(void **state)
+ * same on any number of threads. The vocabulary has 320 tokens. */
+static void threads_change_no_size(const char *dir, bool exact)
 {
     static const size_t sizes[] = {1, 2, 4, 5, 8, 9, 31, 33, 63, 64, 130};
     int32_t ids[130];
@@ -290,7 +291,7 @@ static void threads_change_no_size_of_pass(void **state)
     float *want[sizeof sizes / sizeof *sizes] = {0};
     for (int threads = 1; threads <= 5; threads++) {
         struct qwick_engine *eng =
-            engine_with(.model = MOE, .threads = threads);
+            engine_with(.model = dir, .threads = threads, .exact = exact);
         struct qwick_session *s = open_session(eng);
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             const size_t bytes = 320 * sizeof(float);
@@ -307,6 +308,15 @@ static void threads_change_no_size_of_pass(void **state)
     }
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         free(want[i]);
+}
+
+static void threads_change_no_size_of_pass(void **state)
+{
+    static const char *const dirs[] = {
+        MOE, FAMILIES "gpt-oss-top3", FAMILIES "gpt-oss-top3-mlx4",
+        FAMILIES "gemma4-top3", FAMILIES "gemma4-top3-mlx4"};
+    for (size_t i = 0; i < 2 * sizeof dirs / sizeof *dirs; i++)
+        threads_change_no_size(dirs[i / 2], i % 2);
 }
 
 /* ---- costs --------------------------------------------------------------- */
