@@ -17,18 +17,21 @@
 #include "file/map.h"
 #include "file/safetensors.h"
 #include "model_config.h"
+#include "model_families.h"
 
 static const char usage[] =
     "Usage: make_model [--shape SHAPE] [--layers N] [--dtype bf16|f16|f32]\n"
-    "                  [--seed N] [--tokenizer DIR] OUTDIR\n"
+    "                  [--seed N] [--tokenizer DIR | --gguf] OUTDIR\n"
     "\n"
     "SHAPE: 0.6B, 1.7B, 3B, 30B-A3B, tiny, tiny-moe (Qwen3); 3.5-0.8B,\n"
     "3.5-35B-A3B, 3.5-tiny, 3.5-tiny-moe (Qwen3.5's text model);\n"
     "gemma-270m, gemma-1b, gemma-4b (Gemma 3's text model); qwen2.5-1.5B,\n"
-    "llama3.2-3B, mixtral-4 (Mixtral with four layers).\n"
+    "llama3.2-3B, mixtral-4 (Mixtral with four layers); with four layers,\n"
+    "too: gpt-oss-20b-4 (experts in MXFP4), gemma4-E2B-4, gemma4-26B-A4B-4.\n"
     "Writes config.json, generation_config.json and model.safetensors to\n"
     "OUTDIR, which is made if it does not exist. --layers sets the number of\n"
-    "layers. --tokenizer copies the tokenizer and generation_config.json of\n"
+    "layers. --gguf writes model.gguf in their place, of gpt-oss, without a\n"
+    "tokenizer. --tokenizer copies the tokenizer and generation_config.json of\n"
     "the checkpoint DIR. Equal options give equal bytes.\n";
 
 static const struct shape shapes[] = {
@@ -70,12 +73,20 @@ static const struct shape shapes[] = {
     /* four of its 32 layers */
     {"mixtral-4", 4096, 14336, 4, 32, 8, 128, 32000, 32768, 1, 2, 8, 2, 14336,
      .class = "MixtralForCausalLM", .model_type = "mixtral"},
+    {"gpt-oss-20b-4", 2880, 2880, 4, 64, 8, 64, 201088, 131072, 199998, 200002,
+     32, 4, 2880, .plan = plan_gpt_oss, .config = config_gpt_oss},
+    {"gemma4-E2B-4", 1536, 6144, 4, 8, 1, 256, 262144, 131072, 2, 1,
+     .plan = plan_gemma4, .config = config_gemma4, .n_shared = 2,
+     .ple_dim = 256},
+    {"gemma4-26B-A4B-4", 2816, 2112, 4, 16, 8, 256, 262144, 262144, 2, 1, 128,
+     8, 704, .plan = plan_gemma4, .config = config_gemma4, .full_kv_heads = 2},
 };
 
 struct options {
     struct shape shape;
     enum dtype dtype;
     uint64_t seed;
+    bool gguf;
     const char *tokenizer; /* directory or NULL */
     const char *out;
 };
@@ -180,43 +191,8 @@ static void draw_32(uint32_t *out, size_t n, const struct table *t,
 
 /* ---- tensors ---- */
 
-#define NAME_MAX_LEN 96
-
 /* Most tensors of a layer, without its experts and its router. */
-#define PER_LAYER 17
-
-/* How a tensor's weights are distributed. */
-enum kind { MATRIX, NORM, CENTRED_NORM, CONV, DT_BIAS, N_KINDS };
-
-/* Means and deviations. Norms of Qwen3.5 and Gemma are stored less 1; its
- * states decay by about exp(-exp(0) softplus(-4)) = 0.98 a token. */
-static const struct {
-    double mean, spread;
-} kinds[N_KINDS] = {[MATRIX] = {0, 0.02},
-                    [NORM] = {1, 0.1},
-                    [CENTRED_NORM] = {0, 0.1},
-                    [CONV] = {0, 0.5},
-                    [DT_BIAS] = {-4, 0.5}};
-
-struct plan {
-    const char *prefix; /* of the text model's tensors */
-    struct st_out_tensor *tensors;
-    enum kind *kinds;
-    char (*names)[NAME_MAX_LEN];
-    size_t n;
-};
-
-static void plan_add(struct plan *p, enum dtype dtype, size_t rows, size_t cols,
-                     const char *name)
-{
-    struct st_out_tensor *t = &p->tensors[p->n];
-    snprintf(p->names[p->n], NAME_MAX_LEN, "%s", name);
-    *t = (struct st_out_tensor){.name = p->names[p->n],
-                                .dtype = dtype,
-                                .rank = cols ? 2 : 1,
-                                .shape = {rows, cols}};
-    p->kinds[p->n++] = cols ? MATRIX : NORM;
-}
+#define PER_LAYER 20
 
 /* A mixture of experts without norms of queries and keys. */
 static bool is_mixtral(const struct shape *s)
@@ -261,24 +237,6 @@ static void plan_experts(struct plan *p, const struct shape *s,
     snprintf(name, sizeof name,
              "model.layers.%zu.mlp.shared_expert_gate.weight", layer);
     plan_add(p, dtype, 1, s->d_model, name);
-}
-
-struct part {
-    const char *name;
-    size_t rows, cols;
-    enum kind kind;
-};
-
-static void plan_parts(struct plan *p, enum dtype dtype, size_t layer,
-                       const struct part *parts, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        char name[NAME_MAX_LEN];
-        snprintf(name, sizeof name, "%slayers.%zu.%s", p->prefix, layer,
-                 parts[i].name);
-        plan_add(p, dtype, parts[i].rows, parts[i].cols, name);
-        p->kinds[p->n - 1] = parts[i].kind;
-    }
 }
 
 static void plan_attention(struct plan *p, const struct shape *s,
@@ -349,6 +307,10 @@ static void plan_layer(struct plan *p, const struct shape *s, enum dtype dtype,
         {"post_feedforward_layernorm.weight", s->d_model, 0, norm},
         {"pre_feedforward_layernorm.weight", s->d_model, 0, norm}};
     char mlp[64];
+    if (s->plan) {
+        s->plan(p, s, layer);
+        return;
+    }
     plan_parts(p, dtype, layer, &before, 1);
     snprintf(mlp, sizeof mlp, "%slayers.%u.mlp", p->prefix, (unsigned)layer);
     if (s->n_experts)
@@ -364,27 +326,50 @@ static void plan_layer(struct plan *p, const struct shape *s, enum dtype dtype,
         plan_attention(p, s, dtype, layer, norm);
 }
 
+/* The weights of the model's per-layer embeddings. */
+static void plan_ple(struct plan *p, const struct shape *s, enum dtype dtype)
+{
+    const size_t cols = s->n_layers * s->ple_dim;
+    if (!s->ple_dim)
+        return;
+    plan_add(p, dtype, s->vocab_size, cols,
+             "model.embed_tokens_per_layer.weight");
+    plan_add(p, dtype, cols, s->d_model,
+             "model.per_layer_model_projection.weight");
+    plan_add(p, dtype, s->ple_dim, 0, "model.per_layer_projection_norm.weight");
+}
+
 static int plan_make(struct plan *p, const struct options *o,
                      struct qwick_err *e)
 {
     const struct shape *s = &o->shape;
-    size_t n = s->n_layers * (PER_LAYER + 1 + 3 * s->n_experts) + 3;
-    *p = (struct plan){s->rope_factor > 0 ? "language_model.model." : "model.",
+    const bool untied = s->n_experts && s->plan != plan_gemma4;
+    size_t n = s->n_layers * (PER_LAYER + 1 + 3 * s->n_experts) + 6;
+    *p = (struct plan){o->gguf                ? ""
+                       : s->rope_factor > 0 ? "language_model.model."
+                                              : "model.",
+                       o->dtype,
+                       o->gguf,
                        calloc(n, sizeof *p->tensors),
-                       calloc(n, sizeof *p->kinds), calloc(n, sizeof *p->names),
+                       calloc(n, sizeof *p->kinds),
+                       calloc(n, sizeof *p->names),
                        0};
     char name[NAME_MAX_LEN];
     if (!p->tensors || !p->kinds || !p->names)
         return err_oom(e, n * (sizeof *p->tensors + sizeof *p->names));
-    snprintf(name, sizeof name, "%sembed_tokens.weight", p->prefix);
+    snprintf(name, sizeof name, "%s%s.weight", p->prefix,
+             o->gguf ? "token_embd" : "embed_tokens");
     plan_add(p, o->dtype, s->vocab_size, s->d_model, name);
     for (size_t i = 0; i < s->n_layers; i++)
         plan_layer(p, s, o->dtype, i);
-    snprintf(name, sizeof name, "%snorm.weight", p->prefix);
+    plan_ple(p, s, o->dtype);
+    snprintf(name, sizeof name, "%s%s.weight", p->prefix,
+             o->gguf ? "output_norm" : "norm");
     plan_add(p, o->dtype, s->d_model, 0, name);
     p->kinds[p->n - 1] = norm_of(s);
-    if (s->n_experts)
-        plan_add(p, o->dtype, s->vocab_size, s->d_model, "lm_head.weight");
+    if (untied)
+        plan_add(p, o->dtype, s->vocab_size, s->d_model,
+                 o->gguf ? "output.weight" : "lm_head.weight");
     return 0;
 }
 
@@ -400,38 +385,96 @@ enum { CHUNK = 1 << 18 }; /* elements, a multiple of 4 */
 struct tables {
     double quantiles[N_QUANTILES];
     struct table kinds[N_KINDS];
-    uint32_t chunk[CHUNK]; /* also holds CHUNK 16-bit elements */
+    uint64_t chunk[CHUNK / 2]; /* also holds CHUNK 16-bit elements */
 };
+
+/* The file, and the tensor that is written. */
+struct output {
+    struct st_writer *w;
+    bool gguf;
+    size_t index, at;
+};
+
+static int put_bytes(struct output *to, const void *data, size_t n,
+                     struct qwick_err *e)
+{
+    size_t at = to->at;
+    to->at += n;
+    return to->gguf ? st_writer_at(to->w, to->index, at, data, n, e)
+                    : st_writer_data(to->w, data, n, e);
+}
+
+/* Write n bytes of MXFP4: elements of any bits, and scales of 2^-8 and 2^-7,
+ * with which weights deviate by about 0.02. In GGUF's blocks, the first byte of
+ * 17 is the scale. */
+static int write_mxfp4(struct output *to, enum kind kind, size_t n,
+                       uint64_t state, struct tables *tab, struct qwick_err *e)
+{
+    enum { BLOCK = 17, SCALE = 119 };
+    const size_t most = CHUNK * 4 / BLOCK / 8 * BLOCK * 8;
+    unsigned char *out = (unsigned char *)tab->chunk;
+    size_t every = kind == SCALES ? 1 : to->gguf ? BLOCK : most;
+    for (size_t step; n; n -= step) {
+        step = n < most ? n : most;
+        for (size_t i = 0; i < (step + 7) / 8; i++)
+            tab->chunk[i] = next_random(&state);
+        for (size_t i = 0; i < step && every < most; i += every)
+            out[i] = SCALE + (out[i] & 1);
+        if (put_bytes(to, out, step, e))
+            return -1;
+    }
+    return 0;
+}
 
 /* Values of the table. Each tensor has its own random stream, so that its
  * values do not depend on earlier tensors. */
-static int write_tensor(struct st_writer *w, const struct st_out_tensor *t,
-                        const struct table *table, uint64_t stream,
-                        struct tables *tab, struct qwick_err *e)
+static int write_tensor(struct output *to, const struct st_out_tensor *t,
+                        enum kind kind, uint64_t stream, struct tables *tab,
+                        struct qwick_err *e)
 {
     const size_t n_bytes = dtype_bytes(t->dtype);
     size_t left = 1;
     for (size_t i = 0; i < t->rank; i++)
         left *= t->shape[i];
+    if (kind >= N_KINDS)
+        return write_mxfp4(to, kind, left / dtype_block(t->dtype) * n_bytes,
+                           stream, tab, e);
     uint64_t state = stream;
     while (left) {
         size_t n = left < CHUNK ? left : CHUNK;
         if (n_bytes == 4)
-            draw_32(tab->chunk, (n + 3) / 4 * 4, table, &state);
+            draw_32((void *)tab->chunk, (n + 3) / 4 * 4, &tab->kinds[kind],
+                    &state);
         else
-            draw_16((void *)tab->chunk, (n + 3) / 4 * 4, table, &state);
-        if (st_writer_data(w, tab->chunk, n * n_bytes, e))
+            draw_16((void *)tab->chunk, (n + 3) / 4 * 4, &tab->kinds[kind],
+                    &state);
+        if (put_bytes(to, tab->chunk, n * n_bytes, e))
             return -1;
         left -= n;
     }
     return 0;
 }
 
+static int open_output(struct output *to, const struct options *o,
+                       const char *path, const struct plan *plan,
+                       struct qwick_err *e)
+{
+    struct gguf_out meta = {0};
+    to->gguf = o->gguf;
+    if (!o->gguf)
+        return st_writer_open(&to->w, path, plan->tensors, plan->n, e);
+    gguf_gpt_oss(&meta, &o->shape);
+    int rc =
+        gguf_writer_open(&to->w, path, &meta, plan->tensors, plan->n, e);
+    gguf_out_free(&meta);
+    return rc;
+}
+
 static int write_weights(const struct options *o, const char *path,
                          struct qwick_err *e)
 {
     struct plan plan = {0};
-    struct st_writer *w = NULL;
+    struct output to = {0};
     struct tables *tab = malloc(sizeof *tab);
     uint64_t seeds = o->seed;
     if (!tab) {
@@ -444,21 +487,23 @@ static int write_weights(const struct options *o, const char *path,
     for (size_t i = 0; i < N_KINDS; i++)
         fill_table(&tab->kinds[i], tab->quantiles, o->dtype, kinds[i].mean,
                    kinds[i].spread);
-    if (st_writer_open(&w, path, plan.tensors, plan.n, e))
+    if (open_output(&to, o, path, &plan, e))
         goto fail;
-    for (size_t i = 0; i < plan.n; i++)
-        if (write_tensor(w, &plan.tensors[i], &tab->kinds[plan.kinds[i]],
+    for (to.index = 0; to.index < plan.n; to.index++) {
+        to.at = 0;
+        if (write_tensor(&to, &plan.tensors[to.index], plan.kinds[to.index],
                          next_random(&seeds), tab, e))
             goto fail;
-    struct st_writer *done = w;
-    w = NULL; /* close frees it even on failure */
+    }
+    struct st_writer *done = to.w;
+    to.w = NULL; /* close frees it even on failure */
     if (st_writer_close(done, e))
         goto fail;
     plan_free(&plan);
     free(tab);
     return 0;
 fail:
-    st_writer_abort(w);
+    st_writer_abort(to.w);
     plan_free(&plan);
     free(tab);
     return -1;
@@ -487,8 +532,9 @@ static int write_config(const struct options *o, struct qwick_err *e)
         [DT_F32] = "float32", [DT_F16] = "float16", [DT_BF16] = "bfloat16"};
     const struct shape *s = &o->shape;
     struct buf b = {0};
-    int failed = s->window ? config_gemma(&b, s, dtypes[o->dtype])
-                           : config_qwen(&b, s, dtypes[o->dtype]);
+    int failed = (s->config   ? s->config
+                  : s->window ? config_gemma
+                              : config_qwen)(&b, s, dtypes[o->dtype]);
     if (failed)
         failed = err_oom(e, b.len);
     else
@@ -500,7 +546,7 @@ static int write_config(const struct options *o, struct qwick_err *e)
 static int write_generation_config(const struct options *o, struct qwick_err *e)
 {
     const struct shape *s = &o->shape;
-    const bool gemma = s->window > 0;
+    const bool gemma = s->window > 0 || s->plan == plan_gemma4;
     char text[512];
     /* the turn's end of Gemma, the pad token of both */
     const long long bos = (long long)s->bos_id, eos = (long long)s->eos_id,
@@ -581,6 +627,9 @@ static int make_model(struct options *o, struct qwick_err *e)
     if (mkdir(o->out, 0777) && errno != EEXIST)
         return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot be made: %s", o->out,
                        strerror(errno));
+    snprintf(path, sizeof path, "%s/model.gguf", o->out);
+    if (o->gguf)
+        return write_weights(o, path, e);
     if (o->tokenizer) {
         if (adopt_tokenizer(o, e))
             return -1;
@@ -652,6 +701,10 @@ static bool parse_options(struct options *o, int argc, char **argv)
             o->out = name;
             continue;
         }
+        if (strcmp(name, "--gguf") == 0) {
+            o->gguf = true;
+            continue;
+        }
         i++;
         if (!value)
             return false;
@@ -669,6 +722,8 @@ static bool parse_options(struct options *o, int argc, char **argv)
     }
     if (n_layers)
         o->shape.n_layers = n_layers;
+    if (o->gguf && (o->tokenizer || o->shape.plan != plan_gpt_oss))
+        return false;
     return o->out && strlen(o->out) < 3500 &&
            (!o->tokenizer || strlen(o->tokenizer) < 3500);
 }

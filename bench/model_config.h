@@ -9,6 +9,8 @@
 
 #include "base/buf.h"
 
+struct plan;
+
 struct shape {
     const char *name;
     size_t d_model, d_ff, n_layers, n_heads, n_kv_heads, head_dim, vocab_size;
@@ -26,6 +28,13 @@ struct shape {
     /* of families without norms of queries and keys: architectures, model_type
      * and rope_scaling, NULL: null. class NULL: another family */
     const char *class, *model_type, *scaling;
+    /* of gpt-oss and Gemma 4, see model_families.h: plan the tensors of a
+     * layer, and write config.json. NULL: another family */
+    void (*plan)(struct plan *p, const struct shape *s, size_t layer);
+    int (*config)(struct buf *b, const struct shape *s, const char *dtype);
+    /* of Gemma 4: KV heads of layers without a window; layers that read the
+     * keys and values of earlier ones; values of a token for each layer */
+    size_t full_kv_heads, n_shared, ple_dim;
 };
 
 enum { LIN_CONV = 4, LIN_INTERVAL = 4 };

@@ -34,6 +34,7 @@ glm4 families/glm4-wide qwen2 families/glm4-wide
 seed_oss families/seed-oss qwen2 families/seed-oss
 ernie4_5 families/ernie4_5 qwen2 families/ernie4_5
 exaone4 families/exaone4 qwen2 families/exaone4
+gpt_oss families/gpt-oss-top3 qwen2 families/gpt-oss-top3
 END
 }
 

@@ -102,7 +102,7 @@ sweep() {
     # a few of the models: some that run, some that do not
     python3 tests/cli/model_cache.py "$T/home"
     mkdir -p "$T/my/deep"
-    mv "$T/home/my/tiny-f16" "$T/home/my/half.gguf" "$T/home/my/gptoss.gguf" "$T/my"
+    mv "$T/home/my/tiny-f16" "$T/home/my/half.gguf" "$T/home/my/cohere.gguf" "$T/my"
     mv "$T/home/.cache/huggingface/hub/models--Qwen--Qwen3-8B-FP8" "$T/my/deep"
     mkdir "$T/hub"
     for name in org--Demo Qwen--Qwen3-8B-AWQ org--Partial org--Tiny-GGUF; do

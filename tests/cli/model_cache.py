@@ -171,7 +171,7 @@ def main():
     put(torch + "/pytorch_model.bin", b"PK")
     edit = ["python3", "tests/cli/gguf.py", "edit"]
     for name, code in (
-            ("gptoss", 'kv["general.architecture"][1] = "gpt-oss"'),
+            ("cohere", 'kv["general.architecture"][1] = "cohere2"'),
             ("words", 'kv["tokenizer.ggml.model"][1] = "bert"')):
         subprocess.run([*edit, GGUF + "tiny-dense-Q8_0.gguf",
                         "%s/my/%s.gguf" % (HOME, name), code], check=True)

@@ -111,7 +111,7 @@ for name, form, pull in (
     assert x["pull"] == pull, x
 for name, family, why in (
         ("Mamba", "mamba2", 'family "mamba2" is not supported (Mamba layers): use Qwen3.5-4B'),
-        ("gptoss", "gpt-oss", 'family "gpt-oss" is not supported: use Qwen3-30B-A3B'),
+        ("cohere", "cohere2", 'family "cohere2" is not supported: use Mistral Small 3'),
         ("nvfp4", None, "tensor blk.0.ffn_up.weight: type NVFP4 is not supported"),
         ("words", "qwen3", 'tokenizer.ggml.model: "bert" is not supported'),
         ("Torch", "qwen3", "pytorch_model.bin is in PyTorch's format, which is not supported"),

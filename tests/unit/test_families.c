@@ -32,6 +32,7 @@ static const struct {
                {"glm4", "S"},
                {"glm4-wide", "SMG"},
                {"gpt-oss", "S"},
+               {"gpt-oss-mxfp4", "SG"},
                {"gpt-oss-top3", "SMG"},
                {"granite", "S"},
                {"granite-bias", "SMG"},
@@ -109,7 +110,8 @@ static void add_cell(const char *dir, const char *file, bool known)
     struct qwick_err e;
     const char *gguf = strstr(file, ".gguf");
     int len = (int)(gguf ? gguf - file : (long)strlen(file)), rc = -1;
-    *c = (struct cell){.quantized = strstr(file, "mlx")};
+    *c = (struct cell){.quantized =
+                           strstr(file, "mlx") || strstr(file, "mxfp4")};
     snprintf(c->file, sizeof c->file, "%s", file);
     for (int i = 0; i < 2 && rc; i++) {
         char path[256];

@@ -26,6 +26,7 @@ static const struct {
     {FAMILY("exaone4"), "BF16", true},
     {FAMILY("exaone4-full"), "BF16", true},
     {FAMILY("glm4-wide"), "BF16", true},
+    {FAMILY("gpt-oss-top3"), "BF16", true},
     {FAMILY("granite-bias"), "BF16", true},
     {FAMILY("llama-biases"), "BF16", true},
     {FAMILY("llama3-tied"), "BF16", true},
@@ -280,7 +281,8 @@ static void same_layout(const char *name, const char *path)
     for (size_t i = 0; i < st_count(want); i++) {
         const struct st_tensor *a = st_at(want, i), *b = st_find(got, a->name);
         /* routers have 8 bits whatever mlx-lm gives them */
-        bool router = strstr(a->name, ".gate.") || strstr(a->name, "_gate.");
+        bool router = strstr(a->name, ".gate.") || strstr(a->name, "_gate.") ||
+                      strstr(a->name, ".router.");
         size_t n = router ? 1 : a->rank;
         if (!b || a->dtype != b->dtype || a->rank != b->rank ||
             memcmp(a->shape, b->shape, n * sizeof *a->shape) != 0)
@@ -295,14 +297,14 @@ static void same_layout(const char *name, const char *path)
 static void layout_of_mlx(void **state)
 {
     static const char *const names[] = {
-        FAMILY("ernie4_5"),      FAMILY("exaone4"),
-        FAMILY("glm4-wide"),     FAMILY("granite-bias"),
-        FAMILY("llama-biases"),  FAMILY("llama3-tied"),
-        FAMILY("mistral-nemo"),  FAMILY("mixtral-top3"),
-        FAMILY("olmo2-one"),     FAMILY("olmo3-yarn"),
-        FAMILY("phi4mini-long"), FAMILY("qwen2-tied"),
-        FAMILY("qwen2moe-top3"), FAMILY("seed-oss"),
-        FAMILY("smollm3-tied")};
+        FAMILY("ernie4_5"),     FAMILY("exaone4"),
+        FAMILY("glm4-wide"),    FAMILY("granite-bias"),
+        FAMILY("gpt-oss-top3"), FAMILY("llama-biases"),
+        FAMILY("llama3-tied"),  FAMILY("mistral-nemo"),
+        FAMILY("mixtral-top3"), FAMILY("olmo2-one"),
+        FAMILY("olmo3-yarn"),   FAMILY("phi4mini-long"),
+        FAMILY("qwen2-tied"),   FAMILY("qwen2moe-top3"),
+        FAMILY("seed-oss"),     FAMILY("smollm3-tied")};
     for (size_t m = 0; m < sizeof names / sizeof *names; m++)
         same_layout(names[m], write_mlx(names[m], 4));
 }
