@@ -498,9 +498,9 @@ struct kernels {
                            const float *x, size_t ldx, size_t n_rows,
                            size_t n_cols, size_t n_tokens, float *work);
 
-    /* Do the work of gemm_bf16 for FP8 weights: the values of fp8_to_f32 are
-     * rounded to bf16, a relative error of 2^-9 at most. NULL if gemm_bf16
-     * is. */
+    /* Do the work of gemm_bf16 for FP8 weights. The codes are exact in bf16, and
+     * the sums of a block's columns are multiplied by their scale in f32. NULL
+     * if gemm_bf16 is. */
     void (*gemm_bf16_fp8)(float *y, size_t ldy, const struct fp8 *w,
                           const void *x, size_t ldx, size_t n_rows,
                           size_t n_cols, size_t n_tokens, bool add,

@@ -9,7 +9,7 @@
 static const struct {
     const char *value, *name;
 } forms[] = {
-    {"fbgemm_fp8", "FP8"},
+    {"fbgemm_fp8", "FBGEMM FP8"},
     {"finegrained_fp8", "FP8"},
     {"gptq", "GPTQ"},
     {"gptq_v2", "GPTQ"},

@@ -11,7 +11,7 @@
 
 /* From so many tokens on, panels of bf16 weights are faster than rows in f32,
  * which decode needs no panel for. */
-enum { BF16_MIN_TOKENS = 6 };
+enum { BF16_MIN_TOKENS = 12 };
 
 static size_t row_bytes(const struct matrix *w, size_t i)
 {
@@ -158,8 +158,8 @@ static int bind(struct weights *w, struct matrix *out, const char *name,
         return 0;
     if (!w->quant || !w->quant->fp8)
         return err_set(e, QWICK_ERR_MODEL,
-                       "%s: tensor %s: dtype F8_E4M3, but config.json has no "
-                       "quantization_config of FP8 weights",
+                       "%s: tensor %s: dtype F8_E4M3 is not supported without "
+                       "a quantization_config of FP8 weights in config.json",
                        w->path, name);
     m.each = shape->rows;
     const struct st_tensor *scales = find_scales(w, name, e);

@@ -155,7 +155,7 @@ def main():
     copy(GOLDEN + "f16", HOME + "/my/tiny-f16")
     big()
     # ---- what this build does not run
-    foreign("Qwen/Qwen3-8B-FP8", "fp8", weight_block_size=[128, 128])
+    foreign("Qwen/Qwen3-8B-FP8", "fbgemm_fp8")
     foreign("Qwen/Qwen3-8B-GPTQ-Int4", "gptq", bits=4)
     foreign("Qwen/Qwen3-8B-AWQ", "awq", bits=4)
     foreign("org/Some-HQQ", "hqq")

@@ -221,7 +221,7 @@ config["quantization"]["mode"] = "mxfp4"' mlx4
     run_m "tensor $E.biases: missing"
     broken 'h["'$E'.extra"] = h.pop("'$E'.scales")' mlx4
     run_m "tensor $E.scales: missing"
-    for method in awq gptq fp8 bitsandbytes compressed-tensors; do
+    for method in awq gptq bitsandbytes compressed-tensors; do
         broken 'config["quantization_config"] = {"quant_method": "'$method'"}'
         run_m "$method"
     done

@@ -95,9 +95,9 @@ PY
     python3 - "$T/list" <<'PY'
 import json, sys
 m = {x["name"]: x for x in json.load(open(sys.argv[1]))["models"]}
-instead = "weights are not supported: use the model in BF16, or quantized in MLX's or GGUF's format"
+instead = "weights are not supported: use the model in BF16 or FP8, or quantized in MLX's or GGUF's format"
 for name, form, pull in (
-        ("Qwen3-8B-FP8", "FP8", "Qwen/Qwen3-8B"),
+        ("Qwen3-8B-FP8", "FBGEMM FP8", "Qwen/Qwen3-8B"),
         ("Qwen3-8B-GPTQ-Int4", "GPTQ", "Qwen/Qwen3-8B"),
         ("Qwen3-8B-AWQ", "AWQ", "Qwen/Qwen3-8B"),
         ("Some-HQQ", "HQQ", "org/Some"),

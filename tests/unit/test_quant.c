@@ -221,8 +221,8 @@ static void value_refused(const char *before, const char *value,
 static void other_systems_are_refused_by_name(void **state)
 {
     static const char *const methods[] = {
-        "awq",        "gptq", "fp8", "bitsandbytes", "compressed-tensors",
-        "fbgemm_fp8", "aqlm", "hqq", "mxfp4",        "auto-round",
+        "awq",        "gptq", "eetq", "bitsandbytes", "compressed-tensors",
+        "fbgemm_fp8", "aqlm", "hqq",  "mxfp4",        "auto-round",
         "finegrained"};
     static const char *const modes[] = {"mxfp4", "mxfp8", "nvfp4", "other"};
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
@@ -245,6 +245,79 @@ static void other_systems_are_refused_by_name(void **state)
     config_refuses("\"quantization\": {\"bits\": 4, \"group_size\": 64}, "
                    "\"quantization_config\": {\"quant_method\": \"fp8\"}",
                    "quantization_config.quant_method", "fp8");
+}
+
+#define COMPRESSED                                                         \
+    "\"quantization_config\": {\"quant_method\": \"compressed-tensors\", " \
+    "\"format\": \"float-quantized\", "
+#define GROUP COMPRESSED "\"config_groups\": {\"g\": {\"weights\": "
+
+static void fp8_forms(void **state)
+{
+    static const struct {
+        const char *json;
+        size_t rows, cols;
+    } rows[] = {
+        {"\"quantization_config\": {\"quant_method\": \"fp8\"}", 0, 0},
+        {"\"quantization_config\": {\"quant_method\": \"fp8\", \"fmt\": "
+         "\"e4m3\", \"activation_scheme\": \"static\", \"weight_block_size\": "
+         "null}",
+         0, 0},
+        {"\"quantization_config\": {\"quant_method\": \"fp8\", "
+         "\"weight_block_size\": [100, 64], \"modules_to_not_convert\": [1]}",
+         100, 64},
+        {GROUP "{\"strategy\": \"channel\"}}}}", 0, 0},
+        {GROUP "{\"strategy\": \"tensor\", \"num_bits\": 8}}}, \"ignore\": "
+               "[\"re:.*mlp\"], \"kv_cache_scheme\": {\"num_bits\": 8}}",
+         0, 0},
+        {GROUP "{\"strategy\": \"block\", \"block_structure\": [128, 128]}}}}",
+         128, 128},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct config c = loads(rows[i].json);
+        assert_true(c.quant.fp8);
+        assert_int_equal(c.quant.all.bits, 0);
+        assert_int_equal(c.quant.block_rows, rows[i].rows);
+        assert_int_equal(c.quant.block_cols, rows[i].cols);
+        config_free(&c);
+    }
+}
+
+static void fp8_fields_are_checked(void **state)
+{
+    static const struct {
+        const char *json, *field, *value;
+    } rows[] = {
+        {"\"quantization_config\": {\"quant_method\": \"fp8\", \"fmt\": "
+         "\"e5m2\"}",
+         "quantization_config.fmt", "e5m2"},
+        {"\"quantization_config\": {\"quant_method\": \"fp8\", "
+         "\"weight_block_size\": [128, 48]}",
+         "quantization_config.weight_block_size", "an array"},
+        {"\"quantization_config\": {\"quant_method\": \"fp8\", "
+         "\"weight_block_size\": 128}",
+         "quantization_config.weight_block_size", "128"},
+        {"\"quantization\": {\"quant_method\": \"fp8\"}, "
+         "\"quantization_config\": {\"bits\": 4, \"group_size\": 64}",
+         "quantization.quant_method", "fp8"},
+        {GROUP "{\"strategy\": \"group\"}}}}",
+         "config_groups.g.weights.strategy", "group"},
+        {GROUP "{\"num_bits\": 4, \"strategy\": \"tensor\"}}}}",
+         "config_groups.g.weights.num_bits", "4"},
+        {GROUP "{\"type\": \"int\", \"strategy\": \"tensor\"}}}}",
+         "config_groups.g.weights.type", "int"},
+        {GROUP "{\"symmetric\": false, \"strategy\": \"tensor\"}}}}",
+         "config_groups.g.weights.symmetric", "false"},
+        {COMPRESSED "\"config_groups\": []}",
+         "quantization_config.config_groups", "an array"},
+        {COMPRESSED "\"config_groups\": {}, \"transform_config\": {\"a\": 1}}",
+         "quantization_config.transform_config", "an object"},
+        {COMPRESSED "\"config_groups\": {}, \"sparsity_config\": {\"format\": "
+                    "\"sparse-24\"}}",
+         "quantization_config.sparsity_config.format", "sparse-24"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        config_refuses(rows[i].json, rows[i].field, rows[i].value);
 }
 
 static void broken_overrides(void **state)
@@ -811,6 +884,8 @@ int main(void)
         cmocka_unit_test_setup(modules_have_their_own, fresh),
         cmocka_unit_test_setup(values_out_of_range, fresh),
         cmocka_unit_test_setup(other_systems_are_refused_by_name, fresh),
+        cmocka_unit_test_setup(fp8_forms, fresh),
+        cmocka_unit_test_setup(fp8_fields_are_checked, fresh),
         cmocka_unit_test_setup(broken_overrides, fresh),
         cmocka_unit_test_setup(two_objects_agree_or_not, fresh),
         cmocka_unit_test_setup(every_width_group_and_type, fresh),

@@ -330,7 +330,8 @@ static void pack_widened(const struct product *p, size_t r, size_t k, size_t n,
                 b->widen(rows + i * ROW,
                          p->w + at * p->w_bytes + k / b->block * b->bytes, nk);
             else if (p->fp8)
-                fp8_widen_row(rows + i * ROW, p->fp8, at, k, nk);
+                fp8_widen(rows + i * ROW, p->fp8->q + at * p->fp8->q_stride + k,
+                          nk);
             else
                 widen_affine(rows + i * ROW, p->affine, at, k, nk);
         }
@@ -358,32 +359,87 @@ static struct fetch fetch_panel(const struct product *p, size_t r, size_t k,
                       nk / block * bytes, p->w_bytes, WIDE, steps);
 }
 
+/* Columns of the panels that begin at column k. FP8 weights of a panel share
+ * their scales. */
+static size_t panel_depth(const struct product *p, size_t k)
+{
+    return p->fp8 ? fp8_depth(p->fp8, k, p->n_cols, COLS)
+                  : at_most(p->n_cols - k, COLS);
+}
+
+/* Sums of a step, before they are scaled. */
+struct step_sums {
+    _Alignas(64) float v[WIDE][WIDE]; /* [token][row] */
+};
+
+/* Where the scaled sums of a step go. */
+struct scaled_part {
+    const struct step_sums *from;
+    float *y;
+    size_t n_tokens;
+};
+
+/* Set y, or with resume add to it, the sums of nr rows times their scales. */
+static void put_scaled(const struct scaled_part *s, size_t ldy,
+                       const float *scales, size_t nr, bool resume)
+{
+    for (size_t r = 0; r < nr; r += SIDE) {
+        const __mmask16 in = first_lanes(nr - r);
+        const __m512 scale = _mm512_maskz_loadu_ps(in, scales + r);
+
+        for (size_t t = 0; t < s->n_tokens; t++) {
+            float *to = s->y + t * ldy + r;
+            const __m512 old =
+                resume ? _mm512_maskz_loadu_ps(in, to) : _mm512_setzero_ps();
+
+            _mm512_mask_storeu_ps(
+                to, in,
+                _mm512_fmadd_ps(_mm512_load_ps(s->from->v[t] + r), scale, old));
+        }
+    }
+}
+
 /* Multiply one panel of weights by tokens [t0, t0 + n). */
 static void panel_run(const struct product *p, struct shape *shape, size_t r,
                       size_t k, size_t t0, size_t n)
 {
     char *const panel = p->panel;
     const size_t nr = at_most(p->n_rows - r, WIDE);
-    const size_t nk = at_most(p->n_cols - k, COLS);
+    const size_t nk = panel_depth(p, k);
     struct fetch fetch =
         fetch_panel(p, r + WIDE, k, nk, (n + WIDE - 1) / WIDE * (nk / DEPTH));
+    struct step_sums held[2];
+    float scales[WIDE];
+    struct scaled_part last = {.n_tokens = 0};
 
+    if (p->fp8)
+        fp8_row_scales(scales, p->fp8, r, nr, k);
     if (p->affine || p->blocks || p->fp8)
         pack_widened(p, r, k, nr, nk);
     else
         pack_panel(panel, p->w + r * p->w_bytes + k * 2, p->w_bytes, nr, nk);
     for (size_t t = t0; t < t0 + n; t += WIDE) {
+        const size_t n_tokens = at_most(t0 + n - t, WIDE);
+        const bool resume = p->add || k > 0;
+        float *const y = p->y + t * p->ldy + r;
+        struct step_sums *const now = &held[last.from == held];
         struct step s = {.panel = panel,
                          .left = p->x + t * p->x_bytes + k * 2,
                          .left_bytes = p->x_bytes,
-                         .sums = p->y + t * p->ldy + r,
-                         .ld = p->ldy,
-                         .resume = p->add || k > 0,
+                         .sums = p->fp8 ? now->v[0] : y,
+                         .ld = p->fp8 ? WIDE : p->ldy,
+                         .resume = resume && !p->fp8,
                          .fetch = &fetch};
 
-        configure(shape, at_most(t0 + n - t, WIDE), nr);
+        configure(shape, n_tokens, nr);
         step_any(&s, shape, nk);
+        if (!p->fp8)
+            continue;
+        /* the tiles are still at work: scale what the last step stored */
+        put_scaled(&last, p->ldy, scales, nr, resume);
+        last = (struct scaled_part){now, y, n_tokens};
     }
+    put_scaled(&last, p->ldy, scales, nr, p->add || k > 0);
 }
 
 static void many_tokens(const struct product *p)
@@ -392,7 +448,7 @@ static void many_tokens(const struct product *p)
 
     for (size_t t = 0; t < p->n_tokens; t += SWEEP)
         for (size_t b = 0; b < p->n_rows; b += BLOCK)
-            for (size_t k = 0; k < p->n_cols; k += COLS)
+            for (size_t k = 0; k < p->n_cols; k += panel_depth(p, k))
                 for (size_t r = b; r < at_most(p->n_rows, b + BLOCK); r += WIDE)
                     panel_run(p, &shape, r, k, t,
                               at_most(p->n_tokens - t, SWEEP));

@@ -68,7 +68,9 @@ struct tile {
     const char *ahead; /* x of the next tile, to prefetch */
     float *y;
     size_t ldy;
-    bool resume;        /* accumulators start with y, else with 0 */
+    const float *scales; /* [nr] of the rows, or NULL */
+    bool resume;         /* the results are added to y; without scales, the
+                            accumulators start with y */
     const char *w_next; /* next panel, to prefetch */
     size_t w_bytes;     /* from row to row of w_next */
     size_t n_lines;     /* lines of w_next */
@@ -118,7 +120,7 @@ INLINE void tile_run(const struct tile *s, int V, int T)
         UNROLL
         for (int v = 0; v < V; v++)
             a[t][v] =
-                s->resume
+                s->resume && !s->scales
                     ? _mm512_maskz_loadu_ps(m[v], y + (size_t)t * ldy + 16 * v)
                     : _mm512_setzero_ps();
     }
@@ -154,8 +156,16 @@ INLINE void tile_run(const struct tile *s, int V, int T)
     UNROLL
     for (int t = 0; t < T; t++) {
         UNROLL
-        for (int v = 0; v < V; v++)
-            _mm512_mask_storeu_ps(y + (size_t)t * ldy + 16 * v, m[v], a[t][v]);
+        for (int v = 0; v < V; v++) {
+            float *const to = y + (size_t)t * ldy + 16 * v;
+
+            if (s->scales)
+                a[t][v] = _mm512_fmadd_ps(
+                    a[t][v], _mm512_maskz_loadu_ps(m[v], s->scales + 16 * v),
+                    s->resume ? _mm512_maskz_loadu_ps(m[v], to)
+                              : _mm512_setzero_ps());
+            _mm512_mask_storeu_ps(to, m[v], a[t][v]);
+        }
     }
 }
 
@@ -547,42 +557,59 @@ static void pack_fp8(uint32_t *panel, const struct fp8 *w, size_t r, size_t k,
         const size_t n = nr - r0 < 16 ? nr - r0 : 16;
 
         for (size_t i = 0; i < n; i++)
-            fp8_widen_row(rows + i * ROW, w, r + r0 + i, k, nk);
+            fp8_widen(rows + i * ROW, w->q + (r + r0 + i) * w->q_stride + k, nk);
         pack_panel(panel + r0, rows, ROW, n, nk);
     }
 }
 
+/* Multiply one panel, rows from r and columns [k, k + nk), by tokens [t, t + n).
+ * next: bytes from its first weight to the next panel. */
+static void one_panel(const struct product *p, size_t r, size_t k, size_t nk,
+                      size_t t, size_t n, size_t next)
+{
+    const size_t bytes = p->fp8 ? 1 : 2;
+    const char *at = p->w + r * p->w_bytes + k * bytes;
+    float scales[PANEL_ROWS];
+    struct tile s = {.panel = p->panel,
+                     .nr = p->n_rows - r < PANEL_ROWS ? p->n_rows - r
+                                                      : PANEL_ROWS,
+                     .nk = nk,
+                     .x = p->x + t * p->x_bytes + k * 2,
+                     .x_bytes = p->x_bytes,
+                     .y = p->y + t * p->ldy + r,
+                     .ldy = p->ldy,
+                     .scales = p->fp8 ? scales : NULL,
+                     .resume = p->add || k > 0,
+                     .w_next = at + next,
+                     .w_bytes = p->w_bytes,
+                     .n_lines =
+                         PANEL_ROWS * (p->fp8 ? nk : COLS * 2) / LINE};
+
+    if (p->fp8) {
+        fp8_row_scales(scales, p->fp8, r, s.nr, k);
+        pack_fp8(p->panel, p->fp8, r, k, s.nr, nk);
+    } else {
+        pack_panel(p->panel, at, p->w_bytes, s.nr, nk);
+    }
+    panel_run(s, n);
+}
+
+/* FP8 weights of a panel share their scales. */
 static void by_panels(const struct product *p)
 {
     const size_t bytes = p->fp8 ? 1 : 2;
 
     for (size_t t = 0; t < p->n_tokens; t += SWEEP)
         for (size_t r = 0; r < p->n_rows; r += PANEL_ROWS)
-            for (size_t k = 0; k < p->n_cols; k += COLS) {
-                const char *at = p->w + r * p->w_bytes + k * bytes;
-                size_t next = p->n_cols - k > COLS
-                                  ? COLS * bytes
-                                  : PANEL_ROWS * p->w_bytes - k * bytes;
-                size_t n = p->n_tokens - t;
-                struct tile s = {
-                    .panel = p->panel,
-                    .nr = p->n_rows - r < PANEL_ROWS ? p->n_rows - r
-                                                     : PANEL_ROWS,
-                    .nk = p->n_cols - k < COLS ? p->n_cols - k : COLS,
-                    .x = p->x + t * p->x_bytes + k * 2,
-                    .x_bytes = p->x_bytes,
-                    .y = p->y + t * p->ldy + r,
-                    .ldy = p->ldy,
-                    .resume = p->add || k > 0,
-                    .w_next = at + next,
-                    .w_bytes = p->w_bytes,
-                    .n_lines = PANEL_ROWS * COLS * bytes / LINE};
+            for (size_t k = 0, nk; k < p->n_cols; k += nk) {
+                const size_t n = p->n_tokens - t, left = p->n_cols - k;
 
-                if (p->fp8)
-                    pack_fp8(p->panel, p->fp8, r, k, s.nr, s.nk);
-                else
-                    pack_panel(p->panel, at, p->w_bytes, s.nr, s.nk);
-                panel_run(s, n < SWEEP ? n : SWEEP);
+                nk = p->fp8        ? fp8_depth(p->fp8, k, p->n_cols, COLS)
+                     : left < COLS ? left
+                                   : COLS;
+                one_panel(p, r, k, nk, t, n < SWEEP ? n : SWEEP,
+                          left > nk ? nk * bytes
+                                    : PANEL_ROWS * p->w_bytes - k * bytes);
             }
 }
 

@@ -20,37 +20,47 @@ INLINE __m512i fp8_to_f16(__m256i q)
         _mm512_set1_epi16(0x7e00));
 }
 
-/* Widen 16 numbers with the rounding of fp8_to_f32. */
-INLINE __m512 fp8_scaled(__m256i f16, __m512 scale)
+INLINE __m512 fp8_to_ps(__m256i f16)
 {
-    return _mm512_mul_ps(
-        _mm512_mul_ps(_mm512_cvtph_ps(f16), _mm512_set1_ps(FP8_UNIT)), scale);
+    return _mm512_mul_ps(_mm512_cvtph_ps(f16), _mm512_set1_ps(FP8_UNIT));
 }
 
-/* Widen columns [k, k + nk) of row r to bf16, followed by zeros up to a
- * multiple of 32. k is a multiple of 32, out 64-byte aligned. */
-INLINE void fp8_widen_row(char *out, const struct fp8 *w, size_t r, size_t k,
-                          size_t nk)
+/* Widen n FP8 numbers to bf16, exactly, followed by zeros up to a multiple of
+ * 32. out is 64-byte aligned. */
+INLINE void fp8_widen(char *out, const unsigned char *q, size_t n)
 {
-    const unsigned char *q = w->q + r * w->q_stride;
-    const float *scales = fp8_scales(w, r);
-    const size_t end = k + nk;
+    for (size_t k = 0; k < n; k += 32, out += 64) {
+        const __mmask32 m = n - k >= 32 ? 0xffffffff : (1u << (n - k)) - 1;
+        const __m512i h = fp8_to_f16(_mm256_maskz_loadu_epi8(m, q + k));
 
-    while (k < end) {
-        const size_t block = k / w->cols;
-        const size_t stop =
-            w->cols < end - block * w->cols ? (block + 1) * w->cols : end;
-        const __m512 scale = _mm512_set1_ps(scales[block]);
+        _mm512_store_si512(out, (__m512i)_mm512_cvtne2ps_pbh(
+                                    fp8_to_ps(_mm512_extracti64x4_epi64(h, 1)),
+                                    fp8_to_ps(_mm512_castsi512_si256(h))));
+    }
+}
 
-        for (; k < stop; k += 32, out += 64) {
-            const __mmask32 m =
-                end - k >= 32 ? 0xffffffff : (1u << (end - k)) - 1;
-            const __m512i h = fp8_to_f16(_mm256_maskz_loadu_epi8(m, q + k));
+/* Columns from k on that have the same scales, `most` of them at most. */
+INLINE size_t fp8_depth(const struct fp8 *w, size_t k, size_t n_cols,
+                        size_t most)
+{
+    const size_t left = n_cols - k < most ? n_cols - k : most;
+    const size_t in_block = w->cols - k % w->cols;
 
-            _mm512_store_si512(
-                out, (__m512i)_mm512_cvtne2ps_pbh(
-                         fp8_scaled(_mm512_extracti64x4_epi64(h, 1), scale),
-                         fp8_scaled(_mm512_castsi512_si256(h), scale)));
+    return left < in_block ? left : in_block;
+}
+
+/* Write the scales of rows [r, r + n) in the block of columns with column k. */
+INLINE void fp8_row_scales(float *out, const struct fp8 *w, size_t r, size_t n,
+                           size_t k)
+{
+    const float *scale = fp8_scales(w, r) + k / w->cols;
+    size_t left = w->rows - (w->first + r) % w->rows;
+
+    for (size_t i = 0; i < n; i++) {
+        out[i] = *scale;
+        if (--left == 0) {
+            scale += w->ld;
+            left = w->rows;
         }
     }
 }
