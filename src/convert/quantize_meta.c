@@ -67,7 +67,8 @@ static bool has_key(const struct arch *to, const char *key)
     return false;
 }
 
-static const char temperature_key[] = ".attention.temperature_scale";
+static const char temperature_key[] = ".attention.temperature_scale",
+                  scale_key[] = ".attention.scale";
 
 static int check_yarn(const struct quantize_source *s, const struct arch *to,
                       const struct rope_config *r, struct qwick_err *e)
@@ -124,15 +125,42 @@ static int check_rope(const struct quantize_source *s, const struct arch *to,
                : 0;
 }
 
-/* Readers know the windows of some families only. */
+static size_t count_windows(const struct config *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->n_layers; i++)
+        n += c->layers[i].window != NO_WINDOW;
+    return n;
+}
+
+/* Readers know the windows of some families only, and take windows and caps of
+ * others for granted. */
 static int check_windows(const struct quantize_source *s, const struct arch *to,
                          struct qwick_err *e)
 {
     const struct config *c = &s->m.config;
-    for (size_t i = 0; i < c->n_layers && !to->gguf_pattern; i++)
-        if (c->layers[i].window != NO_WINDOW)
-            return refuse(s, "sliding_window", "a window", e);
-    return 0;
+    if (!to->gguf_pattern && count_windows(c))
+        return refuse(s, "sliding_window", "a window", e);
+    if (!to->gguf_implies)
+        return 0;
+    if (!count_windows(c))
+        return refuse(s, "layer_types", "a model without sliding_attention", e);
+    if (c->attn_cap == 0)
+        return refuse(s, "attn_logit_softcapping", "null", e);
+    return c->logit_cap == 0 ? refuse(s, "final_logit_softcapping", "null", e)
+                             : 0;
+}
+
+/* A norm can take the scale of scores (quantize_gguf_query_scale). */
+static int check_scores(const struct quantize_source *s, const struct arch *to,
+                        struct qwick_err *e)
+{
+    const struct config *c = &s->m.config;
+    return to->blocks.qk_norm != QK_NORM_NONE || has_key(to, scale_key) ||
+                   quantize_gguf_query_scale(c, 0) == 1
+               ? 0
+               : refuse(s, "query_pre_attn_scalar",
+                        "another value than that of the released models", e);
 }
 
 /* Return the period n if each n-th layer, and no other one, attends without a
@@ -169,7 +197,7 @@ static int check_layers(const struct quantize_source *s, const struct arch *to,
                       e);
     if (hybrid && !c->delta.n_k_heads)
         return refuse(s, "layer_types", "a model without linear_attention", e);
-    return check_windows(s, to, e);
+    return check_windows(s, to, e) || check_scores(s, to, e) ? -1 : 0;
 }
 
 float quantize_gguf_query_scale(const struct config *c, size_t i)
@@ -240,14 +268,12 @@ static bool find_period(const struct config *c, size_t *period)
 static void put_windows(const struct writer *w, const struct config *c)
 {
     static const char key[] = ".attention.sliding_window_pattern";
-    size_t n = 0, period, usual = w->to->gguf_pattern;
+    size_t n = count_windows(c), period, usual = w->to->gguf_pattern;
     bool is_usual = true;
     char name[96];
-    for (size_t i = 0; i < c->n_layers; i++) {
-        bool window = c->layers[i].window != NO_WINDOW;
-        n += window;
-        is_usual = is_usual && window == ((i + 1) % usual != 0);
-    }
+    for (size_t i = 0; i < c->n_layers; i++)
+        is_usual = is_usual &&
+                   (c->layers[i].window != NO_WINDOW) == ((i + 1) % usual != 0);
     /* llama.cpp needs the key where all layers may have windows; 0: none */
     if (n == 0 && usual == SIZE_MAX)
         put_size(w, ".attention.sliding_window", 0);
@@ -400,7 +426,7 @@ static void put_scales(const struct writer *w, const struct config *c)
         const char *key;
         double value;
     } scales[] = {
-        {".attention.scale", c->layers[0].score_scale},
+        {scale_key, c->layers[0].score_scale},
         {".embedding_scale", c->embed_scale},
         {".residual_scale", c->residual_scale},
         {".logit_scale", 1 / (double)c->logit_scale},
@@ -408,6 +434,8 @@ static void put_scales(const struct writer *w, const struct config *c)
     for (size_t i = 0; i < sizeof scales / sizeof *scales; i++)
         if (has_key(w->to, scales[i].key))
             put_double(w, scales[i].key, scales[i].value);
+    if (c->attn_cap > 0)
+        put_double(w, ".attn_logit_softcapping", c->attn_cap);
     if (c->logit_cap > 0)
         put_double(w, ".final_logit_softcapping", c->logit_cap);
 }

@@ -313,8 +313,9 @@ INLINE float attn_exp(float *scores, vec *s, float shift, bool flush)
     return vec_sum(s[0]);
 }
 
-/* Multiply the scores of row i by step, turn them into exp(score - m), or 0
- * outside [lo, hi), and update m, l and acc for the new maximum. flush: see
+/* Multiply the scores of row i by step, cap them, turn them into
+ * exp(score - m), or 0 outside [lo, hi), and update m, l and acc for the new
+ * maximum. flush: see
  * attn_exp. It is not inlined, because 48 copies of its exponentials would take
  * a quarter of the time to compile a level. A call is cheap beside the work on
  * KV_BLOCK scores. */
@@ -324,6 +325,14 @@ OUTLINE void attn_softmax(const struct attn_rows *rows, size_t i, float *scores,
     vec s[KV_BLOCK / VEC_LANES], most = vec_set1(-INFINITY);
     float old = rows->m[i], top, shift, sum, keep;
 
+    if (rows->cap > 0) {
+        float *visible = scores + rows->lo[i];
+        const size_t n = (size_t)(rows->hi[i] - rows->lo[i]);
+
+        KERNEL(scale)(visible, step, n);
+        KERNEL(cap)(visible, rows->cap, n);
+        step = 1;
+    }
     vec_load_range(s, scores, rows->lo[i], rows->hi[i]);
     UNROLL
     for (int c = 0; c < KV_BLOCK / VEC_LANES; c++) {

@@ -210,12 +210,9 @@ static void KERNEL(add)(float *x, const float *y, size_t n)
         add_vec(x + i, y + i, n - i);
 }
 
-/* Of an infinity, v - v makes NaN. */
 INLINE void cap_vec(float *x, struct cap c, size_t n)
 {
-    const vec v = vec_load(x, n);
-
-    vec_store(x, vec_cap(v, c) + (v - v), n);
+    vec_store(x, vec_cap(vec_load(x, n), c), n);
 }
 
 static void KERNEL(cap)(float *x, float c, size_t n)

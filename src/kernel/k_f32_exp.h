@@ -89,20 +89,19 @@ INLINE struct cap cap_of(float c)
  *   tanh(z) = e / (e + 2)
  *
  * keeps the relative precision of e, also near 0. From |2 z| = 20 on, this is
- * 1 or -1. NaN stays NaN.
+ * 1 or -1. NaN and infinities become NaN, by x - x.
  * Roundings: 2 / c and its product with x (2 u, and d tanh / dz never raises a
  * relative error); e where it is 0.41, the rest of its exponential near -0.29
  * (3 u); then e + 2, the quotient and the product with c (3 u). */
 INLINE vec vec_cap(vec x, struct cap c)
 {
-    vec n, two, e;
+    vec z2, n, two, e;
 
-    x = vec_min(vec_set1(20), x * c.by);
-    x = vec_max(vec_set1(-20), x);
-    n = vec_round(x * vec_set1(0x1.715476p0f));
+    z2 = vec_max(vec_set1(-20), vec_min(vec_set1(20), x * c.by));
+    n = vec_round(z2 * vec_set1(0x1.715476p0f));
     two = vec_scale2(vec_set1(1), n);
-    e = vec_fma(exp_rest_less1(x, n), two, two - vec_set1(1));
-    return c.c * (e / (e + vec_set1(2)));
+    e = vec_fma(exp_rest_less1(z2, n), two, two - vec_set1(1));
+    return c.c * (e / (e + vec_set1(2))) + (x - x);
 }
 
 #endif

@@ -43,6 +43,7 @@ struct attn_rows {
     const uint16_t *q16; /* bf16, for attn_blocks_bf16, which does not read q */
     size_t ldq;          /* elements from row to row, in q or q16 */
     size_t n;            /* rows */
+    float cap;           /* of scores, see kernels.cap; 0: none */
     const int *lo, *hi;  /* [n], 0 <= lo, hi <= KV_BLOCK */
     float *m;         /* [n] running maximum of scores; starts at -INFINITY */
     float *l;         /* [n] running sum of exp(score - m); starts at 0 */

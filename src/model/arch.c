@@ -8,6 +8,7 @@ static const struct arch *const families[] = {
     &arch_qwen35,         &arch_qwen35moe,
     &arch_qwen2,          &arch_qwen2moe,
     &arch_qwen2vl,        &arch_qwen25vl,
+    &arch_gemma1,         &arch_gemma2,
     &arch_gemma3,         &arch_llama,
     &arch_mistral,        &arch_ministral3,
     &arch_mixtral,        &arch_smollm3,

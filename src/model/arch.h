@@ -76,6 +76,8 @@ struct arch {
                                window, unless the metadata name the layers; 0:
                                the metadata must name them; SIZE_MAX: all
                                layers have one */
+    bool gguf_implies; /* readers of GGUF files without caps or windows take
+                          those of the released models */
     const char *const *gguf_keys; /* keys of GGUF files that only some families
                                      read, NULL at the end; or NULL: none */
     bool gguf_layered; /* in GGUF files, heads and d_ff may differ between
@@ -162,7 +164,8 @@ const struct arch *arch_find_gguf(const char *name, size_t len);
 /* Return the family as which GGUF files have this one. */
 const struct arch *arch_in_gguf(const struct arch *a);
 
-extern const struct arch arch_ernie45, arch_exaone4, arch_gemma3, arch_gemma4,
+extern const struct arch arch_ernie45, arch_exaone4, arch_gemma1, arch_gemma2,
+    arch_gemma3, arch_gemma4,
     arch_gemma4_unified, arch_gemma4_unified_text, arch_glm4, arch_gpt_oss,
     arch_granite, arch_llama, arch_ministral3, arch_mistral, arch_mixtral,
     arch_olmo2, arch_olmo3, arch_phi3, arch_qwen2, arch_qwen25vl, arch_qwen2moe,

@@ -9,13 +9,11 @@
  * Most layers attend through a window and have a rotary embedding of their own.
  * transformers rounds sqrt(d_model) to the type of the weights; we keep it in
  * float32, as it does for float32 weights. */
-#include <math.h>
-#include <stdio.h>
-
 #include "file/json.h"
 #include "model/arch.h"
 #include "model/config.h"
 #include "model/fixed.h"
+#include "model/gemma.h"
 #include "model/layer.h"
 #include "model/names.h"
 #include "model/section.h"
@@ -85,27 +83,17 @@ static int check_caps(const struct section *s, struct qwick_err *e)
                                             : 0;
 }
 
-/* layer_types; else every sliding_window_pattern-th layer attends to all. */
 static int read_windows(struct config *c, const struct section *s,
                         struct qwick_err *e)
 {
     const char *key = section_absent(s, "sliding_window_pattern")
                           ? "_sliding_window_pattern"
                           : "sliding_window_pattern";
-    size_t pattern;
-    if (section_is_gguf(s) && section_absent(s, "sliding_window"))
-        return 0;
-    if (section_opt_size(s, "sliding_window", c->sliding_window, INT32_MAX,
-                         &c->sliding_window, e))
+    size_t pattern = 6;
+    if (section_absent(s, "layer_types") &&
+        section_opt_size(s, key, pattern, MAX_LAYERS, &pattern, e))
         return -1;
-    if (!section_absent(s, "layer_types"))
-        return config_read_layer_types(c, s, e);
-    if (section_opt_size(s, key, 6, MAX_LAYERS, &pattern, e))
-        return -1;
-    for (size_t i = 0; i < c->n_layers; i++)
-        if ((i + 1) % pattern)
-            c->layers[i].window = c->sliding_window;
-    return 0;
+    return config_read_windows(c, s, pattern, e);
 }
 
 static int read_ropes(struct config *c, const struct section *s,
@@ -133,42 +121,21 @@ static void scale_ollama(struct config *c, const struct section *s)
     r->factor = 8;
 }
 
-/* query_pre_attn_scalar of GGUF files: head_dim, and in the model of 27B, which
- * is the one with 62 layers, d_model / n_heads. */
+/* The model of 27B is the one with 62 layers. */
 static double gguf_scalar(const struct config *c)
 {
-    return c->n_layers == LAYERS_27B ? (double)(c->d_model / c->n_heads)
-                                     : (double)c->head_dim;
-}
-
-static int read_scalar(const struct config *c, const struct section *s,
-                       double *out, struct qwick_err *e)
-{
-    if (!section_is_gguf(s))
-        return section_opt_double(s, "query_pre_attn_scalar", 256, 1e-6,
-                                  MAX_DIM, out, e);
-    *out = gguf_scalar(c);
-    return *out > 0 ? 0
-                    : section_bad(s, "hidden_size", "at least head_count", e);
+    return gemma_gguf_scalar(c, LAYERS_27B);
 }
 
 static int read_config(struct config *c, const struct section *s,
                        struct qwick_err *e)
 {
-    double scalar;
     set_defaults(c, s);
     if (check_caps(s, e) || config_read_common(c, s, e) ||
-        read_scalar(c, s, &scalar, e))
-        return -1;
-    if (config_check_head_dim(c, s, e) || read_windows(c, s, e) ||
-        read_ropes(c, s, e))
+        gemma_read_scales(c, s, e) || config_check_head_dim(c, s, e) ||
+        read_windows(c, s, e) || read_ropes(c, s, e))
         return -1;
     scale_ollama(c, s);
-    c->embed_scale = sqrtf((float)c->d_model);
-    for (size_t i = 0; i < c->n_layers; i++) {
-        struct layer_config *l = &c->layers[i];
-        l->score_scale = (float)(1 / sqrt(scalar));
-    }
     return 0;
 }
 

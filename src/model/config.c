@@ -198,6 +198,23 @@ int config_read_layer_types(struct config *c, const struct section *s,
     return 0;
 }
 
+int config_read_windows(struct config *c, const struct section *s,
+                        size_t pattern, struct qwick_err *e)
+{
+    static const char key[] = "sliding_window";
+    if (section_absent(s, key) && !c->sliding_window)
+        return 0;
+    if (section_opt_size(s, key, c->sliding_window, INT32_MAX,
+                         &c->sliding_window, e))
+        return -1;
+    if (!section_absent(s, "layer_types"))
+        return config_read_layer_types(c, s, e);
+    for (size_t i = 0; i < c->n_layers; i++)
+        if ((i + 1) % pattern)
+            c->layers[i].window = c->sliding_window;
+    return 0;
+}
+
 /* The object that holds the family's fields: all of the file, or text_config of
  * a model that takes more than text. */
 static int find_text(const struct config *c, const struct section *s,

@@ -262,6 +262,11 @@ int config_check_head_dim(const struct config *c, const struct section *s,
 int config_read_layer_types(struct config *c, const struct section *s,
                             struct qwick_err *e);
 
+/* Read sliding_window, of which c->sliding_window holds the default (0: none),
+ * and which layers have it: layer_types, or all but each pattern-th. */
+int config_read_windows(struct config *c, const struct section *s,
+                        size_t pattern, struct qwick_err *e);
+
 /* Read the fields of a family with Llama's attention: those of
  * config_read_common, one rotary embedding of whole heads, and the usual scale
  * of scores. All layers get them. */

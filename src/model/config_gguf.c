@@ -202,10 +202,13 @@ static void put_rows(struct writer *w, const char *in)
         const char *field = names[i].field;
         bool inner = strncmp(field, in_scaling, strlen(in_scaling)) == 0;
         const struct gguf_value *v = entry(w, names[i].key);
-        if (!v || inner != (n > 0) || is_computed(field) || is_none(v, field))
+        if (!v || inner != (n > 0) || is_computed(field))
             continue;
         put_name(w, field + n);
-        put_value(w, v);
+        if (is_none(v, field))
+            w->bad |= buf_puts(&w->out, "null");
+        else
+            put_value(w, v);
     }
 }
 

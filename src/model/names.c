@@ -126,6 +126,13 @@ const struct names names_gemma = {.config = "config.json",
                                            [WEIGHT_Q_NORM] = 1,
                                            [WEIGHT_K_NORM] = 1}};
 
+const struct names names_gemma1 = {
+    .config = "config.json",
+    .prefixes = HUB_PREFIXES,
+    .of = {HUB_COMMON, HUB_HEAD,
+           [WEIGHT_MLP_NORM] = {LAYER "post_attention_layernorm.weight"}},
+    .plus = {[WEIGHT_NORM] = 1, [WEIGHT_ATTN_NORM] = 1, [WEIGHT_MLP_NORM] = 1}};
+
 const struct names names_gemma4 = {
     .config = "config.json",
     .prefixes = HUB_PREFIXES,

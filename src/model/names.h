@@ -187,9 +187,9 @@ extern const struct names names_gguf_oss;
 /* The names of gpt-oss on the Hugging Face hub, MLX conversions included. */
 extern const struct names names_gpt_oss;
 
-/* The names of Gemma 3's text models on the Hugging Face hub, also in
- * checkpoints with a vision model. */
-extern const struct names names_gemma;
+/* The names of Gemma 2 and of Gemma 3's text models on the Hugging Face hub,
+ * also in checkpoints with a vision model; and of Gemma. */
+extern const struct names names_gemma, names_gemma1;
 
 /* The names of Gemma 4's text models on the Hugging Face hub and of MLX
  * conversions, likewise. Their norms are not zero-centred. */

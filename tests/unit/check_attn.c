@@ -74,18 +74,22 @@ static void check_attn(const struct kernels *k, enum dtype type)
     static const size_t dims[] = {1,  2,  7,   8,   9,   15,  16,
                                   17, 31, 32,  33,  63,  64,  65,
                                   80, 96, 127, 128, 129, 256, 257};
-    static const size_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 17, 64, 97};
+    static const size_t counts[] = {1, 2, 3,  4,  5,  6,  7,
+                                    8, 9, 10, 17, 64, 97, 512};
     char what[96];
 
     for (size_t di = 0; di < sizeof dims / sizeof *dims; di++)
         for (size_t ci = 0; ci < sizeof counts / sizeof *counts; ci++) {
+            /* of the many rows, one head_dim in eight */
+            if (counts[ci] > 97 && di % 8)
+                continue;
             enum kind kind = (enum kind)below(N_KINDS);
             struct attention a =
                 attention_new(counts[ci], dims[di], kind, type);
             struct results r = results_in(&a);
 
-            snprintf(what, sizeof what, "%zu rows, head_dim %zu, %s", a.n, a.d,
-                     kind_names[kind]);
+            snprintf(what, sizeof what, "%zu rows, head_dim %zu, %s, cap %g",
+                     a.n, a.d, kind_names[kind], (double)a.cap);
             attention_call(k, &a, 0, a.n, &r);
             attention_untouched(&a, what);
             attention_near(&a, what);
@@ -159,6 +163,10 @@ static void check_attn_inf(const struct kernels *k, enum dtype type)
         spoil(&a, &a.k, j, INFINITY);
         spoil(&a, &a.v, j, 1);
     }
+    *(float *)a.m.p = -INFINITY;
+    *(float *)a.l.p = 0;
+    memset(a.acc.p, 0, 4 * a.d);
+    capped_inf_scores(k, &a, attention_call);
     *(float *)a.m.p = -INFINITY;
     *(float *)a.l.p = 0;
     memset(a.acc.p, 0, 4 * a.d);

@@ -5,10 +5,11 @@
 
 #include "check_table.h"
 
-/* n rows that attend to one block. Each check fills q, k and v in the layout
- * that its kernel reads. */
+/* n rows that attend to `positions` positions: one block, or several. Each
+ * check fills q, k and v in the layout that its kernel reads. */
 struct attention {
-    size_t n, d, ldq;
+    size_t n, d, ldq, positions;
+    float cap; /* of scores; 0: none */
     struct area q, k, v, acc, m, l, scratch;
     int *lo, *hi;
     enum dtype type; /* of the block */
@@ -22,7 +23,12 @@ static struct attention attention_areas(size_t n, size_t d, size_t q_bytes,
                                         size_t kv_bytes, size_t kv_step,
                                         size_t scratch)
 {
-    struct attention a = {.n = n, .d = d, .ldq = d + below(4)};
+    static const float caps[] = {0, 0, 0, 0.5f, 50};
+    struct attention a = {.n = n,
+                          .d = d,
+                          .ldq = d + below(4),
+                          .positions = KV_BLOCK,
+                          .cap = caps[below(sizeof caps / sizeof *caps)]};
 
     a.q = area_new(q_bytes * n * a.ldq, q_bytes * below(3));
     a.k = area_new(kv_bytes, kv_step * below(3));
@@ -61,8 +67,8 @@ static void fill_queries(float *f, const struct attention *a, enum kind kind,
 /* Make row i full, empty, or cut at one end or both; lo > hi means empty. */
 static void random_range(struct attention *a, size_t i)
 {
-    a->lo[i] = below(2) ? 0 : (int)below(KV_BLOCK + 1);
-    a->hi[i] = below(2) ? KV_BLOCK : (int)below(KV_BLOCK + 1);
+    a->lo[i] = below(2) ? 0 : (int)below(a->positions + 1);
+    a->hi[i] = below(2) ? (int)a->positions : (int)below(a->positions + 1);
 }
 
 /* Make some rows end at position `at`, some attend to it, and some start after
@@ -85,14 +91,14 @@ static bool attends(const struct attention *a, size_t i, size_t j)
 static __attribute__((unused)) void hide_positions(struct attention *a,
                                                    size_t row)
 {
-    int first = KV_BLOCK, last = 0;
+    int first = (int)a->positions, last = 0;
 
     for (size_t i = 0; i < a->n; i++)
         if (a->lo[i] < a->hi[i]) {
             first = a->lo[i] < first ? a->lo[i] : first;
             last = a->hi[i] > last ? a->hi[i] : last;
         }
-    for (size_t j = 0; j < KV_BLOCK; j++)
+    for (size_t j = 0; j < a->positions; j++)
         if ((int)j < first || (int)j >= last) {
             memset((char *)a->k.p + j * row, 0xff, row);
             memset((char *)a->v.p + j * row, 0xff, row);
@@ -167,6 +173,7 @@ static struct attn_rows rows_from(const struct attention *a, size_t i, size_t n,
 {
     struct attn_rows rows = {.ldq = a->ldq,
                              .n = n,
+                             .cap = a->cap,
                              .lo = a->lo + i,
                              .hi = a->hi + i,
                              .m = out->m + i,
@@ -261,6 +268,21 @@ static float state_before(const struct area *area, size_t i)
     return v;
 }
 
+/* Cap a score and add the error of doing so to *off, which is that of s: the
+ * slope of tanh is at most 1. kernels.cap has 8 u; it may lose products with
+ * 2 / cap that are subnormal. */
+static __attribute__((unused)) double capped(const struct attention *a,
+                                             double s, double *off)
+{
+    const double cap = (double)a->cap;
+
+    if (a->cap == 0)
+        return s;
+    s = cap * tanh(s / cap);
+    *off += 8 * U * fabs(s) + cap * (double)FLT_MIN;
+    return s;
+}
+
 /* The arithmetic of kernels in f32. lanes: the least number of lanes that sum a
  * score. flush: results of exp below exp(-87) may become 0. */
 struct f32_rules {
@@ -293,9 +315,10 @@ row_near(const struct attention *a, size_t i, const double *q,
             p[j] += x;
             mag += fabs(x);
         }
-        top = p[j] > top ? p[j] : top;
         x = (ceil((double)d / (double)rules.lanes) + 5) * U * mag +
             (double)d * TINY;
+        p[j] = capped(a, p[j], &x);
+        top = p[j] > top ? p[j] : top;
         ds = x > ds ? x : ds;
     }
     keep = exp(m0 - top);
@@ -367,6 +390,7 @@ inf_scores(const struct kernels *k, struct attention *a, call_fn *call)
     const struct results r = results_in(a);
     const size_t d = a->d;
 
+    a->cap = 0;
     attention_keep(a);
     call(k, a, 0, 1, &r);
     if (*r.m != -INFINITY || *r.l != 0 || r.acc[0] != 0)
@@ -378,6 +402,20 @@ inf_scores(const struct kernels *k, struct attention *a, call_fn *call)
     if (*r.m != -(float)d || *r.l != 5 || r.acc[d - 1] != 5)
         fail_msg("after scores of -inf: m %g, l %g, acc %g", (double)*r.m,
                  (double)*r.l, (double)r.acc[d - 1]);
+}
+
+/* A cap does not hide infinite scores: they become NaN. Row 0 is as for
+ * inf_scores. */
+static __attribute__((unused)) void
+capped_inf_scores(const struct kernels *k, struct attention *a, call_fn *call)
+{
+    const struct results r = results_in(a);
+
+    a->cap = 50;
+    attention_keep(a);
+    call(k, a, 0, 1, &r);
+    if (!isnan(*r.l))
+        fail_msg("capped scores of -inf: l %g", (double)*r.l);
 }
 
 #endif

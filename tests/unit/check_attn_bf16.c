@@ -12,16 +12,17 @@ static const char *const range_names[N_RANGES] = {"full", "causal", "window",
 
 static void fill_ranges(struct attention *a, enum ranges kind)
 {
-    const int group = 1 + (int)below(4), first = (int)below(KV_BLOCK);
-    const int from = (int)below(KV_BLOCK) - 32;
+    const int group = 1 + (int)below(4), all = (int)a->positions;
+    const int first = (int)below(a->positions);
+    const int from = (int)below(a->positions) - 32;
 
     for (size_t i = 0; i < a->n; i++) {
-        int t = (int)i / group, lo = 0, hi = KV_BLOCK;
+        int t = (int)i / group, lo = 0, hi = all;
 
         if (kind == CAUSAL || kind == WINDOW)
-            hi = first + t - 8 < KV_BLOCK ? first + t - 8 : KV_BLOCK;
+            hi = first + t - 8 < all ? first + t - 8 : all;
         if (kind == WINDOW)
-            lo = from + t < KV_BLOCK ? from + t : KV_BLOCK;
+            lo = from + t < all ? from + t : all;
         if (kind == EMPTY)
             hi = 0;
         a->lo[i] = lo < 0 ? 0 : lo;
@@ -37,7 +38,7 @@ static void fill_ranges(struct attention *a, enum ranges kind)
  * rows attend to have all bits set, which is NaN. */
 static void fill_block(struct attention *a, enum kind kind)
 {
-    const size_t n = KV_BLOCK * a->d;
+    const size_t n = a->positions * a->d;
     float *f = must(malloc(n * sizeof *f));
 
     fill(f, n, kind, 1e4f);
@@ -51,15 +52,17 @@ static void fill_block(struct attention *a, enum kind kind)
 /* Make queries whose scores are about `size`, and rows without positions so
  * far. */
 static struct attention attention_new(size_t n, size_t d, enum kind kind,
-                                      double size, enum dtype type)
+                                      double size, size_t n_blocks,
+                                      enum dtype type)
 {
-    const size_t bytes = dtype_bytes(type);
-    struct attention a = attention_areas(n, d, 2, bytes * KV_BLOCK * d, bytes,
+    const size_t bytes = dtype_bytes(type), positions = n_blocks * KV_BLOCK;
+    struct attention a = attention_areas(n, d, 2, bytes * positions * d, bytes,
                                          attn_bf16_scratch(n, d));
     const size_t nq = n * a.ldq;
     float *f = must(malloc((nq + 1) * sizeof *f));
 
     a.type = type;
+    a.positions = positions;
     fill_queries(f, &a, kind, size);
     ref->from_f32[DT_BF16](a.q.p, f, nq);
     /* the gaps between rows must not affect results: fill them with NaN */
@@ -76,13 +79,17 @@ static struct attention attention_new(size_t n, size_t d, enum kind kind,
 static void attention_call(const struct kernels *k, const struct attention *a,
                            size_t i, size_t n, const struct results *out)
 {
+    const size_t block = KV_BLOCK * a->d * dtype_bytes(a->type);
     struct attn_rows rows = rows_from(a, i, n, out);
 
     rows.q16 = (const uint16_t *)a->q.p + i * a->ldq;
-    k->attn_blocks_bf16[a->type](&rows, (const void *const[]){a->k.p},
-                                 (const void *const[]){a->v.p}, 1, a->d,
-                                 a->scratch.p);
+    k->attn_blocks_bf16[a->type](
+        &rows, (const void *const[]){a->k.p, (char *)a->k.p + block},
+        (const void *const[]){a->v.p, (char *)a->v.p + block},
+        a->positions / KV_BLOCK, a->d, a->scratch.p);
 }
+
+enum { MAX_POSITIONS = ATTN_BF16_BLOCKS * KV_BLOCK };
 
 /* ---- against double arithmetic ------------------------------------------ */
 
@@ -124,7 +131,7 @@ static double row_scores(const struct attention *a, size_t i, const float *q,
     double top = before;
 
     *off = 0;
-    for (size_t j = 0; j < KV_BLOCK; j++) {
+    for (size_t j = 0; j < a->positions; j++) {
         double mag = 0, lost = 0, x;
 
         s[j] = 0;
@@ -133,8 +140,9 @@ static double row_scores(const struct attention *a, size_t i, const float *q,
         for (size_t e = 0; e < a->d; e++)
             s[j] += term((double)q[i * a->ldq + e], (double)k[j * a->d + e],
                          &mag, &lost);
-        top = s[j] > top ? s[j] : top;
         x = (double)a->d * U * mag + lost + 2 * (double)a->d * (double)FLT_MIN;
+        s[j] = capped(a, s[j], &x);
+        top = s[j] > top ? s[j] : top;
         *off = x > *off ? x : *off;
     }
     return top;
@@ -154,8 +162,9 @@ static void bf16_row_near(const struct attention *a, size_t i, const float *q,
                           const float *k, const float *v, const char *what)
 {
     const float *m = a->m.p, *l = a->l.p, *acc = a->acc.p;
-    double p[KV_BLOCK], off[KV_BLOCK], ds, top, keep, keep_off = 0;
+    double p[MAX_POSITIONS], off[MAX_POSITIONS], ds, top, keep, keep_off = 0;
     double sum, sum_off;
+    const size_t n = a->positions;
     const float m0 = state_before(&a->m, i), l0 = state_before(&a->l, i);
 
     top = row_scores(a, i, q, k, (double)m0, p, &ds);
@@ -164,7 +173,7 @@ static void bf16_row_near(const struct attention *a, size_t i, const float *q,
         keep_off = exp_off((double)m0 - top, ds);
     sum = keep * (double)l0;
     sum_off = keep_off * (double)l0;
-    for (size_t j = 0; j < KV_BLOCK; j++) {
+    for (size_t j = 0; j < n; j++) {
         if (!attends(a, i, j))
             continue;
         /* the maximum also has an error; rounding to 8 bits adds half a unit of
@@ -179,7 +188,7 @@ static void bf16_row_near(const struct attention *a, size_t i, const float *q,
     /* roundings: two times four additions, four foldings, and the addition to
      * the old sum */
     near(what, i, a->n, (double)l[i], sum,
-         sum_off + 14 * U * (sum + sum_off) + KV_BLOCK * (double)FLT_MIN);
+         sum_off + 14 * U * (sum + sum_off) + (double)n * (double)FLT_MIN);
     for (size_t e = 0; e < a->d; e++) {
         double want, mag, lost = 0, bound;
         float a0 = state_before(&a->acc, i * a->d + e);
@@ -189,7 +198,7 @@ static void bf16_row_near(const struct attention *a, size_t i, const float *q,
         want = keep * (double)a0;
         mag = fabs(want);
         bound = keep_off * fabs((double)a0);
-        for (size_t j = 0; j < KV_BLOCK; j++) {
+        for (size_t j = 0; j < n; j++) {
             double x = (double)v[j * a->d + e];
 
             if (!attends(a, i, j))
@@ -199,8 +208,8 @@ static void bf16_row_near(const struct attention *a, size_t i, const float *q,
         }
         /* roundings: the scaling, and an addition per position */
         near(what, i * a->d + e, a->n * a->d, (double)acc[i * a->d + e], want,
-             bound + lost + (KV_BLOCK + 1) * U * (mag + bound) +
-                 (2 * KV_BLOCK + 1) * (double)FLT_MIN);
+             bound + lost + (double)(n + 1) * U * (mag + bound) +
+                 (double)(2 * n + 1) * (double)FLT_MIN);
     }
 }
 
@@ -208,8 +217,8 @@ static void attention_near(const struct attention *a, const char *what)
 {
     const size_t d = a->d;
     float *q = rounded(a->q.p, a->n * a->ldq, DT_BF16);
-    float *k = rounded(a->k.p, KV_BLOCK * d, a->type);
-    float *v = rounded(a->v.p, KV_BLOCK * d, a->type);
+    float *k = rounded(a->k.p, a->positions * d, a->type);
+    float *v = rounded(a->v.p, a->positions * d, a->type);
 
     for (size_t i = 0; i < a->n; i++) {
         if (a->lo[i] < a->hi[i])
@@ -224,22 +233,25 @@ static void attention_near(const struct attention *a, const char *what)
 
 /* ---- checks ------------------------------------------------------------- */
 
-/* Add one block after the other to the same rows. */
+/* Add one call after the other to the same rows. */
 static void attention_case(const struct kernels *k, size_t n, size_t d,
                            enum dtype type)
 {
     const enum kind kind = (enum kind)below(N_KINDS);
     const double size = below(4) ? 1 : 1e4;
-    struct attention a = attention_new(n, d, kind, size, type);
+    const size_t n_blocks = 1 + below(ATTN_BF16_BLOCKS);
+    struct attention a = attention_new(n, d, kind, size, n_blocks, type);
     struct results r = results_in(&a);
     char what[128];
 
-    for (size_t block = 0; block < 3; block++) {
+    for (size_t call = 0; call < 3; call++) {
         const enum ranges ranges = (enum ranges)below(N_RANGES);
 
         snprintf(what, sizeof what,
-                 "%zu rows, head_dim %zu, %s, scores of %g, block %zu, %s", n,
-                 d, kind_names[kind], size, block, range_names[ranges]);
+                 "%zu rows, head_dim %zu, %s, scores of %g, cap %g, %zu "
+                 "blocks, call %zu, %s",
+                 n, d, kind_names[kind], size, (double)a.cap, n_blocks, call,
+                 range_names[ranges]);
         fill_ranges(&a, ranges);
         fill_block(&a, kind);
         attention_keep(&a);
@@ -255,7 +267,7 @@ static void check_blocks(const struct kernels *k, enum dtype type)
 {
     static const size_t dims[] = {1,  2,  7,  15, 16, 17,  31,  32,  33,
                                   63, 64, 65, 80, 96, 127, 128, 130, 256};
-    static const size_t counts[] = {16, 17, 47, 48, 49, 64, 100, 256};
+    static const size_t counts[] = {16, 17, 47, 48, 49, 64, 100, 256, 512};
 
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
         for (size_t n = 1; n <= 13; n++)
@@ -288,7 +300,7 @@ static void mask_case(const struct kernels *k, size_t n, float bad,
                       enum dtype type)
 {
     const size_t at = below(2) ? 17 : 18;
-    struct attention a = attention_new(n, 24, NORMAL, 1, type);
+    struct attention a = attention_new(n, 24, NORMAL, 1, 1, type);
     struct results before = results_new(&a), r = results_in(&a);
 
     ranges_around(&a, at);
@@ -317,7 +329,7 @@ static void check_mask(const struct kernels *k, enum dtype type)
 static void check_inf(const struct kernels *k, enum dtype type)
 {
     enum { D = 8 };
-    struct attention a = attention_new(1, D, ZEROS, 1, type);
+    struct attention a = attention_new(1, D, ZEROS, 1, 1, type);
     float f[KV_BLOCK * D];
 
     a.lo[0] = 0;
@@ -331,6 +343,10 @@ static void check_inf(const struct kernels *k, enum dtype type)
     for (size_t i = 0; i < KV_BLOCK * D; i++)
         f[i] = 1;
     ref->from_f32[type](a.v.p, f, KV_BLOCK * D);
+    capped_inf_scores(k, &a, attention_call);
+    *(float *)a.m.p = -INFINITY;
+    *(float *)a.l.p = 0;
+    memset(a.acc.p, 0, 4 * a.d);
     inf_scores(k, &a, attention_call);
     attention_free(&a);
 }
@@ -400,7 +416,7 @@ static void bench_blocks(const struct kernels *k, enum dtype type)
     if (!k->attn_blocks_bf16[type])
         return;
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        struct attention a = attention_new(counts[i], 128, NORMAL, 1, type);
+        struct attention a = attention_new(counts[i], 128, NORMAL, 1, 1, type);
         double peak = 0, rate;
 
         a.ldq = a.d;

@@ -385,6 +385,8 @@ static double k_exp_sum_ref(float *out, const float *x, size_t n, float shift,
                            (double)load_##type(                                \
                                kp + ((size_t)j * head_dim + d) * (bytes));     \
                 score[j] = (float)dot;                                         \
+                if (rows->cap > 0)                                             \
+                    k_cap_ref(score + j, rows->cap, 1);                        \
                 if (score[j] > m)                                              \
                     m = score[j];                                              \
             }                                                                  \
@@ -464,6 +466,7 @@ static void k_attn_block_i8_ref(const struct attn_rows *rows, const void *k,
     for (size_t i = 0; i < rows->n; i++) {
         const struct attn_rows one = {.q = q,
                                       .n = 1,
+                                      .cap = rows->cap,
                                       .lo = rows->lo + i,
                                       .hi = rows->hi + i,
                                       .m = rows->m + i,

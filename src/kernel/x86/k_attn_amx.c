@@ -189,6 +189,22 @@ INLINE __m512 exp_for_bf16(__m512 x)
     return _mm512_scalef_ps(p, t); /* uses the integral part of t */
 }
 
+/* Cap a batch's scores. Those of positions that a row does not attend to count
+ * nothing. */
+static void cap_scores(const struct task *a, const struct batch *t)
+{
+    const struct cap cap = cap_of(a->rows->cap);
+    const size_t first = t->visible.lo / DEPTH * 2;
+    const size_t end = (t->visible.hi + DEPTH - 1) / DEPTH * 2;
+
+    for (size_t r = 0; r < t->n; r++)
+        for (size_t v = first; v < end; v++) {
+            float *x = t->scores + r * WIDTH + 16 * v;
+
+            _mm512_store_ps(x, vec_cap(_mm512_load_ps(x), cap));
+        }
+}
+
 /* In vectors [first, end) of scores, set the scores of positions that a row
  * does not attend to to -INFINITY. */
 static void hide_masked(const struct task *a, const struct batch *t,
@@ -384,6 +400,8 @@ static void batches_exps(const struct task *a, size_t i, size_t n,
     batch_scores(a, &t);
     for (size_t b = 1; b < n_batches; b++, t = next) {
         next = batch_of(a, i + b * n, n, b % 2);
+        if (a->rows->cap > 0)
+            cap_scores(a, &t);
         if (regular(a, &t) && regular(a, &next)) {
             softmax_beside(a, &t, &next);
         } else {
@@ -391,6 +409,8 @@ static void batches_exps(const struct task *a, size_t i, size_t n,
             batch_scores(a, &next);
         }
     }
+    if (a->rows->cap > 0)
+        cap_scores(a, &t);
     softmax_any(a, &t);
 }
 

@@ -66,6 +66,12 @@ INLINE void score_step(__m512 a[ROWS][VECTORS], const uint32_t *keys,
     }
 }
 
+/* Return a mask of positions [lo, hi), of which there is at least one. */
+INLINE uint64_t positions(int lo, int hi)
+{
+    return ~(uint64_t)0 >> (KV_BLOCK - hi) & ~(uint64_t)0 << lo;
+}
+
 /* Compute the scores of T rows, -INFINITY for positions that a row does not
  * attend to, and their maxima, lane by lane. */
 INLINE void score_tile(const struct scores *s, int V, int T)
@@ -104,9 +110,7 @@ INLINE void score_tile(const struct scores *s, int V, int T)
         __m512 top = none;
 
         if (!whole) {
-            const uint64_t in = (~(uint64_t)0 >> (KV_BLOCK - s->hi[t]) &
-                                 ~(uint64_t)0 << s->lo[t]) >>
-                                16 * first;
+            const uint64_t in = positions(s->lo[t], s->hi[t]) >> 16 * first;
 
             UNROLL
             for (int v = 0; v < VECTORS; v++)
@@ -122,6 +126,32 @@ INLINE void score_tile(const struct scores *s, int V, int T)
             _mm512_store_ps(to + 16 * ((size_t)v + first), a[t][v]);
         }
         _mm512_store_ps(lanes + 16 * t, top);
+    }
+}
+
+/* Cap the scores of rows [i, i + n), one batch, and set the lanes of their
+ * maxima anew. */
+static void cap_scores(const struct attn_rows *rows, const struct parts *s,
+                       size_t i, size_t n)
+{
+    const __m512 none = _mm512_set1_ps(-INFINITY);
+    const struct cap cap = cap_of(rows->cap);
+
+    for (size_t t = 0; t < n; t++) {
+        const uint64_t in = positions(rows->lo[i + t], rows->hi[i + t]);
+        float *scores = s->scores + t * KV_BLOCK;
+        __m512 top = none;
+
+        UNROLL
+        for (int v = 0; v < VECTORS; v++) {
+            const __m512 x = vec_cap(_mm512_load_ps(scores + 16 * v), cap);
+            const __m512 a =
+                _mm512_mask_mov_ps(none, (__mmask16)(in >> 16 * v), x);
+
+            top = _mm512_max_ps(top, a);
+            _mm512_store_ps(scores + 16 * v, a);
+        }
+        _mm512_store_ps(s->lanes + 16 * t, top);
     }
 }
 
@@ -406,6 +436,8 @@ INLINE void attn_block(const struct attn_rows *rows, const struct parts *s,
         prefetch_next(rows, v, KV_BLOCK * d * type_bytes(type), i, n);
         clear_new(rows, i, n, d);
         batch_scores(rows, s, d, i, n, all);
+        if (rows->cap > 0)
+            cap_scores(rows, s, i, n);
         rescale = softmax(rows, s, i, n);
         if (finite)
             batch_values(rows, s, d, i, n, all, rescale);

@@ -20,7 +20,9 @@
 #include <string.h>
 
 #include "kernel/kernel.h"
-#include "kernel/x86/k_zmm.h"
+#include "kernel/x86/simd_avx512.h"
+
+#include "kernel/k_f32_exp.h"
 
 enum { VECTORS = 4, LANES = 16 * VECTORS, PAIRS = KV_BLOCK / 2 };
 
