@@ -19,51 +19,29 @@
 /* The containers of a golden: S safetensors, M MLX with 4 bits, G GGUF. */
 static const struct {
     const char *name, *containers;
-} goldens[] = {{"ernie4_5", "SMG"},
-               {"ernie4_5-bias", "S"},
-               {"exaone4", "SMG"},
-               {"exaone4-full", "SG"},
-               {"gemma4-e2b", "SG"},
-               {"gemma4-e4b", "SMG"},
-               {"glm4", "S"},
-               {"glm4-wide", "SMG"},
-               {"gpt-oss", "S"},
-               {"gpt-oss-top3", "SMG"},
-               {"granite", "S"},
-               {"granite-bias", "SMG"},
-               {"llama-bias", "S"},
-               {"llama-biases", "SMG"},
-               {"llama3", "S"},
-               {"llama3-tied", "SMG"},
-               {"ministral3", "S"},
-               {"mistral", "S"},
-               {"mistral-nemo", "SMG"},
-               {"mistral3", "SMG"},
-               {"mixtral-top3", "SMG"},
-               {"olmo2", "S"},
-               {"olmo2-one", "SMG"},
-               {"olmo3", "S"},
-               {"olmo3-yarn", "SMG"},
-               {"phi3", "S"},
-               {"phi3-crossing", "SG"},
-               {"phi3-long", "SMG"},
-               {"phi3-window", "SG"},
-               {"phi4mini", "S"},
-               {"phi4mini-long", "SMG"},
-               {"qwen2", "S"},
-               {"qwen2-tied", "SMG"},
-               {"qwen2-window", "S"},
-               {"qwen25vl", "SMG"},
-               {"qwen2moe-step", "S"},
-               {"qwen2moe-top3", "SMG"},
-               {"qwen2vl", "SMG"},
-               {"qwen3next-odd", "SMG"},
-               {"qwen3vl", "S"},
-               {"qwen3vl-tied", "SMG"},
-               {"qwen3vlmoe", "SMG"},
-               {"seed-oss", "SMG"},
-               {"seed-oss-bias", "S"},
-               {"smollm3-own", "S"},
+} goldens[] = {{"ernie4_5", "SMG"},     {"ernie4_5-bias", "S"},
+               {"exaone4", "SMG"},      {"exaone4-full", "SG"},
+               {"gemma4-e2b", "SG"},    {"gemma4-e4b", "SMG"},
+               {"glm4", "S"},           {"glm4-wide", "SMG"},
+               {"gpt-oss", "S"},        {"gpt-oss-mxfp4", "SG"},
+               {"gpt-oss-top3", "SMG"}, {"granite", "S"},
+               {"granite-bias", "SMG"}, {"llama-bias", "S"},
+               {"llama-biases", "SMG"}, {"llama3", "S"},
+               {"llama3-tied", "SMG"},  {"ministral3", "S"},
+               {"mistral", "S"},        {"mistral-nemo", "SMG"},
+               {"mistral3", "SMG"},     {"mixtral-top3", "SMG"},
+               {"olmo2", "S"},          {"olmo2-one", "SMG"},
+               {"olmo3", "S"},          {"olmo3-yarn", "SMG"},
+               {"phi3", "S"},           {"phi3-crossing", "SG"},
+               {"phi3-long", "SMG"},    {"phi3-window", "SG"},
+               {"phi4mini", "S"},       {"phi4mini-long", "SMG"},
+               {"qwen2", "S"},          {"qwen2-tied", "SMG"},
+               {"qwen2-window", "S"},   {"qwen25vl", "SMG"},
+               {"qwen2moe-step", "S"},  {"qwen2moe-top3", "SMG"},
+               {"qwen2vl", "SMG"},      {"qwen3next-odd", "SMG"},
+               {"qwen3vl", "S"},        {"qwen3vl-tied", "SMG"},
+               {"qwen3vlmoe", "SMG"},   {"seed-oss", "SMG"},
+               {"seed-oss-bias", "S"},  {"smollm3-own", "S"},
                {"smollm3-tied", "SMG"}};
 
 enum { N_GOLDENS = sizeof goldens / sizeof *goldens, MAX_CELLS = 256 };
@@ -105,7 +83,8 @@ static void add_cell(const char *dir, const char *file, bool known)
     struct qwick_err e;
     const char *gguf = strstr(file, ".gguf");
     int len = (int)(gguf ? gguf - file : (long)strlen(file)), rc = -1;
-    *c = (struct cell){.quantized = strstr(file, "mlx")};
+    *c = (struct cell){.quantized =
+                           strstr(file, "mlx") || strstr(file, "mxfp4")};
     snprintf(c->file, sizeof c->file, "%s", file);
     for (int i = 0; i < 2 && rc; i++) {
         char path[256];
