@@ -23,9 +23,9 @@
 enum quant_mode { QUANT_AFFINE, QUANT_MXFP4 };
 
 struct quant_params {
-    enum quant_mode mode;
     int bits; /* 2, 3, 4, 5, 6 or 8; 0: dense */
     size_t group;
+    enum quant_mode mode;
 };
 
 /* The parameters of one module that has its own. */

@@ -129,6 +129,38 @@ static void parameters_are_read(void **state)
     config_free(&c);
 }
 
+/* MLX's mode mxfp4 has one width and one group; a module with parameters of its
+ * own is affine unless they say otherwise. gpt-oss's object has no parameters.
+ */
+static void mxfp4_is_a_mode(void **state)
+{
+    struct config c =
+        loads("\"quantization\": {\"group_size\": 32, \"bits\": 4, \"mode\": "
+              "\"mxfp4\", \"a\": {\"group_size\": 64, \"bits\": 8}, \"b\": "
+              "{\"group_size\": 32, \"bits\": 4, \"mode\": \"mxfp4\"}}");
+    is_params(c.quant.all, 4, 32);
+    assert_int_equal(c.quant.all.mode, QUANT_MXFP4);
+    is_params(quant_find(&c.quant, "a"), 8, 64);
+    assert_int_equal(quant_find(&c.quant, "a").mode, QUANT_AFFINE);
+    assert_int_equal(quant_find(&c.quant, "b").mode, QUANT_MXFP4);
+    config_free(&c);
+    c = loads("\"quantization_config\": {\"quant_method\": \"mxfp4\", "
+              "\"modules_to_not_convert\": [\"lm_head\"]}");
+    is_params(c.quant.all, 0, 0);
+    assert_string_equal(c.quant.key, "quantization_config");
+    config_free(&c);
+    config_refuses("\"quantization\": {\"group_size\": 64, \"bits\": 4, "
+                   "\"mode\": \"mxfp4\"}",
+                   "quantization.group_size", "32, as mode is mxfp4");
+    config_refuses("\"quantization\": {\"group_size\": 32, \"bits\": 8, "
+                   "\"mode\": \"mxfp4\"}",
+                   "quantization.bits", "4, as mode is mxfp4");
+    config_refuses("\"quantization\": {\"group_size\": 32, \"bits\": 4, "
+                   "\"mode\": \"mxfp4\"}, \"quantization_config\": "
+                   "{\"group_size\": 32, \"bits\": 4}",
+                   "MXFP4", "4 bits in groups of 32");
+}
+
 static void modules_have_their_own(void **state)
 {
     struct config c = loads(
@@ -222,9 +254,9 @@ static void other_systems_are_refused_by_name(void **state)
 {
     static const char *const methods[] = {
         "awq",        "gptq", "eetq", "bitsandbytes", "compressed-tensors",
-        "fbgemm_fp8", "aqlm", "hqq",  "mxfp4",        "auto-round",
+        "fbgemm_fp8", "aqlm", "hqq",  "mxfp8",        "auto-round",
         "finegrained"};
-    static const char *const modes[] = {"mxfp4", "mxfp8", "nvfp4", "other"};
+    static const char *const modes[] = {"mxfp8", "nvfp4", "other"};
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
         value_refused("\"quantization_config\": {\"quant_method\": ",
                       methods[i], ", \"bits\": 4, \"group_size\": 128}",
@@ -881,6 +913,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(parameters_are_read, fresh),
+        cmocka_unit_test_setup(mxfp4_is_a_mode, fresh),
         cmocka_unit_test_setup(modules_have_their_own, fresh),
         cmocka_unit_test_setup(values_out_of_range, fresh),
         cmocka_unit_test_setup(other_systems_are_refused_by_name, fresh),

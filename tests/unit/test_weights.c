@@ -466,6 +466,70 @@ static void stacks_are_cut_into_matrices(void **state)
     st_close(set);
 }
 
+/* gpt-oss's stacks in MXFP4: the rows of two matrices alternate, and a view of
+ * one of them has its rows and no others. */
+static void rows_of_two_matrices_alternate(void **state)
+{
+    enum { N = 2, ROWS = 6, COLS = 64, STRIPES = COLS / 32 };
+    static unsigned char q[N * ROWS * STRIPES * 16], s[N * ROWS * STRIPES];
+    static float x[N * ROWS * COLS];
+    const struct st_out_tensor t[] = {
+        {"m_blocks", DT_U8, 4, {N, ROWS, STRIPES, 16}, q},
+        {"m_scales", DT_U8, 3, {N, ROWS, STRIPES}, s},
+        {"alone_blocks", DT_U8, 4, {N, ROWS, STRIPES, 16}, q},
+        {"f", DT_F32, 3, {N, ROWS, COLS}, x},
+    };
+    const struct names names = {.config = "config.json",
+                                .prefixes = {"", NULL},
+                                .of = {[WEIGHT_EMBED] = {"m"},
+                                       [WEIGHT_HEAD] = {"alone.weight"},
+                                       [WEIGHT_NORM] = {"f"}}};
+    const struct names *const schemes[] = {&names, NULL};
+    const struct weight_ref m = {.id = WEIGHT_EMBED}, a = {.id = WEIGHT_HEAD},
+                            f = {.id = WEIGHT_NORM};
+    const struct kernels *k = kernels_ref();
+    struct st_writer *out;
+    struct st_set *set;
+    struct weights w;
+    struct matrix all, odd;
+    struct qwick_err e;
+    float want[COLS], got[3 * COLS];
+    for (size_t i = 0; i < sizeof q; i++)
+        q[i] = (unsigned char)(i * 37);
+    for (size_t i = 0; i < sizeof s; i++)
+        s[i] = (unsigned char)(120 + i % 9);
+    assert_int_equal(
+        st_writer_open(&out, temp_path("m.safetensors"), t, 4, NULL), 0);
+    assert_int_equal(st_writer_close(out, NULL), 0);
+    assert_int_equal(st_open_file(&set, temp_path("m.safetensors"), NULL), 0);
+    assert_int_equal(weights_open(&w, set, "PATH", schemes, k, true, NULL), 0);
+    assert_true(weights_has(&w, m) && weights_in_blocks(&w, m));
+    assert_int_equal(weights_stack(&w, &all, N, ROWS, COLS, m, NULL), 0);
+    assert_ptr_equal(all.data[0], st_find(set, "m_blocks")->data);
+    assert_int_equal(w.n_bytes, sizeof q + sizeof s);
+    assert_int_equal(w.n_params, N * ROWS * COLS);
+    /* the second matrix's rows 1, 3 and 5 */
+    assert_int_equal(
+        weights_view_steps(&w, &odd, &all, ROWS + 1, ROWS / 2, 2, NULL), 0);
+    odd.ops->to_f32(k, got, &odd, 0, ROWS / 2);
+    for (size_t r = 0; r < ROWS / 2; r++) {
+        all.ops->to_f32(k, want, &all, ROWS + 1 + 2 * r, 1);
+        assert_memory_equal(got + r * COLS, want, sizeof want);
+    }
+    /* shapes, a missing part, and a format that has no such views */
+    assert_int_equal(weights_stack(&w, &all, N, COLS, ROWS, m, &e), -1);
+    assert_non_null(strstr(e.msg, "not a multiple of MXFP4's group of 32"));
+    assert_int_equal(weights_stack(&w, &all, N, ROWS, 2 * COLS, m, &e), -1);
+    assert_non_null(strstr(e.msg, "[2, 6, 2, 16] in the file, [2, 6, 4, 16]"));
+    assert_int_equal(weights_stack(&w, &all, N, ROWS, COLS, a, &e), -1);
+    assert_non_null(strstr(e.msg, "alone_scales: missing"));
+    assert_int_equal(weights_stack(&w, &all, N, ROWS, COLS, f, NULL), 0);
+    assert_int_equal(weights_view_steps(&w, &odd, &all, 0, 3, 2, &e), -1);
+    assert_non_null(strstr(e.msg, "PATH: a stack of matrices in f32"));
+    weights_close(&w);
+    st_close(set);
+}
+
 static void no_weights_at_all(void **state)
 {
     write_config(true, false);
@@ -487,6 +551,7 @@ int main(void)
         cmocka_unit_test_setup(names_are_expanded, fresh),
         cmocka_unit_test_setup(schemes_are_told_apart, fresh),
         cmocka_unit_test_setup(stacks_are_cut_into_matrices, fresh),
+        cmocka_unit_test_setup(rows_of_two_matrices_alternate, fresh),
         cmocka_unit_test_setup(no_weights_at_all, fresh),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
