@@ -166,6 +166,7 @@ static struct net *net_new(const struct shape *s)
 {
     struct net *net = must(calloc(1, sizeof *net));
     struct config *c = &net->m.config;
+    net->m.last_stored = LAST;
     *c = (struct config){.d_model = s->d_model,
                          .n_layers = N_LAYERS,
                          .n_heads = 2,

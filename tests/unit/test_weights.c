@@ -372,6 +372,7 @@ static void names_are_expanded(void **state)
     assert_string_equal(name, "lm_head.weight");
     static const struct names *const schemes[] = {
         &names_hub,       &names_gemma,         &names_gguf,
+        &names_gemma4,    &names_gpt_oss,       &names_gguf_oss,
         &names_qwen35,    &names_qwen35_mlx,    &names_qwen35_gguf,
         &names_qwen3next, &names_qwen3next_mlx, &names_qwen3next_gguf};
     for (int id = 0; id < N_WEIGHTS; id++) {
