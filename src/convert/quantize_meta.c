@@ -96,8 +96,9 @@ static int check_factors(const struct quantize_source *s, const struct arch *to,
                          const struct rope_config *r, struct qwick_err *e)
 {
     const enum weight_id id =
-        r->type == ROPE_LLAMA3 ? WEIGHT_ROPE_FACTORS : WEIGHT_ROPE_LONG;
-    if (r->type != ROPE_LLAMA3 && r->type != ROPE_LONGROPE)
+        r->type == ROPE_LONGROPE ? WEIGHT_ROPE_LONG : WEIGHT_ROPE_FACTORS;
+    if (r->type != ROPE_LLAMA3 && r->type != ROPE_LONGROPE &&
+        r->type != ROPE_PROPORTIONAL)
         return 0;
     return to->gguf_names->of[id][0] && r->n_rot / 2 <= CONFIG_MAX_FACTORS
                ? 0
@@ -139,7 +140,7 @@ static int check_windows(const struct quantize_source *s, const struct arch *to,
                          struct qwick_err *e)
 {
     const struct config *c = &s->m.config;
-    if (!to->gguf_pattern && count_windows(c))
+    if (!to->gguf_pattern && !to->gguf_layered && count_windows(c))
         return refuse(s, "sliding_window", "a window", e);
     if (!to->gguf_implies)
         return 0;
@@ -186,8 +187,8 @@ static int check_layers(const struct quantize_source *s, const struct arch *to,
         if ((c->layers[i].n_experts > 0) != experts)
             return refuse(s, "mlp_only_layers",
                           "layers without experts beside layers with them", e);
-        if (c->layers[i].n_kv_heads != c->n_kv_heads ||
-            c->layers[i].head_dim != c->head_dim)
+        if (!to->gguf_layered && (c->layers[i].n_kv_heads != c->n_kv_heads ||
+                                  c->layers[i].head_dim != c->head_dim))
             return refuse(s, "head_dim", "heads that differ between layers", e);
     }
     if (!experts && strcmp(to->gguf, "qwen3moe") == 0)
@@ -223,18 +224,68 @@ static void put_name(struct gguf_out *o, const struct checkpoint *ck)
     gguf_put_string(o, "general.name", begin, (size_t)(end - begin));
 }
 
+/* A size of each layer, its place in struct layer_config given: one number, or
+ * an array where layers differ. */
+static void put_each(const struct writer *w, const struct config *c,
+                     const char *key, size_t offset)
+{
+    size_t v[2] = {0, 0};
+    char name[96];
+    for (size_t i = 0; i < c->n_layers; i++) {
+        memcpy(&v[i > 0], (const char *)&c->layers[i] + offset, sizeof *v);
+        if (i == 0 || v[1] == v[0])
+            continue;
+        gguf_put_array(w->o, full(w, key, name), GGUF_I32, c->n_layers);
+        for (size_t j = 0; j < c->n_layers; j++) {
+            memcpy(v, (const char *)&c->layers[j] + offset, sizeof *v);
+            gguf_put_element_i32(w->o, (int32_t)*v);
+        }
+        return;
+    }
+    put_size(w, key, v[0]);
+}
+
+/* The sizes of a family whose layers differ: of those without a window, and of
+ * the others. */
+static void put_layer_sizes(const struct writer *w, const struct config *c)
+{
+    size_t n_shared = 0;
+    bool windows = false;
+    for (size_t i = 0; i < c->n_layers; i++) {
+        n_shared += c->layers[i].kv_back > 0;
+        windows = windows || c->layers[i].window != NO_WINDOW;
+    }
+    put_each(w, c, ".feed_forward_length", offsetof(struct layer_config, d_ff));
+    put_each(w, c, ".attention.head_count_kv",
+             offsetof(struct layer_config, n_kv_heads));
+    put_size(w, ".attention.shared_kv_layers", n_shared);
+    put_size(w, ".embedding_length_per_layer_input", c->ple_dim);
+    for (size_t i = 0; i < (windows ? 2 : 1); i++) {
+        static const char *const keys[][2] = {
+            {".attention.key_length", ".attention.key_length_swa"},
+            {".attention.value_length", ".attention.value_length_swa"},
+            {".rope.dimension_count", ".rope.dimension_count_swa"}};
+        for (size_t j = 0; j < sizeof keys / sizeof *keys; j++)
+            put_size(w, keys[j][i], c->ropes[i].n_rot);
+    }
+}
+
 static void put_sizes(const struct writer *w, const struct config *c)
 {
     const struct layer_config *l = &c->layers[0];
     put_size(w, ".block_count", c->n_layers);
     put_size(w, ".context_length", c->n_ctx_max);
     put_size(w, ".embedding_length", c->d_model);
-    if (c->d_ff > 1) /* mixtures of experts may have no such field */
-        put_size(w, ".feed_forward_length", c->d_ff);
     put_size(w, ".attention.head_count", c->n_heads);
-    put_size(w, ".attention.head_count_kv", c->n_kv_heads);
-    put_size(w, ".attention.key_length", c->head_dim);
-    put_size(w, ".attention.value_length", c->head_dim);
+    if (w->to->gguf_layered) {
+        put_layer_sizes(w, c);
+    } else {
+        if (c->d_ff > 1) /* mixtures of experts may have no such field */
+            put_size(w, ".feed_forward_length", c->d_ff);
+        put_size(w, ".attention.head_count_kv", c->n_kv_heads);
+        put_size(w, ".attention.key_length", c->head_dim);
+        put_size(w, ".attention.value_length", c->head_dim);
+    }
     put_double(w, ".attention.layer_norm_rms_epsilon", c->rms_eps);
     if (!l->n_experts)
         return;
@@ -272,7 +323,7 @@ static void put_windows(const struct writer *w, const struct config *c)
     bool is_usual = true;
     char name[96];
     for (size_t i = 0; i < c->n_layers; i++)
-        is_usual = is_usual &&
+        is_usual = is_usual && usual &&
                    (c->layers[i].window != NO_WINDOW) == ((i + 1) % usual != 0);
     /* llama.cpp needs the key where all layers may have windows; 0: none */
     if (n == 0 && usual == SIZE_MAX)
@@ -284,7 +335,8 @@ static void put_windows(const struct writer *w, const struct config *c)
         put_double(w, ".rope.freq_base_swa", c->ropes[1].theta);
     if (is_usual)
         return;
-    if (find_period(c, &period)) {
+    /* readers of a family without a usual period want flags */
+    if (!w->to->gguf_layered && find_period(c, &period)) {
         put_size(w, key, period);
         return;
     }
@@ -486,7 +538,7 @@ int quantize_gguf_meta(struct quantize_plan *p, const struct quantize_source *s,
     put_scales(&w, &s->m.config);
     if (s->m.config.delta.n_k_heads)
         put_delta(&w, s);
-    if (to->gguf_pattern)
+    if (to->gguf_pattern || to->gguf_layered)
         put_windows(&w, &s->m.config);
     put_sampling(p, &s->m.config);
     gguf_put_u32(&p->meta, "general.quantization_version",

@@ -112,6 +112,26 @@ static const struct member qwen35[] = {
      "\"rope_type\": \"default\"}"},
 };
 
+/* Gemma 4 as released, smaller. */
+static const struct member gemma4[] = {
+    {"model_type", "\"gemma4_text\""},
+    {"vocab_size", "320"},
+    {"hidden_size", "64"},
+    {"intermediate_size", "96"},
+    {"num_hidden_layers", "6"},
+    {"num_attention_heads", "4"},
+    {"num_key_value_heads", "2"},
+    {"num_global_key_value_heads", "1"},
+    {"head_dim", "16"},
+    {"global_head_dim", "32"},
+    {"attention_k_eq_v", "true"},
+    {"hidden_size_per_layer_input", "0"},
+    {"num_kv_shared_layers", "0"},
+    {"layer_types",
+     "[\"sliding_attention\", \"sliding_attention\", \"full_attention\", "
+     "\"sliding_attention\", \"sliding_attention\", \"full_attention\"]"},
+};
+
 /* gpt-oss as released, smaller. */
 static const struct member gpt_oss[] = {
     {"model_type", "\"gpt_oss\""},
@@ -268,6 +288,69 @@ static void gemma_fields(void **state)
     assert_true(a.ropes[a.layers[2].rope].factor == 8);
     assert_int_equal(a.ropes[a.layers[0].rope].type, ROPE_DEFAULT);
     config_free(&a);
+}
+
+/* Kinds of layers, in both spellings, with transformers' rotary defaults. */
+static void gemma4_fields(void **state)
+{
+    WRITE(gemma4, {"num_global_key_value_heads", "1"});
+    struct config a = loads(), b;
+    for (size_t i = 0; i < 6; i++) {
+        const struct layer_config *l = &a.layers[i];
+        bool full = i % 3 == 2;
+        assert_true(l->window == (full ? NO_WINDOW : 512));
+        assert_int_equal(l->head_dim, full ? 32 : 16);
+        assert_int_equal(l->n_kv_heads, full ? 1 : 2);
+        assert_int_equal(l->v_from_k, full);
+        assert_int_equal(l->kv_back, 0);
+        assert_true(l->score_scale == 1);
+        assert_int_equal(a.ropes[l->rope].n_rot, l->head_dim);
+        assert_int_equal(a.ropes[l->rope].type,
+                         full ? ROPE_PROPORTIONAL : ROPE_DEFAULT);
+    }
+    assert_int_equal(a.ropes[ROPE_FULL].n_turning, 4);
+    WRITE(gemma4, {"global_head_dim", NULL},
+          {"num_global_key_value_heads", NULL}, {"layer_types", NULL},
+          {"per_layer_config",
+           "{\"5\": {\"head_dim\": 32, \"num_key_value_heads\": 1}}"});
+    b = loads();
+    assert_int_equal(b.layers[2].window, 512);
+    assert_int_equal(b.layers[2].head_dim, 16);
+    assert_int_equal(b.layers[5].head_dim, 32);
+    assert_int_equal(b.layers[5].n_kv_heads, 1);
+    assert_true(b.layers[5].v_from_k);
+    config_free(&b);
+    WRITE(gemma4, {"num_kv_shared_layers", "3"},
+          {"use_double_wide_mlp", "true"});
+    b = loads();
+    for (size_t i = 0; i < 6; i++) {
+        assert_int_equal(b.layers[i].kv_back, i < 3 ? 0 : i == 3 ? 2 : 3);
+        assert_int_equal(b.layers[i].d_ff, i < 3 ? 96 : 192);
+    }
+    config_free(&a);
+    config_free(&b);
+}
+
+static void broken_gemma4(void **state)
+{
+    REFUSES("num_kv_shared_layers", "layer 2 needs", gemma4,
+            {"num_kv_shared_layers", "4"});
+    REFUSES("num_kv_shared_layers", "from 0 to 5", gemma4,
+            {"num_kv_shared_layers", "6"});
+    REFUSES("per_layer_config.1.rope_theta", "in one layer", gemma4,
+            {"per_layer_config", "{\"1\": {\"rope_theta\": 7}}"});
+    REFUSES("per_layer_config.6", "from 0 to 5", gemma4,
+            {"per_layer_config", "{\"6\": {\"head_dim\": 32}}"});
+    REFUSES("head_dim of layer 1", "is 32, but 16", gemma4,
+            {"per_layer_config", "{\"1\": {\"head_dim\": 32}}"});
+    REFUSES("num_attention_heads", "KV heads of layer 2, 3", gemma4,
+            {"num_global_key_value_heads", "3"});
+    REFUSES("use_bidirectional_attention", "\"all\"", gemma4,
+            {"use_bidirectional_attention", "\"all\""});
+    REFUSES("vocab_size_per_layer_input", "320", gemma4,
+            {"hidden_size_per_layer_input", "16"},
+            {"vocab_size_per_layer_input", "300"});
+    REFUSES("attention_bias", "is true", gemma4, {"attention_bias", "true"});
 }
 
 /* Released checkpoints with a vision model leave out what transformers has a
@@ -820,6 +903,8 @@ int main(void)
         cmocka_unit_test_setup(broken_experts, fresh),
         cmocka_unit_test_setup(gemma_fields, fresh),
         cmocka_unit_test_setup(gemma2_fields, fresh),
+        cmocka_unit_test_setup(gemma4_fields, fresh),
+        cmocka_unit_test_setup(broken_gemma4, fresh),
         cmocka_unit_test_setup(wrapped_fields, fresh),
         cmocka_unit_test_setup(broken_gemma, fresh),
         cmocka_unit_test_setup(gpt_oss_fields, fresh),
