@@ -421,7 +421,16 @@ def mlx_bits(name, model_type, bits, group):
     return (8, 64) if module.endswith(routers.get(model_type, ("\0",))) else (bits, group)
 
 
-def write_mlx(path, config, bits, group):
+def is_zero_centred(name, w, plus):
+    return plus and w.dim() == 1 and name.endswith("norm.weight") and "linear_attn.norm" not in name
+
+
+def with_exact_sum(w):
+    """Norms whose sum with 1 is a number in BF16, as it is in files to which mlx-lm adds it."""
+    return (w.float() + 1).to(torch.bfloat16).float() - 1
+
+
+def write_mlx(path, config, plus, bits, group):
     out = Path(str(path) + f"-mlx{bits}")
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
@@ -430,6 +439,8 @@ def write_mlx(path, config, bits, group):
     mlx_layout.main(str(out), str(out))
     q, tensors = {"group_size": group, "bits": bits, "mode": "affine"}, {}
     for name, w in load_file(out / "model.safetensors").items():
+        if is_zero_centred(name, w, plus) and config["model_type"] not in mlx_layout.ZERO_CENTRED:
+            w = with_exact_sum(w).to(torch.bfloat16)
         if not name.endswith(".weight") or w.dim() < 2 or "conv1d" in name:
             tensors[name] = w
             continue
@@ -446,8 +457,8 @@ def write_mlx(path, config, bits, group):
 def round_as_mlx(runner, model_type, plus, bits, group):
     """Give the model and its head the weights that MLX's file stands for."""
     for name, p in runner.model.named_parameters():
-        if plus and p.dim() == 1 and name.endswith("norm.weight") and "linear_attn.norm" not in name:
-            p.copy_((p + 1).to(torch.bfloat16).float() - 1)
+        if is_zero_centred(name, p, plus):
+            p.copy_(with_exact_sum(p))
         elif "experts" in name and model_type == "gpt_oss":  # by columns
             if not name.endswith("bias"):
                 p.copy_(quantize(p.transpose(1, 2).contiguous(), bits, group)[1].transpose(1, 2))
@@ -571,7 +582,7 @@ def make(out, name):
     check_released(kind, config, old)
     (path / "released.json").write_text(json.dumps(old, indent=2))
     if "mlx" in opt:
-        to = write_mlx(path, old, *opt["mlx"])
+        to = write_mlx(path, old, opt.get("plus"), *opt["mlx"])
         round_as_mlx(runner, config["model_type"], opt.get("plus"), *opt["mlx"])
         save_file(runner.expected(*size, seed + 2, ROWS_MLX), to / "expected.safetensors")
 

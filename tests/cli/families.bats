@@ -25,6 +25,8 @@ mistral families/mistral-nemo qwen2 families/mistral-nemo
 mistral3 families/mistral3 qwen2 families/mistral3
 mixtral families/mixtral-top3 qwen2 families/mixtral-top3
 smollm3 families/smollm3-tied qwen2 families/smollm3-tied
+gemma families/gemma1 qwen2 families/gemma1
+gemma2 families/gemma2-one qwen2 families/gemma2-one
 granite families/granite-bias qwen2 families/granite-bias
 olmo2 families/olmo2-one qwen2 families/olmo2-one
 olmo3 families/olmo3-yarn qwen2 families/olmo3-yarn

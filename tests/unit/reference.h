@@ -35,6 +35,9 @@ struct geometry {
      * the checkpoint with ref_set_config */
     size_t other_kv_heads, other_head_dim;
     bool gemma; /* Gemma 3; without experts */
+    /* of scores and of logits, which the config of any family gets
+     * (ref_set_config); 0: none */
+    double attn_cap, logit_cap;
     /* of Qwen3.5, without windows: */
     bool qwen35;
     bool packed;                                   /* as Qwen3-Next's files */
@@ -524,6 +527,8 @@ static inline void ref_set_config(const struct geometry *g, struct config *c)
 {
     static struct arch arch;
     static const struct names *schemes[2];
+    c->attn_cap = (float)g->attn_cap;
+    c->logit_cap = (float)g->logit_cap;
     if (g->other_kv_heads)
         ref_set_heads(g, c);
     if (!g->sinks && !g->clamped && !g->beside)
@@ -543,6 +548,11 @@ static inline void ref_set_config(const struct geometry *g, struct config *c)
     for (size_t i = 0; i < c->n_layers; i++)
         if (g->beside)
             c->layers[i].d_ff = g->d_ff;
+}
+
+static inline double ref_capped(double x, double cap)
+{
+    return cap > 0 ? cap * tanh(x / cap) : x;
 }
 
 /* The quantization object, with the router's own bits, as mlx-lm writes it. */
@@ -715,7 +725,8 @@ static inline void ref_attend(double *out, const double *q, const double *k,
     for (size_t j = first; j < n; j++) {
         for (size_t i = 0; i < d; i++)
             p[j] += q[i] * k[j * ld + i];
-        p[j] /= sqrt((double)ref_scalar(g, layer));
+        p[j] =
+            ref_capped(p[j] / sqrt((double)ref_scalar(g, layer)), g->attn_cap);
         top = fmax(top, p[j]);
     }
     if (sink)
@@ -1135,6 +1146,9 @@ static inline void ref_forward(const struct ref_model *m, const int32_t *tokens,
         ref_multiply(logits + t * g->vocab_size,
                      g->tied ? embed : ref_find(m, "lm_head.weight"), NULL,
                      p.xn, g->vocab_size, d);
+        for (size_t i = 0; i < g->vocab_size; i++)
+            logits[t * g->vocab_size + i] =
+                ref_capped(logits[t * g->vocab_size + i], g->logit_cap);
     }
     double *const all[] = {p.x,  p.xn, p.q, p.attn, p.gate,
                            p.up, p.k,  p.v, p.rows, p.s};

@@ -149,6 +149,10 @@ static struct geometry draw_geometry(void)
         g.gemma = !between(0, 2);
     if (!between(0, 3))
         draw_qwen35(&g);
+    if (!between(0, 2)) { /* of the size of scores and logits */
+        g.attn_cap = between(0, 1) ? 0.5 : 3;
+        g.logit_cap = between(0, 1) ? 0 : 2;
+    }
     return g;
 }
 
@@ -176,18 +180,20 @@ static const char *describe(const struct geometry *g)
              "or %zu of %zu, vocabulary %zu, %zu tokens, window %zu, %s, %d "
              "bits by %zu, "
              "%zu of %zu experts of %zu, step %zu, layout %d%s%s; states: %zu "
-             "by %zu of %zu x %zu, convolution %zu, rotary %zu, shared %zu",
+             "by %zu of %zu x %zu, convolution %zu, rotary %zu, shared %zu, "
+             "caps %g and %g",
              g->gemma    ? "Gemma, "
              : g->packed ? g->mlx ? "Qwen3-Next by MLX, " : "Qwen3-Next, "
              : g->qwen35 ? g->mlx ? "Qwen3.5 by MLX, " : "Qwen3.5, "
                          : "",
              g->n_layers, g->d_model, g->d_ff, g->n_kv_heads * g->group,
              g->n_kv_heads, g->head_dim, g->other_kv_heads, g->other_head_dim,
-             g->vocab_size, g->n_tokens, g->window,
-             dtype_name(g->dtype), g->bits, g->q_group, g->n_active,
-             g->n_experts, g->expert_ff, g->sparse_step, (int)g->layout,
-             g->tied ? ", tied" : "", g->bias ? ", bias" : "", g->n_lin_heads,
-             g->lin_group, g->d_k, g->d_v, g->conv, g->n_rot, g->shared_ff);
+             g->vocab_size, g->n_tokens, g->window, dtype_name(g->dtype),
+             g->bits, g->q_group, g->n_active, g->n_experts, g->expert_ff,
+             g->sparse_step, (int)g->layout, g->tied ? ", tied" : "",
+             g->bias ? ", bias" : "", g->n_lin_heads, g->lin_group, g->d_k,
+             g->d_v, g->conv, g->n_rot, g->shared_ff, g->attn_cap,
+             g->logit_cap);
     return text;
 }
 
@@ -558,6 +564,7 @@ static void many_heads_beside_few(void **state)
                                  .vocab_size = 20,
                                  .n_tokens = n,
                                  .window = 10,
+                                 .attn_cap = (double)(n % 2),
                                  .dtype = DT_BF16};
             seed = n;
             draws = 0;

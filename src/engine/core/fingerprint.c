@@ -47,7 +47,8 @@ static int put_added(struct buf *b, const struct config *c)
               put_unusual(b, 2, (double)c->logit_scale, 1) |
               put_unusual(b, 3, one ? (double)c->embed_scale : 1, 1) |
               put_unusual(b, SIZE_MAX, (double)c->logit_cap, 0) |
-              put_unusual(b, SIZE_MAX - 1, (double)c->ple_dim, 0);
+              put_unusual(b, SIZE_MAX - 1, (double)c->ple_dim, 0) |
+              put_unusual(b, SIZE_MAX - 2, (double)c->attn_cap, 0);
     for (size_t i = 0; i < c->n_ropes; i++) {
         const struct rope_config *r = &c->ropes[i];
         size_t whole = c->delta.n_k_heads ? r->n_rot : c->head_dim;
