@@ -1,5 +1,5 @@
 /* Write a synthetic checkpoint of Qwen3 or Qwen3.5, dense or a mixture of
- * experts, of Gemma 3, or of Llama's shape: real shapes and names, seeded
+ * experts, of Gemma 2 or 3, or of Llama's shape: real shapes and names, seeded
  * random weights. For benches and tests without the genuine weights: its
  * answers are noise, but its speed is real. */
 #include <errno.h>
@@ -24,8 +24,9 @@ static const char usage[] =
     "\n"
     "SHAPE: 0.6B, 1.7B, 3B, 30B-A3B, tiny, tiny-moe (Qwen3); 3.5-0.8B,\n"
     "3.5-35B-A3B, 3.5-tiny, 3.5-tiny-moe (Qwen3.5's text model);\n"
-    "gemma-270m, gemma-1b, gemma-4b (Gemma 3's text model); qwen2.5-1.5B,\n"
-    "llama3.2-3B, mixtral-4 (Mixtral with four layers).\n"
+    "gemma-270m, gemma-1b, gemma-4b (Gemma 3's text model); gemma2-2b-4\n"
+    "(Gemma 2 with four layers); qwen2.5-1.5B, llama3.2-3B, mixtral-4\n"
+    "(Mixtral with four layers).\n"
     "Writes config.json, generation_config.json and model.safetensors to\n"
     "OUTDIR, which is made if it does not exist. --layers sets the number of\n"
     "layers. --tokenizer copies the tokenizer and generation_config.json of\n"
@@ -59,6 +60,9 @@ static const struct shape shapes[] = {
     /* with a vision model, which is left out */
     {"gemma-4b", 2560, 10240, 34, 8, 4, 256, 262208, 131072, 2, 1,
      .window = 1024, .rope_factor = 8},
+    /* four of its 26 layers */
+    {"gemma2-2b-4", 2304, 9216, 4, 8, 4, 256, 256000, 8192, 2, 1,
+     .class = "Gemma2ForCausalLM", .model_type = "gemma2", .window = 4096},
     {"qwen2.5-1.5B", 1536, 8960, 28, 12, 2, 128, 151936, 32768, 151643, 151645,
      .class = "Qwen2ForCausalLM", .model_type = "qwen2"},
     {"llama3.2-3B", 3072, 8192, 28, 24, 8, 128, 128256, 131072, 128000, 128009,

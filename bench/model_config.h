@@ -18,9 +18,9 @@ struct shape {
     size_t n_experts, n_active, expert_ff;
     /* of Qwen3.5; all but every fourth layer are Gated DeltaNet. 0: Qwen3 */
     size_t n_lin_k_heads, n_lin_v_heads, lin_dim;
-    /* of Gemma 3: the window, and the linear scaling of the other layers'
-     * rotary embedding, which models with a vision model have. 0: another
-     * family */
+    /* of Gemma 2 (with a class) and 3: the window, and the linear scaling of
+     * the other layers' rotary embedding, which models with a vision model
+     * have. 0: another family */
     size_t window;
     double rope_factor;
     /* of families without norms of queries and keys: architectures, model_type
@@ -113,11 +113,12 @@ static inline int config_qwen(struct buf *b, const struct shape *s,
            buf_printf(b, "  \"vocab_size\": %zu\n}", s->vocab_size);
 }
 
-/* The fields of Gemma 3's text model. indent: before each of them. The last one
- * has no comma behind it. */
+/* The fields of Gemma 2, or of Gemma 3's text model. indent: before each of
+ * them. The last one has no comma behind it. */
 static inline int config_gemma_text(struct buf *b, const struct shape *s,
                                     const char *indent)
 {
+    const bool second = s->class != NULL;
     const struct {
         const char *name;
         size_t value;
@@ -131,18 +132,20 @@ static inline int config_gemma_text(struct buf *b, const struct shape *s,
         {"num_key_value_heads", s->n_kv_heads},
         {"query_pre_attn_scalar", s->head_dim},
         {"rope_local_base_freq", 10000},
-        {"rope_theta", 1000000},
+        {"rope_theta", second ? 10000 : 1000000},
         {"sliding_window", s->window},
-        {"sliding_window_pattern", 6},
+        {"sliding_window_pattern", second ? 2 : 6},
         {"vocab_size", s->vocab_size},
     };
     int bad = buf_printf(b,
-                         "%s\"attn_logit_softcapping\": null,\n"
-                         "%s\"final_logit_softcapping\": null,\n"
+                         "%s\"attn_logit_softcapping\": %s,\n"
+                         "%s\"final_logit_softcapping\": %s,\n"
                          "%s\"hidden_activation\": \"gelu_pytorch_tanh\",\n"
-                         "%s\"model_type\": \"gemma3_text\",\n"
+                         "%s\"model_type\": \"%s\",\n"
                          "%s\"rms_norm_eps\": 1e-06,\n",
-                         indent, indent, indent, indent, indent);
+                         indent, second ? "50.0" : "null", indent,
+                         second ? "30.0" : "null", indent, indent,
+                         second ? s->model_type : "gemma3_text", indent);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         bad |= buf_printf(b, "%s\"%s\": %zu,\n", indent, sizes[i].name,
                           sizes[i].value);
@@ -155,8 +158,8 @@ static inline int config_gemma_text(struct buf *b, const struct shape *s,
     return bad;
 }
 
-/* Write config.json of Gemma 3: of a text model, or of one that also has a
- * vision model. Returns 0, or -1 without memory. */
+/* Write config.json of Gemma 2, or of Gemma 3: of a text model, or of one that
+ * also has a vision model. Returns 0, or -1 without memory. */
 static inline int config_gemma(struct buf *b, const struct shape *s,
                                const char *dtype)
 {
@@ -169,8 +172,9 @@ static inline int config_gemma(struct buf *b, const struct shape *s,
                          "  \"bos_token_id\": %lld,\n"
                          "  \"eos_token_id\": %lld,\n"
                          "  \"torch_dtype\": \"%s\",\n",
-                         wrapped ? "Gemma3ForConditionalGeneration"
-                                 : "Gemma3ForCausalLM",
+                         s->class  ? s->class
+                         : wrapped ? "Gemma3ForConditionalGeneration"
+                                   : "Gemma3ForCausalLM",
                          (long long)s->bos_id, (long long)s->eos_id, dtype);
     if (wrapped)
         bad |= buf_puts(b, "  \"model_type\": \"gemma3\",\n"

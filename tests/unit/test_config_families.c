@@ -1,4 +1,4 @@
-/* config.json of mixtures of experts, of Gemma 3, gpt-oss and Qwen3.5, and fields
+/* config.json of mixtures of experts, of Gemma, gpt-oss and Qwen3.5, and fields
  * that must have one value in each family. */
 #include "test.h"
 
@@ -20,6 +20,47 @@ static const struct member moe[] = {
     {"moe_intermediate_size", "48"},
     {"norm_topk_prob", "true"},
 };
+/* Gemma 2 as its 2B model has it, smaller. */
+static const struct member gemma2[] = {
+    {"model_type", "\"gemma2\""},
+    {"architectures", "[\"Gemma2ForCausalLM\"]"},
+    {"attention_bias", "false"},
+    {"attn_logit_softcapping", "50.0"},
+    {"final_logit_softcapping", "30.0"},
+    {"head_dim", "256"},
+    {"hidden_act", "\"gelu_pytorch_tanh\""},
+    {"hidden_activation", "\"gelu_pytorch_tanh\""},
+    {"hidden_size", "1024"},
+    {"intermediate_size", "2048"},
+    {"max_position_embeddings", "8192"},
+    {"num_attention_heads", "4"},
+    {"num_hidden_layers", "5"},
+    {"num_key_value_heads", "2"},
+    {"query_pre_attn_scalar", "144"},
+    {"rms_norm_eps", "1e-06"},
+    {"rope_theta", "10000.0"},
+    {"sliding_window", "4096"},
+    {"vocab_size", "300"},
+};
+
+/* Gemma as its 2B model has it, smaller. */
+static const struct member gemma1[] = {
+    {"model_type", "\"gemma\""},
+    {"head_dim", "256"},
+    {"hidden_act", "\"gelu\""},
+    {"hidden_activation", "null"},
+    {"hidden_size", "1024"},
+    {"intermediate_size", "2048"},
+    {"max_position_embeddings", "8192"},
+    {"num_attention_heads", "4"},
+    {"num_hidden_layers", "2"},
+    {"num_key_value_heads", "1"},
+    {"rms_norm_eps", "1e-06"},
+    {"rope_scaling", "null"},
+    {"rope_theta", "10000.0"},
+    {"vocab_size", "300"},
+};
+
 /* Gemma 3 as its 1B model has it, smaller. */
 static const struct member gemma[] = {
     {"model_type", "\"gemma3_text\""},
@@ -271,6 +312,47 @@ static void wrapped_fields(void **state)
             {"text_config", "{\"hidden_size\": 0}"});
 }
 
+static void gemma2_fields(void **state)
+{
+    struct config c;
+    WRITE(gemma2, {"use_cache", "true"});
+    c = loads();
+    assert_true(c.attn_cap == 50 && c.logit_cap == 30);
+    assert_true(c.embed_scale == 32);
+    assert_true(c.layers[4].score_scale == 1.0f / 12);
+    assert_int_equal(c.n_ropes, 1);
+    for (size_t i = 0; i < 5; i++)
+        assert_true(c.layers[i].window == (i % 2 ? NO_WINDOW : 4096));
+    config_free(&c);
+    /* missing fields have the defaults of Gemma2Config, null is no cap */
+    WRITE(gemma2, {"attn_logit_softcapping", NULL},
+          {"final_logit_softcapping", "null"}, {"query_pre_attn_scalar", NULL},
+          {"sliding_window", NULL}, {"rope_theta", NULL}, {"head_dim", NULL});
+    c = loads();
+    assert_true(c.attn_cap == 50 && c.logit_cap == 0);
+    assert_true(c.layers[0].score_scale == 1.0f / 16);
+    assert_true(c.layers[0].window == 4096 && c.ropes[0].theta == 10000);
+    assert_true(c.tied_head);
+    config_free(&c);
+    WRITE(gemma1, {"use_cache", "true"});
+    c = loads();
+    assert_true(c.attn_cap == 0 && c.logit_cap == 0 && c.embed_scale == 32);
+    assert_true(c.layers[1].score_scale == 1.0f / 16);
+    assert_true(c.layers[0].window == NO_WINDOW);
+    config_free(&c);
+    REFUSES("attn_logit_softcapping", "is 0", gemma2,
+            {"attn_logit_softcapping", "0"});
+    REFUSES("final_logit_softcapping", "is \"30\"", gemma2,
+            {"final_logit_softcapping", "\"30\""});
+    REFUSES("hidden_activation", "must be \"gelu_pytorch_tanh\"", gemma2,
+            {"hidden_activation", "\"gelu\""});
+    REFUSES("attn_logit_softcapping", "must be null", gemma1,
+            {"attn_logit_softcapping", "50.0"});
+    REFUSES("final_logit_softcapping", "must be null", gemma1,
+            {"final_logit_softcapping", "30.0"});
+    REFUSES("hidden_act", "is \"silu\"", gemma1, {"hidden_act", "\"silu\""});
+}
+
 static void broken_gemma(void **state)
 {
     static const struct {
@@ -469,6 +551,8 @@ static void fixed_fields(void **state)
     } families[] = {
         {&arch_qwen3, v4, sizeof v4 / sizeof *v4},
         {&arch_qwen3moe, moe, sizeof moe / sizeof *moe},
+        {&arch_gemma1, gemma1, sizeof gemma1 / sizeof *gemma1},
+        {&arch_gemma2, gemma2, sizeof gemma2 / sizeof *gemma2},
         {&arch_gemma3, gemma, sizeof gemma / sizeof *gemma},
         {&arch_qwen35, qwen35, sizeof qwen35 / sizeof *qwen35},
         {&arch_qwen35moe, qwen35moe, sizeof qwen35moe / sizeof *qwen35moe},
@@ -735,6 +819,7 @@ int main(void)
         cmocka_unit_test_setup(experts, fresh),
         cmocka_unit_test_setup(broken_experts, fresh),
         cmocka_unit_test_setup(gemma_fields, fresh),
+        cmocka_unit_test_setup(gemma2_fields, fresh),
         cmocka_unit_test_setup(wrapped_fields, fresh),
         cmocka_unit_test_setup(broken_gemma, fresh),
         cmocka_unit_test_setup(gpt_oss_fields, fresh),

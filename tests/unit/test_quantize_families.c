@@ -25,6 +25,9 @@ static const struct {
     {FAMILY("ernie4_5"), "BF16", true},
     {FAMILY("exaone4"), "BF16", true},
     {FAMILY("exaone4-full"), "BF16", true},
+    {FAMILY("gemma1"), "BF16", true},
+    {FAMILY("gemma2"), "BF16", true},
+    {FAMILY("gemma2-one"), "BF16", true},
     {FAMILY("glm4-wide"), "BF16", true},
     {FAMILY("granite-bias"), "BF16", true},
     {FAMILY("llama-biases"), "BF16", true},
@@ -635,6 +638,7 @@ static void models_that_gguf_has_not(void **state)
     static const struct {
         const char *name, *word;
     } lacking[] = {
+        {FAMILY("gemma2-scalar"), "final_logit_softcapping: null cannot"},
         {FAMILY("mistral"), "sliding_window: a window cannot"},
         {FAMILY("qwen2-window"), "sliding_window: a window cannot"},
         {FAMILY("qwen2moe-step"), "mlp_only_layers: layers without experts"},
@@ -651,6 +655,18 @@ static void models_that_gguf_has_not(void **state)
     refuses_config("qwen35-tied", "\"mrope_section\": [\n      2,",
                    "\"mrope_section\": [\n      3,",
                    "mrope_section: other sections than [2, 1, 1]");
+    refuses_config(FAMILY("gemma2-one"), "\"attn_logit_softcapping\": 4.0",
+                   "\"attn_logit_softcapping\": null",
+                   "attn_logit_softcapping: null cannot");
+    refuses_config(FAMILY("gemma2-one"), "\"query_pre_attn_scalar\": 16",
+                   "\"query_pre_attn_scalar\": 8",
+                   "query_pre_attn_scalar: another value");
+    refuses_config(FAMILY("gemma2-one"),
+                   "\"sliding_attention\",\n    \"full_attention\",\n    "
+                   "\"sliding_attention\"",
+                   "\"full_attention\", \"full_attention\", "
+                   "\"full_attention\"",
+                   "layer_types: a model without sliding_attention");
     for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++) {
         char dir[128];
         snprintf(dir, sizeof dir, MODELS "%s", lacking[i].name);
