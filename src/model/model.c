@@ -86,7 +86,8 @@ enum { PRECISE_TOKENS = 32, UNSCALED_PRECISE_TOKENS = 64 };
  * the int8 activations of attention and of dense layers twice: the second number
  * of a pair is what the first one leaves. The experts and the head have most of
  * the weights of a mixture. There pairs would cost a tenth of the speed of
- * decoding, so these round once. */
+ * decoding, so these round once, and so do the decode steps of a model without
+ * experts. */
 enum { PAIRS8_TOKENS = 64 };
 
 static bool has_experts(const struct config *c)
@@ -135,7 +136,8 @@ static void choose_products(struct model *m)
                         : recurrent || plain ? PRECISE_TOKENS
                                              : 0;
     m->rounds_steps = !recurrent;
-    bool paired = m->any_i8 && (unscaled || has_experts(&m->config));
+    m->pairs8_steps = has_experts(&m->config);
+    bool paired = m->any_i8 && (unscaled || m->pairs8_steps);
     m->pairs8_tokens = paired ? (own ? own : PAIRS8_TOKENS) : 0;
     mark_pairs(m);
 }
