@@ -154,13 +154,17 @@ struct qwick_quantize_options {
     void *note_ctx;
     const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
     enum qwick_quantize_format format;
-    const char *type; /* of a GGUF file: "Q8_0", "Q6_K", "Q4_K_M" (also if
-                         NULL), "Q4_0", "BF16" or "F16"; bits, group, head_bits,
-                         only, skip and scales do not apply then */
+    const char *type; /* of a GGUF file: "Q8_0", "Q6_K", "Q4_K_M", "Q4_0",
+                         "BF16", "F16", or "MXFP4": weights in MXFP4 stay so,
+                         and others get Q8_0; NULL: "MXFP4" if there are such
+                         weights, else "Q4_K_M"; bits, group, head_bits, only,
+                         skip and scales do not apply then */
     const char *place; /* where qwick_model_find found the source; NULL: search */
     qwick_note_fn warn; /* gets what the result lacks and answers differently
                            for; NULL: `note` gets it */
     void *warn_ctx;
+    const char **chosen_type; /* gets the type of a GGUF file; NULL: not
+                                 wanted */
 };
 QWICK_API void qwick_quantize_options_init(struct qwick_quantize_options *o,
                                            size_t size);

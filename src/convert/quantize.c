@@ -56,37 +56,24 @@ int quantize_bad_value(const struct quantize_work *w, const struct st_tensor *t,
                    w->path, t->file, t->name, at / t->shape[t->rank - 1]);
 }
 
-const unsigned char *quantize_elements(const struct quantize_part *p,
-                                       size_t begin, size_t n,
-                                       struct quantize_room *room)
-{
-    const size_t bytes = dtype_bytes(p->src->dtype);
-    if (!p->stride)
-        return p->src->data + quantize_place(p, begin) * bytes;
-    for (size_t i = 0; i < n; i++)
-        memcpy(room->gathered + i * bytes,
-               p->src->data + quantize_place(p, begin + i) * bytes, bytes);
-    return room->gathered;
-}
-
 static int do_piece(struct work *w, const struct quantize_job *job,
                     size_t index, struct quantize_room *room,
                     struct qwick_err *e)
 {
-    const struct st_tensor *t = job->from.src;
-    const size_t bytes = dtype_bytes(t->dtype);
     const size_t begin = index * QUANTIZE_PIECE, left = job->from.n - begin;
     const size_t n = left < QUANTIZE_PIECE ? left : QUANTIZE_PIECE;
-    const unsigned char *data =
-        t->data + quantize_place(&job->from, begin) * bytes;
+    size_t n_bytes;
+    const unsigned char *data = quantize_data(job, begin, n, &n_bytes);
     /* a piece of a transpose shares its pages with others */
     bool whole = w->mapped && !job->from.stride;
     if (whole)
-        advise(data, n * bytes, MADV_WILLNEED);
+        advise(data, n_bytes, MADV_WILLNEED);
     int rc = w->w.plan->form->piece(&w->w, job, begin, n, room, e);
     if (whole)
-        advise(data, n * bytes, MADV_DONTNEED);
-    atomic_fetch_add_explicit(&w->done, n * bytes, memory_order_relaxed);
+        advise(data, n_bytes, MADV_DONTNEED);
+    atomic_fetch_add_explicit(
+        &w->done, quantize_stored_bytes(job->packed, job->from.src, n),
+        memory_order_relaxed);
     return rc;
 }
 
@@ -158,12 +145,9 @@ static int write_shards(const struct quantize_plan *p, struct outdir *out,
 {
     struct work w = {.w = {.plan = p, .k = kernels_best(), .path = path},
                      .mapped = mapped};
-    size_t bytes;
-    if (size_mul((size_t)par_threads(pool), sizeof *w.room, &bytes))
-        return err_oom(e, SIZE_MAX);
-    w.room = malloc(bytes);
+    w.room = calloc((size_t)par_threads(pool), sizeof *w.room);
     if (!w.room)
-        return err_oom(e, bytes);
+        return err_oom(e, sizeof *w.room);
     int rc = 0;
     for (size_t i = 0; i < p->n_shards && !rc; i++) {
         w.w.shard = &p->shards[i];
@@ -199,8 +183,9 @@ static int settle_head(struct quantize_source *s, struct qwick_err *e)
     bool differ = false;
     if (!c->tied_head)
         return 0;
-    int rc = weights_open(&w, s->set, checkpoint_dir(s->ck), c->arch->names,
+    int rc = weights_open(&w, s->stored, checkpoint_dir(s->ck), c->arch->names,
                           kernels_best(), true, e);
+    w.quant = &c->quant;
     if (!rc && weights_has(&w, head))
         rc = weights_matrix(&w, &a, c->vocab_size, c->d_model,
                             (struct weight_ref){.id = WEIGHT_EMBED}, e) ||
@@ -266,7 +251,7 @@ static int open_source(struct quantize_source *s,
                        "%s: architectures: \"%s\": the head of a classifier "
                        "cannot be converted",
                        path, s->m.config.class_name);
-    return st_open(&s->set, s->ck, e) || settle_head(s, e) ||
+    return quantize_open_set(s, form->wide, e) || settle_head(s, e) ||
                    (form->binds && open_model(s, e))
                ? -1
                : 0;
@@ -275,7 +260,7 @@ static int open_source(struct quantize_source *s,
 static void close_source(struct quantize_source *s)
 {
     model_close(&s->m);
-    st_close(s->set);
+    quantize_close_set(s);
     json_free(s->config);
     checkpoint_close(s->ck);
 }
@@ -322,6 +307,7 @@ int qwick_quantize(const char *src, const char *dst,
     if (!rc)
         rc = check_options(o, e);
     plan.o = o;
+    plan.s = &s;
     plan.form =
         o->format == QWICK_QUANTIZE_GGUF ? &quantize_gguf : &quantize_mlx;
     if (!rc)

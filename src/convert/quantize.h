@@ -54,8 +54,10 @@ struct quantize_job {
     size_t at; /* where the result's elements begin */
     struct quantize_order order;
     int bits;      /* 0: copied */
+    bool kept;     /* copied as MXFP4 */
     size_t out[3]; /* indices into the shard's tensors: the copy; or codes,
-                      scales, biases */
+                      scales, biases; or numbers, scales */
+    const struct matrix *packed; /* quantize_packed's of the source */
 };
 
 /* A file of the result. */
@@ -74,7 +76,8 @@ struct quantize_module {
     const struct st_tensor *t;   /* the first one of its source */
     char *name;                  /* the result's without ".weight" or ".bias" */
     bool bias;                   /* a row for each expert; stays dense */
-    int bits;                    /* 0: stays dense */
+    int bits;                    /* 0: stays dense, or: */
+    bool kept;                   /* stays in MXFP4 */
     size_t stack;                /* matrices; 0: one, in two dimensions */
     size_t rows, cols;           /* of a matrix */
     struct quantize_part *parts; /* [n_parts] the elements, in order */
@@ -109,7 +112,8 @@ struct quantize_form;
 struct quantize_plan {
     const struct qwick_quantize_options *o;
     const struct quantize_form *form; /* the kind of result */
-    struct naming naming;             /* of the source */
+    const struct quantize_source *s;
+    struct naming naming; /* of the source */
     struct quantize_module *modules;
     size_t n_modules;
     struct quantize_claim *claims; /* of each tensor of the source */
@@ -130,12 +134,18 @@ struct quantize_plan {
 struct quantize_source {
     struct checkpoint *ck;
     struct json_doc *config; /* config.json */
-    struct st_set *set;
-    struct model m;         /* its config; and its weights, without values, if
-                               quantize_form.binds */
-    struct pooling pooling; /* which the result cannot say otherwise */
-    bool untied;            /* the head differs from the embedding, although
-                               tie_word_embeddings is true */
+    struct st_set *stored;   /* the tensors of the files */
+    struct st_set *set;      /* the same, where weights in FP8 and MXFP4 are
+                                tensors of floats without scales; these have
+                                no elements in memory, and must be read with
+                                quantize_elements */
+    struct weights packing;  /* of what is stored so */
+    struct matrix *packed;   /* [st_count(set)] the rows of these tensors */
+    struct model m;          /* its config; and its weights, without values, if
+                                quantize_form.binds */
+    struct pooling pooling;  /* which the result cannot say otherwise */
+    bool untied;             /* the head differs from the embedding, although
+                                tie_word_embeddings is true */
 };
 
 /* ---- the work ------------------------------------------------------------ */
@@ -144,13 +154,19 @@ struct quantize_source {
  * few enough for the second-level cache. */
 enum { QUANTIZE_PIECE = 1 << 18 };
 
+/* Elements of a row in FP8 or MXFP4, at most. */
+enum { QUANTIZE_COLS = 1 << 17 };
+
 /* Results of a piece until they are written. */
 struct quantize_room {
     unsigned char q[QUANTIZE_PIECE];
     _Alignas(64) unsigned char scales[QUANTIZE_PIECE / 32 * sizeof(float)];
     unsigned char biases[QUANTIZE_PIECE / 32 * sizeof(float)];
-    /* elements of a transpose in the order of the matrix */
+    /* elements of a transpose in the order of the matrix, or widened ones */
     unsigned char gathered[QUANTIZE_PIECE * sizeof(float)];
+    float floats[QUANTIZE_COLS];
+    const struct matrix *row_of; /* floats has row `row` of it; NULL: none */
+    size_t row;
 };
 
 /* A shard's work; all threads share it. */
@@ -164,7 +180,8 @@ struct quantize_work {
 
 /* A kind of result. */
 struct quantize_form {
-    bool binds; /* the plan needs the weights that the model reads */
+    bool binds;      /* the plan needs the weights that the model reads */
+    enum dtype wide; /* of weights in FP8 and MXFP4 that are rounded */
     /* QWICK_ERR_USAGE for options that it cannot have. */
     int (*check)(const struct qwick_quantize_options *o, struct qwick_err *e);
     /* Plan the result. In *p, o and form are set and all else is zero. The
@@ -191,18 +208,54 @@ struct quantize_form {
 /* A directory in MLX's affine format; a GGUF file. */
 extern const struct quantize_form quantize_mlx, quantize_gguf;
 
-/* Return elements [begin, begin + n) of a part, n at most QUANTIZE_PIECE: in
- * the source, or gathered in the room. */
-const unsigned char *quantize_elements(const struct quantize_part *p,
+/* Return elements [begin, begin + n) of a job's part, n at most QUANTIZE_PIECE:
+ * in the source, or gathered in the room. */
+const unsigned char *quantize_elements(const struct quantize_job *job,
                                        size_t begin, size_t n,
+                                       const struct kernels *k,
                                        struct quantize_room *room);
+/* Return where the file has these elements, most of them at least. */
+const unsigned char *quantize_data(const struct quantize_job *job, size_t begin,
+                                   size_t n, size_t *n_bytes);
+/* Copy elements in MXFP4, whole groups: numbers gets n / 2 bytes, the first
+ * element of two in the low half of a byte, and scales n / 32. */
+int quantize_mxfp4(const struct quantize_work *w,
+                   const struct quantize_job *job, size_t begin, size_t n,
+                   unsigned char *numbers, unsigned char *scales,
+                   struct qwick_err *e);
 
 /* An error: the elements have values that cannot be rounded. at: the first of
  * them in t. */
 int quantize_bad_value(const struct quantize_work *w, const struct st_tensor *t,
                        size_t at, struct qwick_err *e);
 
+/* ---- the source ---------------------------------------------------------- */
+
+/* Open the tensors of s->ck, whose config is read already. Weights in FP8 and
+ * MXFP4 get the type dtype. The caller closes them, also after an error. */
+int quantize_open_set(struct quantize_source *s, enum dtype dtype,
+                      struct qwick_err *e);
+void quantize_close_set(struct quantize_source *s);
+
+/* Return the rows of a tensor of s->set that the file has in FP8 or MXFP4. NULL
+ * for any other tensor. */
+const struct matrix *quantize_packed(const struct quantize_source *s,
+                                     const struct st_tensor *t);
+/* Whether the file has a tensor in MXFP4, or any tensor. */
+bool quantize_is_mxfp4(const struct quantize_source *s,
+                       const struct st_tensor *t);
+bool quantize_has_mxfp4(const struct quantize_source *s);
+
+/* Return the bytes of n elements of a tensor in the file, scales of FP8
+ * excepted. packed: quantize_packed's. */
+size_t quantize_stored_bytes(const struct matrix *packed,
+                             const struct st_tensor *t, size_t n);
+
 /* ---- the plan ------------------------------------------------------------ */
+
+/* Append a job to a shard. */
+void quantize_add_job(const struct quantize_plan *p, struct quantize_shard *s,
+                      struct quantize_job job);
 
 /* Send a line to o->note: "WHAT: WHY". */
 void quantize_note(const struct quantize_plan *p, const char *what,
@@ -213,8 +266,8 @@ void quantize_warn(const struct quantize_plan *p, const char *what,
 /* An error about a tensor of the source. */
 int quantize_err(const char *path, const struct st_tensor *t, const char *why,
                  struct qwick_err *e);
-/* An error if a tensor shows that the checkpoint is quantized, or if it is a
- * matrix that holds no floats. */
+/* An error if a tensor of quantize_source.set shows that the checkpoint is
+ * quantized, or if it is a matrix that holds no floats. */
 int quantize_check_tensor(const struct st_tensor *t, const char *path,
                           struct qwick_err *e);
 /* Whether a tensor is not the text model's. Tensors of a vision model, for
@@ -244,6 +297,7 @@ struct quantize_type {
     enum dtype head;    /* of the head, which may be the embedding */
     enum dtype more;    /* of v_proj and down_proj in some layers, and of a
                            fused qkv */
+    bool keeps_mxfp4;   /* matrices in MXFP4 stay so */
 };
 
 /* The row of a name; NULL when there is none. */
@@ -279,7 +333,8 @@ int quantize_gguf_tensors(struct quantize_plan *p,
 
 /* ---- config.json --------------------------------------------------------- */
 
-/* QWICK_ERR_MODEL when config.json says that the checkpoint is quantized. */
+/* QWICK_ERR_MODEL when config.json says that the checkpoint is quantized, other
+ * than to FP8 or MXFP4. */
 int quantize_check_config(const struct json_value *config, const char *path,
                           struct qwick_err *e);
 /* Append the config.json of the result: the members of the source's in their

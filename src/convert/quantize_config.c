@@ -18,6 +18,9 @@ int quantize_check_config(const struct json_value *config, const char *path,
             continue;
         const struct json_value *method = json_get(q, "quant_method");
         int64_t bits;
+        if (quant_is_fp8(q) ||
+            json_equals(method ? method : json_get(q, "mode"), "mxfp4"))
+            continue;
         if (json_is(method, JSON_STRING))
             return err_set(e, QWICK_ERR_MODEL,
                            "%s: %s: the checkpoint is quantized already (%s): "
@@ -96,7 +99,11 @@ static int put_quantization(struct buf *out, const struct quantize_plan *p)
         if (m->bits == p->o->bits || m->bias)
             continue;
         rc = buf_puts(out, ",\n    ") || buf_json_cstr(out, m->name);
-        if (m->bits == 0)
+        if (m->kept)
+            rc = rc || buf_puts(out, ": {\n      \"group_size\": 32,\n"
+                                     "      \"bits\": 4,\n"
+                                     "      \"mode\": \"mxfp4\"\n    }");
+        else if (m->bits == 0)
             rc = rc || buf_puts(out, ": false");
         else
             rc = rc || buf_printf(out,
@@ -122,7 +129,7 @@ int quantize_config(struct buf *out, const struct quantize_source *s,
     int rc = buf_putc(out, '{');
     for (size_t i = 0; i < config->len && !rc; i++) {
         const struct json_value *key = &config->keys[i];
-        /* own keys are null, or they would have been refused */
+        /* own keys describe the source */
         if (is_own_key(key) || is_untied(s, key))
             continue;
         rc = new_line(out, 1) || buf_json_string(out, key->str, key->len) ||

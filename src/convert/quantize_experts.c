@@ -137,6 +137,11 @@ static int find_stack(struct finder *f, struct quantize_module *m,
     size_t begin = alternate ? h->i : h->i * (transposed ? m->rows : n);
     if (experts_check(f->path, t, 3, want, e))
         return -1;
+    if (transposed && quantize_packed(f->p->s, t))
+        return quantize_err(f->path, t,
+                            "is quantized and transposed, which is not "
+                            "supported",
+                            e);
     for (size_t i = 0; i < m->stack; i++) {
         struct quantize_part part = {.src = t,
                                      .begin = i * h->n * n + begin,

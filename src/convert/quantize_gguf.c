@@ -3,8 +3,10 @@
 
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include "file/checkpoint.h"
+#include "kernel/blocks.h"
 #include "model/arch.h"
 #include "model/blocks_fit.h"
 #include "qwick_tools.h"
@@ -18,19 +20,15 @@ _Static_assert(STEP * sizeof(float) <= sizeof((struct quantize_room *)0)->q &&
                        sizeof((struct quantize_room *)0)->scales,
                "room for a step");
 
-static const struct quantize_type *
-type_of(const struct qwick_quantize_options *o)
-{
-    return quantize_type_find(o->type ? o->type : "Q4_K_M");
-}
+static const char default_type[] = "Q4_K_M", mxfp4_type[] = "MXFP4";
 
 static int gguf_check(const struct qwick_quantize_options *o,
                       struct qwick_err *e)
 {
-    if (!type_of(o))
+    if (o->type && !quantize_type_find(o->type))
         return err_set(e, QWICK_ERR_USAGE,
-                       "type: must be Q8_0, Q6_K, Q4_K_M, Q4_0, BF16 or F16, "
-                       "is \"%s\"",
+                       "type: must be Q8_0, Q6_K, Q4_K_M, Q4_0, BF16, F16 or "
+                       "MXFP4, is \"%s\"",
                        o->type);
     return 0;
 }
@@ -38,7 +36,18 @@ static int gguf_check(const struct qwick_quantize_options *o,
 static int gguf_plan(struct quantize_plan *p, const struct quantize_source *s,
                      struct qwick_err *e)
 {
-    const struct quantize_type *t = type_of(p->o);
+    const bool mxfp4 = quantize_has_mxfp4(s);
+    const char *name = p->o->type ? p->o->type
+                       : mxfp4    ? mxfp4_type
+                                  : default_type;
+    const struct quantize_type *t = quantize_type_find(name);
+    if (t->keeps_mxfp4 && !mxfp4)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "type: \"%s\": only weights that are in MXFP4 already "
+                       "can stay so, and %s has none",
+                       name, checkpoint_dir(s->ck));
+    if (p->o->chosen_type)
+        *p->o->chosen_type = t->name;
     return quantize_gguf_meta(p, s, t, e) ||
                    quantize_gguf_tensors(p, s, t, e) ||
                    quantize_gguf_text(p, s, e)
@@ -99,12 +108,41 @@ static void widen(const struct quantize_work *w, const struct quantize_job *job,
         run = n - i;
         size_t at = find_source(job, from + i, &run);
         w->k->to_f32[t->dtype](
-            x + i, quantize_elements(&job->from, at, run, room), run);
+            x + i, quantize_elements(job, at, run, w->k, room), run);
     }
     for (size_t i = 0; i < n && c->decay; i++)
         x[i] = (float)-exp((double)x[i]); /* as bind_decay of arch_qwen35.c */
     for (size_t i = 0; i < n && (c->plus != 0 || c->times != 1); i++)
         x[i] = (x[i] + c->plus) * c->times;
+}
+
+/* Elements [from, from + n) of a job's result, whole blocks, which are in MXFP4
+ * already. GGUF has the first half of a group's elements in the low halves of
+ * the bytes. */
+static int keep_step(const struct quantize_work *w,
+                     const struct quantize_job *job, size_t from,
+                     unsigned char *out, size_t n, struct quantize_room *room,
+                     struct qwick_err *e)
+{
+    struct mxfp4 b;
+    unsigned char *numbers = room->gathered, *scales = numbers + STEP / 2;
+    for (size_t i = 0, run; i < n; i += run) {
+        run = n - i;
+        size_t at = find_source(job, from + i, &run);
+        if (quantize_mxfp4(w, job, at, run, numbers + i / 2, scales + i / 32,
+                           e))
+            return -1;
+    }
+    for (size_t i = 0; i < n / 32; i++, out += sizeof b, numbers += 16) {
+        b.e = scales[i];
+        for (size_t j = 0; j < 16; j++) {
+            int low = numbers[j / 2] >> j % 2 * 4 & 15;
+            int high = numbers[8 + j / 2] >> j % 2 * 4 & 15;
+            b.q[j] = (unsigned char)(low | high << 4);
+        }
+        memcpy(out, &b, sizeof b);
+    }
+    return 0;
 }
 
 static int write_piece(const struct quantize_work *w,
@@ -119,8 +157,14 @@ static int write_piece(const struct quantize_work *w,
     for (size_t done = 0, step; done < n; done += step) {
         step = n - done < STEP ? n - done : STEP;
         size_t from = begin + done;
-        widen(w, job, from, x, step, room);
-        if (round_step(w->k, type, room->q, x, step, &bad)) {
+        if (type == DT_MXFP4) {
+            if (keep_step(w, job, from, room->q, step, room, e))
+                return -1;
+        } else {
+            widen(w, job, from, x, step, room);
+        }
+        if (type != DT_MXFP4 &&
+            round_step(w->k, type, room->q, x, step, &bad)) {
             bad = find_source(job, from + bad, &one);
             return quantize_bad_value(w, t, quantize_place(&job->from, bad), e);
         }
@@ -133,6 +177,7 @@ static int write_piece(const struct quantize_work *w,
 }
 
 const struct quantize_form quantize_gguf = {.binds = true,
+                                            .wide = DT_F32,
                                             .check = gguf_check,
                                             .plan = gguf_plan,
                                             .begin = gguf_begin,

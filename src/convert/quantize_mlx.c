@@ -79,7 +79,7 @@ static int round_piece(const struct quantize_work *w,
         .k = w->k};
     size_t bad;
     if (affine_quantize(&f, room->q, room->scales, room->biases,
-                        quantize_elements(&job->from, begin, n, room), n, &bad))
+                        quantize_elements(job, begin, n, w->k, room), n, &bad))
         return quantize_bad_value(w, t, quantize_place(&job->from, begin + bad),
                                   e);
     size_t to = job->at + begin;
@@ -95,15 +95,30 @@ static int round_piece(const struct quantize_work *w,
                : 0;
 }
 
+static int keep_piece(const struct quantize_work *w,
+                      const struct quantize_job *job, size_t begin, size_t n,
+                      struct quantize_room *room, struct qwick_err *e)
+{
+    size_t to = job->at + begin;
+    return quantize_mxfp4(w, job, begin, n, room->q, room->scales, e) ||
+                   st_writer_at(w->writer, job->out[0], to / 2, room->q, n / 2,
+                                e) ||
+                   st_writer_at(w->writer, job->out[1], to / 32, room->scales,
+                                n / 32, e)
+               ? -1
+               : 0;
+}
+
 static int write_piece(const struct quantize_work *w,
                        const struct quantize_job *job, size_t begin, size_t n,
                        struct quantize_room *room, struct qwick_err *e)
 {
     const size_t bytes = dtype_bytes(job->from.src->dtype);
-    return job->bits
+    return job->kept ? keep_piece(w, job, begin, n, room, e)
+           : job->bits
                ? round_piece(w, job, begin, n, room, e)
                : st_writer_at(w->writer, job->out[0], (job->at + begin) * bytes,
-                              quantize_elements(&job->from, begin, n, room),
+                              quantize_elements(job, begin, n, w->k, room),
                               n * bytes, e);
 }
 
@@ -159,7 +174,8 @@ static int finish(const struct quantize_plan *p,
     return copy_companions(s->ck, out, e) || write_json(p, s, out, e) ? -1 : 0;
 }
 
-const struct quantize_form quantize_mlx = {.check = check_options,
+const struct quantize_form quantize_mlx = {.wide = DT_BF16,
+                                           .check = check_options,
                                            .plan = quantize_plan_mlx,
                                            .begin = outdir_open,
                                            .open = open_shard,

@@ -131,11 +131,16 @@ bool quantize_outside(const struct quantize_plan *p, const struct st_tensor *t)
            !is_weight(p, WEIGHT_HEAD, t->name, 0);
 }
 
+/* Patterns that matched some module. */
+struct used {
+    bool *only, *skip;
+};
+
 /* Rounding a router makes it choose other experts, and a router is small.
  * mlx-lm also keeps this width. */
 enum { ROUTER_BITS = 8 };
 
-/* Bits of a module, 0: dense. */
+/* Bits of a module; 0: it stays as it is. */
 static int choose_bits(const struct quantize_plan *p,
                        const struct quantize_module *m, bool tied, bool router,
                        bool *only_used, bool *skip_used)
@@ -161,6 +166,21 @@ static int choose_bits(const struct quantize_plan *p,
     if (router && o->bits < ROUTER_BITS)
         return ROUTER_BITS;
     return is_head(p, m->name, tied) && o->head_bits ? o->head_bits : o->bits;
+}
+
+/* A matrix in MXFP4 is small already, and rounding it again loses more than any
+ * number of bits from 4 on gains. */
+enum { MXFP4_BITS = 4 };
+
+static void choose_form(const struct quantize_plan *p,
+                        struct quantize_module *m, bool tied, bool router,
+                        const struct used *u)
+{
+    m->bits = choose_bits(p, m, tied, router, u->only, u->skip);
+    m->kept = quantize_is_mxfp4(p->s, m->t) &&
+              (m->bits == 0 || m->bits >= MXFP4_BITS);
+    if (m->kept)
+        m->bits = 0;
 }
 
 static int check_used(const char *what, const char *const *patterns, size_t n,
@@ -197,11 +217,6 @@ static int check_modules(const struct quantize_plan *p, bool tied,
     return 0;
 }
 
-/* Patterns that matched some module. */
-struct used {
-    bool *only, *skip;
-};
-
 /* A matrix in two dimensions, all of it. */
 static int plain_module(struct quantize_module *m, const struct st_tensor *t,
                         struct qwick_err *e)
@@ -234,7 +249,7 @@ static int add_plain(struct quantize_plan *p, const struct st_tensor *t,
     if (plain_module(m, t, e))
         return -1;
     p->claims[i].module = p->n_modules++;
-    m->bits = choose_bits(p, m, tied, p->claims[i].router, u->only, u->skip);
+    choose_form(p, m, tied, p->claims[i].router, u);
     return 0;
 }
 
@@ -245,7 +260,7 @@ static int choose_experts(struct quantize_plan *p, const char *path, bool tied,
     for (size_t i = 0; i < p->n_modules; i++) {
         struct quantize_module *m = &p->modules[i];
         if (!m->bias)
-            m->bits = choose_bits(p, m, tied, false, u->only, u->skip);
+            choose_form(p, m, tied, false, u);
         if (i > 0 && m->fused && m[-1].t == m->t && m[-1].bits != m->bits)
             return err_set(e, QWICK_ERR_USAGE,
                            "%s: %s and %s are one tensor: quantize both or "
@@ -285,6 +300,13 @@ static int find_modules(struct quantize_plan *p, const struct st_set *set,
 
 /* ---- shards -------------------------------------------------------------- */
 
+void quantize_add_job(const struct quantize_plan *p, struct quantize_shard *s,
+                      struct quantize_job job)
+{
+    job.packed = quantize_packed(p->s, job.from.src);
+    s->jobs[s->n_jobs++] = job;
+}
+
 /* NAME.SUFFIX, kept by the plan. */
 static const char *make_name(struct quantize_plan *p, const char *module,
                              const char *suffix)
@@ -297,15 +319,18 @@ static const char *make_name(struct quantize_plan *p, const char *module,
     return p->names[p->n_names++] = buf_take(&b, NULL);
 }
 
-static int add_copy(struct quantize_shard *s, const struct st_tensor *t)
+static int add_copy(const struct quantize_plan *p, struct quantize_shard *s,
+                    const struct st_tensor *t)
 {
     struct st_out_tensor *out = &s->out[s->n_out];
     *out = (struct st_out_tensor){
         .name = t->name, .dtype = t->dtype, .rank = t->rank};
     memcpy(out->shape, t->shape, sizeof out->shape);
-    s->jobs[s->n_jobs++] = (struct quantize_job){
-        .from = {.src = t, .n = t->n_bytes / dtype_bytes(t->dtype)},
-        .out = {s->n_out++}};
+    quantize_add_job(
+        p, s,
+        (struct quantize_job){
+            .from = {.src = t, .n = t->n_bytes / dtype_bytes(t->dtype)},
+            .out = {s->n_out++}});
     return 0;
 }
 
@@ -328,20 +353,30 @@ static int add_packed(struct quantize_plan *p, struct quantize_shard *s,
     if (!biases)
         return -1;
     for (size_t i = 0; i < m->n_parts; i++) {
-        s->jobs[s->n_jobs++] =
+        quantize_add_job(
+            p, s,
             (struct quantize_job){.from = m->parts[i],
                                   .at = at,
                                   .bits = m->bits,
-                                  .out = {first, first + 1, first + 2}};
+                                  .kept = m->kept,
+                                  .out = {first, first + 1, first + 2}});
         at += m->parts[i].n;
     }
     /* groups are multiples of 32, so that rows are whole words */
     struct st_out_tensor big = {.name = codes, .dtype = DT_U32};
     struct st_out_tensor small = {.name = scales, .dtype = m->t->dtype};
-    put_shape(&big, m, m->cols / 32 * (size_t)m->bits);
-    put_shape(&small, m, m->cols / (size_t)p->o->group);
+    size_t bits = (size_t)m->bits, group = (size_t)p->o->group;
+    if (m->kept) {
+        bits = 4;
+        group = 32;
+        small.dtype = DT_U8;
+    }
+    put_shape(&big, m, m->cols / 32 * bits);
+    put_shape(&small, m, m->cols / group);
     s->out[s->n_out++] = big;
     s->out[s->n_out++] = small;
+    if (m->kept)
+        return 0;
     small.name = biases;
     s->out[s->n_out++] = small;
     return 0;
@@ -357,8 +392,9 @@ static int add_dense(struct quantize_plan *p, struct quantize_shard *s,
     if (!out.name)
         return -1;
     for (size_t i = 0, at = 0; i < m->n_parts; at += m->parts[i++].n)
-        s->jobs[s->n_jobs++] = (struct quantize_job){
-            .from = m->parts[i], .at = at, .out = {s->n_out}};
+        quantize_add_job(p, s,
+                         (struct quantize_job){
+                             .from = m->parts[i], .at = at, .out = {s->n_out}});
     put_shape(&out, m, m->cols);
     s->out[s->n_out++] = out;
     return 0;
@@ -378,6 +414,11 @@ static int by_alignment(const void *a, const void *b)
     return (x->was > y->was) - (x->was < y->was);
 }
 
+static int job_outs(const struct quantize_job *job)
+{
+    return job->kept ? 2 : job->bits ? 3 : 1;
+}
+
 /* Larger elements first, as safetensors' own writer puts them: then everything
  * is aligned, which some readers need. */
 static int sort_shard(struct quantize_shard *s)
@@ -394,7 +435,7 @@ static int sort_shard(struct quantize_shard *s)
         now[r[i].was] = i;
     }
     for (size_t i = 0; i < s->n_jobs && !rc; i++)
-        for (int j = 0; j < (s->jobs[i].bits ? 3 : 1); j++)
+        for (int j = 0, n = job_outs(&s->jobs[i]); j < n; j++)
             s->jobs[i].out[j] = now[s->jobs[i].out[j]];
     free(r);
     free(now);
@@ -418,13 +459,13 @@ static int add_tensor(struct quantize_plan *p, struct quantize_shard *s,
                       const struct st_tensor *t, size_t i)
 {
     const struct quantize_module *m = module_of(p, t, i);
-    if (!m || (!m->bits && !m->parts->stride))
-        return add_copy(s, t);
+    if (!m || (!m->bits && !m->kept && !m->parts->stride))
+        return add_copy(p, s, t);
     if (m->t != t)
         return 0;
     int (*add)(struct quantize_plan *, struct quantize_shard *,
                const struct quantize_module *) =
-        m->bits ? add_packed : add_dense;
+        m->bits || m->kept ? add_packed : add_dense;
     return (m->fused && add(p, s, m - 1)) || add(p, s, m) ? -1 : 0;
 }
 
@@ -456,9 +497,9 @@ static int fill_shard(struct quantize_plan *p, const struct st_set *set,
             continue;
         if (add_tensor(p, s, t, i))
             return -1;
-        size_t size = dtype_bytes(t->dtype);
-        p->n_params += t->n_bytes / size;
-        p->bytes_read += t->n_bytes;
+        size_t n = t->n_bytes / dtype_bytes(t->dtype);
+        p->n_params += n;
+        p->bytes_read += quantize_stored_bytes(quantize_packed(p->s, t), t, n);
     }
     if (s->n_out == 0) { /* nothing but the spare head, or parts of stacks */
         free(s->out);
@@ -499,6 +540,17 @@ static int make_shards(struct quantize_plan *p, const struct st_set *set,
     return 0;
 }
 
+static void note_kept(const struct quantize_plan *p)
+{
+    size_t n = 0;
+    char what[64];
+    for (size_t i = 0; i < p->n_modules; i++)
+        n += p->modules[i].kept;
+    snprintf(what, sizeof what, "%zu modules", n);
+    if (n)
+        quantize_note(p, what, "stay in MXFP4");
+}
+
 int quantize_plan_mlx(struct quantize_plan *p, const struct quantize_source *s,
                       struct qwick_err *e)
 {
@@ -508,7 +560,9 @@ int quantize_plan_mlx(struct quantize_plan *p, const struct quantize_source *s,
         return -1;
     for (size_t i = 0; i < p->n_modules; i++)
         if (!p->modules[i].bias)
-            ++*(p->modules[i].bits ? &p->n_quantized : &p->n_dense);
+            ++*(p->modules[i].bits || p->modules[i].kept ? &p->n_quantized
+                                                         : &p->n_dense);
+    note_kept(p);
     return 0;
 }
 

@@ -132,8 +132,11 @@ static int add_out(struct planner *pl, struct weight_ref w,
 static void add_job(struct planner *pl, struct quantize_part part, size_t at,
                     struct quantize_order order)
 {
-    pl->shard->jobs[pl->shard->n_jobs++] = (struct quantize_job){
-        .from = part, .at = at, .order = order, .out = {pl->shard->n_out - 1}};
+    quantize_add_job(pl->p, pl->shard,
+                     (struct quantize_job){.from = part,
+                                           .at = at,
+                                           .order = order,
+                                           .out = {pl->shard->n_out - 1}});
 }
 
 /* The order of rows of q_proj and k_proj, or of elements of their biases, in
@@ -207,11 +210,25 @@ static void add_jobs(struct planner *pl, const struct weight *w, size_t cols)
             begin, order);
 }
 
-/* The type of a matrix; says when it is not the one asked for. */
+/* Whether a matrix, stored in t, stays in MXFP4. An order must not divide its
+ * groups. */
+static bool keeps_mxfp4(const struct planner *pl, struct weight_ref w,
+                        const struct st_tensor *t, size_t cols)
+{
+    size_t begin;
+    return pl->type->keeps_mxfp4 && quantize_is_mxfp4(pl->s, t) &&
+           order_of(pl, w, cols, &begin).unit % dtype_block(DT_MXFP4) == 0;
+}
+
+/* The type of a matrix, stored in t; says when it is not the one asked for. */
 static enum dtype choose_type(struct planner *pl, struct weight_ref w,
-                              size_t cols)
+                              const struct st_tensor *t, size_t cols)
 {
     enum dtype wanted;
+    if (keeps_mxfp4(pl, w, t, cols)) {
+        pl->p->n_quantized++;
+        return DT_MXFP4;
+    }
     enum dtype type =
         quantize_type_of(pl->type, pl->c, w.id, w.layer, cols, &wanted);
     char name[NAMES_BYTES], why[160];
@@ -236,7 +253,7 @@ static int add_weight(struct planner *pl, const struct weight *w,
     size_t cols = rank > 1 ? shape[rank - 1] : 1;
     /* as converters do: vectors and small matrices stay exact */
     enum dtype type = rank > 1 && !is_exact(w->ref.id)
-                          ? choose_type(pl, w->ref, cols)
+                          ? choose_type(pl, w->ref, w->t, cols)
                           : DT_F32;
     if (add_out(pl, w->ref, w->t, type, shape, rank, e))
         return -1;
@@ -265,7 +282,8 @@ static int add_part(struct planner *pl, const struct weight *w,
 {
     const struct weight_ref ref = {.id = id, .layer = w->ref.layer};
     const size_t shape[] = {rows, w->t->shape[1]};
-    return add_out(pl, ref, w->t, choose_type(pl, ref, shape[1]), shape, 2, e);
+    return add_out(pl, ref, w->t, choose_type(pl, ref, w->t, shape[1]), shape,
+                   2, e);
 }
 
 /* Add the parts of in_proj_qkvz. */
@@ -293,7 +311,7 @@ static int add_experts(struct planner *pl, struct weight_ref w,
 {
     const size_t shape[] = {m->stack, n * m->rows, m->cols};
     size_t skip = m->bias ? 1 : 0, at = 0;
-    enum dtype type = m->bias ? DT_F32 : choose_type(pl, w, m->cols);
+    enum dtype type = m->bias ? DT_F32 : choose_type(pl, w, m->t, m->cols);
     if (add_out(pl, w, m->t, type, shape + skip, 3 - skip, e))
         return -1;
     for (size_t i = 0; i < n * m->n_parts; i++) {
@@ -424,7 +442,8 @@ static void tensors_count(struct quantize_plan *p)
         size_t n = s->jobs[i].from.n;
         enum dtype type = s->out[s->jobs[i].out[0]].dtype;
         p->n_params += n;
-        p->bytes_read += n * dtype_bytes(s->jobs[i].from.src->dtype);
+        p->bytes_read +=
+            quantize_stored_bytes(s->jobs[i].packed, s->jobs[i].from.src, n);
         p->bytes_written += n / dtype_block(type) * dtype_bytes(type);
     }
 }

@@ -5,12 +5,13 @@
 #include "convert/quantize.h"
 
 static const struct quantize_type all[] = {
-    {"F16", 1, DT_F16, DT_F16, DT_F16},
-    {"Q4_0", 2, DT_Q4_0, DT_Q6_K, DT_Q4_0},
-    {"Q8_0", 7, DT_Q8_0, DT_Q8_0, DT_Q8_0},
-    {"Q4_K_M", 15, DT_Q4_K, DT_Q6_K, DT_Q6_K},
-    {"Q6_K", 18, DT_Q6_K, DT_Q6_K, DT_Q6_K},
-    {"BF16", 32, DT_BF16, DT_BF16, DT_BF16},
+    {"F16", 1, DT_F16, DT_F16, DT_F16, false},
+    {"Q4_0", 2, DT_Q4_0, DT_Q6_K, DT_Q4_0, false},
+    {"Q8_0", 7, DT_Q8_0, DT_Q8_0, DT_Q8_0, false},
+    {"Q4_K_M", 15, DT_Q4_K, DT_Q6_K, DT_Q6_K, false},
+    {"Q6_K", 18, DT_Q6_K, DT_Q6_K, DT_Q6_K, false},
+    {"BF16", 32, DT_BF16, DT_BF16, DT_BF16, false},
+    {"MXFP4", 38, DT_Q8_0, DT_Q8_0, DT_Q8_0, true},
 };
 
 const struct quantize_type *quantize_type_find(const char *name)

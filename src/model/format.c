@@ -12,6 +12,17 @@ const struct format *const formats[N_FORMATS] = {
     &format_q3_k,        &format_q4_k,   &format_q5_k,   &format_q6_k,
     &format_iq4_xs,      &format_mxfp4,  &format_fp8};
 
+void matrix_view(struct matrix *out, const struct matrix *stack, size_t row,
+                 size_t n)
+{
+    *out = *stack;
+    out->rows = n;
+    for (size_t i = 0; i < stack->format->n_arrays; i++)
+        out->data[i] = matrix_row(stack, i, row);
+    if (stack->format->view)
+        stack->format->view(out, stack, row);
+}
+
 size_t matrix_bytes(const struct matrix *w)
 {
     size_t sum = 0;

@@ -137,6 +137,11 @@ static inline const unsigned char *matrix_row(const struct matrix *w, size_t i,
     return w->data[i] + row * w->step * w->format->row_bytes(w, i);
 }
 
+/* Let *out be the rows of a matrix from row `row` on: n of them, as far apart
+ * as in the matrix. Of a stack they belong to one of its matrices. */
+void matrix_view(struct matrix *out, const struct matrix *stack, size_t row,
+                 size_t n);
+
 /* Bytes of all arrays. The sum cannot wrap: the file holds them. */
 size_t matrix_bytes(const struct matrix *w);
 

@@ -150,23 +150,35 @@ static void set_ref(struct weights *w, const char *name, struct weight_ref ref)
         w->refs[t - st_at(w->set, 0)] = ref;
 }
 
+int weights_named(struct weights *w, struct matrix *out, const char *name,
+                  const struct matrix_shape *shape, bool *found,
+                  struct qwick_err *e)
+{
+    *found = false;
+    for (size_t i = 0; i < N_FORMATS && !*found; i++) {
+        if (formats[i]->bind(w, out, name, shape, found, e))
+            return -1;
+        if (*found) {
+            out->step = 1;
+            out->format = formats[i];
+            out->ops = &w->ops[i];
+        }
+    }
+    return 0;
+}
+
 static int bind(struct weights *w, struct matrix *out,
                 const struct matrix_shape *shape, struct weight_ref ref,
                 struct qwick_err *e)
 {
     char name[NAMES_BYTES];
+    bool found;
     find_name(w, ref, name);
-    for (size_t i = 0; i < N_FORMATS; i++) {
-        bool found = false;
-        if (formats[i]->bind(w, out, name, shape, &found, e))
-            return -1;
-        if (found) {
-            set_ref(w, name, ref);
-            out->step = 1;
-            out->format = formats[i];
-            out->ops = &w->ops[i];
-            return 0;
-        }
+    if (weights_named(w, out, name, shape, &found, e))
+        return -1;
+    if (found) {
+        set_ref(w, name, ref);
+        return 0;
     }
     /* Missing, of another shape, or of a type that no format has. */
     const struct st_tensor *t = weights_find(w, name, shape, "", e);
@@ -313,13 +325,8 @@ int weights_view_steps(struct weights *w, struct matrix *out,
                        "%s: a stack of matrices in %s whose rows alternate is "
                        "not supported",
                        w->path, stack->format->name);
-    *out = *stack;
-    out->rows = rows;
+    matrix_view(out, stack, row, rows);
     out->step = step;
-    for (size_t i = 0; i < stack->format->n_arrays; i++)
-        out->data[i] = matrix_row(stack, i, row);
-    if (stack->format->view)
-        stack->format->view(out, stack, row);
     return add(w, out, e);
 }
 

@@ -100,6 +100,13 @@ int weights_view_steps(struct weights *w, struct matrix *out,
                        const struct matrix *stack, size_t row, size_t rows,
                        size_t step, struct qwick_err *e);
 
+/* Bind the matrices, n of them or one, that are the tensor `name`, whichever
+ * weight this is: for tools that read all tensors of a file. *found: some
+ * format has it. *out may be freed. */
+int weights_named(struct weights *w, struct matrix *out, const char *name,
+                  const struct matrix_shape *shape, bool *found,
+                  struct qwick_err *e);
+
 /* Return the number of dimensions of a weight, and write the first `max` of
  * them to dims. 0: the checkpoint lacks the weight. */
 size_t weights_shape(const struct weights *w, struct weight_ref ref,

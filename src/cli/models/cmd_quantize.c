@@ -129,7 +129,8 @@ static int quantize_run(struct opt_parsed *p, struct qwick_engine *eng)
         o.scales = QWICK_SCALES_LSQ;
     if (is_gguf(a)) {
         o.format = QWICK_QUANTIZE_GGUF;
-        o.type = a->type ? a->type : "Q4_K_M";
+        o.type = a->type;
+        o.chosen_type = &o.type;
     }
     o.force = a->force;
     o.threads = (int)a->threads;

@@ -1,0 +1,374 @@
+/* Sources in FP8 and MXFP4: their tensors as if the file had floats. The plans
+ * know nothing else, and elements are widened when they are written. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "convert/quantize.h"
+#include "file/checkpoint.h"
+#include "model/arch.h"
+
+enum { MXFP4_GROUP = 32 };
+
+static bool tail_is(const char *name, size_t n, const char *tail)
+{
+    size_t m = strlen(tail);
+    return n > m && memcmp(name + n - m, tail, m) == 0;
+}
+
+/* ---- opening ------------------------------------------------------------- */
+
+/* Modules beside those in MXFP4 may be in MLX's affine format. */
+static int check_modules(const struct quant *q, const char *path,
+                         struct qwick_err *e)
+{
+    for (size_t i = 0; i < q->n; i++) {
+        const struct quant_params *p = &q->v[i].params;
+        if (p->bits && p->mode == QUANT_AFFINE)
+            return err_set(e, QWICK_ERR_MODEL,
+                           "%s/config.json: %s: %.*s is quantized already (%d "
+                           "bits): start from the original",
+                           path, q->key, (int)q->v[i].len, q->v[i].module,
+                           p->bits);
+    }
+    return 0;
+}
+
+/* Set *out to the matrices in a tensor that FP8 or MXFP4 may have. */
+static bool find_shape(const struct quant *q, const struct st_tensor *t,
+                       struct matrix_shape *out)
+{
+    char module[NAMES_BYTES];
+    size_t rank = t->rank, each = 1, n = t->name_len;
+    if (n >= NAMES_BYTES || strlen(t->name) != n || !t->n_bytes)
+        return false;
+    if (t->dtype == DT_U8 && tail_is(t->name, n, NAMES_BLOCKS)) {
+        rank--;
+        each = MXFP4_GROUP;
+    } else if (t->dtype == DT_U32) {
+        n = names_module(t->name);
+        memcpy(module, t->name, n);
+        module[n] = '\0';
+        each = 8;
+        if (quant_find(q, module).mode != QUANT_MXFP4)
+            return false;
+    } else if (t->dtype != DT_F8_E4M3) {
+        return false;
+    }
+    if (rank != 2 && rank != 3)
+        return false;
+    *out = (struct matrix_shape){.stack = rank == 3 ? t->shape[0] : 0,
+                                 .rows = t->shape[rank - 2],
+                                 .cols = t->shape[rank - 1] * each};
+    return true;
+}
+
+/* The set of floats while it is filled. */
+struct packer {
+    struct quantize_source *s;
+    enum dtype dtype; /* of what is widened */
+    const char *path;
+    struct matrix *matrices; /* [st_count(s->stored)]; format NULL: none */
+    struct matrix_shape *shapes;
+};
+
+static int bind_all(struct packer *p, struct qwick_err *e)
+{
+    struct quantize_source *s = p->s;
+    for (size_t i = 0; i < st_count(s->stored); i++) {
+        const struct st_tensor *t = st_at(s->stored, i);
+        bool found;
+        if (!find_shape(&s->m.config.quant, t, &p->shapes[i]))
+            continue;
+        if (weights_named(&s->packing, &p->matrices[i], t->name, &p->shapes[i],
+                          &found, e))
+            return -1;
+        if (found && p->shapes[i].cols > QUANTIZE_COLS)
+            return quantize_err(p->path, t, "rows are too long", e);
+    }
+    return 0;
+}
+
+/* Add tensor `name`, which has the matrices m of the tensor t. */
+static int add_floats(struct packer *p, const struct st_tensor *t,
+                      const char *name, const struct matrix_shape *shape,
+                      const struct matrix *m, struct qwick_err *e)
+{
+    const size_t dims[] = {shape->stack, shape->rows, shape->cols};
+    size_t n = m->rows * m->cols; /* at most two of a byte in the file */
+    struct st_tensor new = *t;
+    new.name = name;
+    new.name_len = strlen(name);
+    new.dtype = p->dtype;
+    new.rank = shape->stack ? 3 : 2;
+    new.n_bytes = n * dtype_bytes(p->dtype);
+    memcpy(new.shape, dims + 3 - new.rank, new.rank * sizeof *dims);
+    p->s->packed[st_count(p->s->set)] = *m;
+    return st_set_add(p->s->set, &new, p->path, e);
+}
+
+/* Whether t has the rows of gate_proj and up_proj of a layer by turns. */
+static bool has_turns(const struct packer *p, const struct st_tensor *t,
+                      size_t *layer)
+{
+    const struct config *c = &p->s->m.config;
+    const struct naming *naming = &p->s->packing.naming;
+    char name[NAMES_BYTES];
+    size_t n = names_module(t->name);
+    for (*layer = 0; c->arch->alternate_experts && *layer < c->n_layers;
+         ++*layer) {
+        const struct weight_ref ref = {.id = WEIGHT_EXPERTS_GATE_UP,
+                                       .layer = *layer};
+        names_expand(name, naming->names, naming->prefix, ref, 0);
+        if (n == strlen(name) && memcmp(name, t->name, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Add gate_proj and up_proj, as MLX's checkpoints have them. */
+static int add_turns(struct packer *p, size_t i, size_t layer,
+                     struct qwick_err *e)
+{
+    static const enum weight_id ids[] = {WEIGHT_EXPERTS_GATE,
+                                         WEIGHT_EXPERTS_UP};
+    const struct st_tensor *t = st_at(p->s->stored, i);
+    const struct naming *naming = &p->s->packing.naming;
+    struct matrix_shape half = p->shapes[i];
+    half.rows /= 2;
+    if (p->shapes[i].rows % 2)
+        return quantize_err(p->path, t, "its rows are no pairs", e);
+    for (size_t k = 0; k < 2; k++) {
+        const struct weight_ref ref = {.id = ids[k], .layer = layer};
+        char name[NAMES_BYTES];
+        struct matrix m;
+        matrix_view(&m, &p->matrices[i], k, p->matrices[i].rows / 2);
+        m.step = 2;
+        names_expand(name, naming->names, naming->prefix, ref, 0);
+        const char *copy =
+            arena_copy(st_set_text(p->s->set), name, strlen(name));
+        if (!copy)
+            return err_oom(e, NAMES_BYTES);
+        if (add_floats(p, t, copy, &half, &m, e))
+            return -1;
+    }
+    return 0;
+}
+
+/* Whether t says how activations or the cache are rounded to FP8. */
+static bool is_activation_scale(const struct quantize_source *s,
+                                const struct st_tensor *t)
+{
+    static const char *const tails[] = {".activation_scale", ".input_scale",
+                                        ".output_scale",     ".q_scale",
+                                        ".k_scale",          ".v_scale"};
+    for (size_t i = 0;
+         s->m.config.quant.fp8 && i < sizeof tails / sizeof *tails; i++)
+        if (tail_is(t->name, t->name_len, tails[i]))
+            return true;
+    return false;
+}
+
+/* Add what tensor i of the file is as floats: nothing, if it has scales. */
+static int add_tensor(struct packer *p, size_t i, struct qwick_err *e)
+{
+    struct quantize_source *s = p->s;
+    const struct st_tensor *t = st_at(s->stored, i);
+    const struct matrix *m = &p->matrices[i];
+    size_t layer, n = t->name_len;
+    if (!m->format)
+        return s->packing.used[i] || is_activation_scale(s, t)
+                   ? 0
+                   : st_set_add(s->set, t, p->path, e);
+    if (t->dtype != DT_U8)
+        return add_floats(p, t, t->name, &p->shapes[i], m, e);
+    if (has_turns(p, t, &layer))
+        return add_turns(p, i, layer, e);
+    const char *name =
+        arena_copy(st_set_text(s->set), t->name, n - strlen(NAMES_BLOCKS));
+    return name ? add_floats(p, t, name, &p->shapes[i], m, e) : err_oom(e, n);
+}
+
+/* Stacks of floats are transposed in some families, and stacks of blocks are
+ * not: a layer has all experts in one form. */
+static int check_experts(const struct packer *p, struct qwick_err *e)
+{
+    const struct config *c = &p->s->m.config;
+    const struct weights *w = &p->s->packing;
+    for (size_t i = 0; c->arch->transposed_experts && i < c->n_layers; i++) {
+        const struct weight_ref both = {WEIGHT_EXPERTS_GATE_UP, i, 0},
+                                down = {WEIGHT_EXPERTS_DOWN, i, 0};
+        if (weights_has(w, both) &&
+            weights_in_blocks(w, both) != weights_in_blocks(w, down))
+            return err_set(e, QWICK_ERR_MODEL,
+                           "%s: layer %zu: only some experts are in MXFP4",
+                           p->path, i);
+    }
+    return 0;
+}
+
+static int fill_set(struct packer *p, struct qwick_err *e)
+{
+    struct quantize_source *s = p->s;
+    const char *file = NULL;
+    for (size_t i = 0; i < st_count(s->stored); i++) {
+        const struct st_tensor *t = st_at(s->stored, i);
+        struct map none = {0};
+        if (t->file != file && st_set_shard(s->set, t->file, &none, e))
+            return -1;
+        file = t->file;
+        if (add_tensor(p, i, e))
+            return -1;
+    }
+    return 0;
+}
+
+int quantize_open_set(struct quantize_source *s, enum dtype dtype,
+                      struct qwick_err *e)
+{
+    const struct config *c = &s->m.config;
+    struct packer p = {.s = s, .dtype = dtype, .path = checkpoint_dir(s->ck)};
+    if (check_modules(&c->quant, p.path, e) || st_open(&s->stored, s->ck, e))
+        return -1;
+    size_t n = st_count(s->stored) + 1;
+    p.matrices = calloc(n, sizeof *p.matrices);
+    p.shapes = calloc(n, sizeof *p.shapes);
+    s->packed = calloc(n, 2 * sizeof *s->packed);
+    int rc = p.matrices && p.shapes && s->packed
+                 ? 0
+                 : err_oom(e, n * sizeof *p.matrices);
+    if (!rc)
+        rc = weights_open(&s->packing, s->stored, p.path, c->arch->names,
+                          kernels_best(), true, e);
+    s->packing.quant = &c->quant;
+    if (!rc)
+        rc = st_set_new(&s->set, e) || check_experts(&p, e) ||
+                     bind_all(&p, e) || fill_set(&p, e)
+                 ? -1
+                 : 0;
+    free(p.matrices);
+    free(p.shapes);
+    return rc;
+}
+
+void quantize_close_set(struct quantize_source *s)
+{
+    weights_close(&s->packing);
+    st_close(s->set);
+    st_close(s->stored);
+    free(s->packed);
+}
+
+const struct matrix *quantize_packed(const struct quantize_source *s,
+                                     const struct st_tensor *t)
+{
+    const struct st_tensor *in = st_find_n(s->set, t->name, t->name_len);
+    const struct matrix *m = in == t ? &s->packed[in - st_at(s->set, 0)] : NULL;
+    return m && m->format ? m : NULL;
+}
+
+bool quantize_is_mxfp4(const struct quantize_source *s,
+                       const struct st_tensor *t)
+{
+    const struct matrix *m = quantize_packed(s, t);
+    return m && m->dtype == DT_MXFP4;
+}
+
+bool quantize_has_mxfp4(const struct quantize_source *s)
+{
+    for (size_t i = 0; i < st_count(s->set); i++)
+        if (quantize_is_mxfp4(s, st_at(s->set, i)))
+            return true;
+    return false;
+}
+
+size_t quantize_stored_bytes(const struct matrix *packed,
+                             const struct st_tensor *t, size_t n)
+{
+    size_t row = 0;
+    if (!packed)
+        return n * dtype_bytes(t->dtype);
+    for (size_t i = 0; i < packed->format->n_arrays; i++)
+        row += packed->format->row_bytes(packed, i);
+    return n / packed->cols * row + n % packed->cols * row / packed->cols;
+}
+
+/* ---- elements ------------------------------------------------------------ */
+
+const unsigned char *quantize_data(const struct quantize_job *job, size_t begin,
+                                   size_t n, size_t *n_bytes)
+{
+    const struct st_tensor *t = job->from.src;
+    const struct matrix *m = job->packed;
+    const size_t at = quantize_place(&job->from, begin);
+    *n_bytes = n * dtype_bytes(t->dtype);
+    if (!m)
+        return t->data + at * dtype_bytes(t->dtype);
+    const unsigned char *first = matrix_row(m, 0, at / m->cols);
+    const unsigned char *last = matrix_row(m, 0, (at + n - 1) / m->cols);
+    *n_bytes = (size_t)(last - first) + m->format->row_bytes(m, 0);
+    return first;
+}
+
+/* A row of a packed tensor. Consecutive calls often ask for one row. */
+static const float *widen_row(const struct quantize_job *job, size_t row,
+                              const struct kernels *k,
+                              struct quantize_room *room)
+{
+    struct matrix one;
+    if (room->row_of != job->packed || room->row != row) {
+        matrix_view(&one, job->packed, row, 1);
+        one.ops->to_f32(k, room->floats, &one, 0, 1);
+        room->row_of = job->packed;
+        room->row = row;
+    }
+    return room->floats;
+}
+
+const unsigned char *quantize_elements(const struct quantize_job *job,
+                                       size_t begin, size_t n,
+                                       const struct kernels *k,
+                                       struct quantize_room *room)
+{
+    const struct quantize_part *p = &job->from;
+    const size_t bytes = dtype_bytes(p->src->dtype);
+    if (job->packed) {
+        size_t at = quantize_place(p, begin), cols = job->packed->cols;
+        for (size_t i = 0, run; i < n; i += run) {
+            size_t col = (at + i) % cols;
+            run = cols - col < n - i ? cols - col : n - i;
+            k->from_f32[p->src->dtype](
+                room->gathered + i * bytes,
+                widen_row(job, (at + i) / cols, k, room) + col, run);
+        }
+        return room->gathered;
+    }
+    if (!p->stride)
+        return p->src->data + quantize_place(p, begin) * bytes;
+    for (size_t i = 0; i < n; i++)
+        memcpy(room->gathered + i * bytes,
+               p->src->data + quantize_place(p, begin + i) * bytes, bytes);
+    return room->gathered;
+}
+
+int quantize_mxfp4(const struct quantize_work *w,
+                   const struct quantize_job *job, size_t begin, size_t n,
+                   unsigned char *numbers, unsigned char *scales,
+                   struct qwick_err *e)
+{
+    const struct matrix *m = job->packed;
+    const size_t at = quantize_place(&job->from, begin);
+    for (size_t i = 0, run; i < n; i += run) {
+        size_t row = (at + i) / m->cols, col = (at + i) % m->cols;
+        run = m->cols - col < n - i ? m->cols - col : n - i;
+        memcpy(numbers + i / 2, matrix_row(m, 0, row) + col / 2, run / 2);
+        memcpy(scales + i / MXFP4_GROUP,
+               matrix_row(m, 1, row) + col / MXFP4_GROUP, run / MXFP4_GROUP);
+    }
+    for (size_t i = 0; i < n / MXFP4_GROUP; i++)
+        if (scales[i] == 255) /* NaN */
+            return quantize_bad_value(w, job->from.src, at + i * MXFP4_GROUP,
+                                      e);
+    return 0;
+}
