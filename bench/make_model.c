@@ -20,7 +20,7 @@
 #include "model_families.h"
 
 static const char usage[] =
-    "Usage: make_model [--shape SHAPE] [--layers N] [--dtype bf16|f16|f32]\n"
+    "Usage: make_model [--shape SHAPE] [--layers N] [--dtype TYPE]\n"
     "                  [--seed N] [--tokenizer DIR | --gguf] OUTDIR\n"
     "\n"
     "SHAPE: 0.6B, 1.7B, 3B, 30B-A3B, tiny, tiny-moe (Qwen3); 3.5-0.8B,\n"
@@ -30,9 +30,11 @@ static const char usage[] =
     "(experts in MXFP4), gemma4-E2B-4, gemma4-26B-A4B-4.\n"
     "Writes config.json, generation_config.json and model.safetensors to\n"
     "OUTDIR, which is made if it does not exist. --layers sets the number of\n"
-    "layers. --gguf writes model.gguf in their place, of gpt-oss, without a\n"
-    "tokenizer. --tokenizer copies the tokenizer and generation_config.json of\n"
-    "the checkpoint DIR. Equal options give equal bytes.\n";
+    "layers. TYPE: bf16, f16, f32; fp8: the layers' matrices in FP8, in blocks\n"
+    "of 128 x 128, all else in bf16, not of gpt-oss. --gguf writes model.gguf\n"
+    "in their place, of gpt-oss, without a tokenizer. --tokenizer copies the\n"
+    "tokenizer and generation_config.json of the checkpoint DIR. Equal options\n"
+    "give equal bytes.\n";
 
 static const struct shape shapes[] = {
     {"0.6B", 1024, 3072, 28, 16, 8, 128, 151936, 40960, 151643, 151645, 0, 0, 0,
@@ -88,6 +90,7 @@ static const struct shape shapes[] = {
 struct options {
     struct shape shape;
     enum dtype dtype;
+    bool fp8; /* matrices of layers */
     uint64_t seed;
     bool gguf;
     const char *tokenizer; /* directory or NULL */
@@ -145,12 +148,23 @@ static uint16_t f16_from(double v)
     return (uint16_t)(bits | (v < 0 ? 0x8000 : 0));
 }
 
+/* |v| < 448. A fraction that is rounded up to 2 becomes the next exponent. */
+static unsigned char fp8_from(double v)
+{
+    double a = fabs(v);
+    int exponent = a == 0 || ilogb(a) < -6 ? -6 : ilogb(a);
+    int bits = ((exponent + 7) << 3) + (int)nearbyint(ldexp(a, 3 - exponent));
+    return (unsigned char)((bits - 8) | (v < 0 ? 0x80 : 0));
+}
+
 static void fill_table(struct table *t, const double *z, enum dtype dtype,
                        double mean, double scale)
 {
     for (size_t i = 0; i < N_QUANTILES; i++) {
         double v = mean + scale * z[i];
-        if (dtype == DT_F32) {
+        if (dtype == DT_F8_E4M3) {
+            t->data[i] = fp8_from(v);
+        } else if (dtype == DT_F32) {
             float f = (float)v;
             memcpy(t->data + i * 4, &f, 4);
         } else {
@@ -178,6 +192,16 @@ static void draw_16(uint16_t *out, size_t n, const struct table *t,
         uint64_t r = next_random(state);
         for (size_t k = 0; k < 4; k++, r >>= 16)
             out[i + k] = values[r & 0xFFFF];
+    }
+}
+
+static void draw_8(unsigned char *out, size_t n, const struct table *t,
+                   uint64_t *state)
+{
+    for (size_t i = 0; i < n; i += 4) {
+        uint64_t r = next_random(state);
+        for (size_t k = 0; k < 4; k++, r >>= 16)
+            out[i + k] = t->data[r & 0xFFFF];
     }
 }
 
@@ -347,7 +371,8 @@ static int plan_make(struct plan *p, const struct options *o,
 {
     const struct shape *s = &o->shape;
     const bool untied = s->n_experts && s->plan != plan_gemma4;
-    size_t n = s->n_layers * (PER_LAYER + 1 + 3 * s->n_experts) + 6;
+    /* FP8 has two tensors for a matrix */
+    size_t n = 2 * (s->n_layers * (PER_LAYER + 1 + 3 * s->n_experts) + 6);
     *p = (struct plan){o->gguf                ? ""
                        : s->rope_factor > 0 ? "language_model.model."
                                               : "model.",
@@ -373,6 +398,8 @@ static int plan_make(struct plan *p, const struct options *o,
     if (untied)
         plan_add(p, o->dtype, s->vocab_size, s->d_model,
                  o->gguf ? "output.weight" : "lm_head.weight");
+    if (o->fp8)
+        plan_fp8(p);
     return 0;
 }
 
@@ -448,6 +475,9 @@ static int write_tensor(struct output *to, const struct st_out_tensor *t,
         if (n_bytes == 4)
             draw_32((void *)tab->chunk, (n + 3) / 4 * 4, &tab->kinds[kind],
                     &state);
+        else if (n_bytes == 1)
+            draw_8((void *)tab->chunk, (n + 3) / 4 * 4, &tab->kinds[kind],
+                   &state);
         else
             draw_16((void *)tab->chunk, (n + 3) / 4 * 4, &tab->kinds[kind],
                     &state);
@@ -488,8 +518,11 @@ static int write_weights(const struct options *o, const char *path,
         goto fail;
     fill_quantiles(tab->quantiles);
     for (size_t i = 0; i < N_KINDS; i++)
-        fill_table(&tab->kinds[i], tab->quantiles, o->dtype, kinds[i].mean,
-                   kinds[i].spread);
+        fill_table(&tab->kinds[i], tab->quantiles,
+                   i == FP8_CODES    ? DT_F8_E4M3
+                   : i == FP8_SCALES ? DT_F32
+                                     : o->dtype,
+                   kinds[i].mean, kinds[i].spread);
     if (open_output(&to, o, path, &plan, e))
         goto fail;
     for (to.index = 0; to.index < plan.n; to.index++) {
@@ -538,6 +571,16 @@ static int write_config(const struct options *o, struct qwick_err *e)
     int failed = (s->config   ? s->config
                   : s->window ? config_gemma
                               : config_qwen)(&b, s, dtypes[o->dtype]);
+    if (!failed && o->fp8) {
+        b.len = (size_t)(strrchr(b.data, '}') - b.data);
+        while (b.data[b.len - 1] == '\n')
+            b.len--;
+        failed = buf_printf(&b,
+                            ",\n  \"quantization_config\": {\n"
+                            "    \"quant_method\": \"fp8\",\n"
+                            "    \"weight_block_size\": [%d, %d]\n  }\n}",
+                            FP8_BLOCK, FP8_BLOCK);
+    }
     if (failed)
         failed = err_oom(e, b.len);
     else
@@ -713,8 +756,12 @@ static bool parse_options(struct options *o, int argc, char **argv)
             return false;
         if (strcmp(name, "--shape") == 0 && parse_shape(value, &o->shape))
             continue;
-        if (strcmp(name, "--dtype") == 0 && parse_dtype(value, &o->dtype))
+        if (strcmp(name, "--dtype") == 0) {
+            o->fp8 = strcmp(value, "fp8") == 0;
+            if (!o->fp8 && !parse_dtype(value, &o->dtype))
+                return false;
             continue;
+        }
         if (strcmp(name, "--layers") == 0 && parse_layers(value, &n_layers))
             continue;
         if (strcmp(name, "--seed") == 0 && parse_seed(value, &o->seed))
@@ -726,6 +773,8 @@ static bool parse_options(struct options *o, int argc, char **argv)
     if (n_layers)
         o->shape.n_layers = n_layers;
     if (o->gguf && (o->tokenizer || o->shape.plan != plan_gpt_oss))
+        return false;
+    if (o->fp8 && (o->dtype != DT_BF16 || o->shape.plan == plan_gpt_oss))
         return false;
     return o->out && strlen(o->out) < 3500 &&
            (!o->tokenizer || strlen(o->tokenizer) < 3500);

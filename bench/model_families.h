@@ -23,6 +23,8 @@ enum kind {
     CENTRED_NORM,
     CONV,
     DT_BIAS,
+    FP8_CODES,
+    FP8_SCALES,
     N_KINDS,
     CODES = N_KINDS, /* of MXFP4: bytes of two elements, or whole blocks */
     SCALES           /* of MXFP4 */
@@ -36,7 +38,10 @@ static const struct {
                     [NORM] = {1, 0.1},
                     [CENTRED_NORM] = {0, 0.1},
                     [CONV] = {0, 0.5},
-                    [DT_BIAS] = {-4, 0.5}};
+                    [DT_BIAS] = {-4, 0.5},
+                    /* the largest of 16,384 codes is near 448 */
+                    [FP8_CODES] = {0, 100},
+                    [FP8_SCALES] = {0.02 / 100, 0}};
 
 struct plan {
     const char *prefix; /* of the text model's tensors */
@@ -76,6 +81,41 @@ static inline void plan_parts(struct plan *p, enum dtype dtype, size_t layer,
                  parts[i].name);
         plan_add(p, dtype, parts[i].rows, parts[i].cols, name);
         p->kinds[p->n - 1] = parts[i].kind;
+    }
+}
+
+/* ---- FP8 ------------------------------------------------------------------
+ */
+
+enum { FP8_BLOCK = 128 }; /* rows and columns */
+
+/* Whether released checkpoints have a matrix in FP8: those of layers, except
+ * the small ones that choose. */
+static inline bool plan_is_fp8(const struct st_out_tensor *t, enum kind kind)
+{
+    static const char *const others[] = {".gate.weight", "shared_expert_gate",
+                                         "in_proj_a.", "in_proj_b.", "router."};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strstr(t->name, others[i]))
+            return false;
+    return kind == MATRIX && t->rank == 2 && strstr(t->name, "layers.");
+}
+
+/* Make matrices FP8, with a tensor of scales each. */
+static inline void plan_fp8(struct plan *p)
+{
+    size_t n = p->n;
+    for (size_t i = 0; i < n; i++) {
+        struct st_out_tensor *t = &p->tensors[i];
+        char name[NAME_MAX_LEN + 16];
+        if (!plan_is_fp8(t, p->kinds[i]))
+            continue;
+        t->dtype = DT_F8_E4M3;
+        p->kinds[i] = FP8_CODES;
+        snprintf(name, sizeof name, "%s_scale_inv", t->name);
+        plan_add(p, DT_F32, (t->shape[0] + FP8_BLOCK - 1) / FP8_BLOCK,
+                 (t->shape[1] + FP8_BLOCK - 1) / FP8_BLOCK, name);
+        p->kinds[p->n - 1] = FP8_SCALES;
     }
 }
 
