@@ -93,6 +93,9 @@ struct arch {
                                no key for it */
     bool gguf_untruncated;  /* yarn's truncate is false in GGUF files, which
                                have no key for it; otherwise true */
+    bool gguf_rope_factors; /* GGUF files have divisors of the first rotary
+                               embedding's frequencies (WEIGHT_ROPE_FACTORS);
+                               otherwise they may */
     bool implies_heads;     /* head_dim, num_key_value_heads and
                                tie_word_embeddings may be missing: hidden_size
                                / num_attention_heads, num_attention_heads and

@@ -23,6 +23,9 @@ enum { PATTERN = 2, LAYERS_27B = 46 };
 
 /* ---- what Gemma 2 and 3 share -------------------------------------------- */
 
+const char *const gemma_cap_keys[] = {".attn_logit_softcapping",
+                                      ".final_logit_softcapping", NULL};
+
 double gemma_gguf_scalar(const struct config *c, size_t layers_of_27b)
 {
     return c->n_layers == layers_of_27b ? (double)(c->d_model / c->n_heads)
@@ -193,6 +196,7 @@ const struct arch arch_gemma2 = {.model_type = "gemma2",
                                  .gguf = "gemma2",
                                  .gguf_pattern = PATTERN,
                                  .gguf_implies = true,
+                                 .gguf_keys = gemma_cap_keys,
                                  .blocks = {.attn_norm = true,
                                             .mlp_norm = true,
                                             .attn_post_norm = true,

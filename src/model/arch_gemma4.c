@@ -294,12 +294,16 @@ static int read_experts(struct config *c, const struct section *s,
     return 0;
 }
 
-/* The table has a row for each token, or more. */
+/* The table has a row for each token, or more. GGUF files always say whether
+ * there is one. */
 static int read_ple(struct config *c, const struct section *s,
                     struct qwick_err *e)
 {
-    static const char key[] = "vocab_size_per_layer_input";
-    if (read_count(s, "hidden_size_per_layer_input", MAX_DIM, &c->ple_dim, e))
+    static const char key[] = "vocab_size_per_layer_input",
+                      dim[] = "hidden_size_per_layer_input";
+    if (section_is_gguf(s) && section_absent(s, dim))
+        return section_bad(s, dim, "an integer from 0", e);
+    if (read_count(s, dim, MAX_DIM, &c->ple_dim, e))
         return -1;
     if (!c->ple_dim)
         return 0;
@@ -354,7 +358,8 @@ static const struct fixed_field fixed[] = {
 static const char *const own_fields[] = {"per_layer_config",
                                          "use_bidirectional_attention", NULL};
 
-static const char *const keys[] = {".attention.shared_kv_layers", NULL};
+static const char *const keys[] = {".attention.shared_kv_layers",
+                                   ".final_logit_softcapping", NULL};
 
 static double gguf_scalar(const struct config *c)
 {
@@ -366,6 +371,7 @@ static const struct names *const schemes[] = {&names_gemma4, &names_gguf, NULL};
 
 #define GEMMA4                                                    \
     .gguf_layered = true, .gguf_fused_experts = true,             \
+    .gguf_rope_factors = true,                                    \
     .own_fields = own_fields, .gguf_keys = keys,                  \
     .blocks = {.attn_norm = true,                                 \
                .mlp_norm = true,                                  \

@@ -601,13 +601,27 @@ static const struct arch *find_arch(const struct gguf *g, struct qwick_err *e)
     return a;
 }
 
+/* Whether some layer has a tensor of this name. */
+static bool in_some_layer(const struct config *c, const struct gguf *g,
+                          const char *tail)
+{
+    char name[64];
+    for (size_t i = 0; i < c->n_layers; i++) {
+        snprintf(name, sizeof name, "blk.%zu.%s", i, tail);
+        if (st_find(gguf_tensors(g), name))
+            return true;
+    }
+    return false;
+}
+
 /* No key says which products have biases. */
 static int set_biases(struct config *c, const struct gguf *g)
 {
-    const struct st_set *set = gguf_tensors(g);
-    c->qkv_bias = st_find(set, "blk.0.attn_q.bias") != NULL;
-    c->o_bias = st_find(set, "blk.0.attn_output.bias") != NULL;
-    c->mlp_bias = st_find(set, "blk.0.ffn_down.bias") != NULL;
+    c->qkv_bias = in_some_layer(c, g, "attn_q.bias") ||
+                  in_some_layer(c, g, "attn_k.bias") ||
+                  in_some_layer(c, g, "attn_v.bias");
+    c->o_bias = in_some_layer(c, g, "attn_output.bias");
+    c->mlp_bias = in_some_layer(c, g, "ffn_down.bias");
     return 0;
 }
 

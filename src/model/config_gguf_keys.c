@@ -36,14 +36,18 @@ static const struct {
     {".attention.scale", {0, 0}},
     {".attention.shared_kv_layers", {0, 0}},
     {".attention.temperature_scale", {0, 0}},
+    {".attn_logit_softcapping", {0, 0}},
     {".embedding_scale", {0, 1}},
     {".expert_gating_func", {0, 1}}, /* 1: softmax */
     {".expert_group_count", {0, 1}},
     {".expert_weights_norm", {1, 1}},
     {".expert_weights_scale", {0, 1}},
+    {".final_logit_softcapping", {0, 0}},
     {".logit_scale", {0, 1}},
     {".norm_top_k_prob", {1, 1}}, /* Ollama's */
     {".residual_scale", {0, 1}},
+    {".rope.scaling.yarn_attn_factor", {1, 1}},
+    {".rope.scaling.yarn_ext_factor", {-1, 1}}, /* -1: not said */
     {".use_parallel_residual", {0, 0}},
 };
 

@@ -7,6 +7,9 @@
 
 struct section;
 
+/* The keys of caps in GGUF files, for arch.gguf_keys. */
+extern const char *const gemma_cap_keys[];
+
 /* Return query_pre_attn_scalar of a GGUF file, which has no key for it:
  * head_dim; in the model of 27B, which has this number of layers, d_model /
  * n_heads. */

@@ -194,7 +194,10 @@ static int bind_rope_factors(struct model *m, struct qwick_err *e)
     const struct weight_ref ref = {.id = WEIGHT_ROPE_FACTORS};
     float *factors;
     size_t n = m->ropes[0].n_rot / 2;
-    if (!weights_has(&m->weights, ref))
+    const struct arch *a = m->config.arch;
+    bool must = a->gguf_rope_factors &&
+                m->weights.naming.names == a->gguf_names;
+    if (!must && !weights_has(&m->weights, ref))
         return 0;
     if (weights_vector(&m->weights, &factors, n, ref, e))
         return -1;

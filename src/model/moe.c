@@ -48,10 +48,17 @@ struct mixture {
                         on are n first numbers, then n second ones */
 };
 
-static bool all_floats(const struct experts *x)
+/* Whether the kernels of an expert's float weights take bf16 numbers of n
+ * tokens. */
+static bool all_take_bf16(const struct pass *p, const struct experts *x,
+                          size_t n)
 {
-    return x->gate[0].format->is_float && x->up[0].format->is_float &&
-           x->down[0].format->is_float;
+    const struct matrix *const all[] = {x->gate, x->up, x->down};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!all[i]->format->is_float ||
+            pass_act_type(p, all[i], n) != ACT_BF16)
+            return false;
+    return true;
 }
 
 static void open_mixture(struct mixture *m, const struct worker *w,
@@ -61,7 +68,7 @@ static void open_mixture(struct mixture *m, const struct worker *w,
     m->rows = (n * x->n_active + x->n - 1) / x->n;
     bool precise = m->pass.bf16 && m->rows <= PRECISE_MAX_ROWS;
     m->pairs = precise && m->rows >= w->p->m->gemm_min_tokens &&
-               w->k->tune.bf16_pairs && all_floats(x);
+               w->k->tune.bf16_pairs && all_take_bf16(&m->pass, x, m->rows);
     if ((precise && !m->pairs) || m->rows < w->p->m->gemm_min_tokens)
         m->pass.products = PRODUCTS_SKINNY;
     m->pass.bf16 = m->pass.products == PRODUCTS_BF16;

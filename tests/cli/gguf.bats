@@ -34,9 +34,9 @@ changed() {
     gguf_edit "${2:-$GGUF/tiny-dense-Q2_K.gguf}" "$T/bad.gguf" "$1"
 }
 
-# refused CODE PATTERN: exit 3 with the file's name and the pattern.
+# refused CODE PATTERN [FILE]: exit 3 with the file's name and the pattern.
 refused() {
-    changed "$1"
+    changed "$1" "${3:-}"
     fails 3 "$2" -m "$T/bad.gguf" --prompt-ids $IDS -n 1
     [[ $stderr == "qwick: $T/bad.gguf: "* ]]
 }
@@ -315,6 +315,27 @@ kv['$A.attention.causal'] = [7, True]; kv['$A.logit_scale'] = [6, 1.0]" $src
         "$A.attention.causal: 0 is not supported (1 is)"
     refused "kv['$A.logit_scale'] = [6, 0.0625]" "$A.logit_scale: 0.0625 is not supported"
     refused "kv['$A.expert_gating_func'] = [4, 2]" "$A.expert_gating_func: 2 is not supported"
+    refused "kv['$A.attn_logit_softcapping'] = [6, 50.0]" \
+        "$A.attn_logit_softcapping: 50 is not supported"
+    refused "kv['$A.final_logit_softcapping'] = [6, 30.0]" \
+        "$A.final_logit_softcapping: 30 is not supported"
+    refused "kv['$A.rope.scaling.yarn_attn_factor'] = [6, 2.0]" "yarn_attn_factor: 2 is not"
+    refused "kv['$A.rope.scaling.yarn_ext_factor'] = [6, 0.0]" "yarn_ext_factor: 0 is not"
+}
+
+@test "what files of a family always have" {
+    local families=tests/golden/families
+    A=gemma4
+    refused "tensors[:] = [t for t in tensors if t[0] != 'rope_freqs.weight']" \
+        "tensor rope_freqs.weight: missing" $families/gemma4-e4b.gguf
+    refused "del kv['$A.embedding_length_per_layer_input']" \
+        "$A.embedding_length_per_layer_input: must be an integer from 0, is missing" \
+        $families/gemma4-e4b.gguf
+    # biases of one layer are biases of all
+    for name in attn_q attn_output; do
+        refused "tensors[:] = [t for t in tensors if t[0] != 'blk.0.$name.bias']" \
+            "tensor blk.0.$name.bias: missing" $families/gpt-oss-top3.gguf
+    done
 }
 
 @test "metadata that is missing, of another type or out of range" {

@@ -201,6 +201,35 @@ static void greedy_ids_match_every_isa(void **state)
     nothing_is_wrong();
 }
 
+/* Kernels and types of activations depend on the number of tokens of a pass.
+ * Each prompt that a golden begins with ends with the golden's logits. */
+static void prompts_of(const struct cell *c)
+{
+    const struct golden *g = &c->g;
+    size_t first = g->n - g->n_rows, row = g->vocab_size * sizeof(float);
+    float *got = malloc(g->n_rows * row);
+    struct qwick_engine *eng = engine_with(.model = g->dir);
+    for (size_t i = 0; i < g->n_rows; i++) {
+        struct qwick_session *s = open_session(eng);
+        sync_to(s, g->ids, first + i + 1);
+        memcpy(got + i * g->vocab_size, qwick_session_logits(s), row);
+        qwick_session_free(s);
+    }
+    double error = relative_error(got, g->logits, g->n_rows * g->vocab_size);
+    printf("%-24s prompts of any length %.2e\n", c->file, error);
+    if (error > (c->quantized ? QUANTIZED_BOUND : FLOAT_BOUND))
+        report(c, "prompts of any length", "the error is too large");
+    qwick_engine_close(eng);
+    free(got);
+}
+
+static void prompts_of_any_length(void **state)
+{
+    for (size_t i = 0; i < n_cells; i++)
+        prompts_of(&cells[i]);
+    nothing_is_wrong();
+}
+
 /* ---- equal results ------------------------------------------------------- */
 
 /* Logits of all positions with a number of threads, malloc'ed. */
@@ -427,6 +456,7 @@ int main(void)
         cmocka_unit_test(all_goldens_open),
         cmocka_unit_test(logits_match_every_isa),
         cmocka_unit_test(greedy_ids_match_every_isa),
+        cmocka_unit_test(prompts_of_any_length),
         cmocka_unit_test(any_number_of_threads),
         cmocka_unit_test(cached_is_recomputed),
         cmocka_unit_test(batch_is_single),

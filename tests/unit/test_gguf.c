@@ -330,7 +330,6 @@ static void bad_tensors(void **state)
     bad_entry(5, one, F32, 0, "tensor it", "5 dimensions, 4 are the most");
     bad_entry(UINT32_MAX, one, F32, 0, "tensor it", "dimensions");
     bad_entry(1, one, 16, 0, "tensor it", "type IQ2_XXS is not supported");
-    bad_entry(1, one, 39, 0, "tensor it", "type MXFP4 is not supported");
     bad_entry(1, one, 40, 0, "tensor it", "type NVFP4 is not supported");
     bad_entry(1, one, 4, 0, "tensor it", "unknown type 4");
     bad_entry(1, one, UINT32_MAX, 0, "tensor it", "unknown type 4294967295");

@@ -209,7 +209,7 @@ static void run_iq4_xs(struct run *run, const unsigned char *row, size_t i)
 static void to_f32(float *out, const void *blocks, size_t n, run_fn *take)
 {
     for (size_t i = 0; i < n / RUN; i++) {
-        struct run run;
+        struct run run = {0};
 
         take(&run, blocks, i);
         for (size_t k = 0; k < RUN; k++) {
