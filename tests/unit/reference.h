@@ -31,6 +31,11 @@ struct geometry {
                       experts of each layer; 0: none */
     bool tied, bias;
     bool sinks; /* write the checkpoint with ref_set_config */
+    /* of Gemma 4; write the checkpoint with ref_set_config: */
+    bool v_from_k; /* values of every second layer are keys before their norm */
+    bool v_norm;   /* each head of values is normalised */
+    size_t n_shared; /* the last layers that may read the keys and values of an
+                        earlier one (ref_kv_layer) do; without qwen35 */
     /* of other layers (has_other_heads), a divisor of all heads; 0: none. Write
      * the checkpoint with ref_set_config */
     size_t other_kv_heads, other_head_dim;
@@ -98,6 +103,26 @@ static inline size_t ref_kv_heads(const struct geometry *g, size_t layer)
 static inline size_t ref_head_dim(const struct geometry *g, size_t layer)
 {
     return has_other_heads(g, layer) ? g->other_head_dim : g->head_dim;
+}
+
+/* The layer whose keys and values a layer reads: if the layer is one of the
+ * last n_shared, the last one before these with the same window and heads, if
+ * there is one; otherwise itself. */
+static inline size_t ref_kv_layer(const struct geometry *g, size_t layer)
+{
+    size_t from = g->n_layers - g->n_shared;
+    if (layer < from)
+        return layer;
+    while (from--)
+        if (is_sliding(g, from) == is_sliding(g, layer) &&
+            has_other_heads(g, from) == has_other_heads(g, layer))
+            return from;
+    return layer;
+}
+
+static inline bool ref_v_from_k(const struct geometry *g, size_t layer)
+{
+    return g->v_from_k && layer % 2;
 }
 
 static inline size_t ref_v_dim(const struct geometry *g)
@@ -376,6 +401,18 @@ static inline void ref_add_delta(struct ref_model *m, size_t layer)
     ref_add(m, module, "weight", 0, g->d_v, 1, 0.2);
 }
 
+/* Whether the checkpoint has no such module, as the layer does not need it.
+ * Some layers have it, as in released checkpoints. */
+static inline bool ref_is_left_out(const struct geometry *g, size_t layer,
+                                   const char *module)
+{
+    bool v = !strncmp(module, "self_attn.v_", 12),
+         k = !strncmp(module, "self_attn.k_", 12);
+    if (ref_kv_layer(g, layer) != layer)
+        return (k || v) && layer % 3;
+    return v && ref_v_from_k(g, layer) && layer % 3;
+}
+
 static inline void ref_add_layer(struct ref_model *m, size_t layer)
 {
     const struct geometry *g = &m->g;
@@ -410,6 +447,8 @@ static inline void ref_add_layer(struct ref_model *m, size_t layer)
         snprintf(module, sizeof module, "model.layers.%zu.%s", layer,
                  all[i].module);
         if (is_recurrent(g, layer) && !strncmp(all[i].module, "self_", 5))
+            continue;
+        if (ref_is_left_out(g, layer, all[i].module))
             continue;
         if (all[i].rows)
             ref_add_matrix(m, module, all[i].rows, all[i].cols);
@@ -531,10 +570,15 @@ static inline void ref_set_config(const struct geometry *g, struct config *c)
     c->logit_cap = (float)g->logit_cap;
     if (g->other_kv_heads)
         ref_set_heads(g, c);
-    if (!g->sinks && !g->clamped && !g->beside)
+    for (size_t i = 0; i < c->n_layers; i++) {
+        c->layers[i].kv_back = i - ref_kv_layer(g, i);
+        c->layers[i].v_from_k = ref_v_from_k(g, i);
+    }
+    if (!g->sinks && !g->clamped && !g->beside && !g->v_norm)
         return;
     arch = *c->arch;
     arch.blocks.sinks = g->sinks;
+    arch.blocks.v_norm = g->v_norm;
     c->arch = &arch;
     if (!g->clamped && !g->beside)
         return;
@@ -756,6 +800,44 @@ struct ref_pass {
     double *s;     /* [n_layers, value heads, d_k, d_v] */
 };
 
+/* out [rows] = a product of attention, "q", "k" or "v", with the norm's
+ * result. */
+static inline void ref_project(struct ref_pass *p, size_t layer,
+                               const char *name, double *out, size_t rows)
+{
+    char weight[64], bias[64];
+    snprintf(weight, sizeof weight, "self_attn.%s_proj.weight", name);
+    snprintf(bias, sizeof bias, "self_attn.%s_proj.bias", name);
+    ref_multiply(out, ref_layer(p->m, layer, weight),
+                 ref_layer(p->m, layer, bias), p->xn, rows, p->m->g.d_model);
+}
+
+/* The keys k and values v of a position, all heads. */
+static inline void ref_keys(struct ref_pass *p, size_t layer, size_t pos,
+                            double *k, double *v)
+{
+    const struct geometry *g = &p->m->g;
+    const double *norm = ref_layer(p->m, layer, "self_attn.k_norm.weight");
+    size_t d = ref_head_dim(g, layer), n = ref_kv_heads(g, layer);
+    double *ones = ref_alloc(d, sizeof *ones);
+    ref_project(p, layer, "k", k, n * d);
+    if (ref_v_from_k(g, layer))
+        memcpy(v, k, n * d * sizeof *v);
+    else
+        ref_project(p, layer, "v", v, n * d);
+    for (size_t i = 0; i < d; i++)
+        ones[i] = 1;
+    for (size_t h = 0; h < n; h++, k += d, v += d) {
+        ref_norm(k, k, norm, d);
+        ref_rope(g, layer, k, pos);
+        ref_disturb(k, d, &p->z->kv);
+        if (g->v_norm)
+            ref_norm(v, v, ones, d);
+        ref_disturb(v, d, &p->z->kv);
+    }
+    free(ones);
+}
+
 static inline void ref_attention(struct ref_pass *p, size_t layer, size_t pos)
 {
     const struct ref_model *m = p->m;
@@ -763,27 +845,16 @@ static inline void ref_attention(struct ref_pass *p, size_t layer, size_t pos)
     size_t d = ref_head_dim(g, layer), n_heads = ref_n_heads(g);
     size_t n_kv_heads = ref_kv_heads(g, layer), group = n_heads / n_kv_heads;
     size_t q_dim = n_heads * d, kv_dim = n_kv_heads * d;
-    double *k = p->k + layer * p->kv_most, *v = p->v + layer * p->kv_most;
-    double *own = k + pos * kv_dim, *y = ref_alloc(g->d_model, sizeof *y);
+    size_t from = ref_kv_layer(g, layer);
+    double *k = p->k + from * p->kv_most, *v = p->v + from * p->kv_most;
+    double *y = ref_alloc(g->d_model, sizeof *y);
     const double *sinks = ref_layer(m, layer, "self_attn.sinks");
     ref_norm(p->xn, p->x, ref_layer(m, layer, "input_layernorm.weight"),
              g->d_model);
     ref_disturb(p->xn, g->d_model, &p->z->products);
-#define REF_PROJECT(out, name, rows)                                         \
-    ref_multiply(out, ref_layer(m, layer, "self_attn." name "_proj.weight"), \
-                 ref_layer(m, layer, "self_attn." name "_proj.bias"), p->xn, \
-                 rows, g->d_model)
-    REF_PROJECT(p->q, "q", g->qwen35 ? 2 * q_dim : q_dim);
-    REF_PROJECT(own, "k", kv_dim);
-    REF_PROJECT(v + pos * kv_dim, "v", kv_dim);
-#undef REF_PROJECT
-    for (size_t h = 0; h < n_kv_heads; h++) {
-        ref_norm(own + h * d, own + h * d,
-                 ref_layer(m, layer, "self_attn.k_norm.weight"), d);
-        ref_rope(g, layer, own + h * d, pos);
-        ref_disturb(own + h * d, d, &p->z->kv);
-        ref_disturb(v + pos * kv_dim + h * d, d, &p->z->kv);
-    }
+    ref_project(p, layer, "q", p->q, g->qwen35 ? 2 * q_dim : q_dim);
+    if (from == layer)
+        ref_keys(p, layer, pos, k + pos * kv_dim, v + pos * kv_dim);
     for (size_t h = 0; h < n_heads; h++) {
         double *q = p->q + h * (g->qwen35 ? 2 * d : d);
         ref_norm(q, q, ref_layer(m, layer, "self_attn.q_norm.weight"), d);

@@ -181,7 +181,7 @@ static const char *describe(const struct geometry *g)
              "bits by %zu, "
              "%zu of %zu experts of %zu, step %zu, layout %d%s%s; states: %zu "
              "by %zu of %zu x %zu, convolution %zu, rotary %zu, shared %zu, "
-             "caps %g and %g",
+             "caps %g and %g, v from k %d, norm of v %d, %zu shared",
              g->gemma    ? "Gemma, "
              : g->packed ? g->mlx ? "Qwen3-Next by MLX, " : "Qwen3-Next, "
              : g->qwen35 ? g->mlx ? "Qwen3.5 by MLX, " : "Qwen3.5, "
@@ -192,8 +192,8 @@ static const char *describe(const struct geometry *g)
              g->bits, g->q_group, g->n_active, g->n_experts, g->expert_ff,
              g->sparse_step, (int)g->layout, g->tied ? ", tied" : "",
              g->bias ? ", bias" : "", g->n_lin_heads, g->lin_group, g->d_k,
-             g->d_v, g->conv, g->n_rot, g->shared_ff, g->attn_cap,
-             g->logit_cap);
+             g->d_v, g->conv, g->n_rot, g->shared_ff, g->attn_cap, g->logit_cap,
+             g->v_from_k, g->v_norm, g->n_shared);
     return text;
 }
 
@@ -456,6 +456,52 @@ static void layers_differ_in_heads(void **state)
     }
 }
 
+/* Values from keys, a norm of values, and layers that read the keys of earlier
+ * ones; each alone and together, some with other heads. */
+static void keys_and_values_as_in_gemma4(void **state)
+{
+    for (uint64_t i = 0; i < DEFAULT_GEOMETRIES; i++) {
+        seed = 5000 + i;
+        draws = 0;
+        struct geometry g;
+        do
+            g = draw_geometry();
+        while (g.qwen35);
+        if (i % 4 == 0)
+            draw_other_heads(&g);
+        g.n_layers = 2 + i % 4;
+        g.v_from_k = i % 3 != 0;
+        g.v_norm = i % 3 != 1;
+        g.n_shared = i % 2 ? between(1, g.n_layers - 1) : 0;
+        check_geometry(&g);
+    }
+}
+
+/* Heads as in Gemma 4's layers without a window: all on one of 512. */
+static void one_kv_head_of_512(void **state)
+{
+    for (size_t n = 1; n <= 70; n += n < 4 ? 1 : 22) {
+        struct geometry g = {.n_layers = 9,
+                             .d_model = 24,
+                             .d_ff = 32,
+                             .n_kv_heads = 1,
+                             .group = 4,
+                             .head_dim = 512,
+                             .other_kv_heads = 2,
+                             .other_head_dim = 256,
+                             .vocab_size = 40,
+                             .n_tokens = n,
+                             .window = 20,
+                             .v_from_k = n % 2,
+                             .v_norm = true,
+                             .n_shared = n % 3 * 2,
+                             .dtype = DT_BF16};
+        seed = n;
+        draws = 0;
+        check_geometry(&g);
+    }
+}
+
 /* Biases, limits and weights of gpt-oss; a dense MLP beside the experts as in
  * Gemma 4; both. */
 static void experts_of_other_kinds(void **state)
@@ -636,6 +682,8 @@ int main(void)
         cmocka_unit_test(many_heads_on_one_kv_head),
         cmocka_unit_test(many_heads_beside_few),
         cmocka_unit_test(layers_differ_in_heads),
+        cmocka_unit_test(keys_and_values_as_in_gemma4),
+        cmocka_unit_test(one_kv_head_of_512),
         cmocka_unit_test(experts_of_other_kinds),
         cmocka_unit_test(sinks_take_part_in_the_softmax),
         cmocka_unit_test(extreme_sinks),

@@ -152,10 +152,11 @@ static void sizes_are_checked(void **state)
 
 /* ---- sessions ----------------------------------------------------------- */
 
-/* Layers 1 and 4 have other heads. In the first shape layers 1 and 3 have a
- * window, in the second one 0, 2 and 4 are recurrent, and in the third one all
- * query heads share a KV head beside layers with a KV head for each. The first
- * and the third one have sinks. */
+/* Layers 1 and 4 have other heads. In the first and the last shape layers 1 and
+ * 3 have a window, in the second one 0, 2 and 4 are recurrent, and in the third
+ * one all query heads share a KV head beside layers with a KV head for each.
+ * The first and the third one have sinks. In the last one layers 5 to 8 read
+ * the keys of earlier ones, and values of layers 1 and 3 come from keys. */
 static const struct geometry shapes[] = {
     {.n_layers = 5,
      .d_model = 32,
@@ -197,6 +198,20 @@ static const struct geometry shapes[] = {
      .vocab_size = VOCAB,
      .sinks = true,
      .dtype = DT_F32},
+    {.n_layers = 9,
+     .d_model = 32,
+     .d_ff = 48,
+     .n_kv_heads = 2,
+     .group = 4,
+     .head_dim = 16,
+     .other_kv_heads = 1,
+     .other_head_dim = 40,
+     .vocab_size = VOCAB,
+     .window = WINDOW,
+     .v_from_k = true,
+     .v_norm = true,
+     .n_shared = 4,
+     .dtype = DT_BF16},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
