@@ -376,10 +376,12 @@ static int add_rope(struct planner *pl, struct qwick_err *e)
             f->v[i] /= scaled[i];
         return add_factors(pl, WEIGHT_ROPE_FACTORS, n, e);
     }
-    if (r->type == ROPE_PROPORTIONAL) {
-        /* the divisor that converters write for a frequency of 0 */
+    if (pl->to->gguf_rope_factors) {
+        bool all = r->type != ROPE_PROPORTIONAL;
+        float divisor = all ? 1 : (float)r->factor;
+        /* 1e30: what converters write for a frequency of 0 */
         for (size_t i = 0; i < n; i++)
-            f->v[i] = i < r->n_turning ? (float)r->factor : 1e30f;
+            f->v[i] = all || i < r->n_turning ? divisor : 1e30f;
         return add_factors(pl, WEIGHT_ROPE_FACTORS, n, e);
     }
     if (r->type != ROPE_LONGROPE)

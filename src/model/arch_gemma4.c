@@ -71,21 +71,9 @@ static int read_count(const struct section *s, const char *key, size_t max,
 static int read_windows(struct config *c, const struct section *s,
                         struct qwick_err *e)
 {
-    bool gguf = section_is_gguf(s);
-    if (gguf && section_absent(s, "sliding_window"))
-        return 0;
-    if (section_opt_size(s, "sliding_window", c->sliding_window, INT32_MAX,
-                         &c->sliding_window, e))
+    if (config_read_windows(c, s, PATTERN, e))
         return -1;
-    if (!section_absent(s, "layer_types")) {
-        if (config_read_layer_types(c, s, e))
-            return -1;
-    } else {
-        for (size_t i = 0; i < c->n_layers; i++)
-            if ((i + 1) % PATTERN)
-                c->layers[i].window = c->sliding_window;
-    }
-    if (!gguf)
+    if (!section_is_gguf(s))
         c->layers[c->n_layers - 1].window = NO_WINDOW;
     return 0;
 }

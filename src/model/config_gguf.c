@@ -450,6 +450,21 @@ static int check_head_dim(const struct writer *w, const char *key,
                    length + 1, (unsigned long long)expected);
 }
 
+/* Heads of layers with a window, which put_layers writes without the key. */
+static int check_window_heads(const struct writer *w, const char *key,
+                              struct qwick_err *e)
+{
+    const struct gguf_value *v = entry(w, key);
+    uint64_t n = integer(w, key);
+    if (!v || (n && n % 2 == 0 && n <= MAX_DIM))
+        return 0;
+    return err_set(e, QWICK_ERR_MODEL,
+                   "%s: %s%s: must be an even integer from 2 to %d, is of type "
+                   "%s, %llu",
+                   gguf_path(w->g), w->arch, key, MAX_DIM,
+                   gguf_type_name(v->type), (unsigned long long)n);
+}
+
 /* All lengths of a head are one, of each kind of layers. */
 static int check_head_dims(const struct writer *w, bool partial_rotary,
                            struct qwick_err *e)
@@ -460,7 +475,8 @@ static int check_head_dims(const struct writer *w, bool partial_rotary,
         (!partial_rotary && check_head_dim(w, ".rope.dimension_count", key, e)))
         return -1;
     return w->keys.layered &&
-                   (check_head_dim(w, ".attention.value_length_swa", key_swa,
+                   (check_window_heads(w, key_swa, e) ||
+                    check_head_dim(w, ".attention.value_length_swa", key_swa,
                                    e) ||
                     check_head_dim(w, ".rope.dimension_count_swa", key_swa, e))
                ? -1

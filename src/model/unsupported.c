@@ -20,9 +20,12 @@ static const struct {
     const char *why; /* NULL: not done yet */
     const char *instead;
 } families[] = {
-    {"gemma3n*", NULL, "Gemma 3 4B"},
+    {"gemma3n*", NULL, "Gemma 4 E2B"},
     {"gemma-embedding", encoder, embedding},
-    {"gemma*", NULL, "Gemma 3"},
+    {"gemma*", NULL, "Gemma 4 E4B"},
+    {"paligemma*", images, "Gemma 4 E4B, for its text"},
+    {"gptoss", "Ollama's own layout of gpt-oss",
+     "gpt-oss-20b from Hugging Face"},
     {"deepseek*", mla, mixture},
     {"glm4_moe_lite", mla, mixture},
     {"kimi*", mla, mixture},

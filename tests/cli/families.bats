@@ -365,3 +365,17 @@ from_mlx() {
         fails 3 "is a GGUF file" quantize -m "$M" -o "$T/again"
     done
 }
+
+no_pictures() {
+    local kind
+    for kind in image audio; do
+        echo '[{"role":"user","content":[{"type":"'$kind'","'$kind'":"x"},
+            {"type":"text","text":"what is it?"}]}]' >"$T/chat.json"
+        fails 2 "messages[0].content[0].type: must be \"text\", is \"$kind\"" -m "$1" \
+            --chat-json "$T/chat.json" || return 1
+    done
+}
+
+@test "an image and sound in a chat are refused by name" {
+    each no_pictures
+}

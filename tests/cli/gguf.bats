@@ -331,6 +331,10 @@ kv['$A.attention.causal'] = [7, True]; kv['$A.logit_scale'] = [6, 1.0]" $src
     refused "del kv['$A.embedding_length_per_layer_input']" \
         "$A.embedding_length_per_layer_input: must be an integer from 0, is missing" \
         $families/gemma4-e4b.gguf
+    for v in "[4, 0]" "[4, 7]" "[8, 'x']" "[4, 1 << 31]" "[9, (4, [1])]"; do
+        refused "kv['$A.attention.key_length_swa'] = $v" "$A.attention.key_length_swa" \
+            $families/gemma4-e4b.gguf
+    done
     # biases of one layer are biases of all
     for name in attn_q attn_output; do
         refused "tensors[:] = [t for t in tensors if t[0] != 'blk.0.$name.bias']" \
@@ -472,4 +476,11 @@ kv['qwen3.attention.sliding_window_pattern'] = [4, 3]" "$T/demo.gguf"
     fails 3 "is a GGUF file: only safetensors checkpoints can be quantized" \
         quantize -m $GGUF/tiny-dense-F16.gguf -o "$T/out"
     [ ! -e "$T/out" ]
+}
+
+@test "an architecture that does not run: what to use" {
+    refused "kv['general.architecture'] = [8, 'gptoss']" \
+        "\"gptoss\" is not supported (Ollama's own layout of gpt-oss): use gpt-oss-20b from Hugging Face"
+    refused "kv['general.architecture'] = [8, 'gemma3n']" \
+        '"gemma3n" is not supported: use Gemma 4 E2B'
 }

@@ -44,13 +44,6 @@ setup() {
         '[0][len(o["tokens"]) != 6]'
 }
 
-@test "an image in a chat is refused by name" {
-    echo '[{"role":"user","content":[{"type":"image","image":"x.png"},
-        {"type":"text","text":"what is it?"}]}]' >"$T/chat.json"
-    fails 2 'messages[0].content[0].type: must be "text", is "image"' -m "$M" \
-        --chat-json "$T/chat.json"
-}
-
 @test "quantize keeps what is not the text model's" {
     q quantize -m "$M" -o "$T/q" --bits 4 --group 32
     q inspect -m "$T/q" --tensors --json >"$T/t"
