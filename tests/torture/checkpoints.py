@@ -27,6 +27,9 @@ KINDS = {
     "mlx4": "mlx4",
     "mlx8": "mlx8",
     "gemma": "gemma3-tied",
+    "gemma4": "../families/gemma4-moe",
+    "gptoss": "../families/gpt-oss-mxfp4",
+    "fp8": "../families/qwen3moe-fp8",
 }
 GGUF_KINDS = {
     "gguf": "tiny-dense-Q4_0",
@@ -34,6 +37,8 @@ GGUF_KINDS = {
     "ggufmoe": "tiny-moe-Q8_0",
     "ggufqwen35": "qwen35-tied",
     "ggufgemma": "gemma3-tied",
+    "ggufgemma4": "../families/gemma4-e4b",
+    "ggufgptoss": "../families/gpt-oss-top3",
 }
 
 

@@ -375,7 +375,7 @@ COUNTS = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_va
           "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim",
           "linear_conv_kernel_dim", "max_position_embeddings")
 # Not read in a mixture of experts that has no dense layers.
-UNREAD = {"moe": ("intermediate_size",), "qwen35moe": ("intermediate_size",)}
+UNREAD = {kind: ("intermediate_size",) for kind in ("moe", "qwen35moe", "fp8")}
 
 
 def config_cases(base):
@@ -420,7 +420,7 @@ def config_cases(base):
     ):
         # a checkpoint whose weights are not quantized may say so all the same
         unused = value == {"bits": 3, "group_size": 64}
-        act = key == "hidden_act" and base.kind == "gemma"  # another key there
+        act = key == "hidden_act" and base.kind in ("gemma", "gemma4")  # another key there
         quantized = key == "quantization_config" and base.kind.startswith("mlx")
         yield case("%.40s" % json.dumps(value), key, value, "any" if act or quantized or unused else "refuse")
     for value in ([-1], [1, -1], 10**6, [2**31], "1", [1.5], [[1]], {"a": 1}):
@@ -632,8 +632,9 @@ def gguf_cases(base):
         def changed(what, new, want="refuse"):
             return case("%s: %s" % (name, what), gguf_bytes(kv, parts[:i] + [new] + parts[i + 1:]), want)
 
-        yield changed("missing", ["other", dims, kind, data],
-                      "any" if name == "output.weight" else "refuse")
+        # a tied head; values from keys
+        free = name == "output.weight" or (base.kind == "ggufgemma4" and "attn_v" in name)
+        yield changed("missing", ["other", dims, kind, data], "any" if free else "refuse")
         yield changed("a dimension more", [name, dims + [2], kind, data * 2])
         yield changed("rows", [name, dims[:-1] + [dims[-1] * 2], kind, data * 2],
                       "any" if name == "token_embd.weight" else "refuse")  # unused ids
