@@ -176,7 +176,7 @@ static inline struct qwick_quantize_options qwick_quantize_defaults(void)
 }
 
 struct qwick_quantize_report {
-    size_t n_quantized;     /* modules that were quantized */
+    size_t n_quantized;     /* modules that are quantized in the result */
     size_t n_dense;         /* modules that could be quantized but were
                                copied */
     size_t n_params;        /* elements of all tensors written */
@@ -190,11 +190,13 @@ struct qwick_quantize_report {
  * directory dst, with its weight matrices quantized by groups in MLX's affine
  * format, which mlx-lm loads. A 2-D tensor NAME.weight of the text model whose
  * columns are a multiple of the group becomes NAME.weight (packed U32),
- * NAME.scales and NAME.biases (both of the weight's type). All other tensors
- * are copied, and so are the files of the tokenizer and the generation config.
- * config.json gets "quantization" and "quantization_config". The weights are
- * split over files as in the source. Needs a few MiB of memory per thread for a
- * model of any size.
+ * NAME.scales and NAME.biases (both of the weight's type). Weights in FP8 are
+ * read as BF16. Those in MXFP4 stay so, unless bits are fewer than 4: they are
+ * NAME.weight (packed U32) and NAME.scales (U8). All other tensors are copied,
+ * and so are the files of the tokenizer and the generation config. config.json
+ * gets "quantization" and "quantization_config". The weights are split over
+ * files as in the source. Needs a few MiB of memory per thread for a model of
+ * any size.
  *
  * With format QWICK_QUANTIZE_GGUF, dst becomes one GGUF file, with the
  * tokenizer and the chat template in it. Its rules are those below, for a file
@@ -208,8 +210,8 @@ struct qwick_quantize_report {
  * names in one step if the file system can do that (RENAME_EXCHANGE). If it
  * cannot, the old checkpoint is moved away first, and for a moment dst does not
  * exist. Directories dst.tmp-* and dst.old-* that dead processes of this host
- * left are removed. QWICK_ERR_MODEL if src is already quantized, has weights
- * that are not finite, or is a model that qwick does not know. r may be
+ * left are removed. QWICK_ERR_MODEL if src is quantized in another form, has
+ * weights that are not finite, or is a model that qwick does not know. r may be
  * NULL. */
 QWICK_API int qwick_quantize(const char *src, const char *dst,
                              const struct qwick_quantize_options *o,

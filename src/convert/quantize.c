@@ -56,21 +56,28 @@ int quantize_bad_value(const struct quantize_work *w, const struct st_tensor *t,
                    w->path, t->file, t->name, at / t->shape[t->rank - 1]);
 }
 
+/* The same about the elements of a piece. A piece of a transpose shares its
+ * pages with others. */
+static void advise_piece(const struct work *w, const struct quantize_job *job,
+                         size_t begin, size_t n, int advice)
+{
+    const unsigned char *data;
+    size_t n_bytes;
+    if (!w->mapped || job->from.stride)
+        return;
+    for (size_t i = 0; (data = quantize_data(job, i, begin, n, &n_bytes)); i++)
+        advise(data, n_bytes, advice);
+}
+
 static int do_piece(struct work *w, const struct quantize_job *job,
                     size_t index, struct quantize_room *room,
                     struct qwick_err *e)
 {
     const size_t begin = index * QUANTIZE_PIECE, left = job->from.n - begin;
     const size_t n = left < QUANTIZE_PIECE ? left : QUANTIZE_PIECE;
-    size_t n_bytes;
-    const unsigned char *data = quantize_data(job, begin, n, &n_bytes);
-    /* a piece of a transpose shares its pages with others */
-    bool whole = w->mapped && !job->from.stride;
-    if (whole)
-        advise(data, n_bytes, MADV_WILLNEED);
+    advise_piece(w, job, begin, n, MADV_WILLNEED);
     int rc = w->w.plan->form->piece(&w->w, job, begin, n, room, e);
-    if (whole)
-        advise(data, n_bytes, MADV_DONTNEED);
+    advise_piece(w, job, begin, n, MADV_DONTNEED);
     atomic_fetch_add_explicit(
         &w->done, quantize_stored_bytes(job->packed, job->from.src, n),
         memory_order_relaxed);

@@ -214,9 +214,10 @@ const unsigned char *quantize_elements(const struct quantize_job *job,
                                        size_t begin, size_t n,
                                        const struct kernels *k,
                                        struct quantize_room *room);
-/* Return where the file has these elements, most of them at least. */
-const unsigned char *quantize_data(const struct quantize_job *job, size_t begin,
-                                   size_t n, size_t *n_bytes);
+/* Return where the file has these elements, in array i of their format; of
+ * packed ones whole rows. NULL: there is no such array. */
+const unsigned char *quantize_data(const struct quantize_job *job, size_t i,
+                                   size_t begin, size_t n, size_t *n_bytes);
 /* Copy elements in MXFP4, whole groups: numbers gets n / 2 bytes, the first
  * element of two in the low half of a byte, and scales n / 32. */
 int quantize_mxfp4(const struct quantize_work *w,

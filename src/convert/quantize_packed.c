@@ -296,19 +296,21 @@ size_t quantize_stored_bytes(const struct matrix *packed,
 
 /* ---- elements ------------------------------------------------------------ */
 
-const unsigned char *quantize_data(const struct quantize_job *job, size_t begin,
-                                   size_t n, size_t *n_bytes)
+const unsigned char *quantize_data(const struct quantize_job *job, size_t i,
+                                   size_t begin, size_t n, size_t *n_bytes)
 {
     const struct st_tensor *t = job->from.src;
     const struct matrix *m = job->packed;
     const size_t at = quantize_place(&job->from, begin);
     *n_bytes = n * dtype_bytes(t->dtype);
+    if (i >= (m ? m->format->n_arrays : 1))
+        return NULL;
     if (!m)
         return t->data + at * dtype_bytes(t->dtype);
-    const unsigned char *first = matrix_row(m, 0, at / m->cols);
-    const unsigned char *last = matrix_row(m, 0, (at + n - 1) / m->cols);
-    *n_bytes = (size_t)(last - first) + m->format->row_bytes(m, 0);
-    return first;
+    const size_t row = m->format->row_bytes(m, i), step = m->step * row;
+    size_t from = at / m->cols * step;
+    *n_bytes = (at + n - 1) / m->cols * step + row - from;
+    return m->data[i] + from;
 }
 
 /* A row of a packed tensor. Consecutive calls often ask for one row. */

@@ -340,6 +340,18 @@ PY
     [[ $stderr == *"blk.0.ffn_down.weight: stored as"*"rows of 160 elements"* ]]
 }
 
+@test "sources in MXFP4 stay so: the type by default, notes, the config" {
+    local src=tests/golden/families/gpt-oss-mxfp4
+    q quantize -m $src -o "$O.gguf" --json | jget '[0][o["type"] != "MXFP4"]'
+    q inspect -m "$O.gguf" | grep -q "^quantization *Q8_0/MXFP4"
+    fails 2 'type: "MXFP4": only weights that are in MXFP4' quantize -m $SRC -o "$T/x.gguf" --type MXFP4
+    run -0 --separate-stderr q quantize -m $src -o "$O" -v --bits 8
+    [[ $stderr = *"12 modules: stay in MXFP4"* ]]
+    jget '[0][o["quantization"]["model.layers.0.mlp.experts.up_proj"]["mode"] != "mxfp4"]' \
+        <"$O/config.json"
+    fails 3 "quantized already" quantize -m "$O" -o "$T/x.gguf"
+}
+
 @test "gguf: sources that are refused by name" {
     fails 3 "quantized already" quantize --format gguf -m $MODELS/mlx4 -o "$O"
     fails 3 "is a GGUF file" quantize --format gguf -o "$O" \
