@@ -516,7 +516,7 @@ static inline size_t ref_scalar(const struct geometry *g, size_t layer)
     return g->gemma ? g->head_dim + 3 : ref_head_dim(g, layer);
 }
 
-/* Give the layers of a config their heads: no family has other ones so far. A
+/* Give the layers of a config their heads, which no config.json here has. A
  * part of a head that rotates is as large in all layers. */
 static inline void ref_set_heads(const struct geometry *g, struct config *c)
 {
