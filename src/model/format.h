@@ -18,6 +18,11 @@
 struct format;
 struct weights;
 
+/* The passes that multiply a matrix by pairs of int8 activations: the first is
+ * the rounded value, and the second one the rounded rest. In steps, each token
+ * is of another sequence (pass.single). */
+enum pairs8 { PAIRS8_NEVER, PAIRS8_PROMPTS, PAIRS8_PROMPTS_AND_STEPS };
+
 /* Arrays that a format may split a matrix into. */
 enum { FORMAT_ARRAYS = 3 };
 
@@ -40,7 +45,7 @@ struct matrix {
                          paired (struct q8) */
     bool f32_only;    /* multiplies in f32 in every mode: a router, or the gate
                          of a shared expert */
-    bool pairs8;      /* takes int8 activations in pairs (pass.pairs8) */
+    enum pairs8 pairs8; /* of passes with pass.pairs8 */
 };
 
 /* The shape of a weight in a file. */

@@ -145,8 +145,7 @@ int model_forward(const struct model *m, struct scratch *s,
     p.pairs = !m->exact && model_is_precise(m, p.n, p.single) &&
               p.n >= PASS_PAIRS_MIN_TOKENS && m->k->tune.bf16_pairs &&
               m->dense_bf16;
-    p.pairs8 = !m->exact && p.n <= m->pairs8_tokens &&
-               (!p.single || m->pairs8_steps);
+    p.pairs8 = !m->exact && p.n <= m->pairs8_tokens;
     p.attn16 =
         s->qr16 && !p.single && !p.pairs8 && (p.bf16 || m->any_quantized);
     pass_plan_attention(&p);

@@ -83,11 +83,11 @@ enum { PRECISE_TOKENS = 32, UNSCALED_PRECISE_TOKENS = 64 };
  * rounded activations then choose another expert than the reference, and that
  * changes a result by much more than rounding does. Scores of attention without
  * a scale amplify roundings as much. So passes of up to this many tokens round
- * the int8 activations of attention and of dense layers twice: the second number
- * of a pair is what the first one leaves. The experts and the head have most of
- * the weights of a mixture. There pairs would cost a tenth of the speed of
- * decoding, so these round once, and so do the decode steps of a model without
- * experts. */
+ * int8 activations twice: the second number of a pair is what the first one
+ * leaves. In decode steps only attention and dense layers of mixtures do. The
+ * experts have most of the weights that a step reads, and pairs would cost it a
+ * tenth of its speed; so they would without experts. The head chooses nothing
+ * that other layers read, and rounds once everywhere. */
 enum { PAIRS8_TOKENS = 64 };
 
 static bool has_experts(const struct config *c)
@@ -98,21 +98,24 @@ static bool has_experts(const struct config *c)
     return false;
 }
 
-/* Choose the matrices that take pairs (pass.pairs8). */
+/* Choose the passes in which matrices take pairs. */
 static void mark_pairs(struct model *m)
 {
+    enum pairs8 most =
+        has_experts(&m->config) ? PAIRS8_PROMPTS_AND_STEPS : PAIRS8_PROMPTS;
     if (!m->pairs8_tokens)
         return;
     for (size_t i = 0; i < m->weights.n_matrices; i++)
-        m->weights.matrices[i]->pairs8 = true;
-    m->embed.pairs8 = m->head.pairs8 = m->classes.pairs8 = false;
+        m->weights.matrices[i]->pairs8 = most;
+    m->embed.pairs8 = m->head.pairs8 = m->classes.pairs8 = PAIRS8_NEVER;
     for (size_t i = 0; i < m->config.n_layers; i++) {
         struct experts *x = &m->layers[i].experts;
-        for (size_t e = 0; e < x->n; e++)
-            x->gate[e].pairs8 = x->up[e].pairs8 = x->down[e].pairs8 = false;
         struct mlp *shared = &x->shared;
+        for (size_t e = 0; e < x->n; e++)
+            x->gate[e].pairs8 = x->up[e].pairs8 = x->down[e].pairs8 =
+                PAIRS8_PROMPTS;
         shared->gate_proj.pairs8 = shared->up_proj.pairs8 =
-            shared->down_proj.pairs8 = false;
+            shared->down_proj.pairs8 = PAIRS8_PROMPTS;
     }
 }
 
@@ -136,8 +139,7 @@ static void choose_products(struct model *m)
                         : recurrent || plain ? PRECISE_TOKENS
                                              : 0;
     m->rounds_steps = !recurrent;
-    m->pairs8_steps = has_experts(&m->config);
-    bool paired = m->any_i8 && (unscaled || m->pairs8_steps);
+    bool paired = m->any_i8 && (unscaled || has_experts(&m->config));
     m->pairs8_tokens = paired ? (own ? own : PAIRS8_TOKENS) : 0;
     mark_pairs(m);
 }

@@ -187,7 +187,6 @@ struct model {
     size_t gemm_min_tokens;
     size_t pairs8_tokens;  /* passes of up to so many tokens take int8
                               activations in pairs (pass.pairs8) */
-    bool pairs8_steps;     /* also if each token is of another sequence */
     size_t precise_tokens; /* passes of up to so many tokens round no
                               activations to bf16 for products with floats */
     bool large_scores;     /* queries and keys have no norm, or their products

@@ -265,6 +265,7 @@ static struct act_types act_types_of_both(struct act_types a,
     a.set |= b.set;
     a.paired = (a.paired || !a.group) && (b.paired || !b.group);
     a.group = a.group ? a.group : b.group;
+    a.pairs8 = a.pairs8 || b.pairs8;
     return a;
 }
 

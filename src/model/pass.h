@@ -35,9 +35,8 @@ struct pass {
     bool bf16;   /* products with floats in bf16 */
     bool pairs;  /* f32 products with bf16 weights are done in bf16, with each
                     activation as the sum of two numbers */
-    bool pairs8; /* matrices with pairs8 take int8 activations in pairs: the
-                    first is the rounded value, and the second one the rounded
-                    rest */
+    bool pairs8; /* matrices take int8 activations in pairs, if their pairs8
+                    says so */
     bool attn16; /* attention's products in bf16, where tiles are large */
     bool *stop;  /* written by thread 0 in pass_stops */
 };

@@ -28,6 +28,12 @@ enum act_type pass_act_type(const struct pass *p, const struct matrix *a,
     return ops->mul_i8 ? ACT_I8 : ACT_F32;
 }
 
+static bool takes_pairs8(const struct pass *p, const struct matrix *a)
+{
+    enum pairs8 least = p->single ? PAIRS8_PROMPTS_AND_STEPS : PAIRS8_PROMPTS;
+    return p->pairs8 && a->pairs8 >= least;
+}
+
 struct act_types pass_act_types(const struct pass *p,
                                 const struct matrix *const *ws, size_t n_ws,
                                 size_t n)
@@ -42,7 +48,7 @@ struct act_types pass_act_types(const struct pass *p,
             need.group = ws[i]->group;
         }
         need.set |= 1u << act;
-        need.pairs8 = need.pairs8 || (p->pairs8 && ws[i]->pairs8);
+        need.pairs8 = need.pairs8 || takes_pairs8(p, ws[i]);
     }
     return need;
 }

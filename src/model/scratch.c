@@ -64,12 +64,12 @@ static struct q8 bytes8(struct layout *l, size_t rows, size_t n_cols)
     return x;
 }
 
-/* int8 rows for passes of up to n tokens, `each` rows a token. pairs: they are
- * the input of matrices that may take pairs. */
+/* int8 rows for passes of up to n tokens, `each` rows a token, or pairs of
+ * them. */
 static struct q8 token_bytes8(struct layout *l, const struct model *m, size_t n,
-                              size_t each, size_t n_cols, bool pairs)
+                              size_t each, size_t n_cols)
 {
-    size_t rows = n, twice = pairs ? m->pairs8_tokens : 0;
+    size_t rows = n, twice = m->pairs8_tokens;
     if (!m->any_i8)
         rows = 0;
     else if (n <= twice)
@@ -217,7 +217,8 @@ static void layout_routing(struct layout *l, struct thread_scratch *t,
     t->rows = floats(l, rows, scratch_ld(d));
     t->rows16 = halves(l, uses_bf16(m) ? rows : 0, d);
     /* as far apart as the inputs that are gathered (layout_threads) */
-    t->rows8 = token_bytes8(l, m, rows, 1, widest_input(m, z), false);
+    rows = n < SCRATCH_GATHER_ROWS ? n : SCRATCH_GATHER_ROWS;
+    t->rows8 = token_bytes8(l, m, rows, 1, widest_input(m, z));
 }
 
 static void layout_experts(struct layout *l, struct scratch *s,
@@ -236,7 +237,7 @@ static void layout_experts(struct layout *l, struct scratch *s,
     s->choice = choices(l, n_slots);
     s->expert_gate = floats(l, n_slots, scratch_ld(z->expert_ff));
     s->expert_gate16 = halves(l, uses_bf16(m) ? n_pairs : 0, z->expert_ff);
-    s->expert_gate8 = token_bytes8(l, m, n, z->n_active, z->expert_ff, false);
+    s->expert_gate8 = token_bytes8(l, m, n, z->n_active, z->expert_ff);
     for (int i = 0; i < s->n_threads; i++)
         layout_routing(l, &s->threads[i], m, z, n, n_slots);
 }
@@ -266,7 +267,7 @@ static void layout_threads(struct layout *l, struct scratch *s,
         size_t n = SCRATCH_PRIVATE_TOKENS;
         t->xn = floats(l, n, scratch_ld(c->d_model));
         t->xn16 = halves(l, uses_bf16(m) ? n : 0, c->d_model);
-        t->x8 = token_bytes8(l, m, n, 1, widest, true);
+        t->x8 = token_bytes8(l, m, n, 1, widest);
         bool blocks = uses_bf16(m) || m->any_i8 || z.n_experts;
         size_t gated = blocks ? GATED_FLOATS : 0;
         t->gate = floats(l, gated, 1);
@@ -331,9 +332,9 @@ static void layout_shared(struct layout *l, struct scratch *s,
         s->gate16 = halves(l, n, z.d_ff);
     }
     if (m->any_i8) {
-        s->xn8 = token_bytes8(l, m, n, 1, c->d_model, true);
-        s->attn8 = token_bytes8(l, m, n, 1, z.attn_dim, true);
-        s->gate8 = token_bytes8(l, m, n, 1, z.d_ff, true);
+        s->xn8 = token_bytes8(l, m, n, 1, c->d_model);
+        s->attn8 = token_bytes8(l, m, n, 1, z.attn_dim);
+        s->gate8 = token_bytes8(l, m, n, 1, z.d_ff);
     }
     for (size_t i = 0; i < DELTA_INPUTS; i++) {
         size_t rows = delta_input_rows(m, i);

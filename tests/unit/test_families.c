@@ -37,6 +37,7 @@ static const struct {
                {"glm4-wide", "SMG"},
                {"gpt-oss", "S"},
                {"gpt-oss-mxfp4", "SG"},
+               {"gpt-oss-mxfp4-near", "S"},
                {"gpt-oss-top3", "SMG"},
                {"granite", "S"},
                {"granite-bias", "SMG"},
