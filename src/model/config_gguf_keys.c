@@ -1,5 +1,6 @@
 #include "model/config_gguf_keys.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -46,7 +47,6 @@ static const struct {
     {".logit_scale", {0, 1}},
     {".norm_top_k_prob", {1, 1}}, /* Ollama's */
     {".residual_scale", {0, 1}},
-    {".rope.scaling.yarn_attn_factor", {1, 1}},
     {".rope.scaling.yarn_ext_factor", {-1, 1}}, /* -1: not said */
     {".use_parallel_residual", {0, 0}},
 };
@@ -211,6 +211,22 @@ static bool is_own(const struct gguf_keys *k, const char *key, size_t n)
     return false;
 }
 
+/* The factor of cosines and sines that yarn has without a key (config_rope.c).
+ * Converters write it, or 1. */
+static int check_yarn_factor(const struct gguf_keys *k,
+                             const struct gguf_value *v, double x,
+                             struct qwick_err *e)
+{
+    const struct gguf_value *factor = gguf_keys_find(k, ".rope.scaling.factor");
+    double usual = factor && factor->f > 1 ? 1 + 0.1 * log(factor->f) : 1;
+    if (x == 1 || fabs(x - usual) < 1e-5)
+        return 0;
+    return err_set(e, QWICK_ERR_MODEL,
+                   "%s: %s: %g is not supported (%g is, by "
+                   "rope.scaling.factor)",
+                   gguf_path(k->g), ERR_SHOW(v->key, v->key_len), x, usual);
+}
+
 static int check_neutral(const struct gguf_keys *k, const char *key, size_t n,
                          const struct gguf_value *v, struct qwick_err *e)
 {
@@ -220,6 +236,8 @@ static int check_neutral(const struct gguf_keys *k, const char *key, size_t n,
         return err_set(e, QWICK_ERR_MODEL,
                        "%s: %s: %g is not supported (%d is)", gguf_path(k->g),
                        ERR_SHOW(v->key, v->key_len), x, k->tiled);
+    if (is(key, n, ".rope.scaling.yarn_attn_factor"))
+        return check_yarn_factor(k, v, x, e);
     if (is(key, n, recurrent_key))
         return err_set(e, QWICK_ERR_MODEL,
                        "%s: %s: must be an array, is of type %s",
