@@ -488,7 +488,7 @@ static void put_scales(const struct writer *w, const struct config *c)
             put_double(w, scales[i].key, scales[i].value);
     if (c->attn_cap > 0)
         put_double(w, ".attn_logit_softcapping", c->attn_cap);
-    if (c->logit_cap > 0)
+    if (c->logit_cap > 0 || w->to->gguf_logit_cap > 0)
         put_double(w, ".final_logit_softcapping", c->logit_cap);
 }
 

@@ -76,6 +76,8 @@ struct arch {
                                window, unless the metadata name the layers; 0:
                                the metadata must name them; SIZE_MAX: all
                                layers have one */
+    float gguf_logit_cap; /* final_logit_softcapping that readers of GGUF files
+                             take for granted; 0: none */
     bool gguf_implies; /* readers of GGUF files without caps or windows take
                           those of the released models */
     const char *const *gguf_keys; /* keys of GGUF files that only some families

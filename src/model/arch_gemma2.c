@@ -21,7 +21,7 @@
 
 enum { PATTERN = 2, LAYERS_27B = 46 };
 
-/* ---- what Gemma 2 and 3 share -------------------------------------------- */
+/* ---- what Gemmas share --------------------------------------------------- */
 
 const char *const gemma_cap_keys[] = {".attn_logit_softcapping",
                                       ".final_logit_softcapping", NULL};
@@ -52,6 +52,16 @@ int gemma_read_scales(struct config *c, const struct section *s,
     c->embed_scale = sqrtf((float)c->d_model);
     for (size_t i = 0; i < c->n_layers; i++)
         c->layers[i].score_scale = (float)(1 / sqrt(scalar));
+    return 0;
+}
+
+int gemma_read_cap(const struct section *s, const char *key, double dflt,
+                   float *out, struct qwick_err *e)
+{
+    double cap, other = json_get(s->v, key) ? 0 : dflt;
+    if (section_opt_double(s, key, other, 1e-6, 1e6, &cap, e))
+        return -1;
+    *out = (float)cap;
     return 0;
 }
 
@@ -113,17 +123,6 @@ static int read_rope(struct config *c, const struct section *s,
     return config_read_rope(c, &c->ropes[0], s, e);
 }
 
-/* A cap that is missing has its default, one that is null is none. */
-static int read_cap(const struct section *s, const char *key, double dflt,
-                    float *out, struct qwick_err *e)
-{
-    double cap, other = json_get(s->v, key) ? 0 : dflt;
-    if (section_opt_double(s, key, other, 1e-6, 1e6, &cap, e))
-        return -1;
-    *out = (float)cap;
-    return 0;
-}
-
 static int read_config(struct config *c, const struct section *s,
                        struct qwick_err *e)
 {
@@ -131,8 +130,10 @@ static int read_config(struct config *c, const struct section *s,
     return config_read_common(c, s, e) || gemma_read_scales(c, s, e) ||
                    config_read_windows(c, s, PATTERN, e) ||
                    read_rope(c, s, e) ||
-                   read_cap(s, "attn_logit_softcapping", 50, &c->attn_cap, e) ||
-                   read_cap(s, "final_logit_softcapping", 30, &c->logit_cap, e)
+                   gemma_read_cap(s, "attn_logit_softcapping", 50, &c->attn_cap,
+                                  e) ||
+                   gemma_read_cap(s, "final_logit_softcapping", 30,
+                                  &c->logit_cap, e)
                ? -1
                : 0;
 }

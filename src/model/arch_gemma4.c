@@ -17,6 +17,7 @@
 #include "model/arch.h"
 #include "model/config.h"
 #include "model/fixed.h"
+#include "model/gemma.h"
 #include "model/layer.h"
 #include "model/names.h"
 #include "model/section.h"
@@ -320,14 +321,13 @@ static int check_direction(const struct section *s, struct qwick_err *e)
 static int read_config(struct config *c, const struct section *s,
                        struct qwick_err *e)
 {
-    double cap;
+    double cap = section_is_gguf(s) ? (double)c->arch->gguf_logit_cap : 0;
     set_defaults(c, s);
     if (config_read_common(c, s, e) || read_layers(c, s, e) ||
         read_ropes(c, s, e) || read_experts(c, s, e) || read_ple(c, s, e) ||
         check_direction(s, e) ||
-        section_opt_double(s, "final_logit_softcapping", 0, 1e-6, 1e6, &cap, e))
+        gemma_read_cap(s, "final_logit_softcapping", cap, &c->logit_cap, e))
         return -1;
-    c->logit_cap = (float)cap;
     c->embed_scale = sqrtf((float)c->d_model);
     for (size_t i = 0; i < c->n_layers; i++)
         c->layers[i].score_scale = 1;
@@ -359,7 +359,7 @@ static const struct names *const schemes[] = {&names_gemma4, &names_gguf, NULL};
 
 #define GEMMA4                                                    \
     .gguf_layered = true, .gguf_fused_experts = true,             \
-    .gguf_rope_factors = true,                                    \
+    .gguf_rope_factors = true, .gguf_logit_cap = 30,              \
     .own_fields = own_fields, .gguf_keys = keys,                  \
     .blocks = {.attn_norm = true,                                 \
                .mlp_norm = true,                                  \

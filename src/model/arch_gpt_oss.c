@@ -49,14 +49,17 @@ static int check_alias(const struct section *s, const char *key, size_t value,
     return n == value ? 0 : section_bad(s, key, want, e);
 }
 
-/* The default of transformers is the scaling of the released models. */
+/* The default of transformers is the scaling of the released models, which
+ * other readers do not have for GGUF files. */
 static int check_scaling(const struct config *c, const struct section *s,
                          struct qwick_err *e)
 {
     const struct rope_config *r = &c->ropes[0];
-    if (!section_is_gguf(s) && section_absent(s, "rope_parameters") &&
+    if (section_absent(s, "rope_parameters") &&
         section_absent(s, "rope_scaling"))
-        return section_bad(s, "rope_scaling", "an object", e);
+        return section_is_gguf(s)
+                   ? section_bad(s, "rope_scaling.rope_type", "a string", e)
+                   : section_bad(s, "rope_scaling", "an object", e);
     return r->type == ROPE_YARN
                ? check_alias(s, "initial_context_length", r->original,
                              "original_max_position_embeddings", e)
@@ -98,8 +101,7 @@ static const struct names *const schemes[] = {&names_gpt_oss, &names_gguf_oss,
 
 /* Rounding changes the choice of experts more easily than in mixtures whose
  * queries and keys have norms: of a golden's 80 tokens, one got another expert,
- * and all logits together an error of 4e-2 in place of 1e-2. In passes this
- * short, reading the experts takes most of the time. */
+ * and all logits together an error of 4e-2 in place of 1e-2. */
 enum { PRECISE_TOKENS = 128 };
 
 const struct arch arch_gpt_oss = {

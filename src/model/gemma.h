@@ -1,4 +1,4 @@
-/* What Gemma 2 and 3 share beside their layers (layer.h). */
+/* What Gemmas share beside their layers (layer.h). */
 #ifndef MODEL_GEMMA_H
 #define MODEL_GEMMA_H
 
@@ -19,5 +19,10 @@ double gemma_gguf_scalar(const struct config *c, size_t layers_of_27b);
  * families have must have been read. */
 int gemma_read_scales(struct config *c, const struct section *s,
                       struct qwick_err *e);
+
+/* Read a cap of scores or logits: dflt if the field is missing, none if it is
+ * null, as 0 of a GGUF file is. */
+int gemma_read_cap(const struct section *s, const char *key, double dflt,
+                   float *out, struct qwick_err *e);
 
 #endif

@@ -335,11 +335,26 @@ kv['$A.attention.causal'] = [7, True]; kv['$A.logit_scale'] = [6, 1.0]" $src
         refused "kv['$A.attention.key_length_swa'] = $v" "$A.attention.key_length_swa" \
             $families/gemma4-e4b.gguf
     done
+    refused "del kv['gpt-oss.rope.scaling.type']" \
+        "gpt-oss.rope.scaling.type: must be a string, is missing" $families/gpt-oss-top3.gguf
     # biases of one layer are biases of all
     for name in attn_q attn_output; do
         refused "tensors[:] = [t for t in tensors if t[0] != 'blk.0.$name.bias']" \
             "tensor blk.0.$name.bias: missing" $families/gpt-oss-top3.gguf
     done
+}
+
+@test "Gemma 4 has a cap of logits unless its file says otherwise" {
+    local src=tests/golden/families/gemma4-e2b.gguf key="kv['gemma4.final_logit_softcapping']"
+    logprobs() {
+        q -m "$1" --prompt-ids "5 6 7 9" -n 4 --greedy --logprobs 1 --json 2>/dev/null |
+            jget '[t["logprob"] for t in o["logprobs"]]'
+    }
+    want=$(logprobs $src)
+    changed "del $key" $src # 30 in the file
+    [ "$(logprobs "$T/bad.gguf")" = "$want" ]
+    changed "$key = [6, 0.0]" $src
+    [ "$(logprobs "$T/bad.gguf")" != "$want" ]
 }
 
 @test "metadata that is missing, of another type or out of range" {
