@@ -160,11 +160,15 @@ static void test_directory(void **state)
     checkpoint_close(ck);
     checkpoint_close(NULL);
 
-    /* "/" is not doubled; a link to a directory is accepted. */
-    ck = must_open("/");
-    checkpoint_path(ck, "x", p, sizeof p);
-    assert_string_equal(p, "/x");
-    checkpoint_close(ck);
+    /* "/" is not doubled, unless the machine has GGUF files there; a link to a
+     * directory is accepted. */
+    if (checkpoint_open(&ck, "/", &e) == 0) {
+        checkpoint_path(ck, "x", p, sizeof p);
+        assert_string_equal(p, "/x");
+        checkpoint_close(ck);
+    } else {
+        assert_non_null(strstr(e.msg, "GGUF"));
+    }
     assert_int_equal(symlink("d", temp_path("l")), 0);
     check_config(temp_path("l"), "C");
 
