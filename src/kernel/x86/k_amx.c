@@ -464,6 +464,20 @@ static void multiply(const struct product *p)
     TILE_RELEASE();
 }
 
+/* A product of the parameters that all kernels have, and of the weights, which
+ * follow. */
+#define PRODUCT(...)                          \
+    (&(struct product){.y = y,                \
+                       .ldy = ldy,            \
+                       .x = x,                \
+                       .x_bytes = ldx * 2,    \
+                       .n_rows = n_rows,      \
+                       .n_cols = n_cols,      \
+                       .n_tokens = n_tokens,  \
+                       .add = add,            \
+                       .panel = (char *)work, \
+                       __VA_ARGS__})
+
 /* The vector kernel of the level below. */
 static void (*gemm_bf16_rows)(float *y, size_t ldy, const void *w,
                               size_t w_stride, const void *x, size_t ldx,
@@ -485,17 +499,7 @@ static void k_gemm_bf16_amx(float *y, size_t ldy, const void *w,
                                 n_tokens, add, work);
         return;
     }
-    multiply(&(struct product){.y = y,
-                               .ldy = ldy,
-                               .w = w,
-                               .w_bytes = w_stride * 2,
-                               .x = x,
-                               .x_bytes = ldx * 2,
-                               .n_rows = n_rows,
-                               .n_cols = n_cols,
-                               .n_tokens = n_tokens,
-                               .add = add,
-                               .panel = (char *)work});
+    multiply(PRODUCT(.w = w, .w_bytes = w_stride * 2));
 }
 
 static void k_gemm_bf16_affine_amx(float *y, size_t ldy, const struct affine *w,
@@ -503,16 +507,7 @@ static void k_gemm_bf16_affine_amx(float *y, size_t ldy, const struct affine *w,
                                    size_t n_cols, size_t n_tokens, bool add,
                                    float *work)
 {
-    multiply(&(struct product){.y = y,
-                               .ldy = ldy,
-                               .affine = w,
-                               .x = x,
-                               .x_bytes = ldx * 2,
-                               .n_rows = n_rows,
-                               .n_cols = n_cols,
-                               .n_tokens = n_tokens,
-                               .add = add,
-                               .panel = (char *)work});
+    multiply(PRODUCT(.affine = w));
 }
 
 static void k_gemm_bf16_fp8_amx(float *y, size_t ldy, const struct fp8 *w,
@@ -520,16 +515,7 @@ static void k_gemm_bf16_fp8_amx(float *y, size_t ldy, const struct fp8 *w,
                                 size_t n_cols, size_t n_tokens, bool add,
                                 float *work)
 {
-    multiply(&(struct product){.y = y,
-                               .ldy = ldy,
-                               .fp8 = w,
-                               .x = x,
-                               .x_bytes = ldx * 2,
-                               .n_rows = n_rows,
-                               .n_cols = n_cols,
-                               .n_tokens = n_tokens,
-                               .add = add,
-                               .panel = (char *)work});
+    multiply(PRODUCT(.fp8 = w));
 }
 
 #define BLOCKS(name, TYPE)                                                   \
@@ -538,18 +524,8 @@ static void k_gemm_bf16_fp8_amx(float *y, size_t ldy, const struct fp8 *w,
         size_t ldx, size_t n_rows, size_t n_cols, size_t n_tokens, bool add, \
         float *work)                                                         \
     {                                                                        \
-        multiply(&(struct product){.y = y,                                   \
-                                   .ldy = ldy,                               \
-                                   .w = w,                                   \
-                                   .w_bytes = w_stride,                      \
-                                   .blocks = &block_rows[TYPE - DT_BLOCKS],  \
-                                   .x = x,                                   \
-                                   .x_bytes = ldx * 2,                       \
-                                   .n_rows = n_rows,                         \
-                                   .n_cols = n_cols,                         \
-                                   .n_tokens = n_tokens,                     \
-                                   .add = add,                               \
-                                   .panel = (char *)work});                  \
+        multiply(PRODUCT(.w = w, .w_bytes = w_stride,                        \
+                         .blocks = &block_rows[TYPE - DT_BLOCKS]));          \
     }
 
 EACH_BLOCK_TYPE(BLOCKS)
