@@ -355,6 +355,12 @@ kv['$A.attention.causal'] = [7, True]; kv['$A.logit_scale'] = [6, 1.0]" $src
     [ "$(logprobs "$T/bad.gguf")" = "$want" ]
     changed "$key = [6, 0.0]" $src
     [ "$(logprobs "$T/bad.gguf")" != "$want" ]
+    # quantize says so of a model without one
+    cp -r "${src%.gguf}" "$T/none"
+    sed -i 's/"final_logit_softcapping": 30.0/"final_logit_softcapping": null/' "$T/none/config.json"
+    q quantize -m "$T/none" -o "$T/none.gguf" --type BF16
+    [ "$(logprobs "$T/none.gguf")" = "$(logprobs "$T/none")" ]
+    [ "$(logprobs "$T/none")" != "$want" ]
 }
 
 @test "metadata that is missing, of another type or out of range" {

@@ -370,20 +370,6 @@ static int keep_ends(struct qwick_constraint *c, const struct local *like,
     return 0;
 }
 
-/* The first of *like's ends that is not before node i. */
-static size_t find_end(const struct local *like, size_t i)
-{
-    size_t lo = 0, hi = like->ends ? like->n_ends : 0;
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-        if (like->ends[mid] < i)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
 /* Walk over a part of the trie, where l began with the tokens of *like. The
  * states of the root are in c->stack and c->others. */
 static int compare_nodes(struct qwick_constraint *c, struct local *l,
@@ -391,7 +377,7 @@ static int compare_nodes(struct qwick_constraint *c, struct local *l,
                          bool ends, struct qwick_err *e)
 {
     const struct token_trie *t = l->trie;
-    size_t at = find_end(like, part->from);
+    size_t at = 0; /* parts are not in the order of ends */
     struct automaton_table known = automaton_known(c->a);
     uint32_t *stack = c->stack, *others = c->others, state, other;
     for (size_t i = part->from; i < part->to;) {
