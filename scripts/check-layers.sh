@@ -15,7 +15,7 @@
 #
 # cli has rooms. A room may include itself and those before it:
 #
-#   io < opt < report < sandbox < answer < rooms of verbs < main.c and verbs.c
+#   io < http < opt < report < sandbox < answer < rooms of verbs < main.c and verbs.c
 #
 # Rooms of verbs do not include each other. A room of cli or text has at most 40
 # files, so that a fact is found by its place.
@@ -54,7 +54,7 @@ find src -type f \( -name '*.c' -o -name '*.h' \) | LC_ALL=C sort |
             "text/chat/tool_value.h"
 
         # Rooms of cli: the number of each that others build on; 0: of verbs.
-        split("io opt report sandbox answer", order, " ")
+        split("io http opt report sandbox answer", order, " ")
         for (i in order)
             rank[order[i]] = i
         MOST = 40
@@ -63,8 +63,8 @@ find src -type f \( -name '*.c' -o -name '*.h' \) | LC_ALL=C sort |
         home["utf8proc.h"] = "^src/text/unicode\\.c$"
         home["nettle/"] = "^src/file/blob_sum\\.c$"
         home["cblas"] = "^src/kernel/gemm\\.c$"
-        home["dlfcn.h"] = "^src/(kernel/gemm|cli/serve/http_mhd)\\.c$"
-        home["microhttpd.h"] = "^src/cli/serve/http_mhd\\.h$"
+        home["dlfcn.h"] = "^src/(kernel/gemm|cli/http/http_mhd)\\.c$"
+        home["microhttpd.h"] = "^src/cli/http/http_mhd\\.h$"
         home["immintrin.h"] = "^src/kernel/x86/"
         home["x86intrin.h"] = home["immintrin.h"]
 

@@ -158,7 +158,7 @@ int fuzz_preset(const char *in, size_t n, struct qwick_err *e)
 /* A request of OpenAI's batch format becomes one object of JSON. */
 int fuzz_openai(const char *in, size_t n, struct qwick_err *e)
 {
-    struct openai_reader state = {0};
+    struct body_reader state = {0};
     struct json_doc *doc;
     struct buf json = {0};
     struct qwick_err why;
@@ -175,6 +175,6 @@ int fuzz_openai(const char *in, size_t n, struct qwick_err *e)
         CHECK(!rc || json.len == 0);
     }
     buf_free(&json);
-    openai_reader_free(&state);
+    body_reader_free(&state);
     return rc;
 }

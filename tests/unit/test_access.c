@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/serve/access.h"
+#include "cli/http/access.h"
 #include "tempdir.h"
 #include "test.h"
 

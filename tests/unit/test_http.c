@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cli/serve/http.h"
-#include "cli/serve/http_head.h"
-#include "cli/serve/listen.h"
+#include "cli/http/http.h"
+#include "cli/http/http_head.h"
+#include "cli/http/listen.h"
 #include "tempdir.h"
 #include "test.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/serve/http_head.h"
+#include "cli/http/http_head.h"
 #include "test.h"
 
 #define LINE    "GET / HTTP/1.1\r\n"

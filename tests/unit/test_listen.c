@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/serve/listen.h"
+#include "cli/http/listen.h"
 #include "tempdir.h"
 #include "test.h"
 

@@ -10,7 +10,7 @@
 
 /* Read a body as serve does. Returns the record, or "MEMBER|MESSAGE"; free it
  * with buf_free. */
-static struct buf read_body(const char *text, struct openai_reader *x)
+static struct buf read_body(const char *text, struct body_reader *x)
 {
     static struct request_context context;
     struct json_doc *doc;
@@ -18,11 +18,12 @@ static struct buf read_body(const char *text, struct openai_reader *x)
     struct buf out = {0};
     struct json_writer w = json_writer(&out);
     context.n_unknown = SIZE_MAX; /* no warnings here */
-    *x = (struct openai_reader){.warn = &context};
+    *x = (struct body_reader){.warn = &context};
     assert_ok(json_parse(&doc, "body", text, strlen(text), QWICK_ERR_USAGE, &e),
               &e);
     jw_object(&w, NULL);
-    if (openai_read_body(x, json_root(doc), &w, &e)) {
+    body_begin(x, json_root(doc), &w, &e);
+    if (openai_read_body(x)) {
         out.len = 0;
         assert_int_equal(buf_printf(&out, "%s|%s", x->fault, e.msg), 0);
     } else {
@@ -74,7 +75,7 @@ static void bodies_become_records(void **state)
         {"{}", "messages|messages: must be an array, is missing"},
         {"{\"messages\":[]}", "messages|messages: has no message"},
     };
-    struct openai_reader x;
+    struct body_reader x;
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct buf got = read_body(rows[i].body, &x);
         assert_string_equal(buf_text(&got), rows[i].want);

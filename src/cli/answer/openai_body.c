@@ -1,109 +1,13 @@
 #include "cli/answer/openai_body.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-void openai_reader_free(struct openai_reader *x)
-{
-    free(x->model);
-    x->model = NULL;
-}
-
-struct member {
-    const char *name;
-    /* Write the members of the record for the value m, which is not null. */
-    int (*put)(struct openai_reader *x, const struct member *row,
-               const struct json_value *m);
-    const char *to; /* the record's name, if it is another one; or the only
-                       value that is supported */
-};
-
-/* ---- errors ---- */
-
-/* Set *e to a message about the member `name`. Returns -1. */
-__attribute__((format(printf, 3, 4))) static int
-body_refuse(struct openai_reader *x, const char *name, const char *fmt, ...)
-{
-    char why[sizeof(x->e->msg)];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(why, sizeof(why), fmt, ap);
-    va_end(ap);
-    snprintf(x->fault, sizeof(x->fault), "%s", name);
-    return err_usage(x->e, "%s%s: %s", x->warn ? "" : RECORD ": body.", name,
-                     why);
-}
-
-/* For a member that has no effect. */
-static int body_unknown(struct openai_reader *x, const struct json_value *key)
-{
-    if (!x->warn)
-        return body_refuse(x, ERR_SHOW(key->str, key->len), "is not supported");
-    request_warn_unknown(x->warn, key, x->number);
-    return 0;
-}
-
-/* ---- members of any kind ---- */
-
-static int body_same(struct openai_reader *x, const struct member *row,
-                     const struct json_value *m)
-{
-    jw_value(x->w, row->to ? row->to : row->name, m);
-    return 0;
-}
-
-/* For members that change no answer. */
-static int body_nothing(struct openai_reader *x, const struct member *row,
-                        const struct json_value *m)
-{
-    (void)x, (void)row, (void)m;
-    return 0;
-}
-
-/* For members that would change the answer if they had a value. */
-static int body_never(struct openai_reader *x, const struct member *row,
-                      const struct json_value *m)
-{
-    (void)m;
-    return body_refuse(x, row->name, "is not supported%s%s",
-                       row->to ? "; " : "", row->to ? row->to : "");
-}
-
-/* Refuse every value but row->to. */
-static int body_only(struct openai_reader *x, const struct member *row,
-                     const struct json_value *m)
-{
-    const char *value = json_is(m, JSON_BOOL) ? m->boolean ? "true" : "false"
-                        : json_is(m, JSON_NUMBER) ? m->str
-                                                  : "";
-    return strcmp(value, row->to) == 0
-               ? 0
-               : body_refuse(x, row->name, "only %s is supported", row->to);
-}
-
 /* ---- members of their own ---- */
 
-static int body_model(struct openai_reader *x, const struct member *row,
-                      const struct json_value *m)
-{
-    if (!json_is(m, JSON_STRING))
-        return body_refuse(x, row->name, "must be a string");
-    if (x->warn)
-        return 0;
-    if (!x->model && !(x->model = strdup(m->str)))
-        return err_oom(x->e, m->len);
-    return strcmp(x->model, m->str) == 0
-               ? 0
-               : body_refuse(x, row->name,
-                             "is \"%s\", but the first request has \"%s\"",
-                             ERR_SHOW(m->str, m->len),
-                             ERR_SHOW(x->model, strlen(x->model)));
-}
-
 /* A last message of the assistant is continued. */
-static int body_messages(struct openai_reader *x, const struct member *row,
+static int body_messages(struct body_reader *x, const struct body_member *row,
                          const struct json_value *m)
 {
     if (!json_is(m, JSON_ARRAY))
@@ -117,7 +21,7 @@ static int body_messages(struct openai_reader *x, const struct member *row,
 }
 
 /* The newer of two names wins only if the values are equal. */
-static int body_max_tokens(struct openai_reader *x, const struct member *row,
+static int body_max_tokens(struct body_reader *x, const struct body_member *row,
                            const struct json_value *m)
 {
     const struct json_value *old = json_member(x->body, "max_tokens");
@@ -138,7 +42,7 @@ static int body_max_tokens(struct openai_reader *x, const struct member *row,
 }
 
 /* Only answers of text. */
-static int body_modalities(struct openai_reader *x, const struct member *row,
+static int body_modalities(struct body_reader *x, const struct body_member *row,
                            const struct json_value *m)
 {
     return json_is(m, JSON_ARRAY) && m->len == 1 &&
@@ -147,7 +51,7 @@ static int body_modalities(struct openai_reader *x, const struct member *row,
                : body_refuse(x, row->name, "only [\"text\"] is supported");
 }
 
-static int body_stop(struct openai_reader *x, const struct member *row,
+static int body_stop(struct body_reader *x, const struct body_member *row,
                      const struct json_value *m)
 {
     if (x->warn && json_is(m, JSON_ARRAY) && m->len > OPENAI_MAX_STOP)
@@ -159,10 +63,10 @@ static int body_stop(struct openai_reader *x, const struct member *row,
 }
 
 /* A line of batch's output has one choice. */
-static int body_n(struct openai_reader *x, const struct member *row,
+static int body_n(struct body_reader *x, const struct body_member *row,
                   const struct json_value *m)
 {
-    static const struct member one = {"n", body_only, "1"};
+    static const struct body_member one = {"n", body_only, "1"};
     int64_t n;
     if (!x->warn)
         return body_only(x, &one, m);
@@ -173,20 +77,8 @@ static int body_n(struct openai_reader *x, const struct member *row,
     return 0;
 }
 
-static int body_stream(struct openai_reader *x, const struct member *row,
-                       const struct json_value *m)
-{
-    static const struct member off = {"stream", body_only, "false"};
-    if (!x->warn)
-        return body_only(x, &off, m);
-    if (!json_is(m, JSON_BOOL))
-        return body_refuse(x, row->name, "must be true or false");
-    x->stream = m->boolean;
-    return 0;
-}
-
-static int body_stream_options(struct openai_reader *x,
-                               const struct member *row,
+static int body_stream_options(struct body_reader *x,
+                               const struct body_member *row,
                                const struct json_value *m)
 {
     const struct json_value *usage = json_member(m, "include_usage");
@@ -198,7 +90,7 @@ static int body_stream_options(struct openai_reader *x,
     return 0;
 }
 
-static int body_logprobs(struct openai_reader *x, const struct member *row,
+static int body_logprobs(struct body_reader *x, const struct body_member *row,
                          const struct json_value *m)
 {
     const struct json_value *top = json_member(x->body, "top_logprobs");
@@ -214,7 +106,7 @@ static int body_logprobs(struct openai_reader *x, const struct member *row,
 }
 
 /* Clients send 0 beside logprobs: false. */
-static int body_top(struct openai_reader *x, const struct member *row,
+static int body_top(struct body_reader *x, const struct body_member *row,
                     const struct json_value *m)
 {
     const struct json_value *on = json_member(x->body, "logprobs");
@@ -227,7 +119,7 @@ static int body_top(struct openai_reader *x, const struct member *row,
 }
 
 /* Only an explicit "strict": false lets go of keywords. */
-static int body_strict(struct openai_reader *x, const struct member *row,
+static int body_strict(struct body_reader *x, const struct body_member *row,
                        const struct json_value *strict)
 {
     if (strict && !json_is(strict, JSON_BOOL))
@@ -238,7 +130,7 @@ static int body_strict(struct openai_reader *x, const struct member *row,
     return 0;
 }
 
-static int body_format(struct openai_reader *x, const struct member *row,
+static int body_format(struct body_reader *x, const struct body_member *row,
                        const struct json_value *m)
 {
     const struct json_value *type = json_get(m, "type");
@@ -266,7 +158,7 @@ static int body_format(struct openai_reader *x, const struct member *row,
 
 /* Tools that are no functions run at their vendor. Without them the model can
  * still answer, unless the request forces one. */
-static int body_tools(struct openai_reader *x, const struct member *row,
+static int body_tools(struct body_reader *x, const struct body_member *row,
                       const struct json_value *m)
 {
     if (!x->warn || !json_is(m, JSON_ARRAY))
@@ -283,19 +175,10 @@ static int body_tools(struct openai_reader *x, const struct member *row,
     return 0;
 }
 
-static int body_parallel(struct openai_reader *x, const struct member *row,
-                         const struct json_value *m)
-{
-    if (!json_is(m, JSON_BOOL))
-        return body_refuse(x, row->name, "must be true or false");
-    jw_value(x->w, row->name, m);
-    return 0;
-}
-
 /* ---- variables of the template ---- */
 
 /* The members that hold variables. The first one that has a name counts. */
-static const struct json_value *body_args(const struct openai_reader *x)
+static const struct json_value *body_args(const struct body_reader *x)
 {
     const struct json_value *args =
         json_member(x->body, "chat_template_kwargs");
@@ -303,7 +186,7 @@ static const struct json_value *body_args(const struct openai_reader *x)
 }
 
 /* Whether the model thinks. Effort "none" means that it does not. */
-static void body_put_think(struct openai_reader *x)
+static void body_put_think(struct body_reader *x)
 {
     const struct json_value *effort = json_member(x->body, "reasoning_effort");
     const struct json_value *think =
@@ -314,7 +197,7 @@ static void body_put_think(struct openai_reader *x)
         jw_bool(x->w, "think", false);
 }
 
-static void body_put_args(struct openai_reader *x)
+static void body_put_args(struct body_reader *x)
 {
     const struct json_value *args = body_args(x);
     const struct json_value *effort = json_member(x->body, "reasoning_effort");
@@ -332,7 +215,8 @@ static void body_put_args(struct openai_reader *x)
     jw_end_object(x->w);
 }
 
-static int body_template_args(struct openai_reader *x, const struct member *row,
+static int body_template_args(struct body_reader *x,
+                              const struct body_member *row,
                               const struct json_value *m)
 {
     return json_is(m, JSON_OBJECT)
@@ -340,7 +224,7 @@ static int body_template_args(struct openai_reader *x, const struct member *row,
                : body_refuse(x, row->name, "must be an object");
 }
 
-static int body_effort(struct openai_reader *x, const struct member *row,
+static int body_effort(struct body_reader *x, const struct body_member *row,
                        const struct json_value *m)
 {
     return json_is(m, JSON_STRING)
@@ -351,7 +235,7 @@ static int body_effort(struct openai_reader *x, const struct member *row,
 /* ---- the body ---- */
 
 /* SERVE's contract; batch takes the same members. */
-static const struct member members[] = {
+static const struct body_member members[] = {
     {"model", body_model, NULL},
     {"messages", body_messages, NULL},
     {"max_tokens", body_max_tokens, NULL},
@@ -414,28 +298,6 @@ const char *openai_member_name(const char *name)
     return name;
 }
 
-static int body_member(struct openai_reader *x, const struct json_value *key,
-                       const struct json_value *m)
-{
-    size_t i = 0;
-    while (i < N_MEMBERS && !json_equals(key, members[i].name))
-        i++;
-    if (json_is(m, JSON_NULL))
-        return 0;
-    return i < N_MEMBERS ? members[i].put(x, &members[i], m)
-                         : body_unknown(x, key);
-}
-
-static void body_begin(struct openai_reader *x, const struct json_value *body,
-                       struct json_writer *w, struct qwick_err *e)
-{
-    x->e = e;
-    x->body = body;
-    x->w = w;
-    x->stream = x->include_usage = false;
-    x->fault[0] = '\0';
-}
-
 static bool body_is_one_of(const char *const *names,
                            const struct json_value *key)
 {
@@ -444,10 +306,7 @@ static bool body_is_one_of(const char *const *names,
     return *names;
 }
 
-int openai_read_completion(struct openai_reader *x,
-                           const struct json_value *body,
-                           const char *const *others, struct json_writer *w,
-                           struct qwick_err *e)
+int openai_read_completion(struct body_reader *x, const char *const *others)
 {
     static const char *const shared[] = {"model",
                                          "temperature",
@@ -474,29 +333,25 @@ int openai_read_completion(struct openai_reader *x,
                                          "cache_prompt",
                                          "service_tier",
                                          NULL};
-    body_begin(x, body, w, e);
+    const struct json_value *body = x->body;
     for (size_t i = 0; i < body->len; i++) {
         const struct json_value *key = &body->keys[i];
         if (body_is_one_of(others, key))
             continue;
         if (body_is_one_of(shared, key)
-                ? body_member(x, key, &body->items[i])
+                ? body_read_member(x, members, N_MEMBERS, key, &body->items[i])
                 : body_unknown(x, key))
             return -1;
     }
     return 0;
 }
 
-int openai_read_body(struct openai_reader *x, const struct json_value *body,
-                     struct json_writer *w, struct qwick_err *e)
+int openai_read_body(struct body_reader *x)
 {
-    struct qwick_err why;
-    body_begin(x, body, w, e ? e : &why);
-    if (!json_member(body, "messages"))
+    if (!json_member(x->body, "messages"))
         return body_refuse(x, "messages", "must be an array, is missing");
-    for (size_t i = 0; i < body->len; i++)
-        if (body_member(x, &body->keys[i], &body->items[i]))
-            return -1;
+    if (body_read_members(x, members, N_MEMBERS))
+        return -1;
     body_put_think(x);
     body_put_args(x);
     return 0;

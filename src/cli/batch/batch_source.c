@@ -383,7 +383,7 @@ void source_free(struct batch_source *s)
     prompt_template_free(&s->t);
     csv_free(&s->csv);
     csv_free(&s->header);
-    openai_reader_free(&s->openai);
+    body_reader_free(&s->openai);
     buf_free(&s->raw);
     buf_free(&s->json);
 }

@@ -58,7 +58,7 @@ struct batch_source {
     struct prompt_template t; /* of the options; that of none is {} */
     struct csv csv;           /* the current record of a table */
     struct csv header;        /* the names of its columns */
-    struct openai_reader openai;
+    struct body_reader openai;
     struct buf raw;  /* the lines of the record that is being read */
     uint64_t line;   /* the number of the first of them */
     struct buf json; /* the translated record */

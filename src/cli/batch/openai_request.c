@@ -43,7 +43,7 @@ static int openai_check(const struct json_value *v, struct qwick_err *e)
     return 0;
 }
 
-int openai_request(struct openai_reader *x, const char *text, size_t n,
+int openai_request(struct body_reader *x, const char *text, size_t n,
                    struct buf *json, struct qwick_err *e)
 {
     struct json_doc *doc;
@@ -63,8 +63,9 @@ int openai_request(struct openai_reader *x, const char *text, size_t n,
         size_t len = json->len;
         const struct json_value *body = json_get(json_root(doc), "body");
         rc = openai_check(json_root(doc), e);
+        body_begin(x, body, &w, e);
         if (!rc)
-            rc = openai_read_body(x, body, &w, e);
+            rc = openai_read_body(x);
         if (rc)
             json->len = len;
         w.comma = true;

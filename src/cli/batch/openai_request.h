@@ -21,7 +21,7 @@ int openai_is_request(const char *text, size_t n, bool *is,
 /* Append the record's JSON to *json. x is shared by the requests of a file: it
  * is an error if they name different models. Returns 0, or -1 with *e set; then
  * *json has an object with only the id, or nothing. */
-int openai_request(struct openai_reader *x, const char *text, size_t n,
+int openai_request(struct body_reader *x, const char *text, size_t n,
                    struct buf *json, struct qwick_err *e);
 
 #endif

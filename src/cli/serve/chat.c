@@ -1,10 +1,11 @@
-/* /v1/chat/completions: reading requests, and their way through the batch. */
+/* Conversations, whatever their form: reading requests, and their way through
+ * the batch. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "base/key.h"
-#include "cli/answer/openai_body.h"
+#include "cli/answer/body_members.h"
 #include "cli/io/prompt.h"
 #include "cli/serve/body.h"
 #include "cli/serve/chat_state.h"
@@ -26,20 +27,20 @@ static int chat_refuse(struct serve_error *e, const struct qwick_err *why,
 static int chat_translate(struct chat_state *s, struct buf *json,
                           struct serve_error *e)
 {
-    struct openai_reader x = {.warn = &s->all.c->s->requests,
-                              .number = http_number(s->all.c->http)};
+    struct body_reader x = {.warn = &s->all.c->s->requests,
+                            .number = http_number(s->all.c->http)};
     struct json_writer w = json_writer(json);
     struct json_doc *doc = NULL;
     struct qwick_err why;
     int rc = body_read(s->all.c, NULL, &doc, e);
     if (!rc) {
+        body_begin(&x, json_root(doc), &w, &why);
         jw_object(&w, NULL);
-        if (openai_read_body(&x, json_root(doc), &w, &why))
+        if (s->form->read(s, &x))
             rc = chat_refuse(e, &why, x.fault);
         jw_end_object(&w);
     }
     json_free(doc);
-    s->include_usage = x.include_usage;
     s->all.c->stream = x.stream;
     if (!rc && jw_status(&w)) {
         err_oom(&why, json->len);
@@ -72,6 +73,7 @@ static int chat_read(struct chat_state *s, struct serve_error *e)
     struct buf json = {0};
     struct qwick_err why;
     int rc = -1;
+    context->member_name = s->form->member_name;
     if (context->raw) {
         serve_refuse(e, "messages", "messages: %s has no chat template",
                      s->all.c->s->id);
@@ -93,10 +95,12 @@ int chat_prepare(struct serve_call *c, struct serve_error *e)
     struct chat_state *s = body_state(c, sizeof(*s), e);
     if (!s)
         return -1;
+    s->form = c->endpoint->form;
     s->all = (struct samples){.c = c,
                               .end = chat_end_sample,
                               .send_end = chat_send_end,
                               .answer = chat_answer};
+    samples_make_head(c, s->form->id_prefix, s->id, &s->head);
     bool bad = chat_read(s, e) ||
                samples_create(&s->all, s->r.n, sizeof(struct chat_sample), e);
     bool stream = c->stream && !bad;
@@ -105,8 +109,6 @@ int chat_prepare(struct serve_call *c, struct serve_error *e)
         return -1;
     for (size_t i = 0; i < s->r.n; i++)
         chat_at(s, i)->index = i;
-    samples_make_head(c, "chatcmpl", s->id, &s->head);
-    s->head.null_usage = s->include_usage;
     if (stream)
         serve_stream(c);
     return 0;
@@ -136,7 +138,7 @@ int chat_start(struct serve_call *c, struct serve_error *e)
         rc = samples_queue(&s->all, i, &s->r, i, chat_token, e);
     }
     for (size_t i = 0; i < s->r.n && now && c->stream && !rc; i++)
-        chat_send_role(chat_at(s, i));
+        s->form->send_begin(chat_at(s, i));
     return rc < 0 ? -1 : 0;
 }
 

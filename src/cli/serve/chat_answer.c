@@ -1,4 +1,5 @@
-/* Answers of /v1/chat/completions: a completion, or a stream of chunks. */
+/* Answers of conversations, whatever their form: reading tokens, and the ends
+ * of samples and of the call. */
 #include <stdlib.h>
 
 #include "cli/answer/answer_opts.h"
@@ -7,11 +8,6 @@
 /* While a client has not taken more bytes than these, text waits for the next
  * event. */
 enum { MAX_UNSENT = 4096 };
-
-static struct chat_state *chat_of(const struct chat_sample *x)
-{
-    return (struct chat_state *)x->sample.all;
-}
 
 /* ---- reading tokens ---- */
 
@@ -39,73 +35,6 @@ static bool chat_has_call(const struct chat_sample *x)
     return chat_of(x)->r.one_call && x->calls.n > 0;
 }
 
-/* ---- chunks ---- */
-
-static void chat_send(struct chat_sample *x, struct openai_delta d)
-{
-    struct buf json = {0};
-    d.index = x->index;
-    if (openai_chunk(&json, &chat_of(x)->head, &d))
-        x->sample.oom = true;
-    else
-        serve_event(chat_of(x)->all.c, json.data, json.len);
-    buf_free(&json);
-}
-
-void chat_send_role(struct chat_sample *x)
-{
-    if (x->began)
-        return;
-    x->began = true;
-    chat_send(x, (struct openai_delta){.role = true});
-}
-
-static void chat_send_thinking(struct chat_sample *x)
-{
-    size_t n = x->thinking.len - x->sent_thinking;
-    if (n == 0)
-        return;
-    chat_send(x, (struct openai_delta){.thinking =
-                                           x->thinking.data + x->sent_thinking,
-                                       .n_thinking = n});
-    x->sent_thinking += n;
-}
-
-/* Send text with its log-probabilities. Those of a token whose text is not
- * certain yet wait for it. */
-static void chat_send_text(struct chat_sample *x, bool all)
-{
-    const struct buf *text = &x->calls.text;
-    size_t n = text->len - x->sent_text;
-    if (n == 0 && !(all && x->logprobs.len))
-        return;
-    chat_send(x,
-              (struct openai_delta){.text = n ? text->data + x->sent_text : "",
-                                    .n_text = n,
-                                    .logprobs = &x->logprobs});
-    x->sent_text += n;
-    x->logprobs.len = 0;
-}
-
-static void chat_send_calls(struct chat_sample *x)
-{
-    for (; x->sent_calls < x->calls.n; x->sent_calls++) {
-        struct openai_delta d = {.calls = &x->calls, .call = x->sent_calls};
-        chat_send(x, d);
-        d.arguments = true;
-        chat_send(x, d);
-    }
-}
-
-/* Send what the sample has. all: it has ended. */
-static void chat_send_all(struct chat_sample *x, bool all)
-{
-    chat_send_role(x);
-    chat_send_thinking(x);
-    chat_send_text(x, all);
-    chat_send_calls(x);
-}
-
 /* ---- tokens and the end of a sample ---- */
 
 int chat_token(void *ctx, const struct qwick_token_event *ev)
@@ -124,7 +53,7 @@ int chat_token(void *ctx, const struct qwick_token_event *ev)
         x->sample.oom = true;
     if (s->all.c->stream && !x->sample.oom && !s->all.why.status &&
         http_unsent(s->all.c->http) <= MAX_UNSENT)
-        chat_send_all(x, false);
+        s->form->send(x, false);
     return x->sample.oom || s->all.why.status || chat_has_call(x);
 }
 
@@ -160,9 +89,10 @@ void chat_end_sample(struct sample *sample)
 void chat_send_end(struct sample *sample)
 {
     struct chat_sample *x = (struct chat_sample *)sample;
-    chat_send_all(x, true);
-    chat_send(x, (struct openai_delta){
-                     .finish = openai_finish(x->sample.r.finish, &x->calls)});
+    const struct chat_form *form = chat_of(x)->form;
+    form->send_begin(x);
+    form->send(x, true);
+    form->send_end(x);
 }
 
 /* ---- the end of the call ---- */
@@ -186,14 +116,8 @@ static struct openai_usage chat_usage(const struct chat_state *s)
 static void chat_end_stream(struct chat_state *s,
                             const struct openai_usage *usage)
 {
-    struct buf json = {0};
-    if (s->include_usage) {
-        if (openai_usage_chunk(&json, &s->head, usage))
-            s->all.c->broken = true;
-        else
-            serve_event(s->all.c, json.data, json.len);
-        buf_free(&json);
-    }
+    if (s->form->send_last(s, usage))
+        s->all.c->broken = true;
     serve_done(s->all.c);
 }
 
@@ -213,7 +137,7 @@ static void chat_reply(struct chat_state *s, const struct openai_usage *usage)
             .info = qwick_engine_info(s->all.c->s->g.eng),
             .logprobs = s->r.o.logprobs ? &chat_at(s, i)->logprobs : NULL,
             .calls = &chat_at(s, i)->calls};
-    openai_completion(&w, NULL, &s->head, a, s->r.n, usage);
+    s->form->write(s, a, usage, &w);
     free(a);
     if (!jw_status(&w)) {
         serve_reply(s->all.c, &json);

@@ -1,4 +1,5 @@
-/* The state of a call of /v1/chat/completions. */
+/* The state of a call that a conversation begins: /v1/chat/completions and the
+ * endpoints of other protocols, each with its form. */
 #ifndef CLI_SERVE_CHAT_STATE_H
 #define CLI_SERVE_CHAT_STATE_H
 
@@ -6,11 +7,43 @@
 #include <stddef.h>
 
 #include "base/buf.h"
+#include "cli/answer/body_members.h"
 #include "cli/answer/openai_chat.h"
 #include "cli/answer/request.h"
 #include "cli/serve/samples.h"
 #include "qwick.h"
 #include "text/chat/tool_calls.h"
+
+struct chat_state;
+struct chat_sample;
+
+/* A protocol's bodies and answers: a row for each. All functions but `read`
+ * belong to the engine thread. Those that send set sample.oom when memory runs
+ * out. */
+struct chat_form {
+    const char *id_prefix; /* of the answer's id */
+    /* The name in a body of a record's member. */
+    const char *(*member_name)(const char *name);
+    /* Preparation thread: write the members of the record (request.h) for
+     * x->body to x->w. Sets x->stream, and may set members of s. Returns 0, or
+     * -1 with *x->e and x->fault set. */
+    int (*read)(struct chat_state *s, struct body_reader *x);
+    /* With a stream: send the beginning of a sample, once. */
+    void (*send_begin)(struct chat_sample *x);
+    /* Send what the sample has that was not sent. all: it has ended, so calls
+     * are whole, and log-probabilities without text go out, too. */
+    void (*send)(struct chat_sample *x, bool all);
+    /* Send the end of a sample, after `send`. */
+    void (*send_end)(struct chat_sample *x);
+    /* Send the end of the stream, after that of all samples; the caller ends
+     * it. Returns 0, or -1 when out of memory. */
+    int (*send_last)(struct chat_state *s, const struct openai_usage *usage);
+    /* Write the answer without stream. a[s->r.n] are its samples. */
+    void (*write)(struct chat_state *s, const struct json_answer *a,
+                  const struct openai_usage *usage, struct json_writer *w);
+};
+
+extern const struct chat_form chat_form_openai;
 
 /* One of the answers. */
 struct chat_sample {
@@ -30,11 +63,17 @@ struct chat_sample {
 
 struct chat_state {
     struct samples all; /* must be the first member; r.n chat_samples */
+    const struct chat_form *form; /* of the endpoint */
     struct request r;
     struct openai_head head; /* of completion and chunks */
     char id[SAMPLES_ID];     /* of head */
     bool include_usage;
 };
+
+static inline struct chat_state *chat_of(const struct chat_sample *x)
+{
+    return (struct chat_state *)x->sample.all;
+}
 
 static inline struct chat_sample *chat_at(const struct chat_state *s, size_t i)
 {
@@ -45,8 +84,6 @@ static inline struct chat_sample *chat_at(const struct chat_state *s, size_t i)
 
 /* Read a token of the answer. ctx is a struct chat_sample. */
 int chat_token(void *ctx, const struct qwick_token_event *ev);
-/* Send the first chunk of a sample. */
-void chat_send_role(struct chat_sample *x);
 /* The callbacks of struct samples. */
 void chat_end_sample(struct sample *x);
 void chat_send_end(struct sample *x);

@@ -18,9 +18,9 @@
 #include "cli/opt/verbs.h"
 #include "cli/sandbox/open_model.h"
 #include "cli/sandbox/sandbox.h"
-#include "cli/serve/access.h"
+#include "cli/http/access.h"
 #include "cli/serve/endpoints.h"
-#include "cli/serve/http_mhd.h"
+#include "cli/http/http_mhd.h"
 #include "cli/serve/serve.h"
 
 static int serve_check(struct opt_parsed *p)

@@ -177,7 +177,7 @@ static void send_text(struct completion_sample *x, const char *finish)
     if (jw_status(&w))
         x->sample.oom = true;
     else
-        serve_event(s->all.c, json.data, json.len);
+        serve_event(s->all.c, NULL, json.data, json.len);
     buf_free(&json);
     x->sent = x->text.len;
     l->tokens.len = l->values.len = l->tops.len = l->offsets.len = 0;
@@ -294,7 +294,7 @@ void completion_answer(struct samples *all)
     if (jw_status(&w))
         all->c->broken = true;
     else
-        serve_event(all->c, json.data, json.len);
+        serve_event(all->c, NULL, json.data, json.len);
     buf_free(&json);
     serve_done(all->c);
 }

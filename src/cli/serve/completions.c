@@ -60,11 +60,12 @@ static int read_shared(struct completion_state *s, struct completion_body *b,
     static const char *const others[] = {
         "prompt", "suffix", "echo", "logprobs", "best_of", "max_tokens", NULL};
     struct serve_call *c = s->all.c;
-    struct openai_reader x = {.warn = &c->s->requests,
-                              .number = http_number(c->http)};
+    struct body_reader x = {.warn = &c->s->requests,
+                            .number = http_number(c->http)};
     struct json_writer w = json_writer(&b->shared);
     struct qwick_err why;
-    if (openai_read_completion(&x, b->v, others, &w, &why))
+    body_begin(&x, b->v, &w, &why);
+    if (openai_read_completion(&x, others))
         return body_fault(e, x.fault, &why);
     if (!s->empty)
         jw_int(&w, "max_tokens", b->max_tokens);

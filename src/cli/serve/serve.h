@@ -21,8 +21,8 @@
 
 #include "base/buf.h"
 #include "cli/answer/request.h"
-#include "cli/serve/http.h"
-#include "cli/serve/listen.h"
+#include "cli/http/http.h"
+#include "cli/http/listen.h"
 #include "file/json.h"
 #include "file/json_writer.h"
 #include "qwick.h"
@@ -40,6 +40,16 @@ struct serve_error {
 
 struct serve;
 struct serve_call;
+struct chat_form;
+
+/* What protocols have for all of their endpoints. */
+struct protocol {
+    /* Append the JSON of an error. */
+    void (*put_error)(struct buf *out, const struct serve_error *e);
+    const char *error_event; /* name of a stream's event of an error; NULL: it
+                                has none */
+    bool done;               /* streams end with [DONE] */
+};
 
 /* An endpoint. Functions return 0, or -1 with *e set, unless they say
  * otherwise; after -1 the core answers with the error and frees the call. */
@@ -47,6 +57,8 @@ struct endpoint {
     const char *method, *path;
     bool open; /* needs no key */
     bool chat; /* needs s->batch: a model that gives answers */
+    const struct chat_form *form;    /* of a conversation; see chat_state.h */
+    const struct protocol *protocol; /* NULL: OpenAI's older one */
     /* I/O thread: answer at once with http_reply. NULL: the functions below
      * answer. */
     void (*reply)(struct serve *s, struct http_call *c);
@@ -57,8 +69,8 @@ struct endpoint {
      * callbacks answer, or return 1 if slice does the work. */
     int (*start)(struct serve_call *c, struct serve_error *e);
     /* Engine thread, between passes: do a piece of the work of about one pass.
-     * Returns 1 if there is more; 0 when it has answered, or has queued requests
-     * in s->batch. NULL: the batch does the work. */
+     * Returns 1 if there is more; 0 when it has answered, or has queued
+     * requests in s->batch. NULL: the batch does the work. */
     int (*slice)(struct serve_call *c, struct serve_error *e);
     /* Engine thread: a request that start has queued is cancelled: call
      * qwick_batch_cancel. The batch's callback ends the call as usual. NULL:
@@ -176,14 +188,21 @@ void serve_reply(struct serve_call *c, struct buf *json);
 /* Answer with an error, end the call and free it. If the head of a stream has
  * gone out, the error is an event, and no [DONE] follows. */
 void serve_fail(struct serve_call *c, const struct serve_error *e);
-/* Write "data: JSON\n\n" to a stream. A failure means that the client has left:
- * the core notices that by itself. */
-void serve_event(struct serve_call *c, const char *json, size_t n);
-/* End a stream with "data: [DONE]", end the call and free it. */
+/* Write "data: JSON\n\n" to a stream, after "event: NAME\n" unless name is
+ * NULL. A failure means that the client has left: the core notices that by
+ * itself. */
+void serve_event(struct serve_call *c, const char *name, const char *json,
+                 size_t n);
+/* End a stream, with "data: [DONE]" if the protocol has that, end the call and
+ * free it. */
 void serve_done(struct serve_call *c);
 
-/* Append the JSON of an error. */
-void serve_error_json(struct buf *out, const struct serve_error *e);
+/* Append the JSON of an error in a protocol's form. p NULL: OpenAI's older
+ * one. */
+void serve_error_json(const struct protocol *p, struct buf *out,
+                      const struct serve_error *e);
+/* The word for a status: "invalid_request_error" … */
+const char *serve_error_type(int status);
 /* The error of a library's error, with its status: 400 for QWICK_ERR_USAGE and
  * QWICK_ERR_CONTEXT, 503 for QWICK_ERR_MEMORY, 400 for QWICK_KIND_LIMIT, else
  * 500. */

@@ -47,7 +47,7 @@ void serve_begin(struct serve *s, struct http_call *http,
     struct serve_call *c = calloc(1, sizeof(*c));
     struct buf body = {0};
     if (!c) {
-        serve_error_json(&body, &(struct serve_error){
+        serve_error_json(ep->protocol, &body, &(struct serve_error){
                                     .status = 503, .e.msg = "out of memory"});
         http_reply(http, 503, json_type, &body);
         return;
@@ -105,6 +105,47 @@ static void call_note(const struct serve_call *c, int status)
              clock_ms() - http_received_ms(c->http));
 }
 
+/* ---- OpenAI's errors ---- */
+
+/* OpenAI's words for statuses. */
+static const struct {
+    int status;
+    const char *type;
+} error_types[] = {
+    {401, "authentication_error"}, {403, "permission_error"},
+    {404, "not_found_error"},      {429, "rate_limit_error"},
+    {500, "server_error"},         {503, "server_error"},
+    {504, "server_error"},
+};
+
+const char *serve_error_type(int status)
+{
+    for (size_t i = 0; i < sizeof(error_types) / sizeof(*error_types); i++)
+        if (error_types[i].status == status)
+            return error_types[i].type;
+    return status >= 500 ? "server_error" : "invalid_request_error";
+}
+
+static void put_openai_error(struct buf *out, const struct serve_error *e)
+{
+    struct json_writer w = json_writer(out);
+    jw_object(&w, NULL);
+    jw_object(&w, "error");
+    jw_cstr(&w, "message", e->e.msg);
+    jw_cstr(&w, "type", serve_error_type(e->status));
+    jw_cstr(&w, "param", e->param[0] ? e->param : NULL);
+    jw_cstr(&w, "code", e->code);
+    jw_end_object(&w);
+    jw_end_object(&w);
+}
+
+static const struct protocol *call_protocol(const struct protocol *p)
+{
+    static const struct protocol openai = {.put_error = put_openai_error,
+                                           .done = true};
+    return p ? p : &openai;
+}
+
 /* ---- answers ---- */
 
 void serve_stream(struct serve_call *c)
@@ -127,10 +168,13 @@ void serve_reply(struct serve_call *c, struct buf *json)
     call_free(c);
 }
 
-void serve_event(struct serve_call *c, const char *json, size_t n)
+void serve_event(struct serve_call *c, const char *name, const char *json,
+                 size_t n)
 {
     struct buf b = {0};
-    buf_reserve(&b, n + 8);
+    buf_reserve(&b, n + (name ? strlen(name) : 0) + 16);
+    if (name)
+        buf_printf(&b, "event: %s\n", name);
     buf_puts(&b, "data: ");
     buf_append(&b, json, n);
     buf_puts(&b, "\n\n");
@@ -144,7 +188,7 @@ void serve_done(struct serve_call *c)
 {
     static const char end[] = "data: [DONE]\n\n";
     call_release(c);
-    if (!c->broken)
+    if (!c->broken && call_protocol(c->endpoint->protocol)->done)
         http_write(c->http, end, sizeof(end) - 1);
     call_note(c, 200);
     http_end(c->http);
@@ -160,7 +204,7 @@ static void call_error_json(const struct serve_call *c,
     struct serve_error shown = *e;
     snprintf(shown.e.msg, sizeof(shown.e.msg), "%s",
              err_without_name(&e->e, path));
-    serve_error_json(body, &shown);
+    serve_error_json(c->endpoint->protocol, body, &shown);
 }
 
 void serve_fail(struct serve_call *c, const struct serve_error *e)
@@ -174,7 +218,8 @@ void serve_fail(struct serve_call *c, const struct serve_error *e)
     if (!c->stream) {
         http_reply(c->http, e->status, json_type, &body);
     } else if (!http_refuse(c->http, e->status, json_type, &body)) {
-        serve_event(c, buf_text(&body), body.len);
+        serve_event(c, call_protocol(c->endpoint->protocol)->error_event,
+                    buf_text(&body), body.len);
         http_end(c->http);
         buf_free(&body);
     }
@@ -183,36 +228,10 @@ void serve_fail(struct serve_call *c, const struct serve_error *e)
 
 /* ---- errors ---- */
 
-/* OpenAI's words for statuses. */
-static const struct {
-    int status;
-    const char *type;
-} error_types[] = {
-    {401, "authentication_error"}, {403, "permission_error"},
-    {404, "not_found_error"},      {429, "rate_limit_error"},
-    {500, "server_error"},         {503, "server_error"},
-    {504, "server_error"},
-};
-
-static const char *error_type(int status)
+void serve_error_json(const struct protocol *p, struct buf *out,
+                      const struct serve_error *e)
 {
-    for (size_t i = 0; i < sizeof(error_types) / sizeof(*error_types); i++)
-        if (error_types[i].status == status)
-            return error_types[i].type;
-    return status >= 500 ? "server_error" : "invalid_request_error";
-}
-
-void serve_error_json(struct buf *out, const struct serve_error *e)
-{
-    struct json_writer w = json_writer(out);
-    jw_object(&w, NULL);
-    jw_object(&w, "error");
-    jw_cstr(&w, "message", e->e.msg);
-    jw_cstr(&w, "type", error_type(e->status));
-    jw_cstr(&w, "param", e->param[0] ? e->param : NULL);
-    jw_cstr(&w, "code", e->code);
-    jw_end_object(&w);
-    jw_end_object(&w);
+    call_protocol(p)->put_error(out, e);
 }
 
 struct serve_error serve_error_of(const struct qwick_err *why)

@@ -3,8 +3,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "cli/http/access.h"
 #include "cli/io/out.h"
-#include "cli/serve/access.h"
+#include "cli/serve/chat_state.h"
 #include "cli/serve/endpoints.h"
 #include "cli/serve/serve.h"
 
@@ -15,13 +16,13 @@ static const char json_type[] = "application/json";
 
 /* ---- answers of this thread ---- */
 
-static void reply_error(struct http_call *http, int status, const char *code,
-                        const char *message)
+static void reply_error(const struct endpoint *ep, struct http_call *http,
+                        int status, const char *code, const char *message)
 {
     struct serve_error e = {.status = status, .code = code};
     struct buf body = {0};
     err_set(&e.e, QWICK_ERR_USAGE, "%s", message);
-    serve_error_json(&body, &e);
+    serve_error_json(ep ? ep->protocol : NULL, &body, &e);
     http_reply(http, status, json_type, &body);
 }
 
@@ -32,7 +33,7 @@ static void serve_health(struct serve *s, struct http_call *http)
                  clock_ms() - atomic_load(&s->step_ms) > HANGS_MS;
     struct buf body = {0};
     if (drains || hangs) {
-        reply_error(http, 503, NULL,
+        reply_error(NULL, http, 503, NULL,
                     drains ? "the server is shutting down"
                            : "the engine has made no step for a minute");
         return;
@@ -72,7 +73,7 @@ static void serve_model(struct serve *s, struct http_call *http)
     struct buf body = {0};
     struct json_writer w = json_writer(&body);
     if (strcmp(http_path(http) + sizeof(models_path) - 1, s->id) != 0) {
-        reply_error(http, 404, "model_not_found",
+        reply_error(NULL, http, 404, "model_not_found",
                     "there is no model of this name; see /v1/models");
         return;
     }
@@ -82,9 +83,13 @@ static void serve_model(struct serve *s, struct http_call *http)
 
 /* ---- endpoints ---- */
 
-#define RERANK                                         \
-    .prepare = rerank_prepare, .start = rerank_start, \
-    .slice = rerank_slice, .free = rerank_free
+#define RERANK                                                               \
+    .prepare = rerank_prepare, .start = rerank_start, .slice = rerank_slice, \
+    .free = rerank_free
+
+#define CHAT(FORM)                                                             \
+    .chat = true, .form = &FORM, .prepare = chat_prepare, .start = chat_start, \
+    .cancel = chat_cancel, .waits = chat_waits, .free = chat_free
 
 const struct endpoint serve_endpoints[] = {
     {.method = "GET", .path = "/health", .open = true, .reply = serve_health},
@@ -95,14 +100,7 @@ const struct endpoint serve_endpoints[] = {
     {.method = "GET", .path = "/", .reply = serve_health},
     {.method = "GET", .path = "/v1/models", .reply = serve_models},
     {.method = "GET", .path = models_path, .reply = serve_model},
-    {.method = "POST",
-     .path = "/v1/chat/completions",
-     .chat = true,
-     .prepare = chat_prepare,
-     .start = chat_start,
-     .cancel = chat_cancel,
-     .waits = chat_waits,
-     .free = chat_free},
+    {.method = "POST", .path = "/v1/chat/completions", CHAT(chat_form_openai)},
     {.method = "POST",
      .path = "/v1/completions",
      .chat = true,
@@ -192,7 +190,8 @@ static void serve_reload(struct serve *s)
 
 /* Answer a request that the rules of access refuse. Returns whether it may go
  * on. */
-static bool serve_admit(struct serve *s, struct http_call *http, bool open)
+static bool serve_admit(struct serve *s, struct http_call *http,
+                        const struct endpoint *ep)
 {
     const struct access_head head = {
         .method = http_method(http),
@@ -201,7 +200,7 @@ static bool serve_admit(struct serve *s, struct http_call *http, bool open)
         .fetch_site = http_field(http, "Sec-Fetch-Site"),
         .authorization = http_field(http, "Authorization"),
         .api_key = http_field(http, "x-api-key"),
-        .open = open,
+        .open = ep && ep->open,
     };
     serve_reload(s);
     struct access_answer a = access_check(s->access, &head);
@@ -214,8 +213,8 @@ static bool serve_admit(struct serve *s, struct http_call *http, bool open)
     else if (a.status == 401)
         http_add_field(http, "WWW-Authenticate", "Bearer");
     if (a.why)
-        reply_error(http, a.status, a.status == 401 ? "invalid_api_key" : NULL,
-                    a.why);
+        reply_error(ep, http, a.status,
+                    a.status == 401 ? "invalid_api_key" : NULL, a.why);
     return a.status == 0;
 }
 
@@ -224,20 +223,21 @@ static void on_head(void *ctx, struct http_call *http)
     struct serve *s = ctx;
     const char *allowed;
     const struct endpoint *ep = find_endpoint(http, &allowed);
-    if (!serve_admit(s, http, ep && ep->open))
+    if (!serve_admit(s, http, ep))
         return; /* it has been answered */
     if (!ep && allowed) {
         http_add_field(http, "Allow", allowed);
-        reply_error(http, 405, NULL, "this path has another method, see Allow");
+        reply_error(ep, http, 405, NULL,
+                    "this path has another method, see Allow");
     } else if (!ep) {
-        reply_error(http, 404, NULL, "there is no such path");
+        reply_error(ep, http, 404, NULL, "there is no such path");
     } else if (!ep->reply && atomic_load(&s->draining)) {
-        reply_error(http, 503, NULL, "the server is shutting down");
+        reply_error(ep, http, 503, NULL, "the server is shutting down");
     } else if (ep->chat && !s->batch) {
-        reply_error(http, 400, NULL, "the model gives no answers");
+        reply_error(ep, http, 400, NULL, "the model gives no answers");
     } else if (!ep->reply && !has_place(s)) {
         http_add_field(http, "Retry-After", "1");
-        reply_error(http, 429, NULL, "the queue is full, try again later");
+        reply_error(ep, http, 429, NULL, "the queue is full, try again later");
     }
 }
 
@@ -268,7 +268,7 @@ static void on_fault(void *ctx, int status, const char *why, struct buf *body)
     struct serve_error e = {.status = status};
     (void)ctx;
     err_set(&e.e, QWICK_ERR_USAGE, "%s", why);
-    serve_error_json(body, &e);
+    serve_error_json(NULL, body, &e);
 }
 
 struct http_handler serve_handler(struct serve *s)

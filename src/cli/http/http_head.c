@@ -1,7 +1,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cli/serve/http_head.h"
+#include "cli/http/http_head.h"
 
 /* A refusal of a head; status 0: none. */
 struct refusal {

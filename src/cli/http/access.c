@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
-#include "cli/serve/access.h"
+#include "cli/http/access.h"
 #include "file/fs.h"
 
 /* A key has at least 16 characters, so that it cannot be guessed. The most is

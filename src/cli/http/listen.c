@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
-#include "cli/serve/listen.h"
+#include "cli/http/listen.h"
 
 /* Connections that wait while we have as many as we take. */
 #define BACKLOG 128

@@ -2,7 +2,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "cli/serve/http_mhd.h"
+#include "cli/http/http_mhd.h"
 
 #define LIBRARY "libmicrohttpd.so.12"
 #define PACKAGE "libmicrohttpd12"

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cli/serve/http_parts.h"
+#include "cli/http/http_parts.h"
 
 /* libmicrohttpd's memory for a connection: the head, an entry for each field, and
  * what it reads and writes at a time. It touches all of it once a connection is

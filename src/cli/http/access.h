@@ -9,7 +9,7 @@
 
 #include "base/err.h"
 #include "cli/io/strings.h"
-#include "cli/serve/listen.h"
+#include "cli/http/listen.h"
 
 struct access_options {
     struct strings hosts;         /* --allow-host: names and addresses */

@@ -7,9 +7,9 @@
 #include <stdatomic.h>
 #include <sys/select.h>
 
-#include "cli/serve/http.h"
-#include "cli/serve/http_head.h"
-#include "cli/serve/http_mhd.h"
+#include "cli/http/http.h"
+#include "cli/http/http_head.h"
+#include "cli/http/http_mhd.h"
 
 enum client_state {
     CLIENT_IDLE,      /* the head of its next request is not complete */

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
-#include "cli/serve/http_parts.h"
+#include "cli/http/http_parts.h"
 
 /* After a refusal the client has this time to read it, and to close. */
 #define LINGER_MS 3000

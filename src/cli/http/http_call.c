@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cli/serve/http_parts.h"
+#include "cli/http/http_parts.h"
 
 /* A stream that has more bytes waiting than this belongs to a client that does
  * not read. */
