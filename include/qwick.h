@@ -169,7 +169,8 @@ struct qwick_engine_options {
     const char *isa;      /* cap on the kernels: "ref", "avx2", "avxvnni",
                              "avx512", "avx512bf16"; NULL: the best the CPU
                              has. Above the CPU's level: QWICK_ERR_USAGE */
-    int threads;          /* 0: physical cores within affinity and cgroup */
+    int threads;          /* 0: physical cores within affinity, cgroup and
+                             SLURM_CPUS_PER_TASK */
     bool exact;           /* always the same order of sums, f32 everywhere, no
                              BLAS */
     enum qwick_kv kv;     /* default: f16, or f32 when exact, and for

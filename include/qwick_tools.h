@@ -146,7 +146,7 @@ struct qwick_quantize_options {
     size_t n_skip;
     enum qwick_scales scales;
     bool force;                 /* replace an existing checkpoint */
-    int threads;                /* 0: physical cores */
+    int threads;                /* 0: as qwick_engine_options */
     qwick_progress_fn progress; /* gets bytes of the source done and all
                                    bytes */
     void *progress_ctx;
@@ -280,6 +280,7 @@ struct qwick_plan {
     int cpus_affinity;   /* of these, in the affinity mask */
     int cores;           /* physical cores in the affinity mask */
     double cpu_quota;    /* CPUs that the cgroup may keep busy; 0: no limit */
+    int slurm_cpus;      /* SLURM_CPUS_PER_TASK, a limit as well; 0: unknown */
     int threads_default; /* threads that an engine gets by default */
 
     enum qwick_plan_source source;

@@ -15,11 +15,18 @@ struct os_cpu_limits {
     int affinity; /* of these, in the affinity mask: os_cpus */
     int cores;    /* physical cores of the mask: one per group of siblings */
     double quota; /* CPUs that the cgroup may keep busy; INFINITY: all */
+    int slurm;    /* CPUs of this task in Slurm; 0: unknown, see below */
 };
 void os_cpu_limits(struct os_cpu_limits *out);
 
+/* Read the CPUs that Slurm gave this task from $SLURM_CPUS_PER_TASK: a cluster
+ * need not bind tasks to their CPUs. *out is 0 if the variable is unset, empty
+ * or no number. Returns its value in the last case, which deserves a warning,
+ * otherwise NULL. */
+const char *os_slurm_cpus(int *out);
+
 /* Return the default number of threads: the physical cores, at most the quota
- * rounded down, at least 1. */
+ * rounded down and the CPUs of the task in Slurm, at least 1. */
 int os_default_threads(void);
 /* Return the number of logical CPUs in the affinity mask, at least 1. */
 int os_cpus(void);

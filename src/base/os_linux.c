@@ -131,6 +131,20 @@ static double cpu_quota(void)
     return least;
 }
 
+const char *os_slurm_cpus(int *out)
+{
+    const char *text = getenv("SLURM_CPUS_PER_TASK");
+    *out = 0;
+    if (!text || !*text)
+        return NULL;
+    errno = 0;
+    long n = strtol(text, NULL, 10);
+    if (text[strspn(text, "0123456789")] || errno || n < 1 || n > INT_MAX)
+        return text;
+    *out = (int)n;
+    return NULL;
+}
+
 void os_cpu_limits(struct os_cpu_limits *out)
 {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
@@ -138,6 +152,7 @@ void os_cpu_limits(struct os_cpu_limits *out)
     out->affinity = os_cpus();
     out->cores = physical_cores();
     out->quota = cpu_quota();
+    os_slurm_cpus(&out->slurm);
 }
 
 size_t os_cache_bytes(void)
@@ -150,10 +165,13 @@ size_t os_cache_bytes(void)
 
 int os_default_threads(void)
 {
-    int n = physical_cores();
+    int n = physical_cores(), slurm;
     double quota = cpu_quota();
     if (quota < n)
         n = (int)quota;
+    os_slurm_cpus(&slurm);
+    if (slurm && slurm < n)
+        n = slurm;
     return n > 0 ? n : 1;
 }
 

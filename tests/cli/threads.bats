@@ -177,3 +177,43 @@ on_nodes() {
     run -2 q -n 1 --numa distribute a
     [[ $output == *'--numa: "distribute" is none of off|interleave|bind'* ]]
 }
+
+@test "SLURM_CPUS_PER_TASK limits the default number of threads" {
+    # plan CPUS ARGS...: what plan says under Slurm
+    plan() {
+        local cpus=$1
+        shift
+        SLURM_CPUS_PER_TASK=$cpus q plan --no-speed --json "$@" |
+            jget '[o["threads"], o["threads_default"], o["slurm_cpus"]]'
+    }
+    all=$(env -u SLURM_CPUS_PER_TASK "$QWICK" plan --no-speed --json </dev/null |
+        jget 'o["threads"]')
+    [ "$(plan '')" = "[$all, $all, None]" ]
+    [ "$(plan 1)" = "[1, 1, 1]" ]
+    [ "$(plan 1 -t 2)" = "[2, 1, 1]" ]
+    [ "$(QWICK_THREADS=2 plan 1)" = "[2, 1, 1]" ]
+    [ "$(plan 100000)" = "[$all, $all, 100000]" ]
+    [ "$(plan $((all + 1)))" = "[$all, $all, $((all + 1))]" ]
+    run -0 env SLURM_CPUS_PER_TASK=1 "$QWICK" plan --no-speed </dev/null
+    [[ $output == *"threads      1: "*" quota, 1 CPU of a task in Slurm"* ]]
+    run -0 env SLURM_CPUS_PER_TASK=1 "$QWICK" -v -n 1 a </dev/null
+    [[ $output == *", 1 threads of "* ]]
+    # the variable is not ours, so a bad value is one warning, however many models
+    for bad in 0 -1 +1 x 1x '1 ' 1.5 99999999999999999999; do
+        run -0 --separate-stderr env SLURM_CPUS_PER_TASK="$bad" "$QWICK" plan \
+            --no-speed --json </dev/null
+        [ "$(jget 'o["threads"]' <<<"$output")" = "$all" ]
+        [ "$stderr" = "qwick: warning: SLURM_CPUS_PER_TASK: \"$bad\": is no number of CPUs and is ignored" ]
+    done
+    export SLURM_CPUS_PER_TASK=all
+    run -0 --separate-stderr q --draft models/demo -n 1 a
+    [ "$(grep -c SLURM <<<"$stderr")" -eq 1 ]
+    # and none where no thread is counted
+    for args in "plan --no-speed -t 1" "count a" "--version"; do
+        # shellcheck disable=SC2086
+        run -0 --separate-stderr q $args
+        [ -z "$stderr" ]
+    done
+    run -0 --separate-stderr q -q plan --no-speed
+    [ -z "$stderr" ]
+}

@@ -495,6 +495,50 @@ static void more_cpus_than_a_cpu_set_holds(void **state)
         assert_true(threads > 1);
 }
 
+static void slurm_limits_the_default_threads(void **state)
+{
+    static const char *const bad[] = {"0",
+                                      "-1",
+                                      "+1",
+                                      " 1",
+                                      "1 ",
+                                      "1x",
+                                      "x",
+                                      "1.5",
+                                      "0x1",
+                                      "99999999999",
+                                      "99999999999999999999"};
+    struct os_cpu_limits l;
+    int n = 7, all;
+    unsetenv("SLURM_CPUS_PER_TASK");
+    all = os_default_threads();
+    assert_null(os_slurm_cpus(&n));
+    assert_int_equal(n, 0);
+    os_cpu_limits(&l);
+    assert_int_equal(l.slurm, 0);
+    setenv("SLURM_CPUS_PER_TASK", "1", 1);
+    assert_null(os_slurm_cpus(&n));
+    assert_int_equal(n, 1);
+    assert_int_equal(os_default_threads(), 1);
+    os_cpu_limits(&l);
+    assert_int_equal(l.slurm, 1);
+    /* it never gives more */
+    setenv("SLURM_CPUS_PER_TASK", "100000", 1);
+    assert_null(os_slurm_cpus(&n));
+    assert_int_equal(n, 100000);
+    assert_int_equal(os_default_threads(), all);
+    setenv("SLURM_CPUS_PER_TASK", "", 1);
+    assert_null(os_slurm_cpus(&n));
+    assert_int_equal(n, 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        setenv("SLURM_CPUS_PER_TASK", bad[i], 1);
+        assert_string_equal(os_slurm_cpus(&n), bad[i]);
+        assert_int_equal(n, 0);
+        assert_int_equal(os_default_threads(), all);
+    }
+    unsetenv("SLURM_CPUS_PER_TASK");
+}
+
 /* ---- random numbers ---- */
 
 static void draws_depend_on_seed_and_counter_alone(void **state)
@@ -899,6 +943,7 @@ int main(void)
         cmocka_unit_test(dtype_names),
         cmocka_unit_test(isa_names_and_levels),
         cmocka_unit_test(more_cpus_than_a_cpu_set_holds),
+        cmocka_unit_test(slurm_limits_the_default_threads),
         cmocka_unit_test(draws_depend_on_seed_and_counter_alone),
         cmocka_unit_test(draws_are_uniform),
         cmocka_unit_test(random_seeds_differ),

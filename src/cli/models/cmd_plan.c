@@ -37,6 +37,7 @@ static void plan_json(struct buf *b, const struct qwick_info *i,
     jw_int(&w, "cpus_affinity", p->cpus_affinity);
     jw_int(&w, "cores", p->cores);
     jw_known_double(&w, "cpu_quota", p->cpu_quota, 3);
+    jw_known_uint(&w, "slurm_cpus", (size_t)p->slurm_cpus);
     jw_cstr(&w, "isa", i->isa);
     jw_cstr(&w, "kv_dtype", i->kv_dtype);
     jw_uint(&w, "weight_bytes", p->weight_bytes);
@@ -74,10 +75,13 @@ static const char *bytes_text(size_t n, char out[32])
 static void plan_head(struct buf *b, const struct qwick_info *i,
                       const struct qwick_plan *p)
 {
-    char quota[64] = "no CPU quota", params[32];
+    char quota[64] = "no CPU quota", slurm[64] = "", params[32];
     size_text(i->n_params, "", params);
     if (p->cpu_quota > 0)
         snprintf(quota, sizeof quota, "a CPU quota of %.3g", p->cpu_quota);
+    if (p->slurm_cpus)
+        snprintf(slurm, sizeof slurm, ", %d %s of a task in Slurm",
+                 p->slurm_cpus, plural((uint64_t)p->slurm_cpus, "CPU", "CPUs"));
     buf_puts(b, "model        ");
     /* a name of a directory may hold any byte */
     buf_json_cstr(b, i->model);
@@ -86,11 +90,11 @@ static void plan_head(struct buf *b, const struct qwick_info *i,
                "tokens       %zu of prompt, %zu of answer, context of "
                "%zu\n"
                "threads      %d%s: %d of %d CPUs in the affinity mask, "
-               "%d physical cores, %s\n"
+               "%d physical cores, %s%s\n"
                "kernels      %s of %s, KV %s, prefill %s\n\n",
                i->weights_dtype, params, p->n_prompt, p->n_answer, p->n_ctx,
                i->threads, i->threads == p->threads_default ? "" : " as asked",
-               p->cpus_affinity, p->cpus_online, p->cores, quota, i->isa,
+               p->cpus_affinity, p->cpus_online, p->cores, quota, slurm, i->isa,
                i->cpu, i->kv_dtype, i->gemm);
 }
 

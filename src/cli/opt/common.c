@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
+#include "base/os.h"
 #include "cli/io/out.h"
 #include "cli/io/term.h"
 #include "cli/opt/aliases.h"
@@ -121,6 +122,18 @@ static int check_outputs(const struct opt_parsed *p)
     return -1;
 }
 
+/* SLURM_CPUS_PER_TASK is not ours, so a bad value is no reason to fail. */
+static void warn_slurm(const struct opt_parsed *p)
+{
+    const struct opt *threads = opt_find(p->verb, "threads");
+    int cpus;
+    const char *bad = os_slurm_cpus(&cpus);
+    if (bad && threads && !opt_given(p, threads->id))
+        msg_warn("SLURM_CPUS_PER_TASK: \"%.40s\": is no number of CPUs and is "
+                 "ignored",
+                 bad);
+}
+
 int common_check(struct opt_parsed *p)
 {
     const struct args *a = &p->a;
@@ -141,6 +154,7 @@ int common_check(struct opt_parsed *p)
                                               &p->models.is_name)) >= 0)
         return r;
     warn_swallowed(p);
+    warn_slurm(p);
     return check_template_args(p);
 }
 

@@ -100,6 +100,7 @@ static void set_cpus(struct qwick_plan *p)
     p->cpus_affinity = l.affinity;
     p->cores = l.cores;
     p->cpu_quota = isfinite(l.quota) ? l.quota : 0;
+    p->slurm_cpus = l.slurm;
     p->threads_default = os_default_threads();
 }
 
