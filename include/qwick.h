@@ -1464,6 +1464,9 @@ struct qwick_batch_stats {
 QWICK_API void qwick_batch_stats_read(const struct qwick_batch *b,
                                       struct qwick_batch_stats *out,
                                       size_t size);
+/* Return the bytes of the KV caches of live sequences. A page that several
+ * sequences share counts in parts. */
+QWICK_API size_t qwick_batch_kv_bytes(const struct qwick_batch *b);
 static inline struct qwick_batch_stats
 qwick_batch_get_stats(const struct qwick_batch *b)
 {

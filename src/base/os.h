@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* The CPUs that this process may use. */
 struct os_cpu_limits {
@@ -119,6 +120,14 @@ bool os_huge_bytes(const void *p, size_t n, size_t *mapped, size_t *huge);
 /* Return the bytes of memory that this process has and that no file backs; 0 if
  * unknown. */
 size_t os_private_bytes(void);
+
+/* Open what os_memory_read reads; -1: unknown. */
+int os_memory_open(void);
+/* Return the bytes of memory of this process, mapped files included; 0 if
+ * unknown. */
+size_t os_memory_read(int fd);
+/* Return the CPU time of this process in microseconds. */
+uint64_t os_cpu_us(void);
 
 /* Sleep while *word is `old`, until os_wake is called for it. May return
  * early. */

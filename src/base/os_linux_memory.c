@@ -181,6 +181,29 @@ size_t os_private_bytes(void)
     return at ? (size_t)strtoull(at, NULL, 10) * 1024 : 0;
 }
 
+int os_memory_open(void)
+{
+    return open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+}
+
+size_t os_memory_read(int fd)
+{
+    char text[128];
+    unsigned long long pages = 0;
+    if (proc_read_open(fd, text, sizeof text))
+        sscanf(text, "%*u %llu", &pages);
+    return (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+uint64_t os_cpu_us(void)
+{
+    struct rusage u;
+    if (getrusage(RUSAGE_SELF, &u))
+        return 0;
+    return (uint64_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000 +
+           (uint64_t)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
 bool os_resident_bytes(const void *p, size_t n, size_t *out)
 {
     enum { N_PAGES = 4096 };

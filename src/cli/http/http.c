@@ -216,9 +216,9 @@ void http_drain(struct http *h)
     http_wake(h);
 }
 
-bool http_is_idle(struct http *h)
+size_t http_connections(struct http *h)
 {
-    return atomic_load(&h->n_clients) == 0;
+    return atomic_load(&h->n_clients);
 }
 
 void http_stop(struct http *h)

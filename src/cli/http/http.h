@@ -85,8 +85,8 @@ int http_run(struct http *h, struct qwick_err *e);
 /* Any thread. Accept no more connections. Connections without a request are
  * closed, others after their answer. */
 void http_drain(struct http *h);
-/* Any thread. Return whether no connection is left. */
-bool http_is_idle(struct http *h);
+/* Any thread. Return the number of connections. */
+size_t http_connections(struct http *h);
 /* Any thread. Return from http_run soon. Answers that are complete are still
  * written, for up to a second. */
 void http_stop(struct http *h);

@@ -193,6 +193,7 @@ static int serve_open_sockets(struct serve *s)
         status = msg_result(listen_open(&s->listeners, addrs, n, &e), &e);
     free(addrs);
     notify_open(&s->notify);
+    s->memory = os_memory_open();
     return status;
 }
 
@@ -268,6 +269,7 @@ static int serve_run(struct opt_parsed *p, struct qwick_engine *eng)
                       .g = {.p = p, .eng = eng},
                       .wake = -1,
                       .notify = -1,
+                      .memory = -1,
                       .mutex = PTHREAD_MUTEX_INITIALIZER,
                       .to_prepare = PTHREAD_COND_INITIALIZER};
     request_context_init(&s.requests, &s.g);
@@ -287,6 +289,8 @@ static int serve_run(struct opt_parsed *p, struct qwick_engine *eng)
         close(s.wake);
     if (s.notify >= 0)
         close(s.notify);
+    if (s.memory >= 0)
+        close(s.memory);
     free(s.id);
     return status;
 }

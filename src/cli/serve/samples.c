@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/key.h"
 #include "cli/answer/answer_opts.h"
 #include "cli/io/prompt.h"
@@ -83,6 +84,47 @@ void samples_make_head(const struct serve_call *c, const char *prefix,
                               .live = true};
 }
 
+/* ---- metrics ---- */
+
+/* Count a token, and pass it on. */
+static int sample_token(void *ctx, const struct qwick_token_event *ev)
+{
+    struct sample *x = ctx;
+    struct serve_call *c = x->all->c;
+    struct metrics *m = &c->s->metrics;
+    double now = clock_ms();
+    if (!x->all->began)
+        metrics_time(m, METRIC_FIRST_TOKEN, now - http_received_ms(c->http));
+    x->all->began = true;
+    if (x->n_drawn) {
+        metrics_time(m, METRIC_INTER_TOKEN, now - x->last_ms);
+    } else {
+        x->first_ms = now;
+        metric_add(&m->v[METRIC_PROMPT_TOKENS], x->n_prompt);
+    }
+    metric_add(&m->v[METRIC_GENERATION_TOKENS], 1);
+    x->n_drawn++;
+    x->last_ms = now;
+    return x->on_token(x, ev);
+}
+
+/* Count an answer that has ended. */
+static void sample_count(const struct sample *x, bool failed)
+{
+    struct metrics *m = &x->all->c->s->metrics;
+    if (failed)
+        metric_add(&m->ends[METRIC_ERROR], 1);
+    else
+        metrics_end(m, x->r.finish);
+    if (x->n_drawn > 1)
+        metrics_time(m, METRIC_PER_TOKEN,
+                     (x->last_ms - x->first_ms) / (double)(x->n_drawn - 1));
+    if (x->n_drawn && x->n_prompt) {
+        metric_add(&m->v[METRIC_CACHE_QUERIES], x->n_prompt);
+        metric_add(&m->v[METRIC_CACHE_HITS], x->r.n_cached);
+    }
+}
+
 /* ---- in the batch ---- */
 
 int samples_queue(struct samples *s, size_t i, const struct request *r,
@@ -94,8 +136,10 @@ int samples_queue(struct samples *s, size_t i, const struct request *r,
     struct qwick_err why;
     x->constraint = o.constraint;
     x->is_text = r->constraint && constraint_is_text(r->constraint->kind);
-    o.on_token = fn;
+    o.on_token = sample_token;
     o.on_token_ctx = x;
+    x->on_token = fn;
+    x->n_prompt = k ? 0 : r->n_ids;
     if (!qwick_batch_add(s->c->s->batch, r->ids, r->n_ids, &o, &x->task,
                          &why)) {
         x->queued = true;
@@ -201,6 +245,7 @@ static void sample_done(struct serve_task *t, struct qwick_result *r,
             s->send_end(x);
         sample_check_memory(x);
     }
+    sample_count(x, why);
     if (--s->n_open == 0) {
         if (s->why.status)
             serve_fail(s->c, &s->why);

@@ -23,6 +23,12 @@ struct sample {
     struct qwick_result r; /* of the answer when it has ended */
     const struct qwick_constraint *constraint; /* of its request; NULL: none */
     bool is_text;                              /* see constraint_is_text */
+
+    /* for metrics */
+    qwick_token_fn on_token;  /* of the endpoint */
+    size_t n_prompt;          /* tokens of the prompt; 0: another sample's */
+    size_t n_drawn;           /* tokens so far */
+    double first_ms, last_ms; /* clock_ms of the first and the last */
 };
 
 struct samples {
@@ -30,6 +36,7 @@ struct samples {
     char *v; /* [n] structs of `size` bytes */
     size_t n, size;
     size_t n_open;          /* samples in the batch */
+    bool began;             /* a token has been drawn */
     struct serve_error why; /* status not 0: the call ends with it */
     /* A sample has ended: read what is left of it. */
     void (*end)(struct sample *x);

@@ -4,7 +4,7 @@
  * Three threads pass a call on, and one at a time owns it:
  *
  *   I/O          reads the request and writes the answer (http.h); refuses what
- *                the head forbids (access.h); answers /health and /v1/models
+ *                the head forbids (access.h); answers /health, /metrics and /v1/models
  *   preparation  parses the body, renders the template, tokenizes and compiles
  *                constraints (endpoint.prepare)
  *   engine       the main thread: evaluates and draws (endpoint.start,
@@ -23,6 +23,7 @@
 #include "cli/answer/request.h"
 #include "cli/http/http.h"
 #include "cli/http/listen.h"
+#include "cli/serve/metrics.h"
 #include "file/json.h"
 #include "file/json_writer.h"
 #include "qwick.h"
@@ -61,7 +62,8 @@ struct endpoint {
     const struct protocol *protocol; /* NULL: OpenAI's older one */
     /* I/O thread: answer at once with http_reply. NULL: the functions below
      * answer. */
-    void (*reply)(struct serve *s, struct http_call *c);
+    void (*reply)(struct serve *s, const struct endpoint *ep,
+                  struct http_call *c);
     /* Preparation thread. Sets c->state. Returns 1 if it has answered, with
      * serve_reply. */
     int (*prepare)(struct serve_call *c, struct serve_error *e);
@@ -146,6 +148,8 @@ struct serve {
     struct listeners listeners;
     struct access *access; /* the I/O thread alone uses it, once it runs */
     int notify;            /* socket of systemd; -1: none */
+    int memory;            /* of os_memory_read */
+    struct metrics metrics;
 
     volatile int woken; /* set by serve_wake; ends what idle time is for */
     int wake;           /* eventfd of the engine thread */
@@ -159,6 +163,8 @@ struct serve {
     struct serve_queue sliced; /* calls with slices left */
     bool unstored;             /* the prefix cache has news for the disk */
     double drain_ms;           /* clock_ms at which draining ends; 0: not yet */
+    double shown_ms;           /* clock_ms of the last look at the batch's
+                                  memory */
 };
 
 /* ---- serve_call.c: any thread that owns the call ---- */
@@ -207,6 +213,9 @@ const char *serve_error_type(int status);
  * QWICK_ERR_CONTEXT, 503 for QWICK_ERR_MEMORY, 400 for QWICK_KIND_LIMIT, else
  * 500. */
 struct serve_error serve_error_of(const struct qwick_err *e);
+
+/* Count a request that has been answered. ep NULL: it has no endpoint. */
+void serve_count(struct serve *s, const struct endpoint *ep, int status);
 
 /* ---- serve_io.c: the handler of http.h ---- */
 

@@ -49,6 +49,7 @@ void serve_begin(struct serve *s, struct http_call *http,
     if (!c) {
         serve_error_json(ep->protocol, &body, &(struct serve_error){
                                     .status = 503, .e.msg = "out of memory"});
+        serve_count(s, ep, 503);
         http_reply(http, 503, json_type, &body);
         return;
     }
@@ -95,14 +96,23 @@ static void call_free(struct serve_call *c)
     free(c);
 }
 
-/* Note a request that has been answered: no word of the client but its path,
- * which is that of a row. */
+void serve_count(struct serve *s, const struct endpoint *ep, int status)
+{
+    size_t i = ep ? (size_t)(ep - serve_endpoints) : METRICS_ENDPOINTS;
+    metrics_request(&s->metrics, i, status);
+}
+
+/* Note and count a request that has been answered: no word of the client but
+ * its path, which is that of a row. */
 static void call_note(const struct serve_call *c, int status)
 {
+    bool gone = atomic_load(&c->stop) == SERVE_GONE;
+    double ms = clock_ms() - http_received_ms(c->http);
     msg_note("%s %s: %d%s, %.0f ms", c->endpoint->method, c->endpoint->path,
-             status,
-             atomic_load(&c->stop) == SERVE_GONE ? ", the client has left" : "",
-             clock_ms() - http_received_ms(c->http));
+             status, gone ? ", the client has left" : "", ms);
+    serve_count(c->s, c->endpoint, gone ? METRICS_GONE : status);
+    if (status == 200 && c->endpoint->start)
+        metrics_time(&c->s->metrics, METRIC_END_TO_END, ms);
 }
 
 /* ---- OpenAI's errors ---- */

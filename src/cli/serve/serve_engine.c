@@ -16,6 +16,9 @@ enum { STORE_IDLE_MS = 2000 };
 /* Signals are seen after each piece. */
 enum { STORE_PIECE_MS = 500 };
 
+/* The memory of the batch is looked at so often. */
+enum { SHOW_MEMORY_MS = 200 };
+
 /* The longest sleep of the engine thread while it drains: a second signal kills
  * the process, so it only has to see the time pass. */
 enum { DRAIN_WAIT_MS = 100 };
@@ -262,6 +265,26 @@ static bool batch_has_work(const struct serve *s)
     return st.n_live + st.n_waiting > 0;
 }
 
+/* Show what the batch does. Its memory is counted page by page, so not in each
+ * pass. */
+static void show_batch(struct serve *s)
+{
+    metric_number *v = s->metrics.v;
+    struct qwick_batch_stats st = {0};
+    uint64_t n_sliced = 0;
+    double now = clock_ms();
+    if (s->batch)
+        st = qwick_batch_get_stats(s->batch);
+    for (const struct serve_call *c = s->sliced.first; c; c = c->next)
+        n_sliced++;
+    metric_set(&v[METRIC_RUNNING], st.n_live + n_sliced);
+    metric_set(&v[METRIC_PREEMPTIONS], st.n_preempted);
+    if (s->batch && (!st.n_live || now >= s->shown_ms + SHOW_MEMORY_MS)) {
+        metric_set(&v[METRIC_KV_BYTES], qwick_batch_kv_bytes(s->batch));
+        s->shown_ms = now;
+    }
+}
+
 /* Sleep until there is work. Returns false when the server shall end. */
 static bool wait_for_work(struct serve *s)
 {
@@ -300,6 +323,7 @@ int serve_loop(struct serve *s)
         read_signals(s);
         start_calls(s);
         cancel_calls(s);
+        show_batch(s);
         bool busy = batch_has_work(s) || s->sliced.first;
         if (!busy && !wait_for_work(s))
             break;

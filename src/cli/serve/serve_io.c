@@ -1,8 +1,9 @@
 /* What the I/O thread does with requests: find the endpoint, refuse, answer
- * /health and /v1/models, pass the others on. */
+ * /health, /v1/models and /metrics, pass the others on. */
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/os.h"
 #include "cli/http/access.h"
 #include "cli/io/out.h"
 #include "cli/serve/chat_state.h"
@@ -16,30 +17,40 @@ static const char json_type[] = "application/json";
 
 /* ---- answers of this thread ---- */
 
-static void reply_error(const struct endpoint *ep, struct http_call *http,
-                        int status, const char *code, const char *message)
+/* Count the request, and answer with JSON. */
+static void io_reply(struct serve *s, const struct endpoint *ep,
+                     struct http_call *http, int status, struct buf *body)
+{
+    serve_count(s, ep, status);
+    http_reply(http, status, json_type, body);
+}
+
+static void reply_error(struct serve *s, const struct endpoint *ep,
+                        struct http_call *http, int status, const char *code,
+                        const char *message)
 {
     struct serve_error e = {.status = status, .code = code};
     struct buf body = {0};
     err_set(&e.e, QWICK_ERR_USAGE, "%s", message);
     serve_error_json(ep ? ep->protocol : NULL, &body, &e);
-    http_reply(http, status, json_type, &body);
+    io_reply(s, ep, http, status, &body);
 }
 
-static void serve_health(struct serve *s, struct http_call *http)
+static void serve_health(struct serve *s, const struct endpoint *ep,
+                         struct http_call *http)
 {
     bool drains = atomic_load(&s->draining);
     bool hangs = atomic_load(&s->working) &&
                  clock_ms() - atomic_load(&s->step_ms) > HANGS_MS;
     struct buf body = {0};
     if (drains || hangs) {
-        reply_error(NULL, http, 503, NULL,
+        reply_error(s, ep, http, 503, NULL,
                     drains ? "the server is shutting down"
                            : "the engine has made no step for a minute");
         return;
     }
     buf_puts(&body, "{\"status\":\"ok\"}");
-    http_reply(http, 200, json_type, &body);
+    io_reply(s, ep, http, 200, &body);
 }
 
 static void put_model(struct json_writer *w, const struct serve *s)
@@ -53,7 +64,8 @@ static void put_model(struct json_writer *w, const struct serve *s)
     jw_end_object(w);
 }
 
-static void serve_models(struct serve *s, struct http_call *http)
+static void serve_models(struct serve *s, const struct endpoint *ep,
+                         struct http_call *http)
 {
     struct buf body = {0};
     struct json_writer w = json_writer(&body);
@@ -63,22 +75,66 @@ static void serve_models(struct serve *s, struct http_call *http)
     put_model(&w, s);
     jw_end_array(&w);
     jw_end_object(&w);
-    http_reply(http, 200, json_type, &body);
+    io_reply(s, ep, http, 200, &body);
 }
 
 static const char models_path[] = "/v1/models/";
 
-static void serve_model(struct serve *s, struct http_call *http)
+static void serve_model(struct serve *s, const struct endpoint *ep,
+                        struct http_call *http)
 {
     struct buf body = {0};
     struct json_writer w = json_writer(&body);
     if (strcmp(http_path(http) + sizeof(models_path) - 1, s->id) != 0) {
-        reply_error(NULL, http, 404, "model_not_found",
+        reply_error(s, ep, http, 404, "model_not_found",
                     "there is no model of this name; see /v1/models");
         return;
     }
     put_model(&w, s);
-    http_reply(http, 200, json_type, &body);
+    io_reply(s, ep, http, 200, &body);
+}
+
+/* ---- /metrics ---- */
+
+static const char *endpoint_path(size_t i)
+{
+    return serve_endpoints[i].path;
+}
+
+/* Set what nobody counts. */
+static void metrics_look(struct serve *s)
+{
+    metric_number *v = s->metrics.v;
+    uint64_t running = atomic_load(&v[METRIC_RUNNING]);
+    pthread_mutex_lock(&s->mutex);
+    uint64_t all = s->n_streams;
+    pthread_mutex_unlock(&s->mutex);
+    metric_set(&v[METRIC_WAITING], all > running ? all - running : 0);
+    uint64_t used = atomic_load(&v[METRIC_KV_BYTES]);
+    uint64_t most = (uint64_t)s->a->kv_memory;
+    if (!most)
+        most = used + os_available_memory();
+    metric_set(&v[METRIC_KV_USAGE],
+               most ? (uint64_t)(1e6 * (double)used / (double)most) : 0);
+    metric_set(&v[METRIC_CONNECTIONS], http_connections(s->http));
+    metric_set(&v[METRIC_MEMORY], os_memory_read(s->memory));
+    metric_set(&v[METRIC_CPU], os_cpu_us());
+    metric_set(&v[METRIC_STARTED], (uint64_t)s->created);
+}
+
+static void serve_metrics(struct serve *s, const struct endpoint *ep,
+                          struct http_call *http)
+{
+    struct buf body = {0};
+    metrics_look(s);
+    metrics_text(&body, &s->metrics, s->id, endpoint_path);
+    if (body.failed) {
+        buf_free(&body);
+        reply_error(s, ep, http, 503, NULL, "out of memory");
+        return;
+    }
+    serve_count(s, ep, 200);
+    http_reply(http, 200, metrics_type, &body);
 }
 
 /* ---- endpoints ---- */
@@ -98,6 +154,7 @@ const struct endpoint serve_endpoints[] = {
      .open = true,
      .reply = serve_health},
     {.method = "GET", .path = "/", .reply = serve_health},
+    {.method = "GET", .path = "/metrics", .reply = serve_metrics},
     {.method = "GET", .path = "/v1/models", .reply = serve_models},
     {.method = "GET", .path = models_path, .reply = serve_model},
     {.method = "POST", .path = "/v1/chat/completions", CHAT(chat_form_openai)},
@@ -128,6 +185,10 @@ const struct endpoint serve_endpoints[] = {
      .free = scoring_free},
     {0},
 };
+
+_Static_assert(sizeof(serve_endpoints) / sizeof(*serve_endpoints) <=
+                   METRICS_ENDPOINTS,
+               "each endpoint has its counters");
 
 /* Whether a path is that of a row. A row that ends in "/" has names below. */
 static bool path_matches(const char *row, const char *path)
@@ -171,13 +232,15 @@ static bool has_place(struct serve *s)
 }
 
 /* Answer what a browser asks before it sends a page's request. */
-static void reply_preflight(struct http_call *http)
+static void reply_preflight(struct serve *s, const struct endpoint *ep,
+                            struct http_call *http)
 {
     const char *names = http_field(http, "Access-Control-Request-Headers");
     http_add_field(http, "Access-Control-Allow-Methods", ACCESS_ALLOW_METHODS);
     http_add_field(http, "Access-Control-Max-Age", ACCESS_MAX_AGE);
     if (access_is_name_list(names))
         http_add_field(http, "Access-Control-Allow-Headers", names);
+    serve_count(s, ep, 204);
     http_reply(http, 204, NULL, NULL);
 }
 
@@ -209,11 +272,11 @@ static bool serve_admit(struct serve *s, struct http_call *http,
         http_add_field(http, "Vary", "Origin");
     }
     if (a.status == 204)
-        reply_preflight(http);
+        reply_preflight(s, ep, http);
     else if (a.status == 401)
         http_add_field(http, "WWW-Authenticate", "Bearer");
     if (a.why)
-        reply_error(ep, http, a.status,
+        reply_error(s, ep, http, a.status,
                     a.status == 401 ? "invalid_api_key" : NULL, a.why);
     return a.status == 0;
 }
@@ -227,17 +290,17 @@ static void on_head(void *ctx, struct http_call *http)
         return; /* it has been answered */
     if (!ep && allowed) {
         http_add_field(http, "Allow", allowed);
-        reply_error(ep, http, 405, NULL,
+        reply_error(s, ep, http, 405, NULL,
                     "this path has another method, see Allow");
     } else if (!ep) {
-        reply_error(ep, http, 404, NULL, "there is no such path");
+        reply_error(s, ep, http, 404, NULL, "there is no such path");
     } else if (!ep->reply && atomic_load(&s->draining)) {
-        reply_error(ep, http, 503, NULL, "the server is shutting down");
+        reply_error(s, ep, http, 503, NULL, "the server is shutting down");
     } else if (ep->chat && !s->batch) {
-        reply_error(ep, http, 400, NULL, "the model gives no answers");
+        reply_error(s, ep, http, 400, NULL, "the model gives no answers");
     } else if (!ep->reply && !has_place(s)) {
         http_add_field(http, "Retry-After", "1");
-        reply_error(ep, http, 429, NULL, "the queue is full, try again later");
+        reply_error(s, ep, http, 429, NULL, "the queue is full, try again later");
     }
 }
 
@@ -247,7 +310,7 @@ static void on_ready(void *ctx, struct http_call *http)
     const char *allowed;
     const struct endpoint *ep = find_endpoint(http, &allowed);
     if (ep->reply)
-        ep->reply(s, http);
+        ep->reply(s, ep, http);
     else
         serve_begin(s, http, ep);
 }
@@ -266,7 +329,7 @@ static void on_gone(void *ctx, struct http_call *http)
 static void on_fault(void *ctx, int status, const char *why, struct buf *body)
 {
     struct serve_error e = {.status = status};
-    (void)ctx;
+    serve_count(ctx, NULL, status);
     err_set(&e.e, QWICK_ERR_USAGE, "%s", why);
     serve_error_json(NULL, body, &e);
 }

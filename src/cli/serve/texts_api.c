@@ -144,6 +144,7 @@ int scoring_slice(struct serve_call *c, struct serve_error *e)
         return slice_fault(e, &why);
     if (more)
         return 1;
+    metric_add(&c->s->metrics.v[METRIC_PROMPT_TOKENS], t->text.item.n);
     score_end(&t->text);
     struct json_writer w = begin_answer(&out, json_root(t->doc));
     score_put_text(&w, &t->text);

@@ -34,9 +34,11 @@ static int item_fault(struct serve_error *e, const char *name, size_t i,
     return body_fault(e, name, &full);
 }
 
-/* Write the usage of a call that generates nothing. */
-static void put_usage(struct json_writer *w, size_t n_tokens)
+/* Count and write the usage of a call that generates nothing. */
+static void put_usage(const struct serve_call *c, struct json_writer *w,
+                      size_t n_tokens)
 {
+    metric_add(&c->s->metrics.v[METRIC_PROMPT_TOKENS], n_tokens);
     jw_object(w, "usage");
     jw_uint(w, "prompt_tokens", n_tokens);
     jw_uint(w, "total_tokens", n_tokens);
@@ -210,7 +212,7 @@ int embeddings_slice(struct serve_call *c, struct serve_error *e)
         return 1;
     jw_end_array(&t->w);
     jw_cstr(&t->w, "model", c->s->id);
-    put_usage(&t->w, t->n_tokens);
+    put_usage(c, &t->w, t->n_tokens);
     jw_end_object(&t->w);
     struct buf json = t->json;
     t->json = (struct buf){0};
@@ -383,7 +385,7 @@ static void rerank_write(const struct serve_call *c, const struct rank *ranks,
         jw_end_object(&w);
     }
     jw_end_array(&w);
-    put_usage(&w, t->n_tokens);
+    put_usage(c, &w, t->n_tokens);
     jw_end_object(&w);
 }
 

@@ -282,6 +282,10 @@ size_t tokens_in_common(const int32_t *a, size_t n_a, const int32_t *b,
 
 /* ---- runs_memory.c ---- */
 
+/* Return the bytes of the caches of live runs. Pages that runs share count in
+ * parts. */
+size_t runs_used_bytes(const struct runs *s);
+
 /* Return whether r may become live: whether r and the live runs fit memory at
  * their probable lengths. Gives memory back to make room. */
 bool runs_admits(struct runs *s, const struct run *r);

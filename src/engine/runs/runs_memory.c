@@ -13,7 +13,7 @@ static size_t fair_bytes(const struct qwick_session *s)
     return s ? kv_fair_bytes(&s->kv) + fair_bytes(s->draft) : 0;
 }
 
-static size_t used_bytes(const struct runs *s)
+size_t runs_used_bytes(const struct runs *s)
 {
     size_t sum = 0;
     for (size_t i = 0; i < s->n_live; i++)
@@ -56,7 +56,7 @@ static size_t growth(const struct runs *s)
 static size_t room(const struct runs *s, size_t need)
 {
     if (s->kv_bytes) {
-        size_t used = used_bytes(s);
+        size_t used = runs_used_bytes(s);
         return used < s->kv_bytes ? s->kv_bytes - used : 0;
     }
     size_t free_bytes = memory_available(&s->eng->memory, need);
@@ -128,7 +128,7 @@ int runs_check_memory(struct runs *s, struct qwick_err *e)
 {
     if (!s->kv_bytes)
         return 0;
-    size_t need = used_bytes(s);
+    size_t need = runs_used_bytes(s);
     for (size_t i = 0; i < s->n_steps; i++) {
         const struct kv_cache *kv = &s->steps[i].session->kv;
         need = plus(need, kv_missing_bytes(kv, kv->n + s->steps[i].n));

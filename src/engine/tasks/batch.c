@@ -342,6 +342,11 @@ void qwick_batch_stats_read(const struct qwick_batch *b,
     memcpy(out, &now, size < sizeof now ? size : sizeof now);
 }
 
+size_t qwick_batch_kv_bytes(const struct qwick_batch *b)
+{
+    return runs_used_bytes(&b->runs);
+}
+
 int qwick_batch_step(struct qwick_batch *b, struct qwick_err *e)
 {
     return runs_step(&b->runs, e);
