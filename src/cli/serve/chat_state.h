@@ -41,6 +41,8 @@ struct chat_form {
     /* Write the answer without stream. a[s->r.n] are its samples. */
     void (*write)(struct chat_state *s, const struct json_answer *a,
                   const struct openai_usage *usage, struct json_writer *w);
+    /* Any thread: free s->own. NULL: the form has none. */
+    void (*free)(struct chat_state *s);
 };
 
 extern const struct chat_form chat_form_openai;
@@ -68,6 +70,7 @@ struct chat_state {
     struct openai_head head; /* of completion and chunks */
     char id[SAMPLES_ID];     /* of head */
     bool include_usage;
+    void *own; /* of the form */
 };
 
 static inline struct chat_state *chat_of(const struct chat_sample *x)
