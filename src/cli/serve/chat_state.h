@@ -46,6 +46,8 @@ struct chat_form {
 };
 
 extern const struct chat_form chat_form_openai;
+extern const struct chat_form chat_form_responses;
+extern const struct protocol protocol_responses;
 
 /* One of the answers. */
 struct chat_sample {
