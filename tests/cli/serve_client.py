@@ -136,6 +136,24 @@ class Stream:
                 return
             yield json.loads(line[6:])
 
+    def named(self):
+        """The events of a protocol that names them: pairs of name and JSON, until the
+        end of the stream."""
+        if not hasattr(self, "r"):
+            self.start()
+        assert self.status == 200, (self.status, self.r.read())
+        while line := self.r.readline():
+            if line == b"\n":
+                continue
+            if line.startswith(b":"):
+                self.comments += 1
+                continue
+            assert line.startswith(b"event: "), line
+            data = self.r.readline()
+            assert data.startswith(b"data: "), data
+            assert self.r.readline() == b"\n", data
+            yield line[7:-1].decode(), json.loads(data[6:])
+
 
 def stream(address, path, body, **more):
     """All events of an answer that ends with [DONE]."""

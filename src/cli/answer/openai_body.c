@@ -119,23 +119,21 @@ static int body_top(struct body_reader *x, const struct body_member *row,
 }
 
 /* Only an explicit "strict": false lets go of keywords. */
-static int body_strict(struct body_reader *x, const struct body_member *row,
-                       const struct json_value *strict)
+static int body_strict(struct body_reader *x, const char *name,
+                       const char *holder, const struct json_value *strict)
 {
     if (strict && !json_is(strict, JSON_BOOL))
-        return body_refuse(x, row->name,
-                           "json_schema.strict must be true or false");
+        return body_refuse(x, name, "%s.strict must be true or false", holder);
     if (strict && !strict->boolean)
         jw_bool(x->w, "schema_lenient", true);
     return 0;
 }
 
-static int body_format(struct body_reader *x, const struct body_member *row,
-                       const struct json_value *m)
+int openai_put_format(struct body_reader *x, const char *name,
+                      const struct json_value *type, const char *holder,
+                      const struct json_value *v)
 {
-    const struct json_value *type = json_get(m, "type");
-    const struct json_value *schema =
-        json_get(json_get(m, "json_schema"), "schema");
+    const struct json_value *schema = json_get(v, "schema");
     if (json_equals(type, "text"))
         return 0;
     if (json_equals(type, "json_object")) {
@@ -145,15 +143,20 @@ static int body_format(struct body_reader *x, const struct body_member *row,
         return 0;
     }
     if (!json_equals(type, "json_schema"))
-        return body_refuse(x, row->name,
+        return body_refuse(x, name,
                            "type must be \"text\", \"json_object\" or "
                            "\"json_schema\"");
     if (!json_is(schema, JSON_OBJECT))
-        return body_refuse(x, row->name,
-                           "json_schema.schema must be an object");
+        return body_refuse(x, name, "%s.schema must be an object", holder);
     jw_value(x->w, "json_schema", schema);
-    return body_strict(x, row,
-                       json_member(json_get(m, "json_schema"), "strict"));
+    return body_strict(x, name, holder, json_member(v, "strict"));
+}
+
+static int body_format(struct body_reader *x, const struct body_member *row,
+                       const struct json_value *m)
+{
+    return openai_put_format(x, row->name, json_get(m, "type"), "json_schema",
+                             json_get(m, "json_schema"));
 }
 
 /* Tools that are no functions run at their vendor. Without them the model can
@@ -186,9 +189,9 @@ static const struct json_value *body_args(const struct body_reader *x)
 }
 
 /* Whether the model thinks. Effort "none" means that it does not. */
-static void body_put_think(struct body_reader *x)
+static void body_put_think(struct body_reader *x,
+                           const struct json_value *effort)
 {
-    const struct json_value *effort = json_member(x->body, "reasoning_effort");
     const struct json_value *think =
         json_member(body_args(x), "enable_thinking");
     if (think)
@@ -197,10 +200,10 @@ static void body_put_think(struct body_reader *x)
         jw_bool(x->w, "think", false);
 }
 
-static void body_put_args(struct body_reader *x)
+static void body_put_args(struct body_reader *x,
+                          const struct json_value *effort)
 {
     const struct json_value *args = body_args(x);
-    const struct json_value *effort = json_member(x->body, "reasoning_effort");
     if (effort &&
         (json_equals(effort, "none") || json_member(args, "reasoning_effort")))
         effort = NULL;
@@ -215,9 +218,14 @@ static void body_put_args(struct body_reader *x)
     jw_end_object(x->w);
 }
 
-static int body_template_args(struct body_reader *x,
-                              const struct body_member *row,
-                              const struct json_value *m)
+void openai_put_effort(struct body_reader *x, const struct json_value *effort)
+{
+    body_put_think(x, effort);
+    body_put_args(x, effort);
+}
+
+int body_template_args(struct body_reader *x, const struct body_member *row,
+                       const struct json_value *m)
 {
     return json_is(m, JSON_OBJECT)
                ? 0
@@ -352,7 +360,6 @@ int openai_read_body(struct body_reader *x)
         return body_refuse(x, "messages", "must be an array, is missing");
     if (body_read_members(x, members, N_MEMBERS))
         return -1;
-    body_put_think(x);
-    body_put_args(x);
+    openai_put_effort(x, json_member(x->body, "reasoning_effort"));
     return 0;
 }

@@ -25,6 +25,21 @@ int openai_read_body(struct body_reader *x);
  * chat completions. others: its other members, with NULL at the end. */
 int openai_read_completion(struct body_reader *x, const char *const *others);
 
+/* ---- for other forms of OpenAI's bodies ---- */
+
+/* Write the record's constraint for a format of answers of this type. v: has
+ * "schema" and "strict"; holder is its name in messages. name: of the member at
+ * fault. */
+int openai_put_format(struct body_reader *x, const char *name,
+                      const struct json_value *type, const char *holder,
+                      const struct json_value *v);
+/* Write whether the model thinks, and the variables of the template, for an
+ * effort (NULL: none) and for chat_template_kwargs of the body. */
+void openai_put_effort(struct body_reader *x, const struct json_value *effort);
+/* The row of chat_template_kwargs. */
+int body_template_args(struct body_reader *x, const struct body_member *row,
+                       const struct json_value *m);
+
 /* Return the name in a body of a record's member. */
 const char *openai_member_name(const char *name);
 

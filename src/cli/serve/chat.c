@@ -63,7 +63,7 @@ static int chat_check(struct chat_state *s, struct serve_error *e)
                             srv->id);
     if (r->tools && tools_check(r->tools, "tools", &why))
         return chat_refuse(e, &why, "tools");
-    return samples_check(srv, r, "messages", e);
+    return samples_check(srv, r, s->form->member_name("messages"), e);
 }
 
 /* Read the request, and check everything that can be checked. */
@@ -75,9 +75,9 @@ static int chat_read(struct chat_state *s, struct serve_error *e)
     int rc = -1;
     context->member_name = s->form->member_name;
     if (context->raw) {
-        serve_refuse(e, "messages", "messages: %s has no chat template",
-                     s->all.c->s->id);
-        return -1;
+        const char *name = s->form->member_name("messages");
+        return serve_refuse(e, name, "%s: %s has no chat template", name,
+                            s->all.c->s->id);
     }
     if (!chat_translate(s, &json, e)) {
         rc = request_open(&s->r, context, http_number(s->all.c->http),
@@ -151,6 +151,8 @@ void chat_free(struct serve_call *c)
         buf_free(&x->thinking);
         buf_free(&x->logprobs);
     }
+    if (s->form->free)
+        s->form->free(s);
     samples_free(&s->all);
     request_free(&s->r);
     free(s);

@@ -41,9 +41,13 @@ struct chat_form {
     /* Write the answer without stream. a[s->r.n] are its samples. */
     void (*write)(struct chat_state *s, const struct json_answer *a,
                   const struct openai_usage *usage, struct json_writer *w);
+    /* Any thread: free s->own. NULL: the form has none. */
+    void (*free)(struct chat_state *s);
 };
 
 extern const struct chat_form chat_form_openai;
+extern const struct chat_form chat_form_responses;
+extern const struct protocol protocol_responses;
 
 /* One of the answers. */
 struct chat_sample {
@@ -68,6 +72,7 @@ struct chat_state {
     struct openai_head head; /* of completion and chunks */
     char id[SAMPLES_ID];     /* of head */
     bool include_usage;
+    void *own; /* of the form */
 };
 
 static inline struct chat_state *chat_of(const struct chat_sample *x)

@@ -291,7 +291,7 @@ int completion_prepare(struct serve_call *c, struct serve_error *e)
     buf_free(&b.shared);
     if (bad)
         return -1;
-    samples_make_head(c, "cmpl", s->id, &s->head);
+    samples_make_head(c, "cmpl-", s->id, &s->head);
     if (stream)
         serve_stream(c);
     return 0;

@@ -76,7 +76,7 @@ void samples_make_head(const struct serve_call *c, const char *prefix,
     struct key k = key_start(prefix);
     key_add_u64(&k, (uint64_t)c->s->created);
     key_add_u64(&k, http_number(c->http));
-    snprintf(id, SAMPLES_ID, "%s-%016llx", prefix,
+    snprintf(id, SAMPLES_ID, "%s%016llx", prefix,
              (unsigned long long)key_u64(&k));
     *h = (struct openai_head){.id = id,
                               .model = c->s->id,

@@ -49,6 +49,9 @@ struct protocol {
     void (*put_error)(struct buf *out, const struct serve_error *e);
     const char *error_event; /* name of a stream's event of an error; NULL: it
                                 has none */
+    /* Write the events of an error that ends a stream. NULL: one event, the
+     * JSON of put_error. */
+    void (*send_error)(struct serve_call *c, const struct serve_error *e);
     bool done;               /* streams end with [DONE] */
 };
 
@@ -207,6 +210,8 @@ void serve_done(struct serve_call *c);
  * one. */
 void serve_error_json(const struct protocol *p, struct buf *out,
                       const struct serve_error *e);
+/* put_error of OpenAI's protocols. */
+void serve_openai_error(struct buf *out, const struct serve_error *e);
 /* The word for a status: "invalid_request_error" … */
 const char *serve_error_type(int status);
 /* The error of a library's error, with its status: 400 for QWICK_ERR_USAGE and

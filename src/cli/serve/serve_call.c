@@ -136,7 +136,7 @@ const char *serve_error_type(int status)
     return status >= 500 ? "server_error" : "invalid_request_error";
 }
 
-static void put_openai_error(struct buf *out, const struct serve_error *e)
+void serve_openai_error(struct buf *out, const struct serve_error *e)
 {
     struct json_writer w = json_writer(out);
     jw_object(&w, NULL);
@@ -151,7 +151,7 @@ static void put_openai_error(struct buf *out, const struct serve_error *e)
 
 static const struct protocol *call_protocol(const struct protocol *p)
 {
-    static const struct protocol openai = {.put_error = put_openai_error,
+    static const struct protocol openai = {.put_error = serve_openai_error,
                                            .done = true};
     return p ? p : &openai;
 }
@@ -205,22 +205,35 @@ void serve_done(struct serve_call *c)
     call_free(c);
 }
 
-/* Write an error without the model's path, which is none of the client's
+/* The error without the model's path, which is none of the client's
  * business. */
-static void call_error_json(const struct serve_call *c,
-                            const struct serve_error *e, struct buf *body)
+static struct serve_error call_error(const struct serve_call *c,
+                                     const struct serve_error *e)
 {
     const char *path = qwick_engine_info(c->s->g.eng)->path;
     struct serve_error shown = *e;
     snprintf(shown.e.msg, sizeof(shown.e.msg), "%s",
              err_without_name(&e->e, path));
-    serve_error_json(c->endpoint->protocol, body, &shown);
+    return shown;
+}
+
+/* Write the end of a stream that has an error, whose JSON is in body. */
+static void call_send_error(struct serve_call *c, const struct serve_error *e,
+                            const struct buf *body)
+{
+    const struct protocol *p = call_protocol(c->endpoint->protocol);
+    if (p->send_error)
+        p->send_error(c, e);
+    else
+        serve_event(c, p->error_event, buf_text(body), body->len);
+    http_end(c->http);
 }
 
 void serve_fail(struct serve_call *c, const struct serve_error *e)
 {
+    const struct serve_error shown = call_error(c, e);
     struct buf body = {0};
-    call_error_json(c, e, &body);
+    serve_error_json(c->endpoint->protocol, &body, &shown);
     call_note(c, e->status);
     call_release(c);
     if (e->status == 429)
@@ -228,9 +241,7 @@ void serve_fail(struct serve_call *c, const struct serve_error *e)
     if (!c->stream) {
         http_reply(c->http, e->status, json_type, &body);
     } else if (!http_refuse(c->http, e->status, json_type, &body)) {
-        serve_event(c, call_protocol(c->endpoint->protocol)->error_event,
-                    buf_text(&body), body.len);
-        http_end(c->http);
+        call_send_error(c, &shown, &body);
         buf_free(&body);
     }
     call_free(c);

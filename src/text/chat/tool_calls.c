@@ -431,7 +431,8 @@ static void calls_free(struct tool_call *v, size_t n)
 /* Keep the calls that were read. */
 static void keep_calls(struct tool_calls *c, size_t n)
 {
-    c->n += n;
+    while (n--)
+        c->v[c->n++].at = c->text.len;
     c->held.len = c->matched = 0;
     c->in_call = false;
     c->after_call = true;
@@ -603,18 +604,25 @@ void tool_calls_keep(struct tool_calls *c, size_t n)
     c->n = n;
 }
 
-void tool_calls_write_id(struct json_writer *w, const struct tool_calls *c,
-                         size_t i)
+const char *tool_calls_id(const struct tool_calls *c, size_t i,
+                          char out[TOOL_CALL_ID])
 {
     struct key k = key_start("tool call");
-    char id[32];
     key_add_u64(&k, c->id);
     key_add_u64(&k, i);
     unsigned long long digits = key_u64(&k);
-    int n = c->form && c->form->short_ids
-                ? snprintf(id, sizeof(id), "%09llx", digits >> 28)
-                : snprintf(id, sizeof(id), "call_%016llx", digits);
-    jw_string(w, "id", id, (size_t)n);
+    if (c->form && c->form->short_ids)
+        snprintf(out, TOOL_CALL_ID, "%09llx", digits >> 28);
+    else
+        snprintf(out, TOOL_CALL_ID, "call_%016llx", digits);
+    return out;
+}
+
+void tool_calls_write_id(struct json_writer *w, const struct tool_calls *c,
+                         size_t i)
+{
+    char id[TOOL_CALL_ID];
+    jw_cstr(w, "id", tool_calls_id(c, i, id));
 }
 
 void tool_calls_write(struct json_writer *w, const char *key,

@@ -21,6 +21,7 @@
 struct tool_call {
     char *name;
     struct buf arguments; /* a JSON object, as Python's json.dumps writes it */
+    size_t at;            /* bytes of the text that come before it */
 };
 
 /* The calls of an answer. All zeros but tools, form, and perhaps id, is the
@@ -64,6 +65,12 @@ void tool_calls_keep(struct tool_calls *c, size_t n);
  * the answer. */
 int tool_calls_end_without_cut(struct tool_calls *c, bool is_cut);
 
+/* Bytes of a call's id, with its NUL. */
+enum { TOOL_CALL_ID = 32 };
+
+/* Write the id of call i to out. Returns out. */
+const char *tool_calls_id(const struct tool_calls *c, size_t i,
+                          char out[TOOL_CALL_ID]);
 /* Write the member "id" of call i. */
 void tool_calls_write_id(struct json_writer *w, const struct tool_calls *c,
                          size_t i);
