@@ -249,6 +249,7 @@ static int batch_run(struct opt_parsed *p, struct qwick_engine *eng)
 const struct verb verb_batch = {
     .bit = V_BATCH,
     .name = "batch",
+    .group = VERBS_ANSWER,
     .args = "",
     .summary = "answer many prompts: JSON lines, texts, tables",
     .about =

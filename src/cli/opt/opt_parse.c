@@ -47,10 +47,10 @@ static int unknown(const struct opt_parsed *p, const char *shown,
 /* ---- parsing ---- */
 
 /* Set an option without a value. */
-static int set_flag(const struct verb *v, const struct opt *o, void *dst)
+static int set_flag(const struct opt_parsed *p, const struct opt *o, void *dst)
 {
     if (o->id == OPT_help)
-        return opt_help(v);
+        return opt_help(p->verb_is_named ? p->verb : NULL);
     if (o->id == OPT_version)
         return opt_version();
     if (o->type == OPT_FLAG_FILE)
@@ -101,7 +101,7 @@ static int parse_long(struct opt_parsed *p, const char *arg, struct cursor *c)
         return set_next(p, o, shown, c);
     if (o->type == OPT_FLAG_FILE && !p->n_args)
         p->before = o;
-    return set_flag(v, o, opt_value_at(p, o));
+    return set_flag(p, o, opt_value_at(p, o));
 }
 
 /* Whether a word is a text that only looks like an option: "- a", "-p means".
@@ -127,7 +127,7 @@ static int parse_short(struct opt_parsed *p, const char *arg, struct cursor *c)
             return at[1]
                        ? opt_set_value(v, o, shown, at + 1, opt_value_at(p, o))
                        : set_next(p, o, shown, c);
-        int r = set_flag(v, o, opt_value_at(p, o));
+        int r = set_flag(p, o, opt_value_at(p, o));
         if (r >= 0)
             return r;
     }
@@ -193,6 +193,8 @@ int opt_parse(struct opt_parsed *p, const struct verb *v, int argc, char **argv)
 {
     int r;
     *p = (struct opt_parsed){.verb = v};
+    for (int i = 0; i < argc; i++)
+        p->verb_is_named |= !argv[i];
     for (const struct opt *o = NULL; (o = opt_next(v, o));)
         set_default_value(p, o);
     p->args = calloc((size_t)argc + 1, sizeof(*p->args));

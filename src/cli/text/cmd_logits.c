@@ -348,6 +348,7 @@ static int logits_run(struct opt_parsed *p, struct qwick_engine *eng)
 const struct verb verb_logits = {
     .bit = V_LOGITS,
     .name = "logits",
+    .group = VERBS_TOKENS,
     .args = "[TEXT]",
     .summary = "the model's scores for the next token",
     .about = "Print the likeliest next tokens after a text, or write all "
