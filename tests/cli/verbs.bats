@@ -149,6 +149,20 @@ END
     fails 2 "did you mean --max-tokens?" --max 1 hi
     fails 2 "--tensors: unknown option of generate; inspect has it" --tensors hi
     fails 2 "--ctx-size: unknown option (see" tokenize --ctx-size 1 hi
+    # one line names what does the same here
+    fails 2 "-hf: unknown option; qwick pull ORG/NAME downloads a model, -m ORG/NAME uses it (see" \
+        -hf Qwen/Qwen3-4B-GGUF hi
+    fails 2 "-ngl: unknown option; all layers run on the CPU, with -t N threads (see" -ngl 99 hi
+    fails 2 "--schema: unknown option, did you mean --json-schema? (see" --schema x hi
+    fails 2 "--no-think: unknown option; did you mean --think off? (see" --no-think hi
+    fails 2 "--template: unknown option; -T NAME is your prompt template, --chat-template the model's (see" \
+        --template x hi
+    fails 2 "--image: unknown option; models get text only, with -f FILE (see" --image x.png hi
+    # a verb that lacks the option gives no such hint
+    fails 2 "--no-think: unknown option (see" count --no-think hi
+    fails 2 "-ngl: unknown option; text that begins with - follows -- (see" count -ngl 9 hi
+    # letters stay letters
+    run -0 q -qn1 hi
 }
 
 @test "sizes: fractions and units" {

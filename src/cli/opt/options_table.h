@@ -367,7 +367,7 @@ OPTION(FILE, grammar, "grammar", V_ANSWER, .record = "grammar",
        .help = "the answer follows the GBNF grammar in FILE; FILE.lark: Lark's "
                "form")
 OPTION(TEXT, json_schema, "json-schema", V_ANSWER, .arg = "FILE|TEXT",
-       .access = OPT_LOADS, .record = "json_schema",
+       .peers = "schema json-schema-file", .access = OPT_LOADS, .record = "json_schema",
        .first = "the answer is JSON that the schema admits",
        .help = "the answer is JSON that the schema admits; a TEXT begins with "
                "{")
@@ -449,6 +449,8 @@ OPTION(FLAG, redo, "redo", V_BATCH, ONCE,
 VARIANT(FLAG, redo, "redo", V_EMBED, ONCE,
         .help = "drop vectors that an interrupted run with another model or "
                 "other options has left")
+OPTION(FLAG, retry_errors, "retry-errors", V_BATCH, ONCE,
+       .help = "answer records again whose lines in FILE are errors")
 OPTION(CHOICE, format, "format", V_EMBED, .choices = "jsonl|tsv|f32|npy",
        .def = "jsonl",
        .help = "JSON lines, tab-separated numbers, raw float32, NumPy's file")
@@ -470,7 +472,7 @@ VARIANT(FLAG, json, "json", V_COUNT, .help = "print {\"count\":N}")
 VARIANT(FLAG, json, "json", V_RENDER, .help = "print {\"text\"}")
 VARIANT(FLAG, json, "json", V_RERANK,
         .help = "print one JSON object instead of a table")
-VARIANT(FLAG, json, "json", V_LOGITS, .help = "print JSON instead of a table")
+VARIANT(FLAG, json, "json", V_LOGITS, .help = "print JSON instead of lines")
 VARIANT(FLAG, json, "json", V_SCORE, .help = "print one object for each text")
 VARIANT(FLAG, json, "json", V_CHOOSE, .help = "print one JSON object")
 VARIANT(FLAG, json, "json", V_INSPECT | V_MODELS | V_PLAN | V_SELFTEST,
@@ -552,6 +554,9 @@ OPTION(FLAG, no_newline, "no-newline", V_GENERATE,
        .help = "do not add a newline to a text that ends without one")
 OPTION(FLAG, null, "null", V_GENERATE, .letter = '0',
        .help = "end the text with a NUL byte instead of a newline")
+VARIANT(FLAG, null, "null", V_BATCH, .letter = '0',
+        .help = "with --text: end each text with a NUL byte, and leave its "
+                "line ends alone")
 OPTION(FLAG_FILE, profile_timing, "profile-timing", V_GENERATE, .arg = "FILE",
        .place = "profile-file", .access = OPT_OPENS,
        .help = "time every token and print a summary on stderr")
