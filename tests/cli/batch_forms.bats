@@ -45,15 +45,15 @@ PY
 }
 
 @test "--text -0: texts as they are, each with a NUL byte behind it" {
-    printf '{"prompt":"what is grep?"}\n{"prompt":"list files"}\nx\n' >"$T/in"
-    run -1 bash -c '"$0" batch --text -0 --raw -n 40 --greedy -i "$1" >"$2"' \
+    printf '%s\n' '{"prompt":"a","regex":"a\\nb\\\\n\\n"}' '{"prompt":"list files"}' x >"$T/in"
+    run -1 bash -c '"$0" batch --text -0 -n 40 --greedy -i "$1" >"$2"' \
         "$QWICK" "$T/in" "$T/null"
-    run -1 bash -c '"$0" batch --raw -n 40 --greedy -i "$1" >"$2"' \
+    run -1 bash -c '"$0" batch -n 40 --greedy -i "$1" >"$2"' \
         "$QWICK" "$T/in" "$T/json"
     python3 - "$T" <<'PY'
 import json, sys
 want = [json.loads(line).get("text", "") for line in open(sys.argv[1] + "/json")]
-assert len(want) == 3 and any("\n" in text for text in want), want
+assert len(want) == 3 and want[0] == "a\nb\\n\n", want
 assert open(sys.argv[1] + "/null", newline="").read() == "".join(t + "\0" for t in want)
 PY
     fails 2 "--null: has no effect without --text" batch -0 -i "$T/in"
