@@ -2,13 +2,22 @@
 
 #include <string.h>
 
+const char *const verb_groups[N_VERB_GROUPS] = {
+    [VERBS_ANSWER] = "Answer",
+    [VERBS_MODELS] = "Get and keep models",
+    [VERBS_DECIDE] = "Decide and search",
+    [VERBS_TOKENS] = "Look at tokens",
+    [VERBS_MACHINE] = "Check the machine",
+    [VERBS_SHELL] = "Shell",
+};
+
 const struct verb *const verbs[] = {
-    &verb_generate,   &verb_chat,       &verb_batch,      &verb_serve,
-    &verb_tokenize,   &verb_detokenize, &verb_count,      &verb_render,
-    &verb_embed,      &verb_rerank,     &verb_logits,     &verb_score,
-    &verb_choose,     &verb_inspect,    &verb_models,     &verb_pull,
-    &verb_plan,       &verb_bench,      &verb_selftest,   &verb_quantize,
-    &verb_cache,      &verb_completion, &verb_help,       &verb_version,
+    &verb_generate, &verb_chat,   &verb_batch,      &verb_serve,
+    &verb_pull,     &verb_models, &verb_plan,       &verb_inspect,
+    &verb_quantize, &verb_choose, &verb_score,      &verb_embed,
+    &verb_rerank,   &verb_count,  &verb_tokenize,   &verb_detokenize,
+    &verb_render,   &verb_logits, &verb_bench,      &verb_selftest,
+    &verb_cache,    &verb_help,   &verb_completion, &verb_version,
     NULL,
 };
 

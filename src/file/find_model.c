@@ -103,21 +103,42 @@ static size_t errors_between(const char *a, const char *b)
     return same_digits(a, b) ? word_distance(lower[0], lower[1]) : SIZE_MAX;
 }
 
-/* What names the model that the user probably meant; NULL: none is near. */
+/* Whether a longer name begins with a word: "qwen3:4b" means Qwen3-4B-Q4_K_M.
+ */
+static bool begins_name(const char *name, const char *word)
+{
+    size_t n = strlen(word), i = 0;
+    while (i < n && (tolower((unsigned char)name[i]) ==
+                         tolower((unsigned char)word[i]) ||
+                     (name[i] == '-' && strchr(":_ ", word[i]))))
+        i++;
+    return n > 2 && i == n && name[n] && strchr("-_.:", name[n]);
+}
+
+/* What names the model that the user probably meant; NULL: none is near. Of
+ * those whose names begin with the word, it is the one with the shortest name.
+ */
 static const char *near_model(const struct stores *s, const char *spec)
 {
     const char *slash = strrchr(spec, '/'), *last = slash ? slash + 1 : spec;
     size_t n = strlen(last), least = n > 5 ? 3 : n > 2 ? 2 : 1, near = s->n;
+    size_t begun = s->n;
     for (size_t i = 0; i < s->n; i++) {
         const struct store_model *m = &s->v[i];
         size_t by_id = errors_between(spec, m->id);
         size_t by_name = errors_between(last, m->name);
         size_t d = by_id < by_name ? by_id : by_name;
-        if (m->is_copy || m->fault || d >= least)
+        if (m->is_copy || m->fault)
+            continue;
+        if (begins_name(m->name, last) &&
+            (begun == s->n || strlen(m->name) < strlen(s->v[begun].name)))
+            begun = i;
+        if (d >= least)
             continue;
         least = d;
         near = i;
     }
+    near = near < s->n ? near : begun;
     return near < s->n ? stores_spec(s, near) : NULL;
 }
 

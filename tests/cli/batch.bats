@@ -584,6 +584,42 @@ answer() {
     [ "$(cat "$T/out")" = "my notes" ]
 }
 
+@test "-o --retry-errors: errors are answered again, in their places" {
+    printf '{"prompt":"list files"}\n{"prompt":"a","n":2,"max_tokens":0}\nnonsense\n{"prompt":"list disks"}\n' >"$T/in"
+    run -1 answer --seed 1 -i "$T/in"
+    jlines '[("error" in x) for x in o] == [False, True, True, False]' <"$T/out"
+    cp "$T/out" "$T/first"
+    # what failed fails again, and nothing else changes
+    run -1 --separate-stderr answer --seed 1 --retry-errors -v -i "$T/in"
+    [[ $stderr == *", 2 answered before, "* ]]
+    same "$T/out" "$T/first"
+    # repaired records, of several samples too
+    sed 's/nonsense/{"prompt":"list users"}/; s/"max_tokens":0/"max_tokens":3/' "$T/in" >"$T/good"
+    q batch --exact -n 12 --seed 1 -o "$T/want" -i "$T/good"
+    cp "$T/out" "$T/first"
+    answer --seed 1 --retry-errors -i "$T/good"
+    same "$T/out" "$T/want"
+    [ ! -e "$T/out.pending" ]
+    # without an error, the file is left alone
+    cp "$T/out" "$T/first"
+    touch -d @1 "$T/out"
+    answer --seed 1 --retry-errors -i "$T/good"
+    cmp "$T/out" "$T/first"
+    # errors of lines that the run does not read go, the other answers stay
+    sed -n '1,3p' "$T/good" >"$T/part"
+    run -1 q batch --exact -n 12 --seed 1 -o "$T/all" -i "$T/in"
+    q batch --exact -n 12 --seed 1 --retry-errors -o "$T/all" -i "$T/part"
+    same "$T/all" "$T/want" sorted
+    # answers of another run are refused, and nothing changes
+    run -1 q batch --exact -n 12 --seed 1 -o "$T/other" -i "$T/in"
+    cp "$T/other" "$T/first"
+    fails 2 "was written with another model" \
+        batch --exact -n 12 -c 100 --seed 1 --retry-errors -o "$T/other" -i "$T/good"
+    cmp "$T/other" "$T/first"
+    [ ! -e "$T/other.pending" ]
+    fails 2 "--retry-errors: has no effect without --output" batch --retry-errors -i "$T/in"
+}
+
 # long FILE N: write a record that takes N tokens, then short ones.
 long() {
     python3 - "$@" <<'PY'

@@ -44,6 +44,21 @@ PY
     fails 2 "--lines: cannot be combined with --input-format" batch --lines --input-format csv -i "$T/in"
 }
 
+@test "--text -0: texts as they are, each with a NUL byte behind it" {
+    printf '%s\n' '{"prompt":"a","regex":"a\\nb\\\\n\\n"}' '{"prompt":"list files"}' x >"$T/in"
+    run -1 bash -c '"$0" batch --text -0 -n 40 --greedy -i "$1" >"$2"' \
+        "$QWICK" "$T/in" "$T/null"
+    run -1 bash -c '"$0" batch -n 40 --greedy -i "$1" >"$2"' \
+        "$QWICK" "$T/in" "$T/json"
+    python3 - "$T" <<'PY'
+import json, sys
+want = [json.loads(line).get("text", "") for line in open(sys.argv[1] + "/json")]
+assert len(want) == 3 and want[0] == "a\nb\\n\n", want
+assert open(sys.argv[1] + "/null", newline="").read() == "".join(t + "\0" for t in want)
+PY
+    fails 2 "--null: has no effect without --text" batch -0 -i "$T/in"
+}
+
 @test "--text: one answer per line, in any form of the input" {
     # an answer of several lines, with a backslash and a carriage return
     cat >"$T/in" <<'END'

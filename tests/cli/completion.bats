@@ -42,6 +42,8 @@ qwick tok|tokenize
 qwick sco|score
 qwick completion |bash fish zsh
 qwick help com|completion
+qwick help te|templates
+qwick help choo|choose choosing-a-model
 qwick --think=|auto off on
 qwick --think |auto off on
 qwick --kv f|f16 f32
@@ -88,15 +90,11 @@ qwick -- --mo|
 qwick -- tok|
 TABLE
     # the options of each verb are those of its help
-    for verb in $(verbs); do
-        printf 'qwick %s --|%s\n' "$verb" "$(q "$verb" --help |
-            grep -oP '^  (-., |    )\K--[a-z-]+' | sort | tr '\n' ' ')"
+    for verb in $(all_verbs); do
+        printf 'qwick %s --|%s\n' "$verb" "$(verb_options "$verb" |
+            tr '\n' ' ')"
     done
-    printf 'qwick |%s run\n' "$(verbs | tr '\n' ' ')"
-}
-
-verbs() {
-    q help | sed -n '/^Verbs$/,/^Each/s/^  \([a-z]*\) .*/\1/p'
+    printf 'qwick |%s run\n' "$(all_verbs | tr '\n' ' ')"
 }
 
 # Compare with the table what a shell offers: files of lines "LINE|WORD", in any

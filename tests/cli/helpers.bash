@@ -89,6 +89,30 @@ run_untraced() {
     return 1
 }
 
+# Print the names of all verbs, in the order of the table.
+all_verbs() {
+    q help verbs | sed -n 's/^  \([a-z]*\)  .*/\1/p'
+}
+
+# Print the long options of a verb, sorted: those of its page, and the shared ones
+# that it has.
+verb_options() {
+    { q "$1" --help | grep -oP '^  (-., |    )\K--[a-z-]+'
+        shared_options "$1"; } | sort -u
+}
+
+# Print the shared options that a verb has, by the verbs which "qwick help options"
+# lists for each.
+shared_options() {
+    q help options | python3 -c '
+import re, sys
+for entry in re.split(r"\n(?=  (?:-., |    )--)|\n\n", sys.stdin.read()):
+    name = re.match(r"  (?:-., |    )(--[a-z-]+)", entry)
+    verbs = re.search(r" Verbs: (.*)", " ".join(entry.split()))
+    if name and (not verbs or sys.argv[1] in verbs[1].split()):
+        print(name[1])' "$1"
+}
+
 # Run qwick with an empty standard input.
 q() {
     "$QWICK" "$@" </dev/null

@@ -71,3 +71,22 @@ one_line_error() {
         ! LC_ALL=C grep -q '[[:cntrl:]]' <<<"$output" ||
         { echo "status $status: $output"; return 1; }
 }
+
+# gguf_repository ORG/NAME FILE: put the demo model as FILE.gguf into a repository.
+gguf_repository() {
+    mkdir -p "$ROOT/$1"
+    q quantize -q -m "$MODELS/../../../models/demo" --format gguf --type Q8_0 \
+        -o "$ROOT/$1/$2.gguf" >/dev/null
+}
+
+# Put a qwick into the PATH whose pull takes the hub of the test, which has no https.
+hub_qwick() {
+    mkdir -p "$T/bin"
+    export PATH="$T/bin:$PATH"
+    cat >"$T/bin/qwick" <<SH
+#!/bin/sh
+if [ "\$1" = pull ]; then set -- "\$@" --allow-http; fi
+exec "$QWICK" "\$@"
+SH
+    chmod +x "$T/bin/qwick"
+}

@@ -45,14 +45,17 @@ class Page:
 
 pages = {p.name: p for p in map(Page, sorted(glob.glob("man/*.1")))}
 
-def run_help(verb):
-    return subprocess.run([os.environ["QWICK"], verb, "--help"], check=True,
+def run_help(topic):
+    return subprocess.run([os.environ["QWICK"], "help", topic], check=True,
                           capture_output=True, text=True).stdout
 
-def help_options(verb):
-    """name: (letter, value, the whole entry) of each option in the help."""
+verbs = re.findall(r"^  ([a-z]+) {2,}\S", run_help("verbs"), re.M)
+assert "generate" in verbs and "version" in verbs
+
+def entries(text):
+    """name: (letter, value, the whole entry) of each option in a page."""
     found, entry = {}, None
-    for line in run_help(verb).split("\n"):
+    for line in text.split("\n"):
         m = re.match(r"  (?:-(.), |    )--([a-z][a-z-]*)(\S*)( ?\S*)", line)
         if m:
             value = m[3] or (m[4].strip() if not m[4].isspace() else "")
@@ -64,9 +67,26 @@ def help_options(verb):
             entry = None
     return found
 
-verbs = re.findall(r"^  ([a-z]+) {2,}\S", run_help("generate").split(
-    "\nVerbs\n")[1].split("\n\n")[0], re.M)
-assert "generate" in verbs and "version" in verbs
+# name: (entry, verbs that have it) of the shared options
+shared = {}
+for name, entry in entries(run_help("options")).items():
+    entry[2], _, have = entry[2].partition(" Verbs: ")
+    shared[name] = (entry, have.split() or verbs)
+
+def help_options(verb):
+    """The options in the page of a verb, and the shared ones that it has. The page
+    lists the letters of these, and the number of the others."""
+    text = run_help(verb)
+    found = entries(text)
+    mine = {n: list(e) for n, (e, have) in shared.items() if verb in have}
+    assert not set(found) & set(mine), (verb, set(found) & set(mine))
+    line = re.search(r"^Shared options .*: ((?:-\w )+)and (\d+) more$", text, re.M)
+    for entry in mine.values():
+        if "-" + entry[0] not in line[1].split():
+            entry[0] = ""  # the letter means another option of this verb
+    assert sorted("-" + e[0] for e in mine.values() if e[0]) == sorted(line[1].split())
+    assert sum(not e[0] for e in mine.values()) == int(line[2]), (verb, line[0])
+    return {**found, **mine}
 PY
     export QWICK
     PYTHONPATH=$T python3 -

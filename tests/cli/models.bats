@@ -61,6 +61,12 @@ setup() {
     fails 3 "org/Tinny: $near Tiny? If not, download it with qwick pull org/Tinny" -m org/Tinny hi
     mv "$T/a/org/Tiny" "$T/a/org/Tiny-0.6B"
     fails 3 "tiny-06b: $near Tiny-0.6B?" -m tiny-06b hi
+    # the beginning of a name; of several, the shortest
+    fails 3 "tiny: $near Tiny-0.6B?" -m tiny hi
+    mv "$T/a/org/Tiny-0.6B" "$T/a/org/Tiny-0.6B-Q4"
+    cp -r "$T/a/org/Tiny-0.6B-Q4" "$T/a/org/Tiny-0.6B-Q4-long"
+    fails 3 "tiny:0.6b: $near Tiny-0.6B-Q4?" -m tiny:0.6b hi
+    fails 3 "Tiny-0.6: no such directory, and not in" -m Tiny-0.6 hi
     # a model of another size is not meant
     fails 3 "Tiny-0.8B: no such directory, and not in the Hugging Face cache $T/.cache/huggingface/hub, QWICK_MODEL_PATH's $T/a, $T/b (not on this machine: Ollama's store, LM Studio's store, llama.cpp's cache, ModelScope's cache): download it with qwick pull ORG/NAME" \
         -m Tiny-0.8B hi
@@ -337,9 +343,16 @@ PY
         '[0][len(set(t["file"] for t in o["tensors"])) != 3]'
 }
 
-@test "logits: table, JSON, safetensors" {
-    [ "$(q logits git | wc -l)" -eq 11 ]
-    [ "$(q logits --top 3 git | wc -l)" -eq 4 ]
+@test "logits: tabs, JSON, safetensors" {
+    [ "$(q logits git | wc -l)" -eq 10 ]
+    equal "$(q logits --isa ref --top 3 "tar x")" \
+        $'833\t15.554014\t-0.923012\t0.397320\t"tar"
+1533\t14.350709\t-2.126318\t0.119276\t"af"
+2348\t14.086946\t-2.390081\t0.091622\t"vf"'
+    # with --all, the position comes first
+    q logits --exact --all --top 2 "git commit" >"$T/all"
+    equal "$(cut -f 1 "$T/all" | uniq -c | tr -s ' \n' ' ')" " 2 0 2 1 "
+    equal "$(tail -n 2 "$T/all" | cut -f 2-)" "$(q logits --exact --top 2 "git commit")"
     q logits --top 6144 --json git | python3 -c '
 import json, math, sys
 p = json.load(sys.stdin)["positions"]

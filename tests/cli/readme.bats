@@ -44,7 +44,7 @@ text = open("README.md").read()
 block = next(b for b in re.findall(r"^```\n(.*?)^```$", text, re.M | re.S)
              if b.startswith("$ "))
 examples = re.split(r"^\$ ", block, flags=re.M)[1:]
-assert len(examples) == 8, len(examples)
+assert len(examples) == 9, len(examples)
 env = dict(os.environ, PATH=sys.argv[1] + "/bin:" + os.environ["PATH"])
 steady = lambda s: re.sub(r'"timing":\{.*?\}', '"timing":{}', s)
 for example in examples:
@@ -68,8 +68,7 @@ qwick = lambda command: subprocess.run(
     capture_output=True, text=True)
 table = re.findall(r"^\| `(qwick .*?)` \|", text, re.M)
 shown = {c.split()[1] for c in table} | set(re.findall(r"qwick ([a-z]+)\b", text))
-verbs = set(re.findall(r"^  ([a-z]+) {2,}\S", qwick("qwick --help").stdout.split(
-    "\nVerbs\n")[1].split("\n\n")[0], re.M))
+verbs = set(re.findall(r"^  ([a-z]+) {2,}\S", qwick("qwick help verbs").stdout, re.M))
 assert "batch" in verbs and not verbs - shown - {"generate", "version"}, verbs - shown
 for command in table:
     verb = command.split()[1]
@@ -97,28 +96,35 @@ PY
     done
 }
 
-@test "README: the commands that fetch and quantize a model" {
+@test "README: it leads with the commands that fetch a model and ask it" {
     local missing
     if missing=$(hub_missing); then skip "$missing for the web server"; fi
     block "qwick pull"
+    [ "$(sed -n '/^```$/{n;p;q}' README.md)" = "$(head -n 1 "$T/commands.sh")" ]
     # the demo model stands for the hub's model
     hub_places
-    mkdir -p "$ROOT/Qwen/Qwen3-4B"
-    cp models/demo/*.json models/demo/model.safetensors "$ROOT/Qwen/Qwen3-4B"
+    gguf_repository Qwen/Qwen3-4B-GGUF Qwen3-4B-Q4_K_M
     hub_start
     hub_setup
-    # the hub of this test has no https
-    cat >"$T/bin/qwick" <<SH
-#!/bin/sh
-if [ "\$1" = pull ]; then set -- "\$@" --allow-http; fi
-exec "$QWICK" "\$@"
-SH
-    chmod +x "$T/bin/qwick"
+    hub_qwick
     cd "$T"
     run -0 --separate-stderr bash -e "$T/commands.sh" </dev/null
-    # output: the directory, an answer before quantizing, and one after it
-    [[ ${lines[0]} == "$HF_HUB_CACHE"* ]]
-    [ -n "${lines[2]}" ]
+    # the directory with the file, and the answer
+    [ -s "${lines[0]}/Qwen3-4B-Q4_K_M.gguf" ]
+    [ -n "${lines[1]}" ]
+}
+
+@test "README: the commands that quantize a model" {
+    block "qwick quantize"
+    local hub=$T/hub/models--Qwen--Qwen3-4B
+    mkdir -p "$hub/refs" "$hub/snapshots"
+    echo 1 >"$hub/refs/main"
+    ln -s "$PWD/models/demo" "$hub/snapshots/1"
+    export HF_HUB_CACHE=$T/hub
+    shim qwick "$QWICK"
+    cd "$T"
+    run -0 --separate-stderr bash -e "$T/commands.sh" </dev/null
+    [ -n "$output" ]
     [ -s qwen3-4b/model.safetensors ]
 }
 
@@ -146,9 +152,9 @@ for page in ("docs/architecture.md", "CONTRIBUTING.md"):
     for name in re.findall(r"`((?:src|docs|tests|bench|include|scripts)/[\w./-]+)`",
                            open(page).read()):
         assert os.path.exists(name), (page, name)
-help = "".join(subprocess.run([sys.argv[1], v, "--help"], capture_output=True,
+help = "".join(subprocess.run([sys.argv[1], "help", v], capture_output=True,
                               text=True, check=True).stdout
-               for v in ("generate", "batch", "choose", "logits", "quantize"))
+               for v in ("options", "generate", "batch", "choose", "quantize"))
 for option in set(re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", text)):
     assert option + " " in help or option + "\n" in help or option + "[" in help, option
 PY

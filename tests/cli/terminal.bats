@@ -155,3 +155,10 @@ tty() {
     mkdir -m 500 "$T/ro"
     fails 1 "Permission denied" --save-session "$T/ro/s" hi
 }
+
+@test "logits: a table with a heading" {
+    run -0 tty "'$QWICK' logits --isa ref --top 3 'tar x'"
+    [ "${#lines[@]}" -eq 4 ]
+    [ "${lines[0]}" = "      id        logit      logprob      prob  text" ]
+    [ "${lines[1]}" = '     833    15.554014    -0.923012  39.7320%  "tar"' ]
+}

@@ -13,10 +13,12 @@
 
 static int no_prompt(const struct gen_job *j)
 {
-    bool main_verb = j->p->verb == &verb_generate;
-    return opt_usage(j->p->verb, "no prompt; usage: qwick %s%s[OPTIONS] %s",
-                     main_verb ? "" : j->p->verb->name, main_verb ? "" : " ",
-                     j->p->verb->args);
+    const struct verb *v = j->p->verb;
+    bool main_verb = v == &verb_generate;
+    /* who has typed only "qwick" wants the first page */
+    return msg_usage(main_verb ? NULL : v->name,
+                     "no prompt; usage: qwick %s%s[OPTIONS] %s",
+                     main_verb ? "" : v->name, main_verb ? "" : " ", v->args);
 }
 
 static int read_chat(struct gen_job *j, const char *path, struct qwick_err *e)

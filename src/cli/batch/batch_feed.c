@@ -106,8 +106,11 @@ static int batch_put_line(struct batch_job *j, const struct request *r,
     } else {
         j->form->answer(&w, &l, a);
     }
-    int rc = jw_end_line(&w) ? err_oom(e, b.len)
-                             : batch_out_put(&j->out, place, &b, e);
+    int rc = jw_end_line(&w) ? err_oom(e, b.len) : 0;
+    if (!rc && j->form->ends_nul)
+        b.data[b.len - 1] = 0; /* in place of the newline */
+    if (!rc)
+        rc = batch_out_put(&j->out, place, &b, e);
     buf_free(&b);
     return rc;
 }

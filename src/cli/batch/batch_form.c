@@ -110,16 +110,35 @@ static void text_escape(struct json_writer *w, const char *s, size_t n)
     w->failed |= w->out->failed;
 }
 
-static void text_answer(struct json_writer *w, const struct batch_line *l,
-                        const struct batch_answer *a)
+static void text_exact(struct json_writer *w, const char *s, size_t n)
+{
+    w->failed |= buf_append(w->out, s, n) != 0;
+}
+
+/* Write the text of an answer, or with --extract its code block. */
+static void text_put(struct json_writer *w, const struct batch_answer *a,
+                     void (*put)(struct json_writer *, const char *, size_t))
 {
     const struct code_block *b = a->a.block;
     const struct qwick_result *r = a->a.r;
-    (void)l;
     if (!b)
-        text_escape(w, r->text ? r->text : "", r->n_text);
+        put(w, r->text ? r->text : "", r->n_text);
     else if (b->state == CODE_BLOCK_CLOSED)
-        text_escape(w, buf_text(&b->content), b->content.len);
+        put(w, buf_text(&b->content), b->content.len);
+}
+
+static void text_answer(struct json_writer *w, const struct batch_line *l,
+                        const struct batch_answer *a)
+{
+    (void)l;
+    text_put(w, a, text_escape);
+}
+
+static void null_answer(struct json_writer *w, const struct batch_line *l,
+                        const struct batch_answer *a)
+{
+    (void)l;
+    text_put(w, a, text_exact);
 }
 
 static void text_error(struct json_writer *w, const struct batch_line *l,
@@ -134,5 +153,14 @@ const struct output_form form_text = {
     .no_tools = true,
     .prints_errors = true,
     .answer = text_answer,
+    .error = text_error,
+};
+const struct output_form form_text_null = {
+    .name = "texts",
+    .max_samples = 1,
+    .no_tools = true,
+    .ends_nul = true,
+    .prints_errors = true,
+    .answer = null_answer,
     .error = text_error,
 };

@@ -57,6 +57,7 @@ struct output_form {
                          again, so that a run cannot be continued */
     size_t max_samples; /* of a record */
     bool no_tools;      /* a line has no place for tool calls */
+    bool ends_nul;      /* a line ends with NUL, not with a newline */
     bool prints_errors; /* errors go to stderr, since a line has no place for
                            them */
     /* Write a line without its end. */
@@ -73,7 +74,8 @@ struct output_form {
     bool (*read)(const struct json_value *v, struct batch_read *r);
 };
 
-extern const struct output_form form_jsonl, form_openai, form_text;
+extern const struct output_form form_jsonl, form_openai, form_text,
+    form_text_null;
 
 /* The forms whose lines can be read again, with NULL at the end. */
 extern const struct output_form *const readable_forms[];

@@ -55,6 +55,7 @@ struct batch_out {
     struct out_file pending; /* path: that of the output + ".pending"; NULL: the
                                 output is not a regular file */
     bool unordered, redo, failed;
+    bool replaces; /* this run began by holding all earlier answers */
     uint64_t n_errors;     /* lines of earlier runs that are errors */
     uint64_t n_broken;     /* lines of earlier runs that fall short of a
                               constraint */
@@ -84,9 +85,9 @@ int batch_out_open(struct batch_out *o, const char *path, bool unordered,
 
 /* Compare the keys of earlier answers with the key of this run. An answer with
  * another key or without a key is refused (QWICK_ERR_USAGE). With redo it is
- * dropped instead, and all other answers are held, so that this run writes them
- * again in order. */
-int batch_out_begin(struct batch_out *o, uint32_t run, bool redo,
+ * dropped instead, and with retry the errors are dropped; all other answers are
+ * then held, so that this run writes them again in order. */
+int batch_out_begin(struct batch_out *o, uint32_t run, bool redo, bool retry,
                     struct qwick_err *e);
 
 /* Write the lines that are ready, and close the output. */
@@ -94,8 +95,8 @@ int batch_out_close(struct batch_out *o, struct qwick_err *e);
 
 /* End the run. complete: the run answered its whole input. Answers that wait
  * for their turn are held. Held lines that the run did not use belong to input
- * that it did not read. They stay held; a complete run with redo appends them
- * to the output instead. *n_held is set to the number of held lines, and
+ * that it did not read. They stay held; a complete run that replaces answers
+ * appends them to the output instead. *n_held is set to the number of held lines, and
  * *n_lost to the number of lines that cannot be held because the output has no
  * pending file. */
 int batch_out_end(struct batch_out *o, bool complete, size_t *n_held,

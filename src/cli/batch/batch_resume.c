@@ -313,8 +313,8 @@ static int answers_check(struct out_file *f, uint32_t run, struct qwick_err *e)
 
 /* Move all usable answers to the pending file, and empty the output. If the
  * program is killed at any point, each answer is in at least one of the two
- * files. */
-static int resume_start_over(struct batch_out *o, uint32_t run,
+ * files. retry: errors are not usable. */
+static int resume_start_over(struct batch_out *o, uint32_t run, bool retry,
                              struct qwick_err *e)
 {
     struct out_file *const files[] = {&o->file, &o->pending};
@@ -323,7 +323,8 @@ static int resume_start_over(struct batch_out *o, uint32_t run,
     int rc = 0;
     for (size_t k = 0; k < 2 && !rc; k++) {
         for (size_t i = 0; i < files[k]->n; i++)
-            files[k]->v[i].over = !is_of_run(&files[k]->v[i], run);
+            files[k]->v[i].over = !is_of_run(&files[k]->v[i], run) ||
+                                  (retry && files[k]->v[i].error);
         rc = answers_copy(o, files[k], &next, &n, e);
         files[k]->n = 0;
     }
@@ -346,14 +347,27 @@ static void resume_count(struct batch_out *o, const struct answered *a)
     o->n_broken += a->broken;
 }
 
-int batch_out_begin(struct batch_out *o, uint32_t run, bool redo,
+static bool has_errors(const struct out_file *f)
+{
+    for (size_t i = 0; i < f->n; i++)
+        if (f->v[i].error)
+            return true;
+    return false;
+}
+
+int batch_out_begin(struct batch_out *o, uint32_t run, bool redo, bool retry,
                     struct qwick_err *e)
 {
     o->redo = redo;
     if (!o->pending.path)
         return 0;
-    if ((redo && o->file.n + o->pending.n > 0 &&
-         resume_start_over(o, run, e)) ||
+    o->replaces =
+        redo ? o->file.n + o->pending.n > 0
+             : retry && (has_errors(&o->file) || has_errors(&o->pending));
+    /* without redo, lines of another run are refused before anything changes */
+    if ((!redo && (answers_check(&o->file, run, e) ||
+                   answers_check(&o->pending, run, e))) ||
+        (o->replaces && resume_start_over(o, run, retry, e)) ||
         answers_check(&o->file, run, e) || answers_check(&o->pending, run, e))
         return -1;
     for (size_t i = 0; i < o->file.n; i++)
@@ -460,7 +474,7 @@ int batch_out_end(struct batch_out *o, bool complete, size_t *n_held,
                   size_t *n_lost, struct qwick_err *e)
 {
     struct save next = SAVE_NONE;
-    bool release = complete && o->redo;
+    bool release = complete && o->replaces;
     size_t n = 0;
     int rc = 0;
     *n_held = *n_lost = 0;

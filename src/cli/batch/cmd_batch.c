@@ -75,8 +75,10 @@ static int batch_check(struct opt_parsed *p)
         return opt_usage(p->verb, "-: standard input has the records");
     if (a->input.n > 1)
         return opt_usage(p->verb, "--input: one file only");
-    if (a->redo && (!a->output || strcmp(a->output, "-") == 0))
-        return opt_usage(p->verb, "--redo: has no effect without --output");
+    if ((a->redo || a->retry_errors) &&
+        (!a->output || strcmp(a->output, "-") == 0))
+        return opt_usage(p->verb, "--%s: has no effect without --output",
+                         opt_name(a->redo ? OPT_redo : OPT_retry_errors));
     if ((r = batch_check_forms(p)) >= 0 || (r = constraint_check(p)) >= 0)
         return r;
     return answer_check(p);
@@ -135,7 +137,9 @@ static int batch_choose_forms(struct batch_job *j)
     struct qwick_err e;
     if (source_detect(&j->source, &e))
         return msg_fail(&e);
-    j->form = j->a->text ? &form_text : j->source.form->out;
+    j->form = !j->a->text  ? j->source.form->out
+              : j->a->null ? &form_text_null
+                           : &form_text;
     if (j->form != &form_openai)
         return 0;
     int r = opt_no_effect(j->g.p, OPT_extract, OPT_NONE,
@@ -211,7 +215,8 @@ static int batch_answer_all(struct batch_job *j)
         (status = batch_open_models(j)) != 0)
         return status;
     if (batch_create(j, &e) || batch_key_open(j, &e) ||
-        batch_out_begin(&j->out, batch_run_key(j), j->a->redo, &e))
+        batch_out_begin(&j->out, batch_run_key(j), j->a->redo,
+                        j->a->retry_errors, &e))
         return msg_fail(&e);
     if ((status = sandbox_enter(j->g.p, j->g.eng, j->g.draft, SIZE_MAX)) != 0)
         return status;
@@ -249,6 +254,7 @@ static int batch_run(struct opt_parsed *p, struct qwick_engine *eng)
 const struct verb verb_batch = {
     .bit = V_BATCH,
     .name = "batch",
+    .group = VERBS_ANSWER,
     .args = "",
     .summary = "answer many prompts: JSON lines, texts, tables",
     .about =

@@ -381,6 +381,7 @@ static int bench_run(struct opt_parsed *p, struct qwick_engine *eng)
 const struct verb verb_bench = {
     .bit = V_BENCH,
     .name = "bench",
+    .group = VERBS_MACHINE,
     .args = "",
     .summary = "speed, beside this machine's limits",
     .about = "Time prefill, decode and batches, and print each as a percentage "

@@ -187,6 +187,7 @@ static int selftest_run(struct opt_parsed *p, struct qwick_engine *eng)
 const struct verb verb_selftest = {
     .bit = V_SELFTEST,
     .name = "selftest",
+    .group = VERBS_MACHINE,
     .args = "",
     .summary = "check that this machine computes a model correctly",
     .about = "Compute the same in several ways on this machine and compare: "

@@ -271,6 +271,7 @@ static int chat_run(struct opt_parsed *p, struct qwick_engine *eng)
 const struct verb verb_chat = {
     .bit = V_CHAT,
     .name = "chat",
+    .group = VERBS_ANSWER,
     .args = "",
     .summary = "converse with a model at the terminal",
     .about = "Converse with a language model at a terminal. Each message is "

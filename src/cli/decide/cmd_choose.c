@@ -529,6 +529,7 @@ static int choose_run(struct opt_parsed *p, struct qwick_engine *eng)
 const struct verb verb_choose = {
     .bit = V_CHOOSE,
     .name = "choose",
+    .group = VERBS_DECIDE,
     .args = "-a A -a B [PROMPT]",
     .summary = "which of some answers is the likeliest, as probabilities",
     .about = "Print how probable each answer is as the model's whole reply to "

@@ -332,6 +332,7 @@ static int score_run(struct opt_parsed *p, struct qwick_engine *eng)
 const struct verb verb_score = {
     .bit = V_SCORE,
     .name = "score",
+    .group = VERBS_DECIDE,
     .args = "[TEXT]",
     .summary = "how likely a text is: bits, perplexity",
     .about = "Print how surprising each token, word, line or byte of a text is "

@@ -241,6 +241,7 @@ static int generate_run(struct opt_parsed *p, struct qwick_engine *eng)
 const struct verb verb_generate = {
     .bit = V_GENERATE,
     .name = "generate",
+    .group = VERBS_ANSWER,
     .args = "[PROMPT]",
     .summary = "answer a prompt (the default; also called run)",
     .about = "Answer one prompt with a language model on the CPU. The prompt "

@@ -92,8 +92,8 @@ int msg_stop(enum qwick_err_code code, const char *fmt, ...)
 #define msg_refuse(...)  msg_stop(QWICK_ERR_USAGE, __VA_ARGS__)
 /* Print "PATH: WHAT: " and the reason in errno. Returns exit status 1. */
 int msg_errno(const char *path, const char *what);
-/* Print a mistake in the command line, with "(see qwick VERB --help)". verb NULL:
- * the default one. Returns exit status 2. */
+/* Print a mistake in the command line, with "(see qwick VERB --help)". verb
+ * NULL: none, for "(see qwick --help)". Returns exit status 2. */
 int msg_usage(const char *verb, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -148,6 +148,7 @@ static int cache_run(struct opt_parsed *p, struct qwick_engine *eng)
 const struct verb verb_cache = {
     .bit = V_CACHE,
     .name = "cache",
+    .group = VERBS_MACHINE,
     .args = "ls|gc|clear",
     .summary = "list, shrink or empty the prefix cache on disk",
     .about = "ls lists what --prefix-cache keeps, the latest used first: the "

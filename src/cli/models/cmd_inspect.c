@@ -422,6 +422,7 @@ static int inspect_run(struct opt_parsed *p, struct qwick_engine *eng)
 const struct verb verb_inspect = {
     .bit = V_INSPECT,
     .name = "inspect",
+    .group = VERBS_MODELS,
     .args = "",
     .summary = "what a checkpoint holds",
     .about = "Print a checkpoint's configuration, sizes, stop ids, template "

@@ -358,6 +358,7 @@ static int models_run(struct opt_parsed *p, struct qwick_engine *eng)
 const struct verb verb_models = {
     .bit = V_MODELS,
     .name = "models",
+    .group = VERBS_MODELS,
     .args = "[alias [NAME=MODEL] | unalias NAME]",
     .summary = "the models on this machine, and names for them",
     .about = "List the models in the Hugging Face cache, in the directories "

@@ -208,6 +208,7 @@ static int plan_run(struct opt_parsed *p, struct qwick_engine *eng)
 const struct verb verb_plan = {
     .bit = V_PLAN,
     .name = "plan",
+    .group = VERBS_MODELS,
     .args = "",
     .summary = "say what an answer would need and take",
     .about =

@@ -76,6 +76,7 @@ static int pull_run(struct opt_parsed *p, struct qwick_engine *eng)
 const struct verb verb_pull = {
     .bit = V_PULL,
     .name = "pull",
+    .group = VERBS_MODELS,
     .args = "ORG/NAME[@REVISION][:TYPE]",
     .summary = "download a model from the Hugging Face hub",
     .about =

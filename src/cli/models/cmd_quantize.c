@@ -185,6 +185,7 @@ static int quantize_check(struct opt_parsed *p)
 const struct verb verb_quantize = {
     .bit = V_QUANTIZE,
     .name = "quantize",
+    .group = VERBS_MODELS,
     .args = "-o PATH",
     .summary = "write a checkpoint with fewer bits a weight",
     .about =

@@ -20,8 +20,9 @@ static const struct opt opt_rows[] = {
      .type = OPT_##type_,                      \
      .offset = offsetof(struct args, id_),     \
      __VA_ARGS__},
-#define VARIANT        OPTION
-#define GROUP(heading) {.verbs = V_ALL, .type = OPT_HEADING, .help = (heading)},
+#define VARIANT OPTION
+#define GROUP(heading, ...) \
+    {.verbs = V_ALL, .type = OPT_HEADING, .help = (heading), __VA_ARGS__},
 #include "cli/opt/options_table.h"
 };
 
@@ -35,16 +36,16 @@ static bool opt_has(const struct verb *v, const struct opt *o)
 const struct opt *opt_next(const struct verb *v, const struct opt *o)
 {
     for (o = o ? o + 1 : opt_rows; o < opt_rows + N_ROWS; o++)
-        if (opt_has(v, o))
+        if (v ? opt_has(v, o) : o->id != OPT_NONE)
             return o;
     return NULL;
 }
 
-const char *opt_heading(const struct opt *o)
+const struct opt *opt_heading(const struct opt *o)
 {
     while (o->id != OPT_NONE)
         o--;
-    return o->help;
+    return o;
 }
 
 const struct opt *opt_row(const struct verb *v, enum opt_id id)

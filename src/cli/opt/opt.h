@@ -13,6 +13,8 @@
 #include "cli/io/strings.h"
 #include "qwick.h"
 
+struct buf;
+
 enum opt_type {
     OPT_HEADING,  /* not an option but a heading of --help */
     OPT_FLAG,     /* bool */
@@ -127,7 +129,7 @@ enum opt_id {
     OPT_NONE,
 #define OPTION(type, id, ...) OPT_##id,
 #define VARIANT(type, id, ...)
-#define GROUP(heading)
+#define GROUP(heading, ...)
 #include "cli/opt/options_table.h"
     OPT_COUNT
 };
@@ -138,7 +140,7 @@ enum opt_id {
 struct args {
 #define OPTION(type, id, ...) OPT_C_##type id;
 #define VARIANT(type, id, ...)
-#define GROUP(heading)
+#define GROUP(heading, ...)
 #include "cli/opt/options_table.h"
 };
 
@@ -168,6 +170,10 @@ struct opt {
     const char *def;      /* default as shown in --help; a number at its beginning
                              is the value */
     const char *help;
+    const char *first;    /* what qwick --help says of it on one line; NULL: it is
+                             not one of the options there */
+    bool shared;          /* of a heading: its options are those of many verbs, and
+                             "qwick help options" describes them once */
     size_t offset;        /* of the value in struct args */
 };
 
@@ -186,13 +192,27 @@ struct opt_models {
 struct opt_parsed;
 struct qwick_engine;
 
+/* Groups of verbs, in the order of need. verb_groups in verbs.h has their titles. */
+enum verb_group {
+    VERBS_NONE, /* a verb that --help lacks: a mistake, which help.bats finds */
+    VERBS_ANSWER,
+    VERBS_MODELS,
+    VERBS_DECIDE,
+    VERBS_TOKENS,
+    VERBS_MACHINE,
+    VERBS_SHELL,
+    N_VERB_GROUPS
+};
+
 struct verb {
     unsigned bit;         /* V_… */
     const char *name;
+    enum verb_group group; /* with which --help lists it */
     const char *args;     /* arguments in the usage line, "[PROMPT]" */
     const char *summary;  /* one line for the list of verbs */
     const char *about;    /* paragraphs of --help */
-    const char *examples; /* command lines for --help; each runs as written */
+    const char *examples; /* command lines for --help; each runs as written. The
+                             first three of generate are those of qwick --help. */
     enum verb_opens {
         OPENS_NOTHING,   /* or opens a model itself, when it has read its input */
         OPENS_TOKENIZER, /* of -m */
@@ -241,6 +261,7 @@ struct settings;
 /* A command line and its sources. */
 struct opt_parsed {
     const struct verb *verb;
+    bool verb_is_named; /* it is a word of the command line */
     struct args a;
     struct opt_source sources[OPT_COUNT]; /* by enum opt_id */
     const char **args; /* [n_args] words that are not options, in order; the
@@ -274,8 +295,6 @@ int opt_check_relations(struct opt_parsed *p);
 /* Return whether two options of a verb cannot be combined, whatever their values. */
 bool opt_excludes(const struct verb *v, enum opt_id a, enum opt_id b);
 
-struct buf;
-
 /* Append the options of which an option of the verb needs one, "--a or --b";
  * nothing if it needs none. */
 void opt_needs(struct buf *out, const struct verb *v, enum opt_id id);
@@ -293,8 +312,8 @@ int opt_set_default(struct opt_parsed *p, const struct opt *o,
 int opt_check_value(const struct verb *v, const struct opt *o, const char *name,
                     const char *value);
 
-/* Return the verb's row after o, in the order of --help; after NULL its first.
- * NULL: there is none. */
+/* Return the verb's row after o, in the order of --help; after NULL its first. A
+ * verb of NULL has all rows. NULL: there is none. */
 const struct opt *opt_next(const struct verb *v, const struct opt *o);
 /* Return the verb's row of an option, or NULL. */
 const struct opt *opt_row(const struct verb *v, enum opt_id id);
@@ -323,18 +342,34 @@ bool opt_given(const struct opt_parsed *p, enum opt_id id);
 /* Return whether a value comes from a setting: not from the command line. */
 bool opt_is_setting(const struct opt_parsed *p, enum opt_id id);
 
-/* Print the verb's --help. Returns an exit status. */
+/* Print the verb's --help; NULL: that of qwick. Returns an exit status. */
 int opt_help(const struct verb *v);
+
+/* A page of "qwick help". */
+struct help_topic {
+    const char *name;
+    const char *summary; /* one line */
+    const char *text;    /* a paragraph that ends with a newline. Lines of two blanks
+                            and a command run as written, in order. */
+    void (*put_rest)(struct buf *); /* appends what follows; NULL: nothing */
+};
+
+/* All topics, with an entry without a name at the end. */
+extern const struct help_topic help_topics[];
+
+/* Print a topic. Returns an exit status; -1: there is none of this name. */
+int help_topic_print(const char *name);
+
+/* The parts of topics that come from the tables: the shared options, and the verbs
+ * with a line each. */
+void help_put_shared(struct buf *b);
+void help_put_verbs(struct buf *b);
 
 /* Print the program's version. Returns an exit status. */
 int opt_version(void);
 
 /* Print `qwick: MSG (see qwick VERB --help)`. Returns exit status 2. */
-#define opt_usage(v, ...) msg_usage(opt_usage_name(v), __VA_ARGS__)
-static inline const char *opt_usage_name(const struct verb *v)
-{
-    return v->bit == V_GENERATE ? NULL : v->name;
-}
+#define opt_usage(v, ...) msg_usage((v)->name, __VA_ARGS__)
 
 /* Of two options that exclude each other and are both given, drop the one whose
  * source has the lower rank: its value is again what it is without this source.

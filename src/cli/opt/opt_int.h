@@ -4,8 +4,8 @@
 
 #include "cli/opt/opt.h"
 
-/* Return the heading of --help above a row. */
-const char *opt_heading(const struct opt *o);
+/* Return the row of the heading of --help above a row. */
+const struct opt *opt_heading(const struct opt *o);
 
 /* Write the range of a number as text: "1..100". Unless full is set, a range
  * without a meaningful maximum becomes "1 or more". Empty if there is no range to

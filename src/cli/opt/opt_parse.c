@@ -14,6 +14,40 @@ static bool has_blank(const char *word)
     return strpbrk(word, " \t\n") != NULL;
 }
 
+/* Options of other programs that no option of qwick has the arguments of, and
+ * what does the same here. The verb must have the option `id`. Names that
+ * differ in nothing else are .peers of rows. */
+static const struct {
+    const char *word;
+    enum opt_id id;
+    const char *hint;
+} foreign[] = {
+    {"-hf", OPT_model,
+     "qwick pull ORG/NAME downloads a model, -m ORG/NAME uses it"},
+    {"--hf-repo", OPT_model,
+     "qwick pull ORG/NAME downloads a model, -m ORG/NAME uses it"},
+    {"-ngl", OPT_threads, "all layers run on the CPU, with -t N threads"},
+    {"--n-gpu-layers", OPT_threads,
+     "all layers run on the CPU, with -t N threads"},
+    {"--gpu-layers", OPT_threads,
+     "all layers run on the CPU, with -t N threads"},
+    {"--no-think", OPT_think, "did you mean --think off?"},
+    {"--nothink", OPT_think, "did you mean --think off?"},
+    {"--template", OPT_preset,
+     "-T NAME is your prompt template, --chat-template the model's"},
+    {"--image", OPT_file, "models get text only, with -f FILE"},
+    {"--mmproj", OPT_file, "models get text only, with -f FILE"},
+};
+
+/* What does the same as another program's option, or NULL. */
+static const char *foreign_hint(const struct verb *v, const char *word)
+{
+    for (size_t i = 0; i < sizeof(foreign) / sizeof(*foreign); i++)
+        if (strcmp(foreign[i].word, word) == 0 && opt_row(v, foreign[i].id))
+            return foreign[i].hint;
+    return NULL;
+}
+
 /* Report an unknown option. name: the name of a long option, else NULL. */
 static int unknown(const struct opt_parsed *p, const char *shown,
                    const char *name)
@@ -34,6 +68,8 @@ static int unknown(const struct opt_parsed *p, const char *shown,
     if (word && verb_is_later(word))
         return opt_usage(v, "%s: unknown option; this version has no verb %s",
                          shown, word);
+    if ((near = foreign_hint(v, shown)))
+        return opt_usage(v, "%s: unknown option; %s", shown, near);
     if (name && (near = opt_meant(v, name)))
         return opt_usage(v, "%s: unknown option, did you mean --%s?", shown,
                          near);
@@ -47,10 +83,10 @@ static int unknown(const struct opt_parsed *p, const char *shown,
 /* ---- parsing ---- */
 
 /* Set an option without a value. */
-static int set_flag(const struct verb *v, const struct opt *o, void *dst)
+static int set_flag(const struct opt_parsed *p, const struct opt *o, void *dst)
 {
     if (o->id == OPT_help)
-        return opt_help(v);
+        return opt_help(p->verb_is_named ? p->verb : NULL);
     if (o->id == OPT_version)
         return opt_version();
     if (o->type == OPT_FLAG_FILE)
@@ -101,7 +137,7 @@ static int parse_long(struct opt_parsed *p, const char *arg, struct cursor *c)
         return set_next(p, o, shown, c);
     if (o->type == OPT_FLAG_FILE && !p->n_args)
         p->before = o;
-    return set_flag(v, o, opt_value_at(p, o));
+    return set_flag(p, o, opt_value_at(p, o));
 }
 
 /* Whether a word is a text that only looks like an option: "- a", "-p means".
@@ -115,7 +151,7 @@ static bool looks_like_text(const char *arg)
 static int parse_short(struct opt_parsed *p, const char *arg, struct cursor *c)
 {
     const struct verb *v = p->verb;
-    if (looks_like_text(arg))
+    if (looks_like_text(arg) || foreign_hint(v, arg)) /* -hf is not -h -f */
         return unknown(p, arg, NULL);
     for (const char *at = arg + 1; *at; at++) {
         char shown[3] = {'-', *at, 0};
@@ -127,7 +163,7 @@ static int parse_short(struct opt_parsed *p, const char *arg, struct cursor *c)
             return at[1]
                        ? opt_set_value(v, o, shown, at + 1, opt_value_at(p, o))
                        : set_next(p, o, shown, c);
-        int r = set_flag(v, o, opt_value_at(p, o));
+        int r = set_flag(p, o, opt_value_at(p, o));
         if (r >= 0)
             return r;
     }
@@ -193,6 +229,8 @@ int opt_parse(struct opt_parsed *p, const struct verb *v, int argc, char **argv)
 {
     int r;
     *p = (struct opt_parsed){.verb = v};
+    for (int i = 0; i < argc; i++)
+        p->verb_is_named |= !argv[i];
     for (const struct opt *o = NULL; (o = opt_next(v, o));)
         set_default_value(p, o);
     p->args = calloc((size_t)argc + 1, sizeof(*p->args));

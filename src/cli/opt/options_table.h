@@ -3,7 +3,8 @@
  *
  *   OPTION(type, id, "name", verbs, .member = ...)   an option; see struct opt
  *   VARIANT(type, id, "name", verbs, .member = ...)  its row for other verbs,
- * which say or do something else with it GROUP("heading") the following options
+ * which say or do something else with it
+ *   GROUP("heading", .shared = ...)                  the following options
  *
  * ONCE marks what belongs to one command (.single). RANGE and FROM give the
  * ends of an integer, BETWEEN those of a number.
@@ -166,6 +167,7 @@ VARIANT(TEXT, prompt, "prompt", V_LOGITS, .letter = 'p', ONCE,
         .help = "the text, as the argument")
 OPTION(TEXTS, file, "file", V_GENERATE | V_CHOOSE, .letter = 'f', .arg = "FILE",
        ONCE, .peers = "prompt-file",
+       .first = "text of FILE before the prompt",
        .help = "text of FILE before the prompt; repeatable, - is stdin")
 VARIANT(TEXTS, file, "file", V_BATCH, .letter = 'f', .arg = "FILE", ONCE,
         .help = "text before each prompt; repeatable")
@@ -213,7 +215,8 @@ VARIANT(FLAG, lines, "lines", V_EMBED, ONCE,
 VARIANT(FLAG, lines, "lines", V_RERANK, ONCE,
         .help = "each line of the input is a document")
 OPTION(TEXT, system, "system", V_GENERATE | V_CHAT | V_CHOOSE, .letter = 's',
-       .peers = "system-prompt", .help = "system prompt")
+       .peers = "system-prompt", .first = "system prompt",
+       .help = "system prompt")
 VARIANT(TEXT, system, "system", V_BATCH, .letter = 's',
         .help = "system prompt for records that have none")
 VARIANT(TEXT, system, "system", V_SERVE, .letter = 's',
@@ -237,6 +240,7 @@ OPTION(CHOICE, overflow, "overflow", V_GENERATE | V_CHOOSE, .arg = "HOW",
                "its head, its tail, or both ends")
 OPTION(FILE, preset, "preset", V_GENERATE | V_BATCH, .letter = 'T',
        .arg = "NAME", ONCE,
+       .first = "use your prompt template NAME",
        .help = "use your prompt template NAME, with its options; see qwick(1)")
 OPTION(FILE, prompt_template, "prompt-template", V_GENERATE | V_BATCH,
        .arg = "TEXT", ONCE,
@@ -256,6 +260,7 @@ OPTION(TEXT, tool_choice, "tool-choice", V_GENERATE | V_BATCH,
                "only calls; a tool's name: one call of it")
 OPTION(CHOICE, think, "think", V_ANSWER, .choices = "on|off|auto",
        .peers = "enable-thinking reasoning", .def = "auto", .record = "think",
+       .first = "let the model think first",
        .help = "let the model think first; auto: as its template does")
 VARIANT(CHOICE, think, "think", V_RENDER, .choices = "on|off|auto",
         .def = "auto",
@@ -306,6 +311,7 @@ OPTION(FLAG, keep, "keep", V_GENERATE, .access = OPT_KEEPS,
        .help = "keep the conversation, for --continue")
 OPTION(FLAG, go_on, "continue", V_GENERATE, .letter = 'C', .access = OPT_KEEPS,
        ONCE,
+       .first = "go on with the conversation that --keep kept",
        .help = "go on with the conversation that was kept last, and keep it")
 VARIANT(FLAG, go_on, "continue", V_CHAT, .letter = 'C', .access = OPT_KEEPS,
         ONCE, .help = "begin with the conversation that qwick --keep kept last")
@@ -324,6 +330,7 @@ GROUP("Length")
 OPTION(INT, max_tokens, "max-tokens", V_ANSWER, .letter = 'n', FROM(1),
        .peers = "max-new-tokens max-length n-predict num-predict predict",
        .def = "until the model stops", .record = "max_tokens",
+       .first = "at most N tokens",
        .help = "at most N tokens")
 VARIANT(INT, max_tokens, "max-tokens", V_PLAN, .letter = 'n', FROM(1),
         .def = "256", .help = "at most N tokens of answer")
@@ -360,7 +367,8 @@ OPTION(FILE, grammar, "grammar", V_ANSWER, .record = "grammar",
        .help = "the answer follows the GBNF grammar in FILE; FILE.lark: Lark's "
                "form")
 OPTION(TEXT, json_schema, "json-schema", V_ANSWER, .arg = "FILE|TEXT",
-       .access = OPT_LOADS, .record = "json_schema",
+       .peers = "schema json-schema-file", .access = OPT_LOADS, .record = "json_schema",
+       .first = "the answer is JSON that the schema admits",
        .help = "the answer is JSON that the schema admits; a TEXT begins with "
                "{")
 OPTION(FLAG, schema_lenient, "schema-lenient", V_ANSWER,
@@ -441,6 +449,8 @@ OPTION(FLAG, redo, "redo", V_BATCH, ONCE,
 VARIANT(FLAG, redo, "redo", V_EMBED, ONCE,
         .help = "drop vectors that an interrupted run with another model or "
                 "other options has left")
+OPTION(FLAG, retry_errors, "retry-errors", V_BATCH, ONCE,
+       .help = "answer records again whose lines in FILE are errors")
 OPTION(CHOICE, format, "format", V_EMBED, .choices = "jsonl|tsv|f32|npy",
        .def = "jsonl",
        .help = "JSON lines, tab-separated numbers, raw float32, NumPy's file")
@@ -453,6 +463,7 @@ OPTION(INT, dim, "dim", V_EMBED, FROM(1), .def = "the model's",
 OPTION(FLAG, no_normalize, "no-normalize", V_EMBED,
        .help = "print vectors as the model gives them, not scaled to length 1")
 OPTION(FLAG, json, "json", V_GENERATE,
+       .first = "print one JSON object: text, tokens, timing",
        .help = "print one JSON object when done")
 VARIANT(FLAG, json, "json", V_TOKENIZE, .help = "print {\"ids\":[...]}")
 VARIANT(FLAG, json, "json", V_DETOKENIZE,
@@ -461,7 +472,7 @@ VARIANT(FLAG, json, "json", V_COUNT, .help = "print {\"count\":N}")
 VARIANT(FLAG, json, "json", V_RENDER, .help = "print {\"text\"}")
 VARIANT(FLAG, json, "json", V_RERANK,
         .help = "print one JSON object instead of a table")
-VARIANT(FLAG, json, "json", V_LOGITS, .help = "print JSON instead of a table")
+VARIANT(FLAG, json, "json", V_LOGITS, .help = "print JSON instead of lines")
 VARIANT(FLAG, json, "json", V_SCORE, .help = "print one object for each text")
 VARIANT(FLAG, json, "json", V_CHOOSE, .help = "print one JSON object")
 VARIANT(FLAG, json, "json", V_INSPECT | V_MODELS | V_PLAN | V_SELFTEST,
@@ -523,6 +534,7 @@ VARIANT(FILE, html, "html", V_BENCH, .access = OPT_REPLACES, ONCE,
 OPTION(FLAG, md, "md", V_BENCH, .help = "print a Markdown table")
 OPTION(FLAG, csv, "csv", V_BENCH, .help = "print CSV, one line for each row")
 OPTION(FLAG, extract, "extract", V_GENERATE, .letter = 'x',
+       .first = "print only the first code block of the answer",
        .help = "print only the first fenced code block; without one: exit "
                "status 6")
 VARIANT(FLAG, extract, "extract", V_BATCH, .letter = 'x',
@@ -542,6 +554,9 @@ OPTION(FLAG, no_newline, "no-newline", V_GENERATE,
        .help = "do not add a newline to a text that ends without one")
 OPTION(FLAG, null, "null", V_GENERATE, .letter = '0',
        .help = "end the text with a NUL byte instead of a newline")
+VARIANT(FLAG, null, "null", V_BATCH, .letter = '0',
+        .help = "with --text: end each text with a NUL byte, and leave its "
+                "line ends alone")
 OPTION(FLAG_FILE, profile_timing, "profile-timing", V_GENERATE, .arg = "FILE",
        .place = "profile-file", .access = OPT_OPENS,
        .help = "time every token and print a summary on stderr")
@@ -560,19 +575,9 @@ OPTION(FLAG, no_speed, "no-speed", V_MODELS,
 VARIANT(FLAG, no_speed, "no-speed", V_PLAN, .help = "do not estimate times")
 
 GROUP("Model and machine")
-OPTION(FILE, model, "model",
-       V_EVALUATE | V_TEXT_IO | V_RENDER | V_INSPECT | V_SELFTEST | V_QUANTIZE,
-       .letter = 'm', .arg = "MODEL", .access = OPT_MODEL,
-       .def = "the built-in demo model",
-       .help = "checkpoint directory, .gguf file, hub id (org/name) in the "
-               "local Hugging Face cache, or short name; see qwick(1)")
 OPTION(FILES, models, "model", V_BENCH, .letter = 'm', .arg = "MODEL",
        .def = "the built-in demo model",
        .help = "model, see qwick(1); repeatable, measured one after the other")
-OPTION(INT, threads, "threads",
-       V_EVALUATE | V_INSPECT | V_MODELS | V_SELFTEST | V_QUANTIZE,
-       .letter = 't', RANGE(1, 1024), .peers = "num-threads n-threads",
-       .def = "physical cores", .help = "number of threads")
 OPTION(INTS, thread_list, "threads", V_BENCH, .letter = 't', RANGE(1, 1024),
        .def = "physical cores", .help = "numbers of threads to measure with")
 OPTION(INT, max_batch, "max-batch", V_BATCH, RANGE(1, 1024),
@@ -584,6 +589,26 @@ VARIANT(INT, max_batch, "max-batch", V_EMBED, RANGE(1, 1024), .def = "64",
         .help = "most texts to evaluate together")
 VARIANT(INT, max_batch, "max-batch", V_RERANK, RANGE(1, 1024), .def = "64",
         .help = "most documents to evaluate together")
+OPTION(TEXT, core, "core", V_INSPECT | V_BENCH, .arg = "NAME",
+       .def = "this CPU's core",
+       .help = "use the record of another core, or measure with probe")
+OPTION(INT, lookup, "lookup", V_GENERATE | V_CHAT, RANGE(0, QWICK_LOOKUP_MAX),
+       .def = OPT_STRING(QWICK_LOOKUP_DEFAULT),
+       .help = "where the answer repeats the context, guess up to N tokens and "
+               "check them in one pass; 0: off")
+
+GROUP("Model and machine", .shared = true)
+OPTION(FILE, model, "model",
+       V_EVALUATE | V_TEXT_IO | V_RENDER | V_INSPECT | V_SELFTEST | V_QUANTIZE,
+       .letter = 'm', .arg = "MODEL", .access = OPT_MODEL,
+       .def = "the built-in demo model",
+       .first = "name (qwick models), hub id, directory, .gguf file",
+       .help = "checkpoint directory, .gguf file, hub id (org/name) in the "
+               "local Hugging Face cache, or short name; see qwick(1)")
+OPTION(INT, threads, "threads",
+       V_EVALUATE | V_INSPECT | V_MODELS | V_SELFTEST | V_QUANTIZE,
+       .letter = 't', RANGE(1, 1024), .peers = "num-threads n-threads",
+       .def = "physical cores", .help = "number of threads")
 OPTION(TEXT, isa, "isa", V_EVALUATE | V_INSPECT | V_BENCH, .arg = "LEVEL",
        .def = "the best this CPU has",
        .help = "highest level of kernels to use; qwick(1) lists them")
@@ -592,9 +617,6 @@ OPTION(FLAG, exact, "exact", V_EVALUATE | V_INSPECT | V_BENCH,
 OPTION(CHOICE, kv, "kv", V_EVALUATE | V_INSPECT | V_BENCH,
        .choices = "f32|f16|q8", .peers = "kv-cache-dtype cache-type-k",
        .def = "f16, f32 with --exact and for Gemma 4", .help = "type of the KV cache")
-OPTION(TEXT, core, "core", V_INSPECT | V_BENCH, .arg = "NAME",
-       .def = "this CPU's core",
-       .help = "use the record of another core, or measure with probe")
 OPTION(INT, prefill_chunk, "prefill-chunk", V_EVALUATE | V_BENCH,
        RANGE(1, 65536), .def = "512", .help = "tokens per prefill pass")
 OPTION(FLAG, preload, "preload", V_EVALUATE | V_BENCH, .peers = "mlock no-mmap",
@@ -603,10 +625,6 @@ OPTION(CHOICE, numa, "numa", V_EVALUATE | V_BENCH, .arg = "MODE",
        .choices = "off|interleave|bind", .def = "off",
        .help = "on several memory nodes: spread the copy of --preload, or bind "
                "threads and copy to their nodes")
-OPTION(INT, lookup, "lookup", V_GENERATE | V_CHAT, RANGE(0, QWICK_LOOKUP_MAX),
-       .def = OPT_STRING(QWICK_LOOKUP_DEFAULT),
-       .help = "where the answer repeats the context, guess up to N tokens and "
-               "check them in one pass; 0: off")
 OPTION(FILE, draft, "draft", V_ANSWER, .arg = "MODEL", .access = OPT_MODEL,
        .help = "a smaller model with the same tokenizer, or a copy of the "
                "model with fewer bits: it guesses tokens, which are checked in "
@@ -625,7 +643,7 @@ OPTION(FLAG, no_sandbox, "no-sandbox",
        .help = "keep the rights to open files, use the network and start "
                "programs; see qwick(1)")
 
-GROUP("General")
+GROUP("General", .shared = true)
 OPTION(FLAG, quiet, "quiet", V_ALL, .letter = 'q', .help = "print no warnings")
 OPTION(FLAG, verbose, "verbose", V_ALL, .letter = 'v',
        .help = "print notes on stderr")

@@ -154,6 +154,7 @@ static const struct relation rows[] = {
     RULE(V_ALL, EXCLUDES, IDS(OPT_json), IDS(OPT_csv)),
     RULE(V_ALL, EXCLUDES, IDS(OPT_no_newline), IDS(OPT_null)),
     RULE(V_ALL, EXCLUDES, IDS(OPT_text), IDS(OPT_unordered)),
+    RULE(V_BATCH, NO_EFFECT_WITHOUT, IDS(OPT_null), IDS(OPT_text)),
     RULE(V_ALL, NO_EFFECT_WITH, IDS(OPT_logprobs, TOOLS), IDS(OPT_text)),
     RULE(V_GENERATE, NO_EFFECT_WITH, IDS(OPT_show_thinking, OPT_confidence),
          IDS(OPT_extract)),

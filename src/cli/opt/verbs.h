@@ -13,7 +13,11 @@ extern const struct verb verb_generate, verb_chat, verb_embed, verb_rerank,
     verb_batch, verb_serve, verb_score, verb_choose, verb_plan, verb_selftest,
     verb_completion, verb_help, verb_version;
 
-/* All verbs in the order of --help, with NULL at the end. */
+/* The titles of the groups of verbs. */
+extern const char *const verb_groups[N_VERB_GROUPS];
+
+/* All verbs with NULL at the end. Within a group, they are in the order of
+ * --help. */
 extern const struct verb *const verbs[];
 
 /* Other names of verbs, with an entry without a name at the end. */

@@ -298,6 +298,7 @@ static int serve_run(struct opt_parsed *p, struct qwick_engine *eng)
 const struct verb verb_serve = {
     .bit = V_SERVE,
     .name = "serve",
+    .group = VERBS_ANSWER,
     .args = "",
     .summary = "answer programs over HTTP, as OpenAI's API does",
     .about =

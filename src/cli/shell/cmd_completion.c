@@ -33,6 +33,7 @@ static int completion_run(struct opt_parsed *p, struct qwick_engine *eng)
 const struct verb verb_completion = {
     .bit = V_COMPLETION,
     .name = "completion",
+    .group = VERBS_SHELL,
     .args = "bash|zsh|fish",
     .summary = "a script with which a shell completes command lines",
     .about = "Print a script with which the shell completes verbs, options, "

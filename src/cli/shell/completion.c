@@ -60,6 +60,11 @@ static void put_part(struct buf *out, const char *part, size_t n, bool literal)
 {
     const size_t n_known = sizeof(known) / sizeof(*known);
     const char *blank = out->len ? " " : "";
+    if (n == strlen("TOPIC") && memcmp(part, "TOPIC", n) == 0) {
+        for (const struct help_topic *t = help_topics; t->name; t++)
+            buf_printf(out, "%s=%s", out->len ? " " : "", t->name);
+        return;
+    }
     size_t i = 0;
     while (i < n_known &&
            (strlen(known[i][0]) != n || memcmp(known[i][0], part, n) != 0))

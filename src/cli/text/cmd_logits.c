@@ -101,52 +101,82 @@ static double log_sum_exp(const float *v, size_t n)
     return max + log(sum);
 }
 
+/* Append the token's text as JSON, or "-" if it has none. */
+static int put_text(struct buf *b, const struct job *j, int32_t id)
+{
+    char *text;
+    size_t n;
+    int bad = token_text(j->eng, id, &text, &n);
+    bad |= text ? buf_json_string(b, text, n) : buf_putc(b, '-');
+    free(text);
+    return bad | buf_putc(b, '\n');
+}
+
+/* A terminal gets a table for people. */
+static int put_table(struct job *j, size_t pos, double lse)
+{
+    struct buf *b = &j->out;
+    int bad = 0;
+    if (j->a->all)
+        bad |= buf_printf(b, "%sposition %zu, after id %d\n",
+                          j->n_rows ? "\n" : "", pos, j->ids[pos]);
+    if (!j->n_rows || j->a->all)
+        bad |= buf_printf(b, "%8s %12s %12s %9s  %s\n", "id", "logit",
+                          "logprob", "prob", "text");
+    for (size_t i = 0; i < j->k && !bad; i++) {
+        double logit = j->top[i].logit, lp = logit - lse;
+        bad |= buf_printf(b, "%8d %12.6f %12.6f %8.4f%%  ", j->top[i].id, logit,
+                          lp, 100 * exp(lp));
+        bad |= put_text(b, j, j->top[i].id);
+    }
+    return bad;
+}
+
+/* Files and pipes get lines with tabs, for cut and awk. */
+static int put_tabs(struct job *j, size_t pos, double lse)
+{
+    struct buf *b = &j->out;
+    int bad = 0;
+    for (size_t i = 0; i < j->k && !bad; i++) {
+        double logit = j->top[i].logit, lp = logit - lse;
+        if (j->a->all)
+            bad |= buf_printf(b, "%zu\t", pos);
+        bad |= buf_printf(b, "%d\t%.6f\t%.6f\t%.6f\t", j->top[i].id, logit, lp,
+                          exp(lp));
+        bad |= put_text(b, j, j->top[i].id);
+    }
+    return bad;
+}
+
+static int put_json(struct job *j, size_t pos, double lse)
+{
+    struct json_writer *w = &j->json;
+    jw_object(w, NULL);
+    jw_uint(w, "pos", pos);
+    jw_array(w, "top");
+    for (size_t i = 0; i < j->k; i++) {
+        double logit = j->top[i].logit;
+        jw_object(w, NULL);
+        json_token(w, j->eng, j->top[i].id);
+        jw_double(w, "logit", logit);
+        jw_double(w, "logprob", logit - lse);
+        jw_end_object(w);
+    }
+    jw_end_array(w);
+    jw_end_object(w);
+    return jw_status(w);
+}
+
 static int put_row(struct job *j, size_t pos, const float *logits)
 {
     size_t vocab_size = qwick_engine_info(j->eng)->vocab_size;
-    struct buf *b = &j->out;
-    struct json_writer *w = &j->json;
     double lse = log_sum_exp(logits, vocab_size);
-    int bad = 0;
     find_top(j->top, j->k, logits, vocab_size);
-    if (j->a->json) {
-        jw_object(w, NULL);
-        jw_uint(w, "pos", pos);
-        jw_array(w, "top");
-    } else {
-        if (j->a->all)
-            bad |= buf_printf(b, "%sposition %zu, after id %d\n",
-                              j->n_rows ? "\n" : "", pos, j->ids[pos]);
-        if (!j->n_rows || j->a->all)
-            bad |= buf_printf(b, "%8s %12s %12s %9s  %s\n", "id", "logit",
-                              "logprob", "prob", "text");
-    }
+    int bad = j->a->json     ? put_json(j, pos, lse)
+              : out_is_tty() ? put_table(j, pos, lse)
+                             : put_tabs(j, pos, lse);
     j->n_rows++;
-    for (size_t i = 0; i < j->k && !bad; i++) {
-        double logit = j->top[i].logit, lp = logit - lse;
-        if (j->a->json) {
-            jw_object(w, NULL);
-            json_token(w, j->eng, j->top[i].id);
-            jw_double(w, "logit", logit);
-            jw_double(w, "logprob", lp);
-            jw_end_object(w);
-        } else {
-            char *text;
-            size_t n;
-            int32_t id = j->top[i].id;
-            bad |= buf_printf(b, "%8d %12.6f %12.6f %8.4f%%  ", id, logit, lp,
-                              100 * exp(lp));
-            bad |= token_text(j->eng, id, &text, &n);
-            bad |= text ? buf_json_string(b, text, n) : buf_putc(b, '-');
-            bad |= buf_putc(b, '\n');
-            free(text);
-        }
-    }
-    if (j->a->json) {
-        jw_end_array(w);
-        jw_end_object(w);
-    }
-    return bad || jw_status(w) ? err_oom(&j->row_err, b->len) : 0;
+    return bad ? err_oom(&j->row_err, j->out.len) : 0;
 }
 
 static int on_row(void *ctx, size_t pos, const float *logits)
@@ -348,6 +378,7 @@ static int logits_run(struct opt_parsed *p, struct qwick_engine *eng)
 const struct verb verb_logits = {
     .bit = V_LOGITS,
     .name = "logits",
+    .group = VERBS_TOKENS,
     .args = "[TEXT]",
     .summary = "the model's scores for the next token",
     .about = "Print the likeliest next tokens after a text, or write all "

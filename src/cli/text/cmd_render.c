@@ -132,6 +132,7 @@ static int render_run(struct opt_parsed *p, struct qwick_engine *eng)
 const struct verb verb_render = {
     .bit = V_RENDER,
     .name = "render",
+    .group = VERBS_TOKENS,
     .args = "[JSON]",
     .summary = "a chat as JSON to the prompt text",
     .about = "Print the prompt text of a chat, byte for byte as the "

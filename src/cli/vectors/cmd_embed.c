@@ -374,6 +374,7 @@ static int embed_run(struct opt_parsed *p, struct qwick_engine *eng)
 const struct verb verb_embed = {
     .bit = V_EMBED,
     .name = "embed",
+    .group = VERBS_DECIDE,
     .args = "[TEXT...]",
     .summary = "texts to vectors (Qwen3-Embedding)",
     .about = "Print a vector for each TEXT, each file of -f, or standard "

@@ -399,6 +399,7 @@ static int rerank_run(struct opt_parsed *p, struct qwick_engine *eng)
 const struct verb verb_rerank = {
     .bit = V_RERANK,
     .name = "rerank",
+    .group = VERBS_DECIDE,
     .args = "-q QUERY [DOCUMENT...]",
     .summary = "documents by relevance (Qwen3-Reranker)",
     .about = "Print how likely each DOCUMENT, each file of -f, or each line "
