@@ -207,7 +207,7 @@ for choice in ({"type": "web_search"}, {"type": "custom", "name": "patch"}, "alw
     refused({**base, "tool_choice": choice}, "tool_choice")
 refused({**base, "tools": [web], "tool_choice": "required"}, "tool_choice")
 PY
-    equal "$(grep -c web_search "$D/main.err")" 1
+    equal "$(grep -c '"web_search"' "$D/main.err")" 1
     equal "$(grep -c local_shell "$D/main.err")" 1
 }
 
