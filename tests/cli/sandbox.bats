@@ -93,7 +93,8 @@ serve_attack() {
         [ ! -S run/sock ] || break
         sleep 0.1
     done
-    curl -s --max-time 60 --unix-socket run/sock http://localhost/health >health || :
+    # it answers this when the model is loaded
+    curl -s --max-time 60 --unix-socket run/sock http://localhost/v1/models >answer || :
     kill "$SERVER" || :
     status=0
     wait "$SERVER" || status=$?
@@ -109,7 +110,7 @@ needs_server() {
     needs_landlock
     needs_server
     serve_attack "read:$T/secret write:$T/secret create:$T/new unlink:$T/secret fork kill code recvmsg"
-    [ "$(cat health)" = '{"status":"ok"}' ]
+    grep -q '"object":"list"' answer
     [ "$status" = 0 ]
     [ "$(grep -cE '^(read|write|create|unlink|fork|kill|code|recvmsg): (Operation not permitted|Permission denied)$' <<<"$stderr")" = 8 ]
     [ "$(cat secret)" = secret ]
@@ -124,7 +125,7 @@ needs_server() {
         serve_attack "$name"
         [ "$status" = 159 ]
         [[ $stderr == *"qwick: sandbox: $name was called: a defect or an attack"* ]]
-        [ ! -s health ]
+        [ ! -s answer ]
     done
 }
 
@@ -139,8 +140,33 @@ needs_server() {
         [[ $stderr == *"qwick: sandbox: $name was called: a defect or an attack"* ]]
     done
     ATTACK_LOAD="read:$T/secret unlink:$T/secret" serve_attack "" -m models
-    [ "$(cat health)" = '{"status":"ok"}' ]
+    grep -q '"object":"list"' answer
     [ "$(grep -c ': Permission denied$' <<<"$stderr")" = 2 ]
+}
+
+@test "a server's thread that runs before the model is loaded has both parts" {
+    needs_landlock
+    needs_server
+    cp -r "$BATS_TEST_DIRNAME/../../models/demo" models
+    # with a cache, files may be opened, so it is up to Landlock which
+    serve_attack "read:$T/models/config.json read:/proc/self/status read:$T/secret" \
+        -m models --prefix-cache="$T/cache"
+    grep -q '"object":"list"' answer
+    [ "$(grep -c '^read: Permission denied$' <<<"$stderr")" = 3 ]
+    # while the model is loaded
+    rm -f run/sock
+    ATTACK="read:$T/secret write:$T/models/config.json kill" ATTACK_LOAD="wait:$T/go" \
+        LD_PRELOAD="$ATTACKER" "$QWICK" serve --listen unix:run/sock -m models \
+        </dev/null 2>stderr 3>&- &
+    SERVER=$!
+    until [ -S run/sock ]; do sleep 0.1; done
+    curl -s --max-time 60 --unix-socket run/sock http://localhost/health >answer
+    grep -q 503 <(curl -s --unix-socket run/sock -w '%{http_code}' http://localhost/health)
+    touch go
+    curl -s --max-time 60 --unix-socket run/sock http://localhost/v1/models >answer
+    kill "$SERVER"
+    wait "$SERVER"
+    [ "$(grep -cE '^(read|write|kill): (Operation not permitted|Permission denied)$' stderr)" = 3 ]
 }
 
 @test "a server reads a new key file of the same name" {

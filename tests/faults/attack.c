@@ -1,7 +1,7 @@
-/* A library for LD_PRELOAD that plays a program whose code an attacker has taken
- * over. When the program writes its answer to standard output, or sends one to a
- * client, the library first makes system calls, a list of words "CALL[:PATH]", and
- * prints "CALL: done" or "CALL: REASON" on stderr.
+/* A library for LD_PRELOAD that plays a program whose code an attacker has
+ * taken over. When the program writes its answer to standard output, or sends
+ * one to a client, the library first makes system calls, a list of words
+ * "CALL[:PATH]", and prints "CALL: done" or "CALL: REASON" on stderr.
  *
  *   ATTACK=WORDS        the calls of the first thread
  *   ATTACK_CHILD=1      only a process whose input is no terminal makes them
@@ -9,6 +9,7 @@
  *   ATTACK_WORKER=WORDS the calls of other threads, when they wait for work
  *   ATTACK_WORKERS=N    how many threads make them; 1 by default
  *   NO_LANDLOCK=1, NO_SECCOMP=1  the kernel has none of it
+ *   wait:PATH           is no attack: it waits until there is a file
  *   LACK=ERRNO          which error it gives then; ENOSYS by default
  *
  * The calls are made with syscall numbers: a real attacker needs no libc. */
@@ -96,6 +97,12 @@ static long attack(const char *call, const char *path)
         return raw(SYS_ioctl, 2, 0x5412 /* TIOCSTI */, (long)"x", 0, 0);
     if (!strcmp(call, "bpf"))
         return raw(SYS_bpf, 0, 0, 0, 0, 0);
+    if (!strcmp(call, "wait")) { /* until there is such a file */
+        struct timespec t = {0, 10000000};
+        while (raw(SYS_faccessat, AT_FDCWD, p, F_OK, 0, 0))
+            raw(SYS_nanosleep, (long)&t, 0, 0, 0, 0);
+        return 0;
+    }
     if (!strcmp(call, "unknown"))
         return raw(900, 0, 0, 0, 0, 0);
     return -EINVAL;

@@ -183,7 +183,30 @@ static int wait_ms(double until)
     return ms < 0 ? 0 : ms > 3600e3 ? -1 : (int)ms;
 }
 
-int http_run(struct http *h, struct qwick_err *e)
+/* Do what another thread waits for. */
+static void errand_run(struct http *h)
+{
+    pthread_mutex_lock(&h->mutex);
+    if (h->errand) {
+        h->errand(h->errand_arg);
+        h->errand = NULL;
+        pthread_cond_broadcast(&h->errand_done);
+    }
+    pthread_mutex_unlock(&h->mutex);
+}
+
+void http_on_thread(struct http *h, void (*fn)(void *arg), void *arg)
+{
+    pthread_mutex_lock(&h->mutex);
+    h->errand = fn;
+    h->errand_arg = arg;
+    http_wake(h);
+    while (h->errand && !h->ended)
+        pthread_cond_wait(&h->errand_done, &h->mutex);
+    pthread_mutex_unlock(&h->mutex);
+}
+
+static int http_loop(struct http *h, struct qwick_err *e)
 {
     double stop_ms = INFINITY;
 
@@ -191,6 +214,7 @@ int http_run(struct http *h, struct qwick_err *e)
         double nearest;
         bool moved, resumed;
 
+        errand_run(h);
         calls_woken(h);
         if (atomic_load(&h->draining))
             listeners_close(h);
@@ -208,6 +232,17 @@ int http_run(struct http *h, struct qwick_err *e)
         if (events_wait(h, moved ? 0 : wait_ms(nearest), e) != 0)
             return -1;
     }
+}
+
+int http_run(struct http *h, struct qwick_err *e)
+{
+    int rc = http_loop(h, e);
+
+    pthread_mutex_lock(&h->mutex);
+    h->ended = true;
+    pthread_cond_broadcast(&h->errand_done);
+    pthread_mutex_unlock(&h->mutex);
+    return rc;
 }
 
 void http_drain(struct http *h)
@@ -325,6 +360,7 @@ int http_open(struct http **out, const int *fds, size_t n,
         h->limits = *limits;
     limits_default(&h->limits);
     pthread_mutex_init(&h->mutex, NULL);
+    pthread_cond_init(&h->errand_done, NULL);
     r = http_prepare(h, n, e);
     for (size_t i = 0; i < n; i++) {
         if (r == 0)
@@ -355,6 +391,7 @@ void http_close(struct http *h)
         close(h->wake);
     if (h->epoll >= 0)
         close(h->epoll);
+    pthread_cond_destroy(&h->errand_done);
     pthread_mutex_destroy(&h->mutex);
     free(h->daemons);
     free(h->listeners);

@@ -82,6 +82,10 @@ int http_open(struct http **out, const int *fds, size_t n,
  * -1 with *e set. */
 int http_run(struct http *h, struct qwick_err *e);
 
+/* Any thread but the I/O thread, while that runs or is about to. Call fn(arg)
+ * there, and return when it has returned, or when the I/O thread has ended. fn
+ * calls no function of this header. */
+void http_on_thread(struct http *h, void (*fn)(void *arg), void *arg);
 /* Any thread. Accept no more connections. Connections without a request are
  * closed, others after their answer. */
 void http_drain(struct http *h);

@@ -88,6 +88,10 @@ struct http {
 
     pthread_mutex_t mutex;
     struct http_call *woken, **last_woken;
+    pthread_cond_t errand_done;
+    void (*errand)(void *arg); /* of http_on_thread; NULL: none */
+    void *errand_arg;
+    bool ended; /* the I/O thread has */
 };
 
 /* ---- http_client.c: I/O thread ---- */

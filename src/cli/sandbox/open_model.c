@@ -202,12 +202,11 @@ int open_model_find(struct opt_parsed *p)
     return sandbox_load(p, places, 2);
 }
 
-int open_model(struct qwick_engine **eng, struct opt_parsed *p,
-               bool tokenizer_only)
+int open_model_load(struct qwick_engine **eng, struct opt_parsed *p,
+                    bool tokenizer_only)
 {
     const struct args *a = &p->a;
     struct buf json = {0};
-    int status = open_model_find(p);
     struct qwick_engine_options o = compute_options(a);
     o.model = a->model;
     o.place = p->models.place;
@@ -219,16 +218,22 @@ int open_model(struct qwick_engine **eng, struct opt_parsed *p,
     o.chat_template = a->chat_template;
     o.template_time = a->template_time;
     *eng = NULL;
-    if (status)
-        return status;
     if (a->template_arg.n && template_json(&a->template_arg, &json)) {
         buf_free(&json);
         return msg_oom();
     }
     o.template_args = json.data;
-    status = open_engine(eng, &o, p->models.alias);
+    int status = open_engine(eng, &o, p->models.alias);
     buf_free(&json);
     return status ? status : check_has_template(*eng, p);
+}
+
+int open_model(struct qwick_engine **eng, struct opt_parsed *p,
+               bool tokenizer_only)
+{
+    int status = open_model_find(p);
+    *eng = NULL;
+    return status ? status : open_model_load(eng, p, tokenizer_only);
 }
 
 int open_model_draft(struct qwick_engine **draft, const struct opt_parsed *p,

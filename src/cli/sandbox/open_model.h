@@ -12,13 +12,16 @@
  * beginnings of their prompts with later ones. */
 size_t open_model_cache_memory(void);
 
-/* Find the models of -m and --draft, set p->models, and begin the first part of the
- * verb's sandbox (sandbox_load). Verbs that do not call open_model may call this.
- * Returns 0, or an exit status after printing a message. */
+/* Find the models of -m and --draft, set p->models, and begin the first part of
+ * the verb's sandbox (sandbox_load). Verbs that do not call open_model may call
+ * this. Returns 0, or an exit status after printing a message. */
 int open_model_find(struct opt_parsed *p);
 
-/* Call open_model_find, open the engine, and print its warnings and notes. Returns
- * 0, or an exit status after printing a message. */
+/* After open_model_find: open the engine, and print its warnings and notes.
+ * Returns 0, or an exit status after printing a message. */
+int open_model_load(struct qwick_engine **eng, struct opt_parsed *p,
+                    bool tokenizer_only);
+/* Both. */
 int open_model(struct qwick_engine **eng, struct opt_parsed *p,
                bool tokenizer_only);
 

@@ -200,11 +200,12 @@ static int restrict_early(const struct opt_parsed *p, const char *const *places,
     return why;
 }
 
-/* Landlock holds for a thread and those that it starts later, so each thread of
- * the engines does this on its own. */
+/* Landlock holds for a thread and those that it starts later, so each thread
+ * does this on its own. */
 static int restrict_files(const struct opt_parsed *p,
                           const struct qwick_engine *eng,
-                          const struct qwick_engine *draft)
+                          const struct qwick_engine *draft,
+                          const struct sandbox_thread *other)
 {
     struct sandbox_files f;
     int rc = sandbox_files_open(&f, false);
@@ -214,6 +215,8 @@ static int restrict_files(const struct opt_parsed *p,
         qwick_engine_each_thread(eng, sandbox_files_restrict, &f);
         if (draft)
             qwick_engine_each_thread(draft, sandbox_files_restrict, &f);
+        if (other)
+            other->call(other->ctx, sandbox_files_restrict, &f);
         rc = f.failed;
     }
     sandbox_files_close(&f);
@@ -254,8 +257,10 @@ int sandbox_load(const struct opt_parsed *p, const char *const *places,
     return missing("seccomp, system calls are not restricted", why);
 }
 
-int sandbox_enter(const struct opt_parsed *p, const struct qwick_engine *eng,
-                  const struct qwick_engine *draft, size_t n_tokens)
+int sandbox_enter_with(const struct opt_parsed *p,
+                       const struct qwick_engine *eng,
+                       const struct qwick_engine *draft, size_t n_tokens,
+                       const struct sandbox_thread *other)
 {
     unsigned calls = 0;
     if (p->a.no_sandbox)
@@ -264,7 +269,7 @@ int sandbox_enter(const struct opt_parsed *p, const struct qwick_engine *eng,
     if (draft)
         qwick_engine_load_blas(draft, n_tokens);
     (void)each_file(p, add_calls, &calls);
-    int why = restrict_files(p, eng, draft), status = 0;
+    int why = restrict_files(p, eng, draft, other), status = 0;
     if (why == ENOMEM || !lacks_landlock)
         status = missing("the second part of Landlock's rules", why);
     if (status)
@@ -287,13 +292,16 @@ int sandbox_load(const struct opt_parsed *p, const char *const *places,
     return 0;
 }
 
-int sandbox_enter(const struct opt_parsed *p, const struct qwick_engine *eng,
-                  const struct qwick_engine *draft, size_t n_tokens)
+int sandbox_enter_with(const struct opt_parsed *p,
+                       const struct qwick_engine *eng,
+                       const struct qwick_engine *draft, size_t n_tokens,
+                       const struct sandbox_thread *other)
 {
     (void)p;
     (void)eng;
     (void)draft;
     (void)n_tokens;
+    (void)other;
     return 0;
 }
 

@@ -31,14 +31,31 @@
 int sandbox_load(const struct opt_parsed *p, const char *const *places,
                  size_t n);
 
+/* A thread that was started after the first part. */
+struct sandbox_thread {
+    /* Call fn(arg) on it, and wait until it has returned. */
+    void (*call)(void *ctx, void (*fn)(void *arg), void *arg);
+    void *ctx;
+};
+
 /* Begin the second part, unless --no-sandbox is given or this is a build with
  * sanitizers. p has the options of the verb. eng and
  * draft (NULL: none) are all engines that the verb will use: their threads are
- * restricted, too. No other thread may run yet, so call this before
+ * restricted, too. No other thread but `other` may run yet, so call this before
  * progress_start. n_tokens is the length of the longest prompt, SIZE_MAX if it
- * is unknown: OpenBLAS is loaded now if such a prompt needs it. Returns 0, or an exit status
- * after printing a message when out of memory. */
-int sandbox_enter(const struct opt_parsed *p, const struct qwick_engine *eng,
-                  const struct qwick_engine *draft, size_t n_tokens);
+ * is unknown: OpenBLAS is loaded now if such a prompt needs it. Returns 0, or
+ * an exit status after printing a message when out of memory. */
+int sandbox_enter_with(const struct opt_parsed *p,
+                       const struct qwick_engine *eng,
+                       const struct qwick_engine *draft, size_t n_tokens,
+                       const struct sandbox_thread *other);
+
+static inline int sandbox_enter(const struct opt_parsed *p,
+                                const struct qwick_engine *eng,
+                                const struct qwick_engine *draft,
+                                size_t n_tokens)
+{
+    return sandbox_enter_with(p, eng, draft, n_tokens, NULL);
+}
 
 #endif

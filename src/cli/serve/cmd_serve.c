@@ -1,5 +1,6 @@
 /* The options of serve, and its life from start to end. */
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +61,7 @@ static int serve_open_models(struct serve *s)
     /* conversations of agents have 20,000 tokens, which may take 2 GiB */
     size_t memory = os_available_memory() / 4, limit = (size_t)s->a->kv_memory;
     s->p->models.cache_memory = limit && limit < memory ? limit : memory;
-    if ((status = open_model(&s->g.eng, s->p, false)) != 0 ||
+    if ((status = open_model_load(&s->g.eng, s->p, false)) != 0 ||
         (status = gen_choose_mode(&s->g)) != 0 ||
         (status = answer_check_generation(s->p, s->g.eng)) != 0 ||
         (status = open_model_draft(&s->g.draft, s->p, s->g.eng)) != 0 ||
@@ -138,27 +139,67 @@ static void serve_greet(const struct serve *s)
     buf_free(&where);
 }
 
+/* Answer requests until the server ends. */
+static int serve_work(struct serve *s)
+{
+    pthread_t prepare;
+    pthread_mutex_lock(&s->mutex);
+    s->idle_ms = clock_ms();
+    pthread_mutex_unlock(&s->mutex);
+    atomic_store(&s->loading, false);
+    int status = serve_start_thread(&prepare, serve_prepare_thread, s);
+    if (status)
+        return status;
+    serve_greet(s);
+    notify_send(s->notify, "READY=1");
+    s->watchdog_at = clock_ms() + s->watchdog_ms;
+    status = serve_loop(s);
+    pthread_mutex_lock(&s->mutex);
+    s->stopping = true;
+    pthread_cond_signal(&s->to_prepare);
+    pthread_mutex_unlock(&s->mutex);
+    pthread_join(prepare, NULL);
+    return status;
+}
+
+static void call_on_io_thread(void *ctx, void (*fn)(void *arg), void *arg)
+{
+    const struct serve *s = ctx;
+    http_on_thread(s->http, fn, arg);
+}
+
+/* Open what belongs to the model, while the I/O thread answers /health. */
+static int serve_load(struct serve *s)
+{
+    const struct sandbox_thread io = {call_on_io_thread, s};
+    int status;
+    if ((status = serve_open_models(s)) != 0 ||
+        (status = request_context_open(&s->requests)) != 0 ||
+        (status = embeddings_open(s)) != 0 ||
+        (status = serve_create_batch(s)) != 0 ||
+        (status = sandbox_enter_with(s->p, s->g.eng, s->g.draft, SIZE_MAX,
+                                     &io)) != 0)
+        return status;
+    signals_catch();
+    if (s->a->api_key_file)
+        signals_catch_reload();
+    return 0;
+}
+
 /* Run the threads until the server ends. */
 static int serve_run_threads(struct serve *s)
 {
-    pthread_t io, prepare;
+    pthread_t io;
+    atomic_store(&s->loading, true);
     int status = serve_start_thread(&io, serve_io_thread, s);
     if (status)
         return status;
-    status = serve_start_thread(&prepare, serve_prepare_thread, s);
-    if (!status) {
-        serve_greet(s);
-        notify_send(s->notify, "READY=1");
-        status = serve_loop(s);
-        pthread_mutex_lock(&s->mutex);
-        s->stopping = true;
-        pthread_cond_signal(&s->to_prepare);
-        pthread_mutex_unlock(&s->mutex);
-        pthread_join(prepare, NULL);
-        serve_fail_all(s);
-    }
+    if ((status = serve_load(s)) == 0)
+        status = serve_work(s);
+    serve_fail_all(s);
     http_stop(s->http);
     pthread_join(io, NULL);
+    serve_fail_all(s); /* those that came meanwhile */
     return status;
 }
 
@@ -193,6 +234,7 @@ static int serve_open_sockets(struct serve *s)
         status = msg_result(listen_open(&s->listeners, addrs, n, &e), &e);
     free(addrs);
     notify_open(&s->notify);
+    s->watchdog_ms = s->notify < 0 ? (double)INFINITY : notify_watchdog_ms();
     s->memory = os_memory_open();
     return status;
 }
@@ -209,7 +251,7 @@ static int serve_open_access(struct serve *s)
     return msg_result(access_open(&s->access, &o, &e), &e);
 }
 
-/* Open what the threads need, before the second part of the sandbox. */
+/* Open what the threads need, after the first part of the sandbox. */
 static int serve_open_http(struct serve *s)
 {
     const struct http_limits limits = {0};
@@ -239,19 +281,11 @@ static int serve_all(struct serve *s)
         (status = msg_result(http_mhd_load(&e), &e)) != 0 ||
         (status = serve_open_sockets(s)) != 0 ||
         (status = serve_open_access(s)) != 0 ||
-        (status = serve_open_models(s)) != 0 ||
-        (status = request_context_open(&s->requests)) != 0 ||
-        (status = embeddings_open(s)) != 0 ||
-        (status = serve_create_batch(s)) != 0 ||
+        (status = open_model_find(s->p)) != 0 ||
         (status = serve_open_http(s)) != 0)
         return status;
+    tzset(); /* reads the environment, which loading OpenBLAS changes */
     s->created = (int64_t)time(NULL);
-    s->idle_ms = clock_ms();
-    if ((status = sandbox_enter(s->p, s->g.eng, s->g.draft, SIZE_MAX)) != 0)
-        return status;
-    signals_catch();
-    if (s->a->api_key_file)
-        signals_catch_reload();
     status = serve_run_threads(s);
     if (!status)
         signals_forget(); /* the server has ended as it was told */

@@ -20,8 +20,8 @@ static const double bounds[METRICS_BUCKETS] = {
 
 /* The last one stands for all others. */
 static const int statuses[METRICS_STATUSES] = {
-    200, 204, 400, 401, 403, 404, 405, 408, 413, 429,
-    431, 500, 501, 503, 504, 505, METRICS_GONE};
+    200, 204, 400, 401, 403, 404, 405, 408,         413,
+    429, 431, 500, 501, 503, 504, 505, METRICS_GONE};
 
 static const char *const ends[N_METRIC_ENDS] = {
     [METRIC_STOP] = "stop",
@@ -169,7 +169,8 @@ static void put_requests(const struct text *t, const struct row *r)
     put_statuses(t, r, "other", t->m->requests[METRICS_ENDPOINTS]);
 }
 
-/* The count is the sum of the buckets, so that they agree while others count. */
+/* The count is the sum of the buckets, so that they agree while others count.
+ */
 static void put_times(const struct text *t, const struct row *r)
 {
     const struct metric_histogram *h = &t->m->times[r->i];
@@ -199,9 +200,18 @@ static void put_build(const struct text *t, const struct row *r)
 
 /* ---- rows ---- */
 
-#define NUMBER(NAME, TYPE, I, HELP) {NAME, TYPE, HELP, put_number, I, false}
-#define MICRO(NAME, TYPE, I, HELP)  {NAME, TYPE, HELP, put_number, I, true}
-#define TIMES(NAME, I, HELP)        {NAME, "histogram", HELP, put_times, I, false}
+#define NUMBER(NAME, TYPE, I, HELP)            \
+    {                                          \
+        NAME, TYPE, HELP, put_number, I, false \
+    }
+#define MICRO(NAME, TYPE, I, HELP)            \
+    {                                         \
+        NAME, TYPE, HELP, put_number, I, true \
+    }
+#define TIMES(NAME, I, HELP)                         \
+    {                                                \
+        NAME, "histogram", HELP, put_times, I, false \
+    }
 
 static const struct row rows[] = {
     NUMBER("qwick_num_requests_running", "gauge", METRIC_RUNNING,

@@ -1,6 +1,7 @@
 /* What GET /metrics shows, in Prometheus' text format 0.0.4. The rows are in
  * metrics.c: name, type, help. Names are those of vLLM, with the prefix qwick_,
- * where vLLM has the metric, and those of Prometheus' libraries for the process.
+ * where vLLM has the metric, and those of Prometheus' libraries for the
+ * process.
  *
  * Any thread may call all functions: numbers are atomic, and each is right by
  * itself. */
@@ -83,7 +84,8 @@ static inline void metric_set(metric_number *n, uint64_t k)
 void metrics_time(struct metrics *m, enum metric_time which, double ms);
 /* An answer has ended. */
 void metrics_end(struct metrics *m, enum qwick_finish f);
-/* A request has been answered. endpoint: its number; METRICS_ENDPOINTS: none. */
+/* A request has been answered. endpoint: its number; METRICS_ENDPOINTS: none.
+ */
 void metrics_request(struct metrics *m, size_t endpoint, int status);
 
 /* Append the text. path: returns the path of endpoint i, NULL if there is

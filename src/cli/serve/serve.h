@@ -59,11 +59,13 @@ struct protocol {
  * otherwise; after -1 the core answers with the error and frees the call. */
 struct endpoint {
     const char *method, *path;
-    bool open; /* needs no key */
-    bool chat; /* needs s->batch: a model that gives answers */
+    bool open;  /* needs no key */
+    bool early; /* with reply: answers while the model is loaded */
+    bool chat;  /* needs s->batch: a model that gives answers */
     const struct chat_form *form;    /* of a conversation; see chat_state.h */
     const struct protocol *protocol; /* NULL: OpenAI's older one */
-    /* I/O thread: answer at once with http_reply. NULL: the functions below
+    /* I/O thread, or the preparation thread if the request came while the model
+     * was loaded: answer at once with http_reply. NULL: the functions below
      * answer. */
     void (*reply)(struct serve *s, const struct endpoint *ep,
                   struct http_call *c);
@@ -117,8 +119,8 @@ struct serve_call {
     bool cancelled;   /* engine thread: cancel has been called */
     bool stream;      /* the answer is a stream; see serve_stream */
     bool broken;      /* an event of it could not be written */
-    size_t n_streams; /* its samples; prepare may set it, 1 otherwise; 0 once
-                         the places are given back */
+    size_t n_streams; /* its samples; prepare may set it, 1 otherwise; 0 with
+                         `reply`, and once the places are given back */
     void *state;      /* of the endpoint */
 };
 
@@ -154,8 +156,11 @@ struct serve {
     int memory;            /* of os_memory_read */
     struct metrics metrics;
 
-    volatile int woken; /* set by serve_wake; ends what idle time is for */
-    int wake;           /* eventfd of the engine thread */
+    volatile int woken;   /* set by serve_wake; ends what idle time is for */
+    int wake;             /* eventfd of the engine thread */
+    _Atomic bool loading; /* the model is not ready: calls wait for the
+                             preparation thread; the I/O thread reads nothing of
+                             the model */
     _Atomic bool draining;
     _Atomic bool failed;      /* the I/O thread has ended */
     _Atomic bool reload;      /* the I/O thread shall read the key file again */
@@ -165,6 +170,9 @@ struct serve {
     /* engine thread */
     struct serve_queue sliced; /* calls with slices left */
     bool unstored;             /* the prefix cache has news for the disk */
+    bool leaving;              /* --idle-exit */
+    double watchdog_ms;        /* systemd wants a message so often */
+    double watchdog_at;        /* clock_ms of the next one; INFINITY: none */
     double drain_ms;           /* clock_ms at which draining ends; 0: not yet */
     double shown_ms;           /* clock_ms of the last look at the batch's
                                   memory */
@@ -191,6 +199,9 @@ int serve_refuse(struct serve_error *e, const char *param, const char *fmt, ...)
  * any more. */
 void serve_stream(struct serve_call *c);
 
+/* Preparation thread: answer a call of an endpoint with `reply`, end it and
+ * free it. */
+void serve_reply_late(struct serve_call *c);
 /* Answer with JSON and status 200, end the call and free it. Takes the memory
  * of *json. Also for calls whose client has left. */
 void serve_reply(struct serve_call *c, struct buf *json);
@@ -226,12 +237,15 @@ void serve_count(struct serve *s, const struct endpoint *ep, int status);
 
 struct http_handler serve_handler(struct serve *s);
 
-/* ---- serve_notify.c: a message to systemd, such as "READY=1" ---- */
+/* ---- serve_notify.c: messages to systemd, such as "READY=1" ---- */
 
 /* Connect to the socket of NOTIFY_SOCKET, if there is one: *fd, else -1. Before
  * the sandbox. */
 void notify_open(int *fd);
 void notify_send(int fd, const char *text);
+/* Return after how many milliseconds systemd wants "WATCHDOG=1" again: half of
+ * WATCHDOG_USEC. INFINITY: never. */
+double notify_watchdog_ms(void);
 
 /* ---- serve_engine.c ---- */
 

@@ -54,7 +54,7 @@ void serve_begin(struct serve *s, struct http_call *http,
         return;
     }
     *c = (struct serve_call){
-        .s = s, .http = http, .endpoint = ep, .n_streams = 1};
+        .s = s, .http = http, .endpoint = ep, .n_streams = !ep->reply};
     http_set_tag(http, c);
     pthread_mutex_lock(&s->mutex);
     c->next_all = s->all;
@@ -63,7 +63,7 @@ void serve_begin(struct serve *s, struct http_call *http,
         s->all->at_all = &c->next_all;
     s->all = c;
     s->n_calls++;
-    s->n_streams++;
+    s->n_streams += c->n_streams;
     serve_push(&s->unprepared, c);
     pthread_cond_signal(&s->to_prepare);
     pthread_mutex_unlock(&s->mutex);
@@ -164,6 +164,12 @@ void serve_stream(struct serve_call *c)
     http_stream(c->http);
 }
 
+void serve_reply_late(struct serve_call *c)
+{
+    c->endpoint->reply(c->s, c->endpoint, c->http);
+    call_free(c);
+}
+
 void serve_reply(struct serve_call *c, struct buf *json)
 {
     if (json->failed) {
@@ -210,10 +216,11 @@ void serve_done(struct serve_call *c)
 static struct serve_error call_error(const struct serve_call *c,
                                      const struct serve_error *e)
 {
-    const char *path = qwick_engine_info(c->s->g.eng)->path;
+    const struct qwick_engine *eng = c->s->g.eng;
     struct serve_error shown = *e;
-    snprintf(shown.e.msg, sizeof(shown.e.msg), "%s",
-             err_without_name(&e->e, path));
+    if (eng) /* else it could not be loaded */
+        snprintf(shown.e.msg, sizeof(shown.e.msg), "%s",
+                 err_without_name(&e->e, qwick_engine_info(eng)->path));
     return shown;
 }
 

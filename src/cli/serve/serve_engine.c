@@ -22,6 +22,8 @@ enum { SHOW_MEMORY_MS = 200 };
 /* The longest sleep of the engine thread while it drains: a second signal kills
  * the process, so it only has to see the time pass. */
 enum { DRAIN_WAIT_MS = 100 };
+/* The same until the last connection is closed. */
+enum { LEAVE_WAIT_MS = 10 };
 
 static const struct serve_error drained = {
     .status = 503, .e.msg = "the server is shutting down"};
@@ -31,13 +33,24 @@ static const struct serve_error drained = {
 /* The longest preparation of a call. */
 enum { PREPARE_MS = 5000 };
 
+/* Call `prepare`, unless the call cannot go on. */
+static int call_read(struct serve_call *c, struct serve_error *e)
+{
+    qwick_text_timeout(PREPARE_MS);
+    if (atomic_load(&c->s->draining)) {
+        *e = drained;
+        return -1;
+    }
+    if (c->endpoint->chat && !c->s->batch)
+        return serve_refuse(e, NULL, "the model gives no answers");
+    return c->endpoint->prepare(c, e);
+}
+
 /* Prepare a call, and pass it on. */
 static void call_prepare(struct serve *s, struct serve_call *c)
 {
     struct serve_error e = {0};
-    qwick_text_timeout(PREPARE_MS);
-    int rc = atomic_load(&s->draining) ? (e = drained, -1)
-                                       : c->endpoint->prepare(c, &e);
+    int rc = call_read(c, &e);
     if (rc > 0) /* it has answered */
         return;
     http_free_body(c->http);
@@ -80,6 +93,8 @@ void *serve_prepare_thread(void *arg)
         pthread_mutex_unlock(&s->mutex);
         if (atomic_load(&c->stop))
             serve_fail(c, &drained); /* nobody reads it */
+        else if (c->endpoint->reply)
+            serve_reply_late(c);
         else
             call_prepare(s, c);
         pthread_mutex_lock(&s->mutex);
@@ -185,6 +200,26 @@ static void begin_drain(struct serve *s)
     notify_send(s->notify, "STOPPING=1");
 }
 
+/* Nobody has needed the server for the time of --idle-exit. Requests that have
+ * come are answered; new connections wait in the sockets of systemd, if it has
+ * any, for the next server. */
+static void begin_leave(struct serve *s)
+{
+    s->leaving = true;
+    http_drain(s->http);
+    notify_send(s->notify, "STOPPING=1");
+}
+
+/* Tell systemd in time that the engine works. */
+static void feed_watchdog(struct serve *s)
+{
+    double now = clock_ms();
+    if (now < s->watchdog_at)
+        return;
+    s->watchdog_at = now + s->watchdog_ms;
+    notify_send(s->notify, "WATCHDOG=1");
+}
+
 static void read_signals(struct serve *s)
 {
     if (signals_reload())
@@ -199,12 +234,13 @@ void serve_batch_layer(void *ctx)
 {
     struct serve *s = ctx;
     atomic_store(&s->step_ms, clock_ms());
+    feed_watchdog(s);
     read_signals(s);
     cancel_calls(s);
 }
 
 /* Return how long the engine may sleep, in milliseconds; -1: until it is woken.
- * 0: there is work. */
+ * 0: there is work. *over: the server has ended. */
 static int sleep_ms(struct serve *s, bool *over)
 {
     double now = clock_ms(), idle = (double)s->a->idle_exit * 1000;
@@ -214,14 +250,19 @@ static int sleep_ms(struct serve *s, bool *over)
     bool ready = s->prepared.first;
     pthread_mutex_unlock(&s->mutex);
     bool draining = s->drain_ms > 0;
-    *over = n == 0 && (draining || (idle > 0 && now >= since + idle));
+    if (n == 0 && !draining && !s->leaving && idle > 0 && now >= since + idle)
+        begin_leave(s);
+    *over =
+        n == 0 && (draining || (s->leaving && http_connections(s->http) == 0));
     if (ready || *over)
         return 0;
     if (draining)
         return DRAIN_WAIT_MS;
-    double until = INFINITY;
+    if (s->leaving)
+        return LEAVE_WAIT_MS;
+    double until = s->watchdog_at;
     if (n == 0 && idle > 0)
-        until = since + idle;
+        until = fmin(until, since + idle);
     if (n == 0 && s->unstored)
         until = fmin(until, since + STORE_IDLE_MS);
     return until == (double)INFINITY ? -1 : (int)fmax(until - now, 0) + 1;
@@ -237,6 +278,7 @@ static void store_prefixes(struct serve *s, const volatile int *stop,
     bool failed, more;
     do {
         began = clock_ms();
+        feed_watchdog(s);
         failed = qwick_engine_store_prefixes(s->g.eng, STORE_PIECE_MS,
                                              &s->woken, &e) != 0;
         more = clock_ms() - began >= STORE_PIECE_MS;
@@ -320,6 +362,7 @@ int serve_loop(struct serve *s)
 {
     struct qwick_err e;
     while (!atomic_load(&s->failed)) {
+        feed_watchdog(s);
         read_signals(s);
         start_calls(s);
         cancel_calls(s);
@@ -344,6 +387,12 @@ int serve_loop(struct serve *s)
 
 void serve_fail_all(struct serve *s)
 {
-    while (s->all)
-        serve_fail(s->all, &drained);
+    for (;;) {
+        pthread_mutex_lock(&s->mutex);
+        struct serve_call *c = s->all;
+        pthread_mutex_unlock(&s->mutex);
+        if (!c)
+            return;
+        serve_fail(c, &drained);
+    }
 }

@@ -42,11 +42,13 @@ static void serve_health(struct serve *s, const struct endpoint *ep,
     bool drains = atomic_load(&s->draining);
     bool hangs = atomic_load(&s->working) &&
                  clock_ms() - atomic_load(&s->step_ms) > HANGS_MS;
+    const char *why = atomic_load(&s->loading) ? "the model is being loaded"
+                      : drains                 ? "the server is shutting down"
+                      : hangs ? "the engine has made no step for a minute"
+                              : NULL;
     struct buf body = {0};
-    if (drains || hangs) {
-        reply_error(s, ep, http, 503, NULL,
-                    drains ? "the server is shutting down"
-                           : "the engine has made no step for a minute");
+    if (why) {
+        reply_error(s, ep, http, 503, NULL, why);
         return;
     }
     buf_puts(&body, "{\"status\":\"ok\"}");
@@ -139,6 +141,8 @@ static void serve_metrics(struct serve *s, const struct endpoint *ep,
 
 /* ---- endpoints ---- */
 
+#define HEALTH .early = true, .reply = serve_health
+
 #define RERANK                                                               \
     .prepare = rerank_prepare, .start = rerank_start, .slice = rerank_slice, \
     .free = rerank_free
@@ -148,12 +152,9 @@ static void serve_metrics(struct serve *s, const struct endpoint *ep,
     .cancel = chat_cancel, .waits = chat_waits, .free = chat_free
 
 const struct endpoint serve_endpoints[] = {
-    {.method = "GET", .path = "/health", .open = true, .reply = serve_health},
-    {.method = "GET",
-     .path = "/v1/health",
-     .open = true,
-     .reply = serve_health},
-    {.method = "GET", .path = "/", .reply = serve_health},
+    {.method = "GET", .path = "/health", .open = true, HEALTH},
+    {.method = "GET", .path = "/v1/health", .open = true, HEALTH},
+    {.method = "GET", .path = "/", HEALTH},
     {.method = "GET", .path = "/metrics", .reply = serve_metrics},
     {.method = "GET", .path = "/v1/models", .reply = serve_models},
     {.method = "GET", .path = models_path, .reply = serve_model},
@@ -300,11 +301,10 @@ static void on_head(void *ctx, struct http_call *http)
         reply_error(s, ep, http, 404, NULL, "there is no such path");
     } else if (!ep->reply && atomic_load(&s->draining)) {
         reply_error(s, ep, http, 503, NULL, "the server is shutting down");
-    } else if (ep->chat && !s->batch) {
-        reply_error(s, ep, http, 400, NULL, "the model gives no answers");
     } else if (!ep->reply && !has_place(s)) {
         http_add_field(http, "Retry-After", "1");
-        reply_error(s, ep, http, 429, NULL, "the queue is full, try again later");
+        reply_error(s, ep, http, 429, NULL,
+                    "the queue is full, try again later");
     }
 }
 
@@ -313,7 +313,7 @@ static void on_ready(void *ctx, struct http_call *http)
     struct serve *s = ctx;
     const char *allowed;
     const struct endpoint *ep = find_endpoint(http, &allowed);
-    if (ep->reply)
+    if (ep->reply && (ep->early || !atomic_load(&s->loading)))
         ep->reply(s, ep, http);
     else
         serve_begin(s, http, ep);

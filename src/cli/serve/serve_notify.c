@@ -1,5 +1,6 @@
 /* Messages to systemd. They are one datagram each, so we need no library. */
 #include <errno.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,15 @@ void notify_open(int *fd)
         return;
     }
     *fd = s;
+}
+
+double notify_watchdog_ms(void)
+{
+    const char *us = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
+    double ms = us ? strtod(us, NULL) / 2000 : 0;
+    if (pid && strtol(pid, NULL, 10) != (long)getpid())
+        ms = 0; /* it means a process that started this one */
+    return ms > 0 ? ms : (double)INFINITY;
 }
 
 void notify_send(int fd, const char *text)
