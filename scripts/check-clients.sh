@@ -42,8 +42,10 @@ cp "$source"/*.mjs .
 if unshare -rn ip link set lo up 2>/dev/null; then
     # shellcheck disable=SC2016 # for the inner shell
     exec_alone='ip link set lo up && exec "$@"'
+    # shellcheck disable=SC2086 # a list of names
     unshare -rn sh -c "$exec_alone" - node check.mjs "$QWICK" model . ${CLIENTS:-}
 else
     echo "note: no network namespace: only the settings of the clients keep them offline"
+    # shellcheck disable=SC2086 # a list of names
     node check.mjs "$QWICK" model . ${CLIENTS:-}
 fi

@@ -2,7 +2,7 @@
 // settings. All telemetry and all checks for updates are off.
 //   config(c): files of the home directory, by name; c has url and key of the server,
 //   and weather: the command of the MCP server
-//   args: with the question, after the program's name
+//   args: of a turn, after the program's name; with `again` it continues the last one
 
 const json = (value) => JSON.stringify(value, null, 2) + "\n";
 const MODEL = "model", CONTEXT = 40960;
@@ -30,7 +30,7 @@ export const agents = [
             }),
         }),
         env: () => ({OPENCODE_DISABLE_AUTOUPDATE: "1", OPENCODE_DISABLE_MODELS_FETCH: "1"}),
-        args: (question) => ["run", "--pure", question],
+        args: (question, again) => ["run", "--pure", ...(again ? ["--continue"] : []), question],
     },
     {
         name: "codex", package: "@openai/codex", program: "codex",
@@ -50,6 +50,10 @@ base_url = "${c.url}/v1"
 wire_api = "responses"
 env_key = "QWICK_API_KEY"
 
+[features]
+plugins = false
+apps = false
+
 [analytics]
 enabled = false
 
@@ -60,7 +64,7 @@ env_vars = ["WEATHER_LOG"]
 `,
         }),
         env: (c) => ({QWICK_API_KEY: c.key}),
-        args: (question) => ["exec", "--skip-git-repo-check", question],
+        args: (question, again) => ["exec", ...(again ? ["resume", "--last"] : []), "--skip-git-repo-check", question],
     },
     {
         name: "claude", package: "@anthropic-ai/claude-code", program: "claude",
@@ -72,9 +76,9 @@ env_vars = ["WEATHER_LOG"]
             ANTHROPIC_BASE_URL: c.url, ANTHROPIC_AUTH_TOKEN: c.key, ANTHROPIC_MODEL: MODEL,
             ANTHROPIC_DEFAULT_HAIKU_MODEL: MODEL, CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
             DISABLE_AUTOUPDATER: "1", DISABLE_TELEMETRY: "1", DISABLE_ERROR_REPORTING: "1",
-            ENABLE_TOOL_SEARCH: "false", CLAUDE_CODE_MAX_OUTPUT_TOKENS: "4096",
+            ENABLE_TOOL_SEARCH: "false", CLAUDE_CODE_MAX_CONTEXT_TOKENS: String(CONTEXT),
         }),
-        args: (question, c) => ["-p", question, "--mcp-config", `${c.home}/mcp.json`, "--strict-mcp-config",
+        args: (question, again, c) => ["-p", question, ...(again ? ["--continue"] : []), "--mcp-config", `${c.home}/mcp.json`, "--strict-mcp-config",
             "--allowedTools", "mcp__weather__weather"],
     },
 ];

@@ -9,15 +9,16 @@ import {spawn} from "node:child_process";
 import fs from "node:fs";
 import path from "node:path";
 import {agents} from "./agents.mjs";
-import {startProxy, startSink} from "./proxy.mjs";
+import {ANSWER, startProxy, startSink} from "./proxy.mjs";
 
 const [qwick, model, where, ...names] = process.argv.slice(2);
 const folder = path.resolve(where);
 const here = import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname);
 const KEY = "key-of-the-clients", QUESTION = "What is the weather?";
 const TIMEOUT = 600e3;
-// A turn of an agent repeats the one before it.
-const LONG = 4000, CACHED = 0.99;
+// Turns of an agent. A request repeats the one before it: this share of a long one must
+// come from the cache.
+const TURNS = 2, LONG = 4000, CACHED = 0.99;
 
 const libraries = [
     {name: "openai", program: "lib_openai.mjs"},
@@ -73,39 +74,41 @@ function libraryFaults({status, out}, log, serverLog) {
     return faults;
 }
 
-function libraryRequest({out}, log) {
+function libraryRow({out}, log) {
     const paths = [...new Set(log.filter((e) => e.method === "POST").map((e) => e.path))];
     return [`${paths.join(", ")}; ${count(log.length, "request")}`, `ok, ${count(out.match(/^ok/gm)?.length ?? 0, "step")}`];
 }
 
-// The last turn of an agent: the result of the call.
-const lastTurn = (log) => log.findLast((e) => e.result && e.usage);
-
-function agentFaults(agent, {status}, log, cities) {
-    const faults = [], last = lastTurn(log);
+// What is wrong with the turns of an agent.
+function agentFaults(agent, {status, out}, log, cities) {
+    const faults = [], results = log.filter((e) => e.result);
     if (status !== 0)
         faults.push(`status ${status}`);
+    if (!out.includes(ANSWER))
+        faults.push("it does not print the answer");
     for (const e of log)
         if (e.status !== 200)
             faults.push(`${e.method} ${e.path}: ${e.status} ${e.error ?? ""}`);
     if (!log.some((e) => e.forced && e.path === agent.endpoint))
         faults.push("no request has the tool");
-    if (cities.length !== 1)
+    if (cities.length !== TURNS)
         faults.push(`the tool was called ${count(cities.length, "time")}`);
-    if (!last)
-        faults.push("no request has the result of the call");
-    else if (last.usage.prompt >= LONG && last.usage.cached < CACHED * last.usage.prompt)
-        faults.push(`only ${last.usage.cached} of ${last.usage.prompt} tokens were cached`);
+    if (results.length !== TURNS)
+        faults.push(`${count(results.length, "request")} with the result of a call`);
+    for (const {usage} of agentRequests(log).slice(1))
+        if (usage.prompt >= LONG && usage.cached < CACHED * usage.prompt)
+            faults.push(`only ${usage.cached} of ${usage.prompt} tokens were cached`);
     return faults;
 }
 
-function agentRequest(agent, log, cities) {
-    const first = log.find((e) => e.forced), last = lastTurn(log);
-    if (!first?.usage || !last)
-        return [agent.endpoint, ""];
-    const share = (100 * last.usage.cached / last.usage.prompt).toFixed(2);
-    return [`${agent.endpoint}; ${count(first.n_tools, "tool")}; ${count(first.usage.prompt, "token")}, then ` +
-        `${count(last.usage.prompt, "token")}, ${share}% cached`, `ok, weather(${cities[0]}) and an answer`];
+// The requests of the turns: with the question, with the result.
+const agentRequests = (log) => log.filter((e) => (e.forced || e.result) && e.usage);
+
+function agentRow(agent, log, cities) {
+    const requests = agentRequests(log), cached = requests.map(({usage: u}) => 100 * u.cached / u.prompt);
+    const tokens = requests.map(({usage}, i) => usage.prompt.toLocaleString("en") + (i ? ` (${cached[i].toFixed(2)}%)` : ""));
+    return [`${agent.endpoint}; ${count(requests[0]?.n_tools ?? 0, "tool")}; tokens (cached): ${tokens.join(", ")}`,
+        `ok, ${cities.map((c) => `weather(${c})`).join(", ")}, and answers`];
 }
 
 async function check(client, {server, proxy, sink}) {
@@ -127,8 +130,11 @@ async function check(client, {server, proxy, sink}) {
     proxy.log.length = server.log.length = sink.log.length = 0;
     proxy.steers = !client.library;
     const program = client.library ? process.execPath : path.join(folder, "node_modules/.bin", client.program);
-    const args = client.library ? [path.join(here, client.program)] : client.args(QUESTION, c);
-    const result = await run(program, args, {cwd: work, env});
+    let result;
+    if (client.library)
+        result = await run(program, [path.join(here, client.program)], {cwd: work, env});
+    for (let i = 0; i < TURNS && !client.library && !result?.status; i++)
+        result = await run(program, client.args(QUESTION, i > 0, c), {cwd: work, env});
     const cities = fs.readFileSync(weatherLog, "utf8").split("\n").slice(0, -1), log = proxy.log;
     const faults = client.library ? libraryFaults(result, log, server.log) : agentFaults(client, result, log, cities);
     if (sink.log.length)
@@ -137,7 +143,7 @@ async function check(client, {server, proxy, sink}) {
     fs.writeFileSync(file, JSON.stringify({...result, faults, requests: log, server: server.log}, null, 1));
     if (!faults.length)
         fs.rmSync(home, {recursive: true});
-    const [request, ok] = client.library ? libraryRequest(result, log) : agentRequest(client, log, cities);
+    const [request, ok] = client.library ? libraryRow(result, log) : agentRow(client, log, cities);
     return {request, result: faults.length ? `FAIL: ${faults.join("; ").replace(/\s+/g, " ")}` : ok, failed: faults.length > 0};
 }
 

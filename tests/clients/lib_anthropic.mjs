@@ -1,5 +1,7 @@
 // The library @anthropic-ai/sdk: messages and the count of tokens.
 import Anthropic from "@anthropic-ai/sdk";
+import {zodOutputFormat} from "@anthropic-ai/sdk/helpers/zod";
+import {z} from "zod";
 import {assert, BASE, CITIES, KEY, QUESTION, SCHEMA, TOO_LONG, failure, leave, step} from "./steps.mjs";
 
 const client = new Anthropic({baseURL: BASE, apiKey: KEY, maxRetries: 0});
@@ -29,6 +31,11 @@ for (const [name, ask] of [
         const b = await ask({model, messages: next, tools, tool_choice: {type: "none"}, max_tokens});
         assert.ok(b.content.some((c) => c.type === "text" && c.text));
     });
+await step("structured output", async () => {
+    const output_config = {format: zodOutputFormat(z.object({city: z.enum(CITIES)}))};
+    const a = await client.messages.parse({model, messages, max_tokens: 200, output_config});
+    assert.ok(CITIES.includes(a.parsed_output.city));
+});
 await step("count_tokens", async () => {
     const {input_tokens} = await client.messages.countTokens({model, messages, tools, system: "Be short."});
     const {usage} = await client.messages.create({model, messages, tools, system: "Be short.", max_tokens: 1});

@@ -3,8 +3,7 @@
 // of the tool `weather`, everything else by a short text.
 import http from "node:http";
 
-const ANSWER = "It is sunny.";
-const MAX_TOKENS = 400;
+export const ANSWER = "It is sunny.";
 
 // What came after the model's last answer.
 function lastTurn(items, isAnswer) {
@@ -25,7 +24,6 @@ const protocols = {
             delete b.tool_choice;
             b.choices = [ANSWER];
         },
-        limit: "max_tokens",
         usage: (e) => e.usage && {
             prompt: e.usage.prompt_tokens, cached: e.usage.prompt_tokens_details.cached_tokens,
         },
@@ -43,7 +41,6 @@ const protocols = {
             delete b.tool_choice;
             b.text = {format: {type: "json_schema", name: "answer", strict: true, schema: {enum: [ANSWER]}}};
         },
-        limit: "max_output_tokens",
         usage(e) {
             const u = e.response?.usage ?? e.usage;
             return u && {prompt: u.input_tokens, cached: u.input_tokens_details.cached_tokens};
@@ -57,14 +54,10 @@ const protocols = {
             b.tool_choice = {type: "tool", name: tool.name};
             b.thinking = {type: "disabled"};
         },
-        // The protocol has no constraint: a frequent letter ends the text.
         finish(b) {
-            if (b.tools)
-                b.tool_choice = {type: "none"};
-            b.thinking = {type: "disabled"};
-            b.stop_sequences = ["e", "a", "i", "o"];
+            delete b.tool_choice;
+            b.output_config = {format: {type: "json_schema", schema: {enum: [ANSWER]}}};
         },
-        limit: "max_tokens",
         usage(e) {
             const u = e.message?.usage ?? e.usage;
             const cached = u?.cache_read_input_tokens ?? 0;
@@ -83,15 +76,13 @@ function steer(protocol, body) {
         protocol.force(body, weather);
     else
         protocol.finish(body);
-    body[protocol.limit] = MAX_TOKENS;
-    delete body.max_completion_tokens;
     return {n_tools: tools.length, forced: Boolean(weather && !result), result};
 }
 
 // The objects of an answer: its events, or itself.
 function* objects(text) {
     for (const line of text.startsWith("{") ? ["data: " + text] : text.split("\n"))
-        if (line.startsWith("data: {"))
+        if (/^data: \{.*\}$/.test(line)) // not the last line of a client that left
             yield JSON.parse(line.slice(6));
 }
 
@@ -121,23 +112,20 @@ export async function startProxy(target) {
         if (!body.length)
             delete headers["content-length"];
         const up = http.request(target + req.url, {method: req.method, headers, agent: false}, (answer) => {
-            let text = "";
             entry.status = answer.statusCode;
             res.writeHead(answer.statusCode, answer.headers);
-            answer.on("data", (d) => {
-                text += d;
-                res.write(d);
-            });
-            answer.on("end", () => {
-                res.end();
-                if (answer.statusCode >= 400)
-                    entry.error = text.slice(0, 500);
-                for (const o of protocol ? objects(text) : [])
-                    Object.assign(entry, {usage: protocol.usage(o) || entry.usage});
-            });
+            answer.on("data", (d) => { text += d; });
+            answer.pipe(res);
         });
+        let text = "";
         up.on("error", () => res.destroy());
-        res.on("close", () => up.destroy());
+        res.on("close", () => { // a client may leave after the last event
+            up.destroy();
+            if (entry.status >= 400)
+                entry.error = text.slice(0, 500);
+            for (const o of protocol ? objects(text) : [])
+                entry.usage = protocol.usage(o) || entry.usage;
+        });
         up.end(body);
     });
     await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
