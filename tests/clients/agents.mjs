@@ -76,7 +76,9 @@ env_vars = ["WEATHER_LOG"]
             ANTHROPIC_BASE_URL: c.url, ANTHROPIC_AUTH_TOKEN: c.key, ANTHROPIC_MODEL: MODEL,
             ANTHROPIC_DEFAULT_HAIKU_MODEL: MODEL, CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
             DISABLE_AUTOUPDATER: "1", DISABLE_TELEMETRY: "1", DISABLE_ERROR_REPORTING: "1",
-            ENABLE_TOOL_SEARCH: "false", CLAUDE_CODE_MAX_CONTEXT_TOKENS: String(CONTEXT),
+            // room for an answer is taken off the window before it compacts the chat
+            CLAUDE_CODE_MAX_CONTEXT_TOKENS: String(CONTEXT), CLAUDE_CODE_MAX_OUTPUT_TOKENS: "4096",
+            ENABLE_TOOL_SEARCH: "false",
         }),
         args: (question, again, c) => ["-p", question, ...(again ? ["--continue"] : []), "--mcp-config", `${c.home}/mcp.json`, "--strict-mcp-config",
             "--allowedTools", "mcp__weather__weather"],
