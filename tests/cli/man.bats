@@ -227,6 +227,7 @@ files = {
     "manual.txt": "".join("list files of %d\n" % i for i in range(60)),
     "issue.txt": "It crashes.\n",
     "issues.txt": "It crashes.\nCan it print?\n",
+    "issues.csv": 'title,n\n"It crashes, always",1\nCan it print?,2\n',
     "app.log": "start\nstop\nqzx!\n",
     "docs.txt": "Ann wrote it.\nTar packs files.\nIt is red.\nBob reads.\n",
     "lines.txt": "list files\nshow disk usage\n",
