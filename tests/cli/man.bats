@@ -281,6 +281,10 @@ for n, (name, block) in enumerate(blocks):
     if "answers.*.jsonl" in block:
         merged = [json.loads(line)["line"] for line in open(where + "/answers.jsonl")]
         assert merged == [1, 2, 3], merged
+    if "run_tool" in block:
+        chat = json.load(open(where + "/chat.json"))
+        assert [m["role"] for m in chat] == ["user", "assistant", "tool"], chat
+        assert chat[2]["content"] == "1 notes.txt" and r.stdout, chat
     if "SLURM" in block:
         assert os.path.getsize(where + "/answers.2.jsonl"), block
     done += 1

@@ -311,6 +311,10 @@ OPTION(TEXT, prefill, "prefill", V_GENERATE,
 VARIANT(TEXT, prefill, "prefill", V_CHOOSE,
         .help = "begin the reply with TEXT, before the answer")
 
+OPTION(TEXT, suffix, "suffix", V_GENERATE, ONCE,
+       .help = "write what comes between the prompt and TEXT; for models that "
+               "learned to fill in")
+
 GROUP("Conversation")
 OPTION(FLAG, keep, "keep", V_GENERATE, .access = OPT_KEEPS,
        .help = "keep the conversation, for --continue")
@@ -418,6 +422,9 @@ OPTION(NUMBER, frequency_penalty, "frequency-penalty", V_ANSWER, .arg = "X",
        .record = "frequency_penalty",
        .help = "make tokens of the answer less likely each time they occur, 0: "
                "off")
+OPTION(TEXTS, logit_bias, "logit-bias", V_GENERATE, .arg = "ID=B", ONCE,
+       .help = "add B, -100 to 100, to the logit of token ID before each draw; "
+               "repeatable")
 OPTION(INT, seed, "seed", V_GENERATE | V_CHAT, RANGE(0, INT64_MAX),
        .def = "random",
        .help = "seed of the draws; does not turn sampling on by itself")

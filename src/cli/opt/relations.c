@@ -118,11 +118,14 @@ static const struct relation rows[] = {
          IDS(OPT_input_format), format_is_jsonl, "with --input-format jsonl"),
 
     /* The chat template */
-    RULE(V_ALL, NO_EFFECT_WITH, IDS(TEMPLATE), IDS(OPT_raw, OPT_prompt_ids)),
+    RULE(V_ALL, NO_EFFECT_WITH, IDS(TEMPLATE), IDS(OPT_raw, OPT_suffix,
+         OPT_prompt_ids)),
     RULE(V_ALL, NO_EFFECT_WITHOUT, IDS(TEMPLATE), IDS(OPT_chat)),
     RULE(V_ALL, NO_EFFECT_WITH, IDS(SYSTEM, OPT_chat_json, OPT_prefill,
          OPT_show_thinking, OPT_think_file, OPT_allow_special, TOOLS),
-         IDS(OPT_raw)),
+         IDS(OPT_raw, OPT_suffix)),
+    RULE(V_GENERATE, EXCLUDES, IDS(OPT_suffix), IDS(OPT_prompt_ids,
+         OPT_chat_json, OPT_session, OPT_go_on, OPT_keep, OPT_overflow)),
     RULE(V_ALL, NO_EFFECT_WITH, IDS(SYSTEM, OPT_prefill, OPT_allow_special,
          TOOLS), IDS(OPT_prompt_ids)),
     RULE(V_GENERATE, NO_EFFECT_WITHOUT, IDS(OPT_tool_choice), IDS(OPT_tools,
