@@ -15,7 +15,8 @@
 #
 # cli has rooms. A room may include itself and those before it:
 #
-#   io < http < opt < report < sandbox < answer < rooms of verbs < main.c and verbs.c
+#   io < http < opt < report < sandbox < answer < input < rooms of verbs < main.c
+#   and verbs.c
 #
 # Rooms of verbs do not include each other. A room of cli or text has at most 40
 # files, so that a fact is found by its place.
@@ -54,7 +55,7 @@ find src -type f \( -name '*.c' -o -name '*.h' \) | LC_ALL=C sort |
             "text/chat/tool_value.h"
 
         # Rooms of cli: the number of each that others build on; 0: of verbs.
-        split("io http opt report sandbox answer", order, " ")
+        split("io http opt report sandbox answer input", order, " ")
         for (i in order)
             rank[order[i]] = i
         MOST = 40

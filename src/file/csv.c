@@ -138,3 +138,24 @@ void csv_free(struct csv *c)
     free(c->v);
     *c = (struct csv){.dialect = c->dialect};
 }
+
+void csv_put_quoted(struct buf *out, const char *s, size_t n)
+{
+    buf_putc(out, '"');
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] == '"')
+            buf_putc(out, '"');
+        buf_putc(out, s[i]);
+    }
+    buf_putc(out, '"');
+}
+
+void csv_put(struct buf *out, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (memchr(",\"\r\n", s[i], 4)) {
+            csv_put_quoted(out, s, n);
+            return;
+        }
+    buf_append(out, s, n);
+}

@@ -1,7 +1,7 @@
-/* Records of CSV (RFC 4180) and of TSV, read line by line. A field in double
- * quotes may hold the delimiter, line ends, and "" for a quote. Line ends are
- * LF or CRLF. Stricter than most readers: what could be read in two ways is an
- * error. */
+/* Records of CSV (RFC 4180) and of TSV, read line by line, and fields of CSV to
+ * write. A field in double quotes may hold the delimiter, line ends, and "" for
+ * a quote. Line ends are LF or CRLF. Stricter than most readers: what could be
+ * read in two ways is an error. */
 #ifndef FILE_CSV_H
 #define FILE_CSV_H
 
@@ -46,5 +46,10 @@ int csv_open_end(struct csv *c, struct qwick_err *e);
 const char *csv_value(const struct csv *c, size_t i);
 
 void csv_free(struct csv *c);
+
+/* Append a field of CSV: with quotes only if its value needs them, or in any
+ * case. out->failed is set when memory runs out. */
+void csv_put(struct buf *out, const char *s, size_t n);
+void csv_put_quoted(struct buf *out, const char *s, size_t n);
 
 #endif

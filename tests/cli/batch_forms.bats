@@ -204,6 +204,60 @@ PY
     [ "$(wc -l <"$T/json.out")" -eq 1 ]
 }
 
+@test "--csv: the columns of the input and the answer, as CSV readers take it" {
+    printf '\357\273\277id,what,"first, name"\r\n7,"list ""files""\r\n, all",Ann\r\n\r\n"x,y",show,\r\n1,2\r\n1,2,3,4\r\n"3"x,1,2\r\n6,"open\n' >"$T/in"
+    run -1 --separate-stderr q batch --greedy --input-format csv --csv -i "$T/in" \
+        --regex 'a\n"b", *' --prompt-template 'do {what} {first, name}'
+    [[ $stderr == *"4 answers are errors"* ]]
+    printf '%s\n' "$output" >"$T/out"
+    python3 - "$T/out" <<'PY'
+import csv, sys
+rows = list(csv.reader(open(sys.argv[1], newline=""), strict=True))
+assert rows[0] == ["id", "what", "first, name", "answer", "finish_reason", "error"]
+assert [r[:3] for r in rows[1:]] == [
+    ["7", 'list "files"\r\n, all', "Ann"], ["x,y", "show", ""], ["1", "2", ""], ["1", "2", "3"],
+    ["", "", ""], ["", "", ""]], rows
+assert all(r[3].startswith('a\n"b",') and r[4:] == ["stop", ""] for r in rows[1:3]), rows
+assert [r[3:] for r in rows[3:]] == [["", "", "line %d: record: " % n + what] for n, what in (
+    (6, "has 2 fields, the header has 3"), (7, "has 4 fields, the header has 3"),
+    (8, "column 1: has text after the closing quote"),
+    (9, "column 2: has no closing quote"))], rows
+PY
+    # answers are those of JSON lines, in the order of the input
+    for i in {1..40}; do echo "list files $((i * 7919 % 50))"; done >"$T/lines"
+    q batch --lines -i "$T/lines" "${FAST[@]}" --think off >"$T/json"
+    q batch --lines -i "$T/lines" "${FAST[@]}" --think off --csv -o - >"$T/out"
+    python3 - "$T/out" "$T/json" "$T/lines" <<'PY'
+import csv, json, sys
+rows = list(csv.reader(open(sys.argv[1], newline=""), strict=True))
+assert rows.pop(0) == ["input", "answer", "finish_reason", "error"]
+want = [json.loads(l) for l in open(sys.argv[2])]
+assert rows == [[line, o["text"], o["finish_reason"], ""]
+                for o, line in zip(want, open(sys.argv[3]).read().split("\n"))]
+PY
+    # blank lines, records of JSON, code blocks
+    printf '\nlist files\n' >"$T/l"
+    run -0 q batch --lines --csv -i "$T/l" --regex x
+    equal "$output" $'input,answer,finish_reason,error\n,,,\nlist files,x,stop,'
+    printf '%s\n' '{"id":"a,b","prompt":"c","regex":"```\\nx\\n```"}' '{"id":2,"prompt":"c","n":2}' x >"$T/j"
+    run -1 q batch --csv -x -i "$T/j"
+    equal "${lines[0]}|${lines[1]}|${lines[2]}" 'id,answer,finish_reason,error|"a,b","x|",stop,'
+    [[ ${lines[3]} == '2,,,line 2: record: n: must be 1 for CSV' && ${lines[4]} == ',,,line 3: '* ]]
+    # refused by name
+    fails 2 "--csv: cannot be combined with --output: a run could not be continued" batch --csv -o "$T/o"
+    [ ! -e "$T/o" ]
+    fails 2 "--csv: cannot be combined with --unordered" batch --csv --unordered
+    fails 2 "--text: cannot be combined with --csv" batch --csv --text
+    fails 2 "--tools: has no effect with --csv" batch --csv --tools x
+    for name in answer finish_reason error; do
+        printf 'a,%s\n1,2\n' $name >"$T/clash"
+        fails 2 "has a column \"$name\" already, which --csv would add" batch --csv \
+            --input-format csv -i "$T/clash" --prompt-template '{a}' -m "$T/none"
+    done
+    request a >"$T/openai"
+    fails 2 "--csv: has no effect in OpenAI's batch format" batch --csv -i "$T/openai"
+}
+
 # request ID BODY: a line of OpenAI's format.
 request() {
     printf '{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":{"messages":[{"role":"user","content":"list files"}]%s}}\n' \

@@ -228,3 +228,135 @@ assert o["text"] == "" and o["thinking"]
 PY
     done
 }
+
+# label PROMPT: the label and the probability that one prompt gives.
+label() {
+    q choose --exact -a ls -a pwd "$1" | head -n 1 | cut -f 1,2
+}
+
+@test "--lines: labels in the places of the lines, as single prompts have them" {
+    printf '\357\273\277list files\r\n\n \t\nwhere\tam I? \\x\nprint the directory' >"$T/in"
+    run -0 --separate-stderr q choose --exact --lines -a ls -a pwd -i "$T/in"
+    [ -z "$stderr" ]
+    printf '%s\n\t\n\t\n%s\n%s\n' "$(label "list files")" "$(label $'where\tam I? \\x')" \
+        "$(label "print the directory")" >"$T/want"
+    equal "$output" "$(cat "$T/want")"
+    [[ ${lines[0]} =~ ^ls$'\t'[01]\.[0-9]{6}$ ]]
+    # the input behind the label, and a template, from a pipe
+    run -0 bash -c '"$0" choose --exact --lines -a ls -a pwd --with-input \
+        --prompt-template "say {x}: {}" --set x=it <"$1"' "$QWICK" "$T/in"
+    equal "${lines[0]}" "$(label "say it: list files")"$'\tlist files'
+    equal "${lines[3]}" "$(label $'say it: where\tam I? \\x')"$'\twhere\\tam I? \\\\x'
+    equal "${lines[1]}|${lines[2]}" $'\t\t|\t\t \\t'
+    # -T, the text of -f and several files
+    mkdir -p "$T/config/qwick/prompts"
+    printf 'system = be brief\n---\nsay {}' >"$T/config/qwick/prompts/say.txt"
+    printf 'list files\n' >"$T/one"
+    export XDG_CONFIG_HOME=$T/config
+    run -0 q choose --exact --lines -a ls -a pwd -T say -f "$T/one" -i "$T/one" -i "$T/one"
+    [ "${#lines[@]}" -eq 2 ] && [ "${lines[0]}" = "${lines[1]}" ]
+    equal "${lines[0]}" "$(q choose --exact -s "be brief" -a ls -a pwd $'list files\n\nsay list files' |
+        head -n 1 | cut -f 1,2)"
+    # in choose for one prompt, and for records of JSON
+    equal "$(q choose --exact -a ls -a pwd --prompt-template 'say {}' "list files" | head -n 1 | cut -f 1,2)" \
+        "$(label "say list files")"
+    echo '{"id":7,"what":"list files"}' |
+        "$QWICK" choose --exact -a ls -a pwd --jsonl --prompt-template 'say {what}' |
+        jlines 'o[0]["id"] == 7 and "%.6f" % o[0]["probability"] == "'"$(label "say list files" | cut -f 2)"'"'
+}
+
+@test "--lines: thresholds, bad records, exit statuses" {
+    printf 'list files\n\nshow "a", b\n' >"$T/in"
+    p=$(q choose --lines -a ls -a pwd -i "$T/in" | sed -n 3p | cut -f 2)
+    [[ $p == 0.* ]]
+    run -10 --separate-stderr q choose --lines -a ls -a pwd --threshold 0.99999 -i "$T/in"
+    [ -z "$stderr" ]
+    equal "${lines[0]%%$'\t'*}|${lines[2]}" $'ls|\t'"$p"
+    run -0 q choose --lines -a ls -a pwd --threshold 0 -i "$T/in"
+    # a record that does not fit: status 1, though another label is below the threshold
+    long=$(printf 'list file %.0s' {1..3000})
+    printf 'list files\n%s\nshow "a", b\n' "$long" >"$T/bad"
+    run -1 --separate-stderr q choose --lines -a ls -a pwd --threshold 0.99999 -i "$T/bad"
+    equal "${lines[1]}|${lines[2]}" $'\t|\t'"$p"
+    [[ $stderr == *"$T/bad: line 2: prompt: "*"do not fit the context"* ]]
+    [[ $stderr == *"1 record has no label" ]]
+    # --yes: no is a label; a threshold gives status 10
+    run -0 q choose --lines --yes -i "$T/in"
+    [[ ${lines[0]} =~ ^(yes|no)$'\t'[01]\.[0-9]+$ ]]
+    run -10 q choose --lines --yes --threshold 1 -i "$T/in"
+    [[ ${lines[0]} == no$'\t'* ]]
+    # in JSON, the answer below the threshold is null
+    echo '{"prompt":"show \"a\", b"}' >"$T/json"
+    run -10 q choose --jsonl -a ls -a pwd --threshold 0.99999 -i "$T/json"
+    echo "$output" | jlines 'o[0]["answer"] is None and o[0]["probability"] < 0.99999'
+    # errors are counted
+    for _ in {1..30}; do echo "$long"; done >"$T/bad"
+    run -1 --separate-stderr q choose --lines -a ls -a pwd -i "$T/bad"
+    [ "$(grep -c ': line ' <<<"$stderr")" -eq 20 ]
+    [[ $stderr == *"30 records have no labels" ]]
+    fails 2 "has no records" choose --lines -a ls -a pwd -i /dev/null
+    fails 2 "--prompt-template: has no {} for the lines" choose --lines -a ls -a pwd \
+        --prompt-template x -i "$T/in" -m "$T/none"
+    fails 2 '--prompt-template "... {}" asks about each' choose --lines -a ls -a pwd \
+        -i "$T/in" "what is {}?"
+    fails 2 "standard input has the records" choose --lines -a ls -a pwd -f -
+}
+
+@test "--lines: a label comes when its line does, beyond a group as well" {
+    {
+        echo "list files"
+        until [ -s "$T/out" ]; do sleep 0.05; done
+        cp "$T/out" "$T/first"
+        for _ in {1..300}; do echo "list files"; done
+    } | "$QWICK" choose --exact --lines -a ls -a pwd >"$T/out"
+    [ "$(wc -l <"$T/first")" -eq 1 ]
+    [ "$(wc -l <"$T/out")" -eq 301 ]
+    [ "$(sort -u "$T/out" | wc -l)" -eq 1 ]
+}
+
+@test "--csv: the columns of the input and the label, as CSV readers take it" {
+    printf '\357\273\277id,what,"first, name"\r\n7,"list ""files""\r\n, all",Ann\r\n\r\n"x,y",show,\r\n1,2\r\n1,2,3,4\r\n"3"x,1,2\r\n6,"open\n' >"$T/in"
+    run -1 --separate-stderr q choose --exact --input-format csv -a ls -a pwd --csv -i "$T/in" \
+        --prompt-template 'do {what} {first, name}'
+    printf '%s\n' "$output" >"$T/out"
+    python3 - "$T/out" "$T/in" <<'PY'
+import csv, re, sys
+rows = list(csv.reader(open(sys.argv[1], newline=""), strict=True))
+assert rows[0] == ["id", "what", "first, name", "answer", "probability", "error"]
+assert [r[:3] for r in rows[1:]] == [
+    ["7", 'list "files"\r\n, all', "Ann"], ["x,y", "show", ""], ["1", "2", ""], ["1", "2", "3"],
+    ["", "", ""], ["", "", ""]], rows
+for r in rows[1:3]:
+    assert r[3] in ("ls", "pwd") and re.fullmatch(r"[01]\.\d{6}", r[4]) and not r[5], r
+errors = [r[5] for r in rows[3:]]
+assert errors == [sys.argv[2] + ": line %d: record: " % n + what for n, what in (
+    (6, "has 2 fields, the header has 3"), (7, "has 4 fields, the header has 3"),
+    (8, "column 1: has text after the closing quote"),
+    (9, "column 2: has no closing quote"))], errors
+assert all(r[3:5] == ["", ""] for r in rows[3:])
+PY
+    # its own output is an input again, but for the names of the columns
+    fails 2 "$T/out: has a column \"answer\" already, which --csv would add; rename it" \
+        choose --input-format csv -a ls -a pwd --csv -i "$T/out" --prompt-template '{what}' -m "$T/none"
+    sed -i '1s/answer,probability,error/a,b,c/' "$T/out"
+    q choose --input-format csv -a ls -a pwd --csv -i "$T/out" --prompt-template 'x{id}' >"$T/again"
+    [[ $(head -n 1 "$T/again") == 'id,what,"first, name",a,b,c,answer,probability,error' ]]
+    # tab separated in and out, and CSV of lines and of JSON
+    printf 'what\tn\nlist "files"\t1\n' >"$T/tsv"
+    equal "$(q choose --exact --input-format tsv -a ls -a pwd --with-input -i "$T/tsv" --prompt-template '{what}')" \
+        "$(label 'list "files"')"$'\tlist "files"\t1'
+    printf 'list files\n\n' >"$T/l"
+    equal "$(q choose --exact --lines -a ls -a pwd --csv -i "$T/l")" \
+        $'input,answer,probability,error\nlist files,'"$(label "list files" | tr '\t' ,)"$',\n,,,'
+    printf '{"id":"a,b","prompt":"list files"}\n{"id":2}\nx\n' >"$T/json"
+    run -1 q choose --exact --jsonl -a ls -a pwd --csv -i "$T/json"
+    equal "${lines[0]}|${lines[1]}" "id,answer,probability,error|\"a,b\",$(label "list files" | tr '\t' ,),"
+    [[ ${lines[2]} == 2,,,*'not one of'* && ${lines[3]} == ,,,*'line 3: '* ]]
+    # below the threshold
+    run -10 q choose --lines -a ls -a pwd --csv --threshold 1 -i "$T/l"
+    [[ ${lines[1]} =~ ^list\ files,,[01]\.[0-9]+,$ ]]
+    fails 2 "--input: one file only with --input-format csv" choose --input-format csv -a ls -a pwd \
+        -i "$T/in" -i "$T/in"
+    fails 2 '{x} is no column of' choose --input-format csv -a ls -a pwd -i "$T/in" \
+        --prompt-template '{x}' -m "$T/none"
+}

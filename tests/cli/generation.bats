@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # generation_config.json: fields that are applied, whatever the options are, and
 # fields that are refused.
+# Also --suffix and --logit-bias.
 load helpers
 
 setup() {
@@ -174,4 +175,48 @@ pad_token_id=2, transformers_version="4.37.0", prompt_lookup_num_tokens=None, ot
     run -0 --separate-stderr q -m "$T/m" "list all listening tcp ports"
     equal "$output" "$want"
     [ -z "$stderr" ]
+}
+
+@test "--suffix: the prompt has the tokens for filling in" {
+    fails 2 "--suffix: the model has no tokens <|fim_prefix|>, <|fim_suffix|> and <|fim_middle|>" \
+        --suffix x hi
+    for names in "<|fim_prefix|> <|fim_suffix|> <|fim_middle|>" \
+        "<fim_prefix> <fim_suffix> <fim_middle>"; do
+        read -r prefix suffix middle <<<"$names"
+        copy_of models/demo fim
+        sed -i "s/\"<tool_call>\"/\"$prefix\"/; s/\"<\/tool_call>\"/\"$suffix\"/
+            s/\"<tool_response>\"/\"$middle\"/" "$T/fim/tokenizer.json" "$T/fim/tokenizer_config.json"
+        prompt=$(q tokenize -m "$T/fim" "${prefix}echo \$x${suffix}; done$middle" | tr ' ' ,)
+        how=(-m "$T/fim" --exact --greedy --ignore-eos -n 6)
+        want=$(ids "${how[@]}" --prompt-ids "$prompt")
+        equal "$(ids "${how[@]}" --suffix "; done" 'echo $x')" "$want"
+        printf 'echo $x\n' >"$T/f"
+        equal "$(ids "${how[@]}" --suffix "; done" -f "$T/f")" "$want"
+        # text is no control token
+        equal "$(q "${how[@]}" --json --suffix "$middle" a | jget 'o["prompt_ids"].count('"${prompt##*,}"')')" 1
+        rm -r "$T/fim"
+    done
+    fails 2 "--system: has no effect with --suffix" --suffix x -s y hi
+    fails 2 "--suffix: cannot be combined with --overflow" --suffix x --overflow head hi
+    fails 2 "--chat-json: has no effect with --suffix" --suffix x --chat-json f
+    fails 2 "no prompt" --suffix x </dev/null
+}
+
+@test "--logit-bias: as the member of a record; ids and ranges are checked" {
+    how=(--exact --greedy --ignore-eos --raw -n 6 "echo a")
+    first=$(ids "${how[@]}" | cut -d ' ' -f 1)
+    "$QWICK" batch --exact --greedy --ignore-eos --raw -n 6 >"$T/out" <<J
+{"prompt":"echo a","logit_bias":{"$first":-100,"5":3.5}}
+J
+    want=$(jget '" ".join(map(str, o["tokens"]))' <"$T/out")
+    equal "$(ids --logit-bias "$first=-100" --logit-bias 5=3.5 "${how[@]}")" "$want"
+    [[ " $want " != *" $first "* ]]
+    equal "$(ids --logit-bias 7=100 "${how[@]}")" "7 7 7 7 7 7"
+    equal "$(q --logit-bias 7=100 --samples 2 --temp 1 --ignore-eos --raw -n 2 --json a | jlines '[x["tokens"] for x in o] == [[7, 7]] * 2' && echo ok)" ok
+    for bad in 7 =1 7= x=1 -1=1 7=x 7=101 7=-100.5 7=nan 7=inf 99999999999=1 "7=1 "; do
+        fails 2 "--logit-bias: \"$bad\": is not ID=B, a token id and a number from -100 to 100" \
+            "--logit-bias=$bad" -m "$T/none" hi
+    done
+    fails 2 "--logit-bias: 7: is given twice" --logit-bias 7=1 --logit-bias 7=2 hi
+    fails 2 "--logit-bias: 6144 is not a token id from 0 to 6143" --logit-bias 6144=1 hi
 }

@@ -248,6 +248,7 @@ files = {
     "manual.txt": "".join("list files of %d\n" % i for i in range(60)),
     "issue.txt": "It crashes.\n",
     "issues.txt": "It crashes.\nCan it print?\n",
+    "issues.csv": 'title,n\n"It crashes, always",1\nCan it print?,2\n',
     "app.log": "start\nstop\nqzx!\n",
     "docs.txt": "Ann wrote it.\nTar packs files.\nIt is red.\nBob reads.\n",
     "lines.txt": "list files\nshow disk usage\n",
@@ -301,6 +302,10 @@ for n, (name, block) in enumerate(blocks):
     if "answers.*.jsonl" in block:
         merged = [json.loads(line)["line"] for line in open(where + "/answers.jsonl")]
         assert merged == [1, 2, 3], merged
+    if "run_tool" in block:
+        chat = json.load(open(where + "/chat.json"))
+        assert [m["role"] for m in chat] == ["user", "assistant", "tool"], chat
+        assert chat[2]["content"] == "1 notes.txt" and r.stdout, chat
     if "SLURM" in block:
         assert os.path.getsize(where + "/answers.2.jsonl"), block
     done += 1

@@ -183,9 +183,15 @@ bad() {
     fails 2 "--answer: cannot be combined with --yes" choose --yes -a a hi
     fails 2 "-a: the value is empty" choose -a a -a "" hi
     fails 2 "--in-order: has no effect with --yes" choose --yes --in-order hi
-    fails 2 "--threshold: has no effect with --jsonl" choose --yes --jsonl \
-        --threshold 0.5
-    fails 2 "has no effect with --jsonl" choose --yes --jsonl hi
+    fails 2 '"hi": has no effect with records; --prompt-template' choose --yes --jsonl hi
+    fails 2 "--csv: has no effect without" choose --yes --csv hi
+    fails 2 "--with-input: has no effect with --csv" choose --yes --lines --csv --with-input
+    fails 2 "--with-input: has no effect with --input-format jsonl" choose --yes --with-input \
+        --input-format jsonl
+    fails 2 "--in-order: has no effect with --lines" choose --yes --lines --in-order
+    fails 2 "--in-order: has no effect with --input-format" choose --yes --input-format csv --in-order
+    fails 2 "--json: cannot be combined with --lines" choose --yes --lines --json
+    fails 2 "--jsonl: cannot be combined with --input-format" choose --yes --jsonl --input-format csv
     fails 2 "--system: has no effect with --raw" choose --yes --raw -s x hi
     fails 2 "unexpected" inspect models/demo
     fails 2 "unexpected" bench models/demo

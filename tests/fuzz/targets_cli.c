@@ -7,7 +7,7 @@
 
 #include "file/csv.h"
 #include "cli/io/lines.h"
-#include "cli/batch/openai_request.h"
+#include "cli/input/openai_request.h"
 #include "cli/opt/opt.h"
 #include "cli/opt/preset.h"
 #include "cli/io/records.h"
@@ -26,7 +26,8 @@ int fuzz_records(const char *in, size_t n, struct qwick_err *e)
     CHECK(fd >= 0);
     lines_init(&l, "records.jsonl", fd);
     while (lines_next(&l, -1, &text, &len, &torn, e) == LINES_GOT) {
-        struct line line = {"records.jsonl: line 1", text, len};
+        struct line line = {
+            .where = "records.jsonl: line 1", .text = text, .n = len};
         struct record r;
         CHECK(!memchr(text, '\n', len));
         CHECK(record_read(&r, &line) == 0);

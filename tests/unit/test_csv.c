@@ -142,24 +142,26 @@ static void bytes_of_any_kind(void **state)
     buf_free(&out);
 }
 
-/* Any fields, written with quotes, are read back. */
+/* Any fields are written with quotes where they need them, and read back. */
 static void what_is_written_is_read(void **state)
 {
     static const char alphabet[] = "a,\"\n\r\t";
     uint32_t seed = 12345;
     for (int round = 0; round < 2000; round++) {
-        struct buf text = {0}, want = {0}, got = {0};
+        struct buf text = {0}, want = {0}, got = {0}, value = {0};
         for (int record = 0; record < 3; record++) {
             for (int field = 0; field < 3; field++) {
-                buf_puts(&text, field ? ",\"" : "\"");
+                buf_puts(&text, field ? "," : "");
                 buf_putc(&want, '[');
+                value.len = 0;
                 for (seed = seed * 1664525 + 1013904223; seed >> 29;) {
                     char c = alphabet[(seed >> 16) % 6];
                     buf_putc(&want, c);
-                    buf_puts(&text, c == '"' ? "\"\"" : (char[]){c, 0});
+                    buf_putc(&value, c);
                     seed = seed * 1664525 + 1013904223;
                 }
-                buf_putc(&text, '"');
+                (round & 1 ? csv_put : csv_put_quoted)(&text, value.data,
+                                                       value.len);
                 buf_putc(&want, ']');
             }
             buf_puts(&text, record & 1 ? "\r\n" : "\n");
@@ -172,6 +174,23 @@ static void what_is_written_is_read(void **state)
         buf_free(&text);
         buf_free(&want);
         buf_free(&got);
+        buf_free(&value);
+    }
+}
+
+static void quotes_only_where_needed(void **state)
+{
+    static const struct {
+        const char *value, *field;
+    } v[] = {
+        {"", ""},           {" a; b\t", " a; b\t"}, {"a,b", "\"a,b\""},
+        {"\"", "\"\"\"\""}, {"a\nb", "\"a\nb\""},   {"a\r", "\"a\r\""},
+    };
+    for (size_t i = 0; i < sizeof(v) / sizeof(*v); i++) {
+        struct buf out = {0};
+        csv_put(&out, v[i].value, strlen(v[i].value));
+        assert_string_equal(buf_text(&out), v[i].field);
+        buf_free(&out);
     }
 }
 
@@ -183,6 +202,7 @@ int main(void)
         cmocka_unit_test(tables_with_tabs),
         cmocka_unit_test(bytes_of_any_kind),
         cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(quotes_only_where_needed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

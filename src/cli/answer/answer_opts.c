@@ -160,6 +160,46 @@ int answer_choose_raw(struct opt_parsed *p, const enum opt_id *need,
     return 0;
 }
 
+/* Read "ID=B". Returns 0, or -1 if it is not of this form. */
+static int bias_read(const char *s, struct qwick_bias *out)
+{
+    const char *equals = strchr(s, '=');
+    char text[24];
+    int64_t id;
+    double b;
+    size_t n = equals ? (size_t)(equals - s) : 0;
+    if (n == 0 || n >= sizeof(text) || strspn(s, "0123456789") != n)
+        return -1;
+    memcpy(text, s, n);
+    text[n] = 0;
+    if (opt_int(text, &id) || id > INT32_MAX || opt_number(equals + 1, &b) ||
+        !(b >= -QWICK_BIAS_MAX && b <= QWICK_BIAS_MAX))
+        return -1;
+    *out = (struct qwick_bias){.id = (int32_t)id, .bias = (float)b};
+    return 0;
+}
+
+int answer_read_bias(const struct opt_parsed *p, struct qwick_bias **bias)
+{
+    const struct strings *given = &p->a.logit_bias;
+    struct qwick_bias *v = calloc(given->n + 1, sizeof(*v));
+    *bias = v;
+    if (!v)
+        return msg_oom();
+    for (size_t i = 0; i < given->n; i++) {
+        if (bias_read(given->v[i], &v[i]))
+            return opt_usage(p->verb,
+                             "--logit-bias: \"%s\": is not ID=B, a token id "
+                             "and a number from %g to %g",
+                             given->v[i], -QWICK_BIAS_MAX, QWICK_BIAS_MAX);
+        for (size_t k = 0; k < i; k++)
+            if (v[k].id == v[i].id)
+                return opt_usage(p->verb, "--logit-bias: %d: is given twice",
+                                 (int)v[i].id);
+    }
+    return 0;
+}
+
 int answer_check_generation(const struct opt_parsed *p,
                             const struct qwick_engine *eng)
 {
@@ -172,7 +212,7 @@ void answer_options(struct qwick_generate_options *o,
                     const struct opt_parsed *p)
 {
     const struct args *a = &p->a;
-    bool no_guard = opt_given(p, OPT_raw) || a->ignore_eos;
+    bool no_guard = a->raw || a->ignore_eos;
     size_t guard = no_guard ? 0 : QWICK_LOOP_GUARD_DEFAULT;
     o->max_tokens = (size_t)a->max_tokens;
     o->limit_thinking = opt_given(p, OPT_think_budget);

@@ -53,6 +53,11 @@ int answer_choose_raw(struct opt_parsed *p, const enum opt_id *need,
 int answer_check_generation(const struct opt_parsed *p,
                             const struct qwick_engine *eng);
 
+/* Set *bias to the values of --logit-bias, [logit_bias.n] of the options;
+ * free it with free(). Returns 0, or an exit status after printing a
+ * message. */
+int answer_read_bias(const struct opt_parsed *p, struct qwick_bias **bias);
+
 /* Set length, think budget, stop strings, loop guard, timeout and
  * log-probabilities of *o from the options. With --raw, the prompt is a text to
  * be continued, so the loop guard needs its option. *o borrows the strings. */

@@ -59,8 +59,11 @@ static int check_words(const struct opt_parsed *p)
 static void check_think(struct opt_parsed *p)
 {
     const char *think = p->a.think;
+    bool suffix = p->a.suffix;
+    p->a.raw |= suffix; /* its prompt is a text that goes on */
     if (p->a.raw)
-        answer_drop_think(p, OPT_raw, "with --raw");
+        answer_drop_think(p, suffix ? OPT_suffix : OPT_raw,
+                          suffix ? "with --suffix" : "with --raw");
     else if (think && strcmp(think, "off") == 0)
         opt_warn_no_effect(p, OPT_think_budget, OPT_think, "with --think off");
     else if (p->a.prompt_ids && think && strcmp(think, "on") == 0)

@@ -44,6 +44,7 @@ struct gen_job {
     size_t limit;                        /* of the session's context */
     struct qwick_constraint *constraint; /* NULL: none */
     enum qwick_constraint_kind kind;     /* of the constraint */
+    struct qwick_bias *bias; /* [logit_bias.n of the options]; NULL: none */
     int think_fd, profile_fd;            /* files of options; 0: none */
 };
 

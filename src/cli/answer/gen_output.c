@@ -68,6 +68,8 @@ static void set_options(struct gen_output *x,
     if (opt_given(j->p, OPT_lookup))
         o->lookup = (size_t)j->p->a.lookup;
     o->draft = j->draft;
+    o->bias = j->bias;
+    o->n_bias = j->p->a.logit_bias.n;
     o->on_token = emit_token;
     o->on_token_ctx = x;
     o->constraint = j->constraint;

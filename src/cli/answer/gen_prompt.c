@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "cli/answer/chat_input.h"
+#include "cli/answer/fill_in.h"
 #include "cli/answer/gen_job.h"
 #include "cli/io/out.h"
 #include "cli/io/prompt.h"
@@ -212,6 +213,10 @@ static int prompt_encode(struct gen_job *j, int32_t **ids, size_t *n_ids,
                                    .allow_special = j->p->a.allow_special};
     if (overflow_parse(j->p->a.overflow) == OVERFLOW_ERROR)
         o.enough = prompt_enough(qwick_session_n_ctx(j->ses));
+    if (j->p->a.suffix)
+        return fill_in_encode(j->eng, "--suffix", j->text.data, j->text.len,
+                              j->p->a.suffix, strlen(j->p->a.suffix),
+                              opt_given(j->p, OPT_raw), ids, n_ids, e);
     if (j->mode == MODE_RAW) {
         size_t n_before; /* a text that goes on needs no token before it */
         const int32_t *before = qwick_session_tokens(j->ses, &n_before);

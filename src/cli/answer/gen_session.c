@@ -306,4 +306,5 @@ void gen_free(struct gen_job *j)
     buf_free(&j->system);
     buf_free(&j->prefill);
     free(j->ids);
+    free(j->bias);
 }

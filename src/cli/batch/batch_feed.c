@@ -24,6 +24,7 @@ struct sample {
     struct request *r;
     size_t index;
     uint64_t place;
+    struct buf columns; /* see struct batch_line */
     struct buf logprobs;
     struct code_block block; /* with --extract: of the finished answer */
     struct tool_calls calls; /* of the finished answer, if it has tools */
@@ -77,34 +78,33 @@ static int ids_note(struct batch_job *j, const struct request *r,
 /* ---- lines out ---- */
 
 /* Print an error that the line of the answer has no place for. */
-static void batch_print_error(struct batch_job *j, const struct request *r,
+static void batch_print_error(struct batch_job *j, const struct batch_line *l,
                               const struct qwick_err *why)
 {
     if (!j->form->prints_errors || ++j->n_printed > SHOWN_ERRORS)
         return;
     progress_clear();
-    msg_error("%s: line %llu: %s", j->in.name, (unsigned long long)r->line,
+    msg_error("%s: line %llu: %s", j->in.name, (unsigned long long)l->line,
               why->msg);
 }
 
 /* Put the line of an answer, or if why is not NULL of an error, at its place.
- * index: number of the sample; NULL if the record has one sample. */
-static int batch_put_line(struct batch_job *j, const struct request *r,
-                          const size_t *index, uint64_t key, uint64_t place,
+ * l: what identifies it; its key is set here. */
+static int batch_put_line(struct batch_job *j, struct batch_line *l,
+                          uint64_t key, uint64_t place,
                           const struct batch_answer *a,
                           const struct qwick_err *why, struct qwick_err *e)
 {
     struct buf b = {0};
     struct json_writer w = json_writer(&b);
-    struct batch_line l = {.line = r->line, .id = &r->id, .index = index};
-    batch_key_write(l.key, batch_run_key(j), key);
+    batch_key_write(l->key, batch_run_key(j), key);
     j->n_done++;
     if (why) {
         j->n_errors++;
-        batch_print_error(j, r, why);
-        j->form->error(&w, &l, why);
+        batch_print_error(j, l, why);
+        j->form->error(&w, l, why);
     } else {
-        j->form->answer(&w, &l, a);
+        j->form->answer(&w, l, a);
     }
     int rc = jw_end_line(&w) ? err_oom(e, b.len) : 0;
     if (!rc && j->form->ends_nul)
@@ -124,13 +124,15 @@ uint32_t batch_run_key(const struct batch_job *j)
 /* Output the line of a record that the model does not answer: an error for all
  * its samples, or if why is NULL, the empty answer to a blank line. */
 static int batch_put_at_once(struct batch_job *j, const struct request *r,
-                             const struct batch_record *rec,
+                             const struct source_record *rec,
                              const struct qwick_err *why, struct qwick_err *e)
 {
     const struct qwick_result empty = {.finish = QWICK_FINISH_STOP};
     const struct batch_answer a = {
         .a = {.r = &empty, .info = qwick_engine_info(j->g.eng)},
         .skipped = true};
+    struct batch_line l = {
+        .line = r->line, .id = &r->id, .columns = &j->columns};
     uint64_t place, key = batch_key_of_line(j, rec->text, rec->n);
     bool found;
     j->n_samples++;
@@ -146,7 +148,7 @@ static int batch_put_at_once(struct batch_job *j, const struct request *r,
     }
     j->n_answered++;
     return batch_out_place(&j->out, &place, e) ||
-                   batch_put_line(j, r, NULL, key, place, &a, why, e)
+                   batch_put_line(j, &l, key, place, &a, why, e)
                ? -1
                : 0;
 }
@@ -170,6 +172,7 @@ static void sample_free(struct sample *s)
         s->prev->next = s->next;
     else
         s->j->samples = s->next;
+    buf_free(&s->columns);
     buf_free(&s->logprobs);
     code_block_free(&s->block);
     tool_calls_free(&s->calls);
@@ -256,12 +259,15 @@ static int sample_finish(struct sample *s, const struct qwick_result *r,
               .schema = s->schema},
         .incomplete = !why && sample_is_broken(s, r),
     };
+    struct batch_line l = {.line = q->line,
+                           .id = &q->id,
+                           .index = q->n > 1 ? &s->index : NULL,
+                           .columns = &s->columns};
     if (--q->n_todo == 0)
         j->n_answered++;
     int rc = s->oom ? err_oom(e, s->logprobs.len)
-                    : batch_put_line(j, q, q->n > 1 ? &s->index : NULL,
-                                     batch_key_of_sample(q, j, s->index), s->place, &a,
-                                     why, e);
+                    : batch_put_line(j, &l, batch_key_of_sample(q, j, s->index),
+                                     s->place, &a, why, e);
     sample_free(s);
     return rc;
 }
@@ -312,7 +318,9 @@ static int sample_add(struct batch_job *j, struct request *r, size_t i,
     struct sample *s = calloc(1, sizeof(*s));
     if (!s)
         return err_oom(e, sizeof(*s));
-    *s = (struct sample){.next = j->samples, .j = j, .r = r, .index = i};
+    *s = (struct sample){
+        .next = j->samples, .j = j, .r = r, .index = i, .columns = j->columns};
+    j->columns = (struct buf){0};
     if (s->next)
         s->next->prev = s;
     j->samples = s;
@@ -363,7 +371,8 @@ static int batch_check_form(const struct batch_job *j, const struct request *r,
 
 /* Read an opened record and queue its samples. Takes ownership of r. */
 static int batch_add_record(struct batch_job *j, struct request *r,
-                            const struct batch_record *rec, struct qwick_err *e)
+                            const struct source_record *rec,
+                            struct qwick_err *e)
 {
     struct qwick_err why;
     int rc;
@@ -396,7 +405,7 @@ static void batch_compare_model(struct batch_job *j)
 
 /* Open a record: set its id, the number of its line and of its samples. */
 static int batch_open_record(struct batch_job *j, struct request *r,
-                             const struct batch_record *rec,
+                             const struct source_record *rec,
                              struct qwick_err *e)
 {
     const char *json;
@@ -412,15 +421,19 @@ static int batch_open_record(struct batch_job *j, struct request *r,
 }
 
 static int batch_take_record(struct batch_job *j,
-                             const struct batch_record *rec,
+                             const struct source_record *rec,
                              struct qwick_err *e)
 {
     struct qwick_err why;
     if (j->n_records++ % j->n_shards != j->shard)
         return 0;
     struct request *r = calloc(1, sizeof(*r));
-    if (!r)
+    j->columns.len = 0;
+    if (!r || (j->form->columns && source_put_columns(&j->source, rec, csv_put,
+                                                      0, ',', &j->columns))) {
+        free(r);
         return err_oom(e, sizeof(*r));
+    }
     r->line = rec->line;
     if (!rec->blank && !batch_open_record(j, r, rec, &why))
         return batch_add_record(j, r, rec, e);
@@ -446,7 +459,7 @@ int batch_feed(struct batch_job *j, int timeout_ms, bool *got,
 {
     *got = false;
     while (batch_wants_more(j)) {
-        struct batch_record rec;
+        struct source_record rec;
         switch (source_next(&j->source, *got ? 0 : timeout_ms, &rec, e)) {
         case LINES_GOT:
             *got = true;

@@ -6,6 +6,7 @@
 
 #include "cli/answer/request.h"
 #include "cli/io/escape.h"
+#include "file/csv.h"
 #include "text/chat/code_block.h"
 
 /* Line numbers stay exact in every JSON reader. */
@@ -115,30 +116,32 @@ static void text_exact(struct json_writer *w, const char *s, size_t n)
     w->failed |= buf_append(w->out, s, n) != 0;
 }
 
-/* Write the text of an answer, or with --extract its code block. */
-static void text_put(struct json_writer *w, const struct batch_answer *a,
-                     void (*put)(struct json_writer *, const char *, size_t))
+/* The text of an answer: with --extract its code block, if that is complete. */
+static const char *answer_text(const struct batch_answer *a, size_t *n)
 {
     const struct code_block *b = a->a.block;
     const struct qwick_result *r = a->a.r;
-    if (!b)
-        put(w, r->text ? r->text : "", r->n_text);
-    else if (b->state == CODE_BLOCK_CLOSED)
-        put(w, buf_text(&b->content), b->content.len);
+    bool has = b ? b->state == CODE_BLOCK_CLOSED : r->text != NULL;
+    *n = !has ? 0 : b ? b->content.len : r->n_text;
+    return !has ? "" : b ? buf_text(&b->content) : r->text;
 }
 
 static void text_answer(struct json_writer *w, const struct batch_line *l,
                         const struct batch_answer *a)
 {
+    size_t n;
+    const char *text = answer_text(a, &n);
     (void)l;
-    text_put(w, a, text_escape);
+    text_escape(w, text, n);
 }
 
 static void null_answer(struct json_writer *w, const struct batch_line *l,
                         const struct batch_answer *a)
 {
+    size_t n;
+    const char *text = answer_text(a, &n);
     (void)l;
-    text_put(w, a, text_exact);
+    text_exact(w, text, n);
 }
 
 static void text_error(struct json_writer *w, const struct batch_line *l,
@@ -155,6 +158,7 @@ const struct output_form form_text = {
     .answer = text_answer,
     .error = text_error,
 };
+
 const struct output_form form_text_null = {
     .name = "texts",
     .max_samples = 1,
@@ -163,4 +167,49 @@ const struct output_form form_text_null = {
     .prints_errors = true,
     .answer = null_answer,
     .error = text_error,
+};
+
+/* ---- CSV ---------------------------------------------------------------- */
+
+static const char *const csv_columns[] = {"answer", "finish_reason", "error",
+                                          NULL};
+
+/* Write a row: the columns of the input, and the added ones. */
+static void csv_row(struct json_writer *w, const struct batch_line *l,
+                    const char *text, size_t n, const char *finish,
+                    const char *error)
+{
+    struct buf *b = w->out;
+    buf_append(b, l->columns->data, l->columns->len);
+    csv_put(b, text, n);
+    buf_printf(b, ",%s,", finish);
+    csv_put(b, error, strlen(error));
+    w->failed |= b->failed;
+}
+
+static void csv_answer(struct json_writer *w, const struct batch_line *l,
+                       const struct batch_answer *a)
+{
+    size_t n;
+    const char *text = answer_text(a, &n);
+    csv_row(w, l, text, n, a->skipped ? "" : qwick_finish_name(a->a.r->finish),
+            "");
+}
+
+static void csv_error(struct json_writer *w, const struct batch_line *l,
+                      const struct qwick_err *why)
+{
+    char text[sizeof(why->msg) + 40];
+    snprintf(text, sizeof(text), "line %llu: %s", (unsigned long long)l->line,
+             why->msg);
+    csv_row(w, l, "", 0, "", text);
+}
+
+const struct output_form form_csv = {
+    .name = "CSV",
+    .max_samples = 1,
+    .no_tools = true,
+    .columns = csv_columns,
+    .answer = csv_answer,
+    .error = csv_error,
 };

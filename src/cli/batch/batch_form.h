@@ -1,5 +1,5 @@
 /* The output of batch. A line has one of several forms, and each is a row:
- * qwick's objects, OpenAI's batch format, and texts. */
+ * qwick's objects, OpenAI's batch format, texts, and CSV. */
 #ifndef CLI_BATCH_FORM_H
 #define CLI_BATCH_FORM_H
 
@@ -27,6 +27,7 @@ struct batch_line {
     uint64_t line;        /* number of the record's line */
     const struct buf *id; /* the record's id as JSON; empty: none */
     const size_t *index;  /* number of the sample; NULL: the only one */
+    const struct buf *columns; /* of the input, for CSV, each with a comma */
     char key[BATCH_KEY_LEN + 1];
 };
 
@@ -58,6 +59,9 @@ struct output_form {
     size_t max_samples; /* of a record */
     bool no_tools;      /* a line has no place for tool calls */
     bool ends_nul;      /* a line ends with NUL, not with a newline */
+    const char *const *columns; /* names of the columns that CSV has after those
+                                   of the input, with NULL at the end; NULL: it
+                                   is no CSV */
     bool prints_errors; /* errors go to stderr, since a line has no place for
                            them */
     /* Write a line without its end. */
@@ -75,7 +79,7 @@ struct output_form {
 };
 
 extern const struct output_form form_jsonl, form_openai, form_text,
-    form_text_null;
+    form_text_null, form_csv;
 
 /* The forms whose lines can be read again, with NULL at the end. */
 extern const struct output_form *const readable_forms[];

@@ -8,7 +8,7 @@
 #include "cli/answer/request.h"
 #include "cli/batch/batch_form.h"
 #include "cli/batch/batch_out.h"
-#include "cli/batch/batch_source.h"
+#include "cli/input/source.h"
 #include "cli/io/lines.h"
 #include "qwick.h"
 
@@ -33,7 +33,8 @@ struct batch_job {
     size_t shard;   /* this run answers record i if i % n_shards == shard */
     size_t n_shards;
     struct lines in;
-    struct batch_source source;     /* the records of in */
+    struct source source; /* the records of in */
+    struct buf columns;   /* for CSV: of the record that is being read */
     const struct output_form *form; /* of the answers */
     bool compared;      /* we have compared the model that requests name */
     uint64_t n_printed; /* errors that were printed */

@@ -51,10 +51,12 @@ static int batch_check_forms(struct opt_parsed *p)
         (r = opt_no_effect(p, OPT_debounce, OPT_seed,
                            "with --seed, unless --exact is given")) >= 0)
         return r;
-    return a->text && a->output && strcmp(a->output, "-") != 0
-               ? opt_usage(p->verb, "--text: cannot be combined with --output: "
-                                    "a run could not be continued, since texts "
-                                    "have no keys")
+    return (a->text || a->csv) && a->output && strcmp(a->output, "-") != 0
+               ? opt_usage(p->verb,
+                           "--%s: cannot be combined with --output: a run "
+                           "could not be continued, since %s have no keys; > "
+                           "FILE writes a file",
+                           a->text ? "text" : "csv", a->text ? "texts" : "rows")
                : -1;
 }
 
@@ -124,6 +126,8 @@ static int batch_open_files(struct batch_job *j)
         return QWICK_ERR_RUNTIME;
     return msg_result(
         source_open(&j->source, &j->in, j->a->input_format, j->g.p, &e) ||
+            (j->a->csv && j->a->input_format &&
+             source_check_columns(&j->source, "csv", form_csv.columns, &e)) ||
             batch_out_open(&j->out, out, j->a->unordered, j->in.fd, &e),
         &e);
 }
@@ -134,16 +138,19 @@ static int batch_open_files(struct batch_job *j)
  * printing a message. */
 static int batch_choose_forms(struct batch_job *j)
 {
+    static const enum opt_id no[] = {OPT_extract, OPT_csv, OPT_NONE};
     struct qwick_err e;
     if (source_detect(&j->source, &e))
         return msg_fail(&e);
-    j->form = !j->a->text  ? j->source.form->out
-              : j->a->null ? &form_text_null
-                           : &form_text;
-    if (j->form != &form_openai)
+    bool openai = j->source.form->is_openai;
+    j->form = j->a->text && j->a->null ? &form_text_null
+              : j->a->text             ? &form_text
+              : j->a->csv              ? &form_csv
+              : openai                 ? &form_openai
+                                       : &form_jsonl;
+    if (!openai || j->a->text)
         return 0;
-    int r = opt_no_effect(j->g.p, OPT_extract, OPT_NONE,
-                          "in OpenAI's batch format");
+    int r = opt_no_effects(j->g.p, no, OPT_NONE, "in OpenAI's batch format");
     return r >= 0 ? r : 0;
 }
 
@@ -202,6 +209,19 @@ static int batch_open_models(struct batch_job *j)
     return request_context_open(&j->c);
 }
 
+/* Write the names of CSV's columns. */
+static int batch_put_header(struct batch_job *j, struct qwick_err *e)
+{
+    const char *const *name = j->form->columns;
+    struct buf *b = &j->out.ready;
+    if (!name)
+        return 0;
+    source_put_columns(&j->source, NULL, csv_put, 0, ',', b);
+    for (; *name; name++)
+        buf_printf(b, "%s%c", *name, name[1] ? ',' : '\n');
+    return b->failed ? err_oom(e, b->len) : 0;
+}
+
 static int batch_answer_all(struct batch_job *j)
 {
     struct qwick_err e = {0};
@@ -216,7 +236,8 @@ static int batch_answer_all(struct batch_job *j)
         return status;
     if (batch_create(j, &e) || batch_key_open(j, &e) ||
         batch_out_begin(&j->out, batch_run_key(j), j->a->redo,
-                        j->a->retry_errors, &e))
+                        j->a->retry_errors, &e) ||
+        batch_put_header(j, &e))
         return msg_fail(&e);
     if ((status = sandbox_enter(j->g.p, j->g.eng, j->g.draft, SIZE_MAX)) != 0)
         return status;
@@ -244,6 +265,7 @@ static int batch_run(struct opt_parsed *p, struct qwick_engine *eng)
     if (j.in.fd > STDIN_FILENO)
         close(j.in.fd);
     source_free(&j.source);
+    buf_free(&j.columns);
     lines_free(&j.in);
     batch_out_close(&j.out, NULL);
     free(j.ids.v);

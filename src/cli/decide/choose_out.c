@@ -38,12 +38,18 @@ const struct choice *choices_best(const struct choice *c, size_t n)
     return best;
 }
 
+void choice_put_line(struct buf *b, const char *answer, double probability)
+{
+    if (answer)
+        escape_letters(b, answer, strlen(answer), "\t\n\r", "tnr", false);
+    buf_printf(b, "\t%.6f", probability);
+}
+
 void choices_put_lines(struct buf *b, const struct choice *c, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        const char *answer = c[i].answer;
-        escape_letters(b, answer, strlen(answer), "\t\n\r", "tnr", false);
-        buf_printf(b, "\t%.6f\t%.6f\n", c[i].probability, c[i].logprob);
+        choice_put_line(b, c[i].answer, c[i].probability);
+        buf_printf(b, "\t%.6f\n", c[i].logprob);
     }
 }
 

@@ -24,12 +24,16 @@ void choices_make(struct choice *c, const char *const *answers,
 /* Return the most likely of n answers. */
 const struct choice *choices_best(const struct choice *c, size_t n);
 
-/* Append lines "answer<TAB>probability<TAB>logprob". Tabs and line ends in an
- * answer become \t, \n, \r. */
+/* Append "answer<TAB>probability". Tabs and line ends in the answer become \t,
+ * \n, \r. answer NULL: none. */
+void choice_put_line(struct buf *b, const char *answer, double probability);
+
+/* Append lines "answer<TAB>probability<TAB>logprob". They begin
+ * with choice_put_line. */
 void choices_put_lines(struct buf *b, const struct choice *c, size_t n);
 
 /* Write the members "answer" and "probability" with the values of the last two
- * arguments, and "answers" with c[0..n). */
+ * arguments, and "answers" with c[0..n). answer NULL: null. */
 void choices_put_json(struct json_writer *w, const struct choice *c, size_t n,
                       const char *answer, double probability);
 

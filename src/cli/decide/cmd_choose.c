@@ -4,12 +4,10 @@
 
 #include "base/buf.h"
 #include "cli/answer/chat_input.h"
-#include "cli/answer/gen_job.h"
-#include "cli/decide/choose_out.h"
+#include "cli/decide/choose_job.h"
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
 #include "cli/io/prompt.h"
-#include "cli/io/records.h"
 #include "cli/io/signals.h"
 #include "cli/opt/common.h"
 #include "cli/opt/opt.h"
@@ -17,27 +15,8 @@
 #include "cli/sandbox/open_model.h"
 #include "cli/sandbox/sandbox.h"
 #include "qwick.h"
-#include "text/chat/chat_values.h"
 
 static const char *const yes_no[] = {"yes", "no"};
-
-struct prompt_line {
-    int32_t *ids; /* NULL: a bad line */
-    size_t n_ids;
-};
-
-struct job {
-    struct gen_job g;
-    struct args *a;            /* of g.p */
-    const char *const *texts;  /* [n_answers] */
-    size_t n_answers, longest; /* in tokens */
-    struct qwick_answer *answers;
-    struct choice *choices;
-    double *logprobs; /* [RECORDS_GROUP, n_answers], a row per prompt */
-    struct prompt_line *lines; /* [RECORDS_GROUP] */
-    size_t n_lines;
-    struct qwick_score_options o;
-};
 
 /* ---- prompt and answers ------------------------------------------------- */
 
@@ -75,7 +54,7 @@ static int turn_end(const struct qwick_engine *eng, int32_t *id,
 }
 
 /* Find the token that ends a reply. */
-static int end_id(const struct job *j, int32_t *id, struct qwick_err *e)
+static int end_id(const struct choose_job *j, int32_t *id, struct qwick_err *e)
 {
     const struct qwick_info *info = qwick_engine_info(j->g.eng);
     *id = -1;
@@ -96,13 +75,13 @@ static int end_id(const struct job *j, int32_t *id, struct qwick_err *e)
     return 0;
 }
 
-static int encode_answers(struct job *j, struct qwick_err *e)
+static int encode_answers(struct choose_job *j, struct qwick_err *e)
 {
     bool special = j->g.mode == MODE_RAW || j->a->allow_special;
     int32_t end = -1;
     j->answers = calloc(j->n_answers, sizeof(*j->answers));
     j->choices = calloc(j->n_answers, sizeof(*j->choices));
-    j->logprobs = calloc(j->n_answers * (j->a->jsonl ? RECORDS_GROUP : 1),
+    j->logprobs = calloc(j->n_answers * (j->form ? RECORDS_GROUP : 1),
                          sizeof(*j->logprobs));
     if (!j->answers || !j->choices || !j->logprobs)
         return err_oom(e, j->n_answers * sizeof(*j->answers));
@@ -164,9 +143,7 @@ static int empty_block(const struct qwick_engine *eng, int32_t **ids,
     return rc;
 }
 
-/* If the template opened a think block, close it: the reply must begin with the
- * answer. */
-static int close_thinking(const struct qwick_engine *eng, int32_t **ids,
+int choose_close_thinking(const struct qwick_engine *eng, int32_t **ids,
                           size_t *n_ids, struct qwick_err *e)
 {
     const struct qwick_info *info = qwick_engine_info(eng);
@@ -190,7 +167,7 @@ static int close_thinking(const struct qwick_engine *eng, int32_t **ids,
     return 0;
 }
 
-static int open_choices(struct job *j, struct qwick_err *e)
+int choose_open(struct choose_job *j, struct qwick_err *e)
 {
     int status = open_model(&j->g.eng, j->g.p, false);
     if (status || (status = gen_choose_mode(&j->g)) != 0)
@@ -209,18 +186,14 @@ static int open_choices(struct job *j, struct qwick_err *e)
 
 /* ---- one prompt --------------------------------------------------------- */
 
-/* The smallest probability that gives exit status 0. */
-static double threshold(const struct job *j)
+double choose_threshold(const struct choose_job *j)
 {
     if (opt_given(j->g.p, OPT_threshold))
         return j->a->threshold;
     return j->a->yes ? 0.5 : 0;
 }
 
-/* Choose the answer to report, and its probability. With --yes the probability
- * is that of yes, and the answer is yes if it reaches the threshold, else
- * no. */
-static const char *verdict(const struct job *j, double *probability)
+const char *choose_verdict(const struct choose_job *j, double *probability)
 {
     const struct choice *c = choices_best(j->choices, j->n_answers);
     if (!j->a->yes) {
@@ -230,13 +203,13 @@ static const char *verdict(const struct job *j, double *probability)
     for (c = j->choices; c->i != 0;)
         c++;
     *probability = c->probability;
-    return yes_no[c->probability >= threshold(j) ? 0 : 1];
+    return yes_no[c->probability >= choose_threshold(j) ? 0 : 1];
 }
 
-static void put_answer(const struct job *j, struct buf *b)
+static void put_answer(const struct choose_job *j, struct buf *b)
 {
     double probability;
-    const char *answer = verdict(j, &probability);
+    const char *answer = choose_verdict(j, &probability);
     if (j->a->json) {
         struct json_writer w = jw_line(b);
         jw_cstr(&w, "model", qwick_engine_info(j->g.eng)->model);
@@ -251,13 +224,16 @@ static void put_answer(const struct job *j, struct buf *b)
     }
 }
 
+size_t choose_context(const struct choose_job *j)
+{
+    return j->o.n_ctx ? j->o.n_ctx : qwick_engine_info(j->g.eng)->n_ctx_max;
+}
+
 /* Encode the prompt. The session serves only as a context limit, reduced by the
  * length of the longest answer. */
-static int encode_prompt(struct job *j, struct qwick_err *e)
+static int encode_prompt(struct choose_job *j, struct qwick_err *e)
 {
-    size_t limit =
-        j->o.n_ctx ? j->o.n_ctx : qwick_engine_info(j->g.eng)->n_ctx_max;
-    size_t room = j->longest - 1;
+    size_t limit = choose_context(j), room = j->longest - 1;
     if (limit <= room)
         return err_set(e, QWICK_ERR_CONTEXT,
                        "--answer: %zu tokens do not fit the context of %zu",
@@ -267,18 +243,18 @@ static int encode_prompt(struct job *j, struct qwick_err *e)
         gen_encode(&j->g, e))
         return -1;
     if (j->g.in_think && !j->a->prefill && j->g.mode == MODE_CHAT)
-        return close_thinking(j->g.eng, &j->g.ids, &j->g.n_ids, e);
+        return choose_close_thinking(j->g.eng, &j->g.ids, &j->g.n_ids, e);
     return 0;
 }
 
-static int one(struct job *j, struct qwick_err *e)
+static int choose_one(struct choose_job *j, struct qwick_err *e)
 {
     int status = gen_read_input(&j->g, e);
     if (status)
         return status;
     /* a signal before this point ends the wait for input at once */
     signals_catch();
-    if ((status = open_choices(j, e)) != 0)
+    if ((status = choose_open(j, e)) != 0)
         return status;
     if (encode_prompt(j, e))
         return chat_input_fail(j->a->chat_json, e);
@@ -294,182 +270,10 @@ static int one(struct job *j, struct qwick_err *e)
                  j->a->in_order);
     struct buf b = {0};
     double probability;
-    verdict(j, &probability);
+    choose_verdict(j, &probability);
     put_answer(j, &b);
     status = out_print(&b, out_write);
-    return !status && probability < threshold(j) ? EXIT_BELOW : status;
-}
-
-/* ---- --jsonl ------------------------------------------------------------ */
-
-static int take_ids(const struct job *j, struct prompt_line *l,
-                    const struct json_value *v, struct qwick_err *e)
-{
-    int64_t id, most = (int64_t)qwick_engine_info(j->g.eng)->vocab_size - 1;
-    if (!json_is(v, JSON_ARRAY) || v->len == 0)
-        return err_usage(e, "prompt_ids: not an array of token ids");
-    l->ids = malloc(v->len * sizeof(*l->ids));
-    if (!l->ids)
-        return err_oom(e, v->len * sizeof(*l->ids));
-    for (size_t i = 0; i < v->len; i++) {
-        if (json_int(&v->items[i], 0, most, &id))
-            return err_usage(
-                e, "prompt_ids: item %zu is not a token id from 0 to %lld", i,
-                (long long)most);
-        l->ids[l->n_ids++] = (int32_t)id;
-    }
-    return 0;
-}
-
-static int take_chat(const struct job *j, struct prompt_line *l,
-                     const struct qwick_chat *chat, struct qwick_err *e)
-{
-    const struct qwick_chat_options o = {.size = sizeof(o),
-                                         .add_generation_prompt = true,
-                                         .think = QWICK_THINK_OFF,
-                                         .allow_special = j->a->allow_special};
-    bool in_think;
-    if (qwick_chat_encode(chat, j->g.eng, &o, j->g.prefill.data,
-                          j->g.prefill.len, &l->ids, &l->n_ids, &in_think, e))
-        return -1;
-    return in_think && !j->a->prefill
-               ? close_thinking(j->g.eng, &l->ids, &l->n_ids, e)
-               : 0;
-}
-
-static int take_text(const struct job *j, struct prompt_line *l,
-                     const struct json_value *v, struct qwick_err *e)
-{
-    const struct buf *before = &j->g.text, *system = &j->g.system;
-    struct qwick_chat *chat = NULL;
-    struct buf text = {0};
-    int r = -1;
-    if (!json_is(v, JSON_STRING))
-        return err_usage(e, "prompt: not a string");
-    if (before->len + v->len == 0)
-        return err_usage(e, "prompt: is empty");
-    if (buf_append(&text, before->data, before->len) ||
-        (before->len && v->len && buf_puts(&text, "\n\n")) ||
-        buf_append(&text, v->str, v->len))
-        err_oom(e, v->len);
-    else if (j->g.mode == MODE_RAW)
-        r = qwick_tokenize_prompt(j->g.eng, text.data, text.len, true, 0,
-                                  &l->ids, &l->n_ids, e);
-    else if (!qwick_chat_create(&chat, e) &&
-             !chat_input_texts(chat, system->data, system->len, text.data,
-                               text.len, e))
-        r = take_chat(j, l, chat, e);
-    qwick_chat_free(chat);
-    buf_free(&text);
-    return r;
-}
-
-static int take_messages(const struct job *j, struct prompt_line *l,
-                         const struct json_value *v, struct qwick_err *e)
-{
-    const struct chat_values values = chat_values_of(v);
-    struct qwick_chat *chat;
-    int r = -1;
-    if (j->g.mode == MODE_RAW || j->g.text.len || j->g.system.data)
-        return err_usage(e, "messages: cannot be combined with %s",
-                         j->g.mode == MODE_RAW ? "--raw"
-                         : j->g.text.len       ? "--file"
-                                               : "--system");
-    if (qwick_chat_create(&chat, e))
-        return -1;
-    if (!chat_add_values(chat, &values, e) &&
-        !chat_input_check(chat, "record", e))
-        r = take_chat(j, l, chat, e);
-    qwick_chat_free(chat);
-    return r;
-}
-
-static int read_line(void *ctx, size_t i, const struct json_value *v,
-                     struct qwick_err *e)
-{
-    struct job *j = ctx;
-    struct prompt_line *l = &j->lines[i];
-    const struct json_value *text = json_get(v, "prompt");
-    const struct json_value *messages = json_get(v, "messages");
-    const struct json_value *ids = json_get(v, "prompt_ids");
-    size_t limit =
-        j->o.n_ctx ? j->o.n_ctx : qwick_engine_info(j->g.eng)->n_ctx_max;
-    j->n_lines = i + 1;
-    *l = (struct prompt_line){0};
-    if ((text != NULL) + (messages != NULL) + (ids != NULL) != 1)
-        return err_usage(e,
-                         "not one of \"prompt\", \"messages\", \"prompt_ids\"");
-    int r = ids        ? take_ids(j, l, ids, e)
-            : messages ? take_messages(j, l, v, e)
-                       : take_text(j, l, text, e);
-    if (r == 0 && l->n_ids == 0)
-        r = err_usage(e, "prompt: has no tokens");
-    if (r == 0 && (j->longest > limit || l->n_ids > limit + 1 - j->longest))
-        r = err_set(e, QWICK_ERR_CONTEXT,
-                    "prompt: %zu tokens and an answer's %zu do not fit the "
-                    "context of %zu",
-                    l->n_ids, j->longest - 1, limit);
-    if (r) {
-        free(l->ids);
-        *l = (struct prompt_line){0};
-    }
-    return r;
-}
-
-static int work_lines(void *ctx, struct qwick_err *e)
-{
-    struct job *j = ctx;
-    struct qwick_choose_item items[RECORDS_GROUP];
-    size_t n = 0;
-    for (size_t i = 0; i < j->n_lines; i++)
-        if (j->lines[i].ids)
-            items[n++] =
-                (struct qwick_choose_item){j->lines[i].ids, j->lines[i].n_ids,
-                                           j->logprobs + i * j->n_answers};
-    return n ? qwick_choose(j->g.eng, items, n, j->answers, j->n_answers, &j->o,
-                            e)
-             : 0;
-}
-
-static int write_line(void *ctx, size_t i, struct json_writer *w,
-                      struct qwick_err *e)
-{
-    struct job *j = ctx;
-    double probability;
-    choices_make(j->choices, j->texts, j->logprobs + i * j->n_answers,
-                 j->n_answers, j->a->in_order);
-    const char *answer = verdict(j, &probability);
-    choices_put_json(w, j->choices, j->n_answers, answer, probability);
-    return jw_status(w) ? err_oom(e, w->out->len) : 0;
-}
-
-static void drop_lines(void *ctx)
-{
-    struct job *j = ctx;
-    /* of a line that is no JSON, read_line hears nothing: its place is empty */
-    for (size_t i = 0; i < j->n_lines; i++) {
-        free(j->lines[i].ids);
-        j->lines[i] = (struct prompt_line){0};
-    }
-    j->n_lines = 0;
-}
-
-static int choose_many(struct job *j, struct qwick_err *e)
-{
-    static const struct records_work w = {.read = read_line,
-                                          .work = work_lines,
-                                          .write = write_line,
-                                          .drop = drop_lines,
-                                          .required = true};
-    int status = gen_read_before(&j->g, e);
-    if (status)
-        return status;
-    signals_catch();
-    if ((status = open_choices(j, e)) != 0)
-        return status;
-    j->lines = calloc(RECORDS_GROUP, sizeof(*j->lines));
-    return j->lines ? records_run(j->g.p->verb->name, &j->a->input, &w, j)
-                    : msg_oom();
+    return !status && probability < choose_threshold(j) ? EXIT_BELOW : status;
 }
 
 /* ---- the verb ----------------------------------------------------------- */
@@ -477,30 +281,19 @@ static int choose_many(struct job *j, struct qwick_err *e)
 static int choose_check(struct opt_parsed *p)
 {
     const struct args *a = &p->a;
+    enum choose_form form;
     int r = gen_check(p);
-    if (r >= 0 || (r = common_check_records(p)) >= 0)
+    if (r >= 0)
         return r;
     if (!a->yes && a->answer.n < 2)
         return opt_usage(p->verb, a->answer.n
                                       ? "--answer: give two or more answers"
                                       : "no answers; usage: qwick choose -a A "
                                         "-a B [OPTIONS] [PROMPT]");
-    if (!a->jsonl)
-        return -1;
-    if (p->n_args)
-        return opt_usage(p->verb, "\"%s\": has no effect with --jsonl",
-                         p->args[0]);
-    bool dash = !a->input.n; /* the records are on standard input */
-    for (size_t i = 0; i < a->input.n; i++)
-        dash |= strcmp(a->input.v[i], "-") == 0;
-    for (size_t i = 0; dash && i < a->file.n; i++)
-        if (strcmp(a->file.v[i], "-") == 0)
-            return opt_usage(p->verb, "--file -: standard input has the "
-                                      "records");
-    return -1;
+    return choose_check_records(p, &form);
 }
 
-static int choose(struct job *j)
+static int choose(struct choose_job *j)
 {
     struct qwick_err e = {0};
     if (out_check())
@@ -508,17 +301,17 @@ static int choose(struct job *j)
     j->texts = j->a->yes ? yes_no : j->a->answer.v;
     j->n_answers = j->a->yes ? 2 : j->a->answer.n;
     j->g.think = QWICK_THINK_OFF;
-    return j->a->jsonl ? choose_many(j, &e) : one(j, &e);
+    return j->form ? choose_records(j, &e) : choose_one(j, &e);
 }
 
 static int choose_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
-    struct job j = {.g = {.p = p, .eng = eng}, .a = &p->a};
+    struct choose_job j = {.g = {.p = p, .eng = eng}, .a = &p->a};
+    choose_check_records(p, &j.form);
     int status = choose(&j);
     for (size_t i = 0; j.answers && i < j.n_answers; i++)
         free((void *)(uintptr_t)j.answers[i].tokens);
-    drop_lines(&j);
-    free(j.lines);
+    choose_free_records(&j);
     free(j.answers);
     free(j.choices);
     free(j.logprobs);

@@ -183,13 +183,26 @@ static int answer_coloured(struct gen_job *j, struct qwick_err *e)
     return status;
 }
 
+/* Check that the ids of --logit-bias are the model's. */
+static int check_bias_ids(const struct gen_job *j)
+{
+    size_t vocab_size = qwick_engine_info(j->eng)->vocab_size;
+    for (size_t i = 0; i < j->p->a.logit_bias.n; i++)
+        if ((size_t)j->bias[i].id >= vocab_size)
+            return opt_usage(j->p->verb,
+                             "--logit-bias: %d is not a token id from 0 to %zu",
+                             (int)j->bias[i].id, vocab_size - 1);
+    return 0;
+}
+
 static int generate_job(struct gen_job *j)
 {
     struct qwick_err e = {0};
     int status;
     prompt_timeout(j->p->a.timeout, j->start_ms);
     j->think = answer_think(&j->p->a);
-    if ((status = gen_read_input(j, &e)) != 0)
+    if ((status = answer_read_bias(j->p, &j->bias)) != 0 ||
+        (status = gen_read_input(j, &e)) != 0)
         return status;
     if (out_check())
         return QWICK_ERR_RUNTIME;
@@ -204,7 +217,8 @@ static int generate_job(struct gen_job *j)
     if (j->p->a.tools &&
         (status = tools_check_template(&j->tools, j->eng)) != 0)
         return status;
-    if ((status = answer_check_generation(j->p, j->eng)) != 0 ||
+    if ((status = check_bias_ids(j)) != 0 ||
+        (status = answer_check_generation(j->p, j->eng)) != 0 ||
         (status = open_model_draft(&j->draft, j->p, j->eng)) != 0)
         return status;
     common_hint_demo(j->p);

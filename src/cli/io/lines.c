@@ -188,7 +188,7 @@ static int run_lines(const char *name, int fd, const struct lines_handler *h,
             char where[512];
             snprintf(where, sizeof(where), "%.400s: line %llu", name,
                      (unsigned long long)l.number);
-            const struct line line = {where, text, n};
+            const struct line line = {.where = where, .text = text, .n = n};
             status = h->line(ctx, &line);
         } else if (got == LINES_WAIT && !waits && h->wait && !*signals_flag()) {
             status = h->wait(ctx);

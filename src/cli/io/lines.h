@@ -58,6 +58,9 @@ struct line {
     const char *where; /* "FILE: line N", for messages */
     const char *text;  /* [n] without its line end; valid during the call */
     size_t n;
+    const char
+        *error; /* why a record of another form is bad; NULL: it is not */
+    bool blank; /* a blank line that has an answer of its own */
 };
 
 /* Callbacks. They return 0 to go on, or the exit status that ends the run. */

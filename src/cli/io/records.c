@@ -23,13 +23,19 @@ int record_read(struct record *r, const struct line *l)
 {
     struct qwick_err e = {0};
     *r = (struct record){0};
+    if (l->error && !l->n)
+        return record_message(&r->error, l->where, l->error);
     if (json_parse(&r->doc, l->where, l->text, l->n, QWICK_ERR_USAGE, &e))
         return record_message(&r->error, l->where, e.msg);
     const struct json_value *v = json_root(r->doc), *id = json_get(v, "id");
     if (!json_is(v, JSON_OBJECT))
         return record_message(&r->error, l->where, "is not an object");
+    if (id && json_dump_python(&r->id, id))
+        return -1;
+    if (l->error)
+        return record_message(&r->error, l->where, l->error);
     r->value = v;
-    return id ? json_dump_python(&r->id, id) : 0;
+    return 0;
 }
 
 void record_free(struct record *r)
@@ -79,6 +85,8 @@ static int take_line(struct filter *f, const struct line *l, struct place *p)
 {
     struct record r;
     struct qwick_err e = {0};
+    if (l->blank)
+        return 0;
     int oom = record_read(&r, l);
     if (r.value && !oom && f->w->read(f->ctx, f->n, r.value, &e))
         oom = record_message(&r.error, l->where, e.msg);
@@ -120,6 +128,10 @@ static int put_line(struct filter *f, struct json_writer *w, size_t i)
     const struct place *p = &f->places[i];
     struct qwick_err e = {0};
     size_t before = f->out.len;
+    if (f->w->row) {
+        f->w->row(f->ctx, i, p->error.len ? p->error.data : NULL, &f->out);
+        return f->out.failed ? msg_oom() : 0;
+    }
     jw_object(w, NULL);
     jw_raw(w, "id", p->id.data, p->id.len);
     if (p->error.len)
@@ -191,7 +203,7 @@ int records_run(const char *verb, const struct strings *files,
     if (!files->n && !stdin_is_source())
         status = msg_usage(verb, "no input: --jsonl reads standard input");
     else
-        status = lines_run(files, &h, &f);
+        status = w->input ? w->input(ctx, &h, &f) : lines_run(files, &h, &f);
     if (!status)
         status = records_answer(&f);
     progress_stop();

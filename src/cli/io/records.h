@@ -58,6 +58,12 @@ struct records_work {
                  struct qwick_err *e);
     /* Forget the group. */
     void (*drop)(void *ctx);
+    /* Instead of `write`: append the whole line that answers record i. error:
+       why it has no answer; NULL: it has one, or is blank. */
+    void (*row)(void *ctx, size_t i, const char *error, struct buf *out);
+    /* Hand out the lines of the input to h, as lines_run does. NULL: lines_run
+       does so. */
+    int (*input)(void *ctx, const struct lines_handler *h, void *h_ctx);
     bool silent; /* print only errors; `write` is still called */
     bool required; /* an input without any record is an error */
 };

@@ -208,12 +208,17 @@ OPTION(CHOICE, input_format, "input-format", V_BATCH, .arg = "FORM",
        .choices = "jsonl|openai|lines|csv|tsv", ONCE,
        .def = "jsonl or openai, as the first record",
        .help = "form of the input")
+VARIANT(CHOICE, input_format, "input-format", V_CHOOSE, .arg = "FORM",
+        .choices = "jsonl|lines|csv|tsv", ONCE,
+        .help = "form of the records; all but jsonl give a label for each")
 OPTION(FLAG, lines, "lines", V_BATCH, ONCE,
        .help = "each line is a prompt, as --input-format lines")
 VARIANT(FLAG, lines, "lines", V_EMBED, ONCE,
         .help = "each line of the input is a text")
 VARIANT(FLAG, lines, "lines", V_RERANK, ONCE,
         .help = "each line of the input is a document")
+VARIANT(FLAG, lines, "lines", V_CHOOSE, ONCE,
+        .help = "each line is a prompt; print its label and the probability")
 OPTION(TEXT, system, "system", V_GENERATE | V_CHAT | V_CHOOSE, .letter = 's',
        .peers = "system-prompt", .first = "system prompt",
        .help = "system prompt")
@@ -238,14 +243,14 @@ OPTION(CHOICE, overflow, "overflow", V_GENERATE | V_CHOOSE, .arg = "HOW",
        .def = "error",
        .help = "what to do with a prompt that does not fit: refuse it, or keep "
                "its head, its tail, or both ends")
-OPTION(FILE, preset, "preset", V_GENERATE | V_BATCH, .letter = 'T',
+OPTION(FILE, preset, "preset", V_GENERATE | V_BATCH | V_CHOOSE, .letter = 'T',
        .arg = "NAME", ONCE,
        .first = "use your prompt template NAME",
        .help = "use your prompt template NAME, with its options; see qwick(1)")
-OPTION(FILE, prompt_template, "prompt-template", V_GENERATE | V_BATCH,
-       .arg = "TEXT", ONCE,
+OPTION(FILE, prompt_template, "prompt-template",
+       V_GENERATE | V_BATCH | V_CHOOSE, .arg = "TEXT", ONCE,
        .help = "the prompt is TEXT with the input in place of {}")
-OPTION(TEXTS, set, "set", V_GENERATE | V_BATCH, .arg = "NAME=VALUE", ONCE,
+OPTION(TEXTS, set, "set", V_GENERATE | V_BATCH | V_CHOOSE, .arg = "NAME=VALUE", ONCE,
        .help = "replace {NAME} in the template by VALUE; repeatable")
 OPTION(FILE, tools, "tools", V_GENERATE, ONCE,
        .help = "definitions of tools that the model may call, as JSON")
@@ -305,6 +310,10 @@ OPTION(TEXT, prefill, "prefill", V_GENERATE,
        .help = "begin the answer with TEXT (not printed)")
 VARIANT(TEXT, prefill, "prefill", V_CHOOSE,
         .help = "begin the reply with TEXT, before the answer")
+
+OPTION(TEXT, suffix, "suffix", V_GENERATE, ONCE,
+       .help = "write what comes between the prompt and TEXT; for models that "
+               "learned to fill in")
 
 GROUP("Conversation")
 OPTION(FLAG, keep, "keep", V_GENERATE, .access = OPT_KEEPS,
@@ -413,6 +422,9 @@ OPTION(NUMBER, frequency_penalty, "frequency-penalty", V_ANSWER, .arg = "X",
        .record = "frequency_penalty",
        .help = "make tokens of the answer less likely each time they occur, 0: "
                "off")
+OPTION(TEXTS, logit_bias, "logit-bias", V_GENERATE, .arg = "ID=B", ONCE,
+       .help = "add B, -100 to 100, to the logit of token ID before each draw; "
+               "repeatable")
 OPTION(INT, seed, "seed", V_GENERATE | V_CHAT, RANGE(0, INT64_MAX),
        .def = "random",
        .help = "seed of the draws; does not turn sampling on by itself")
@@ -515,7 +527,7 @@ OPTION(NUMBER, threshold, "threshold", V_RERANK, .arg = "P", BETWEEN(0, 1),
 VARIANT(NUMBER, threshold, "threshold", V_CHOOSE, .arg = "P", BETWEEN(0, 1),
         .def = "none; 0.5 with --yes",
         .help = "exit status 10 when the likeliest answer (with --yes: yes) "
-                "has a probability below P")
+                "has a probability below P; a record's label is then empty")
 OPTION(FLAG, in_order, "in-order", V_RERANK,
        .help = "print documents in input order, not the best first")
 VARIANT(FLAG, in_order, "in-order", V_CHOOSE,
@@ -533,6 +545,14 @@ VARIANT(FILE, html, "html", V_BENCH, .access = OPT_REPLACES, ONCE,
         .help = "also write a page with charts to FILE")
 OPTION(FLAG, md, "md", V_BENCH, .help = "print a Markdown table")
 OPTION(FLAG, csv, "csv", V_BENCH, .help = "print CSV, one line for each row")
+VARIANT(FLAG, csv, "csv", V_CHOOSE, ONCE,
+        .help = "of records: write CSV, the input's columns, then answer, "
+                "probability and error")
+VARIANT(FLAG, csv, "csv", V_BATCH, ONCE,
+        .help = "write CSV: the input's columns, then answer, finish_reason "
+                "and error")
+OPTION(FLAG, with_input, "with-input", V_CHOOSE, ONCE,
+       .help = "put the line, or the fields of the row, after each label")
 OPTION(FLAG, extract, "extract", V_GENERATE, .letter = 'x',
        .first = "print only the first code block of the answer",
        .help = "print only the first fenced code block; without one: exit "

@@ -2,6 +2,7 @@
  * has a condition; a rule about files, arguments or the model is in the verb's
  * check. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "cli/io/out.h"
@@ -51,11 +52,23 @@ static bool one_text(const struct args *a)
     return !a->json && !a->jsonl && !a->input.n;
 }
 
+static bool format_is_jsonl(const struct args *a)
+{
+    return a->input_format && strcmp(a->input_format, "jsonl") == 0;
+}
+
+static bool format_is_not_jsonl(const struct args *a)
+{
+    return a->input_format && !format_is_jsonl(a);
+}
+
 /* ---- rows ---- */
 
 #define TEMPLATE OPT_chat_template, OPT_template_arg, OPT_template_time
 #define SYSTEM   OPT_system, OPT_system_file
 #define TOOLS    OPT_tools, OPT_tool_choice
+
+#define RECORDS  OPT_jsonl, OPT_lines, OPT_input_format, OPT_input
 
 #define IDS(...)    \
     {               \
@@ -90,16 +103,29 @@ static const struct relation rows[] = {
          IDS(OPT_file)),
     RULE(V_GENERATE | V_CHOOSE, NO_EFFECT_WITH, IDS(SYSTEM),
          IDS(OPT_chat_json)),
+    RULE(V_CHOOSE, EXCLUDES, IDS(OPT_json), IDS(RECORDS)),
+    RULE(V_CHOOSE, EXCLUDES, IDS(OPT_jsonl), IDS(OPT_input_format)),
     RULE(V_CHOOSE, NO_EFFECT_WITH, IDS(OPT_prompt, OPT_chat_json,
-         OPT_prompt_ids, OPT_no_stdin, OPT_overflow, OPT_threshold),
-         IDS(OPT_jsonl, OPT_input)),
+         OPT_prompt_ids, OPT_no_stdin, OPT_overflow), IDS(RECORDS)),
+    RULE(V_CHOOSE, NO_EFFECT_WITH, IDS(OPT_in_order), IDS(OPT_lines, OPT_csv)),
+    RULE_IF(V_CHOOSE, NO_EFFECT_WITH, IDS(OPT_in_order), IDS(OPT_input_format),
+         format_is_not_jsonl, NULL),
+    RULE(V_CHOOSE, NO_EFFECT_WITHOUT, IDS(OPT_csv), IDS(RECORDS)),
+    RULE(V_CHOOSE, NO_EFFECT_WITH, IDS(OPT_with_input), IDS(OPT_csv)),
+    RULE(V_CHOOSE, NO_EFFECT_WITHOUT, IDS(OPT_with_input), IDS(OPT_lines,
+         OPT_input_format)),
+    RULE_IF(V_CHOOSE, NO_EFFECT_WITH, IDS(OPT_with_input),
+         IDS(OPT_input_format), format_is_jsonl, "with --input-format jsonl"),
 
     /* The chat template */
-    RULE(V_ALL, NO_EFFECT_WITH, IDS(TEMPLATE), IDS(OPT_raw, OPT_prompt_ids)),
+    RULE(V_ALL, NO_EFFECT_WITH, IDS(TEMPLATE), IDS(OPT_raw, OPT_suffix,
+         OPT_prompt_ids)),
     RULE(V_ALL, NO_EFFECT_WITHOUT, IDS(TEMPLATE), IDS(OPT_chat)),
     RULE(V_ALL, NO_EFFECT_WITH, IDS(SYSTEM, OPT_chat_json, OPT_prefill,
          OPT_show_thinking, OPT_think_file, OPT_allow_special, TOOLS),
-         IDS(OPT_raw)),
+         IDS(OPT_raw, OPT_suffix)),
+    RULE(V_GENERATE, EXCLUDES, IDS(OPT_suffix), IDS(OPT_prompt_ids,
+         OPT_chat_json, OPT_session, OPT_go_on, OPT_keep, OPT_overflow)),
     RULE(V_ALL, NO_EFFECT_WITH, IDS(SYSTEM, OPT_prefill, OPT_allow_special,
          TOOLS), IDS(OPT_prompt_ids)),
     RULE(V_GENERATE, NO_EFFECT_WITHOUT, IDS(OPT_tool_choice), IDS(OPT_tools,
@@ -153,9 +179,11 @@ static const struct relation rows[] = {
     RULE(V_ALL, EXCLUDES, IDS(OPT_md), IDS(OPT_json, OPT_csv)),
     RULE(V_ALL, EXCLUDES, IDS(OPT_json), IDS(OPT_csv)),
     RULE(V_ALL, EXCLUDES, IDS(OPT_no_newline), IDS(OPT_null)),
-    RULE(V_ALL, EXCLUDES, IDS(OPT_text), IDS(OPT_unordered)),
+    RULE(V_BATCH, EXCLUDES, IDS(OPT_text, OPT_csv), IDS(OPT_unordered)),
+    RULE(V_BATCH, EXCLUDES, IDS(OPT_text), IDS(OPT_csv)),
+    RULE(V_BATCH, NO_EFFECT_WITH, IDS(OPT_logprobs, TOOLS), IDS(OPT_text,
+         OPT_csv)),
     RULE(V_BATCH, NO_EFFECT_WITHOUT, IDS(OPT_null), IDS(OPT_text)),
-    RULE(V_ALL, NO_EFFECT_WITH, IDS(OPT_logprobs, TOOLS), IDS(OPT_text)),
     RULE(V_GENERATE, NO_EFFECT_WITH, IDS(OPT_show_thinking, OPT_confidence),
          IDS(OPT_extract)),
     RULE(V_GENERATE, NO_EFFECT_WITH, IDS(OPT_show_thinking, OPT_no_newline,

@@ -6,6 +6,7 @@
 #include "base/utf8.h"
 #include "cli/io/units.h"
 #include "cli/report/scale.h"
+#include "file/csv.h"
 
 /* ---- values ------------------------------------------------------------- */
 
@@ -23,15 +24,6 @@ static int put_number(struct buf *b, const struct fact *f,
         return buf_printf(b, "%.*f%s%s", f->decimals, f->real, blank, unit);
     scale_number(f->real, text);
     return buf_printf(b, "%s%s%s", text, blank, unit);
-}
-
-/* RFC 4180 doubles quotes. */
-static int put_quoted(struct buf *b, const char *s)
-{
-    int bad = buf_putc(b, '"');
-    for (; *s; s++)
-        bad |= *s == '"' ? buf_puts(b, "\"\"") : buf_putc(b, *s);
-    return buf_putc(b, '"') | bad;
 }
 
 int report_name(struct buf *b, const char *s)
@@ -53,8 +45,10 @@ static int put_cell(struct buf *b, const struct fact *f,
     switch (f->type) {
     case FACT_TEXT:
     case FACT_NAME:
-        if (f->text && form == REPORT_CSV)
-            return put_quoted(b, f->text);
+        if (f->text && form == REPORT_CSV) {
+            csv_put_quoted(b, f->text, strlen(f->text));
+            return b->failed ? -1 : 0;
+        }
         if (f->text && f->type == FACT_NAME)
             return report_name(b, f->text);
         break;

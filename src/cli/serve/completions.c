@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/answer/answer_json.h"
+#include "cli/answer/fill_in.h"
 #include "cli/answer/openai_body.h"
 #include "cli/serve/body.h"
 #include "cli/serve/completion_state.h"
@@ -81,46 +83,19 @@ static int read_shared(struct completion_state *s, struct completion_body *b,
 
 /* ---- texts to fill in ---- */
 
-/* Write token ids of a text, as items of an array. */
-static int put_text_ids(struct json_writer *w, const struct qwick_engine *eng,
-                        const struct json_value *text, struct qwick_err *e)
-{
-    int32_t *ids;
-    size_t n;
-    if (qwick_tokenize(eng, text->str, text->len, false, &ids, &n, e))
-        return -1;
-    for (size_t i = 0; i < n; i++)
-        jw_int(w, NULL, ids[i]);
-    free(ids);
-    return 0;
-}
-
 /* Write a prompt that asks for the text between a prefix and a suffix. */
-static int put_fill_in(struct json_writer *w, const struct serve *s,
+static int put_fill_in(struct json_writer *w, const struct qwick_engine *eng,
                        const struct json_value *prefix,
                        const struct json_value *suffix, struct serve_error *e)
 {
-    static const char *const names[] = {"<|fim_prefix|>", "<|fim_suffix|>",
-                                        "<|fim_middle|>"};
-    const struct json_value *texts[] = {prefix, suffix, NULL};
-    const struct qwick_engine *eng = s->g.eng;
-    const struct qwick_info *info = qwick_engine_info(eng);
     struct qwick_err why;
-    jw_array(w, "prompt_ids");
-    if (info->bos_id >= 0)
-        jw_int(w, NULL, info->bos_id);
-    for (size_t i = 0; i < 3; i++) {
-        int32_t id;
-        if (gen_control_id(eng, names[i], &id, &why))
-            return body_fault(e, "suffix", &why);
-        if (id < 0)
-            return serve_refuse(e, "suffix",
-                                "suffix: the model has no token %s", names[i]);
-        jw_int(w, NULL, id);
-        if (texts[i] && put_text_ids(w, eng, texts[i], &why))
-            return body_fault(e, "suffix", &why);
-    }
-    jw_end_array(w);
+    int32_t *ids;
+    size_t n;
+    if (fill_in_encode(eng, "suffix", prefix->str, prefix->len, suffix->str,
+                       suffix->len, false, &ids, &n, &why))
+        return body_fault(e, "suffix", &why);
+    json_ids(w, "prompt_ids", ids, n);
+    free(ids);
     return 0;
 }
 
@@ -141,7 +116,7 @@ static int write_record(const struct completion_state *s,
                             "suffix: needs a prompt that is a text");
     if (!b->suffix)
         jw_value(&w, is_text ? "prompt" : "prompt_ids", prompt);
-    else if (put_fill_in(&w, s->all.c->s, prompt, b->suffix, e))
+    else if (put_fill_in(&w, s->all.c->s->g.eng, prompt, b->suffix, e))
         return -1;
     jw_raw(&w, NULL, b->shared.data, b->shared.len);
     jw_end_object(&w);

@@ -1,4 +1,4 @@
-#include "cli/batch/openai_request.h"
+#include "cli/input/openai_request.h"
 
 #include "cli/answer/request.h"
 #include "file/json.h"

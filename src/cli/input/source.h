@@ -1,26 +1,25 @@
-/* The input of batch. It has one of several forms, and each is a row of a
- * table. Whatever the form is, a record becomes a line of JSON, which
- * request.h of answer describes. */
-#ifndef CLI_BATCH_SOURCE_H
-#define CLI_BATCH_SOURCE_H
+/* The records of batch and choose. They have one of several forms, and each is
+ * a row of a table. Whatever the form is, a record becomes a line of JSON,
+ * which request.h of answer describes. */
+#ifndef CLI_SOURCE_H
+#define CLI_SOURCE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "cli/batch/batch_form.h"
-#include "cli/batch/openai_request.h"
-#include "file/csv.h"
+#include "cli/input/openai_request.h"
 #include "cli/io/lines.h"
 #include "cli/io/prompt.h"
 #include "cli/opt/opt.h"
 #include "cli/opt/preset.h"
+#include "file/csv.h"
 
-struct batch_source;
+struct source;
 
 /* A record as it stands in the input. */
-struct batch_record {
+struct source_record {
     const char *text; /* [n] its lines, without the last line end; valid until
                          the next call */
     size_t n;
@@ -32,26 +31,24 @@ struct batch_record {
 /* A form. */
 struct input_form {
     const char *name;              /* of --input-format */
-    const struct output_form *out; /* of the answers, unless --text is given */
     const struct csv_dialect *csv; /* of tables; NULL: records are lines */
     bool keeps_blank;              /* a blank line has an answer */
-    bool no_template;              /* -T and --prompt-template do not apply */
+    bool is_openai; /* OpenAI's batch format: -T and --prompt-template do not
+                       apply, and answers have a form of their own */
     /* Prepare the run: read the header, check the template. NULL: nothing to
        do. */
-    int (*begin)(struct batch_source *s, struct qwick_err *e);
+    int (*begin)(struct source *s, struct qwick_err *e);
     /* Set *v, *n bytes, to the value that s->record gives to a template's
        field. Returns 0, 1 if it gives none, or -1 with *e set. */
-    int (*value)(const struct batch_source *s,
-                 const struct template_part *field, const char **v, size_t *n,
-                 struct qwick_err *e);
+    int (*value)(const struct source *s, const struct template_part *field,
+                 const char **v, size_t *n, struct qwick_err *e);
     /* Append the JSON of s->record to *json. After a failure, *json may have an
        object with the record's id. */
-    int (*translate)(struct batch_source *s, struct buf *json,
-                     struct qwick_err *e);
+    int (*translate)(struct source *s, struct buf *json, struct qwick_err *e);
 };
 
 /* The state of the input. */
-struct batch_source {
+struct source {
     const struct input_form *form; /* NULL: not known yet */
     struct lines *in;              /* borrowed, as are the next two */
     const struct opt_parsed *p;
@@ -62,8 +59,9 @@ struct batch_source {
     struct buf raw;  /* the lines of the record that is being read */
     uint64_t line;   /* the number of the first of them */
     struct buf json; /* the translated record */
-    const struct batch_record *record; /* that is translated */
-    const struct json_value *value;    /* its JSON, with a template */
+    struct buf cell; /* the last value of source_put_columns */
+    const struct source_record *record; /* that is translated */
+    const struct json_value *value;     /* its JSON, with a template */
     bool no_json; /* the form is unknown, and the first record is no object */
     struct prompt_faults faults; /* of records that are no JSON */
 };
@@ -71,25 +69,39 @@ struct batch_source {
 /* Begin to read. format: of --input-format; NULL: the first record tells the
  * form. A table's header is read now, from lines that may still have to come.
  * Returns 0, or -1 with *e set. Call source_free in any case. */
-int source_open(struct batch_source *s, struct lines *in, const char *format,
+int source_open(struct source *s, struct lines *in, const char *format,
                 const struct opt_parsed *p, struct qwick_err *e);
-void source_free(struct batch_source *s);
+void source_free(struct source *s);
 
 /* Find out the form from the first record, unless it is known. Waits for the
  * record. Returns 0, or -1 with *e set. */
-int source_detect(struct batch_source *s, struct qwick_err *e);
+int source_detect(struct source *s, struct qwick_err *e);
 
 /* Get the next record, as lines_next does. */
-enum lines_status source_next(struct batch_source *s, int timeout_ms,
-                              struct batch_record *r, struct qwick_err *e);
+enum lines_status source_next(struct source *s, int timeout_ms,
+                              struct source_record *r, struct qwick_err *e);
 
 /* Set *json to the record's JSON, [n] bytes that stay valid until the next
  * call. Returns 0, or -1 with *e set; then *json is an object with the record's
  * id, or *n is 0. */
-int source_translate(struct batch_source *s, const struct batch_record *r,
+int source_translate(struct source *s, const struct source_record *r,
                      const char **json, size_t *n, struct qwick_err *e);
 
+/* Append the input's columns of a record, or if r is NULL, their names. put
+ * writes each of them, after the character `before` and in front of `after`; a
+ * NUL stands for nothing. A table has its own columns, lines have the column
+ * "input", and JSON has "id". A value that could not be read is empty. Returns
+ * 0, or -1 when out of memory. */
+int source_put_columns(struct source *s, const struct source_record *r,
+                       void (*put)(struct buf *out, const char *text, size_t n),
+                       char before, char after, struct buf *out);
+
+/* Refuse an input with a column of one of the names, which end with NULL: the
+ * option adds columns of these names. Returns 0, or -1 with *e set. */
+int source_check_columns(struct source *s, const char *option,
+                         const char *const *names, struct qwick_err *e);
+
 /* Count the records that are left, for progress. 0: unknown. */
-uint64_t source_count(const struct batch_source *s);
+uint64_t source_count(const struct source *s);
 
 #endif

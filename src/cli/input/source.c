@@ -1,14 +1,14 @@
-#include "cli/batch/batch_source.h"
+#include "cli/input/source.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/answer/request.h"
-#include "file/json_writer.h"
 #include "cli/io/signals.h"
 #include "file/json.h"
+#include "file/json_writer.h"
 
-static int source_interrupted(const struct batch_source *s, struct qwick_err *e)
+static int source_interrupted(const struct source *s, struct qwick_err *e)
 {
     return err_set(e, QWICK_ERR_RUNTIME, "%s: interrupted", s->in->name);
 }
@@ -19,7 +19,7 @@ static int source_interrupted(const struct batch_source *s, struct qwick_err *e)
 static int field_value(void *ctx, const struct template_part *field,
                        const char **s, size_t *n, struct qwick_err *e)
 {
-    const struct batch_source *src = ctx;
+    const struct source *src = ctx;
     int r = src->form->value(src, field, s, n, e);
     if (r <= 0)
         return r;
@@ -32,7 +32,7 @@ static int field_value(void *ctx, const struct template_part *field,
 }
 
 /* Write the member "prompt" of the record: the filled template. */
-static int put_prompt(struct json_writer *w, struct batch_source *s,
+static int put_prompt(struct json_writer *w, struct source *s,
                       struct qwick_err *e)
 {
     struct buf text = {.max = s->in->in.max};
@@ -44,8 +44,7 @@ static int put_prompt(struct json_writer *w, struct batch_source *s,
 }
 
 /* Parse the template of the options, or {} if there is none. */
-static int open_template(struct batch_source *s,
-                         const struct template_names *known,
+static int open_template(struct source *s, const struct template_names *known,
                          struct qwick_err *e)
 {
     if (!preset_given(&s->p->a))
@@ -57,7 +56,7 @@ static int open_template(struct batch_source *s,
 }
 
 /* Lines give no values to named fields; --set must do so. */
-static int source_begin_lines(struct batch_source *s, struct qwick_err *e)
+static int source_begin_lines(struct source *s, struct qwick_err *e)
 {
     if (open_template(s, NULL, e))
         return -1;
@@ -70,7 +69,13 @@ static int source_begin_lines(struct batch_source *s, struct qwick_err *e)
                : err_usage(e, "%s: has no {} for the lines", s->t.name);
 }
 
-static int line_value(const struct batch_source *src,
+/* The length of a line without its CR. */
+static size_t line_length(const char *line, size_t n)
+{
+    return n - (n && line[n - 1] == '\r');
+}
+
+static int line_value(const struct source *src,
                       const struct template_part *field, const char **s,
                       size_t *n, struct qwick_err *e)
 {
@@ -78,9 +83,7 @@ static int line_value(const struct batch_source *src,
     if (field->n)
         return 1;
     *s = src->record->text;
-    *n = src->record->n;
-    if (*n && (*s)[*n - 1] == '\r')
-        --*n;
+    *n = line_length(*s, src->record->n);
     return 0;
 }
 
@@ -106,7 +109,7 @@ static size_t column_of(const struct csv *header,
                     : find_column(header, 0, "prompt", 6);
 }
 
-static int unknown_column(const struct batch_source *s,
+static int unknown_column(const struct source *s,
                           const struct template_part *field,
                           struct qwick_err *e)
 {
@@ -131,7 +134,7 @@ static int unknown_column(const struct batch_source *s,
 }
 
 /* Check the template against the header. */
-static int check_columns(const struct batch_source *s, struct qwick_err *e)
+static int check_columns(const struct source *s, struct qwick_err *e)
 {
     const struct csv *h = &s->header;
     bool any = false;
@@ -161,7 +164,7 @@ static int check_columns(const struct batch_source *s, struct qwick_err *e)
                            s->in->name);
 }
 
-static int open_table_template(struct batch_source *s, struct qwick_err *e)
+static int open_table_template(struct source *s, struct qwick_err *e)
 {
     const struct csv *h = &s->header;
     const char **names = calloc(h->n + 1, sizeof(*names));
@@ -176,9 +179,9 @@ static int open_table_template(struct batch_source *s, struct qwick_err *e)
 }
 
 /* Read the header. */
-static int source_begin_table(struct batch_source *s, struct qwick_err *e)
+static int source_begin_table(struct source *s, struct qwick_err *e)
 {
-    struct batch_record r;
+    struct source_record r;
     enum lines_status got;
     s->csv.dialect = s->form->csv;
     while ((got = source_next(s, -1, &r, e)) == LINES_WAIT)
@@ -198,7 +201,7 @@ static int source_begin_table(struct batch_source *s, struct qwick_err *e)
     return open_table_template(s, e);
 }
 
-static int cell_value(const struct batch_source *src,
+static int cell_value(const struct source *src,
                       const struct template_part *field, const char **s,
                       size_t *n, struct qwick_err *e)
 {
@@ -212,7 +215,7 @@ static int cell_value(const struct batch_source *src,
 }
 
 /* Translate a row, or a line, which has no columns. */
-static int translate_row(struct batch_source *s, struct buf *json,
+static int translate_row(struct source *s, struct buf *json,
                          struct qwick_err *e)
 {
     const struct csv *c = &s->csv;
@@ -236,12 +239,12 @@ static int translate_row(struct batch_source *s, struct buf *json,
 
 /* A template's fields may be members of the records, so only --set is
  * checked. */
-static int source_begin_json(struct batch_source *s, struct qwick_err *e)
+static int source_begin_json(struct source *s, struct qwick_err *e)
 {
     return preset_given(&s->p->a) ? open_template(s, NULL, e) : 0;
 }
 
-static int member_value(const struct batch_source *src,
+static int member_value(const struct source *src,
                         const struct template_part *field, const char **s,
                         size_t *n, struct qwick_err *e)
 {
@@ -265,7 +268,7 @@ static int member_value(const struct batch_source *src,
 }
 
 /* Write the filled template, and the members that are not only fields of it. */
-static int put_members(struct batch_source *s, struct json_writer *w,
+static int put_members(struct source *s, struct json_writer *w,
                        struct qwick_err *e)
 {
     static const char *const others[] = {"messages", "prompt_ids"};
@@ -290,10 +293,10 @@ static int put_members(struct batch_source *s, struct json_writer *w,
     return put_prompt(w, s, e);
 }
 
-static int translate_json(struct batch_source *s, struct buf *json,
+static int translate_json(struct source *s, struct buf *json,
                           struct qwick_err *e)
 {
-    const struct batch_record *r = s->record;
+    const struct source_record *r = s->record;
     struct json_writer w = json_writer(json);
     struct json_doc *doc;
     if (!s->t.name)
@@ -321,7 +324,7 @@ static int translate_json(struct batch_source *s, struct buf *json,
 
 /* ---- the forms ---------------------------------------------------------- */
 
-static int translate_openai(struct batch_source *s, struct buf *json,
+static int translate_openai(struct source *s, struct buf *json,
                             struct qwick_err *e)
 {
     return openai_request(&s->openai, s->record->text, s->record->n, json, e);
@@ -329,41 +332,34 @@ static int translate_openai(struct batch_source *s, struct buf *json,
 
 static const struct input_form forms[] = {
     {.name = "jsonl",
-     .out = &form_jsonl,
      .begin = source_begin_json,
      .value = member_value,
      .translate = translate_json},
-    {.name = "openai",
-     .out = &form_openai,
-     .no_template = true,
-     .translate = translate_openai},
+    {.name = "openai", .is_openai = true, .translate = translate_openai},
     {.name = "lines",
-     .out = &form_jsonl,
      .keeps_blank = true,
      .begin = source_begin_lines,
      .value = line_value,
      .translate = translate_row},
     {.name = "csv",
-     .out = &form_jsonl,
      .csv = &csv_comma,
      .begin = source_begin_table,
      .value = cell_value,
      .translate = translate_row},
     {.name = "tsv",
-     .out = &form_jsonl,
      .csv = &csv_tab,
      .begin = source_begin_table,
      .value = cell_value,
      .translate = translate_row},
 };
 
-static int source_set_form(struct batch_source *s, const char *name,
+static int source_set_form(struct source *s, const char *name,
                            struct qwick_err *e)
 {
     s->form = forms;
     while (strcmp(s->form->name, name) != 0)
         s->form++;
-    if (s->form->no_template && preset_given(&s->p->a))
+    if (s->form->is_openai && preset_given(&s->p->a))
         return err_usage(e,
                          "%s: has whole chats, in OpenAI's batch format; a "
                          "prompt template does not apply",
@@ -371,14 +367,14 @@ static int source_set_form(struct batch_source *s, const char *name,
     return s->form->begin ? s->form->begin(s, e) : 0;
 }
 
-int source_open(struct batch_source *s, struct lines *in, const char *format,
+int source_open(struct source *s, struct lines *in, const char *format,
                 const struct opt_parsed *p, struct qwick_err *e)
 {
-    *s = (struct batch_source){.in = in, .p = p, .raw.max = in->in.max};
+    *s = (struct source){.in = in, .p = p, .raw.max = in->in.max};
     return format ? source_set_form(s, format, e) : 0;
 }
 
-void source_free(struct batch_source *s)
+void source_free(struct source *s)
 {
     prompt_template_free(&s->t);
     csv_free(&s->csv);
@@ -386,9 +382,10 @@ void source_free(struct batch_source *s)
     body_reader_free(&s->openai);
     buf_free(&s->raw);
     buf_free(&s->json);
+    buf_free(&s->cell);
 }
 
-int source_detect(struct batch_source *s, struct qwick_err *e)
+int source_detect(struct source *s, struct qwick_err *e)
 {
     enum lines_status got;
     const char *text;
@@ -412,21 +409,21 @@ int source_detect(struct batch_source *s, struct qwick_err *e)
 /* ---- reading ------------------------------------------------------------ */
 
 /* Set *r to the lines that were taken into raw. */
-static void source_set_raw(const struct batch_source *s, struct batch_record *r)
+static void source_set_raw(const struct source *s, struct source_record *r)
 {
-    *r = (struct batch_record){
+    *r = (struct source_record){
         .text = buf_text(&s->raw), .n = s->raw.len, .line = s->line};
 }
 
 /* Take a line into the record. Returns whether the record is complete; *r then
  * is the record. A line that belongs to no record completes none. */
-static bool source_take_line(struct batch_source *s, const char *text, size_t n,
-                             struct batch_record *r, struct qwick_err *e)
+static bool source_take_line(struct source *s, const char *text, size_t n,
+                             struct source_record *r, struct qwick_err *e)
 {
     bool table = s->form->csv, goes_on = s->csv.open;
     bool blank = table ? !goes_on && (n == 0 || (n == 1 && *text == '\r'))
                        : line_is_blank(text, n);
-    *r = (struct batch_record){
+    *r = (struct source_record){
         .text = text, .n = n, .line = s->in->number, .blank = blank};
     if (blank)
         return s->form->keeps_blank;
@@ -449,8 +446,8 @@ static bool source_take_line(struct batch_source *s, const char *text, size_t n,
     return !s->csv.open;
 }
 
-enum lines_status source_next(struct batch_source *s, int timeout_ms,
-                              struct batch_record *r, struct qwick_err *e)
+enum lines_status source_next(struct source *s, int timeout_ms,
+                              struct source_record *r, struct qwick_err *e)
 {
     const char *text;
     size_t n;
@@ -475,7 +472,7 @@ enum lines_status source_next(struct batch_source *s, int timeout_ms,
     }
 }
 
-int source_translate(struct batch_source *s, const struct batch_record *r,
+int source_translate(struct source *s, const struct source_record *r,
                      const char **json, size_t *n, struct qwick_err *e)
 {
     s->json.len = 0;
@@ -490,7 +487,70 @@ int source_translate(struct batch_source *s, const struct batch_record *r,
     return rc;
 }
 
-uint64_t source_count(const struct batch_source *s)
+uint64_t source_count(const struct source *s)
 {
     return s->form->csv ? 0 : lines_left(s->in, s->form->keeps_blank);
+}
+
+/* ---- columns ------------------------------------------------------------ */
+
+/* Append the id of a record of JSON; a record without one has none. */
+static void put_id(struct buf *out, const struct source_record *r)
+{
+    struct json_doc *doc;
+    struct qwick_err e;
+    if (json_parse(&doc, RECORD, r->text, r->n, QWICK_ERR_USAGE, &e)) {
+        out->failed |= e.code == QWICK_ERR_MEMORY;
+        return;
+    }
+    const struct json_value *id = json_get(json_root(doc), "id");
+    if (json_is(id, JSON_STRING) || json_is(id, JSON_NUMBER))
+        buf_append(out, id->str, id->len);
+    json_free(doc);
+}
+
+/* Set s->cell to column i of a record, or if r is NULL, to its name. */
+static void cell_set(struct source *s, const struct source_record *r, size_t i)
+{
+    const struct csv *c = r ? &s->csv : &s->header;
+    bool lines = s->form->keeps_blank;
+    s->cell.len = 0;
+    if (s->form->csv) {
+        if ((!r || !r->why.code) && i < c->n)
+            buf_append(&s->cell, csv_value(c, i), c->v[i].n);
+    } else if (!r) {
+        buf_puts(&s->cell, lines ? "input" : "id");
+    } else if (lines) {
+        buf_append(&s->cell, r->text, line_length(r->text, r->n));
+    } else {
+        put_id(&s->cell, r);
+    }
+}
+
+int source_put_columns(struct source *s, const struct source_record *r,
+                       void (*put)(struct buf *out, const char *text, size_t n),
+                       char before, char after, struct buf *out)
+{
+    size_t n = s->form->csv ? s->header.n : 1;
+    for (size_t i = 0; i < n; i++) {
+        cell_set(s, r, i);
+        if (before)
+            buf_putc(out, before);
+        put(out, buf_text(&s->cell), s->cell.len);
+        if (after)
+            buf_putc(out, after);
+    }
+    return out->failed || s->cell.failed ? -1 : 0;
+}
+
+int source_check_columns(struct source *s, const char *option,
+                         const char *const *names, struct qwick_err *e)
+{
+    for (; s->form->csv && *names; names++)
+        if (find_column(&s->header, 0, *names, strlen(*names)) < s->header.n)
+            return err_usage(e,
+                             "%s: has a column \"%s\" already, which --%s "
+                             "would add; rename it",
+                             s->in->name, *names, option);
+    return 0;
 }
