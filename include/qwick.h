@@ -1226,6 +1226,8 @@ struct qwick_result {
     struct qwick_lookup lookup;
     size_t n_forced; /* ids in tokens that the think budget forced */
     struct qwick_draft draft;
+    size_t stop_index; /* QWICK_FINISH_STOP_STRING: of the string in
+                          options.stop */
 };
 
 /* Answer a prompt: sync, then sample and decode until a stop id, a stop string,

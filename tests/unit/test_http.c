@@ -85,7 +85,8 @@ static void on_gone(void *ctx, struct http_call *c)
     pthread_mutex_unlock(&s->mutex);
 }
 
-static void on_fault(void *ctx, int status, const char *why, struct buf *body)
+static void on_fault(void *ctx, const char *path, int status, const char *why,
+                     struct buf *body)
 {
     buf_printf(body, "{\"%d\":\"%s\"}", status, why);
 }

@@ -3,36 +3,11 @@
 
 #include <string.h>
 
+#include "body_record.h"
 #include "cli/answer/openai_body.h"
 #include "cli/answer/openai_chat.h"
 
 /* ---- bodies ---- */
-
-/* Read a body as serve does. Returns the record, or "MEMBER|MESSAGE"; free it
- * with buf_free. */
-static struct buf read_body(const char *text, struct body_reader *x)
-{
-    static struct request_context context;
-    struct json_doc *doc;
-    struct qwick_err e;
-    struct buf out = {0};
-    struct json_writer w = json_writer(&out);
-    context.n_unknown = SIZE_MAX; /* no warnings here */
-    *x = (struct body_reader){.warn = &context};
-    assert_ok(json_parse(&doc, "body", text, strlen(text), QWICK_ERR_USAGE, &e),
-              &e);
-    jw_object(&w, NULL);
-    body_begin(x, json_root(doc), &w, &e);
-    if (openai_read_body(x)) {
-        out.len = 0;
-        assert_int_equal(buf_printf(&out, "%s|%s", x->fault, e.msg), 0);
-    } else {
-        jw_end_object(&w);
-        assert_int_equal(jw_status(&w), 0);
-    }
-    json_free(doc);
-    return out;
-}
 
 static void bodies_become_records(void **state)
 {
@@ -77,14 +52,14 @@ static void bodies_become_records(void **state)
     };
     struct body_reader x;
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-        struct buf got = read_body(rows[i].body, &x);
+        struct buf got = body_record(rows[i].body, &x, openai_read_body);
         assert_string_equal(buf_text(&got), rows[i].want);
         assert_false(x.stream || x.include_usage);
         buf_free(&got);
     }
-    struct buf got = read_body(BODY("\"stream\":true,\"stream_options\":{"
-                                    "\"include_usage\":true}"),
-                               &x);
+    struct buf got = body_record(BODY("\"stream\":true,\"stream_options\":{"
+                                      "\"include_usage\":true}"),
+                                 &x, openai_read_body);
     assert_true(x.stream && x.include_usage);
     buf_free(&got);
 }

@@ -102,6 +102,16 @@ int body_stream(struct body_reader *x, const struct body_member *row,
     return 0;
 }
 
+int body_stop(struct body_reader *x, const struct body_member *row,
+              const struct json_value *m)
+{
+    if (x->warn && json_is(m, JSON_ARRAY) && m->len > BODY_MAX_STOP)
+        return body_refuse(x, row->name,
+                           "must be at most %d strings, is an array of %zu",
+                           BODY_MAX_STOP, m->len);
+    return body_same(x, row, m);
+}
+
 int body_parallel(struct body_reader *x, const struct body_member *row,
                   const struct json_value *m)
 {

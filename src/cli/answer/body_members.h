@@ -52,6 +52,9 @@ int body_read_member(struct body_reader *x, const struct body_member *rows,
 int body_read_members(struct body_reader *x, const struct body_member *rows,
                       size_t n);
 
+/* Most stop strings of a request to serve. */
+enum { BODY_MAX_STOP = 16 };
+
 /* Set the error to a message about the member `name`. Returns -1. */
 int body_refuse(struct body_reader *x, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -78,6 +81,9 @@ int body_model(struct body_reader *x, const struct body_member *row,
 /* Set x->stream. */
 int body_stream(struct body_reader *x, const struct body_member *row,
                 const struct json_value *m);
+/* Stop strings: one, or an array of at most BODY_MAX_STOP for serve. */
+int body_stop(struct body_reader *x, const struct body_member *row,
+              const struct json_value *m);
 /* parallel_tool_calls */
 int body_parallel(struct body_reader *x, const struct body_member *row,
                   const struct json_value *m);

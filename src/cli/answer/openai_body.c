@@ -51,17 +51,6 @@ static int body_modalities(struct body_reader *x, const struct body_member *row,
                : body_refuse(x, row->name, "only [\"text\"] is supported");
 }
 
-static int body_stop(struct body_reader *x, const struct body_member *row,
-                     const struct json_value *m)
-{
-    if (x->warn && json_is(m, JSON_ARRAY) && m->len > OPENAI_MAX_STOP)
-        return body_refuse(x, row->name,
-                           "must be at most %d strings, is an array of %zu",
-                           OPENAI_MAX_STOP, m->len);
-    jw_value(x->w, row->name, m);
-    return 0;
-}
-
 /* A line of batch's output has one choice. */
 static int body_n(struct body_reader *x, const struct body_member *row,
                   const struct json_value *m)

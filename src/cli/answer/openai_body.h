@@ -13,9 +13,9 @@
 #include "file/json.h"
 #include "file/json_writer.h"
 
-/* Most stop strings and samples of a request to serve, as OpenAI's clients and
- * servers have them. */
-enum { OPENAI_MAX_STOP = 16, OPENAI_MAX_N = 8 };
+/* Most samples of a request to serve, as OpenAI's clients and servers have
+ * them. */
+enum { OPENAI_MAX_N = 8 };
 
 /* After body_begin: write the members of the record for a body. Returns 0, or
  * -1 with *x->e set. */

@@ -54,8 +54,10 @@ struct http_handler {
      * once, after ready, and never after the answer's end. */
     void (*gone)(void *ctx, struct http_call *c);
     /* I/O thread. Append the body, JSON, of an answer that http.c gives by
-     * itself. */
-    void (*fault)(void *ctx, int status, const char *why, struct buf *body);
+     * itself. path: of the request; NULL: its first line has not come, or is
+     * malformed. */
+    void (*fault)(void *ctx, const char *path, int status, const char *why,
+                  struct buf *body);
 };
 
 /* Values of 0 stand for the defaults in comments. */

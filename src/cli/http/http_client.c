@@ -117,12 +117,33 @@ static void client_send_last(struct http *h, struct http_client *k, int status,
     buf_free(&out);
 }
 
+/* The path of the request that is being read; NULL: unknown. Without a call its
+ * head is still in the socket. The text is valid until another socket is
+ * read. */
+static const char *client_path(struct http *h, const struct http_client *k)
+{
+    struct http_head head;
+    const char *why;
+    ssize_t n;
+
+    if (k->call)
+        return k->call->path;
+    n = recv(k->fd, h->peeked, h->limits.max_head, MSG_PEEK | MSG_DONTWAIT);
+    if (n <= 0)
+        return NULL;
+    http_head_check(h->peeked, (size_t)n, &head, &why);
+    if (head.path.n == 0)
+        return NULL;
+    h->peeked[head.path.at + head.path.n] = '\0'; /* a version follows it */
+    return h->peeked + head.path.at;
+}
+
 static void client_refuse(struct http *h, struct http_client *k, int status,
                           const char *why)
 {
     struct buf body = {0};
 
-    h->handler.fault(h->handler.ctx, status, why, &body);
+    h->handler.fault(h->handler.ctx, client_path(h, k), status, why, &body);
     client_send_last(h, k, status, "application/json", NULL, 0, &body);
     buf_free(&body);
 }
@@ -429,7 +450,7 @@ static enum MHD_Result refuse_unseen(struct http *h, struct http_client *k)
     size_t n;
     char *data;
 
-    h->handler.fault(h->handler.ctx, 400,
+    h->handler.fault(h->handler.ctx, NULL, 400,
                      "a request was sent before the last answer ended", &body);
     data = buf_take(&body, &n);
     r = mhd.create_response_from_buffer(n, data, MHD_RESPMEM_MUST_FREE);

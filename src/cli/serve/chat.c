@@ -38,7 +38,8 @@ static int chat_translate(struct chat_state *s, struct buf *json,
         jw_object(&w, NULL);
         if (s->form->read(s, &x))
             rc = chat_refuse(e, &why, x.fault);
-        jw_end_object(&w);
+        else
+            jw_end_object(&w);
     }
     json_free(doc);
     s->all.c->stream = x.stream;
@@ -49,8 +50,8 @@ static int chat_translate(struct chat_state *s, struct buf *json,
     return rc;
 }
 
-/* Refuse what could not be answered. */
-static int chat_check(struct chat_state *s, struct serve_error *e)
+/* Refuse tools whose calls could not be read. */
+static int chat_check_tools(struct chat_state *s, struct serve_error *e)
 {
     const struct serve *srv = s->all.c->s;
     const struct qwick_info *info = qwick_engine_info(srv->g.eng);
@@ -61,12 +62,11 @@ static int chat_check(struct chat_state *s, struct serve_error *e)
                             "tools: the chat template of %s shows no calls in "
                             "a form that qwick knows",
                             srv->id);
-    if (r->tools && tools_check(r->tools, "tools", &why))
-        return chat_refuse(e, &why, "tools");
-    return samples_check(srv, r, s->form->member_name("messages"), e);
+    return r->tools && tools_check(r->tools, "tools", &why)
+               ? chat_refuse(e, &why, "tools")
+               : 0;
 }
 
-/* Read the request, and check everything that can be checked. */
 static int chat_read(struct chat_state *s, struct serve_error *e)
 {
     struct request_context *context = &s->all.c->s->requests;
@@ -84,25 +84,32 @@ static int chat_read(struct chat_state *s, struct serve_error *e)
                           json.data, json.len, &why) ||
                      request_read(&s->r, &why)
                  ? chat_refuse(e, &why, s->r.fault)
-                 : chat_check(s, e);
+                 : 0;
     }
     buf_free(&json);
     return rc;
 }
 
-int chat_prepare(struct serve_call *c, struct serve_error *e)
+struct chat_state *chat_open(struct serve_call *c, struct serve_error *e)
 {
     struct chat_state *s = body_state(c, sizeof(*s), e);
     if (!s)
-        return -1;
+        return NULL;
     s->form = c->endpoint->form;
     s->all = (struct samples){.c = c,
                               .end = chat_end_sample,
                               .send_end = chat_send_end,
                               .answer = chat_answer};
     samples_make_head(c, s->form->id_prefix, s->id, &s->head);
-    bool bad = chat_read(s, e) ||
-               samples_create(&s->all, s->r.n, sizeof(struct chat_sample), e);
+    return chat_read(s, e) || chat_check_tools(s, e) ? NULL : s;
+}
+
+int chat_prepare(struct serve_call *c, struct serve_error *e)
+{
+    struct chat_state *s = chat_open(c, e);
+    bool bad =
+        !s || samples_check(c->s, &s->r, s->form->member_name("messages"), e) ||
+        samples_create(&s->all, s->r.n, sizeof(struct chat_sample), e);
     bool stream = c->stream && !bad;
     c->stream = false; /* an error of preparation has its status */
     if (bad)
@@ -135,6 +142,7 @@ int chat_start(struct serve_call *c, struct serve_error *e)
     int rc = 0;
     for (size_t i = 0; i < s->r.n && !rc; i++) {
         request_begin_calls(&s->r, i, &chat_at(s, i)->calls);
+        chat_at(s, i)->calls.id_prefix = s->form->call_prefix;
         rc = samples_queue(&s->all, i, &s->r, i, chat_token, e);
     }
     for (size_t i = 0; i < s->r.n && now && c->stream && !rc; i++)

@@ -21,7 +21,8 @@ struct chat_sample;
  * belong to the engine thread. Those that send set sample.oom when memory runs
  * out. */
 struct chat_form {
-    const char *id_prefix; /* of the answer's id */
+    const char *id_prefix;   /* of the answer's id */
+    const char *call_prefix; /* of ids of tool calls; NULL: "call" */
     /* The name in a body of a record's member. */
     const char *(*member_name)(const char *name);
     /* Preparation thread: write the members of the record (request.h) for
@@ -48,6 +49,9 @@ struct chat_form {
 extern const struct chat_form chat_form_openai;
 extern const struct chat_form chat_form_responses;
 extern const struct protocol protocol_responses;
+extern const struct chat_form chat_form_messages;
+extern const struct chat_form chat_form_count; /* of count_tokens */
+extern const struct protocol protocol_messages;
 
 /* One of the answers. */
 struct chat_sample {
@@ -63,6 +67,8 @@ struct chat_sample {
     /* With a stream: what was sent. */
     bool began; /* the chunk with the role */
     size_t sent_thinking, sent_text, sent_calls;
+    size_t n_blocks; /* Messages: blocks that have begun */
+    int block;       /* Messages: the kind of the one that is open */
 };
 
 struct chat_state {
@@ -84,6 +90,12 @@ static inline struct chat_sample *chat_at(const struct chat_state *s, size_t i)
 {
     return (struct chat_sample *)samples_at(&s->all, i);
 }
+
+/* ---- chat.c: preparation thread ---- */
+
+/* Make the state of a call, and read its request: s->r. Sets c->stream. Returns
+ * NULL with *e set after a failure. */
+struct chat_state *chat_open(struct serve_call *c, struct serve_error *e);
 
 /* ---- chat_answer.c: engine thread ---- */
 

@@ -66,6 +66,7 @@ static int read_shared(struct completion_state *s, struct completion_body *b,
                             .number = http_number(c->http)};
     struct json_writer w = json_writer(&b->shared);
     struct qwick_err why;
+    c->s->requests.member_name = openai_member_name;
     body_begin(&x, b->v, &w, &why);
     if (openai_read_completion(&x, others))
         return body_fault(e, x.fault, &why);

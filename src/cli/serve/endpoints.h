@@ -5,13 +5,17 @@
 
 #include "cli/serve/serve.h"
 
-/* ---- chat.c: /v1/chat/completions ---- */
+/* ---- chat.c: conversations ---- */
 
 int chat_prepare(struct serve_call *c, struct serve_error *e);
 int chat_start(struct serve_call *c, struct serve_error *e);
 void chat_cancel(struct serve_call *c);
 bool chat_waits(const struct serve_call *c);
 void chat_free(struct serve_call *c);
+
+/* ---- messages.c: /v1/messages/count_tokens ---- */
+
+int count_prepare(struct serve_call *c, struct serve_error *e);
 
 /* ---- vectors_api.c: /v1/embeddings, /v1/rerank ---- */
 

@@ -1,6 +1,7 @@
 /* What the I/O thread does with requests: find the endpoint, refuse, answer
  * /health, /v1/models and /metrics, pass the others on. */
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/os.h"
@@ -25,6 +26,19 @@ static void io_reply(struct serve *s, const struct endpoint *ep,
     http_reply(http, status, json_type, body);
 }
 
+/* The protocol of a path, also of one that no row has: clients ask for more
+ * below the paths that we have. path NULL: unknown. */
+static const struct protocol *path_protocol(const char *path)
+{
+    for (const struct endpoint *ep = serve_endpoints; path && ep->path; ep++) {
+        size_t n = strlen(ep->path);
+        if (ep->protocol && strncmp(path, ep->path, n) == 0 &&
+            (path[n] == '\0' || path[n] == '/'))
+            return ep->protocol;
+    }
+    return NULL;
+}
+
 static void reply_error(struct serve *s, const struct endpoint *ep,
                         struct http_call *http, int status, const char *code,
                         const char *message)
@@ -32,7 +46,7 @@ static void reply_error(struct serve *s, const struct endpoint *ep,
     struct serve_error e = {.status = status, .code = code};
     struct buf body = {0};
     err_set(&e.e, QWICK_ERR_USAGE, "%s", message);
-    serve_error_json(ep ? ep->protocol : NULL, &body, &e);
+    serve_error_json(path_protocol(http_path(http)), &body, &e);
     io_reply(s, ep, http, status, &body);
 }
 
@@ -55,8 +69,38 @@ static void serve_health(struct serve *s, const struct endpoint *ep,
     io_reply(s, ep, http, 200, &body);
 }
 
-static void put_model(struct json_writer *w, const struct serve *s)
+/* Whether a client expects Anthropic's form of what two protocols have. */
+static bool is_anthropic(const struct http_call *http)
 {
+    return http_field(http, "anthropic-version");
+}
+
+/* A model of Anthropic's API. */
+static void put_model_info(struct json_writer *w, const struct serve *s)
+{
+    const time_t created = (time_t)s->created;
+    struct tm t;
+    char at[32] = "";
+    if (gmtime_r(&created, &t))
+        strftime(at, sizeof(at), "%Y-%m-%dT%H:%M:%SZ", &t);
+    jw_object(w, NULL);
+    jw_cstr(w, "type", "model");
+    jw_cstr(w, "id", s->id);
+    jw_cstr(w, "display_name", s->id);
+    jw_cstr(w, "created_at", at);
+    jw_uint(w, "max_input_tokens", s->n_ctx);
+    jw_uint(w, "max_tokens", s->n_ctx);
+    jw_null(w, "capabilities");
+    jw_end_object(w);
+}
+
+static void put_model(struct json_writer *w, const struct serve *s,
+                      const struct http_call *http)
+{
+    if (is_anthropic(http)) {
+        put_model_info(w, s);
+        return;
+    }
     jw_object(w, NULL);
     jw_cstr(w, "id", s->id);
     jw_cstr(w, "object", "model");
@@ -71,11 +115,18 @@ static void serve_models(struct serve *s, const struct endpoint *ep,
 {
     struct buf body = {0};
     struct json_writer w = json_writer(&body);
+    bool anthropic = is_anthropic(http);
     jw_object(&w, NULL);
-    jw_cstr(&w, "object", "list");
+    if (!anthropic)
+        jw_cstr(&w, "object", "list");
     jw_array(&w, "data");
-    put_model(&w, s);
+    put_model(&w, s, http);
     jw_end_array(&w);
+    if (anthropic) {
+        jw_cstr(&w, "first_id", s->id);
+        jw_cstr(&w, "last_id", s->id);
+        jw_bool(&w, "has_more", false);
+    }
     jw_end_object(&w);
     io_reply(s, ep, http, 200, &body);
 }
@@ -92,7 +143,7 @@ static void serve_model(struct serve *s, const struct endpoint *ep,
                     "there is no model of this name; see /v1/models");
         return;
     }
-    put_model(&w, s);
+    put_model(&w, s, http);
     io_reply(s, ep, http, 200, &body);
 }
 
@@ -163,6 +214,17 @@ const struct endpoint serve_endpoints[] = {
      .path = "/v1/responses",
      .protocol = &protocol_responses,
      CHAT(chat_form_responses)},
+    {.method = "POST",
+     .path = "/v1/messages",
+     .protocol = &protocol_messages,
+     CHAT(chat_form_messages)},
+    {.method = "POST",
+     .path = "/v1/messages/count_tokens",
+     .protocol = &protocol_messages,
+     .chat = true,
+     .form = &chat_form_count,
+     .prepare = count_prepare,
+     .free = chat_free},
     {.method = "POST",
      .path = "/v1/completions",
      .chat = true,
@@ -330,12 +392,13 @@ static void on_gone(void *ctx, struct http_call *http)
     serve_wake(s);
 }
 
-static void on_fault(void *ctx, int status, const char *why, struct buf *body)
+static void on_fault(void *ctx, const char *path, int status, const char *why,
+                     struct buf *body)
 {
     struct serve_error e = {.status = status};
     serve_count(ctx, NULL, status);
     err_set(&e.e, QWICK_ERR_USAGE, "%s", why);
-    serve_error_json(NULL, body, &e);
+    serve_error_json(path_protocol(path), body, &e);
 }
 
 struct http_handler serve_handler(struct serve *s)

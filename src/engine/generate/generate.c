@@ -487,6 +487,7 @@ int generation_emit(struct generation *g, int32_t id, size_t pos, bool *end,
         return err_oom(e, st->held.len + st->text.len + st->thinking.len);
     if (stopped) {
         g->r->finish = QWICK_FINISH_STOP_STRING;
+        g->r->stop_index = st->stopped_by;
         *end = true;
     }
     if (g->guide.matcher && !*end && follow_constraint(g, id, e))

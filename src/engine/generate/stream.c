@@ -21,8 +21,9 @@ void stream_free(struct stream *s)
 
 /* Find the stop string that ends first in the held bytes; of two that end
  * together, the longer one. *at: its start. So the answer does not depend on
- * how the bytes are split into tokens. False: there is none. */
-static bool find_stop(const struct stream *s, size_t *at)
+ * how the bytes are split into tokens. Sets s->stopped_by. False: there is
+ * none. */
+static bool find_stop(struct stream *s, size_t *at)
 {
     size_t first_end = 0;
     for (size_t i = 0; i < s->n_stop; i++) {
@@ -37,6 +38,7 @@ static bool find_stop(const struct stream *s, size_t *at)
             (end == first_end && begin < *at)) {
             first_end = end;
             *at = begin;
+            s->stopped_by = i;
         }
     }
     return first_end > 0;

@@ -13,6 +13,7 @@
 struct stream {
     const char *const *stop; /* borrowed */
     size_t n_stop;
+    size_t stopped_by; /* index in stop of the one that was found */
     enum qwick_channel channel;
     bool trim;       /* drop newlines: a think block just began or ended */
     const char *label; /* what begins a think block, and is dropped with the

@@ -614,7 +614,8 @@ const char *tool_calls_id(const struct tool_calls *c, size_t i,
     if (c->form && c->form->short_ids)
         snprintf(out, TOOL_CALL_ID, "%09llx", digits >> 28);
     else
-        snprintf(out, TOOL_CALL_ID, "call_%016llx", digits);
+        snprintf(out, TOOL_CALL_ID, "%s_%016llx",
+                 c->id_prefix ? c->id_prefix : "call", digits);
     return out;
 }
 

@@ -24,12 +24,13 @@ struct tool_call {
     size_t at;            /* bytes of the text that come before it */
 };
 
-/* The calls of an answer. All zeros but tools, form, and perhaps id, is the
- * start. */
+/* The calls of an answer. All zeros but tools, form, and perhaps the id's
+ * members, is the start. */
 struct tool_calls {
     const struct call_form *form;   /* NULL: the answer is text */
     const struct json_value *tools; /* an array of definitions; borrowed */
     uint64_t id;                    /* from which the ids of calls are made */
+    const char *id_prefix;          /* of these ids; NULL: "call" */
 
     struct tool_call *v; /* [n] */
     size_t n, cap;
