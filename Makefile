@@ -312,6 +312,7 @@ TO_DOC = $(TO)/share/doc/qwick
 bash_file := share/bash-completion/completions/qwick
 zsh_file := share/zsh/site-functions/_qwick
 fish_file := share/fish/vendor_completions.d/qwick.fish
+contrib := $(wildcard contrib/*.md contrib/*/*.* contrib/git/* contrib/systemd/*/*)
 install: all ## install programs, library, pages and completion in PREFIX
 	install -D -m 755 $(BIN) "$(TO)/bin/qwick"
 	install -D -m 755 $(PULL) "$(TO)/bin/qwick-pull"
@@ -325,8 +326,8 @@ install: all ## install programs, library, pages and completion in PREFIX
 	install -m 644 README.md LICENSE $(wildcard docs/*.md) "$(TO_DOC)"
 	install -m 644 models/demo/LICENSE "$(TO_DOC)/LICENSE.demo-model"
 	install -m 644 $(wildcard examples/*) "$(TO_DOC)/examples"
-	for unit in $(wildcard contrib/systemd/*/*); do \
-	  install -D -m 644 $$unit "$(TO_DOC)/$$unit" || exit; \
+	for file in $(contrib); do \
+	  install -D -m 644 $$file "$(TO_DOC)/$$file" || exit; \
 	done
 	install -d "$(TO)/include"
 	install -m 644 $(wildcard include/*.h) "$(TO)/include"
