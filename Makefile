@@ -216,7 +216,7 @@ $(BUILD)/tests/test_geometry $(BUILD)/tests/test_heads: \
     private ALL_LDFLAGS += -Wl,--wrap=config_load
 # Tests of the command line. The table of options names all verbs.
 cli_tests := $(addprefix $(BUILD)/tests/test_,opt http http_head listen access \
-             openai_chat serve_body responses messages_body)
+             openai_chat serve_body responses messages_body log_db)
 command_line :=
 $(cli_tests): $(filter-out %/main.o,$(cli_obj))
 $(cli_tests): private command_line := $(filter-out %/main.o,$(cli_obj))

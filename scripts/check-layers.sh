@@ -11,12 +11,13 @@
 #   convert  base, file, text, kernel, model, engine
 #   cli      base, file/json.h, file/json_writer.h, file/csv.h, file/map.h,
 #            file/safetensors.h, file/save.h, file/fs.h, text/prompt_template.h,
+#            text/unicode.h,
 #            text/chat/{call_forms,chat_values,code_block,tool_calls,tool_value}.h
 #
 # cli has rooms. A room may include itself and those before it:
 #
-#   io < http < opt < report < sandbox < answer < input < rooms of verbs < main.c
-#   and verbs.c
+#   io < http < opt < report < sandbox < store < answer < input < rooms of verbs
+#   < main.c and verbs.c
 #
 # Rooms of verbs do not include each other. A room of cli or text has at most 40
 # files, so that a fact is found by its place.
@@ -49,13 +50,13 @@ find src -type f \( -name '*.c' -o -name '*.h' \) | LC_ALL=C sort |
         allowed["convert"] = "base/ file/ text/ kernel/ model/ engine/"
         allowed["cli"] = "base/ file/json.h file/json_writer.h file/csv.h " \
             "file/map.h file/safetensors.h file/save.h file/fs.h " \
-            "text/prompt_template.h text/chat/call_forms.h " \
+            "text/prompt_template.h text/unicode.h text/chat/call_forms.h " \
             "text/chat/chat_values.h " \
             "text/chat/code_block.h text/chat/tool_calls.h " \
             "text/chat/tool_value.h"
 
         # Rooms of cli: the number of each that others build on; 0: of verbs.
-        split("io http opt report sandbox answer input", order, " ")
+        split("io http opt report sandbox store answer input", order, " ")
         for (i in order)
             rank[order[i]] = i
         MOST = 40
@@ -64,8 +65,9 @@ find src -type f \( -name '*.c' -o -name '*.h' \) | LC_ALL=C sort |
         home["utf8proc.h"] = "^src/text/unicode\\.c$"
         home["nettle/"] = "^src/file/blob_sum\\.c$"
         home["cblas"] = "^src/kernel/gemm\\.c$"
-        home["dlfcn.h"] = "^src/(kernel/gemm|cli/http/http_mhd)\\.c$"
+        home["dlfcn.h"] = "^src/(kernel/gemm|cli/http/http_mhd|cli/store/sqlite)\\.c$"
         home["microhttpd.h"] = "^src/cli/http/http_mhd\\.h$"
+        home["sqlite3.h"] = "^src/cli/store/sqlite\\.h$"
         home["immintrin.h"] = "^src/kernel/x86/"
         home["x86intrin.h"] = home["immintrin.h"]
 

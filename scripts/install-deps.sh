@@ -30,7 +30,7 @@ fail()
 }
 
 build_packages="gcc make libc6-dev libopenblas-openmp-dev libutf8proc-dev
-    nettle-dev libmicrohttpd-dev"
+    nettle-dev libmicrohttpd-dev libsqlite3-dev"
 test_packages="libcmocka-dev bats xz-utils curl python3 parallel g++
     pkgconf"
 fuzz_packages="clang libomp-dev"
@@ -38,7 +38,7 @@ analyse_packages="clang-tidy cppcheck"
 races_packages="valgrind"
 arm_packages="gcc-aarch64-linux-gnu qemu-user libgomp1:arm64
     libutf8proc-dev:arm64 nettle-dev:arm64 libmicrohttpd-dev:arm64
-    libcmocka-dev:arm64"
+    libsqlite3-dev:arm64 libcmocka-dev:arm64"
 deb_packages="debhelper dpkg-dev"
 check_deb_packages="lintian mmdebstrap"
 cluster_packages="slurm-wlm munge parallel python3"

@@ -13,6 +13,7 @@ const char *const verb_groups[N_VERB_GROUPS] = {
 
 const struct verb *const verbs[] = {
     &verb_generate, &verb_chat,   &verb_batch,      &verb_serve,
+    &verb_log,
     &verb_pull,     &verb_models, &verb_plan,       &verb_inspect,
     &verb_quantize, &verb_choose, &verb_score,      &verb_embed,
     &verb_rerank,   &verb_count,  &verb_tokenize,   &verb_detokenize,
@@ -67,7 +68,7 @@ bool verb_is_foreign(const char *word)
 
 bool verb_is_later(const char *word)
 {
-    static const char *const later[] = {"similar", "log"};
+    static const char *const later[] = {"similar"};
     for (size_t i = 0; i < sizeof(later) / sizeof(*later); i++)
         if (strcmp(later[i], word) == 0)
             return true;

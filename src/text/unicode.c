@@ -480,6 +480,33 @@ size_t unicode_upper(uint32_t cp, char out[UNICODE_MAX_CASE])
     return utf8_encode((uint32_t)utf8proc_toupper((utf8proc_int32_t)cp), out);
 }
 
+int unicode_fold(struct buf *out, const char *p, size_t n)
+{
+    char upper[UNICODE_MAX_CASE];
+    uint32_t cp;
+    size_t bad = 0;
+    while (n) {
+        size_t ascii = utf8_ascii(p, n);
+        if (buf_reserve(out, ascii))
+            return -1;
+        for (size_t i = 0; i < ascii; i++)
+            out->data[out->len + i] =
+                (char)(p[i] - (p[i] >= 'a' && p[i] <= 'z' ? 'a' - 'A' : 0));
+        out->len += ascii;
+        p += ascii;
+        n -= ascii;
+        if (!n)
+            break;
+        size_t k = utf8_decode(p, n, &cp, &bad);
+        if (k ? buf_append(out, upper, unicode_upper(cp, upper))
+              : buf_append(out, p, bad))
+            return -1;
+        p += k ? k : bad;
+        n -= k ? k : bad;
+    }
+    return 0;
+}
+
 size_t unicode_title(uint32_t cp, char out[UNICODE_MAX_CASE])
 {
     int row = find_special(cp);

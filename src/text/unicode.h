@@ -63,6 +63,9 @@ size_t unicode_title(uint32_t cp, char out[UNICODE_MAX_CASE]);
  * text around the character, because of the final sigma. */
 size_t unicode_lower(const char *p, size_t n, size_t i,
                      char out[UNICODE_MAX_CASE]);
+/* Append the upper case of p[0..n), to compare texts without regard to case.
+ * Bytes that are not valid UTF-8 stay. Returns 0, or -1 when out of memory. */
+int unicode_fold(struct buf *out, const char *p, size_t n);
 bool unicode_is_upper(uint32_t cp);
 bool unicode_is_lower(uint32_t cp);
 

@@ -323,6 +323,20 @@ denied_early() {
         "$(q score --perplexity -f text | head -1)"
 }
 
+@test "with --log, nothing but the log can be written" {
+    needs_landlock
+    local log=$T/.local/state/qwick/log
+    q --log pwd >/dev/null
+    attack "read:$T/secret write:$T/secret create:$T/new create:$log/../new unlink:$log/log.db fork code" --log pwd
+    [ "$(grep -cE '^(read|write|create|unlink|fork|code): (Operation not permitted|Permission denied)$' <<<"$stderr")" = 7 ] ||
+        { echo "$stderr"; return 1; }
+    [ "$(cat secret)" = secret ]
+    # the answer is logged all the same
+    [ "$(q log | wc -l)" = 2 ]
+    attack "read:$log/log.db" pwd
+    [[ $stderr == *"read: "*denied* || $stderr == *"read: "*permitted* ]]
+}
+
 @test "outputs that the options name are written, and nothing else is" {
     needs_landlock
     inputs

@@ -103,7 +103,7 @@ END
     fails 2 "\"list\" is not a verb, did you mean models?" list --all
     fails 2 "did you mean models?" help list
     # verbs of later versions
-    for v in similar log; do
+    for v in similar; do
         fails 2 "\"$v\": this version has no such verb; -p $v sends it as a prompt" $v
         fails 2 "this version has no such verb" $v x
         fails 2 "--port: unknown option; this version has no verb $v" $v --port 80

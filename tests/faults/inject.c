@@ -314,6 +314,13 @@ ssize_t pread(int fd, void *p, size_t n, off_t at)
     return how > 0 ? -1 : syscall(SYS_pread64, fd, p, part(how, n), at);
 }
 
+/* SQLite calls these names, which mean the same on 64-bit machines. */
+int open64(const char *path, int flags, ...) __attribute__((alias("open")));
+ssize_t pread64(int fd, void *p, size_t n, off64_t at)
+    __attribute__((alias("pread")));
+ssize_t pwrite64(int fd, const void *p, size_t n, off64_t at)
+    __attribute__((alias("pwrite")));
+
 ssize_t write(int fd, const void *p, size_t n)
 {
     int how = fd == STDERR_FILENO ? 0 : FAILS(WRITE);

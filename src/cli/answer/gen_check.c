@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "text/chat/code_block.h"
+#include "cli/answer/answer_log.h"
 #include "cli/answer/gen_job.h"
 #include "cli/io/out.h"
 #include "cli/opt/verbs.h"
@@ -118,5 +119,5 @@ int gen_check(struct opt_parsed *p)
         (r = common_check_colours(p, OPT_confidence)) >= 0 ||
         (r = check_extract(p)) >= 0)
         return r;
-    return -1;
+    return answer_log_check(p);
 }

@@ -17,6 +17,8 @@
 #include "cli/opt/preset.h"
 #include "qwick.h"
 
+struct log_db;
+
 enum gen_mode { MODE_CHAT, MODE_RAW, MODE_IDS };
 
 struct gen_job {
@@ -46,6 +48,7 @@ struct gen_job {
     enum qwick_constraint_kind kind;     /* of the constraint */
     struct qwick_bias *bias; /* [logit_bias.n of the options]; NULL: none */
     int think_fd, profile_fd;            /* files of options; 0: none */
+    struct log_db *log;                  /* of --log; NULL: none */
 };
 
 /* Check the options and words of a verb that answers one prompt. Returns -1 to

@@ -15,6 +15,7 @@
 #include "cli/io/out.h"
 #include "cli/io/signals.h"
 #include "cli/io/state_file.h"
+#include "cli/store/log_db.h"
 #include "file/save.h"
 
 int gen_check_save(const struct gen_job *j)
@@ -113,7 +114,7 @@ int gen_kept_prepare(const struct gen_job *j)
         return 0;
     const char *option = j->p->a.keep ? "--keep" : "--continue";
     int rc =
-        state_kept_path(&path, option, &e) || state_make_dir(path.data, &e);
+        state_need_path(&path, STATE_LAST, option, &e) || state_make_dir(path.data, &e);
     buf_free(&path);
     return msg_result(rc, &e);
 }
@@ -123,7 +124,7 @@ int gen_kept_find(char **path)
     struct buf b = {0};
     struct qwick_err e;
     *path = NULL;
-    if (state_kept_path(&b, "--continue", &e)) {
+    if (state_need_path(&b, STATE_LAST, "--continue", &e)) {
         buf_free(&b);
         return msg_fail(&e);
     }
@@ -218,7 +219,7 @@ static int kept_write(const char *json, size_t n)
 {
     struct buf path = {0};
     struct qwick_err e;
-    int rc = state_kept_path(&path, "--keep", &e) ||
+    int rc = state_need_path(&path, STATE_LAST, "--keep", &e) ||
              save_put(path.data, SAVE_PRIVATE, json, n, &e);
     buf_free(&path);
     return msg_result(rc, &e);
@@ -295,6 +296,7 @@ int gen_open_constraint(struct gen_job *j)
 
 void gen_free(struct gen_job *j)
 {
+    log_db_close(j->log);
     qwick_session_free(j->ses);
     qwick_constraint_free(j->constraint);
     qwick_engine_close(j->eng);

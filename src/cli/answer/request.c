@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/key.h"
 #include "base/rng.h"
+#include "cli/answer/answer_log.h"
 #include "cli/answer/chat_input.h"
 #include "cli/io/out.h"
 #include "cli/io/prompt.h"
@@ -636,6 +637,29 @@ static int encode_chat(struct request *r, const struct qwick_chat *chat,
                              &r->ids, &r->n_ids, &r->o.in_think, e);
 }
 
+/* Keep the texts of a chat for the log. */
+static int keep_chat(struct request *r, const struct qwick_chat *chat,
+                     struct qwick_err *e)
+{
+    struct log_row row = {0};
+    answer_log_chat(&row, chat);
+    r->n_messages = row.messages;
+    bool bad = buf_append(&r->asked, row.prompt.s, row.prompt.n) ||
+               (row.system.s &&
+                buf_append(&r->system, row.system.s, row.system.n));
+    return bad ? err_oom(e, row.prompt.n + row.system.n) : 0;
+}
+
+/* Keep a prompt without a chat for the log: a text, or the ids. */
+static int keep_plain(struct request *r, const struct buf *text,
+                      struct qwick_err *e)
+{
+    buf_append(&r->asked, text->data, text->len);
+    for (size_t i = 0; i < r->n_ids && !text->len; i++)
+        buf_printf(&r->asked, "%s%d", i ? "," : "", (int)r->ids[i]);
+    return r->asked.failed ? err_oom(e, r->asked.len) : 0;
+}
+
 /* Take the record's chat, or if the record is NULL, one with the text. */
 static int record_chat(struct request *r, const struct json_value *record,
                        const struct buf *text, enum qwick_think *think,
@@ -659,6 +683,8 @@ static int record_chat(struct request *r, const struct json_value *record,
     *think = chat_input_think(chat, *think);
     if (!rc)
         rc = encode_chat(r, chat, &prefill, think, e);
+    if (!rc && c->g->log)
+        rc = keep_chat(r, chat, e);
     buf_free(&prefill);
     qwick_chat_free(chat);
     return rc;
@@ -694,6 +720,8 @@ static int record_prompt(struct request *r, const struct json_value *v,
                 ? qwick_tokenize_prompt(c->g->eng, text.data, text.len, true,
                                         record_enough(c), &r->ids, &r->n_ids, e)
                 : record_chat(r, prompt ? NULL : v, &text, think, e);
+    if (!rc && c->g->log && !r->n_messages)
+        rc = keep_plain(r, &text, e);
     buf_free(&text);
     if (!rc && r->n_ids == 0)
         return request_fault(r, e, "prompt",
@@ -829,6 +857,8 @@ void request_free(struct request *r)
     json_free(r->doc);
     constraint_cache_put(r->constraint);
     buf_free(&r->id);
+    buf_free(&r->asked);
+    buf_free(&r->system);
     free(r->ids);
     free(r->stop);
     free(r->bias);

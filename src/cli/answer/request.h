@@ -85,6 +85,9 @@ struct request {
                       run's seed and the line */
     int32_t *ids;
     size_t n_ids;
+    struct buf asked, system; /* for the log, if the context has one: the prompt
+                                 and the system prompt (data NULL: none) */
+    int64_t n_messages;       /* the same: messages of the chat; 0: no chat */
     struct qwick_generate_options o; /* without sampling */
     struct qwick_sampling sampling;  /* without the seed */
     const char **stop; /* stop strings of the record, in doc; NULL: none */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "cli/answer/answer_log.h"
 #include "cli/answer/answer_opts.h"
 #include "cli/batch/batch_job.h"
 #include "cli/batch/batch_key.h"
@@ -291,6 +292,25 @@ static void sample_count(struct batch_job *j, const struct sample *s,
         j->n_cut[r->finish]++;
 }
 
+/* Log an answer. The options of the run are logged, and the sampling of the
+ * record. */
+static void sample_log(const struct sample *s, const struct qwick_result *r)
+{
+    struct gen_job *g = &s->j->g;
+    const struct request *q = s->r;
+    struct qwick_sampling sampling;
+    struct log_row row = {0};
+    if (!g->log)
+        return;
+    (void)request_options(q, s->index, &sampling);
+    row.model = log_text(qwick_engine_info(g->eng)->model);
+    row.prompt = (struct log_text){q->asked.data, q->asked.len};
+    row.system = (struct log_text){q->system.data, q->system.len};
+    row.messages = q->n_messages;
+    answer_log_result(&row, r);
+    answer_log_add(g, &row, &sampling);
+}
+
 int batch_done(void *ctx, void *tag, struct qwick_result *r,
                const struct qwick_err *why)
 {
@@ -301,8 +321,10 @@ int batch_done(void *ctx, void *tag, struct qwick_result *r,
         s->oom = true;
     if (!why && sample_is_invalid(s, r, &invalid))
         why = &invalid;
-    if (!why)
+    if (!why) {
         sample_count(j, s, r);
+        sample_log(s, r);
+    }
     return sample_finish(s, r, why, &j->fatal);
 }
 

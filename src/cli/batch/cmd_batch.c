@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/answer/answer_log.h"
 #include "cli/batch/batch_job.h"
 #include "cli/batch/batch_key.h"
 #include "cli/io/out.h"
@@ -83,7 +84,9 @@ static int batch_check(struct opt_parsed *p)
                          opt_name(a->redo ? OPT_redo : OPT_retry_errors));
     if ((r = batch_check_forms(p)) >= 0 || (r = constraint_check(p)) >= 0)
         return r;
-    return answer_check(p);
+    if ((r = answer_check(p)) >= 0)
+        return r;
+    return answer_log_check(p);
 }
 
 /* ---- input ---- */
@@ -196,6 +199,7 @@ static int batch_create(struct batch_job *j, struct qwick_err *e)
 static int batch_open_models(struct batch_job *j)
 {
     int status;
+    answer_log_open(&j->g);
     j->g.p->models.cache_memory = open_model_cache_memory();
     if ((status = open_model(&j->g.eng, j->g.p, false)) != 0 ||
         (status = gen_choose_mode(&j->g)) != 0 ||

@@ -153,8 +153,8 @@ static int child_encode(struct gen_job *j, struct qwick_err *e)
 }
 
 /* Put the answer into the reply, as a conversation of one message. */
-static int reply_answer(struct chat_packet *reply, const struct qwick_result *r,
-                        struct qwick_err *e)
+static int reply_answer(struct chat_packet *reply, const struct gen_output *x,
+                        const struct qwick_result *r, struct qwick_err *e)
 {
     struct qwick_chat *one;
     reply->numbers = (struct chat_numbers){
@@ -164,6 +164,9 @@ static int reply_answer(struct chat_packet *reply, const struct qwick_result *r,
         .prefill_ms = r->prefill_ms,
         .total_ms = r->total_ms,
     };
+    reply->finish = (uint32_t)r->finish;
+    reply->seed = r->seed;
+    reply->sampling = x->sampling;
     if (qwick_chat_create(&one, e))
         return -1;
     int rc = qwick_chat_add_answer(one, r, e) ||
@@ -195,7 +198,7 @@ static int child_finish(struct chat *c, struct gen_output *x,
                                                    : "interrupted");
         return 0;
     }
-    if (qwick_chat_add_answer(c->j.chat, r, &e) || reply_answer(reply, r, &e))
+    if (qwick_chat_add_answer(c->j.chat, r, &e) || reply_answer(reply, x, r, &e))
         return msg_fail(&e);
     gen_note_timing(r);
     if (r->finish == QWICK_FINISH_INTERRUPTED)

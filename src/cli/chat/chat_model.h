@@ -16,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "qwick.h"
+
 struct chat;
 
 /* Numbers of an answer, for /stats. */
@@ -45,6 +47,9 @@ struct chat_packet {
     int32_t signal;   /* the child got it while it worked, and ends; 0: none */
     uint32_t unsaved; /* not 0: the session's file lacks the answer */
     struct chat_numbers numbers; /* of the answer */
+    uint32_t finish;             /* of the answer: enum qwick_finish */
+    uint64_t seed;               /* of the answer */
+    struct qwick_sampling sampling; /* of the answer */
     uint64_t n_tokens;           /* of CHAT_COUNT */
 
     /* of the first reply */

@@ -2,6 +2,7 @@
  * the process of the model (chat_model.h). */
 #include <stdlib.h>
 
+#include "cli/answer/answer_log.h"
 #include "cli/answer/chat_input.h"
 #include "cli/chat/chat_job.h"
 #include "cli/io/out.h"
@@ -45,6 +46,37 @@ static void add_numbers(struct chat *c, const struct chat_numbers *n)
     c->total.total_ms += n->total_ms;
 }
 
+/* Log the last exchange. The log is open only meanwhile: the process of the model
+ * must not get it. */
+static void chat_log(struct chat *c, const struct chat_packet *r)
+{
+    struct gen_job *j = &c->j;
+    struct qwick_message m;
+    struct log_row row = {
+        .model = log_text(c->model.opened.name),
+        .prompt_tokens = (int64_t)r->numbers.n_prompt,
+        .cached_tokens = (int64_t)r->numbers.n_cached,
+        .completion_tokens = (int64_t)r->numbers.n_tokens,
+        .prefill_ms = r->numbers.prefill_ms,
+        .total_ms = r->numbers.total_ms,
+        .seed = (int64_t)r->seed,
+    };
+    size_t n = qwick_chat_length(j->chat);
+    if (!j->p->a.log.on || !n || qwick_chat_at(j->chat, n - 1, &m, NULL))
+        return;
+    answer_log_open(j);
+    answer_log_chat(&row, j->chat);
+    row.messages--; /* without the answer */
+    row.answer = (struct log_text){m.content, m.n_content};
+    row.thinking = (struct log_text){m.thinking, m.n_thinking};
+    if (r->finish <= QWICK_FINISH_CANCELLED)
+        row.finish_reason =
+            log_text(qwick_finish_name((enum qwick_finish)r->finish));
+    answer_log_add(j, &row, &r->sampling);
+    log_db_close(j->log);
+    j->log = NULL;
+}
+
 /* Answer the conversation, whose last message is the user's. *added: the answer
  * has tokens, and is its last message now. Returns 0, or an exit status that
  * ends the chat. */
@@ -70,6 +102,7 @@ static int chat_answer(struct chat *c, bool *added)
         *added = true;
         c->unsaved = r.unsaved;
         add_numbers(c, &r.numbers);
+        chat_log(c, &r);
     }
     free(r.json);
     return status;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/answer/answer_log.h"
 #include "cli/chat/chat_history.h"
 #include "cli/chat/chat_job.h"
 #include "cli/chat/chat_text.h"
@@ -35,7 +36,8 @@ static int chat_check(struct opt_parsed *p)
                          "\"%s\": chat takes no arguments; type the message "
                          "there, or use qwick \"PROMPT\" for one answer",
                          p->args[0]);
-    if ((r = answer_check(p)) >= 0 || (r = constraint_check(p)) >= 0)
+    if ((r = answer_check(p)) >= 0 || (r = constraint_check(p)) >= 0 ||
+        (r = answer_log_check(p)) >= 0)
         return r;
     if (p->a.think && strcmp(p->a.think, "off") == 0)
         opt_warn_no_effect(p, OPT_think_budget, OPT_think, "with --think off");

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "cli/answer/answer_json.h"
+#include "cli/answer/answer_log.h"
 #include "cli/answer/chat_input.h"
 #include "cli/answer/gen_output.h"
 #include "cli/generate/gen_samples.h"
@@ -148,6 +149,7 @@ static int generate_one(struct gen_output *x, struct qwick_err *e)
     qwick_session_interrupt(j->ses, signals_flag());
     if (gen_output_generate(x, &r, e) == 0) {
         status = generate_finish(x, &r);
+        answer_log_job(j, &x->sampling, &r);
         if (!status)
             status = gen_keep(j, &r);
         if (!status)
@@ -209,6 +211,7 @@ static int generate_job(struct gen_job *j)
     if ((status = gen_check_save(j)) != 0 ||
         (status = gen_kept_prepare(j)) != 0)
         return status;
+    answer_log_open(j);
     if (j->p->a.samples > 1) /* later samples take the prompt from there */
         j->p->models.cache_memory = open_model_cache_memory();
     if ((status = open_model(&j->eng, j->p, false)) != 0 ||

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "cli/answer/answer_log.h"
 #include "cli/answer/gen_output.h"
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
@@ -86,6 +87,7 @@ static int sample_done(void *ctx, void *tag, struct qwick_result *r,
     if (s->r.finish == QWICK_FINISH_CANCELLED) /* by a signal */
         s->r.finish = QWICK_FINISH_INTERRUPTED;
     keep_status(all, gen_output_end(&s->out, &s->r));
+    answer_log_job(all->j, &s->out.sampling, &s->r);
     if (!all->in_order && !all->status)
         keep_status(all, gen_output_json(&s->out, &s->r, NULL));
     samples_advance(all);

@@ -59,13 +59,14 @@ int state_open(const char *path, int flags, struct qwick_err *e)
     return fd;
 }
 
-int state_kept_path(struct buf *out, const char *option, struct qwick_err *e)
+int state_need_path(struct buf *out, const char *name, const char *option,
+                    struct qwick_err *e)
 {
-    if (state_path(out, "last.json"))
+    if (state_path(out, name))
         return err_oom(e, 0);
     return out->len ? 0
                     : err_set(e, QWICK_ERR_RUNTIME,
-                              "%s: there is no place for the conversation: "
-                              "neither XDG_STATE_HOME nor HOME is set",
+                              "%s: there is no place for it: neither "
+                              "XDG_STATE_HOME nor HOME is set",
                               option);
 }

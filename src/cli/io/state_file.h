@@ -28,9 +28,14 @@ int state_make_dir(const char *path, struct qwick_err *e);
  * or -2 if the file does not exist. */
 int state_open(const char *path, int flags, struct qwick_err *e);
 
-/* Append the path of the conversation that --keep keeps, $XDG_STATE_HOME/qwick/
- * last.json. Returns 0, or -1 with *e set, also if there is no place for it.
- * option: for messages. */
-int state_kept_path(struct buf *out, const char *option, struct qwick_err *e);
+/* The conversation that --keep keeps, and the log, which has a directory of its
+ * own: the sandbox allows directories, not files. */
+#define STATE_LAST "last.json"
+#define STATE_LOG  "log/log.db"
+
+/* Append the path of a file of the state. Returns 0, or -1 with *e set, also if
+ * there is no place for it. option: for messages. */
+int state_need_path(struct buf *out, const char *name, const char *option,
+                    struct qwick_err *e);
 
 #endif

@@ -32,7 +32,7 @@ static int merge_place(struct opt_parsed *p, enum opt_id flag,
 static void warn_swallowed(const struct opt_parsed *p)
 {
     const char *word = p->n_args ? p->args[0] : "";
-    if (!p->before || strpbrk(word, " \t\n") || !strpbrk(word, "./"))
+    if (!p->before || !p->before->place || strpbrk(word, " \t\n") || !strpbrk(word, "./"))
         return;
     msg_warn(
         "\"%s\" is taken as an argument, not as the file of --%s; for that "

@@ -390,6 +390,9 @@ int opt_set_value(const struct verb *v, const struct opt *o, const char *name,
     case OPT_INTS:
         return set_ints(v, o, name, value, dst);
     case OPT_FLAG_FILE:
+        if (o->choices && !has_word(o->choices, "|", value))
+            return opt_usage(v, "%s: \"%s\" is none of %s", name, value,
+                             o->choices);
         ((struct opt_flag_file *)dst)->on = true;
         ((struct opt_flag_file *)dst)->file = value;
         return -1;
@@ -413,7 +416,7 @@ static int set_plain(const struct verb *v, const struct opt *o,
 {
     bool on = true;
     *off = false;
-    if (opt_takes_value(o))
+    if (opt_takes_value(o) || has_word(o->choices, "|", value))
         return opt_set_value(v, o, name, value, dst);
     if (opt_bool(value, &on))
         return o->place
@@ -421,8 +424,9 @@ static int set_plain(const struct verb *v, const struct opt *o,
                                "%s: \"%s\": expected on or off; %s names the "
                                "place",
                                name, value, o->place)
-                   : opt_usage(v, "%s: \"%s\": expected on or off", name,
-                               value);
+                   : opt_usage(v, "%s: \"%s\": expected on or off%s%s", name,
+                               value, o->choices ? ", or " : "",
+                               o->choices ? o->choices : "");
     *off = !on;
     if (o->type == OPT_FLAG)
         *(bool *)dst = on;

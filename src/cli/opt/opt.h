@@ -28,7 +28,8 @@ enum opt_type {
     OPT_FILES,    /* struct strings as OPT_TEXTS; "~/" is expanded in the
                      config file, as for OPT_FILE */
     OPT_INTS,     /* struct opt_ints: "1,2,4", each in [imin, imax] */
-    OPT_FLAG_FILE /* struct opt_flag_file: --name or --name=FILE */
+    OPT_FLAG_FILE /* struct opt_flag_file: --name or --name=FILE; with choices,
+                     these are the values */
 };
 
 /* What a verb does with the file of an option in its sandbox; see sandbox.h. */
@@ -47,7 +48,9 @@ enum opt_access {
                      files and directories in it */
     OPT_MAKES,    /* in the first part, makes a directory or file, which replaces
                      the old one */
-    OPT_KEEPS,    /* a flag: replaces the kept conversation (gen_kept.h) */
+    OPT_KEEPS,    /* replaces the conversation that is kept for a flag, or
+                     with the name that a text is (state_file.h) */
+    OPT_LOGS,     /* a flag: writes the log (state_file.h), which is open */
     OPT_LISTENS,  /* texts: addresses of sockets that the verb has made before the
                      first part, and serves; without a value, too. The file of
                      "unix:FILE" is accessed as OPT_UNLINKS. */
@@ -103,7 +106,8 @@ enum {
     V_HELP = 1u << 21,
     V_VERSION = 1u << 22,
     V_SERVE = 1u << 23,
-    V_ALL = (1u << 24) - 1,
+    V_LOG = 1u << 24,
+    V_ALL = (1u << 25) - 1,
     V_ANSWER = V_GENERATE | V_CHAT | V_BATCH | V_SERVE,
     V_TEMPLATE = V_ANSWER | V_RENDER | V_LOGITS | V_SCORE | V_CHOOSE,
     V_TEXT_IO = V_TOKENIZE | V_DETOKENIZE | V_COUNT,

@@ -105,6 +105,8 @@ OPTION(CHOICE, scales, "scales", V_QUANTIZE, .choices = "mlx|lsq", .def = "mlx",
                "error")
 OPTION(FLAG, force, "force", V_QUANTIZE, ONCE,
        .help = "replace an existing checkpoint or GGUF file")
+VARIANT(FLAG, force, "force", V_LOG, ONCE,
+        .help = "rm --all, rm --conversation: do not ask")
 OPTION(SIZE, size, "size", V_CACHE, .imin = 0, ONCE, .def = "4G",
        .help = "gc: keep at most SIZE bytes, with K, M, G or T")
 OPTION(FILE, revision, "revision", V_PULL, .letter = 'r', .arg = "REVISION",
@@ -324,6 +326,18 @@ OPTION(FLAG, go_on, "continue", V_GENERATE, .letter = 'C', .access = OPT_KEEPS,
        .help = "go on with the conversation that was kept last, and keep it")
 VARIANT(FLAG, go_on, "continue", V_CHAT, .letter = 'C', .access = OPT_KEEPS,
         ONCE, .help = "begin with the conversation that qwick --keep kept last")
+OPTION(TEXT, conversation, "conversation", V_LOG, .arg = "NAME", ONCE,
+       .help = "only answers of this conversation")
+OPTION(FLAG_FILE, log, "log", V_GENERATE | V_BATCH, .choices = "all",
+       .access = OPT_LOGS,
+       .help = "keep the prompt and the answer for qwick log; log = on in the "
+               "config file does so in generate, log = all in chat and batch, "
+               "too")
+VARIANT(FLAG_FILE, log, "log", V_CHAT, .choices = "all",
+        .help = "keep the prompts and the answers for qwick log, as log = all "
+                "in the config file does")
+OPTION(FLAG, no_log, "no-log", V_GENERATE | V_CHAT | V_BATCH,
+       .help = "do not keep them, whatever the config file says")
 OPTION(FILE, session, "session", V_GENERATE, ONCE, .peers = "prompt-cache",
        .help = "continue a session that --save-session wrote; the prompt is "
                "its next message")
@@ -493,6 +507,9 @@ VARIANT(FLAG, json, "json", V_BENCH,
         .help = "print JSON, one object for each model")
 VARIANT(FLAG, json, "json", V_QUANTIZE, .help = "print JSON when done")
 VARIANT(FLAG, json, "json", V_CACHE, .help = "ls: print JSON")
+VARIANT(FLAG, json, "json", V_LOG,
+        .help = "print one object for each answer, or conversation, with "
+                "everything that is known")
 OPTION(FLAG, jsonl, "jsonl", V_GENERATE, ONCE,
        .help = "print a JSON object per token, then one when done")
 VARIANT(FLAG, jsonl, "jsonl", V_TOKENIZE, ONCE,
@@ -522,6 +539,10 @@ VARIANT(INT, top, "top", V_LOGITS, .arg = "K", RANGE(1, 1000000), .def = "10",
         .help = "print the K likeliest next tokens")
 OPTION(FLAG, all, "all", V_LOGITS,
        .help = "print every position, not only the last")
+VARIANT(FLAG, all, "all", V_LOG, ONCE, .help = "rm: remove all answers")
+OPTION(INT, last, "last", V_LOG, RANGE(0, INT32_MAX),
+       .def = "20, with search and --conversation 0",
+       .help = "list the newest N answers, 0: all")
 OPTION(NUMBER, threshold, "threshold", V_RERANK, .arg = "P", BETWEEN(0, 1),
        .def = "0", .help = "print only documents with at least this score")
 VARIANT(NUMBER, threshold, "threshold", V_CHOOSE, .arg = "P", BETWEEN(0, 1),

@@ -142,6 +142,7 @@ static const struct relation rows[] = {
     RULE(V_CHAT, EXCLUDES, IDS(OPT_go_on), IDS(OPT_chat_json, OPT_session,
          OPT_allow_special)),
     RULE(V_CHAT, EXCLUDES, IDS(OPT_chat_json), IDS(OPT_session)),
+    RULE(V_ALL, EXCLUDES, IDS(OPT_log), IDS(OPT_no_log)),
 
     /* Answers */
     RULE_IF(V_ALL, EXCLUDES, IDS(OPT_temp), IDS(OPT_greedy), temp_is_not_0,

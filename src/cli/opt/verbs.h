@@ -11,7 +11,7 @@ extern const struct verb verb_generate, verb_chat, verb_embed, verb_rerank,
     verb_logits, verb_tokenize, verb_detokenize, verb_count, verb_render,
     verb_inspect, verb_bench, verb_quantize, verb_cache, verb_models, verb_pull,
     verb_batch, verb_serve, verb_score, verb_choose, verb_plan, verb_selftest,
-    verb_completion, verb_help, verb_version;
+    verb_log, verb_completion, verb_help, verb_version;
 
 /* The titles of the groups of verbs. */
 extern const char *const verb_groups[N_VERB_GROUPS];

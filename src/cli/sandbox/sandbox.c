@@ -75,15 +75,18 @@ static int add_calls(void *ctx, enum opt_access access, const char *path)
     return 0;
 }
 
-/* The place of an option that names none; NULL with *why 0: there is none. */
+/* The place of an option that does not name its path; NULL with *why 0: there is
+ * none. */
 static char *own_place(enum opt_access access, int *why)
 {
     struct qwick_err e = {0};
     struct buf path = {0};
     char *place = NULL;
-    int bad = access == OPT_KEEPS    ? state_kept_path(&path, "--keep", &e)
-              : access == OPT_CACHES ? qwick_cache_dir(&place, &e)
-                                     : 0;
+    int bad =
+        access == OPT_KEEPS  ? state_need_path(&path, STATE_LAST, "--keep", &e)
+        : access == OPT_LOGS ? state_need_path(&path, STATE_LOG, "--log", &e)
+        : access == OPT_CACHES ? qwick_cache_dir(&place, &e)
+                               : 0;
     *why = bad && e.code == QWICK_ERR_MEMORY ? ENOMEM : 0;
     if (bad)
         buf_free(&path);
@@ -93,6 +96,8 @@ static char *own_place(enum opt_access access, int *why)
 static int add_files(void *ctx, enum opt_access access, const char *path)
 {
     int why = 0;
+    if (access == OPT_LOGS)
+        path = NULL; /* "all" */
     char *own = path ? NULL : own_place(access, &why);
     if (path || own)
         why = sandbox_files_add(ctx, access, path ? path : own);

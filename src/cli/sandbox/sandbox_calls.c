@@ -81,6 +81,8 @@ static const struct call allowed[] = {
     IF(fcntl, EQUALS, 1, 0, F_GETFD), IF(fcntl, EQUALS, 1, 0, F_SETFD),
     IF(fcntl, EQUALS, 1, 0, F_GETFL), IF(fcntl, EQUALS, 1, 0, F_SETFL),
     IF(fcntl, EQUALS, 1, 0, F_DUPFD_CLOEXEC),
+    OF_IF(CALLS_LOCK, fcntl, EQUALS, 1, 0, F_SETLK),
+    OF_IF(CALLS_LOCK, fcntl, EQUALS, 1, 0, F_GETLK),
     /* facts about files */
     CALL(newfstatat), CALL(statx), CALL(faccessat), CALL(faccessat2),
     CALL(readlinkat), CALL(getcwd), CALL(fstatfs),

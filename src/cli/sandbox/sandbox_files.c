@@ -33,6 +33,10 @@ enum { SCOPE_ALL = 3 }; /* version 6: abstract sockets and signals to others */
 #define REPLACE  (RENAME | FS(WRITE_FILE) | FS_TRUNCATE | FS(READ_DIR))
 
 #define REWRITE (REPLACE | FS(READ_FILE))
+/* SQLite opens its journal for each change, and never removes it */
+#define JOURNAL                                                   \
+    (FS(READ_FILE) | FS(WRITE_FILE) | FS_TRUNCATE | FS(MAKE_REG) | \
+     FS(READ_DIR))
 #define DIRS    (REPLACE | FS(MAKE_DIR) | FS(REMOVE_DIR))
 
 static const struct sandbox_access accesses[] = {
@@ -49,6 +53,7 @@ static const struct sandbox_access accesses[] = {
                     CALLS_WRITE | CALLS_NAMES},
     [OPT_MAKES] = {true, DIRS | FS_REFER, 0, 0},
     [OPT_KEEPS] = {true, REWRITE, REPLACE, CALLS_WRITE | CALLS_NAMES},
+    [OPT_LOGS] = {true, JOURNAL, JOURNAL, CALLS_WRITE | CALLS_LOCK},
     [OPT_LISTENS] = {false, 0, 0, CALLS_SERVE},
     [OPT_UNLINKS] = {true, FS(REMOVE_FILE), FS(REMOVE_FILE), CALLS_UNLINK},
 };

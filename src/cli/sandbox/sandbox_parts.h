@@ -28,7 +28,8 @@ enum {
     CALLS_NAMES = 4, /* make, rename and remove files */
     CALLS_LOAD = 8,  /* load a library, and begin the second part */
     CALLS_SERVE = 16, /* accept connections, and use them */
-    CALLS_UNLINK = 32 /* remove files */
+    CALLS_UNLINK = 32, /* remove files */
+    CALLS_LOCK = 64 /* lock parts of open files, as SQLite does */
 };
 
 struct sandbox_access {

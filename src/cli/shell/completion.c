@@ -96,7 +96,7 @@ void completion_option(struct buf *out, const struct opt *o)
         return;
     if (o->type == OPT_FLAG_FILE)
         buf_puts(&words, "?");
-    if (o->type == OPT_CHOICE)
+    if (o->choices)
         put_parts(&words, o->choices, strlen(o->choices), true);
     else if (opt_arg(o))
         put_parts(&words, opt_arg(o), strlen(opt_arg(o)), false);
