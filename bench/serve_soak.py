@@ -3,7 +3,7 @@
 
 usage: serve_soak.py [--minutes N] [--clients N] [--seed N] QWICK [SERVE OPTIONS…]
 
-Starts `QWICK serve --exact --kv-memory 100M` with the options on a unix socket of its
+Starts `QWICK serve --exact --embeddings --kv-memory 100M` with the options on a unix socket of its
 own. Clients ask all endpoints at random, leave in the queue, in a prefill or in the middle
 of an answer, with a close or a reset, read slowly or not at all, and send requests that
 are no HTTP. Every complete answer must be the one that its request got at the start.
@@ -11,8 +11,8 @@ are no HTTP. Every complete answer must be the one that its request got at the s
 Prints the memory (RSS), descriptors and threads of the server at the start, in the
 middle and at the end, when no client is left; the counts of what was asked; and the exit
 status after SIGTERM. The exit status is 1 if an answer was wrong, a request failed
-without reason, a descriptor or thread is left, or memory grew by more than 5% and 8 MB
-from the middle to the end.
+without reason, a counter of /metrics fell, a descriptor or thread is left, or memory grew
+by more than 5% and 8 MB from the middle to the end.
 
     bench/serve_soak.py --minutes 60 ./qwick
 """
@@ -34,6 +34,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../tests/cli"))
 import serve_client as client
 
 CHAT = "/v1/chat/completions"
+RESPONSES = "/v1/responses"
+MESSAGES = "/v1/messages"
 QUESTIONS = ("list files", "show disk usage", "kill a process", "copy a file",
              "find large files", "count lines")
 GONE = (OSError, http.client.HTTPException)
@@ -54,10 +56,33 @@ def prefill(rng):
     return {**chat(rng, 1), "messages": [{"role": "user", "content": text}]}
 
 
+# Of each protocol: what a request about a text adds to it, where the text of an answer
+# is, and that of an event of a stream.
+def conversation(path, text, n):
+    if path == RESPONSES:
+        return {"input": text, "temperature": 0, "max_output_tokens": n, "reasoning": {"effort": "none"}}
+    return {"messages": [{"role": "user", "content": text}], "temperature": 0, "max_tokens": n}
+
+
+def answer_of(path, o):
+    parts = [p for i in o["output"] for p in i.get("content", ())] if path == RESPONSES else o["content"]
+    return "".join(p["text"] for p in parts if "text" in p)
+
+
+def delta_of(name, o):
+    """The text of an event; None: it is the last one."""
+    if name in ("response.completed", "response.incomplete", "message_stop"):
+        return None
+    d = o.get("delta", "")
+    return d if name == "response.output_text.delta" else \
+        d.get("text", "") if name == "content_block_delta" else ""
+
+
 class Soak:
     def __init__(self, address, seed):
         self.address, self.seed = address, seed
         self.counts = collections.Counter()
+        self.counters = {}  # of /metrics
         self.wrong = []
         self.known = {}  # request: its answer
         self.lock = threading.Lock()
@@ -104,9 +129,33 @@ class Soak:
         else:
             self.compare(str(body), client.joined(events)["content"])
 
-    def sent(self, body):
+    def protocols(self, rng):
+        """A conversation in the form of another protocol, with or without a stream."""
+        path = rng.choice((RESPONSES, MESSAGES))
+        body = conversation(path, rng.choice(QUESTIONS), rng.choice((1, 8, 40)))
+        if rng.random() < 0.5:
+            r = client.post(self.address, path, body)
+            if self.status(r, 200):
+                self.compare(path + str(body), answer_of(path, r.json))
+            return
+        text, ended = "", False
+        with client.Stream(self.address, path, {**body, "stream": True}) as s:
+            s.start()
+            if s.status != 200:
+                self.status(client.Reply(s.r, s.r.read()))
+                return
+            for name, o in s.named():
+                d = delta_of(name, o)
+                ended = ended or d is None
+                text += d or ""
+        if not ended:
+            self.fault(f"{path} {body}: the stream has no end")
+        else:
+            self.compare(path + str(body), text)
+
+    def sent(self, body, path=CHAT):
         c = client.Connection(self.address)
-        c.request("POST", CHAT, client.encode(body), {"Content-Type": "application/json"})
+        c.request("POST", path, client.encode(body), {"Content-Type": "application/json"})
         return c
 
     def leave(self, rng, c):
@@ -115,7 +164,13 @@ class Soak:
         c.close()
 
     def leaves(self, rng):
-        c = self.sent(rng.choice((prefill, long_chat))(rng))
+        path = rng.choice((CHAT, CHAT, RESPONSES, MESSAGES))
+        if path == CHAT:
+            body = rng.choice((prefill, long_chat))(rng)
+        else:
+            text = prefill(rng)["messages"][0]["content"]
+            body = {**conversation(path, text, 100), "stream": rng.random() < 0.7}
+        c = self.sent(body, path)
         time.sleep(rng.choice((0, 0.01, 0.1, 0.5)))
         self.leave(rng, c)
 
@@ -148,6 +203,7 @@ class Soak:
             ("/v1/rerank", {"query": text, "documents": list(QUESTIONS)}),
             ("/tokenize", {"text": text * 20}), ("/detokenize", {"ids": [1, 2, 3]}),
             ("/score", {"text": text * 30}),
+            (MESSAGES + "/count_tokens", {"messages": [{"role": "user", "content": text}]}),
             ("/v1/completions", {"prompt": text, "max_tokens": 8, "seed": 1})))
         r = client.post(self.address, path, body)
         # 400: this model has no such endpoint
@@ -168,6 +224,26 @@ class Soak:
             if r.status != 200:
                 self.fault(f"{path}: {r.status}")
 
+    def metrics(self, rng):
+        """Counters do not fall."""
+        with self.lock:
+            before = dict(self.counters)
+        r = client.get(self.address, "/metrics")
+        if r.status != 200:
+            self.fault(f"/metrics: {r.status}")
+            return
+        now = {}
+        for line in r.body.decode().splitlines():
+            name, _, number = line.rpartition(" ")
+            if not line.startswith("#") and ("_total" in name or "_count" in name or "_bucket" in name):
+                now[name] = float(number)
+        for name, value in before.items():
+            if now.get(name, 0) < value:
+                self.fault(f"{name} fell from {value} to {now.get(name)}")
+        with self.lock:
+            for name, v in now.items():
+                self.counters[name] = max(v, self.counters.get(name, 0))
+
     def mistaken(self, rng):
         body = rng.choice(({}, {"messages": 1}, {**chat(rng, 1), "temperature": "x"},
                            {**chat(rng, 1), "regex": "("},
@@ -184,9 +260,9 @@ class Soak:
 
     # ---- clients ----
 
-    ACTIONS = ("whole",) * 3 + ("streamed",) * 3 + ("leaves",) * 4 + ("leaves_midway",) * 4 + (
+    ACTIONS = ("whole",) * 3 + ("streamed",) * 3 + ("protocols",) * 3 + ("leaves",) * 4 + ("leaves_midway",) * 4 + (
         "reads_slowly", "never_reads", "other_endpoint", "other_endpoint", "small", "mistaken",
-        "no_http")
+        "no_http", "metrics")
 
     def run_client(self, i):
         rng = random.Random(f"{self.seed}.{i}")
@@ -240,7 +316,7 @@ def settled(pid, limit=60):
 
 def start(o, address):
     # so that the prefix cache is soon full: its growth would hide a leak
-    command = [o.qwick, "serve", "--exact", "--listen", address, "--kv-memory", "100M",
+    command = [o.qwick, "serve", "--exact", "--embeddings", "--listen", address, "--kv-memory", "100M",
                *o.options]
     server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     for _ in range(1200):
