@@ -130,7 +130,7 @@ PY
     [ "$(q log --last 1 | wc -l)" = 1 ]
     [ "$(q log --last 1 | wc -c)" = 120 ]
     q log --last 1 | grep -qE ' a b 0+\.\.\.$'
-    fails 2 '"x": is none of list, search, show, rm' log x
+    fails 2 '"x": is none of list, search, show, conversations, rm; search finds words' log x
     fails 2 '"x": unexpected' log list x
     fails 2 "--last: has no effect with show" log show --last 3
     fails 2 "--all: has no effect with list" log --all

@@ -1,5 +1,5 @@
-/* The log of answers: its limit, what removal leaves, files that are no log, and
- * processes that write at the same time. */
+/* The log of answers: its limit, what removal leaves, files that are no log,
+ * and processes that write at the same time. */
 #include <fcntl.h>
 #include <sys/wait.h>
 
@@ -129,7 +129,8 @@ static bool file_has(const char *path, const char *text)
 static void removed_text_is_gone(void **state)
 {
     static char large[50001];
-    const char *path = temp_path("log.db"), *journal = temp_path("log.db-journal");
+    const char *path = temp_path("log.db"),
+               *journal = temp_path("log.db-journal");
     static const char secret[] = "the secret word";
     struct qwick_err e;
     int64_t n;
@@ -194,8 +195,9 @@ static void search(void **state)
     add(l, "the word", "grep -r word .");
     add(l, "the", "I don't know a \"quoted\" word");
     add(l, "100% of re-run", "");
-    add(l, "\xc3\x84RGER in der Stra\xc3\x9f"
-           "e",
+    add(l,
+        "\xc3\x84RGER in der Stra\xc3\x9f"
+        "e",
         "");
     add(l, "\xe6\x88\x91\xe8\xaf\xb4\xe4\xbd\xa0\xe5\xa5\xbd\xe5\x90\x97", "");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -252,10 +254,10 @@ static void modes(void **state)
 static void change(const char *path, const char *sql)
 {
     sqlite3 *db;
-    assert_int_equal(
-        sqlite.open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
-                       NULL),
-        SQLITE_OK);
+    assert_int_equal(sqlite.open_v2(path, &db,
+                                    SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
+                                    NULL),
+                     SQLITE_OK);
     assert_int_equal(sqlite.exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
     sqlite.close(db);
 }
@@ -344,7 +346,8 @@ static void damaged(void **state)
         assert_int_equal(log_db_add(l, &row, &e), -1);
         log_db_close(l);
     }
-    assert_string_equal(err_without_name(&e, path), "database disk image is malformed");
+    assert_string_equal(err_without_name(&e, path),
+                        "database disk image is malformed");
 }
 
 /* ---- processes ---- */
@@ -382,9 +385,14 @@ static void several_processes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FRESH(oldest_go), FRESH(too_long),    FRESH(removed_text_is_gone),
-        FRESH(search),    FRESH(modes),       FRESH(other_files),
-        FRESH(damaged),   FRESH(several_processes),
+        FRESH(oldest_go),
+        FRESH(too_long),
+        FRESH(removed_text_is_gone),
+        FRESH(search),
+        FRESH(modes),
+        FRESH(other_files),
+        FRESH(damaged),
+        FRESH(several_processes),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
 }

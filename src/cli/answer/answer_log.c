@@ -158,7 +158,8 @@ void answer_log_add(struct gen_job *j, struct log_row *row,
         return;
     row->verb = log_text(j->p->verb->name);
     row->conversation = log_text(j->p->a.conversation);
-    int rc = put_options(&options, j->p, sampling) ? err_oom(&e, options.len) : 0;
+    int rc =
+        put_options(&options, j->p, sampling) ? err_oom(&e, options.len) : 0;
     row->options = (struct log_text){options.data, options.len};
     if (rc || log_db_add(j->log, row, &e)) {
         msg_warn("the answer is not logged: %s", e.msg);
@@ -172,8 +173,7 @@ void answer_log_add(struct gen_job *j, struct log_row *row,
 void answer_log_job(struct gen_job *j, const struct qwick_sampling *sampling,
                     const struct qwick_result *r)
 {
-    struct log_row row = {.model =
-                              log_text(qwick_engine_info(j->eng)->model)};
+    struct log_row row = {.model = log_text(qwick_engine_info(j->eng)->model)};
     if (!j->log)
         return;
     answer_log_result(&row, r);

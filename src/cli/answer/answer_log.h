@@ -1,5 +1,5 @@
-/* The log of answers, for verbs that answer: what they write to it. A failure is
- * a warning, and the answer stands. */
+/* The log of answers, for verbs that answer: what they write to it. A failure
+ * is a warning, and the answer stands. */
 #ifndef CLI_ANSWER_LOG_H
 #define CLI_ANSWER_LOG_H
 

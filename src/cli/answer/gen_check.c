@@ -8,6 +8,7 @@
 #include "cli/answer/gen_job.h"
 #include "cli/io/out.h"
 #include "cli/opt/verbs.h"
+#include "cli/store/conversation_store.h"
 
 /* Several words are no prompt: say what they probably are. */
 static int refuse_words(const struct opt_parsed *p, bool is_verb)
@@ -119,5 +120,5 @@ int gen_check(struct opt_parsed *p)
         (r = common_check_colours(p, OPT_confidence)) >= 0 ||
         (r = check_extract(p)) >= 0)
         return r;
-    return answer_log_check(p);
+    return (r = conversation_check_answer(p)) >= 0 ? r : answer_log_check(p);
 }

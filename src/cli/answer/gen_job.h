@@ -49,6 +49,8 @@ struct gen_job {
     struct qwick_bias *bias; /* [logit_bias.n of the options]; NULL: none */
     int think_fd, profile_fd;            /* files of options; 0: none */
     struct log_db *log;                  /* of --log; NULL: none */
+    int lock_fd; /* of --conversation; 0: none */
+    char *last_model; /* that gave its last answer; NULL: unknown */
 };
 
 /* Check the options and words of a verb that answers one prompt. Returns -1 to
@@ -100,10 +102,11 @@ int gen_kept_check_session(const struct gen_job *j);
  * done. Returns 0, or an exit status after printing a message. */
 int gen_kept_prepare(const struct gen_job *j);
 
-/* Open the file of --continue for reading, to see that there is one and that it
- * is the user's own. Sets *path, which the caller frees. Returns 0, or an exit
- * status after printing a message. */
-int gen_kept_find(char **path);
+/* Open the file of --continue or --conversation for reading, to see that it is the
+ * user's own, and keep other processes from the conversation. Sets *path, which the
+ * caller frees; NULL: the conversation begins. Returns 0, or an exit status after
+ * printing a message. */
+int gen_kept_find(struct gen_job *j, char **path);
 
 /* On a terminal, say which conversation goes on. */
 void gen_kept_hint(const struct qwick_chat *c);

@@ -41,7 +41,7 @@ static bool ends_early(const struct gen_job *j)
 {
     const struct args *a = &j->p->a;
     return a->extract && !a->json && !a->jsonl && !a->save_session &&
-           !a->keep && !a->go_on && !a->profile_timing.on && !j->constraint;
+           !a->keep && !a->go_on && !a->conversation && !a->profile_timing.on && !j->constraint;
 }
 
 /* A limit in milliseconds that ends the answer after its first pass. */

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "cli/answer/answer_log.h"
 #include "cli/answer/chat_input.h"
 #include "cli/answer/fill_in.h"
 #include "cli/answer/gen_job.h"
@@ -54,14 +55,38 @@ static int read_chat(struct gen_job *j, const char *path, struct qwick_err *e)
     return status;
 }
 
-/* Make the chat of --continue: the kept messages, and the prompt's text. */
+/* Check the system prompt of the command line against that of a conversation. One
+ * of a setting is for new conversations. */
+static int check_kept_system(const struct gen_job *j)
+{
+    struct log_row row = {0};
+    bool given = opt_row(j->p->verb, OPT_system) && j->system.data &&
+                 !opt_is_setting(j->p, OPT_system) &&
+                 !opt_is_setting(j->p, OPT_system_file);
+    answer_log_chat(&row, j->chat);
+    return given && (!row.system.s || row.system.n != j->system.len ||
+                     memcmp(row.system.s, j->system.data, row.system.n) != 0)
+               ? opt_usage(j->p->verb,
+                           "--%s: conversation %s has %s system prompt",
+                           j->p->a.system ? "system" : "system-file",
+                           j->p->a.conversation,
+                           row.system.s ? "another" : "no")
+               : 0;
+}
+
+/* Make the chat of --continue or --conversation: the kept messages, and the
+ * prompt's text. There are none when a conversation begins. */
 static int read_kept(struct gen_job *j, struct qwick_err *e)
 {
     char *path;
-    int status = gen_kept_find(&path);
+    int status = gen_kept_find(j, &path);
+    if (!status && !path)
+        return 0;
     if (!status)
         status = read_chat(j, path, e);
     free(path);
+    if (!status && j->p->a.conversation)
+        status = check_kept_system(j);
     if (status)
         return status;
     gen_kept_hint(j->chat);
@@ -167,7 +192,7 @@ int gen_read_input(struct gen_job *j, struct qwick_err *e)
         return msg_oom();
     status = a->chat_json ? read_chat(j, a->chat_json, e)
                           : read_texts(j, false, &faults, e);
-    if (status || (a->go_on && (status = read_kept(j, e)) != 0) ||
+    if (status || ((a->go_on || a->conversation) && (status = read_kept(j, e)) != 0) ||
         (status = read_prefill(j, &faults)) != 0)
         return status;
     status = check_choice(j);
@@ -179,7 +204,7 @@ int gen_choose_mode(struct gen_job *j)
     static const enum opt_id need[] = {
         OPT_system,        OPT_system_file, OPT_chat_json,   OPT_prefill,
         OPT_allow_special, OPT_tools,       OPT_tool_choice, OPT_keep,
-        OPT_go_on,         OPT_NONE};
+        OPT_go_on,         OPT_conversation, OPT_NONE};
     j->mode = j->p->a.prompt_ids ? MODE_IDS
               : j->p->a.raw      ? MODE_RAW
                                  : MODE_CHAT;

@@ -15,6 +15,7 @@
 #include "cli/io/out.h"
 #include "cli/io/signals.h"
 #include "cli/io/state_file.h"
+#include "cli/store/conversation_store.h"
 #include "cli/store/log_db.h"
 #include "file/save.h"
 
@@ -114,33 +115,42 @@ int gen_kept_prepare(const struct gen_job *j)
         return 0;
     const char *option = j->p->a.keep ? "--keep" : "--continue";
     int rc =
-        state_need_path(&path, STATE_LAST, option, &e) || state_make_dir(path.data, &e);
+        state_need_path(&path, STATE_LAST, option, &e) ||
+        state_make_dir(path.data, &e);
     buf_free(&path);
     return msg_result(rc, &e);
 }
 
-int gen_kept_find(char **path)
+/* Find the conversation that --keep kept last. */
+static int find_last(char **path, struct qwick_err *e)
 {
     struct buf b = {0};
-    struct qwick_err e;
-    *path = NULL;
-    if (state_need_path(&b, STATE_LAST, "--continue", &e)) {
-        buf_free(&b);
-        return msg_fail(&e);
-    }
-    int fd = state_open(b.data, O_RDONLY, &e);
+    int rc = state_need_path(&b, STATE_LAST, "--continue", e);
+    int fd = rc ? -1 : state_open(b.data, O_RDONLY, e);
     if (fd >= 0) {
         close(fd);
         *path = buf_take(&b, NULL);
-        return 0;
-    }
-    if (fd == -2)
-        err_set(&e, QWICK_ERR_RUNTIME,
+    } else if (fd == -2) {
+        err_set(e, QWICK_ERR_RUNTIME,
                 "--continue: no conversation is kept (%s does not exist); "
                 "--keep keeps one",
                 b.data);
+    }
     buf_free(&b);
-    return msg_fail(&e);
+    return fd < 0 ? -1 : 0;
+}
+
+int gen_kept_find(struct gen_job *j, char **path)
+{
+    const char *name = j->p->a.conversation;
+    struct qwick_err e;
+    int fd = -1;
+    *path = NULL;
+    int rc = !name ? find_last(path, &e)
+                   : conversation_lock(name, &fd, &e) ||
+                         conversation_find(name, path, &j->last_model, &e);
+    j->lock_fd = fd > 0 ? fd : 0;
+    return msg_result(rc, &e);
 }
 
 void gen_kept_hint(const struct qwick_chat *c)
@@ -215,10 +225,16 @@ static int kept_json(const struct gen_job *j, const struct qwick_result *r,
     return rc ? -1 : 0;
 }
 
-static int kept_write(const char *json, size_t n)
+static int kept_write(const struct gen_job *j, const char *json, size_t n)
 {
+    const char *name = j->p->a.conversation;
     struct buf path = {0};
     struct qwick_err e;
+    if (name)
+        return msg_result(
+            conversation_write(name, qwick_engine_info(j->eng)->model, json, n,
+                               &e),
+            &e);
     int rc = state_need_path(&path, STATE_LAST, "--keep", &e) ||
              save_put(path.data, SAVE_PRIVATE, json, n, &e);
     buf_free(&path);
@@ -230,7 +246,7 @@ int gen_keep(struct gen_job *j, const struct qwick_result *r)
     struct qwick_err e;
     char *json = NULL;
     size_t n = 0;
-    bool kept = j->p->a.keep || j->p->a.go_on;
+    bool kept = j->p->a.keep || j->p->a.go_on || j->p->a.conversation;
     int status = 0;
     if (*signals_flag()) {
         if (j->p->a.save_session)
@@ -241,12 +257,16 @@ int gen_keep(struct gen_job *j, const struct qwick_result *r)
                      "interrupted");
         return 0;
     }
-    if (qwick_session_store(j->ses, r->n_prompt, &e))
+    /* the next prompt of a conversation begins with the answer, too */
+    if (qwick_session_store(j->ses,
+                            j->p->a.conversation ? qwick_session_length(j->ses)
+                                                 : r->n_prompt,
+                            &e))
         msg_warn("prefix cache: %s", e.msg);
     if ((kept || j->p->a.save_session) && kept_json(j, r, &json, &n, &e))
         return msg_fail(&e);
     if (kept && json)
-        status = kept_write(json, n);
+        status = kept_write(j, json, n);
     if (!status && j->p->a.save_session)
         status = gen_save(j, r, json, n);
     free(json);
@@ -297,6 +317,9 @@ int gen_open_constraint(struct gen_job *j)
 void gen_free(struct gen_job *j)
 {
     log_db_close(j->log);
+    if (j->lock_fd > 0)
+        close(j->lock_fd);
+    free(j->last_model);
     qwick_session_free(j->ses);
     qwick_constraint_free(j->constraint);
     qwick_engine_close(j->eng);

@@ -206,7 +206,11 @@ static int child_finish(struct chat *c, struct gen_output *x,
                  "conversation");
     else
         (void)gen_output_status(x, r);
-    if (qwick_session_store(c->j.ses, r->n_prompt, &e))
+    if (qwick_session_store(c->j.ses,
+                            c->j.p->a.conversation
+                                ? qwick_session_length(c->j.ses)
+                                : r->n_prompt,
+                            &e))
         msg_warn("prefix cache: %s", e.msg);
     return child_save(c, r);
 }

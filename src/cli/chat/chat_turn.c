@@ -7,6 +7,7 @@
 #include "cli/chat/chat_job.h"
 #include "cli/io/out.h"
 #include "cli/io/signals.h"
+#include "cli/store/conversation_store.h"
 
 bool chat_last_user(const struct chat *c, size_t *i)
 {
@@ -23,9 +24,26 @@ size_t chat_tokens(struct chat *c)
     return bad ? 0 : r.n_tokens;
 }
 
+/* Write the conversation that has a name. Returns 0, or an exit status after
+ * printing a message. */
+static int chat_save_named(struct chat *c)
+{
+    struct qwick_err e;
+    char *json = NULL;
+    size_t n;
+    int rc = qwick_chat_json(c->j.chat, &json, &n, &e) ||
+             conversation_write(c->j.p->a.conversation, c->model.opened.name,
+                                json, n, &e);
+    free(json);
+    c->unsaved = rc;
+    return msg_result(rc, &e);
+}
+
 int chat_save_session(struct chat *c)
 {
     struct chat_packet r = {0};
+    if (c->unsaved && c->j.p->a.conversation)
+        return chat_save_named(c);
     if (!c->unsaved || !c->session)
         return 0;
     bool bad = chat_model_ask(c, CHAT_SAVE, &r) != 0;
@@ -103,6 +121,8 @@ static int chat_answer(struct chat *c, bool *added)
         c->unsaved = r.unsaved;
         add_numbers(c, &r.numbers);
         chat_log(c, &r);
+        if (c->j.p->a.conversation)
+            (void)chat_save_named(c); /* again at the end, if it fails */
     }
     free(r.json);
     return status;

@@ -13,6 +13,7 @@
 #include "cli/io/signals.h"
 #include "cli/io/state_file.h"
 #include "cli/opt/verbs.h"
+#include "cli/store/conversation_store.h"
 
 /* ---- checks before the model is opened ---- */
 
@@ -37,6 +38,7 @@ static int chat_check(struct opt_parsed *p)
                          "there, or use qwick \"PROMPT\" for one answer",
                          p->args[0]);
     if ((r = answer_check(p)) >= 0 || (r = constraint_check(p)) >= 0 ||
+        (r = conversation_check_answer(p)) >= 0 ||
         (r = answer_log_check(p)) >= 0)
         return r;
     if (p->a.think && strcmp(p->a.think, "off") == 0)
@@ -49,12 +51,13 @@ static int chat_check(struct opt_parsed *p)
 static int load_kept(struct chat *c)
 {
     char *path;
-    int status = gen_kept_find(&path);
-    if (!status)
+    int status = gen_kept_find(&c->j, &path);
+    if (!status && path) { /* else a conversation begins */
         status = chat_load(c, path);
+        if (!status)
+            gen_kept_hint(c->j.chat);
+    }
     free(path);
-    if (!status)
-        gen_kept_hint(c->j.chat);
     return status;
 }
 
@@ -85,6 +88,9 @@ static int open_child(struct chat *c)
         qwick_chat_add_json(c->j.chat, r.json, r.n_json, &e))
         status = msg_stop(e.code, "%s: %s", c->session, e.msg);
     free(r.json);
+    if (!status && c->j.p->a.conversation)
+        conversation_note_model(c->j.p->a.conversation, c->j.last_model,
+                                c->model.opened.name);
     return status ? status : set_system(c);
 }
 
@@ -94,7 +100,7 @@ static int begin_conversation(struct chat *c)
     int status = msg_result(qwick_chat_create(&c->j.chat, &e), &e);
     if (!status && c->j.p->a.chat_json)
         status = chat_load(c, c->j.p->a.chat_json);
-    if (!status && c->j.p->a.go_on)
+    if (!status && (c->j.p->a.go_on || c->j.p->a.conversation))
         status = load_kept(c);
     return status;
 }

@@ -19,6 +19,7 @@
 #include "cli/report/profile.h"
 #include "cli/sandbox/open_model.h"
 #include "cli/sandbox/sandbox.h"
+#include "cli/store/conversation_store.h"
 #include "qwick_tools.h"
 
 /* ---- output ---- */
@@ -225,6 +226,9 @@ static int generate_job(struct gen_job *j)
         (status = open_model_draft(&j->draft, j->p, j->eng)) != 0)
         return status;
     common_hint_demo(j->p);
+    if (j->p->a.conversation)
+        conversation_note_model(j->p->a.conversation, j->last_model,
+                                qwick_engine_info(j->eng)->model);
     if ((status = gen_open_constraint(j)) != 0)
         return status;
     if ((status = gen_open_session(j)) != 0)

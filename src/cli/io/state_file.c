@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -69,4 +71,22 @@ int state_need_path(struct buf *out, const char *name, const char *option,
                               "%s: there is no place for it: neither "
                               "XDG_STATE_HOME nor HOME is set",
                               option);
+}
+
+bool state_is_name(const char *name)
+{
+    static const char characters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                     "abcdefghijklmnopqrstuvwxyz"
+                                     "0123456789._-";
+    size_t n = strlen(name);
+    return n && n <= STATE_NAME_MAX && *name != '.' &&
+           strspn(name, characters) == n;
+}
+
+int state_conversation_path(struct buf *out, const char *name,
+                            struct qwick_err *e)
+{
+    char file[STATE_NAME_MAX + 40];
+    snprintf(file, sizeof(file), STATE_CONVERSATIONS "%s.json", name);
+    return state_need_path(out, file, "--conversation", e);
 }

@@ -32,10 +32,22 @@ int state_open(const char *path, int flags, struct qwick_err *e);
  * own: the sandbox allows directories, not files. */
 #define STATE_LAST "last.json"
 #define STATE_LOG  "log/log.db"
+/* The directory of conversations by name. */
+#define STATE_CONVERSATIONS "conversations/"
 
 /* Append the path of a file of the state. Returns 0, or -1 with *e set, also if
  * there is no place for it. option: for messages. */
 int state_need_path(struct buf *out, const char *name, const char *option,
                     struct qwick_err *e);
+
+/* Return whether a conversation can have this name: 1 to 64 ASCII letters, digits,
+ * ".", "_" and "-", not "." at the beginning. */
+enum { STATE_NAME_MAX = 64 };
+bool state_is_name(const char *name);
+
+/* Append the path of the conversation with this name. Returns as
+ * state_need_path. */
+int state_conversation_path(struct buf *out, const char *name,
+                            struct qwick_err *e);
 
 #endif

@@ -1,14 +1,17 @@
 /* log: what was asked and answered. */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/buf.h"
 #include "cli/io/confirm.h"
 #include "cli/io/out.h"
 #include "cli/io/state_file.h"
+#include "cli/io/units.h"
 #include "cli/log/log_print.h"
 #include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
+#include "cli/store/conversation_store.h"
 #include "cli/store/log_db.h"
 
 /* ---- the log ---- */
@@ -47,8 +50,7 @@ static int log_list(struct opt_parsed *p, struct log_query *q)
     struct log_db *l;
     int status = open_log(&l);
     if (!status)
-        status =
-            print_rows(l, q, p->a.json ? log_print_json : log_print_row);
+        status = print_rows(l, q, p->a.json ? log_print_json : log_print_row);
     log_db_close(l);
     return status;
 }
@@ -75,6 +77,74 @@ static int run_search(struct opt_parsed *p)
     if (opt_given(p, OPT_last))
         q.last = p->a.last;
     return log_list(p, &q);
+}
+
+/* ---- conversations ---- */
+
+struct listed {
+    bool json;
+    int status;
+};
+
+static int list_conversation(void *ctx, const struct conversation *c)
+{
+    struct listed *l = ctx;
+    struct buf b = {0};
+    char when[32] = "";
+    time_t t = (time_t)c->time;
+    struct tm tm;
+    if (gmtime_r(&t, &tm))
+        strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm);
+    if (l->json) {
+        struct json_writer w = jw_line(&b);
+        jw_cstr(&w, "conversation", c->name);
+        jw_cstr(&w, "time", when);
+        jw_uint(&w, "messages", c->n_messages);
+        jw_cstr(&w, "model", c->model);
+        jw_end_line(&w);
+    } else {
+        buf_printf(&b, "%-24s  ", c->name);
+        log_put_time(&b, when);
+        buf_printf(&b, "  %6zu %-8s  %s\n", c->n_messages,
+                   plural(c->n_messages, "message", "messages"),
+                   c->model ? c->model : "?");
+    }
+    return l->status = out_print(&b, out_write_names);
+}
+
+static int run_conversations(struct opt_parsed *p)
+{
+    struct listed l = {.json = p->a.json};
+    struct qwick_err e;
+    return conversation_each(list_conversation, &l, &e) ? msg_fail(&e)
+                                                        : l.status;
+}
+
+/* Remove a conversation, then what the log has of it. */
+static int remove_conversation(const char *name, bool force)
+{
+    const struct log_query q = {.conversation = name};
+    struct buf what = {0};
+    struct log_db *l;
+    struct qwick_err e;
+    int64_t n = 0;
+    int rc = buf_printf(&what, "conversation %s with its answers", name)
+                 ? msg_oom()
+                 : confirm_removal(what.data, force);
+    buf_free(&what);
+    if (rc >= 0)
+        return rc;
+    int none = conversation_remove(name, &e);
+    if (none < 0)
+        return msg_fail(&e);
+    if ((rc = open_log(&l)) != 0)
+        return rc;
+    if (l && log_db_remove(l, &q, &n, &e))
+        rc = msg_fail(&e);
+    else if (none && !n)
+        rc = msg_failure("log: there is no conversation %s", name);
+    log_db_close(l);
+    return rc;
 }
 
 /* ---- show and rm ---- */
@@ -174,6 +244,8 @@ static int run_rm(struct opt_parsed *p)
     if (p->n_args > 1 &&
         (r = opt_no_effect(p, OPT_force, OPT_NONE, "with ids")) >= 0)
         return r;
+    if (q.conversation)
+        return remove_conversation(q.conversation, p->a.force);
     if ((status = open_log(&l)) != 0)
         return status;
     if (p->a.all && (r = confirm_removal("all answers", p->a.force)) >= 0)
@@ -199,6 +271,7 @@ static const struct sub {
     {"list", run_list, false, {OPT_json, OPT_last, OPT_conversation}},
     {"search", run_search, true, {OPT_json, OPT_last, OPT_conversation}},
     {"show", run_show, true, {OPT_json}},
+    {"conversations", run_conversations, false, {OPT_json}},
     {"rm", run_rm, true, {OPT_conversation, OPT_all, OPT_force}},
 };
 
@@ -223,16 +296,17 @@ static int log_run(struct opt_parsed *p, struct qwick_engine *eng)
     while (s < subs + N_SUBS && strcmp(s->name, name) != 0)
         s++;
     if (s == subs + N_SUBS)
-        return opt_usage(p->verb,
-                         "\"%s\": is none of list, search, show, rm; search "
-                         "finds words",
-                         name);
+        return opt_usage(
+            p->verb,
+            "\"%s\": is none of list, search, show, conversations, "
+            "rm; search finds words",
+            name);
     if (!s->words && p->n_args > 1)
         return opt_usage(p->verb, "\"%s\": unexpected", p->args[1]);
     snprintf(why, sizeof(why), "with %s", s->name);
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
-        int r = sub_has(s, all[i]) ? -1
-                                   : opt_no_effect(p, all[i], OPT_NONE, why);
+        int r =
+            sub_has(s, all[i]) ? -1 : opt_no_effect(p, all[i], OPT_NONE, why);
         if (r >= 0)
             return r;
     }
@@ -243,18 +317,22 @@ const struct verb verb_log = {
     .bit = V_LOG,
     .name = "log",
     .group = VERBS_ANSWER,
-    .args = "[list|search|show|rm] [WORDS|ID...]",
+    .args = "[list|search|show|conversations|rm] [WORDS|ID...]",
     .summary = "list, search or remove what was asked and answered",
     .about =
         "List the answers that --log, or log = on in the config file, has "
-        "kept; the newest\nis the last line. search lists those whose prompt or "
-        "answer has each of the\nwords, in upper or lower case; a word in quotes "
-        "may have blanks. show prints an\nanswer with its prompt, its options and "
-        "its times, without an ID the newest one.\nrm removes answers for good. "
-        "The log is an SQLite database,\n$XDG_STATE_HOME/qwick/log/log.db, which "
-        "only you can read.",
+        "kept; "
+        "the\nnewest is the last line. search lists those whose prompt or "
+        "answer "
+        "has each of\nthe words, in upper or lower case; a word in quotes may "
+        "have blanks. show prints\nan answer with its prompt, its options and "
+        "its "
+        "times, without an ID the newest\none. conversations lists those of "
+        "--conversation. rm removes answers for good.\nThe log is an SQLite "
+        "database, which only you can read.",
     .examples = "  qwick --log \"list files\" && qwick log show\n"
                 "  qwick log search files\n"
                 "  qwick log --last 100 --json\n",
+    .check = conversation_check,
     .run = log_run,
 };

@@ -102,8 +102,7 @@ int log_print_whole(void *ctx, const struct log_row *row)
     struct buf b = {0};
     buf_printf(&b, "answer %lld, ", (long long)row->id);
     log_put_time(&b, row->time.s);
-    buf_printf(&b, ", %s\nmodel: %s\n", shown(row->verb),
-               shown(row->model));
+    buf_printf(&b, ", %s\nmodel: %s\n", shown(row->verb), shown(row->model));
     if (row->conversation.s)
         buf_printf(&b, "conversation: %s\n", row->conversation.s);
     buf_printf(&b,

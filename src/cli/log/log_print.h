@@ -16,7 +16,7 @@ void log_put_time(struct buf *out, const char *time);
 
 /* Callbacks of log_db_each, which write to stdout. They return an exit status,
  * after a message. ctx is an int, which gets that status, too. */
-int log_print_row(void *ctx, const struct log_row *row);  /* a short line */
+int log_print_row(void *ctx, const struct log_row *row);   /* a short line */
 int log_print_whole(void *ctx, const struct log_row *row); /* all of it */
 int log_print_json(void *ctx, const struct log_row *row);
 

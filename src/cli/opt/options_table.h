@@ -326,8 +326,14 @@ OPTION(FLAG, go_on, "continue", V_GENERATE, .letter = 'C', .access = OPT_KEEPS,
        .help = "go on with the conversation that was kept last, and keep it")
 VARIANT(FLAG, go_on, "continue", V_CHAT, .letter = 'C', .access = OPT_KEEPS,
         ONCE, .help = "begin with the conversation that qwick --keep kept last")
-OPTION(TEXT, conversation, "conversation", V_LOG, .arg = "NAME", ONCE,
-       .help = "only answers of this conversation")
+OPTION(TEXT, conversation, "conversation", V_GENERATE, .arg = "NAME",
+       .access = OPT_KEEPS, ONCE,
+       .help = "go on with your conversation NAME, or begin it, and keep it")
+VARIANT(TEXT, conversation, "conversation", V_CHAT, .arg = "NAME", ONCE,
+        .help = "go on with your conversation NAME, or begin it, and keep it "
+                "after each answer")
+VARIANT(TEXT, conversation, "conversation", V_LOG, .arg = "NAME", ONCE,
+        .help = "only answers of this conversation; rm removes it, too")
 OPTION(FLAG_FILE, log, "log", V_GENERATE | V_BATCH, .choices = "all",
        .access = OPT_LOGS,
        .help = "keep the prompt and the answer for qwick log; log = on in the "

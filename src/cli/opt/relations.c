@@ -142,6 +142,11 @@ static const struct relation rows[] = {
     RULE(V_CHAT, EXCLUDES, IDS(OPT_go_on), IDS(OPT_chat_json, OPT_session,
          OPT_allow_special)),
     RULE(V_CHAT, EXCLUDES, IDS(OPT_chat_json), IDS(OPT_session)),
+    RULE(V_GENERATE, EXCLUDES, IDS(OPT_conversation), IDS(OPT_keep, OPT_go_on,
+         OPT_session, OPT_chat_json, OPT_prompt_ids, OPT_raw, OPT_repeat,
+         OPT_allow_special)),
+    RULE(V_CHAT, EXCLUDES, IDS(OPT_conversation), IDS(OPT_go_on, OPT_session,
+         OPT_chat_json, OPT_allow_special)),
     RULE(V_ALL, EXCLUDES, IDS(OPT_log), IDS(OPT_no_log)),
 
     /* Answers */
@@ -166,7 +171,8 @@ static const struct relation rows[] = {
          OPT_save_session, OPT_lookup, OPT_draft, OPT_think_file,
          OPT_profile_file, OPT_profile_timing, OPT_no_newline),
          several_samples, NULL),
-    RULE_IF(V_ALL, NO_EFFECT_WITH, IDS(OPT_keep, OPT_go_on), IDS(OPT_samples),
+    RULE_IF(V_ALL, NO_EFFECT_WITH, IDS(OPT_keep, OPT_go_on,
+         OPT_conversation), IDS(OPT_samples),
          several_samples, NULL),
     RULE_IF(V_ALL, NO_EFFECT_WITH, IDS(OPT_samples), IDS(OPT_greedy),
          several_samples, NULL),
@@ -216,7 +222,7 @@ static const struct relation rows[] = {
 
     /* The model */
     RULE(V_ALL, NO_EFFECT_WITHOUT, IDS(OPT_prefix_cache_size),
-         IDS(OPT_prefix_cache, OPT_cache_dir)),
+         IDS(OPT_prefix_cache, OPT_cache_dir, OPT_conversation)),
 };
 /* clang-format on */
 

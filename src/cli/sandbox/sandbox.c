@@ -75,15 +75,17 @@ static int add_calls(void *ctx, enum opt_access access, const char *path)
     return 0;
 }
 
-/* The place of an option that does not name its path; NULL with *why 0: there is
+/* The place of an option that does not name its path, but perhaps what is there;
+ * NULL with *why 0: there is
  * none. */
-static char *own_place(enum opt_access access, int *why)
+static char *own_place(enum opt_access access, const char *name, int *why)
 {
     struct qwick_err e = {0};
     struct buf path = {0};
     char *place = NULL;
     int bad =
-        access == OPT_KEEPS  ? state_need_path(&path, STATE_LAST, "--keep", &e)
+        access == OPT_KEEPS && name ? state_conversation_path(&path, name, &e)
+        : access == OPT_KEEPS  ? state_need_path(&path, STATE_LAST, "--keep", &e)
         : access == OPT_LOGS ? state_need_path(&path, STATE_LOG, "--log", &e)
         : access == OPT_CACHES ? qwick_cache_dir(&place, &e)
                                : 0;
@@ -96,11 +98,10 @@ static char *own_place(enum opt_access access, int *why)
 static int add_files(void *ctx, enum opt_access access, const char *path)
 {
     int why = 0;
-    if (access == OPT_LOGS)
-        path = NULL; /* "all" */
-    char *own = path ? NULL : own_place(access, &why);
-    if (path || own)
-        why = sandbox_files_add(ctx, access, path ? path : own);
+    bool named = path && access != OPT_LOGS && access != OPT_KEEPS;
+    char *own = named ? NULL : own_place(access, path, &why);
+    if (named || own)
+        why = sandbox_files_add(ctx, access, named ? path : own);
     free(own);
     return why;
 }
@@ -175,7 +176,7 @@ static int add_system(struct sandbox_files *f)
 static int add_cache(struct sandbox_files *f)
 {
     int why;
-    char *dir = own_place(OPT_CACHES, &why);
+    char *dir = own_place(OPT_CACHES, NULL, &why);
     if (dir && access(dir, F_OK) == 0)
         why = sandbox_files_add(f, OPT_CACHES, dir);
     free(dir);

@@ -106,9 +106,8 @@ static int db_prepare(struct log_db *l, sqlite3_stmt **s, struct buf *sql,
 {
     *s = NULL;
     int rc = sql->failed ? err_oom(e, sql->len)
-             : sqlite.prepare_v2(l->db, sql->data, -1, s, NULL)
-                 ? db_fail(l, e)
-                 : 0;
+             : sqlite.prepare_v2(l->db, sql->data, -1, s, NULL) ? db_fail(l, e)
+                                                                : 0;
     buf_free(sql);
     return rc;
 }
@@ -180,18 +179,18 @@ static int create_schema(struct log_db *l, struct qwick_err *e)
     static const char *const types[] = {"INTEGER", "REAL", "TEXT", "TEXT"};
     struct buf sql = {0};
     bool empty = true;
-    buf_puts(&sql, "CREATE TABLE answers (id INTEGER PRIMARY KEY AUTOINCREMENT");
+    buf_puts(&sql,
+             "CREATE TABLE answers (id INTEGER PRIMARY KEY AUTOINCREMENT");
     for (size_t i = 1; i < N_COLUMNS; i++)
         buf_printf(&sql, ", %s %s", columns[i].name, types[columns[i].kind]);
-    buf_printf(&sql, "); PRAGMA application_id=%d; PRAGMA user_version=%d", OURS,
-               SCHEMA);
-    int rc = sql.failed ? err_oom(e, 0)
-                        : db_exec(l,
-                                  "PRAGMA auto_vacuum=FULL; BEGIN IMMEDIATE",
-                                  e) ||
-                              check_schema(l, &empty, e) ||
-                              (empty && db_exec(l, sql.data, e)) ||
-                              db_exec(l, "COMMIT", e);
+    buf_printf(&sql, "); PRAGMA application_id=%d; PRAGMA user_version=%d",
+               OURS, SCHEMA);
+    int rc = sql.failed
+                 ? err_oom(e, 0)
+                 : db_exec(l, "PRAGMA auto_vacuum=FULL; BEGIN IMMEDIATE", e) ||
+                       check_schema(l, &empty, e) ||
+                       (empty && db_exec(l, sql.data, e)) ||
+                       db_exec(l, "COMMIT", e);
     db_rollback(l);
     buf_free(&sql);
     return rc ? -1 : 0;
@@ -222,11 +221,10 @@ static int use_journal(struct log_db *l, struct qwick_err *e)
 /* Set up the connection. The file's contents are not trusted. */
 static int set_up(struct log_db *l, struct qwick_err *e)
 {
-    int rc =
-        sqlite.busy_timeout(l->db, BUSY_MS) ||
-        sqlite.db_config(l->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL) ||
-        sqlite.create_function_v2(l->db, "log_has", 2, SQLITE_UTF8, NULL,
-                                  sql_has, NULL, NULL, NULL);
+    int rc = sqlite.busy_timeout(l->db, BUSY_MS) ||
+             sqlite.db_config(l->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL) ||
+             sqlite.create_function_v2(l->db, "log_has", 2, SQLITE_UTF8, NULL,
+                                       sql_has, NULL, NULL, NULL);
     return rc ? db_fail(l, e)
               : db_exec(l,
                         "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; "
@@ -371,11 +369,11 @@ static int insert_row(struct log_db *l, const struct log_row *row,
         return -1;
     for (int i = 1; i < N_COLUMNS; i++) {
         const struct column *c = &columns[i];
-        bad = bad || (c->kind == KIND_INT
-                          ? sqlite.bind_int64(s, i, *INT_AT(row, c))
-                      : c->kind == KIND_REAL
-                          ? sqlite.bind_double(s, i, *REAL_AT(row, c))
-                          : bind_text(s, i, *TEXT_AT(row, c)));
+        bad =
+            bad ||
+            (c->kind == KIND_INT    ? sqlite.bind_int64(s, i, *INT_AT(row, c))
+             : c->kind == KIND_REAL ? sqlite.bind_double(s, i, *REAL_AT(row, c))
+                                    : bind_text(s, i, *TEXT_AT(row, c)));
     }
     bad = bad || sqlite.step(s) != SQLITE_DONE;
     int rc = bad ? db_fail(l, e) : 0;
@@ -392,8 +390,7 @@ static void time_text(char *out, size_t size)
         *out = 0;
 }
 
-int log_db_add(struct log_db *l, const struct log_row *row,
-               struct qwick_err *e)
+int log_db_add(struct log_db *l, const struct log_row *row, struct qwick_err *e)
 {
     struct log_row whole = *row;
     char when[32];
@@ -417,8 +414,7 @@ static void put_where(struct buf *sql, const struct log_query *q)
     if (q->conversation)
         buf_puts(sql, " AND conversation = ?1");
     for (size_t i = 0; i < q->n_words; i++)
-        buf_printf(sql,
-                   " AND (log_has(prompt, ?%zu) OR log_has(answer, ?%zu))",
+        buf_printf(sql, " AND (log_has(prompt, ?%zu) OR log_has(answer, ?%zu))",
                    i + 2, i + 2);
 }
 
@@ -454,9 +450,9 @@ static void read_row(sqlite3_stmt *s, struct log_row *row)
         else if (c->kind == KIND_REAL)
             *(double *)at = sqlite.column_double(s, i);
         else if (sqlite.column_type(s, i) != SQLITE_NULL)
-            *(struct log_text *)at = (struct log_text){
-                (const char *)sqlite.column_text(s, i),
-                (size_t)sqlite.column_bytes(s, i)};
+            *(struct log_text *)at =
+                (struct log_text){(const char *)sqlite.column_text(s, i),
+                                  (size_t)sqlite.column_bytes(s, i)};
     }
 }
 

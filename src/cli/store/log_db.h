@@ -23,24 +23,24 @@
 /* The columns of a row, in the order of the table: small ones first, because
  * SQLite reads a row from its beginning. INT: int64_t. REAL: double. TEXT and
  * JSON: struct log_text. */
-#define LOG_COLUMNS(X)                                                        \
-    X(INT, id)              /* ascends, and is never used again */            \
-    X(TEXT, time)           /* when the answer ended: 2026-11-22T10:30:00Z */ \
-    X(TEXT, verb)           /* generate, chat or batch */                     \
-    X(TEXT, model)          /* as JSON output names it */                     \
-    X(TEXT, conversation)   /* the name of --conversation */                  \
-    X(TEXT, finish_reason)  /* as in JSON output */                           \
-    X(INT, messages)        /* of the chat, with the prompt; 0: no chat */    \
-    X(INT, prompt_tokens)                                                     \
-    X(INT, cached_tokens)   /* those that were not evaluated again */         \
-    X(INT, completion_tokens)                                                 \
-    X(INT, seed)                                                              \
-    X(REAL, prefill_ms)                                                       \
-    X(REAL, total_ms)                                                         \
-    X(JSON, options)        /* those that were set, and the sampling */       \
-    X(TEXT, prompt)         /* the last message of the user, or the text */   \
-    X(TEXT, answer)                                                           \
-    X(TEXT, thinking)                                                         \
+#define LOG_COLUMNS(X)                                                       \
+    X(INT, id)             /* ascends, and is never used again */            \
+    X(TEXT, time)          /* when the answer ended: 2026-11-22T10:30:00Z */ \
+    X(TEXT, verb)          /* generate, chat or batch */                     \
+    X(TEXT, model)         /* as JSON output names it */                     \
+    X(TEXT, conversation)  /* the name of --conversation */                  \
+    X(TEXT, finish_reason) /* as in JSON output */                           \
+    X(INT, messages)       /* of the chat, with the prompt; 0: no chat */    \
+    X(INT, prompt_tokens)                                                    \
+    X(INT, cached_tokens) /* those that were not evaluated again */          \
+    X(INT, completion_tokens)                                                \
+    X(INT, seed)                                                             \
+    X(REAL, prefill_ms)                                                      \
+    X(REAL, total_ms)                                                        \
+    X(JSON, options) /* those that were set, and the sampling */             \
+    X(TEXT, prompt)  /* the last message of the user, or the text */         \
+    X(TEXT, answer)                                                          \
+    X(TEXT, thinking)                                                        \
     X(TEXT, system)
 
 struct log_text {
