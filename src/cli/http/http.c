@@ -19,6 +19,8 @@
 #define SEND_BUFFER (128 * 1024)
 /* Complete answers are written for this time after http_stop. */
 #define STOP_MS 1000
+/* Rounds of libmicrohttpd after which new events are looked for. */
+#define MAX_ROUNDS 8
 /* Without a free descriptor we accept nothing for this time. */
 #define ACCEPT_PAUSE_MS 100
 
@@ -38,6 +40,17 @@ static bool may_read(const struct http *h, int fd, int listener)
 static bool may_write(const struct http *h, int fd)
 {
     return !h->clients[fd] || h->clients[fd]->state != CLIENT_REFUSED;
+}
+
+/* Let epoll tell when connections that cannot be written to can be. */
+static void watch_blocked(struct http *h, const struct pollfd *polls, nfds_t n)
+{
+    for (nfds_t j = 0; j < n; j++) {
+        struct http_client *k = h->clients[polls[j].fd];
+
+        if (k && (polls[j].events & POLLOUT) && !polls[j].revents)
+            http_client_blocked(h, k);
+    }
 }
 
 /* Let libmicrohttpd do what it can without waiting. Returns whether there was
@@ -63,12 +76,17 @@ static bool daemon_round(struct http *h, size_t i, bool resumed)
         if (events)
             polls[n++] = (struct pollfd){.fd = fd, .events = (short)events};
     }
-    if (poll(polls, n, 0) <= 0 && !resumed)
+    /* It looks at resumed connections only now, so they are not in the sets. */
+    int n_ready = resumed ? 0 : poll(polls, n, 0);
+
+    if (n_ready < (int)n && !resumed)
+        watch_blocked(h, polls, n);
+    if (n_ready <= 0 && !resumed)
         return false;
     FD_ZERO(&in);
     FD_ZERO(&out);
     FD_ZERO(&except);
-    for (nfds_t j = 0; j < n; j++) {
+    for (nfds_t j = 0; j < n && !resumed; j++) {
         if (!polls[j].revents)
             continue;
         if (polls[j].events & POLLIN)
@@ -209,6 +227,7 @@ void http_on_thread(struct http *h, void (*fn)(void *arg), void *arg)
 static int http_loop(struct http *h, struct qwick_err *e)
 {
     double stop_ms = INFINITY;
+    int rounds = 0;
 
     for (;;) {
         double nearest;
@@ -229,6 +248,9 @@ static int http_loop(struct http *h, struct qwick_err *e)
         h->resumed = moved = false;
         for (size_t i = 0; i < h->n_listeners; i++)
             moved = daemon_round(h, i, resumed) || moved;
+        if (moved && ++rounds < MAX_ROUNDS)
+            continue;
+        rounds = 0;
         if (events_wait(h, moved ? 0 : wait_ms(nearest), e) != 0)
             return -1;
     }

@@ -180,30 +180,42 @@ void http_wake(struct http *h)
         return;
 }
 
-/* With the mutex locked: the I/O thread shall look at this call. */
-static void call_wake(struct http_call *c)
+/* With the mutex locked: the I/O thread shall look at this call. Returns whether
+ * it has to be woken. */
+static bool call_wake(struct http_call *c)
 {
     struct http *h = c->h;
     bool first = !h->woken;
 
     if (c->woken || !c->client)
-        return;
+        return false;
     c->woken = true;
     c->n_refs++;
     c->next_woken = NULL;
     *h->last_woken = c;
     h->last_woken = &c->next_woken;
-    if (first)
-        http_wake(h);
+    return first;
 }
 
-/* With the mutex locked: the answer is complete. */
-static void call_end(struct http_call *c)
+/* With the mutex locked: the answer is complete. Returns as call_wake. */
+static bool call_end(struct http_call *c)
 {
+    bool wake;
+
     c->ended = true;
-    call_wake(c);
+    wake = call_wake(c);
     if (c->ready) /* the handler was an owner */
         http_call_release(c);
+    return wake;
+}
+
+/* Unlock the mutex, then wake the I/O thread: woken earlier it would take the
+ * CPU, and wait for the mutex. */
+static void unlock_and_wake(struct http *h, bool wake)
+{
+    pthread_mutex_unlock(&h->mutex);
+    if (wake)
+        http_wake(h);
 }
 
 int http_add_field(struct http_call *c, const char *name, const char *value)
@@ -231,7 +243,7 @@ bool http_refuse(struct http_call *c, int status, const char *type,
                  struct buf *body)
 {
     struct http *h = c->h;
-    bool started;
+    bool started, wake = false;
 
     pthread_mutex_lock(&h->mutex);
     started = c->started;
@@ -243,9 +255,9 @@ bool http_refuse(struct http_call *c, int status, const char *type,
             c->out = *body;
             *body = (struct buf){0};
         }
-        call_end(c);
+        wake = call_end(c);
     }
-    pthread_mutex_unlock(&h->mutex);
+    unlock_and_wake(h, wake);
     return !started;
 }
 
@@ -261,8 +273,7 @@ void http_stream(struct http_call *c)
 
     pthread_mutex_lock(&h->mutex);
     c->streams = true;
-    call_wake(c);
-    pthread_mutex_unlock(&h->mutex);
+    unlock_and_wake(h, call_wake(c));
 }
 
 bool http_started(const struct http_call *c)
@@ -278,6 +289,7 @@ bool http_started(const struct http_call *c)
 int http_write(struct http_call *c, const char *p, size_t n)
 {
     struct http *h = c->h;
+    bool wake = false;
     int r = -1;
 
     pthread_mutex_lock(&h->mutex);
@@ -285,9 +297,9 @@ int http_write(struct http_call *c, const char *p, size_t n)
         r = buf_append(&c->out, p, n);
         c->failed = r != 0;
         c->started = c->started || n > 0;
-        call_wake(c);
+        wake = call_wake(c);
     }
-    pthread_mutex_unlock(&h->mutex);
+    unlock_and_wake(h, wake);
     return r;
 }
 
@@ -306,6 +318,5 @@ void http_end(struct http_call *c)
     struct http *h = c->h;
 
     pthread_mutex_lock(&h->mutex);
-    call_end(c);
-    pthread_mutex_unlock(&h->mutex);
+    unlock_and_wake(h, call_end(c));
 }

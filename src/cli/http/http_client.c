@@ -12,6 +12,9 @@
 
 /* After a refusal the client has this time to read it, and to close. */
 #define LINGER_MS 3000
+/* EPOLLOUT comes to that when a connection is full. Without this a unix socket
+ * would wake us each time that its client reads. */
+#define CLIENT_EVENTS (EPOLLIN | EPOLLRDHUP | EPOLLET)
 
 /* ---- a connection ---- */
 
@@ -296,6 +299,18 @@ void http_client_expire(struct http *h, struct http_client *k)
         http_client_close(h, k);
 }
 
+void http_client_blocked(struct http *h, struct http_client *k)
+{
+    struct epoll_event event = {.events = CLIENT_EVENTS | EPOLLOUT,
+                                .data.fd = k->fd};
+
+    if (k->watched)
+        return;
+    k->watched = true;
+    if (epoll_ctl(h->epoll, EPOLL_CTL_MOD, k->fd, &event) != 0)
+        http_client_close(h, k);
+}
+
 void http_client_event(struct http *h, struct http_client *k, unsigned events)
 {
     if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
@@ -568,8 +583,7 @@ static void client_open(struct http *h, struct MHD_Connection *m,
 {
     int fd = mhd.get_connection_info(m, MHD_CONNECTION_INFO_CONNECTION_FD)
                  ->connect_fd;
-    struct epoll_event event = {
-        .events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.fd = fd};
+    struct epoll_event event = {.events = CLIENT_EVENTS, .data.fd = fd};
     struct http_client *k = calloc(1, sizeof *k);
 
     if (!k || fd >= FD_SETSIZE ||

@@ -27,6 +27,7 @@ struct http_client {
     bool look;          /* an event has come that client_look has not seen */
     bool left;          /* the client sends nothing more */
     bool suspended;     /* libmicrohttpd leaves the connection alone */
+    bool watched;       /* epoll tells when it can be written to */
     size_t n_seen;      /* bytes seen of a head that is not complete */
     double deadline_ms; /* what then happens depends on the state; INFINITY:
                            nothing */
@@ -98,6 +99,8 @@ struct http {
 
 /* Epoll has events for the connection. */
 void http_client_event(struct http *h, struct http_client *k, unsigned events);
+/* The connection cannot be written to now. */
+void http_client_blocked(struct http *h, struct http_client *k);
 /* `look` is set: something has come, or a flag has changed. */
 void http_client_look(struct http *h, struct http_client *k);
 /* The deadline is over. */
