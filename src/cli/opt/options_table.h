@@ -246,9 +246,10 @@ OPTION(CHOICE, overflow, "overflow", V_GENERATE | V_CHOOSE, .arg = "HOW",
        .help = "what to do with a prompt that does not fit: refuse it, or keep "
                "its head, its tail, or both ends")
 OPTION(FILE, preset, "preset", V_GENERATE | V_BATCH | V_CHOOSE, .letter = 'T',
-       .arg = "NAME", ONCE,
-       .first = "use your prompt template NAME",
-       .help = "use your prompt template NAME, with its options; see qwick(1)")
+       .arg = "TEMPLATE", ONCE,
+       .first = "your prompt template of this name or path",
+       .help = "use your prompt template, by its name or path; see qwick help "
+               "templates")
 OPTION(FILE, prompt_template, "prompt-template",
        V_GENERATE | V_BATCH | V_CHOOSE, .arg = "TEXT", ONCE,
        .help = "the prompt is TEXT with the input in place of {}")
