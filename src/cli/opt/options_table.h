@@ -231,7 +231,8 @@ VARIANT(TEXT, system, "system", V_SERVE, .letter = 's',
 OPTION(FILE, system_file, "system-file", V_ANSWER | V_CHOOSE,
        .peers = "system-prompt-file", .help = "system prompt from a file")
 OPTION(FILE, chat_json, "chat-json", V_GENERATE | V_CHOOSE, ONCE,
-       .help = "a chat as JSON: an array of messages, or an object with them")
+       .help = "a chat as JSON: an array of messages, or an object with them; "
+               "the prompt, if there is one, is its next message")
 VARIANT(FILE, chat_json, "chat-json", V_CHAT, ONCE,
         .help = "begin with the messages of FILE, as /load does")
 OPTION(TEXT, prompt_ids, "prompt-ids", V_GENERATE | V_CHOOSE, .arg = "IDS",
