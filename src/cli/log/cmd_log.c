@@ -246,13 +246,12 @@ const struct verb verb_log = {
     .args = "[list|search|show|rm] [WORDS|ID...]",
     .summary = "list, search or remove what was asked and answered",
     .about =
-        "List the answers that --log, or log = on in the config file, has "
-        "kept; the newest\nis the last line. search lists those whose prompt or "
-        "answer has each of the\nwords, in upper or lower case; a word in quotes "
-        "may have blanks. show prints an\nanswer with its prompt, its options and "
-        "its times, without an ID the newest one.\nrm removes answers for good. "
-        "The log is an SQLite database,\n$XDG_STATE_HOME/qwick/log/log.db, which "
-        "only you can read.",
+        "List the answers that --log, or log = on in the config file, has kept; the\n"
+        "newest is the last line. search lists those whose prompt or answer has each of\n"
+        "the words, in upper or lower case; a word in quotes may have blanks. show\n"
+        "prints an answer with its prompt, its options and its times, without an ID the\n"
+        "newest one. rm removes answers for good. The log is an SQLite database,\n"
+        "$XDG_STATE_HOME/qwick/log/log.db, which only you can read.",
     .examples = "  qwick --log \"list files\" && qwick log show\n"
                 "  qwick log search files\n"
                 "  qwick log --last 100 --json\n",
