@@ -195,6 +195,19 @@ $(BUILD)/src/file/builtin_data.o: src/file/builtin_data.S $(wildcard models/demo
 	@mkdir -p $(@D)
 	$(CC) -c -o $@ $<
 
+# The commit for "qwick version -v", in a file: root, for whom git refuses the
+# repository of another user, keeps what the build has written.
+COMMIT := $(shell git ls-files --error-unmatch Makefile >/dev/null 2>&1 && \
+  git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/null)
+$(BUILD)/commit: always
+	@mkdir -p $(@D)
+	@if [ -n "$(COMMIT)" ] || [ ! -e $@ ]; then \
+	  echo "$(COMMIT)" | cmp -s - $@ || echo "$(COMMIT)" >$@; fi
+always:
+$(BUILD)/src/cli/shell/cmd_version.o: $(BUILD)/commit
+$(BUILD)/src/cli/shell/cmd_version.o: private OPT += \
+  -DQWICK_COMMIT='"$(shell cat $(BUILD)/commit 2>/dev/null)"'
+
 $(BUILD)/src/cli/shell/completion_scripts.o: src/cli/shell/completion_scripts.S \
                              $(wildcard src/cli/shell/completion/*) Makefile
 	@mkdir -p $(@D)

@@ -12,6 +12,9 @@ setup_file() {
     ln -s "$PWD/models/demo" "$hub/models--org--Muse/snapshots/1"
     mkdir -p "$d/home/lib" "$d/work/dir" "$d/work/my dir" "$d/bin"
     cp -r models/demo "$d/home/lib/tiny:6k"
+    mkdir -p "$d/home/.config/qwick/prompts"
+    touch "$d/home/.config/qwick/prompts/"{to-french,to_english,other}.txt
+    touch "$d/home/.config/qwick/prompts/tail"
     cp -r models/demo "$d/home/lib/Evil\$(touch pwned)"
     touch "$d/work/deep.gguf" "$d/work/data.txt" "$d/work/my file.txt"
     ln -s "$(realpath "${QWICK:-./qwick}")" "$d/bin/qwick"
@@ -67,6 +70,10 @@ qwick x d|
 qwick tokenize d|
 qwick -m d|deep.gguf dir
 qwick -md|deep.gguf dir
+qwick -T t|to-french to_english
+qwick -Tto-|to-french
+qwick batch --preset=to_|to_english
+qwick batch --preset d|data.txt dir
 qwick -m Mu|Muse
 qwick --draft Mu|Muse
 qwick -m org/M|org/Muse
@@ -114,7 +121,7 @@ for line in open(sys.argv[2]):
         continue
     key, word = line.rstrip("\n").split("|", 1)
     # some shells repeat the option or the letter, or end directories with /
-    word = re.sub(r"^--[a-z-]+=|^-[a-z](?=.)", "", word).rstrip("/")
+    word = re.sub(r"^--[a-z-]+=|^-[a-zA-Z](?=.)", "", word).rstrip("/")
     if word:
         got[key].add(word)
 bad = [(k, sorted(got[k] - want[k]), sorted(want[k] - got[k]))

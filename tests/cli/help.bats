@@ -77,6 +77,21 @@ PY
     [ "$(q tokenize --version)" = "qwick 0.1.0" ]
 }
 
+@test "version -v: the commit, the compiler, the machine, the kernels, the libraries" {
+    run -0 --separate-stderr q version -v
+    [ -z "$stderr" ]
+    equal "$(cut -d ' ' -f 1 <<<"$output" | tr '\n' ' ')" \
+        "qwick commit compiler system cpu cpu_id kernels libraries "
+    [ "${lines[0]}" = "qwick 0.1.0" ]
+    [[ ${lines[1]} =~ ^commit\ +([0-9a-f]{12}(-dirty)?|unknown)$ ]]
+    [[ ${lines[2]} =~ ^compiler\ +(gcc|Clang)\ [0-9]+ ]]
+    [[ ${lines[6]} =~ ^kernels\ +"$(q inspect --json | jget 'o["isa"]'), " ]]
+    [[ ${lines[7]} == *" glibc 2."*" libutf8proc.so."* ]]
+    [[ $output != *"$(uname -n) "* && $output != *"$(id -un) "* ]]
+    # only the verb has details
+    [ "$(q -v --version)" = "qwick 0.1.0" ]
+}
+
 @test "help has no line over 80 columns" {
     { q --help
         for v in $VERBS $TOPICS; do q help $v; done

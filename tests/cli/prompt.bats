@@ -204,7 +204,8 @@ warns() {
     for v in count tokenize; do
         run -0 --separate-stderr q $v -f "$T/empty" -f "$T/a"
         [ "$stderr" = "qwick: warning: $T/empty: is empty" ]
-        equal "$output" "$(q $v -f "$T/a")"
+        # the last line of count is the total
+        equal "$(tail -n 1 <<<"${output%$'\ttotal'}")" "$(q $v -f "$T/a")"
         run -0 --separate-stderr q -q $v -f "$T/empty" -f "$T/a"
         [ -z "$stderr" ]
     done
@@ -363,7 +364,6 @@ warns() {
     fails 1 "$T" -f "$T"
     fails 1 "$T/missing" --system-file "$T/missing" hi
     fails 1 "$T/missing" --chat-json "$T/missing"
-    fails 2 "cannot be combined" -p a --chat-json "$T/a"
     fails 2 "one prompt only" two words
     fails 2 "--prompt was given" -p a b
     fails 2 "standard input is named" -f - -f -
@@ -419,6 +419,32 @@ warns() {
     equal "$(q --think off -s "be brief" "list files")" "$(q --prompt-ids "$ids")"
     equal "$(q --think off --chat-json "$T/chat")" "$(q --prompt-ids "$ids")"
     equal "$("$QWICK" --think off --chat-json - <"$T/chat")" "$(q --prompt-ids "$ids")"
+}
+
+@test "--chat-json FILE TEXT: the text is the next message of the chat" {
+    echo '[{"role":"user","content":"list files"},{"role":"assistant","content":"ls"}]' >"$T/chat"
+    echo '[{"role":"user","content":"list files"},{"role":"assistant","content":"ls"},{"role":"user","content":"by size"}]' >"$T/all"
+    ids=$("$QWICK" render <"$T/all" | "$QWICK" tokenize)
+    want=$(q --exact --json --prompt-ids "$ids" | jget '(o["text"], o["usage"]["prompt_tokens"])')
+    more() { "$QWICK" --exact --json --chat-json "$@" | jget '(o["text"], o["usage"]["prompt_tokens"])'; }
+    equal "$(more "$T/chat" "by size" </dev/null)" "$want"
+    equal "$(more "$T/chat" -p "by size" </dev/null)" "$want"
+    printf 'by size' >"$T/f"
+    equal "$(more "$T/chat" -f "$T/f" </dev/null)" "$want"
+    equal "$(more - "by size" <"$T/chat")" "$want"
+    # standard input is a part of the text, if there is another one
+    ids=$(sed 's/by size/by name\\n\\nby size/' "$T/all" | "$QWICK" render | "$QWICK" tokenize)
+    equal "$(echo "by name" | more "$T/chat" "by size")" \
+        "$(q --exact --json --prompt-ids "$ids" | jget '(o["text"], o["usage"]["prompt_tokens"])')"
+    run -2 bash -c 'echo "by size" | "$0" --chat-json "$1"' "$QWICK" "$T/chat"
+    [[ $output == *"--chat-json: cannot be combined with a prompt on standard input"* ]]
+    equal "$(q choose --exact -a ls -a pwd --chat-json "$T/chat" "by size")" \
+        "$(q choose --exact -a ls -a pwd --chat-json "$T/all")"
+    fails 2 "no prompt" --chat-json "$T/chat" ""
+    fails 2 "--prompt-ids: cannot be combined with a prompt" --prompt-ids 1 x
+    # such a conversation can be kept
+    q --keep --chat-json "$T/chat" "by size" >/dev/null
+    run -0 q -C "with details"
 }
 
 @test "the golden answers of the built-in model" {

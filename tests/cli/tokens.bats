@@ -280,3 +280,26 @@ gappy_model() {
     echo '{"eos_token_id": 4294967296}' >"$T/m/generation_config.json"
     fails 3 "generation_config.json: eos_token_id" -m "$T/m" --raw -n 2 list
 }
+
+@test "count: several files get a line each, and a total" {
+    printf 'list files' >"$T/a"
+    printf 'hello, world\n' >"$T/b c"
+    : >"$T/empty"
+    a=$(q count -f "$T/a") b=$(q count -f "$T/b c")
+    cd "$T"
+    equal "$(q count -f a -f "b c")" "$a"$'\ta\n'"$b"$'\tb c\n'"$((a + b))"$'\ttotal'
+    equal "$(q count --json -f a -f "b c")" \
+        "{\"files\":[{\"file\":\"a\",\"count\":$a},{\"file\":\"b c\",\"count\":$b}],\"count\":$((a + b))}"
+    # one file is a number, as before; files are counted apart, not joined
+    equal "$(q count -f a)" "$a"
+    run -0 --separate-stderr q count -f a -f empty -f a
+    equal "$output" "$a"$'\ta\n0\tempty\n'"$a"$'\ta\n'"$((2 * a))"$'\ttotal'
+    [[ $stderr == "qwick: warning: "*empty* ]]
+    equal "$(printf 'list files' | "$QWICK" count -f - -f a | head -n 1)" "$a"$'\t-'
+    # a name cannot fake a line
+    cp a $'x\ny'
+    equal "$(q count -f a -f $'x\ny' | sed -n 2p)" "$a"$'\t"x\\ny"'
+    # one that is missing prints nothing
+    run -1 --separate-stderr q count -f a -f none
+    [ -z "$output" ]
+}

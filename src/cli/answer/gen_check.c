@@ -78,9 +78,9 @@ static int check_prompt(struct opt_parsed *p)
     int r;
     if ((r = check_words(p)) >= 0 || (r = preset_check(p)) >= 0)
         return r;
-    if (p->n_args && (a->prompt_ids || a->chat_json))
-        return opt_usage(p->verb, "--%s: cannot be combined with a prompt",
-                         a->prompt_ids ? "prompt-ids" : "chat-json");
+    if (p->n_args && a->prompt_ids)
+        return opt_usage(p->verb,
+                         "--prompt-ids: cannot be combined with a prompt");
     check_think(p);
     size_t dashes = a->chat_json && strcmp(a->chat_json, "-") == 0;
     dashes += a->system_file && strcmp(a->system_file, "-") == 0;

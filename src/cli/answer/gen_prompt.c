@@ -74,6 +74,25 @@ static int check_kept_system(const struct gen_job *j)
                : 0;
 }
 
+/* Whether the command line has a message for the chat of --chat-json: then
+ * standard input may be a part of it, as of any prompt. */
+static bool has_more(const struct gen_job *j)
+{
+    return j->arg || j->p->a.file.n;
+}
+
+static bool chat_is_stdin(const struct args *a)
+{
+    return a->chat_json && strcmp(a->chat_json, "-") == 0;
+}
+
+/* Add the prompt's text to the chat, as the user's next message. */
+static int add_text(struct gen_job *j, struct qwick_err *e)
+{
+    return msg_result(
+        qwick_chat_add(j->chat, "user", j->text.data, j->text.len, e), e);
+}
+
 /* Make the chat of --continue or --conversation: the kept messages, and the
  * prompt's text. There are none when a conversation begins. */
 static int read_kept(struct gen_job *j, struct qwick_err *e)
@@ -90,8 +109,7 @@ static int read_kept(struct gen_job *j, struct qwick_err *e)
     if (status)
         return status;
     gen_kept_hint(j->chat);
-    return msg_result(
-        qwick_chat_add(j->chat, "user", j->text.data, j->text.len, e), e);
+    return add_text(j, e);
 }
 
 /* Check the choice of tools against the tools and the options. Without tools, a
@@ -121,8 +139,7 @@ static void set_arg(struct gen_job *j)
 static int refuse_stdin(const struct gen_job *j, const char *whole)
 {
     const struct args *a = &j->p->a;
-    bool taken = a->no_stdin ||
-                 (a->chat_json && strcmp(a->chat_json, "-") == 0) ||
+    bool taken = a->no_stdin || chat_is_stdin(a) ||
                  (a->tools && strcmp(a->tools, "-") == 0);
     return !taken && stdin_has_data()
                ? opt_usage(j->p->verb,
@@ -138,14 +155,14 @@ static int read_texts(struct gen_job *j, bool records, struct prompt_faults *f,
                       struct qwick_err *e)
 {
     const struct args *a = &j->p->a;
-    const struct prompt_sources sources = {.files = &a->file,
-                                           .text = j->arg,
-                                           .names = a->file_names,
-                                           .no_stdin = records || a->no_stdin,
-                                           .exact = a->raw,
-                                           .others = records,
-                                           .refuse_empty =
-                                               j->p->verb == &verb_choose};
+    const struct prompt_sources sources = {
+        .files = &a->file,
+        .text = j->arg,
+        .names = a->file_names,
+        .no_stdin = records || a->no_stdin || chat_is_stdin(a),
+        .exact = a->raw,
+        .others = records,
+        .refuse_empty = j->p->verb == &verb_choose};
     if (prompt_system(&j->system, a->system, a->system_file, a->raw, f, e) ||
         prompt_compose(&j->text, &sources, f, e) ||
         (!records && preset_apply(&j->text, j->p, e)))
@@ -170,17 +187,28 @@ int gen_read_before(struct gen_job *j, struct qwick_err *e)
     return status ? status : read_prefill(j, &faults);
 }
 
+/* Read the chat of --chat-json, and the text of the command line if there is
+ * one. */
+static int read_chat_and_text(struct gen_job *j, struct prompt_faults *f,
+                              struct qwick_err *e)
+{
+    int status = has_more(j) ? read_texts(j, false, f, e) : 0;
+    if (!status)
+        status = read_chat(j, j->p->a.chat_json, e);
+    return status || !has_more(j) ? status : add_text(j, e);
+}
+
 int gen_read_input(struct gen_job *j, struct qwick_err *e)
 {
     const struct args *a = &j->p->a;
     struct prompt_faults faults = {0};
-    const char *whole = a->prompt_ids  ? "--prompt-ids"
-                        : a->chat_json ? "--chat-json"
-                                       : NULL;
+    set_arg(j);
+    const char *whole = a->prompt_ids                  ? "--prompt-ids"
+                        : a->chat_json && !has_more(j) ? "--chat-json"
+                                                       : NULL;
     int status = whole ? refuse_stdin(j, whole) : 0;
     if (status)
         return status;
-    set_arg(j);
     if (a->prompt_ids)
         return msg_result(prompt_ids("--prompt-ids", a->prompt_ids,
                                      strlen(a->prompt_ids), false, &j->ids,
@@ -190,7 +218,7 @@ int gen_read_input(struct gen_job *j, struct qwick_err *e)
         return status;
     if (tool_choice_parse(&j->choice, a->tool_choice))
         return msg_oom();
-    status = a->chat_json ? read_chat(j, a->chat_json, e)
+    status = a->chat_json ? read_chat_and_text(j, &faults, e)
                           : read_texts(j, false, &faults, e);
     if (status || ((a->go_on || a->conversation) && (status = read_kept(j, e)) != 0) ||
         (status = read_prefill(j, &faults)) != 0)

@@ -320,16 +320,13 @@ const struct verb verb_log = {
     .args = "[list|search|show|conversations|rm] [WORDS|ID...]",
     .summary = "list, search or remove what was asked and answered",
     .about =
-        "List the answers that --log, or log = on in the config file, has "
-        "kept; "
-        "the\nnewest is the last line. search lists those whose prompt or "
-        "answer "
-        "has each of\nthe words, in upper or lower case; a word in quotes may "
-        "have blanks. show prints\nan answer with its prompt, its options and "
-        "its "
-        "times, without an ID the newest\none. conversations lists those of "
-        "--conversation. rm removes answers for good.\nThe log is an SQLite "
-        "database, which only you can read.",
+        "List the answers that --log, or log = on in the config file, has kept; the\n"
+        "newest is the last line. search lists those whose prompt or answer has each of\n"
+        "the words, in upper or lower case; a word in quotes may have blanks. show\n"
+        "prints an answer with its prompt, its options and its times, without an ID the\n"
+        "newest one. conversations lists those of --conversation. rm removes answers for\n"
+        "good. The log is an SQLite database, $XDG_STATE_HOME/qwick/log/log.db, which\n"
+        "only you can read.",
     .examples = "  qwick --log \"list files\" && qwick log show\n"
                 "  qwick log search files\n"
                 "  qwick log --last 100 --json\n",

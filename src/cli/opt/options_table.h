@@ -231,7 +231,8 @@ VARIANT(TEXT, system, "system", V_SERVE, .letter = 's',
 OPTION(FILE, system_file, "system-file", V_ANSWER | V_CHOOSE,
        .peers = "system-prompt-file", .help = "system prompt from a file")
 OPTION(FILE, chat_json, "chat-json", V_GENERATE | V_CHOOSE, ONCE,
-       .help = "a chat as JSON: an array of messages, or an object with them")
+       .help = "a chat as JSON: an array of messages, or an object with them; "
+               "the prompt, if there is one, is its next message")
 VARIANT(FILE, chat_json, "chat-json", V_CHAT, ONCE,
         .help = "begin with the messages of FILE, as /load does")
 OPTION(TEXT, prompt_ids, "prompt-ids", V_GENERATE | V_CHOOSE, .arg = "IDS",
@@ -246,9 +247,10 @@ OPTION(CHOICE, overflow, "overflow", V_GENERATE | V_CHOOSE, .arg = "HOW",
        .help = "what to do with a prompt that does not fit: refuse it, or keep "
                "its head, its tail, or both ends")
 OPTION(FILE, preset, "preset", V_GENERATE | V_BATCH | V_CHOOSE, .letter = 'T',
-       .arg = "NAME", ONCE,
-       .first = "use your prompt template NAME",
-       .help = "use your prompt template NAME, with its options; see qwick(1)")
+       .arg = "TEMPLATE", ONCE,
+       .first = "your prompt template of this name or path",
+       .help = "use your prompt template, by its name or path; see qwick help "
+               "templates")
 OPTION(FILE, prompt_template, "prompt-template",
        V_GENERATE | V_BATCH | V_CHOOSE, .arg = "TEXT", ONCE,
        .help = "the prompt is TEXT with the input in place of {}")

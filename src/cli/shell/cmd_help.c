@@ -1,4 +1,4 @@
-/* The verbs help and version: --help, topics, and --version. */
+/* help: the pages of --help, and topics. */
 #include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
 #include "qwick.h"
@@ -35,14 +35,6 @@ static int help_run(struct opt_parsed *p, struct qwick_engine *eng)
                      DID_YOU_MEAN(near), near ? "?" : "");
 }
 
-static int version_run(struct opt_parsed *p, struct qwick_engine *eng)
-{
-    (void)eng;
-    if (p->n_args)
-        return opt_usage(p->verb, "\"%s\": takes no arguments", p->args[0]);
-    return opt_version();
-}
-
 const struct verb verb_help = {
     .bit = V_HELP,
     .name = "help",
@@ -56,15 +48,4 @@ const struct verb verb_help = {
                 "  qwick help verbs\n"
                 "  qwick help templates\n",
     .run = help_run,
-};
-
-const struct verb verb_version = {
-    .bit = V_VERSION,
-    .name = "version",
-    .group = VERBS_SHELL,
-    .args = "",
-    .summary = "the program's version",
-    .about = "Print the version of the program, as --version does.",
-    .examples = "  qwick version\n",
-    .run = version_run,
 };

@@ -51,7 +51,7 @@ void completion_quote(struct buf *out, const char *text)
 
 static const char *const known[][2] = {
     {"FILE", "file"},   {"PATH", "file"}, {"DIR", "dir"},
-    {"MODEL", "model"}, {"VERB", "verb"},
+    {"MODEL", "model"}, {"VERB", "verb"}, {"TEMPLATE", "template"},
 };
 
 /* Append the word for one part of a placeholder. Other parts in capitals stand

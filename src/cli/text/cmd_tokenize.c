@@ -9,6 +9,7 @@
 #include "cli/opt/common.h"
 #include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
+#include "cli/report/report.h"
 #include "qwick.h"
 
 struct job {
@@ -80,6 +81,54 @@ static int tokenize(struct job *j, struct buf *in, struct buf *out,
     return 0;
 }
 
+/* Count the tokens of each file of -f: a line for each, as wc prints them, and
+ * one for all together. */
+static int count_files(struct job *j, struct buf *in, struct buf *out,
+                       struct qwick_err *e)
+{
+    const struct strings *files = &j->a->file;
+    struct json_writer w = json_writer(out);
+    size_t total = 0, n;
+    int status = 0;
+    if (j->a->json) {
+        w = jw_line(out);
+        jw_array(&w, "files");
+    }
+    for (size_t i = 0; i < files->n && !status; i++) {
+        const struct strings one = {.v = &files->v[i], .n = 1};
+        bool found;
+        int32_t *ids;
+        in->len = 0;
+        if (prompt_bytes(in, &one, NULL, &found, e) ||
+            tokens_encode(j->eng, j->a, buf_text(in), in->len, &ids, &n, e)) {
+            status = msg_fail(e);
+            break;
+        }
+        free(ids);
+        total += n;
+        if (!in->len)
+            prompt_warn_empty(files->v[i]);
+        if (j->a->json) {
+            jw_object(&w, NULL);
+            jw_cstr(&w, "file", files->v[i]);
+            jw_uint(&w, "count", n);
+            jw_end_object(&w);
+        } else {
+            buf_printf(out, "%zu\t", n);
+            report_name(out, files->v[i]);
+            buf_putc(out, '\n');
+        }
+    }
+    if (j->a->json) {
+        jw_end_array(&w);
+        jw_uint(&w, "count", total);
+        jw_end_line(&w);
+    } else {
+        buf_printf(out, "%zu\ttotal\n", total);
+    }
+    return status;
+}
+
 static int detokenize(struct job *j, struct buf *in, struct buf *out,
                       struct qwick_err *e)
 {
@@ -135,7 +184,9 @@ static int text_run(struct opt_parsed *p, struct qwick_engine *eng)
     struct qwick_err e = {0};
     if (p->a.jsonl)
         return text_lines(&j, &e);
+    bool files = p->verb == &verb_count && p->a.file.n > 1;
     int status = p->verb == &verb_detokenize ? detokenize(&j, &in, &out, &e)
+                 : files                     ? count_files(&j, &in, &out, &e)
                                              : tokenize(&j, &in, &out, &e);
     /* the line after a text on a terminal is the shell's */
     if (out_is_tty() && out.len && out.data[out.len - 1] != '\n')
@@ -186,11 +237,13 @@ const struct verb verb_count = {
     .group = VERBS_TOKENS,
     .args = "[TEXT]",
     .summary = "number of tokens of a text",
-    .about = "Print how many tokens TEXT, the files of -f, or standard input "
-             "have. Bytes are\nkept as they are. Needs only the tokenizer's "
-             "files.",
+    .about = "Print how many tokens TEXT, the file of -f, or standard input "
+             "have. Several -f\ngive a line for each file, with a tab before "
+             "its name, and the total. Bytes are\nkept as they are. Needs only "
+             "the tokenizer's files.",
     .examples = "  qwick count \"hello world\"\n"
-                "  qwick count -f notes.txt\n",
+                "  qwick count -f notes.txt\n"
+                "  qwick count -f notes.txt -f chat.json\n",
     .opens = OPENS_TOKENIZER,
     .check = text_check,
     .run = text_run,

@@ -4,8 +4,8 @@
 # _qwick_options  the long options of each verb
 # _qwick_kinds    how a value is completed. Keys are an option, "VERB OPTION" if
 #                 the verb differs from others, and a verb for its argument.
-#                 Words: file, dir, model, verb; =WORD for the word itself;
-#                 - for a text; ? for a value that needs "=".
+#                 Words: file, dir, model, template, verb; =WORD for the word
+#                 itself; - for a text; ? for a value that needs "=".
 
 @TABLES@
 # Set kind to the words of an option's value; empty: it takes none.
@@ -108,6 +108,17 @@ _qwick_models()
     done < <("$program" models --names --no-config </dev/null 2>/dev/null)
 }
 
+# Offer the names of your prompt templates.
+_qwick_templates()
+{
+    local file
+    for file in "${XDG_CONFIG_HOME:-$HOME/.config}"/qwick/prompts/*.txt; do
+        file=${file##*/}
+        file=${file%.txt}
+        [[ $file == *[^[:alnum:]._+-]* ]] || _qwick_offer "$file"
+    done
+}
+
 # Offer the names of files (-f) or directories (-d), or of files with a suffix.
 _qwick_files()
 {
@@ -132,6 +143,11 @@ _qwick_value()
             _qwick_models
             _qwick_files -d
             _qwick_files -f gguf
+            ;;
+        template)
+            _qwick_templates
+            _qwick_files -d
+            _qwick_files -f txt
             ;;
         verb) _qwick_offer "${!_qwick_verb[@]}" ;;
         =*) _qwick_offer "${word#=}" ;;

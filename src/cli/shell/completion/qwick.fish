@@ -114,7 +114,16 @@ function __qwick_models
     printf '%s\n' $lines
 end
 
-# Print values of these kinds: file, dir, model, verb, or =WORD.
+# Print the names of your prompt templates.
+function __qwick_templates
+    set -l base $XDG_CONFIG_HOME
+    test -n "$base"; or set base ~/.config
+    for file in $base/qwick/prompts/*.txt
+        string replace -r '^.*/(.*)\.txt$' '$1' -- $file
+    end
+end
+
+# Print values of these kinds: file, dir, model, template, verb, or =WORD.
 function __qwick_value
     set -l value (string replace -r '^(--[^=]*=|-[^-])' '' -- (commandline -ct))
     for kind in $argv
@@ -129,6 +138,10 @@ function __qwick_value
                 string match -q '*:*' -- "$value"; and continue
                 __fish_complete_directories "$value" ''
                 __fish_complete_path "$value" | string match '*.gguf*'
+            case template
+                __qwick_templates
+                __fish_complete_directories "$value" ''
+                __fish_complete_path "$value" | string match '*.txt*'
             case verb
                 printf '%s\n' $__qwick_verbs (string replace -r '=.*' '' $__qwick_aliases)
             case '=*'

@@ -5,8 +5,8 @@
 # _qwick_options  the long options of each verb
 # _qwick_kinds    how a value is completed. Keys are an option, "VERB OPTION" if
 #                 the verb differs from others, and a verb for its argument.
-#                 Words: file, dir, model, verb; =WORD for the word itself;
-#                 - for a text; ? for a value that needs "=".
+#                 Words: file, dir, model, template, verb; =WORD for the word
+#                 itself; - for a text; ? for a value that needs "=".
 # _qwick_summary  the summary of each verb
 # _qwick_help     the help of each option, with keys as above
 
@@ -97,6 +97,13 @@ _qwick_models() {
   _wanted models expl model compadd -a names
 }
 
+# Offer the names of your prompt templates.
+_qwick_templates() {
+  local -a names
+  names=(${XDG_CONFIG_HOME:-$HOME/.config}/qwick/prompts/*.txt(N:t:r))
+  _wanted templates expl template compadd -a names
+}
+
 # Offer values of a kind.
 _qwick_value() {
   local word
@@ -109,6 +116,10 @@ _qwick_value() {
     model)
       _qwick_models && ret=0
       _files -g '*.gguf' && ret=0
+      ;;
+    template)
+      _qwick_templates && ret=0
+      _files -g '*.txt' && ret=0
       ;;
     verb) _qwick_verbs && ret=0 ;;
     \=*) list+=("${word#=}") ;;
