@@ -228,7 +228,7 @@ $(BUILD)/tests/test_alloc_faults: private ALL_LDFLAGS += -Wl,--wrap=malloc \
 $(BUILD)/tests/test_geometry $(BUILD)/tests/test_heads: \
     private ALL_LDFLAGS += -Wl,--wrap=config_load
 # Tests of the command line. The table of options names all verbs.
-cli_tests := $(addprefix $(BUILD)/tests/test_,opt http http_head listen access \
+cli_tests := $(addprefix $(BUILD)/tests/test_,opt pca http http_head listen access \
              openai_chat serve_body responses messages_body log_db)
 command_line :=
 $(cli_tests): $(filter-out %/main.o,$(cli_obj))
@@ -294,7 +294,7 @@ check-races: ## search for races between threads and for memory errors
 analyse: ## run clang-tidy, cppcheck and gcc -fanalyzer
 	@scripts/analyse.sh
 
-check-html: all ## open the pages of bench and score in headless Chromium
+check-html: all ## open the pages of bench, score and embed in headless Chromium
 	@QWICK=$(abspath $(BIN)) OUT=$(BUILD)/html scripts/check-html.sh
 
 check-cluster: all ## run the recipes for many machines with Slurm and GNU parallel, as root

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Open the pages of `bench --html` and `score --html` in headless Chromium: no
+# Open the pages of `bench`, `score` and `embed --html` in headless Chromium: no
 # message of the console, the drawn elements are there, and no text leaves its
 # chart. Keeps screenshots in both colour schemes in the folder $OUT (default
 # build/html). Installs chromium, or prints SKIP.
@@ -97,3 +97,9 @@ printf '%s\n' 'list all files, sorted by size' '<script>alert("no")</script> & "
 QWICK_MODEL='' "$QWICK" --no-config score --perplexity -f "$OUT/text" --html "$OUT/score.html" \
     >/dev/null
 height=1900 check score svg=1 figure=1 .text=1 .c5=1 .c0=1 .curve=2 table=3 caption=4
+
+# four heaps of words, and the texts above
+awk 'BEGIN { split("list files;show disk usage;git commit -m;find by name", a, ";")
+    for (i = 0; i < 200; i++) print a[i % 4 + 1], "x" i }' | cat - "$OUT/text" >"$OUT/lines"
+QWICK_MODEL='' "$QWICK" --no-config embed -q --lines -i "$OUT/lines" --html "$OUT/embed.html" >/dev/null
+height=1250 check embed svg=1 figure=1 .f0=204 .thin=204 title=206 desc=1 table=1

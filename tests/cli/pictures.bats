@@ -217,7 +217,9 @@ json.dump(o, open(sys.argv[3], "w"))' "$T/json" "$1" "$T/was"
     printf '<script>alert(1)</script> & "quoted" \xff\n\033[31m a\0b\tc' >"$T/<b>t"
     (cd "$T" && "$QWICK" score --perplexity --no-config -m "$OLDPWD/models/demo" -f '<b>t' --html s.html </dev/null >out)
     hurried q "${BENCH[@]}" --depths 4,60 --batches 2 --html "$T/b.html" >"$T/out"
-    python3 - "$T/s.html" "$T/b.html" <<'PY'
+    printf '%s\n' a 'b <script>alert(1)</script> & "quoted"' 'c' >"$T/lines"
+    (cd "$T" && "$QWICK" embed -q --no-config -m "$OLDPWD/models/demo" -f '<b>t' -f lines --html e.html </dev/null >out)
+    python3 - "$T/s.html" "$T/b.html" "$T/e.html" <<'PY'
 import html.parser, math, re, sys
 
 class Page(html.parser.HTMLParser):
@@ -261,7 +263,9 @@ for path in sys.argv[1:]:
     for tag in ("title", "desc"):
         assert p.counts[tag] >= p.counts["svg"] - source.count("aria-hidden") > 0
     pages.append(p)
-score, bench = pages
+score, bench, embed = pages
+assert '<b>t\n<script>alert(1)</script> & "quoted" \ufffd\n\\x1b[31m a' in embed.text
+assert 'lines\na\nb <script>alert(1)</script> & "quoted"\nc' in embed.text
 assert '<script>alert(1)</script> & "quoted" \\xff\n\\x1b[31m a\\x00b\tc' in score.text
 assert "\u201c\\x00\u201d" in score.text + "".join(score.spans)
 assert "<b>t" in score.text
@@ -278,4 +282,66 @@ PY
     echo old >"$T/b.html"
     run -3 hurried q "${BENCH[@]}" -m models/demo -m "$T/none" --html "$T/b.html"
     [ "$(cat "$T/b.html")" = old ]
+}
+
+@test "embed --html: a map of the texts, equal bytes each time, at most 5000" {
+    for i in {1..40}; do echo "list files $i"; echo "git commit <$i>"; done >"$T/in"
+    q embed -q --lines -i "$T/in" --html "$T/a.html" --format tsv >"$T/tsv"
+    q embed -q --lines -i "$T/in" --html "$T/b.html" -t 1 --format npy -o "$T/npy"
+    cmp "$T/a.html" "$T/b.html"
+    python3 - "$T/a.html" "$T/tsv" "$T/in" <<'PY'
+import html, math, re, sys
+page = open(sys.argv[1]).read()
+points = re.findall(r'<path class="f0 thin" d="M([\d.]+) ([\d.]+)a[^"]*"><title>(.*?)</title></path>', page, re.S)
+lines = open(sys.argv[3]).read().split("\n")[:-1]
+assert [html.unescape(p[2]) for p in points] == [
+    "%s: line %d\n%s" % (sys.argv[3], i + 1, t) for i, t in enumerate(lines)]
+# the places are those of the vectors: their share of the variance is on the page
+rows = [[float(x) for x in l.split()] for l in open(sys.argv[2])]
+mean = [sum(c) / len(rows) for c in zip(*rows)]
+rows = [[x - m for x, m in zip(r, mean)] for r in rows]
+total = sum(x * x for r in rows for x in r)
+def axis(others):
+    v = [1 + k % 7 for k in range(len(mean))]
+    for _ in range(200):
+        at = [sum(map(float.__mul__, r, v)) for r in rows]
+        v = [sum(a * r[k] for a, r in zip(at, rows)) for k in range(len(mean))]
+        for o in others:
+            d = sum(map(float.__mul__, v, o))
+            v = [x - d * y for x, y in zip(v, o)]
+        n = math.sqrt(sum(x * x for x in v))
+        v = [x / n for x in v]
+    return v
+u = axis([])
+w = axis([u])
+for name, v, column in (("first", u, 0), ("second", w, 1)):
+    at = [sum(map(float.__mul__, r, v)) for r in rows]
+    share = 100 * sum(a * a for a in at) / total
+    told = float(re.search(name + r" component, ([\d.]+)% of", page)[1])
+    assert abs(told - share) < 0.2, (name, told, share)
+    # and a place on the screen is a linear function of the place along the axis
+    s = [float(p[column]) for p in points]
+    ms = sum(s) / len(s)
+    r = sum(a * (x - ms) for a, x in zip(at, s)) / math.sqrt(
+        sum(a * a for a in at) * sum((x - ms) ** 2 for x in s))
+    assert abs(r) > 0.999, (name, r)
+PY
+    # names: ids, arguments, long texts; one text, equal texts, bad ones
+    printf '%s\n' '{"id":"<x>","text":"a"}' '{"id":7,"text":"a"}' '{"id":8,"text":1}' >"$T/json"
+    run -1 q embed -q --jsonl -i "$T/json" --html "$T/a.html"
+    grep -qF '&quot;&lt;x&gt;&quot;, ' "$T/a.html"
+    [ "$(grep -c '<path class="f0' "$T/a.html")" -eq 2 ]
+    ! grep -qiE '\b(nan|inf)\b' "$T/a.html"
+    q embed -q "$(printf 'l\303\251st %.0s' {1..100})" --html "$T/a.html" >/dev/null
+    python3 -c 'import re, sys
+t = re.search("argument 1&#10;(.*)\u2026</title>", open(sys.argv[1]).read())[1]
+assert 190 < len(t.encode()) <= 200 and t.startswith("l\u00e9st l\u00e9st"), t' "$T/a.html"
+    # too many texts
+    seq 5001 >"$T/many"
+    fails 2 "--html: more than 5000 texts" embed -q --lines -i "$T/many" --html "$T/c.html"
+    run -2 bash -c '"$0" embed -q --lines --html "$1/c.html" --dim 1 >"$1/out" < <(cat "$1/many")' "$QWICK" "$T"
+    [[ $output == *"--html: more than 5000 texts"* ]]
+    [ ! -e "$T/c.html" ]
+    fails 2 "--html: is the file of --output" embed -q a -o "$T/c.html" --html "$T/c.html"
+    fails 1 "$T/none/p: cannot create: No such file" embed -q --html "$T/none/p" a
 }

@@ -294,15 +294,7 @@ static void put_surprises(struct html *h, const struct qwick_engine *eng,
 
 void score_page_begin(struct html *h, const struct qwick_engine *eng)
 {
-    const struct qwick_info *i = qwick_engine_info(eng);
-    struct machine m;
-    machine_read(&m);
-    html_begin(h, "qwick score");
-    html_puts(h, "<table class=\"facts\">\n<caption>Model</caption>\n");
-    html_fact(h, "Model", "%s", i->model);
-    html_fact(h, "Weights", "%s", i->weights_dtype);
-    html_fact(h, "qwick", "%s, %.60s kernels", qwick_version(), i->isa);
-    html_fact(h, "Date", "%s", m.date);
+    html_begin_model(h, "qwick score", eng);
     html_puts(h, "</table>\n<p class=\"soft\">Each token has the colour of its "
                  "probability after the tokens before it. Hold the pointer "
                  "over a token for its numbers and for the likeliest tokens at "

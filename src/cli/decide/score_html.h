@@ -5,9 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cli/report/html.h"
-#include "cli/report/machine.h"
 #include "cli/answer/score_text.h"
+#include "cli/report/html.h"
 #include "qwick.h"
 
 /* The likeliest tokens that the page names at each place. */

@@ -570,6 +570,9 @@ OPTION(FLAG, heat, "heat", V_SCORE,
        .help = "print the text with each token coloured by its probability")
 OPTION(FILE, html, "html", V_SCORE, .access = OPT_REPLACES, ONCE,
        .help = "also write a page with the coloured text to FILE")
+VARIANT(FILE, html, "html", V_EMBED, .access = OPT_REPLACES, ONCE,
+        .help = "also write a page to FILE with a map of the texts, at most "
+                "5000")
 VARIANT(FILE, html, "html", V_BENCH, .access = OPT_REPLACES, ONCE,
         .help = "also write a page with charts to FILE")
 OPTION(FLAG, md, "md", V_BENCH, .help = "print a Markdown table")

@@ -6,14 +6,14 @@
 /* The frame, in units of the drawing. */
 enum { LEFT = 64, RIGHT = 18, TOP = 40, BOTTOM = 52 };
 
-static double right(void)
+static double right(const struct chart *c)
 {
-    return CHART_WIDTH - RIGHT;
+    return (double)c->width - RIGHT;
 }
 
-static double bottom(void)
+static double bottom(const struct chart *c)
 {
-    return CHART_HEIGHT - BOTTOM;
+    return (double)c->height - BOTTOM;
 }
 
 /* ---- the frame ---------------------------------------------------------- */
@@ -26,7 +26,7 @@ static void put_tick_x(struct chart *c, double v)
     html_markup(c->h,
                 "<path class=\"grid\" d=\"M%.1f %dV%.1f\"/><text class=\"tick\""
                 " x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n",
-                at, TOP, bottom(), at, bottom() + 17, text);
+                at, TOP, bottom(c), at, bottom(c) + 17, text);
 }
 
 static void put_tick_y(struct chart *c, double v)
@@ -37,20 +37,21 @@ static void put_tick_y(struct chart *c, double v)
     html_markup(c->h,
                 "<path class=\"grid\" d=\"M%d %.1fH%.1f\"/><text class=\"tick\""
                 " x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
-                LEFT, at, right(), LEFT - 7, at + 4, text);
+                LEFT, at, right(c), LEFT - 7, at + 4, text);
 }
 
 static void put_axis_names(struct chart *c, const struct chart_axes *a)
 {
     struct html *h = c->h;
-    html_markup(h, "<text class=\"tick\" x=\"%.1f\" y=\"%d\" "
-                   "text-anchor=\"middle\">",
-                (LEFT + right()) / 2, CHART_HEIGHT - 12);
+    html_markup(h,
+                "<text class=\"tick\" x=\"%.1f\" y=\"%zu\" "
+                "text-anchor=\"middle\">",
+                (LEFT + right(c)) / 2, c->height - 12);
     html_cstr(h, a->x);
     html_markup(h,
                 "</text><text class=\"tick\" x=\"14\" y=\"%.1f\" "
                 "text-anchor=\"middle\" transform=\"rotate(-90 14 %.1f)\">",
-                (TOP + bottom()) / 2, (TOP + bottom()) / 2);
+                (TOP + bottom(c)) / 2, (TOP + bottom(c)) / 2);
     html_cstr(h, a->y);
     html_puts(h, "</text>\n");
 }
@@ -58,20 +59,21 @@ static void put_axis_names(struct chart *c, const struct chart_axes *a)
 void chart_begin(struct chart *c, struct html *h, const struct chart_axes *a)
 {
     double ticks[SCALE_TICKS];
-    *c = (struct chart){
-        .h = h,
-        .x = scale_make(a->x_lo, a->x_hi, a->x_log, LEFT, right()),
-        .y = scale_make(a->y_lo, a->y_hi, a->y_log, bottom(), TOP),
-        .id = h->n_ids++};
+    *c = (struct chart){.h = h,
+                        .width = a->width ? a->width : CHART_WIDTH,
+                        .height = a->height ? a->height : CHART_HEIGHT,
+                        .id = h->n_ids++};
+    c->x = scale_make(a->x_lo, a->x_hi, a->x_log, LEFT, right(c));
+    c->y = scale_make(a->y_lo, a->y_hi, a->y_log, bottom(c), TOP);
     if (a->x_tight && isfinite(a->x_lo) && a->x_lo < a->x_hi &&
         isfinite(a->x_hi)) {
         c->x.lo = a->x_lo;
         c->x.hi = a->x_hi;
     }
     html_markup(h,
-                "<figure>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" "
+                "<figure>\n<svg viewBox=\"0 0 %zu %zu\" role=\"img\" "
                 "aria-labelledby=\"t%zu d%zu\">\n<title id=\"t%zu\">",
-                CHART_WIDTH, CHART_HEIGHT, c->id, c->id, c->id);
+                c->width, c->height, c->id, c->id, c->id);
     html_cstr(h, a->title);
     html_markup(h, "</title><desc id=\"d%zu\">", c->id);
     html_cstr(h, a->about);
@@ -84,16 +86,18 @@ void chart_begin(struct chart *c, struct html *h, const struct chart_axes *a)
     n = scale_ticks(&c->y, ticks);
     for (size_t i = 0; i < n; i++)
         put_tick_y(c, ticks[i]);
-    html_markup(h, "<path class=\"axis\" fill=\"none\" d=\"M%d %dV%.1fH%.1f\"/>"
-                   "\n",
-                LEFT, TOP, bottom(), right());
+    html_markup(h,
+                "<path class=\"axis\" fill=\"none\" d=\"M%d %dV%.1fH%.1f\"/>"
+                "\n",
+                LEFT, TOP, bottom(c), right(c));
     put_axis_names(c, a);
 }
 
 /* ---- marks -------------------------------------------------------------- */
 
 /* Series have marks of different shapes. */
-static void put_shape(struct html *h, size_t style, double x, double y)
+static void put_shape(struct html *h, size_t style, bool thin, double x,
+                      double y)
 {
     static const char *const shapes[CHART_SERIES] = {
         "a4.5 4.5 0 1 0 .01 0z",            /* circle; from its top */
@@ -105,8 +109,8 @@ static void put_shape(struct html *h, size_t style, double x, double y)
     };
     static const double tops[CHART_SERIES] = {4.5, 4, 6, 5.5, 4.5, 4.5};
     size_t i = style % CHART_SERIES;
-    html_markup(h, "<path class=\"f%zu\" d=\"M%.1f %.1f%s\">", i, x,
-                y - tops[i], shapes[i]);
+    html_markup(h, "<path class=\"f%zu%s\" d=\"M%.1f %.1f%s\">", i,
+                thin ? " thin" : "", x, y - tops[i], shapes[i]);
 }
 
 static void add_key(struct chart *c, const struct chart_style *s, bool mark)
@@ -139,7 +143,7 @@ void chart_mark(struct chart *c, const struct chart_style *s, double x,
     if (!isfinite(x) || !isfinite(y))
         return;
     add_key(c, s, true);
-    put_shape(c->h, s->style, scale_at(&c->x, x), scale_at(&c->y, y));
+    put_shape(c->h, s->style, s->thin, scale_at(&c->x, x), scale_at(&c->y, y));
     end_mark(c->h, tip);
 }
 
@@ -151,8 +155,8 @@ void chart_bar(struct chart *c, const struct chart_style *s, double x0,
     add_key(c, s, true);
     html_markup(c->h,
                 "<path class=\"bar f%zu\" d=\"M%.1f %.1fV%.1fH%.1fV%.1fz\">",
-                s->style % CHART_SERIES, a + 1, bottom(), top,
-                fmax(b - 1, a + 2), bottom());
+                s->style % CHART_SERIES, a + 1, bottom(c), top,
+                fmax(b - 1, a + 2), bottom(c));
     end_mark(c->h, tip);
 }
 
@@ -197,7 +201,7 @@ void chart_line(struct chart *c, const struct chart_style *s, const double *x,
                 const double *y, size_t n)
 {
     struct path p = {.c = c};
-    size_t cells = CHART_WIDTH;
+    size_t cells = c->width;
     if (n == 0)
         return;
     add_key(c, s, false);
@@ -223,7 +227,7 @@ static void put_key(struct chart *c, size_t i)
     html_puts(c->h, "<span class=\"key\"><svg viewBox=\"0 0 26 14\" "
                     "aria-hidden=\"true\">");
     if (k->mark) {
-        put_shape(c->h, k->style, 13, 7);
+        put_shape(c->h, k->style, false, 13, 7);
         html_puts(c->h, "</path>");
     } else {
         html_markup(c->h, "<path class=\"curve s%zu%s\" d=\"M2 7h22\"/>",

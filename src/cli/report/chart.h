@@ -18,11 +18,13 @@ struct chart_axes {
     double x_lo, x_hi, y_lo, y_hi; /* of all values */
     bool x_log, y_log;
     bool x_tight; /* the axis ends at x_lo and x_hi, not at round numbers */
+    size_t width, height; /* 0: CHART_WIDTH and CHART_HEIGHT */
 };
 
 struct chart {
     struct html *h;
     struct scale x, y;
+    size_t width, height;
     size_t n_keys;    /* entries of the legend */
     struct chart_key {
         const char *name; /* borrowed */
@@ -41,7 +43,8 @@ void chart_end(struct chart *c, const char *caption);
 /* How a series looks. */
 struct chart_style {
     size_t style;     /* its colour and mark, modulo CHART_SERIES */
-    bool dash, thin;  /* of lines */
+    bool dash;        /* of lines */
+    bool thin;        /* a line is thin, a mark lets others shine through */
     const char *name; /* for the legend; NULL: not there. Borrowed until
                          chart_end */
 };

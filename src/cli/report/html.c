@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "cli/report/heat.h"
 #include "cli/io/out.h"
+#include "cli/report/heat.h"
+#include "cli/report/machine.h"
 #include "file/save.h"
+#include "qwick.h"
 
 /* Series have colours that keep apart for colour-blind people (Okabe and Ito's
  * order of hues, darker here so that thin lines have a contrast of 3), and
@@ -97,6 +99,20 @@ void html_begin(struct html *h, const char *title)
     html_markup(h, "\n</style>\n</head>\n<body>\n<main>\n<h1>");
     html_cstr(h, title);
     html_markup(h, "</h1>\n");
+}
+
+void html_begin_model(struct html *h, const char *title,
+                      const struct qwick_engine *eng)
+{
+    const struct qwick_info *i = qwick_engine_info(eng);
+    struct machine m;
+    machine_read(&m);
+    html_begin(h, title);
+    html_puts(h, "<table class=\"facts\">\n<caption>Model</caption>\n");
+    html_fact(h, "Model", "%s", i->model);
+    html_fact(h, "Weights", "%s", i->weights_dtype);
+    html_fact(h, "qwick", "%s, %.60s kernels", qwick_version(), i->isa);
+    html_fact(h, "Date", "%s", m.date);
 }
 
 void html_end(struct html *h)

@@ -19,6 +19,13 @@ struct html {
 void html_begin(struct html *h, const char *title);
 void html_end(struct html *h);
 
+struct qwick_engine;
+
+/* Begin a page, and a table of facts about the model and the program, to which
+ * the caller adds rows, and which it ends. */
+void html_begin_model(struct html *h, const char *title,
+                      const struct qwick_engine *eng);
+
 /* Append markup unchanged. html_markup is like printf; its %s must not be text
  * from outside. */
 #define html_puts(h, s)     ((void)buf_puts(&(h)->out, (s)))

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "file/json_writer.h"
 #include "base/key.h"
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
@@ -14,9 +13,12 @@
 #include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
 #include "cli/sandbox/sandbox.h"
+#include "cli/vectors/embed_html.h"
 #include "cli/vectors/embed_pending.h"
 #include "cli/vectors/texts.h"
 #include "cli/vectors/vectors.h"
+#include "file/json_writer.h"
+#include "file/save.h"
 #include "qwick.h"
 
 /* Most texts and tokens of a group, which is answered at once. */
@@ -25,6 +27,7 @@ enum { GROUP_TEXTS = 256, GROUP_TOKENS = 1 << 16 };
 struct text {
     char *id;    /* JSON, or NULL */
     char *error; /* why there is no vector, or NULL */
+    char *name;  /* with --html: of its point */
     int32_t *ids;
     size_t n, n_dropped;
     struct key key; /* hash of the ids */
@@ -47,6 +50,7 @@ struct job {
     struct qwick_embed_item items[GROUP_TEXTS];
     struct buf line;
     bool bad_records;
+    struct embed_map map; /* with --html */
 };
 
 /* ---- answers ------------------------------------------------------------ */
@@ -74,6 +78,7 @@ static void clear_group(struct job *j)
     for (size_t i = 0; i < j->n; i++) {
         free(j->group[i].id);
         free(j->group[i].error);
+        free(j->group[i].name);
         free(j->group[i].ids);
         j->group[i] = (struct text){0};
     }
@@ -114,6 +119,24 @@ static void embed_store(struct job *j)
     embed_pending_flush(&j->pending);
 }
 
+/* With --html: add the group's vectors to the map. */
+static int embed_add_points(struct job *j)
+{
+    struct qwick_err e;
+    for (size_t i = 0; i < j->n; i++) {
+        struct text *r = &j->group[i];
+        char *name = r->name;
+        r->name = NULL;
+        if (!name)
+            continue;
+        if (r->error)
+            free(name);
+        else if (embed_map_add(&j->map, j->rows + i * j->out.dim, name, &e))
+            return msg_fail(&e);
+    }
+    return 0;
+}
+
 /* Embed the group and write its vectors in order. */
 static int embed_answer(struct job *j)
 {
@@ -134,6 +157,8 @@ static int embed_answer(struct job *j)
         status = j->out.format == VECTORS_JSONL ? put_json(j, r, row)
                                                 : vectors_put(&j->out, row);
     }
+    if (!status)
+        status = embed_add_points(j);
     clear_group(j);
     return status;
 }
@@ -180,9 +205,17 @@ static int read_object(const struct json_value *v, struct qwick_embed_text *t,
     return 0;
 }
 
+static int too_many_points(void)
+{
+    return msg_refuse("--html: more than %d texts, which no map shows",
+                      EMBED_MAP_MAX);
+}
+
 static int embed_take(void *ctx, const struct texts_item *item)
 {
     struct job *j = ctx;
+    if (j->a->html && item->number > EMBED_MAP_MAX)
+        return too_many_points();
     struct text *r = &j->group[j->n++];
     struct qwick_embed_text t = {
         .text = item->text,
@@ -192,7 +225,8 @@ static int embed_take(void *ctx, const struct texts_item *item)
         .allow_special = j->a->allow_special,
         .truncate = j->a->truncate};
     struct qwick_err e = {0};
-    if (item->id && !(r->id = strdup(item->id)))
+    if ((item->id && !(r->id = strdup(item->id))) ||
+        (j->a->html && item->text && !(r->name = embed_map_name(item))))
         return msg_oom();
     int rc = item->value ? read_object(item->value, &t, &e) : 0;
     if (!rc && item->error)
@@ -238,6 +272,8 @@ static int embed_check(struct opt_parsed *p)
         return r;
     if (a->output && strcmp(a->output, "-") == 0)
         a->output = NULL; /* standard output */
+    if (a->html && a->output && strcmp(a->html, a->output) == 0)
+        return opt_usage(p->verb, "--html: is the file of --output");
     if (a->redo && !a->output)
         return opt_usage(p->verb, "--redo: has no effect without --output");
     return (format == VECTORS_F32 || format == VECTORS_NPY) && !a->output &&
@@ -316,7 +352,7 @@ static int open_all(struct job *j)
     free(ids);
     if (qwick_embedder_create(&j->m, j->eng, &o, &e))
         return msg_fail(&e);
-    size_t dim = qwick_embedder_dim(j->m);
+    size_t dim = j->map.dim = qwick_embedder_dim(j->m);
     j->rows = calloc(GROUP_TEXTS, dim * sizeof *j->rows);
     if (!j->rows)
         return msg_oom();
@@ -329,10 +365,22 @@ static int open_all(struct job *j)
     return sandbox_enter(j->p, j->eng, NULL, SIZE_MAX);
 }
 
+/* Check --html before any work. */
+static int check_map(const struct job *j)
+{
+    const struct texts t = {.p = j->p};
+    struct qwick_err e;
+    if (!j->a->html)
+        return 0;
+    if (texts_total(&t) > EMBED_MAP_MAX)
+        return too_many_points();
+    return msg_result(save_check(j->a->html, &e), &e);
+}
+
 static int embed(struct job *j)
 {
-    int status = open_all(j);
-    if (status)
+    int status = check_map(j);
+    if (status || (status = open_all(j)) != 0)
         return status;
     /* no reader waits for a file, or for NPY, which is written at the end */
     bool live = !j->a->output && j->out.format != VECTORS_NPY;
@@ -347,6 +395,9 @@ static int embed(struct job *j)
     if ((status = vectors_close(&j->out)) != 0)
         return status;
     end_pending(j, true);
+    if (j->a->html &&
+        (status = embed_map_write(&j->map, j->eng, j->a->html)) != 0)
+        return status;
     return j->bad_records ? (int)QWICK_ERR_RUNTIME : 0;
 }
 
@@ -365,6 +416,7 @@ static int embed_run(struct opt_parsed *p, struct qwick_engine *eng)
     clear_group(j);
     vectors_abort(&j->out);
     qwick_embedder_free(j->m);
+    embed_map_free(&j->map);
     buf_free(&j->line);
     free(j->rows);
     free(j);
