@@ -146,6 +146,14 @@ assert a["answers"] == b["answers"], (a, b)' \
     cmp "$T/a" "$T/b"
 }
 
+@test "--jsonl: the tools beside messages are in the prompt" {
+    local messages='"messages":[{"role":"user","content":"list files"}]'
+    printf '%s\n' "{$messages}" \
+        "{$messages,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"now\"}}]}" |
+        "$QWICK" choose --exact -a ls -a pwd --jsonl |
+        jlines 'len(o) == 2 and o[0]["answers"] != o[1]["answers"]'
+}
+
 @test "--jsonl: lines that are no JSON, beyond the first group of records" {
     python3 -c 'for i in range(300): print("{\"prompt\":\"hi\"}\nx" if i > 250 else
         "{\"prompt\":\"hi\"}")' >"$T/in"

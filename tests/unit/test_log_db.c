@@ -352,6 +352,37 @@ static void damaged(void **state)
 
 /* ---- processes ---- */
 
+struct reader {
+    const char *path;
+    size_t n;
+};
+
+/* A reader that waits, for a pager perhaps. */
+static int add_meanwhile(void *ctx, const struct log_row *row)
+{
+    struct reader *r = ctx;
+    struct log_db *l = log_made(r->path, LOG_MAX_BYTES);
+    assert_string_equal(row->prompt.s, "one");
+    add(l, "two", "meanwhile");
+    log_db_close(l);
+    r->n++;
+    return 0;
+}
+
+static void reading_keeps_nobody_from_adding(void **state)
+{
+    struct reader r = {.path = temp_path("log.db")};
+    struct qwick_err e;
+    if (no_library())
+        return;
+    struct log_db *l = log_made(r.path, LOG_MAX_BYTES);
+    add(l, "one", "a");
+    add(l, "one", "b");
+    assert_ok(log_db_each(l, &(struct log_query){0}, add_meanwhile, &r, &e), &e);
+    assert_int_equal(r.n, 2);
+    log_db_close(l);
+}
+
 static void several_processes(void **state)
 {
     enum { PROCESSES = 4, EACH = 25 };
@@ -392,6 +423,7 @@ int main(void)
         FRESH(modes),
         FRESH(other_files),
         FRESH(damaged),
+        FRESH(reading_keeps_nobody_from_adding),
         FRESH(several_processes),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);

@@ -113,7 +113,7 @@ static int read_prompt(void *ctx, size_t i, const struct json_value *v,
         return err_usage(e,
                          "not one of \"prompt\", \"messages\", \"prompt_ids\"");
     int r = ids        ? take_ids(j, l, ids, e)
-            : messages ? take_messages(j, l, messages, e)
+            : messages ? take_messages(j, l, v, e)
                        : take_text(j, l, text, e);
     if (r == 0 && l->n_ids == 0)
         r = err_usage(e, "prompt: has no tokens");

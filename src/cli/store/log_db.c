@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "cli/io/state_file.h"
 #include "cli/store/sqlite.h"
@@ -456,30 +457,100 @@ static void read_row(sqlite3_stmt *s, struct log_row *row)
     }
 }
 
+/* Let the texts of a row outlive its statement: copy them to *texts, each with a
+ * NUL behind it. */
+static int keep_texts(struct log_row *row, struct buf *texts,
+                      struct qwick_err *e)
+{
+    size_t n = 0;
+    for (const struct column *c = columns; c < columns + N_COLUMNS; c++)
+        if (column_is_text(c))
+            n += TEXT_AT(row, c)->n + 1;
+    texts->len = 0;
+    if (buf_reserve(texts, n))
+        return err_oom(e, n);
+    for (const struct column *c = columns; c < columns + N_COLUMNS; c++) {
+        struct log_text *t = (struct log_text *)((char *)row + c->offset);
+        if (!column_is_text(c) || !t->s)
+            continue;
+        const char *at = texts->data + texts->len;
+        buf_append(texts, t->s, t->n);
+        buf_putc(texts, 0);
+        t->s = at;
+    }
+    return 0;
+}
+
+/* Read the row of an id. *found: it is there. */
+static int read_id(struct log_db *l, int64_t id, struct log_row *row,
+                   struct buf *texts, bool *found, struct qwick_err *e)
+{
+    struct buf sql = {0};
+    sqlite3_stmt *s;
+    buf_puts(&sql, "SELECT ");
+    put_columns(&sql, 0, NULL);
+    buf_printf(&sql, " FROM answers WHERE id = %lld", (long long)id);
+    if (db_prepare(l, &s, &sql, e))
+        return -1;
+    int got = sqlite.step(s), rc = 0;
+    *found = got == SQLITE_ROW;
+    if (*found) {
+        read_row(s, row);
+        rc = keep_texts(row, texts, e);
+    } else if (got != SQLITE_DONE) {
+        rc = db_fail(l, e);
+    }
+    sqlite.finalize(s);
+    return rc;
+}
+
+struct ids {
+    int64_t *v; /* [n], the newest first */
+    size_t n, cap;
+};
+
+static int find_ids(struct log_db *l, const struct log_query *q,
+                    struct ids *out, struct qwick_err *e)
+{
+    struct buf sql = {0};
+    sqlite3_stmt *s;
+    int got = SQLITE_DONE;
+    buf_puts(&sql, "SELECT id FROM answers");
+    put_where(&sql, q);
+    buf_printf(&sql, " ORDER BY id DESC LIMIT %lld",
+               q->last ? (long long)q->last : -1);
+    if (db_prepare(l, &s, &sql, e))
+        return -1;
+    int rc = bind_where(l, s, q, e);
+    while (!rc && (got = sqlite.step(s)) == SQLITE_ROW) {
+        rc = ARRAY_RESERVE(out->v, out->cap, out->n + 1, e);
+        if (!rc)
+            out->v[out->n++] = sqlite.column_int64(s, 0);
+    }
+    if (!rc && got != SQLITE_DONE)
+        rc = db_fail(l, e);
+    sqlite.finalize(s);
+    return rc ? -1 : 0;
+}
+
+/* A statement that has not ended keeps others from adding rows, so none is open
+ * while fn runs: it may wait for a pager. */
 int log_db_each(struct log_db *l, const struct log_query *q,
                 int (*fn)(void *ctx, const struct log_row *row), void *ctx,
                 struct qwick_err *e)
 {
-    struct buf sql = {0};
+    struct ids ids = {0};
+    struct buf texts = {0};
     struct log_row row;
-    sqlite3_stmt *s;
-    int rc, got = SQLITE_DONE, stop = 0;
-    buf_puts(&sql, "SELECT ");
-    put_columns(&sql, 0, NULL);
-    buf_puts(&sql, " FROM answers WHERE id IN (SELECT id FROM answers");
-    put_where(&sql, q);
-    buf_printf(&sql, " ORDER BY id DESC LIMIT %lld) ORDER BY id",
-               q->last ? (long long)q->last : -1);
-    if (db_prepare(l, &s, &sql, e))
-        return -1;
-    rc = bind_where(l, s, q, e);
-    while (!rc && !stop && (got = sqlite.step(s)) == SQLITE_ROW) {
-        read_row(s, &row);
-        stop = fn(ctx, &row);
+    bool found;
+    int rc = find_ids(l, q, &ids, e), stop = 0;
+    for (size_t i = ids.n; i-- > 0 && !rc && !stop;) {
+        rc = read_id(l, ids.v[i], &row, &texts, &found, e);
+        if (!rc && found)
+            stop = fn(ctx, &row);
     }
-    if (!rc && !stop && got != SQLITE_DONE)
-        rc = db_fail(l, e);
-    sqlite.finalize(s);
+    buf_free(&texts);
+    free(ids.v);
     return rc;
 }
 
