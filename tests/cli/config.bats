@@ -94,6 +94,7 @@ demo_twice() {
     demo_twice
     cd "$T/cwd"
     on_terminal() { script -qefc "'$QWICK' count $* hi" /dev/null </dev/null | tr -d '\r'; }
+    local -x COLUMNS=200 # no message ends its line between words
     [[ $(on_terminal -m Qwen/Demo) == *"note: Qwen/Demo: is the path; the model of this name in the Hugging Face cache is $snapshot"* ]]
     equal "$(on_terminal -m ./Qwen/Demo)" 1
     equal "$(QWICK_MODEL=Qwen/Demo on_terminal)" 1

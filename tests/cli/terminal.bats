@@ -101,6 +101,7 @@ tty() {
 }
 
 @test "notes: the demo model; a warning: a file's name as text" {
+    export COLUMNS=200 # no message ends its line between words
     demo="qwick: note: this is the built-in demo model, which only knows shell commands; -m MODEL takes another one"
     [ "$(tty "$QWICK --no-stdin 'list files'")" = "$demo"$'\nls' ]
     [ "$(tty "$QWICK -q --no-stdin 'list files'")" = ls ]
@@ -161,4 +162,29 @@ tty() {
     [ "${#lines[@]}" -eq 4 ]
     [ "${lines[0]}" = "      id        logit      logprob      prob  text" ]
     [ "${lines[1]}" = '     833    15.554014    -0.923012  39.7320%  "tar"' ]
+}
+
+@test "on a terminal, notes and warnings end lines between words" {
+    cat >"$T/wrap.py" <<'PY'
+import os
+from on_pty import Pty
+for columns in (30, 60):
+    p = Pty([os.environ["QWICK"], "embed", "list files"], columns=columns)
+    p.end()
+    text = p.all.decode().replace("\r\n", "\n")
+    warning = text[text.index("qwick: warning"):text.index("doubtful") + 8]
+    lines = warning.split("\n")
+    assert len(lines) > 1 and all(len(x) <= columns for x in lines), lines
+    words = warning.split()
+    assert " ".join(words) == ("qwick: warning: qwick-demo: does not look like an "
+                               "embedding model, the vectors are doubtful"), words
+    # no line ends before a word that has a place in it
+    for a, b in zip(lines, lines[1:]):
+        assert len(a) + 1 + len(b.split(" ")[0]) > columns, lines
+PY
+    QWICK=$QWICK PYTHONPATH=tests/cli python3 "$T/wrap.py"
+    # a file gets each message as one line
+    run -0 --separate-stderr "$QWICK" embed "list files"
+    # shellcheck disable=SC2154 # run sets it
+    equal "$(printf '%s\n' "$stderr" | grep -c .)" 1
 }

@@ -14,6 +14,7 @@
 #include "base/utf8.h"
 #include "cli/io/escape.h"
 #include "cli/io/signals.h"
+#include "cli/io/term.h"
 
 static bool be_quiet, be_verbose, out_failed, out_tty, err_tty;
 
@@ -205,8 +206,25 @@ static void say_without_memory(const char *prefix, char *text, size_t len)
     fd_write(STDERR_FILENO, "\n", 1);
 }
 
-static void say(const char *prefix, const char *keep, const char *fmt,
-                va_list ap)
+/* Turn the last blank before each `columns` of a message into a line end, so
+ * that a terminal breaks no word. A character counts as one column. */
+static void wrap_words(struct buf *b, size_t columns)
+{
+    size_t blank = 0, used = 0; /* offset of the line's last blank; columns */
+    for (size_t i = 0; i < b->len; i++) {
+        used += (b->data[i] & 0xc0) != 0x80;
+        if (b->data[i] == ' ')
+            blank = i;
+        if (used > columns && blank) {
+            b->data[blank] = '\n';
+            i = blank;
+            blank = used = 0;
+        }
+    }
+}
+
+static void say(const char *prefix, const char *keep, bool wraps,
+                const char *fmt, va_list ap)
 {
     char text[2048];
     struct buf b = {0};
@@ -215,9 +233,12 @@ static void say(const char *prefix, const char *keep, const char *fmt,
         return;
     size_t len = (size_t)n < sizeof(text) ? (size_t)n : sizeof(text) - 1;
     len = utf8_complete(text, len);
-    if (buf_puts(&b, prefix) == 0 &&
-        escape_append(&b, text, len, ESCAPE_NAME, keep) == 0 &&
-        buf_putc(&b, '\n') == 0)
+    size_t columns = wraps && err_tty ? term_columns(STDERR_FILENO) : 0;
+    bool bad =
+        buf_puts(&b, prefix) || escape_append(&b, text, len, ESCAPE_NAME, keep);
+    if (!bad && columns)
+        wrap_words(&b, columns);
+    if (!bad && buf_putc(&b, '\n') == 0)
         fd_write(STDERR_FILENO, b.data, b.len);
     else
         say_without_memory(prefix, text, len);
@@ -237,7 +258,7 @@ void msg_say(enum msg_kind kind, const char *fmt, ...)
         (kind == MSG_HINT && !err_tty))
         return;
     va_start(ap, fmt);
-    say(prefixes[kind], kind == MSG_PLAIN ? "\n" : "", fmt, ap);
+    say(prefixes[kind], kind == MSG_PLAIN ? "\n" : "", !always, fmt, ap);
     va_end(ap);
 }
 
@@ -245,7 +266,7 @@ int msg_stop(enum qwick_err_code code, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    say("qwick: ", "", fmt, ap);
+    say("qwick: ", "", false, fmt, ap);
     va_end(ap);
     return (int)code;
 }

@@ -67,7 +67,8 @@ int fd_write(int fd, const void *p, size_t n);
 void msg_level(bool quiet, bool verbose);
 bool msg_quiet(void);
 
-/* What a message is, and when it is printed. */
+/* What a message is, and when it is printed. On a terminal, lines of warnings and
+ * notes end between words. */
 enum msg_kind {
     MSG_ERROR,   /* always */
     MSG_WARNING, /* unless quiet */
