@@ -135,6 +135,14 @@ bool chat_waits(const struct serve_call *c)
     return samples_wait(&s->all);
 }
 
+/* Whether a constraint holds calls to their form. */
+static bool chat_holds_calls(const struct request *r)
+{
+    return r->constraint &&
+           (r->constraint->kind == QWICK_CONSTRAINT_TOOLS ||
+            r->constraint->kind == QWICK_CONSTRAINT_TOOLS_AUTO);
+}
+
 int chat_start(struct serve_call *c, struct serve_error *e)
 {
     struct chat_state *s = c->state;
@@ -143,6 +151,8 @@ int chat_start(struct serve_call *c, struct serve_error *e)
     for (size_t i = 0; i < s->r.n && !rc; i++) {
         request_begin_calls(&s->r, i, &chat_at(s, i)->calls);
         chat_at(s, i)->calls.id_prefix = s->form->call_prefix;
+        chat_at(s, i)->calls.certain = chat_holds_calls(&s->r);
+        chat_at(s, i)->calls.one = s->r.one_call;
         rc = samples_queue(&s->all, i, &s->r, i, chat_token, e);
     }
     for (size_t i = 0; i < s->r.n && now && c->stream && !rc; i++)

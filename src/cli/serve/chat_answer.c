@@ -35,6 +35,27 @@ static bool chat_has_call(const struct chat_sample *x)
     return chat_of(x)->r.one_call && x->calls.n > 0;
 }
 
+/* ---- calls ---- */
+
+bool chat_next_call(struct chat_sample *x, struct chat_call_piece *out)
+{
+    const struct tool_call *call =
+        tool_calls_at(&x->calls, x->sent_calls, &out->ends);
+    if (!call)
+        return false;
+    out->i = x->sent_calls;
+    out->call = call;
+    out->begins = !x->call_open;
+    out->arguments = buf_text(&call->arguments) + x->sent_arguments;
+    out->n = call->arguments.len - x->sent_arguments;
+    if (!out->begins && !out->ends && !out->n)
+        return false;
+    x->call_open = !out->ends;
+    x->sent_arguments = out->ends ? 0 : call->arguments.len;
+    x->sent_calls += out->ends;
+    return true;
+}
+
 /* ---- tokens and the end of a sample ---- */
 
 int chat_token(void *ctx, const struct qwick_token_event *ev)

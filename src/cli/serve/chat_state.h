@@ -67,6 +67,8 @@ struct chat_sample {
     /* With a stream: what was sent. */
     bool began; /* the chunk with the role */
     size_t sent_thinking, sent_text, sent_calls;
+    bool call_open;        /* the beginning of the next call */
+    size_t sent_arguments; /* of this call */
     size_t n_blocks; /* Messages: blocks that have begun */
     int block;       /* Messages: the kind of the one that is open */
 };
@@ -101,6 +103,18 @@ struct chat_state *chat_open(struct serve_call *c, struct serve_error *e);
 
 /* Read a token of the answer. ctx is a struct chat_sample. */
 int chat_token(void *ctx, const struct qwick_token_event *ev);
+/* What of a call was not sent. */
+struct chat_call_piece {
+    size_t i; /* number of the call */
+    const struct tool_call *call;
+    bool begins, ends;
+    const char *arguments; /* [n] the next of them */
+    size_t n;
+};
+
+/* Take the next piece of calls as sent. Returns false if there is none. */
+bool chat_next_call(struct chat_sample *x, struct chat_call_piece *out);
+
 /* The callbacks of struct samples. */
 void chat_end_sample(struct sample *x);
 void chat_send_end(struct sample *x);
