@@ -284,7 +284,7 @@ for strict, status in ((None, 200), (False, 200), (True, 400), ("yes", 400)):
     r = post(s, PATH, {**base, "max_tokens": 3, "tools": [{"type": "function", "function": {
         "name": "f", "strict": strict, "parameters": {"properties": {"a": {"$ref": "#/no"}}}}}]})
     assert r.status == status, (strict, r.body)
-    assert status == 200 or b'"param":"tools"' in r.body.replace(b" ", b""), r.body
+    assert status == 200 or b'"param":"tools' in r.body.replace(b" ", b""), r.body
 # several calls have their own indices and ids
 c = base["messages"]
 text = '<tool_call>\n{"name": "%s", "arguments": %s}\n</tool_call>'

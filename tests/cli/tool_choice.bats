@@ -131,7 +131,7 @@ calling() {
     jlines '"error" not in o[0] and o[1]["error"].startswith(
         "record: tools: tool \"f\": parameters: #/properties/a/$ref: ")' <<<"$output"
     bad_tool '"strict":5,' >"$T/bad"
-    fails 2 "tool 1: function.strict: must be true or false, is a number" \
+    fails 2 "tools[0].function.strict: must be true or false, is a number" \
         --tools "$T/bad" x
 }
 

@@ -2,6 +2,7 @@
  * the batch. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/key.h"
@@ -21,6 +22,19 @@ static int chat_refuse(struct serve_error *e, const struct qwick_err *why,
     /* the library calls the messages "chat" */
     snprintf(e->e.msg, sizeof(e->e.msg), "%s", err_without_name(why, "chat"));
     return -1;
+}
+
+/* Where the message begins with a path in the member at fault, take this for
+ * it: messages[3].content. */
+static void chat_refine(const struct chat_state *s, struct serve_error *e)
+{
+    size_t n = strlen(e->param), path = strcspn(e->e.msg, ": ");
+    bool longer = n && path > n && path < sizeof(e->param) &&
+                  e->e.msg[path] == ':' &&
+                  strncmp(e->e.msg, e->param, n) == 0 && e->e.msg[n] == '[';
+    /* --system-file moves the messages */
+    if (longer && s->form->same_members && !s->all.c->s->g.system.data)
+        snprintf(e->param, sizeof(e->param), "%.*s", (int)path, e->e.msg);
 }
 
 /* Write the record that a body stands for to *json. */
@@ -62,7 +76,7 @@ static int chat_check_tools(struct chat_state *s, struct serve_error *e)
                             "tools: the chat template of %s shows no calls in "
                             "a form that qwick knows",
                             srv->id);
-    return r->tools && tools_check(r->tools, "tools", &why)
+    return r->tools && tools_check(r->tools, "", &why)
                ? chat_refuse(e, &why, "tools")
                : 0;
 }
@@ -101,7 +115,10 @@ struct chat_state *chat_open(struct serve_call *c, struct serve_error *e)
                               .send_end = chat_send_end,
                               .answer = chat_answer};
     samples_make_head(c, s->form->id_prefix, s->id, &s->head);
-    return chat_read(s, e) || chat_check_tools(s, e) ? NULL : s;
+    if (!chat_read(s, e) && !chat_check_tools(s, e))
+        return s;
+    chat_refine(s, e);
+    return NULL;
 }
 
 int chat_prepare(struct serve_call *c, struct serve_error *e)

@@ -112,6 +112,7 @@ static void chat_write(struct chat_state *s, const struct json_answer *a,
 
 const struct chat_form chat_form_openai = {
     .id_prefix = "chatcmpl-",
+    .same_members = true,
     .member_name = openai_member_name,
     .read = chat_read_body,
     .send_begin = chat_send_role,

@@ -23,6 +23,8 @@ struct chat_sample;
 struct chat_form {
     const char *id_prefix;   /* of the answer's id */
     const char *call_prefix; /* of ids of tool calls; NULL: "call" */
+    bool same_members; /* messages and tools of bodies are those of records, at
+                          the same places */
     /* The name in a body of a record's member. */
     const char *(*member_name)(const char *name);
     /* Preparation thread: write the members of the record (request.h) for
@@ -80,6 +82,7 @@ struct chat_state {
     struct openai_head head; /* of completion and chunks */
     char id[SAMPLES_ID];     /* of head */
     bool include_usage;
+    bool warm; /* the prompt is evaluated for the cache, and nothing answered */
     void *own; /* of the form */
 };
 

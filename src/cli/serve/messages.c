@@ -136,7 +136,8 @@ static void put_stop(struct json_writer *w, const struct chat_sample *x)
 {
     const struct qwick_result *r = &x->sample.r;
     const struct qwick_generate_options *o = &chat_of(x)->r.o;
-    bool cut = x->calls.cut || r->finish == QWICK_FINISH_LENGTH;
+    bool cut =
+        chat_of(x)->warm || x->calls.cut || r->finish == QWICK_FINISH_LENGTH;
     bool found = r->finish == QWICK_FINISH_STOP_STRING && !x->calls.n;
     jw_cstr(w, "stop_reason",
             r->finish == QWICK_FINISH_CONTEXT ? "model_context_window_exceeded"
@@ -352,6 +353,8 @@ static int read_body(struct chat_state *s, struct body_reader *x, bool counts)
 
 static int read_answered(struct chat_state *s, struct body_reader *x)
 {
+    int64_t n;
+    s->warm = !json_int(json_member(x->body, "max_tokens"), 0, 0, &n);
     return read_body(s, x, false);
 }
 
