@@ -1111,7 +1111,9 @@ struct qwick_generate_options {
     size_t size;
     const struct qwick_sampling *sampling; /* borrowed; NULL: neutral */
     size_t max_tokens;       /* 0: until a stop or the end of the context */
-    const char *const *stop; /* stop strings, matched on bytes */
+    const char *const *stop; /* stop strings, matched on bytes of the text; but
+                                not inside calls, if the constraint is
+                                QWICK_CONSTRAINT_TOOLS or _TOOLS_AUTO */
     size_t n_stop;
     bool ignore_eos;     /* never draw stop ids */
     bool in_think;       /* the prompt ends in an open think block (see
@@ -1139,10 +1141,10 @@ struct qwick_generate_options {
     void *on_token_ctx;
     struct qwick_constraint *constraint; /* the answer without its thinking
                                             matches it if finish is
-                                            QWICK_FINISH_STOP; borrowed; not
-                                            with ignore_eos nor, unless it is
-                                            QWICK_CONSTRAINT_TOOLS_AUTO, with
-                                            stop strings; NULL: none */
+                                            QWICK_FINISH_STOP, and is perhaps
+                                            cut if it is anything else;
+                                            borrowed; not with ignore_eos;
+                                            NULL: none */
     bool may_think; /* if the model opens a think block first, the constraint
                        begins after it, as with in_think; needs
                        split_thinking */

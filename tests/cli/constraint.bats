@@ -78,8 +78,24 @@ assert re.fullmatch(os.environ["RE"], text, re.S), text' || return 1
     fails 2 '--regex: is too large' --regex '(((([ab]c{31}){31}){31}){31}){31}' x
     fails 2 '--choices: text 2 is empty' --choices 'a,,b' x
     fails 2 'cannot be combined with --choices' --choices a --regex b x
-    fails 2 'cannot be combined with --stop' --choices a --stop b x
     fails 2 'cannot be combined with --ignore-eos' --regex a --ignore-eos x
+}
+
+@test "a stop string cuts a constrained text" {
+    run -6 --separate-stderr q --think off --regex 'abcd' --stop c x
+    [ "$output" = ab ]
+    [[ $stderr == *"the answer is cut: a stop string came first"* ]]
+    run -6 --separate-stderr q --think off --choices abcd --stop a x
+    [ -z "$output" ]
+    [[ $stderr == *"the answer is empty: a stop string came first"* ]]
+    run -0 --separate-stderr q --think off --choices abcd --stop abcde x
+    [ "$output" = abcd ]
+    [ -z "$stderr" ]
+    # a cut document is not checked against a lenient schema
+    run -6 --separate-stderr q --think off --json --schema-lenient --json-schema \
+        '{"const": "abcd"}' --stop c x
+    jlines 'o[0]["text"] == "\"ab" and o[0]["finish_reason"] == "stop_string"' <<<"$output"
+    [[ $stderr == *"the answer is cut: a stop string came first"* ]]
 }
 
 @test "long repetitions and many alternatives" {
@@ -291,7 +307,7 @@ END
 {"prompt":"x","regex":"a(b"}
 {"prompt":"x","regex":"a","choices":["b"]}
 {"prompt":"x","choices":[1]}
-{"prompt":"x","regex":"a","stop":"b"}
+{"prompt":"x","regex":"abc","stop":"b"}
 {"prompt":"x","regex":"[ab]{3}"}
 {"prompt":"x","regex":"y{0}"}
 END
@@ -300,9 +316,10 @@ END
         o[1]["error"] == "record: regex: character 2: the group has no \")\"" and
         "cannot be combined" in o[2]["error"] and
         "item 0 is no string" in o[3]["error"] and
-        "stop strings" in o[4]["error"] and "incomplete" not in o[5] and
+        o[4]["incomplete"] and o[4]["text"] == "a" and
+        o[4]["finish_reason"] == "stop_string" and "incomplete" not in o[5] and
         o[6]["text"] == "" and "incomplete" not in o[6]' <"$T/out"
-    [[ $stderr == *"1 answer falls short of its constraint"* ]]
+    [[ $stderr == *"2 answers fall short of their constraint"* ]]
     [[ $stderr != *empty* ]]
     # the next run finds them done, and says so again
     sed -i 2,5d "$T/in" "$T/out"

@@ -595,5 +595,5 @@ print(json.dumps({"messages": [{"role": "system", "content": "s"},
     fails 2 "messages[0].content: must be a string, a list of text parts or null" \
         --chat-json "$T/number"
     echo '[{"role":"critic","content":"hi"}]' >"$T/role"
-    fails 2 "message 0: role" --chat-json "$T/role"
+    fails 2 "messages[0].role: must be" --chat-json "$T/role"
 }

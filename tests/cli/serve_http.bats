@@ -126,7 +126,18 @@ refused(400, "POST", "/v1/chat/completions", {"messages": [{"role": "user", "con
     {"type": "image_url", "image_url": {"url": "http://localhost/"}}]}]})
 refused(400, "POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": [
     {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}]}]})
-refused(400, "POST", "/v1/chat/completions", {"messages": [{"role": "nobody", "content": "a"}]})
+ask = {"role": "user", "content": "a"}
+for bad, param in (
+        ({"messages": [{"role": "nobody", "content": "a"}]}, "messages[0].role"),
+        ({"messages": [ask, 5]}, "messages[1]"),
+        ({"messages": [ask, {"role": "user", "content": 5}]}, "messages[1].content"),
+        ({"messages": [ask, {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url"}]}]},
+         "messages[1].content[1].type"),
+        ({"messages": [ask], "tools": [{"type": "function", "function": {"name": "f"}}, {"type": "function"}]},
+         "tools[1].function"),
+        ({"messages": [ask], "tools": [{"type": "function", "function": {"name": "f", "parameters": []}}]},
+         "tools[0].function.parameters")):
+    refused(400, "POST", "/v1/chat/completions", bad, param=param)
 # too long: both numbers, never cut
 e = refused(400, "POST", "/v1/chat/completions",
             {"messages": [{"role": "user", "content": "list files " * 2000}]},

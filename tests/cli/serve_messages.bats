@@ -91,6 +91,7 @@ assert inputs(got["usage"]) == n, (got, n)
 got2 = ask(s, body(q), PATH + "?beta=true", fields={"anthropic-version": "2023-06-01", "anthropic-beta": "a-1,b-2"})
 assert got2["content"] == got["content"]
 cases = (({"max_tokens": 1}, "max_tokens", None),
+         ({"max_tokens": 0}, "max_tokens", None),
          ({"stop_sequences": ["zork", "s"]}, "stop_sequence", "s"),
          ({"stop_sequences": []}, "end_turn", None),
          ({"temperature": 0, "top_p": 0.9, "top_k": 5}, "end_turn", None))
@@ -98,6 +99,13 @@ for more, why, sequence in cases:
     got = both(s, body(q, **more))
     assert (got["stop_reason"], got["stop_sequence"]) == (why, sequence), (more, got)
 assert text(both(s, body(q, stop_sequences=["s"]))) == "l"
+# max_tokens 0 only fills the cache
+new = user("warm the cache with this prompt, which is new")
+m = ask(s, body(new, max_tokens=0, stop_sequences=["a"], tools=TOOLS, tool_choice={"type": "any"}))
+assert m["content"] == [] and m["stop_reason"] == "max_tokens" and m["usage"]["output_tokens"] == 0, m
+assert m["usage"]["input_tokens"] > 20, m
+m = ask(s, body(new, tools=TOOLS, max_tokens=5))
+assert m["usage"]["cache_read_input_tokens"] >= inputs(m["usage"]) - 1, m
 # the end of the context
 long = body(user("list files " * 900), max_tokens=9000, tool_choice={"type": "any"}, tools=[{
     "name": "f", "input_schema": {"properties": {"a": {"type": "string", "minLength": 5000}}, "required": ["a"]}}])
@@ -160,6 +168,12 @@ for choice in {"type": "any"}, {"type": "any", "disable_parallel_tool_use": True
 for choice in {"type": "none"}, {"type": "auto", "disable_parallel_tool_use": True}:
     m = both(s, {**base, "tool_choice": choice, "max_tokens": 5})
     assert choice["type"] == "auto" or not calls(m), m
+# the input comes as it grows, and stop sequences have no effect in it
+more = {**base, "tool_choice": {"type": "tool", "name": "weather"}, "stop_sequences": ["{", "\n", "B"]}
+m = both(s, more)
+assert m["stop_reason"] == "tool_use" and len(calls(m)) == 1, m
+pieces = [e["delta"]["partial_json"] for e in stream(s, more)[1] if e["type"] == "content_block_delta"]
+assert len(pieces) > 2, pieces
 # a call that is cut is no call, and no text
 m = both(s, {**base, "tool_choice": {"type": "any"}, "max_tokens": 6})
 assert m["stop_reason"] == "max_tokens" and m["content"] == [], m
@@ -284,7 +298,7 @@ PY
 q = user("list files")
 wrong = []
 for name, values in {
-        "max_tokens": [None, "1", 0, -1, 1.5, []],
+        "max_tokens": [None, "1", -1, 1.5, []],
         "temperature": ["1", -1, []],
         "top_p": [-0.1, 1.1, "1"],
         "top_k": [-2, 1.5, "1"],
@@ -337,7 +351,6 @@ assert "image" in e["message"], e
 refused(400, post(s, PATH, body(q, thinking={"type": "enabled", "budget_tokens": 9}, messages=[q, assistant("a")])), "thinking")
 refused(400, post(s, PATH, b"{broken"))
 refused(400, post(s, PATH, []))
-refused(400, post(s, PATH, body(q, stop_sequences=["a"], tools=TOOLS, tool_choice={"type": "any"})), "stop_sequences")
 # too long: words that agents look for, and both numbers
 for stream_ in False, True:
     e = refused(400, post(s, PATH, body(user("list files " * 2000), stream=stream_)), "messages")

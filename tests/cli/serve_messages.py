@@ -14,6 +14,7 @@ ERRORS = {400: "invalid_request_error", 401: "authentication_error",
           413: "request_too_large", 429: "rate_limit_error",
           431: "invalid_request_error", 500: "api_error",
           503: "overloaded_error", 504: "timeout_error"}
+CUTS = "max_tokens", "model_context_window_exceeded"
 
 
 def check_usage(u):
@@ -76,6 +77,7 @@ class Message:
         self.message = None
         self.open = None
         self.json = ""
+        self.cut = False
         self.ended = False
 
     def add(self, e):
@@ -96,7 +98,7 @@ class Message:
     def on_content_block_start(self, e):
         assert set(e) == {"type", "index", "content_block"}, e
         assert self.open is None and self.message["stop_reason"] is None, e
-        assert e["index"] == len(self.message["content"]), e
+        assert e["index"] == len(self.message["content"]) and not self.cut, e
         b = self.open = dict(e["content_block"])
         check_block(b)
         assert not b.get("text") and not b.get("thinking") and not b.get("input"), b
@@ -129,7 +131,11 @@ class Message:
         assert e["index"] == len(self.message["content"]) - 1, e
         b = self.open
         if b["type"] == "tool_use":
-            b["input"] = json.loads(self.json)
+            try:
+                b["input"] = json.loads(self.json)
+            except json.JSONDecodeError: # a call that is cut
+                assert self.json[0] == "{", self.json
+                self.cut = True
         assert self.signed == (b["type"] == "thinking"), b
         check_block(b)
         self.open = None
@@ -138,6 +144,7 @@ class Message:
         assert set(e) == {"type", "delta", "usage"}, e
         assert set(e["delta"]) == {"stop_reason", "stop_sequence"}, e
         assert self.open is None and e["delta"]["stop_reason"] in STOPS, e
+        assert not self.cut or e["delta"]["stop_reason"] in CUTS, e
         self.message.update(e["delta"])
         self.message["usage"] = e["usage"]
         check_usage(e["usage"])
@@ -156,13 +163,15 @@ def events(s):
 
 
 def stream(address, body, path=PATH, **more):
-    """The message of a stream, and its events."""
+    """The message of a stream without a call that is cut, and its events."""
     got, all_ = Message(), []
     with Stream(address, path, {**body, "stream": True}, **more) as s:
         for e in events(s):
             got.add(e)
             all_.append(e)
         assert got.ended, all_
+    if got.cut:
+        got.message["content"].pop()
     check_message(got.message)
     return got.message, all_
 

@@ -165,11 +165,12 @@ for path, body in ((CHAT, {}), (CHAT, chat("x", -1)), ("/nothing", {}), ("/metri
     post(s, path, body)
 get(s, "/health", fields={"Host": "example.com"})
 raw(s, b"nonsense\r\n\r\n")
+raw(s, b"POST /v1/completions HTTP/1.1\r\n\r\n") # no Host
 generated = metrics()
 assert rose("qwick_prompt_tokens_total") >= n
 assert rose("qwick_generation_tokens_total") == 0
 for path, status, k in ((CHAT, "400", 2), ("other", "404", 1), ("other", "405", 1),
-                        ("/health", "403", 1), ("other", "400", 1), ("/score", "200", 1),
+                        ("/health", "403", 1), ("other", "400", 1), ("/v1/completions", "400", 1), ("/score", "200", 1),
                         ("/tokenize", "200", 1)):
     assert rose("qwick_http_requests_total", endpoint=path, status=status) == k, (path, status)
 PY

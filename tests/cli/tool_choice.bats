@@ -131,7 +131,7 @@ calling() {
     jlines '"error" not in o[0] and o[1]["error"].startswith(
         "record: tools: tool \"f\": parameters: #/properties/a/$ref: ")' <<<"$output"
     bad_tool '"strict":5,' >"$T/bad"
-    fails 2 "tool 1: function.strict: must be true or false, is a number" \
+    fails 2 "tools[0].function.strict: must be true or false, is a number" \
         --tools "$T/bad" x
 }
 
@@ -205,8 +205,25 @@ calling() {
     echo '{"messages":[{"role":"user","content":"x"}],
         "tool_choice":"required"}' >"$T/chat"
     fails 2 "tool_choice: there are no tools" --chat-json "$T/chat"
-    fails 2 "tool_choice: cannot be combined with --stop" --chat-json \
-        "$T/chat" --tools "$T/tools" --stop a
+}
+
+@test "stop strings have no effect inside calls" {
+    local wanted
+    chosen now
+    wanted=$output
+    chosen now --stop '{' --stop name --stop $'\n'
+    [ "$status" -eq 0 ]
+    [ "$output" = "$wanted" ]
+    chosen none --stop zork -n 3
+    [ "$status" -eq 0 ]
+    # auto: they end the text before a call, or behind it
+    local auto=(--think off --tools "$T/tools" --json --logit-bias "$("$QWICK" tokenize '<tool_call>')=30"
+        --temp 1.5 --seed 1 -n 100)
+    run --separate-stderr q "${auto[@]}" "list files"
+    wanted=$(jget 'o["tokens"], o["tool_calls"]' <<<"$output")
+    [[ $wanted == *function* ]]
+    run --separate-stderr q "${auto[@]}" --stop '{' --stop name "list files"
+    [ "$(jget 'o["tokens"], o["tool_calls"]' <<<"$output")" = "$wanted" ]
 }
 
 @test "what is refused" {
@@ -218,7 +235,7 @@ calling() {
         --tool-choice none x
     local with=(--tools "$T/tools" --tool-choice)
     for more in "--regex a" "--choices a" "--grammar g" "--json-schema {}" \
-        "--stop a" --ignore-eos "--prefill a"; do
+        --ignore-eos "--prefill a"; do
         for choice in none required now; do
             # shellcheck disable=SC2086 # words
             fails 2 "--tool-choice: cannot be combined with ${more%% *}" \
@@ -261,7 +278,7 @@ rows = [{"prompt": "list files"},
         {"prompt": "x", "tool_choice": "now"},
         {"prompt": "x", "tools": tools[1:], "tool_choice":
          {"type": "function", "function": {"name": "weather"}}},
-        {"prompt": "x", "tools": tools[:1], "stop": "a"}]
+        {"prompt": "x", "tools": tools[:1], "stop": ["a", "{", "name"]}]
 for row in rows:
     print(json.dumps(row))
 END
@@ -281,7 +298,8 @@ END
         "error" not in o[10] and
         o[11]["error"] == "record: regex: cannot be combined with tool_choice" and
         "tool_choice: must be" in o[12]["error"] and
-        "there is no tool" in o[13]["error"] and "stop" in o[14]["error"]' <"$T/out"
+        "there is no tool" in o[13]["error"] and
+        [c["function"]["name"] for c in o[14]["tool_calls"]] == ["weather"]' <"$T/out"
     sed -n 1p "$T/out" | well_called
     # a second run answers nothing again; another choice is another answer
     cp "$T/out" "$T/old"

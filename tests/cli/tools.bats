@@ -239,14 +239,14 @@ END
     bad '[' "$T/bad: "
     bad '[]' "$T/bad: must be an array of tools, not empty, or one tool"
     bad '5' "must be an array of tools"
-    bad '[5]' "tool 1: must be an object, is a number"
-    bad '{"name":"now"}' "tool 1: function: must be an object, is missing"
+    bad '[5]' "tools[0]: must be an object, is a number"
+    bad '{"name":"now"}' "tools[0].function: must be an object, is missing"
     bad '[{"type":"x","function":{"name":"a"}}]' 'type: must be "function"'
-    bad '[{"function":{"name":5}}]' "tool 1: function.name: must be a string"
+    bad '[{"function":{"name":5}}]' "tools[0].function.name: must be a string"
     bad '[{"function":{"name":""}}]' "function.name: must not be empty"
     bad '[{"function":{"name":"a","parameters":[]}}]' "function.parameters: must be"
     bad '[{"function":{"name":"a"}},{"function":{"name":"a"}}]' \
-        'tool 2: there is another tool "a"'
+        'tools[1]: there is another tool "a"'
     fails 1 "$T/none: " --tools "$T/none" x
     fails 2 "--tools: has no effect with --raw" --raw --tools "$T/tools" x
     fails 2 "--tools: has no effect with --prompt-ids" --prompt-ids 5 \

@@ -144,7 +144,9 @@ static void calls_come_in_two_chunks(void **state)
                    (int)id.len - 2, id.data + 1),
         0);
     check_chunk((struct openai_delta){.calls = &c}, buf_text(&want));
-    check_chunk((struct openai_delta){.calls = &c, .arguments = true},
+    check_chunk((struct openai_delta){.calls = &c,
+                                      .arguments = "{\"x\": 1}",
+                                      .n_arguments = 8},
                 CHUNK("\"tool_calls\":[{\"index\":0,\"function\":{"
                       "\"arguments\":\"{\\\"x\\\": 1}\"}}]",
                       "null", "null"));

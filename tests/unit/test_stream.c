@@ -127,6 +127,28 @@ static void labels_are_dropped(void **state)
     }
 }
 
+/* Bytes that are no part of stop strings are given at once. */
+static void stop_strings_may_rest(void **state)
+{
+    static const char *const stop[] = {"abc", "x"};
+    struct reader r;
+    reader_init(&r, stop, 2, false);
+    add(&r, "1ab");
+    expect(&r, "1", "");
+    r.s.unstopped = true;
+    add(&r, "c x");
+    expect(&r, "1abc x", "");
+    add(&r, "ab");
+    expect(&r, "1abc xab", "");
+    r.s.unstopped = false;
+    add(&r, "c");
+    assert_false(r.stopped);
+    add(&r, "2abc");
+    assert_true(r.stopped);
+    expect(&r, "1abc xabc2", "");
+    reader_free(&r);
+}
+
 static void text_passes_through(void **state)
 {
     struct reader r;
@@ -483,6 +505,7 @@ static void any_cuts_give_the_same_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stop_strings_may_rest),
         cmocka_unit_test(text_passes_through),
         cmocka_unit_test(labels_are_dropped),
         cmocka_unit_test(thinking_is_split_and_trimmed),

@@ -303,6 +303,167 @@ static void forms_in_any_pieces(void **state)
     }
 }
 
+/* ---- calls that are certain from their beginning ---- */
+
+/* What was known of calls after some bytes. */
+struct known {
+    size_t n;
+    char *name[4];
+    struct buf arguments[4];
+};
+
+/* Compare what is known now with what was known before it: calls only grow. */
+static void check_growth(struct known *k, const struct tool_calls *c)
+{
+    bool whole = true;
+    const struct tool_call *call;
+    size_t i = 0;
+    for (; (call = tool_calls_at(c, i, &whole)); i++) {
+        assert_true(i < 4);
+        struct buf *before = &k->arguments[i];
+        if (i == k->n) {
+            k->name[i] = strdup(call->name);
+            k->n++;
+        }
+        assert_string_equal(k->name[i], call->name);
+        assert_true(before->len <= call->arguments.len);
+        if (before->len)
+            assert_memory_equal(before->data, call->arguments.data,
+                                before->len);
+        before->len = 0;
+        assert_int_equal(
+            buf_append(before, call->arguments.data, call->arguments.len), 0);
+        assert_true(whole || !tool_calls_at(c, i + 1, &(bool){false}));
+    }
+    assert_true(i >= k->n);
+}
+
+/* Read a text byte by byte. In the end the calls are those of a reader that
+ * knows only whole calls; a malformed one whose beginning was known is cut.
+ * Returns the bytes of arguments that were known before their call was whole.
+ */
+static size_t check_certain(const char *form, const char *text)
+{
+    struct tool_calls c = {.tools = json_root(doc),
+                           .form = call_form_named(form),
+                           .certain = true};
+    struct known k = {0};
+    size_t n = strlen(text), early = 0;
+    char *want = read_form(form, text, n, n);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(tool_calls_feed(&c, text + i, 1), 0);
+        check_growth(&k, &c);
+        if (c.begun.n && early < c.begun.v[0].arguments.len)
+            early = c.begun.v[0].arguments.len;
+    }
+    assert_int_equal(tool_calls_end_without_cut(&c, false), 0);
+    check_growth(&k, &c);
+    if (c.cut) {
+        assert_true(strstr(want, "|!tool call") != NULL);
+    } else {
+        char *got = show(&c);
+        assert_string_equal(got, want);
+        assert_int_equal(k.n, c.n);
+        free(got);
+    }
+    for (size_t i = 0; i < k.n; i++) {
+        free(k.name[i]);
+        buf_free(&k.arguments[i]);
+    }
+    free(want);
+    tool_calls_free(&c);
+    return early;
+}
+
+static void certain_calls_only_grow(void **state)
+{
+    for (size_t i = 0; i < N_CASES; i++)
+        check_certain("qwen", cases[i].text);
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++)
+        check_certain(other[i].form, other[i].text);
+}
+
+/* Write a call as each form has it, and look how early its arguments are known.
+ */
+static void every_form_says_its_calls_early(void **state)
+{
+    static const char arguments[] =
+        "{\"city\" : \"a\\u00e9\\ud83d\\ude00\\/\\n\x7f\", "
+        "\"list\":[1.50,true, "
+        "{}],\"map\":{\"a\" :[ ] }}";
+    const struct call_form *f;
+    for (size_t i = 0; (f = call_form_at(i)); i++) {
+        bool object = f->kind == CALL_OBJECT;
+        bool json = object || f->kind == CALL_NAMED;
+        const char *const parts[] = {f->begin,
+                                     f->pre,
+                                     object ? "\"weather\"" : "weather",
+                                     f->mid,
+                                     json                   ? arguments
+                                     : f->kind == CALL_BARE ? "{}"
+                                                            : "",
+                                     f->post,
+                                     f->end};
+        struct buf text = {0};
+        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+            assert_int_equal(buf_puts(&text, parts[k] ? parts[k] : ""), 0);
+        size_t early = check_certain(f->name, buf_text(&text));
+        if ((early > 0) != json)
+            fail_msg("form %s: %zu bytes are known early", f->name, early);
+        buf_free(&text);
+    }
+}
+
+/* With `one`, the second call of a block is not known before its end. */
+static void one_call_begins(void **state)
+{
+    static const char text[] =
+        "[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}}, {\"name\": "
+        "\"weather\", \"arguments\": {\"city\": \"Be";
+    for (int one = 0; one < 2; one++) {
+        struct tool_calls c = {.tools = json_root(doc),
+                               .form = call_form_named("mistral"),
+                               .certain = true,
+                               .one = one};
+        bool whole;
+        assert_int_equal(tool_calls_feed(&c, text, strlen(text)), 0);
+        assert_string_equal(buf_text(&tool_calls_at(&c, 0, &whole)->arguments),
+                            "{}");
+        assert_int_equal(whole, !one);
+        const struct tool_call *second = tool_calls_at(&c, 1, &whole);
+        assert_int_equal(second != NULL, !one);
+        if (second) {
+            assert_string_equal(buf_text(&second->arguments),
+                                "{\"city\": \"Be");
+            assert_false(whole);
+        }
+        /* what is cut is no call, but stays known */
+        assert_int_equal(tool_calls_end_without_cut(&c, true), 0);
+        assert_true(c.cut && c.n == 0 && c.text.len == 0);
+        assert_non_null(tool_calls_at(&c, 0, &whole));
+        tool_calls_free(&c);
+    }
+}
+
+/* A call that turns out malformed after its beginning ends the answer. */
+static void a_broken_call_is_cut(void **state)
+{
+    static const char text[] =
+        "a<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": 1}]"
+        "</tool_call>" NOW "b";
+    struct tool_calls c = {
+        .tools = json_root(doc), .form = call_form_at(0), .certain = true};
+    bool whole;
+    assert_int_equal(tool_calls_feed(&c, text, strlen(text)), 0);
+    assert_int_equal(tool_calls_end_without_cut(&c, false), 0);
+    assert_true(c.cut && c.n == 0);
+    assert_string_equal(c.text.data, "a");
+    assert_string_equal(buf_text(&tool_calls_at(&c, 0, &whole)->arguments),
+                        "{\"a\": 1}");
+    assert_false(whole);
+    tool_calls_free(&c);
+}
+
 /* Text is given as soon as it cannot be a part of a call, and so are calls. */
 static void nothing_is_held_longer_than_needed(void **state)
 {
@@ -485,6 +646,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_in_any_pieces),
         cmocka_unit_test(forms_in_any_pieces),
+        cmocka_unit_test(certain_calls_only_grow),
+        cmocka_unit_test(every_form_says_its_calls_early),
+        cmocka_unit_test(one_call_begins),
+        cmocka_unit_test(a_broken_call_is_cut),
         cmocka_unit_test(nothing_is_held_longer_than_needed),
         cmocka_unit_test(calls_have_openai_form),
         cmocka_unit_test(random_parts_are_bounded),

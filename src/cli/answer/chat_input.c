@@ -20,7 +20,7 @@ static bool role_is(const struct qwick_message *m, const char *role)
     return m->n_role == strlen(role) && memcmp(m->role, role, m->n_role) == 0;
 }
 
-int chat_input_check(const struct qwick_chat *c, const char *name,
+int chat_input_check(const struct qwick_chat *c, const char *before,
                      struct qwick_err *e)
 {
     struct qwick_message m;
@@ -30,9 +30,9 @@ int chat_input_check(const struct qwick_chat *c, const char *name,
         if (!role_is(&m, "system") && !role_is(&m, "user") &&
             !role_is(&m, "assistant") && !role_is(&m, "tool"))
             return err_usage(e,
-                             "%s: message %zu: role: must be system, user, "
+                             "%smessages[%zu].role: must be system, user, "
                              "assistant or tool",
-                             name, i);
+                             before, i);
     }
     return 0;
 }

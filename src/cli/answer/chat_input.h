@@ -14,8 +14,8 @@ int chat_input_texts(struct qwick_chat *c, const char *system, size_t n_system,
                      const char *text, size_t n, struct qwick_err *e);
 
 /* Refuse messages that a template would silently drop. Returns 0, or -1 with *e
- * set (QWICK_ERR_USAGE). name is for messages. */
-int chat_input_check(const struct qwick_chat *c, const char *name,
+ * set (QWICK_ERR_USAGE). The message begins with `before`. */
+int chat_input_check(const struct qwick_chat *c, const char *before,
                      struct qwick_err *e);
 
 /* Find the last message of the user that has a text. Sets *i to its index and

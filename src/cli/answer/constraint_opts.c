@@ -145,7 +145,7 @@ int constraint_verdict(const struct qwick_constraint *c, bool is_text,
     if (!c || !qwick_constraint_is_lenient(c))
         return 0;
     *verdict = SCHEMA_CUT;
-    if (!is_text && answer_is_cut(r->finish))
+    if (!is_text && r->finish != QWICK_FINISH_STOP)
         return 0;
     if (qwick_constraint_check(c, r->text ? r->text : "", r->n_text, &valid, e))
         return -1;

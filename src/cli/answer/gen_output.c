@@ -233,9 +233,9 @@ static int score_ending(const struct gen_output *x,
     /* -x has looked at its block, part of which --prefill may have given */
     bool empty = !j->p->a.extract && answer_is_empty(r);
     bool whole = j->constraint && !constraint_is_text(j->kind);
-    bool required = j->p->a.require_answer ||
-                    (whole && constraint_is_cut(j->kind, r->finish));
-    if (!answer_is_cut(r->finish) && !empty)
+    bool short_of = whole && constraint_is_cut(j->kind, r->finish);
+    bool required = j->p->a.require_answer || short_of;
+    if (!answer_is_cut(r->finish) && !empty && !short_of)
         return 0;
     if (whole && !required)
         return 0; /* the constraint admits the empty text */

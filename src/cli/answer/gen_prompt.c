@@ -33,7 +33,7 @@ static int read_chat(struct gen_job *j, const char *path, struct qwick_err *e)
     const struct opt_parsed *p = j->p;
     int status, rc = qwick_chat_create(&j->chat, e) ||
                      qwick_chat_add_json(j->chat, json, n, e) ||
-                     chat_input_check(j->chat, "chat", e) ||
+                     chat_input_check(j->chat, "chat: ", e) ||
                      tools_of_chat(&own, json, n, e);
     free(json);
     if (rc) {

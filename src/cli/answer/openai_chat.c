@@ -122,7 +122,7 @@ static const char chunk_object[] = "chat.completion.chunk";
 static void openai_delta_call(struct json_writer *w,
                               const struct openai_delta *d)
 {
-    const struct tool_call *call = &d->calls->v[d->call];
+    bool whole;
     jw_array(w, "tool_calls");
     jw_object(w, NULL);
     jw_uint(w, "index", d->call);
@@ -132,9 +132,8 @@ static void openai_delta_call(struct json_writer *w,
     }
     jw_object(w, "function");
     if (!d->arguments)
-        jw_cstr(w, "name", call->name);
-    jw_string(w, "arguments", d->arguments ? call->arguments.data : "",
-              d->arguments ? call->arguments.len : 0);
+        jw_cstr(w, "name", tool_calls_at(d->calls, d->call, &whole)->name);
+    jw_string(w, "arguments", d->arguments ? d->arguments : "", d->n_arguments);
     jw_end_object(w);
     jw_end_object(w);
     jw_end_array(w);

@@ -54,7 +54,9 @@ struct openai_delta {
     size_t n_text;
     const struct tool_calls *calls; /* NULL: none */
     size_t call;                    /* number of the call */
-    bool arguments;             /* the call's arguments; false: all but these */
+    const char *arguments; /* [n_arguments] more of the call's arguments;
+                              NULL: all but these */
+    size_t n_arguments;
     const struct buf *logprobs; /* items of openai_logprobs; empty or NULL:
                                    none */
     const char *finish;         /* of openai_finish; NULL: not the last chunk */

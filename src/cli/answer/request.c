@@ -677,7 +677,7 @@ static int record_chat(struct request *r, const struct json_value *record,
     if (!rc && r->tools)
         rc = tools_add(chat, r->tools, e);
     if (!rc)
-        rc = chat_input_check(chat, c->name ? c->name : "messages", e);
+        rc = chat_input_check(chat, c->name ? RECORD ": " : "", e);
     if (!rc && record)
         rc = take_final_message(r, chat, record, &prefill, e);
     *think = chat_input_think(chat, *think);

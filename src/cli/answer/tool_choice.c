@@ -61,8 +61,8 @@ int tool_choice_check(const struct tool_choice *c, const char *name,
                       const struct opt_parsed *p)
 {
     static const enum opt_id others[] = {
-        OPT_regex, OPT_choices,    OPT_grammar, OPT_json_schema,
-        OPT_stop,  OPT_ignore_eos, OPT_prefill, OPT_extract,
+        OPT_regex,      OPT_choices, OPT_grammar, OPT_json_schema,
+        OPT_ignore_eos, OPT_prefill, OPT_extract,
     };
     size_t n = sizeof(others) / sizeof(*others);
     if (c->kind == CHOICE_NONE)

@@ -11,7 +11,7 @@
 
 /* Check definition i of the list. */
 static int tools_check_one(const struct json_value *list, size_t i,
-                           const char *name, struct qwick_err *e)
+                           const char *before, struct qwick_err *e)
 {
     const struct json_value *tool = &list->items[i];
     const struct json_value *type = json_get(tool, "type");
@@ -24,36 +24,36 @@ static int tools_check_one(const struct json_value *list, size_t i,
         bool good;
         const char *what;
     } rows[] = {
-        {tool, json_is(tool, JSON_OBJECT), "must be an object"},
+        {tool, json_is(tool, JSON_OBJECT), ": must be an object"},
         {type, !type || json_equals(type, "function"),
-         "type: must be \"function\""},
-        {f, json_is(f, JSON_OBJECT), "function: must be an object"},
-        {own, json_is(own, JSON_STRING), "function.name: must be a string"},
+         ".type: must be \"function\""},
+        {f, json_is(f, JSON_OBJECT), ".function: must be an object"},
+        {own, json_is(own, JSON_STRING), ".function.name: must be a string"},
         {parameters, !parameters || json_is(parameters, JSON_OBJECT),
-         "function.parameters: must be an object"},
+         ".function.parameters: must be an object"},
         {strict,
          !strict || json_is(strict, JSON_BOOL) || json_is(strict, JSON_NULL),
-         "function.strict: must be true or false"},
+         ".function.strict: must be true or false"},
     };
     for (size_t r = 0; r < sizeof(rows) / sizeof(*rows); r++)
         if (!rows[r].good)
-            return err_usage(e, "%s: tool %zu: %s, is %s", name, i + 1,
+            return err_usage(e, "%stools[%zu]%s, is %s", before, i,
                              rows[r].what, json_type_name(rows[r].v));
     if (!own->len || strlen(own->str) != own->len)
         return err_usage(
-            e, "%s: tool %zu: function.name: must not be empty or have NUL",
-            name, i + 1);
+            e, "%stools[%zu].function.name: must not be empty or have NUL",
+            before, i);
     if (tool_find(list, own->str, own->len) != f)
-        return err_usage(e, "%s: tool %zu: there is another tool \"%s\"", name,
-                         i + 1, ERR_SHOW(own->str, own->len));
+        return err_usage(e, "%stools[%zu]: there is another tool \"%s\"",
+                         before, i, ERR_SHOW(own->str, own->len));
     return 0;
 }
 
-int tools_check(const struct json_value *list, const char *name,
+int tools_check(const struct json_value *list, const char *before,
                 struct qwick_err *e)
 {
     for (size_t i = 0; i < list->len; i++)
-        if (tools_check_one(list, i, name, e))
+        if (tools_check_one(list, i, before, e))
             return -1;
     return 0;
 }
@@ -88,7 +88,14 @@ int tools_read(struct tool_list *t, const char *path)
     if (bad)
         return msg_fail(&e);
     int status = find_list(t, path);
-    return status ? status : msg_result(tools_check(&t->list, path, &e), &e);
+    if (status)
+        return status;
+    struct buf before = {0};
+    status = buf_printf(&before, "%s: ", path)
+                 ? msg_oom()
+                 : msg_result(tools_check(&t->list, before.data, &e), &e);
+    buf_free(&before);
+    return status;
 }
 
 int tools_of_chat(struct tool_list *t, const char *json, size_t n,

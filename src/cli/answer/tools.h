@@ -18,9 +18,10 @@ struct tool_list {
  * status after printing a message. */
 int tools_read(struct tool_list *t, const char *path);
 
-/* Check a list of definitions in OpenAI's form, as tools_read does. name is for
- * messages. Returns 0, or -1 with *e set. */
-int tools_check(const struct json_value *list, const char *name,
+/* Check a list of definitions in OpenAI's form, as tools_read does. Messages
+ * begin with `before` and a path such as tools[0].function.name. Returns 0, or
+ * -1 with *e set. */
+int tools_check(const struct json_value *list, const char *before,
                 struct qwick_err *e);
 
 /* Read "tools" and "tool_choice" of a chat that is known to be valid. It may

@@ -123,7 +123,7 @@ int chat_load(struct chat *c, const char *path)
         return msg_fail(&e);
     int rc = put_part(&b, json, n, 0, &think, &e) ||
              chat_make(&chat, NULL, 0, b.data, b.len, &e) ||
-             chat_input_check(chat, "chat", &e);
+             chat_input_check(chat, "chat: ", &e);
     free(json);
     buf_free(&b);
     qwick_chat_free(rc ? chat : c->j.chat);

@@ -94,7 +94,7 @@ static int take_messages(const struct choose_job *j, struct choose_prompt *l,
     if (qwick_chat_create(&chat, e))
         return -1;
     if (!chat_add_values(chat, &values, e) &&
-        !chat_input_check(chat, "record", e))
+        !chat_input_check(chat, "record: ", e))
         r = take_chat(j, l, chat, e);
     qwick_chat_free(chat);
     return r;

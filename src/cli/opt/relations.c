@@ -161,7 +161,7 @@ static const struct relation rows[] = {
     RULE(V_ALL, EXCLUDES, IDS(OPT_choices), IDS(OPT_grammar, OPT_json_schema)),
     RULE(V_ALL, EXCLUDES, IDS(OPT_grammar), IDS(OPT_json_schema)),
     RULE(V_ALL, EXCLUDES, IDS(OPT_regex, OPT_choices, OPT_grammar,
-         OPT_json_schema), IDS(OPT_stop, OPT_ignore_eos)),
+         OPT_json_schema), IDS(OPT_ignore_eos)),
     RULE(V_ALL, NO_EFFECT_WITHOUT, IDS(OPT_json_indent), IDS(OPT_json_schema)),
     RULE(V_GENERATE | V_CHAT, NO_EFFECT_WITHOUT, IDS(OPT_schema_lenient),
          IDS(OPT_json_schema, OPT_tools, OPT_chat_json)),

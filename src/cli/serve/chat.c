@@ -2,6 +2,7 @@
  * the batch. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/key.h"
@@ -21,6 +22,19 @@ static int chat_refuse(struct serve_error *e, const struct qwick_err *why,
     /* the library calls the messages "chat" */
     snprintf(e->e.msg, sizeof(e->e.msg), "%s", err_without_name(why, "chat"));
     return -1;
+}
+
+/* Where the message begins with a path in the member at fault, take this for
+ * it: messages[3].content. */
+static void chat_refine(const struct chat_state *s, struct serve_error *e)
+{
+    size_t n = strlen(e->param), path = strcspn(e->e.msg, ": ");
+    bool longer = n && path > n && path < sizeof(e->param) &&
+                  e->e.msg[path] == ':' &&
+                  strncmp(e->e.msg, e->param, n) == 0 && e->e.msg[n] == '[';
+    /* --system-file moves the messages */
+    if (longer && s->form->same_members && !s->all.c->s->g.system.data)
+        snprintf(e->param, sizeof(e->param), "%.*s", (int)path, e->e.msg);
 }
 
 /* Write the record that a body stands for to *json. */
@@ -62,7 +76,7 @@ static int chat_check_tools(struct chat_state *s, struct serve_error *e)
                             "tools: the chat template of %s shows no calls in "
                             "a form that qwick knows",
                             srv->id);
-    return r->tools && tools_check(r->tools, "tools", &why)
+    return r->tools && tools_check(r->tools, "", &why)
                ? chat_refuse(e, &why, "tools")
                : 0;
 }
@@ -101,7 +115,10 @@ struct chat_state *chat_open(struct serve_call *c, struct serve_error *e)
                               .send_end = chat_send_end,
                               .answer = chat_answer};
     samples_make_head(c, s->form->id_prefix, s->id, &s->head);
-    return chat_read(s, e) || chat_check_tools(s, e) ? NULL : s;
+    if (!chat_read(s, e) && !chat_check_tools(s, e))
+        return s;
+    chat_refine(s, e);
+    return NULL;
 }
 
 int chat_prepare(struct serve_call *c, struct serve_error *e)
@@ -135,6 +152,14 @@ bool chat_waits(const struct serve_call *c)
     return samples_wait(&s->all);
 }
 
+/* Whether a constraint holds calls to their form. */
+static bool chat_holds_calls(const struct request *r)
+{
+    return r->constraint &&
+           (r->constraint->kind == QWICK_CONSTRAINT_TOOLS ||
+            r->constraint->kind == QWICK_CONSTRAINT_TOOLS_AUTO);
+}
+
 int chat_start(struct serve_call *c, struct serve_error *e)
 {
     struct chat_state *s = c->state;
@@ -143,6 +168,8 @@ int chat_start(struct serve_call *c, struct serve_error *e)
     for (size_t i = 0; i < s->r.n && !rc; i++) {
         request_begin_calls(&s->r, i, &chat_at(s, i)->calls);
         chat_at(s, i)->calls.id_prefix = s->form->call_prefix;
+        chat_at(s, i)->calls.certain = chat_holds_calls(&s->r);
+        chat_at(s, i)->calls.one = s->r.one_call;
         rc = samples_queue(&s->all, i, &s->r, i, chat_token, e);
     }
     for (size_t i = 0; i < s->r.n && now && c->stream && !rc; i++)

@@ -35,6 +35,27 @@ static bool chat_has_call(const struct chat_sample *x)
     return chat_of(x)->r.one_call && x->calls.n > 0;
 }
 
+/* ---- calls ---- */
+
+bool chat_next_call(struct chat_sample *x, struct chat_call_piece *out)
+{
+    const struct tool_call *call =
+        tool_calls_at(&x->calls, x->sent_calls, &out->ends);
+    if (!call)
+        return false;
+    out->i = x->sent_calls;
+    out->call = call;
+    out->begins = !x->call_open;
+    out->arguments = buf_text(&call->arguments) + x->sent_arguments;
+    out->n = call->arguments.len - x->sent_arguments;
+    if (!out->begins && !out->ends && !out->n)
+        return false;
+    x->call_open = !out->ends;
+    x->sent_arguments = out->ends ? 0 : call->arguments.len;
+    x->sent_calls += out->ends;
+    return true;
+}
+
 /* ---- tokens and the end of a sample ---- */
 
 int chat_token(void *ctx, const struct qwick_token_event *ev)
@@ -43,6 +64,8 @@ int chat_token(void *ctx, const struct qwick_token_event *ev)
     struct chat_state *s = chat_of(x);
     struct qwick_token_event shown = *ev;
     bool thinks = ev->channel == QWICK_THINKING;
+    if (s->warm)
+        return 0;
     x->n_thinking += thinks;
     if (s->r.no_top)
         shown.n_top = 0;
@@ -62,6 +85,8 @@ int chat_token(void *ctx, const struct qwick_token_event *ev)
 static int chat_read_rest(struct chat_sample *x)
 {
     const struct qwick_result *r = &x->sample.r;
+    if (chat_of(x)->warm)
+        return 0;
     if (r->n_thinking > x->n_thought &&
         chat_read_thinking(x, r->thinking + x->n_thought,
                            r->n_thinking - x->n_thought))
@@ -103,7 +128,7 @@ static struct openai_usage chat_usage(const struct chat_state *s)
         .n_prompt = s->r.n_ids, .details = true, .n_cached = SIZE_MAX};
     for (size_t i = 0; i < s->r.n; i++) {
         const struct chat_sample *x = chat_at(s, i);
-        u.n_tokens += x->sample.r.n_tokens;
+        u.n_tokens += s->warm ? 0 : x->sample.r.n_tokens;
         if (x->thinking.len) /* else these are only the tags */
             u.n_thinking += x->n_thinking;
         /* samples share the prompt, which was evaluated for one of them */

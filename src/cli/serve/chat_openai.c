@@ -61,11 +61,15 @@ static void chat_send_text(struct chat_sample *x, bool all)
 
 static void chat_send_calls(struct chat_sample *x)
 {
-    for (; x->sent_calls < x->calls.n; x->sent_calls++) {
-        struct openai_delta d = {.calls = &x->calls, .call = x->sent_calls};
-        chat_send(x, d);
-        d.arguments = true;
-        chat_send(x, d);
+    struct chat_call_piece p;
+    while (chat_next_call(x, &p)) {
+        struct openai_delta d = {.calls = &x->calls, .call = p.i};
+        if (p.begins)
+            chat_send(x, d);
+        d.arguments = p.arguments;
+        d.n_arguments = p.n;
+        if (p.n)
+            chat_send(x, d);
     }
 }
 
@@ -108,6 +112,7 @@ static void chat_write(struct chat_state *s, const struct json_answer *a,
 
 const struct chat_form chat_form_openai = {
     .id_prefix = "chatcmpl-",
+    .same_members = true,
     .member_name = openai_member_name,
     .read = chat_read_body,
     .send_begin = chat_send_role,

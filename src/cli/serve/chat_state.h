@@ -23,6 +23,8 @@ struct chat_sample;
 struct chat_form {
     const char *id_prefix;   /* of the answer's id */
     const char *call_prefix; /* of ids of tool calls; NULL: "call" */
+    bool same_members; /* messages and tools of bodies are those of records, at
+                          the same places */
     /* The name in a body of a record's member. */
     const char *(*member_name)(const char *name);
     /* Preparation thread: write the members of the record (request.h) for
@@ -67,6 +69,8 @@ struct chat_sample {
     /* With a stream: what was sent. */
     bool began; /* the chunk with the role */
     size_t sent_thinking, sent_text, sent_calls;
+    bool call_open;        /* the beginning of the next call */
+    size_t sent_arguments; /* of this call */
     size_t n_blocks; /* Messages: blocks that have begun */
     int block;       /* Messages: the kind of the one that is open */
 };
@@ -78,6 +82,7 @@ struct chat_state {
     struct openai_head head; /* of completion and chunks */
     char id[SAMPLES_ID];     /* of head */
     bool include_usage;
+    bool warm; /* the prompt is evaluated for the cache, and nothing answered */
     void *own; /* of the form */
 };
 
@@ -101,6 +106,18 @@ struct chat_state *chat_open(struct serve_call *c, struct serve_error *e);
 
 /* Read a token of the answer. ctx is a struct chat_sample. */
 int chat_token(void *ctx, const struct qwick_token_event *ev);
+/* What of a call was not sent. */
+struct chat_call_piece {
+    size_t i; /* number of the call */
+    const struct tool_call *call;
+    bool begins, ends;
+    const char *arguments; /* [n] the next of them */
+    size_t n;
+};
+
+/* Take the next piece of calls as sent. Returns false if there is none. */
+bool chat_next_call(struct chat_sample *x, struct chat_call_piece *out);
+
 /* The callbacks of struct samples. */
 void chat_end_sample(struct sample *x);
 void chat_send_end(struct sample *x);

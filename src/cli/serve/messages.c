@@ -68,8 +68,8 @@ struct message_piece {
     size_t call;
 };
 
-/* Take the next piece of what is known of the answer. Returns false if there is
- * none. */
+/* Take the next piece of what is known of the answer: of its calls only whole
+ * ones. Returns false if there is none. */
 static bool next_piece(const struct chat_sample *x, struct message_place *at,
                        struct message_piece *out)
 {
@@ -93,7 +93,7 @@ static bool next_piece(const struct chat_sample *x, struct message_place *at,
         at->text = end;
         return true;
     }
-    if (at->calls == c->n)
+    if (at->calls >= c->n)
         return false;
     *out = (struct message_piece){BLOCK_CALL, NULL, 0, at->calls++};
     return true;
@@ -107,6 +107,7 @@ static void put_block(struct json_writer *w, const char *key,
     const struct tool_calls *c = &x->calls;
     const char *s = whole ? p->s : "";
     size_t n = whole ? p->n : 0;
+    bool ends;
     jw_object(w, key);
     if (p->kind == BLOCK_THINKING) {
         jw_cstr(w, "type", "thinking");
@@ -118,7 +119,7 @@ static void put_block(struct json_writer *w, const char *key,
     } else {
         jw_cstr(w, "type", "tool_use");
         tool_calls_write_id(w, c, p->call);
-        jw_cstr(w, "name", c->v[p->call].name);
+        jw_cstr(w, "name", tool_calls_at(c, p->call, &ends)->name);
         if (whole) {
             jw_raw(w, "input", c->v[p->call].arguments.data,
                    c->v[p->call].arguments.len);
@@ -135,7 +136,8 @@ static void put_stop(struct json_writer *w, const struct chat_sample *x)
 {
     const struct qwick_result *r = &x->sample.r;
     const struct qwick_generate_options *o = &chat_of(x)->r.o;
-    bool cut = x->calls.cut || r->finish == QWICK_FINISH_LENGTH;
+    bool cut =
+        chat_of(x)->warm || x->calls.cut || r->finish == QWICK_FINISH_LENGTH;
     bool found = r->finish == QWICK_FINISH_STOP_STRING && !x->calls.n;
     jw_cstr(w, "stop_reason",
             r->finish == QWICK_FINISH_CONTEXT ? "model_context_window_exceeded"
@@ -267,34 +269,51 @@ static void begin_block(struct chat_sample *x, const struct message_piece *p)
     x->block = (int)p->kind;
 }
 
-static void send_piece(struct chat_sample *x, const struct message_piece *p)
+static void send_text(struct chat_sample *x, const struct message_piece *p)
 {
-    if (x->block != (int)p->kind || p->kind == BLOCK_CALL) {
+    if (x->block != (int)p->kind) {
         end_block(x);
         begin_block(x, p);
     }
-    if (p->kind == BLOCK_THINKING) {
+    if (p->kind == BLOCK_THINKING)
         send_delta(x, "thinking_delta", "thinking", p->s, p->n);
-    } else if (p->kind == BLOCK_TEXT) {
+    else
         send_delta(x, "text_delta", "text", p->s, p->n);
-    } else {
-        const struct buf *input = &x->calls.v[p->call].arguments;
-        send_delta(x, "input_json_delta", "partial_json", input->data,
-                   input->len);
+}
+
+/* Send what is known of the next call. Returns whether that is all of it. */
+static bool send_call(struct chat_sample *x)
+{
+    struct chat_call_piece call;
+    if (!chat_next_call(x, &call))
+        return false;
+    const struct message_piece p = {.kind = BLOCK_CALL, .call = call.i};
+    if (call.begins) {
+        end_block(x);
+        begin_block(x, &p);
     }
+    if (call.n)
+        send_delta(x, "input_json_delta", "partial_json", call.arguments,
+                   call.n);
+    return call.ends;
 }
 
 static void send_pieces(struct chat_sample *x, bool all)
 {
     struct message_place at = {x->sent_thinking, x->sent_text, x->sent_calls};
     struct message_piece p;
+    bool more = true;
     (void)all;
     send_start(x);
-    while (next_piece(x, &at, &p))
-        send_piece(x, &p);
+    while (more && next_piece(x, &at, &p))
+        if (p.kind == BLOCK_CALL)
+            more = send_call(x);
+        else
+            send_text(x, &p);
+    while (more && send_call(x))
+        ;
     x->sent_thinking = at.thinking;
     x->sent_text = at.text;
-    x->sent_calls = at.calls;
 }
 
 /* ---- the end of the call ---- */
@@ -334,6 +353,8 @@ static int read_body(struct chat_state *s, struct body_reader *x, bool counts)
 
 static int read_answered(struct chat_state *s, struct body_reader *x)
 {
+    int64_t n;
+    s->warm = !json_int(json_member(x->body, "max_tokens"), 0, 0, &n);
     return read_body(s, x, false);
 }
 

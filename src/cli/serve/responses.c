@@ -314,59 +314,73 @@ static void put_names(struct json_writer *w, const struct responses *o,
         jw_cstr(w, "namespace", t->space);
 }
 
+/* Write call i with the first n bytes of its arguments. */
 static void put_call(struct json_writer *w, const char *key,
-                     const struct chat_sample *x, bool ended)
+                     const struct chat_sample *x, size_t i, const char *status,
+                     size_t n)
 {
     const struct chat_state *s = chat_of(x);
-    const struct tool_call *call = &x->calls.v[x->sent_calls];
+    bool whole;
+    const struct tool_call *call = tool_calls_at(&x->calls, i, &whole);
     char id[TOOL_CALL_ID];
     jw_object(w, key);
     put_id(w, s, "id", "fc");
     jw_cstr(w, "type", "function_call");
-    jw_cstr(w, "status", ended ? "completed" : "in_progress");
-    jw_cstr(w, "call_id", tool_calls_id(&x->calls, x->sent_calls, id));
+    jw_cstr(w, "status", status);
+    jw_cstr(w, "call_id", tool_calls_id(&x->calls, i, id));
     put_names(w, own_of(s), call->name);
-    jw_string(w, "arguments", ended ? call->arguments.data : "",
-              ended ? call->arguments.len : 0);
+    jw_string(w, "arguments", buf_text(&call->arguments), n);
     jw_end_object(w);
 }
 
-static int send_call_item(struct chat_sample *x, const char *name, bool ended)
+static int send_call_item(struct chat_sample *x, const char *name, size_t i,
+                          const char *status, size_t n)
 {
     struct chat_state *s = chat_of(x);
     struct event ev;
     event_begin(s, &ev, name);
     jw_uint(&ev.w, "output_index", own_of(s)->n_items);
-    put_call(&ev.w, "item", x, ended);
+    put_call(&ev.w, "item", x, i, status, n);
     return event_send(s, &ev);
 }
 
-/* Send the next call, and append it to the output. */
-static int send_call(struct chat_sample *x)
+/* Send the end of call i, and append it to the output. */
+static int call_close(struct chat_sample *x, size_t i, const char *status)
 {
     struct chat_state *s = chat_of(x);
     struct responses *o = own_of(s);
-    const struct tool_call *call = &x->calls.v[x->sent_calls];
-    struct json_writer w;
+    struct json_writer w = json_writer(&o->output);
     struct event ev;
-    if (item_close(x, "completed") ||
-        send_call_item(x, "response.output_item.added", false))
-        return -1;
-    event_of_item(s, &ev, "response.function_call_arguments.delta", "fc");
-    jw_buf(&ev.w, "delta", &call->arguments);
-    if (event_send(s, &ev))
-        return -1;
+    bool whole;
+    const struct tool_call *call = tool_calls_at(&x->calls, i, &whole);
+    size_t n = call->arguments.len;
     event_of_item(s, &ev, "response.function_call_arguments.done", "fc");
     put_names(&ev.w, o, call->name);
     jw_buf(&ev.w, "arguments", &call->arguments);
     if (event_send(s, &ev) ||
-        send_call_item(x, "response.output_item.done", true))
+        send_call_item(x, "response.output_item.done", i, status, n))
         return -1;
-    w = json_writer(&o->output);
-    put_call(&w, NULL, x, true);
+    put_call(&w, NULL, x, i, status, n);
     o->n_items++;
-    x->sent_calls++;
     return jw_status(&w);
+}
+
+/* Send a piece of a call. */
+static int send_call(struct chat_sample *x, const struct chat_call_piece *p)
+{
+    struct chat_state *s = chat_of(x);
+    struct event ev;
+    if (p->begins && (item_close(x, "completed") ||
+                      send_call_item(x, "response.output_item.added", p->i,
+                                     "in_progress", 0)))
+        return -1;
+    if (p->n) {
+        event_of_item(s, &ev, "response.function_call_arguments.delta", "fc");
+        jw_string(&ev.w, "delta", p->arguments, p->n);
+        if (event_send(s, &ev))
+            return -1;
+    }
+    return p->ends ? call_close(x, p->i, "completed") : 0;
 }
 
 /* ---- the sample ---- */
@@ -379,11 +393,19 @@ static bool is_cut(const struct chat_sample *x)
 
 static int send_items(struct chat_sample *x)
 {
+    const struct tool_call *call;
+    struct chat_call_piece p = {.ends = true};
     if (send_thinking(x))
         return -1;
-    while (x->sent_calls < x->calls.n)
-        if (send_message(x, x->calls.v[x->sent_calls].at) || send_call(x))
+    while (p.ends &&
+           (call = tool_calls_at(&x->calls, x->sent_calls, &p.ends))) {
+        if (send_message(x, call->at))
             return -1;
+        if (!chat_next_call(x, &p))
+            return 0;
+        if (send_call(x, &p))
+            return -1;
+    }
     return send_message(x, x->calls.text.len);
 }
 
@@ -391,6 +413,8 @@ static int send_items(struct chat_sample *x)
 static int end_items(struct chat_sample *x)
 {
     bool cut = is_cut(x);
+    if (x->call_open)
+        return call_close(x, x->sent_calls, "incomplete");
     if (!cut && !x->calls.n && !x->sent_text &&
         (item_close(x, "completed") || item_open(x, &message)))
         return -1;

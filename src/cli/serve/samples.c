@@ -45,14 +45,12 @@ int samples_check(const struct serve *s, const struct request *r,
     const struct qwick_info *info = qwick_engine_info(s->g.eng);
     size_t need = r->n_ids * info->kv_token_bytes + info->kv_state_bytes;
     size_t most = (size_t)s->a->kv_memory;
-    const char *stop = s->requests.member_name("stop");
     struct qwick_err why;
     if (r->constraint && r->constraint->kind != QWICK_CONSTRAINT_TOOLS_AUTO &&
-        (r->o.n_stop || r->o.ignore_eos))
-        return serve_refuse(e, r->o.n_stop ? stop : NULL,
-                            "%s: cannot be combined with a response format, a "
-                            "grammar or a tool choice",
-                            r->o.n_stop ? stop : "--ignore-eos");
+        r->o.ignore_eos)
+        return serve_refuse(e, NULL,
+                            "--ignore-eos: cannot be combined with a response "
+                            "format, a grammar or a tool choice");
     if (r->n_ids > s->n_ctx) {
         prompt_too_long(r->n_ids, s->n_ctx, "", &why);
         return body_fault(e, param, &why);

@@ -396,7 +396,10 @@ static void on_fault(void *ctx, const char *path, int status, const char *why,
                      struct buf *body)
 {
     struct serve_error e = {.status = status};
-    serve_count(ctx, NULL, status);
+    const struct endpoint *ep = serve_endpoints;
+    while (ep->path && !(path && path_matches(ep->path, path)))
+        ep++;
+    serve_count(ctx, ep->path ? ep : NULL, status);
     err_set(&e.e, QWICK_ERR_USAGE, "%s", why);
     serve_error_json(path_protocol(path), body, &e);
 }

@@ -345,9 +345,13 @@ int qwick_constraint_create(struct qwick_constraint **out,
         return -1;
     if (!o.name)
         o.name = kinds[o.kind].name;
-    return o.kind == QWICK_CONSTRAINT_TOOLS_AUTO
-               ? build_auto(out, eng, &o, e)
-               : build(out, eng, &o, kinds[o.kind].compile, e);
+    const bool is_auto = o.kind == QWICK_CONSTRAINT_TOOLS_AUTO;
+    if (is_auto ? build_auto(out, eng, &o, e)
+                : build(out, eng, &o, kinds[o.kind].compile, e))
+        return -1;
+    if (is_auto || o.kind == QWICK_CONSTRAINT_TOOLS)
+        constraint_set_calls(*out);
+    return 0;
 }
 
 bool qwick_constraint_is_lenient(const struct qwick_constraint *c)

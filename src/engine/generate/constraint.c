@@ -62,6 +62,16 @@ bool matcher_is_free(const struct matcher *m)
     return is_free(m->c, m->state);
 }
 
+bool matcher_has_calls(const struct matcher *m)
+{
+    return m->c->calls;
+}
+
+void constraint_set_calls(struct qwick_constraint *c)
+{
+    c->calls = true;
+}
+
 void constraint_set_free(struct qwick_constraint *c)
 {
     c->free = true;

@@ -40,6 +40,9 @@ void constraint_free(struct qwick_constraint *c);
 void constraint_set_free(struct qwick_constraint *c);
 bool constraint_is_free(const struct qwick_constraint *c);
 
+/* Say that what is not free in texts are calls of tools. */
+void constraint_set_calls(struct qwick_constraint *c);
+
 /* The check of finished answers, which the constraint owns; NULL: there is
  * none. */
 struct answer_check;
@@ -77,6 +80,9 @@ int matcher_accept(struct matcher *m, int32_t id, struct qwick_err *e);
 
 /* Whether the text is complete: it may end here. */
 bool matcher_complete(const struct matcher *m);
+
+/* Whether constraint_set_calls was called for the constraint. */
+bool matcher_has_calls(const struct matcher *m);
 
 /* Whether the text is free here: it may end, and go on with any byte. */
 bool matcher_is_free(const struct matcher *m);

@@ -27,6 +27,7 @@ struct qwick_constraint {
     struct answer_check *check; /* NULL: none */
     char *name;
     bool free;       /* see constraint_set_free */
+    bool calls;      /* see constraint_set_calls */
     int32_t *tokens; /* [n_tokens] that the grammar names */
     size_t n_tokens;
     uint64_t *known; /* [n_words] ids that the tokenizer has; NULL: n_tokens is

@@ -148,12 +148,9 @@ static int check_options(const struct qwick_generate_options *o,
     if (!(o->timeout_ms >= 0))
         return err_set(e, QWICK_ERR_USAGE,
                        "timeout: must be at least 0 ms, is %g", o->timeout_ms);
-    if (o->constraint &&
-        (o->ignore_eos || (o->n_stop && !constraint_is_free(o->constraint))))
-        return err_set(
-            e, QWICK_ERR_USAGE, "constraint: cannot be combined with %s",
-            o->n_stop && !constraint_is_free(o->constraint) ? "stop strings"
-                                                            : "ignore_eos");
+    if (o->constraint && o->ignore_eos)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "constraint: cannot be combined with ignore_eos");
     if (o->limit_thinking && !o->split_thinking)
         return err_set(e, QWICK_ERR_USAGE,
                        "think budget: has no effect without split_thinking");
@@ -483,6 +480,7 @@ int generation_emit(struct generation *g, int32_t id, size_t pos, bool *end,
     bool stopped = false;
     g->mask_ms = 0;
     *end = ends(g, id, pos, &g->r->finish);
+    st->unstopped = g->guide.matcher && guide_in_call(&g->guide);
     if (add_text(g, id, *end, &from, &stopped))
         return err_oom(e, st->held.len + st->text.len + st->thinking.len);
     if (stopped) {

@@ -234,6 +234,11 @@ static void allow_stops(struct guide *g, bool yes)
     }
 }
 
+bool guide_in_call(const struct guide *g)
+{
+    return matcher_has_calls(g->matcher) && !matcher_is_free(g->matcher);
+}
+
 bool guide_keeps_newlines(const struct guide *g)
 {
     return !g->free && matcher_admits_byte(g->matcher, '\n');

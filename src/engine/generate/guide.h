@@ -93,6 +93,9 @@ void guide_look(struct guide *g, const struct sampler *s, const float *logits);
 /* Add a token to the answer. It is not a stop id. */
 int guide_accept(struct guide *g, int32_t id, struct qwick_err *e);
 
+/* Whether the answer is inside a call of a tool. */
+bool guide_in_call(const struct guide *g);
+
 /* No message after this one may be thinking. */
 void guide_stop_thinking(struct guide *g);
 

@@ -140,7 +140,8 @@ int stream_add(struct stream *s, const char *p, size_t n, bool last,
         return 0;
     if (s->trim)
         trim_held(s);
-    if (s->channel == QWICK_TEXT && s->n_stop > 0) {
+    bool stops = s->channel == QWICK_TEXT && !s->unstopped;
+    if (stops && s->n_stop > 0) {
         size_t at = 0;
         if (find_stop(s, &at)) {
             *stopped = true;
@@ -151,7 +152,7 @@ int stream_add(struct stream *s, const char *p, size_t n, bool last,
     if (last)
         return release(s, s->held.len);
     size_t ready = s->held.len;
-    if (s->channel == QWICK_TEXT)
+    if (stops)
         ready -= stop_prefix(s);
     if (ready > 0)
         ready = utf8_complete(s->held.data, ready);

@@ -15,6 +15,7 @@ struct stream {
     size_t n_stop;
     size_t stopped_by; /* index in stop of the one that was found */
     enum qwick_channel channel;
+    bool unstopped;  /* the next bytes are no part of a stop string */
     bool trim;       /* drop newlines: a think block just began or ended */
     const char *label; /* what begins a think block, and is dropped with the
                           newlines after it; NULL: nothing */

@@ -7,56 +7,13 @@
 #include "base/array.h"
 #include "base/key.h"
 #include "text/chat/bare_value.h"
+#include "text/chat/call_parts.h"
+#include "text/chat/calls_begun.h"
 #include "text/chat/tool_value.h"
-
-struct span {
-    const char *p;
-    size_t n;
-};
-
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
-static struct span after(struct span s, size_t n)
-{
-    return (struct span){s.p + n, s.n - n};
-}
-
-static struct span trim_left(struct span s)
-{
-    while (s.n && is_space(s.p[0]))
-        s = after(s, 1);
-    return s;
-}
-
-static bool begins(struct span s, const char *tag)
-{
-    return s.n >= strlen(tag) && memcmp(s.p, tag, strlen(tag)) == 0;
-}
 
 static size_t length(const char *part)
 {
     return part ? strlen(part) : 0;
-}
-
-/* Skip a part of a form at the start of *s. Where the part has white space, and
- * before it, the text may have any. Returns false if the part is not there. */
-static bool skip_part(struct span *s, const char *part)
-{
-    struct span at = trim_left(*s);
-    for (; part && *part; part++) {
-        if (is_space(*part)) {
-            at = trim_left(at);
-            continue;
-        }
-        if (!at.n || at.p[0] != *part)
-            return false;
-        at = after(at, 1);
-    }
-    *s = at;
-    return true;
 }
 
 /* ---- definitions ---- */
@@ -174,8 +131,8 @@ static bool split_key(const struct call_form *f, struct span s,
     if (!end)
         return false;
     *key = (struct span){s.p, (size_t)(end - s.p)};
-    *rest = after(s, key->n);
-    return skip_part(rest, f->key_close);
+    *rest = span_after(s, key->n);
+    return call_skip_part(rest, f->key_close);
 }
 
 /* One newline at each end of the value belongs to tags that are on lines of
@@ -183,7 +140,7 @@ static bool split_key(const struct call_form *f, struct span s,
 static struct span trim_value(const struct call_form *f, struct span value)
 {
     if (f->lines && value.n && value.p[0] == '\n')
-        value = after(value, 1);
+        value = span_after(value, 1);
     if (f->lines && value.n && value.p[value.n - 1] == '\n')
         value.n--;
     return value;
@@ -200,9 +157,10 @@ static bool split_value(const struct call_form *f, struct span s,
         const char *end = memmem(at.p, at.n, f->key_end, n);
         if (!end)
             return false;
-        at = after(at, (size_t)(end - at.p) + n);
-        *rest = behind = trim_left(at);
-        if (!begins(*rest, f->key_open) && !skip_part(&behind, f->post))
+        at = span_after(at, (size_t)(end - at.p) + n);
+        *rest = behind = span_trim_left(at);
+        if (!span_begins(*rest, f->key_open) &&
+            !call_skip_part(&behind, f->post))
             continue;
         *value = trim_value(f, (struct span){s.p, (size_t)(end - s.p)});
         return true;
@@ -247,8 +205,8 @@ static int read_parameters(struct reading *r, struct span *at)
     int rc;
     if (buf_putc(&r->call->arguments, '{'))
         return -1;
-    for (s = trim_left(s); begins(s, f->key_open); s = rest) {
-        if (!split_key(f, after(s, strlen(f->key_open)), &key, &rest) ||
+    for (s = span_trim_left(s); span_begins(s, f->key_open); s = rest) {
+        if (!split_key(f, span_after(s, strlen(f->key_open)), &key, &rest) ||
             !split_value(f, rest, &value, &rest))
             return call_refuse(r, "a parameter has no end: %.*s", s);
         if (has_key(keys, n, key))
@@ -297,7 +255,7 @@ static int read_bare(struct reading *r, struct span *s)
     int rc = bare_value_to_json(&json, r->form->quote, s->p, s->n, &used);
     if (!rc)
         rc = read_json_object(r, (struct span){buf_text(&json), json.len});
-    *s = after(*s, used);
+    *s = span_after(*s, used);
     buf_free(&json);
     return rc;
 }
@@ -323,51 +281,25 @@ static int read_arguments(struct reading *r, struct span *s)
 {
     if (r->form->kind == CALL_PARAMETERS)
         return read_parameters(r, s);
-    *s = trim_left(*s);
+    *s = span_trim_left(*s);
     if (r->form->kind == CALL_BARE)
         return read_bare(r, s);
     size_t n = object_length(*s);
     int rc = read_json_object(r, (struct span){s->p, n});
-    *s = after(*s, n);
+    *s = span_after(*s, n);
     return rc;
 }
 
 static int expect(struct reading *r, struct span *s, const char *part)
 {
-    if (skip_part(s, part))
+    if (call_skip_part(s, part))
         return 0;
     part += strspn(part, "\n");
     return buf_printf(&r->why,
                       "\"%.*s\" is expected, not: ", (int)strcspn(part, "\n"),
                       part)
                ? -1
-               : call_refuse(r, "%.*s", trim_left(*s));
-}
-
-static int read_name(struct reading *r, struct span *s)
-{
-    char ends[3];
-    struct span name = trim_left(*s);
-    call_form_name_end(r->form, ends);
-    for (size_t i = 0; i < name.n; i++)
-        if (strchr(ends, name.p[i])) {
-            *s = after(name, i);
-            name.n = i;
-        }
-    while (name.n && is_space(name.p[name.n - 1]))
-        name.n--;
-    return begin_named(r, name);
-}
-
-/* Skip an id that may come before the arguments. */
-static void skip_id(const struct call_form *f, struct span *s)
-{
-    struct span id = *s;
-    if (!f->id_open || !skip_part(&id, f->id_open))
-        return;
-    const char *end = memchr(id.p, f->mid[0], id.n);
-    if (end)
-        *s = after(id, (size_t)(end - id.p));
+               : call_refuse(r, "%.*s", span_trim_left(*s));
 }
 
 /* Read calls with plain names: the whole block with its tags. */
@@ -377,17 +309,18 @@ static int read_named(struct reading *r, struct span s)
     struct span next;
     int rc = expect(r, &s, f->begin);
     do {
-        if (!rc && !(rc = expect(r, &s, f->pre)) && !(rc = read_name(r, &s))) {
-            skip_id(f, &s);
+        if (!rc && !(rc = expect(r, &s, f->pre)) &&
+            !(rc = begin_named(r, call_split_name(f, &s)))) {
+            call_skip_id(f, &s);
             rc = expect(r, &s, f->mid);
         }
         if (!rc && !(rc = read_arguments(r, &s)))
             rc = expect(r, &s, f->post);
         next = s;
-    } while (!rc && skip_part(&next, f->pre));
+    } while (!rc && call_skip_part(&next, f->pre));
     if (rc || (rc = expect(r, &s, f->end)) != 0)
         return rc;
-    s = trim_left(s);
+    s = span_trim_left(s);
     return s.n ? call_refuse(r, "text follows the call: %.*s", s) : 0;
 }
 
@@ -398,7 +331,7 @@ static int text_release(struct tool_calls *c)
 {
     struct span s = {c->held.data, c->held.len};
     if (c->after_call) {
-        s = trim_left(s);
+        s = span_trim_left(s);
         if (s.n && c->text.len && buf_putc(&c->text, '\n'))
             return -1;
         if (s.n)
@@ -420,17 +353,12 @@ static int note_error(struct tool_calls *c, const char *why)
                : buf_printf(&c->error, "tool call %zu: %s", i + 1, why);
 }
 
-static void calls_free(struct tool_call *v, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        free(v[i].name);
-        buf_free(&v[i].arguments);
-    }
-}
+/* ---- the end of a block ---- */
 
 /* Keep the calls that were read. */
 static void keep_calls(struct tool_calls *c, size_t n)
 {
+    calls_begun_drop(c);
     while (n--)
         c->v[c->n++].at = c->text.len;
     c->held.len = c->matched = 0;
@@ -449,10 +377,14 @@ static int end_block(struct tool_calls *c)
     struct reading r = {.c = c, .form = f};
     int rc =
         f->kind == CALL_OBJECT ? read_objects(&r, body) : read_named(&r, whole);
-    if (rc == 0) {
+    if (rc == 0 && calls_begun_go_on(c, r.n)) {
         keep_calls(c, r.n);
     } else {
-        calls_free(c->v + c->n, r.n);
+        tool_call_free(c->v + c->n, r.n);
+        if (rc >= 0 && c->begun.n) { /* it cannot become text */
+            c->cut = c->broken = true;
+            rc = 0;
+        }
         if (rc > 0)
             rc = (!r.no_call && note_error(c, r.why.data)) || text_release(c)
                      ? -1
@@ -473,7 +405,7 @@ static bool may_end(const struct tool_calls *c)
     if (f->kind != CALL_PARAMETERS)
         return true;
     size_t n = c->held.len - strlen(f->close), n_last = strlen(f->last);
-    while (n > c->body && is_space(c->held.data[n - 1]))
+    while (n > c->body && span_is_space(c->held.data[n - 1]))
         n--;
     if (n - c->body >= n_last &&
         memcmp(c->held.data + n - n_last, f->last, n_last) == 0)
@@ -496,10 +428,12 @@ static int feed_call(struct tool_calls *c, char b)
 {
     if (buf_putc(&c->held, b))
         return -1;
+    if (!c->own && !span_is_space(b))
+        c->own = call_form_of_byte(c->form, b);
+    if (c->certain && c->own && calls_begun_feed(c, c->own, b))
+        return -1;
     if (!c->form->close)
         return 0; /* it goes on to the end of the answer */
-    if (!c->own && !is_space(b))
-        c->own = call_form_of_byte(c->form, b);
     if (c->own && c->own->kind != CALL_PARAMETERS &&
         c->own->kind != CALL_BARE &&
         follow_string(&c->in_string, &c->escaped, b)) {
@@ -526,12 +460,12 @@ static void begin_call(struct tool_calls *c, size_t body)
 static int compare_start(struct span s, const char *text)
 {
     for (; *text; text++) {
-        s = trim_left(s);
+        s = span_trim_left(s);
         if (!s.n)
             return 0;
         if (s.p[0] != *text)
             return -1;
-        s = after(s, 1);
+        s = span_after(s, 1);
     }
     return 1;
 }
@@ -566,12 +500,12 @@ static int feed_text(struct tool_calls *c, char b)
             begin_call(c, c->held.len);
         return 0;
     }
-    return open && is_space(b) ? 0 : text_release(c);
+    return open && span_is_space(b) ? 0 : text_release(c);
 }
 
 int tool_calls_feed(struct tool_calls *c, const char *s, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n && !c->broken; i++)
         if (c->in_call ? feed_call(c, s[i]) : feed_text(c, s[i]))
             return -1;
     return 0;
@@ -579,6 +513,8 @@ int tool_calls_feed(struct tool_calls *c, const char *s, size_t n)
 
 int tool_calls_end(struct tool_calls *c)
 {
+    if (c->broken)
+        return 0;
     if (c->in_call && !c->form->close)
         return end_block(c);
     c->cut = c->in_call;
@@ -590,6 +526,8 @@ int tool_calls_end(struct tool_calls *c)
 int tool_calls_end_without_cut(struct tool_calls *c, bool is_cut)
 {
     const struct call_form *f = c->form;
+    if (c->broken)
+        return 0;
     bool begins_call =
         c->matched || (f && !f->open && !c->decided && c->held.len);
     c->cut = c->in_call ? f->close || is_cut : is_cut && begins_call;
@@ -600,7 +538,7 @@ void tool_calls_keep(struct tool_calls *c, size_t n)
 {
     if (c->n <= n)
         return;
-    calls_free(c->v + n, c->n - n);
+    tool_call_free(c->v + n, c->n - n);
     c->n = n;
 }
 
@@ -641,10 +579,12 @@ void tool_calls_write(struct json_writer *w, const char *key,
 
 void tool_calls_free(struct tool_calls *c)
 {
-    calls_free(c->v, c->n);
+    tool_call_free(c->v, c->n);
     free(c->v);
     buf_free(&c->text);
     buf_free(&c->error);
     buf_free(&c->held);
+    calls_begun_drop(c);
+    free(c->begun.v);
     *c = (struct tool_calls){0};
 }

@@ -15,6 +15,7 @@
 
 #include "base/buf.h"
 #include "file/json.h"
+#include "file/json_pieces.h"
 #include "file/json_writer.h"
 #include "text/chat/call_forms.h"
 
@@ -24,13 +25,26 @@ struct tool_call {
     size_t at;            /* bytes of the text that come before it */
 };
 
-/* The calls of an answer. All zeros but tools, form, and perhaps the id's
- * members, is the start. */
+/* Calls of the block that is being read. */
+struct calls_begun {
+    struct tool_call *v; /* [n] with the beginning of their arguments */
+    size_t n, cap;
+    size_t at; /* n > 0: where the rest begins in held */
+    bool in_json;
+    struct json_pieces json; /* of the last call's arguments */
+};
+
+/* The calls of an answer. All zeros but tools, form, and perhaps the members
+ * that the caller may set, is the start. */
 struct tool_calls {
     const struct call_form *form;   /* NULL: the answer is text */
     const struct json_value *tools; /* an array of definitions; borrowed */
     uint64_t id;                    /* from which the ids of calls are made */
     const char *id_prefix;          /* of these ids; NULL: "call" */
+    /* A constraint holds calls to their form. So one is known when it begins,
+       and no text of it can become text of the answer. */
+    bool certain;
+    bool one; /* only the first call may be known when it begins */
 
     struct tool_call *v; /* [n] */
     size_t n, cap;
@@ -39,6 +53,7 @@ struct tool_calls {
 
     struct buf held; /* the bytes behind text: white space, then the beginning
                         of a tag or of a call */
+    struct calls_begun begun; /* with certain */
     size_t n_bad;    /* calls that stay in the text */
     bool decided;    /* the answer cannot become a call as a whole */
     bool in_call;
@@ -47,6 +62,8 @@ struct tool_calls {
     const struct call_form *own; /* of the call; NULL: not known yet */
     bool in_string, escaped;     /* what the next byte of JSON is in */
     bool cut; /* the answer ended inside a call */
+    bool broken; /* with certain: a call is malformed all the same. Nothing more
+                    is read, and the answer counts as cut */
     bool after_call;             /* the last call has no text behind it yet */
 };
 
@@ -57,6 +74,12 @@ int tool_calls_feed(struct tool_calls *c, const char *s, size_t n);
 /* The answer has ended: a call without an end is an error. Returns 0, or -1
  * when out of memory. */
 int tool_calls_end(struct tool_calls *c);
+
+/* Return call i as far as it is known: the calls v[n] are followed by those
+ * that have begun. *whole: its arguments have their end. NULL: it has not
+ * begun. A call that is cut, or broken, stays begun. */
+const struct tool_call *tool_calls_at(const struct tool_calls *c, size_t i,
+                                      bool *whole);
 
 /* Forget all calls but the first n. */
 void tool_calls_keep(struct tool_calls *c, size_t n);
