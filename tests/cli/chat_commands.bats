@@ -110,6 +110,15 @@ leave(p)
 p = start("--exact", "--session", T + "/s")
 has(p.hello, "2 messages")
 leave(p)
+# what a file says about thinking is the option's value
+json.dump({"enable_thinking": False, "messages": []}, open(T + "/f.json", "w"))
+p = start("--chat-json", T + "/f.json")
+has(p.line("/set think"), "off")
+p.line("/unset think")
+has(p.line("/think"), "auto")
+p.line(f"/load {T}/f.json")
+has(p.line("/think"), "off")
+leave(p)
 PY
 }
 
@@ -122,8 +131,14 @@ same(p.line("/clear"), "0 messages are taken out, the system prompt stays")
 answer = p.line("list files")
 has(p.line("/clear"), "2 messages are taken out, the system prompt stays; /undo brings")
 same(texts(p), ["be brief"])
-has(p.line("/undo"), "3 messages are back")
+has(p.line("/undo"), "2 messages are back")
 same(texts(p), ["be brief", "list files", answer])
+# a conversation that is loaded stays
+messages(p)
+p.line("/clear")
+has(p.line(f"/load {T}/saved.json"), "3 messages")
+has(p.line("/undo"), "2 messages are taken out, 1 are left")
+p.line("list files")
 p.line("/clear")
 p.line("show disk usage")
 has(p.line("/undo"), "2 messages are taken out, 1 are left")
@@ -359,6 +374,22 @@ p.send(b"\x1b[A")
 p.wait_for(b"xxxxxxxxxx")
 p.send(b"\x03")
 p.prompt()
+leave(p)
+PY
+}
+
+@test "a long prompt shows its status, and Ctrl-C takes the message back" {
+    python3 tests/cli/slow_model.py models/demo "$T/slow" 8
+    export MODEL=$T/slow
+    drive <<'PY'
+p = start("--isa", "ref", "-t", "1")
+p.send(b"list files " * 150 + b"\r")
+p.wait_for(b"\x1b[?2004l")
+p.wait_for(b"prompt: ")
+p.wait_for(b" tokens")
+p.send(b"\x03")
+has(p.prompt(), "interrupted before the answer; the message is taken back")
+same(messages(p), [])
 leave(p)
 PY
 }

@@ -332,11 +332,12 @@ static int command_undo(struct chat *c)
         return 0;
     }
     if (c->cleared) {
+        n = qwick_chat_length(c->cleared) - n;
         qwick_chat_free(c->j.chat);
         c->j.chat = c->cleared;
         c->cleared = NULL;
         c->unsaved = true;
-        chat_say("%zu messages are back", qwick_chat_length(c->j.chat));
+        chat_say("%zu messages are back", n);
         return 0;
     }
     if (!chat_last_user(c, &i)) {

@@ -130,9 +130,13 @@ int chat_load(struct chat *c, const char *path)
     if (rc)
         return chat_input_fail(path, &e);
     c->j.chat = chat;
-    if (think != QWICK_THINK_AUTO)
-        c->j.think = think;
-    return 0;
+    qwick_chat_free(c->cleared);
+    c->cleared = NULL;
+    if (think == QWICK_THINK_AUTO)
+        return 0;
+    c->j.think = think;
+    return chat_set_change(&c->set, opt_row(c->j.p->verb, OPT_think),
+                           think == QWICK_THINK_ON ? "on" : "off");
 }
 
 /* Why a file must not be replaced; NULL: it does not exist, is empty, or is a
