@@ -171,3 +171,24 @@ END
     run -1 --separate-stderr q batch -T none -i "$T/in"
     echo "$output" | jlines '"prompt: '"$PROMPTS"'/none.txt has no {} for it" in o[0]["error"]'
 }
+
+@test "score: the filled template is what is scored" {
+    prompt do '{verb} {}'
+    printf 'files' >"$T/f"
+    s() { q score --perplexity "$@"; }
+    equal "$(s -T do --set verb=show files)" "$(s 'show files')"
+    equal "$(s -T do --set verb=show -f "$T/f")" "$(s 'show files')"
+    printf '{"text":"files"}\n{"text":"files","verb":"list"}\n{"verb":"a"}\n{"text":"b","verb":1}\n' >"$T/in"
+    run -1 --separate-stderr q score --jsonl -T do --set verb=show -i "$T/in"
+    printf '{"text":"show files"}\n{"text":"list files"}\n' >"$T/in2"
+    q score --jsonl -i "$T/in2" >"$T/want"
+    equal "$(head -2 <<<"$output")" "$(cat "$T/want")"
+    echo "$output" | jlines '"text: not a string" in o[2]["error"] and "verb: not a string" in o[3]["error"]'
+    prompt none 'list {verb}'
+    fails 2 "has no {} for the input" score -T none --set verb=a x
+    echo '{"text":"a","verb":"b"}' >"$T/in2"
+    run -1 --separate-stderr q score --jsonl -T none -i "$T/in2"
+    [[ $output == *"text: "*"none.txt has no {} for it"* ]]
+    fails 2 "{verb} has no value" score -T do x
+    fails 2 "--set a: $PROMPTS/do.txt has no {a}" score --jsonl -T do --set a=b -i "$T/in"
+}

@@ -67,6 +67,10 @@ static const struct {
     {"a\rb", "ab", 2, CHAT_EDIT_ENTER},
     {"/a\t", "/a", 2, CHAT_EDIT_COMPLETE},
     {"a\014", "a", 1, CHAT_EDIT_CLEAR},
+    /* Alt-Enter, as terminals send it */
+    {"a\033\rb\033\nc", "a\nb\nc", 5, CHAT_EDIT_NOTHING},
+    {"a\033[13;3ub\033[27;3;13~\033[13;2uc", "a\nb\n\nc", 6, CHAT_EDIT_NOTHING},
+    {"ac\002\033\rb", "a\nbc", 3, CHAT_EDIT_NOTHING},
     /* characters of several bytes or code points; a byte that is no UTF-8 */
     {"a\xe6\x97\xa5\177", "a", 1, CHAT_EDIT_NOTHING},
     {"ae\xcc\x81\002X", "aXe\xcc\x81", 2, CHAT_EDIT_NOTHING},
@@ -317,11 +321,24 @@ static void test_random(void **state)
 
 /* ---- what Tab adds ---- */
 
+/* Words of a command: names with control characters are left out. */
+static int some_words(struct buf *out, const char *words, size_t n)
+{
+    if (n)
+        return strncmp(words, "top", 3) == 0 ? buf_puts(out, "on\noff\n") : 0;
+    return buf_puts(out, "org/one\norg/two\ntop k\nbad\033[2J\n"
+                         "\xe2\x80\xaexy\n");
+}
+
 static void check_complete(const char *line, const char *insert,
                            const char *list)
 {
     static const struct chat_command commands[] = {
-        {.name = "save"}, {.name = "stats"}, {.name = "system"}, {0}};
+        {.name = "save"},
+        {.name = "stats"},
+        {.name = "system"},
+        {.name = "use", .words = some_words},
+        {0}};
     struct buf in = {0}, all = {0};
     assert_int_equal(buf_puts(&in, "") || buf_puts(&all, ""), 0);
     assert_int_equal(chat_complete(commands, line, strlen(line), &in, &all), 0);
@@ -361,6 +378,16 @@ static void test_complete(void **state)
         {"/read x", "", ""}, /* names that need escapes */
         {"/read .h", "idden ", ""},
         {"/read none/", "", ""},
+        {"/use ", "", "org/one  org/two  top k\n"},
+        {"/use o", "rg/", ""},
+        {"/use org/t", "wo ", ""},
+        {"/use \"top", " k\" ", ""},
+        {"/use t", "op\\ k ", ""},
+        {"/use top o", "", "off  on\n"},
+        {"/use top of", "f ", ""},
+        {"/use b", "", ""}, /* its name needs an escape */
+        {"/use a", "", ""}, /* no name of a file */
+        {"/use ./a", "", "a b.txt  a\"q\n"},
     };
     static const char *const names[] = {
         "a b.txt",

@@ -86,16 +86,16 @@ static void test_open(void **state)
 /* ---- commands ---- */
 
 static const struct chat_command rows[] = {
-    {"help", "", "", NULL},    {"think", "X", "", NULL},
-    {"nothink", "", "", NULL}, {"stats", "", "", NULL},
-    {"save", "F", "", NULL},   {"system", "", "", NULL},
-    {NULL, NULL, NULL, NULL},
+    {.name = "help"},    {.name = "think"},
+    {.name = "nothink"}, {.name = "stats"},
+    {.name = "save"},    {.name = "system"},
+    {.name = "?"},       {0},
 };
 
 static void test_form(void **state)
 {
-    static const char *const commands[] = {"/help", "/x",    "/HELP",
-                                           "/a b",  "/a\nb", "/help "};
+    static const char *const commands[] = {"/help", "/x",     "/HELP", "/a b",
+                                           "/a\nb", "/help ", "/?",    "/? "};
     static const char *const texts[] = {"",    "/",     "//",      "/etc/fstab",
                                         "a",   "/ a",   "/* c */", "/1",
                                         "/a1", " /help"};

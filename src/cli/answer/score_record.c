@@ -53,18 +53,20 @@ int score_prepare(struct score_text *t, const struct qwick_engine *eng,
 
 int score_record_read(struct score_text *t, const struct qwick_engine *eng,
                       const struct args *a, const struct buf *before,
-                      const struct json_value *v, struct qwick_err *e)
+                      const struct buf *filled, const struct json_value *v,
+                      struct qwick_err *e)
 {
     const struct json_value *text = json_get(v, "text");
     const struct json_value *given = json_member(v, "given");
     memset(t, 0, sizeof(*t));
-    if (!json_is(text, JSON_STRING))
+    if (!filled->data && !json_is(text, JSON_STRING))
         return err_usage(e, "text: not a string");
     if (given && !json_is(given, JSON_STRING))
         return err_usage(e, "given: not a string");
     if (a->chat && !given && !before->data)
         return err_usage(e, "given: missing, --chat needs it");
     return score_prepare(t, eng, a, given ? given->str : before->data,
-                         given ? given->len : before->len, text->str, text->len,
-                         e);
+                         given ? given->len : before->len,
+                         filled->data ? filled->data : text->str,
+                         filled->data ? filled->len : text->len, e);
 }

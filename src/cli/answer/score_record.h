@@ -17,11 +17,13 @@ int score_prepare(struct score_text *t, const struct qwick_engine *eng,
                   const struct args *a, const char *given, size_t n_given,
                   const char *text, size_t n, struct qwick_err *e);
 
-/* Prepare the text of an object {"text", "given"?}. before: what precedes a
- * text without "given"; its data NULL: nothing. Returns 0, or -1 with *e set;
+/* Prepare the text of an object {"text", "given"?}. filled: the text instead;
+ * its data NULL: none. before: what precedes a text without "given"; its data
+ * NULL: nothing. Returns 0, or -1 with *e set;
  * the message begins with the member's name. */
 int score_record_read(struct score_text *t, const struct qwick_engine *eng,
                       const struct args *a, const struct buf *before,
-                      const struct json_value *v, struct qwick_err *e);
+                      const struct buf *filled, const struct json_value *v,
+                      struct qwick_err *e);
 
 #endif

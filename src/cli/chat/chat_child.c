@@ -14,6 +14,7 @@
 #include "cli/io/signals.h"
 #include "cli/sandbox/open_model.h"
 #include "cli/sandbox/sandbox.h"
+#include "file/json.h"
 
 /* ---- opening ---- */
 
@@ -23,7 +24,7 @@ static int child_open_session(struct chat *c, struct chat_packet *reply)
 {
     struct gen_job *j = &c->j;
     size_t n;
-    bool resume = c->session && access(c->session, F_OK) == 0;
+    bool resume = c->session && !c->evaluate && access(c->session, F_OK) == 0;
     j->p->a.session = resume ? c->session : NULL;
     int status = gen_open_session(j);
     j->p->a.session = NULL;
@@ -49,6 +50,7 @@ static int child_open(struct chat *c, struct chat_packet *reply)
 {
     struct gen_job *j = &c->j;
     int status;
+    j->p->a.session = c->session;
     if ((status = open_model(&j->eng, j->p, false)) != 0)
         return status;
     if (strcmp(qwick_engine_info(j->eng)->template_name, "none") == 0)
@@ -281,6 +283,38 @@ static size_t child_count(const struct gen_job *j)
     return n;
 }
 
+/* ---- options ---- */
+
+/* Check a change against the model. */
+static int child_check_change(struct gen_job *j, const struct opt *o)
+{
+    if (o->id == OPT_think || o->id == OPT_think_budget)
+        answer_drop_think_of(j->p, j->eng); /* warns */
+    else if (qwick_engine_info(j->eng)->think_close_id < 0)
+        opt_unset(j->p, opt_row(j->p->verb, OPT_think_budget));
+    return answer_check_generation(j->p, j->eng);
+}
+
+/* Change the option of a request as the chat's own process did. Returns 0, or
+ * an exit status with nothing changed. */
+static int child_set(struct chat *c, const struct chat_packet *q)
+{
+    struct gen_job *j = &c->j;
+    struct json_doc *doc;
+    struct qwick_err e;
+    if (json_parse(&doc, "change", q->json, q->n_json, QWICK_ERR_RUNTIME, &e))
+        return msg_fail(&e);
+    const struct json_value *v = json_root(doc)->items;
+    const struct opt *o = opt_find(j->p->verb, v[0].str);
+    const char *before = c->set.changed[o->id];
+    int status = chat_set_change(
+        &c->set, o, json_is(&v[1], JSON_STRING) ? v[1].str : chat_unset);
+    json_free(doc);
+    if (!status && (status = child_check_change(j, o)) != 0)
+        (void)chat_set_change(&c->set, o, before);
+    return status;
+}
+
 /* ---- requests ---- */
 
 /* Take the conversation of a request. */
@@ -307,7 +341,7 @@ static int child_send(struct chat *c, int fd, struct chat_packet *r)
 static int child_do_request(struct chat *c, struct chat_packet *q, int fd)
 {
     struct chat_packet r = {0};
-    if (child_take_chat(&c->j, q))
+    if (q->op != CHAT_SET && child_take_chat(&c->j, q))
         return -1;
     c->j.think = (enum qwick_think)q->think;
     signals_forget_int(); /* Ctrl-C at the prompt came here, too */
@@ -320,6 +354,12 @@ static int child_do_request(struct chat *c, struct chat_packet *q, int fd)
         break;
     case CHAT_COUNT:
         r.n_tokens = child_count(&c->j);
+        break;
+    case CHAT_SET:
+        r.status = child_set(c, q);
+        r.greedy = gen_sampling(&c->j).temperature == 0;
+        free(q->json);
+        q->json = NULL;
     }
     return child_send(c, fd, &r);
 }

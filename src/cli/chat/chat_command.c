@@ -21,6 +21,8 @@ static const char *skip_blanks(const char *s)
 static size_t name_length(const char *text)
 {
     size_t n = 0;
+    if (text[1] == '?')
+        return 1;
     while ((text[1 + n] >= 'a' && text[1 + n] <= 'z') ||
            (text[1 + n] >= 'A' && text[1 + n] <= 'Z'))
         n++;

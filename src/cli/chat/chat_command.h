@@ -9,18 +9,24 @@
 
 struct chat;
 
+/* Append the words that may follow words[0..n) of an argument, each with a
+ * newline. Returns 0, or -1 when out of memory. */
+typedef int chat_words_fn(struct buf *out, const char *words, size_t n);
+
 /* A row of the table of commands. */
 struct chat_command {
     const char *name; /* without the slash */
     const char *args; /* "[TEXT]", "FILE", "FILE [TEXT]": the argument is or
                          begins with a file's name. "": it takes no argument */
-    const char *help;
+    const char *help; /* NULL: another name of a row, which /help leaves out */
     int (*run)(struct chat *c); /* with c->arg and c->file. Returns 0, or an
                                    exit status that ends the chat */
+    chat_words_fn *words;       /* for Tab; NULL: names of files */
 };
 
-/* Return whether a text has the form of a command: a slash, letters, then a
- * blank or the end of the line. Paths such as /etc/fstab have another form. */
+/* Return whether a text has the form of a command: a slash, letters or a
+ * question mark, then a blank or the end of the line. Paths such as /etc/fstab
+ * have another form. */
 bool chat_command_is(const char *text);
 
 /* Return the number of blanks before the slash of a text that is a command

@@ -1,13 +1,17 @@
 /* The commands of chat. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/answer/answer_opts.h"
+#include "cli/chat/chat_editor.h"
 #include "cli/chat/chat_job.h"
 #include "cli/io/out.h"
 #include "cli/io/prompt.h"
+#include "cli/io/signals.h"
+#include "qwick_tools.h"
 
 /* ---- help and numbers ---- */
 
@@ -16,13 +20,16 @@ static int command_help(struct chat *c)
     (void)c;
     for (const struct chat_command *row = chat_commands; row->name; row++) {
         char name[64];
+        if (!row->help)
+            continue;
         snprintf(name, sizeof(name), "/%s %s", row->name, row->args);
         chat_say("%-24s %s", name, row->help);
     }
     chat_say(
-        "A line that ends in \\ goes on in the next one. Lines between two "
-        "lines of \"\"\"\nare one message. A blank before a slash sends "
-        "the text. Ctrl-C stops an answer.");
+        "Alt-Enter, or \\ at the end of a line, begins another line. Lines "
+        "between two\nlines of \"\"\" are one message. A blank before a slash "
+        "sends the text. Tab completes\ncommands, options, models and files. "
+        "Ctrl-C stops an answer.");
     return 0;
 }
 
@@ -55,6 +62,118 @@ static int command_stats(struct chat *c)
     return 0;
 }
 
+/* ---- options and the model ---- */
+
+/* Change an option in both processes. value: see chat_set_change. */
+static int change_option(struct chat *c, const struct opt *o, const char *value)
+{
+    const char *before = c->set.changed[o->id];
+    struct chat_packet r = {0};
+    if (chat_set_change(&c->set, o, value))
+        return -1;
+    c->change = o;
+    int bad = chat_model_ask(c, CHAT_SET, &r) || r.status;
+    free(r.json);
+    if (bad) {
+        (void)chat_set_change(&c->set, o, before);
+        return -1;
+    }
+    c->model.opened.greedy = r.greedy;
+    if (o->id == OPT_think)
+        c->j.think = answer_think(&c->j.p->a);
+    if (o->id == OPT_seed)
+        c->n_answers = 0; /* the next answer has this seed */
+    return 0;
+}
+
+/* Print a line for an option; NULL: for all that can change. */
+static void say_options(const struct chat *c, const struct opt *o)
+{
+    struct buf b = {0};
+    chat_set_put(&b, c->j.p, o);
+    if (b.len)
+        chat_say("%.*s", (int)b.len - 1, b.data);
+    buf_free(&b);
+}
+
+/* Cut the name of an option off the argument. Returns its row; NULL after
+ * printing a message. */
+static const struct opt *take_option(struct chat *c, const char *command,
+                                     const char **value)
+{
+    char name[64];
+    size_t n = strcspn(c->arg, " \t\n=");
+    snprintf(name, sizeof(name), "%.*s", (int)n, c->arg);
+    *value = c->arg + n + strspn(c->arg + n, " \t\n");
+    if (**value == '=')
+        *value += 1 + strspn(*value + 1, " \t\n");
+    return chat_set_find(c->j.p, command, name);
+}
+
+static int command_set(struct chat *c)
+{
+    const char *value;
+    const struct opt *o = *c->arg ? take_option(c, "/set", &value) : NULL;
+    if (!*c->arg)
+        say_options(c, NULL);
+    else if (o && (!*value || !change_option(c, o, value)))
+        say_options(c, o);
+    return 0;
+}
+
+static int command_unset(struct chat *c)
+{
+    const char *value;
+    const struct opt *o = take_option(c, "/unset", &value);
+    if (o && *value)
+        msg_error("/unset %s: takes no value", o->name);
+    else if (o && !change_option(c, o, chat_unset))
+        say_options(c, o);
+    return 0;
+}
+
+static int command_model(struct chat *c)
+{
+    const struct opt *o = opt_row(c->j.p->verb, OPT_model);
+    const char *before = c->set.changed[o->id], *rest;
+    size_t n = qwick_chat_length(c->j.chat);
+    struct buf name = {0};
+    const char *why = chat_command_file(c->arg, true, &name, &rest);
+    if (why)
+        msg_error("/model: %s", why);
+    else if (!*c->arg)
+        chat_say("%s", c->model.opened.name);
+    else if (!chat_set_change(&c->set, o, buf_text(&name))) {
+        if (chat_model_switch(c))
+            (void)chat_set_change(&c->set, o, before);
+        else
+            chat_say("%s, context of %zu tokens%s", c->model.opened.name,
+                     (size_t)c->model.opened.limit,
+                     n ? "; the conversation is evaluated again with the next "
+                         "message"
+                       : "");
+    }
+    buf_free(&name);
+    return *signals_flag() ? QWICK_ERR_RUNTIME : 0;
+}
+
+/* The names that -m takes. */
+static int model_words(struct buf *out, const char *words, size_t n)
+{
+    struct qwick_model *v;
+    size_t n_models;
+    bool cut;
+    int bad = 0;
+    (void)words;
+    if (n || qwick_models_names(&v, &n_models, &cut, signals_flag(), NULL))
+        return 0;
+    for (size_t i = 0; i < n_models; i++)
+        if (!v[i].why)
+            bad |= buf_printf(out, "%s\n", v[i].name);
+    qwick_models_free(v, n_models);
+    return bad ? -1 : 0;
+}
+
 /* ---- thinking and the system prompt ---- */
 
 static const char *think_name(enum qwick_think think)
@@ -72,8 +191,8 @@ static int command_think(struct chat *c)
         msg_error("/think: \"%s\": expected on, off or auto", c->arg);
         return 0;
     }
-    if (*c->arg)
-        c->j.think = think;
+    if (*c->arg && change_option(c, opt_row(c->j.p->verb, OPT_think), c->arg))
+        return 0;
     chat_say("thinking: %s", think_name(c->j.think));
     return 0;
 }
@@ -166,6 +285,29 @@ static int command_read(struct chat *c)
     return status;
 }
 
+/* ---- messages ---- */
+
+/* Let the user write a message in an editor, and send it. */
+static int command_edit(struct chat *c)
+{
+    struct chat_text t = {.block = true};
+    const struct buf *b = &t.text;
+    struct qwick_err e;
+    int status = 0;
+    if (chat_editor_run(c->arg, strlen(c->arg), &t.text, &e)) {
+        msg_fail(&e);
+    } else if (strspn(buf_text(b), " \t\n") == b->len) {
+        chat_say("the text is empty; nothing is sent");
+    } else {
+        chat_remember(c, &t);
+        err_write_text(b->data, b->len);
+        err_write_text("\n", 1);
+        status = chat_send(c, b->data, b->len);
+    }
+    chat_text_free(&t);
+    return status;
+}
+
 /* ---- turns ---- */
 
 static int command_retry(struct chat *c)
@@ -189,6 +331,15 @@ static int command_undo(struct chat *c)
         chat_say("the texts of /read are dropped");
         return 0;
     }
+    if (c->cleared) {
+        n = qwick_chat_length(c->cleared) - n;
+        qwick_chat_free(c->j.chat);
+        c->j.chat = c->cleared;
+        c->cleared = NULL;
+        c->unsaved = true;
+        chat_say("%zu messages are back", n);
+        return 0;
+    }
     if (!chat_last_user(c, &i)) {
         msg_error("/undo: there is no exchange");
         return 0;
@@ -196,6 +347,27 @@ static int command_undo(struct chat *c)
     (void)qwick_chat_rollback(c->j.chat, i, NULL);
     c->unsaved = true;
     chat_say("%zu messages are taken out, %zu are left", n - i, i);
+    return 0;
+}
+
+static int command_clear(struct chat *c)
+{
+    size_t keep = chat_has_system(c->j.chat);
+    size_t n = qwick_chat_length(c->j.chat) - keep;
+    struct qwick_chat *old;
+    struct qwick_err e;
+    c->files.len = 0;
+    if (n) {
+        if (chat_copy(&old, c->j.chat, &e))
+            return msg_fail(&e);
+        qwick_chat_free(c->cleared);
+        c->cleared = old;
+        (void)qwick_chat_rollback(c->j.chat, keep, NULL);
+        c->unsaved = true;
+    }
+    chat_say("%zu messages are taken out%s%s", n,
+             keep ? ", the system prompt stays" : "",
+             n ? "; /undo brings them back" : "");
     return 0;
 }
 
@@ -207,22 +379,58 @@ static int command_quit(struct chat *c)
 
 /* ---- the table ---- */
 
+static int think_words(struct buf *out, const char *words, size_t n)
+{
+    (void)words;
+    return n ? 0 : buf_puts(out, "on\noff\nauto\n");
+}
+
+static int show_words(struct buf *out, const char *words, size_t n)
+{
+    (void)words;
+    return n ? 0 : buf_puts(out, "chat\n");
+}
+
+static int unset_words(struct buf *out, const char *words, size_t n)
+{
+    return n ? 0 : chat_set_words(out, words, n);
+}
+
 const struct chat_command chat_commands[] = {
-    {"help", "", "list the commands", command_help},
-    {"think", "[on|off|auto]", "let the model think first", command_think},
-    {"nothink", "", "like /think off", command_nothink},
-    {"system", "[TEXT]", "set the system prompt, or show it", command_system},
-    {"nosystem", "", "take the system prompt out", command_nosystem},
+    {"help", "", "list the commands; so does /?", command_help, NULL},
+    {"think", "[on|off|auto]", "let the model think first", command_think,
+     think_words},
+    {"nothink", "", "like /think off", command_nothink, NULL},
+    {"system", "[TEXT]", "set the system prompt, or show it", command_system,
+     NULL},
+    {"nosystem", "", "take the system prompt out", command_nosystem, NULL},
+    {"set", "[OPTION [VALUE]]", "change an option, or show options",
+     command_set, chat_set_words},
+    {"unset", "OPTION", "as if nothing had set the option", command_unset,
+     unset_words},
+    {"model", "[NAME]", "go on with another model, or show its name",
+     command_model, model_words},
+    {"show", "[chat]", "show model, context and options, or all messages",
+     chat_show, show_words},
+    {"edit", "[TEXT]", "write the message in $VISUAL or $EDITOR", command_edit,
+     NULL},
     {"read", "FILE [QUESTION]", "put a file's text before the message",
-     command_read},
+     command_read, NULL},
     {"retry", "", "answer the last message again, with another seed",
-     command_retry},
-    {"undo", "", "take the last message and its answer out", command_undo},
-    {"save", "FILE", "write the conversation to a file, as JSON", command_save},
-    {"load", "FILE", "go on with the conversation of a file", command_load},
-    {"stats", "", "tokens, speed and the context's use", command_stats},
-    {"quit", "", "leave; so does Ctrl-D", command_quit},
-    {NULL, NULL, NULL, NULL},
+     command_retry, NULL},
+    {"undo", "", "take the last message and its answer out", command_undo,
+     NULL},
+    {"clear", "", "take all messages out, but not the system prompt",
+     command_clear, NULL},
+    {"save", "FILE", "write the conversation to a file, as JSON", command_save,
+     NULL},
+    {"load", "FILE", "go on with the conversation of a file", command_load,
+     NULL},
+    {"stats", "", "tokens, speed and the context's use", command_stats, NULL},
+    {"quit", "", "leave; so do /bye and Ctrl-D", command_quit, NULL},
+    {"bye", "", NULL, command_quit, NULL},
+    {"?", "", NULL, command_help, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
 };
 
 /* Read the file of a command from c->arg. Returns false after printing a

@@ -145,6 +145,39 @@ static int find_commands(struct names *c, const struct chat_command *rows,
     return bad;
 }
 
+/* Find the words that a command says may follow arg[0..n_before). */
+static int find_words(struct names *c, const struct chat_command *row,
+                      const char *arg, size_t n_before, const char *typed)
+{
+    struct buf words = {0};
+    int bad = row->words(&words, arg, n_before);
+    for (char *at = words.data, *end; !bad && words.len && *at; at = end) {
+        end = at + strcspn(at, "\n");
+        end += *end ? (*end = 0, 1) : 0;
+        if (strncmp(at, typed, strlen(typed)) == 0 && escape_is_plain(at))
+            bad = add_name(c, at);
+    }
+    buf_free(&words);
+    return bad;
+}
+
+/* Complete the last word of an argument, which is at arg. */
+static int find_arguments(struct names *c, const struct chat_command *row,
+                          const char *arg, const char *word, const char *typed,
+                          size_t *n_typed)
+{
+    const char *slash = strrchr(typed, '/');
+    int bad = 0;
+    *n_typed = strlen(typed);
+    if (row && row->words)
+        bad = find_words(c, row, arg, (size_t)(word - arg), typed);
+    if (bad || c->n ||
+        (row && row->words && (!*typed || !strchr("./~", *typed))))
+        return bad;
+    *n_typed = strlen(slash ? slash + 1 : typed);
+    return find_files(c, typed);
+}
+
 int chat_complete(const struct chat_command *rows, const char *line, size_t n,
                   struct buf *insert, struct buf *list)
 {
@@ -161,11 +194,10 @@ int chat_complete(const struct chat_command *rows, const char *line, size_t n,
         bad = find_commands(&c, rows, line + 1, n_typed);
     } else {
         const char *word = last_word(blank + 1, line + n, &quoted);
-        if (read_word(word, (size_t)(line + n - word), quoted, &path)) {
-            const char *slash = strrchr(path.data, '/');
-            n_typed = strlen(slash ? slash + 1 : path.data);
-            bad = find_files(&c, path.data);
-        }
+        const char *arg;
+        const struct chat_command *row = chat_command_find(rows, line, &arg);
+        if (read_word(word, (size_t)(line + n - word), quoted, &path))
+            bad = find_arguments(&c, row, blank + 1, word, path.data, &n_typed);
     }
     if (c.n && !bad) {
         qsort(c.names, c.n, sizeof(*c.names), by_name);

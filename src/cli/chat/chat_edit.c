@@ -378,6 +378,11 @@ static void key_swap(struct chat_edit *e)
     buf_free(&b);
 }
 
+static void key_newline(struct chat_edit *e)
+{
+    edit_replace(e, e->cursor, 0, "\n", 1);
+}
+
 static void key_quote(struct chat_edit *e)
 {
     e->quoted = true;
@@ -427,6 +432,10 @@ static const struct edit_key edit_keys[] = {
     {{"\026"}, .call = key_quote},
     {{"\022"}, .call = history_search_begin},
     {{"\r", "\n"}, .move = text_end, .event = CHAT_EDIT_ENTER},
+    /* Alt-Enter, and Alt or Shift with Enter where terminals tell them apart */
+    {{"\033\r", "\033\n"}, .call = key_newline},
+    {{"\033[13;3u", "\033[27;3;13~", "\033[13;2u", "\033[27;2;13~"},
+     .call = key_newline},
     {{"\t"}, .event = CHAT_EDIT_COMPLETE},
     {{"\014"}, .event = CHAT_EDIT_CLEAR},
     {{"\033[200~"}, .call = key_paste},

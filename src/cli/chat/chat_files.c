@@ -41,7 +41,7 @@ int chat_copy(struct qwick_chat **out, const struct qwick_chat *c,
     return rc;
 }
 
-static bool has_system(const struct qwick_chat *c)
+bool chat_has_system(const struct qwick_chat *c)
 {
     struct qwick_message m;
     return !qwick_chat_at(c, 0, &m, NULL) && m.n_role == strlen("system") &&
@@ -93,7 +93,7 @@ int chat_set_system(struct qwick_chat **c, const char *text, size_t n,
     struct buf rest = {0};
     char *json;
     size_t n_json;
-    bool had = has_system(*c);
+    bool had = chat_has_system(*c);
     if (had && text)
         return qwick_chat_replace(*c, 0, text, n, e);
     if (!had && !text)
@@ -130,9 +130,13 @@ int chat_load(struct chat *c, const char *path)
     if (rc)
         return chat_input_fail(path, &e);
     c->j.chat = chat;
-    if (think != QWICK_THINK_AUTO)
-        c->j.think = think;
-    return 0;
+    qwick_chat_free(c->cleared);
+    c->cleared = NULL;
+    if (think == QWICK_THINK_AUTO)
+        return 0;
+    c->j.think = think;
+    return chat_set_change(&c->set, opt_row(c->j.p->verb, OPT_think),
+                           think == QWICK_THINK_ON ? "on" : "off");
 }
 
 /* Why a file must not be replaced; NULL: it does not exist, is empty, or is a

@@ -11,6 +11,8 @@
 #include "cli/chat/chat_command.h"
 #include "cli/chat/chat_line.h"
 #include "cli/chat/chat_model.h"
+#include "cli/chat/chat_set.h"
+#include "cli/chat/chat_text.h"
 #include "cli/io/out.h"
 #include "qwick.h"
 
@@ -18,11 +20,15 @@ struct chat {
     struct gen_job j; /* j.chat is the conversation. Only in the process of the
                          model, j.eng is open and j.ses has the tokens */
     struct chat_model model;
+    struct chat_settings set; /* of /set and /model */
+    const struct opt *change; /* what CHAT_SET is about */
     struct chat_line *line;
     struct buf history;  /* path of the file; empty: none */
     struct buf files;    /* texts of /read, for the next message */
     const char *session; /* path of --session; NULL: none */
     bool unsaved;        /* the conversation is newer than that file */
+    bool evaluate; /* that file may be of another model: /model was used */
+    struct qwick_chat *cleared; /* what /clear dropped, for /undo; NULL: none */
     uint64_t seed;       /* of the first answer */
     uint64_t n_answers;  /* answers that were begun: each has its own seed */
     bool has_last;
@@ -39,6 +45,13 @@ struct chat {
  * token of an answer is taken back. Returns 0, or an exit status that ends the
  * chat, after printing a message. */
 int chat_send(struct chat *c, const char *text, size_t n);
+
+/* Fill a text into the template of -T or --prompt-template, if there is one.
+ * Returns 0, or -1 with *e set. */
+int chat_fill(const struct chat *c, struct buf *text, struct qwick_err *e);
+
+/* Add a message to the history: that of the arrow keys, and its file. */
+void chat_remember(struct chat *c, const struct chat_text *t);
 
 /* Answer the last message of the user once more, in place of its answer; do
  * nothing if there is none.
@@ -65,7 +78,21 @@ extern const struct chat_command chat_commands[];
  * chat. */
 int chat_run_command(struct chat *c, const char *text);
 
+/* ---- chat_show.c ---- */
+
+/* Print the messages from number i on. cut: only the beginning of long ones. */
+void chat_show_messages(const struct chat *c, size_t i, bool cut);
+
+/* Print the last exchange of a conversation that goes on. */
+void chat_show_last(const struct chat *c);
+
+/* Run /show: print the facts of the chat; with c->arg "chat", its messages. */
+int chat_show(struct chat *c);
+
 /* ---- chat_files.c ---- */
+
+/* Return whether the first message is a system prompt. */
+bool chat_has_system(const struct qwick_chat *c);
 
 /* Go on with the conversation of a file, without values that would overrule the
  * options, and with its "enable_thinking". Returns 0, or an exit status after

@@ -211,7 +211,7 @@ static bool use_input(struct chat_line *l, enum chat_edit_event *event)
     }
     l->n_in -= at;
     memmove(l->in, l->in + at, l->n_in);
-    if (at && !done && l->moves)
+    if (at && !done && l->moves && !l->edit.pasting)
         line_draw(l, false);
     return done;
 }

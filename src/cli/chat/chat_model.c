@@ -13,6 +13,7 @@
 #include "cli/io/out.h"
 #include "cli/io/signals.h"
 #include "file/fs.h"
+#include "file/json_writer.h"
 
 /* More than a context's text takes. */
 enum { MAX_JSON = 1 << 30 };
@@ -44,8 +45,11 @@ static int read_all(int fd, void *p, size_t n, struct chat_model *m)
         if (!m && *signals_flag() && *signals_flag() != SIGINT)
             return -1;
         ssize_t k = got < 0 ? -1 : read(fd, at, n);
-        if (k < 0 && errno == EINTR)
+        if (k < 0 && errno == EINTR) {
+            if (!m) /* Ctrl-C at the prompt, as often as the user likes */
+                signals_forget_int();
             continue;
+        }
         if (k <= 0)
             return -1;
         at += k;
@@ -121,6 +125,9 @@ int chat_model_start(struct chat *c, struct chat_packet *r)
         int status = chat_model_reap(m);
         if (WIFSIGNALED(status) && !*signals_flag())
             say_end(status, "");
+        if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+            return QWICK_ERR_MEMORY; /* so the kernel ends what needs too much
+                                      */
         return WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status)
                                                         : QWICK_ERR_RUNTIME;
     }
@@ -130,6 +137,51 @@ int chat_model_start(struct chat *c, struct chat_packet *r)
         m->opened = *r;
     m->opened.json = NULL;
     return r->status;
+}
+
+int chat_model_switch(struct chat *c)
+{
+    struct chat_model old = c->model;
+    struct chat_packet r;
+    bool evaluate = c->evaluate;
+    c->evaluate = true;
+    c->model = (struct chat_model){0};
+    int status = chat_model_start(c, &r);
+    if (status == QWICK_ERR_MEMORY && old.pid && !*signals_flag()) {
+        msg_notice("%s is closed first, as both models do not fit in memory",
+                   old.opened.name);
+        chat_model_stop(&old);
+        status = chat_model_start(c, &r);
+    }
+    free(r.json);
+    if (!status) {
+        chat_model_stop(&old);
+        return 0;
+    }
+    signals_forget_int();
+    c->model = old; /* if it is closed, the next message opens it */
+    c->evaluate = evaluate || !old.pid;
+    chat_say("the chat goes on with %s", old.opened.name);
+    return -1;
+}
+
+/* Write the change of an option as JSON. */
+static int put_change(const struct chat *c, char **json, size_t *n,
+                      struct qwick_err *e)
+{
+    const char *value = c->set.changed[c->change->id];
+    struct buf b = {0};
+    struct json_writer w = json_writer(&b);
+    jw_array(&w, NULL);
+    jw_cstr(&w, NULL, c->change->name);
+    jw_cstr(&w, NULL, value == chat_unset ? NULL : value);
+    jw_end_array(&w);
+    if (jw_status(&w)) {
+        buf_free(&b);
+        return err_oom(e, 1);
+    }
+    *json = buf_take(&b, n);
+    return 0;
 }
 
 int chat_model_ask(struct chat *c, enum chat_op op, struct chat_packet *r)
@@ -147,7 +199,8 @@ int chat_model_ask(struct chat *c, enum chat_op op, struct chat_packet *r)
     }
     *r = (struct chat_packet){
         .op = op, .think = c->j.think, .number = c->n_answers};
-    if (qwick_chat_json(c->j.chat, &r->json, &r->n_json, &e)) {
+    if (op == CHAT_SET ? put_change(c, &r->json, &r->n_json, &e)
+                       : qwick_chat_json(c->j.chat, &r->json, &r->n_json, &e)) {
         msg_fail(&e);
         return -1;
     }

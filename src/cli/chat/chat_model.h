@@ -29,7 +29,8 @@ struct chat_numbers {
 enum chat_op {
     CHAT_ANSWER, /* answer the conversation; the reply has the message */
     CHAT_COUNT,  /* count its tokens */
-    CHAT_SAVE    /* save it to the session's file */
+    CHAT_SAVE,   /* save it to the session's file */
+    CHAT_SET     /* change an option; the request has its name and value */
 };
 
 /* Longer names are cut. */
@@ -52,12 +53,14 @@ struct chat_packet {
     struct qwick_sampling sampling; /* of the answer */
     uint64_t n_tokens;           /* of CHAT_COUNT */
 
+    uint32_t greedy; /* of the first one and CHAT_SET: not 0: the
+                        sampling is greedy */
+
     /* of the first reply */
-    uint32_t greedy;           /* not 0: the sampling is */
     uint64_t limit;            /* of the context, in tokens */
     char name[CHAT_NAME_SIZE]; /* of the model */
 
-    /* the conversation; in replies the new messages */
+    /* the conversation, or ["OPTION", "VALUE"]; in replies the new messages */
     size_t n_json;
     char *json; /* [n_json] malloc'ed, sent after the rest; NULL: none */
 };
@@ -92,6 +95,11 @@ int chat_model_start(struct chat *c, struct chat_packet *r);
  * before. Returns 0, or -1 after printing that it has ended meanwhile; then *r
  * has no messages. */
 int chat_model_ask(struct chat *c, enum chat_op op, struct chat_packet *r);
+
+/* Start a child with the model that the options name now, and end the old one.
+ * Both are open for a while; if they do not fit in memory together, the old one
+ * is closed first. Returns 0; or -1 after printing why the old one goes on. */
+int chat_model_switch(struct chat *c);
 
 void chat_model_stop(struct chat_model *m);
 

@@ -7,6 +7,8 @@
 #include "cli/chat/chat_job.h"
 #include "cli/io/out.h"
 #include "cli/io/signals.h"
+#include "cli/opt/preset.h"
+#include "cli/opt/settings.h"
 #include "cli/store/conversation_store.h"
 
 bool chat_last_user(const struct chat *c, size_t *i)
@@ -130,6 +132,14 @@ static int chat_answer(struct chat *c, bool *added)
 
 /* ---- turns ---- */
 
+int chat_fill(const struct chat *c, struct buf *text, struct qwick_err *e)
+{
+    const struct preset *s = settings_preset(c->j.p->settings);
+    if (s && !s->n) /* it only sets options */
+        return 0;
+    return preset_apply(text, c->j.p, e);
+}
+
 int chat_send(struct chat *c, const char *text, size_t n)
 {
     struct qwick_chat *chat = c->j.chat;
@@ -139,17 +149,21 @@ int chat_send(struct chat *c, const char *text, size_t n)
     bool added = false;
     int bad = buf_append(&b, c->files.data, c->files.len) ||
               (b.len && n && buf_puts(&b, "\n\n")) || buf_append(&b, text, n);
-    int status = bad ? msg_oom()
-                 : qwick_chat_add(chat, "user", b.data, b.len, &e)
-                     ? msg_fail(&e)
-                     : 0;
+    int status =
+        bad ? msg_oom()
+            : msg_result(chat_fill(c, &b, &e) ||
+                             qwick_chat_add(chat, "user", b.data, b.len, &e),
+                         &e);
     buf_free(&b);
     if (!status)
         status = chat_answer(c, &added);
-    if (added)
+    if (added) {
         c->files.len = 0;
-    else
+        qwick_chat_free(c->cleared);
+        c->cleared = NULL;
+    } else {
         (void)qwick_chat_rollback(chat, before, NULL);
+    }
     return status;
 }
 

@@ -7,11 +7,11 @@
 #include "cli/answer/answer_log.h"
 #include "cli/chat/chat_history.h"
 #include "cli/chat/chat_job.h"
-#include "cli/chat/chat_text.h"
 #include "cli/io/out.h"
 #include "cli/io/prompt.h"
 #include "cli/io/signals.h"
 #include "cli/io/state_file.h"
+#include "cli/opt/preset.h"
 #include "cli/opt/verbs.h"
 #include "cli/store/conversation_store.h"
 
@@ -37,7 +37,8 @@ static int chat_check(struct opt_parsed *p)
                          "\"%s\": chat takes no arguments; type the message "
                          "there, or use qwick \"PROMPT\" for one answer",
                          p->args[0]);
-    if ((r = answer_check(p)) >= 0 || (r = constraint_check(p)) >= 0 ||
+    if ((r = preset_check(p)) >= 0 || (r = answer_check(p)) >= 0 ||
+        (r = constraint_check(p)) >= 0 ||
         (r = conversation_check_answer(p)) >= 0 ||
         (r = answer_log_check(p)) >= 0)
         return r;
@@ -119,7 +120,7 @@ static void open_history(struct chat *c)
     }
 }
 
-static void remember(struct chat *c, const struct chat_text *t)
+void chat_remember(struct chat *c, const struct chat_text *t)
 {
     struct buf entry = {0};
     struct qwick_err e;
@@ -195,7 +196,7 @@ static int read_message(struct chat *c, struct chat_text *t, struct buf *line,
     if (chat_text_add(t, line->data, line->len, &complete))
         return msg_oom();
     if (complete) {
-        remember(c, t);
+        chat_remember(c, t);
         status = take_message(c, t);
         chat_text_clear(t);
     }
@@ -244,6 +245,8 @@ static int converse(struct chat *c)
     restore_with(chat_line_restore);
     open_history(c);
     greet(c);
+    if (!msg_quiet())
+        chat_show_last(c);
     int status = chat_loop(c);
     restore_with(NULL);
     chat_line_close(c->line);
@@ -253,13 +256,26 @@ static int converse(struct chat *c)
     return status;
 }
 
+/* A template that no message fits is refused at once. */
+static int check_template(const struct chat *c)
+{
+    struct buf text = {0};
+    struct qwick_err e;
+    int rc = buf_puts(&text, "text") ? err_oom(&e, 1) : chat_fill(c, &text, &e);
+    buf_free(&text);
+    return msg_result(rc, &e);
+}
+
 static int chat_start(struct chat *c)
 {
     struct gen_job *j = &c->j;
     int status;
     j->think = answer_think(&j->p->a);
     c->session = j->p->a.save_session = j->p->a.session;
-    if ((status = gen_check_save(j)) != 0 ||
+    j->p->a.session = NULL; /* the child sets it where it needs it */
+    if ((status = chat_set_begin(&c->set, j->p)) != 0 ||
+        (status = check_template(c)) != 0 ||
+        (status = gen_check_save(j)) != 0 ||
         (status = begin_conversation(c)) != 0 || (status = open_child(c)) != 0)
         return status;
     return converse(c);
@@ -272,6 +288,8 @@ static int chat_run(struct opt_parsed *p, struct qwick_engine *eng)
     chat_model_stop(&c.model);
     buf_free(&c.history);
     buf_free(&c.files);
+    qwick_chat_free(c.cleared);
+    chat_set_end(&c.set);
     gen_free(&c.j);
     return status;
 }
@@ -285,8 +303,10 @@ const struct verb verb_chat = {
     .about = "Converse with a language model at a terminal. Each message is "
              "answered; only its\nnew tokens are evaluated. Lines are edited "
              "with the usual keys, and the arrow\nkeys show earlier messages. "
-             "Commands begin with a slash; /help lists them.\nCtrl-C stops an "
-             "answer, Ctrl-D leaves.",
+             "Commands begin with a slash: /set changes an option,\n/model the "
+             "model, /edit opens your editor, /help lists all. Alt-Enter "
+             "begins\nanother line, Tab completes, Ctrl-C stops an answer, "
+             "Ctrl-D leaves.",
     .examples = "  qwick chat\n"
                 "  qwick chat -m Qwen/Qwen3-0.6B --session manual.qwick\n"
                 "  qwick chat --temp 0.7 -s \"Answer in one sentence.\"\n",

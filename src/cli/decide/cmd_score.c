@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "cli/decide/score_html.h"
 #include "cli/answer/score_record.h"
 #include "cli/answer/score_text.h"
+#include "cli/decide/score_html.h"
 #include "cli/io/escape.h"
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
@@ -14,6 +14,7 @@
 #include "cli/io/signals.h"
 #include "cli/opt/common.h"
 #include "cli/opt/opt.h"
+#include "cli/opt/preset.h"
 #include "cli/opt/verbs.h"
 #include "cli/report/html.h"
 #include "cli/report/paint.h"
@@ -31,6 +32,7 @@ struct job {
     struct qwick_score_options o;
     size_t window, stride;
     struct buf given; /* text of --given or --given-file; data NULL: none */
+    struct prompt_template template; /* of the options, for lines */
     struct buf *files; /* [n_files] the argument or the files; NULL: lines */
     size_t n_files;
     struct score_text *texts; /* of the files, or of a group of lines */
@@ -84,6 +86,8 @@ static int read_files(struct job *j, struct qwick_err *e)
                              j->verb->args);
         if (path && !j->files[i].len && j->n_files > 1)
             prompt_warn_empty(*path);
+        if (preset_apply(&j->files[i], j->p, e))
+            return msg_fail(e);
     }
     return 0;
 }
@@ -207,13 +211,61 @@ static int run_files(struct job *j, struct qwick_err *e)
 
 /* ---- --jsonl ------------------------------------------------------------ */
 
+/* What a record is filled into the template with. */
+struct record_fields {
+    const struct job *j;
+    const struct json_value *record;
+};
+
+/* {} is the record's text, {NAME} its text NAME, or else that of --set. */
+static int field_value(void *ctx, const struct template_part *field,
+                       const char **s, size_t *n, struct qwick_err *e)
+{
+    const struct record_fields *f = ctx;
+    const struct json_value *v = field->n
+                                     ? json_get_n(f->record, field->s, field->n)
+                                     : json_get(f->record, "text");
+    const char *set = preset_value(f->j->a, field->s, field->n);
+    if (json_is(v, JSON_STRING)) {
+        *s = v->str;
+        *n = v->len;
+        return 0;
+    }
+    if (!field->n || v)
+        return err_usage(
+            e, "%s: not a string",
+            ERR_SHOW(field->n ? field->s : "text", field->n ? field->n : 4));
+    if (!set)
+        return preset_unset(&f->j->template, field, e);
+    *s = set;
+    *n = strlen(set);
+    return 0;
+}
+
+static int fill_line(const struct job *j, const struct json_value *v,
+                     struct buf *out, struct qwick_err *e)
+{
+    const struct prompt_template *t = &j->template;
+    struct record_fields f = {j, v};
+    if (!preset_given(j->a))
+        return 0;
+    if (json_get(v, "text") && !prompt_template_find(t, "", 0))
+        return err_usage(e, "text: %s has no {} for it", t->name);
+    return prompt_template_fill(t, field_value, &f, out, e);
+}
+
 static int read_line(void *ctx, size_t i, const struct json_value *v,
                      struct qwick_err *e)
 {
     struct job *j = ctx;
     /* n_texts may skip indices: bad lines hold texts without tokens */
     j->n_texts = i + 1;
-    return score_record_read(&j->texts[i], j->eng, j->a, &j->given, v, e);
+    struct buf filled = {0};
+    int rc =
+        fill_line(j, v, &filled, e) ||
+        score_record_read(&j->texts[i], j->eng, j->a, &j->given, &filled, v, e);
+    buf_free(&filled);
+    return rc ? -1 : 0;
 }
 
 static int work_lines(void *ctx, struct qwick_err *e)
@@ -244,6 +296,9 @@ static int run_lines(struct job *j, struct qwick_err *e)
                                    .write = write_line,
                                    .drop = drop_lines,
                                    .silent = j->a->perplexity};
+    if (preset_template(&j->template, j->p, NULL, e) ||
+        preset_check_values(&j->template, j->a, e))
+        return msg_fail(e);
     signals_catch();
     int status = open_model(&j->eng, j->p, false);
     if (status || (status = sandbox_enter(j->p, j->eng, NULL, SIZE_MAX)) != 0)
@@ -268,7 +323,8 @@ static int score_check(struct opt_parsed *p)
 {
     const struct args *a = &p->a;
     int r = common_check_text(p, "text", TEXT_ONE), n_stdin = 0;
-    if (r >= 0 || (r = common_check_colours(p, OPT_heat)) >= 0)
+    if (r >= 0 || (r = common_check_colours(p, OPT_heat)) >= 0 ||
+        (r = preset_check(p)) >= 0)
         return r;
     if (a->chat && !a->given && !a->given_file && !a->jsonl)
         return opt_usage(p->verb, "--chat: needs --given, the request");
@@ -325,6 +381,7 @@ static int score_run(struct opt_parsed *p, struct qwick_engine *eng)
         buf_free(&j.files[i]);
     free(j.files);
     buf_free(&j.given);
+    prompt_template_free(&j.template);
     qwick_engine_close(j.eng);
     return status;
 }

@@ -174,19 +174,24 @@ static const char *source_text(const struct opt_parsed *p, enum opt_id id,
 
 enum { SHOWN = 400 };
 
-/* Give an option the value that it has without its source. */
+void opt_unset(struct opt_parsed *p, const struct opt *o)
+{
+    struct opt_source *s = &p->sources[o->id];
+    if (s->rank != OPT_UNSET)
+        memcpy(opt_value_at(p, o), &s->before, value_sizes[o->type]);
+    s->rank = OPT_UNSET;
+}
+
+/* Take an option as if its source did not set it. */
 static void opt_drop(struct opt_parsed *p, enum opt_id id, const char *why)
 {
-    struct opt_source *s = &p->sources[id];
     const struct opt *o = opt_row(p->verb, id);
     char text[SHOWN];
-    void *value = opt_value_at(p, o);
-    opt_value_free(o->type, value);
-    memcpy(value, &s->before, value_sizes[o->type]);
-    if (s->rank < OPT_LINE)
+    if (p->sources[id].rank < OPT_LINE)
         msg_note("%s: has no effect %s", source_text(p, id, text, sizeof(text)),
                  why);
-    s->rank = OPT_UNSET;
+    opt_value_free(o->type, opt_value_at(p, o));
+    opt_unset(p, o);
 }
 
 bool opt_yield(struct opt_parsed *p, enum opt_id a, enum opt_id b)

@@ -69,6 +69,7 @@ struct opt_flag_file {
 
 /* For the rows. */
 #define ONCE          .single = true
+#define LIVE          .live = true
 #define RANGE(a, b)   .imin = (a), .imax = (b)
 #define FROM(a)       RANGE(a, INT32_MAX)
 #define BETWEEN(a, b) .min = (a), .max = (b)
@@ -161,6 +162,7 @@ struct opt {
                              text control the model: neither the config file nor
                              the environment sets it, which would surprise
                              scripts */
+    bool live;            /* /set of chat changes it between two answers */
     enum opt_type type;
     const char *arg;      /* name of the value in --help; NULL: see opt_arg */
     const char *choices;  /* "on|off|auto" */
@@ -311,6 +313,9 @@ void opt_needs(struct buf *out, const struct verb *v, enum opt_id id);
 int opt_set_default(struct opt_parsed *p, const struct opt *o,
                     enum opt_rank rank, const char *where, const char *name,
                     const char *value);
+
+/* Give an option the value that it has without its source, and free nothing. */
+void opt_unset(struct opt_parsed *p, const struct opt *o);
 
 /* Check a value as opt_set_default does, but set nothing. */
 int opt_check_value(const struct verb *v, const struct opt *o, const char *name,

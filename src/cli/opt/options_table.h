@@ -6,8 +6,9 @@
  * which say or do something else with it
  *   GROUP("heading", .shared = ...)                  the following options
  *
- * ONCE marks what belongs to one command (.single). RANGE and FROM give the
- * ends of an integer, BETWEEN those of a number.
+ * ONCE marks what belongs to one command (.single), LIVE what /set of chat
+ * changes. RANGE and FROM give the ends of an integer, BETWEEN
+ * those of a number.
  *
  * A new option is one row here. Its value is the member `id` of struct args.
  * Rules between options are rows of relations.c. */
@@ -192,7 +193,7 @@ VARIANT(TEXTS, file, "file", V_SCORE, .letter = 'f', .arg = "FILE",
         .help = "score the text of FILE; repeatable, each on its own; - is "
                 "stdin")
 OPTION(FLAG, file_names, "file-names",
-       V_GENERATE | V_CHAT | V_BATCH | V_CHOOSE,
+       V_GENERATE | V_CHAT | V_BATCH | V_CHOOSE, LIVE,
        .help = "put the name of each file above its text")
 OPTION(FLAG, text, "text", V_BATCH, ONCE,
        .help = "write only texts, one answer per line; a line end in an answer "
@@ -246,15 +247,18 @@ OPTION(CHOICE, overflow, "overflow", V_GENERATE | V_CHOOSE, .arg = "HOW",
        .def = "error",
        .help = "what to do with a prompt that does not fit: refuse it, or keep "
                "its head, its tail, or both ends")
-OPTION(FILE, preset, "preset", V_GENERATE | V_BATCH | V_CHOOSE, .letter = 'T',
+OPTION(FILE, preset, "preset",
+       V_GENERATE | V_CHAT | V_BATCH | V_SCORE | V_CHOOSE, .letter = 'T',
        .arg = "TEMPLATE", ONCE,
        .first = "your prompt template of this name or path",
        .help = "use your prompt template, by its name or path; see qwick help "
                "templates")
 OPTION(FILE, prompt_template, "prompt-template",
-       V_GENERATE | V_BATCH | V_CHOOSE, .arg = "TEXT", ONCE,
+       V_GENERATE | V_CHAT | V_BATCH | V_SCORE | V_CHOOSE, .arg = "TEXT", ONCE,
        .help = "the prompt is TEXT with the input in place of {}")
-OPTION(TEXTS, set, "set", V_GENERATE | V_BATCH | V_CHOOSE, .arg = "NAME=VALUE", ONCE,
+OPTION(TEXTS, set, "set",
+       V_GENERATE | V_CHAT | V_BATCH | V_SCORE | V_CHOOSE, .arg = "NAME=VALUE",
+       ONCE,
        .help = "replace {NAME} in the template by VALUE; repeatable")
 OPTION(FILE, tools, "tools", V_GENERATE, ONCE,
        .help = "definitions of tools that the model may call, as JSON")
@@ -267,7 +271,7 @@ OPTION(TEXT, tool_choice, "tool-choice", V_GENERATE | V_BATCH,
        .record = "tool_choice",
        .help = "auto: text with calls or without; none: no calls; required: "
                "only calls; a tool's name: one call of it")
-OPTION(CHOICE, think, "think", V_ANSWER, .choices = "on|off|auto",
+OPTION(CHOICE, think, "think", V_ANSWER, LIVE, .choices = "on|off|auto",
        .peers = "enable-thinking reasoning", .def = "auto", .record = "think",
        .first = "let the model think first",
        .help = "let the model think first; auto: as its template does")
@@ -275,7 +279,7 @@ VARIANT(CHOICE, think, "think", V_RENDER, .choices = "on|off|auto",
         .def = "auto",
         .help = "enable_thinking, where the chat does not say; auto: the "
                 "template is not told")
-OPTION(INT, think_budget, "think-budget", V_ANSWER, FROM(0), .def = "none",
+OPTION(INT, think_budget, "think-budget", V_ANSWER, LIVE, FROM(0), .def = "none",
        .record = "think_budget",
        .help = "let the model think for at most N tokens, then make it answer")
 OPTION(FLAG, chat, "chat", V_LOGITS, ONCE,
@@ -358,7 +362,7 @@ OPTION(FLAG, no_history, "no-history", V_CHAT,
        .help = "neither read nor write the history of messages")
 
 GROUP("Length")
-OPTION(INT, max_tokens, "max-tokens", V_ANSWER, .letter = 'n', FROM(1),
+OPTION(INT, max_tokens, "max-tokens", V_ANSWER, LIVE, .letter = 'n', FROM(1),
        .peers = "max-new-tokens max-length n-predict num-predict predict",
        .def = "until the model stops", .record = "max_tokens",
        .first = "at most N tokens",
@@ -369,17 +373,17 @@ OPTION(INT, ctx, "ctx", V_EVALUATE, .letter = 'c', FROM(1),
        .peers = "ctx-size context-size context-length max-model-len num-ctx "
                 "n-ctx", .def = "the model's maximum",
        .help = "most tokens of prompt and answer")
-OPTION(TEXTS, stop, "stop", V_ANSWER, .arg = "TEXT",
+OPTION(TEXTS, stop, "stop", V_ANSWER, LIVE, .arg = "TEXT",
        .peers = "stop-sequence reverse-prompt", .record = "stop",
        .help = "stop before TEXT; repeatable")
-OPTION(FLAG, ignore_eos, "ignore-eos", V_ANSWER,
+OPTION(FLAG, ignore_eos, "ignore-eos", V_ANSWER, LIVE,
        .help = "never draw a stop token")
-OPTION(INT, loop_guard, "loop-guard", V_ANSWER, RANGE(0, 1000000),
+OPTION(INT, loop_guard, "loop-guard", V_ANSWER, LIVE, RANGE(0, 1000000),
        .def = OPT_STRING(QWICK_LOOP_GUARD_DEFAULT) ", 0 with --raw and "
                                                    "--ignore-eos",
        .help = "stop when the last N tokens repeat one sequence three times or "
                "more; 0: never")
-OPTION(NUMBER, timeout, "timeout", V_ANSWER, .arg = "SECONDS",
+OPTION(NUMBER, timeout, "timeout", V_ANSWER, LIVE, .arg = "SECONDS",
        BETWEEN(0.001, 1000000000), .def = "none",
        .help = "stop an answer that takes longer, prompt included")
 OPTION(FLAG, require_answer, "require-answer", V_GENERATE,
@@ -416,30 +420,30 @@ OPTION(CHOICE, json_order, "json-order", V_ANSWER, .choices = "schema|any",
 
 GROUP("Sampling (defaults: generation_config.json, else greedy; each of "
       "these\noptions turns sampling on)")
-OPTION(FLAG, greedy, "greedy", V_ANSWER,
+OPTION(FLAG, greedy, "greedy", V_ANSWER, LIVE,
        .help = "always take the likeliest token, as with --temp 0")
-OPTION(NUMBER, temp, "temp", V_ANSWER, .arg = "T",
+OPTION(NUMBER, temp, "temp", V_ANSWER, LIVE, .arg = "T",
        BETWEEN(0, QWICK_TEMPERATURE_MAX), .peers = "temperature",
        .record = "temperature", .help = "temperature")
-OPTION(INT, top_k, "top-k", V_ANSWER, .arg = "K", FROM(0), .record = "top_k",
+OPTION(INT, top_k, "top-k", V_ANSWER, LIVE, .arg = "K", FROM(0), .record = "top_k",
        .help = "draw among the K likeliest, 0: off")
-OPTION(NUMBER, top_p, "top-p", V_ANSWER, .arg = "P", BETWEEN(0, 1),
+OPTION(NUMBER, top_p, "top-p", V_ANSWER, LIVE, .arg = "P", BETWEEN(0, 1),
        .record = "top_p",
        .help = "draw among the likeliest that together have probability P, 1: "
                "off")
-OPTION(NUMBER, min_p, "min-p", V_ANSWER, .arg = "P", BETWEEN(0, 1),
+OPTION(NUMBER, min_p, "min-p", V_ANSWER, LIVE, .arg = "P", BETWEEN(0, 1),
        .record = "min_p",
        .help = "draw among those at least P times as likely as the likeliest, "
                "0: off")
-OPTION(NUMBER, repeat_penalty, "repeat-penalty", V_ANSWER, .arg = "X",
+OPTION(NUMBER, repeat_penalty, "repeat-penalty", V_ANSWER, LIVE, .arg = "X",
        BETWEEN(QWICK_REPEAT_PENALTY_MIN, QWICK_REPEAT_PENALTY_MAX),
        .peers = "repetition-penalty", .record = "repeat_penalty",
        .help = "make tokens of prompt and answer less likely, 1: off")
-OPTION(NUMBER, presence_penalty, "presence-penalty", V_ANSWER, .arg = "X",
+OPTION(NUMBER, presence_penalty, "presence-penalty", V_ANSWER, LIVE, .arg = "X",
        BETWEEN(-QWICK_PENALTY_MAX, QWICK_PENALTY_MAX),
        .record = "presence_penalty",
        .help = "make tokens of the answer less likely, 0: off")
-OPTION(NUMBER, frequency_penalty, "frequency-penalty", V_ANSWER, .arg = "X",
+OPTION(NUMBER, frequency_penalty, "frequency-penalty", V_ANSWER, LIVE, .arg = "X",
        BETWEEN(-QWICK_PENALTY_MAX, QWICK_PENALTY_MAX),
        .record = "frequency_penalty",
        .help = "make tokens of the answer less likely each time they occur, 0: "
@@ -447,7 +451,7 @@ OPTION(NUMBER, frequency_penalty, "frequency-penalty", V_ANSWER, .arg = "X",
 OPTION(TEXTS, logit_bias, "logit-bias", V_GENERATE, .arg = "ID=B", ONCE,
        .help = "add B, -100 to 100, to the logit of token ID before each draw; "
                "repeatable")
-OPTION(INT, seed, "seed", V_GENERATE | V_CHAT, RANGE(0, INT64_MAX),
+OPTION(INT, seed, "seed", V_GENERATE | V_CHAT, LIVE, RANGE(0, INT64_MAX),
        .def = "random",
        .help = "seed of the draws; does not turn sampling on by itself")
 VARIANT(INT, seed, "seed", V_BATCH, RANGE(0, INT64_MAX), .def = "random",
@@ -592,7 +596,7 @@ OPTION(FLAG, extract, "extract", V_GENERATE, .letter = 'x',
 VARIANT(FLAG, extract, "extract", V_BATCH, .letter = 'x',
         .help = "also give the first fenced code block of each answer, as "
                 "\"code\"")
-OPTION(FLAG, show_thinking, "show-thinking", V_GENERATE | V_CHAT,
+OPTION(FLAG, show_thinking, "show-thinking", V_GENERATE | V_CHAT, LIVE,
        .help = "print the thinking on stdout, before the answer")
 OPTION(FILE, think_file, "think-file", V_GENERATE, .access = OPT_OPENS, ONCE,
        .help = "write the thinking to FILE")
@@ -619,7 +623,7 @@ OPTION(FILE, profile_file, "profile-file", V_GENERATE, .access = OPT_OPENS,
        .help = "write the summary as JSON to FILE; turns --profile-timing on")
 OPTION(FLAG, confidence, "confidence", V_GENERATE,
        .help = "colour each token of the answer by its probability")
-OPTION(CHOICE, color, "color", V_GENERATE | V_CHAT | V_SCORE, .arg = "WHEN",
+OPTION(CHOICE, color, "color", V_GENERATE | V_CHAT | V_SCORE, LIVE, .arg = "WHEN",
        .choices = "auto|always|never", .def = "auto",
        .help = "colours; auto: on a terminal that shows them")
 OPTION(FLAG, no_speed, "no-speed", V_MODELS,
@@ -644,7 +648,7 @@ VARIANT(INT, max_batch, "max-batch", V_RERANK, RANGE(1, 1024), .def = "64",
 OPTION(TEXT, core, "core", V_INSPECT | V_BENCH, .arg = "NAME",
        .def = "this CPU's core",
        .help = "use the record of another core, or measure with probe")
-OPTION(INT, lookup, "lookup", V_GENERATE | V_CHAT, RANGE(0, QWICK_LOOKUP_MAX),
+OPTION(INT, lookup, "lookup", V_GENERATE | V_CHAT, LIVE, RANGE(0, QWICK_LOOKUP_MAX),
        .def = OPT_STRING(QWICK_LOOKUP_DEFAULT),
        .help = "where the answer repeats the context, guess up to N tokens and "
                "check them in one pass; 0: off")

@@ -91,7 +91,7 @@ static const struct relation rows[] = {
          OPT_prompt_template)),
     RULE(V_ALL, EXCLUDES, IDS(OPT_prompt_ids), IDS(OPT_prompt, OPT_file,
          OPT_chat_json, OPT_preset, OPT_prompt_template, OPT_chat)),
-    RULE(V_ALL, EXCLUDES, IDS(OPT_chat_json), IDS(OPT_preset,
+    RULE(V_ALL & ~V_CHAT, EXCLUDES, IDS(OPT_chat_json), IDS(OPT_preset,
          OPT_prompt_template)),
     RULE(V_ALL, EXCLUDES, IDS(OPT_system), IDS(OPT_system_file)),
     RULE(V_SERVE, EXCLUDES, IDS(OPT_no_auth), IDS(OPT_api_key_file)),

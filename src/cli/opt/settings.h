@@ -46,6 +46,10 @@ int settings_keep(struct settings *c, char *s);
 /* Return whether the config file exists and was read. */
 bool settings_has_file(const struct settings *c);
 
+/* Append a line with the name of an option, its value and its source. */
+void settings_put_row(struct buf *b, const struct opt_parsed *p,
+                      const struct opt *o);
+
 /* --show-config: print where each value comes from. Returns an exit status. */
 int settings_show(const struct opt_parsed *p);
 

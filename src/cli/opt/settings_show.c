@@ -56,8 +56,8 @@ static void put_value(struct buf *b, const struct opt *o,
 
 enum { NAME_WIDTH = 20, VALUE_WIDTH = 24 };
 
-static void put_row(struct buf *b, const struct opt_parsed *p,
-                    const struct opt *o)
+void settings_put_row(struct buf *b, const struct opt_parsed *p,
+                      const struct opt *o)
 {
     const struct opt_source *s = &p->sources[o->id];
     buf_printf(b, "%-*s", NAME_WIDTH, o->name);
@@ -71,9 +71,9 @@ static void put_row(struct buf *b, const struct opt_parsed *p,
     size_t width = b->len - start;
     buf_printf(b, "%*s  %s\n",
                width < VALUE_WIDTH ? (int)(VALUE_WIDTH - width) : 0, "",
-               s->rank == OPT_UNSET  ? "default"
-               : s->rank == OPT_LINE ? "command line"
-                                     : s->where);
+               s->rank == OPT_UNSET ? "default"
+               : s->where           ? s->where
+                                    : "command line");
 }
 
 static void put_head(struct buf *b, const struct opt_parsed *p)
@@ -102,6 +102,6 @@ int settings_show(const struct opt_parsed *p)
     for (const struct opt *o = NULL; (o = opt_next(p->verb, o));)
         if (o->id != OPT_show_config && (p->sources[o->id].rank != OPT_UNSET ||
                                          !o->single))
-            put_row(&b, p, o);
+            settings_put_row(&b, p, o);
     return out_print(&b, out_write_names);
 }

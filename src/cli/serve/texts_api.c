@@ -114,7 +114,8 @@ int scoring_prepare(struct serve_call *c, struct serve_error *e)
                      json_is(json_get(v, "text"), JSON_STRING);
     if (check_length(v, "text", e) || check_length(v, "given", e))
         return -1;
-    return score_record_read(&t->text, c->s->g.eng, c->s->a, &nothing, v, &why)
+    return score_record_read(&t->text, c->s->g.eng, c->s->a, &nothing, &nothing,
+                             v, &why)
                ? body_fault(e, bad_given ? "given" : "text", &why)
                : 0;
 }
