@@ -334,13 +334,13 @@ const struct verb verb_serve = {
     .name = "serve",
     .group = VERBS_ANSWER,
     .args = "",
-    .summary = "answer programs over HTTP, as OpenAI's API does",
+    .summary = "answer programs and agents over HTTP, as OpenAI and Anthropic do",
     .about =
         "Answer the programs of this machine over HTTP: chats, completions, "
-        "embeddings\nand reranking, in the form of OpenAI's API. It listens at "
-        "127.0.0.1:8080 unless\n--listen is given, and only this verb of qwick "
-        "listens at all. Requests overrule\nthe options below, which are "
-        "their defaults.",
+        "embeddings\nand reranking in the forms of OpenAI's API, messages in "
+        "Anthropic's. It listens\nat 127.0.0.1:8080 unless --listen is given, "
+        "and only this verb of qwick listens\nat all. Requests overrule the "
+        "options below, which are their defaults.",
     .examples = "  qwick serve -m Qwen/Qwen3-4B\n"
                 "  qwick serve --listen unix:/run/user/1000/qwick.sock\n",
     .check = serve_check,
