@@ -20,7 +20,8 @@ int responses_flat_name(struct buf *out, const struct json_value *space,
         buf_append(out, space->str, n);
         buf_puts(out, "__");
     }
-    return buf_append(out, name->str + skip, name->len - skip);
+    buf_append(out, name->str + skip, name->len - skip);
+    return out->failed ? -1 : 0;
 }
 
 /* Remember how a function of a namespace is called. */
