@@ -4,6 +4,9 @@
  *   FAULT_AT=N     the N-th call of this kind fails, from 1; 0 or unset: none
  *   FAULT_FROM=1   all later ones fail, too
  *   FAULT_HOW=H    how it fails, a name of `ways` below; default: ENOMEM
+ *   FAULT_CONTROL=F  in place of FAULT_AT: an int at the start of the file F,
+ *                  which the process maps; while it is above 0, each call of the
+ *                  kind takes 1 from it, and the last of these calls fails
  *   FAULT_COUNT=F  write the number of calls of each kind to F at exit
  *   FAULT_CLOCK=S  the clock of the day jumps: every second reading of it is S
  *                  seconds late, and the others are S seconds early
@@ -94,6 +97,7 @@ static struct {
 static size_t n_spared;
 static atomic_long n_calls[N_KINDS];
 static long fail_at;
+static atomic_int *control; /* of FAULT_CONTROL; NULL: none */
 static int fail_from, fail_how = ENOMEM, counting;
 static enum kind fail_kind;
 static int count_fd = -1;
@@ -130,9 +134,23 @@ static void find_real(void *to, const char *name)
     memcpy(to, &p, sizeof p);
 }
 
+static void map_control(const char *path)
+{
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
+    void *p = (void *)syscall(SYS_mmap, NULL, sizeof *control,
+                              PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED)
+        _exit(99);
+    control = p;
+    syscall(SYS_close, fd);
+}
+
 __attribute__((constructor)) static void start(void)
 {
-    const char *s = getenv("FAULT_AT");
+    const char *s = getenv("FAULT_CONTROL");
+    if (s)
+        map_control(s);
+    s = getenv("FAULT_AT");
     fail_at = s ? atol(s) : 0;
     fail_from = getenv("FAULT_FROM") != NULL;
     s = getenv("FAULT_CLOCK");
@@ -182,6 +200,11 @@ static int fails(enum kind kind, void *caller)
         if (at >= spared[i].begin && at < spared[i].end)
             return 0;
     long n = atomic_fetch_add(&n_calls[kind], 1) + 1;
+    if (control)
+        fail_at = kind == fail_kind && atomic_load(control) > 0 &&
+                          atomic_fetch_sub(control, 1) == 1
+                      ? n
+                      : 0;
     if (kind != fail_kind || !fail_at || n < fail_at ||
         (n > fail_at && !fail_from))
         return 0;

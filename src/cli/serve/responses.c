@@ -207,6 +207,20 @@ static int send_item(struct chat_state *s, const char *name, const char *status,
     return event_send(s, &ev);
 }
 
+/* An item has been written to the end of the output, which was `before` bytes
+ * long. One that memory did not suffice for is taken back: the response of an
+ * error has the output, too. */
+static int item_end(struct responses *o, const struct json_writer *w,
+                    size_t before)
+{
+    if (jw_status(w)) {
+        o->output.len = before;
+        return -1;
+    }
+    o->n_items++;
+    return 0;
+}
+
 static int item_open(struct chat_sample *x, const struct response_part *part)
 {
     struct chat_state *s = chat_of(x);
@@ -229,7 +243,7 @@ static int item_close(struct chat_sample *x, const char *status)
     struct responses *o = own_of(s);
     struct json_writer w = json_writer(&o->output);
     struct event ev;
-    size_t n;
+    size_t n, before = o->output.len;
     if (!o->open)
         return 0;
     const char *text = open_text(x, &n);
@@ -245,9 +259,8 @@ static int item_close(struct chat_sample *x, const char *status)
         send_item(s, "response.output_item.done", status, text, n))
         return -1;
     put_item(&w, NULL, s, status, text, n);
-    o->n_items++;
     o->open = NULL;
-    return jw_status(&w);
+    return item_end(o, &w, before);
 }
 
 /* ---- texts ---- */
@@ -353,7 +366,7 @@ static int call_close(struct chat_sample *x, size_t i, const char *status)
     struct event ev;
     bool whole;
     const struct tool_call *call = tool_calls_at(&x->calls, i, &whole);
-    size_t n = call->arguments.len;
+    size_t n = call->arguments.len, before = o->output.len;
     event_of_item(s, &ev, "response.function_call_arguments.done", "fc");
     put_names(&ev.w, o, call->name);
     jw_buf(&ev.w, "arguments", &call->arguments);
@@ -361,8 +374,7 @@ static int call_close(struct chat_sample *x, size_t i, const char *status)
         send_call_item(x, "response.output_item.done", i, status, n))
         return -1;
     put_call(&w, NULL, x, i, status, n);
-    o->n_items++;
-    return jw_status(&w);
+    return item_end(o, &w, before);
 }
 
 /* Send a piece of a call. */

@@ -188,13 +188,14 @@ void serve_event(struct serve_call *c, const char *name, const char *json,
                  size_t n)
 {
     struct buf b = {0};
+    if (c->broken)
+        return; /* a stream that lacks an event must not end as if it were whole */
     buf_reserve(&b, n + (name ? strlen(name) : 0) + 16);
     if (name)
         buf_printf(&b, "event: %s\n", name);
     buf_puts(&b, "data: ");
     buf_append(&b, json, n);
     buf_puts(&b, "\n\n");
-    /* a stream that lacks an event must not end as if it were whole */
     if (b.failed || http_write(c->http, b.data, b.len))
         c->broken = true;
     buf_free(&b);
@@ -206,7 +207,7 @@ void serve_done(struct serve_call *c)
     call_release(c);
     if (!c->broken && call_protocol(c->endpoint->protocol)->done)
         http_write(c->http, end, sizeof(end) - 1);
-    call_note(c, 200);
+    call_note(c, c->broken ? 503 : 200);
     http_end(c->http);
     call_free(c);
 }

@@ -18,12 +18,22 @@ static const char json_type[] = "application/json";
 
 /* ---- answers of this thread ---- */
 
-/* Count the request, and answer with JSON. */
+static void reply_error(struct serve *s, const struct endpoint *ep,
+                        struct http_call *http, int status, const char *code,
+                        const char *message);
+
+/* Count the request, and answer. */
 static void io_reply(struct serve *s, const struct endpoint *ep,
-                     struct http_call *http, int status, struct buf *body)
+                     struct http_call *http, int status, const char *type,
+                     struct buf *body)
 {
+    if (body->failed && status != 503) {
+        buf_free(body);
+        reply_error(s, ep, http, 503, NULL, "out of memory");
+        return;
+    }
     serve_count(s, ep, status);
-    http_reply(http, status, json_type, body);
+    http_reply(http, status, type, body);
 }
 
 /* The protocol of a path, also of one that no row has: clients ask for more
@@ -47,7 +57,7 @@ static void reply_error(struct serve *s, const struct endpoint *ep,
     struct buf body = {0};
     err_set(&e.e, QWICK_ERR_USAGE, "%s", message);
     serve_error_json(path_protocol(http_path(http)), &body, &e);
-    io_reply(s, ep, http, status, &body);
+    io_reply(s, ep, http, status, json_type, &body);
 }
 
 static void serve_health(struct serve *s, const struct endpoint *ep,
@@ -66,7 +76,7 @@ static void serve_health(struct serve *s, const struct endpoint *ep,
         return;
     }
     buf_puts(&body, "{\"status\":\"ok\"}");
-    io_reply(s, ep, http, 200, &body);
+    io_reply(s, ep, http, 200, json_type, &body);
 }
 
 /* Whether a client expects Anthropic's form of what two protocols have. */
@@ -128,7 +138,7 @@ static void serve_models(struct serve *s, const struct endpoint *ep,
         jw_bool(&w, "has_more", false);
     }
     jw_end_object(&w);
-    io_reply(s, ep, http, 200, &body);
+    io_reply(s, ep, http, 200, json_type, &body);
 }
 
 static const char models_path[] = "/v1/models/";
@@ -144,7 +154,7 @@ static void serve_model(struct serve *s, const struct endpoint *ep,
         return;
     }
     put_model(&w, s, http);
-    io_reply(s, ep, http, 200, &body);
+    io_reply(s, ep, http, 200, json_type, &body);
 }
 
 /* ---- /metrics ---- */
@@ -181,13 +191,7 @@ static void serve_metrics(struct serve *s, const struct endpoint *ep,
     struct buf body = {0};
     metrics_look(s);
     metrics_text(&body, &s->metrics, s->id, endpoint_path);
-    if (body.failed) {
-        buf_free(&body);
-        reply_error(s, ep, http, 503, NULL, "out of memory");
-        return;
-    }
-    serve_count(s, ep, 200);
-    http_reply(http, 200, metrics_type, &body);
+    io_reply(s, ep, http, 200, metrics_type, &body);
 }
 
 /* ---- endpoints ---- */
