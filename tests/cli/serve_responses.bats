@@ -315,6 +315,10 @@ assert bare(got["output"]) == bare(want["output"]) and got["metadata"] == {"a": 
 assert got["truncation"] == "disabled" and got["store"] is False, got
 assert get(s, PATH).status == 405 and get(s, PATH + "/resp_1").status == 404
 assert request(s, "POST", PATH, b"{").error["type"] == "invalid_request_error"
+# a number that JSON cannot say again, where it would have no effect
+for member in b'"text": {"x": 1e400}', b'"tools": [{"type": "function", "name": "f", "x": [-1e999]}]', b'"temperature": 1e400':
+    r = request(s, "POST", PATH, b'{"input": "a", "max_output_tokens": 1, %s}' % member)
+    assert r.status == 400 and "out of range" in r.error["message"], r.body
 PY
     equal "$(grep -c zork_responses "$D/main.err")" 1
 }

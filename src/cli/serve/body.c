@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/answer/token_records.h"
 
@@ -23,6 +24,21 @@ void *body_state(struct serve_call *c, size_t n, struct serve_error *e)
     return c->state;
 }
 
+/* Find a number that no double has: it could not be written again, neither into a
+ * record nor into an answer. NULL: there is none. */
+static const struct json_value *find_huge(const struct json_value *v)
+{
+    const struct json_value *huge = NULL;
+    bool list = json_is(v, JSON_ARRAY) || json_is(v, JSON_OBJECT);
+    double x;
+    for (size_t i = 0; list && i < v->len && !huge; i++)
+        huge = find_huge(&v->items[i]);
+    if (json_is(v, JSON_NUMBER) &&
+        (v->len > 300 || strpbrk(v->str, "eE")) && json_double(v, &x))
+        huge = v;
+    return huge;
+}
+
 int body_read(struct serve_call *c, const char *const *names,
               struct json_doc **doc, struct serve_error *e)
 {
@@ -39,6 +55,10 @@ int body_read(struct serve_call *c, const char *const *names,
     if (!json_is(v, JSON_OBJECT))
         return serve_refuse(e, NULL, "body: must be an object, is %s",
                             json_type_name(v));
+    const struct json_value *huge = find_huge(v);
+    if (huge)
+        return serve_refuse(e, NULL, "body: the number %s is out of range",
+                            ERR_SHOW(huge->str, huge->len));
     for (size_t i = 0; names && i < v->len; i++)
         if (!is_name(names, &v->keys[i]))
             request_warn_unknown(&c->s->requests, &v->keys[i],
