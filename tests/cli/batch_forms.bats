@@ -56,6 +56,11 @@ want = [json.loads(line).get("text", "") for line in open(sys.argv[1] + "/json")
 assert len(want) == 3 and want[0] == "a\nb\\n\n", want
 assert open(sys.argv[1] + "/null", newline="").read() == "".join(t + "\0" for t in want)
 PY
+    # an answer with a NUL would be two
+    printf '%s\n' '{"prompt":"x","choices":["a\u0000b"]}' '{"prompt":"x","choices":["c"]}' >"$T/in"
+    run -1 bash -c '"$0" batch --text -0 -i "$1" >"$2"' "$QWICK" "$T/in" "$T/out"
+    [[ $output == *"line 1: "*"has a NUL"* ]]
+    equal "$(tr '\0' '|' <"$T/out")" "|c|"
     fails 2 "--null: has no effect without --text" batch -0 -i "$T/in"
 }
 

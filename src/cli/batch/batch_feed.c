@@ -231,12 +231,17 @@ static int sample_read_parts(struct sample *s, const struct qwick_result *r)
     return 0;
 }
 
-/* Check a finished answer against a schema that is lenient. Returns true, with
- * *e set, if the line is an error. */
+/* Check a finished answer against a schema that is lenient, and whether -0 can
+ * tell its end. Returns true, with *e set, if the line is an error. */
 static bool sample_is_invalid(struct sample *s, const struct qwick_result *r,
                               struct qwick_err *e)
 {
     const struct constraint_ref *c = s->r->constraint;
+    if (s->j->form->ends_nul && r->n_text && memchr(r->text, 0, r->n_text)) {
+        err_set(e, QWICK_ERR_RUNTIME,
+                "the answer has a NUL, which ends an answer with --null");
+        return true;
+    }
     return constraint_verdict(s->r->o.constraint,
                               c && constraint_is_text(c->kind), r, &s->schema,
                               e) ||

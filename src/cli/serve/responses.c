@@ -365,7 +365,7 @@ static int call_close(struct chat_sample *x, size_t i, const char *status)
     struct event ev;
     bool whole;
     const struct tool_call *call = tool_calls_at(&x->calls, i, &whole);
-    size_t n = call->arguments.len;
+    size_t n = call->arguments.len, before = o->output.len;
     event_of_item(s, &ev, "response.function_call_arguments.done", "fc");
     put_names(&ev.w, o, call->name);
     jw_buf(&ev.w, "arguments", &call->arguments);
