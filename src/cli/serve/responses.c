@@ -372,7 +372,6 @@ static int call_close(struct chat_sample *x, size_t i, const char *status)
     if (event_send(s, &ev) ||
         send_call_item(x, "response.output_item.done", i, status, n))
         return -1;
-    size_t before = o->output.len;
     struct json_writer w = json_writer(&o->output);
     put_call(&w, NULL, x, i, status, n);
     return item_end(o, &w, before);
