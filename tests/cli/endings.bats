@@ -128,8 +128,8 @@ loops() {
 @test "an empty answer gives a warning with the reason" {
     warns "the answer is empty: a stop string came first" --stop s \
         "list all listening tcp ports"
-    warns "the answer is empty: -n 5 is reached" --prompt-ids $THINK -n 5 \
-        --ignore-eos
+    warns "the answer is empty: -n 5 is reached while the model thought (see --think)" \
+        --prompt-ids $THINK -n 5 --ignore-eos
     # nothing is missing: the answer was given with --prefill
     warns "the answer is empty: the model stopped at once" --prefill "ss -ltn" \
         "list all listening tcp ports"

@@ -117,7 +117,7 @@ open(sys.argv[2], "wb").write(o["thinking"].encode())
 PY
     run -0 --separate-stderr q --prompt-ids $THINK -n 12 --ignore-eos
     [ -z "$output" ]
-    [[ $stderr == *"the answer is empty: -n 12 is reached" ]]
+    [[ $stderr == *"the answer is empty: -n 12 is reached while the model thought (see --think)" ]]
     one_error_line
     run -0 --separate-stderr q -q --prompt-ids $THINK -n 12 --ignore-eos \
         --think-file "$T/think"

@@ -158,6 +158,12 @@ END
     fails 2 "--template: unknown option; -T NAME is your prompt template, --chat-template the model's (see" \
         --template x hi
     fails 2 "--image: unknown option; models get text only, with -f FILE (see" --image x.png hi
+    fails 2 "--format: unknown option; --json-schema gives the form of an answer (see" \
+        --format json hi
+    fails 2 "-o: unknown option; > FILE keeps the answer; an option has a name of its own, as --temp 0.2 (see" \
+        -o temperature 0.2 hi
+    fails 2 "did you mean --think-budget?" --reasoning-budget 0 hi
+    fails 2 "did you mean --conversation?" --cid 1 hi
     # a verb that lacks the option gives no such hint
     fails 2 "--no-think: unknown option (see" count --no-think hi
     fails 2 "-ngl: unknown option; text that begins with - follows -- (see" count -ngl 9 hi
@@ -280,6 +286,8 @@ END
     printf 'list files\n' >"$T/lines"
     run -1 --separate-stderr q batch -i "$T/lines"
     [[ ${stderr_lines[0]} == "qwick: warning: $T/lines: the first record is no JSON object; --input-format takes lines, csv and tsv" ]]
+    run -1 --separate-stderr q choose -a ls -a pwd -i "$T/lines"
+    equal "$stderr" "qwick: warning: $T/lines: the first record is no JSON object; --input-format takes lines, csv and tsv"
     run -1 --separate-stderr q embed -i "$T/lines"
     [[ $stderr == *"qwick: warning: $T/lines: the first record is no JSON object; --lines takes each line as a text"* ]]
     # a byte order mark before the first record

@@ -243,6 +243,11 @@ static int score_ending(const struct gen_output *x,
         why = r->finish == QWICK_FINISH_STOP_STRING ? "a stop string came first"
               : r->thinking ? "the model stopped after its thinking"
                             : "the model stopped at once";
+    /* the user sees no thinking, so does not know what used the tokens up */
+    if (empty && r->thinking && r->finish == QWICK_FINISH_LENGTH)
+        snprintf(text, sizeof(text),
+                 "-n %lld is reached while the model thought (see --think)",
+                 (long long)j->p->a.max_tokens);
     snprintf(line, sizeof(line), "the answer is %s: %s",
              empty ? "empty" : "cut", why);
     if (required || empty || r->finish != QWICK_FINISH_LENGTH)

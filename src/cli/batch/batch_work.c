@@ -242,9 +242,7 @@ int batch_work(struct batch_job *j)
     int r, status;
     struct stat st;
     if (j->source.no_json)
-        msg_warn("%s: the first record is no JSON object; --input-format takes "
-                 "lines, csv and tsv",
-                 j->in.name);
+        source_warn_no_json(j->in.name);
     if (!fstat(j->in.fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0)
         j->in_bytes = (uint64_t)st.st_size;
     j->start_ms = clock_ms();

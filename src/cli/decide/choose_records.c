@@ -235,6 +235,9 @@ static int begin_record(void *ctx, const struct source_record *r)
     struct buf *columns = &j->prompts[j->n_prompts++].columns;
     int rc = 0;
     columns->len = 0;
+    if (j->form == CHOOSE_JSONL && r->line == 1 && !r->blank && r->n &&
+        r->text[strspn(r->text, " \t\r")] != '{')
+        source_warn_no_json(j->input.in.name);
     if (j->form == CHOOSE_CSV)
         rc = source_put_columns(&j->input.source, r, csv_put, 0, ',', columns);
     else if (j->a->with_input)

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "cli/answer/request.h"
+#include "cli/io/out.h"
+#include "cli/io/progress.h"
 #include "cli/io/signals.h"
 #include "file/json.h"
 #include "file/json_writer.h"
@@ -383,6 +385,14 @@ void source_free(struct source *s)
     buf_free(&s->raw);
     buf_free(&s->json);
     buf_free(&s->cell);
+}
+
+void source_warn_no_json(const char *name)
+{
+    progress_clear();
+    msg_warn("%s: the first record is no JSON object; --input-format takes "
+             "lines, csv and tsv",
+             name);
 }
 
 int source_detect(struct source *s, struct qwick_err *e)

@@ -71,6 +71,8 @@ struct source {
  * Returns 0, or -1 with *e set. Call source_free in any case. */
 int source_open(struct source *s, struct lines *in, const char *format,
                 const struct opt_parsed *p, struct qwick_err *e);
+/* Warn that the first record of the input `name` is no JSON object. */
+void source_warn_no_json(const char *name);
 void source_free(struct source *s);
 
 /* Find out the form from the first record, unless it is known. Waits for the

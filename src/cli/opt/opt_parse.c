@@ -37,6 +37,9 @@ static const struct {
      "-T NAME is your prompt template, --chat-template the model's"},
     {"--image", OPT_file, "models get text only, with -f FILE"},
     {"--mmproj", OPT_file, "models get text only, with -f FILE"},
+    {"--format", OPT_json_schema, "--json-schema gives the form of an answer"},
+    {"-o", OPT_no_newline, /* of generate, which has no -o */
+     "> FILE keeps the answer; an option has a name of its own, as --temp 0.2"},
 };
 
 /* What does the same as another program's option, or NULL. */

@@ -280,7 +280,7 @@ VARIANT(CHOICE, think, "think", V_RENDER, .choices = "on|off|auto",
         .help = "enable_thinking, where the chat does not say; auto: the "
                 "template is not told")
 OPTION(INT, think_budget, "think-budget", V_ANSWER, LIVE, FROM(0), .def = "none",
-       .record = "think_budget",
+       .peers = "reasoning-budget thinking-budget", .record = "think_budget",
        .help = "let the model think for at most N tokens, then make it answer")
 OPTION(FLAG, chat, "chat", V_LOGITS, ONCE,
        .help = "apply the chat template; otherwise the text is raw")
@@ -333,7 +333,7 @@ OPTION(FLAG, go_on, "continue", V_GENERATE, .letter = 'C', .access = OPT_KEEPS,
 VARIANT(FLAG, go_on, "continue", V_CHAT, .letter = 'C', .access = OPT_KEEPS,
         ONCE, .help = "begin with the conversation that qwick --keep kept last")
 OPTION(TEXT, conversation, "conversation", V_GENERATE, .arg = "NAME",
-       .access = OPT_KEEPS, ONCE,
+       .access = OPT_KEEPS, ONCE, .peers = "cid conversation-id",
        .help = "go on with your conversation NAME, or begin it, and keep it")
 VARIANT(TEXT, conversation, "conversation", V_CHAT, .arg = "NAME", ONCE,
         .help = "go on with your conversation NAME, or begin it, and keep it "
@@ -371,7 +371,7 @@ VARIANT(INT, max_tokens, "max-tokens", V_PLAN, .letter = 'n', FROM(1),
         .def = "256", .help = "at most N tokens of answer")
 OPTION(INT, ctx, "ctx", V_EVALUATE, .letter = 'c', FROM(1),
        .peers = "ctx-size context-size context-length max-model-len num-ctx "
-                "n-ctx", .def = "the model's maximum",
+                "n-ctx max-kv-size", .def = "the model's maximum",
        .help = "most tokens of prompt and answer")
 OPTION(TEXTS, stop, "stop", V_ANSWER, LIVE, .arg = "TEXT",
        .peers = "stop-sequence reverse-prompt", .record = "stop",
@@ -398,7 +398,8 @@ OPTION(TEXT, regex, "regex", V_ANSWER, .arg = "RE", .record = "regex",
 OPTION(TEXT, choices, "choices", V_ANSWER, .arg = "TEXT,TEXT,...",
        .record = "choices",
        .help = "the answer is one of these texts; \\, is a comma")
-OPTION(FILE, grammar, "grammar", V_ANSWER, .record = "grammar",
+OPTION(FILE, grammar, "grammar", V_ANSWER, .peers = "grammar-file",
+       .record = "grammar",
        .help = "the answer follows the GBNF grammar in FILE; FILE.lark: Lark's "
                "form")
 OPTION(TEXT, json_schema, "json-schema", V_ANSWER, .arg = "FILE|TEXT",
