@@ -10,6 +10,7 @@
 #include "cli/report/chart.c"
 #include "cli/report/heat.c"
 #include "cli/report/html.c"
+#include "cli/report/machine.c"
 #include "cli/report/paint.c"
 #include "cli/report/plot_text.c"
 #include "cli/report/scale.c"
