@@ -179,8 +179,9 @@ static int finish(struct hub_removal *r, struct qwick_err *e)
         return 0;
     if (delete_tree(r, "", e))
         return -1;
-    return rmdir(r->t->repo) ? err_errno(e, r->t->repo, "cannot be removed")
-                             : 0;
+    return rmdir(r->t->repo) && errno != ENOENT
+               ? err_errno(e, r->t->repo, "cannot be removed")
+               : 0;
 }
 
 /* ---- names first --------------------------------------------------------- */
@@ -240,9 +241,7 @@ int hub_removal_run(struct hub_removal *r, size_t *n_bytes, struct qwick_err *e)
     const struct hub_target *t = r->t;
     struct hub_walk refs = {.r = r, .fn = drop_ref, .dirs = true, .e = e};
     bool none = !t->snapshot && !t->all;
-    /* leftovers of this snapshot would be in the way; with none and no
-     * snapshot, the repository goes, as at the end */
-    int rc = none || t->all ? 0 : finish(r, e);
+    int rc = finish(r, e); /* old leftovers would be in the way */
     if (!rc && r->entire)
         rc = hub_walk_below(&refs, "refs");
     if (!rc && t->all)

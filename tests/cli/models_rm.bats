@@ -301,3 +301,13 @@ PY
     # then nothing is left to remove by this name
     fails 3 "org/y@v2: no model has this name" models rm org/y@v2 --force
 }
+
+@test "leftovers of a snapshot whose download was begun again" {
+    snapshot org--x aaa
+    mkdir -p "$R/.removed-aaa/@snapshot"
+    head -c 1000 /dev/zero >"$R/blobs/w"
+    ln -s ../../blobs/w "$R/.removed-aaa/@snapshot/model.safetensors"
+    : >"$R/blobs/c.incomplete"
+    equal "$(q models rm org/x --force)" "$(printf '1000\torg/x')"
+    [ ! -e "$R" ]
+}
