@@ -79,6 +79,29 @@ QWICK_API int qwick_models_names(struct qwick_model **out, size_t *n, bool *cut,
                                  struct qwick_err *e);
 QWICK_API void qwick_models_free(struct qwick_model *v, size_t n);
 
+/* Removing a model from the Hugging Face cache: a snapshot, or with "ID:TYPE"
+ * one GGUF file with all of its parts, and the blobs that no other snapshot
+ * links. While this is open, the repository is locked against qwick-pull. */
+struct qwick_removal {
+    const char *path;        /* the snapshot, or the repository */
+    size_t n_files, n_bytes; /* that would go, and be free */
+    struct qwick_removal_state *state;
+};
+
+/* Find what `name` means, in its own case of letters, among the names, ids and
+ * paths of qwick_models_list; a hub id means a whole snapshot. Nothing is
+ * removed yet. Returns 0, or -1 with *e set and nothing open: QWICK_ERR_USAGE
+ * if several models have this name, or another program keeps the model;
+ * QWICK_ERR_MODEL if there is none; QWICK_ERR_RUNTIME if a download into the
+ * repository runs, or the cache cannot be changed. */
+QWICK_API int qwick_removal_open(struct qwick_removal *r, const char *name,
+                                 struct qwick_err *e);
+/* Remove it. Sets n_bytes to what is free now, also on failure. An interrupted
+ * removal leaves a model that is whole or no longer there; the next one in the
+ * same repository frees the rest. Returns 0, or -1 with *e set. */
+QWICK_API int qwick_removal_run(struct qwick_removal *r, struct qwick_err *e);
+QWICK_API void qwick_removal_close(struct qwick_removal *r);
+
 /* ---- the prefix cache on disk ---------------------------------------- */
 
 /* An entry of the prefix cache on disk: the pages of a prompt. An entry may

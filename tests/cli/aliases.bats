@@ -42,7 +42,7 @@ model() {
     fails 2 "unalias: needs the name of an alias" models unalias
     fails 2 'alias: "x": is not NAME=MODEL' models alias x
     fails 2 'alias: "x=": is not NAME=MODEL' models alias x=
-    fails 2 '"foo": only alias and unalias take arguments' models foo
+    fails 2 '"foo": only alias, unalias and rm take arguments' models foo
 }
 
 @test "a path wins over an alias, an alias over a short name" {

@@ -238,6 +238,11 @@ PY
         echo 1 >"$hub/refs/main"
         ln -s "$T/small" "$hub/snapshots/1"
     done
+    # one to remove
+    hub=$T/hub/models--Qwen--Qwen3-4B-GGUF
+    mkdir -p "$hub/refs" "$hub/snapshots/1"
+    echo 1 >"$hub/refs/main"
+    touch "$hub/snapshots/1/Qwen3-4B-Q8_0.gguf"
     export HF_HUB_CACHE=$T/hub question="list files"
     python_pages <<'PY'
 from pages import *

@@ -245,7 +245,7 @@ for i in range(10000):
     # no HOME at all
     run -0 --separate-stderr env -u HOME "$QWICK" models -q
     [ -z "$output" ]
-    fails 2 "only alias and unalias take arguments" models x
+    fails 2 "only alias, unalias and rm take arguments" models x
     fails 2 "has no effect with --no-speed" models --no-speed -t 2
     mkdir -p "$T/.cache/llama.cpp"
     echo >"$T/.cache/llama.cpp/a.gguf"

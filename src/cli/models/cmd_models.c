@@ -1,4 +1,4 @@
-/* models: list the models on this machine. */
+/* models: list the models on this machine, name them, remove them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +7,7 @@
 #include "cli/io/escape.h"
 #include "cli/io/out.h"
 #include "cli/io/signals.h"
+#include "cli/models/models_remove.h"
 #include "cli/opt/aliases.h"
 #include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
@@ -346,10 +347,15 @@ static int models_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
     const char *what = p->n_args ? p->args[0] : "";
     (void)eng;
+    if (strcmp(what, "rm") == 0)
+        return models_remove(p);
+    int status = opt_no_effect(p, OPT_force, OPT_NONE, "without rm");
+    if (status >= 0)
+        return status;
     if (strcmp(what, "alias") == 0 || strcmp(what, "unalias") == 0)
         return change_aliases(p);
     return p->n_args ? opt_usage(p->verb,
-                                 "\"%s\": only alias and unalias take "
+                                 "\"%s\": only alias, unalias and rm take "
                                  "arguments",
                                  what)
                      : list_models(&p->a);
@@ -359,7 +365,7 @@ const struct verb verb_models = {
     .bit = V_MODELS,
     .name = "models",
     .group = VERBS_MODELS,
-    .args = "[alias [NAME=MODEL] | unalias NAME]",
+    .args = "[alias [NAME=MODEL] | unalias NAME | rm NAME...]",
     .summary = "the models on this machine, and names for them",
     .about = "List the models in the Hugging Face cache, in the directories "
              "of\n$QWICK_MODEL_PATH and in the stores of Ollama, LM Studio, "
@@ -368,7 +374,12 @@ const struct verb verb_models = {
              "an estimate: the read bandwidth of this machine,\nmeasured now, "
              "divided by the bytes that one token reads.\n\n"
              "alias gives a model a name for -m, unalias removes it. Without "
-             "NAME=MODEL, alias\nlists these names.",
+             "NAME=MODEL, alias\nlists these names.\n\n"
+             "rm removes models from the Hugging Face cache and prints the "
+             "bytes that are free\nthen: ORG/NAME is a snapshot, ID:Q8_0 one "
+             "GGUF file of it. Files that another\nsnapshot shares stay. It "
+             "asks first; without a terminal it needs --force. Models\nin the "
+             "stores of other programs are refused.",
     .examples = "  qwick models\n"
                 "  qwick models alias small=Qwen/Qwen3-0.6B\n"
                 "  qwick models --json --no-speed\n"

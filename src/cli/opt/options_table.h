@@ -108,6 +108,7 @@ OPTION(FLAG, force, "force", V_QUANTIZE, ONCE,
        .help = "replace an existing checkpoint or GGUF file")
 VARIANT(FLAG, force, "force", V_LOG, ONCE,
         .help = "rm --all, rm --conversation: do not ask")
+VARIANT(FLAG, force, "force", V_MODELS, ONCE, .help = "rm: do not ask")
 OPTION(SIZE, size, "size", V_CACHE, .imin = 0, ONCE, .def = "4G",
        .help = "gc: keep at most SIZE bytes, with K, M, G or T")
 OPTION(FILE, revision, "revision", V_PULL, .letter = 'r', .arg = "REVISION",

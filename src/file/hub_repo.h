@@ -1,0 +1,87 @@
+/* A repository of the Hugging Face cache that is locked for a removal: walking
+ * it without following links. For hub_remove.c and hub_plan.c. */
+#ifndef FILE_HUB_REPO_H
+#define FILE_HUB_REPO_H
+
+#include <limits.h>
+#include <sys/stat.h>
+
+#include "file/hub_remove.h"
+
+struct hub_removal {
+    const struct hub_target *t;
+    int fd;      /* of the repository, locked */
+    bool entire; /* all files of the snapshot go, or of all snapshots */
+    size_t freed;
+};
+
+/* A set of names. */
+struct hub_names {
+    char **v; /* [n] */
+    size_t n, cap;
+};
+
+bool hub_names_have(const struct hub_names *l, const char *name);
+int hub_names_add(struct hub_names *l, const char *name, struct qwick_err *e);
+void hub_names_free(struct hub_names *l);
+
+/* Set *e as err_errno does, for a path in the repository. */
+int hub_err_in(const struct hub_removal *r, const char *path, const char *what,
+               struct qwick_err *e);
+
+/* An entry that is found; `path` is below the repository. */
+struct hub_entry {
+    int dir;
+    const char *name, *path;
+    struct stat st;
+};
+
+struct hub_walk {
+    struct hub_removal *r;
+    /* Called for each entry that is no directory and, with dirs, for each
+     * directory after what is in it. */
+    int (*fn)(struct hub_walk *w, const struct hub_entry *f);
+    bool dirs;
+    struct hub_names *names;
+    size_t n_files, n_bytes;
+    struct qwick_err *e;
+};
+
+/* Walk over what is below a directory of the repository ("": all of it), or
+ * over an entry of the repository with what is below. What is not there has
+ * nothing. Return 0, or what fn returned, or -1 with *w->e set. */
+int hub_walk_below(struct hub_walk *w, const char *path);
+int hub_walk_top(struct hub_walk *w, const char *name);
+
+/* Add the names of a directory's entries, and of the directories that removals
+ * have left in the repository. */
+int hub_list_dir(struct hub_removal *r, const char *path, struct hub_names *out,
+                 struct qwick_err *e);
+int hub_list_leftovers(struct hub_removal *r, struct hub_names *out,
+                       struct qwick_err *e);
+#define HUB_LEFTOVER ".removed-"
+
+/* Whether there is no snapshot, except this one; NULL: none. */
+int hub_is_last(struct hub_removal *r, const char *except, bool *last,
+                struct qwick_err *e);
+
+/* Find the blob that a link names: "../../blobs/NAME". False: another place. */
+bool hub_blob_of(const struct hub_entry *f, char out[PATH_MAX]);
+
+/* The bytes that deleting an entry, or a blob, frees: none while it has another
+ * name. References do not count. */
+size_t hub_bytes_below(const struct hub_entry *f);
+size_t hub_blob_bytes(const struct hub_removal *r, const char *name);
+
+/* For walks: add the blobs of links to w->names, and count files and the bytes
+ * of those that are no links. */
+int hub_collect(struct hub_walk *w, const struct hub_entry *f);
+
+/* Lock the repository. */
+int hub_open_repo(struct hub_removal *r, struct qwick_err *e);
+
+/* Count what would go, and set r->entire. */
+int hub_plan(struct hub_removal *r, size_t *n_files, size_t *n_bytes,
+             struct qwick_err *e);
+
+#endif
