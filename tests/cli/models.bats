@@ -62,6 +62,8 @@ setup() {
     mv "$T/a/org/Tiny" "$T/a/org/Tiny-0.6B"
     fails 3 "tiny-06b: $near Tiny-0.6B?" -m tiny-06b hi
     # the beginning of a name; of several, the shortest
+    rmdir tiny
+    mv "$T/b/tiny" "$T/b/other"
     fails 3 "tiny: $near Tiny-0.6B?" -m tiny hi
     mv "$T/a/org/Tiny-0.6B" "$T/a/org/Tiny-0.6B-Q4"
     cp -r "$T/a/org/Tiny-0.6B-Q4" "$T/a/org/Tiny-0.6B-Q4-long"
