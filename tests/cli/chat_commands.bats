@@ -58,7 +58,7 @@ leave(p)
 # what the chat was opened with does not give way
 open(config, "a").write('regex = "[0-9]{3}"\n')
 p = start()
-has(p.line("/set stop a"), "/set stop: cannot be combined with --regex, which cannot")
+has(p.line("/set ignore-eos on"), "/set ignore-eos: cannot be combined with --regex, which cannot")
 assert re.fullmatch("[0-9]{3}", p.line("list files"))
 leave(p)
 PY
