@@ -148,6 +148,8 @@ shift
 exec sh -c "$*"
 SH
 chmod 755 "$work/ssh/ssh"
+# GNU parallel runs jobs with $SHELL, which may be unset.
+export SHELL=/bin/sh
 export HOSTS="$work/hosts" PARALLEL_SSH="$work/ssh/ssh" PARALLEL_HOME="$work/parallel"
 mkdir "$work/parallel"
 : >"$work/parallel/will-cite"
