@@ -46,7 +46,7 @@ static int plan_entry(struct hub_walk *w, const struct hub_entry *f)
     char blob[PATH_MAX];
     if (below && (w->r->entire || is_part(w->r->t, below)))
         return hub_collect(w, f);
-    return hub_blob_of(f, blob) ? hub_names_add(&p->other, blob, w->e) : 0;
+    return hub_link_name(f, blob) ? hub_names_add(&p->other, blob, w->e) : 0;
 }
 
 static int count_bytes(struct hub_walk *w, const struct hub_entry *f)

@@ -67,24 +67,24 @@ static int move_file(const struct hub_removal *r, const char *snapshot,
                : 0;
 }
 
-/* The number of parts of a split file, by the name of its first part. */
-static size_t part_count(const char *file)
+/* The number of parts of a split file, and of its part that `file` is; 0: it is
+ * not split. */
+static size_t part_count(const char *file, size_t *own)
 {
     size_t n = strlen(file);
     char part[PATH_MAX];
-    if (gguf_part_name(part, sizeof part, file, 1) != 1)
-        return 1;
-    return strtoul(file + n - 10, NULL, 10); /* "00003.gguf" */
+    *own = gguf_part_name(part, sizeof part, file, 1);
+    return *own ? strtoul(file + n - 10, NULL, 10) : 0; /* "00003.gguf" */
 }
 
-/* Move the later parts of a file whose first part was moved. */
+/* Move the later parts of a file whose first part was moved, or is missing. */
 static int move_parts(const struct hub_removal *r, const char *snapshot,
                       const char *first, struct qwick_err *e)
 {
     char part[PATH_MAX];
-    size_t n = part_count(first);
+    size_t k, n = part_count(first, &k);
     int rc = 0;
-    for (size_t k = 2; k <= n && !rc; k++) {
+    while (++k <= n && !rc) {
         gguf_part_name(part, sizeof part, first, k);
         rc = move_file(r, snapshot, part, e);
     }
@@ -103,7 +103,8 @@ static int finish_parts(struct hub_walk *w, const struct hub_entry *f)
     char snapshot[NAME_MAX + 1], first[PATH_MAX];
     struct stat st;
     const char *at = f->path + sizeof leftover - 1, *slash = strchr(at, '/');
-    if (!slash || part_count(slash + 1) < 2)
+    size_t own;
+    if (!slash || part_count(slash + 1, &own) < 2 || own != 1)
         return 0;
     snprintf(snapshot, sizeof snapshot, "%.*s", (int)(slash - at), at);
     snprintf(first, sizeof first, "snapshots/%s/%s", snapshot, slash + 1);
@@ -138,14 +139,19 @@ static int delete_blob(struct hub_removal *r, const char *name,
     return 0;
 }
 
+static int keep_blob(struct hub_walk *w, const struct hub_entry *f)
+{
+    char name[PATH_MAX];
+    return hub_link_name(f, name) ? hub_names_add(w->names, name, w->e) : 0;
+}
+
 /* Delete leftovers with the blobs that no snapshot links. */
 static int delete_leftovers(struct hub_removal *r, const struct hub_names *dirs,
                             struct qwick_err *e)
 {
     struct hub_names gone = {0}, linked = {0};
     struct hub_walk take = {.r = r, .fn = hub_collect, .names = &gone, .e = e};
-    struct hub_walk keep = {
-        .r = r, .fn = hub_collect, .names = &linked, .e = e};
+    struct hub_walk keep = {.r = r, .fn = keep_blob, .names = &linked, .e = e};
     struct hub_walk parts = {.r = r, .fn = finish_parts, .e = e};
     int rc = 0;
     for (size_t i = 0; i < dirs->n && !rc; i++)

@@ -166,6 +166,18 @@ bool hub_blob_of(const struct hub_entry *f, char out[PATH_MAX])
     return true;
 }
 
+bool hub_link_name(const struct hub_entry *f, char out[PATH_MAX])
+{
+    ssize_t n = readlinkat(f->dir, f->name, out, PATH_MAX - 1);
+    if (n <= 0)
+        return false;
+    out[n] = '\0';
+    const char *slash = strrchr(out, '/');
+    if (slash)
+        memmove(out, slash + 1, strlen(slash));
+    return true;
+}
+
 /* Add the blob of a link to w->names, and count a file of its own. */
 int hub_collect(struct hub_walk *w, const struct hub_entry *f)
 {

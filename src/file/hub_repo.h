@@ -68,6 +68,10 @@ int hub_is_last(struct hub_removal *r, const char *except, bool *last,
 /* Find the blob that a link names: "../../blobs/NAME". False: another place. */
 bool hub_blob_of(const struct hub_entry *f, char out[PATH_MAX]);
 
+/* The last part of the path that a link has: the blob that it keeps, if it
+ * leads to one, in whatever way its path says so. False: it is no link. */
+bool hub_link_name(const struct hub_entry *f, char out[PATH_MAX]);
+
 /* The bytes that deleting an entry, or a blob, frees: none while it has another
  * name. References do not count. */
 size_t hub_bytes_below(const struct hub_entry *f);

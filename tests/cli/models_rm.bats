@@ -79,6 +79,36 @@ tree() { (cd "$1" && find . ! -type d | sort | paste -sd' '); }
     [ ! -e "$G/snapshots/bbb" ] && [ ! -e "$G/blobs/q4" ]
 }
 
+@test "a blob stays while a link of any form leads to it" {
+    local to
+    for to in "$R/blobs/w" "../../../models--org--x/blobs/w" "../../snapshots/../blobs/w"; do
+        snapshot org--x aaa config.json=c model.safetensors=w
+        snapshot org--x bbb config.json=c
+        ln -s "$to" "$R/snapshots/bbb/model.safetensors"
+        ref org--x main aaa
+        fails 2 "2 files of org/x in $R/snapshots/aaa, 0 B" models rm org/x
+        equal "$(q models rm org/x --force)" "$(printf '0\torg/x')"
+        [ -e "$R/snapshots/bbb/model.safetensors" ]
+        rm -r "$R"
+    done
+}
+
+@test "parts without the first one go together" {
+    quantizations
+    rm "$G/snapshots/aaa/BF16/x-BF16-00001-of-00002.gguf"
+    for i in 2 3; do
+        head -c 1000 /dev/zero >"$G/blobs/n$i"
+        ln -s "../../blobs/n$i" "$G/snapshots/aaa/x-F16-0000$i-of-00003.gguf"
+    done
+    q models rm org/x-GGUF/BF16/x-BF16-00002-of-00002.gguf --force
+    [ ! -e "$G/snapshots/aaa/BF16" ] && [ ! -e "$G/blobs/b2" ]
+    f=$G/snapshots/aaa/x-F16-00002-of-00003.gguf
+    equal "$(q models rm "$f" --force --json)" \
+        "{\"removed\":[{\"name\":\"$f\",\"path\":\"$f\",\"files\":2,\"bytes\":2000,\"complete\":true}],\"bytes\":2000}"
+    [ -e "$G/blobs/q4" ]
+    [ -z "$(ls "$G/snapshots/aaa" "$G/blobs" | grep -e F16 -e '^n')" ]
+}
+
 @test "an id without a type is the whole snapshot" {
     quantizations
     equal "$(q models rm org/x-GGUF --force)" "$(printf '5000\torg/x-GGUF')"
