@@ -262,6 +262,22 @@ PY
     cp -a "$G/snapshots/aaa/x-Q8_0.gguf" "$G/.removed-aaa"
     q models rm org/x-GGUF:Q4_K_M --force
     [ -e "$G/snapshots/aaa/x-Q8_0.gguf" ] && [ ! -e "$G/.removed-aaa" ] && [ ! -e "$G/blobs/q4" ]
+    # with all its parts
+    rm -r "$G"
+    quantizations
+    mkdir -p "$G/.removed-aaa/BF16"
+    cp -a "$G"/snapshots/aaa/BF16/*-00001-* "$G/.removed-aaa/BF16"
+    q models rm org/x-GGUF:Q4_K_M --force
+    equal "$(ls "$G/snapshots/aaa/BF16")" "$(printf 'x-BF16-0000%s-of-00002.gguf\n' 1 2)"
+    [ -e "$G/blobs/b1" ] && [ -e "$G/blobs/b2" ] && [ ! -e "$G/.removed-aaa" ]
+}
+
+@test "a file with another name frees nothing" {
+    two_snapshots
+    ln "$R/blobs/c2" "$T/mine"
+    fails 2 "2 files of org/x in $R/snapshots/bbb, 0 B" models rm org/x
+    equal "$(q models rm org/x --force)" "$(printf '0\torg/x')"
+    [ ! -e "$R/blobs/c2" ] && [ -e "$T/mine" ]
 }
 
 @test "killed at any step, the snapshot is whole or not listed, and rm ends it" {
