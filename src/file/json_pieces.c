@@ -62,12 +62,8 @@ static int feed_escape(struct json_pieces *p, struct buf *out, char byte)
 
 static int feed_string(struct json_pieces *p, struct buf *out, char byte)
 {
-    /* DEL is written as an escape */
-    const struct buf del = {.data = (char[]){'"', 0x7F, '"'}, .len = 3};
     if (p->unit.len || byte == '\\')
         return feed_escape(p, out, byte);
-    if (byte == del.data[1])
-        return put_value(p, out, &del, true);
     p->in_string = byte != '"';
     return buf_putc(out, byte);
 }
