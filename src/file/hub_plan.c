@@ -1,4 +1,4 @@
-/* What a removal would remove. */
+/* The plan of a removal: files, and bytes that it would free. */
 #include <string.h>
 
 #include "file/gguf_pick.h"
@@ -33,7 +33,8 @@ static int look_for_others(struct hub_walk *w, const struct hub_entry *f)
     return 0;
 }
 
-/* What goes, and in `other` what stays. */
+/* The walk collects the blobs of files that go; `other` has those of files that
+ * stay. */
 struct plan {
     struct hub_walk w;
     struct hub_names other;
@@ -55,7 +56,7 @@ static int count_bytes(struct hub_walk *w, const struct hub_entry *f)
     return 0;
 }
 
-/* Count the bytes, and with `last` those of the whole repository. */
+/* Count the bytes to be freed; with `last`, the whole repository goes. */
 static int plan_bytes(struct hub_removal *r, struct plan *p, bool last,
                       size_t *n_bytes, struct qwick_err *e)
 {

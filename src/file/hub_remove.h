@@ -1,6 +1,6 @@
 /* Removing a snapshot, or one GGUF file of it, from the local Hugging Face
  * cache (hub_cache.h). No symbolic link is followed below the directory of the
- * repository: links are removed, not what they lead to.
+ * repository: links are removed, but not their targets.
  *
  * The order of the steps makes a crash harmless. First the references go; the
  * snapshot is still whole. Then one rename moves it, or the file by whose name
@@ -37,7 +37,7 @@ struct hub_removal;
 int hub_removal_open(struct hub_removal **out, const struct hub_target *t,
                      size_t *n_files, size_t *n_bytes, struct qwick_err *e);
 
-/* Remove it. *n_bytes: what was freed, also after a failure. */
+/* Remove it. *n_bytes: the bytes that were freed, also after a failure. */
 int hub_removal_run(struct hub_removal *r, size_t *n_bytes,
                     struct qwick_err *e);
 

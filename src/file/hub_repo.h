@@ -1,5 +1,5 @@
-/* A repository of the Hugging Face cache that is locked for a removal: walking
- * it without following links. For hub_remove.c and hub_plan.c. */
+/* A repository of the Hugging Face cache, locked for a removal, and walks over
+ * it that follow no links. For hub_remove.c and hub_plan.c. */
 #ifndef FILE_HUB_REPO_H
 #define FILE_HUB_REPO_H
 
@@ -11,7 +11,7 @@
 struct hub_removal {
     const struct hub_target *t;
     int fd;      /* of the repository, locked */
-    bool entire; /* all files of the snapshot go, or of all snapshots */
+    bool entire; /* remove whole snapshots: one, or all */
     size_t freed;
 };
 
@@ -29,7 +29,7 @@ void hub_names_free(struct hub_names *l);
 int hub_err_in(const struct hub_removal *r, const char *path, const char *what,
                struct qwick_err *e);
 
-/* An entry that is found; `path` is below the repository. */
+/* An entry that a walk has found; `path` is relative to the repository. */
 struct hub_entry {
     int dir;
     const char *name, *path;
@@ -38,8 +38,8 @@ struct hub_entry {
 
 struct hub_walk {
     struct hub_removal *r;
-    /* Called for each entry that is no directory and, with dirs, for each
-     * directory after what is in it. */
+    /* Called for each file and link and, with dirs, for each directory after
+     * its entries. */
     int (*fn)(struct hub_walk *w, const struct hub_entry *f);
     bool dirs;
     struct hub_names *names;
@@ -47,9 +47,10 @@ struct hub_walk {
     struct qwick_err *e;
 };
 
-/* Walk over what is below a directory of the repository ("": all of it), or
- * over an entry of the repository with what is below. What is not there has
- * nothing. Return 0, or what fn returned, or -1 with *w->e set. */
+/* Walk over the entries below a directory of the repository ("": all of it), or
+ * over one entry of the repository and those below it. A missing directory or
+ * entry is empty. Return 0, or the result of fn that was not 0, or -1 with
+ * *w->e set. */
 int hub_walk_below(struct hub_walk *w, const char *path);
 int hub_walk_top(struct hub_walk *w, const char *name);
 
@@ -61,7 +62,7 @@ int hub_list_leftovers(struct hub_removal *r, struct hub_names *out,
                        struct qwick_err *e);
 #define HUB_LEFTOVER ".removed-"
 
-/* Whether there is no snapshot, except this one; NULL: none. */
+/* Set *last: the repository has no snapshot besides `except` (may be NULL). */
 int hub_is_last(struct hub_removal *r, const char *except, bool *last,
                 struct qwick_err *e);
 
@@ -77,8 +78,8 @@ bool hub_link_name(const struct hub_entry *f, char out[PATH_MAX]);
 size_t hub_bytes_below(const struct hub_entry *f);
 size_t hub_blob_bytes(const struct hub_removal *r, const char *name);
 
-/* For walks: add the blobs of links to w->names, and count files and the bytes
- * of those that are no links. */
+/* For walks: add the blobs of links to w->names, and count all files, and the
+ * bytes of files that are not links. */
 int hub_collect(struct hub_walk *w, const struct hub_entry *f);
 
 /* Lock the repository. */

@@ -96,7 +96,7 @@ PY
     fails 2 "log: \"some\": expected on or off, or all" hi
     rm "$CONFIG"
     fails 2 "--log: cannot be combined with --no-log" --log --no-log hi
-    fails 2 "--log: \"on\" is none of all" --log=on hi
+    fails 2 "--log: \"on\": its only value is all" --log=on hi
     fails 2 "--log: unknown option" score --log ls
     fails 2 "--log: unknown option" serve --log
 }

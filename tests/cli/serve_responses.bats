@@ -375,7 +375,7 @@ PY
 @test "errors in a stream are events; a client that leaves is no fault" {
     serve_start late --exact --timeout 0.4
     S=unix:$D/late responses_py <<'PY'
-body = {"input": "list files", "regex": "[a-z]{2000}", "temperature": 1, **OFF}
+body = {"input": "list files", "regex": "[a-z]{8000}", "temperature": 1, **OFF}
 plain = post(s, PATH, body)
 assert plain.status == 504 and plain.error["code"] == "timeout", plain.body
 *begun, error, failed = events(body)

@@ -319,7 +319,7 @@ static int command_retry(struct chat *c)
     }
     if (c->model.opened.greedy)
         msg_notice("the sampling is greedy, so the same answer comes again; "
-                   "qwick chat --temp 0.7 draws others");
+                   "/set temp 0.7 draws others");
     return chat_again(c);
 }
 

@@ -52,7 +52,8 @@ static int confirm(const char *name, const struct qwick_removal *r, bool force)
     return status;
 }
 
-/* What was removed. After a failure, it is what was free by then. */
+/* Write the object of a removal. After a failure, r->n_bytes are the bytes that
+ * were freed until then. */
 static void put_removed(struct json_writer *w, const char *name,
                         const struct qwick_removal *r, bool whole)
 {

@@ -396,7 +396,7 @@ int opt_set_value(const struct verb *v, const struct opt *o, const char *name,
         return set_ints(v, o, name, value, dst);
     case OPT_FLAG_FILE:
         if (o->choices && !has_word(o->choices, "|", value))
-            return opt_usage(v, "%s: \"%s\" is none of %s", name, value,
+            return opt_usage(v, "%s: \"%s\": its only value is %s", name, value,
                              o->choices);
         ((struct opt_flag_file *)dst)->on = true;
         ((struct opt_flag_file *)dst)->file = value;

@@ -55,7 +55,7 @@ const struct protocol protocol_messages = {.put_error = messages_put_error,
 
 enum message_block { BLOCK_NONE, BLOCK_THINKING, BLOCK_TEXT, BLOCK_CALL };
 
-/* What of an answer has been shown. */
+/* How much of an answer has been written. */
 struct message_place {
     size_t thinking, text, calls;
 };
@@ -68,8 +68,8 @@ struct message_piece {
     size_t call;
 };
 
-/* Take the next piece of what is known of the answer: of its calls only whole
- * ones. Returns false if there is none. */
+/* Take the next piece of the answer so far: thinking, text, or a whole call.
+ * Returns false if there is none. */
 static bool next_piece(const struct chat_sample *x, struct message_place *at,
                        struct message_piece *out)
 {
@@ -281,7 +281,7 @@ static void send_text(struct chat_sample *x, const struct message_piece *p)
         send_delta(x, "text_delta", "text", p->s, p->n);
 }
 
-/* Send what is known of the next call. Returns whether that is all of it. */
+/* Send the next part of a call. Returns true if the call has ended. */
 static bool send_call(struct chat_sample *x)
 {
     struct chat_call_piece call;

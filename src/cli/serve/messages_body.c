@@ -36,8 +36,8 @@ static int put_tool(struct body_reader *x, const struct json_value *tool,
     return 0;
 }
 
-/* Tools of their vendor have a type and no schema. Without them the model can
- * still answer, unless the request forces one. */
+/* Tools that run at the vendor have a type and no schema, and are left out: the
+ * model can answer without them, unless the request forces one. */
 static int messages_tools(struct body_reader *x, const struct body_member *row,
                           const struct json_value *m)
 {
@@ -142,8 +142,8 @@ static int put_effort(struct body_reader *x, bool thinks)
     return 0;
 }
 
-/* The last message of the assistant goes on, and that has ended its
- * thinking. */
+/* Whether the answer goes on from a last message of the assistant. The thinking
+ * of that message has ended. */
 static bool ends_with_answer(const struct json_value *messages)
 {
     return json_is(messages, JSON_ARRAY) && messages->len &&
@@ -205,12 +205,12 @@ static int messages_length(struct body_reader *x, const struct body_member *row,
     if (json_int(m, 0, INT32_MAX, &n))
         return body_refuse(x, row->name, "must be an integer from 0 to %d",
                            INT32_MAX);
-    /* the shortest answer evaluates the prompt, and is dropped */
+    /* 0: generate one token, so that the prompt is evaluated, and drop it */
     jw_int(x->w, row->name, n ? n : 1);
     return 0;
 }
 
-/* Clients send an empty list of servers whose tools the vendor would call. */
+/* Some clients always send a list of servers; an empty one is allowed. */
 static int messages_servers(struct body_reader *x,
                             const struct body_member *row,
                             const struct json_value *m)
@@ -218,8 +218,8 @@ static int messages_servers(struct body_reader *x,
     return json_is(m, JSON_ARRAY) && !m->len ? 0 : body_never(x, row, m);
 }
 
-/* Of those with body_nothing, messages_read_body reads "messages", "system",
- * "thinking", "output_config" and "output_format". */
+/* messages_read_body itself reads "messages", "system", "thinking",
+ * "output_config" and "output_format". */
 static const struct body_member members[] = {
     {"model", body_model, NULL},
     {"messages", body_nothing, NULL},

@@ -25,17 +25,16 @@ struct turn_text {
 
 struct turn_reader {
     struct body_reader *x;
-    char at[REQUEST_FAULT]; /* what is being read, for messages:
+    char at[REQUEST_FAULT]; /* the value being read, as errors name it:
                                "messages[1].content[2]" */
-    /* Of the turn that has not been written. */
-    unsigned where; /* its role: IN_SYSTEM, IN_USER or IN_ASSISTANT; 0: there is
-                       none */
+    /* The turn that has not been written yet: */
+    unsigned where; /* IN_SYSTEM, IN_USER or IN_ASSISTANT; 0: no turn */
     struct turn_text *texts;
     size_t n_texts, cap_texts;
     struct buf thinking;
     const struct json_value **calls; /* blocks */
     size_t n_calls, cap_calls;
-    struct arena arena; /* of texts that the body does not have */
+    struct arena arena; /* texts that are not in the body */
 };
 
 #define turn_refuse(t, ...) body_refuse((t)->x, (t)->at, __VA_ARGS__)
@@ -85,7 +84,7 @@ static void turn_put_call(struct json_writer *w, const struct json_value *block)
     jw_end_object(w);
 }
 
-/* End the turn: write its message, unless it has nothing left to say. */
+/* End the turn: write its message, if it has texts or is the assistant's. */
 static void turn_end(struct turn_reader *t)
 {
     struct json_writer *w = t->x->w;
@@ -156,8 +155,7 @@ static int read_text(struct turn_reader *t, const struct json_value *block)
     return text ? turn_add_text(t, text->str, text->len) : -1;
 }
 
-/* The thinking of a turn is one text, as it was before a client got it in
- * blocks. */
+/* Join the thinking of a turn to one text, as the model wrote it. */
 static int read_thinking(struct turn_reader *t, const struct json_value *block)
 {
     const struct json_value *text = turn_string(t, block, "thinking");
@@ -168,7 +166,7 @@ static int read_thinking(struct turn_reader *t, const struct json_value *block)
                : 0;
 }
 
-/* Only its vendor can read it. */
+/* A block that only its vendor can read. */
 static int read_nothing(struct turn_reader *t, const struct json_value *block)
 {
     (void)t, (void)block;
@@ -192,7 +190,7 @@ static int read_call(struct turn_reader *t, const struct json_value *block)
 static int read_content(struct turn_reader *t, unsigned where,
                         const struct json_value *content);
 
-/* A template cannot say that a tool has failed, so its text does. */
+/* Templates have no way to say that a tool has failed, so the text says it. */
 static int result_mark_error(struct turn_reader *t)
 {
     struct turn_text first = {"", 0};
@@ -232,14 +230,14 @@ static int read_result(struct turn_reader *t, const struct json_value *block)
     return 0;
 }
 
-/* A result that names a tool, whose definition the model has. */
+/* A result that names a tool. The model already has its definition. */
 static int read_reference(struct turn_reader *t, const struct json_value *block)
 {
     const struct json_value *name = turn_string(t, block, "tool_name");
     return name ? turn_add_text(t, name->str, name->len) : -1;
 }
 
-/* From here on, a tool that the request defines can be called, or cannot. */
+/* A message that allows or forbids a tool of the request from here on. */
 static int read_change(struct turn_reader *t, const struct json_value *block)
 {
     const struct json_value *tool = json_member(block, "tool");
@@ -255,7 +253,7 @@ static int read_change(struct turn_reader *t, const struct json_value *block)
 
 static const struct block_row {
     const char *type;
-    unsigned where; /* it may be */
+    unsigned where; /* places where it is allowed */
     int (*read)(struct turn_reader *t, const struct json_value *block);
 } block_rows[] = {
     {"text", IN_SYSTEM | IN_USER | IN_ASSISTANT | IN_RESULT, read_text},

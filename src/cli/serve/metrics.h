@@ -1,6 +1,6 @@
-/* What GET /metrics shows, in Prometheus' text format 0.0.4. The rows are in
- * metrics.c: name, type, help. Names are those of vLLM, with the prefix qwick_,
- * where vLLM has the metric, and those of Prometheus' libraries for the
+/* The metrics of GET /metrics, in Prometheus' text format 0.0.4. The rows are
+ * in metrics.c: name, type, help. Names are those of vLLM, with the prefix
+ * qwick_, where vLLM has the metric, and those of Prometheus' libraries for the
  * process.
  *
  * Any thread may call all functions: numbers are atomic, and each is right by
@@ -22,7 +22,7 @@ enum metric {
     METRIC_CACHE_QUERIES,
     METRIC_CACHE_HITS,
     METRIC_PREEMPTIONS,
-    /* values of now; those with a unit are set in millionths of it */
+    /* current values; shares and seconds are set in millionths */
     METRIC_RUNNING,
     METRIC_WAITING,
     METRIC_KV_BYTES,
@@ -54,8 +54,8 @@ enum metric_end {
 
 enum {
     METRICS_BUCKETS = 19,   /* without +Inf */
-    METRICS_STATUSES = 20,  /* statuses of answers that are told apart */
-    METRICS_ENDPOINTS = 40, /* and one for what has no endpoint */
+    METRICS_STATUSES = 20,  /* statuses that have counters */
+    METRICS_ENDPOINTS = 40, /* and one for requests without */
     METRICS_GONE = 499      /* the status of an answer that nobody read */
 };
 

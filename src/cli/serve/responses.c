@@ -104,7 +104,7 @@ static int event_send(struct chat_state *s, struct event *ev)
 
 enum { ITEM_ID = 32 };
 
-/* The id of the item that comes after those that have ended. */
+/* The id of the open item, or of the next one. */
 static const char *item_id(const struct chat_state *s, const char *prefix,
                            char out[ITEM_ID])
 {
@@ -207,9 +207,9 @@ static int send_item(struct chat_state *s, const char *name, const char *status,
     return event_send(s, &ev);
 }
 
-/* An item has been written to the end of the output, which was `before` bytes
- * long. One that memory did not suffice for is taken back: the response of an
- * error has the output, too. */
+/* End an item that was written to the output, which had `before` bytes. If
+ * memory ran out, take the item back, because the response of an error has the
+ * output as well. */
 static int item_end(struct responses *o, const struct json_writer *w,
                     size_t before)
 {
@@ -265,7 +265,7 @@ static int item_close(struct chat_sample *x, const char *status)
 
 /* ---- texts ---- */
 
-/* Move the log-probabilities that were not sent to those of the open text. */
+/* Move log-probabilities from the sample to the open text. */
 static int take_logprobs(struct chat_sample *x)
 {
     struct responses *o = own_of(chat_of(x));
@@ -275,7 +275,7 @@ static int take_logprobs(struct chat_sample *x)
     return jw_status(&w);
 }
 
-/* Send the text up to `end` bytes. *sent: of what was sent. */
+/* Send the bytes of the text from *sent to `end`. */
 static int send_text(struct chat_sample *x, const struct response_part *part,
                      const struct buf *text, size_t *sent, size_t end)
 {
@@ -482,8 +482,8 @@ static void put_end(struct json_writer *w, const struct chat_state *s,
     jw_end_array(w);
 }
 
-/* Write the response. why: of one that failed; NULL: it has not. usage NULL: it
- * has not ended. */
+/* Write the response. why: its error; NULL: it did not fail. usage NULL: it has
+ * not ended. */
 static void put_response(struct json_writer *w, const char *key,
                          const struct chat_state *s, const char *status,
                          const struct serve_error *why,
@@ -584,8 +584,8 @@ const struct chat_form chat_form_responses = {
     .free = responses_end,
 };
 
-/* Clients read one of these events or the other. In "error", some read the
- * members, and some those of "error". */
+/* Some clients read the event "error", others response.failed. Of the event
+ * "error", some read its own members, others the members of its "error". */
 static void responses_send_error(struct serve_call *c,
                                  const struct serve_error *e)
 {

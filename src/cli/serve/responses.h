@@ -24,11 +24,12 @@ struct response_part;
 /* chat_state.own of this form. */
 struct responses {
     bool summary;    /* the thinking is the summary of its item */
-    struct buf echo; /* members of a response that say what was requested */
+    struct buf echo; /* members that a response copies from its request */
     struct response_tool *tools; /* [n_tools] of namespaces */
     size_t n_tools, cap_tools;
 
-    /* Engine thread: what was sent, or would have been sent in a stream. */
+    /* Engine thread: the events and items that were sent, or would be sent if
+     * there were a stream. */
     uint64_t n_events;
     struct buf output;                /* items that have ended */
     size_t n_items;                   /* of output */
@@ -42,7 +43,7 @@ void responses_free(struct responses *o);
 
 /* ---- responses_body.c: preparation thread ---- */
 
-/* The name in a body of a record's member. */
+/* Return a body's name for a member of the record. */
 const char *responses_member_name(const char *name);
 /* Write the members of the record for a body, and set the first members of *o.
  * Returns 0, or -1 with *x->e and x->fault set. */

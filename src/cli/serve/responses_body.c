@@ -39,8 +39,8 @@ static int tool_remember(struct responses *o, struct body_reader *x,
     return t->flat && t->space && t->name ? 0 : err_oom(x->e, flat->len);
 }
 
-/* Write a function as chat completions have it, with the members that have an
- * effect. space: of the function; NULL: none. */
+/* Write a function in the form of chat completions, with the members that have
+ * an effect. space: its namespace; NULL: none. */
 static int tool_put(struct responses *o, struct body_reader *x,
                     const struct json_value *tool,
                     const struct json_value *space)
@@ -74,8 +74,8 @@ static int tool_put(struct responses *o, struct body_reader *x,
     return rc;
 }
 
-/* Tools that are no functions run at their vendor, or take texts that no
- * schema describes. Returns 1 if this is one. */
+/* Read a tool or a namespace. Tools that are not functions run at their vendor,
+ * or take texts that no schema describes: return 1 for these. */
 static int tool_read(struct responses *o, struct body_reader *x,
                      const struct json_value *tool,
                      const struct json_value *space)
@@ -123,7 +123,7 @@ static int responses_tools(struct responses *o, struct body_reader *x)
     return rc < 0 ? -1 : 0;
 }
 
-/* A choice of a tool of its own is one of a function. */
+/* The name and the namespace stand beside "type" here. */
 static int responses_choice(struct body_reader *x,
                             const struct body_member *row,
                             const struct json_value *m)
@@ -214,7 +214,7 @@ static int responses_top(struct body_reader *x, const struct body_member *row,
                                   : 0;
 }
 
-/* Answers have a copy of it, so it is as small as OpenAI wants it. */
+/* Answers have a copy of it, so it has OpenAI's limits. */
 static int responses_metadata(struct body_reader *x,
                               const struct body_member *row,
                               const struct json_value *m)
@@ -263,7 +263,7 @@ static const struct body_member members[] = {
     {"service_tier", body_nothing, NULL},
     {"client_metadata", body_nothing, NULL},
     {"context_management", body_nothing, NULL},
-    {"max_tool_calls", body_nothing, NULL}, /* of tools of the vendor */
+    {"max_tool_calls", body_nothing, NULL}, /* for the vendor's tools */
     /* as in chat completions */
     {"seed", body_same, NULL},
     {"top_k", body_same, NULL},
@@ -317,7 +317,8 @@ static int put_logprobs(struct body_reader *x)
     return 0;
 }
 
-/* What a response says about its request: the request's own value, or this. */
+/* Write the members that a response copies from its request: the request's
+ * value, or the default of the row. */
 static void put_echo(struct responses *o, const struct body_reader *x)
 {
     static const char *const rows[][2] = {

@@ -13,7 +13,7 @@ struct input {
     struct buf text, thinking, calls;
 };
 
-/* What stands between the texts of a message. */
+/* Texts of a message are joined with these. */
 static const char text_gap[] = "\n", thinking_gap[] = "\n\n";
 
 /* ---- members of an item ---- */
@@ -80,8 +80,8 @@ input_string(struct input *in, const struct json_value *item, const char *name)
 
 /* ---- items of an answer ---- */
 
-/* The thinking is the content. Clients that do not keep it return the summary,
- * which is another model's where there is a text beside it. */
+/* Take the content, or else the summary: some clients keep only that. Beside a
+ * content, the summary may be the work of another model. */
 static int input_reasoning(struct input *in, const struct json_value *item)
 {
     const struct json_value *content = json_member(item, "content");
@@ -153,8 +153,8 @@ static void input_end_answer(struct input *in)
 
 /* ---- other items ---- */
 
-/* Write a message with the texts of v. id: of the call whose result it is;
- * NULL: it is none. */
+/* Write a message with the texts of v. id: of the call, if the message is its
+ * result; else NULL. */
 static int input_put_message(struct input *in, const char *role,
                              const struct json_value *id, const char *name,
                              const struct json_value *v)
@@ -209,7 +209,7 @@ static int input_reference(struct input *in, const struct json_value *item)
                        in->i);
 }
 
-/* What a tool of another server has done. */
+/* An item about a tool that ran on another server. */
 static int input_nothing(struct input *in, const struct json_value *item)
 {
     request_warn_unknown(in->x->warn, json_get(item, "type"), in->x->number);

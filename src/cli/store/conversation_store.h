@@ -15,8 +15,8 @@
  * exit status 2 after printing a message. */
 int conversation_check(struct opt_parsed *p);
 
-/* The same for a verb that answers: what it answers is found in the prefix
- * cache by the next command, unless a setting turns that off. */
+/* Check it for generate and chat, and turn the prefix cache on, unless a
+ * setting turns it off: the next command then finds the answer there. */
 int conversation_check_answer(struct opt_parsed *p);
 
 /* Keep other processes from the conversation until *fd is closed, or this

@@ -1,12 +1,12 @@
 /* The log of answers: an SQLite database in the state directory.
  *
  * It has one table, answers, with a row for each answer. Several processes may
- * use it at once. Its file and its journal have mode 0600. What is removed is
+ * use it at once. Its file and its journal have mode 0600. Removed texts are
  * overwritten (secure_delete), and the journal is empty between changes.
  * When a new answer does not fit, the oldest ones go.
  *
- * A file that is no log, is damaged or comes from a newer qwick is left as it
- * is. */
+ * A file that is not a log, is damaged or comes from a newer qwick is not
+ * changed. */
 #ifndef CLI_LOG_DB_H
 #define CLI_LOG_DB_H
 
@@ -32,12 +32,12 @@
     X(TEXT, finish_reason) /* as in JSON output */                           \
     X(INT, messages)       /* of the chat, with the prompt; 0: no chat */    \
     X(INT, prompt_tokens)                                                    \
-    X(INT, cached_tokens) /* those that were not evaluated again */          \
+    X(INT, cached_tokens) /* of the prompt, not evaluated again */           \
     X(INT, completion_tokens)                                                \
     X(INT, seed)                                                             \
     X(REAL, prefill_ms)                                                      \
     X(REAL, total_ms)                                                        \
-    X(JSON, options) /* those that were set, and the sampling */             \
+    X(JSON, options) /* options that were set, and the sampling */           \
     X(TEXT, prompt)  /* the last message of the user, or the text */         \
     X(TEXT, answer)                                                          \
     X(TEXT, thinking)                                                        \
@@ -61,7 +61,7 @@ struct log_row {
 
 struct log_text log_text(const char *s);
 
-/* Write the members of a row's object. A text that is none is null. */
+/* Write the members of a row's object. A missing text is null. */
 void log_row_json(struct json_writer *w, const struct log_row *row);
 
 struct log_db;
@@ -78,7 +78,7 @@ void log_db_close(struct log_db *l);
 int log_db_add(struct log_db *l, const struct log_row *row,
                struct qwick_err *e);
 
-/* Rows that are chosen. Zeros: all. */
+/* Conditions that choose rows. Zeros: all rows. */
 struct log_query {
     int64_t id;
     const char *conversation;
