@@ -32,7 +32,8 @@ enum qk_norm {
 
 enum activation {
     ACTIVATION_SILU,
-    ACTIVATION_GELU,
+    ACTIVATION_GELU,     /* with tanh */
+    ACTIVATION_GELU_ERF, /* exact */
     ACTIVATION_CLAMPED_SILU /* of gpt-oss's experts (kernels.clamped_swiglu) */
 };
 
@@ -57,6 +58,10 @@ struct blocks {
                    and has no value: gpt-oss */
     size_t precise_tokens; /* longer passes round activations as usual, others
                               less (choose_products); 0: by other blocks */
+    bool layer_norm;     /* norms subtract the mean and have biases (LayerNorm);
+                            otherwise they are RMS norms */
+    bool ungated;        /* the MLP is down_proj(act(gate_proj(x))): there is no
+                            up_proj */
     bool experts_beside; /* layers with experts also have a dense MLP, and both
                             results are added: Gemma 4 */
 };

@@ -143,6 +143,8 @@ struct config {
                             the log-odds of yes; or 2, of yes and no. model_open
                             sets it for CLASS_CLASSIFIER */
     size_t n_labels;     /* members of id2label, or num_labels; 0: not said */
+    bool class_mean;     /* of an encoder: classes read the mean of all tokens'
+                            states; otherwise the first token's */
     size_t yes_class;    /* which of them is yes */
     bool qkv_bias, o_bias, mlp_bias; /* attention_bias and the like */
     bool expert_bias; /* routers and experts have biases */
@@ -154,6 +156,15 @@ struct config {
                          each layer; 0: none */
     size_t ple_vocab_size; /* vocab_size_per_layer_input: rows of their table,
                               at least vocab_size */
+    bool bidirectional; /* a text encoder: each token attends to tokens before
+                           and after it, within layer_config.window - 1
+                           positions on both sides. Nothing is generated, and
+                           a pass takes whole sequences */
+    size_t n_positions;    /* rows of a table of positions that is added to the
+                              embeddings, from the row of the first token on; 0:
+                              none */
+    size_t n_types; /* type_vocab_size: rows of a table of the types of tokens
+                       (struct span); 0: none */
     bool attention_gate; /* q_proj has a head of gates behind each head of
                             queries */
     size_t sliding_window; /* sliding_window where use_sliding_window, or 0 */

@@ -188,6 +188,7 @@ void (*model_glu(const struct model *m))(float *out, const float *gate,
         return k->geglu;
     case ACTIVATION_CLAMPED_SILU:
         return k->clamped_swiglu;
+    case ACTIVATION_GELU_ERF:
     case ACTIVATION_SILU:
         break;
     }
@@ -345,6 +346,13 @@ int model_open(struct model *m, const struct checkpoint *ck,
     choose_products(m);
     m->shared_bytes = model_shared_bytes(m);
     return 0;
+}
+
+void model_class_input(const struct model *m, float *state, float *work)
+{
+    (void)m;
+    (void)state;
+    (void)work;
 }
 
 size_t layer_inputs(const struct layer *l,

@@ -161,6 +161,7 @@ struct model {
     bool head_differs;         /* from the embedding, although
                                   tie_word_embeddings is true */
     struct matrix classes;     /* [n_classes, d_model]; empty without classes */
+    float *class_bias;         /* [n_classes]; NULL: none */
     float *norm;               /* model.norm [d_model] */
     float *head_norm;          /* the same times logit_scale: before the head */
     struct ple ple;            /* empty without config.ple_dim */
@@ -208,6 +209,13 @@ int model_open(struct model *m, const struct checkpoint *ck,
                const struct st_set *set, struct qwick_err *e);
 void model_close(struct model *m);
 
+/* Turn the state of a sequence [d_model] into the input of m->classes, in place:
+ * the dense layer, the activation and the norm that a classifier has before its
+ * last product. A model without these leaves it. The state is that of the first
+ * token, or the mean of all (config.class_mean), after the last norm. work:
+ * scratch->threads[0].work. */
+void model_class_input(const struct model *m, float *state, float *work);
+
 /* The number of tokens from which on a sequence needs the other frequencies of
  * longrope: those of all of its tokens then change, and its cache must be
  * evaluated again. SIZE_MAX: never. */
@@ -225,8 +233,9 @@ struct scratch;
 
 /* The tokens of a span whose logits (and hidden states) are computed. */
 enum span_rows {
-    ROWS_NONE, /* fill the cache only */
-    ROWS_LAST, /* the last token */
+    ROWS_NONE,  /* fill the cache only */
+    ROWS_FIRST, /* the first token; only with config.bidirectional */
+    ROWS_LAST,  /* the last token */
     ROWS_ALL
 };
 
@@ -236,6 +245,8 @@ struct span {
     struct kv_cache *kv;
     const int32_t *tokens;
     size_t n;
+    size_t n_type0; /* tokens of type 0, the first ones; the others have type 1.
+                       Without config.n_types it does not count; 0: all */
     enum span_rows rows;
 };
 

@@ -179,7 +179,8 @@ static int reserve(struct qwick_session *s, size_t n, size_t chunk,
 static int forward(struct qwick_session *s, const int32_t *tokens, size_t n,
                    enum span_rows rows, float *logits, bool prefill)
 {
-    const struct span span = {&s->kv, tokens, n, rows};
+    const struct span span = {
+        .kv = &s->kv, .tokens = tokens, .n = n, .rows = rows};
     const struct pass_io io = {.spans = &span,
                                .n_spans = 1,
                                .logits = logits,
@@ -562,7 +563,10 @@ int qwick_engine_step(struct qwick_engine *eng, const struct qwick_step *steps,
         memcpy(s->tokens + s->kv.n, steps[i].tokens,
                steps[i].n * sizeof *s->tokens);
         eng->spans[i] =
-            (struct span){&s->kv, steps[i].tokens, steps[i].n, rows};
+            (struct span){.kv = &s->kv,
+                          .tokens = steps[i].tokens,
+                          .n = steps[i].n,
+                          .rows = rows};
     }
     const struct pass_io io = {
         .spans = eng->spans,

@@ -246,4 +246,20 @@ struct bpe_frame {
 int bpe_get_frame(const struct bpe *b, struct bpe_frame *out,
                   struct qwick_err *e);
 
+/* The ids that the file's post_processor puts around a pair of texts, borrowed:
+ * before, the first text, between, the second text, after. */
+struct bpe_pair {
+    const int32_t *before, *between, *after;
+    size_t n_before, n_between, n_after;
+    size_t n_between_type0; /* of `between`, those with the type of the first
+                               text */
+    bool types; /* the second text and `after` have type 1; otherwise all have
+                   type 0 */
+};
+
+/* Get the frame of a pair. QWICK_ERR_MODEL, with the reason, if the file has
+ * none. */
+int bpe_get_pair(const struct bpe *b, struct bpe_pair *out,
+                 struct qwick_err *e);
+
 #endif

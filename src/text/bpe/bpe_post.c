@@ -156,3 +156,11 @@ int bpe_get_frame(const struct bpe *b, struct bpe_frame *out,
                               .n_after = b->n_after};
     return 0;
 }
+
+int bpe_get_pair(const struct bpe *b, struct bpe_pair *out, struct qwick_err *e)
+{
+    (void)b;
+    *out = (struct bpe_pair){0};
+    return err_set(e, QWICK_ERR_MODEL,
+                   "tokenizer.json: post_processor: has no frame for pairs");
+}
