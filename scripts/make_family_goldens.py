@@ -64,6 +64,8 @@ def mrope(sections, theta=1000000.0, **more):
     return {"rope_parameters": {"rope_type": "default", "rope_theta": theta, "mrope_section": sections} | more}
 
 
+CONV = {"layer_types": ["conv", "conv", "full_attention", "conv", "full_attention"], "conv_L_cache": 3,
+        "norm_eps": 1e-5}
 GEMMA4 = {"bos_token_id": 2, "tie_word_embeddings": True, "final_logit_softcapping": 30.0, "global_head_dim": 32,
           "head_dim": 16, "sliding_window": 12, "vocab_size_per_layer_input": 320, "attention_k_eq_v": True,
           "hidden_size_per_layer_input": 0, "num_kv_shared_layers": 0, "enable_moe_block": False,
@@ -207,6 +209,19 @@ CASES = {
         "fp8": "block"}),
     "mistral3-fp8": ("Ministral3", SLIM | TIED | {"head_dim": 16} | ministral(16), 42, {
         "T": 50, "wrap": ("mistral3", "Mistral3ForConditionalGeneration", "language_model.model."), "fp8": "released"}),
+    "lfm2": ("Lfm2", WIDE | TIED | CONV | {"num_hidden_layers": 5, "block_auto_adjust_ff_dim": False}, 43021, {}),
+    "lfm2-long": ("Lfm2", SLIM | TIED | CONV | {
+        "num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "conv", "conv"], "conv_L_cache": 4,
+        "intermediate_size": 100, "block_multiple_of": 32}, 47, {"T": 150, "gguf": True, "mlx": (4, 32)}),
+    "lfm2moe": ("Lfm2Moe", WIDE | TIED | CONV | MOE | {"num_hidden_layers": 5, "num_dense_layers": 2}, 43122, {}),
+    "lfm2moe-top3": ("Lfm2Moe", SLIM | TIED | CONV | {
+        "num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "conv", "full_attention"], "num_dense_layers": 1,
+        "num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 32, "rms_norm_eps": 1e-5}, 48, {
+        "T": 100, "gguf": True, "mlx": (4, 32)}),
+    "lfm2moe-scaled": ("Lfm2Moe", SLIM | CONV | {
+        "num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "num_dense_layers": 1,
+        "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "norm_topk_prob": False,
+        "routed_scaling_factor": 1.5, "use_expert_bias": False}, 49, {}),
     "exaone4-full": ("Exaone4", SLIM | TIED | {"sliding_window": None, "layer_types": ["full_attention"] * 2}, 30, {
         "gguf": True}),
 }
@@ -345,6 +360,13 @@ def released_layers(c):
         c["sliding_window_pattern"] = "LLLG" if "sliding_attention" in types else None
     if kind == "smollm3" and c["no_rope_layers"] == [int((i + 1) % 4 != 0) for i in range(n)]:
         del c["no_rope_layers"]
+    if kind.startswith("lfm2"):
+        c["tie_embedding"] = c.pop("tie_word_embeddings")
+    if kind == "lfm2":
+        c |= {"full_attn_idxs": [i for i, t in enumerate(types) if t == "full_attention"],
+              "block_ff_dim": c.pop("intermediate_size"), "block_dim": c["hidden_size"], "conv_dim": c["hidden_size"]}
+    if kind == "lfm2_moe":
+        c["layer_types"] = types
     if kind == "qwen3_vl_moe":
         c |= {"num_experts": c.pop("num_local_experts"), "norm_topk_prob": True}
     if not c.get("mlp_only_layers"):
@@ -425,6 +447,10 @@ def is_zero_centred(name, w, plus):
     return plus and w.dim() == 1 and name.endswith("norm.weight") and "linear_attn.norm" not in name
 
 
+def is_convolution(name):
+    return "conv1d" in name or name.endswith("conv.conv.weight")
+
+
 def with_exact_sum(w):
     """Norms whose sum with 1 is a number in BF16, as it is in files to which mlx-lm adds it."""
     return (w.float() + 1).to(torch.bfloat16).float() - 1
@@ -441,7 +467,7 @@ def write_mlx(path, config, plus, bits, group):
     for name, w in load_file(out / "model.safetensors").items():
         if is_zero_centred(name, w, plus) and config["model_type"] not in mlx_layout.ZERO_CENTRED:
             w = with_exact_sum(w).to(torch.bfloat16)
-        if not name.endswith(".weight") or w.dim() < 2 or "conv1d" in name:
+        if not name.endswith(".weight") or w.dim() < 2 or is_convolution(name):
             tensors[name] = w
             continue
         module, kind = name.removesuffix(".weight"), mlx_bits(name, config["model_type"], bits, group)
@@ -462,7 +488,7 @@ def round_as_mlx(runner, model_type, plus, bits, group):
         elif "experts" in name and model_type == "gpt_oss":  # by columns
             if not name.endswith("bias"):
                 p.copy_(quantize(p.transpose(1, 2).contiguous(), bits, group)[1].transpose(1, 2))
-        elif p.dim() > 1 and "conv1d" not in name:
+        elif p.dim() > 1 and not is_convolution(name):
             p.copy_(quantize(p, *mlx_bits(name, model_type, bits, group))[1])
     if runner.head is not None and runner.head is not runner.model.get_input_embeddings().weight:
         runner.head = quantize(runner.head, bits, group)[1]

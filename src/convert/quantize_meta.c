@@ -196,8 +196,8 @@ static int check_layers(const struct quantize_source *s, const struct arch *to,
     if (experts && c->norm_topk_prob == to->gguf_plain_topk)
         return refuse(s, "norm_topk_prob", c->norm_topk_prob ? "true" : "false",
                       e);
-    if (hybrid && !c->delta.n_k_heads)
-        return refuse(s, "layer_types", "a model without linear_attention", e);
+    if (hybrid && !delta_channels(&c->delta))
+        return refuse(s, "layer_types", "a model without recurrent layers", e);
     return check_windows(s, to, e) || check_scores(s, to, e) ? -1 : 0;
 }
 
@@ -270,6 +270,22 @@ static void put_layer_sizes(const struct writer *w, const struct config *c)
     }
 }
 
+/* The number of KV heads; layers with a short convolution have none. */
+static void put_kv_heads(const struct writer *w, const struct config *c)
+{
+    static const char key[] = ".attention.head_count_kv";
+    char name[96];
+    if (!c->delta.n_short) {
+        put_size(w, key, c->n_kv_heads);
+        return;
+    }
+    put_size(w, ".shortconv.l_cache", c->delta.conv);
+    gguf_put_array(w->o, full(w, key, name), GGUF_I32, c->n_layers);
+    for (size_t i = 0; i < c->n_layers; i++)
+        gguf_put_element_i32(
+            w->o, c->layers[i].recurrent ? 0 : (int32_t)c->n_kv_heads);
+}
+
 static void put_sizes(const struct writer *w, const struct config *c)
 {
     const struct layer_config *l = &c->layers[0];
@@ -282,7 +298,7 @@ static void put_sizes(const struct writer *w, const struct config *c)
     } else {
         if (c->d_ff > 1) /* mixtures of experts may have no such field */
             put_size(w, ".feed_forward_length", c->d_ff);
-        put_size(w, ".attention.head_count_kv", c->n_kv_heads);
+        put_kv_heads(w, c);
         put_size(w, ".attention.key_length", c->head_dim);
         put_size(w, ".attention.value_length", c->head_dim);
     }

@@ -157,7 +157,8 @@ static struct quantize_order rotary_order(const struct planner *pl,
 static struct quantize_order head_order(const struct planner *pl, size_t unit)
 {
     const struct delta_config *d = &pl->c->delta;
-    if (pl->to->gguf_names->tiled == pl->p->naming.names->tiled)
+    if (!d->n_k_heads ||
+        pl->to->gguf_names->tiled == pl->p->naming.names->tiled)
         return (struct quantize_order){0};
     return (struct quantize_order){.unit = unit,
                                    .block = d->n_v_heads,

@@ -55,7 +55,8 @@ static enum dtype type_wanted(const struct quantize_type *t,
     if (id == WEIGHT_DELTA_A || id == WEIGHT_DELTA_B || id == WEIGHT_DELTA_BA)
         return t->base < DT_BLOCKS ? t->base : DT_Q8_0;
     /* llama.cpp has Q5_K, which we do not write */
-    if (id == WEIGHT_DELTA_QKV || id == WEIGHT_QKV_PROJ ||
+    if ((id == WEIGHT_DELTA_QKV && c->delta.n_k_heads) ||
+        id == WEIGHT_QKV_PROJ ||
         (is_sensitive(id) && has_more(layer, c->n_layers)))
         return t->more;
     return t->base;

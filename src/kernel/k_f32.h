@@ -63,6 +63,7 @@ static void fill_f32(struct kernels *k)
     k->clamped_swiglu = KERNEL(clamped_swiglu);
     k->glu = KERNEL(glu);
     k->add = KERNEL(add);
+    k->mul = KERNEL(mul);
     k->scale = KERNEL(scale);
     k->cap = KERNEL(cap);
     k->attn_block[DT_F32] = KERNEL(attn_block_f32);
@@ -80,6 +81,7 @@ static void fill_f32(struct kernels *k)
     k->gemm_f32[DT_BF16] = KERNEL(gemm_f32_bf16);
     k->l2norm = KERNEL(l2norm);
     k->conv_silu = KERNEL(conv_silu);
+    k->conv_gated = KERNEL(conv_gated);
     k->delta_rows = KERNEL(delta_rows);
     k->delta_state = KERNEL(delta_state);
     k->read_sum = KERNEL(read_sum);

@@ -43,14 +43,22 @@ static void KERNEL(l2norm)(float *out, const float *x, size_t n_rows, size_t d,
 
 /* ---- convolution -------------------------------------------------------- */
 
-INLINE void conv_vec(float *out, const float *const *x, size_t c,
-                     const float *w, size_t ldw, size_t n_taps, size_t n)
+INLINE vec conv_vec(const float *const *x, size_t c, const float *w, size_t ldw,
+                    size_t n_taps, size_t n)
 {
     vec z = vec_load(w + c, n) * vec_load(x[0] + c, n);
 
     UNROLL_SOME
     for (size_t j = 1; j < n_taps; j++)
         z = vec_fma(vec_load(w + j * ldw + c, n), vec_load(x[j] + c, n), z);
+    return z;
+}
+
+INLINE void conv_silu_vec(float *out, const float *const *x, size_t c,
+                          const float *w, size_t ldw, size_t n_taps, size_t n)
+{
+    const vec z = conv_vec(x, c, w, ldw, n_taps, n);
+
     vec_store(out + c, z / (vec_set1(1) + vec_exp(-z)), n);
 }
 
@@ -62,9 +70,9 @@ INLINE void conv_silu(float *out, size_t ldo, const float *const *x,
         size_t c = 0;
 
         for (; n_channels - c >= VEC_LANES; c += VEC_LANES)
-            conv_vec(out, x + t, c, w, ldw, n_taps, VEC_LANES);
+            conv_silu_vec(out, x + t, c, w, ldw, n_taps, VEC_LANES);
         if (c < n_channels)
-            conv_vec(out, x + t, c, w, ldw, n_taps, n_channels - c);
+            conv_silu_vec(out, x + t, c, w, ldw, n_taps, n_channels - c);
     }
 }
 
@@ -77,6 +85,41 @@ static void KERNEL(conv_silu)(float *out, size_t ldo, const float *const *x,
         conv_silu(out, ldo, x, w, ldw, n_channels, 4, n_tokens);
     else
         conv_silu(out, ldo, x, w, ldw, n_channels, n_taps, n_tokens);
+}
+
+INLINE void conv_gated_vec(float *out, const float *gate, const float *const *x,
+                           size_t c, const float *w, size_t ldw, size_t n_taps,
+                           size_t n)
+{
+    vec_store(out + c,
+              conv_vec(x, c, w, ldw, n_taps, n) * vec_load(gate + c, n), n);
+}
+
+INLINE void conv_gated(float *out, size_t ldo, const float *gate, size_t ldg,
+                       const float *const *x, const float *w, size_t ldw,
+                       size_t n_channels, size_t n_taps, size_t n_tokens)
+{
+    for (size_t t = 0; t < n_tokens; t++, out += ldo, gate += ldg) {
+        size_t c = 0;
+
+        for (; n_channels - c >= VEC_LANES; c += VEC_LANES)
+            conv_gated_vec(out, gate, x + t, c, w, ldw, n_taps, VEC_LANES);
+        if (c < n_channels)
+            conv_gated_vec(out, gate, x + t, c, w, ldw, n_taps, n_channels - c);
+    }
+}
+
+static void KERNEL(conv_gated)(float *out, size_t ldo, const float *gate,
+                               size_t ldg, const float *const *x,
+                               const float *w, size_t ldw, size_t n_channels,
+                               size_t n_taps, size_t n_tokens)
+{
+    /* all known models have three taps */
+    if (n_taps == 3)
+        conv_gated(out, ldo, gate, ldg, x, w, ldw, n_channels, 3, n_tokens);
+    else
+        conv_gated(out, ldo, gate, ldg, x, w, ldw, n_channels, n_taps,
+                   n_tokens);
 }
 
 /* ---- decays ------------------------------------------------------------- */

@@ -210,6 +210,21 @@ static void KERNEL(add)(float *x, const float *y, size_t n)
         add_vec(x + i, y + i, n - i);
 }
 
+INLINE void mul_vec(float *x, const float *y, size_t n)
+{
+    vec_store(x, vec_load(x, n) * vec_load(y, n), n);
+}
+
+static void KERNEL(mul)(float *x, const float *y, size_t n)
+{
+    size_t i = 0;
+
+    for (; n - i >= VEC_LANES; i += VEC_LANES)
+        mul_vec(x + i, y + i, VEC_LANES);
+    if (i < n)
+        mul_vec(x + i, y + i, n - i);
+}
+
 INLINE void cap_vec(float *x, struct cap c, size_t n)
 {
     vec_store(x, vec_cap(vec_load(x, n), c), n);

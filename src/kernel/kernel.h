@@ -276,6 +276,8 @@ struct kernels {
 
     /* Compute x += y, n elements. */
     void (*add)(float *x, const float *y, size_t n);
+    /* Compute x *= y, n elements. */
+    void (*mul)(float *x, const float *y, size_t n);
     /* Compute x *= a, n elements. */
     void (*scale)(float *x, float a, size_t n);
     /* Compute x = c tanh(x / c), n elements; 0 < c < INFINITY. Gemma 2 caps
@@ -363,6 +365,15 @@ struct kernels {
     void (*conv_silu)(float *out, size_t ldo, const float *const *x,
                       const float *w, size_t ldw, size_t n_channels,
                       size_t n_taps, size_t n_tokens);
+
+    /* Convolve each channel with its own taps, then multiply by a gate:
+     *   out[t, c] = gate[t, c] * sum over j < n_taps of w[j, c] * x[t + j][c]
+     * with a fixed order of sums. As conv_silu, with
+     *   gate  f32 [n_tokens, n_channels], ldg floats from token to token; may
+     *         be out */
+    void (*conv_gated)(float *out, size_t ldo, const float *gate, size_t ldg,
+                       const float *const *x, const float *w, size_t ldw,
+                       size_t n_channels, size_t n_taps, size_t n_tokens);
 
     /* Compute u and o of a Gated DeltaNet head for the positions [from, to) of
      * a block, with a fixed order of sums: each row of u and o has the same

@@ -18,7 +18,8 @@ static const struct arch *const families[] = {
     &arch_seed_oss,       &arch_ernie45,
     &arch_exaone4,        &arch_gemma4,
     &arch_gemma4_unified, &arch_gemma4_unified_text,
-    &arch_gpt_oss};
+    &arch_gpt_oss,        &arch_lfm2,
+    &arch_lfm2moe};
 
 enum { N_FAMILIES = sizeof families / sizeof *families };
 

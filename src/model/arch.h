@@ -12,6 +12,7 @@
 
 struct config;
 struct fixed_field;
+struct input;
 struct layer;
 struct model;
 struct names;
@@ -39,8 +40,10 @@ enum activation {
 
 /* How a router's scores become the weights of a token's experts. */
 enum routing_rule {
-    ROUTING_ALL,   /* softmax over all experts, then the largest */
-    ROUTING_CHOSEN /* the largest scores, then softmax over these */
+    ROUTING_ALL,    /* softmax over all experts, then the largest */
+    ROUTING_CHOSEN, /* the largest scores, then softmax over these */
+    ROUTING_SIGMOID /* sigmoid of each score; the largest, perhaps with a bias
+                       that counts for the choice only */
 };
 
 /* Which blocks layers of attention and an MLP or experts have. What a file may
@@ -64,6 +67,24 @@ struct blocks {
                             up_proj */
     bool experts_beside; /* layers with experts also have a dense MLP, and both
                             results are added: Gemma 4 */
+};
+
+/* Layers that are recurrent in place of attention. */
+struct recurrence {
+    const char *layer_type; /* in layer_types */
+
+    /* Bind the weights of layer i without its MLP, as arch.bind_layer does. */
+    int (*bind)(struct model *m, struct layer *l, size_t i,
+                struct qwick_err *e);
+
+    /* Compute layer i up to its last product: the contract of pass_attention,
+     * n as in arch.layer. */
+    struct input (*run)(struct worker *w, size_t i, const float *norm,
+                        size_t n);
+
+    /* Return the cost of the layer without its MLP in a pass over n tokens, of
+     * which it computes n_kept to the end. */
+    struct cost (*cost)(const struct model *m, size_t n, size_t n_kept);
 };
 
 struct arch {
@@ -115,6 +136,8 @@ struct arch {
     bool gguf_fused_experts; /* GGUF files have gate_proj and up_proj of all
                                 experts in one tensor */
     struct blocks blocks;
+    const struct recurrence *recurrence; /* of layer_config.recurrent; NULL: no
+                                            layer is */
     const struct fixed_field *fixed; /* of config.json, see fixed.h; has been
                                         checked before read_config */
 
@@ -177,7 +200,7 @@ const struct arch *arch_in_gguf(const struct arch *a);
 extern const struct arch arch_ernie45, arch_exaone4, arch_gemma1, arch_gemma2,
     arch_gemma3, arch_gemma4,
     arch_gemma4_unified, arch_gemma4_unified_text, arch_glm4, arch_gpt_oss,
-    arch_granite, arch_llama, arch_ministral3, arch_mistral, arch_mixtral,
+    arch_granite, arch_lfm2, arch_lfm2moe, arch_llama, arch_ministral3, arch_mistral, arch_mixtral,
     arch_olmo2, arch_olmo3, arch_phi3, arch_qwen2, arch_qwen25vl, arch_qwen2moe,
     arch_qwen2vl, arch_qwen3, arch_qwen35, arch_qwen35moe, arch_qwen3moe,
     arch_qwen3next, arch_qwen3vl, arch_qwen3vlmoe, arch_seed_oss, arch_smollm3;

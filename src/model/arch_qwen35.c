@@ -142,34 +142,6 @@ static int read_config_moe(struct config *c, const struct section *s,
 /* ---- weights --------------------------------------------------------------
  */
 
-/* The convolution, which files have by channels, by taps. */
-static int bind_conv(struct weights *w, struct delta *l,
-                     const struct delta_config *d, size_t i,
-                     struct qwick_err *e)
-{
-    struct weight_ref ref = layer_weight(WEIGHT_DELTA_CONV, i);
-    size_t n = delta_channels(d), has[3] = {0}, want[3] = {n, 1, d->conv};
-    size_t rank = weights_shape(w, ref, has, 3);
-    float *by_channel, *by_tap = malloc(n * d->conv * sizeof *by_tap);
-    if (!by_tap)
-        return err_oom(e, n * d->conv * sizeof *by_tap);
-    if (rank == 2 || (rank == 3 && has[2] == 1)) {
-        want[1] = d->conv;
-        want[2] = 1;
-    }
-    if (weights_array(w, &by_channel, want, rank == 2 ? 2 : 3, ref, e)) {
-        free(by_tap);
-        return -1;
-    }
-    for (size_t c = 0; c < n; c++)
-        for (size_t k = 0; k < d->conv; k++)
-            by_tap[k * n + c] = by_channel[c * d->conv + k];
-    memcpy(by_channel, by_tap, n * d->conv * sizeof *by_tap);
-    free(by_tap);
-    l->conv = by_channel;
-    return 0;
-}
-
 static int bind_decay(struct weights *w, struct delta *l, size_t n, size_t i,
                       struct qwick_err *e)
 {
@@ -227,21 +199,11 @@ static int bind_delta(struct model *m, struct layer *layer, size_t i,
     return layer_bind_norms(m, layer, i, e) || bind_inputs(m, l, i, e) ||
                    weights_matrix(w, &l->out, d, v_dim,
                                   layer_weight(WEIGHT_DELTA_OUT, i), e) ||
-                   bind_conv(w, l, c, i, e) || bind_decay(w, l, n, i, e) ||
+                   layer_bind_conv(m, &l->conv, i, e) || bind_decay(w, l, n, i, e) ||
                    weights_vector(w, &l->dt_bias, n,
                                   layer_weight(WEIGHT_DELTA_DT_BIAS, i), e) ||
                    weights_vector(w, &l->norm, c->d_v,
                                   layer_weight(WEIGHT_DELTA_NORM, i), e)
-               ? -1
-               : 0;
-}
-
-static int bind_layer(struct model *m, struct layer *l, size_t i,
-                      struct qwick_err *e)
-{
-    return (m->config.layers[i].recurrent ? bind_delta
-                                          : layer_bind_attention)(m, l, i, e) ||
-                   layer_bind_mlp(m, l, i, e)
                ? -1
                : 0;
 }
@@ -251,19 +213,8 @@ static const struct names *const schemes[] = {&names_qwen35_mlx, &names_qwen35,
 static const struct names *const next_schemes[] = {
     &names_qwen3next_mlx, &names_qwen3next, &names_qwen3next_gguf, NULL};
 
-/* ---- the layer ------------------------------------------------------------
+/* ---- recurrent layers -----------------------------------------------------
  */
-
-static void layer(struct worker *w, size_t i, size_t n)
-{
-    const struct layer *l = &w->p->m->layers[i];
-    bool recurrent = w->p->m->config.layers[i].recurrent;
-    struct input in = recurrent ? pass_delta(w, i, l->input_norm, n)
-                                : pass_attention(w, i, l->input_norm, n);
-    const struct matrix *out = recurrent ? &l->delta.out : &l->attn.o_proj;
-    if (!w->stopped && n > 0)
-        layer_finish(w, l, out, &in, n, i + 1);
-}
 
 /* The recurrence multiplies three times by a state or adds to it, and decays
  * it. */
@@ -279,22 +230,16 @@ static struct cost delta_cost(const struct model *m, size_t n, size_t n_kept)
                                   (double)n_kept * 2 * d * v_dim};
 }
 
-static struct cost qwen35_cost(const struct model *m, size_t i, size_t pos,
-                               size_t n, size_t n_kept)
-{
-    if (!m->config.layers[i].recurrent)
-        return layer_cost(m, i, pos, n, n_kept);
-    struct cost c = delta_cost(m, n, n_kept);
-    c.flops += layer_mlp_flops(m, i, n_kept);
-    return c;
-}
+static const struct recurrence recurrence = {.layer_type = "linear_attention",
+                                             .bind = bind_delta,
+                                             .run = pass_delta,
+                                             .cost = delta_cost};
 
 /* What the families share. */
 #define QWEN35                                                                \
     .partial_rotary = true,                                                   \
     .blocks = {.attn_norm = true, .mlp_norm = true, .qk_norm = QK_NORM_HEAD}, \
-    .bind_layer = bind_layer, .layer = layer, .ahead = layer_ahead,           \
-    .layer_cost = qwen35_cost
+    .recurrence = &recurrence, LAYER_FUNCTIONS
 
 const struct arch arch_qwen35 = {.model_type = "qwen3_5_text",
                                  .wrapped = "qwen3_5",

@@ -542,18 +542,28 @@ static const struct attn_plan *plan_of(const struct pass *p, size_t layer)
 }
 
 /* From s->q, s->k, s->v: norms and RoPE, keys and values into the caches, and
- * attention to s->attn, or to s->attn16 where o_proj reads bf16. */
-static void attend_all(struct worker *w, size_t layer, size_t n)
+ * attention. Returns its results. */
+static struct input attend_all(struct worker *w, size_t layer, size_t n)
 {
     const struct pass *p = w->p;
     const struct matrix *o_proj = &p->m->layers[layer].attn.o_proj;
     bool out16 = pass_act_type(p, o_proj, n) == ACT_BF16;
     (p->single ? decode_attention
                : prefill_attention)(w, layer, plan_of(p, layer), out16);
+    return pass_mixed(w, layer, o_proj, n, out16);
+}
+
+struct input pass_mixed(struct worker *w, size_t layer,
+                        const struct matrix *out, size_t n, bool is_bf16)
+{
+    const struct pass *p = w->p;
+    struct scratch *s = p->s;
     if (layer == p->m->last_stored && w->tid == 0)
         pass_keep_rows(p);
-    pass_ahead_all(w, &o_proj, 1, n);
+    pass_ahead_all(w, &out, 1, n);
     pass_barrier(w, PART_ATTENTION);
+    return n && !is_bf16 ? pass_round(w, s->attn, s->attn16, &s->attn8, n, out)
+                         : (struct input){.bf16 = s->attn16};
 }
 
 struct input pass_attention(struct worker *w, size_t layer, const float *norm,
@@ -578,10 +588,7 @@ struct input pass_attention(struct worker *w, size_t layer, const float *norm,
         return in;
     if (p->m->config.arch->blocks.qk_norm == QK_NORM_ROW)
         normalise_rows(w, layer);
-    attend_all(w, layer, n);
-    if (n && pass_act_type(p, &a->o_proj, n) != ACT_BF16)
-        return pass_round(w, s->attn, s->attn16, &s->attn8, n, &a->o_proj);
-    return (struct input){.bf16 = s->attn16};
+    return attend_all(w, layer, n);
 }
 
 /* Tokens of a span that make a tile in layers with n_kv_heads, at least one: a

@@ -177,7 +177,8 @@ int config_read_layer_types(struct config *c, const struct section *s,
         const struct json_value *t = &types->items[i];
         if (json_equals(t, "full_attention"))
             continue;
-        if (c->delta.n_k_heads && json_equals(t, "linear_attention")) {
+        if (delta_channels(&c->delta) &&
+            json_equals(t, c->arch->recurrence->layer_type)) {
             c->layers[i].recurrent = true;
             continue;
         }
@@ -395,6 +396,7 @@ int config_load(struct config *c, const struct checkpoint *ck,
 {
     *c = (struct config){.embed_scale = 1,
                          .residual_scale = 1,
+                         .routed_scale = 1,
                          .logit_scale = 1,
                          .temperature = 1,
                          .top_p = 1,

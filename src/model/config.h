@@ -94,23 +94,28 @@ struct layer_config {
     size_t n_experts;  /* 0: one dense MLP */
     size_t n_active;   /* experts of each token; 0 without experts */
     size_t shared_ff;  /* rows of the shared expert's gate_proj; 0: none */
-    bool recurrent;    /* Gated DeltaNet in place of attention: the layer has no
-                          keys and values, but a state */
+    bool recurrent;    /* Gated DeltaNet or a short convolution in place of
+                          attention: the layer has no keys and values, but a
+                          state */
 };
 
-/* The shape of all Gated DeltaNet layers. */
+/* The shape of all recurrent layers: Gated DeltaNet, or a short convolution,
+ * whose state is only the tail of the convolution. */
 struct delta_config {
     size_t n_k_heads; /* linear_num_key_heads; 0: the model has no such layer */
     size_t n_v_heads; /* linear_num_value_heads, a multiple of n_k_heads */
     size_t d_k;       /* linear_key_head_dim */
     size_t d_v;       /* linear_value_head_dim */
-    size_t conv;      /* linear_conv_kernel_dim */
+    size_t conv;      /* linear_conv_kernel_dim, conv_L_cache */
+    size_t n_short;   /* channels of a short convolution; 0: the model has no
+                         such layer */
 };
 
-/* Channels of the convolution: queries, keys, then values. */
+/* Channels of the convolution: queries, keys, then values; or those of a short
+ * one. */
 static inline size_t delta_channels(const struct delta_config *d)
 {
-    return 2 * d->n_k_heads * d->d_k + d->n_v_heads * d->d_v;
+    return 2 * d->n_k_heads * d->d_k + d->n_v_heads * d->d_v + d->n_short;
 }
 
 struct config {
@@ -168,6 +173,10 @@ struct config {
     bool attention_gate; /* q_proj has a head of gates behind each head of
                             queries */
     size_t sliding_window; /* sliding_window where use_sliding_window, or 0 */
+    bool select_bias;      /* use_expert_bias: the choice of experts adds
+                              biases to their scores */
+    float routed_scale;    /* routed_scaling_factor: of the weights of a token's
+                              experts; 1 unless the family has another */
     bool norm_topk_prob;   /* norm_topk_prob: the weights of a token's experts
                               sum to 1 */
     struct delta_config delta;
@@ -269,7 +278,7 @@ int config_check_head_dim(const struct config *c, const struct section *s,
                           struct qwick_err *e);
 
 /* Read layer_types: full_attention, sliding_attention with c->sliding_window,
- * or linear_attention with c->delta. */
+ * or the arch's recurrent layers with c->delta. */
 int config_read_layer_types(struct config *c, const struct section *s,
                             struct qwick_err *e);
 

@@ -49,6 +49,10 @@ static const struct section_name names[] = {
     {"shared_expert_intermediate_size", ".expert_shared_feed_forward_length"},
     {"full_attention_interval", ".full_attention_interval"},
     {"partial_rotary_factor", ".rope.dimension_count"},
+    {"expert_gating_func", ".expert_gating_func"},
+    {"conv_L_cache", ".shortconv.l_cache"},
+    {"num_dense_layers", ".leading_dense_block_count"},
+    {"routed_scaling_factor", ".expert_weights_scale"},
     {"linear_conv_kernel_dim", ".ssm.conv_kernel"},
     {"linear_key_head_dim", ".ssm.state_size"},
     {"linear_num_key_heads", ".ssm.group_count"},
@@ -401,13 +405,13 @@ static void put_layers(struct writer *w)
     w->bad |= buf_putc(&w->out, '}');
 }
 
-/* The layers of Gated DeltaNet, if the file lists them. Without a list
+/* The recurrent layers, if the file lists them. Without a list
  * full_attention_interval counts. */
-static void put_recurrent(struct writer *w)
+static void put_recurrent(struct writer *w, const struct arch *a)
 {
     uint64_t n = integer(w, ".block_count");
     uint64_t extra = integer(w, ".nextn_predict_layers");
-    if (!w->keys.hybrid || !entry(w, ".attention.recurrent_layers") ||
+    if (!w->keys.hybrid || !gguf_keys_lists_recurrent(&w->keys) ||
         n > MAX_LAYERS || extra > n)
         return;
     put_name(w, "layer_types");
@@ -415,7 +419,7 @@ static void put_recurrent(struct writer *w)
     for (uint64_t i = 0; i < n - extra; i++) {
         w->bad |= i ? buf_putc(&w->out, ',') : 0;
         w->bad |= buf_json_cstr(&w->out, gguf_keys_recurrent(&w->keys, i)
-                                             ? "linear_attention"
+                                             ? a->recurrence->layer_type
                                              : "full_attention");
     }
     w->bad |= buf_putc(&w->out, ']');
@@ -638,6 +642,7 @@ static int set_biases(struct config *c, const struct gguf *g)
                   in_some_layer(c, g, "attn_v.bias");
     c->o_bias = in_some_layer(c, g, "attn_output.bias");
     c->mlp_bias = in_some_layer(c, g, "ffn_down.bias");
+    c->select_bias = in_some_layer(c, g, "exp_probs_b.bias");
     return 0;
 }
 
@@ -666,7 +671,7 @@ int config_read_gguf(struct config *c, const struct gguf *g,
     put_implied(&w, c->arch);
     put_scaling(&w, c->arch);
     put_stop_ids(&w);
-    put_recurrent(&w);
+    put_recurrent(&w, c->arch);
     put_layers(&w);
     int rc = put_windows(&w, c->arch->gguf_pattern, e);
     w.bad |= buf_putc(&w.out, '}');

@@ -77,6 +77,21 @@ static bool is_layered(const struct gguf_keys *k, const struct gguf_value *v)
            v->n == (n->u | (uint64_t)n->i);
 }
 
+/* The numbers of KV heads, if some layer has none. */
+static const struct gguf_value *find_no_heads(const struct gguf_keys *k)
+{
+    const struct gguf_value *v = gguf_keys_find(k, ".attention.head_count_kv");
+    for (size_t i = 0; v && is_layered(k, v) && i < v->n; i++)
+        if (gguf_int_at(v, i) == 0)
+            return v;
+    return NULL;
+}
+
+bool gguf_keys_lists_recurrent(const struct gguf_keys *k)
+{
+    return gguf_keys_find(k, recurrent_key) || find_no_heads(k);
+}
+
 bool gguf_keys_recurrent(const struct gguf_keys *k, size_t i)
 {
     const struct gguf_value *v = gguf_keys_find(k, recurrent_key);
@@ -84,6 +99,9 @@ bool gguf_keys_recurrent(const struct gguf_keys *k, size_t i)
         return false;
     if (v)
         return is_layered(k, v) && i < v->n && gguf_int_at(v, i) != 0;
+    v = find_no_heads(k);
+    if (v)
+        return i < v->n && gguf_int_at(v, i) == 0;
     v = gguf_keys_find(k, ".full_attention_interval");
     uint64_t interval = v ? v->u | (uint64_t)v->i : 4;
     return interval == 0 || (i + 1) % interval != 0;

@@ -40,8 +40,12 @@ bool gguf_keys_shared(const struct gguf_keys *k, const struct gguf_value *v,
 bool gguf_keys_at(const struct gguf_keys *k, const char *key, size_t i,
                   int64_t *out);
 
-/* Return whether layer i is recurrent: by attention.recurrent_layers, or every
- * layer but each full_attention_interval-th, 4 if the file does not say. */
+/* Return whether the file lists the recurrent layers: attention.recurrent_layers
+ * has them, or attention.head_count_kv is 0 for them. */
+bool gguf_keys_lists_recurrent(const struct gguf_keys *k);
+
+/* Return whether layer i is recurrent: by the list, or every layer but each
+ * full_attention_interval-th, 4 if the file does not say. */
 bool gguf_keys_recurrent(const struct gguf_keys *k, size_t i);
 
 /* QWICK_ERR_MODEL, with the key and its value, if a key of the architecture

@@ -18,7 +18,8 @@ static bool same_config(const struct config *a, const struct config *b)
            a->delta.n_k_heads == b->delta.n_k_heads &&
            a->delta.n_v_heads == b->delta.n_v_heads &&
            a->delta.d_k == b->delta.d_k && a->delta.d_v == b->delta.d_v &&
-           a->delta.conv == b->delta.conv;
+           a->delta.conv == b->delta.conv &&
+           a->delta.n_short == b->delta.n_short;
 }
 
 static bool same_rope(const struct rope *a, const struct rope *b)

@@ -496,11 +496,5 @@ struct input pass_delta(struct worker *w, size_t layer, const float *norm,
         return in;
     bool out16 = pass_act_type(p, out, n) == ACT_BF16;
     do_units(w, layer, out16);
-    if (layer == p->m->last_stored && w->tid == 0)
-        pass_keep_rows(p);
-    pass_ahead_all(w, &out, 1, n);
-    pass_barrier(w, PART_ATTENTION);
-    if (n && !out16)
-        return pass_round(w, s->attn, s->attn16, &s->attn8, n, out);
-    return (struct input){.bf16 = s->attn16};
+    return pass_mixed(w, layer, out, n, out16);
 }

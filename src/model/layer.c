@@ -1,5 +1,8 @@
 #include "model/layer.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "model/cost.h"
 #include "model/model.h"
 #include "model/moe.h"
@@ -172,10 +175,42 @@ int layer_bind_mlp(struct model *m, struct layer *l, size_t i,
                : 0;
 }
 
+int layer_bind_conv(struct model *m, float **out, size_t i,
+                    struct qwick_err *e)
+{
+    const struct weight_ref ref = layer_weight(WEIGHT_DELTA_CONV, i);
+    size_t n = delta_channels(&m->config.delta), taps = m->config.delta.conv;
+    size_t has[3] = {0}, want[3] = {n, 1, taps};
+    size_t rank = weights_shape(&m->weights, ref, has, 3);
+    float *by_channel, *by_tap = malloc(n * taps * sizeof *by_tap);
+    if (!by_tap)
+        return err_oom(e, n * taps * sizeof *by_tap);
+    if (rank == 2 || (rank == 3 && has[2] == 1)) {
+        want[1] = taps;
+        want[2] = 1;
+    }
+    if (weights_array(&m->weights, &by_channel, want, rank == 2 ? 2 : 3, ref,
+                      e)) {
+        free(by_tap);
+        return -1;
+    }
+    for (size_t c = 0; c < n; c++)
+        for (size_t k = 0; k < taps; k++)
+            by_tap[k * n + c] = by_channel[c * taps + k];
+    memcpy(by_channel, by_tap, n * taps * sizeof *by_tap);
+    free(by_tap);
+    *out = by_channel;
+    return 0;
+}
+
 int layer_bind(struct model *m, struct layer *l, size_t i, struct qwick_err *e)
 {
-    return layer_bind_attention(m, l, i, e) || layer_bind_mlp(m, l, i, e) ? -1
-                                                                          : 0;
+    const struct recurrence *r = m->config.arch->recurrence;
+    return (m->config.layers[i].recurrent ? r->bind
+                                          : layer_bind_attention)(m, l, i, e) ||
+                   layer_bind_mlp(m, l, i, e)
+               ? -1
+               : 0;
 }
 
 /* ---- the layer ------------------------------------------------------------
@@ -290,10 +325,14 @@ void layer_finish(struct worker *w, const struct layer *l,
 
 void layer_run(struct worker *w, size_t i, size_t n)
 {
-    const struct layer *l = &w->p->m->layers[i];
-    struct input in = pass_attention(w, i, l->input_norm, n);
+    const struct model *m = w->p->m;
+    const struct layer *l = &m->layers[i];
+    bool recurrent = m->config.layers[i].recurrent;
+    struct input in = (recurrent ? m->config.arch->recurrence->run
+                                 : pass_attention)(w, i, l->input_norm, n);
     if (!w->stopped && n > 0)
-        layer_finish(w, l, &l->attn.o_proj, &in, n, i + 1);
+        layer_finish(w, l, recurrent ? &l->delta.out : &l->attn.o_proj, &in, n,
+                     i + 1);
 }
 
 /* ---- costs ----------------------------------------------------------------
@@ -327,7 +366,9 @@ double layer_mlp_flops(const struct model *m, size_t i, size_t n)
 struct cost layer_cost(const struct model *m, size_t i, size_t pos, size_t n,
                        size_t n_kept)
 {
-    struct cost c = attention_cost(m, i, pos, n, n_kept);
+    struct cost c = m->config.layers[i].recurrent
+                        ? m->config.arch->recurrence->cost(m, n, n_kept)
+                        : attention_cost(m, i, pos, n, n_kept);
     c.flops += layer_mlp_flops(m, i, n_kept);
     return c;
 }

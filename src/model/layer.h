@@ -5,8 +5,8 @@
  *   y = h + r * post(down_proj(act(gate_proj(norm(h))) * up_proj(norm(h))))
  *
  * Each norm, the norms and rotation of q and k, the biases and the residual
- * scale r may be absent. Families whose layers are other computations use some
- * of these functions. The contracts of arch.h hold. */
+ * scale r may be absent. In recurrent layers, arch.recurrence takes the place of
+ * attention. The contracts of arch.h hold. */
 #ifndef MODEL_LAYER_H
 #define MODEL_LAYER_H
 
@@ -37,6 +37,11 @@ int layer_bind_attention(struct model *m, struct layer *l, size_t i,
 /* Bind the experts of layer i, or its dense MLP with the d_ff of the layer. */
 int layer_bind_mlp(struct model *m, struct layer *l, size_t i,
                    struct qwick_err *e);
+
+/* Bind the convolution of recurrent layer i: *out [conv, channels], the
+ * transpose of what files have. */
+int layer_bind_conv(struct model *m, float **out, size_t i,
+                    struct qwick_err *e);
 
 /* arch.bind_layer */
 int layer_bind(struct model *m, struct layer *l, size_t i, struct qwick_err *e);

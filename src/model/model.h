@@ -63,9 +63,12 @@ struct experts {
         *post_norm;         /* [d_model] before the experts, and of their sum */
     float *dense_post_norm; /* [d_model] of the dense MLP's result */
     float *scales;          /* [n] factors of the weights of experts */
+    float *select_bias;     /* [n] of the scores by which experts are chosen;
+                               NULL: none */
     enum routing_rule routing;
     bool normalise; /* divide the weights of a token's experts by their sum */
-    float scale;    /* the residual scale */
+    float sum_eps;  /* added to that sum */
+    float scale;    /* of the weights; includes the residual scale */
     void (*glu)(float *out, const float *gate, const float *up, size_t n);
 };
 

@@ -5,8 +5,10 @@
  *       p[e] * down_proj[e](glu(gate_proj[e](x), up_proj[e](x)))
  *
  * where the chosen p[e] may be divided by their sum. With ROUTING_CHOSEN, p is
- * the softmax over the n_active largest scores (GptOssTopKRouter). Router and
- * experts may have biases, and experts a factor each. A shared expert
+ * the softmax over the n_active largest scores (GptOssTopKRouter); with
+ * ROUTING_SIGMOID, it is the sigmoid of the score, and a bias may be added to it
+ * for the choice (Lfm2MoeSparseMoeBlock). Router and experts may have biases, and
+ * experts a factor each. A shared expert
  * (Qwen3_5MoeSparseMoeBlock) adds sigmoid(shared_gate . x) times its result to
  * y.
  *
@@ -121,15 +123,24 @@ static void softmax(const struct kernels *k, float *p, size_t n)
 }
 
 /* Choose the experts of a token from its scores p, which become probabilities
- * with ROUTING_ALL. Scores that are NaN also choose some experts. */
+ * unless those depend on the choice. biased [n] is overwritten. Scores that are
+ * NaN also choose some experts. */
 static void choose(const struct kernels *k, const struct experts *x, float *p,
-                   uint32_t *expert)
+                   float *biased, uint32_t *expert)
 {
     size_t n_active = x->n_active;
+    const float *by = p;
     if (x->routing == ROUTING_ALL)
         softmax(k, p, x->n);
+    for (size_t e = 0; e < x->n && x->routing == ROUTING_SIGMOID; e++)
+        p[e] = 1 / (1 + expf(-p[e]));
+    if (x->select_bias) {
+        memcpy(biased, p, x->n * sizeof *p);
+        k->add(biased, x->select_bias, x->n);
+        by = biased;
+    }
     for (size_t e = 0; e < x->n; e++)
-        insert(expert, e < n_active ? e : n_active, n_active, p, (uint32_t)e);
+        insert(expert, e < n_active ? e : n_active, n_active, by, (uint32_t)e);
 }
 
 static void weigh(const struct kernels *k, const struct experts *x,
@@ -144,7 +155,7 @@ static void weigh(const struct kernels *k, const struct experts *x,
     for (size_t i = 0; i < n_active; i++)
         total += weight[i];
     for (size_t i = 0; i < n_active && x->normalise; i++)
-        weight[i] /= total;
+        weight[i] /= total + x->sum_eps;
     for (size_t i = 0; i < n_active && x->scales; i++)
         weight[i] *= x->scales[expert[i]];
     for (size_t i = 0; i < n_active; i++)
@@ -160,7 +171,7 @@ static struct choice choose_all(struct worker *w, const struct experts *x,
     bool private = n <= SCRATCH_PRIVATE_TOKENS;
     struct choice c = private ? w->own->choice : s->choice;
     size_t begin, end, a = x->n_active;
-    float *own = w->own->work; /* [n_experts] */
+    float *own = w->own->work, *biased = own + x->n; /* [n_experts] each */
     par_split(private ? x->n : n, private ? 8 : 1, w->tid, w->n_threads, &begin,
               &end);
     if (private)
@@ -174,7 +185,7 @@ static struct choice choose_all(struct worker *w, const struct experts *x,
     }
     for (size_t t = begin; t < end; t++) {
         memcpy(own, s->router + t * x->n, x->n * sizeof *own);
-        choose(w->k, x, own, c.expert + t * a);
+        choose(w->k, x, own, biased, c.expert + t * a);
         weigh(w->k, x, own, c.expert + t * a, c.weight + t * a);
     }
     if (!private)

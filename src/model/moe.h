@@ -23,6 +23,10 @@ struct section;
 int experts_read_config(struct config *c, const struct section *s, size_t d_ff,
                         struct qwick_err *e);
 
+/* Let the first n layers have no experts, but a dense MLP of
+ * intermediate_size. */
+void experts_leave_dense(struct config *c, size_t n);
+
 /* shared_expert_intermediate_size: sets shared_ff of the layers that have
  * experts. */
 int experts_read_shared(struct config *c, const struct section *s,

@@ -88,6 +88,15 @@ int experts_read_config(struct config *c, const struct section *s, size_t d_ff,
     return 0;
 }
 
+void experts_leave_dense(struct config *c, size_t n)
+{
+    for (size_t i = 0; i < n && i < c->n_layers; i++) {
+        struct layer_config *l = &c->layers[i];
+        l->n_experts = l->n_active = l->expert_ff = 0;
+        l->d_ff = c->d_ff;
+    }
+}
+
 int experts_read_shared(struct config *c, const struct section *s,
                         struct qwick_err *e)
 {
@@ -281,10 +290,13 @@ static int bind_router(struct model *m, struct experts *x, size_t layer,
 {
     struct weights *w = &m->weights;
     const struct weight_ref router = {.id = WEIGHT_ROUTER, .layer = layer},
-                            bias = {.id = WEIGHT_ROUTER_BIAS, .layer = layer};
+                            bias = {.id = WEIGHT_ROUTER_BIAS, .layer = layer},
+                            select = {.id = WEIGHT_SELECT_BIAS, .layer = layer};
     if (weights_matrix(w, &x->router, x->n, m->config.d_model, router, e) ||
         (m->config.expert_bias &&
-         weights_vector(w, &x->router_bias, x->n, bias, e)))
+         weights_vector(w, &x->router_bias, x->n, bias, e)) ||
+        (m->config.select_bias &&
+         weights_vector(w, &x->select_bias, x->n, select, e)))
         return -1;
     x->router.f32_only = true;
     return 0;
@@ -305,7 +317,7 @@ static int bind_shared(struct model *m, struct experts *x, size_t layer,
         {&x->shared_gate, WEIGHT_SHARED_GATE, 1, d},
     };
     x->shared.glu = x->glu;
-    x->shared.scale = x->scale;
+    x->shared.scale = m->config.residual_scale;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         const struct weight_ref ref = {.id = parts[i].id, .layer = layer};
         if (weights_matrix(&m->weights, parts[i].out, parts[i].rows,
@@ -357,6 +369,9 @@ static int allocate(struct experts *x, size_t n, struct qwick_err *e)
     return 0;
 }
 
+/* Sigmoids may all be nearly 0 (Lfm2MoeSparseMoeBlock). */
+#define SIGMOID_EPS 1e-6f
+
 int experts_bind(struct model *m, struct experts *x, size_t layer,
                  struct qwick_err *e)
 {
@@ -371,9 +386,10 @@ int experts_bind(struct model *m, struct experts *x, size_t layer,
     x->n_active = l->n_active;
     x->d_ff = l->expert_ff;
     x->routing = a->blocks.routing;
-    x->normalise = c->norm_topk_prob && x->routing == ROUTING_ALL;
+    x->normalise = c->norm_topk_prob && x->routing != ROUTING_CHOSEN;
+    x->sum_eps = x->routing == ROUTING_SIGMOID ? SIGMOID_EPS : 0;
     x->glu = model_glu(m);
-    x->scale = c->residual_scale;
+    x->scale = c->residual_scale * c->routed_scale;
     /* GGUF files fuse them, too, in the order of products */
     bool hub = w->naming.names != a->gguf_names;
     const struct role roles[] = {

@@ -223,9 +223,8 @@ const struct names names_qwen3next_mlx = {.config = "config.json",
 
 #define BLOCK "blk.#."
 
-#define GGUF_COMMON                                                            \
+#define GGUF_BODY                                                              \
     [WEIGHT_EMBED] = {"token_embd.weight"}, [WEIGHT_HEAD] = {"output.weight"}, \
-    [WEIGHT_NORM] = {"output_norm.weight"},                                    \
     [WEIGHT_ROPE_FACTORS] = {"rope_freqs.weight"},                             \
     [WEIGHT_ROPE_SHORT] = {"rope_factors_short.weight"},                       \
     [WEIGHT_ROPE_LONG] = {"rope_factors_long.weight"},                         \
@@ -255,6 +254,8 @@ const struct names names_qwen3next_mlx = {.config = "config.json",
     [WEIGHT_EXPERTS_GATE_BIAS] = {BLOCK "ffn_gate_exps.bias"},                 \
     [WEIGHT_EXPERTS_UP_BIAS] = {BLOCK "ffn_up_exps.bias"},                     \
     [WEIGHT_EXPERTS_DOWN_BIAS] = {BLOCK "ffn_down_exps.bias"}
+
+#define GGUF_COMMON [WEIGHT_NORM] = {"output_norm.weight"}, GGUF_BODY
 
 #define GGUF_GATE_UP                                                     \
     [WEIGHT_GATE_PROJ] = {BLOCK "ffn_gate.weight"}, [WEIGHT_UP_PROJ] = { \
@@ -331,6 +332,55 @@ const struct names names_qwen3next_gguf = {
     .prefixes = {"", NULL},
     .of = {QWEN35_GGUF, [WEIGHT_DELTA_QKVZ] = {BLOCK "ssm_in.weight"},
            [WEIGHT_DELTA_BA] = {BLOCK "ssm_ba.weight"}}};
+
+#define SHORT LAYER "conv."
+#define FEED  LAYER "feed_forward."
+
+/* mlx-lm stacks the experts of LFM2-MoE, and calls the dense MLP's matrices as
+ * theirs; transformers may fuse experts, without ".weight". */
+const struct names names_lfm2 = {
+    .config = "config.json",
+    .prefixes = HUB_PREFIXES,
+    .of = {
+        HUB_HEAD,
+        [WEIGHT_EMBED] = {"@embed_tokens.weight"},
+        [WEIGHT_NORM] = {"@embedding_norm.weight"},
+        [WEIGHT_ATTN_NORM] = {LAYER "operator_norm.weight"},
+        [WEIGHT_MLP_NORM] = {LAYER "ffn_norm.weight"},
+        [WEIGHT_Q_PROJ] = {ATTN "q_proj.weight"},
+        [WEIGHT_K_PROJ] = {ATTN "k_proj.weight"},
+        [WEIGHT_V_PROJ] = {ATTN "v_proj.weight"},
+        [WEIGHT_O_PROJ] = {ATTN "out_proj.weight"},
+        [WEIGHT_Q_NORM] = {ATTN "q_layernorm.weight"},
+        [WEIGHT_K_NORM] = {ATTN "k_layernorm.weight"},
+        [WEIGHT_GATE_PROJ] = {FEED "w1.weight", FEED "gate_proj.weight"},
+        [WEIGHT_UP_PROJ] = {FEED "w3.weight", FEED "up_proj.weight"},
+        [WEIGHT_DOWN_PROJ] = {FEED "w2.weight", FEED "down_proj.weight"},
+        [WEIGHT_ROUTER] = {FEED "gate.weight"},
+        [WEIGHT_SELECT_BIAS] = {FEED "expert_bias"},
+        [WEIGHT_EXPERT_GATE] = {FEED "experts.*.w1.weight"},
+        [WEIGHT_EXPERT_UP] = {FEED "experts.*.w3.weight"},
+        [WEIGHT_EXPERT_DOWN] = {FEED "experts.*.w2.weight"},
+        [WEIGHT_EXPERTS_GATE] = {FEED "switch_mlp.gate_proj.weight"},
+        [WEIGHT_EXPERTS_UP] = {FEED "switch_mlp.up_proj.weight"},
+        [WEIGHT_EXPERTS_GATE_UP] = {FEED "experts.gate_up_proj"},
+        [WEIGHT_EXPERTS_DOWN] = {FEED "switch_mlp.down_proj.weight",
+                                 FEED "experts.down_proj"},
+        [WEIGHT_DELTA_QKV] = {SHORT "in_proj.weight"},
+        [WEIGHT_DELTA_CONV] = {SHORT "conv.weight"},
+        [WEIGHT_DELTA_OUT] = {SHORT "out_proj.weight"}}};
+
+/* The last norm has an embedding's name. */
+const struct names names_lfm2_gguf = {
+    .config = "its metadata",
+    .prefixes = {"", NULL},
+    .of = {GGUF_BODY, GGUF_GATE_UP,
+           [WEIGHT_NORM] = {"token_embd_norm.weight"},
+           [WEIGHT_MLP_NORM] = {BLOCK "ffn_norm.weight"},
+           [WEIGHT_SELECT_BIAS] = {BLOCK "exp_probs_b.bias"},
+           [WEIGHT_DELTA_QKV] = {BLOCK "shortconv.in_proj.weight"},
+           [WEIGHT_DELTA_CONV] = {BLOCK "shortconv.conv.weight"},
+           [WEIGHT_DELTA_OUT] = {BLOCK "shortconv.out_proj.weight"}}};
 
 bool names_expand(char *out, const struct names *names, const char *prefix,
                   struct weight_ref ref, size_t v)

@@ -79,12 +79,14 @@ enum weight_id {
     WEIGHT_ROUTER_SCALE,      /* [d_model], of the router's input */
     WEIGHT_EXPERT_SCALES,     /* [n_experts], of each expert's result */
     WEIGHT_ROUTER_BIAS,       /* [n_experts] */
+    WEIGHT_SELECT_BIAS,       /* [n_experts], see experts.select_bias */
     /* of the expert that all tokens share */
     WEIGHT_SHARED_GATE_PROJ, /* [shared_ff, d_model] */
     WEIGHT_SHARED_UP_PROJ,   /* [shared_ff, d_model] */
     WEIGHT_SHARED_DOWN_PROJ, /* [d_model, shared_ff] */
     WEIGHT_SHARED_GATE,      /* [1, d_model] or [d_model] */
-    /* of Gated DeltaNet, see struct delta */
+    /* of Gated DeltaNet, see struct delta; a short convolution has three of
+       them: QKV [3 * d_model, d_model], CONV and OUT */
     WEIGHT_DELTA_QKV,
     WEIGHT_DELTA_Z,
     WEIGHT_DELTA_B,
@@ -205,10 +207,14 @@ extern const struct names names_qwen35, names_qwen35_mlx, names_qwen35_gguf;
 extern const struct names names_qwen3next, names_qwen3next_mlx,
     names_qwen3next_gguf;
 
-/* Whether the scheme has layers of Gated DeltaNet. */
+/* The names of LFM2's models: on the Hugging Face hub, MLX conversions included,
+ * and in GGUF files. */
+extern const struct names names_lfm2, names_lfm2_gguf;
+
+/* Whether the scheme has recurrent layers. */
 static inline bool names_recurrent(const struct names *names)
 {
-    return names->of[WEIGHT_DELTA_NORM][0];
+    return names->of[WEIGHT_DELTA_CONV][0];
 }
 
 #endif

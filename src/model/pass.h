@@ -297,6 +297,20 @@ struct input pass_attention(struct worker *w, size_t layer, const float *norm,
  * thread calls it in layer last_stored. */
 void pass_keep_rows(const struct pass *p);
 
+/* End the part of a layer before its last product: its threads have written n
+ * rows of results to s->attn, or to s->attn16 (is_bf16) where `out`, the matrix
+ * of that product, reads bf16. In layer last_stored, moves the residual stream
+ * of the kept tokens to the front. Ends with barriers. Returns the results in
+ * the type that `out` reads. */
+struct input pass_mixed(struct worker *w, size_t layer,
+                        const struct matrix *out, size_t n, bool is_bf16);
+
+/* ---- shortconv.c --------------------------------------------------------- */
+
+/* Compute a short convolution of a layer up to out_proj, as pass_delta does. */
+struct input pass_shortconv(struct worker *w, size_t layer, const float *norm,
+                            size_t n);
+
 /* ---- delta.c ------------------------------------------------------------- */
 
 /* Compute Gated DeltaNet of a layer up to out_proj: normalise the residual

@@ -169,7 +169,7 @@ static void grow_attention(struct sizes *s, const struct model *m, size_t layer)
 static struct sizes largest_sizes(const struct model *m)
 {
     const struct config *c = &m->config;
-    size_t v_dim = c->delta.n_v_heads * c->delta.d_v;
+    size_t v_dim = c->delta.n_v_heads * c->delta.d_v + c->delta.n_short;
     struct sizes s = {
         .panel = max_size(panel_floats(c->d_model), panel_floats(v_dim))};
     for (size_t i = 0; i < c->n_layers; i++) {

@@ -10,8 +10,7 @@ static const char mla[] = "latent attention",
                   audio[] = "audio", encoder[] = "an encoder";
 
 static const char embedding[] = "Qwen3-Embedding-0.6B",
-                  small[] = "Qwen3-1.7B", medium[] = "Qwen3-8B",
-                  mixture[] = "Qwen3-30B-A3B", hybrid[] = "Qwen3.5-4B";
+                  medium[] = "Qwen3-8B", mixture[] = "Qwen3-30B-A3B", hybrid[] = "Qwen3.5-4B";
 
 /* A name that ends with '*' stands for all that begin so. The first row that
  * fits counts. */
@@ -34,9 +33,9 @@ static const struct {
     {"glm4moe", NULL, "GLM-4-9B-0414"},
     {"glm4v*", images, "GLM-4-9B-0414"},
     {"chatglm", NULL, "GLM-4-9B-0414"},
-    {"lfm2*", "short convolutions", small},
     {"granite*", mamba, "Granite 3.3"},
     {"nemotron_h*", mamba, hybrid},
+    {"lfm2*", NULL, "LFM2"},
     {"mamba*", mamba, hybrid},
     {"falcon_h1", mamba, hybrid},
     {"falcon-h1", mamba, hybrid},

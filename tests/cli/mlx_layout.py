@@ -4,7 +4,7 @@ mlx_layout.py DIR OUT [DIR OUT]...
 
 Experts are stacked as switch_mlp, the text model of a wrapped one is below
 language_model., a tied head and what is not text are dropped, and for Qwen3-Next and 3.5
-norms have their 1 and kernels of convolutions their channels last. Other names stay."""
+norms have their 1. Kernels of convolutions have their channels last. Other names stay."""
 
 import json
 import re
@@ -119,6 +119,13 @@ def fit_zero_centred(tensors):
             tensors[name] = plus_one(t)
 
 
+def fit_short(tensors):
+    """Turn the kernels of short convolutions."""
+    for name, t in tensors.items():
+        if name.endswith(".conv.conv.weight"):
+            t[1] = [t[1][0], t[1][2], 1]
+
+
 def convert(tensors, config):
     """The tensors of a checkpoint with this config.json as MLX has them."""
     text = config.get("text_config", config)
@@ -136,6 +143,7 @@ def convert(tensors, config):
                       "experts.switch_glu." if config["model_type"].startswith("gemma4") else "switch_mlp.")
     if config["model_type"] in ZERO_CENTRED:
         fit_zero_centred(out)
+    fit_short(out)
     return out
 
 

@@ -235,8 +235,8 @@ config["quantization"]["mode"] = "mxfp4"' mlx4
     done
     broken 'config["model_type"] = "mixture"'
     run_m 'config.json: model_type: "mixture" is not supported; qwick(1) lists what is'
-    broken 'config["model_type"] = "lfm2"'
-    run_m 'config.json: model_type: "lfm2" is not supported (short convolutions): use Qwen3-1.7B'
+    broken 'config["model_type"] = "mamba2"'
+    run_m 'config.json: model_type: "mamba2" is not supported (Mamba layers): use Qwen3.5-4B'
 }
 
 @test "NaN and Infinity, as Python writes them, are numbers that must not be read" {

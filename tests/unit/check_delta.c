@@ -119,6 +119,71 @@ static void check_conv_silu(const struct kernels *k, enum dtype type)
         conv_case(k, 127 + below(3), taps, 1 + below(BLOCK), NORMAL);
 }
 
+/* ---- conv_gated --------------------------------------------------------- */
+
+static void gated_case(const struct kernels *k, size_t channels, size_t taps,
+                       size_t tokens, enum kind kind)
+{
+    const size_t ldo = channels + below(3), ldg = channels + below(3);
+    const size_t rows = tokens + taps - 1, n = tokens * ldo;
+    struct area x = area_new(4 * rows * channels, 4 * below(3));
+    struct area w = area_new(4 * taps * channels, 4 * below(3));
+    struct area gate = area_new(4 * tokens * ldg, 4 * below(3));
+    struct area out = area_new(4 * n, 4 * below(3));
+    const float **xs = must(malloc(rows * sizeof *xs));
+    float *want = must(malloc(4 * n)), *op = out.p, *wp = w.p, *gp = gate.p;
+
+    for (size_t i = 0; i < rows; i++)
+        xs[i] = (float *)x.p + (rows - 1 - i) * channels;
+    fill(x.p, rows * channels, kind, 1e15f);
+    fill(gp, tokens * ldg, kind, 1e15f);
+    fill(wp, taps * channels, NORMAL, 0);
+    area_keep(&x);
+    area_keep(&w);
+    area_keep(&gate);
+    k->conv_gated(op, ldo, gp, ldg, xs, wp, channels, channels, taps, tokens);
+    ref->conv_gated(want, ldo, gp, ldg, xs, wp, channels, channels, taps,
+                    tokens);
+    area_check(&out, "conv_gated");
+    area_same(&x, "conv_gated");
+    area_same(&w, "conv_gated");
+    area_same(&gate, "conv_gated");
+    for (size_t t = 0; t < tokens; t++)
+        for (size_t c = 0; c < channels; c++) {
+            double mag = 0, g = fabs((double)gp[t * ldg + c]);
+
+            for (size_t j = 0; j < taps; j++)
+                mag +=
+                    fabs((double)wp[j * channels + c] * (double)xs[t + j][c]);
+            /* a rounding for each tap, of the product, of the reference */
+            near(kind_names[kind], t * ldo + c, n, (double)op[t * ldo + c],
+                 (double)want[t * ldo + c],
+                 ((double)taps + 2.01) * U * mag * g +
+                     ((double)taps * g + 2) * TINY);
+        }
+    /* in place, and a token alone, with the same bits */
+    for (size_t t = 0; t < tokens; t++)
+        k->conv_gated(gp + t * ldg, ldg, gp + t * ldg, ldg, xs + t, wp, channels,
+                      channels, taps, 1);
+    for (size_t t = 0; t < tokens; t++)
+        same_bits("conv_gated, tokens alone", op + t * ldo, gp + t * ldg,
+                  channels);
+    free(want);
+    free(xs);
+    area_free(&x);
+    area_free(&w);
+    area_free(&gate);
+    area_free(&out);
+}
+
+static void check_conv_gated(const struct kernels *k, enum dtype type)
+{
+    for (size_t channels = 1; channels <= 67; channels++)
+        for (int kind = 0; kind < N_KINDS; kind++)
+            gated_case(k, channels, 1 + below(8), 1 + below(5),
+                       (enum kind)kind);
+}
+
 /* ---- a head ------------------------------------------------------------- */
 
 enum decay { MILD, NONE, STRONG, SUDDEN, ENDLESS, N_DECAYS };
@@ -638,6 +703,7 @@ static void bench_heads(const struct kernels *k, enum dtype type)
 static const struct check_row rows[] = {
     {"l2norm", DT_F32, DT_F32, check_l2norm, NULL},
     {"conv_silu", DT_F32, DT_F32, check_conv_silu, NULL},
+    {"conv_gated", DT_F32, DT_F32, check_conv_gated, NULL},
     {"delta", DT_F32, DT_F32, check_heads, bench_heads},
     {"delta_recurrence", DT_F32, DT_F32, check_recurrence, NULL},
 };

@@ -420,6 +420,9 @@ static void check_add_scale(const struct kernels *k, enum dtype type)
             k->scale(x.p, 0.3f, n);
             ref->scale(want, 0.3f, n);
             same_bits("scale", x.p, want, n);
+            k->mul(x.p, y.p, n);
+            ref->mul(want, y.p, n);
+            same_bits("mul", x.p, want, n);
             area_check(&x, "add and scale");
             area_same(&y, "add");
             free(want);

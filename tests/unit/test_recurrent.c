@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "engine/cache/prefix.h"
 #include "engine/core/engine.h"
@@ -20,36 +21,52 @@
 
 #define MODELS "tests/golden/models/"
 
-static char next_dir[sizeof temp_dir]; /* see setup */
+static char next_dir[PATH_MAX], short_dir[PATH_MAX]; /* see setup */
 static const char *const models[] = {MODELS "qwen35-tied", MODELS "qwen35-moe",
-                                     next_dir};
-enum { N_MODELS = 3, N = 700, VOCAB = 320 };
+                                     next_dir, short_dir};
+enum { N_MODELS = 4, N = 700, VOCAB = 320 };
 
-/* Qwen3-Next's golden with a longer context. */
-static int setup(void **state)
+/* Write a golden of another family with a longer context. */
+static int lengthen(char *dir, const char *golden)
 {
     static const char from[] = "\"max_position_embeddings\": 512";
     static const char to[] = "\"max_position_embeddings\": 999";
-    char weights[PATH_MAX], *config;
+    char path[128], weights[PATH_MAX], *config;
     size_t n;
-    if (temp_setup(state) ||
-        !realpath("tests/golden/families/qwen3next-odd/model.safetensors",
-                  weights) ||
-        symlink(weights, temp_path("model.safetensors")) ||
-        map_read_all("tests/golden/families/qwen3next-odd/config.json", 1 << 20,
-                     &config, &n, NULL))
+    snprintf(dir, PATH_MAX, "%s", temp_path(golden));
+    snprintf(path, sizeof path, "tests/golden/families/%s/model.safetensors",
+             golden);
+    if (mkdir(dir, 0700) || !realpath(path, weights))
+        return -1;
+    snprintf(path, sizeof path, "%s/model.safetensors", golden);
+    if (symlink(weights, temp_path(path)))
+        return -1;
+    snprintf(path, sizeof path, "tests/golden/families/%s/config.json", golden);
+    if (map_read_all(path, 1 << 20, &config, &n, NULL))
         return -1;
     memcpy(strstr(config, from), to, strlen(to));
-    temp_write("config.json", config, n);
+    snprintf(path, sizeof path, "%s/config.json", golden);
+    temp_write(path, config, n);
     free(config);
-    memcpy(next_dir, temp_dir, sizeof temp_dir);
+    return 0;
+}
+
+/* The models stay beside the directory of the tests. */
+static char models_dir[sizeof temp_dir];
+
+static int setup(void **state)
+{
+    if (temp_setup(state) || lengthen(next_dir, "qwen3next-odd") ||
+        lengthen(short_dir, "lfm2-long"))
+        return -1;
+    memcpy(models_dir, temp_dir, sizeof temp_dir);
     return temp_setup(state);
 }
 
 static int teardown(void **state)
 {
     int rc = temp_teardown(state);
-    memcpy(temp_dir, next_dir, sizeof temp_dir);
+    memcpy(temp_dir, models_dir, sizeof temp_dir);
     return temp_teardown(state) || rc ? -1 : 0;
 }
 
@@ -62,7 +79,7 @@ static struct qwick_engine *open_with(const char *model, int threads,
                     .prefix_cache_bytes = cache ? 64 << 20 : 0,
                     .prefix_cache_disk = cache && *cache,
                     .prefix_cache_dir = cache);
-    assert_true(eng->model.config.delta.n_k_heads > 0);
+    assert_true(delta_channels(&eng->model.config.delta) > 0);
     return eng;
 }
 

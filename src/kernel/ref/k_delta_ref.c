@@ -33,6 +33,21 @@ static void k_conv_silu_ref(float *out, size_t ldo, const float *const *x,
         }
 }
 
+static void k_conv_gated_ref(float *out, size_t ldo, const float *gate,
+                             size_t ldg, const float *const *x, const float *w,
+                             size_t ldw, size_t n_channels, size_t n_taps,
+                             size_t n_tokens)
+{
+    for (size_t t = 0; t < n_tokens; t++)
+        for (size_t c = 0; c < n_channels; c++) {
+            double z = 0;
+
+            for (size_t j = 0; j < n_taps; j++)
+                z += (double)w[j * ldw + c] * (double)x[t + j][c];
+            out[t * ldo + c] = (float)(z * (double)gate[t * ldg + c]);
+        }
+}
+
 /* Set e[i] = exp(D[t, i]) for i <= t, and return exp(G[t]). */
 static double decays(double *e, const float *g, size_t t)
 {
@@ -103,6 +118,7 @@ void k_delta_ref_init(struct kernels *k)
 {
     k->l2norm = k_l2norm_ref;
     k->conv_silu = k_conv_silu_ref;
+    k->conv_gated = k_conv_gated_ref;
     k->delta_rows = k_delta_rows_ref;
     k->delta_state = k_delta_state_ref;
 }

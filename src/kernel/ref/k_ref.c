@@ -313,6 +313,12 @@ static void k_add_ref(float *x, const float *y, size_t n)
         x[i] += y[i];
 }
 
+static void k_mul_ref(float *x, const float *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] *= y[i];
+}
+
 static void k_scale_ref(float *x, float a, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -535,6 +541,7 @@ void k_ref_init(struct kernels *k)
     k->clamped_swiglu = k_clamped_swiglu_ref;
     k->glu = k_glu_ref;
     k->add = k_add_ref;
+    k->mul = k_mul_ref;
     k->scale = k_scale_ref;
     k->cap = k_cap_ref;
     k->attn_block[DT_F32] = k_attn_block_f32_ref;
