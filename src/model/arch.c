@@ -18,7 +18,10 @@ static const struct arch *const families[] = {
     &arch_seed_oss,       &arch_ernie45,
     &arch_exaone4,        &arch_gemma4,
     &arch_gemma4_unified, &arch_gemma4_unified_text,
-    &arch_gpt_oss};
+    &arch_gpt_oss,        &arch_bert,
+    &arch_xlm_roberta,    &arch_roberta,
+    &arch_camembert,      &arch_modernbert,
+    &arch_gemma_embedding};
 
 enum { N_FAMILIES = sizeof families / sizeof *families };
 

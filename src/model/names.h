@@ -14,8 +14,18 @@ enum weight_id {
     /* of the model */
     WEIGHT_EMBED,   /* [vocab_size, d_model] */
     WEIGHT_HEAD,    /* [vocab_size, d_model] */
-    WEIGHT_NORM,    /* [d_model], before the head */
+    WEIGHT_NORM,    /* [d_model], before the head; with blocks.norm_replaces it
+                       belongs to the layer that it ends */
     WEIGHT_CLASSES, /* [n_classes, d_model], a reranker's own head */
+    WEIGHT_CLASS_BIAS, /* [n_classes] */
+    /* of the layer before the classes */
+    WEIGHT_CLASS_DENSE,      /* [d_model, d_model] */
+    WEIGHT_CLASS_DENSE_BIAS, /* [d_model] */
+    WEIGHT_CLASS_NORM,       /* [d_model] */
+    /* of encoders, beside the embedding */
+    WEIGHT_POSITIONS,  /* [positions, d_model] */
+    WEIGHT_TYPES,      /* [n_types, d_model] */
+    WEIGHT_EMBED_NORM, /* [d_model], of their sum */
     /* [n_rot / 2] divisors of the frequencies; or those of short sequences and
        of long ones (ROPE_LONGROPE) */
     WEIGHT_ROPE_FACTORS,
@@ -204,6 +214,10 @@ extern const struct names names_qwen35, names_qwen35_mlx, names_qwen35_gguf;
 /* The names of Qwen3-Next's models, in the same three forms. */
 extern const struct names names_qwen3next, names_qwen3next_mlx,
     names_qwen3next_gguf;
+
+/* The names of BERT, RoBERTa and XLM-RoBERTa on the Hugging Face hub and in GGUF
+ * files, and those of ModernBERT on the hub. */
+extern const struct names names_bert, names_gguf_bert, names_modernbert;
 
 /* Whether the scheme has layers of Gated DeltaNet. */
 static inline bool names_recurrent(const struct names *names)
