@@ -56,10 +56,12 @@ static void fill_f32(struct kernels *k)
     k->from_f32[DT_F16] = KERNEL(from_f32_f16);
     k->from_f32[DT_BF16] = KERNEL(from_f32_bf16);
     k->rmsnorm = KERNEL(rmsnorm);
+    k->layernorm = KERNEL(layernorm);
     k->rope = KERNEL(rope);
     k->rope_pairs = KERNEL(rope_pairs);
     k->swiglu = KERNEL(swiglu);
     k->geglu = KERNEL(geglu);
+    k->geglu_erf = KERNEL(geglu_erf);
     k->clamped_swiglu = KERNEL(clamped_swiglu);
     k->glu = KERNEL(glu);
     k->add = KERNEL(add);

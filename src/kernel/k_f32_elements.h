@@ -72,6 +72,59 @@ static void KERNEL(rmsnorm)(float *out, const float *x, const float *w,
     }
 }
 
+/* The mean of a row, and what rows are multiplied by after its subtraction. */
+struct moments {
+    vec mean, scale;
+};
+
+/* The variance is that of x - m, with the mean m rounded to f32: about the true
+ * mean it is less by the square of the rounding. */
+INLINE struct moments moments_of(const float *x, size_t d, float eps)
+{
+    struct vec_f64 sum = vec_f64_zero(), squares = vec_f64_zero();
+    size_t i = 0;
+
+    for (; d - i >= VEC_LANES; i += VEC_LANES)
+        sum = vec_f64_add(sum, vec_load(x + i, VEC_LANES));
+    if (i < d)
+        sum = vec_f64_add(sum, vec_load(x + i, d - i));
+    const double mean = vec_f64_sum(sum) / (double)d;
+    const double rest = mean - (double)(float)mean;
+    const vec m = vec_set1((float)mean);
+    for (i = 0; d - i >= VEC_LANES; i += VEC_LANES)
+        squares = vec_f64_add_squares(squares, vec_load(x + i, VEC_LANES) - m);
+    if (i < d)
+        squares = vec_f64_add_squares(
+            squares, vec_first(vec_load(x + i, d - i) - m, d - i));
+    const double var = vec_f64_sum(squares) / (double)d - rest * rest;
+    return (struct moments){m, vec_set1((float)(1 / sqrt(var + (double)eps)))};
+}
+
+INLINE void layernorm_vec(float *out, const float *x, const float *w,
+                          const float *b, struct moments m, size_t n)
+{
+    vec_store(out,
+              vec_fma(vec_load(w, n), (vec_load(x, n) - m.mean) * m.scale,
+                      vec_load(b, n)),
+              n);
+}
+
+static void KERNEL(layernorm)(float *out, const float *x, const float *wb,
+                              size_t n_rows, size_t d, float eps)
+{
+    const float *w = wb, *b = wb + d;
+
+    for (size_t r = 0; r < n_rows; r++, x += d, out += d) {
+        const struct moments m = moments_of(x, d, eps);
+        size_t i = 0;
+
+        for (; d - i >= VEC_LANES; i += VEC_LANES)
+            layernorm_vec(out + i, x + i, w + i, b + i, m, VEC_LANES);
+        if (i < d)
+            layernorm_vec(out + i, x + i, w + i, b + i, m, d - i);
+    }
+}
+
 /* Rotate n elements, starting at x, with their partners h elements further
  * on. */
 INLINE void rope_vec(float *x, size_t h, const float *cos, const float *sin,
@@ -152,6 +205,48 @@ static void KERNEL(geglu)(float *out, const float *gate, const float *up,
         geglu_vec(out + i, gate + i, up + i, VEC_LANES);
     if (i < n)
         geglu_vec(out + i, gate + i, up + i, n - i);
+}
+
+/* Compute a Phi(-a) for a in [0, 15] or NaN; it is 0 at 15. With
+ * t = 1 / (1 + 0.4 a), exp(a^2 / 2) Phi(-a) is a polynomial of t with a relative
+ * error of 2^-23.8 up to 13.4, beyond which the result is subnormal
+ * (coefficients by the Remez exchange). */
+INLINE vec gelu_tail(vec a)
+{
+    const vec t = vec_set1(1) / vec_fma(a, vec_set1(0.4f), vec_set1(1));
+    const vec e = vec_exp(a * (a * vec_set1(-0.5f)));
+    vec p = vec_set1(-0.040075101f);
+
+    p = vec_fma(p, t, vec_set1(0.202647507f));
+    p = vec_fma(p, t, vec_set1(-0.377396107f));
+    p = vec_fma(p, t, vec_set1(0.254658908f));
+    p = vec_fma(p, t, vec_set1(-0.0145665901f));
+    p = vec_fma(p, t, vec_set1(0.159201518f));
+    p = vec_fma(p, t, vec_set1(0.155619293f));
+    p = vec_fma(p, t, vec_set1(0.159923464f));
+    p = vec_fma(p, t, vec_set1(-1.2905306e-05f));
+    return (a * p) * e;
+}
+
+/* z Phi(z) is -|z| Phi(-|z|) below 0 and z - |z| Phi(-|z|) above. NaN stays. */
+INLINE vec gelu_erf(vec z)
+{
+    const vec a = vec_min(vec_set1(15), vec_max(-z, z));
+
+    return vec_max(vec_zero(), z) - gelu_tail(a);
+}
+
+static void KERNEL(geglu_erf)(float *out, const float *gate, const float *up,
+                              size_t n)
+{
+    const vec one = vec_set1(1);
+
+    for (size_t i = 0; i < n; i += VEC_LANES) {
+        const size_t left = n - i < VEC_LANES ? n - i : VEC_LANES;
+        const vec u = up ? vec_load(up + i, left) : one;
+
+        vec_store(out + i, gelu_erf(vec_load(gate + i, left)) * u, left);
+    }
 }
 
 /* vec_min and vec_max return the second operand if one is NaN. */

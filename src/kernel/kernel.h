@@ -237,6 +237,14 @@ struct kernels {
     void (*rmsnorm)(float *out, const float *x, const float *w, size_t n_rows,
                     size_t d, float eps);
 
+    /* Normalise each row to mean 0 and variance 1, then scale it by w and add b
+     * (LayerNorm, Ba et al. 2016): out = w * (x - m) / sqrt(v + eps) + b, with
+     * the mean m and the variance v of the row.
+     *   out, x  f32 [n_rows, d], row-major; out may be x
+     *   wb      f32 [2 * d]: w, then b */
+    void (*layernorm)(float *out, const float *x, const float *wb,
+                      size_t n_rows, size_t d, float eps);
+
     /* Rotate n_rows heads of one position in place (rotary embeddings, Su et
      * al. 2021; rotate_half in transformers pairs elements i and i + h,
      * h = d / 2):
@@ -261,6 +269,10 @@ struct kernels {
      *   u = sqrt(2 / pi) (z + 0.044715 z^3)
      *   gelu(z) = z / 2 (1 + tanh(u)) = z / (1 + exp(-2 u)) */
     void (*geglu)(float *out, const float *gate, const float *up, size_t n);
+
+    /* The same with the exact GELU ("gelu" in transformers): gelu(z) = z Phi(z),
+     * Phi(z) = erfc(-z / sqrt(2)) / 2. up may be NULL: ones. */
+    void (*geglu_erf)(float *out, const float *gate, const float *up, size_t n);
 
     /* Compute the activation of gpt-oss's experts (GptOssExperts in
      * transformers), n elements each. out may be gate or up.

@@ -50,7 +50,8 @@ void pass_ahead_gated(struct worker *w, const struct mlp *mlp, size_t n)
     if (begin >= end)
         return;
     ahead_set(&w->ahead[0], gate, begin, end, AHEAD_BYTES / 2);
-    ahead_set(&w->ahead[1], &mlp->up_proj, begin, end, AHEAD_BYTES / 2);
+    if (mlp->up_proj.rows)
+        ahead_set(&w->ahead[1], &mlp->up_proj, begin, end, AHEAD_BYTES / 2);
 }
 
 static void fetch_bytes(const unsigned char *p, size_t n)

@@ -19,7 +19,10 @@ static const struct arch *const families[] = {
     &arch_exaone4,        &arch_gemma4,
     &arch_gemma4_unified, &arch_gemma4_unified_text,
     &arch_gpt_oss,        &arch_lfm2,
-    &arch_lfm2moe};
+    &arch_lfm2moe,        &arch_bert,
+    &arch_xlm_roberta,    &arch_roberta,
+    &arch_camembert,      &arch_modernbert,
+    &arch_gemma_embedding};
 
 enum { N_FAMILIES = sizeof families / sizeof *families };
 

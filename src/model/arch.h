@@ -62,9 +62,18 @@ struct blocks {
     size_t precise_tokens; /* longer passes round activations as usual, others
                               less (choose_products); 0: by other blocks */
     bool layer_norm;     /* norms subtract the mean and have biases (LayerNorm);
-                            otherwise they are RMS norms */
+                            otherwise they are RMS norms. The vector of such a
+                            norm has the weights, then the biases */
+    bool embed_norm;     /* the embeddings are normalised, and layer 0 has no
+                            norm before attention */
+    bool norm_replaces;  /* the stream after a norm is what the norm gave: BERT,
+                            whose norms follow the halves of a layer. The norm
+                            before attention is the last one of the layer
+                            before, and model.norm that of the last layer */
     bool ungated;        /* the MLP is down_proj(act(gate_proj(x))): there is no
                             up_proj */
+    bool class_gelu;     /* the dense layer before the classes has an exact GELU;
+                            otherwise tanh */
     bool experts_beside; /* layers with experts also have a dense MLP, and both
                             results are added: Gemma 4 */
 };
@@ -95,6 +104,8 @@ struct arch {
                                text_config then tells them apart */
     bool wraps_flat;        /* older files of this type have no text_config: the
                                fields are beside it */
+    const char *eps;        /* the field of config.json that has the epsilon of
+                               norms; NULL: rms_norm_eps */
     const char *gguf;       /* general.architecture of GGUF files, or NULL */
     const struct arch *gguf_as; /* the family as which GGUF files have this one,
                                    or NULL: as itself */
@@ -104,6 +115,8 @@ struct arch {
                                layers have one */
     float gguf_logit_cap; /* final_logit_softcapping that readers of GGUF files
                              take for granted; 0: none */
+    bool gguf_full_first; /* with a period of windows, the first layer of each
+                             period has none; otherwise the last one */
     bool gguf_implies; /* readers of GGUF files without caps or windows take
                           those of the released models */
     const char *const *gguf_keys; /* keys of GGUF files that only some families
@@ -197,6 +210,8 @@ const struct arch *arch_find_gguf(const char *name, size_t len);
 /* Return the family as which GGUF files have this one. */
 const struct arch *arch_in_gguf(const struct arch *a);
 
+extern const struct arch arch_bert, arch_camembert, arch_gemma_embedding,
+    arch_modernbert, arch_roberta, arch_xlm_roberta;
 extern const struct arch arch_ernie45, arch_exaone4, arch_gemma1, arch_gemma2,
     arch_gemma3, arch_gemma4,
     arch_gemma4_unified, arch_gemma4_unified_text, arch_glm4, arch_gpt_oss,

@@ -8,7 +8,10 @@
  * of them.
  * Most layers attend through a window and have a rotary embedding of their own.
  * transformers rounds sqrt(d_model) to the type of the weights; we keep it in
- * float32, as it does for float32 weights. */
+ * float32, as it does for float32 weights.
+ *
+ * EmbeddingGemma has the same layers with attention in both directions
+ * (use_bidirectional_attention). */
 #include "file/json.h"
 #include "model/arch.h"
 #include "model/config.h"
@@ -71,6 +74,9 @@ static const struct fixed_field fixed[] = {
     {"rope_parameters.sliding_attention.partial_rotary_factor", "1"},
     {NULL, NULL}};
 
+static const char *const own_fields[] = {"use_bidirectional_attention", NULL};
+static const char *const embedding_keys[] = {".attention.causal", NULL};
+
 /* Of GGUF files. Ollama's files of the model with 26 layers have a cap by
  * mistake, which Ollama ignores. */
 static int check_caps(const struct section *s, struct qwick_err *e)
@@ -127,34 +133,69 @@ static double gguf_scalar(const struct config *c)
     return gemma_gguf_scalar(c, LAYERS_27B);
 }
 
-static int read_config(struct config *c, const struct section *s,
+static int read_common(struct config *c, const struct section *s,
                        struct qwick_err *e)
 {
     set_defaults(c, s);
-    if (check_caps(s, e) || config_read_common(c, s, e) ||
-        gemma_read_scales(c, s, e) || config_check_head_dim(c, s, e) ||
-        read_windows(c, s, e) || read_ropes(c, s, e))
+    return check_caps(s, e) || config_read_common(c, s, e) ||
+                   gemma_read_scales(c, s, e) ||
+                   config_check_head_dim(c, s, e) || read_windows(c, s, e) ||
+                   read_ropes(c, s, e)
+               ? -1
+               : 0;
+}
+
+static int read_config(struct config *c, const struct section *s,
+                       struct qwick_err *e)
+{
+    bool both;
+    if (read_common(c, s, e) ||
+        section_opt_bool(s, own_fields[0], false, &both, e))
         return -1;
     scale_ollama(c, s);
-    return 0;
+    return both ? config_set_bidirectional(c, s, e) : 0;
+}
+
+/* Of EmbeddingGemma, which has an architecture of its own in GGUF files. */
+static int read_embedding_config(struct config *c, const struct section *s,
+                                 struct qwick_err *e)
+{
+    return read_common(c, s, e) || config_set_bidirectional(c, s, e) ? -1 : 0;
 }
 
 static const struct names *const schemes[] = {&names_gemma, &names_gguf, NULL};
+
+#define BLOCKS                                                   \
+    {.attn_norm = true,                                          \
+     .mlp_norm = true,                                           \
+     .attn_post_norm = true,                                     \
+     .mlp_post_norm = true,                                      \
+     .qk_norm = QK_NORM_HEAD,                                    \
+     .activation = ACTIVATION_GELU}
 
 const struct arch arch_gemma3 = {.model_type = "gemma3_text",
                                  .wrapped = "gemma3",
                                  .gguf = "gemma3",
                                  .gguf_pattern = 6,
                                  .gguf_keys = gemma_cap_keys,
-                                 .blocks = {.attn_norm = true,
-                                            .mlp_norm = true,
-                                            .attn_post_norm = true,
-                                            .mlp_post_norm = true,
-                                            .qk_norm = QK_NORM_HEAD,
-                                            .activation = ACTIVATION_GELU},
+                                 .own_fields = own_fields,
+                                 .blocks = BLOCKS,
                                  .fixed = fixed,
                                  .names = schemes,
                                  .gguf_names = &names_gguf,
                                  .gguf_query_scalar = gguf_scalar,
                                  .read_config = read_config,
                                  LAYER_FUNCTIONS};
+
+/* config.json has no type for EmbeddingGemma but Gemma 3's. */
+const struct arch arch_gemma_embedding = {.model_type = "gemma3_text",
+                                          .gguf = "gemma-embedding",
+                                          .gguf_pattern = 6,
+                                          .gguf_keys = embedding_keys,
+                                          .blocks = BLOCKS,
+                                          .fixed = fixed,
+                                          .names = schemes,
+                                          .gguf_names = &names_gguf,
+                                          .gguf_query_scalar = gguf_scalar,
+                                          .read_config = read_embedding_config,
+                                          LAYER_FUNCTIONS};

@@ -184,18 +184,31 @@ static void normalise_rows(struct worker *w, size_t layer)
     pass_barrier(w, PART_ATTENTION);
 }
 
+/* Set [*begin, *end) to the positions that the token at position pos attends to:
+ * the last `window` ones, its own included, and as many on the other side in an
+ * encoder. */
+static void visible(const struct worker *w, const struct task *a, size_t pos,
+                    size_t *begin, size_t *end)
+{
+    size_t window = config_of(w, a->layer)->window;
+    size_t last = a->span->kv->n + a->span->n - 1;
+    *begin = pos + 1 > window ? pos + 1 - window : 0;
+    *end = pos + 1;
+    if (w->p->m->config.bidirectional)
+        *end += last - pos < window - 1 ? last - pos : window - 1;
+}
+
 /* Set lo and hi of each query row of task a to the range of positions that the
  * row attends to in the n blocks from `block` on, counted from the start of
  * that block. The rows of one token, one for each head of the group, have equal
- * ranges. A token sees the last `window` positions, its own included. */
+ * ranges. */
 static void set_ranges(const struct worker *w, const struct task *a,
-                       size_t block, size_t n, size_t window)
+                       size_t block, size_t n)
 {
     size_t start = block * KV_BLOCK, i = 0, group = group_of(w, a->layer);
-    size_t most = n * KV_BLOCK;
+    size_t most = n * KV_BLOCK, begin, end;
     for (size_t t = 0; i < a->n; t++) {
-        size_t end = a->first + t + 1; /* a token sees itself */
-        size_t begin = end > window ? end - window : 0;
+        visible(w, a, a->first + t, &begin, &end);
         size_t lo = begin > start ? begin - start : 0;
         size_t hi = end > start ? end - start : 0;
         for (size_t g = 0; g < group; g++, i++) {
@@ -264,7 +277,7 @@ static void attend_segment(const struct worker *w, const struct task *a,
         /* the same blocks together, whichever is the first */
         size_t step = bf16 ? ATTN_BF16_BLOCKS - b % ATTN_BF16_BLOCKS : 1;
         n = end - b < step ? end - b : step;
-        set_ranges(w, a, b, n, c->window);
+        set_ranges(w, a, b, n);
         for (size_t h = a->h0; h < a->h1; h++) {
             const void *next = h + 1 < a->h1 ? kv_keys(kv, b, a->layer, h + 1)
                                : b + n < end
@@ -365,11 +378,11 @@ static struct task task_of(const struct worker *w, const struct attn_tile *tile,
 static void blocks_of(const struct worker *w, const struct task *a,
                       size_t *begin, size_t *end)
 {
-    size_t window = config_of(w, a->layer)->window;
-    size_t n_visible = a->first + 1;
-    size_t n = a->tile->last - a->tile->first;
-    *begin = (n_visible > window ? n_visible - window : 0) / KV_BLOCK;
-    *end = (a->first + n - 1) / KV_BLOCK + 1;
+    size_t n = a->tile->last - a->tile->first, none;
+    visible(w, a, a->first, begin, &none);
+    visible(w, a, a->first + n - 1, &none, end);
+    *begin /= KV_BLOCK;
+    *end = (*end - 1) / KV_BLOCK + 1;
 }
 
 enum { SEGMENT_BLOCKS = ATTN_SEGMENT / KV_BLOCK };
@@ -633,21 +646,23 @@ void pass_plan_attention(struct pass *p)
     for (size_t i = 0; i < p->io->n_spans; i++) {
         const struct span *span = &p->io->spans[i];
         size_t end = at + span->n;
-        size_t from = span->rows == ROWS_ALL    ? at
+        size_t from = span->rows == ROWS_ALL || span->rows == ROWS_FIRST ? at
                       : span->rows == ROWS_LAST ? end - 1
                                                 : end;
+        size_t to = span->rows == ROWS_FIRST ? at + 1 : end;
         for (size_t k = 0; k < s->n_plans; k++) {
             struct attn_plan *plan = &s->plans[k];
             size_t first = plan->kept ? kept : at;
-            size_t n = plan->kept ? end - from : span->n;
+            size_t n = plan->kept ? to - from : span->n;
             add_tiles(plan, p, i, first, first + n, first);
         }
-        add_tiles(&s->last, p, i, from, end, kept);
+        add_tiles(&s->last, p, i, from, to, kept);
         for (size_t t = at; t < end; t++) {
             s->pos[t] = span->kv->n + t - at;
             s->span[t] = (uint32_t)i;
-            s->kept[t] = t < from ? UINT32_MAX : (uint32_t)kept;
-            if (t >= from)
+            bool keeps = t >= from && t < to;
+            s->kept[t] = keeps ? (uint32_t)kept : UINT32_MAX;
+            if (keeps)
                 s->token[kept++] = (uint32_t)t;
         }
         at = end;

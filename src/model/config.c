@@ -61,9 +61,10 @@ static int read_size(const struct section *s, const char *key, size_t max,
                 : section_size(s, key, max, out, e);
 }
 
-static int read_eps(const struct section *s, double *out, struct qwick_err *e)
+static int read_eps(const struct arch *arch, const struct section *s,
+                    double *out, struct qwick_err *e)
 {
-    static const char key[] = "rms_norm_eps";
+    const char *key = arch->eps ? arch->eps : "rms_norm_eps";
     return *out > 0 ? section_opt_double(s, key, *out, MIN_EPS, 1, out, e)
                     : section_double(s, key, MIN_EPS, 1, out, e);
 }
@@ -116,7 +117,7 @@ int config_read_common(struct config *c, const struct section *s,
         read_size(s, "num_hidden_layers", MAX_LAYERS, &c->n_layers, e) ||
         read_heads(c, s, e) ||
         read_size(s, "max_position_embeddings", INT32_MAX, &c->n_ctx_max, e) ||
-        read_eps(s, &c->rms_eps, e) ||
+        read_eps(c->arch, s, &c->rms_eps, e) ||
         read_tied(s, c->arch->implies_heads, &c->tied_head, e) ||
         section_opt_bool(s, "attention_bias", false, &bias, e))
         return -1;
@@ -216,6 +217,23 @@ int config_read_windows(struct config *c, const struct section *s,
     return 0;
 }
 
+int config_set_bidirectional(struct config *c, const struct section *s,
+                             struct qwick_err *e)
+{
+    static const char key[] = "is_causal";
+    bool causal = false;
+    if (section_is_gguf(s) &&
+        section_opt_bool(s, key, false, &causal, e))
+        return -1;
+    if (causal)
+        return section_bad(s, key, "false: this is an encoder", e);
+    c->bidirectional = true;
+    for (size_t i = 0; i < c->n_layers; i++)
+        if (c->layers[i].window != NO_WINDOW)
+            c->layers[i].window = c->layers[i].window / 2 + 1;
+    return 0;
+}
+
 /* The object that holds the family's fields: all of the file, or text_config of
  * a model that takes more than text. */
 static int find_text(const struct config *c, const struct section *s,
@@ -248,6 +266,7 @@ static enum model_class class_of(const struct json_value *name)
     } ends[] = {{"ForCausalLM", CLASS_LANGUAGE},
                 {"ForConditionalGeneration", CLASS_LANGUAGE},
                 {"ForSequenceClassification", CLASS_CLASSIFIER},
+                {"ForMaskedLM", CLASS_BARE},
                 {"Model", CLASS_BARE}};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         size_t n = strlen(ends[i].end);

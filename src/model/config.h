@@ -22,7 +22,8 @@ struct arch;
 enum model_class {
     CLASS_NONE,       /* the file does not say */
     CLASS_LANGUAGE,   /* ForCausalLM, ForConditionalGeneration */
-    CLASS_BARE,       /* Model: hidden states, no head */
+    CLASS_BARE,       /* Model, ForMaskedLM: hidden states, no head for
+                         generation */
     CLASS_OTHER,      /* not known here */
     CLASS_CLASSIFIER, /* ForSequenceClassification: scores of labels */
 };
@@ -152,6 +153,7 @@ struct config {
                             states; otherwise the first token's */
     size_t yes_class;    /* which of them is yes */
     bool qkv_bias, o_bias, mlp_bias; /* attention_bias and the like */
+    bool norm_bias;   /* norms have biases (blocks.layer_norm); otherwise 0 */
     bool expert_bias; /* routers and experts have biases */
     float attn_cap;   /* attn_logit_softcapping c: a score s becomes
                          c * tanh(s / c); 0: none */
@@ -168,6 +170,7 @@ struct config {
     size_t n_positions;    /* rows of a table of positions that is added to the
                               embeddings, from the row of the first token on; 0:
                               none */
+    size_t first_position; /* the row of the first token in the file's table */
     size_t n_types; /* type_vocab_size: rows of a table of the types of tokens
                        (struct span); 0: none */
     bool attention_gate; /* q_proj has a head of gates behind each head of
@@ -286,6 +289,12 @@ int config_read_layer_types(struct config *c, const struct section *s,
  * and which layers have it: layer_types, or all but each pattern-th. */
 int config_read_windows(struct config *c, const struct section *s,
                         size_t pattern, struct qwick_err *e);
+
+/* Have an encoder's attention: in both directions, with half of each window on
+ * either side. The layers' windows have been read. A GGUF file may say that it
+ * is causal, which is an error. */
+int config_set_bidirectional(struct config *c, const struct section *s,
+                             struct qwick_err *e);
 
 /* Read the fields of a family with Llama's attention: those of
  * config_read_common, one rotary embedding of whole heads, and the usual scale

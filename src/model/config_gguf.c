@@ -31,6 +31,9 @@ static const struct section_name names[] = {
     {"hidden_size_per_layer_input", ".embedding_length_per_layer_input"},
     {"max_position_embeddings", ".context_length"},
     {"rms_norm_eps", ".attention.layer_norm_rms_epsilon"},
+    {"layer_norm_eps", ".attention.layer_norm_epsilon"},
+    {"norm_eps", ".attention.layer_norm_rms_epsilon"},
+    {"is_causal", ".attention.causal"},
     {"rope_theta", ".rope.freq_base"},
     {"rope_local_base_freq", ".rope.freq_base_swa"},
     {"ollama.rope_theta", ".rope.global.freq_base"},
@@ -251,19 +254,27 @@ static void put_computed(struct writer *w, bool partial_rotary)
     }
 }
 
+/* Write the number of rows of a table, if the file has it. */
+static void put_table(struct writer *w, const char *field, const char *name)
+{
+    const struct st_tensor *t = st_find(gguf_tensors(w->g), name);
+    if (t && t->rank == 2)
+        put_size(w, field, t->shape[0]);
+}
+
 /* Write the fields that may have no key in the metadata. They follow from the
  * tensors and from other keys. */
 static void put_implied(struct writer *w, const struct arch *a)
 {
     const struct st_set *set = gguf_tensors(w->g);
-    const struct st_tensor *embed = st_find(set, "token_embd.weight");
-    if (!entry(w, ".vocab_size") && embed && embed->rank == 2)
-        put_size(w, "vocab_size", embed->shape[0]);
+    if (!entry(w, ".vocab_size"))
+        put_table(w, "vocab_size", "token_embd.weight");
     const struct gguf_value *heads = entry(w, ".attention.head_count");
     if (heads && !entry(w, ".attention.head_count_kv")) {
         put_name(w, "num_key_value_heads");
         put_value(w, heads);
     }
+    put_table(w, "type_vocab_size", "token_types.weight");
     put_bool(w, "tie_word_embeddings", !st_find(set, "output.weight"));
     put_bool(w, "do_sample", entry(w, "general.sampling.temp") != NULL);
     put_bool(w, "norm_topk_prob", !a->gguf_plain_topk);
@@ -325,13 +336,14 @@ static bool is_pattern(const struct gguf_value *v, uint64_t n)
 }
 
 /* Whether layer i has a window: by the pattern's flags; or each layer has one
- * but every period-th. Of period 0 all have. */
-static bool has_window(const struct gguf_value *pattern, uint64_t period,
-                       uint64_t i)
+ * but one of each period. Of period 0 all have. */
+static bool has_window(const struct writer *w, const struct gguf_value *pattern,
+                       uint64_t period, uint64_t i)
 {
+    uint64_t full = w->keys.full_first ? 0 : period - 1;
     if (pattern && pattern->type == GGUF_ARRAY)
         return gguf_int_at(pattern, (size_t)i) != 0;
-    return period == 0 || (i + 1) % period != 0;
+    return period == 0 || i % period != full;
 }
 
 /* Which layers have a window, in the words of transformers 5. dflt: the period
@@ -359,7 +371,7 @@ static int put_windows(struct writer *w, size_t dflt, struct qwick_err *e)
     put_name(w, "layer_types");
     for (uint64_t i = 0; i < n_layers; i++) {
         w->bad |= buf_putc(&w->out, i ? ',' : '[');
-        w->bad |= buf_json_cstr(&w->out, has_window(pattern, period, i)
+        w->bad |= buf_json_cstr(&w->out, has_window(w, pattern, period, i)
                                              ? "sliding_attention"
                                              : "full_attention");
     }
@@ -380,7 +392,7 @@ static void put_layers(struct writer *w)
     w->bad |= buf_putc(&w->out, '{');
     for (size_t i = 0; i < n; i++) {
         const char *head_dim =
-            two && windows && has_window(pattern, integer(w, pattern_key), i)
+            two && windows && has_window(w, pattern, integer(w, pattern_key), i)
                 ? ".attention.key_length_swa"
                 : ".attention.key_length";
         const char *const keys[][2] = {
@@ -544,20 +556,34 @@ static int check_stop_ids(const struct writer *w, struct qwick_err *e)
 static int check_others(const struct writer *w, bool partial_rotary,
                         struct qwick_err *e)
 {
-    /* none, the last token, a reranker's: all read the last token's state */
-    enum { POOLING_NONE = 0, POOLING_LAST = 3, POOLING_RANK = 4 };
+    return check_embedding(w, e) || check_stop_ids(w, e) ||
+                   check_computed(w, e) || check_head_dims(w, partial_rotary, e)
+               ? -1
+               : 0;
+}
+
+/* Without both directions the last token's state is what counts, also for
+ * rerankers. */
+static int check_pooling(const struct config *c, const struct writer *w,
+                         struct qwick_err *e)
+{
+    enum { POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST, POOLING_RANK };
     uint64_t pooling = integer(w, ".pooling_type");
-    if (check_embedding(w, e) || check_stop_ids(w, e) || check_computed(w, e) ||
-        check_head_dims(w, partial_rotary, e))
-        return -1;
-    if (pooling != POOLING_NONE && pooling != POOLING_LAST &&
-        pooling != POOLING_RANK)
+    if (pooling <= POOLING_RANK &&
+        (c->bidirectional || pooling == POOLING_NONE ||
+         pooling == POOLING_LAST || pooling == POOLING_RANK))
+        return 0;
+    if (c->bidirectional)
         return err_set(e, QWICK_ERR_MODEL,
-                       "%s: %s.pooling_type: %llu is not supported (%d, the "
-                       "last token, and %d, a reranker, are)",
+                       "%s: %s.pooling_type: %llu is not supported (%d to %d "
+                       "are)",
                        gguf_path(w->g), w->arch, (unsigned long long)pooling,
-                       POOLING_LAST, POOLING_RANK);
-    return 0;
+                       POOLING_NONE, POOLING_RANK);
+    return err_set(e, QWICK_ERR_MODEL,
+                   "%s: %s.pooling_type: %llu is not supported (%d, the last "
+                   "token, and %d, a reranker, are)",
+                   gguf_path(w->g), w->arch, (unsigned long long)pooling,
+                   POOLING_LAST, POOLING_RANK);
 }
 
 /* A reranker's own head, with its labels: "yes" and "no", or one of any name.
@@ -574,7 +600,8 @@ static int read_classes(struct config *c, const struct writer *w,
     const struct gguf_value *labels = entry(w, labels_key);
     if (!t)
         return 0;
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    for (size_t i = 0; !c->bidirectional && i < sizeof others / sizeof *others;
+         i++)
         if (st_find(set, others[i]))
             return err_set(e, QWICK_ERR_MODEL,
                            "%s: tensor %s: is not supported beside %s",
@@ -582,6 +609,10 @@ static int read_classes(struct config *c, const struct writer *w,
     c->n_classes = t->rank == 2 ? t->shape[0] : 0;
     if (c->n_classes == 1)
         return 0;
+    if (c->bidirectional)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: %s: has %zu rows: 1 label is supported",
+                       gguf_path(w->g), tensor, c->n_classes);
     if (c->n_classes == 2 && labels && labels->type == GGUF_ARRAY &&
         labels->element == GGUF_STRING && labels->n == 2) {
         static const char yes_no[] = "\3\0\0\0\0\0\0\0yes"
@@ -643,6 +674,8 @@ static int set_biases(struct config *c, const struct gguf *g)
     c->o_bias = in_some_layer(c, g, "attn_output.bias");
     c->mlp_bias = in_some_layer(c, g, "ffn_down.bias");
     c->select_bias = in_some_layer(c, g, "exp_probs_b.bias");
+    c->norm_bias = c->norm_bias ||
+                   st_find(gguf_tensors(g), "token_embd_norm.bias");
     return 0;
 }
 
@@ -660,6 +693,7 @@ int config_read_gguf(struct config *c, const struct gguf *g,
                                 .hybrid = names_recurrent(c->arch->gguf_names),
                                 .tiled = c->arch->gguf_names->tiled,
                                 .layered = c->arch->gguf_layered,
+                                .full_first = c->arch->gguf_full_first,
                                 .own = c->arch->gguf_keys}};
     if (gguf_keys_check(&w.keys, names, e))
         return -1;
@@ -687,6 +721,7 @@ int config_read_gguf(struct config *c, const struct gguf *g,
                             .names = names,
                             .prefix = c->arch->gguf};
         rc = c->arch->read_config(c, &s, e) || set_biases(c, g) ||
+                     check_pooling(c, &w, e) ||
                      config_read_generation(c, &s, e) || read_classes(c, &w, e)
                  ? -1
                  : 0;

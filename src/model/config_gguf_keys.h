@@ -18,6 +18,7 @@ struct gguf_keys {
     bool hybrid;            /* layers may be recurrent */
     bool tiled;             /* the heads of these layers are, see names.h */
     bool layered;           /* arch.gguf_layered */
+    bool full_first;        /* arch.gguf_full_first */
     const char *const *own; /* arch.gguf_keys */
 };
 

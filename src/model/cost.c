@@ -39,7 +39,9 @@ double model_disk_bytes(const struct model *m, size_t memory)
 struct model_sizes model_sizes(struct model *m)
 {
     return (struct model_sizes){.storage =
-                                    weights_storage(&m->weights, &m->head),
+                                    weights_storage(
+                                        &m->weights,
+                                        m->no_head ? &m->embed : &m->head),
                                 .n_params = m->weights.n_params,
                                 .n_active_params = model_active_params(m),
                                 .bytes = m->weights.n_bytes,

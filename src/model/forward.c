@@ -52,8 +52,8 @@ static void write_logits(struct worker *w)
     if (p->io->hidden) {
         par_split(p->n_kept, 1, w->tid, w->n_threads, &begin, &end);
         for (size_t t = begin; t < end; t++)
-            w->k->rmsnorm(p->io->hidden + t * d, p->s->x + t * scratch_ld(d),
-                          m->norm, 1, d, (float)m->config.rms_eps);
+            pass_norm(w, p->io->hidden + t * d, p->s->x + t * scratch_ld(d),
+                      m->norm);
         pass_mark(w, PART_NORMS);
     }
     if (!p->io->logits)
@@ -95,6 +95,30 @@ static void pass_body(void *ctx, struct par_team *team, int tid, int n_threads)
         write_logits(&w);
 }
 
+/* Add a row of a table to x. tmp [cols] */
+static void add_row(const struct kernels *k, float *x, const struct matrix *table,
+                    size_t row, float *tmp)
+{
+    table->ops->to_f32(k, tmp, table, row, 1);
+    k->add(x, tmp, table->cols);
+}
+
+/* Add what an encoder has beside the embedding of token j of a span, and
+ * normalise the sum. */
+static void finish_embedding(const struct pass *p, const struct span *span,
+                             size_t j, float *x)
+{
+    const struct model *m = p->m;
+    float *tmp = p->s->threads[0].xn;
+    size_t d = m->config.d_model, n0 = span->n_type0;
+    if (m->positions.rows)
+        add_row(m->k, x, &m->positions, span->kv->n + j, tmp);
+    if (m->types.rows)
+        add_row(m->k, x, &m->types, m->types.rows > 1 && n0 && j >= n0, tmp);
+    if (m->embed_norm)
+        m->normalise(x, x, m->embed_norm, 1, d, (float)m->config.rms_eps);
+}
+
 static void embed_tokens(const struct pass *p)
 {
     const struct matrix *w = &p->m->embed;
@@ -106,6 +130,7 @@ static void embed_tokens(const struct pass *p)
             w->ops->to_f32(p->m->k, x, w, (size_t)span->tokens[j], 1);
             if (scale != 1)
                 p->m->k->scale(x, scale, w->cols);
+            finish_embedding(p, span, j, x);
         }
     }
 }

@@ -25,8 +25,9 @@ static int place_layer(struct kv_cache *kv, const struct config *c, size_t i)
     l->at = kv->page_bytes;
     if (from->recurrent)
         return 0;
-    if (from->kv_back) {
-        *l = l[-(ptrdiff_t)from->kv_back];
+    size_t back = kv->whole ? i : from->kv_back;
+    if (back) {
+        *l = l[-(ptrdiff_t)back];
         l->shared = true;
         return 0;
     }
@@ -69,6 +70,7 @@ int kv_init(struct kv_cache *kv, enum dtype dtype, const struct config *c,
 {
     *kv = (struct kv_cache){.dtype = dtype,
                             .n_layers = c->n_layers,
+                            .whole = c->bidirectional,
                             .window = NO_WINDOW,
                             .most_snapshots = KV_SNAPSHOTS,
                             .snapshot_pages = KV_SNAPSHOT_PAGES};
@@ -82,7 +84,7 @@ int kv_init(struct kv_cache *kv, enum dtype dtype, const struct config *c,
         return -1;
     if (kv->state.n_layers)
         kv->layers = c->layers;
-    for (size_t i = 0; c->layers && i < c->n_layers; i++) {
+    for (size_t i = 0; c->layers && !kv->whole && i < c->n_layers; i++) {
         size_t window = c->layers[i].window;
         if (window == NO_WINDOW || c->layers[i].recurrent)
             continue;
@@ -219,6 +221,8 @@ static bool windows_whole(const struct kv_cache *kv, size_t n)
 
 size_t kv_usable(const struct kv_cache *kv, size_t n)
 {
+    if (kv->whole)
+        return 0;
     if (!state_holds(&kv->state, kv->n, n)) {
         size_t page = n / KV_BLOCK;
         while (page && !kv->pages[page - 1]->state)
@@ -334,7 +338,7 @@ size_t kv_request_snapshot(struct kv_cache *kv, size_t n)
 {
     size_t page = n / KV_BLOCK, step = kv->snapshot_pages;
     if (!kv->state.n_layers)
-        return n;
+        return kv->whole ? 0 : n;
     if (n <= kv->n)
         return kv_usable(kv, n);
     bool found = page == 0 || is_requested(kv, page - 1);

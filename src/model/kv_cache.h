@@ -8,6 +8,9 @@
  * scales [position][kv_i8_groups(head_dim)]. Layers may differ in their number
  * of KV heads and in head_dim.
  *
+ * A sequence of an encoder is evaluated in one pass; kv_usable is 0 for it, and
+ * its layers have equal heads.
+ *
  * Layers differ in the part of the past that they need:
  *
  *   layer            memory                    back to n tokens (kv_truncate)
@@ -70,7 +73,7 @@ struct kv_layer {
     size_t run_bytes; /* from a run to the next */
     size_t n_heads;   /* 0: the layer has no keys */
     size_t head_dim;
-    bool shared; /* they are those of an earlier layer, which counts them */
+    bool shared; /* the place is that of an earlier layer, which counts it */
 };
 
 /* The layers of a page. Caches of one shape share it. */
@@ -94,6 +97,10 @@ struct kv_cache {
     bool long_rope;        /* keys are rotated by the frequencies of long
                               sequences (rope.inv_freq_long). Set by the owner
                               of an empty cache */
+    bool whole;            /* of an encoder: positions depend on later ones, so
+                              that none can be kept or shared. All layers use
+                              one place in a page, since each needs keys and
+                              values only while it runs */
     bool keeps_windows;    /* kv_reserve releases no pages. Set by the owner */
     struct state state;    /* of the recurrent layers */
     size_t most_snapshots; /* the most that only this sequence has:

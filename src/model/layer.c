@@ -38,22 +38,40 @@ static void scale_vector(float *v, size_t n, float scale)
         v[i] *= scale;
 }
 
+int layer_bind_norm(struct model *m, float **out, struct weight_ref ref,
+                    struct qwick_err *e)
+{
+    const struct config *c = &m->config;
+    return weights_norm(&m->weights, out, c->d_model,
+                        c->arch->blocks.layer_norm, c->norm_bias, ref, e);
+}
+
 int layer_bind_norms(struct model *m, struct layer *l, size_t i,
                      struct qwick_err *e)
 {
     const struct blocks *b = &m->config.arch->blocks;
-    size_t d = m->config.d_model;
-    const struct vector norms[] = {
-        {&l->input_norm, WEIGHT_ATTN_NORM, d, b->attn_norm},
-        {&l->post_norm, WEIGHT_MLP_NORM, d, b->mlp_norm},
-        {&l->attn_post_norm, WEIGHT_ATTN_POST_NORM, d, b->attn_post_norm},
-        {&l->mlp_post_norm, WEIGHT_MLP_POST_NORM, d, b->mlp_post_norm},
+    const struct {
+        float **out;
+        struct weight_ref ref;
+        bool has;
+    } norms[] = {
+        {&l->input_norm,
+         b->norm_replaces ? layer_weight(WEIGHT_NORM, i - 1)
+                          : layer_weight(WEIGHT_ATTN_NORM, i),
+         b->attn_norm && (i > 0 || !b->embed_norm)},
+        {&l->post_norm, layer_weight(WEIGHT_MLP_NORM, i), b->mlp_norm},
+        {&l->attn_post_norm, layer_weight(WEIGHT_ATTN_POST_NORM, i),
+         b->attn_post_norm},
+        {&l->mlp_post_norm, layer_weight(WEIGHT_MLP_POST_NORM, i),
+         b->mlp_post_norm},
     };
     float *scale = NULL;
     const struct vector scales[] = {
         {&scale, WEIGHT_LAYER_SCALE, 1, b->layer_scale}};
-    if (BIND_VECTORS(&m->weights, norms, i, e) ||
-        BIND_VECTORS(&m->weights, scales, i, e))
+    for (size_t j = 0; j < sizeof norms / sizeof *norms; j++)
+        if (norms[j].has && layer_bind_norm(m, norms[j].out, norms[j].ref, e))
+            return -1;
+    if (BIND_VECTORS(&m->weights, scales, i, e))
         return -1;
     l->scale = scale ? *scale : 1;
     return 0;
@@ -147,14 +165,15 @@ static int bind_dense(struct model *m, struct mlp *mlp, size_t i,
     const struct config *c = &m->config;
     struct weights *w = &m->weights;
     size_t d = c->d_model, ff = c->layers[i].d_ff;
+    bool ungated = c->arch->blocks.ungated;
     const struct rows_of gated[] = {{&mlp->gate_proj, WEIGHT_GATE_PROJ, ff},
                                  {&mlp->up_proj, WEIGHT_UP_PROJ, ff}};
     const struct vector biases[] = {
         {&mlp->gate_bias, WEIGHT_GATE_BIAS, ff, c->mlp_bias},
-        {&mlp->up_bias, WEIGHT_UP_BIAS, ff, c->mlp_bias},
+        {&mlp->up_bias, WEIGHT_UP_BIAS, ff, c->mlp_bias && !ungated},
         {&mlp->down_bias, WEIGHT_DOWN_BIAS, d, c->mlp_bias},
     };
-    if (bind_parts(w, gated, 2, d, WEIGHT_GATE_UP_PROJ, i, e) ||
+    if (bind_parts(w, gated, ungated ? 1 : 2, d, WEIGHT_GATE_UP_PROJ, i, e) ||
         weights_matrix(w, &mlp->down_proj, d, ff,
                        layer_weight(WEIGHT_DOWN_PROJ, i), e) ||
         BIND_VECTORS(w, biases, i, e))
@@ -249,7 +268,9 @@ static struct input dense_gated(struct worker *w, const struct layer *l,
     const struct mlp *mlp = &l->mlp;
     const struct matrix *const gated[] = {&mlp->gate_proj, &mlp->up_proj};
     struct input in = pass_normalise(w, p->s->x, n, l->post_norm,
-                                     pass_act_types(p, gated, 2, n));
+                                     pass_act_types(p, gated,
+                                                    mlp->up_proj.rows ? 2 : 1,
+                                                    n));
     return pass_gated(w, mlp, &in, n);
 }
 
@@ -285,7 +306,6 @@ static void mlp_and_experts(struct worker *w, const struct layer *l, size_t n,
     const struct scratch *s = w->p->s;
     const struct experts *x = &l->experts;
     size_t d = w->p->m->config.d_model, ld = scratch_ld(d), begin, end;
-    float eps = (float)w->p->m->config.rms_eps;
     struct product down = {&l->mlp.down_proj, l->mlp.down_bias, s->proj, ld,
                            false};
     struct input in = dense_gated(w, l, n);
@@ -295,8 +315,8 @@ static void mlp_and_experts(struct worker *w, const struct layer *l, size_t n,
     par_split(n, 1, w->tid, w->n_threads, &begin, &end);
     for (size_t t = begin; t < end; t++) {
         float *dense = s->proj + t * ld, *sum = s->xn + t * ld;
-        w->k->rmsnorm(dense, dense, x->dense_post_norm, 1, d, eps);
-        w->k->rmsnorm(sum, sum, x->post_norm, 1, d, eps);
+        pass_norm(w, dense, dense, x->dense_post_norm);
+        pass_norm(w, sum, sum, x->post_norm);
         w->k->add(dense, sum, d);
     }
     /* the same rows */
@@ -356,9 +376,10 @@ static struct cost attention_cost(const struct model *m, size_t i, size_t pos,
 double layer_mlp_flops(const struct model *m, size_t i, size_t n)
 {
     const struct layer_config *l = &m->config.layers[i];
-    double rows = 3 * ((double)l->d_ff +
-                       (double)(l->n_active * l->expert_ff) +
-                       (double)l->shared_ff) +
+    double products = m->config.arch->blocks.ungated ? 2 : 3;
+    double rows = products * ((double)l->d_ff +
+                              (double)(l->n_active * l->expert_ff) +
+                              (double)l->shared_ff) +
                   (double)l->n_experts + (l->shared_ff ? 1 : 0);
     return (double)n * 2 * (double)m->config.d_model * rows;
 }

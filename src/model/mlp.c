@@ -1,4 +1,4 @@
-/* The gated MLP up to down_proj. */
+/* The MLP up to down_proj. It may have no up_proj. */
 #include <string.h>
 
 #include "model/pass.h"
@@ -24,6 +24,7 @@ static void gated_f32(const struct worker *w, const struct mlp *mlp,
                            .ld = ld};
     struct product up = {
         .w = &mlp->up_proj, .bias = mlp->up_bias, .out = w->p->s->up, .ld = ld};
+    bool ungated = !mlp->up_proj.rows;
     /* one token's values stay there anyway, and memory likes long runs */
     size_t step = n == 1 ? end - begin
                   : w->p->products == PRODUCTS_GEMM_F32
@@ -32,10 +33,12 @@ static void gated_f32(const struct worker *w, const struct mlp *mlp,
     for (size_t r = begin; r < end; r += step) {
         size_t to = end - r < step ? end : r + step;
         pass_multiply(w, &gate, xn, n, r, to);
-        pass_multiply(w, &up, xn, n, r, to);
+        if (!ungated)
+            pass_multiply(w, &up, xn, n, r, to);
         for (size_t t = 0; t < n; t++) {
             float *g = gate.out + t * ld + r;
-            combine(w->k, mlp, g, up.out + t * ld + r, to - r);
+            combine(w->k, mlp, g, ungated ? NULL : up.out + t * ld + r,
+                    to - r);
         }
     }
 }
@@ -63,7 +66,7 @@ static void gated_blocks(const struct worker *w, const struct mlp *mlp,
                          size_t n, size_t begin, size_t end, size_t unit)
 {
     enum act_type act = pass_act_type_read(w->p, &mlp->gate_proj, xn, n);
-    float *gate = w->own->gate, *up = w->own->up;
+    float *gate = w->own->gate, *up = mlp->up_proj.rows ? w->own->up : NULL;
     size_t most = GATED_FLOATS / unit;
     size_t block = n < most ? n : most;
     size_t step = GATED_FLOATS / block / unit * unit;
@@ -73,11 +76,13 @@ static void gated_blocks(const struct worker *w, const struct mlp *mlp,
             size_t m = n - t < block ? n - t : block;
             pass_multiply_block(w, &mlp->gate_proj, xn, act, gate, r, rows, t,
                                 m);
-            pass_multiply_block(w, &mlp->up_proj, xn, act, up, r, rows, t, m);
-            for (size_t i = 0; mlp->gate_bias && i < m; i++) {
+            if (up)
+                pass_multiply_block(w, &mlp->up_proj, xn, act, up, r, rows, t,
+                                    m);
+            for (size_t i = 0; mlp->gate_bias && i < m; i++)
                 w->k->add(gate + i * rows, mlp->gate_bias + r, rows);
+            for (size_t i = 0; mlp->up_bias && i < m; i++)
                 w->k->add(up + i * rows, mlp->up_bias + r, rows);
-            }
             combine(w->k, mlp, gate, up, m * rows);
             pass_store_gated(w, to, mlp->gate_proj.rows, gate, r, rows, t, m);
         }
@@ -94,7 +99,8 @@ struct input pass_gated(struct worker *w, const struct mlp *mlp,
     struct input to;
     bool rounds = pass_rounds(w->p, down, n, s->gate16, &s->gate8, &to);
     bool blocks = n > 1 && rounds && act != ACT_F32 &&
-                  act == pass_act_type_read(w->p, &mlp->up_proj, xn, n);
+                  (!mlp->up_proj.rows ||
+                   act == pass_act_type_read(w->p, &mlp->up_proj, xn, n));
     size_t unit = !blocks                        ? pass_row_unit(w, gate, n)
                   : q8_unit(&to.q8) > GATED_ROWS ? q8_unit(&to.q8)
                                                  : GATED_ROWS;

@@ -1,12 +1,15 @@
 /* Opening a model: its weights, and the choice of the kernels that multiply
  * them. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "kernel/gemm.h"
+#include "model/layer.h"
 #include "model/model.h"
 #include "model/ple.h"
+#include "model/scratch.h"
 
 static bool worth_blas(const struct model *m, size_t n)
 {
@@ -53,7 +56,7 @@ static void note_kinds(struct model *m)
     bool all_bf16 = true;
     for (size_t i = 0; i < m->weights.n_matrices; i++) {
         const struct matrix *w = m->weights.matrices[i];
-        if (w->f32_only || w == &m->classes ||
+        if (w->f32_only || w == &m->classes || w == &m->class_dense ||
             (w == &m->embed && !m->config.tied_head))
             continue;
         m->any_i8 = m->any_i8 || w->ops->mul_i8;
@@ -189,6 +192,7 @@ void (*model_glu(const struct model *m))(float *out, const float *gate,
     case ACTIVATION_CLAMPED_SILU:
         return k->clamped_swiglu;
     case ACTIVATION_GELU_ERF:
+        return k->geglu_erf;
     case ACTIVATION_SILU:
         break;
     }
@@ -238,18 +242,46 @@ static int open_ropes(struct model *m, struct qwick_err *e)
     return bind_rope_factors(m, e);
 }
 
+/* Bind the embedding, and the tables and the norm that encoders have beside
+ * it. */
+static int bind_embedding(struct model *m, struct qwick_err *e)
+{
+    const struct config *c = &m->config;
+    struct weights *w = &m->weights;
+    size_t d = c->d_model;
+    struct matrix all;
+    if (weights_matrix(w, &m->embed, c->vocab_size, d,
+                       (struct weight_ref){.id = WEIGHT_EMBED}, e))
+        return -1;
+    if (c->n_positions) {
+        if (weights_table(w, &all, c->first_position + c->n_positions, d,
+                          (struct weight_ref){.id = WEIGHT_POSITIONS}, e))
+            return -1;
+        matrix_view(&m->positions, &all, c->first_position, c->n_positions);
+    }
+    if (c->n_types && weights_table(w, &m->types, c->n_types, d,
+                                    (struct weight_ref){.id = WEIGHT_TYPES}, e))
+        return -1;
+    return c->arch->blocks.embed_norm
+               ? layer_bind_norm(m, &m->embed_norm,
+                                 (struct weight_ref){.id = WEIGHT_EMBED_NORM},
+                                 e)
+               : 0;
+}
+
 /* The last norm, which also multiplies logits by their scale: a product is
  * linear. Hidden states do without the scale. */
 static int bind_last_norm(struct model *m, struct qwick_err *e)
 {
-    const struct weight_ref norm = {.id = WEIGHT_NORM};
+    const struct weight_ref norm =
+        layer_weight(WEIGHT_NORM, m->config.n_layers - 1);
     size_t d = m->config.d_model;
-    if (weights_vector(&m->weights, &m->norm, d, norm, e))
+    if (layer_bind_norm(m, &m->norm, norm, e))
         return -1;
     m->head_norm = m->norm;
     if (m->config.logit_scale == 1)
         return 0;
-    if (weights_vector(&m->weights, &m->head_norm, d, norm, e))
+    if (layer_bind_norm(m, &m->head_norm, norm, e))
         return -1;
     for (size_t i = 0; i < d; i++)
         m->head_norm[i] *= m->config.logit_scale;
@@ -268,6 +300,11 @@ static int bind_head(struct model *m, struct qwick_err *e)
     /* the bare model's names have no prefix */
     bool bare = c->class == CLASS_BARE || c->class == CLASS_CLASSIFIER ||
                 !*m->weights.naming.prefix;
+    if (c->bidirectional) { /* whatever the file has predicts no next token */
+        c->tied_head = false;
+        m->no_head = true;
+        return 0;
+    }
     m->no_head = !tied && !has && bare;
     c->tied_head = (tied || m->no_head) && !has;
     if (c->tied_head) {
@@ -283,6 +320,24 @@ static int bind_head(struct model *m, struct qwick_err *e)
                : 0;
 }
 
+/* What an encoder has before its classes, and their biases. Only ModernBERT has
+ * a norm there, and no biases of the dense layer (arch_modernbert.c). */
+static int bind_class_input(struct model *m, struct qwick_err *e)
+{
+    const struct config *c = &m->config;
+    struct weights *w = &m->weights;
+    const struct weight_ref bias = {.id = WEIGHT_CLASS_DENSE_BIAS},
+                            norm = {.id = WEIGHT_CLASS_NORM};
+    bool gelu = c->arch->blocks.class_gelu;
+    if (weights_vector(w, &m->class_bias, c->n_classes,
+                       (struct weight_ref){.id = WEIGHT_CLASS_BIAS}, e) ||
+        weights_matrix(w, &m->class_dense, c->d_model, c->d_model,
+                       (struct weight_ref){.id = WEIGHT_CLASS_DENSE}, e))
+        return -1;
+    return gelu ? layer_bind_norm(m, &m->class_norm, norm, e)
+                : weights_vector(w, &m->class_dense_bias, c->d_model, bias, e);
+}
+
 /* The head of a classifier, which has a row for each label. Rerankers have
  * one: the log-odds that a document answers the query. */
 static int bind_classes(struct model *m, const char *path, struct qwick_err *e)
@@ -296,18 +351,19 @@ static int bind_classes(struct model *m, const char *path, struct qwick_err *e)
         if (dims[0] > 1 || c->n_labels > 1)
             return err_set(e, QWICK_ERR_MODEL,
                            "%s: architectures: \"%s\" with %zu labels, and "
-                           "%zu rows of score.weight: 1 label is supported",
+                           "%zu rows of the last product: 1 label is supported",
                            path, c->class_name, c->n_labels, dims[0]);
-        if (st_find(w->set, "score.bias"))
+        if (!c->bidirectional && st_find(w->set, "score.bias"))
             return err_set(e, QWICK_ERR_MODEL,
                            "%s: tensor score.bias: is not supported beside "
                            "score.weight",
                            path);
         c->n_classes = 1;
     }
-    return c->n_classes ? weights_matrix(w, &m->classes, c->n_classes,
-                                         c->d_model, classes, e)
-                        : 0;
+    if (c->n_classes && weights_matrix(w, &m->classes, c->n_classes, c->d_model,
+                                       classes, e))
+        return -1;
+    return c->n_classes && c->bidirectional ? bind_class_input(m, e) : 0;
 }
 
 int model_open(struct model *m, const struct checkpoint *ck,
@@ -323,8 +379,9 @@ int model_open(struct model *m, const struct checkpoint *ck,
     m->layers = calloc(c->n_layers, sizeof *m->layers);
     if (!m->layers)
         return err_oom(e, c->n_layers * sizeof *m->layers);
-    if (weights_matrix(w, &m->embed, c->vocab_size, c->d_model,
-                       (struct weight_ref){.id = WEIGHT_EMBED}, e))
+    m->normalise =
+        c->arch->blocks.layer_norm ? m->k->layernorm : m->k->rmsnorm;
+    if (bind_embedding(m, e))
         return -1;
     if (ple_bind(m, e))
         return -1;
@@ -348,11 +405,30 @@ int model_open(struct model *m, const struct checkpoint *ck,
     return 0;
 }
 
-void model_class_input(const struct model *m, float *state, float *work)
+void model_class_input(const struct model *m, struct scratch *s, float *state)
 {
-    (void)m;
-    (void)state;
-    (void)work;
+    const struct matrix *a = &m->class_dense;
+    size_t d = m->config.d_model;
+    if (!a->rows)
+        return;
+    const struct row_product p = {.w = a,
+                                  .n_rows = d,
+                                  .n = 1,
+                                  .y = s->proj,
+                                  .ldy = d,
+                                  .work = s->threads[0].work};
+    a->ops->mul_f32(m->k, &p, state, d);
+    memcpy(state, s->proj, d * sizeof *state);
+    if (m->class_dense_bias)
+        m->k->add(state, m->class_dense_bias, d);
+    if (m->config.arch->blocks.class_gelu)
+        m->k->geglu_erf(state, state, NULL, d);
+    else
+        for (size_t i = 0; i < d; i++)
+            state[i] = tanhf(state[i]);
+    if (m->class_norm)
+        m->normalise(state, state, m->class_norm, 1, d,
+                     (float)m->config.rms_eps);
 }
 
 size_t layer_inputs(const struct layer *l,

@@ -35,9 +35,10 @@ struct attention {
 
 /* down_proj(scale * glu(gate_proj(x), up_proj(x))). */
 struct mlp {
-    struct matrix gate_proj, up_proj, down_proj;
-    float *gate_bias, *up_bias, *down_bias; /* NULL: none */
+    struct matrix gate_proj, up_proj, down_proj; /* up_proj may be empty */
+    float *gate_bias, *up_bias, *down_bias;      /* NULL: none */
     float scale; /* the residual scale; down_bias includes it */
+    /* up NULL: there is no up_proj */
     void (*glu)(float *out, const float *gate, const float *up, size_t n);
 };
 
@@ -160,11 +161,22 @@ struct model {
     struct matrix embed, head; /* [vocab_size, d_model] */
     bool no_head;              /* head is the embedding in place of one that the
                                   file lacks and that hidden states do not
-                                  need */
+                                  need; or empty, in an encoder */
     bool head_differs;         /* from the embedding, although
                                   tie_word_embeddings is true */
     struct matrix classes;     /* [n_classes, d_model]; empty without classes */
     float *class_bias;         /* [n_classes]; NULL: none */
+    /* the layer before the classes, which model_class_input applies: */
+    struct matrix class_dense; /* [d_model, d_model]; empty: none */
+    float *class_dense_bias;   /* [d_model]; NULL: none */
+    float *class_norm;         /* of its results; NULL: none */
+    struct matrix positions;   /* [n_positions, d_model], added to embeddings */
+    struct matrix types;       /* [n_types, d_model], likewise */
+    float *embed_norm;         /* of the sum; NULL: none */
+    /* Normalise rows, as the family's norms do: kernels.rmsnorm or layernorm.
+       The norms of heads are always of the first kind */
+    void (*normalise)(float *out, const float *x, const float *w, size_t n_rows,
+                      size_t d, float eps);
     float *norm;               /* model.norm [d_model] */
     float *head_norm;          /* the same times logit_scale: before the head */
     struct ple ple;            /* empty without config.ple_dim */
@@ -212,12 +224,15 @@ int model_open(struct model *m, const struct checkpoint *ck,
                const struct st_set *set, struct qwick_err *e);
 void model_close(struct model *m);
 
+/* Buffers of a forward pass; see scratch.h. */
+struct scratch;
+
 /* Turn the state of a sequence [d_model] into the input of m->classes, in place:
  * the dense layer, the activation and the norm that a classifier has before its
  * last product. A model without these leaves it. The state is that of the first
- * token, or the mean of all (config.class_mean), after the last norm. work:
- * scratch->threads[0].work. */
-void model_class_input(const struct model *m, float *state, float *work);
+ * token, or the mean of all (config.class_mean), after the last norm. s is
+ * reserved; its buffers are overwritten. */
+void model_class_input(const struct model *m, struct scratch *s, float *state);
 
 /* The number of tokens from which on a sequence needs the other frequencies of
  * longrope: those of all of its tokens then change, and its cache must be
@@ -230,9 +245,6 @@ void (*model_glu(const struct model *m))(float *out, const float *gate,
 
 /* Load OpenBLAS if a pass over n tokens would use it. */
 void model_load_blas(const struct model *m, size_t n);
-
-/* Buffers of a forward pass; see scratch.h. */
-struct scratch;
 
 /* The tokens of a span whose logits (and hidden states) are computed. */
 enum span_rows {

@@ -221,10 +221,67 @@ const struct names names_qwen3next_mlx = {.config = "config.json",
                                           .of = {QWEN3NEXT},
                                           .fits = fits_mlx};
 
+#define ENCODER  "@encoder.layer.#."
+#define SELF     ENCODER "attention.self."
+#define ATTENDED ENCODER "attention.output."
+
+const struct names names_bert = {
+    .config = "config.json",
+    .prefixes = {"bert.", "roberta.", "", NULL},
+    .of = {
+        [WEIGHT_EMBED] = {"@embeddings.word_embeddings.weight"},
+        [WEIGHT_POSITIONS] = {"@embeddings.position_embeddings.weight"},
+        [WEIGHT_TYPES] = {"@embeddings.token_type_embeddings.weight"},
+        [WEIGHT_EMBED_NORM] = {"@embeddings.LayerNorm.weight"},
+        [WEIGHT_Q_PROJ] = {SELF "query.weight"},
+        [WEIGHT_K_PROJ] = {SELF "key.weight"},
+        [WEIGHT_V_PROJ] = {SELF "value.weight"},
+        [WEIGHT_O_PROJ] = {ATTENDED "dense.weight"},
+        [WEIGHT_Q_BIAS] = {SELF "query.bias"},
+        [WEIGHT_K_BIAS] = {SELF "key.bias"},
+        [WEIGHT_V_BIAS] = {SELF "value.bias"},
+        [WEIGHT_O_BIAS] = {ATTENDED "dense.bias"},
+        [WEIGHT_MLP_NORM] = {ATTENDED "LayerNorm.weight"},
+        [WEIGHT_GATE_PROJ] = {ENCODER "intermediate.dense.weight"},
+        [WEIGHT_GATE_BIAS] = {ENCODER "intermediate.dense.bias"},
+        [WEIGHT_DOWN_PROJ] = {ENCODER "output.dense.weight"},
+        [WEIGHT_DOWN_BIAS] = {ENCODER "output.dense.bias"},
+        [WEIGHT_NORM] = {ENCODER "output.LayerNorm.weight"},
+        [WEIGHT_CLASS_DENSE] = {"classifier.dense.weight",
+                                "@pooler.dense.weight"},
+        [WEIGHT_CLASS_DENSE_BIAS] = {"classifier.dense.bias",
+                                     "@pooler.dense.bias"},
+        [WEIGHT_CLASSES] = {"classifier.out_proj.weight", "classifier.weight"},
+        [WEIGHT_CLASS_BIAS] = {"classifier.out_proj.bias",
+                               "classifier.bias"}}};
+
+const struct names names_modernbert = {
+    .config = "config.json",
+    .prefixes = {"model.", "", NULL},
+    .of = {[WEIGHT_EMBED] = {"@embeddings.tok_embeddings.weight"},
+           [WEIGHT_EMBED_NORM] = {"@embeddings.norm.weight"},
+           [WEIGHT_NORM] = {"@final_norm.weight"},
+           [WEIGHT_ATTN_NORM] = {LAYER "attn_norm.weight"},
+           [WEIGHT_QKV_PROJ] = {LAYER "attn.Wqkv.weight"},
+           [WEIGHT_O_PROJ] = {LAYER "attn.Wo.weight"},
+           [WEIGHT_MLP_NORM] = {LAYER "mlp_norm.weight"},
+           [WEIGHT_GATE_UP_PROJ] = {LAYER "mlp.Wi.weight"},
+           [WEIGHT_DOWN_PROJ] = {LAYER "mlp.Wo.weight"},
+           [WEIGHT_CLASS_DENSE] = {"head.dense.weight"},
+           [WEIGHT_CLASS_NORM] = {"head.norm.weight"},
+           [WEIGHT_CLASSES] = {"classifier.weight"},
+           [WEIGHT_CLASS_BIAS] = {"classifier.bias"}}};
+
 #define BLOCK "blk.#."
 
-#define GGUF_BODY                                                              \
+/* Those of encoders, too. */
+#define GGUF_BASE                                                              \
     [WEIGHT_EMBED] = {"token_embd.weight"}, [WEIGHT_HEAD] = {"output.weight"}, \
+    [WEIGHT_EMBED_NORM] = {"token_embd_norm.weight"},                          \
+    [WEIGHT_CLASS_BIAS] = {"cls.output.bias"},                                 \
+    [WEIGHT_CLASS_DENSE] = {"cls.weight"},                                     \
+    [WEIGHT_CLASS_DENSE_BIAS] = {"cls.bias"},                                  \
+    [WEIGHT_CLASS_NORM] = {"cls.norm.weight"},                                 \
     [WEIGHT_ROPE_FACTORS] = {"rope_freqs.weight"},                             \
     [WEIGHT_ROPE_SHORT] = {"rope_factors_short.weight"},                       \
     [WEIGHT_ROPE_LONG] = {"rope_factors_long.weight"},                         \
@@ -242,8 +299,6 @@ const struct names names_qwen3next_mlx = {.config = "config.json",
     [WEIGHT_K_NORM] = {BLOCK "attn_k_norm.weight"},                            \
     [WEIGHT_SINKS] = {BLOCK "attn_sinks.weight"},                              \
     [WEIGHT_DOWN_PROJ] = {BLOCK "ffn_down.weight"},                            \
-    [WEIGHT_GATE_BIAS] = {BLOCK "ffn_gate.bias"},                              \
-    [WEIGHT_UP_BIAS] = {BLOCK "ffn_up.bias"},                                  \
     [WEIGHT_DOWN_BIAS] = {BLOCK "ffn_down.bias"},                              \
     [WEIGHT_ROUTER] = {BLOCK "ffn_gate_inp.weight"},                           \
     [WEIGHT_EXPERTS_GATE] = {BLOCK "ffn_gate_exps.weight"},                    \
@@ -255,7 +310,10 @@ const struct names names_qwen3next_mlx = {.config = "config.json",
     [WEIGHT_EXPERTS_UP_BIAS] = {BLOCK "ffn_up_exps.bias"},                     \
     [WEIGHT_EXPERTS_DOWN_BIAS] = {BLOCK "ffn_down_exps.bias"}
 
-#define GGUF_COMMON [WEIGHT_NORM] = {"output_norm.weight"}, GGUF_BODY
+#define GGUF_COMMON                                   \
+    GGUF_BASE, [WEIGHT_NORM] = {"output_norm.weight"}, \
+               [WEIGHT_GATE_BIAS] = {BLOCK "ffn_gate.bias"}, \
+               [WEIGHT_UP_BIAS] = {BLOCK "ffn_up.bias"}
 
 #define GGUF_GATE_UP                                                     \
     [WEIGHT_GATE_PROJ] = {BLOCK "ffn_gate.weight"}, [WEIGHT_UP_PROJ] = { \
@@ -306,6 +364,17 @@ const struct names names_gguf_fused = {
     .of = {GGUF_COMMON,
            GGUF_NORMS, [WEIGHT_QKV_PROJ] = {BLOCK "attn_qkv.weight"},
            [WEIGHT_GATE_UP_PROJ] = {BLOCK "ffn_up.weight"}}};
+
+const struct names names_gguf_bert = {
+    .config = "its metadata",
+    .prefixes = {"", NULL},
+    .of = {GGUF_BASE,
+           [WEIGHT_POSITIONS] = {"position_embd.weight"},
+           [WEIGHT_TYPES] = {"token_types.weight"},
+           [WEIGHT_NORM] = {BLOCK "layer_output_norm.weight"},
+           [WEIGHT_MLP_NORM] = {BLOCK "attn_output_norm.weight"},
+           [WEIGHT_GATE_PROJ] = {BLOCK "ffn_up.weight"},
+           [WEIGHT_GATE_BIAS] = {BLOCK "ffn_up.bias"}}};
 
 #define QWEN35_GGUF                                                            \
     GGUF_COMMON, GGUF_GATE_UP,                                                 \
@@ -374,7 +443,7 @@ const struct names names_lfm2 = {
 const struct names names_lfm2_gguf = {
     .config = "its metadata",
     .prefixes = {"", NULL},
-    .of = {GGUF_BODY, GGUF_GATE_UP,
+    .of = {GGUF_BASE, GGUF_GATE_UP,
            [WEIGHT_NORM] = {"token_embd_norm.weight"},
            [WEIGHT_MLP_NORM] = {BLOCK "ffn_norm.weight"},
            [WEIGHT_SELECT_BIAS] = {BLOCK "exp_probs_b.bias"},

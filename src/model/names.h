@@ -14,8 +14,18 @@ enum weight_id {
     /* of the model */
     WEIGHT_EMBED,   /* [vocab_size, d_model] */
     WEIGHT_HEAD,    /* [vocab_size, d_model] */
-    WEIGHT_NORM,    /* [d_model], before the head */
+    WEIGHT_NORM,    /* [d_model], before the head; with blocks.norm_replaces it
+                       belongs to the layer that it ends */
     WEIGHT_CLASSES, /* [n_classes, d_model], a reranker's own head */
+    WEIGHT_CLASS_BIAS, /* [n_classes] */
+    /* of the layer before the classes */
+    WEIGHT_CLASS_DENSE,      /* [d_model, d_model] */
+    WEIGHT_CLASS_DENSE_BIAS, /* [d_model] */
+    WEIGHT_CLASS_NORM,       /* [d_model] */
+    /* of encoders, beside the embedding */
+    WEIGHT_POSITIONS,  /* [positions, d_model] */
+    WEIGHT_TYPES,      /* [n_types, d_model] */
+    WEIGHT_EMBED_NORM, /* [d_model], of their sum */
     /* [n_rot / 2] divisors of the frequencies; or those of short sequences and
        of long ones (ROPE_LONGROPE) */
     WEIGHT_ROPE_FACTORS,
@@ -210,6 +220,10 @@ extern const struct names names_qwen3next, names_qwen3next_mlx,
 /* The names of LFM2's models: on the Hugging Face hub, MLX conversions included,
  * and in GGUF files. */
 extern const struct names names_lfm2, names_lfm2_gguf;
+
+/* The names of BERT, RoBERTa and XLM-RoBERTa on the Hugging Face hub and in GGUF
+ * files, and those of ModernBERT on the hub. */
+extern const struct names names_bert, names_gguf_bert, names_modernbert;
 
 /* Whether the scheme has recurrent layers. */
 static inline bool names_recurrent(const struct names *names)

@@ -89,6 +89,15 @@ static inline size_t pass_token(const struct pass *p, size_t layer, size_t row)
     return layer > p->m->last_stored ? p->s->token[row] : row;
 }
 
+/* Normalise one row [d_model], as the family's norms do. out may be x. */
+static inline void pass_norm(const struct worker *w, float *out, const float *x,
+                             const float *weight)
+{
+    const struct model *m = w->p->m;
+    m->normalise(out, x, weight, 1, m->config.d_model,
+                 (float)m->config.rms_eps);
+}
+
 /* Add the time since the last mark to a part, if the caller of the pass asked
  * for times. */
 static inline void pass_mark(struct worker *w, enum part part)
@@ -149,9 +158,11 @@ struct act_types pass_act_types(const struct pass *p,
                                 size_t n);
 
 /* Normalise x f32 [n, d_model], rows scratch_ld apart, and store it in these
- * types. weight NULL: x is stored as it is. Ends with a barrier, unless every thread makes its own copy (n up to
+ * types. weight NULL: x is stored as it is. Where norms replace the stream
+ * (blocks.norm_replaces), x gets the result, too. Otherwise x does not change,
+ * and there is no barrier at the end if every thread makes its own copy (n up to
  * SCRATCH_PRIVATE_TOKENS). */
-struct input pass_normalise(struct worker *w, const float *x, size_t n,
+struct input pass_normalise(struct worker *w, float *x, size_t n,
                             const float *weight, struct act_types need);
 
 /* Normalise the rows of s->proj, add them to x and multiply the sum by scale,

@@ -132,24 +132,27 @@ static struct input choose(struct act_types need, const float *f32,
     return in;
 }
 
-struct input pass_normalise(struct worker *w, const float *x, size_t n,
+struct input pass_normalise(struct worker *w, float *x, size_t n,
                             const float *weight, struct act_types need)
 {
     struct scratch *s = w->p->s;
     struct thread_scratch *own = w->own;
     size_t d = w->p->m->config.d_model, begin = 0, end = n;
-    float eps = (float)w->p->m->config.rms_eps;
-    bool private = n <= SCRATCH_PRIVATE_TOKENS;
+    bool replaces = w->p->m->config.arch->blocks.norm_replaces && weight;
+    bool private = n <= SCRATCH_PRIVATE_TOKENS && !replaces;
     struct input in = private ? choose(need, own->xn, own->xn16, &own->x8)
                               : choose(need, s->xn, s->xn16, &s->xn8);
     if (!private)
         par_split(n, 1, w->tid, w->n_threads, &begin, &end);
     for (size_t t = begin; t < end; t++) {
         float *row = in.f32 ? (float *)in.f32 + t * scratch_ld(d) : own->xn;
+        float *from = x + t * scratch_ld(d);
         if (weight)
-            w->k->rmsnorm(row, x + t * scratch_ld(d), weight, 1, d, eps);
+            pass_norm(w, row, from, weight);
         else
-            memcpy(row, x + t * scratch_ld(d), d * sizeof *row);
+            memcpy(row, from, d * sizeof *row);
+        if (replaces)
+            memcpy(from, row, d * sizeof *row);
         round_row(w->k, &in, t, row, d);
     }
     if (private)
@@ -167,7 +170,7 @@ void pass_add_normalised(struct worker *w, const float *weight, size_t n,
     par_split(n, 1, w->tid, w->n_threads, &begin, &end);
     for (size_t t = begin; t < end; t++) {
         float *row = s->proj + t * scratch_ld(d);
-        w->k->rmsnorm(row, row, weight, 1, d, (float)w->p->m->config.rms_eps);
+        pass_norm(w, row, row, weight);
         w->k->add(s->x + t * scratch_ld(d), row, d);
         if (scale != 1)
             w->k->scale(s->x + t * scratch_ld(d), scale, d);

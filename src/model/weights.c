@@ -351,11 +351,11 @@ float *weights_floats(struct weights *w, const struct st_tensor *t,
     return v;
 }
 
-int weights_array(struct weights *w, float **out, const size_t *dims,
-                  size_t rank, struct weight_ref ref, struct qwick_err *e)
+/* As weights_array, for the tensor `name`. */
+static int array_named(struct weights *w, float **out, const char *name,
+                       const size_t *dims, size_t rank, struct weight_ref ref,
+                       struct qwick_err *e)
 {
-    char name[NAMES_BYTES];
-    find_name(w, ref, name);
     *out = NULL;
     const struct st_tensor *t = weights_find_dims(w, name, dims, rank, "", e);
     if (!t || weights_need_float(w, t, "weights", e))
@@ -372,10 +372,42 @@ int weights_array(struct weights *w, float **out, const size_t *dims,
     return 0;
 }
 
+int weights_array(struct weights *w, float **out, const size_t *dims,
+                  size_t rank, struct weight_ref ref, struct qwick_err *e)
+{
+    char name[NAMES_BYTES];
+    find_name(w, ref, name);
+    return array_named(w, out, name, dims, rank, ref, e);
+}
+
 int weights_vector(struct weights *w, float **out, size_t n,
                    struct weight_ref ref, struct qwick_err *e)
 {
     return weights_array(w, out, &n, 1, ref, e);
+}
+
+int weights_norm(struct weights *w, float **out, size_t n, bool layer_norm,
+                 bool has_bias, struct weight_ref ref, struct qwick_err *e)
+{
+    char name[NAMES_BYTES];
+    float *weights, *biases;
+    if (weights_vector(w, &weights, n, ref, e))
+        return -1;
+    *out = weights;
+    if (!layer_norm)
+        return 0;
+    if (!(*out = own_block(w, 2 * n * sizeof **out, e)))
+        return -1;
+    memcpy(*out, weights, n * sizeof **out);
+    if (!has_bias)
+        return 0;
+    find_name(w, ref, name);
+    snprintf(name + names_module(name), sizeof name - names_module(name),
+             ".bias");
+    if (array_named(w, &biases, name, &n, 1, ref, e))
+        return -1;
+    memcpy(*out + n, biases, n * sizeof **out);
+    return 0;
 }
 
 int weights_ones(struct weights *w, float **out, size_t n, struct qwick_err *e)

@@ -122,6 +122,12 @@ int weights_array(struct weights *w, float **out, const size_t *dims,
 int weights_vector(struct weights *w, float **out, size_t n,
                    struct weight_ref ref, struct qwick_err *e);
 
+/* Read the weights of a norm, and its biases if it is a LayerNorm: n or 2 * n
+ * values. The biases' tensor is called `.bias` in place of `.weight`. has_bias:
+ * the checkpoint must have them; otherwise they are 0. */
+int weights_norm(struct weights *w, float **out, size_t n, bool layer_norm,
+                 bool has_bias, struct weight_ref ref, struct qwick_err *e);
+
 /* Make a vector of n ones. The weights own it. */
 int weights_ones(struct weights *w, float **out, size_t n, struct qwick_err *e);
 

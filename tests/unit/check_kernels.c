@@ -166,6 +166,69 @@ static void check_rmsnorm(const struct kernels *k, enum dtype type)
         }
 }
 
+static double row_mean(const float *x, size_t d)
+{
+    double sum = 0;
+    for (size_t i = 0; i < d; i++)
+        sum += (double)x[i] / (double)d;
+    return sum;
+}
+
+static double row_deviation(const float *x, size_t d, double mean)
+{
+    double sum = 0;
+    for (size_t i = 0; i < d; i++)
+        sum += ((double)x[i] - mean) * ((double)x[i] - mean) / (double)d;
+    return sqrt(sum);
+}
+
+static void check_layernorm(const struct kernels *k, enum dtype type)
+{
+    const float eps = 1e-12f;
+    for (size_t s = 0; s < N_SIZES; s++)
+        for (int kind = 0; kind < N_KINDS; kind++) {
+            size_t d = size_at(s), rows = 1 + below(4), n = rows * d;
+            struct area x = area_new(4 * n, 4 * below(3));
+            struct area w = area_new(8 * d, 4 * below(3));
+            struct area out = area_new(4 * n, 4 * below(3));
+            float *want = must(malloc(4 * n)), *wp = w.p, *op = out.p;
+
+            fill(x.p, n, (enum kind)kind, 1e30f);
+            fill(w.p, 2 * d, NORMAL, 0);
+            for (size_t i = 0; kind == NORMAL && s % 2 && i < n; i++)
+                ((float *)x.p)[i] += 100; /* a mean far from 0 */
+            area_keep(&x);
+            area_keep(&w);
+            k->layernorm(op, x.p, wp, rows, d, eps);
+            ref->layernorm(want, x.p, wp, rows, d, eps);
+            area_check(&out, "layernorm");
+            area_same(&x, "layernorm");
+            area_same(&w, "layernorm");
+            for (size_t i = 0; i < n; i++) {
+                const float *row = (float *)x.p + i / d * d;
+                double mean = row_mean(row, d);
+                double inv = 1 / sqrt(pow(row_deviation(row, d, mean), 2) +
+                                      (double)eps);
+                double from = fabs(mean) + fabs((double)row[i % d] - mean);
+                /* roundings: the mean, the difference, the factor, two
+                 * products, the sum, the reference */
+                near(kind_names[kind], i, n, (double)op[i], (double)want[i],
+                     U * (4.01 * fabs((double)wp[i % d]) * inv * from +
+                          2.01 * fabs((double)want[i])) +
+                         TINY * (2 + fabs((double)wp[i % d]) * (1 + inv)));
+            }
+            for (size_t r = 0; r < rows; r++)
+                k->layernorm(want + r * d, (float *)x.p + r * d, wp, 1, d, eps);
+            same_bits("layernorm, rows alone", op, want, n);
+            k->layernorm(x.p, x.p, wp, rows, d, eps);
+            same_bits("layernorm in place", op, x.p, n);
+            free(want);
+            area_free(&x);
+            area_free(&w);
+            area_free(&out);
+        }
+}
+
 /* pairs: neighbours rotate together. */
 static void check_rotation(const struct kernels *k, bool pairs)
 {
@@ -329,6 +392,54 @@ static void check_geglu(const struct kernels *k, enum dtype type)
 {
     check_glu("geglu", k->geglu, ref->geglu, gelu_exponent, gelu_error, fabs,
               11);
+}
+
+/* The argument of the exponential, -z^2 / 2, never overflows it. */
+static double erf_exponent(double z)
+{
+    (void)z;
+    return 0;
+}
+
+/* exp within two units (4 u), the polynomial (1.2 u, and 5 roundings of its
+ * last steps), its variable (1.5 u, which it passes on), three products and the
+ * reference's rounding. The exponential makes a relative error of the rounding
+ * of z^2 / 2. All of it counts by the tail's share of the result, which is 1
+ * below 0. */
+static double erf_error(double z)
+{
+    double a = fmin(fabs(z), 15), tail = erfc(a * M_SQRT1_2) / 2;
+    return 2.01 + (15 + 1.01 * a * a / 2) * (z < 0 ? 1 : tail / (1 - tail));
+}
+
+/* NaN, and values whose tail is 0, in every lane; and without a factor. */
+static void check_erf_edges(const struct kernels *k)
+{
+    enum { N = 37 };
+    static const float in[] = {NAN, INFINITY, -INFINITY, 1e30f, -1e30f, -15.5f};
+    static const float want[] = {NAN, INFINITY, 0, 1e30f, 0, 0};
+    for (size_t e = 0; e < sizeof in / sizeof *in; e++)
+        for (size_t i = 0; i < N; i++) {
+            float z[N], one[N], out[N], alone[N];
+            for (size_t j = 0; j < N; j++) {
+                z[j] = (float)j * 0.25f - 4;
+                one[j] = 1;
+            }
+            z[i] = in[e];
+            k->geglu_erf(out, z, NULL, N);
+            k->geglu_erf(alone, z, one, N);
+            same_bits("without a factor", out, alone, N);
+            if (isnan(want[e]) ? !isnan(out[i]) : out[i] != want[e])
+                fail_msg("gelu(%g) is %g", (double)in[e], (double)out[i]);
+        }
+}
+
+static void check_geglu_erf(const struct kernels *k, enum dtype type)
+{
+    check_glu("geglu_erf", k->geglu_erf, ref->geglu_erf, erf_exponent,
+              erf_error, fabs, 1);
+    if (k->level != ISA_REF) /* whose product with -INFINITY is NaN */
+        check_erf_edges(k);
 }
 
 static void check_sigmoid_glu(const struct kernels *k, enum dtype type)
@@ -706,9 +817,11 @@ static void bench_from_f32(const struct kernels *k, enum dtype type)
 
 enum row_op {
     ROW_RMSNORM,
+    ROW_LAYERNORM,
     ROW_ROPE,
     ROW_SWIGLU,
     ROW_GEGLU,
+    ROW_GEGLU_ERF,
     ROW_CLAMPED,
     ROW_GLU,
     ROW_ADD,
@@ -730,6 +843,9 @@ static void bench_rows(const struct kernels *k, enum row_op op)
     case ROW_RMSNORM:
         TIME(ms, k->rmsnorm(z.p, x.p, y.p, 1, N, 1e-6f));
         break;
+    case ROW_LAYERNORM:
+        TIME(ms, k->layernorm(z.p, x.p, y.p, 2, N / 2, 1e-6f));
+        break;
     case ROW_ROPE: /* rotate by 0, so that values do not change */
         memset(y.p, 0, 4 * N);
         for (int i = 0; i < 64; i++)
@@ -741,6 +857,9 @@ static void bench_rows(const struct kernels *k, enum row_op op)
         break;
     case ROW_GEGLU:
         TIME(ms, k->geglu(z.p, x.p, y.p, N));
+        break;
+    case ROW_GEGLU_ERF:
+        TIME(ms, k->geglu_erf(z.p, x.p, NULL, N));
         break;
     case ROW_CLAMPED:
         TIME(ms, k->clamped_swiglu(z.p, x.p, y.p, N));
@@ -784,9 +903,11 @@ static void bench_rows(const struct kernels *k, enum row_op op)
     }
 
 BENCH_ROWS(rmsnorm, ROW_RMSNORM)
+BENCH_ROWS(layernorm, ROW_LAYERNORM)
 BENCH_ROWS(rope, ROW_ROPE)
 BENCH_ROWS(swiglu, ROW_SWIGLU)
 BENCH_ROWS(geglu, ROW_GEGLU)
+BENCH_ROWS(geglu_erf, ROW_GEGLU_ERF)
 BENCH_ROWS(clamped, ROW_CLAMPED)
 BENCH_ROWS(glu, ROW_GLU)
 BENCH_ROWS(add, ROW_ADD)
@@ -834,9 +955,11 @@ static const struct check_row rows[] = {
     {"to_f32", DT_F16, DT_BF16, check_to_f32, bench_to_f32},
     {"from_f32", DT_F16, DT_BF16, check_from_f32, bench_from_f32},
     {"rmsnorm", DT_F32, DT_F32, check_rmsnorm, bench_rmsnorm},
+    {"layernorm", DT_F32, DT_F32, check_layernorm, bench_layernorm},
     {"rope", DT_F32, DT_F32, check_rope, bench_rope},
     {"swiglu", DT_F32, DT_F32, check_swiglu, bench_swiglu},
     {"geglu", DT_F32, DT_F32, check_geglu, bench_geglu},
+    {"geglu_erf", DT_F32, DT_F32, check_geglu_erf, bench_geglu_erf},
     {"clamped_swiglu", DT_F32, DT_F32, check_clamped, bench_clamped},
     {"glu", DT_F32, DT_F32, check_sigmoid_glu, bench_glu},
     {"add_scale", DT_F32, DT_F32, check_add_scale, bench_add},

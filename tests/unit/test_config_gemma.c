@@ -290,7 +290,6 @@ static void broken_gemma(void **state)
     } rows[] = {
         {"final_logit_softcapping", "30.0", "must be null"},
         {"attn_logit_softcapping", "50.0", "must be null"},
-        {"use_bidirectional_attention", "true", "must be false"},
         {"use_bidirectional_attention", "1", "true or false"},
         {"hidden_activation", "\"gelu\"", "is \"gelu\""},
         {"query_pre_attn_scalar", "0", "is 0"},

@@ -233,6 +233,25 @@ static void k_rmsnorm_ref(float *out, const float *x, const float *w,
     }
 }
 
+static void k_layernorm_ref(float *out, const float *x, const float *wb,
+                            size_t n_rows, size_t d, float eps)
+{
+    for (size_t r = 0; r < n_rows; r++) {
+        double mean = 0, var = 0, inv;
+
+        for (size_t i = 0; i < d; i++)
+            mean += (double)x[r * d + i] / (double)d;
+        for (size_t i = 0; i < d; i++)
+            var += ((double)x[r * d + i] - mean) *
+                   ((double)x[r * d + i] - mean) / (double)d;
+        inv = 1 / sqrt(var + (double)eps);
+        for (size_t i = 0; i < d; i++)
+            out[r * d + i] =
+                (float)((double)wb[i] * (((double)x[r * d + i] - mean) * inv) +
+                        (double)wb[d + i]);
+    }
+}
+
 static void k_rope_ref(float *x, size_t n_rows, size_t d, const float *cos,
                        const float *sin)
 {
@@ -279,6 +298,17 @@ static void k_geglu_ref(float *out, const float *gate, const float *up,
         double u = GELU_SCALE * (z + GELU_CUBE * z * z * z);
 
         out[i] = (float)(z / (1 + exp(-2 * u)) * (double)up[i]);
+    }
+}
+
+static void k_geglu_erf_ref(float *out, const float *gate, const float *up,
+                            size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        double z = (double)gate[i];
+
+        out[i] =
+            (float)(z * erfc(-z * M_SQRT1_2) / 2 * (up ? (double)up[i] : 1));
     }
 }
 
@@ -534,10 +564,12 @@ void k_ref_init(struct kernels *k)
     k->from_f32[DT_F16] = k_from_f32_f16_ref;
     k->from_f32[DT_BF16] = k_from_f32_bf16_ref;
     k->rmsnorm = k_rmsnorm_ref;
+    k->layernorm = k_layernorm_ref;
     k->rope = k_rope_ref;
     k->rope_pairs = k_rope_pairs_ref;
     k->swiglu = k_swiglu_ref;
     k->geglu = k_geglu_ref;
+    k->geglu_erf = k_geglu_erf_ref;
     k->clamped_swiglu = k_clamped_swiglu_ref;
     k->glu = k_glu_ref;
     k->add = k_add_ref;
