@@ -203,21 +203,6 @@ int32_t bpe_added_id(struct bpe *b, const char *content)
 
 /* ---- normal forms ---- */
 
-int bpe_normal_form(const struct bpe *b, const char *p, size_t n, bool begins,
-                    struct buf *out, struct qwick_err *e)
-{
-    if (b->nfc)
-        return unicode_nfc(out, p, n, e);
-    int rc = begins && n && b->prefix == BPE_PREFIX_EACH
-                 ? buf_puts(out, "\xE2\x96\x81")
-                 : 0;
-    if (!b->byte_fallback && !rc)
-        rc = buf_append(out, p, n);
-    for (size_t i = 0; b->byte_fallback && i < n && !rc; i++)
-        rc = p[i] == ' ' ? buf_puts(out, "\xE2\x96\x81") : buf_putc(out, p[i]);
-    return rc ? err_oom(e, n) : 0;
-}
-
 /* A normal form has at most this many bytes for each byte of a text. A prefix
  * has 3. */
 enum { NORMAL_GROWTH = 6 };
@@ -228,7 +213,7 @@ static int normalise(struct bpe_load *l, struct bpe_added *a)
     struct bpe *b = l->b;
     struct bpe_tok *t = &b->tok[a->id];
     struct buf form = {0};
-    if (bpe_normal_form(b, a->content, a->len, true, &form, l->e))
+    if (b->model->normal_form(b, a->content, a->len, true, &form, l->e))
         return -1;
     if (form.len != a->len || memcmp(form.data, a->content, a->len) != 0) {
         char *s = b->arena + l->vocab.len;

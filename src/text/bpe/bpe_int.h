@@ -1,4 +1,4 @@
-/* The tokenizer's data. bpe_load.c builds it, bpe.c uses it. */
+/* The tokenizer's data. bpe_load.c builds it; bpe.c and the model use it. */
 #ifndef TEXT_BPE_INT_H
 #define TEXT_BPE_INT_H
 
@@ -176,7 +176,7 @@ static inline bool bpe_same(const char *p, const char *q, size_t n)
 
 /* ---- the tokenizer ---- */
 
-struct bpe_word; /* entry of the word cache, in bpe.c */
+struct bpe_word; /* entry of the word cache, in bpe_words.c */
 
 struct bpe_added {
     const char *content; /* in arena */
@@ -211,6 +211,8 @@ enum bpe_prefix {
 };
 
 struct bpe {
+    const struct bpe_model *model;
+    void *own; /* data of the model, if it is not BPE */
     uint64_t seed;
     char *arena;
     struct bpe_tok *tok; /* [size] */
@@ -280,11 +282,73 @@ struct bpe_word {
     int32_t ids[8];
 };
 
-/* Append the text in which normalized added tokens are searched, the normal
- * form of p[0..n). begins: with BPE_PREFIX_EACH, U+2581 goes before it. Returns
- * -1 with *e set when out of memory. */
-int bpe_normal_form(const struct bpe *b, const char *p, size_t n, bool begins,
-                    struct buf *out, struct qwick_err *e);
+/* ---- encoding ---- */
+
+/* A text while it is encoded. */
+struct symbol;
+struct bpe_encoder {
+    struct bpe *b;          /* not const: n_merged changes */
+    struct bpe_word *cache; /* b's; NULL: another thread uses it */
+    struct qwick_err *e;
+    int32_t *ids;
+    size_t n, cap;
+    size_t enough;   /* stop when there are more ids */
+    size_t n_parts;  /* since the clock was read */
+    bool goes_on;    /* the text goes on after another */
+    bool begins;     /* the part between added tokens begins the text */
+    struct buf copy; /* of a piece, changed: for the model */
+    /* The normal form of a part between added tokens, and its spans. */
+    struct buf normal;
+    struct bpe_span *inner; /* [n_inner] */
+    size_t n_inner, cap_inner;
+
+    /* Scratch of long words, [scratch_cap] each. */
+    struct symbol *symbols;
+    uint64_t *heap; /* twice as many: rank << 32 | position */
+    size_t scratch_cap;
+};
+
+/* Free everything except the ids. */
+void bpe_encoder_free(struct bpe_encoder *c);
+
+/* Fail when the thread's time is over (text/deadline.h). cost: 1 for a short
+ * part of the text. The clock is read when 1,000 parts have been encoded. */
+int bpe_check_time(struct bpe_encoder *c, size_t cost);
+
+/* Make room for n more ids. */
+int bpe_need(struct bpe_encoder *c, size_t n);
+
+/* ---- models ---- */
+
+/* What tokenizers do in different ways. Added tokens, their ids, frames and
+ * files are common to all. */
+struct bpe_model {
+    /* Append the ids of p[0..n), which lies between added tokens. Check the
+     * time, and end early when there are more than c->enough ids. begins: the
+     * piece begins the text. normal: it is in the normal form. */
+    int (*encode)(struct bpe_encoder *c, const char *p, size_t n, bool begins,
+                  bool normal);
+    /* Append the text in which normalized added tokens are searched, the normal
+     * form of p[0..n). begins: see encode; unless a text goes on after another.
+     * Returns -1 with *e set when out of memory. */
+    int (*normal_form)(const struct bpe *b, const char *p, size_t n,
+                       bool begins, struct buf *out, struct qwick_err *e);
+    /* Do the work of bpe_decode for a token with the text p[0..n). */
+    int (*decode)(const struct bpe *b, struct bpe_decoder *d, int32_t id,
+                  const char *p, size_t n, struct buf *out);
+    /* Free b->own. NULL: there is none. */
+    void (*free)(struct bpe *b);
+    /* The kind, if struct bpe_parts cannot say it, for messages. */
+    const char *lacks;
+};
+
+extern const struct bpe_model bpe_merging; /* BPE; bpe_words.c */
+
+/* Do the work of `decode` for tokens whose texts follow one another. */
+int bpe_decode_piece(const struct bpe *b, struct bpe_decoder *d, int32_t id,
+                     const char *p, size_t n, struct buf *out);
+
+/* ---- small parts ---- */
 
 /* Return the flags of an id below size. */
 static inline unsigned bpe_flags(const struct bpe *b, size_t id)

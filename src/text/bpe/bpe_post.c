@@ -32,22 +32,17 @@ __attribute__((format(printf, 2, 3))) static int note(struct bpe_load *l,
     return err_oom(l->e, SIZE_MAX);
 }
 
-static bool is_type(const struct json_value *v, const char *type)
-{
-    return json_equals(json_get(v, "type"), type);
-}
-
 /* Find the templates of a processor and of the processors in it. */
 static size_t find_templates(const struct json_value *v,
                              const struct json_value **found)
 {
-    if (is_type(v, "TemplateProcessing")) {
+    if (bpe_is_type(v, "TemplateProcessing")) {
         *found = v;
         return 1;
     }
     const struct json_value *list = json_get(v, "processors");
     size_t n = 0;
-    if (is_type(v, "Sequence") && json_is(list, JSON_ARRAY))
+    if (bpe_is_type(v, "Sequence") && json_is(list, JSON_ARRAY))
         for (size_t i = 0; i < list->len; i++)
             n += find_templates(&list->items[i], found);
     return n;
