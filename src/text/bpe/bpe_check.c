@@ -371,7 +371,8 @@ const struct bpe_maker bpe_maker_merging = {"BPE", NULL, check_merging,
 
 /* ---- all of it ---- */
 
-static const struct bpe_maker *const makers[] = {&bpe_maker_merging};
+static const struct bpe_maker *const makers[] = {&bpe_maker_merging,
+                                                 &bpe_maker_wordpiece};
 enum { N_MAKERS = sizeof makers / sizeof *makers };
 
 static int find_maker(struct bpe_load *l, const struct json_value *model)
@@ -397,12 +398,14 @@ static int check_post_processor(const struct bpe_load *l,
                                 const struct json_value *v)
 {
     if (bpe_is_null(v) || bpe_is_type(v, "ByteLevel") ||
-        bpe_is_type(v, "TemplateProcessing"))
+        bpe_is_type(v, "TemplateProcessing") ||
+        bpe_is_type(v, "BertProcessing") || bpe_is_type(v, "RobertaProcessing"))
         return 0;
     const struct json_value *list = json_get(v, "processors");
     if (!bpe_is_type(v, "Sequence") || !json_is(list, JSON_ARRAY))
         return bpe_refuse(l, "post_processor", v,
-                          "null, ByteLevel, TemplateProcessing, Sequence");
+                          "null, ByteLevel, TemplateProcessing, "
+                          "BertProcessing, RobertaProcessing, Sequence");
     for (size_t i = 0; i < list->len; i++)
         if (check_post_processor(l, &list->items[i]) < 0)
             return -1;

@@ -261,6 +261,10 @@ struct bpe {
     int32_t *frame; /* [n_before + n_after] ids of the post-processor */
     size_t n_before, n_after;
     char *no_frame; /* why there is no frame, or NULL */
+    int32_t *pair_ids;    /* of the post-processor for pairs, or NULL */
+    struct bpe_pair pair; /* in pair_ids */
+    char *no_pair;        /* why there is no pair though there is a frame, or
+                             NULL */
 
     struct bpe_word *cache; /* [BPE_CACHE_WORDS], changed by the call of
                                bpe_encode_spans that has set cache_used */
@@ -403,6 +407,46 @@ static inline int32_t bpe_find(const struct bpe *b, const struct hashmap *t,
             return (int32_t)id;
     }
     return -1;
+}
+
+/* Append the ids of the word p[0..n), n >= 1: take them from the cache, or
+ * encode the word and store them there. room: bytes that are readable from p
+ * on. */
+static inline int
+bpe_encode_cached(struct bpe_encoder *c, const char *p, size_t n, size_t room,
+                  int (*encode)(struct bpe_encoder *c, const char *p, size_t n))
+{
+    enum {
+        WORD_BYTES = sizeof c->cache->bytes,
+        WORD_IDS = sizeof c->cache->ids / sizeof *c->cache->ids
+    };
+    if (n > WORD_BYTES || !c->cache)
+        return encode(c, p, n);
+    char copy[WORD_BYTES + BPE_PAD];
+    if (room < n + BPE_PAD) {
+        memset(copy, 0, sizeof copy);
+        p = memcpy(copy, p, n);
+    }
+    struct bpe_word *w =
+        &c->cache[bpe_hash(c->b->seed, p, n) % BPE_CACHE_WORDS];
+    if (w->len == n && bpe_same(w->bytes, p, n)) {
+        if (bpe_need(c, WORD_IDS) < 0)
+            return -1;
+        memcpy(c->ids + c->n, w->ids, sizeof w->ids);
+        c->n += w->n_ids;
+        return 0;
+    }
+    size_t at = c->n;
+    if (encode(c, p, n) < 0)
+        return -1;
+    size_t n_ids = c->n - at;
+    if (n_ids <= WORD_IDS) {
+        w->len = (uint8_t)n;
+        w->n_ids = (uint8_t)n_ids;
+        memcpy(w->bytes, p, n);
+        memcpy(w->ids, c->ids + at, n_ids * sizeof *w->ids);
+    }
+    return 0;
 }
 
 #endif

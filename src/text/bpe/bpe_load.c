@@ -237,6 +237,8 @@ void bpe_close(struct bpe *b)
     free(b->added);
     free(b->frame);
     free(b->no_frame);
+    free(b->pair_ids);
+    free(b->no_pair);
     free(b->cache);
     if (b->model->free)
         b->model->free(b);

@@ -127,6 +127,7 @@ struct bpe_maker {
 };
 
 extern const struct bpe_maker bpe_maker_merging; /* BPE; bpe_check.c */
+extern const struct bpe_maker bpe_maker_wordpiece; /* bpe_wordpiece_load.c */
 
 static inline size_t bpe_get16(const char *p)
 {
