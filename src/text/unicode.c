@@ -135,6 +135,11 @@ unsigned unicode_traits(uint32_t cp)
 
 /* ---- general categories ---- */
 
+const char *unicode_category(uint32_t cp)
+{
+    return utf8proc_category_string((utf8proc_int32_t)cp);
+}
+
 /* Unicode 16 has about 3,400 runs. */
 static struct unicode_run runs[8192];
 static size_t n_runs;
@@ -195,25 +200,24 @@ bool unicode_is_nfc(const char *p, size_t n)
     return true;
 }
 
-static unsigned ccc(utf8proc_int32_t cp)
+unsigned unicode_combining(uint32_t cp)
 {
-    return (unsigned)utf8proc_get_property(cp)->combining_class;
+    return (unsigned)utf8proc_get_property((utf8proc_int32_t)cp)
+        ->combining_class;
 }
 
-/* Canonical ordering of d[0..n): sort each run of nonzero combining classes by
- * class, stably. It is a counting sort, so that a long run of marks takes
- * linear time. tmp has room for n. */
-static void order_marks(utf8proc_int32_t *d, utf8proc_int32_t *tmp, size_t n)
+/* It is a counting sort, so that a long run of marks takes linear time. */
+void unicode_order_marks(uint32_t *d, uint32_t *tmp, size_t n)
 {
     for (size_t i = 0; i < n;) {
-        if (ccc(d[i]) == 0) {
+        if (unicode_combining(d[i]) == 0) {
             i++;
             continue;
         }
         size_t end = i + 1;
         bool sorted = true;
-        unsigned last = ccc(d[i]), c;
-        while (end < n && (c = ccc(d[end])) != 0) {
+        unsigned last = unicode_combining(d[i]), c;
+        while (end < n && (c = unicode_combining(d[end])) != 0) {
             sorted = sorted && last <= c;
             last = c;
             end++;
@@ -221,15 +225,27 @@ static void order_marks(utf8proc_int32_t *d, utf8proc_int32_t *tmp, size_t n)
         if (!sorted) {
             size_t at[257] = {0};
             for (size_t k = i; k < end; k++)
-                at[ccc(d[k]) + 1]++;
+                at[unicode_combining(d[k]) + 1]++;
             for (size_t k = 1; k < 257; k++)
                 at[k] += at[k - 1];
             for (size_t k = i; k < end; k++)
-                tmp[at[ccc(d[k])]++] = d[k];
+                tmp[at[unicode_combining(d[k])]++] = d[k];
             memcpy(d + i, tmp, (end - i) * sizeof *d);
         }
         i = end;
     }
+}
+
+size_t unicode_decompose(uint32_t cp, uint32_t out[UNICODE_MAX_DECOMP])
+{
+    utf8proc_ssize_t n = utf8proc_decompose_char(
+        (utf8proc_int32_t)cp, (utf8proc_int32_t *)out, UNICODE_MAX_DECOMP,
+        (utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE), NULL);
+    if (n < 1 || n > UNICODE_MAX_DECOMP) {
+        out[0] = cp;
+        n = 1;
+    }
+    return (size_t)n;
 }
 
 /* Append the NFC form of p[0..n), valid UTF-8 and usually short. */
@@ -261,7 +277,7 @@ static int nfc_run(struct buf *out, const char *p, size_t n,
         }
         len += (size_t)k;
     }
-    order_marks(d, d + cap, len);
+    unicode_order_marks((uint32_t *)d, (uint32_t *)d + cap, len);
     utf8proc_ssize_t m =
         utf8proc_normalize_utf32(d, (utf8proc_ssize_t)len, NFC_OPTIONS);
     int rc = m < 0 ? err_set(e, QWICK_ERR_RUNTIME, "utf8proc: %s",
@@ -573,18 +589,43 @@ static bool is_final_sigma(const char *p, size_t n, size_t i)
     return before;
 }
 
+/* The lower case of a character that has a simple one. */
+static uint32_t simple_lower(uint32_t cp)
+{
+    /* Mappings of Unicode 16 and 17, which utf8proc may be too old for. */
+    static const struct {
+        uint32_t first, last, to; /* to: of the first */
+    } late[] = {{0x1C89, 0x1C89, 0x1C8A},    {0xA7CB, 0xA7CB, 0x264},
+                {0xA7CC, 0xA7CC, 0xA7CD},    {0xA7CE, 0xA7CE, 0xA7CF},
+                {0xA7D2, 0xA7D2, 0xA7D3},    {0xA7D4, 0xA7D4, 0xA7D5},
+                {0xA7DA, 0xA7DA, 0xA7DB},    {0xA7DC, 0xA7DC, 0x19B},
+                {0x10D50, 0x10D65, 0x10D70}, {0x16EA0, 0x16EB8, 0x16EBB}};
+    uint32_t lower = (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp);
+    if (lower != cp || cp < late[0].first)
+        return lower;
+    for (size_t i = 0; i < sizeof late / sizeof *late; i++)
+        if (cp >= late[i].first && cp <= late[i].last)
+            return late[i].to + (cp - late[i].first);
+    return cp;
+}
+
+size_t unicode_lower_alone(uint32_t cp, char out[UNICODE_MAX_CASE])
+{
+    if (cp == 0x130) { /* I with a dot: i and a combining dot */
+        size_t len = utf8_encode('i', out);
+        return len + utf8_encode(0x307, out + len);
+    }
+    return utf8_encode(simple_lower(cp), out);
+}
+
 size_t unicode_lower(const char *p, size_t n, size_t i,
                      char out[UNICODE_MAX_CASE])
 {
     uint32_t cp = 0xFFFD;
     utf8_decode(p + i, n - i, &cp, NULL);
-    if (cp == 0x130) { /* I with a dot: i and a combining dot */
-        size_t len = utf8_encode('i', out);
-        return len + utf8_encode(0x307, out + len);
-    }
     if (cp == 0x3A3 && is_final_sigma(p, n, i))
         return utf8_encode(0x3C2, out);
-    return utf8_encode((uint32_t)utf8proc_tolower((utf8proc_int32_t)cp), out);
+    return unicode_lower_alone(cp, out);
 }
 
 bool unicode_printable(uint32_t cp)

@@ -31,6 +31,10 @@ enum {
 /* Return the finer classes of a code point; 0 from 0x110000 on. */
 unsigned unicode_traits(uint32_t cp);
 
+/* Return the general category of a code point, two letters: "Lu". Characters
+ * that utf8proc does not know have "Cn". */
+const char *unicode_category(uint32_t cp);
+
 /* Code points from `first` to the next run have one general category. */
 struct unicode_run {
     uint32_t first;
@@ -53,6 +57,18 @@ int unicode_nfc(struct buf *out, const char *p, size_t n, struct qwick_err *e);
  * both parts together are that of the whole. */
 size_t unicode_nfc_part(const char *p, size_t n, size_t least);
 
+/* Write the canonical decomposition of a character, which may be the character
+ * itself. Returns its length. */
+#define UNICODE_MAX_DECOMP 4
+size_t unicode_decompose(uint32_t cp, uint32_t out[UNICODE_MAX_DECOMP]);
+
+/* Return the canonical combining class; 0: the character starts a sequence. */
+unsigned unicode_combining(uint32_t cp);
+
+/* Put d[0..n) into canonical order: sort each run of nonzero combining classes
+ * by class, stably. tmp has room for n. Takes time linear in n. */
+void unicode_order_marks(uint32_t *d, uint32_t *tmp, size_t n);
+
 /* Change the case of a character by Unicode's full mappings, as Python does.
  * The result may have up to three characters. Each function writes UTF-8 to out
  * and returns its length. */
@@ -63,6 +79,8 @@ size_t unicode_title(uint32_t cp, char out[UNICODE_MAX_CASE]);
  * text around the character, because of the final sigma. */
 size_t unicode_lower(const char *p, size_t n, size_t i,
                      char out[UNICODE_MAX_CASE]);
+/* Write the lower case of a character without regard to the text around it. */
+size_t unicode_lower_alone(uint32_t cp, char out[UNICODE_MAX_CASE]);
 /* Append the upper case of p[0..n), to compare texts without regard to case.
  * Bytes that are not valid UTF-8 stay. Returns 0, or -1 when out of memory. */
 int unicode_fold(struct buf *out, const char *p, size_t n);

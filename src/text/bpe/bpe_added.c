@@ -175,6 +175,11 @@ int bpe_drop_from(struct bpe *b, size_t n)
     for (size_t i = 0; i < b->n_before + b->n_after; i++)
         if ((size_t)b->frame[i] >= n)
             return -1;
+    const struct bpe_pair *pair = &b->pair;
+    for (size_t i = 0; i < pair->n_before + pair->n_between + pair->n_after;
+         i++)
+        if ((size_t)b->pair_ids[i] >= n)
+            return -1;
     for (size_t i = 0; i < b->n_added; i++)
         if (b->added[i].id < n)
             b->added[kept++] = b->added[i];
@@ -203,47 +208,33 @@ int32_t bpe_added_id(struct bpe *b, const char *content)
 
 /* ---- normal forms ---- */
 
-int bpe_normal_form(const struct bpe *b, const char *p, size_t n, bool begins,
-                    struct buf *out, struct qwick_err *e)
-{
-    if (b->nfc)
-        return unicode_nfc(out, p, n, e);
-    int rc = begins && n && b->prefix == BPE_PREFIX_EACH
-                 ? buf_puts(out, "\xE2\x96\x81")
-                 : 0;
-    if (!b->byte_fallback && !rc)
-        rc = buf_append(out, p, n);
-    for (size_t i = 0; b->byte_fallback && i < n && !rc; i++)
-        rc = p[i] == ' ' ? buf_puts(out, "\xE2\x96\x81") : buf_putc(out, p[i]);
-    return rc ? err_oom(e, n) : 0;
-}
-
 /* A normal form has at most this many bytes for each byte of a text. A prefix
  * has 3. */
 enum { NORMAL_GROWTH = 6 };
 
-/* Give a normalized token its normal form. The arena has room for it. */
+/* Give a normalized token its normal form, which texts are searched for. The
+ * arena has room for it. Decoding gives the token as it is. */
 static int normalise(struct bpe_load *l, struct bpe_added *a)
 {
     struct bpe *b = l->b;
-    struct bpe_tok *t = &b->tok[a->id];
     struct buf form = {0};
-    if (bpe_normal_form(b, a->content, a->len, true, &form, l->e))
+    if (b->model->normal_form(b, a->content, a->len, true, &form, l->e))
         return -1;
+    if (form.len == 0) {
+        buf_free(&form);
+        return err_set(l->e, QWICK_ERR_MODEL,
+                       "%s: %s: the normal form of \"%s\", id %u, is empty",
+                       l->name, l->added_name, ERR_SHOW(a->content, a->len),
+                       (unsigned)a->id);
+    }
     if (form.len != a->len || memcmp(form.data, a->content, a->len) != 0) {
         char *s = b->arena + l->vocab.len;
         size_t n = form.len < BPE_MAX_TOKEN ? form.len : BPE_MAX_TOKEN;
         n = n < NORMAL_GROWTH * a->len ? n : NORMAL_GROWTH * a->len;
         memcpy(s, form.data, n);
-        memcpy(s + n, form.data, n);
-        l->vocab.len += 2 * n;
+        l->vocab.len += n;
         a->content = s;
         a->len = n;
-        /* decoding gives the text without the prefix */
-        if (!(t->flags & BPE_MODEL) && b->prefix != BPE_PREFIX_EACH) {
-            t->off = (uint32_t)(s + n - b->arena);
-            t->len = (uint16_t)n;
-        }
     }
     buf_free(&form);
     return 0;

@@ -13,18 +13,22 @@ static int append_text(struct bpe_decoder *d, bool strip, const char *p,
     return buf_append(out, p + dropped, n - dropped);
 }
 
-int bpe_decode(struct bpe *b, struct bpe_decoder *d, int32_t id,
-               struct buf *out)
+int bpe_decode_piece(const struct bpe *b, struct bpe_decoder *d, int32_t id,
+                     const char *p, size_t n, struct buf *out)
 {
-    size_t n;
-    const char *p = bpe_token(b, id, &n);
-    if (!p)
-        return 0;
     d->strip = b->strip;
     if (b->tok[id].flags & BPE_FALLBACK)
         return buf_append(&d->run, p, n);
     return bpe_decode_end(d, out) || append_text(d, b->strip, p, n, out) ? -1
                                                                          : 0;
+}
+
+int bpe_decode(struct bpe *b, struct bpe_decoder *d, int32_t id,
+               struct buf *out)
+{
+    size_t n;
+    const char *p = bpe_token(b, id, &n);
+    return p ? b->model->decode(b, d, id, p, n, out) : 0;
 }
 
 int bpe_decode_end(struct bpe_decoder *d, struct buf *out)

@@ -132,7 +132,8 @@ bool bpe_export_prefix(const struct bpe *b)
 
 const char *bpe_export_lacks(const struct bpe *b)
 {
-    return b->no_frame ? "a post_processor that does more than add ids"
+    return b->model->lacks ? b->model->lacks
+           : b->no_frame   ? "a post_processor that does more than add ids"
            : b->n_before > 1 || b->n_after > 1
                ? "a post_processor that adds several ids on one side"
                : NULL;

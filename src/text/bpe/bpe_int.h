@@ -1,4 +1,4 @@
-/* The tokenizer's data. bpe_load.c builds it, bpe.c uses it. */
+/* The tokenizer's data. bpe_load.c builds it; bpe.c and the model use it. */
 #ifndef TEXT_BPE_INT_H
 #define TEXT_BPE_INT_H
 
@@ -176,7 +176,7 @@ static inline bool bpe_same(const char *p, const char *q, size_t n)
 
 /* ---- the tokenizer ---- */
 
-struct bpe_word; /* entry of the word cache, in bpe.c */
+struct bpe_word; /* entry of the word cache, in bpe_words.c */
 
 struct bpe_added {
     const char *content; /* in arena */
@@ -211,6 +211,8 @@ enum bpe_prefix {
 };
 
 struct bpe {
+    const struct bpe_model *model;
+    void *own; /* data of the model, if it is not BPE */
     uint64_t seed;
     char *arena;
     struct bpe_tok *tok; /* [size] */
@@ -259,6 +261,10 @@ struct bpe {
     int32_t *frame; /* [n_before + n_after] ids of the post-processor */
     size_t n_before, n_after;
     char *no_frame; /* why there is no frame, or NULL */
+    int32_t *pair_ids;    /* of the post-processor for pairs, or NULL */
+    struct bpe_pair pair; /* in pair_ids */
+    char *no_pair;        /* why there is no pair though there is a frame, or
+                             NULL */
 
     struct bpe_word *cache; /* [BPE_CACHE_WORDS], changed by the call of
                                bpe_encode_spans that has set cache_used */
@@ -280,11 +286,73 @@ struct bpe_word {
     int32_t ids[8];
 };
 
-/* Append the text in which normalized added tokens are searched, the normal
- * form of p[0..n). begins: with BPE_PREFIX_EACH, U+2581 goes before it. Returns
- * -1 with *e set when out of memory. */
-int bpe_normal_form(const struct bpe *b, const char *p, size_t n, bool begins,
-                    struct buf *out, struct qwick_err *e);
+/* ---- encoding ---- */
+
+/* A text while it is encoded. */
+struct symbol;
+struct bpe_encoder {
+    struct bpe *b;          /* not const: n_merged changes */
+    struct bpe_word *cache; /* b's; NULL: another thread uses it */
+    struct qwick_err *e;
+    int32_t *ids;
+    size_t n, cap;
+    size_t enough;   /* stop when there are more ids */
+    size_t n_parts;  /* since the clock was read */
+    bool goes_on;    /* the text goes on after another */
+    bool begins;     /* the part between added tokens begins the text */
+    struct buf copy; /* of a piece, changed: for the model */
+    /* The normal form of a part between added tokens, and its spans. */
+    struct buf normal;
+    struct bpe_span *inner; /* [n_inner] */
+    size_t n_inner, cap_inner;
+
+    /* Scratch of long words, [scratch_cap] each. */
+    struct symbol *symbols;
+    uint64_t *heap; /* twice as many: rank << 32 | position */
+    size_t scratch_cap;
+};
+
+/* Free everything except the ids. */
+void bpe_encoder_free(struct bpe_encoder *c);
+
+/* Fail when the thread's time is over (text/deadline.h). cost: 1 for a short
+ * part of the text. The clock is read when 1,000 parts have been encoded. */
+int bpe_check_time(struct bpe_encoder *c, size_t cost);
+
+/* Make room for n more ids. */
+int bpe_need(struct bpe_encoder *c, size_t n);
+
+/* ---- models ---- */
+
+/* What tokenizers do in different ways. Added tokens, their ids, frames and
+ * files are common to all. */
+struct bpe_model {
+    /* Append the ids of p[0..n), which lies between added tokens. Check the
+     * time, and end early when there are more than c->enough ids. begins: the
+     * piece begins the text. normal: it is in the normal form. */
+    int (*encode)(struct bpe_encoder *c, const char *p, size_t n, bool begins,
+                  bool normal);
+    /* Append the text in which normalized added tokens are searched, the normal
+     * form of p[0..n). begins: see encode; unless a text goes on after another.
+     * Returns -1 with *e set when out of memory. */
+    int (*normal_form)(const struct bpe *b, const char *p, size_t n,
+                       bool begins, struct buf *out, struct qwick_err *e);
+    /* Do the work of bpe_decode for a token with the text p[0..n). */
+    int (*decode)(const struct bpe *b, struct bpe_decoder *d, int32_t id,
+                  const char *p, size_t n, struct buf *out);
+    /* Free b->own. NULL: there is none. */
+    void (*free)(struct bpe *b);
+    /* The kind, if struct bpe_parts cannot say it, for messages. */
+    const char *lacks;
+};
+
+extern const struct bpe_model bpe_merging; /* BPE; bpe_words.c */
+
+/* Do the work of `decode` for tokens whose texts follow one another. */
+int bpe_decode_piece(const struct bpe *b, struct bpe_decoder *d, int32_t id,
+                     const char *p, size_t n, struct buf *out);
+
+/* ---- small parts ---- */
 
 /* Return the flags of an id below size. */
 static inline unsigned bpe_flags(const struct bpe *b, size_t id)
@@ -339,6 +407,46 @@ static inline int32_t bpe_find(const struct bpe *b, const struct hashmap *t,
             return (int32_t)id;
     }
     return -1;
+}
+
+/* Append the ids of the word p[0..n), n >= 1: take them from the cache, or
+ * encode the word and store them there. room: bytes that are readable from p
+ * on. */
+static inline int
+bpe_encode_cached(struct bpe_encoder *c, const char *p, size_t n, size_t room,
+                  int (*encode)(struct bpe_encoder *c, const char *p, size_t n))
+{
+    enum {
+        WORD_BYTES = sizeof c->cache->bytes,
+        WORD_IDS = sizeof c->cache->ids / sizeof *c->cache->ids
+    };
+    if (n > WORD_BYTES || !c->cache)
+        return encode(c, p, n);
+    char copy[WORD_BYTES + BPE_PAD];
+    if (room < n + BPE_PAD) {
+        memset(copy, 0, sizeof copy);
+        p = memcpy(copy, p, n);
+    }
+    struct bpe_word *w =
+        &c->cache[bpe_hash(c->b->seed, p, n) % BPE_CACHE_WORDS];
+    if (w->len == n && bpe_same(w->bytes, p, n)) {
+        if (bpe_need(c, WORD_IDS) < 0)
+            return -1;
+        memcpy(c->ids + c->n, w->ids, sizeof w->ids);
+        c->n += w->n_ids;
+        return 0;
+    }
+    size_t at = c->n;
+    if (encode(c, p, n) < 0)
+        return -1;
+    size_t n_ids = c->n - at;
+    if (n_ids <= WORD_IDS) {
+        w->len = (uint8_t)n;
+        w->n_ids = (uint8_t)n_ids;
+        memcpy(w->bytes, p, n);
+        memcpy(w->ids, c->ids + at, n_ids * sizeof *w->ids);
+    }
+    return 0;
 }
 
 #endif

@@ -68,6 +68,7 @@ int bpe_load_init(struct bpe_load *l, const char *name, size_t n,
     pthread_mutex_init(&l->b->spell_lock, NULL);
     l->b->seed = rng_random_seed();
     l->b->window = BPE_WINDOW;
+    l->b->model = &bpe_merging;
     alphabet_fill(&l->b->alphabet);
     if (n > 1u << 30)
         return err_set(e, QWICK_ERR_MODEL, "%s: larger than 1 GiB", name);
@@ -171,12 +172,12 @@ int bpe_finish(struct bpe_load *l)
 static int add_rest(struct bpe_load *l, const struct json_value *root,
                     const struct bpe_beside *beside)
 {
-    return bpe_find_bytes(l) < 0 ||
+    return l->maker->begin(l, root) < 0 ||
                    bpe_add_tokens(l, json_get(root, "added_tokens"), beside) <
                        0 ||
                    bpe_read_frame(l, json_get(root, "post_processor")) < 0
                ? -1
-               : bpe_finish(l);
+               : l->maker->end(l);
 }
 
 /* bpe_open_beside with l, all zeros, which the caller frees. */
@@ -236,7 +237,11 @@ void bpe_close(struct bpe *b)
     free(b->added);
     free(b->frame);
     free(b->no_frame);
+    free(b->pair_ids);
+    free(b->no_pair);
     free(b->cache);
+    if (b->model->free)
+        b->model->free(b);
     pthread_mutex_destroy(&b->spell_lock);
     free(b);
 }

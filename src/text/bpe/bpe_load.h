@@ -77,6 +77,8 @@ struct merges {
 struct bpe_load {
     const char *name;
     const struct bpe_parts *parts; /* NULL for tokenizer.json */
+    const struct bpe_maker *maker; /* of the type of the model; see
+                                      bpe_check_rest */
     /* the file's names for these parts, for messages */
     const char *vocab_name, *merges_name, *added_name;
     struct bpe *b;
@@ -104,6 +106,29 @@ struct bpe_load {
     struct qwick_err resolve_err;
 };
 
+/* How a tokenizer with this type of model is made from tokenizer.json. Each
+ * function returns -1 with *l->e set. root is the file without a vocabulary
+ * that is an object, and without the merges. */
+struct bpe_maker {
+    const char *type; /* model.type */
+    /* A member of the model that only this type has: files without model.type
+       are of this type if they have it. NULL: they are refused. */
+    const char *mark;
+    /* Check everything except the added tokens and the post_processor. If the
+       file asks for a feature that this tokenizer lacks, the error names the
+       feature. Set b->model, and b->own once it must be freed. */
+    int (*check)(struct bpe_load *l, const struct json_value *root);
+    /* Prepare b->model->normal_form. The vocabulary is indexed in l->table, if
+       it is an object; an array must be put with bpe_vocab_put, and indexed
+       with bpe_vocab_done. Tokens are added afterwards. */
+    int (*begin)(struct bpe_load *l, const struct json_value *root);
+    /* Complete the tokenizer. All tokens have their rows. */
+    int (*end)(struct bpe_load *l);
+};
+
+extern const struct bpe_maker bpe_maker_merging; /* BPE; bpe_check.c */
+extern const struct bpe_maker bpe_maker_wordpiece; /* bpe_wordpiece_load.c */
+
 static inline size_t bpe_get16(const char *p)
 {
     uint16_t w;
@@ -121,6 +146,12 @@ static inline void bpe_record_head(char *p, size_t left, size_t right)
 static inline bool bpe_is_null(const struct json_value *v)
 {
     return !v || json_is(v, JSON_NULL);
+}
+
+/* Return whether a part of the file, an object, has this type. */
+static inline bool bpe_is_type(const struct json_value *v, const char *type)
+{
+    return json_equals(json_get(v, "type"), type);
 }
 
 static inline bool bpe_is_bool(const struct json_value *v, bool want)
@@ -221,10 +252,23 @@ void bpe_resolve_all(struct bpe_load *l);
 
 /* ---- the rest ---- */
 
-/* Check everything in the file except vocabulary, merges and added tokens. If
- * it asks for a feature that this tokenizer lacks, the error names the
- * feature. */
+/* Find l->maker, and check everything in the file except vocabulary, merges and
+ * added tokens. If it asks for a feature that this tokenizer lacks, the error
+ * names the feature. */
 int bpe_check_rest(struct bpe_load *l, const struct json_value *root);
+
+/* Report that a part of the file is not supported, or missing: "NAME: WHAT:
+ * VALUE is not supported (supported: WANT)". v: the part, or NULL. Returns
+ * -1. */
+int bpe_refuse(const struct bpe_load *l, const char *what,
+               const struct json_value *v, const char *want);
+
+/* Call check for v; if it is a Sequence, for each item of its member `list`,
+ * and so on. Stops at an error, and returns it. */
+int bpe_check_each(const struct bpe_load *l, const struct json_value *v,
+                   const char *list,
+                   int (*check)(const struct bpe_load *l,
+                                const struct json_value *v));
 
 /* Read the ids that the post-processor adds to a text. Call this when all
  * tokens have their rows in b->tok. Returns -1 with *l->e set only when out of

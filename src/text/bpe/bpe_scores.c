@@ -131,7 +131,7 @@ static size_t first_char(const char *p, size_t n)
 }
 
 /* Check that each split of the piece into two pieces is a merge, and that its
- * characters are pieces: bpe.c turns other characters into bytes, but
+ * characters are pieces: bpe_words.c turns other characters into bytes, but
  * SentencePiece merges them. */
 static int check_splits(const struct scorer *s, uint32_t id)
 {

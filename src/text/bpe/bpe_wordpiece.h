@@ -1,0 +1,75 @@
+/* WordPiece (Wu et al. 2016) as BERT and `tokenizers` do it.
+ *
+ * A text between added tokens is normalised (bpe_bert.c) and split at white
+ * space and around punctuation. In a word, the longest token that it begins
+ * with is taken first, then the longest token that the rest begins with, and so
+ * on. Tokens that do not begin a word have a prefix in the vocabulary. A word
+ * with a part that no token has becomes unk_token as a whole. */
+#ifndef TEXT_BPE_WORDPIECE_H
+#define TEXT_BPE_WORDPIECE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "text/bpe/bpe_load.h"
+
+/* ---- bpe_bert.c ---- */
+
+/* What a step of normalising does, in this order. */
+enum {
+    BERT_CLEAN = 1, /* drop controls and U+FFFD; white space becomes a blank */
+    BERT_HAN = 2,   /* put blanks around Chinese characters */
+    BERT_NFD = 4,
+    BERT_STRIP = 8, /* drop non-spacing marks */
+    BERT_LOWER = 16,
+    BERT_NFC = 32
+};
+
+/* Append what the step makes of p[0..n). A byte that is not valid UTF-8 counts
+ * as U+FFFD. Returns -1 with *e set when out of memory. */
+int bert_normalise(unsigned step, const char *p, size_t n, struct buf *out,
+                   struct qwick_err *e);
+
+/* Return the length of the part that p[0..n), n >= 1, begins with: a word, one
+ * character of punctuation, or white space, which is no part of the text.
+ * *space: whether it is that. */
+size_t bert_next(const char *p, size_t n, bool *space);
+
+/* ---- bpe_wordpiece.c ---- */
+
+enum {
+    WORDPIECE_MAX_STEPS = 4,
+    WORDPIECE_MAX_PREFIX = 63,
+    WORDPIECE_MAX_CHARS = 1000 /* of a word; files have 100 */
+};
+
+/* bpe.own of a WordPiece tokenizer. */
+struct wordpiece {
+    uint8_t steps[WORDPIECE_MAX_STEPS]; /* [n_steps] */
+    size_t n_steps;
+    char prefix[WORDPIECE_MAX_PREFIX + 1]; /* of tokens inside a word */
+    size_t n_prefix;
+    size_t max_chars; /* a longer word is unknown */
+    uint32_t unk;
+    size_t longest; /* bytes of the longest token */
+
+    /* Decoding: tokens with this prefix are parts of a word. */
+    char joined[WORDPIECE_MAX_PREFIX + 1];
+    size_t n_joined;
+    bool joins;   /* false: there are no such tokens */
+    bool cleanup; /* no blank before punctuation and contractions */
+};
+
+extern const struct bpe_model bpe_wordpiece;
+
+/* Give l->b an own struct wordpiece, all zeros. NULL with *l->e set. */
+struct wordpiece *wordpiece_begin(struct bpe_load *l);
+/* Find unk_token in the vocabulary, and set w->unk. what: where the file has
+ * its name, for messages. */
+int wordpiece_find_unk(struct bpe_load *l, const char *what, const char *p,
+                       size_t n);
+/* Complete the tokenizer, as struct bpe_maker says. */
+int wordpiece_end(struct bpe_load *l);
+
+#endif

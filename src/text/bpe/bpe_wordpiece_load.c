@@ -1,0 +1,198 @@
+/* Make a WordPiece tokenizer from tokenizer.json. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "text/bpe/bpe_wordpiece.h"
+
+struct wordpiece *wordpiece_begin(struct bpe_load *l)
+{
+    struct wordpiece *w = calloc(1, sizeof *w);
+    if (!w) {
+        err_oom(l->e, sizeof *w);
+        return NULL;
+    }
+    l->b->own = w;
+    l->b->model = &bpe_wordpiece;
+    return w;
+}
+
+/* ---- checks ---- */
+
+/* Read a member that must be a boolean. */
+static int read_bool(const struct bpe_load *l, const char *what,
+                     const struct json_value *v, const char *name, bool *out)
+{
+    const struct json_value *x = json_get(v, name);
+    char where[64];
+    snprintf(where, sizeof where, "%s.%s", what, name);
+    if (!json_is(x, JSON_BOOL))
+        return bpe_refuse(l, where, x, "true, false");
+    *out = x->boolean;
+    return 0;
+}
+
+/* Read a prefix of tokens. */
+static int read_prefix(const struct bpe_load *l, const char *what,
+                       const struct json_value *v, char *out, size_t *n)
+{
+    if (!json_is(v, JSON_STRING) || v->len > WORDPIECE_MAX_PREFIX)
+        return bpe_refuse(l, what, v, "a string of at most 63 bytes");
+    memcpy(out, v->str, v->len);
+    *n = v->len;
+    return 0;
+}
+
+static int read_bert(const struct bpe_load *l, const struct json_value *v,
+                     unsigned *step)
+{
+    static const char what[] = "normalizer: BertNormalizer";
+    const struct json_value *strip = json_get(v, "strip_accents");
+    bool clean, han, lower;
+    if (read_bool(l, what, v, "clean_text", &clean) ||
+        read_bool(l, what, v, "handle_chinese_chars", &han) ||
+        read_bool(l, what, v, "lowercase", &lower))
+        return -1;
+    if (!bpe_is_null(strip) && !json_is(strip, JSON_BOOL))
+        return bpe_refuse(l, "normalizer: BertNormalizer.strip_accents", strip,
+                          "null, true, false");
+    bool strips = bpe_is_null(strip) ? lower : strip->boolean;
+    *step = (clean ? BERT_CLEAN : 0) | (han ? BERT_HAN : 0) |
+            (strips ? BERT_NFD | BERT_STRIP : 0) | (lower ? BERT_LOWER : 0);
+    return 0;
+}
+
+static int check_normalizer(const struct bpe_load *l,
+                            const struct json_value *v)
+{
+    static const struct {
+        const char *type;
+        unsigned step;
+    } others[] = {
+        {"Lowercase", BERT_LOWER}, {"NFC", BERT_NFC}, {"NFD", BERT_NFD}};
+    enum { N_OTHERS = sizeof others / sizeof *others };
+    struct wordpiece *w = l->b->own;
+    unsigned step = 0;
+    if (bpe_is_type(v, "BertNormalizer") && read_bert(l, v, &step))
+        return -1;
+    for (size_t i = 0; i < N_OTHERS; i++)
+        step = bpe_is_type(v, others[i].type) ? others[i].step : step;
+    if ((!step && !bpe_is_type(v, "BertNormalizer")) ||
+        w->n_steps == WORDPIECE_MAX_STEPS)
+        return bpe_refuse(l, "normalizer", v,
+                          "null, BertNormalizer, Lowercase, NFC, NFD, Sequence "
+                          "of at most 4 of these");
+    w->steps[w->n_steps++] = (uint8_t)step;
+    return 0;
+}
+
+static int check_decoder(const struct bpe_load *l, const struct json_value *v)
+{
+    struct wordpiece *w = l->b->own;
+    if (bpe_is_null(v)) /* all tokens are joined by blanks */
+        return 0;
+    if (!bpe_is_type(v, "WordPiece"))
+        return bpe_refuse(l, "decoder", v, "null, WordPiece");
+    w->joins = true;
+    return read_bool(l, "decoder: WordPiece", v, "cleanup", &w->cleanup) ||
+                   read_prefix(l, "decoder: WordPiece.prefix",
+                               json_get(v, "prefix"), w->joined, &w->n_joined)
+               ? -1
+               : 0;
+}
+
+static int check_model(struct bpe_load *l, const struct json_value *v)
+{
+    static const char *const known[] = {"type", "unk_token",
+                                        "continuing_subword_prefix",
+                                        "max_input_chars_per_word", "vocab"};
+    enum { N_KNOWN = sizeof known / sizeof *known };
+    struct wordpiece *w = l->b->own;
+    const struct json_value *most = json_get(v, "max_input_chars_per_word");
+    int64_t n;
+    if (json_int(most, 1, WORDPIECE_MAX_CHARS, &n))
+        return bpe_refuse(l, "model.max_input_chars_per_word", most,
+                          "1 to 1000");
+    w->max_chars = (size_t)n;
+    if (read_prefix(l, "model.continuing_subword_prefix",
+                    json_get(v, "continuing_subword_prefix"), w->prefix,
+                    &w->n_prefix))
+        return -1;
+    if (!json_is(json_get(v, "unk_token"), JSON_STRING))
+        return bpe_refuse(l, "model.unk_token", json_get(v, "unk_token"),
+                          "a token");
+    if (!l->has_vocab)
+        return bpe_refuse(l, "model.vocab", json_get(v, "vocab"), "an object");
+    for (size_t i = 0; i < v->len; i++) {
+        size_t k = 0;
+        while (k < N_KNOWN && !json_equals(&v->keys[i], known[k]))
+            k++;
+        if (k == N_KNOWN)
+            return err_set(l->e, QWICK_ERR_MODEL,
+                           "%s: model: unknown field \"%s\"", l->name,
+                           ERR_SHOW(v->keys[i].str, v->keys[i].len));
+    }
+    return 0;
+}
+
+static int check_wordpiece(struct bpe_load *l, const struct json_value *root)
+{
+    const struct json_value *normalizer = json_get(root, "normalizer");
+    const struct json_value *pre = json_get(root, "pre_tokenizer");
+    if (!wordpiece_begin(l) || check_model(l, json_get(root, "model")))
+        return -1;
+    if (!bpe_is_null(normalizer) &&
+        bpe_check_each(l, normalizer, "normalizers", check_normalizer))
+        return -1;
+    if (!bpe_is_type(pre, "BertPreTokenizer"))
+        return bpe_refuse(l, "pre_tokenizer", pre, "BertPreTokenizer");
+    return check_decoder(l, json_get(root, "decoder"));
+}
+
+/* ---- making ---- */
+
+int wordpiece_find_unk(struct bpe_load *l, const char *what, const char *p,
+                       size_t n)
+{
+    struct wordpiece *w = l->b->own;
+    struct buf token = {0};
+    if (buf_append(&token, p, n) ||
+        buf_append(&token, (char[BPE_PAD]){0}, BPE_PAD)) {
+        buf_free(&token);
+        return err_oom(l->e, n);
+    }
+    int32_t id = bpe_find(l->b, &l->table, bpe_hash(l->b->seed, token.data, n),
+                          token.data, n);
+    buf_free(&token);
+    if (id < 0)
+        return err_set(l->e, QWICK_ERR_MODEL,
+                       "%s: %s: \"%s\" is not in the vocabulary", l->name, what,
+                       ERR_SHOW(p, n));
+    w->unk = (uint32_t)id;
+    return 0;
+}
+
+static int find_unk(struct bpe_load *l, const struct json_value *root)
+{
+    const struct json_value *unk =
+        json_get(json_get(root, "model"), "unk_token");
+    return wordpiece_find_unk(l, "model.unk_token", unk->str, unk->len);
+}
+
+int wordpiece_end(struct bpe_load *l)
+{
+    struct bpe *b = l->b;
+    struct wordpiece *w = b->own;
+    b->words = l->table;
+    l->table = (struct hashmap){0};
+    for (size_t i = 0; i < b->size; i++) {
+        struct bpe_tok *t = &b->tok[i];
+        t->flags &= (uint16_t)~BPE_SPELLED;
+        if (t->flags & BPE_MODEL && t->len > w->longest)
+            w->longest = t->len;
+    }
+    return bpe_finish(l);
+}
+
+const struct bpe_maker bpe_maker_wordpiece = {
+    "WordPiece", "max_input_chars_per_word", check_wordpiece, find_unk,
+    wordpiece_end};
