@@ -346,20 +346,14 @@ static int merge_unseen(struct bpe_encoder *c, const char *p, size_t n)
 #define WORD_BYTES sizeof((struct bpe_word *)0)->bytes
 #define WORD_IDS   (sizeof((struct bpe_word *)0)->ids / sizeof(int32_t))
 
-/* Encode one part of the split: take its ids from the cache, or merge it and
- * store them there. */
-static int encode_word(struct bpe_encoder *c, const char *p, size_t n,
-                       size_t room)
+int bpe_encode_cached(struct bpe_encoder *c, const char *p, size_t n,
+                      size_t room,
+                      int (*encode)(struct bpe_encoder *c, const char *p,
+                                    size_t n))
 {
     struct bpe *b = c->b;
-    if (n == 1 && !b->ignore_merges && !b->byte_fallback) {
-        if (bpe_need(c, 1) < 0)
-            return -1;
-        c->ids[c->n++] = (int32_t)b->byte_id[(unsigned char)*p];
-        return 0;
-    }
     if (n > WORD_BYTES || !c->cache)
-        return merge_unseen(c, p, n);
+        return encode(c, p, n);
     char copy[WORD_BYTES + BPE_PAD];
     if (room < n + BPE_PAD) {
         memset(copy, 0, sizeof copy);
@@ -374,7 +368,7 @@ static int encode_word(struct bpe_encoder *c, const char *p, size_t n,
         return 0;
     }
     size_t at = c->n;
-    if (merge_unseen(c, p, n) < 0)
+    if (encode(c, p, n) < 0)
         return -1;
     size_t n_ids = c->n - at;
     if (n_ids <= WORD_IDS) {
@@ -383,6 +377,19 @@ static int encode_word(struct bpe_encoder *c, const char *p, size_t n,
         memcpy(w->bytes, p, n);
         memcpy(w->ids, c->ids + at, n_ids * sizeof *w->ids);
     }
+    return 0;
+}
+
+/* Encode one part of the split. */
+static int encode_word(struct bpe_encoder *c, const char *p, size_t n,
+                       size_t room)
+{
+    struct bpe *b = c->b;
+    if (n > 1 || b->ignore_merges || b->byte_fallback)
+        return bpe_encode_cached(c, p, n, room, merge_unseen);
+    if (bpe_need(c, 1) < 0)
+        return -1;
+    c->ids[c->n++] = (int32_t)b->byte_id[(unsigned char)*p];
     return 0;
 }
 
