@@ -61,12 +61,15 @@ int bpe_unigram_put(struct bpe_load *l, size_t n, uint32_t id, double score,
  * and before tokens are added. */
 int bpe_unigram_begin(struct bpe_load *l, bool bytes);
 
-/* Set b->model and b->own. */
-int bpe_unigram_new(struct bpe_load *l);
+/* Set b->model and b->own. unk: the token of unknown characters. */
+int bpe_unigram_new(struct bpe_load *l, int64_t unk);
 
 /* Add the map p[0..n) to the normalizer. field: its place in the file. */
 int bpe_unigram_add_map(const struct bpe_load *l, const char *field,
                         const void *p, size_t n);
+
+/* Let the normalizer drop blanks at the ends, and make one of several. */
+int bpe_unigram_add_squeeze(const struct bpe_load *l);
 
 /* Complete the tokenizer, when added tokens have their rows. */
 int bpe_unigram_end(struct bpe_load *l);

@@ -69,11 +69,15 @@ static int find_bytes(struct bpe_load *l)
     return 0;
 }
 
-int bpe_unigram_new(struct bpe_load *l)
+int bpe_unigram_new(struct bpe_load *l, int64_t unk)
 {
+    struct unigram *u = calloc(1, sizeof *u);
     l->b->model = &bpe_unigram;
-    l->b->own = calloc(1, sizeof(struct unigram));
-    return l->b->own ? 0 : err_oom(l->e, sizeof(struct unigram));
+    l->b->own = u;
+    if (!u)
+        return err_oom(l->e, sizeof *u);
+    u->unk = (uint32_t)unk;
+    return 0;
 }
 
 int bpe_unigram_begin(struct bpe_load *l, bool bytes)
@@ -123,6 +127,16 @@ int bpe_unigram_add_map(const struct bpe_load *l, const char *field,
                        l->name);
     return charsmap_open(&u->map, l->name, field, p, n, l->e) ||
                    add_step(l, (struct unigram_step){.kind = UNIGRAM_CHARSMAP})
+               ? -1
+               : 0;
+}
+
+int bpe_unigram_add_squeeze(const struct bpe_load *l)
+{
+    return add_step(l, (struct unigram_step){.kind = UNIGRAM_STRIP,
+                                             .left = true,
+                                             .right = true}) ||
+                   add_step(l, (struct unigram_step){.kind = UNIGRAM_SQUEEZE})
                ? -1
                : 0;
 }
@@ -198,7 +212,6 @@ static int check_model(struct bpe_load *l, const struct json_value *v)
 {
     static const char *const known[] = {"type", "unk_id", "vocab",
                                         "byte_fallback"};
-    struct unigram *u = l->b->own;
     const struct json_value *x = json_get(v, "unk_id");
     int64_t unk;
     if (!l->has_pieces)
@@ -206,7 +219,8 @@ static int check_model(struct bpe_load *l, const struct json_value *v)
                           "an array of pieces with scores");
     if (json_int(x, 0, (int64_t)l->n_scores - 1, &unk))
         return bpe_refuse(l, "model.unk_id", x, "the id of a piece");
-    u->unk = (uint32_t)unk;
+    if (bpe_unigram_new(l, unk))
+        return -1;
     x = json_get(v, "byte_fallback");
     if (!bpe_is_null(x) && !json_is(x, JSON_BOOL))
         return bpe_refuse(l, "model.byte_fallback", x, "true, false");
@@ -255,7 +269,7 @@ static int unigram_check(struct bpe_load *l, const struct json_value *root)
 {
     const struct json_value *normalizer = json_get(root, "normalizer");
     const struct json_value *pre = json_get(root, "pre_tokenizer");
-    if (bpe_unigram_new(l) || check_model(l, json_get(root, "model")))
+    if (check_model(l, json_get(root, "model")))
         return -1;
     if (!bpe_is_null(normalizer) &&
         bpe_check_each(l, normalizer, "normalizers", check_normalizer))
