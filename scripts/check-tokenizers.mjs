@@ -31,8 +31,11 @@ const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 // The row of one tokenizer. differs: whether it must fail the check.
 async function compare(folder) {
     const json = fs.readFileSync(path.join(folder, "tokenizer.json"), "utf8");
-    const added = (JSON.parse(json).added_tokens ?? []).map((t) => t.content);
-    const texts = makeTexts(N_TEXTS, added), reference = openReference(json);
+    const file = JSON.parse(json);
+    const added = (file.added_tokens ?? []).map((t) => t.content);
+    // some files cut texts or fill them up, which is not the tokenizer's work
+    const plain = JSON.stringify({...file, padding: null, truncation: null});
+    const texts = makeTexts(N_TEXTS, added), reference = openReference(plain);
     const want = await referenceIds(reference, texts);
     const got = qwick("tokenize", folder, texts.map((text) => ({text})));
     if (typeof got === "string")

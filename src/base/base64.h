@@ -10,4 +10,8 @@
  * does. */
 int base64_append(struct buf *out, const void *p, size_t n);
 
+/* Append the bytes that p[0..n) stands for, with its padding. Returns 1 if it
+ * is not base64, -1 as buf_reserve does. */
+int base64_decode(struct buf *out, const char *p, size_t n);
+
 #endif

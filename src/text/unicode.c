@@ -335,6 +335,43 @@ fail:
     return -1;
 }
 
+/* Append the full compatibility decomposition of a character. */
+static int decompose(struct buf *out, uint32_t cp, struct qwick_err *e)
+{
+    utf8proc_int32_t d[MAX_DECOMP];
+    utf8proc_ssize_t n = utf8proc_decompose_char(
+        (utf8proc_int32_t)cp, d, MAX_DECOMP,
+        (utf8proc_option_t)(NFC_OPTIONS | UTF8PROC_COMPAT), NULL);
+    if (n < 0 || n > MAX_DECOMP)
+        return err_set(e, QWICK_ERR_RUNTIME, "utf8proc: U+%04X: %s",
+                       (unsigned)cp,
+                       n < 0 ? utf8proc_errmsg(n) : "long decomposition");
+    for (utf8proc_ssize_t i = 0; i < n; i++) {
+        char u[4];
+        if (buf_append(out, u, utf8_encode((uint32_t)d[i], u)))
+            return err_oom(e, 4);
+    }
+    return 0;
+}
+
+int unicode_nfkc(struct buf *out, const char *p, size_t n, struct qwick_err *e)
+{
+    struct buf all = {0};
+    int rc = 0;
+    for (size_t i = 0, len; i < n && !rc; i += len) {
+        uint32_t cp;
+        len = utf8_ascii(p + i, n - i);
+        size_t k = len ? 0 : utf8_decode(p + i, n - i, &cp, NULL);
+        len = k ? k : len ? len : 1;
+        rc = k                               ? decompose(&all, cp, e)
+             : buf_append(&all, p + i, len) ? err_oom(e, len)
+                                             : 0;
+    }
+    rc = rc || unicode_nfc(out, buf_text(&all), all.len, e) ? -1 : 0;
+    buf_free(&all);
+    return rc;
+}
+
 size_t unicode_nfc_part(const char *p, size_t n, size_t least)
 {
     size_t end = n < least ? n : least;
@@ -644,4 +681,23 @@ bool unicode_printable(uint32_t cp)
     default:
         return true;
     }
+}
+
+/* ---- grapheme clusters ---- */
+
+size_t unicode_grapheme(const char *p, size_t n)
+{
+    uint32_t c, next;
+    utf8proc_int32_t state = 0;
+    size_t len = utf8_decode(p, n, &c, NULL), k;
+    if (n > 1 && (unsigned char)p[0] < 0x80 && (unsigned char)p[1] < 0x80)
+        return p[0] == '\r' && p[1] == '\n' ? 2 : 1;
+    while (len > 0 && len < n &&
+           (k = utf8_decode(p + len, n - len, &next, NULL)) > 0 &&
+           !utf8proc_grapheme_break_stateful((utf8proc_int32_t)c,
+                                             (utf8proc_int32_t)next, &state)) {
+        len += k;
+        c = next;
+    }
+    return len ? len : 1;
 }

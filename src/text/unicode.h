@@ -53,6 +53,9 @@ bool unicode_is_nfc(const char *p, size_t n);
  * Takes time linear in n. On failure out is unchanged. */
 int unicode_nfc(struct buf *out, const char *p, size_t n, struct qwick_err *e);
 
+/* Append the NFKC form of p[0..n) to out, as unicode_nfc does. */
+int unicode_nfkc(struct buf *out, const char *p, size_t n, struct qwick_err *e);
+
 /* Return where p[0..n) can be cut, at `least` bytes or after: the NFC forms of
  * both parts together are that of the whole. */
 size_t unicode_nfc_part(const char *p, size_t n, size_t least);
@@ -86,6 +89,10 @@ size_t unicode_lower_alone(uint32_t cp, char out[UNICODE_MAX_CASE]);
 int unicode_fold(struct buf *out, const char *p, size_t n);
 bool unicode_is_upper(uint32_t cp);
 bool unicode_is_lower(uint32_t cp);
+
+/* Return the bytes of the extended grapheme cluster (UAX #29) that p[0..n),
+ * n >= 1, begins with. A byte that is not valid UTF-8 is one of its own. */
+size_t unicode_grapheme(const char *p, size_t n);
 
 /* Return whether Python's repr() shows the character itself. repr() escapes
  * controls, formats, private and unassigned characters, and separators except

@@ -39,6 +39,8 @@ struct qwick_engine {
     bool spread;           /* preload takes pages from all of them in turn */
     struct model model;
     struct bpe *bpe; /* NULL when the checkpoint has no tokenizer.json */
+    const char *pieces_file; /* SentencePiece's file that it has instead; or
+                                NULL */
     /* NULL: the checkpoint has no chat template. The second one is for chats
        with tools, if the checkpoint has one for them. */
     struct chat_template *form, *form_tools;

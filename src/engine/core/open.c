@@ -31,6 +31,12 @@ const struct qwick_info *qwick_engine_info(const struct qwick_engine *eng)
 
 int engine_need_tokenizer(const struct qwick_engine *eng, struct qwick_err *e)
 {
+    if (!eng->bpe && eng->pieces_file)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: tokenizer.json: no such file, and %s alone is not "
+                       "supported: let transformers write tokenizer.json "
+                       "(AutoTokenizer, save_pretrained)",
+                       checkpoint_dir(eng->ck), eng->pieces_file);
     return eng->bpe ? 0
                     : err_set(e, QWICK_ERR_MODEL,
                               "%s: %s, so that only token ids can be used",

@@ -66,6 +66,8 @@ struct kind {
     const char *model; /* tokenizer.ggml.model */
     const char *name;
     bool scores;     /* the tokens have scores, and there are no merges */
+    bool unigram;    /* with scores: the model is Unigram */
+    bool add_eos;    /* unless tokenizer.ggml.add_eos_token says otherwise */
     bool characters; /* the merges are of characters; see struct bpe_parts */
     bool add_bos;    /* unless tokenizer.ggml.add_bos_token says otherwise */
     bool must_bos;   /* add_bos, whatever that key says */
@@ -86,6 +88,15 @@ static const struct kind kinds[] = {
      .add_bos = true,
      .bos = 1,
      .eos = 2,
+     .kinds = {-1, BPE_KIND_NORMAL, BPE_KIND_CONTROL, BPE_KIND_CONTROL,
+               BPE_KIND_ADDED, BPE_KIND_UNUSED, BPE_KIND_BYTE}},
+    {.model = "t5",
+     .name = "Unigram",
+     .scores = true,
+     .unigram = true,
+     .add_eos = true,
+     .bos = -1,
+     .eos = 1,
      .kinds = {-1, BPE_KIND_NORMAL, BPE_KIND_CONTROL, BPE_KIND_CONTROL,
                BPE_KIND_ADDED, BPE_KIND_UNUSED, BPE_KIND_BYTE}},
     {.model = "gemma4",
@@ -174,12 +185,14 @@ static const struct kind *find_kind(const struct gguf *g,
                            (*pre = find_pre(g, e))
                        ? &kinds[i]
                        : NULL;
-    err_set(e, QWICK_ERR_MODEL,
-            "%s: %s: \"%s\" is not supported (\"%s\", %s, \"%s\", %s, and "
-            "\"%s\", %s, are)",
+    char all[256] = "";
+    for (size_t i = 0, at = 0; i < N_KINDS; i++)
+        at += (size_t)snprintf(all + at, sizeof all - at, "%s\"%s\", %s, ",
+                               i + 1 == N_KINDS ? "and " : "", kinds[i].model,
+                               kinds[i].name);
+    err_set(e, QWICK_ERR_MODEL, "%s: %s: \"%s\" is not supported (%sare)",
             gguf_path(g), key, ERR_SHOW((const char *)v->data, v->n_bytes),
-            kinds[0].model, kinds[0].name, kinds[1].model, kinds[1].name,
-            kinds[2].model, kinds[2].name);
+            all);
     return NULL;
 }
 
@@ -309,8 +322,8 @@ static int read_frame(const struct gguf *g, const struct kind *kind,
                          pre ? pre->add_bos : kind->add_bos, kind->must_bos,
                          "tokenizer.ggml.bos_token_id", kind->bos,
                          parts->tokens.n, &parts->before, e) ||
-                   read_frame_id(g, "tokenizer.ggml.add_eos_token", false,
-                                 false, "tokenizer.ggml.eos_token_id",
+                   read_frame_id(g, "tokenizer.ggml.add_eos_token",
+                                 kind->add_eos, false, "tokenizer.ggml.eos_token_id",
                                  kind->eos, parts->tokens.n, &parts->after, e)
                ? -1
                : 0;
@@ -323,12 +336,63 @@ static bool arch_begins(const struct gguf *g, const char *name)
            memcmp(arch->data, name, strlen(name)) == 0;
 }
 
-/* Read what only SentencePiece has. Gemma's tokenizer of this kind is the only
- * one that puts no blank before a text, unless the file says so. */
+static const char squeeze_key[] = "tokenizer.ggml.remove_extra_whitespaces";
+
+/* Read the token of unknown characters: at its key, or the one of that type. */
+static int read_unknown(const struct gguf *g, size_t n_tokens, int32_t *id,
+                        struct qwick_err *e)
+{
+    static const char key[] = "tokenizer.ggml.unknown_token_id";
+    bool found;
+    const struct gguf_value *types = gguf_find(g, types_key);
+    const struct gguf_value *v = gguf_need(g, key, GGUF_U32, 0, &found, e);
+    if (!v && found)
+        return -1;
+    uint64_t u = v ? v->u : 2; /* T5's */
+    if (types && (types->type != GGUF_ARRAY || types->element != GGUF_I32))
+        types = NULL; /* read_kinds reports it */
+    for (size_t i = 0; !v && types && i < types->n; i++)
+        if (gguf_int_at(types, i) == TYPE_UNKNOWN)
+            u = i;
+    if (u >= n_tokens)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: %s: %llu, but there are %zu tokens", gguf_path(g),
+                       key, (unsigned long long)u, n_tokens);
+    *id = (int32_t)u;
+    return 0;
+}
+
+/* Read what only Unigram has. */
+static int read_unigram(const struct gguf *g, struct bpe_parts *parts,
+                        struct bpe_unigram_parts *unigram, float **scores,
+                        struct qwick_err *e)
+{
+    static const char map_key[] = "tokenizer.ggml.precompiled_charsmap";
+    const struct gguf_value *any = gguf_find(g, map_key);
+    bool found;
+    const struct gguf_value *map = gguf_need(
+        g, map_key, GGUF_ARRAY,
+        any && any->element == GGUF_I8 ? GGUF_I8 : GGUF_U8, &found, e);
+    if ((!map && found) || read_scores(g, parts->tokens.n, scores, e) ||
+        read_unknown(g, parts->tokens.n, &unigram->unk, e) ||
+        read_flag(g, "tokenizer.ggml.add_space_prefix", false,
+                  &parts->space_prefix, e) ||
+        read_flag(g, squeeze_key, false, &unigram->squeeze, e))
+        return -1;
+    unigram->map_name = map_key;
+    unigram->map = map ? map->data : NULL;
+    unigram->n_map = map ? map->n_bytes : 0;
+    parts->scores = *scores;
+    parts->merges_name = scores_key;
+    parts->unigram = unigram;
+    return 0;
+}
+
+/* Read what only SentencePiece's BPE has. Gemma's tokenizer of this kind is the
+ * only one that puts no blank before a text, unless the file says so. */
 static int read_pieces(const struct gguf *g, struct bpe_parts *parts,
                        float **scores, struct qwick_err *e)
 {
-    static const char squeeze_key[] = "tokenizer.ggml.remove_extra_whitespaces";
     bool squeeze;
     if (read_scores(g, parts->tokens.n, scores, e) ||
         read_flag(g, "tokenizer.ggml.add_space_prefix",
@@ -348,10 +412,13 @@ static int read_pieces(const struct gguf *g, struct bpe_parts *parts,
 /* Read what only one kind of tokenizer has. */
 static int read_merging(const struct gguf *g, const struct kind *kind,
                         const struct pre *pre, struct bpe_parts *parts,
-                        float **scores, struct qwick_err *e)
+                        struct bpe_unigram_parts *unigram, float **scores,
+                        struct qwick_err *e)
 {
     const struct gguf_value *merges;
     *scores = NULL;
+    if (kind->unigram)
+        return read_unigram(g, parts, unigram, scores, e);
     if (kind->scores)
         return read_pieces(g, parts, scores, e);
     parts->characters = kind->characters;
@@ -381,11 +448,12 @@ int open_gguf_tokenizer(struct bpe **out, const struct gguf *g,
         return -1;
     unsigned char *types = NULL;
     float *scores = NULL;
+    struct bpe_unigram_parts unigram = {0};
     struct bpe_parts parts = {
         .name = gguf_path(g),
         .tokens_name = tokens_key,
         .tokens = {tokens->data, tokens->n, tokens->n_bytes}};
-    int rc = read_merging(g, kind, pre, &parts, &scores, e) ||
+    int rc = read_merging(g, kind, pre, &parts, &unigram, &scores, e) ||
              read_frame(g, kind, pre, &parts, e) ||
              read_kinds(g, kind, tokens->n, &types, e);
     parts.kinds = types;

@@ -243,7 +243,9 @@ int engine_open_text(struct qwick_engine *eng,
     if (checkpoint_gguf(eng->ck))
         return open_gguf_text(eng, o, e);
     int rc = specials_open(&specials, eng->ck, e) ||
-             specials_open_tokenizer(&specials, eng->ck, &eng->bpe, e);
+             specials_open_tokenizer(&specials, eng->ck, &eng->bpe, e) ||
+             (!eng->bpe &&
+              specials_find_pieces(eng->ck, &eng->pieces_file, e));
     if (!rc) {
         const struct source s = {eng, o, &specials.all,
                                  specials.beside.config.path, NULL};

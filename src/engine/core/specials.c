@@ -124,6 +124,24 @@ int specials_open_tokenizer(const struct specials *s,
     return rc;
 }
 
+int specials_find_pieces(const struct checkpoint *ck, const char **name,
+                         struct qwick_err *e)
+{
+    static const char *const names[] = {"sentencepiece.bpe.model",
+                                        "spiece.model", "tokenizer.model"};
+    *name = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !*name; i++) {
+        struct map map;
+        bool found;
+        if (checkpoint_map(ck, names[i], &map, &found, e))
+            return -1;
+        if (found)
+            map_close(&map);
+        *name = found ? names[i] : NULL;
+    }
+    return 0;
+}
+
 /* The id of the added token that a member names, or -1. */
 static int32_t id_of(const struct qwick_engine *eng, const struct specials *s,
                      const char *name)

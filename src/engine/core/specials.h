@@ -44,6 +44,11 @@ int specials_open_tokenizer(const struct specials *s,
                             const struct checkpoint *ck, struct bpe **out,
                             struct qwick_err *e);
 
+/* Find SentencePiece's own file, for a checkpoint without tokenizer.json. *name
+ * is NULL if there is none. */
+int specials_find_pieces(const struct checkpoint *ck, const char **name,
+                         struct qwick_err *e);
+
 /* Set what the engine takes from them: eos_token is a stop id. The token that
  * goes before a text (bos_id) is bos_token if add_bos_token is true; without
  * add_bos_token it is the one that the post-processor puts there. */

@@ -1,5 +1,5 @@
-/* BPE as Hugging Face's `tokenizers` does it, read from tokenizer.json and, for
- * added tokens, from the files beside it.
+/* Tokenizers as Hugging Face's `tokenizers` has them, mostly BPE, read from
+ * tokenizer.json and, for added tokens, from the files beside it.
  *
  * Text is cut at added tokens. The remaining pieces become parts, depending on
  * the kind of the tokenizer:
@@ -90,6 +90,16 @@ enum bpe_kind {
     BPE_KIND_BYTE     /* a byte, spelled <0xHH>; only with scores */
 };
 
+/* What only Unigram has. */
+struct bpe_unigram_parts {
+    const char *map_name; /* of the next array, for messages */
+    const void *map;      /* [n_map] the normalizer's charsmap (charsmap.h) */
+    size_t n_map;         /* 0: there is none */
+    bool squeeze;         /* drop white space at the ends of a text, and make
+                             one blank of several */
+    int32_t unk;          /* the token of unknown characters */
+};
+
 struct bpe_parts {
     const char *name; /* of the file, for messages */
     /* names of the two arrays, for messages */
@@ -103,6 +113,9 @@ struct bpe_parts {
        and are recognised first; their scores do not count. Two tokens with the
        same spelling are an error. merges_name is the name of this array. */
     const float *scores;
+    /* With scores: the model is Unigram (bpe_unigram.h) instead. Tokens of bytes
+       may be missing, but only all of them. */
+    const struct bpe_unigram_parts *unigram;
     bool space_prefix;     /* with scores: put a blank before a text, and
                               after each added token in it */
     /* With merges: the tokenizer is Gemma 4's. Tokens are spelled with U+2581

@@ -41,6 +41,22 @@ int bpe_check_each(const struct bpe_load *l, const struct json_value *v,
     return 0;
 }
 
+int bpe_check_fields(const struct bpe_load *l, const struct json_value *v,
+                     const char *const *known, size_t n)
+{
+    for (size_t i = 0; i < v->len; i++) {
+        size_t k = 0;
+        while (k < n && !json_equals(&v->keys[i], known[k]))
+            k++;
+        if (k == n && !bpe_is_null(&v->items[i]) &&
+            !bpe_is_bool(&v->items[i], false))
+            return err_set(l->e, QWICK_ERR_MODEL,
+                           "%s: model: unknown field \"%s\"", l->name,
+                           ERR_SHOW(v->keys[i].str, v->keys[i].len));
+    }
+    return 0;
+}
+
 static int check_nfc(const struct bpe_load *l, const struct json_value *v)
 {
     if (!bpe_is_type(v, "NFC"))
@@ -206,18 +222,26 @@ static int check_replace(const struct bpe_load *l, const struct json_value *v)
                       "\" or alone; null with the pre_tokenizer Metaspace");
 }
 
-/* Metaspace with the replacement U+2581, and without splits. */
-static int check_metaspace(const struct bpe_load *l, const char *what,
-                           const struct json_value *v)
+int bpe_check_metaspace(const struct bpe_load *l, const char *what,
+                        const struct json_value *v, enum bpe_prefix *prefix)
 {
     const struct json_value *scheme = json_get(v, "prepend_scheme");
+    const struct json_value *old = json_get(v, "add_prefix_space");
+    bool never = json_equals(scheme, "never");
     if (!json_equals(json_get(v, "replacement"), BLANK))
         return bpe_refuse(l, what, v,
                           "Metaspace with replacement \"" BLANK "\"");
     if (scheme && !json_equals(scheme, "first") &&
-        !json_equals(scheme, "always") && !json_equals(scheme, "never"))
+        !json_equals(scheme, "always") && !never)
         return bpe_refuse(l, what, v,
                           "Metaspace with prepend_scheme first, always, never");
+    if (scheme && !never && bpe_is_bool(old, false))
+        return bpe_refuse(l, what, v,
+                          "Metaspace with add_prefix_space true, or with "
+                          "prepend_scheme never");
+    *prefix = never || bpe_is_bool(old, false) ? BPE_PREFIX_NONE
+              : json_equals(scheme, "first")   ? BPE_PREFIX_FIRST
+                                               : BPE_PREFIX_ALWAYS;
     return 0;
 }
 
@@ -235,15 +259,9 @@ static int check_split(const struct bpe_load *l, const struct json_value *v)
     if (!bpe_is_bool(json_get(v, "split"), false))
         return bpe_refuse(l, "pre_tokenizer: Metaspace.split",
                           json_get(v, "split"), "false");
-    if (check_metaspace(l, "pre_tokenizer", v))
-        return -1;
-    const struct json_value *scheme = json_get(v, "prepend_scheme");
     if (l->b->prefix != BPE_PREFIX_NONE)
         return bpe_refuse(l, "pre_tokenizer", v, "null, with Prepend");
-    l->b->prefix = json_equals(scheme, "never")   ? BPE_PREFIX_NONE
-                   : json_equals(scheme, "first") ? BPE_PREFIX_FIRST
-                                                  : BPE_PREFIX_ALWAYS;
-    return 0;
+    return bpe_check_metaspace(l, "pre_tokenizer", v, &l->b->prefix);
 }
 
 /* Strip of one blank at the start of the text. */
@@ -268,8 +286,10 @@ static int check_fallback_decoder(const struct bpe_load *l,
         bpe_is_type(&list->items[2], "Fuse"))
         return 0;
     if (bpe_is_type(v, "Metaspace")) {
-        l->b->strip = !json_equals(json_get(v, "prepend_scheme"), "never");
-        return check_metaspace(l, "decoder", v);
+        enum bpe_prefix prefix = BPE_PREFIX_NONE;
+        int rc = bpe_check_metaspace(l, "decoder", v, &prefix);
+        l->b->strip = prefix != BPE_PREFIX_NONE;
+        return rc;
     }
     return bpe_refuse(
         l, "decoder", v,
@@ -324,18 +344,7 @@ static int check_model(struct bpe_load *l, const struct json_value *v)
         return bpe_refuse(l, "model.vocab", json_get(v, "vocab"), "an object");
     if (!l->has_merges)
         return bpe_refuse(l, "model.merges", json_get(v, "merges"), "an array");
-    for (size_t i = 0; i < v->len; i++) {
-        size_t k = 0;
-        while (k < sizeof known / sizeof *known &&
-               !json_equals(&v->keys[i], known[k]))
-            k++;
-        if (k == sizeof known / sizeof *known && !bpe_is_null(&v->items[i]) &&
-            !bpe_is_bool(&v->items[i], false))
-            return err_set(l->e, QWICK_ERR_MODEL,
-                           "%s: model: unknown field \"%s\"", l->name,
-                           ERR_SHOW(v->keys[i].str, v->keys[i].len));
-    }
-    return 0;
+    return bpe_check_fields(l, v, known, sizeof known / sizeof *known);
 }
 
 /* The checks that each kind of BPE needs. */
@@ -372,7 +381,8 @@ const struct bpe_maker bpe_maker_merging = {"BPE", NULL, check_merging,
 /* ---- all of it ---- */
 
 static const struct bpe_maker *const makers[] = {&bpe_maker_merging,
-                                                 &bpe_maker_wordpiece};
+                                                 &bpe_maker_wordpiece,
+                                                 &bpe_maker_unigram};
 enum { N_MAKERS = sizeof makers / sizeof *makers };
 
 static int find_maker(struct bpe_load *l, const struct json_value *model)

@@ -117,6 +117,10 @@ int bpe_pieces_text(const char *p, size_t n, bool prefix, struct buf *out);
  * found by merging, not as an added token. */
 bool bpe_piece_has_blank(const char *p, size_t n);
 
+/* Copy p[0..n) with blanks for U+2581; returns the new length. `to` may be
+ * p. */
+size_t bpe_copy_blanks(char *to, const char *p, size_t n);
+
 /* Return the token p[0..n) that merges make, or BPE_NO_ID; its order, or
  * BPE_NO_RANK. BPE_PAD bytes after p[0..n) must be readable. */
 uint32_t bpe_piece_find(const struct bpe *b, const char *p, size_t n);
@@ -143,14 +147,30 @@ static inline uint64_t bpe_load_part(const char *p, size_t n)
     return n == 0 ? 0 : bpe_load64(p) << (8 * (8 - n)) >> (8 * (8 - n));
 }
 
+/* Hash 8 more bytes. h: the hash of the bytes before them, first the seed. */
+static inline uint64_t bpe_hash_next(uint64_t seed, uint64_t h, const char *p)
+{
+    return hash_mix(h ^ bpe_load64(p), 0x9FB21C651E98DF25u ^ seed);
+}
+
+/* Return the hash of a text of n bytes from that of those before the last n_last
+ * <= 8 bytes, p. */
+static inline uint64_t bpe_hash_last(uint64_t seed, uint64_t h, const char *p,
+                                     size_t n_last, size_t n)
+{
+    return hash_mix(h ^ bpe_load_part(p, n_last),
+                    (0xD1B54A32D192ED03u ^ seed) + n);
+}
+
 /* Return a hash of p[0..n). BPE_PAD bytes after it must be readable. seed must
  * be random, so that nobody can craft a file with collisions. */
 static inline uint64_t bpe_hash(uint64_t seed, const char *p, size_t n)
 {
-    uint64_t h = seed + n;
-    for (; n > 8; p += 8, n -= 8)
-        h = hash_mix(h ^ bpe_load64(p), 0x9FB21C651E98DF25u ^ seed);
-    return hash_mix(h ^ bpe_load_part(p, n), 0xD1B54A32D192ED03u ^ seed);
+    uint64_t h = seed;
+    size_t left = n;
+    for (; left > 8; p += 8, left -= 8)
+        h = bpe_hash_next(seed, h, p);
+    return bpe_hash_last(seed, h, p, left, n);
 }
 
 /* Return two ids in one word; bpe_hash_pair returns the hash of this word. */

@@ -98,6 +98,7 @@ int bpe_load_end(struct bpe_load *l, int rc, struct bpe **out)
 {
     struct bpe *b = l->b;
     free(l->merges.arena.p);
+    free(l->scores);
     hashmap_free(&l->table);
     hashmap_free(&l->added);
     if (b)

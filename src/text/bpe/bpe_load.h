@@ -88,6 +88,9 @@ struct bpe_load {
     struct bpe_text vocab; /* spellings one after another */
     struct merges merges;
     bool has_vocab, has_merges;
+    bool has_pieces; /* the vocabulary is an array of pieces with scores */
+    double *scores;  /* [n_scores] of the pieces, by id */
+    size_t n_scores, scores_cap;
     bool has_metaspace;      /* the pre_tokenizer is Metaspace */
     bool expect_fallback;    /* byte_fallback seems to be true; checked later */
     struct json_gap gaps[2]; /* places in the text of the vocabulary and the
@@ -128,6 +131,7 @@ struct bpe_maker {
 
 extern const struct bpe_maker bpe_maker_merging; /* BPE; bpe_check.c */
 extern const struct bpe_maker bpe_maker_wordpiece; /* bpe_wordpiece_load.c */
+extern const struct bpe_maker bpe_maker_unigram;
 
 static inline size_t bpe_get16(const char *p)
 {
@@ -262,6 +266,15 @@ int bpe_check_rest(struct bpe_load *l, const struct json_value *root);
  * -1. */
 int bpe_refuse(const struct bpe_load *l, const char *what,
                const struct json_value *v, const char *want);
+
+/* Refuse members of the model v that are not known[0..n), unless they are null
+ * or false. */
+int bpe_check_fields(const struct bpe_load *l, const struct json_value *v,
+                     const char *const *known, size_t n);
+
+/* Check a Metaspace: its replacement must be U+2581. Sets *prefix. */
+int bpe_check_metaspace(const struct bpe_load *l, const char *what,
+                        const struct json_value *v, enum bpe_prefix *prefix);
 
 /* Call check for v; if it is a Sequence, for each item of its member `list`,
  * and so on. Stops at an error, and returns it. */

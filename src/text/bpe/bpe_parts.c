@@ -4,7 +4,7 @@
 #include <endian.h>
 #include <stdlib.h>
 
-#include "text/bpe/bpe_load.h"
+#include "text/bpe/bpe_unigram.h"
 
 /* Get the next string, and advance. */
 static const char *next_string(struct bpe_strings *s, size_t *n)
@@ -32,6 +32,23 @@ static bool is_added(const struct bpe_parts *parts, enum bpe_kind kind,
                                         bpe_piece_has_blank(text, n)));
 }
 
+/* Put a token that has a score. SentencePiece finds added ones first, whatever
+ * their scores are. */
+static int put_scored(struct bpe_load *l, enum bpe_kind kind, uint32_t id,
+                      const char *p, size_t n)
+{
+    float score = l->parts->scores[id];
+    if (!l->parts->unigram)
+        return bpe_piece_put(l, kind, id, p, n, score);
+    memcpy(l->vocab.p + l->vocab.len, p, n);
+    if (bpe_unigram_put(l, n, id, kind == BPE_KIND_ADDED ? 0 : (double)score,
+                        p)) {
+        *l->e = l->fault.err;
+        return -1;
+    }
+    return 0;
+}
+
 /* Put the tokens of the vocabulary into the arena. */
 static int read_tokens(struct bpe_load *l, const struct bpe_parts *parts)
 {
@@ -40,7 +57,7 @@ static int read_tokens(struct bpe_load *l, const struct bpe_parts *parts)
         return err_set(l->e, QWICK_ERR_MODEL,
                        "%s: %s: %zu tokens, %d are the most", l->name,
                        l->vocab_name, s.n, BPE_MAX_ID);
-    if (parts->scores && bpe_pieces_begin(l, s.n) < 0)
+    if (parts->scores && !parts->unigram && bpe_pieces_begin(l, s.n) < 0)
         return -1;
     for (size_t id = 0; id < parts->tokens.n; id++) {
         size_t n;
@@ -54,8 +71,7 @@ static int read_tokens(struct bpe_load *l, const struct bpe_parts *parts)
                            "to %u",
                            l->name, l->vocab_name, id, n, BPE_MAX_TOKEN);
         if (parts->scores && kind != BPE_KIND_CONTROL &&
-            bpe_piece_put(l, kind, (uint32_t)id, text, n, parts->scores[id]) <
-                0)
+            put_scored(l, kind, (uint32_t)id, text, n))
             return -1;
         if (parts->scores || (kind != BPE_KIND_NORMAL &&
                               !(parts->characters && kind != BPE_KIND_CONTROL)))
@@ -213,6 +229,37 @@ static void find_newlines(const struct bpe_load *l)
     }
 }
 
+/* Do the work of bpe_maker's functions for Unigram. */
+static int begin_unigram(struct bpe_load *l)
+{
+    const struct bpe_parts *parts = l->parts;
+    const struct bpe_unigram_parts *u = parts->unigram;
+    bool bytes = false;
+    for (size_t i = 0; i < parts->tokens.n; i++)
+        bytes = bytes || kind_of(parts, i) == BPE_KIND_BYTE;
+    return bpe_unigram_new(l, u->unk) ||
+                   (u->n_map &&
+                    bpe_unigram_add_map(l, u->map_name, u->map, u->n_map)) ||
+                   (u->squeeze && bpe_unigram_add_squeeze(l)) ||
+                   bpe_unigram_begin(l, bytes)
+               ? -1
+               : 0;
+}
+
+static int begin_model(struct bpe_load *l)
+{
+    return l->parts->unigram  ? begin_unigram(l)
+           : l->parts->scores ? 0
+                              : bpe_find_bytes(l);
+}
+
+static int end_model(struct bpe_load *l)
+{
+    if (l->parts->unigram)
+        return bpe_unigram_end(l);
+    return (l->parts->scores && bpe_pieces_end(l)) || bpe_finish(l) ? -1 : 0;
+}
+
 /* bpe_open_parts with l, all zeros, which the caller frees. */
 static int open_with(struct bpe_load *l, struct bpe **out,
                      const struct bpe_parts *parts, struct qwick_err *e)
@@ -228,15 +275,16 @@ static int open_with(struct bpe_load *l, struct bpe **out,
     }
     if (!rc && parts->characters)
         l->b->byte_fallback = l->expect_fallback = true;
-    if (rc || read_model(l, n) || (!parts->scores && bpe_find_bytes(l)) ||
-        add_tokens(l, parts) || add_frame(l, parts) ||
-        (parts->scores && bpe_pieces_end(l)) || bpe_finish(l))
+    if (rc || read_model(l, n) || begin_model(l) || add_tokens(l, parts) ||
+        add_frame(l, parts) || end_model(l))
         rc = -1;
     if (!rc && parts->characters)
         find_newlines(l);
     if (!rc) {
         l->b->nfc = parts->nfc;
-        l->b->prefix = parts->space_prefix ? BPE_PREFIX_EACH : BPE_PREFIX_NONE;
+        l->b->prefix = !parts->space_prefix ? BPE_PREFIX_NONE
+                       : parts->unigram     ? BPE_PREFIX_ALWAYS
+                                            : BPE_PREFIX_EACH;
         l->b->strip = parts->space_prefix;
     }
     return bpe_load_end(l, rc, out);

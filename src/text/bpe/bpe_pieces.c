@@ -23,8 +23,7 @@ enum { MAX_PIECE = 1024 };
 
 /* ---- reading ---- */
 
-/* Copy p[0..n) with blanks for U+2581; returns the new length. */
-static size_t copy_blanks(char *to, const char *p, size_t n)
+size_t bpe_copy_blanks(char *to, const char *p, size_t n)
 {
     size_t len = 0;
     for (size_t i = 0; i < n;) {
@@ -89,7 +88,7 @@ static int put_piece(struct bpe_load *l, uint32_t id, const char *p, size_t n,
                        "%s: %s: token %u, \"%s\": the score is %f", l->name,
                        l->merges_name, (unsigned)id, ERR_SHOW(p, n),
                        (double)score);
-    n = copy_blanks(l->vocab.p + l->vocab.len, p, n);
+    n = bpe_copy_blanks(l->vocab.p + l->vocab.len, p, n);
     b->order[id] = user ? 0 : order_of(score);
     b->longest = n > b->longest ? n : b->longest;
     return put_token(l, id, p, n, BPE_HAS | BPE_MODEL);
@@ -151,7 +150,7 @@ int bpe_pieces_text(const char *p, size_t n, bool prefix, struct buf *out)
         return -1;
     if (prefix)
         out->data[out->len++] = ' ';
-    out->len += copy_blanks(out->data + out->len, p, n);
+    out->len += bpe_copy_blanks(out->data + out->len, p, n);
     memset(out->data + out->len, 0, BPE_PAD);
     return 0;
 }

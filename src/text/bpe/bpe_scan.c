@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "file/json_scan.h"
-#include "text/bpe/bpe_load.h"
+#include "text/bpe/bpe_unigram.h"
 
 /* ---- what repeats ---- */
 
@@ -174,6 +174,122 @@ static const char *scan_vocab(struct bpe_load *l, const char *p,
             between_learn(&entries, gap, p + 1);
     }
     return NULL;
+}
+
+/* ---- pieces -------------------------------------------------------------- */
+
+/* Report that the item at p is not a piece with its score. */
+static const char *bad_piece(struct bpe_load *l, const char *p, const char *end)
+{
+    const char *stop, *kind = kind_of(p, end, &stop);
+    if (!kind)
+        return NULL;
+    return FAULT(&l->fault, p + 1,
+                 "%s: model.vocab: piece %zu is %s, not a text and a number",
+                 l->name, l->n_scores,
+                 strcmp(kind, "an array") == 0 ? "another array" : kind);
+}
+
+/* Skip the digits at p. Returns the position after them, or NULL if there are
+ * none. */
+static const char *skip_digits(const char *p, const char *end)
+{
+    const char *s = p;
+    while (s < end && *s >= '0' && *s <= '9')
+        s++;
+    return s > p ? s : NULL;
+}
+
+/* Read the number at p. Returns the position after it, or NULL. */
+static const char *scan_score(const char *p, const char *end, double *out)
+{
+    static const double powers[] = {1,   1e1, 1e2,  1e3,  1e4,  1e5,  1e6, 1e7,
+                                    1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14};
+    const char *start = p, *first = p + (p < end && *p == '-'), *point;
+    uint64_t digits = 0;
+    char text[64];
+    point = skip_digits(first, end);
+    if (!point || (*first == '0' && point - first > 1))
+        return NULL;
+    p = point < end && *point == '.' ? skip_digits(point + 1, end) : point;
+    bool exponent = p && p < end && (*p == 'e' || *p == 'E');
+    if (exponent) {
+        p++;
+        p = skip_digits(p + (p < end && (*p == '-' || *p == '+')), end);
+    }
+    if (!p || (size_t)(p - start) >= sizeof text)
+        return NULL;
+    if (!exponent && p - first <= 15 + (p > point)) {
+        /* the digits and the power are exact, so that only the quotient is
+         * rounded */
+        for (const char *s = first; s < p; s++)
+            if (s != point)
+                digits = digits * 10 + (uint64_t)(*s - '0');
+        *out = (double)digits / powers[p > point ? p - point - 1 : 0];
+        *out = *start == '-' ? -*out : *out;
+        return p;
+    }
+    memcpy(text, start, (size_t)(p - start));
+    text[p - start] = '\0';
+    const struct json_value number = {
+        .type = JSON_NUMBER, .str = text, .len = (size_t)(p - start)};
+    return json_double(&number, out) ? NULL : p;
+}
+
+/* Read the array of pieces at p. Returns the position after it. */
+static const char *scan_pieces(struct bpe_load *l, const char *p,
+                               const char *end)
+{
+    struct between parts = {.n = 0}, pieces = {.n = 0};
+    const char *item = json_skip_space(p + 1, end);
+    if (item < end && *item == ']')
+        return item + 1;
+    p = json_expect(p + 1, end, '[');
+    p = p ? json_expect(p + 1, end, '"') : NULL;
+    while (p) { /* at the quote of a piece */
+        size_t n;
+        double score;
+        p = json_copy_string(p + 1, end, l->vocab.p + l->vocab.len, &n);
+        if (!p)
+            return NULL;
+        const char *gap = ++p;
+        if (between_again(&parts, p, end)) {
+            p += parts.n;
+        } else {
+            p = json_expect(p, end, ',');
+            p = p ? json_skip_space(p + 1, end) : NULL;
+            if (!p)
+                break;
+            between_learn(&parts, gap, p);
+        }
+        p = scan_score(p, end, &score);
+        if (!p)
+            break;
+        if (l->n_scores > BPE_MAX_ID)
+            return FAULT(&l->fault, p, "%s: model.vocab: more than %d pieces",
+                         l->name, BPE_MAX_ID + 1);
+        gap = p;
+        bool again = between_again(&pieces, p, end);
+        if (!again && !json_expect(p, end, ']'))
+            break;
+        if (bpe_unigram_put(l, n, (uint32_t)l->n_scores, score, p))
+            return NULL;
+        if (again) {
+            p += pieces.n - 1;
+            continue;
+        }
+        p = json_expect(p, end, ']') + 1;
+        const char *close = json_expect(p, end, ']');
+        if (close)
+            return close + 1;
+        p = json_expect(p, end, ',');
+        item = p ? json_skip_space(p + 1, end) : end;
+        p = json_expect(item, end, '[');
+        p = p ? json_expect(p + 1, end, '"') : NULL;
+        if (p)
+            between_learn(&pieces, gap, p + 1);
+    }
+    return bad_piece(l, item, end);
 }
 
 /* ---- merges -------------------------------------------------------------- */
@@ -404,21 +520,37 @@ static const char *leave_gap(struct bpe_load *l, const char *p, const char *end)
     return end;
 }
 
-static const char *read_vocab(struct bpe_load *l, const char *p,
+/* Index the vocabulary, which is the text from p to end; NULL: it is broken.
+ * Returns end. */
+static const char *vocab_read(struct bpe_load *l, const char *p,
                               const char *end)
 {
-    if (l->has_vocab)
-        return repeated_key(l, p, "vocab");
-    l->has_vocab = true;
-    const char *behind = scan_vocab(l, p, end);
     /* A lack of memory is reported before any other fault. */
-    if (behind && bpe_vocab_done(l, &l->fault.err) < 0) {
+    if (end && bpe_vocab_done(l, &l->fault.err) < 0) {
         l->fault.at = l->merges.text;
         return NULL;
     }
-    if (behind && l->rc == 0)
+    if (end && l->rc == 0)
         bpe_merges_vocab_ready(l);
-    return leave_gap(l, p, behind);
+    return leave_gap(l, p, end);
+}
+
+static const char *read_vocab(struct bpe_load *l, const char *p,
+                              const char *end)
+{
+    if (l->has_vocab || l->has_pieces)
+        return repeated_key(l, p, "vocab");
+    l->has_vocab = true;
+    return vocab_read(l, p, scan_vocab(l, p, end));
+}
+
+static const char *read_pieces(struct bpe_load *l, const char *p,
+                               const char *end)
+{
+    if (l->has_pieces || l->has_vocab)
+        return repeated_key(l, p, "vocab");
+    l->has_pieces = true;
+    return vocab_read(l, p, scan_pieces(l, p, end));
 }
 
 static const char *read_merges(struct bpe_load *l, const char *p)
@@ -467,6 +599,8 @@ static const char *walk_object(struct bpe_load *l, const char *p,
             p = walk_object(l, p, end, true);
         else if (model && *p == '{' && is_key(key, n, "vocab"))
             p = read_vocab(l, p, end);
+        else if (model && *p == '[' && is_key(key, n, "vocab"))
+            p = read_pieces(l, p, end);
         else if (model && *p == '[' && is_key(key, n, "merges"))
             p = read_merges(l, p);
         else {

@@ -12,6 +12,7 @@
 #include <endian.h>
 #include <stdlib.h>
 
+#include "base/base64.h"
 #include "base/rng.h"
 #include "text/bpe/bpe_load.h"
 #include "text/split.h"
@@ -58,43 +59,6 @@ struct tekken {
     unsigned char *kinds; /* [n_special + n_tokens] enum bpe_kind */
 };
 
-/* ---- base64 (RFC 4648) ---- */
-
-static int base64_value(char c)
-{
-    return c >= 'A' && c <= 'Z'   ? c - 'A'
-           : c >= 'a' && c <= 'z' ? c - 'a' + 26
-           : c >= '0' && c <= '9' ? c - '0' + 52
-           : c == '+'             ? 62
-           : c == '/'             ? 63
-                                  : -1;
-}
-
-/* Append the bytes of p[0..n). Returns 1 if it is not base64, -1 when out of
- * memory. */
-static int base64_decode(const char *p, size_t n, struct buf *out)
-{
-    size_t padding = 0;
-    while (padding < 2 && padding < n && p[n - 1 - padding] == '=')
-        padding++;
-    if (n % 4)
-        return 1;
-    for (size_t i = 0; i < n; i += 4) {
-        uint32_t word = 0;
-        size_t n_bytes = i + 4 == n ? 3 - padding : 3;
-        for (size_t k = 0; k < 4; k++) {
-            int v = k > n_bytes ? 0 : base64_value(p[i + k]);
-            if (v < 0)
-                return 1;
-            word = word << 6 | (uint32_t)v;
-        }
-        char b[3] = {(char)(word >> 16), (char)(word >> 8), (char)word};
-        if (buf_append(out, b, n_bytes))
-            return -1;
-    }
-    return 0;
-}
-
 /* ---- reading ---- */
 
 static int need_int(const struct tekken *t, const struct json_value *config,
@@ -138,7 +102,7 @@ static int read_token(struct tekken *t, const struct json_value *v, size_t i)
         return err_set(t->e, QWICK_ERR_MODEL,
                        "%s: vocab: item %zu: rank is not %zu", t->name, i, i);
     int rc = json_is(text, JSON_STRING)
-                 ? base64_decode(text->str, text->len, &t->bytes)
+                 ? base64_decode(&t->bytes, text->str, text->len)
                  : 1;
     size_t n = t->bytes.len - t->at[i];
     if (rc < 0)
