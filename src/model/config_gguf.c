@@ -544,20 +544,18 @@ static int check_stop_ids(const struct writer *w, struct qwick_err *e)
 static int check_others(const struct writer *w, bool partial_rotary,
                         struct qwick_err *e)
 {
-    /* none, the last token, a reranker's: all read the last token's state */
-    enum { POOLING_NONE = 0, POOLING_LAST = 3, POOLING_RANK = 4 };
+    enum { MOST_POOLING = 4 }; /* see pooling_gguf */
     uint64_t pooling = integer(w, ".pooling_type");
     if (check_embedding(w, e) || check_stop_ids(w, e) || check_computed(w, e) ||
         check_head_dims(w, partial_rotary, e))
         return -1;
-    if (pooling != POOLING_NONE && pooling != POOLING_LAST &&
-        pooling != POOLING_RANK)
-        return err_set(e, QWICK_ERR_MODEL,
-                       "%s: %s.pooling_type: %llu is not supported (%d, the "
-                       "last token, and %d, a reranker, are)",
-                       gguf_path(w->g), w->arch, (unsigned long long)pooling,
-                       POOLING_LAST, POOLING_RANK);
-    return 0;
+    return pooling <= MOST_POOLING
+               ? 0
+               : err_set(e, QWICK_ERR_MODEL,
+                         "%s: %s.pooling_type: %llu is not supported (0 to %d "
+                         "are)",
+                         gguf_path(w->g), w->arch, (unsigned long long)pooling,
+                         MOST_POOLING);
 }
 
 /* A reranker's own head, with its labels: "yes" and "no", or one of any name.
