@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/hash.h"
 #include "model/pooling.h"
-#include "qwick_tools.h"
 #include "text/unicode.h"
 
 struct qwick_embedder {
@@ -191,6 +191,9 @@ int qwick_embedder_identity(const struct qwick_embedder *m, uint64_t id[2],
     if (qwick_engine_identity(m->eng, id, e))
         return -1;
     pooling_hash(m->pooling, id);
+    for (size_t i = 0; i < 2 && m->n_prompt; i++)
+        id[i] = hash_bytes(id[i], m->prompt_ids,
+                           m->n_prompt * sizeof *m->prompt_ids);
     return 0;
 }
 
