@@ -1,3 +1,4 @@
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,7 @@ struct job {
     struct qwick_embed_item items[GROUP_TEXTS];
     struct buf line;
     bool bad_records;
+    uint64_t n_cut; /* texts that the model's limit has cut */
     struct embed_map map; /* with --html */
 };
 
@@ -211,12 +213,10 @@ static int too_many_points(void)
                       EMBED_MAP_MAX);
 }
 
-static int embed_take(void *ctx, const struct texts_item *item)
+/* Get the ids of a text. */
+static int embed_encode(struct job *j, struct text *r,
+                        const struct texts_item *item, struct qwick_err *e)
 {
-    struct job *j = ctx;
-    if (j->a->html && item->number > EMBED_MAP_MAX)
-        return too_many_points();
-    struct text *r = &j->group[j->n++];
     struct qwick_embed_text t = {
         .text = item->text,
         .n_text = item->n,
@@ -224,15 +224,39 @@ static int embed_take(void *ctx, const struct texts_item *item)
         .n_instruct = j->a->instruct ? strlen(j->a->instruct) : 0,
         .allow_special = j->a->allow_special,
         .truncate = j->a->truncate};
+    if (item->error)
+        return err_usage(e, "%s", item->error);
+    if (item->is_ids)
+        return texts_ids(item, qwick_engine_info(j->eng)->vocab_size, &r->ids,
+                         &r->n, NULL, e);
+    return (item->value && read_object(item->value, &t, e)) ||
+                   qwick_embed_encode(j->m, &t, &r->ids, &r->n, &r->n_dropped,
+                                      e)
+               ? -1
+               : 0;
+}
+
+/* Say that a text lost its end. */
+static void embed_report_cut(struct job *j, const struct text *r,
+                             const char *where)
+{
+    progress_clear();
+    msg_note("%s: the last %zu of %zu tokens are dropped", where, r->n_dropped,
+             r->n + r->n_dropped);
+    j->n_cut += !j->a->truncate;
+}
+
+static int embed_take(void *ctx, const struct texts_item *item)
+{
+    struct job *j = ctx;
+    if (j->a->html && item->number > EMBED_MAP_MAX)
+        return too_many_points();
+    struct text *r = &j->group[j->n++];
     struct qwick_err e = {0};
     if ((item->id && !(r->id = strdup(item->id))) ||
         (j->a->html && item->text && !(r->name = embed_map_name(item))))
         return msg_oom();
-    int rc = item->value ? read_object(item->value, &t, &e) : 0;
-    if (!rc && item->error)
-        rc = err_usage(&e, "%s", item->error);
-    if (!rc)
-        rc = qwick_embed_encode(j->m, &t, &r->ids, &r->n, &r->n_dropped, &e);
+    int rc = embed_encode(j, r, item, &e);
     if (rc && (e.code == QWICK_ERR_MEMORY || e.code == QWICK_ERR_MODEL))
         return msg_fail(&e); /* every text would fail */
     if (rc) {
@@ -241,10 +265,7 @@ static int embed_take(void *ctx, const struct texts_item *item)
             return status;
     }
     if (r->n_dropped)
-        progress_clear();
-    if (r->n_dropped)
-        msg_note("%s: the last %zu of %zu tokens are dropped", item->where,
-                 r->n_dropped, r->n + r->n_dropped);
+        embed_report_cut(j, r, item->where);
     j->n_tokens += r->n;
     if (*signals_flag())
         return QWICK_ERR_RUNTIME;
@@ -267,7 +288,7 @@ static int embed_check(struct opt_parsed *p)
 {
     struct args *a = &p->a;
     enum vectors_format format = vectors_format(a->format);
-    int r = common_check_text(p, "text", TEXT_MANY);
+    int r = texts_check(p);
     if (r >= 0)
         return r;
     if (a->output && strcmp(a->output, "-") == 0)
@@ -304,7 +325,7 @@ static int run_key(struct job *j, struct key *k, struct qwick_err *e)
 {
     const struct qwick_info *info = qwick_engine_info(j->eng);
     uint64_t id[2];
-    if (qwick_engine_identity(j->eng, id, e))
+    if (qwick_embedder_identity(j->m, id, e))
         return -1;
     *k = key_start("qwick embed 1");
     key_add_u64(k, id[0]);
@@ -338,16 +359,14 @@ static int open_all(struct job *j)
                                     .dim = (size_t)j->a->dim,
                                     .normalize = !j->a->no_normalize,
                                     .progress = progress_step,
-                                    .interrupt = signals_flag()};
-    int32_t *ids;
+                                    .interrupt = signals_flag(),
+                                    .prompt_name = j->a->prompt_name};
+    int32_t *ids = NULL;
     size_t n;
     int status;
-    size_t d_model = qwick_engine_info(j->eng)->d_model;
-    if (o.dim > d_model)
-        return msg_refuse("--dim %zu: the model's vectors have %zu numbers",
-                          o.dim, d_model);
     /* a checkpoint without a tokenizer fails here, not at every line */
-    if (qwick_tokenize(j->eng, "", 0, false, &ids, &n, &e))
+    if (!j->a->prompt_ids &&
+        qwick_tokenize(j->eng, "", 0, false, &ids, &n, &e))
         return msg_fail(&e);
     free(ids);
     if (qwick_embedder_create(&j->m, j->eng, &o, &e))
@@ -385,7 +404,10 @@ static int embed(struct job *j)
     /* no reader waits for a file, or for NPY, which is written at the end */
     bool live = !j->a->output && j->out.format != VECTORS_NPY;
     const struct texts t = {
-        .p = j->p, .take = embed_take, .wait = live ? on_wait : NULL};
+        .p = j->p,
+        .take = embed_take,
+        .wait = live ? on_wait : NULL,
+        .takes_ids = true};
     progress_start("embed");
     if (progress_on())
         j->n_total = texts_total(&t);
@@ -398,6 +420,10 @@ static int embed(struct job *j)
     if (j->a->html &&
         (status = embed_map_write(&j->map, j->eng, j->a->html)) != 0)
         return status;
+    if (j->n_cut)
+        msg_warn("texts that were cut to the model's max_seq_length: %" PRIu64
+                 " (-v names them)",
+                 j->n_cut);
     return j->bad_records ? (int)QWICK_ERR_RUNTIME : 0;
 }
 
@@ -428,10 +454,11 @@ const struct verb verb_embed = {
     .name = "embed",
     .group = VERBS_DECIDE,
     .args = "[TEXT...]",
-    .summary = "texts to vectors (Qwen3-Embedding)",
+    .summary = "texts to vectors (EmbeddingGemma, BERT, Qwen3-Embedding)",
     .about = "Print a vector for each TEXT, each file of -f, or standard "
              "input; with --lines\nor --jsonl, for each line. The vector is "
-             "the hidden state of the last token,\nscaled to length 1.",
+             "made as the files of sentence-transformers\nor the GGUF file "
+             "say, and scaled to length 1.",
     .examples =
         "  qwick embed \"list files\" \"show disk usage\"\n"
         "  qwick embed --lines -i notes.txt --format npy -o notes.npy\n",
