@@ -94,23 +94,29 @@ struct delta_head {
  * is a multiple of group. Scales may be negative. No pointer needs
  * alignment.
  *
+ * Biases are stored, or follow from zero points z: -z * scales[r, k / group],
+ * rounded to f32. That is exact if a scale has at most 16 bits.
+ *
  * MXFP4 (Open Compute Project, Microscaling Formats 1.0) has the same layout,
- * with 4 bits, groups of 32, and sb_type U8:
+ * with 4 bits, groups of 32, s_type U8, and E2M1_OFFSET as zero point:
  *
  *   w[r, k] = (e2m1_codes[q[r, k]] - E2M1_OFFSET) * e8m0_half(scales[r, k /
  * 32])
  *
- * (blocks.h). Its biases follow from its scales, and the member biases is equal
- * to scales. Integer products with weights of 2^120 or more may overflow. */
+ * (blocks.h). Integer products with weights of 2^120 or more may overflow. */
 struct affine {
-    const unsigned char *q;               /* row r at q + r * q_stride */
-    size_t q_stride;                      /* bytes: n_cols * bits / 8 */
-    const unsigned char *scales, *biases; /* row r at + r * sb_stride */
-    size_t sb_stride;                     /* bytes */
-    enum dtype sb_type;                   /* of scales and biases: F32, F16 or
-                                             BF16; U8: MXFP4 */
-    int bits;                             /* 2, 3, 4, 5, 6 or 8 */
-    size_t group;                         /* 32, 64 or 128 */
+    const unsigned char *q;      /* row r at q + r * q_stride */
+    size_t q_stride;             /* bytes: n_cols * bits / 8 */
+    const unsigned char *scales; /* row r at scales + r * s_stride */
+    size_t s_stride;             /* bytes */
+    enum dtype s_type;           /* F32, F16 or BF16; U8: MXFP4 */
+    const unsigned char *biases; /* row r at biases + r * b_stride */
+    size_t b_stride;             /* bytes */
+    enum dtype b_type;           /* F32, F16 or BF16; U8: zero points */
+    int zero;     /* not 0: the zero point of all groups; then the three members
+                     above are those of scales */
+    int bits;     /* 2, 3, 4, 5, 6 or 8 */
+    size_t group; /* 32, 64 or 128 */
 };
 
 /* Rows of a matrix of FP8 numbers, E4M3FN: a sign, four bits of exponent with

@@ -101,6 +101,10 @@ enum codes { RANDOM_CODES, TOP_CODES, SPARSE_CODES, N_CODES };
 
 enum numbers { NORMAL_NUMBERS, ZERO_NUMBERS, TINY_NUMBERS, N_NUMBERS };
 
+/* Biases: of the type of the scales; of F32; zero points of the groups, or one
+ * zero point. */
+enum biases { SAME_TYPE, WIDE_BIASES, ZERO_POINTS, ONE_ZERO, N_BIASES };
+
 struct weights {
     struct affine a;
     struct edge q, scales, biases;
@@ -178,27 +182,37 @@ static void put_code(unsigned char *row, size_t k, int bits, unsigned code)
 static struct weights weights_new(size_t rows, size_t cols, int bits,
                                   size_t group, enum dtype type,
                                   enum codes codes, enum numbers numbers,
-                                  enum place place)
+                                  enum biases biases, enum place place)
 {
     struct weights w = {.rows = rows, .cols = cols, .groups = cols / group};
     size_t row_bytes = cols * (size_t)bits / 8;
-    size_t sb_bytes = w.groups * dtype_bytes(type);
     size_t q_spare = below(3) ? 0 : 1 + below(9);
-    size_t sb_spare = below(3) ? 0 : 1 + below(9);
+    size_t s_spare = below(3) ? 0 : 1 + below(9);
+    size_t b_spare = below(3) ? 0 : 1 + below(9);
+    enum dtype b_type = biases == WIDE_BIASES   ? DT_F32
+                        : biases == ZERO_POINTS ? DT_U8
+                                                : type;
     unsigned top = (1u << bits) - 1;
     unsigned char *q, *s, *b;
 
+    if (type == DT_U8)
+        b_type = DT_U8;
+
     w.a = (struct affine){.q_stride = row_bytes + q_spare,
-                          .sb_stride = sb_bytes + sb_spare,
-                          .sb_type = type,
+                          .s_stride = w.groups * dtype_bytes(type) + s_spare,
+                          .s_type = type,
+                          .b_stride = w.groups * dtype_bytes(b_type) + b_spare,
+                          .b_type = b_type,
                           .bits = bits,
                           .group = group};
+    if (type == DT_U8 || biases == ONE_ZERO)
+        w.a.zero = type == DT_U8 ? 12 : (int)(1 + below(256));
     /* no bytes after the last row */
     w.q = edge_new(rows ? rows * w.a.q_stride - q_spare : 0, place, below(70));
     w.scales =
-        edge_new(rows ? rows * w.a.sb_stride - sb_spare : 0, place, below(9));
+        edge_new(rows ? rows * w.a.s_stride - s_spare : 0, place, below(9));
     w.biases =
-        edge_new(rows ? rows * w.a.sb_stride - sb_spare : 0, place, below(9));
+        edge_new(rows ? rows * w.a.b_stride - b_spare : 0, place, below(9));
     w.code = must(malloc(rows * cols + 1));
     w.s = must(malloc(rows * w.groups * sizeof(float) + 1));
     w.b = must(malloc(rows * w.groups * sizeof(float) + 1));
@@ -217,20 +231,30 @@ static struct weights weights_new(size_t rows, size_t cols, int bits,
                 (unsigned char)(type == DT_U8 ? mxfp4_code(code) : code);
             put_code(q + r * w.a.q_stride, k, bits, code);
         }
-        put_numbers(s + r * w.a.sb_stride, w.groups, numbers, type,
+        put_numbers(s + r * w.a.s_stride, w.groups, numbers, type,
                     2.0 / (top + 1));
-        if (type != DT_U8)
-            put_numbers(b + r * w.a.sb_stride, w.groups, numbers, type, 1);
+        if (b_type == DT_U8)
+            for (size_t g = 0; g < w.groups; g++)
+                b[r * w.a.b_stride + g] = (unsigned char)below(256);
+        else
+            put_numbers(b + r * w.a.b_stride, w.groups, numbers, b_type, 1);
         for (size_t g = 0; g < w.groups; g++) {
-            size_t at = r * w.a.sb_stride + g * dtype_bytes(type);
+            const unsigned char *bias =
+                b + r * w.a.b_stride + g * dtype_bytes(b_type);
+            float scale =
+                number_of(s + r * w.a.s_stride + g * dtype_bytes(type), type);
 
-            w.s[r * w.groups + g] = number_of(s + at, type);
-            w.b[r * w.groups + g] = type == DT_U8 ? -12 * w.s[r * w.groups + g]
-                                                  : number_of(b + at, type);
+            w.s[r * w.groups + g] = scale;
+            w.b[r * w.groups + g] = w.a.zero          ? (float)-w.a.zero * scale
+                                    : b_type == DT_U8 ? (float)-*bias * scale
+                                                      : number_of(bias, b_type);
         }
     }
-    if (type == DT_U8)
+    if (w.a.zero) {
         w.a.biases = s;
+        w.a.b_stride = w.a.s_stride;
+        w.a.b_type = type;
+    }
     edge_keep(&w.q);
     edge_keep(&w.scales);
     edge_keep(&w.biases);
@@ -260,8 +284,8 @@ static struct affine from_row(const struct weights *w, size_t r)
     struct affine a = w->a;
 
     a.q += r * a.q_stride;
-    a.scales += r * a.sb_stride;
-    a.biases += r * a.sb_stride;
+    a.scales += r * a.s_stride;
+    a.biases += r * a.b_stride;
     return a;
 }
 
@@ -329,7 +353,7 @@ static struct weights shape_weights(const struct shape *s)
     return weights_new(s->rows, s->cols, s->bits, s->group, s->type,
                        (enum codes)below(N_CODES),
                        (enum numbers)(below(3) ? 0 : below(N_NUMBERS)),
-                       s->place);
+                       (enum biases)below(N_BIASES), s->place);
 }
 
 /* ---- affine_to_f32 ------------------------------------------------------ */
@@ -1032,7 +1056,7 @@ static void check_empty(const struct kernels *k, enum dtype type)
         size_t rows = none == 1 ? 0 : 5, cols = none == 0 ? 0 : 64;
         struct weights w =
             weights_new(rows, cols, all_bits[i % N_BITS], 64, DT_F32,
-                        RANDOM_CODES, NORMAL_NUMBERS, LAST);
+                        RANDOM_CODES, NORMAL_NUMBERS, SAME_TYPE, LAST);
         struct rounded r = rounded_new(64, 3, 64, HEAP);
         struct edge x = edge_new(64 * 3 * 4, HEAP, 0);
         float y[15];
@@ -1080,7 +1104,7 @@ static void run_products(const struct kernels *k)
 {
     enum { ROWS = 5, COLS = 64, TOKENS = 3 };
     struct weights w = weights_new(ROWS, COLS, 4, 64, DT_BF16, RANDOM_CODES,
-                                   NORMAL_NUMBERS, HEAP);
+                                   NORMAL_NUMBERS, SAME_TYPE, HEAP);
     struct rounded r = rounded_new(COLS, TOKENS, 64, HEAP);
     float x[TOKENS * COLS], y[TOKENS * ROWS], wide[ROWS * COLS];
 

@@ -23,7 +23,7 @@ static int integer_at(const struct affine *w, size_t r, size_t k)
 {
     unsigned code = code_at(w->q + r * w->q_stride, k, w->bits);
 
-    return w->sb_type == DT_U8 ? e2m1_codes[code] - E2M1_OFFSET : (int)code;
+    return w->s_type == DT_U8 ? e2m1_codes[code] - E2M1_OFFSET : (int)code;
 }
 
 static float number_at(const unsigned char *row, size_t g, enum dtype type)
@@ -37,18 +37,22 @@ static float number_at(const unsigned char *row, size_t g, enum dtype type)
 /* Return the scale of group g of row r. */
 static float scale_at(const struct affine *w, size_t r, size_t g)
 {
-    const unsigned char *row = w->scales + r * w->sb_stride;
+    const unsigned char *row = w->scales + r * w->s_stride;
 
-    return w->sb_type == DT_U8 ? e8m0_half(row[g])
-                               : number_at(row, g, w->sb_type);
+    return w->s_type == DT_U8 ? e8m0_half(row[g])
+                              : number_at(row, g, w->s_type);
 }
 
 /* Return the number to add to the elements of group g of row r. */
 static float bias_at(const struct affine *w, size_t r, size_t g)
 {
-    return w->sb_type == DT_U8
-               ? 0
-               : number_at(w->biases + r * w->sb_stride, g, w->sb_type);
+    const unsigned char *row = w->biases + r * w->b_stride;
+
+    if (w->s_type == DT_U8)
+        return 0;
+    if (w->zero || w->b_type == DT_U8)
+        return (float)-(w->zero ? w->zero : row[g]) * scale_at(w, r, g);
+    return number_at(row, g, w->b_type);
 }
 
 static void k_affine_to_f32_ref(float *out, const struct affine *w,

@@ -227,25 +227,24 @@ static void pack_panel(char *out, const char *p, size_t stride, size_t n,
 /* ---- quantized weights -------------------------------------------------- */
 
 /* Widen nk columns of a row to bf16. The first column begins a group. */
-INLINE void widen_row(char *out, const unsigned char *q,
-                      const unsigned char *scales, const unsigned char *biases,
-                      const struct affine *w, size_t nk, int bits)
+INLINE void widen_row(char *out, struct row w, size_t group, size_t nk,
+                      int bits)
 {
     _Alignas(64) float s[16], b[16];
-    const size_t group = w->group, bytes = type_bytes(w->sb_type);
 
     for (size_t k0 = 0; k0 < nk; k0 += 16 * group) {
         const size_t end = nk - k0 < 16 * group ? nk : k0 + 16 * group;
         const __mmask16 m = first_lanes((end - k0) / group);
 
-        _mm512_store_ps(s, load_numbers(scales, m, w->sb_type));
-        _mm512_store_ps(b, load_biases(biases, m, w->sb_type));
-        scales += 16 * bytes;
-        biases += 16 * bytes;
-        for (size_t k = k0; k < end; k += 64, q += 8 * width_bits(bits)) {
+        const __m512 scales = load_scales(&w, m);
+
+        _mm512_store_ps(s, scales);
+        _mm512_store_ps(b, load_biases(&w, m, scales));
+        next_numbers(&w);
+        for (size_t k = k0; k < end; k += 64, w.q += 8 * width_bits(bits)) {
             const size_t g = (k - k0) / group, h = (k - k0 + 32) / group;
             const bool half = end - k < 64;
-            const __m512i c = unpack(q, bits, half);
+            const __m512i c = unpack(w.q, bits, half);
 
             _mm512_store_si512(
                 out + 2 * k,
@@ -265,12 +264,10 @@ INLINE void widen_row(char *out, const unsigned char *q,
     }
 }
 
-#define WIDEN(bits)                                                     \
-    static void widen_##bits(                                           \
-        char *out, const unsigned char *q, const unsigned char *scales, \
-        const unsigned char *biases, const struct affine *w, size_t nk) \
-    {                                                                   \
-        widen_row(out, q, scales, biases, w, nk, bits);                 \
+#define WIDEN(bits)                                                            \
+    static void widen_##bits(char *out, struct row w, size_t group, size_t nk) \
+    {                                                                          \
+        widen_row(out, w, group, nk, bits);                                    \
     }
 
 EACH_WIDTH(WIDEN)
@@ -280,17 +277,11 @@ EACH_WIDTH(WIDEN)
 static void widen_affine(char *out, const struct affine *w, size_t r, size_t k,
                          size_t nk)
 {
-    static void (*const of_width[])(
-        char *, const unsigned char *, const unsigned char *,
-        const unsigned char *, const struct affine *, size_t) = {
+    static void (*const of_width[])(char *, struct row, size_t, size_t) = {
         [E2M1] = widen_E2M1, [2] = widen_2, [3] = widen_3, [4] = widen_4,
         [5] = widen_5,       [6] = widen_6, [8] = widen_8};
-    const size_t g = k / w->group * type_bytes(w->sb_type);
 
-    of_width[code_width(w)](out,
-                            w->q + r * w->q_stride + k * (size_t)w->bits / 8,
-                            w->scales + r * w->sb_stride + g,
-                            w->biases + r * w->sb_stride + g, w, nk);
+    of_width[code_width(w)](out, row_at(w, r, k), w->group, nk);
 }
 
 /* ---- products ----------------------------------------------------------- */

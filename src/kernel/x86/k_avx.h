@@ -92,7 +92,7 @@ enum { E2M1 = 1 };
 
 INLINE int code_width(const struct affine *w)
 {
-    return w->sb_type == DT_U8 ? E2M1 : w->bits;
+    return w->s_type == DT_U8 ? E2M1 : w->bits;
 }
 
 INLINE size_t width_bits(int width)

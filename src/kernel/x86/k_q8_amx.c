@@ -278,7 +278,6 @@ static void many_rows(float *y, size_t ldy, const struct affine *w, size_t r,
 
     for (size_t k = 0; k < n_cols; k += COLS) {
         const size_t nk = n_cols - k < COLS ? n_cols - k : COLS;
-        const struct row first = row_at(w, r, k);
         const struct job s = {.panel = &m->panel,
                               .nr = nr,
                               .n_groups = nk / w->group,
@@ -292,8 +291,8 @@ static void many_rows(float *y, size_t ldy, const struct affine *w, size_t r,
                               .fetch = &fetch};
 
         panel_unpackers[code_width(w)](m->panel.codes, w, r, k, nr, nk);
-        panel_numbers(m->panel.scales, first.scales, w, nr, s.n_groups, false);
-        panel_numbers(m->panel.biases, first.biases, w, nr, s.n_groups, true);
+        panel_numbers(m->panel.scales, m->panel.biases, w, r, k, nr,
+                      s.n_groups);
         panel_run(s, n, n_groups);
     }
 }

@@ -313,9 +313,8 @@ INLINE void small_m_row(float *sums, const struct affine *w, size_t r,
                         size_t from, size_t n, const struct small_m_part *f,
                         last_fn *last, size_t group, int T, int bits)
 {
-    const size_t size = type_bytes(w->sb_type), groups = n / group;
-    const size_t at = r * w->sb_stride + from / group * size;
-    const unsigned char *scales = w->scales + at, *biases = w->biases + at;
+    const size_t groups = n / group;
+    const struct row_numbers row = numbers_at(w, r, from / group);
     const unsigned char *p =
         w->q + r * w->q_stride + from * width_bits(bits) / 8;
     const size_t p_step = group * width_bits(bits); /* of 8 groups */
@@ -329,8 +328,8 @@ INLINE void small_m_row(float *sums, const struct affine *w, size_t r,
         a[t] = b[t] = _mm256_setzero_ps();
     for (size_t g = 0; g < groups; g += 8, p += p_step, x += x_step) {
         const size_t left = groups - g;
-        __m256 scale = numbers(scales + g * size, left, w->sb_type);
-        __m256 bias = bias_numbers(biases + g * size, left, w->sb_type);
+        __m256 scale = group_scales(&row, g, left);
+        __m256 bias = group_biases(&row, g, left, scale);
 
         UNROLL
         for (int t = 0; t < T; t++) {
@@ -420,8 +419,8 @@ static void small_m_tokens(float *y, size_t ldy, const struct affine *w,
     struct affine rows = *w;
 
     rows.q += r * w->q_stride;
-    rows.scales += r * w->sb_stride;
-    rows.biases += r * w->sb_stride;
+    rows.scales += r * w->s_stride;
+    rows.biases += r * w->b_stride;
     for (size_t t = 0, T; t < n_tokens; t += T) {
         const size_t parts = (n_tokens - t + SMALL_M - 1) / SMALL_M;
         const struct small_m_part part = {.q = f->q + t * f->ldq,
@@ -547,24 +546,26 @@ INLINE void pack_codes(unsigned char *out, const struct affine *w, size_t r,
     }
 }
 
-/* Pack the scales or, if bias, the biases of a panel: PANEL_ROWS numbers for
- * each group. */
-static void pack_numbers(float *out, const unsigned char *in, size_t stride,
-                         size_t n_rows, size_t groups, enum dtype type,
-                         bool bias)
+/* Pack the scales and the biases of eight rows, starting at row r, of which
+ * n_rows exist, from group g0 on: PANEL_ROWS numbers for each group. */
+static void pack_numbers(float *scales, float *biases, const struct affine *w,
+                         size_t r, size_t n_rows, size_t g0, size_t groups)
 {
-    for (size_t g = 0; g < groups; g += 8, out += 8 * PANEL_ROWS) {
-        __m256 v[8];
+    for (size_t g = 0; g < groups; g += 8) {
+        __m256 s[8], b[8];
 
         UNROLL
         for (size_t j = 0; j < 8; j++) {
-            const unsigned char *p = in + j * stride + g * type_bytes(type);
+            s[j] = b[j] = _mm256_setzero_ps();
+            if (j < n_rows) {
+                const struct row_numbers row = numbers_at(w, r + j, g0 + g);
 
-            v[j] = j >= n_rows ? _mm256_setzero_ps()
-                   : bias      ? bias_numbers(p, groups - g, type)
-                               : numbers(p, groups - g, type);
+                s[j] = group_scales(&row, 0, groups - g);
+                b[j] = group_biases(&row, 0, groups - g, s[j]);
+            }
         }
-        store_transposed8(out, PANEL_ROWS, v, 8);
+        store_transposed8(scales + g * PANEL_ROWS, PANEL_ROWS, s, 8);
+        store_transposed8(biases + g * PANEL_ROWS, PANEL_ROWS, b, 8);
     }
 }
 
@@ -572,17 +573,14 @@ static void pack_panel(struct panel *p, const struct affine *w, size_t r,
                        size_t n_rows, size_t from, size_t n)
 {
     const size_t groups = n / w->group;
-    const size_t at = from / w->group * type_bytes(w->sb_type);
 
     for (size_t i = 0; i < (in_halves(w->bits) ? 1 : 2); i++, r += 8) {
         const size_t left = n_rows > 8 * i ? n_rows - 8 * i : 0;
         unsigned char *q = p->q + 32 * i;
 
         WITH_BITS(code_width(w), pack_codes(q, w, r, left, from, n, BITS));
-        pack_numbers(p->scale + 8 * i, w->scales + r * w->sb_stride + at,
-                     w->sb_stride, left, groups, w->sb_type, false);
-        pack_numbers(p->bias + 8 * i, w->biases + r * w->sb_stride + at,
-                     w->sb_stride, left, groups, w->sb_type, true);
+        pack_numbers(p->scale + 8 * i, p->bias + 8 * i, w, r, left,
+                     from / w->group, groups);
     }
 }
 

@@ -33,11 +33,9 @@ INLINE void widen32(float *out, const unsigned char *codes, float scale,
 INLINE void widen_row(float *out, const struct affine *w, size_t r, size_t from,
                       size_t n, int bits)
 {
-    const size_t bytes = type_bytes(w->sb_type), g0 = from / w->group;
+    const struct row_numbers row = numbers_at(w, r, from / w->group);
     const unsigned char *q =
         w->q + r * w->q_stride + from * width_bits(bits) / 8;
-    const unsigned char *scales = w->scales + r * w->sb_stride + g0 * bytes;
-    const unsigned char *biases = w->biases + r * w->sb_stride + g0 * bytes;
     unsigned char room[UNIT], codes[UNIT];
     float s[8], b[8];
 
@@ -53,12 +51,10 @@ INLINE void widen_row(float *out, const struct affine *w, size_t r, size_t from,
             const size_t g = (k + i) / w->group, groups = n / w->group;
 
             if (g % 8 == 0 && (k + i) % w->group == 0) {
-                size_t at = g * bytes;
+                __m256 scales = group_scales(&row, g, groups - g);
 
-                _mm256_storeu_ps(s,
-                                 numbers(scales + at, groups - g, w->sb_type));
-                _mm256_storeu_ps(b,
-                                 numbers(biases + at, groups - g, w->sb_type));
+                _mm256_storeu_ps(s, scales);
+                _mm256_storeu_ps(b, group_biases(&row, g, groups - g, scales));
             }
             widen32(out + k + i, codes + i, s[g % 8], b[g % 8], bits);
         }

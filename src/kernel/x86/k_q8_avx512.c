@@ -77,10 +77,11 @@ INLINE void widen_row(float *out, __m512 a[2], const float *x, struct row w,
         const size_t end = n - k0 < 16 * group ? n : k0 + 16 * group;
         const __mmask16 m = first_lanes((end - k0) / group);
 
-        _mm512_store_ps(scales, load_numbers(w.scales, m, w.type));
-        _mm512_store_ps(biases, load_biases(w.biases, m, w.type));
-        w.scales += 16 * type_bytes(w.type);
-        w.biases += 16 * type_bytes(w.type);
+        const __m512 s = load_scales(&w, m);
+
+        _mm512_store_ps(scales, s);
+        _mm512_store_ps(biases, load_biases(&w, m, s));
+        next_numbers(&w);
         for (size_t k = k0; k < end; k += 64, w.q += 8 * width_bits(bits)) {
             const size_t g = (k - k0) / group;
             const bool half = end - k < 64;
@@ -340,7 +341,6 @@ INLINE void q8_row(float *y, size_t ldy, struct row w, const struct q8 *x,
                    size_t ahead, bool to_l2)
 {
     _Alignas(64) float f[SMALL_M][16];
-    const size_t number = type_bytes(w.type);
     __m512 bias[SMALL_M], a[SMALL_M][SUMS];
 
     UNROLL
@@ -349,8 +349,8 @@ INLINE void q8_row(float *y, size_t ldy, struct row w, const struct q8 *x,
     for (size_t k0 = 0; k0 < n; k0 += 16 * group) {
         const size_t left = n - k0 < 16 * group ? n - k0 : 16 * group;
         const __mmask16 m = first_lanes(left / group);
-        const __m512 scales = load_numbers(w.scales, m, w.type);
-        const __m512 biases = load_biases(w.biases, m, w.type);
+        const __m512 scales = load_scales(&w, m);
+        const __m512 biases = load_biases(&w, m, scales);
         const int8_t *q = x->q + k0;
         size_t k = 0;
 
@@ -365,8 +365,7 @@ INLINE void q8_row(float *y, size_t ldy, struct row w, const struct q8 *x,
             bias[t] = _mm512_fmadd_ps(
                 biases, _mm512_maskz_loadu_ps(m, x->sum + g), bias[t]);
         }
-        w.scales += 16 * number;
-        w.biases += 16 * number;
+        next_numbers(&w);
         /* otherwise gcc 12 gets the factors by shuffling registers, which is
          * slower */
         __asm__("" ::: "memory");
@@ -515,7 +514,6 @@ INLINE void q4_row(float *y, size_t ldy, struct row w, const struct q8 *x,
     const __m512i lanes =
         _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __m512i next = _mm512_set1_epi32((int)(128 / group));
-    const size_t number = type_bytes(w.type);
     struct q4_sums s;
 
     UNROLL
@@ -524,8 +522,8 @@ INLINE void q4_row(float *y, size_t ldy, struct row w, const struct q8 *x,
     for (size_t k0 = 0; k0 < n; k0 += 16 * group) {
         const size_t left = n - k0 < 16 * group ? n - k0 : 16 * group;
         const __mmask16 m = first_lanes(left / group);
-        const __m512 scales = load_numbers(w.scales, m, w.type);
-        const __m512 biases = load_biases(w.biases, m, w.type);
+        const __m512 scales = load_scales(&w, m);
+        const __m512 biases = load_biases(&w, m, scales);
         const int8_t *q = x->q + k0;
         __m512i at = _mm512_srli_epi32(lanes, group == 128  ? 4
                                               : group == 64 ? 3
@@ -544,8 +542,7 @@ INLINE void q4_row(float *y, size_t ldy, struct row w, const struct q8 *x,
             s.bias[t] = _mm512_fmadd_ps(
                 biases, _mm512_maskz_loadu_ps(m, x->sum + g), s.bias[t]);
         }
-        w.scales += 16 * number;
-        w.biases += 16 * number;
+        next_numbers(&w);
         for (; left - k >= 512; k += 512, w.q += 256) {
             UNROLL
             for (int i = 0; i < 4; i++) {
@@ -639,8 +636,8 @@ static void q4_several(float *y, size_t ldy, const struct affine *w,
     for (size_t t = 0; t < n_tokens; t++)
         split_pairs(pairs + t * ld, x->q + t * x->ldq, n_cols);
     q8_several(y, ldy, w, &split, n_rows, n_cols, n_tokens, add,
-               w->sb_type == DT_U8 ? q4_small_m_E2M1_32
-                                   : q4_small_m[w->group / 64]);
+               w->s_type == DT_U8 ? q4_small_m_E2M1_32
+                                  : q4_small_m[w->group / 64]);
 }
 
 static void k_gemm_q8_affine_avx512(float *y, size_t ldy,

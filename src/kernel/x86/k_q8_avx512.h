@@ -9,8 +9,8 @@
 #include "kernel/x86/k_avx.h"
 #include "kernel/x86/k_zmm.h"
 
-/* Load the scales or biases of the groups that m selects, with zeros in the
- * other lanes; of U8, which are E8M0, their halves. */
+/* Load the numbers that m selects, with zeros in the other lanes; of U8, which
+ * are E8M0, their halves. */
 INLINE __m512 load_numbers(const unsigned char *p, __mmask16 m, enum dtype type)
 {
     __m256i h;
@@ -26,27 +26,51 @@ INLINE __m512 load_numbers(const unsigned char *p, __mmask16 m, enum dtype type)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
 }
 
-/* Do the work of load_numbers for biases. */
-INLINE __m512 load_biases(const unsigned char *p, __mmask16 m, enum dtype type)
-{
-    const __m512 v = load_numbers(p, m, type);
-
-    return type == DT_U8 ? _mm512_mul_ps(v, _mm512_set1_ps(-E2M1_OFFSET)) : v;
-}
-
 /* A row of weights from some column on. */
 struct row {
     const unsigned char *q, *scales, *biases;
-    enum dtype type;
+    enum dtype s_type, b_type;
+    int zero; /* struct affine's */
 };
 
 INLINE struct row row_at(const struct affine *w, size_t r, size_t k)
 {
-    const size_t g = k / w->group * type_bytes(w->sb_type);
+    const size_t g = k / w->group;
 
     return (struct row){w->q + r * w->q_stride + k * (size_t)w->bits / 8,
-                        w->scales + r * w->sb_stride + g,
-                        w->biases + r * w->sb_stride + g, w->sb_type};
+                        w->scales + r * w->s_stride + g * type_bytes(w->s_type),
+                        w->biases + r * w->b_stride + g * type_bytes(w->b_type),
+                        w->s_type,
+                        w->b_type,
+                        w->zero};
+}
+
+/* Load the scales of the groups that m selects of the next 16, with zeros in
+ * the other lanes. */
+INLINE __m512 load_scales(const struct row *w, __mmask16 m)
+{
+    return load_numbers(w->scales, m, w->s_type);
+}
+
+/* Do the work of load_scales for biases. scales: its result. */
+INLINE __m512 load_biases(const struct row *w, __mmask16 m, __m512 scales)
+{
+    __m512i zeros;
+
+    if (w->zero)
+        return _mm512_mul_ps(scales, _mm512_set1_ps(-(float)w->zero));
+    if (w->b_type != DT_U8)
+        return load_numbers(w->biases, m, w->b_type);
+    zeros = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(m, w->biases));
+    return _mm512_mul_ps(scales, _mm512_cvtepi32_ps(_mm512_sub_epi32(
+                                     _mm512_setzero_si512(), zeros)));
+}
+
+/* Move on by 16 groups. */
+INLINE void next_numbers(struct row *w)
+{
+    w->scales += 16 * type_bytes(w->s_type);
+    w->biases += 16 * type_bytes(w->b_type);
 }
 
 /* ---- codes -------------------------------------------------------------- */

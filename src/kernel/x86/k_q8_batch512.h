@@ -357,14 +357,13 @@ static void batch_panel(const struct batch *b, float *y, size_t ldy, size_t r,
 
     for (size_t k = 0; k < b->n_cols; k += span) {
         const size_t nk = b->n_cols - k < span ? b->n_cols - k : span;
-        const struct row first = row_at(w, r, k);
         const struct row next = row_at(w, r + PANEL_ROWS, k);
-        const size_t bytes = NUMBERS * type_bytes(w->sb_type);
 
-        fetch_numbers(next.scales, w->sb_stride, bytes);
-        fetch_numbers(next.biases, w->sb_stride, bytes);
-        panel_numbers(b->scales, first.scales, w, nr, nk / w->group, false);
-        panel_numbers(b->biases, first.biases, w, nr, nk / w->group, true);
+        fetch_numbers(next.scales, w->s_stride,
+                      NUMBERS * type_bytes(w->s_type));
+        fetch_numbers(next.biases, w->b_stride,
+                      NUMBERS * type_bytes(w->b_type));
+        panel_numbers(b->scales, b->biases, w, r, k, nr, nk / w->group);
         for (size_t i = 0; i < nr; i += BATCH_ROWS)
             batch_rows(b, y, ldy, r + i, k, nk / w->group, add || k > 0,
                        &fetch);
@@ -375,13 +374,12 @@ static void batch_panel(const struct batch *b, float *y, size_t ldy, size_t r,
 static void batch_fetch_first(const struct affine *w, size_t n_cols)
 {
     const size_t groups = n_cols / w->group;
-    const size_t bytes =
-        (groups < NUMBERS ? groups : NUMBERS) * type_bytes(w->sb_type);
+    const size_t n = groups < NUMBERS ? groups : NUMBERS;
 
     for (size_t i = 0; i < BATCH_ROWS * w->q_stride; i += 64)
         _mm_prefetch(w->q + i, _MM_HINT_T1);
-    fetch_numbers(w->scales, w->sb_stride, bytes);
-    fetch_numbers(w->biases, w->sb_stride, bytes);
+    fetch_numbers(w->scales, w->s_stride, n * type_bytes(w->s_type));
+    fetch_numbers(w->biases, w->b_stride, n * type_bytes(w->b_type));
 }
 
 /* Floats of memory beside x: scales and biases of a panel, and those of the
