@@ -39,6 +39,8 @@ struct matrix {
                          MXFP4: theirs */
     enum dtype bias_dtype; /* affine: of biases, such as F32 for computed ones;
                               U8: zero points. See struct affine. */
+    enum affine_codes codes; /* affine: see struct affine, also for by */
+    float by;
     int zero;         /* affine: not 0: the zero point of all groups, and no
                          biases */
     int bits;         /* of a quantized element; 0: floats */

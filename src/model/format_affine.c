@@ -24,11 +24,13 @@ struct affine matrix_affine(const struct matrix *w, size_t row)
     const struct format *f = w->format;
     int biases = w->zero ? SCALES : BIASES;
     enum dtype type = w->dtype == DT_MXFP4 ? DT_U8 : w->dtype;
-    return (struct affine){.q = matrix_row(w, CODES, row),
+    return (struct affine){.codes = w->codes,
+                           .q = matrix_row(w, CODES, row),
                            .q_stride = w->step * f->row_bytes(w, CODES),
                            .scales = matrix_row(w, SCALES, row),
                            .s_stride = w->step * f->row_bytes(w, SCALES),
                            .s_type = type,
+                           .by = w->by,
                            .biases = matrix_row(w, (size_t)biases, row),
                            .b_stride =
                                w->step * f->row_bytes(w, (size_t)biases),

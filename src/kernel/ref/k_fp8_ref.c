@@ -3,9 +3,9 @@
 #include <math.h>
 
 #include "kernel/kernel.h"
+#include "kernel/ref/k_fp8_ref.h"
 
-/* The value of a code, exactly. */
-static float fp8_value(unsigned char code)
+float fp8_value(unsigned char code)
 {
     const int exponent = code >> 3 & 15, fraction = code & 7;
     const float sign = code & 0x80 ? -1 : 1;

@@ -242,24 +242,25 @@ INLINE void widen_row(char *out, struct row w, size_t group, size_t nk,
         _mm512_store_ps(b, load_biases(&w, m, scales));
         next_numbers(&w);
         for (size_t k = k0; k < end; k += 64, w.q += 8 * width_bits(bits)) {
-            const size_t g = (k - k0) / group, h = (k - k0 + 32) / group;
+            const size_t g[] = {(k - k0) / group, (k - k0 + 16) / group,
+                                (k - k0 + 32) / group, (k - k0 + 48) / group};
             const bool half = end - k < 64;
             const __m512i c = unpack(w.q, bits, half);
 
-            _mm512_store_si512(
-                out + 2 * k,
-                (__m512i)_mm512_cvtne2ps_pbh(
-                    widen_codes(_mm512_extracti32x4_epi32(c, 1), s[g], b[g],
-                                bits),
-                    widen_codes(_mm512_castsi512_si128(c), s[g], b[g], bits)));
+            _mm512_store_si512(out + 2 * k,
+                               (__m512i)_mm512_cvtne2ps_pbh(
+                                   widen_codes(_mm512_extracti32x4_epi32(c, 1),
+                                               s[g[1]], b[g[1]], bits),
+                                   widen_codes(_mm512_castsi512_si128(c),
+                                               s[g[0]], b[g[0]], bits)));
             if (half)
                 break;
             _mm512_store_si512(out + 2 * k + LINE,
                                (__m512i)_mm512_cvtne2ps_pbh(
                                    widen_codes(_mm512_extracti32x4_epi32(c, 3),
-                                               s[h], b[h], bits),
+                                               s[g[3]], b[g[3]], bits),
                                    widen_codes(_mm512_extracti32x4_epi32(c, 2),
-                                               s[h], b[h], bits)));
+                                               s[g[2]], b[g[2]], bits)));
         }
     }
 }
@@ -278,8 +279,9 @@ static void widen_affine(char *out, const struct affine *w, size_t r, size_t k,
                          size_t nk)
 {
     static void (*const of_width[])(char *, struct row, size_t, size_t) = {
-        [E2M1] = widen_E2M1, [2] = widen_2, [3] = widen_3, [4] = widen_4,
-        [5] = widen_5,       [6] = widen_6, [8] = widen_8};
+        [E2M1] = widen_E2M1,     [2] = widen_2, [3] = widen_3,
+        [4] = widen_4,           [5] = widen_5, [6] = widen_6,
+        [SIGNED] = widen_SIGNED, [8] = widen_8};
 
     of_width[code_width(w)](out, row_at(w, r, k), w->group, nk);
 }

@@ -58,7 +58,7 @@ INLINE __m256i add_fours(__m256i sum, __m256i w, __m256i x)
 enum {
     SMALL_M = 4,
     SMALL_M_COLS = 32768,
-    SMALL_M_GROUPS = SMALL_M_COLS / 32,
+    SMALL_M_GROUPS = SMALL_M_COLS / 16,
     SMALL_M_ROWS = 8
 };
 
@@ -90,7 +90,7 @@ _Static_assert(sizeof(struct small_m) <= KERNEL_WORK * sizeof(float),
 /* Return whether activations must be words of 16 bits. */
 INLINE bool in_words(int bits)
 {
-    return !VNNI && bits == 8;
+    return !VNNI && width_bits(bits) == 8;
 }
 
 /* Copy n activations to out in the order of unit_codes. */
@@ -181,6 +181,21 @@ INLINE __m256 pair_scales(const float *s, int bits)
     return _mm256_permutevar_ps(two, _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
 }
 
+/* Return the scales of a unit's four groups of 16, as pair_scales. */
+INLINE __m256 four_scales(const float *s)
+{
+    return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(s)),
+                                    _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
+}
+
+/* Return the scales of a unit's groups in the lanes of unit_codes. */
+INLINE __m256 unit_scales(const float *s, size_t group, int bits)
+{
+    return group == 16   ? four_scales(s)
+           : group == 32 ? pair_scales(s, bits)
+                         : _mm256_broadcast_ss(s);
+}
+
 /* Add the products of one unit and T tokens to a[t]. s[t][g] is the scale of
  * the weights times the scale of token t in group g; g is the first group of
  * the unit. */
@@ -203,9 +218,7 @@ INLINE void add_unit(__m256 *a, const unsigned char *p, const int8_t *x,
                                    _mm256_broadcast_ss(s[t] + g + 1), a[t]);
         } else {
             a[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot_unit(v, xt, bits)),
-                                   group == 32 ? pair_scales(s[t] + g, bits)
-                                               : _mm256_broadcast_ss(s[t] + g),
-                                   a[t]);
+                                   unit_scales(s[t] + g, group, bits), a[t]);
         }
     }
 }
@@ -253,10 +266,12 @@ INLINE void last_groups(__m256 *sums, const unsigned char *p, const int8_t *x,
         for (; g < n; g++, p += bytes, x += xs)
             add_unit(a, p, x, ldx, s, g, 64, T, bits);
     } else {
+        const size_t groups = UNIT / group; /* rows are multiples of 32 */
+
         ROLLED
-        for (; g < n; g += 2, p += bytes, x += xs)
-            add_unit(a, n - g == 1 ? half_unit(room, p, bits) : p, x, ldx, s, g,
-                     32, T, bits);
+        for (; g < n; g += groups, p += bytes, x += xs)
+            add_unit(a, n - g < groups ? half_unit(room, p, bits) : p, x, ldx,
+                     s, g, group, T, bits);
     }
     UNROLL
     for (int t = 0; t < T; t++)
@@ -281,8 +296,8 @@ INLINE void add_pair(__m256 *a, __m256 *b, const unsigned char *p,
         add_units(b, p + 2 * bytes, x + 2 * xs, ldx, s, g + 1, T, bits);
     } else {
         add_unit(a, p, x, ldx, s, g, group, T, bits);
-        add_unit(b, p + bytes, x + xs, ldx, s, g + (group == 32 ? 2 : 1), group,
-                 T, bits);
+        add_unit(b, p + bytes, x + xs, ldx, s, g + UNIT / group, group, T,
+                 bits);
     }
 }
 
@@ -292,7 +307,8 @@ INLINE void eight_groups(__m256 *a, __m256 *b, const unsigned char *p,
                          size_t group, int T, int bits)
 {
     /* groups and codes of a pair */
-    const size_t pair = group == 32 ? 4 : 2, codes = pair * group;
+    const size_t pair = group == 128 ? 2 : 2 * UNIT / group;
+    const size_t codes = pair * group;
     const size_t bytes = codes * width_bits(bits) / 8;
     const size_t xs = codes * (in_words(bits) ? 2 : 1);
 
@@ -389,7 +405,10 @@ typedef void small_m_fn(float *y, size_t ldy, const struct affine *w,
     {                                                                      \
         last_fn *last = last_##bits##_##T;                                 \
                                                                            \
-        if (w->group == 32 || bits == E2M1)                                \
+        if (bits == E2M1 && w->group == 16)                                \
+            small_m_rows(y, ldy, w, n_rows, from, n, f, add, last, 16, T,  \
+                         bits);                                            \
+        else if (w->group == 32 || bits == E2M1)                           \
             small_m_rows(y, ldy, w, n_rows, from, n, f, add, last, 32, T,  \
                          bits);                                            \
         else if (w->group == 64)                                           \
@@ -404,11 +423,11 @@ typedef void small_m_fn(float *y, size_t ldy, const struct affine *w,
 
 EACH_WIDTH(SMALL_M_WIDTH)
 
-static small_m_fn *const small_m_table[9][SMALL_M] = {
-    [E2M1] = ROW_4(small_m_E2M1), [2] = ROW_4(small_m_2),
-    [3] = ROW_4(small_m_3),       [4] = ROW_4(small_m_4),
-    [5] = ROW_4(small_m_5),       [6] = ROW_4(small_m_6),
-    [8] = ROW_4(small_m_8)};
+static small_m_fn *const small_m_table[N_WIDTHS][SMALL_M] = {
+    [E2M1] = ROW_4(small_m_E2M1),     [2] = ROW_4(small_m_2),
+    [3] = ROW_4(small_m_3),           [4] = ROW_4(small_m_4),
+    [5] = ROW_4(small_m_5),           [6] = ROW_4(small_m_6),
+    [SIGNED] = ROW_4(small_m_SIGNED), [8] = ROW_4(small_m_8)};
 
 /* Multiply n_rows <= SMALL_M_ROWS rows, starting at row r, by all tokens of f,
  * in parts of about equal size. */
@@ -472,7 +491,7 @@ static size_t panels_min(int bits)
  * If codes of 8 bits are split into halves, so that sums fit into words, the
  * panel has only eight rows: their low halves in one vector and their high
  * halves in the other. */
-enum { PANEL_COLS = 1024, PANEL_GROUPS = PANEL_COLS / 32, PANEL_ROWS = 16 };
+enum { PANEL_COLS = 1024, PANEL_GROUPS = PANEL_COLS / 16, PANEL_ROWS = 16 };
 
 /* Tokens of a tile, limited by the registers for their sums. */
 enum { TILE_TOKENS = VNNI ? 6 : 3 };
@@ -483,7 +502,7 @@ enum { MANY_TOKENS = 256 };
 
 INLINE bool in_halves(int bits)
 {
-    return !VNNI && bits == 8;
+    return !VNNI && width_bits(bits) == 8;
 }
 
 struct panel {
@@ -766,7 +785,7 @@ static panel_fn *panel_of(int bits, size_t T)
         ROW_3(panel_4), ROW_3(panel_5), ROW_3(panel_6), ROW_3(panel_8)};
 
     /* the largest code of E2M1 has 5 bits */
-    return table[bits == 8 ? 3
+    return table[width_bits(bits) == 8 ? 3
                  : bits == E2M1 ? 1
                  : bits < 4 ? 0
                             : bits - 4][T - 1];

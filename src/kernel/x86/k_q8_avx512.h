@@ -20,6 +20,12 @@ INLINE __m512 load_numbers(const unsigned char *p, __mmask16 m, enum dtype type)
     if (type == DT_U8)
         return _mm512_maskz_mov_ps(m,
                                    e8m0_halves512(_mm_maskz_loadu_epi8(m, p)));
+    if (type == DT_F8_E4M3) {
+        const __m128i q = _mm_maskz_loadu_epi8(m, p);
+
+        return _mm512_insertf32x8(_mm512_castps256_ps512(widen_fp8(q)),
+                                  widen_fp8(_mm_unpackhi_epi64(q, q)), 1);
+    }
     h = _mm256_maskz_loadu_epi16(m, p);
     if (type == DT_F16)
         return _mm512_cvtph_ps(h);
@@ -30,7 +36,8 @@ INLINE __m512 load_numbers(const unsigned char *p, __mmask16 m, enum dtype type)
 struct row {
     const unsigned char *q, *scales, *biases;
     enum dtype s_type, b_type;
-    int zero; /* struct affine's */
+    int zero; /* struct affine's, and by */
+    float by;
 };
 
 INLINE struct row row_at(const struct affine *w, size_t r, size_t k)
@@ -42,14 +49,24 @@ INLINE struct row row_at(const struct affine *w, size_t r, size_t k)
                         w->biases + r * w->b_stride + g * type_bytes(w->b_type),
                         w->s_type,
                         w->b_type,
-                        w->zero};
+                        w->zero,
+                        w->by};
 }
 
 /* Load the scales of the groups that m selects of the next 16, with zeros in
  * the other lanes. */
 INLINE __m512 load_scales(const struct row *w, __mmask16 m)
 {
-    return load_numbers(w->scales, m, w->s_type);
+    const __m512 v = load_numbers(w->scales, m, w->s_type);
+
+    return w->s_type == DT_F8_E4M3 ? _mm512_mul_ps(v, _mm512_set1_ps(w->by))
+                                   : v;
+}
+
+/* The place of a size of groups in tables. */
+INLINE size_t group_index(size_t group)
+{
+    return group == 16 ? 3 : group / 64;
 }
 
 /* Do the work of load_scales for biases. scales: its result. */
@@ -136,13 +153,23 @@ INLINE __m512i e2m1_bytes(__m512i v)
         _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)e2m1_codes)), v);
 }
 
+/* Turn signed bytes into codes. */
+INLINE __m512i unsign(__m512i v)
+{
+    return _mm512_xor_si512(v, _mm512_set1_epi8((char)0x80));
+}
+
 /* Unpack 64 codes to bytes, in order; of E2M1, as e2m1_codes has them. half:
- * only the first 32 codes exist; the other bytes become 0, and nothing is read
- * for them. */
+ * only the first 32 codes exist; nothing is read for the other bytes, which
+ * products multiply by 0. */
 INLINE __m512i unpack(const unsigned char *p, int bits, bool half)
 {
-    if (bits == 8)
-        return half ? _mm512_maskz_loadu_epi64(0x0f, p) : _mm512_loadu_si512(p);
+    if (bits == 8 || bits == SIGNED) {
+        const __m512i v =
+            half ? _mm512_maskz_loadu_epi64(0x0f, p) : _mm512_loadu_si512(p);
+
+        return bits == SIGNED ? unsign(v) : v;
+    }
     if (bits == 4 || bits == E2M1) {
         __m256i v = half ? _mm256_maskz_loadu_epi64(0x03, p)
                          : _mm256_loadu_si256((const void *)p);

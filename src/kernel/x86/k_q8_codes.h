@@ -81,7 +81,7 @@ INLINE __m256i windows32(const unsigned char *p, const struct windows *w,
 }
 
 /* Unpack a unit to bytes, in the order that is cheapest for the width:
- *   5, 6, 8 bits  in the order of the stream
+ *   5, 6, 8 bits  in the order of the stream; SIGNED plus 128
  *   3, 4 bits     codes 0, 2, 4, …, then 1, 3, 5, …; the same of E2M1, as
  *                 e2m1_codes has them
  *   2 bits        codes 0, 4, 8, …; 2, 6, …; 1, 5, …; 3, 7, … */
@@ -95,6 +95,10 @@ INLINE void unit_codes(__m256i v[2], const unsigned char *p, int bits)
     case 8:
         v[0] = load32(p);
         v[1] = load32(p + 32);
+        return;
+    case SIGNED:
+        v[0] = _mm256_xor_si256(load32(p), _mm256_set1_epi8((char)0x80));
+        v[1] = _mm256_xor_si256(load32(p + 32), _mm256_set1_epi8((char)0x80));
         return;
     case 6:
         v[0] = _mm256_and_si256(windows32(p, &windows6, 8), mask);
@@ -201,14 +205,16 @@ INLINE __m256i eight_bytes(const void *p)
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i_u *)p));
 }
 
-/* Load eight numbers of the type, widened to f32; the halves of U8, which are
- * E8M0. */
+/* Load eight numbers of the type, widened to f32; of U8, which are E8M0, their
+ * halves. */
 INLINE __m256 eight_numbers(const void *p, enum dtype type)
 {
     if (type == DT_F32)
         return _mm256_castsi256_ps(load32(p));
     if (type == DT_U8)
         return e8m0_halves(eight_bytes(p));
+    if (type == DT_F8_E4M3)
+        return widen_fp8(_mm_loadl_epi64((const __m128i_u *)p));
     if (type == DT_F16)
         return _mm256_cvtph_ps(load16(p));
     return _mm256_castsi256_ps(
@@ -248,7 +254,8 @@ struct row_numbers {
     const unsigned char *scales, *biases;
     size_t s_bytes, b_bytes; /* of a number */
     enum dtype s_type, b_type;
-    int zero; /* struct affine's */
+    int zero; /* struct affine's, and by */
+    float by;
 };
 
 INLINE struct row_numbers numbers_at(const struct affine *w, size_t r, size_t g)
@@ -262,13 +269,17 @@ INLINE struct row_numbers numbers_at(const struct affine *w, size_t r, size_t g)
                                 b_bytes,
                                 w->s_type,
                                 w->b_type,
-                                w->zero};
+                                w->zero,
+                                w->by};
 }
 
 /* Load the scales of the first n of at most eight groups from group g on. */
 INLINE __m256 group_scales(const struct row_numbers *w, size_t g, size_t n)
 {
-    return numbers(w->scales + g * w->s_bytes, n, w->s_type);
+    const __m256 v = numbers(w->scales + g * w->s_bytes, n, w->s_type);
+
+    return w->s_type == DT_F8_E4M3 ? _mm256_mul_ps(v, _mm256_set1_ps(w->by))
+                                   : v;
 }
 
 /* Do the work of group_scales for biases. scales: its result. */

@@ -39,11 +39,12 @@ INLINE void panel_codes(uint32_t *out, const struct affine *w, size_t r,
 
 EACH_WIDTH(PANEL_CODES)
 
-static void (*const panel_unpackers[9])(uint32_t *, const struct affine *,
-                                        size_t, size_t, size_t, size_t) = {
-    [E2M1] = panel_codes_E2M1, [2] = panel_codes_2, [3] = panel_codes_3,
-    [4] = panel_codes_4,       [5] = panel_codes_5, [6] = panel_codes_6,
-    [8] = panel_codes_8};
+static void (*const panel_unpackers[N_WIDTHS])(uint32_t *,
+                                               const struct affine *, size_t,
+                                               size_t, size_t, size_t) = {
+    [E2M1] = panel_codes_E2M1,     [2] = panel_codes_2, [3] = panel_codes_3,
+    [4] = panel_codes_4,           [5] = panel_codes_5, [6] = panel_codes_6,
+    [SIGNED] = panel_codes_SIGNED, [8] = panel_codes_8};
 
 static void panel_transpose(float *out, __m512i v[16], size_t n_groups)
 {
