@@ -136,10 +136,18 @@ struct affine {
  *
  *   w[r, k] = q[r, k] * scales[(first + r) / rows * ld + k / cols]
  *
+ * In MXFP8 (Open Compute Project, Microscaling Formats 1.0), 32 elements of a
+ * row have an E8M0 scale, and n_cols is a multiple of 32:
+ *
+ *   w[r, k] = q[r, k] * 2 * e8m0_half(mx[r, k / 32])
+ *
  * No pointer needs alignment, except that of f32. */
 struct fp8 {
-    const unsigned char *q; /* row r at q + r * q_stride */
-    size_t q_stride;        /* bytes */
+    const unsigned char *q;  /* row r at q + r * q_stride */
+    size_t q_stride;         /* bytes */
+    const unsigned char *mx; /* row r at mx + r * mx_stride; NULL: not MXFP8.
+                                Then the members below have the scales. */
+    size_t mx_stride;
     const float *scales;
     size_t ld;    /* scales from one row of blocks to the next */
     size_t rows;  /* of a block */

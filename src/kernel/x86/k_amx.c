@@ -323,8 +323,7 @@ static void pack_widened(const struct product *p, size_t r, size_t k, size_t n,
                 b->widen(rows + i * ROW,
                          p->w + at * p->w_bytes + k / b->block * b->bytes, nk);
             else if (p->fp8)
-                fp8_widen(rows + i * ROW, p->fp8->q + at * p->fp8->q_stride + k,
-                          nk);
+                fp8_widen(rows + i * ROW, p->fp8, at, k, nk);
             else
                 widen_affine(rows + i * ROW, p->affine, at, k, nk);
         }
@@ -404,8 +403,9 @@ static void panel_run(const struct product *p, struct shape *shape, size_t r,
     struct step_sums held[2];
     float scales[WIDE];
     struct scaled_part last = {.n_tokens = 0};
+    const bool scaled = fp8_scaled(p->fp8);
 
-    if (p->fp8)
+    if (scaled)
         fp8_row_scales(scales, p->fp8, r, nr, k);
     if (p->affine || p->blocks || p->fp8)
         pack_widened(p, r, k, nr, nk);
@@ -419,14 +419,14 @@ static void panel_run(const struct product *p, struct shape *shape, size_t r,
         struct step s = {.panel = panel,
                          .left = p->x + t * p->x_bytes + k * 2,
                          .left_bytes = p->x_bytes,
-                         .sums = p->fp8 ? now->v[0] : y,
-                         .ld = p->fp8 ? WIDE : p->ldy,
-                         .resume = resume && !p->fp8,
+                         .sums = scaled ? now->v[0] : y,
+                         .ld = scaled ? WIDE : p->ldy,
+                         .resume = resume && !scaled,
                          .fetch = &fetch};
 
         configure(shape, n_tokens, nr);
         step_any(&s, shape, nk);
-        if (!p->fp8)
+        if (!scaled)
             continue;
         /* the tiles are still at work: scale what the last step stored */
         put_scaled(&last, p->ldy, scales, nr, resume);
