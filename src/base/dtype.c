@@ -29,12 +29,22 @@ static const struct {
     [DT_Q8_0] = {"Q8_0", 34, 32},
     [DT_IQ4_NL] = {"IQ4_NL", 18, 32},
     [DT_MXFP4] = {"MXFP4", 17, 32},
+    [DT_NVFP4] = {"NVFP4", 36, 64},
     [DT_Q2_K] = {"Q2_K", 84, 256},
     [DT_Q3_K] = {"Q3_K", 110, 256},
     [DT_Q4_K] = {"Q4_K", 144, 256},
     [DT_Q5_K] = {"Q5_K", 176, 256},
     [DT_Q6_K] = {"Q6_K", 210, 256},
     [DT_IQ4_XS] = {"IQ4_XS", 136, 256},
+    [DT_IQ3_XXS] = {"IQ3_XXS", 98, 256},
+    [DT_IQ3_S] = {"IQ3_S", 110, 256},
+    [DT_IQ2_XXS] = {"IQ2_XXS", 66, 256},
+    [DT_IQ2_XS] = {"IQ2_XS", 74, 256},
+    [DT_IQ2_S] = {"IQ2_S", 82, 256},
+    [DT_IQ1_S] = {"IQ1_S", 50, 256},
+    [DT_IQ1_M] = {"IQ1_M", 56, 256},
+    [DT_TQ1_0] = {"TQ1_0", 54, 256},
+    [DT_TQ2_0] = {"TQ2_0", 66, 256},
 };
 
 const char *dtype_name(enum dtype t)

@@ -35,23 +35,17 @@ static const struct {
     const char *name; /* NULL: of dtype */
     enum dtype dtype;
 } tensor_types[] = {
-    {0, NULL, DT_F32},         {1, NULL, DT_F16},
-    {2, NULL, DT_Q4_0},        {3, NULL, DT_Q4_1},
-    {6, NULL, DT_Q5_0},        {7, NULL, DT_Q5_1},
-    {8, NULL, DT_Q8_0},        {10, NULL, DT_Q2_K},
-    {11, NULL, DT_Q3_K},       {12, NULL, DT_Q4_K},
-    {13, NULL, DT_Q5_K},       {14, NULL, DT_Q6_K},
-    {20, NULL, DT_IQ4_NL},     {23, NULL, DT_IQ4_XS},
-    {24, NULL, DT_I8},         {25, NULL, DT_I16},
-    {26, NULL, DT_I32},        {27, NULL, DT_I64},
-    {28, NULL, DT_F64},        {30, NULL, DT_BF16},
-    {39, NULL, DT_MXFP4},
-    {9, "Q8_1", DT_COUNT},     {15, "Q8_K", DT_COUNT},
-    {16, "IQ2_XXS", DT_COUNT}, {17, "IQ2_XS", DT_COUNT},
-    {18, "IQ3_XXS", DT_COUNT}, {19, "IQ1_S", DT_COUNT},
-    {21, "IQ3_S", DT_COUNT},   {22, "IQ2_S", DT_COUNT},
-    {29, "IQ1_M", DT_COUNT},   {34, "TQ1_0", DT_COUNT},
-    {35, "TQ2_0", DT_COUNT},   {40, "NVFP4", DT_COUNT},
+    {0, NULL, DT_F32},      {1, NULL, DT_F16},      {2, NULL, DT_Q4_0},
+    {3, NULL, DT_Q4_1},     {6, NULL, DT_Q5_0},     {7, NULL, DT_Q5_1},
+    {8, NULL, DT_Q8_0},     {10, NULL, DT_Q2_K},    {11, NULL, DT_Q3_K},
+    {12, NULL, DT_Q4_K},    {13, NULL, DT_Q5_K},    {14, NULL, DT_Q6_K},
+    {20, NULL, DT_IQ4_NL},  {23, NULL, DT_IQ4_XS},  {24, NULL, DT_I8},
+    {25, NULL, DT_I16},     {26, NULL, DT_I32},     {27, NULL, DT_I64},
+    {28, NULL, DT_F64},     {30, NULL, DT_BF16},    {16, NULL, DT_IQ2_XXS},
+    {17, NULL, DT_IQ2_XS},  {18, NULL, DT_IQ3_XXS}, {19, NULL, DT_IQ1_S},
+    {21, NULL, DT_IQ3_S},   {22, NULL, DT_IQ2_S},   {29, NULL, DT_IQ1_M},
+    {34, NULL, DT_TQ1_0},   {35, NULL, DT_TQ2_0},   {39, NULL, DT_MXFP4},
+    {40, NULL, DT_NVFP4},   {9, "Q8_1", DT_COUNT},  {15, "Q8_K", DT_COUNT},
     {41, "Q1_0", DT_COUNT},
 };
 
@@ -96,7 +90,7 @@ static int read_type(const struct part *p, struct entry *t, uint32_t number)
         return err_set(p->r.e, QWICK_ERR_MODEL,
                        "%s: tensor %s: type %s is not supported (F32, F16, "
                        "BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, "
-                       "IQ4_NL, IQ4_XS and MXFP4 are)",
+                       "IQ1_S to IQ4_XS, TQ1_0, TQ2_0, MXFP4 and NVFP4 are)",
                        p->r.path, ERR_SHOW(t->t.name, t->t.name_len),
                        tensor_types[i].name);
     }

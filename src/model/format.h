@@ -136,13 +136,15 @@ struct format {
 
 /* The formats, in the order in which they are asked to bind a tensor. */
 extern const struct format *const formats[];
-enum { N_FORMATS = 22 };
+enum { N_FORMATS = 32 };
 extern const struct format format_affine, format_mxfp4_split, format_packed,
     format_nvfp4_split, format_mxfp8;
 extern const struct format format_f32, format_f16, format_bf16, format_fp8;
 extern const struct format format_q4_0, format_q4_1, format_q5_0, format_q5_1,
     format_q8_0, format_iq4_nl, format_q2_k, format_q3_k, format_q4_k,
-    format_q5_k, format_q6_k, format_iq4_xs, format_mxfp4;
+    format_q5_k, format_q6_k, format_iq4_xs, format_mxfp4, format_nvfp4,
+    format_iq3_xxs, format_iq3_s, format_iq2_xxs, format_iq2_xs, format_iq2_s,
+    format_iq1_s, format_iq1_m, format_tq1_0, format_tq2_0;
 
 /* Row `row` of array i. */
 static inline const unsigned char *matrix_row(const struct matrix *w, size_t i,

@@ -133,7 +133,8 @@ static void fill(struct format_ops *ops, const struct kernels *k, bool exact)
  * gain nothing. */
 static bool has_short_groups(enum dtype type)
 {
-    return type == DT_Q3_K || type == DT_Q6_K;
+    return type == DT_Q3_K || type == DT_Q6_K || type == DT_NVFP4 ||
+           type == DT_IQ2_XS || type == DT_IQ2_S || type == DT_IQ1_M;
 }
 
 static int bind_type(struct weights *w, struct matrix *out, const char *name,
@@ -169,9 +170,19 @@ BLOCKS(q5_1, DT_Q5_1, 5);
 BLOCKS(q8_0, DT_Q8_0, 8);
 BLOCKS(iq4_nl, DT_IQ4_NL, 4);
 BLOCKS(mxfp4, DT_MXFP4, 4);
+BLOCKS(nvfp4, DT_NVFP4, 4);
 BLOCKS(q2_k, DT_Q2_K, 2);
 BLOCKS(q3_k, DT_Q3_K, 3);
 BLOCKS(q4_k, DT_Q4_K, 4);
 BLOCKS(q5_k, DT_Q5_K, 5);
 BLOCKS(q6_k, DT_Q6_K, 6);
 BLOCKS(iq4_xs, DT_IQ4_XS, 4);
+BLOCKS(iq3_xxs, DT_IQ3_XXS, 3);
+BLOCKS(iq3_s, DT_IQ3_S, 3);
+BLOCKS(iq2_xxs, DT_IQ2_XXS, 2);
+BLOCKS(iq2_xs, DT_IQ2_XS, 2);
+BLOCKS(iq2_s, DT_IQ2_S, 2);
+BLOCKS(iq1_s, DT_IQ1_S, 1);
+BLOCKS(iq1_m, DT_IQ1_M, 1);
+BLOCKS(tq1_0, DT_TQ1_0, 2);
+BLOCKS(tq2_0, DT_TQ2_0, 2);

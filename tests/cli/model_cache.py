@@ -179,8 +179,8 @@ def main():
     data = bytearray(dense)
     name = b"blk.0.ffn_up.weight"
     at = data.index(name) + len(name) + 4 + 16
-    data[at:at + 4] = struct.pack("<I", 40)
-    put(HOME + "/my/nvfp4.gguf", bytes(data))
+    data[at:at + 4] = struct.pack("<I", 41)
+    put(HOME + "/my/q1_0.gguf", bytes(data))
     # ---- what is not whole
     part = hub("org/Partial", "models/demo")
     os.remove(os.path.realpath(part + "/model.safetensors"))

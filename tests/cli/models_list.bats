@@ -112,7 +112,7 @@ for name, form, pull in (
 for name, family, why in (
         ("Mamba", "mamba2", 'family "mamba2" is not supported (Mamba layers): use Qwen3.5-4B'),
         ("cohere", "cohere2", 'family "cohere2" is not supported: use Mistral Small 3'),
-        ("nvfp4", None, "tensor blk.0.ffn_up.weight: type NVFP4 is not supported"),
+        ("q1_0", None, "tensor blk.0.ffn_up.weight: type Q1_0 is not supported"),
         ("words", "qwen3", 'tokenizer.ggml.model: "bert" is not supported'),
         ("Torch", "qwen3", "pytorch_model.bin is in PyTorch's format, which is not supported"),
         ("Untokenized", "qwen3", "tokenizer.json: no such file"),

@@ -11,12 +11,15 @@
 
 /* Offsets of a block's f16 numbers (-1: no second one) and of its codes. A
  * block with all codes at their lowest value is the part of its elements that
- * does not depend on codes, since kernels may treat codes as unsigned. */
+ * does not depend on codes, since kernels may treat codes as unsigned. The
+ * types IQ2 and IQ3 have no such codes: `times` the smallest magnitude of the
+ * grid is IQ_OFFSET. */
 static const struct {
     int half[2];
     struct {
         size_t at, n;
     } codes[2];
+    float times; /* 0: 1 */
 } parts[DT_N_BLOCKS] = {
     [DT_Q4_0 - DT_BLOCKS] = {{0, -1}, {{2, 16}}},
     [DT_Q4_1 - DT_BLOCKS] = {{0, 2}, {{4, 16}}},
@@ -31,7 +34,39 @@ static const struct {
     [DT_Q5_K - DT_BLOCKS] = {{0, 2}, {{16, 160}}},
     [DT_Q6_K - DT_BLOCKS] = {{208, -1}, {{0, 192}}},
     [DT_IQ4_XS - DT_BLOCKS] = {{0, -1}, {{8, 128}}},
+    [DT_NVFP4 - DT_BLOCKS] = {{-1, -1}, {{4, 32}}},
+    [DT_IQ3_XXS - DT_BLOCKS] = {{0, -1}, {{2, 96}}, IQ_OFFSET / 4},
+    [DT_IQ3_S - DT_BLOCKS] = {{0, -1}, {{2, 104}}, IQ_OFFSET},
+    [DT_IQ2_XXS - DT_BLOCKS] = {{0, -1}, {{2, 64}}, IQ_OFFSET / 8},
+    [DT_IQ2_XS - DT_BLOCKS] = {{0, -1}, {{2, 64}}, IQ_OFFSET / 8},
+    [DT_IQ2_S - DT_BLOCKS] = {{0, -1}, {{2, 72}}, IQ_OFFSET / 8},
+    [DT_IQ1_S - DT_BLOCKS] = {{0, -1}, {{2, 48}}},
+    [DT_IQ1_M - DT_BLOCKS] = {{-1, -1}, {{0, 48}}},
+    [DT_TQ1_0 - DT_BLOCKS] = {{52, -1}, {{0, 52}}},
+    [DT_TQ2_0 - DT_BLOCKS] = {{64, -1}, {{0, 64}}},
 };
+
+/* The lowest codes that byte i of a block may hold, which is v now. */
+static unsigned char lowest(enum dtype type, size_t i, unsigned char v)
+{
+    switch (type) {
+    case DT_Q8_0:
+        return 0x80;
+    case DT_MXFP4:
+    case DT_NVFP4:
+        return 0xff;
+    case DT_IQ2_XXS: /* the top four bits of numbers of 32 bits are scales */
+        return (i - 2) % 8 == 7 ? v & 0xf0 : 0;
+    case DT_IQ3_XXS:
+        return i >= 66 && (i - 66) % 4 == 3 ? v & 0xf0 : 0;
+    case DT_IQ1_S: /* with minus an eighth; three bits are a scale */
+        return i < 34 ? 0 : i % 2 ? (v & 0x70) | 0x80 : 0;
+    case DT_IQ1_M:
+        return i < 32 ? 0 : 0x88;
+    default:
+        return 0;
+    }
+}
 
 static enum dtype type_at(size_t i)
 {
@@ -121,6 +156,11 @@ static void put_blocks(unsigned char *p, enum dtype type, size_t n,
                                     : 0x1p-24f);
         if (type == DT_MXFP4) /* subnormal if 0 or 1 */
             p[0] = (unsigned char)(below(20) ? 110 + below(24) : below(2));
+        for (size_t i = 0; type == DT_IQ1_M && i < 4; i++) { /* d's nibbles */
+            unsigned char *to = p + 49 + 2 * i;
+            *to =
+                (unsigned char)((*to & 15) | (i == 3 ? 0x20 : below(16) << 4));
+        }
     }
 }
 
@@ -129,6 +169,7 @@ static struct weights weights_new(enum dtype type, size_t rows, size_t cols)
     struct weights w = {.type = type, .rows = rows, .cols = cols};
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t row_bytes = cols / dtype_block(type) * dtype_bytes(type);
+    float times = parts[type - DT_BLOCKS].times;
 
     w.stride = row_bytes + (below(2) ? 0 : below(9));
     w.bytes = (rows - 1) * w.stride + row_bytes;
@@ -152,13 +193,15 @@ static struct weights weights_new(enum dtype type, size_t rows, size_t cols)
         ref->blocks_to_f32[type - DT_BLOCKS](w.v + r * cols, row, cols);
         for (size_t b = 0; b < cols / dtype_block(type); b++)
             for (int i = 0; i < 2; i++)
-                memset(row + b * dtype_bytes(type) +
-                           parts[type - DT_BLOCKS].codes[i].at,
-                       type == DT_Q8_0    ? 0x80
-                       : type == DT_MXFP4 ? 0xff
-                                          : 0,
-                       parts[type - DT_BLOCKS].codes[i].n);
+                for (size_t k = 0; k < parts[type - DT_BLOCKS].codes[i].n;
+                     k++) {
+                    size_t at = parts[type - DT_BLOCKS].codes[i].at + k;
+                    unsigned char *p = row + b * dtype_bytes(type) + at;
+                    *p = lowest(type, at, *p);
+                }
         ref->blocks_to_f32[type - DT_BLOCKS](w.rest + r * cols, row, cols);
+        for (size_t c = 0; times != 0 && c < cols; c++)
+            w.rest[r * cols + c] *= times;
     }
     memcpy(w.p, w.copy, w.bytes);
     return w;

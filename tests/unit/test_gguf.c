@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "file/gguf.h"
+#include "file/gguf_int.h"
 #include "file/gguf_write.h"
 #include "gguf_build.h"
 #include "tempdir.h"
@@ -329,8 +330,8 @@ static void bad_tensors(void **state)
     const uint64_t one[5] = {1024, 1, 1, 1, 1}, odd[2] = {1024, 3};
     bad_entry(5, one, F32, 0, "tensor it", "5 dimensions, 4 are the most");
     bad_entry(UINT32_MAX, one, F32, 0, "tensor it", "dimensions");
-    bad_entry(1, one, 16, 0, "tensor it", "type IQ2_XXS is not supported");
-    bad_entry(1, one, 40, 0, "tensor it", "type NVFP4 is not supported");
+    bad_entry(1, one, 15, 0, "tensor it", "type Q8_K is not supported");
+    bad_entry(1, one, 41, 0, "tensor it", "type Q1_0 is not supported");
     bad_entry(1, one, 4, 0, "tensor it", "unknown type 4");
     bad_entry(1, one, UINT32_MAX, 0, "tensor it", "unknown type 4294967295");
     bad_entry(1, one, F32, 32, "tensor it", "should begin at 0");
@@ -366,6 +367,27 @@ static void bad_tensors(void **state)
     gb_entry(&g, "b", 1, (uint64_t[]){8}, F32, 96);
     gb_raw(&g.data, (float[32]){0}, 128);
     refuses(&g, "tensor b", "should begin at 32");
+}
+
+/* Of each type of blocks: a row of half a block more than whole blocks, a
+ * tensor with one block more than the file has, and one that is whole. */
+static void bad_blocks(void **state)
+{
+    for (enum dtype type = DT_BLOCKS; type < DT_COUNT; type++) {
+        uint64_t n = dtype_block(type), has = 4096 / dtype_bytes(type);
+        char why[64];
+        snprintf(why, sizeof why, "rows of %d elements are not a multiple",
+                 (int)(2 * n + n / 2));
+        bad_entry(1, (uint64_t[]){2 * n + n / 2}, gguf_type_number(type), 0,
+                  "tensor it", why);
+        bad_entry(2, (uint64_t[]){n, has + 1}, gguf_type_number(type), 0,
+                  "truncated", "");
+        struct gguf_build g = GGUF_BUILD;
+        gb_entry(&g, "it", 2, (uint64_t[]){n, has}, gguf_type_number(type), 0);
+        gb_raw(&g.data, (unsigned char[4096]){0}, has * dtype_bytes(type));
+        write_build(path, &g);
+        gguf_close(must_open(path));
+    }
 }
 
 /* ---- damage ---- */
@@ -639,6 +661,7 @@ int main(void)
         cmocka_unit_test(bad_values),
         cmocka_unit_test(bad_alignments),
         cmocka_unit_test(bad_tensors),
+        cmocka_unit_test(bad_blocks),
         cmocka_unit_test(cut_anywhere),
         cmocka_unit_test(random_damage),
         cmocka_unit_test(parts),

@@ -594,10 +594,14 @@ static const struct {
     uint32_t number;
     enum dtype type;
 } tensor_types[] = {
-    {0, DT_F32},   {1, DT_F16},   {2, DT_Q4_0},    {8, DT_Q8_0}, {12, DT_Q4_K},
-    {14, DT_Q6_K}, {24, DT_I8},   {26, DT_I32},    {27, DT_I64}, {28, DT_F64},
-    {30, DT_BF16}, {10, DT_Q2_K}, {20, DT_IQ4_NL}, {39, DT_MXFP4},
+    {0, DT_F32},     {1, DT_F16},    {2, DT_Q4_0},   {8, DT_Q8_0},
+    {12, DT_Q4_K},   {14, DT_Q6_K},  {24, DT_I8},    {26, DT_I32},
+    {27, DT_I64},    {28, DT_F64},   {30, DT_BF16},  {10, DT_Q2_K},
+    {20, DT_IQ4_NL}, {39, DT_MXFP4}, {40, DT_NVFP4}, {18, DT_IQ3_XXS},
+    {22, DT_IQ2_S},  {29, DT_IQ1_M}, {34, DT_TQ1_0},
 };
+
+enum { N_TYPES = sizeof tensor_types / sizeof *tensor_types };
 
 /* Each tensor in other types: matrices run, vectors are floats. */
 static void types_of_tensors(void **state)
@@ -607,7 +611,7 @@ static void types_of_tensors(void **state)
         begin("");
         for (size_t i = 0; i < g.n_tensors; i++) {
             const struct tensor was = g.tensors[i];
-            for (size_t k = 0; is_tried(&was) && k < 14; k++) {
+            for (size_t k = 0; is_tried(&was) && k < N_TYPES; k++) {
                 struct tensor *t = &g.tensors[i];
                 enum dtype type = tensor_types[k].type;
                 char fault[160];

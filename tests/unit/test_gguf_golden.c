@@ -10,6 +10,11 @@ static const char *const types[] = {
     "F16",  "Q8_0",   "Q4_0",   "Q4_1",   "Q5_0", "Q5_1",  "IQ4_NL",
     "Q2_K", "Q3_K_S", "Q4_K_S", "Q5_K_S", "Q6_K", "IQ4_XS"};
 
+/* The types whose goldens transformers made. */
+static const char *const low_bit[] = {"MXFP4",   "NVFP4",  "IQ3_XXS", "IQ3_S",
+                                      "IQ2_XXS", "IQ2_XS", "IQ2_S",   "IQ1_S",
+                                      "IQ1_M",   "TQ1_0",  "TQ2_0"};
+
 /* Qwen3.5, in the float types of the checkpoints that they were made from. */
 static const char *const qwen35[] = {"qwen35-f16-long", "qwen35-moe",
                                      "qwen35-tied", "qwen35-wrapped-untied"};
@@ -46,7 +51,11 @@ static void logits_of_isa(enum isa isa, void *ctx)
         snprintf(name, sizeof name, "tiny-dense-%s", types[i]);
         errors_of(name, isa);
     }
-    errors_of("qwen3-MXFP4", isa);
+    for (size_t i = 0; i < sizeof low_bit / sizeof *low_bit; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "qwen3-%s", low_bit[i]);
+        errors_of(name, isa);
+    }
     errors_of("gemma3-tied", isa);
     for (size_t i = 0; i < sizeof qwen35 / sizeof *qwen35; i++)
         errors_of(qwen35[i], isa);

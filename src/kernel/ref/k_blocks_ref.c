@@ -204,6 +204,157 @@ static void run_iq4_xs(struct run *run, const unsigned char *row, size_t i)
         run->code[k] = iq4_values[nibble(b->q + i % 8 * 16, k)];
 }
 
+static void run_nvfp4(struct run *run, const unsigned char *row, size_t i)
+{
+    const struct nvfp4 *b = (const void *)(row + i / 2 * sizeof *b);
+    const unsigned char *q = b->q + i % 2 * 16;
+
+    run->has_min = false;
+    for (size_t g = 0; g < 2; g++)
+        run->scale[g] = ue4m3_half(b->d[i % 2 * 2 + g]);
+    for (int k = 0; k < RUN; k++)
+        run->code[k] =
+            e2m1_codes[q[k / 16 * 8 + k % 8] >> (k % 16 / 8 * 4) & 15] -
+            E2M1_OFFSET;
+}
+
+/* Set eight codes to the bytes of a grid point, with signs. */
+static void eight(int *code, uint64_t grid, unsigned signs)
+{
+    for (int k = 0; k < 8; k++) {
+        const int g = (int)(grid >> (8 * k) & 255);
+
+        code[k] = signs >> k & 1 ? -g : g;
+    }
+}
+
+/* Nibble i of scales, times 2, plus 1. */
+static float odd_scale(const unsigned char *sc, size_t i)
+{
+    return (float)((sc[i / 2] >> (i % 2 * 4) & 15) * 2 + 1);
+}
+
+static void run_iq2_xxs(struct run *run, const unsigned char *row, size_t i)
+{
+    const struct iq2_xxs *b = (const void *)(row + i / 8 * sizeof *b);
+    const unsigned char *q = b->q + i % 8 * 8;
+    const uint32_t s = load_u32(q + 4);
+
+    one_scale(run, half_at(b->d) / 8 * (float)((s >> 28) * 2 + 1));
+    for (size_t l = 0; l < 4; l++)
+        eight(run->code + 8 * l, iq2_xxs_grid[q[l]], iq_signs(s >> (7 * l)));
+}
+
+/* The scales of run r of iq2_xs and iq2_s. */
+static void iq2_scales(struct run *run, const unsigned char *d,
+                       const unsigned char *sc, size_t r)
+{
+    run->has_min = false;
+    for (size_t g = 0; g < 2; g++)
+        run->scale[g] = half_at(d) / 8 * odd_scale(sc, 2 * r + g);
+}
+
+static void run_iq2_xs(struct run *run, const unsigned char *row, size_t i)
+{
+    const struct iq2_xs *b = (const void *)(row + i / 8 * sizeof *b);
+
+    iq2_scales(run, b->d, b->sc, i % 8);
+    for (size_t l = 0; l < 4; l++) {
+        const unsigned q = load_u16(b->q + i % 8 * 8 + 2 * l);
+
+        eight(run->code + 8 * l, iq2_xs_grid[q & 511], iq_signs(q >> 9));
+    }
+}
+
+static void run_iq2_s(struct run *run, const unsigned char *row, size_t i)
+{
+    const struct iq2_s *b = (const void *)(row + i / 8 * sizeof *b);
+
+    iq2_scales(run, b->d, b->sc, i % 8);
+    for (size_t l = 0; l < 4; l++)
+        eight(run->code + 8 * l, iq2_s_grid[iq2_s_index(b, i % 8, l)],
+              b->signs[i % 8 * 4 + l]);
+}
+
+static void run_iq3_xxs(struct run *run, const unsigned char *row, size_t i)
+{
+    const struct iq3_xxs *b = (const void *)(row + i / 8 * sizeof *b);
+    const unsigned char *q = b->q + i % 8 * 8;
+    const uint32_t s = load_u32(b->s + i % 8 * 4);
+
+    one_scale(run, half_at(b->d) / 4 * (float)((s >> 28) * 2 + 1));
+    for (size_t l = 0; l < 4; l++)
+        eight(run->code + 8 * l,
+              iq3_xxs_grid[q[2 * l]] | (uint64_t)iq3_xxs_grid[q[2 * l + 1]]
+                                           << 32,
+              iq_signs(s >> (7 * l)));
+}
+
+static void run_iq3_s(struct run *run, const unsigned char *row, size_t i)
+{
+    const struct iq3_s *b = (const void *)(row + i / 8 * sizeof *b);
+    const size_t r = i % 8;
+
+    one_scale(run, half_at(b->d) * odd_scale(b->sc, r));
+    for (size_t l = 0; l < 4; l++)
+        eight(run->code + 8 * l,
+              iq3_s_grid[iq3_s_index(b, r, 2 * l)] |
+                  (uint64_t)iq3_s_grid[iq3_s_index(b, r, 2 * l + 1)] << 32,
+              b->signs[4 * r + l]);
+}
+
+/* Set the codes to unsigned codes minus an offset. */
+static void offset_codes(struct run *run, const uint8_t *codes, int offset)
+{
+    for (int k = 0; k < RUN; k++)
+        run->code[k] = codes[k] - offset;
+}
+
+static void run_iq1_s(struct run *run, const unsigned char *row, size_t i)
+{
+    const struct iq1_s *b = (const void *)(row + i / 8 * sizeof *b);
+    const unsigned h = load_u16(b->h + i % 8 * 2);
+    uint8_t codes[RUN];
+
+    one_scale(run, half_at(b->d) / 8 * (float)((h >> 12 & 7) * 2 + 1));
+    iq1_s_codes(codes, b, i % 8);
+    offset_codes(run, codes, IQ1_OFFSET);
+}
+
+static void run_iq1_m(struct run *run, const unsigned char *row, size_t i)
+{
+    const struct iq1_m *b = (const void *)(row + i / 8 * sizeof *b);
+    const uint16_t d = iq1_m_d(b);
+    uint8_t codes[RUN], scales[16];
+
+    iq1_m_scales(scales, b);
+    run->has_min = false;
+    for (size_t g = 0; g < 2; g++)
+        run->scale[g] = half_at((const unsigned char *)&d) / 8 *
+                        (float)scales[i % 8 * 2 + g];
+    iq1_m_codes(codes, b, i % 8);
+    offset_codes(run, codes, IQ1_OFFSET);
+}
+
+static void run_tq1_0(struct run *run, const unsigned char *row, size_t i)
+{
+    const struct tq1_0 *b = (const void *)(row + i / 8 * sizeof *b);
+    uint8_t codes[RUN];
+
+    one_scale(run, half_at(b->d));
+    tq1_0_codes(codes, b, i % 8);
+    offset_codes(run, codes, 1);
+}
+
+static void run_tq2_0(struct run *run, const unsigned char *row, size_t i)
+{
+    const struct tq2_0 *b = (const void *)(row + i / 8 * sizeof *b);
+
+    one_scale(run, half_at(b->d));
+    for (int k = 0; k < RUN; k++)
+        run->code[k] = two_bits(b->q, i % 8, k) - 1;
+}
+
 /* ---- kernels ------------------------------------------------------------- */
 
 static void to_f32(float *out, const void *blocks, size_t n, run_fn *take)

@@ -55,9 +55,11 @@ INLINE void widen(enum dtype type, char *out, const unsigned char *p, size_t n)
 
 EACH_BLOCK_TYPE(WIDEN)
 
-#define ROWS(name, TYPE)                                          \
-    [TYPE - DT_BLOCKS] = {.widen = widen_##name,                  \
-                          .block = TYPE >= DT_Q2_K ? SUPER : RUN, \
+#define ROWS(name, TYPE)                                        \
+    [TYPE - DT_BLOCKS] = {.widen = widen_##name,                \
+                          .block = TYPE >= DT_Q2_K    ? SUPER   \
+                                   : TYPE == DT_NVFP4 ? 2 * RUN \
+                                                      : RUN,    \
                           .bytes = sizeof(struct name)},
 
 const struct block_rows block_rows[DT_N_BLOCKS] = {EACH_BLOCK_TYPE(ROWS)};

@@ -406,13 +406,15 @@ INLINE void turn(float (*to)[PANEL_ROWS], const float *from, size_t stride,
 INLINE void fill_panel(enum dtype type, struct panel *m, const unsigned char *w,
                        size_t w_stride, size_t n_rows, size_t n_cols)
 {
-    const size_t bytes = chunk_bytes(type, CHUNK_RUNS);
+    const size_t n_runs = n_cols / RUN;
 
     for (size_t r = 0; r < n_rows; r++)
-        for (size_t c = 0; c < n_cols / SUPER; c++) {
-            const unsigned char *p = w + r * w_stride + c * bytes;
+        for (size_t c = 0; c < n_runs; c += CHUNK_RUNS) {
+            const size_t n = n_runs - c < CHUNK_RUNS ? n_runs - c : CHUNK_RUNS;
+            const size_t bytes = chunk_bytes(type, n);
+            const unsigned char *p = w + r * w_stride + runs_bytes(type, c);
             const char *next = (const char *)p + PANEL_ROWS * w_stride;
-            struct scales s = chunk_scales(type, p, CHUNK_RUNS);
+            struct scales s = chunk_scales(type, p, n);
 
             /* the next panel, which is filled after this one is used */
             for (size_t i = 0; i < bytes; i += 64)
@@ -420,14 +422,14 @@ INLINE void fill_panel(enum dtype type, struct panel *m, const unsigned char *w,
             add_offset(&s, type);
             UNROLL
             for (size_t i = 0; i < 2; i++) {
-                const size_t g = 16 * c + 8 * i;
+                const size_t g = 2 * c + 8 * i;
 
                 _mm256_storeu_ps(&m->row_scale[r][g], s.scale[i]);
                 _mm256_storeu_ps(&m->row_min[r][g], s.min[i]);
             }
-            for (size_t i = 0; i < CHUNK_RUNS; i++)
+            for (size_t i = 0; i < n; i++)
                 _mm256_storeu_si256(
-                    (__m256i_u *)(void *)&m->row_codes[r][SUPER * c + RUN * i],
+                    (__m256i_u *)(void *)&m->row_codes[r][RUN * (c + i)],
                     run_codes(type, p, i));
         }
     if (n_rows < PANEL_ROWS) {

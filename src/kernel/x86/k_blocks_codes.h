@@ -21,17 +21,17 @@ INLINE bool is_super(enum dtype type)
     return type >= DT_Q2_K;
 }
 
-/* Return the bytes of a chunk of n runs. */
+/* Return the bytes of a chunk of n runs. NVFP4 has two runs in a block, so
+ * there n is even. */
 INLINE size_t chunk_bytes(enum dtype type, size_t n)
 {
-    static const size_t bytes[DT_N_BLOCKS] = {
-        sizeof(struct q4_0),  sizeof(struct q4_1), sizeof(struct q5_0),
-        sizeof(struct q5_1),  sizeof(struct q8_0), sizeof(struct iq4_nl),
-        sizeof(struct mxfp4), sizeof(struct q2_k), sizeof(struct q3_k),
-        sizeof(struct q4_k),  sizeof(struct q5_k), sizeof(struct q6_k),
-        sizeof(struct iq4_xs)};
+#define BYTES(name, TYPE) [TYPE - DT_BLOCKS] = sizeof(struct name),
+    static const size_t bytes[DT_N_BLOCKS] = {EACH_BLOCK_TYPE(BYTES)};
+#undef BYTES
 
-    return bytes[type - DT_BLOCKS] * (is_super(type) ? 1 : n);
+    return bytes[type - DT_BLOCKS] * (is_super(type)     ? 1
+                                      : type == DT_NVFP4 ? n / 2
+                                                         : n);
 }
 
 /* Return the bytes of n runs of a row. For superblocks, n must be a multiple of
@@ -45,7 +45,9 @@ INLINE size_t runs_bytes(enum dtype type, size_t n)
 /* Return whether each group of 16 elements has a scale of its own. */
 INLINE bool has_halves(enum dtype type)
 {
-    return type == DT_Q2_K || type == DT_Q3_K || type == DT_Q6_K;
+    return type == DT_Q2_K || type == DT_Q3_K || type == DT_Q6_K ||
+           type == DT_NVFP4 || type == DT_IQ2_XS || type == DT_IQ2_S ||
+           type == DT_IQ1_M;
 }
 
 /* Return whether codes are signed bytes. */
@@ -57,12 +59,15 @@ INLINE bool is_signed(enum dtype type)
 /* Return the number to subtract from an unsigned code to get its integer. */
 INLINE int offset_of(enum dtype type)
 {
-    return type == DT_Q4_0    ? 8
-           : type == DT_Q5_0  ? 16
-           : type == DT_Q3_K  ? 4
-           : type == DT_Q6_K  ? 32
-           : type == DT_MXFP4 ? E2M1_OFFSET
-                              : 0;
+    return type == DT_Q4_0                          ? 8
+           : type == DT_Q5_0                        ? 16
+           : type == DT_Q3_K                        ? 4
+           : type == DT_Q6_K                        ? 32
+           : type == DT_MXFP4 || type == DT_NVFP4   ? E2M1_OFFSET
+           : type >= DT_IQ3_XXS && type <= DT_IQ2_S ? IQ_OFFSET
+           : type == DT_IQ1_S || type == DT_IQ1_M   ? IQ1_OFFSET
+           : type == DT_TQ1_0 || type == DT_TQ2_0   ? 1
+                                                    : 0;
 }
 
 /* Return whether a min is subtracted from each element. */
@@ -129,6 +134,113 @@ INLINE __m256i bits_at(__m256i v, size_t n, char mask)
                             _mm256_set1_epi8(mask));
 }
 
+/* The 16 bytes of run r of NVFP4: the low nibbles of eight bytes, then their
+ * high nibbles. */
+INLINE __m256i nvfp4_codes(const struct nvfp4 *b, size_t r)
+{
+    const __m128i v = load16(b[r / 2].q + r % 2 * 16), low = _mm_set1_epi8(15);
+    const __m128i a = _mm_and_si128(v, low),
+                  h = _mm_and_si128(_mm_srli_epi16(v, 4), low);
+
+    return e2m1_codes_of(_mm256_inserti128_si256(
+        _mm256_castsi128_si256(_mm_unpacklo_epi64(a, h)),
+        _mm_unpackhi_epi64(a, h), 1));
+}
+
+/* Give magnitudes g the signs, and add IQ_OFFSET. */
+INLINE __m256i iq_codes(__m256i g, const unsigned char signs[4])
+{
+    const __m256i m = spread_bits(signs, -1);
+
+    return _mm256_add_epi8(_mm256_sub_epi8(_mm256_xor_si256(g, m), m),
+                           _mm256_set1_epi8(IQ_OFFSET));
+}
+
+/* Unpack four times seven signs. */
+INLINE void iq_four_signs(unsigned char signs[4], uint32_t s)
+{
+    for (size_t l = 0; l < 4; l++)
+        signs[l] = (unsigned char)iq_signs(s >> (7 * l));
+}
+
+INLINE __m256i iq2_xxs_codes(const struct iq2_xxs *b, size_t r)
+{
+    const unsigned char *q = b->q + 8 * r;
+    unsigned char signs[4];
+
+    iq_four_signs(signs, load_u32(q + 4));
+    return iq_codes(_mm256_setr_epi64x((long long)iq2_xxs_grid[q[0]],
+                                       (long long)iq2_xxs_grid[q[1]],
+                                       (long long)iq2_xxs_grid[q[2]],
+                                       (long long)iq2_xxs_grid[q[3]]),
+                    signs);
+}
+
+INLINE __m256i iq2_xs_codes(const struct iq2_xs *b, size_t r)
+{
+    unsigned char signs[4];
+    unsigned q[4];
+
+    for (size_t l = 0; l < 4; l++) {
+        q[l] = load_u16(b->q + 8 * r + 2 * l);
+        signs[l] = (unsigned char)iq_signs(q[l] >> 9);
+    }
+    return iq_codes(_mm256_setr_epi64x((long long)iq2_xs_grid[q[0] & 511],
+                                       (long long)iq2_xs_grid[q[1] & 511],
+                                       (long long)iq2_xs_grid[q[2] & 511],
+                                       (long long)iq2_xs_grid[q[3] & 511]),
+                    signs);
+}
+
+INLINE __m256i iq2_s_codes(const struct iq2_s *b, size_t r)
+{
+    return iq_codes(
+        _mm256_setr_epi64x((long long)iq2_s_grid[iq2_s_index(b, r, 0)],
+                           (long long)iq2_s_grid[iq2_s_index(b, r, 1)],
+                           (long long)iq2_s_grid[iq2_s_index(b, r, 2)],
+                           (long long)iq2_s_grid[iq2_s_index(b, r, 3)]),
+        b->signs + 4 * r);
+}
+
+INLINE __m256i iq3_xxs_codes(const struct iq3_xxs *b, size_t r)
+{
+    const unsigned char *q = b->q + 8 * r;
+    unsigned char signs[4];
+    int g[8];
+
+    iq_four_signs(signs, load_u32(b->s + 4 * r));
+    for (size_t l = 0; l < 8; l++)
+        g[l] = (int)iq3_xxs_grid[q[l]];
+    return iq_codes(
+        _mm256_setr_epi32(g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7]),
+        signs);
+}
+
+INLINE __m256i iq3_s_codes(const struct iq3_s *b, size_t r)
+{
+    int g[8];
+
+    for (size_t l = 0; l < 8; l++)
+        g[l] = (int)iq3_s_grid[iq3_s_index(b, r, l)];
+    return iq_codes(
+        _mm256_setr_epi32(g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7]),
+        b->signs + 4 * r);
+}
+
+/* Unpack a run of a type without vectors of its own. */
+static inline __m256i scalar_codes(enum dtype type, const void *p, size_t r)
+{
+    uint8_t codes[RUN];
+
+    if (type == DT_IQ1_S)
+        iq1_s_codes(codes, p, r);
+    else if (type == DT_IQ1_M)
+        iq1_m_codes(codes, p, r);
+    else
+        tq1_0_codes(codes, p, r);
+    return load32(codes);
+}
+
 /* Unpack the codes of run r of a chunk. */
 INLINE __m256i run_codes(enum dtype type, const unsigned char *p, size_t r)
 {
@@ -188,11 +300,30 @@ INLINE __m256i run_codes(enum dtype type, const unsigned char *p, size_t r)
             _mm256_slli_epi16(bits_at(load32(b->h + r / 4 * 32), r % 4 * 2, 3),
                               4));
     }
-    default: {
+    case DT_IQ4_XS: {
         const struct iq4_xs *b = (const struct iq4_xs *)(const void *)p;
 
         return iq4_codes(nibbles(b->q + 16 * r));
     }
+    case DT_NVFP4:
+        return nvfp4_codes((const void *)p, r);
+    case DT_IQ2_XXS:
+        return iq2_xxs_codes((const void *)p, r);
+    case DT_IQ2_XS:
+        return iq2_xs_codes((const void *)p, r);
+    case DT_IQ2_S:
+        return iq2_s_codes((const void *)p, r);
+    case DT_IQ3_XXS:
+        return iq3_xxs_codes((const void *)p, r);
+    case DT_IQ3_S:
+        return iq3_s_codes((const void *)p, r);
+    case DT_TQ2_0: {
+        const struct tq2_0 *b = (const struct tq2_0 *)(const void *)p;
+
+        return bits_at(load32(b->q + r / 4 * 32), r % 4 * 2, 3);
+    }
+    default:
+        return scalar_codes(type, p, r);
     }
 }
 
@@ -303,6 +434,116 @@ INLINE __m256 iq4_xs_floats(const struct iq4_xs *b)
                          _mm256_set1_epi32(32)));
 }
 
+/* Load the scales of n <= 8 runs of NVFP4. An E4M3 number is an f16 number with
+ * a smaller exponent: 2^8 times less, of which half is left. */
+INLINE void nvfp4_scales(struct scales *s, const struct nvfp4 *b, size_t n)
+{
+    unsigned char d[16] = {0};
+    __m128i v;
+
+    for (size_t i = 0; i < n / 2; i++)
+        memcpy(d + 4 * i, b[i].d, 4);
+    v = load16(d);
+    v = _mm_andnot_si128(_mm_cmpeq_epi8(v, _mm_set1_epi8(0x7f)),
+                         _mm_and_si128(v, _mm_set1_epi8(0x7f)));
+    UNROLL
+    for (int i = 0; i < 2; i++, v = _mm_srli_si128(v, 8))
+        s->scale[i] = _mm256_mul_ps(
+            _mm256_cvtph_ps(_mm_slli_epi16(_mm_cvtepu8_epi16(v), 7)),
+            _mm256_set1_ps(128));
+}
+
+/* Multiply d, at p and divided by `by`, by 2 s + 1 for each byte s. */
+INLINE __m256 odd_scales(const unsigned char p[2], float by, __m128i s)
+{
+    const __m256 d = _mm256_mul_ps(one_half(p), _mm256_set1_ps(1 / by));
+
+    return _mm256_mul_ps(
+        d, floats_u8(_mm_add_epi8(_mm_add_epi8(s, s), _mm_set1_epi8(1))));
+}
+
+/* Unpack eight bytes to 16 nibbles. */
+INLINE __m128i sixteen_nibbles(const unsigned char *p)
+{
+    const __m128i v = _mm_loadl_epi64((const void *)p), low = _mm_set1_epi8(15);
+
+    return _mm_unpacklo_epi8(_mm_and_si128(v, low),
+                             _mm_and_si128(_mm_srli_epi16(v, 4), low));
+}
+
+/* Multiply d / by by 2 s + 1, where s are the highest four bits of eight
+ * numbers of 32 bits. */
+INLINE __m256 top_scales(const unsigned char p[2], float by, __m256i v)
+{
+    const __m256 d = _mm256_mul_ps(one_half(p), _mm256_set1_ps(1 / by));
+
+    v = _mm256_slli_epi32(_mm256_srli_epi32(v, 28), 1);
+    return _mm256_mul_ps(
+        d, _mm256_cvtepi32_ps(_mm256_or_si256(v, _mm256_set1_epi32(1))));
+}
+
+/* Set the scales of a type IQ3, IQ2 or IQ1. */
+INLINE void iq_scales(struct scales *s, enum dtype type, const unsigned char *p)
+{
+    switch (type) {
+    case DT_IQ2_XXS: {
+        const struct iq2_xxs *b = (const void *)p;
+        /* the odd numbers of 32 bits */
+        const __m256 v = _mm256_shuffle_ps((__m256)load32(b->q),
+                                           (__m256)load32(b->q + 32), 0xdd);
+
+        s->scale[0] =
+            top_scales(b->d, 8, _mm256_permute4x64_epi64((__m256i)v, 0xd8));
+        break;
+    }
+    case DT_IQ3_XXS: {
+        const struct iq3_xxs *b = (const void *)p;
+
+        s->scale[0] = top_scales(b->d, 4, load32(b->s));
+        break;
+    }
+    case DT_IQ3_S: {
+        const struct iq3_s *b = (const void *)p;
+        unsigned char sc[8] = {0};
+
+        memcpy(sc, b->sc, 4);
+        s->scale[0] = odd_scales(b->d, 1, sixteen_nibbles(sc));
+        break;
+    }
+    case DT_IQ1_S: {
+        const struct iq1_s *b = (const void *)p;
+        unsigned char sc[16] = {0};
+
+        for (size_t r = 0; r < 8; r++)
+            sc[r] = b->h[2 * r + 1] >> 4 & 7;
+        s->scale[0] = odd_scales(b->d, 8, load16(sc));
+        break;
+    }
+    case DT_IQ1_M: {
+        const struct iq1_m *b = (const void *)p;
+        const uint16_t d = iq1_m_d(b);
+        const __m256 all =
+            _mm256_mul_ps(one_half((const void *)&d), _mm256_set1_ps(0.125f));
+        uint8_t sc[16];
+
+        iq1_m_scales(sc, b);
+        s->scale[0] = _mm256_mul_ps(all, floats_u8(load16(sc)));
+        s->scale[1] =
+            _mm256_mul_ps(all, floats_u8(_mm_srli_si128(load16(sc), 8)));
+        break;
+    }
+    default: {
+        const unsigned char *sc = type == DT_IQ2_XS
+                                      ? ((const struct iq2_xs *)p)->sc
+                                      : ((const struct iq2_s *)p)->sc;
+        const __m128i v = sixteen_nibbles(sc);
+
+        s->scale[0] = odd_scales(p, 8, v);
+        s->scale[1] = odd_scales(p, 8, _mm_srli_si128(v, 8));
+    }
+    }
+}
+
 /* Return the scales and mins of a chunk of n runs. */
 INLINE struct scales chunk_scales(enum dtype type, const unsigned char *p,
                                   size_t n)
@@ -364,6 +605,24 @@ INLINE struct scales chunk_scales(enum dtype type, const unsigned char *p,
     }
     case DT_MXFP4:
         s.scale[0] = scales_e8m0(p, stride, n);
+        break;
+    case DT_NVFP4:
+        nvfp4_scales(&s, (const void *)p, n);
+        break;
+    case DT_TQ1_0:
+        s.scale[0] = one_half(((const struct tq1_0 *)p)->d);
+        break;
+    case DT_TQ2_0:
+        s.scale[0] = one_half(((const struct tq2_0 *)p)->d);
+        break;
+    case DT_IQ3_XXS:
+    case DT_IQ3_S:
+    case DT_IQ2_XXS:
+    case DT_IQ2_XS:
+    case DT_IQ2_S:
+    case DT_IQ1_S:
+    case DT_IQ1_M:
+        iq_scales(&s, type, p);
         break;
     default:
         s.scale[0] = halves(p, stride, n);

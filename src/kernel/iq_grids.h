@@ -1,0 +1,15 @@
+/* The grids of ggml's types IQ1, IQ2 and IQ3: a number in a block of weights
+ * names a grid point, which is the magnitudes of eight or four elements, one a
+ * byte, the first one lowest. */
+#ifndef KERNEL_IQ_GRIDS_H
+#define KERNEL_IQ_GRIDS_H
+
+#include <stdint.h>
+
+extern const uint64_t iq2_xxs_grid[256], iq2_xs_grid[512], iq2_s_grid[1024];
+extern const uint32_t iq3_xxs_grid[256], iq3_s_grid[512];
+
+/* Of IQ1_S and IQ1_M: eight elements -1, 0 or 1, plus 1, of two bits each. */
+extern const uint16_t iq1_grid[2048];
+
+#endif
