@@ -19,7 +19,7 @@ static void test_refused(void **state)
         /* from, to, part of the message */
         {"{\"version\"", "[{\"version\"", "test.json: offset"},
         {"\"type\":\"BPE\"", "\"type\":\"WordLevel\"",
-         "model.type: \"WordLevel\" is not supported (supported: BPE, Unigram)"},
+         "model.type: \"WordLevel\" is not supported (supported: BPE, WordPiece, Unigram)"},
         {"\"type\":\"BPE\",", "", "model.type: missing"},
         {"\"dropout\":null", "\"dropout\":0.1", "model.dropout: 0.1"},
         {"\"unk_token\":null", "\"unk_token\":\"<unk>\"",

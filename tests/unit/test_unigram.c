@@ -27,7 +27,8 @@ static struct bpe *open_named(const char *name)
     const struct json_value *all = json_root(variants);
     for (size_t i = 0; i < all->len; i++)
         if (json_equals(json_get(&all->items[i], "name"), name))
-            return open_replaced(&original, json_get(&all->items[i], "replace"));
+            return open_replaced(&original,
+                                 json_get(&all->items[i], "replace"));
     fail_msg("no variant %s", name);
     return NULL;
 }
@@ -209,7 +210,8 @@ static void read_arrays(struct arrays *a)
         const struct json_value *piece = vocab->items[i].items;
         double score;
         assert_int_equal(json_double(&piece[1], &score), 0);
-        add(a, i < 4 || i + 1 == vocab->len ? BPE_KIND_CONTROL : BPE_KIND_NORMAL,
+        add(a,
+            i < 4 || i + 1 == vocab->len ? BPE_KIND_CONTROL : BPE_KIND_NORMAL,
             (float)score, piece->str, piece->len);
     }
     read_map(&a->map);
@@ -376,7 +378,8 @@ static struct ids obvious(const struct random_pieces *r, const char *p,
 
 static void obvious_is_equal(void **state)
 {
-    static const size_t lengths[] = {1, 7, 40, 255, 256, 257, 4096, 9000, 30000};
+    static const size_t lengths[] = {1,   7,    40,   255,  256,
+                                     257, 4096, 9000, 30000};
     for (size_t round = 0; round < 60; round++) {
         struct random_pieces r;
         const char *letters = "abcde";
@@ -410,9 +413,14 @@ static double seconds_of(struct bpe *b, const char *text, size_t n)
 /* A word of 1 MiB takes about 4 times as long as one of 256 KiB. */
 static void long_words(void **state)
 {
-    static const char *const words[] = {
-        "a", "the", "\xE4\xB8\x80", "\xEF\xBC\xA1\xCC\x81", "\xCC\x81", "\xFF",
-        " ", "\xF0\x9F\x91\xA9\xE2\x80\x8D"};
+    static const char *const words[] = {"a",
+                                        "the",
+                                        "\xE4\xB8\x80",
+                                        "\xEF\xBC\xA1\xCC\x81",
+                                        "\xCC\x81",
+                                        "\xFF",
+                                        " ",
+                                        "\xF0\x9F\x91\xA9\xE2\x80\x8D"};
     struct bpe *b = open_named("whole");
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         struct buf text = {0};
@@ -421,7 +429,8 @@ static void long_words(void **state)
         double some = seconds_of(b, text.data, text.len / 4);
         double all = seconds_of(b, text.data, text.len);
         if (all > 12 * some + 0.5)
-            fail_msg("word %zu: %.2f s, and %.2f s for a quarter", i, all, some);
+            fail_msg("word %zu: %.2f s, and %.2f s for a quarter", i, all,
+                     some);
         buf_free(&text);
     }
     bpe_close(b);
@@ -434,7 +443,8 @@ static void apply_all(const struct charsmap *m)
     static const char text[] =
         "a e\xCC\x81 \xEF\xBD\xB6\xEF\xBE\x9E \xEF\xAC\x81 \xE2\x91\xA0\r\n\t"
         "\xF0\x9F\x91\xA9\xE2\x80\x8D\xF0\x9F\x91\xA9 \xFF\x80 \xC2\xA0 "
-        "\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB \xD8\x80" "b \xF0\x9D\x90\x80";
+        "\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB \xD8\x80"
+        "b \xF0\x9D\x90\x80";
     struct buf out = {0};
     assert_int_equal(charsmap_apply(m, text, sizeof text, &out), 0);
     buf_free(&out);
@@ -484,7 +494,9 @@ static void clusters(void **state)
         {"\xEF\xBC\xA5\xCC\x81\xCC\x81", "E\xCC\x81\xCC\x81"},
         {"x\xCC\x81", "x\xCC\x81"},
         {"\xEF\xAC\x81", "fi"},
-        {"a\x01" "b", "ab"},
+        {"a\x01"
+         "b",
+         "ab"},
         {"\r\n", " "},
         {"", ""},
     };
@@ -571,8 +583,9 @@ static void broken_files(void **state)
 static void scores_are_read(void **state)
 {
     static const char *const scores[] = {
-        "-1",  "-1.0",   "-10e-1", "-0.1E1", "-0.1e+1", "-1.00000000000000000000",
-        "-1 ", "-1\n\t", "-1000000000000000e-15"};
+        "-1",     "-1.0",    "-10e-1",
+        "-0.1E1", "-0.1e+1", "-1.00000000000000000000",
+        "-1 ",    "-1\n\t",  "-1000000000000000e-15"};
     for (size_t i = 0; i < sizeof scores / sizeof *scores; i++) {
         struct buf text = {0};
         assert_int_equal(
@@ -612,18 +625,12 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(goldens_are_equal),
-        cmocka_unit_test(the_frame),
-        cmocka_unit_test(plain_text),
-        cmocka_unit_test(invalid_text),
-        cmocka_unit_test(arrays_are_equal),
-        cmocka_unit_test(broken_arrays),
-        cmocka_unit_test(obvious_is_equal),
-        cmocka_unit_test(long_words),
-        cmocka_unit_test(hostile_charsmaps),
-        cmocka_unit_test(clusters),
-        cmocka_unit_test(broken_files),
-        cmocka_unit_test(scores_are_read),
+        cmocka_unit_test(goldens_are_equal), cmocka_unit_test(the_frame),
+        cmocka_unit_test(plain_text),        cmocka_unit_test(invalid_text),
+        cmocka_unit_test(arrays_are_equal),  cmocka_unit_test(broken_arrays),
+        cmocka_unit_test(obvious_is_equal),  cmocka_unit_test(long_words),
+        cmocka_unit_test(hostile_charsmaps), cmocka_unit_test(clusters),
+        cmocka_unit_test(broken_files),      cmocka_unit_test(scores_are_read),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
