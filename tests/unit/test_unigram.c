@@ -155,6 +155,26 @@ static void invalid_text(void **state)
     bpe_close(b);
 }
 
+/* The text of an added token that is no piece is what the file has. */
+static void added_tokens(void **state)
+{
+    struct buf text = {0};
+    put_replaced(&text, original.data, "\"added_tokens\":[",
+                 "\"added_tokens\":[" ADDED(5000, "\xC3\xA9\xC4\x80") ",");
+    struct bpe *b = open_text(text.data, text.len);
+    struct ids r = encode(b, "\xC3\xA9\xC4\x80", 4, true);
+    struct buf out = {0};
+    assert_int_equal(r.n, 1);
+    assert_int_equal(r.v[0], 5000);
+    decode_all(b, r, &out);
+    assert_int_equal(out.len, 4);
+    assert_memory_equal(out.data, "\xC3\xA9\xC4\x80", 4);
+    buf_free(&out);
+    buf_free(&text);
+    free(r.v);
+    bpe_close(b);
+}
+
 /* ---- GGUF ---------------------------------------------------------------- */
 
 struct arrays {
@@ -627,6 +647,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(goldens_are_equal), cmocka_unit_test(the_frame),
         cmocka_unit_test(plain_text),        cmocka_unit_test(invalid_text),
+        cmocka_unit_test(added_tokens),
         cmocka_unit_test(arrays_are_equal),  cmocka_unit_test(broken_arrays),
         cmocka_unit_test(obvious_is_equal),  cmocka_unit_test(long_words),
         cmocka_unit_test(hostile_charsmaps), cmocka_unit_test(clusters),

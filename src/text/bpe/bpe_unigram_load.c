@@ -98,6 +98,8 @@ int bpe_unigram_begin(struct bpe_load *l, bool bytes)
 
 int bpe_unigram_end(struct bpe_load *l)
 {
+    for (size_t i = 0; i < l->b->size; i++) /* added tokens */
+        l->b->tok[i].flags &= (uint16_t)~BPE_SPELLED;
     l->b->words = l->table;
     l->table = (struct hashmap){0};
     return bpe_finish(l);
