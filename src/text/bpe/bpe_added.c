@@ -218,8 +218,10 @@ static int normalise(struct bpe_load *l, struct bpe_added *a)
 {
     struct bpe *b = l->b;
     struct buf form = {0};
-    if (b->model->normal_form(b, a->content, a->len, true, &form, l->e))
+    if (b->model->normal_form(b, a->content, a->len, true, &form, l->e)) {
+        buf_free(&form);
         return -1;
+    }
     if (form.len == 0) {
         buf_free(&form);
         return err_set(l->e, QWICK_ERR_MODEL,
@@ -229,8 +231,14 @@ static int normalise(struct bpe_load *l, struct bpe_added *a)
     }
     if (form.len != a->len || memcmp(form.data, a->content, a->len) != 0) {
         char *s = b->arena + l->vocab.len;
-        size_t n = form.len < BPE_MAX_TOKEN ? form.len : BPE_MAX_TOKEN;
-        n = n < NORMAL_GROWTH * a->len ? n : NORMAL_GROWTH * a->len;
+        size_t n = form.len;
+        if (n > BPE_MAX_TOKEN || n > NORMAL_GROWTH * a->len) {
+            buf_free(&form);
+            return err_set(l->e, QWICK_ERR_MODEL,
+                           "%s: %s: the normal form of \"%s\" is too long",
+                           l->name, l->added_name,
+                           ERR_SHOW(a->content, a->len));
+        }
         memcpy(s, form.data, n);
         l->vocab.len += n;
         a->content = s;

@@ -62,7 +62,7 @@ static int squeeze(const struct unigram_step *s, const char *p, size_t n,
     for (size_t i = 0, k; i < n && !rc; i += k) {
         for (k = 0; i + k < n && p[i + k] == ' ';)
             k++;
-        rc = k == 0  ? buf_putc(out, p[i + k++])
+        rc = k == 0   ? buf_putc(out, p[i + k++])
              : k == 1 ? buf_putc(out, ' ')
                       : buf_puts(out, s->marks ? "\xE2\x96\x81" : " ");
     }
@@ -126,8 +126,8 @@ struct place {
 /* Bytes of a text for which there is a lattice on the stack. */
 enum { SHORT = 256 };
 
-/* Starts at a time in a long text. Memory is bounded by them, unless no place is
- * on all paths for longer. */
+/* Starts at a time in a long text. Memory is bounded by them, unless no place
+ * is on all paths for longer. */
 enum { WINDOW = 4096 };
 
 /* Prepare the places of p[0..limit], of n bytes. */
@@ -165,9 +165,9 @@ static size_t extend_all(const struct bpe *b, struct place *v, const char *p,
     for (size_t m = v->k; m <= most; m += v[m].k) {
         for (; m - hashed > 8; hashed += 8)
             h = bpe_hash_next(b->seed, h, p + hashed);
-        int32_t id =
-            bpe_find(b, &b->words,
-                     bpe_hash_last(b->seed, h, p + hashed, m - hashed, m), p, m);
+        int32_t id = bpe_find(
+            b, &b->words, bpe_hash_last(b->seed, h, p + hashed, m - hashed, m),
+            p, m);
         if (id >= 0 && (size_t)id < b->size &&
             !(b->tok[id].flags & BPE_SPECIAL)) {
             extend(v, m, (uint32_t)id, u->scores[id]);
@@ -236,9 +236,9 @@ static int take_path(struct bpe_encoder *c, struct place *v, const char *p,
     return 0;
 }
 
-/* Append the ids of a word in windows. Each ends at a place that all paths have,
- * so that the result is that of the whole; its score goes on, too, since the
- * order of additions decides between equal scores. v has `room` places. */
+/* Append the ids of a word in windows. Each ends at a place that all paths
+ * have, so that the result is that of the whole; its score goes on, too, since
+ * the order of additions decides between equal scores. v has `room` places. */
 static int encode_windows(struct bpe_encoder *c, const char *p, size_t n,
                           struct place *v, size_t room, struct place **heap)
 {
@@ -292,14 +292,14 @@ static int encode_words(struct bpe_encoder *c, const char *p, size_t n,
                         bool prefix)
 {
     const struct unigram *u = c->b->own;
-    prefix = prefix && n > 0 && *p != ' ' && !bpe_piece_has_blank(p, n < 3 ? n : 3);
+    prefix =
+        prefix && n > 0 && *p != ' ' && !bpe_piece_has_blank(p, n < 3 ? n : 3);
     if (bpe_pieces_text(p, n, prefix, &c->copy))
         return err_oom(c->e, n);
     const char *s = c->copy.data;
     n = c->copy.len;
     for (size_t i = 0, k; i < n && c->n <= c->enough; i += k) {
-        const char *blank =
-            u->whole ? NULL : memchr(s + i + 1, ' ', n - i - 1);
+        const char *blank = u->whole ? NULL : memchr(s + i + 1, ' ', n - i - 1);
         k = blank ? (size_t)(blank - s) - i : n - i;
         if (bpe_check_time(c, 1) ||
             bpe_encode_cached(c, s + i, k, n - i + BPE_PAD, unigram_word))
@@ -360,4 +360,4 @@ const struct bpe_model bpe_unigram = {.encode = unigram_encode,
                                       .normal_form = unigram_normal_form,
                                       .decode = bpe_decode_piece,
                                       .free = unigram_free,
-                                      .lacks = "Unigram pieces"};
+                                      .lacks = "a model of type Unigram"};

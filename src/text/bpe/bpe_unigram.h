@@ -57,8 +57,8 @@ int bpe_unigram_put(struct bpe_load *l, size_t n, uint32_t id, double score,
                     const char *p);
 
 /* Give the pieces that have been put to b->own. bytes: a character that is not
- * a piece has the tokens of its bytes. Call this when the vocabulary is indexed,
- * and before tokens are added. */
+ * a piece has the tokens of its bytes. Call this when the vocabulary is
+ * indexed, and before tokens are added. */
 int bpe_unigram_begin(struct bpe_load *l, bool bytes);
 
 /* Set b->model and b->own. unk: the token of unknown characters. */

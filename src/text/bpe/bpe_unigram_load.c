@@ -98,6 +98,8 @@ int bpe_unigram_begin(struct bpe_load *l, bool bytes)
 
 int bpe_unigram_end(struct bpe_load *l)
 {
+    for (size_t i = 0; i < l->b->size; i++) /* added tokens */
+        l->b->tok[i].flags &= (uint16_t)~BPE_SPELLED;
     l->b->words = l->table;
     l->table = (struct hashmap){0};
     return bpe_finish(l);
@@ -200,10 +202,10 @@ static int check_normalizer(const struct bpe_load *l,
            : bpe_is_type(v, "Strip")     ? add_strip(l, v)
            : bpe_is_type(v, "Replace")   ? add_squeeze(l, v)
                                          : bpe_refuse(l, "normalizer", v,
-                                                  "null, Precompiled, "
-                                                      "Strip, Replace, NFC, "
-                                                      "NFKC, Nmt, Sequence of "
-                                                      "these");
+                                                      "null, Precompiled, "
+                                                        "Strip, Replace, NFC, "
+                                                        "NFKC, Nmt, Sequence of "
+                                                        "these");
 }
 
 /* ---- the rest of the file ---- */
@@ -287,5 +289,5 @@ static int unigram_begin(struct bpe_load *l, const struct json_value *root)
     return bpe_unigram_begin(l, l->expect_fallback);
 }
 
-const struct bpe_maker bpe_maker_unigram = {
-    "Unigram", "unk_id", unigram_check, unigram_begin, bpe_unigram_end};
+const struct bpe_maker bpe_maker_unigram = {"Unigram", "unk_id", unigram_check,
+                                            unigram_begin, bpe_unigram_end};
