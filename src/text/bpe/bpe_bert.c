@@ -1,6 +1,6 @@
-/* BertNormalizer and BertPreTokenizer of `tokenizers`. Their tables of
- * categories and of decompositions are those of Unicode 8; lower case is that
- * of Unicode 17. */
+/* BertNormalizer and BertPreTokenizer of `tokenizers`. Their categories are
+ * those of Unicode 8, decompositions and combining classes those of Unicode 9,
+ * and lower case is that of Unicode 17. */
 #include <stdlib.h>
 
 #include "base/array.h"
@@ -48,17 +48,28 @@ static bool is_late(uint32_t cp)
         {0xB55, 0xB55},     {0xC04, 0xC3C},     {0xC77, 0xC77},
         {0xC84, 0xC84},     {0xD00, 0xD00},     {0xD3B, 0xD3C},
         {0xD81, 0xD81},     {0xEBA, 0xEBA},     {0xECE, 0xECE},
-        {0x180F, 0x1886},   {0x1ABF, 0x1AEB},   {0x1B4E, 0x1B4F},
-        {0x1B7D, 0x1B7F},   {0x1DF6, 0x1DFB},   {0x2E43, 0x2E5D},
-        {0xA82C, 0xA82C},   {0xA8C5, 0xA8C5},   {0xA8FF, 0xA8FF},
-        {0xA9BD, 0xA9BD},   {0x105C9, 0x105E4}, {0x10D24, 0x10F89},
-        {0x11070, 0x11074}, {0x110C2, 0x110CD}, {0x111C9, 0x111C9},
-        {0x111CF, 0x111CF}, {0x1123E, 0x11241}, {0x1133B, 0x1133B},
-        {0x11383, 0x1145E}, {0x11660, 0x1166C}, {0x116B9, 0x116B9},
-        {0x1182F, 0x11FFF}, {0x12FF1, 0x1612F}, {0x16D68, 0x16F4F},
-        {0x16FE2, 0x16FE4}, {0x1CF00, 0x1CF46}, {0x1E000, 0x1E6F5},
-        {0x1E944, 0x1E95F}};
+        {0x1715, 0x1715},   {0x180F, 0x1886},   {0x1ABF, 0x1AEB},
+        {0x1B4E, 0x1B4F},   {0x1B7D, 0x1B7F},   {0x1DF6, 0x1DFB},
+        {0x2E43, 0x2E5D},   {0xA82C, 0xA82C},   {0xA8C5, 0xA8C5},
+        {0xA8FF, 0xA8FF},   {0xA9BD, 0xA9BD},   {0x105C9, 0x105E4},
+        {0x10D24, 0x10F89}, {0x11070, 0x11074}, {0x110C2, 0x110CD},
+        {0x111C9, 0x111C9}, {0x111CF, 0x111CF}, {0x1123E, 0x11241},
+        {0x1133B, 0x1133B}, {0x11383, 0x1145E}, {0x11660, 0x1166C},
+        {0x116B9, 0x116B9}, {0x1182F, 0x11FFF}, {0x12FF1, 0x1612F},
+        {0x16D68, 0x16F4F}, {0x16FE2, 0x16FF1}, {0x1CF00, 0x1CF46},
+        {0x1E000, 0x1E6F5}, {0x1E944, 0x1E95F}};
     return in_ranges(late, sizeof late / sizeof *late, cp);
+}
+
+/* The combining class in Unicode 9. */
+static unsigned combining_class(uint32_t cp)
+{
+    static const struct range nine[] = {{0x8D4, 0x8E1},     {0x1DFB, 0x1DFB},
+                                        {0x11442, 0x11446}, {0x11C3F, 0x11C3F},
+                                        {0x1E000, 0x1E02A}, {0x1E944, 0x1E94A}};
+    return is_late(cp) && !in_ranges(nine, sizeof nine / sizeof *nine, cp)
+               ? 0
+               : unicode_combining(cp);
 }
 
 static bool is_han(uint32_t cp)
@@ -94,8 +105,8 @@ static bool changes(uint32_t cp)
     size_t n = utf8_encode(cp, self);
     if (unicode_lower_alone(cp, lower) != n || memcmp(self, lower, n) != 0)
         return true;
-    return !is_late(cp) && (unicode_combining(cp) != 0 ||
-                            unicode_decompose(cp, d) != 1 || *d != cp);
+    return combining_class(cp) != 0 ||
+           (!is_late(cp) && (unicode_decompose(cp, d) != 1 || *d != cp));
 }
 
 static unsigned class_of(uint32_t cp)
@@ -169,7 +180,7 @@ static int put_marks(struct bert_step *s)
 /* Append a character of a decomposition. */
 static int put_decomposed(struct bert_step *s, uint32_t cp)
 {
-    unsigned combining = is_late(cp) ? 0 : unicode_combining(cp);
+    unsigned combining = combining_class(cp);
     if (!combining && s->n_marks && put_marks(s))
         return -1;
     if (s->step & BERT_STRIP && bert_class(cp) & C_MARK)
