@@ -67,10 +67,13 @@ struct kind {
     const char *name;
     bool scores;     /* the tokens have scores, and there are no merges */
     bool unigram;    /* with scores: the model is Unigram */
+    bool wordpiece;  /* there are neither scores nor merges */
+    unsigned char n_between; /* see struct bpe_parts */
     bool add_eos;    /* unless tokenizer.ggml.add_eos_token says otherwise */
     bool characters; /* the merges are of characters; see struct bpe_parts */
     bool add_bos;    /* unless tokenizer.ggml.add_bos_token says otherwise */
     bool must_bos;   /* add_bos, whatever that key says */
+    bool must_eos;   /* add_eos, whatever that key says */
     int bos, eos; /* ids where the file has no keys for them; -1: none */
     signed char kinds[N_TYPES]; /* enum bpe_kind of each type; -1: none */
 };
@@ -94,11 +97,22 @@ static const struct kind kinds[] = {
      .name = "Unigram",
      .scores = true,
      .unigram = true,
+     .n_between = 2,
      .add_eos = true,
      .bos = -1,
      .eos = 1,
      .kinds = {-1, BPE_KIND_NORMAL, BPE_KIND_CONTROL, BPE_KIND_CONTROL,
                BPE_KIND_ADDED, BPE_KIND_UNUSED, BPE_KIND_BYTE}},
+    {.model = "bert",
+     .name = "WordPiece",
+     .wordpiece = true,
+     .n_between = 1,
+     .must_bos = true,
+     .must_eos = true,
+     .bos = 101,
+     .eos = 102,
+     .kinds = {-1, BPE_KIND_NORMAL, BPE_KIND_CONTROL, BPE_KIND_CONTROL,
+               BPE_KIND_ADDED, BPE_KIND_UNUSED, -1}},
     {.model = "gemma4",
      .name = "BPE of characters",
      .characters = true,
@@ -182,7 +196,7 @@ static const struct kind *find_kind(const struct gguf *g,
     for (size_t i = 0; i < N_KINDS; i++)
         if (is(v, kinds[i].model))
             return kinds[i].scores || kinds[i].characters ||
-                           (*pre = find_pre(g, e))
+                           kinds[i].wordpiece || (*pre = find_pre(g, e))
                        ? &kinds[i]
                        : NULL;
     char all[256] = "";
@@ -313,22 +327,6 @@ static int read_frame_id(const struct gguf *g, const char *add_key, bool dflt,
     return 0;
 }
 
-/* Read the ids that frame a text. */
-static int read_frame(const struct gguf *g, const struct kind *kind,
-                      const struct pre *pre, struct bpe_parts *parts,
-                      struct qwick_err *e)
-{
-    return read_frame_id(g, "tokenizer.ggml.add_bos_token",
-                         pre ? pre->add_bos : kind->add_bos, kind->must_bos,
-                         "tokenizer.ggml.bos_token_id", kind->bos,
-                         parts->tokens.n, &parts->before, e) ||
-                   read_frame_id(g, "tokenizer.ggml.add_eos_token",
-                                 kind->add_eos, false, "tokenizer.ggml.eos_token_id",
-                                 kind->eos, parts->tokens.n, &parts->after, e)
-               ? -1
-               : 0;
-}
-
 static bool arch_begins(const struct gguf *g, const char *name)
 {
     const struct gguf_value *arch = gguf_find(g, "general.architecture");
@@ -336,11 +334,37 @@ static bool arch_begins(const struct gguf *g, const char *name)
            memcmp(arch->data, name, strlen(name)) == 0;
 }
 
+/* Read the ids that frame a text, or two. WordPiece has the keys of [CLS] and
+ * [SEP] for them; the key of [SEP] is spelled as llama.cpp spells it. */
+static int read_frame(const struct gguf *g, const struct kind *kind,
+                      const struct pre *pre, struct bpe_parts *parts,
+                      struct qwick_err *e)
+{
+    static const char cls_key[] = "tokenizer.ggml.cls_token_id";
+    const char *bos_key = "tokenizer.ggml.bos_token_id";
+    const char *eos_key = "tokenizer.ggml.eos_token_id";
+    if (kind->wordpiece) {
+        bos_key = gguf_find(g, cls_key) ? cls_key : bos_key;
+        eos_key = "tokenizer.ggml.seperator_token_id";
+    }
+    parts->n_between = arch_begins(g, "modern-bert") ? 1 : kind->n_between;
+    parts->pair_types = kind->wordpiece;
+    return read_frame_id(g, "tokenizer.ggml.add_bos_token",
+                         pre ? pre->add_bos : kind->add_bos, kind->must_bos,
+                         bos_key, kind->bos, parts->tokens.n, &parts->before,
+                         e) ||
+                   read_frame_id(g, "tokenizer.ggml.add_eos_token",
+                                 kind->add_eos, kind->must_eos, eos_key,
+                                 kind->eos, parts->tokens.n, &parts->after, e)
+               ? -1
+               : 0;
+}
+
 static const char squeeze_key[] = "tokenizer.ggml.remove_extra_whitespaces";
 
 /* Read the token of unknown characters: at its key, or the one of that type. */
-static int read_unknown(const struct gguf *g, size_t n_tokens, int32_t *id,
-                        struct qwick_err *e)
+static int read_unknown(const struct gguf *g, size_t n_tokens, unsigned usual,
+                        int32_t *id, struct qwick_err *e)
 {
     static const char key[] = "tokenizer.ggml.unknown_token_id";
     bool found;
@@ -348,7 +372,7 @@ static int read_unknown(const struct gguf *g, size_t n_tokens, int32_t *id,
     const struct gguf_value *v = gguf_need(g, key, GGUF_U32, 0, &found, e);
     if (!v && found)
         return -1;
-    uint64_t u = v ? v->u : 2; /* T5's */
+    uint64_t u = v ? v->u : usual;
     if (types && (types->type != GGUF_ARRAY || types->element != GGUF_I32))
         types = NULL; /* read_kinds reports it */
     for (size_t i = 0; !v && types && i < types->n; i++)
@@ -374,7 +398,7 @@ static int read_unigram(const struct gguf *g, struct bpe_parts *parts,
         g, map_key, GGUF_ARRAY,
         any && any->element == GGUF_I8 ? GGUF_I8 : GGUF_U8, &found, e);
     if ((!map && found) || read_scores(g, parts->tokens.n, scores, e) ||
-        read_unknown(g, parts->tokens.n, &unigram->unk, e) ||
+        read_unknown(g, parts->tokens.n, 2 /* T5's */, &unigram->unk, e) ||
         read_flag(g, "tokenizer.ggml.add_space_prefix", false,
                   &parts->space_prefix, e) ||
         read_flag(g, squeeze_key, false, &unigram->squeeze, e))
@@ -412,11 +436,17 @@ static int read_pieces(const struct gguf *g, struct bpe_parts *parts,
 /* Read what only one kind of tokenizer has. */
 static int read_merging(const struct gguf *g, const struct kind *kind,
                         const struct pre *pre, struct bpe_parts *parts,
-                        struct bpe_unigram_parts *unigram, float **scores,
+                        struct bpe_unigram_parts *unigram,
+                        struct bpe_wordpiece_parts *wordpiece, float **scores,
                         struct qwick_err *e)
 {
     const struct gguf_value *merges;
     *scores = NULL;
+    if (kind->wordpiece) {
+        parts->wordpiece = wordpiece;
+        return read_unknown(g, parts->tokens.n, 100 /* BERT's */,
+                            &wordpiece->unk, e);
+    }
     if (kind->unigram)
         return read_unigram(g, parts, unigram, scores, e);
     if (kind->scores)
@@ -449,13 +479,15 @@ int open_gguf_tokenizer(struct bpe **out, const struct gguf *g,
     unsigned char *types = NULL;
     float *scores = NULL;
     struct bpe_unigram_parts unigram = {0};
+    struct bpe_wordpiece_parts wordpiece = {0};
     struct bpe_parts parts = {
         .name = gguf_path(g),
         .tokens_name = tokens_key,
         .tokens = {tokens->data, tokens->n, tokens->n_bytes}};
-    int rc = read_merging(g, kind, pre, &parts, &unigram, &scores, e) ||
-             read_frame(g, kind, pre, &parts, e) ||
-             read_kinds(g, kind, tokens->n, &types, e);
+    int rc =
+        read_merging(g, kind, pre, &parts, &unigram, &wordpiece, &scores, e) ||
+        read_frame(g, kind, pre, &parts, e) ||
+        read_kinds(g, kind, tokens->n, &types, e);
     parts.kinds = types;
     rc = rc || bpe_open_parts(out, &parts, e) ? -1 : 0;
     free(types);

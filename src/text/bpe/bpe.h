@@ -100,6 +100,13 @@ struct bpe_unigram_parts {
     int32_t unk;          /* the token of unknown characters */
 };
 
+/* What only WordPiece has. Tokens that begin a word are spelled with U+2581
+ * before them, others as they are. Texts are normalised as for BERT: cleaned,
+ * in lower case, without accents. */
+struct bpe_wordpiece_parts {
+    int32_t unk; /* the token of unknown words */
+};
+
 struct bpe_parts {
     const char *name; /* of the file, for messages */
     /* names of the two arrays, for messages */
@@ -116,6 +123,8 @@ struct bpe_parts {
     /* With scores: the model is Unigram (bpe_unigram.h) instead. Tokens of bytes
        may be missing, but only all of them. */
     const struct bpe_unigram_parts *unigram;
+    /* The model is WordPiece, and there are neither merges nor scores. */
+    const struct bpe_wordpiece_parts *wordpiece;
     bool space_prefix;     /* with scores: put a blank before a text, and
                               after each added token in it */
     /* With merges: the tokenizer is Gemma 4's. Tokens are spelled with U+2581
@@ -129,6 +138,10 @@ struct bpe_parts {
     bool ignore_merges;    /* a part that is a token is not merged */
     int32_t before, after; /* ids that frame a text, or -1: see
                               bpe_get_frame */
+    /* A pair of texts has the frame `before`, first text, `after` n_between
+       times, second text, `after`. 0: there is none. At most 2. */
+    size_t n_between;
+    bool pair_types; /* the second text and what follows have type 1 */
 };
 
 /* Create a tokenizer of the kind described at the top. Keeps no reference to

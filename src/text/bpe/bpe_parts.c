@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "text/bpe/bpe_unigram.h"
+#include "text/bpe/bpe_wordpiece.h"
 
 /* Get the next string, and advance. */
 static const char *next_string(struct bpe_strings *s, size_t *n)
@@ -73,8 +74,12 @@ static int read_tokens(struct bpe_load *l, const struct bpe_parts *parts)
         if (parts->scores && kind != BPE_KIND_CONTROL &&
             put_scored(l, kind, (uint32_t)id, text, n))
             return -1;
-        if (parts->scores || (kind != BPE_KIND_NORMAL &&
-                              !(parts->characters && kind != BPE_KIND_CONTROL)))
+        if (parts->wordpiece && kind == BPE_KIND_NORMAL &&
+            wordpiece_put(l, (uint32_t)id, text, n))
+            return -1;
+        if (parts->wordpiece || parts->scores ||
+            (kind != BPE_KIND_NORMAL &&
+             !(parts->characters && kind != BPE_KIND_CONTROL)))
             continue;
         memcpy(l->vocab.p + l->vocab.len, text, n);
         if (bpe_vocab_put(l, n, (uint32_t)id, text) < 0) {
@@ -191,6 +196,29 @@ static int add_frame(struct bpe_load *l, const struct bpe_parts *parts)
     return 0;
 }
 
+static int add_pair(struct bpe_load *l, const struct bpe_parts *parts)
+{
+    enum { MOST = 4 };
+    struct bpe *b = l->b;
+    size_t k = parts->n_between;
+    if (!k || parts->before < 0 || parts->after < 0)
+        return 0;
+    b->pair_ids = malloc(MOST * sizeof *b->pair_ids);
+    if (!b->pair_ids)
+        return err_oom(l->e, MOST * sizeof *b->pair_ids);
+    for (size_t i = 0; i < MOST; i++)
+        b->pair_ids[i] = i ? parts->after : parts->before;
+    b->pair = (struct bpe_pair){.before = b->pair_ids,
+                                .between = b->pair_ids + 1,
+                                .after = b->pair_ids + 1 + k,
+                                .n_before = 1,
+                                .n_between = k,
+                                .n_after = 1,
+                                .n_between_type0 = k,
+                                .types = parts->pair_types};
+    return 0;
+}
+
 /* Read the vocabulary and the merges. */
 static int read_model(struct bpe_load *l, size_t n_bytes)
 {
@@ -199,7 +227,7 @@ static int read_model(struct bpe_load *l, size_t n_bytes)
         return err_set(l->e, QWICK_ERR_MODEL,
                        "%s: %s: %zu merges, %d are the most", l->name,
                        l->merges_name, parts->merges.n, BPE_MAX_ID);
-    if (!parts->scores)
+    if (!parts->scores && !parts->wordpiece)
         bpe_merges_start(l, n_bytes, read_ahead);
     int rc = read_tokens(l, parts);
     if (!rc)
@@ -213,7 +241,7 @@ static int read_model(struct bpe_load *l, size_t n_bytes)
         return -1;
     }
     bpe_merges_vocab_ready(l);
-    return parts->scores ? 0 : read_merges(l);
+    return parts->scores || parts->wordpiece ? 0 : read_merges(l);
 }
 
 /* Find the tokens that are runs of newlines. */
@@ -248,13 +276,16 @@ static int begin_unigram(struct bpe_load *l)
 
 static int begin_model(struct bpe_load *l)
 {
-    return l->parts->unigram  ? begin_unigram(l)
-           : l->parts->scores ? 0
-                              : bpe_find_bytes(l);
+    return l->parts->wordpiece ? wordpiece_begin_parts(l)
+           : l->parts->unigram ? begin_unigram(l)
+           : l->parts->scores  ? 0
+                               : bpe_find_bytes(l);
 }
 
 static int end_model(struct bpe_load *l)
 {
+    if (l->parts->wordpiece)
+        return wordpiece_end(l);
     if (l->parts->unigram)
         return bpe_unigram_end(l);
     return (l->parts->scores && bpe_pieces_end(l)) || bpe_finish(l) ? -1 : 0;
@@ -276,7 +307,7 @@ static int open_with(struct bpe_load *l, struct bpe **out,
     if (!rc && parts->characters)
         l->b->byte_fallback = l->expect_fallback = true;
     if (rc || read_model(l, n) || begin_model(l) || add_tokens(l, parts) ||
-        add_frame(l, parts) || end_model(l))
+        add_frame(l, parts) || add_pair(l, parts) || end_model(l))
         rc = -1;
     if (!rc && parts->characters)
         find_newlines(l);

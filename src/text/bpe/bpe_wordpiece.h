@@ -63,12 +63,13 @@ struct wordpiece {
 
 extern const struct bpe_model bpe_wordpiece;
 
-/* Give l->b an own struct wordpiece, all zeros. NULL with *l->e set. */
-struct wordpiece *wordpiece_begin(struct bpe_load *l);
-/* Find unk_token in the vocabulary, and set w->unk. what: where the file has
- * its name, for messages. */
-int wordpiece_find_unk(struct bpe_load *l, const char *what, const char *p,
-                       size_t n);
+/* ---- bpe_wordpiece_load.c ---- */
+
+/* Prepare the tokenizer for l->parts, whose vocabulary is indexed. */
+int wordpiece_begin_parts(struct bpe_load *l);
+/* Put the normal token p[0..n), n >= 1, of l->parts into the vocabulary.
+ * Returns -1 with *l->e set. */
+int wordpiece_put(struct bpe_load *l, uint32_t id, const char *p, size_t n);
 /* Complete the tokenizer, as struct bpe_maker says. */
 int wordpiece_end(struct bpe_load *l);
 

@@ -1,10 +1,12 @@
-/* Make a WordPiece tokenizer from tokenizer.json. */
+/* Make a WordPiece tokenizer from tokenizer.json, or from the arrays of a GGUF
+ * file. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "text/bpe/bpe_wordpiece.h"
 
-struct wordpiece *wordpiece_begin(struct bpe_load *l)
+/* Give l->b an own struct wordpiece, all zeros. NULL with *l->e set. */
+static struct wordpiece *wordpiece_new(struct bpe_load *l)
 {
     struct wordpiece *w = calloc(1, sizeof *w);
     if (!w) {
@@ -138,7 +140,7 @@ static int check_wordpiece(struct bpe_load *l, const struct json_value *root)
 {
     const struct json_value *normalizer = json_get(root, "normalizer");
     const struct json_value *pre = json_get(root, "pre_tokenizer");
-    if (!wordpiece_begin(l) || check_model(l, json_get(root, "model")))
+    if (!wordpiece_new(l) || check_model(l, json_get(root, "model")))
         return -1;
     if (!bpe_is_null(normalizer) &&
         bpe_check_each(l, normalizer, "normalizers", check_normalizer))
@@ -150,32 +152,26 @@ static int check_wordpiece(struct bpe_load *l, const struct json_value *root)
 
 /* ---- making ---- */
 
-int wordpiece_find_unk(struct bpe_load *l, const char *what, const char *p,
-                       size_t n)
-{
-    struct wordpiece *w = l->b->own;
-    struct buf token = {0};
-    if (buf_append(&token, p, n) ||
-        buf_append(&token, (char[BPE_PAD]){0}, BPE_PAD)) {
-        buf_free(&token);
-        return err_oom(l->e, n);
-    }
-    int32_t id = bpe_find(l->b, &l->table, bpe_hash(l->b->seed, token.data, n),
-                          token.data, n);
-    buf_free(&token);
-    if (id < 0)
-        return err_set(l->e, QWICK_ERR_MODEL,
-                       "%s: %s: \"%s\" is not in the vocabulary", l->name, what,
-                       ERR_SHOW(p, n));
-    w->unk = (uint32_t)id;
-    return 0;
-}
-
 static int find_unk(struct bpe_load *l, const struct json_value *root)
 {
     const struct json_value *unk =
         json_get(json_get(root, "model"), "unk_token");
-    return wordpiece_find_unk(l, "model.unk_token", unk->str, unk->len);
+    struct wordpiece *w = l->b->own;
+    struct buf token = {0};
+    if (buf_append(&token, unk->str, unk->len) ||
+        buf_append(&token, (char[BPE_PAD]){0}, BPE_PAD)) {
+        buf_free(&token);
+        return err_oom(l->e, unk->len);
+    }
+    uint64_t h = bpe_hash(l->b->seed, token.data, unk->len);
+    int32_t id = bpe_find(l->b, &l->table, h, token.data, unk->len);
+    buf_free(&token);
+    if (id < 0)
+        return err_set(l->e, QWICK_ERR_MODEL,
+                       "%s: model.unk_token: \"%s\" is not in the vocabulary",
+                       l->name, ERR_SHOW(unk->str, unk->len));
+    w->unk = (uint32_t)id;
+    return 0;
 }
 
 int wordpiece_end(struct bpe_load *l)
@@ -196,3 +192,43 @@ int wordpiece_end(struct bpe_load *l)
 const struct bpe_maker bpe_maker_wordpiece = {
     "WordPiece", "max_input_chars_per_word", check_wordpiece, find_unk,
     wordpiece_end};
+
+/* ---- arrays ---- */
+
+int wordpiece_put(struct bpe_load *l, uint32_t id, const char *p, size_t n)
+{
+    static const char blank[] = "\xE2\x96\x81", inside[] = "##";
+    char *out = l->vocab.p + l->vocab.len;
+    bool begins = n > 3 && memcmp(p, blank, 3) == 0;
+    size_t cut = begins ? 3 : 0, more = begins ? 0 : 2;
+    if (n - cut + more > BPE_MAX_TOKEN)
+        return err_set(l->e, QWICK_ERR_MODEL, "%s: %s: token %u is too long",
+                       l->name, l->vocab_name, (unsigned)id);
+    /* the length before each string leaves room for the prefix */
+    memcpy(out, inside, more);
+    memcpy(out + more, p + cut, n - cut);
+    if (bpe_vocab_put(l, n - cut + more, id, p)) {
+        *l->e = l->fault.err;
+        return -1;
+    }
+    return 0;
+}
+
+int wordpiece_begin_parts(struct bpe_load *l)
+{
+    struct wordpiece *w = wordpiece_new(l);
+    if (!w)
+        return -1;
+    *w = (struct wordpiece){
+        .steps = {BERT_CLEAN | BERT_HAN | BERT_NFD | BERT_STRIP | BERT_LOWER},
+        .n_steps = 1,
+        .prefix = "##",
+        .n_prefix = 2,
+        .max_chars = 100,
+        .unk = (uint32_t)l->parts->wordpiece->unk,
+        .joined = "##",
+        .n_joined = 2,
+        .joins = true,
+        .cleanup = true};
+    return 0;
+}
