@@ -34,7 +34,7 @@ range(0x1D400, 0x1D44F, (c) => add(c));
 range(0x2000, 0x200F, (c) => add(c, " "));
 range(0x01, 0x08, (c) => add(c, ""));
 range(0x0E, 0x1F, (c) => add(c, ""));
-for (const c of ["\t", "\n", "\f", "\r", "\u0085", "\u2028", "\u3000", "\uFEFF"])
+for (const c of ["\t", "\n", "\f", "\r", "\u0085", "\u2028", "\u2581", "\u3000", "\uFEFF"])
     add(c, " ");
 for (const mark of ["\u0300", "\u0301", "\u0302", "\u0308", "\u030A", "\u3099"])
     for (const base of ["aeiouAEIOUyc", "かきくけこハヒフヘホ"].join(""))
@@ -196,7 +196,9 @@ for (const {name, replace} of list) {
         changed = changed.replace(from, () => to);
     }
     const tokenizer = openReference(changed);
-    const all = name === "bge-m3" ? [...texts, ...makeTexts(300, added, 7)] : texts;
+    // special tokens that only the normal form has: the reference finds them as pieces
+    const own = texts.filter((text) => name === "normalized" || !text.includes("\uFF1C"));
+    const all = name === "bge-m3" ? [...own, ...makeTexts(300, added, 7)] : own;
     const ids = await referenceIds(tokenizer, all);
     for (const [i, text] of all.entries())
         lines.push({variant: name, text, ids: ids[i], decoded: await tokenizer.decode(ids[i], false)});

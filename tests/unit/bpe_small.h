@@ -194,6 +194,25 @@ static inline void put_replaced(struct buf *b, const char *text,
     assert_int_equal(buf_puts(b, at + strlen(from)), 0);
 }
 
+/* Open a tokenizer.json with pairs of texts and their replacements. */
+static inline struct bpe *open_replaced(const struct buf *original,
+                                        const struct json_value *changes)
+{
+    struct buf text = {0};
+    assert_int_equal(buf_append(&text, original->data, original->len + 1), 0);
+    for (size_t i = 0; i < changes->len; i++) {
+        const struct json_value *c = &changes->items[i];
+        struct buf next = {0};
+        put_replaced(&next, text.data, c->items[0].str, c->items[1].str);
+        assert_int_equal(buf_putc(&next, '\0'), 0);
+        buf_free(&text);
+        text = next;
+    }
+    struct bpe *b = open_text(text.data, text.len - 1);
+    buf_free(&text);
+    return b;
+}
+
 /* Append the small tokenizer with `from` replaced by `to`. */
 static inline void put_changed(struct buf *b, const char *from, const char *to)
 {

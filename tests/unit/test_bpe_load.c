@@ -18,8 +18,8 @@ static void test_refused(void **state)
     static const char *const t[][3] = {
         /* from, to, part of the message */
         {"{\"version\"", "[{\"version\"", "test.json: offset"},
-        {"\"type\":\"BPE\"", "\"type\":\"Unigram\"",
-         "model.type: \"Unigram\" is not supported (supported: BPE)"},
+        {"\"type\":\"BPE\"", "\"type\":\"WordLevel\"",
+         "model.type: \"WordLevel\" is not supported (supported: BPE, Unigram)"},
         {"\"type\":\"BPE\",", "", "model.type: missing"},
         {"\"dropout\":null", "\"dropout\":0.1", "model.dropout: 0.1"},
         {"\"unk_token\":null", "\"unk_token\":\"<unk>\"",

@@ -22,20 +22,7 @@ static struct json_doc *variants;
 /* Open the tokenizer with the changes of a variant. */
 static struct bpe *open_variant(const struct json_value *v)
 {
-    struct buf text = {0};
-    const struct json_value *changes = json_get(v, "replace");
-    assert_int_equal(buf_append(&text, original.data, original.len + 1), 0);
-    for (size_t i = 0; i < changes->len; i++) {
-        const struct json_value *c = &changes->items[i];
-        struct buf next = {0};
-        put_replaced(&next, text.data, c->items[0].str, c->items[1].str);
-        assert_int_equal(buf_putc(&next, '\0'), 0);
-        buf_free(&text);
-        text = next;
-    }
-    struct bpe *b = open_text(text.data, text.len - 1);
-    buf_free(&text);
-    return b;
+    return open_replaced(&original, json_get(v, "replace"));
 }
 
 static struct bpe *open_named(const char *name)

@@ -181,13 +181,13 @@ static const char *scan_vocab(struct bpe_load *l, const char *p,
 /* Report that the item at p is not a piece with its score. */
 static const char *bad_piece(struct bpe_load *l, const char *p, const char *end)
 {
-    const char *stop, *kind = kind_of(p, end, &stop);
-    if (!kind)
+    const char *stop;
+    if (!kind_of(p, end, &stop))
         return NULL;
     return FAULT(&l->fault, p + 1,
-                 "%s: model.vocab: piece %zu is %s, not a text and a number",
-                 l->name, l->n_scores,
-                 strcmp(kind, "an array") == 0 ? "another array" : kind);
+                 "%s: model.vocab: piece %zu is not an array of a text and a "
+                 "number",
+                 l->name, l->n_scores);
 }
 
 /* Skip the digits at p. Returns the position after them, or NULL if there are
