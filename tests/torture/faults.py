@@ -497,7 +497,7 @@ def tokenizer_cases(base):
     for pattern in ("", "(", "[", "a{99999999}", "(?<=a)", "(a*)*b", "x" * 100000, 7, None):
         yield case("pattern %.20r" % pattern,
                    setter("pre_tokenizer", "pretokenizers", 0, "pattern", value={"Regex": pattern}))
-    for kind in ("WordPiece", "WordLevel", "bpe"):
+    for kind in ("WordPiece", "Unigram", "WordLevel", "bpe"):
         yield case("model %s" % kind, setter("model", "type", value=kind))
     yield from json_cases(base, TOKENIZER, command=TEXT)
     yield from file_cases(base, TOKENIZER, True, command=TEXT)
