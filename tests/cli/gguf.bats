@@ -426,7 +426,7 @@ kv['qwen3.attention.sliding_window_pattern'] = [4, 3]" "$T/demo.gguf"
 
 @test "tokenizers of other kinds, and with bad metadata" {
     K=tokenizer.ggml
-    refused "kv['$K.model'][1] = b'rwkv'" '"rwkv" is not supported ("gpt2", byte-level BPE, "llama", SentencePiece, "t5", Unigram, and "gemma4", BPE of characters, are)'
+    refused "kv['$K.model'][1] = b'rwkv'" '"rwkv" is not supported ("gpt2", byte-level BPE, "llama", SentencePiece, "t5", Unigram, "bert", WordPiece, and "gemma4", BPE of characters, are)'
     refused "kv['$K.model'][1] = b'llama'" "$K.scores: missing"
     refused "kv['$K.model'][1] = b'llama'; kv['$K.scores'] = [9, (6, [0.0] * 319)]" \
         "$K.scores: 319 of them, but 320"
