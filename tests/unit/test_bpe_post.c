@@ -142,6 +142,105 @@ static void other_templates_are_refused(void **state)
     refused(many, "too many tokens");
 }
 
+/* ---- pairs --------------------------------------------------------------- */
+
+#define AT(name, type) \
+    "{\"SpecialToken\":{\"id\":\"" name "\",\"type_id\":" type "}}"
+#define PLACE(id, type) \
+    "{\"Sequence\":{\"id\":\"" id "\",\"type_id\":" type "}}"
+#define PAIR(pair)                                                           \
+    "{\"type\":\"TemplateProcessing\",\"single\":[" TEXT "],\"pair\":[" pair \
+    "],\"special_tokens\":{" TOKEN("c", "6135") "," TOKEN("s", "6136") "}}"
+#define FIXED(type)                                                     \
+    "{\"type\":\"" type "\",\"sep\":[\"s\",6136],\"cls\":[\"c\",6135]," \
+    "\"trim_offsets\":true,\"add_prefix_space\":false}"
+
+/* want: the ids before, between and after, -1 after each group. */
+static void check_pair(const char *post, const int32_t *want, size_t n_type0,
+                       bool types)
+{
+    struct bpe *b = open_with(post);
+    struct bpe_pair p;
+    struct qwick_err e;
+    assert_ok(bpe_get_pair(b, &p, &e), &e);
+    const int32_t *ids[] = {p.before, p.between, p.after};
+    const size_t n[] = {p.n_before, p.n_between, p.n_after};
+    for (size_t group = 0; group < 3; group++, want++)
+        for (size_t i = 0; *want >= 0 || i < n[group]; i++, want++) {
+            assert_true(i < n[group]);
+            assert_int_equal(ids[group][i], *want);
+        }
+    assert_int_equal(p.n_between_type0, n_type0);
+    assert_int_equal(p.types, types);
+    bpe_close(b);
+}
+
+static void pairs(void **state)
+{
+    const int32_t bert[] = {6135, -1, 6136, -1, 6136, -1};
+    const int32_t roberta[] = {6135, -1, 6136, 6136, -1, 6136, -1};
+    const int32_t one[] = {-1, 6136, -1, -1}, none[] = {-1, -1, -1};
+    check_pair(FIXED("BertProcessing"), bert, 1, true);
+    check_pair(FIXED("RobertaProcessing"), roberta, 2, false);
+    check_pair(PAIR(AT("c", "0") "," PLACE("A", "0") "," AT("s", "0") "," PLACE(
+                   "B", "1") "," AT("s", "1")),
+               bert, 1, true);
+    check_pair(PAIR(AT("c", "0") "," PLACE("A", "0") "," AT("s", "0") "," AT(
+                   "s", "1") "," PLACE("B", "1") "," AT("s", "1")),
+               roberta, 1, true);
+    check_pair(PAIR(AT("c", "0") "," PLACE("A", "0") "," AT("s", "0") "," AT(
+                   "s", "0") "," PLACE("B", "0") "," AT("s", "0")),
+               roberta, 2, false);
+    check_pair(PAIR(PLACE("A", "0") "," AT("s", "1") "," PLACE("B", "1")), one,
+               0, true);
+    check_pair(PAIR(PLACE("A", "0") "," PLACE("B", "1")), none, 0, true);
+    /* the frame of one text */
+    const int32_t cls[] = {6135}, sep[] = {6136};
+    check(FIXED("BertProcessing"), cls, 1, sep, 1);
+    check(FIXED("RobertaProcessing"), cls, 1, sep, 1);
+}
+
+static void no_pair(const char *post, const char *why)
+{
+    struct bpe *b = open_with(post);
+    struct bpe_pair p;
+    struct bpe_frame f;
+    struct qwick_err e;
+    assert_int_equal(bpe_get_frame(b, &f, NULL), 0);
+    assert_int_equal(bpe_get_pair(b, &p, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_MODEL);
+    assert_null(p.before);
+    if (!strstr(e.msg, why))
+        fail_msg("%s", e.msg);
+    bpe_close(b);
+}
+
+static void other_pairs_are_refused(void **state)
+{
+    no_pair("null", "no frame for pairs");
+    no_pair(BYTE_LEVEL, "no frame for pairs");
+    no_pair(TEMPLATE("[" TEXT "]", EOS), "pair: has no place for the texts");
+    no_pair(PAIR(PLACE("A", "0")), "no place for the texts");
+    no_pair(PAIR(PLACE("B", "0") "," PLACE("A", "1")),
+            "piece 0: texts that are not A and then B");
+    no_pair(PAIR(PLACE("A", "0") "," PLACE("A", "1")), "piece 1: the text");
+    no_pair(PAIR(PLACE("A", "0") "," PLACE("C", "1")), "not A or B");
+    no_pair(PAIR(PLACE("A", "1") "," PLACE("B", "1")), "type_ids");
+    no_pair(PAIR(PLACE("A", "0") "," PLACE("B", "2")), "type_ids");
+    no_pair(PAIR(AT("c", "1") "," PLACE("A", "0") "," PLACE("B", "1")),
+            "type_ids");
+    no_pair(PAIR(PLACE("A", "0") "," PLACE("B", "1") "," AT("s", "0")),
+            "type_ids");
+    no_pair(PAIR(PLACE("A", "0") "," AT("s", "1") "," AT("s", "0") "," PLACE(
+                "B", "1")),
+            "type_ids");
+    refused("{\"type\":\"BertProcessing\",\"sep\":[\"s\",6136]}",
+            "cls or sep: an id that the tokenizer does not have");
+    refused("{\"type\":\"BertProcessing\",\"sep\":[\"s\",99999],\"cls\":"
+            "[\"c\",6135]}",
+            "cls or sep");
+}
+
 static int setup(void **state)
 {
     return map_open(&demo, "models/demo/tokenizer.json", NULL);
@@ -159,6 +258,8 @@ int main(void)
         cmocka_unit_test(nothing_is_added),
         cmocka_unit_test(templates_add_tokens),
         cmocka_unit_test(other_templates_are_refused),
+        cmocka_unit_test(pairs),
+        cmocka_unit_test(other_pairs_are_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

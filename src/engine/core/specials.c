@@ -91,9 +91,10 @@ void specials_close(struct specials *s)
 int specials_map_tokenizer(const struct checkpoint *ck, struct map *map,
                            const char **name, bool *found, struct qwick_err *e)
 {
-    static const char *const names[] = {"tokenizer.json", "tekken.json"};
+    static const char *const names[] = {"tokenizer.json", "tekken.json",
+                                        "vocab.txt"};
     *found = false;
-    for (size_t i = 0; i < 2 && !*found; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof *names && !*found; i++) {
         *name = names[i];
         if (checkpoint_map(ck, *name, map, found, e))
             return -1;
@@ -119,6 +120,8 @@ int specials_open_tokenizer(const struct specials *s,
     text = (const char *)map.data;
     int rc = strcmp(name, "tekken.json") == 0
                  ? bpe_open_tekken(out, path, text, map.size, e)
+             : strcmp(name, "vocab.txt") == 0
+                 ? bpe_open_vocab(out, path, text, map.size, &s->beside, e)
                  : bpe_open_beside(out, path, text, map.size, &s->beside, e);
     map_close(&map);
     return rc;

@@ -32,14 +32,14 @@ int specials_open(struct specials *out, const struct checkpoint *ck,
                   struct qwick_err *e);
 void specials_close(struct specials *s);
 
-/* Map the tokenizer's file: tokenizer.json, or Mistral's tekken.json if that is
- * missing. *name is the file's, also if there is neither (then *found is
- * false). */
+/* Map the tokenizer's file: tokenizer.json, or if that is missing Mistral's
+ * tekken.json, or BERT's vocab.txt. *name is the file's, also if there is none
+ * (then *found is false). */
 int specials_map_tokenizer(const struct checkpoint *ck, struct map *map,
                            const char **name, bool *found, struct qwick_err *e);
 
-/* Create the tokenizer of tokenizer.json and these files, or of tekken.json
- * alone. *out is NULL if there is neither. */
+/* Create the tokenizer of tokenizer.json or vocab.txt and these files, or of
+ * tekken.json alone. *out is NULL if there is none. */
 int specials_open_tokenizer(const struct specials *s,
                             const struct checkpoint *ck, struct bpe **out,
                             struct qwick_err *e);

@@ -65,6 +65,11 @@ struct bpe_beside {
 int bpe_open_beside(struct bpe **out, const char *name, const char *text,
                     size_t n, const struct bpe_beside *beside,
                     struct qwick_err *e);
+/* Create a WordPiece tokenizer from a whole vocab.txt, the settings in the
+ * other files, and those that transformers has for BertTokenizer. */
+int bpe_open_vocab(struct bpe **out, const char *name, const char *text,
+                   size_t n, const struct bpe_beside *beside,
+                   struct qwick_err *e);
 /* Create a tokenizer from a whole tekken.json. Keeps no reference to text. */
 int bpe_open_tekken(struct bpe **out, const char *name, const char *text,
                     size_t n, struct qwick_err *e);

@@ -231,27 +231,36 @@ static int put_step(struct bert_step *s, uint32_t cp, const char *p, size_t n)
     return n ? buf_append(s->out, p, n) : buf_puts(s->out, "\xEF\xBF\xBD");
 }
 
-/* Append the ASCII text p[0..n). */
-static int put_ascii(struct bert_step *s, const char *p, size_t n)
+/* What a step makes of ASCII. */
+#define DROPPED 0x80
+static void fill_ascii(unsigned step, uint8_t ascii[128])
 {
-    if (buf_reserve(s->out, n))
-        return -1;
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)p[i];
+    for (unsigned c = 0; c < 128; c++) {
         unsigned class = bert_class(c);
-        if (s->step & BERT_CLEAN && class & (C_REMOVED | C_SPACE)) {
-            if (class & C_REMOVED)
-                continue;
-            c = ' ';
-        }
-        if (s->n_marks && put_marks(s))
-            return -1;
-        if (s->step & BERT_LOWER && class & C_CHANGES)
-            c += 'a' - 'A';
-        if (s->out->len == s->out->cap && buf_reserve(s->out, n - i))
-            return -1;
-        s->out->data[s->out->len++] = (char)c;
+        bool lower = step & BERT_LOWER && class & C_CHANGES;
+        ascii[c] = (uint8_t)(lower ? c + ('a' - 'A') : c);
+        if (step & BERT_CLEAN && class & (C_REMOVED | C_SPACE))
+            ascii[c] = class & C_REMOVED ? DROPPED : ' ';
     }
+}
+
+/* Append the ASCII text p[0..n). */
+static int put_ascii(struct bert_step *s, const uint8_t ascii[128],
+                     const char *p, size_t n)
+{
+    while (n > 0 && ascii[(unsigned char)*p] == DROPPED) {
+        p++;
+        n--;
+    }
+    if ((n > 0 && s->n_marks && put_marks(s)) || buf_reserve(s->out, n))
+        return -1;
+    char *out = s->out->data + s->out->len;
+    for (size_t i = 0; i < n; i++) {
+        uint8_t c = ascii[(unsigned char)p[i]];
+        *out = (char)c;
+        out += c != DROPPED;
+    }
+    s->out->len = (size_t)(out - s->out->data);
     return 0;
 }
 
@@ -259,14 +268,16 @@ int bert_normalise(unsigned step, const char *p, size_t n, struct buf *out,
                    struct qwick_err *e)
 {
     struct bert_step s = {.step = step, .out = out, .e = e};
+    uint8_t ascii[128];
     int rc = 0;
     if (step & BERT_NFC)
         return unicode_nfc(out, p, n, e);
+    fill_ascii(step, ascii);
     for (size_t i = 0, len; i < n && !rc; i += len) {
         uint32_t cp = 0xFFFD;
         len = utf8_ascii(p + i, n - i);
         if (len) {
-            rc = put_ascii(&s, p + i, len);
+            rc = put_ascii(&s, ascii, p + i, len);
             continue;
         }
         len = utf8_decode(p + i, n - i, &cp, NULL);

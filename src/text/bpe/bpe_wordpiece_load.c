@@ -178,6 +178,10 @@ int wordpiece_end(struct bpe_load *l)
 {
     struct bpe *b = l->b;
     struct wordpiece *w = b->own;
+    if (!bpe_has(b, (int32_t)w->unk))
+        return err_set(l->e, QWICK_ERR_MODEL,
+                       "%s: %s: has no token %u, the one of unknown words",
+                       l->name, l->vocab_name, (unsigned)w->unk);
     b->words = l->table;
     l->table = (struct hashmap){0};
     for (size_t i = 0; i < b->size; i++) {
