@@ -175,7 +175,7 @@ static int bad_record(struct job *j, struct text *r, const char *where,
                       const struct qwick_err *e)
 {
     struct buf text = {0};
-    bool line = texts_form(j->a) != TEXTS_WHOLE;
+    bool line = j->a->lines || j->a->jsonl;
     int status = 0;
     if (record_message(&text, where, e->msg)) {
         status = msg_oom();
