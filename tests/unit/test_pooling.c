@@ -9,10 +9,15 @@
 #include "tempdir.h"
 #include "tensors_file.h"
 
-#define T "{\"path\": \"\", \"type\": \"sentence_transformers.models.Transformer\"}"
-#define P "{\"path\": \"1_P\", \"type\": \"sentence_transformers.models.Pooling\"}"
-#define N "{\"path\": \"9_N\", \"type\": \"sentence_transformers.models.Normalize\"}"
-#define D(X) "{\"path\": \"" X "\", \"type\": \"sentence_transformers.models.Dense\"}"
+#define T \
+    "{\"path\": \"\", \"type\": \"sentence_transformers.models.Transformer\"}"
+#define P \
+    "{\"path\": \"1_P\", \"type\": \"sentence_transformers.models.Pooling\"}"
+#define N                            \
+    "{\"path\": \"9_N\", \"type\": " \
+    "\"sentence_transformers.models.Normalize\"}"
+#define D(X) \
+    "{\"path\": \"" X "\", \"type\": \"sentence_transformers.models.Dense\"}"
 
 /* A causal model without a tokenizer, or the demo model, with these modules. */
 static void checkpoint(const char *from, const char *modules,
@@ -191,9 +196,9 @@ static void skipped_tokens_do_not_count(void **state)
             pooling_add(&modes, &t, WIDE, rows + 2 * WIDE, 2, ROWS - 2);
             pooling_finish(&modes, &t, WIDE, out);
             for (size_t k = 0; k < WIDE; k++)
-                assert_true(fabs((double)out[k] -
-                                 pooled(modes.v[0], rows, ROWS, from, WIDE,
-                                        k)) <= 1e-7);
+                assert_true(fabs((double)out[k] - pooled(modes.v[0], rows, ROWS,
+                                                         from, WIDE, k)) <=
+                            1e-7);
         }
 }
 
@@ -220,17 +225,16 @@ static void nans_are_not_lost(void **state)
 static void put_dense(const char *dir, const char *config, const float *w,
                       const float *bias, size_t n_out, size_t n_in)
 {
-    const struct st_out_tensor t[] = {
-        {.name = "linear.bias",
-         .dtype = DT_F32,
-         .rank = 1,
-         .shape = {n_out},
-         .data = (const unsigned char *)bias},
-        {.name = "linear.weight",
-         .dtype = DT_F32,
-         .rank = 2,
-         .shape = {n_out, n_in},
-         .data = (const unsigned char *)w}};
+    const struct st_out_tensor t[] = {{.name = "linear.bias",
+                                       .dtype = DT_F32,
+                                       .rank = 1,
+                                       .shape = {n_out},
+                                       .data = (const unsigned char *)bias},
+                                      {.name = "linear.weight",
+                                       .dtype = DT_F32,
+                                       .rank = 2,
+                                       .shape = {n_out, n_in},
+                                       .data = (const unsigned char *)w}};
     char path[64];
     snprintf(path, sizeof path, "%s/config.json", dir);
     temp_put(path, config);
@@ -300,7 +304,8 @@ static void check_dense(const char *act, bool has_bias, bool normalise)
             size += fabs((double)w2[i * OUT + k] * mid[k]);
         }
         /* sums in f32 of at most 256 numbers */
-        assert_true(fabs((double)v[i] - tanh(sum)) <= 256 * 0x1p-24 * (size + 1));
+        assert_true(fabs((double)v[i] - tanh(sum)) <=
+                    256 * 0x1p-24 * (size + 1));
     }
     qwick_embedder_free(m);
     qwick_engine_close(eng);
@@ -447,9 +452,8 @@ static void broken_files_about_texts_are_refused(void **state)
 
 /* ---- texts --------------------------------------------------------------- */
 
-static size_t encode(const struct qwick_embedder *m,
-                     struct qwick_embed_text t, int32_t **ids,
-                     size_t *dropped)
+static size_t encode(const struct qwick_embedder *m, struct qwick_embed_text t,
+                     int32_t **ids, size_t *dropped)
 {
     size_t n;
     struct qwick_err e;
@@ -465,9 +469,9 @@ static void reads(const struct qwick_embedder *m,
                   const char *text, const char *want)
 {
     int32_t *a, *b;
-    size_t n = encode(m, (struct qwick_embed_text){.text = text,
-                                                   .instruct = instruct},
-                      &a, NULL);
+    size_t n =
+        encode(m, (struct qwick_embed_text){.text = text, .instruct = instruct},
+               &a, NULL);
     size_t k = encode(plain, (struct qwick_embed_text){.text = want}, &b, NULL);
     assert_int_equal(n, k);
     assert_memory_equal(a, b, n * sizeof *a);
@@ -475,9 +479,9 @@ static void reads(const struct qwick_embedder *m,
     free(b);
 }
 
-#define PROMPTS                                                       \
-    "{\"prompts\": {\"query\": \"task: search | query: \", "          \
-    "\"document\": \"title: none | text: \"}, "                       \
+#define PROMPTS                                              \
+    "{\"prompts\": {\"query\": \"task: search | query: \", " \
+    "\"document\": \"title: none | text: \"}, "              \
     "\"default_prompt_name\": %s}"
 
 static void prompts_go_before_texts(void **state)
@@ -524,8 +528,8 @@ static void prompts_can_be_left_out(void **state)
     snprintf(text, sizeof text, PROMPTS, "null");
     temp_put("config_sentence_transformers.json", text);
     struct qwick_engine *eng = open_temp(true, 0);
-    struct qwick_embedder *m = embedder(
-        eng, &(struct qwick_embed_options){.prompt_name = "query"});
+    struct qwick_embedder *m =
+        embedder(eng, &(struct qwick_embed_options){.prompt_name = "query"});
     n = encode(m, (struct qwick_embed_text){.text = "list files"}, &ids, NULL);
     struct qwick_err e;
     assert_ok(qwick_tokenize(eng, "task: search | query: ", 22, false, &prompt,
@@ -542,8 +546,8 @@ static void prompts_can_be_left_out(void **state)
     free(rows);
     rows = states_of(demo, ids + 1, n - 1, &d);
     for (size_t k = 0; k < d; k++)
-        assert_true(fabs((double)v[k] - pooled(POOLING_MEAN, rows, n - 1, 0, d,
-                                               k)) <= 1e-5);
+        assert_true(fabs((double)v[k] -
+                         pooled(POOLING_MEAN, rows, n - 1, 0, d, k)) <= 1e-5);
     free(rows);
     free(ids);
     free(prompt);
@@ -679,8 +683,7 @@ static void vectors_of_encoders_are_the_goldens(void **state)
         bool exact = i % 2, gguf = i / 2 % 2;
         const char *name = encoders[i / 4];
         read_golden(&g, name, "pooled");
-        snprintf(path, sizeof path, FAMILIES "%s%s", name,
-                 gguf ? ".gguf" : "");
+        snprintf(path, sizeof path, FAMILIES "%s%s", name, gguf ? ".gguf" : "");
         struct qwick_engine *eng =
             engine_with(.model = path, .exact = exact, .threads = 2);
         struct qwick_embedder *m =
@@ -712,10 +715,12 @@ static void encoders_take_whole_texts(void **state)
         for (size_t c = 0; c < 4; c++) {
             struct qwick_engine *eng =
                 engine_with(.model = path, .exact = true, .threads = 1 + c % 2,
-                            .prefill_chunk = c == 2 ? 1 : c == 3 ? 16 : 0);
+                            .prefill_chunk = c == 2   ? 1
+                                             : c == 3 ? 16
+                                                      : 0);
             struct qwick_embedder *m = embedder(
-                eng, &(struct qwick_embed_options){.normalize = true,
-                                                   .max_batch = c == 1 ? 3 : 0});
+                eng, &(struct qwick_embed_options){
+                         .normalize = true, .max_batch = c == 1 ? 3 : 0});
             d = qwick_embedder_dim(m);
             if (c == 0) {
                 want = malloc(TEXTS * d * sizeof *want);
@@ -762,11 +767,12 @@ static void interrupted_steps_go_on(void **state)
         if (!models[i])
             checkpoint(bare, "[" T "," P "]", "{}");
         const char *path = models[i] ? models[i] : temp_dir;
-        struct qwick_engine *eng = engine_with(
-            .model = path, .exact = true, .threads = 2, .prefill_chunk = 16);
-        struct qwick_embedder *m = embedder(
-            eng, &(struct qwick_embed_options){.progress = stop_soon,
-                                               .interrupt = &stop_flag});
+        struct qwick_engine *eng =
+            engine_with(.model = path, .exact = true, .threads = 2,
+                        .prefill_chunk = 16);
+        struct qwick_embedder *m =
+            embedder(eng, &(struct qwick_embed_options){
+                              .progress = stop_soon, .interrupt = &stop_flag});
         stop_flag = 0;
         stop_at = -1;
         embed(m, ids, 90, want);
@@ -816,8 +822,8 @@ static void scores_of_cross_encoders_are_the_goldens(void **state)
                                  item = {.tokens = g.ids, .n = g.n};
         struct qwick_reranker *r = reranker(eng, true);
         assert_ok(qwick_rerank(r, &raw, 1, &e), &e);
-        double error = fabs(raw.score - (double)g.want[0]) /
-                       fabs((double)g.want[0]);
+        double error =
+            fabs(raw.score - (double)g.want[0]) / fabs((double)g.want[0]);
         print_message("xlmr-rerank%s%s: %.1e\n", i / 2 ? ".gguf" : "",
                       exact ? " exact" : "", error);
         /* the documented bounds of logits */

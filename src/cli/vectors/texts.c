@@ -110,9 +110,9 @@ static int from_ids(struct run *r)
             status = hand_out(r, &item, s, n);
         s += n + (s[n] == '\n');
     }
-    return status || r->number ? status
-                               : opt_usage(r->t->p->verb,
-                                           "--prompt-ids: no token ids");
+    return status || r->number
+               ? status
+               : opt_usage(r->t->p->verb, "--prompt-ids: no token ids");
 }
 
 /* The ids of a text, which may have two segments. */

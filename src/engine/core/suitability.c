@@ -1,7 +1,7 @@
 /* Whether a checkpoint suits a task. config.json says what only a classifier, a
- * text encoder, or a model without a head, is for. Qwen3, Qwen3-Embedding and Qwen3-Reranker
- * are all Qwen3ForCausalLM there, so we look for other signs of each kind, and
- * warn if a checkpoint has none. */
+ * text encoder, or a model without a head, is for. Qwen3, Qwen3-Embedding and
+ * Qwen3-Reranker are all Qwen3ForCausalLM there, so we look for other signs of
+ * each kind, and warn if a checkpoint has none. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
