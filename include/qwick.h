@@ -1604,10 +1604,13 @@ QWICK_API int qwick_choose(struct qwick_engine *eng,
 
 /* ---- embeddings and reranking ---------------------------------------- */
 
-/* Turns texts into vectors. The vector of a text is the hidden state of its
- * last token after the last norm, as Qwen3-Embedding defines it. Many texts
- * share a pass, and a shared beginning is evaluated once. With exact, the
- * vector of a text equals bit by bit the vector of that text alone. */
+/* Turns texts into vectors, as sentence-transformers does with the checkpoint:
+ * by the modules of modules.json, or what a GGUF file says. Without either, the
+ * vector of a text is the hidden state of its last token after the last norm; of
+ * a text encoder, the mean of all tokens' states. Many texts share a pass; where
+ * only the last token of a decoder counts, a shared beginning is evaluated once.
+ * With exact, the vector of a text equals bit by bit the vector of that text
+ * alone. */
 struct qwick_embedder;
 
 struct qwick_embed_options {
@@ -1616,7 +1619,8 @@ struct qwick_embed_options {
                                    maximum */
     size_t max_batch;           /* texts that are evaluated jointly, 0: 64 */
     size_t dim;                 /* keep only the first dim numbers of a vector
-                                   (Matryoshka), 0: all d_model */
+                                   (Matryoshka), 0: truncate_dim of
+                                   config_sentence_transformers.json, or all */
     bool normalize;             /* scale vectors to length 1; default true */
     qwick_progress_fn progress; /* gets tokens done and all tokens of the
                                    call */
@@ -1663,12 +1667,15 @@ struct qwick_embed_text {
     const char *text;
     size_t n_text;
     const char *instruct; /* for a query: the task that it serves; "Instruct:
-                             TASK\nQuery:" is put before the text. NULL: the
-                             text is a document */
+                             TASK\nQuery:" is put before the text, in place
+                             of a prompt. NULL: the text is a document */
     size_t n_instruct;
     bool allow_special; /* text such as "<|im_end|>" becomes the added token */
     bool truncate;      /* cut the end of a text that does not fit the context;
-                           otherwise QWICK_ERR_CONTEXT */
+                           otherwise QWICK_ERR_CONTEXT. A text that is only
+                           longer than max_seq_length of
+                           sentence_bert_config.json, with n_ctx 0, is cut in
+                           any case if n_dropped is given */
 };
 
 /* Write the ids of a text to embed to *ids. The tokenizer's post-processor adds

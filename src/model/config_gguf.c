@@ -658,8 +658,8 @@ static int set_biases(struct config *c, const struct gguf *g)
     c->o_bias = in_some_layer(c, g, "attn_output.bias");
     c->mlp_bias = in_some_layer(c, g, "ffn_down.bias");
     c->select_bias = in_some_layer(c, g, "exp_probs_b.bias");
-    c->norm_bias = c->norm_bias ||
-                   st_find(gguf_tensors(g), "token_embd_norm.bias");
+    c->norm_bias =
+        c->norm_bias || st_find(gguf_tensors(g), "token_embd_norm.bias");
     return 0;
 }
 

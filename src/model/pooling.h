@@ -72,25 +72,26 @@ struct pooling {
                             but for cls and lasttoken */
     struct dense dense[POOLING_MAX_DENSE]; /* [n_dense] in order */
     size_t n_dense;
-    size_t width;   /* numbers of a vector after all modules */
-    size_t max_seq; /* max_seq_length: longer texts are cut; 0: not said */
-    bool lower;     /* do_lower_case: texts become lower case first */
+    size_t width;        /* numbers of a vector after all modules */
+    size_t max_seq;      /* max_seq_length: longer texts are cut; 0: not said */
+    bool lower;          /* do_lower_case: texts become lower case first */
     size_t truncate_dim; /* of a vector, the first numbers that are kept by
                             default; 0: all */
     size_t dims[POOLING_MAX_DIMS]; /* [n_dims] lengths that the model was
                                       trained for (Matryoshka) */
     size_t n_dims;
     struct json_doc *doc; /* of config_sentence_transformers.json, or NULL */
-    const struct json_value *prompts; /* of doc: an object of strings, or NULL */
-    const struct json_value *prompt;  /* of prompts: what texts get by default,
-                                         or NULL */
+    const struct json_value
+        *prompts;                    /* of doc: an object of strings, or NULL */
+    const struct json_value *prompt; /* of prompts: what texts get by default,
+                                        or NULL */
 };
 
-/* Read all of it but weights. QWICK_ERR_MODEL, with the file, the module and the
- * value, for what is not supported: other modules, activations or weights. A
- * checkpoint without modules.json, or with an empty one, has the defaults of its
- * kind: an encoder takes the mean of all tokens, a decoder the last token. Call
- * pooling_close also after a failure. */
+/* Read all of it but weights. QWICK_ERR_MODEL, with the file, the module and
+ * the value, for what is not supported: other modules, activations or weights.
+ * A checkpoint without modules.json, or with an empty one, has the defaults of
+ * its kind: an encoder takes the mean of all tokens, a decoder the last token.
+ * Call pooling_close also after a failure. */
 int pooling_read(struct pooling *p, const struct checkpoint *ck,
                  const struct config *c, struct qwick_err *e);
 /* Read the weights of Dense modules. *p must not move afterwards. */
@@ -111,13 +112,14 @@ enum pooling_gguf {
 };
 enum pooling_gguf pooling_gguf(const struct gguf *g);
 
-/* Apply the Dense modules to n vectors x [n, modes.n * d_model]. The caller frees
- * *out [n, p->width]. s: of the model, for its work memory. */
+/* Apply the Dense modules to n vectors x [n, modes.n * d_model]. The caller
+ * frees *out [n, p->width]. s: of the model, for its work memory. */
 int pooling_dense(const struct pooling *p, const struct model *m,
                   struct scratch *s, const float *x, size_t n, float **out,
                   struct qwick_err *e);
 
-/* ---- pooling_sums.c ------------------------------------------------------- */
+/* ---- pooling_sums.c -------------------------------------------------------
+ */
 
 /* The states that a pass must compute for these modes. */
 enum span_rows pooling_rows(const struct pooling_modes *modes,
@@ -130,8 +132,8 @@ struct pooled {
     double *acc;   /* [modes.n * d] */
 };
 
-/* Add the states of tokens [at, at + n) f32 [n, d], in order of tokens. The sums
- * do not depend on the pieces. Before the first ones, acc is all zeros. */
+/* Add the states of tokens [at, at + n) f32 [n, d], in order of tokens. The
+ * sums do not depend on the pieces. Before the first ones, acc is all zeros. */
 void pooling_add(const struct pooling_modes *modes, struct pooled *t, size_t d,
                  const float *rows, size_t at, size_t n);
 /* Write the results [modes.n * d], when all states have been added. */

@@ -231,8 +231,7 @@ struct dense_job {
     size_t n;
 };
 
-static void dense_rows(void *ctx, struct par_team *team, int tid,
-                       int n_threads)
+static void dense_rows(void *ctx, struct par_team *team, int tid, int n_threads)
 {
     const struct dense_job *j = ctx;
     const struct dense *d = j->d;

@@ -23,14 +23,16 @@ int pooling_open_json(struct pooling_file *f, const struct checkpoint *ck,
 int pooling_open_config(struct pooling_file *f, const struct checkpoint *ck,
                         const char *dir, struct qwick_err *e);
 
-/* ---- pooling_texts.c ------------------------------------------------------ */
+/* ---- pooling_texts.c ------------------------------------------------------
+ */
 
 /* Read sentence_bert_config.json, config_sentence_transformers.json, and the
  * lengths of vectors. */
 int pooling_read_texts(struct pooling *p, const struct checkpoint *ck,
                        struct qwick_err *e);
 
-/* ---- pooling_dense.c ------------------------------------------------------ */
+/* ---- pooling_dense.c ------------------------------------------------------
+ */
 
 /* Read config.json of a Dense module in the directory dir of the checkpoint.
  * Its input has p->width numbers; p->width becomes that of its output. */

@@ -65,8 +65,7 @@ static void add_token(enum pooling_mode mode, double *acc,
         break;
     }
     if (i >= skipped(t))
-        add_row(acc, row, d,
-                mode == POOLING_WEIGHTED_MEAN ? (double)i + 1 : 1);
+        add_row(acc, row, d, mode == POOLING_WEIGHTED_MEAN ? (double)i + 1 : 1);
 }
 
 void pooling_add(const struct pooling_modes *modes, struct pooled *t, size_t d,

@@ -19,10 +19,9 @@ static int read_limits(struct pooling *p, const struct section *s,
 static int read_transformer(struct pooling *p, const struct checkpoint *ck,
                             struct qwick_err *e)
 {
-    static const char *const names[] = {"sentence_bert_config.json",
-                                        "sentence_roberta_config.json",
-                                        "sentence_distilbert_config.json",
-                                        "sentence_xlm-roberta_config.json"};
+    static const char *const names[] = {
+        "sentence_bert_config.json", "sentence_roberta_config.json",
+        "sentence_distilbert_config.json", "sentence_xlm-roberta_config.json"};
     bool found = false;
     int rc = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names && !rc && !found; i++) {
@@ -52,8 +51,8 @@ static int read_prompts(struct pooling *p, const struct section *s,
 {
     static const char key[] = "default_prompt_name";
     const struct json_value *name = json_member(s->v, key);
-    if (check_prompts(s, e) || section_opt_size(s, "truncate_dim", 0, MAX_DIM,
-                                                &p->truncate_dim, e))
+    if (check_prompts(s, e) ||
+        section_opt_size(s, "truncate_dim", 0, MAX_DIM, &p->truncate_dim, e))
         return -1;
     p->prompts = json_member(s->v, "prompts");
     if (!name)
@@ -116,9 +115,8 @@ static int read_card_dims(struct pooling *p, const struct checkpoint *ck,
     bool found;
     if (checkpoint_map_small(ck, "README.md", &map, &found, e))
         return -1;
-    const char *at = found && map.size ? memmem(map.data, map.size, key,
-                                                strlen(key))
-                                       : NULL;
+    const char *at =
+        found && map.size ? memmem(map.data, map.size, key, strlen(key)) : NULL;
     if (at) {
         char list[512];
         const char *end = (const char *)map.data + map.size;
@@ -138,8 +136,8 @@ int pooling_read_texts(struct pooling *p, const struct checkpoint *ck,
                        struct qwick_err *e)
 {
     struct pooling_file f;
-    int rc = pooling_open_json(&f, ck, NULL,
-                               "config_sentence_transformers.json", e);
+    int rc =
+        pooling_open_json(&f, ck, NULL, "config_sentence_transformers.json", e);
     p->doc = f.doc;
     if (!rc && f.s.v)
         rc = read_prompts(p, &f.s, e);

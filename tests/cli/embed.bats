@@ -107,7 +107,7 @@ PY
          len(o[2]["embedding"]) == 5 and
          all(abs(x / sum(y * y for y in o[1]["embedding"]) ** 0.5 - z) < 1e-7
              for x, z in zip(o[1]["embedding"], o[2]["embedding"]))'
-    fails 2 "--dim 257: the model's vectors have 256" embed --dim 257 a
+    fails 2 "dim: 257 asked for, the model's vectors have 256" embed --dim 257 a
 }
 
 @test "--instruct makes queries, a record may have its own" {
@@ -408,30 +408,15 @@ module() {
         [[ $stderr == "qwick: $T/st/"* ]]
         fails 3 "$3" quantize -m "$T/st" -o "$T/q"
     }
-    refused "[$t, $p]" '{"pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true, "pooling_mode_lasttoken": false}' \
-        "1_Pooling/config.json: pooling_mode_mean_tokens: must be false (only pooling_mode_lasttoken is supported), is true"
-    refused "[$t, $p]" '{"pooling_mode_cls_token": true, "pooling_mode_lasttoken": true}' \
-        "pooling_mode_cls_token: must be false"
     refused "[$t, $p]" '{"pooling_mode_lasttoken": true, "pooling_mode_new": 1}' "pooling_mode_new: must be false"
-    refused "[$t, $p]" '{"pooling_mode_lasttoken": 1}' "pooling_mode_lasttoken: must be true or false, is 1"
-    refused "[$t, $p]" '{"pooling_mode_lasttoken": false}' "pooling_mode_lasttoken: must be true"
-    refused "[$t, $p]" '{}' "pooling_mode_lasttoken: must be true (others are not supported), is missing"
-    refused "[$t, $p]" '{"pooling_mode": "mean"}' 'pooling_mode: must be "lasttoken" (others are not supported), is "mean"'
-    refused "[$t, $p]" '{"pooling_mode": ["lasttoken", "mean"]}' 'pooling_mode: must be "lasttoken"'
-    refused "[$t, $p]" '{"pooling_mode": "lasttoken", "pooling_mode_lasttoken": false}' "pooling_mode_lasttoken: must be true"
-    refused "[$t, $p]" '[]' "1_Pooling/config.json: must be a JSON object"
-    refused "[$t, $p]" '{' "1_Pooling/config.json"
+    refused "[$t, $p]" '{"pooling_mode": "first"}' "pooling_mode: must be cls, max, mean, mean_sqrt_len_tokens, weightedmean or lasttoken"
     refused "[$t, $p]" '' "1_Pooling/config.json: no such file, but modules.json names it"
-    refused "[$t, $p, $(module Dense 2_Dense)]" "$last" \
-        "modules.json: module 2: type: must be sentence_transformers' Normalize (others are not supported), is \"sentence_transformers.models.Dense\""
-    refused "[$t, $p, $n, $n]" "$last" "has more than 3 modules"
+    refused "[$t, $p, $(module LSTM 2_LSTM)]" "$last" \
+        "modules.json: module 2: type: must be sentence_transformers' Dense or Normalize (others are not supported), is \"sentence_transformers.models.LSTM\""
     refused "[$t]" "$last" "has no module for pooling"
     refused "[$t, $n]" "$last" "module 1: type: must be sentence_transformers' Pooling"
-    refused "[$p, $t]" "$last" "module 0: type: must be sentence_transformers' Transformer"
     refused "[$(module Transformer 0_Transformer), $p]" "$last" "module 0: path: must be \"\""
     refused "[{\"path\": \"\", \"type\": \"own.Transformer\"}, $p]" "$last" "module 0: type"
-    refused "[{\"path\": \"\"}, $p]" "$last" "module 0: type: must be sentence_transformers' Transformer (others are not supported), is missing"
-    refused "[null, $p]" "$last" "module 0: type"
     # the path comes from the file
     mkdir "$T/1_Pooling"
     echo "$last" >"$T/1_Pooling/config.json"
@@ -441,29 +426,96 @@ module() {
         [[ $stderr == *"not a plain file name" || $stderr == *"path: must be the name of a directory"* ]]
     done
     refused "[$t, {\"type\": \"sentence_transformers.models.Pooling\"}]" "$last" "module 1: path: must be the name"
-    for bad in 1 '"x"' '{"a": 1}' null; do
-        refused "$bad" "$last" "modules.json: must be a list of modules"
-    done
+    refused '"x"' "$last" "modules.json: must be a list of modules"
     refused '[' "$last" "modules.json"
-    modules "[]"
-    echo '{"max_seq_length": 8192, "do_lower_case": true}' >"$T/st/sentence_bert_config.json"
-    fails 3 "sentence_bert_config.json: do_lower_case: must be false" embed -m "$T/st" a
     # other verbs need no vectors
-    modules "[$t, $p]" '{"pooling_mode_mean_tokens": true}'
     q logits -m "$T/st" a >/dev/null
 }
 
-@test "a prompt that sentence-transformers puts before each text is a warning" {
+@test "modules.json: other modes of pooling" {
+    t=$(module Transformer) p=$(module Pooling 1_Pooling) n=$(module Normalize)
+    [ "$(q embed '#' | jget 'o["tokens"]')" = 1 ]
+    modules "[$t, $p, $n]" '{"pooling_mode_cls_token": true}'
+    # the first token alone has the state of the last token of one token
+    equal "$(q embed --exact -m "$T/st" '# list' | jget 'o["embedding"]')" \
+        "$(q embed --exact '#' | jget 'o["embedding"]')"
+    # two modes make a longer vector
+    modules "[$t, $p, $n]" '{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": true}'
+    [ "$(q embed -m "$T/st" 'list files' | jget 'len(o["embedding"])')" = 512 ]
+    [ "$(q embed -m "$T/st" --dim 300 'list files' 2>/dev/null | jget 'len(o["embedding"])')" = 300 ]
+    fails 2 "dim: 513 asked for, the model's vectors have 512" embed -m "$T/st" --dim 513 a
+    # texts share passes, in any order and in pieces
+    seq 40 | tr '\n' ' ' >"$T/long"
+    want=$(q embed --exact -m "$T/st" a "$(<"$T/long")" "list files")
+    for o in "--prefill-chunk 1" "--prefill-chunk 3" "--max-batch 1" "-t 1"; do
+        # shellcheck disable=SC2086
+        equal "$(q embed --exact -m "$T/st" $o a "$(<"$T/long")" "list files")" "$want"
+    done
+    fails 3 "vectors are not made of the last token only, which the result would not have" \
+        quantize -m "$T/st" -o "$T/q"
+    [ ! -e "$T/q" ]
+}
+
+@test "prompts of config_sentence_transformers.json" {
     modules "[]"
-    warned() {
-        echo "$1" >"$T/st/config_sentence_transformers.json"
-        run -0 --separate-stderr q embed -m "$T/st" a
-    }
-    warned '{"prompts": {"query": "Instruct: x\nQuery:", "document": ""}, "default_prompt_name": "query"}'
-    [ "$stderr" = "qwick: warning: $T/st: config_sentence_transformers.json: default_prompt_name: \"query\": texts do not get this prompt" ]
-    for c in '{"prompts": {"query": "x"}, "default_prompt_name": null}' \
-        '{"prompts": {"document": ""}, "default_prompt_name": "document"}' '{}'; do
-        warned "$c"
-        [ -z "$stderr" ]
+    prompts() { printf '{"prompts": {"query": "task: find | query: ", "document": "text: "}, "default_prompt_name": %s}' "$1" >"$T/st/config_sentence_transformers.json"; }
+    prompts '"document"'
+    run -0 --separate-stderr q embed --exact -m "$T/st" "list files"
+    [ -z "$stderr" ]
+    equal "$output" "$(q embed --exact "text: list files")"
+    equal "$(q embed --exact -m "$T/st" --prompt-name query "list files")" "$(q embed --exact "task: find | query: list files")"
+    equal "$(q embed --exact -m "$T/st" --instruct find "list files")" "$(q embed --exact --instruct find "list files")"
+    prompts null
+    equal "$(q embed --exact -m "$T/st" "list files")" "$(q embed --exact "list files")"
+    fails 2 'prompt name: "q": the model'"'"'s prompts are query, document' embed -m "$T/st" --prompt-name q a
+    fails 2 'prompt name: "query": the model has none' embed --prompt-name query a
+    fails 2 "--prompt-name: cannot be combined with --instruct" embed -m "$T/st" --prompt-name query --instruct x a
+    # a record's instruct takes the place of the prompt
+    printf '%s\n' '{"text":"list files","instruct":"find"}' '{"text":"list files"}' >"$T/in"
+    q embed --exact -m "$T/st" --prompt-name query --jsonl -i "$T/in" >"$T/out"
+    equal "$(sed -n 1p "$T/out")" "$(q embed --exact --instruct find "list files")"
+    equal "$(sed -n 2p "$T/out")" "$(q embed --exact "task: find | query: list files")"
+}
+
+@test "max_seq_length of sentence_bert_config.json cuts texts, with a warning" {
+    modules "[]"
+    echo '{"max_seq_length": 4, "do_lower_case": true}' >"$T/st/sentence_bert_config.json"
+    run -0 --separate-stderr q embed --exact -m "$T/st" "A B C D E F" "A B" "a b c d x y"
+    [ "$stderr" = "qwick: warning: texts that were cut to the model's max_seq_length: 2 (-v names them)" ]
+    echo "$output" | jlines '[r["tokens"] for r in o] == [4, 2, 4] and o[0]["dropped_tokens"] >= 2 and
+        "dropped_tokens" not in o[1] and o[0]["embedding"] == o[2]["embedding"]'
+    run -0 --separate-stderr q embed -v -m "$T/st" "A B C D E F"
+    [[ $stderr == *"argument 1: the last "* ]]
+    run -0 --separate-stderr q embed --truncate -m "$T/st" "A B C D E F"
+    [ -z "$stderr" ]
+    # a context that is asked for counts instead
+    fails 4 "do not fit the context of 5" embed -c 5 -m "$T/st" "A B C D E F"
+    equal "$(q embed --exact -c 100 -m "$T/st" "A B C D E F")" "$(q embed --exact "a b c d e f")"
+}
+
+@test "--prompt-ids: sequences as they are" {
+    a=$(q tokenize "list files") b=$(q tokenize "show disk usage")
+    equal "$(q embed --exact --prompt-ids "$a")" "$(q embed --exact "list files")"
+    equal "$(q embed --exact --prompt-ids "$a"$'\n\n'"${b// /, }"$'\n')" \
+        "$(q embed --exact "list files" "show disk usage")"
+    printf '{"id":1,"prompt_ids":[%s]}\n{"text":"list files"}\n{"prompt_ids":[1,"2"]}\n{"prompt_ids":[]}\n{"prompt_ids":[999999]}\n' \
+        "${a// /, }" >"$T/in"
+    run -1 --separate-stderr q embed --exact --jsonl -i "$T/in"
+    echo "$output" | jlines 'o[0]["embedding"] == o[1]["embedding"] and o[0]["id"] == 1 and
+        all("prompt_ids: not an array of token ids" in r["error"] for r in o[2:4]) and
+        "id 999999 is not below" in o[4]["error"]'
+    # a checkpoint without a tokenizer
+    [ "$(q embed -m "$MODELS/embedding-names" --prompt-ids 1,2,3 | jget 'o["tokens"]')" = 3 ]
+    for bad in "" " " $'\n'; do
+        fails 2 "--prompt-ids: no token ids" embed --prompt-ids "$bad"
+    done
+    fails 2 '--prompt-ids: token 2: "x" is not a token id' embed --prompt-ids "1 x"
+    fails 2 '"2|3" is not a token id' embed --prompt-ids "1 2|3"
+    fails 2 "is not below the vocabulary's" embed --prompt-ids "999999"
+    fails 4 "do not fit the context" embed -c 2 --prompt-ids "1 2 3"
+    fails 2 "--prompt-ids: cannot be combined with a text" embed --prompt-ids 1 a
+    for o in "--instruct x" "--prompt-name x" "--truncate" "--lines" "--jsonl" "-f x"; do
+        # shellcheck disable=SC2086
+        fails 2 "cannot be combined with" embed --prompt-ids 1 $o
     done
 }

@@ -207,7 +207,7 @@ tensors.append(["output.weight"] + copy.copy(t[1:]))'
     changed 'kv["qwen3.pooling_type"] = [4, 4]' "$T/demo.gguf"
     run -0 --separate-stderr q rerank -m "$T/bad.gguf" -q x a b
     [ -z "$stderr" ]
-    refused 'kv["qwen3.pooling_type"] = [4, 1]' "qwen3.pooling_type: 1 is not supported"
+    refused 'kv["qwen3.pooling_type"] = [4, 5]' "qwen3.pooling_type: 5 is not supported"
     changed 'kv["general.sampling.temp"] = [6, 0.6]'
     a=$(q -m "$T/bad.gguf" --prompt-ids $IDS -n 9 --seed 1 --json | jget 'o["tokens"]')
     b=$(q -m "$T/bad.gguf" --prompt-ids $IDS -n 9 --temp 0.6 --seed 1 --json | jget 'o["tokens"]')

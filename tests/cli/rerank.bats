@@ -241,6 +241,52 @@ PY
     fails 1 "not finite" rerank -m "$T/nan-reranker" -q x a
 }
 
+@test "--raw-scores prints logits" {
+    q rerank --exact --json -q "list files" "${DOCS[@]}" >"$T/scores"
+    q rerank --exact --json --raw-scores -q "list files" "${DOCS[@]}" >"$T/raw"
+    python3 - "$T" <<'PY'
+import json, math, sys
+scores, raw = (json.load(open(sys.argv[1] + "/" + n))["results"] for n in ("scores", "raw"))
+assert [r["index"] for r in raw] == [r["index"] for r in scores]
+assert all(abs(1 / (1 + math.exp(-a["score"])) - b["score"]) < 1e-12 for a, b in zip(raw, scores))
+PY
+    # all documents are printed, whatever their signs, and a threshold is a logit
+    [ "$(q rerank --raw-scores -q "list files" "${DOCS[@]}" | wc -l)" -eq 4 ]
+    [ "$(q rerank --raw-scores --top 3 -q "list files" "${DOCS[@]}" | wc -l)" -eq 3 ]
+    p=$(jget '"%.17f" % o["results"][1]["score"]' <"$T/raw")
+    [ "$(q rerank --exact --raw-scores --threshold "$p" -q "list files" "${DOCS[@]}" | wc -l)" -eq 2 ]
+    fails 2 "--threshold: must be from 0 to 1 without --raw-scores, is -1" rerank --threshold -1 -q x a
+}
+
+@test "--prompt-ids: sequences as they are" {
+    pre=$'<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
+    post=$'<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n'
+    middle='<Instruct>: find a command
+<Query>: list files
+<Document>: '
+    for i in 0 1 2; do
+        ids+="$(q tokenize "$pre") $(q tokenize --no-special "$middle${DOCS[i]}") $(q tokenize "$post")"$'\n'
+    done
+    want=$(q rerank --exact -q "list files" --instruct "find a command" "${DOCS[@]::3}")
+    equal "$(q rerank --exact --prompt-ids "$ids" | cut -f 1,2)" "$(cut -f 1,2 <<<"$want")"
+    q rerank --exact --json --prompt-ids "$ids" | jget 'o["results"]' >"$T/out"
+    python3 - "$T/out" "$ids" <<'PY'
+import ast, sys
+got = {r["index"]: r for r in ast.literal_eval(open(sys.argv[1]).read())}
+for i, line in enumerate(sys.argv[2].splitlines()):
+    ids = [int(x) for x in line.split()]
+    assert got[i + 1]["prompt_ids"] == ids and got[i + 1]["tokens"] == len(ids)
+PY
+    # segments mean nothing to a model without types
+    equal "$(q rerank --exact --prompt-ids "1 2 | 3" | cut -f 1)" "$(q rerank --exact --prompt-ids "1,2,3" | cut -f 1)"
+    fails 2 "--prompt-ids: no token ids" rerank --prompt-ids ""
+    fails 2 "--prompt-ids: no token ids" rerank --prompt-ids "| 1"
+    fails 2 'token 3: "|" is not a token id' rerank --prompt-ids "1 | 2 | 3"
+    fails 2 "is not below the vocabulary's" rerank --prompt-ids "1 | 999999"
+    fails 2 "--prompt-ids: cannot be combined with --query" rerank --prompt-ids 1 -q x
+    fails 2 "--prompt-ids: cannot be combined with a text" rerank --prompt-ids 1 a
+}
+
 @test "a classifier is refused where its head does not fit" {
     two="tensors['score.weight'][1] = [2, 256]; tensors['score.weight'][2] *= 2"
     classifier two "$two; config['id2label'] = {'0': 'no', '1': 'yes'}"

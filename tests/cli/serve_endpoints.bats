@@ -9,6 +9,7 @@ setup_file() {
     serve_start main --exact --embeddings
     small_demo "$D/embedder"
     echo '{}' >"$D/embedder/modules.json"
+    echo '{"prompts": {"query": "task: find | query: "}}' >"$D/embedder/config_sentence_transformers.json"
     serve_start embed --exact -m "$D/embedder"
     T=$D demo_as reranker
     serve_start rerank --exact -m "$D/reranker"
@@ -73,6 +74,9 @@ for address, args in (embedder, ["-m", D + "/embedder"]), (s, []):
     few = verb("embed", "--exact", *args, "--dim", "64", texts[0])
     d = good(address, "/v1/embeddings", {"input": texts[0], "dimensions": 64})["data"][0]["embedding"]
     assert len(d) == 64 and (not few or d == few[0]["embedding"]), d[:3]
+want = verb("embed", "--exact", "-m", D + "/embedder", "--prompt-name", "query", texts[0])[0]
+got = good(embedder, "/v1/embeddings", {"input": texts[0], "prompt_name": "query"})
+assert got["data"][0]["embedding"] == want["embedding"] and got["usage"]["prompt_tokens"] == want["tokens"]
 many = good(embedder, "/v1/embeddings", {"input": ["text %d" % i for i in range(300)]})
 assert [d["index"] for d in many["data"]] == list(range(300))
 PY
@@ -83,7 +87,8 @@ PY
 for body in ({}, {"input": None}, {"input": 1}, {"input": {}}, {"input": [{}]}, {"input": ["a", 1]}, {"input": []},
              {"input": [-1]}, {"input": [999999]}, {"input": [1.5]}, {"input": "list files " * 3000}):
     refused(embedder, "/v1/embeddings", body, param="input" if body else None)
-for name, v in ("encoding_format", "int8"), ("encoding_format", 1), ("dimensions", 0), ("dimensions", 257), ("dimensions", "a"):
+for name, v in ("encoding_format", "int8"), ("encoding_format", 1), ("dimensions", 0), ("dimensions", 257), ("dimensions", "a"), \
+        ("prompt_name", 1), ("prompt_name", "document"):
     refused(embedder, "/v1/embeddings", {"input": "a", name: v}, param=name)
 # a chat asks an encoder for what it is not made for
 refused(embedder, "/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]}) \
@@ -105,10 +110,13 @@ for path in "/v1/rerank", "/rerank":
     assert [(r["index"], r["relevance_score"]) for r in dicts["results"]] == want[:2]
     assert [r["document"]["text"] for r in dicts["results"]] == [docs[i] for i, _ in want[:2]]
     assert len(good(reranker, path, {"query": "list files", "documents": docs, "top_n": 99})["results"]) == 4
+    logits = good(reranker, path, {"query": "list files", "documents": docs, "raw_scores": True})["results"]
+    assert all(abs(1 / (1 + math.exp(-r["relevance_score"])) - w) < 1e-12 and r["index"] == i for r, (i, w) in zip(logits, want))
 for body, param in (({"documents": docs}, "query"), ({"query": "a"}, "documents"), ({"query": 1, "documents": docs}, "query"),
                     ({"query": "a", "documents": []}, "documents"), ({"query": "a", "documents": [1]}, "documents"),
                     ({"query": "a", "documents": "x"}, "documents"), ({"query": "a", "documents": docs, "top_n": -1}, "top_n"),
                     ({"query": "a", "documents": docs, "return_documents": "x"}, "return_documents"),
+                    ({"query": "a", "documents": docs, "raw_scores": 1}, "raw_scores"),
                     ({"query": "list files " * 3000, "documents": docs}, None)):
     refused(reranker, "/v1/rerank", body, param=param)
 PY

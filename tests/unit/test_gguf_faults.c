@@ -373,7 +373,7 @@ static void bad_integers(void **state)
         {".attention.key_length", INT32_MIN},
         {".context_length", 0},
         {".context_length", -1},
-        {".pooling_type", 1},
+        {".pooling_type", 5},
         {".pooling_type", -1},
         {".vocab_size", 1},
         {".vocab_size", 1 << 30},

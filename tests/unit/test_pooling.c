@@ -9,10 +9,15 @@
 #include "tempdir.h"
 #include "tensors_file.h"
 
-#define T "{\"path\": \"\", \"type\": \"sentence_transformers.models.Transformer\"}"
-#define P "{\"path\": \"1_P\", \"type\": \"sentence_transformers.models.Pooling\"}"
-#define N "{\"path\": \"9_N\", \"type\": \"sentence_transformers.models.Normalize\"}"
-#define D(X) "{\"path\": \"" X "\", \"type\": \"sentence_transformers.models.Dense\"}"
+#define T \
+    "{\"path\": \"\", \"type\": \"sentence_transformers.models.Transformer\"}"
+#define P \
+    "{\"path\": \"1_P\", \"type\": \"sentence_transformers.models.Pooling\"}"
+#define N                            \
+    "{\"path\": \"9_N\", \"type\": " \
+    "\"sentence_transformers.models.Normalize\"}"
+#define D(X) \
+    "{\"path\": \"" X "\", \"type\": \"sentence_transformers.models.Dense\"}"
 
 /* A causal model without a tokenizer, or the demo model, with these modules. */
 static void checkpoint(const char *from, const char *modules,
@@ -191,9 +196,9 @@ static void skipped_tokens_do_not_count(void **state)
             pooling_add(&modes, &t, WIDE, rows + 2 * WIDE, 2, ROWS - 2);
             pooling_finish(&modes, &t, WIDE, out);
             for (size_t k = 0; k < WIDE; k++)
-                assert_true(fabs((double)out[k] -
-                                 pooled(modes.v[0], rows, ROWS, from, WIDE,
-                                        k)) <= 1e-7);
+                assert_true(fabs((double)out[k] - pooled(modes.v[0], rows, ROWS,
+                                                         from, WIDE, k)) <=
+                            1e-7);
         }
 }
 
@@ -220,17 +225,16 @@ static void nans_are_not_lost(void **state)
 static void put_dense(const char *dir, const char *config, const float *w,
                       const float *bias, size_t n_out, size_t n_in)
 {
-    const struct st_out_tensor t[] = {
-        {.name = "linear.bias",
-         .dtype = DT_F32,
-         .rank = 1,
-         .shape = {n_out},
-         .data = (const unsigned char *)bias},
-        {.name = "linear.weight",
-         .dtype = DT_F32,
-         .rank = 2,
-         .shape = {n_out, n_in},
-         .data = (const unsigned char *)w}};
+    const struct st_out_tensor t[] = {{.name = "linear.bias",
+                                       .dtype = DT_F32,
+                                       .rank = 1,
+                                       .shape = {n_out},
+                                       .data = (const unsigned char *)bias},
+                                      {.name = "linear.weight",
+                                       .dtype = DT_F32,
+                                       .rank = 2,
+                                       .shape = {n_out, n_in},
+                                       .data = (const unsigned char *)w}};
     char path[64];
     snprintf(path, sizeof path, "%s/config.json", dir);
     temp_put(path, config);
@@ -300,7 +304,8 @@ static void check_dense(const char *act, bool has_bias, bool normalise)
             size += fabs((double)w2[i * OUT + k] * mid[k]);
         }
         /* sums in f32 of at most 256 numbers */
-        assert_true(fabs((double)v[i] - tanh(sum)) <= 256 * 0x1p-24 * (size + 1));
+        assert_true(fabs((double)v[i] - tanh(sum)) <=
+                    256 * 0x1p-24 * (size + 1));
     }
     qwick_embedder_free(m);
     qwick_engine_close(eng);
@@ -447,9 +452,8 @@ static void broken_files_about_texts_are_refused(void **state)
 
 /* ---- texts --------------------------------------------------------------- */
 
-static size_t encode(const struct qwick_embedder *m,
-                     struct qwick_embed_text t, int32_t **ids,
-                     size_t *dropped)
+static size_t encode(const struct qwick_embedder *m, struct qwick_embed_text t,
+                     int32_t **ids, size_t *dropped)
 {
     size_t n;
     struct qwick_err e;
@@ -465,9 +469,9 @@ static void reads(const struct qwick_embedder *m,
                   const char *text, const char *want)
 {
     int32_t *a, *b;
-    size_t n = encode(m, (struct qwick_embed_text){.text = text,
-                                                   .instruct = instruct},
-                      &a, NULL);
+    size_t n =
+        encode(m, (struct qwick_embed_text){.text = text, .instruct = instruct},
+               &a, NULL);
     size_t k = encode(plain, (struct qwick_embed_text){.text = want}, &b, NULL);
     assert_int_equal(n, k);
     assert_memory_equal(a, b, n * sizeof *a);
@@ -475,9 +479,9 @@ static void reads(const struct qwick_embedder *m,
     free(b);
 }
 
-#define PROMPTS                                                       \
-    "{\"prompts\": {\"query\": \"task: search | query: \", "          \
-    "\"document\": \"title: none | text: \"}, "                       \
+#define PROMPTS                                              \
+    "{\"prompts\": {\"query\": \"task: search | query: \", " \
+    "\"document\": \"title: none | text: \"}, "              \
     "\"default_prompt_name\": %s}"
 
 static void prompts_go_before_texts(void **state)
@@ -524,8 +528,8 @@ static void prompts_can_be_left_out(void **state)
     snprintf(text, sizeof text, PROMPTS, "null");
     temp_put("config_sentence_transformers.json", text);
     struct qwick_engine *eng = open_temp(true, 0);
-    struct qwick_embedder *m = embedder(
-        eng, &(struct qwick_embed_options){.prompt_name = "query"});
+    struct qwick_embedder *m =
+        embedder(eng, &(struct qwick_embed_options){.prompt_name = "query"});
     n = encode(m, (struct qwick_embed_text){.text = "list files"}, &ids, NULL);
     struct qwick_err e;
     assert_ok(qwick_tokenize(eng, "task: search | query: ", 22, false, &prompt,
@@ -542,8 +546,8 @@ static void prompts_can_be_left_out(void **state)
     free(rows);
     rows = states_of(demo, ids + 1, n - 1, &d);
     for (size_t k = 0; k < d; k++)
-        assert_true(fabs((double)v[k] - pooled(POOLING_MEAN, rows, n - 1, 0, d,
-                                               k)) <= 1e-5);
+        assert_true(fabs((double)v[k] -
+                         pooled(POOLING_MEAN, rows, n - 1, 0, d, k)) <= 1e-5);
     free(rows);
     free(ids);
     free(prompt);
@@ -622,9 +626,248 @@ static void modules_change_the_identity(void **state)
     assert_true(id[0][0] != id[1][0] && id[0][1] != id[1][1]);
 }
 
+/* ---- text encoders ------------------------------------------------------- */
+
+#define FAMILIES "tests/golden/families/"
+
+struct golden {
+    int32_t ids[512];
+    size_t n, n_want;
+    float want[256]; /* [n_want] "pooled", or "score" */
+};
+
+static void read_golden(struct golden *g, const char *model, const char *name)
+{
+    char path[200];
+    struct st_set *set;
+    struct qwick_err e;
+    snprintf(path, sizeof path, FAMILIES "%s/expected.safetensors", model);
+    assert_ok(st_open_file(&set, path, &e), &e);
+    const struct st_tensor *ids = st_find(set, "input_ids"),
+                           *want = st_find(set, name);
+    assert_non_null(ids);
+    assert_non_null(want);
+    g->n = ids->n_bytes / 8;
+    g->n_want = want->n_bytes / 4;
+    assert_true(g->n <= 512 && g->n_want <= 256);
+    for (size_t i = 0; i < g->n; i++) {
+        int64_t id;
+        memcpy(&id, ids->data + 8 * i, 8);
+        g->ids[i] = (int32_t)id;
+    }
+    memcpy(g->want, want->data, want->n_bytes);
+    st_close(set);
+}
+
+static double distance(const float *a, const float *b, size_t n)
+{
+    double ab = 0, aa = 0, bb = 0;
+    for (size_t k = 0; k < n; k++) {
+        ab += (double)a[k] * (double)b[k];
+        aa += (double)a[k] * (double)a[k];
+        bb += (double)b[k] * (double)b[k];
+    }
+    return 1 - ab / sqrt(aa * bb);
+}
+
+static const char *const encoders[] = {"bert-cls", "embeddinggemma",
+                                       "modernbert", "xlmr"};
+enum { N_ENCODERS = sizeof encoders / sizeof *encoders };
+
+static void vectors_of_encoders_are_the_goldens(void **state)
+{
+    struct golden g;
+    float v[256];
+    for (size_t i = 0; i < 4 * N_ENCODERS; i++) {
+        char path[200];
+        bool exact = i % 2, gguf = i / 2 % 2;
+        const char *name = encoders[i / 4];
+        read_golden(&g, name, "pooled");
+        snprintf(path, sizeof path, FAMILIES "%s%s", name, gguf ? ".gguf" : "");
+        struct qwick_engine *eng =
+            engine_with(.model = path, .exact = exact, .threads = 2);
+        struct qwick_embedder *m =
+            embedder(eng, &(struct qwick_embed_options){.normalize = true});
+        assert_int_equal(qwick_embedder_dim(m), g.n_want);
+        embed(m, g.ids, g.n, v);
+        double error = distance(v, g.want, g.n_want);
+        print_message("%s%s%s: 1 - cosine %.1e\n", name, gguf ? ".gguf" : "",
+                      exact ? " exact" : "", error);
+        /* the documented bounds */
+        assert_true(error <= (exact ? 1e-10 : 1e-5));
+        qwick_embedder_free(m);
+        qwick_engine_close(eng);
+    }
+}
+
+/* Texts of unequal lengths share passes. With exact, each vector is that of the
+ * text alone. */
+static void encoders_take_whole_texts(void **state)
+{
+    enum { TEXTS = 30 };
+    for (size_t i = 0; i < N_ENCODERS; i++) {
+        char path[200];
+        snprintf(path, sizeof path, FAMILIES "%s", encoders[i]);
+        int32_t *ids[TEXTS];
+        size_t n[TEXTS], d;
+        float *want = NULL, *v = NULL;
+        struct qwick_embed_item items[TEXTS];
+        for (size_t c = 0; c < 4; c++) {
+            struct qwick_engine *eng =
+                engine_with(.model = path, .exact = true, .threads = 1 + c % 2,
+                            .prefill_chunk = c == 2   ? 1
+                                             : c == 3 ? 16
+                                                      : 0);
+            struct qwick_embedder *m = embedder(
+                eng, &(struct qwick_embed_options){
+                         .normalize = true, .max_batch = c == 1 ? 3 : 0});
+            d = qwick_embedder_dim(m);
+            if (c == 0) {
+                want = malloc(TEXTS * d * sizeof *want);
+                v = malloc(TEXTS * d * sizeof *v);
+            }
+            for (size_t t = 0; t < TEXTS; t++) {
+                n[t] = t % 7 == 3 ? 100 : 1 + t * 5 % 23;
+                ids[t] = new_ids(n[t], (uint32_t)t);
+                items[t] = (struct qwick_embed_item){ids[t], n[t], v + t * d};
+                if (c == 0)
+                    embed(m, ids[t], n[t], want + t * d);
+            }
+            assert_int_equal(qwick_embed(m, items, TEXTS, NULL), 0);
+            assert_memory_equal(v, want, TEXTS * d * sizeof *v);
+            for (size_t t = 0; t < TEXTS; t++)
+                free(ids[t]);
+            qwick_embedder_free(m);
+            qwick_engine_close(eng);
+        }
+        free(v);
+        free(want);
+    }
+}
+
+static volatile int stop_flag;
+static int stop_at; /* calls of the progress function */
+
+static void stop_soon(void *ctx, size_t n_done, size_t n_total)
+{
+    (void)ctx;
+    assert_true(n_done <= n_total);
+    if (stop_at-- == 0)
+        stop_flag = 1;
+}
+
+/* A step that was interrupted can go on, with the same result. */
+static void interrupted_steps_go_on(void **state)
+{
+    static const char *const models[] = {FAMILIES "bert-cls",
+                                         FAMILIES "modernbert", NULL};
+    for (size_t i = 0; i < 3; i++) {
+        int32_t *ids = new_ids(90, 4);
+        float want[256], v[256];
+        if (!models[i])
+            checkpoint(bare, "[" T "," P "]", "{}");
+        const char *path = models[i] ? models[i] : temp_dir;
+        struct qwick_engine *eng =
+            engine_with(.model = path, .exact = true, .threads = 2,
+                        .prefill_chunk = 16);
+        struct qwick_embedder *m =
+            embedder(eng, &(struct qwick_embed_options){
+                              .progress = stop_soon, .interrupt = &stop_flag});
+        stop_flag = 0;
+        stop_at = -1;
+        embed(m, ids, 90, want);
+        const struct qwick_embed_item item = {ids, 90, v};
+        size_t stopped = 0;
+        for (int at = 0; at < 4; at++) {
+            bool more = true;
+            struct qwick_err e;
+            stop_at = at;
+            qwick_embed_begin(m, &item, 1);
+            while (more)
+                if (qwick_embed_step(m, &more, &e)) {
+                    assert_int_equal(e.code, QWICK_ERR_INTERRUPTED);
+                    stop_flag = 0;
+                    stopped++;
+                }
+            assert_memory_equal(v, want, qwick_embedder_dim(m) * sizeof *v);
+        }
+        assert_true(stopped >= 1);
+        qwick_embedder_free(m);
+        qwick_engine_close(eng);
+        free(ids);
+    }
+}
+
+static struct qwick_reranker *reranker(struct qwick_engine *eng, bool raw)
+{
+    const struct qwick_rerank_options o = {.size = sizeof o, .raw_scores = raw};
+    struct qwick_reranker *r;
+    struct qwick_err e;
+    assert_ok(qwick_reranker_create(&r, eng, NULL, 0, &o, &e), &e);
+    return r;
+}
+
+static void scores_of_cross_encoders_are_the_goldens(void **state)
+{
+    struct golden g;
+    struct qwick_err e;
+    read_golden(&g, "xlmr-rerank", "score");
+    for (size_t i = 0; i < 4; i++) {
+        bool exact = i % 2;
+        struct qwick_engine *eng =
+            engine_with(.model = i / 2 ? FAMILIES "xlmr-rerank.gguf"
+                                       : FAMILIES "xlmr-rerank",
+                        .exact = exact, .threads = 2);
+        struct qwick_rerank_item raw = {.tokens = g.ids, .n = g.n},
+                                 item = {.tokens = g.ids, .n = g.n};
+        struct qwick_reranker *r = reranker(eng, true);
+        assert_ok(qwick_rerank(r, &raw, 1, &e), &e);
+        double error =
+            fabs(raw.score - (double)g.want[0]) / fabs((double)g.want[0]);
+        print_message("xlmr-rerank%s%s: %.1e\n", i / 2 ? ".gguf" : "",
+                      exact ? " exact" : "", error);
+        /* the documented bounds of logits */
+        assert_true(error <= (exact ? 2e-5 : 1.2e-2));
+        qwick_reranker_free(r);
+        r = reranker(eng, false);
+        assert_ok(qwick_rerank(r, &item, 1, &e), &e);
+        assert_true(fabs(item.score - 1 / (1 + exp(-raw.score))) <= 1e-7);
+        qwick_reranker_free(r);
+        qwick_engine_close(eng);
+    }
+}
+
+static void encoders_are_refused_where_they_do_not_fit(void **state)
+{
+    struct qwick_err e;
+    struct qwick_embedder *m;
+    struct qwick_reranker *r;
+    const struct qwick_rerank_options o = {
+        .size = sizeof o, .instruct = "x", .n_instruct = 1};
+    struct qwick_engine *eng = engine_with(.model = FAMILIES "xlmr-rerank");
+    assert_int_equal(qwick_embedder_create(&m, eng, NULL, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_MODEL);
+    assert_int_equal(qwick_reranker_create(&r, eng, "q", 1, &o, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_USAGE);
+    qwick_engine_close(eng);
+    eng = engine_with(.model = FAMILIES "xlmr-rerank.gguf");
+    assert_int_equal(qwick_embedder_create(&m, eng, NULL, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_MODEL);
+    qwick_engine_close(eng);
+    eng = engine_with(.model = FAMILIES "xlmr");
+    assert_int_equal(qwick_reranker_create(&r, eng, NULL, 0, NULL, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_MODEL);
+    qwick_engine_close(eng);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(vectors_of_encoders_are_the_goldens),
+        cmocka_unit_test(encoders_take_whole_texts),
+        cmocka_unit_test(interrupted_steps_go_on),
+        cmocka_unit_test(scores_of_cross_encoders_are_the_goldens),
+        cmocka_unit_test(encoders_are_refused_where_they_do_not_fit),
         cmocka_unit_test(modes_are_those_of_sentence_transformers),
         cmocka_unit_test(skipped_tokens_do_not_count),
         cmocka_unit_test(nans_are_not_lost),

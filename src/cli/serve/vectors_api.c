@@ -159,7 +159,7 @@ int embeddings_prepare(struct serve_call *c, struct serve_error *e)
 {
     static const char *const names[] = {
         "input", "model", "encoding_format", "dimensions", "prompt_name",
-        "user", NULL};
+        "user",  NULL};
     struct json_doc *doc = NULL;
     if (!c->s->embeds && !c->s->a->embeddings)
         return serve_refuse(e, "model",
@@ -343,7 +343,7 @@ static int rerank_read(struct serve_call *c, const struct json_value *v,
 int rerank_prepare(struct serve_call *c, struct serve_error *e)
 {
     static const char *const names[] = {
-        "query", "documents", "top_n",     "return_documents",
+        "query", "documents",  "top_n", "return_documents",
         "model", "raw_scores", NULL};
     struct ranking *t = body_state(c, sizeof(*t), e);
     struct serve *s = c->s;

@@ -51,7 +51,7 @@ struct job {
     struct qwick_embed_item items[GROUP_TEXTS];
     struct buf line;
     bool bad_records;
-    uint64_t n_cut; /* texts that the model's limit has cut */
+    uint64_t n_cut;       /* texts that the model's limit has cut */
     struct embed_map map; /* with --html */
 };
 
@@ -175,7 +175,7 @@ static int bad_record(struct job *j, struct text *r, const char *where,
                       const struct qwick_err *e)
 {
     struct buf text = {0};
-    bool line = texts_form(j->a) != TEXTS_WHOLE;
+    bool line = j->a->lines || j->a->jsonl;
     int status = 0;
     if (record_message(&text, where, e->msg)) {
         status = msg_oom();
@@ -365,8 +365,7 @@ static int open_all(struct job *j)
     size_t n;
     int status;
     /* a checkpoint without a tokenizer fails here, not at every line */
-    if (!j->a->prompt_ids &&
-        qwick_tokenize(j->eng, "", 0, false, &ids, &n, &e))
+    if (!j->a->prompt_ids && qwick_tokenize(j->eng, "", 0, false, &ids, &n, &e))
         return msg_fail(&e);
     free(ids);
     if (qwick_embedder_create(&j->m, j->eng, &o, &e))
@@ -403,11 +402,10 @@ static int embed(struct job *j)
         return status;
     /* no reader waits for a file, or for NPY, which is written at the end */
     bool live = !j->a->output && j->out.format != VECTORS_NPY;
-    const struct texts t = {
-        .p = j->p,
-        .take = embed_take,
-        .wait = live ? on_wait : NULL,
-        .takes_ids = true};
+    const struct texts t = {.p = j->p,
+                            .take = embed_take,
+                            .wait = live ? on_wait : NULL,
+                            .takes_ids = true};
     progress_start("embed");
     if (progress_on())
         j->n_total = texts_total(&t);

@@ -105,14 +105,14 @@ static int from_ids(struct run *r)
     for (size_t line = 1; *s && !status; line++) {
         size_t n = strcspn(s, "\n");
         struct texts_item item = {.is_ids = true};
-        snprintf(r->where, sizeof r->where, "--prompt-ids: line %zu", line);
+        snprintf(r->where, sizeof r->where, "line %zu", line);
         if (strspn(s, " \t\r") < n)
             status = hand_out(r, &item, s, n);
         s += n + (s[n] == '\n');
     }
-    return status || r->number ? status
-                               : opt_usage(r->t->p->verb,
-                                           "--prompt-ids: no token ids");
+    return status || r->number
+               ? status
+               : opt_usage(r->t->p->verb, "--prompt-ids: no token ids");
 }
 
 /* The ids of a text, which may have two segments. */

@@ -47,8 +47,8 @@ struct texts {
  * message. */
 int texts_run(const struct texts *t, void *ctx);
 
-/* Check the arguments and files that texts come from. Returns -1 to go on, or an
- * exit status after printing a message. */
+/* Check the arguments and files that texts come from. Returns -1 to go on, or
+ * an exit status after printing a message. */
 int texts_check(struct opt_parsed *p);
 
 /* Return the number of texts that texts_run will hand out; 0 if unknown. Reads
@@ -58,9 +58,9 @@ uint64_t texts_total(const struct texts *t);
 /* Return the form that the options name. */
 enum texts_form texts_form(const struct args *a);
 
-/* Read the ids of an item, which has some: each is below vocab_size. n_first NULL:
- * a sequence has no segments; otherwise it gets the number of ids before "|", 0
- * without one. Returns 0, or -1 with *e set. */
+/* Read the ids of an item, which has some: each is below vocab_size. n_first
+ * NULL: a sequence has no segments; otherwise it gets the number of ids before
+ * "|", 0 without one. Returns 0, or -1 with *e set. */
 int texts_ids(const struct texts_item *item, size_t vocab_size, int32_t **ids,
               size_t *n, size_t *n_first, struct qwick_err *e);
 

@@ -574,12 +574,11 @@ int qwick_engine_step(struct qwick_engine *eng, const struct qwick_step *steps,
         struct qwick_session *s = steps[i].session;
         memcpy(s->tokens + s->kv.n, steps[i].tokens,
                steps[i].n * sizeof *s->tokens);
-        eng->spans[i] =
-            (struct span){.kv = &s->kv,
-                          .tokens = steps[i].tokens,
-                          .n = steps[i].n,
-                          .n_type0 = s->n_type0,
-                          .rows = span_rows_of(steps[i].rows)};
+        eng->spans[i] = (struct span){.kv = &s->kv,
+                                      .tokens = steps[i].tokens,
+                                      .n = steps[i].n,
+                                      .n_type0 = s->n_type0,
+                                      .rows = span_rows_of(steps[i].rows)};
     }
     const struct pass_io io = {
         .spans = eng->spans,

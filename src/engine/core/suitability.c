@@ -1,7 +1,7 @@
-/* Whether a checkpoint suits a task. config.json says what only a classifier,
- * or a model without a head, is for. Qwen3, Qwen3-Embedding and Qwen3-Reranker
- * are all Qwen3ForCausalLM there, so we look for other signs of each kind, and
- * warn if a checkpoint has none. */
+/* Whether a checkpoint suits a task. config.json says what only a classifier, a
+ * text encoder, or a model without a head, is for. Qwen3, Qwen3-Embedding and
+ * Qwen3-Reranker are all Qwen3ForCausalLM there, so we look for other signs of
+ * each kind, and warn if a checkpoint has none. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,10 +98,12 @@ static bool looks_like_embedder(const struct qwick_engine *eng)
 {
     static const char *const words[] = {
         "sentence-similarity", "feature-extraction", "embedding", NULL};
+    if (eng->model.config.bidirectional)
+        return !eng->model.config.n_classes;
     return eng->model.config.class == CLASS_BARE || is_called(eng, "embed") ||
            pools(eng, POOLING_GGUF_MEAN) || pools(eng, POOLING_GGUF_CLS) ||
-           pools(eng, POOLING_GGUF_LAST) || ends_texts(eng) || has_bare_names(eng) ||
-           has_file(eng, "modules.json") ||
+           pools(eng, POOLING_GGUF_LAST) || ends_texts(eng) ||
+           has_bare_names(eng) || has_file(eng, "modules.json") ||
            has_file(eng, "config_sentence_transformers.json") ||
            readme_says(eng, words);
 }
@@ -109,6 +111,8 @@ static bool looks_like_embedder(const struct qwick_engine *eng)
 static bool looks_like_reranker(const struct qwick_engine *eng)
 {
     static const char *const words[] = {"text-ranking", "rerank", NULL};
+    if (eng->model.config.bidirectional)
+        return eng->model.config.n_classes > 0;
     if (is_called(eng, "rerank") || pools(eng, POOLING_GGUF_RANK) ||
         readme_says(eng, words))
         return true;
@@ -159,7 +163,8 @@ int engine_need_head(const struct qwick_engine *eng, struct qwick_err *e)
 void engine_suitable_class(struct qwick_engine *eng, bool hidden)
 {
     const struct config *c = &eng->model.config;
-    bool other = c->class == CLASS_OTHER || (c->class == CLASS_BARE && !hidden);
+    bool other = !c->bidirectional && (c->class == CLASS_OTHER ||
+                                       (c->class == CLASS_BARE && !hidden));
     if (!other && !*c->own_code)
         return;
     if (__atomic_exchange_n(&eng->checked_class, true, __ATOMIC_RELAXED))

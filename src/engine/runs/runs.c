@@ -21,8 +21,8 @@ enum { SPARE_BYTES = 16 << 20 };
  * reads the weights. */
 enum { WEIGHTS_TOKENS = 32 };
 
-/* Passes of whole runs take this many chunks: short texts should share them, and
- * no other run waits for their end. */
+/* Passes of whole runs take this many chunks: short texts should share them,
+ * and no other run waits for their end. */
 enum { WHOLE_CHUNKS = 4 };
 
 int runs_open(struct runs *s, struct qwick_engine *eng,

@@ -18,8 +18,8 @@ struct qwick_embedder {
     const struct pooling *pooling; /* the engine's */
     struct states st;
     const struct json_value *prompt; /* before each text; NULL: none */
-    /* with pooling.include_prompt false: [n_prompt] the tokens of the prompt and
-       those before it. The last one may differ before a text */
+    /* with pooling.include_prompt false: [n_prompt] the tokens of the prompt
+       and those before it. The last one may differ before a text */
     int32_t *prompt_ids;
     size_t n_prompt;
     size_t n_text; /* most tokens of a text: n_ctx, or the model's own limit */
@@ -340,9 +340,8 @@ static struct states_item item_at(void *ctx, size_t i)
 {
     const struct qwick_embedder *m = ctx;
     const struct qwick_embed_item *item = &m->items[i];
-    return (struct states_item){.tokens = item->tokens,
-                                .n = item->n,
-                                .n_skip = prompt_tokens(m, item)};
+    return (struct states_item){
+        .tokens = item->tokens, .n = item->n, .n_skip = prompt_tokens(m, item)};
 }
 
 /* Cutting a vector of length 1 and normalising it again is the same as
@@ -369,8 +368,8 @@ static int keep_vectors(void *ctx, const size_t *items, size_t n,
     const struct qwick_embedder *m = ctx;
     const struct pooling *p = m->pooling;
     float *out = NULL;
-    if (p->n_dense && pooling_dense(p, &m->eng->model, m->eng->scratch, vectors,
-                                    n, &out, e))
+    if (p->n_dense &&
+        pooling_dense(p, &m->eng->model, m->eng->scratch, vectors, n, &out, e))
         return -1;
     const float *x = out ? out : vectors;
     int rc = 0;

@@ -1,6 +1,6 @@
 /* Documents against a query. Qwen3-Reranker answers yes or no after a prompt;
- * llama.cpp's converter stores the head's rows for both words as a head of their
- * own. A cross-encoder reads the pair of query and document, and has one
+ * llama.cpp's converter stores the head's rows for both words as a head of
+ * their own. A cross-encoder reads the pair of query and document, and has one
  * label. */
 #include <math.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ struct qwick_reranker {
                           span */
     size_t yes, no;    /* rows of the head */
     bool has_query;
-    bool raw; /* scores are log-odds */
+    bool raw;     /* scores are log-odds */
     float *state; /* [d_model] work memory of a cross-encoder */
     /* of qwick_rerank_begin */
     struct qwick_rerank_item *items;
@@ -108,9 +108,8 @@ static int find_rows(struct qwick_reranker *r, struct qwick_err *e)
                : 0;
 }
 
-/* Put the ids in front of, between and behind the texts. */
-static int append(struct ids *to, const int32_t *v, size_t n,
-                  struct qwick_err *e)
+static int append_ids(struct ids *to, const int32_t *v, size_t n,
+                      struct qwick_err *e)
 {
     int32_t *all = realloc(to->v, (to->n + n + 1) * sizeof *all);
     if (!all)
@@ -131,10 +130,10 @@ static int compose_pair(struct qwick_reranker *r, const char *query,
     if (bpe_get_pair(r->eng->bpe, &f, e) ||
         encode(r->eng, query, n_query, false, &text, e))
         return -1;
-    int rc = append(&r->prefix, f.before, f.n_before, e) ||
-             append(&r->prefix, text.v, text.n, e) ||
-             append(&r->prefix, f.between, f.n_between, e) ||
-             append(&r->suffix, f.after, f.n_after, e);
+    int rc = append_ids(&r->prefix, f.before, f.n_before, e) ||
+             append_ids(&r->prefix, text.v, text.n, e) ||
+             append_ids(&r->prefix, f.between, f.n_between, e) ||
+             append_ids(&r->suffix, f.after, f.n_after, e);
     free(text.v);
     if (f.types)
         r->n_type0 = f.n_before + text.n + f.n_between_type0;
@@ -142,8 +141,9 @@ static int compose_pair(struct qwick_reranker *r, const char *query,
 }
 
 /* Everything but the document, of Qwen3-Reranker. */
-static int compose_prompt(struct qwick_reranker *r, const char *query, size_t n_query,
-                   const struct qwick_rerank_options *o, struct qwick_err *e)
+static int compose_prompt(struct qwick_reranker *r, const char *query,
+                          size_t n_query, const struct qwick_rerank_options *o,
+                          struct qwick_err *e)
 {
     struct buf *b = &r->middle;
     if (need_added(r->eng, e))
@@ -220,11 +220,10 @@ static int open_states(struct qwick_reranker *r,
                        struct qwick_err *e)
 {
     const struct config *c = &r->eng->model.config;
-    const struct pooling_modes modes = {
-        {!c->bidirectional ? POOLING_LAST
-         : c->class_mean   ? POOLING_MEAN
-                           : POOLING_CLS},
-        1};
+    const struct pooling_modes modes = {{!c->bidirectional ? POOLING_LAST
+                                         : c->class_mean   ? POOLING_MEAN
+                                                           : POOLING_CLS},
+                                        1};
     if (c->bidirectional && !c->n_classes)
         return err_set(e, QWICK_ERR_MODEL,
                        "%s: is a text encoder without a classifier, which only "
@@ -330,8 +329,8 @@ static struct states_item item_at(void *ctx, size_t i)
     const struct qwick_reranker *r = ctx;
     return (struct states_item){.tokens = r->items[i].tokens,
                                 .n = r->items[i].n,
-                                .n_type0 = r->n_first ? r->n_first[i]
-                                                      : r->n_type0};
+                                .n_type0 =
+                                    r->n_first ? r->n_first[i] : r->n_type0};
 }
 
 /* One row of a matrix: what --exact computes for it among all the others. */
@@ -375,9 +374,8 @@ static double log_odds(const struct qwick_reranker *r, const float *hidden)
     memcpy(r->state, hidden, m->config.d_model * sizeof *r->state);
     model_class_input(m, eng->scratch, r->state);
     double odds = class_logit(eng, r->yes, r->state);
-    return m->config.n_classes == 1
-               ? odds
-               : odds - class_logit(eng, r->no, r->state);
+    return m->config.n_classes == 1 ? odds
+                                    : odds - class_logit(eng, r->no, r->state);
 }
 
 static int keep_scores(void *ctx, const size_t *items, size_t n,

@@ -45,8 +45,8 @@ static void states_started(struct runs *s, struct run *run)
     memset(r->acc, 0, r->st->width * sizeof *r->acc);
 }
 
-/* Add the states of a pass. After a pass that was stopped, a recurrent layer may
- * have gone back, so that some tokens come again. */
+/* Add the states of a pass. After a pass that was stopped, a recurrent layer
+ * may have gone back, so that some tokens come again. */
 static void states_draw(struct run *run, const float *rows)
 {
     struct states_run *r = (struct states_run *)run;
@@ -96,17 +96,17 @@ int states_open(struct states *st, struct qwick_engine *eng,
     enum span_rows rows = pooling_rows(modes, c->bidirectional);
     size_t most = max_batch ? max_batch : DEFAULT_BATCH;
     *st = (struct states){.modes = *modes, .width = modes->n * c->d_model};
-    st->task = (struct run_task){
-        .output = QWICK_HIDDEN,
-        .rows = rows_of[rows],
-        .whole = c->bidirectional,
-        .reuse = rows == ROWS_LAST && !c->bidirectional,
-        .preempt = true,
-        .next = states_next,
-        .started = states_started,
-        .draw = states_draw,
-        .done = states_done,
-        .release = states_release};
+    st->task =
+        (struct run_task){.output = QWICK_HIDDEN,
+                          .rows = rows_of[rows],
+                          .whole = c->bidirectional,
+                          .reuse = rows == ROWS_LAST && !c->bidirectional,
+                          .preempt = true,
+                          .next = states_next,
+                          .started = states_started,
+                          .draw = states_draw,
+                          .done = states_done,
+                          .release = states_release};
     if (runs_open(&st->runs, eng, &st->task, st, n_ctx, most, e))
         return -1;
     st->ready = calloc(most, sizeof *st->ready);
@@ -144,7 +144,8 @@ int states_step(struct states *st, bool *more, struct qwick_err *e)
 {
     st->n_ready = 0;
     if (runs_step(&st->runs, e) ||
-        (st->n_ready && st->fn(st->ctx, st->ready, st->n_ready, st->vectors, e)))
+        (st->n_ready &&
+         st->fn(st->ctx, st->ready, st->n_ready, st->vectors, e)))
         return -1;
     *more = runs_pending(&st->runs);
     return 0;

@@ -1,10 +1,10 @@
 /* The scheduler's task that makes one vector of the hidden states of each of
  * many sequences; embed.c and rerank.c share it.
  *
- * If only the last token of a decoder counts, a session serves several sequences
- * in turn: the next sequence does not evaluate the tokens that it shares with
- * the beginning of the session. An encoder takes whole sequences: as many of
- * them share a pass as fit, of any lengths. */
+ * If only the last token of a decoder counts, a session serves several
+ * sequences in turn: the next sequence does not evaluate the tokens that it
+ * shares with the beginning of the session. An encoder takes whole sequences:
+ * as many of them share a pass as fit, of any lengths. */
 #ifndef ENGINE_STATES_H
 #define ENGINE_STATES_H
 
@@ -25,8 +25,8 @@ struct states_item {
 /* Returns item i of a call. */
 typedef struct states_item (*state_item_fn)(void *ctx, size_t i);
 
-/* Receives the pooled states f32 [n, modes.n * d_model], after the last norm, of
- * n items, whose indices are items[0..n). */
+/* Receives the pooled states f32 [n, modes.n * d_model], after the last norm,
+ * of n items, whose indices are items[0..n). */
 typedef int (*state_fn)(void *ctx, const size_t *items, size_t n,
                         const float *vectors, struct qwick_err *e);
 
@@ -35,9 +35,9 @@ struct states {
     struct runs runs; /* the caller sets the interrupt and the progress */
     struct run_task task;
     struct pooling_modes modes;
-    size_t width;    /* of a vector: modes.n * d_model */
-    size_t *ready;   /* [n_ready] of max_live, items that the pass has ended */
-    float *vectors;  /* [n_ready, width] */
+    size_t width;   /* of a vector: modes.n * d_model */
+    size_t *ready;  /* [n_ready] of max_live, items that the pass has ended */
+    float *vectors; /* [n_ready, width] */
     size_t n_ready;
     /* of states_begin */
     size_t n, at; /* items; index of the next one to queue */

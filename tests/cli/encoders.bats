@@ -1,0 +1,166 @@
+#!/usr/bin/env bats
+# embed and rerank with text encoders.
+load helpers
+
+setup() {
+    common_setup
+    FAMILIES=tests/golden/families
+}
+
+# expected NAME TENSOR: the numbers of a tensor of a golden, as JSON.
+expected() {
+    python3 - "$FAMILIES/$1/expected.safetensors" "$2" <<'PY'
+import json, struct, sys
+b = open(sys.argv[1], "rb").read()
+n, = struct.unpack("<Q", b[:8])
+t = json.loads(b[8:8 + n])[sys.argv[2]]
+at, end = t["data_offsets"]
+code, size = {"I64": ("q", 8), "F32": ("f", 4)}[t["dtype"]]
+data = b[8 + n + at:8 + n + end]
+print(json.dumps(struct.unpack("<%d%s" % (len(data) // size, code), data)))
+PY
+}
+
+# ids NAME: the ids of a golden, for --prompt-ids.
+ids() {
+    expected "$1" input_ids | tr -d '[]'
+}
+
+# words FILE: a tokenizer of the letters, with BERT's frame. [CLS] is 2, [SEP] is 3.
+words() {
+    python3 - "$1" <<'PY'
+import json, string, sys
+special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+vocab = special + list(string.ascii_lowercase) + ["##" + c for c in string.ascii_lowercase]
+def part(kind, name, i):
+    return {kind: {"id": name, "type_id": i}}
+cls, sep = part("SpecialToken", "[CLS]", 0), part("SpecialToken", "[SEP]", 0)
+json.dump({
+    "version": "1.0", "truncation": None, "padding": None,
+    "added_tokens": [{"id": i, "content": t, "single_word": False, "lstrip": False, "rstrip": False,
+                      "normalized": False, "special": True} for i, t in enumerate(special)],
+    "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True,
+                   "strip_accents": None, "lowercase": True},
+    "pre_tokenizer": {"type": "BertPreTokenizer"},
+    "post_processor": {"type": "TemplateProcessing",
+        "single": [cls, part("Sequence", "A", 0), sep],
+        "pair": [cls, part("Sequence", "A", 0), sep, part("Sequence", "B", 1), part("SpecialToken", "[SEP]", 1)],
+        "special_tokens": {t: {"id": t, "ids": [special.index(t)], "tokens": [t]} for t in ("[CLS]", "[SEP]")}},
+    "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+    "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+              "max_input_chars_per_word": 100, "vocab": {t: i for i, t in enumerate(vocab)}}},
+    open(sys.argv[1], "w"))
+PY
+}
+
+# model NAME: a copy $T/NAME of a golden with the tokenizer of words.
+model() {
+    mkdir "$T/$1"
+    cp -r "$FAMILIES/$1/." "$T/$1"
+    chmod -R u+w "$T/$1"
+    words "$T/$1/tokenizer.json"
+}
+
+@test "vectors of encoders are the goldens" {
+    for name in bert-cls embeddinggemma modernbert xlmr; do
+        for m in "$FAMILIES/$name" "$FAMILIES/$name.gguf"; do
+            run -0 --separate-stderr q embed --exact -m "$m" --prompt-ids "$(ids $name)"
+            [ -z "$stderr" ]
+            python3 - "$output" "$(expected $name pooled)" <<'PY'
+import json, sys
+v, w = json.loads(sys.argv[1])["embedding"], json.loads(sys.argv[2])
+dot = lambda a, b: sum(x * y for x, y in zip(a, b))
+assert len(v) == len(w)
+assert 1 - dot(v, w) / (dot(v, v) * dot(w, w)) ** 0.5 <= 1e-10
+PY
+        done
+    done
+}
+
+@test "texts of unequal lengths share passes" {
+    model bert-cls
+    for i in 1 2 3 4 5 6 7; do seq 100 $((100 + i * 4)) | tr '\n0-9' ' a-j'; echo; done >"$T/in"
+    q embed --exact --lines -m "$T/bert-cls" -i "$T/in" >"$T/want"
+    [ "$(wc -l <"$T/want")" -eq 7 ]
+    for o in "--max-batch 1" "--prefill-chunk 1" "--prefill-chunk 9" "-t 1"; do
+        # shellcheck disable=SC2086
+        q embed --exact $o --lines -m "$T/bert-cls" -i "$T/in" >"$T/out"
+        cmp "$T/out" "$T/want"
+    done
+    # the frame of the tokenizer is part of a text
+    [ "$(q embed -m "$T/bert-cls" ab | jget 'o["tokens"]')" = 4 ]
+    equal "$(q embed --exact -m "$T/bert-cls" AB)" "$(q embed --exact -m "$T/bert-cls" --prompt-ids "2,4,31,3")"
+    fails 4 "do not fit the context of 128" embed -m "$T/bert-cls" "$(seq 200 | tr '0-9\n' 'a-j ')"
+    run -0 --separate-stderr q embed --truncate -m "$T/bert-cls" "$(seq 200 | tr '0-9\n' 'a-j ')"
+    echo "$output" | jlines 'o[0]["tokens"] == 128'
+}
+
+@test "an encoder whose pooling no file names takes the mean, and says so" {
+    model bert-cls
+    rm -r "$T/bert-cls/modules.json" "$T/bert-cls/1_Pooling"
+    run -0 --separate-stderr q embed --exact -m "$T/bert-cls" ab cd
+    [ "$stderr" = "qwick: warning: $T/bert-cls: no file says how vectors are made of its tokens: the mean of all tokens is taken" ]
+    mkdir "$T/bert-cls/1_Pooling"
+    echo '{"pooling_mode_mean_tokens": true}' >"$T/bert-cls/1_Pooling/config.json"
+    cp "$FAMILIES/bert-cls/modules.json" "$T/bert-cls"
+    want=$output
+    run -0 --separate-stderr q embed --exact -m "$T/bert-cls" ab cd
+    [ -z "$stderr" ]
+    equal "$output" "$want"
+    # the file says it for one that takes the first token
+    run ! equal "$(q embed --exact -m "$FAMILIES/bert-cls" --prompt-ids 2,4,31,3)" "${want%%$'\n'*}"
+}
+
+@test "a cross-encoder scores pairs" {
+    model xlmr-rerank
+    m=$T/xlmr-rerank
+    score=$(expected xlmr-rerank score | tr -d '[]')
+    for x in "$FAMILIES/xlmr-rerank" "$FAMILIES/xlmr-rerank.gguf"; do
+        run -0 --separate-stderr q rerank --exact --json --raw-scores -m "$x" --prompt-ids "$(ids xlmr-rerank)"
+        [ -z "$stderr" ]
+        python3 -c 'import json, sys
+got, want = json.loads(sys.argv[1])["results"][0]["score"], float(sys.argv[2])
+assert abs(got - want) <= 2e-5 * abs(want), (got, want)' "$output" "$score"
+    done
+    # frames: [CLS] query [SEP] document [SEP]
+    q rerank --exact --json -m "$m" -q "ab" "cd" "" "a a a" >"$T/texts"
+    q rerank --exact --json -m "$m" --prompt-ids $'2 4 31 3 6 33 3\n2 4 31 3 3\n2 4 31 3 4 4 4 3' >"$T/ids"
+    python3 - "$T" <<'PY'
+import json, sys
+texts, ids = (json.load(open(sys.argv[1] + "/" + n)) for n in ("texts", "ids"))
+assert texts["query"] == "ab" and "query" not in ids
+assert [(r["index"], r["score"], r["tokens"]) for r in texts["results"]] == \
+    [(r["index"], r["score"], r["tokens"]) for r in ids["results"]]
+assert all(0 < r["score"] < 1 for r in ids["results"])
+PY
+    # batches do not change scores
+    for o in "--max-batch 1" "--prefill-chunk 1" "-t 1"; do
+        # shellcheck disable=SC2086
+        q rerank --exact --json $o -m "$m" -q "ab" "cd" "" "a a a" | cmp - "$T/texts"
+    done
+    # only the document is cut
+    long=$(seq 300 | tr '0-9\n' 'a-j ')
+    run -0 --separate-stderr q rerank --json -m "$m" -q ab "$long" c
+    [[ $stderr == *"documents that do not fit the context and were scored without their ends: 1"* ]]
+    echo "$output" | jlines 'max(r["tokens"] for r in o[0]["results"]) == 128 and
+        max(r.get("dropped_tokens", 0) for r in o[0]["results"]) > 100'
+    fails 4 "query: the prompt has" rerank -m "$m" -q "$long" c
+    fails 2 "which have no place for it" rerank -m "$m" -q ab --instruct x c
+}
+
+@test "encoders are refused where they do not fit" {
+    fails 3 "is a text encoder without a classifier, which only embed can use" \
+        rerank -m "$FAMILIES/bert-cls" --prompt-ids 1,2
+    for m in "$FAMILIES/xlmr-rerank" "$FAMILIES/xlmr-rerank.gguf"; do
+        fails 3 "which only rerank uses" embed -m "$m" --prompt-ids 1,2
+    done
+    cp "$FAMILIES/xlmr-rerank.gguf" "$T/x.gguf"
+    run -0 --separate-stderr q rerank -m "$T/x.gguf" --prompt-ids 1,2
+    [ -z "$stderr" ]
+    mkdir "$T/mlm"
+    cp -r "$FAMILIES/bert-cls/." "$T/mlm"
+    chmod -R u+w "$T/mlm"
+    sed -i 's/"BertModel"/"BertForMaskedLM"/' "$T/mlm/config.json"
+    run -0 --separate-stderr q embed -m "$T/mlm" --prompt-ids 1,2
+    [ -z "$stderr" ]
+}
