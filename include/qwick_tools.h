@@ -141,7 +141,7 @@ QWICK_API int qwick_cache_gc(const char *dir, size_t max_bytes,
 /* ---- indexes of vectors ---------------------------------------------- */
 
 /* A directory with vectors of texts, the texts and their ids.
- * docs/index-format.md describes its files. A reader sees the state of the last
+ * docs/formats.md describes its files. A reader sees the state of the last
  * commit before it opened the index, whatever a writer does meanwhile.
  *
  * A row is a vector with its id and text. A row is dead once a later row has

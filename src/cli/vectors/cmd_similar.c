@@ -492,9 +492,9 @@ const struct verb verb_similar = {
     .args = "DIR [QUERY...]",
     .summary = "texts of an index that are like a query",
     .about = "Print the texts in the index DIR, which embed --index made, that "
-             "are most like each\nQUERY, each file of -f, or each line "
-             "(--lines, --jsonl), the best first. A row has\nscore, id and "
-             "text, separated by tabs; of several queries, first the query's\n"
+             "are most like\neach QUERY, each file of -f, or each line "
+             "(--lines, --jsonl), the best first.\nA row has score, id and "
+             "text, separated by tabs; of several queries, first the\nquery's "
              "number or id. The model is that of the index.",
     .examples = "  qwick similar notes.index \"free some disk space\"\n"
                 "  qwick similar notes.index --id notes.txt:1 --top 3\n",
