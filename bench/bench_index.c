@@ -2,11 +2,11 @@
  *
  *   bench_index DIR [ROWS DIM f32|f16] [THREADS]
  *
- * DIR: an index, or an empty directory, in which one with ROWS random vectors of
- * DIM numbers is made. Prints the median of 15 searches in the cached file, for
- * 1, 8 and 64 queries: milliseconds of reading (mapping pages) and of products,
- * GB/s of the products, and these as a percentage of the read bandwidth, which
- * is measured before and after. */
+ * DIR: an index, or an empty directory, in which one with ROWS random vectors
+ * of DIM numbers is made. Prints the median of 15 searches in the cached file,
+ * for 1, 8 and 64 queries: milliseconds of reading (mapping pages) and of
+ * products, GB/s of the products, and these as a percentage of the read
+ * bandwidth, which is measured before and after. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +78,8 @@ int main(int argc, char **argv)
     struct qwick_engine *eng;
     struct qwick_index *ix;
     if (argc < 2) {
-        fprintf(stderr, "Usage: bench_index DIR [ROWS DIM f32|f16] [THREADS]\n");
+        fprintf(stderr,
+                "Usage: bench_index DIR [ROWS DIM f32|f16] [THREADS]\n");
         return 2;
     }
     bool makes = argc > 4;
@@ -89,8 +90,8 @@ int main(int argc, char **argv)
     if (qwick_engine_open(&eng, &o, &e) || qwick_index_open(&ix, argv[1], &e))
         die();
     const struct qwick_index_info *info = qwick_index_get_info(ix);
-    double bytes = (double)info->n_rows * (double)info->dim *
-                   (info->f16 ? 2 : 4);
+    double bytes =
+        (double)info->n_rows * (double)info->dim * (info->f16 ? 2 : 4);
     float *queries = malloc(MAX_QUERIES * info->dim * sizeof *queries);
     uint64_t at = 1ull << 40;
     if (!queries)
@@ -119,9 +120,10 @@ int main(int argc, char **argv)
         rates[k] = bytes / products[k] * 1e3;
     }
     double after = rate_now(eng), most = before > after ? before : after;
-    printf("%zu rows of %zu %s, %.2f GB, %d threads; read bandwidth %.2f GB/s\n",
-           info->n_rows, info->dim, info->f16 ? "f16" : "f32", bytes / 1e9,
-           qwick_engine_info(eng)->threads, most / 1e9);
+    printf(
+        "%zu rows of %zu %s, %.2f GB, %d threads; read bandwidth %.2f GB/s\n",
+        info->n_rows, info->dim, info->f16 ? "f16" : "f32", bytes / 1e9,
+        qwick_engine_info(eng)->threads, most / 1e9);
     for (size_t k = 0; k < 3; k++)
         printf("%3d queries: reading %7.1f ms, products %7.1f ms, %6.2f GB/s, "
                "%.0f%%\n",

@@ -219,8 +219,7 @@ static void other_directories_stay(void **state)
     assert_int_equal(qwick_index_open(&ix, temp_dir, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_RUNTIME);
     assert_int_equal(qwick_index_append(&ix, temp_dir, NULL, &e), -1);
-    assert_int_equal(qwick_index_append(&ix, temp_path("none"), &want, &e),
-                     -1);
+    assert_int_equal(qwick_index_append(&ix, temp_path("none"), &want, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_RUNTIME);
 }
 

@@ -185,12 +185,11 @@ static int search(struct job *j, size_t n, size_t skip)
         q.min_score = j->a->min_score;
     if (qwick_index_search(j->ix, j->eng, &q, j->hits, j->n_hits, &t, &e))
         return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
-    double bytes = (double)j->info->n_rows * (double)j->info->dim *
-                   (j->info->f16 ? 2 : 4);
+    double bytes =
+        (double)j->info->n_rows * (double)j->info->dim * (j->info->f16 ? 2 : 4);
     progress_clear();
     msg_note("search: reading %.2f ms, products %.2f ms, %.2f GB/s", t.read_ms,
-             t.product_ms,
-             t.product_ms > 0 ? bytes / t.product_ms / 1e6 : 0.0);
+             t.product_ms, t.product_ms > 0 ? bytes / t.product_ms / 1e6 : 0.0);
     return 0;
 }
 
@@ -342,9 +341,9 @@ static int similar_check(struct opt_parsed *p)
     words.n_args--;
     words.n_plain -= words.n_plain > 0;
     if (p->a.id)
-        return words.n_args ? opt_usage(p->verb,
-                                        "\"%s\": --id names the query already",
-                                        words.args[0])
+        return words.n_args
+                   ? opt_usage(p->verb, "\"%s\": --id names the query already",
+                               words.args[0])
                : out_check() ? (int)QWICK_ERR_RUNTIME
                              : -1;
     int r = common_check_text(&words, "query", TEXT_MANY);
@@ -433,8 +432,7 @@ static int similar_by_text(struct job *j, struct opt_parsed *p)
     struct opt_parsed words = *p;
     words.args++;
     words.n_args--;
-    const struct texts t = {
-        .p = &words, .take = similar_take, .wait = on_wait};
+    const struct texts t = {.p = &words, .take = similar_take, .wait = on_wait};
     int status = open_own_model(j, p);
     signals_catch();
     if (status || (status = open_embedder(j)) != 0 ||
@@ -470,8 +468,8 @@ static int similar_run(struct opt_parsed *p, struct qwick_engine *eng)
     j->p = p;
     j->a = &p->a;
     j->json = p->a.json || p->a.jsonl;
-    j->many = p->n_args > 2 || p->a.file.n > 1 ||
-              texts_form(&p->a) != TEXTS_WHOLE;
+    j->many =
+        p->n_args > 2 || p->a.file.n > 1 || texts_form(&p->a) != TEXTS_WHOLE;
     int status = similar(j, p);
     progress_stop();
     clear_group(j);

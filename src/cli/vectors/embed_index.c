@@ -146,8 +146,8 @@ void embed_index_report(const struct embed_index *x)
     progress_clear();
     msg_notice("%s: %llu texts added, %llu replaced, %llu were there; now %zu",
                x->dir, (unsigned long long)x->n_new,
-               (unsigned long long)x->n_replaced,
-               (unsigned long long)x->n_same, info->n_rows - info->n_dead);
+               (unsigned long long)x->n_replaced, (unsigned long long)x->n_same,
+               info->n_rows - info->n_dead);
 }
 
 void embed_index_close(struct embed_index *x)

@@ -51,9 +51,9 @@ struct qwick_index {
     uint64_t seed;
 
     bool writes;
-    int fds[INDEX_FILES];             /* of a writer, else -1 */
-    struct buf added[INDEX_FILES];    /* bytes that are not committed */
-    struct par_pool *pool;            /* of searches without an engine */
+    int fds[INDEX_FILES];          /* of a writer, else -1 */
+    struct buf added[INDEX_FILES]; /* bytes that are not committed */
+    struct par_pool *pool;         /* of searches without an engine */
 };
 
 /* Return the name of a file of the index. */
@@ -77,8 +77,7 @@ static inline bool index_is_dead(const struct qwick_index *ix, size_t row)
     return ix->dead[row / 64] >> row % 64 & 1;
 }
 /* Make room for the bits of n_rows rows. */
-int index_room_dead(struct qwick_index *ix, size_t n_rows,
-                    struct qwick_err *e);
+int index_room_dead(struct qwick_index *ix, size_t n_rows, struct qwick_err *e);
 
 /* Map a file of the index. */
 int index_map_file(const struct qwick_index *ix, const char *name,

@@ -43,8 +43,7 @@ static int check_new(const struct qwick_index *ix, const struct dir_list *l,
                      S_ISREG(st.st_mode) && st.st_size == 0);
         free(path);
         if (!ours)
-            return err_usage(e,
-                             "%s: is no index, and is not empty: it has %s",
+            return err_usage(e, "%s: is no index, and is not empty: it has %s",
                              ix->dir, ERR_SHOW(name, strlen(name)));
     }
     return 0;
@@ -84,7 +83,8 @@ static int open_file(struct qwick_index *ix, enum index_file f,
     int rc = 0;
     if (!path)
         return -1;
-    ix->fds[f] = fs_open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0666);
+    ix->fds[f] =
+        fs_open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (ix->fds[f] < 0 || fstat(ix->fds[f], &st))
         rc = err_errno(e, path, "cannot open");
     else if (!S_ISREG(st.st_mode))
@@ -98,7 +98,8 @@ static int lock_index(struct qwick_index *ix, struct qwick_err *e)
 {
     if (open_file(ix, INDEX_OFFSETS, e))
         return -1;
-    if (flock(ix->fds[INDEX_OFFSETS], LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+    if (flock(ix->fds[INDEX_OFFSETS], LOCK_EX | LOCK_NB) &&
+        errno == EWOULDBLOCK)
         return err_set(e, QWICK_ERR_RUNTIME,
                        "%s: another process is writing this index", ix->dir);
     return 0;
@@ -119,8 +120,7 @@ static int check_same(const struct qwick_index *ix,
     if (qwick_index_check_model(ix, want, e))
         return -1;
     if (strcmp(is->prompt, want->prompt) != 0)
-        return err_usage(e,
-                         "%s: prompt: is \"%s\" in the index, \"%s\" here",
+        return err_usage(e, "%s: prompt: is \"%s\" in the index, \"%s\" here",
                          ix->dir, ERR_SHOW(is->prompt, strlen(is->prompt)),
                          ERR_SHOW(want->prompt, strlen(want->prompt)));
     if (is->dim != want->dim)
@@ -144,8 +144,7 @@ static int begin(struct qwick_index *ix, const struct qwick_index_info *want,
                          INDEX_MAX_DIM);
     memset(ix->sizes, 0, sizeof ix->sizes);
     ix->n_rows = 0;
-    return index_copy_info(&ix->info, want, e) ||
-                   index_write_manifest(ix, e)
+    return index_copy_info(&ix->info, want, e) || index_write_manifest(ix, e)
                ? -1
                : 0;
 }
@@ -228,8 +227,9 @@ static int add_vector(struct qwick_index *ix, const float *v,
     size_t n = ix->info.dim, bytes = n * index_number_bytes(&ix->info);
     for (size_t i = 0; i < n; i++)
         if (!isfinite(v[i]) || (ix->info.f16 && fabsf(v[i]) >= F16_END))
-            return err_usage(e, "%s: number %zu of a vector is %g, which %s "
-                                "cannot hold",
+            return err_usage(e,
+                             "%s: number %zu of a vector is %g, which %s "
+                             "cannot hold",
                              ix->dir, i, (double)v[i],
                              index_name(&ix->info, INDEX_VECTORS));
     if (buf_reserve(b, bytes))
@@ -254,8 +254,7 @@ static int add_bytes(struct qwick_index *ix, const struct qwick_index_row *row,
     if (buf_append(&a[INDEX_IDS], row->id, row->n_id) ||
         buf_append(&a[INDEX_TEXTS], row->text, row->n_text) ||
         buf_append(&a[INDEX_OFFSETS], end, sizeof end) ||
-        (old != SIZE_MAX &&
-         buf_append(&a[INDEX_DEAD], &dead, sizeof dead)))
+        (old != SIZE_MAX && buf_append(&a[INDEX_DEAD], &dead, sizeof dead)))
         return err_oom(e, row->n_id + row->n_text);
     return 0;
 }
@@ -297,8 +296,9 @@ int qwick_index_commit(struct qwick_index *ix, struct qwick_err *e)
     for (size_t f = 0; f < INDEX_FILES; f++) {
         const struct buf *b = &ix->added[f];
         const char *name = index_name(&ix->info, (enum index_file)f);
-        if (b->len && (write_all_at(ix->fds[f], b->data, b->len, ix->sizes[f]) ||
-                       sync_open(ix->fds[f])))
+        if (b->len &&
+            (write_all_at(ix->fds[f], b->data, b->len, ix->sizes[f]) ||
+             sync_open(ix->fds[f])))
             return index_bad(ix, name, e, "cannot write: %s", strerror(errno));
     }
     if (index_write_manifest(ix, e))

@@ -58,10 +58,9 @@ int index_map_file(const struct qwick_index *ix, const char *name,
     free(path);
     if (!rc)
         return 0;
-    return err_set(e,
-                   own.code == QWICK_ERR_MEMORY ? QWICK_ERR_MEMORY
-                                                : QWICK_ERR_RUNTIME,
-                   "%s", own.msg);
+    return err_set(
+        e, own.code == QWICK_ERR_MEMORY ? QWICK_ERR_MEMORY : QWICK_ERR_RUNTIME,
+        "%s", own.msg);
 }
 
 static int manifest_bad(const struct qwick_index *ix, const char *key,
@@ -236,7 +235,7 @@ int index_write_manifest(const struct qwick_index *ix, struct qwick_err *e)
     jw_uint(&w, "text_bytes",
             ix->sizes[INDEX_TEXTS] + ix->added[INDEX_TEXTS].len);
     char *path = index_path(ix, INDEX_MANIFEST, e);
-    int rc = !path              ? -1
+    int rc = !path             ? -1
              : jw_end_line(&w) ? err_oom(e, b.len)
                                : save_put(path, SAVE_SHARED, b.data, b.len, e);
     free(path);

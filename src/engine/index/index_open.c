@@ -248,8 +248,8 @@ int qwick_index_get_row(const struct qwick_index *ix, size_t row,
                              row, (unsigned long long)begin[i],
                              (unsigned long long)end[i], start + n,
                              index_name(&ix->info, f));
-        const char *base = committed ? (const char *)ix->maps[f].data
-                                     : ix->added[f].data;
+        const char *base =
+            committed ? (const char *)ix->maps[f].data : ix->added[f].data;
         bytes[i] = end[i] > begin[i] ? base + (begin[i] - start) : "";
     }
     *out = (struct qwick_index_row){bytes[0], bytes[1], end[0] - begin[0],

@@ -38,7 +38,7 @@ struct search {
     const struct qwick_index *ix;
     const struct qwick_index_query *q;
     const struct kernels *k;
-    size_t top;        /* most hits that there can be */
+    size_t top; /* most hits that there can be */
     size_t row_bytes;
     size_t read_rows;  /* rows of READ_BYTES, at least 1 */
     size_t block_rows; /* rows of BLOCK_BYTES, at least 1 */
@@ -280,8 +280,7 @@ int qwick_index_search(struct qwick_index *ix, struct qwick_engine *eng,
     if (!pool)
         return err_oom(e, sizeof(void *));
     s.n_finders = (size_t)par_threads(pool);
-    int rc = search_run(&s, pool, times, e) ||
-                     search_merge(&s, hits, n_hits, e)
+    int rc = search_run(&s, pool, times, e) || search_merge(&s, hits, n_hits, e)
                  ? -1
                  : 0;
     search_free(&s);
