@@ -103,8 +103,8 @@ static double slice_ms(const struct job *j, size_t i, double *work)
                                        (double)j->tokens;
         return clock_ms() - t0;
     }
-    w.scales += i * j->rows * w.sb_stride;
-    w.biases += i * j->rows * w.sb_stride;
+    w.scales += i * j->rows * w.s_stride;
+    w.biases += i * j->rows * w.b_stride;
     if (j->exact)
         j->k->matmul_f32_affine(j->y, j->rows, &w, j->x32, j->cols, j->rows,
                                 j->cols, j->tokens, j->work);
@@ -112,7 +112,8 @@ static double slice_ms(const struct job *j, size_t i, double *work)
         j->k->gemm_q8_affine(j->y, j->rows, &w, &j->x, j->rows, j->cols,
                              j->tokens, false, j->work);
     if (j->tokens < MANY)
-        *work = (double)j->rows * (double)(w.q_stride + 2 * w.sb_stride);
+        *work =
+            (double)j->rows * (double)(w.q_stride + w.s_stride + w.b_stride);
     else
         *work = 2.0 * (double)j->rows * (double)j->cols * (double)j->tokens;
     return clock_ms() - t0;
@@ -164,7 +165,7 @@ static void run(struct job *j, int bits, size_t group, size_t cols,
     j->w.bits = bits;
     j->w.group = j->x.group = group;
     j->w.q_stride = cols * (size_t)bits / 8;
-    j->w.sb_stride = groups * dtype_bytes(j->w.sb_type);
+    j->w.s_stride = j->w.b_stride = groups * dtype_bytes(j->w.s_type);
     if (j->type < DT_COUNT)
         j->w.q_stride = cols / dtype_block(j->type) * dtype_bytes(j->type);
     j->cols = cols;
@@ -258,7 +259,7 @@ int main(int argc, char **argv)
     static const size_t all_bits[] = {8, 4, 2, 3, 5, 6};
     static const size_t all_cols[] = {1024, 2048, 3072};
     struct options o = {.level = cpu_best(), .group = 64, .type = DT_COUNT};
-    struct job j = {.w.sb_type = DT_BF16};
+    struct job j = {.w.s_type = DT_BF16, .w.b_type = DT_BF16};
     unsigned char *pool, *numbers;
 
     if (!parse(&o, argc, argv))

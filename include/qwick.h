@@ -786,7 +786,12 @@ QWICK_API size_t qwick_session_kv_bytes(const struct qwick_session *s);
 QWICK_API const float *qwick_session_logits(const struct qwick_session *s);
 
 /* One session's part of a joint step: append tokens[0..n), n >= 1. */
-enum qwick_rows { QWICK_ROWS_NONE, QWICK_ROWS_LAST, QWICK_ROWS_ALL };
+enum qwick_rows {
+    QWICK_ROWS_NONE,
+    QWICK_ROWS_LAST,
+    QWICK_ROWS_ALL,
+    QWICK_ROWS_FIRST /* the first token; only of a text encoder */
+};
 struct qwick_step {
     struct qwick_session *session;
     const int32_t *tokens;
@@ -1617,6 +1622,12 @@ struct qwick_embed_options {
                                    call */
     void *progress_ctx;
     const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
+    const char *prompt_name; /* one of the prompts of
+                                config_sentence_transformers.json, which goes
+                                before each text; NULL: the file's default
+                                prompt, if it names one */
+    bool query; /* the texts are queries: without prompt_name, they get the
+                   prompt "query", if there is one */
 };
 QWICK_API void qwick_embed_options_init(struct qwick_embed_options *o,
                                         size_t size);
@@ -1644,6 +1655,11 @@ QWICK_API const char *qwick_rerank_suitability(const struct qwick_engine *eng);
 
 /* Return the number of elements of a vector. */
 QWICK_API size_t qwick_embedder_dim(const struct qwick_embedder *m);
+
+/* Write a hash of all that a vector depends on, except the ids and the options:
+ * qwick_engine_identity and the modules of sentence-transformers. */
+QWICK_API int qwick_embedder_identity(const struct qwick_embedder *m,
+                                      uint64_t id[2], struct qwick_err *e);
 
 struct qwick_embed_text {
     const char *text;
@@ -1689,9 +1705,11 @@ QWICK_API void qwick_embed_begin(struct qwick_embedder *m,
 QWICK_API int qwick_embed_step(struct qwick_embedder *m, bool *more,
                                struct qwick_err *e);
 
-/* Measures how well documents answer a query. The score is the probability of
- * "yes" against "no" as the next token of Qwen3-Reranker's prompt. The part of
- * the prompt before the document is evaluated once. */
+/* Measures how well documents answer a query. With Qwen3-Reranker, the score is
+ * the probability of "yes" against "no" as the next token of its prompt, and the
+ * part of the prompt before the document is evaluated once. A cross-encoder (a
+ * text encoder with a classifier of one label) reads the pair of query and
+ * document, and the score is the sigmoid of its logit. */
 struct qwick_reranker;
 
 struct qwick_rerank_options {
@@ -1705,6 +1723,7 @@ struct qwick_rerank_options {
     qwick_progress_fn progress;
     void *progress_ctx;
     const volatile int *interrupt;
+    bool raw_scores; /* scores are logits: log-odds, not probabilities */
 };
 QWICK_API void qwick_rerank_options_init(struct qwick_rerank_options *o,
                                          size_t size);
@@ -1715,9 +1734,12 @@ static inline struct qwick_rerank_options qwick_rerank_defaults(void)
     return o;
 }
 
-/* Create a reranker for one query. Evaluates nothing. QWICK_ERR_MODEL if the tokenizer lacks the
- * prompt's control tokens, or if "yes" or "no" is not one token.
- * QWICK_ERR_CONTEXT if the query leaves no room for a document. */
+/* Create a reranker for one query. Evaluates nothing. query NULL: all items will
+ * be ids that the caller has framed. QWICK_ERR_MODEL if the tokenizer lacks the
+ * prompt's control tokens or a frame for pairs, if "yes" or "no" is not one
+ * token, or if the model is a text encoder without a classifier.
+ * QWICK_ERR_CONTEXT if the query leaves no room for a document.
+ * QWICK_ERR_USAGE for an instruct with a model that reads pairs. */
 QWICK_API int qwick_reranker_create(struct qwick_reranker **out,
                                     struct qwick_engine *eng, const char *query,
                                     size_t n_query,
@@ -1737,7 +1759,8 @@ QWICK_API int qwick_rerank_encode(const struct qwick_reranker *r,
 struct qwick_rerank_item {
     const int32_t *tokens; /* [n] from qwick_rerank_encode */
     size_t n;
-    double score; /* out: P(yes) / (P(yes) + P(no)) */
+    double score; /* out: P(yes) / (P(yes) + P(no)); with raw_scores, the
+                     logarithm of P(yes) / P(no) */
 };
 
 QWICK_API int qwick_rerank(struct qwick_reranker *r,
@@ -1747,6 +1770,12 @@ QWICK_API int qwick_rerank(struct qwick_reranker *r,
 /* qwick_rerank in steps; see qwick_embed_begin. */
 QWICK_API void qwick_rerank_begin(struct qwick_reranker *r,
                                   struct qwick_rerank_item *items, size_t n);
+/* Begin with pairs that the caller has framed. n_first[i], which is borrowed: the
+ * tokens of item i that have type 0; the others have type 1. 0: all have type 0.
+ * Models without types of tokens ignore it. */
+QWICK_API void qwick_rerank_begin_pairs(struct qwick_reranker *r,
+                                        struct qwick_rerank_item *items,
+                                        const size_t *n_first, size_t n);
 QWICK_API int qwick_rerank_step(struct qwick_reranker *r, bool *more,
                                 struct qwick_err *e);
 

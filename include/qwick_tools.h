@@ -156,8 +156,8 @@ struct qwick_index_info {
     size_t size;
     const char *model; /* a name or an absolute path to find the model again;
                           NULL: the demo model */
-    uint64_t model_hash[2]; /* qwick_engine_identity */
-    const char *pooling;    /* how hidden states become a vector: "last" */
+    uint64_t model_hash[2]; /* qwick_engine_identity, and how states of tokens
+                               become a vector */
     const char *prompt;     /* text before each document; "": none */
     size_t dim;             /* numbers in a vector */
     bool normalized;        /* vectors have length 1 */
@@ -172,9 +172,10 @@ static inline struct qwick_index_info qwick_index_info_defaults(void)
     return o;
 }
 
-/* Set model_hash and pooling to those of an engine. */
+/* Describe the vectors of an embedder, for texts without an instruct: its
+ * prompt, which is borrowed, its model_hash, dim and normalized. */
 QWICK_API int qwick_index_describe(struct qwick_index_info *o,
-                                   struct qwick_engine *eng,
+                                   const struct qwick_embedder *m,
                                    struct qwick_err *e);
 
 /* Open the index in dir for reading. */
@@ -196,7 +197,7 @@ QWICK_API void qwick_index_close(struct qwick_index *ix);
 QWICK_API const struct qwick_index_info *
 qwick_index_get_info(const struct qwick_index *ix);
 
-/* Check that an engine, as qwick_index_describe describes it, is that of the
+/* Check that the model of an embedder, which *o describes, is that of the
  * vectors. QWICK_ERR_USAGE with both values if it is not. */
 QWICK_API int qwick_index_check_model(const struct qwick_index *ix,
                                       const struct qwick_index_info *o,

@@ -224,6 +224,21 @@ static int open_model(struct quantize_source *s, struct qwick_err *e)
     return 0;
 }
 
+/* No form of the result has modules of sentence-transformers. */
+static int check_pooling(const struct quantize_source *s, struct qwick_err *e)
+{
+    const struct pooling *p = &s->pooling;
+    bool last = p->modes.n == 1 && p->modes.v[0] == POOLING_LAST;
+    if (last && !p->n_dense && !p->lower)
+        return 0;
+    return err_set(e, QWICK_ERR_MODEL,
+                   "%s: %s, which the result would not have",
+                   checkpoint_dir(s->ck),
+                   !last        ? "vectors are not made of the last token only"
+                   : p->n_dense ? "has Dense modules"
+                                : "do_lower_case is true");
+}
+
 static int open_source(struct quantize_source *s,
                        const struct quantize_form *form, const char *spec,
                        const char *place, struct qwick_err *e)
@@ -251,7 +266,8 @@ static int open_source(struct quantize_source *s,
         return -1;
     if (config_load(&s->m.config, s->ck, e))
         return -1;
-    if (pooling_read(&s->pooling, s->ck, e))
+    if (pooling_read(&s->pooling, s->ck, &s->m.config, e) ||
+        check_pooling(s, e))
         return -1;
     if (s->m.config.class == CLASS_CLASSIFIER)
         return err_set(e, QWICK_ERR_MODEL,
@@ -269,6 +285,7 @@ static void close_source(struct quantize_source *s)
     model_close(&s->m);
     quantize_close_set(s);
     json_free(s->config);
+    pooling_close(&s->pooling);
     checkpoint_close(s->ck);
 }
 

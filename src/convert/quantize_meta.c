@@ -534,9 +534,8 @@ static void put_sampling(struct quantize_plan *p, const struct config *c)
  * take the last token's state. */
 static void put_pooling(const struct writer *w, const struct pooling *p)
 {
-    enum { POOLING_LAST = 3 };
     if (p->found)
-        put_size(w, ".pooling_type", POOLING_LAST);
+        put_size(w, ".pooling_type", POOLING_GGUF_LAST);
 }
 
 int quantize_gguf_meta(struct quantize_plan *p, const struct quantize_source *s,

@@ -321,6 +321,17 @@ int checkpoint_map_small(const struct checkpoint *ck, const char *name,
                : 0;
 }
 
+/* The name of a file in a directory of the checkpoint. */
+static int name_in(struct buf *out, const struct checkpoint *ck,
+                   const char *dir, const char *name, struct qwick_err *e)
+{
+    if (!is_plain(dir) || !is_plain(name))
+        return err_name(ck, is_plain(dir) ? name : dir, e);
+    return buf_printf(out, "%s/%s", dir, name)
+               ? err_oom(e, strlen(dir) + strlen(name) + 2)
+               : 0;
+}
+
 int checkpoint_map_in(const struct checkpoint *ck, const char *dir,
                       const char *name, struct map *out, bool *found,
                       struct qwick_err *e)
@@ -328,13 +339,24 @@ int checkpoint_map_in(const struct checkpoint *ck, const char *dir,
     struct buf path = {0};
     *out = (struct map){0};
     *found = false;
-    if (!is_plain(dir) || !is_plain(name))
-        return err_name(ck, is_plain(dir) ? name : dir, e);
-    int rc = buf_printf(&path, "%s/%s", dir, name)
-                 ? err_oom(e, strlen(dir) + strlen(name) + 2)
-                 : map_path(ck, path.data, out, found, e);
+    int rc = name_in(&path, ck, dir, name, e);
     if (!rc)
-        rc = check_small(ck, path.data, out, found, e);
+        rc = map_path(ck, path.data, out, found, e);
+    buf_free(&path);
+    return rc;
+}
+
+int checkpoint_map_small_in(const struct checkpoint *ck, const char *dir,
+                            const char *name, struct map *out, bool *found,
+                            struct qwick_err *e)
+{
+    struct buf path = {0};
+    int rc = name_in(&path, ck, dir, name, e);
+    if (!rc)
+        rc = checkpoint_map_in(ck, dir, name, out, found, e) ||
+                     check_small(ck, path.data, out, found, e)
+                 ? -1
+                 : 0;
     buf_free(&path);
     return rc;
 }

@@ -54,11 +54,14 @@ int checkpoint_map(const struct checkpoint *ck, const char *name,
 int checkpoint_map_small(const struct checkpoint *ck, const char *name,
                          struct map *out, bool *found, struct qwick_err *e);
 
-/* Do the same as checkpoint_map_small for a file in a directory of the
- * checkpoint. Both names must be plain. */
+/* Do the same as checkpoint_map, and as checkpoint_map_small, for a file in a
+ * directory of the checkpoint. Both names must be plain. */
 int checkpoint_map_in(const struct checkpoint *ck, const char *dir,
                       const char *name, struct map *out, bool *found,
                       struct qwick_err *e);
+int checkpoint_map_small_in(const struct checkpoint *ck, const char *dir,
+                            const char *name, struct map *out, bool *found,
+                            struct qwick_err *e);
 
 /* Write a file's path for messages to out[n]: "DIR/name", or "built-in/name".
  * For a GGUF file, DIR is the directory that it is in. */

@@ -27,6 +27,11 @@
  * there are no weights, the error lists the files that were looked for. */
 int st_open(struct st_set **out, const struct checkpoint *ck,
             struct qwick_err *e);
+/* Open the file `name` in the directory `dir` of a checkpoint. If there is no
+ * such file, returns 0 with *found false, and *out is NULL. */
+int st_open_in(struct st_set **out, const struct checkpoint *ck,
+               const char *dir, const char *name, bool *found,
+               struct qwick_err *e);
 /* Open one file, given by its path (for tests and tools). */
 int st_open_file(struct st_set **out, const char *path, struct qwick_err *e);
 

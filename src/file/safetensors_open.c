@@ -368,3 +368,30 @@ int st_open(struct st_set **out, const struct checkpoint *ck,
     *out = set;
     return 0;
 }
+
+int st_open_in(struct st_set **out, const struct checkpoint *ck,
+               const char *dir, const char *name, bool *found,
+               struct qwick_err *e)
+{
+    struct st_set *set;
+    struct map map;
+    char file[256], path[4200];
+    *out = NULL;
+    if (checkpoint_map_in(ck, dir, name, &map, found, e))
+        return -1;
+    if (!*found)
+        return 0;
+    snprintf(file, sizeof file, "%.120s/%.120s", dir, name);
+    checkpoint_path(ck, file, path, sizeof path);
+    if (st_set_new(&set, e)) {
+        map_close(&map);
+        return -1;
+    }
+    if (st_set_shard(set, file, &map, e) ||
+        st_read_shard(set, &map, path, NULL, NULL, e)) {
+        st_close(set);
+        return -1;
+    }
+    *out = set;
+    return 0;
+}

@@ -64,6 +64,9 @@ enum { E2M1_OFFSET = 12 };
 static const unsigned char e2m1_codes[16] = {12, 13, 14, 15, 16, 18, 20, 24,
                                              12, 11, 10, 9,  8,  6,  4,  0};
 
+/* Elements that share an E8M0 scale. */
+enum { MX_GROUP = 32 };
+
 /* Half the value of an E8M0 number, which is 2^(e - 127), or NaN for 255. The
  * half makes up for the doubled values of E2M1. It is subnormal for e < 2. */
 static inline float e8m0_half(unsigned char e)

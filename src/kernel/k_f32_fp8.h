@@ -16,6 +16,8 @@
 #error "include a SIMD shim first: kernel/simd.h lists what it must define"
 #endif
 
+#include "kernel/blocks.h"
+
 /* STEP: weights that are widened together. COLS: columns whose activations the
  * work memory holds for TOKENS tokens. TOKENS: what the registers hold the
  * sums of. */
@@ -37,12 +39,15 @@ static void KERNEL(fp8_to_f32)(float *out, const struct fp8 *w, size_t n_rows,
 {
     for (size_t r = 0; r < n_rows; r++, out += n_cols) {
         const char *q = (const char *)w->q + r * w->q_stride;
-        const float *scale = fp8_scales(w, r);
+        const float *scale = w->mx ? NULL : fp8_scales(w, r);
+        const size_t block = w->mx ? MX_GROUP : w->cols;
         size_t k = 0;
 
         while (k < n_cols) {
-            const size_t end = n_cols - k < w->cols ? n_cols : k + w->cols;
-            const vec s = vec_set1(*scale++);
+            const size_t end = n_cols - k < block ? n_cols : k + block;
+            const vec s = vec_set1(
+                w->mx ? 2 * e8m0_half(w->mx[r * w->mx_stride + k / MX_GROUP])
+                      : *scale++);
 
             for (; end - k >= VEC_LANES; k += VEC_LANES)
                 vec_store(out + k,
@@ -68,9 +73,9 @@ INLINE void fp8_prepare(float *out, const float *x, size_t n,
     size_t k = 0;
 
     while (k < n) {
-        const size_t block = (from + k) / w->cols;
-        const size_t left = (block + 1) * w->cols - from - k;
-        const size_t end = !scales || n - k < left ? n : k + left;
+        const size_t block = scales ? (from + k) / w->cols : 0;
+        const size_t left = scales ? (block + 1) * w->cols - from - k : n - k;
+        const size_t end = n - k < left ? n : k + left;
         const vec s = vec_set1(scales ? scales[block] : 1);
 
         for (; k < end; k += step) {
@@ -90,12 +95,17 @@ INLINE void fp8_prepare(float *out, const float *x, size_t n,
         vec_store(out + k, vec_zero(), VEC_LANES);
 }
 
+/* scales: of MX_GROUP elements each, or NULL. */
 INLINE void fp8_step(vec a[FP8_TOKENS][4], vec_ints *flags,
-                     const unsigned char *q, const float *x, int T)
+                     const unsigned char *q, const float *x,
+                     const float *scales, int T)
 {
     vec w[4];
 
     vec_load_fp8(w, q, flags);
+    UNROLL
+    for (size_t c = 0; c < 4 && scales; c++)
+        w[c] *= vec_set1(scales[c / 2 * 2 * VEC_LANES / MX_GROUP]);
     UNROLL
     for (size_t t = 0; t < (size_t)T; t++) {
         UNROLL
@@ -106,9 +116,11 @@ INLINE void fp8_step(vec a[FP8_TOKENS][4], vec_ints *flags,
     }
 }
 
-/* Multiply n elements of a row by T tokens, which fp8_prepare wrote. */
+/* Multiply n elements of a row by T tokens, which fp8_prepare wrote. scales: of
+ * MX_GROUP elements each and for whole steps, or NULL. */
 INLINE void fp8_dot(float sums[FP8_TOKENS], const unsigned char *q,
-                    const float *x, size_t n, size_t ahead, bool to_l2, int T)
+                    const float *x, const float *scales, size_t n, size_t ahead,
+                    bool to_l2, int T)
 {
     vec a[FP8_TOKENS][4];
     vec_ints flags = vec_ints_zero();
@@ -124,13 +136,15 @@ INLINE void fp8_dot(float sums[FP8_TOKENS], const unsigned char *q,
         sweep_by(q + k, ahead, to_l2);
         UNROLL
         for (size_t i = 0; i < FP8_LINE; i += FP8_STEP)
-            fp8_step(a, &flags, q + k + i, x + k + i, T);
+            fp8_step(a, &flags, q + k + i, x + k + i,
+                     scales ? scales + (k + i) / MX_GROUP : NULL, T);
     }
     for (; k < n; k += FP8_STEP) {
         unsigned char last[FP8_STEP] = {0};
 
         memcpy(last, q + k, n - k < FP8_STEP ? n - k : FP8_STEP);
-        fp8_step(a, &flags, last, x + k, T);
+        fp8_step(a, &flags, last, x + k, scales ? scales + k / MX_GROUP : NULL,
+                 T);
     }
     UNROLL
     for (int t = 0; t < T; t++)
@@ -151,17 +165,36 @@ struct fp8_run {
     bool by_row; /* results are multiplied by the scale of their row */
 };
 
-INLINE void fp8_rows(const struct fp8_run *p, bool to_l2, int T)
+/* Write the halves of n E8M0 scales, and zeros up to whole vectors. */
+INLINE void mx_scales(float *out, const unsigned char *e, size_t n)
+{
+    unsigned char last[VEC_LANES] = {0};
+    size_t i = 0;
+
+    for (; n - i >= VEC_LANES; i += VEC_LANES)
+        vec_store(out + i, vec_e8m0_halves(e + i), VEC_LANES);
+    if (i == n)
+        return;
+    memcpy(last, e + i, n - i);
+    vec_store(out + i, vec_e8m0_halves(last), VEC_LANES);
+}
+
+INLINE void fp8_rows(const struct fp8_run *p, bool mx, bool to_l2, int T)
 {
     const size_t ahead = kernel_core.sweep_ahead;
+    float halves[FP8_COLS / MX_GROUP];
 
     for (size_t r = 0; r < p->n_rows; r++) {
         const size_t row = p->row + r;
-        const float scale = p->by_row ? *fp8_scales(p->w, row) : 1;
+        const float scale = mx ? 2 : p->by_row ? *fp8_scales(p->w, row) : 1;
         float sums[FP8_TOKENS];
 
-        fp8_dot(sums, p->w->q + row * p->w->q_stride + p->from, p->x, p->n,
-                ahead, to_l2, T);
+        if (mx)
+            mx_scales(halves,
+                      p->w->mx + row * p->w->mx_stride + p->from / MX_GROUP,
+                      p->n / MX_GROUP);
+        fp8_dot(sums, p->w->q + row * p->w->q_stride + p->from, p->x,
+                mx ? halves : NULL, p->n, ahead, to_l2, T);
         for (size_t t = 0; t < (size_t)T; t++) {
             const float sum = sums[t] * FP8_UNIT * scale;
             float *y = p->y + t * p->ldy + r;
@@ -171,13 +204,11 @@ INLINE void fp8_rows(const struct fp8_run *p, bool to_l2, int T)
     }
 }
 
-#define FP8_ROWS(T)                                   \
-    static void fp8_rows_##T(const struct fp8_run *p) \
-    {                                                 \
-        if (kernel_core.sweep_l2)                     \
-            fp8_rows(p, true, T);                     \
-        else                                          \
-            fp8_rows(p, false, T);                    \
+#define FP8_ROWS(T)                                                    \
+    static void fp8_rows_##T(const struct fp8_run *p)                  \
+    {                                                                  \
+        WITH_FLAG(to_l2, kernel_core.sweep_l2,                         \
+                  WITH_FLAG(mx, p->w->mx, fp8_rows(p, mx, to_l2, T))); \
     }
 
 FP8_ROWS(1)
@@ -199,18 +230,21 @@ static void KERNEL(matmul_f32_fp8)(float *y, size_t ldy, const struct fp8 *w,
                                    const float *x, size_t ldx, size_t n_rows,
                                    size_t n_cols, size_t n_tokens, float *work)
 {
-    const bool by_row = w->rows == 1 && w->cols >= n_cols;
+    const bool by_row = !w->mx && w->rows == 1 && w->cols >= n_cols;
+    const bool by_block = !w->mx && !by_row;
     struct fp8_run p = {.w = w, .x = work, .ldy = ldy, .by_row = by_row};
 
     do {
         p.n = n_cols - p.from < FP8_COLS ? n_cols - p.from : FP8_COLS;
         for (p.row = 0; p.row < n_rows; p.row += p.n_rows) {
-            const size_t left = w->rows - (w->first + p.row) % w->rows;
-            const float *scales = by_row ? NULL : fp8_scales(w, p.row);
+            const float *scales = by_block ? fp8_scales(w, p.row) : NULL;
 
             p.n_rows = n_rows - p.row;
-            if (!by_row && left < p.n_rows)
-                p.n_rows = left;
+            if (by_block) {
+                const size_t left = w->rows - (w->first + p.row) % w->rows;
+
+                p.n_rows = left < p.n_rows ? left : p.n_rows;
+            }
             for (size_t t = 0; t < n_tokens; t += FP8_TOKENS) {
                 const size_t T =
                     n_tokens - t < FP8_TOKENS ? n_tokens - t : FP8_TOKENS;

@@ -94,23 +94,39 @@ struct delta_head {
  * is a multiple of group. Scales may be negative. No pointer needs
  * alignment.
  *
- * MXFP4 (Open Compute Project, Microscaling Formats 1.0) has the same layout,
- * with 4 bits, groups of 32, and sb_type U8:
+ * Biases are stored, or follow from zero points z: -z * scales[r, k / group],
+ * rounded to f32. That is exact if a scale has at most 16 bits.
  *
- *   w[r, k] = (e2m1_codes[q[r, k]] - E2M1_OFFSET) * e8m0_half(scales[r, k /
- * 32])
+ * Codes may also be E2M1 numbers of 4 bits, in two formats (blocks.h):
  *
- * (blocks.h). Its biases follow from its scales, and the member biases is equal
- * to scales. Integer products with weights of 2^120 or more may overflow. */
+ *   w[r, k] = (e2m1_codes[q[r, k]] - E2M1_OFFSET) * s
+ *   MXFP4 (Open Compute Project, Microscaling Formats 1.0): groups of 32,
+ * s_type U8, s = e8m0_half(scales[r, k / 32]) NVFP4: groups of 16, s_type
+ * F8_E4M3, s = scales[r, k / 16] * by
+ *
+ * Integer products with weights of 2^120 or more may overflow. */
+enum affine_codes {
+    AFFINE_UNSIGNED,
+    AFFINE_SIGNED, /* 8 bits, q is this integer plus 128 */
+    AFFINE_E2M1    /* zero is E2M1_OFFSET */
+};
+
 struct affine {
-    const unsigned char *q;               /* row r at q + r * q_stride */
-    size_t q_stride;                      /* bytes: n_cols * bits / 8 */
-    const unsigned char *scales, *biases; /* row r at + r * sb_stride */
-    size_t sb_stride;                     /* bytes */
-    enum dtype sb_type;                   /* of scales and biases: F32, F16 or
-                                             BF16; U8: MXFP4 */
-    int bits;                             /* 2, 3, 4, 5, 6 or 8 */
-    size_t group;                         /* 32, 64 or 128 */
+    enum affine_codes codes;
+    const unsigned char *q;      /* row r at q + r * q_stride */
+    size_t q_stride;             /* bytes: n_cols * bits / 8 */
+    const unsigned char *scales; /* row r at scales + r * s_stride */
+    size_t s_stride;             /* bytes */
+    enum dtype s_type;           /* F32, F16 or BF16; U8: MXFP4; F8_E4M3:
+                                    NVFP4 */
+    float by;                    /* NVFP4: half of the matrix's scale */
+    const unsigned char *biases; /* row r at biases + r * b_stride */
+    size_t b_stride;             /* bytes */
+    enum dtype b_type;           /* F32, F16 or BF16; U8: zero points */
+    int zero;     /* not 0: the zero point of all groups; then the three members
+                     above are those of scales */
+    int bits;     /* 2, 3, 4, 5, 6 or 8 */
+    size_t group; /* 32, 64 or 128; NVFP4: 16 */
 };
 
 /* Rows of a matrix of FP8 numbers, E4M3FN: a sign, four bits of exponent with
@@ -120,10 +136,18 @@ struct affine {
  *
  *   w[r, k] = q[r, k] * scales[(first + r) / rows * ld + k / cols]
  *
+ * In MXFP8 (Open Compute Project, Microscaling Formats 1.0), 32 elements of a
+ * row have an E8M0 scale, and n_cols is a multiple of 32:
+ *
+ *   w[r, k] = q[r, k] * 2 * e8m0_half(mx[r, k / 32])
+ *
  * No pointer needs alignment, except that of f32. */
 struct fp8 {
-    const unsigned char *q; /* row r at q + r * q_stride */
-    size_t q_stride;        /* bytes */
+    const unsigned char *q;  /* row r at q + r * q_stride */
+    size_t q_stride;         /* bytes */
+    const unsigned char *mx; /* row r at mx + r * mx_stride; NULL: not MXFP8.
+                                Then the members below have the scales. */
+    size_t mx_stride;
     const float *scales;
     size_t ld;    /* scales from one row of blocks to the next */
     size_t rows;  /* of a block */
@@ -148,7 +172,7 @@ struct q8 {
                      bias by it */
     size_t ldq;   /* bytes from token to token, a multiple of 64 */
     size_t ldg;   /* groups from token to token */
-    size_t group; /* elements: 32, 64 or 128 */
+    size_t group; /* elements: 16, 32, 64 or 128 */
     bool paired;   /* groups 2 i and 2 i + 1 have one scale, which stands twice;
                      a last group may be alone. Some products are faster then.
                      Otherwise each group has a scale of its own. */

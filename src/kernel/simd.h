@@ -48,25 +48,19 @@
  *   vec_load(p, n)            the first n floats
  *   vec_load_or(p, n, other)  the first n floats, and `other` in the lanes from
  *                             n on
- *   vec_load_as(p, n, type)   the first n elements of a type (F32, F16, BF16, I8
- *                             or F8_E4M3), widened exactly
- *   vec_load_range(v, p, lo, hi)
- *                             KV_BLOCK floats to KV_BLOCK / VEC_LANES vectors,
- *                             -INFINITY outside [lo, hi)
- *   vec_store(p, v, n)        the first n lanes
- *   vec_store_as(p, v, n, type)
- *                             like vec_store, rounded to F16 or BF16 as
- *                             from_f32 does
+ *   vec_load_as(p, n, type)   the first n elements of a type (F32, F16, BF16,
+ * I8 or F8_E4M3), widened exactly vec_load_range(v, p, lo, hi) KV_BLOCK floats
+ * to KV_BLOCK / VEC_LANES vectors, -INFINITY outside [lo, hi) vec_store(p, v,
+ * n)        the first n lanes vec_store_as(p, v, n, type) like vec_store,
+ * rounded to F16 or BF16 as from_f32 does
  *
  *   vec_load_fp8(v, p, flags) 4 VEC_LANES elements of F8_E4M3, divided by
- *                             FP8_UNIT: the even ones of the first half to v[0],
- *                             its odd ones to v[1], those of the second half to
- *                             v[2] and v[3]. NaN become numbers, and set a bit of
- *                             *flags
- *   vec_fp8_has_nan(flags)    whether vec_load_fp8 saw NaN since flags were 0
- *   vec_split_pairs(even, odd, a, b)
- *                             the even and the odd elements of a and b, which
- *                             follow each other
+ *                             FP8_UNIT: the even ones of the first half to
+ * v[0], its odd ones to v[1], those of the second half to v[2] and v[3]. NaN
+ * become numbers, and set a bit of *flags vec_e8m0_halves(p)        halves of
+ * VEC_LANES E8M0 numbers: e8m0_half of kernel/blocks.h vec_fp8_has_nan(flags)
+ * whether vec_load_fp8 saw NaN since flags were 0 vec_split_pairs(even, odd, a,
+ * b) the even and the odd elements of a and b, which follow each other
  *
  *   vec_spread(p, n)          p[i / n] in lane i, for n that divides VEC_LANES;
  *                             may read all VEC_LANES floats at p

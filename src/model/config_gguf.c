@@ -556,34 +556,18 @@ static int check_stop_ids(const struct writer *w, struct qwick_err *e)
 static int check_others(const struct writer *w, bool partial_rotary,
                         struct qwick_err *e)
 {
-    return check_embedding(w, e) || check_stop_ids(w, e) ||
-                   check_computed(w, e) || check_head_dims(w, partial_rotary, e)
-               ? -1
-               : 0;
-}
-
-/* Without both directions the last token's state is what counts, also for
- * rerankers. */
-static int check_pooling(const struct config *c, const struct writer *w,
-                         struct qwick_err *e)
-{
-    enum { POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST, POOLING_RANK };
+    enum { MOST_POOLING = 4 }; /* see pooling_gguf */
     uint64_t pooling = integer(w, ".pooling_type");
-    if (pooling <= POOLING_RANK &&
-        (c->bidirectional || pooling == POOLING_NONE ||
-         pooling == POOLING_LAST || pooling == POOLING_RANK))
-        return 0;
-    if (c->bidirectional)
-        return err_set(e, QWICK_ERR_MODEL,
-                       "%s: %s.pooling_type: %llu is not supported (%d to %d "
-                       "are)",
-                       gguf_path(w->g), w->arch, (unsigned long long)pooling,
-                       POOLING_NONE, POOLING_RANK);
-    return err_set(e, QWICK_ERR_MODEL,
-                   "%s: %s.pooling_type: %llu is not supported (%d, the last "
-                   "token, and %d, a reranker, are)",
-                   gguf_path(w->g), w->arch, (unsigned long long)pooling,
-                   POOLING_LAST, POOLING_RANK);
+    if (check_embedding(w, e) || check_stop_ids(w, e) || check_computed(w, e) ||
+        check_head_dims(w, partial_rotary, e))
+        return -1;
+    return pooling <= MOST_POOLING
+               ? 0
+               : err_set(e, QWICK_ERR_MODEL,
+                         "%s: %s.pooling_type: %llu is not supported (0 to %d "
+                         "are)",
+                         gguf_path(w->g), w->arch, (unsigned long long)pooling,
+                         MOST_POOLING);
 }
 
 /* A reranker's own head, with its labels: "yes" and "no", or one of any name.
@@ -721,7 +705,6 @@ int config_read_gguf(struct config *c, const struct gguf *g,
                             .names = names,
                             .prefix = c->arch->gguf};
         rc = c->arch->read_config(c, &s, e) || set_biases(c, g) ||
-                     check_pooling(c, &w, e) ||
                      config_read_generation(c, &s, e) || read_classes(c, &w, e)
                  ? -1
                  : 0;

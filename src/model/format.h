@@ -35,8 +35,14 @@ struct matrix {
                     the rows of several matrices come by turns */
     const unsigned char *data[FORMAT_ARRAYS]; /* any alignment; NULL beyond
                                                  format->n_arrays */
-    enum dtype dtype; /* of floats: their type; affine: of scales and biases;
-                         of blocks and MXFP4: theirs */
+    enum dtype dtype; /* of floats: their type; affine: of scales; of blocks and
+                         MXFP4: theirs */
+    enum dtype bias_dtype; /* affine: of biases, such as F32 for computed ones;
+                              U8: zero points. See struct affine. */
+    enum affine_codes codes; /* affine: see struct affine, also for by */
+    float by;
+    int zero;         /* affine: not 0: the zero point of all groups, and no
+                         biases */
     int bits;         /* of a quantized element; 0: floats */
     size_t group;     /* elements that share a scale; 0: floats */
     struct fp8 fp8;   /* of FP8 weights: their scales, without elements */

@@ -12,22 +12,32 @@ enum { CODES, SCALES, BIASES };
 
 static size_t row_bytes(const struct matrix *w, size_t i)
 {
-    return i == CODES ? w->cols / 8 * (size_t)w->bits
-                      : w->cols / w->group * dtype_bytes(w->dtype);
+    const size_t groups = w->cols / w->group;
+    return i == CODES    ? w->cols / 8 * (size_t)w->bits
+           : i == SCALES ? groups * dtype_bytes(w->dtype)
+           : w->zero     ? 0
+                         : groups * dtype_bytes(w->bias_dtype);
 }
 
 struct affine matrix_affine(const struct matrix *w, size_t row)
 {
-    bool mxfp4 = w->dtype == DT_MXFP4;
-    return (struct affine){
-        .q = matrix_row(w, CODES, row),
-        .q_stride = w->step * w->format->row_bytes(w, CODES),
-        .scales = matrix_row(w, SCALES, row),
-        .biases = matrix_row(w, mxfp4 ? SCALES : BIASES, row),
-        .sb_stride = w->step * w->format->row_bytes(w, SCALES),
-        .sb_type = mxfp4 ? DT_U8 : w->dtype,
-        .bits = w->bits,
-        .group = w->group};
+    const struct format *f = w->format;
+    int biases = w->zero ? SCALES : BIASES;
+    enum dtype type = w->dtype == DT_MXFP4 ? DT_U8 : w->dtype;
+    return (struct affine){.codes = w->codes,
+                           .q = matrix_row(w, CODES, row),
+                           .q_stride = w->step * f->row_bytes(w, CODES),
+                           .scales = matrix_row(w, SCALES, row),
+                           .s_stride = w->step * f->row_bytes(w, SCALES),
+                           .s_type = type,
+                           .by = w->by,
+                           .biases = matrix_row(w, (size_t)biases, row),
+                           .b_stride =
+                               w->step * f->row_bytes(w, (size_t)biases),
+                           .b_type = w->zero ? type : w->bias_dtype,
+                           .zero = w->zero,
+                           .bits = w->bits,
+                           .group = w->group};
 }
 
 static void to_f32(const struct kernels *k, float *out, const struct matrix *w,
@@ -118,7 +128,7 @@ static int bind_groups(struct weights *w, struct matrix *out,
                        w->path, biases->file, biases_name,
                        dtype_name(biases->dtype), scales_name,
                        dtype_name(scales->dtype));
-    out->dtype = scales->dtype;
+    out->dtype = out->bias_dtype = scales->dtype;
     out->data[SCALES] = scales->data;
     out->data[BIASES] = biases->data;
     weights_use(w, scales, 0, out->bits);

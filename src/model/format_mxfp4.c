@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernel/blocks.h"
 #include "model/format_affine.h"
 #include "model/weights.h"
 
@@ -101,6 +102,8 @@ static int bind(struct weights *w, struct matrix *out, const char *name,
     *out = (struct matrix){.dtype = DT_MXFP4,
                            .rows = shape_rows(shape),
                            .cols = shape->cols,
+                           .codes = AFFINE_E2M1,
+                           .zero = E2M1_OFFSET,
                            .bits = 4,
                            .group = GROUP,
                            .data = {numbers->data, scales->data}};

@@ -205,6 +205,25 @@ PY
     fails 2 "of another model" similar "$T/d" x
 }
 
+@test "documents get their prompt, queries the prompt query" {
+    echo '{"prompts":{"query":"find: ","document":"text: ","other":"o: "},
+        "default_prompt_name":"document"}' \
+        >"$T/embedder/config_sentence_transformers.json"
+    index -q --lines -i "$T/notes"
+    [ "$(jget 'o["prompt"]' <"$T/d/index.json")" = "text: " ]
+    fails 2 'prompt: is "text: " in the index, "o: " here' \
+        embed --index "$T/d" --prompt-name other x
+    fails 2 "prompt_ids: an index needs the text" \
+        embed --index "$T/d" --jsonl -i <(echo '{"prompt_ids":[1]}')
+    # a text is not like itself: it has another prompt as a query
+    equal "$(similar "list files")" "$(similar --prompt-name query "list files")"
+    [ "$(similar "list files")" != "$(similar --prompt-name other "list files")" ]
+    equal "$(similar --prompt-name document "list files" | head -n 1)" \
+        "1.000000	$T/notes:1	list files"
+    fails 2 "cannot be combined" similar "$T/d" --prompt-name query --instruct a b
+    fails 2 'prompt name: "none": the model' similar "$T/d" --prompt-name none b
+}
+
 @test "options that do not fit are refused" {
     index -q --lines -i "$T/notes"
     for o in "--output x" "--format tsv" "--html x" --redo; do

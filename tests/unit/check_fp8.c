@@ -6,10 +6,12 @@
 static const struct {
     const char *name;
     size_t rows, cols;
-} forms[] = {{"blocks of 128", 128, 128},
-             {"blocks of 3 x 32", 3, 32},
-             {"by row", 1, 0},
-             {"by tensor", 0, 0}};
+    bool mx; /* MXFP8: columns by 32 */
+} forms[] = {{"blocks of 128", 128, 128, false},
+             {"blocks of 3 x 32", 3, 32, false},
+             {"by row", 1, 0, false},
+             {"by tensor", 0, 0, false},
+             {"MXFP8", 1, 32, true}};
 
 enum { N_FORMS = sizeof forms / sizeof *forms };
 
@@ -19,6 +21,7 @@ struct product {
     struct area q, x, y, y2;
     struct fp8 w;
     float *scales;
+    unsigned char *mx;
     size_t rows, cols, tokens, ldx, ldy;
     float largest; /* of finite scales */
     bool infinite; /* a scale is */
@@ -48,13 +51,23 @@ static void make_scales(struct product *p, size_t form, enum scales kind)
     w->ld = (p->cols + w->cols - 1) / (w->cols ? w->cols : 1) + below(3);
     if (!w->cols)
         w->cols = 1;
+    if (forms[form].mx)
+        w->first = 0;
     size_t n = ((w->first + p->rows) / w->rows + 1) * w->ld;
 
+    p->mx = must(malloc(n + 1));
     p->scales = must(malloc((n + 1) * sizeof *p->scales));
     for (size_t i = 0; i < n; i++) {
         float s = (float)exp2(-12 * uniform());
 
-        if (kind == EXTREME && uniform() < 0.3)
+        p->mx[i] = (unsigned char)(kind == EXTREME && uniform() < 0.3
+                                       ? below(4)   ? below(4)
+                                         : below(2) ? 150
+                                                    : 255
+                                       : 115 + below(12));
+        if (forms[form].mx)
+            s = p->mx[i] == 255 ? NAN : ldexpf(1, p->mx[i] - 127);
+        else if (kind == EXTREME && uniform() < 0.3)
             s = extreme_scale();
         if (isfinite(s) && fabsf(s) > p->largest)
             p->largest = fabsf(s);
@@ -62,6 +75,10 @@ static void make_scales(struct product *p, size_t form, enum scales kind)
         p->scales[i] = s;
     }
     w->scales = p->scales;
+    if (forms[form].mx) {
+        w->mx = p->mx;
+        w->mx_stride = w->ld;
+    }
 }
 
 /* Codes: all 256 if `nan`, otherwise without NaN. */
@@ -106,6 +123,7 @@ static void product_free(struct product *p)
     area_free(&p->y);
     area_free(&p->y2);
     free(p->scales);
+    free(p->mx);
 }
 
 /* The product's weights from a row on. */
@@ -114,7 +132,10 @@ static struct fp8 from_row(const struct product *p, size_t r)
     struct fp8 w = p->w;
 
     w.q += r * w.q_stride;
-    w.first += r;
+    if (w.mx)
+        w.mx += r * w.mx_stride;
+    else
+        w.first += r;
     return w;
 }
 
@@ -154,6 +175,9 @@ static void each_product(const struct kernels *k, size_t tokens_step,
     for (size_t i = 0; i < N_SIZES; i++)
         for (size_t form = 0; form < N_FORMS; form++) {
             size_t cols = size_at(i), rows = 1 + below(cols > 100 ? 40 : 19);
+
+            if (forms[form].mx)
+                cols = (cols + 31) / 32 * 32;
             size_t tokens = 1 + below(9) * (below(4) ? 1 : tokens_step);
             enum scales scales = (enum scales)below(N_SCALES);
             bool nan = below(3) == 0;
@@ -169,10 +193,10 @@ static void each_product(const struct kernels *k, size_t tokens_step,
     /* several blocks of rows; more columns than are prepared at a time */
     for (size_t form = 0; form < N_FORMS; form++) {
         struct product a = product_new(300, 160, 5, form, USUAL, false);
-        struct product b = product_new(3, 33000, 3, form, USUAL, false);
+        struct product b = product_new(3, 33024, 3, form, USUAL, false);
 
         run(k, &a, "300 rows, 160 cols");
-        run(k, &b, "3 rows, 33000 cols");
+        run(k, &b, "3 rows, 33024 cols");
         product_free(&a);
         product_free(&b);
     }

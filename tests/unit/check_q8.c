@@ -95,11 +95,18 @@ static const size_t all_groups[] = {32, 64, 128};
 
 enum { N_BITS = 6, N_GROUPS = 3 };
 
+/* The factor of NVFP4's scales. */
+#define NVFP4_BY 0.0625f
+
 /* Codes: random; all at the maximum, so that sums of products may overflow;
  * mostly zero. */
 enum codes { RANDOM_CODES, TOP_CODES, SPARSE_CODES, N_CODES };
 
 enum numbers { NORMAL_NUMBERS, ZERO_NUMBERS, TINY_NUMBERS, N_NUMBERS };
+
+/* Biases: of the type of the scales; of F32; zero points of the groups, or one
+ * zero point. */
+enum biases { SAME_TYPE, WIDE_BIASES, ZERO_POINTS, ONE_ZERO, N_BIASES };
 
 struct weights {
     struct affine a;
@@ -124,6 +131,10 @@ static float number_of(const unsigned char *p, enum dtype type)
     }
     if (type == DT_U8) /* half of E8M0 */
         return ldexpf(1, *p - 128);
+    if (type == DT_F8_E4M3)
+        return (*p & 0x80 ? -1.0f : 1.0f) * NVFP4_BY *
+               (*p & 0x78 ? ldexpf((float)(8 + (*p & 7)), (*p >> 3 & 15) - 10)
+                          : ldexpf((float)(*p & 7), -9));
     memcpy(&half, p, 2);
     if (type == DT_BF16) {
         word = (uint32_t)half << 16;
@@ -149,6 +160,8 @@ static void put_numbers(unsigned char *p, size_t n, enum numbers kind,
         if (type == DT_U8)
             p[i] = (unsigned char)(kind == TINY_NUMBERS ? below(3)
                                                         : 115 + below(12));
+        else if (type == DT_F8_E4M3)
+            p[i] = (unsigned char)(below(0x7f) | below(2) << 7);
         else
             ref->from_f32[type](p + i * dtype_bytes(type), &f, 1);
     }
@@ -156,7 +169,7 @@ static void put_numbers(unsigned char *p, size_t n, enum numbers kind,
 
 /* Twice the value of an E2M1 number, which has a sign, two bits of exponent and
  * one of mantissa, plus 12. */
-static unsigned mxfp4_code(unsigned code)
+static unsigned e2m1_code(unsigned code)
 {
     unsigned e = code >> 1 & 3, m = code & 1;
     unsigned twice = e ? (2 + m) << (e - 1) : m;
@@ -175,30 +188,49 @@ static void put_code(unsigned char *row, size_t k, int bits, unsigned code)
     }
 }
 
+static bool is_e2m1(enum dtype type)
+{
+    return type == DT_U8 || type == DT_F8_E4M3;
+}
+
 static struct weights weights_new(size_t rows, size_t cols, int bits,
-                                  size_t group, enum dtype type,
+                                  size_t group, enum dtype type, bool is_signed,
                                   enum codes codes, enum numbers numbers,
-                                  enum place place)
+                                  enum biases biases, enum place place)
 {
     struct weights w = {.rows = rows, .cols = cols, .groups = cols / group};
     size_t row_bytes = cols * (size_t)bits / 8;
-    size_t sb_bytes = w.groups * dtype_bytes(type);
     size_t q_spare = below(3) ? 0 : 1 + below(9);
-    size_t sb_spare = below(3) ? 0 : 1 + below(9);
+    size_t s_spare = below(3) ? 0 : 1 + below(9);
+    size_t b_spare = below(3) ? 0 : 1 + below(9);
+    enum dtype b_type = biases == WIDE_BIASES   ? DT_F32
+                        : biases == ZERO_POINTS ? DT_U8
+                                                : type;
     unsigned top = (1u << bits) - 1;
     unsigned char *q, *s, *b;
 
-    w.a = (struct affine){.q_stride = row_bytes + q_spare,
-                          .sb_stride = sb_bytes + sb_spare,
-                          .sb_type = type,
+    if (is_e2m1(type))
+        b_type = DT_U8;
+
+    w.a = (struct affine){.codes = is_e2m1(type) ? AFFINE_E2M1
+                                   : is_signed   ? AFFINE_SIGNED
+                                                 : AFFINE_UNSIGNED,
+                          .by = NVFP4_BY,
+                          .q_stride = row_bytes + q_spare,
+                          .s_stride = w.groups * dtype_bytes(type) + s_spare,
+                          .s_type = type,
+                          .b_stride = w.groups * dtype_bytes(b_type) + b_spare,
+                          .b_type = b_type,
                           .bits = bits,
                           .group = group};
+    if (is_e2m1(type) || biases == ONE_ZERO)
+        w.a.zero = is_e2m1(type) ? 12 : (int)(1 + below(256));
     /* no bytes after the last row */
     w.q = edge_new(rows ? rows * w.a.q_stride - q_spare : 0, place, below(70));
     w.scales =
-        edge_new(rows ? rows * w.a.sb_stride - sb_spare : 0, place, below(9));
+        edge_new(rows ? rows * w.a.s_stride - s_spare : 0, place, below(9));
     w.biases =
-        edge_new(rows ? rows * w.a.sb_stride - sb_spare : 0, place, below(9));
+        edge_new(rows ? rows * w.a.b_stride - b_spare : 0, place, below(9));
     w.code = must(malloc(rows * cols + 1));
     w.s = must(malloc(rows * w.groups * sizeof(float) + 1));
     w.b = must(malloc(rows * w.groups * sizeof(float) + 1));
@@ -214,23 +246,34 @@ static struct weights weights_new(size_t rows, size_t cols, int bits,
             if (codes == SPARSE_CODES && below(8))
                 code = 0;
             w.code[r * cols + k] =
-                (unsigned char)(type == DT_U8 ? mxfp4_code(code) : code);
-            put_code(q + r * w.a.q_stride, k, bits, code);
+                (unsigned char)(is_e2m1(type) ? e2m1_code(code) : code);
+            put_code(q + r * w.a.q_stride, k, bits,
+                     is_signed ? code ^ 0x80 : code);
         }
-        put_numbers(s + r * w.a.sb_stride, w.groups, numbers, type,
+        put_numbers(s + r * w.a.s_stride, w.groups, numbers, type,
                     2.0 / (top + 1));
-        if (type != DT_U8)
-            put_numbers(b + r * w.a.sb_stride, w.groups, numbers, type, 1);
+        if (b_type == DT_U8)
+            for (size_t g = 0; g < w.groups; g++)
+                b[r * w.a.b_stride + g] = (unsigned char)below(256);
+        else
+            put_numbers(b + r * w.a.b_stride, w.groups, numbers, b_type, 1);
         for (size_t g = 0; g < w.groups; g++) {
-            size_t at = r * w.a.sb_stride + g * dtype_bytes(type);
+            const unsigned char *bias =
+                b + r * w.a.b_stride + g * dtype_bytes(b_type);
+            float scale =
+                number_of(s + r * w.a.s_stride + g * dtype_bytes(type), type);
 
-            w.s[r * w.groups + g] = number_of(s + at, type);
-            w.b[r * w.groups + g] = type == DT_U8 ? -12 * w.s[r * w.groups + g]
-                                                  : number_of(b + at, type);
+            w.s[r * w.groups + g] = scale;
+            w.b[r * w.groups + g] = w.a.zero          ? (float)-w.a.zero * scale
+                                    : b_type == DT_U8 ? (float)-*bias * scale
+                                                      : number_of(bias, b_type);
         }
     }
-    if (type == DT_U8)
+    if (w.a.zero) {
         w.a.biases = s;
+        w.a.b_stride = w.a.s_stride;
+        w.a.b_type = type;
+    }
     edge_keep(&w.q);
     edge_keep(&w.scales);
     edge_keep(&w.biases);
@@ -260,8 +303,8 @@ static struct affine from_row(const struct weights *w, size_t r)
     struct affine a = w->a;
 
     a.q += r * a.q_stride;
-    a.scales += r * a.sb_stride;
-    a.biases += r * a.sb_stride;
+    a.scales += r * a.s_stride;
+    a.biases += r * a.b_stride;
     return a;
 }
 
@@ -271,6 +314,7 @@ struct shape {
     size_t rows, cols, tokens, group;
     int bits;
     enum dtype type;
+    bool is_signed;
     enum place place;
     char what[128];
 };
@@ -287,6 +331,13 @@ static void as_mxfp4(struct shape *s)
     s->type = DT_U8;
 }
 
+static void as_nvfp4(struct shape *s)
+{
+    s->bits = 4;
+    s->group = 16;
+    s->type = DT_F8_E4M3;
+}
+
 /* Case i of a sweep over all formats, of at most work products. */
 static struct shape shape_at(size_t i, size_t tokens, size_t work)
 {
@@ -297,20 +348,23 @@ static struct shape shape_at(size_t i, size_t tokens, size_t work)
                       .place = (enum place)below(N_PLACES)};
     if (i % 10 == 9)
         as_mxfp4(&s);
-    size_t max_groups = 3072 / s.group;
+    if (i % 10 == 7)
+        as_nvfp4(&s);
+    s.is_signed = s.bits == 8 && below(2);
+    /* columns come by 32 at least */
+    size_t unit = s.group < 32 ? 32 : s.group, max_groups = 3072 / unit;
 
     s.rows = below(8) ? 1 + below(70) : 129;
-    s.cols = (1 + below(below(3) ? 6 : max_groups)) * s.group;
-    while (s.rows * s.cols * s.tokens > work &&
-           (s.rows > 1 || s.cols > s.group))
-        if (s.cols > s.group && below(2))
-            s.cols = (s.cols / s.group + 1) / 2 * s.group;
+    s.cols = (1 + below(below(3) ? 6 : max_groups)) * unit;
+    while (s.rows * s.cols * s.tokens > work && (s.rows > 1 || s.cols > unit))
+        if (s.cols > unit && below(2))
+            s.cols = (s.cols / unit + 1) / 2 * unit;
         else
             s.rows = (s.rows + 1) / 2;
     snprintf(s.what, sizeof s.what,
-             "%d bits, group %zu, %s: %zu rows, %zu cols, %zu tokens, %s",
-             s.bits, s.group, dtype_name(s.type), s.rows, s.cols, s.tokens,
-             place_names[s.place]);
+             "%d bits%s, group %zu, %s: %zu rows, %zu cols, %zu tokens, %s",
+             s.bits, s.is_signed ? " signed" : "", s.group, dtype_name(s.type),
+             s.rows, s.cols, s.tokens, place_names[s.place]);
     return s;
 }
 
@@ -327,9 +381,9 @@ static size_t work_of(const struct kernels *k, size_t i)
 static struct weights shape_weights(const struct shape *s)
 {
     return weights_new(s->rows, s->cols, s->bits, s->group, s->type,
-                       (enum codes)below(N_CODES),
+                       s->is_signed, (enum codes)below(N_CODES),
                        (enum numbers)(below(3) ? 0 : below(N_NUMBERS)),
-                       s->place);
+                       (enum biases)below(N_BIASES), s->place);
 }
 
 /* ---- affine_to_f32 ------------------------------------------------------ */
@@ -353,6 +407,9 @@ static void check_to_f32(const struct kernels *k, enum dtype type)
             size_t g = j / s.cols * w.groups + j % s.cols / s.group;
             volatile float product = (float)w.code[j] * w.s[g];
             float sum = product + w.b[g];
+
+            if (w.a.codes == AFFINE_E2M1)
+                sum = (float)(w.code[j] - 12) * w.s[g];
 
             same_bits(s.what, o + j, &sum, 1);
         }
@@ -825,7 +882,7 @@ static void q8_values(const struct kernels *k, const struct shape *s,
                     size += c[i] * abs(q[i]);
                     total += q[i];
                 }
-                if (s->type == DT_U8)
+                if (is_e2m1(s->type))
                     bias = -12 * both * total;
                 want += both * dot + bias;
                 mag += fabs(both) * size + fabs(bias);
@@ -987,7 +1044,7 @@ static void check_gemm_q8_affine(const struct kernels *k, enum dtype type)
         struct shape s = shape_at(i * 7, i < N_BITS ? 65 : 1, 1);
 
         s.rows = 300 + below(40);
-        s.cols = 5 * s.group;
+        s.cols = 6 * s.group;
         gemm_q8_case(k, &s);
     }
     /* ends of blocks of rows and of tiles of tokens */
@@ -999,11 +1056,15 @@ static void check_gemm_q8_affine(const struct kernels *k, enum dtype type)
                                   tokens[i % 12], 1);
 
         s.bits = i / 12 % 2 ? 4 : 8;
+        s.is_signed = s.bits == 8 && i % 3 == 0;
         s.rows = rows[below(sizeof rows / sizeof *rows)];
         s.cols = (1 + below(40)) * s.group;
         gemm_q8_case(k, &s);
         s.cols = s.cols / s.group * 32;
         as_mxfp4(&s);
+        s.is_signed = false;
+        gemm_q8_case(k, &s);
+        as_nvfp4(&s);
         gemm_q8_case(k, &s);
     }
     /* rows too long for the buffers on the kernels' stacks */
@@ -1011,6 +1072,7 @@ static void check_gemm_q8_affine(const struct kernels *k, enum dtype type)
         struct shape s = shape_at(i * N_BITS, 8, 1);
 
         s.bits = 4;
+        s.is_signed = false;
         s.rows = 3;
         s.cols = 130 * 128 + s.group;
         gemm_q8_case(k, &s);
@@ -1019,6 +1081,8 @@ static void check_gemm_q8_affine(const struct kernels *k, enum dtype type)
         s.cols = (i ? 700 : 2049) * s.group;
         gemm_q8_case(k, &s);
         as_mxfp4(&s);
+        gemm_q8_case(k, &s);
+        as_nvfp4(&s);
         gemm_q8_case(k, &s);
     }
 }
@@ -1031,8 +1095,8 @@ static void check_empty(const struct kernels *k, enum dtype type)
         size_t none = i / N_BITS, tokens = none == 2 ? 0 : 3;
         size_t rows = none == 1 ? 0 : 5, cols = none == 0 ? 0 : 64;
         struct weights w =
-            weights_new(rows, cols, all_bits[i % N_BITS], 64, DT_F32,
-                        RANDOM_CODES, NORMAL_NUMBERS, LAST);
+            weights_new(rows, cols, all_bits[i % N_BITS], 64, DT_F32, false,
+                        RANDOM_CODES, NORMAL_NUMBERS, SAME_TYPE, LAST);
         struct rounded r = rounded_new(64, 3, 64, HEAP);
         struct edge x = edge_new(64 * 3 * 4, HEAP, 0);
         float y[15];
@@ -1079,8 +1143,9 @@ static void check_peak(const struct kernels *k, enum dtype type)
 static void run_products(const struct kernels *k)
 {
     enum { ROWS = 5, COLS = 64, TOKENS = 3 };
-    struct weights w = weights_new(ROWS, COLS, 4, 64, DT_BF16, RANDOM_CODES,
-                                   NORMAL_NUMBERS, HEAP);
+    struct weights w =
+        weights_new(ROWS, COLS, 4, 64, DT_BF16, false, RANDOM_CODES,
+                    NORMAL_NUMBERS, SAME_TYPE, HEAP);
     struct rounded r = rounded_new(COLS, TOKENS, 64, HEAP);
     float x[TOKENS * COLS], y[TOKENS * ROWS], wide[ROWS * COLS];
 

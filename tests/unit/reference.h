@@ -238,9 +238,11 @@ static inline void ref_store_packed(struct ref_model *m, const char *module,
     struct affine a = {.q = q,
                        .q_stride = cols * (size_t)bits / 8,
                        .scales = scales,
+                       .s_stride = row_groups * bytes,
+                       .s_type = g->dtype,
                        .biases = biases,
-                       .sb_stride = row_groups * bytes,
-                       .sb_type = g->dtype,
+                       .b_stride = row_groups * bytes,
+                       .b_type = g->dtype,
                        .bits = bits,
                        .group = g->q_group};
     k->from_f32[g->dtype](w, x, n);

@@ -111,7 +111,6 @@ static void rows_stay(void **state)
     assert_true(info->normalized && !info->f16);
     assert_string_equal(info->model, want.model);
     assert_string_equal(info->prompt, want.prompt);
-    assert_string_equal(info->pooling, "last");
     assert_memory_equal(info->model_hash, want.model_hash, 16);
     assert_row(r, 1, "b", "");
     assert_row(r, 2, "", "no id");
@@ -194,9 +193,6 @@ static void others_are_refused(void **state)
     w.prompt = "";
     refused(&w, "prompt: is \"a \"prompt\"", "\"\" here");
     w = info_of(2, false);
-    w.pooling = "mean";
-    refused(&w, "pooling: is last", "mean");
-    w = info_of(2, false);
     w.model_hash[1]++;
     refused(&w, "0000000000000123fedcba9876543210",
             "0000000000000123fedcba9876543211");
@@ -274,7 +270,6 @@ static void bad_manifests(void **state)
         {"\"org/name\"", "\"a\\u0000b\"", "model"},
         {"0000000000000123", "000000000000012g", "model_hash"},
         {"0000000000000123", "", "model_hash"},
-        {"\"last\"", "null", "pooling"},
         {"\"normalized\":true", "\"normalized\":1", "normalized"},
         {"\"f32\"", "\"f64\"", "type"},
         {"\"dim\":2", "\"dim\":0", "dim: is 0"},

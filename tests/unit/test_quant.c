@@ -891,11 +891,13 @@ static void matrices_borrow_from_the_mapping(void **state)
     assert_int_equal(m.group, 32);
     struct affine a = matrix_affine(&m, 2);
     assert_int_equal(a.q_stride, COLS * 5 / 8);
-    assert_int_equal(a.sb_stride, 6);
+    assert_int_equal(a.s_stride, 6);
+    assert_int_equal(a.b_stride, 6);
     assert_memory_equal(a.q, q + 2 * COLS * 5 / 8, COLS * 5 / 8);
     assert_memory_equal(a.scales, s + 12, 6);
     assert_memory_equal(a.biases, b + 12, 6);
-    assert_int_equal(a.sb_type, DT_F16);
+    assert_int_equal(a.s_type, DT_F16);
+    assert_int_equal(a.b_type, DT_F16);
     /* rows that are not whole groups, and a number of columns that overflows */
     quant.all.group = 64;
     assert_int_equal(weights_matrix(&w, &m, ROWS, COLS, x, &e), -1);

@@ -221,8 +221,10 @@ static size_t multiply(const struct kernels *k, struct products *p, size_t n,
                            .q_stride = (size_t)bits * COLS / 8,
                            .scales = p->w,
                            .biases = p->w + 4096,
-                           .sb_stride = COLS / 32 * 2,
-                           .sb_type = DT_BF16,
+                           .s_stride = COLS / 32 * 2,
+                           .s_type = DT_BF16,
+                           .b_stride = COLS / 32 * 2,
+                           .b_type = DT_BF16,
                            .bits = bits,
                            .group = 32};
         if (bits == 7)

@@ -32,6 +32,14 @@ OPTION(TEXT, id, "id", V_SIMILAR, .arg = "ID", ONCE,
 OPTION(TEXT, instruct, "instruct", V_EMBED, .arg = "TASK",
        .help = "the texts are queries of this task: put \"Instruct: "
                "TASK\\nQuery:\" before each")
+OPTION(TEXT, prompt_name, "prompt-name", V_EMBED, .arg = "NAME",
+       .def = "the model's default prompt, if it has one",
+       .help = "put this prompt of config_sentence_transformers.json before "
+               "each text")
+VARIANT(TEXT, prompt_name, "prompt-name", V_SIMILAR, .arg = "NAME",
+        .def = "query, or the model's default prompt, if it has them",
+        .help = "put this prompt of config_sentence_transformers.json before "
+                "each query")
 VARIANT(TEXT, instruct, "instruct", V_SIMILAR, .arg = "TASK",
         .help = "the task of the queries: put \"Instruct: TASK\\nQuery:\" "
                 "before each")
@@ -254,6 +262,12 @@ OPTION(TEXT, prompt_ids, "prompt-ids", V_GENERATE | V_CHOOSE, .arg = "IDS",
        ONCE, .help = "the prompt as token ids, \"1,2,3\"; no template")
 VARIANT(TEXT, prompt_ids, "prompt-ids", V_LOGITS, .arg = "IDS", ONCE,
         .help = "token ids instead of a text, \"1,2,3\"")
+VARIANT(TEXT, prompt_ids, "prompt-ids", V_EMBED, .arg = "IDS", ONCE,
+        .help = "complete sequences as token ids in place of texts, "
+                "\"1,2,3\", one a line")
+VARIANT(TEXT, prompt_ids, "prompt-ids", V_RERANK, .arg = "IDS", ONCE,
+        .help = "complete sequences of query and document as token ids, one a "
+                "line; ids after a \"|\" have type 1")
 OPTION(FLAG, no_stdin, "no-stdin", V_GENERATE | V_LOGITS | V_CHOOSE,
        .help = "do not read standard input")
 OPTION(CHOICE, overflow, "overflow", V_GENERATE | V_CHOOSE, .arg = "HOW",
@@ -522,6 +536,8 @@ OPTION(INT, dim, "dim", V_EMBED, FROM(1), .def = "the model's",
        .help = "print only the first N numbers of each vector")
 OPTION(FLAG, no_normalize, "no-normalize", V_EMBED,
        .help = "print vectors as the model gives them, not scaled to length 1")
+OPTION(FLAG, raw_scores, "raw-scores", V_RERANK,
+       .help = "print logits (log-odds), not probabilities")
 OPTION(FLAG, json, "json", V_GENERATE,
        .first = "print one JSON object: text, tokens, timing",
        .help = "print one JSON object when done")
@@ -559,7 +575,8 @@ VARIANT(FLAG, jsonl, "jsonl", V_RENDER, ONCE,
         .help = "one chat per line in, lines of {\"text\"} out")
 VARIANT(FLAG, jsonl, "jsonl", V_EMBED, ONCE,
         .help = "each line is an object {\"text\",\"id\",\"instruct\"}; \"id\" "
-                "and \"instruct\" are optional")
+                "and \"instruct\" are optional, and \"prompt_ids\" may replace "
+                "\"text\"")
 VARIANT(FLAG, jsonl, "jsonl", V_SIMILAR, ONCE,
         .help = "each line is an object {\"text\",\"id\",\"instruct\"}; \"id\" "
                 "and \"instruct\" are optional; results as with --json")
@@ -584,8 +601,9 @@ VARIANT(FLAG, all, "all", V_LOG, ONCE, .help = "rm: remove all answers")
 OPTION(INT, last, "last", V_LOG, RANGE(0, INT32_MAX),
        .def = "20, with search and --conversation 0",
        .help = "list the newest N answers, 0: all")
-OPTION(NUMBER, threshold, "threshold", V_RERANK, .arg = "P", BETWEEN(0, 1),
-       .def = "0", .help = "print only documents with at least this score")
+OPTION(NUMBER, threshold, "threshold", V_RERANK, .arg = "P",
+       BETWEEN(-1e6, 1e6), .def = "all",
+       .help = "print only documents with at least this score")
 VARIANT(NUMBER, threshold, "threshold", V_CHOOSE, .arg = "P", BETWEEN(0, 1),
         .def = "none; 0.5 with --yes",
         .help = "exit status 10 when the likeliest answer (with --yes: yes) "

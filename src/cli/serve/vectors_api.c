@@ -119,9 +119,12 @@ static int embeddings_read(struct serve_call *c, const struct json_value *v,
     struct qwick_engine *eng = c->s->g.eng;
     struct body_inputs in;
     struct qwick_err why;
-    int64_t dim = 0, d_model = (int64_t)qwick_engine_info(eng)->d_model;
+    int64_t dim = 0;
+    const struct json_value *prompt = json_member(v, "prompt_name");
+    if (prompt && !json_is(prompt, JSON_STRING))
+        return serve_refuse(e, "prompt_name", "prompt_name: must be a string");
     if (embeddings_format(t, v, e) ||
-        body_int(v, "dimensions", 1, d_model, &dim, e) ||
+        body_int(v, "dimensions", 1, INT32_MAX, &dim, e) ||
         body_inputs(v, "input", &in, e))
         return -1;
     const struct qwick_embed_options o = {.size = sizeof(o),
@@ -130,9 +133,15 @@ static int embeddings_read(struct serve_call *c, const struct json_value *v,
                                           .normalize = true,
                                           .progress = slice_layer,
                                           .progress_ctx = c->s,
-                                          .interrupt = slice_interrupt(c)};
+                                          .interrupt = slice_interrupt(c),
+                                          .prompt_name =
+                                              prompt ? prompt->str : NULL};
     if (qwick_embedder_create(&t->m, eng, &o, &why))
-        return body_fault(e, NULL, &why);
+        return body_fault(e,
+                          why.code != QWICK_ERR_USAGE ? NULL
+                          : dim                       ? "dimensions"
+                                                      : "prompt_name",
+                          &why);
     t->dim = qwick_embedder_dim(t->m);
     t->items = calloc(in.n, sizeof(*t->items));
     t->rows = calloc(in.n, t->dim * sizeof(*t->rows));
@@ -149,7 +158,8 @@ static int embeddings_read(struct serve_call *c, const struct json_value *v,
 int embeddings_prepare(struct serve_call *c, struct serve_error *e)
 {
     static const char *const names[] = {
-        "input", "model", "encoding_format", "dimensions", "user", NULL};
+        "input", "model", "encoding_format", "dimensions", "prompt_name",
+        "user", NULL};
     struct json_doc *doc = NULL;
     if (!c->s->embeds && !c->s->a->embeddings)
         return serve_refuse(e, "model",
@@ -282,11 +292,15 @@ static int rerank_query(struct serve_call *c, const struct json_value *v,
 {
     struct ranking *t = c->state;
     const struct json_value *query = json_member(v, "query");
+    bool raw = false;
+    if (body_bool(v, "raw_scores", &raw, e))
+        return -1;
     const struct qwick_rerank_options o = {.size = sizeof(o),
                                            .n_ctx = (size_t)c->s->a->ctx,
                                            .progress = slice_layer,
                                            .progress_ctx = c->s,
-                                           .interrupt = slice_interrupt(c)};
+                                           .interrupt = slice_interrupt(c),
+                                           .raw_scores = raw};
     struct qwick_err why;
     if (!json_is(query, JSON_STRING) || !query->len)
         return serve_refuse(e, "query",
@@ -329,7 +343,8 @@ static int rerank_read(struct serve_call *c, const struct json_value *v,
 int rerank_prepare(struct serve_call *c, struct serve_error *e)
 {
     static const char *const names[] = {
-        "query", "documents", "top_n", "return_documents", "model", NULL};
+        "query", "documents", "top_n",     "return_documents",
+        "model", "raw_scores", NULL};
     struct ranking *t = body_state(c, sizeof(*t), e);
     struct serve *s = c->s;
     if (s->rerank_warning)

@@ -1,3 +1,4 @@
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,7 @@ struct job {
     struct qwick_embed_item items[GROUP_TEXTS];
     struct buf line;
     bool bad_records;
+    uint64_t n_cut; /* texts that the model's limit has cut */
     struct embed_map map; /* with --html */
     struct embed_index index;
 };
@@ -288,12 +290,10 @@ static int too_many_points(void)
                       EMBED_MAP_MAX);
 }
 
-static int embed_take(void *ctx, const struct texts_item *item)
+/* Get the ids of a text. */
+static int embed_encode(struct job *j, struct text *r,
+                        const struct texts_item *item, struct qwick_err *e)
 {
-    struct job *j = ctx;
-    if (j->a->html && item->number > EMBED_MAP_MAX)
-        return too_many_points();
-    struct text *r = &j->group[j->n++];
     struct qwick_embed_text t = {
         .text = item->text,
         .n_text = item->n,
@@ -301,6 +301,36 @@ static int embed_take(void *ctx, const struct texts_item *item)
         .n_instruct = j->a->instruct ? strlen(j->a->instruct) : 0,
         .allow_special = j->a->allow_special,
         .truncate = j->a->truncate};
+    if (item->error)
+        return err_usage(e, "%s", item->error);
+    if (item->is_ids && j->index.ix)
+        return err_usage(e, "prompt_ids: an index needs the text");
+    if (item->is_ids)
+        return texts_ids(item, qwick_engine_info(j->eng)->vocab_size, &r->ids,
+                         &r->n, NULL, e);
+    return (item->value && read_object(j, item->value, &t, e)) ||
+                   qwick_embed_encode(j->m, &t, &r->ids, &r->n, &r->n_dropped,
+                                      e)
+               ? -1
+               : 0;
+}
+
+/* Say that a text lost its end. */
+static void embed_report_cut(struct job *j, const struct text *r,
+                             const char *where)
+{
+    progress_clear();
+    msg_note("%s: the last %zu of %zu tokens are dropped", where, r->n_dropped,
+             r->n + r->n_dropped);
+    j->n_cut += !j->a->truncate;
+}
+
+static int embed_take(void *ctx, const struct texts_item *item)
+{
+    struct job *j = ctx;
+    if (j->a->html && item->number > EMBED_MAP_MAX)
+        return too_many_points();
+    struct text *r = &j->group[j->n++];
     struct qwick_err e = {0};
     bool has;
     if ((item->id && !(r->id = strdup(item->id))) ||
@@ -309,20 +339,13 @@ static int embed_take(void *ctx, const struct texts_item *item)
     int status = take_row(j, r, item, &has);
     if (status || has)
         return status ? status : embed_skip(j);
-    int rc = item->value ? read_object(j, item->value, &t, &e) : 0;
-    if (!rc && item->error)
-        rc = err_usage(&e, "%s", item->error);
-    if (!rc)
-        rc = qwick_embed_encode(j->m, &t, &r->ids, &r->n, &r->n_dropped, &e);
+    int rc = embed_encode(j, r, item, &e);
     if (rc && (e.code == QWICK_ERR_MEMORY || e.code == QWICK_ERR_MODEL))
         return msg_fail(&e); /* every text would fail */
     if (rc && (status = bad_record(j, r, item->where, &e)) != 0)
         return status;
     if (r->n_dropped)
-        progress_clear();
-    if (r->n_dropped)
-        msg_note("%s: the last %zu of %zu tokens are dropped", item->where,
-                 r->n_dropped, r->n + r->n_dropped);
+        embed_report_cut(j, r, item->where);
     j->n_tokens += r->n;
     if (*signals_flag())
         return QWICK_ERR_RUNTIME;
@@ -347,7 +370,7 @@ static int embed_check(struct opt_parsed *p)
 {
     struct args *a = &p->a;
     enum vectors_format format = vectors_format(a->format);
-    int r = common_check_text(p, "text", TEXT_MANY);
+    int r = texts_check(p);
     if (r >= 0)
         return r;
     if (a->output && strcmp(a->output, "-") == 0)
@@ -386,7 +409,7 @@ static int run_key(struct job *j, struct key *k, struct qwick_err *e)
 {
     const struct qwick_info *info = qwick_engine_info(j->eng);
     uint64_t id[2];
-    if (qwick_engine_identity(j->eng, id, e))
+    if (qwick_embedder_identity(j->m, id, e))
         return -1;
     *k = key_start("qwick embed 1");
     key_add_u64(k, id[0]);
@@ -397,19 +420,6 @@ static int run_key(struct job *j, struct key *k, struct qwick_err *e)
     return 0;
 }
 
-/* Open the index for vectors of dim numbers. */
-static int open_index(struct job *j, size_t dim)
-{
-    struct buf prompt = {0};
-    if (j->a->instruct)
-        buf_printf(&prompt, "Instruct: %s\nQuery:", j->a->instruct);
-    int status = prompt.failed ? msg_oom()
-                               : embed_index_open(&j->index, j->p, j->eng, dim,
-                                                  buf_text(&prompt));
-    buf_free(&prompt);
-    return status;
-}
-
 /* Open the output and the pending file of an earlier run. */
 static int open_output(struct job *j, size_t dim)
 {
@@ -417,7 +427,7 @@ static int open_output(struct job *j, size_t dim)
     struct key k;
     if (j->a->index) {
         j->out.dim = dim;
-        return open_index(j, dim);
+        return embed_index_open(&j->index, j->p, j->m);
     }
     int status =
         vectors_open(&j->out, vectors_format(j->a->format), j->a->output, dim);
@@ -437,16 +447,14 @@ static int open_all(struct job *j)
                                     .dim = (size_t)j->a->dim,
                                     .normalize = !j->a->no_normalize,
                                     .progress = progress_step,
-                                    .interrupt = signals_flag()};
-    int32_t *ids;
+                                    .interrupt = signals_flag(),
+                                    .prompt_name = j->a->prompt_name};
+    int32_t *ids = NULL;
     size_t n;
     int status;
-    size_t d_model = qwick_engine_info(j->eng)->d_model;
-    if (o.dim > d_model)
-        return msg_refuse("--dim %zu: the model's vectors have %zu numbers",
-                          o.dim, d_model);
     /* a checkpoint without a tokenizer fails here, not at every line */
-    if (qwick_tokenize(j->eng, "", 0, false, &ids, &n, &e))
+    if (!j->a->prompt_ids &&
+        qwick_tokenize(j->eng, "", 0, false, &ids, &n, &e))
         return msg_fail(&e);
     free(ids);
     if (qwick_embedder_create(&j->m, j->eng, &o, &e))
@@ -476,6 +484,14 @@ static int check_map(const struct job *j)
     return msg_result(save_check(j->a->html, &e), &e);
 }
 
+static void warn_cut(const struct job *j)
+{
+    if (j->n_cut)
+        msg_warn("texts that were cut to the model's max_seq_length: %" PRIu64
+                 " (-v names them)",
+                 j->n_cut);
+}
+
 static int embed(struct job *j)
 {
     int status = check_map(j);
@@ -484,19 +500,28 @@ static int embed(struct job *j)
     /* no reader waits for a file, or for NPY, which is written at the end */
     bool live = !j->a->output && j->out.format != VECTORS_NPY;
     const struct texts t = {
-        .p = j->p, .take = embed_take, .wait = live ? on_wait : NULL};
+        .p = j->p,
+        .take = embed_take,
+        .wait = live ? on_wait : NULL,
+        .takes_ids = true};
     progress_start("embed");
     if (progress_on())
         j->n_total = texts_total(&t);
     progress_items("texts", 0, 0, j->n_total, 0);
     if ((status = texts_run(&t, j)) != 0 || (status = embed_answer(j)) != 0)
         return status;
-    if (j->index.ix)
+    if (j->index.ix) {
+        warn_cut(j);
         return embed_index_commit(&j->index, true);
+    }
     if ((status = vectors_close(&j->out)) != 0)
         return status;
     end_pending(j, true);
-    return j->a->html ? embed_map_write(&j->map, j->eng, j->a->html) : 0;
+    if (j->a->html &&
+        (status = embed_map_write(&j->map, j->eng, j->a->html)) != 0)
+        return status;
+    warn_cut(j);
+    return 0;
 }
 
 static int embed_run(struct opt_parsed *p, struct qwick_engine *eng)
@@ -533,11 +558,12 @@ const struct verb verb_embed = {
     .name = "embed",
     .group = VERBS_DECIDE,
     .args = "[TEXT...]",
-    .summary = "texts to vectors (Qwen3-Embedding)",
+    .summary = "texts to vectors (EmbeddingGemma, BERT, Qwen3-Embedding)",
     .about = "Print a vector for each TEXT, each file of -f, or standard "
              "input; with --lines\nor --jsonl, for each line. The vector is "
-             "the hidden state of the last token,\nscaled to length 1. With "
-             "--index, keep texts and vectors for qwick similar.",
+             "made as the files of sentence-transformers\nor the GGUF file "
+             "say, and scaled to length 1. With "
+             "--index, keep texts and vectors\nfor qwick similar.",
     .examples =
         "  qwick embed \"list files\" \"show disk usage\"\n"
         "  qwick embed --lines -i notes.txt --format npy -o notes.npy\n"

@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "base/buf.h"
 #include "base/utf8.h"
+#include "cli/answer/answer_json.h"
 #include "cli/io/escape.h"
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
@@ -26,10 +27,13 @@ struct doc {
     char *file;    /* name of the file that is the document, or NULL */
     char *text;    /* NULL with file */
     size_t n_text;
+    bool is_ids; /* text is the ids of --prompt-ids */
     char *error; /* why there is no score, as a JSON string; or NULL */
     int32_t *ids;
     size_t n_tokens, n_dropped;
+    size_t n_first; /* of the ids of --prompt-ids, see texts_ids */
     double score;
+    bool below_top; /* not one of the best */
 };
 
 struct job {
@@ -44,6 +48,7 @@ struct job {
     size_t n_tokens;          /* tokens of the documents after n_scored */
     uint64_t n_done, n_total; /* numbers of documents; total 0: unknown */
     struct qwick_rerank_item items[GROUP_DOCS];
+    size_t n_first[GROUP_DOCS]; /* of items, with --prompt-ids */
     struct buf out;
     bool bad_records;
     bool has_names; /* rows have names of files instead of texts */
@@ -81,6 +86,8 @@ static void put_object(struct json_writer *w, const struct doc *d)
         jw_uint(w, "dropped_tokens", d->n_dropped);
     if (d->file)
         jw_cstr(w, "file", d->file);
+    else if (d->is_ids)
+        json_ids(w, "prompt_ids", d->ids, d->n_tokens);
     else
         jw_string(w, "text", d->text, d->n_text);
     jw_end_object(w);
@@ -129,11 +136,11 @@ static int by_score(const void *a, const void *b)
 
 static bool worse(const struct job *j, const struct doc *d)
 {
-    return !d->error && d->score < j->a->threshold;
+    return d->below_top || (!d->error && opt_given(j->p, OPT_threshold) &&
+                            d->score < j->a->threshold);
 }
 
-/* Sort docs. Documents beyond --top get the score -1, which is below any
- * threshold. */
+/* Sort docs, and mark those beyond --top. */
 static void arrange(struct job *j)
 {
     bool by_top = j->a->top && (size_t)j->a->top < j->n_docs;
@@ -142,8 +149,7 @@ static void arrange(struct job *j)
     if (by_top || !j->a->in_order)
         qsort(j->docs, j->n_docs, sizeof *j->docs, by_score);
     for (size_t i = by_top ? (size_t)j->a->top : j->n_docs; i < j->n_docs; i++)
-        if (!j->docs[i].error)
-            j->docs[i].score = -1;
+        j->docs[i].below_top = !j->docs[i].error;
     if (by_top && j->a->in_order)
         qsort(j->docs, j->n_docs, sizeof *j->docs, by_number);
 }
@@ -175,7 +181,8 @@ static int put_one_object(struct job *j)
 {
     struct json_writer w = jw_line(&j->out);
     jw_cstr(&w, "model", qwick_engine_info(j->eng)->model);
-    jw_cstr(&w, "query", j->a->query);
+    if (j->a->query)
+        jw_cstr(&w, "query", j->a->query);
     jw_array(&w, "results");
     put_objects(j, &w);
     return jw_end_line(&w) ? msg_oom() : 0;
@@ -196,6 +203,18 @@ static bool streams(const struct job *j)
     return j->a->in_order && !j->a->top && !j->a->json;
 }
 
+static int rerank_items(struct job *j, size_t n, struct qwick_err *e)
+{
+    bool more = true;
+    if (!j->a->prompt_ids)
+        return qwick_rerank(j->r, j->items, n, e);
+    qwick_rerank_begin_pairs(j->r, j->items, j->n_first, n);
+    while (more)
+        if (qwick_rerank_step(j->r, &more, e))
+            return -1;
+    return 0;
+}
+
 /* Score the documents that were added since the last call. */
 static int rerank_answer(struct job *j)
 {
@@ -206,11 +225,11 @@ static int rerank_answer(struct job *j)
             continue;
         j->items[n] = (struct qwick_rerank_item){.tokens = j->docs[i].ids,
                                                  .n = j->docs[i].n_tokens};
-        n++;
+        j->n_first[n++] = j->docs[i].n_first;
     }
     size_t n_group = j->n_docs - j->n_scored;
     progress_items("documents", j->n_done, n_group, j->n_total, 0);
-    int failed = qwick_rerank(j->r, j->items, n, &e);
+    int failed = rerank_items(j, n, &e);
     progress_clear();
     j->n_done += n_group;
     if (failed)
@@ -220,6 +239,8 @@ static int rerank_answer(struct job *j)
         struct doc *d = &j->docs[j->n_scored];
         if (!d->error)
             d->score = j->items[n++].score;
+        if (d->is_ids)
+            continue;
         free(d->ids);
         d->ids = NULL;
     }
@@ -278,12 +299,16 @@ static int rerank_take(void *ctx, const struct texts_item *item)
     if (!d || copy_doc(d, item))
         return msg_oom();
     j->has_names = j->has_names || d->file;
+    d->is_ids = item->is_ids;
     if (item->error) {
         int status = bad_record(j, d, item->error);
         if (status)
             return status;
-    } else if (qwick_rerank_encode(j->r, item->text, item->n, &d->ids,
-                                   &d->n_tokens, &d->n_dropped, &e)) {
+    } else if (item->is_ids
+                   ? texts_ids(item, qwick_engine_info(j->eng)->vocab_size,
+                               &d->ids, &d->n_tokens, &d->n_first, &e)
+                   : qwick_rerank_encode(j->r, item->text, item->n, &d->ids,
+                                         &d->n_tokens, &d->n_dropped, &e)) {
         return msg_fail(&e);
     }
     if (d->n_dropped)
@@ -319,15 +344,16 @@ static int open_reranker(struct job *j, const char *warning)
                                      .n_ctx = (size_t)j->a->ctx,
                                      .max_batch = (size_t)j->a->max_batch,
                                      .progress = progress_step,
-                                     .interrupt = signals_flag()};
+                                     .interrupt = signals_flag(),
+                                     .raw_scores = j->a->raw_scores};
     struct buf query = {0};
+    const char *q = j->a->query;
     int status = 0;
     signals_catch();
-    if (utf8_sanitize(&query, j->a->query, strlen(j->a->query)) ||
-        buf_reserve(&query, 0))
+    if ((q && utf8_sanitize(&query, q, strlen(q))) || buf_reserve(&query, 0))
         status = msg_oom();
-    else if (qwick_reranker_create(&j->r, j->eng, query.data, query.len, &o,
-                                   &e)) {
+    else if (qwick_reranker_create(&j->r, j->eng, q ? query.data : NULL,
+                                   query.len, &o, &e)) {
         progress_clear();
         status = *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
     }
@@ -341,10 +367,15 @@ static int open_reranker(struct job *j, const char *warning)
 
 static int rerank_check(struct opt_parsed *p)
 {
-    int r = common_check_text(p, "text", TEXT_MANY);
+    int r = texts_check(p);
     if (r >= 0)
         return r;
-    if (!p->a.query || !*p->a.query)
+    if (!p->a.raw_scores && !(p->a.threshold >= 0 && p->a.threshold <= 1))
+        return opt_usage(p->verb,
+                         "--threshold: must be from 0 to 1 without "
+                         "--raw-scores, is %g",
+                         p->a.threshold);
+    if (!p->a.prompt_ids && (!p->a.query || !*p->a.query))
         return opt_usage(p->verb, "no --query; usage: qwick rerank -q QUERY "
                                   "[OPTIONS] [DOCUMENT...]");
     return out_check() ? (int)QWICK_ERR_RUNTIME
@@ -401,7 +432,7 @@ const struct verb verb_rerank = {
     .name = "rerank",
     .group = VERBS_DECIDE,
     .args = "-q QUERY [DOCUMENT...]",
-    .summary = "documents by relevance (Qwen3-Reranker)",
+    .summary = "documents by relevance (cross-encoders, Qwen3-Reranker)",
     .about = "Print how likely each DOCUMENT, each file of -f, or each line "
              "(--lines,\n--jsonl) answers the query, the best first. A row has "
              "score, number and text,\nor score and name of a file, separated "

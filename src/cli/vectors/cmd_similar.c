@@ -346,7 +346,7 @@ static int similar_check(struct opt_parsed *p)
                                words.args[0])
                : out_check() ? (int)QWICK_ERR_RUNTIME
                              : -1;
-    int r = common_check_text(&words, "query", TEXT_MANY);
+    int r = texts_check(&words);
     p->a = words.a;
     p->n_args = words.n_args + 1;
     p->n_plain = words.n_plain + (p->n_plain > 0);
@@ -395,12 +395,14 @@ static int open_embedder(struct job *j)
                                     .max_batch = (size_t)j->a->max_batch,
                                     .dim = j->info->dim,
                                     .normalize = j->info->normalized,
+                                    .prompt_name = j->a->prompt_name,
+                                    .query = true,
                                     .interrupt = signals_flag()};
     struct qwick_index_info is = qwick_index_info_defaults();
     struct qwick_err e = {0};
-    if (qwick_index_describe(&is, j->eng, &e) ||
-        qwick_index_check_model(j->ix, &is, &e) ||
-        qwick_embedder_create(&j->m, j->eng, &o, &e))
+    if (qwick_embedder_create(&j->m, j->eng, &o, &e) ||
+        qwick_index_describe(&is, j->m, &e) ||
+        qwick_index_check_model(j->ix, &is, &e))
         return msg_fail(&e);
     return 0;
 }

@@ -34,31 +34,43 @@ int embed_index_model(const struct opt_parsed *p, const char **name,
     return is_path && !*path && errno == ENOMEM ? -1 : 0;
 }
 
-int embed_index_open(struct embed_index *x, const struct opt_parsed *p,
-                     struct qwick_engine *eng, size_t dim, const char *prompt)
+/* Open the index for the vectors that *want describes. */
+static int open_for(struct embed_index *x, const struct opt_parsed *p,
+                    struct qwick_index_info *want)
 {
     const char *type = p->a.index_type;
-    struct qwick_index_info want = qwick_index_info_defaults();
     struct qwick_index *old;
     struct qwick_err e = {0};
     char *path;
-    x->dir = p->a.index;
-    x->committed_ms = clock_ms();
-    if (qwick_index_describe(&want, eng, &e))
-        return msg_fail(&e);
-    want.dim = dim;
-    want.prompt = prompt;
-    want.normalized = !p->a.no_normalize;
-    want.f16 = type && strcmp(type, "f16") == 0;
+    want->f16 = type && strcmp(type, "f16") == 0;
     if (!type && qwick_index_open(&old, x->dir, NULL) == 0) {
-        want.f16 = qwick_index_get_info(old)->f16;
+        want->f16 = qwick_index_get_info(old)->f16;
         qwick_index_close(old);
     }
-    if (embed_index_model(p, &want.model, &path))
+    if (embed_index_model(p, &want->model, &path))
         return msg_oom();
-    int failed = qwick_index_append(&x->ix, x->dir, &want, &e);
+    int failed = qwick_index_append(&x->ix, x->dir, want, &e);
     free(path);
     return msg_result(failed, &e);
+}
+
+int embed_index_open(struct embed_index *x, const struct opt_parsed *p,
+                     const struct qwick_embedder *m)
+{
+    struct qwick_index_info want = qwick_index_info_defaults();
+    struct qwick_err e = {0};
+    struct buf instruct = {0};
+    x->dir = p->a.index;
+    x->committed_ms = clock_ms();
+    if (qwick_index_describe(&want, m, &e))
+        return msg_fail(&e);
+    if (p->a.instruct) { /* as the embedder composes it */
+        buf_printf(&instruct, "Instruct: %s\nQuery:", p->a.instruct);
+        want.prompt = buf_text(&instruct);
+    }
+    int status = instruct.failed ? msg_oom() : open_for(x, p, &want);
+    buf_free(&instruct);
+    return status;
 }
 
 int embed_index_id(struct buf *out, const struct texts_item *item)

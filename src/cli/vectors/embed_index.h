@@ -26,10 +26,9 @@ struct embed_index {
  * sandbox. */
 int embed_index_make_dir(const char *dir);
 
-/* Open the index for vectors of dim numbers that the engine gives under the
- * options. prompt: what is put before each text. */
+/* Open the index for vectors of an embedder. */
 int embed_index_open(struct embed_index *x, const struct opt_parsed *p,
-                     struct qwick_engine *eng, size_t dim, const char *prompt);
+                     const struct qwick_embedder *m);
 
 /* Append the id of a text: that of its record, else the name of its file, its
  * line, or the argument itself. Returns 0, or -1 when out of memory. */

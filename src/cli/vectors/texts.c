@@ -23,7 +23,10 @@ struct run {
 
 enum texts_form texts_form(const struct args *a)
 {
-    return a->jsonl ? TEXTS_JSONL : a->lines ? TEXTS_LINES : TEXTS_WHOLE;
+    return a->prompt_ids ? TEXTS_IDS
+           : a->jsonl    ? TEXTS_JSONL
+           : a->lines    ? TEXTS_LINES
+                         : TEXTS_WHOLE;
 }
 
 /* The files that have the texts. */
@@ -92,6 +95,81 @@ static int whole_file(struct run *r, const char *path)
     return status;
 }
 
+/* ---- ids ---------------------------------------------------------------- */
+
+static int from_ids(struct run *r)
+{
+    const char *s = r->t->p->a.prompt_ids;
+    int status = 0;
+    for (size_t line = 1; *s && !status; line++) {
+        size_t n = strcspn(s, "\n");
+        struct texts_item item = {.is_ids = true};
+        snprintf(r->where, sizeof r->where, "--prompt-ids: line %zu", line);
+        if (strspn(s, " \t\r") < n)
+            status = hand_out(r, &item, s, n);
+        s += n + (s[n] == '\n');
+    }
+    return status || r->number ? status
+                               : opt_usage(r->t->p->verb,
+                                           "--prompt-ids: no token ids");
+}
+
+/* The ids of a text, which may have two segments. */
+static int parse_ids(const struct texts_item *item, int32_t **ids, size_t *n,
+                     size_t *n_first, struct qwick_err *e)
+{
+    static const char name[] = "--prompt-ids";
+    const char *bar = n_first ? memchr(item->text, '|', item->n) : NULL;
+    size_t first = bar ? (size_t)(bar - item->text) : 0;
+    if (!bar)
+        return prompt_ids(name, item->text, item->n, false, ids, n, e);
+    char *text = strndup(item->text, item->n);
+    if (!text)
+        return err_oom(e, item->n);
+    int rc = prompt_ids(name, text, first, false, ids, n_first, e);
+    free(*ids);
+    text[first] = ' ';
+    if (!rc)
+        rc = prompt_ids(name, text, item->n, false, ids, n, e);
+    free(text);
+    return rc;
+}
+
+static int json_ids(const struct json_value *v, int32_t **ids, size_t *n,
+                    struct qwick_err *e)
+{
+    static const char want[] = "prompt_ids: not an array of token ids";
+    if (!json_is(v, JSON_ARRAY) || !v->len)
+        return err_usage(e, want);
+    *ids = calloc(v->len, sizeof **ids);
+    if (!*ids)
+        return err_oom(e, v->len * sizeof **ids);
+    for (*n = 0; *n < v->len; (*n)++) {
+        int64_t id;
+        if (json_int(&v->items[*n], 0, INT32_MAX, &id))
+            return err_usage(e, want);
+        (*ids)[*n] = (int32_t)id;
+    }
+    return 0;
+}
+
+int texts_ids(const struct texts_item *item, size_t vocab_size, int32_t **ids,
+              size_t *n, size_t *n_first, struct qwick_err *e)
+{
+    *ids = NULL;
+    *n = 0;
+    if (n_first)
+        *n_first = 0;
+    int rc = item->text
+                 ? parse_ids(item, ids, n, n_first, e)
+                 : json_ids(json_get(item->value, "prompt_ids"), ids, n, e);
+    if (!rc && !prompt_check_ids(*ids, *n, vocab_size, e))
+        return 0;
+    free(*ids);
+    *ids = NULL;
+    return -1;
+}
+
 /* ---- lines -------------------------------------------------------------- */
 
 static int one_record(struct run *r, const struct line *l)
@@ -113,6 +191,8 @@ static int one_record(struct run *r, const struct line *l)
     if (json_is(text, JSON_STRING)) {
         item.text = text->str;
         item.n = text->len;
+    } else if (r->t->takes_ids && !text && json_get(rec.value, "prompt_ids")) {
+        item.is_ids = true;
     } else if (rec.value && !oom) {
         oom = record_message(&rec.error, l->where, "text: not a string");
     }
@@ -146,9 +226,12 @@ int texts_run(const struct texts *t, void *ctx)
     static const struct lines_handler h = {one_line, on_wait};
     struct run r = {.t = t, .ctx = ctx};
     const struct strings *files = texts_files(t);
-    bool whole = texts_form(&t->p->a) == TEXTS_WHOLE;
+    enum texts_form form = texts_form(&t->p->a);
+    bool whole = form == TEXTS_WHOLE;
     int status = 0;
-    if (t->p->n_args)
+    if (form == TEXTS_IDS)
+        status = from_ids(&r);
+    else if (t->p->n_args)
         status = from_args(&r);
     else if (!files->n && !stdin_is_source())
         return common_no_input(t->p->verb);
@@ -165,9 +248,19 @@ int texts_run(const struct texts *t, void *ctx)
     return status;
 }
 
+int texts_check(struct opt_parsed *p)
+{
+    if (p->a.prompt_ids && p->n_args)
+        return opt_usage(p->verb,
+                         "--prompt-ids: cannot be combined with a text");
+    return common_check_text(p, "text", TEXT_MANY);
+}
+
 uint64_t texts_total(const struct texts *t)
 {
     const struct strings *files = texts_files(t);
+    if (texts_form(&t->p->a) == TEXTS_IDS)
+        return 0;
     if (t->p->n_args)
         return t->p->n_args;
     if (texts_form(&t->p->a) == TEXTS_WHOLE)

@@ -26,6 +26,7 @@ enum { ENGINE_MAX_CALL_TAGS = 16 };
 
 struct call_form;
 struct par_pool;
+struct pooling;
 struct prefix;
 struct prefix_disk;
 struct token_trie;
@@ -66,12 +67,15 @@ struct qwick_engine {
     bool told_prefix;               /* that a prompt does not fit prefix */
     bool checked_head;              /* engine_suitable_head has been called */
     bool checked_class; /* engine_suitable_class has warned; atomic */
-    bool checked_pooling;           /* embed has read the files about pooling */
     bool read_first;                /* first_pass_read has something to do */
     bool passed;                    /* there was a pass */
     struct fingerprint fingerprint; /* zeros: not computed yet */
     uint64_t contents;              /* result of engine_contents */
     bool has_contents;
+    pthread_mutex_t pooling_lock;
+    struct pooling *pooling; /* made under pooling_lock by the first embedder,
+                                because later the program may have given up the
+                                right to open files; NULL: not needed yet */
     uint64_t tokens_hash; /* of the tokenizer's tokens */
     bool has_tokens_hash;
     int32_t think_open, think_close; /* ids of the think tokens, or -1 */
@@ -104,7 +108,9 @@ struct qwick_session {
                             engine's buffer, or a row of a running generation;
                             NULL: none */
     const float *hidden; /* a row of the engine's buffer, or NULL */
-    size_t n_rows;       /* rows of logits; *logits is the last row */
+    size_t n_rows;       /* rows of logits, or of hidden states; *logits and
+                            *hidden are the last ones */
+    size_t n_type0;      /* of the next joint step, see struct span */
     size_t n_expected;   /* tokens that it will have when all that waits for
                             evaluation is evaluated; 0: not known */
     size_t n_cached;     /* tokens that the last sync did not evaluate */

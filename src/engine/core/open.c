@@ -17,6 +17,7 @@
 #include "engine/core/template_probe.h"
 #include "engine/core/tuning.h"
 #include "engine/generate/token_trie.h"
+#include "model/pooling.h"
 #include "qwick_tools.h"
 #include "text/chat/call_forms.h"
 #include "text/chat/think.h"
@@ -439,6 +440,7 @@ int qwick_engine_open(struct qwick_engine **out,
     if (!eng)
         return err_oom(e, sizeof *eng);
     pthread_mutex_init(&eng->trie_lock, NULL);
+    pthread_mutex_init(&eng->pooling_lock, NULL);
     eng->log = o->log;
     eng->log_ctx = o->log_ctx;
     eng->think_open = eng->think_close = eng->bos_id = -1;
@@ -480,6 +482,9 @@ void qwick_engine_close(struct qwick_engine *eng)
         return;
     prefix_free(eng->prefix);
     prefix_disk_close(eng->disk);
+    if (eng->pooling)
+        pooling_close(eng->pooling);
+    free(eng->pooling);
     model_close(&eng->model);
     st_close(eng->weights);
     token_trie_free(eng->trie);
@@ -495,6 +500,7 @@ void qwick_engine_close(struct qwick_engine *eng)
     par_free(eng->pool);
     os_nodes_free(&eng->nodes);
     pthread_mutex_destroy(&eng->trie_lock);
+    pthread_mutex_destroy(&eng->pooling_lock);
     free(eng);
 }
 

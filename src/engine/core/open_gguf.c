@@ -517,21 +517,6 @@ void open_gguf_stops(struct bpe *b, struct config *c)
     }
 }
 
-enum open_gguf_pooling open_gguf_pooling(const struct gguf *g)
-{
-    char key[96];
-    const struct gguf_value *arch = gguf_find(g, "general.architecture");
-    if (!arch || arch->type != GGUF_STRING || arch->n_bytes > 64)
-        return POOLING_UNKNOWN;
-    snprintf(key, sizeof key, "%.*s.pooling_type", (int)arch->n_bytes,
-             (const char *)arch->data);
-    const struct gguf_value *v = gguf_find(g, key);
-    uint64_t pooling = v ? v->u | (uint64_t)v->i : 0; /* of either sign */
-    return pooling == 3   ? POOLING_LAST
-           : pooling == 4 ? POOLING_RANK
-                          : POOLING_UNKNOWN;
-}
-
 void open_gguf_hash(const struct gguf *g, uint64_t id[2])
 {
     static const char prefix[] = "tokenizer.";

@@ -46,14 +46,6 @@ size_t open_gguf_tokens(const struct gguf *g, struct bpe *b,
  */
 void open_gguf_stops(struct bpe *b, struct config *c);
 
-/* The model's result for a text: <architecture>.pooling_type. */
-enum open_gguf_pooling {
-    POOLING_UNKNOWN,
-    POOLING_LAST, /* an embedding model: the last token's state */
-    POOLING_RANK  /* a reranker */
-};
-enum open_gguf_pooling open_gguf_pooling(const struct gguf *g);
-
 /* Fold all metadata of the tokenizer and the template into the hash id. */
 void open_gguf_hash(const struct gguf *g, uint64_t id[2]);
 

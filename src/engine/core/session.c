@@ -478,6 +478,12 @@ static int check_steps(const struct qwick_engine *eng,
                 return err_set(e, QWICK_ERR_USAGE,
                                "step %zu: has the same session as step %zu", i,
                                j);
+        if (steps[i].rows == QWICK_ROWS_FIRST &&
+            !eng->model.config.bidirectional)
+            return err_set(e, QWICK_ERR_USAGE,
+                           "step %zu: only text encoders have rows of first "
+                           "tokens",
+                           i);
         if (session_check_tokens(s, steps[i].tokens, steps[i].n, e))
             return -1;
         if (steps[i].n > s->limit - s->kv.n)
@@ -509,8 +515,17 @@ static int reserve_rows(float **p, size_t *cap, size_t n, size_t width,
 static size_t rows_of(const struct qwick_step *step)
 {
     return step->rows == QWICK_ROWS_ALL    ? step->n
-           : step->rows == QWICK_ROWS_LAST ? 1
-                                           : 0;
+           : step->rows == QWICK_ROWS_NONE ? 0
+                                           : 1;
+}
+
+static enum span_rows span_rows_of(enum qwick_rows rows)
+{
+    static const enum span_rows of[] = {[QWICK_ROWS_NONE] = ROWS_NONE,
+                                        [QWICK_ROWS_LAST] = ROWS_LAST,
+                                        [QWICK_ROWS_ALL] = ROWS_ALL,
+                                        [QWICK_ROWS_FIRST] = ROWS_FIRST};
+    return of[rows];
 }
 
 static int reserve_step(struct qwick_engine *eng,
@@ -557,16 +572,14 @@ int qwick_engine_step(struct qwick_engine *eng, const struct qwick_step *steps,
         return -1;
     for (size_t i = 0; i < n; i++) {
         struct qwick_session *s = steps[i].session;
-        enum span_rows rows = steps[i].rows == QWICK_ROWS_ALL    ? ROWS_ALL
-                              : steps[i].rows == QWICK_ROWS_LAST ? ROWS_LAST
-                                                                 : ROWS_NONE;
         memcpy(s->tokens + s->kv.n, steps[i].tokens,
                steps[i].n * sizeof *s->tokens);
         eng->spans[i] =
             (struct span){.kv = &s->kv,
                           .tokens = steps[i].tokens,
                           .n = steps[i].n,
-                          .rows = rows};
+                          .n_type0 = s->n_type0,
+                          .rows = span_rows_of(steps[i].rows)};
     }
     const struct pass_io io = {
         .spans = eng->spans,

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "engine/core/engine.h"
-#include "engine/core/open_gguf.h"
+#include "model/pooling.h"
 
 /* Bytes of README.md to search: its front matter and first lines. */
 enum { README_BYTES = 4096 };
@@ -88,10 +88,10 @@ static bool has_bare_names(const struct qwick_engine *eng)
 }
 
 /* A GGUF file says what it is for. */
-static bool pools(const struct qwick_engine *eng, enum open_gguf_pooling how)
+static bool pools(const struct qwick_engine *eng, enum pooling_gguf how)
 {
     const struct gguf *g = checkpoint_gguf(eng->ck);
-    return g && open_gguf_pooling(g) == how;
+    return g && pooling_gguf(g) == how;
 }
 
 static bool looks_like_embedder(const struct qwick_engine *eng)
@@ -99,7 +99,8 @@ static bool looks_like_embedder(const struct qwick_engine *eng)
     static const char *const words[] = {
         "sentence-similarity", "feature-extraction", "embedding", NULL};
     return eng->model.config.class == CLASS_BARE || is_called(eng, "embed") ||
-           pools(eng, POOLING_LAST) || ends_texts(eng) || has_bare_names(eng) ||
+           pools(eng, POOLING_GGUF_MEAN) || pools(eng, POOLING_GGUF_CLS) ||
+           pools(eng, POOLING_GGUF_LAST) || ends_texts(eng) || has_bare_names(eng) ||
            has_file(eng, "modules.json") ||
            has_file(eng, "config_sentence_transformers.json") ||
            readme_says(eng, words);
@@ -108,7 +109,7 @@ static bool looks_like_embedder(const struct qwick_engine *eng)
 static bool looks_like_reranker(const struct qwick_engine *eng)
 {
     static const char *const words[] = {"text-ranking", "rerank", NULL};
-    if (is_called(eng, "rerank") || pools(eng, POOLING_RANK) ||
+    if (is_called(eng, "rerank") || pools(eng, POOLING_GGUF_RANK) ||
         readme_says(eng, words))
         return true;
     return eng->model.config.vocab_size == UNPADDED_VOCAB &&
@@ -123,7 +124,7 @@ void engine_suitable_head(struct qwick_engine *eng)
     engine_suitable_class(eng, false);
     eng->checked_head = true;
     if (checked || !checkpoint_gguf(eng->ck) || !eng->model.config.tied_head ||
-        (!eng->model.config.n_classes && !pools(eng, POOLING_RANK)))
+        (!eng->model.config.n_classes && !pools(eng, POOLING_GGUF_RANK)))
         return;
     engine_warn(eng,
                 "%s: is a reranker without output.weight: the embedding is its "

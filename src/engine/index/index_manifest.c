@@ -170,7 +170,6 @@ static int read_tree(struct qwick_index *ix, const struct json_value *v,
                          version, INDEX_VERSION);
     if (read_text(ix, v, "model", true, &info.model, e) ||
         read_hash(ix, v, info.model_hash, e) ||
-        read_text(ix, v, "pooling", false, &info.pooling, e) ||
         read_text(ix, v, "prompt", false, &info.prompt, e) ||
         read_flag(ix, v, "normalized", &info.normalized, e) ||
         read_type(ix, v, &info.f16, e) || index_copy_info(&ix->info, &info, e))
@@ -224,7 +223,6 @@ int index_write_manifest(const struct qwick_index *ix, struct qwick_err *e)
     jw_uint(&w, "version", INDEX_VERSION);
     jw_cstr(&w, "model", info->model);
     jw_cstr(&w, "model_hash", hash);
-    jw_cstr(&w, "pooling", info->pooling);
     jw_cstr(&w, "prompt", info->prompt);
     jw_bool(&w, "normalized", info->normalized);
     jw_cstr(&w, "type", info->f16 ? "f16" : "f32");

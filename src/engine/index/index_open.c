@@ -19,24 +19,16 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 void qwick_index_info_init(struct qwick_index_info *o, size_t size)
 {
-    static const struct qwick_index_info defaults = {
-        .pooling = "last", .prompt = "", .normalized = true};
+    static const struct qwick_index_info defaults = {.prompt = "",
+                                                     .normalized = true};
     options_init(o, size, &defaults, sizeof defaults);
-}
-
-int qwick_index_describe(struct qwick_index_info *o, struct qwick_engine *eng,
-                         struct qwick_err *e)
-{
-    o->pooling = "last"; /* the only one of embed.c */
-    return qwick_engine_identity(eng, o->model_hash, e);
 }
 
 static void free_info(struct qwick_index_info *info)
 {
     free((char *)(uintptr_t)info->model);
-    free((char *)(uintptr_t)info->pooling);
     free((char *)(uintptr_t)info->prompt);
-    info->model = info->pooling = info->prompt = NULL;
+    info->model = info->prompt = NULL;
 }
 
 int index_copy_info(struct qwick_index_info *info,
@@ -44,12 +36,11 @@ int index_copy_info(struct qwick_index_info *info,
 {
     struct qwick_index_info own = *from;
     own.model = from->model ? strdup(from->model) : NULL;
-    own.pooling = strdup(from->pooling);
     own.prompt = strdup(from->prompt);
     free_info(info);
     *info = own;
     info->n_rows = info->n_dead = 0;
-    return (from->model && !own.model) || !own.pooling || !own.prompt
+    return (from->model && !own.model) || !own.prompt
                ? err_oom(e, strlen(from->prompt))
                : 0;
 }
@@ -73,10 +64,6 @@ int qwick_index_check_model(const struct qwick_index *ix,
                          ix->dir, (unsigned long long)a[0],
                          (unsigned long long)a[1], (unsigned long long)b[0],
                          (unsigned long long)b[1]);
-    if (strcmp(is->pooling, o->pooling) != 0)
-        return err_usage(e, "%s: pooling: is %s, that of the model is %s",
-                         ix->dir, ERR_SHOW(is->pooling, strlen(is->pooling)),
-                         o->pooling);
     return 0;
 }
 

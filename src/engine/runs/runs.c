@@ -9,7 +9,7 @@
 #include "base/flag.h"
 #include "base/par.h"
 
-/* Most bytes of logits in a pass; enough rows to make good use of the
+/* Most bytes of outputs in a pass; enough rows to make good use of the
  * weights. */
 enum { ROWS_BYTES = 64 << 20 };
 
@@ -20,6 +20,10 @@ enum { SPARE_BYTES = 16 << 20 };
 /* A pass takes at least about as long as one over so many tokens, because it
  * reads the weights. */
 enum { WEIGHTS_TOKENS = 32 };
+
+/* Passes of whole runs take this many chunks: short texts should share them, and
+ * no other run waits for their end. */
+enum { WHOLE_CHUNKS = 4 };
 
 int runs_open(struct runs *s, struct qwick_engine *eng,
               const struct run_task *task, void *ctx, size_t n_ctx,
@@ -46,9 +50,16 @@ int runs_open(struct runs *s, struct qwick_engine *eng,
     return 0;
 }
 
+/* Numbers of a row of outputs. */
+static size_t row_width(const struct runs *s)
+{
+    const struct config *c = &s->eng->model.config;
+    return s->task->output == QWICK_HIDDEN ? c->d_model : c->vocab_size;
+}
+
 size_t runs_most_rows(const struct runs *s)
 {
-    return ROWS_BYTES / (s->eng->model.config.vocab_size * sizeof(float)) + 1;
+    return ROWS_BYTES / (row_width(s) * sizeof(float)) + 1;
 }
 
 /* Report the tokens that are done: those that the task has counted, those of
@@ -417,11 +428,11 @@ static void plan_step(struct runs *s, struct run *r, size_t *budget,
         n = r->first - at;
     if (n > *budget)
         n = *budget;
-    if (all && n > *rows)
+    if (all && n > *rows && !s->task->whole)
         n = *rows;
     if (n == 0)
         return;
-    *rows -= all ? n : 0;
+    *rows -= !all ? 0 : n < *rows ? n : *rows;
     r->complete = at + n == r->n;
     if (r->n_guess) {
         assert(n == 1 && r->complete && *budget > r->n_guess);
@@ -430,11 +441,12 @@ static void plan_step(struct runs *s, struct run *r, size_t *budget,
     }
     *budget -= n;
     r->n_step = n;
-    enum qwick_rows which = all ? QWICK_ROWS_ALL
-                            : s->task->rows == QWICK_ROWS_LAST && r->complete
-                                ? QWICK_ROWS_LAST
-                                : QWICK_ROWS_NONE;
+    bool one = s->task->rows != QWICK_ROWS_ALL && r->complete;
+    enum qwick_rows which = all   ? QWICK_ROWS_ALL
+                            : one ? s->task->rows
+                                  : QWICK_ROWS_NONE;
     r->session->n_expected = r->origin + r->n;
+    r->session->n_type0 = r->n_type0;
     s->stepped[s->n_steps] = r;
     s->steps[s->n_steps++] =
         (struct qwick_step){r->session, r->tokens + at, n, which};
@@ -450,12 +462,25 @@ static void plan_in_order(struct runs *s)
                 (struct turn){.live = i, .n_most = SIZE_MAX};
 }
 
+/* Whether a whole run must wait for the next pass. */
+static bool is_too_long(const struct runs *s, const struct run *r,
+                        size_t budget, size_t rows)
+{
+    return s->task->whole && s->n_steps > 0 &&
+           (r->n > budget || (s->task->rows == QWICK_ROWS_ALL && r->n > rows));
+}
+
 /* Add tokens of a prompt to the pass. It may wait for another one instead. */
 static int plan_prompt(struct runs *s, const struct turn *t, size_t *budget,
                        size_t *rows, struct qwick_err *e)
 {
     struct run *r = s->live[t->live];
-    size_t most = t->n_most < *budget ? t->n_most : *budget, left = most;
+    size_t most = t->n_most < *budget ? t->n_most : *budget, left;
+    if (is_too_long(s, r, *budget, *rows))
+        return 0;
+    if (s->task->whole && most < r->n)
+        most = *budget = r->n;
+    left = most;
     if (!r->session) {
         if (s->task->share && runs_worth_waiting(s, t->live))
             return 0;
@@ -482,7 +507,7 @@ static int plan(struct runs *s, struct qwick_err *e)
     s->n_decoding = s->n_steps;
     for (size_t i = 0; i < s->n_steps; i++)
         n += s->stepped[i]->n_step;
-    budget = chunk > n ? chunk - n : 1;
+    budget = s->task->whole ? chunk * WHOLE_CHUNKS : chunk > n ? chunk - n : 1;
     if (s->fair.on)
         fair_plan(s, &budget);
     else
@@ -541,17 +566,10 @@ static int evaluate(struct runs *s, struct run **failed, struct qwick_err *why)
 static const float *rows_of(const struct runs *s, size_t i, size_t *n)
 {
     const struct qwick_session *session = s->steps[i].session;
-    if (s->task->output == QWICK_HIDDEN) {
-        *n = s->steps[i].rows != QWICK_ROWS_NONE;
-        return session->hidden;
-    }
-    return qwick_session_rows(session, n);
-}
-
-static size_t row_width(const struct runs *s)
-{
-    const struct config *c = &s->eng->model.config;
-    return s->task->output == QWICK_HIDDEN ? c->d_model : c->vocab_size;
+    if (s->task->output != QWICK_HIDDEN)
+        return qwick_session_rows(session, n);
+    *n = session->hidden ? session->n_rows : 0;
+    return *n ? session->hidden - (*n - 1) * row_width(s) : NULL;
 }
 
 static void draw_body(void *ctx, struct par_team *team, int tid, int n_threads)

@@ -48,6 +48,7 @@ struct run {
     size_t n, n_guess;
     size_t first;       /* outputs are wanted for tokens[first..n); only in
                            tasks with QWICK_ROWS_ALL */
+    size_t n_type0;     /* see struct span */
     size_t n_final;     /* number of tokens that the session will probably have
                            when the run ends */
     size_t more_bytes;  /* memory that the caches of a draft model will probably
@@ -73,7 +74,10 @@ struct run_task {
     enum qwick_output output; /* QWICK_LOGITS or QWICK_HIDDEN */
     enum qwick_rows rows;     /* QWICK_ROWS_LAST: the output of a run's last
                                  token; QWICK_ROWS_ALL: of all tokens from
-                                 run.first on, logits only */
+                                 run.first on; QWICK_ROWS_FIRST: of the first
+                                 token, only with whole */
+    bool whole;   /* all tokens of a run go through one pass: those of a text
+                     encoder */
     bool by_row;  /* n_done counts each row, not each run that has ended */
     bool share;   /* runs may take keys and values of their first tokens from
                      other runs and from the engine's prefix caches */
@@ -98,11 +102,12 @@ struct run_task {
      * guesses, and the caches of the draft models. Returns whether there were
      * any. NULL: no guesses. */
     bool (*give_up_guesses)(struct runs *s);
-    /* Handle the output of a run's last token. Called on a thread of the pool,
-     * at the same time as for other runs. NULL: nothing to do. */
+    /* Handle the outputs of a run: of its last token; with QWICK_ROWS_ALL, of
+     * the tokens of the pass. Called on a thread of the pool, at the same time
+     * as for other runs. NULL: nothing to do. */
     void (*draw)(struct run *r, const float *row);
-    /* Handle the output f32 [vocab_size] or [d_model] of token i of the run.
-     * Called once per token, in order. NULL: nothing to do. */
+    /* Handle the logits f32 [vocab_size] of token i of the run. Called once per
+     * token, in order. NULL: nothing to do. */
     int (*row)(struct runs *s, struct run *r, size_t i, const float *row,
                struct qwick_err *e);
     /* Called when the session has all of the run's tokens, and perhaps guesses
@@ -196,7 +201,7 @@ int runs_open(struct runs *s, struct qwick_engine *eng,
 /* Release runs that have not ended, and all sessions. */
 void runs_close(struct runs *s);
 
-/* Return how many rows of logits a pass may have. If more runs decode, it has
+/* Return how many rows of outputs a pass may have. If more runs decode, it has
  * more. */
 size_t runs_most_rows(const struct runs *s);
 

@@ -1,12 +1,14 @@
-/* Documents against a query: P(yes) as Qwen3-Reranker gives it. llama.cpp's
- * converter stores the head's rows for yes and no as a head of their own. */
+/* Documents against a query. Qwen3-Reranker answers yes or no after a prompt;
+ * llama.cpp's converter stores the head's rows for both words as a head of their
+ * own. A cross-encoder reads the pair of query and document, and has one
+ * label. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "engine/core/options.h"
-#include "engine/tasks/embed.h"
+#include "engine/tasks/states.h"
 
 /* The prompt of Qwen3-Reranker's model card. The middle is encoded separately
  * from the texts around it, and as plain text: no control tokens. */
@@ -29,11 +31,19 @@ struct qwick_reranker {
     struct qwick_engine *eng;
     struct states st;
     struct ids prefix, suffix;
-    struct ids base;   /* what all prompts begin with */
+    struct ids base;   /* what all prompts begin with; a cross-encoder has
+                          none */
     bool based;        /* it has been evaluated */
     struct buf middle; /* up to the document */
+    size_t n_type0;    /* tokens of the first segment of a pair, see struct
+                          span */
     size_t yes, no;    /* rows of the head */
-    struct qwick_rerank_item *items; /* of qwick_rerank_begin */
+    bool has_query;
+    bool raw; /* scores are log-odds */
+    float *state; /* [d_model] work memory of a cross-encoder */
+    /* of qwick_rerank_begin */
+    struct qwick_rerank_item *items;
+    const size_t *n_first; /* or NULL */
 };
 
 /* ---- the prompt --------------------------------------------------------- */
@@ -91,17 +101,53 @@ static int find_rows(struct qwick_reranker *r, struct qwick_err *e)
         r->no = !c->yes_class;
         return 0;
     }
-    return engine_need_head(r->eng, e) || word_id(r->eng, "yes", &r->yes, e) ||
+    return engine_need_head(r->eng, e) || engine_need_tokenizer(r->eng, e) ||
+                   word_id(r->eng, "yes", &r->yes, e) ||
                    word_id(r->eng, "no", &r->no, e)
                ? -1
                : 0;
 }
 
-/* Everything but the document. */
-static int compose(struct qwick_reranker *r, const char *query, size_t n_query,
+/* Put the ids in front of, between and behind the texts. */
+static int append(struct ids *to, const int32_t *v, size_t n,
+                  struct qwick_err *e)
+{
+    int32_t *all = realloc(to->v, (to->n + n + 1) * sizeof *all);
+    if (!all)
+        return err_oom(e, (to->n + n + 1) * sizeof *all);
+    if (n)
+        memcpy(all + to->n, v, n * sizeof *all);
+    to->v = all;
+    to->n += n;
+    return 0;
+}
+
+/* Everything but the document, of a cross-encoder. */
+static int compose_pair(struct qwick_reranker *r, const char *query,
+                        size_t n_query, struct qwick_err *e)
+{
+    struct bpe_pair f;
+    struct ids text = {0};
+    if (bpe_get_pair(r->eng->bpe, &f, e) ||
+        encode(r->eng, query, n_query, false, &text, e))
+        return -1;
+    int rc = append(&r->prefix, f.before, f.n_before, e) ||
+             append(&r->prefix, text.v, text.n, e) ||
+             append(&r->prefix, f.between, f.n_between, e) ||
+             append(&r->suffix, f.after, f.n_after, e);
+    free(text.v);
+    if (f.types)
+        r->n_type0 = f.n_before + text.n + f.n_between_type0;
+    return rc ? -1 : 0;
+}
+
+/* Everything but the document, of Qwen3-Reranker. */
+static int compose_prompt(struct qwick_reranker *r, const char *query, size_t n_query,
                    const struct qwick_rerank_options *o, struct qwick_err *e)
 {
     struct buf *b = &r->middle;
+    if (need_added(r->eng, e))
+        return -1;
     int bad = buf_puts(b, "<Instruct>: ");
     bad |= o->instruct ? buf_append(b, o->instruct, o->n_instruct)
                        : buf_puts(b, default_instruct);
@@ -125,18 +171,73 @@ static int compose(struct qwick_reranker *r, const char *query, size_t n_query,
 static int encode_base(struct qwick_reranker *r, struct qwick_err *e)
 {
     struct ids *base = &r->base;
+    if (!r->middle.len)
+        return 0;
     if (!(base->v = malloc(r->prefix.n * sizeof *base->v)))
         return err_oom(e, r->prefix.n * sizeof *base->v);
     memcpy(base->v, r->prefix.v, r->prefix.n * sizeof *base->v);
     base->n = r->prefix.n;
-    if (encode(r->eng, r->middle.data, r->middle.len - 1, false, base, e))
-        return -1;
-    if (base->n + r->suffix.n < r->st.runs.n_ctx)
+    return encode(r->eng, r->middle.data, r->middle.len - 1, false, base, e);
+}
+
+/* Check that there is room for a document. */
+static int check_room(const struct qwick_reranker *r, struct qwick_err *e)
+{
+    size_t n = (r->base.n ? r->base.n : r->prefix.n) + r->suffix.n;
+    return n < r->st.runs.n_ctx
+               ? 0
+               : err_set(e, QWICK_ERR_CONTEXT,
+                         "query: the prompt has %zu tokens without a document, "
+                         "the context %zu",
+                         n, r->st.runs.n_ctx);
+}
+
+static int compose(struct qwick_reranker *r, const char *query, size_t n_query,
+                   const struct qwick_rerank_options *o, struct qwick_err *e)
+{
+    bool pair = r->eng->model.config.bidirectional;
+    r->based = !query || pair;
+    r->has_query = query != NULL;
+    if (pair && o->instruct)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "instruct: %s reads pairs of a query and a document, "
+                       "which have no place for it",
+                       checkpoint_name(r->eng->ck));
+    if (!query)
         return 0;
-    return err_set(e, QWICK_ERR_CONTEXT,
-                   "query: the prompt has %zu tokens without a document, the "
-                   "context %zu",
-                   base->n + r->suffix.n, r->st.runs.n_ctx);
+    if (engine_need_tokenizer(r->eng, e))
+        return -1;
+    return (pair ? compose_pair(r, query, n_query, e)
+                 : compose_prompt(r, query, n_query, o, e)) ||
+                   encode_base(r, e) || check_room(r, e)
+               ? -1
+               : 0;
+}
+
+/* The states that scores are made of. */
+static int open_states(struct qwick_reranker *r,
+                       const struct qwick_rerank_options *o,
+                       struct qwick_err *e)
+{
+    const struct config *c = &r->eng->model.config;
+    const struct pooling_modes modes = {
+        {!c->bidirectional ? POOLING_LAST
+         : c->class_mean   ? POOLING_MEAN
+                           : POOLING_CLS},
+        1};
+    if (c->bidirectional && !c->n_classes)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: is a text encoder without a classifier, which only "
+                       "embed can use",
+                       checkpoint_dir(r->eng->ck));
+    if (states_open(&r->st, r->eng, &modes, o->n_ctx, o->max_batch, e))
+        return -1;
+    r->st.runs.progress = o->progress;
+    r->st.runs.progress_ctx = o->progress_ctx;
+    r->st.runs.interrupt = o->interrupt;
+    r->raw = o->raw_scores;
+    r->state = malloc(c->d_model * sizeof *r->state);
+    return r->state ? 0 : err_oom(e, c->d_model * sizeof *r->state);
 }
 
 int qwick_reranker_create(struct qwick_reranker **out, struct qwick_engine *eng,
@@ -152,15 +253,10 @@ int qwick_reranker_create(struct qwick_reranker **out, struct qwick_engine *eng,
     if (!r)
         return err_oom(e, sizeof *r);
     r->eng = eng;
-    if (states_open(&r->st, eng, o->n_ctx, o->max_batch, e))
+    if (open_states(r, o, e))
         goto fail;
-    r->st.runs.progress = o->progress;
-    r->st.runs.progress_ctx = o->progress_ctx;
-    r->st.runs.interrupt = o->interrupt;
     engine_suitable_class(eng, false);
-    if (engine_need_tokenizer(eng, e) || need_added(eng, e) ||
-        find_rows(r, e) || compose(r, query, n_query, o, e) ||
-        encode_base(r, e))
+    if (compose(r, query, n_query, o, e) || find_rows(r, e))
         goto fail;
     *out = r;
     return 0;
@@ -178,6 +274,7 @@ void qwick_reranker_free(struct qwick_reranker *r)
     free(r->base.v);
     free(r->prefix.v);
     free(r->suffix.v);
+    free(r->state);
     free(r);
 }
 
@@ -192,6 +289,8 @@ int qwick_rerank_encode(const struct qwick_reranker *r, const char *document,
     int rc = -1;
     *ids = NULL;
     *n_ids = 0;
+    if (!r->has_query)
+        return err_set(e, QWICK_ERR_USAGE, "reranker: has no query");
     if (buf_append(&text, r->middle.data, r->middle.len) ||
         buf_append(&text, document, n_document)) {
         err_oom(e, r->middle.len + n_document);
@@ -229,7 +328,10 @@ done:
 static struct states_item item_at(void *ctx, size_t i)
 {
     const struct qwick_reranker *r = ctx;
-    return (struct states_item){r->items[i].tokens, r->items[i].n};
+    return (struct states_item){.tokens = r->items[i].tokens,
+                                .n = r->items[i].n,
+                                .n_type0 = r->n_first ? r->n_first[i]
+                                                      : r->n_type0};
 }
 
 /* One row of a matrix: what --exact computes for it among all the others. */
@@ -252,37 +354,60 @@ static float row_logit(const struct qwick_engine *eng, const struct matrix *w,
     return logit;
 }
 
+/* The logit of a class. */
+static double class_logit(const struct qwick_engine *eng, size_t row,
+                          const float *state)
+{
+    const float *bias = eng->model.class_bias;
+    return (double)row_logit(eng, &eng->model.classes, row, state) +
+           (bias ? (double)bias[row] : 0);
+}
+
 /* The log-odds of yes: by the rows that the head has for both words, or by the
  * reranker's own head. */
 static double log_odds(const struct qwick_reranker *r, const float *hidden)
 {
     const struct qwick_engine *eng = r->eng;
-    const struct config *c = &eng->model.config;
-    const struct matrix *w =
-        c->n_classes ? &eng->model.classes : &eng->model.head;
-    double odds = row_logit(eng, w, r->yes, hidden);
-    return c->n_classes == 1 ? odds
-                             : odds - (double)row_logit(eng, w, r->no, hidden);
+    const struct model *m = &eng->model;
+    if (!m->config.n_classes)
+        return (double)row_logit(eng, &m->head, r->yes, hidden) -
+               (double)row_logit(eng, &m->head, r->no, hidden);
+    memcpy(r->state, hidden, m->config.d_model * sizeof *r->state);
+    model_class_input(m, eng->scratch, r->state);
+    double odds = class_logit(eng, r->yes, r->state);
+    return m->config.n_classes == 1
+               ? odds
+               : odds - class_logit(eng, r->no, r->state);
 }
 
-static int keep_score(void *ctx, size_t i, const float *hidden,
-                      struct qwick_err *e)
+static int keep_scores(void *ctx, const size_t *items, size_t n,
+                       const float *states, struct qwick_err *e)
 {
     const struct qwick_reranker *r = ctx;
-    double odds = log_odds(r, hidden);
-    if (!isfinite(odds))
-        return err_set(e, QWICK_ERR_RUNTIME,
-                       "logits: not finite: the weights hold NaN, infinities "
-                       "or values too large");
-    r->items[i].score = 1 / (1 + exp(-odds));
+    for (size_t i = 0; i < n; i++) {
+        double odds = log_odds(r, states + i * r->st.width);
+        if (!isfinite(odds))
+            return err_set(e, QWICK_ERR_RUNTIME,
+                           "logits: not finite: the weights hold NaN, "
+                           "infinities or values too large");
+        r->items[items[i]].score = r->raw ? odds : 1 / (1 + exp(-odds));
+    }
     return 0;
+}
+
+void qwick_rerank_begin_pairs(struct qwick_reranker *r,
+                              struct qwick_rerank_item *items,
+                              const size_t *n_first, size_t n)
+{
+    r->items = items;
+    r->n_first = n_first;
+    states_begin(&r->st, n, item_at, keep_scores, r);
 }
 
 void qwick_rerank_begin(struct qwick_reranker *r,
                         struct qwick_rerank_item *items, size_t n)
 {
-    r->items = items;
-    states_begin(&r->st, n, item_at, keep_score, r);
+    qwick_rerank_begin_pairs(r, items, NULL, n);
 }
 
 int qwick_rerank_step(struct qwick_reranker *r, bool *more, struct qwick_err *e)

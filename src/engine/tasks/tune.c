@@ -261,12 +261,14 @@ static void run_affine(struct tuner *t, const struct product *p)
     const struct kernels *k = t->k;
     struct affine w = {.q = take(t, slice_bytes(p->kind)),
                        .q_stride = row_bytes(p->kind),
-                       .sb_stride = 2 * (COLS / GROUP),
-                       .sb_type = DT_BF16,
+                       .s_stride = 2 * (COLS / GROUP),
+                       .s_type = DT_BF16,
+                       .b_stride = 2 * (COLS / GROUP),
+                       .b_type = DT_BF16,
                        .bits = p->kind == AFFINE4 ? 4 : 8,
                        .group = GROUP};
     w.scales = w.q + ROWS * w.q_stride;
-    w.biases = w.scales + ROWS * w.sb_stride;
+    w.biases = w.scales + ROWS * w.s_stride;
     if (k->gemm_bf16_affine && p->n >= k->tune.affine_bf16_min_tokens)
         k->gemm_bf16_affine(t->y, ld(ROWS), &w, t->x16, gemm_bf16_ldx(COLS),
                             ROWS, COLS, p->n, false, t->work);

@@ -5,6 +5,7 @@
 
 #include "kernel/blocks.h"
 #include "kernel/kernel.h"
+#include "kernel/ref/k_fp8_ref.h"
 
 /* Code k of a row. */
 static unsigned code_at(const unsigned char *row, size_t k, int bits)
@@ -23,7 +24,9 @@ static int integer_at(const struct affine *w, size_t r, size_t k)
 {
     unsigned code = code_at(w->q + r * w->q_stride, k, w->bits);
 
-    return w->sb_type == DT_U8 ? e2m1_codes[code] - E2M1_OFFSET : (int)code;
+    return w->codes == AFFINE_E2M1     ? e2m1_codes[code] - E2M1_OFFSET
+           : w->codes == AFFINE_SIGNED ? (int)(code ^ 0x80)
+                                       : (int)code;
 }
 
 static float number_at(const unsigned char *row, size_t g, enum dtype type)
@@ -37,18 +40,23 @@ static float number_at(const unsigned char *row, size_t g, enum dtype type)
 /* Return the scale of group g of row r. */
 static float scale_at(const struct affine *w, size_t r, size_t g)
 {
-    const unsigned char *row = w->scales + r * w->sb_stride;
+    const unsigned char *row = w->scales + r * w->s_stride;
 
-    return w->sb_type == DT_U8 ? e8m0_half(row[g])
-                               : number_at(row, g, w->sb_type);
+    return w->s_type == DT_U8        ? e8m0_half(row[g])
+           : w->s_type == DT_F8_E4M3 ? fp8_value(row[g]) * w->by
+                                     : number_at(row, g, w->s_type);
 }
 
 /* Return the number to add to the elements of group g of row r. */
 static float bias_at(const struct affine *w, size_t r, size_t g)
 {
-    return w->sb_type == DT_U8
-               ? 0
-               : number_at(w->biases + r * w->sb_stride, g, w->sb_type);
+    const unsigned char *row = w->biases + r * w->b_stride;
+
+    if (w->codes == AFFINE_E2M1)
+        return 0;
+    if (w->zero || w->b_type == DT_U8)
+        return (float)-(w->zero ? w->zero : row[g]) * scale_at(w, r, g);
+    return number_at(row, g, w->b_type);
 }
 
 static void k_affine_to_f32_ref(float *out, const struct affine *w,
@@ -59,7 +67,8 @@ static void k_affine_to_f32_ref(float *out, const struct affine *w,
             const size_t g = k / w->group;
             float product = (float)integer_at(w, r, k) * scale_at(w, r, g);
 
-            out[r * n_cols + k] = product + bias_at(w, r, g);
+            out[r * n_cols + k] =
+                w->codes == AFFINE_E2M1 ? product : product + bias_at(w, r, g);
         }
 }
 

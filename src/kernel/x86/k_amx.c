@@ -227,50 +227,48 @@ static void pack_panel(char *out, const char *p, size_t stride, size_t n,
 /* ---- quantized weights -------------------------------------------------- */
 
 /* Widen nk columns of a row to bf16. The first column begins a group. */
-INLINE void widen_row(char *out, const unsigned char *q,
-                      const unsigned char *scales, const unsigned char *biases,
-                      const struct affine *w, size_t nk, int bits)
+INLINE void widen_row(char *out, struct row w, size_t group, size_t nk,
+                      int bits)
 {
     _Alignas(64) float s[16], b[16];
-    const size_t group = w->group, bytes = type_bytes(w->sb_type);
 
     for (size_t k0 = 0; k0 < nk; k0 += 16 * group) {
         const size_t end = nk - k0 < 16 * group ? nk : k0 + 16 * group;
         const __mmask16 m = first_lanes((end - k0) / group);
 
-        _mm512_store_ps(s, load_numbers(scales, m, w->sb_type));
-        _mm512_store_ps(b, load_biases(biases, m, w->sb_type));
-        scales += 16 * bytes;
-        biases += 16 * bytes;
-        for (size_t k = k0; k < end; k += 64, q += 8 * width_bits(bits)) {
-            const size_t g = (k - k0) / group, h = (k - k0 + 32) / group;
-            const bool half = end - k < 64;
-            const __m512i c = unpack(q, bits, half);
+        const __m512 scales = load_scales(&w, m);
 
-            _mm512_store_si512(
-                out + 2 * k,
-                (__m512i)_mm512_cvtne2ps_pbh(
-                    widen_codes(_mm512_extracti32x4_epi32(c, 1), s[g], b[g],
-                                bits),
-                    widen_codes(_mm512_castsi512_si128(c), s[g], b[g], bits)));
+        _mm512_store_ps(s, scales);
+        _mm512_store_ps(b, load_biases(&w, m, scales));
+        next_numbers(&w);
+        for (size_t k = k0; k < end; k += 64, w.q += 8 * width_bits(bits)) {
+            const size_t g[] = {(k - k0) / group, (k - k0 + 16) / group,
+                                (k - k0 + 32) / group, (k - k0 + 48) / group};
+            const bool half = end - k < 64;
+            const __m512i c = unpack(w.q, bits, half);
+
+            _mm512_store_si512(out + 2 * k,
+                               (__m512i)_mm512_cvtne2ps_pbh(
+                                   widen_codes(_mm512_extracti32x4_epi32(c, 1),
+                                               s[g[1]], b[g[1]], bits),
+                                   widen_codes(_mm512_castsi512_si128(c),
+                                               s[g[0]], b[g[0]], bits)));
             if (half)
                 break;
             _mm512_store_si512(out + 2 * k + LINE,
                                (__m512i)_mm512_cvtne2ps_pbh(
                                    widen_codes(_mm512_extracti32x4_epi32(c, 3),
-                                               s[h], b[h], bits),
+                                               s[g[3]], b[g[3]], bits),
                                    widen_codes(_mm512_extracti32x4_epi32(c, 2),
-                                               s[h], b[h], bits)));
+                                               s[g[2]], b[g[2]], bits)));
         }
     }
 }
 
-#define WIDEN(bits)                                                     \
-    static void widen_##bits(                                           \
-        char *out, const unsigned char *q, const unsigned char *scales, \
-        const unsigned char *biases, const struct affine *w, size_t nk) \
-    {                                                                   \
-        widen_row(out, q, scales, biases, w, nk, bits);                 \
+#define WIDEN(bits)                                                            \
+    static void widen_##bits(char *out, struct row w, size_t group, size_t nk) \
+    {                                                                          \
+        widen_row(out, w, group, nk, bits);                                    \
     }
 
 EACH_WIDTH(WIDEN)
@@ -280,17 +278,12 @@ EACH_WIDTH(WIDEN)
 static void widen_affine(char *out, const struct affine *w, size_t r, size_t k,
                          size_t nk)
 {
-    static void (*const of_width[])(
-        char *, const unsigned char *, const unsigned char *,
-        const unsigned char *, const struct affine *, size_t) = {
-        [E2M1] = widen_E2M1, [2] = widen_2, [3] = widen_3, [4] = widen_4,
-        [5] = widen_5,       [6] = widen_6, [8] = widen_8};
-    const size_t g = k / w->group * type_bytes(w->sb_type);
+    static void (*const of_width[])(char *, struct row, size_t, size_t) = {
+        [E2M1] = widen_E2M1,     [2] = widen_2, [3] = widen_3,
+        [4] = widen_4,           [5] = widen_5, [6] = widen_6,
+        [SIGNED] = widen_SIGNED, [8] = widen_8};
 
-    of_width[code_width(w)](out,
-                            w->q + r * w->q_stride + k * (size_t)w->bits / 8,
-                            w->scales + r * w->sb_stride + g,
-                            w->biases + r * w->sb_stride + g, w, nk);
+    of_width[code_width(w)](out, row_at(w, r, k), w->group, nk);
 }
 
 /* ---- products ----------------------------------------------------------- */
@@ -330,8 +323,7 @@ static void pack_widened(const struct product *p, size_t r, size_t k, size_t n,
                 b->widen(rows + i * ROW,
                          p->w + at * p->w_bytes + k / b->block * b->bytes, nk);
             else if (p->fp8)
-                fp8_widen(rows + i * ROW, p->fp8->q + at * p->fp8->q_stride + k,
-                          nk);
+                fp8_widen(rows + i * ROW, p->fp8, at, k, nk);
             else
                 widen_affine(rows + i * ROW, p->affine, at, k, nk);
         }
@@ -411,8 +403,9 @@ static void panel_run(const struct product *p, struct shape *shape, size_t r,
     struct step_sums held[2];
     float scales[WIDE];
     struct scaled_part last = {.n_tokens = 0};
+    const bool scaled = fp8_scaled(p->fp8);
 
-    if (p->fp8)
+    if (scaled)
         fp8_row_scales(scales, p->fp8, r, nr, k);
     if (p->affine || p->blocks || p->fp8)
         pack_widened(p, r, k, nr, nk);
@@ -426,14 +419,14 @@ static void panel_run(const struct product *p, struct shape *shape, size_t r,
         struct step s = {.panel = panel,
                          .left = p->x + t * p->x_bytes + k * 2,
                          .left_bytes = p->x_bytes,
-                         .sums = p->fp8 ? now->v[0] : y,
-                         .ld = p->fp8 ? WIDE : p->ldy,
-                         .resume = resume && !p->fp8,
+                         .sums = scaled ? now->v[0] : y,
+                         .ld = scaled ? WIDE : p->ldy,
+                         .resume = resume && !scaled,
                          .fetch = &fetch};
 
         configure(shape, n_tokens, nr);
         step_any(&s, shape, nk);
-        if (!p->fp8)
+        if (!scaled)
             continue;
         /* the tiles are still at work: scale what the last step stored */
         put_scaled(&last, p->ldy, scales, nr, resume);

@@ -86,18 +86,20 @@ INLINE void sweep_by(const void *p, size_t ahead, bool to_l2)
     } while (0)
 
 /* The width of the codes of affine weights, for which kernels are compiled:
- * their bits, or E2M1 for the 4 bits of MXFP4. In comparisons, E2M1 is one of
- * the narrow widths. */
-enum { E2M1 = 1 };
+ * their bits; E2M1 for its 4 bits; SIGNED for signed codes of 8 bits. In
+ * comparisons, E2M1 is one of the narrow widths and SIGNED a wide one. */
+enum { E2M1 = 1, SIGNED = 7, N_WIDTHS = 9 };
 
 INLINE int code_width(const struct affine *w)
 {
-    return w->sb_type == DT_U8 ? E2M1 : w->bits;
+    return w->codes == AFFINE_E2M1     ? E2M1
+           : w->codes == AFFINE_SIGNED ? SIGNED
+                                       : w->bits;
 }
 
 INLINE size_t width_bits(int width)
 {
-    return width == E2M1 ? 4 : (size_t)width;
+    return width == E2M1 ? 4 : width == SIGNED ? 8 : (size_t)width;
 }
 
 /* Run a statement with BITS, a constant, in place of `bits`, a code_width. */
@@ -107,15 +109,16 @@ INLINE size_t width_bits(int width)
         __VA_ARGS__;             \
         break;                   \
     }
-#define WITH_BITS(bits, ...)                    \
-    switch (bits) {                             \
-        BITS_CASE(case E2M1, E2M1, __VA_ARGS__) \
-        BITS_CASE(case 2, 2, __VA_ARGS__)       \
-        BITS_CASE(case 3, 3, __VA_ARGS__)       \
-        BITS_CASE(case 4, 4, __VA_ARGS__)       \
-        BITS_CASE(case 5, 5, __VA_ARGS__)       \
-        BITS_CASE(case 6, 6, __VA_ARGS__)       \
-        BITS_CASE(default, 8, __VA_ARGS__)      \
+#define WITH_BITS(bits, ...)                        \
+    switch (bits) {                                 \
+        BITS_CASE(case E2M1, E2M1, __VA_ARGS__)     \
+        BITS_CASE(case 2, 2, __VA_ARGS__)           \
+        BITS_CASE(case 3, 3, __VA_ARGS__)           \
+        BITS_CASE(case 4, 4, __VA_ARGS__)           \
+        BITS_CASE(case 5, 5, __VA_ARGS__)           \
+        BITS_CASE(case 6, 6, __VA_ARGS__)           \
+        BITS_CASE(case SIGNED, SIGNED, __VA_ARGS__) \
+        BITS_CASE(default, 8, __VA_ARGS__)          \
     }
 
 /* Write DEFINE(..., n) for n = 1 to 3, 4 or 6. */
@@ -141,7 +144,8 @@ INLINE size_t width_bits(int width)
 
 /* Write DEFINE(bits) for each code_width. */
 #define EACH_WIDTH(DEFINE) \
-    DEFINE(E2M1) DEFINE(2) DEFINE(3) DEFINE(4) DEFINE(5) DEFINE(6) DEFINE(8)
+    DEFINE(E2M1)           \
+    DEFINE(2) DEFINE(3) DEFINE(4) DEFINE(5) DEFINE(6) DEFINE(SIGNED) DEFINE(8)
 
 /* ---- loads -------------------------------------------------------------- */
 

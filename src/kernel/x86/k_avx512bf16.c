@@ -557,7 +557,7 @@ static void pack_fp8(uint32_t *panel, const struct fp8 *w, size_t r, size_t k,
         const size_t n = nr - r0 < 16 ? nr - r0 : 16;
 
         for (size_t i = 0; i < n; i++)
-            fp8_widen(rows + i * ROW, w->q + (r + r0 + i) * w->q_stride + k, nk);
+            fp8_widen(rows + i * ROW, w, r + r0 + i, k, nk);
         pack_panel(panel + r0, rows, ROW, n, nk);
     }
 }
@@ -578,15 +578,15 @@ static void one_panel(const struct product *p, size_t r, size_t k, size_t nk,
                      .x_bytes = p->x_bytes,
                      .y = p->y + t * p->ldy + r,
                      .ldy = p->ldy,
-                     .scales = p->fp8 ? scales : NULL,
+                     .scales = fp8_scaled(p->fp8) ? scales : NULL,
                      .resume = p->add || k > 0,
                      .w_next = at + next,
                      .w_bytes = p->w_bytes,
-                     .n_lines =
-                         PANEL_ROWS * (p->fp8 ? nk : COLS * 2) / LINE};
+                     .n_lines = PANEL_ROWS * (p->fp8 ? nk : COLS * 2) / LINE};
 
-    if (p->fp8) {
+    if (fp8_scaled(p->fp8))
         fp8_row_scales(scales, p->fp8, r, s.nr, k);
+    if (p->fp8) {
         pack_fp8(p->panel, p->fp8, r, k, s.nr, nk);
     } else {
         pack_panel(p->panel, at, p->w_bytes, s.nr, nk);

@@ -342,9 +342,11 @@ INLINE void many_dots(enum dtype type, const struct product *p)
             const struct affine a = {.q = m->codes,
                                      .q_stride = cols,
                                      .scales = (unsigned char *)m->scale,
+                                     .s_stride = n * sizeof(float),
+                                     .s_type = DT_F32,
                                      .biases = (unsigned char *)m->bias,
-                                     .sb_stride = n * sizeof(float),
-                                     .sb_type = DT_F32,
+                                     .b_stride = n * sizeof(float),
+                                     .b_type = DT_F32,
                                      .bits = 8,
                                      .group = RUN};
             struct q8 at = *p->x;

@@ -4,6 +4,7 @@
 #ifndef KERNEL_X86_K_FP8_BF16_H
 #define KERNEL_X86_K_FP8_BF16_H
 
+#include "kernel/blocks.h"
 #include "kernel/x86/k_zmm.h"
 
 /* Widen 32 FP8 numbers to 32 f16 of the same sign and fraction, divided by
@@ -20,23 +21,39 @@ INLINE __m512i fp8_to_f16(__m256i q)
         _mm512_set1_epi16(0x7e00));
 }
 
-INLINE __m512 fp8_to_ps(__m256i f16)
+/* Widen columns [k, k + n) of row r to bf16, without scales, or with those of
+ * MXFP8; exactly, unless the result is subnormal. They are followed by zeros up
+ * to a multiple of 32. out is 64-byte aligned. */
+INLINE void fp8_widen(char *out, const struct fp8 *w, size_t r, size_t k,
+                      size_t n)
 {
-    return _mm512_mul_ps(_mm512_cvtph_ps(f16), _mm512_set1_ps(FP8_UNIT));
+    const unsigned char *q = w->q + r * w->q_stride + k;
+    const unsigned char *mx =
+        w->mx ? w->mx + r * w->mx_stride + k / MX_GROUP : NULL;
+
+    for (size_t i = 0; i < n; i += 32, out += 64) {
+        const __mmask32 m = n - i >= 32 ? 0xffffffff : (1u << (n - i)) - 1;
+        const __m512i h = fp8_to_f16(_mm256_maskz_loadu_epi8(m, q + i));
+        const __m512 unit = _mm512_set1_ps(FP8_UNIT);
+        __m512 a =
+            _mm512_mul_ps(_mm512_cvtph_ps(_mm512_castsi512_si256(h)), unit);
+        __m512 b = _mm512_mul_ps(
+            _mm512_cvtph_ps(_mm512_extracti64x4_epi64(h, 1)), unit);
+
+        if (mx) {
+            const __m512 s = _mm512_set1_ps(2 * e8m0_half(mx[i / MX_GROUP]));
+
+            a = _mm512_mul_ps(a, s);
+            b = _mm512_mul_ps(b, s);
+        }
+        _mm512_store_si512(out, (__m512i)_mm512_cvtne2ps_pbh(b, a));
+    }
 }
 
-/* Widen n FP8 numbers to bf16, exactly, followed by zeros up to a multiple of
- * 32. out is 64-byte aligned. */
-INLINE void fp8_widen(char *out, const unsigned char *q, size_t n)
+/* Whether sums of a block's columns must be multiplied by a scale. */
+INLINE bool fp8_scaled(const struct fp8 *w)
 {
-    for (size_t k = 0; k < n; k += 32, out += 64) {
-        const __mmask32 m = n - k >= 32 ? 0xffffffff : (1u << (n - k)) - 1;
-        const __m512i h = fp8_to_f16(_mm256_maskz_loadu_epi8(m, q + k));
-
-        _mm512_store_si512(out, (__m512i)_mm512_cvtne2ps_pbh(
-                                    fp8_to_ps(_mm512_extracti64x4_epi64(h, 1)),
-                                    fp8_to_ps(_mm512_castsi512_si256(h))));
-    }
+    return w && !w->mx;
 }
 
 /* Columns from k on that have the same scales, `most` of them at most. */
@@ -44,7 +61,7 @@ INLINE size_t fp8_depth(const struct fp8 *w, size_t k, size_t n_cols,
                         size_t most)
 {
     const size_t left = n_cols - k < most ? n_cols - k : most;
-    const size_t in_block = w->cols - k % w->cols;
+    const size_t in_block = w->mx ? most : w->cols - k % w->cols;
 
     return left < in_block ? left : in_block;
 }

@@ -23,7 +23,7 @@ enum {
     COLS = 512, /* of a panel */
     VECTORS = PANEL_ROWS / SIDE,
     SWEEP = 512,
-    MAX_GROUPS = COLS / 32 /* of a panel */
+    MAX_GROUPS = 16 /* of a panel */
 };
 
 struct panel {
@@ -235,16 +235,19 @@ INLINE void tile_run(const struct job *s, int T, size_t group)
         tile_run(s, T, group);                          \
     }
 
+TILE(8, 16)
 TILE(8, 32)
 TILE(8, 64)
 TILE(8, 128)
+TILE(16, 16)
 TILE(16, 32)
 TILE(16, 64)
 TILE(16, 128)
 
-/* [more than 8 tokens][group / 64] */
-static void (*const tiles[2][3])(const struct job *) = {
-    {tile_8_32, tile_8_64, tile_8_128}, {tile_16_32, tile_16_64, tile_16_128}};
+/* [more than 8 tokens][group_index] */
+static void (*const tiles[2][4])(const struct job *) = {
+    {tile_8_32, tile_8_64, tile_8_128, tile_8_16},
+    {tile_16_32, tile_16_64, tile_16_128, tile_16_16}};
 
 /* ---- the product -------------------------------------------------------- */
 
@@ -258,7 +261,7 @@ static void panel_run(struct job s, size_t n, size_t ld_factors)
             configure(left, s.group);
             s.n = left;
         }
-        tiles[left > SIDE / 2][s.group / 64](&s);
+        tiles[left > SIDE / 2][group_index(s.group)](&s);
         s.x += SIDE * s.ldq;
         s.factors += ld_factors;
         s.y += SIDE * s.ldy;
@@ -271,14 +274,15 @@ static void many_rows(float *y, size_t ldy, const struct affine *w, size_t r,
                       size_t n_cols, bool add, struct memory *m)
 {
     const size_t n_groups = n_cols / w->group;
+    const size_t cols =
+        COLS < MAX_GROUPS * w->group ? COLS : MAX_GROUPS * w->group;
     const size_t units = n_groups * VECTORS * ((n + SIDE - 1) / SIDE);
     struct fetch fetch = {.at = w->q + (r + PANEL_ROWS) * w->q_stride,
                           .n = (PANEL_ROWS * w->q_stride / LINE + units) /
                                units};
 
-    for (size_t k = 0; k < n_cols; k += COLS) {
-        const size_t nk = n_cols - k < COLS ? n_cols - k : COLS;
-        const struct row first = row_at(w, r, k);
+    for (size_t k = 0; k < n_cols; k += cols) {
+        const size_t nk = n_cols - k < cols ? n_cols - k : cols;
         const struct job s = {.panel = &m->panel,
                               .nr = nr,
                               .n_groups = nk / w->group,
@@ -292,8 +296,8 @@ static void many_rows(float *y, size_t ldy, const struct affine *w, size_t r,
                               .fetch = &fetch};
 
         panel_unpackers[code_width(w)](m->panel.codes, w, r, k, nr, nk);
-        panel_numbers(m->panel.scales, first.scales, w, nr, s.n_groups, false);
-        panel_numbers(m->panel.biases, first.biases, w, nr, s.n_groups, true);
+        panel_numbers(m->panel.scales, m->panel.biases, w, r, k, nr,
+                      s.n_groups);
         panel_run(s, n, n_groups);
     }
 }

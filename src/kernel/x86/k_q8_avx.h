@@ -58,7 +58,7 @@ INLINE __m256i add_fours(__m256i sum, __m256i w, __m256i x)
 enum {
     SMALL_M = 4,
     SMALL_M_COLS = 32768,
-    SMALL_M_GROUPS = SMALL_M_COLS / 32,
+    SMALL_M_GROUPS = SMALL_M_COLS / 16,
     SMALL_M_ROWS = 8
 };
 
@@ -90,7 +90,7 @@ _Static_assert(sizeof(struct small_m) <= KERNEL_WORK * sizeof(float),
 /* Return whether activations must be words of 16 bits. */
 INLINE bool in_words(int bits)
 {
-    return !VNNI && bits == 8;
+    return !VNNI && width_bits(bits) == 8;
 }
 
 /* Copy n activations to out in the order of unit_codes. */
@@ -181,6 +181,21 @@ INLINE __m256 pair_scales(const float *s, int bits)
     return _mm256_permutevar_ps(two, _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
 }
 
+/* Return the scales of a unit's four groups of 16, as pair_scales. */
+INLINE __m256 four_scales(const float *s)
+{
+    return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(s)),
+                                    _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
+}
+
+/* Return the scales of a unit's groups in the lanes of unit_codes. */
+INLINE __m256 unit_scales(const float *s, size_t group, int bits)
+{
+    return group == 16   ? four_scales(s)
+           : group == 32 ? pair_scales(s, bits)
+                         : _mm256_broadcast_ss(s);
+}
+
 /* Add the products of one unit and T tokens to a[t]. s[t][g] is the scale of
  * the weights times the scale of token t in group g; g is the first group of
  * the unit. */
@@ -203,9 +218,7 @@ INLINE void add_unit(__m256 *a, const unsigned char *p, const int8_t *x,
                                    _mm256_broadcast_ss(s[t] + g + 1), a[t]);
         } else {
             a[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot_unit(v, xt, bits)),
-                                   group == 32 ? pair_scales(s[t] + g, bits)
-                                               : _mm256_broadcast_ss(s[t] + g),
-                                   a[t]);
+                                   unit_scales(s[t] + g, group, bits), a[t]);
         }
     }
 }
@@ -253,10 +266,12 @@ INLINE void last_groups(__m256 *sums, const unsigned char *p, const int8_t *x,
         for (; g < n; g++, p += bytes, x += xs)
             add_unit(a, p, x, ldx, s, g, 64, T, bits);
     } else {
+        const size_t groups = UNIT / group; /* rows are multiples of 32 */
+
         ROLLED
-        for (; g < n; g += 2, p += bytes, x += xs)
-            add_unit(a, n - g == 1 ? half_unit(room, p, bits) : p, x, ldx, s, g,
-                     32, T, bits);
+        for (; g < n; g += groups, p += bytes, x += xs)
+            add_unit(a, n - g < groups ? half_unit(room, p, bits) : p, x, ldx,
+                     s, g, group, T, bits);
     }
     UNROLL
     for (int t = 0; t < T; t++)
@@ -281,8 +296,8 @@ INLINE void add_pair(__m256 *a, __m256 *b, const unsigned char *p,
         add_units(b, p + 2 * bytes, x + 2 * xs, ldx, s, g + 1, T, bits);
     } else {
         add_unit(a, p, x, ldx, s, g, group, T, bits);
-        add_unit(b, p + bytes, x + xs, ldx, s, g + (group == 32 ? 2 : 1), group,
-                 T, bits);
+        add_unit(b, p + bytes, x + xs, ldx, s, g + UNIT / group, group, T,
+                 bits);
     }
 }
 
@@ -292,7 +307,8 @@ INLINE void eight_groups(__m256 *a, __m256 *b, const unsigned char *p,
                          size_t group, int T, int bits)
 {
     /* groups and codes of a pair */
-    const size_t pair = group == 32 ? 4 : 2, codes = pair * group;
+    const size_t pair = group == 128 ? 2 : 2 * UNIT / group;
+    const size_t codes = pair * group;
     const size_t bytes = codes * width_bits(bits) / 8;
     const size_t xs = codes * (in_words(bits) ? 2 : 1);
 
@@ -313,9 +329,8 @@ INLINE void small_m_row(float *sums, const struct affine *w, size_t r,
                         size_t from, size_t n, const struct small_m_part *f,
                         last_fn *last, size_t group, int T, int bits)
 {
-    const size_t size = type_bytes(w->sb_type), groups = n / group;
-    const size_t at = r * w->sb_stride + from / group * size;
-    const unsigned char *scales = w->scales + at, *biases = w->biases + at;
+    const size_t groups = n / group;
+    const struct row_numbers row = numbers_at(w, r, from / group);
     const unsigned char *p =
         w->q + r * w->q_stride + from * width_bits(bits) / 8;
     const size_t p_step = group * width_bits(bits); /* of 8 groups */
@@ -329,8 +344,8 @@ INLINE void small_m_row(float *sums, const struct affine *w, size_t r,
         a[t] = b[t] = _mm256_setzero_ps();
     for (size_t g = 0; g < groups; g += 8, p += p_step, x += x_step) {
         const size_t left = groups - g;
-        __m256 scale = numbers(scales + g * size, left, w->sb_type);
-        __m256 bias = bias_numbers(biases + g * size, left, w->sb_type);
+        __m256 scale = group_scales(&row, g, left);
+        __m256 bias = group_biases(&row, g, left, scale);
 
         UNROLL
         for (int t = 0; t < T; t++) {
@@ -390,7 +405,10 @@ typedef void small_m_fn(float *y, size_t ldy, const struct affine *w,
     {                                                                      \
         last_fn *last = last_##bits##_##T;                                 \
                                                                            \
-        if (w->group == 32 || bits == E2M1)                                \
+        if (bits == E2M1 && w->group == 16)                                \
+            small_m_rows(y, ldy, w, n_rows, from, n, f, add, last, 16, T,  \
+                         bits);                                            \
+        else if (w->group == 32 || bits == E2M1)                           \
             small_m_rows(y, ldy, w, n_rows, from, n, f, add, last, 32, T,  \
                          bits);                                            \
         else if (w->group == 64)                                           \
@@ -405,11 +423,11 @@ typedef void small_m_fn(float *y, size_t ldy, const struct affine *w,
 
 EACH_WIDTH(SMALL_M_WIDTH)
 
-static small_m_fn *const small_m_table[9][SMALL_M] = {
-    [E2M1] = ROW_4(small_m_E2M1), [2] = ROW_4(small_m_2),
-    [3] = ROW_4(small_m_3),       [4] = ROW_4(small_m_4),
-    [5] = ROW_4(small_m_5),       [6] = ROW_4(small_m_6),
-    [8] = ROW_4(small_m_8)};
+static small_m_fn *const small_m_table[N_WIDTHS][SMALL_M] = {
+    [E2M1] = ROW_4(small_m_E2M1),     [2] = ROW_4(small_m_2),
+    [3] = ROW_4(small_m_3),           [4] = ROW_4(small_m_4),
+    [5] = ROW_4(small_m_5),           [6] = ROW_4(small_m_6),
+    [SIGNED] = ROW_4(small_m_SIGNED), [8] = ROW_4(small_m_8)};
 
 /* Multiply n_rows <= SMALL_M_ROWS rows, starting at row r, by all tokens of f,
  * in parts of about equal size. */
@@ -420,8 +438,8 @@ static void small_m_tokens(float *y, size_t ldy, const struct affine *w,
     struct affine rows = *w;
 
     rows.q += r * w->q_stride;
-    rows.scales += r * w->sb_stride;
-    rows.biases += r * w->sb_stride;
+    rows.scales += r * w->s_stride;
+    rows.biases += r * w->b_stride;
     for (size_t t = 0, T; t < n_tokens; t += T) {
         const size_t parts = (n_tokens - t + SMALL_M - 1) / SMALL_M;
         const struct small_m_part part = {.q = f->q + t * f->ldq,
@@ -473,7 +491,7 @@ static size_t panels_min(int bits)
  * If codes of 8 bits are split into halves, so that sums fit into words, the
  * panel has only eight rows: their low halves in one vector and their high
  * halves in the other. */
-enum { PANEL_COLS = 1024, PANEL_GROUPS = PANEL_COLS / 32, PANEL_ROWS = 16 };
+enum { PANEL_COLS = 1024, PANEL_GROUPS = PANEL_COLS / 16, PANEL_ROWS = 16 };
 
 /* Tokens of a tile, limited by the registers for their sums. */
 enum { TILE_TOKENS = VNNI ? 6 : 3 };
@@ -484,7 +502,7 @@ enum { MANY_TOKENS = 256 };
 
 INLINE bool in_halves(int bits)
 {
-    return !VNNI && bits == 8;
+    return !VNNI && width_bits(bits) == 8;
 }
 
 struct panel {
@@ -547,24 +565,26 @@ INLINE void pack_codes(unsigned char *out, const struct affine *w, size_t r,
     }
 }
 
-/* Pack the scales or, if bias, the biases of a panel: PANEL_ROWS numbers for
- * each group. */
-static void pack_numbers(float *out, const unsigned char *in, size_t stride,
-                         size_t n_rows, size_t groups, enum dtype type,
-                         bool bias)
+/* Pack the scales and the biases of eight rows, starting at row r, of which
+ * n_rows exist, from group g0 on: PANEL_ROWS numbers for each group. */
+static void pack_numbers(float *scales, float *biases, const struct affine *w,
+                         size_t r, size_t n_rows, size_t g0, size_t groups)
 {
-    for (size_t g = 0; g < groups; g += 8, out += 8 * PANEL_ROWS) {
-        __m256 v[8];
+    for (size_t g = 0; g < groups; g += 8) {
+        __m256 s[8], b[8];
 
         UNROLL
         for (size_t j = 0; j < 8; j++) {
-            const unsigned char *p = in + j * stride + g * type_bytes(type);
+            s[j] = b[j] = _mm256_setzero_ps();
+            if (j < n_rows) {
+                const struct row_numbers row = numbers_at(w, r + j, g0 + g);
 
-            v[j] = j >= n_rows ? _mm256_setzero_ps()
-                   : bias      ? bias_numbers(p, groups - g, type)
-                               : numbers(p, groups - g, type);
+                s[j] = group_scales(&row, 0, groups - g);
+                b[j] = group_biases(&row, 0, groups - g, s[j]);
+            }
         }
-        store_transposed8(out, PANEL_ROWS, v, 8);
+        store_transposed8(scales + g * PANEL_ROWS, PANEL_ROWS, s, 8);
+        store_transposed8(biases + g * PANEL_ROWS, PANEL_ROWS, b, 8);
     }
 }
 
@@ -572,17 +592,14 @@ static void pack_panel(struct panel *p, const struct affine *w, size_t r,
                        size_t n_rows, size_t from, size_t n)
 {
     const size_t groups = n / w->group;
-    const size_t at = from / w->group * type_bytes(w->sb_type);
 
     for (size_t i = 0; i < (in_halves(w->bits) ? 1 : 2); i++, r += 8) {
         const size_t left = n_rows > 8 * i ? n_rows - 8 * i : 0;
         unsigned char *q = p->q + 32 * i;
 
         WITH_BITS(code_width(w), pack_codes(q, w, r, left, from, n, BITS));
-        pack_numbers(p->scale + 8 * i, w->scales + r * w->sb_stride + at,
-                     w->sb_stride, left, groups, w->sb_type, false);
-        pack_numbers(p->bias + 8 * i, w->biases + r * w->sb_stride + at,
-                     w->sb_stride, left, groups, w->sb_type, true);
+        pack_numbers(p->scale + 8 * i, p->bias + 8 * i, w, r, left,
+                     from / w->group, groups);
     }
 }
 
@@ -768,7 +785,7 @@ static panel_fn *panel_of(int bits, size_t T)
         ROW_3(panel_4), ROW_3(panel_5), ROW_3(panel_6), ROW_3(panel_8)};
 
     /* the largest code of E2M1 has 5 bits */
-    return table[bits == 8 ? 3
+    return table[width_bits(bits) == 8 ? 3
                  : bits == E2M1 ? 1
                  : bits < 4 ? 0
                             : bits - 4][T - 1];

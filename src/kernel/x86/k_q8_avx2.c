@@ -9,15 +9,15 @@
 
 /* ---- widening ----------------------------------------------------------- */
 
-/* Widen 32 codes of one group: code * scale + bias. E2M1's numbers are exact
+/* Widen 16 codes of one group: code * scale + bias. E2M1's numbers are exact
  * without the bias. */
-INLINE void widen32(float *out, const unsigned char *codes, float scale,
+INLINE void widen16(float *out, const unsigned char *codes, float scale,
                     float bias, int bits)
 {
     const __m256 s = _mm256_set1_ps(scale), b = _mm256_set1_ps(bias);
 
     UNROLL
-    for (int i = 0; i < 32; i += 8) {
+    for (int i = 0; i < 16; i += 8) {
         __m256i q = _mm256_cvtepu8_epi32(
             _mm_loadl_epi64((const __m128i_u *)(const void *)(codes + i)));
 
@@ -33,11 +33,9 @@ INLINE void widen32(float *out, const unsigned char *codes, float scale,
 INLINE void widen_row(float *out, const struct affine *w, size_t r, size_t from,
                       size_t n, int bits)
 {
-    const size_t bytes = type_bytes(w->sb_type), g0 = from / w->group;
+    const struct row_numbers row = numbers_at(w, r, from / w->group);
     const unsigned char *q =
         w->q + r * w->q_stride + from * width_bits(bits) / 8;
-    const unsigned char *scales = w->scales + r * w->sb_stride + g0 * bytes;
-    const unsigned char *biases = w->biases + r * w->sb_stride + g0 * bytes;
     unsigned char room[UNIT], codes[UNIT];
     float s[8], b[8];
 
@@ -49,18 +47,16 @@ INLINE void widen_row(float *out, const struct affine *w, size_t r, size_t from,
         unit_codes_in_order(v, half == 32 ? half_unit(room, p, bits) : p, bits);
         _mm256_storeu_si256((__m256i_u *)codes, v[0]);
         _mm256_storeu_si256((__m256i_u *)(codes + 32), v[1]);
-        for (size_t i = 0; i < half; i += 32) {
+        for (size_t i = 0; i < half; i += 16) {
             const size_t g = (k + i) / w->group, groups = n / w->group;
 
             if (g % 8 == 0 && (k + i) % w->group == 0) {
-                size_t at = g * bytes;
+                __m256 scales = group_scales(&row, g, groups - g);
 
-                _mm256_storeu_ps(s,
-                                 numbers(scales + at, groups - g, w->sb_type));
-                _mm256_storeu_ps(b,
-                                 numbers(biases + at, groups - g, w->sb_type));
+                _mm256_storeu_ps(s, scales);
+                _mm256_storeu_ps(b, group_biases(&row, g, groups - g, scales));
             }
-            widen32(out + k + i, codes + i, s[g % 8], b[g % 8], bits);
+            widen16(out + k + i, codes + i, s[g % 8], b[g % 8], bits);
         }
     }
 }
@@ -160,9 +156,9 @@ INLINE float largest(const float *x, size_t n)
     return _mm_cvtss_f32(_mm_castsi128_ps(four));
 }
 
-/* Round one group of n values, a multiple of 32, whose largest magnitude, or
- * that of the group paired with it, is top. Sets its scale, and scale times the sum of the
- * rounded values. */
+/* Round one group of n values, 16 or a multiple of 32, whose largest magnitude,
+ * or that of the group paired with it, is top. Sets its scale, and scale times
+ * the sum of the rounded values. */
 INLINE void round_group(int8_t *q, float *scale, float *sum, const float *x,
                         size_t n, float top)
 {
@@ -170,7 +166,17 @@ INLINE void round_group(int8_t *q, float *scale, float *sum, const float *x,
     __m256i total = _mm256_setzero_si256();
     __m128i four;
 
-    for (size_t i = 0; i < n; i += 32) {
+    for (size_t i = 0; i + 16 == n; i += 16) { /* a group of 16 */
+        __m256i a = round8(x, by), b = round8(x + 8, by);
+        __m256i words =
+            _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xd8);
+
+        total = _mm256_add_epi32(a, b);
+        _mm_storeu_si128((__m128i_u *)(void *)q,
+                         _mm_packs_epi16(_mm256_castsi256_si128(words),
+                                         _mm256_extracti128_si256(words, 1)));
+    }
+    for (size_t i = 0; i + 32 <= n; i += 32) {
         __m256i v[4], bytes;
 
         UNROLL

@@ -24,22 +24,24 @@
     DEFINE(bits, 32)           \
     DEFINE(bits, 64)           \
     DEFINE(bits, 128)
-#define BY_WIDTH(DEFINE) \
-    DEFINE(E2M1, 32)     \
-    BY_GROUP(DEFINE, 2)  \
-    BY_GROUP(DEFINE, 3)  \
-    BY_GROUP(DEFINE, 4)  \
-    BY_GROUP(DEFINE, 5)  \
-    BY_GROUP(DEFINE, 6)  \
+#define BY_WIDTH(DEFINE)     \
+    DEFINE(E2M1, 16)         \
+    DEFINE(E2M1, 32)         \
+    BY_GROUP(DEFINE, 2)      \
+    BY_GROUP(DEFINE, 3)      \
+    BY_GROUP(DEFINE, 4)      \
+    BY_GROUP(DEFINE, 5)      \
+    BY_GROUP(DEFINE, 6)      \
+    BY_GROUP(DEFINE, SIGNED) \
     BY_GROUP(DEFINE, 8)
 #define OF_WIDTH(name, bits) \
     [bits] = {name##_##bits##_32, name##_##bits##_64, name##_##bits##_128}
-/* table[bits][group / 64] */
-#define TABLE(name)                                                      \
-    {                                                                    \
-        [E2M1] = {name##_E2M1_32}, OF_WIDTH(name, 2), OF_WIDTH(name, 3), \
-        OF_WIDTH(name, 4), OF_WIDTH(name, 5), OF_WIDTH(name, 6),         \
-        OF_WIDTH(name, 8)                                                \
+/* table[code_width][group_index] */
+#define TABLE(name)                                                         \
+    {                                                                       \
+        [E2M1] = {name##_E2M1_32, [3] = name##_E2M1_16}, OF_WIDTH(name, 2), \
+        OF_WIDTH(name, 3), OF_WIDTH(name, 4), OF_WIDTH(name, 5),            \
+        OF_WIDTH(name, 6), OF_WIDTH(name, SIGNED), OF_WIDTH(name, 8)        \
     }
 
 /* ---- f32 ---------------------------------------------------------------- */
@@ -77,10 +79,11 @@ INLINE void widen_row(float *out, __m512 a[2], const float *x, struct row w,
         const size_t end = n - k0 < 16 * group ? n : k0 + 16 * group;
         const __mmask16 m = first_lanes((end - k0) / group);
 
-        _mm512_store_ps(scales, load_numbers(w.scales, m, w.type));
-        _mm512_store_ps(biases, load_biases(w.biases, m, w.type));
-        w.scales += 16 * type_bytes(w.type);
-        w.biases += 16 * type_bytes(w.type);
+        const __m512 s = load_scales(&w, m);
+
+        _mm512_store_ps(scales, s);
+        _mm512_store_ps(biases, load_biases(&w, m, s));
+        next_numbers(&w);
         for (size_t k = k0; k < end; k += 64, w.q += 8 * width_bits(bits)) {
             const size_t g = (k - k0) / group;
             const bool half = end - k < 64;
@@ -128,16 +131,17 @@ INLINE float chunk_sum(const __m512 a[2])
 
 BY_WIDTH(WIDEN)
 
-static void (*const wideners[9][3])(float *, struct row, size_t) = TABLE(widen);
-static float (*const dots[9][3])(const float *, struct row,
-                                 size_t) = TABLE(dot);
+static void (*const wideners[N_WIDTHS][4])(float *, struct row,
+                                           size_t) = TABLE(widen);
+static float (*const dots[N_WIDTHS][4])(const float *, struct row,
+                                        size_t) = TABLE(dot);
 
 static void k_affine_to_f32_avx512(float *out, const struct affine *w,
                                    size_t n_rows, size_t n_cols)
 {
     for (size_t r = 0; r < n_rows; r++)
-        wideners[code_width(w)][w->group / 64](out + r * n_cols,
-                                               row_at(w, r, 0), n_cols);
+        wideners[code_width(w)][group_index(w->group)](out + r * n_cols,
+                                                       row_at(w, r, 0), n_cols);
 }
 
 /* Multiply R widened rows of a chunk by T tokens. Adds to y, or overwrites it
@@ -224,7 +228,7 @@ static void k_matmul_f32_affine_avx512(float *y, size_t ldy,
             for (size_t i = r; i < r + nr; i++)
                 for (size_t k = 0; k < n_cols; k += CHUNK) {
                     const size_t n = n_cols - k < CHUNK ? n_cols - k : CHUNK;
-                    float s = dots[code_width(w)][w->group / 64](
+                    float s = dots[code_width(w)][group_index(w->group)](
                         x + k, row_at(w, i, k), n);
 
                     y[i] = k == 0 ? s : y[i] + s;
@@ -235,8 +239,8 @@ static void k_matmul_f32_affine_avx512(float *y, size_t ldy,
             const size_t n = n_cols - k < CHUNK ? n_cols - k : CHUNK;
 
             for (size_t i = 0; i < nr; i++)
-                wideners[code_width(w)][w->group / 64](wide + i * CHUNK,
-                                                       row_at(w, r + i, k), n);
+                wideners[code_width(w)][group_index(w->group)](
+                    wide + i * CHUNK, row_at(w, r + i, k), n);
             f32_chunk(y + r, ldy, wide, x + k, ldx, n, nr, n_tokens, k == 0);
         }
     }
@@ -323,13 +327,22 @@ INLINE __m512 two_factors(const float *f)
     return _mm512_insertf32x8(_mm512_set1_ps(f[0]), _mm256_set1_ps(f[1]), 1);
 }
 
+/* The factors of four groups of 16, as two_factors. */
+INLINE __m512 four_factors(const float *f)
+{
+    return _mm512_permutexvar_ps(
+        _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3),
+        _mm512_castps128_ps512(_mm_loadu_ps(f)));
+}
+
 /* a + integer sums d times factors. d has sums of 64 columns, from column k of
  * 16 groups on; f has the factors of the groups. */
 INLINE __m512 add_sums(__m512 a, sums d, const float *f, size_t k, size_t group)
 {
     return _mm512_fmadd_ps(to_floats(d),
-                           group == 32 ? two_factors(f + k / 32)
-                                       : _mm512_set1_ps(f[k / group]),
+                           group == 16   ? four_factors(f + k / 16)
+                           : group == 32 ? two_factors(f + k / 32)
+                                         : _mm512_set1_ps(f[k / group]),
                            a);
 }
 
@@ -340,7 +353,6 @@ INLINE void q8_row(float *y, size_t ldy, struct row w, const struct q8 *x,
                    size_t ahead, bool to_l2)
 {
     _Alignas(64) float f[SMALL_M][16];
-    const size_t number = type_bytes(w.type);
     __m512 bias[SMALL_M], a[SMALL_M][SUMS];
 
     UNROLL
@@ -349,8 +361,8 @@ INLINE void q8_row(float *y, size_t ldy, struct row w, const struct q8 *x,
     for (size_t k0 = 0; k0 < n; k0 += 16 * group) {
         const size_t left = n - k0 < 16 * group ? n - k0 : 16 * group;
         const __mmask16 m = first_lanes(left / group);
-        const __m512 scales = load_numbers(w.scales, m, w.type);
-        const __m512 biases = load_biases(w.biases, m, w.type);
+        const __m512 scales = load_scales(&w, m);
+        const __m512 biases = load_biases(&w, m, scales);
         const int8_t *q = x->q + k0;
         size_t k = 0;
 
@@ -365,8 +377,7 @@ INLINE void q8_row(float *y, size_t ldy, struct row w, const struct q8 *x,
             bias[t] = _mm512_fmadd_ps(
                 biases, _mm512_maskz_loadu_ps(m, x->sum + g), bias[t]);
         }
-        w.scales += 16 * number;
-        w.biases += 16 * number;
+        next_numbers(&w);
         /* otherwise gcc 12 gets the factors by shuffling registers, which is
          * slower */
         __asm__("" ::: "memory");
@@ -443,7 +454,7 @@ INLINE void q8_rows(float *y, size_t ldy, const struct affine *w,
 
 BY_WIDTH(Q8_SMALL_M)
 
-static small_m_fn *const q8_small_m[9][3] = TABLE(q8_small_m);
+static small_m_fn *const q8_small_m[N_WIDTHS][4] = TABLE(q8_small_m);
 
 /* ---- a few tokens by 4 bits --------------------------------------------- */
 
@@ -515,7 +526,7 @@ INLINE void q4_row(float *y, size_t ldy, struct row w, const struct q8 *x,
     const __m512i lanes =
         _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __m512i next = _mm512_set1_epi32((int)(128 / group));
-    const size_t number = type_bytes(w.type);
+    const int steps = group == 16 ? 2 : 4; /* 16 groups have so many at least */
     struct q4_sums s;
 
     UNROLL
@@ -524,12 +535,13 @@ INLINE void q4_row(float *y, size_t ldy, struct row w, const struct q8 *x,
     for (size_t k0 = 0; k0 < n; k0 += 16 * group) {
         const size_t left = n - k0 < 16 * group ? n - k0 : 16 * group;
         const __mmask16 m = first_lanes(left / group);
-        const __m512 scales = load_numbers(w.scales, m, w.type);
-        const __m512 biases = load_biases(w.biases, m, w.type);
+        const __m512 scales = load_scales(&w, m);
+        const __m512 biases = load_biases(&w, m, scales);
         const int8_t *q = x->q + k0;
         __m512i at = _mm512_srli_epi32(lanes, group == 128  ? 4
                                               : group == 64 ? 3
-                                                            : 2);
+                                              : group == 32 ? 2
+                                                            : 1);
         size_t k = 0;
         __m512 f[SMALL_M];
 
@@ -544,11 +556,11 @@ INLINE void q4_row(float *y, size_t ldy, struct row w, const struct q8 *x,
             s.bias[t] = _mm512_fmadd_ps(
                 biases, _mm512_maskz_loadu_ps(m, x->sum + g), s.bias[t]);
         }
-        w.scales += 16 * number;
-        w.biases += 16 * number;
-        for (; left - k >= 512; k += 512, w.q += 256) {
+        next_numbers(&w);
+        for (; left - k >= 128 * (size_t)steps;
+             k += 128 * (size_t)steps, w.q += 64 * steps) {
             UNROLL
-            for (int i = 0; i < 4; i++) {
+            for (int i = 0; i < steps; i++) {
                 sweep_by(w.q + 64 * i, ahead, to_l2);
                 q4_step(&s, _mm512_loadu_si512(w.q + 64 * i),
                         q + k + 128 * (size_t)i, x->ldq, f, at, T, i % 2, bits);
@@ -592,10 +604,13 @@ INLINE void q4_rows(float *y, size_t ldy, const struct affine *w,
                q4_rows(y, ldy, w, x, n_rows, n, T, add, bits, group))
 
 BY_GROUP(Q4_SMALL_M, 4)
+Q4_SMALL_M(E2M1, 16)
 Q4_SMALL_M(E2M1, 32)
 
-static small_m_fn *const q4_small_m[3] = {q4_small_m_4_32, q4_small_m_4_64,
-                                          q4_small_m_4_128};
+/* [E2M1][group_index] */
+static small_m_fn *const q4_small_m[2][4] = {
+    {q4_small_m_4_32, q4_small_m_4_64, q4_small_m_4_128},
+    {q4_small_m_E2M1_32, [3] = q4_small_m_E2M1_16}};
 
 /* ---- the product -------------------------------------------------------- */
 
@@ -639,8 +654,7 @@ static void q4_several(float *y, size_t ldy, const struct affine *w,
     for (size_t t = 0; t < n_tokens; t++)
         split_pairs(pairs + t * ld, x->q + t * x->ldq, n_cols);
     q8_several(y, ldy, w, &split, n_rows, n_cols, n_tokens, add,
-               w->sb_type == DT_U8 ? q4_small_m_E2M1_32
-                                   : q4_small_m[w->group / 64]);
+               q4_small_m[code_width(w) == E2M1][group_index(w->group)]);
 }
 
 static void k_gemm_q8_affine_avx512(float *y, size_t ldy,
@@ -662,7 +676,7 @@ static void k_gemm_q8_affine_avx512(float *y, size_t ldy,
                    (int8_t *)work);
     else if (n_tokens < kernel_core.q8_panels_min)
         q8_several(y, ldy, w, x, n_rows, n_cols, n_tokens, add,
-                   q8_small_m[code_width(w)][w->group / 64]);
+                   q8_small_m[code_width(w)][group_index(w->group)]);
     else
         q8_many(y, ldy, w, x, n_rows, n_cols, n_tokens, add, work);
 }

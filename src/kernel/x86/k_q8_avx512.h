@@ -9,8 +9,8 @@
 #include "kernel/x86/k_avx.h"
 #include "kernel/x86/k_zmm.h"
 
-/* Load the scales or biases of the groups that m selects, with zeros in the
- * other lanes; of U8, which are E8M0, their halves. */
+/* Load the numbers that m selects, with zeros in the other lanes; of U8, which
+ * are E8M0, their halves. */
 INLINE __m512 load_numbers(const unsigned char *p, __mmask16 m, enum dtype type)
 {
     __m256i h;
@@ -20,33 +20,74 @@ INLINE __m512 load_numbers(const unsigned char *p, __mmask16 m, enum dtype type)
     if (type == DT_U8)
         return _mm512_maskz_mov_ps(m,
                                    e8m0_halves512(_mm_maskz_loadu_epi8(m, p)));
+    if (type == DT_F8_E4M3) {
+        const __m128i q = _mm_maskz_loadu_epi8(m, p);
+
+        return _mm512_insertf32x8(_mm512_castps256_ps512(widen_fp8(q)),
+                                  widen_fp8(_mm_unpackhi_epi64(q, q)), 1);
+    }
     h = _mm256_maskz_loadu_epi16(m, p);
     if (type == DT_F16)
         return _mm512_cvtph_ps(h);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
 }
 
-/* Do the work of load_numbers for biases. */
-INLINE __m512 load_biases(const unsigned char *p, __mmask16 m, enum dtype type)
-{
-    const __m512 v = load_numbers(p, m, type);
-
-    return type == DT_U8 ? _mm512_mul_ps(v, _mm512_set1_ps(-E2M1_OFFSET)) : v;
-}
-
 /* A row of weights from some column on. */
 struct row {
     const unsigned char *q, *scales, *biases;
-    enum dtype type;
+    enum dtype s_type, b_type;
+    int zero; /* struct affine's, and by */
+    float by;
 };
 
 INLINE struct row row_at(const struct affine *w, size_t r, size_t k)
 {
-    const size_t g = k / w->group * type_bytes(w->sb_type);
+    const size_t g = k / w->group;
 
     return (struct row){w->q + r * w->q_stride + k * (size_t)w->bits / 8,
-                        w->scales + r * w->sb_stride + g,
-                        w->biases + r * w->sb_stride + g, w->sb_type};
+                        w->scales + r * w->s_stride + g * type_bytes(w->s_type),
+                        w->biases + r * w->b_stride + g * type_bytes(w->b_type),
+                        w->s_type,
+                        w->b_type,
+                        w->zero,
+                        w->by};
+}
+
+/* Load the scales of the groups that m selects of the next 16, with zeros in
+ * the other lanes. */
+INLINE __m512 load_scales(const struct row *w, __mmask16 m)
+{
+    const __m512 v = load_numbers(w->scales, m, w->s_type);
+
+    return w->s_type == DT_F8_E4M3 ? _mm512_mul_ps(v, _mm512_set1_ps(w->by))
+                                   : v;
+}
+
+/* The place of a size of groups in tables. */
+INLINE size_t group_index(size_t group)
+{
+    return group == 16 ? 3 : group / 64;
+}
+
+/* Do the work of load_scales for biases. scales: its result. */
+INLINE __m512 load_biases(const struct row *w, __mmask16 m, __m512 scales)
+{
+    __m512i zeros;
+
+    if (w->zero)
+        return _mm512_mul_ps(scales, _mm512_set1_ps(-(float)w->zero));
+    if (w->b_type != DT_U8)
+        return load_numbers(w->biases, m, w->b_type);
+    zeros = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(m, w->biases));
+    return _mm512_mul_ps(scales, _mm512_cvtepi32_ps(_mm512_sub_epi32(
+                                     _mm512_setzero_si512(), zeros)));
+}
+
+/* Move on by 16 groups. */
+INLINE void next_numbers(struct row *w)
+{
+    w->scales += 16 * type_bytes(w->s_type);
+    w->biases += 16 * type_bytes(w->b_type);
 }
 
 /* ---- codes -------------------------------------------------------------- */
@@ -112,13 +153,23 @@ INLINE __m512i e2m1_bytes(__m512i v)
         _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)e2m1_codes)), v);
 }
 
+/* Turn signed bytes into codes. */
+INLINE __m512i unsign(__m512i v)
+{
+    return _mm512_xor_si512(v, _mm512_set1_epi8((char)0x80));
+}
+
 /* Unpack 64 codes to bytes, in order; of E2M1, as e2m1_codes has them. half:
- * only the first 32 codes exist; the other bytes become 0, and nothing is read
- * for them. */
+ * only the first 32 codes exist; nothing is read for the other bytes, which
+ * products multiply by 0. */
 INLINE __m512i unpack(const unsigned char *p, int bits, bool half)
 {
-    if (bits == 8)
-        return half ? _mm512_maskz_loadu_epi64(0x0f, p) : _mm512_loadu_si512(p);
+    if (bits == 8 || bits == SIGNED) {
+        const __m512i v =
+            half ? _mm512_maskz_loadu_epi64(0x0f, p) : _mm512_loadu_si512(p);
+
+        return bits == SIGNED ? unsign(v) : v;
+    }
     if (bits == 4 || bits == E2M1) {
         __m256i v = half ? _mm256_maskz_loadu_epi64(0x03, p)
                          : _mm256_loadu_si256((const void *)p);

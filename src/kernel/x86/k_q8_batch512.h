@@ -28,13 +28,15 @@ _Static_assert(2 * (int)BATCH_LEAST <= (int)BATCH_TILE + 1,
 /* Make gcc compute v at this place. */
 #define PIN(v) __asm__ volatile("" : "+v"(v))
 
-/* Kinds of codes in memory: bytes, nibbles, and nibbles in groups of 32, of
- * which a block has two; and such nibbles of E2M1. */
+/* Kinds of codes in memory: bytes, signed bytes, nibbles, and nibbles in groups
+ * of 32, of which a block has two; and E2M1 in groups of 32 and of 16. */
 enum batch_kind {
     BATCH_BYTES,
+    BATCH_SIGNED,
     BATCH_NIBBLES,
     BATCH_NIBBLES32,
     BATCH_E2M1,
+    BATCH_E2M1_16,
     BATCH_KINDS
 };
 
@@ -133,14 +135,19 @@ INLINE void batch_run(const struct batch_tile *s, int T, enum batch_kind kind)
 {
     const __m512i mask = _mm512_set1_epi8(0x0f);
     const bool mixed = T <= BATCH_MIXED;
-    const bool two_groups = kind == BATCH_NIBBLES32 || kind == BATCH_E2M1;
+    const bool bytes = kind == BATCH_BYTES || kind == BATCH_SIGNED;
+    const bool e2m1 = kind == BATCH_E2M1 || kind == BATCH_E2M1_16;
+    /* columns of words of a group, if a block has several */
+    const int words = kind == BATCH_E2M1_16                           ? 2
+                      : kind == BATCH_NIBBLES32 || kind == BATCH_E2M1 ? 4
+                                                                      : 8;
     const size_t stride = s->stride;
-    const size_t blocks = kind == BATCH_BYTES     ? s->group / 32
+    const size_t blocks = bytes                   ? s->group / 32
                           : kind == BATCH_NIBBLES ? s->group / 64
                                                   : 1;
     const unsigned char *q = s->q;
     const unsigned char *const last =
-        q + s->n_groups * s->group / (kind == BATCH_BYTES ? 1 : 2) - 32;
+        q + s->n_groups * s->group / (bytes ? 1 : 2) - 32;
     const int8_t *x = s->x;
     const float *scales = s->scales, *biases = s->biases;
     const float *x_scale = s->x_scale, *x_sum = s->x_sum;
@@ -158,7 +165,7 @@ INLINE void batch_run(const struct batch_tile *s, int T, enum batch_kind kind)
         _mm_prefetch((const char *)(y + BATCH_ROWS), _MM_HINT_T0);
         a[t] = _mm512_maskz_loadu_ps(s->resume ? 0xffff : 0, y);
     }
-    for (size_t g = 0; g < s->n_groups; g += two_groups ? 2 : 1) {
+    for (size_t g = 0; g < s->n_groups; g += 8 / (size_t)words) {
         sums d[BATCH_TILE];
 
         fetch_lines(&f);
@@ -180,19 +187,19 @@ INLINE void batch_run(const struct batch_tile *s, int T, enum batch_kind kind)
                     batch_part(next, q, stride, c);
                     PIN(next[c]);
                 }
-                if (kind == BATCH_BYTES) {
-                    batch_dots(d, v[c], x, T);
+                if (bytes) {
+                    batch_dots(d, kind == BATCH_SIGNED ? unsign(v[c]) : v[c], x,
+                               T);
                     continue;
                 }
                 __m512i even = _mm512_and_si512(v[c], mask);
                 __m512i odd =
                     _mm512_and_si512(_mm512_srli_epi16(v[c], 4), mask);
 
-                batch_dots(d, kind == BATCH_E2M1 ? e2m1_bytes(even) : even, x,
-                           T);
+                batch_dots(d, e2m1 ? e2m1_bytes(even) : even, x, T);
                 x += 4 * T;
-                batch_dots(d, kind == BATCH_E2M1 ? e2m1_bytes(odd) : odd, x, T);
-                if (two_groups && c == 3) {
+                batch_dots(d, e2m1 ? e2m1_bytes(odd) : odd, x, T);
+                if (c % words == words - 1 && c < 7) {
                     batch_scale(a, d, scales, biases, x_scale, x_sum, T);
                     batch_zero(d, T);
                     scales += PANEL_ROWS;
@@ -219,6 +226,10 @@ INLINE void batch_run(const struct batch_tile *s, int T, enum batch_kind kind)
     {                                                           \
         batch_run(s, T, BATCH_BYTES);                           \
     }                                                           \
+    static void batch_signed_##T(const struct batch_tile *s)    \
+    {                                                           \
+        batch_run(s, T, BATCH_SIGNED);                          \
+    }                                                           \
     static void batch_nibbles_##T(const struct batch_tile *s)   \
     {                                                           \
         batch_run(s, T, BATCH_NIBBLES);                         \
@@ -226,6 +237,10 @@ INLINE void batch_run(const struct batch_tile *s, int T, enum batch_kind kind)
     static void batch_nibbles32_##T(const struct batch_tile *s) \
     {                                                           \
         batch_run(s, T, BATCH_NIBBLES32);                       \
+    }                                                           \
+    static void batch_e2m1_16_##T(const struct batch_tile *s)   \
+    {                                                           \
+        batch_run(s, T, BATCH_E2M1_16);                         \
     }                                                           \
     static void batch_e2m1_##T(const struct batch_tile *s)      \
     {                                                           \
@@ -248,6 +263,8 @@ BATCH(15)
 #define BATCH_FNS(T)                                                           \
     {                                                                          \
         [BATCH_BYTES] = batch_bytes_##T, [BATCH_NIBBLES] = batch_nibbles_##T,  \
+        [BATCH_SIGNED] = batch_signed_##T,                                     \
+        [BATCH_E2M1_16] = batch_e2m1_16_##T,                                   \
         [BATCH_NIBBLES32] = batch_nibbles32_##T, [BATCH_E2M1] = batch_e2m1_##T \
     }
 
@@ -357,14 +374,13 @@ static void batch_panel(const struct batch *b, float *y, size_t ldy, size_t r,
 
     for (size_t k = 0; k < b->n_cols; k += span) {
         const size_t nk = b->n_cols - k < span ? b->n_cols - k : span;
-        const struct row first = row_at(w, r, k);
         const struct row next = row_at(w, r + PANEL_ROWS, k);
-        const size_t bytes = NUMBERS * type_bytes(w->sb_type);
 
-        fetch_numbers(next.scales, w->sb_stride, bytes);
-        fetch_numbers(next.biases, w->sb_stride, bytes);
-        panel_numbers(b->scales, first.scales, w, nr, nk / w->group, false);
-        panel_numbers(b->biases, first.biases, w, nr, nk / w->group, true);
+        fetch_numbers(next.scales, w->s_stride,
+                      NUMBERS * type_bytes(w->s_type));
+        fetch_numbers(next.biases, w->b_stride,
+                      NUMBERS * type_bytes(w->b_type));
+        panel_numbers(b->scales, b->biases, w, r, k, nr, nk / w->group);
         for (size_t i = 0; i < nr; i += BATCH_ROWS)
             batch_rows(b, y, ldy, r + i, k, nk / w->group, add || k > 0,
                        &fetch);
@@ -375,13 +391,12 @@ static void batch_panel(const struct batch *b, float *y, size_t ldy, size_t r,
 static void batch_fetch_first(const struct affine *w, size_t n_cols)
 {
     const size_t groups = n_cols / w->group;
-    const size_t bytes =
-        (groups < NUMBERS ? groups : NUMBERS) * type_bytes(w->sb_type);
+    const size_t n = groups < NUMBERS ? groups : NUMBERS;
 
     for (size_t i = 0; i < BATCH_ROWS * w->q_stride; i += 64)
         _mm_prefetch(w->q + i, _MM_HINT_T1);
-    fetch_numbers(w->scales, w->sb_stride, bytes);
-    fetch_numbers(w->biases, w->sb_stride, bytes);
+    fetch_numbers(w->scales, w->s_stride, n * type_bytes(w->s_type));
+    fetch_numbers(w->biases, w->b_stride, n * type_bytes(w->b_type));
 }
 
 /* Floats of memory beside x: scales and biases of a panel, and those of the
@@ -401,6 +416,20 @@ static bool q8_batch_takes(const struct affine *w, size_t n_cols, size_t n)
            floats * sizeof(float) + n_cols * n <= KERNEL_WORK * sizeof(float);
 }
 
+static enum batch_kind batch_kind_of(const struct affine *w)
+{
+    switch (code_width(w)) {
+    case E2M1:
+        return w->group == 16 ? BATCH_E2M1_16 : BATCH_E2M1;
+    case SIGNED:
+        return BATCH_SIGNED;
+    case 8:
+        return BATCH_BYTES;
+    default:
+        return w->group == 32 ? BATCH_NIBBLES32 : BATCH_NIBBLES;
+    }
+}
+
 static void q8_batch(float *y, size_t ldy, const struct affine *w,
                      const struct q8 *x, size_t n_rows, size_t n_cols, size_t n,
                      bool add, float *work)
@@ -408,10 +437,7 @@ static void q8_batch(float *y, size_t ldy, const struct affine *w,
     const size_t n_groups = n_cols / w->group;
     const size_t whole = n_rows / BATCH_ROWS * BATCH_ROWS;
     struct batch b = {.w = w,
-                      .kind = code_width(w) == E2M1 ? BATCH_E2M1
-                              : w->bits == 8        ? BATCH_BYTES
-                              : w->group == 32      ? BATCH_NIBBLES32
-                                                    : BATCH_NIBBLES,
+                      .kind = batch_kind_of(w),
                       .n_cols = n_cols,
                       .n = n,
                       .scales = work,

@@ -81,7 +81,7 @@ INLINE __m256i windows32(const unsigned char *p, const struct windows *w,
 }
 
 /* Unpack a unit to bytes, in the order that is cheapest for the width:
- *   5, 6, 8 bits  in the order of the stream
+ *   5, 6, 8 bits  in the order of the stream; SIGNED plus 128
  *   3, 4 bits     codes 0, 2, 4, …, then 1, 3, 5, …; the same of E2M1, as
  *                 e2m1_codes has them
  *   2 bits        codes 0, 4, 8, …; 2, 6, …; 1, 5, …; 3, 7, … */
@@ -95,6 +95,10 @@ INLINE void unit_codes(__m256i v[2], const unsigned char *p, int bits)
     case 8:
         v[0] = load32(p);
         v[1] = load32(p + 32);
+        return;
+    case SIGNED:
+        v[0] = _mm256_xor_si256(load32(p), _mm256_set1_epi8((char)0x80));
+        v[1] = _mm256_xor_si256(load32(p + 32), _mm256_set1_epi8((char)0x80));
         return;
     case 6:
         v[0] = _mm256_and_si256(windows32(p, &windows6, 8), mask);
@@ -195,15 +199,22 @@ INLINE const unsigned char *half_unit(unsigned char *room,
 
 /* ---- scales and biases -------------------------------------------------- */
 
-/* Load eight numbers of the type, widened to f32; the halves of U8, which are
- * E8M0. */
+/* Load eight bytes, widened to 32 bits. */
+INLINE __m256i eight_bytes(const void *p)
+{
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i_u *)p));
+}
+
+/* Load eight numbers of the type, widened to f32; of U8, which are E8M0, their
+ * halves. */
 INLINE __m256 eight_numbers(const void *p, enum dtype type)
 {
     if (type == DT_F32)
         return _mm256_castsi256_ps(load32(p));
     if (type == DT_U8)
-        return e8m0_halves(
-            _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i_u *)p)));
+        return e8m0_halves(eight_bytes(p));
+    if (type == DT_F8_E4M3)
+        return widen_fp8(_mm_loadl_epi64((const __m128i_u *)p));
     if (type == DT_F16)
         return _mm256_cvtph_ps(load16(p));
     return _mm256_castsi256_ps(
@@ -226,12 +237,61 @@ INLINE __m256 numbers(const unsigned char *p, size_t n, enum dtype type)
     return n >= 8 ? eight_numbers(p, type) : some_numbers(p, n, type);
 }
 
-/* Do the work of numbers for biases. */
-INLINE __m256 bias_numbers(const unsigned char *p, size_t n, enum dtype type)
+/* Return scales times the first n of at most eight zero points, negated. */
+INLINE __m256 zero_biases(const unsigned char *p, size_t n, __m256 scales)
 {
-    const __m256 v = numbers(p, n, type);
+    unsigned char some[8] = {0};
 
-    return type == DT_U8 ? _mm256_mul_ps(v, _mm256_set1_ps(-E2M1_OFFSET)) : v;
+    if (n < 8)
+        memcpy(some, p, n);
+    return _mm256_mul_ps(
+        scales, _mm256_cvtepi32_ps(_mm256_sub_epi32(
+                    _mm256_setzero_si256(), eight_bytes(n < 8 ? some : p))));
+}
+
+/* The scales and biases of a row from some group on. */
+struct row_numbers {
+    const unsigned char *scales, *biases;
+    size_t s_bytes, b_bytes; /* of a number */
+    enum dtype s_type, b_type;
+    int zero; /* struct affine's, and by */
+    float by;
+};
+
+INLINE struct row_numbers numbers_at(const struct affine *w, size_t r, size_t g)
+{
+    const size_t s_bytes = type_bytes(w->s_type);
+    const size_t b_bytes = type_bytes(w->b_type);
+
+    return (struct row_numbers){w->scales + r * w->s_stride + g * s_bytes,
+                                w->biases + r * w->b_stride + g * b_bytes,
+                                s_bytes,
+                                b_bytes,
+                                w->s_type,
+                                w->b_type,
+                                w->zero,
+                                w->by};
+}
+
+/* Load the scales of the first n of at most eight groups from group g on. */
+INLINE __m256 group_scales(const struct row_numbers *w, size_t g, size_t n)
+{
+    const __m256 v = numbers(w->scales + g * w->s_bytes, n, w->s_type);
+
+    return w->s_type == DT_F8_E4M3 ? _mm256_mul_ps(v, _mm256_set1_ps(w->by))
+                                   : v;
+}
+
+/* Do the work of group_scales for biases. scales: its result. */
+INLINE __m256 group_biases(const struct row_numbers *w, size_t g, size_t n,
+                           __m256 scales)
+{
+    const unsigned char *p = w->biases + g * w->b_bytes;
+
+    if (w->zero)
+        return _mm256_mul_ps(scales, _mm256_set1_ps(-(float)w->zero));
+    return w->b_type == DT_U8 ? zero_biases(p, n, scales)
+                              : numbers(p, n, w->b_type);
 }
 
 #endif

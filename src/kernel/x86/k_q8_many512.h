@@ -232,11 +232,7 @@ static void many_groups(struct tile s, const struct affine *w, size_t r,
                         size_t k0, size_t nk, size_t n, bool split,
                         struct panel *p)
 {
-    const struct row first = row_at(w, r, k0);
-    const size_t n_groups = nk / w->group;
-
-    panel_numbers(p->scales, first.scales, w, s.out.nr, n_groups, false);
-    panel_numbers(p->biases, first.biases, w, s.out.nr, n_groups, true);
+    panel_numbers(p->scales, p->biases, w, r, k0, s.out.nr, nk / w->group);
     s.scales = p->scales;
     s.biases = p->biases;
     for (size_t k = 0; k < nk; k += COLS) {
@@ -288,7 +284,6 @@ static void many_rows(float *y, size_t ldy, const struct affine *w, size_t r,
     for (size_t k = 0; k < n_cols; k += span) {
         const size_t nk = n_cols - k < span ? n_cols - k : span;
         const struct row next = row_at(w, r + PANEL_ROWS, k);
-        const size_t bytes = NUMBERS * type_bytes(w->sb_type);
         const size_t g = k / w->group;
         const struct tile s = {
             .group = w->group,
@@ -301,8 +296,10 @@ static void many_rows(float *y, size_t ldy, const struct affine *w, size_t r,
             .out = {.y = y + r, .ldy = ldy, .nr = nr, .resume = add || k > 0},
             .fetch = &fetch};
 
-        fetch_numbers(next.scales, w->sb_stride, bytes);
-        fetch_numbers(next.biases, w->sb_stride, bytes);
+        fetch_numbers(next.scales, w->s_stride,
+                      NUMBERS * type_bytes(w->s_type));
+        fetch_numbers(next.biases, w->b_stride,
+                      NUMBERS * type_bytes(w->b_type));
         many_groups(s, w, r, k, nk, n, split, p);
     }
 }

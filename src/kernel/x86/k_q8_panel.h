@@ -39,36 +39,45 @@ INLINE void panel_codes(uint32_t *out, const struct affine *w, size_t r,
 
 EACH_WIDTH(PANEL_CODES)
 
-static void (*const panel_unpackers[9])(uint32_t *, const struct affine *,
-                                        size_t, size_t, size_t, size_t) = {
-    [E2M1] = panel_codes_E2M1, [2] = panel_codes_2, [3] = panel_codes_3,
-    [4] = panel_codes_4,       [5] = panel_codes_5, [6] = panel_codes_6,
-    [8] = panel_codes_8};
+static void (*const panel_unpackers[N_WIDTHS])(uint32_t *,
+                                               const struct affine *, size_t,
+                                               size_t, size_t, size_t) = {
+    [E2M1] = panel_codes_E2M1,     [2] = panel_codes_2, [3] = panel_codes_3,
+    [4] = panel_codes_4,           [5] = panel_codes_5, [6] = panel_codes_6,
+    [SIGNED] = panel_codes_SIGNED, [8] = panel_codes_8};
 
-/* Pack the scales or, if bias, the biases of nr rows and n_groups <= 16
- * groups. */
-static void panel_numbers(float *out, const unsigned char *from,
-                          const struct affine *w, size_t nr, size_t n_groups,
-                          bool bias)
+static void panel_transpose(float *out, __m512i v[16], size_t n_groups)
+{
+    transpose16(v);
+    UNROLL
+    for (size_t i = 0; i < 16; i++)
+        if (i < n_groups)
+            _mm512_store_si512(out + i * PANEL_ROWS, v[i]);
+}
+
+/* Pack the scales and biases of nr rows from r on and n_groups <= 16 groups
+ * from column k on. */
+static void panel_numbers(float *scales, float *biases, const struct affine *w,
+                          size_t r, size_t k, size_t nr, size_t n_groups)
 {
     const __mmask16 m = first_lanes(n_groups);
 
     for (size_t r0 = 0; r0 < nr; r0 += 16) {
-        __m512i v[16];
+        __m512i s[16], b[16];
 
         UNROLL
         for (size_t i = 0; i < 16; i++) {
-            const unsigned char *p = from + (r0 + i) * w->sb_stride;
+            s[i] = b[i] = _mm512_setzero_si512();
+            if (r0 + i < nr) {
+                const struct row row = row_at(w, r + r0 + i, k);
+                const __m512 v = load_scales(&row, m);
 
-            v[i] = _mm512_castps_si512(r0 + i >= nr ? _mm512_setzero_ps()
-                                       : bias ? load_biases(p, m, w->sb_type)
-                                              : load_numbers(p, m, w->sb_type));
+                s[i] = _mm512_castps_si512(v);
+                b[i] = _mm512_castps_si512(load_biases(&row, m, v));
+            }
         }
-        transpose16(v);
-        UNROLL
-        for (size_t i = 0; i < 16; i++)
-            if (i < n_groups)
-                _mm512_store_si512(out + i * PANEL_ROWS + r0, v[i]);
+        panel_transpose(scales + r0, s, n_groups);
+        panel_transpose(biases + r0, b, n_groups);
     }
 }
 

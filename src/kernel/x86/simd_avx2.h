@@ -272,6 +272,12 @@ INLINE void vec_load_fp8(vec v[4], const unsigned char *p, vec_ints *flags)
     v[3] = _mm256_cvtph_ps(_mm256_extracti128_si256(odd, 1));
 }
 
+INLINE vec vec_e8m0_halves(const unsigned char *p)
+{
+    return e8m0_halves(_mm256_cvtepu8_epi32(
+        _mm_loadl_epi64((const __m128i_u *)(const void *)p)));
+}
+
 INLINE bool vec_fp8_has_nan(vec_ints flags)
 {
     return _mm256_movemask_epi8(flags) != 0;

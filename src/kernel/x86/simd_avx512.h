@@ -269,6 +269,11 @@ INLINE void vec_load_fp8(vec v[4], const unsigned char *p, vec_ints *flags)
     v[3] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(odd, 1));
 }
 
+INLINE vec vec_e8m0_halves(const unsigned char *p)
+{
+    return e8m0_halves512(_mm_loadu_si128((const void *)p));
+}
+
 INLINE bool vec_fp8_has_nan(vec_ints flags)
 {
     return _mm512_movepi8_mask(flags) != 0;
