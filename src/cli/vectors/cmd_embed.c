@@ -561,9 +561,9 @@ const struct verb verb_embed = {
     .summary = "texts to vectors (EmbeddingGemma, BERT, Qwen3-Embedding)",
     .about = "Print a vector for each TEXT, each file of -f, or standard "
              "input; with --lines\nor --jsonl, for each line. The vector is "
-             "made as the files of sentence-transformers\nor the GGUF file "
-             "say, and scaled to length 1. With "
-             "--index, keep texts and vectors\nfor qwick similar.",
+             "made as the files of\nsentence-transformers or the GGUF file "
+             "say, and scaled to length 1.\nWith --index, keep texts and "
+             "vectors for qwick similar.",
     .examples =
         "  qwick embed \"list files\" \"show disk usage\"\n"
         "  qwick embed --lines -i notes.txt --format npy -o notes.npy\n"
