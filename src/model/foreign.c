@@ -15,8 +15,6 @@ static const struct {
     {"gptq_v2", "GPTQ"},
     {"awq", "AWQ"},
     {"marlin", "Marlin"},
-    {"mxfp8", "MXFP8"},
-    {"nvfp4", "NVFP4"},
     {"modelopt", "ModelOpt (NVFP4 or FP8)"},
     {"bitsandbytes", "bitsandbytes"},
     {"exl2", "EXL2"},
@@ -52,7 +50,8 @@ static void name_of(const struct json_value *v, char *out, size_t n)
 /* Whether qwick reads the form that quant_method or mode names. */
 static bool is_read(const struct json_value *v)
 {
-    return json_equals(v, "affine") || json_equals(v, "mxfp4");
+    return json_equals(v, "affine") || json_equals(v, "mxfp4") ||
+           json_equals(v, "mxfp8") || json_equals(v, "nvfp4");
 }
 
 bool foreign_name(const struct json_value *config, char *out, size_t n)
@@ -63,7 +62,7 @@ bool foreign_name(const struct json_value *config, char *out, size_t n)
         const struct json_value *q = json_get(config, objects[i]);
         const struct json_value *method = json_get(q, "quant_method");
         const struct json_value *mode = json_get(q, "mode");
-        if (quant_is_fp8(q))
+        if (quant_is_fp8(q) || quant_is_stored(q))
             return false;
         if (method && method->type != JSON_NULL && !is_read(method)) {
             name_of(method, out, n);

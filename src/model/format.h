@@ -107,6 +107,8 @@ struct format_ops {
 
 struct format {
     const char *name;
+    const char *shown; /* the name in texts about a model; NULL: bits and
+                          group, or the type, tell more */
     /* Weights are stored as floats, with scales or without. For these,
        model_products chooses the kernel of a pass; for other formats the number
        of tokens alone decides. */
@@ -134,8 +136,9 @@ struct format {
 
 /* The formats, in the order in which they are asked to bind a tensor. */
 extern const struct format *const formats[];
-enum { N_FORMATS = 19 };
-extern const struct format format_affine, format_mxfp4_split;
+enum { N_FORMATS = 22 };
+extern const struct format format_affine, format_mxfp4_split, format_packed,
+    format_nvfp4_split, format_mxfp8;
 extern const struct format format_f32, format_f16, format_bf16, format_fp8;
 extern const struct format format_q4_0, format_q4_1, format_q5_0, format_q5_1,
     format_q8_0, format_iq4_nl, format_q2_k, format_q3_k, format_q4_k,
@@ -164,7 +167,7 @@ int matrix_compare(const struct kernels *k, const struct matrix *a,
                    struct qwick_err *e);
 
 /* A quantized matrix from a row on, as the affine kernels take it; of the
- * formats affine and mxfp4. */
+ * formats whose products are affine. */
 struct affine matrix_affine(const struct matrix *w, size_t row);
 
 #endif

@@ -10,7 +10,7 @@
 
 enum { CODES, SCALES, BIASES };
 
-static size_t row_bytes(const struct matrix *w, size_t i)
+size_t affine_row_bytes(const struct matrix *w, size_t i)
 {
     const size_t groups = w->cols / w->group;
     return i == CODES    ? w->cols / 8 * (size_t)w->bits
@@ -200,6 +200,6 @@ static int bind(struct weights *w, struct matrix *out, const char *name,
 const struct format format_affine = {.name = "affine",
                                      .steps = true,
                                      .n_arrays = 3,
-                                     .row_bytes = row_bytes,
+                                     .row_bytes = affine_row_bytes,
                                      .fill = affine_fill,
                                      .bind = bind};

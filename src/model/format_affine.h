@@ -5,6 +5,9 @@
 
 #include "model/format.h"
 
+/* format.row_bytes: of codes, scales, and biases or zero points */
+size_t affine_row_bytes(const struct matrix *w, size_t i);
+
 /* format.fill */
 void affine_fill(struct format_ops *ops, const struct kernels *k, bool exact);
 

@@ -1,12 +1,18 @@
-/* FP8 weights of safetensors, F8_E4M3, with scales in a tensor of their own
- * beside the elements: one scale for each block of rows and columns, for each
- * row, or for the whole matrix. An element is code * scale, also if the scales'
- * tensor is called inverse.
+/* FP8 weights of safetensors in two forms. F8_E4M3 with scales in a tensor of
+ * their own beside the elements: one scale for each block of rows and columns,
+ * for each row, or for the whole matrix. An element is code * scale, also if
+ * the scales' tensor is called inverse.
  *
- * Elements are used in place. Scales are few, so they are copied as f32. */
+ * Elements are used in place. Scales are few, so they are copied as f32.
+ *
+ * MLX's MXFP8 (Open Compute Project, Microscaling Formats 1.0): the same
+ * numbers in NAME.weight U32 [.., rows, cols / 4], and one E8M0 scale for each
+ * 32 of them in NAME.scales U8 [.., rows, cols / 32], where config.json's
+ * quantization has mode mxfp8. Both arrays are used in place. */
 #include <stdio.h>
 #include <string.h>
 
+#include "kernel/blocks.h"
 #include "model/weights.h"
 
 /* From so many tokens on, panels of bf16 weights are faster than rows in f32,
@@ -26,6 +32,10 @@ static struct fp8 fp8_of(const struct matrix *w, size_t row)
     f.q = matrix_row(w, 0, row);
     f.q_stride = w->cols;
     f.first += row;
+    if (w->format == &format_mxfp8) {
+        f.mx = matrix_row(w, 1, row);
+        f.mx_stride = w->cols / MX_GROUP;
+    }
     return f;
 }
 
@@ -171,9 +181,76 @@ static int bind(struct weights *w, struct matrix *out, const char *name,
 
 /* Products are those of floats: in bf16, or in f32. */
 const struct format format_fp8 = {.name = "fp8",
+                                  .shown = "FP8",
                                   .is_float = true,
                                   .n_arrays = 1,
                                   .row_bytes = row_bytes,
                                   .view = view,
                                   .fill = fill,
                                   .bind = bind};
+
+/* ---- MXFP8 --------------------------------------------------------------- */
+
+static size_t mx_row_bytes(const struct matrix *w, size_t i)
+{
+    return w->cols / (i ? MX_GROUP : 1);
+}
+
+static const struct st_tensor *mx_tensor(struct weights *w, const char *name,
+                                         enum dtype type,
+                                         const struct matrix_shape *shape,
+                                         struct qwick_err *e)
+{
+    const struct st_tensor *t = weights_find(w, name, shape, " (MXFP8)", e);
+    if (!t || t->dtype == type)
+        return t;
+    err_set(e, QWICK_ERR_MODEL,
+            "%s: %s: tensor %s: dtype %s in the file, must be %s of MXFP8",
+            w->path, t->file, name, dtype_name(t->dtype), dtype_name(type));
+    return NULL;
+}
+
+static int mx_bind(struct weights *w, struct matrix *out, const char *name,
+                   const struct matrix_shape *shape, bool *found,
+                   struct qwick_err *e)
+{
+    char module[NAMES_BYTES], scales[NAMES_BYTES + 8];
+    const size_t n = names_module(name);
+    snprintf(module, sizeof module, "%.*s", (int)n, name);
+    snprintf(scales, sizeof scales, "%s.scales", module);
+    *found = name[n] && st_find(w->set, scales) && w->quant &&
+             quant_find(w->quant, module).mode == QUANT_MXFP8;
+    if (!*found)
+        return 0;
+    if (shape->cols % MX_GROUP)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: tensor %s: %zu columns by %s are not a multiple of "
+                       "MXFP8's group of %d",
+                       w->path, name, shape->cols, w->naming.names->config,
+                       MX_GROUP);
+    const struct matrix_shape words = {shape->stack, shape->rows,
+                                       shape->cols / 4};
+    const struct matrix_shape groups = {shape->stack, shape->rows,
+                                        shape->cols / MX_GROUP};
+    const struct st_tensor *q = mx_tensor(w, name, DT_U32, &words, e);
+    const struct st_tensor *s =
+        q ? mx_tensor(w, scales, DT_U8, &groups, e) : NULL;
+    if (!s)
+        return -1;
+    *out = (struct matrix){.dtype = DT_F8_E4M3,
+                           .rows = shape_rows(shape),
+                           .cols = shape->cols,
+                           .bits = 8,
+                           .data = {q->data, s->data}};
+    weights_use(w, q, out->rows * out->cols, 8);
+    weights_use(w, s, 0, 8);
+    return 0;
+}
+
+const struct format format_mxfp8 = {.name = "mxfp8",
+                                    .shown = "MXFP8",
+                                    .is_float = true,
+                                    .n_arrays = 2,
+                                    .row_bytes = mx_row_bytes,
+                                    .fill = fill,
+                                    .bind = mx_bind};

@@ -475,9 +475,9 @@ bool names_expand(char *out, const struct names *names, const char *prefix,
 
 size_t names_module(const char *name)
 {
-    static const char *const tails[] = {".weight", NAMES_BLOCKS};
+    static const char *const tails[] = {".weight", NAMES_BLOCKS, NAMES_PACKED};
     size_t n = strlen(name);
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof tails / sizeof *tails; i++) {
         size_t tail = strlen(tails[i]);
         if (n > tail && strcmp(name + n - tail, tails[i]) == 0)
             return n - tail;

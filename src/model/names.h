@@ -161,8 +161,12 @@ struct naming {
  * ".weight" or of nothing. */
 #define NAMES_BLOCKS "_blocks"
 
-/* Return the length of a tensor's name without ".weight" or NAMES_BLOCKS at its
- * end. */
+/* The name of the codes of a matrix of compressed-tensors ends so, in place of
+ * ".weight". */
+#define NAMES_PACKED ".weight_packed"
+
+/* Return the length of a tensor's name without ".weight", NAMES_BLOCKS or
+ * NAMES_PACKED at its end. */
 size_t names_module(const char *name);
 
 /* Choose the first scheme that fits, and its first prefix whose embedding is in

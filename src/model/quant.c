@@ -29,6 +29,18 @@ static int compare_overrides(const void *a, const void *b)
     return compare_names(x->module, x->len, y->module, y->len);
 }
 
+/* MLX's modes without biases, each of which has one number of bits and one size
+ * of groups. */
+static const struct {
+    enum quant_mode mode;
+    const char *name, *shown;
+    int bits, group;
+} modes[] = {{QUANT_MXFP4, "mxfp4", "MXFP4", 4, 32},
+             {QUANT_MXFP8, "mxfp8", "MXFP8", 8, 32},
+             {QUANT_NVFP4, "nvfp4", "NVFP4", 4, 16}};
+
+enum { N_MODES = sizeof modes / sizeof *modes };
+
 /* quant_method marks other systems' files. Modes other than affine have no
  * biases, and scales of other types. */
 static int read_mode(enum quant_mode *mode, const struct section *s,
@@ -40,10 +52,24 @@ static int read_mode(enum quant_mode *mode, const struct section *s,
         return foreign_refuse(s, "quant_method", e);
     if (section_absent(s, "mode") || json_equals(v, "affine"))
         return 0;
-    if (!json_equals(v, "mxfp4"))
-        return foreign_refuse(s, "mode", e);
-    *mode = QUANT_MXFP4;
-    return 0;
+    for (size_t i = 0; i < N_MODES; i++)
+        if (json_equals(v, modes[i].name)) {
+            *mode = modes[i].mode;
+            return 0;
+        }
+    return foreign_refuse(s, "mode", e);
+}
+
+/* A parameter that the mode alone decides. */
+static int need_value(const struct section *s, const char *key, int value,
+                      const char *mode, struct qwick_err *e)
+{
+    char expected[64];
+    int64_t v;
+    if (json_int(json_get(s->v, key), value, value, &v) == 0)
+        return 0;
+    snprintf(expected, sizeof expected, "%d, as mode is %s", value, mode);
+    return section_bad(s, key, expected, e);
 }
 
 static int read_params(struct quant_params *p, const struct section *s,
@@ -52,13 +78,18 @@ static int read_params(struct quant_params *p, const struct section *s,
     int64_t bits, group;
     if (read_mode(&p->mode, s, e))
         return -1;
-    if (p->mode == QUANT_MXFP4) {
-        if (json_int(json_get(s->v, "group_size"), 32, 32, &group))
-            return section_bad(s, "group_size", "32, as mode is mxfp4", e);
-        if (json_int(json_get(s->v, "bits"), 4, 4, &bits))
-            return section_bad(s, "bits", "4, as mode is mxfp4", e);
-    } else if (json_int(json_get(s->v, "group_size"), 32, 128, &group) ||
-               (group != 32 && group != 64 && group != 128)) {
+    for (size_t i = 0; i < N_MODES; i++) {
+        if (p->mode != modes[i].mode)
+            continue;
+        p->bits = modes[i].bits;
+        p->group = (size_t)modes[i].group;
+        return need_value(s, "group_size", modes[i].group, modes[i].name, e) ||
+                       need_value(s, "bits", modes[i].bits, modes[i].name, e)
+                   ? -1
+                   : 0;
+    }
+    if (json_int(json_get(s->v, "group_size"), 32, 128, &group) ||
+        (group != 32 && group != 64 && group != 128)) {
         return section_bad(s, "group_size", "32, 64 or 128", e);
     } else if (json_int(json_get(s->v, "bits"), 2, 8, &bits) || bits == 7) {
         return section_bad(s, "bits", "2, 3, 4, 5, 6 or 8", e);
@@ -176,8 +207,9 @@ static int read_object(struct quant *q, const struct section *config,
     if (json_equals(json_get(s.v, "quant_method"), "mxfp4"))
         return 0;
     if (quant_is_fp8(s.v) ? quant_read_fp8(q, &s, e)
-                          : read_params(&q->all, &s, e) ||
-                                read_overrides(q, &s, e)) {
+        : quant_is_stored(s.v)
+            ? quant_read_stored(q, &s, e)
+            : read_params(&q->all, &s, e) || read_overrides(q, &s, e)) {
         quant_free(q);
         return -1;
     }
@@ -186,9 +218,12 @@ static int read_object(struct quant *q, const struct section *config,
 
 static void params_text(const struct quant_params *p, char *out, size_t n)
 {
-    if (p->mode == QUANT_MXFP4)
-        snprintf(out, n, "MXFP4");
-    else if (p->bits)
+    for (size_t i = 0; i < N_MODES; i++)
+        if (p->mode == modes[i].mode) {
+            snprintf(out, n, "%s", modes[i].shown);
+            return;
+        }
+    if (p->bits)
         snprintf(out, n, "%d bits in groups of %zu", p->bits, p->group);
     else
         snprintf(out, n, "dense");
@@ -235,17 +270,23 @@ static int agree(const struct quant *a, const struct quant *b,
     return 0;
 }
 
-/* Only one object can describe FP8 weights. */
+static bool has_other_system(const struct quant *q)
+{
+    return q->fp8 || q->stored.groups;
+}
+
+/* Only one object can describe weights of other systems than MLX. */
 static int one_system(const struct quant *a, const struct quant *b,
                       const struct section *config, struct qwick_err *e)
 {
-    const char *key = a->fp8 ? a->key : b->key;
+    bool first = has_other_system(a);
+    const char *key = first ? a->key : b->key;
     char in[32], expected[64];
-    if (!a->fp8 && !b->fp8)
+    if (!first && !has_other_system(b))
         return 0;
     snprintf(in, sizeof in, "%s.", key);
     snprintf(expected, sizeof expected, "missing beside %s",
-             a->fp8 ? b->key : a->key);
+             first ? b->key : a->key);
     struct section s = section_inner(config, key, in);
     return section_bad(&s, "quant_method", expected, e);
 }
@@ -277,6 +318,7 @@ void quant_free(struct quant *q)
 {
     free(q->v);
     free(q->names);
+    quant_free_stored(q);
     *q = (struct quant){0};
 }
 

@@ -1,5 +1,5 @@
-/* The parameters of quantized weights in config.json: MLX's formats, and FP8
- * (quant_fp8.c).
+/* The parameters of quantized weights in config.json: MLX's formats, FP8
+ * (quant_fp8.c), and compressed-tensors and ModelOpt (quant_stored.h).
  *
  *     "quantization": {"group_size": 64, "bits": 4, "mode": "affine",
  *         "model.layers.0.mlp.gate_proj": {"group_size": 32, "bits": 8},
@@ -18,9 +18,10 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "model/quant_stored.h"
 #include "model/section.h"
 
-enum quant_mode { QUANT_AFFINE, QUANT_MXFP4 };
+enum quant_mode { QUANT_AFFINE, QUANT_MXFP4, QUANT_MXFP8, QUANT_NVFP4 };
 
 struct quant_params {
     int bits; /* 2, 3, 4, 5, 6 or 8; 0: dense */
@@ -42,6 +43,8 @@ struct quant {
     char *names;     /* memory of the names in v */
     const char *key; /* the object's name in config.json, or NULL */
     bool fp8;        /* matrices may be FP8; then all.bits is 0 */
+    struct quant_stored stored;    /* compressed-tensors' and ModelOpt's; then
+                                      all.bits is 0 */
     size_t block_rows, block_cols; /* of FP8: that share a scale; 0: a scale is
                                       a row's or a matrix's */
 };

@@ -57,7 +57,7 @@ size_t scratch_panel_rows(size_t n_cols)
 static struct q8 bytes8(struct layout *l, size_t rows, size_t n_cols)
 {
     struct q8 x = {.ldq = (((n_cols + 63) / 64) | 1) * 64,
-                   .ldg = (n_cols + 31) / 32};
+                   .ldg = (n_cols + 15) / 16};
     x.q = (int8_t *)floats(l, rows, x.ldq / 4);
     x.scale = floats(l, rows, x.ldg);
     x.sum = floats(l, rows, x.ldg);

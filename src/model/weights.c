@@ -102,19 +102,23 @@ void weights_use(struct weights *w, const struct st_tensor *t, size_t n_params,
     w->n_table_params += w->binds_table ? n_params : 0;
 }
 
-/* Whether the checkpoint has the tensor, or its numbers in MXFP4, whose name it
- * then becomes. */
+/* Whether the checkpoint has the tensor, or its numbers in MXFP4 or in a form
+ * of compressed-tensors, whose name it then becomes. */
 static bool has_tensor(const struct weights *w, char name[NAMES_BYTES])
 {
-    char blocks[NAMES_BYTES];
+    static const char *const tails[] = {NAMES_BLOCKS, NAMES_PACKED};
+    char other[NAMES_BYTES];
     if (st_find(w->set, name))
         return true;
-    int n = snprintf(blocks, sizeof blocks, "%.*s" NAMES_BLOCKS,
-                     (int)names_module(name), name);
-    if (n < 0 || (size_t)n >= sizeof blocks || !st_find(w->set, blocks))
-        return false;
-    memcpy(name, blocks, (size_t)n + 1);
-    return true;
+    for (size_t i = 0; i < sizeof tails / sizeof *tails; i++) {
+        int n = snprintf(other, sizeof other, "%.*s%s", (int)names_module(name),
+                         name, tails[i]);
+        if (n < 0 || (size_t)n >= sizeof other || !st_find(w->set, other))
+            continue;
+        memcpy(name, other, (size_t)n + 1);
+        return true;
+    }
+    return false;
 }
 
 /* The name of a weight: the first variant that the checkpoint has, else the
@@ -251,8 +255,7 @@ int weights_stack(struct weights *w, struct matrix *out, size_t n, size_t rows,
     return bind(w, out, &shape, ref, e);
 }
 
-/* Make room for one more owned block of memory. */
-static void *own_block(struct weights *w, size_t n_bytes, struct qwick_err *e)
+void *weights_block(struct weights *w, size_t n_bytes, struct qwick_err *e)
 {
     if (ARRAY_RESERVE(w->vectors, w->cap_vectors, w->n_vectors + 1, e))
         return NULL;
@@ -300,7 +303,7 @@ int weights_stack_transposed(struct weights *w, struct matrix *out, size_t n,
     out->cols = cols;
     if (w->sizes_only)
         return 0;
-    unsigned char *copy = own_block(w, n * each, e);
+    unsigned char *copy = weights_block(w, n * each, e);
     if (!copy)
         return -1;
     for (size_t i = 0; i < n; i++)
@@ -345,7 +348,7 @@ float *weights_floats(struct weights *w, const struct st_tensor *t,
                       struct qwick_err *e)
 {
     size_t n = t->n_bytes / dtype_bytes(t->dtype);
-    float *v = own_block(w, n * sizeof *v, e);
+    float *v = weights_block(w, n * sizeof *v, e);
     if (v && !w->sizes_only)
         kernels_ref()->to_f32[t->dtype](v, t->data, n);
     return v;
@@ -396,7 +399,7 @@ int weights_norm(struct weights *w, float **out, size_t n, bool layer_norm,
     *out = weights;
     if (!layer_norm)
         return 0;
-    if (!(*out = own_block(w, 2 * n * sizeof **out, e)))
+    if (!(*out = weights_block(w, 2 * n * sizeof **out, e)))
         return -1;
     memcpy(*out, weights, n * sizeof **out);
     if (!has_bias)
@@ -412,22 +415,27 @@ int weights_norm(struct weights *w, float **out, size_t n, bool layer_norm,
 
 int weights_ones(struct weights *w, float **out, size_t n, struct qwick_err *e)
 {
-    *out = own_block(w, n * sizeof **out, e);
+    *out = weights_block(w, n * sizeof **out, e);
     for (size_t i = 0; *out && i < n; i++)
         (*out)[i] = 1;
     return *out ? 0 : -1;
 }
 
-/* Names of the types of blocks in use, the order that of enum dtype; or
- * "FP8". */
+/* Names of the formats in use that have one, and of the types of blocks, the
+ * order that of enum dtype. */
 static size_t list_types(struct weights *w)
 {
-    bool has[DT_COUNT] = {false};
+    bool has[DT_COUNT] = {false}, uses[N_FORMATS] = {false};
     size_t at = 0;
-    for (size_t i = 0; i < w->n_matrices; i++)
-        has[w->matrices[i]->dtype] = true;
-    if (has[DT_F8_E4M3])
-        return (size_t)snprintf(w->storage, sizeof w->storage, "FP8");
+    for (size_t i = 0; i < w->n_matrices; i++) {
+        const struct matrix *m = w->matrices[i];
+        has[m->dtype] = true;
+        uses[m->ops - w->ops] = true;
+    }
+    for (size_t i = 0; i < N_FORMATS; i++)
+        if (uses[i] && formats[i]->shown)
+            at += (size_t)snprintf(w->storage + at, sizeof w->storage - at,
+                                   "%s%s", at ? "/" : "", formats[i]->shown);
     for (int type = DT_BLOCKS; type < DT_COUNT && at < sizeof w->storage;
          type++)
         if (has[type])
@@ -448,7 +456,13 @@ const char *weights_storage(struct weights *w, const struct matrix *m)
                                    "%s%d", at ? "/" : "", bits);
     if (!at)
         return dtype_name(m->dtype);
-    snprintf(w->storage + at, sizeof w->storage - at, "-bit (group %zu)",
-             w->quant->all.group);
+    size_t group = w->quant->stored.groups ? w->quant->stored.groups->group
+                                           : w->quant->all.group;
+    if (group)
+        snprintf(w->storage + at, sizeof w->storage - at, "-bit (group %zu)",
+                 group);
+    else
+        snprintf(w->storage + at, sizeof w->storage - at,
+                 "-bit (a scale for each row)");
     return w->storage;
 }

@@ -160,6 +160,10 @@ int weights_need_float(const struct weights *w, const struct st_tensor *t,
 void weights_use(struct weights *w, const struct st_tensor *t, size_t n_params,
                  int bits);
 
+/* Make memory of n_bytes zeros, which the weights own. NULL with *e set on
+ * failure. */
+void *weights_block(struct weights *w, size_t n_bytes, struct qwick_err *e);
+
 /* Copy the values of a tensor of floats as f32, zeros if sizes_only. The weights
  * own the copy. NULL with *e set on failure. */
 float *weights_floats(struct weights *w, const struct st_tensor *t,

@@ -76,6 +76,15 @@ static const struct {
                {"qwen3-fp8-block", "S"},
                {"qwen3-fp8-row", "S"},
                {"qwen3-fp8-tensor", "S"},
+               {"qwen3-mxfp8", "S"},
+               {"qwen3-nvfp4", "S"},
+               {"qwen3-nvfp4-mlx", "S"},
+               {"qwen3-nvfp4-modelopt", "S"},
+               {"qwen3-w4a16", "S"},
+               {"qwen3-w4a16-asym", "S"},
+               {"qwen3-w4a16-asym-channel", "S"},
+               {"qwen3-w8a16", "S"},
+               {"qwen3-w8a8", "S"},
                {"qwen3moe-fp8", "S"},
                {"qwen3next-odd", "SMG"},
                {"qwen3vl", "S"},
@@ -114,6 +123,17 @@ static void nothing_is_wrong(void)
 
 /* ---- the table ----------------------------------------------------------- */
 
+/* Whether activations are int8. With FP8 weights they are not. */
+static bool is_quantized(const char *file)
+{
+    static const char *const forms[] = {"mlx",   "mxfp4", "nvfp4",
+                                        "w4a16", "w8a16", "w8a8"};
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (strstr(file, forms[i]))
+            return true;
+    return false;
+}
+
 /* Add a golden if its file opens. The results of NAME.gguf are in
  * NAME/expected.safetensors or NAME.expected.safetensors. */
 static void add_cell(const char *dir, const char *file, bool known)
@@ -125,8 +145,7 @@ static void add_cell(const char *dir, const char *file, bool known)
     struct qwick_err e;
     const char *gguf = strstr(file, ".gguf");
     int len = (int)(gguf ? gguf - file : (long)strlen(file)), rc = -1;
-    *c = (struct cell){.quantized =
-                           strstr(file, "mlx") || strstr(file, "mxfp4")};
+    *c = (struct cell){.quantized = is_quantized(file)};
     snprintf(c->file, sizeof c->file, "%s", file);
     for (int i = 0; i < 2 && rc; i++) {
         char path[256];

@@ -254,9 +254,9 @@ static void other_systems_are_refused_by_name(void **state)
 {
     static const char *const methods[] = {
         "awq",        "gptq", "eetq", "bitsandbytes", "compressed-tensors",
-        "fbgemm_fp8", "aqlm", "hqq",  "mxfp8",        "auto-round",
+        "fbgemm_fp8", "aqlm", "hqq",  "modelopt",     "auto-round",
         "finegrained"};
-    static const char *const modes[] = {"mxfp8", "nvfp4", "other"};
+    static const char *const modes[] = {"mxfp6", "nvfp8", "other"};
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
         value_refused("\"quantization_config\": {\"quant_method\": ",
                       methods[i], ", \"bits\": 4, \"group_size\": 128}",
