@@ -1630,6 +1630,8 @@ struct qwick_embed_options {
                                 config_sentence_transformers.json, which goes
                                 before each text; NULL: the file's default
                                 prompt, if it names one */
+    bool query; /* the texts are queries: without prompt_name, they get the
+                   prompt "query", if there is one */
 };
 QWICK_API void qwick_embed_options_init(struct qwick_embed_options *o,
                                         size_t size);

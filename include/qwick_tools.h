@@ -1,6 +1,6 @@
 /* qwick: what only tools need, beside qwick.h: descriptions of checkpoints, the
- * list of models, the files of the prefix cache, quantizing, plans, self-tests,
- * and measurements. The conventions are those of qwick.h. */
+ * list of models, the files of the prefix cache, indexes of vectors, quantizing,
+ * plans, self-tests, and measurements. The conventions are those of qwick.h. */
 #ifndef QWICK_TOOLS_H
 #define QWICK_TOOLS_H
 
@@ -137,6 +137,140 @@ QWICK_API void qwick_cache_list_free(struct qwick_cache_entry *v, size_t n);
 QWICK_API int qwick_cache_gc(const char *dir, size_t max_bytes,
                              size_t *n_removed, size_t *bytes_removed,
                              struct qwick_err *e);
+
+/* ---- indexes of vectors ---------------------------------------------- */
+
+/* A directory with vectors of texts, the texts and their ids.
+ * docs/formats.md describes its files. A reader sees the state of the last
+ * commit before it opened the index, whatever a writer does meanwhile.
+ *
+ * A row is a vector with its id and text. A row is dead once a later row has
+ * its id: searches leave it out.
+ *
+ * Only one thread at a time may use an index. Functions return 0, or -1 with
+ * *e. QWICK_ERR_RUNTIME: a file is damaged, or cannot be read or written. */
+struct qwick_index;
+
+/* What all vectors of an index have in common. */
+struct qwick_index_info {
+    size_t size;
+    const char *model; /* a name or an absolute path to find the model again;
+                          NULL: the demo model */
+    uint64_t model_hash[2]; /* qwick_engine_identity, and how states of tokens
+                               become a vector */
+    const char *prompt;     /* text before each document; "": none */
+    size_t dim;             /* numbers in a vector */
+    bool normalized;        /* vectors have length 1 */
+    bool f16;               /* numbers are float16 on disk, else float32 */
+    size_t n_rows, n_dead;  /* of the index; qwick_index_append reads neither */
+};
+QWICK_API void qwick_index_info_init(struct qwick_index_info *o, size_t size);
+static inline struct qwick_index_info qwick_index_info_defaults(void)
+{
+    struct qwick_index_info o;
+    qwick_index_info_init(&o, sizeof o);
+    return o;
+}
+
+/* Describe the vectors of an embedder, for texts without an instruct: its
+ * prompt, which is borrowed, its model_hash, dim and normalized. */
+QWICK_API int qwick_index_describe(struct qwick_index_info *o,
+                                   const struct qwick_embedder *m,
+                                   struct qwick_err *e);
+
+/* Open the index in dir for reading. */
+QWICK_API int qwick_index_open(struct qwick_index **out, const char *dir,
+                               struct qwick_err *e);
+/* Open the index in dir for reading and appending, or begin one if dir is
+ * empty. Vectors must be as *want says: QWICK_ERR_USAGE with both values if
+ * those in the index are not; want->model does not matter there. want NULL: as
+ * the index says, which must exist. QWICK_ERR_RUNTIME if another process has it
+ * open for appending. */
+QWICK_API int qwick_index_append(struct qwick_index **out, const char *dir,
+                                 const struct qwick_index_info *want,
+                                 struct qwick_err *e);
+/* Close the index, and drop rows that are not committed. ix may be NULL. */
+QWICK_API void qwick_index_close(struct qwick_index *ix);
+
+/* Return the description, valid until the index is closed. Its numbers count
+ * rows that are not committed, too. */
+QWICK_API const struct qwick_index_info *
+qwick_index_get_info(const struct qwick_index *ix);
+
+/* Check that the model of an embedder, which *o describes, is that of the
+ * vectors. QWICK_ERR_USAGE with both values if it is not. */
+QWICK_API int qwick_index_check_model(const struct qwick_index *ix,
+                                      const struct qwick_index_info *o,
+                                      struct qwick_err *e);
+
+/* A row. The bytes end with no NUL and are valid until the next call that
+ * changes or closes the index. */
+struct qwick_index_row {
+    const char *id, *text;
+    size_t n_id, n_text;
+};
+QWICK_API int qwick_index_get_row(const struct qwick_index *ix, size_t row,
+                                  struct qwick_index_row *out,
+                                  struct qwick_err *e);
+/* Write the vector of a committed row to out [dim]. */
+QWICK_API int qwick_index_get_vector(const struct qwick_index *ix, size_t row,
+                                     float *out, struct qwick_err *e);
+/* Find the row of an id that is not dead. *row is SIZE_MAX if there is none. The
+ * first call reads all ids. */
+QWICK_API int qwick_index_find(struct qwick_index *ix, const char *id,
+                               size_t n_id, size_t *row, struct qwick_err *e);
+
+/* Add a row with a vector [dim]. An older row of this id becomes dead. What was
+ * added is in memory until it is committed. QWICK_ERR_USAGE if a number is not
+ * finite or too large for the type on disk. */
+QWICK_API int qwick_index_add(struct qwick_index *ix,
+                              const struct qwick_index_row *row,
+                              const float *vector, struct qwick_err *e);
+/* Write all that was added to the disk. After a crash at any point, the index
+ * has all of it, or is as before. On failure nothing of it is in the index,
+ * unless the message says that it was written. */
+QWICK_API int qwick_index_commit(struct qwick_index *ix, struct qwick_err *e);
+
+struct qwick_index_query {
+    size_t size;
+    const float *vectors; /* [n, dim] */
+    size_t n;             /* queries; all of them share one read of the index */
+    size_t top;           /* most hits of each query; default 10 */
+    double min_score;     /* of a hit; default -INFINITY */
+    size_t skip;          /* a row that is no hit; default SIZE_MAX: none */
+    int threads;          /* without an engine, 0: as qwick_engine_options */
+    const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
+};
+QWICK_API void qwick_index_query_init(struct qwick_index_query *o, size_t size);
+static inline struct qwick_index_query qwick_index_query_defaults(void)
+{
+    struct qwick_index_query o;
+    qwick_index_query_init(&o, sizeof o);
+    return o;
+}
+
+struct qwick_index_hit {
+    size_t row;
+    float score; /* the product of the two vectors */
+};
+
+/* The milliseconds of a search, as the average of its threads. */
+struct qwick_index_times {
+    double read_ms;    /* reading the file into memory, and mapping its pages */
+    double product_ms; /* products and the choice of hits */
+};
+
+/* Find the rows with the largest products, by computing all of them: hits
+ * [n, top] gets the hits of each query, the best first, of equal ones the
+ * earlier row. n_hits [n] gets their numbers. Searches committed rows, on the
+ * threads and with the kernels of eng; NULL: on threads of its own. times may
+ * be NULL. QWICK_ERR_RUNTIME if a product is not finite. */
+QWICK_API int qwick_index_search(struct qwick_index *ix,
+                                 struct qwick_engine *eng,
+                                 const struct qwick_index_query *q,
+                                 struct qwick_index_hit *hits, size_t *n_hits,
+                                 struct qwick_index_times *times,
+                                 struct qwick_err *e);
 
 /* ---- quantizing ------------------------------------------------------ */
 

@@ -12,13 +12,13 @@ const char *const verb_groups[N_VERB_GROUPS] = {
 };
 
 const struct verb *const verbs[] = {
-    &verb_generate, &verb_chat,   &verb_batch,      &verb_serve,
-    &verb_log,
-    &verb_pull,     &verb_models, &verb_plan,       &verb_inspect,
-    &verb_quantize, &verb_choose, &verb_score,      &verb_embed,
-    &verb_rerank,   &verb_count,  &verb_tokenize,   &verb_detokenize,
-    &verb_render,   &verb_logits, &verb_bench,      &verb_selftest,
-    &verb_cache,    &verb_help,   &verb_completion, &verb_version,
+    &verb_generate, &verb_chat,     &verb_batch,    &verb_serve,
+    &verb_log,      &verb_pull,     &verb_models,   &verb_plan,
+    &verb_inspect,  &verb_quantize, &verb_choose,   &verb_score,
+    &verb_embed,    &verb_similar,  &verb_rerank,   &verb_count,
+    &verb_tokenize, &verb_detokenize, &verb_render, &verb_logits,
+    &verb_bench,    &verb_selftest, &verb_cache,    &verb_help,
+    &verb_completion, &verb_version,
     NULL,
 };
 
@@ -64,15 +64,6 @@ static size_t find_foreign(const char *word)
 bool verb_is_foreign(const char *word)
 {
     return find_foreign(word) < N_FOREIGN;
-}
-
-bool verb_is_later(const char *word)
-{
-    static const char *const later[] = {"similar"};
-    for (size_t i = 0; i < sizeof(later) / sizeof(*later); i++)
-        if (strcmp(later[i], word) == 0)
-            return true;
-    return false;
 }
 
 const char *verb_near(const char *word)

@@ -154,7 +154,8 @@ for page in ("docs/architecture.md", "CONTRIBUTING.md"):
         assert os.path.exists(name), (page, name)
 help = "".join(subprocess.run([sys.argv[1], "help", v], capture_output=True,
                               text=True, check=True).stdout
-               for v in ("options", "generate", "batch", "choose", "quantize"))
+               for v in ("options", "generate", "batch", "choose", "quantize",
+                         "embed"))
 for option in set(re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", text)):
     assert option + " " in help or option + "\n" in help or option + "[" in help, option
 PY

@@ -102,13 +102,6 @@ END
     fails 2 "\"files\": one prompt only, quote it; the verb for 'list' is 'models'" list files
     fails 2 "\"list\" is not a verb, did you mean models?" list --all
     fails 2 "did you mean models?" help list
-    # verbs of later versions
-    for v in similar; do
-        fails 2 "\"$v\": this version has no such verb; -p $v sends it as a prompt" $v
-        fails 2 "this version has no such verb" $v x
-        fails 2 "--port: unknown option; this version has no verb $v" $v --port 80
-        fails 2 "no such verb or topic in this version" help $v
-    done
     run -0 q -n 9 -p log
     run -0 q -n 9 -- log
 }

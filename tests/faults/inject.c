@@ -67,7 +67,7 @@ static const char *const kinds[N_KINDS] = {
     [READ] = "read",     /* read, pread */
     [WRITE] = "write",   /* write, pwrite, writev */
     [SYNC] = "sync",     /* fsync, fdatasync */
-    [RENAME] = "rename", /* rename, renameat2 */
+    [RENAME] = "rename", /* rename, renameat, renameat2 */
     [SPACE] = "space",   /* ftruncate, fallocate */
     [MKDIR] = "mkdir",   /* mkdir */
     [THREAD] = "thread", /* pthread_create */
@@ -380,6 +380,13 @@ int rename(const char *from, const char *to)
     return FAILS(RENAME)
                ? -1
                : (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+int renameat(int from_dir, const char *from, int to_dir, const char *to)
+{
+    return FAILS(RENAME)
+               ? -1
+               : (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, 0);
 }
 
 int renameat2(int from_dir, const char *from, int to_dir, const char *to,

@@ -46,15 +46,8 @@ void gen_warn_verb(const struct gen_job *j)
 
 static int check_words(const struct opt_parsed *p)
 {
-    const char *first = p->n_args ? p->args[0] : "";
-    bool is_verb = may_be_verb(p);
-    if (is_verb && verb_is_later(first))
-        return opt_usage(p->verb,
-                         "\"%s\": this version has no such verb; -p %s sends "
-                         "it as a prompt",
-                         first, first);
     if (p->n_args > 1 || (p->n_args && opt_given(p, OPT_prompt)))
-        return refuse_words(p, is_verb);
+        return refuse_words(p, may_be_verb(p));
     return -1;
 }
 

@@ -188,7 +188,11 @@ static int run_lines(const char *name, int fd, const struct lines_handler *h,
             char where[512];
             snprintf(where, sizeof(where), "%.400s: line %llu", name,
                      (unsigned long long)l.number);
-            const struct line line = {.where = where, .text = text, .n = n};
+            const struct line line = {.where = where,
+                                      .file = fd == STDIN_FILENO ? NULL : name,
+                                      .number = l.number,
+                                      .text = text,
+                                      .n = n};
             status = h->line(ctx, &line);
         } else if (got == LINES_WAIT && !waits && h->wait && !*signals_flag()) {
             status = h->wait(ctx);

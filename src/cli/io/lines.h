@@ -56,6 +56,8 @@ uint64_t lines_left(const struct lines *l, bool blank);
 
 struct line {
     const char *where; /* "FILE: line N", for messages */
+    const char *file;  /* NULL: standard input */
+    uint64_t number;   /* in its file, from 1 */
     const char *text;  /* [n] without its line end; valid during the call */
     size_t n;
     const char

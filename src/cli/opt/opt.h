@@ -46,6 +46,8 @@ enum opt_access {
     OPT_REWRITES, /* as OPT_REPLACES, and reads the file */
     OPT_CACHES,   /* it is a directory of qwick: makes, reads, writes and removes
                      files and directories in it */
+    OPT_INDEXES,  /* it is a directory that is there: makes, reads, writes and
+                     replaces files in it */
     OPT_MAKES,    /* in the first part, makes a directory or file, which replaces
                      the old one */
     OPT_KEEPS,    /* replaces the conversation that is kept for a flag, or
@@ -108,12 +110,14 @@ enum {
     V_VERSION = 1u << 22,
     V_SERVE = 1u << 23,
     V_LOG = 1u << 24,
-    V_ALL = (1u << 25) - 1,
+    V_SIMILAR = 1u << 25,
+    V_ALL = (1u << 26) - 1,
     V_ANSWER = V_GENERATE | V_CHAT | V_BATCH | V_SERVE,
     V_TEMPLATE = V_ANSWER | V_RENDER | V_LOGITS | V_SCORE | V_CHOOSE,
     V_TEXT_IO = V_TOKENIZE | V_DETOKENIZE | V_COUNT,
     V_EVALUATE =
-        V_ANSWER | V_EMBED | V_RERANK | V_LOGITS | V_SCORE | V_CHOOSE | V_PLAN
+        V_ANSWER | V_EMBED | V_SIMILAR | V_RERANK | V_LOGITS | V_SCORE |
+        V_CHOOSE | V_PLAN
 };
 
 /* The types of the members of struct args. */

@@ -68,9 +68,6 @@ static int unknown(const struct opt_parsed *p, const char *shown,
                          "%s: unknown option; \"%s\" is not a verb, did you "
                          "mean %s?",
                          shown, word, near);
-    if (word && verb_is_later(word))
-        return opt_usage(v, "%s: unknown option; this version has no verb %s",
-                         shown, word);
     if ((near = foreign_hint(v, shown)))
         return opt_usage(v, "%s: unknown option; %s", shown, near);
     if (name && (near = opt_meant(v, name)))

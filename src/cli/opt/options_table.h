@@ -26,6 +26,9 @@ OPTION(FLAG, no_end, "no-end", V_CHOOSE,
 OPTION(TEXT, query, "query", V_RERANK, .letter = 'q', .letter_late = true,
        .arg = "QUERY", ONCE,
        .help = "question that the documents should answer")
+OPTION(TEXT, id, "id", V_SIMILAR, .arg = "ID", ONCE,
+       .help = "the query is the vector of the text with this id in the index; "
+               "no model is needed")
 OPTION(TEXT, instruct, "instruct", V_EMBED, .arg = "TASK",
        .help = "the texts are queries of this task: put \"Instruct: "
                "TASK\\nQuery:\" before each")
@@ -33,6 +36,13 @@ OPTION(TEXT, prompt_name, "prompt-name", V_EMBED, .arg = "NAME",
        .def = "the model's default prompt, if it has one",
        .help = "put this prompt of config_sentence_transformers.json before "
                "each text")
+VARIANT(TEXT, prompt_name, "prompt-name", V_SIMILAR, .arg = "NAME",
+        .def = "query, or the model's default prompt, if it has them",
+        .help = "put this prompt of config_sentence_transformers.json before "
+                "each query")
+VARIANT(TEXT, instruct, "instruct", V_SIMILAR, .arg = "TASK",
+        .help = "the task of the queries: put \"Instruct: TASK\\nQuery:\" "
+                "before each")
 VARIANT(TEXT, instruct, "instruct", V_RERANK, .arg = "TASK",
         .def = "Given a web search query, retrieve relevant passages that "
                "answer the query", .help = "what relevant means")
@@ -187,6 +197,10 @@ VARIANT(TEXTS, file, "file", V_EMBED, .letter = 'f', .arg = "FILE",
         .access = OPT_READS, ONCE,
         .help = "a text from FILE, in place of arguments; repeatable, - is "
                 "stdin")
+VARIANT(TEXTS, file, "file", V_SIMILAR, .letter = 'f', .arg = "FILE",
+        .access = OPT_READS, ONCE,
+        .help = "a query from FILE, in place of arguments; repeatable, - is "
+                "stdin")
 VARIANT(TEXTS, file, "file", V_RERANK, .letter = 'f', .arg = "FILE",
         .access = OPT_READS, ONCE,
         .help = "a document from FILE, in place of arguments; repeatable, - is "
@@ -207,7 +221,8 @@ OPTION(TEXTS, input, "input", V_BATCH, .letter = 'i', .arg = "FILE", ONCE,
        .peers = "input-file infile", .def = "standard input",
        .help = "records, one JSON object per line")
 VARIANT(TEXTS, input, "input",
-        V_TEXT_IO | V_RENDER | V_EMBED | V_RERANK | V_SCORE | V_CHOOSE,
+        V_TEXT_IO | V_RENDER | V_EMBED | V_SIMILAR | V_RERANK | V_SCORE |
+            V_CHOOSE,
         .letter = 'i', .arg = "FILE", .access = OPT_READS, ONCE,
         .def = "standard input",
         .help = "records from FILE, - is stdin; repeatable; without another "
@@ -223,6 +238,8 @@ OPTION(FLAG, lines, "lines", V_BATCH, ONCE,
        .help = "each line is a prompt, as --input-format lines")
 VARIANT(FLAG, lines, "lines", V_EMBED, ONCE,
         .help = "each line of the input is a text")
+VARIANT(FLAG, lines, "lines", V_SIMILAR, ONCE,
+        .help = "each line of the input is a query")
 VARIANT(FLAG, lines, "lines", V_RERANK, ONCE,
         .help = "each line of the input is a document")
 VARIANT(FLAG, lines, "lines", V_CHOOSE, ONCE,
@@ -311,7 +328,7 @@ OPTION(FILE, template_time, "template-time", V_TEMPLATE, .arg = "TIME",
        .help = "the time that templates see, as \"2026-11-22 10:30:00\"")
 OPTION(FLAG, allow_special, "allow-special", V_ANSWER | V_CHOOSE, ONCE,
        .help = "text such as <|im_end|> in the prompt becomes a control token")
-VARIANT(FLAG, allow_special, "allow-special", V_EMBED, ONCE,
+VARIANT(FLAG, allow_special, "allow-special", V_EMBED | V_SIMILAR, ONCE,
         .help = "text such as <|im_end|> becomes a control token")
 OPTION(FLAG, no_special, "no-special", V_TOKENIZE | V_COUNT | V_SCORE,
        .help = "text such as <|im_end|> is plain text, not a control token")
@@ -319,7 +336,7 @@ OPTION(FLAG, skip_special, "skip-special", V_DETOKENIZE,
        .help = "leave out control tokens")
 OPTION(FLAG, no_generation_prompt, "no-generation-prompt", V_RENDER,
        .help = "do not begin the assistant's turn, where the chat does not say")
-OPTION(FLAG, truncate, "truncate", V_EMBED,
+OPTION(FLAG, truncate, "truncate", V_EMBED | V_SIMILAR,
        .help = "drop the end of a text that does not fit the context")
 OPTION(FLAG, raw, "raw", V_GENERATE | V_BATCH, .peers = "no-chat-template",
        .help = "no chat template: continue the text as it is")
@@ -501,6 +518,13 @@ VARIANT(FLAG, redo, "redo", V_EMBED, ONCE,
                 "other options has left")
 OPTION(FLAG, retry_errors, "retry-errors", V_BATCH, ONCE,
        .help = "answer records again whose lines in FILE are errors")
+OPTION(FILE, index, "index", V_EMBED, .arg = "DIR", .access = OPT_INDEXES,
+       ONCE,
+       .help = "add the texts and their vectors to the index in DIR, for "
+               "qwick similar; print nothing")
+OPTION(CHOICE, index_type, "index-type", V_EMBED, .choices = "f32|f16",
+       .def = "f32, or that of the index",
+       .help = "numbers of a new index: f16 needs half of the memory")
 OPTION(CHOICE, format, "format", V_EMBED, .choices = "jsonl|tsv|f32|npy",
        .def = "jsonl",
        .help = "JSON lines, tab-separated numbers, raw float32, NumPy's file")
@@ -524,6 +548,8 @@ VARIANT(FLAG, json, "json", V_COUNT, .help = "print {\"count\":N}")
 VARIANT(FLAG, json, "json", V_RENDER, .help = "print {\"text\"}")
 VARIANT(FLAG, json, "json", V_RERANK,
         .help = "print one JSON object instead of a table")
+VARIANT(FLAG, json, "json", V_SIMILAR,
+        .help = "print a JSON object for each result, instead of a table")
 VARIANT(FLAG, json, "json", V_LOGITS, .help = "print JSON instead of lines")
 VARIANT(FLAG, json, "json", V_SCORE, .help = "print one object for each text")
 VARIANT(FLAG, json, "json", V_CHOOSE, .help = "print one JSON object")
@@ -551,6 +577,9 @@ VARIANT(FLAG, jsonl, "jsonl", V_EMBED, ONCE,
         .help = "each line is an object {\"text\",\"id\",\"instruct\"}; \"id\" "
                 "and \"instruct\" are optional, and \"prompt_ids\" may replace "
                 "\"text\"")
+VARIANT(FLAG, jsonl, "jsonl", V_SIMILAR, ONCE,
+        .help = "each line is an object {\"text\",\"id\",\"instruct\"}; \"id\" "
+                "and \"instruct\" are optional; results as with --json")
 VARIANT(FLAG, jsonl, "jsonl", V_RERANK, ONCE,
         .help = "each line is an object {\"text\",\"id\"}; \"id\" is optional; "
                 "lines of {\"id\",\"index\",\"score\",...} out")
@@ -562,6 +591,8 @@ VARIANT(FLAG, jsonl, "jsonl", V_CHOOSE, ONCE,
                 "lines of {\"answer\",...} out")
 OPTION(INT, top, "top", V_RERANK, FROM(1), .def = "all",
        .help = "print only the N best documents")
+VARIANT(INT, top, "top", V_SIMILAR, FROM(1), .def = "10",
+        .help = "print the N best texts of each query")
 VARIANT(INT, top, "top", V_LOGITS, .arg = "K", RANGE(1, 1000000), .def = "10",
         .help = "print the K likeliest next tokens")
 OPTION(FLAG, all, "all", V_LOGITS,
@@ -577,6 +608,11 @@ VARIANT(NUMBER, threshold, "threshold", V_CHOOSE, .arg = "P", BETWEEN(0, 1),
         .def = "none; 0.5 with --yes",
         .help = "exit status 10 when the likeliest answer (with --yes: yes) "
                 "has a probability below P; a record's label is then empty")
+OPTION(NUMBER, min_score, "min-score", V_SIMILAR, .arg = "S",
+       BETWEEN(-1e30, 1e30), .def = "none",
+       .help = "print only texts with at least this score")
+OPTION(FLAG, ids_only, "ids-only", V_SIMILAR,
+       .help = "print only the ids, one per line")
 OPTION(FLAG, in_order, "in-order", V_RERANK,
        .help = "print documents in input order, not the best first")
 VARIANT(FLAG, in_order, "in-order", V_CHOOSE,
@@ -657,7 +693,7 @@ OPTION(INT, max_batch, "max-batch", V_BATCH, RANGE(1, 1024),
        .help = "most sequences to evaluate at once")
 VARIANT(INT, max_batch, "max-batch", V_SERVE, RANGE(1, 1024), .def = "16",
         .help = "most answers to generate at once; further requests wait")
-VARIANT(INT, max_batch, "max-batch", V_EMBED, RANGE(1, 1024), .def = "64",
+VARIANT(INT, max_batch, "max-batch", V_EMBED | V_SIMILAR, RANGE(1, 1024), .def = "64",
         .help = "most texts to evaluate together")
 VARIANT(INT, max_batch, "max-batch", V_RERANK, RANGE(1, 1024), .def = "64",
         .help = "most documents to evaluate together")
@@ -711,7 +747,8 @@ OPTION(FILE, cache_dir, "cache-dir", V_ANSWER, .arg = "DIR",
 OPTION(SIZE, prefix_cache_size, "prefix-cache-size", V_ANSWER, .imin = 1,
        .def = "4G", .help = "keep at most SIZE bytes, with K, M, G or T")
 OPTION(FLAG, no_sandbox, "no-sandbox",
-       V_ANSWER | V_EMBED | V_RERANK | V_SCORE | V_CHOOSE | V_QUANTIZE,
+       V_ANSWER | V_EMBED | V_SIMILAR | V_RERANK | V_SCORE | V_CHOOSE |
+           V_QUANTIZE,
        .help = "keep the rights to open files, use the network and start "
                "programs; see qwick(1)")
 

@@ -7,7 +7,8 @@
 #include "base/word_distance.h"
 #include "cli/opt/opt.h"
 
-extern const struct verb verb_generate, verb_chat, verb_embed, verb_rerank,
+extern const struct verb verb_generate, verb_chat, verb_embed, verb_similar,
+    verb_rerank,
     verb_logits, verb_tokenize, verb_detokenize, verb_count, verb_render,
     verb_inspect, verb_bench, verb_quantize, verb_cache, verb_models, verb_pull,
     verb_batch, verb_serve, verb_score, verb_choose, verb_plan, verb_selftest,
@@ -42,8 +43,5 @@ const char *verb_near(const char *word);
 
 /* Return whether word is a verb of other programs for language models. */
 bool verb_is_foreign(const char *word);
-
-/* Return whether word is reserved for a verb of a later version. */
-bool verb_is_later(const char *word);
 
 #endif

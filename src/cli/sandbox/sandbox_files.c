@@ -51,6 +51,7 @@ static const struct sandbox_access accesses[] = {
     [OPT_REWRITES] = {true, REWRITE, REWRITE, CALLS_WRITE | CALLS_NAMES},
     [OPT_CACHES] = {false, DIRS | FS(READ_FILE), DIRS | FS(READ_FILE),
                     CALLS_WRITE | CALLS_NAMES},
+    [OPT_INDEXES] = {false, REWRITE, REWRITE, CALLS_WRITE | CALLS_NAMES},
     [OPT_MAKES] = {true, DIRS | FS_REFER, 0, 0},
     [OPT_KEEPS] = {true, REWRITE, REPLACE, CALLS_WRITE | CALLS_NAMES},
     [OPT_LOGS] = {true, JOURNAL, JOURNAL, CALLS_WRITE | CALLS_LOCK},

@@ -30,8 +30,7 @@ static int help_run(struct opt_parsed *p, struct qwick_engine *eng)
         return status;
     if (!near)
         near = topic_near(name);
-    return opt_usage(v, "\"%s\": no such verb or topic%s%s%s%s", name,
-                     verb_is_later(name) ? " in this version" : "",
+    return opt_usage(v, "\"%s\": no such verb or topic%s%s%s", name,
                      DID_YOU_MEAN(near), near ? "?" : "");
 }
 

@@ -15,6 +15,7 @@
 #include "cli/opt/verbs.h"
 #include "cli/sandbox/sandbox.h"
 #include "cli/vectors/embed_html.h"
+#include "cli/vectors/embed_index.h"
 #include "cli/vectors/embed_pending.h"
 #include "cli/vectors/texts.h"
 #include "cli/vectors/vectors.h"
@@ -29,6 +30,8 @@ struct text {
     char *id;    /* JSON, or NULL */
     char *error; /* why there is no vector, or NULL */
     char *name;  /* with --html: of its point */
+    char *row_id, *row_text; /* with --index: [n_row_id], [n_row_text] */
+    size_t n_row_id, n_row_text;
     int32_t *ids;
     size_t n, n_dropped;
     struct key key; /* hash of the ids */
@@ -53,6 +56,7 @@ struct job {
     bool bad_records;
     uint64_t n_cut;       /* texts that the model's limit has cut */
     struct embed_map map; /* with --html */
+    struct embed_index index;
 };
 
 /* ---- answers ------------------------------------------------------------ */
@@ -81,6 +85,8 @@ static void clear_group(struct job *j)
         free(j->group[i].id);
         free(j->group[i].error);
         free(j->group[i].name);
+        free(j->group[i].row_id);
+        free(j->group[i].row_text);
         free(j->group[i].ids);
         j->group[i] = (struct text){0};
     }
@@ -139,6 +145,40 @@ static int embed_add_points(struct job *j)
     return 0;
 }
 
+/* The row of a text in the index. */
+static struct qwick_index_row index_row(const struct text *r)
+{
+    return (struct qwick_index_row){r->row_id, r->row_text, r->n_row_id,
+                                    r->n_row_text};
+}
+
+/* With --index: add the group's vectors. After an interruption some are
+ * missing. */
+static int embed_add_rows(struct job *j)
+{
+    int status = 0;
+    for (size_t i = 0; i < j->n && !status; i++) {
+        const struct text *r = &j->group[i];
+        const float *row = j->rows + i * j->out.dim;
+        const struct qwick_index_row to = index_row(r);
+        if (!r->error && !isnan(row[0]))
+            status = embed_index_put(&j->index, &to, row);
+    }
+    return status ? status : embed_index_commit(&j->index, *signals_flag());
+}
+
+static int embed_put(struct job *j)
+{
+    int status = 0;
+    for (size_t i = 0; i < j->n && !status; i++) {
+        const struct text *r = &j->group[i];
+        const float *row = r->error ? NULL : j->rows + i * j->out.dim;
+        status = j->out.format == VECTORS_JSONL ? put_json(j, r, row)
+                                                : vectors_put(&j->out, row);
+    }
+    return status;
+}
+
 /* Embed the group and write its vectors in order. */
 static int embed_answer(struct job *j)
 {
@@ -151,14 +191,12 @@ static int embed_answer(struct job *j)
     progress_clear();
     j->n_done += j->n;
     embed_store(j);
-    if (failed)
+    if (j->index.ix && (!failed || *signals_flag()))
+        status = embed_add_rows(j);
+    if (failed && !status)
         return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
-    for (size_t i = 0; i < j->n && !status; i++) {
-        const struct text *r = &j->group[i];
-        const float *row = r->error ? NULL : j->rows + i * j->out.dim;
-        status = j->out.format == VECTORS_JSONL ? put_json(j, r, row)
-                                                : vectors_put(&j->out, row);
-    }
+    if (!status && !j->index.ix)
+        status = embed_put(j);
     if (!status)
         status = embed_add_points(j);
     clear_group(j);
@@ -179,6 +217,12 @@ static int bad_record(struct job *j, struct text *r, const char *where,
     int status = 0;
     if (record_message(&text, where, e->msg)) {
         status = msg_oom();
+    } else if (line && j->index.ix) {
+        /* no vector is misplaced: an index has ids */
+        progress_clear();
+        msg_error("%s", text.data);
+        r->error = buf_take(&text, NULL);
+        j->bad_records = true;
     } else if (!line || j->out.format != VECTORS_JSONL) {
         status = msg_stop(line && e->code == QWICK_ERR_USAGE ? QWICK_ERR_RUNTIME
                                                              : e->code,
@@ -192,10 +236,13 @@ static int bad_record(struct job *j, struct text *r, const char *where,
 }
 
 /* Read "instruct" of an object. */
-static int read_object(const struct json_value *v, struct qwick_embed_text *t,
-                       struct qwick_err *e)
+static int read_object(const struct job *j, const struct json_value *v,
+                       struct qwick_embed_text *t, struct qwick_err *e)
 {
     const struct json_value *instruct = json_get(v, "instruct");
+    if (instruct && j->index.ix)
+        return err_usage(e, "instruct: all texts of an index have the prompt "
+                            "of --instruct, or none");
     if (json_is(instruct, JSON_STRING)) {
         t->instruct = instruct->str;
         t->n_instruct = instruct->len;
@@ -205,6 +252,36 @@ static int read_object(const struct json_value *v, struct qwick_embed_text *t,
         return err_usage(e, "instruct: not a string");
     }
     return 0;
+}
+
+/* With --index: keep the id and the text. *has: the index has them, so that no
+ * vector is needed. */
+static int take_row(struct job *j, struct text *r,
+                    const struct texts_item *item, bool *has)
+{
+    struct buf id = {0}, text = {0};
+    *has = false;
+    if (!j->index.ix || !item->text)
+        return 0;
+    int bad = embed_index_id(&id, item) | buf_reserve(&id, 0) |
+              buf_append(&text, item->text, item->n) | buf_reserve(&text, 0);
+    r->row_id = buf_take(&id, &r->n_row_id);
+    r->row_text = buf_take(&text, &r->n_row_text);
+    const struct qwick_index_row row = index_row(r);
+    return bad ? msg_oom() : embed_index_has(&j->index, &row, has);
+}
+
+/* Forget the last text of the group, which needs no vector. */
+static int embed_skip(struct job *j)
+{
+    struct text *r = &j->group[--j->n];
+    free(r->id);
+    free(r->row_id);
+    free(r->row_text);
+    *r = (struct text){0};
+    j->n_done++;
+    j->n_stored++;
+    return *signals_flag() ? (int)QWICK_ERR_RUNTIME : 0;
 }
 
 static int too_many_points(void)
@@ -226,10 +303,12 @@ static int embed_encode(struct job *j, struct text *r,
         .truncate = j->a->truncate};
     if (item->error)
         return err_usage(e, "%s", item->error);
+    if (item->is_ids && j->index.ix)
+        return err_usage(e, "prompt_ids: an index needs the text");
     if (item->is_ids)
         return texts_ids(item, qwick_engine_info(j->eng)->vocab_size, &r->ids,
                          &r->n, NULL, e);
-    return (item->value && read_object(item->value, &t, e)) ||
+    return (item->value && read_object(j, item->value, &t, e)) ||
                    qwick_embed_encode(j->m, &t, &r->ids, &r->n, &r->n_dropped,
                                       e)
                ? -1
@@ -253,17 +332,18 @@ static int embed_take(void *ctx, const struct texts_item *item)
         return too_many_points();
     struct text *r = &j->group[j->n++];
     struct qwick_err e = {0};
+    bool has;
     if ((item->id && !(r->id = strdup(item->id))) ||
         (j->a->html && item->text && !(r->name = embed_map_name(item))))
         return msg_oom();
+    int status = take_row(j, r, item, &has);
+    if (status || has)
+        return status ? status : embed_skip(j);
     int rc = embed_encode(j, r, item, &e);
     if (rc && (e.code == QWICK_ERR_MEMORY || e.code == QWICK_ERR_MODEL))
         return msg_fail(&e); /* every text would fail */
-    if (rc) {
-        int status = bad_record(j, r, item->where, &e);
-        if (status)
-            return status;
-    }
+    if (rc && (status = bad_record(j, r, item->where, &e)) != 0)
+        return status;
     if (r->n_dropped)
         embed_report_cut(j, r, item->where);
     j->n_tokens += r->n;
@@ -279,7 +359,9 @@ static int on_wait(void *ctx)
 {
     struct job *j = ctx;
     int status = embed_answer(j);
-    return status ? status : vectors_flush(&j->out);
+    if (status || j->index.ix)
+        return status ? status : embed_index_commit(&j->index, true);
+    return vectors_flush(&j->out);
 }
 
 /* ---- the verb ----------------------------------------------------------- */
@@ -295,6 +377,8 @@ static int embed_check(struct opt_parsed *p)
         a->output = NULL; /* standard output */
     if (a->html && a->output && strcmp(a->html, a->output) == 0)
         return opt_usage(p->verb, "--html: is the file of --output");
+    if (a->index)
+        return (r = embed_index_make_dir(a->index)) ? r : -1;
     if (a->redo && !a->output)
         return opt_usage(p->verb, "--redo: has no effect without --output");
     return (format == VECTORS_F32 || format == VECTORS_NPY) && !a->output &&
@@ -341,6 +425,10 @@ static int open_output(struct job *j, size_t dim)
 {
     struct qwick_err e = {0};
     struct key k;
+    if (j->a->index) {
+        j->out.dim = dim;
+        return embed_index_open(&j->index, j->p, j->m);
+    }
     int status =
         vectors_open(&j->out, vectors_format(j->a->format), j->a->output, dim);
     if (status || !j->a->output)
@@ -395,6 +483,14 @@ static int check_map(const struct job *j)
     return msg_result(save_check(j->a->html, &e), &e);
 }
 
+static void warn_cut(const struct job *j)
+{
+    if (j->n_cut)
+        msg_warn("texts that were cut to the model's max_seq_length: %" PRIu64
+                 " (-v names them)",
+                 j->n_cut);
+}
+
 static int embed(struct job *j)
 {
     int status = check_map(j);
@@ -412,17 +508,18 @@ static int embed(struct job *j)
     progress_items("texts", 0, 0, j->n_total, 0);
     if ((status = texts_run(&t, j)) != 0 || (status = embed_answer(j)) != 0)
         return status;
+    if (j->index.ix) {
+        warn_cut(j);
+        return embed_index_commit(&j->index, true);
+    }
     if ((status = vectors_close(&j->out)) != 0)
         return status;
     end_pending(j, true);
     if (j->a->html &&
         (status = embed_map_write(&j->map, j->eng, j->a->html)) != 0)
         return status;
-    if (j->n_cut)
-        msg_warn("texts that were cut to the model's max_seq_length: %" PRIu64
-                 " (-v names them)",
-                 j->n_cut);
-    return j->bad_records ? (int)QWICK_ERR_RUNTIME : 0;
+    warn_cut(j);
+    return 0;
 }
 
 static int embed_run(struct opt_parsed *p, struct qwick_engine *eng)
@@ -437,6 +534,13 @@ static int embed_run(struct opt_parsed *p, struct qwick_engine *eng)
     int status = embed(j);
     progress_stop();
     end_pending(j, false);
+    if (*signals_flag())
+        (void)embed_index_commit(&j->index, true); /* the next run goes on */
+    if (!status || *signals_flag())
+        embed_index_report(&j->index);
+    embed_index_close(&j->index);
+    if (!status && j->bad_records)
+        status = QWICK_ERR_RUNTIME;
     clear_group(j);
     vectors_abort(&j->out);
     qwick_embedder_free(j->m);
@@ -455,11 +559,13 @@ const struct verb verb_embed = {
     .summary = "texts to vectors (EmbeddingGemma, BERT, Qwen3-Embedding)",
     .about = "Print a vector for each TEXT, each file of -f, or standard "
              "input; with --lines\nor --jsonl, for each line. The vector is "
-             "made as the files of sentence-transformers\nor the GGUF file "
-             "say, and scaled to length 1.",
+             "made as the files of\nsentence-transformers or the GGUF file "
+             "say, and scaled to length 1.\nWith --index, keep texts and "
+             "vectors for qwick similar.",
     .examples =
         "  qwick embed \"list files\" \"show disk usage\"\n"
-        "  qwick embed --lines -i notes.txt --format npy -o notes.npy\n",
+        "  qwick embed --lines -i notes.txt --format npy -o notes.npy\n"
+        "  qwick embed --lines -i notes.txt --index notes.index\n",
     .opens = OPENS_MODEL,
     .check = embed_check,
     .run = embed_run,

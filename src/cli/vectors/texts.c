@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "cli/io/lines.h"
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
 #include "cli/io/prompt.h"
@@ -176,7 +175,8 @@ int texts_ids(const struct texts_item *item, size_t vocab_size, int32_t **ids,
 static int one_record(struct run *r, const struct line *l)
 {
     const struct strings *files = texts_files(r->t);
-    struct texts_item item = {.where = l->where, .number = ++r->number};
+    struct texts_item item = {
+        .where = l->where, .line = l, .number = ++r->number};
     struct record rec;
     int oom = record_read(&rec, l), status;
     const struct json_value *text = json_get(rec.value, "text");
@@ -205,7 +205,7 @@ static int one_record(struct run *r, const struct line *l)
 static int one_line(void *ctx, const struct line *l)
 {
     struct run *r = ctx;
-    struct texts_item item = {0};
+    struct texts_item item = {.line = l};
     if (texts_form(&r->t->p->a) == TEXTS_JSONL)
         return one_record(r, l);
     snprintf(r->where, sizeof r->where, "%s", l->where);

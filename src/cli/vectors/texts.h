@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cli/io/lines.h"
 #include "cli/opt/common.h"
 #include "cli/opt/opt.h"
 #include "file/json.h"
@@ -22,6 +23,7 @@ struct texts_item {
     const char *where; /* "FILE: line N", or "argument 2", for messages */
     const char *file;  /* name of the file if the text is a whole file, else
                           NULL */
+    const struct line *line; /* which is the text; NULL: it is none */
     size_t number;     /* number of the text, from 1 */
     const char *text;  /* UTF-8; invalid bytes have become U+FFFD */
     size_t n;

@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "model/pooling.h"
+#include "qwick_tools.h"
 #include "text/unicode.h"
 
 struct qwick_embedder {
@@ -72,10 +73,14 @@ static void list_prompts(const struct pooling *p, char *out, size_t n)
     }
 }
 
-static int choose_prompt(struct qwick_embedder *m, const char *name,
+static int choose_prompt(struct qwick_embedder *m,
+                         const struct qwick_embed_options *o,
                          struct qwick_err *e)
 {
     char names[600];
+    const char *name = o->prompt_name;
+    if (!name && o->query && json_get(m->pooling->prompts, "query"))
+        name = "query";
     m->prompt = name ? json_get(m->pooling->prompts, name) : m->pooling->prompt;
     if (m->prompt || !name)
         return 0;
@@ -136,7 +141,7 @@ static int open_embedder(struct qwick_embedder *m,
 {
     const struct pooling *p = m->pooling = m->eng->pooling;
     m->normalize = o->normalize;
-    if (choose_prompt(m, o->prompt_name, e) || choose_dim(m, o->dim, e) ||
+    if (choose_prompt(m, o, e) || choose_dim(m, o->dim, e) ||
         states_open(&m->st, m->eng, &p->modes, o->n_ctx, o->max_batch, e))
         return -1;
     m->st.runs.progress = o->progress;
@@ -185,12 +190,29 @@ size_t qwick_embedder_dim(const struct qwick_embedder *m)
     return m->dim;
 }
 
-int qwick_embedder_identity(const struct qwick_embedder *m, uint64_t id[2],
-                            struct qwick_err *e)
+static int model_identity(const struct qwick_embedder *m, uint64_t id[2],
+                          struct qwick_err *e)
 {
     if (qwick_engine_identity(m->eng, id, e))
         return -1;
     pooling_hash(m->pooling, id);
+    return 0;
+}
+
+int qwick_index_describe(struct qwick_index_info *o,
+                         const struct qwick_embedder *m, struct qwick_err *e)
+{
+    o->prompt = m->prompt ? m->prompt->str : "";
+    o->dim = m->dim;
+    o->normalized = m->normalize;
+    return model_identity(m, o->model_hash, e);
+}
+
+int qwick_embedder_identity(const struct qwick_embedder *m, uint64_t id[2],
+                            struct qwick_err *e)
+{
+    if (model_identity(m, id, e))
+        return -1;
     for (size_t i = 0; i < 2 && m->n_prompt; i++)
         id[i] = hash_bytes(id[i], m->prompt_ids,
                            m->n_prompt * sizeof *m->prompt_ids);
