@@ -17,6 +17,7 @@
 #include "file/map.h"
 #include "file/safetensors.h"
 #include "model_config.h"
+#include "model_encoders.h"
 #include "model_families.h"
 
 static const char usage[] =
@@ -27,7 +28,8 @@ static const char usage[] =
     "3.5-35B-A3B, 3.5-tiny, 3.5-tiny-moe (Qwen3.5's text model);\n"
     "gemma-270m, gemma-1b, gemma-4b (Gemma 3's text model); qwen2.5-1.5B,\n"
     "llama3.2-3B; with four layers: mixtral-4, gemma2-2b-4, gpt-oss-20b-4\n"
-    "(experts in MXFP4), gemma4-E2B-4, gemma4-26B-A4B-4.\n"
+    "(experts in MXFP4), gemma4-E2B-4, gemma4-26B-A4B-4; text encoders:\n"
+    "bge-base, minilm, bge-m3, modernbert-base, embeddinggemma-300m.\n"
     "Writes config.json, generation_config.json and model.safetensors to\n"
     "OUTDIR, which is made if it does not exist. --layers sets the number of\n"
     "layers. TYPE: bf16, f16, f32; fp8: the layers' matrices in FP8, in blocks\n"
@@ -35,6 +37,9 @@ static const char usage[] =
     "in their place, of gpt-oss, without a tokenizer. --tokenizer copies the\n"
     "tokenizer and generation_config.json of the checkpoint DIR. Equal options\n"
     "give equal bytes.\n";
+
+#define BERT \
+    .plan = plan_bert, .plan_outside = plan_bert_outside, .config = config_bert
 
 static const struct shape shapes[] = {
     {"0.6B", 1024, 3072, 28, 16, 8, 128, 151936, 40960, 151643, 151645, 0, 0, 0,
@@ -85,6 +90,18 @@ static const struct shape shapes[] = {
      .ple_dim = 256},
     {"gemma4-26B-A4B-4", 2816, 2112, 4, 16, 8, 256, 262144, 262144, 2, 1, 128,
      8, 704, .plan = plan_gemma4, .config = config_gemma4, .full_kv_heads = 2},
+    {"bge-base", 768, 3072, 12, 12, 12, 64, 30522, 512, 101, 102,
+     .class = "BertModel", .model_type = "bert", BERT},
+    {"minilm", 384, 1536, 6, 12, 12, 32, 30522, 512, 101, 102,
+     .class = "BertModel", .model_type = "bert", BERT},
+    {"bge-m3", 1024, 4096, 24, 16, 16, 64, 250002, 8192, 0, 2,
+     .class = "XLMRobertaModel", .model_type = "xlm-roberta", BERT},
+    {"modernbert-base", 768, 1152, 22, 12, 12, 64, 50368, 8192, 50281, 50282,
+     .class = "ModernBertModel", .model_type = "modernbert",
+     .plan = plan_modernbert, .plan_outside = plan_modernbert_outside,
+     .config = config_modernbert},
+    {"embeddinggemma-300m", 768, 1152, 24, 3, 1, 256, 262144, 2048, 2, 1,
+     .window = 512, .both = true},
 };
 
 struct options {
@@ -376,6 +393,7 @@ static int plan_make(struct plan *p, const struct options *o,
     *p = (struct plan){o->gguf                ? ""
                        : s->rope_factor > 0 ? "language_model.model."
                                               : "model.",
+                       "layers",
                        o->dtype,
                        o->gguf,
                        calloc(n, sizeof *p->tensors),
@@ -387,9 +405,14 @@ static int plan_make(struct plan *p, const struct options *o,
         return err_oom(e, n * (sizeof *p->tensors + sizeof *p->names));
     snprintf(name, sizeof name, "%s%s.weight", p->prefix,
              o->gguf ? "token_embd" : "embed_tokens");
-    plan_add(p, o->dtype, s->vocab_size, s->d_model, name);
+    if (s->plan_outside)
+        s->plan_outside(p, s);
+    else
+        plan_add(p, o->dtype, s->vocab_size, s->d_model, name);
     for (size_t i = 0; i < s->n_layers; i++)
         plan_layer(p, s, o->dtype, i);
+    if (s->plan_outside)
+        return 0;
     plan_ple(p, s, o->dtype);
     snprintf(name, sizeof name, "%s%s.weight", p->prefix,
              o->gguf ? "output_norm" : "norm");

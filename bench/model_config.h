@@ -32,6 +32,9 @@ struct shape {
      * layer, and write config.json. NULL: another family */
     void (*plan)(struct plan *p, const struct shape *s, size_t layer);
     int (*config)(struct buf *b, const struct shape *s, const char *dtype);
+    /* of encoders, beside the two: plan the tensors outside of layers */
+    void (*plan_outside)(struct plan *p, const struct shape *s);
+    bool both; /* of Gemma 3: attention in both directions */
     /* of Gemma 4: KV heads of layers without a window; layers that read the
      * keys and values of earlier ones; values of a token for each layer */
     size_t full_kv_heads, n_shared, ple_dim;
@@ -158,6 +161,9 @@ static inline int config_gemma_text(struct buf *b, const struct shape *s,
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         bad |= buf_printf(b, "%s\"%s\": %zu,\n", indent, sizes[i].name,
                           sizes[i].value);
+    if (s->both)
+        bad |= buf_printf(b, "%s\"use_bidirectional_attention\": true,\n",
+                          indent);
     bad |= buf_printf(b, "%s\"rope_scaling\": ", indent);
     bad |=
         s->rope_factor > 0
@@ -182,6 +188,7 @@ static inline int config_gemma(struct buf *b, const struct shape *s,
                          "  \"eos_token_id\": %lld,\n"
                          "  \"torch_dtype\": \"%s\",\n",
                          s->class  ? s->class
+                         : s->both ? "Gemma3TextModel"
                          : wrapped ? "Gemma3ForConditionalGeneration"
                                    : "Gemma3ForCausalLM",
                          (long long)s->bos_id, (long long)s->eos_id, dtype);

@@ -45,6 +45,7 @@ static const struct {
 
 struct plan {
     const char *prefix; /* of the text model's tensors */
+    const char *layers; /* and of the layers' after it */
     enum dtype dtype;
     bool gguf; /* names and types of a GGUF file */
     struct st_out_tensor *tensors;
@@ -76,9 +77,8 @@ static inline void plan_parts(struct plan *p, enum dtype dtype, size_t layer,
 {
     for (size_t i = 0; i < n; i++) {
         char name[NAME_MAX_LEN];
-        snprintf(name, sizeof name,
-                 p->gguf ? "%sblk.%zu.%s" : "%slayers.%zu.%s", p->prefix, layer,
-                 parts[i].name);
+        snprintf(name, sizeof name, "%s%s.%zu.%s", p->prefix,
+                 p->gguf ? "blk" : p->layers, layer, parts[i].name);
         plan_add(p, dtype, parts[i].rows, parts[i].cols, name);
         p->kinds[p->n - 1] = parts[i].kind;
     }

@@ -284,7 +284,7 @@ struct qwick_info {
     const char *weights_dtype; /* "BF16"; quantized: "4-bit (group 64)"; GGUF:
                                   its types, "Q4_K/Q6_K" */
     const char *template_name; /* "qwen3", "jinja" (another one) or "none" */
-    const char *rope_type;     /* "default" or "yarn" */
+    const char *rope_type;     /* "default", "yarn" and so on, or "none" */
     const char *isa;           /* kernels in use */
     const char *cpu;           /* the best level this CPU has */
     const char *kv_dtype;

@@ -445,7 +445,8 @@ struct qwick_plan {
     double peak;          /* floating-point operations per second */
     double first_token_s; /* from the start of the prefill to the first token,
                              with the weights in memory */
-    double token_s;       /* per further token, with half of the answer there */
+    double token_s;       /* per further token, with half of the answer there;
+                             0: of a text encoder, whose text has no answer */
 };
 
 /* Plan what generating an answer with this engine needs and takes. With

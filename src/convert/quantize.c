@@ -218,6 +218,10 @@ static int open_model(struct quantize_source *s, struct qwick_err *e)
     for (size_t i = 0; i < st_count(s->set); i++)
         if (quantize_check_tensor(st_at(s->set, i), checkpoint_dir(s->ck), e))
             return -1;
+    if (m->config.bidirectional)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: is a text encoder, which quantize does not write",
+                       checkpoint_dir(s->ck));
     if (model_open(m, s->ck, s->set, e))
         return -1;
     m->config.tied_head = tied || m->no_head; /* as settle_head has it */

@@ -72,8 +72,9 @@ struct blocks {
                             before, and model.norm that of the last layer */
     bool ungated;        /* the MLP is down_proj(act(gate_proj(x))): there is no
                             up_proj */
-    bool class_gelu;     /* the dense layer before the classes has an exact GELU;
-                            otherwise tanh */
+    bool class_norm;     /* before an encoder's classes, there is an exact GELU
+                            of the dense layer's results, and a norm; otherwise
+                            tanh */
     bool experts_beside; /* layers with experts also have a dense MLP, and both
                             results are added: Gemma 4 */
 };

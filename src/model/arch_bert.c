@@ -36,6 +36,7 @@ static int read_encoder(struct config *c, const struct section *s,
                          MAX_DIM, &c->n_types, e))
         return -1;
     c->qkv_bias = c->o_bias = c->mlp_bias = c->norm_bias = true;
+    c->class_dense_bias = true;
     c->n_positions = c->n_ctx_max;
     for (size_t i = 0; i < c->n_layers; i++)
         c->layers[i].rope = NO_ROPE;

@@ -20,9 +20,6 @@ enum { PATTERN = 3 };
 static const struct fixed_field fixed[] = {
     {"hidden_activation", "\"gelu\""},
     {"classifier_activation", "\"gelu\""},
-    {"attention_bias", "false"},
-    {"mlp_bias", "false"},
-    {"classifier_bias", "false"},
     {"is_causal", "false"},
     {NULL, NULL}};
 
@@ -69,16 +66,28 @@ static int read_ropes(struct config *c, const struct section *s,
                                         "local_rope_theta", s, e);
 }
 
-/* Whether a classifier reads the mean of all states. */
+/* Whether a classifier reads the mean of all states. GGUF files do not say so,
+ * and their readers take the mean, as the released rerankers have it. */
 static int read_class_pooling(struct config *c, const struct section *s,
                               struct qwick_err *e)
 {
     static const char key[] = "classifier_pooling";
     const struct json_value *v = json_get(s->v, key);
-    c->class_mean = json_equals(v, "mean");
+    c->class_mean = json_equals(v, "mean") || section_is_gguf(s);
     return section_absent(s, key) || c->class_mean || json_equals(v, "cls")
                ? 0
                : section_bad(s, key, "\"cls\" or \"mean\"", e);
+}
+
+static int read_biases(struct config *c, const struct section *s,
+                       struct qwick_err *e)
+{
+    return section_opt_bool(s, "norm_bias", false, &c->norm_bias, e) ||
+                   section_opt_bool(s, "mlp_bias", false, &c->mlp_bias, e) ||
+                   section_opt_bool(s, "classifier_bias", false,
+                                    &c->class_dense_bias, e)
+               ? -1
+               : 0;
 }
 
 static int read_config(struct config *c, const struct section *s,
@@ -86,8 +95,7 @@ static int read_config(struct config *c, const struct section *s,
 {
     set_defaults(c, s);
     return config_read_common(c, s, e) || config_check_head_dim(c, s, e) ||
-                   section_opt_bool(s, "norm_bias", false, &c->norm_bias, e) ||
-                   read_class_pooling(c, s, e) || read_windows(c, s, e) ||
+                   read_biases(c, s, e) || read_class_pooling(c, s, e) || read_windows(c, s, e) ||
                    read_ropes(c, s, e) || config_set_bidirectional(c, s, e)
                ? -1
                : 0;
@@ -111,7 +119,7 @@ const struct arch arch_modernbert = {
                .mlp_norm = true,
                .layer_norm = true,
                .embed_norm = true,
-               .class_gelu = true,
+               .class_norm = true,
                .activation = ACTIVATION_GELU_ERF},
     .fixed = fixed,
     .names = schemes,

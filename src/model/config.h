@@ -153,6 +153,7 @@ struct config {
                             states; otherwise the first token's */
     size_t yes_class;    /* which of them is yes */
     bool qkv_bias, o_bias, mlp_bias; /* attention_bias and the like */
+    bool class_dense_bias; /* the layer before an encoder's classes has biases */
     bool norm_bias;   /* norms have biases (blocks.layer_norm); otherwise 0 */
     bool expert_bias; /* routers and experts have biases */
     float attn_cap;   /* attn_logit_softcapping c: a score s becomes

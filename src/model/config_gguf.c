@@ -570,6 +570,26 @@ static int check_others(const struct writer *w, bool partial_rotary,
                          MOST_POOLING);
 }
 
+/* The classes of an encoder. llama.cpp's converter drops the layer before them
+ * from BertForSequenceClassification, and with it the right scores. */
+static int check_classifier(const struct config *c, const struct writer *w,
+                            struct qwick_err *e)
+{
+    static const char dense[] = "cls.weight";
+    if (c->n_classes != 1)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: tensor cls.output.weight: has %zu rows: 1 label is "
+                       "supported",
+                       gguf_path(w->g), c->n_classes);
+    return st_find(gguf_tensors(w->g), dense)
+               ? 0
+               : err_set(e, QWICK_ERR_MODEL,
+                         "%s: tensor %s: missing: the converter has left out "
+                         "the layer before the classifier; use the checkpoint "
+                         "in safetensors",
+                         gguf_path(w->g), dense);
+}
+
 /* A reranker's own head, with its labels: "yes" and "no", or one of any name.
  * The head of the language model may then be missing, which looks as if it were
  * tied. */
@@ -584,19 +604,16 @@ static int read_classes(struct config *c, const struct writer *w,
     const struct gguf_value *labels = entry(w, labels_key);
     if (!t)
         return 0;
-    for (size_t i = 0; !c->bidirectional && i < sizeof others / sizeof *others;
-         i++)
+    c->n_classes = t->rank == 2 ? t->shape[0] : 0;
+    if (c->bidirectional)
+        return check_classifier(c, w, e);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (st_find(set, others[i]))
             return err_set(e, QWICK_ERR_MODEL,
                            "%s: tensor %s: is not supported beside %s",
                            gguf_path(w->g), others[i], tensor);
-    c->n_classes = t->rank == 2 ? t->shape[0] : 0;
     if (c->n_classes == 1)
         return 0;
-    if (c->bidirectional)
-        return err_set(e, QWICK_ERR_MODEL,
-                       "%s: %s: has %zu rows: 1 label is supported",
-                       gguf_path(w->g), tensor, c->n_classes);
     if (c->n_classes == 2 && labels && labels->type == GGUF_ARRAY &&
         labels->element == GGUF_STRING && labels->n == 2) {
         static const char yes_no[] = "\3\0\0\0\0\0\0\0yes"
@@ -652,14 +669,15 @@ static bool in_some_layer(const struct config *c, const struct gguf *g,
 /* No key says which products have biases. */
 static int set_biases(struct config *c, const struct gguf *g)
 {
-    c->qkv_bias = in_some_layer(c, g, "attn_q.bias") ||
+    c->qkv_bias = in_some_layer(c, g, "attn_qkv.bias") ||
+                  in_some_layer(c, g, "attn_q.bias") ||
                   in_some_layer(c, g, "attn_k.bias") ||
                   in_some_layer(c, g, "attn_v.bias");
     c->o_bias = in_some_layer(c, g, "attn_output.bias");
     c->mlp_bias = in_some_layer(c, g, "ffn_down.bias");
     c->select_bias = in_some_layer(c, g, "exp_probs_b.bias");
-    c->norm_bias =
-        c->norm_bias || st_find(gguf_tensors(g), "token_embd_norm.bias");
+    c->norm_bias |= st_find(gguf_tensors(g), "token_embd_norm.bias") != NULL;
+    c->class_dense_bias |= st_find(gguf_tensors(g), "cls.bias") != NULL;
     return 0;
 }
 

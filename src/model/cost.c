@@ -86,10 +86,19 @@ double cost_pairs(size_t window, size_t pos, size_t n)
     return pairs;
 }
 
+double cost_pairs_both(size_t window, size_t n, size_t n_kept)
+{
+    double pairs = 0;
+    for (size_t t = 0; t < n_kept; t++)
+        pairs += (double)least(t, window - 1) + 1 +
+                 (double)least(n - 1 - t, window - 1);
+    return pairs;
+}
+
 struct cost model_cost(const struct model *m, size_t pos, size_t n)
 {
     const struct config *c = &m->config;
-    double rows = (double)c->vocab_size +
+    double rows = (double)m->head.rows +
                   (double)n * (double)m->ple.model_proj.rows;
     struct cost sum = {.flops = 2 * (double)c->d_model * rows};
     for (size_t i = 0; i < c->n_layers; i++) {

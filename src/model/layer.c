@@ -105,6 +105,24 @@ static int bind_parts(struct weights *w, const struct rows_of *parts, size_t n,
     return 0;
 }
 
+/* Bind the biases of such matrices: those of the tensor `fused`, one after the
+ * other, or vectors of their own. */
+static int bind_biases(struct weights *w, const struct vector *v, size_t n,
+                       enum weight_id fused, size_t i, struct qwick_err *e)
+{
+    size_t rows = 0;
+    float *all;
+    for (size_t j = 0; j < n; j++)
+        rows += v[j].n;
+    if (!weights_has(w, layer_weight(fused, i)))
+        return bind_vectors(w, v, n, i, e);
+    if (weights_vector(w, &all, rows, layer_weight(fused, i), e))
+        return -1;
+    for (size_t j = 0; j < n; all += v[j++].n)
+        *v[j].out = all;
+    return 0;
+}
+
 /* Bind the norms of q, k and v. The scale of the scores goes into that of q; a
  * model without norms multiplies q by it. */
 static int bind_qkv_norms(struct model *m, struct attention *a, size_t i,
@@ -142,10 +160,10 @@ int layer_bind_attention(struct model *m, struct layer *l, size_t i,
     const struct rows_of qkv[] = {{&a->q_proj, WEIGHT_Q_PROJ, q_rows},
                                {&a->k_proj, WEIGHT_K_PROJ, kv_dim},
                                {&a->v_proj, WEIGHT_V_PROJ, kv_dim}};
+    const struct vector biases[] = {{&a->q_bias, WEIGHT_Q_BIAS, q_rows, true},
+                                    {&a->k_bias, WEIGHT_K_BIAS, kv_dim, true},
+                                    {&a->v_bias, WEIGHT_V_BIAS, kv_dim, true}};
     const struct vector vectors[] = {
-        {&a->q_bias, WEIGHT_Q_BIAS, q_rows, c->qkv_bias},
-        {&a->k_bias, WEIGHT_K_BIAS, kv_dim, c->qkv_bias && n_parts > 1},
-        {&a->v_bias, WEIGHT_V_BIAS, kv_dim, c->qkv_bias && n_parts > 2},
         {&a->o_bias, WEIGHT_O_BIAS, d, c->o_bias},
         {&a->sinks, WEIGHT_SINKS, c->n_heads, c->arch->blocks.sinks},
     };
@@ -153,6 +171,8 @@ int layer_bind_attention(struct model *m, struct layer *l, size_t i,
         bind_parts(w, qkv, n_parts, d, WEIGHT_QKV_PROJ, i, e) ||
         weights_matrix(w, &a->o_proj, d, q_dim, layer_weight(WEIGHT_O_PROJ, i),
                        e) ||
+        (c->qkv_bias &&
+         bind_biases(w, biases, n_parts, WEIGHT_QKV_BIAS, i, e)) ||
         bind_qkv_norms(m, a, i, e) || BIND_VECTORS(w, vectors, i, e))
         return -1;
     scale_vector(a->o_bias, d, c->residual_scale);
@@ -165,18 +185,20 @@ static int bind_dense(struct model *m, struct mlp *mlp, size_t i,
     const struct config *c = &m->config;
     struct weights *w = &m->weights;
     size_t d = c->d_model, ff = c->layers[i].d_ff;
-    bool ungated = c->arch->blocks.ungated;
+    size_t n_parts = c->arch->blocks.ungated ? 1 : 2;
     const struct rows_of gated[] = {{&mlp->gate_proj, WEIGHT_GATE_PROJ, ff},
                                  {&mlp->up_proj, WEIGHT_UP_PROJ, ff}};
     const struct vector biases[] = {
-        {&mlp->gate_bias, WEIGHT_GATE_BIAS, ff, c->mlp_bias},
-        {&mlp->up_bias, WEIGHT_UP_BIAS, ff, c->mlp_bias && !ungated},
-        {&mlp->down_bias, WEIGHT_DOWN_BIAS, d, c->mlp_bias},
-    };
-    if (bind_parts(w, gated, ungated ? 1 : 2, d, WEIGHT_GATE_UP_PROJ, i, e) ||
+        {&mlp->gate_bias, WEIGHT_GATE_BIAS, ff, true},
+        {&mlp->up_bias, WEIGHT_UP_BIAS, ff, true}};
+    const struct vector down_bias[] = {
+        {&mlp->down_bias, WEIGHT_DOWN_BIAS, d, c->mlp_bias}};
+    if (bind_parts(w, gated, n_parts, d, WEIGHT_GATE_UP_PROJ, i, e) ||
         weights_matrix(w, &mlp->down_proj, d, ff,
                        layer_weight(WEIGHT_DOWN_PROJ, i), e) ||
-        BIND_VECTORS(w, biases, i, e))
+        (c->mlp_bias &&
+         bind_biases(w, biases, n_parts, WEIGHT_GATE_UP_BIAS, i, e)) ||
+        BIND_VECTORS(w, down_bias, i, e))
         return -1;
     scale_vector(mlp->down_bias, d, c->residual_scale);
     mlp->scale = c->residual_scale;
@@ -367,7 +389,10 @@ static struct cost attention_cost(const struct model *m, size_t i, size_t pos,
     const struct attention *a = &m->layers[i].attn;
     double d = (double)c->d_model, q_dim = (double)(c->n_heads * l->head_dim),
            rows = (double)(a->q_proj.rows + a->k_proj.rows + a->v_proj.rows);
-    double pairs = cost_pairs(l->window, pos + n - n_kept, n_kept);
+    double pairs =
+        c->bidirectional
+            ? cost_pairs_both(l->window, n, n_kept)
+            : cost_pairs(l->window, pos + n - n_kept, n_kept);
     return (struct cost){.flops = (double)n * 2 * d * rows +
                                   (double)n_kept * 2 * d * q_dim +
                                   4 * pairs * q_dim};

@@ -79,8 +79,25 @@ static void note_kinds(struct model *m)
  * level has them (pass.pairs), otherwise in f32, which takes about twice as
  * long as bf16. Longer passes round like those of other families;
  * docs/accuracy.md has the errors. Decode steps of many sequences round without
- * a recurrent state: there, speed counts. */
-enum { PRECISE_TOKENS = 32, UNSCALED_PRECISE_TOKENS = 64 };
+ * a recurrent state: there, speed counts. The vector that an encoder makes of a
+ * short text is the mean of few states, where errors do not cancel. */
+enum {
+    PRECISE_TOKENS = 32,
+    UNSCALED_PRECISE_TOKENS = 64,
+    ENCODER_PRECISE_TOKENS = 64
+};
+
+static size_t precise_tokens(const struct config *c)
+{
+    const struct blocks *b = &c->arch->blocks;
+    if (b->precise_tokens)
+        return b->precise_tokens;
+    if (config_unscaled(c))
+        return UNSCALED_PRECISE_TOKENS;
+    if (c->bidirectional)
+        return ENCODER_PRECISE_TOKENS;
+    return c->delta.n_k_heads || b->qk_norm == QK_NORM_NONE ? PRECISE_TOKENS : 0;
+}
 
 /* A mixture of experts chooses by comparing scores, which may be nearly equal:
  * rounded activations then choose another expert than the reference, and that
@@ -137,17 +154,14 @@ static void choose_products(struct model *m)
     m->gemm_min_tokens = m->dense_bf16 ? t->bf16_min_tokens
                          : t->blas     ? t->blas_min_tokens
                                        : t->gemm_f32_min_tokens;
-    bool recurrent = m->config.delta.n_k_heads > 0;
-    bool plain = m->config.arch->blocks.qk_norm == QK_NORM_NONE;
-    bool unscaled = config_unscaled(&m->config);
-    m->large_scores = plain || unscaled;
-    size_t own = m->config.arch->blocks.precise_tokens;
-    m->precise_tokens = own                  ? own
-                        : unscaled           ? UNSCALED_PRECISE_TOKENS
-                        : recurrent || plain ? PRECISE_TOKENS
-                                             : 0;
-    m->rounds_steps = !recurrent;
-    bool paired = m->any_i8 && (unscaled || has_experts(&m->config));
+    const struct config *c = &m->config;
+    bool plain = c->arch->blocks.qk_norm == QK_NORM_NONE;
+    bool unscaled = config_unscaled(c);
+    m->large_scores = (plain && !c->bidirectional) || unscaled;
+    size_t own = c->arch->blocks.precise_tokens;
+    m->precise_tokens = precise_tokens(c);
+    m->rounds_steps = !c->delta.n_k_heads;
+    bool paired = m->any_i8 && (unscaled || has_experts(c));
     m->pairs8_tokens = paired ? (own ? own : PAIRS8_TOKENS) : 0;
     mark_pairs(m);
 }
@@ -320,22 +334,24 @@ static int bind_head(struct model *m, struct qwick_err *e)
                : 0;
 }
 
-/* What an encoder has before its classes, and their biases. Only ModernBERT has
- * a norm there, and no biases of the dense layer (arch_modernbert.c). */
+/* Bind what an encoder has before its classes, and their biases. */
 static int bind_class_input(struct model *m, struct qwick_err *e)
 {
     const struct config *c = &m->config;
     struct weights *w = &m->weights;
     const struct weight_ref bias = {.id = WEIGHT_CLASS_DENSE_BIAS},
                             norm = {.id = WEIGHT_CLASS_NORM};
-    bool gelu = c->arch->blocks.class_gelu;
     if (weights_vector(w, &m->class_bias, c->n_classes,
                        (struct weight_ref){.id = WEIGHT_CLASS_BIAS}, e) ||
         weights_matrix(w, &m->class_dense, c->d_model, c->d_model,
                        (struct weight_ref){.id = WEIGHT_CLASS_DENSE}, e))
         return -1;
-    return gelu ? layer_bind_norm(m, &m->class_norm, norm, e)
-                : weights_vector(w, &m->class_dense_bias, c->d_model, bias, e);
+    if (c->class_dense_bias &&
+        weights_vector(w, &m->class_dense_bias, c->d_model, bias, e))
+        return -1;
+    return c->arch->blocks.class_norm
+               ? layer_bind_norm(m, &m->class_norm, norm, e)
+               : 0;
 }
 
 /* The head of a classifier, which has a row for each label. Rerankers have
@@ -351,8 +367,10 @@ static int bind_classes(struct model *m, const char *path, struct qwick_err *e)
         if (dims[0] > 1 || c->n_labels > 1)
             return err_set(e, QWICK_ERR_MODEL,
                            "%s: architectures: \"%s\" with %zu labels, and "
-                           "%zu rows of the last product: 1 label is supported",
-                           path, c->class_name, c->n_labels, dims[0]);
+                           "%zu rows of %s: 1 label is supported",
+                           path, c->class_name, c->n_labels, dims[0],
+                           c->bidirectional ? "the classifier"
+                                            : "score.weight");
         if (!c->bidirectional && st_find(w->set, "score.bias"))
             return err_set(e, QWICK_ERR_MODEL,
                            "%s: tensor score.bias: is not supported beside "
@@ -421,7 +439,7 @@ void model_class_input(const struct model *m, struct scratch *s, float *state)
     memcpy(state, s->proj, d * sizeof *state);
     if (m->class_dense_bias)
         m->k->add(state, m->class_dense_bias, d);
-    if (m->config.arch->blocks.class_gelu)
+    if (m->config.arch->blocks.class_norm)
         m->k->geglu_erf(state, state, NULL, d);
     else
         for (size_t i = 0; i < d; i++)

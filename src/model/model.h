@@ -282,7 +282,7 @@ typedef void (*pass_layer_fn)(void *ctx, size_t n_done, size_t n_layers);
 /* Evaluate all spans in one pass, adding their keys and values to their caches:
  * the contract of the generation loop, (tokens, position, cache) -> logits. No
  * two spans have the same cache; at most model.chunk tokens, or one of each
- * span. Ids must be below vocab_size, the caches and s be reserved (kv_reserve,
+ * span. A span of an encoder is a whole sequence, however long. Ids must be below vocab_size, the caches and s be reserved (kv_reserve,
  * scratch_reserve).
  *   logits  f32 [rows, vocab_size] or NULL: of the wanted tokens, in the order
  *           of spans

@@ -49,6 +49,7 @@ enum weight_id {
     WEIGHT_V_PROJ,
     WEIGHT_O_PROJ,
     WEIGHT_QKV_PROJ, /* the rows of the first three, in their order */
+    WEIGHT_QKV_BIAS, /* likewise; or: */
     WEIGHT_Q_BIAS,
     WEIGHT_K_BIAS,
     WEIGHT_V_BIAS,
@@ -60,6 +61,7 @@ enum weight_id {
     WEIGHT_UP_PROJ,
     WEIGHT_DOWN_PROJ,
     WEIGHT_GATE_UP_PROJ, /* the rows of the first two, in their order */
+    WEIGHT_GATE_UP_BIAS, /* likewise; or: */
     WEIGHT_GATE_BIAS,
     WEIGHT_UP_BIAS,
     WEIGHT_DOWN_BIAS,

@@ -7,10 +7,14 @@
 
 static const char mla[] = "latent attention",
                   mamba[] = "Mamba layers", images[] = "images",
-                  audio[] = "audio", encoder[] = "an encoder";
+                  audio[] = "audio",
+                  encoder[] = "another kind of encoder",
+                  rotary[] = "an encoder with rotary embeddings",
+                  alibi[] = "an encoder with ALiBi";
 
-static const char embedding[] = "Qwen3-Embedding-0.6B",
-                  medium[] = "Qwen3-8B", mixture[] = "Qwen3-30B-A3B", hybrid[] = "Qwen3.5-4B";
+static const char bge[] = "bge-base-en-v1.5",
+                  modern[] = "gte-modernbert-base", medium[] = "Qwen3-8B",
+                  mixture[] = "Qwen3-30B-A3B", hybrid[] = "Qwen3.5-4B";
 
 /* A name that ends with '*' stands for all that begin so. The first row that
  * fits counts. */
@@ -20,7 +24,6 @@ static const struct {
     const char *instead;
 } families[] = {
     {"gemma3n*", NULL, "Gemma 4 E2B"},
-    {"gemma-embedding", encoder, embedding},
     {"gemma*", NULL, "Gemma 4 E4B"},
     {"paligemma*", images, "Gemma 4 E4B, for its text"},
     {"gptoss", "Ollama's own layout of gpt-oss",
@@ -58,13 +61,14 @@ static const struct {
     {"qwen3_omni*", audio, "Qwen3"},
     {"qwen", NULL, "Qwen2.5"},
     {"whisper", audio, medium},
-    {"bert", encoder, embedding},
-    {"nomic*", encoder, embedding},
-    {"jina*", encoder, embedding},
-    {"xlm-roberta", encoder, embedding},
-    {"roberta", encoder, embedding},
-    {"modernbert", encoder, embedding},
-    {"modern-bert", encoder, embedding},
+    {"nomic*", rotary, modern},
+    {"new", rotary, modern}, /* gte-*-en-v1.5 */
+    {"jina*", alibi, modern},
+    {"distilbert", encoder, bge},
+    {"mpnet", encoder, bge},
+    {"deberta*", encoder, bge},
+    {"electra", encoder, bge},
+    {"albert", encoder, bge},
     {"t5*", "an encoder and a decoder", medium},
 };
 

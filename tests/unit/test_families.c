@@ -12,6 +12,7 @@
 #include "engine/core/engine.h"
 #include "file/map.h"
 #include "golden_run.h"
+#include "released.h"
 #include "tempdir.h"
 
 #define FAMILIES "tests/golden/families"
@@ -424,25 +425,6 @@ static void copies_have_equal_keys(void **state)
 }
 
 /* ---- configurations ------------------------------------------------------ */
-
-/* Make temp_dir the checkpoint with released.json as its config.json. */
-static bool make_released(const char *dir)
-{
-    char path[256], *text;
-    size_t n;
-    snprintf(path, sizeof path, "%s/released.json", dir);
-    if (map_read_all(path, 1 << 20, &text, &n, NULL))
-        return false;
-    temp_clear();
-    temp_write("config.json", text, n);
-    free(text);
-    snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    char *weights = realpath(path, NULL);
-    assert_non_null(weights);
-    assert_int_equal(symlink(weights, temp_path("model.safetensors")), 0);
-    free(weights);
-    return true;
-}
 
 /* The same checkpoint, spelled as before transformers 5. */
 static void released_spellings(void **state)

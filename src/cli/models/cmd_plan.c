@@ -154,6 +154,10 @@ static void plan_times(struct buf *b, const struct qwick_plan *p)
         : p->disk_bytes > 0 ? "from limits of the machine, without the disk: "
                               "expect longer times"
                             : "from limits of the machine: expect longer times";
+    if (p->token_s <= 0) { /* an encoder's text has one vector or score */
+        buf_printf(b, "text       %9.3g s\n%s\n", p->first_token_s, why);
+        return;
+    }
     buf_printf(b,
                "first token  %8.3g s\n"
                "each token   %8.3g s  %.3g tokens/s\n"

@@ -207,7 +207,7 @@ static void fill_info(struct qwick_engine *eng)
     i->path = checkpoint_dir(eng->ck);
     i->model_type = c->model_type;
     i->template_name = eng->form ? chat_template_name(eng->form) : "none";
-    i->rope_type = config_rope_name(&c->ropes[0]);
+    i->rope_type = c->n_ropes ? config_rope_name(&c->ropes[0]) : "none";
     i->vocab_size = c->vocab_size;
     i->tokenizer_size = eng->bpe ? bpe_size(eng->bpe) : 0;
     i->has_tokenizer = eng->bpe != NULL;

@@ -140,18 +140,28 @@ int engine_refuse_classifier(const struct qwick_engine *eng,
                              struct qwick_err *e)
 {
     const struct config *c = &eng->model.config;
-    return c->class != CLASS_CLASSIFIER
-               ? 0
-               : err_set(e, QWICK_ERR_MODEL,
-                         "%s: architectures: \"%s\": is a classifier, which "
-                         "only rerank uses",
-                         checkpoint_dir(eng->ck), c->class_name);
+    if (c->class == CLASS_CLASSIFIER)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: architectures: \"%s\": is a classifier, which only "
+                       "rerank uses",
+                       checkpoint_dir(eng->ck), c->class_name);
+    return c->bidirectional && c->n_classes
+               ? err_set(e, QWICK_ERR_MODEL,
+                         "%s: tensor cls.output.weight: is a classifier's, "
+                         "which only rerank uses",
+                         checkpoint_dir(eng->ck))
+               : 0;
 }
 
 int engine_need_head(const struct qwick_engine *eng, struct qwick_err *e)
 {
     if (engine_refuse_classifier(eng, e))
         return -1;
+    if (eng->model.config.bidirectional)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: is a text encoder, which generates nothing: only "
+                       "embed can be used",
+                       checkpoint_dir(eng->ck));
     return eng->model.no_head
                ? err_set(e, QWICK_ERR_MODEL,
                          "%s: tensor lm_head.weight: missing, so that only "

@@ -1,4 +1,5 @@
-/* Plan: memory that a prompt and its answer need, and the CPUs. */
+/* Plan: memory that a prompt and its answer need, and the CPUs. Of an encoder,
+ * the prompt is one text, which one pass evaluates. */
 #include "engine/tasks/plan.h"
 
 #include <math.h>
@@ -29,18 +30,19 @@ static size_t plus(size_t a, size_t b)
 static int set_tokens(struct qwick_plan *p, const struct qwick_engine *eng,
                       const struct qwick_plan_options *o, struct qwick_err *e)
 {
+    bool encoder = eng->model.config.bidirectional;
     if (engine_context(eng, o->n_ctx, &p->n_ctx, e))
         return -1;
     p->n_prompt = o->n_prompt;
     if (!p->n_prompt) {
-        size_t half = p->n_ctx > 1 ? p->n_ctx / 2 : 1;
+        size_t half = p->n_ctx > 1 && !encoder ? p->n_ctx / 2 : p->n_ctx;
         p->n_prompt = least(DEFAULT_PROMPT, half);
     }
     if (p->n_prompt > p->n_ctx)
         return err_set(e, QWICK_ERR_CONTEXT,
                        "prompt of %zu tokens, but the context has %zu",
                        p->n_prompt, p->n_ctx);
-    p->n_answer = least(o->n_answer, p->n_ctx - p->n_prompt);
+    p->n_answer = encoder ? 0 : least(o->n_answer, p->n_ctx - p->n_prompt);
     return 0;
 }
 
@@ -66,10 +68,11 @@ static int set_memory(struct qwick_plan *p, struct qwick_engine *eng,
 {
     const struct model *m = &eng->model;
     size_t n = p->n_prompt + p->n_answer;
+    bool encoder = m->config.bidirectional;
+    size_t pass = encoder ? n : least(p->n_prompt, m->chunk);
     struct kv_cache kv; /* empty: no positions */
     if (kv_init(&kv, eng->kv_dtype, &m->config, e) ||
-        scratch_predict(&p->scratch_bytes, m, least(p->n_prompt, m->chunk), n,
-                        e))
+        scratch_predict(&p->scratch_bytes, m, pass, n, e))
         return -1;
     p->program_bytes = os_private_bytes();
     p->kv_bytes = kv_sequence_bytes(&kv, n);
@@ -80,7 +83,8 @@ static int set_memory(struct qwick_plan *p, struct qwick_engine *eng,
     p->kv_full_bytes = kv_sequence_bytes(&kv, p->n_ctx);
     kv_free(&kv);
     /* session_reserve_tokens makes room for half as many ids again */
-    p->sampling_bytes = SAMPLING_BYTES * m->config.vocab_size + 6 * n;
+    p->sampling_bytes =
+        (encoder ? 0 : SAMPLING_BYTES * m->config.vocab_size) + 6 * n;
     p->needed_bytes =
         plus(p->kv_bytes, plus(p->scratch_bytes, p->sampling_bytes));
     p->available_bytes = os_available_memory();
@@ -111,7 +115,9 @@ int qwick_plan_make(struct qwick_engine *eng,
     struct qwick_plan_options all = qwick_plan_defaults(), *o = &all;
     *p = (struct qwick_plan){0};
     if (options_read(o, sizeof *o, given, "plan", e) ||
-        engine_refuse_classifier(eng, e) || set_tokens(p, eng, o, e))
+        (!eng->model.config.bidirectional &&
+         engine_refuse_classifier(eng, e)) ||
+        set_tokens(p, eng, o, e))
         return -1;
     set_weights(p, eng);
     set_cpus(p);

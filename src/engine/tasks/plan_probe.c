@@ -28,7 +28,8 @@ static double token_bytes(const struct qwick_engine *eng, size_t pos)
  * reads the weights once for each chunk. */
 static void from_limits(struct qwick_plan *p, const struct qwick_engine *eng)
 {
-    size_t chunk = eng->model.chunk;
+    bool encoder = eng->model.config.bidirectional;
+    size_t chunk = encoder ? p->n_prompt : eng->model.chunk;
     double chunks = (double)((p->n_prompt + chunk - 1) / chunk);
     double compute = qwick_forward_flops(eng, 0, p->n_prompt) / p->peak;
     /* many tokens together use all experts */
@@ -37,7 +38,8 @@ static void from_limits(struct qwick_plan *p, const struct qwick_engine *eng)
                        : eng->info.decode_bytes;
     double read = chunks * (double)bytes / p->bandwidth;
     p->first_token_s = compute > read ? compute : read;
-    p->token_s = token_bytes(eng, middle(p)) / p->bandwidth;
+    if (!encoder)
+        p->token_s = token_bytes(eng, middle(p)) / p->bandwidth;
     p->source = QWICK_PLAN_ROOFLINE;
 }
 
@@ -130,6 +132,30 @@ static int time_passes(struct qwick_plan *p, const struct qwick_engine *eng,
     return 0;
 }
 
+/* Evaluate n tokens with an encoder, after a pass of one that maps the weights,
+ * and scale the time of both to that of the plan's text. */
+static int time_text(struct qwick_plan *p, struct qwick_engine *eng,
+                     struct qwick_session *s, const int32_t *ids, size_t n,
+                     struct qwick_err *e)
+{
+    double at = clock_ms(), ms[2];
+    const size_t sizes[2] = {1, n};
+    for (int i = 0; i < 2; i++) {
+        const struct qwick_step step = {s, ids, sizes[i], QWICK_ROWS_LAST};
+        session_truncate(s, 0);
+        if (qwick_engine_step(eng, &step, 1, QWICK_HIDDEN, e))
+            return -1;
+        ms[i] = clock_ms() - at;
+        at += ms[i];
+    }
+    p->first_token_s = (ms[0] + ms[1] *
+                                    qwick_forward_flops(eng, 0, p->n_prompt) /
+                                    qwick_forward_flops(eng, 0, n)) /
+                       1e3;
+    p->source = QWICK_PLAN_PASSES;
+    return 0;
+}
+
 static int run_passes(struct qwick_plan *p, struct qwick_engine *eng,
                       const volatile int *interrupt, struct qwick_err *e)
 {
@@ -143,7 +169,9 @@ static int run_passes(struct qwick_plan *p, struct qwick_engine *eng,
     int rc = session_create(&s, eng, p->n_ctx, e);
     if (!rc) {
         qwick_session_interrupt(s, interrupt);
-        rc = time_passes(p, eng, s, ids, n, e);
+        rc = eng->model.config.bidirectional
+                 ? time_text(p, eng, s, ids, n, e)
+                 : time_passes(p, eng, s, ids, n, e);
     }
     qwick_session_free(s);
     free(ids);
