@@ -311,11 +311,12 @@ struct qwick_quantize_options {
     void *note_ctx;
     const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
     enum qwick_quantize_format format;
-    const char *type; /* of a GGUF file: "Q8_0", "Q6_K", "Q4_K_M", "Q4_0",
-                         "BF16", "F16", or "MXFP4": weights in MXFP4 stay so,
-                         and others get Q8_0; NULL: "MXFP4" if there are such
-                         weights, else "Q4_K_M"; bits, group, head_bits, only,
-                         skip and scales do not apply then */
+    const char *type;  /* of a GGUF file: "Q8_0", "Q6_K", "Q5_K_M",
+                          "Q4_K_M", "Q4_0", "IQ4_NL", "Q3_K_M", "Q2_K",
+                          "BF16", "F16", or "MXFP4": weights in MXFP4 stay so,
+                          and others get Q8_0; NULL: "MXFP4" if there are such
+                          weights, else "Q4_K_M"; bits, group, head_bits, only,
+                          skip and scales do not apply then */
     const char *place; /* where qwick_model_find found the source; NULL: search */
     qwick_note_fn warn; /* gets what the result lacks and answers differently
                            for; NULL: `note` gets it */

@@ -24,8 +24,10 @@ spec.loader.exec_module(blocks)
 # number in the file: name, elements and bytes of a block, its decoder
 TYPES = {0: ("F32", 1, 4, None), 1: ("F16", 1, 2, None), 30: ("BF16", 1, 2, None),
          2: ("Q4_0", 32, 18, blocks.q4_0), 6: ("Q5_0", 32, 22, blocks.q5_0),
-         8: ("Q8_0", 32, 34, None), 12: ("Q4_K", 256, 144, blocks.q4_k),
-         14: ("Q6_K", 256, 210, blocks.q6_k)}
+         8: ("Q8_0", 32, 34, None), 10: ("Q2_K", 256, 84, blocks.q2_k),
+         11: ("Q3_K", 256, 110, blocks.q3_k), 12: ("Q4_K", 256, 144, blocks.q4_k),
+         13: ("Q5_K", 256, 176, blocks.q5_k), 14: ("Q6_K", 256, 210, blocks.q6_k),
+         20: ("IQ4_NL", 32, 18, blocks.iq4_nl)}
 PARTS = {"attn_k": "self_attn.k_proj", "attn_q": "self_attn.q_proj",
          "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
          "ffn_down": "mlp.down_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj"}

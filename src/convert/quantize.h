@@ -290,15 +290,37 @@ int quantize_experts(struct quantize_plan *p, const struct st_set *set,
 
 /* ---- GGUF ---------------------------------------------------------------- */
 
+/* Weights that mixtures of types tell apart. */
+enum mix_role { MIX_OTHER, MIX_V, MIX_DOWN, MIX_O, MIX_QKV, N_MIX_ROLES };
+
+/* Layers in which a weight has another type than most. */
+enum mix_layers {
+    LAYERS_NONE,
+    LAYERS_ALL,
+    LAYERS_TWO,       /* the first two */
+    LAYERS_SIXTEENTH, /* the first sixteenth */
+    LAYERS_EIGHTH,
+    LAYERS_MORE,   /* the first and the last eighth, and every third one
+                      between */
+    LAYERS_GROUPED /* all, if four heads or more share keys and values */
+};
+
+/* The types of a weight that are not quantize_type.base. */
+struct mix {
+    enum dtype type;
+    enum mix_layers layers;
+    enum dtype first; /* in these layers, in place of type */
+    enum mix_layers first_layers;
+};
+
 /* A name of --type: which types the tensors of a file get. */
 struct quantize_type {
     const char *name;
     uint32_t file_type; /* general.file_type */
     enum dtype base;    /* of matrices */
     enum dtype head;    /* of the head, which may be the embedding */
-    enum dtype more;    /* of v_proj and down_proj in some layers, and of a
-                           fused qkv */
-    bool keeps_mxfp4;   /* matrices in MXFP4 stay so */
+    struct mix mix[N_MIX_ROLES];
+    bool keeps_mxfp4; /* matrices in MXFP4 stay so */
 };
 
 /* The row of a name; NULL when there is none. */

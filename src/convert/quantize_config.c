@@ -18,7 +18,7 @@ int quantize_check_config(const struct json_value *config, const char *path,
             continue;
         const struct json_value *method = json_get(q, "quant_method");
         int64_t bits;
-        if (quant_is_fp8(q) ||
+        if (quant_is_fp8(q) || quant_is_transposed(q) ||
             json_equals(method ? method : json_get(q, "mode"), "mxfp4"))
             continue;
         if (json_is(method, JSON_STRING))

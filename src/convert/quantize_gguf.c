@@ -27,8 +27,8 @@ static int gguf_check(const struct qwick_quantize_options *o,
 {
     if (o->type && !quantize_type_find(o->type))
         return err_set(e, QWICK_ERR_USAGE,
-                       "type: must be Q8_0, Q6_K, Q4_K_M, Q4_0, BF16, F16 or "
-                       "MXFP4, is \"%s\"",
+                       "type: must be Q8_0, Q6_K, Q5_K_M, Q4_K_M, Q4_0, IQ4_NL, "
+                       "Q3_K_M, Q2_K, BF16, F16 or MXFP4, is \"%s\"",
                        o->type);
     return 0;
 }

@@ -1,6 +1,7 @@
 /* Sources in FP8 and MXFP4: their tensors as if the file had floats. The plans
  * know nothing else, and elements are widened when they are written. */
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #include "convert/quantize.h"
 #include "file/checkpoint.h"
 #include "model/arch.h"
+#include "model/transposed.h"
 
 enum { MXFP4_GROUP = 32 };
 
@@ -35,7 +37,8 @@ static int check_modules(const struct quant *q, const char *path,
     return 0;
 }
 
-/* Set *out to the matrices in a tensor that FP8 or MXFP4 may have. */
+/* Set *out to the matrices in a tensor that FP8, MXFP4, AWQ or GPTQ may have.
+ */
 static bool find_shape(const struct quant *q, const struct st_tensor *t,
                        struct matrix_shape *out)
 {
@@ -53,6 +56,8 @@ static bool find_shape(const struct quant *q, const struct st_tensor *t,
         each = 8;
         if (quant_find(q, module).mode != QUANT_MXFP4)
             return false;
+    } else if (tail_is(t->name, n, NAMES_QWEIGHT)) {
+        return transposed_shape(q, t, out);
     } else if (t->dtype != DT_F8_E4M3) {
         return false;
     }
@@ -100,9 +105,11 @@ static int add_floats(struct packer *p, const struct st_tensor *t,
     struct st_tensor new = *t;
     new.name = name;
     new.name_len = strlen(name);
-    new.dtype = p->dtype;
+    /* of AWQ and GPTQ, F16 keeps more of codes times scales than BF16 */
+    bool f16 = m->stored && m->dtype == DT_F16 && p->dtype == DT_BF16;
+    new.dtype = f16 ? DT_F16 : p->dtype;
     new.rank = shape->stack ? 3 : 2;
-    new.n_bytes = n * dtype_bytes(p->dtype);
+    new.n_bytes = n * dtype_bytes(new.dtype);
     memcpy(new.shape, dims + 3 - new.rank, new.rank * sizeof *dims);
     p->s->packed[st_count(p->s->set)] = *m;
     return st_set_add(p->s->set, &new, p->path, e);
@@ -170,24 +177,36 @@ static bool is_activation_scale(const struct quantize_source *s,
     return false;
 }
 
+/* The name that a tensor has where its weights are floats. */
+static const char *float_name(const struct quantize_source *s,
+                              const struct st_tensor *t)
+{
+    char name[NAMES_BYTES + 8];
+    size_t n = names_module(t->name);
+    const char *tail = t->name + n;
+    if (!*tail || strcmp(tail, ".weight") == 0)
+        return t->name;
+    snprintf(name, sizeof name, "%.*s%s", (int)n, t->name,
+             strcmp(tail, NAMES_BLOCKS) == 0 ? "" : ".weight");
+    return arena_copy(st_set_text(s->set), name, strlen(name));
+}
+
 /* Add what tensor i of the file is as floats: nothing, if it has scales. */
 static int add_tensor(struct packer *p, size_t i, struct qwick_err *e)
 {
     struct quantize_source *s = p->s;
     const struct st_tensor *t = st_at(s->stored, i);
     const struct matrix *m = &p->matrices[i];
-    size_t layer, n = t->name_len;
+    size_t layer;
     if (!m->format)
         return s->packing.used[i] || is_activation_scale(s, t)
                    ? 0
                    : st_set_add(s->set, t, p->path, e);
-    if (t->dtype != DT_U8)
-        return add_floats(p, t, t->name, &p->shapes[i], m, e);
-    if (has_turns(p, t, &layer))
+    if (t->dtype == DT_U8 && has_turns(p, t, &layer))
         return add_turns(p, i, layer, e);
-    const char *name =
-        arena_copy(st_set_text(s->set), t->name, n - strlen(NAMES_BLOCKS));
-    return name ? add_floats(p, t, name, &p->shapes[i], m, e) : err_oom(e, n);
+    const char *name = float_name(s, t);
+    return name ? add_floats(p, t, name, &p->shapes[i], m, e)
+                : err_oom(e, NAMES_BYTES);
 }
 
 /* Stacks of floats are transposed in some families, and stacks of blocks are
@@ -303,8 +322,8 @@ const unsigned char *quantize_data(const struct quantize_job *job, size_t i,
     const struct matrix *m = job->packed;
     const size_t at = quantize_place(&job->from, begin);
     *n_bytes = n * dtype_bytes(t->dtype);
-    if (i >= (m ? m->format->n_arrays : 1))
-        return NULL;
+    if (i >= (m ? m->format->n_arrays : 1) || (m && m->stored))
+        return NULL; /* transposed: a piece shares all pages with others */
     if (!m)
         return t->data + at * dtype_bytes(t->dtype);
     const size_t row = m->format->row_bytes(m, i), step = m->step * row;

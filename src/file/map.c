@@ -135,6 +135,18 @@ void map_expect_few(const void *p, size_t n)
     (void)madvise(at, (n - skip) / page * page, MADV_NOHUGEPAGE);
 }
 
+void map_drop(const struct map *m, const void *p, size_t n)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t skip = (page - (uintptr_t)p % page) % page;
+    const unsigned char *at = p;
+    if (!m->mapped || at < m->data || at >= m->data + m->size ||
+        n < skip + page)
+        return;
+    (void)madvise((void *)(uintptr_t)(at + skip), (n - skip) / page * page,
+                  MADV_DONTNEED);
+}
+
 /* Like read, but waits even if the descriptor is non-blocking, and continues
  * after signals. */
 static ssize_t read_some(int fd, char *p, size_t n)

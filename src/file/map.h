@@ -43,6 +43,11 @@ void map_readahead(const struct map *m, bool on);
  * readahead, and without huge pages. */
 void map_expect_few(const void *p, size_t n);
 
+/* Let go of the whole pages of p[0..n), a part of m, which is not read again
+ * soon: they no longer count as this process's memory. Does nothing for data
+ * inside the binary or outside of m. */
+void map_drop(const struct map *m, const void *p, size_t n);
+
 /* Write the current identity of the file at path to *out. Returns 0, or -1 if
  * the file does not exist. */
 int map_id_now(struct map_id *out, const char *path);

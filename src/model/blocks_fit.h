@@ -11,8 +11,8 @@
 /* Whether blocks_fit writes blocks of this type. */
 bool blocks_fit_has(enum dtype type);
 
-/* Round x[0..n) to blocks of a type: Q8_0, Q4_0, Q5_0, Q4_K or Q6_K. n is a
- * multiple of the type's block. out gets n / block * bytes of a block, and
+/* Round x[0..n) to blocks of a type: Q8_0, Q4_0, Q5_0, Q5_1, IQ4_NL, or one of
+ * Q2_K to Q6_K. n is a multiple of the type's block. out gets n / block * bytes of a block, and
  * needs no alignment; x is 16-byte aligned.
  *
  * Q8_0 gets the same bytes as from ggml's reference: in float32, d = max |x| /

@@ -3,6 +3,7 @@
 #define MODEL_BLOCKS_FIT_INT_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -38,8 +39,11 @@ static inline float fit_inverse(float v)
     return fabsf(v) > 1e-30f ? 1 / v : 0;
 }
 
-/* One superblock x [SUPER] of Q4_K. Returns -1 if it has no finite d or dmin.
- * The elements are finite. */
+/* One superblock x [SUPER], or block x [32], of a type. Returns -1 if it has no
+ * finite d, dmin or m. The elements are finite. */
+int fit_q2_k(const struct kernels *k, struct q2_k *b, const float *x);
 int fit_q4_k(const struct kernels *k, struct q4_k *b, const float *x);
+int fit_q5_k(const struct kernels *k, struct q5_k *b, const float *x);
+int fit_q5_1(const struct kernels *k, struct q5_1 *b, const float *x);
 
 #endif

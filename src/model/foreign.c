@@ -62,7 +62,7 @@ bool foreign_name(const struct json_value *config, char *out, size_t n)
         const struct json_value *q = json_get(config, objects[i]);
         const struct json_value *method = json_get(q, "quant_method");
         const struct json_value *mode = json_get(q, "mode");
-        if (quant_is_fp8(q) || quant_is_stored(q))
+        if (quant_is_fp8(q) || quant_is_stored(q) || quant_is_transposed(q))
             return false;
         if (method && method->type != JSON_NULL && !is_read(method)) {
             name_of(method, out, n);

@@ -6,7 +6,7 @@
 #include "base/buf.h"
 
 const struct format *const formats[N_FORMATS] = {
-    &format_mxfp4_split, &format_nvfp4_split, &format_mxfp8,   &format_packed,
+    &format_transposed, &format_mxfp4_split, &format_nvfp4_split, &format_mxfp8,   &format_packed,
     &format_affine,      &format_bf16,        &format_f16,     &format_f32,
     &format_q4_0,        &format_q4_1,        &format_q5_0,    &format_q5_1,
     &format_q8_0,        &format_iq4_nl,      &format_q2_k,    &format_q3_k,

@@ -16,6 +16,8 @@
 #include "kernel/kernel.h"
 
 struct format;
+struct st_tensor;
+struct transposed;
 struct weights;
 
 /* The passes that multiply a matrix by pairs of int8 activations: the first is
@@ -47,6 +49,12 @@ struct matrix {
     size_t group;     /* elements that share a scale; 0: floats */
     struct fp8 fp8;   /* of FP8 weights: their scales, without elements */
     size_t each;      /* of FP8 weights: rows of one matrix of a stack */
+    const struct transposed *stored; /* of AWQ and GPTQ (transposed.h) */
+    size_t first; /* of these: the row of the tensors that is row 0 */
+    const uint32_t *order; /* column i holds the weights of element order[i] of
+                              an activation: activations must be put into this
+                              order first. Matrices with equal orders share the
+                              array. NULL: the same order */
     bool paired;       /* products are faster if groups of int8 activations are
                          paired (struct q8) */
     bool f32_only;    /* multiplies in f32 in every mode: a router, or the gate
@@ -132,13 +140,17 @@ struct format {
     int (*bind)(struct weights *w, struct matrix *out, const char *name,
                 const struct matrix_shape *shape, bool *found,
                 struct qwick_err *e);
+    /* Replace *m by a copy in memory that products take, in the format affine.
+       The weights own it. NULL: products take the matrix as it is stored.
+       Otherwise the operations are no more than to_f32. */
+    int (*repack)(struct weights *w, struct matrix *m, struct qwick_err *e);
 };
 
 /* The formats, in the order in which they are asked to bind a tensor. */
 extern const struct format *const formats[];
-enum { N_FORMATS = 32 };
+enum { N_FORMATS = 33 };
 extern const struct format format_affine, format_mxfp4_split, format_packed,
-    format_nvfp4_split, format_mxfp8;
+    format_nvfp4_split, format_mxfp8, format_transposed;
 extern const struct format format_f32, format_f16, format_bf16, format_fp8;
 extern const struct format format_q4_0, format_q4_1, format_q5_0, format_q5_1,
     format_q8_0, format_iq4_nl, format_q2_k, format_q3_k, format_q4_k,

@@ -394,6 +394,8 @@ int model_open(struct model *m, const struct checkpoint *ck,
         return -1;
     w->quant = &c->quant;
     w->sizes_only = m->sizes_only;
+    w->repacks = true;
+    w->pool = m->pool;
     m->layers = calloc(c->n_layers, sizeof *m->layers);
     if (!m->layers)
         return err_oom(e, c->n_layers * sizeof *m->layers);

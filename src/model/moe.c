@@ -264,15 +264,19 @@ static void weigh_shared(const struct worker *w, const struct experts *x,
         weight[t] = 1 / (1 + expf(-weight[t]));
 }
 
-/* The types of both. A product whose int8 groups differ from a's reads f32, as
- * in pass_act_types. */
+/* The types of both. A product whose int8 groups or order differ from a's reads
+ * f32, as in pass_act_types. */
 static struct act_types act_types_of_both(struct act_types a,
                                           struct act_types b)
 {
+    const unsigned f32 = 1u << ACT_F32;
     if (a.group && b.group && a.group != b.group) {
         b.set &= ~(1u << ACT_I8);
-        b.set |= 1u << ACT_F32;
+        b.set |= f32;
     }
+    if (a.set & ~f32 && b.set & ~f32 && a.order != b.order)
+        b.set = f32;
+    a.order = a.set & ~f32 ? a.order : b.order;
     a.set |= b.set;
     a.paired = (a.paired || !a.group) && (b.paired || !b.group);
     a.group = a.group ? a.group : b.group;
@@ -519,9 +523,13 @@ void pass_ahead_experts(struct worker *w, const struct experts *x, size_t n)
 /* The types of the normalised tokens that the experts read. */
 static struct act_types expert_act_types(const struct mixture *m)
 {
+    const struct worker *w = &m->w;
     const struct matrix *const gated[] = {&m->x->gate[0], &m->x->up[0]};
-    struct act_types need = {.set = 1u << ACT_F32};
-    return m->pairs ? need : pass_act_types(&m->pass, gated, 2, m->rows);
+    const struct act_types f32 = {.set = 1u << ACT_F32};
+    struct act_types need = pass_act_types(&m->pass, gated, 2, m->rows);
+    if (w->p->m->weights.n_orders) /* each expert may have its own */
+        need.set |= f32.set;
+    return m->pairs ? f32 : need;
 }
 
 static struct act_types shared_act_types(const struct worker *w,

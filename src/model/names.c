@@ -482,7 +482,8 @@ bool names_expand(char *out, const struct names *names, const char *prefix,
 
 size_t names_module(const char *name)
 {
-    static const char *const tails[] = {".weight", NAMES_BLOCKS, NAMES_PACKED};
+    static const char *const tails[] = {".weight", NAMES_BLOCKS, NAMES_PACKED,
+                                        NAMES_QWEIGHT};
     size_t n = strlen(name);
     for (size_t i = 0; i < sizeof tails / sizeof *tails; i++) {
         size_t tail = strlen(tails[i]);

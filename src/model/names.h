@@ -167,8 +167,12 @@ struct naming {
  * ".weight". */
 #define NAMES_PACKED ".weight_packed"
 
-/* Return the length of a tensor's name without ".weight", NAMES_BLOCKS or
- * NAMES_PACKED at its end. */
+/* The name of the codes of a matrix in AWQ or GPTQ ends so, in place of
+ * ".weight". */
+#define NAMES_QWEIGHT ".qweight"
+
+/* Return the length of a tensor's name without ".weight" or one of the names
+ * above at its end. */
 size_t names_module(const char *name);
 
 /* Choose the first scheme that fits, and its first prefix whose embedding is in

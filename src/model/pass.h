@@ -64,6 +64,8 @@ struct worker {
 struct input {
     const float *f32;     /* [n, cols], rows scratch_ld(cols) apart */
     const uint16_t *bf16; /* [n, cols], rows gemm_bf16_ldx(cols) apart */
+    const uint32_t *order; /* of the elements of bf16 and q8 (matrix.order); f32
+                              has them as they come */
     struct q8 q8;         /* q is NULL when absent */
     size_t q8_rows;       /* rows of q8 for each token: 1, or 2 for pairs */
 };
@@ -146,13 +148,15 @@ enum act_type pass_act_type(const struct pass *p, const struct matrix *a,
  * int8. */
 struct act_types {
     unsigned set;
+    const uint32_t *order; /* of the elements in bf16 and int8 (matrix.order) */
     size_t group;
     bool paired; /* if all matrices read such groups */
     bool pairs8; /* int8 activations in pairs, if any matrix takes them */
 };
 
 /* Return the types that products of n activations with the matrices ws[0..n_ws)
- * read. A matrix whose group size differs from an earlier one's reads f32. */
+ * read. A matrix whose group size or order differs from an earlier one's reads
+ * f32. */
 struct act_types pass_act_types(const struct pass *p,
                                 const struct matrix *const *ws, size_t n_ws,
                                 size_t n);
@@ -224,8 +228,9 @@ enum act_type pass_act_type_read(const struct pass *p, const struct matrix *a,
                                  const struct input *x, size_t n);
 
 /* Return whether results can be rounded as they are computed, because the next
- * product, with the matrix `next`, reads them rounded. If so, *to gets the
- * buffer, x16 or x8, for the type that the product reads. */
+ * product, with the matrix `next`, reads them rounded, in the order in which
+ * they come. If so, *to gets the buffer, x16 or x8, for the type that the
+ * product reads. */
 bool pass_rounds(const struct pass *p, const struct matrix *next, size_t n,
                  uint16_t *x16, const struct q8 *x8, struct input *to);
 

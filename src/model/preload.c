@@ -86,5 +86,6 @@ int model_preload(struct model *m, const struct os_nodes *spread, int *why,
     }
     if (m->config.tied_head)
         m->head = m->embed;
+    weights_drop_copies(w);
     return 0;
 }

@@ -34,6 +34,12 @@ static bool takes_pairs8(const struct pass *p, const struct matrix *a)
     return p->pairs8 && a->pairs8 >= least;
 }
 
+/* Whether some activations are rounded. */
+static bool rounds(struct act_types f)
+{
+    return f.set & ~(1u << ACT_F32);
+}
+
 struct act_types pass_act_types(const struct pass *p,
                                 const struct matrix *const *ws, size_t n_ws,
                                 size_t n)
@@ -43,6 +49,10 @@ struct act_types pass_act_types(const struct pass *p,
         enum act_type act = pass_act_type(p, ws[i], n);
         if (act == ACT_I8 && need.group && ws[i]->group != need.group)
             act = ACT_F32;
+        if (rounds(need) && ws[i]->order != need.order)
+            act = ACT_F32;
+        if (act != ACT_F32)
+            need.order = ws[i]->order;
         if (act == ACT_I8) {
             need.paired = ws[i]->paired && (need.paired || !need.group);
             need.group = ws[i]->group;
@@ -62,6 +72,8 @@ enum act_type pass_act_type_read(const struct pass *p, const struct matrix *a,
                                  const struct input *x, size_t n)
 {
     enum act_type act = pass_act_type(p, a, n);
+    if (act != ACT_F32 && x->order != a->order)
+        return ACT_F32;
     return act == ACT_I8 && (!x->q8.q || x->q8.group != a->group) ? ACT_F32
                                                                   : act;
 }
@@ -104,22 +116,47 @@ void pass_round_q8(const struct kernels *k, const struct input *to, size_t t,
     }
 }
 
-/* One row of n, x f32 [cols], to the types needed. */
+/* Values [from, from + n) of one row of cols, to the types needed. */
+static void round_part(const struct kernels *k, const struct input *to,
+                       size_t t, size_t from, const float *x, size_t n,
+                       size_t cols)
+{
+    if (to->bf16)
+        k->from_f32[DT_BF16](
+            (uint16_t *)to->bf16 + t * gemm_bf16_ldx(cols) + from, x, n);
+    if (to->q8.q)
+        pass_round_q8(k, to, t, from, x, n, from + n == cols);
+}
+
+/* out[0..n) = the elements of x that columns [from, from + n) multiply. */
+static void put_in_order(float *out, const float *x, const uint32_t *order,
+                         size_t from, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = x[order[from + i]];
+}
+
+/* One row of n, x f32 [cols], to the types needed and in their order. */
 static void round_row(const struct kernels *k, const struct input *to, size_t t,
                       const float *x, size_t cols)
 {
-    if (to->bf16)
-        k->from_f32[DT_BF16]((uint16_t *)to->bf16 + t * gemm_bf16_ldx(cols), x,
-                             cols);
-    if (to->q8.q)
-        pass_round_q8(k, to, t, 0, x, cols, true);
+    float part[REST_COLS];
+    if (!to->order) {
+        round_part(k, to, t, 0, x, cols, cols);
+        return;
+    }
+    for (size_t i = 0, n; i < cols; i += n) {
+        n = cols - i < REST_COLS ? cols - i : REST_COLS;
+        put_in_order(part, x, to->order, i, n);
+        round_part(k, to, t, i, part, n, cols);
+    }
 }
 
 /* The buffers of the types that are needed. */
 static struct input choose(struct act_types need, const float *f32,
                            const uint16_t *bf16, const struct q8 *q8)
 {
-    struct input in = {.q8_rows = need.pairs8 ? 2 : 1};
+    struct input in = {.q8_rows = need.pairs8 ? 2 : 1, .order = need.order};
     if (has_act_type(need, ACT_F32))
         in.f32 = f32;
     if (has_act_type(need, ACT_BF16))
@@ -224,6 +261,25 @@ static void multiply_panels(const struct worker *w, const struct row_product *p,
     }
 }
 
+/* By skinny kernels on copies of a few rows at a time, in the order of the
+ * matrix's columns. */
+static void multiply_in_order(const struct worker *w,
+                              const struct row_product *p, const float *x)
+{
+    size_t ldx = scratch_ld(p->w->cols), n;
+    for (size_t t = 0; t < p->n; t += n) {
+        struct row_product part = *p;
+        n = p->n - t < SCRATCH_ORDERED_TOKENS ? p->n - t
+                                              : SCRATCH_ORDERED_TOKENS;
+        for (size_t i = 0; i < n; i++)
+            put_in_order(w->own->ordered + i * ldx, x + (t + i) * ldx,
+                         p->w->order, 0, p->w->cols);
+        part.n = n;
+        part.y = p->y + t * p->ldy;
+        p->w->ops->mul_f32(w->k, &part, w->own->ordered, ldx);
+    }
+}
+
 /* Whether products of n rows with this matrix in f32 are done by pairs. */
 static bool by_pairs(const struct pass *p, const struct matrix *a, size_t n)
 {
@@ -275,7 +331,9 @@ static void multiply_f32(const struct worker *w, const struct row_product *p,
 {
     const struct format_ops *ops = p->w->ops;
     size_t ldx = scratch_ld(p->w->cols);
-    if (by_pairs(w->p, p->w, p->n))
+    if (p->w->order)
+        multiply_in_order(w, p, x);
+    else if (by_pairs(w->p, p->w, p->n))
         multiply_pairs(w, p, x);
     else if (!in_gemm_f32(w->p, p->n))
         ops->mul_f32(w->k, p, x, ldx);
@@ -451,7 +509,7 @@ bool pass_rounds(const struct pass *p, const struct matrix *next, size_t n,
 {
     struct act_types need = pass_act_types(p, &next, 1, n);
     *to = choose(need, NULL, x16, x8);
-    return !has_act_type(need, ACT_F32);
+    return !has_act_type(need, ACT_F32) && !need.order;
 }
 
 /* Whether rows[0..n) follow each other. */
@@ -466,7 +524,7 @@ static bool consecutive(const uint32_t *rows, size_t n)
 /* x with only the rows from t on. */
 static struct input input_from(const struct input *x, size_t t, size_t cols)
 {
-    struct input in = {.q8_rows = x->q8_rows};
+    struct input in = {.q8_rows = x->q8_rows, .order = x->order};
     if (x->f32)
         in.f32 = x->f32 + t * scratch_ld(cols);
     if (x->bf16)
@@ -496,6 +554,7 @@ struct input pass_gather(const struct worker *w, const struct input *x,
         return input_from(x, rows[0], cols);
     struct input in = {.f32 = x->f32 ? own->rows : NULL,
                        .bf16 = x->bf16 ? own->rows16 : NULL,
+                       .order = x->order,
                        .q8_rows = x->q8_rows};
     if (x->q8.q) { /* rows as far apart as x's */
         in.q8 = own->rows8;

@@ -209,6 +209,8 @@ static int read_object(struct quant *q, const struct section *config,
     if (quant_is_fp8(s.v) ? quant_read_fp8(q, &s, e)
         : quant_is_stored(s.v)
             ? quant_read_stored(q, &s, e)
+        : quant_is_transposed(s.v)
+            ? quant_read_transposed(q, &s, e)
             : read_params(&q->all, &s, e) || read_overrides(q, &s, e)) {
         quant_free(q);
         return -1;
@@ -272,7 +274,7 @@ static int agree(const struct quant *a, const struct quant *b,
 
 static bool has_other_system(const struct quant *q)
 {
-    return q->fp8 || q->stored.groups;
+    return q->fp8 || q->stored.groups || q->transposed.form != TRANSPOSED_NONE;
 }
 
 /* Only one object can describe weights of other systems than MLX. */

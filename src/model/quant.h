@@ -1,5 +1,6 @@
 /* The parameters of quantized weights in config.json: MLX's formats, FP8
- * (quant_fp8.c), and compressed-tensors and ModelOpt (quant_stored.h).
+ * (quant_fp8.c), compressed-tensors and ModelOpt (quant_stored.h), and AWQ and
+ * GPTQ (quant_transposed.c).
  *
  *     "quantization": {"group_size": 64, "bits": 4, "mode": "affine",
  *         "model.layers.0.mlp.gate_proj": {"group_size": 32, "bits": 8},
@@ -20,6 +21,19 @@
 #include "base/err.h"
 #include "model/quant_stored.h"
 #include "model/section.h"
+
+enum transposed_form { TRANSPOSED_NONE, TRANSPOSED_AWQ, TRANSPOSED_GPTQ };
+
+/* Weights that are stored transposed (format_transposed.c). All quantized
+ * modules have the same parameters. */
+struct quant_transposed {
+    enum transposed_form form;
+    int bits;
+    size_t group;   /* columns that share a scale; 0: all of a row */
+    bool symmetric; /* zero points may be missing: they are in the middle */
+    bool any_order; /* the columns of a group need not follow each other */
+    int zero_plus;  /* added to stored zero points */
+};
 
 enum quant_mode { QUANT_AFFINE, QUANT_MXFP4, QUANT_MXFP8, QUANT_NVFP4 };
 
@@ -45,6 +59,7 @@ struct quant {
     bool fp8;        /* matrices may be FP8; then all.bits is 0 */
     struct quant_stored stored;    /* compressed-tensors' and ModelOpt's; then
                                       all.bits is 0 */
+    struct quant_transposed transposed; /* AWQ or GPTQ; then all.bits is 0 */
     size_t block_rows, block_cols; /* of FP8: that share a scale; 0: a scale is
                                       a row's or a matrix's */
 };
@@ -62,6 +77,13 @@ bool quant_is_fp8(const struct json_value *v);
 /* Read such an object into q->fp8, block_rows and block_cols. */
 int quant_read_fp8(struct quant *q, const struct section *s,
                    struct qwick_err *e);
+
+/* Whether the value of "quantization_config" is about AWQ or GPTQ. */
+bool quant_is_transposed(const struct json_value *v);
+
+/* Read such an object into q->transposed. */
+int quant_read_transposed(struct quant *q, const struct section *s,
+                          struct qwick_err *e);
 
 /* The parameters of a module by its full name in the checkpoint. */
 struct quant_params quant_find(const struct quant *q, const char *module);

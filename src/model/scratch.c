@@ -278,6 +278,8 @@ static void layout_threads(struct layout *l, struct scratch *s,
         t->pairs = halves(l, 2 * pairs, widest);
         t->pairs_y =
             floats(l, any ? max_size(widest, SCRATCH_PAIRS_FLOATS) : 0, 1);
+        t->ordered = floats(l, m->weights.n_orders ? SCRATCH_ORDERED_TOKENS : 0,
+                            scratch_ld(max_size(widest, z.expert_ff)));
         t->panel = floats(l, m->exact ? 0 : z.panel, 1);
         t->work = floats(l, KERNEL_WORK + KERNEL_BLOCKS_WORK, 1);
         t->attn = floats(l, z.attn, 1);

@@ -35,6 +35,9 @@
  * cache until it has added both halves. */
 #define SCRATCH_PAIRS_FLOATS (64u * 512)
 
+/* Rows of activations that a thread puts into another order at a time. */
+#define SCRATCH_ORDERED_TOKENS 8
+
 /* Rows of activations that a thread gathers at a time: enough for all tokens of
  * an expert in a pass of the default length. */
 #define SCRATCH_GATHER_ROWS 512
@@ -91,6 +94,8 @@ struct thread_scratch {
     float *xn;      /* [SCRATCH_PRIVATE_TOKENS, d_model] normalised */
     uint16_t *xn16; /* the same, rows gemm_bf16_ldx apart */
     struct q8 x8;   /* [SCRATCH_PRIVATE_TOKENS, widest input] */
+    float *ordered; /* [SCRATCH_ORDERED_TOKENS, longest row] activations in the
+                       order of a matrix's columns */
     float *panel;   /* [panel_rows, longest row] weights as f32 */
     float *work;    /* [KERNEL_WORK + KERNEL_BLOCKS_WORK] */
     float *attn;    /* work memory of attn_block for a tile */

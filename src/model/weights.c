@@ -21,14 +21,37 @@ int weights_open(struct weights *w, const struct st_set *set, const char *path,
                               : err_oom(e, st_count(set) * sizeof *w->refs);
 }
 
+size_t weights_copied_bytes(const struct weights *w)
+{
+    size_t sum = 0;
+    for (size_t i = 0; i < w->n_copies; i++)
+        sum += w->copies[i].n_bytes;
+    return sum;
+}
+
+void weights_drop_copies(struct weights *w)
+{
+    for (size_t i = 0; i < w->n_copies; i++)
+        free(w->copies[i].data);
+    free(w->copies);
+    w->copies = NULL;
+    w->n_copies = w->cap_copies = 0;
+}
+
 void weights_close(struct weights *w)
 {
     for (size_t i = 0; i < w->n_vectors; i++)
         free(w->vectors[i]);
+    weights_drop_copies(w);
+    for (size_t i = 0; i < w->n_orders; i++)
+        free(w->orders[i].columns);
+    free(w->orders);
     free(w->vectors);
     free(w->matrices);
     free(w->used);
     free(w->refs);
+    w->orders = NULL;
+    w->n_orders = 0;
     w->vectors = NULL;
     w->matrices = NULL;
     w->used = NULL;
@@ -102,11 +125,12 @@ void weights_use(struct weights *w, const struct st_tensor *t, size_t n_params,
     w->n_table_params += w->binds_table ? n_params : 0;
 }
 
-/* Whether the checkpoint has the tensor, or its numbers in MXFP4 or in a form
- * of compressed-tensors, whose name it then becomes. */
+/* Whether the checkpoint has the tensor, or its numbers in MXFP4, in a form of
+ * compressed-tensors, or in AWQ or GPTQ, whose name it then becomes. */
 static bool has_tensor(const struct weights *w, char name[NAMES_BYTES])
 {
-    static const char *const tails[] = {NAMES_BLOCKS, NAMES_PACKED};
+    static const char *const tails[] = {NAMES_BLOCKS, NAMES_PACKED,
+                                        NAMES_QWEIGHT};
     char other[NAMES_BYTES];
     if (st_find(w->set, name))
         return true;
@@ -133,6 +157,14 @@ static bool find_name(const struct weights *w, struct weight_ref ref, char *out)
     return false;
 }
 
+void weights_use_copy(struct weights *w, const struct st_tensor *t)
+{
+    enum weight_use *use = &w->used[t - st_at(w->set, 0)];
+    if (*use == WEIGHT_READ)
+        w->n_bytes -= t->n_bytes;
+    *use = WEIGHT_COPIED;
+}
+
 bool weights_has(const struct weights *w, struct weight_ref ref)
 {
     char name[NAMES_BYTES];
@@ -154,6 +186,20 @@ static void set_ref(struct weights *w, const char *name, struct weight_ref ref)
         w->refs[t - st_at(w->set, 0)] = ref;
 }
 
+/* Replace a matrix by a copy that products take. */
+static int repack(struct weights *w, struct matrix *m, struct qwick_err *e)
+{
+    if (m->format->repack(w, m, e))
+        return -1;
+    size_t i = 0;
+    while (formats[i] != &format_affine)
+        i++;
+    m->format = formats[i];
+    m->ops = &w->ops[i];
+    w->n_bytes += matrix_bytes(m);
+    return 0;
+}
+
 int weights_named(struct weights *w, struct matrix *out, const char *name,
                   const struct matrix_shape *shape, bool *found,
                   struct qwick_err *e)
@@ -168,7 +214,16 @@ int weights_named(struct weights *w, struct matrix *out, const char *name,
             out->ops = &w->ops[i];
         }
     }
-    return 0;
+    bool stored = !w->repacks || w->binds_table;
+    return *found && !stored && out->format->repack ? repack(w, out, e) : 0;
+}
+
+/* Whether rows of a weight are read or multiplied by themselves, beside the
+ * products that put activations into the order of its columns. */
+static bool takes_no_order(enum weight_id id)
+{
+    return id == WEIGHT_EMBED || id == WEIGHT_HEAD || id == WEIGHT_CLASSES ||
+           id == WEIGHT_ROUTER || id == WEIGHT_SHARED_GATE;
 }
 
 static int bind(struct weights *w, struct matrix *out,
@@ -182,7 +237,13 @@ static int bind(struct weights *w, struct matrix *out,
         return -1;
     if (found) {
         set_ref(w, name, ref);
-        return 0;
+        return out->order && takes_no_order(ref.id)
+                   ? err_set(e, QWICK_ERR_MODEL,
+                             "%s: tensor %s: its g_idx has another order of "
+                             "columns than the matrix, which is not supported "
+                             "for this weight",
+                             w->path, name)
+                   : 0;
     }
     /* Missing, of another shape, or of a type that no format has. */
     const struct st_tensor *t = weights_find(w, name, shape, "", e);
@@ -265,6 +326,38 @@ void *weights_block(struct weights *w, size_t n_bytes, struct qwick_err *e)
     else
         err_oom(e, n_bytes);
     return block;
+}
+
+unsigned char *weights_copy(struct weights *w, size_t n_bytes,
+                            struct qwick_err *e)
+{
+    enum { LINE = 64 };
+    if (ARRAY_RESERVE(w->copies, w->cap_copies, w->n_copies + 1, e))
+        return NULL;
+    void *p = aligned_alloc(LINE, (n_bytes / LINE + 1) * LINE);
+    if (!p) {
+        err_oom(e, n_bytes);
+        return NULL;
+    }
+    w->copies[w->n_copies++] = (struct weight_copy){p, n_bytes};
+    return p;
+}
+
+const uint32_t *weights_order(struct weights *w, uint32_t *order, size_t n,
+                              struct qwick_err *e)
+{
+    for (size_t i = 0; i < w->n_orders; i++)
+        if (w->orders[i].n == n &&
+            memcmp(w->orders[i].columns, order, n * sizeof *order) == 0) {
+            free(order);
+            return w->orders[i].columns;
+        }
+    if (ARRAY_RESERVE(w->orders, w->cap_orders, w->n_orders + 1, e)) {
+        free(order);
+        return NULL;
+    }
+    w->orders[w->n_orders++] = (struct matrix_order){order, n};
+    return order;
 }
 
 /* out [rows, cols] = the transpose of in [cols, rows], `size` bytes an element;
@@ -457,7 +550,8 @@ const char *weights_storage(struct weights *w, const struct matrix *m)
     if (!at)
         return dtype_name(m->dtype);
     size_t group = w->quant->stored.groups ? w->quant->stored.groups->group
-                                           : w->quant->all.group;
+                   : w->quant->transposed.form ? w->quant->transposed.group
+                                               : w->quant->all.group;
     if (group)
         snprintf(w->storage + at, sizeof w->storage - at, "-bit (group %zu)",
                  group);

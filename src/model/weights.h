@@ -17,8 +17,23 @@
 enum weight_use {
     WEIGHT_UNUSED,
     WEIGHT_READ,
-    WEIGHT_TABLE /* weights_table */
+    WEIGHT_TABLE, /* weights_table */
+    WEIGHT_COPIED /* never again: they read a copy in memory */
 };
+
+/* Memory with a repacked matrix. */
+struct weight_copy {
+    void *data;
+    size_t n_bytes;
+};
+
+/* An order of columns, see matrix.order. */
+struct matrix_order {
+    uint32_t *columns; /* [n] owned */
+    size_t n;
+};
+
+struct par_pool;
 
 struct weights {
     const struct st_set *set;
@@ -28,6 +43,9 @@ struct weights {
                                   The caller sets it after weights_open */
     bool sizes_only; /* read no values: vectors are zeros. The caller sets it
                         after weights_open */
+    bool repacks; /* formats that products do not take are repacked. The caller
+                     sets this and the pool after weights_open */
+    struct par_pool *pool;            /* borrowed; NULL: one thread */
     struct format_ops ops[N_FORMATS]; /* of formats[i], for the kernels */
     /* sums over the weights that were asked for */
     size_t n_params;          /* logical: rows * cols, packed or not */
@@ -43,6 +61,11 @@ struct weights {
     struct matrix **matrices;
     float **vectors; /* owned; also the copies of transposed stacks */
     size_t n_matrices, cap_matrices, n_vectors, cap_vectors;
+    struct weight_copy *copies; /* of repacked matrices */
+    size_t n_copies, cap_copies;
+    struct matrix_order *orders; /* of matrix.order */
+    size_t n_orders, cap_orders;
+    double repack_ms; /* time that repacking took */
     char storage[96]; /* weights_storage's */
 };
 
@@ -53,6 +76,12 @@ int weights_open(struct weights *w, const struct st_set *set, const char *path,
                  const struct names *const *schemes, const struct kernels *k,
                  bool exact, struct qwick_err *e);
 void weights_close(struct weights *w);
+
+/* Return the bytes of all copies of repacked matrices. */
+size_t weights_copied_bytes(const struct weights *w);
+
+/* Free the copies of repacked matrices, once there are others. */
+void weights_drop_copies(struct weights *w);
 
 /* Whether the checkpoint has this weight, in any format. */
 bool weights_has(const struct weights *w, struct weight_ref ref);
@@ -159,6 +188,20 @@ int weights_need_float(const struct weights *w, const struct st_tensor *t,
  * it, of `bits` bits each (0: floats). */
 void weights_use(struct weights *w, const struct st_tensor *t, size_t n_params,
                  int bits);
+
+/* Count a tensor of which passes read a copy, in place of the tensor. */
+void weights_use_copy(struct weights *w, const struct st_tensor *t);
+
+/* Make n_bytes of memory for a repacked matrix, aligned to cache lines and not
+ * set. The weights own it. NULL with *e set on failure. */
+unsigned char *weights_copy(struct weights *w, size_t n_bytes,
+                            struct qwick_err *e);
+
+/* Return an array that equals order [n] and stays until weights_close, one for
+ * all that are equal. The weights own order from now on. NULL with *e set on
+ * failure. */
+const uint32_t *weights_order(struct weights *w, uint32_t *order, size_t n,
+                              struct qwick_err *e);
 
 /* Make memory of n_bytes zeros, which the weights own. NULL with *e set on
  * failure. */

@@ -13,7 +13,9 @@
 #include "kernel/blocks.h"
 #include "model/blocks_fit.h"
 
-static const enum dtype types[] = {DT_Q8_0, DT_Q4_0, DT_Q5_0, DT_Q4_K, DT_Q6_K};
+static const enum dtype types[] = {DT_Q8_0,   DT_Q4_0, DT_Q5_0, DT_Q5_1,
+                                   DT_IQ4_NL, DT_Q2_K, DT_Q3_K, DT_Q4_K,
+                                   DT_Q5_K,   DT_Q6_K};
 enum { N_TYPES = sizeof types / sizeof *types, N = 8 * SUPER };
 
 static const struct kernels *k;
@@ -82,8 +84,9 @@ static void no_worse_than_llama(void **state)
     static const struct {
         const char *name;
         double most;
-    } files[] = {
-        {"Q4_0", 0.95}, {"Q5_0", 0.95}, {"Q4_K_S", 0.993}, {"Q6_K", 0.97}};
+    } files[] = {{"Q4_0", 0.95},    {"Q5_0", 0.95},   {"Q5_1", 0.93},
+                 {"IQ4_NL", 0.98},  {"Q2_K", 0.9},    {"Q3_K_S", 0.96},
+                 {"Q4_K_S", 0.993}, {"Q5_K_S", 0.97}, {"Q6_K", 0.97}};
     struct gguf *src, *want;
     assert_int_equal(
         gguf_open(&src, "tests/golden/gguf/tiny-dense-F16.gguf", NULL), 0);
@@ -144,9 +147,15 @@ static void q8_0_is_the_reference(void **state)
     free(x);
 }
 
-/* Values that a type can hold. Blocks of 32 keep them: the search finds their
- * scale again. A superblock's search may end at another d, so there the bound
- * is that rounding again changes less than rounding did. */
+/* The search of a type with one scale of evenly spaced codes finds the scale of
+ * values that the type holds. */
+static bool keeps(enum dtype type)
+{
+    return type == DT_Q8_0 || type == DT_Q4_0 || type == DT_Q5_0;
+}
+
+/* Values that a type can hold. Other searches may end at another d or m, so
+ * there the bound is that rounding again changes less than rounding did. */
 static void values_of_blocks_are_kept(void **state)
 {
     for (size_t i = 0; i < N_TYPES; i++) {
@@ -160,7 +169,7 @@ static void values_of_blocks_are_kept(void **state)
                dtype_name(types[i]), error, more);
         if (types[i] == DT_Q8_0) /* d is exact here */
             assert_memory_equal(blocks, again, block_bytes(types[i], N));
-        assert_true(dtype_block(types[i]) == 32 ? more == 0 : more < error);
+        assert_true(keeps(types[i]) ? more == 0 : more < error);
         free(twice);
         free(once);
         free(x);
@@ -186,7 +195,12 @@ static void zeros_stay_zeros(void **state)
  * cover. A scale of six or eight bits and an f16 d add at most as much. */
 static void odd_distributions(void **state)
 {
-    static const int levels[] = {255, 15, 31, 15, 63};
+    static const struct {
+        int steps; /* of the range; of IQ4_NL: as of the widest step */
+        bool mins;
+    } forms[] = {{255, false}, {15, false}, {31, false}, {31, true},
+                 {10, false},  {3, true},   {7, false},  {15, true},
+                 {31, true},   {63, false}};
     float *x = floats(SUPER);
     for (size_t i = 0; i < N_TYPES; i++)
         for (int kind = 0; kind < 5; kind++) {
@@ -206,10 +220,9 @@ static void odd_distributions(void **state)
             }
             float *got = round_trip(types[i], x, SUPER, blocks);
             /* without mins the codes reach as far to the other side */
-            float range =
-                types[i] == DT_Q4_K ? high - low : 2 * fmaxf(high, -low);
+            float range = forms[i].mins ? high - low : 2 * fmaxf(high, -low);
             for (size_t j = 0; j < SUPER; j++)
-                if (!(fabsf(got[j] - x[j]) <= range / (float)levels[i]))
+                if (!(fabsf(got[j] - x[j]) <= range / (float)forms[i].steps))
                     fail_msg("%s, kind %d: %g becomes %g", dtype_name(types[i]),
                              kind, (double)x[j], (double)got[j]);
             free(got);
@@ -224,7 +237,8 @@ static void huge_and_tiny_values(void **state)
     for (size_t i = 0; i < N_TYPES; i++) {
         unsigned char blocks[2 * SUPER];
         size_t bad = 0;
-        fill(x, SUPER, 2e5f, 3 + i);
+        /* m of Q5_1 is as large as the values */
+        fill(x, SUPER, types[i] == DT_Q5_1 ? 3e4f : 2e5f, 3 + i);
         free(round_trip(types[i], x, SUPER, blocks));
         fill(x, SUPER, FLT_MIN, 3 + i); /* many are subnormal */
         float *got = round_trip(types[i], x, SUPER, blocks);

@@ -74,9 +74,11 @@ static const struct {
                {"qwen2moe-step", "S"},
                {"qwen2moe-top3", "SMG"},
                {"qwen2vl", "SMG"},
+               {"qwen3-awq", "S"},
                {"qwen3-fp8-block", "S"},
                {"qwen3-fp8-row", "S"},
                {"qwen3-fp8-tensor", "S"},
+               {"qwen3-gptq-act", "S"},
                {"qwen3-mxfp8", "S"},
                {"qwen3-nvfp4", "S"},
                {"qwen3-nvfp4-mlx", "S"},
@@ -124,17 +126,6 @@ static void nothing_is_wrong(void)
 
 /* ---- the table ----------------------------------------------------------- */
 
-/* Whether activations are int8. With FP8 weights they are not. */
-static bool is_quantized(const char *file)
-{
-    static const char *const forms[] = {"mlx",   "mxfp4", "nvfp4",
-                                        "w4a16", "w8a16", "w8a8"};
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        if (strstr(file, forms[i]))
-            return true;
-    return false;
-}
-
 /* Add a golden if its file opens. The results of NAME.gguf are in
  * NAME/expected.safetensors or NAME.expected.safetensors. */
 static void add_cell(const char *dir, const char *file, bool known)
@@ -146,7 +137,7 @@ static void add_cell(const char *dir, const char *file, bool known)
     struct qwick_err e;
     const char *gguf = strstr(file, ".gguf");
     int len = (int)(gguf ? gguf - file : (long)strlen(file)), rc = -1;
-    *c = (struct cell){.quantized = is_quantized(file)};
+    *c = (struct cell){0};
     snprintf(c->file, sizeof c->file, "%s", file);
     for (int i = 0; i < 2 && rc; i++) {
         char path[256];
@@ -159,6 +150,7 @@ static void add_cell(const char *dir, const char *file, bool known)
         return;
     snprintf(c->g.dir, sizeof c->g.dir, "%s/%s", dir, file);
     if (!try_open(&eng, &e, .model = c->g.dir, .threads = 1)) {
+        c->quantized = eng->model.any_quantized;
         qwick_engine_close(eng);
         assert_true(++n_cells < MAX_CELLS);
         return;

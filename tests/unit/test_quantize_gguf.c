@@ -69,12 +69,13 @@ static void check_tensor(const struct st_tensor *t, const struct st_set *src,
  * other types have no larger error. */
 static void demo_against_llama(void **state)
 {
-    static const char *const types[] = {"Q8_0", "Q4_K_M"};
+    static const char *const types[] = {"Q8_0",   "Q5_K_M", "Q4_K_M",
+                                        "IQ4_NL", "Q3_K_M", "Q2_K"};
     struct checkpoint *ck;
     struct st_set *src;
     assert_int_equal(checkpoint_open(&ck, NULL, NULL), 0);
     assert_int_equal(st_open(&src, ck, NULL), 0);
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         write_gguf(NULL, types[i]);
         struct gguf *g = must_open();
         FILE *f = fopen("tests/golden/gguf/demo.txt", "r");
@@ -167,9 +168,9 @@ static void write_dequantized(const char *config)
     gguf_close(g);
 }
 
-/* With --exact, the logits equal those of the dequantized weights. demo has
- * Q4_K and Q6_K. The rows of head128 are not multiples of 256, so they become
- * Q5_0 and Q8_0. */
+/* With --exact, the logits equal those of the dequantized weights. Rows of demo
+ * fit superblocks. Those of head128 do not, so they become Q5_0, Q5_1, Q4_0 and
+ * Q8_0. */
 static void quantized_as_dequantized(void **state)
 {
     static const struct {
@@ -180,6 +181,14 @@ static void quantized_as_dequantized(void **state)
          "Q4_K_M"},
         {MODELS "head128-untied-bf16", MODELS "head128-untied-bf16/config.json",
          "Q4_0"},
+        {NULL, "models/demo/config.json", "Q5_K_M"},
+        {NULL, "models/demo/config.json", "Q3_K_M"},
+        {NULL, "models/demo/config.json", "Q2_K"},
+        {NULL, "models/demo/config.json", "IQ4_NL"},
+        {MODELS "head128-untied-bf16", MODELS "head128-untied-bf16/config.json",
+         "Q5_K_M"},
+        {MODELS "head128-untied-bf16", MODELS "head128-untied-bf16/config.json",
+         "Q2_K"},
     };
     static const int32_t ids[] = {5, 17, 300, 1, 44, 44, 2, 250};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

@@ -100,7 +100,7 @@ OPTION(NUMBER, seconds, "seconds", V_SELFTEST, .arg = "N", BETWEEN(0, 1000000),
        .help = "cut the checks that have not ended after N seconds; 0: no "
                "limit")
 OPTION(CHOICE, type, "type", V_QUANTIZE, .arg = "NAME",
-       .choices = "Q8_0|Q6_K|Q4_K_M|Q4_0|BF16|F16|MXFP4",
+       .choices = "Q8_0|Q6_K|Q5_K_M|Q4_K_M|Q4_0|IQ4_NL|Q3_K_M|Q2_K|BF16|F16|MXFP4",
        .def = "Q4_K_M, or MXFP4 if the source has weights in it",
        .help = "which types the matrices of a GGUF file get")
 OPTION(CHOICE, bits, "bits", V_QUANTIZE, .arg = "N", .choices = "2|3|4|5|6|8",

@@ -70,29 +70,42 @@ static double measure_sweep(const struct qwick_engine *eng,
     return fmax(rates[0][n / 2], rates[1][n / 2]);
 }
 
+/* Memory that passes read. */
+struct extent {
+    const unsigned char *data;
+    size_t n_bytes;
+};
+
 static int by_address(const void *a, const void *b)
 {
-    const struct st_tensor *const *x = a, *const *y = b;
-    return (*x)->data < (*y)->data ? -1 : (*x)->data > (*y)->data;
+    const struct extent *x = a, *y = b;
+    return x->data < y->data ? -1 : x->data > y->data;
 }
 
-/* Sweep over the mapped tensors that the model uses. */
+/* Sweep over the mapped tensors that the model uses, and over the copies of
+ * repacked ones. */
 static int sweep_weights(const struct qwick_engine *eng, double ms,
                          double *rate, struct qwick_err *e)
 {
-    size_t n = st_count(eng->weights), m = 0;
-    const struct st_tensor **used = malloc(n * sizeof *used);
+    const struct weights *w = &eng->model.weights;
+    size_t n = st_count(eng->weights) + w->n_copies, m = 0;
+    struct extent *used = malloc(n * sizeof *used);
     const unsigned char **parts = malloc(n * sizeof *parts);
     size_t *sizes = malloc(n * sizeof *sizes);
     bool ok = used && parts && sizes;
     if (ok) {
-        for (size_t i = 0; i < n; i++)
-            if (eng->model.weights.used[i] == WEIGHT_READ)
-                used[m++] = st_at(eng->weights, i);
+        for (size_t i = 0; i < st_count(eng->weights); i++) {
+            const struct st_tensor *t = st_at(eng->weights, i);
+            if (w->used[i] == WEIGHT_READ)
+                used[m++] = (struct extent){t->data, t->n_bytes};
+        }
+        for (size_t i = 0; i < w->n_copies; i++)
+            used[m++] =
+                (struct extent){w->copies[i].data, w->copies[i].n_bytes};
         qsort(used, m, sizeof *used, by_address);
         for (size_t i = 0; i < m; i++) {
-            parts[i] = used[i]->data;
-            sizes[i] = used[i]->n_bytes;
+            parts[i] = used[i].data;
+            sizes[i] = used[i].n_bytes;
         }
         *rate = measure_sweep(eng, parts, sizes, m, ms);
     }

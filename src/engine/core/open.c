@@ -328,6 +328,20 @@ static void note_unused(struct qwick_engine *eng)
                     first->name, n > 1 ? ", ..." : "");
 }
 
+/* The file has been read, and most of it is not read again. */
+static void note_repacked(struct qwick_engine *eng)
+{
+    const struct weights *w = &eng->model.weights;
+    if (!w->n_copies)
+        return;
+    eng->read_first = false;
+    engine_note(
+        eng,
+        "%s: repacking the weights took %.1f s; `qwick quantize` writes "
+        "them once in MLX's format, which needs no repacking",
+        checkpoint_dir(eng->ck), w->repack_ms / 1e3);
+}
+
 static int open_weights(struct qwick_engine *eng,
                         const struct qwick_engine_options *o,
                         struct qwick_err *e)
@@ -346,6 +360,7 @@ static int open_weights(struct qwick_engine *eng,
         return -1;
     if (table && all_read(eng))
         first_pass_expect(eng);
+    note_repacked(eng);
     first_pass_leave_tables(eng);
     if (check_memory(eng, o->preload, e))
         return -1;

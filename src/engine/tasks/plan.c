@@ -61,6 +61,7 @@ static void set_weights(struct qwick_plan *p, const struct qwick_engine *eng)
             p->resident_known = false;
         p->resident_bytes += bytes;
     }
+    p->resident_bytes += weights_copied_bytes(&eng->model.weights);
 }
 
 static int set_memory(struct qwick_plan *p, struct qwick_engine *eng,
