@@ -457,6 +457,41 @@ kv['qwen3.attention.sliding_window_pattern'] = [4, 3]" "$T/demo.gguf"
     q -m "$T/bad.gguf" --prompt-ids $IDS -n 2 >"$T/out"
 }
 
+@test "WordPiece: tokens and ids as in tokenizer.json" {
+    K=tokenizer.ggml w=tests/golden/wordpiece/tokenizer.json
+    wordpiece="import json
+t = json.load(open('$w'))
+by_id = [k for k, v in sorted(t['model']['vocab'].items(), key=lambda p: p[1])]
+tokens = [k if k[0] == '[' and k[-1] == ']' and len(k) > 2
+          else k[2:] if k[:2] == '##' and len(k) > 2 else '\\u2581' + k for k in by_id]
+[kv.pop(k) for k in list(kv) if k.startswith('$K')]
+kv['$K.model'] = [8, b'bert']
+kv['$K.tokens'] = [9, (8, [k.encode() for k in tokens])]
+kv['$K.token_type'] = [9, (5, [3] * 5 + [1] * (len(tokens) - 5))]
+kv['$K.cls_token_id'] = [4, 2]; kv['$K.seperator_token_id'] = [4, 3]
+kv['$K.unknown_token_id'] = [4, 1]
+"
+    changed "$wordpiece"
+    mkdir "$T/w"
+    cp $w "$T/w"
+    while read -r line; do
+        equal "$(q tokenize -m "$T/bad.gguf" "$line")" "$(q tokenize -m "$T/w" "$line")"
+    done <<'TEXTS'
+The command shows [MASK]... Ärger, don't
+中文 a中b 한국어 naïve xyzzyzzy 日本語 ## ##the
+TEXTS
+    equal "$(q detokenize -m "$T/bad.gguf" 2 148 3)" "$(q detokenize -m "$T/w" 2 148 3)"
+    refused "${wordpiece}kv['$K.cls_token_id'] = [4, 905]" "$K.cls_token_id: 905, but there are 905"
+    refused "${wordpiece}kv['$K.seperator_token_id'] = [6, 1.0]" "$K.seperator_token_id: must"
+    refused "${wordpiece}kv['$K.unknown_token_id'] = [4, 7000]" "$K.unknown_token_id: 7000"
+    refused "${wordpiece}kv['$K.token_type'][1][1][9] = 6" \
+        "token 9 has type 6, which WordPiece does not have"
+    refused "${wordpiece}kv['$K.tokens'][1][1][9] = b''" "token 9 has 0 bytes"
+    # without keys the ids are those of BERT
+    changed "${wordpiece}[kv.pop('$K.' + k) for k in ('cls_token_id', 'seperator_token_id', 'unknown_token_id')]"
+    equal "$(q tokenize -m "$T/bad.gguf" 龘)" 100
+}
+
 @test "one file of a directory or of a repository" {
     d=$T/hub/models--org--Tiny-GGUF
     mkdir -p "$d/refs" "$d/snapshots/abc"

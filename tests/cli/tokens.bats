@@ -303,3 +303,28 @@ gappy_model() {
     run -1 --separate-stderr q count -f a -f none
     [ -z "$output" ]
 }
+
+@test "WordPiece: tokenizer.json, vocab.txt, and settings of BERT" {
+    mkdir "$T/w" "$T/v"
+    cp tests/golden/wordpiece/tokenizer.json "$T/w"
+    python3 - "$T" <<'PY'
+import json, sys
+t = json.load(open(sys.argv[1] + "/w/tokenizer.json"))
+by_id = sorted(t["model"]["vocab"].items(), key=lambda pair: pair[1])
+open(sys.argv[1] + "/v/vocab.txt", "w").write("".join(text + "\n" for text, _ in by_id))
+PY
+    echo '{"tokenizer_class": "BertTokenizer", "do_lower_case": true}' \
+        >"$T/v/tokenizer_config.json"
+    text="The command shows [MASK]... Ärger, don't"
+    ids=$(q tokenize -m "$T/w" "$text")
+    equal "$(q tokenize -m "$T/v" "$text")" "$ids"
+    equal "$(q count -m "$T/w" "$text")" "$(wc -w <<<"$ids")"
+    equal "$(q tokenize -m "$T/w" "${text,,}")" "${ids/ 4 / $(q tokenize -m "$T/w" "[mask]") }"
+    # shellcheck disable=SC2086 # ids
+    equal "$(q detokenize -m "$T/w" $ids)" "the command shows [MASK]... arger, don ' t"
+    # bytes that are not UTF-8 are dropped, as U+FFFD is
+    equal "$(printf 'the\xff' | "$QWICK" tokenize -m "$T/w")" "$(q tokenize -m "$T/w" the)"
+    # files that cannot be read say so
+    echo '{"tokenizer_class": "PhobertTokenizer"}' >"$T/v/tokenizer_config.json"
+    fails 3 "PhobertTokenizer" tokenize -m "$T/v" x
+}

@@ -20,6 +20,21 @@ static void hash_added(struct bpe *b, uint64_t id[2])
     }
 }
 
+static int hash_file(const struct qwick_engine *eng, const char *name,
+                     uint64_t id[2], struct qwick_err *e)
+{
+    struct map map;
+    bool found;
+    if (checkpoint_map(eng->ck, name, &map, &found, e))
+        return -1;
+    if (!found)
+        return 0;
+    for (size_t i = 0; i < 2; i++)
+        id[i] = hash_bytes(id[i] + i, map.data, map.size);
+    map_close(&map);
+    return 0;
+}
+
 /* Every byte of the tokenizer's file can affect encoding and decoding, so hash
  * them all; of a GGUF file, the metadata that replaces it. */
 static int hash_tokenizer(const struct qwick_engine *eng, uint64_t id[2],
@@ -41,7 +56,12 @@ static int hash_tokenizer(const struct qwick_engine *eng, uint64_t id[2],
     map_close(&map);
     if (eng->bpe && bpe_n_beside(eng->bpe) > 0)
         hash_added(eng->bpe, id);
-    return 0;
+    /* vocab.txt has only the tokens; the settings are in other files */
+    return strcmp(name, "vocab.txt") == 0 &&
+                   (hash_file(eng, "tokenizer_config.json", id, e) ||
+                    hash_file(eng, "special_tokens_map.json", id, e))
+               ? -1
+               : 0;
 }
 
 /* What generation_config.json says about the tokens of an answer, and no option

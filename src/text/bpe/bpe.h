@@ -14,12 +14,10 @@
  * Mistral's tekken.json is read as a byte-level tokenizer (bpe_tekken.c).
  *
  * Each part is merged by rank (Sennrich et al. 2016); or, in GGUF files with
- * scores, as SentencePiece does, by the scores of the merged tokens. A
- * tokenizer.json that
- * asks for anything else is refused, and the error names it: other model types,
- * normalizers, pre-tokenizers, patterns or decoders; dropout, unk_token without
- * byte_fallback, prefixes and suffixes; added tokens that match single words
- * only.
+ * scores, as SentencePiece does, by the scores of the merged tokens. Models of
+ * other types, Unigram and WordPiece, are in bpe_unigram.h and
+ * bpe_wordpiece.h. A tokenizer.json that asks for anything else is refused, and
+ * the error names it.
  *
  * Added tokens are searched in the text as it is. Those that are "normalized"
  * are searched afterwards, in the normal form of what is left. */
