@@ -1,6 +1,15 @@
 #!/usr/bin/env bats
 # embed and rerank with text encoders.
 load helpers
+load serve
+
+setup_file() {
+    serve_setup_file
+}
+
+teardown_file() {
+    serve_teardown_file
+}
 
 setup() {
     common_setup
@@ -163,4 +172,36 @@ PY
     sed -i 's/"BertModel"/"BertForMaskedLM"/' "$T/mlm/config.json"
     run -0 --separate-stderr q embed -m "$T/mlm" --prompt-ids 1,2
     [ -z "$stderr" ]
+}
+
+@test "serve: vectors of an encoder, scores of a cross-encoder" {
+    model bert-cls
+    model xlmr-rerank
+    # both limits are refused, not cut
+    echo '{"max_seq_length": 8}' >"$T/bert-cls/sentence_bert_config.json"
+    serve_start embed --exact -m "$T/bert-cls"
+    serve_start rerank --exact -m "$T/xlmr-rerank"
+    q embed --exact -m "$T/bert-cls" ab "a a" >"$T/vectors"
+    q rerank --exact --json -m "$T/xlmr-rerank" -q ab cd "a a a" "" >"$T/scores"
+    serve_py "$D" "$T" <<'PY'
+import json, sys
+from serve_client import *
+D, T = sys.argv[1:]
+def good(name, path, body):
+    r = post("unix:%s/%s" % (D, name), path, body)
+    assert r.status == 200, r.body[:300]
+    return r.json
+want = [json.loads(l) for l in open(T + "/vectors")]
+got = good("embed", "/v1/embeddings", {"input": ["ab", "a a"]})
+assert [d["embedding"] for d in got["data"]] == [w["embedding"] for w in want]
+assert post("unix:" + D + "/embed", "/v1/embeddings", {"input": "abcdefghi"}).status == 400
+want = json.load(open(T + "/scores"))["results"]
+got = good("rerank", "/v1/rerank", {"query": "ab", "documents": ["cd", "a a a", ""]})
+assert [(r["index"] + 1, r["relevance_score"]) for r in got["results"]] == [(w["index"], w["score"]) for w in want]
+for name in "embed", "rerank":
+    assert post("unix:%s/%s" % (D, name), "/v1/completions", {"prompt": "a"}).status == 400
+assert post("unix:" + D + "/rerank", "/v1/embeddings", {"input": "a"}).status == 400
+PY
+    serve_stop embed
+    serve_stop rerank
 }

@@ -26,7 +26,7 @@ setup() {
 
 # verb ARGS…, in Python: the lines of JSON that a verb prints.
 VERBS='
-import base64, json, os, struct, subprocess, sys
+import base64, json, math, os, struct, subprocess, sys
 from serve_client import *
 D, s, embedder, reranker = os.environ["D"], *("unix:%s/%s" % (os.environ["D"], n) for n in ("main", "embed", "rerank"))
 def verb(*args, text=b""):

@@ -90,8 +90,9 @@ static int serve_create_batch(struct serve *s)
     struct qwick_err e;
     if (!qwick_batch_create(&s->batch, s->g.eng, &o, &e))
         return 0;
-    /* models for embeddings may lack what turns states into tokens */
-    if (e.code != QWICK_ERR_MODEL || !s->embeds)
+    /* models for embeddings and rerankers may lack what turns states into
+       tokens */
+    if (e.code != QWICK_ERR_MODEL || (!s->embeds && s->rerank_warning))
         return msg_fail(&e);
     msg_note("%s; it gives no answers", e.msg);
     return 0;

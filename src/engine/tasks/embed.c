@@ -104,7 +104,8 @@ static int choose_dim(struct qwick_embedder *m, size_t dim, struct qwick_err *e)
                                                              : p->width;
     for (size_t i = 0; i < p->n_dims; i++)
         known = known || p->dims[i] == m->dim;
-    if (m->dim == p->width || (known && p->n_dims))
+    if (m->dim == p->width || (known && p->n_dims) ||
+        __atomic_exchange_n(&m->eng->told_dim, true, __ATOMIC_RELAXED))
         return 0;
     if (known)
         engine_note(m->eng,
