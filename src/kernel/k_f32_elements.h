@@ -207,14 +207,16 @@ static void KERNEL(geglu)(float *out, const float *gate, const float *up,
         geglu_vec(out + i, gate + i, up + i, n - i);
 }
 
-/* Compute a Phi(-a) for a in [0, 15] or NaN; it is 0 at 15. With
+/* Compute a Phi(-a) for a in [0, 14.4] or NaN; it is 0 at 14.4. With
  * t = 1 / (1 + 0.4 a), exp(a^2 / 2) Phi(-a) is a polynomial of t with a relative
  * error of 2^-23.8 up to 13.4, beyond which the result is subnormal
  * (coefficients by the Remez exchange). */
 INLINE vec gelu_tail(vec a)
 {
-    const vec t = vec_set1(1) / vec_fma(a, vec_set1(0.4f), vec_set1(1));
-    const vec e = vec_exp(a * (a * vec_set1(-0.5f)));
+    const vec t = vec_reciprocal(vec_fma(a, vec_set1(0.4f), vec_set1(1)));
+    const vec x = a * (a * vec_set1(-0.5f));
+    const vec n = vec_round(x * vec_set1(0x1.715476p0f));
+    const vec e = vec_scale2(exp_rest(x, n), n);
     vec p = vec_set1(-0.040075101f);
 
     p = vec_fma(p, t, vec_set1(0.202647507f));
@@ -231,22 +233,39 @@ INLINE vec gelu_tail(vec a)
 /* z Phi(z) is -|z| Phi(-|z|) below 0 and z - |z| Phi(-|z|) above. NaN stays. */
 INLINE vec gelu_erf(vec z)
 {
-    const vec a = vec_min(vec_set1(15), vec_max(-z, z));
+    const vec a = vec_min(vec_set1(14.4f), vec_max(-z, z));
 
     return vec_max(vec_zero(), z) - gelu_tail(a);
+}
+
+INLINE void geglu_erf_vec(float *out, const float *gate, const float *up,
+                          size_t n)
+{
+    vec y = gelu_erf(vec_load(gate, n));
+
+    if (up)
+        y = y * vec_load(up, n);
+    vec_store(out, y, n);
+}
+
+INLINE void geglu_erf_all(float *out, const float *gate, const float *up,
+                          size_t n)
+{
+    size_t i = 0;
+
+    for (; n - i >= VEC_LANES; i += VEC_LANES)
+        geglu_erf_vec(out + i, gate + i, up ? up + i : NULL, VEC_LANES);
+    if (i < n)
+        geglu_erf_vec(out + i, gate + i, up ? up + i : NULL, n - i);
 }
 
 static void KERNEL(geglu_erf)(float *out, const float *gate, const float *up,
                               size_t n)
 {
-    const vec one = vec_set1(1);
-
-    for (size_t i = 0; i < n; i += VEC_LANES) {
-        const size_t left = n - i < VEC_LANES ? n - i : VEC_LANES;
-        const vec u = up ? vec_load(up + i, left) : one;
-
-        vec_store(out + i, gelu_erf(vec_load(gate + i, left)) * u, left);
-    }
+    if (up)
+        geglu_erf_all(out, gate, up, n);
+    else
+        geglu_erf_all(out, gate, NULL, n);
 }
 
 /* vec_min and vec_max return the second operand if one is NaN. */

@@ -70,6 +70,7 @@
  *   vec_fnma(a, b, c)         c - a * b, rounded once
  *   vec_min(a, b), vec_max(a, b)
  *                             b in lanes where either is NaN
+ *   vec_reciprocal(x)         1 / x within 2 u, for normal x and results
  *   vec_round(x)              to an integral value, ties to even
  *   vec_scale2(p, n)          p * 2^n for integral n in [-151, 129], rounded
  *                             once

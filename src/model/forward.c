@@ -12,6 +12,10 @@
 #include "base/flag.h"
 #include "model/pass.h"
 
+/* Passes of fewer tokens are begun by one thread: that takes no longer than a
+ * barrier. */
+enum { SHARED_TOKENS = 64 };
+
 bool pass_stops(struct worker *w, enum part part)
 {
     const struct pass_io *io = w->p->io;
@@ -70,6 +74,65 @@ static void write_logits(struct worker *w)
         cap_logits(w);
 }
 
+/* Add a row of a table to x. tmp [cols] */
+static void add_row(const struct kernels *k, float *x,
+                    const struct matrix *table, size_t row, float *tmp)
+{
+    table->ops->to_f32(k, tmp, table, row, 1);
+    k->add(x, tmp, table->cols);
+}
+
+/* Write the embedding of token j of a span to x: the vocabulary's, and what an
+ * encoder adds to it. tmp [d_model] */
+static void embed(const struct pass *p, const struct span *span, size_t j,
+                  float *x, float *tmp)
+{
+    const struct model *m = p->m;
+    const struct matrix *w = &m->embed, *types = &m->types;
+    float scale = m->config.embed_scale;
+    bool second = types->rows > 1 && span->n_type0 && j >= span->n_type0;
+    w->ops->to_f32(m->k, x, w, (size_t)span->tokens[j], 1);
+    if (scale != 1)
+        m->k->scale(x, scale, w->cols);
+    if (m->positions.rows)
+        add_row(m->k, x, &m->positions, span->kv->n + j, tmp);
+    if (types->rows)
+        add_row(m->k, x, types, second, tmp);
+    if (m->embed_norm)
+        m->normalise(x, x, m->embed_norm, 1, w->cols,
+                     (float)m->config.rms_eps);
+}
+
+/* The angles of token t, in float32 as transformers has them. */
+static void set_angles(const struct pass *p, const struct span *span, size_t t)
+{
+    for (size_t i = 0; i < p->m->config.n_ropes; i++) {
+        const struct rope *r = &p->m->ropes[i];
+        struct angles *a = &p->s->angles[i];
+        size_t half = r->n_rot / 2;
+        bool is_long = span->kv->long_rope;
+        const float *freq =
+            is_long && r->inv_freq_long ? r->inv_freq_long : r->inv_freq;
+        for (size_t k = 0; k < half; k++) {
+            float angle = (float)p->s->pos[t] * freq[k];
+            a->cos[t * half + k] = cosf(angle) * r->scale;
+            a->sin[t * half + k] = sinf(angle) * r->scale;
+        }
+    }
+}
+
+/* What layers need of tokens [begin, end). tmp [d_model] */
+static void begin_tokens(const struct pass *p, size_t begin, size_t end,
+                         float *tmp)
+{
+    size_t ld = scratch_ld(p->m->config.d_model);
+    for (size_t t = begin; t < end; t++) {
+        const struct span *span = &p->io->spans[p->s->span[t]];
+        embed(p, span, p->s->pos[t] - span->kv->n, p->s->x + t * ld, tmp);
+        set_angles(p, span, t);
+    }
+}
+
 static void pass_body(void *ctx, struct par_team *team, int tid, int n_threads)
 {
     const struct pass *p = ctx;
@@ -81,6 +144,12 @@ static void pass_body(void *ctx, struct par_team *team, int tid, int n_threads)
                        .n_threads = n_threads,
                        .since = p->io->ms ? clock_ms() : 0};
     const struct config *c = &p->m->config;
+    if (p->n >= SHARED_TOKENS) {
+        size_t begin, stop;
+        par_split(p->n, 1, tid, n_threads, &begin, &stop);
+        begin_tokens(p, begin, stop, w.own->xn);
+        pass_barrier(&w, PART_EMBED);
+    }
     pass_ple_rows(&w);
     size_t last = p->m->last_stored, end = p->n_kept ? c->n_layers : last + 1;
     for (size_t i = 0; i < end; i++) {
@@ -93,66 +162,6 @@ static void pass_body(void *ctx, struct par_team *team, int tid, int n_threads)
     }
     if (p->n_kept)
         write_logits(&w);
-}
-
-/* Add a row of a table to x. tmp [cols] */
-static void add_row(const struct kernels *k, float *x, const struct matrix *table,
-                    size_t row, float *tmp)
-{
-    table->ops->to_f32(k, tmp, table, row, 1);
-    k->add(x, tmp, table->cols);
-}
-
-/* Add what an encoder has beside the embedding of token j of a span, and
- * normalise the sum. */
-static void finish_embedding(const struct pass *p, const struct span *span,
-                             size_t j, float *x)
-{
-    const struct model *m = p->m;
-    float *tmp = p->s->threads[0].xn;
-    size_t d = m->config.d_model, n0 = span->n_type0;
-    if (m->positions.rows)
-        add_row(m->k, x, &m->positions, span->kv->n + j, tmp);
-    if (m->types.rows)
-        add_row(m->k, x, &m->types, m->types.rows > 1 && n0 && j >= n0, tmp);
-    if (m->embed_norm)
-        m->normalise(x, x, m->embed_norm, 1, d, (float)m->config.rms_eps);
-}
-
-static void embed_tokens(const struct pass *p)
-{
-    const struct matrix *w = &p->m->embed;
-    float scale = p->m->config.embed_scale;
-    for (size_t i = 0, t = 0; i < p->io->n_spans; i++) {
-        const struct span *span = &p->io->spans[i];
-        for (size_t j = 0; j < span->n; j++, t++) {
-            float *x = p->s->x + t * scratch_ld(w->cols);
-            w->ops->to_f32(p->m->k, x, w, (size_t)span->tokens[j], 1);
-            if (scale != 1)
-                p->m->k->scale(x, scale, w->cols);
-            finish_embedding(p, span, j, x);
-        }
-    }
-}
-
-/* The angles of positions, in float32 as transformers has them. */
-static void set_angles(const struct pass *p)
-{
-    for (size_t i = 0; i < p->m->config.n_ropes; i++) {
-        const struct rope *r = &p->m->ropes[i];
-        struct angles *a = &p->s->angles[i];
-        size_t half = r->n_rot / 2;
-        for (size_t t = 0; t < p->n; t++) {
-            bool is_long = p->io->spans[p->s->span[t]].kv->long_rope;
-            const float *freq =
-                is_long && r->inv_freq_long ? r->inv_freq_long : r->inv_freq;
-            for (size_t k = 0; k < half; k++) {
-                float angle = (float)p->s->pos[t] * freq[k];
-                a->cos[t * half + k] = cosf(angle) * r->scale;
-                a->sin[t * half + k] = sinf(angle) * r->scale;
-            }
-        }
-    }
 }
 
 int model_forward(const struct model *m, struct scratch *s,
@@ -174,8 +183,8 @@ int model_forward(const struct model *m, struct scratch *s,
     p.attn16 =
         s->qr16 && !p.single && !p.pairs8 && (p.bf16 || m->any_quantized);
     pass_plan_attention(&p);
-    embed_tokens(&p);
-    set_angles(&p);
+    if (p.n < SHARED_TOKENS)
+        begin_tokens(&p, 0, p.n, s->threads[0].xn);
     if (io->ms)
         io->ms[PART_EMBED] += clock_ms() - start;
     s->weight_bytes += (double)m->shared_bytes;

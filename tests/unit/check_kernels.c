@@ -408,7 +408,7 @@ static double erf_exponent(double z)
  * below 0. */
 static double erf_error(double z)
 {
-    double a = fmin(fabs(z), 15), tail = erfc(a * M_SQRT1_2) / 2;
+    double a = fmin(fabs(z), 14.4), tail = erfc(a * M_SQRT1_2) / 2;
     return 2.01 + (15 + 1.01 * a * a / 2) * (z < 0 ? 1 : tail / (1 - tail));
 }
 

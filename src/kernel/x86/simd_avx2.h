@@ -144,6 +144,11 @@ INLINE vec vec_fnma(vec a, vec b, vec c)
     return _mm256_fnmadd_ps(a, b, c);
 }
 
+INLINE vec vec_reciprocal(vec x)
+{
+    return _mm256_set1_ps(1) / x;
+}
+
 INLINE vec vec_min(vec a, vec b)
 {
     return _mm256_min_ps(a, b);

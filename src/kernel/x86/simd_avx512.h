@@ -158,6 +158,15 @@ INLINE vec vec_fnma(vec a, vec b, vec c)
     return _mm512_fnmadd_ps(a, b, c);
 }
 
+/* The estimate is off by 2^-14, the result of a step of Newton's method by
+ * 2^-28 before its rounding. A division takes longer than both. */
+INLINE vec vec_reciprocal(vec x)
+{
+    const vec r = _mm512_rcp14_ps(x);
+
+    return _mm512_fmadd_ps(r, _mm512_fnmadd_ps(x, r, _mm512_set1_ps(1)), r);
+}
+
 INLINE vec vec_min(vec a, vec b)
 {
     return _mm512_min_ps(a, b);
