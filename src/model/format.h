@@ -40,7 +40,10 @@ struct matrix {
     int bits;         /* of a quantized element; 0: floats */
     size_t group;     /* elements that share a scale; 0: floats */
     struct fp8 fp8;   /* of FP8 weights: their scales, without elements */
-    size_t each;      /* of FP8 weights: rows of one matrix of a stack */
+    size_t each;      /* of FP8 weights and `by`: rows of one matrix of a
+                         stack */
+    const float *by;  /* of blocks: multiplies the elements, one number for each
+                         matrix of a stack; NULL: there is none */
     bool paired;       /* products are faster if groups of int8 activations are
                          paired (struct q8) */
     bool f32_only;    /* multiplies in f32 in every mode: a router, or the gate
