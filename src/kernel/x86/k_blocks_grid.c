@@ -30,7 +30,7 @@ enum {
 
 /* Activations of one token for a part. */
 struct grid_x {
-    int8_t q[MAX_FIELDS][POINTS];
+    int8_t q[MAX_FIELDS * POINTS]; /* fields one after another */
     float scale[2][16];
 };
 
@@ -52,19 +52,20 @@ INLINE size_t part_supers(enum dtype type)
     return is_iq3(type) ? 1 : 2;
 }
 
-INLINE int n_fields(enum dtype type)
+/* Return the field, times POINTS, and the byte in it that multiply element e of
+ * point i. */
+INLINE size_t place_of(enum dtype type, size_t i, size_t e)
 {
-    return is_iq3(type) ? 4 : 8;
+    if (!has_halves(type))
+        return e * POINTS + i;
+    return (i / 8 % 2 * 4 + e % 4) * POINTS + i / 16 * 16 + i % 8 * 2 + e / 4;
 }
 
-/* Return the element of a part that byte i of field f multiplies. */
-INLINE size_t element_of(enum dtype type, size_t f, size_t i)
+/* Return the first element that lane l of sum h multiplies. */
+INLINE size_t first_of(enum dtype type, size_t h, size_t l)
 {
-    if (is_iq3(type))
-        return 4 * i + f;
-    if (!has_halves(type))
-        return 8 * i + f;
-    return 8 * (i / 16 * 16 + f / 4 * 8 + i % 16 / 2) + i % 2 * 4 + f % 4;
+    return !has_halves(type) ? SUPER * part_supers(type) / 16 * l
+                             : 16 * (l / 4 * 8 + 4 * h + l % 4);
 }
 
 /* Return what is left of the scale of a weight, next to d * (2 s + 1). */
@@ -74,22 +75,20 @@ INLINE float unit_of(enum dtype type)
 }
 
 /* Arrange the activations of one token for a part with n superblocks. */
-static void grid_arrange(enum dtype type, struct grid_x *out, const int8_t *q,
+INLINE void grid_arrange(enum dtype type, struct grid_x *out, const int8_t *q,
                          const float *scale, size_t n)
 {
+    const size_t each = is_iq3(type) ? 4 : 8;
     const size_t n_sums = has_halves(type) ? 2 : 1;
 
-    memset(out, 0, sizeof *out);
-    for (size_t f = 0; f < (size_t)n_fields(type); f++)
-        for (size_t i = 0; i < POINTS; i++) {
-            const size_t at = element_of(type, f, i);
-
-            if (at < n * SUPER)
-                out->q[f][i] = q[at];
-        }
+    if (n < part_supers(type))
+        memset(out, 0, sizeof *out);
+    for (size_t i = 0; i < n * SUPER / each; i++, q += each)
+        for (size_t e = 0; e < each; e++)
+            out->q[place_of(type, i, e)] = q[e];
     for (size_t h = 0; h < n_sums; h++)
         for (size_t l = 0; l < 16; l++) {
-            const size_t at = element_of(type, 4 * h, 4 * l);
+            const size_t at = first_of(type, h, l);
 
             if (at < n * SUPER)
                 out->scale[h][l] = scale[at / RUN] * unit_of(type);
@@ -174,7 +173,7 @@ INLINE void add_field(__m512i *s, __m512i magnitudes, __mmask64 minus, int f,
 {
     UNROLL
     for (int t = 0; t < T; t++) {
-        const __m512i v = _mm512_load_si512(x_of(x, t, ldx)->q[f]);
+        const __m512i v = _mm512_load_si512(x_of(x, t, ldx)->q + POINTS * f);
 
         s[t] = _mm512_dpbusd_epi32(
             s[t], magnitudes,
