@@ -632,3 +632,20 @@ _Alignas(64) const unsigned char iq3_xxs_bytes[2][256] = {{IQ3_XXS(RL3)},
                                                           {IQ3_XXS(RH3)}};
 _Alignas(64) const unsigned char iq3_s_bytes[2][512] = {{IQ3_S(RL3S)},
                                                         {IQ3_S(RH3S)}};
+
+/* ---- signs -----------------------------------------------------------------
+ */
+
+#define MINUS(s, i) ((s) >> (i)&1 ? (uint64_t)255 << (8 * (i)) : 0)
+#define ODD(s)                                                                 \
+    (((s) ^ (s) >> 1 ^ (s) >> 2 ^ (s) >> 3 ^ (s) >> 4 ^ (s) >> 5 ^ (s) >> 6) & \
+     1)
+#define MASK(s)                                                            \
+    (MINUS(s, 0) | MINUS(s, 1) | MINUS(s, 2) | MINUS(s, 3) | MINUS(s, 4) | \
+     MINUS(s, 5) | MINUS(s, 6) | (ODD(s) ? (uint64_t)255 << 56 : 0))
+#define MASKS4(s)  MASK(s), MASK((s) + 1), MASK((s) + 2), MASK((s) + 3)
+#define MASKS16(s) MASKS4(s), MASKS4((s) + 4), MASKS4((s) + 8), MASKS4((s) + 12)
+#define MASKS64(s) \
+    MASKS16(s), MASKS16((s) + 16), MASKS16((s) + 32), MASKS16((s) + 48)
+
+const uint64_t iq_minus[128] = {MASKS64(0), MASKS64(64)};

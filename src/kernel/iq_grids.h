@@ -17,6 +17,10 @@ extern const uint32_t iq3_xxs_grid[256], iq3_s_grid[512];
 extern const unsigned char iq2_xxs_bytes[2][256], iq2_xs_bytes[2][512],
     iq2_s_bytes[2][1024], iq3_xxs_bytes[2][256], iq3_s_bytes[2][512];
 
+/* Seven signs as masks of eight bytes: all ones where the sign is minus. The
+ * eighth sign makes the number of minus signs even. */
+extern const uint64_t iq_minus[128];
+
 /* Of IQ1_S and IQ1_M: eight elements -1, 0 or 1, plus 1, of two bits each. */
 extern const uint16_t iq1_grid[2048];
 

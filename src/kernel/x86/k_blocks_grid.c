@@ -97,44 +97,52 @@ INLINE void grid_arrange(enum dtype type, struct grid_x *out, const int8_t *q,
 
 /* ---- lookups ------------------------------------------------------------ */
 
-/* Masks of the indices that need table c of 64 entries or a later one that has
- * all bits of c; the last one merged is right. */
+/* Bits of 64 indices. The lower six choose an entry of a table, the others the
+ * table. */
 struct chosen {
-    __mmask64 by[16];
+    __mmask64 bit6, bit7, both, bit8, bit9;
 };
 
-/* Six bits of an index choose the entry of a table; bits 6 to 9 the table. */
 INLINE struct chosen choose_tables(__m512i index, __mmask64 bit8,
                                    __mmask64 bit9)
 {
     const __mmask64 bit7 = _mm512_movepi8_mask(index),
                     bit6 = _mm512_movepi8_mask(_mm512_add_epi8(index, index));
-    struct chosen m;
 
-    m.by[1] = bit6;
-    m.by[2] = bit7;
-    m.by[3] = bit6 & bit7;
-    m.by[4] = bit8;
-    m.by[8] = bit9;
-    UNROLL
-    for (int c = 1; c < 4; c++)
-        m.by[4 + c] = m.by[c] & bit8;
-    UNROLL
-    for (int c = 1; c < 8; c++)
-        m.by[8 + c] = m.by[c] & bit9;
-    return m;
+    return (struct chosen){.bit6 = bit6,
+                           .bit7 = bit7,
+                           .both = bit6 & bit7,
+                           .bit8 = bit8,
+                           .bit9 = bit9};
 }
 
-INLINE __m512i look_up(const unsigned char *table, int n_tables, __m512i index,
-                       const struct chosen *m)
+/* Look up indices of eight bits. The tables are merged in an order in which the
+ * last one is right. */
+INLINE __m512i look_up_256(const unsigned char *table, __m512i index,
+                           const struct chosen *c)
 {
-    __m512i v = _mm512_permutexvar_epi8(index, _mm512_load_si512(table));
+    const __m512i *t = (const void *)table;
+    __m512i v = _mm512_permutexvar_epi8(index, t[0]);
 
-    UNROLL
-    for (int c = 1; c < n_tables; c++)
-        v = _mm512_mask_permutexvar_epi8(v, m->by[c], index,
-                                         _mm512_load_si512(table + 64 * c));
-    return v;
+    v = _mm512_mask_permutexvar_epi8(v, c->bit6, index, t[1]);
+    v = _mm512_mask_permutexvar_epi8(v, c->bit7, index, t[2]);
+    return _mm512_mask_permutexvar_epi8(v, c->both, index, t[3]);
+}
+
+/* Look up indices in 4, 8 or 16 tables. */
+INLINE __m512i look_up(const unsigned char *table, int n_tables, __m512i index,
+                       const struct chosen *c)
+{
+    __m512i v = look_up_256(table, index, c), high;
+
+    if (n_tables == 4)
+        return v;
+    v = _mm512_mask_blend_epi8(c->bit8, v, look_up_256(table + 256, index, c));
+    if (n_tables == 8)
+        return v;
+    high = _mm512_mask_blend_epi8(c->bit8, look_up_256(table + 512, index, c),
+                                  look_up_256(table + 768, index, c));
+    return _mm512_mask_blend_epi8(c->bit9, v, high);
 }
 
 INLINE const unsigned char *table_of(enum dtype type, int half)
@@ -320,17 +328,23 @@ INLINE struct iq2_index iq2_s_read(struct grid_part *v, const struct iq2_s *a,
 
 INLINE struct iq2_index iq2_xs_read(struct grid_part *v, __m512i a, __m512i b)
 {
-    const __m512i high = _mm512_inserti64x4(
-        _mm512_castsi256_si512(_mm512_cvtepi16_epi8(_mm512_srli_epi16(a, 8))),
-        _mm512_cvtepi16_epi8(_mm512_srli_epi16(b, 8)), 1);
+    /* the low bytes of numbers of 16 bits: 0, 2, ..., 14 and so on */
+    const __m512i at = _mm512_add_epi8(
+        _mm512_set1_epi64(0x0e0c0a0806040200),
+        _mm512_mullo_epi16(
+            _mm512_set1_epi16(0x1010),
+            _mm512_setr_epi64(0, 0x1000100010001 * 1, 0x1000100010001 * 2,
+                              0x1000100010001 * 3, 0x1000100010001 * 4,
+                              0x1000100010001 * 5, 0x1000100010001 * 6,
+                              0x1000100010001 * 7)));
+    const __m512i high = _mm512_permutex2var_epi8(
+        a, _mm512_add_epi8(at, _mm512_set1_epi8(1)), b);
 
     /* seven bits from bit 1 on, and above them their parity */
     v->signs = _mm512_gf2p8affine_epi64_epi8(
         high, _mm512_set1_epi64(0x02040810204080fe), 0);
     return (struct iq2_index){
-        .byte =
-            _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(a)),
-                               _mm512_cvtepi16_epi8(b), 1),
+        .byte = _mm512_permutex2var_epi8(a, at, b),
         .bit8 = _mm512_test_epi8_mask(high, _mm512_set1_epi8(1)),
         .bit9 = 0};
 }
@@ -414,11 +428,11 @@ INLINE void iq2_fields(__m512i *s, __m512i v, __m512i signs, int f,
         _mm512_shuffle_epi8(even, b), _mm512_shuffle_epi8(odd, b)};
 
     UNROLL
-    for (int i = 3; i >= 0; i--) {
-        add_field(s, magnitudes[i], _mm512_movepi8_mask(signs), f + i, x, ldx,
-                  T);
-        signs = _mm512_add_epi8(signs, signs);
-    }
+    for (int i = 0; i < 4; i++)
+        add_field(
+            s, magnitudes[i],
+            _mm512_test_epi8_mask(signs, _mm512_set1_epi8((char)(16 << i))),
+            f + i, x, ldx, T);
 }
 
 INLINE void iq2_add(enum dtype type, __m512 *acc, const struct grid_part *v,
