@@ -176,6 +176,8 @@ $(x86)/k_q8_avx512.o: private isa_flags := $(AVX512) -mavx512vnni
 $(x86)/k_blocks_avx2.o: private isa_flags := $(AVX2)
 $(x86)/k_blocks_avxvnni.o: private isa_flags := $(AVX2) -mavxvnni
 $(x86)/k_blocks_avx512.o: private isa_flags := $(AVX512) -mavx512vnni
+$(x86)/k_blocks_grid.o: private isa_flags := $(AVX512) -mavx512vnni \
+    -mavx512vbmi -mavx512bitalg -mgfni -mbmi2
 # Lines are enough to debug kernels; their variables double the time to compile.
 # Functions begin at a cache line, so that the speed of a loop does not hang on
 # what comes before it. Frames are small: a host's threads may have small stacks.

@@ -30,6 +30,9 @@ int isa_parse(const char *name, enum isa *out);
  *   AMX         AVX512BF16 level, AMX-TILE and AMX-BF16, and the system grants
  *               this process the tiles' state (requested on the first call) */
 bool cpu_has(enum isa l);
+/* Return whether a CPU with level AVX512 also has AVX512_VBMI, AVX512_BITALG,
+ * GFNI and BMI2. */
+bool cpu_has_vbmi(void);
 enum isa cpu_best(void);
 
 /* The core of a CPU, for properties that have no feature bit. */

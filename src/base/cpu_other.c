@@ -6,6 +6,11 @@ bool cpu_has(enum isa l)
     return l == ISA_REF;
 }
 
+bool cpu_has_vbmi(void)
+{
+    return false;
+}
+
 bool cpu_identify(struct cpu_id *out)
 {
     *out = (struct cpu_id){0};

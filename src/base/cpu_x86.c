@@ -56,6 +56,16 @@ bool cpu_has(enum isa l)
     return l == ISA_AMX ? bf16 && tiles && get_tiles() : bf16;
 }
 
+bool cpu_has_vbmi(void)
+{
+    const unsigned vbmi = 1u << 1, gfni = 1u << 8, bitalg = 1u << 12;
+    unsigned a, b, c, d;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d))
+        return false;
+    const unsigned need = vbmi | gfni | bitalg;
+    return (c & need) == need && (b & 1u << 8) /* BMI2 */;
+}
+
 /* Family 15 adds the extended family; families 6 and 15 have extended models
  * (Intel's manual, CPUID leaf 1; AMD's has no extended model in family 6). */
 bool cpu_identify(struct cpu_id *out)

@@ -718,5 +718,6 @@ void k_q8_amx_init(struct kernels *k);
 void k_blocks_avx2_init(struct kernels *k);
 void k_blocks_avxvnni_init(struct kernels *k);
 void k_blocks_avx512_init(struct kernels *k);
+void k_blocks_vbmi_init(struct kernels *k); /* if cpu_has_vbmi() */
 
 #endif

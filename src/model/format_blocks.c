@@ -1,7 +1,12 @@
 /* GGUF's blocks (kernel/blocks.h): a row is a run of blocks, and a matrix one
- * array of rows. The types differ in their kernels alone. */
+ * array of rows. The types differ in their kernels alone. A tensor NAME.scale
+ * may multiply the elements of NAME.weight: F32 [1], or one number for each
+ * matrix of a stack (the second scale of NVFP4). */
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "model/names.h"
 #include "model/weights.h"
 
 /* Elements whose activations share a scale. */
@@ -47,6 +52,21 @@ static void to_f32(const struct kernels *k, float *out, const struct matrix *w,
 {
     k->blocks_to_f32[w->dtype - DT_BLOCKS](out, matrix_row(w, 0, row),
                                            n_rows * w->cols);
+    for (size_t r = 0; w->by && r < n_rows; r++)
+        k->scale(out + r * w->cols, w->by[(row + r) / w->each], w->cols);
+}
+
+/* What multiplies the results of a product; its rows belong to one matrix. */
+static float factor(const struct row_product *p)
+{
+    return p->w->by ? p->w->by[p->row / p->w->each] : 1;
+}
+
+static void scale_results(const struct kernels *k, const struct row_product *p,
+                          float by)
+{
+    for (size_t t = 0; by != 1 && t < p->n; t++)
+        k->scale(p->y + t * p->ldy, by, p->n_rows);
 }
 
 /* Columns [from, from + n) of the rows [row, row + n_rows). */
@@ -95,24 +115,43 @@ static void mul_f32(const struct kernels *k, const struct row_product *p,
             add_run(k, p, m, x, ldx, r, n_rows, from, n);
         }
     }
+    scale_results(k, p, factor(p));
+}
+
+/* Before and after a product that adds to y: y / factor + product, times the
+ * factor. */
+static void begin_product(const struct kernels *k, const struct row_product *p)
+{
+    if (p->add)
+        scale_results(k, p, 1 / factor(p));
 }
 
 static void mul_bf16(const struct kernels *k, const struct row_product *p,
                      const uint16_t *x, size_t ldx)
 {
     const struct matrix *w = p->w;
+    begin_product(k, p);
     k->gemm_bf16_blocks[w->dtype - DT_BLOCKS](
         p->y, p->ldy, matrix_row(w, 0, p->row), row_bytes(w, 0), x, ldx,
         p->n_rows, w->cols, p->n, p->add, p->work);
+    scale_results(k, p, factor(p));
 }
 
 static void mul_i8(const struct kernels *k, const struct row_product *p,
                    const struct q8 *x)
 {
     const struct matrix *w = p->w;
+    begin_product(k, p);
     k->gemm_q8_blocks[w->dtype - DT_BLOCKS](
         p->y, p->ldy, matrix_row(w, 0, p->row), row_bytes(w, 0), x, p->n_rows,
         w->cols, p->n, p->add, p->work);
+    scale_results(k, p, factor(p));
+}
+
+static void view(struct matrix *out, const struct matrix *stack, size_t row)
+{
+    if (stack->by)
+        out->by = stack->by + row / stack->each;
 }
 
 static void fill(struct format_ops *ops, const struct kernels *k, bool exact)
@@ -137,6 +176,41 @@ static bool has_short_groups(enum dtype type)
            type == DT_IQ2_XS || type == DT_IQ2_S || type == DT_IQ1_M;
 }
 
+/* Products divide by the factor and multiply by it, so neither may overflow. */
+static bool is_usable(float by)
+{
+    return fabsf(by) >= 0x1p-64f && fabsf(by) <= 0x1p64f;
+}
+
+/* Bind NAME.scale, if the file has it. */
+static int bind_by(struct weights *w, struct matrix *out, const char *name,
+                   const struct matrix_shape *shape, struct qwick_err *e)
+{
+    const size_t n = shape->stack ? shape->stack : 1;
+    char scale[NAMES_BYTES];
+    int len = snprintf(scale, sizeof scale, "%.*s.scale",
+                       (int)names_module(name), name);
+    if (len < 0 || (size_t)len >= sizeof scale || !st_find(w->set, scale))
+        return 0;
+    const struct st_tensor *t = weights_find_dims(w, scale, &n, 1, "", e);
+    if (!t)
+        return -1;
+    if (t->dtype != DT_F32)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: %s: tensor %s: dtype %s in the file, must be F32",
+                       w->path, t->file, scale, dtype_name(t->dtype));
+    out->by = (const float *)(const void *)t->data;
+    out->each = shape->rows;
+    for (size_t i = 0; i < n; i++)
+        if (!is_usable(out->by[i]))
+            return err_set(e, QWICK_ERR_MODEL,
+                           "%s: %s: tensor %s: element %zu is %g, must have a "
+                           "magnitude from 2^-64 to 2^64",
+                           w->path, t->file, scale, i, (double)out->by[i]);
+    weights_use(w, t, 0, out->bits);
+    return 0;
+}
+
 static int bind_type(struct weights *w, struct matrix *out, const char *name,
                      const struct matrix_shape *shape, enum dtype type,
                      int bits, bool *found, struct qwick_err *e)
@@ -146,6 +220,7 @@ static int bind_type(struct weights *w, struct matrix *out, const char *name,
     if (*found) {
         out->group = GROUP;
         out->paired = has_short_groups(type);
+        return bind_by(w, out, name, shape, e);
     }
     return 0;
 }
@@ -160,6 +235,7 @@ static int bind_type(struct weights *w, struct matrix *out, const char *name,
     const struct format format_##NAME = {.name = #NAME,                        \
                                          .n_arrays = 1,                        \
                                          .row_bytes = row_bytes,               \
+                                         .view = view,                         \
                                          .fill = fill,                         \
                                          .bind = bind_##NAME}
 

@@ -89,12 +89,50 @@ refused() {
     [ "$(jget 'o["usage"]["cached_tokens"]' <<<"$other")" -eq 0 ]
 }
 
+# Blocks of half the value with scales of 2 are the same weights.
+@test "a tensor NAME.scale multiplies the weights" {
+    local e n
+    gguf_edit $GGUF/qwen3-NVFP4.gguf "$T/whole.gguf" 'for t in tensors:
+    if t[2] == 40:
+        t[3] = bytes((b & 7) + 16 if i % 36 < 4 else b for i, b in enumerate(t[3]))'
+    gguf_edit "$T/whole.gguf" "$T/scaled.gguf" 'new = []
+for t in tensors:
+    if t[2] == 40:
+        t[3] = bytes(b - 8 if i % 36 < 4 else b for i, b in enumerate(t[3]))
+        new.append([t[0].replace(".weight", ".scale"), [1], 0, struct.pack("<f", 2)])
+tensors += new'
+    for e in "" --exact "--isa avx2" "--isa ref"; do
+        for n in 3 40; do
+            [ "$(q -m "$T/whole.gguf" $e --prompt-ids "$(seq -s, 1 $n)" -n 9 --ignore-eos --json |
+                jget 'o["tokens"]')" = \
+                "$(q -m "$T/scaled.gguf" $e --prompt-ids "$(seq -s, 1 $n)" -n 9 --ignore-eos --json |
+                jget 'o["tokens"]')" ]
+        done
+    done
+    # the scales count: without them, answers differ
+    gguf_edit "$T/scaled.gguf" "$T/without.gguf" \
+        'tensors[:] = [t for t in tensors if not t[0].endswith("attn_output.scale")]'
+    [ "$(q -m "$T/scaled.gguf" --prompt-ids "$IDS" -n 9 --ignore-eos --json | jget 'o["tokens"]')" != \
+        "$(q -m "$T/without.gguf" --prompt-ids "$IDS" -n 9 --ignore-eos --json | jget 'o["tokens"]')" ]
+    gguf_edit "$T/scaled.gguf" "$T/bad.gguf" \
+        'tensors[-1][3] = struct.pack("<f", float("nan"))'
+    fails 3 "blk.1.ffn_down.scale: element 0 is nan, must have a magnitude from 2^-64 to 2^64" \
+        -m "$T/bad.gguf" --prompt-ids "$IDS"
+    gguf_edit "$T/scaled.gguf" "$T/bad.gguf" \
+        'tensors[-1][1:] = [[2], 0, bytes(8)]'
+    fails 3 "blk.1.ffn_down.scale: shape [2] in the file, [1]" -m "$T/bad.gguf" --prompt-ids "$IDS"
+    gguf_edit "$T/scaled.gguf" "$T/bad.gguf" \
+        'tensors[-1][1:] = [[1], 1, bytes(2)]'
+    fails 3 "blk.1.ffn_down.scale: dtype F16 in the file, must be F32" -m "$T/bad.gguf" \
+        --prompt-ids "$IDS"
+}
+
 @test "every type runs, and inspect lists types and sizes" {
     for t in F16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 IQ4_NL Q2_K Q3_K_S Q4_K_S Q5_K_S Q6_K IQ4_XS; do
         q -m $GGUF/tiny-dense-$t.gguf --prompt-ids $IDS -n 3 --ignore-eos --json |
             jget '[0][len(o["tokens"]) != 3]'
     done
-    for m in tiny-moe-Q4_K_S qwen3-MXFP4; do
+    for m in tiny-moe-Q4_K_S qwen3-{MXFP4,NVFP4,IQ3_XXS,IQ3_S,IQ2_XXS,IQ2_XS,IQ2_S,IQ1_S,IQ1_M,TQ1_0,TQ2_0}; do
         q -m $GGUF/$m.gguf --prompt-ids $IDS -n 3 --ignore-eos --json |
             jget '[0][len(o["tokens"]) != 3]'
     done

@@ -71,6 +71,7 @@ struct row_sums {
     ((const __typeof__(*(x)) *)((const char *)(x) + (size_t)(t) * (ldx)))
 
 #include "kernel/x86/k_blocks_fours.h"
+#include "kernel/x86/k_blocks_nvfp4.h"
 #include "kernel/x86/k_blocks_panel.h"
 #include "kernel/x86/k_blocks_stream.h"
 #include "kernel/x86/k_blocks_super.h"
@@ -91,6 +92,7 @@ INLINE size_t part_runs(enum dtype type)
     return in_fours(type)                       ? FOURS_BLOCKS
            : type == DT_Q4_K || type == DT_Q5_K ? K_RUNS
            : type == DT_Q6_K                    ? CHUNK_RUNS
+           : type == DT_NVFP4                   ? NV_RUNS
                                                 : PART_BLOCKS;
 }
 
@@ -100,6 +102,7 @@ INLINE size_t part_bytes(enum dtype type)
     return in_fours(type)                       ? sizeof(struct fours_x)
            : type == DT_Q4_K || type == DT_Q5_K ? sizeof(struct k_x)
            : type == DT_Q6_K                    ? sizeof(struct q6_k_x)
+           : type == DT_NVFP4                   ? sizeof(struct nvfp4_x)
                                                 : stream_bytes(type);
 }
 
@@ -114,6 +117,8 @@ INLINE void arrange_part(enum dtype type, void *out, const int8_t *q,
         k_arrange(type, out, q, scale, sum, n);
     else if (type == DT_Q6_K)
         q6_k_arrange(out, q, scale);
+    else if (type == DT_NVFP4)
+        nvfp4_arrange(out, q, scale, n);
     else
         stream_arrange(type, out, q, scale, sum, n);
 }
@@ -132,6 +137,8 @@ INLINE void add_part(enum dtype type, struct row_sums *s,
         k_add(type, s, p, arranged, ldx, n, T, far);
     else if (type == DT_Q6_K)
         q6_k_add(s, w, arranged, ldx, T, far);
+    else if (type == DT_NVFP4)
+        nvfp4_add(s, p, arranged, ldx, n, T, far);
     else
         stream_add(type, s, p, x, ldx, n, T, far);
 }
@@ -278,6 +285,7 @@ GEMM512(q8_0, DT_Q8_0)
 GEMM512(q4_0, DT_Q4_0)
 GEMM512(q5_0, DT_Q5_0)
 GEMM512(mxfp4, DT_MXFP4)
+GEMM512(nvfp4, DT_NVFP4)
 GEMM512(q4_k, DT_Q4_K)
 GEMM512(q5_k, DT_Q5_K)
 GEMM512(q6_k, DT_Q6_K)
@@ -297,7 +305,6 @@ GEMM_PANELS512(q5_1, DT_Q5_1)
 GEMM_PANELS512(iq4_nl, DT_IQ4_NL)
 GEMM_PANELS512(q3_k, DT_Q3_K)
 GEMM_PANELS512(iq4_xs, DT_IQ4_XS)
-GEMM_PANELS512(nvfp4, DT_NVFP4)
 GEMM_PANELS512(iq3_xxs, DT_IQ3_XXS)
 GEMM_PANELS512(iq3_s, DT_IQ3_S)
 GEMM_PANELS512(iq2_xxs, DT_IQ2_XXS)

@@ -147,84 +147,77 @@ INLINE __m256i nvfp4_codes(const struct nvfp4 *b, size_t r)
         _mm_unpackhi_epi64(a, h), 1));
 }
 
-/* Give magnitudes g the signs, and add IQ_OFFSET. */
-INLINE __m256i iq_codes(__m256i g, const unsigned char signs[4])
+/* Negate magnitudes g where m is all ones, and add IQ_OFFSET. */
+INLINE __m256i iq_codes(__m256i g, __m256i m)
 {
-    const __m256i m = spread_bits(signs, -1);
-
     return _mm256_add_epi8(_mm256_sub_epi8(_mm256_xor_si256(g, m), m),
                            _mm256_set1_epi8(IQ_OFFSET));
 }
 
-/* Unpack four times seven signs. */
-INLINE void iq_four_signs(unsigned char signs[4], uint32_t s)
+/* Load numbers of a table of 64 bits. */
+INLINE __m256i four_of(const uint64_t *table, size_t a, size_t b, size_t c,
+                       size_t d)
 {
-    for (size_t l = 0; l < 4; l++)
-        signs[l] = (unsigned char)iq_signs(s >> (7 * l));
+    return _mm256_setr_epi64x((long long)table[a], (long long)table[b],
+                              (long long)table[c], (long long)table[d]);
+}
+
+/* The masks of four times seven signs. */
+INLINE __m256i four_minus(uint32_t s)
+{
+    return four_of(iq_minus, s & 127, s >> 7 & 127, s >> 14 & 127,
+                   s >> 21 & 127);
 }
 
 INLINE __m256i iq2_xxs_codes(const struct iq2_xxs *b, size_t r)
 {
     const unsigned char *q = b->q + 8 * r;
-    unsigned char signs[4];
 
-    iq_four_signs(signs, load_u32(q + 4));
-    return iq_codes(_mm256_setr_epi64x((long long)iq2_xxs_grid[q[0]],
-                                       (long long)iq2_xxs_grid[q[1]],
-                                       (long long)iq2_xxs_grid[q[2]],
-                                       (long long)iq2_xxs_grid[q[3]]),
-                    signs);
+    return iq_codes(four_of(iq2_xxs_grid, q[0], q[1], q[2], q[3]),
+                    four_minus(load_u32(q + 4)));
 }
 
 INLINE __m256i iq2_xs_codes(const struct iq2_xs *b, size_t r)
 {
-    unsigned char signs[4];
-    unsigned q[4];
+    uint16_t q[4];
 
-    for (size_t l = 0; l < 4; l++) {
-        q[l] = load_u16(b->q + 8 * r + 2 * l);
-        signs[l] = (unsigned char)iq_signs(q[l] >> 9);
-    }
-    return iq_codes(_mm256_setr_epi64x((long long)iq2_xs_grid[q[0] & 511],
-                                       (long long)iq2_xs_grid[q[1] & 511],
-                                       (long long)iq2_xs_grid[q[2] & 511],
-                                       (long long)iq2_xs_grid[q[3] & 511]),
-                    signs);
+    memcpy(q, b->q + 8 * r, 8);
+    return iq_codes(
+        four_of(iq2_xs_grid, q[0] & 511, q[1] & 511, q[2] & 511, q[3] & 511),
+        four_of(iq_minus, q[0] >> 9, q[1] >> 9, q[2] >> 9, q[3] >> 9));
 }
 
 INLINE __m256i iq2_s_codes(const struct iq2_s *b, size_t r)
 {
-    return iq_codes(
-        _mm256_setr_epi64x((long long)iq2_s_grid[iq2_s_index(b, r, 0)],
-                           (long long)iq2_s_grid[iq2_s_index(b, r, 1)],
-                           (long long)iq2_s_grid[iq2_s_index(b, r, 2)],
-                           (long long)iq2_s_grid[iq2_s_index(b, r, 3)]),
-        b->signs + 4 * r);
+    return iq_codes(four_of(iq2_s_grid, iq2_s_index(b, r, 0),
+                            iq2_s_index(b, r, 1), iq2_s_index(b, r, 2),
+                            iq2_s_index(b, r, 3)),
+                    spread_bits(b->signs + 4 * r, -1));
 }
 
 INLINE __m256i iq3_xxs_codes(const struct iq3_xxs *b, size_t r)
 {
     const unsigned char *q = b->q + 8 * r;
-    unsigned char signs[4];
     int g[8];
 
-    iq_four_signs(signs, load_u32(b->s + 4 * r));
+    UNROLL
     for (size_t l = 0; l < 8; l++)
         g[l] = (int)iq3_xxs_grid[q[l]];
     return iq_codes(
         _mm256_setr_epi32(g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7]),
-        signs);
+        four_minus(load_u32(b->s + 4 * r)));
 }
 
 INLINE __m256i iq3_s_codes(const struct iq3_s *b, size_t r)
 {
     int g[8];
 
+    UNROLL
     for (size_t l = 0; l < 8; l++)
         g[l] = (int)iq3_s_grid[iq3_s_index(b, r, l)];
     return iq_codes(
         _mm256_setr_epi32(g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7]),
-        b->signs + 4 * r);
+        spread_bits(b->signs + 4 * r, -1));
 }
 
 /* Unpack a run of a type without vectors of its own. */

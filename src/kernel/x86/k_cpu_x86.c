@@ -20,6 +20,8 @@ void k_cpu_init(struct kernels *k, enum isa level)
     if (level >= ISA_AVX512BF16) {
         k_avx512bf16_init(k);
         k_attn_avx512bf16_init(k);
+        if (cpu_has_vbmi())
+            k_blocks_vbmi_init(k);
     }
     if (level >= ISA_AMX) {
         k_amx_init(k);
