@@ -1,6 +1,7 @@
-/* Sources in FP8 and MXFP4: their tensors as if the file had floats. The plans
+/* Quantized sources: their tensors as if the file had floats. The plans
  * know nothing else, and elements are widened when they are written. */
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,7 +36,7 @@ static int check_modules(const struct quant *q, const char *path,
     return 0;
 }
 
-/* Set *out to the matrices in a tensor that FP8 or MXFP4 may have. */
+/* Set *out to the matrices in a tensor of quantized elements. */
 static bool find_shape(const struct quant *q, const struct st_tensor *t,
                        struct matrix_shape *out)
 {
@@ -46,15 +47,18 @@ static bool find_shape(const struct quant *q, const struct st_tensor *t,
     if (t->dtype == DT_U8 && tail_is(t->name, n, NAMES_BLOCKS)) {
         rank--;
         each = MXFP4_GROUP;
+    } else if (q->stored.groups && t->dtype != DT_F8_E4M3) {
+        return quant_stored_shape(q, t, out);
     } else if (t->dtype == DT_U32) {
         n = names_module(t->name);
         memcpy(module, t->name, n);
         module[n] = '\0';
-        each = 8;
-        if (quant_find(q, module).mode != QUANT_MXFP4)
+        const struct quant_params p = quant_find(q, module);
+        each = p.bits == 8 ? 4 : 8;
+        if (p.mode == QUANT_AFFINE)
             return false;
-    } else if (t->dtype != DT_F8_E4M3) {
-        return false;
+    } else if (t->dtype != DT_F8_E4M3 || tail_is(t->name, n, ".weight_scale")) {
+        return false; /* NVFP4's scales have this type, too */
     }
     if (rank != 2 && rank != 3)
         return false;
@@ -160,14 +164,31 @@ static int add_turns(struct packer *p, size_t i, size_t layer,
 static bool is_activation_scale(const struct quantize_source *s,
                                 const struct st_tensor *t)
 {
-    static const char *const tails[] = {".activation_scale", ".input_scale",
-                                        ".output_scale",     ".q_scale",
-                                        ".k_scale",          ".v_scale"};
+    static const char *const tails[] = {
+        ".activation_scale", ".input_scale", ".input_global_scale",
+        ".output_scale",     ".q_scale",     ".k_scale",
+        ".v_scale"};
     for (size_t i = 0;
-         s->m.config.quant.fp8 && i < sizeof tails / sizeof *tails; i++)
+         (s->m.config.quant.fp8 || s->m.config.quant.stored.groups) &&
+         i < sizeof tails / sizeof *tails;
+         i++)
         if (tail_is(t->name, t->name_len, tails[i]))
             return true;
     return false;
+}
+
+/* The name that a tensor has where its weights are floats. */
+static const char *float_name(const struct quantize_source *s,
+                              const struct st_tensor *t)
+{
+    char name[NAMES_BYTES + 8];
+    size_t n = names_module(t->name);
+    const char *tail = t->name + n;
+    if (!*tail || strcmp(tail, ".weight") == 0)
+        return t->name;
+    snprintf(name, sizeof name, "%.*s%s", (int)n, t->name,
+             strcmp(tail, NAMES_BLOCKS) == 0 ? "" : ".weight");
+    return arena_copy(st_set_text(s->set), name, strlen(name));
 }
 
 /* Add what tensor i of the file is as floats: nothing, if it has scales. */
@@ -176,18 +197,16 @@ static int add_tensor(struct packer *p, size_t i, struct qwick_err *e)
     struct quantize_source *s = p->s;
     const struct st_tensor *t = st_at(s->stored, i);
     const struct matrix *m = &p->matrices[i];
-    size_t layer, n = t->name_len;
+    size_t layer;
     if (!m->format)
         return s->packing.used[i] || is_activation_scale(s, t)
                    ? 0
                    : st_set_add(s->set, t, p->path, e);
-    if (t->dtype != DT_U8)
-        return add_floats(p, t, t->name, &p->shapes[i], m, e);
-    if (has_turns(p, t, &layer))
+    if (t->dtype == DT_U8 && has_turns(p, t, &layer))
         return add_turns(p, i, layer, e);
-    const char *name =
-        arena_copy(st_set_text(s->set), t->name, n - strlen(NAMES_BLOCKS));
-    return name ? add_floats(p, t, name, &p->shapes[i], m, e) : err_oom(e, n);
+    const char *name = float_name(s, t);
+    return name ? add_floats(p, t, name, &p->shapes[i], m, e)
+                : err_oom(e, NAMES_BYTES);
 }
 
 /* Stacks of floats are transposed in some families, and stacks of blocks are
