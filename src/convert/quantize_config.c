@@ -18,8 +18,11 @@ int quantize_check_config(const struct json_value *config, const char *path,
             continue;
         const struct json_value *method = json_get(q, "quant_method");
         int64_t bits;
-        if (quant_is_fp8(q) || quant_is_transposed(q) ||
-            json_equals(method ? method : json_get(q, "mode"), "mxfp4"))
+        const struct json_value *form = method ? method : json_get(q, "mode");
+        if (quant_is_fp8(q) || quant_is_stored(q) ||
+            quant_is_transposed(q) ||
+            json_equals(form, "mxfp4") || json_equals(form, "mxfp8") ||
+            json_equals(form, "nvfp4"))
             continue;
         if (json_is(method, JSON_STRING))
             return err_set(e, QWICK_ERR_MODEL,

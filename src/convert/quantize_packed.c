@@ -1,4 +1,4 @@
-/* Sources in FP8 and MXFP4: their tensors as if the file had floats. The plans
+/* Quantized sources: their tensors as if the file had floats. The plans
  * know nothing else, and elements are widened when they are written. */
 #include <stdint.h>
 #include <stdio.h>
@@ -37,8 +37,7 @@ static int check_modules(const struct quant *q, const char *path,
     return 0;
 }
 
-/* Set *out to the matrices in a tensor that FP8, MXFP4, AWQ or GPTQ may have.
- */
+/* Set *out to the matrices in a tensor of quantized elements. */
 static bool find_shape(const struct quant *q, const struct st_tensor *t,
                        struct matrix_shape *out)
 {
@@ -49,17 +48,20 @@ static bool find_shape(const struct quant *q, const struct st_tensor *t,
     if (t->dtype == DT_U8 && tail_is(t->name, n, NAMES_BLOCKS)) {
         rank--;
         each = MXFP4_GROUP;
+    } else if (q->stored.groups && t->dtype != DT_F8_E4M3) {
+        return quant_stored_shape(q, t, out);
     } else if (t->dtype == DT_U32) {
         n = names_module(t->name);
         memcpy(module, t->name, n);
         module[n] = '\0';
-        each = 8;
-        if (quant_find(q, module).mode != QUANT_MXFP4)
+        const struct quant_params p = quant_find(q, module);
+        each = p.bits == 8 ? 4 : 8;
+        if (p.mode == QUANT_AFFINE)
             return false;
     } else if (tail_is(t->name, n, NAMES_QWEIGHT)) {
         return transposed_shape(q, t, out);
-    } else if (t->dtype != DT_F8_E4M3) {
-        return false;
+    } else if (t->dtype != DT_F8_E4M3 || tail_is(t->name, n, ".weight_scale")) {
+        return false; /* NVFP4's scales have this type, too */
     }
     if (rank != 2 && rank != 3)
         return false;
@@ -167,11 +169,14 @@ static int add_turns(struct packer *p, size_t i, size_t layer,
 static bool is_activation_scale(const struct quantize_source *s,
                                 const struct st_tensor *t)
 {
-    static const char *const tails[] = {".activation_scale", ".input_scale",
-                                        ".output_scale",     ".q_scale",
-                                        ".k_scale",          ".v_scale"};
+    static const char *const tails[] = {
+        ".activation_scale", ".input_scale", ".input_global_scale",
+        ".output_scale",     ".q_scale",     ".k_scale",
+        ".v_scale"};
     for (size_t i = 0;
-         s->m.config.quant.fp8 && i < sizeof tails / sizeof *tails; i++)
+         (s->m.config.quant.fp8 || s->m.config.quant.stored.groups) &&
+         i < sizeof tails / sizeof *tails;
+         i++)
         if (tail_is(t->name, t->name_len, tails[i]))
             return true;
     return false;

@@ -82,6 +82,14 @@ int foreign_refuse(const struct section *s, const char *key,
     const struct json_value *v = json_get(s->v, key);
     char name[96], value[64];
     name_of(v, name, sizeof name);
+    /* of some systems qwick reads some forms: this field names the form */
+    const char *form = json_equals(v, "compressed-tensors") ? "format"
+                       : json_equals(v, "modelopt")         ? "quant_algo"
+                                                            : key;
+    if (!section_absent(s, form)) {
+        key = form;
+        v = json_get(s->v, key);
+    }
     section_describe(v, value, sizeof value);
     return err_set(e, QWICK_ERR_MODEL,
                    "%s: %s%s: is %s; %s weights are not "

@@ -48,10 +48,10 @@ struct matrix {
     int bits;         /* of a quantized element; 0: floats */
     size_t group;     /* elements that share a scale; 0: floats */
     struct fp8 fp8;   /* of FP8 weights: their scales, without elements */
-    size_t each;      /* of FP8 weights and `by`: rows of one matrix of a
+    size_t each;      /* of FP8 weights and `factors`: rows of one matrix of a
                          stack */
-    const float *by;  /* of blocks: multiplies the elements, one number for each
-                         matrix of a stack; NULL: there is none */
+    const float *factors; /* of blocks: multiply the elements, one for each
+                             matrix of a stack; NULL: there are none */
     const struct transposed *stored; /* of AWQ and GPTQ (transposed.h) */
     size_t first; /* of these: the row of the tensors that is row 0 */
     const uint32_t *order; /* column i holds the weights of element order[i] of

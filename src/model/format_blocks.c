@@ -52,14 +52,14 @@ static void to_f32(const struct kernels *k, float *out, const struct matrix *w,
 {
     k->blocks_to_f32[w->dtype - DT_BLOCKS](out, matrix_row(w, 0, row),
                                            n_rows * w->cols);
-    for (size_t r = 0; w->by && r < n_rows; r++)
-        k->scale(out + r * w->cols, w->by[(row + r) / w->each], w->cols);
+    for (size_t r = 0; w->factors && r < n_rows; r++)
+        k->scale(out + r * w->cols, w->factors[(row + r) / w->each], w->cols);
 }
 
 /* What multiplies the results of a product; its rows belong to one matrix. */
 static float factor(const struct row_product *p)
 {
-    return p->w->by ? p->w->by[p->row / p->w->each] : 1;
+    return p->w->factors ? p->w->factors[p->row / p->w->each] : 1;
 }
 
 static void scale_results(const struct kernels *k, const struct row_product *p,
@@ -150,8 +150,8 @@ static void mul_i8(const struct kernels *k, const struct row_product *p,
 
 static void view(struct matrix *out, const struct matrix *stack, size_t row)
 {
-    if (stack->by)
-        out->by = stack->by + row / stack->each;
+    if (stack->factors)
+        out->factors = stack->factors + row / stack->each;
 }
 
 static void fill(struct format_ops *ops, const struct kernels *k, bool exact)
@@ -199,14 +199,14 @@ static int bind_by(struct weights *w, struct matrix *out, const char *name,
         return err_set(e, QWICK_ERR_MODEL,
                        "%s: %s: tensor %s: dtype %s in the file, must be F32",
                        w->path, t->file, scale, dtype_name(t->dtype));
-    out->by = (const float *)(const void *)t->data;
+    out->factors = (const float *)(const void *)t->data;
     out->each = shape->rows;
     for (size_t i = 0; i < n; i++)
-        if (!is_usable(out->by[i]))
+        if (!is_usable(out->factors[i]))
             return err_set(e, QWICK_ERR_MODEL,
                            "%s: %s: tensor %s: element %zu is %g, must have a "
                            "magnitude from 2^-64 to 2^64",
-                           w->path, t->file, scale, i, (double)out->by[i]);
+                           w->path, t->file, scale, i, (double)out->factors[i]);
     weights_use(w, t, 0, out->bits);
     return 0;
 }

@@ -69,6 +69,8 @@ static int check_shape(const struct source *s, struct qwick_err *e)
 {
     const struct st_tensor *t = find_tensor(s, ".weight_shape");
     int64_t v[2];
+    if (t)
+        weights_use(s->w, t, 0, s->g->bits);
     if (!t || s->shape->stack || s->w->sizes_only)
         return 0;
     if (t->dtype != DT_I64 || t->n_bytes != sizeof v)
@@ -131,9 +133,10 @@ static int bind_scales(const struct source *s, struct matrix *out,
     size_t n = is_one ? 1 : rows * (out->cols / s->span);
     out->dtype = t->dtype;
     out->data[SCALES] = t->data;
-    weights_use(s->w, t, 0, out->bits);
+    bool counted = weights_use(s->w, t, 0, out->bits);
     if (n == rows * groups)
         return 0;
+    s->w->n_bytes += counted ? rows * groups * size : 0;
     unsigned char *all = weights_block(s->w, rows * groups * size, e);
     if (all && !s->w->sizes_only)
         repeat(all, t->data, n, rows * groups / n, size);
@@ -152,8 +155,9 @@ static int bind_zeros(const struct source *s, struct matrix *out,
                                             (rows * bits + 31) / 32, stored, e);
     if (!t)
         return -1;
-    weights_use(s->w, t, 0, out->bits);
     unsigned char *all = weights_block(s->w, out->rows * groups, e);
+    if (weights_use(s->w, t, 0, out->bits))
+        s->w->n_bytes += out->rows * groups;
     out->data[ZEROS] = all;
     if (!all)
         return -1;

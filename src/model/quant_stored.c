@@ -7,7 +7,9 @@
 #include "base/array.h"
 #include "model/fixed.h"
 #include "model/module_pattern.h"
+#include "model/names.h"
 #include "model/quant.h"
+#include "model/weights.h"
 
 enum { SHOWN = 40 };
 
@@ -306,4 +308,29 @@ quant_stored_find(const struct quant *q, const char *module,
                 "%s: tensor %s: means %s, but config.json's %s is about %s",
                 path, tensor, names[form], g->in, names[g->form]);
     return g && g->form == form ? g : NULL;
+}
+
+bool quant_stored_shape(const struct quant *q, const struct st_tensor *t,
+                        struct matrix_shape *out)
+{
+    char module[NAMES_BYTES];
+    const size_t n = names_module(t->name);
+    const bool packed = strcmp(t->name + n, NAMES_PACKED) == 0;
+    if (!t->name[n] || t->rank != 2 || n >= sizeof module)
+        return false;
+    snprintf(module, sizeof module, "%.*s", (int)n, t->name);
+    const enum stored_form form = t->dtype == DT_U8   ? STORED_NVFP4
+                                  : packed            ? STORED_PACKED
+                                  : t->dtype == DT_I8 ? STORED_INT8
+                                                      : STORED_NONE;
+    const struct stored_group *g =
+        form ? quant_stored_find(q, module, form, "", t->name, NULL) : NULL;
+    if (!g)
+        return false;
+    const size_t each = form == STORED_NVFP4    ? 2
+                        : form == STORED_PACKED ? 32 / (size_t)g->bits
+                                                : 1;
+    *out =
+        (struct matrix_shape){.rows = t->shape[0], .cols = t->shape[1] * each};
+    return true;
 }

@@ -20,7 +20,9 @@
 #include "base/err.h"
 #include "model/section.h"
 
+struct matrix_shape;
 struct quant;
+struct st_tensor;
 
 enum stored_form {
     STORED_NONE,
@@ -68,5 +70,10 @@ const struct stored_group *
 quant_stored_find(const struct quant *q, const char *module,
                   enum stored_form form, const char *path, const char *tensor,
                   struct qwick_err *e);
+
+/* Set *out to the shape of the matrix whose elements are the tensor t. Returns
+ * false if config.json says nothing about such a tensor. */
+bool quant_stored_shape(const struct quant *q, const struct st_tensor *t,
+                        struct matrix_shape *out);
 
 #endif

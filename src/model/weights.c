@@ -112,17 +112,18 @@ int weights_need_float(const struct weights *w, const struct st_tensor *t,
 
 /* Count a tensor once. The sums cannot wrap: what is mapped has less than 2^48
  * bytes, and a byte holds four parameters at most. */
-void weights_use(struct weights *w, const struct st_tensor *t, size_t n_params,
+bool weights_use(struct weights *w, const struct st_tensor *t, size_t n_params,
                  int bits)
 {
     size_t i = (size_t)(t - st_at(w->set, 0));
     if (w->used[i])
-        return;
+        return false;
     w->used[i] = w->binds_table ? WEIGHT_TABLE : WEIGHT_READ;
     w->n_params += n_params;
     w->params_by_bits[bits] += n_params;
     *(w->binds_table ? &w->n_table_bytes : &w->n_bytes) += t->n_bytes;
     w->n_table_params += w->binds_table ? n_params : 0;
+    return true;
 }
 
 /* Whether the checkpoint has the tensor, or its numbers in MXFP4, in a form of

@@ -185,8 +185,8 @@ int weights_need_float(const struct weights *w, const struct st_tensor *t,
                        const char *what, struct qwick_err *e);
 
 /* Count a tensor that the model uses; each counts once. n_params: parameters in
- * it, of `bits` bits each (0: floats). */
-void weights_use(struct weights *w, const struct st_tensor *t, size_t n_params,
+ * it, of `bits` bits each (0: floats). Returns whether it was counted now. */
+bool weights_use(struct weights *w, const struct st_tensor *t, size_t n_params,
                  int bits);
 
 /* Count a tensor of which passes read a copy, in place of the tensor. */

@@ -162,8 +162,8 @@ def main():
     foreign("unsloth/Qwen3-8B-bnb-4bit", "bitsandbytes", load_in_4bit=True)
     foreign("org/Qwen3-8B-4bit-exl2", "exl2", bits=4.0)
     foreign("org/Qwen3-8B-other", "novel")
-    config(hub("mlx-community/Tiny-nvfp4", GOLDEN + "mlx4"),
-           quantization={"bits": 4, "group_size": 16, "mode": "nvfp4"},
+    config(hub("mlx-community/Tiny-mxfp6", GOLDEN + "mlx4"),
+           quantization={"bits": 4, "group_size": 32, "mode": "mxfp6"},
            quantization_config=None)
     config(snapshot("state/Mamba"), model_type="mamba2")
     torch = snapshot("org/Torch")

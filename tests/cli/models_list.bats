@@ -104,7 +104,7 @@ for name, form, pull in (
         ("Qwen3-8B-bnb-4bit", "bitsandbytes", "unsloth/Qwen3-8B"),
         ("Qwen3-8B-4bit-exl2", "EXL2", "org/Qwen3-8B"),
         ("Qwen3-8B-other", '"novel"', None),
-        ("Tiny-nvfp4", "NVFP4", None)):
+        ("Tiny-mxfp6", '"mxfp6"', None)):
     x = m[name]
     assert not x["runs"] and x["family"] == "qwen3", x
     assert x["why"] == form + " " + instead, (x["why"], form)
@@ -140,7 +140,7 @@ for name, family, why in (
 PY
     # -m says the same
     fails 3 "FP8 weights are not supported" -m Qwen/Qwen3-8B-FP8 hi
-    fails 3 "quantization.mode: is \"nvfp4\"; NVFP4 weights are not supported" -m Tiny-nvfp4 hi
+    fails 3 "quantization.mode: is \"mxfp6\"; \"mxfp6\" weights are not supported" -m Tiny-mxfp6 hi
     fails 3 "incomplete download" -m Begun hi
     fails 3 "its file is missing: incomplete download?" -m gone:1b hi
 }

@@ -30,6 +30,11 @@ KINDS = {
     "gemma4": "../families/gemma4-moe",
     "gptoss": "../families/gpt-oss-mxfp4",
     "fp8": "../families/qwen3moe-fp8",
+    "w4a16": "../families/qwen3-w4a16-asym-channel",
+    "w8a8": "../families/qwen3-w8a8",
+    "nvfp4": "../families/qwen3-nvfp4",
+    "modelopt": "../families/qwen3-nvfp4-modelopt",
+    "mxfp8": "../families/qwen3-mxfp8",
 }
 GGUF_KINDS = {
     "gguf": "tiny-dense-Q4_0",

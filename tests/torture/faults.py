@@ -427,6 +427,96 @@ def config_cases(base):
         yield case(json.dumps(value), "eos_token_id", value, "any")
 
 
+# ---- quantized weights of other tools
+
+# What config.json may say against the tensors: paths to a value, and values.
+GROUP = ("quantization_config", "config_groups", "group_0", "weights")
+AGAINST = {
+    "w4a16": ((GROUP + ("num_bits",), 8), (GROUP + ("num_bits",), 3), (GROUP + ("strategy",), "tensor"),
+              (GROUP + ("strategy",), "group"), (GROUP + ("symmetric",), True),
+              (GROUP + ("actorder",), "group"), (GROUP + ("type",), "float"),
+              (("quantization_config", "format"), "int-quantized"),
+              (("quantization_config", "format"), "marlin-24")),
+    "w8a8": ((GROUP + ("num_bits",), 4), (GROUP + ("symmetric",), False),
+             (("quantization_config", "format"), "nvfp4-pack-quantized")),
+    "nvfp4": ((GROUP + ("group_size",), 32), (GROUP + ("num_bits",), 8),
+              (("quantization_config", "format"), "pack-quantized")),
+    "modelopt": ((("quantization_config", "quant_algo"), "W4A8_AWQ"),),
+    "mxfp8": ((("quantization", "mode"), "nvfp4"), (("quantization", "bits"), 4),
+              (("quantization", "group_size"), 64), (("quantization", "mode"), "mxfp9")),
+}
+IGNORED = ("model.layers.0.self_attn.k_proj", "re:.*k_proj", r"re:model\.layers\.\d+\.self_attn\.(k|v)_proj$",
+           "re:.*[.](q|k)_proj")
+# The model does not need them.
+OPTIONAL = (".weight_shape", ".input_scale")
+
+
+def form_cases(base):
+    """A tensor of a quantized matrix, or what config.json says about it."""
+    tensors, data = base.tensors()
+    module = "model.layers.0.self_attn.k_proj."
+    other = {"I32": "F32", "F32": "I32", "U8": "I8", "I8": "U8", "U32": "I32", "BF16": "I16",
+             "F8_E4M3": "U8", "I64": "F64"}
+    for key, t in tensors.items():
+        if not key.startswith(module):
+            continue
+        begin, end = t["data_offsets"]
+        free = key.endswith(OPTIONAL)
+
+        def case(what, change, want="refuse", key=key):
+            new = {k: v for k, v in tensors.items() if k != key}
+            begin, end = tensors[key]["data_offsets"]
+            if change:
+                new[key] = {**tensors[key], **change}
+                begin = new[key]["data_offsets"][1]
+            if begin < end:  # a file has no holes
+                new["spare"] = {"dtype": "U8", "shape": [end - begin], "data_offsets": [begin, end]}
+            return Case("%s: %s" % (key, what), base, {WEIGHTS: safetensors(new, data)}, want,
+                        (WEIGHTS, CONFIG))
+
+        optional = "any" if free else "refuse"
+        yield case("missing", None, optional)
+        yield case("other type", {"dtype": other[t["dtype"]]},
+                   "any" if key.endswith(".input_scale") else "refuse")
+        if len(t["shape"]) == 2:
+            rows, cols = t["shape"]
+            half = begin + (end - begin) // 2
+            yield case("half the rows", {"shape": [rows // 2, cols], "data_offsets": [begin, half]})
+            yield case("one dimension", {"shape": [rows * cols]})
+            yield case("no columns", {"shape": [rows, 0], "data_offsets": [begin, begin]})
+            if cols > 1:
+                yield case("half the columns",
+                           {"shape": [rows, cols // 2], "data_offsets": [begin, half]})
+        if key.endswith((".weight_shape", "_global_scale", "_scale_2")):
+            yield Case("%s: zeros" % key, base,
+                       {WEIGHTS: safetensors(tensors, spliced(data, begin, b"\0" * (end - begin)))},
+                       "refuse")
+    for extra in (".weight_g_idx", ".weight_zero_point"):
+        new = {**tensors, module[:-1] + extra: {"dtype": "I32", "shape": [1, 1], "data_offsets": [0, 4]}}
+        first = min(t["data_offsets"][0] for k, t in tensors.items() if k != "__metadata__")
+        shifted = {k: v if k == "__metadata__" or k == module[:-1] + extra else
+                   {**v, "data_offsets": [x + 4 - first for x in v["data_offsets"]]}
+                   for k, v in new.items()}
+        used = base.kind == "w8a8" or (base.kind == "w4a16" and extra == ".weight_g_idx")
+        if module[:-1] + extra not in tensors:
+            yield Case("%s%s: one more" % (module[:-1], extra), base,
+                       {WEIGHTS: safetensors(shifted, b"\0" * 4 + data)}, "refuse" if used else "any")
+    for path, value in AGAINST[base.kind]:
+        config = copy.deepcopy(base.config)
+        at = config
+        for key in path[:-1]:
+            at = at[key]
+        at[path[-1]] = value
+        yield Case("%s %s" % (".".join(path), value), base, {CONFIG: json.dumps(config).encode()},
+                   "refuse", (CONFIG, WEIGHTS))
+    for pattern in IGNORED:
+        config = copy.deepcopy(base.config)
+        if "quantization_config" in config and base.kind != "mxfp8":
+            config["quantization_config"]["ignore"].append(pattern)
+            yield Case("ignore %s" % pattern, base, {CONFIG: json.dumps(config).encode()}, "refuse",
+                       (CONFIG, WEIGHTS))
+
+
 # ---- tokenizer.json and what else speaks of text
 
 
@@ -669,6 +759,8 @@ def part_cases():
         if WEIGHTS in base.files:
             yield "weight", weight_cases(base)
         yield "config", config_cases(base)
+    for kind in AGAINST:
+        yield "form", form_cases(bases[kind])
     yield "config", json_cases(dense, CONFIG)
     yield "file", file_cases(dense, CONFIG, True)
     yield "file", file_cases(dense, WEIGHTS, True)
