@@ -46,6 +46,15 @@ enum routing_rule {
                        that counts for the choice only */
 };
 
+/* Which matrices with bf16 weights take each activation as the sum of two bf16
+ * numbers, in passes of any length. All of them read the normalised stream. */
+enum pairs16 {
+    PAIRS16_NEVER,
+    PAIRS16_ATTENTION, /* q_proj, k_proj and v_proj; and attention is precise, see
+                          model.large_scores */
+    PAIRS16_NORMED     /* gate_proj and up_proj, too */
+};
+
 /* Which blocks layers of attention and an MLP or experts have. What a file may
  * decide is in struct config, what differs between layers is in struct
  * layer_config. */
@@ -61,6 +70,7 @@ struct blocks {
                    and has no value: gpt-oss */
     size_t precise_tokens; /* longer passes round activations as usual, others
                               less (choose_products); 0: by other blocks */
+    enum pairs16 pairs16; /* of an encoder */
     bool layer_norm;     /* norms subtract the mean and have biases (LayerNorm);
                             otherwise they are RMS norms. The vector of such a
                             norm has the weights, then the biases */

@@ -171,7 +171,8 @@ static const struct names *const schemes[] = {&names_gemma, &names_gguf, NULL};
      .attn_post_norm = true,                                     \
      .mlp_post_norm = true,                                      \
      .qk_norm = QK_NORM_HEAD,                                    \
-     .activation = ACTIVATION_GELU}
+     .activation = ACTIVATION_GELU,                              \
+     .pairs16 = PAIRS16_ATTENTION}
 
 const struct arch arch_gemma3 = {.model_type = "gemma3_text",
                                  .wrapped = "gemma3",

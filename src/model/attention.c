@@ -50,6 +50,15 @@ static size_t group_of(const struct worker *w, size_t layer)
     return w->p->m->config.n_heads / config_of(w, layer)->n_kv_heads;
 }
 
+/* The positions that a row of the span sees at most. */
+static size_t most_visible(const struct worker *w, size_t layer,
+                           const struct span *span)
+{
+    size_t n = span->kv->n + span->n, window = config_of(w, layer)->window;
+    size_t both = w->p->m->config.bidirectional ? 2 * window - 1 : window;
+    return n < window || both > n ? n : both;
+}
+
 /* A function of shapes alone. */
 static enum products_of_attn products_of(const struct worker *w, size_t layer,
                                          const struct span *span)
@@ -57,8 +66,8 @@ static enum products_of_attn products_of(const struct worker *w, size_t layer,
     enum dtype type = span->kv->dtype;
     if (w->p->m->exact || span->n * group_of(w, layer) < PACKED_MIN_ROWS)
         return ATTN_ROWS;
-    bool precise =
-        w->p->m->large_scores && span->kv->n + span->n <= PRECISE_POSITIONS;
+    bool precise = w->p->m->large_scores &&
+                   most_visible(w, layer, span) <= PRECISE_POSITIONS;
     if (w->p->attn16 && !precise &&
         (type == DT_I8 ? w->k->attn_blocks_bf16_i8 != NULL
                        : w->k->attn_blocks_bf16[type] != NULL))

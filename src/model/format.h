@@ -63,6 +63,7 @@ struct matrix {
     bool f32_only;    /* multiplies in f32 in every mode: a router, or the gate
                          of a shared expert */
     enum pairs8 pairs8; /* of passes with pass.pairs8 */
+    bool pairs16; /* activations in bf16 are pairs (enum pairs16) */
 };
 
 /* The shape of a weight in a file. */

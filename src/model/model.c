@@ -144,6 +144,21 @@ static void mark_pairs(struct model *m)
     }
 }
 
+/* The vectors of encoders whose MLP is a product of two sides have larger
+ * errors than those of BERT (docs/accuracy.md): these matrices bring them below
+ * the bound. */
+static void mark_pairs16(struct model *m)
+{
+    for (size_t i = 0; i < m->config.n_layers; i++) {
+        struct attention *a = &m->layers[i].attn;
+        struct mlp *mlp = &m->layers[i].mlp;
+        a->q_proj.pairs16 = a->k_proj.pairs16 = a->v_proj.pairs16 =
+            m->pairs16 >= PAIRS16_ATTENTION;
+        mlp->gate_proj.pairs16 = mlp->up_proj.pairs16 =
+            m->pairs16 >= PAIRS16_NORMED;
+    }
+}
+
 /* Once the weights are bound: see model_products. */
 static void choose_products(struct model *m)
 {
@@ -157,13 +172,15 @@ static void choose_products(struct model *m)
     const struct config *c = &m->config;
     bool plain = c->arch->blocks.qk_norm == QK_NORM_NONE;
     bool unscaled = config_unscaled(c);
-    m->large_scores = (plain && !c->bidirectional) || unscaled;
+    m->pairs16 = c->bidirectional ? c->arch->blocks.pairs16 : PAIRS16_NEVER;
+    m->large_scores = (plain && !c->bidirectional) || unscaled || m->pairs16;
     size_t own = c->arch->blocks.precise_tokens;
     m->precise_tokens = precise_tokens(c);
     m->rounds_steps = !c->delta.n_k_heads;
     bool paired = m->any_i8 && (unscaled || has_experts(c));
     m->pairs8_tokens = paired ? (own ? own : PAIRS8_TOKENS) : 0;
     mark_pairs(m);
+    mark_pairs16(m);
 }
 
 /* The type of activations in most products of a long prefill. */

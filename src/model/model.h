@@ -203,10 +203,11 @@ struct model {
     size_t gemm_min_tokens;
     size_t pairs8_tokens;  /* passes of up to so many tokens take int8
                               activations in pairs (pass.pairs8) */
+    enum pairs16 pairs16; /* of an encoder */
     size_t precise_tokens; /* passes of up to so many tokens round no
                               activations to bf16 for products with floats */
     bool large_scores;     /* queries and keys have no norm, or their products
-                              no scale */
+                              no scale; or pairs16 */
     bool rounds_steps;     /* unless each token is of another sequence */
     double blas_min_flops;
     double step_time;    /* for model_step_time, set by tests; 0: an estimate */

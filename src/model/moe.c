@@ -342,7 +342,7 @@ static struct input gather_pairs(const struct worker *w, const float *x,
     uint16_t *out = w->own->rows16;
     for (size_t i = 0; i < n; i++)
         pass_split(w->k, out + i * ldx, out + (n + i) * ldx, x + rows[i] * ld,
-                   cols, w->own->rows);
+                   cols);
     return (struct input){.bf16 = out};
 }
 
@@ -367,7 +367,7 @@ static void gate_pairs(const struct mixture *m, size_t e, size_t begin,
         m->x->glu(g, g, u, n * rows);
         for (size_t i = 0; i < n; i++)
             pass_split(w->k, out + i * ldx, out + (n + i) * ldx, g + i * rows,
-                       rows, u);
+                       rows);
     }
 }
 

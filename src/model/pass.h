@@ -64,6 +64,8 @@ struct worker {
 struct input {
     const float *f32;     /* [n, cols], rows scratch_ld(cols) apart */
     const uint16_t *bf16; /* [n, cols], rows gemm_bf16_ldx(cols) apart */
+    size_t rest16; /* elements from a number in bf16 to the second number of its
+                      pair; 0: there are no pairs */
     const uint32_t *order; /* of the elements of bf16 and q8 (matrix.order); f32
                               has them as they come */
     struct q8 q8;         /* q is NULL when absent */
@@ -152,6 +154,7 @@ struct act_types {
     size_t group;
     bool paired; /* if all matrices read such groups */
     bool pairs8; /* int8 activations in pairs, if any matrix takes them */
+    bool pairs16; /* bf16 activations in pairs, likewise */
 };
 
 /* Return the types that products of n activations with the matrices ws[0..n_ws)
@@ -248,9 +251,10 @@ void pass_multiply_block(const struct worker *w, const struct matrix *a,
                          const struct input *x, enum act_type act, float *out,
                          size_t r, size_t rows, size_t t, size_t n);
 
-/* Write x as the sum of two bf16 numbers. tmp f32 [n]. */
+/* Write x as the sum of two bf16 numbers. */
 void pass_split(const struct kernels *k, uint16_t *first, uint16_t *second,
-                const float *x, size_t n, float *tmp);
+                const float *x, size_t n);
+
 
 /* ---- mlp.c -------------------------------------------------------------- */
 

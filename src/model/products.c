@@ -59,6 +59,7 @@ struct act_types pass_act_types(const struct pass *p,
         }
         need.set |= 1u << act;
         need.pairs8 = need.pairs8 || takes_pairs8(p, ws[i]);
+        need.pairs16 = need.pairs16 || (act == ACT_BF16 && ws[i]->pairs16);
     }
     return need;
 }
@@ -116,14 +117,24 @@ void pass_round_q8(const struct kernels *k, const struct input *to, size_t t,
     }
 }
 
+/* n values from element `at` on, as pairs where the input has pairs. */
+static void round_bf16(const struct kernels *k, const struct input *to,
+                       size_t at, const float *x, size_t n)
+{
+    uint16_t *out = (uint16_t *)to->bf16 + at;
+    if (to->rest16)
+        pass_split(k, out, out + to->rest16, x, n);
+    else
+        k->from_f32[DT_BF16](out, x, n);
+}
+
 /* Values [from, from + n) of one row of cols, to the types needed. */
 static void round_part(const struct kernels *k, const struct input *to,
                        size_t t, size_t from, const float *x, size_t n,
                        size_t cols)
 {
     if (to->bf16)
-        k->from_f32[DT_BF16](
-            (uint16_t *)to->bf16 + t * gemm_bf16_ldx(cols) + from, x, n);
+        round_bf16(k, to, t * gemm_bf16_ldx(cols) + from, x, n);
     if (to->q8.q)
         pass_round_q8(k, to, t, from, x, n, from + n == cols);
 }
@@ -179,6 +190,9 @@ struct input pass_normalise(struct worker *w, float *x, size_t n,
     bool private = n <= SCRATCH_PRIVATE_TOKENS && !replaces;
     struct input in = private ? choose(need, own->xn, own->xn16, &own->x8)
                               : choose(need, s->xn, s->xn16, &s->xn8);
+    if (need.pairs16)
+        in.rest16 =
+            (private ? SCRATCH_PRIVATE_TOKENS : s->cap) * gemm_bf16_ldx(d);
     if (!private)
         par_split(n, 1, w->tid, w->n_threads, &begin, &end);
     for (size_t t = begin; t < end; t++) {
@@ -287,13 +301,17 @@ static bool by_pairs(const struct pass *p, const struct matrix *a, size_t n)
 }
 
 void pass_split(const struct kernels *k, uint16_t *first, uint16_t *second,
-                const float *x, size_t n, float *tmp)
+                const float *x, size_t n)
 {
-    k->from_f32[DT_BF16](first, x, n);
-    k->to_f32[DT_BF16](tmp, first, n);
-    k->scale(tmp, -1, n);
-    k->add(tmp, x, n);
-    k->from_f32[DT_BF16](second, tmp, n);
+    float rest[REST_COLS];
+    for (size_t i = 0, step; i < n; i += step) {
+        step = n - i < REST_COLS ? n - i : REST_COLS;
+        k->from_f32[DT_BF16](first + i, x + i, step);
+        k->to_f32[DT_BF16](rest, first + i, step);
+        k->scale(rest, -1, step);
+        k->add(rest, x + i, step);
+        k->from_f32[DT_BF16](second + i, rest, step);
+    }
 }
 
 /* By bf16 kernels that see two tokens for each: its first numbers and, n rows
@@ -306,7 +324,7 @@ static void multiply_pairs(const struct worker *w, const struct row_product *p,
     float *y = w->own->pairs_y;
     for (size_t t = 0; t < n; t++)
         pass_split(w->k, x16 + t * ldx, x16 + (n + t) * ldx,
-                   x + t * scratch_ld(cols), cols, y);
+                   x + t * scratch_ld(cols), cols);
     size_t step = SCRATCH_PAIRS_FLOATS / (2 * n) / GEMM_BF16_ROWS;
     step *= GEMM_BF16_ROWS;
     for (size_t r = 0; r < p->n_rows; r += step) {
@@ -389,7 +407,12 @@ static void multiply_rows(const struct worker *w, const struct row_product *p,
             p->w->ops->mul_i8(w->k, p, &x8);
     } else if (act == ACT_BF16) {
         size_t ldx = gemm_bf16_ldx(cols);
-        p->w->ops->mul_bf16(w->k, p, x->bf16 + t * ldx, ldx);
+        const uint16_t *x16 = x->bf16 + t * ldx;
+        struct row_product second = *p;
+        second.add = true;
+        p->w->ops->mul_bf16(w->k, p, x16, ldx);
+        if (x->rest16)
+            p->w->ops->mul_bf16(w->k, &second, x16 + x->rest16, ldx);
     } else {
         multiply_f32(w, p, x->f32 + t * scratch_ld(cols));
     }
@@ -524,7 +547,8 @@ static bool consecutive(const uint32_t *rows, size_t n)
 /* x with only the rows from t on. */
 static struct input input_from(const struct input *x, size_t t, size_t cols)
 {
-    struct input in = {.q8_rows = x->q8_rows, .order = x->order};
+    struct input in = {
+        .rest16 = x->rest16, .q8_rows = x->q8_rows, .order = x->order};
     if (x->f32)
         in.f32 = x->f32 + t * scratch_ld(cols);
     if (x->bf16)

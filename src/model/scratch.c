@@ -111,6 +111,12 @@ static bool uses_bf16(const struct model *m)
     return !m->exact && m->k->tune.bf16;
 }
 
+/* Rows of normalised activations in bf16, or of pairs. */
+static size_t rows16(const struct model *m, size_t n)
+{
+    return !uses_bf16(m) ? 0 : m->pairs16 ? 2 * n : n;
+}
+
 /* Rows of the largest delta.inputs[i] of any layer; 0: no layer has one. */
 static size_t delta_input_rows(const struct model *m, size_t i)
 {
@@ -266,7 +272,7 @@ static void layout_threads(struct layout *l, struct scratch *s,
         struct thread_scratch *t = &s->threads[i];
         size_t n = SCRATCH_PRIVATE_TOKENS;
         t->xn = floats(l, n, scratch_ld(c->d_model));
-        t->xn16 = halves(l, uses_bf16(m) ? n : 0, c->d_model);
+        t->xn16 = halves(l, rows16(m, n), c->d_model);
         t->x8 = token_bytes8(l, m, n, 1, widest);
         bool blocks = uses_bf16(m) || m->any_i8 || z.n_experts;
         size_t gated = blocks ? GATED_FLOATS : 0;
@@ -329,7 +335,7 @@ static void layout_shared(struct layout *l, struct scratch *s,
     s->split = softmaxes(l, split, acc);
     if (uses_bf16(m)) {
         s->qr16 = place(l, n, z.q_dim * sizeof(uint16_t));
-        s->xn16 = halves(l, n, c->d_model);
+        s->xn16 = halves(l, rows16(m, n), c->d_model);
         s->attn16 = halves(l, n, z.attn_dim);
         s->gate16 = halves(l, n, z.d_ff);
     }
