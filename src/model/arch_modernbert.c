@@ -66,14 +66,15 @@ static int read_ropes(struct config *c, const struct section *s,
                                         "local_rope_theta", s, e);
 }
 
-/* Whether a classifier reads the mean of all states. GGUF files do not say so,
- * and their readers take the mean, as the released rerankers have it. */
+/* Whether a classifier reads the mean of all states. GGUF files have no key for
+ * it, and their readers take the mean. */
 static int read_class_pooling(struct config *c, const struct section *s,
                               struct qwick_err *e)
 {
     static const char key[] = "classifier_pooling";
     const struct json_value *v = json_get(s->v, key);
-    c->class_mean = json_equals(v, "mean") || section_is_gguf(s);
+    c->class_mean_assumed = section_is_gguf(s);
+    c->class_mean = json_equals(v, "mean") || c->class_mean_assumed;
     return section_absent(s, key) || c->class_mean || json_equals(v, "cls")
                ? 0
                : section_bad(s, key, "\"cls\" or \"mean\"", e);
@@ -120,6 +121,7 @@ const struct arch arch_modernbert = {
                .layer_norm = true,
                .embed_norm = true,
                .class_norm = true,
+               .pairs16 = PAIRS16_NORMED,
                .activation = ACTIVATION_GELU_ERF},
     .fixed = fixed,
     .names = schemes,

@@ -151,6 +151,7 @@ struct config {
     size_t n_labels;     /* members of id2label, or num_labels; 0: not said */
     bool class_mean;     /* of an encoder: classes read the mean of all tokens'
                             states; otherwise the first token's */
+    bool class_mean_assumed; /* the file does not say which */
     size_t yes_class;    /* which of them is yes */
     bool qkv_bias, o_bias, mlp_bias; /* attention_bias and the like */
     bool class_dense_bias; /* the layer before an encoder's classes has biases */

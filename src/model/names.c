@@ -225,6 +225,7 @@ const struct names names_qwen3next_mlx = {.config = "config.json",
 #define SELF     ENCODER "attention.self."
 #define ATTENDED ENCODER "attention.output."
 
+/* Files of the first converters have the names of TensorFlow's norms. */
 const struct names names_bert = {
     .config = "config.json",
     .prefixes = {"bert.", "roberta.", "", NULL},
@@ -232,7 +233,8 @@ const struct names names_bert = {
         [WEIGHT_EMBED] = {"@embeddings.word_embeddings.weight"},
         [WEIGHT_POSITIONS] = {"@embeddings.position_embeddings.weight"},
         [WEIGHT_TYPES] = {"@embeddings.token_type_embeddings.weight"},
-        [WEIGHT_EMBED_NORM] = {"@embeddings.LayerNorm.weight"},
+        [WEIGHT_EMBED_NORM] = {"@embeddings.LayerNorm.weight",
+                               "@embeddings.LayerNorm" NAMES_GAMMA},
         [WEIGHT_Q_PROJ] = {SELF "query.weight"},
         [WEIGHT_K_PROJ] = {SELF "key.weight"},
         [WEIGHT_V_PROJ] = {SELF "value.weight"},
@@ -241,12 +243,14 @@ const struct names names_bert = {
         [WEIGHT_K_BIAS] = {SELF "key.bias"},
         [WEIGHT_V_BIAS] = {SELF "value.bias"},
         [WEIGHT_O_BIAS] = {ATTENDED "dense.bias"},
-        [WEIGHT_MLP_NORM] = {ATTENDED "LayerNorm.weight"},
+        [WEIGHT_MLP_NORM] = {ATTENDED "LayerNorm.weight",
+                             ATTENDED "LayerNorm" NAMES_GAMMA},
         [WEIGHT_GATE_PROJ] = {ENCODER "intermediate.dense.weight"},
         [WEIGHT_GATE_BIAS] = {ENCODER "intermediate.dense.bias"},
         [WEIGHT_DOWN_PROJ] = {ENCODER "output.dense.weight"},
         [WEIGHT_DOWN_BIAS] = {ENCODER "output.dense.bias"},
-        [WEIGHT_NORM] = {ENCODER "output.LayerNorm.weight"},
+        [WEIGHT_NORM] = {ENCODER "output.LayerNorm.weight",
+                         ENCODER "output.LayerNorm" NAMES_GAMMA},
         [WEIGHT_CLASS_DENSE] = {"classifier.dense.weight",
                                 "@pooler.dense.weight"},
         [WEIGHT_CLASS_DENSE_BIAS] = {"classifier.dense.bias",
@@ -482,8 +486,8 @@ bool names_expand(char *out, const struct names *names, const char *prefix,
 
 size_t names_module(const char *name)
 {
-    static const char *const tails[] = {".weight", NAMES_BLOCKS, NAMES_PACKED,
-                                        NAMES_QWEIGHT};
+    static const char *const tails[] = {".weight", NAMES_GAMMA, NAMES_BLOCKS,
+                                        NAMES_PACKED, NAMES_QWEIGHT};
     size_t n = strlen(name);
     for (size_t i = 0; i < sizeof tails / sizeof *tails; i++) {
         size_t tail = strlen(tails[i]);

@@ -163,6 +163,11 @@ struct naming {
  * ".weight" or of nothing. */
 #define NAMES_BLOCKS "_blocks"
 
+/* The weights of a norm may be called so, as in TensorFlow, and its biases so,
+ * in place of ".weight" and ".bias". */
+#define NAMES_GAMMA ".gamma"
+#define NAMES_BETA  ".beta"
+
 /* The name of the codes of a matrix of compressed-tensors ends so, in place of
  * ".weight". */
 #define NAMES_PACKED ".weight_packed"

@@ -499,8 +499,9 @@ int weights_norm(struct weights *w, float **out, size_t n, bool layer_norm,
     if (!has_bias)
         return 0;
     find_name(w, ref, name);
-    snprintf(name + names_module(name), sizeof name - names_module(name),
-             ".bias");
+    size_t at = names_module(name);
+    snprintf(name + at, sizeof name - at, "%s",
+             strcmp(name + at, NAMES_GAMMA) == 0 ? NAMES_BETA : ".bias");
     if (array_named(w, &biases, name, &n, 1, ref, e))
         return -1;
     memcpy(*out + n, biases, n * sizeof **out);

@@ -202,6 +202,22 @@ static void what_is_not_supported_is_refused_by_name(void **state)
             {"quantization_config", "true"});
 }
 
+static void encoders_of_other_families_are_refused(void **state)
+{
+    static const struct {
+        const char *type, *what;
+    } rows[] = {
+        {"\"nomic_bert\"", "(an encoder with rotary embeddings): use gte"},
+        {"\"new\"", "(an encoder with rotary embeddings): use gte-modernbert"},
+        {"\"jina_bert_v2\"", "(an encoder with ALiBi): use gte-modernbert"},
+        {"\"distilbert\"", "(another kind of encoder): use bge-base-en-v1.5"},
+        {"\"mpnet\"", "(another kind of encoder): use bge-base-en-v1.5"},
+        {"\"t5\"", "(an encoder and a decoder): use Qwen3-8B"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        REFUSES(rows[i].type, rows[i].what, v4, {"model_type", rows[i].type});
+    }
+}
+
 static void shapes_that_cannot_be(void **state)
 {
     REFUSES("num_attention_heads", "5", v4, {"num_attention_heads", "5"});
@@ -408,6 +424,7 @@ int main(void)
         cmocka_unit_test_setup(both_spellings_are_equal, fresh),
         cmocka_unit_test_setup(required_fields, fresh),
         cmocka_unit_test_setup(what_is_not_supported_is_refused_by_name, fresh),
+        cmocka_unit_test_setup(encoders_of_other_families_are_refused, fresh),
         cmocka_unit_test_setup(shapes_that_cannot_be, fresh),
         cmocka_unit_test_setup(files_that_are_none, fresh),
         cmocka_unit_test_setup(generation_defaults_are_read, fresh),

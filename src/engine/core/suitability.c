@@ -8,6 +8,7 @@
 
 #include "engine/core/engine.h"
 #include "model/pooling.h"
+#include "qwick_tools.h"
 
 /* Bytes of README.md to search: its front matter and first lines. */
 enum { README_BYTES = 4096 };
@@ -170,12 +171,19 @@ int engine_need_head(const struct qwick_engine *eng, struct qwick_err *e)
                : 0;
 }
 
+int qwick_engine_need_logits(const struct qwick_engine *eng,
+                             struct qwick_err *e)
+{
+    return engine_need_head(eng, e);
+}
+
 void engine_suitable_class(struct qwick_engine *eng, bool hidden)
 {
     const struct config *c = &eng->model.config;
     bool other = !c->bidirectional && (c->class == CLASS_OTHER ||
                                        (c->class == CLASS_BARE && !hidden));
-    if (!other && !*c->own_code)
+    bool assumed = c->class_mean_assumed && c->n_classes;
+    if (!other && !*c->own_code && !assumed)
         return;
     if (__atomic_exchange_n(&eng->checked_class, true, __ATOMIC_RELAXED))
         return;
@@ -189,6 +197,12 @@ void engine_suitable_class(struct qwick_engine *eng, bool hidden)
                     "%s: %s: the model has code of its own, which is not run: "
                     "the results are doubtful",
                     checkpoint_dir(eng->ck), c->own_code);
+    if (assumed)
+        engine_warn(eng,
+                    "%s: a GGUF file of ModernBERT does not say "
+                    "classifier_pooling: scores are those of \"mean\", and "
+                    "wrong for a model with \"cls\"",
+                    checkpoint_dir(eng->ck));
 }
 
 const char *qwick_embed_suitability(const struct qwick_engine *eng)
