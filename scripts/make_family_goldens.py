@@ -5,7 +5,8 @@ A case is a small random checkpoint of a family, in BF16 as transformers saves i
 transformers' logits in float32. NAME/ has config.json, released.json (the same as released
 checkpoints spell it), model.safetensors and expected.safetensors: input_ids, the logits of the
 last positions, greedy. NAME-mlx4/ holds the weights in MLX's layout with 4 bits and the logits of
-the dequantized weights, NAME-fp8/ weights in FP8, if the case says so. With LLAMA_CPP=DIR, the sources of llama.cpp, its
+the dequantized weights, NAME-fp8/ weights in FP8, if the case says so. Text encoders are those of
+family_encoders.py. With LLAMA_CPP=DIR, the sources of llama.cpp, its
 converter writes NAME.gguf, without a vocabulary. Needs torch and transformers 5."""
 
 import copy
@@ -23,6 +24,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests/cli"))
+import family_encoders  # noqa: E402
 import mlx_layout  # noqa: E402
 
 ROWS, ROWS_MLX, GREEDY = 16, 8, 16
@@ -618,14 +620,15 @@ import sys
 sys.path[:0] = [sys.argv[1], sys.argv[1] + '/gguf-py']
 import convert_hf_to_gguf as c
 def fail(*a, **k): raise ValueError('config.json is read as it is')
-c.AutoConfig = type('AutoConfig', (), {'from_pretrained': staticmethod(fail)})
+if sys.argv[4] != 'encoder':
+    c.AutoConfig = type('AutoConfig', (), {'from_pretrained': staticmethod(fail)})
 def none(self, *a, **k):
     self.gguf_writer.add_tokenizer_model('none')
     self.gguf_writer.add_vocab_size(self.hparams.get('vocab_size', 320))
 for k in list(vars(c).values()):
     if isinstance(k, type) and issubclass(k, c.TextModel) and 'set_vocab' in vars(k):
         k.set_vocab = none
-sys.argv = ['x', sys.argv[2], '--outfile', sys.argv[3], '--outtype', 'bf16']
+sys.argv = ['x', sys.argv[2], '--outfile', sys.argv[3], '--outtype', 'bf16', *sys.argv[5:]]
 c.main()
 """
 
@@ -636,18 +639,22 @@ def convert(path):
     source = Path(str(path) + ".source")
     shutil.copytree(path, source, dirs_exist_ok=True)
     conf = json.loads((path / "config.json").read_text())
-    both = text = {**released(conf), **conf}
+    encoder = path.name in family_encoders.CASES
+    both = text = conf if encoder else {**released(conf), **conf}
     if "text_config" in conf:
         old = both if conf["model_type"].startswith("qwen2") else released(conf)["text_config"]
         text = both["text_config"] = {**old, **conf["text_config"]}
         text.pop("text_config", None)
-    rope = text["rope_parameters"].get("full_attention", text["rope_parameters"])
+    rope = text.get("rope_parameters", {})
+    rope = rope.get("full_attention", rope)
     if "original_max_position_embeddings" in rope:
         text["original_max_position_embeddings"] = rope["original_max_position_embeddings"]
     (source / "config.json").write_text(json.dumps(both))
     (source / "tokenizer.json").write_text(json.dumps({
         "model": {"vocab": {str(i): i for i in range(text["vocab_size"])}}, "added_tokens": []}))
-    r = subprocess.run([sys.executable, "-c", CONVERT, os.environ["LLAMA_CPP"], str(source), str(path) + ".gguf"],
+    kind = ["encoder" if encoder else "text"]
+    kind += ["--sentence-transformers-dense-modules"] if (path / "2_Dense").exists() else []
+    r = subprocess.run([sys.executable, "-c", CONVERT, os.environ["LLAMA_CPP"], str(source), str(path) + ".gguf", *kind],
                        capture_output=True, text=True, check=False)
     shutil.rmtree(source)
     failed = "" if r.returncode == 0 else "FAILED " + " | ".join(r.stderr.strip().splitlines()[-4:])
@@ -655,19 +662,22 @@ def convert(path):
 
 
 def main(out, *names):
-    out, todo = Path(out), names or CASES
+    out, todo = Path(out), names or [*CASES, *family_encoders.CASES]
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     torch.set_num_threads(8)
     for name in todo:
         try:
-            make(out, name)
+            if name in family_encoders.CASES:
+                family_encoders.make(out, name, fill)
+            else:
+                make(out, name)
         except Exception:  # report it, and go on with the next case
             print(f"{name} FAILED")
             traceback.print_exc(limit=-3, file=sys.stdout)
     if "LLAMA_CPP" in os.environ:
         with ThreadPoolExecutor(8) as pool:
-            for line in pool.map(convert, [out / n for n in todo if CASES[n][3].get("gguf")]):
+            for line in pool.map(convert, [out / n for n in todo if (CASES | family_encoders.CASES)[n][3].get("gguf")]):
                 print(line)
 
 
