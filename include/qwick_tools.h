@@ -578,6 +578,12 @@ QWICK_API int qwick_tuning_measure(struct qwick_engine *eng, size_t reps,
                                    qwick_tuning_fn fn, void *ctx,
                                    struct qwick_err *e);
 
+/* Return 0 if the model has logits, or -1 with *e set: text encoders and other
+ * models without a head have none, and nothing but vectors or scores can be made
+ * with them. */
+QWICK_API int qwick_engine_need_logits(const struct qwick_engine *eng,
+                                       struct qwick_err *e);
+
 /* ---- measurements ---------------------------------------------------- */
 
 /* Measure the read bandwidth of all the engine's threads and write it to *rate,

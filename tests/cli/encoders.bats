@@ -174,6 +174,57 @@ PY
     [ -z "$stderr" ]
 }
 
+# refused WORDS ARGUMENTS...: exit status 3, and one line with the words.
+refused() {
+    fails 3 "$@"
+    [ "${#stderr_lines[@]}" -eq 1 ]
+}
+
+@test "verbs that need logits name the verb that an encoder is for" {
+    model bert-cls
+    model xlmr-rerank
+    for m in "$T/bert-cls" "$FAMILIES/bert-cls" "$FAMILIES/bert-cls.gguf"; do
+        for verb in generate score logits "choose -a x -a y"; do
+            # shellcheck disable=SC2086
+            refused "only embed can be used" $verb -m "$m" ab
+        done
+        echo '{"prompt": "ab"}' >"$T/in"
+        refused "only embed can be used" batch -m "$m" -i "$T/in"
+        refused "only embed can be used" generate -m "$m" --prompt-ids 1,2
+    done
+    for m in "$T/xlmr-rerank" "$FAMILIES/xlmr-rerank" "$FAMILIES/xlmr-rerank.gguf"; do
+        for verb in generate score logits "choose -a x -a y"; do
+            # shellcheck disable=SC2086
+            refused "which only rerank uses" $verb -m "$m" ab
+        done
+    done
+}
+
+@test "plan, inspect, models and count take encoders" {
+    model bert-cls
+    for m in "$T/bert-cls" "$FAMILIES/bert-cls.gguf" "$FAMILIES/modernbert.gguf" "$FAMILIES/xlmr-rerank"; do
+        run -0 --separate-stderr q plan --json -m "$m"
+        [ -z "$stderr" ]
+        run -0 --separate-stderr q inspect --json -m "$m"
+        [ -z "$stderr" ]
+    done
+    q inspect --json -m "$T/bert-cls" | jlines 'o[0]["model_type"] == "bert" and o[0]["n_layers"] == 3 and
+        o[0]["n_ctx_max"] == 128 and o[0]["has_tokenizer"]'
+    QWICK_MODEL_PATH=$T q models --json --no-speed | jlines '[(m["name"], m["family"], m["runs"])
+        for m in o[0]["models"]] == [("bert-cls", "bert", True)]'
+    # without the frame that embed puts around a text
+    [ "$(q count -m "$T/bert-cls" ab)" = 2 ]
+}
+
+@test "a GGUF file of a ModernBERT classifier does not say what it reads" {
+    m=$FAMILIES/modernbert-rerank-mean.gguf
+    run -0 --separate-stderr q rerank --raw-scores -m "$m" --prompt-ids 1,2
+    [ "${#stderr_lines[@]}" -eq 1 ]
+    [[ $stderr == *"$m: a GGUF file of ModernBERT does not say classifier_pooling"* ]]
+    run -0 --separate-stderr q rerank -m "$FAMILIES/modernbert-rerank" --prompt-ids 1,2
+    [ -z "$stderr" ]
+}
+
 @test "serve: vectors of an encoder, scores of a cross-encoder" {
     model bert-cls
     model xlmr-rerank
@@ -199,7 +250,11 @@ want = json.load(open(T + "/scores"))["results"]
 got = good("rerank", "/v1/rerank", {"query": "ab", "documents": ["cd", "a a a", ""]})
 assert [(r["index"] + 1, r["relevance_score"]) for r in got["results"]] == [(w["index"], w["score"]) for w in want]
 for name in "embed", "rerank":
-    assert post("unix:%s/%s" % (D, name), "/v1/completions", {"prompt": "a"}).status == 400
+    for path, body in (("completions", {"prompt": "a"}),
+                       ("chat/completions", {"messages": [{"role": "user", "content": "a"}]}),
+                       ("messages", {"messages": [{"role": "user", "content": "a"}], "max_tokens": 4})):
+        r = post("unix:%s/%s" % (D, name), "/v1/" + path, body)
+        assert r.status == 400 and name in str(r.json["error"]), r.body
 assert post("unix:" + D + "/rerank", "/v1/embeddings", {"input": "a"}).status == 400
 PY
     serve_stop embed

@@ -279,6 +279,7 @@ static int batch_run(struct opt_parsed *p, struct qwick_engine *eng)
 
 const struct verb verb_batch = {
     .bit = V_BATCH,
+    .needs_logits = true,
     .name = "batch",
     .group = VERBS_ANSWER,
     .args = "",

@@ -296,6 +296,7 @@ static int chat_run(struct opt_parsed *p, struct qwick_engine *eng)
 
 const struct verb verb_chat = {
     .bit = V_CHAT,
+    .needs_logits = true,
     .name = "chat",
     .group = VERBS_ANSWER,
     .args = "",

@@ -321,6 +321,7 @@ static int choose_run(struct opt_parsed *p, struct qwick_engine *eng)
 
 const struct verb verb_choose = {
     .bit = V_CHOOSE,
+    .needs_logits = true,
     .name = "choose",
     .group = VERBS_DECIDE,
     .args = "-a A -a B [PROMPT]",

@@ -388,6 +388,7 @@ static int score_run(struct opt_parsed *p, struct qwick_engine *eng)
 
 const struct verb verb_score = {
     .bit = V_SCORE,
+    .needs_logits = true,
     .name = "score",
     .group = VERBS_DECIDE,
     .args = "[TEXT]",

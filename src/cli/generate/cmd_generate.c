@@ -261,6 +261,7 @@ static int generate_run(struct opt_parsed *p, struct qwick_engine *eng)
 
 const struct verb verb_generate = {
     .bit = V_GENERATE,
+    .needs_logits = true,
     .name = "generate",
     .group = VERBS_ANSWER,
     .args = "[PROMPT]",

@@ -228,6 +228,7 @@ struct verb {
         OPENS_TOKENIZER, /* of -m */
         OPENS_MODEL
     } opens; /* before run */
+    bool needs_logits; /* the verb refuses models that have none */
     /* Check the options and arguments beyond relations.c. Returns -1 to go on, or
      * an exit status after printing a message. NULL: nothing to check. */
     int (*check)(struct opt_parsed *p);

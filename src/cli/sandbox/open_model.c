@@ -14,6 +14,7 @@
 #include "cli/opt/settings.h"
 #include "cli/sandbox/sandbox.h"
 #include "file/json.h"
+#include "qwick_tools.h"
 
 /* ---- the chat template ---- */
 
@@ -53,6 +54,17 @@ static int check_has_template(const struct qwick_engine *eng,
     int r = opt_no_effects(p, options, OPT_NONE,
                            "with a checkpoint that has no chat template");
     return r >= 0 ? r : 0;
+}
+
+/* Refuse a text encoder, or another model without a head, before anything else
+ * is said about it. */
+static int check_has_logits(const struct qwick_engine *eng,
+                            const struct opt_parsed *p)
+{
+    struct qwick_err e;
+    return p->verb->needs_logits && qwick_engine_need_logits(eng, &e)
+               ? msg_fail(&e)
+               : 0;
 }
 
 /* ---- engines ---- */
@@ -225,7 +237,9 @@ int open_model_load(struct qwick_engine **eng, struct opt_parsed *p,
     o.template_args = json.data;
     int status = open_engine(eng, &o, p->models.alias);
     buf_free(&json);
-    return status ? status : check_has_template(*eng, p);
+    if (status || (status = check_has_logits(*eng, p)) != 0)
+        return status;
+    return check_has_template(*eng, p);
 }
 
 int open_model(struct qwick_engine **eng, struct opt_parsed *p,

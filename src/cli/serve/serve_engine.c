@@ -42,7 +42,8 @@ static int call_read(struct serve_call *c, struct serve_error *e)
         return -1;
     }
     if (c->endpoint->chat && !c->s->batch)
-        return serve_refuse(e, NULL, "the model gives no answers");
+        return serve_refuse(e, NULL, "the model gives no answers: it is for %s",
+                            c->s->embeds ? "/v1/embeddings" : "/v1/rerank");
     return c->endpoint->prepare(c, e);
 }
 

@@ -377,6 +377,7 @@ static int logits_run(struct opt_parsed *p, struct qwick_engine *eng)
 
 const struct verb verb_logits = {
     .bit = V_LOGITS,
+    .needs_logits = true,
     .name = "logits",
     .group = VERBS_TOKENS,
     .args = "[TEXT]",
