@@ -167,7 +167,8 @@ static struct net *net_new(const struct shape *s)
     struct net *net = must(calloc(1, sizeof *net));
     struct config *c = &net->m.config;
     net->m.last_stored = LAST;
-    *c = (struct config){.d_model = s->d_model,
+    *c = (struct config){.arch = &arch_qwen35,
+                         .d_model = s->d_model,
                          .n_layers = N_LAYERS,
                          .n_heads = 2,
                          .n_kv_heads = 1,
@@ -186,6 +187,7 @@ static struct net *net_new(const struct shape *s)
             (struct layer_config){.window = NO_WINDOW, .recurrent = i != 1};
     config_number_layers(c);
     net->m.k = kernels_best();
+    net->m.normalise = net->m.k->rmsnorm;
     net->m.exact = true;
     net->m.layers = net->layers;
     format_f32.fill(&net->ops, net->m.k, true);
