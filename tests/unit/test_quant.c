@@ -254,9 +254,8 @@ static void value_refused(const char *before, const char *value,
 static void other_systems_are_refused_by_name(void **state)
 {
     static const char *const methods[] = {
-        "awq",        "gptq", "eetq", "bitsandbytes", "compressed-tensors",
-        "fbgemm_fp8", "aqlm", "hqq",  "modelopt",     "auto-round",
-        "finegrained"};
+        "eetq", "bitsandbytes", "compressed-tensors", "fbgemm_fp8", "aqlm",
+        "hqq",  "modelopt",     "auto-round",         "finegrained"};
     static const char *const modes[] = {"mxfp6", "nvfp8", "other"};
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
         value_refused("\"quantization_config\": {\"quant_method\": ",
