@@ -402,6 +402,9 @@ int experts_bind(struct model *m, struct experts *x, size_t layer,
                    hub && a->alternate_experts, e) ||
         (c->expert_bias && bind_biases(m, x, layer, e)))
         return -1;
+    /* GGUF files have the experts' factors where blocks have theirs */
+    for (size_t i = 0; x->scales && i < n; i++)
+        x->down[i].factors = NULL;
     x->bytes = (w->n_bytes - bytes) / n;
     x->n_params = (w->n_params - n_params) / n;
     return l->shared_ff ? bind_shared(m, x, layer, e) : 0;

@@ -33,20 +33,25 @@ struct tile {
     _Alignas(64) uint32_t from[2][TILE];
 };
 
+typedef uint32_t lanes __attribute__((vector_size(16), may_alias));
+enum { LANE_WORDS = 4 };
+
 /* Add the codes of n rows, `mask` of the words from, shifted by down, to those
- * of column `col` of the strip. */
+ * of column `col` of the strip. Rows that the tile does not have are computed as
+ * well, and not written. */
 static inline void add_codes(struct tile *tile, size_t at, size_t n, size_t col,
                              int bits, const uint32_t *from, int down)
 {
     const uint32_t mask = (1u << bits) - 1;
     size_t bit = col * (size_t)bits;
     int up = (int)(bit % 32);
-    uint32_t *to = tile->word[bit / 32] + at;
-    for (size_t r = 0; r < n; r++)
-        to[r] |= (from[r] >> down & mask) << up;
-    to += TILE;
-    for (size_t r = 0; up + bits > 32 && r < n; r++)
-        to[r] |= (from[r] >> down & mask) >> (32 - up);
+    lanes *to = (lanes *)(tile->word[bit / 32] + at);
+    const lanes *in = (const lanes *)from;
+    for (size_t r = 0; r < n / LANE_WORDS; r++)
+        to[r] |= (in[r] >> down & mask) << up;
+    to += TILE / LANE_WORDS;
+    for (size_t r = 0; up + bits > 32 && r < n / LANE_WORDS; r++)
+        to[r] |= (in[r] >> down & mask) >> (32 - up);
 }
 
 /* Row 8 i + j of the tile goes to row i of the j-th eighth. */
@@ -60,7 +65,7 @@ static void read_awq(const struct repack_job *job, struct tile *tile,
                t->codes->data + ((col + c) * (t->rows / 8) + row / 8) * 4,
                n * 4);
         for (size_t j = 0; j < 8; j++)
-            add_codes(tile, j * (TILE / 8), n, c, t->bits, tile->from[0],
+            add_codes(tile, j * (TILE / 8), TILE / 8, c, t->bits, tile->from[0],
                       4 * transposed_awq_place[j]);
     }
 }
@@ -92,7 +97,7 @@ static void read_gptq(const struct repack_job *job, struct tile *tile,
                                    tile->from[1][r] << (32 - down);
             down = 0;
         }
-        add_codes(tile, 0, n_rows, c, t->bits, tile->from[0], (int)down);
+        add_codes(tile, 0, TILE, c, t->bits, tile->from[0], (int)down);
     }
 }
 
@@ -142,7 +147,7 @@ static void repack_body(void *ctx, struct par_team *team, int tid,
 {
     const struct repack_job *job = ctx;
     const struct transposed *t = job->t;
-    struct tile tile;
+    struct tile tile = {.from = {{0}}};
     size_t begin, end;
     read_ahead(t->codes, tid, n_threads);
     par_barrier(team, tid);

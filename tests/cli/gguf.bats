@@ -99,7 +99,7 @@ refused() {
 for t in tensors:
     if t[2] == 40:
         t[3] = bytes(b - 8 if i % 36 < 4 else b for i, b in enumerate(t[3]))
-        new.append([t[0].replace(".weight", ".scale"), [1], 0, struct.pack("<f", 2)])
+        new.append([t[0].replace(".weight", ".scale"), [1], 0, b"\0\0\0\x40"])
 tensors += new'
     for e in "" --exact "--isa avx2" "--isa ref"; do
         for n in 3 40; do
@@ -115,7 +115,7 @@ tensors += new'
     [ "$(q -m "$T/scaled.gguf" --prompt-ids "$IDS" -n 9 --ignore-eos --json | jget 'o["tokens"]')" != \
         "$(q -m "$T/without.gguf" --prompt-ids "$IDS" -n 9 --ignore-eos --json | jget 'o["tokens"]')" ]
     gguf_edit "$T/scaled.gguf" "$T/bad.gguf" \
-        'tensors[-1][3] = struct.pack("<f", float("nan"))'
+        'tensors[-1][3] = b"\0\0\xc0\x7f"'
     fails 3 "blk.1.ffn_down.scale: element 0 is nan, must have a magnitude from 2^-64 to 2^64" \
         -m "$T/bad.gguf" --prompt-ids "$IDS"
     gguf_edit "$T/scaled.gguf" "$T/bad.gguf" \

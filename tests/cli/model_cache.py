@@ -156,8 +156,8 @@ def main():
     big()
     # ---- what this build does not run
     foreign("Qwen/Qwen3-8B-FP8", "fbgemm_fp8")
-    foreign("Qwen/Qwen3-8B-GPTQ-Int4", "gptq", bits=4)
-    foreign("Qwen/Qwen3-8B-AWQ", "awq", bits=4)
+    foreign("Qwen/Qwen3-8B-GPTQ-Int4", "gptq_v2", bits=4)
+    foreign("Qwen/Qwen3-8B-AWQ", "marlin", bits=4)
     foreign("org/Some-HQQ", "hqq")
     foreign("unsloth/Qwen3-8B-bnb-4bit", "bitsandbytes", load_in_4bit=True)
     foreign("org/Qwen3-8B-4bit-exl2", "exl2", bits=4.0)

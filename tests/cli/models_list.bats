@@ -99,7 +99,7 @@ instead = "weights are not supported: use the model in BF16 or FP8, or quantized
 for name, form, pull in (
         ("Qwen3-8B-FP8", "FBGEMM FP8", "Qwen/Qwen3-8B"),
         ("Qwen3-8B-GPTQ-Int4", "GPTQ", "Qwen/Qwen3-8B"),
-        ("Qwen3-8B-AWQ", "AWQ", "Qwen/Qwen3-8B"),
+        ("Qwen3-8B-AWQ", "Marlin", "Qwen/Qwen3-8B"),
         ("Some-HQQ", "HQQ", "org/Some"),
         ("Qwen3-8B-bnb-4bit", "bitsandbytes", "unsloth/Qwen3-8B"),
         ("Qwen3-8B-4bit-exl2", "EXL2", "org/Qwen3-8B"),

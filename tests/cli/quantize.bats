@@ -313,7 +313,7 @@ PY
 @test "gguf: usage, and options of the other format" {
     fails 2 "--type: has no effect without" quantize -m $SRC -o "$O" --type Q8_0
     fails 2 "--format" quantize -m $SRC -o "$O" --format onnx
-    fails 2 "--type" quantize -m $SRC -o "$O" --format gguf --type Q5_K_M
+    fails 2 "--type" quantize -m $SRC -o "$O" --format gguf --type Q5_K_S
     for x in "--bits 4" "--group 32" "--head-bits 8" "--only x" "--skip x" \
         "--scales lsq"; do
         # shellcheck disable=SC2086 # an option and its value

@@ -290,7 +290,7 @@ PY
 @test "a classifier is refused where its head does not fit" {
     two="tensors['score.weight'][1] = [2, 256]; tensors['score.weight'][2] *= 2"
     classifier two "$two; config['id2label'] = {'0': 'no', '1': 'yes'}"
-    fails 3 'architectures: "Qwen3ForSequenceClassification" with 2 labels, and 2 rows of the last product: 1 label is supported' \
+    fails 3 'architectures: "Qwen3ForSequenceClassification" with 2 labels, and 2 rows of score.weight: 1 label is supported' \
         rerank -m "$T/two" -q x a
     classifier rows "$two"
     fails 3 "with 1 labels, and 2 rows" rerank -m "$T/rows" -q x a

@@ -30,6 +30,8 @@ KINDS = {
     "gemma4": "../families/gemma4-moe",
     "gptoss": "../families/gpt-oss-mxfp4",
     "fp8": "../families/qwen3moe-fp8",
+    "awq": "../families/qwen3-awq",
+    "gptq": "../families/qwen3-gptq-act",
     "w4a16": "../families/qwen3-w4a16-asym-channel",
     "w8a8": "../families/qwen3-w8a8",
     "nvfp4": "../families/qwen3-nvfp4",

@@ -427,7 +427,9 @@ static void dtype_names(void **state)
     assert_int_equal(dtype_bytes(DT_Q6_K), 210);
     assert_int_equal(dtype_block(DT_Q6_K), 256);
     for (int i = DT_BLOCKS; i < DT_COUNT; i++)
-        assert_int_equal(dtype_block((enum dtype)i), i < DT_Q2_K ? 32 : 256);
+        assert_int_equal(dtype_block((enum dtype)i), i == DT_NVFP4  ? 64
+                                                     : i < DT_Q2_K ? 32
+                                                                   : 256);
 }
 
 static void isa_names_and_levels(void **state)

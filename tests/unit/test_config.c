@@ -194,8 +194,8 @@ static void what_is_not_supported_is_refused_by_name(void **state)
     REFUSES("layer_types[1]", "null", v5,
             {"layer_types", "[\"full_attention\", null, 3]"});
     REFUSES(
-        "quantization_config", "gptq", v4,
-        {"quantization_config", "{\"quant_method\": \"gptq\", \"bits\": 4}"});
+        "quantization_config", "hqq", v4,
+        {"quantization_config", "{\"quant_method\": \"hqq\", \"bits\": 4}"});
     REFUSES("quantization.bits", "7", v4,
             {"quantization", "{\"group_size\": 64, \"bits\": 7}"});
     REFUSES("quantization_config", "an object", v4,

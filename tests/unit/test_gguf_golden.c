@@ -44,6 +44,31 @@ static void errors_of(const char *name, enum isa isa)
     golden_close(&g);
 }
 
+/* The logits of steps of one token each, which other kernels compute than those
+ * of a whole prompt. */
+static void steps_of(const char *name, enum isa isa)
+{
+    struct golden g;
+    struct qwick_err e;
+    open_golden(&g, name);
+    struct qwick_engine *eng =
+        engine_with(.model = g.dir, .isa = isa_name(isa), .threads = 2);
+    struct qwick_session *s = open_session(eng);
+    float *got = malloc(g.n * g.vocab_size * sizeof *got);
+    for (size_t i = 0; i < g.n; i++) {
+        assert_ok(qwick_session_sync(s, g.ids, i + 1, &e), &e);
+        memcpy(got + i * g.vocab_size, qwick_session_logits(s),
+               g.vocab_size * sizeof *got);
+    }
+    double error = golden_error(&g, got);
+    printf("%-10s %-24s steps %.2e\n", isa_name(isa), name, error);
+    assert_true(error <= QUANTIZED_BOUND);
+    free(got);
+    qwick_session_free(s);
+    qwick_engine_close(eng);
+    golden_close(&g);
+}
+
 static void logits_of_isa(enum isa isa, void *ctx)
 {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
@@ -55,6 +80,7 @@ static void logits_of_isa(enum isa isa, void *ctx)
         char name[64];
         snprintf(name, sizeof name, "qwen3-%s", low_bit[i]);
         errors_of(name, isa);
+        steps_of(name, isa);
     }
     errors_of("gemma3-tied", isa);
     for (size_t i = 0; i < sizeof qwen35 / sizeof *qwen35; i++)

@@ -10,6 +10,7 @@
 #include "engines.h"
 #include "file/safetensors.h"
 #include "model/config.h"
+#include "model/module_pattern.h"
 #include "model/weights.h"
 #include "qwick_tools.h"
 #include "tempdir.h"
@@ -253,8 +254,8 @@ static void value_refused(const char *before, const char *value,
 static void other_systems_are_refused_by_name(void **state)
 {
     static const char *const methods[] = {
-        "awq",        "gptq", "eetq", "bitsandbytes", "compressed-tensors",
-        "fbgemm_fp8", "aqlm", "hqq",  "modelopt",     "auto-round",
+        "marlin",     "gptq_v2", "eetq", "bitsandbytes", "compressed-tensors",
+        "fbgemm_fp8", "aqlm",    "hqq",  "modelopt",     "auto-round",
         "finegrained"};
     static const char *const modes[] = {"mxfp6", "nvfp8", "other"};
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
@@ -350,6 +351,105 @@ static void fp8_fields_are_checked(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         config_refuses(rows[i].json, rows[i].field, rows[i].value);
+}
+
+static void module_patterns(void **state)
+{
+    static const char m[] = "model.layers.11.mlp.gate_proj";
+    static const struct {
+        const char *pattern;
+        bool matches;
+    } rows[] = {
+        {"model.layers.11.mlp.gate_proj", true},
+        {"model.layers.1.mlp.gate_proj", false},
+        {"lm_head", false},
+        {"*mlp*", true},
+        {"model.*.gate_proj", true},
+        {"*gate", false},
+        /* a prefix suffices, from the first character on */
+        {"re:model", true},
+        {"re:layers", false},
+        {"re:.*gate$", false},
+        {"re:.*gate_proj$", true},
+        {"re:^model\\.layers\\.\\d+\\.mlp\\.(up|gate)_proj$", true},
+        {"re:model\\.layers\\.\\d\\.mlp", false},
+        {"re:(?:model|other)[.]layers[.][0-9]+[.]", true},
+        {"re:.*[^g]ate_proj", false},
+        {"re:(model|layers|[.]|\\d)*mlp", true},
+        {"re:(me)?del|x", false},
+        {"re:x|(mo)?(del)+", true},
+        /* not known, or not an expression */
+        {"re:(?!model)", false},
+        {"re:(?=model).*", false},
+        {"re:(model", false},
+        {"re:[a", false},
+        {"re:*", false},
+        {"re:a{2}", false},
+        {"re:\\", false},
+        {"", false},
+        {"re:", true},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (module_matches(rows[i].pattern, m) != rows[i].matches)
+            fail_msg("%s", rows[i].pattern);
+    /* bounded time and depth */
+    char deep[4000] = "re:", stars[400] = "re:";
+    for (size_t i = 3; i + 1 < sizeof deep; i++)
+        deep[i] = '(';
+    assert_false(module_matches(deep, m));
+    for (int i = 0; i < 60; i++)
+        strcat(stars, "(.*)*");
+    strcat(stars, "!");
+    assert_false(module_matches(stars, m));
+}
+
+#define WEIGHTS4(more) \
+    "{\"num_bits\": 4, \"type\": \"int\", \"strategy\": \"group\", " more "}"
+
+/* The group of a module: by its name, by a pattern, then by its class. */
+static void groups_of_modules(void **state)
+{
+    struct config c = loads(
+        "\"quantization_config\": {\"quant_method\": \"compressed-tensors\", "
+        "\"format\": \"pack-quantized\", \"ignore\": [\"lm_head\", "
+        "\"re:.*router\"], \"config_groups\": {"
+        "\"a\": {\"targets\": [\"Linear\"], \"weights\": " WEIGHTS4(
+            "\"group_size\": 64") "}, "
+                                  "\"b\": {\"targets\": [\"re:.*down_proj\"], "
+                                  "\"weights\": " WEIGHTS4(
+                                      "\"group_size\": 128, \"symmetric\": "
+                                      "false, \"actorder\": "
+                                      "\"weight\"") "}, "
+                                                    "\"c\": {\"targets\": "
+                                                    "[\"m.up_proj\"], "
+                                                    "\"format\": "
+                                                    "\"int-quantized\", "
+                                                    "\"weights\": "
+                                                    "{\"strategy\": "
+                                                    "\"channel\"}}}}");
+    const struct quant *q = &c.quant;
+    struct qwick_err e;
+    const struct stored_group *g =
+        quant_stored_find(q, "m.q_proj", STORED_PACKED, "PATH", "T", &e);
+    assert_non_null(g);
+    assert_int_equal(g->bits, 4);
+    assert_int_equal(g->group, 64);
+    assert_true(g->symmetric);
+    g = quant_stored_find(q, "m.down_proj", STORED_PACKED, "PATH", "T", &e);
+    assert_non_null(g);
+    assert_int_equal(g->group, 128);
+    assert_false(g->symmetric);
+    g = quant_stored_find(q, "m.up_proj", STORED_INT8, "PATH", "T", &e);
+    assert_non_null(g);
+    assert_int_equal(g->group, 0);
+    assert_null(
+        quant_stored_find(q, "m.up_proj", STORED_PACKED, "PATH", "T", &e));
+    has_words(&e, "PATH: tensor T: means pack-quantized", "config_groups.c",
+              "int8");
+    assert_null(
+        quant_stored_find(q, "m.router", STORED_PACKED, "PATH", "T", &e));
+    has_words(&e, "PATH", "ignore", "re:.*router");
+    config_free(&c);
 }
 
 static void broken_overrides(void **state)
@@ -921,6 +1021,8 @@ int main(void)
         cmocka_unit_test_setup(other_systems_are_refused_by_name, fresh),
         cmocka_unit_test_setup(fp8_forms, fresh),
         cmocka_unit_test_setup(fp8_fields_are_checked, fresh),
+        cmocka_unit_test_setup(module_patterns, fresh),
+        cmocka_unit_test_setup(groups_of_modules, fresh),
         cmocka_unit_test_setup(broken_overrides, fresh),
         cmocka_unit_test_setup(two_objects_agree_or_not, fresh),
         cmocka_unit_test_setup(every_width_group_and_type, fresh),

@@ -431,10 +431,10 @@ static void sources_are_checked(void **state)
             "quantized already (4 bits)");
 
     write_source(-1);
-    static const char awq[] =
-        "{\"quantization_config\": {\"quant_method\": \"awq\"}}";
-    put_file(temp_path("src/config.json"), awq, sizeof awq - 1);
-    refuses(src_path, dst, &o, QWICK_ERR_MODEL, "quantized already (awq)");
+    static const char hqq[] =
+        "{\"quantization_config\": {\"quant_method\": \"hqq\"}}";
+    put_file(temp_path("src/config.json"), hqq, sizeof hqq - 1);
+    refuses(src_path, dst, &o, QWICK_ERR_MODEL, "quantized already (hqq)");
     unlink(temp_path("src/config.json"));
     refuses(src_path, dst, &o, QWICK_ERR_MODEL, "config.json: missing");
 

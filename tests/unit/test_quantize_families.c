@@ -598,7 +598,7 @@ static void types_of_a_mixture(void **state)
         {"blk.0.ffn_gate_inp_shexp.weight", DT_F32},
         {"blk.0.ssm_alpha.weight", DT_Q8_0},
         {"blk.0.ssm_beta.weight", DT_Q8_0},
-        {"blk.0.attn_qkv.weight", DT_Q8_0}, /* Q6_K */
+        {"blk.0.attn_qkv.weight", DT_Q5_1}, /* Q5_K, as in llama.cpp */
         {"blk.0.attn_gate.weight", DT_Q5_0},
         {"blk.3.attn_q.weight", DT_Q5_0},
         {"blk.1.ffn_gate_shexp.weight", DT_Q5_0},

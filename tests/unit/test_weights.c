@@ -374,7 +374,9 @@ static void names_are_expanded(void **state)
         &names_hub,       &names_gemma,         &names_gguf,
         &names_gemma4,    &names_gpt_oss,       &names_gguf_oss,
         &names_qwen35,    &names_qwen35_mlx,    &names_qwen35_gguf,
-        &names_qwen3next, &names_qwen3next_mlx, &names_qwen3next_gguf};
+        &names_qwen3next, &names_qwen3next_mlx, &names_qwen3next_gguf,
+        &names_lfm2,      &names_lfm2_gguf,     &names_bert,
+        &names_gguf_bert, &names_modernbert};
     for (int id = 0; id < N_WEIGHTS; id++) {
         const struct weight_ref ref = {(enum weight_id)id, SIZE_MAX, SIZE_MAX};
         size_t n = 0;

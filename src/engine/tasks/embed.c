@@ -120,20 +120,6 @@ static int choose_dim(struct qwick_embedder *m, size_t dim, struct qwick_err *e)
     return 0;
 }
 
-/* A model that only rerank uses has no vectors. */
-static int refuse_classifier(const struct qwick_engine *eng,
-                             struct qwick_err *e)
-{
-    const struct config *c = &eng->model.config;
-    if (engine_refuse_classifier(eng, e))
-        return -1;
-    return c->bidirectional && c->n_classes
-               ? err_set(e, QWICK_ERR_MODEL,
-                         "%s: is a classifier, which only rerank uses",
-                         checkpoint_dir(eng->ck))
-               : 0;
-}
-
 static int measure_prompt(struct qwick_embedder *m, struct qwick_err *e);
 
 static int open_embedder(struct qwick_embedder *m,
@@ -162,7 +148,7 @@ int qwick_embedder_create(struct qwick_embedder **out, struct qwick_engine *eng,
     struct qwick_embed_options all = qwick_embed_defaults(), *o = &all;
     *out = NULL;
     if (options_read(o, sizeof *o, given, "embed", e) ||
-        refuse_classifier(eng, e) || get_pooling(eng, e))
+        engine_refuse_classifier(eng, e) || get_pooling(eng, e))
         return -1;
     struct qwick_embedder *m = calloc(1, sizeof *m);
     if (!m)

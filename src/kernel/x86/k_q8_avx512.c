@@ -545,8 +545,11 @@ INLINE void q4_row(float *y, size_t ldy, struct row w, const struct q8 *x,
         size_t k = 0;
         __m512 f[SMALL_M];
 
-        sweep_by(w.scales, ahead / 8, to_l2);
-        sweep_by(w.biases, ahead / 8, to_l2);
+        /* groups of 16 have 16 bytes of scales here, and no biases */
+        if (group != 16 || k0 % 1024 == 0)
+            sweep_by(w.scales, ahead / 8, to_l2);
+        if (group != 16)
+            sweep_by(w.biases, ahead / 8, to_l2);
         UNROLL
         for (int t = 0; t < T; t++) {
             const size_t g = (size_t)t * x->ldg + k0 / group;

@@ -20,12 +20,6 @@ INLINE __m512 load_numbers(const unsigned char *p, __mmask16 m, enum dtype type)
     if (type == DT_U8)
         return _mm512_maskz_mov_ps(m,
                                    e8m0_halves512(_mm_maskz_loadu_epi8(m, p)));
-    if (type == DT_F8_E4M3) {
-        const __m128i q = _mm_maskz_loadu_epi8(m, p);
-
-        return _mm512_insertf32x8(_mm512_castps256_ps512(widen_fp8(q)),
-                                  widen_fp8(_mm_unpackhi_epi64(q, q)), 1);
-    }
     h = _mm256_maskz_loadu_epi16(m, p);
     if (type == DT_F16)
         return _mm512_cvtph_ps(h);
@@ -53,14 +47,27 @@ INLINE struct row row_at(const struct affine *w, size_t r, size_t k)
                         w->by};
 }
 
+/* Load the FP8 numbers that m selects, times `by`, with zeros in the other
+ * lanes. */
+INLINE __m512 load_fp8(const unsigned char *p, __mmask16 m, float by)
+{
+    const __m256i top = _mm256_set1_epi16(0x3f80);
+    __m256i h =
+        _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_maskz_loadu_epi8(m, p)), 7);
+    const __mmask16 nan =
+        _mm256_cmpeq_epi16_mask(_mm256_and_si256(h, top), top);
+
+    h = _mm256_and_si256(h, _mm256_set1_epi16((short)0xbf80));
+    h = _mm256_mask_blend_epi16(nan, h, _mm256_set1_epi16(0x7e00));
+    return _mm512_mul_ps(_mm512_cvtph_ps(h), _mm512_set1_ps(by * FP8_UNIT));
+}
+
 /* Load the scales of the groups that m selects of the next 16, with zeros in
  * the other lanes. */
 INLINE __m512 load_scales(const struct row *w, __mmask16 m)
 {
-    const __m512 v = load_numbers(w->scales, m, w->s_type);
-
-    return w->s_type == DT_F8_E4M3 ? _mm512_mul_ps(v, _mm512_set1_ps(w->by))
-                                   : v;
+    return w->s_type == DT_F8_E4M3 ? load_fp8(w->scales, m, w->by)
+                                   : load_numbers(w->scales, m, w->s_type);
 }
 
 /* The place of a size of groups in tables. */
