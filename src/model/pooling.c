@@ -342,6 +342,8 @@ void pooling_hash(const struct pooling *p, uint64_t id[2])
     for (size_t i = 0; i < p->modes.n; i++)
         hash_size(id, p->modes.v[i]);
     hash_size(id, p->include_prompt);
+    hash_size(id, p->max_seq);
+    hash_size(id, p->lower);
     for (size_t i = 0; i < p->n_dense; i++) {
         const struct dense *d = &p->dense[i];
         hash_size(id, d->normalise);
