@@ -157,6 +157,14 @@ PY
     fails 2 "which have no place for it" rerank -m "$m" -q ab --instruct x c
 }
 
+@test "a GGUF file that does not say what its classifier reads gives a warning" {
+    for m in "$FAMILIES/modernbert-rerank-mean.gguf" "$FAMILIES/modernbert-rerank-mean" "$FAMILIES/xlmr-rerank.gguf"; do
+        run -0 --separate-stderr q rerank -m "$m" --prompt-ids 1,2
+        [[ $m == *mean.gguf ]] || { [ -z "$stderr" ] && continue; }
+        [ "$stderr" = "qwick: warning: $m: does not say what its classifier reads: the mean of all tokens is taken" ]
+    done
+}
+
 @test "encoders are refused where they do not fit" {
     fails 3 "is a text encoder without a classifier, which only embed can use" \
         rerank -m "$FAMILIES/bert-cls" --prompt-ids 1,2
@@ -198,10 +206,17 @@ assert post("unix:" + D + "/embed", "/v1/embeddings", {"input": "abcdefghi"}).st
 want = json.load(open(T + "/scores"))["results"]
 got = good("rerank", "/v1/rerank", {"query": "ab", "documents": ["cd", "a a a", ""]})
 assert [(r["index"] + 1, r["relevance_score"]) for r in got["results"]] == [(w["index"], w["score"]) for w in want]
-for name in "embed", "rerank":
-    assert post("unix:%s/%s" % (D, name), "/v1/completions", {"prompt": "a"}).status == 400
-assert post("unix:" + D + "/rerank", "/v1/embeddings", {"input": "a"}).status == 400
+for name, other in ("embed", "/v1/embeddings"), ("rerank", "/v1/rerank"):
+    for path, body in (("completions", {"prompt": "a"}), ("responses", {"input": "a"}),
+                       ("chat/completions", {"messages": [{"role": "user", "content": "a"}]}),
+                       ("messages", {"max_tokens": 1, "messages": [{"role": "user", "content": "a"}]})):
+        r = post("unix:%s/%s" % (D, name), "/v1/" + path, body)
+        assert r.status == 400 and "gives no answers: POST " + other in r.json["error"]["message"], r.body
+r = post("unix:" + D + "/rerank", "/v1/embeddings", {"input": "a"})
+assert r.status == 400 and "gives no vectors: POST /v1/rerank" in r.json["error"]["message"], r.body
 PY
+    # no warning about templates, which these models do not need
+    run ! grep warning "$D/embed.err" "$D/rerank.err"
     serve_stop embed
     serve_stop rerank
 }
