@@ -61,6 +61,11 @@ static const struct {
                                "pooling_mode_weightedmean_tokens"},
     [POOLING_LAST] = {"lasttoken", "pooling_mode_lasttoken"}};
 
+const char *pooling_mode_name(enum pooling_mode mode)
+{
+    return mode_names[mode].name;
+}
+
 static int add_named(struct pooling_modes *modes, const struct section *s,
                      const struct json_value *v, struct qwick_err *e)
 {

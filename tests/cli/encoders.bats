@@ -86,6 +86,36 @@ PY
     done
 }
 
+@test "inspect shows how vectors are made" {
+    model bert-cls
+    m=$T/bert-cls
+    echo '{"prompts":{"query":"find: ","document":"text: \n"},"default_prompt_name":"document","truncate_dim":32}' \
+        >"$m/config_sentence_transformers.json"
+    echo '{"max_seq_length": 99}' >"$m/sentence_bert_config.json"
+    printf '```json\n"matryoshka_dims": [64, 32]\n```\n' >"$m/README.md"
+    q inspect --json -m "$m" | jlines 'o[0]["vectors"] == {"pooling": "cls", "dense_modules": 0,
+        "dim": 64, "default_dim": 32, "trained_dims": [64, 32], "max_tokens": 99,
+        "prompts": {"query": "find: ", "document": "text: \n"}, "default_prompt": "document"}'
+    q inspect -m "$m" >"$T/lines"
+    grep -qx 'pooling            cls' "$T/lines"
+    grep -qx 'vectors            64 numbers, cut to 32; trained for 64, 32' "$T/lines"
+    grep -qx 'max text tokens    99' "$T/lines"
+    grep -qx 'prompt             "query" "find: "' "$T/lines"
+    grep -qx 'prompt             "document" (default) "text: \\n"' "$T/lines"
+    # what does not run is named, and the rest is shown
+    echo '{"pooling_mode": ["mean", "max"]}' >"$m/1_Pooling/config.json"
+    [ "$(q inspect --json -m "$m" | jget '[o["vectors"]["pooling"], o["vectors"]["dim"]]')" = "['mean+max', 128]" ]
+    echo '{"pooling_mode": "first"}' >"$m/1_Pooling/config.json"
+    run -0 q inspect -m "$m"
+    [[ $output == *"vectors            none: "*"is \"first\""* && $output == *"d model  "* ]]
+    q inspect --json -m "$m" | jlines '"is \"first\"" in o[0]["vectors"]["error"]'
+    # other models have none of it
+    q inspect --json | jlines 'o[0]["vectors"] is None'
+    q inspect --json -m "$FAMILIES/xlmr-rerank" | jlines 'o[0]["vectors"] is None'
+    q inspect --json -m "$FAMILIES/embeddinggemma.gguf" |
+        jlines 'o[0]["vectors"]["pooling"] == "mean" and o[0]["vectors"]["dense_modules"] == 2'
+}
+
 @test "texts of unequal lengths share passes" {
     model bert-cls
     for i in 1 2 3 4 5 6 7; do seq 100 $((100 + i * 4)) | tr '\n0-9' ' a-j'; echo; done >"$T/in"
