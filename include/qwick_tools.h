@@ -138,6 +138,32 @@ QWICK_API int qwick_cache_gc(const char *dir, size_t max_bytes,
                              size_t *n_removed, size_t *bytes_removed,
                              struct qwick_err *e);
 
+/* ---- vectors of texts ------------------------------------------------- */
+
+/* How embed makes vectors. What is behind pointers lives as long as the
+ * engine. */
+struct qwick_vector_info {
+    char pooling[96];   /* modes of sentence-transformers: "cls", "mean+max" */
+    size_t n_dense;     /* modules after pooling */
+    size_t dim;         /* numbers of a vector */
+    const size_t *dims; /* [n_dims] shorter lengths that the model was trained
+                           for */
+    size_t n_dims;
+    size_t default_dim;         /* length without --dim */
+    size_t max_tokens;          /* longer texts are cut; 0: no file says it */
+    size_t n_prompts;           /* see qwick_vector_prompt */
+    const char *default_prompt; /* name of the prompt that texts get, or NULL */
+};
+/* Describe the vectors of a model. QWICK_ERR_MODEL, as for
+ * qwick_embedder_create, for a model that makes none. */
+QWICK_API int qwick_engine_vectors(struct qwick_engine *eng,
+                                   struct qwick_vector_info *o,
+                                   struct qwick_err *e);
+/* Return the name of prompt i of n_prompts, and set *text, after
+ * qwick_engine_vectors. */
+QWICK_API const char *qwick_vector_prompt(const struct qwick_engine *eng,
+                                          size_t i, const char **text);
+
 /* ---- indexes of vectors ---------------------------------------------- */
 
 /* A directory with vectors of texts, the texts and their ids.

@@ -61,6 +61,11 @@ static const struct {
                                "pooling_mode_weightedmean_tokens"},
     [POOLING_LAST] = {"lasttoken", "pooling_mode_lasttoken"}};
 
+const char *pooling_mode_name(enum pooling_mode mode)
+{
+    return mode_names[mode].name;
+}
+
 static int add_named(struct pooling_modes *modes, const struct section *s,
                      const struct json_value *v, struct qwick_err *e)
 {
@@ -342,6 +347,8 @@ void pooling_hash(const struct pooling *p, uint64_t id[2])
     for (size_t i = 0; i < p->modes.n; i++)
         hash_size(id, p->modes.v[i]);
     hash_size(id, p->include_prompt);
+    hash_size(id, p->max_seq);
+    hash_size(id, p->lower);
     for (size_t i = 0; i < p->n_dense; i++) {
         const struct dense *d = &p->dense[i];
         hash_size(id, d->normalise);

@@ -237,6 +237,8 @@ static void fill_info(struct qwick_engine *eng)
     i->think_open_id = eng->think_open;
     i->think_close_id = eng->think_close;
     i->call_form = eng->call_form ? eng->call_form->name : NULL;
+    i->generates = !engine_need_head(eng, NULL);
+    i->is_classifier = engine_refuse_classifier(eng, NULL) != 0;
     i->weights_dtype = i->gemm = "none";
     if (!eng->weights)
         return;
