@@ -56,26 +56,6 @@ INLINE size_t part_supers(enum dtype type)
     return is_iq3(type) ? 1 : 2;
 }
 
-/* Return the field, times POINTS, and the byte in it that multiply element e of
- * point i. IQ3 has the even points first, because two points share a byte of
- * signs. */
-INLINE size_t place_of(enum dtype type, size_t i, size_t e)
-{
-    if (is_iq3(type))
-        return e * POINTS + i % 2 * (POINTS / 2) + i / 2;
-    if (!has_halves(type))
-        return e * POINTS + i;
-    return (i / 8 % 2 * 4 + e % 4) * POINTS + i / 16 * 16 + i % 8 * 2 + e / 4;
-}
-
-/* Return the first element that lane l of sum h multiplies. */
-INLINE size_t first_of(enum dtype type, size_t h, size_t l)
-{
-    return is_iq3(type)        ? RUN * (l % 8)
-           : !has_halves(type) ? RUN * l
-                               : 16 * (l / 4 * 8 + 4 * h + l % 4);
-}
-
 /* Return the offset of codes. */
 INLINE int code_offset(enum dtype type)
 {
@@ -89,31 +69,88 @@ INLINE float unit_of(enum dtype type)
     return type == DT_IQ3_XXS ? 0.25f : 0.125f;
 }
 
+/* ---- activations -------------------------------------------------------- */
+
+/* 64 activations are put in order, and cut into eight pieces of eight bytes.
+ * Piece k has, for eight points, element k; of IQ3, element k / 2 of the even
+ * points for an even k, otherwise of the odd points, because two points share a
+ * byte of signs; if scales are for 16 elements, elements k / 2 and k / 2 + 4 of
+ * four points. */
+
+/* Return the order, as indices of bytes. */
+INLINE __m512i piece_order(enum dtype type)
+{
+    const long long ones = 0x0101010101010101;
+    const __m512i k =
+        is_iq3(type) ? _mm512_setr_epi64(0, 4 * ones, ones, 5 * ones, 2 * ones,
+                                         6 * ones, 3 * ones, 7 * ones)
+        : has_halves(type)
+            ? _mm512_setr_epi64(0, 32 * ones, ones, 33 * ones, 2 * ones,
+                                34 * ones, 3 * ones, 35 * ones)
+            : _mm512_setr_epi64(0, ones, 2 * ones, 3 * ones, 4 * ones, 5 * ones,
+                                6 * ones, 7 * ones);
+
+    return _mm512_add_epi8(k, _mm512_set1_epi64(has_halves(type)
+                                                    ? 0x1c1814100c080400
+                                                    : 0x3830282018100800));
+}
+
+/* Return where piece k of the activations 64 j to 64 j + 63 belongs. */
+INLINE size_t piece_place(enum dtype type, size_t j, size_t k)
+{
+    return is_iq3(type) ? k / 2 * POINTS + k % 2 * (POINTS / 2) + 8 * j
+           : !has_halves(type)
+               ? k * POINTS + 8 * j
+               : (j % 2 * 4 + k / 2) * POINTS + j / 2 * 16 + k % 2 * 8;
+}
+
+/* Return the scales for the lanes of sum h of those of n superblocks. */
+INLINE __m512 lane_scales(enum dtype type, const float *scale, size_t n, int h)
+{
+    const __m512 v = _mm512_maskz_loadu_ps(first_lanes(n * CHUNK_RUNS), scale);
+    const __m512i lane =
+        is_iq3(type)
+            ? _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7)
+            : _mm512_setr_epi32(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13,
+                                13);
+
+    return _mm512_mul_ps(
+        is_iq3(type) || has_halves(type)
+            ? _mm512_permutexvar_ps(
+                  _mm512_add_epi32(lane, _mm512_set1_epi32(2 * h)), v)
+            : v,
+        _mm512_set1_ps(unit_of(type)));
+}
+
 /* Arrange the activations of one token for a part with n superblocks. */
 INLINE void grid_arrange(enum dtype type, struct grid_x *out, const int8_t *q,
                          const float *scale, size_t n)
 {
-    const size_t each = is_iq3(type) ? 4 : 8;
-    const size_t n_sums = has_halves(type) ? 2 : 1;
+    const __m512i order = piece_order(type);
+    const __m512i offset = _mm512_set1_epi8((char)code_offset(type));
+    const size_t n_fields = is_iq3(type) ? 4 : 8;
 
     if (n < part_supers(type))
         memset(out, 0, sizeof *out);
-    memset(out->start, 0, sizeof out->start);
-    for (size_t i = 0; i < n * SUPER / each; i++, q += each)
-        for (size_t e = 0; e < each; e++) {
-            const size_t at = place_of(type, i, e);
+    for (size_t j = 0; j < n * SUPER / 64; j++) {
+        _Alignas(64) int64_t piece[8];
 
-            out->q[at] = q[e];
-            out->start[n_sums == 2 ? at / (4 * POINTS) : 0][at % POINTS / 4] -=
-                code_offset(type) * q[e];
-        }
-    for (size_t h = 0; h < n_sums; h++)
-        for (size_t l = 0; l < 16; l++) {
-            const size_t at = first_of(type, h, l);
+        _mm512_store_si512(piece, _mm512_permutexvar_epi8(
+                                      order, _mm512_loadu_si512(q + 64 * j)));
+        for (size_t k = 0; k < 8; k++)
+            memcpy(out->q + piece_place(type, j, k), piece + k, 8);
+    }
+    for (int h = 0; h <= has_halves(type); h++) {
+        __m512i s = _mm512_setzero_si512();
 
-            if (at < n * SUPER)
-                out->scale[h][l] = scale[at / RUN] * unit_of(type);
-        }
+        for (size_t f = 0; f < n_fields; f++)
+            if (!has_halves(type) || f / 4 == (size_t)h)
+                s = _mm512_dpbusd_epi32(s, offset,
+                                        _mm512_load_si512(out->q + f * POINTS));
+        _mm512_store_si512(out->start[h],
+                           _mm512_sub_epi32(_mm512_setzero_si512(), s));
+        _mm512_store_ps(out->scale[h], lane_scales(type, scale, n, h));
+    }
 }
 
 /* ---- lookups ------------------------------------------------------------ */
@@ -495,8 +532,8 @@ INLINE void iq2_add(enum dtype type, __m512 *acc, const unsigned char *p,
     __m512i s[2][TOKENS];
 
     begin_sums(s[0], 0, x, ldx, T);
-    begin_sums(s[1], 1, x, ldx, T);
     if (has_halves(type)) {
+        begin_sums(s[1], 1, x, ldx, T);
         iq2_fields(s[0], _mm512_unpacklo_epi8(a, b),
                    _mm512_unpacklo_epi8(upper, v.signs), 0, x, ldx, T);
         iq2_fields(s[1], _mm512_unpackhi_epi8(a, b),
@@ -504,6 +541,9 @@ INLINE void iq2_add(enum dtype type, __m512 *acc, const unsigned char *p,
         add_scaled(acc, s[0], d32, v.scale[0], 0, x, ldx, T);
         add_scaled(acc, s[1], d32, v.scale[1], 1, x, ldx, T);
     } else {
+        UNROLL
+        for (int t = 0; t < T; t++)
+            s[1][t] = _mm512_setzero_si512();
         iq2_fields(s[0], a, upper, 0, x, ldx, T);
         iq2_fields(s[1], b, v.signs, 4, x, ldx, T);
         UNROLL
