@@ -28,6 +28,7 @@ enum {
     TOKENS = 4,
     POINTS = 64,     /* of a part */
     SEGMENT = 16384, /* rows are cut into so many columns */
+    NEAR_BYTES = 1024,
     MAX_FIELDS = 8
 };
 
@@ -576,10 +577,19 @@ INLINE void widen_d(float *out, const unsigned char *w, size_t bytes, size_t n)
                            _mm256_set1_ps(32)));
 }
 
+/* Prefetch for a sweep that has come to p. Blocks straddle cache lines, so
+ * lines in L2 are prefetched into L1 when the sweep is near. */
+INLINE void sweep_near(const unsigned char *p, size_t ahead, bool to_l2)
+{
+    sweep_by(p, ahead, to_l2);
+    if (to_l2)
+        sweep_by(p, NEAR_BYTES, false);
+}
+
 /* Multiply a row of n superblocks by T tokens. */
 INLINE void grid_row(enum dtype type, float *y, size_t ldy,
                      const unsigned char *w, const struct grid_x *x, size_t ldx,
-                     size_t n, bool add, int T)
+                     size_t n, bool add, int T, size_t ahead, bool to_l2)
 {
     const size_t supers = part_supers(type);
     const size_t bytes = chunk_bytes(type, CHUNK_RUNS);
@@ -596,14 +606,14 @@ INLINE void grid_row(enum dtype type, float *y, size_t ldy,
         for (size_t i = 0; i < most; i += supers, w += supers * bytes, x++) {
             UNROLL
             for (size_t line = 0; line < supers * bytes; line += 64)
-                sweep(w + line);
+                sweep_near(w + line, ahead, to_l2);
             if (is_iq3(type))
                 iq3_add(type, acc, w, _mm512_set1_ps(d[i]), x, ldx, T);
             else
                 /* a superblock without another is multiplied by zeros, too */
                 iq2_add(type, acc, w, most - i > 1 ? w + bytes : w,
-                        _mm512_insertf32x8(_mm512_set1_ps(d[i]),
-                                           _mm256_set1_ps(d[i + 1]), 1),
+                        _mm512_mask_broadcastss_ps(_mm512_set1_ps(d[i]), 0xff00,
+                                                   _mm_load_ss(d + i + 1)),
                         x, ldx, T);
         }
     }
@@ -624,6 +634,7 @@ INLINE void grid_rows(enum dtype type, float *y, size_t ldy,
     const size_t supers = part_supers(type);
     const size_t bytes = chunk_bytes(type, CHUNK_RUNS);
     const size_t ldx = SEGMENT / SUPER / supers * sizeof(struct grid_x);
+    const size_t ahead = kernel_core.sweep_ahead;
     char *arranged = (char *)work;
     size_t n;
 
@@ -638,9 +649,11 @@ INLINE void grid_rows(enum dtype type, float *y, size_t ldy,
                              x->q + t * x->ldq + (c + i) * SUPER,
                              x->scale + t * x->ldg + (c + i) * CHUNK_RUNS,
                              n - i < supers ? n - i : supers);
-        for (size_t r = 0; r < n_rows; r++)
-            grid_row(type, y + r, ldy, w + r * w_stride, (const void *)arranged,
-                     ldx, n, add || c > 0, T);
+        WITH_FLAG(to_l2, kernel_core.sweep_l2,
+                  for (size_t r = 0; r < n_rows; r++)
+                      grid_row(type, y + r, ldy, w + r * w_stride,
+                               (const void *)arranged, ldx, n, add || c > 0, T,
+                               ahead, to_l2));
     }
 }
 
