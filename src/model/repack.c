@@ -210,14 +210,6 @@ static int check_zeros(const struct weights *w, const struct transposed *t,
     return 0;
 }
 
-/* Let go of the pages of a tensor that nothing reads any more. */
-static void drop_pages(const struct weights *w, const struct st_tensor *t)
-{
-    const struct map *map;
-    for (size_t i = 0; (map = st_map(w->set, i)); i++)
-        map_drop(map, t->data, t->n_bytes);
-}
-
 static int repack_values(struct weights *w, const struct transposed *t,
                          struct matrix *m, struct qwick_err *e)
 {
@@ -254,7 +246,7 @@ int transposed_repack(struct weights *w, struct matrix *m, struct qwick_err *e)
             continue;
         weights_use_copy(w, all[i]);
         if (!w->sizes_only)
-            drop_pages(w, all[i]);
+            weights_drop_pages(w, all[i]->data, all[i]->n_bytes);
     }
     w->repack_ms += clock_ms() - start;
     return 0;
