@@ -147,8 +147,14 @@ static const struct twin_case {
 } twins[] = {
     {MODELS "moe", {"", true, 4, 32, false, false, false}, 32, true},
     {MODELS "moe", {"", false, 4, 32, false, true, false}, 32, true},
-    {MODELS "attention-bias", {"", false, 2, 64, false, false, false}, 64, true},
-    {MODELS "attention-bias", {"", false, 3, 32, false, false, false}, 32, true},
+    {MODELS "attention-bias",
+     {"", false, 2, 64, false, false, false},
+     64,
+     true},
+    {MODELS "attention-bias",
+     {"", false, 3, 32, false, false, false},
+     32,
+     true},
     {MODELS "attention-bias", {"", false, 8, 32, true, false, false}, 32, true},
     {FAMILIES "phi3", {"", false, 4, 32, true, false, false}, 32, true},
     {FAMILIES "phi3", {"", false, 4, 32, true, false, true}, 64, false},
@@ -230,7 +236,8 @@ static void scales_must_be_numbers(void **state)
     fclose(f);
     o.force = true;
     assert_int_equal(
-        qwick_quantize(temp_path("packed"), temp_path("mlx"), &o, NULL, &e), -1);
+        qwick_quantize(temp_path("packed"), temp_path("mlx"), &o, NULL, &e),
+        -1);
     assert_non_null(strstr(e.msg, "up_proj"));
     assert_non_null(strstr(e.msg, "holds NaN, infinities"));
 }
