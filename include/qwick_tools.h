@@ -316,8 +316,10 @@ typedef void (*qwick_note_fn)(void *ctx, const char *line);
 struct qwick_quantize_options {
     size_t size;
     int bits;                /* 2, 3, 4, 5, 6 or 8; the router of a mixture of
-                                experts gets at least 8 */
-    int group;               /* elements that share a scale: 32, 64 or 128 */
+                                experts gets at least 8. 0: those of a source
+                                whose codes can stay, else 4 */
+    int group;               /* elements that share a scale: 32, 64 or 128. 0:
+                                as the source's codes need it, else 64 */
     int head_bits;           /* bits of lm_head, or of the embedding if it is
                                 also the head; 0: the same as bits */
     const char *const *only; /* [n_only] quantize only modules whose names match
@@ -349,6 +351,8 @@ struct qwick_quantize_options {
     void *warn_ctx;
     const char **chosen_type; /* gets the type of a GGUF file; NULL: not
                                  wanted */
+    int *chosen_bits, *chosen_group; /* get these of a checkpoint in MLX's
+                                        format; NULL: not wanted */
 };
 QWICK_API void qwick_quantize_options_init(struct qwick_quantize_options *o,
                                            size_t size);
@@ -376,7 +380,12 @@ struct qwick_quantize_report {
  * columns are a multiple of the group becomes NAME.weight (packed U32),
  * NAME.scales and NAME.biases (both of the weight's type). Weights in FP8 are
  * read as BF16. Those in MXFP4 stay so, unless bits are fewer than 4: they are
- * NAME.weight (packed U32) and NAME.scales (U8). All other tensors are copied,
+ * NAME.weight (packed U32) and NAME.scales (U8). Weights of AWQ, GPTQ and
+ * compressed-tensors' integers keep their codes if bits and group are theirs:
+ * then scales and biases have the type of the source's scales, or F32 where that
+ * would round biases, and modules in floats stay so, except those that `only`
+ * names and, with head_bits, the head. Codes in another order of columns
+ * (GPTQ's desc_act) are rounded again. All other tensors are copied,
  * and so are the files of the tokenizer and the generation config. config.json
  * gets "quantization" and "quantization_config". The weights are split over
  * files as in the source. Needs a few MiB of memory per thread for a model of

@@ -23,7 +23,7 @@ int pooling_open_json(struct pooling_file *f, const struct checkpoint *ck,
         return -1;
     if (!found)
         return 0;
-    int rc = json_parse(&f->doc, f->path, (const char *)map.data, map.size,
+    int rc = json_parse_python(&f->doc, f->path, (const char *)map.data, map.size,
                         QWICK_ERR_MODEL, e);
     map_close(&map);
     if (!rc)

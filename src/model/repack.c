@@ -169,12 +169,8 @@ static int find_order(struct weights *w, const struct transposed *t,
                       const uint32_t **out, struct qwick_err *e)
 {
     size_t groups = t->cols / t->group, bytes;
-    bool sorted = true;
     *out = NULL;
-    for (size_t c = 1; t->g_idx && c < t->cols; c++)
-        sorted = sorted && transposed_word(t->g_idx, c - 1) <=
-                               transposed_word(t->g_idx, c);
-    if (sorted)
+    if (transposed_in_order(t))
         return 0;
     if (size_mul(t->cols, sizeof(uint32_t), &bytes))
         return err_oom(e, SIZE_MAX);
