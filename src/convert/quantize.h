@@ -56,6 +56,7 @@ struct quantize_job {
     int bits;      /* 0: copied */
     bool kept;     /* copied as MXFP4 */
     bool codes;    /* `bits` are the source's codes */
+    bool same;     /* its bytes are copied, in a GGUF file */
     size_t out[3]; /* indices into the shard's tensors: the copy; or codes,
                       scales, biases; or numbers, scales */
     const struct matrix *packed; /* quantize_packed's of the source */
@@ -138,12 +139,12 @@ struct quantize_plan {
 /* What is read of the source. */
 struct quantize_source {
     struct checkpoint *ck;
-    struct json_doc *config; /* config.json */
+    struct json_doc *config; /* config.json; NULL: the source is a GGUF file */
     struct st_set *stored;   /* the tensors of the files */
-    struct st_set *set;      /* the same, where weights in FP8 and MXFP4 are
-                                tensors of floats without scales; these have
-                                no elements in memory, and must be read with
-                                quantize_elements */
+    struct st_set *set;      /* the same, where weights in FP8, MXFP4 and GGUF's
+                                blocks are tensors of floats without scales;
+                                these have no elements in memory, and must be
+                                read with quantize_elements */
     struct weights packing;  /* of what is stored so */
     struct matrix *packed;   /* [st_count(set)] the rows of these tensors */
     struct model m;          /* its config; and its weights, without values, if
@@ -159,7 +160,7 @@ struct quantize_source {
  * few enough for the second-level cache. */
 enum { QUANTIZE_PIECE = 1 << 18 };
 
-/* Elements of a row in FP8 or MXFP4, at most. */
+/* Elements of a row in FP8, MXFP4 or blocks, at most. */
 enum { QUANTIZE_COLS = 1 << 17 };
 
 /* Results of a piece until they are written. */
@@ -186,7 +187,7 @@ struct quantize_work {
 /* A kind of result. */
 struct quantize_form {
     bool binds;      /* the plan needs the weights that the model reads */
-    enum dtype wide; /* of weights in FP8 and MXFP4 that are rounded */
+    enum dtype wide; /* of weights that the source has quantized */
     /* QWICK_ERR_USAGE for options that it cannot have. */
     int (*check)(const struct qwick_quantize_options *o, struct qwick_err *e);
     /* Plan the result. In *p, o and form are set and all else is zero. The
@@ -244,14 +245,19 @@ int quantize_bad_value(const struct quantize_work *w, const struct st_tensor *t,
 
 /* ---- the source ---------------------------------------------------------- */
 
-/* Open the tensors of s->ck, whose config is read already. Weights in FP8 and
- * MXFP4 get the type dtype. The caller closes them, also after an error. */
+/* Return the tensor whose numbers multiply the elements of blocks in t; NULL:
+ * there is none. */
+const struct st_tensor *quantize_factors(const struct quantize_source *s,
+                                         const struct st_tensor *t);
+
+/* Open the tensors of s->ck, whose config is read already. Quantized
+ * weights get the type dtype. The caller closes them, also after an error. */
 int quantize_open_set(struct quantize_source *s, enum dtype dtype,
                       struct qwick_err *e);
 void quantize_close_set(struct quantize_source *s);
 
-/* Return the rows of a tensor of s->set that the file has in FP8 or MXFP4. NULL
- * for any other tensor. */
+/* Return the rows of a tensor of s->set that the file has quantized. NULL for
+ * any other tensor. */
 const struct matrix *quantize_packed(const struct quantize_source *s,
                                      const struct st_tensor *t);
 /* Whether the file has a tensor in MXFP4, or any tensor. */
@@ -359,9 +365,9 @@ enum dtype quantize_type_of(const struct quantize_type *t,
  * scores of layer i: they assume the score scale. 1 in released models. */
 float quantize_gguf_query_scale(const struct config *c, size_t i);
 
-/* Append all metadata of the result to p->meta. */
+/* Append the metadata of the model to p->meta. */
 int quantize_gguf_meta(struct quantize_plan *p, const struct quantize_source *s,
-                       const struct quantize_type *t, struct qwick_err *e);
+                       struct qwick_err *e);
 /* Append the chat templates: chat_template.jinja, the files of
  * CHECKPOINT_TEMPLATES and those in tokenizer_config.json, `tokenizer`. */
 int quantize_gguf_templates(struct quantize_plan *p,
