@@ -348,6 +348,9 @@ struct qwick_info {
     size_t table_bytes; /* bytes of a table of which each token reads one row,
                            so that it can stay in the file: per-layer
                            embeddings; 0: none */
+    bool generates;     /* false: a text encoder, a classifier, or a model
+                           without a head */
+    bool is_classifier; /* only qwick_rerank uses it */
 };
 QWICK_API const struct qwick_info *
 qwick_engine_info(const struct qwick_engine *eng);
@@ -1777,9 +1780,11 @@ QWICK_API int qwick_rerank(struct qwick_reranker *r,
 /* qwick_rerank in steps; see qwick_embed_begin. */
 QWICK_API void qwick_rerank_begin(struct qwick_reranker *r,
                                   struct qwick_rerank_item *items, size_t n);
-/* Begin with pairs that the caller has framed. n_first[i], which is borrowed: the
- * tokens of item i that have type 0; the others have type 1. 0: all have type 0.
- * Models without types of tokens ignore it. */
+/* Begin with pairs that the caller has framed. n_first[i], which is borrowed:
+ * the tokens of item i that have type 0; the others have type 1. 0: all have
+ * type 0. QWICK_RERANK_OWN: the item is of qwick_rerank_encode. Models without
+ * types of tokens ignore it. */
+#define QWICK_RERANK_OWN SIZE_MAX
 QWICK_API void qwick_rerank_begin_pairs(struct qwick_reranker *r,
                                         struct qwick_rerank_item *items,
                                         const size_t *n_first, size_t n);

@@ -138,6 +138,32 @@ QWICK_API int qwick_cache_gc(const char *dir, size_t max_bytes,
                              size_t *n_removed, size_t *bytes_removed,
                              struct qwick_err *e);
 
+/* ---- vectors of texts ------------------------------------------------- */
+
+/* How embed makes vectors. What is behind pointers lives as long as the
+ * engine. */
+struct qwick_vector_info {
+    char pooling[96];   /* modes of sentence-transformers: "cls", "mean+max" */
+    size_t n_dense;     /* modules after pooling */
+    size_t dim;         /* numbers of a vector */
+    const size_t *dims; /* [n_dims] shorter lengths that the model was trained
+                           for */
+    size_t n_dims;
+    size_t default_dim;         /* length without --dim */
+    size_t max_tokens;          /* longer texts are cut; 0: no file says it */
+    size_t n_prompts;           /* see qwick_vector_prompt */
+    const char *default_prompt; /* name of the prompt that texts get, or NULL */
+};
+/* Describe the vectors of a model. QWICK_ERR_MODEL, as for
+ * qwick_embedder_create, for a model that makes none. */
+QWICK_API int qwick_engine_vectors(struct qwick_engine *eng,
+                                   struct qwick_vector_info *o,
+                                   struct qwick_err *e);
+/* Return the name of prompt i of n_prompts, and set *text, after
+ * qwick_engine_vectors. */
+QWICK_API const char *qwick_vector_prompt(const struct qwick_engine *eng,
+                                          size_t i, const char **text);
+
 /* ---- indexes of vectors ---------------------------------------------- */
 
 /* A directory with vectors of texts, the texts and their ids.
@@ -290,8 +316,10 @@ typedef void (*qwick_note_fn)(void *ctx, const char *line);
 struct qwick_quantize_options {
     size_t size;
     int bits;                /* 2, 3, 4, 5, 6 or 8; the router of a mixture of
-                                experts gets at least 8 */
-    int group;               /* elements that share a scale: 32, 64 or 128 */
+                                experts gets at least 8. 0: those of a source
+                                whose codes can stay, else 4 */
+    int group;               /* elements that share a scale: 32, 64 or 128. 0:
+                                as the source's codes need it, else 64 */
     int head_bits;           /* bits of lm_head, or of the embedding if it is
                                 also the head; 0: the same as bits */
     const char *const *only; /* [n_only] quantize only modules whose names match
@@ -323,6 +351,8 @@ struct qwick_quantize_options {
     void *warn_ctx;
     const char **chosen_type; /* gets the type of a GGUF file; NULL: not
                                  wanted */
+    int *chosen_bits, *chosen_group; /* get these of a checkpoint in MLX's
+                                        format; NULL: not wanted */
 };
 QWICK_API void qwick_quantize_options_init(struct qwick_quantize_options *o,
                                            size_t size);
@@ -350,7 +380,12 @@ struct qwick_quantize_report {
  * columns are a multiple of the group becomes NAME.weight (packed U32),
  * NAME.scales and NAME.biases (both of the weight's type). Weights in FP8 are
  * read as BF16. Those in MXFP4 stay so, unless bits are fewer than 4: they are
- * NAME.weight (packed U32) and NAME.scales (U8). All other tensors are copied,
+ * NAME.weight (packed U32) and NAME.scales (U8). Weights of AWQ, GPTQ and
+ * compressed-tensors' integers keep their codes if bits and group are theirs:
+ * then scales and biases have the type of the source's scales, or F32 where that
+ * would round biases, and modules in floats stay so, except those that `only`
+ * names and, with head_bits, the head. Codes in another order of columns
+ * (GPTQ's desc_act) are rounded again. All other tensors are copied,
  * and so are the files of the tokenizer and the generation config. config.json
  * gets "quantization" and "quantization_config". The weights are split over
  * files as in the source. Needs a few MiB of memory per thread for a model of

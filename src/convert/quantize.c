@@ -314,6 +314,24 @@ static int quantize(const struct quantize_source *s, const char *spec,
     return outdir_commit(out, e);
 }
 
+/* Without bits or group, those of the source's codes: then nothing of it is
+ * rounded. */
+static void choose_codes(struct qwick_quantize_options *o,
+                         const struct quantize_source *s)
+{
+    int bits = 4, group = 64, b, g;
+    if (quantize_find_codes(s, &b, &g) && (!o->bits || o->bits == b)) {
+        bits = b;
+        group = g;
+    }
+    o->bits = o->bits ? o->bits : bits;
+    o->group = o->group ? o->group : group;
+    if (o->chosen_bits)
+        *o->chosen_bits = o->bits;
+    if (o->chosen_group)
+        *o->chosen_group = o->group;
+}
+
 static int open_pool(struct par_pool **out, int threads, struct qwick_err *e)
 {
     int n = threads ? threads : os_default_threads();
@@ -342,6 +360,8 @@ int qwick_quantize(const char *src, const char *dst,
         rc = plan.form->check(o, e);
     if (!rc)
         rc = open_source(&s, plan.form, src, o->place, e);
+    if (!rc && o->format == QWICK_QUANTIZE_MLX)
+        choose_codes(o, &s);
     if (!rc)
         rc = plan.form->plan(&plan, &s, e);
     struct par_pool *pool = NULL;

@@ -55,6 +55,7 @@ struct quantize_job {
     struct quantize_order order;
     int bits;      /* 0: copied */
     bool kept;     /* copied as MXFP4 */
+    bool codes;    /* `bits` are the source's codes */
     size_t out[3]; /* indices into the shard's tensors: the copy; or codes,
                       scales, biases; or numbers, scales */
     const struct matrix *packed; /* quantize_packed's of the source */
@@ -78,6 +79,9 @@ struct quantize_module {
     bool bias;                   /* a row for each expert; stays dense */
     int bits;                    /* 0: stays dense, or: */
     bool kept;                   /* stays in MXFP4 */
+    bool codes;                  /* `bits` are the source's codes */
+    enum dtype scales;           /* of a quantized one: the type of its scales
+                                    and biases */
     size_t stack;                /* matrices; 0: one, in two dimensions */
     size_t rows, cols;           /* of a matrix */
     struct quantize_part *parts; /* [n_parts] the elements, in order */
@@ -111,6 +115,7 @@ struct quantize_form;
 
 struct quantize_plan {
     const struct qwick_quantize_options *o;
+    bool keeps_codes; /* bits and group are those of the source's codes */
     const struct quantize_form *form; /* the kind of result */
     const struct quantize_source *s;
     struct naming naming; /* of the source */
@@ -225,6 +230,13 @@ int quantize_mxfp4(const struct quantize_work *w,
                    unsigned char *numbers, unsigned char *scales,
                    struct qwick_err *e);
 
+/* Copy elements that are codes, whole groups of `group`, to the room's q, and
+ * their scales and biases in the type `scales`. */
+int quantize_codes(const struct quantize_work *w,
+                   const struct quantize_job *job, size_t begin, size_t n,
+                   size_t group, enum dtype scales, struct quantize_room *room,
+                   struct qwick_err *e);
+
 /* An error: the elements have values that cannot be rounded. at: the first of
  * them in t. */
 int quantize_bad_value(const struct quantize_work *w, const struct st_tensor *t,
@@ -246,6 +258,16 @@ const struct matrix *quantize_packed(const struct quantize_source *s,
 bool quantize_is_mxfp4(const struct quantize_source *s,
                        const struct st_tensor *t);
 bool quantize_has_mxfp4(const struct quantize_source *s);
+
+/* The bits and the group with which matrices of the source are codes, as MLX's
+ * format has them: those of the first one, and the largest group that fits all
+ * that have its bits. Returns false if there are none. */
+bool quantize_find_codes(const struct quantize_source *s, int *bits, int *group);
+/* Whether a tensor of s->set has codes of these bits and group. *scales: the
+ * type of its scales, or F32 if that type would round biases. */
+bool quantize_has_codes(const struct quantize_source *s,
+                        const struct st_tensor *t, int bits, int group,
+                        enum dtype *scales);
 
 /* Return the bytes of n elements of a tensor in the file, scales of FP8
  * excepted. packed: quantize_packed's. */

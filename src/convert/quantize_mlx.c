@@ -31,14 +31,14 @@ static int check_options(const struct qwick_quantize_options *o,
                          struct qwick_err *e)
 {
     size_t group = o->group > 0 ? (size_t)o->group : 0;
-    if (!affine_valid(o->bits, 32))
+    if (o->bits && !affine_valid(o->bits, 32))
         return err_set(e, QWICK_ERR_USAGE,
                        "bits: must be 2, 3, 4, 5, 6 or 8, is %d", o->bits);
     if (o->head_bits && !affine_valid(o->head_bits, 32))
         return err_set(e, QWICK_ERR_USAGE,
                        "head bits: must be 2, 3, 4, 5, 6 or 8, is %d",
                        o->head_bits);
-    if (!affine_valid(4, group))
+    if (o->group && !affine_valid(4, group))
         return err_set(e, QWICK_ERR_USAGE,
                        "group: must be 32, 64 or 128, is %d", o->group);
     if (o->scales != QWICK_SCALES_MLX && o->scales != QWICK_SCALES_LSQ)
@@ -63,6 +63,26 @@ static int open_shard(struct st_writer **out, const char *path,
     return st_writer_open_large(out, path, "mlx", s->out, s->n_out, e);
 }
 
+/* Write the room's codes, scales and biases; `bytes` of each of these two. */
+static int write_groups(const struct quantize_work *w,
+                        const struct quantize_job *job, size_t begin, size_t n,
+                        size_t bytes, const struct quantize_room *room,
+                        struct qwick_err *e)
+{
+    const size_t group = (size_t)w->plan->o->group;
+    size_t to = job->at + begin;
+    size_t at = to / group * bytes, n_sb = n / group * bytes;
+    size_t n_q = n / 8 * (size_t)job->bits;
+    size_t q_at = to / 8 * (size_t)job->bits;
+    return st_writer_at(w->writer, job->out[0], q_at, room->q, n_q, e) ||
+                   st_writer_at(w->writer, job->out[1], at, room->scales, n_sb,
+                                e) ||
+                   st_writer_at(w->writer, job->out[2], at, room->biases, n_sb,
+                                e)
+               ? -1
+               : 0;
+}
+
 static int round_piece(const struct quantize_work *w,
                        const struct quantize_job *job, size_t begin, size_t n,
                        struct quantize_room *room, struct qwick_err *e)
@@ -82,15 +102,17 @@ static int round_piece(const struct quantize_work *w,
                         quantize_elements(job, begin, n, w->k, room), n, &bad))
         return quantize_bad_value(w, t, quantize_place(&job->from, begin + bad),
                                   e);
-    size_t to = job->at + begin;
-    size_t at = to / group * bytes, n_sb = n / group * bytes;
-    size_t n_q = n / 8 * (size_t)job->bits;
-    size_t q_at = to / 8 * (size_t)job->bits;
-    return st_writer_at(w->writer, job->out[0], q_at, room->q, n_q, e) ||
-                   st_writer_at(w->writer, job->out[1], at, room->scales, n_sb,
-                                e) ||
-                   st_writer_at(w->writer, job->out[2], at, room->biases, n_sb,
-                                e)
+    return write_groups(w, job, begin, n, bytes, room, e);
+}
+
+static int code_piece(const struct quantize_work *w,
+                      const struct quantize_job *job, size_t begin, size_t n,
+                      struct quantize_room *room, struct qwick_err *e)
+{
+    const size_t group = (size_t)w->plan->o->group;
+    const enum dtype type = w->shard->out[job->out[1]].dtype;
+    return quantize_codes(w, job, begin, n, group, type, room, e) ||
+                   write_groups(w, job, begin, n, dtype_bytes(type), room, e)
                ? -1
                : 0;
 }
@@ -115,6 +137,7 @@ static int write_piece(const struct quantize_work *w,
 {
     const size_t bytes = dtype_bytes(job->from.src->dtype);
     return job->kept ? keep_piece(w, job, begin, n, room, e)
+           : job->codes ? code_piece(w, job, begin, n, room, e)
            : job->bits
                ? round_piece(w, job, begin, n, room, e)
                : st_writer_at(w->writer, job->out[0], (job->at + begin) * bytes,

@@ -1,5 +1,6 @@
 /* Quantized sources: their tensors as if the file had floats. The plans
  * know nothing else, and elements are widened when they are written. */
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include "base/arena.h"
 #include "convert/quantize.h"
 #include "file/checkpoint.h"
+#include "model/affine.h"
 #include "model/arch.h"
 #include "model/transposed.h"
 
@@ -307,6 +309,65 @@ bool quantize_has_mxfp4(const struct quantize_source *s)
     return false;
 }
 
+/* The largest group of MLX's format that divides the groups of m. */
+static int group_of(const struct matrix *m)
+{
+    return m->group % 128 == 0 ? 128 : m->group % 64 == 0 ? 64 : 32;
+}
+
+/* The codes of a tensor; NULL: it has none, or their groups have no order. */
+static const struct matrix *codes_of(const struct quantize_source *s,
+                                     const struct st_tensor *t)
+{
+    const struct matrix *m = quantize_packed(s, t);
+    return m && m->format->codes &&
+                   (!m->stored || transposed_in_order(m->stored))
+               ? m
+               : NULL;
+}
+
+bool quantize_find_codes(const struct quantize_source *s, int *bits, int *group)
+{
+    bool found = false;
+    for (size_t i = 0; i < st_count(s->set); i++) {
+        const struct matrix *m = codes_of(s, st_at(s->set, i));
+        if (!m || (found && m->bits != *bits))
+            continue;
+        *group = found && *group < group_of(m) ? *group : group_of(m);
+        *bits = m->bits;
+        found = true;
+    }
+    return found;
+}
+
+/* Whether no bias of m is rounded by the type of its scales. */
+static bool biases_fit(const struct matrix *m)
+{
+    const struct kernels *k = kernels_best();
+    const size_t groups = m->cols / m->group;
+    float *v = m->dtype == DT_F32 ? NULL : malloc(4 * groups * sizeof *v);
+    bool fit = v;
+    for (size_t r = 0; r < m->rows && fit; r++) {
+        m->format->codes(k, m, r, NULL, v, v + groups);
+        k->from_f32[m->dtype](v + 3 * groups, v + groups, groups);
+        k->to_f32[m->dtype](v + 2 * groups, v + 3 * groups, groups);
+        fit = memcmp(v + groups, v + 2 * groups, groups * sizeof *v) == 0;
+    }
+    free(v);
+    return fit;
+}
+
+bool quantize_has_codes(const struct quantize_source *s,
+                        const struct st_tensor *t, int bits, int group,
+                        enum dtype *scales)
+{
+    const struct matrix *m = codes_of(s, t);
+    if (!m || m->bits != bits || m->group % (size_t)group)
+        return false;
+    *scales = biases_fit(m) ? m->dtype : DT_F32;
+    return true;
+}
+
 size_t quantize_stored_bytes(const struct matrix *packed,
                              const struct st_tensor *t, size_t n)
 {
@@ -376,6 +437,44 @@ const unsigned char *quantize_elements(const struct quantize_job *job,
         memcpy(room->gathered + i * bytes,
                p->src->data + quantize_place(p, begin + i) * bytes, bytes);
     return room->gathered;
+}
+
+/* Scales and biases of elements [col, col + n) of a row, whose groups have
+ * `from` elements, for groups of `to` elements. */
+static void spread(float *out, const float *in, size_t col, size_t n,
+                   size_t from, size_t to)
+{
+    for (size_t i = 0; i < n / to; i++)
+        out[i] = in[(col + i * to) / from];
+}
+
+int quantize_codes(const struct quantize_work *w,
+                   const struct quantize_job *job, size_t begin, size_t n,
+                   size_t group, enum dtype type, struct quantize_room *room,
+                   struct qwick_err *e)
+{
+    enum { MOST = QUANTIZE_COLS / 32 };
+    const struct matrix *m = job->packed;
+    const size_t at = quantize_place(&job->from, begin), bits = (size_t)m->bits;
+    float *scales = room->floats, *biases = scales + MOST;
+    float *out = biases + MOST; /* two times the groups of a piece */
+    unsigned char *q = room->q;
+    room->row_of = NULL; /* its floats are used here */
+    for (size_t i = 0, run; i < n; i += run) {
+        size_t row = (at + i) / m->cols, col = (at + i) % m->cols;
+        run = m->cols - col < n - i ? m->cols - col : n - i;
+        (void)m->format->codes(w->k, m, row, room->gathered, scales, biases);
+        affine_pack(q + i / 8 * bits, room->gathered + col, run, m->bits);
+        spread(out + i / group, scales, col, run, m->group, group);
+        spread(out + (n + i) / group, biases, col, run, m->group, group);
+    }
+    for (size_t i = 0; i < 2 * (n / group); i++)
+        if (!isfinite(out[i]))
+            return quantize_bad_value(w, job->from.src,
+                                      at + i % (n / group) * group, e);
+    w->k->from_f32[type](room->scales, out, n / group);
+    w->k->from_f32[type](room->biases, out + n / group, n / group);
+    return 0;
 }
 
 int quantize_mxfp4(const struct quantize_work *w,

@@ -163,9 +163,31 @@ static int choose_bits(const struct quantize_plan *p,
         quantize_note(p, m->name, "is copied: not part of the text model");
         return 0;
     }
+    bool head = o->head_bits && is_head(p, m->name, tied);
+    if (p->keeps_codes && !head && quantize_packed(p->s, m->t))
+        return o->bits;
+    if (p->keeps_codes && !head && !only)
+        return 0;
     if (router && o->bits < ROUTER_BITS)
         return ROUTER_BITS;
-    return is_head(p, m->name, tied) && o->head_bits ? o->head_bits : o->bits;
+    return head ? o->head_bits : o->bits;
+}
+
+/* Let m have the codes of its source if all its parts are such. */
+static void choose_codes(const struct quantize_plan *p,
+                         struct quantize_module *m)
+{
+    m->scales = m->t->dtype;
+    m->codes = m->bits != 0;
+    for (size_t i = 0; i < m->n_parts && m->codes; i++) {
+        enum dtype type;
+        m->codes = quantize_has_codes(p->s, m->parts[i].src, m->bits,
+                                      p->o->group, &type);
+        if (m->codes)
+            m->scales = i == 0 || m->scales == type ? type : DT_F32;
+    }
+    if (!m->codes)
+        m->scales = m->t->dtype;
 }
 
 /* A matrix in MXFP4 is small already, and rounding it again loses more than any
@@ -181,6 +203,7 @@ static void choose_form(const struct quantize_plan *p,
               (m->bits == 0 || m->bits >= MXFP4_BITS);
     if (m->kept)
         m->bits = 0;
+    choose_codes(p, m);
 }
 
 static int check_used(const char *what, const char *const *patterns, size_t n,
@@ -359,12 +382,13 @@ static int add_packed(struct quantize_plan *p, struct quantize_shard *s,
                                   .at = at,
                                   .bits = m->bits,
                                   .kept = m->kept,
+                                  .codes = m->codes,
                                   .out = {first, first + 1, first + 2}});
         at += m->parts[i].n;
     }
     /* groups are multiples of 32, so that rows are whole words */
     struct st_out_tensor big = {.name = codes, .dtype = DT_U32};
-    struct st_out_tensor small = {.name = scales, .dtype = m->t->dtype};
+    struct st_out_tensor small = {.name = scales, .dtype = m->scales};
     size_t bits = (size_t)m->bits, group = (size_t)p->o->group;
     if (m->kept) {
         bits = 4;
@@ -540,21 +564,39 @@ static int make_shards(struct quantize_plan *p, const struct st_set *set,
     return 0;
 }
 
-static void note_kept(const struct quantize_plan *p)
+static void note_modules(const struct quantize_plan *p, size_t n,
+                         const char *why)
 {
-    size_t n = 0;
     char what[64];
-    for (size_t i = 0; i < p->n_modules; i++)
-        n += p->modules[i].kept;
     snprintf(what, sizeof what, "%zu modules", n);
     if (n)
-        quantize_note(p, what, "stay in MXFP4");
+        quantize_note(p, what, why);
+}
+
+static void note_kept(const struct quantize_plan *p)
+{
+    size_t n_kept = 0, n_codes = 0, n_rounded = 0;
+    for (size_t i = 0; i < p->n_modules; i++) {
+        const struct quantize_module *m = &p->modules[i];
+        const struct matrix *from = quantize_packed(p->s, m->t);
+        n_kept += m->kept;
+        n_codes += m->codes;
+        n_rounded += m->bits && !m->codes && from && from->format->codes;
+    }
+    note_modules(p, n_kept, "stay in MXFP4");
+    note_modules(p, n_codes, "keep the codes of the source: nothing is lost");
+    note_modules(p, n_rounded,
+                 "are rounded again: the source has other bits or groups, or "
+                 "another order of columns (g_idx)");
 }
 
 int quantize_plan_mlx(struct quantize_plan *p, const struct quantize_source *s,
                       struct qwick_err *e)
 {
+    int bits = 0, group = 0;
     p->naming = names_choose(s->m.config.arch->names, s->set);
+    p->keeps_codes = quantize_find_codes(s, &bits, &group) &&
+                     p->o->bits == bits && group % p->o->group == 0;
     if (find_modules(p, s->set, checkpoint_dir(s->ck), &s->m.config, e) ||
         make_shards(p, s->set, s->m.config.tied_head, e))
         return -1;

@@ -103,6 +103,7 @@ int json_parse_around(struct json_doc **out, const char *name, const char *text,
                       size_t n, const struct json_gap *gaps, size_t n_gaps,
                       enum qwick_err_code code, struct qwick_err *e);
 
+/* Return the root of a document; NULL for NULL. */
 const struct json_value *json_root(const struct json_doc *doc);
 void json_free(struct json_doc *doc);
 

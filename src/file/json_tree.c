@@ -281,7 +281,7 @@ int json_parse_within(struct json_doc **out, const char *name, const char *text,
 
 const struct json_value *json_root(const struct json_doc *doc)
 {
-    return &doc->root;
+    return doc ? &doc->root : NULL;
 }
 
 void json_free(struct json_doc *doc)

@@ -141,7 +141,7 @@ void map_drop(const struct map *m, const void *p, size_t n)
     size_t skip = (page - (uintptr_t)p % page) % page;
     const unsigned char *at = p;
     if (!m->mapped || at < m->data || at >= m->data + m->size ||
-        n < skip + page)
+        n > (size_t)(m->data + m->size - at) || n < skip + page)
         return;
     (void)madvise((void *)(uintptr_t)(at + skip), (n - skip) / page * page,
                   MADV_DONTNEED);

@@ -604,23 +604,17 @@ const uint64_t iq2_s_grid[1024] = {IQ2_S(R8)};
 const uint32_t iq3_xxs_grid[256] = {IQ3_XXS(R4)};
 const uint32_t iq3_s_grid[512] = {IQ3_S(R4S)};
 
-/* Four digits of IQ2 as they are; two digits of IQ3_XXS, or elements of IQ3_S,
- * in nibbles. */
+/* Four digits of IQ2 as they are; two digits of IQ3 in nibbles. */
 #define LOW2(p)   ((p) & 255)
 #define HIGH2(p)  ((p) >> 8)
 #define PAIR(p, i)   (DIGIT3(p, i) | DIGIT3(p, (i) + 1) << 4)
-#define PAIR_S(p, i) (2 * PAIR(p, i) + 17)
 #define LOW3(p)   PAIR(p, 0)
 #define HIGH3(p)  PAIR(p, 2)
-#define LOW3S(p)  PAIR_S(p, 0)
-#define HIGH3S(p) PAIR_S(p, 2)
 
 #define RL2(...) ROW(LOW2, __VA_ARGS__)
 #define RH2(...) ROW(HIGH2, __VA_ARGS__)
 #define RL3(...) ROW(LOW3, __VA_ARGS__)
 #define RH3(...) ROW(HIGH3, __VA_ARGS__)
-#define RL3S(...) ROW(LOW3S, __VA_ARGS__)
-#define RH3S(...) ROW(HIGH3S, __VA_ARGS__)
 
 _Alignas(64) const unsigned char iq2_xxs_bytes[2][256] = {{IQ2_XXS(RL2)},
                                                           {IQ2_XXS(RH2)}};
@@ -630,8 +624,8 @@ _Alignas(64) const unsigned char iq2_s_bytes[2][1024] = {{IQ2_S(RL2)},
                                                          {IQ2_S(RH2)}};
 _Alignas(64) const unsigned char iq3_xxs_bytes[2][256] = {{IQ3_XXS(RL3)},
                                                           {IQ3_XXS(RH3)}};
-_Alignas(64) const unsigned char iq3_s_bytes[2][512] = {{IQ3_S(RL3S)},
-                                                        {IQ3_S(RH3S)}};
+_Alignas(64) const unsigned char iq3_s_bytes[2][512] = {{IQ3_S(RL3)},
+                                                        {IQ3_S(RH3)}};
 
 /* ---- signs -----------------------------------------------------------------
  */

@@ -1,7 +1,6 @@
 #include "model/affine.h"
 
 #include <math.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "model/lanes.h"
@@ -218,7 +217,7 @@ static inline void pack_bits(unsigned char *q, const uint8_t *codes, size_t n,
 }
 
 /* The constants make each a loop of its own. */
-static void pack(unsigned char *q, const uint8_t *codes, size_t n, int bits)
+void affine_pack(unsigned char *q, const uint8_t *codes, size_t n, int bits)
 {
     switch (bits) {
     case 2:
@@ -272,7 +271,7 @@ int affine_quantize(const struct affine_format *f, unsigned char *q,
             s[g] = p.scale;
             b[g] = p.bias;
         }
-        pack(q, codes, m, f->bits);
+        affine_pack(q, codes, m, f->bits);
         k->from_f32[f->type](scales, s, n_groups);
         k->from_f32[f->type](biases, b, n_groups);
         q += m / 8 * (size_t)f->bits;

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/dtype.h"
 #include "kernel/kernel.h"
@@ -40,6 +41,9 @@ struct affine_format {
 
 /* Whether the format exists. */
 bool affine_valid(int bits, size_t group);
+
+/* Pack n codes, a byte each, n a multiple of 8: q gets n * bits / 8 bytes. */
+void affine_pack(unsigned char *q, const uint8_t *codes, size_t n, int bits);
 
 /* Quantize n elements at w, whole groups, any alignment: q gets n * bits / 8
  * bytes, scales and biases n / group values each. As rows are whole groups, a

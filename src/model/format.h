@@ -148,6 +148,12 @@ struct format {
        The weights own it. NULL: products take the matrix as it is stored.
        Otherwise the operations are no more than to_f32. */
     int (*repack)(struct weights *w, struct matrix *m, struct qwick_err *e);
+    /* Row `row` as MLX's affine format has it, code * scale + bias. codes:
+       [cols], a byte each, or NULL. scales, biases: [cols / w->group]. Returns
+       false if the format cannot hold the row: groups have no order. NULL: the
+       elements are no such codes. */
+    bool (*codes)(const struct kernels *k, const struct matrix *w, size_t row,
+                  unsigned char *codes, float *scales, float *biases);
 };
 
 /* The formats, in the order in which they are asked to bind a tensor. */

@@ -246,9 +246,36 @@ static int bind(struct weights *w, struct matrix *out, const char *name,
     return 0;
 }
 
+/* Codes in place, one byte each. */
+static void unpack(const struct matrix *w, size_t row, unsigned char *codes)
+{
+    const unsigned char *q = matrix_row(w, CODES, row);
+    const size_t bits = (size_t)w->bits; /* 2, 4 or 8 */
+    const unsigned char flip = w->codes == AFFINE_SIGNED ? 128 : 0;
+    for (size_t c = 0; c < w->cols; c++)
+        codes[c] = (unsigned char)((q[c * bits / 8] >> c * bits % 8 &
+                                    ((1u << bits) - 1)) ^
+                                   flip);
+}
+
+static bool row_codes(const struct kernels *k, const struct matrix *w,
+                      size_t row, unsigned char *codes, float *scales,
+                      float *biases)
+{
+    const size_t groups = w->cols / w->group;
+    const unsigned char *zeros = w->zero ? NULL : matrix_row(w, ZEROS, row);
+    if (codes)
+        unpack(w, row, codes);
+    k->to_f32[w->dtype](scales, matrix_row(w, SCALES, row), groups);
+    for (size_t g = 0; g < groups; g++)
+        biases[g] = -(float)(zeros ? zeros[g] : w->zero) * scales[g];
+    return true;
+}
+
 const struct format format_packed = {.name = "compressed-tensors",
                                      .steps = true,
                                      .n_arrays = 3,
                                      .row_bytes = affine_row_bytes,
                                      .fill = affine_fill,
-                                     .bind = bind};
+                                     .bind = bind,
+                                     .codes = row_codes};

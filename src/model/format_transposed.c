@@ -78,6 +78,35 @@ static void to_f32(const struct kernels *k, float *out, const struct matrix *w,
     }
 }
 
+bool transposed_in_order(const struct transposed *t)
+{
+    for (size_t c = 1; t->g_idx && c < t->cols; c++)
+        if (transposed_word(t->g_idx, c - 1) > transposed_word(t->g_idx, c))
+            return false;
+    return true;
+}
+
+static bool row_codes(const struct kernels *k, const struct matrix *w,
+                      size_t row, unsigned char *codes, float *scales,
+                      float *biases)
+{
+    const struct transposed *t = w->stored;
+    const enum dtype type = t->scales->dtype;
+    row += w->first;
+    if (!transposed_in_order(t))
+        return false;
+    for (size_t c = 0; codes && c < t->cols; c++)
+        codes[c] = (unsigned char)code_at(t, row, c);
+    for (size_t g = 0; g < t->cols / t->group; g++) {
+        k->to_f32[type](scales + g,
+                        t->scales->data +
+                            (g * t->rows + row) * dtype_bytes(type),
+                        1);
+        biases[g] = -(float)transposed_zero(t, g, row) * scales[g];
+    }
+    return true;
+}
+
 static void view(struct matrix *out, const struct matrix *stack, size_t row)
 {
     out->first = stack->first + row;
@@ -272,4 +301,5 @@ const struct format format_transposed = {.name = "AWQ or GPTQ",
                                          .view = view,
                                          .fill = fill,
                                          .bind = bind,
-                                         .repack = transposed_repack};
+                                         .repack = transposed_repack,
+                                         .codes = row_codes};

@@ -60,7 +60,7 @@ void pass_store_gated(const struct worker *w, const struct input *to, size_t ff,
 }
 
 /* In bf16 or int8, by blocks of rows and tokens that stay in a core's cache,
- * straight to the type that down_proj reads. */
+ * straight to the type that down_proj reads, or to f32. */
 static void gated_blocks(const struct worker *w, const struct mlp *mlp,
                          const struct input *xn, const struct input *to,
                          size_t n, size_t begin, size_t end, size_t unit)
@@ -98,7 +98,9 @@ struct input pass_gated(struct worker *w, const struct mlp *mlp,
     size_t begin, end;
     struct input to;
     bool rounds = pass_rounds(w->p, down, n, s->gate16, &s->gate8, &to);
-    bool blocks = n > 1 && rounds && act != ACT_F32 &&
+    if (!rounds)
+        to = (struct input){.f32 = s->gate};
+    bool blocks = n > 1 && act != ACT_F32 &&
                   (!mlp->up_proj.rows ||
                    act == pass_act_type_read(w->p, &mlp->up_proj, xn, n));
     size_t unit = !blocks                        ? pass_row_unit(w, gate, n)
@@ -113,5 +115,5 @@ struct input pass_gated(struct worker *w, const struct mlp *mlp,
     }
     pass_ahead_all(w, &down, 1, n);
     pass_barrier(w, PART_PROJECTIONS);
-    return blocks ? to : pass_round(w, s->gate, s->gate16, &s->gate8, n, down);
+    return blocks && rounds ? to : pass_round(w, s->gate, s->gate16, &s->gate8, n, down);
 }

@@ -23,7 +23,7 @@ int pooling_open_json(struct pooling_file *f, const struct checkpoint *ck,
         return -1;
     if (!found)
         return 0;
-    int rc = json_parse(&f->doc, f->path, (const char *)map.data, map.size,
+    int rc = json_parse_python(&f->doc, f->path, (const char *)map.data, map.size,
                         QWICK_ERR_MODEL, e);
     map_close(&map);
     if (!rc)
@@ -60,6 +60,11 @@ static const struct {
     [POOLING_WEIGHTED_MEAN] = {"weightedmean",
                                "pooling_mode_weightedmean_tokens"},
     [POOLING_LAST] = {"lasttoken", "pooling_mode_lasttoken"}};
+
+const char *pooling_mode_name(enum pooling_mode mode)
+{
+    return mode_names[mode].name;
+}
 
 static int add_named(struct pooling_modes *modes, const struct section *s,
                      const struct json_value *v, struct qwick_err *e)
@@ -342,6 +347,8 @@ void pooling_hash(const struct pooling *p, uint64_t id[2])
     for (size_t i = 0; i < p->modes.n; i++)
         hash_size(id, p->modes.v[i]);
     hash_size(id, p->include_prompt);
+    hash_size(id, p->max_seq);
+    hash_size(id, p->lower);
     for (size_t i = 0; i < p->n_dense; i++) {
         const struct dense *d = &p->dense[i];
         hash_size(id, d->normalise);

@@ -87,6 +87,9 @@ struct pooling {
                                         or NULL */
 };
 
+/* Return the name of a mode in files. */
+const char *pooling_mode_name(enum pooling_mode mode);
+
 /* Read all of it but weights. QWICK_ERR_MODEL, with the file, the module and
  * the value, for what is not supported: other modules, activations or weights.
  * A checkpoint without modules.json, or with an empty one, has the defaults of

@@ -1,4 +1,5 @@
-/* The copy of the weights that --preload makes. On a machine with several
+/* The copy of the weights that --preload makes. The checkpoint's pages do not
+ * stay in this process's memory beside it. On a machine with several
  * memory nodes, the kernel takes a page from the node of the thread that first
  * writes to it. So each thread copies the rows that it multiplies in decode.
  *
@@ -38,6 +39,17 @@ void model_preload_rows(const struct model *m, size_t j, int tid, int n_threads,
     pass_decode_rows(&w, 1, 0, tid, n_threads, begin, end);
 }
 
+/* Let go of the pages of array i of a matrix that preload_body did not drop:
+ * those of two threads, and of rows that alternate with another matrix's. */
+static void drop_array(const struct weights *w, const struct matrix *m,
+                       size_t i)
+{
+    const unsigned char *first = matrix_row(m, i, 0);
+    const unsigned char *last = matrix_row(m, i, m->rows - 1);
+    weights_drop_pages(w, first,
+                       (size_t)(last - first) + m->format->row_bytes(m, i));
+}
+
 static void preload_body(void *ctx, struct par_team *team, int tid,
                          int n_threads)
 {
@@ -51,8 +63,11 @@ static void preload_body(void *ctx, struct par_team *team, int tid,
         for (size_t i = 0; i < w->format->n_arrays; i++) {
             size_t bytes = w->format->row_bytes(w, i);
             size_t run = w->step == 1 ? end - begin : 1;
-            for (size_t row = begin; row < end; row += run)
-                memcpy(to + row * bytes, matrix_row(w, i, row), run * bytes);
+            for (size_t row = begin; row < end; row += run) {
+                const void *from = matrix_row(w, i, row);
+                memcpy(to + row * bytes, from, run * bytes);
+                weights_drop_pages(&m->weights, from, run * bytes);
+            }
             to += aligned(array_bytes(w, i));
         }
     }
@@ -79,6 +94,7 @@ int model_preload(struct model *m, const struct os_nodes *spread, int *why,
     par_run(m->pool, preload_body, m);
     for (size_t j = 0; j < w->n_matrices; j++) {
         for (size_t i = 0; i < w->matrices[j]->format->n_arrays; i++) {
+            drop_array(w, w->matrices[j], i);
             w->matrices[j]->data[i] = to;
             to += aligned(array_bytes(w->matrices[j], i));
         }

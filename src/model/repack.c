@@ -169,12 +169,8 @@ static int find_order(struct weights *w, const struct transposed *t,
                       const uint32_t **out, struct qwick_err *e)
 {
     size_t groups = t->cols / t->group, bytes;
-    bool sorted = true;
     *out = NULL;
-    for (size_t c = 1; t->g_idx && c < t->cols; c++)
-        sorted = sorted && transposed_word(t->g_idx, c - 1) <=
-                               transposed_word(t->g_idx, c);
-    if (sorted)
+    if (transposed_in_order(t))
         return 0;
     if (size_mul(t->cols, sizeof(uint32_t), &bytes))
         return err_oom(e, SIZE_MAX);
@@ -208,14 +204,6 @@ static int check_zeros(const struct weights *w, const struct transposed *t,
                                w->path, t->zeros->file, t->zeros->name,
                                transposed_zero(t, g, r), r, g);
     return 0;
-}
-
-/* Let go of the pages of a tensor that nothing reads any more. */
-static void drop_pages(const struct weights *w, const struct st_tensor *t)
-{
-    const struct map *map;
-    for (size_t i = 0; (map = st_map(w->set, i)); i++)
-        map_drop(map, t->data, t->n_bytes);
 }
 
 static int repack_values(struct weights *w, const struct transposed *t,
@@ -254,7 +242,7 @@ int transposed_repack(struct weights *w, struct matrix *m, struct qwick_err *e)
             continue;
         weights_use_copy(w, all[i]);
         if (!w->sizes_only)
-            drop_pages(w, all[i]);
+            weights_drop_pages(w, all[i]->data, all[i]->n_bytes);
     }
     w->repack_ms += clock_ms() - start;
     return 0;

@@ -59,6 +59,9 @@ int transposed_repack(struct weights *w, struct matrix *m, struct qwick_err *e);
 bool transposed_shape(const struct quant *q, const struct st_tensor *t,
                       struct matrix_shape *out);
 
+/* Whether the groups follow each other along the columns. */
+bool transposed_in_order(const struct transposed *t);
+
 /* The zero point of row r in group g. */
 int transposed_zero(const struct transposed *t, size_t g, size_t r);
 

@@ -38,6 +38,13 @@ void weights_drop_copies(struct weights *w)
     w->n_copies = w->cap_copies = 0;
 }
 
+void weights_drop_pages(const struct weights *w, const void *p, size_t n)
+{
+    const struct map *map;
+    for (size_t i = 0; (map = st_map(w->set, i)); i++)
+        map_drop(map, p, n);
+}
+
 void weights_close(struct weights *w)
 {
     for (size_t i = 0; i < w->n_vectors; i++)

@@ -83,6 +83,10 @@ size_t weights_copied_bytes(const struct weights *w);
 /* Free the copies of repacked matrices, once there are others. */
 void weights_drop_copies(struct weights *w);
 
+/* Let go of the pages of a part of the checkpoint that is not read any more
+ * (map_drop). */
+void weights_drop_pages(const struct weights *w, const void *p, size_t n);
+
 /* Whether the checkpoint has this weight, in any format. */
 bool weights_has(const struct weights *w, struct weight_ref ref);
 

@@ -504,6 +504,11 @@ module() {
     echo "$output" | jlines 'o[0]["embedding"] == o[1]["embedding"] and o[0]["id"] == 1 and
         all("prompt_ids: not an array of token ids" in r["error"] for r in o[2:4]) and
         "id 999999 is not below" in o[4]["error"]'
+    # ids that do not fit are an error of their record only
+    printf '{"prompt_ids":[1]}\n{"prompt_ids":[1,2,3]}\n{"prompt_ids":[2]}\n' >"$T/in"
+    run -1 --separate-stderr q embed -c 2 --jsonl -i "$T/in"
+    echo "$output" | jlines '"embedding" in o[0] and "embedding" in o[2] and
+        "line 2: 3 tokens do not fit the context of 2" in o[1]["error"]'
     # a checkpoint without a tokenizer
     [ "$(q embed -m "$MODELS/embedding-names" --prompt-ids 1,2,3 | jget 'o["tokens"]')" = 3 ]
     for bad in "" " " $'\n'; do

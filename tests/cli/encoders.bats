@@ -86,6 +86,36 @@ PY
     done
 }
 
+@test "inspect shows how vectors are made" {
+    model bert-cls
+    m=$T/bert-cls
+    echo '{"prompts":{"query":"find: ","document":"text: \n"},"default_prompt_name":"document","truncate_dim":32}' \
+        >"$m/config_sentence_transformers.json"
+    echo '{"max_seq_length": 99}' >"$m/sentence_bert_config.json"
+    printf '```json\n"matryoshka_dims": [64, 32]\n```\n' >"$m/README.md"
+    q inspect --json -m "$m" | jlines 'o[0]["vectors"] == {"pooling": "cls", "dense_modules": 0,
+        "dim": 64, "default_dim": 32, "trained_dims": [64, 32], "max_tokens": 99,
+        "prompts": {"query": "find: ", "document": "text: \n"}, "default_prompt": "document"}'
+    q inspect -m "$m" >"$T/lines"
+    grep -qx 'pooling            cls' "$T/lines"
+    grep -qx 'vectors            64 numbers, cut to 32; trained for 64, 32' "$T/lines"
+    grep -qx 'max text tokens    99' "$T/lines"
+    grep -qx 'prompt             "query" "find: "' "$T/lines"
+    grep -qx 'prompt             "document" (default) "text: \\n"' "$T/lines"
+    # what does not run is named, and the rest is shown
+    echo '{"pooling_mode": ["mean", "max"]}' >"$m/1_Pooling/config.json"
+    [ "$(q inspect --json -m "$m" | jget '[o["vectors"]["pooling"], o["vectors"]["dim"]]')" = "['mean+max', 128]" ]
+    echo '{"pooling_mode": "first"}' >"$m/1_Pooling/config.json"
+    run -0 q inspect -m "$m"
+    [[ $output == *"vectors            none: "*"is \"first\""* && $output == *"d model  "* ]]
+    q inspect --json -m "$m" | jlines '"is \"first\"" in o[0]["vectors"]["error"]'
+    # other models have none of it
+    q inspect --json | jlines 'o[0]["vectors"] is None'
+    q inspect --json -m "$FAMILIES/xlmr-rerank" | jlines 'o[0]["vectors"] is None'
+    q inspect --json -m "$FAMILIES/embeddinggemma.gguf" |
+        jlines 'o[0]["vectors"]["pooling"] == "mean" and o[0]["vectors"]["dense_modules"] == 2'
+}
+
 @test "texts of unequal lengths share passes" {
     model bert-cls
     for i in 1 2 3 4 5 6 7; do seq 100 $((100 + i * 4)) | tr '\n0-9' ' a-j'; echo; done >"$T/in"
@@ -155,6 +185,14 @@ PY
         max(r.get("dropped_tokens", 0) for r in o[0]["results"]) > 100'
     fails 4 "query: the prompt has" rerank -m "$m" -q "$long" c
     fails 2 "which have no place for it" rerank -m "$m" -q ab --instruct x c
+}
+
+@test "a GGUF file that does not say what its classifier reads gives a warning" {
+    for m in "$FAMILIES/modernbert-rerank-mean.gguf" "$FAMILIES/modernbert-rerank-mean" "$FAMILIES/xlmr-rerank.gguf"; do
+        run -0 --separate-stderr q rerank -m "$m" --prompt-ids 1,2
+        [[ $m == *mean.gguf ]] || { [ -z "$stderr" ] && continue; }
+        [ "$stderr" = "qwick: warning: $m: does not say what its classifier reads: the mean of all tokens is taken" ]
+    done
 }
 
 @test "encoders are refused where they do not fit" {
@@ -249,14 +287,17 @@ assert post("unix:" + D + "/embed", "/v1/embeddings", {"input": "abcdefghi"}).st
 want = json.load(open(T + "/scores"))["results"]
 got = good("rerank", "/v1/rerank", {"query": "ab", "documents": ["cd", "a a a", ""]})
 assert [(r["index"] + 1, r["relevance_score"]) for r in got["results"]] == [(w["index"], w["score"]) for w in want]
-for name in "embed", "rerank":
-    for path, body in (("completions", {"prompt": "a"}),
+for name, other in ("embed", "/v1/embeddings"), ("rerank", "/v1/rerank"):
+    for path, body in (("completions", {"prompt": "a"}), ("responses", {"input": "a"}),
                        ("chat/completions", {"messages": [{"role": "user", "content": "a"}]}),
-                       ("messages", {"messages": [{"role": "user", "content": "a"}], "max_tokens": 4})):
+                       ("messages", {"max_tokens": 1, "messages": [{"role": "user", "content": "a"}]})):
         r = post("unix:%s/%s" % (D, name), "/v1/" + path, body)
-        assert r.status == 400 and name in str(r.json["error"]), r.body
-assert post("unix:" + D + "/rerank", "/v1/embeddings", {"input": "a"}).status == 400
+        assert r.status == 400 and "gives no answers: POST " + other in r.json["error"]["message"], r.body
+r = post("unix:" + D + "/rerank", "/v1/embeddings", {"input": "a"})
+assert r.status == 400 and "gives no vectors: POST /v1/rerank" in r.json["error"]["message"], r.body
 PY
+    # no warning about templates, which these models do not need
+    run ! grep warning "$D/embed.err" "$D/rerank.err"
     serve_stop embed
     serve_stop rerank
 }

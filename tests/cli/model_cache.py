@@ -172,7 +172,7 @@ def main():
     edit = ["python3", "tests/cli/gguf.py", "edit"]
     for name, code in (
             ("cohere", 'kv["general.architecture"][1] = "cohere2"'),
-            ("words", 'kv["tokenizer.ggml.model"][1] = "bert"')):
+            ("words", 'kv["tokenizer.ggml.model"][1] = "rwkv"')):
         subprocess.run([*edit, GGUF + "tiny-dense-Q8_0.gguf",
                         "%s/my/%s.gguf" % (HOME, name), code], check=True)
     # a tensor's type

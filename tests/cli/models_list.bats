@@ -113,7 +113,7 @@ for name, family, why in (
         ("Mamba", "mamba2", 'family "mamba2" is not supported (Mamba layers): use Qwen3.5-4B'),
         ("cohere", "cohere2", 'family "cohere2" is not supported: use Mistral Small 3'),
         ("q1_0", None, "tensor blk.0.ffn_up.weight: type Q1_0 is not supported"),
-        ("words", "qwen3", 'tokenizer.ggml.model: "bert" is not supported'),
+        ("words", "qwen3", 'tokenizer.ggml.model: "rwkv" is not supported'),
         ("Torch", "qwen3", "pytorch_model.bin is in PyTorch's format, which is not supported"),
         ("Untokenized", "qwen3", "tokenizer.json: no such file"),
         # not whole

@@ -277,6 +277,22 @@ for i, line in enumerate(sys.argv[2].splitlines()):
     ids = [int(x) for x in line.split()]
     assert got[i + 1]["prompt_ids"] == ids and got[i + 1]["tokens"] == len(ids)
 PY
+    # records may have ids, alone or among texts
+    first=$(head -n 1 <<<"$ids")
+    printf '{"id":1,"prompt_ids":[%s]}\n{"text":"%s"}\n{"id":3,"prompt_ids":[[1],[2,3]]}\n' \
+        "${first// /,}" "${DOCS[0]}" >"$T/in"
+    q rerank --exact --jsonl --in-order -q "list files" --instruct "find a command" -i "$T/in" |
+        jlines 'o[0]["score"] == o[1]["score"] and o[2]["prompt_ids"] == [1, 2, 3] and
+            "prompt_ids" not in o[1] and o[2]["id"] == 3'
+    fails 2 "no --query" rerank --jsonl -i "$T/in"
+    printf '{"id":1,"prompt_ids":[1,2,3]}\n{"id":2,"prompt_ids":[%s1]}\n{"id":3,"prompt_ids":[[1],[]]}\n{"prompt_ids":[1,[2]]}\n{"prompt_ids":[999999]}\n' \
+        "$(printf '1,%.0s' {1..50})" >"$T/in"
+    run -1 --separate-stderr q rerank -c 40 --jsonl --in-order -i "$T/in"
+    echo "$output" | jlines 'o[0]["tokens"] == 3 and o[1]["id"] == 2 and
+        "line 2: 51 tokens do not fit the context of 40" in o[1]["error"] and
+        all("not an array of token ids" in r["error"] for r in o[2:4]) and
+        "is not below" in o[4]["error"]'
+    fails 4 "4 tokens do not fit the context of 3" rerank -c 3 --prompt-ids $'1\n1 2 3 4'
     # segments mean nothing to a model without types
     equal "$(q rerank --exact --prompt-ids "1 2 | 3" | cut -f 1)" "$(q rerank --exact --prompt-ids "1,2,3" | cut -f 1)"
     fails 2 "--prompt-ids: no token ids" rerank --prompt-ids ""

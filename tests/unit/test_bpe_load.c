@@ -19,7 +19,8 @@ static void test_refused(void **state)
         /* from, to, part of the message */
         {"{\"version\"", "[{\"version\"", "test.json: offset"},
         {"\"type\":\"BPE\"", "\"type\":\"WordLevel\"",
-         "model.type: \"WordLevel\" is not supported (supported: BPE, WordPiece, Unigram)"},
+         "model.type: \"WordLevel\" is not supported (supported: BPE, "
+         "WordPiece, Unigram)"},
         {"\"type\":\"BPE\",", "", "model.type: missing"},
         {"\"dropout\":null", "\"dropout\":0.1", "model.dropout: 0.1"},
         {"\"unk_token\":null", "\"unk_token\":\"<unk>\"",
@@ -118,8 +119,8 @@ static void test_refused(void **state)
          "\"add_prefix_space\":false},\"p\":",
          "pre_tokenizer.pretokenizers: []"},
         {"\"post_processor\":null",
-         "\"post_processor\":{\"type\":\"NoProcessing\"}",
-         "post_processor: {\"type\": \"NoProcessing\"}"},
+         "\"post_processor\":{\"type\":\"Processing\"}",
+         "post_processor: {\"type\": \"Processing\"}"},
         {"\"post_processor\":null",
          "\"post_processor\":{\"type\":\"Sequence\",\"processors\":[7]}",
          "post_processor: 7"},

@@ -6,6 +6,7 @@
 
 #include "base/cpu.h"
 #include "engine/core/engine.h"
+#include "engine/tasks/states.h"
 #include "engines.h"
 #include "golden.h"
 #include "model/scratch.h"
@@ -29,18 +30,12 @@ enum { OTHER_TOKENS = 90 };
 static const struct {
     const char *name;
     bool gguf;
-} goldens[] = {{"bert-cls", true},
-               {"bert-long", false},
-               {"bert-pair", false},
-               {"bert-rerank", false},
-               {"embeddinggemma", true},
-               {"embeddinggemma-long", false},
-               {"modernbert", true},
-               {"modernbert-long", true},
-               {"modernbert-rerank", false},
-               {"modernbert-rerank-mean", true},
-               {"roberta-rerank", true},
-               {"xlmr", true},
+} goldens[] = {{"bert-cls", true},           {"bert-long", false},
+               {"bert-pair", true},          {"bert-rerank", false},
+               {"embeddinggemma", true},     {"embeddinggemma-long", false},
+               {"modernbert", true},         {"modernbert-long", true},
+               {"modernbert-rerank", false}, {"modernbert-rerank-mean", true},
+               {"roberta-rerank", true},     {"xlmr", true},
                {"xlmr-rerank", true}};
 enum { N_GOLDENS = sizeof goldens / sizeof *goldens, MAX_TEXTS = 8 };
 
@@ -49,9 +44,18 @@ struct expected {
     size_t n, d, n_type0;
     float *hidden; /* [n, d]; NULL: none */
     float *pooled; /* [d], without Dense modules; NULL: none */
+    float *vector; /* [n_vector], of the whole of embed; NULL: none */
+    size_t n_vector;
     float score;
     bool has_score;
 };
+
+static float *copy_floats(const struct st_tensor *t)
+{
+    float *out = malloc(t->n_bytes);
+    memcpy(out, t->data, t->n_bytes);
+    return out;
+}
 
 /* The first token's state, or the mean of all. */
 static float *pool(const char *name, const float *hidden, size_t n, size_t d)
@@ -87,6 +91,7 @@ static struct expected read_expected(const char *name)
     assert_ok(st_open_file(&set, path, &e), &e);
     const struct st_tensor *ids = st_find(set, "input_ids");
     const struct st_tensor *hidden = st_find(set, "hidden");
+    const struct st_tensor *pooled = st_find(set, "pooled");
     const struct st_tensor *score = st_find(set, "score");
     const struct st_tensor *type0 = st_find(set, "n_type0");
     x.n = ids->shape[0];
@@ -97,9 +102,10 @@ static struct expected read_expected(const char *name)
         x.n_type0 = (size_t)golden_i64(type0->data, 0);
     if (hidden) {
         x.d = hidden->shape[1];
-        x.hidden = malloc(hidden->n_bytes);
-        memcpy(x.hidden, hidden->data, hidden->n_bytes);
+        x.hidden = copy_floats(hidden);
         x.pooled = pool(name, x.hidden, x.n, x.d);
+        x.n_vector = pooled->shape[0];
+        x.vector = copy_floats(pooled);
     }
     x.has_score = score;
     if (score)
@@ -113,6 +119,7 @@ static void free_expected(struct expected *x)
     free(x->ids);
     free(x->hidden);
     free(x->pooled);
+    free(x->vector);
 }
 
 /* One pass over texts: out gets the hidden states of the rows of each. */
@@ -248,6 +255,139 @@ static void states_match_every_isa(void **state)
                                   exact);
             }
     assert_int_equal(n_wrong, 0);
+}
+
+/* ---- embed and rerank ---------------------------------------------------- */
+
+struct kept {
+    const struct expected *x;
+    float *out; /* [x->n_vector] */
+};
+
+static struct states_item kept_text(void *ctx, size_t i)
+{
+    const struct expected *x = ((struct kept *)ctx)->x;
+    return (struct states_item){
+        .tokens = x->ids, .n = x->n, .n_type0 = x->n_type0};
+}
+
+static int keep_state(void *ctx, const size_t *items, size_t n,
+                      const float *vectors, struct qwick_err *e)
+{
+    struct kept *k = ctx;
+    assert_int_equal(n, 1);
+    memcpy(k->out, vectors, k->x->n_vector * sizeof *vectors);
+    return 0;
+}
+
+/* The vector of a pair of segments, which qwick_embed does not take: by its
+ * task, and the modes of the checkpoint. */
+static void pair_vector(struct qwick_engine *eng, const struct expected *x,
+                        float *out)
+{
+    struct kept k = {x, out};
+    struct pooling p;
+    struct states st = {0};
+    struct qwick_err e;
+    bool more = true;
+    assert_ok(pooling_read(&p, eng->ck, &eng->model.config, &e), &e);
+    assert_int_equal(p.n_dense, 0);
+    assert_ok(states_open(&st, eng, &p.modes, 0, 0, &e), &e);
+    states_begin(&st, 1, kept_text, keep_state, &k);
+    while (more)
+        assert_ok(states_step(&st, &more, &e), &e);
+    states_close(&st);
+    pooling_close(&p);
+}
+
+static void text_vector(struct qwick_engine *eng, const struct expected *x,
+                        float *out)
+{
+    const struct qwick_embed_item item = {x->ids, x->n, out};
+    struct qwick_embedder *m;
+    struct qwick_err e;
+    assert_ok(qwick_embedder_create(&m, eng, NULL, &e), &e);
+    assert_int_equal(qwick_embedder_dim(m), x->n_vector);
+    assert_ok(qwick_embed(m, &item, 1, &e), &e);
+    qwick_embedder_free(m);
+}
+
+/* The scores of pairs of ids. */
+static void rank(struct qwick_engine *eng, struct qwick_rerank_item *items,
+                 const size_t *n_first, size_t n)
+{
+    const struct qwick_rerank_options o = {.size = sizeof o,
+                                           .raw_scores = true};
+    struct qwick_reranker *r;
+    struct qwick_err e;
+    bool more = true;
+    assert_ok(qwick_reranker_create(&r, eng, NULL, 0, &o, &e), &e);
+    qwick_rerank_begin_pairs(r, items, n_first, n);
+    while (more)
+        assert_ok(qwick_rerank_step(r, &more, &e), &e);
+    qwick_reranker_free(r);
+}
+
+static void check_result(const char *name, const char *form, enum isa isa,
+                         bool exact)
+{
+    struct expected x = read_expected(name);
+    struct qwick_engine *eng = open_encoder(name, form, isa, exact, 2);
+    double error, bound = exact ? EXACT_BOUND : FLOAT_BOUND;
+    if (x.has_score) {
+        struct qwick_rerank_item item = {.tokens = x.ids, .n = x.n};
+        rank(eng, &item, &x.n_type0, 1);
+        error = fabs(item.score - (double)x.score) / fabs((double)x.score);
+    } else {
+        float *v = malloc(x.n_vector * sizeof *v);
+        (x.n_type0 ? pair_vector : text_vector)(eng, &x, v);
+        error = distance(v, x.vector, x.n_vector);
+        bound = exact ? EXACT_COSINE : x.n > SHORT ? LONG_COSINE : FLOAT_COSINE;
+        free(v);
+    }
+    printf("%s%s %s%s: %s %.3g\n", name, form, isa_name(isa),
+           exact ? " exact" : "", x.has_score ? "score" : "vector", error);
+    n_wrong += !(error <= bound);
+    qwick_engine_close(eng);
+    free_expected(&x);
+}
+
+static void results_match_every_isa(void **state)
+{
+    for (size_t i = 0; i < N_GOLDENS; i++)
+        for (int isa = 0; isa < ISA_COUNT; isa++)
+            for (int exact = 0; exact < 2 && cpu_has((enum isa)isa); exact++) {
+                check_result(goldens[i].name, "", (enum isa)isa, exact);
+                if (goldens[i].gguf)
+                    check_result(goldens[i].name, ".gguf", (enum isa)isa,
+                                 exact);
+            }
+    assert_int_equal(n_wrong, 0);
+}
+
+/* Pairs whose first segments have other lengths share passes, and each keeps
+ * its own types. */
+static void pairs_keep_their_segments(void **state)
+{
+    enum { N = 5 };
+    static const size_t lengths[N] = {9, 24, 9, 9, 40},
+                        n_first[N] = {4, 12, 5, 0, 39};
+    struct qwick_engine *eng =
+        engine_with(.model = FAMILIES "bert-rerank", .exact = true);
+    int32_t *ids = new_ids(64, 3);
+    struct qwick_rerank_item items[N];
+    for (size_t i = 0; i < N; i++)
+        items[i] = (struct qwick_rerank_item){.tokens = ids, .n = lengths[i]};
+    rank(eng, items, n_first, N);
+    for (size_t i = 0; i < N; i++) {
+        struct qwick_rerank_item one = items[i];
+        rank(eng, &one, &n_first[i], 1);
+        assert_true(one.score == items[i].score);
+        for (size_t j = 0; j < i; j++)
+            assert_true(items[j].score != items[i].score);
+    }
+    free(ids);
+    qwick_engine_close(eng);
 }
 
 /* ---- equivalences -------------------------------------------------------- */
@@ -455,6 +595,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(states_match_every_isa),
+        cmocka_unit_test(results_match_every_isa),
+        cmocka_unit_test(pairs_keep_their_segments),
         cmocka_unit_test(batches_equal_single_passes),
         cmocka_unit_test(long_texts_take_one_pass),
         cmocka_unit_test(released_spellings),

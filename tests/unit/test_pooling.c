@@ -608,22 +608,48 @@ static void vectors_have_default_lengths(void **state)
     qwick_engine_close(eng);
 }
 
-/* Modules are part of what a vector depends on. */
+/* Modules are part of what a vector depends on, and so is what happens to a
+ * text before. */
 static void modules_change_the_identity(void **state)
 {
-    static const char *const poolings[] = {"{}", "{\"pooling_mode\": \"max\"}"};
-    uint64_t id[3][2];
-    for (size_t i = 0; i < 3; i++) {
-        checkpoint(bare, "[" T "," P "]", poolings[i % 2]);
+    static const struct {
+        const char *pooling, *limits, *dense;
+        float weight, bias;
+    } cases[] = {
+        {"{}", "{}", FEATURES, 1, 1},
+        {"{\"pooling_mode\": \"max\"}", "{}", FEATURES, 1, 1},
+        {"{\"include_prompt\": false}", "{}", FEATURES, 1, 1},
+        {"{}", "{\"max_seq_length\": 9}", FEATURES, 1, 1},
+        {"{}", "{\"do_lower_case\": true}", FEATURES, 1, 1},
+        {"{}", "{}", FEATURES, 2, 1},
+        {"{}", "{}", FEATURES, 1, 2},
+        {"{}", "{}",
+         FEATURES ", \"activation_function\": "
+                  "\"torch.nn.modules.linear.Identity\"",
+         1, 1},
+    };
+    enum { N_CASES = sizeof cases / sizeof *cases };
+    uint64_t id[N_CASES][2], again[2];
+    for (size_t i = 0; i < 2 * N_CASES; i++) {
+        size_t c = i % N_CASES;
+        char config[200];
+        float w[2 * 64] = {[127] = cases[c].weight}, bias[2] = {cases[c].bias};
+        checkpoint(bare, "[" T "," P "," D("2_D") "]", cases[c].pooling);
+        temp_put("sentence_bert_config.json", cases[c].limits);
+        snprintf(config, sizeof config, "{%s}", cases[c].dense);
+        put_dense("2_D", config, w, bias, 2, 64);
         struct qwick_engine *eng = open_temp(true, 0);
         struct qwick_embedder *m =
             embedder(eng, &(struct qwick_embed_options){.normalize = true});
-        assert_int_equal(qwick_embedder_identity(m, id[i], NULL), 0);
+        assert_int_equal(
+            qwick_embedder_identity(m, i < N_CASES ? id[c] : again, NULL), 0);
+        if (i >= N_CASES)
+            assert_memory_equal(again, id[c], sizeof again);
+        for (size_t j = 0; i < N_CASES && j < i; j++)
+            assert_true(id[i][0] != id[j][0] && id[i][1] != id[j][1]);
         qwick_embedder_free(m);
         qwick_engine_close(eng);
     }
-    assert_memory_equal(id[0], id[2], sizeof *id);
-    assert_true(id[0][0] != id[1][0] && id[0][1] != id[1][1]);
 }
 
 /* ---- text encoders ------------------------------------------------------- */

@@ -140,6 +140,48 @@ static void again_and_enough(void **state)
     bpe_close(b);
 }
 
+static void edges(void **state)
+{
+    static const char json[] =
+        "{\"added_tokens\":[{\"id\":5,\"content\":\"zz\",\"single_word\":false,"
+        "\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":"
+        "false}],\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":"
+        "true,"
+        "\"handle_chinese_chars\":true,\"strip_accents\":null,\"lowercase\":"
+        "true},"
+        "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},\"decoder\":{"
+        "\"type\":"
+        "\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true},\"model\":{\"type\":"
+        "\"WordPiece\",\"unk_token\":\"?\",\"continuing_subword_prefix\":\"##"
+        "\","
+        "\"max_input_chars_per_word\":100,\"vocab\":{\"?\":0,\"defgh\":1,\"##"
+        "b\":2,"
+        "\"~\":3,\"e\":4,\"zz\":5}}}";
+    struct bpe *b = open_text(json, sizeof json - 1);
+    struct buf text = {0};
+    /* the longest token, with more after it */
+    EXPECT(b, "defgh defghb defghx", 1, 1, 2, 0);
+    EXPECT(b, "e~e", 4, 3, 4);
+    /* a token inside a word that begins a text keeps its prefix */
+    decode_all(b, (struct ids){(int32_t[]){2, 4, 2}, 3}, &text);
+    assert_int_equal(text.len, 6);
+    assert_memory_equal(text.data, "##b eb", 6);
+    /* a text is normalised in parts of 1 MiB, which do not cut a character */
+    text.len = 0;
+    while (text.len < (1 << 20) - 1)
+        assert_int_equal(buf_putc(&text, ' '), 0);
+    assert_int_equal(buf_puts(&text, "\xC3\xA9 e") || buf_putc(&text, 0), 0);
+    EXPECT(b, text.data, 4, 4);
+    /* without rows for the last token, its text has none */
+    EXPECT(b, "zz", 5);
+    bpe_close(b);
+    b = open_text(json, sizeof json - 1);
+    assert_int_equal(bpe_drop_from(b, 5), 0);
+    EXPECT(b, "zz", 0);
+    buf_free(&text);
+    bpe_close(b);
+}
+
 static double seconds_of(struct bpe *b, const char *text, size_t n)
 {
     clock_t start = clock();
@@ -343,6 +385,31 @@ static void vocab_txt(void **state)
     }
     beside.config.root = NULL;
     assert_int_equal(bpe_open_vocab(&b, "vocab.txt", "", 0, &beside, &e), -1);
+    /* without other files texts are in lower case */
+    assert_ok(bpe_open_vocab(&b, "vocab.txt", text.data, text.len, &beside, &e),
+              &e);
+    check_lines_of(b);
+    bpe_close(b);
+    /* special_tokens_map.json wins */
+    static const char map[] = "{\"cls_token\":{\"content\":\"[SEP]\"}}",
+                      cls[] = "{\"cls_token\":\"[CLS]\"}";
+    struct json_doc *other;
+    struct bpe_frame f;
+    assert_ok(
+        json_parse(&config, "config", cls, sizeof cls - 1, QWICK_ERR_MODEL,
+                   &e) ||
+            json_parse(&other, "map", map, sizeof map - 1, QWICK_ERR_MODEL, &e),
+        &e);
+    beside.config = (struct bpe_beside_file){"config", json_root(config)};
+    beside.map = (struct bpe_beside_file){"map", json_root(other)};
+    assert_ok(
+        bpe_open_vocab(&b, "vocab.txt", text.data, text.len, &beside, &e) ||
+            bpe_get_frame(b, &f, &e),
+        &e);
+    assert_int_equal(f.before[0], 3);
+    bpe_close(b);
+    json_free(config);
+    json_free(other);
     buf_free(&text);
 }
 
@@ -381,7 +448,16 @@ static void other_files_are_refused(void **state)
     refused("\"lowercase\":true", "\"x\":true", "lowercase: missing");
     refused("\"strip_accents\":null", "\"strip_accents\":0", "strip_accents");
     refused("\"type\":\"BertNormalizer\"", "\"type\":\"Nmt\"", "normalizer: ");
-    refused("{\"type\":\"BertPreTokenizer\"}", "{\"type\":\"Whitespace\"}",
+    refused("{\"type\":\"BertPreTokenizer\"}", "{\"type\":\"Digits\"}",
+            "pre_tokenizer: ");
+    refused("{\"type\":\"BertPreTokenizer\"}",
+            "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":"
+            "\"Whitespace\"},{\"type\":\"Punctuation\"}]}",
+            "pre_tokenizer: ");
+    refused("{\"type\":\"BertPreTokenizer\"}",
+            "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":"
+            "\"WhitespaceSplit\"},{\"type\":\"Punctuation\",\"behavior\":"
+            "\"Removed\"}]}",
             "pre_tokenizer: ");
     refused("{\"type\":\"BertPreTokenizer\"}", "null", "pre_tokenizer: ");
     refused("\"decoder\":{\"type\":\"WordPiece\"",
@@ -454,6 +530,7 @@ int main(void)
         cmocka_unit_test(invalid_text),
         cmocka_unit_test(plain_text),
         cmocka_unit_test(again_and_enough),
+        cmocka_unit_test(edges),
         cmocka_unit_test(long_texts),
         cmocka_unit_test(arrays),
         cmocka_unit_test(vocab_txt),

@@ -224,7 +224,7 @@ static inline size_t twins_write(const struct twin_form *f, const char *dir)
         struct twin_parts *p = &parts[n_parts];
         *p = twin_new(f, x, t->shape[0], t->shape[1]);
         free(x);
-        char module[128];
+        char module[112];
         snprintf(module, sizeof module, "%.*s",
                  (int)(t->name_len - strlen(".weight")), t->name);
         na += twin_tensors(f, p, module, names[n_parts++], a + na);

@@ -152,7 +152,8 @@ int answer_choose_raw(struct opt_parsed *p, const enum opt_id *need,
     if (r >= 0)
         return r;
     answer_drop_think(p, OPT_NONE, why);
-    if (info->has_tokenizer) /* without one, there are only ids */
+    /* without a tokenizer, there are only ids */
+    if (info->has_tokenizer && info->generates)
         msg_warn("%s: has no chat template: the model continues the prompt as "
                  "a raw text; --raw says that you want this, --chat-template "
                  "FILE gives one",

@@ -98,6 +98,91 @@ static void stop_ids_line(struct buf *b, const struct qwick_engine *eng)
     buf_putc(b, '\n');
 }
 
+/* ---- vectors ---- */
+
+static void prompts_json(struct json_writer *w, const struct qwick_engine *eng,
+                         size_t n)
+{
+    jw_object(w, "prompts");
+    for (size_t i = 0; i < n; i++) {
+        const char *text, *name = qwick_vector_prompt(eng, i, &text);
+        jw_cstr(w, name, text);
+    }
+    jw_end_object(w);
+}
+
+static void vectors_json(struct json_writer *w, const struct qwick_engine *eng,
+                         const struct qwick_vector_info *v)
+{
+    jw_cstr(w, "pooling", v->pooling);
+    jw_uint(w, "dense_modules", v->n_dense);
+    jw_uint(w, "dim", v->dim);
+    jw_uint(w, "default_dim", v->default_dim);
+    jw_array(w, "trained_dims");
+    for (size_t i = 0; i < v->n_dims; i++)
+        jw_uint(w, NULL, v->dims[i]);
+    jw_end_array(w);
+    if (v->max_tokens)
+        jw_uint(w, "max_tokens", v->max_tokens);
+    else
+        jw_null(w, "max_tokens");
+    prompts_json(w, eng, v->n_prompts);
+    jw_cstr(w, "default_prompt", v->default_prompt);
+}
+
+static void vectors_lines(struct buf *b, const struct qwick_engine *eng,
+                          const struct qwick_vector_info *v)
+{
+    buf_printf(b, "pooling            %s", v->pooling);
+    if (v->n_dense)
+        buf_printf(b, ", %zu Dense modules", v->n_dense);
+    buf_printf(b, "\nvectors            %zu numbers", v->dim);
+    if (v->default_dim != v->dim)
+        buf_printf(b, ", cut to %zu", v->default_dim);
+    for (size_t i = 0; i < v->n_dims; i++)
+        buf_printf(b, "%s%zu", i ? ", " : "; trained for ", v->dims[i]);
+    buf_putc(b, '\n');
+    if (v->max_tokens)
+        buf_printf(b, "max text tokens    %zu\n", v->max_tokens);
+    for (size_t i = 0; i < v->n_prompts; i++) {
+        const char *text, *name = qwick_vector_prompt(eng, i, &text);
+        bool used = v->default_prompt && strcmp(name, v->default_prompt) == 0;
+        buf_puts(b, "prompt             ");
+        buf_json_string(b, name, strlen(name));
+        buf_puts(b, used ? " (default) " : " ");
+        buf_json_string(b, text, strlen(text));
+        buf_putc(b, '\n');
+    }
+}
+
+/* Of models that embed is for. Lines, or with w a member. */
+static void put_vectors(struct buf *b, struct json_writer *w,
+                        struct qwick_engine *eng)
+{
+    const struct qwick_info *info = qwick_engine_info(eng);
+    struct qwick_vector_info v;
+    struct qwick_err e = {0};
+    bool embeds = !info->is_classifier &&
+                  (!info->generates || !qwick_embed_suitability(eng));
+    int failed = embeds && qwick_engine_vectors(eng, &v, &e);
+    if (w && !embeds)
+        jw_null(w, "vectors");
+    if (w && embeds) {
+        jw_object(w, "vectors");
+        if (failed)
+            jw_cstr(w, "error", e.msg);
+        else
+            vectors_json(w, eng, &v);
+        jw_end_object(w);
+    }
+    if (w)
+        return;
+    if (failed)
+        buf_printf(b, "vectors            none: %s\n", e.msg);
+    else if (embeds)
+        vectors_lines(b, eng, &v);
+}
+
 /* ---- quantization ---- */
 
 static double bits_per_param(const struct qwick_info *i)
@@ -379,27 +464,28 @@ static void put_tuning(struct buf *b, struct json_writer *w,
 
 /* ---- the verb ---- */
 
-static void inspect_json(struct buf *b, const struct qwick_engine *eng,
-                         bool all)
+static void inspect_json(struct buf *b, struct qwick_engine *eng, bool all)
 {
     const struct qwick_info *info = qwick_engine_info(eng);
     struct json_writer w = jw_line(b);
     put_facts(NULL, &w, info);
     quantization_json(&w, info);
     json_ids(&w, "stop_ids", info->stop_ids, info->n_stop_ids);
+    put_vectors(NULL, &w, eng);
     put_tuning(NULL, &w, eng);
     jw_array(&w, all ? "tensors" : "tensor_kinds");
     (all ? put_all : put_kinds)(NULL, &w, eng);
     jw_end_line(&w);
 }
 
-static void inspect_lines(struct buf *b, const struct qwick_engine *eng,
-                          bool all, bool verbose)
+static void inspect_lines(struct buf *b, struct qwick_engine *eng, bool all,
+                          bool verbose)
 {
     const struct qwick_info *info = qwick_engine_info(eng);
     put_facts(b, NULL, info);
     quantization_lines(b, info);
     stop_ids_line(b, eng);
+    put_vectors(b, NULL, eng);
     if (verbose)
         put_tuning(b, NULL, eng);
     buf_puts(b, all ? "\ndtype      size  shape             name\n"

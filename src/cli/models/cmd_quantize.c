@@ -132,6 +132,8 @@ static int quantize_run(struct opt_parsed *p, struct qwick_engine *eng)
         o.type = a->type;
         o.chosen_type = &o.type;
     }
+    o.chosen_bits = &o.bits;
+    o.chosen_group = &o.group;
     o.force = a->force;
     o.threads = (int)a->threads;
     o.progress = quantize_show;

@@ -104,9 +104,11 @@ OPTION(CHOICE, type, "type", V_QUANTIZE, .arg = "NAME",
        .def = "Q4_K_M, or MXFP4 if the source has weights in it",
        .help = "which types the matrices of a GGUF file get")
 OPTION(CHOICE, bits, "bits", V_QUANTIZE, .arg = "N", .choices = "2|3|4|5|6|8",
-       .def = "4", .help = "bits of a weight")
+       .def = "4, or the source's if its codes can stay",
+       .help = "bits of a weight")
 OPTION(CHOICE, group, "group", V_QUANTIZE, .arg = "N", .choices = "32|64|128",
-       .def = "64", .help = "weights that share one scale and bias")
+       .def = "64, or the largest that the source's codes can have",
+       .help = "weights that share one scale and bias")
 OPTION(CHOICE, head_bits, "head-bits", V_QUANTIZE, .arg = "N",
        .choices = "2|3|4|5|6|8", .def = "as --bits",
        .help = "bits of lm_head, or of the embedding if that is the head")

@@ -69,7 +69,8 @@ static int serve_open_models(struct serve *s)
         return status;
     s->n_ctx =
         s->a->ctx ? (size_t)s->a->ctx : qwick_engine_info(s->g.eng)->n_ctx_max;
-    s->embeds = !qwick_embed_suitability(s->g.eng);
+    s->embeds = !qwick_embed_suitability(s->g.eng) &&
+                !qwick_engine_info(s->g.eng)->is_classifier;
     s->rerank_warning = qwick_rerank_suitability(s->g.eng);
     return 0;
 }
@@ -124,6 +125,17 @@ static void *serve_io_thread(void *arg)
     return NULL;
 }
 
+/* A request that the model answers. */
+static const char *first_request(const struct serve *s)
+{
+    return s->batch ? "chat/completions -d '{\"messages\": [{\"role\": "
+                      "\"user\", \"content\": \"list files\"}]}"
+           : qwick_engine_info(s->g.eng)->is_classifier
+               ? "rerank -d '{\"query\": \"list files\", \"documents\": "
+                 "[\"ls\", \"rm\"]}"
+               : "embeddings -d '{\"input\": \"list files\"}";
+}
+
 /* Say where the server listens, and on a terminal, how to try it. */
 static void serve_greet(const struct serve *s)
 {
@@ -133,10 +145,10 @@ static void serve_greet(const struct serve *s)
         buf_printf(&where, "%s%s", i ? ", " : "", LISTEN_SHOW(&l[i].a));
     msg_notice("%s answers at %s", s->id, buf_text(&where));
     bool is_unix = l->a.kind == LISTEN_UNIX;
-    msg_hint("try: curl %s%s%s/v1/chat/completions -d '{\"messages\": "
-             "[{\"role\": \"user\", \"content\": \"list files\"}]}'",
-             is_unix ? "--unix-socket " : "", is_unix ? l->a.path : "",
-             is_unix ? " http://localhost" : LISTEN_SHOW(&l->a));
+    msg_hint("try: curl %s%s%s/v1/%s'", is_unix ? "--unix-socket " : "",
+             is_unix ? l->a.path : "",
+             is_unix ? " http://localhost" : LISTEN_SHOW(&l->a),
+             first_request(s));
     buf_free(&where);
 }
 

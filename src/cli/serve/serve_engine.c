@@ -42,8 +42,11 @@ static int call_read(struct serve_call *c, struct serve_error *e)
         return -1;
     }
     if (c->endpoint->chat && !c->s->batch)
-        return serve_refuse(e, NULL, "the model gives no answers: it is for %s",
-                            c->s->embeds ? "/v1/embeddings" : "/v1/rerank");
+        return serve_refuse(
+            e, NULL, "the model gives no answers: %s",
+            qwick_engine_info(c->s->g.eng)->is_classifier
+                ? "POST /v1/rerank scores documents"
+                : "POST /v1/embeddings turns texts into vectors");
     return c->endpoint->prepare(c, e);
 }
 

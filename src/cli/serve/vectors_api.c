@@ -161,6 +161,10 @@ int embeddings_prepare(struct serve_call *c, struct serve_error *e)
         "input", "model", "encoding_format", "dimensions", "prompt_name",
         "user",  NULL};
     struct json_doc *doc = NULL;
+    if (qwick_engine_info(c->s->g.eng)->is_classifier)
+        return serve_refuse(e, "model",
+                            "the model gives no vectors: POST /v1/rerank "
+                            "scores documents");
     if (!c->s->embeds && !c->s->a->embeddings)
         return serve_refuse(e, "model",
                             "the model is not made for embeddings; with "

@@ -41,6 +41,7 @@ struct text {
 struct job {
     const struct opt_parsed *p;
     const struct args *a; /* of p */
+    struct texts texts;   /* the input */
     struct qwick_engine *eng;
     struct qwick_embedder *m;
     struct vectors out;
@@ -306,8 +307,7 @@ static int embed_encode(struct job *j, struct text *r,
     if (item->is_ids && j->index.ix)
         return err_usage(e, "prompt_ids: an index needs the text");
     if (item->is_ids)
-        return texts_ids(item, qwick_engine_info(j->eng)->vocab_size, &r->ids,
-                         &r->n, NULL, e);
+        return texts_ids(&j->texts, item, &r->ids, &r->n, NULL, e);
     return (item->value && read_object(j, item->value, &t, e)) ||
                    qwick_embed_encode(j->m, &t, &r->ids, &r->n, &r->n_dropped,
                                       e)
@@ -498,15 +498,16 @@ static int embed(struct job *j)
         return status;
     /* no reader waits for a file, or for NPY, which is written at the end */
     bool live = !j->a->output && j->out.format != VECTORS_NPY;
-    const struct texts t = {.p = j->p,
-                            .take = embed_take,
-                            .wait = live ? on_wait : NULL,
-                            .takes_ids = true};
+    j->texts = (struct texts){.p = j->p,
+                              .take = embed_take,
+                              .wait = live ? on_wait : NULL,
+                              .ids_of = qwick_engine_info(j->eng)};
     progress_start("embed");
     if (progress_on())
-        j->n_total = texts_total(&t);
+        j->n_total = texts_total(&j->texts);
     progress_items("texts", 0, 0, j->n_total, 0);
-    if ((status = texts_run(&t, j)) != 0 || (status = embed_answer(j)) != 0)
+    if ((status = texts_run(&j->texts, j)) != 0 ||
+        (status = embed_answer(j)) != 0)
         return status;
     if (j->index.ix) {
         warn_cut(j);

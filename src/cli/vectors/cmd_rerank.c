@@ -9,6 +9,7 @@
 #include "cli/io/escape.h"
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
+#include "cli/io/records.h"
 #include "cli/io/signals.h"
 #include "cli/opt/common.h"
 #include "cli/opt/opt.h"
@@ -27,11 +28,11 @@ struct doc {
     char *file;    /* name of the file that is the document, or NULL */
     char *text;    /* NULL with file */
     size_t n_text;
-    bool is_ids; /* text is the ids of --prompt-ids */
+    bool is_ids; /* there is no text, only ids */
     char *error; /* why there is no score, as a JSON string; or NULL */
     int32_t *ids;
     size_t n_tokens, n_dropped;
-    size_t n_first; /* of the ids of --prompt-ids, see texts_ids */
+    size_t n_first; /* with is_ids, see texts_ids */
     double score;
     bool below_top; /* not one of the best */
 };
@@ -39,6 +40,7 @@ struct doc {
 struct job {
     const struct opt_parsed *p;
     const struct args *a; /* of p */
+    struct texts texts;   /* the input */
     struct qwick_engine *eng;
     struct qwick_reranker *r;
     struct doc *docs; /* [n_docs] documents that are not written yet */
@@ -48,7 +50,7 @@ struct job {
     size_t n_tokens;          /* tokens of the documents after n_scored */
     uint64_t n_done, n_total; /* numbers of documents; total 0: unknown */
     struct qwick_rerank_item items[GROUP_DOCS];
-    size_t n_first[GROUP_DOCS]; /* of items, with --prompt-ids */
+    size_t n_first[GROUP_DOCS]; /* of items */
     struct buf out;
     bool bad_records;
     bool has_names; /* rows have names of files instead of texts */
@@ -206,8 +208,6 @@ static bool streams(const struct job *j)
 static int rerank_items(struct job *j, size_t n, struct qwick_err *e)
 {
     bool more = true;
-    if (!j->a->prompt_ids)
-        return qwick_rerank(j->r, j->items, n, e);
     qwick_rerank_begin_pairs(j->r, j->items, j->n_first, n);
     while (more)
         if (qwick_rerank_step(j->r, &more, e))
@@ -225,7 +225,8 @@ static int rerank_answer(struct job *j)
             continue;
         j->items[n] = (struct qwick_rerank_item){.tokens = j->docs[i].ids,
                                                  .n = j->docs[i].n_tokens};
-        j->n_first[n++] = j->docs[i].n_first;
+        j->n_first[n++] =
+            j->docs[i].is_ids ? j->docs[i].n_first : QWICK_RERANK_OWN;
     }
     size_t n_group = j->n_docs - j->n_scored;
     progress_items("documents", j->n_done, n_group, j->n_total, 0);
@@ -256,13 +257,28 @@ static int rerank_answer(struct job *j)
 
 /* Handle a line that is not a document: JSON lines get an error in its
  * place. */
-static int bad_record(struct job *j, struct doc *d, const char *msg)
+static int bad_record(struct job *j, struct doc *d, const char *where,
+                      const char *msg)
 {
-    d->error = strdup(msg);
-    if (!d->error)
+    struct buf text = {0};
+    if (record_message(&text, where, msg) || buf_reserve(&text, 0))
         return msg_oom();
+    d->error = buf_take(&text, NULL);
     j->bad_records = true;
     return 0;
+}
+
+/* Get the ids of a document. */
+static int rerank_encode(struct job *j, struct doc *d,
+                         const struct texts_item *item, struct qwick_err *e)
+{
+    if (item->error)
+        return err_usage(e, "%s", item->error);
+    return item->is_ids
+               ? texts_ids(&j->texts, item, &d->ids, &d->n_tokens, &d->n_first,
+                           e)
+               : qwick_rerank_encode(j->r, item->text, item->n, &d->ids,
+                                     &d->n_tokens, &d->n_dropped, e);
 }
 
 static int copy_doc(struct doc *d, const struct texts_item *item)
@@ -291,6 +307,12 @@ static struct doc *new_doc(struct job *j)
     return d;
 }
 
+static int no_query(const struct opt_parsed *p)
+{
+    return opt_usage(p->verb, "no --query; usage: qwick rerank -q QUERY "
+                              "[OPTIONS] [DOCUMENT...]");
+}
+
 static int rerank_take(void *ctx, const struct texts_item *item)
 {
     struct job *j = ctx;
@@ -300,16 +322,13 @@ static int rerank_take(void *ctx, const struct texts_item *item)
         return msg_oom();
     j->has_names = j->has_names || d->file;
     d->is_ids = item->is_ids;
-    if (item->error) {
-        int status = bad_record(j, d, item->error);
+    if (!item->error && !item->is_ids && !j->a->query)
+        return no_query(j->p);
+    if (rerank_encode(j, d, item, &e)) {
+        bool own = item->error || (item->is_ids && item->value);
+        int status = own ? bad_record(j, d, item->where, e.msg) : msg_fail(&e);
         if (status)
             return status;
-    } else if (item->is_ids
-                   ? texts_ids(item, qwick_engine_info(j->eng)->vocab_size,
-                               &d->ids, &d->n_tokens, &d->n_first, &e)
-                   : qwick_rerank_encode(j->r, item->text, item->n, &d->ids,
-                                         &d->n_tokens, &d->n_dropped, &e)) {
-        return msg_fail(&e);
     }
     if (d->n_dropped)
         progress_clear();
@@ -375,28 +394,31 @@ static int rerank_check(struct opt_parsed *p)
                          "--threshold: must be from 0 to 1 without "
                          "--raw-scores, is %g",
                          p->a.threshold);
-    if (!p->a.prompt_ids && (!p->a.query || !*p->a.query))
-        return opt_usage(p->verb, "no --query; usage: qwick rerank -q QUERY "
-                                  "[OPTIONS] [DOCUMENT...]");
+    /* objects may have prompt_ids */
+    if (p->a.query ? !*p->a.query : !p->a.prompt_ids && !p->a.jsonl)
+        return no_query(p);
     return out_check() ? (int)QWICK_ERR_RUNTIME
                        : -1; /* fail before the work, not after it */
 }
 
 static int rerank(struct job *j)
 {
-    const struct texts t = {
-        .p = j->p, .take = rerank_take, .wait = streams(j) ? on_wait : NULL};
+    j->texts = (struct texts){.p = j->p,
+                              .take = rerank_take,
+                              .wait = streams(j) ? on_wait : NULL,
+                              .ids_of = qwick_engine_info(j->eng)};
     const char *warning = qwick_rerank_suitability(j->eng); /* reads a file */
     int status = sandbox_enter(j->p, j->eng, NULL, SIZE_MAX);
     if (status)
         return status;
     progress_start("rerank");
     if (progress_on())
-        j->n_total = texts_total(&t);
+        j->n_total = texts_total(&j->texts);
     progress_items("documents", 0, 0, j->n_total, 0);
     if ((status = open_reranker(j, warning)) != 0)
         return status;
-    if ((status = texts_run(&t, j)) != 0 || (status = rerank_answer(j)) != 0)
+    if ((status = texts_run(&j->texts, j)) != 0 ||
+        (status = rerank_answer(j)) != 0)
         return status;
     if (!streams(j) && (status = put_all(j)) != 0)
         return status;

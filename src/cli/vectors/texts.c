@@ -135,35 +135,61 @@ static int parse_ids(const struct texts_item *item, int32_t **ids, size_t *n,
     return rc;
 }
 
-static int json_ids(const struct json_value *v, int32_t **ids, size_t *n,
-                    struct qwick_err *e)
+/* Append the ids of an array, which is not empty. */
+static int append_ids(const struct json_value *v, int32_t **ids, size_t *n,
+                      struct qwick_err *e)
 {
     static const char want[] = "prompt_ids: not an array of token ids";
     if (!json_is(v, JSON_ARRAY) || !v->len)
         return err_usage(e, want);
-    *ids = calloc(v->len, sizeof **ids);
-    if (!*ids)
-        return err_oom(e, v->len * sizeof **ids);
-    for (*n = 0; *n < v->len; (*n)++) {
+    int32_t *all = realloc(*ids, (*n + v->len) * sizeof *all);
+    if (!all)
+        return err_oom(e, v->len * sizeof *all);
+    *ids = all;
+    for (size_t i = 0; i < v->len; i++, (*n)++) {
         int64_t id;
-        if (json_int(&v->items[*n], 0, INT32_MAX, &id))
+        if (json_int(&v->items[i], 0, INT32_MAX, &id))
             return err_usage(e, want);
-        (*ids)[*n] = (int32_t)id;
+        all[*n] = (int32_t)id;
     }
     return 0;
 }
 
-int texts_ids(const struct texts_item *item, size_t vocab_size, int32_t **ids,
-              size_t *n, size_t *n_first, struct qwick_err *e)
+/* The ids of an object: an array, or two arrays, which are two segments. */
+static int json_ids(const struct json_value *v, int32_t **ids, size_t *n,
+                    size_t *n_first, struct qwick_err *e)
+{
+    bool pair = n_first && json_is(v, JSON_ARRAY) && v->len == 2 &&
+                json_is(&v->items[0], JSON_ARRAY);
+    if (!pair)
+        return append_ids(v, ids, n, e);
+    if (append_ids(&v->items[0], ids, n, e))
+        return -1;
+    *n_first = *n;
+    return append_ids(&v->items[1], ids, n, e);
+}
+
+static int fit_ids(const struct texts *t, size_t n, struct qwick_err *e)
+{
+    size_t n_ctx = t->p->a.ctx ? (size_t)t->p->a.ctx : t->ids_of->n_ctx_max;
+    return n <= n_ctx
+               ? 0
+               : err_set(e, QWICK_ERR_CONTEXT,
+                         "%zu tokens do not fit the context of %zu", n, n_ctx);
+}
+
+int texts_ids(const struct texts *t, const struct texts_item *item,
+              int32_t **ids, size_t *n, size_t *n_first, struct qwick_err *e)
 {
     *ids = NULL;
     *n = 0;
     if (n_first)
         *n_first = 0;
-    int rc = item->text
-                 ? parse_ids(item, ids, n, n_first, e)
-                 : json_ids(json_get(item->value, "prompt_ids"), ids, n, e);
-    if (!rc && !prompt_check_ids(*ids, *n, vocab_size, e))
+    int rc = item->text ? parse_ids(item, ids, n, n_first, e)
+                        : json_ids(json_get(item->value, "prompt_ids"), ids, n,
+                                   n_first, e);
+    if (!rc && !prompt_check_ids(*ids, *n, t->ids_of->vocab_size, e) &&
+        !fit_ids(t, *n, e))
         return 0;
     free(*ids);
     *ids = NULL;
@@ -191,7 +217,7 @@ static int one_record(struct run *r, const struct line *l)
     if (json_is(text, JSON_STRING)) {
         item.text = text->str;
         item.n = text->len;
-    } else if (r->t->takes_ids && !text && json_get(rec.value, "prompt_ids")) {
+    } else if (r->t->ids_of && !text && json_get(rec.value, "prompt_ids")) {
         item.is_ids = true;
     } else if (rec.value && !oom) {
         oom = record_message(&rec.error, l->where, "text: not a string");

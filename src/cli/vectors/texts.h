@@ -40,7 +40,9 @@ struct texts {
     /* Callbacks. They return 0 to go on, or an exit status. */
     int (*take)(void *ctx, const struct texts_item *item);
     int (*wait)(void *ctx); /* called before a wait for input; may be NULL */
-    bool takes_ids; /* objects may have "prompt_ids" in place of "text" */
+    const struct qwick_info *ids_of; /* objects may have "prompt_ids" in place
+                                        of "text", ids of this model; NULL:
+                                        they may not */
 };
 
 /* Hand out all texts. One final newline of an argument, of a whole file or of
@@ -60,10 +62,11 @@ uint64_t texts_total(const struct texts *t);
 /* Return the form that the options name. */
 enum texts_form texts_form(const struct args *a);
 
-/* Read the ids of an item, which has some: each is below vocab_size. n_first
- * NULL: a sequence has no segments; otherwise it gets the number of ids before
- * "|", 0 without one. Returns 0, or -1 with *e set. */
-int texts_ids(const struct texts_item *item, size_t vocab_size, int32_t **ids,
-              size_t *n, size_t *n_first, struct qwick_err *e);
+/* Read the ids of an item, which has some: each is in the vocabulary, and all
+ * fit the context. n_first NULL: a sequence has no segments; otherwise it gets
+ * the number of ids before "|", or in the first of two arrays, 0 without them.
+ * Returns 0, or -1 with *e set. */
+int texts_ids(const struct texts *t, const struct texts_item *item,
+              int32_t **ids, size_t *n, size_t *n_first, struct qwick_err *e);
 
 #endif

@@ -237,6 +237,8 @@ static void fill_info(struct qwick_engine *eng)
     i->think_open_id = eng->think_open;
     i->think_close_id = eng->think_close;
     i->call_form = eng->call_form ? eng->call_form->name : NULL;
+    i->generates = !engine_need_head(eng, NULL);
+    i->is_classifier = engine_refuse_classifier(eng, NULL) != 0;
     i->weights_dtype = i->gemm = "none";
     if (!eng->weights)
         return;
@@ -328,18 +330,19 @@ static void note_unused(struct qwick_engine *eng)
                     first->name, n > 1 ? ", ..." : "");
 }
 
-/* The file has been read, and most of it is not read again. */
+/* The file has been read, and most of it is not read again. MLX's format has no
+ * order of columns: such weights would be rounded again. */
 static void note_repacked(struct qwick_engine *eng)
 {
     const struct weights *w = &eng->model.weights;
     if (!w->n_copies)
         return;
     eng->read_first = false;
-    engine_note(
-        eng,
-        "%s: repacking the weights took %.1f s; `qwick quantize` writes "
-        "them once in MLX's format, which needs no repacking",
-        checkpoint_dir(eng->ck), w->repack_ms / 1e3);
+    engine_note(eng, "%s: repacking the weights took %.1f s%s",
+                checkpoint_dir(eng->ck), w->repack_ms / 1e3,
+                w->n_orders ? ""
+                            : "; `qwick quantize` writes them once in MLX's "
+                              "format, which needs no repacking");
 }
 
 static int open_weights(struct qwick_engine *eng,

@@ -87,8 +87,7 @@ void qwick_score_options_init(struct qwick_score_options *o, size_t size)
 
 void qwick_quantize_options_init(struct qwick_quantize_options *o, size_t size)
 {
-    static const struct qwick_quantize_options defaults = {.bits = 4,
-                                                           .group = 64};
+    static const struct qwick_quantize_options defaults;
     options_init(o, size, &defaults, sizeof defaults);
 }
 

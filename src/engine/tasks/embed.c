@@ -177,6 +177,39 @@ size_t qwick_embedder_dim(const struct qwick_embedder *m)
     return m->dim;
 }
 
+int qwick_engine_vectors(struct qwick_engine *eng, struct qwick_vector_info *o,
+                         struct qwick_err *e)
+{
+    if (engine_refuse_classifier(eng, e) || get_pooling(eng, e))
+        return -1;
+    const struct pooling *p = eng->pooling;
+    bool cut = p->truncate_dim && p->truncate_dim < p->width;
+    *o = (struct qwick_vector_info){
+        .n_dense = p->n_dense,
+        .dim = p->width,
+        .dims = p->dims,
+        .n_dims = p->n_dims,
+        .default_dim = cut ? p->truncate_dim : p->width,
+        .max_tokens = p->max_seq,
+        .n_prompts = p->prompts ? p->prompts->len : 0};
+    for (size_t i = 0, n = 0; i < p->modes.n; i++) {
+        int k = snprintf(o->pooling + n, sizeof o->pooling - n, "%s%s",
+                         i ? "+" : "", pooling_mode_name(p->modes.v[i]));
+        n += k > 0 && (size_t)k < sizeof o->pooling - n ? (size_t)k : 0;
+    }
+    for (size_t i = 0; i < o->n_prompts; i++)
+        if (p->prompt == &p->prompts->items[i])
+            o->default_prompt = p->prompts->keys[i].str;
+    return 0;
+}
+
+const char *qwick_vector_prompt(const struct qwick_engine *eng, size_t i,
+                                const char **text)
+{
+    *text = eng->pooling->prompts->items[i].str;
+    return eng->pooling->prompts->keys[i].str;
+}
+
 static int model_identity(const struct qwick_embedder *m, uint64_t id[2],
                           struct qwick_err *e)
 {

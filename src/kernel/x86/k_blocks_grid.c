@@ -7,12 +7,15 @@
  * once, and no element of a point is loaded from memory.
  *
  * A part of a row has 64 indices: one superblock of IQ3, two of IQ2. A vector
- * of magnitudes has one element of each point, in the order of the indices: a
- * field of the looked up bytes. The activations are put in this order first,
- * and change their signs where the weight is negative. All fields of a part are
- * added to one vector of integer sums, or to two if scales are for 16 elements
- * (IQ2_XS, IQ2_S): there the bytes of the first and the second half of points
- * alternate, so that a lane has two points.
+ * of codes has one element of each point, a field of the looked up bytes. The
+ * signs join the fields, so that a code stands for a weight with its sign, plus
+ * an offset that makes it unsigned. The sums begin with what the offset adds,
+ * subtracted: it depends on the activations only. The activations are put in
+ * the order of the codes first.
+ *
+ * All fields of a part are added to one vector of integer sums, or to two if
+ * scales are for 16 elements (IQ2_XS, IQ2_S): there the bytes of the first and
+ * the second half of points alternate, so that a lane has two points.
  *
  * Order of sums. A row has one vector of sums, which takes the parts in
  * order. */
@@ -25,6 +28,7 @@ enum {
     TOKENS = 4,
     POINTS = 64,     /* of a part */
     SEGMENT = 16384, /* rows are cut into so many columns */
+    NEAR_BYTES = 1024,
     MAX_FIELDS = 8
 };
 
@@ -32,6 +36,7 @@ enum {
 struct grid_x {
     int8_t q[MAX_FIELDS * POINTS]; /* fields one after another */
     float scale[2][16];
+    int32_t start[2][16]; /* of the sums: what the offset adds, times -1 */
 };
 
 _Static_assert(TOKENS *(SEGMENT / SUPER) * sizeof(struct grid_x) <=
@@ -52,47 +57,101 @@ INLINE size_t part_supers(enum dtype type)
     return is_iq3(type) ? 1 : 2;
 }
 
-/* Return the field, times POINTS, and the byte in it that multiply element e of
- * point i. */
-INLINE size_t place_of(enum dtype type, size_t i, size_t e)
+/* Return the offset of codes. */
+INLINE int code_offset(enum dtype type)
 {
-    if (!has_halves(type))
-        return e * POINTS + i;
-    return (i / 8 % 2 * 4 + e % 4) * POINTS + i / 16 * 16 + i % 8 * 2 + e / 4;
+    return type == DT_IQ3_S ? 120 : is_iq3(type) ? 62 : 43;
 }
 
-/* Return the first element that lane l of sum h multiplies. */
-INLINE size_t first_of(enum dtype type, size_t h, size_t l)
-{
-    return !has_halves(type) ? SUPER * part_supers(type) / 16 * l
-                             : 16 * (l / 4 * 8 + 4 * h + l % 4);
-}
-
-/* Return what is left of the scale of a weight, next to d * (2 s + 1). */
+/* Return what is left of the scale of a weight, next to d * (2 s + 1). A code
+ * of IQ3_S is eight times the weight. */
 INLINE float unit_of(enum dtype type)
 {
-    return type == DT_IQ3_S ? 1 : is_iq3(type) ? 0.25f : 0.125f;
+    return type == DT_IQ3_XXS ? 0.25f : 0.125f;
+}
+
+/* ---- activations -------------------------------------------------------- */
+
+/* 64 activations are put in order, and cut into eight pieces of eight bytes.
+ * Piece k has, for eight points, element k; of IQ3, element k / 2 of the even
+ * points for an even k, otherwise of the odd points, because two points share a
+ * byte of signs; if scales are for 16 elements, elements k / 2 and k / 2 + 4 of
+ * four points. */
+
+/* Return the order, as indices of bytes. */
+INLINE __m512i piece_order(enum dtype type)
+{
+    const long long ones = 0x0101010101010101;
+    const __m512i k =
+        is_iq3(type) ? _mm512_setr_epi64(0, 4 * ones, ones, 5 * ones, 2 * ones,
+                                         6 * ones, 3 * ones, 7 * ones)
+        : has_halves(type)
+            ? _mm512_setr_epi64(0, 32 * ones, ones, 33 * ones, 2 * ones,
+                                34 * ones, 3 * ones, 35 * ones)
+            : _mm512_setr_epi64(0, ones, 2 * ones, 3 * ones, 4 * ones, 5 * ones,
+                                6 * ones, 7 * ones);
+
+    return _mm512_add_epi8(k, _mm512_set1_epi64(has_halves(type)
+                                                    ? 0x1c1814100c080400
+                                                    : 0x3830282018100800));
+}
+
+/* Return where piece k of the activations 64 j to 64 j + 63 belongs. */
+INLINE size_t piece_place(enum dtype type, size_t j, size_t k)
+{
+    return is_iq3(type) ? k / 2 * POINTS + k % 2 * (POINTS / 2) + 8 * j
+           : !has_halves(type)
+               ? k * POINTS + 8 * j
+               : (j % 2 * 4 + k / 2) * POINTS + j / 2 * 16 + k % 2 * 8;
+}
+
+/* Return the scales for the lanes of sum h of those of n superblocks. */
+INLINE __m512 lane_scales(enum dtype type, const float *scale, size_t n, int h)
+{
+    const __m512 v = _mm512_maskz_loadu_ps(first_lanes(n * CHUNK_RUNS), scale);
+    const __m512i lane =
+        is_iq3(type)
+            ? _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7)
+            : _mm512_setr_epi32(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13,
+                                13);
+
+    return _mm512_mul_ps(
+        is_iq3(type) || has_halves(type)
+            ? _mm512_permutexvar_ps(
+                  _mm512_add_epi32(lane, _mm512_set1_epi32(2 * h)), v)
+            : v,
+        _mm512_set1_ps(unit_of(type)));
 }
 
 /* Arrange the activations of one token for a part with n superblocks. */
 INLINE void grid_arrange(enum dtype type, struct grid_x *out, const int8_t *q,
                          const float *scale, size_t n)
 {
-    const size_t each = is_iq3(type) ? 4 : 8;
-    const size_t n_sums = has_halves(type) ? 2 : 1;
+    const __m512i order = piece_order(type);
+    const __m512i offset = _mm512_set1_epi8((char)code_offset(type));
+    const size_t n_fields = is_iq3(type) ? 4 : 8;
 
     if (n < part_supers(type))
         memset(out, 0, sizeof *out);
-    for (size_t i = 0; i < n * SUPER / each; i++, q += each)
-        for (size_t e = 0; e < each; e++)
-            out->q[place_of(type, i, e)] = q[e];
-    for (size_t h = 0; h < n_sums; h++)
-        for (size_t l = 0; l < 16; l++) {
-            const size_t at = first_of(type, h, l);
+    for (size_t j = 0; j < n * SUPER / 64; j++) {
+        _Alignas(64) int64_t piece[8];
 
-            if (at < n * SUPER)
-                out->scale[h][l] = scale[at / RUN] * unit_of(type);
-        }
+        _mm512_store_si512(piece, _mm512_permutexvar_epi8(
+                                      order, _mm512_loadu_si512(q + 64 * j)));
+        for (size_t k = 0; k < 8; k++)
+            memcpy(out->q + piece_place(type, j, k), piece + k, 8);
+    }
+    for (int h = 0; h <= has_halves(type); h++) {
+        __m512i s = _mm512_setzero_si512();
+
+        for (size_t f = 0; f < n_fields; f++)
+            if (!has_halves(type) || f / 4 == (size_t)h)
+                s = _mm512_dpbusd_epi32(s, offset,
+                                        _mm512_load_si512(out->q + f * POINTS));
+        _mm512_store_si512(out->start[h],
+                           _mm512_sub_epi32(_mm512_setzero_si512(), s));
+        _mm512_store_ps(out->scale[h], lane_scales(type, scale, n, h));
+    }
 }
 
 /* ---- lookups ------------------------------------------------------------ */
@@ -107,7 +166,7 @@ INLINE struct chosen choose_tables(__m512i index, __mmask64 bit8,
                                    __mmask64 bit9)
 {
     const __mmask64 bit7 = _mm512_movepi8_mask(index),
-                    bit6 = _mm512_movepi8_mask(_mm512_add_epi8(index, index));
+                    bit6 = _mm512_test_epi8_mask(index, _mm512_set1_epi8(64));
 
     return (struct chosen){.bit6 = bit6,
                            .bit7 = bit7,
@@ -163,37 +222,40 @@ INLINE int tables_of(enum dtype type)
 
 /* ---- products ----------------------------------------------------------- */
 
-/* A part that is looked up. */
-struct grid_part {
-    __m512i a, b;  /* first and second halves of the points */
-    __m512i signs; /* IQ3: a word of 64 bits for each run, of which the low 32
-                      are signs; IQ2: a byte for each point */
-    __m512i scale[2]; /* integers */
-};
-
 /* The activations of token t, of which those of token 0 are at x. */
 #define x_of(x, t, ldx) \
     ((const struct grid_x *)((const char *)(x) + (size_t)(t) * (ldx)))
 
-/* Add the products of field f of T tokens to s[t]. */
-INLINE void add_field(__m512i *s, __m512i magnitudes, __mmask64 minus, int f,
-                      const struct grid_x *x, size_t ldx, int T)
+/* Begin sum h of T tokens. */
+INLINE void begin_sums(__m512i *s, int h, const struct grid_x *x, size_t ldx,
+                       int T)
 {
     UNROLL
-    for (int t = 0; t < T; t++) {
-        const __m512i v = _mm512_load_si512(x_of(x, t, ldx)->q + POINTS * f);
-
-        s[t] = _mm512_dpbusd_epi32(
-            s[t], magnitudes,
-            _mm512_mask_sub_epi8(v, minus, _mm512_setzero_si512(), v));
-    }
+    for (int t = 0; t < T; t++)
+        s[t] = _mm512_load_si512(x_of(x, t, ldx)->start[h]);
 }
 
-/* Add sums times scales of weights and of activations to acc. */
-INLINE void add_scaled(__m512 *acc, const __m512i *s, __m512 d, __m512i scale,
+/* Add the products of field f of T tokens to s[t]. */
+INLINE void add_field(__m512i *s, __m512i codes, int f, const struct grid_x *x,
+                      size_t ldx, int T)
+{
+    UNROLL
+    for (int t = 0; t < T; t++)
+        s[t] = _mm512_dpbusd_epi32(
+            s[t], codes, _mm512_load_si512(x_of(x, t, ldx)->q + POINTS * f));
+}
+
+/* Add sums, times scales of weights and of activations, to acc. Bits 19 to 22
+ * of each lane of v are s, d32 is 32 d. As the highest bits of a number's
+ * fraction, s and a 1 make 1 + (2 s + 1) / 32. */
+INLINE void add_scaled(__m512 *acc, const __m512i *s, __m512 d32, __m512i v,
                        int h, const struct grid_x *x, size_t ldx, int T)
 {
-    const __m512 by = _mm512_mul_ps(_mm512_cvtepi32_ps(scale), d);
+    const __m512 f = _mm512_castsi512_ps(
+        /* (v & mask) | 1 + 1 / 32 */
+        _mm512_ternarylogic_epi32(v, _mm512_set1_epi32(0x00780000),
+                                  _mm512_set1_epi32(0x3f840000), 0xea));
+    const __m512 by = _mm512_fmsub_ps(f, d32, d32);
 
     UNROLL
     for (int t = 0; t < T; t++)
@@ -203,261 +265,292 @@ INLINE void add_scaled(__m512 *acc, const __m512i *s, __m512 d, __m512i scale,
             acc[t]);
 }
 
-/* Put the parity of seven bits above them, in each byte. */
-INLINE __m512i with_parity(__m512i v)
+/* Cut four times seven bits from each number of 32 bits. */
+INLINE __m512i cut_sevens(__m512i v)
 {
-    return _mm512_gf2p8affine_epi64_epi8(
-        v, _mm512_set1_epi64(0x010204081020407f), 0);
-}
-
-/* Return 2 s + 1 for each nibble s that is the lowest of a lane. */
-INLINE __m512i odd_of(__m512i nibbles)
-{
-    return _mm512_or_si512(_mm512_and_si512(_mm512_add_epi32(nibbles, nibbles),
-                                            _mm512_set1_epi32(30)),
-                           _mm512_set1_epi32(1));
+    return _mm512_multishift_epi64_epi8(_mm512_set1_epi64(0x352e2720150e0700),
+                                        v);
 }
 
 /* ---- IQ3 ---------------------------------------------------------------- */
 
-INLINE struct grid_part iq3_read(enum dtype type, const unsigned char *p)
+/* A matrix of _mm512_gf2p8affine_epi64_epi8 that computes bit 7 and bit 3, or
+ * the bits from there down to the next of them, from the bits of a byte in
+ * masks. */
+#define BITS_7_3(m7, m3) ((long long)(m7) | (long long)(m3) << 32)
+#define ALL_BITS(m7, m3) (BITS_7_3(m7, m3) * 0x01010101)
+
+/* Load 32 bytes twice. */
+INLINE __m512i load_twice(const void *p)
 {
-    const __m512i index = _mm512_loadu_si512(p + 2);
-    const __m512i run =
-        _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
-    struct grid_part v;
+    return _mm512_broadcast_i64x4(load32(p));
+}
+
+/* Multiply each byte's bits by one matrix in the first half of v, which has
+ * even points, and by another one in the second half. */
+#define BY_MATRICES(v, even, odd, flip)                                   \
+    _mm512_gf2p8affine_epi64_epi8(                                        \
+        v, _mm512_setr_epi64(even, even, even, even, odd, odd, odd, odd), \
+        flip)
+
+/* Look up the 64 points at q, even points first, and turn fields of three bits
+ * to nibbles with signs. Those of IQ3_XXS have the sign in bit 3. Those of
+ * IQ3_S are i + 8 for a weight 2 i + 1 and 7 - i for -(2 i + 1): half the
+ * weight, plus 7.5. */
+INLINE void iq3_nibbles(enum dtype type, __m512i v[2], const unsigned char *p)
+{
+    const __m512i ascending = _mm512_setr_epi64(
+        0x0e0c0a0806040200, 0x1e1c1a1816141210, 0x2e2c2a2826242220,
+        0x3e3c3a3836343230, 0x0f0d0b0907050301, 0x1f1d1b1917151311,
+        0x2f2d2b2927252321, 0x3f3d3b3937353331);
+    const __m512i index =
+        _mm512_permutexvar_epi8(ascending, _mm512_loadu_si512(p + 2));
     uint64_t bit8 = 0;
     struct chosen m;
 
     if (type == DT_IQ3_S) {
-        const struct iq3_s *w = (const void *)p;
-        int sc;
+        const uint64_t even = 0x5555555555555555;
 
-        memcpy(&bit8, w->h, 8);
-        memcpy(&sc, w->sc, 4);
-        v.signs = _mm512_cvtepu32_epi64(load32(w->signs));
-        v.scale[0] = odd_of(_mm512_srlv_epi32(_mm512_set1_epi32(sc),
-                                              _mm512_slli_epi32(run, 2)));
-    } else {
-        const __m256i s = load32(((const struct iq3_xxs *)(const void *)p)->s);
-
-        v.signs = with_parity(_mm512_multishift_epi64_epi8(
-            _mm512_set1_epi64(0x150e0700150e0700), _mm512_cvtepu32_epi64(s)));
-        /* bit 27 is a sign, which the 1 replaces */
-        v.scale[0] = _mm512_or_si512(
-            _mm512_srli_epi32(
-                _mm512_permutexvar_epi32(run, _mm512_castsi256_si512(s)), 27),
-            _mm512_set1_epi32(1));
+        memcpy(&bit8, ((const struct iq3_s *)(const void *)p)->h, 8);
+        bit8 = _pext_u64(bit8, even) | _pext_u64(bit8, ~even) << 32;
     }
     m = choose_tables(index, bit8, 0);
-    v.a = look_up(table_of(type, 0), tables_of(type), index, &m);
-    v.b = look_up(table_of(type, 1), tables_of(type), index, &m);
-    return v;
-}
-
-/* Add the products of two fields from f on, whose elements are the nibbles of
- * v. */
-INLINE void iq3_fields(enum dtype type, __m512i *s, __m512i v, __m512i signs,
-                       int f, const struct grid_x *x, size_t ldx, int T)
-{
-    const __m512i low = _mm512_set1_epi8(15);
-    const __m512i values = _mm512_broadcast_i32x4(_mm_setr_epi8(
-        4, 12, 20, 28, 36, 44, 52, 62, 4, 12, 20, 28, 36, 44, 52, 62));
-    /* signs of element 0 of eight points of a run */
-    const __m512i first = _mm512_set1_epi64(0x1c1814100c080400);
-    __m512i a = v, b = _mm512_srli_epi16(v, 4);
-
+    v[0] = look_up(table_of(type, 0), tables_of(type), index, &m);
+    v[1] = look_up(table_of(type, 1), tables_of(type), index, &m);
     if (type == DT_IQ3_S) {
-        a = _mm512_and_si512(a, low);
-        b = _mm512_and_si512(b, low);
-    } else { /* bits 3 and 7 of v are 0 */
-        a = _mm512_shuffle_epi8(values, a);
-        b = _mm512_shuffle_epi8(values, b);
+        const __m512i s =
+            load_twice(((const struct iq3_s *)(const void *)p)->signs);
+
+        v[0] = _mm512_xor_si512(
+            v[0], BY_MATRICES(s, ALL_BITS(2, 1), ALL_BITS(32, 16), 0x88));
+        v[1] = _mm512_xor_si512(
+            v[1], BY_MATRICES(s, ALL_BITS(8, 4), ALL_BITS(128, 64), 0x88));
+    } else {
+        const __m512i s = cut_sevens(
+            load_twice(((const struct iq3_xxs *)(const void *)p)->s));
+
+        v[0] = _mm512_or_si512(
+            v[0], BY_MATRICES(s, BITS_7_3(2, 1), BITS_7_3(32, 16), 0));
+        /* the eighth sign is the parity of seven */
+        v[1] = _mm512_or_si512(
+            v[1], BY_MATRICES(s, BITS_7_3(8, 4), BITS_7_3(127, 64), 0));
     }
-    add_field(s, a,
-              _mm512_bitshuffle_epi64_mask(
-                  signs, _mm512_add_epi8(first, _mm512_set1_epi8((char)f))),
-              f, x, ldx, T);
-    add_field(
-        s, b,
-        _mm512_bitshuffle_epi64_mask(
-            signs, _mm512_add_epi8(first, _mm512_set1_epi8((char)(f + 1)))),
-        f + 1, x, ldx, T);
 }
 
-INLINE void iq3_add(enum dtype type, __m512 *acc, const struct grid_part *v,
-                    __m512 d, const struct grid_x *x, size_t ldx, int T)
+/* Add the products of two fields from f on, whose codes are the nibbles of
+ * v. */
+INLINE void iq3_fields(enum dtype type, __m512i *s, __m512i v, int f,
+                       const struct grid_x *x, size_t ldx, int T)
 {
-    __m512i s[2][TOKENS];
+    const __m512i high = _mm512_set1_epi8((char)0xf0);
+    const __m512i values = _mm512_broadcast_i32x4(_mm_setr_epi8(
+        66, 74, 82, 90, 98, 106, 114, 124, 58, 50, 42, 34, 26, 18, 10, 0));
 
-    UNROLL
-    for (int t = 0; t < T; t++)
-        s[0][t] = s[1][t] = _mm512_setzero_si512();
-    iq3_fields(type, s[0], v->a, v->signs, 0, x, ldx, T);
-    iq3_fields(type, s[1], v->b, v->signs, 2, x, ldx, T);
-    UNROLL
-    for (int t = 0; t < T; t++)
-        s[0][t] = _mm512_add_epi32(s[0][t], s[1][t]);
-    add_scaled(acc, s[0], d, v->scale[0], 0, x, ldx, T);
+    if (type == DT_IQ3_S) { /* 16 times the nibbles */
+        add_field(s, _mm512_and_si512(_mm512_slli_epi16(v, 4), high), f, x, ldx,
+                  T);
+        add_field(s, _mm512_and_si512(v, high), f + 1, x, ldx, T);
+    } else { /* the higher bits of the indices do not matter */
+        add_field(s, _mm512_permutexvar_epi8(v, values), f, x, ldx, T);
+        add_field(s, _mm512_permutexvar_epi8(_mm512_srli_epi16(v, 4), values),
+                  f + 1, x, ldx, T);
+    }
+}
+
+INLINE void iq3_add(enum dtype type, __m512 *acc, const unsigned char *p,
+                    __m512 d32, const struct grid_x *x, size_t ldx, int T)
+{
+    __m512i v[2], s[TOKENS], scale;
+
+    iq3_nibbles(type, v, p);
+    begin_sums(s, 0, x, ldx, T);
+    iq3_fields(type, s, v[0], 0, x, ldx, T);
+    iq3_fields(type, s, v[1], 2, x, ldx, T);
+    if (type == DT_IQ3_S) {
+        int sc;
+
+        memcpy(&sc, ((const struct iq3_s *)(const void *)p)->sc, 4);
+        scale =
+            _mm512_rolv_epi32(_mm512_set1_epi32(sc),
+                              _mm512_setr_epi32(19, 15, 11, 7, 3, 31, 27, 23,
+                                                19, 15, 11, 7, 3, 31, 27, 23));
+    } else {
+        scale = _mm512_srli_epi32(
+            load_twice(((const struct iq3_xxs *)(const void *)p)->s), 28 - 19);
+    }
+    add_scaled(acc, s, d32, scale, 0, x, ldx, T);
 }
 
 /* ---- IQ2 ---------------------------------------------------------------- */
 
-/* The indices of two superblocks. */
-struct iq2_index {
-    __m512i byte;
+/* Two superblocks: bytes of 64 indices and their higher bits, a byte of signs
+ * for each point, and numbers s as add_scaled takes them. */
+struct iq2_part {
+    __m512i index, signs, scale[2];
     __mmask64 bit8, bit9;
 };
 
-INLINE struct iq2_index iq2_s_read(struct grid_part *v, const struct iq2_s *a,
-                                   const struct iq2_s *b)
+INLINE void iq2_s_read(struct iq2_part *v, const struct iq2_s *a,
+                       const struct iq2_s *b)
 {
-    const uint64_t even = 0x5555555555555555, odd = 0xaaaaaaaaaaaaaaaa;
+    const uint64_t even = 0x5555555555555555;
     uint64_t ha, hb;
 
     memcpy(&ha, a->h, 8);
     memcpy(&hb, b->h, 8);
     v->signs = _mm512_inserti64x4(_mm512_castsi256_si512(load32(a->signs)),
                                   load32(b->signs), 1);
-    return (struct iq2_index){
-        .byte = _mm512_inserti64x4(_mm512_castsi256_si512(load32(a->q)),
-                                   load32(b->q), 1),
-        .bit8 = _pext_u64(ha, even) | _pext_u64(hb, even) << 32,
-        .bit9 = _pext_u64(ha, odd) | _pext_u64(hb, odd) << 32};
+    v->index = _mm512_inserti64x4(_mm512_castsi256_si512(load32(a->q)),
+                                  load32(b->q), 1);
+    v->bit8 = _pext_u64(ha, even) | _pext_u64(hb, even) << 32;
+    v->bit9 = _pext_u64(ha, ~even) | _pext_u64(hb, ~even) << 32;
 }
 
-INLINE struct iq2_index iq2_xs_read(struct grid_part *v, __m512i a, __m512i b)
+/* Join the bytes `at` of a and of b, of which those of b come last. */
+INLINE __m512i join_bytes(__m512i a, __m512i b, __m512i at)
 {
-    /* the low bytes of numbers of 16 bits: 0, 2, ..., 14 and so on */
-    const __m512i at = _mm512_add_epi8(
-        _mm512_set1_epi64(0x0e0c0a0806040200),
-        _mm512_mullo_epi16(
-            _mm512_set1_epi16(0x1010),
-            _mm512_setr_epi64(0, 0x1000100010001 * 1, 0x1000100010001 * 2,
-                              0x1000100010001 * 3, 0x1000100010001 * 4,
-                              0x1000100010001 * 5, 0x1000100010001 * 6,
-                              0x1000100010001 * 7)));
-    const __m512i high = _mm512_permutex2var_epi8(
-        a, _mm512_add_epi8(at, _mm512_set1_epi8(1)), b);
+    return _mm512_mask_permutexvar_epi8(_mm512_permutexvar_epi8(at, a),
+                                        0xffffffff00000000, at, b);
+}
 
+INLINE void iq2_xs_read(struct iq2_part *v, __m512i a, __m512i b)
+{
+    const __m512i at = _mm512_setr_epi64(
+        0x0e0c0a0806040200, 0x1e1c1a1816141210, 0x2e2c2a2826242220,
+        0x3e3c3a3836343230, 0x0e0c0a0806040200, 0x1e1c1a1816141210,
+        0x2e2c2a2826242220, 0x3e3c3a3836343230);
+    const __m512i high =
+        join_bytes(a, b, _mm512_add_epi8(at, _mm512_set1_epi8(1)));
+
+    v->index = join_bytes(a, b, at);
+    v->bit8 = _mm512_test_epi8_mask(high, _mm512_set1_epi8(1));
+    v->bit9 = 0;
     /* seven bits from bit 1 on, and above them their parity */
     v->signs = _mm512_gf2p8affine_epi64_epi8(
         high, _mm512_set1_epi64(0x02040810204080fe), 0);
-    return (struct iq2_index){
-        .byte = _mm512_permutex2var_epi8(a, at, b),
-        .bit8 = _mm512_test_epi8_mask(high, _mm512_set1_epi8(1)),
-        .bit9 = 0};
 }
 
-INLINE struct iq2_index iq2_xxs_read(struct grid_part *v, __m512i a, __m512i b)
+INLINE void iq2_xxs_read(struct iq2_part *v, __m512i a, __m512i b)
 {
     const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18,
                                            20, 22, 24, 26, 28, 30);
     const __m512i s = _mm512_permutex2var_epi32(
         a, _mm512_add_epi32(even, _mm512_set1_epi32(1)), b);
 
-    v->signs = with_parity(
-        _mm512_multishift_epi64_epi8(_mm512_set1_epi64(0x352e2720150e0700), s));
-    v->scale[0] =
-        _mm512_or_si512(_mm512_srli_epi32(s, 27), _mm512_set1_epi32(1));
-    return (struct iq2_index){
-        .byte = _mm512_permutex2var_epi32(a, even, b), .bit8 = 0, .bit9 = 0};
+    v->index = _mm512_permutex2var_epi32(a, even, b);
+    v->bit8 = v->bit9 = 0;
+    /* seven bits, and above them their parity */
+    v->signs = _mm512_gf2p8affine_epi64_epi8(
+        cut_sevens(s), _mm512_set1_epi64(0x010204081020407f), 0);
+    v->scale[0] = _mm512_srli_epi32(s, 28 - 19);
 }
 
 /* Unpack the scales of groups of 16: groups 8 L to 8 L + 3 for lanes 4 L to
  * 4 L + 3, and then the next four. */
-INLINE void iq2_scales(struct grid_part *v, const unsigned char a[8],
+INLINE void iq2_scales(struct iq2_part *v, const unsigned char a[8],
                        const unsigned char b[8])
 {
     const __m512i lane =
         _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
-    const __m512i shift = _mm512_broadcast_i32x4(_mm_setr_epi32(0, 4, 8, 12));
+    const __m512i by = _mm512_broadcast_i32x4(_mm_setr_epi32(19, 15, 11, 7));
     const __m128i bytes = _mm_unpacklo_epi64(_mm_loadl_epi64((const void *)a),
                                              _mm_loadl_epi64((const void *)b));
-    const __m512i sc = _mm512_srlv_epi32(
-        _mm512_permutexvar_epi32(lane, _mm512_castsi128_si512(bytes)), shift);
 
-    v->scale[0] = odd_of(sc);
-    v->scale[1] = odd_of(_mm512_srli_epi32(sc, 16));
+    v->scale[0] = _mm512_rolv_epi32(
+        _mm512_permutexvar_epi32(lane, _mm512_castsi128_si512(bytes)), by);
+    v->scale[1] = _mm512_rol_epi32(v->scale[0], 16);
 }
 
-/* Look up two superblocks, at p and next. */
-INLINE struct grid_part iq2_read(enum dtype type, const unsigned char *p,
-                                 const unsigned char *next)
+/* Read two superblocks, at p and next. */
+INLINE struct iq2_part iq2_read(enum dtype type, const unsigned char *p,
+                                const unsigned char *next)
 {
-    struct grid_part v;
-    struct iq2_index index;
-    struct chosen m;
+    struct iq2_part v;
 
     if (type == DT_IQ2_S) {
         const struct iq2_s *a = (const void *)p, *b = (const void *)next;
 
-        index = iq2_s_read(&v, a, b);
+        iq2_s_read(&v, a, b);
         iq2_scales(&v, a->sc, b->sc);
     } else if (type == DT_IQ2_XS) {
         const struct iq2_xs *a = (const void *)p, *b = (const void *)next;
 
-        index =
-            iq2_xs_read(&v, _mm512_loadu_si512(a->q), _mm512_loadu_si512(b->q));
+        iq2_xs_read(&v, _mm512_loadu_si512(a->q), _mm512_loadu_si512(b->q));
         iq2_scales(&v, a->sc, b->sc);
     } else {
-        index = iq2_xxs_read(&v, _mm512_loadu_si512(p + 2),
-                             _mm512_loadu_si512(next + 2));
+        iq2_xxs_read(&v, _mm512_loadu_si512(p + 2),
+                     _mm512_loadu_si512(next + 2));
     }
-    m = choose_tables(index.byte, index.bit8, index.bit9);
-    v.a = look_up(table_of(type, 0), tables_of(type), index.byte, &m);
-    v.b = look_up(table_of(type, 1), tables_of(type), index.byte, &m);
     return v;
 }
 
+/* Codes of the first and of the second of two elements: bits 0 and 1 are the
+ * first one's digit, bits 2 and 3 the second one's, bits 4 and 5 their signs. A
+ * digit 3 does not occur. */
+_Alignas(64) static const unsigned char first_code[64] = {
+    51, 68, 86, 43, 51, 68, 86, 43, 51, 68, 86, 43, 51, 68, 86, 43,
+    35, 18, 0,  43, 35, 18, 0,  43, 35, 18, 0,  43, 35, 18, 0,  43,
+    51, 68, 86, 43, 51, 68, 86, 43, 51, 68, 86, 43, 51, 68, 86, 43,
+    35, 18, 0,  43, 35, 18, 0,  43, 35, 18, 0,  43, 35, 18, 0,  43};
+_Alignas(64) static const unsigned char second_code[64] = {
+    51, 51, 51, 51, 68, 68, 68, 68, 86, 86, 86, 86, 43, 43, 43, 43,
+    51, 51, 51, 51, 68, 68, 68, 68, 86, 86, 86, 86, 43, 43, 43, 43,
+    35, 35, 35, 35, 18, 18, 18, 18, 0,  0,  0,  0,  43, 43, 43, 43,
+    35, 35, 35, 35, 18, 18, 18, 18, 0,  0,  0,  0,  43, 43, 43, 43};
+
 /* Add the products of four fields from f on. Each byte of v has four elements;
- * bits 7, 6, 5 and 4 of signs are those of elements 3 to 0. */
+ * bits 4 to 7 of signs are theirs. */
 INLINE void iq2_fields(__m512i *s, __m512i v, __m512i signs, int f,
                        const struct grid_x *x, size_t ldx, int T)
 {
     const __m512i low = _mm512_set1_epi8(15);
-    /* the elements of two digits: the low one and the high one */
-    const __m512i even = _mm512_broadcast_i32x4(
-        _mm_setr_epi8(8, 25, 43, 0, 8, 25, 43, 0, 8, 25, 43, 0, 0, 0, 0, 0));
-    const __m512i odd = _mm512_broadcast_i32x4(
-        _mm_setr_epi8(8, 8, 8, 0, 25, 25, 25, 0, 43, 43, 43, 0, 0, 0, 0, 0));
-    const __m512i a = _mm512_and_si512(v, low),
-                  b = _mm512_and_si512(_mm512_srli_epi16(v, 4), low);
-    const __m512i magnitudes[4] = {
-        _mm512_shuffle_epi8(even, a), _mm512_shuffle_epi8(odd, a),
-        _mm512_shuffle_epi8(even, b), _mm512_shuffle_epi8(odd, b)};
+    const __m512i first = _mm512_load_si512(first_code),
+                  second = _mm512_load_si512(second_code);
 
     UNROLL
-    for (int i = 0; i < 4; i++)
-        add_field(
-            s, magnitudes[i],
-            _mm512_test_epi8_mask(signs, _mm512_set1_epi8((char)(16 << i))),
-            f + i, x, ldx, T);
+    for (int i = 0; i < 4; i += 2) {
+        /* low ? v : signs */
+        const __m512i index = _mm512_ternarylogic_epi32(v, signs, low, 0xe4);
+
+        add_field(s, _mm512_permutexvar_epi8(index, first), f + i, x, ldx, T);
+        add_field(s, _mm512_permutexvar_epi8(index, second), f + i + 1, x, ldx,
+                  T);
+        v = _mm512_srli_epi16(v, 4);
+        signs = _mm512_srli_epi16(signs, 2);
+    }
 }
 
-INLINE void iq2_add(enum dtype type, __m512 *acc, const struct grid_part *v,
-                    __m512 d, const struct grid_x *x, size_t ldx, int T)
+/* Add the products of two superblocks, at p and next. */
+INLINE void iq2_add(enum dtype type, __m512 *acc, const unsigned char *p,
+                    const unsigned char *next, __m512 d32,
+                    const struct grid_x *x, size_t ldx, int T)
 {
-    const __m512i upper = _mm512_slli_epi16(v->signs, 4); /* of a */
+    const struct iq2_part v = iq2_read(type, p, next);
+    const struct chosen m = choose_tables(v.index, v.bit8, v.bit9);
+    const __m512i a = look_up(table_of(type, 0), tables_of(type), v.index, &m),
+                  b = look_up(table_of(type, 1), tables_of(type), v.index, &m);
+    const __m512i upper = _mm512_slli_epi16(v.signs, 4); /* of a */
     __m512i s[2][TOKENS];
 
-    UNROLL
-    for (int t = 0; t < T; t++)
-        s[0][t] = s[1][t] = _mm512_setzero_si512();
+    begin_sums(s[0], 0, x, ldx, T);
     if (has_halves(type)) {
-        iq2_fields(s[0], _mm512_unpacklo_epi8(v->a, v->b),
-                   _mm512_unpacklo_epi8(upper, v->signs), 0, x, ldx, T);
-        iq2_fields(s[1], _mm512_unpackhi_epi8(v->a, v->b),
-                   _mm512_unpackhi_epi8(upper, v->signs), 4, x, ldx, T);
-        add_scaled(acc, s[0], d, v->scale[0], 0, x, ldx, T);
-        add_scaled(acc, s[1], d, v->scale[1], 1, x, ldx, T);
+        begin_sums(s[1], 1, x, ldx, T);
+        iq2_fields(s[0], _mm512_unpacklo_epi8(a, b),
+                   _mm512_unpacklo_epi8(upper, v.signs), 0, x, ldx, T);
+        iq2_fields(s[1], _mm512_unpackhi_epi8(a, b),
+                   _mm512_unpackhi_epi8(upper, v.signs), 4, x, ldx, T);
+        add_scaled(acc, s[0], d32, v.scale[0], 0, x, ldx, T);
+        add_scaled(acc, s[1], d32, v.scale[1], 1, x, ldx, T);
     } else {
-        iq2_fields(s[0], v->a, upper, 0, x, ldx, T);
-        iq2_fields(s[1], v->b, v->signs, 4, x, ldx, T);
+        UNROLL
+        for (int t = 0; t < T; t++)
+            s[1][t] = _mm512_setzero_si512();
+        iq2_fields(s[0], a, upper, 0, x, ldx, T);
+        iq2_fields(s[1], b, v.signs, 4, x, ldx, T);
         UNROLL
         for (int t = 0; t < T; t++)
             s[0][t] = _mm512_add_epi32(s[0][t], s[1][t]);
-        add_scaled(acc, s[0], d, v->scale[0], 0, x, ldx, T);
+        add_scaled(acc, s[0], d32, v.scale[0], 0, x, ldx, T);
     }
 }
 
@@ -466,7 +559,7 @@ INLINE void iq2_add(enum dtype type, __m512 *acc, const struct grid_part *v,
 /* Superblocks whose d are widened at once. */
 enum { D_SUPERS = 8 };
 
-/* Widen d of n <= D_SUPERS superblocks; others have 0. */
+/* Widen 32 d of n <= D_SUPERS superblocks; others have 0. */
 INLINE void widen_d(float *out, const unsigned char *w, size_t bytes, size_t n)
 {
     _Alignas(16) uint16_t h[D_SUPERS] = {0};
@@ -479,27 +572,27 @@ INLINE void widen_d(float *out, const unsigned char *w, size_t bytes, size_t n)
         for (size_t i = 0; i < n; i++)
             memcpy(h + i, w + i * bytes, 2);
     }
-    _mm256_store_ps(out, _mm256_cvtph_ps(_mm_load_si128((const void *)h)));
+    _mm256_store_ps(
+        out, _mm256_mul_ps(_mm256_cvtph_ps(_mm_load_si128((const void *)h)),
+                           _mm256_set1_ps(32)));
 }
 
-INLINE struct grid_part grid_read(enum dtype type, const unsigned char *w,
-                                  size_t bytes, size_t left)
+/* Prefetch for a sweep that has come to p. Blocks straddle cache lines, so
+ * lines in L2 are prefetched into L1 when the sweep is near. */
+INLINE void sweep_near(const unsigned char *p, size_t ahead, bool to_l2)
 {
-    return is_iq3(type) ? iq3_read(type, w)
-                        /* a superblock without another is multiplied by
-                           zeros, too */
-                        : iq2_read(type, w, left > 1 ? w + bytes : w);
+    sweep_by(p, ahead, to_l2);
+    if (to_l2)
+        sweep_by(p, NEAR_BYTES, false);
 }
 
-/* Multiply a row of n superblocks by T tokens. Each part is looked up while the
- * part before it is multiplied. */
+/* Multiply a row of n superblocks by T tokens. */
 INLINE void grid_row(enum dtype type, float *y, size_t ldy,
                      const unsigned char *w, const struct grid_x *x, size_t ldx,
-                     size_t n, bool add, int T)
+                     size_t n, bool add, int T, size_t ahead, bool to_l2)
 {
     const size_t supers = part_supers(type);
     const size_t bytes = chunk_bytes(type, CHUNK_RUNS);
-    struct grid_part part = grid_read(type, w, bytes, n);
     __m512 acc[TOKENS];
 
     UNROLL
@@ -510,23 +603,17 @@ INLINE void grid_row(enum dtype type, float *y, size_t ldy,
         _Alignas(32) float d[D_SUPERS];
 
         widen_d(d, w, bytes, most);
-        for (size_t i = 0; i < most; i += supers, x++) {
-            const struct grid_part now = part;
-            const size_t left = n - from - i;
-
+        for (size_t i = 0; i < most; i += supers, w += supers * bytes, x++) {
             UNROLL
             for (size_t line = 0; line < supers * bytes; line += 64)
-                sweep(w + line);
-            if (left > supers) {
-                w += supers * bytes;
-                part = grid_read(type, w, bytes, left - supers);
-            }
+                sweep_near(w + line, ahead, to_l2);
             if (is_iq3(type))
-                iq3_add(type, acc, &now, _mm512_set1_ps(d[i]), x, ldx, T);
+                iq3_add(type, acc, w, _mm512_set1_ps(d[i]), x, ldx, T);
             else
-                iq2_add(type, acc, &now,
-                        _mm512_insertf32x8(_mm512_set1_ps(d[i]),
-                                           _mm256_set1_ps(d[i + 1]), 1),
+                /* a superblock without another is multiplied by zeros, too */
+                iq2_add(type, acc, w, most - i > 1 ? w + bytes : w,
+                        _mm512_mask_broadcastss_ps(_mm512_set1_ps(d[i]), 0xff00,
+                                                   _mm_load_ss(d + i + 1)),
                         x, ldx, T);
         }
     }
@@ -547,6 +634,7 @@ INLINE void grid_rows(enum dtype type, float *y, size_t ldy,
     const size_t supers = part_supers(type);
     const size_t bytes = chunk_bytes(type, CHUNK_RUNS);
     const size_t ldx = SEGMENT / SUPER / supers * sizeof(struct grid_x);
+    const size_t ahead = kernel_core.sweep_ahead;
     char *arranged = (char *)work;
     size_t n;
 
@@ -561,9 +649,11 @@ INLINE void grid_rows(enum dtype type, float *y, size_t ldy,
                              x->q + t * x->ldq + (c + i) * SUPER,
                              x->scale + t * x->ldg + (c + i) * CHUNK_RUNS,
                              n - i < supers ? n - i : supers);
-        for (size_t r = 0; r < n_rows; r++)
-            grid_row(type, y + r, ldy, w + r * w_stride, (const void *)arranged,
-                     ldx, n, add || c > 0, T);
+        WITH_FLAG(to_l2, kernel_core.sweep_l2,
+                  for (size_t r = 0; r < n_rows; r++)
+                      grid_row(type, y + r, ldy, w + r * w_stride,
+                               (const void *)arranged, ldx, n, add || c > 0, T,
+                               ahead, to_l2));
     }
 }
 

@@ -1,4 +1,5 @@
-/* BertNormalizer and BertPreTokenizer of `tokenizers`. Their categories are
+/* BertNormalizer and BertPreTokenizer of `tokenizers`, and what else files with
+ * WordPiece have. Their categories are
  * those of Unicode 8, decompositions and combining classes those of Unicode 9,
  * and lower case is that of Unicode 17. */
 #include <stdlib.h>
@@ -16,8 +17,10 @@ enum {
     C_REMOVED = 4, /* dropped by BERT_CLEAN */
     C_MARK = 8,    /* dropped by BERT_STRIP */
     C_HAN = 16,
-    C_CHANGES = 32, /* has a decomposition, a combining class, or lower case */
-    C_KNOWN = 128   /* the entry is filled */
+    C_CHANGES = 32,  /* has a decomposition, a combining class, or lower case */
+    C_ANY_MARK = 64, /* dropped by BERT_STRIP_ALL */
+    C_WORD = 128,    /* \w of regular expressions */
+    C_KNOWN = 256    /* the entry is filled */
 };
 
 struct range {
@@ -98,6 +101,40 @@ static bool is_removed(uint32_t cp, const char *category)
     return (*category == 'C' && category[1] != 'n') || cp == 0xFFFD;
 }
 
+/* StripAccents has the marks of Unicode 9. */
+static bool is_any_mark(uint32_t cp)
+{
+    static const struct range not_yet[] = {
+        {0xCF3, 0xCF3},     {0x1CF7, 0x1CF7},   {0x11145, 0x11146},
+        {0x111CE, 0x111CE}, {0x1182C, 0x1182E}, {0x16F7F, 0x16F87}};
+    static const struct range nine[] = {
+        {0x8D4, 0x8E1},     {0x1885, 0x1886},   {0x1CF2, 0x1CF3},
+        {0x1DFB, 0x1DFB},   {0xA8C5, 0xA8C5},   {0xA9BD, 0xA9BD},
+        {0x1123E, 0x1123E}, {0x11435, 0x11446}, {0x11C2F, 0x11C36},
+        {0x11C38, 0x11C3F}, {0x11C92, 0x11CA7}, {0x11CA9, 0x11CB6},
+        {0x1E000, 0x1E02A}, {0x1E944, 0x1E94A}};
+    if (in_ranges(nine, sizeof nine / sizeof *nine, cp))
+        return *unicode_category(cp) == 'M' || cp == 0x1CF2 || cp == 0x1CF3;
+    return !is_late(cp) && *unicode_category(cp) == 'M' &&
+           !in_ranges(not_yet, sizeof not_yet / sizeof *not_yet, cp);
+}
+
+/* \w: Alphabetic, marks, decimal digits, connectors and joiners. Letters in
+ * circles and squares are symbols that are Alphabetic. Letters that utf8proc
+ * does not know yet are none. */
+static bool is_word(uint32_t cp)
+{
+    static const struct range other[] = {{0x200C, 0x200D},
+                                         {0x24B6, 0x24E9},
+                                         {0x1F130, 0x1F149},
+                                         {0x1F150, 0x1F169},
+                                         {0x1F170, 0x1F189}};
+    const char *c = unicode_category(cp);
+    return *c == 'L' || *c == 'M' || memcmp(c, "Nd", 2) == 0 ||
+           memcmp(c, "Nl", 2) == 0 || memcmp(c, "Pc", 2) == 0 ||
+           in_ranges(other, sizeof other / sizeof *other, cp);
+}
+
 static bool changes(uint32_t cp)
 {
     uint32_t d[UNICODE_MAX_DECOMP];
@@ -118,20 +155,22 @@ static unsigned class_of(uint32_t cp)
     c |= is_removed(cp, category) ? C_REMOVED : 0;
     c |= memcmp(category, "Mn", 2) == 0 || cp == 0x1734 ? C_MARK : 0;
     c |= is_han(cp) ? C_HAN : 0;
-    c |= c & C_MARK || changes(cp) ? C_CHANGES : 0;
+    c |= is_any_mark(cp) ? C_ANY_MARK : 0;
+    c |= is_word(cp) ? C_WORD : 0;
+    c |= c & (C_MARK | C_ANY_MARK) || changes(cp) ? C_CHANGES : 0;
     return c;
 }
 
 /* Entries are filled in blocks when they are first needed. Threads may fill a
- * block at the same time: they store equal values, each byte atomically. */
-static uint8_t classes[0x110000];
+ * block at the same time: they store equal values, each entry atomically. */
+static uint16_t classes[0x110000];
 enum { BLOCK = 128 };
 
 __attribute__((noinline)) static unsigned fill_classes(uint32_t cp)
 {
     uint32_t first = cp - cp % BLOCK;
     for (uint32_t c = first; c < first + BLOCK; c++)
-        __atomic_store_n(&classes[c], (uint8_t)class_of(c), __ATOMIC_RELAXED);
+        __atomic_store_n(&classes[c], (uint16_t)class_of(c), __ATOMIC_RELAXED);
     return __atomic_load_n(&classes[cp], __ATOMIC_RELAXED);
 }
 
@@ -162,6 +201,13 @@ static int put_char(struct bert_step *s, uint32_t cp)
     return buf_append(s->out, text, n) ? err_oom(s->e, n) : 0;
 }
 
+static bool is_dropped(const struct bert_step *s, uint32_t cp)
+{
+    unsigned class = bert_class(cp);
+    return (s->step & BERT_STRIP && class & C_MARK) ||
+           (s->step & BERT_STRIP_ALL && class & C_ANY_MARK);
+}
+
 static int put_marks(struct bert_step *s)
 {
     size_t n = s->n_marks;
@@ -183,7 +229,7 @@ static int put_decomposed(struct bert_step *s, uint32_t cp)
     unsigned combining = combining_class(cp);
     if (!combining && s->n_marks && put_marks(s))
         return -1;
-    if (s->step & BERT_STRIP && bert_class(cp) & C_MARK)
+    if (is_dropped(s, cp))
         return 0;
     if (!combining)
         return put_char(s, cp);
@@ -200,9 +246,7 @@ static int put_changed(struct bert_step *s, uint32_t cp)
     size_t n = 1;
     int rc = 0;
     if (!(s->step & BERT_NFD))
-        return s->step & BERT_STRIP && bert_class(cp) & C_MARK
-                   ? 0
-                   : put_char(s, cp);
+        return is_dropped(s, cp) ? 0 : put_char(s, cp);
     if (!is_late(cp))
         n = unicode_decompose(cp, d);
     for (size_t i = 0; i < n && !rc; i++)
@@ -291,8 +335,10 @@ int bert_normalise(unsigned step, const char *p, size_t n, struct buf *out,
 
 /* ---- splitting ---- */
 
-size_t bert_next(const char *p, size_t n, bool *space)
+size_t bert_next(enum bert_split split, const char *p, size_t n, bool *space)
 {
+    static const unsigned by_split[] = {C_SPACE | C_PUNCT, C_SPACE,
+                                        C_SPACE | C_WORD};
     unsigned first = 0;
     size_t i = 0, len;
     for (; i < n; i += len) {
@@ -303,7 +349,7 @@ size_t bert_next(const char *p, size_t n, bool *space)
             cp = len ? cp : 0xFFFD;
             len = len ? len : 1;
         }
-        unsigned class = bert_class(cp) & (C_SPACE | C_PUNCT);
+        unsigned class = bert_class(cp) & by_split[split];
         if (i > 0 && (class != first || class & C_PUNCT))
             break;
         first = class;

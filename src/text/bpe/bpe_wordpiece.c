@@ -137,6 +137,7 @@ static int encode_word(struct bpe_encoder *c, const char *p, size_t n)
 static int wordpiece_encode(struct bpe_encoder *c, const char *p, size_t n,
                             bool begins, bool normal)
 {
+    const struct wordpiece *w = c->b->own;
     size_t room = n;
     (void)begins;
     if (!normal) {
@@ -148,7 +149,7 @@ static int wordpiece_encode(struct bpe_encoder *c, const char *p, size_t n,
     }
     for (size_t i = 0; i < n && c->n <= c->enough;) {
         bool space;
-        size_t k = bert_next(p + i, n - i, &space);
+        size_t k = bert_next(w->split, p + i, n - i, &space);
         if (bpe_check_time(c, 1) ||
             (!space && bpe_encode_cached(c, p + i, k, room - i, encode_word)))
             return -1;

@@ -23,7 +23,8 @@ enum {
     BERT_NFD = 4,
     BERT_STRIP = 8, /* drop non-spacing marks */
     BERT_LOWER = 16,
-    BERT_NFC = 32
+    BERT_NFC = 32,
+    BERT_STRIP_ALL = 64 /* drop all marks */
 };
 
 /* Append what the step makes of p[0..n). A byte that is not valid UTF-8 counts
@@ -31,10 +32,17 @@ enum {
 int bert_normalise(unsigned step, const char *p, size_t n, struct buf *out,
                    struct qwick_err *e);
 
-/* Return the length of the part that p[0..n), n >= 1, begins with: a word, one
- * character of punctuation, or white space, which is no part of the text.
- * *space: whether it is that. */
-size_t bert_next(const char *p, size_t n, bool *space);
+/* The pre-tokenizers. */
+enum bert_split {
+    BERT_SPLIT,       /* BertPreTokenizer: words and single punctuation */
+    BERT_SPLIT_SPACE, /* WhitespaceSplit: all between white space */
+    BERT_SPLIT_WORD   /* Whitespace: \w+ and [^\w\s]+ */
+};
+
+/* Return the length of the part that p[0..n), n >= 1, begins with: as the split
+ * says, or white space, which is no part of the text. *space: whether it is
+ * that. */
+size_t bert_next(enum bert_split split, const char *p, size_t n, bool *space);
 
 /* ---- bpe_wordpiece.c ---- */
 
@@ -48,6 +56,7 @@ enum {
 struct wordpiece {
     uint8_t steps[WORDPIECE_MAX_STEPS]; /* [n_steps] */
     size_t n_steps;
+    enum bert_split split;
     char prefix[WORDPIECE_MAX_PREFIX + 1]; /* of tokens inside a word */
     size_t n_prefix;
     size_t max_chars; /* a longer word is unknown */

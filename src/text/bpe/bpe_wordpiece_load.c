@@ -69,8 +69,10 @@ static int check_normalizer(const struct bpe_load *l,
     static const struct {
         const char *type;
         unsigned step;
-    } others[] = {
-        {"Lowercase", BERT_LOWER}, {"NFC", BERT_NFC}, {"NFD", BERT_NFD}};
+    } others[] = {{"Lowercase", BERT_LOWER},
+                  {"NFC", BERT_NFC},
+                  {"NFD", BERT_NFD},
+                  {"StripAccents", BERT_STRIP_ALL}};
     enum { N_OTHERS = sizeof others / sizeof *others };
     struct wordpiece *w = l->b->own;
     unsigned step = 0;
@@ -81,9 +83,41 @@ static int check_normalizer(const struct bpe_load *l,
     if ((!step && !bpe_is_type(v, "BertNormalizer")) ||
         w->n_steps == WORDPIECE_MAX_STEPS)
         return bpe_refuse(l, "normalizer", v,
-                          "null, BertNormalizer, Lowercase, NFC, NFD, Sequence "
-                          "of at most 4 of these");
+                          "null, BertNormalizer, Lowercase, NFC, NFD, "
+                          "StripAccents, Sequence of at most 4 of these");
     w->steps[w->n_steps++] = (uint8_t)step;
+    return 0;
+}
+
+/* Return whether v is a Punctuation after which nothing of a text is left out
+ * or joined. */
+static bool is_punctuation(const struct json_value *v)
+{
+    const struct json_value *behavior = json_get(v, "behavior");
+    return bpe_is_type(v, "Punctuation") &&
+           (!behavior || json_equals(behavior, "Isolated"));
+}
+
+static int check_pre_tokenizer(const struct bpe_load *l,
+                               const struct json_value *v)
+{
+    static const char *const types[] = {"BertPreTokenizer", "WhitespaceSplit",
+                                        "Whitespace"}; /* by enum bert_split */
+    struct wordpiece *w = l->b->own;
+    const struct json_value *list = json_get(v, "pretokenizers"), *one = v;
+    bool sequence = bpe_is_type(v, "Sequence") && json_is(list, JSON_ARRAY);
+    bool punctuation =
+        sequence && list->len == 2 && is_punctuation(&list->items[1]);
+    size_t i = 0;
+    if (sequence && list->len == 1U + punctuation)
+        one = list->items;
+    while (i < 3 && !bpe_is_type(one, types[i]))
+        i++;
+    if (i == 3 || (punctuation && i == BERT_SPLIT_WORD))
+        return bpe_refuse(l, "pre_tokenizer", v,
+                          "BertPreTokenizer, WhitespaceSplit, Whitespace, "
+                          "Sequence of WhitespaceSplit and Punctuation");
+    w->split = punctuation ? BERT_SPLIT : (enum bert_split)i;
     return 0;
 }
 
@@ -107,7 +141,6 @@ static int check_model(struct bpe_load *l, const struct json_value *v)
     static const char *const known[] = {"type", "unk_token",
                                         "continuing_subword_prefix",
                                         "max_input_chars_per_word", "vocab"};
-    enum { N_KNOWN = sizeof known / sizeof *known };
     struct wordpiece *w = l->b->own;
     const struct json_value *most = json_get(v, "max_input_chars_per_word");
     int64_t n;
@@ -124,16 +157,7 @@ static int check_model(struct bpe_load *l, const struct json_value *v)
                           "a token");
     if (!l->has_vocab)
         return bpe_refuse(l, "model.vocab", json_get(v, "vocab"), "an object");
-    for (size_t i = 0; i < v->len; i++) {
-        size_t k = 0;
-        while (k < N_KNOWN && !json_equals(&v->keys[i], known[k]))
-            k++;
-        if (k == N_KNOWN)
-            return err_set(l->e, QWICK_ERR_MODEL,
-                           "%s: model: unknown field \"%s\"", l->name,
-                           ERR_SHOW(v->keys[i].str, v->keys[i].len));
-    }
-    return 0;
+    return bpe_check_fields(l, v, known, sizeof known / sizeof *known);
 }
 
 static int check_wordpiece(struct bpe_load *l, const struct json_value *root)
@@ -145,9 +169,10 @@ static int check_wordpiece(struct bpe_load *l, const struct json_value *root)
     if (!bpe_is_null(normalizer) &&
         bpe_check_each(l, normalizer, "normalizers", check_normalizer))
         return -1;
-    if (!bpe_is_type(pre, "BertPreTokenizer"))
-        return bpe_refuse(l, "pre_tokenizer", pre, "BertPreTokenizer");
-    return check_decoder(l, json_get(root, "decoder"));
+    return check_pre_tokenizer(l, pre) ||
+                   check_decoder(l, json_get(root, "decoder"))
+               ? -1
+               : 0;
 }
 
 /* ---- making ---- */
