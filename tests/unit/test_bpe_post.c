@@ -200,6 +200,18 @@ static void pairs(void **state)
     check(FIXED("RobertaProcessing"), cls, 1, sep, 1);
 }
 
+/* A token between two texts must stay, though no frame of one text has it. */
+static void pairs_keep_their_tokens(void **state)
+{
+    struct bpe *b =
+        open_with(PAIR(PLACE("A", "0") "," AT("s", "0") "," PLACE("B", "0")));
+    assert_int_equal(bpe_drop_from(b, 6136), -1);
+    bpe_close(b);
+    b = open_with(PAIR(PLACE("A", "0") "," PLACE("B", "0")));
+    assert_int_equal(bpe_drop_from(b, 6136), 0);
+    bpe_close(b);
+}
+
 static void no_pair(const char *post, const char *why)
 {
     struct bpe *b = open_with(post);
@@ -259,6 +271,7 @@ int main(void)
         cmocka_unit_test(templates_add_tokens),
         cmocka_unit_test(other_templates_are_refused),
         cmocka_unit_test(pairs),
+        cmocka_unit_test(pairs_keep_their_tokens),
         cmocka_unit_test(other_pairs_are_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -184,6 +184,30 @@ static void arrays_are_equal(void **state)
     bpe_close(b);
 }
 
+/* The arrays have normalized tokens as the file has them, as llama.cpp's
+ * converter writes them, not their normal forms. */
+static void export_has_texts(void **state)
+{
+    struct bpe *b = open_named("prepend-normalized");
+    struct buf text = {0};
+    size_t n = 0;
+    for (size_t i = 0; i < b->n_added; i++) {
+        enum bpe_kind kind;
+        if (!b->added[i].normalized)
+            continue;
+        text.len = 0;
+        assert_int_equal(bpe_export_token(b, b->added[i].id, &text, &kind), 0);
+        assert_true(kind == BPE_KIND_ADDED || kind == BPE_KIND_CONTROL);
+        assert_null(memmem(text.data, text.len, "\xE2\x96\x81", 3));
+        assert_int_equal(buf_putc(&text, 0), 0);
+        assert_int_equal(bpe_added_id(b, text.data), (int32_t)b->added[i].id);
+        n++;
+    }
+    assert_true(n > 0);
+    buf_free(&text);
+    bpe_close(b);
+}
+
 /* Gemma 4: a run of newlines is a part, and one token if there is one. */
 static void runs_of_newlines(void **state)
 {
@@ -351,6 +375,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(goldens_are_equal),
         cmocka_unit_test(arrays_are_equal),
+        cmocka_unit_test(export_has_texts),
         cmocka_unit_test(runs_of_newlines),
         cmocka_unit_test(texts_go_on),
         cmocka_unit_test(bytes_begin_a_text),

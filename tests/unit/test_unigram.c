@@ -3,6 +3,7 @@
  * that are refused. */
 #include "test.h"
 
+#include <endian.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -273,13 +274,26 @@ static void arrays_are_equal(void **state)
 static void broken_arrays(void **state)
 {
     struct arrays a;
+    char *longer = calloc(1, 1025 + 1);
+    memset(longer, 'x', 1025);
     read_arrays(&a);
+    add(&a, BPE_KIND_NORMAL, -1, longer, 1025);
+    free(longer);
     struct bpe_parts p = parts_of(&a);
+    refuses_parts(&p, "has 1025 bytes, 1024 are the most");
+    a.n--;
+    a.tokens.len -= 8 + 1025;
+    p = parts_of(&a);
     a.scores[7] = NAN;
     refuses_parts(&p, "tokens: piece 7, \"");
     a.scores[7] = -INFINITY;
     refuses_parts(&p, "the score is -inf");
     a.scores[7] = -1;
+    add(&a, BPE_KIND_ADDED, NAN, "<any>", 5); /* its score does not count */
+    p = parts_of(&a);
+    struct bpe *b;
+    assert_int_equal(bpe_open_parts(&b, &p, NULL), 0);
+    bpe_close(b);
     a.unigram.n_map = 9;
     refuses_parts(&p, "charsmap: a trie of 4096 bytes in a map of 9");
     a.unigram.n_map = a.map.len;
@@ -537,6 +551,142 @@ static void clusters(void **state)
     buf_free(&out);
 }
 
+/* A map of 512 units with one text, "a"; its replacement is at `value` of
+ * text[0..n_text). The field says that the trie has `size` bytes. Copied to
+ * memory of its size, so that reads beyond it are found. */
+enum { TRIE = 512 * 4 };
+static int open_small_map(struct charsmap **m, uint32_t size, uint32_t value,
+                          const char *text, size_t n_text)
+{
+    uint32_t units[512] = {0};
+    units[0] = htole32(256u << 10);
+    units[256 ^ 'a'] = htole32('a' | 1u << 8 | (256u ^ 'a' ^ 32u) << 10);
+    units[32] = htole32(1u << 31 | value);
+    /* NUL, which no text of a map has */
+    units[256] = htole32(1u << 8 | (256u ^ 33u) << 10);
+    units[33] = htole32(1u << 31);
+    size_t n = 4 + TRIE + n_text;
+    char *map = malloc(n);
+    struct qwick_err e = {0};
+    size = htole32(size);
+    memcpy(map, &size, 4);
+    memcpy(map + 4, units, TRIE);
+    memcpy(map + 4 + TRIE, text, n_text);
+    int rc = charsmap_open(m, "f", "map", map, n, &e);
+    free(map);
+    assert_int_equal(rc ? e.code : 0, rc ? QWICK_ERR_MODEL : 0);
+    return rc;
+}
+
+static void becomes(struct charsmap *m, const char *text, size_t n,
+                    const char *want, size_t n_want)
+{
+    struct buf out = {0};
+    assert_int_equal(charsmap_apply(m, text, n, &out), 0);
+    assert_int_equal(out.len, n_want);
+    assert_memory_equal(buf_text(&out), want, n_want);
+    charsmap_free(m);
+    buf_free(&out);
+}
+
+static void bounds_of_charsmaps(void **state)
+{
+    static const char text[] = "\xC3\xA9";
+    struct charsmap *m;
+    assert_int_equal(open_small_map(&m, TRIE, 0, text, 3), 0);
+    becomes(m, "a\0b", 3, "\xC3\xA9\0b", 4);
+    /* at the end of the replacements: the empty one */
+    assert_int_equal(open_small_map(&m, TRIE, 3, text, 3), 0);
+    becomes(m, "ab", 2, "b", 1);
+    assert_int_equal(open_small_map(&m, TRIE, 0, text, 0), 0);
+    becomes(m, "ab", 2, "b", 1);
+    assert_int_equal(open_small_map(&m, TRIE, 4, text, 3), -1);
+    assert_int_equal(open_small_map(&m, TRIE, 1, text, 3),
+                     -1); /* inside a character */
+    assert_int_equal(open_small_map(&m, TRIE, 0, "\xC3", 1), -1);
+    assert_int_equal(open_small_map(&m, TRIE + 2, 0, text, 3), -1);
+    assert_int_equal(open_small_map(&m, TRIE + 4, 0, text, 3), -1);
+    assert_int_equal(open_small_map(&m, 0, 0, text, 3), -1);
+    /* the unit of "a" is not in the trie, but in the text after it */
+    uint32_t units[355] = {htole32(100 * 4), htole32(256u << 10)};
+    units[1 + 32] = htole32(1u << 31);
+    units[1 + (256 ^ 'a')] = htole32('a' | 1u << 8 | (256u ^ 'a' ^ 32u) << 10);
+    struct qwick_err e;
+    assert_ok(charsmap_open(&m, "f", "map", units, sizeof units, &e), &e);
+    becomes(m, "ab", 2, "ab", 2);
+}
+
+/* ---- small models -------------------------------------------------------- */
+
+static struct bpe *open_small_model(const char *normalizer, const char *added,
+                                    const char *pieces)
+{
+    struct buf text = {0};
+    assert_int_equal(
+        buf_printf(&text,
+                   "{\"normalizer\":%s,\"added_tokens\":[%s],\"pre_tokenizer\":"
+                   "{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\","
+                   "\"prepend_scheme\":\"never\"},\"model\":{\"type\":"
+                   "\"Unigram\",\"unk_id\":0,\"vocab\":[%s]}}",
+                   normalizer, added, pieces),
+        0);
+    struct bpe *b = open_text(text.data, text.len);
+    buf_free(&text);
+    return b;
+}
+
+#define OLDER(prefix)                                             \
+    "{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":" \
+    "\"\xE2\x96\x81\",\"str_rep\":\"\xE2\x96\x81\",\"add_prefix_" \
+    "space\":" prefix                                             \
+    "},\"model\":{\"unk_id\":0,\"vocab\":[[\"?\",0],[\"a\",-1],"  \
+    "[\"\xE2\x96\x81"                                             \
+    "a\",-1]]}}"
+
+static void small_models(void **state)
+{
+    /* an unknown character has the lowest score less 10 */
+    struct bpe *b = open_small_model(
+        "null", "", "[\"?\",0],[\"xb\",-2],[\"b\",9.5],[\"yb\",-2]");
+    EXPECT(b, "xb", 1);
+    bpe_close(b);
+    b = open_small_model("null", "",
+                         "[\"?\",0],[\"xb\",-2],[\"b\",10.5],[\"yb\",-2]");
+    EXPECT(b, "xb", 0, 2);
+    bpe_close(b);
+    /* add_prefix_space, which older files have */
+    b = open_text(OLDER("true"), sizeof OLDER("true") - 1);
+    EXPECT(b, "a", 2);
+    bpe_close(b);
+    b = open_text(OLDER("false"), sizeof OLDER("false") - 1);
+    EXPECT(b, "a", 1);
+    bpe_close(b);
+    /* Nmt drops some characters, and replaces others by blanks */
+    b = open_small_model("{\"type\":\"Nmt\"}", "",
+                         "[\"?\",0],[\"a\",-1],[\"\xE2\x96\x81\",-1]");
+    EXPECT(b,
+           "a\x01\x08\x0B\x0E\x1F\x7F\xC2\x8F\xC2\x9F"
+           "a",
+           1, 1);
+    EXPECT(b,
+           "a\xE2\x80\x8B"
+           "a\xE2\x80\x8F"
+           "a\xEF\xBB\xBF"
+           "a\xE2\x80\x90",
+           1, 2, 1, 2, 1, 2, 1, 0);
+    bpe_close(b);
+    /* without rows for the last piece, its text has none */
+    b = open_small_model(
+        "null",
+        "{\"id\":2,\"content\":\"b\",\"single_word\":false,"
+        "\"lstrip\":false,\"rstrip\":false,\"normalized\":false,"
+        "\"special\":false}",
+        "[\"?\",0],[\"a\",-1],[\"b\",-1]");
+    assert_int_equal(bpe_drop_from(b, 2), 0);
+    EXPECT(b, "ab", 1, 0);
+    bpe_close(b);
+}
+
 /* ---- broken files -------------------------------------------------------- */
 
 static void broken_files(void **state)
@@ -571,6 +721,10 @@ static void broken_files(void **state)
          "precompiled_charsmap: is not base64"},
         {"\"precompiled_charsmap\":", "\"precompiled_charsmap\":null,\"x\":",
          "precompiled_charsmap: null"},
+        {"\"normalizers\":[",
+         "\"normalizers\":[{\"type\":\"Precompiled\",\"precompiled_charsmap\":"
+         "\"BAAAAAAAAAA=\"},",
+         "two of type Precompiled"},
         {"\"Regex\":\" {2,}\"", "\"Regex\":\" {3,}\"", "normalizer: {"},
         {"{\"type\":\"Replace\"", "{\"type\":\"Lowercase\"", "normalizer: {"},
         {"\"split\":true}", "\"split\":1}", "Metaspace.split: 1"},
@@ -645,13 +799,21 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(goldens_are_equal), cmocka_unit_test(the_frame),
-        cmocka_unit_test(plain_text),        cmocka_unit_test(invalid_text),
+        cmocka_unit_test(goldens_are_equal),
+        cmocka_unit_test(the_frame),
+        cmocka_unit_test(plain_text),
+        cmocka_unit_test(invalid_text),
         cmocka_unit_test(added_tokens),
-        cmocka_unit_test(arrays_are_equal),  cmocka_unit_test(broken_arrays),
-        cmocka_unit_test(obvious_is_equal),  cmocka_unit_test(long_words),
-        cmocka_unit_test(hostile_charsmaps), cmocka_unit_test(clusters),
-        cmocka_unit_test(broken_files),      cmocka_unit_test(scores_are_read),
+        cmocka_unit_test(arrays_are_equal),
+        cmocka_unit_test(broken_arrays),
+        cmocka_unit_test(obvious_is_equal),
+        cmocka_unit_test(long_words),
+        cmocka_unit_test(hostile_charsmaps),
+        cmocka_unit_test(clusters),
+        cmocka_unit_test(bounds_of_charsmaps),
+        cmocka_unit_test(small_models),
+        cmocka_unit_test(broken_files),
+        cmocka_unit_test(scores_are_read),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,8 +1,11 @@
-/* Tokenizers as Hugging Face's `tokenizers` has them, mostly BPE, read from
- * tokenizer.json and, for added tokens, from the files beside it.
+/* Tokenizers as Hugging Face's `tokenizers` has them: BPE, Unigram
+ * (bpe_unigram.h) and WordPiece (bpe_wordpiece.h). The prefix bpe_ is older
+ * than the other two. They are read from tokenizer.json and, for added tokens,
+ * from the files beside it; from vocab.txt, tekken.json, or the arrays of a
+ * GGUF file.
  *
- * Text is cut at added tokens. The remaining pieces become parts, depending on
- * the kind of the tokenizer:
+ * Text is cut at added tokens. With BPE, the remaining pieces become parts,
+ * depending on the kind of the tokenizer:
  *
  *   byte-level     A piece is NFC-normalised, if the file says so, and split by
  *                  one of the patterns in split.h. A part starts as bytes.
@@ -14,10 +17,9 @@
  * Mistral's tekken.json is read as a byte-level tokenizer (bpe_tekken.c).
  *
  * Each part is merged by rank (Sennrich et al. 2016); or, in GGUF files with
- * scores, as SentencePiece does, by the scores of the merged tokens. Models of
- * other types, Unigram and WordPiece, are in bpe_unigram.h and
- * bpe_wordpiece.h. A tokenizer.json that asks for anything else is refused, and
- * the error names it.
+ * scores, as SentencePiece does, by the scores of the merged tokens. A
+ * tokenizer.json that asks for anything else is refused, and the error names
+ * it.
  *
  * Added tokens are searched in the text as it is. Those that are "normalized"
  * are searched afterwards, in the normal form of what is left. */

@@ -361,8 +361,11 @@ static int place_token(struct bpe_load *l, const struct bpe_listed *t)
         tok->flags |= BPE_SPELLED;
         hashmap_put(&l->added, bpe_hash(b->seed, s, t->len), (uint32_t)t->id);
     }
-    b->added[b->n_added++] =
-        (struct bpe_added){.content = s, .len = t->len, .id = (uint32_t)t->id};
+    b->added[b->n_added++] = (struct bpe_added){.content = s,
+                                                .len = t->len,
+                                                .text = s,
+                                                .n_text = t->len,
+                                                .id = (uint32_t)t->id};
     return 0;
 }
 

@@ -51,7 +51,7 @@ static bool is_made(const struct bpe *b, const struct bpe_tok *t,
                     const struct bpe_added *a)
 {
     return b->byte_fallback && t->flags & BPE_MODEL &&
-           bpe_piece_has_blank(a->content, a->len);
+           bpe_piece_has_blank(a->text, a->n_text);
 }
 
 int bpe_export_token(const struct bpe *b, size_t id, struct buf *out,
@@ -69,7 +69,7 @@ int bpe_export_token(const struct bpe *b, size_t id, struct buf *out,
         *kind = BPE_KIND_ADDED;
     else
         *kind = bpe_is_byte(b, (uint32_t)id) ? BPE_KIND_BYTE : BPE_KIND_NORMAL;
-    return a ? buf_append(out, a->content, a->len) : put_spelling(b, t, out);
+    return a ? buf_append(out, a->text, a->n_text) : put_spelling(b, t, out);
 }
 
 /* ---- merges ---------------------------------------------------------------

@@ -1,4 +1,6 @@
-/* The tokenizer's data. bpe_load.c builds it; bpe.c and the model use it. */
+/* The data of a tokenizer of any type. bpe_load.c builds it. bpe.c, which finds
+ * added tokens, and the type's model (struct bpe_model) use it: merges
+ * (bpe_words.c), Unigram (bpe_unigram.h), WordPiece (bpe_wordpiece.h). */
 #ifndef TEXT_BPE_INT_H
 #define TEXT_BPE_INT_H
 
@@ -199,8 +201,10 @@ static inline bool bpe_same(const char *p, const char *q, size_t n)
 struct bpe_word; /* entry of the word cache, in bpe_words.c */
 
 struct bpe_added {
-    const char *content; /* in arena */
+    const char *content; /* in arena; the normal form, if normalized */
     size_t len;          /* not 0 */
+    const char *text;    /* in arena; as the file has it */
+    size_t n_text;
     uint32_t id;
     bool normalized, lstrip, rstrip;
 };

@@ -89,8 +89,8 @@ static int32_t longest_token(const struct bpe *b, const char *p, size_t n,
     return -1;
 }
 
-/* Append the ids of the word text[n_prefix .. n_prefix + n), n >= 1. What comes
- * before a part of the word is overwritten by the prefix. Returns whether all
+/* Append the ids of the word text[n_prefix .. n_prefix + n), n >= 1. The
+ * prefix overwrites the bytes before a later part of the word. Returns whether all
  * of it has tokens, or -1. */
 static int split_word(struct bpe_encoder *c, char *text, size_t n)
 {

@@ -16,7 +16,7 @@
 
 /* ---- bpe_bert.c ---- */
 
-/* What a step of normalising does, in this order. */
+/* A step of normalising is a set of these, applied in this order. */
 enum {
     BERT_CLEAN = 1, /* drop controls and U+FFFD; white space becomes a blank */
     BERT_HAN = 2,   /* put blanks around Chinese characters */
@@ -40,8 +40,7 @@ enum bert_split {
 };
 
 /* Return the length of the part that p[0..n), n >= 1, begins with: as the split
- * says, or white space, which is no part of the text. *space: whether it is
- * that. */
+ * says, or a run of white space. *space: whether it is white space. */
 size_t bert_next(enum bert_split split, const char *p, size_t n, bool *space);
 
 /* ---- bpe_wordpiece.c ---- */
@@ -66,7 +65,7 @@ struct wordpiece {
     /* Decoding: tokens with this prefix are parts of a word. */
     char joined[WORDPIECE_MAX_PREFIX + 1];
     size_t n_joined;
-    bool joins;   /* false: there are no such tokens */
+    bool joins;   /* false: all tokens are words */
     bool cleanup; /* no blank before punctuation and contractions */
 };
 
