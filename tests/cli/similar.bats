@@ -224,6 +224,29 @@ PY
     fails 2 'prompt name: "none": the model' similar "$T/d" --prompt-name none b
 }
 
+@test "queries that are cut, and models for other things, give warnings" {
+    echo '{"max_seq_length":5}' >"$T/embedder/sentence_bert_config.json"
+    index -q --lines -i "$T/notes"
+    run -0 --separate-stderr similar --top 1 "a b c d e f g h"
+    equal "$stderr" "qwick: warning: queries that were cut to the model's max_seq_length: 1 (-v names them)"
+    run -0 --separate-stderr similar --top 1 -v "a b c d e f g h" x
+    [[ $stderr == *"argument 1: the last "*" tokens are dropped"* ]]
+    run -0 --separate-stderr similar --top 1 --truncate "a b c d e f g h"
+    [ -z "$stderr" ]
+    # the limit is part of the model: vectors of longer texts depend on it
+    echo '{"max_seq_length":6}' >"$T/embedder/sentence_bert_config.json"
+    fails 2 "of another model" similar "$T/d" x
+    echo '{"max_seq_length":5,"do_lower_case":true}' >"$T/embedder/sentence_bert_config.json"
+    fails 2 "of another model" embed --index "$T/d" x
+    rm -r "$T/d"
+    small_demo "$T/plain"
+    index -q -m "$T/plain" --lines -i "$T/notes"
+    run -0 --separate-stderr similar --top 1 list
+    [[ $stderr == "qwick: warning: $T/plain: does not look like an embedding model"* ]]
+    run -0 --separate-stderr neighbours --top 1 --id "$T/notes:1"
+    [ -z "$stderr" ]
+}
+
 @test "options that do not fit are refused" {
     index -q --lines -i "$T/notes"
     for o in "--output x" "--format tsv" "--html x" --redo; do

@@ -50,6 +50,7 @@ struct job {
     size_t n_hits[GROUP_QUERIES];
     struct buf out;
     bool bad_records;
+    size_t n_cut; /* queries that the model's limit has cut */
 };
 
 /* ---- output -------------------------------------------------------------- */
@@ -316,6 +317,9 @@ static int similar_take(void *ctx, const struct texts_item *item)
         return msg_fail(&e); /* every query would fail */
     int status = rc ? bad_query(j, q, item->where, &e) : 0;
     if (n_dropped)
+        progress_clear();
+    j->n_cut += n_dropped && !j->a->truncate;
+    if (n_dropped)
         msg_note("%s: the last %zu of %zu tokens are dropped", item->where,
                  n_dropped, q->n + n_dropped);
     if (!status && *signals_flag())
@@ -404,6 +408,9 @@ static int open_embedder(struct job *j)
         qwick_index_describe(&is, j->m, &e) ||
         qwick_index_check_model(j->ix, &is, &e))
         return msg_fail(&e);
+    const char *warning = qwick_embed_suitability(j->eng);
+    if (warning)
+        msg_warn("%s: %s", qwick_engine_info(j->eng)->model, warning);
     return 0;
 }
 
@@ -444,6 +451,10 @@ static int similar_by_text(struct job *j, struct opt_parsed *p)
     progress_start("similar");
     if ((status = texts_run(&t, j)) != 0 || (status = similar_answer(j)) != 0)
         return status;
+    if (j->n_cut)
+        msg_warn("queries that were cut to the model's max_seq_length: %zu "
+                 "(-v names them)",
+                 j->n_cut);
     return j->bad_records ? (int)QWICK_ERR_RUNTIME : 0;
 }
 
