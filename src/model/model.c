@@ -430,7 +430,7 @@ int model_open(struct model *m, const struct checkpoint *ck,
         return -1;
     if (bind_head(m, e))
         return -1;
-    if (bind_classes(m, checkpoint_dir(ck), e))
+    if (bind_classes(m, checkpoint_dir(ck), e) || weights_check_factors(w, e))
         return -1;
     if (open_ropes(m, e))
         return -1;

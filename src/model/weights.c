@@ -38,6 +38,28 @@ void weights_drop_copies(struct weights *w)
     w->n_copies = w->cap_copies = 0;
 }
 
+int weights_check_factors(const struct weights *w, struct qwick_err *e)
+{
+    static const char tail[] = ".scale";
+    char name[NAMES_BYTES];
+    for (size_t i = 0; i < st_count(w->set); i++) {
+        const struct st_tensor *t = st_at(w->set, i), *of;
+        size_t len = strlen(t->name), stem = len - (sizeof tail - 1);
+        if (w->used[i] || len < sizeof tail || strcmp(t->name + stem, tail))
+            continue;
+        int n = snprintf(name, sizeof name, "%.*s.weight", (int)stem, t->name);
+        if (n < 0 || (size_t)n >= sizeof name)
+            continue;
+        of = st_find(w->set, name);
+        if (of && w->used[of - st_at(w->set, 0)])
+            return err_set(e, QWICK_ERR_MODEL,
+                           "%s: %s: tensor %.200s: a scale of weights in %s is "
+                           "not supported",
+                           w->path, t->file, t->name, dtype_name(of->dtype));
+    }
+    return 0;
+}
+
 void weights_drop_pages(const struct weights *w, const void *p, size_t n)
 {
     const struct map *map;

@@ -83,6 +83,10 @@ size_t weights_copied_bytes(const struct weights *w);
 /* Free the copies of repacked matrices, once there are others. */
 void weights_drop_copies(struct weights *w);
 
+/* Fail if a tensor NAME.scale belongs to a weight that was asked for, but not
+ * to its format: to ignore it would change the weight. */
+int weights_check_factors(const struct weights *w, struct qwick_err *e);
+
 /* Let go of the pages of a part of the checkpoint that is not read any more
  * (map_drop). */
 void weights_drop_pages(const struct weights *w, const void *p, size_t n);

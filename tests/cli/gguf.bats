@@ -125,6 +125,11 @@ tensors += new'
         'tensors[-1][1:] = [[1], 1, bytes(2)]'
     fails 3 "blk.1.ffn_down.scale: dtype F16 in the file, must be F32" -m "$T/bad.gguf" \
         --prompt-ids "$IDS"
+    # beside floats they are not ignored
+    gguf_edit $GGUF/tiny-dense-F16.gguf "$T/bad.gguf" \
+        'tensors.append(["blk.1.ffn_down.scale", [1], 0, b"\0\0\0\x40"])'
+    fails 3 "blk.1.ffn_down.scale: a scale of weights in F16 is not supported" -m "$T/bad.gguf" \
+        --prompt-ids "$IDS"
 }
 
 @test "every type runs, and inspect lists types and sizes" {
