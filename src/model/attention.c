@@ -569,10 +569,15 @@ static struct input attend_all(struct worker *w, size_t layer, size_t n)
 {
     const struct pass *p = w->p;
     const struct matrix *o_proj = &p->m->layers[layer].attn.o_proj;
-    bool out16 = pass_act_type(p, o_proj, n) == ACT_BF16;
+    bool out16 = pass_mixes_bf16(p, o_proj, n);
     (p->single ? decode_attention
                : prefill_attention)(w, layer, plan_of(p, layer), out16);
     return pass_mixed(w, layer, o_proj, n, out16);
+}
+
+bool pass_mixes_bf16(const struct pass *p, const struct matrix *out, size_t n)
+{
+    return pass_act_type(p, out, n) == ACT_BF16 && !out->order;
 }
 
 struct input pass_mixed(struct worker *w, size_t layer,

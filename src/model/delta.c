@@ -494,7 +494,7 @@ struct input pass_delta(struct worker *w, size_t layer, const float *norm,
     pass_multiply_all(w, products, n_ws, &in, p->n);
     if (pass_stops(w, PART_PROJECTIONS))
         return in;
-    bool out16 = pass_act_type(p, out, n) == ACT_BF16;
+    bool out16 = pass_mixes_bf16(p, out, n);
     do_units(w, layer, out16);
     return pass_mixed(w, layer, out, n, out16);
 }

@@ -317,6 +317,10 @@ struct input pass_attention(struct worker *w, size_t layer, const float *norm,
  * thread calls it in layer last_stored. */
 void pass_keep_rows(const struct pass *p);
 
+/* Whether the results of a layer's part before its last product are rounded to bf16 as they are computed:
+ * the matrix `out` reads them so, and in the order in which they come. */
+bool pass_mixes_bf16(const struct pass *p, const struct matrix *out, size_t n);
+
 /* End the part of a layer before its last product: its threads have written n
  * rows of results to s->attn, or to s->attn16 (is_bf16) where `out`, the matrix
  * of that product, reads bf16. In layer last_stored, moves the residual stream

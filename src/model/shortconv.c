@@ -188,7 +188,7 @@ struct input pass_shortconv(struct worker *w, size_t layer, const float *norm,
     pass_multiply_all(w, &product, 1, &in, p->n);
     if (pass_stops(w, PART_PROJECTIONS))
         return in;
-    bool out16 = pass_act_type(p, &l->out, n) == ACT_BF16;
+    bool out16 = pass_mixes_bf16(p, &l->out, n);
     do_units(w, layer, out16);
     return pass_mixed(w, layer, &l->out, n, out16);
 }

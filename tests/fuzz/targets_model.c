@@ -29,7 +29,7 @@ static int load_config(struct qwick_err *e)
     }
     struct config c;
     if (config_load(&c, ck, e)) {
-        CHECK(!c.layers && !c.quant.v);
+        CHECK(!c.layers && !c.quant.v && !c.quant.stored.groups);
         return -1;
     }
     CHECK(c.n_layers > 0 && c.n_heads % c.n_kv_heads == 0);
