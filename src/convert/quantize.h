@@ -289,6 +289,9 @@ void quantize_add_job(const struct quantize_plan *p, struct quantize_shard *s,
 /* Send a line to o->note: "WHAT: WHY". */
 void quantize_note(const struct quantize_plan *p, const char *what,
                    const char *why);
+/* Note how many modules keep the form or the codes of the source, and how many
+ * codes are rounded again. */
+void quantize_note_kept(const struct quantize_plan *p);
 /* Send a line to o->warn: what the result lacks. */
 void quantize_warn(const struct quantize_plan *p, const char *what,
                    const char *why);

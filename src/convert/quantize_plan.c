@@ -564,32 +564,6 @@ static int make_shards(struct quantize_plan *p, const struct st_set *set,
     return 0;
 }
 
-static void note_modules(const struct quantize_plan *p, size_t n,
-                         const char *why)
-{
-    char what[64];
-    snprintf(what, sizeof what, "%zu modules", n);
-    if (n)
-        quantize_note(p, what, why);
-}
-
-static void note_kept(const struct quantize_plan *p)
-{
-    size_t n_kept = 0, n_codes = 0, n_rounded = 0;
-    for (size_t i = 0; i < p->n_modules; i++) {
-        const struct quantize_module *m = &p->modules[i];
-        const struct matrix *from = quantize_packed(p->s, m->t);
-        n_kept += m->kept;
-        n_codes += m->codes;
-        n_rounded += m->bits && !m->codes && from && from->format->codes;
-    }
-    note_modules(p, n_kept, "stay in MXFP4");
-    note_modules(p, n_codes, "keep the codes of the source: nothing is lost");
-    note_modules(p, n_rounded,
-                 "are rounded again: the source has other bits or groups, or "
-                 "another order of columns (g_idx)");
-}
-
 int quantize_plan_mlx(struct quantize_plan *p, const struct quantize_source *s,
                       struct qwick_err *e)
 {
@@ -604,7 +578,7 @@ int quantize_plan_mlx(struct quantize_plan *p, const struct quantize_source *s,
         if (!p->modules[i].bias)
             ++*(p->modules[i].bits || p->modules[i].kept ? &p->n_quantized
                                                          : &p->n_dense);
-    note_kept(p);
+    quantize_note_kept(p);
     return 0;
 }
 

@@ -214,7 +214,7 @@ static void floats_are_rounded_when_asked(void **state)
     assert_int_equal(type_of(UP ".weight"), DT_F16);
 }
 
-/* A scale that is no number has no codes. */
+/* Codes with an infinite scale are refused. */
 static void scales_must_be_numbers(void **state)
 {
     static const struct twin_form form = {"", true, 4, 32, false, false, false};

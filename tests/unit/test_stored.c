@@ -236,7 +236,7 @@ static void refused(const char *what, const char *config, const char *name,
         fail_msg("%s: %s, not %s", what, got ? "accepted" : e.msg, word);
 }
 
-/* Tensors beside those of a form that say something else about it. */
+/* More tensors, which contradict the form. */
 static void other_tensors_are_refused(void **state)
 {
     static const int64_t other_shape[2] = {5, 128}, same[2] = {5, 256};
@@ -400,7 +400,7 @@ static void nvfp4_has_its_values(void **state)
 
 /* ---- modules ------------------------------------------------------------- */
 
-/* What config.json leaves out must not be quantized. */
+/* A module that config.json leaves out must not be quantized. */
 static void ignored_modules_are_refused(void **state)
 {
     const struct matrix_shape shape = {0, 5, 256}, small = {0, R, C};
