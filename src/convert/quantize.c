@@ -218,13 +218,14 @@ static int open_model(struct quantize_source *s, struct qwick_err *e)
     for (size_t i = 0; i < st_count(s->set); i++)
         if (quantize_check_tensor(st_at(s->set, i), checkpoint_dir(s->ck), e))
             return -1;
-    if (m->config.bidirectional)
+    if (m->config.bidirectional && s->config)
         return err_set(e, QWICK_ERR_MODEL,
                        "%s: is a text encoder, which quantize does not write",
                        checkpoint_dir(s->ck));
     if (model_open(m, s->ck, s->set, e))
         return -1;
-    m->config.tied_head = tied || m->no_head; /* as settle_head has it */
+    /* as settle_head has it; text encoders count as tied */
+    m->config.tied_head = tied || m->no_head;
     return 0;
 }
 
@@ -243,20 +244,12 @@ static int check_pooling(const struct quantize_source *s, struct qwick_err *e)
                                 : "do_lower_case is true");
 }
 
-static int open_source(struct quantize_source *s,
-                       const struct quantize_form *form, const char *spec,
-                       const char *place, struct qwick_err *e)
+/* The settings of a checkpoint, and what no result could say. */
+static int read_config(struct quantize_source *s, struct qwick_err *e)
 {
     struct map map;
     bool found;
     char path[MAX_PATH_BYTES];
-    if (checkpoint_open_at(&s->ck, spec, place, e))
-        return -1;
-    if (checkpoint_gguf(s->ck))
-        return err_set(e, QWICK_ERR_MODEL,
-                       "%s: is a GGUF file: only safetensors checkpoints can "
-                       "be quantized",
-                       checkpoint_dir(s->ck));
     if (checkpoint_map_small(s->ck, "config.json", &map, &found, e))
         return -1;
     checkpoint_path(s->ck, "config.json", path, sizeof path);
@@ -278,6 +271,23 @@ static int open_source(struct quantize_source *s,
                        "%s: architectures: \"%s\": the head of a classifier "
                        "cannot be converted",
                        path, s->m.config.class_name);
+    return 0;
+}
+
+static int open_source(struct quantize_source *s,
+                       const struct quantize_form *form, const char *spec,
+                       const char *place, struct qwick_err *e)
+{
+    if (checkpoint_open_at(&s->ck, spec, place, e))
+        return -1;
+    bool gguf = checkpoint_gguf(s->ck) != NULL;
+    if (gguf && !form->binds)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: is a GGUF file, of which only GGUF files are made: "
+                       "quantize the safetensors checkpoint to MLX's format",
+                       checkpoint_dir(s->ck));
+    if (gguf ? config_load(&s->m.config, s->ck, e) : read_config(s, e))
+        return -1;
     return quantize_open_set(s, form->wide, e) || settle_head(s, e) ||
                    (form->binds && open_model(s, e))
                ? -1
@@ -293,6 +303,22 @@ static void close_source(struct quantize_source *s)
     checkpoint_close(s->ck);
 }
 
+/* A result must not replace a file of its source. */
+static int check_place(const struct quantize_source *s, const char *dst,
+                       struct qwick_err *e)
+{
+    struct map_id there;
+    const struct map_id *id;
+    const char *name;
+    if (map_id_now(&there, dst))
+        return 0;
+    for (size_t i = 0; (id = st_file_id(s->stored, i, &name)); i++)
+        if (id->dev == there.dev && id->ino == there.ino)
+            return err_set(e, QWICK_ERR_USAGE,
+                           "%s: is the source: name another file", dst);
+    return 0;
+}
+
 static int quantize(const struct quantize_source *s, const char *spec,
                     const char *dst, const struct quantize_plan *plan,
                     struct par_pool *pool, struct qwick_err *e)
@@ -300,7 +326,8 @@ static int quantize(const struct quantize_source *s, const char *spec,
     const struct qwick_quantize_options *o = plan->o;
     const char *dir = checkpoint_dir(s->ck);
     struct outdir *out;
-    if (plan->form->begin(&out, dst, o->force, spec ? dir : NULL, e))
+    if (check_place(s, dst, e) ||
+        plan->form->begin(&out, dst, o->force, spec ? dir : NULL, e))
         return -1;
     if (write_shards(plan, out, dir, spec != NULL, pool, e) ||
         (plan->form->finish && plan->form->finish(plan, s, out, e))) {

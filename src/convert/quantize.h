@@ -56,6 +56,7 @@ struct quantize_job {
     int bits;      /* 0: copied */
     bool kept;     /* copied as MXFP4 */
     bool codes;    /* `bits` are the source's codes */
+    bool same;     /* its bytes are copied, in a GGUF file */
     size_t out[3]; /* indices into the shard's tensors: the copy; or codes,
                       scales, biases; or numbers, scales */
     const struct matrix *packed; /* quantize_packed's of the source */
@@ -138,7 +139,7 @@ struct quantize_plan {
 /* What is read of the source. */
 struct quantize_source {
     struct checkpoint *ck;
-    struct json_doc *config; /* config.json */
+    struct json_doc *config; /* config.json; NULL: the source is a GGUF file */
     struct st_set *stored;   /* the tensors of the files */
     struct st_set *set;      /* the same, where weights in FP8 and MXFP4 are
                                 tensors of floats without scales; these have
@@ -243,6 +244,11 @@ int quantize_bad_value(const struct quantize_work *w, const struct st_tensor *t,
                        size_t at, struct qwick_err *e);
 
 /* ---- the source ---------------------------------------------------------- */
+
+/* Return the tensor whose numbers multiply the elements of blocks in t; NULL:
+ * there is none. */
+const struct st_tensor *quantize_factors(const struct quantize_source *s,
+                                         const struct st_tensor *t);
 
 /* Open the tensors of s->ck, whose config is read already. Weights in FP8 and
  * MXFP4 get the type dtype. The caller closes them, also after an error. */
@@ -359,9 +365,9 @@ enum dtype quantize_type_of(const struct quantize_type *t,
  * scores of layer i: they assume the score scale. 1 in released models. */
 float quantize_gguf_query_scale(const struct config *c, size_t i);
 
-/* Append all metadata of the result to p->meta. */
+/* Append the metadata of the model to p->meta. */
 int quantize_gguf_meta(struct quantize_plan *p, const struct quantize_source *s,
-                       const struct quantize_type *t, struct qwick_err *e);
+                       struct qwick_err *e);
 /* Append the chat templates: chat_template.jinja, the files of
  * CHECKPOINT_TEMPLATES and those in tokenizer_config.json, `tokenizer`. */
 int quantize_gguf_templates(struct quantize_plan *p,

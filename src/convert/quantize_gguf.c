@@ -13,7 +13,7 @@
 
 /* Elements that are widened at a time: whole blocks, whose result fits the room
  * in any type. */
-enum { STEP = 1 << 13 };
+enum { STEP = 1 << 13, QUANTIZATION_VERSION = 2 };
 
 _Static_assert(STEP * sizeof(float) <= sizeof((struct quantize_room *)0)->q &&
                    STEP * sizeof(float) <=
@@ -33,6 +33,28 @@ static int gguf_check(const struct qwick_quantize_options *o,
     return 0;
 }
 
+/* Whether a key says how the source is stored. */
+static bool is_of_file(const struct gguf_value *v)
+{
+    static const char *const keys[] = {
+        "general.file_type", "general.quantization_version",
+        "general.alignment", "split.no",
+        "split.count",       "split.tensors.count"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (v->key_len == strlen(keys[i]) &&
+            memcmp(v->key, keys[i], v->key_len) == 0)
+            return true;
+    return false;
+}
+
+/* Copy the metadata of a GGUF file. */
+static void copy_meta(struct gguf_out *o, const struct gguf *g)
+{
+    for (size_t i = 0; i < gguf_count(g); i++)
+        if (!is_of_file(gguf_at(g, i)))
+            gguf_put_value(o, gguf_at(g, i));
+}
+
 static int gguf_plan(struct quantize_plan *p, const struct quantize_source *s,
                      struct qwick_err *e)
 {
@@ -46,13 +68,17 @@ static int gguf_plan(struct quantize_plan *p, const struct quantize_source *s,
                        "type: \"%s\": only weights that are in MXFP4 already "
                        "can stay so, and %s has none",
                        name, checkpoint_dir(s->ck));
+    const struct gguf *g = checkpoint_gguf(s->ck);
     if (p->o->chosen_type)
         *p->o->chosen_type = t->name;
-    return quantize_gguf_meta(p, s, t, e) ||
-                   quantize_gguf_tensors(p, s, t, e) ||
-                   quantize_gguf_text(p, s, e)
-               ? -1
-               : 0;
+    if (g)
+        copy_meta(&p->meta, g);
+    else if (quantize_gguf_meta(p, s, e) || quantize_gguf_text(p, s, e))
+        return -1;
+    gguf_put_u32(&p->meta, "general.quantization_version",
+                 QUANTIZATION_VERSION);
+    gguf_put_u32(&p->meta, "general.file_type", t->file_type);
+    return quantize_gguf_tensors(p, s, t, e);
 }
 
 static int gguf_begin(struct outdir **out, const char *dst, bool replace,
@@ -154,6 +180,11 @@ static int write_piece(const struct quantize_work *w,
     size_t block = dtype_block(type), bytes = dtype_bytes(type);
     float *x = (float *)(void *)room->scales;
     size_t bad, one = 1;
+    if (job->same) {
+        const unsigned char *data = quantize_data(job, 0, begin, n, &bad);
+        return st_writer_at(w->writer, job->out[0], begin / block * bytes, data,
+                            n / block * bytes, e);
+    }
     for (size_t done = 0, step; done < n; done += step) {
         step = n - done < STEP ? n - done : STEP;
         size_t from = begin + done;

@@ -539,9 +539,8 @@ static void put_pooling(const struct writer *w, const struct pooling *p)
 }
 
 int quantize_gguf_meta(struct quantize_plan *p, const struct quantize_source *s,
-                       const struct quantize_type *t, struct qwick_err *e)
+                       struct qwick_err *e)
 {
-    enum { QUANTIZATION_VERSION = 2 };
     const struct arch *to = arch_in_gguf(s->m.config.arch);
     const struct writer w = {&p->meta, to, to->gguf};
     if (check_rope(s, to, e) || check_sections(s, e) || check_layers(s, to, e))
@@ -556,9 +555,6 @@ int quantize_gguf_meta(struct quantize_plan *p, const struct quantize_source *s,
     if (to->gguf_pattern || to->gguf_layered)
         put_windows(&w, &s->m.config);
     put_sampling(p, &s->m.config);
-    gguf_put_u32(&p->meta, "general.quantization_version",
-                 QUANTIZATION_VERSION);
-    gguf_put_u32(&p->meta, "general.file_type", t->file_type);
     put_pooling(&w, &s->pooling);
     return 0;
 }

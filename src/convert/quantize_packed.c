@@ -47,7 +47,9 @@ static bool find_shape(const struct quant *q, const struct st_tensor *t,
     size_t rank = t->rank, each = 1, n = t->name_len;
     if (n >= NAMES_BYTES || strlen(t->name) != n || !t->n_bytes)
         return false;
-    if (t->dtype == DT_U8 && tail_is(t->name, n, NAMES_BLOCKS)) {
+    if (t->dtype >= DT_BLOCKS) {
+        ; /* of a GGUF file, which counts elements */
+    } else if (t->dtype == DT_U8 && tail_is(t->name, n, NAMES_BLOCKS)) {
         rank--;
         each = MXFP4_GROUP;
     } else if (q->stored.groups && t->dtype != DT_F8_E4M3) {
@@ -82,6 +84,35 @@ struct packer {
     struct matrix_shape *shapes;
 };
 
+const struct st_tensor *quantize_factors(const struct quantize_source *s,
+                                         const struct st_tensor *t)
+{
+    char name[NAMES_BYTES];
+    int n = snprintf(name, sizeof name, "%.*s.scale",
+                     (int)names_module(t->name), t->name);
+    return n < NAMES_BYTES ? st_find(s->stored, name) : NULL;
+}
+
+/* The factors of a matrix m in blocks are a tensor that the model reads by
+ * itself where experts have factors of their own: they then stay beside m. */
+static void keep_factors(struct packer *p, const struct st_tensor *t,
+                         struct matrix *m)
+{
+    struct quantize_source *s = p->s;
+    const struct config *c = &s->m.config;
+    const struct naming *naming = &s->packing.naming;
+    char name[NAMES_BYTES];
+    for (size_t i = 0; c->arch->blocks.experts_beside && i < c->n_layers; i++) {
+        const struct weight_ref ref = {.id = WEIGHT_EXPERT_SCALES, .layer = i};
+        names_expand(name, naming->names, naming->prefix, ref, 0);
+        const struct st_tensor *own = st_find(s->stored, name);
+        if (!own || own != quantize_factors(s, t))
+            continue;
+        m->factors = NULL;
+        s->packing.used[own - st_at(s->stored, 0)] = WEIGHT_UNUSED;
+    }
+}
+
 static int bind_all(struct packer *p, struct qwick_err *e)
 {
     struct quantize_source *s = p->s;
@@ -93,6 +124,8 @@ static int bind_all(struct packer *p, struct qwick_err *e)
         if (weights_named(&s->packing, &p->matrices[i], t->name, &p->shapes[i],
                           &found, e))
             return -1;
+        if (p->matrices[i].factors)
+            keep_factors(p, t, &p->matrices[i]);
         if (found && p->shapes[i].cols > QUANTIZE_COLS)
             return quantize_err(p->path, t, "rows are too long", e);
     }
@@ -211,7 +244,7 @@ static int add_tensor(struct packer *p, size_t i, struct qwick_err *e)
                    : st_set_add(s->set, t, p->path, e);
     if (t->dtype == DT_U8 && has_turns(p, t, &layer))
         return add_turns(p, i, layer, e);
-    const char *name = float_name(s, t);
+    const char *name = t->dtype >= DT_BLOCKS ? t->name : float_name(s, t);
     return name ? add_floats(p, t, name, &p->shapes[i], m, e)
                 : err_oom(e, NAMES_BYTES);
 }
@@ -373,7 +406,7 @@ size_t quantize_stored_bytes(const struct matrix *packed,
 {
     size_t row = 0;
     if (!packed)
-        return n * dtype_bytes(t->dtype);
+        return n / dtype_block(t->dtype) * dtype_bytes(t->dtype);
     for (size_t i = 0; i < packed->format->n_arrays; i++)
         row += packed->format->row_bytes(packed, i);
     return n / packed->cols * row + n % packed->cols * row / packed->cols;
@@ -387,11 +420,11 @@ const unsigned char *quantize_data(const struct quantize_job *job, size_t i,
     const struct st_tensor *t = job->from.src;
     const struct matrix *m = job->packed;
     const size_t at = quantize_place(&job->from, begin);
-    *n_bytes = n * dtype_bytes(t->dtype);
+    *n_bytes = quantize_stored_bytes(NULL, t, n);
     if (i >= (m ? m->format->n_arrays : 1) || (m && m->stored))
         return NULL; /* transposed: a piece shares all pages with others */
     if (!m)
-        return t->data + at * dtype_bytes(t->dtype);
+        return t->data + quantize_stored_bytes(NULL, t, at);
     const size_t row = m->format->row_bytes(m, i), step = m->step * row;
     size_t from = at / m->cols * step;
     *n_bytes = (at + n - 1) / m->cols * step + row - from;

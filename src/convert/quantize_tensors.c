@@ -31,11 +31,14 @@ static bool is_expert(enum weight_id id)
     return id >= WEIGHT_EXPERT_GATE && id <= WEIGHT_EXPERTS_DOWN_BIAS;
 }
 
-/* Whether a matrix is small and has to be exact. */
+/* Whether a tensor of several dimensions is small and has to be exact. Of
+ * positions and types a text encoder reads rows, and adds them. */
 static bool is_exact(enum weight_id id)
 {
     return id == WEIGHT_ROUTER || id == WEIGHT_DELTA_CONV ||
-           id == WEIGHT_SHARED_GATE;
+           id == WEIGHT_SHARED_GATE || id == WEIGHT_CLASSES ||
+           id == WEIGHT_POSITIONS || id == WEIGHT_TYPES ||
+           (id >= WEIGHT_EXPERTS_GATE_BIAS && id <= WEIGHT_EXPERTS_DOWN_BIAS);
 }
 
 /* Write a weight's dimensions in the file to out, and return their number: the
@@ -96,8 +99,19 @@ static bool write_name(const struct planner *pl, char *out, struct weight_ref w)
     return names_expand(out, to, to->prefixes[0], w, 0);
 }
 
-/* Add a tensor of the file; its jobs come next. from: the tensor of the source,
- * for messages. */
+/* Add a tensor of the file; its jobs come next. */
+static void put_out(struct planner *pl, const char *name, enum dtype type,
+                    const size_t *shape, size_t rank,
+                    struct quantize_change change)
+{
+    size_t i = pl->shard->n_out++;
+    struct st_out_tensor *out = &pl->shard->out[i];
+    pl->p->changes[i] = change;
+    *out = (struct st_out_tensor){.name = name, .dtype = type, .rank = rank};
+    memcpy(out->shape, shape, rank * sizeof *shape);
+}
+
+/* Add a weight. from: the tensor of the source, for messages. */
 static int add_out(struct planner *pl, struct weight_ref w,
                    const struct st_tensor *from, enum dtype type,
                    const size_t *shape, size_t rank, struct qwick_err *e)
@@ -114,18 +128,15 @@ static int add_out(struct planner *pl, struct weight_ref w,
     if (!copy)
         return err_oom(e, NAMES_BYTES);
     pl->p->names[pl->p->n_names++] = copy;
-    size_t i = pl->shard->n_out++;
     /* both schemes may store norms zero-centred */
-    pl->p->changes[i] = (struct quantize_change){
+    const struct quantize_change change = {
         .plus = scheme->plus[w.id] - pl->to->gguf_names->plus[w.id],
         .times = w.id == WEIGHT_Q_NORM
                      ? quantize_gguf_query_scale(pl->c, w.layer)
                      : 1,
         .decay =
             w.id == WEIGHT_DELTA_A_LOG && !pl->to->gguf_names->of[w.id][0]};
-    struct st_out_tensor *out = &pl->shard->out[i];
-    *out = (struct st_out_tensor){.name = copy, .dtype = type, .rank = rank};
-    memcpy(out->shape, shape, rank * sizeof *shape);
+    put_out(pl, copy, type, shape, rank, change);
     return 0;
 }
 
@@ -414,6 +425,68 @@ static int add_all(struct planner *pl, struct qwick_err *e)
     return add_rope(pl, e);
 }
 
+/* ---- from another GGUF file -----------------------------------------------
+ */
+
+/* Add tensor t of the file, under its own name, in this type. */
+static int add_same(struct planner *pl, const struct st_tensor *t,
+                    enum dtype type, struct qwick_err *e)
+{
+    const size_t one = 1; /* the shape of a number */
+    const struct matrix *m = quantize_packed(pl->s, t);
+    const enum dtype stored = m ? m->dtype : t->dtype;
+    if (!t->n_bytes)
+        return quantize_err(pl->path, t, "has no elements", e);
+    put_out(pl, t->name, type, t->rank ? t->shape : &one,
+            t->rank ? t->rank : 1, (struct quantize_change){.times = 1});
+    /* floats are widened, which finds NaN */
+    quantize_add_job(
+        pl->p, pl->shard,
+        (struct quantize_job){
+            .from = {.src = t,
+                     .n = t->n_bytes / dtype_bytes(t->dtype) *
+                          dtype_block(t->dtype)},
+            .same = type == stored && type >= DT_N_FLOAT,
+            .out = {pl->shard->n_out - 1}});
+    return 0;
+}
+
+/* Add tensor i: a matrix that products read in the type of the rules, anything
+ * else as it is. Sets *again if the file has it rounded already. */
+static int add_tensor(struct planner *pl, size_t i, bool *again,
+                      struct qwick_err *e)
+{
+    const struct st_tensor *t = st_at(pl->s->set, i);
+    const struct weights *w = &pl->s->m.weights;
+    const struct matrix *m = quantize_packed(pl->s, t);
+    enum dtype stored = m ? m->dtype : t->dtype, type = stored;
+    if (w->used[i] && t->rank > 1 && !is_exact(w->refs[i].id))
+        type = choose_type(pl, w->refs[i], t, t->shape[t->rank - 1]);
+    else if (!w->used[i] && t->rank > 1)
+        quantize_note(pl->p, t->name,
+                      "stays as stored: the model does not use it");
+    *again = *again || (m && type != stored);
+    if (add_same(pl, t, type, e))
+        return -1;
+    /* factors of blocks are in the elements that are widened */
+    return m && m->factors && type == stored
+               ? add_same(pl, quantize_factors(pl->s, t), DT_F32, e)
+               : 0;
+}
+
+static int add_tensors(struct planner *pl, struct qwick_err *e)
+{
+    bool again = false;
+    for (size_t i = 0; i < st_count(pl->s->set); i++)
+        if (add_tensor(pl, i, &again, e))
+            return -1;
+    if (again)
+        quantize_warn(pl->p, pl->path,
+                      "is quantized already: rounding it again loses more than "
+                      "rounding the original");
+    return 0;
+}
+
 /* ---- the rest of the source -----------------------------------------------
  */
 
@@ -456,9 +529,9 @@ static int reserve(struct planner *pl, struct qwick_err *e)
     struct quantize_plan *p = pl->p;
     size_t n_tensors = st_count(pl->s->set);
     /* a tensor for each of the source, of experts one for each module; a second
-       one for a packed matrix; factors */
+       one for a packed matrix, or for blocks; factors */
     size_t n_layers = pl->c->n_layers;
-    size_t n_out = n_tensors + p->n_modules + n_layers + N_FACTORS;
+    size_t n_out = 2 * n_tensors + p->n_modules + n_layers + N_FACTORS;
     /* a job takes a tensor, a part of one with value heads, half of an expert
        in a fused one, or a part of a key head in a packed one */
     size_t n_jobs =
@@ -499,18 +572,20 @@ int quantize_gguf_tensors(struct quantize_plan *p,
         p->modules && p->claims
             ? 0
             : err_oom(e, QUANTIZE_ROLES * c->n_layers * sizeof *p->modules);
-    if (!rc)
+    bool gguf = checkpoint_gguf(s->ck) != NULL;
+    if (!rc && !gguf)
         rc = quantize_experts(p, s->set, pl.path, c, e);
     if (!rc)
         rc = reserve(&pl, e);
-    if (!rc) {
+    if (!rc && gguf) {
+        rc = add_tensors(&pl, e);
+    } else if (!rc) {
         list_weights(&pl);
         rc = add_all(&pl, e);
-    }
-    if (!rc) {
         note_unused(&pl);
-        tensors_count(p);
     }
+    if (!rc)
+        tensors_count(p);
     free(pl.weights);
     return rc;
 }

@@ -50,7 +50,8 @@ struct gguf_value {
     uint64_t u; /* U8 to U64, and BOOL */
     int64_t i;  /* I8 to I64 */
     double f;   /* F32, F64 */
-    /* The bytes of a STRING, or the elements of an ARRAY as stored. */
+    /* The bytes of a STRING, the elements of an ARRAY, or the number, as
+       stored. */
     const unsigned char *data;
     size_t n_bytes;
     enum gguf_type element; /* of an ARRAY; never ARRAY */

@@ -195,8 +195,9 @@ static int read_value(struct gguf_reader *r, struct gguf_value *v)
         v->data = (const unsigned char *)s;
         return 0;
     }
-    const unsigned char *p = gguf_take(r, types[type].bytes, what);
-    return p ? read_number(r, v, p) : -1;
+    v->n_bytes = types[type].bytes;
+    v->data = gguf_take(r, v->n_bytes, what);
+    return v->data ? read_number(r, v, v->data) : -1;
 }
 
 int gguf_read_meta(struct gguf_meta *m, struct gguf_reader *r, uint64_t n)

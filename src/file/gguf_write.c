@@ -36,11 +36,16 @@ static uint32_t bits_of(double v)
 /* ---- metadata -------------------------------------------------------------
  */
 
+static void put_key_n(struct gguf_out *o, const char *key, size_t n,
+                      enum gguf_type type)
+{
+    o->bad |= put_text(&o->entries, key, n) || put_le(&o->entries, type, 4);
+    o->n++;
+}
+
 static void put_key(struct gguf_out *o, const char *key, enum gguf_type type)
 {
-    o->bad |=
-        put_text(&o->entries, key, strlen(key)) || put_le(&o->entries, type, 4);
-    o->n++;
+    put_key_n(o, key, strlen(key), type);
 }
 
 static void put_number(struct gguf_out *o, const char *key, enum gguf_type type,
@@ -102,6 +107,17 @@ void gguf_put_element_bool(struct gguf_out *o, bool v)
 void gguf_put_element_string(struct gguf_out *o, const char *s, size_t n)
 {
     o->bad |= put_text(&o->entries, s, n) != 0;
+}
+
+void gguf_put_value(struct gguf_out *o, const struct gguf_value *v)
+{
+    put_key_n(o, v->key, v->key_len, v->type);
+    if (v->type == GGUF_STRING)
+        o->bad |= put_le(&o->entries, v->n_bytes, 8) != 0;
+    if (v->type == GGUF_ARRAY)
+        o->bad |=
+            put_le(&o->entries, v->element, 4) || put_le(&o->entries, v->n, 8);
+    o->bad |= buf_append(&o->entries, (const char *)v->data, v->n_bytes) != 0;
 }
 
 void gguf_out_free(struct gguf_out *o)

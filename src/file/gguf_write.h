@@ -35,6 +35,8 @@ void gguf_put_element_i32(struct gguf_out *o, int32_t v);
 void gguf_put_element_f32(struct gguf_out *o, double v);
 void gguf_put_element_bool(struct gguf_out *o, bool v);
 void gguf_put_element_string(struct gguf_out *o, const char *s, size_t n);
+/* Append an entry of a file as it is. */
+void gguf_put_value(struct gguf_out *o, const struct gguf_value *v);
 void gguf_out_free(struct gguf_out *o);
 
 /* Begin a file with these metadata and tensors, in the order given. Data come
