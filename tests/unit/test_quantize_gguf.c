@@ -291,8 +291,6 @@ static void same_bytes_for_any_threads(void **state)
 /* Settings that GGUF cannot hold, or that its readers would misunderstand. */
 static void models_that_gguf_has_not(void **state)
 {
-    refused("tests/golden/gguf/tiny-dense-F16.gguf", out_path, NULL,
-            QWICK_ERR_MODEL, "is a GGUF file");
     refused(MODELS "mlx4", out_path, NULL, QWICK_ERR_MODEL,
             "quantized already");
     refuses_config("moe", "\"norm_topk_prob\": true",
