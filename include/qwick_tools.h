@@ -395,6 +395,8 @@ struct qwick_quantize_report {
  * tokenizer and the chat template in it. Its rules are those below, for a file
  * instead of a directory: dst must not exist, or with force be a GGUF file.
  * QWICK_ERR_MODEL if GGUF cannot hold the model's settings or its tokenizer.
+ * src may then be a GGUF file as well, whose metadata are copied and whose
+ * matrices are rounded again; warn is told if they were rounded before.
  *
  * dst must not exist, or be an empty directory, or with force a checkpoint
  * (config.json, no directories); otherwise QWICK_ERR_USAGE. dst appears

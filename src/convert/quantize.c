@@ -326,8 +326,7 @@ static int quantize(const struct quantize_source *s, const char *spec,
     const struct qwick_quantize_options *o = plan->o;
     const char *dir = checkpoint_dir(s->ck);
     struct outdir *out;
-    if (check_place(s, dst, e) ||
-        plan->form->begin(&out, dst, o->force, spec ? dir : NULL, e))
+    if (plan->form->begin(&out, dst, o->force, spec ? dir : NULL, e))
         return -1;
     if (write_shards(plan, out, dir, spec != NULL, pool, e) ||
         (plan->form->finish && plan->form->finish(plan, s, out, e))) {
@@ -386,7 +385,10 @@ int qwick_quantize(const char *src, const char *dst,
     if (!rc)
         rc = plan.form->check(o, e);
     if (!rc)
-        rc = open_source(&s, plan.form, src, o->place, e);
+        rc = open_source(&s, plan.form, src, o->place, e) ||
+                     check_place(&s, dst, e)
+                 ? -1
+                 : 0;
     if (!rc && o->format == QWICK_QUANTIZE_MLX)
         choose_codes(o, &s);
     if (!rc)

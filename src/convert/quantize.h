@@ -141,10 +141,10 @@ struct quantize_source {
     struct checkpoint *ck;
     struct json_doc *config; /* config.json; NULL: the source is a GGUF file */
     struct st_set *stored;   /* the tensors of the files */
-    struct st_set *set;      /* the same, where weights in FP8 and MXFP4 are
-                                tensors of floats without scales; these have
-                                no elements in memory, and must be read with
-                                quantize_elements */
+    struct st_set *set;      /* the same, where weights in FP8, MXFP4 and GGUF's
+                                blocks are tensors of floats without scales;
+                                these have no elements in memory, and must be
+                                read with quantize_elements */
     struct weights packing;  /* of what is stored so */
     struct matrix *packed;   /* [st_count(set)] the rows of these tensors */
     struct model m;          /* its config; and its weights, without values, if
@@ -160,7 +160,7 @@ struct quantize_source {
  * few enough for the second-level cache. */
 enum { QUANTIZE_PIECE = 1 << 18 };
 
-/* Elements of a row in FP8 or MXFP4, at most. */
+/* Elements of a row in FP8, MXFP4 or blocks, at most. */
 enum { QUANTIZE_COLS = 1 << 17 };
 
 /* Results of a piece until they are written. */
@@ -187,7 +187,7 @@ struct quantize_work {
 /* A kind of result. */
 struct quantize_form {
     bool binds;      /* the plan needs the weights that the model reads */
-    enum dtype wide; /* of weights in FP8 and MXFP4 that are rounded */
+    enum dtype wide; /* of weights that the source has quantized */
     /* QWICK_ERR_USAGE for options that it cannot have. */
     int (*check)(const struct qwick_quantize_options *o, struct qwick_err *e);
     /* Plan the result. In *p, o and form are set and all else is zero. The
@@ -250,14 +250,14 @@ int quantize_bad_value(const struct quantize_work *w, const struct st_tensor *t,
 const struct st_tensor *quantize_factors(const struct quantize_source *s,
                                          const struct st_tensor *t);
 
-/* Open the tensors of s->ck, whose config is read already. Weights in FP8 and
- * MXFP4 get the type dtype. The caller closes them, also after an error. */
+/* Open the tensors of s->ck, whose config is read already. Quantized
+ * weights get the type dtype. The caller closes them, also after an error. */
 int quantize_open_set(struct quantize_source *s, enum dtype dtype,
                       struct qwick_err *e);
 void quantize_close_set(struct quantize_source *s);
 
-/* Return the rows of a tensor of s->set that the file has in FP8 or MXFP4. NULL
- * for any other tensor. */
+/* Return the rows of a tensor of s->set that the file has quantized. NULL for
+ * any other tensor. */
 const struct matrix *quantize_packed(const struct quantize_source *s,
                                      const struct st_tensor *t);
 /* Whether the file has a tensor in MXFP4, or any tensor. */

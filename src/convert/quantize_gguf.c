@@ -181,8 +181,9 @@ static int write_piece(const struct quantize_work *w,
     float *x = (float *)(void *)room->scales;
     size_t bad, one = 1;
     if (job->same) {
-        const unsigned char *data = quantize_data(job, 0, begin, n, &bad);
-        return st_writer_at(w->writer, job->out[0], begin / block * bytes, data,
+        const unsigned char *data = job->packed ? job->packed->data[0] : t->data;
+        size_t at = begin / block * bytes;
+        return st_writer_at(w->writer, job->out[0], at, data + at,
                             n / block * bytes, e);
     }
     for (size_t done = 0, step; done < n; done += step) {

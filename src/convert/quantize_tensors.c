@@ -437,16 +437,15 @@ static int add_same(struct planner *pl, const struct st_tensor *t,
     const enum dtype stored = m ? m->dtype : t->dtype;
     if (!t->n_bytes)
         return quantize_err(pl->path, t, "has no elements", e);
-    put_out(pl, t->name, type, t->rank ? t->shape : &one,
-            t->rank ? t->rank : 1, (struct quantize_change){.times = 1});
-    /* floats are widened, which finds NaN */
+    put_out(pl, t->name, type, t->rank ? t->shape : &one, t->rank ? t->rank : 1,
+            (struct quantize_change){.times = 1});
+    size_t n = t->n_bytes / dtype_bytes(t->dtype) * dtype_block(t->dtype);
+    /* floats with rows are widened, which finds NaN */
     quantize_add_job(
         pl->p, pl->shard,
         (struct quantize_job){
-            .from = {.src = t,
-                     .n = t->n_bytes / dtype_bytes(t->dtype) *
-                          dtype_block(t->dtype)},
-            .same = type == stored && type >= DT_N_FLOAT,
+            .from = {.src = t, .n = n},
+            .same = type == stored && (type >= DT_N_FLOAT || !t->rank),
             .out = {pl->shard->n_out - 1}});
     return 0;
 }
@@ -464,7 +463,7 @@ static int add_tensor(struct planner *pl, size_t i, bool *again,
         type = choose_type(pl, w->refs[i], t, t->shape[t->rank - 1]);
     else if (!w->used[i] && t->rank > 1)
         quantize_note(pl->p, t->name,
-                      "stays as stored: the model does not use it");
+                      "stays as stored: the layers do not use it");
     *again = *again || (m && type != stored);
     if (add_same(pl, t, type, e))
         return -1;

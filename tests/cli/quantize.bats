@@ -354,9 +354,78 @@ PY
 
 @test "gguf: sources that are refused by name" {
     fails 3 "quantized already" quantize --format gguf -m $MODELS/mlx4 -o "$O"
-    fails 3 "is a GGUF file" quantize --format gguf -o "$O" \
+    fails 3 "is a GGUF file, of which only GGUF files are made" quantize -o "$O" \
         -m tests/golden/gguf/tiny-dense-F16.gguf
     nothing_left
+}
+
+@test "gguf: a GGUF file as the source gives what its checkpoint gives" {
+    q quantize --type BF16 -o "$T/bf16.gguf"
+    run -0 --separate-stderr q quantize -m "$T/bf16.gguf" -o "$O.gguf" --type Q4_K_M --json
+    [ -z "$stderr" ]
+    jget '[0][o["type"] != "Q4_K_M" or o["n_dense"]]' <<<"$output"
+    q quantize --type Q4_K_M -o "$T/direct.gguf"
+    for m in direct out; do
+        q -m "$T/$m.gguf" --exact --seed 1 "list open ports" >"$T/$m.txt"
+        q inspect -m "$T/$m.gguf" --json |
+            jget '{k: v for k, v in o.items() if k not in ("model", "path", "load_ms")}' >>"$T/$m.txt"
+    done
+    diff "$T/direct.txt" "$T/out.txt"
+    # the source is never replaced
+    cp "$T/bf16.gguf" "$T/copy"
+    fails 2 "is the source: name another file" quantize -m "$T/bf16.gguf" -o "$T/bf16.gguf" --force
+    cmp "$T/bf16.gguf" "$T/copy"
+}
+
+@test "gguf: sources with blocks: a warning, split files, broken files" {
+    local src=tests/golden/gguf/tiny-dense-Q4_0.gguf
+    run -0 --separate-stderr q quantize -m $src -o "$O.gguf" --type Q8_0
+    [[ $stderr = "qwick: warning: $src: is quantized already: rounding it again loses more than rounding the original" ]]
+    # all are copied, a large one and a number included
+    python3 tests/cli/gguf.py edit "$O.gguf" "$T/more.gguf" \
+        'tensors += [["more.weight", [96, 4096], 8, bytes(range(251)) * 1664 + bytes(128)],
+                     ["one", [], 0, b"\0\0\xc0\x7f"]]'
+    run -0 --separate-stderr q quantize -m "$T/more.gguf" -o "$T/same.gguf" --type Q8_0
+    [ -z "$stderr" ]
+    python3 - "$T/more.gguf" "$T/same.gguf" <<'PY'
+import sys
+sys.path.insert(0, "tests/cli")
+from gguf import read
+a, b = (read(p) for p in sys.argv[1:])
+assert a[0] == b[0]
+tensors = lambda o: {t[0]: t[1:] if t[1] else [[1]] + t[2:] for t in o[1]}
+assert tensors(a) == tensors(b)
+PY
+    python3 tests/cli/gguf.py edit $src "$T/m-00001-of-00002.gguf" \
+        'tensors[10:] = []; kv["split.no"] = [2, 0]; kv["split.count"] = [2, 2]'
+    python3 tests/cli/gguf.py edit $src "$T/m-00002-of-00002.gguf" \
+        'tensors[:10] = []; kv.clear(); kv["split.no"] = [2, 1]; kv["split.count"] = [2, 2]'
+    q quantize -q -m $src -o "$T/whole.gguf" --type Q4_K_M
+    q quantize -q -m "$T/m-00001-of-00002.gguf" -o "$T/one.gguf" --type Q4_K_M
+    cmp "$T/whole.gguf" "$T/one.gguf"
+    fails 2 "is the source" quantize -m "$T/m-00001-of-00002.gguf" -o "$T/m-00002-of-00002.gguf" --force
+    rm -f "$O.gguf"
+    for n in 3000 100000; do
+        head -c $n $src >"$T/cut.gguf"
+        fails 3 "truncated" quantize -m "$T/cut.gguf" -o "$O.gguf"
+    done
+    nothing_left
+}
+
+@test "gguf: a text encoder from a GGUF file" {
+    local src=tests/golden/families/bert-cls.gguf
+    q quantize -m $src -o "$O.gguf" --type Q8_0
+    for m in $src "$O.gguf"; do
+        q embed -m "$m" --exact --prompt-ids 2,17,30,44,9,3 >"$T/$(basename "$m").json"
+    done
+    python3 - "$T/bert-cls.gguf.json" "$T/out.gguf.json" <<'PY'
+import json, sys
+a, b = (json.load(open(p)) for p in sys.argv[1:])
+a, b = (v if isinstance(v, list) else v["embedding"] for v in (a, b))
+norm = lambda v: sum(x * x for x in v) ** 0.5
+cosine = sum(x * y for x, y in zip(a, b)) / norm(a) / norm(b)
+assert 1e-9 < 1 - cosine < 1e-4, 1 - cosine
+PY
 }
 
 @test "gguf: a full disk, and signals: nothing left" {

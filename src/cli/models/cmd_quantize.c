@@ -194,7 +194,8 @@ const struct verb verb_quantize = {
         "Write a checkpoint whose weight matrices are rounded to few bits "
         "in groups:\nin MLX's affine format, for qwick and mlx-lm, or as a "
         "GGUF file, for qwick and\nprograms of llama.cpp's kind. Norms and "
-        "biases stay as they are.",
+        "biases stay as they are. The source of a\nGGUF file may be another "
+        "GGUF file.",
     .examples = "  qwick quantize --bits 8 -o demo-8bit\n"
                 "  qwick quantize --skip \"*.mlp.*\" -o demo-4bit\n"
                 "  qwick quantize --format gguf --type Q4_K_M -o "
