@@ -342,7 +342,7 @@ static void check_result(const char *name, const char *form, enum isa isa,
         float *v = malloc(x.n_vector * sizeof *v);
         (x.n_type0 ? pair_vector : text_vector)(eng, &x, v);
         error = distance(v, x.vector, x.n_vector);
-        bound = exact ? EXACT_COSINE : x.n > SHORT ? LONG_COSINE : FLOAT_COSINE;
+        bound = exact ? EXACT_COSINE : FLOAT_COSINE;
         free(v);
     }
     printf("%s%s %s%s: %s %.3g\n", name, form, isa_name(isa),
