@@ -11,12 +11,25 @@
 #define HELP_WIDTH  79
 #define HELP_INDENT 29
 
+/* The bytes of a word that a line takes: a long list of choices breaks after a
+ * "|". */
+static size_t word_bytes(const char *s)
+{
+    const size_t most = HELP_WIDTH - HELP_INDENT;
+    size_t n = strcspn(s, " "), k = n;
+    if (n <= most)
+        return n;
+    for (k = most; k && s[k - 1] != '|';)
+        k--;
+    return k ? k : n;
+}
+
 /* Append words with line breaks at HELP_WIDTH. *col is the current column; new
  * lines start at HELP_INDENT. */
 static void wrap(struct buf *b, const char *s, size_t *col)
 {
     while (*s) {
-        size_t n = strcspn(s, " ");
+        size_t n = word_bytes(s);
         if (n && *col + 1 + n > HELP_WIDTH) {
             buf_printf(b, "\n%*s", HELP_INDENT, "");
             *col = HELP_INDENT;
