@@ -17,6 +17,8 @@ const struct fuzz_target fuzz_targets[] = {
     {"config", fuzz_config},
     {"generation", fuzz_generation},
     {"session", fuzz_session},
+    {"pooling", fuzz_pooling},
+    {"manifest", fuzz_manifest},
     {"tokenizer", fuzz_tokenizer},
     {"tekken", fuzz_tekken},
     {"beside", fuzz_beside},

@@ -53,6 +53,8 @@ int fuzz_gguf(const char *in, size_t n, struct qwick_err *e);
 int fuzz_config(const char *in, size_t n, struct qwick_err *e);
 int fuzz_generation(const char *in, size_t n, struct qwick_err *e);
 int fuzz_session(const char *in, size_t n, struct qwick_err *e);
+int fuzz_pooling(const char *in, size_t n, struct qwick_err *e);
+int fuzz_manifest(const char *in, size_t n, struct qwick_err *e);
 /* targets_text.c */
 int fuzz_tokenizer(const char *in, size_t n, struct qwick_err *e);
 int fuzz_tekken(const char *in, size_t n, struct qwick_err *e);
