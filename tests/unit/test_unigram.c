@@ -695,6 +695,8 @@ static void broken_files(void **state)
         {"\"unk_id\":3", "\"unk_id\":null", "model.unk_id: null"},
         {"\"unk_id\":3", "\"unk_id\":999999", "model.unk_id: 999999"},
         {"\"unk_id\":3,", "", "model.unk_id: missing"},
+        {"\"vocab\":[", "\"vocab\":[[\"a\",0],[\"b\",0],[\"c\",0]],\"x\":[",
+         "model.unk_id: 3"},
         {"\"byte_fallback\":false", "\"byte_fallback\":true",
          "no token for byte 0x00"},
         {"\"byte_fallback\":false", "\"byte_fallback\":1",

@@ -162,6 +162,7 @@ static void edges(void **state)
     /* the longest token, with more after it */
     EXPECT(b, "defgh defghb defghx", 1, 1, 2, 0);
     EXPECT(b, "e~e", 4, 3, 4);
+    EXPECT(b, "e\xE9\xBF\xBF" "e e\xEA\x80\x80" "e", 4, 0, 4, 0); /* U+9FFF */
     /* a token inside a word that begins a text keeps its prefix */
     decode_all(b, (struct ids){(int32_t[]){2, 4, 2}, 3}, &text);
     assert_int_equal(text.len, 6);
