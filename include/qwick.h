@@ -386,6 +386,7 @@ struct qwick_info {
     bool generates;     /* false: a text encoder, a classifier, or a model
                            without a head */
     bool is_classifier; /* only qwick_rerank uses it */
+    size_t lora_bytes;  /* bytes of adapters, in memory beside weight_bytes */
 };
 QWICK_API const struct qwick_info *
 qwick_engine_info(const struct qwick_engine *eng);

@@ -117,8 +117,7 @@ static void reduce_block(const struct worker *w, const struct lora *l,
         w->k->mul(y, l->factors + row, n_rows);
         if (bf16)
             pass_split(w->k, s->lora16 + at + i * ld,
-                       s->lora16_rest + at + i * ld, y, n_rows,
-                       w->own->lora_y);
+                       s->lora16_rest + at + i * ld, y, n_rows);
     }
 }
 

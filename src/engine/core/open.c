@@ -258,6 +258,9 @@ static void fill_info(struct qwick_engine *eng)
     i->weight_bytes = s.bytes;
     i->table_bytes = s.table_bytes;
     i->decode_bytes = s.decode_bytes;
+    if (eng->own_lora)
+        i->decode_bytes += m->loras.n_bytes;
+    i->lora_bytes = m->loras.n_bytes;
     struct kv_cache kv; /* empty: no positions */
     if (kv_init(&kv, eng->kv_dtype, c, NULL))
         return;

@@ -128,9 +128,8 @@ int qwick_session_store(struct qwick_session *s, size_t n, struct qwick_err *e)
 
 struct storing {
     const struct qwick_engine *eng;
-    struct prefix_disk *disk; /* of the last path */
+    struct prefix_disk *disk; /* of the last path; NULL: there was none */
     struct prefix_put put;
-    bool any; /* there was a path to write */
 };
 
 /* Each path counts as used a little before the last one. */
@@ -139,8 +138,9 @@ static int store_path(void *ctx, size_t lora, const int32_t *tokens, size_t n,
 {
     enum { STEP_NS = 1000000 };
     struct storing *s = ctx;
-    s->any = true;
     s->disk = engine_disk(s->eng, lora);
+    if (!s->disk)
+        return 0;
     int rc = prefix_disk_put(s->disk, tokens, n, kv, &s->put, e);
     s->put.time.tv_nsec -= STEP_NS;
     if (s->put.time.tv_nsec < 0) {
@@ -163,7 +163,7 @@ int qwick_engine_store_prefixes(struct qwick_engine *eng, double timeout_ms,
         s.put.deadline_ms = clock_ms() + timeout_ms;
     return prefix_each_path(eng->prefix, prefix_disk_budget(disk),
                             store_path, &s, e) ||
-                   (s.any && prefix_disk_trim(s.disk, e))
+                   (s.disk && prefix_disk_trim(s.disk, e))
                ? -1
                : 0;
 }

@@ -130,6 +130,7 @@ void states_begin(struct states *st, size_t n, state_item_fn item, state_fn fn,
 {
     struct runs *s = &st->runs;
     runs_drop(s);
+    s->lora = s->eng->own_lora;
     st->n = n;
     st->at = st->n_ready = 0;
     st->item = item;
