@@ -20,24 +20,31 @@ CASES = [("all", 95001, ALL, 8, 16, False), ("qv-rs", 95002, ["q_proj", "v_proj"
 
 
 def expect(model, seed, path):
-    g = torch.Generator().manual_seed(seed)
-    ids = torch.randint(0, model.config.vocab_size, (24,), generator=g)
-    with torch.no_grad():
-        logits = model(ids[None]).logits[0].float().contiguous()
-    save_file({"input_ids": ids, "logits": logits}, path)
+    g = torch.Generator().manual_seed(seed + 1)
+    ids = torch.randint(2, model.config.vocab_size, (1, 24), generator=g)
+    logits, now, greedy = model(input_ids=ids).logits[0].float().contiguous(), ids, []
+    for _ in range(16):
+        greedy.append(model(input_ids=now, use_cache=False).logits[0, -1].argmax().view(1, 1))
+        now = torch.cat([now, greedy[-1]], 1)
+    save_file({"input_ids": ids[0], "logits": logits, "greedy": torch.cat(greedy).flatten()}, path)
 
 
+@torch.no_grad()
 def write_case(out, name, seed, targets, r, alpha, rs):
     torch.manual_seed(seed)
     config = Qwen3Config(**json.loads((Path(__file__).parent.parent / "tests/golden/lora" / name
                                        / "base/config.json").read_text()))
     model = Qwen3ForCausalLM(config).float().eval()
-    for p in model.parameters():
-        p.data = p.data.to(torch.bfloat16).float()
+    for n, p in model.named_parameters():
+        if p.dim() > 1:
+            p.normal_(0, (0.5 if "embed" in n else 1.2) / p.shape[-1] ** 0.5)
+        else:
+            p.copy_(1 + 0.2 * torch.randn_like(p))
+        p.copy_(p.to(torch.bfloat16).float())
     path = out / name
     (path / "base").mkdir(parents=True)
     (path / "adapter").mkdir()
-    save_file({n: p.data.to(torch.bfloat16).clone() for n, p in model.named_parameters()},
+    save_file({n: p.to(torch.bfloat16).clone() for n, p in model.named_parameters()},
               path / "base/model.safetensors", metadata={"format": "pt"})
     (path / "base/config.json").write_text(config.to_json_string())
     expect(model, seed, path / "base/expected.safetensors")
@@ -48,7 +55,7 @@ def write_case(out, name, seed, targets, r, alpha, rs):
             continue
         a = (torch.randn(r, p.shape[1]) / p.shape[1] ** 0.5).to(torch.bfloat16)
         b = (torch.randn(p.shape[0], r) * 0.3).to(torch.bfloat16)
-        p.data += factor * (b.float() @ a.float())
+        p += factor * (b.float() @ a.float())
         tensors[f"base_model.model.{module}.lora_A.weight"] = a
         tensors[f"base_model.model.{module}.lora_B.weight"] = b
     save_file(tensors, path / "adapter/adapter_model.safetensors", metadata={"format": "pt"})
