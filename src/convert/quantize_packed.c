@@ -258,6 +258,11 @@ static int add_tensor(struct packer *p, size_t i, struct qwick_err *e)
     const struct st_tensor *t = st_at(s->stored, i);
     const struct matrix *m = &p->matrices[i];
     size_t layer;
+    if (!m->format && s->merges && s->merges[i].n)
+        return quantize_err(p->path, t,
+                            "no adapter can be merged into it: start from the "
+                            "original",
+                            e);
     if (!m->format)
         return s->packing.used[i] || is_activation_scale(s, t)
                    ? 0
