@@ -8,7 +8,7 @@
 #include "cli/io/out.h"
 #include "cli/opt/opt.h"
 
-enum { MAX_IDS = 20 };
+enum { MAX_IDS = 24 };
 
 enum relation_kind {
     EXCLUDES,         /* an option of `of` and one of `by` cannot be combined; a
