@@ -161,6 +161,15 @@ enum qwick_log_level {
 typedef void (*qwick_log_fn)(void *ctx, enum qwick_log_level level,
                              const char *line);
 
+/* A LoRA adapter, given to qwick_engine_open: a directory that PEFT or mlx-lm has
+ * written, or a GGUF file. */
+struct qwick_lora {
+    const char *path;
+    const char *name; /* NULL: the last part of path, without ".gguf" */
+    double scale;     /* of what it adds to the model: 1 as it was trained, 0
+                         nothing */
+};
+
 struct qwick_engine_options {
     size_t size;
     const char *model;    /* directory, GGUF file, hub id in the local Hugging
@@ -210,6 +219,12 @@ struct qwick_engine_options {
                              effect */
     const char *place;    /* where qwick_model_find found `model`; NULL: this
                              call searches */
+    const struct qwick_lora *loras; /* [n_loras] adapters; read by this call */
+    size_t n_loras;
+    bool loras_apart; /* each adapter is one of its own, for
+                         qwick_engine_use_lora, and the engine begins without
+                         one. false: all of them are added to the model, and
+                         all sessions have them */
 };
 QWICK_API void qwick_engine_options_init(struct qwick_engine_options *o,
                                          size_t size);
@@ -260,6 +275,26 @@ QWICK_API int qwick_engine_open(struct qwick_engine **out,
                                 const struct qwick_engine_options *o,
                                 struct qwick_err *e);
 QWICK_API void qwick_engine_close(struct qwick_engine *eng);
+
+/* What an engine has of qwick_engine_options.loras: one adapter for each if they
+ * are apart, otherwise one for all. */
+struct qwick_lora_info {
+    const char *name;     /* borrowed; of several in one, that of the first */
+    size_t n_matrices;    /* matrices of the model that it adapts */
+    size_t max_rank;      /* the largest rank */
+};
+QWICK_API size_t qwick_engine_lora_count(const struct qwick_engine *eng);
+/* Write what is known of adapter i to *out. QWICK_ERR_USAGE if there is none. */
+QWICK_API int qwick_engine_lora_at(const struct qwick_engine *eng, size_t i,
+                                   struct qwick_lora_info *out,
+                                   struct qwick_err *e);
+/* Let sessions that are created from now on, requests that are added to batches
+ * and other tasks that begin use adapter i; i = qwick_engine_lora_count(eng):
+ * none. Sessions and requests keep what they have; they never share keys and
+ * values with those of another adapter. QWICK_ERR_USAGE if there is no such
+ * adapter. */
+QWICK_API int qwick_engine_use_lora(struct qwick_engine *eng, size_t i,
+                                    struct qwick_err *e);
 
 /* Load OpenBLAS now if lazy_blas has put it off and a pass over n_tokens tokens
  * would load it. For a program that is about to give up the right to open
@@ -351,6 +386,7 @@ struct qwick_info {
     bool generates;     /* false: a text encoder, a classifier, or a model
                            without a head */
     bool is_classifier; /* only qwick_rerank uses it */
+    size_t lora_bytes;  /* bytes of adapters, in memory beside weight_bytes */
 };
 QWICK_API const struct qwick_info *
 qwick_engine_info(const struct qwick_engine *eng);

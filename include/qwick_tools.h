@@ -353,6 +353,9 @@ struct qwick_quantize_options {
                                  wanted */
     int *chosen_bits, *chosen_group; /* get these of a checkpoint in MLX's
                                         format; NULL: not wanted */
+    const struct qwick_lora *loras; /* [n_loras] adapters that are merged into
+                                       the weights first */
+    size_t n_loras;
 };
 QWICK_API void qwick_quantize_options_init(struct qwick_quantize_options *o,
                                            size_t size);

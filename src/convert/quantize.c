@@ -274,11 +274,27 @@ static int read_config(struct quantize_source *s, struct qwick_err *e)
     return 0;
 }
 
-static int open_source(struct quantize_source *s,
-                       const struct quantize_form *form, const char *spec,
-                       const char *place, struct qwick_err *e)
+static int open_set(struct quantize_source *s, const struct quantize_form *form,
+                    const struct qwick_quantize_options *o, struct qwick_err *e)
 {
-    if (checkpoint_open_at(&s->ck, spec, place, e))
+    struct lora_spec *specs = calloc(o->n_loras + 1, sizeof *specs);
+    if (!specs)
+        return err_oom(e, o->n_loras * sizeof *specs);
+    for (size_t i = 0; i < o->n_loras; i++)
+        specs[i] = (struct lora_spec){.path = o->loras[i].path,
+                                      .name = o->loras[i].path,
+                                      .scale = o->loras[i].scale};
+    int rc = quantize_open_set(s, form->wide, specs, o->n_loras, e);
+    free(specs);
+    return rc;
+}
+
+static int open_source(struct quantize_source *s,
+                       const struct quantize_plan *p, const char *spec,
+                       struct qwick_err *e)
+{
+    const struct quantize_form *form = p->form;
+    if (checkpoint_open_at(&s->ck, spec, p->o->place, e))
         return -1;
     bool gguf = checkpoint_gguf(s->ck) != NULL;
     if (gguf && !form->binds)
@@ -288,7 +304,7 @@ static int open_source(struct quantize_source *s,
                        checkpoint_dir(s->ck));
     if (gguf ? config_load(&s->m.config, s->ck, e) : read_config(s, e))
         return -1;
-    return quantize_open_set(s, form->wide, e) || settle_head(s, e) ||
+    return open_set(s, form, p->o, e) || settle_head(s, e) ||
                    (form->binds && open_model(s, e))
                ? -1
                : 0;
@@ -385,7 +401,7 @@ int qwick_quantize(const char *src, const char *dst,
     if (!rc)
         rc = plan.form->check(o, e);
     if (!rc)
-        rc = open_source(&s, plan.form, src, o->place, e) ||
+        rc = open_source(&s, &plan, src, e) ||
                      check_place(&s, dst, e)
                  ? -1
                  : 0;

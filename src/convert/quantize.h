@@ -60,6 +60,7 @@ struct quantize_job {
     size_t out[3]; /* indices into the shard's tensors: the copy; or codes,
                       scales, biases; or numbers, scales */
     const struct matrix *packed; /* quantize_packed's of the source */
+    const struct quantize_merge *merge; /* NULL: nothing is merged into it */
 };
 
 /* A file of the result. */
@@ -95,6 +96,18 @@ struct quantize_claim {
     bool claimed;  /* it belongs to a module of experts */
     size_t module; /* the last one of these */
     bool router;   /* it chooses experts, or weighs the shared one */
+};
+
+/* What adapters add to a tensor of the source: to rows [row, row + rows). */
+struct quantize_merged {
+    const struct lora *of;
+    size_t row, rows;
+};
+enum { QUANTIZE_MERGED = 3 }; /* of q_proj, k_proj and v_proj */
+struct quantize_merge {
+    struct quantize_merged parts[QUANTIZE_MERGED];
+    size_t n; /* 0: nothing is merged into the tensor */
+    size_t cols;
 };
 
 /* The change of each element x of a tensor that goes into a GGUF file: (x +
@@ -150,6 +163,9 @@ struct quantize_source {
     struct model m;          /* its config; and its weights, without values, if
                                 quantize_form.binds */
     struct pooling pooling;  /* which the result cannot say otherwise */
+    struct model adapted;    /* the model with its adapters, without values */
+    struct quantize_merge *merges; /* [st_count(stored)]; NULL: no adapters */
+    const struct quantize_merge **merge_of; /* [st_count(set)] likewise */
     bool untied;             /* the head differs from the embedding, although
                                 tie_word_embeddings is true */
 };
@@ -171,6 +187,7 @@ struct quantize_room {
     /* elements of a transpose in the order of the matrix, or widened ones */
     unsigned char gathered[QUANTIZE_PIECE * sizeof(float)];
     float floats[QUANTIZE_COLS];
+    float merged[QUANTIZE_COLS]; /* a row of an adapter */
     const struct matrix *row_of; /* floats has row `row` of it; NULL: none */
     size_t row;
 };
@@ -251,8 +268,10 @@ const struct st_tensor *quantize_factors(const struct quantize_source *s,
                                          const struct st_tensor *t);
 
 /* Open the tensors of s->ck, whose config is read already. Quantized
- * weights get the type dtype. The caller closes them, also after an error. */
+ * weights get the type dtype, and so do floats into which adapters [n] are merged,
+ * if dtype is F32. The caller closes them, also after an error. */
 int quantize_open_set(struct quantize_source *s, enum dtype dtype,
+                      const struct lora_spec *loras, size_t n,
                       struct qwick_err *e);
 void quantize_close_set(struct quantize_source *s);
 
@@ -279,6 +298,17 @@ bool quantize_has_codes(const struct quantize_source *s,
  * excepted. packed: quantize_packed's. */
 size_t quantize_stored_bytes(const struct matrix *packed,
                              const struct st_tensor *t, size_t n);
+
+/* Open the adapters, and find the tensors of s->stored that they change. */
+int quantize_open_merges(struct quantize_source *s, const struct lora_spec *specs,
+                         size_t n, struct qwick_err *e);
+void quantize_close_merges(struct quantize_source *s);
+/* Add what is merged to a row of a tensor, w f32 [m->cols]. tmp as long. */
+void quantize_merge_row(const struct quantize_merge *m, float *w, size_t row,
+                        const struct kernels *k, float *tmp);
+/* Return what is merged into a tensor of s->set. NULL: nothing. */
+const struct quantize_merge *quantize_merge_of(const struct quantize_source *s,
+                                               const struct st_tensor *t);
 
 /* ---- the plan ------------------------------------------------------------ */
 

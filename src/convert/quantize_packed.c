@@ -1,5 +1,6 @@
-/* Quantized sources: their tensors as if the file had floats. The plans
- * know nothing else, and elements are widened when they are written. */
+/* Quantized sources, and weights into which adapters are merged: their tensors as
+ * if the file had floats. The plans know nothing else, and elements are widened
+ * when they are written. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -113,13 +114,24 @@ static void keep_factors(struct packer *p, const struct st_tensor *t,
     }
 }
 
+/* Whether an adapter is merged into tensor i, which has floats. */
+static bool is_merged(const struct quantize_source *s, const struct st_tensor *t,
+                      size_t i, struct matrix_shape *out)
+{
+    if (!s->merges || !s->merges[i].n || t->rank != 2)
+        return false;
+    *out = (struct matrix_shape){.rows = t->shape[0], .cols = t->shape[1]};
+    return true;
+}
+
 static int bind_all(struct packer *p, struct qwick_err *e)
 {
     struct quantize_source *s = p->s;
     for (size_t i = 0; i < st_count(s->stored); i++) {
         const struct st_tensor *t = st_at(s->stored, i);
         bool found;
-        if (!find_shape(&s->m.config.quant, t, &p->shapes[i]))
+        if (!find_shape(&s->m.config.quant, t, &p->shapes[i]) &&
+            !is_merged(s, t, i, &p->shapes[i]))
             continue;
         if (weights_named(&s->packing, &p->matrices[i], t->name, &p->shapes[i],
                           &found, e))
@@ -144,11 +156,19 @@ static int add_floats(struct packer *p, const struct st_tensor *t,
     new.name_len = strlen(name);
     /* of AWQ and GPTQ, F16 keeps more of codes times scales than BF16 */
     bool f16 = m->stored && m->dtype == DT_F16 && p->dtype == DT_BF16;
-    new.dtype = f16 ? DT_F16 : p->dtype;
+    bool floats = t->dtype < DT_N_FLOAT;
+    new.dtype = floats && p->dtype != DT_F32 ? t->dtype
+                : f16                        ? DT_F16
+                                             : p->dtype;
     new.rank = shape->stack ? 3 : 2;
     new.n_bytes = n * dtype_bytes(new.dtype);
     memcpy(new.shape, dims + 3 - new.rank, new.rank * sizeof *dims);
     p->s->packed[st_count(p->s->set)] = *m;
+    if (p->s->merges) {
+        const struct quantize_merge *merge =
+            &p->s->merges[t - st_at(p->s->stored, 0)];
+        p->s->merge_of[st_count(p->s->set)] = merge->n ? merge : NULL;
+    }
     return st_set_add(p->s->set, &new, p->path, e);
 }
 
@@ -238,6 +258,11 @@ static int add_tensor(struct packer *p, size_t i, struct qwick_err *e)
     const struct st_tensor *t = st_at(s->stored, i);
     const struct matrix *m = &p->matrices[i];
     size_t layer;
+    if (!m->format && s->merges && s->merges[i].n)
+        return quantize_err(p->path, t,
+                            "no adapter can be merged into it: start from the "
+                            "original",
+                            e);
     if (!m->format)
         return s->packing.used[i] || is_activation_scale(s, t)
                    ? 0
@@ -284,6 +309,7 @@ static int fill_set(struct packer *p, struct qwick_err *e)
 }
 
 int quantize_open_set(struct quantize_source *s, enum dtype dtype,
+                      const struct lora_spec *loras, size_t n_loras,
                       struct qwick_err *e)
 {
     const struct config *c = &s->m.config;
@@ -294,13 +320,16 @@ int quantize_open_set(struct quantize_source *s, enum dtype dtype,
     p.matrices = calloc(n, sizeof *p.matrices);
     p.shapes = calloc(n, sizeof *p.shapes);
     s->packed = calloc(n, 2 * sizeof *s->packed);
-    int rc = p.matrices && p.shapes && s->packed
+    s->merge_of = calloc(n, 2 * sizeof(*s->merge_of));
+    int rc = p.matrices && p.shapes && s->packed && s->merge_of
                  ? 0
                  : err_oom(e, n * sizeof *p.matrices);
     if (!rc)
         rc = weights_open(&s->packing, s->stored, p.path, c->arch->names,
                           kernels_best(), true, e);
     s->packing.quant = &c->quant;
+    if (!rc && n_loras)
+        rc = quantize_open_merges(s, loras, n_loras, e);
     if (!rc)
         rc = st_set_new(&s->set, e) || check_experts(&p, e) ||
                      bind_all(&p, e) || fill_set(&p, e)
@@ -313,6 +342,8 @@ int quantize_open_set(struct quantize_source *s, enum dtype dtype,
 
 void quantize_close_set(struct quantize_source *s)
 {
+    quantize_close_merges(s);
+    free(s->merge_of);
     weights_close(&s->packing);
     st_close(s->set);
     st_close(s->stored);
@@ -327,11 +358,17 @@ const struct matrix *quantize_packed(const struct quantize_source *s,
     return m && m->format ? m : NULL;
 }
 
+const struct quantize_merge *quantize_merge_of(const struct quantize_source *s,
+                                               const struct st_tensor *t)
+{
+    return quantize_packed(s, t) ? s->merge_of[t - st_at(s->set, 0)] : NULL;
+}
+
 bool quantize_is_mxfp4(const struct quantize_source *s,
                        const struct st_tensor *t)
 {
     const struct matrix *m = quantize_packed(s, t);
-    return m && m->dtype == DT_MXFP4;
+    return m && m->dtype == DT_MXFP4 && !quantize_merge_of(s, t);
 }
 
 bool quantize_has_mxfp4(const struct quantize_source *s)
@@ -466,6 +503,8 @@ static const float *widen_row(const struct quantize_job *job, size_t row,
     if (room->row_of != job->packed || room->row != row) {
         matrix_view(&one, job->packed, row, 1);
         one.ops->to_f32(k, room->floats, &one, 0, 1);
+        if (job->merge)
+            quantize_merge_row(job->merge, room->floats, row, k, room->merged);
         room->row_of = job->packed;
         room->row = row;
     }

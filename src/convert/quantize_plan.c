@@ -327,6 +327,7 @@ void quantize_add_job(const struct quantize_plan *p, struct quantize_shard *s,
                       struct quantize_job job)
 {
     job.packed = quantize_packed(p->s, job.from.src);
+    job.merge = quantize_merge_of(p->s, job.from.src);
     s->jobs[s->n_jobs++] = job;
 }
 

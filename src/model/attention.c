@@ -577,7 +577,8 @@ static struct input attend_all(struct worker *w, size_t layer, size_t n)
 
 bool pass_mixes_bf16(const struct pass *p, const struct matrix *out, size_t n)
 {
-    return pass_act_type(p, out, n) == ACT_BF16 && !out->order;
+    struct act_types need = pass_act_types(p, &out, 1, n);
+    return need.set == 1u << ACT_BF16 && !need.order;
 }
 
 struct input pass_mixed(struct worker *w, size_t layer,
@@ -610,6 +611,7 @@ struct input pass_attention(struct worker *w, size_t layer, const float *norm,
     size_t n_in = pass_rows(p, layer);
     struct input in = pass_normalise(w, s->x, n_in, norm,
                                      pass_act_types(p, qkv, n_qkv, n_in));
+    pass_lora(w, qkv, n_qkv, &in, n_in);
     pass_multiply_all(w, products, n_qkv, &in, n_in);
     if (pass_stops(w, PART_PROJECTIONS))
         return in;

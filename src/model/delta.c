@@ -491,6 +491,7 @@ struct input pass_delta(struct worker *w, size_t layer, const float *norm,
                                        scratch_ld(ws[i]->rows), false};
     struct input in =
         pass_normalise(w, s->x, p->n, norm, pass_act_types(p, ws, n_ws, p->n));
+    pass_lora(w, ws, n_ws, &in, p->n);
     pass_multiply_all(w, products, n_ws, &in, p->n);
     if (pass_stops(w, PART_PROJECTIONS))
         return in;

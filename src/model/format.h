@@ -16,6 +16,7 @@
 #include "kernel/kernel.h"
 
 struct format;
+struct lora;
 struct st_tensor;
 struct transposed;
 struct weights;
@@ -64,6 +65,8 @@ struct matrix {
                          of a shared expert */
     enum pairs8 pairs8; /* of passes with pass.pairs8 */
     bool pairs16; /* activations in bf16 are pairs (enum pairs16) */
+    const struct lora *lora; /* [loras.n of the model] adapters (lora.h); NULL:
+                                none */
 };
 
 /* The shape of a weight in a file. */

@@ -183,6 +183,7 @@ int model_forward(const struct model *m, struct scratch *s,
     p.attn16 =
         s->qr16 && !p.single && !p.pairs8 && (p.bf16 || m->any_quantized);
     pass_plan_attention(&p);
+    pass_plan_lora(&p);
     if (p.n < SHARED_TOKENS)
         begin_tokens(&p, 0, p.n, s->threads[0].xn);
     if (io->ms)

@@ -275,6 +275,7 @@ static void add_product(struct worker *w, const struct matrix *a,
     const struct scratch *s = w->p->s;
     size_t ld = scratch_ld(w->p->m->config.d_model);
     struct product p = {a, bias, norm ? s->proj : s->x, ld, !norm};
+    pass_lora(w, &a, 1, in, n);
     pass_multiply_all(w, &p, 1, in, n);
     pass_barrier(w, PART_PROJECTIONS);
     if (norm)
@@ -331,6 +332,7 @@ static void mlp_and_experts(struct worker *w, const struct layer *l, size_t n,
     struct product down = {&l->mlp.down_proj, l->mlp.down_bias, s->proj, ld,
                            false};
     struct input in = dense_gated(w, l, n);
+    pass_lora(w, &down.w, 1, &in, n);
     pass_multiply_all(w, &down, 1, &in, n);
     /* s->proj is read after the barriers of the experts */
     pass_experts(w, x, x->norm, n, next);

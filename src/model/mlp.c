@@ -97,7 +97,8 @@ struct input pass_gated(struct worker *w, const struct mlp *mlp,
     enum act_type act = pass_act_type_read(w->p, gate, xn, n);
     size_t begin, end;
     struct input to;
-    bool rounds = pass_rounds(w->p, down, n, s->gate16, &s->gate8, &to);
+    bool rounds = pass_rounds(w->p, down, n, s->gate, s->gate16, &s->gate8,
+                              &to);
     if (!rounds)
         to = (struct input){.f32 = s->gate};
     bool blocks = n > 1 && act != ACT_F32 &&
@@ -106,6 +107,8 @@ struct input pass_gated(struct worker *w, const struct mlp *mlp,
     size_t unit = !blocks                        ? pass_row_unit(w, gate, n)
                   : q8_unit(&to.q8) > GATED_ROWS ? q8_unit(&to.q8)
                                                  : GATED_ROWS;
+    const struct matrix *const gated[] = {gate, &mlp->up_proj};
+    pass_lora(w, gated, 2, xn, n);
     struct rows share = rows_new(w, gate->rows, unit, n);
     while (rows_next(w, &share, &begin, &end)) {
         if (blocks)

@@ -497,6 +497,7 @@ void model_close(struct model *m)
     if (m->preloaded)
         munmap(m->preloaded, m->preloaded_bytes);
     free(m->layers);
+    loras_close(&m->loras);
     weights_close(&m->weights);
     config_free(&m->config);
     *m = (struct model){0};

@@ -14,6 +14,7 @@
 #include "model/arch.h"
 #include "model/config.h"
 #include "model/kv_cache.h"
+#include "model/lora.h"
 #include "model/weights.h"
 
 struct os_nodes;
@@ -184,6 +185,7 @@ struct model {
     size_t last_stored; /* the last layer that stores keys or a state: later
                            ones take only tokens whose logits are wanted */
     struct rope ropes[CONFIG_MAX_ROPES];
+    struct loras loras; /* adapters, of loras_open */
     const struct kernels *k;
     struct par_pool *pool; /* borrowed */
     int n_threads;         /* of the pool */
@@ -264,6 +266,7 @@ struct span {
     size_t n_type0; /* tokens of type 0, the first ones; the others have type 1.
                        Without config.n_types it does not count; 0: all */
     enum span_rows rows;
+    size_t lora; /* adapter + 1; 0: none */
 };
 
 /* Where the time of a pass goes, as its first thread sees it. */

@@ -438,7 +438,7 @@ static void gate_all(struct mixture *m, size_t n)
     struct scratch *s = m->w.p->s;
     const struct matrix *down = &m->x->down[0];
     size_t unit = m->rows == 1 ? 8 : GATED_ROWS;
-    if (!pass_rounds(m->w.p, down, m->rows, s->expert_gate16, &s->expert_gate8,
+    if (!pass_rounds(m->w.p, down, m->rows, NULL, s->expert_gate16, &s->expert_gate8,
                      &m->to))
         m->to = (struct input){.f32 = s->expert_gate};
     if (m->to.q8.q && unit % q8_unit(&m->to.q8))

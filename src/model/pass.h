@@ -22,6 +22,15 @@
  * bf16 numbers: such a pass waits for weights from memory. */
 enum { PASS_PAIRS_MIN_TOKENS = 4 };
 
+/* Consecutive rows of a pass with one adapter. */
+struct lora_run {
+    size_t lora, begin, end;
+};
+struct pass_runs {
+    struct lora_run *v; /* [n] ascending; other rows have no adapter */
+    size_t n;
+};
+
 /* One pass, shared by its threads. */
 struct pass {
     const struct model *m;
@@ -39,6 +48,7 @@ struct pass {
                     says so */
     bool attn16; /* attention's products in bf16, where tiles are large */
     bool *stop;  /* written by thread 0 in pass_stops */
+    struct pass_runs runs[2]; /* of all tokens, and of those that are kept */
 };
 
 /* Rows [row, end) of weights that a thread is about to read; w NULL: none. */
@@ -56,6 +66,7 @@ struct worker {
     int tid, n_threads;
     double since;          /* clock_ms() at the last pass_mark */
     struct ahead ahead[2]; /* after the next barrier */
+    const struct pass_runs *runs; /* of the rows of the last pass_lora */
     bool stopped;          /* the pass must stop; all threads have the same
                               value */
 };
@@ -233,9 +244,10 @@ enum act_type pass_act_type_read(const struct pass *p, const struct matrix *a,
 /* Return whether results can be rounded as they are computed, because the next
  * product, with the matrix `next`, reads them rounded, in the order in which
  * they come. If so, *to gets the buffer, x16 or x8, for the type that the
- * product reads. */
+ * product reads; and f32, if the matrix's adapters read that. */
 bool pass_rounds(const struct pass *p, const struct matrix *next, size_t n,
-                 uint16_t *x16, const struct q8 *x8, struct input *to);
+                 const float *f32, uint16_t *x16, const struct q8 *x8,
+                 struct input *to);
 
 /* Return an input of n rows: its row i is row rows[i] of x; n <=
  * SCRATCH_GATHER_ROWS. Consecutive rows, such as a single one, are used in
@@ -255,6 +267,28 @@ void pass_multiply_block(const struct worker *w, const struct matrix *a,
 void pass_split(const struct kernels *k, uint16_t *first, uint16_t *second,
                 const float *x, size_t n);
 
+
+/* ---- lora.c ------------------------------------------------------------- */
+
+/* Find the runs of tokens with one adapter, once attention is planned. */
+void pass_plan_lora(struct pass *p);
+
+/* Return the set of types that the adapters of a matrix read, which itself
+ * reads act. */
+unsigned pass_lora_act_types(const struct pass *p, const struct matrix *w,
+                             enum act_type act);
+
+/* Prepare the products of x, n rows, with the matrices ws[0..n_ws): compute the
+ * part of their adapters that is the same for all rows of a matrix. Call it
+ * before them. Ends with a barrier if there are adapters; w->ahead is left for
+ * the next one. */
+void pass_lora(struct worker *w, const struct matrix *const *ws, size_t n_ws,
+               const struct input *x, size_t n);
+
+/* Add what adapters add to a product that is done: p's rows and tokens, the
+ * latter from row t of the input on. act: the type that the matrix read. */
+void pass_add_lora(const struct worker *w, const struct row_product *p,
+                   enum act_type act, size_t t);
 
 /* ---- mlp.c -------------------------------------------------------------- */
 
@@ -318,7 +352,8 @@ struct input pass_attention(struct worker *w, size_t layer, const float *norm,
 void pass_keep_rows(const struct pass *p);
 
 /* Whether the results of a layer's part before its last product are rounded to bf16 as they are computed:
- * the matrix `out` reads them so, and in the order in which they come. */
+ * the matrix `out` and its adapters read them so, and in the order in which they
+ * come. */
 bool pass_mixes_bf16(const struct pass *p, const struct matrix *out, size_t n);
 
 /* End the part of a layer before its last product: its threads have written n

@@ -57,7 +57,7 @@ struct act_types pass_act_types(const struct pass *p,
             need.paired = ws[i]->paired && (need.paired || !need.group);
             need.group = ws[i]->group;
         }
-        need.set |= 1u << act;
+        need.set |= 1u << act | pass_lora_act_types(p, ws[i], act);
         need.pairs8 = need.pairs8 || takes_pairs8(p, ws[i]);
         need.pairs16 = need.pairs16 || (act == ACT_BF16 && ws[i]->pairs16);
     }
@@ -236,7 +236,7 @@ struct input pass_round(struct worker *w, const float *x, uint16_t *x16,
     struct act_types need = pass_act_types(w->p, &m, 1, n);
     bool private = n <= SCRATCH_PRIVATE_TOKENS && !has_act_type(need, ACT_BF16);
     struct input in = choose(need, x, x16, private ? &w->own->x8 : x8);
-    if (has_act_type(need, ACT_F32))
+    if (!rounds(need))
         return in;
     if (!private)
         par_split(n, 1, w->tid, w->n_threads, &begin, &end);
@@ -437,6 +437,8 @@ void pass_multiply(const struct worker *w, const struct product *p,
                                .add = p->add,
                                .work = w->own->work};
     multiply_rows(w, &rows, x, 0, act);
+    if (a->lora)
+        pass_add_lora(w, &rows, act, 0);
     for (size_t t = 0; t < n && p->bias; t++)
         w->k->add(out + t * p->ld + begin, p->bias + begin, end - begin);
     for (size_t t = 0; t < n && apart; t++)
@@ -528,11 +530,12 @@ void pass_multiply_all(const struct worker *w, const struct product *p,
 }
 
 bool pass_rounds(const struct pass *p, const struct matrix *next, size_t n,
-                 uint16_t *x16, const struct q8 *x8, struct input *to)
+                 const float *f32, uint16_t *x16, const struct q8 *x8,
+                 struct input *to)
 {
     struct act_types need = pass_act_types(p, &next, 1, n);
-    *to = choose(need, NULL, x16, x8);
-    return !has_act_type(need, ACT_F32) && !need.order;
+    *to = choose(need, f32, x16, x8);
+    return rounds(need) && !need.order;
 }
 
 /* Whether rows[0..n) follow each other. */
@@ -612,4 +615,6 @@ void pass_multiply_block(const struct worker *w, const struct matrix *a,
                             .ldy = rows,
                             .work = w->own->work};
     multiply_rows(w, &p, x, t, act);
+    if (a->lora)
+        pass_add_lora(w, &p, act, t);
 }

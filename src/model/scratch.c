@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "base/buf.h"
+#include "model/pass.h"
 
 enum { ALIGN = 64, HUGE_PAGE = 2 << 20 };
 
@@ -286,6 +287,7 @@ static void layout_threads(struct layout *l, struct scratch *s,
             floats(l, any ? max_size(widest, SCRATCH_PAIRS_FLOATS) : 0, 1);
         t->ordered = floats(l, m->weights.n_orders ? SCRATCH_ORDERED_TOKENS : 0,
                             scratch_ld(max_size(widest, z.expert_ff)));
+        t->lora_y = floats(l, m->loras.cols ? SCRATCH_LORA_FLOATS : 0, 1);
         t->panel = floats(l, m->exact ? 0 : z.panel, 1);
         t->work = floats(l, KERNEL_WORK + KERNEL_BLOCKS_WORK, 1);
         t->attn = floats(l, z.attn, 1);
@@ -297,6 +299,17 @@ static void layout_threads(struct layout *l, struct scratch *s,
         t->ple_gate = floats(l, c->ple_dim ? n : 0, scratch_ld(c->ple_dim));
         layout_delta(l, &t->delta, &c->delta);
     }
+}
+
+static void layout_lora(struct layout *l, struct scratch *s,
+                        const struct model *m, size_t n)
+{
+    size_t cols = m->loras.cols, rows = cols ? n : 0;
+    s->lora_ld = scratch_ld(cols);
+    s->lora = floats(l, rows, s->lora_ld);
+    s->lora16 = (uint16_t *)floats(l, rows, s->lora_ld / 2);
+    s->lora16_rest = (uint16_t *)floats(l, rows, s->lora_ld / 2);
+    s->lora_runs = place(l, 2 * rows, sizeof *s->lora_runs);
 }
 
 static void layout_shared(struct layout *l, struct scratch *s,
@@ -348,6 +361,7 @@ static void layout_shared(struct layout *l, struct scratch *s,
         size_t rows = delta_input_rows(m, i);
         s->delta[i] = rows ? floats(l, n, scratch_ld(rows)) : NULL;
     }
+    layout_lora(l, s, m, n);
     layout_experts(l, s, m, &z, n);
 }
 

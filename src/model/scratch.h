@@ -38,6 +38,10 @@
 /* Rows of activations that a thread puts into another order at a time. */
 #define SCRATCH_ORDERED_TOKENS 8
 
+/* Results of adapters that a thread keeps in its cache until it has added
+ * them. */
+#define SCRATCH_LORA_FLOATS 8192
+
 /* Rows of activations that a thread gathers at a time: enough for all tokens of
  * an expert in a pass of the default length. */
 #define SCRATCH_GATHER_ROWS 512
@@ -102,6 +106,7 @@ struct thread_scratch {
     struct softmax part, total; /* [the most rows of a tile] */
     int *lo, *hi;               /* the same */
     float *gate, *up;           /* [GATED_FLOATS] */
+    float *lora_y; /* [SCRATCH_LORA_FLOATS] of models with adapters */
     /* where products take activations as pairs of bf16 numbers: */
     uint16_t *pairs; /* [2 * precise_tokens, widest input] */
     float *pairs_y;  /* [SCRATCH_PAIRS_FLOATS, or the widest input] */
@@ -154,6 +159,12 @@ struct scratch {
     /* bf16, rows gemm_bf16_ldx apart; NULL where the level cannot use them */
     uint16_t *xn16, *attn16, *gate16;
     struct q8 xn8, attn8, gate8; /* NULL inside without quantized weights */
+    /* of models with adapters: f * (A x) of the layer's matrices, in f32 and
+       bf16; and the runs of tokens with one adapter */
+    float *lora;      /* [cap, loras.cols], rows lora_ld apart */
+    uint16_t *lora16, *lora16_rest; /* likewise, as sums of two numbers */
+    size_t lora_ld;
+    struct lora_run *lora_runs; /* [2 * cap] */
     /* of models with experts: */
     float *router;           /* [cap, n_experts] scores, then probabilities */
     float *shared_weight;    /* [cap] of the shared expert's results */

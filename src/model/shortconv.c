@@ -185,6 +185,7 @@ struct input pass_shortconv(struct worker *w, size_t layer, const float *norm,
                               scratch_ld(in_proj->rows), false};
     struct input in = pass_normalise(w, s->x, p->n, norm,
                                      pass_act_types(p, &in_proj, 1, p->n));
+    pass_lora(w, &in_proj, 1, &in, p->n);
     pass_multiply_all(w, &product, 1, &in, p->n);
     if (pass_stops(w, PART_PROJECTIONS))
         return in;

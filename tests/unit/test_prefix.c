@@ -99,7 +99,7 @@ static struct kv_cache some_kv(size_t n)
 /* Insert whole pages, as a session does. */
 static void put(struct prefix *p, const int32_t *ids, const struct kv_cache *kv)
 {
-    prefix_insert(p, ids, kv->n / KV_BLOCK * KV_BLOCK, kv);
+    prefix_insert(p, 0, ids, kv->n / KV_BLOCK * KV_BLOCK, kv);
 }
 
 /* Returns the length of the match. If kv is not NULL, checks that the pages
@@ -108,7 +108,7 @@ static size_t find(struct prefix *p, const int32_t *ids, size_t n,
                    const struct kv_cache *kv)
 {
     struct kv_page *pages[16];
-    size_t n_pages, m = prefix_match(p, ids, n, pages, &n_pages);
+    size_t n_pages, m = prefix_match(p, 0, ids, n, pages, &n_pages);
     struct kv_cache shape = some_kv(0);
     assert_int_equal(n_pages, (m + KV_BLOCK - 1) / KV_BLOCK);
     for (size_t i = 0; i < n_pages; i++) {
@@ -127,7 +127,7 @@ static void finds_what_was_put_in(void **state)
     struct kv_cache kv = some_kv(300), other = some_kv(300);
     struct prefix *p;
     some_ids(a, 300, 1);
-    assert_int_equal(prefix_create(&p, &kv, 100 * kv.page_bytes, NULL), 0);
+    assert_int_equal(prefix_create(&p, &kv, 100 * kv.page_bytes, 1, NULL), 0);
     assert_int_equal(find(p, a, 300, NULL), 0);
     put(p, a, &kv);
     /* whole pages only: 256 of 300 */
@@ -167,7 +167,7 @@ static void the_budget_holds_and_old_leaves_go_first(void **state)
     some_ids(a, 192, 2);
     some_ids(b, 192, 3);
     some_ids(c, 64, 4);
-    assert_int_equal(prefix_create(&p, &kv, 4 * kv.page_bytes + 1, NULL), 0);
+    assert_int_equal(prefix_create(&p, &kv, 4 * kv.page_bytes + 1, 1, NULL), 0);
     put(p, a, &kv);
     put(p, b, &kv);
     /* a was used longer ago, so only its first page is left */
@@ -184,13 +184,13 @@ static void the_budget_holds_and_old_leaves_go_first(void **state)
     prefix_free(p);
     /* of a context larger than the budget, the beginning is stored */
     kv.n = 192;
-    assert_int_equal(prefix_create(&p, &kv, 2 * kv.page_bytes, NULL), 0);
-    assert_int_equal(prefix_insert(p, a, 192, &kv), 0);
+    assert_int_equal(prefix_create(&p, &kv, 2 * kv.page_bytes, 1, NULL), 0);
+    assert_int_equal(prefix_insert(p, 0, a, 192, &kv), 0);
     assert_int_equal(find(p, a, 192, &kv), 128);
     prefix_free(p);
     /* a budget too small for a page */
-    assert_int_equal(prefix_create(&p, &kv, kv.page_bytes - 1, NULL), 0);
-    assert_int_equal(prefix_insert(p, a, 192, &kv), kv.page_bytes);
+    assert_int_equal(prefix_create(&p, &kv, kv.page_bytes - 1, 1, NULL), 0);
+    assert_int_equal(prefix_insert(p, 0, a, 192, &kv), kv.page_bytes);
     assert_int_equal(prefix_budget(p), kv.page_bytes - 1);
     assert_int_equal(find(p, a, 192, NULL), 0);
     assert_int_equal(prefix_bytes(p), 0);
@@ -210,7 +210,7 @@ static void random_use_keeps_the_invariants(void **state)
         struct prefix *p;
         size_t budget = (small ? 7 : 1000) * kv.page_bytes;
         size_t lengths[N] = {0};
-        assert_int_equal(prefix_create(&p, &kv, budget, NULL), 0);
+        assert_int_equal(prefix_create(&p, &kv, budget, 1, NULL), 0);
         for (size_t i = 0; i < N; i++) {
             some_ids(ids[i], LEN, (uint32_t)i);
             x = x * 1664525u + 1013904223u;
@@ -221,7 +221,7 @@ static void random_use_keeps_the_invariants(void **state)
             lengths[i] = (x >> 10) % (LEN + 1);
             if (x >> 31)
                 lengths[i] = lengths[i] / KV_BLOCK * KV_BLOCK;
-            prefix_insert(p, ids[i], lengths[i], &kv);
+            prefix_insert(p, 0, ids[i], lengths[i], &kv);
             assert_true(prefix_bytes(p) <= budget);
             size_t best = 0;
             for (size_t j = 0; j <= i; j++) {
@@ -251,7 +251,7 @@ static void many_siblings_are_told_apart(void **state)
     struct kv_cache kv = some_kv(KV_BLOCK);
     struct prefix *p;
     uint32_t x = 5;
-    assert_int_equal(prefix_create(&p, &kv, N * kv.page_bytes, NULL), 0);
+    assert_int_equal(prefix_create(&p, &kv, N * kv.page_bytes, 1, NULL), 0);
     for (size_t i = 0; i < N; i++) {
         some_ids(ids[i], KV_BLOCK, (uint32_t)i);
         x = x * 1664525u + 1013904223u;
@@ -271,7 +271,7 @@ static void many_siblings_are_told_apart(void **state)
             for (size_t j = 0; j < i && !again; j++)
                 again = !memcmp(ids[i], ids[j], sizeof ids[i]);
             found += !again &&
-                     prefix_match(p, ids[i], KV_BLOCK, NULL, NULL) == KV_BLOCK;
+                     prefix_match(p, 0, ids[i], KV_BLOCK, NULL, NULL) == KV_BLOCK;
         }
         assert_int_equal(found, left);
         if (left < all)
@@ -310,8 +310,8 @@ static void ends_within_a_page_are_kept(void **state)
     some_ids(a, 200, 23);
     memcpy(b, a, sizeof b);
     b[90] ^= 1;
-    assert_int_equal(prefix_create(&p, &kv, 100 * kv.page_bytes, NULL), 0);
-    prefix_insert(p, a, 100, &kv);
+    assert_int_equal(prefix_create(&p, &kv, 100 * kv.page_bytes, 1, NULL), 0);
+    prefix_insert(p, 0, a, 100, &kv);
     assert_int_equal(prefix_bytes(p), 2 * kv.page_bytes);
     for (size_t n = 0; n <= 200; n++)
         assert_int_equal(find(p, a, n, &kv), n < 100 ? n : 100);
@@ -324,21 +324,21 @@ static void ends_within_a_page_are_kept(void **state)
         assert_int_equal(find(p, c, 128, &kv), 100);
     }
     /* a part of an existing sequence, or all of it: nothing new */
-    prefix_insert(p, a, 80, &other);
-    prefix_insert(p, a, 100, &other);
+    prefix_insert(p, 0, a, 80, &other);
+    prefix_insert(p, 0, a, 100, &other);
     assert_int_equal(prefix_bytes(p), 2 * kv.page_bytes);
     assert_int_equal(other.pages[1]->refs, 1);
     /* a sibling */
-    prefix_insert(p, b, 91, &other);
+    prefix_insert(p, 0, b, 91, &other);
     assert_int_equal(prefix_bytes(p), 3 * kv.page_bytes);
     assert_int_equal(find(p, a, 200, &kv), 100);
     assert_int_equal(find(p, b, 200, NULL), 91);
     /* it grows within its page, then beyond; the old page is freed */
-    prefix_insert(p, a, 110, &other);
+    prefix_insert(p, 0, a, 110, &other);
     assert_int_equal(prefix_bytes(p), 3 * kv.page_bytes);
     assert_int_equal(kv.pages[1]->refs, 1);
     assert_int_equal(find(p, a, 200, NULL), 110);
-    prefix_insert(p, a, 200, &kv);
+    prefix_insert(p, 0, a, 200, &kv);
     assert_int_equal(prefix_bytes(p), 5 * kv.page_bytes);
     assert_int_equal(find(p, a, 200, &kv), 200);
     assert_int_equal(find(p, b, 200, NULL), 91);
@@ -364,12 +364,12 @@ static void looking_leaves_no_trace(void **state)
     some_ids(a, 64, 20);
     some_ids(b, 64, 21);
     some_ids(c, 64, 22);
-    assert_int_equal(prefix_create(&p, &kv, 2 * kv.page_bytes, NULL), 0);
+    assert_int_equal(prefix_create(&p, &kv, 2 * kv.page_bytes, 1, NULL), 0);
     put(p, a, &kv);
     put(p, b, &kv);
     size_t refs = kv.pages[0]->refs;
-    assert_int_equal(prefix_match(p, a, 64, NULL, NULL), 64);
-    assert_int_equal(prefix_match(p, a, 9, NULL, NULL), 9);
+    assert_int_equal(prefix_match(p, 0, a, 64, NULL, NULL), 64);
+    assert_int_equal(prefix_match(p, 0, a, 9, NULL, NULL), 9);
     assert_int_equal(kv.pages[0]->refs, refs);
     put(p, c, &kv); /* a is still the oldest */
     assert_int_equal(find(p, a, 64, NULL), 0);
@@ -918,7 +918,7 @@ static void faults_do_not_remove_entries(void **state)
             struct qwick_err bad = {0};
             fail_at = ++n;
             failing = kind;
-            size_t found = prefix_disk_find(eng->disk, ids, 200, 0, pages,
+            size_t found = prefix_disk_find(eng->disks[0], ids, 200, 0, pages,
                                             &n_pages, NULL, &bad);
             left = fail_at;
             failing = FAIL_NONE;

@@ -699,7 +699,7 @@ static struct fingerprint print_of(const char *model)
 {
     struct qwick_engine *eng = open_engine(model, true, QWICK_KV_DEFAULT);
     struct fingerprint p;
-    assert_int_equal(engine_fingerprint(eng, &p, NULL), 0);
+    assert_int_equal(engine_fingerprint(eng, 0, &p, NULL), 0);
     qwick_engine_close(eng);
     return p;
 }
@@ -741,7 +741,7 @@ static void fingerprints_tell_models_apart(void **state)
         struct fingerprint b;                                   \
         FIELD = VALUE;                                          \
         eng->fingerprint = (struct fingerprint){0};             \
-        assert_int_equal(engine_fingerprint(eng, &b, NULL), 0); \
+        assert_int_equal(engine_fingerprint(eng, 0, &b, NULL), 0); \
         assert_true(a.model[0] != b.model[0]);                  \
         assert_true(a.model[1] != b.model[1]);                  \
         FIELD = old;                                            \
@@ -771,7 +771,7 @@ static void fingerprints_have_all_of_the_config(void **state)
         CHANGED(l->window, 7);
     }
     eng->fingerprint = (struct fingerprint){0};
-    assert_int_equal(engine_fingerprint(eng, &same, NULL), 0);
+    assert_int_equal(engine_fingerprint(eng, 0, &same, NULL), 0);
     assert_memory_equal(&a, &same, sizeof a);
     qwick_engine_close(eng);
 }

@@ -37,6 +37,7 @@ static void put_facts(struct buf *b, struct json_writer *w,
         FACT("weight_bytes", AS_BYTES(i->weight_bytes)),
         FACT("decode_bytes", AS_BYTES(i->decode_bytes)),
         FACT("table_bytes", AS_BYTES(i->table_bytes)),
+        FACT("lora_bytes", AS_BYTES(i->lora_bytes)),
         FACT("kv_token_bytes", AS_BYTES(i->kv_token_bytes)),
         FACT("kv_state_bytes", AS_BYTES(i->kv_state_bytes)),
         FACT("kv_context_bytes",
@@ -258,6 +259,33 @@ static void quantization_lines(struct buf *b, const struct qwick_info *i)
     buf_putc(b, '\n');
 }
 
+/* ---- adapters ---- */
+
+/* Lines, or with w an array. */
+static void put_loras(struct buf *b, struct json_writer *w,
+                      const struct qwick_engine *eng)
+{
+    struct qwick_lora_info l;
+    if (w)
+        jw_array(w, "adapters");
+    for (size_t i = 0; !qwick_engine_lora_at(eng, i, &l, NULL); i++) {
+        if (!w) {
+            buf_puts(b, "adapter            ");
+            buf_json_string(b, l.name, strlen(l.name));
+            buf_printf(b, ", %zu matrices, rank up to %zu\n", l.n_matrices,
+                       l.max_rank);
+            continue;
+        }
+        jw_object(w, NULL);
+        jw_cstr(w, "name", l.name);
+        jw_uint(w, "n_matrices", l.n_matrices);
+        jw_uint(w, "max_rank", l.max_rank);
+        jw_end_object(w);
+    }
+    if (w)
+        jw_end_array(w);
+}
+
 /* ---- tensors ---- */
 
 static void put_shape(struct buf *b, const struct qwick_tensor *t)
@@ -472,6 +500,7 @@ static void inspect_json(struct buf *b, struct qwick_engine *eng, bool all)
     quantization_json(&w, info);
     json_ids(&w, "stop_ids", info->stop_ids, info->n_stop_ids);
     put_vectors(NULL, &w, eng);
+    put_loras(NULL, &w, eng);
     put_tuning(NULL, &w, eng);
     jw_array(&w, all ? "tensors" : "tensor_kinds");
     (all ? put_all : put_kinds)(NULL, &w, eng);
@@ -486,6 +515,7 @@ static void inspect_lines(struct buf *b, struct qwick_engine *eng, bool all,
     quantization_lines(b, info);
     stop_ids_line(b, eng);
     put_vectors(b, NULL, eng);
+    put_loras(b, NULL, eng);
     if (verbose)
         put_tuning(b, NULL, eng);
     buf_puts(b, all ? "\ndtype      size  shape             name\n"

@@ -145,6 +145,8 @@ static int quantize_run(struct opt_parsed *p, struct qwick_engine *eng)
     if (status)
         return status;
     o.place = p->models.place;
+    o.loras = p->models.loras;
+    o.n_loras = p->models.n_loras;
     signals_catch();
     signals_at_bus(qwick_quantize_abandon);
     progress_start("quantize");

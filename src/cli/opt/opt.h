@@ -195,6 +195,8 @@ struct opt_models {
     bool is_name;      /* of -m, see qwick_model_find */
     const char *place; /* where the model is; NULL: none, or not searched */
     const char *draft_alias, *draft_place; /* of --draft */
+    struct qwick_lora *loras; /* [n_loras] of --lora; NULL: not read yet */
+    size_t n_loras;
     size_t cache_memory; /* maximum bytes of the prefix cache in memory; the verb
                             sets it, no option does */
 };

@@ -735,6 +735,12 @@ OPTION(CHOICE, numa, "numa", V_EVALUATE | V_BENCH, .arg = "MODE",
        .choices = "off|interleave|bind", .def = "off",
        .help = "on several memory nodes: spread the copy of --preload, or bind "
                "threads and copy to their nodes")
+OPTION(FILES, lora, "lora", V_EVALUATE | V_INSPECT | V_BENCH | V_QUANTIZE,
+       .arg = "PATH[:SCALE]", .access = OPT_MODEL, .def = "none",
+       .peers = "lora-scaled adapter-path",
+       .help = "add a LoRA adapter to the model: a directory of PEFT or mlx-lm, "
+               "or a GGUF file; repeatable; serve: [NAME=]PATH[:SCALE], for "
+               "requests whose \"model\" is NAME")
 OPTION(FILE, draft, "draft", V_ANSWER, .arg = "MODEL", .access = OPT_MODEL,
        .help = "a smaller model with the same tokenizer, or a copy of the "
                "model with fewer bits: it guesses tokens, which are checked in "

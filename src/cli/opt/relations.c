@@ -8,7 +8,7 @@
 #include "cli/io/out.h"
 #include "cli/opt/opt.h"
 
-enum { MAX_IDS = 20 };
+enum { MAX_IDS = 24 };
 
 enum relation_kind {
     EXCLUDES,         /* an option of `of` and one of `by` cannot be combined; a
@@ -214,7 +214,7 @@ static const struct relation rows[] = {
     RULE(V_SIMILAR, NO_EFFECT_WITH, IDS(OPT_model, OPT_instruct, OPT_prompt_name,
          OPT_truncate,
          OPT_allow_special, OPT_max_batch, OPT_ctx, OPT_isa, OPT_exact, OPT_kv,
-         OPT_prefill_chunk, OPT_preload, OPT_numa), IDS(OPT_id)),
+         OPT_prefill_chunk, OPT_preload, OPT_numa, OPT_lora), IDS(OPT_id)),
     RULE(V_SIMILAR, EXCLUDES, IDS(OPT_ids_only), IDS(OPT_json, OPT_jsonl)),
     RULE(V_MODELS, EXCLUDES, IDS(OPT_names), IDS(OPT_json)),
     RULE(V_MODELS, NO_EFFECT_WITH, IDS(OPT_no_speed, OPT_threads),
@@ -229,7 +229,7 @@ static const struct relation rows[] = {
     RULE(V_BENCH, NO_EFFECT_WITH, IDS(OPT_models, OPT_prompt_lens, OPT_gen,
          OPT_depths, OPT_batches, OPT_thread_list, OPT_warmup, OPT_parts,
          OPT_md, OPT_csv, OPT_html, OPT_compare, OPT_fail_below,
-         OPT_compare_any, OPT_exact, OPT_kv, OPT_preload, OPT_numa,
+         OPT_compare_any, OPT_exact, OPT_kv, OPT_preload, OPT_numa, OPT_lora,
          OPT_prefill_chunk), IDS(OPT_tune)),
     RULE(V_BENCH, NO_EFFECT_WITHOUT, IDS(OPT_fail_below, OPT_compare_any),
          IDS(OPT_compare)),

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/buf.h"
 #include "base/os.h"
@@ -198,11 +199,64 @@ static int find_place(struct opt_parsed *p, const char *name, const char *alias,
     return settings_keep(p->settings, found) ? msg_oom() : 0;
 }
 
+/* ---- adapters ---- */
+
+/* The ":SCALE" at the end of a value, if it is a number and no file has the
+ * whole value as its name. */
+static char *find_scale(char *value, double *scale)
+{
+    char *colon = strrchr(value, ':');
+    struct stat st;
+    return colon && stat(value, &st) != 0 && !opt_number(colon + 1, scale)
+               ? colon
+               : NULL;
+}
+
+/* Read a value of --lora, [NAME=]PATH[:SCALE], which is changed. */
+static void read_lora(struct qwick_lora *out, char *value, bool named)
+{
+    struct stat st;
+    char *equals = named ? strchr(value, '=') : NULL, *slash, *colon;
+    *out = (struct qwick_lora){.path = value, .scale = 1};
+    slash = equals ? strchr(value, '/') : NULL;
+    if (equals && equals > value && (!slash || equals < slash) &&
+        stat(value, &st) != 0) {
+        *equals = '\0';
+        out->name = value;
+        out->path = equals + 1;
+    }
+    if ((colon = find_scale((char *)(uintptr_t)out->path, &out->scale)))
+        *colon = '\0';
+}
+
+/* Read all values. Verbs that open several engines do it once. */
+static int read_loras(struct opt_parsed *p)
+{
+    const struct strings *values = &p->a.lora;
+    struct opt_models *m = &p->models;
+    if (!opt_row(p->verb, OPT_lora) || !values->n || m->loras)
+        return 0;
+    struct qwick_lora *loras = calloc(values->n, sizeof(*loras));
+    if (!loras || settings_keep(p->settings, (char *)loras))
+        return msg_oom();
+    for (size_t i = 0; i < values->n; i++) {
+        char *own = strdup(values->v[i]);
+        if (!own || settings_keep(p->settings, own))
+            return msg_oom();
+        read_lora(&loras[i], own, p->verb->bit == V_SERVE);
+    }
+    m->loras = loras;
+    m->n_loras = values->n;
+    return 0;
+}
+
 int open_model_find(struct opt_parsed *p)
 {
     struct opt_models *m = &p->models;
     bool is_name = false;
-    int status;
+    int status = read_loras(p);
+    if (status)
+        return status;
     if (p->a.draft && (status = common_resolve_alias(
                            p, OPT_draft, &m->draft_alias, &is_name)) >= 0)
         return status;
@@ -223,6 +277,9 @@ int open_model_load(struct qwick_engine **eng, struct opt_parsed *p,
     o.model = a->model;
     o.place = p->models.place;
     o.tokenizer_only = tokenizer_only;
+    o.loras = p->models.loras;
+    o.n_loras = p->models.n_loras;
+    o.loras_apart = p->verb->bit == V_SERVE;
     o.prefix_cache_bytes = p->models.cache_memory;
     o.prefix_cache_disk = a->prefix_cache.on;
     o.prefix_cache_dir = a->prefix_cache.file;

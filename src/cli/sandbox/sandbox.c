@@ -132,6 +132,15 @@ static int add_models(struct sandbox_files *f, const char *const *places,
     return m.why;
 }
 
+/* The files and directories of adapters. */
+static int add_loras(struct sandbox_files *f, const struct opt_models *m)
+{
+    int why = 0;
+    for (size_t i = 0; i < m->n_loras && !why; i++)
+        why = sandbox_files_add_readable(f, m->loras[i].path, false);
+    return why;
+}
+
 /* The directory of a library that is loaded already: OpenBLAS may be there. */
 static int add_library(struct dl_phdr_info *info, size_t size, void *ctx)
 {
@@ -194,6 +203,8 @@ static int restrict_early(const struct opt_parsed *p, const char *const *places,
         why = each_file(p, add_files, &f);
     if (!why)
         why = add_models(&f, places, n);
+    if (!why)
+        why = add_loras(&f, &p->models);
     if (!why)
         why = add_system(&f);
     if (!why)

@@ -55,6 +55,8 @@ int body_read(struct serve_call *c, const char *const *names,
     if (!json_is(v, JSON_OBJECT))
         return serve_refuse(e, NULL, "body: must be an object, is %s",
                             json_type_name(v));
+    const struct json_value *model = json_get(v, "model");
+    serve_choose_lora(c, json_is(model, JSON_STRING) ? model->str : NULL);
     const struct json_value *huge = find_huge(v);
     if (huge)
         return serve_refuse(e, NULL, "body: the number %s is out of range",

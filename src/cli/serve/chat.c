@@ -115,8 +115,10 @@ struct chat_state *chat_open(struct serve_call *c, struct serve_error *e)
                               .send_end = chat_send_end,
                               .answer = chat_answer};
     samples_make_head(c, s->form->id_prefix, s->id, &s->head);
-    if (!chat_read(s, e) && !chat_check_tools(s, e))
+    if (!chat_read(s, e) && !chat_check_tools(s, e)) {
+        s->head.model = serve_id(c->s, c->lora);
         return s;
+    }
     chat_refine(s, e);
     return NULL;
 }

@@ -67,6 +67,12 @@ static int serve_open_models(struct serve *s)
         (status = open_model_draft(&s->g.draft, s->p, s->g.eng)) != 0 ||
         (status = serve_set_id(s)) != 0)
         return status;
+    s->n_loras = qwick_engine_lora_count(s->g.eng);
+    for (size_t i = 0; i < s->n_loras; i++)
+        if (strcmp(serve_id(s, i), s->id) == 0)
+            return msg_refuse("--lora: %s is the name of the model itself; "
+                              "give the adapter another one, as in NAME=PATH",
+                              s->id);
     s->n_ctx =
         s->a->ctx ? (size_t)s->a->ctx : qwick_engine_info(s->g.eng)->n_ctx_max;
     s->embeds = !qwick_embed_suitability(s->g.eng) &&

@@ -78,7 +78,7 @@ void samples_make_head(const struct serve_call *c, const char *prefix,
     snprintf(id, SAMPLES_ID, "%s%016llx", prefix,
              (unsigned long long)key_u64(&k));
     *h = (struct openai_head){.id = id,
-                              .model = c->s->id,
+                              .model = serve_id(c->s, c->lora),
                               .created = (int64_t)time(NULL),
                               .live = true};
 }

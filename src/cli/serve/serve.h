@@ -119,6 +119,7 @@ struct serve_call {
     bool cancelled;   /* engine thread: cancel has been called */
     bool stream;      /* the answer is a stream; see serve_stream */
     bool broken;      /* an event of it could not be written */
+    size_t lora; /* the adapter that the request names; serve.n_loras: none */
     size_t n_streams; /* its samples; prepare may set it, 1 otherwise; 0 with
                          `reply`, and once the places are given back */
     void *state;      /* of the endpoint */
@@ -134,6 +135,7 @@ struct serve {
     struct gen_job g;
     struct request_context requests; /* of g; what all requests share */
     char *id;                        /* the served id: the model's short name */
+    size_t n_loras;                  /* adapters, which have ids of their own */
     size_t n_ctx;                    /* most tokens of a request */
     int64_t created;                 /* Unix time of the start */
     bool embeds;                     /* the model is made for embeddings */
@@ -189,6 +191,12 @@ void serve_begin(struct serve *s, struct http_call *http,
                  const struct endpoint *ep);
 /* Wake the engine thread. Async-signal-safe. */
 void serve_wake(struct serve *s);
+
+/* Return the served id of an adapter; i = s->n_loras: that of the model. */
+const char *serve_id(const struct serve *s, size_t i);
+/* Let a call use the adapter of this served id; no adapter if there is none, or
+ * id is NULL. */
+void serve_choose_lora(struct serve_call *c, const char *id);
 
 /* Set *e to QWICK_ERR_USAGE with a message, and the member at fault (NULL:
  * none). Returns -1. */

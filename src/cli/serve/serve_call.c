@@ -283,6 +283,22 @@ struct serve_error serve_error_of(const struct qwick_err *why)
     return e;
 }
 
+const char *serve_id(const struct serve *s, size_t i)
+{
+    struct qwick_lora_info l;
+    return i < s->n_loras && !qwick_engine_lora_at(s->g.eng, i, &l, NULL)
+               ? l.name
+               : s->id;
+}
+
+void serve_choose_lora(struct serve_call *c, const char *id)
+{
+    c->lora = 0;
+    while (c->lora < c->s->n_loras &&
+           (!id || strcmp(id, serve_id(c->s, c->lora)) != 0))
+        c->lora++;
+}
+
 int serve_refuse(struct serve_error *e, const char *param, const char *fmt, ...)
 {
     va_list ap;

@@ -117,6 +117,12 @@ static struct serve_call *take_prepared(struct serve *s)
     return c;
 }
 
+/* Let what a call begins now use its adapter. */
+static void use_lora(const struct serve_call *c)
+{
+    (void)qwick_engine_use_lora(c->s->g.eng, c->lora, NULL);
+}
+
 static void start_calls(struct serve *s)
 {
     struct serve_call *c;
@@ -125,7 +131,7 @@ static void start_calls(struct serve *s)
         c->started = true;
         int rc = atomic_load(&c->stop) || atomic_load(&s->draining)
                      ? -1
-                     : c->endpoint->start(c, &e);
+                     : (use_lora(c), c->endpoint->start(c, &e));
         if (rc < 0)
             serve_fail(c, &e);
         else if (rc > 0)
@@ -141,6 +147,7 @@ static void do_slice(struct serve *s)
     struct serve_error e = drained;
     if (!c)
         return;
+    use_lora(c);
     int rc = atomic_load(&c->stop) ? -1 : c->endpoint->slice(c, &e);
     if (rc > 0)
         serve_push(&s->sliced, c);

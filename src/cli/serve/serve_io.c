@@ -86,7 +86,8 @@ static bool is_anthropic(const struct http_call *http)
 }
 
 /* A model of Anthropic's API. */
-static void put_model_info(struct json_writer *w, const struct serve *s)
+static void put_model_info(struct json_writer *w, const struct serve *s,
+                           const char *id)
 {
     const time_t created = (time_t)s->created;
     struct tm t;
@@ -95,8 +96,8 @@ static void put_model_info(struct json_writer *w, const struct serve *s)
         strftime(at, sizeof(at), "%Y-%m-%dT%H:%M:%SZ", &t);
     jw_object(w, NULL);
     jw_cstr(w, "type", "model");
-    jw_cstr(w, "id", s->id);
-    jw_cstr(w, "display_name", s->id);
+    jw_cstr(w, "id", id);
+    jw_cstr(w, "display_name", id);
     jw_cstr(w, "created_at", at);
     jw_uint(w, "max_input_tokens", s->n_ctx);
     jw_uint(w, "max_tokens", s->n_ctx);
@@ -104,18 +105,22 @@ static void put_model_info(struct json_writer *w, const struct serve *s)
     jw_end_object(w);
 }
 
+/* Model i: an adapter, or the base model. */
 static void put_model(struct json_writer *w, const struct serve *s,
-                      const struct http_call *http)
+                      const struct http_call *http, size_t i)
 {
+    const char *id = serve_id(s, i);
     if (is_anthropic(http)) {
-        put_model_info(w, s);
+        put_model_info(w, s, id);
         return;
     }
     jw_object(w, NULL);
-    jw_cstr(w, "id", s->id);
+    jw_cstr(w, "id", id);
     jw_cstr(w, "object", "model");
     jw_int(w, "created", s->created);
     jw_cstr(w, "owned_by", "qwick");
+    if (i < s->n_loras)
+        jw_cstr(w, "parent", s->id);
     jw_uint(w, "context_length", s->n_ctx);
     jw_end_object(w);
 }
@@ -130,11 +135,13 @@ static void serve_models(struct serve *s, const struct endpoint *ep,
     if (!anthropic)
         jw_cstr(&w, "object", "list");
     jw_array(&w, "data");
-    put_model(&w, s, http);
+    put_model(&w, s, http, s->n_loras);
+    for (size_t i = 0; i < s->n_loras; i++)
+        put_model(&w, s, http, i);
     jw_end_array(&w);
     if (anthropic) {
         jw_cstr(&w, "first_id", s->id);
-        jw_cstr(&w, "last_id", s->id);
+        jw_cstr(&w, "last_id", serve_id(s, s->n_loras ? s->n_loras - 1 : 0));
         jw_bool(&w, "has_more", false);
     }
     jw_end_object(&w);
@@ -148,12 +155,16 @@ static void serve_model(struct serve *s, const struct endpoint *ep,
 {
     struct buf body = {0};
     struct json_writer w = json_writer(&body);
-    if (strcmp(http_path(http) + sizeof(models_path) - 1, s->id) != 0) {
+    const char *id = http_path(http) + sizeof(models_path) - 1;
+    size_t i = 0;
+    while (i < s->n_loras && strcmp(id, serve_id(s, i)) != 0)
+        i++;
+    if (strcmp(id, serve_id(s, i)) != 0) {
         reply_error(s, ep, http, 404, "model_not_found",
                     "there is no model of this name; see /v1/models");
         return;
     }
-    put_model(&w, s, http);
+    put_model(&w, s, http, i);
     io_reply(s, ep, http, 200, json_type, &body);
 }
 

@@ -225,7 +225,7 @@ int embeddings_slice(struct serve_call *c, struct serve_error *e)
     if (more)
         return 1;
     jw_end_array(&t->w);
-    jw_cstr(&t->w, "model", c->s->id);
+    jw_cstr(&t->w, "model", serve_id(c->s, c->lora));
     put_usage(c, &t->w, t->n_tokens);
     jw_end_object(&t->w);
     struct buf json = t->json;
@@ -388,7 +388,7 @@ static void rerank_write(const struct serve_call *c, const struct rank *ranks,
     const struct ranking *t = c->state;
     struct json_writer w = json_writer(out);
     jw_object(&w, NULL);
-    jw_cstr(&w, "model", c->s->id);
+    jw_cstr(&w, "model", serve_id(c->s, c->lora));
     jw_array(&w, "results");
     for (size_t i = 0; i < t->n_top; i++) {
         size_t k = ranks[i].index;

@@ -90,11 +90,11 @@ static int layout(const struct kv_file_head *h, size_t *data_at, size_t *end)
 }
 
 int kv_file_describe(struct kv_file_head *h, struct qwick_engine *eng,
-                     enum kv_file_kind kind, struct qwick_err *e)
+                     size_t lora, enum kv_file_kind kind, struct qwick_err *e)
 {
     struct fingerprint print;
     struct kv_cache kv; /* empty; tells the size of pages */
-    if (engine_fingerprint(eng, &print, e) ||
+    if (engine_fingerprint(eng, lora, &print, e) ||
         kv_init(&kv, eng->kv_dtype, &eng->model.config, e))
         return -1;
     memset(h, 0, sizeof *h);

@@ -56,10 +56,10 @@ struct kv_file_head {
     uint64_t table_hash, head_hash;
 };
 
-/* Fill in the fields that describe the engine and the kind, and set all other
- * fields to zero. */
+/* Fill in the fields that describe the engine, its adapter (adapter + 1, or 0)
+ * and the kind, and set all other fields to zero. */
 int kv_file_describe(struct kv_file_head *h, struct qwick_engine *eng,
-                     enum kv_file_kind kind, struct qwick_err *e);
+                     size_t lora, enum kv_file_kind kind, struct qwick_err *e);
 
 /* Write a file to path. It is written and synced under another name in the same
  * directory and then renamed, so path never names an incomplete file. Only the

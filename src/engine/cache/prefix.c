@@ -23,18 +23,26 @@ struct node {
 
 struct prefix {
     struct kv_cache shape; /* empty; gives the size of pages */
-    struct node root;
+    struct node *roots; /* [n_roots] */
+    size_t n_roots;
     struct node *newest, *oldest;
     size_t bytes, max_bytes;
     uint64_t n_walks;
 };
 
 int prefix_create(struct prefix **out, const struct kv_cache *shape,
-                  size_t max_bytes, struct qwick_err *e)
+                  size_t max_bytes, size_t n_roots, struct qwick_err *e)
 {
     struct prefix *p = *out = calloc(1, sizeof *p);
     if (!p)
         return err_oom(e, sizeof *p);
+    p->roots = calloc(n_roots, sizeof *p->roots);
+    if (!p->roots) {
+        free(p);
+        *out = NULL;
+        return err_oom(e, n_roots * sizeof *p->roots);
+    }
+    p->n_roots = n_roots;
     p->max_bytes = max_bytes;
     p->shape = kv_like(shape);
     return 0;
@@ -62,7 +70,7 @@ static void link_newest(struct prefix *p, struct node *n)
  * is a leaf. */
 static void touch(struct prefix *p, struct node *n)
 {
-    for (; n != &p->root; n = n->parent) {
+    for (; n->parent; n = n->parent) {
         unlink_node(p, n);
         link_newest(p, n);
     }
@@ -200,7 +208,7 @@ static void drop_oldest(struct prefix *p)
         struct node *parent = n->parent;
         drop_leaf(p, n);
         n = parent;
-    } while (n != &p->root && !n->n_children && !is_end(p, n));
+    } while (n->parent && !n->n_children && !is_end(p, n));
 }
 
 void prefix_free(struct prefix *p)
@@ -210,7 +218,9 @@ void prefix_free(struct prefix *p)
     while (p->oldest)
         drop_oldest(p);
     kv_free(&p->shape);
-    free(p->root.children);
+    for (size_t i = 0; i < p->n_roots; i++)
+        free(p->roots[i].children);
+    free(p->roots);
     free(p);
 }
 
@@ -232,10 +242,10 @@ void prefix_shrink(struct prefix *p, size_t bytes)
 
 /* ---- finding and keeping ------------------------------------------------ */
 
-size_t prefix_match(struct prefix *p, const int32_t *tokens, size_t n,
-                    struct kv_page **pages, size_t *n_pages)
+size_t prefix_match(struct prefix *p, size_t root, const int32_t *tokens,
+                    size_t n, struct kv_page **pages, size_t *n_pages)
 {
-    struct node *at = &p->root, *last = at;
+    struct node *at = &p->roots[root], *last = at;
     size_t done = 0, m = KV_BLOCK, n_found = 0, n_used = 0, used = 0;
     while (done < n && m == KV_BLOCK) {
         size_t left = n - done < KV_BLOCK ? n - done : KV_BLOCK;
@@ -262,9 +272,10 @@ size_t prefix_match(struct prefix *p, const int32_t *tokens, size_t n,
     return used;
 }
 
-size_t prefix_common(const struct prefix *p, const int32_t *tokens, size_t n)
+size_t prefix_common(const struct prefix *p, size_t root,
+                     const int32_t *tokens, size_t n)
 {
-    const struct node *at = &p->root;
+    const struct node *at = &p->roots[root];
     size_t done = 0, m = KV_BLOCK;
     while (done < n && m == KV_BLOCK) {
         size_t left = n - done < KV_BLOCK ? n - done : KV_BLOCK;
@@ -298,10 +309,10 @@ static size_t worth_inserting(const struct prefix *p, const struct kv_cache *kv,
     return end;
 }
 
-size_t prefix_insert(struct prefix *p, const int32_t *tokens, size_t n,
-                     const struct kv_cache *kv)
+size_t prefix_insert(struct prefix *p, size_t root, const int32_t *tokens,
+                     size_t n, const struct kv_cache *kv)
 {
-    struct node *at = &p->root;
+    struct node *at = &p->roots[root];
     size_t m, lacks;
     n = worth_inserting(p, kv, n, &lacks);
     for (size_t i = 0; i * KV_BLOCK < n; i++) {
@@ -340,7 +351,7 @@ static int path_fill(struct path *out, struct prefix *p, const struct node *end,
                      struct qwick_err *e)
 {
     size_t n_pages = 0;
-    for (const struct node *c = end; c != &p->root; c = c->parent)
+    for (const struct node *c = end; c->parent; c = c->parent)
         n_pages++;
     *out = (struct path){.n = n_pages * KV_BLOCK, .kv = p->shape};
     out->tokens = malloc(out->n * sizeof *out->tokens);
@@ -359,10 +370,18 @@ static int path_fill(struct path *out, struct prefix *p, const struct node *end,
 /* Add the bytes of the pages of a path that this walk has not counted. */
 static void path_count(struct prefix *p, struct node *end, size_t *bytes)
 {
-    for (struct node *c = end; c != &p->root; c = c->parent) {
+    for (struct node *c = end; c->parent; c = c->parent) {
         *bytes += c->walk == p->n_walks ? 0 : c->bytes;
         c->walk = p->n_walks;
     }
+}
+
+/* The index of the root above a node. */
+static size_t root_of(const struct prefix *p, const struct node *n)
+{
+    while (n->parent)
+        n = n->parent;
+    return (size_t)(n - p->roots);
 }
 
 int prefix_each_path(struct prefix *p, size_t max_bytes, prefix_path_fn fn,
@@ -373,7 +392,7 @@ int prefix_each_path(struct prefix *p, size_t max_bytes, prefix_path_fn fn,
     p->n_walks++;
     for (struct node *leaf = p->newest; leaf && !rc; leaf = leaf->older) {
         struct node *end = leaf->n < KV_BLOCK ? leaf->parent : leaf;
-        if (leaf->n_children || end == &p->root)
+        if (leaf->n_children || !end->parent)
             continue;
         path_count(p, end, &bytes);
         if (bytes > max_bytes)
@@ -383,10 +402,10 @@ int prefix_each_path(struct prefix *p, size_t max_bytes, prefix_path_fn fn,
         struct path path;
         rc = path_fill(&path, p, end, e);
         if (!rc)
-            rc = fn(ctx, path.tokens, path.n, &path.kv, e);
+            rc = fn(ctx, root_of(p, end), path.tokens, path.n, &path.kv, e);
         free(path.tokens);
         free(path.kv.pages);
-        for (struct node *c = end; !rc && c != &p->root; c = c->parent)
+        for (struct node *c = end; !rc && c->parent; c = c->parent)
             c->written = true;
     }
     return rc < 0 ? -1 : 0;

@@ -6,7 +6,9 @@
  * a page. Every page of the trie, with its snapshot of recurrent layers,
  * counts towards a budget in bytes. The least recently used page is dropped
  * first, but descendants before ancestors, so the remaining pages can always be
- * reached from the root. With recurrent layers, every path ends with a page
+ * reached from the root. There are several roots, since keys and values also
+ * depend on the sequence's adapter: root 0 is of sequences without one, root i of
+ * those with adapter i - 1. With recurrent layers, every path ends with a page
  * that has a snapshot, since a sequence can go on only there. */
 #ifndef ENGINE_PREFIX_H
 #define ENGINE_PREFIX_H
@@ -19,24 +21,25 @@
 
 struct prefix;
 
-/* Create a trie of at most max_bytes, for KV caches that have the shape and
+/* Create a trie of n_roots roots and at most max_bytes, for KV caches that have the shape and
  * dtype of *shape. Only this call reads *shape. */
 int prefix_create(struct prefix **out, const struct kv_cache *shape,
-                  size_t max_bytes, struct qwick_err *e);
+                  size_t max_bytes, size_t n_roots, struct qwick_err *e);
 void prefix_free(struct prefix *p);
 
-/* Find the longest prefix of tokens[0..n) in the trie. Returns its length: full
+/* Find the longest prefix of tokens[0..n) below a root. Returns its length: full
  * pages, and the part of one more page that matches; with recurrent layers,
  * full pages up to one with a snapshot. pages [n / KV_BLOCK + 1] receives
  * *n_pages pages, each with one reference for the caller. With pages NULL the
  * call only returns the length and does not count as a use of the pages. */
-size_t prefix_match(struct prefix *p, const int32_t *tokens, size_t n,
-                    struct kv_page **pages, size_t *n_pages);
+size_t prefix_match(struct prefix *p, size_t root, const int32_t *tokens,
+                    size_t n, struct kv_page **pages, size_t *n_pages);
 
 /* Return the length of the longest prefix of tokens[0..n) whose keys and values
  * are in the trie, whether or not a sequence can go on after it. Does not count
  * as a use. */
-size_t prefix_common(const struct prefix *p, const int32_t *tokens, size_t n);
+size_t prefix_common(const struct prefix *p, size_t root,
+                     const int32_t *tokens, size_t n);
 
 /* Put the first n positions of kv, which hold tokens[0..n), into the trie. If n
  * ends inside a page, the trie shares that page, too, and a sequence that goes
@@ -47,14 +50,15 @@ size_t prefix_common(const struct prefix *p, const int32_t *tokens, size_t n);
  * snapshot are left out, too (see kv_snapshot).
  * Returns 0; or, when the budget is too small for any of it, the bytes that the
  * shortest beginning takes that could be kept. */
-size_t prefix_insert(struct prefix *p, const int32_t *tokens, size_t n,
-                     const struct kv_cache *kv);
+size_t prefix_insert(struct prefix *p, size_t root, const int32_t *tokens,
+                     size_t n, const struct kv_cache *kv);
 
 /* The full pages of a path from the root to its end: tokens[0..n), n >=
  * KV_BLOCK, are the first tokens of kv. Returns 0 to mark the path as written,
  * 1 to end the walk, or -1. */
-typedef int (*prefix_path_fn)(void *ctx, const int32_t *tokens, size_t n,
-                              const struct kv_cache *kv, struct qwick_err *e);
+typedef int (*prefix_path_fn)(void *ctx, size_t root, const int32_t *tokens,
+                              size_t n, const struct kv_cache *kv,
+                              struct qwick_err *e);
 
 /* Call fn for each path that was not marked yet, the most recently used first.
  * Ends before the pages of all paths, marked ones included, take more than

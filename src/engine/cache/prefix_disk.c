@@ -75,7 +75,7 @@ static int check_dirs(const struct prefix_disk *d, struct qwick_err *e)
 }
 
 int prefix_disk_open(struct prefix_disk **out, struct qwick_engine *eng,
-                     const char *dir, size_t max_bytes, struct qwick_err *e)
+                     size_t lora, const char *dir, size_t max_bytes, struct qwick_err *e)
 {
     struct prefix_disk *d = *out = calloc(1, sizeof *d);
     if (!d)
@@ -89,7 +89,7 @@ int prefix_disk_open(struct prefix_disk **out, struct qwick_engine *eng,
         err_oom(e, strlen(dir));
         goto fail;
     }
-    if (kv_file_describe(&d->mine, eng, KV_FILE_PREFIX, e) ||
+    if (kv_file_describe(&d->mine, eng, lora, KV_FILE_PREFIX, e) ||
         kv_init(&d->shape, eng->kv_dtype, &eng->model.config, e))
         goto fail;
     if (asprintf(&d->root, "%s/prefix-%d", d->dir, PREFIX_DIR_VERSION) < 0)

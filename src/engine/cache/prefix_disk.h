@@ -37,11 +37,11 @@ enum { PREFIX_DIR_VERSION = 1 };
 struct prefix_disk;
 
 /* Open the cache in dir (NULL: the directory of qwick_cache_dir). The engine
- * must have weights. The first store creates the directory. A directory that
+ * must have weights. lora: adapter + 1 of the sequences, or 0. The first store creates the directory. A directory that
  * belongs to another user, or that others can write to, is refused: see
  * owner_check_dir. Each entry is checked by itself as well. */
 int prefix_disk_open(struct prefix_disk **out, struct qwick_engine *eng,
-                     const char *dir, size_t max_bytes, struct qwick_err *e);
+                     size_t lora, const char *dir, size_t max_bytes, struct qwick_err *e);
 void prefix_disk_close(struct prefix_disk *d);
 
 /* Read the pages of tokens[0..n) after the first `first` tokens. pages [n /

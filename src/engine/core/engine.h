@@ -63,7 +63,10 @@ struct qwick_engine {
                                  first session; NULL: that flag does */
     struct memory memory;
     struct prefix *prefix;          /* NULL: no cache in memory */
-    struct prefix_disk *disk;       /* NULL: no cache on disk */
+    struct prefix_disk **disks; /* [1 + loras.n] without an adapter, and of
+                                   each one; NULL, or entries NULL: no cache on
+                                   disk */
+    size_t own_lora; /* of new sessions: adapter + 1; 0: none */
     bool told_prefix;               /* that a prompt does not fit prefix */
     bool checked_head;              /* engine_suitable_head has been called */
     bool checked_class; /* engine_suitable_class has warned; atomic */
@@ -102,6 +105,7 @@ struct qwick_engine {
 struct qwick_session {
     struct qwick_engine *eng;
     struct kv_cache kv;
+    size_t lora;     /* adapter + 1; 0: none */
     int32_t *tokens; /* [cap] the first kv.n tokens are in the cache */
     size_t cap;
     size_t limit;        /* maximum number of tokens */
@@ -178,6 +182,11 @@ int session_create(struct qwick_session **out, struct qwick_engine *eng,
 int engine_open_text(struct qwick_engine *eng,
                      const struct qwick_engine_options *o, struct qwick_err *e);
 
+/* Open the adapters, once the model is open. */
+int engine_open_loras(struct qwick_engine *eng,
+                      const struct qwick_engine_options *o,
+                      struct qwick_err *e);
+
 /* Set *limit to the maximum number of tokens of a session created with n_ctx
  * (0: the model's maximum). QWICK_ERR_USAGE if the engine has no weights;
  * QWICK_ERR_CONTEXT if n_ctx is above the model's maximum. */
@@ -234,11 +243,21 @@ int engine_decode_token(const struct qwick_engine *eng, struct bpe_decoder *d,
                         int32_t id, bool skip_special, struct buf *out,
                         struct qwick_err *e);
 
-/* Put the first n positions of kv, which hold tokens[0..n), into the prefix
+/* Return the prefix cache on disk of an adapter + 1, or without one (0). NULL:
+ * there is none. */
+static inline struct prefix_disk *engine_disk(const struct qwick_engine *eng,
+                                              size_t lora)
+{
+    return eng->disks ? eng->disks[lora] : NULL;
+}
+
+/* Put the first n positions of kv, which hold tokens[0..n) of a sequence with an
+ * adapter (lora: adapter + 1, or 0), into the prefix
  * cache in memory, which the engine has (prefix_insert). A note says once that
  * they do not fit. */
-void engine_keep_prefix(struct qwick_engine *eng, const int32_t *tokens,
-                        size_t n, const struct kv_cache *kv);
+void engine_keep_prefix(struct qwick_engine *eng, size_t lora,
+                        const int32_t *tokens, size_t n,
+                        const struct kv_cache *kv);
 
 /* Measure the read bandwidth of all threads over 256 MiB of anonymous memory,
  * in bytes per second, for about ms milliseconds. */

@@ -177,8 +177,15 @@ static int compute(const struct qwick_engine *eng, struct fingerprint *out)
     return bad;
 }
 
-int engine_fingerprint(struct qwick_engine *eng, struct fingerprint *out,
-                       struct qwick_err *e)
+/* Add what the files of an adapter say. */
+static void add_lora(struct fingerprint *out, const struct lora_facts *f)
+{
+    for (size_t i = 0; i < 2; i++)
+        out->model[i] = hash_bytes(out->model[i], f->hash, sizeof f->hash);
+}
+
+int engine_fingerprint(struct qwick_engine *eng, size_t lora,
+                       struct fingerprint *out, struct qwick_err *e)
 {
     struct fingerprint *own = &eng->fingerprint;
     if (!own->model[0] && !own->model[1] && compute(eng, own)) {
@@ -186,6 +193,8 @@ int engine_fingerprint(struct qwick_engine *eng, struct fingerprint *out,
         return err_oom(e, st_count(eng->weights) * N_PIECES * PIECE);
     }
     *out = *own;
+    if (lora)
+        add_lora(out, &eng->model.loras.v[lora - 1]);
     return 0;
 }
 

@@ -23,13 +23,14 @@
  * within the same tick of the clock, after the clock was set back, or from
  * another machine that does not keep times.
  *
- * engine_fingerprint computes both once per engine and writes them to *out. It
- * fails only when out of memory. */
+ * engine_fingerprint computes both once per engine and writes them to *out. With
+ * an adapter (lora: adapter + 1, or 0), `model` covers all bytes of its tensors,
+ * too. It fails only when out of memory. */
 struct fingerprint {
     uint64_t model[2], files;
 };
-int engine_fingerprint(struct qwick_engine *eng, struct fingerprint *out,
-                       struct qwick_err *e);
+int engine_fingerprint(struct qwick_engine *eng, size_t lora,
+                       struct fingerprint *out, struct qwick_err *e);
 
 /* Write a hash of every byte of every tensor to *out. A saved session needs it
  * if the weights' files are not the ones that were open when it was saved.

@@ -88,7 +88,7 @@ int qwick_engine_identity(struct qwick_engine *eng, uint64_t id[2],
         return err_set(e, QWICK_ERR_USAGE,
                        "%s: was opened for its tokenizer only",
                        checkpoint_name(eng->ck));
-    if (engine_fingerprint(eng, &f, e))
+    if (engine_fingerprint(eng, eng->own_lora, &f, e))
         return -1;
     for (size_t i = 0; i < 2; i++)
         id[i] = hash_bytes(f.model[i], c->stop_ids,

@@ -258,6 +258,9 @@ static void fill_info(struct qwick_engine *eng)
     i->weight_bytes = s.bytes;
     i->table_bytes = s.table_bytes;
     i->decode_bytes = s.decode_bytes;
+    if (eng->own_lora)
+        i->decode_bytes += m->loras.n_bytes;
+    i->lora_bytes = m->loras.n_bytes;
     struct kv_cache kv; /* empty: no positions */
     if (kv_init(&kv, eng->kv_dtype, c, NULL))
         return;
@@ -363,6 +366,8 @@ static int open_weights(struct qwick_engine *eng,
         return -1;
     if (table && all_read(eng))
         first_pass_expect(eng);
+    if (engine_open_loras(eng, o, e))
+        return -1;
     note_repacked(eng);
     first_pass_leave_tables(eng);
     if (check_memory(eng, o->preload, e))
@@ -407,6 +412,25 @@ static int open_config(struct qwick_engine *eng, bool optional,
     return config_load(&eng->model.config, eng->ck, e);
 }
 
+/* Open the caches on disk that sessions may use: one for each adapter that they
+ * may have. */
+static int open_disks(struct qwick_engine *eng,
+                      const struct qwick_engine_options *o, struct qwick_err *e)
+{
+    struct qwick_err why;
+    size_t n = 1 + eng->model.loras.n, bytes = o->prefix_cache_disk_bytes;
+    eng->disks = calloc(n, sizeof(*eng->disks));
+    if (!eng->disks)
+        return err_oom(e, n * sizeof(*eng->disks));
+    for (size_t i = eng->own_lora; i < n; i++)
+        if (prefix_disk_open(&eng->disks[i], eng, i, o->prefix_cache_dir,
+                             bytes ? bytes : DEFAULT_DISK_BYTES, &why)) {
+            engine_warn(eng, "prefix cache: %s; not used", why.msg);
+            return 0;
+        }
+    return 0;
+}
+
 /* Open the prefix caches. If the cache on disk fails, warn and go on without
  * it. */
 static int open_prefixes(struct qwick_engine *eng,
@@ -415,19 +439,14 @@ static int open_prefixes(struct qwick_engine *eng,
 {
     const struct config *c = &eng->model.config;
     struct kv_cache kv = {0}; /* empty: no positions */
-    struct qwick_err why;
-    size_t bytes = o->prefix_cache_disk_bytes;
     bool bad = o->prefix_cache_bytes &&
                (kv_init(&kv, eng->kv_dtype, c, e) ||
-                prefix_create(&eng->prefix, &kv, o->prefix_cache_bytes, e));
+                prefix_create(&eng->prefix, &kv, o->prefix_cache_bytes,
+                             1 + eng->model.loras.n, e));
     kv_free(&kv);
     if (bad)
         return -1;
-    if (o->prefix_cache_disk &&
-        prefix_disk_open(&eng->disk, eng, o->prefix_cache_dir,
-                         bytes ? bytes : DEFAULT_DISK_BYTES, &why))
-        engine_warn(eng, "prefix cache: %s; not used", why.msg);
-    return 0;
+    return o->prefix_cache_disk ? open_disks(eng, o, e) : 0;
 }
 
 /* Find the first pair of think tags that the tokenizer has as added tokens. */
@@ -499,7 +518,9 @@ void qwick_engine_close(struct qwick_engine *eng)
     if (!eng)
         return;
     prefix_free(eng->prefix);
-    prefix_disk_close(eng->disk);
+    for (size_t i = 0; eng->disks && i <= eng->model.loras.n; i++)
+        prefix_disk_close(eng->disks[i]);
+    free(eng->disks);
     if (eng->pooling)
         pooling_close(eng->pooling);
     free(eng->pooling);

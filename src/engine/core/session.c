@@ -55,7 +55,8 @@ int session_create(struct qwick_session **out, struct qwick_engine *eng,
         return -1;
     }
     /* a prefix cache takes whole pages, and gets them only after a prompt */
-    s->kv.keeps_windows = eng->prefix || eng->disk;
+    s->kv.keeps_windows = eng->prefix || eng->disks;
+    s->lora = eng->own_lora;
     *out = s;
     return 0;
 }
@@ -180,7 +181,11 @@ static int forward(struct qwick_session *s, const int32_t *tokens, size_t n,
                    enum span_rows rows, float *logits, bool prefill)
 {
     const struct span span = {
-        .kv = &s->kv, .tokens = tokens, .n = n, .rows = rows};
+        .kv = &s->kv,
+        .tokens = tokens,
+        .n = n,
+        .rows = rows,
+        .lora = s->lora};
     const struct pass_io io = {.spans = &span,
                                .n_spans = 1,
                                .logits = logits,
@@ -452,6 +457,7 @@ int qwick_session_fork(struct qwick_session **out,
         f->n_rows = 1;
     }
     f->interrupt = s->interrupt;
+    f->lora = s->lora;
     *out = f;
     return 0;
 fail:
@@ -578,7 +584,8 @@ int qwick_engine_step(struct qwick_engine *eng, const struct qwick_step *steps,
                                       .tokens = steps[i].tokens,
                                       .n = steps[i].n,
                                       .n_type0 = s->n_type0,
-                                      .rows = span_rows_of(steps[i].rows)};
+                                      .rows = span_rows_of(steps[i].rows),
+                                      .lora = s->lora};
     }
     const struct pass_io io = {
         .spans = eng->spans,

@@ -36,7 +36,7 @@ int qwick_session_save(struct qwick_session *s, const char *path,
 {
     struct kv_file_head head;
     if (kv_file_check_target(path, e) ||
-        kv_file_describe(&head, s->eng, KV_FILE_SESSION, e) ||
+        kv_file_describe(&head, s->eng, s->lora, KV_FILE_SESSION, e) ||
         engine_contents(s->eng, &head.contents, e) ||
         engine_check_unchanged(s->eng, e))
         return -1;
@@ -222,7 +222,7 @@ int qwick_session_load(struct qwick_session **out, struct qwick_engine *eng,
     *out = NULL;
     if (qwick_session_create(&s, eng, n_ctx, e))
         return -1;
-    if (kv_file_describe(&mine, eng, KV_FILE_SESSION, e) ||
+    if (kv_file_describe(&mine, eng, eng->own_lora, KV_FILE_SESSION, e) ||
         kv_file_open(&f, path, KV_FILE_SESSION, true, NULL, e)) {
         qwick_session_free(s);
         return -1;

@@ -39,7 +39,8 @@ static int reuse_memory(struct qwick_session *s, const int32_t *tokens,
                         size_t n, struct kv_page **pages, struct qwick_err *e)
 {
     size_t n_pages;
-    size_t m = prefix_match(s->eng->prefix, tokens, n, pages, &n_pages);
+    size_t m = prefix_match(s->eng->prefix, s->lora, tokens, n, pages,
+                            &n_pages);
     if (m > s->kv.n)
         return adopt(s, tokens, m, 0, pages, n_pages, e);
     for (size_t i = 0; i < n_pages; i++)
@@ -52,8 +53,8 @@ static int reuse_disk(struct qwick_session *s, const int32_t *tokens, size_t n,
 {
     struct qwick_err bad = {0};
     size_t first = s->kv.n / KV_BLOCK, n_pages;
-    size_t m = prefix_disk_find(s->eng->disk, tokens, n, first, pages, &n_pages,
-                                s->interrupt, &bad);
+    size_t m = prefix_disk_find(engine_disk(s->eng, s->lora), tokens, n, first,
+                                pages, &n_pages, s->interrupt, &bad);
     if (bad.code)
         engine_warn(s->eng, "prefix cache: %s; ignored", bad.msg);
     if (m > s->kv.n)
@@ -67,6 +68,7 @@ int qwick_session_reuse(struct qwick_session *s, const int32_t *tokens,
                         size_t n, struct qwick_err *e)
 {
     const struct qwick_engine *eng = s->eng;
+    const struct prefix_disk *disk = engine_disk(eng, s->lora);
     if (n && session_check_tokens(s, tokens, n, e))
         return -1;
     /* the caller evaluates one token at least after these */
@@ -74,13 +76,13 @@ int qwick_session_reuse(struct qwick_session *s, const int32_t *tokens,
     session_truncate(s, is_long == s->kv.long_rope ? common_prefix(s, tokens, n)
                                                    : 0);
     /* the caches have keys of short sequences only */
-    if (s->kv.n == n || (!eng->prefix && !eng->disk) || is_long)
+    if (s->kv.n == n || (!eng->prefix && !disk) || is_long)
         return 0;
     struct kv_page **pages = malloc((n / KV_BLOCK + 1) * sizeof(*pages));
     if (!pages)
         return err_oom(e, (n / KV_BLOCK + 1) * sizeof(*pages));
     int rc = eng->prefix ? reuse_memory(s, tokens, n, pages, e) : 0;
-    if (!rc && eng->disk && s->kv.n < n)
+    if (!rc && disk && s->kv.n < n)
         rc = session_predict_memory(s, n, e) ||
                      reuse_disk(s, tokens, n, pages, e)
                  ? -1
@@ -89,10 +91,11 @@ int qwick_session_reuse(struct qwick_session *s, const int32_t *tokens,
     return rc;
 }
 
-void engine_keep_prefix(struct qwick_engine *eng, const int32_t *tokens,
-                        size_t n, const struct kv_cache *kv)
+void engine_keep_prefix(struct qwick_engine *eng, size_t lora,
+                        const int32_t *tokens, size_t n,
+                        const struct kv_cache *kv)
 {
-    size_t lacks = prefix_insert(eng->prefix, tokens, n, kv);
+    size_t lacks = prefix_insert(eng->prefix, lora, tokens, n, kv);
     if (!lacks || eng->told_prefix)
         return;
     eng->told_prefix = true;
@@ -104,37 +107,40 @@ void engine_keep_prefix(struct qwick_engine *eng, const int32_t *tokens,
 
 void qwick_session_publish(struct qwick_session *s)
 {
-    if (s->eng->prefix || s->eng->disk)
+    if (s->eng->prefix || engine_disk(s->eng, s->lora))
         kv_snapshot(&s->kv);
     if (s->eng->prefix && !s->kv.long_rope)
-        engine_keep_prefix(s->eng, s->tokens, s->kv.n / KV_BLOCK * KV_BLOCK,
-                           &s->kv);
+        engine_keep_prefix(s->eng, s->lora, s->tokens,
+                           s->kv.n / KV_BLOCK * KV_BLOCK, &s->kv);
 }
 
 int qwick_session_store(struct qwick_session *s, size_t n, struct qwick_err *e)
 {
-    if (!s->eng->disk || s->kv.long_rope)
+    struct prefix_disk *disk = engine_disk(s->eng, s->lora);
+    if (!disk || s->kv.long_rope)
         return 0;
     if (n > s->kv.n)
         n = s->kv.n;
-    return prefix_disk_store(s->eng->disk, s->tokens, n, &s->kv, e);
+    return prefix_disk_store(disk, s->tokens, n, &s->kv, e);
 }
 
 /* ---- all that the engine has -------------------------------------------- */
 
 struct storing {
-    struct prefix_disk *disk;
+    const struct qwick_engine *eng;
+    struct prefix_disk *disk; /* of the last path; NULL: there was none */
     struct prefix_put put;
-    bool any; /* there was a path to write */
 };
 
 /* Each path counts as used a little before the last one. */
-static int store_path(void *ctx, const int32_t *tokens, size_t n,
+static int store_path(void *ctx, size_t lora, const int32_t *tokens, size_t n,
                       const struct kv_cache *kv, struct qwick_err *e)
 {
     enum { STEP_NS = 1000000 };
     struct storing *s = ctx;
-    s->any = true;
+    s->disk = engine_disk(s->eng, lora);
+    if (!s->disk)
+        return 0;
     int rc = prefix_disk_put(s->disk, tokens, n, kv, &s->put, e);
     s->put.time.tv_nsec -= STEP_NS;
     if (s->put.time.tv_nsec < 0) {
@@ -148,15 +154,16 @@ int qwick_engine_store_prefixes(struct qwick_engine *eng, double timeout_ms,
                                 const volatile int *interrupt,
                                 struct qwick_err *e)
 {
-    struct storing s = {.disk = eng->disk, .put.interrupt = interrupt};
-    if (!eng->prefix || !eng->disk)
+    struct storing s = {.eng = eng, .put.interrupt = interrupt};
+    const struct prefix_disk *disk = engine_disk(eng, eng->own_lora);
+    if (!eng->prefix || !disk)
         return 0;
     clock_gettime(CLOCK_REALTIME, &s.put.time);
     if (timeout_ms > 0)
         s.put.deadline_ms = clock_ms() + timeout_ms;
-    return prefix_each_path(eng->prefix, prefix_disk_budget(eng->disk),
+    return prefix_each_path(eng->prefix, prefix_disk_budget(disk),
                             store_path, &s, e) ||
-                   (s.any && prefix_disk_trim(eng->disk, e))
+                   (s.disk && prefix_disk_trim(s.disk, e))
                ? -1
                : 0;
 }

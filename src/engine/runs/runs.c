@@ -33,6 +33,7 @@ int runs_open(struct runs *s, struct qwick_engine *eng,
                        .task = task,
                        .ctx = ctx,
                        .max_live = max_live,
+                       .lora = eng->own_lora,
                        .fair.clock = clock_ms};
     s->last = &s->first;
     if ((task->output & QWICK_LOGITS && engine_need_head(eng, e)) ||
@@ -152,6 +153,7 @@ static int create_base(struct runs *s, const int32_t *tokens, size_t n,
 {
     if (session_create(&s->base, s->eng, s->n_ctx, e))
         return -1;
+    s->base->lora = s->lora;
     qwick_session_interrupt(s->base, s->interrupt);
     return qwick_session_reuse(s->base, tokens, n, e);
 }
@@ -287,7 +289,8 @@ void runs_close(struct runs *s)
  * not count: its output is wanted. */
 static size_t known_tokens(const struct run *r, const struct qwick_session *had)
 {
-    if (session_needs_long_rope(had, r->origin + r->n) != had->kv.long_rope)
+    if (had->lora != r->lora ||
+        session_needs_long_rope(had, r->origin + r->n) != had->kv.long_rope)
         return 0;
     size_t n = tokens_in_common(r->tokens, r->n - 1, had->tokens, had->kv.n);
     return kv_usable(&had->kv, n);
@@ -317,6 +320,7 @@ static int take_session(struct runs *s, struct run *r, struct qwick_err *e)
         return -1;
     }
     session_truncate(r->session, most);
+    r->session->lora = r->lora;
     return 0;
 }
 

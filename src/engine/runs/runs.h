@@ -49,6 +49,7 @@ struct run {
     size_t first;       /* outputs are wanted for tokens[first..n); only in
                            tasks with QWICK_ROWS_ALL */
     size_t n_type0;     /* see struct span */
+    size_t lora;        /* adapter + 1; 0: none */
     size_t n_final;     /* number of tokens that the session will probably have
                            when the run ends */
     size_t more_bytes;  /* memory that the caches of a draft model will probably
@@ -153,6 +154,8 @@ struct runs {
     void *ctx;             /* context of the task */
     struct kv_cache shape; /* empty; gives the size of a sequence */
     size_t n_ctx;          /* maximum number of tokens in a session */
+    size_t lora;           /* of the base, and of runs unless the task has
+                              another one for each; see struct run */
     size_t kv_bytes;       /* maximum memory of all sessions; 0: all available
                               memory */
     const volatile int *interrupt; /* NULL: never */

@@ -83,7 +83,7 @@ static size_t shared_pages(const struct runs *s, const struct run *r)
     size_t n = 0;
     if (s->task->share)
         n = runs_find(s, r, &from);
-    else if (s->base)
+    else if (s->base && s->base->lora == r->lora)
         n = kv_usable(&s->base->kv,
                       tokens_in_common(r->tokens, r->n - 1, s->base->tokens,
                                        s->base->kv.n));

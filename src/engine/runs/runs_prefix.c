@@ -30,11 +30,12 @@ size_t runs_find(const struct runs *s, const struct run *r,
     struct prefix *p = s->eng->prefix;
     bool is_long = run_needs_long_rope(s, r);
     size_t best =
-        p && !is_long ? prefix_match(p, r->tokens, r->n - 1, NULL, NULL) : 0;
+        p && !is_long ? prefix_match(p, r->lora, r->tokens, r->n - 1, NULL, NULL) : 0;
     *from = NULL;
     for (size_t i = 0; i < s->n_live; i++) {
         const struct qwick_session *other = s->live[i]->session;
-        if (!other || other->kv.long_rope != is_long)
+        if (!other || other->lora != r->lora ||
+            other->kv.long_rope != is_long)
             continue;
         size_t n =
             tokens_in_common(r->tokens, r->n - 1, other->tokens, other->kv.n);
@@ -57,7 +58,8 @@ bool runs_worth_waiting(const struct runs *s, size_t i)
     size_t later = 0;
     for (size_t j = 0; j < i; j++) {
         const struct run *other = s->live[j];
-        if (run_needs_long_rope(s, other) != is_long)
+        if (other->lora != r->lora ||
+            run_needs_long_rope(s, other) != is_long)
             continue;
         size_t n =
             tokens_in_common(r->tokens, r->n - 1, other->tokens, other->n);

@@ -83,6 +83,7 @@ int qwick_batch_add(struct qwick_batch *b, const int32_t *prompt, size_t n,
     }
     memcpy(q->ids, prompt, n * sizeof *prompt);
     q->run.n = q->n_prompt = n;
+    q->run.lora = b->runs.eng->own_lora;
     q->tag = tag;
     if (generation_read_options(&q->o, &q->sampling, o, e) ||
         batch_note_prompt(b, prompt, n, e)) {

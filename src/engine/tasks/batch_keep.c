@@ -9,7 +9,7 @@
 int batch_note_prompt(struct qwick_batch *b, const int32_t *tokens, size_t n,
                       struct qwick_err *e)
 {
-    if (!b->runs.eng->disk || b->like_prompt ||
+    if (!b->runs.eng->disks || b->like_prompt ||
         tokens_in_common(tokens, n, b->like, b->n_like) < b->n_like)
         return 0;
     int32_t *like = malloc(n * sizeof *like);
@@ -54,7 +54,7 @@ void batch_request_snapshots(const struct qwick_batch *b, const struct seq *q)
         return;
     size_t at[] = {n - GENERATION_PROMPT,
                    eng->bpe ? last_message(eng, q->ids, n) : 0,
-                   prefix_common(eng->prefix, q->ids, n - 1)};
+                   prefix_common(eng->prefix, q->run.lora, q->ids, n - 1)};
     for (size_t i = 0; i < sizeof at / sizeof *at; i++)
         if (at[i] > kv->n)
             (void)kv_request_snapshot(kv, at[i]);
@@ -65,7 +65,7 @@ void batch_keep_answer(struct qwick_batch *b, struct qwick_session *s)
     if (!b->runs.eng->prefix)
         return;
     kv_snapshot(&s->kv);
-    engine_keep_prefix(b->runs.eng, s->tokens, s->kv.n, &s->kv);
+    engine_keep_prefix(b->runs.eng, s->lora, s->tokens, s->kv.n, &s->kv);
 }
 
 /* On disk we store beginnings of one sequence of tokens only. So however many

@@ -10,6 +10,7 @@ struct score_run *score_queue(struct runs *s, struct qwick_err *e)
         err_oom(e, sizeof *r);
         return NULL;
     }
+    r->run.lora = s->lora;
     runs_push_front(s, &r->run);
     return r;
 }

@@ -29,6 +29,7 @@ static int states_next(struct runs *s, struct qwick_err *e)
     r->run.tokens = item.tokens;
     r->run.n = r->run.n_final = item.n;
     r->run.n_type0 = item.n_type0;
+    r->run.lora = s->lora;
     r->sums = (struct pooled){item.n, item.n_skip, r->acc};
     r->st = st;
     r->item = st->at++;
@@ -129,6 +130,7 @@ void states_begin(struct states *st, size_t n, state_item_fn item, state_fn fn,
 {
     struct runs *s = &st->runs;
     runs_drop(s);
+    s->lora = s->eng->own_lora;
     st->n = n;
     st->at = st->n_ready = 0;
     st->item = item;
