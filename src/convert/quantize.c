@@ -47,15 +47,6 @@ static void advise(const unsigned char *p, size_t n, int advice)
                       advice);
 }
 
-int quantize_bad_value(const struct quantize_work *w, const struct st_tensor *t,
-                       size_t at, struct qwick_err *e)
-{
-    return err_set(e, QWICK_ERR_MODEL,
-                   "%s: %s: tensor %.200s: row %zu: holds NaN, infinities or "
-                   "values too large",
-                   w->path, t->file, t->name, at / t->shape[t->rank - 1]);
-}
-
 /* The same about the elements of a piece. A piece of a transpose shares its
  * pages with others. */
 static void advise_piece(const struct work *w, const struct quantize_job *job,

@@ -27,6 +27,15 @@ int quantize_err(const char *path, const struct st_tensor *t, const char *why,
                    SHOWN, t->name, why);
 }
 
+int quantize_bad_value(const struct quantize_work *w, const struct st_tensor *t,
+                       size_t at, struct qwick_err *e)
+{
+    return err_set(e, QWICK_ERR_MODEL,
+                   "%s: %s: tensor %.200s: row %zu: holds NaN, infinities or "
+                   "values too large",
+                   w->path, t->file, t->name, at / t->shape[t->rank - 1]);
+}
+
 static void send_line(qwick_note_fn fn, void *ctx, const char *what,
                       const char *why)
 {

@@ -38,14 +38,6 @@ static void scale_vector(float *v, size_t n, float scale)
         v[i] *= scale;
 }
 
-int layer_bind_norm(struct model *m, float **out, struct weight_ref ref,
-                    struct qwick_err *e)
-{
-    const struct config *c = &m->config;
-    return weights_norm(&m->weights, out, c->d_model,
-                        c->arch->blocks.layer_norm, c->norm_bias, ref, e);
-}
-
 int layer_bind_norms(struct model *m, struct layer *l, size_t i,
                      struct qwick_err *e)
 {
@@ -69,7 +61,7 @@ int layer_bind_norms(struct model *m, struct layer *l, size_t i,
     const struct vector scales[] = {
         {&scale, WEIGHT_LAYER_SCALE, 1, b->layer_scale}};
     for (size_t j = 0; j < sizeof norms / sizeof *norms; j++)
-        if (norms[j].has && layer_bind_norm(m, norms[j].out, norms[j].ref, e))
+        if (norms[j].has && model_bind_norm(m, norms[j].out, norms[j].ref, e))
             return -1;
     if (BIND_VECTORS(&m->weights, scales, i, e))
         return -1;

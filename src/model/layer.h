@@ -26,10 +26,6 @@ static inline struct weight_ref layer_weight(enum weight_id id, size_t i)
     return (struct weight_ref){.id = id, .layer = i};
 }
 
-/* Bind a norm of d_model values, in the form of the family's norms. */
-int layer_bind_norm(struct model *m, float **out, struct weight_ref ref,
-                    struct qwick_err *e);
-
 /* Bind the norms of layer i, those of q and k excepted. */
 int layer_bind_norms(struct model *m, struct layer *l, size_t i,
                      struct qwick_err *e);

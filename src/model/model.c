@@ -273,6 +273,14 @@ static int open_ropes(struct model *m, struct qwick_err *e)
     return bind_rope_factors(m, e);
 }
 
+int model_bind_norm(struct model *m, float **out, struct weight_ref ref,
+                    struct qwick_err *e)
+{
+    const struct config *c = &m->config;
+    return weights_norm(&m->weights, out, c->d_model,
+                        c->arch->blocks.layer_norm, c->norm_bias, ref, e);
+}
+
 /* Bind the embedding, and the tables and the norm that encoders have beside
  * it. */
 static int bind_embedding(struct model *m, struct qwick_err *e)
@@ -294,7 +302,7 @@ static int bind_embedding(struct model *m, struct qwick_err *e)
                                     (struct weight_ref){.id = WEIGHT_TYPES}, e))
         return -1;
     return c->arch->blocks.embed_norm
-               ? layer_bind_norm(m, &m->embed_norm,
+               ? model_bind_norm(m, &m->embed_norm,
                                  (struct weight_ref){.id = WEIGHT_EMBED_NORM},
                                  e)
                : 0;
@@ -307,12 +315,12 @@ static int bind_last_norm(struct model *m, struct qwick_err *e)
     const struct weight_ref norm =
         layer_weight(WEIGHT_NORM, m->config.n_layers - 1);
     size_t d = m->config.d_model;
-    if (layer_bind_norm(m, &m->norm, norm, e))
+    if (model_bind_norm(m, &m->norm, norm, e))
         return -1;
     m->head_norm = m->norm;
     if (m->config.logit_scale == 1)
         return 0;
-    if (layer_bind_norm(m, &m->head_norm, norm, e))
+    if (model_bind_norm(m, &m->head_norm, norm, e))
         return -1;
     for (size_t i = 0; i < d; i++)
         m->head_norm[i] *= m->config.logit_scale;
@@ -367,7 +375,7 @@ static int bind_class_input(struct model *m, struct qwick_err *e)
         weights_vector(w, &m->class_dense_bias, c->d_model, bias, e))
         return -1;
     return c->arch->blocks.class_norm
-               ? layer_bind_norm(m, &m->class_norm, norm, e)
+               ? model_bind_norm(m, &m->class_norm, norm, e)
                : 0;
 }
 

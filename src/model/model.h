@@ -242,6 +242,10 @@ void model_class_input(const struct model *m, struct scratch *s, float *state);
  * evaluated again. SIZE_MAX: never. */
 size_t model_long_rope_from(const struct model *m);
 
+/* Bind a norm of d_model values, in the form of the family's norms. */
+int model_bind_norm(struct model *m, float **out, struct weight_ref ref,
+                    struct qwick_err *e);
+
 /* The function that combines the results of gate_proj and up_proj. */
 void (*model_glu(const struct model *m))(float *out, const float *gate,
                                          const float *up, size_t n);

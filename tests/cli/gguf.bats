@@ -572,7 +572,7 @@ TEXTS
     fails 3 "incomplete download?" -m "$T/x.gguf" hi
     mkfifo "$T/fifo.gguf"
     fails 3 "is a FIFO" -m "$T/fifo.gguf" hi
-    fails 3 "is a GGUF file: only safetensors checkpoints can be quantized" \
+    fails 3 "is a GGUF file, of which only GGUF files are made" \
         quantize -m $GGUF/tiny-dense-F16.gguf -o "$T/out"
     [ ! -e "$T/out" ]
 }
