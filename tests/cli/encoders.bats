@@ -187,14 +187,6 @@ PY
     fails 2 "which have no place for it" rerank -m "$m" -q ab --instruct x c
 }
 
-@test "a GGUF file that does not say what its classifier reads gives a warning" {
-    for m in "$FAMILIES/modernbert-rerank-mean.gguf" "$FAMILIES/modernbert-rerank-mean" "$FAMILIES/xlmr-rerank.gguf"; do
-        run -0 --separate-stderr q rerank -m "$m" --prompt-ids 1,2
-        [[ $m == *mean.gguf ]] || { [ -z "$stderr" ] && continue; }
-        [ "$stderr" = "qwick: warning: $m: does not say what its classifier reads: the mean of all tokens is taken" ]
-    done
-}
-
 @test "encoders are refused where they do not fit" {
     fails 3 "is a text encoder without a classifier, which only embed can use" \
         rerank -m "$FAMILIES/bert-cls" --prompt-ids 1,2

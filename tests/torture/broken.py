@@ -83,8 +83,8 @@ class Runner:
         if os.getuid() != 0:
             return []
         try:
-            subprocess.run([self.qwick, "--version"], check=True, capture_output=True,
-                           user=faults.NOBODY, cwd=self.folder)
+            subprocess.run([self.qwick, "count", "a"], check=True, capture_output=True,
+                           user=faults.NOBODY, cwd=self.folder, env=self.env)
         except (OSError, subprocess.CalledProcessError):
             return ["locked files: only root reaches " + self.qwick]
         return []

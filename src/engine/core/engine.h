@@ -71,7 +71,6 @@ struct qwick_engine {
     bool checked_head;              /* engine_suitable_head has been called */
     bool checked_class; /* engine_suitable_class has warned; atomic */
     bool told_dim;      /* that vectors are cut; atomic */
-    bool told_class;    /* what a classifier reads; atomic */
     bool read_first;                /* first_pass_read has something to do */
     bool passed;                    /* there was a pass */
     struct fingerprint fingerprint; /* zeros: not computed yet */

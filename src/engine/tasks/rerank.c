@@ -214,18 +214,6 @@ static int compose(struct qwick_reranker *r, const char *query, size_t n_query,
                : 0;
 }
 
-/* No key of a GGUF file says what the classifier of ModernBERT reads. */
-static void warn_class_pooling(struct qwick_engine *eng)
-{
-    if (!eng->model.config.class_mean || !checkpoint_gguf(eng->ck) ||
-        __atomic_exchange_n(&eng->told_class, true, __ATOMIC_RELAXED))
-        return;
-    engine_warn(eng,
-                "%s: does not say what its classifier reads: the mean of all "
-                "tokens is taken",
-                checkpoint_dir(eng->ck));
-}
-
 /* The states that scores are made of. */
 static int open_states(struct qwick_reranker *r,
                        const struct qwick_rerank_options *o,
@@ -267,7 +255,6 @@ int qwick_reranker_create(struct qwick_reranker **out, struct qwick_engine *eng,
     if (open_states(r, o, e))
         goto fail;
     engine_suitable_class(eng, false);
-    warn_class_pooling(eng);
     if (compose(r, query, n_query, o, e) || find_rows(r, e))
         goto fail;
     *out = r;
