@@ -390,7 +390,7 @@ static const struct matrix *codes_of(const struct quantize_source *s,
                                      const struct st_tensor *t)
 {
     const struct matrix *m = quantize_packed(s, t);
-    return m && m->format->codes &&
+    return m && !quantize_merge_of(s, t) && m->format->codes &&
                    (!m->stored || transposed_in_order(m->stored))
                ? m
                : NULL;

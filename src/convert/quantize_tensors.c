@@ -445,7 +445,8 @@ static int add_same(struct planner *pl, const struct st_tensor *t,
         pl->p, pl->shard,
         (struct quantize_job){
             .from = {.src = t, .n = n},
-            .same = type == stored && (type >= DT_N_FLOAT || !t->rank),
+            .same = type == stored && (type >= DT_N_FLOAT || !t->rank) &&
+                    !quantize_merge_of(pl->s, t),
             .out = {pl->shard->n_out - 1}});
     return 0;
 }
@@ -468,7 +469,7 @@ static int add_tensor(struct planner *pl, size_t i, bool *again,
     if (add_same(pl, t, type, e))
         return -1;
     /* factors of blocks are in the elements that are widened */
-    return m && m->factors && type == stored
+    return m && m->factors && type == stored && !quantize_merge_of(pl->s, t)
                ? add_same(pl, quantize_factors(pl->s, t), DT_F32, e)
                : 0;
 }

@@ -113,6 +113,9 @@ top() {
     $logits -m "$T/base" --lora "$A/one" -o "$T/got" "$SAY"
     near "$T/got" "$T/want" 0.04
     q quantize --type Q8_0 -o "$T/q8.gguf"
+    q quantize -m "$T/q8.gguf" --type Q8_0 --lora "$A/one" -o "$T/again.gguf" 2>"$T/log"
+    $logits -m "$T/again.gguf" -o "$T/got" "$SAY"
+    near "$T/got" "$T/want" 0.04
     $logits -m "$T/q8.gguf" --lora "$A/one" -o "$T/got" "$SAY"
     near "$T/got" "$T/want" 0.04
 }
