@@ -247,6 +247,15 @@ tensors.append(["output.weight"] + copy.copy(t[1:]))'
     changed 'kv["qwen3.pooling_type"] = [4, 3]'
     run -0 --separate-stderr q embed -m "$T/bad.gguf" abc
     [ -z "$stderr" ]
+    # how a decoder is pooled changes its vectors, and none of its answers
+    last=$output tokens=$(q -m $GGUF/tiny-dense-Q2_K.gguf --prompt-ids $IDS -n 5 --json | jget 'o["tokens"]')
+    for type in 1 2; do
+        changed "kv['qwen3.pooling_type'] = [4, $type]"
+        equal "$(q -m "$T/bad.gguf" --prompt-ids $IDS -n 5 --json | jget 'o["tokens"]')" "$tokens"
+        run -0 --separate-stderr q embed -m "$T/bad.gguf" abc
+        [[ -z $stderr && $output != "$last" ]]
+        last=$output
+    done
     changed 'kv["qwen3.pooling_type"] = [4, 4]' "$T/demo.gguf"
     run -0 --separate-stderr q rerank -m "$T/bad.gguf" -q x a b
     [ -z "$stderr" ]

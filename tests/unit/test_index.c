@@ -366,6 +366,19 @@ static void bad_tables(void **state)
     qwick_index_close(ix);
 }
 
+static void rows_that_are_dead_twice(void **state)
+{
+    const uint64_t dead[] = {0, 0};
+    make_small();
+    struct qwick_index *ix = append(2, false);
+    add(ix, "id", "last", (float[2]){1, 1});
+    commit(ix);
+    qwick_index_close(ix);
+    qwick_index_close(reader());
+    temp_write("dead.u64", dead, sizeof dead);
+    cannot_open("row 0: is dead twice");
+}
+
 /* What a killed writer leaves is ignored, then dropped. */
 static void tails_are_dropped(void **state)
 {
@@ -499,6 +512,8 @@ static void search_is_exact(void **state)
             q.skip = 17;
             q.min_score = 4;
             check_search(&q);
+            q.top = 4000; /* the score is that of some rows */
+            check_search(&q);
             q.min_score = 1e9;
             check_search(&q);
             q.skip = SIZE_MAX;
@@ -559,6 +574,7 @@ int main(void)
         cmocka_unit_test_setup(bad_manifests, fresh),
         cmocka_unit_test_setup(truncated_files, fresh),
         cmocka_unit_test_setup(bad_tables, fresh),
+        cmocka_unit_test_setup(rows_that_are_dead_twice, fresh),
         cmocka_unit_test_setup(tails_are_dropped, fresh),
         cmocka_unit_test_setup(search_is_exact, fresh),
         cmocka_unit_test_setup(search_of_nothing, fresh),
