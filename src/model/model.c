@@ -445,6 +445,7 @@ int model_open(struct model *m, const struct checkpoint *ck,
     m->last_stored = c->n_layers - 1;
     while (c->layers[m->last_stored].kv_back)
         m->last_stored--;
+    weights_find_ignored(w, c->n_layers, m->ignored);
     choose_products(m);
     m->shared_bytes = model_shared_bytes(m);
     return 0;

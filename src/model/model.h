@@ -163,6 +163,8 @@ struct model {
     bool no_head;              /* head is the embedding in place of one that the
                                   file lacks and that hidden states do not
                                   need; or empty, in an encoder */
+    char ignored[NAMES_BYTES]; /* a vector of the layers that the family does
+                                  not use, see weights_find_ignored; "": none */
     bool head_differs;         /* from the embedding, although
                                   tie_word_embeddings is true */
     struct matrix classes;     /* [n_classes, d_model]; empty without classes */

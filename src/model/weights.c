@@ -195,6 +195,33 @@ void weights_use_copy(struct weights *w, const struct st_tensor *t)
     *use = WEIGHT_COPIED;
 }
 
+void weights_find_ignored(const struct weights *w, size_t n_layers, char *out)
+{
+    static const enum weight_id ids[] = {
+        WEIGHT_Q_NORM,     WEIGHT_K_NORM,    WEIGHT_ATTN_POST_NORM,
+        WEIGHT_Q_BIAS,     WEIGHT_K_BIAS,    WEIGHT_V_BIAS,
+        WEIGHT_O_BIAS,     WEIGHT_GATE_BIAS, WEIGHT_UP_BIAS,
+        WEIGHT_DOWN_BIAS,  WEIGHT_SINKS,     WEIGHT_MLP_POST_NORM,
+        WEIGHT_ROUTER_BIAS};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        bool used = false, found = false;
+        for (size_t layer = 0; layer < n_layers && !used; layer++) {
+            char name[NAMES_BYTES];
+            const struct st_tensor *t =
+                find_name(w, (struct weight_ref){ids[i], layer, 0}, name)
+                    ? st_find(w->set, name)
+                    : NULL;
+            used = t && w->used[t - st_at(w->set, 0)] != WEIGHT_UNUSED;
+            if (t && !found)
+                memcpy(out, name, sizeof name);
+            found = found || t;
+        }
+        if (found && !used)
+            return;
+    }
+    *out = '\0';
+}
+
 bool weights_has(const struct weights *w, struct weight_ref ref)
 {
     char name[NAMES_BYTES];

@@ -98,6 +98,13 @@ bool weights_has(const struct weights *w, struct weight_ref ref);
  * never transposed. */
 bool weights_in_blocks(const struct weights *w, struct weight_ref ref);
 
+/* Find a vector (a norm or a bias) that layers have and that the model does not
+ * use in any of them, although the naming scheme knows it: the checkpoint is of
+ * another family than config.json says. Writes its name in the first such layer
+ * to out [NAMES_BYTES], or "" if there is none. Call it when all layers are
+ * bound. */
+void weights_find_ignored(const struct weights *w, size_t n_layers, char *out);
+
 /* Bind the matrix `ref`, which must have exactly this shape, in the first
  * format in which the checkpoint has it. A matrix of one row may be a vector in
  * the checkpoint. The error names the tensor and both values. *out must stay

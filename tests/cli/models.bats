@@ -239,6 +239,16 @@ config["quantization"]["mode"] = "mxfp4"' mlx4
     run_m 'config.json: model_type: "mamba2" is not supported (Mamba layers): use Qwen3.5-4B'
 }
 
+@test "a norm or bias that the family does not use is a warning" {
+    mkdir "$T/other"
+    cp tests/golden/models/tied-bf16/* "$T/other"
+    sed -i 's/"model_type": "qwen3"/"model_type": "llama"/' "$T/other/config.json"
+    run -0 --separate-stderr q logits -m "$T/other" --prompt-ids 5,6
+    [ "$stderr" = "qwick: warning: $T/other: tensor model.layers.0.self_attn.q_norm.weight: a model of type llama does not use it: the results are doubtful" ]
+    run -0 --separate-stderr q logits -m tests/golden/models/tied-bf16 --prompt-ids 5,6
+    [ -z "$stderr" ]
+}
+
 @test "NaN and Infinity, as Python writes them, are numbers that must not be read" {
     copy_of models/demo m
     cp -r "$T/m" "$T/good"

@@ -183,7 +183,8 @@ void engine_suitable_class(struct qwick_engine *eng, bool hidden)
     bool other = !c->bidirectional && (c->class == CLASS_OTHER ||
                                        (c->class == CLASS_BARE && !hidden));
     bool assumed = c->class_mean_assumed && c->n_classes;
-    if (!other && !*c->own_code && !assumed)
+    const char *ignored = eng->model.ignored;
+    if (!other && !*c->own_code && !assumed && !*ignored)
         return;
     if (__atomic_exchange_n(&eng->checked_class, true, __ATOMIC_RELAXED))
         return;
@@ -197,6 +198,11 @@ void engine_suitable_class(struct qwick_engine *eng, bool hidden)
                     "%s: %s: the model has code of its own, which is not run: "
                     "the results are doubtful",
                     checkpoint_dir(eng->ck), c->own_code);
+    if (*ignored)
+        engine_warn(eng,
+                    "%s: tensor %s: a model of type %s does not use it: the "
+                    "results are doubtful",
+                    checkpoint_dir(eng->ck), ignored, c->model_type);
     if (assumed)
         engine_warn(eng,
                     "%s: a GGUF file of ModernBERT does not say "
