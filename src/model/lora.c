@@ -52,12 +52,13 @@ void pass_plan_lora(struct pass *p)
     }
 }
 
-/* Whether A and B multiply bf16 numbers, where the matrix does. */
-static bool in_bf16(const struct pass *p, const struct lora *l,
-                    enum act_type act)
+/* Whether A and B of a matrix that reads act multiply bf16 numbers: not where
+ * its input has another order of columns, or is pairs of such numbers. */
+static bool in_bf16(const struct pass *p, const struct matrix *w,
+                    const struct lora *l, enum act_type act)
 {
-    return act == ACT_BF16 && p->n > PRECISE_TOKENS && l->a.ops &&
-           l->a.ops->mul_bf16;
+    return act == ACT_BF16 && !w->order && !w->pairs16 &&
+           p->n > PRECISE_TOKENS && l->a.ops && l->a.ops->mul_bf16;
 }
 
 unsigned pass_lora_act_types(const struct pass *p, const struct matrix *w,
@@ -66,19 +67,11 @@ unsigned pass_lora_act_types(const struct pass *p, const struct matrix *w,
     unsigned set = 0;
     if (!w->lora || !p->runs[0].n)
         return 0;
-    if (w->order || w->pairs16)
-        act = ACT_F32;
     for (size_t i = 0; i < p->m->loras.n; i++)
         if (w->lora[i].a.rows)
-            set |= 1u << (in_bf16(p, &w->lora[i], act) ? ACT_BF16 : ACT_F32);
+            set |= 1u << (in_bf16(p, w, &w->lora[i], act) ? ACT_BF16
+                                                          : ACT_F32);
     return set;
-}
-
-/* The type that the adapters of a matrix read of x where they can. */
-static enum act_type act_read(const struct pass *p, const struct matrix *w,
-                              const struct input *x, size_t n)
-{
-    return x->order || w->pairs16 ? ACT_F32 : pass_act_type_read(p, w, x, n);
 }
 
 /* Multiply by A or B in f32. */
@@ -94,7 +87,7 @@ static void multiply_f32(const struct worker *w, const struct row_product *p,
 
 /* f * (A x) of rows [row, row + n_rows) of A and n tokens from t on. */
 static void reduce_block(const struct worker *w, const struct lora *l,
-                         const struct input *x, enum act_type act, size_t row,
+                         const struct input *x, bool bf16, size_t row,
                          size_t n_rows, size_t t, size_t n)
 {
     const struct scratch *s = w->p->s;
@@ -106,7 +99,6 @@ static void reduce_block(const struct worker *w, const struct lora *l,
                             .y = s->lora + at,
                             .ldy = ld,
                             .work = w->own->work};
-    bool bf16 = in_bf16(w->p, l, act);
     size_t ldx = bf16 ? gemm_bf16_ldx(cols) : scratch_ld(cols);
     if (bf16)
         l->a.ops->mul_bf16(w->k, &p, x->bf16 + t * ldx, ldx);
@@ -133,12 +125,12 @@ static size_t reduce_units(const struct worker *w, const struct matrix *m,
     size_t step = tokens <= LORA_FEW_TOKENS ? LORA_FEW_ROWS : MAX_ROWS;
     size_t blocks = (tokens + LORA_TOKENS - 1) / LORA_TOKENS;
     size_t units = rank ? blocks * ((rank + step - 1) / step) : 0;
+    bool bf16 = in_bf16(w->p, m, l, pass_act_type_read(w->p, m, x, n));
     for (size_t i = begin; i < end && i < units; i++) {
         size_t t = i % blocks * LORA_TOKENS, row = i / blocks * step;
         size_t n_rows = rank - row < step ? rank - row : step;
         size_t some = tokens - t < LORA_TOKENS ? tokens - t : LORA_TOKENS;
-        reduce_block(w, l, x, act_read(w->p, m, x, n), row, n_rows,
-                     run->begin + t, some);
+        reduce_block(w, l, x, bf16, row, n_rows, run->begin + t, some);
     }
     return units;
 }
@@ -178,14 +170,14 @@ void pass_lora(struct worker *w, const struct matrix *const *ws, size_t n_ws,
 
 /* Add B's part for n tokens from t on, all of one adapter, to y. */
 static void add_tokens(const struct worker *w, const struct lora *l,
-                       enum act_type act, struct row_product p, size_t t)
+                       bool bf16, struct row_product p, size_t t)
 {
     const struct scratch *s = w->p->s;
     const size_t ld = s->lora_ld, at = t * ld + l->at, all = p.n;
     float *y = p.y;
     size_t step, rows = p.n_rows, ldy = p.ldy, row = p.row;
     p.w = &l->b;
-    if (in_bf16(w->p, l, act)) {
+    if (bf16) {
         p.add = true;
         l->b.ops->mul_bf16(w->k, &p, s->lora16 + at, ld);
         l->b.ops->mul_bf16(w->k, &p, s->lora16_rest + at, ld);
@@ -220,7 +212,7 @@ void pass_add_lora(const struct worker *w, const struct row_product *p,
             continue;
         part.y = p->y + (begin - t) * p->ldy;
         part.n = end - begin;
-        add_tokens(w, l, act, part, begin);
+        add_tokens(w, l, in_bf16(w->p, p->w, l, act), part, begin);
     }
 }
 
