@@ -166,12 +166,15 @@ static const struct model_case models[] = {
 };
 enum { N_MODELS = sizeof models / sizeof *models, SHORT = 37 };
 
-/* The logits of the floats as a golden of the packed model. The ids are some at
- * which no rounding exchanges two experts of "moe". */
-static struct golden twin_golden(size_t n)
+/* The logits of the floats as a golden of the packed model. The ids are those of
+ * the checkpoint's golden, then any: none are chosen for the result. */
+static struct golden twin_golden(const char *dir, size_t n)
 {
-    struct golden g = {.n = n};
+    struct golden g = {.n = n}, of = {0};
     struct qwick_err e;
+    char path[256];
+    snprintf(path, sizeof path, "%s/expected.safetensors", dir);
+    assert_int_equal(golden_read(&of, path), 0);
     struct qwick_engine *eng =
         engine_with(.model = temp_path("floats"), .exact = true, .threads = 2);
     g.vocab_size = qwick_engine_info(eng)->vocab_size;
@@ -179,7 +182,9 @@ static struct golden twin_golden(size_t n)
     g.ids = malloc(n * sizeof *g.ids);
     g.logits = malloc(n * g.vocab_size * sizeof *g.logits);
     for (size_t i = 0; i < n; i++)
-        g.ids[i] = (int32_t)(twin_random(400 + i) % g.vocab_size);
+        g.ids[i] = i < of.n ? of.ids[i]
+                            : (int32_t)(twin_random(i) % g.vocab_size);
+    golden_close(&of);
     assert_ok(all_logits(eng, &g, g.logits, &e), &e);
     qwick_engine_close(eng);
     snprintf(g.dir, sizeof g.dir, "%s", temp_path("packed"));
@@ -191,7 +196,7 @@ static void models_of_isa(enum isa isa, void *ctx)
     size_t *n_wrong = ctx;
     for (size_t i = 0; i < N_MODELS; i++) {
         assert_true(twins_write(&models[i].form, models[i].dir) > 3);
-        struct golden g = twin_golden(SHORT);
+        struct golden g = twin_golden(models[i].dir, SHORT);
         *n_wrong += !golden_errors_fit(&g, models[i].dir + strlen(MODELS), isa,
                                        QUANTIZED_BOUND);
         golden_close(&g);
@@ -215,7 +220,7 @@ static void long_of_isa(enum isa isa, void *ctx)
         if (strstr(models[i].dir, "moe") || !models[i].form.order)
             continue;
         twins_write(&models[i].form, models[i].dir);
-        struct golden g = twin_golden(LONG);
+        struct golden g = twin_golden(models[i].dir, LONG);
         *n_wrong += !golden_errors_fit(&g, models[i].dir, isa, QUANTIZED_BOUND);
         golden_close(&g);
     }
