@@ -8,6 +8,7 @@
 #include "model/transposed.h"
 #include "model/weights.h"
 #include "qwick_tools.h"
+#include "reference.h"
 #include "tempdir.h"
 #include "transposed_twins.h"
 
@@ -18,7 +19,7 @@
 
 /* Rows: more than a tile of the repacking, and no multiple of one. Columns: more
  * than a strip. */
-enum { ROWS = 160, COLS = 384 };
+enum { ROWS = 160, COLS = 768 };
 
 static const struct twin_form forms[] = {
     {"awq", true, 4, 64, false, false, false},
@@ -34,6 +35,10 @@ static const struct twin_form forms[] = {
     {"gptq, desc_act, 3 bits", false, 3, 64, true, false, true},
     {"gptq, desc_act, 8 bits", false, 8, 64, true, true, true},
     {"gptq, group -1", false, 3, 0, false, true, false},
+    /* groups of more columns than those of the kernels */
+    {"awq, group 256", true, 4, 256, false, false, false},
+    {"gptq, group 256", false, 4, 256, false, false, false},
+    {"gptq, desc_act, group 384", false, 4, 384, false, false, true},
 };
 enum { N_FORMS = sizeof forms / sizeof *forms };
 
@@ -150,28 +155,64 @@ static void matrices_of_each_form(void **state)
 /* ---- models -------------------------------------------------------------- */
 
 struct model_case {
-    const char *dir;
+    const char *dir;               /* NULL: a random checkpoint */
+    const struct geometry *random; /* of this geometry */
     struct twin_form form;
 };
 
-/* A mixture of experts whose experts have different orders, a fused qkv, a
- * fused gate and up, and projections in which only some are packed. */
-static const struct model_case models[] = {
-    {MODELS "moe", {"", false, 4, 32, false, false, true}},
-    {MODELS "moe", {"", true, 4, 32, false, false, false}},
-    {MODELS "attention-bias", {"", false, 4, 32, false, false, true}},
-    {FAMILIES "phi3", {"", false, 4, 32, true, false, true}},
-    {FAMILIES "phi3", {"", true, 4, 32, false, false, false}},
-    {FAMILIES "glm4-wide", {"", false, 8, 32, false, true, true}},
-};
-enum { N_MODELS = sizeof models / sizeof *models, SHORT = 37 };
+/* Experts whose columns fill several groups, so that each has its own order, and
+ * all of which each token takes, so that rounding cannot exchange any. */
+#define MIXTURE                                                           \
+    .n_layers = 2, .d_model = 64, .d_ff = 64, .n_kv_heads = 2, .group = 2, \
+    .head_dim = 32, .vocab_size = 90, .n_experts = 3, .n_active = 3,      \
+    .expert_ff = 96, .sparse_step = 1, .normalise = true, .dtype = DT_BF16
+static const struct geometry mixture = {MIXTURE, .tied = true};
+static const struct geometry with_shared = {MIXTURE,
+                                            .qwen35 = true,
+                                            .shared_ff = 64,
+                                            .n_lin_heads = 2,
+                                            .lin_group = 1,
+                                            .d_k = 32,
+                                            .d_v = 32,
+                                            .conv = 4,
+                                            .n_rot = 16};
+/* Activations are put into order in pieces of 1,024 columns. */
+static const struct geometry wide = {.n_layers = 1,
+                                     .d_model = 1152,
+                                     .d_ff = 64,
+                                     .n_kv_heads = 1,
+                                     .group = 1,
+                                     .head_dim = 64,
+                                     .vocab_size = 90,
+                                     .tied = true,
+                                     .dtype = DT_BF16};
 
-/* The logits of the floats as a golden of the packed model. The ids are some at
- * which no rounding exchanges two experts of "moe". */
-static struct golden twin_golden(size_t n)
+/* Mixtures of experts, alone and beside a shared one; a fused qkv, a fused gate
+ * and up, and projections in which only some are packed. */
+static const struct model_case models[] = {
+    {MODELS "moe", NULL, {"", false, 4, 32, false, false, true}},
+    {MODELS "moe", NULL, {"", true, 4, 32, false, false, false}},
+    {NULL, &mixture, {"mixture", false, 4, 32, false, false, true}},
+    {NULL, &mixture, {"mixture, awq", true, 4, 32, false, false, false}},
+    {NULL, &with_shared, {"shared expert", false, 8, 32, false, true, true}},
+    {NULL, &wide, {"1,152 columns", false, 4, 64, false, false, true}},
+    {MODELS "attention-bias", NULL, {"", false, 4, 32, false, false, true}},
+    {FAMILIES "phi3", NULL, {"", false, 4, 32, true, false, true}},
+    {FAMILIES "phi3", NULL, {"", true, 4, 32, false, false, false}},
+    {FAMILIES "glm4-wide", NULL, {"", false, 8, 32, false, true, true}},
+};
+enum { N_MODELS = sizeof models / sizeof *models, SHORT = 37, LONG = 300 };
+
+/* The logits of the floats as a golden of the packed model. The ids are those of
+ * the checkpoint's golden, if it has one, then any: none are chosen for the
+ * result. */
+static struct golden twin_golden(const char *dir, size_t n)
 {
-    struct golden g = {.n = n};
+    struct golden g = {.n = n}, of = {0};
     struct qwick_err e;
+    char path[256];
+    snprintf(path, sizeof path, "%s/expected.safetensors", dir);
+    (void)golden_read(&of, path);
     struct qwick_engine *eng =
         engine_with(.model = temp_path("floats"), .exact = true, .threads = 2);
     g.vocab_size = qwick_engine_info(eng)->vocab_size;
@@ -179,52 +220,69 @@ static struct golden twin_golden(size_t n)
     g.ids = malloc(n * sizeof *g.ids);
     g.logits = malloc(n * g.vocab_size * sizeof *g.logits);
     for (size_t i = 0; i < n; i++)
-        g.ids[i] = (int32_t)(twin_random(400 + i) % g.vocab_size);
+        g.ids[i] = i < of.n ? of.ids[i]
+                            : (int32_t)(twin_random(i) % g.vocab_size);
+    golden_close(&of);
     assert_ok(all_logits(eng, &g, g.logits, &e), &e);
     qwick_engine_close(eng);
     snprintf(g.dir, sizeof g.dir, "%s", temp_path("packed"));
     return g;
 }
 
-static void models_of_isa(enum isa isa, void *ctx)
+struct twin_run {
+    const char *name;
+    struct golden golden;
+    size_t n_wrong;
+};
+
+static void twin_of_isa(enum isa isa, void *ctx)
 {
-    size_t *n_wrong = ctx;
-    for (size_t i = 0; i < N_MODELS; i++) {
-        assert_true(twins_write(&models[i].form, models[i].dir) > 3);
-        struct golden g = twin_golden(SHORT);
-        *n_wrong += !golden_errors_fit(&g, models[i].dir + strlen(MODELS), isa,
-                                       QUANTIZED_BOUND);
-        golden_close(&g);
+    struct twin_run *r = ctx;
+    r->n_wrong += !golden_errors_fit(&r->golden, r->name, isa, QUANTIZED_BOUND);
+}
+
+/* Compare temp_dir's packed with its floats on n tokens. */
+static size_t compare_twins(const char *name, const char *dir, size_t n)
+{
+    struct twin_run r = {name, twin_golden(dir, n), 0};
+    each_isa(twin_of_isa, &r);
+    golden_close(&r.golden);
+    return r.n_wrong;
+}
+
+static size_t compare_model(const struct model_case *c, size_t n)
+{
+    const char *dir = c->dir ? c->dir : temp_dir;
+    if (c->random) {
+        seed = 3;
+        draws = 0;
+        struct ref_model *m = ref_create(c->random);
+        ref_write(m);
+        ref_free(m);
     }
+    assert_true(twins_write(&c->form, dir) > 3);
+    return compare_twins(c->dir ? strchr(c->dir + 6, '/') : c->form.name, dir,
+                         n);
 }
 
 static void models_equal_their_twins(void **state)
 {
     size_t n_wrong = 0;
-    each_isa(models_of_isa, &n_wrong);
+    for (size_t i = 0; i < N_MODELS; i++)
+        n_wrong += compare_model(&models[i], SHORT);
     assert_int_equal(n_wrong, 0);
 }
 
 /* So many tokens multiply in bf16 where the CPU can, in passes and in blocks:
- * activations are put into the order of each matrix there, too. */
-static void long_of_isa(enum isa isa, void *ctx)
-{
-    enum { LONG = 300 };
-    size_t *n_wrong = ctx;
-    for (size_t i = 0; i < N_MODELS; i++) {
-        if (strstr(models[i].dir, "moe") || !models[i].form.order)
-            continue;
-        twins_write(&models[i].form, models[i].dir);
-        struct golden g = twin_golden(LONG);
-        *n_wrong += !golden_errors_fit(&g, models[i].dir, isa, QUANTIZED_BOUND);
-        golden_close(&g);
-    }
-}
-
+ * activations are put into the order of each matrix there, too. Where tokens
+ * choose experts, some are exchanged. */
 static void long_prompts_equal_their_twins(void **state)
 {
     size_t n_wrong = 0;
-    each_isa(long_of_isa, &n_wrong);
+    for (size_t i = 0; i < N_MODELS; i++)
+        if (models[i].form.order &&
+            !(models[i].dir && strstr(models[i].dir, "moe")))
+            n_wrong += compare_model(&models[i], LONG);
     assert_int_equal(n_wrong, 0);
 }
 
@@ -240,7 +298,7 @@ struct change {
     const char *tail;
     enum dtype dtype; /* DT_COUNT: the same */
     size_t shape[2];  /* 0: the same */
-    int g_idx;        /* the group of column 5; 0: the same */
+    int fifth;        /* element 5; 0: the same */
     const char *word; /* of the error */
 };
 
@@ -253,7 +311,7 @@ static void change_tensor(const struct change *c)
     char *path = realpath(temp_path("packed/model.safetensors"), NULL);
     char name[128];
     struct st_set *set;
-    uint32_t *g_idx = NULL;
+    uint32_t *words = NULL;
     size_t n = 0;
     snprintf(name, sizeof name, Q_PROJ "%s", c->tail);
     assert_int_equal(st_open_file(&set, path, NULL), 0);
@@ -267,11 +325,11 @@ static void change_tensor(const struct change *c)
             o.dtype = c->dtype == DT_COUNT ? o.dtype : c->dtype;
             for (size_t k = 0; k < t->rank && k < 2; k++)
                 o.shape[k] = c->shape[k] ? c->shape[k] : o.shape[k];
-            if (c->g_idx) {
-                g_idx = malloc(t->n_bytes);
-                memcpy(g_idx, t->data, t->n_bytes);
-                g_idx[5] = (uint32_t)c->g_idx;
-                o.data = (unsigned char *)g_idx;
+            if (c->fifth) {
+                words = malloc(t->n_bytes);
+                memcpy(words, t->data, t->n_bytes);
+                words[5] = (uint32_t)c->fifth;
+                o.data = (unsigned char *)words;
             }
         }
         out[n++] = o;
@@ -280,7 +338,7 @@ static void change_tensor(const struct change *c)
     st_close(set);
     assert_int_equal(rename(temp_path("packed/other"), path), 0);
     free(path);
-    free(g_idx);
+    free(words);
 }
 
 static void refuses(const char *what, const char *word)
@@ -372,6 +430,53 @@ static void broken_configs(void **state)
     qwick_engine_close(engine_with(.model = temp_path("packed")));
 }
 
+/* ---- what config.json does not say ---------------------------------------
+ */
+
+/* Tensors count, whatever config.json says: an order without desc_act, and zero
+ * points of symmetric weights. An order that says nothing may lack. */
+static void tensors_beside_the_config(void **state)
+{
+    static const struct change none = {"g_idx", DT_COUNT, {0}, 0, NULL};
+    static const struct twin_form plain_order = {"",    false, 4,    32,
+                                                 false, false, false};
+    const char *dir = MODELS "attention-bias";
+    twins_write(&plain, dir);
+    change_config("\"desc_act\": true", "\"desc_act\": false");
+    assert_int_equal(compare_twins("g_idx", dir, SHORT), 0);
+    twins_write(&plain, dir);
+    change_config("\"sym\": false", "\"sym\": true");
+    assert_int_equal(compare_twins("zero points", dir, SHORT), 0);
+    twins_write(&plain_order, dir);
+    change_tensor(&none);
+    assert_int_equal(compare_twins("no g_idx", dir, SHORT), 0);
+}
+
+/* Stored as 255, from which 256 is made. */
+static void zero_points_beyond_a_byte(void **state)
+{
+    static const struct twin_form bytes = {"",    false, 8,   32,
+                                           false, false, true};
+    static const struct change top = {"qzeros", DT_COUNT, {0}, -1, ""};
+    twins_write(&bytes, MODELS "attention-bias");
+    change_tensor(&top);
+    refuses("qzeros", "zero point 256 of row 20 in group 0, at most 255");
+}
+
+/* The head is multiplied in other ways, which put nothing into order. */
+static void heads_have_no_order(void **state)
+{
+    const char *dir = MODELS "head128-untied-bf16";
+    struct twin_form f = plain;
+    twin_head = true;
+    twins_write(&f, dir);
+    refuses("lm_head", "lm_head.qweight: its g_idx has another order");
+    f.order = false;
+    twins_write(&f, dir);
+    assert_int_equal(compare_twins("head", dir, SHORT), 0);
+    twin_head = false;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -380,6 +485,9 @@ int main(void)
         cmocka_unit_test(long_prompts_equal_their_twins),
         cmocka_unit_test(broken_tensors),
         cmocka_unit_test(broken_configs),
+        cmocka_unit_test(tensors_beside_the_config),
+        cmocka_unit_test(zero_points_beyond_a_byte),
+        cmocka_unit_test(heads_have_no_order),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
 }

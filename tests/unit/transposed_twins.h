@@ -24,6 +24,9 @@ struct twin_form {
 /* Another order of columns for each matrix. */
 static uint64_t twin_seed;
 
+/* Pack the head, too. */
+static bool twin_head;
+
 static inline uint32_t twin_random(uint64_t i)
 {
     return (uint32_t)(rng_uniform(17, i) * 4294967296.0);
@@ -164,9 +167,9 @@ static inline bool twin_packs(const struct twin_form *f,
                               const struct st_tensor *t)
 {
     size_t group = f->group ? f->group : 32;
-    return t->rank == 2 && strstr(t->name, ".layers.") &&
-           strstr(t->name, "_proj.weight") && t->shape[0] % 32 == 0 &&
-           t->shape[1] % group == 0;
+    bool packs = strstr(t->name, ".layers.") && strstr(t->name, "_proj.weight");
+    return t->rank == 2 && t->shape[0] % 32 == 0 && t->shape[1] % group == 0 &&
+           (packs || (twin_head && strcmp(t->name, "lm_head.weight") == 0));
 }
 
 static inline void twin_config(const struct twin_form *f, const char *dir,
