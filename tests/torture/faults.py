@@ -80,8 +80,6 @@ def odd_json(text):
         "line comment": b"// c\n" + text,
         "single quotes": text.replace(b'"', b"'"),
         "trailing comma": text.rstrip()[:-1] + b",}",
-        "NaN": text.rstrip()[:-1] + b',"@x":NaN}',
-        "Infinity": text.rstrip()[:-1] + b',"@x":-Infinity}',
         "leading zero": text.rstrip()[:-1] + b',"@x":01}',
         "bare word": text.rstrip()[:-1] + b',"@x":nul}',
         "bad escape": text.rstrip()[:-1] + rb',"@x":"\q"}',
@@ -101,6 +99,9 @@ def odd_json(text):
     }
     either = {
         "BOM": b"\xef\xbb\xbf" + text,
+        # as Python writes them: models.bats has fields that must not have them
+        "NaN": text.rstrip()[:-1] + b',"@x":NaN}',
+        "Infinity": text.rstrip()[:-1] + b',"@x":-Infinity}',
         "lone surrogate": text.rstrip()[:-1] + b',"@x":"\\ud800"}',
         "NUL in a string": text.rstrip()[:-1] + b',"@x":"\\u0000"}',
         "100000 keys": many_keys(text),
