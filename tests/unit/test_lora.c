@@ -4,18 +4,9 @@
 #include "base/cpu.h"
 #include "golden_run.h"
 #include "gguf_build.h"
-#include "kernel/kernel.h"
-#include "tempdir.h"
-#include "tensors_file.h"
-#include "test.h"
+#include "lora_made.h"
 
 #define LORA "tests/golden/lora/"
-
-/* An engine with one adapter. */
-#define adapted(PATH, SCALE, ...)                                      \
-    engine_with(.loras = &(struct qwick_lora){.path = (PATH),          \
-                                              .scale = (SCALE)},       \
-                .n_loras = 1, __VA_ARGS__)
 
 static void open_case(struct golden *g, const char *name, bool base)
 {
@@ -45,14 +36,6 @@ static double error_of(struct qwick_engine *eng, const struct golden *g)
 }
 
 /* ---- mlx-lm's form, made of PEFT's --------------------------------------- */
-
-static void put_text(const char *name, const char *text)
-{
-    FILE *f = fopen(temp_path(name), "wb");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-}
 
 /* Write the transposed tensors of PEFT's file at path. */
 static void put_mlx(const char *dir, const char *path, double scale,
@@ -276,128 +259,6 @@ static void adapters_share_a_pass(void **state)
 
 /* ---- all families --------------------------------------------------------- */
 
-enum { RANK = 5, MAX_TENSORS = 2000 };
-
-/* Whether a tensor is a matrix that adapters may change. */
-static bool is_adaptable(const struct st_tensor *t)
-{
-    static const char *const tails[] = {
-        "q_proj",  "k_proj",     "v_proj",   "o_proj",       "qkv_proj",
-        "up_proj", "gate_proj",  "down_proj", "gate_up_proj", "attn.Wqkv",
-        "mlp.Wi",  "mlp.Wo",     "attn.Wo",  "in_proj_qkv",  "in_proj_z",
-        "in_proj", "out_proj", "in_proj_b", "feed_forward.w1",
-        "feed_forward.w2", "in_proj_qkvz", "in_proj_ba"};
-    static const char end[] = ".weight";
-    size_t n = t->name_len, tail = sizeof end - 1;
-    if (t->rank != 2 || !strstr(t->name, "layers.") || n < tail ||
-        strcmp(t->name + n - tail, end) != 0 || strstr(t->name, "expert") ||
-        strstr(t->name, "visual") || strstr(t->name, "mtp.") ||
-        strstr(t->name, "vision"))
-        return false;
-    for (size_t i = 0; i < sizeof tails / sizeof *tails; i++) {
-        size_t m = strlen(tails[i]);
-        if (n > tail + m && t->name[n - tail - m - 1] == '.' &&
-            memcmp(t->name + n - tail - m, tails[i], m) == 0)
-            return true;
-    }
-    return false;
-}
-
-static float *widened(const struct st_tensor *t)
-{
-    size_t n = t->n_bytes / dtype_bytes(t->dtype);
-    float *out = malloc((n + 1) * sizeof *out);
-    kernels_ref()->to_f32[t->dtype](out, t->data, n);
-    return out;
-}
-
-static float *drawn(size_t n, float size, uint32_t *seed)
-{
-    float *out = malloc((n + 1) * sizeof *out);
-    for (size_t i = 0; i < n; i++) {
-        *seed = *seed * 1664525u + 1013904223u;
-        out[i] = size * ((float)(*seed >> 8) / (1 << 23) - 1);
-    }
-    return out;
-}
-
-struct tensors {
-    struct st_out_tensor v[MAX_TENSORS];
-    char names[MAX_TENSORS][192];
-    size_t n;
-};
-
-static void add_tensor(struct tensors *t, const char *name, enum dtype type,
-                       const size_t *shape, size_t rank, const void *data)
-{
-    assert_true(t->n < MAX_TENSORS);
-    struct st_out_tensor *to = &t->v[t->n];
-    snprintf(t->names[t->n], sizeof t->names[0], "%s", name);
-    *to = (struct st_out_tensor){.name = t->names[t->n],
-                                 .dtype = type,
-                                 .rank = rank,
-                                 .data = data};
-    memcpy(to->shape, shape, rank * sizeof *shape);
-    t->n++;
-}
-
-/* Write an adapter of each matrix of a checkpoint to "adapter", and the
- * checkpoint with merged weights to "merged". */
-static void put_adapted(const char *dir)
-{
-    static struct tensors adapter, merged;
-    struct st_set *set;
-    struct qwick_err e;
-    char path[256], name[256];
-    uint32_t seed = 7;
-    adapter.n = merged.n = 0;
-    snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    assert_ok(st_open_file(&set, path, &e), &e);
-    for (size_t i = 0; i < st_count(set); i++) {
-        const struct st_tensor *t = st_at(set, i);
-        if (!is_adaptable(t)) {
-            void *copy = malloc(t->n_bytes + 1);
-            memcpy(copy, t->data, t->n_bytes);
-            add_tensor(&merged, t->name, t->dtype, t->shape, t->rank, copy);
-            continue;
-        }
-        size_t rows = t->shape[0], cols = t->shape[1];
-        const size_t a_shape[] = {RANK, cols}, b_shape[] = {rows, RANK};
-        float *w = widened(t);
-        float *a = drawn(RANK * cols, sqrtf(3 / (float)cols), &seed);
-        float *b = drawn(rows * RANK, 0.1f, &seed);
-        for (size_t r = 0; r < rows; r++)
-            for (size_t c = 0; c < cols; c++) {
-                double sum = 0;
-                for (size_t j = 0; j < RANK; j++)
-                    sum += (double)b[r * RANK + j] * (double)a[j * cols + c];
-                w[r * cols + c] += (float)(2 * sum);
-            }
-        add_tensor(&merged, t->name, DT_F32, t->shape, 2, w);
-        int n = (int)(t->name_len - strlen(".weight"));
-        snprintf(name, sizeof name, "base_model.model.%.*s.lora_A.weight", n,
-                 t->name);
-        add_tensor(&adapter, name, DT_F32, a_shape, 2, a);
-        snprintf(name, sizeof name, "base_model.model.%.*s.lora_B.weight", n,
-                 t->name);
-        add_tensor(&adapter, name, DT_F32, b_shape, 2, b);
-    }
-    st_close(set);
-    mkdir(temp_path("adapter"), 0700);
-    mkdir(temp_path("merged"), 0700);
-    temp_put_tensors("adapter/adapter_model.safetensors", adapter.v, adapter.n);
-    temp_put_tensors("merged/model.safetensors", merged.v, merged.n);
-    put_text("adapter/adapter_config.json",
-             "{\"peft_type\": \"LORA\", \"r\": 5, \"lora_alpha\": 10}");
-    snprintf(path, sizeof path, "cp %s/config.json %s", dir,
-             temp_path("merged/config.json"));
-    assert_int_equal(system(path), 0);
-    for (size_t i = 0; i < adapter.n; i++)
-        free((void *)adapter.v[i].data);
-    for (size_t i = 0; i < merged.n; i++)
-        free((void *)merged.v[i].data);
-}
-
 static double difference(const struct golden *g, const char *dir_a,
                          const char *lora, const char *dir_b)
 {
@@ -427,6 +288,8 @@ static void families_take_adapters(void **state)
         {"gemma4-dense", false}, {"lfm2-long", true},   {"olmo2-one", true},
         {"smollm3-tied", true}, {"mistral3", true},  {"llama3-tied", true},
         {"qwen3next-odd", false}, {"gpt-oss", false}, {"seed-oss", true},
+        {"gemma4-moe", false}, {"gemma4-kv", false},    {"gemma4-e2b", false},
+        {"qwen2moe-top3", false}, {"lfm2moe-top3", true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct golden g;
