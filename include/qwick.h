@@ -166,8 +166,7 @@ typedef void (*qwick_log_fn)(void *ctx, enum qwick_log_level level,
 struct qwick_lora {
     const char *path;
     const char *name; /* NULL: the last part of path, without ".gguf" */
-    double scale;     /* of what it adds to the model: 1 as it was trained, 0
-                         nothing */
+    double scale;     /* a factor: 1 adds the adapter as trained, 0 nothing */
 };
 
 struct qwick_engine_options {
@@ -276,23 +275,22 @@ QWICK_API int qwick_engine_open(struct qwick_engine **out,
                                 struct qwick_err *e);
 QWICK_API void qwick_engine_close(struct qwick_engine *eng);
 
-/* What an engine has of qwick_engine_options.loras: one adapter for each if they
- * are apart, otherwise one for all. */
+/* An adapter of an engine. It has one for each of qwick_engine_options.loras if
+ * they are apart, otherwise one for all. */
 struct qwick_lora_info {
-    const char *name;     /* borrowed; of several in one, that of the first */
+    const char *name;     /* borrowed; of several in one, the first name */
     size_t n_matrices;    /* matrices of the model that it adapts */
     size_t max_rank;      /* the largest rank */
 };
 QWICK_API size_t qwick_engine_lora_count(const struct qwick_engine *eng);
-/* Write what is known of adapter i to *out. QWICK_ERR_USAGE if there is none. */
+/* Describe adapter i in *out. QWICK_ERR_USAGE if the engine has fewer. */
 QWICK_API int qwick_engine_lora_at(const struct qwick_engine *eng, size_t i,
                                    struct qwick_lora_info *out,
                                    struct qwick_err *e);
 /* Let sessions that are created from now on, requests that are added to batches
  * and other tasks that begin use adapter i; i = qwick_engine_lora_count(eng):
- * none. Sessions and requests keep what they have; they never share keys and
- * values with those of another adapter. QWICK_ERR_USAGE if there is no such
- * adapter. */
+ * none. Sessions and requests keep their adapters; sessions of different
+ * adapters never share keys and values. QWICK_ERR_USAGE if i is larger. */
 QWICK_API int qwick_engine_use_lora(struct qwick_engine *eng, size_t i,
                                     struct qwick_err *e);
 
@@ -1644,12 +1642,12 @@ QWICK_API int qwick_choose(struct qwick_engine *eng,
 /* ---- embeddings and reranking ---------------------------------------- */
 
 /* Turns texts into vectors, as sentence-transformers does with the checkpoint:
- * by the modules of modules.json, or what a GGUF file says. Without either, the
- * vector of a text is the hidden state of its last token after the last norm; of
- * a text encoder, the mean of all tokens' states. Many texts share a pass; where
- * only the last token of a decoder counts, a shared beginning is evaluated once.
- * With exact, the vector of a text equals bit by bit the vector of that text
- * alone. */
+ * by the modules of modules.json, or the keys of a GGUF file. Without either,
+ * the vector of a text is the hidden state of its last token after the last
+ * norm; of a text encoder, the mean of all tokens' states. Many texts share a
+ * pass; where only the last token of a decoder counts, a shared beginning is
+ * evaluated once. With exact, the vector of a text equals bit by bit the vector
+ * of that text alone. */
 struct qwick_embedder;
 
 struct qwick_embed_options {

@@ -168,7 +168,7 @@ QWICK_API const char *qwick_vector_prompt(const struct qwick_engine *eng,
 
 /* A directory with vectors of texts, the texts and their ids.
  * docs/formats.md describes its files. A reader sees the state of the last
- * commit before it opened the index, whatever a writer does meanwhile.
+ * commit before it opened the index, also while a writer adds rows.
  *
  * A row is a vector with its id and text. A row is dead once a later row has
  * its id: searches leave it out.
@@ -177,7 +177,7 @@ QWICK_API const char *qwick_vector_prompt(const struct qwick_engine *eng,
  * *e. QWICK_ERR_RUNTIME: a file is damaged, or cannot be read or written. */
 struct qwick_index;
 
-/* What all vectors of an index have in common. */
+/* Properties that all vectors of an index share. */
 struct qwick_index_info {
     size_t size;
     const char *model; /* a name or an absolute path to find the model again;
@@ -218,8 +218,8 @@ QWICK_API int qwick_index_append(struct qwick_index **out, const char *dir,
 /* Close the index, and drop rows that are not committed. ix may be NULL. */
 QWICK_API void qwick_index_close(struct qwick_index *ix);
 
-/* Return the description, valid until the index is closed. Its numbers count
- * rows that are not committed, too. */
+/* Return the description, valid until the index is closed. Its numbers
+ * also count rows that are not committed. */
 QWICK_API const struct qwick_index_info *
 qwick_index_get_info(const struct qwick_index *ix);
 
@@ -246,9 +246,9 @@ QWICK_API int qwick_index_get_vector(const struct qwick_index *ix, size_t row,
 QWICK_API int qwick_index_find(struct qwick_index *ix, const char *id,
                                size_t n_id, size_t *row, struct qwick_err *e);
 
-/* Add a row with a vector [dim]. An older row of this id becomes dead. What was
- * added is in memory until it is committed. QWICK_ERR_USAGE if a number is not
- * finite or too large for the type on disk. */
+/* Add a row with a vector [dim]. An older row of this id becomes dead. Added
+ * rows are in memory until they are committed. QWICK_ERR_USAGE if a number is
+ * not finite or too large for the type on disk. */
 QWICK_API int qwick_index_add(struct qwick_index *ix,
                               const struct qwick_index_row *row,
                               const float *vector, struct qwick_err *e);
@@ -263,7 +263,7 @@ struct qwick_index_query {
     size_t n;             /* queries; all of them share one read of the index */
     size_t top;           /* most hits of each query; default 10 */
     double min_score;     /* of a hit; default -INFINITY */
-    size_t skip;          /* a row that is no hit; default SIZE_MAX: none */
+    size_t skip;          /* a row to leave out; default SIZE_MAX: none */
     int threads;          /* without an engine, 0: as qwick_engine_options */
     const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
 };
@@ -316,8 +316,8 @@ typedef void (*qwick_note_fn)(void *ctx, const char *line);
 struct qwick_quantize_options {
     size_t size;
     int bits;                /* 2, 3, 4, 5, 6 or 8; the router of a mixture of
-                                experts gets at least 8. 0: those of a source
-                                whose codes can stay, else 4 */
+                                experts gets at least 8. 0: the bits of a
+                                source whose codes can stay, else 4 */
     int group;               /* elements that share a scale: 32, 64 or 128. 0:
                                 as the source's codes need it, else 64 */
     int head_bits;           /* bits of lm_head, or of the embedding if it is
@@ -385,9 +385,9 @@ struct qwick_quantize_report {
  * read as BF16. Those in MXFP4 stay so, unless bits are fewer than 4: they are
  * NAME.weight (packed U32) and NAME.scales (U8). Weights of AWQ, GPTQ and
  * compressed-tensors' integers keep their codes if bits and group are theirs:
- * then scales and biases have the type of the source's scales, or F32 where that
- * would round biases, and modules in floats stay so, except those that `only`
- * names and, with head_bits, the head. Codes in another order of columns
+ * then scales and biases have the type of the source's scales, or F32 where
+ * that would round biases, and modules in floats stay so, except modules in
+ * `only` and, with head_bits, the head. Codes in another order of columns
  * (GPTQ's desc_act) are rounded again. All other tensors are copied,
  * and so are the files of the tokenizer and the generation config. config.json
  * gets "quantization" and "quantization_config". The weights are split over

@@ -98,7 +98,7 @@ struct quantize_claim {
     bool router;   /* it chooses experts, or weighs the shared one */
 };
 
-/* What adapters add to a tensor of the source: to rows [row, row + rows). */
+/* An adapter's addition to rows [row, row + rows) of a tensor of the source. */
 struct quantize_merged {
     const struct lora *of;
     size_t row, rows;
@@ -129,7 +129,7 @@ struct quantize_form;
 
 struct quantize_plan {
     const struct qwick_quantize_options *o;
-    bool keeps_codes; /* bits and group are those of the source's codes */
+    bool keeps_codes;                 /* bits and group are the source's */
     const struct quantize_form *form; /* the kind of result */
     const struct quantize_source *s;
     struct naming naming; /* of the source */
@@ -285,8 +285,8 @@ bool quantize_is_mxfp4(const struct quantize_source *s,
 bool quantize_has_mxfp4(const struct quantize_source *s);
 
 /* The bits and the group with which matrices of the source are codes, as MLX's
- * format has them: those of the first one, and the largest group that fits all
- * that have its bits. Returns false if there are none. */
+ * format has them: the bits of the first one, and the largest group that fits
+ * all matrices with these bits. Returns false if there are none. */
 bool quantize_find_codes(const struct quantize_source *s, int *bits, int *group);
 /* Whether a tensor of s->set has codes of these bits and group. *scales: the
  * type of its scales, or F32 if that type would round biases. */
@@ -303,10 +303,10 @@ size_t quantize_stored_bytes(const struct matrix *packed,
 int quantize_open_merges(struct quantize_source *s, const struct lora_spec *specs,
                          size_t n, struct qwick_err *e);
 void quantize_close_merges(struct quantize_source *s);
-/* Add what is merged to a row of a tensor, w f32 [m->cols]. tmp as long. */
+/* Add the merged adapters to a tensor's row, w f32 [m->cols]. tmp as long. */
 void quantize_merge_row(const struct quantize_merge *m, float *w, size_t row,
                         const struct kernels *k, float *tmp);
-/* Return what is merged into a tensor of s->set. NULL: nothing. */
+/* Return the adapters that are merged into a tensor of s->set, or NULL. */
 const struct quantize_merge *quantize_merge_of(const struct quantize_source *s,
                                                const struct st_tensor *t);
 

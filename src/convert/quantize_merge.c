@@ -26,7 +26,7 @@ static int place_merge(struct quantize_source *s, const struct lora_place *p,
     size_t row = 0, i = 0, n = st_count(s->stored);
     while (i < n && !holds(st_at(s->stored, i), p->w, &row))
         i++;
-    /* a part of what is stored transposed has no place of its own */
+    /* a part of a transposed weight has no place of its own */
     bool part = s->adapted.config.quant.transposed.form && row;
     if (i == n || part)
         return err_set(e, QWICK_ERR_MODEL,

@@ -604,7 +604,7 @@ const uint64_t iq2_s_grid[1024] = {IQ2_S(R8)};
 const uint32_t iq3_xxs_grid[256] = {IQ3_XXS(R4)};
 const uint32_t iq3_s_grid[512] = {IQ3_S(R4S)};
 
-/* Four digits of IQ2 as they are; two digits of IQ3 in nibbles. */
+/* Four digits of IQ2 without change; two digits of IQ3 in nibbles. */
 #define LOW2(p)   ((p) & 255)
 #define HIGH2(p)  ((p) >> 8)
 #define PAIR(p, i)   (DIGIT3(p, i) | DIGIT3(p, (i) + 1) << 4)

@@ -12,8 +12,8 @@ extern const uint32_t iq3_xxs_grid[256], iq3_s_grid[512];
 /* The same grids, packed in two bytes a point, 64-byte aligned: [0] has the
  * first half of the elements. Four elements of IQ2 have two bits each, which
  * stand for 8, 25 and 43. Two elements of IQ3 have a nibble each: a number i
- * that stands for 2 i + 1 in IQ3_S, and in IQ3_XXS for 4 + 8 i, but for 62 if it
- * is 7. */
+ * that stands for 2 i + 1 in IQ3_S, and in IQ3_XXS for 4 + 8 i, except 7, which
+ * stands for 62. */
 extern const unsigned char iq2_xxs_bytes[2][256], iq2_xs_bytes[2][512],
     iq2_s_bytes[2][1024], iq3_xxs_bytes[2][256], iq3_s_bytes[2][512];
 

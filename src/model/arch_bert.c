@@ -5,8 +5,8 @@
  *   h = norm(x + o_proj(attention(q, k, v of x)))
  *   y = norm(h + down_proj(gelu(up_proj(h))))
  *
- * with biases everywhere and without a rotation. The residual stream is what the
- * last norm gave (blocks.norm_replaces).
+ * with biases everywhere and without a rotation. The residual stream is the
+ * result of the last norm (blocks.norm_replaces).
  *
  * RoBERTa counts positions from pad_token_id + 1 on, so that the table of
  * positions begins with rows that no token has. Converters to GGUF cut them off

@@ -10,7 +10,7 @@
  *   MLX                  NAME.weight U32 [.., rows, cols / 8], NAME.scales U8
  * [.., rows, cols / 16], where config.json's quantization has mode nvfp4
  *
- * The kernels are those of affine weights. */
+ * Affine weights have the same kernels. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

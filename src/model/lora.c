@@ -4,9 +4,9 @@
  * matrices and tokens, which has few rows: threads share rows and tokens. The
  * products then add B times these to the rows that they compute.
  *
- * In long passes, where a matrix reads bf16, A reads it, too. B takes the results as sums of two
- * bf16 numbers: rounding them would add to the error of a product, and costs
- * little to avoid.
+ * In long passes, where a matrix reads bf16, A also does. B takes the results
+ * as sums of two bf16 numbers: that costs little, and rounding them would add
+ * to the error of a product.
  *
  * Tokens are taken by blocks of a fixed size, so that no value depends on the
  * number of threads. */

@@ -1,6 +1,6 @@
 /* LoRA adapters (Hu et al. 2021). An adapted matrix W multiplies as
  *   W x + B (f * (A x))
- * with A [rank, cols], B [rows, rank] and a factor f. W stays as it is stored.
+ * with A [rank, cols], B [rows, rank] and a factor f. W does not change.
  *
  * A model has any number of adapters, and each span of a pass takes one or
  * none (span.lora). Several files may be one adapter: their ranks follow each
@@ -18,11 +18,11 @@
 
 struct model;
 
-/* What one adapter adds to one matrix. */
+/* The part of one adapter for one matrix. */
 struct lora {
     struct matrix a, b; /* [rank, cols], [rows, rank]; empty: nothing */
     const float *factors; /* [rank] of A x */
-    size_t at; /* columns of scratch.lora before those of A x */
+    size_t at;            /* columns of scratch.lora before A x */
 };
 
 /* One of a model's adapters. */

@@ -172,7 +172,7 @@ static size_t list_parts(struct model *m, struct weight_ref ref,
     }
 }
 
-/* What a weight that no adapter may have is called in messages. */
+/* The name, in messages, of a weight that no adapter may have. */
 static const char *kind_of(enum weight_id id)
 {
     if (id == WEIGHT_EMBED || id == WEIGHT_PLE_EMBED || id == WEIGHT_POSITIONS ||
@@ -389,8 +389,8 @@ static float *read_half(const struct lora_file *f, const struct st_tensor *t)
 }
 
 /* The row of B that belongs to row i of the matrix: files of one container have
- * the rows of a head by pairs that rotate together, those of the other one have
- * first the first of each pair. */
+ * the rows of a head by pairs that rotate together. Files of the other one have
+ * the first rows of all pairs, then the second ones. */
 static size_t row_in_file(const struct model *m, const struct lora_file *f,
                           const struct lora_place *p, size_t i)
 {

@@ -179,7 +179,7 @@ static const char *const peft_refused[] = {
     "target_parameters", "alora_invocation_tokens",
     "use_qalora",        "arrow_config"};
 
-/* Ways to begin training that change the base model's weights, too. */
+/* Ways to begin training that also change the base model's weights. */
 static const char *const changes_base[] = {"pissa", "olora", "corda", "loftq"};
 
 static int check_initial(const struct section *s, struct qwick_err *e)
@@ -383,7 +383,7 @@ static int read_mlx(struct lora_file *f, const struct section *s,
         section_size(&in, "rank", MAX_RANK, &rank, e) ||
         section_opt_double(&in, "alpha", (double)rank, -1e9, 1e9, &alpha, e))
         return -1;
-    if (alpha != (double)rank) /* releases of mlx-lm differ in what it does */
+    if (alpha != (double)rank) /* its effect depends on the release of mlx-lm */
         return err_set(e, QWICK_ERR_MODEL,
                        "%s: lora_parameters.alpha: is %g and rank is %zu, "
                        "which is not supported",
@@ -522,7 +522,8 @@ int lora_file_open(struct lora_file *out, const char *path, struct qwick_err *e)
              : n > tail && strcmp(path + n - tail, ".gguf") == 0
                  ? open_gguf(out, path, e)
                  : err_set(e, QWICK_ERR_MODEL,
-                           "%s: is no directory of an adapter and no GGUF file",
+                           "%s: is neither a directory of an adapter nor a "
+                           "GGUF file",
                            path);
     }
     if (rc)

@@ -27,7 +27,7 @@ struct lora_pair {
 
 struct lora_file {
     char *path;        /* of the tensors, for messages */
-    bool is_gguf;      /* names, and orders of rows, are those of GGUF files */
+    bool is_gguf;      /* names and orders of rows are as in GGUF files */
     bool transposed;   /* A is [cols, rank], and B is [rank, rows] */
     struct st_set *set;
     struct gguf *gguf; /* or NULL */
@@ -37,8 +37,9 @@ struct lora_file {
     size_t n_architecture;
 };
 
-/* Open the adapter at path. Shapes are checked as far as A and B must fit each
- * other. QWICK_ERR_MODEL names the file, the field or tensor and both values. */
+/* Open the adapter at path. Of shapes, only whether A and B fit each
+ * other is checked. QWICK_ERR_MODEL names the file, the field or tensor and
+ * both values. */
 int lora_file_open(struct lora_file *out, const char *path,
                    struct qwick_err *e);
 void lora_file_close(struct lora_file *f);

@@ -7,12 +7,12 @@
 
 enum { MAX_PATTERN = 400, MAX_STEPS = 20000, MAX_DEPTH = 1000 };
 
-/* What a match may still take. */
+/* The steps and the depth that a match may still take. */
 struct budget {
     int steps, depth;
 };
 
-/* What must match behind a group. */
+/* The pattern that must match behind a group. */
 struct rest {
     const char *p, *end;
     const struct rest *next;
@@ -135,7 +135,7 @@ static bool match_atoms(struct budget *left, const char *p, const char *end,
 }
 
 /* Behind a turn of a repeated group comes another one, if this one took
- * characters, or what follows the group. */
+ * characters, or the rest of the pattern. */
 static bool match_rest(struct budget *left, const char *s,
                        const struct rest *rest)
 {

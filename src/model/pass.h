@@ -48,7 +48,7 @@ struct pass {
                     says so */
     bool attn16; /* attention's products in bf16, where tiles are large */
     bool *stop;  /* written by thread 0 in pass_stops */
-    struct pass_runs runs[2]; /* of all tokens, and of those that are kept */
+    struct pass_runs runs[2]; /* of all tokens, and of the kept ones */
 };
 
 /* Rows [row, end) of weights that a thread is about to read; w NULL: none. */
@@ -176,10 +176,10 @@ struct act_types pass_act_types(const struct pass *p,
                                 size_t n);
 
 /* Normalise x f32 [n, d_model], rows scratch_ld apart, and store it in these
- * types. weight NULL: x is stored as it is. Where norms replace the stream
- * (blocks.norm_replaces), x gets the result, too. Otherwise x does not change,
- * and there is no barrier at the end if every thread makes its own copy (n up to
- * SCRATCH_PRIVATE_TOKENS). */
+ * types. weight NULL: x is stored without a norm. Where norms replace the
+ * stream (blocks.norm_replaces), x also gets the result. Otherwise x does not
+ * change. If every thread makes its own copy (n up to SCRATCH_PRIVATE_TOKENS),
+ * this function has no barrier at its end. */
 struct input pass_normalise(struct worker *w, float *x, size_t n,
                             const float *weight, struct act_types need);
 
@@ -285,7 +285,7 @@ unsigned pass_lora_act_types(const struct pass *p, const struct matrix *w,
 void pass_lora(struct worker *w, const struct matrix *const *ws, size_t n_ws,
                const struct input *x, size_t n);
 
-/* Add what adapters add to a product that is done: p's rows and tokens, the
+/* Add the adapters' part to a product that is done: p's rows and tokens, the
  * latter from row t of the input on. act: the type that the matrix read. */
 void pass_add_lora(const struct worker *w, const struct row_product *p,
                    enum act_type act, size_t t);
@@ -351,9 +351,9 @@ struct input pass_attention(struct worker *w, size_t layer, const float *norm,
  * thread calls it in layer last_stored. */
 void pass_keep_rows(const struct pass *p);
 
-/* Whether the results of a layer's part before its last product are rounded to bf16 as they are computed:
- * the matrix `out` and its adapters read them so, and in the order in which they
- * come. */
+/* Whether the results of a layer's part before its last product are rounded to
+ * bf16 at once: the matrix `out` and its adapters read them so, and in the
+ * order in which they come. */
 bool pass_mixes_bf16(const struct pass *p, const struct matrix *out, size_t n);
 
 /* End the part of a layer before its last product: its threads have written n

@@ -1,4 +1,4 @@
-/* What the files of pooling.h share. */
+/* Declarations that the files of pooling.h share. */
 #ifndef MODEL_POOLING_INT_H
 #define MODEL_POOLING_INT_H
 
@@ -9,7 +9,7 @@ enum { POOLING_PATH = 512 };
 
 /* A JSON file of the checkpoint. */
 struct pooling_file {
-    struct section s; /* v is NULL if there is no such file */
+    struct section s; /* v is NULL if the file is missing */
     struct json_doc *doc;
     char path[POOLING_PATH];
 };
@@ -19,7 +19,7 @@ struct pooling_file {
 int pooling_open_json(struct pooling_file *f, const struct checkpoint *ck,
                       const char *dir, const char *name, struct qwick_err *e);
 
-/* The same for a file that a module must have, and that is an object. */
+/* Open a module's config.json, which must exist and be an object. */
 int pooling_open_config(struct pooling_file *f, const struct checkpoint *ck,
                         const char *dir, struct qwick_err *e);
 

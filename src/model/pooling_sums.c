@@ -76,7 +76,7 @@ void pooling_add(const struct pooling_modes *modes, struct pooled *t, size_t d,
             add_token(modes->v[j], t->acc + j * d, t, d, rows + i * d, at + i);
 }
 
-/* What a mode divides its sum by. */
+/* The number by which a mode divides its sum. */
 static double divisor(enum pooling_mode mode, const struct pooled *t)
 {
     double skip = (double)skipped(t), n = (double)t->n;

@@ -1,5 +1,5 @@
-/* What sentence-transformers does to texts before the model reads them, and the
- * lengths of vectors that a checkpoint names. */
+/* Changes of texts before the model reads them, as sentence-transformers makes
+ * them, and the lengths of vectors that a checkpoint names. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static int read_limits(struct pooling *p, const struct section *s,
                : 0;
 }
 
-/* The first of these files that exists counts, whatever the model is. */
+/* The first of these files that exists counts, for any model. */
 static int read_transformer(struct pooling *p, const struct checkpoint *ck,
                             struct qwick_err *e)
 {

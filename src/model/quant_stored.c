@@ -39,7 +39,7 @@ static const struct fixed_field fixed_nvfp4[] = {{"weights.num_bits", "4"},
                                                  {"weights.group_size", "16"},
                                                  {NULL, NULL}};
 
-/* What a format of compressed-tensors is. */
+/* The formats of compressed-tensors. */
 static const struct form {
     const char *format, *strategies;
     enum stored_form form;
@@ -92,7 +92,7 @@ static int add_pattern(struct quant_stored *q, const struct json_value *v,
     return 0;
 }
 
-/* A list of names and patterns; a member that is no text matches nothing. */
+/* A list of names and patterns; a member of another type matches nothing. */
 static int read_list(struct quant_stored *q, const struct section *s,
                      const char *key, struct qwick_err *e)
 {

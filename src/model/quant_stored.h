@@ -36,7 +36,7 @@ struct stored_group {
     enum stored_form form;
     int bits;
     size_t group;            /* columns that share a scale; 0: all of a row */
-    bool symmetric;          /* there are no zero points */
+    bool symmetric;          /* no zero points */
     bool by_matrix;          /* the matrix has one scale */
     size_t first, n_targets; /* in quant_stored.patterns */
     char in[120]; /* "quantization_config.config_groups.group_0.weights" */

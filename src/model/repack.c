@@ -2,7 +2,7 @@
  *
  * Threads take tiles of TILE rows, so that they read whole cache lines of the
  * tensors, and walk their columns by strips. A strip is first made with the
- * rows of a tile side by side: then all steps are those of vectors. */
+ * rows of a tile side by side, so that all steps are vector operations. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,8 +36,8 @@ struct tile {
 typedef uint32_t lanes __attribute__((vector_size(16), may_alias));
 enum { LANE_WORDS = 4 };
 
-/* Add the codes of n rows, `mask` of the words from, shifted by down, to those
- * of column `col` of the strip. Rows that the tile does not have are computed as
+/* Add the codes of n rows, `mask` of the words from, shifted by down, to column
+ * `col` of the strip. Rows that the tile does not have are computed as
  * well, and not written. */
 static inline void add_codes(struct tile *tile, size_t at, size_t n, size_t col,
                              int bits, const uint32_t *from, int down)
@@ -163,8 +163,8 @@ static void repack_body(void *ctx, struct par_team *team, int tid,
     }
 }
 
-/* The columns sorted by their groups, those of a group in their order. NULL:
- * they are so already. */
+/* The columns sorted by their groups; within a group, their order stays. NULL:
+ * they are sorted already. */
 static int find_order(struct weights *w, const struct transposed *t,
                       const uint32_t **out, struct qwick_err *e)
 {

@@ -27,7 +27,7 @@
 
 struct weights;
 
-/* A matrix as it is stored. */
+/* A stored matrix. */
 struct transposed {
     bool awq;
     int bits;
@@ -49,9 +49,10 @@ static inline uint32_t transposed_word(const struct st_tensor *t, size_t i)
     return v;
 }
 
-/* format.repack: the codes of *m in the order of products, and the scales as
- * they are stored. The memory is at most a tenth larger than the tensors: each
- * group has a scale and a zero point of one byte, and has at least 32 columns. */
+/* format.repack: the codes of *m in the order of products, and the stored
+ * scales. The memory is at most a tenth larger than the tensors: each
+ * group has a scale and a zero point of one byte, and has at least 32 columns.
+ */
 int transposed_repack(struct weights *w, struct matrix *m, struct qwick_err *e);
 
 /* Set *out to the shape of the matrix whose qweight t is. Returns false if t

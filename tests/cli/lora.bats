@@ -58,7 +58,7 @@ top() {
 @test "what does not fit is refused with status 3" {
     fails 3 "no/such: No such file" --lora no/such hi
     fails 3 "half: No such file" --lora "$A/one:half" hi
-    fails 3 "is no directory of an adapter and no GGUF file" --lora "$A/one/adapter_config.json" hi
+    fails 3 "is neither a directory of an adapter nor a GGUF file" --lora "$A/one/adapter_config.json" hi
     mkdir "$T/empty"
     fails 3 "has no adapter_model.safetensors and no adapters.safetensors" --lora "$T/empty" hi
     fails 3 "takes 256 elements, the model's matrix takes 128" \

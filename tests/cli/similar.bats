@@ -257,8 +257,8 @@ PY
     fails 2 "no index" similar
     fails 2 "no input" similar "$T/d"
     fails 2 "cannot be combined" similar "$T/d" --ids-only --json a
-    fails 1 "is no index: it has no index.json" similar "$T" a
-    fails 1 "is no index" similar "$T/none" a
+    fails 1 "is not an index: it has no index.json" similar "$T" a
+    fails 1 "is not an index" similar "$T/none" a
     fails 2 "is not empty: it has" embed --index "$T" a
     fails 1 "cannot create the directory" embed --index "$T/none/d" a
     fails 2 "is a file" similar "$T/d" "$T/notes"

@@ -27,7 +27,7 @@ enum { GROUP_QUERIES = 256, GROUP_HITS = 1 << 20 };
 struct query {
     size_t number; /* from 1 */
     char *id;      /* JSON, or NULL */
-    char *error;   /* why there are no results, or NULL */
+    char *error;   /* the reason for no results, or NULL */
     int32_t *ids;
     size_t n;
 };
@@ -55,7 +55,7 @@ struct job {
 
 /* ---- output -------------------------------------------------------------- */
 
-/* One line, whatever bytes the text has. */
+/* Append s as one line: its tabs, line ends and control bytes are escaped. */
 static void put_escaped(struct buf *b, const char *s, size_t n)
 {
     escape_letters(b, s, n, "\t\n\r\\", "tnr\\", true);
@@ -170,7 +170,7 @@ static int flush(struct job *j)
 /* ---- search -------------------------------------------------------------- */
 
 /* Find and print the results of the group. rows has n vectors, of the queries
- * without an error. skip: a row that is no result. */
+ * without an error. skip: a row that is left out. */
 static int search(struct job *j, size_t n, size_t skip)
 {
     struct qwick_index_query q = qwick_index_query_defaults();
@@ -194,7 +194,7 @@ static int search(struct job *j, size_t n, size_t skip)
     return 0;
 }
 
-/* Give queries with an error no hits: move those of the others to their
+/* Give queries with an error no hits: move the hits of other queries to their
  * places. */
 static void spread_hits(struct job *j, size_t n)
 {

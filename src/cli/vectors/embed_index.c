@@ -91,7 +91,7 @@ int embed_index_id(struct buf *out, const struct texts_item *item)
     return buf_append(out, item->text, item->n);
 }
 
-/* What the index has under an id. */
+/* Whether the index has an id, and with which text. */
 enum state { IS_NEW, IS_OTHER, IS_SAME };
 
 static int find(const struct embed_index *x, const struct qwick_index_row *row,

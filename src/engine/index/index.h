@@ -1,5 +1,5 @@
-/* An index of vectors: its files, and what is in memory. qwick_tools.h has the
- * functions, docs/formats.md the files.
+/* An index of vectors: its files, and its state in memory. qwick_tools.h has
+ * the functions, docs/formats.md the files.
  *
  * index.json is the commit record. It says how many bytes of each other file
  * belong to the index. It is replaced in one step, after these bytes are on the

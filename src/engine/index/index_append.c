@@ -43,7 +43,8 @@ static int check_new(const struct qwick_index *ix, const struct dir_list *l,
                      S_ISREG(st.st_mode) && st.st_size == 0);
         free(path);
         if (!ours)
-            return err_usage(e, "%s: is no index, and is not empty: it has %s",
+            return err_usage(e,
+                             "%s: is not an index, and is not empty: it has %s",
                              ix->dir, ERR_SHOW(name, strlen(name)));
     }
     return 0;
@@ -185,7 +186,8 @@ static int append_open(struct qwick_index *ix,
     ix->writes = true;
     if (!found && !want)
         return err_set(e, QWICK_ERR_RUNTIME,
-                       "%s: is no index: it has no " INDEX_MANIFEST, ix->dir);
+                       "%s: is not an index: it has no " INDEX_MANIFEST,
+                       ix->dir);
     if (want && ix->n_rows ? check_same(ix, want, e)
         : want             ? begin(ix, want, e)
                            : 0)
@@ -193,7 +195,7 @@ static int append_open(struct qwick_index *ix,
     for (size_t f = 0; f < INDEX_FILES; f++)
         if (open_to_append(ix, (enum index_file)f, e))
             return -1;
-    /* a damaged index stays as it is */
+    /* a damaged index is not changed */
     return index_map(ix, INDEX_OFFSETS, e) || index_read_dead(ix, e) ||
                    cut_files(ix, e)
                ? -1

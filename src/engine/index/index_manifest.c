@@ -1,4 +1,4 @@
-/* index.json: what the vectors have in common, and how many are committed. */
+/* index.json: properties that all vectors share, and how many are committed. */
 #include "engine/index/index.h"
 
 #include <errno.h>
@@ -99,7 +99,7 @@ static int read_flag(const struct qwick_index *ix, const struct json_value *v,
     return 0;
 }
 
-/* A text is a C string. or_null: null is one, too. */
+/* A text is a C string. or_null: it may be null. */
 static int read_text(const struct qwick_index *ix, const struct json_value *v,
                      const char *key, bool or_null, const char **out,
                      struct qwick_err *e)

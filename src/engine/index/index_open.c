@@ -1,4 +1,4 @@
-/* Opening an index, and what both readers and writers do with it. */
+/* Opening an index, and functions for both readers and writers. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -183,7 +183,7 @@ int qwick_index_open(struct qwick_index **out, const char *dir,
     int rc = index_read_manifest(ix, &found, e);
     if (!rc && !found)
         rc = err_set(e, QWICK_ERR_RUNTIME,
-                     "%s: is no index: it has no " INDEX_MANIFEST, ix->dir);
+                     "%s: is not an index: it has no " INDEX_MANIFEST, ix->dir);
     if (rc || index_map(ix, INDEX_VECTORS, e) || index_read_dead(ix, e)) {
         qwick_index_close(ix);
         return -1;

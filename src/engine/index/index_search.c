@@ -12,9 +12,9 @@
 #include "engine/index/index.h"
 #include "kernel/kernel.h"
 
-/* Bytes of rows that a thread reads at a time, so that the times of reading and
- * of products can be told apart, and of those that it multiplies by all
- * queries: they stay in a cache. */
+/* A thread reads READ_BYTES of rows at a time, so that the times of reading and
+ * of products can be told apart. It multiplies BLOCK_BYTES of them by all
+ * queries at a time: they stay in a cache. */
 enum { READ_BYTES = 8 << 20, BLOCK_BYTES = 128 << 10 };
 
 void qwick_index_query_init(struct qwick_index_query *o, size_t size)
@@ -24,7 +24,7 @@ void qwick_index_query_init(struct qwick_index_query *o, size_t size)
     options_init(o, size, &defaults, sizeof defaults);
 }
 
-/* What one thread has found. */
+/* The hits that one thread has found. */
 struct finder {
     struct qwick_index_hit *heaps; /* [n, top] of each query, the worst hit of
                                       a heap at its root */
@@ -237,8 +237,8 @@ static int search_run(struct search *s, struct par_pool *pool,
     return 0;
 }
 
-/* The threads of a search: those of eng, or our own, which are made now. NULL
- * when out of memory. */
+/* The threads of a search: eng's, or our own, which are made now. NULL when out
+ * of memory. */
 static struct par_pool *search_pool(struct qwick_index *ix,
                                     const struct qwick_engine *eng, int threads)
 {

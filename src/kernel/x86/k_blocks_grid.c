@@ -9,9 +9,9 @@
  * A part of a row has 64 indices: one superblock of IQ3, two of IQ2. A vector
  * of codes has one element of each point, a field of the looked up bytes. The
  * signs join the fields, so that a code stands for a weight with its sign, plus
- * an offset that makes it unsigned. The sums begin with what the offset adds,
- * subtracted: it depends on the activations only. The activations are put in
- * the order of the codes first.
+ * an offset that makes it unsigned. The sums begin with minus the part that the
+ * offset adds, which depends on the activations only. The activations are put
+ * in the order of the codes first.
  *
  * All fields of a part are added to one vector of integer sums, or to two if
  * scales are for 16 elements (IQ2_XS, IQ2_S): there the bytes of the first and
@@ -91,7 +91,7 @@ INLINE int tables_of(enum dtype type)
 
 /* ---- products ----------------------------------------------------------- */
 
-/* The activations of token t, of which those of token 0 are at x. */
+/* The activations of token t. x: of token 0. */
 #define x_of(x, t, ldx) \
     ((const struct grid_x *)((const char *)(x) + (size_t)(t) * (ldx)))
 
@@ -275,7 +275,7 @@ INLINE void iq2_s_read(struct iq2_part *v, const struct iq2_s *a,
     v->bit9 = _pext_u64(ha, ~even) | _pext_u64(hb, ~even) << 32;
 }
 
-/* Join the bytes `at` of a and of b, of which those of b come last. */
+/* Join the bytes `at` of a and of b. b's come last. */
 INLINE __m512i join_bytes(__m512i a, __m512i b, __m512i at)
 {
     return _mm512_mask_permutexvar_epi8(_mm512_permutexvar_epi8(at, a),

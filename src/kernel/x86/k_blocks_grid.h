@@ -20,7 +20,7 @@ enum {
 struct grid_x {
     int8_t q[MAX_FIELDS * POINTS]; /* fields one after another */
     float scale[2][16];
-    int32_t start[2][16]; /* of the sums: what the offset adds, times -1 */
+    int32_t start[2][16]; /* of the sums: minus the part of the offset */
 };
 
 _Static_assert(TOKENS *(SEGMENT / SUPER) * sizeof(struct grid_x) <=
@@ -89,7 +89,8 @@ INLINE size_t piece_place(enum dtype type, size_t j, size_t k)
                : (j % 2 * 4 + k / 2) * POINTS + j / 2 * 16 + k % 2 * 8;
 }
 
-/* Return the scales for the lanes of sum h of those of n superblocks. */
+/* Return the scales for the lanes of sum h, from the scales of n superblocks.
+ */
 INLINE __m512 lane_scales(enum dtype type, const float *scale, size_t n, int h)
 {
     const __m512 v = _mm512_maskz_loadu_ps(first_lanes(n * CHUNK_RUNS), scale);

@@ -66,7 +66,7 @@ int bpe_open_beside(struct bpe **out, const char *name, const char *text,
                     size_t n, const struct bpe_beside *beside,
                     struct qwick_err *e);
 /* Create a WordPiece tokenizer from a whole vocab.txt, the settings in the
- * other files, and those that transformers has for BertTokenizer. */
+ * other files, and the defaults of transformers' BertTokenizer. */
 int bpe_open_vocab(struct bpe **out, const char *name, const char *text,
                    size_t n, const struct bpe_beside *beside,
                    struct qwick_err *e);
@@ -95,7 +95,7 @@ enum bpe_kind {
     BPE_KIND_BYTE     /* a byte, spelled <0xHH>; only with scores */
 };
 
-/* What only Unigram has. */
+/* Parts of Unigram. */
 struct bpe_unigram_parts {
     const char *map_name; /* of the next array, for messages */
     const void *map;      /* [n_map] the normalizer's charsmap (charsmap.h) */
@@ -105,8 +105,8 @@ struct bpe_unigram_parts {
     int32_t unk;          /* the token of unknown characters */
 };
 
-/* What only WordPiece has. Tokens that begin a word are spelled with U+2581
- * before them, others as they are. Texts are normalised as for BERT: cleaned,
+/* Parts of WordPiece. Tokens that begin a word are spelled with U+2581
+ * before them, others without it. Texts are normalised as for BERT: cleaned,
  * in lower case, without accents. */
 struct bpe_wordpiece_parts {
     int32_t unk; /* the token of unknown words */
@@ -146,7 +146,7 @@ struct bpe_parts {
     /* A pair of texts has the frame `before`, first text, `after` n_between
        times, second text, `after`. 0: there is none. At most 2. */
     size_t n_between;
-    bool pair_types; /* the second text and what follows have type 1 */
+    bool pair_types; /* the second text and its `after` have type 1 */
 };
 
 /* Create a tokenizer of the kind described at the top. Keeps no reference to
@@ -282,7 +282,7 @@ int bpe_get_frame(const struct bpe *b, struct bpe_frame *out,
 struct bpe_pair {
     const int32_t *before, *between, *after;
     size_t n_before, n_between, n_after;
-    size_t n_between_type0; /* of `between`, those with the type of the first
+    size_t n_between_type0; /* tokens of `between` with the type of the first
                                text */
     bool types; /* the second text and `after` have type 1; otherwise all have
                    type 0 */

@@ -1,7 +1,7 @@
-/* BertNormalizer and BertPreTokenizer of `tokenizers`, and what else files with
- * WordPiece have. Their categories are
- * those of Unicode 8, decompositions and combining classes those of Unicode 9,
- * and lower case is that of Unicode 17. */
+/* BertNormalizer and BertPreTokenizer of `tokenizers`, and the other
+ * normalizers and pre-tokenizers that files with WordPiece have. Their
+ * categories are from Unicode 8, decompositions and combining classes from
+ * Unicode 9, and lower case is from Unicode 17. */
 #include <stdlib.h>
 
 #include "base/array.h"
@@ -275,7 +275,7 @@ static int put_step(struct bert_step *s, uint32_t cp, const char *p, size_t n)
     return n ? buf_append(s->out, p, n) : buf_puts(s->out, "\xEF\xBF\xBD");
 }
 
-/* What a step makes of ASCII. */
+/* The result of a step for ASCII. */
 #define DROPPED 0x80
 static void fill_ascii(unsigned step, uint8_t ascii[128])
 {

@@ -202,7 +202,7 @@ static int stay_apart(struct bpe_encoder *c, const char *p, size_t n,
 
 /* Append the ids of the tokens in c->symbols that end within the first `most`
  * of the n bytes of p. *end: the end of the last of them; *n_last: its length.
- * A character without a token has those of its bytes. */
+ * A character without a token has the tokens of its bytes. */
 static int take_tokens(struct bpe_encoder *c, const char *p, size_t n,
                        size_t most, size_t *end, size_t *n_last)
 {

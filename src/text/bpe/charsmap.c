@@ -122,7 +122,7 @@ void charsmap_free(struct charsmap *m)
 
 /* ---- replacing ---- */
 
-/* What has been replaced so far. */
+/* The state of a replacement: text that has been replaced so far. */
 struct replacing {
     const struct charsmap *m;
     const char *p;

@@ -1,5 +1,5 @@
 /* The character map of SentencePiece's normalizer (precompiled_charsmap): texts
- * of a few characters and what replaces them. It begins with the bytes of a
+ * of a few characters and their replacements. It begins with the bytes of a
  * trie (u32), then has the trie, a double array of u32 in little-endian (as
  * darts-clone writes it), and then the replacements, each ended by a NUL. */
 #ifndef TEXT_CHARSMAP_H
