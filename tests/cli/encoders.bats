@@ -187,6 +187,35 @@ PY
     fails 2 "which have no place for it" rerank -m "$m" -q ab --instruct x c
 }
 
+@test "a pair's separators have the types that the template gives them" {
+    model bert-rerank
+    m=$T/bert-rerank
+    # [SEP] of type 0, and another one of type 1
+    python3 - "$m/tokenizer.json" <<'PY'
+import copy, json, sys
+t = json.load(open(sys.argv[1]))
+pair = t["post_processor"]["pair"]
+pair.insert(3, copy.deepcopy(pair[4]))
+json.dump(t, open(sys.argv[1], "w"))
+PY
+    score() { q rerank --exact --json --raw-scores -m "$m" "$@" | jget 'o["results"][0]["score"]'; }
+    got=$(score -q ab cd)
+    equal "$got" "$(score --prompt-ids "2 4 31 3 | 3 6 33 3")"
+    run ! equal "$got" "$(score --prompt-ids "2 4 31 3 3 | 6 33 3")"
+}
+
+@test "pooling_type of a GGUF file" {
+    cp -r "$FAMILIES/bert-cls" "$T"
+    chmod -R u+w "$T/bert-cls"
+    declare -A modes=([1]=mean [2]=cls [3]=lasttoken)
+    for type in 1 2 3; do
+        gguf_edit "$FAMILIES/bert-cls.gguf" "$T/x.gguf" "kv['bert.pooling_type'] = [4, $type]"
+        echo "{\"pooling_mode\": \"${modes[$type]}\"}" >"$T/bert-cls/1_Pooling/config.json"
+        equal "$(q embed --exact -m "$T/x.gguf" --prompt-ids 2,4,31,3)" \
+            "$(q embed --exact -m "$T/bert-cls" --prompt-ids 2,4,31,3)"
+    done
+}
+
 @test "encoders are refused where they do not fit" {
     fails 3 "is a text encoder without a classifier, which only embed can use" \
         rerank -m "$FAMILIES/bert-cls" --prompt-ids 1,2

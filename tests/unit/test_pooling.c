@@ -504,6 +504,14 @@ static void prompts_go_before_texts(void **state)
     m = embedder(eng, &(struct qwick_embed_options){.prompt_name = "query"});
     reads(m, plain, NULL, "list files", "task: search | query: list files");
     qwick_embedder_free(m);
+    /* a query has its own prompt, unless another is named */
+    m = embedder(eng, &(struct qwick_embed_options){.query = true});
+    reads(m, plain, NULL, "list files", "task: search | query: list files");
+    qwick_embedder_free(m);
+    m = embedder(eng, &(struct qwick_embed_options){.query = true,
+                                                    .prompt_name = "document"});
+    reads(m, plain, NULL, "list files", "title: none | text: list files");
+    qwick_embedder_free(m);
     const struct qwick_embed_options bad = {.size = sizeof bad,
                                             .prompt_name = "Query"};
     assert_int_equal(qwick_embedder_create(&m, eng, &bad, &e), -1);

@@ -654,6 +654,15 @@ static void small_models(void **state)
                          "[\"?\",0],[\"xb\",-2],[\"b\",10.5],[\"yb\",-2]");
     EXPECT(b, "xb", 0, 2);
     bpe_close(b);
+    /* of scores above 0, too */
+    b = open_small_model("null", "",
+                         "[\"?\",20],[\"xb\",5],[\"b\",9.5],[\"yb\",6]");
+    EXPECT(b, "xb", 1);
+    bpe_close(b);
+    b = open_small_model("null", "",
+                         "[\"?\",20],[\"xb\",5],[\"b\",10.5],[\"yb\",6]");
+    EXPECT(b, "xb", 0, 2);
+    bpe_close(b);
     /* add_prefix_space, which older files have */
     b = open_text(OLDER("true"), sizeof OLDER("true") - 1);
     EXPECT(b, "a", 2);

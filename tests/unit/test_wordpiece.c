@@ -340,6 +340,31 @@ static void arrays(void **state)
     buf_free(&strings);
 }
 
+/* U+2581 alone is that character inside a word, as converters write ##U+2581,
+ * and two of them begin a word. */
+static void array_of_marks(void **state)
+{
+    static const char mark[] = "\xE2\x96\x81", twice[] = "\xE2\x96\x81"
+                                                        "\xE2\x96\x81";
+    struct bpe_wordpiece_parts w = {.unk = 1};
+    struct buf strings = {0};
+    unsigned char kinds[1000];
+    struct bpe_parts parts = parts_of(&w, &strings, kinds);
+    int32_t n = (int32_t)parts.tokens.n;
+    struct bpe *b;
+    struct qwick_err e;
+    put_string(&strings, mark, 3);
+    put_string(&strings, twice, 6);
+    kinds[n] = kinds[n + 1] = BPE_KIND_NORMAL;
+    parts.tokens = (struct bpe_strings){(const unsigned char *)strings.data,
+                                        (size_t)n + 2, strings.len};
+    assert_ok(bpe_open_parts(&b, &parts, &e), &e);
+    EXPECT(b, mark, n + 1);
+    EXPECT(b, twice, n + 1, n);
+    bpe_close(b);
+    buf_free(&strings);
+}
+
 static void vocab_txt(void **state)
 {
     static const char classes[] =
@@ -534,6 +559,7 @@ int main(void)
         cmocka_unit_test(edges),
         cmocka_unit_test(long_texts),
         cmocka_unit_test(arrays),
+        cmocka_unit_test(array_of_marks),
         cmocka_unit_test(vocab_txt),
         cmocka_unit_test(the_frame),
         cmocka_unit_test(other_files_are_refused),

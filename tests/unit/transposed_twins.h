@@ -21,8 +21,10 @@ struct twin_form {
     bool order;     /* columns in a random order, another one for each matrix */
 };
 
-/* Another order of columns for each matrix. */
+/* Another order of columns for each matrix, or one for all matrices of an MLP or
+ * an attention that have as many columns. */
 static uint64_t twin_seed;
+static bool twin_same_order;
 
 /* Pack the head, too. */
 static bool twin_head;
@@ -197,6 +199,18 @@ static inline void twin_config(const struct twin_form *f, const char *dir,
     free(text);
 }
 
+/* A number for what a projection belongs to. */
+static inline uint64_t twin_parent(const char *name)
+{
+    const char *end = strstr(name, "_proj.weight");
+    uint64_t sum = 0;
+    while (end > name && *end != '.')
+        end--;
+    for (; name < end; name++)
+        sum = sum * 31 + (unsigned char)*name;
+    return sum % 99991;
+}
+
 /* Write temp_dir/packed and temp_dir/floats. Returns the number of packed
  * matrices. */
 static inline size_t twins_write(const struct twin_form *f, const char *dir)
@@ -225,6 +239,8 @@ static inline size_t twins_write(const struct twin_form *f, const char *dir)
         float *x = malloc(n * sizeof *x);
         kernels_ref()->to_f32[t->dtype](x, t->data, n);
         struct twin_parts *p = &parts[n_parts];
+        if (twin_same_order)
+            twin_seed = 1000 * twin_parent(t->name);
         *p = twin_new(f, x, t->shape[0], t->shape[1]);
         free(x);
         char module[112];
