@@ -139,6 +139,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "kernel/specialise.h"
 
 #define INLINE      static inline __attribute__((always_inline))
 #define OUTLINE     static __attribute__((noinline))
