@@ -53,7 +53,8 @@ INLINE float32x4_t affine_biases(const struct affine *w, size_t r, size_t g,
         return vmulq_n_f32(s, (float)-w->zero);
     switch (w->b_type) {
     case DT_U8:
-        return s * -vcvtq_f32_u32(first_bytes4(p + g, n));
+        return s * vcvtq_f32_s32(vnegq_s32(
+                       vreinterpretq_s32_u32(first_bytes4(p + g, n))));
     case DT_F32:
         return load4(at + 4 * g, n, DT_F32);
     case DT_F16:
