@@ -80,16 +80,18 @@ AVX512 := $(AVX2) -mavx512f -mavx512bw -mavx512vl -mavx512dq
 
 lib_src := $(wildcard src/base/*.c src/file/*.c src/text/*.c src/text/*/*.c \
              src/kernel/*.c \
-             src/kernel/ref/*.c src/kernel/x86/*.c src/model/*.c \
+             src/kernel/ref/*.c src/kernel/x86/*.c src/kernel/arm/*.c \
+             src/model/*.c \
              src/engine/*/*.c src/convert/*.c)
 # Files for another CPU than the compiler's stay out.
-x86_src := $(filter %_x86.c src/kernel/x86/%,$(lib_src))
-other_src := $(filter %_other.c,$(lib_src))
-ifneq ($(filter x86_64-%,$(shell $(CC) -dumpmachine)),)
-lib_src := $(filter-out $(other_src),$(lib_src))
-else
-lib_src := $(filter-out $(x86_src),$(lib_src))
-endif
+cpu_x86 := $(filter %_x86.c src/kernel/x86/%,$(lib_src))
+cpu_arm := $(filter %_arm.c src/kernel/arm/%,$(lib_src))
+cpu_other := $(filter %_other.c,$(lib_src))
+machine := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+cpu := $(or $(patsubst x86_64,x86,$(filter x86_64,$(machine))), \
+         $(patsubst aarch64,arm,$(filter aarch64,$(machine))),other)
+lib_src := $(filter-out $(cpu_x86) $(cpu_arm) $(cpu_other),$(lib_src)) \
+           $(cpu_$(cpu))
 # Kernels first: they take longest to compile, and none is left alone at the end.
 lib_src := $(filter src/kernel/%,$(lib_src)) $(filter-out src/kernel/%,$(lib_src))
 cli_src := $(wildcard src/cli/*.c src/cli/*/*.c)
@@ -178,6 +180,10 @@ $(x86)/k_blocks_avxvnni.o: private isa_flags := $(AVX2) -mavxvnni
 $(x86)/k_blocks_avx512.o: private isa_flags := $(AVX512) -mavx512vnni
 $(x86)/k_blocks_grid.o: private isa_flags := $(AVX512) -mavx512vnni \
     -mavx512vbmi -mavx512bitalg -mgfni -mbmi2
+arm := $(BUILD)/src/kernel/arm
+$(arm)/k_int8_dotprod.o: private isa_flags := -march=armv8.2-a+dotprod
+$(arm)/k_int8_i8mm.o: private isa_flags := -march=armv8.2-a+dotprod+i8mm
+$(arm)/k_bf16.o: private isa_flags := -march=armv8.2-a+dotprod+i8mm+bf16
 # Lines are enough to debug kernels; their variables double the time to compile.
 # Functions begin at a cache line, so that the speed of a loop does not hang on
 # what comes before it. Frames are small: a host's threads may have small stacks.

@@ -175,8 +175,9 @@ struct qwick_engine_options {
                              Face cache, or short name of a model on this
                              machine; NULL: the demo model */
     const char *isa;      /* cap on the kernels: "ref", "avx2", "avxvnni",
-                             "avx512", "avx512bf16"; NULL: the best the CPU
-                             has. Above the CPU's level: QWICK_ERR_USAGE */
+                             "avx512", "avx512bf16", "amx"; on 64-bit ARM
+                             "neon", "dotprod", "i8mm", "bf16"; NULL: the best
+                             the CPU has. Above the CPU's level: QWICK_ERR_USAGE */
     int threads;          /* 0: physical cores within affinity, cgroup and
                              SLURM_CPUS_PER_TASK */
     bool exact;           /* always the same order of sums, f32 everywhere, no

@@ -2,8 +2,9 @@
 
 #include <string.h>
 
-static const char *const names[ISA_COUNT] = {"ref",    "avx2",       "avxvnni",
-                                             "avx512", "avx512bf16", "amx"};
+static const char *const names[ISA_COUNT] = {
+    "ref", "avx2", "avxvnni", "avx512", "avx512bf16",
+    "amx", "neon", "dotprod", "i8mm",   "bf16"};
 
 const char *isa_name(enum isa l)
 {

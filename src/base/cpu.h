@@ -1,19 +1,27 @@
 /* Instruction sets of the CPU. cpu_x86.c implements these functions for x86,
- * cpu_other.c for CPUs without kernels of their own; the Makefile picks one. */
+ * cpu_arm.c for 64-bit ARM, cpu_other.c for CPUs without kernels of their own;
+ * the Makefile picks one. */
 #ifndef BASE_CPU_H
 #define BASE_CPU_H
 
 #include <stdbool.h>
 
-/* Levels of kernels. Each level includes the levels before it, except AVXVNNI:
- * later levels do not include it, and it adds to AVX2 only. */
+/* Levels of kernels. Each level includes the levels before it of the same kind
+ * of CPU, except AVXVNNI: later levels do not include it, and it adds to AVX2
+ * only. */
 enum isa {
     ISA_REF,
+    /* x86 */
     ISA_AVX2,
     ISA_AVXVNNI,
     ISA_AVX512,
     ISA_AVX512BF16,
     ISA_AMX,
+    /* 64-bit ARM */
+    ISA_NEON,
+    ISA_DOTPROD,
+    ISA_I8MM,
+    ISA_ARMBF16,
     ISA_COUNT
 };
 
@@ -28,17 +36,25 @@ int isa_parse(const char *name, enum isa *out);
  *   AVX512      F, BW, VL, DQ, VNNI
  *   AVX512BF16  AVX512 level and AVX512_BF16
  *   AMX         AVX512BF16 level, AMX-TILE and AMX-BF16, and the system grants
- *               this process the tiles' state (requested on the first call) */
+ *               this process the tiles' state (requested on the first call)
+ * or, on ARM, whether the system reports it (getauxval):
+ *   NEON        Advanced SIMD, which every 64-bit CPU has
+ *   DOTPROD     NEON level and FEAT_DotProd: products of four bytes (sdot)
+ *   I8MM        DOTPROD level and FEAT_I8MM: products of matrices of bytes
+ *   ARMBF16     I8MM level and FEAT_BF16. Nearly all CPUs with one of I8MM and
+ *               BF16 have both; one without I8MM gets the level DOTPROD. */
 bool cpu_has(enum isa l);
-/* Return whether a CPU with level AVX512 also has AVX512_VBMI, AVX512_BITALG,
+/* x86 only. Return whether a CPU with level AVX512 also has AVX512_VBMI, AVX512_BITALG,
  * GFNI and BMI2. */
 bool cpu_has_vbmi(void);
 enum isa cpu_best(void);
 
 /* The core of a CPU, for properties that have no feature bit. */
 struct cpu_id {
-    char vendor[13];        /* "AuthenticAMD" */
-    unsigned family, model; /* with their extensions, as Linux shows them */
+    char vendor[13]; /* "AuthenticAMD"; "ARM" and others as in cpu_arm.c */
+    /* x86: with their extensions, as Linux shows them; ARM: the version of the
+       architecture, 8, and the part number */
+    unsigned family, model;
 };
 
 /* Identify the CPU that this thread runs on. Returns false, and sets an empty

@@ -6,11 +6,6 @@ bool cpu_has(enum isa l)
     return l == ISA_REF;
 }
 
-bool cpu_has_vbmi(void)
-{
-    return false;
-}
-
 bool cpu_identify(struct cpu_id *out)
 {
     *out = (struct cpu_id){0};
@@ -19,7 +14,4 @@ bool cpu_identify(struct cpu_id *out)
 
 void cpu_pause(void)
 {
-#ifdef __aarch64__
-    __asm__ volatile("yield");
-#endif
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/flag.h"
@@ -40,7 +41,7 @@ struct work {
  * whole pages, as the rest is shared with other pieces. */
 static void advise(const unsigned char *p, size_t n, int advice)
 {
-    const size_t page = 4096;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t skip = (page - (uintptr_t)p % page) % page;
     if (n >= skip + page)
         (void)madvise((void *)(uintptr_t)(p + skip), (n - skip) & ~(page - 1),

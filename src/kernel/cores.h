@@ -27,10 +27,11 @@ struct core_choices {
     uint32_t sweep_ahead; /* bytes from the line in use to the one that is
                              prefetched */
     uint32_t sweep_l2;    /* flag: prefetch into L2; 0: into L1 */
+    /* Below AVX-512, and on ARM. */
+    uint32_t blas;     /* flag: OpenBLAS is faster than gemm_f32 */
+    uint32_t blas_min; /* OpenBLAS instead of matmul_f32 */
+    uint32_t gemm_f32_min;
     /* Below AVX-512. */
-    uint32_t blas_avx2; /* flag: OpenBLAS is faster than gemm_f32 */
-    uint32_t blas_min;  /* OpenBLAS instead of matmul_f32 */
-    uint32_t gemm_f32_avx2_min;
     /* gemm_q8_affine packs panels of codes: of up to 4 bits, of more */
     uint32_t avx_panels4_min, avx_panels8_min;
     /* With AVX-512. */
@@ -42,7 +43,7 @@ struct core_choices {
     uint32_t blocks_panels_min;   /* gemm_q8_blocks packs panels of codes */
     uint32_t q8_0_once;           /* flag: a row of Q8_0 is loaded once for one
                                      token, not twice */
-    /* With AVX512_BF16. */
+    /* With AVX512_BF16, or with BF16 of ARM; rows and strips are AVX-512's. */
     uint32_t bf16;            /* flag: bf16 is faster than f32, without AMX */
     uint32_t bf16_min;        /* gemm_bf16 instead of matmul_f32 */
     uint32_t bf16_rows_max;   /* gemm_bf16 reads row by row */
@@ -53,6 +54,9 @@ struct core_choices {
     uint32_t amx_vnni_max;        /* gemm_q8_affine by vectors, not by tiles */
     uint32_t amx_affine_bf16_min; /* affine weights are widened to bf16 */
     uint32_t amx_blocks_bf16_min; /* blocks are widened to bf16 */
+    /* On ARM. */
+    uint32_t arm_panels_min; /* gemm_q8_affine and gemm_q8_blocks expand panels
+                                of rows */
 };
 
 /* The memory of the kernel behind amx_few_max holds this many tokens. */
@@ -83,7 +87,7 @@ void core_set(struct core_choices *c, const struct core_knob *k, uint32_t v);
 
 /* A range of models within a family. */
 struct core_models {
-    uint8_t first, last;
+    uint16_t first, last;
 };
 
 struct core {
@@ -99,7 +103,8 @@ struct core {
     const char *guess;   /* where the other choices come from */
 };
 
-/* The rows: cores of x86 in x86/k_cores_x86.c, none in k_cores_other.c. The last
+/* The rows: cores of x86 in x86/k_cores_x86.c, of ARM in arm/k_cores_arm.c, none
+ * in k_cores_other.c. The last
  * one is for an unknown core of any vendor. */
 extern const struct core cores[];
 extern const size_t n_cores;

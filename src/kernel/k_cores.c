@@ -4,9 +4,10 @@
 
 #include "kernel/cores.h"
 
-#define FROM(l)     (~0u << (l))
 #define ONLY(l)     (1u << (l))
-#define VECTORS     FROM(ISA_AVX2)
+#define FROM(l)     (ONLY(ISA_AMX + 1) - ONLY(l)) /* of x86 */
+#define VECTORS     ~ONLY(ISA_REF)
+#define ARM         (ONLY(ISA_ARMBF16 + 1) - ONLY(ISA_NEON))
 #define BELOW_512   (ONLY(ISA_AVX2) | ONLY(ISA_AVXVNNI))
 #define MAX_TOKENS  65536 /* a threshold that no pass reaches */
 
@@ -22,11 +23,11 @@ static const struct core_knob knobs[] = {
     KNOB(sweep_ahead, VECTORS, 64, 1 << 20,
          "bytes by which prefetches of weights are ahead", 4096, 8192, 16384),
     KNOB(sweep_l2, VECTORS, 0, 1, "prefetches go into L2, not into L1", 0, 1),
-    KNOB(blas_avx2, BELOW_512, 0, 1, "OpenBLAS in long prefills of floats", 0,
+    KNOB(blas, BELOW_512 | ARM, 0, 1, "OpenBLAS in long prefills of floats", 0,
          1),
-    KNOB(blas_min, BELOW_512, 1, MAX_TOKENS, "OpenBLAS from so many tokens on",
+    KNOB(blas_min, BELOW_512 | ARM, 1, MAX_TOKENS, "OpenBLAS from so many tokens on",
          32, 64, 128),
-    KNOB(gemm_f32_avx2_min, BELOW_512, 1, MAX_TOKENS,
+    KNOB(gemm_f32_min, BELOW_512 | ARM, 1, MAX_TOKENS,
          "packed f32 products from so many tokens on", 8, 16, 32),
     KNOB(avx_panels4_min, BELOW_512, 5, CORE_AVX_SMALL_M_LIMIT + 1,
          "panels of codes of 2 to 4 bits from so many tokens on", 5, 7, 9, 13),
@@ -47,9 +48,9 @@ static const struct core_knob knobs[] = {
          "panels of GGUF's blocks from so many tokens on", 5, 6, 7, 8, 9),
     KNOB(q8_0_once, FROM(ISA_AVX512), 0, 1,
          "a row of Q8_0 is loaded once for one token", 0, 1),
-    KNOB(bf16, ONLY(ISA_AVX512BF16), 0, 1, "bf16 products of floats, not f32",
-         0, 1),
-    KNOB(bf16_min, FROM(ISA_AVX512BF16), 2, MAX_TOKENS,
+    KNOB(bf16, ONLY(ISA_AVX512BF16) | ONLY(ISA_ARMBF16), 0, 1,
+         "bf16 products of floats, not f32", 0, 1),
+    KNOB(bf16_min, FROM(ISA_AVX512BF16) | ONLY(ISA_ARMBF16), 2, MAX_TOKENS,
          "bf16 products from so many tokens on", 2, 3, 4),
     KNOB(bf16_rows_max, FROM(ISA_AVX512BF16), 1, CORE_BF16_ROWS_LIMIT,
          "bf16 products row by row up to so many tokens", 3, 4, 5, 6),
@@ -65,6 +66,8 @@ static const struct core_knob knobs[] = {
          "affine weights by bf16 from so many tokens on", 64, 128, 192, 256),
     KNOB(amx_blocks_bf16_min, ONLY(ISA_AMX), 1, MAX_TOKENS,
          "GGUF's blocks by bf16 from so many tokens on", 32, 64, 128),
+    KNOB(arm_panels_min, ARM, 2, MAX_TOKENS,
+         "int8 products by panels from so many tokens on", 2, 3, 4, 5),
 };
 
 _Static_assert(sizeof knobs / sizeof *knobs ==

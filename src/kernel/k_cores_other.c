@@ -8,7 +8,7 @@ const struct core cores[] = {
      .vendor = "",
      .choices = {.sweep_ahead = 8192,
                  .blas_min = 64,
-                 .gemm_f32_avx2_min = 8,
+                 .gemm_f32_min = 8,
                  .avx_panels4_min = 9,
                  .avx_panels8_min = 13,
                  .gemm_f32_avx512_min = 24,
@@ -24,7 +24,9 @@ const struct core cores[] = {
                  .amx_few_max = 64,
                  .amx_vnni_max = 12,
                  .amx_affine_bf16_min = 192,
-                 .amx_blocks_bf16_min = 64},
+                 .amx_blocks_bf16_min = 64,
+                
+                 .arm_panels_min = 2},
      .guess = "the reference kernels use none of them"},
 };
 const size_t n_cores = sizeof cores / sizeof *cores;

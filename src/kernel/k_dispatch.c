@@ -9,49 +9,12 @@ static bool usable[ISA_COUNT];
 static const struct core *core_in_use;
 struct core_choices kernel_core;
 
-/* Speeds below are relative to matmul_f32, which widens weights in registers.
- * The other choices come from the record of the core.
- *
- *   gemm_f32  Below AVX-512 it takes up to GEMM_F32_SMALL_M tokens in groups of
- *             8, so it pays just below multiples of 8: 1.00 for 7 tokens, 1.11
- *             for 8.
- *   bf16      pairs, where f32 takes 1: in passes of Qwen3-30B-A3B's shape whose
- *   pairs     experts have 2, 4 or 8 tokens, 0.85, 0.81 and 0.66 on amx; on
- *             avx512bf16 1.27 for 4.
- *   OpenBLAS  A pass with fewer operations than blas_min_flops ends before the
- *             library is loaded. */
-static struct kernel_tuning tuning(enum isa level, const struct core_choices *c)
-{
-    struct kernel_tuning t = {
-        .bf16 = level >= ISA_AMX || (level == ISA_AVX512BF16 && c->bf16),
-        .bf16_min_tokens = c->bf16_min,
-        .affine_bf16_min_tokens = c->amx_affine_bf16_min,
-        .blocks_bf16_min_tokens = c->amx_blocks_bf16_min,
-        .bf16_pairs = level >= ISA_AMX,
-        .blas = level == ISA_REF || (level < ISA_AVX512 && c->blas_avx2),
-        .blas_min_tokens = c->blas_min,
-        .blas_min_flops = 8e9,
-        .blas_coretype = level == ISA_REF      ? NULL
-                         : level >= ISA_AVX512 ? "SkylakeX"
-                                               : "Haswell",
-        .gemm_f32 = level != ISA_REF,
-        .gemm_f32_min_tokens = level >= ISA_AVX512 ? c->gemm_f32_avx512_min
-                                                   : c->gemm_f32_avx2_min,
-        .gemm_f32_any_tokens = 24,
-        .attn_tile_rows = level >= ISA_AMX ? 1024 : 256,
-        .row_cost = level == ISA_REF     ? 0
-                    : level < ISA_AVX512 ? 2
-                                         : 1,
-    };
-    return t;
-}
-
 static void use_choices(const struct core_choices *c)
 {
     kernel_core = *c;
     for (int i = 0; i < ISA_COUNT; i++)
         if (usable[i])
-            tables[i].tune = tuning((enum isa)i, c);
+            tables[i].tune = k_cpu_tuning((enum isa)i, c);
 }
 
 static void fill_tables(void)
@@ -145,5 +108,6 @@ const char *kernels_level(size_t i)
 
 const char *kernels_names(void)
 {
-    return "ref, avx2, avxvnni, avx512, avx512bf16, amx";
+    return "ref, avx2, avxvnni, avx512, avx512bf16, amx, neon, dotprod, "
+           "i8mm, bf16";
 }

@@ -695,9 +695,12 @@ bool kernels_use(const struct kernels *k, const struct core_knob *knob);
 void kernels_choose(const struct core_choices *c);
 
 /* Replace the reference kernels in a table by the kernels of a level of this
- * CPU. x86/k_cpu_x86.c implements it for x86, k_cpu_other.c for CPUs without
- * kernels of their own. */
+ * CPU. x86/k_cpu_x86.c implements it and k_cpu_tuning for x86,
+ * arm/k_cpu_arm.c for ARM, k_cpu_other.c for CPUs without kernels of their
+ * own. */
 void k_cpu_init(struct kernels *k, enum isa level);
+/* Return the choices of a level between kernels that do the same work. */
+struct kernel_tuning k_cpu_tuning(enum isa level, const struct core_choices *c);
 
 /* Each of these functions enters the kernels of one file into the table. */
 void k_ref_init(struct kernels *k);
@@ -719,5 +722,10 @@ void k_blocks_avx2_init(struct kernels *k);
 void k_blocks_avxvnni_init(struct kernels *k);
 void k_blocks_avx512_init(struct kernels *k);
 void k_blocks_vbmi_init(struct kernels *k); /* if cpu_has_vbmi() */
+void k_neon_init(struct kernels *k);
+void k_int8_neon_init(struct kernels *k);
+void k_int8_dotprod_init(struct kernels *k);
+void k_int8_i8mm_init(struct kernels *k);
+void k_bf16_init(struct kernels *k);
 
 #endif

@@ -7,7 +7,7 @@
  * example. A new instruction set needs these two files.
  *
  * This header has the contract of a shim, and the macros and small functions
- * that all kernels share. It uses no instructions of its own.
+ * that all kernels share (those of kernel/specialise.h too). It uses no instructions of its own.
  *
  * Macros of a shim
  *
@@ -139,6 +139,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "kernel/specialise.h"
 
 #define INLINE      static inline __attribute__((always_inline))
 #define OUTLINE     static __attribute__((noinline))

@@ -368,7 +368,7 @@ static void check_nothing(const struct kernels *k, enum dtype type)
 /* Levels without the instruction have no such kernel. */
 static void check_all(const struct kernels *k, enum dtype type)
 {
-    if (!k->attn_blocks_bf16[type] != (k->level < ISA_AVX512BF16))
+    if (!k->attn_blocks_bf16[type] == x86_from(k, ISA_AVX512BF16))
         fail_msg("%s: attn_blocks_bf16[%s]", k->name, dtype_name(type));
     if (!k->attn_blocks_bf16[type])
         return;

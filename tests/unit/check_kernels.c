@@ -756,7 +756,7 @@ static void check_peak_bf16(const struct kernels *k, enum dtype type)
 }
 
 /* Every level has every kernel, its own or another level's, except the kernels
- * of avx512bf16 and amx, which lower levels lack. */
+ * in bf16, which lower levels lack; ARM has no attention in bf16. */
 static void check_table(const struct kernels *k, enum dtype type)
 {
     const unsigned char *p = (const unsigned char *)k;
@@ -765,17 +765,19 @@ static void check_table(const struct kernels *k, enum dtype type)
          i += sizeof(void (*)(void))) {
         void (*fn)(void);
 
-        if (k->level < ISA_AMX &&
+        if (!x86_from(k, ISA_AMX) &&
             (i == offsetof(struct kernels, gemm_bf16_affine) ||
              (i >= offsetof(struct kernels, gemm_bf16_blocks) &&
               i < offsetof(struct kernels, gemm_bf16_blocks) +
                       sizeof k->gemm_bf16_blocks)))
             continue;
-        if (k->level < ISA_AVX512BF16 &&
+        if (!has_bf16(k) &&
             (i == offsetof(struct kernels, gemm_bf16) ||
              i == offsetof(struct kernels, gemm_bf16_fp8) ||
-             i == offsetof(struct kernels, peak_bf16) ||
-             i == offsetof(struct kernels, attn_blocks_bf16_i8) ||
+             i == offsetof(struct kernels, peak_bf16)))
+            continue;
+        if (!x86_from(k, ISA_AVX512BF16) &&
+            (i == offsetof(struct kernels, attn_blocks_bf16_i8) ||
              (i >= offsetof(struct kernels, attn_blocks_bf16) &&
               i < offsetof(struct kernels, attn_blocks_bf16) +
                       sizeof k->attn_blocks_bf16)))

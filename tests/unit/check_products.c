@@ -128,7 +128,7 @@ static void matmul_levels(const struct kernels *k, enum dtype type,
     const float *y = p->y.p;
     float *want = p->y2.p;
 
-    if (k->level < ISA_AVX512)
+    if (!x86_from(k, ISA_AVX512))
         return;
     avx2->matmul_f32[type](want, p->ldy, p->w.p, p->stride, p->x.p, p->ldx,
                            p->rows, p->cols, p->tokens, product_work());

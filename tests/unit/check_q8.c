@@ -937,8 +937,8 @@ static void q8_tokens(const struct kernels *k, const struct shape *s,
                                         : kernel_core.avx_panels4_min;
     float *alone = sums->alone.p;
 
-    if (k->level == ISA_REF || k->level >= ISA_AVX512 || s->tokens >= panels ||
-        s->cols > 2048)
+    if (!x86_from(k, ISA_AVX2) || k->level >= ISA_AVX512 ||
+        s->tokens >= panels || s->cols > 2048)
         return;
     for (size_t t = 0; t < s->tokens; t++) {
         struct q8 one = r->x;
@@ -956,15 +956,17 @@ static void q8_tokens(const struct kernels *k, const struct shape *s,
 }
 
 /* The levels above avx512 do the same sums as avx512: with few tokens because
- * they use its kernel, with more because their kernels have its order. */
+ * they use its kernel, with more because their kernels have its order. On ARM,
+ * all levels have the order of neon. */
 static void q8_levels(const struct kernels *k, const struct shape *s,
                       const struct weights *w, const struct rounded *r,
                       const struct sums *sums, bool add)
 {
-    const struct kernels *other = kernels_get(ISA_AVX512);
+    const enum isa with = k->level >= ISA_NEON ? ISA_NEON : ISA_AVX512;
+    const struct kernels *other = kernels_get(with);
     float *y = sums->alone.p;
 
-    if (k->level <= ISA_AVX512)
+    if (k->level <= with)
         return;
     memcpy(y, sums->before.p, sums->before.bytes);
     other->gemm_q8_affine(y, sums->ldy, &w->a, &r->x, s->rows, s->cols,
@@ -984,7 +986,7 @@ static void q8_batch(const struct kernels *k, const struct shape *s,
     const struct core_choices before = kernel_core;
     float *y = sums->alone.p;
 
-    if (k->level < ISA_AVX512 || s->tokens < c.q8_panels_min)
+    if (!x86_from(k, ISA_AVX512) || s->tokens < c.q8_panels_min)
         return;
     c.q8_batch_max = 1;
     kernels_choose(&c);

@@ -107,6 +107,18 @@ static void run_benches(const struct test *tests, size_t n)
         }
 }
 
+/* Whether the level is one of x86, from another level on. */
+static inline bool x86_from(const struct kernels *k, enum isa level)
+{
+    return k->level >= level && k->level <= ISA_AMX;
+}
+
+/* Whether the level has products in bf16. */
+static inline bool has_bf16(const struct kernels *k)
+{
+    return x86_from(k, ISA_AVX512BF16) || k->level == ISA_ARMBF16;
+}
+
 /* Do the work of main with a table of n_rows rows. Rows of `once` (n_once) run
  * once, with the reference kernels, under their plain names. */
 static int check_main(int argc, char **argv, const char *group,

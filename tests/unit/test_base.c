@@ -434,8 +434,9 @@ static void dtype_names(void **state)
 
 static void isa_names_and_levels(void **state)
 {
-    static const char *const all[] = {"ref",    "avx2",       "avxvnni",
-                                      "avx512", "avx512bf16", "amx"};
+    static const char *const all[] = {"ref", "avx2", "avxvnni", "avx512",
+                                      "avx512bf16", "amx", "neon", "dotprod",
+                                      "i8mm", "bf16"};
     enum isa l;
     for (int i = 0; i < ISA_COUNT; i++) {
         assert_int_equal(isa_parse(all[i], &l), 0);
@@ -456,6 +457,8 @@ static void isa_names_and_levels(void **state)
         assert_true(cpu_has(ISA_AVX512));
     if (cpu_has(ISA_AVX512) || cpu_has(ISA_AVXVNNI))
         assert_true(cpu_has(ISA_AVX2));
+    for (int i = ISA_ARMBF16; i > ISA_NEON; i--)
+        assert_true(!cpu_has((enum isa)i) || cpu_has((enum isa)(i - 1)));
     assert_true(os_default_threads() >= 1);
     assert_true(os_default_threads() <= os_cpus());
     assert_true(os_available_memory() > 0);

@@ -153,10 +153,10 @@ static void test_measured_cores_keep_their_choices(void **state)
     const struct core_choices *xeon = &core_named("Sapphire Rapids")->choices;
     assert_int_equal(xeon->sweep_ahead, 8192);
     assert_int_equal(xeon->sweep_l2, 1);
-    assert_int_equal(xeon->blas_avx2, 0);
+    assert_int_equal(xeon->blas, 0);
     assert_int_equal(zen5->sweep_ahead, 8192);
     assert_int_equal(zen5->sweep_l2, 0);
-    assert_int_equal(zen5->blas_avx2, 1);
+    assert_int_equal(zen5->blas, 1);
 }
 
 static void test_choices_reach_the_tables(void **state)
@@ -165,7 +165,7 @@ static void test_choices_reach_the_tables(void **state)
     const char *level;
     bool known;
     c.sweep_l2 = !c.sweep_l2;
-    c.blas_avx2 = !c.blas_avx2;
+    c.blas = !c.blas;
     c.bf16_min = 7;
     c.amx_affine_bf16_min = 99;
     kernels_choose(&c);
@@ -175,7 +175,7 @@ static void test_choices_reach_the_tables(void **state)
         assert_int_equal(k->tune.bf16_min_tokens, 7);
         assert_int_equal(k->tune.affine_bf16_min_tokens, 99);
         if (!strcmp(level, "avx2"))
-            assert_int_equal(k->tune.blas, c.blas_avx2);
+            assert_int_equal(k->tune.blas, c.blas);
     }
     kernels_choose(&kernels_core()->choices);
 }

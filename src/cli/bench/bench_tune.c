@@ -129,7 +129,7 @@ static void tune_row(struct tune *t)
 {
     const struct qwick_info *info = qwick_engine_info(t->eng);
     struct buf *b = &t->out, source = {0};
-    buf_puts(b, "\nRow for src/kernel/x86/k_cores_x86.c:\n"
+    buf_puts(b, "\nRow for src/kernel/*/k_cores_*.c:\n"
                 "    {.name = ");
     buf_json_cstr(b, info->core);
     buf_puts(b, ",\n");

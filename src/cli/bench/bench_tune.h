@@ -9,7 +9,7 @@
 #include "qwick.h"
 
 /* Measure and print a table with a line for each variant, and a row for the
- * table of cores (src/kernel/x86/k_cores_x86.c); with json, one object. A choice
+ * table of cores (kernel/cores.h); with json, one object. A choice
  * of the row differs from the choice in use only if a variant was clearly
  * faster. Returns an exit status. */
 int bench_tune(struct qwick_engine *eng, size_t reps, bool json,

@@ -59,14 +59,14 @@ struct subject {
 static const struct subject subjects[] = {
     {.name = "sweep_ahead", .products = {DECODE}},
     {.name = "sweep_l2", .products = {DECODE}},
-    {.name = "blas_avx2", .products = {{F32, 128}, {F32, 256}}},
+    {.name = "blas", .products = {{F32, 128}, {F32, 256}}},
     {.name = "blas_min",
      .products = {{F32, 32}, {F32, 64}, {F32, 96}},
-     .with = "blas_avx2",
+     .with = "blas",
      .value = 1},
-    {.name = "gemm_f32_avx2_min",
+    {.name = "gemm_f32_min",
      .products = {{F32, 8}, {F32, 12}, {F32, 16}, {F32, 24}},
-     .with = "blas_avx2",
+     .with = "blas",
      .value = 0},
     {.name = "avx_panels4_min",
      .products = {{AFFINE4, 5}, {AFFINE4, 6}, {AFFINE4, 8}, {AFFINE4, 12}}},
@@ -111,6 +111,9 @@ static const struct subject subjects[] = {
      .products = {{AFFINE4, 64}, {AFFINE4, 128}, {AFFINE4, 192}}},
     {.name = "amx_blocks_bf16_min",
      .products = {{BLOCKS, 32}, {BLOCKS, 48}, {BLOCKS, 64}}},
+    {.name = "arm_panels_min",
+     .products = {BOTH(2), BOTH(3), BOTH(4), {BLOCKS, 2}, {BLOCKS, 3},
+                  {BLOCKS8, 2}, {BLOCKS8, 3}}},
 };
 
 struct tuner {

@@ -383,7 +383,7 @@ static void gemm_q8(float *y, size_t ldy, const unsigned char *w,
             for (size_t i = 0; i < n_cols / RUN; i++) {
                 const int8_t *q = x->q + t * x->ldq + i * RUN;
                 double scale = (double)x->scale[t * x->ldg + i];
-                struct run run;
+                struct run run = {0};
 
                 take(&run, w + r * w_stride, i);
                 for (int g = 0; g < 2; g++) {

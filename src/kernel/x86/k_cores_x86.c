@@ -15,7 +15,7 @@
  *                 48 in L2, so decode is a fifth faster with prefetches into L2.
  *                 On a Zen 5, prefetches into L1 are the fastest. On a Zen 4
  *                 prefetches into L2 are: by 10 to 47% with one thread.
- *   blas_avx2     On a Xeon our product is 1.07 times as fast as OpenBLAS 0.3.21
+ *   blas     On a Xeon our product is 1.07 times as fast as OpenBLAS 0.3.21
  *                 at 512 tokens. That release treats a CPU that it does not know
  *                 as an older one: on a Zen 5 its Haswell kernels run at half
  *                 the speed of its SkylakeX kernels.
@@ -23,7 +23,7 @@
  *   gemm_f32_avx512_min
  *                 relative to matmul_f32 0.9 for 16 tokens, 1.05 for 24, 1.3 for
  *                 128.
- *   gemm_f32_avx2_min
+ *   gemm_f32_min
  *                 groups of 8 tokens: 1.00 for 7 tokens, 1.11 for 8, 1.12 for 12,
  *                 1.30 for 16.
  *   avx_panels4_min, avx_panels8_min
@@ -53,15 +53,16 @@
  *                 to 0.9 times with 256 and 512: int8 products scale the sums of
  *                 each group, which takes a constant time per token. */
 #define MOST                                                            \
-    .sweep_ahead = 8192, .sweep_l2 = 0, .blas_avx2 = 1, .blas_min = 64, \
-    .gemm_f32_avx2_min = 8, .avx_panels4_min = 9,                       \
+    .sweep_ahead = 8192, .sweep_l2 = 0, .blas = 1, .blas_min = 64, \
+    .gemm_f32_min = 8, .avx_panels4_min = 9,                       \
     .avx_panels8_min = 13, .gemm_f32_avx512_min = 24,                   \
     .q8_panels_min = 5, .q8_batch_min = 5, .q8_batch_max = 32,          \
     .blocks_panels_min = 7, .q8_0_once = 1, .bf16 = 1, .bf16_min = 2,   \
     .bf16_rows_max = 5, .bf16_strips_max = 32, .amx_rows_max = 2,       \
     .amx_few_max = 64,                                                  \
-    .amx_vnni_max = 12, .amx_affine_bf16_min = 192, .amx_blocks_bf16_min = 64
-#define INTEL_MOST MOST, .sweep_l2 = 1, .blas_avx2 = 0
+    .amx_vnni_max = 12, .amx_affine_bf16_min = 192,                     \
+    .amx_blocks_bf16_min = 64, .arm_panels_min = 2
+#define INTEL_MOST MOST, .sweep_l2 = 1, .blas = 0
 
 #define AMD   "AuthenticAMD"
 #define INTEL "GenuineIntel"
@@ -111,7 +112,7 @@ const struct core cores[] = {
      .models = {{0x00, 0x2f}, {0x40, 0x4f}, {0x60, 0x7f}},
      .choices = {MOST, .avx_panels4_min = 5, .gemm_f32_avx512_min = 48,
                  .q8_panels_min = 7},
-     .measured = "sweep_ahead sweep_l2 blas_avx2 blas_min avx_panels4_min "
+     .measured = "sweep_ahead sweep_l2 blas blas_min avx_panels4_min "
                  "avx_panels8_min gemm_f32_avx512_min q8_panels_min "
                  "q8_batch_min q8_batch_max blocks_panels_min q8_0_once bf16 "
                  "bf16_min bf16_rows_max bf16_strips_max",
@@ -150,7 +151,7 @@ const struct core cores[] = {
      .family = 6,
      .models = {{0x8f, 0x8f}},
      .choices = {INTEL_MOST},
-     .measured = "sweep_ahead sweep_l2 blas_avx2 gemm_f32_avx2_min "
+     .measured = "sweep_ahead sweep_l2 blas gemm_f32_min "
                  "gemm_f32_avx512_min q8_panels_min amx_rows_max amx_few_max "
                  "amx_vnni_max amx_affine_bf16_min",
      .machine = "Xeon with AMX, 2 cores, 2026-11-22",
@@ -160,8 +161,8 @@ const struct core cores[] = {
      .family = 6,
      .models = {{0xad, 0xae}, {0xcf, 0xcf}},
      .choices = {INTEL_MOST, .amx_affine_bf16_min = 256},
-     .measured = "sweep_ahead sweep_l2 blas_avx2 blas_min "
-                 "gemm_f32_avx2_min avx_panels4_min avx_panels8_min "
+     .measured = "sweep_ahead sweep_l2 blas blas_min "
+                 "gemm_f32_min avx_panels4_min avx_panels8_min "
                  "gemm_f32_avx512_min q8_panels_min q8_batch_min q8_batch_max "
                  "blocks_panels_min q8_0_once bf16_min bf16_rows_max "
                  "amx_rows_max amx_few_max amx_vnni_max amx_affine_bf16_min "

@@ -5,6 +5,7 @@
 #define KERNEL_X86_K_FP8_BF16_H
 
 #include "kernel/blocks.h"
+#include "kernel/fp8_blocks.h"
 #include "kernel/x86/k_zmm.h"
 
 /* Widen 32 FP8 numbers to 32 f16 of the same sign and fraction, divided by
@@ -47,38 +48,6 @@ INLINE void fp8_widen(char *out, const struct fp8 *w, size_t r, size_t k,
             b = _mm512_mul_ps(b, s);
         }
         _mm512_store_si512(out, (__m512i)_mm512_cvtne2ps_pbh(b, a));
-    }
-}
-
-/* Whether sums of a block's columns must be multiplied by a scale. */
-INLINE bool fp8_scaled(const struct fp8 *w)
-{
-    return w && !w->mx;
-}
-
-/* Columns from k on that have the same scales, `most` of them at most. */
-INLINE size_t fp8_depth(const struct fp8 *w, size_t k, size_t n_cols,
-                        size_t most)
-{
-    const size_t left = n_cols - k < most ? n_cols - k : most;
-    const size_t in_block = w->mx ? most : w->cols - k % w->cols;
-
-    return left < in_block ? left : in_block;
-}
-
-/* Write the scales of rows [r, r + n) in the block of columns with column k. */
-INLINE void fp8_row_scales(float *out, const struct fp8 *w, size_t r, size_t n,
-                           size_t k)
-{
-    const float *scale = fp8_scales(w, r) + k / w->cols;
-    size_t left = w->rows - (w->first + r) % w->rows;
-
-    for (size_t i = 0; i < n; i++) {
-        out[i] = *scale;
-        if (--left == 0) {
-            scale += w->ld;
-            left = w->rows;
-        }
     }
 }
 

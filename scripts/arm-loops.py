@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Count the instructions of inner loops in kernels for 64-bit ARM.
+
+Usage: scripts/arm-loops.py [BUILD]
+
+BUILD is a directory that was built for 64-bit ARM (default build/aarch64). For
+each kernel of a table, the loop with the most multiply-adds in the function is
+taken from objdump, and its instructions, multiply-adds, and loads are counted.
+Speeds are not measured: docs/performance.md sets these numbers beside what the
+cores can issue.
+"""
+
+import re
+import subprocess
+import sys
+
+# kernel, object, function, bytes of weights for a multiply-add and a token,
+# tokens
+KERNELS = [
+    ("f16, one token", "k_neon", "k_matmul_f32_f16_neon", 2, 1),
+    ("bf16, one token, by shifts", "k_neon", "k_matmul_f32_bf16_neon", 2, 1),
+    ("bf16, one token, bfdot", "k_bf16", "rows_by_one|k_gemm_bf16_bf16", 2, 1),
+    ("MLX 4 bit, group 64, one token", "k_int8_dotprod", "rows_4", 0.5, 1),
+    ("MLX 8 bit, group 64, one token", "k_int8_dotprod", "rows_8", 1, 1),
+    ("Q4_0, one token", "k_int8_dotprod", "k_gemm_q8_q4_0_dotprod", 18 / 32, 1),
+    ("Q8_0, one token", "k_int8_dotprod", "k_gemm_q8_q8_0_dotprod", 34 / 32, 1),
+    ("Q4_K, one token", "k_int8_dotprod", "k_gemm_q8_q4_k_dotprod",
+     144 / 256, 1),
+    ("Q6_K, one token", "k_int8_dotprod", "k_gemm_q8_q6_k_dotprod",
+     210 / 256, 1),
+    ("int8 panel, 4 tokens, without sdot", "k_int8_neon",
+     "panel_many_scaled", 1, 4),
+    ("int8 panel, 4 tokens, sdot", "k_int8_dotprod", "panel_many_scaled", 1, 4),
+    ("int8 panel, 4 tokens, smmla", "k_int8_i8mm", "panel_many_scaled", 1, 4),
+    ("f32 panel, 8 tokens", "k_neon", "gemm_block|k_gemm_f32_f32_neon", 4, 8),
+    ("bf16, 8 tokens, bfmmla", "k_bf16", "tile_tokens", 2, 8),
+]
+
+MADDS = {"sdot": 16, "smmla": 32, "bfdot": 8, "bfmmla": 16}
+
+
+def madds(op, args):
+    if op in MADDS:
+        return MADDS[op]
+    if op in ("fmla", "fmls") and ".4s" in args:
+        return 4
+    if op in ("smull", "smull2", "smlal", "smlal2") and ".8h" in args:
+        return 8
+    return 0
+
+
+def is_load(op):
+    return op.startswith(("ld", "ldr", "ldp")) and not op.startswith("ldax")
+
+
+def function(path, names):
+    """The instructions of the first of these functions that exists."""
+    text = subprocess.run(["aarch64-linux-gnu-objdump", "-d",
+                           "--no-show-raw-insn", path],
+                          check=True, capture_output=True, text=True).stdout
+    for name in names.split("|"):
+        at = re.search(rf"^[0-9a-f]+ <{name}(?:\.[\w.]+)?>:\n((?:.+\n)+)",
+                       text, re.M)
+        if at:
+            return re.findall(r"^ *([0-9a-f]+):\t(\S+)(?:\t(.*))?$",
+                              at.group(1), re.M)
+    sys.exit(f"{path}: no {names}")
+
+
+def loops(code):
+    """The loops: a branch back, with no other branch back inside."""
+    index = {a: i for i, (a, _, _) in enumerate(code)}
+    found = []
+    for i, (_, op, args) in enumerate(code):
+        target = re.search(r"\b([0-9a-f]+) <", args)
+        if op.startswith(("b.", "cb", "tb")) or op == "b":
+            start = index.get(target.group(1)) if target else None
+            if start is not None and start <= i:
+                found.append((start, i + 1))
+    return [(a, b) for a, b in found
+            if not any(a <= c and d <= b and (a, b) != (c, d)
+                       for c, d in found)]
+
+
+def main():
+    build = sys.argv[1] if len(sys.argv) > 1 else "build/aarch64"
+    print("| loop | multiply-adds | instructions | per multiply-add | "
+          "vector instructions | loads | loads per byte of weights |")
+    print("|---|---|---|---|---|---|---|")
+    for name, obj, names, size, tokens in KERNELS:
+        code = function(f"{build}/src/kernel/arm/{obj}.o", names)
+        body = max((code[a:b] for a, b in loops(code)),
+                   key=lambda c: sum(madds(op, x) for _, op, x in c))
+        n = sum(madds(op, x) for _, op, x in body)
+        vector = sum(bool(re.search(r"\bv\d+\.|\bq\d", x))
+                     and not is_load(op) and not op.startswith(("st", "prf"))
+                     for _, op, x in body)
+        loads = sum(is_load(op) for _, op, _ in body)
+        print(f"| {name} | {n} | {len(body)} | {len(body) / n:.3f} | "
+              f"{vector} | {loads} | {loads / (n / tokens * size):.2f} |")
+
+
+main()
