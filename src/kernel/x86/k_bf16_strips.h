@@ -57,6 +57,8 @@ enum {
     NEAR_WIDE = 4096,    /* and second prefetch */
     /* with bf16_strips_l2 */
     X_ELEMENTS_L2 = 16 << 10,
+    FEW_TOKENS = 4,         /* of a pass, up to twice as many: two passes spread
+                               prefetches more evenly than one of 5 or 6 tokens */
     BLOCK_BYTES = 64 << 10, /* a block of rows, if columns are cut */
     BLOCK_BYTES_WHOLE = 16 << 10
 };
@@ -284,7 +286,9 @@ INLINE void strip_passes(struct strip *pass, struct strip_at at, size_t w_bytes,
                          size_t n)
 {
     const bool to_l2 = kernel_core.bf16_strips_l2;
-    const size_t passes = (n + STRIP_TOKENS - 1) / STRIP_TOKENS;
+    const size_t most =
+        to_l2 && n <= 2 * FEW_TOKENS ? FEW_TOKENS : STRIP_TOKENS;
+    const size_t passes = (n + most - 1) / most;
     size_t t = 0, fetched = 0;
 
     for (size_t i = passes; i > 0; i--) {
@@ -340,8 +344,8 @@ static void rows_strips(const struct strip *s, struct walk at,
         pass.far_bytes = far_bytes;
         pass.add = s->add || at.k > 0;
         strip_passes(&pass,
-                     (struct strip_at){.x = tokens.x + at.k / at.cols *
-                                                    tokens.block_bytes,
+                     (struct strip_at){.x = tokens.x +
+                                            at.k / at.cols * tokens.block_bytes,
                                        .y = s->y + at.block_at + at.row_at,
                                        .far = to_l2 ? line : walk_at(&far),
                                        .near = walk_at(&near)},
