@@ -48,6 +48,7 @@ struct core_choices {
     uint32_t bf16_min;        /* gemm_bf16 instead of matmul_f32 */
     uint32_t bf16_rows_max;   /* gemm_bf16 reads row by row */
     uint32_t bf16_strips_max; /* gemm_bf16 reads strips of rows, then panels */
+    uint32_t bf16_strips_l2;  /* flag: strips are prefetched into L2 first */
     /* With AMX. */
     uint32_t amx_rows_max;        /* gemm_bf16 by vectors, not by tiles */
     uint32_t amx_few_max;         /* gemm_bf16 packs tokens, not weights */

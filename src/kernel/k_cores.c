@@ -56,6 +56,8 @@ static const struct core_knob knobs[] = {
          "bf16 products row by row up to so many tokens", 3, 4, 5, 6),
     KNOB(bf16_strips_max, ONLY(ISA_AVX512BF16), 1, 64,
          "bf16 products by strips up to so many tokens", 16, 24, 32, 40, 48),
+    KNOB(bf16_strips_l2, ONLY(ISA_AVX512BF16), 0, 1,
+         "strips of bf16 are prefetched into L2 first", 0, 1),
     KNOB(amx_rows_max, ONLY(ISA_AMX), 1, CORE_AMX_SMALL_M_LIMIT,
          "bf16 products by vectors up to so many tokens", 1, 2, 3, 4),
     KNOB(amx_few_max, ONLY(ISA_AMX), 1, CORE_AMX_SMALL_M_LIMIT,
