@@ -50,6 +50,10 @@ OPTION(TEXT, given, "given", V_SCORE, ONCE,
        .help = "text before the scored text; it is not scored itself")
 OPTION(FILE, given_file, "given-file", V_SCORE, ONCE,
        .help = "read the text of --given from FILE, - is stdin")
+OPTION(FILE, against, "against", V_SCORE, .arg = "MODEL", .access = OPT_MODEL,
+       ONCE,
+       .help = "compare the model with the reference MODEL, which has the same "
+               "tokens: KL divergence, agreement, perplexities, with intervals")
 OPTION(INT, window, "window", V_SCORE, FROM(2), .def = "the context",
        .help = "evaluate a longer text in windows of N tokens")
 OPTION(INT, stride, "stride", V_SCORE, FROM(1), .def = "half of the window",
