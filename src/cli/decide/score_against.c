@@ -4,7 +4,7 @@
 
 #include "base/err.h"
 #include "cli/io/out.h"
-#include "cli/report/losses.h"
+#include "cli/report/loss_rows.h"
 #include "cli/report/report.h"
 
 /* The losses of the scored tokens of an item. */

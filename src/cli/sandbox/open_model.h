@@ -12,9 +12,9 @@
  * beginnings of their prompts with later ones. */
 size_t open_model_cache_memory(void);
 
-/* Find the models of -m, --draft and --against, set p->models, and begin the first part of
- * the verb's sandbox (sandbox_load). Verbs that do not call open_model may call
- * this. Returns 0, or an exit status after printing a message. */
+/* Find the models of -m, --draft and --against, set p->models, and begin the
+ * first part of the verb's sandbox (sandbox_load). Verbs that do not call
+ * open_model may call this. Returns 0, or an exit status after printing a message. */
 int open_model_find(struct opt_parsed *p);
 
 /* After open_model_find: open the engine, and print its warnings and notes.

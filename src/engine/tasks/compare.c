@@ -152,8 +152,7 @@ static int compare_step(struct compare *c, struct qwick_err *e)
     return qwick_scorer_step(s->scorer, &s->more, e);
 }
 
-/* Fill in what both models share. *context: the smaller one, unless o has
- * one. */
+/* Set the context, the window and the stride that both models share. */
 static int compare_options(struct qwick_score_options *o,
                            const struct qwick_engine *eng,
                            const struct qwick_engine *reference,
@@ -164,7 +163,8 @@ static int compare_options(struct qwick_score_options *o,
         engine_context(reference, o->n_ctx, &other, e))
         return -1;
     o->n_ctx = own < other ? own : other;
-    return qwick_score_windows(eng, o, &o->window, &o->stride, e);
+    const struct qwick_score_options given = *o;
+    return qwick_score_windows(eng, &given, &o->window, &o->stride, e);
 }
 
 int qwick_compare_windows(const struct qwick_engine *eng,

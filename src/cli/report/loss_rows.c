@@ -1,4 +1,4 @@
-#include "cli/report/losses.h"
+#include "cli/report/loss_rows.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* What a model has lost against a reference, as facts. */
-#ifndef CLI_REPORT_LOSSES_H
-#define CLI_REPORT_LOSSES_H
+#ifndef CLI_LOSS_ROWS_H
+#define CLI_LOSS_ROWS_H
 
 #include "base/buf.h"
 #include "file/json_writer.h"
