@@ -295,7 +295,7 @@ PY
 
 @test "--against: the model itself loses nothing" {
     q score --against models/demo --json -f "$T/t" | jlines '
-        o[0]["kl"] == o[0]["kl_high"] == o[0]["kl_max"] == 0 and
+        o[0]["kl"] == o[0]["kl_p99"] == o[0]["kl_max"] == 0 and
         o[0]["agreement"] == o[0]["perplexity_ratio"] == 1 and
         o[0]["reference"] == "models/demo" and o[0]["model"] == "qwick-demo" and
         o[0]["perplexity"] == o[0]["reference_perplexity"] and

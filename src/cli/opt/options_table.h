@@ -124,6 +124,9 @@ OPTION(TEXTS, skip, "skip", V_QUANTIZE, .arg = "PATTERN", ONCE,
 OPTION(CHOICE, scales, "scales", V_QUANTIZE, .choices = "mlx|lsq", .def = "mlx",
        .help = "choose scales as MLX does, or search for the least squared "
                "error")
+OPTION(FILE, report, "report", V_QUANTIZE, .access = OPT_READS, ONCE,
+       .help = "afterwards print the sizes, and what the result has lost on the "
+               "text of FILE (.jsonl: records of score)")
 OPTION(FLAG, force, "force", V_QUANTIZE, ONCE,
        .help = "replace an existing checkpoint or GGUF file")
 VARIANT(FLAG, force, "force", V_LOG, ONCE,

@@ -337,6 +337,25 @@ int open_model_reference(struct qwick_engine **out, const struct opt_parsed *p,
     return qwick_compare_check(eng, *out, &e) ? msg_fail(&e) : 0;
 }
 
+int open_model_exact(struct qwick_engine **out, struct opt_parsed *p,
+                     const char *result)
+{
+    struct qwick_engine_options o = compute_options(&p->a);
+    *out = NULL;
+    o.exact = true;
+    o.model = result ? result : p->a.model;
+    o.place = result ? result : p->models.place;
+    if (!result) {
+        o.loras = p->models.loras;
+        o.n_loras = p->models.n_loras;
+    }
+    int status = open_engine(out, &o, result ? NULL : p->models.alias);
+    if (status)
+        return status;
+    struct qwick_err e;
+    return qwick_engine_need_logits(*out, &e) ? msg_fail(&e) : 0;
+}
+
 int open_model_draft(struct qwick_engine **draft, const struct opt_parsed *p,
                      struct qwick_engine *eng)
 {

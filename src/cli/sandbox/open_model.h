@@ -36,4 +36,10 @@ int open_model_draft(struct qwick_engine **draft, const struct opt_parsed *p,
 int open_model_reference(struct qwick_engine **out, const struct opt_parsed *p,
                          struct qwick_engine *eng);
 
+/* After open_model_find: open the model with its adapters, or the directory or
+ * file `result` that was made of it, with float32 throughout, and check that it
+ * has logits. Returns 0, or an exit status after printing a message. */
+int open_model_exact(struct qwick_engine **out, struct opt_parsed *p,
+                     const char *result);
+
 #endif

@@ -1,4 +1,4 @@
-#include "cli/decide/score_against.h"
+#include "cli/input/against.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
-/* score --against: what a model has lost against a reference. */
-#ifndef CLI_SCORE_AGAINST_H
-#define CLI_SCORE_AGAINST_H
+/* What a model has lost against a reference, over texts: score --against and
+ * quantize --report. */
+#ifndef CLI_AGAINST_H
+#define CLI_AGAINST_H
 
 #include <stddef.h>
 
