@@ -80,19 +80,19 @@ static void encode(uint8_t *restrict codes, const vec *restrict x, size_t group,
 
 /* ---- least squares ------------------------------------------------------- */
 
-/* How well a pair fits, and the sums for a better one. */
+/* How well a pair fits, and the sums for a better one, all of them weighted. */
 struct fit {
-    float error;        /* of (q * scale + bias - x)^2 */
-    float q, qq, x, qx; /* of q, q^2, x - x0, q * (x - x0) */
+    float error;           /* of (q * scale + bias - x)^2 */
+    float n, q, qq, x, qx; /* of 1, q, q^2, x - x0, q * (x - x0) */
 };
 
 /* x0: any value near x, for sums without cancellation. Codes may differ from
  * encode's where both are equally far, as a division costs more than it tells
  * here. */
-static struct fit measure(const vec *x, size_t group, struct affine_pair p,
-                          float n_bins, float x0)
+static struct fit measure(const vec *x, const vec *h, size_t group,
+                          struct affine_pair p, float n_bins, float x0)
 {
-    vec error = {0}, q = {0}, qq = {0}, sx = {0}, qx = {0};
+    vec error = {0}, n = {0}, q = {0}, qq = {0}, sx = {0}, qx = {0};
     float inverse = 1 / p.scale;
     for (size_t i = 0; i < group / LANES; i++) {
         vec v = lanes_smaller(
@@ -100,15 +100,16 @@ static struct fit measure(const vec *x, size_t group, struct affine_pair p,
             lanes_splat(n_bins));
         vec code = (v + ROUNDER) - ROUNDER;
         vec d = code * p.scale + p.bias - x[i];
-        vec rel = x[i] - x0;
-        error += d * d;
-        q += code;
-        qq += code * code;
-        sx += rel;
-        qx += code * rel;
+        vec rel = x[i] - x0, hq = h[i] * code;
+        error += h[i] * (d * d);
+        n += h[i];
+        q += hq;
+        qq += hq * code;
+        sx += h[i] * rel;
+        qx += hq * rel;
     }
-    return (struct fit){lanes_sum(error), lanes_sum(q), lanes_sum(qq),
-                        lanes_sum(sx), lanes_sum(qx)};
+    return (struct fit){lanes_sum(error), lanes_sum(n),  lanes_sum(q),
+                        lanes_sum(qq),    lanes_sum(sx), lanes_sum(qx)};
 }
 
 /* As it will be stored and read. */
@@ -124,12 +125,12 @@ static int store(struct affine_pair *p, enum dtype type,
 }
 
 /* The pair that fits the codes of f best; -1 when they are all the same. */
-static int solve(struct affine_pair *p, const struct fit *f, size_t group,
-                 float x0)
+static int solve(struct affine_pair *p, const struct fit *f, float x0)
 {
-    double n = (double)group, q = f->q, x = f->x;
+    double n = f->n, q = f->q, x = f->x;
     double den = n * (double)f->qq - q * q;
-    if (!(den > 0.5)) /* an integer */
+    /* 128 codes of 8 bits that are not all the same have 1.2e-7 */
+    if (!(den > 1e-7 * n * (double)f->qq))
         return -1;
     double scale = (n * (double)f->qx - q * x) / den;
     p->scale = (float)scale;
@@ -143,24 +144,24 @@ struct start {
     struct fit fit; /* error INFINITY: cannot be stored */
 };
 
-static struct start try(struct affine_pair p, const vec *x,
+static struct start try(struct affine_pair p, const vec *x, const vec *h,
                         const struct affine_format *f, float n_bins, float x0)
 {
     struct start s = {p, {.error = INFINITY}};
     if (store(&s.p, f->type, f->k) == 0)
-        s.fit = measure(x, f->group, s.p, n_bins, x0);
+        s.fit = measure(x, h, f->group, s.p, n_bins, x0);
     return s;
 }
 
 /* Improve the codes and the pair in turn while that helps. */
-static struct start descend(struct start s, const vec *x,
+static struct start descend(struct start s, const vec *x, const vec *h,
                             const struct affine_format *f, float n_bins,
                             float x0)
 {
     enum { ROUNDS = 6 };
     struct affine_pair p;
-    for (int i = 0; i < ROUNDS && solve(&p, &s.fit, f->group, x0) == 0; i++) {
-        struct start next = try(p, x, f, n_bins, x0);
+    for (int i = 0; i < ROUNDS && solve(&p, &s.fit, x0) == 0; i++) {
+        struct start next = try(p, x, h, f, n_bins, x0);
         if (!(next.fit.error < s.fit.error))
             break;
         s = next;
@@ -169,22 +170,22 @@ static struct start descend(struct start s, const vec *x,
 }
 
 /* p holds MLX's pair; min and max may have been found to be equal. */
-static void search(struct affine_pair *p, const vec *x,
+static void search(struct affine_pair *p, const vec *x, const vec *h,
                    const struct affine_format *f, float min, float max,
                    float n_bins)
 {
     enum { CUTS = 8 };
     float x0 = min + (max - min) / 2;
-    struct start mlx = try(*p, x, f, n_bins, x0), cut = mlx;
+    struct start mlx = try(*p, x, h, f, n_bins, x0), cut = mlx;
     for (int i = 0; i <= CUTS && max > min; i++) {
         float width = (max - min) * (1 - 1.5f * (float)i / CUTS / n_bins);
         struct affine_pair q = {width / n_bins, x0 - width / 2};
-        struct start s = try(q, x, f, n_bins, x0);
+        struct start s = try(q, x, h, f, n_bins, x0);
         if (i == 0 || s.fit.error < cut.fit.error)
             cut = s;
     }
-    mlx = descend(mlx, x, f, n_bins, x0);
-    cut = descend(cut, x, f, n_bins, x0);
+    mlx = descend(mlx, x, h, f, n_bins, x0);
+    cut = descend(cut, x, h, f, n_bins, x0);
     *p = cut.fit.error < mlx.fit.error ? cut.p : mlx.p;
 }
 
@@ -242,6 +243,33 @@ void affine_pack(unsigned char *q, const uint8_t *codes, size_t n, int bits)
 
 /* ---- */
 
+/* The pair of a group; -1: it has none. h: the weights of its errors. */
+static int fit_group(struct affine_pair *p, const struct affine_format *f,
+                     const vec *x, const vec *h)
+{
+    const float n_bins = (float)((1 << f->bits) - 1);
+    float min, max;
+    if (range(x, f->group, &min, &max) || choose_mlx(p, min, max, n_bins))
+        return -1;
+    if (f->search == AFFINE_LSQ)
+        search(p, x, h, f, min, max, n_bins);
+    return 0;
+}
+
+int affine_scales(const struct affine_format *f, float *scales, float *biases,
+                  const float *x, const float *h, size_t n, size_t *bad)
+{
+    struct affine_pair p;
+    for (*bad = 0; *bad < n; *bad += f->group) {
+        if (fit_group(&p, f, (const vec *)(x + *bad), (const vec *)(h + *bad)) ||
+            store(&p, f->type, f->k))
+            return -1;
+        *scales++ = p.scale;
+        *biases++ = p.bias;
+    }
+    return 0;
+}
+
 int affine_quantize(const struct affine_format *f, unsigned char *q,
                     unsigned char *scales, unsigned char *biases,
                     const unsigned char *w, size_t n, size_t *bad)
@@ -251,22 +279,21 @@ int affine_quantize(const struct affine_format *f, unsigned char *q,
     const float n_bins = (float)((1 << f->bits) - 1);
     _Alignas(64) float x[BLOCK];
     float s[BLOCK / 32], b[BLOCK / 32];
+    _Alignas(16) float ones[128];
     uint8_t codes[BLOCK];
 
+    for (size_t i = 0; i < group; i++)
+        ones[i] = 1;
     for (size_t at = 0; at < n;) {
         size_t m = n - at < BLOCK ? n - at : BLOCK, n_groups = m / group;
         k->to_f32[f->type](x, w + at * bytes, m);
         for (size_t g = 0; g < n_groups; g++) {
             const vec *v = (const vec *)(x + g * group);
             struct affine_pair p;
-            float min, max;
-            if (range(v, group, &min, &max) ||
-                choose_mlx(&p, min, max, n_bins)) {
+            if (fit_group(&p, f, v, (const vec *)ones)) {
                 *bad = at + g * group;
                 return -1;
             }
-            if (f->search == AFFINE_LSQ)
-                search(&p, v, f, min, max, n_bins);
             encode(codes + g * group, v, group, p, n_bins);
             s[g] = p.scale;
             b[g] = p.bias;

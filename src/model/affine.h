@@ -54,4 +54,11 @@ int affine_quantize(const struct affine_format *f, unsigned char *q,
                     unsigned char *scales, unsigned char *biases,
                     const unsigned char *w, size_t n, size_t *bad);
 
+/* Choose the scale and the bias of each group of x f32 [n], whole groups, as
+ * affine_quantize does, and round them as they will be stored. With AFFINE_LSQ,
+ * the sum counts the square of element i h[i] > 0 times. x and h are 16-byte
+ * aligned. Returns 0, or -1 with *bad as there. */
+int affine_scales(const struct affine_format *f, float *scales, float *biases,
+                  const float *x, const float *h, size_t n, size_t *bad);
+
 #endif

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/dtype.h"
 #include "kernel/kernel.h"
@@ -12,8 +13,8 @@
 bool blocks_fit_has(enum dtype type);
 
 /* Round x[0..n) to blocks of a type: Q8_0, Q4_0, Q5_0, Q5_1, IQ4_NL, or one of
- * Q2_K to Q6_K. n is a multiple of the type's block. out gets n / block * bytes of a block, and
- * needs no alignment; x is 16-byte aligned.
+ * Q2_K to Q6_K. n is a multiple of the type's block. out gets n / block * bytes
+ * of a block, and needs no alignment; x is 16-byte aligned.
  *
  * Q8_0 gets the same bytes as from ggml's reference: in float32, d = max |x| /
  * 127, and a code is x * (1 / d) rounded to nearest, halves away from zero. d
@@ -33,5 +34,44 @@ bool blocks_fit_has(enum dtype type);
  * too large for an f16 scale. */
 int blocks_fit(enum dtype type, const struct kernels *k, unsigned char *out,
                const float *x, size_t n, size_t *bad);
+
+/* ---- the same in steps ---------------------------------------------------- */
+
+enum { BLOCKS_GROUPS = 16 };
+
+/* The numbers of a block as stored: a code q of group g has the value
+ * q * (d * sc[g]) - dmin * m[g]. Blocks without groups have sc 1, and Q5_1 has
+ * m -1. */
+struct block_scales {
+    float d, dmin;
+    int sc[BLOCKS_GROUPS], m[BLOCKS_GROUPS];
+};
+
+/* The codes of a type. */
+struct block_codes {
+    int group;           /* elements that share sc and m */
+    int low, high;       /* the least and the largest code */
+    const int8_t *table; /* [high + 1] codes are indices of these multiples,
+                            which ascend; NULL: a code is the multiple */
+};
+
+/* The codes of a type that has scales to be searched; NULL: it has none, as
+ * Q8_0. */
+const struct block_codes *blocks_codes(enum dtype type);
+
+/* The scales of n / block blocks, by the search of blocks_fit with the sum of
+ * h_i times the squared error of x_i. h [n]: weights above 0; x and h 16-byte
+ * aligned. Fails as blocks_fit does. */
+int blocks_scales(enum dtype type, const struct kernels *k,
+                  struct block_scales *out, const float *x, const float *h,
+                  size_t n, size_t *bad);
+
+/* The nearest codes for n / block blocks with these scales. */
+void blocks_encode(enum dtype type, int8_t *codes,
+                   const struct block_scales *s, const float *x, size_t n);
+
+/* Store n / block blocks. */
+void blocks_pack(enum dtype type, const struct kernels *k, unsigned char *out,
+                 const struct block_scales *s, const int8_t *codes, size_t n);
 
 #endif

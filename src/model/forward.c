@@ -60,10 +60,14 @@ static void write_logits(struct worker *w)
                       m->norm);
         pass_mark(w, PART_NORMS);
     }
-    if (!p->io->logits)
+    if (!p->io->logits && !p->io->on_input)
         return;
     struct input xn = pass_normalise(w, p->s->x, p->n_kept, m->head_norm,
                                      pass_act_types(p, &head, 1, p->n_kept));
+    if (!p->io->logits) {
+        pass_observe(w, head, &xn, NULL, p->n_kept);
+        return;
+    }
     struct product product = {
         .w = head, .out = p->io->logits, .ld = head->rows};
     pass_multiply_all(w, &product, 1, &xn, p->n_kept);
@@ -164,6 +168,25 @@ static void pass_body(void *ctx, struct par_team *team, int tid, int n_threads)
         write_logits(&w);
 }
 
+/* Choose the types of the operands of products and attention. */
+static void choose_types(struct pass *p)
+{
+    const struct model *m = p->m;
+    p->products = model_products(m, p->n, p->single);
+    if (p->io->on_input) {
+        p->products = m->exact || !m->k->tune.gemm_f32 ? PRODUCTS_SKINNY
+                                                       : PRODUCTS_GEMM_F32;
+        return;
+    }
+    p->bf16 = p->products == PRODUCTS_BF16;
+    p->pairs = !m->exact && model_is_precise(m, p->n, p->single) &&
+               p->n >= PASS_PAIRS_MIN_TOKENS && m->k->tune.bf16_pairs &&
+               m->dense_bf16;
+    p->pairs8 = !m->exact && p->n <= m->pairs8_tokens;
+    p->attn16 =
+        p->s->qr16 && !p->single && !p->pairs8 && (p->bf16 || m->any_quantized);
+}
+
 int model_forward(const struct model *m, struct scratch *s,
                   const struct pass_io *io)
 {
@@ -174,14 +197,7 @@ int model_forward(const struct model *m, struct scratch *s,
         p.n += io->spans[i].n;
         p.single = p.single && io->spans[i].n == 1;
     }
-    p.products = model_products(m, p.n, p.single);
-    p.bf16 = p.products == PRODUCTS_BF16;
-    p.pairs = !m->exact && model_is_precise(m, p.n, p.single) &&
-              p.n >= PASS_PAIRS_MIN_TOKENS && m->k->tune.bf16_pairs &&
-              m->dense_bf16;
-    p.pairs8 = !m->exact && p.n <= m->pairs8_tokens;
-    p.attn16 =
-        s->qr16 && !p.single && !p.pairs8 && (p.bf16 || m->any_quantized);
+    choose_types(&p);
     pass_plan_attention(&p);
     pass_plan_lora(&p);
     if (p.n < SHARED_TOKENS)

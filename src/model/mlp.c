@@ -108,6 +108,7 @@ struct input pass_gated(struct worker *w, const struct mlp *mlp,
                   : q8_unit(&to.q8) > GATED_ROWS ? q8_unit(&to.q8)
                                                  : GATED_ROWS;
     const struct matrix *const gated[] = {gate, &mlp->up_proj};
+    pass_observe(w, gate, xn, NULL, n);
     pass_lora(w, gated, 2, xn, n);
     struct rows share = rows_new(w, gate->rows, unit, n);
     while (rows_next(w, &share, &begin, &end)) {

@@ -289,6 +289,17 @@ enum part {
 /* n_done of the layers of a pass are done. */
 typedef void (*pass_layer_fn)(void *ctx, size_t n_done, size_t n_layers);
 
+struct par_team;
+
+/* The input of a matrix, and of all that multiply the same one, is complete. w:
+ * the first of these matrices; x f32, rows ld floats apart, of which it takes n:
+ * rows[0..n), or the first n if rows is NULL. Every thread of the pass calls it
+ * for the same inputs in the same order, and may use the team's barriers. */
+typedef void (*pass_input_fn)(void *ctx, const struct matrix *w,
+                              const float *x, size_t ld, const uint32_t *rows,
+                              size_t n, struct par_team *team, int tid,
+                              int n_threads);
+
 /* Evaluate all spans in one pass, adding their keys and values to their caches:
  * the contract of the generation loop, (tokens, position, cache) -> logits. No
  * two spans have the same cache; at most model.chunk tokens, or one of each
@@ -300,6 +311,9 @@ typedef void (*pass_layer_fn)(void *ctx, size_t n_done, size_t n_layers);
  *   ms      [PART_COUNT] milliseconds are added to, or NULL
  *   on_layer  called on the calling thread after each layer but the last, or
  *             NULL; all threads wait for it
+ *   on_input  called on each thread before each product, the head's also
+ *             without logits, or NULL. With it, all products of the pass are in
+ *             f32. Routers and gates of shared experts are not among them
  * Allocates nothing. Returns 0; or -1 when *interrupt (NULL: never) became
  * nonzero or clock_ms passed deadline_ms (0: never), checked once a layer:
  * every kv->n is then as before, except that a cache with recurrent layers may
@@ -313,6 +327,8 @@ struct pass_io {
     double deadline_ms;
     pass_layer_fn on_layer;
     void *on_layer_ctx;
+    pass_input_fn on_input;
+    void *on_input_ctx;
 };
 int model_forward(const struct model *m, struct scratch *s,
                   const struct pass_io *io);

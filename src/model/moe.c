@@ -541,6 +541,21 @@ static struct act_types shared_act_types(const struct worker *w,
     return has_shared(x) ? pass_act_types(w->p, gated, 2, n) : none;
 }
 
+/* Show the input of gate_proj and up_proj of each expert, or of its down_proj,
+ * to the caller of the pass. */
+static void observe_experts(const struct mixture *m, bool down)
+{
+    const struct routing *r = m->r;
+    size_t ld = scratch_ld(m->x->d_ff);
+    for (size_t i = 0; m->w.p->io->on_input && i < r->n_active; i++) {
+        size_t e = r->active[i], slot = r->first[e];
+        struct input slots = {.f32 = m->to.f32 + slot * ld};
+        pass_observe(&m->w, down ? &m->x->down[e] : &m->x->gate[e],
+                     down ? &slots : &m->in, down ? NULL : r->token + slot,
+                     r->first[e + 1] - slot);
+    }
+}
+
 /* gate_proj and up_proj of all experts. Returns the input of the shared one's
  * down_proj. Ends with a barrier. */
 static struct input gate_and_share(struct worker *w, struct mixture *m,
@@ -583,7 +598,11 @@ void pass_experts(struct worker *w, const struct experts *x, const float *norm,
 
     if (w->tid == 0) /* of this thread alone, read after the pass */
         w->p->s->weight_bytes += (double)(m.r->n_active * x->bytes);
+    observe_experts(&m, false);
     struct input shared = gate_and_share(w, &m, &in, n);
+    observe_experts(&m, true);
+    if (has_shared(x))
+        pass_observe(w, &x->shared.down_proj, &shared, NULL, n);
     down_all(&m, w, &shared, n);
     pass_ahead_layer(w, next);
     pass_barrier(w, PART_PROJECTIONS);

@@ -203,6 +203,18 @@ struct input pass_round(struct worker *w, const float *x, uint16_t *x16,
 void pass_multiply(const struct worker *w, const struct product *p,
                    const struct input *x, size_t n, size_t begin, size_t end);
 
+/* Show n rows of the input of a matrix to the caller of the pass: rows[0..n), or
+ * the first n if rows is NULL. Every thread calls it, before the product. */
+static inline void pass_observe(const struct worker *w,
+                                const struct matrix *a, const struct input *x,
+                                const uint32_t *rows, size_t n)
+{
+    const struct pass_io *io = w->p->io;
+    if (io->on_input && n)
+        io->on_input(io->on_input_ctx, a, x->f32, scratch_ld(a->cols), rows, n,
+                     w->team, w->tid, w->n_threads);
+}
+
 /* Compute several products of the same x. Their rows are split among the
  * threads as if they were one matrix's. No barrier. */
 void pass_multiply_all(const struct worker *w, const struct product *p,

@@ -22,6 +22,8 @@ enum act_type pass_act_type(const struct pass *p, const struct matrix *a,
                             size_t n)
 {
     const struct format_ops *ops = a->ops;
+    if (p->io->on_input)
+        return ACT_F32;
     if (ops->mul_bf16 && n >= ops->bf16_min_tokens &&
         (p->bf16 || !a->format->is_float))
         return ACT_BF16;
@@ -515,6 +517,7 @@ void pass_multiply_all(const struct worker *w, const struct product *p,
                        size_t n_products, const struct input *x, size_t n)
 {
     size_t total = 0, begin, end;
+    pass_observe(w, p[0].w, x, NULL, n);
     for (size_t i = 0; i < n_products; i++)
         total += p[i].w->rows;
     struct rows share = rows_new(w, total, pass_row_unit(w, p[0].w, n), n);

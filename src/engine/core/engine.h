@@ -59,6 +59,8 @@ struct qwick_engine {
     pass_layer_fn on_layer; /* of passes that report progress, while they run;
                                else NULL */
     void *on_layer_ctx;
+    pass_input_fn on_input; /* of all joint steps; NULL: not called */
+    void *on_input_ctx;
     const volatile int *stop; /* ends joint steps in place of the flag of their
                                  first session; NULL: that flag does */
     struct memory memory;

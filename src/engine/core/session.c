@@ -595,7 +595,9 @@ int qwick_engine_step(struct qwick_engine *eng, const struct qwick_step *steps,
         .ms = steps[0].session->parts,
         .interrupt = eng->stop ? eng->stop : steps[0].session->interrupt,
         .on_layer = eng->on_layer,
-        .on_layer_ctx = eng->on_layer_ctx};
+        .on_layer_ctx = eng->on_layer_ctx,
+        .on_input = eng->on_input,
+        .on_input_ctx = eng->on_input_ctx};
     if (io.logits)
         engine_suitable_head(eng);
     if (engine_pass(eng, &io))
