@@ -9,7 +9,9 @@
 #               was not trained on (phrasings that its training left out, see
 #               bench/heldout.py)
 #
-# perplexity: of the held-out texts after what is given, each by itself.
+# KL, perplexity and same top: what qwick quantize --report measures on the
+# held-out texts after what is given, each by itself, with half of the 95%
+# interval; perplexity as a multiple of the source's.
 # same answer: prompts of tests/golden/demo_visible.jsonl whose greedy answer
 # has the ids of the golden, which is transformers' in float32; only for the
 # demo model. All by --exact. QWICK names the program, BITS the widths.
@@ -23,11 +25,6 @@ heldout=${2:-bench/heldout.jsonl}
 golden=tests/golden/demo_visible.jsonl
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-
-perplexity() {
-    "$qwick" score -m "$1" --exact --jsonl --perplexity -i "$heldout" |
-        awk '$1 == "perplexity" { printf "%.4f", $2 }'
-}
 
 agreement() {
     [ "$(realpath "$src")" = "$(realpath models/demo)" ] || { echo "-"; return; }
@@ -47,25 +44,25 @@ print(f"{same}/{total}")
 PY
 }
 
-row() { # NAME SCALES BITS_PER_WEIGHT CHECKPOINT
-    printf '| %s | %s | %s | %s | %s |\n' "$1" "$2" "$3" "$(perplexity "$4")" \
-        "$(agreement "$4")"
+row() { # NAME SCALES CHECKPOINT <LINES of quantize --report
+    awk -F '\t' -v name="$1" -v scales="$2" -v same="$(agreement "$3")" '
+        { value[$1] = $2; half[$1] = ($4 - $3) / 2 }
+        function pair(name, form) {
+            return sprintf(form " ± " form, value[name], half[name])
+        }
+        END {
+            printf "| %s | %s | %.2f | %s | %s | %.2f%% | %s |\n", name, scales,
+                value["bits_per_weight"], pair("kl", "%.4f"),
+                pair("perplexity_ratio", "%.3f"), 100 * value["agreement"], same
+        }'
 }
 
-echo "| width | scales | bits per weight | perplexity | same answer |"
-echo "|---|---|--:|--:|--:|"
-row "as it is" "-" "$("$qwick" inspect -m "$src" --json | python3 -c '
-import json, sys
-o = json.load(sys.stdin)
-print("%.2f" % (8 * o["weight_bytes"] / o["n_params"]))')" "$src"
+echo "| width | scales | bits per weight | KL | perplexity, times | same top | same answer |"
+echo "|---|---|--:|--:|--:|--:|--:|"
 for bits in ${BITS:-8 6 5 4 3 2}; do
     for scales in mlx lsq; do
-        to=$tmp/$bits-$scales
-        per_weight=$("$qwick" quantize -m "$src" -o "$to" --bits "$bits" \
-            --scales "$scales" --json | python3 -c '
-import json, sys
-print("%.2f" % json.load(sys.stdin)["bits_per_weight"])')
-        row "$bits" "$scales" "$per_weight" "$to"
-        rm -rf "$to"
+        "$qwick" quantize -m "$src" -o "$tmp/to" --force --bits "$bits" \
+            --scales "$scales" --report "$heldout" >"$tmp/lines"
+        row "$bits" "$scales" "$tmp/to" <"$tmp/lines"
     done
 done

@@ -436,6 +436,96 @@ QWICK_API int qwick_quantize(const char *src, const char *dst,
  * when a source is truncated while it is read. Async-signal-safe. */
 QWICK_API void qwick_quantize_abandon(void);
 
+/* ---- what a model has lost ------------------------------------------- */
+
+/* Compare a model with a reference, for example a quantized model with its
+ * source: both evaluate the same tokens, and at each scored token the
+ * distributions of the next token are compared. P is the model's and R the
+ * reference's, the softmax of the logits before any sampler.
+ *
+ * Over ids that only one model has (rows of padding), R and P are not compared:
+ * if the numbers of logits differ, both are renormalised over those that both
+ * have. Log-probabilities are those of qwick_score. */
+struct qwick_token_loss {
+    double kl;       /* KL(R || P) = sum over ids of R ln(R / P), in nats, >= 0;
+                        exactly 0 for equal logits. INFINITY where R has an id
+                        that P excludes */
+    double logprob;  /* of the token, by the model */
+    double reference; /* of the token, by the reference */
+    bool same_top;   /* the likeliest ids are the same; of equal ones the first
+                        counts */
+};
+
+/* A text, as in qwick_score_item. */
+struct qwick_compare_item {
+    const int32_t *tokens; /* [n] */
+    size_t n;
+    size_t n_given;
+    struct qwick_token_loss *losses; /* [n] out; unchanged for tokens that are
+                                        not scored */
+};
+
+/* QWICK_ERR_USAGE with both values if the tokens of the models differ;
+ * QWICK_ERR_MODEL if one of them has no head. Rows of padding may differ. */
+QWICK_API int qwick_compare_check(struct qwick_engine *eng,
+                                  struct qwick_engine *reference,
+                                  struct qwick_err *e);
+
+/* Write the window and the stride that qwick_compare uses: those of
+ * qwick_score, with the smaller context of both models. */
+QWICK_API int qwick_compare_windows(const struct qwick_engine *eng,
+                                    const struct qwick_engine *reference,
+                                    const struct qwick_score_options *o,
+                                    size_t *window, size_t *stride,
+                                    struct qwick_err *e);
+
+/* Compare the models over some texts, evaluated as by qwick_score in joint
+ * passes of each model. o: as there; on_score is called for the model only. The
+ * memory for logits is that of two passes. The engines may be one and the
+ * same. Calls qwick_compare_check. Not thread-safe per engine. */
+QWICK_API int qwick_compare(struct qwick_engine *eng,
+                            struct qwick_engine *reference,
+                            struct qwick_compare_item *items, size_t n,
+                            const struct qwick_score_options *o,
+                            struct qwick_err *e);
+
+/* A value with its 95% confidence interval; low and high are NaN if it is
+ * unknown, with fewer than two blocks. */
+struct qwick_interval {
+    double value, low, high;
+};
+
+struct qwick_loss_summary {
+    size_t n_tokens; /* scored tokens */
+    size_t n_blocks;
+    struct qwick_interval kl;        /* mean over tokens */
+    struct qwick_interval agreement; /* share of tokens with the same top */
+    struct qwick_interval perplexity, reference_perplexity;
+    struct qwick_interval ratio; /* perplexity / reference_perplexity; its
+                                    interval is of the paired differences */
+    double kl_p99, kl_max;       /* nearest rank */
+};
+
+/* Sums of losses over texts. The tokens of a text are correlated, so intervals
+ * come from blocks: each text is divided evenly into blocks of at most 128
+ * consecutive tokens, and texts never share a block. A mean over tokens is the
+ * ratio of sums over blocks; its variance is that of the ratio estimator
+ * (Cochran, Sampling Techniques, 3rd ed., section 6.3), and the interval has
+ * Student's t with n_blocks - 1 degrees of freedom. Intervals of perplexities
+ * are exp of those of mean losses. KL is cut at 0, and agreement at 0 and 1. */
+struct qwick_losses;
+QWICK_API int qwick_losses_create(struct qwick_losses **out,
+                                  struct qwick_err *e);
+/* Add the scored tokens of a text. After a failure nothing is added. */
+QWICK_API int qwick_losses_add(struct qwick_losses *l,
+                               const struct qwick_token_loss *v, size_t n,
+                               struct qwick_err *e);
+/* Without tokens, all values are NaN. */
+QWICK_API int qwick_losses_summary(const struct qwick_losses *l,
+                                   struct qwick_loss_summary *out,
+                                   struct qwick_err *e);
+QWICK_API void qwick_losses_free(struct qwick_losses *l);
+
 /* ---- plan ------------------------------------------------------------ */
 
 struct qwick_plan_options {

@@ -580,3 +580,29 @@ for key in (b"qwen3.pooling_type", b"tokenizer.ggml.add_eos_token",
     assert key in raw, key
 PY
 }
+
+@test "--report: the sizes and what score --against says" {
+    head -n 20 bench/heldout.jsonl >"$T/held.jsonl"
+    run -0 --separate-stderr q quantize --bits 3 -o "$O" --report "$T/held.jsonl"
+    [ -z "$stderr" ]
+    [[ ${lines[0]} == $'bytes\t'* && ${lines[2]} == $'bits_per_weight\t3.5'* ]]
+    equal "$(sed 1,3d <<<"$output")" "$(q score --exact -m "$O" \
+        --against models/demo --perplexity -i "$T/held.jsonl" | sed 1,2d)"
+    printf 'list all files in a directory' >"$T/held.txt"
+    q quantize -o "$T/out.gguf" --report "$T/held.txt" --json | jlines '
+        o[0]["report"]["kl"] > 0 and o[0]["report"]["n_texts"] == 1 and
+        o[0]["report"]["kl_low"] is None and o[0]["bytes_written"] > 0'
+}
+
+@test "--report: what is wrong with the text ends the run before the work" {
+    : >"$T/empty"
+    printf '{"text":"list files"}\n{"no":1}\n' >"$T/bad.jsonl"
+    fails 1 "$T/none: cannot open" quantize -o "$O" --report "$T/none"
+    fails 2 "--report: $T/empty: has no token to measure" \
+        quantize -o "$O" --report "$T/empty"
+    fails 2 "--report: $T/bad.jsonl: line 2: text: not a string" \
+        quantize -o "$O" --report "$T/bad.jsonl"
+    fails 3 "tokenizer.json: no such file" \
+        quantize -m $SRC -o "$O" --report "$T/bad.jsonl"
+    nothing_left
+}

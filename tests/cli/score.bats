@@ -259,3 +259,113 @@ PY
     run bash -c '"$1" score -f "$2" >/dev/full' - "$QWICK" "$T/t"
     [ "$status" -eq 1 ]
 }
+
+# A copy of the demo model, changed by a program in Python: d is its directory, c
+# its config, t its tokenizer, pad(n) adds n rows to the embedding.
+changed() {
+    cp -r models/demo "$T/$1"
+    python3 - "$T/$1" "$2" <<'PY'
+import json, struct, sys
+d, program = sys.argv[1:]
+c = json.load(open(d + "/config.json"))
+t = json.load(open(d + "/tokenizer.json"))
+def pad(n):
+    name = "model.embed_tokens.weight"
+    raw = open(d + "/model.safetensors", "rb").read()
+    (size,) = struct.unpack("<Q", raw[:8])
+    head = json.loads(raw[8:8 + size])
+    rows, cols = head[name]["shape"]
+    end = head[name]["data_offsets"][1]
+    more = struct.pack("<H", 0x3d80) * (n * cols)  # 0.0625
+    for k, v in head.items():
+        if k != "__metadata__" and v["data_offsets"][0] >= end:
+            v["data_offsets"] = [x + len(more) for x in v["data_offsets"]]
+    head[name]["shape"][0] += n
+    head[name]["data_offsets"][1] += len(more)
+    text = json.dumps(head).encode()
+    open(d + "/model.safetensors", "wb").write(
+        struct.pack("<Q", len(text)) + text + raw[8 + size:8 + size + end] +
+        more + raw[8 + size + end:])
+    c["vocab_size"] += n
+exec(program)
+json.dump(c, open(d + "/config.json", "w"))
+json.dump(t, open(d + "/tokenizer.json", "w"))
+PY
+}
+
+@test "--against: the model itself loses nothing" {
+    q score --against models/demo --json -f "$T/t" | jlines '
+        o[0]["kl"] == o[0]["kl_p99"] == o[0]["kl_max"] == 0 and
+        o[0]["agreement"] == o[0]["perplexity_ratio"] == 1 and
+        o[0]["reference"] == "models/demo" and o[0]["model"] == "qwick-demo" and
+        o[0]["perplexity"] == o[0]["reference_perplexity"] and
+        o[0]["n_texts"] == 1 and o[0]["window"] == 2048 and
+        o[0]["kl_low"] is None'
+}
+
+@test "--against: a quantized model, as text, objects and records" {
+    q quantize --bits 3 -o "$T/q3"
+    head -n 40 bench/heldout.jsonl >"$T/in"
+    run -0 q score --exact -m "$T/q3" --against models/demo --perplexity -i "$T/in"
+    printf '%s\n' "$output" >"$T/text"
+    [ "${lines[0]}" = $'model\t'"$T/q3" ]
+    [ "${lines[1]}" = $'reference\tmodels/demo' ]
+    q score --exact -m "$T/q3" --against models/demo --jsonl -i "$T/in" >"$T/lines"
+    q score --exact -m "$T/q3" --jsonl -i "$T/in" >"$T/own"
+    q score --exact --jsonl -i "$T/in" >"$T/reference"
+    python3 - "$T" <<'PY'
+import json, math, sys
+t = sys.argv[1]
+rows = dict(r.rstrip("\n").split("\t", 1) for r in open(t + "/text"))
+line, own, ref = ([json.loads(s) for s in open(f"{t}/{n}")]
+                  for n in ("lines", "own", "reference"))
+n = sum(o["n_scored"] for o in line)
+assert int(rows["scored_tokens"]) == n and int(rows["blocks"]) == len(line) == 40
+def mean(name):
+    return sum(o[name] * o["n_scored"] for o in line) / n
+kl, low, high = map(float, rows["kl"].split("\t"))
+assert 0 < low < kl < high and abs(kl - mean("kl")) < 1e-5 * kl
+assert float(rows["kl_max"]) > float(rows["kl_p99"]) > kl
+top, low, high = map(float, rows["agreement"].split("\t"))
+assert low < top < high <= 1 and abs(top - mean("agreement")) < 1e-5
+for a, b, c in zip(line, own, ref):
+    assert abs(a["perplexity"] / b["perplexity"] - 1) < 1e-9
+    assert abs(a["reference_perplexity"] / c["perplexity"] - 1) < 1e-9
+ratio, low, high = map(float, rows["perplexity_ratio"].split("\t"))
+p, r = (float(rows[k].split("\t")[0])
+        for k in ("perplexity", "reference_perplexity"))
+assert abs(ratio - p / r) < 1e-4 and low < ratio < high
+PY
+    # KL(reference || model), not the other way round
+    q score --exact -m models/demo --against "$T/q3" --perplexity -i "$T/in" \
+        >"$T/other"
+    [ "$(grep ^kl "$T/text")" != "$(grep ^kl "$T/other")" ]
+    [ "$(grep ^agreement "$T/text")" = "$(grep ^agreement "$T/other")" ]
+    # threads change nothing
+    equal "$(<"$T/text")" "$(q score --exact -t 1 -m "$T/q3" \
+        --against models/demo --perplexity -i "$T/in")"
+}
+
+@test "--against: other tokens are refused, rows of padding are not" {
+    changed padded 'pad(64)'
+    q score --exact -m "$T/padded" --against models/demo --json -f "$T/t" |
+        jlines 'o[0]["kl_max"] == 0 and o[0]["agreement"] == 1 and
+            o[0]["perplexity_ratio"] > 1'
+    q score --exact --against "$T/padded" --json -f "$T/t" |
+        jlines 'o[0]["kl_max"] == 0 and o[0]["perplexity_ratio"] < 1'
+    changed other 'v = t["model"]["vocab"]
+a, b = [k for k, i in v.items() if i in (300, 301)]
+v[a], v[b] = v[b], v[a]'
+    fails 2 "token 300 is " score --against "$T/other" -f "$T/t"
+    fails 2 "vocabularies of 6144 and 320" \
+        score --against "$MODELS/moe" -f "$T/t"
+    fails 3 "$T/none" score --against "$T/none" -f "$T/t"
+    fails 2 "--heat: has no effect with --against" \
+        score --against models/demo --heat -f "$T/t"
+}
+
+@test "--against: --lora and --kv are of the model only" {
+    q score --against models/demo --kv q8 --json -f "$T/t" |
+        jlines 'o[0]["kl"] > 0'
+    fails 4 "maximum is 2048" score --against models/demo -c 4096 -f "$T/t"
+}

@@ -6,6 +6,7 @@
 #include "cli/answer/score_record.h"
 #include "cli/answer/score_text.h"
 #include "cli/decide/score_html.h"
+#include "cli/input/against.h"
 #include "cli/io/escape.h"
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
@@ -39,6 +40,7 @@ struct job {
     size_t n_texts;
     struct score_totals sum;
     struct score_places places; /* with --html */
+    struct against against;     /* with --against */
 };
 
 /* ---- texts -------------------------------------------------------------- */
@@ -46,6 +48,8 @@ struct job {
 /* Score all texts in joint passes. */
 static int score_all(struct job *j, struct qwick_err *e)
 {
+    if (j->against.reference)
+        return against_compare(&j->against, j->texts, j->n_texts, &j->o, e);
     struct qwick_score_item *items = calloc(j->n_texts + 1, sizeof(*items));
     if (!items)
         return err_oom(e, j->n_texts * sizeof(*items));
@@ -63,9 +67,26 @@ static int score_all(struct job *j, struct qwick_err *e)
 static void drop_texts(struct job *j)
 {
     score_places_free(&j->places);
+    against_drop(&j->against);
     for (size_t i = 0; i < j->n_texts; i++)
         score_free(&j->texts[i]);
     j->n_texts = 0;
+}
+
+/* Open the models and enter the sandbox. Returns an exit status. */
+static int score_open(struct job *j, struct qwick_err *e)
+{
+    int status = open_model(&j->eng, j->p, false);
+    j->against.eng = j->eng;
+    if (!status && j->a->against)
+        status = open_model_reference(&j->against.reference, j->p, j->eng);
+    if (!status)
+        status = sandbox_enter(j->p, j->eng, j->against.reference, SIZE_MAX);
+    if (status)
+        return status;
+    return qwick_score_windows(j->eng, &j->o, &j->window, &j->stride, e)
+               ? msg_fail(e)
+               : 0;
 }
 
 /* ---- files -------------------------------------------------------------- */
@@ -182,11 +203,8 @@ static int run_files(struct job *j, struct qwick_err *e)
         return status;
     /* a signal before this point ends the wait for input at once */
     signals_catch();
-    if ((status = open_model(&j->eng, j->p, false)) != 0 ||
-        (status = sandbox_enter(j->p, j->eng, NULL, SIZE_MAX)) != 0)
+    if ((status = score_open(j, e)) != 0)
         return status;
-    if (qwick_score_windows(j->eng, &j->o, &j->window, &j->stride, e))
-        return msg_fail(e);
     for (; j->n_texts < n; j->n_texts++) {
         struct buf *b = &j->files[j->n_texts];
         if (score_prepare(&j->texts[j->n_texts], j->eng, j->a, j->given.data,
@@ -205,6 +223,8 @@ static int run_files(struct job *j, struct qwick_err *e)
     progress_stop();
     if (failed)
         return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(e);
+    if (j->a->against)
+        return against_print(&j->against, &j->o, j->a->json);
     status = write_page(j); /* its failure leaves stdout empty */
     return status ? status : print_files(j);
 }
@@ -277,6 +297,8 @@ static int write_line(void *ctx, size_t i, struct json_writer *w,
                       struct qwick_err *e)
 {
     struct job *j = ctx;
+    if (j->a->against)
+        return against_put_text(&j->against, i, w, e);
     score_add(&j->sum, &j->texts[i]);
     score_put_text(w, &j->texts[i]);
     if (j->a->by)
@@ -287,6 +309,15 @@ static int write_line(void *ctx, size_t i, struct json_writer *w,
 static void drop_lines(void *ctx)
 {
     drop_texts(ctx);
+}
+
+static int print_totals(const struct job *j)
+{
+    struct buf b = {0};
+    if (j->a->against)
+        return against_print(&j->against, &j->o, false);
+    score_put_totals(&b, &j->sum, "");
+    return out_print(&b, out_write);
 }
 
 static int run_lines(struct job *j, struct qwick_err *e)
@@ -300,20 +331,16 @@ static int run_lines(struct job *j, struct qwick_err *e)
         preset_check_values(&j->template, j->a, e))
         return msg_fail(e);
     signals_catch();
-    int status = open_model(&j->eng, j->p, false);
-    if (status || (status = sandbox_enter(j->p, j->eng, NULL, SIZE_MAX)) != 0)
+    int status = score_open(j, e);
+    if (status)
         return status;
-    if (qwick_score_windows(j->eng, &j->o, &j->window, &j->stride, e))
-        return msg_fail(e);
     j->texts = calloc(RECORDS_GROUP, sizeof(*j->texts));
     if (!j->texts)
         return msg_oom();
     status = records_run(j->verb->name, &j->a->input, &w, j);
     if (!j->a->perplexity || status > 1 || *signals_flag())
         return status;
-    struct buf b = {0};
-    score_put_totals(&b, &j->sum, "");
-    int printed = out_print(&b, out_write);
+    int printed = print_totals(j);
     return printed ? printed : status;
 }
 
@@ -382,6 +409,7 @@ static int score_run(struct opt_parsed *p, struct qwick_engine *eng)
     free(j.files);
     buf_free(&j.given);
     prompt_template_free(&j.template);
+    against_close(&j.against);
     qwick_engine_close(j.eng);
     return status;
 }

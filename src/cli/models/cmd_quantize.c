@@ -7,6 +7,7 @@
 #include "cli/io/out.h"
 #include "cli/io/progress.h"
 #include "cli/io/signals.h"
+#include "cli/models/quantize_report.h"
 #include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
 #include "cli/sandbox/open_model.h"
@@ -78,7 +79,8 @@ static double speed(const struct qwick_quantize_report *r)
 
 static int print_json(const struct args *a, const char *model,
                       const struct qwick_quantize_options *o,
-                      const struct qwick_quantize_report *r)
+                      const struct qwick_quantize_report *r,
+                      const struct quantize_report *losses)
 {
     struct buf b = {0};
     struct json_writer w = jw_line(&b);
@@ -104,6 +106,8 @@ static int print_json(const struct args *a, const char *model,
     jw_double(&w, "bits_per_weight", r->bits_per_weight);
     jw_double(&w, "total_ms", r->total_ms);
     jw_double(&w, "mb_s", speed(r));
+    if (a->report)
+        quantize_report_json(losses, &w);
     jw_end_line(&w);
     return out_print(&b, out_write_names);
 }
@@ -122,7 +126,8 @@ static void print_report(const struct args *a, bool terminal,
              r->bits_per_weight, r->total_ms / 1e3, speed(r));
 }
 
-static int quantize_run(struct opt_parsed *p, struct qwick_engine *eng)
+/* Returns an exit status. */
+static int quantize(struct opt_parsed *p, struct quantize_report *losses)
 {
     const struct args *a = &p->a;
     struct qwick_quantize_options o = qwick_quantize_defaults();
@@ -130,8 +135,7 @@ static int quantize_run(struct opt_parsed *p, struct qwick_engine *eng)
     struct qwick_err e = {0};
     double start_ms = clock_ms();
     const char *model = a->model;
-    (void)eng;
-    if (a->json && out_check())
+    if ((a->json || a->report) && out_check())
         return QWICK_ERR_RUNTIME; /* fail before the work, not after it */
     /* the option table allows only numbers here */
     if (a->bits)
@@ -175,6 +179,8 @@ static int quantize_run(struct opt_parsed *p, struct qwick_engine *eng)
     o.loras = p->models.loras;
     o.n_loras = p->models.n_loras;
     signals_catch();
+    if (a->report && (status = quantize_report_open(losses, p)) != 0)
+        return status;
     signals_at_bus(qwick_quantize_abandon);
     progress_start("quantize");
     int rc = qwick_quantize(model, a->output, &o, &r, &e);
@@ -182,7 +188,20 @@ static int quantize_run(struct opt_parsed *p, struct qwick_engine *eng)
     if (rc)
         return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
     print_report(a, isatty(STDERR_FILENO) && !a->quiet, &r);
-    return a->json ? print_json(a, model, &o, &r) : 0;
+    if (a->report && (status = quantize_report_run(losses)) != 0)
+        return status;
+    return a->json     ? print_json(a, model, &o, &r, losses)
+           : a->report ? quantize_report_print(losses, &r)
+                       : 0;
+}
+
+static int quantize_run(struct opt_parsed *p, struct qwick_engine *eng)
+{
+    struct quantize_report losses = {0};
+    (void)eng;
+    int status = quantize(p, &losses);
+    quantize_report_close(&losses);
+    return status;
 }
 
 static int quantize_check(struct opt_parsed *p)

@@ -194,7 +194,7 @@ struct opt_models {
                           means. */
     bool is_name;      /* of -m, see qwick_model_find */
     const char *place; /* where the model is; NULL: none, or not searched */
-    const char *draft_alias, *draft_place; /* of --draft */
+    const char *second_alias, *second_place; /* of --draft or --against */
     struct qwick_lora *loras; /* [n_loras] of --lora; NULL: not read yet */
     size_t n_loras;
     size_t cache_memory; /* maximum bytes of the prefix cache in memory; the verb

@@ -50,6 +50,10 @@ OPTION(TEXT, given, "given", V_SCORE, ONCE,
        .help = "text before the scored text; it is not scored itself")
 OPTION(FILE, given_file, "given-file", V_SCORE, ONCE,
        .help = "read the text of --given from FILE, - is stdin")
+OPTION(FILE, against, "against", V_SCORE, .arg = "MODEL", .access = OPT_MODEL,
+       ONCE,
+       .help = "compare the model with the reference MODEL, which has the same "
+               "tokens: KL divergence, agreement, perplexities, with intervals")
 OPTION(INT, window, "window", V_SCORE, FROM(2), .def = "the context",
        .help = "evaluate a longer text in windows of N tokens")
 OPTION(INT, stride, "stride", V_SCORE, FROM(1), .def = "half of the window",
@@ -130,6 +134,9 @@ OPTION(INT, calibrate_self, "calibrate-self", V_QUANTIZE, .arg = "N",
 OPTION(SIZE, calibrate_memory, "calibrate-memory", V_QUANTIZE, .arg = "SIZE",
        .imin = 1, ONCE, .def = "4G",
        .help = "memory for what is learnt, at most, with K, M, G or T")
+OPTION(FILE, report, "report", V_QUANTIZE, .access = OPT_READS, ONCE,
+       .help = "afterwards print the sizes, and what the result has lost on the "
+               "text of FILE (.jsonl: records of score)")
 OPTION(FLAG, force, "force", V_QUANTIZE, ONCE,
        .help = "replace an existing checkpoint or GGUF file")
 VARIANT(FLAG, force, "force", V_LOG, ONCE,

@@ -228,6 +228,8 @@ static const struct relation rows[] = {
     RULE(V_SCORE, NO_EFFECT_WITH, IDS(OPT_heat), IDS(OPT_json, OPT_perplexity)),
     RULE(V_SCORE, NO_EFFECT_WITH, IDS(OPT_html, OPT_heat), IDS(OPT_jsonl,
          OPT_input)),
+    RULE(V_SCORE, NO_EFFECT_WITH, IDS(OPT_by, OPT_heat, OPT_html),
+         IDS(OPT_against)),
     RULE(V_EMBED, EXCLUDES, IDS(OPT_index), IDS(OPT_output, OPT_format,
          OPT_redo, OPT_html, OPT_prompt_ids)),
     RULE(V_EMBED, NO_EFFECT_WITHOUT, IDS(OPT_index_type), IDS(OPT_index)),

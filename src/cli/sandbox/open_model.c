@@ -250,21 +250,29 @@ static int read_loras(struct opt_parsed *p)
     return 0;
 }
 
+/* A verb has one option at most that names a second model. */
+static const char *second_model(const struct args *a)
+{
+    return a->draft ? a->draft : a->against;
+}
+
 int open_model_find(struct opt_parsed *p)
 {
     struct opt_models *m = &p->models;
+    const enum opt_id second = p->a.draft ? OPT_draft : OPT_against;
     bool is_name = false;
     int status = read_loras(p);
     if (status)
         return status;
-    if (p->a.draft && (status = common_resolve_alias(
-                           p, OPT_draft, &m->draft_alias, &is_name)) >= 0)
+    if (second_model(&p->a) &&
+        (status = common_resolve_alias(p, second, &m->second_alias,
+                                       &is_name)) >= 0)
         return status;
     if ((status = find_place(p, p->a.model, m->alias, m->is_name, &m->place)) ||
-        (status = find_place(p, p->a.draft, m->draft_alias, is_name,
-                             &m->draft_place)))
+        (status = find_place(p, second_model(&p->a), m->second_alias, is_name,
+                             &m->second_place)))
         return status;
-    const char *const places[] = {m->place, m->draft_place};
+    const char *const places[] = {m->place, m->second_place};
     return sandbox_load(p, places, 2);
 }
 
@@ -307,6 +315,47 @@ int open_model(struct qwick_engine **eng, struct opt_parsed *p,
     return status ? status : open_model_load(eng, p, tokenizer_only);
 }
 
+/* Open the second model, as these options say. */
+static int open_second(struct qwick_engine **out, const struct opt_parsed *p,
+                       struct qwick_engine_options *o)
+{
+    o->model = second_model(&p->a);
+    o->place = p->models.second_place;
+    return open_engine(out, o, p->models.second_alias);
+}
+
+int open_model_reference(struct qwick_engine **out, const struct opt_parsed *p,
+                         struct qwick_engine *eng)
+{
+    struct qwick_engine_options o = compute_options(&p->a);
+    struct qwick_err e = {0};
+    *out = NULL;
+    o.kv = QWICK_KV_DEFAULT;
+    int status = open_second(out, p, &o);
+    if (status)
+        return status;
+    return qwick_compare_check(eng, *out, &e) ? msg_fail(&e) : 0;
+}
+
+int open_model_exact(struct qwick_engine **out, struct opt_parsed *p,
+                     const char *result)
+{
+    struct qwick_engine_options o = compute_options(&p->a);
+    *out = NULL;
+    o.exact = true;
+    o.model = result ? result : p->a.model;
+    o.place = result ? result : p->models.place;
+    if (!result) {
+        o.loras = p->models.loras;
+        o.n_loras = p->models.n_loras;
+    }
+    int status = open_engine(out, &o, result ? NULL : p->models.alias);
+    if (status)
+        return status;
+    struct qwick_err e;
+    return qwick_engine_need_logits(*out, &e) ? msg_fail(&e) : 0;
+}
+
 int open_model_draft(struct qwick_engine **draft, const struct opt_parsed *p,
                      struct qwick_engine *eng)
 {
@@ -316,9 +365,7 @@ int open_model_draft(struct qwick_engine **draft, const struct opt_parsed *p,
     *draft = NULL;
     if (!p->a.draft)
         return 0;
-    o.model = p->a.draft;
-    o.place = p->models.draft_place;
-    if ((status = open_engine(draft, &o, p->models.draft_alias)) != 0)
+    if ((status = open_second(draft, p, &o)) != 0)
         return status;
     if (qwick_draft_check(eng, *draft, &e))
         return msg_fail(&e);

@@ -192,6 +192,20 @@ static int add_cache(struct sandbox_files *f)
     return why;
 }
 
+/* The result that --report opens again. It does not exist yet, so this is what
+ * is beside it. */
+static int add_result(struct sandbox_files *f, const struct args *a)
+{
+    if (!a->report || !a->output)
+        return 0;
+    const char *slash = strrchr(a->output, '/');
+    char *dir = slash ? strndup(a->output, (size_t)(slash - a->output) + 1)
+                      : strdup(".");
+    int why = dir ? sandbox_files_add_readable(f, dir, false) : ENOMEM;
+    free(dir);
+    return why;
+}
+
 /* ---- the two parts ------------------------------------------------------- */
 
 static int restrict_early(const struct opt_parsed *p, const char *const *places,
@@ -205,6 +219,8 @@ static int restrict_early(const struct opt_parsed *p, const char *const *places,
         why = add_models(&f, places, n);
     if (!why)
         why = add_loras(&f, &p->models);
+    if (!why)
+        why = add_result(&f, &p->a);
     if (!why)
         why = add_system(&f);
     if (!why)

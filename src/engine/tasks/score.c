@@ -13,6 +13,8 @@ struct qwick_scorer {
     size_t window, stride;
     qwick_score_fn on_score; /* NULL: not called */
     void *on_score_ctx;
+    score_row_fn on_row; /* NULL: not called */
+    void *on_row_ctx;
     struct qwick_logprob *top; /* [n_top] */
     int32_t *ids;              /* [n_top] */
     size_t n_top;
@@ -99,6 +101,9 @@ static int row(struct runs *runs, struct run *run, size_t i,
         return -1;
     it->logprobs[at] = score_logprob(logits, log_sum, it->tokens[at]);
     runs->n_done++;
+    if (s->on_row &&
+        s->on_row(s->on_row_ctx, (size_t)(it - s->items), at, logits, e))
+        return -1;
     return s->on_score ? tell(s, runs->eng, it, at, logits, log_sum, e) : 0;
 }
 
@@ -228,6 +233,12 @@ int qwick_scorer_create(struct qwick_scorer **out, struct qwick_engine *eng,
     score_set_options(&s->runs, o);
     *out = s;
     return 0;
+}
+
+void scorer_on_row(struct qwick_scorer *s, score_row_fn fn, void *ctx)
+{
+    s->on_row = fn;
+    s->on_row_ctx = ctx;
 }
 
 int qwick_scorer_step(struct qwick_scorer *s, bool *more, struct qwick_err *e)

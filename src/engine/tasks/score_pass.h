@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "engine/runs/runs.h"
+#include "qwick.h"
 
 /* Maximum number of sequences in a pass. */
 enum { JUDGE_RUNS = 64 };
@@ -42,5 +43,12 @@ int score_log_sum(const struct qwick_engine *eng, const float *logits,
 /* Return the log-probability of token id. logits is a row, and log_sum the
  * result of score_log_sum for it. Never above 0. */
 double score_logprob(const float *logits, double log_sum, int32_t id);
+
+/* Call fn with the logits f32 [vocab_size] that predict token `at` of item
+ * `item`, once for each scored token, after its log-probability is set. Tokens
+ * of an item come in order. -1 with *e set fails the scorer. */
+typedef int (*score_row_fn)(void *ctx, size_t item, size_t at,
+                            const float *logits, struct qwick_err *e);
+void scorer_on_row(struct qwick_scorer *s, score_row_fn fn, void *ctx);
 
 #endif
