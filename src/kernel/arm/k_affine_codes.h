@@ -10,11 +10,11 @@
 /* Load the first n of four bytes, widened, with zeros in the other lanes. */
 INLINE uint32x4_t first_bytes4(const unsigned char *p, size_t n)
 {
-    unsigned char some[4] = {0};
+    unsigned char some[16];
 
     if (n >= 4)
         return load_bytes4(p);
-    memcpy(some, p, n);
+    vst1q_u8(some, first_bytes(p, n));
     return load_bytes4(some);
 }
 

@@ -16,12 +16,8 @@ enum { ONE_CHAINS = 4 };
 /* Load the first n of eight bf16, with zeros in the other lanes. */
 INLINE bfloat16x8_t load_bf16(const uint16_t *p, size_t n)
 {
-    uint16_t some[8] = {0};
-
-    if (n >= 8)
-        return vreinterpretq_bf16_u16(vld1q_u16(p));
-    memcpy(some, p, n * sizeof *p);
-    return vreinterpretq_bf16_u16(vld1q_u16(some));
+    return vreinterpretq_bf16_u8(n >= 8 ? vld1q_u8((const uint8_t *)p)
+                                        : first_bytes(p, n * sizeof *p));
 }
 
 INLINE float dot_bf16(const uint16_t *w, const uint16_t *x, size_t n)

@@ -39,6 +39,46 @@ INLINE void sweep(const void *p)
 
 /* ---- loads -------------------------------------------------------------- */
 
+/* Load n < 8 bytes, followed by zeros. Like first_bytes, it calls nothing: all
+ * vectors that live across a call go through memory, in loops before it too. */
+INLINE uint64_t first_bytes8(const char *p, size_t n)
+{
+    uint64_t v = 0;
+    uint32_t four;
+    uint16_t two;
+    size_t at = 0;
+
+    if (n & 4) {
+        memcpy(&four, p, 4);
+        v = four;
+        at = 4;
+    }
+    if (n & 2) {
+        memcpy(&two, p + at, 2);
+        v |= (uint64_t)two << (8 * at);
+        at += 2;
+    }
+    if (n & 1)
+        v |= (uint64_t)(unsigned char)p[at] << (8 * at);
+    return v;
+}
+
+/* Load n < 16 bytes, followed by zeros. */
+INLINE uint8x16_t first_bytes(const void *from, size_t n)
+{
+    const char *p = from;
+    uint64_t low, high = 0;
+
+    if (n >= 8) {
+        memcpy(&low, p, 8);
+        high = first_bytes8(p + 8, n - 8);
+    } else {
+        low = first_bytes8(p, n);
+    }
+    return vreinterpretq_u8_u64(
+        vcombine_u64(vcreate_u64(low), vcreate_u64(high)));
+}
+
 /* Load four bytes, widened. */
 INLINE uint32x4_t load_bytes4(const unsigned char *p)
 {
@@ -104,11 +144,11 @@ INLINE float32x4_t load4_all(const char *p, enum dtype type)
  * lanes. Reads no byte beyond these elements. */
 INLINE float32x4_t load4(const char *p, size_t n, enum dtype type)
 {
-    char some[16] = {0};
+    char some[16];
 
     if (n >= 4)
         return load4_all(p, type);
-    memcpy(some, p, n * type_bytes(type));
+    vst1q_u8((uint8_t *)some, first_bytes(p, n * type_bytes(type)));
     return load4_all(some, type);
 }
 

@@ -87,8 +87,18 @@ INLINE uint16x4_t narrow(vec v, enum dtype type)
 INLINE void vec_store_as(char *p, vec v, size_t n, enum dtype type)
 {
     const uint16x4_t h = narrow(v, type);
+    const uint64_t bits = vget_lane_u64(vreinterpret_u64_u16(h), 0);
+    const uint32_t two = (uint32_t)bits;
+    const uint16_t last = (uint16_t)(n & 2 ? bits >> 32 : bits);
 
-    memcpy(p, &h, n >= 4 ? 8 : n * 2);
+    if (n >= 4) {
+        memcpy(p, &bits, 8);
+        return;
+    }
+    if (n & 2)
+        memcpy(p, &two, 4);
+    if (n & 1)
+        memcpy(p + (n & 2) * 2, &last, 2);
 }
 
 INLINE void vec_load_range(vec *v, const float *p, int lo, int hi)
@@ -327,11 +337,13 @@ INLINE void vec_sum_chains(float *y, vec a[4][8], int R)
     for (int r = 0; r < R; r++)
         v[r] = ((a[r][0] + a[r][2]) + (a[r][4] + a[r][6])) +
                ((a[r][1] + a[r][3]) + (a[r][5] + a[r][7]));
-    if (R == 4)
+    if (R == 4) {
         vst1q_f32(y, sum_lanes4(v));
-    else
+    } else {
+        UNROLL
         for (int r = 0; r < R; r++)
             y[r] = vec_sum(v[r]);
+    }
 }
 
 INLINE void vec_store_dots(float *s, const vec *v, int P, int T)
