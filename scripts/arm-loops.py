@@ -6,9 +6,9 @@ Usage: scripts/arm-loops.py [BUILD]
 BUILD is a directory that was built for 64-bit ARM (default build/aarch64). For
 each kernel of a table, one loop is taken from objdump: the one with the most
 multiply-adds in the function, or the shortest with the number in the table. Its
-instructions, multiply-adds, and loads are counted.
-Speeds are not measured: docs/performance.md sets these numbers beside what the
-cores can issue.
+instructions, multiply-adds, and loads are counted, and the least cycles that
+the documented widths of some cores allow. Nothing is measured, and latencies
+and caches do not count.
 """
 
 import re
@@ -43,6 +43,11 @@ KERNELS = [
     ("bf16, 8 tokens, bfmmla", "k_bf16", "tile_tokens", 2, 8, 0),
 ]
 
+# What a core can do in a cycle: instructions that it dispatches, loads, vector
+# operations, and of these: multiplications and conversions of integers and of
+# f16, shifts. Sources: docs/performance.md.
+CORES = [("N1", 4, 2, 2, 1, 1), ("V2", 8, 3, 4, 2, 2)]
+
 MADDS = {"sdot": 16, "smmla": 32, "bfdot": 8, "bfmmla": 16}
 
 
@@ -66,6 +71,33 @@ def all_madds(body):
 
 def is_load(op):
     return op.startswith(("ld", "ldr", "ldp")) and not op.startswith("ldax")
+
+
+def operations(body):
+    """Numbers of loads, of vector operations, and of those on the pipes for
+    multiplications and for shifts. A pair of q registers is two loads; widening
+    f16 and conversions of four integers take two operations."""
+    loads = vectors = multiply = shift = 0
+    for _, op, args in body:
+        if is_load(op):
+            loads += 2 if op == "ldp" and args.startswith("q") else 1
+            vectors += op == "ld1r"
+        elif re.search(r"\bv\d+\.", args) and not op.startswith("st"):
+            twice = 2 if op.startswith(("fcvt", "scvtf", "ucvtf")) else 1
+            vectors += twice
+            if op.startswith(("smull", "smlal", "fcvt", "scvtf", "ucvtf")):
+                multiply += twice
+            if op.startswith(("shl", "sshl", "ushl", "sshr", "ushr", "sadalp")):
+                shift += 1
+    return loads, vectors, multiply, shift
+
+
+def cycles(body, core):
+    """The least cycles of a loop, by the widths of a core."""
+    loads, vectors, multiply, shift = operations(body)
+    _, dispatch, n_loads, n_vectors, n_multiply, n_shift = core
+    return max(len(body) / dispatch, loads / n_loads, vectors / n_vectors,
+               multiply / n_multiply, shift / n_shift)
 
 
 def function(path, names):
@@ -100,19 +132,19 @@ def loops(code):
 def main():
     build = sys.argv[1] if len(sys.argv) > 1 else "build/aarch64"
     print("| loop | multiply-adds | instructions | per multiply-add | "
-          "on vectors | loads | loads per byte of weights |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
+          "on vectors | loads | loads per byte of weights | " +
+          " | ".join(f"cycles, {core[0]}" for core in CORES) + " |")
+    print("|---" + "|---:" * (6 + len(CORES)) + "|")
     for name, obj, names, size, tokens, wanted in KERNELS:
         code = function(f"{build}/src/kernel/arm/{obj}.o", names)
         counted = [(all_madds(code[a:b]), code[a:b]) for a, b in loops(code)]
         n = wanted or max(c[0] for c in counted)
         body = min((c[1] for c in counted if c[0] == n), key=len)
-        vector = sum(bool(re.search(r"\bv\d+\.|\bq\d", x))
-                     and not is_load(op) and not op.startswith(("st", "prf"))
-                     for _, op, x in body)
+        vector = operations(body)[1]
         loads = sum(is_load(op) for _, op, _ in body)
         print(f"| {name} | {n} | {len(body)} | {len(body) / n:.3f} | "
-              f"{vector} | {loads} | {loads / (n / tokens * size):.2f} |")
+              f"{vector} | {loads} | {loads / (n / tokens * size):.2f} | " +
+              " | ".join(f"{cycles(body, core):.0f}" for core in CORES) + " |")
 
 
 main()

@@ -81,11 +81,27 @@ INLINE void fifth_bits(uint8x16_t v[2], const unsigned char *h, uint8_t value)
     }
 }
 
-/* Bits [shift, shift + n) of 16 bytes. */
-INLINE uint8x16_t bits_at(const unsigned char *p, size_t shift, uint8_t mask)
+/* Shift 16 bytes to the right, or to the left if `right` is negative. Shifts by
+ * a constant need no vector of counts. */
+INLINE uint8x16_t moved(uint8x16_t v, int right)
 {
-    return vandq_u8(vshlq_u8(vld1q_u8(p), vdupq_n_s8((int8_t)-(int)shift)),
-                    vdupq_n_u8(mask));
+    if (!__builtin_constant_p(right))
+        return vshlq_u8(v, vdupq_n_s8((int8_t)-right));
+    return right == -4   ? vshlq_n_u8(v, 4)
+           : right == -2 ? vshlq_n_u8(v, 2)
+           : right == 2  ? vshrq_n_u8(v, 2)
+           : right == 4  ? vshrq_n_u8(v, 4)
+           : right == 6  ? vshrq_n_u8(v, 6)
+                         : v;
+}
+
+/* 16 bytes, shifted, and the bits of a mask. */
+INLINE uint8x16_t bits_at(const unsigned char *p, size_t right, uint8_t mask)
+{
+    const uint8x16_t v = moved(vld1q_u8(p), (int)right);
+    const bool whole = __builtin_constant_p(right) && 255 >> right == mask;
+
+    return whole ? v : vandq_u8(v, vdupq_n_u8(mask));
 }
 
 /* `value` in the bytes whose bit is 1. */
@@ -192,7 +208,8 @@ INLINE uint8x16_t super_codes(enum dtype type, const unsigned char *p, size_t r,
 
     return vorrq_u8(
         bits_at(b->l + r / 4 * 64 + r % 2 * 32 + k, r % 4 / 2 * 4, 15),
-        vshlq_n_u8(bits_at(b->h + r / 4 * 32 + k, r % 4 * 2, 3), 4));
+        vandq_u8(moved(vld1q_u8(b->h + r / 4 * 32 + k), (int)(r % 4 * 2) - 4),
+                 vdupq_n_u8(0x30)));
 }
 
 /* What to subtract from unsigned codes. */
