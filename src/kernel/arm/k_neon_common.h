@@ -94,12 +94,10 @@ INLINE float32x4_t e8m0_halves4(uint32x4_t e)
     const uint32x4_t normal = vshlq_n_u32(vsubq_u32(e, vdupq_n_u32(1)), 23);
     const uint32x4_t small =
         vshlq_u32(vdupq_n_u32(0x00200000), vreinterpretq_s32_u32(e));
-    const uint32x4_t v =
-        vbslq_u32(vcltq_u32(e, vdupq_n_u32(2)), small, normal);
+    const uint32x4_t v = vbslq_u32(vcltq_u32(e, vdupq_n_u32(2)), small, normal);
 
     /* all ones are a NaN */
-    return vreinterpretq_f32_u32(
-        vorrq_u32(v, vceqq_u32(e, vdupq_n_u32(255))));
+    return vreinterpretq_f32_u32(vorrq_u32(v, vceqq_u32(e, vdupq_n_u32(255))));
 }
 
 /* Widen four FP8 numbers. In f16 their exponent has another bias, so that
@@ -111,8 +109,8 @@ INLINE float32x4_t widen_fp8(const char *p)
     uint16x4_t h, nan;
 
     memcpy(&word, p, sizeof word);
-    h = vreinterpret_u16_s16(vshl_n_s16(
-        vget_low_s16(vmovl_s8(vcreate_s8((uint32_t)word))), 7));
+    h = vreinterpret_u16_s16(
+        vshl_n_s16(vget_low_s16(vmovl_s8(vcreate_s8((uint32_t)word))), 7));
     nan = vceq_u16(vand_u16(h, top), top);
     h = vand_u16(h, vdup_n_u16(0xbf80));
     h = vorr_u16(h, vand_u16(nan, vdup_n_u16(0x7c00)));
@@ -129,8 +127,8 @@ INLINE float32x4_t load4_all(const char *p, enum dtype type)
         return vreinterpretq_f32_u8(vld1q_u8((const uint8_t *)p));
     if (type == DT_I8) {
         memcpy(&word, p, sizeof word);
-        return vcvtq_f32_s32(vmovl_s16(
-            vget_low_s16(vmovl_s8(vcreate_s8((uint32_t)word)))));
+        return vcvtq_f32_s32(
+            vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8((uint32_t)word)))));
     }
     if (type == DT_F8_E4M3)
         return widen_fp8(p);

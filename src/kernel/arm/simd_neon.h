@@ -120,9 +120,7 @@ INLINE vec vec_spread(const float *p, size_t n)
 {
     const float32x4_t v = vld1q_f32(p);
 
-    return n == 1   ? v
-           : n == 2 ? vzip1q_f32(v, v)
-                    : vdupq_laneq_f32(v, 0);
+    return n == 1 ? v : n == 2 ? vzip1q_f32(v, v) : vdupq_laneq_f32(v, 0);
 }
 
 /* ---- arithmetic --------------------------------------------------------- */
@@ -289,8 +287,7 @@ INLINE void vec_load_fp8(vec v[4], const unsigned char *p, vec_ints *flags)
     const uint8x16_t q = vld1q_u8(p);
     const uint8x16_t next = vaddq_u8(q, vdupq_n_u8(1));
     const int16x8_t h = vreinterpretq_s16_u8(q);
-    const int16x8_t even =
-        vandq_s16(vshrq_n_s16(vshlq_n_s16(h, 8), 1), kept);
+    const int16x8_t even = vandq_s16(vshrq_n_s16(vshlq_n_s16(h, 8), 1), kept);
     const int16x8_t odd = vandq_s16(vshrq_n_s16(h, 1), kept);
 
     *flags = vorrq_s32(*flags, vreinterpretq_s32_u8(veorq_u8(next, q)));
@@ -411,8 +408,8 @@ INLINE vec_words vec_words_add(vec_words acc, const char *p)
 
     UNROLL
     for (int i = 0; i < 4; i++)
-        acc.v[i] = vaddq_u64(acc.v[i],
-                             vreinterpretq_u64_u8(vld1q_u8(bytes + 16 * i)));
+        acc.v[i] =
+            vaddq_u64(acc.v[i], vreinterpretq_u64_u8(vld1q_u8(bytes + 16 * i)));
     return acc;
 }
 
@@ -449,10 +446,10 @@ INLINE void pack_8x8(float *out, size_t ldo, const char *p, size_t stride,
                 continue;
             UNROLL
             for (size_t j = 0; j < 4; j++)
-                v[j] = r + j < n_rows ? load4(p + (r + j) * stride +
-                                                  c * type_bytes(type),
-                                              n_cols - c, type)
-                                      : vec_zero();
+                v[j] = r + j < n_rows
+                           ? load4(p + (r + j) * stride + c * type_bytes(type),
+                                   n_cols - c, type)
+                           : vec_zero();
             transpose4(v);
             UNROLL
             for (size_t j = 0; j < 4; j++)

@@ -1,8 +1,8 @@
 /* Codes and scales of GGUF's blocks (kernel/blocks.h), for 64-bit ARM. A run is
  * 32 elements. A chunk is up to CHUNK_RUNS runs: a superblock, or consecutive
  * blocks. */
-#ifndef KERNEL_ARM_K_BLOCKS_CODES_H
-#define KERNEL_ARM_K_BLOCKS_CODES_H
+#ifndef KERNEL_ARM_K_BLOCK_CODES_NEON_H
+#define KERNEL_ARM_K_BLOCK_CODES_NEON_H
 
 #include "kernel/arm/k_affine_codes.h"
 
@@ -74,8 +74,8 @@ INLINE void fifth_bits(uint8x16_t v[2], const unsigned char *h, uint8_t value)
 
     UNROLL
     for (int i = 0; i < 2; i++) {
-        const uint8x16_t b = vcombine_u8(vdup_n_u8(h[2 * i]),
-                                         vdup_n_u8(h[2 * i + 1]));
+        const uint8x16_t b =
+            vcombine_u8(vdup_n_u8(h[2 * i]), vdup_n_u8(h[2 * i + 1]));
 
         v[i] = vandq_u8(vtstq_u8(b, bits), vdupq_n_u8(value));
     }
@@ -187,8 +187,8 @@ INLINE uint8x16_t super_codes(enum dtype type, const unsigned char *p, size_t r,
         return bits_at(((const struct q2_k *)p)->q + r / 4 * 32 + k, r % 4 * 2,
                        3);
     if (type == DT_TQ2_0)
-        return bits_at(((const struct tq2_0 *)p)->q + r / 4 * 32 + k,
-                       r % 4 * 2, 3);
+        return bits_at(((const struct tq2_0 *)p)->q + r / 4 * 32 + k, r % 4 * 2,
+                       3);
     if (type == DT_Q3_K) {
         const struct q3_k *b = (const void *)p;
 
@@ -226,8 +226,7 @@ INLINE int8_t minus_of(enum dtype type)
 INLINE void nibble_codes(enum dtype type, uint8x16_t v[2],
                          const unsigned char *p, size_t r)
 {
-    const unsigned char *b =
-        p + (type == DT_IQ4_XS ? 0 : r * bytes_of(type));
+    const unsigned char *b = p + (type == DT_IQ4_XS ? 0 : r * bytes_of(type));
     uint8x16_t high[2];
 
     if (type == DT_IQ4_XS)
@@ -329,10 +328,10 @@ INLINE void scales_mins(uint8_t scales[8], uint8_t mins[8],
                         const unsigned char *sc)
 {
     const uint32_t a = load_u32(sc), b = load_u32(sc + 4), c = load_u32(sc + 8);
-    const uint32_t s[2] = {a & 0x3f3f3f3f, (c & 0x0f0f0f0f) |
-                                               (a >> 6 & 0x03030303) << 4};
-    const uint32_t m[2] = {b & 0x3f3f3f3f, (c >> 4 & 0x0f0f0f0f) |
-                                               (b >> 6 & 0x03030303) << 4};
+    const uint32_t s[2] = {a & 0x3f3f3f3f,
+                           (c & 0x0f0f0f0f) | (a >> 6 & 0x03030303) << 4};
+    const uint32_t m[2] = {b & 0x3f3f3f3f,
+                           (c >> 4 & 0x0f0f0f0f) | (b >> 6 & 0x03030303) << 4};
 
     memcpy(scales, s, 8);
     memcpy(mins, m, 8);
@@ -371,8 +370,10 @@ INLINE void grid_scales(enum dtype type, float *scale, const unsigned char *p)
         break;
     case DT_IQ1_S:
         for (size_t r = 0; r < 8; r++)
-            odd[r] = (uint8_t)((((const struct iq1_s *)p)->h[2 * r + 1] >> 4 &
-                                7) * 2 + 1);
+            odd[r] =
+                (uint8_t)((((const struct iq1_s *)p)->h[2 * r + 1] >> 4 & 7) *
+                              2 +
+                          1);
         times_bytes(scale, odd, d / 8, 8);
         break;
     case DT_IQ1_M:
