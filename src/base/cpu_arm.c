@@ -37,10 +37,11 @@ bool cpu_has(enum isa l)
 static const struct {
     unsigned code;
     char name[13];
-} implementers[] = {{0x41, "ARM"},    {0x42, "Broadcom"}, {0x43, "Cavium"},
-                    {0x46, "Fujitsu"}, {0x48, "HiSilicon"}, {0x4e, "NVIDIA"},
-                    {0x51, "Qualcomm"}, {0x61, "Apple"},   {0x6d, "Microsoft"},
-                    {0xc0, "Ampere"}};
+} implementers[] = {{0x41, "ARM"},       {0x42, "Broadcom"},
+                    {0x43, "Cavium"},    {0x46, "Fujitsu"},
+                    {0x48, "HiSilicon"}, {0x4e, "NVIDIA"},
+                    {0x51, "Qualcomm"},  {0x61, "Apple"},
+                    {0x6d, "Microsoft"}, {0xc0, "Ampere"}};
 
 /* Linux lets programs read MIDR_EL1 and reports that by HWCAP_CPUID. It is the
  * register behind the lines "CPU implementer" and "CPU part" of

@@ -29,7 +29,7 @@ bool cpu_has(enum isa l)
     unsigned a, b, c, d;
     if (l == ISA_REF)
         return true;
-    if (!__get_cpuid(1, &a, &b, &c, &d))
+    if (l > ISA_AMX || !__get_cpuid(1, &a, &b, &c, &d))
         return false;
     const unsigned fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28,
                    f16c = 1u << 29;

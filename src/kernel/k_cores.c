@@ -4,12 +4,12 @@
 
 #include "kernel/cores.h"
 
-#define ONLY(l)     (1u << (l))
-#define FROM(l)     (ONLY(ISA_AMX + 1) - ONLY(l)) /* of x86 */
-#define VECTORS     ~ONLY(ISA_REF)
-#define ARM         (ONLY(ISA_ARMBF16 + 1) - ONLY(ISA_NEON))
-#define BELOW_512   (ONLY(ISA_AVX2) | ONLY(ISA_AVXVNNI))
-#define MAX_TOKENS  65536 /* a threshold that no pass reaches */
+#define ONLY(l)    (1u << (l))
+#define FROM(l)    (ONLY(ISA_AMX + 1) - ONLY(l)) /* of x86 */
+#define VECTORS    ~ONLY(ISA_REF)
+#define ARM        (ONLY(ISA_ARMBF16 + 1) - ONLY(ISA_NEON))
+#define BELOW_512  (ONLY(ISA_AVX2) | ONLY(ISA_AVXVNNI))
+#define MAX_TOKENS 65536 /* a threshold that no pass reaches */
 
 #define KNOB(member, users, low, high, text, ...)                           \
     {                                                                       \
@@ -25,8 +25,8 @@ static const struct core_knob knobs[] = {
     KNOB(sweep_l2, VECTORS, 0, 1, "prefetches go into L2, not into L1", 0, 1),
     KNOB(blas, BELOW_512 | ARM, 0, 1, "OpenBLAS in long prefills of floats", 0,
          1),
-    KNOB(blas_min, BELOW_512 | ARM, 1, MAX_TOKENS, "OpenBLAS from so many tokens on",
-         32, 64, 128),
+    KNOB(blas_min, BELOW_512 | ARM, 1, MAX_TOKENS,
+         "OpenBLAS from so many tokens on", 32, 64, 128),
     KNOB(gemm_f32_min, BELOW_512 | ARM, 1, MAX_TOKENS,
          "packed f32 products from so many tokens on", 8, 16, 32),
     KNOB(avx_panels4_min, BELOW_512, 5, CORE_AVX_SMALL_M_LIMIT + 1,

@@ -9,8 +9,8 @@
 #include "kernel/kernel.h"
 
 /* A tile takes the numbers of its rows and tokens as constants, so that gcc
- * unrolls its loops and keeps sums in registers. The macros of this
- * header write a tile once for each constant. */
+ * unrolls its loops and keeps sums in registers. The macros of this header write
+ * a tile once for each constant. */
 
 /* Run a statement with T, a constant, in place of n_tokens, which is 1 to 4. */
 #define WITH_TOKENS(n_tokens, ...)    \

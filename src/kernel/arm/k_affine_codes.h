@@ -10,11 +10,11 @@
 /* Load the first n of four bytes, widened, with zeros in the other lanes. */
 INLINE uint32x4_t first_bytes4(const unsigned char *p, size_t n)
 {
-    unsigned char some[4] = {0};
+    unsigned char some[16];
 
     if (n >= 4)
         return load_bytes4(p);
-    memcpy(some, p, n);
+    vst1q_u8(some, first_bytes(p, n));
     return load_bytes4(some);
 }
 
@@ -68,24 +68,25 @@ INLINE float32x4_t affine_biases(const struct affine *w, size_t r, size_t g,
 
 /* Bytes that hold code i of eight codes of b bits. */
 #define TWO_BYTES(b, i) (i) * (b) / 8, (i) * (b) / 8 + 1
-#define ALL_BYTES(b)                                                    \
-    {                                                                   \
-        TWO_BYTES(b, 0), TWO_BYTES(b, 1), TWO_BYTES(b, 2),              \
-            TWO_BYTES(b, 3), TWO_BYTES(b, 4), TWO_BYTES(b, 5),          \
-            TWO_BYTES(b, 6), TWO_BYTES(b, 7)                            \
+#define ALL_BYTES(b)                                                           \
+    {                                                                          \
+        TWO_BYTES(b, 0), TWO_BYTES(b, 1), TWO_BYTES(b, 2), TWO_BYTES(b, 3),    \
+            TWO_BYTES(b, 4), TWO_BYTES(b, 5), TWO_BYTES(b, 6), TWO_BYTES(b, 7) \
     }
-#define ALL_SHIFTS(b)                                                     \
-    {                                                                     \
+#define ALL_SHIFTS(b)                                                        \
+    {                                                                        \
         0, -(b) % 8, -2 * (b) % 8, -3 * (b) % 8, -4 * (b) % 8, -5 * (b) % 8, \
-            -6 * (b) % 8, -7 * (b) % 8                                    \
+            -6 * (b) % 8, -7 * (b) % 8                                       \
     }
 
 /* Unpack eight codes of 2, 3, 5 or 6 bits, which begin at byte `from` of q, to
  * words. */
 INLINE uint16x8_t words8(uint8x16_t q, int from, int bits)
 {
-    static const uint8_t bytes[7][16] = {[2] = ALL_BYTES(2), [3] = ALL_BYTES(3),
-                                         [5] = ALL_BYTES(5), [6] = ALL_BYTES(6)};
+    static const uint8_t bytes[7][16] = {[2] = ALL_BYTES(2),
+                                         [3] = ALL_BYTES(3),
+                                         [5] = ALL_BYTES(5),
+                                         [6] = ALL_BYTES(6)};
     static const int16_t shifts[7][8] = {[2] = ALL_SHIFTS(2),
                                          [3] = ALL_SHIFTS(3),
                                          [5] = ALL_SHIFTS(5),
@@ -101,8 +102,8 @@ INLINE uint16x8_t words8(uint8x16_t q, int from, int bits)
 /* Values of E2M1 numbers, doubled. */
 INLINE int8x16_t e2m1_values(uint8x16_t nibbles)
 {
-    const int8x16_t values = vsubq_s8(
-        vreinterpretq_s8_u8(vld1q_u8(e2m1_codes)), vdupq_n_s8(E2M1_OFFSET));
+    const int8x16_t values = vsubq_s8(vreinterpretq_s8_u8(vld1q_u8(e2m1_codes)),
+                                      vdupq_n_s8(E2M1_OFFSET));
 
     return vqtbl1q_s8(values, nibbles);
 }

@@ -3,11 +3,11 @@
  * two rows by four columns of two tokens. Both flush subnormal numbers to 0.
  *
  * Order of sums. With one token, column k of a row belongs to partial sum
- * k / 8 % ONE_CHAINS. With more, columns are added in ascending order, four at a
- * time, and runs of BF16_COLS columns one after another. */
+ * k / 8 % ONE_CHAINS. With more, columns are added in ascending order, four at
+ * a time, and runs of BF16_COLS columns one after another. */
 #include "kernel/arm/k_neon_common.h"
-#include "kernel/fp8_blocks.h"
 #include "kernel/blocks.h"
+#include "kernel/fp8_blocks.h"
 
 /* ---- one token ---------------------------------------------------------- */
 
@@ -16,12 +16,8 @@ enum { ONE_CHAINS = 4 };
 /* Load the first n of eight bf16, with zeros in the other lanes. */
 INLINE bfloat16x8_t load_bf16(const uint16_t *p, size_t n)
 {
-    uint16_t some[8] = {0};
-
-    if (n >= 8)
-        return vreinterpretq_bf16_u16(vld1q_u16(p));
-    memcpy(some, p, n * sizeof *p);
-    return vreinterpretq_bf16_u16(vld1q_u16(some));
+    return vreinterpretq_bf16_u8(n >= 8 ? vld1q_u8((const uint8_t *)p)
+                                        : first_bytes(p, n * sizeof *p));
 }
 
 INLINE float dot_bf16(const uint16_t *w, const uint16_t *x, size_t n)
@@ -41,8 +37,8 @@ INLINE float dot_bf16(const uint16_t *w, const uint16_t *x, size_t n)
                                load_bf16(x + k + 8 * c, 8));
     }
     for (size_t c = 0; k < n; k += 8, c++)
-        a[c] = vbfdotq_f32(a[c], load_bf16(w + k, n - k),
-                           load_bf16(x + k, n - k));
+        a[c] =
+            vbfdotq_f32(a[c], load_bf16(w + k, n - k), load_bf16(x + k, n - k));
     return sum_lanes((a[0] + a[1]) + (a[2] + a[3]));
 }
 
@@ -116,7 +112,8 @@ static void pack_tokens(struct bf16_work *m, const uint16_t *x, size_t ldx,
     }
 }
 
-/* Rows of a tile: nr rows from w on. Rows that do not exist repeat the first. */
+/* Rows of a tile: nr rows from w on. Rows that do not exist repeat the first.
+ */
 struct bf16_rows {
     const uint16_t *w[TILE_ROWS];
     size_t nr;
@@ -224,13 +221,11 @@ static void k_gemm_bf16_bf16(float *y, size_t ldy, const void *w,
             nk = n_cols - k < BF16_COLS ? n_cols - k : BF16_COLS;
             pack_tokens(m, xt + t * ldx + k, ldx, n, nk);
             for (size_t r = 0; r < n_rows; r += TILE_ROWS) {
-                struct bf16_rows rows = {.nr = n_rows - r < TILE_ROWS
-                                                   ? n_rows - r
-                                                   : TILE_ROWS};
+                struct bf16_rows rows = {
+                    .nr = n_rows - r < TILE_ROWS ? n_rows - r : TILE_ROWS};
 
                 for (size_t i = 0; i < TILE_ROWS; i++)
-                    rows.w[i] =
-                        wr + (r + (i < rows.nr ? i : 0)) * w_stride + k;
+                    rows.w[i] = wr + (r + (i < rows.nr ? i : 0)) * w_stride + k;
                 tile_tokens(y + t * ldy + r, ldy, &rows, m, nk, n,
                             add || k > 0);
             }
@@ -252,8 +247,8 @@ static void widen_row(uint16_t *out, const struct fp8 *w, size_t r, size_t k,
         float32x4_t v = load4(q + i, n - i, DT_F8_E4M3);
 
         if (w->mx)
-            v = vmulq_n_f32(v, 2 * e8m0_half(w->mx[r * w->mx_stride +
-                                                   (k + i) / MX_GROUP]));
+            v = vmulq_n_f32(
+                v, 2 * e8m0_half(w->mx[r * w->mx_stride + (k + i) / MX_GROUP]));
         vst1_u16(out + i, vshrn_n_u32(vreinterpretq_u32_f32(v), 16));
     }
 }

@@ -3,32 +3,31 @@
  *
  * Every choice is a guess: no such CPU was at hand. The guesses follow from
  * numbers of instructions (docs/performance.md). `qwick bench --tune` measures
- * the choices of the machine that it runs on and prints a row for this table. */
+ * the choices of the machine that it runs on and prints a row for this table.
+ */
 #include <arm_neon.h>
 #include <stdint.h>
 
 #include "kernel/cores.h"
 
-/* OpenBLAS has its own kernels for each of these cores, so it may be faster than
- * a product written for all of them. The choices of x86's kernels have values
- * within their limits, which nothing reads. */
-#define MOST                                                              \
-    .sweep_ahead = 4096, .sweep_l2 = 0, .blas = 1, .blas_min = 64,   \
-    .gemm_f32_min = 8, .arm_panels_min = 2, .bf16 = 1, .bf16_min = 2,     \
-    .avx_panels4_min = 9,                                                 \
-    .avx_panels8_min = 13, .gemm_f32_avx512_min = 24, .q8_panels_min = 5, \
-    .q8_batch_min = 5, .q8_batch_max = 32, .blocks_panels_min = 7,        \
-    .bf16_rows_max = 5, .bf16_strips_max = 32, .amx_rows_max = 2,         \
-    .amx_few_max = 64, .amx_vnni_max = 12, .amx_affine_bf16_min = 192,    \
-    .amx_blocks_bf16_min = 64
+/* OpenBLAS has its own kernels for each of these cores, so it may be faster
+ * than a product written for all of them. The choices of x86's kernels have
+ * values within their limits, which nothing reads. */
+#define MOST                                                                \
+    .sweep_ahead = 4096, .sweep_l2 = 0, .blas = 1, .blas_min = 64,          \
+    .gemm_f32_min = 8, .arm_panels_min = 2, .bf16 = 1, .bf16_min = 2,       \
+    .avx_panels4_min = 9, .avx_panels8_min = 13, .gemm_f32_avx512_min = 24, \
+    .q8_panels_min = 5, .q8_batch_min = 5, .q8_batch_max = 32,              \
+    .blocks_panels_min = 7, .bf16_rows_max = 5, .bf16_strips_max = 32,      \
+    .amx_rows_max = 2, .amx_few_max = 64, .amx_vnni_max = 12,               \
+    .amx_affine_bf16_min = 192, .amx_blocks_bf16_min = 64
 
-#define PART(label, number, ...)                          \
-    {.name = (label),                                     \
-     .vendor = "ARM",                                     \
-     .family = 8,                                         \
-     .models = {{(number), (number)}},                    \
-     .choices = {MOST, __VA_ARGS__},                      \
-     .guess = "from instruction counts; nothing was measured"}
+#define PART(label, number, ...)                                          \
+    {                                                                     \
+        .name = (label), .vendor = "ARM", .family = 8,                    \
+        .models = {{(number), (number)}}, .choices = {MOST, __VA_ARGS__}, \
+        .guess = "from instruction counts; nothing was measured"          \
+    }
 
 /* Rows name a choice again that MOST has. */
 #pragma GCC diagnostic ignored "-Woverride-init"

@@ -16,8 +16,8 @@ void k_cpu_init(struct kernels *k, enum isa level)
         k_bf16_init(k);
 }
 
-/* All of them are guesses from the numbers of instructions: nothing was measured
- * on such a CPU. */
+/* All of them are guesses from the numbers of instructions: nothing was
+ * measured on such a CPU. */
 struct kernel_tuning k_cpu_tuning(enum isa level, const struct core_choices *c)
 {
     return (struct kernel_tuning){
@@ -32,6 +32,8 @@ struct kernel_tuning k_cpu_tuning(enum isa level, const struct core_choices *c)
         .gemm_f32_min_tokens = c->gemm_f32_min,
         .gemm_f32_any_tokens = 24,
         .attn_tile_rows = 256,
-        .row_cost = level == ISA_REF ? 0 : level < ISA_I8MM ? 2 : 1,
+        .row_cost = level == ISA_REF   ? 0
+                    : level < ISA_I8MM ? 2
+                                       : 1,
     };
 }

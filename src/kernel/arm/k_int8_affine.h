@@ -7,8 +7,8 @@
 #ifndef KERNEL_ARM_K_INT8_AFFINE_H
 #define KERNEL_ARM_K_INT8_AFFINE_H
 
-#include "kernel/arm/k_int8_panel.h"
 #include "kernel/arm/k_affine_codes.h"
+#include "kernel/arm/k_int8_panel.h"
 
 /* ---- panels ------------------------------------------------------------- */
 
@@ -23,8 +23,7 @@ static void affine_expand(int8_t *q, float *scale, float *min, const void *of,
 {
     const struct affine *w = of;
     const size_t from = k / w->group, groups = n / w->group;
-    const unsigned char *p =
-        w->q + r * w->q_stride + k * (size_t)w->bits / 8;
+    const unsigned char *p = w->q + r * w->q_stride + k * (size_t)w->bits / 8;
 
     WITH_BITS(code_width(w), affine_codes(q, p, n, BITS));
     for (size_t g = 0; g < groups; g += 4) {
@@ -71,8 +70,8 @@ static void one_fill(struct one_token *m, const struct affine *w,
         m->plus[g] = 128 * sum_q(q + g * w->group, w->group);
 }
 
-/* Add the products of 32 codes: of a whole group or a part, or with groups of 16
- * to one sum for each half. */
+/* Add the products of 32 codes: of a whole group or a part, or with groups of
+ * 16 to one sum for each half. */
 INLINE void add_codes(int32x4_t *a, int32x4_t *b, const unsigned char *p,
                       const int8_t *x, size_t group, int bits)
 {
@@ -119,9 +118,8 @@ INLINE int32x4_t four_groups(const unsigned char *p, const int8_t *x, size_t n,
 /* Add four groups of a row, or the last n of them, to sums. */
 INLINE void row_groups(float32x4_t sums[2], const struct affine *w, size_t r,
                        size_t g, size_t n, const unsigned char *p,
-                       const int8_t *x, const int32_t *plus,
-                       const float *scale, const float *sum, size_t group,
-                       int bits)
+                       const int8_t *x, const int32_t *plus, const float *scale,
+                       const float *sum, size_t group, int bits)
 {
     const float32x4_t s = affine_scales(w, r, g, n);
     int32x4_t dots = four_groups(p, x, n, group, bits);
@@ -176,31 +174,31 @@ INLINE void rows_by_one(float *y, const struct affine *w,
 }
 
 /* Run a statement with GROUP, a constant, in place of `group`. */
-#define WITH_GROUP(group, ...)         \
-    do {                               \
-        if ((group) == 32) {           \
-            enum { GROUP = 32 };       \
-            __VA_ARGS__;               \
-        } else if ((group) == 64) {    \
-            enum { GROUP = 64 };       \
-            __VA_ARGS__;               \
-        } else {                       \
-            enum { GROUP = 128 };      \
-            __VA_ARGS__;               \
-        }                              \
+#define WITH_GROUP(group, ...)      \
+    do {                            \
+        if ((group) == 32) {        \
+            enum { GROUP = 32 };    \
+            __VA_ARGS__;            \
+        } else if ((group) == 64) { \
+            enum { GROUP = 64 };    \
+            __VA_ARGS__;            \
+        } else {                    \
+            enum { GROUP = 128 };   \
+            __VA_ARGS__;            \
+        }                           \
     } while (0)
 
 typedef void rows_fn(float *y, const struct affine *w,
                      const struct one_token *m, const struct q8 *x,
                      size_t n_rows, size_t from, size_t n, bool add);
 
-#define ROWS_FN(bits)                                                         \
-    static void rows_##bits(float *y, const struct affine *w,                 \
-                            const struct one_token *m, const struct q8 *x,    \
-                            size_t n_rows, size_t from, size_t n, bool add)   \
-    {                                                                         \
-        WITH_GROUP(w->group, rows_by_one(y, w, m, x, n_rows, from, n, GROUP,  \
-                                         bits, add));                         \
+#define ROWS_FN(bits)                                                        \
+    static void rows_##bits(float *y, const struct affine *w,                \
+                            const struct one_token *m, const struct q8 *x,   \
+                            size_t n_rows, size_t from, size_t n, bool add)  \
+    {                                                                        \
+        WITH_GROUP(w->group, rows_by_one(y, w, m, x, n_rows, from, n, GROUP, \
+                                         bits, add));                        \
     }
 
 EACH_WIDTH(ROWS_FN)

@@ -7,7 +7,7 @@
 #ifndef KERNEL_ARM_K_INT8_BLOCKS_H
 #define KERNEL_ARM_K_INT8_BLOCKS_H
 
-#include "kernel/arm/k_blocks_codes.h"
+#include "kernel/arm/k_block_codes_neon.h"
 #include "kernel/arm/k_int8_panel.h"
 
 /* Rows in blocks. */
@@ -38,8 +38,8 @@ INLINE void product_scales(enum dtype type, float scale[2 * CHUNK_RUNS],
     }
     chunk_scales(type, scale, min, p, n);
     for (size_t r = 0; offset_of(type) && r < CHUNK_RUNS; r += 4)
-        vst1q_f32(min + r, vmulq_n_f32(vld1q_f32(scale + r),
-                                       (float)offset_of(type)));
+        vst1q_f32(min + r,
+                  vmulq_n_f32(vld1q_f32(scale + r), (float)offset_of(type)));
 }
 
 /* ---- panels ------------------------------------------------------------- */
@@ -48,8 +48,8 @@ INLINE void block_expand(enum dtype type, int8_t *q, float *scale, float *min,
                          const struct block_rows *rows, size_t r, size_t k,
                          size_t n)
 {
-    const unsigned char *p = rows->w + r * rows->stride +
-                             runs_bytes(type, k / RUN);
+    const unsigned char *p =
+        rows->w + r * rows->stride + runs_bytes(type, k / RUN);
     const size_t n_runs = n / RUN;
 
     for (size_t c = 0, nr; c < n_runs; c += nr) {
@@ -93,8 +93,8 @@ INLINE float32x4_t halves_scales(const float *p, size_t n)
     return vzip1q_f32(v, v);
 }
 
-/* Add the products of runs r and r + 1 of the chunk, as four halves; only one of
- * them if n is 1. */
+/* Add the products of runs r and r + 1 of the chunk, as four halves; only one
+ * of them if n is 1. */
 INLINE void add_halves(enum dtype type, float32x4_t sums[2],
                        const unsigned char *p, const float *scale,
                        const float *min, const struct block_token *x, size_t c,
@@ -114,9 +114,9 @@ INLINE void add_halves(enum dtype type, float32x4_t sums[2],
         s[2 * i] = add_any(s[2 * i], v[0], load16(q));
         s[2 * i + 1] = add_any(s[2 * i + 1], v[1], load16(q + 16));
     }
-    sums[0] = vfmaq_f32(sums[0],
-                        vcvtq_f32_s32(reduce4(s)) * vld1q_f32(scale + 2 * r),
-                        halves_scales(x->scale + c + r, n));
+    sums[0] =
+        vfmaq_f32(sums[0], vcvtq_f32_s32(reduce4(s)) * vld1q_f32(scale + 2 * r),
+                  halves_scales(x->scale + c + r, n));
     if (has_min(type))
         sums[1] = vfmsq_f32(
             sums[1], vld1q_f32(min + 2 * r),

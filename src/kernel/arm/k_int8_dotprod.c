@@ -1,4 +1,5 @@
-/* Integer products of quantized weights, with sdot: four products of bytes are added in each lane. */
+/* Integer products of quantized weights with sdot: four products of bytes are
+ * added in each lane. */
 #define KERNEL(name) k_##name##_dotprod
 #define DOTPROD      1
 #define I8MM         0

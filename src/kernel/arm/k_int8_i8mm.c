@@ -1,5 +1,5 @@
-/* Integer products of quantized weights, with sdot, and with smmla for panels: a product of two
- * rows and two columns of eight bytes. */
+/* Integer products of quantized weights with sdot, and for panels with smmla: a
+ * product of two rows and two columns of eight bytes. */
 #define KERNEL(name) k_##name##_i8mm
 #define DOTPROD      1
 #define I8MM         1

@@ -5,10 +5,10 @@
  *   DOTPROD       1 if the level has sdot
  *   I8MM          1 if the level has smmla
  *
- * Codes are signed. A row is code * scale - min, with a scale and a min for each
- * group of columns. Where unsigned codes of 8 bits became signed, the caller
- * asks for 128 times the sum of each group's activations to be added to the
- * integer sum, which stays exact.
+ * Codes are signed. A row is code * scale - min, with a scale and a min for
+ * each group of columns. Where unsigned codes of 8 bits became signed, the
+ * caller asks for 128 times the sum of each group's activations to be added to
+ * the integer sum, which stays exact.
  *
  * A panel has PANEL_ROWS rows. With smmla, a vector has eight columns of two
  * rows, and a product four sums: of two rows and two tokens. Otherwise a vector
@@ -106,7 +106,8 @@ _Static_assert(sizeof(struct panel_work) <= KERNEL_WORK * sizeof(float),
 INLINE void store_turned(float *out, const float *rows, size_t ld)
 {
     const float32x4_t a = vld1q_f32(rows), b = vld1q_f32(rows + ld);
-    const float32x4_t c = vld1q_f32(rows + 2 * ld), d = vld1q_f32(rows + 3 * ld);
+    const float32x4_t c = vld1q_f32(rows + 2 * ld),
+                      d = vld1q_f32(rows + 3 * ld);
     const float32x4_t ac0 = vzip1q_f32(a, c), ac1 = vzip2q_f32(a, c);
     const float32x4_t bd0 = vzip1q_f32(b, d), bd1 = vzip2q_f32(b, d);
 
@@ -142,8 +143,8 @@ static void panel_codes(struct panel *p, const struct panel_rows *rows,
     }
 }
 
-static void panel_numbers(float (*out)[PANEL_ROWS],
-                          float (*rows)[PANEL_GROUPS], size_t n)
+static void panel_numbers(float (*out)[PANEL_ROWS], float (*rows)[PANEL_GROUPS],
+                          size_t n)
 {
     for (size_t g = 0; g < n; g += 4) {
         store_turned(out[g], rows[0] + g, PANEL_GROUPS);
@@ -183,8 +184,9 @@ INLINE int32_t sum_q(const int8_t *q, size_t n)
     return vaddvq_s32(s);
 }
 
-/* Copy the numbers of n <= MANY_TOKENS tokens from t on, for n_cols columns from
- * k on. Groups of the weights may be halves of groups of the activations. */
+/* Copy the numbers of n <= MANY_TOKENS tokens from t on, for n_cols columns
+ * from k on. Groups of the weights may be halves of groups of the activations.
+ */
 static void tokens_fill(struct panel_tokens *to, const struct q8 *x, size_t t,
                         size_t n, size_t k, size_t n_cols,
                         const struct panel_kind *kind)
@@ -194,14 +196,15 @@ static void tokens_fill(struct panel_tokens *to, const struct q8 *x, size_t t,
 
     for (size_t i = 0; i < n; i++)
         for (size_t g = 0; g < groups; g++) {
-            const size_t from = (t + i) * x->ldg + (k + g * kind->group) / x->group;
+            const size_t from =
+                (t + i) * x->ldg + (k + g * kind->group) / x->group;
             const int8_t *q = x->q + (t + i) * x->ldq + k + g * kind->group;
 
             to->scale[g][i] = x->scale[from];
             if (kind->min)
-                to->sum[g][i] = halves ? x->scale[from] *
-                                             (float)sum_q(q, kind->group)
-                                       : x->sum[from];
+                to->sum[g][i] =
+                    halves ? x->scale[from] * (float)sum_q(q, kind->group)
+                           : x->sum[from];
             if (kind->plus)
                 to->plus[g][i] = 128 * sum_q(q, kind->group);
         }
@@ -243,7 +246,8 @@ enum { ROW_PAIRS = PANEL_ROWS / 2, TOKEN_PAIRS = TILE_TOKENS / 2 };
 /* Two numbers of tokens, twice. */
 INLINE float32x4_t two_twice(const float *p)
 {
-    return vreinterpretq_f32_f64(vld1q_dup_f64((const double *)(const void *)p));
+    return vreinterpretq_f32_f64(
+        vld1q_dup_f64((const double *)(const void *)p));
 }
 
 /* Two numbers of rows, each twice. */
@@ -296,9 +300,9 @@ INLINE void tile_sums(float32x4_t f[ROW_PAIRS][TOKEN_PAIRS],
         UNROLL
         for (size_t t = 0; t < (size_t)P; t++) {
             const int32x4_t start =
-                kind->plus ? vreinterpretq_s32_f32(two_twice(
-                                 (const float *)(const void *)
-                                     &a->tokens->plus[g][a->i + 2 * t]))
+                kind->plus ? vreinterpretq_s32_f32(
+                                 two_twice((const float *)(const void *)&a
+                                               ->tokens->plus[g][a->i + 2 * t]))
                            : vdupq_n_s32(0);
 
             UNROLL
@@ -320,8 +324,8 @@ INLINE void tile_sums(float32x4_t f[ROW_PAIRS][TOKEN_PAIRS],
                 f[r][t] = vfmaq_f32(f[r][t], vcvtq_f32_s32(d[r][t]) * s,
                                     two_twice(&a->tokens->scale[g][i]));
                 if (kind->min)
-                    f[r][t] = vfmsq_f32(f[r][t], m,
-                                        two_twice(&a->tokens->sum[g][i]));
+                    f[r][t] =
+                        vfmsq_f32(f[r][t], m, two_twice(&a->tokens->sum[g][i]));
             }
         }
     }
@@ -348,8 +352,8 @@ INLINE void tile(float *y, size_t ldy, const struct tile *a,
             float *to = y + 2 * t * ldy + 2 * r;
 
             if (2 * t < n)
-                store_rows(to, vuzp1q_f32(f[r][t], f[r + 1][t]),
-                           n_rows - 2 * r, add);
+                store_rows(to, vuzp1q_f32(f[r][t], f[r + 1][t]), n_rows - 2 * r,
+                           add);
             if (2 * t + 1 < n)
                 store_rows(to + ldy, vuzp2q_f32(f[r][t], f[r + 1][t]),
                            n_rows - 2 * r, add);
@@ -387,7 +391,7 @@ enum { ROW_FOURS = PANEL_ROWS / 4 };
 INLINE int32x4_t add_lane(int32x4_t d, int8x16_t w, int8x16_t x, int j)
 {
 #if DOTPROD
-    return j == 0   ? vdotq_laneq_s32(d, w, x, 0)
+    return j == 0 ? vdotq_laneq_s32(d, w, x, 0)
            : j == 1 ? vdotq_laneq_s32(d, w, x, 1)
            : j == 2 ? vdotq_laneq_s32(d, w, x, 2)
                     : vdotq_laneq_s32(d, w, x, 3);
@@ -436,8 +440,8 @@ INLINE void tile_sums(float32x4_t f[ROW_FOURS][TILE_TOKENS],
 
         UNROLL
         for (size_t t = 0; t < (size_t)T; t++)
-            d[0][t] = d[1][t] = vdupq_n_s32(
-                kind->plus ? a->tokens->plus[g][a->i + t] : 0);
+            d[0][t] = d[1][t] =
+                vdupq_n_s32(kind->plus ? a->tokens->plus[g][a->i + t] : 0);
         for (size_t end = k + kind->group; k < end; k += 16, w += 128)
             tile_codes(d, w, a, k, T);
         UNROLL
@@ -453,8 +457,7 @@ INLINE void tile_sums(float32x4_t f[ROW_FOURS][TILE_TOKENS],
                 f[r][t] = vfmaq_n_f32(f[r][t], vcvtq_f32_s32(d[r][t]) * s,
                                       a->tokens->scale[g][i]);
                 if (kind->min)
-                    f[r][t] =
-                        vfmsq_n_f32(f[r][t], m, a->tokens->sum[g][i]);
+                    f[r][t] = vfmsq_n_f32(f[r][t], m, a->tokens->sum[g][i]);
             }
         }
     }
@@ -518,16 +521,15 @@ INLINE void panel_many(float *y, size_t ldy, const struct panel_work *m,
 }
 
 /* One function for each kind, so that tiles are compiled for it. */
-#define PANEL_MANY(name, with_min, with_plus)                                  \
-    static void panel_many_##name(float *y, size_t ldy,                        \
-                                  const struct panel_work *m,                  \
-                                  const struct q8 *x, size_t t, size_t k,      \
-                                  size_t n, size_t groups, size_t group,       \
-                                  size_t n_rows, bool add)                     \
-    {                                                                          \
-        const struct panel_kind kind = {group, with_min, with_plus};           \
-                                                                               \
-        panel_many(y, ldy, m, x, t, k, n, groups, &kind, n_rows, add);         \
+#define PANEL_MANY(name, with_min, with_plus)                                 \
+    static void panel_many_##name(                                            \
+        float *y, size_t ldy, const struct panel_work *m, const struct q8 *x, \
+        size_t t, size_t k, size_t n, size_t groups, size_t group,            \
+        size_t n_rows, bool add)                                              \
+    {                                                                         \
+        const struct panel_kind kind = {group, with_min, with_plus};          \
+                                                                              \
+        panel_many(y, ldy, m, x, t, k, n, groups, &kind, n_rows, add);        \
     }
 
 PANEL_MANY(scaled, false, false)

@@ -39,6 +39,46 @@ INLINE void sweep(const void *p)
 
 /* ---- loads -------------------------------------------------------------- */
 
+/* Load n < 8 bytes, followed by zeros. Like first_bytes, it calls nothing: all
+ * vectors that live across a call go through memory, in loops before it too. */
+INLINE uint64_t first_bytes8(const char *p, size_t n)
+{
+    uint64_t v = 0;
+    uint32_t four;
+    uint16_t two;
+    size_t at = 0;
+
+    if (n & 4) {
+        memcpy(&four, p, 4);
+        v = four;
+        at = 4;
+    }
+    if (n & 2) {
+        memcpy(&two, p + at, 2);
+        v |= (uint64_t)two << (8 * at);
+        at += 2;
+    }
+    if (n & 1)
+        v |= (uint64_t)(unsigned char)p[at] << (8 * at);
+    return v;
+}
+
+/* Load n < 16 bytes, followed by zeros. */
+INLINE uint8x16_t first_bytes(const void *from, size_t n)
+{
+    const char *p = from;
+    uint64_t low, high = 0;
+
+    if (n >= 8) {
+        memcpy(&low, p, 8);
+        high = first_bytes8(p + 8, n - 8);
+    } else {
+        low = first_bytes8(p, n);
+    }
+    return vreinterpretq_u8_u64(
+        vcombine_u64(vcreate_u64(low), vcreate_u64(high)));
+}
+
 /* Load four bytes, widened. */
 INLINE uint32x4_t load_bytes4(const unsigned char *p)
 {
@@ -54,12 +94,10 @@ INLINE float32x4_t e8m0_halves4(uint32x4_t e)
     const uint32x4_t normal = vshlq_n_u32(vsubq_u32(e, vdupq_n_u32(1)), 23);
     const uint32x4_t small =
         vshlq_u32(vdupq_n_u32(0x00200000), vreinterpretq_s32_u32(e));
-    const uint32x4_t v =
-        vbslq_u32(vcltq_u32(e, vdupq_n_u32(2)), small, normal);
+    const uint32x4_t v = vbslq_u32(vcltq_u32(e, vdupq_n_u32(2)), small, normal);
 
     /* all ones are a NaN */
-    return vreinterpretq_f32_u32(
-        vorrq_u32(v, vceqq_u32(e, vdupq_n_u32(255))));
+    return vreinterpretq_f32_u32(vorrq_u32(v, vceqq_u32(e, vdupq_n_u32(255))));
 }
 
 /* Widen four FP8 numbers. In f16 their exponent has another bias, so that
@@ -71,8 +109,8 @@ INLINE float32x4_t widen_fp8(const char *p)
     uint16x4_t h, nan;
 
     memcpy(&word, p, sizeof word);
-    h = vreinterpret_u16_s16(vshl_n_s16(
-        vget_low_s16(vmovl_s8(vcreate_s8((uint32_t)word))), 7));
+    h = vreinterpret_u16_s16(
+        vshl_n_s16(vget_low_s16(vmovl_s8(vcreate_s8((uint32_t)word))), 7));
     nan = vceq_u16(vand_u16(h, top), top);
     h = vand_u16(h, vdup_n_u16(0xbf80));
     h = vorr_u16(h, vand_u16(nan, vdup_n_u16(0x7c00)));
@@ -89,8 +127,8 @@ INLINE float32x4_t load4_all(const char *p, enum dtype type)
         return vreinterpretq_f32_u8(vld1q_u8((const uint8_t *)p));
     if (type == DT_I8) {
         memcpy(&word, p, sizeof word);
-        return vcvtq_f32_s32(vmovl_s16(
-            vget_low_s16(vmovl_s8(vcreate_s8((uint32_t)word)))));
+        return vcvtq_f32_s32(
+            vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8((uint32_t)word)))));
     }
     if (type == DT_F8_E4M3)
         return widen_fp8(p);
@@ -104,11 +142,11 @@ INLINE float32x4_t load4_all(const char *p, enum dtype type)
  * lanes. Reads no byte beyond these elements. */
 INLINE float32x4_t load4(const char *p, size_t n, enum dtype type)
 {
-    char some[16] = {0};
+    char some[16];
 
     if (n >= 4)
         return load4_all(p, type);
-    memcpy(some, p, n * type_bytes(type));
+    vst1q_u8((uint8_t *)some, first_bytes(p, n * type_bytes(type)));
     return load4_all(some, type);
 }
 

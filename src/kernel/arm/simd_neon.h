@@ -87,8 +87,18 @@ INLINE uint16x4_t narrow(vec v, enum dtype type)
 INLINE void vec_store_as(char *p, vec v, size_t n, enum dtype type)
 {
     const uint16x4_t h = narrow(v, type);
+    const uint64_t bits = vget_lane_u64(vreinterpret_u64_u16(h), 0);
+    const uint32_t two = (uint32_t)bits;
+    const uint16_t last = (uint16_t)(n & 2 ? bits >> 32 : bits);
 
-    memcpy(p, &h, n >= 4 ? 8 : n * 2);
+    if (n >= 4) {
+        memcpy(p, &bits, 8);
+        return;
+    }
+    if (n & 2)
+        memcpy(p, &two, 4);
+    if (n & 1)
+        memcpy(p + (n & 2) * 2, &last, 2);
 }
 
 INLINE void vec_load_range(vec *v, const float *p, int lo, int hi)
@@ -110,9 +120,7 @@ INLINE vec vec_spread(const float *p, size_t n)
 {
     const float32x4_t v = vld1q_f32(p);
 
-    return n == 1   ? v
-           : n == 2 ? vzip1q_f32(v, v)
-                    : vdupq_laneq_f32(v, 0);
+    return n == 1 ? v : n == 2 ? vzip1q_f32(v, v) : vdupq_laneq_f32(v, 0);
 }
 
 /* ---- arithmetic --------------------------------------------------------- */
@@ -279,8 +287,7 @@ INLINE void vec_load_fp8(vec v[4], const unsigned char *p, vec_ints *flags)
     const uint8x16_t q = vld1q_u8(p);
     const uint8x16_t next = vaddq_u8(q, vdupq_n_u8(1));
     const int16x8_t h = vreinterpretq_s16_u8(q);
-    const int16x8_t even =
-        vandq_s16(vshrq_n_s16(vshlq_n_s16(h, 8), 1), kept);
+    const int16x8_t even = vandq_s16(vshrq_n_s16(vshlq_n_s16(h, 8), 1), kept);
     const int16x8_t odd = vandq_s16(vshrq_n_s16(h, 1), kept);
 
     *flags = vorrq_s32(*flags, vreinterpretq_s32_u8(veorq_u8(next, q)));
@@ -327,11 +334,13 @@ INLINE void vec_sum_chains(float *y, vec a[4][8], int R)
     for (int r = 0; r < R; r++)
         v[r] = ((a[r][0] + a[r][2]) + (a[r][4] + a[r][6])) +
                ((a[r][1] + a[r][3]) + (a[r][5] + a[r][7]));
-    if (R == 4)
+    if (R == 4) {
         vst1q_f32(y, sum_lanes4(v));
-    else
+    } else {
+        UNROLL
         for (int r = 0; r < R; r++)
             y[r] = vec_sum(v[r]);
+    }
 }
 
 INLINE void vec_store_dots(float *s, const vec *v, int P, int T)
@@ -399,8 +408,8 @@ INLINE vec_words vec_words_add(vec_words acc, const char *p)
 
     UNROLL
     for (int i = 0; i < 4; i++)
-        acc.v[i] = vaddq_u64(acc.v[i],
-                             vreinterpretq_u64_u8(vld1q_u8(bytes + 16 * i)));
+        acc.v[i] =
+            vaddq_u64(acc.v[i], vreinterpretq_u64_u8(vld1q_u8(bytes + 16 * i)));
     return acc;
 }
 
@@ -437,10 +446,10 @@ INLINE void pack_8x8(float *out, size_t ldo, const char *p, size_t stride,
                 continue;
             UNROLL
             for (size_t j = 0; j < 4; j++)
-                v[j] = r + j < n_rows ? load4(p + (r + j) * stride +
-                                                  c * type_bytes(type),
-                                              n_cols - c, type)
-                                      : vec_zero();
+                v[j] = r + j < n_rows
+                           ? load4(p + (r + j) * stride + c * type_bytes(type),
+                                   n_cols - c, type)
+                           : vec_zero();
             transpose4(v);
             UNROLL
             for (size_t j = 0; j < 4; j++)

@@ -1,8 +1,8 @@
 /* Codes and scales of GGUF's blocks (kernel/blocks.h), for 64-bit ARM. A run is
  * 32 elements. A chunk is up to CHUNK_RUNS runs: a superblock, or consecutive
  * blocks. */
-#ifndef KERNEL_ARM_K_BLOCKS_CODES_H
-#define KERNEL_ARM_K_BLOCKS_CODES_H
+#ifndef KERNEL_ARM_K_BLOCK_CODES_NEON_H
+#define KERNEL_ARM_K_BLOCK_CODES_NEON_H
 
 #include "kernel/arm/k_affine_codes.h"
 
@@ -74,18 +74,34 @@ INLINE void fifth_bits(uint8x16_t v[2], const unsigned char *h, uint8_t value)
 
     UNROLL
     for (int i = 0; i < 2; i++) {
-        const uint8x16_t b = vcombine_u8(vdup_n_u8(h[2 * i]),
-                                         vdup_n_u8(h[2 * i + 1]));
+        const uint8x16_t b =
+            vcombine_u8(vdup_n_u8(h[2 * i]), vdup_n_u8(h[2 * i + 1]));
 
         v[i] = vandq_u8(vtstq_u8(b, bits), vdupq_n_u8(value));
     }
 }
 
-/* Bits [shift, shift + n) of 16 bytes. */
-INLINE uint8x16_t bits_at(const unsigned char *p, size_t shift, uint8_t mask)
+/* Shift 16 bytes to the right, or to the left if `right` is negative. Shifts by
+ * a constant need no vector of counts. */
+INLINE uint8x16_t moved(uint8x16_t v, int right)
 {
-    return vandq_u8(vshlq_u8(vld1q_u8(p), vdupq_n_s8((int8_t)-(int)shift)),
-                    vdupq_n_u8(mask));
+    if (!__builtin_constant_p(right))
+        return vshlq_u8(v, vdupq_n_s8((int8_t)-right));
+    return right == -4   ? vshlq_n_u8(v, 4)
+           : right == -2 ? vshlq_n_u8(v, 2)
+           : right == 2  ? vshrq_n_u8(v, 2)
+           : right == 4  ? vshrq_n_u8(v, 4)
+           : right == 6  ? vshrq_n_u8(v, 6)
+                         : v;
+}
+
+/* 16 bytes, shifted, and the bits of a mask. */
+INLINE uint8x16_t bits_at(const unsigned char *p, size_t right, uint8_t mask)
+{
+    const uint8x16_t v = moved(vld1q_u8(p), (int)right);
+    const bool whole = __builtin_constant_p(right) && 255 >> right == mask;
+
+    return whole ? v : vandq_u8(v, vdupq_n_u8(mask));
 }
 
 /* `value` in the bytes whose bit is 1. */
@@ -171,8 +187,8 @@ INLINE uint8x16_t super_codes(enum dtype type, const unsigned char *p, size_t r,
         return bits_at(((const struct q2_k *)p)->q + r / 4 * 32 + k, r % 4 * 2,
                        3);
     if (type == DT_TQ2_0)
-        return bits_at(((const struct tq2_0 *)p)->q + r / 4 * 32 + k,
-                       r % 4 * 2, 3);
+        return bits_at(((const struct tq2_0 *)p)->q + r / 4 * 32 + k, r % 4 * 2,
+                       3);
     if (type == DT_Q3_K) {
         const struct q3_k *b = (const void *)p;
 
@@ -192,7 +208,8 @@ INLINE uint8x16_t super_codes(enum dtype type, const unsigned char *p, size_t r,
 
     return vorrq_u8(
         bits_at(b->l + r / 4 * 64 + r % 2 * 32 + k, r % 4 / 2 * 4, 15),
-        vshlq_n_u8(bits_at(b->h + r / 4 * 32 + k, r % 4 * 2, 3), 4));
+        vandq_u8(moved(vld1q_u8(b->h + r / 4 * 32 + k), (int)(r % 4 * 2) - 4),
+                 vdupq_n_u8(0x30)));
 }
 
 /* What to subtract from unsigned codes. */
@@ -209,8 +226,7 @@ INLINE int8_t minus_of(enum dtype type)
 INLINE void nibble_codes(enum dtype type, uint8x16_t v[2],
                          const unsigned char *p, size_t r)
 {
-    const unsigned char *b =
-        p + (type == DT_IQ4_XS ? 0 : r * bytes_of(type));
+    const unsigned char *b = p + (type == DT_IQ4_XS ? 0 : r * bytes_of(type));
     uint8x16_t high[2];
 
     if (type == DT_IQ4_XS)
@@ -312,10 +328,10 @@ INLINE void scales_mins(uint8_t scales[8], uint8_t mins[8],
                         const unsigned char *sc)
 {
     const uint32_t a = load_u32(sc), b = load_u32(sc + 4), c = load_u32(sc + 8);
-    const uint32_t s[2] = {a & 0x3f3f3f3f, (c & 0x0f0f0f0f) |
-                                               (a >> 6 & 0x03030303) << 4};
-    const uint32_t m[2] = {b & 0x3f3f3f3f, (c >> 4 & 0x0f0f0f0f) |
-                                               (b >> 6 & 0x03030303) << 4};
+    const uint32_t s[2] = {a & 0x3f3f3f3f,
+                           (c & 0x0f0f0f0f) | (a >> 6 & 0x03030303) << 4};
+    const uint32_t m[2] = {b & 0x3f3f3f3f,
+                           (c >> 4 & 0x0f0f0f0f) | (b >> 6 & 0x03030303) << 4};
 
     memcpy(scales, s, 8);
     memcpy(mins, m, 8);
@@ -354,8 +370,10 @@ INLINE void grid_scales(enum dtype type, float *scale, const unsigned char *p)
         break;
     case DT_IQ1_S:
         for (size_t r = 0; r < 8; r++)
-            odd[r] = (uint8_t)((((const struct iq1_s *)p)->h[2 * r + 1] >> 4 &
-                                7) * 2 + 1);
+            odd[r] =
+                (uint8_t)((((const struct iq1_s *)p)->h[2 * r + 1] >> 4 & 7) *
+                              2 +
+                          1);
         times_bytes(scale, odd, d / 8, 8);
         break;
     case DT_IQ1_M:
