@@ -22,6 +22,7 @@ enum {
     BATCH_MIXED = 8
 };
 
+_Static_assert((int)NUMBERS == 16, "a vector of numbers");
 _Static_assert(2 * (int)BATCH_LEAST <= (int)BATCH_TILE + 1,
                "tokens that need two tiles are enough for two");
 
@@ -270,10 +271,10 @@ BATCH(15)
 
 /* [tokens - BATCH_LEAST][kind] */
 static void (*const batches[BATCH_TILE - BATCH_LEAST + 1][BATCH_KINDS])(
-    const struct batch_tile *) = {
-    BATCH_FNS(4),  BATCH_FNS(5),  BATCH_FNS(6),  BATCH_FNS(7),  BATCH_FNS(8),
-    BATCH_FNS(9),  BATCH_FNS(10), BATCH_FNS(11), BATCH_FNS(12), BATCH_FNS(13),
-    BATCH_FNS(14), BATCH_FNS(15)};
+    const struct batch_tile *) = {BATCH_FNS(4),  BATCH_FNS(5),  BATCH_FNS(6),
+                                  BATCH_FNS(7),  BATCH_FNS(8),  BATCH_FNS(9),
+                                  BATCH_FNS(10), BATCH_FNS(11), BATCH_FNS(12),
+                                  BATCH_FNS(13), BATCH_FNS(14), BATCH_FNS(15)};
 
 /* ---- the product -------------------------------------------------------- */
 
@@ -356,6 +357,42 @@ static void batch_rows(const struct batch *b, float *y, size_t ldy, size_t r,
     }
 }
 
+/* Widen 16 rows of 16 numbers in bf16: out[number][PANEL_ROWS]. A transposition
+ * of pairs takes half the shuffles of one of floats. */
+INLINE void widen_numbers(float *out, const unsigned char *from, size_t stride)
+{
+    const __m512i upper = _mm512_set1_epi32((int)0xffff0000);
+    __m512i v[8];
+
+    UNROLL
+    for (int part = 0; part < 8; part++)
+        batch_part(v, from, stride, part);
+    UNROLL
+    for (int i = 0; i < 8; i++, out += 2 * PANEL_ROWS) {
+        _mm512_store_si512(out, _mm512_slli_epi32(v[i], 16));
+        _mm512_store_si512(out + PANEL_ROWS, _mm512_and_si512(v[i], upper));
+    }
+}
+
+/* Do the work of panel_numbers. nr is a multiple of BATCH_ROWS. */
+static void batch_numbers(const struct batch *b, size_t r, size_t k, size_t nr,
+                          size_t n_groups)
+{
+    const struct affine *w = b->w;
+
+    if (n_groups < 16 || w->zero || w->s_type != DT_BF16 ||
+        w->b_type != DT_BF16) {
+        panel_numbers(b->scales, b->biases, w, r, k, nr, n_groups);
+        return;
+    }
+    for (size_t i = 0; i < nr; i += BATCH_ROWS) {
+        const struct row row = row_at(w, r + i, k);
+
+        widen_numbers(b->scales + i, row.scales, w->s_stride);
+        widen_numbers(b->biases + i, row.biases, w->b_stride);
+    }
+}
+
 /* Multiply nr rows from row r on. r is a multiple of PANEL_ROWS, nr one of
  * BATCH_ROWS. */
 static void batch_panel(const struct batch *b, float *y, size_t ldy, size_t r,
@@ -380,7 +417,7 @@ static void batch_panel(const struct batch *b, float *y, size_t ldy, size_t r,
                       NUMBERS * type_bytes(w->s_type));
         fetch_numbers(next.biases, w->b_stride,
                       NUMBERS * type_bytes(w->b_type));
-        panel_numbers(b->scales, b->biases, w, r, k, nr, nk / w->group);
+        batch_numbers(b, r, k, nr, nk / w->group);
         for (size_t i = 0; i < nr; i += BATCH_ROWS)
             batch_rows(b, y, ldy, r + i, k, nk / w->group, add || k > 0,
                        &fetch);
