@@ -302,8 +302,11 @@ QWICK_API int qwick_index_search(struct qwick_index *ix,
 
 /* How to choose scales. MLX: as mlx.core.quantize does. LSQ: search for the
  * least squared error of the weights; this takes longer, and the error is never
- * larger. */
-enum qwick_scales { QWICK_SCALES_MLX, QWICK_SCALES_LSQ };
+ * larger. With texts for calibration, LSQ searches for the least squared error
+ * of outputs, counted column by column; and FEEDBACK, which needs texts, also
+ * chooses codes so that later columns make up for the errors of earlier ones.
+ * MLX means FEEDBACK if there are texts. */
+enum qwick_scales { QWICK_SCALES_MLX, QWICK_SCALES_LSQ, QWICK_SCALES_FEEDBACK };
 
 /* The kind of result of qwick_quantize: a directory in MLX's affine format, or
  * one GGUF file. */
@@ -356,6 +359,18 @@ struct qwick_quantize_options {
     const struct qwick_lora *loras; /* [n_loras] adapters that are merged into
                                        the weights first */
     size_t n_loras;
+    const char *const *calibrate; /* [n_calibrate] files with texts over which
+                                     the model runs first, to learn which errors
+                                     matter (docs/calibration.md): of objects
+                                     {"text", "given"?} if the name ends in
+                                     .jsonl, else of one text */
+    size_t n_calibrate;
+    int calibrate_self; /* in place of files: samples of 512 tokens that the
+                           model writes; 0: none */
+    uint64_t seed;      /* of these */
+    size_t calibrate_memory; /* bytes of moments, at most; 0: 4 GiB */
+    qwick_progress_fn calibrating; /* gets tokens that the model has run over,
+                                      and all; with progress_ctx */
 };
 QWICK_API void qwick_quantize_options_init(struct qwick_quantize_options *o,
                                            size_t size);

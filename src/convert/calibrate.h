@@ -1,10 +1,10 @@
 /* Calibration: which inputs of a model's matrices matter, and by how much.
  *
  * A model runs over texts. For each set of matrices that multiply the same
- * input x (q, k and v; gate and up; each expert's), the mean of x_i * x_j over
- * all tokens is collected. It is the Hessian of the error of the outputs: if
- * rounding changes a row of weights by d, the mean squared error of its output
- * is d^T H d. docs/calibration.md is the page for users. */
+ * input x (q, k and v; gate and up; those of each expert), the mean of x_i * x_j
+ * over all tokens is collected. It is the Hessian of the error of the outputs:
+ * if rounding changes a row of weights by d, the mean squared error of its
+ * output is d^T H d. docs/calibration.md is the page for users. */
 #ifndef CONVERT_CALIBRATE_H
 #define CONVERT_CALIBRATE_H
 
@@ -17,31 +17,69 @@
 #include "kernel/kernel.h"
 #include "qwick_tools.h"
 
+/* ---- moments (moments.c) ------------------------------------------------- */
+
 /* Second moments of the inputs of a set of matrices, in blocks of columns. H is
  * 0 outside of the blocks.
  *
- * In a block, columns are taken in the order of falling H_kk. Let A be H in
- * this order, with 1% of its mean diagonal added to the diagonal. Then
+ * In a block, columns are taken in the order of falling H_kk. Let A be H in this
+ * order, with 1% of its mean diagonal added to the diagonal. Then
  * A = (U + I) D (U + I)^T with U strictly upper and D diagonal. */
 struct moments {
     size_t cols;
-    size_t block;     /* columns of a block, the last one may have fewer; 1:
-                         only the diagonal is known */
-    size_t n_tokens;  /* 0: nothing is known */
-    float *diagonal;  /* [cols] H_kk; not 0 in all columns */
+    size_t block;    /* columns of a block, the last one may have fewer; 1: only
+                        the diagonal is known */
+    size_t n_tokens; /* 0: nothing is known */
+    float *diagonal; /* [cols] H_kk, with the same addition */
     /* Unless block is 1: */
-    uint32_t *order;  /* [cols] of each block: its columns, the first one to be
-                         rounded first; numbers of the matrix's columns */
-    float *factor;    /* blocks one after the other (moments_factor): row j of
-                         [w, w] has U_ij in its first j elements, and D_j */
+    uint32_t *order; /* [cols] of each block: its columns, the first one to be
+                        rounded first; numbers of the matrix's columns */
+    float *factor;   /* blocks one after the other, see moments_factor */
 };
 
-/* The factor of the block that begins at column `at`, and its width *w. */
+/* Return the floats of the blocks of `cols` columns. */
+size_t moments_floats(size_t cols, size_t block);
+
+/* Begin with no tokens. QWICK_ERR_MEMORY. */
+int moments_init(struct moments *m, size_t cols, size_t block,
+                 struct qwick_err *e);
+void moments_free(struct moments *m);
+
+/* Memory for adding rows, which all threads share. */
+struct moments_room {
+    const struct kernels *k;
+    float *xt;   /* [widest input, MOMENTS_LD] */
+    float *work; /* [threads, MOMENTS_WORK] */
+};
+/* Rows that are added at a time, at most. */
+enum { MOMENTS_ROWS = 512, MOMENTS_LD = MOMENTS_ROWS + 16 };
+int moments_room_init(struct moments_room *r, const struct kernels *k,
+                      size_t cols, int n_threads, struct qwick_err *e);
+void moments_room_free(struct moments_room *r);
+
+/* Add n rows of x, n at most MOMENTS_ROWS, ld floats apart: rows[0..n), or the
+ * first n if rows is NULL. All threads of a team call it. The sums do not depend
+ * on their number. Ends with a barrier. */
+void moments_add(struct moments *m, const struct moments_room *r,
+                 const float *x, size_t ld, const uint32_t *rows, size_t n,
+                 struct par_team *team, int tid, int n_threads);
+
+/* Add the sums of another one of the same shape. */
+void moments_merge(struct moments *m, const struct moments *other);
+
+/* Make means of the sums, and factors. QWICK_ERR_MEMORY. */
+int moments_finish(struct moments *m, const struct kernels *k,
+                   struct qwick_err *e);
+
+/* Return the factor of the block that begins at column `at`, of *w columns:
+ * [w, w], where row j has U_ij in its elements i < j, and D_j after them. */
 const float *moments_factor(const struct moments *m, size_t at, size_t *w);
 
 /* Return the sum over n rows d, f32 [n, m->cols], of d^T H d: the error of the
- * outputs of a matrix whose rows change by d. H has its damping. */
+ * outputs of a matrix whose rows change by d. H has its addition. */
 double moments_error(const struct moments *m, const float *d, size_t n);
+
+/* ---- calibration (calibrate.c) ------------------------------------------- */
 
 /* A text of the calibration. */
 struct calibration_text {
@@ -51,8 +89,12 @@ struct calibration_text {
 
 struct calibration;
 
-/* Run the model src over the texts of *o (calibrate, calibrate_self), and
- * collect the moments. on `o->threads` threads. Results do not depend on their
+/* QWICK_ERR_USAGE for options of calibration that do not fit each other. */
+int calibration_check(const struct qwick_quantize_options *o,
+                      struct qwick_err *e);
+
+/* Run the model src over the texts of *o (calibrate or calibrate_self), and
+ * collect the moments, on o->threads threads; results do not depend on their
  * number. The caller closes it. */
 int calibration_open(struct calibration **out, const char *src,
                      const struct qwick_quantize_options *o,
@@ -61,23 +103,52 @@ void calibration_close(struct calibration *c);
 
 /* Return the moments of the inputs of a matrix: `tensor` is the name of the
  * source's tensor as floats (".../q_proj.weight"), and expert its index in a
- * stack, else 0. NULL: nothing multiplies by it, or it has seen no token. */
+ * stack, else 0. NULL: no product is known, or it has seen no token. */
 const struct moments *calibration_find(const struct calibration *c,
                                        const char *tensor, size_t expert);
 
-/* The texts, as the passes had them. */
+/* The texts, as the passes had them, and the engine that ran them: the source
+ * in f32, on a pool of its own. */
 const struct calibration_text *calibration_texts(const struct calibration *c,
                                                  size_t *n);
+struct qwick_engine *calibration_engine(const struct calibration *c);
+
+/* Read the texts of *o (calibrate_texts.c). */
+int calibration_read(struct calibration_text **out, size_t *n,
+                     struct qwick_engine *eng,
+                     const struct qwick_quantize_options *o,
+                     struct qwick_err *e);
+void calibration_free_texts(struct calibration_text *texts, size_t n);
 
 /* ---- rounding with error feedback (feedback.c) ---------------------------- */
 
-/* What the elements of a row may become: those of a group are multiples of a
- * step, plus a base. Arrays [cols]. */
+/* What the elements may become: base + q * step, or base + table[q] * step, for
+ * codes q from low to high. */
 struct grid {
-    float *step, *base;
-    float low, high;    /* the least and the largest multiple */
-    const float *table; /* [high + 1] the multiples, ascending, if they are not
-                           all whole numbers from low to high; NULL: they are */
+    int low, high;
+    const int8_t *table; /* ascending; low is 0 then; NULL: none */
 };
+
+/* Rows that are rounded together. */
+enum { FEEDBACK_ROWS = 16 };
+
+/* Memory of one thread. */
+struct feedback_room {
+    float *errors; /* [FEEDBACK_ROWS, widest block] */
+    float *work;   /* of products */
+};
+int feedback_room_init(struct feedback_room *r, size_t block,
+                       struct qwick_err *e);
+void feedback_room_free(struct feedback_room *r);
+
+/* Choose the codes of n rows, at most FEEDBACK_ROWS:
+ *   q_j = round(w_j + sum over earlier columns i of (w_i - q_i) U_ij)
+ * (LDLQ of Chee et al. 2023, arXiv 2307.13304, which is GPTQ of Frantar et al.
+ * 2022, arXiv 2210.17323). m must have blocks.
+ *   w, step, base  f32 [n, cols]    codes  [n, cols], as int8 or uint8 */
+void feedback_codes(const struct moments *m, const struct kernels *k,
+                    const struct feedback_room *r, const struct grid *g,
+                    const float *w, const float *step, const float *base,
+                    unsigned char *codes, size_t n);
 
 #endif

@@ -60,12 +60,19 @@ static void advise_piece(const struct work *w, const struct quantize_job *job,
         advise(data, n_bytes, advice);
 }
 
+/* Elements of a job's pieces: whole rows, if it is calibrated. */
+static size_t piece_of(const struct quantize_job *job)
+{
+    size_t cols = job->calibrated ? quantize_row_cols(job) : 1;
+    return QUANTIZE_PIECE / cols * cols;
+}
+
 static int do_piece(struct work *w, const struct quantize_job *job,
                     size_t index, struct quantize_room *room,
                     struct qwick_err *e)
 {
-    const size_t begin = index * QUANTIZE_PIECE, left = job->from.n - begin;
-    const size_t n = left < QUANTIZE_PIECE ? left : QUANTIZE_PIECE;
+    const size_t piece = piece_of(job), begin = index * piece;
+    const size_t left = job->from.n - begin, n = left < piece ? left : piece;
     advise_piece(w, job, begin, n, MADV_WILLNEED);
     int rc = w->w.plan->form->piece(&w->w, job, begin, n, room, e);
     advise_piece(w, job, begin, n, MADV_DONTNEED);
@@ -118,7 +125,8 @@ static int write_shard(struct work *w, struct outdir *out,
         for (size_t i = 0; i < s->n_jobs; i++)
             w->first[i + 1] =
                 w->first[i] +
-                (s->jobs[i].from.n + QUANTIZE_PIECE - 1) / QUANTIZE_PIECE;
+                (s->jobs[i].from.n + piece_of(&s->jobs[i]) - 1) /
+                    piece_of(&s->jobs[i]);
         par_run(pool, work_body, w);
         if (w->stop) {
             st_writer_abort(w->w.writer);
@@ -143,14 +151,20 @@ static int write_shards(const struct quantize_plan *p, struct outdir *out,
 {
     struct work w = {.w = {.plan = p, .k = kernels_best(), .path = path},
                      .mapped = mapped};
-    w.room = calloc((size_t)par_threads(pool), sizeof *w.room);
+    size_t n = (size_t)par_threads(pool);
+    w.room = calloc(n, sizeof *w.room);
     if (!w.room)
         return err_oom(e, sizeof *w.room);
     int rc = 0;
+    for (size_t i = 0; i < n && p->row_cols && !rc; i++)
+        if (!(w.room[i].rows = quantize_rows_new(p->row_cols)))
+            rc = err_oom(e, p->row_cols);
     for (size_t i = 0; i < p->n_shards && !rc; i++) {
         w.w.shard = &p->shards[i];
         rc = write_shard(&w, out, pool, e);
     }
+    for (size_t i = 0; i < n; i++)
+        quantize_rows_free(w.room[i].rows);
     free(w.room);
     return rc;
 }
@@ -167,7 +181,7 @@ static int check_options(const struct qwick_quantize_options *o,
     if (o->format != QWICK_QUANTIZE_MLX && o->format != QWICK_QUANTIZE_GGUF)
         return err_set(e, QWICK_ERR_USAGE, "format: no such choice: %d",
                        (int)o->format);
-    return 0;
+    return calibration_check(o, e);
 }
 
 /* A head that equals the embedding is left out if they are tied. One that
@@ -365,6 +379,15 @@ static void choose_codes(struct qwick_quantize_options *o,
         *o->chosen_group = o->group;
 }
 
+/* Run the source over the texts of the options, if there are some. */
+static int calibrate(struct calibration **out, const char *src,
+                     const struct qwick_quantize_options *o,
+                     struct qwick_err *e)
+{
+    bool wanted = o->n_calibrate || o->calibrate_self;
+    return wanted ? calibration_open(out, src, o, e) : 0;
+}
+
 static int open_pool(struct par_pool **out, int threads, struct qwick_err *e)
 {
     int n = threads ? threads : os_default_threads();
@@ -380,6 +403,7 @@ int qwick_quantize(const char *src, const char *dst,
     double start = clock_ms();
     struct quantize_source s = {0};
     struct quantize_plan plan = {0};
+    struct calibration *calibration = NULL;
     if (r)
         *r = (struct qwick_quantize_report){0};
     int rc = options_read(o, sizeof *o, given, "quantize", e);
@@ -399,7 +423,12 @@ int qwick_quantize(const char *src, const char *dst,
     if (!rc && o->format == QWICK_QUANTIZE_MLX)
         choose_codes(o, &s);
     if (!rc)
+        rc = calibrate(&calibration, src, o, e);
+    plan.calibration = calibration;
+    if (!rc)
         rc = plan.form->plan(&plan, &s, e);
+    if (!rc)
+        quantize_mark_jobs(&plan);
     struct par_pool *pool = NULL;
     if (!rc)
         rc = open_pool(&pool, o->threads, e);
@@ -417,6 +446,7 @@ int qwick_quantize(const char *src, const char *dst,
         r->total_ms = clock_ms() - start;
     }
     quantize_plan_free(&plan);
+    calibration_close(calibration);
     close_source(&s);
     return rc;
 }

@@ -9,11 +9,13 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "convert/calibrate.h"
 #include "file/gguf_write.h"
 #include "file/json.h"
 #include "file/outdir.h"
 #include "file/safetensors.h"
 #include "kernel/kernel.h"
+#include "model/blocks_fit.h"
 #include "model/config.h"
 #include "model/model.h"
 #include "model/names.h"
@@ -57,6 +59,7 @@ struct quantize_job {
     bool kept;     /* copied as MXFP4 */
     bool codes;    /* `bits` are the source's codes */
     bool same;     /* its bytes are copied, in a GGUF file */
+    bool calibrated; /* rounded by whole rows, see quantize_rows.c */
     size_t out[3]; /* indices into the shard's tensors: the copy; or codes,
                       scales, biases; or numbers, scales */
     const struct matrix *packed; /* quantize_packed's of the source */
@@ -147,6 +150,8 @@ struct quantize_plan {
     struct quantize_change *changes;
     struct quantize_factors factors[N_FACTORS];
     size_t n_factors;
+    const struct calibration *calibration; /* NULL: none */
+    size_t row_cols; /* the longest row of calibrated jobs; 0: there are none */
 };
 
 /* What is read of the source. */
@@ -190,6 +195,7 @@ struct quantize_room {
     float merged[QUANTIZE_COLS]; /* a row of an adapter */
     const struct matrix *row_of; /* floats has row `row` of it; NULL: none */
     size_t row;
+    struct quantize_rows *rows; /* NULL: no job is calibrated */
 };
 
 /* A shard's work; all threads share it. */
@@ -259,6 +265,41 @@ int quantize_codes(const struct quantize_work *w,
  * them in t. */
 int quantize_bad_value(const struct quantize_work *w, const struct st_tensor *t,
                        size_t at, struct qwick_err *e);
+
+/* ---- calibrated rows (quantize_rows.c) ----------------------------------- */
+
+/* Rows that are rounded together, up to FEEDBACK_ROWS. */
+struct quantize_rows {
+    const struct moments *moments; /* of their input; NULL: none */
+    float *weights;      /* [cols] of squared errors */
+    float *w;            /* [rows, cols] elements */
+    float *step, *base;  /* likewise, see struct grid */
+    unsigned char *codes; /* likewise */
+    struct block_scales *blocks; /* [rows, blocks of a row] */
+    struct feedback_room feedback;
+};
+
+/* Memory for rows of up to cols elements; NULL: there is none. */
+struct quantize_rows *quantize_rows_new(size_t cols);
+void quantize_rows_free(struct quantize_rows *r);
+
+/* The columns of a job's matrix; 0: it has none. */
+size_t quantize_row_cols(const struct quantize_job *job);
+
+/* Mark the jobs of a plan that are calibrated: their matrices are rounded, and
+ * have moments. */
+void quantize_mark_jobs(struct quantize_plan *p);
+
+/* Find the moments and the weights for the next rows of a job, which begin at
+ * element `begin`; n elements are left. Returns the number of rows. */
+size_t quantize_next_rows(const struct quantize_plan *p,
+                          const struct quantize_job *job, size_t begin,
+                          size_t n, struct quantize_rows *r);
+
+/* Choose the codes of n rows from w, step and base. */
+void quantize_choose_rows(const struct quantize_plan *p,
+                          const struct kernels *k, struct quantize_rows *r,
+                          const struct grid *g, size_t cols, size_t n);
 
 /* ---- the source ---------------------------------------------------------- */
 

@@ -171,6 +171,75 @@ static int keep_step(const struct quantize_work *w,
     return 0;
 }
 
+/* The steps and bases of a calibrated row's elements. The weights of errors are
+ * in the order of the source. */
+static int fit_row(const struct quantize_work *w, enum dtype type,
+                   struct quantize_rows *r, size_t row, size_t cols,
+                   size_t *bad)
+{
+    const struct block_codes *c = blocks_codes(type);
+    const size_t block = dtype_block(type), group = (size_t)c->group;
+    float *step = r->step + row * cols, *base = r->base + row * cols;
+    struct block_scales *s = r->blocks + row * (cols / block);
+    if (blocks_scales(type, w->k, s, r->w + row * cols, r->weights, cols, bad))
+        return -1;
+    for (size_t i = 0; i < cols; i++) {
+        size_t g = i % block / group;
+        step[i] = s[i / block].d * (float)s[i / block].sc[g];
+        base[i] = -(s[i / block].dmin * (float)s[i / block].m[g]);
+    }
+    return 0;
+}
+
+/* Put the weights of a row's errors into the order of the file. Blocks of
+ * moments then do not apply. */
+static void order_weights(const struct quantize_job *job,
+                          struct quantize_rows *r, size_t cols)
+{
+    size_t one = 1;
+    if (!job->order.unit || job->order.unit % cols == 0)
+        return;
+    for (size_t i = 0; i < cols && r->moments; i++)
+        r->weights[i] = r->moments->diagonal[find_source(job, i, &one) % cols];
+    r->moments = NULL;
+}
+
+/* Write whole rows of a calibrated job. */
+static int calibrated_piece(const struct quantize_work *w,
+                            const struct quantize_job *job, size_t begin,
+                            size_t n, struct quantize_room *room,
+                            struct qwick_err *e)
+{
+    const enum dtype type = w->shard->out[job->out[0]].dtype;
+    const struct block_codes *c = blocks_codes(type);
+    const struct grid g = {c->low, c->high, c->table};
+    struct quantize_rows *r = room->rows;
+    size_t block = dtype_block(type), bytes = dtype_bytes(type);
+    size_t cols = quantize_row_cols(job), bad, one = 1;
+    for (size_t done = 0, rows; done < n; done += rows * cols) {
+        size_t at = begin + done;
+        rows = quantize_next_rows(w->plan, job, find_source(job, at, &one),
+                                  n - done, r);
+        order_weights(job, r, cols);
+        for (size_t i = 0; i < rows; i++) {
+            widen(w, job, at + i * cols, r->w + i * cols, cols, room);
+            if (fit_row(w, type, r, i, cols, &bad)) {
+                bad = find_source(job, at + i * cols + bad, &one);
+                return quantize_bad_value(w, job->from.src,
+                                          quantize_place(&job->from, bad), e);
+            }
+        }
+        quantize_choose_rows(w->plan, w->k, r, &g, cols, rows);
+        blocks_pack(type, w->k, room->q, r->blocks, (int8_t *)r->codes,
+                    rows * cols);
+        if (st_writer_at(w->writer, job->out[0],
+                         (job->at + at) / block * bytes, room->q,
+                         rows * cols / block * bytes, e))
+            return -1;
+    }
+    return 0;
+}
+
 static int write_piece(const struct quantize_work *w,
                        const struct quantize_job *job, size_t begin, size_t n,
                        struct quantize_room *room, struct qwick_err *e)
@@ -180,6 +249,8 @@ static int write_piece(const struct quantize_work *w,
     size_t block = dtype_block(type), bytes = dtype_bytes(type);
     float *x = (float *)(void *)room->scales;
     size_t bad, one = 1;
+    if (job->calibrated)
+        return calibrated_piece(w, job, begin, n, room, e);
     if (job->same) {
         const unsigned char *data = job->packed ? job->packed->data[0] : t->data;
         size_t at = begin / block * bytes;

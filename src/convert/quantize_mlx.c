@@ -41,7 +41,7 @@ static int check_options(const struct qwick_quantize_options *o,
     if (o->group && !affine_valid(4, group))
         return err_set(e, QWICK_ERR_USAGE,
                        "group: must be 32, 64 or 128, is %d", o->group);
-    if (o->scales != QWICK_SCALES_MLX && o->scales != QWICK_SCALES_LSQ)
+    if (o->scales < QWICK_SCALES_MLX || o->scales > QWICK_SCALES_FEEDBACK)
         return err_set(e, QWICK_ERR_USAGE, "scales: no such choice: %d",
                        (int)o->scales);
     if (o->type)
@@ -83,21 +83,77 @@ static int write_groups(const struct quantize_work *w,
                : 0;
 }
 
+static struct affine_format format_of(const struct quantize_work *w,
+                                      const struct quantize_job *job)
+{
+    bool mlx = w->plan->o->scales == QWICK_SCALES_MLX && !w->plan->calibration;
+    return (struct affine_format){.bits = job->bits,
+                                  .group = (size_t)w->plan->o->group,
+                                  .type = job->from.src->dtype,
+                                  .search = mlx ? AFFINE_MLX : AFFINE_LSQ,
+                                  .k = w->k};
+}
+
+/* The steps and bases of a calibrated row's elements. s, b: the scales and biases
+ * of its groups. */
+static int fit_row(const struct affine_format *f, struct quantize_rows *r,
+                   size_t row, size_t cols, float *s, float *b, size_t *bad)
+{
+    float *step = r->step + row * cols, *base = r->base + row * cols;
+    if (affine_scales(f, s, b, r->w + row * cols, r->weights, cols, bad))
+        return -1;
+    for (size_t i = 0; i < cols; i++) {
+        step[i] = s[i / f->group];
+        base[i] = b[i / f->group];
+    }
+    return 0;
+}
+
+/* As round_piece, for whole rows of a calibrated job. */
+static int calibrated_piece(const struct quantize_work *w,
+                            const struct quantize_job *job, size_t begin,
+                            size_t n, struct quantize_room *room,
+                            struct qwick_err *e)
+{
+    const struct affine_format f = format_of(w, job);
+    const struct grid g = {.high = (1 << f.bits) - 1};
+    struct quantize_rows *r = room->rows;
+    size_t cols = quantize_row_cols(job), bytes = dtype_bytes(f.type), bad;
+    float s[QUANTIZE_COLS / 32], b[QUANTIZE_COLS / 32];
+    unsigned char *q = room->q, *scales = room->scales, *biases = room->biases;
+    for (size_t done = 0, rows; done < n; done += rows * cols) {
+        size_t at = begin + done, groups = cols / f.group;
+        rows = quantize_next_rows(w->plan, job, at, n - done, r);
+        w->k->to_f32[f.type](
+            r->w, quantize_elements(job, at, rows * cols, w->k, room),
+            rows * cols);
+        for (size_t i = 0; i < rows; i++) {
+            if (fit_row(&f, r, i, cols, s, b, &bad))
+                return quantize_bad_value(
+                    w, job->from.src,
+                    quantize_place(&job->from, at + i * cols + bad), e);
+            w->k->from_f32[f.type](scales, s, groups);
+            w->k->from_f32[f.type](biases, b, groups);
+            scales += groups * bytes;
+            biases += groups * bytes;
+        }
+        quantize_choose_rows(w->plan, w->k, r, &g, cols, rows);
+        affine_pack(q, r->codes, rows * cols, f.bits);
+        q += rows * cols / 8 * (size_t)f.bits;
+    }
+    return write_groups(w, job, begin, n, bytes, room, e);
+}
+
 static int round_piece(const struct quantize_work *w,
                        const struct quantize_job *job, size_t begin, size_t n,
                        struct quantize_room *room, struct qwick_err *e)
 {
     const struct st_tensor *t = job->from.src;
     const size_t bytes = dtype_bytes(t->dtype);
-    const size_t group = (size_t)w->plan->o->group;
-    const struct affine_format f = {
-        .bits = job->bits,
-        .group = group,
-        .type = t->dtype,
-        .search =
-            w->plan->o->scales == QWICK_SCALES_LSQ ? AFFINE_LSQ : AFFINE_MLX,
-        .k = w->k};
+    const struct affine_format f = format_of(w, job);
     size_t bad;
+    if (job->calibrated)
+        return calibrated_piece(w, job, begin, n, room, e);
     if (affine_quantize(&f, room->q, room->scales, room->biases,
                         quantize_elements(job, begin, n, w->k, room), n, &bad))
         return quantize_bad_value(w, t, quantize_place(&job->from, begin + bad),

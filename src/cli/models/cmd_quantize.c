@@ -28,6 +28,18 @@ static void quantize_show(void *ctx, size_t done, size_t total)
     progress_show("%s, %.0f MB/s", text, (double)done / 1e3 / ms);
 }
 
+static void show_texts(void *ctx, size_t done, size_t total)
+{
+    const double *start_ms = ctx;
+    char text[80];
+    if (!progress_due() || total == 0)
+        return;
+    progress_format(text, sizeof(text), "tokens", done, total,
+                    progress_left((clock_ms() - *start_ms) / 1000, done, 0,
+                                  total));
+    progress_show("calibrate: %s", text);
+}
+
 static void on_note(void *ctx, const char *line)
 {
     (void)ctx;
@@ -55,6 +67,11 @@ static bool is_gguf(const struct args *a)
     return a->format ? strcmp(a->format, "gguf") == 0 : has_gguf_name(a);
 }
 
+static bool calibrates(const struct args *a)
+{
+    return a->calibrate.n || a->calibrate_self;
+}
+
 static double speed(const struct qwick_quantize_report *r)
 {
     return r->total_ms > 0 ? (double)r->bytes_read / 1e3 / r->total_ms : 0;
@@ -77,7 +94,9 @@ static int print_json(const struct args *a, const char *model,
         jw_int(&w, "bits", o->bits);
         jw_int(&w, "group", o->group);
         jw_int(&w, "head_bits", o->head_bits ? o->head_bits : o->bits);
-        jw_cstr(&w, "scales", a->scales ? a->scales : "mlx");
+        jw_cstr(&w, "scales", a->scales        ? a->scales
+                              : calibrates(a) ? "feedback"
+                                              : "mlx");
     }
     jw_uint(&w, "n_quantized", r->n_quantized);
     jw_uint(&w, "n_dense", r->n_dense);
@@ -129,8 +148,16 @@ static int quantize(struct opt_parsed *p, struct quantize_report *losses)
     o.n_only = a->only.n;
     o.skip = a->skip.v;
     o.n_skip = a->skip.n;
-    if (a->scales && strcmp(a->scales, "lsq") == 0)
-        o.scales = QWICK_SCALES_LSQ;
+    if (a->scales)
+        o.scales = strcmp(a->scales, "lsq") == 0        ? QWICK_SCALES_LSQ
+                   : strcmp(a->scales, "feedback") == 0 ? QWICK_SCALES_FEEDBACK
+                                                        : QWICK_SCALES_MLX;
+    o.calibrate = a->calibrate.v;
+    o.n_calibrate = a->calibrate.n;
+    o.calibrate_self = (int)a->calibrate_self;
+    o.calibrate_memory = (size_t)a->calibrate_memory;
+    o.seed = (uint64_t)a->seed;
+    o.calibrating = show_texts;
     if (is_gguf(a)) {
         o.format = QWICK_QUANTIZE_GGUF;
         o.type = a->type;
@@ -179,10 +206,11 @@ static int quantize_run(struct opt_parsed *p, struct qwick_engine *eng)
 
 static int quantize_check(struct opt_parsed *p)
 {
-    static const enum opt_id mlx_only[] = {OPT_bits, OPT_group, OPT_head_bits,
-                                           OPT_only, OPT_skip,  OPT_scales,
-                                           OPT_NONE};
     const struct args *a = &p->a;
+    const enum opt_id mlx_only[] = {
+        OPT_bits, OPT_group, OPT_head_bits,
+        OPT_only, OPT_skip,  calibrates(a) ? OPT_NONE : OPT_scales,
+        OPT_NONE};
     if (p->n_args)
         return opt_usage(p->verb,
                          "\"%s\": unexpected, the source goes with -m, the "

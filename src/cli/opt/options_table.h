@@ -121,9 +121,19 @@ OPTION(TEXTS, only, "only", V_QUANTIZE, .arg = "PATTERN", ONCE,
                "as \"*.mlp.*\"; repeatable")
 OPTION(TEXTS, skip, "skip", V_QUANTIZE, .arg = "PATTERN", ONCE,
        .help = "leave modules whose names match unchanged; repeatable")
-OPTION(CHOICE, scales, "scales", V_QUANTIZE, .choices = "mlx|lsq", .def = "mlx",
+OPTION(CHOICE, scales, "scales", V_QUANTIZE, .choices = "mlx|lsq|feedback",
+       .def = "mlx, with calibration feedback",
        .help = "choose scales as MLX does, or search for the least squared "
-               "error")
+               "error; feedback: and choose codes together")
+OPTION(FILES, calibrate, "calibrate", V_QUANTIZE, .arg = "FILE", ONCE,
+       .help = "run over the text of FILE first, or over the lines of a .jsonl "
+               "file, to learn which errors matter; repeatable")
+OPTION(INT, calibrate_self, "calibrate-self", V_QUANTIZE, .arg = "N",
+       RANGE(1, 4096), ONCE,
+       .help = "do so over N texts of 512 tokens that the model writes")
+OPTION(SIZE, calibrate_memory, "calibrate-memory", V_QUANTIZE, .arg = "SIZE",
+       .imin = 1, ONCE, .def = "4G",
+       .help = "memory for what is learnt, at most, with K, M, G or T")
 OPTION(FILE, report, "report", V_QUANTIZE, .access = OPT_READS, ONCE,
        .help = "afterwards print the sizes, and what the result has lost on the "
                "text of FILE (.jsonl: records of score)")
@@ -496,6 +506,8 @@ VARIANT(INT, seed, "seed", V_BATCH, RANGE(0, INT64_MAX), .def = "random",
         .record = "seed",
         .help = "seed of the run: with its line number, it gives a record its "
                 "seed; records are grouped by number, not by arrival")
+VARIANT(INT, seed, "seed", V_QUANTIZE, RANGE(0, INT64_MAX), ONCE, .def = "0",
+        .help = "seed of the texts of --calibrate-self")
 VARIANT(INT, seed, "seed", V_SERVE, RANGE(0, INT64_MAX), .def = "random",
         .record = "seed", .help = "seed of requests that have none")
 OPTION(INT, samples, "samples", V_GENERATE, RANGE(1, OPT_MAX_SAMPLES),

@@ -62,6 +62,16 @@ static bool format_is_not_jsonl(const struct args *a)
     return a->input_format && !format_is_jsonl(a);
 }
 
+static bool scales_are_mlx(const struct args *a)
+{
+    return a->scales && strcmp(a->scales, "mlx") == 0;
+}
+
+static bool scales_are_feedback(const struct args *a)
+{
+    return a->scales && strcmp(a->scales, "feedback") == 0;
+}
+
 /* ---- rows ---- */
 
 #define TEMPLATE OPT_chat_template, OPT_template_arg, OPT_template_time
@@ -184,6 +194,18 @@ static const struct relation rows[] = {
          samples_at_temp_0, "with --temp 0"),
     RULE_IF(V_CHOOSE, NO_EFFECT_WITH, IDS(OPT_in_order), IDS(OPT_yes),
          one_text, NULL),
+
+    /* Calibration */
+    RULE(V_QUANTIZE, EXCLUDES, IDS(OPT_calibrate), IDS(OPT_calibrate_self)),
+    RULE(V_QUANTIZE, NO_EFFECT_WITHOUT, IDS(OPT_seed),
+         IDS(OPT_calibrate_self)),
+    RULE(V_QUANTIZE, NO_EFFECT_WITHOUT, IDS(OPT_calibrate_memory),
+         IDS(OPT_calibrate, OPT_calibrate_self)),
+    RULE_IF(V_QUANTIZE, NO_EFFECT_WITH, IDS(OPT_calibrate, OPT_calibrate_self),
+         IDS(OPT_scales), scales_are_mlx, "with --scales mlx"),
+    RULE_IF(V_QUANTIZE, NO_EFFECT_WITHOUT, IDS(OPT_scales),
+         IDS(OPT_calibrate, OPT_calibrate_self), scales_are_feedback,
+         "without texts for calibration"),
 
     /* Output */
     RULE(V_ALL, EXCLUDES, IDS(OPT_json), IDS(OPT_jsonl)),
