@@ -316,6 +316,19 @@ enum qwick_quantize_format { QWICK_QUANTIZE_MLX, QWICK_QUANTIZE_GGUF };
  * came from a file. */
 typedef void (*qwick_note_fn)(void *ctx, const char *line);
 
+/* The width that a budget has chosen for a module. */
+struct qwick_width {
+    const char *name;
+    int bits;
+    size_t n_weights, bytes; /* scales and biases included */
+    double loss; /* estimate: what its rounding adds to the KL divergence */
+    double group_kl; /* measured: KL divergence from the source if only the
+                        module's layer, or the embedding or the head, is rounded
+                        to measured_bits */
+    int measured_bits;
+};
+typedef void (*qwick_width_fn)(void *ctx, const struct qwick_width *width);
+
 struct qwick_quantize_options {
     size_t size;
     int bits;                /* 2, 3, 4, 5, 6 or 8; the router of a mixture of
@@ -371,6 +384,18 @@ struct qwick_quantize_options {
     size_t calibrate_memory; /* bytes of moments, at most; 0: 4 GiB */
     qwick_progress_fn calibrating; /* gets tokens that the model has run over,
                                       and all; with progress_ctx */
+    /* A budget, at most one of the two; it chooses the bits of each module by
+     * the loss that is measured on the texts of calibration, which it needs. In
+     * MLX's format only, without bits and head_bits. */
+    double bpw;          /* bits of all matrices as stored, scales, embedding
+                            and head included, for each of their weights; 0:
+                            none */
+    size_t target_bytes; /* of all tensors; 0: none */
+    qwick_width_fn on_width; /* gets the modules' choices; NULL: not wanted */
+    void *on_width_ctx;
+    bool dry_run; /* only plan: nothing is written, dst may be NULL */
+    qwick_progress_fn measuring; /* gets groups whose loss is measured, and all;
+                                    with progress_ctx */
 };
 QWICK_API void qwick_quantize_options_init(struct qwick_quantize_options *o,
                                            size_t size);

@@ -1,5 +1,6 @@
 /* qwick_quantize: a checkpoint read, rounded and written piece by piece. */
 #include "convert/quantize.h"
+#include "convert/widths.h"
 #include "engine/core/options.h"
 
 #include <stdatomic.h>
@@ -182,7 +183,7 @@ static int check_options(const struct qwick_quantize_options *o,
     if (o->format != QWICK_QUANTIZE_MLX && o->format != QWICK_QUANTIZE_GGUF)
         return err_set(e, QWICK_ERR_USAGE, "format: no such choice: %d",
                        (int)o->format);
-    return calibration_check(o, e);
+    return calibration_check(o, e) || widths_check(o, e) ? -1 : 0;
 }
 
 /* A head that equals the embedding is left out if they are tied. One that
@@ -396,6 +397,39 @@ static int open_pool(struct par_pool **out, int threads, struct qwick_err *e)
     return *out ? 0 : err_oom(e, (size_t)n * sizeof(pthread_t));
 }
 
+/* Choose widths if there is a budget, then plan the result. */
+static int plan_all(struct quantize_plan *plan, struct widths *widths,
+                    const char *src, struct qwick_quantize_options *o,
+                    struct qwick_err *e)
+{
+    if (o->bpw != 0 || o->target_bytes) {
+        if (widths_choose(widths, plan, src, plan->calibration, e))
+            return -1;
+        o->bits = widths->common;
+        if (o->chosen_bits)
+            *o->chosen_bits = o->bits;
+        plan->widths = widths;
+        widths_report(widths, o);
+    }
+    if (plan->form->plan(plan, plan->s, e))
+        return -1;
+    quantize_mark_jobs(plan);
+    return 0;
+}
+
+static void fill_report(struct qwick_quantize_report *r,
+                        const struct quantize_plan *plan, double start)
+{
+    r->n_quantized = plan->n_quantized;
+    r->n_dense = plan->n_dense;
+    r->n_params = plan->n_params;
+    r->bytes_read = plan->bytes_read;
+    r->bytes_written = plan->bytes_written;
+    r->bits_per_weight =
+        8 * (double)plan->bytes_written / (double)plan->n_params;
+    r->total_ms = clock_ms() - start;
+}
+
 int qwick_quantize(const char *src, const char *dst,
                    const struct qwick_quantize_options *given,
                    struct qwick_quantize_report *r, struct qwick_err *e)
@@ -405,6 +439,7 @@ int qwick_quantize(const char *src, const char *dst,
     struct quantize_source s = {0};
     struct quantize_plan plan = {0};
     struct calibration *calibration = NULL;
+    struct widths widths = {0};
     if (r)
         *r = (struct qwick_quantize_report){0};
     int rc = options_read(o, sizeof *o, given, "quantize", e);
@@ -418,7 +453,7 @@ int qwick_quantize(const char *src, const char *dst,
         rc = plan.form->check(o, e);
     if (!rc)
         rc = open_source(&s, &plan, src, e) ||
-                     check_place(&s, dst, e)
+                     (!o->dry_run && check_place(&s, dst, e))
                  ? -1
                  : 0;
     if (!rc && o->format == QWICK_QUANTIZE_MLX)
@@ -427,26 +462,18 @@ int qwick_quantize(const char *src, const char *dst,
         rc = calibrate(&calibration, src, o, e);
     plan.calibration = calibration;
     if (!rc)
-        rc = plan.form->plan(&plan, &s, e);
-    if (!rc)
-        quantize_mark_jobs(&plan);
+        rc = plan_all(&plan, &widths, src, o, e);
     struct par_pool *pool = NULL;
-    if (!rc)
-        rc = open_pool(&pool, o->threads, e);
-    if (!rc)
-        rc = quantize(&s, src, dst, &plan, pool, e);
+    if (!rc && !o->dry_run)
+        rc = open_pool(&pool, o->threads, e) ||
+                     quantize(&s, src, dst, &plan, pool, e)
+                 ? -1
+                 : 0;
     par_free(pool);
-    if (!rc && r) {
-        r->n_quantized = plan.n_quantized;
-        r->n_dense = plan.n_dense;
-        r->n_params = plan.n_params;
-        r->bytes_read = plan.bytes_read;
-        r->bytes_written = plan.bytes_written;
-        r->bits_per_weight =
-            8 * (double)plan.bytes_written / (double)plan.n_params;
-        r->total_ms = clock_ms() - start;
-    }
+    if (!rc && r)
+        fill_report(r, &plan, start);
     quantize_plan_free(&plan);
+    widths_free(&widths);
     calibration_close(calibration);
     close_source(&s);
     return rc;

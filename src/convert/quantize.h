@@ -129,9 +129,11 @@ struct quantize_factors {
 enum { N_FACTORS = 2 };
 
 struct quantize_form;
+struct widths;
 
 struct quantize_plan {
     const struct qwick_quantize_options *o;
+    const struct widths *widths; /* that a budget has chosen; NULL: none */
     bool keeps_codes;                 /* bits and group are the source's */
     const struct quantize_form *form; /* the kind of result */
     const struct quantize_source *s;

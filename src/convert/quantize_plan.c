@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "convert/quantize.h"
+#include "convert/widths.h"
 #include "file/checkpoint.h"
 #include "model/arch.h"
 #include "model/config.h"
@@ -177,6 +178,8 @@ static int choose_bits(const struct quantize_plan *p,
         return o->bits;
     if (p->keeps_codes && !head && !only)
         return 0;
+    if (p->widths && widths_find(p->widths, m->name))
+        return widths_find(p->widths, m->name);
     if (router && o->bits < ROUTER_BITS)
         return ROUTER_BITS;
     return head ? o->head_bits : o->bits;

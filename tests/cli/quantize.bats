@@ -606,3 +606,71 @@ PY
         quantize -m $SRC -o "$O" --report "$T/bad.jsonl"
     nothing_left
 }
+
+# The bits a weight of a checkpoint's matrices, as stored, and the bytes of all its
+# tensors: "BPW BYTES".
+stored() {
+    python3 - "$1" <<'PY'
+import glob, json, struct, sys
+bits = weights = total = 0
+config = json.load(open(sys.argv[1] + "/config.json"))["quantization"]
+for f in glob.glob(sys.argv[1] + "/*.safetensors"):
+    raw = open(f, "rb").read()
+    (n,) = struct.unpack("<Q", raw[:8])
+    for name, v in json.loads(raw[8:8 + n]).items():
+        if name == "__metadata__":
+            continue
+        size = v["data_offsets"][1] - v["data_offsets"][0]
+        total += size
+        if name.endswith((".scales", ".biases")):
+            bits += 8 * size
+        elif v["dtype"] == "U32":
+            m = config.get(name.removesuffix(".weight"), config)
+            bits += 8 * size
+            weights += 8 * size // m["bits"]
+print(bits / weights, total)
+PY
+}
+
+@test "--bpw, --target: the widths fit the budget, and lose less" {
+    head -n 60 bench/heldout.jsonl >"$T/learn.jsonl"
+    tail -n 60 bench/heldout.jsonl >"$T/held.jsonl"
+    run -0 --separate-stderr q quantize --bpw 3.5 --calibrate "$T/learn.jsonl" \
+        -o "$O" --report "$T/held.jsonl"
+    [ -z "$stderr" ]
+    printf '%s\n' "$output" >"$T/table"
+    [[ ${lines[0]} == module*weights*bits*bytes*loss* ]]
+    grep -q '^model.layers.7.mlp.down_proj  *196608  *[234568]  ' "$T/table"
+    read -r bpw bytes <<<"$(stored "$O")"
+    # little of it is left
+    python3 -c "assert 3.4 < $bpw <= 3.5"
+    [ "$(sed -n 's/^bytes\t//p' "$T/table")" -eq "$bytes" ]
+    mixed=$(sed -n 's/^kl\t\([^\t]*\)\t.*/\1/p' "$T/table")
+    plain=$(q quantize --bits 3 --calibrate "$T/learn.jsonl" -o "$T/out3" \
+        --report "$T/held.jsonl" | sed -n 's/^kl\t\([^\t]*\)\t.*/\1/p')
+    python3 -c "assert $mixed < $plain, ($mixed, $plain)"
+    # the same with any number of threads, and without writing
+    q quantize -t 1 --target "$bytes" --calibrate "$T/learn.jsonl" --dry-run \
+        --json | jlines 'len(o[0]["widths"]) == 57 and
+            o[0]["bytes_written"] <= '"$bytes"' and
+            o[0]["output"] is None and o[0]["measured_bits"] == 3'
+    [ ! -e "$T/out4" ]
+    # what qwick reads
+    q -m "$O" --greedy -n 8 "list files" >"$T/answer"
+    [ -s "$T/answer" ]
+}
+
+@test "--bpw, --target: usage" {
+    fails 2 "--bpw: the loss of each width is measured on texts" \
+        quantize --bpw 4 -o "$O"
+    fails 2 "cannot be chosen by a budget yet" \
+        quantize --target 4M --calibrate "$T/x" -o "$T/x.gguf"
+    fails 2 "--bpw and --target" \
+        quantize --target 4M --bpw 4 --calibrate "$T/x" -o "$O"
+    fails 2 "--bits" quantize --bits 4 --bpw 4 --calibrate "$T/x" -o "$O"
+    fails 2 "--dry-run: has no effect without --bpw or --target" \
+        quantize --dry-run -o "$O"
+    fails 2 "the matrices need at least 2949120 bytes" \
+        quantize --bpw 2.3 --calibrate bench/heldout.jsonl -o "$O"
+    nothing_left
+}

@@ -8,6 +8,7 @@
 #include "cli/io/progress.h"
 #include "cli/io/signals.h"
 #include "cli/models/quantize_report.h"
+#include "cli/models/quantize_widths.h"
 #include "cli/opt/opt.h"
 #include "cli/opt/verbs.h"
 #include "cli/sandbox/open_model.h"
@@ -40,6 +41,13 @@ static void show_texts(void *ctx, size_t done, size_t total)
     progress_show("calibrate: %s", text);
 }
 
+static void show_groups(void *ctx, size_t done, size_t total)
+{
+    (void)ctx;
+    if (progress_due())
+        progress_show("measure: %zu of %zu groups", done, total);
+}
+
 static void on_note(void *ctx, const char *line)
 {
     (void)ctx;
@@ -67,6 +75,11 @@ static bool is_gguf(const struct args *a)
     return a->format ? strcmp(a->format, "gguf") == 0 : has_gguf_name(a);
 }
 
+static bool has_budget(const struct args *a)
+{
+    return a->bpw != 0 || a->target;
+}
+
 static bool calibrates(const struct args *a)
 {
     return a->calibrate.n || a->calibrate_self;
@@ -80,7 +93,8 @@ static double speed(const struct qwick_quantize_report *r)
 static int print_json(const struct args *a, const char *model,
                       const struct qwick_quantize_options *o,
                       const struct qwick_quantize_report *r,
-                      const struct quantize_report *losses)
+                      const struct quantize_report *losses,
+                      const struct quantize_widths *widths)
 {
     struct buf b = {0};
     struct json_writer w = jw_line(&b);
@@ -106,6 +120,8 @@ static int print_json(const struct args *a, const char *model,
     jw_double(&w, "bits_per_weight", r->bits_per_weight);
     jw_double(&w, "total_ms", r->total_ms);
     jw_double(&w, "mb_s", speed(r));
+    if (has_budget(a))
+        quantize_widths_json(widths, &w);
     if (a->report)
         quantize_report_json(losses, &w);
     jw_end_line(&w);
@@ -127,7 +143,8 @@ static void print_report(const struct args *a, bool terminal,
 }
 
 /* Returns an exit status. */
-static int quantize(struct opt_parsed *p, struct quantize_report *losses)
+static int quantize(struct opt_parsed *p, struct quantize_report *losses,
+                    struct quantize_widths *widths)
 {
     const struct args *a = &p->a;
     struct qwick_quantize_options o = qwick_quantize_defaults();
@@ -135,7 +152,7 @@ static int quantize(struct opt_parsed *p, struct quantize_report *losses)
     struct qwick_err e = {0};
     double start_ms = clock_ms();
     const char *model = a->model;
-    if ((a->json || a->report) && out_check())
+    if ((a->json || a->report || has_budget(a)) && out_check())
         return QWICK_ERR_RUNTIME; /* fail before the work, not after it */
     /* the option table allows only numbers here */
     if (a->bits)
@@ -165,6 +182,12 @@ static int quantize(struct opt_parsed *p, struct quantize_report *losses)
     }
     o.chosen_bits = &o.bits;
     o.chosen_group = &o.group;
+    o.bpw = a->bpw;
+    o.target_bytes = (size_t)a->target;
+    o.dry_run = a->dry_run;
+    o.on_width = quantize_widths_add;
+    o.on_width_ctx = widths;
+    o.measuring = show_groups;
     o.force = a->force;
     o.threads = (int)a->threads;
     o.progress = quantize_show;
@@ -187,10 +210,14 @@ static int quantize(struct opt_parsed *p, struct quantize_report *losses)
     progress_stop();
     if (rc)
         return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
-    print_report(a, isatty(STDERR_FILENO) && !a->quiet, &r);
+    if (!a->dry_run)
+        print_report(a, isatty(STDERR_FILENO) && !a->quiet, &r);
+    if (has_budget(a) && !a->json &&
+        (status = quantize_widths_print(widths)) != 0)
+        return status;
     if (a->report && (status = quantize_report_run(losses)) != 0)
         return status;
-    return a->json     ? print_json(a, model, &o, &r, losses)
+    return a->json     ? print_json(a, model, &o, &r, losses, widths)
            : a->report ? quantize_report_print(losses, &r)
                        : 0;
 }
@@ -198,8 +225,10 @@ static int quantize(struct opt_parsed *p, struct quantize_report *losses)
 static int quantize_run(struct opt_parsed *p, struct qwick_engine *eng)
 {
     struct quantize_report losses = {0};
+    struct quantize_widths widths = {0};
     (void)eng;
-    int status = quantize(p, &losses);
+    int status = quantize(p, &losses, &widths);
+    quantize_widths_free(&widths);
     quantize_report_close(&losses);
     return status;
 }
@@ -216,10 +245,19 @@ static int quantize_check(struct opt_parsed *p)
                          "\"%s\": unexpected, the source goes with -m, the "
                          "result with -o",
                          p->args[0]);
-    if (!a->output)
+    if (has_budget(a) && !calibrates(a))
+        return opt_usage(p->verb, "--%s: the loss of each width is measured on "
+                                  "texts: add --calibrate FILE",
+                         a->target ? "target" : "bpw");
+    if (has_budget(a) && is_gguf(a))
+        return opt_usage(p->verb, "--%s: chooses widths of MLX's format; types "
+                                  "of a GGUF file cannot be chosen by a budget "
+                                  "yet",
+                         a->target ? "target" : "bpw");
+    if (!a->output && !a->dry_run)
         return opt_usage(p->verb, "no --output; usage: qwick quantize [-m "
                                   "MODEL] -o PATH");
-    if (strcmp(a->output, "-") == 0)
+    if (a->output && strcmp(a->output, "-") == 0)
         return opt_usage(p->verb, "-o -: the result is a directory or a file "
                                   "with a name, not standard output");
     if (has_gguf_name(a) && !is_gguf(a))

@@ -134,6 +134,13 @@ OPTION(INT, calibrate_self, "calibrate-self", V_QUANTIZE, .arg = "N",
 OPTION(SIZE, calibrate_memory, "calibrate-memory", V_QUANTIZE, .arg = "SIZE",
        .imin = 1, ONCE, .def = "4G",
        .help = "memory for what is learnt, at most, with K, M, G or T")
+OPTION(NUMBER, bpw, "bpw", V_QUANTIZE, .arg = "BITS", BETWEEN(1, 32), ONCE,
+       .help = "choose the bits of each module so that the matrices have BITS a "
+               "weight as stored, by the loss measured on calibration texts")
+OPTION(SIZE, target, "target", V_QUANTIZE, .imin = 1, ONCE,
+       .help = "do so with at most SIZE bytes in all, with K, M, G or T")
+OPTION(FLAG, dry_run, "dry-run", V_QUANTIZE, ONCE,
+       .help = "with these, print the choice and write nothing")
 OPTION(FILE, report, "report", V_QUANTIZE, .access = OPT_READS, ONCE,
        .help = "afterwards print the sizes, and what the result has lost on the "
                "text of FILE (.jsonl: records of score)")

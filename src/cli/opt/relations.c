@@ -195,6 +195,15 @@ static const struct relation rows[] = {
     RULE_IF(V_CHOOSE, NO_EFFECT_WITH, IDS(OPT_in_order), IDS(OPT_yes),
          one_text, NULL),
 
+    /* A budget */
+    RULE(V_QUANTIZE, EXCLUDES, IDS(OPT_bpw), IDS(OPT_target)),
+    RULE(V_QUANTIZE, EXCLUDES, IDS(OPT_bpw, OPT_target), IDS(OPT_bits,
+         OPT_head_bits)),
+    RULE(V_QUANTIZE, NO_EFFECT_WITHOUT, IDS(OPT_dry_run), IDS(OPT_bpw,
+         OPT_target)),
+    RULE(V_QUANTIZE, NO_EFFECT_WITH, IDS(OPT_report, OPT_force),
+         IDS(OPT_dry_run)),
+
     /* Calibration */
     RULE(V_QUANTIZE, EXCLUDES, IDS(OPT_calibrate), IDS(OPT_calibrate_self)),
     RULE(V_QUANTIZE, NO_EFFECT_WITHOUT, IDS(OPT_seed),
