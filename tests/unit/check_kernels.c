@@ -775,7 +775,6 @@ static void check_table(const struct kernels *k, enum dtype type)
             (i == offsetof(struct kernels, gemm_bf16) ||
              i == offsetof(struct kernels, gemm_bf16_fp8) ||
              i == offsetof(struct kernels, peak_bf16) ||
-             i == offsetof(struct kernels, attn_blocks_bf16_i8) ||
              (i >= offsetof(struct kernels, attn_blocks_bf16) &&
               i < offsetof(struct kernels, attn_blocks_bf16) +
                       sizeof k->attn_blocks_bf16)))
