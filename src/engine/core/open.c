@@ -135,11 +135,18 @@ static int choose_mode(struct qwick_engine *eng,
 
 /* Choose the type of keys and values, once the config has been read. Without a
  * scale of scores, f16 would change logits by nearly as much as bf16
- * activations do elsewhere. */
-static void choose_kv(struct qwick_engine *eng,
-                      const struct qwick_engine_options *o)
+ * activations do elsewhere, and 4 bits by most of their size. */
+static int choose_kv(struct qwick_engine *eng,
+                     const struct qwick_engine_options *o,
+                     struct qwick_err *e)
 {
-    bool f32 = o->exact || config_unscaled(&eng->model.config);
+    bool unscaled = config_unscaled(&eng->model.config);
+    bool f32 = o->exact || unscaled;
+    if (unscaled && o->kv == QWICK_KV_Q4)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "KV cache: q4 is too coarse for the attention of %s, "
+                       "which does not scale its scores; use f32, f16 or q8",
+                       eng->model.config.model_type);
     eng->kv = kv_kind(o->kv != QWICK_KV_DEFAULT ? o->kv
                       : f32                     ? QWICK_KV_F32
                                                 : QWICK_KV_F16);
@@ -147,6 +154,7 @@ static void choose_kv(struct qwick_engine *eng,
     engine_note(eng, "kernels %s of %s, %d threads of %d CPUs, KV %s%s",
                 eng->info.isa, eng->info.cpu, eng->model.n_threads, os_cpus(),
                 eng->info.kv_dtype, o->exact ? ", exact" : "");
+    return 0;
 }
 
 /* Drop stop ids outside the vocabulary, with a warning. */
@@ -493,9 +501,8 @@ int qwick_engine_open(struct qwick_engine **out,
     if (choose_kernels(eng, o, e) || choose_mode(eng, o, e) ||
         numa_open(eng, o, e) ||
         checkpoint_open_at(&eng->ck, o->model, o->place, e) ||
-        open_config(eng, o->tokenizer_only, e))
+        open_config(eng, o->tokenizer_only, e) || choose_kv(eng, o, e))
         goto fail;
-    choose_kv(eng, o);
     double opened = clock_ms();
     if (engine_open_text(eng, o, e))
         goto fail;
