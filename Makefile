@@ -173,6 +173,8 @@ $(x86)/k_q8_amx.o: private isa_flags := $(AVX512) \
 $(x86)/k_attn_amx.o: private isa_flags := $(AVX512) -mavx512bf16 \
     -mavx512vnni -mamx-tile -mamx-bf16
 $(x86)/k_q8_avx2.o: private isa_flags := $(AVX2)
+$(x86)/k_kv_q4_avx2.o: private isa_flags := $(AVX2)
+$(x86)/k_kv_q4_avx512.o: private isa_flags := $(AVX512)
 $(x86)/k_q8_avxvnni.o: private isa_flags := $(AVX2) -mavxvnni
 $(x86)/k_q8_avx512.o: private isa_flags := $(AVX512) -mavx512vnni
 $(x86)/k_blocks_avx2.o: private isa_flags := $(AVX2)

@@ -144,7 +144,17 @@ enum qwick_numa {
                               calling thread is bound only during calls */
 };
 
-enum qwick_kv { QWICK_KV_DEFAULT, QWICK_KV_F16, QWICK_KV_F32, QWICK_KV_Q8 };
+enum qwick_kv {
+    QWICK_KV_DEFAULT,
+    QWICK_KV_F16,
+    QWICK_KV_F32,
+    QWICK_KV_Q8,
+    QWICK_KV_Q4
+};
+
+/* Return the name of a kind of KV cache, such as "f16"; NULL for
+ * QWICK_KV_DEFAULT and for numbers that are none. */
+QWICK_API const char *qwick_kv_name(enum qwick_kv kv);
 
 /* Receives a line for people about the engine. The line has no newline; it may
  * hold control bytes that came from a file, and is borrowed until the call

@@ -39,6 +39,7 @@ static void fill_tables(void)
         k_ref_init(k);
         k_delta_ref_init(k);
         k_q8_ref_init(k);
+        k_kv_q4_ref_init(k);
         k_blocks_ref_init(k);
         k_fp8_ref_init(k);
         k_cpu_init(k, level);

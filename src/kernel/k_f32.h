@@ -68,14 +68,15 @@ static void fill_f32(struct kernels *k)
     k->mul = KERNEL(mul);
     k->scale = KERNEL(scale);
     k->cap = KERNEL(cap);
+    k->hadamard = KERNEL(hadamard);
     k->attn_block[DT_F32] = KERNEL(attn_block_f32);
     k->attn_block[DT_F16] = KERNEL(attn_block_f16);
     k->attn_block[DT_BF16] = KERNEL(attn_block_bf16);
-    k->attn_block_i8 = KERNEL(attn_block_i8);
+    k->attn_block[KV_I8] = KERNEL(attn_block_i8);
     k->attn_tile[DT_F32] = KERNEL(attn_tile_f32);
     k->attn_tile[DT_F16] = KERNEL(attn_tile_f16);
     k->attn_tile[DT_BF16] = KERNEL(attn_tile_bf16);
-    k->attn_tile_i8 = KERNEL(attn_tile_i8);
+    k->attn_tile[KV_I8] = KERNEL(attn_tile_i8);
     k->max = KERNEL(max);
     k->exp_sum = KERNEL(exp_sum);
     k->gemm_f32[DT_F32] = KERNEL(gemm_f32_f32);

@@ -257,7 +257,7 @@ INLINE void attn_scores(float *scores, struct queries q, const char *k,
         score_tile(scores + j, q, k, j, d, 1, T, type, next);
 }
 
-/* Round a query row to multiples of a power of two, as attn_block_i8 says. out
+/* Round a query row to multiples of a power of two, as attn_block says. out
  * has whole groups. Returns the power of two, or NaN if an element is not
  * finite. */
 INLINE float query_to_i16(int16_t *out, const float *q, size_t d)

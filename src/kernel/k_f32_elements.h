@@ -166,6 +166,50 @@ static void KERNEL(rope_pairs)(float *x, size_t n_rows, size_t d,
         }
 }
 
+/* The sums of a Hadamard transform within a vector of n elements, whose parts
+ * do not cross its end. */
+INLINE void hadamard_vec(float *x, size_t part, vec scale, size_t n)
+{
+    vec v = vec_load(x, n);
+
+    UNROLL
+    for (size_t h = 1; h < VEC_LANES; h *= 2)
+        if (h < part)
+            v = vec_butterfly(v, h);
+    vec_store(x, v * scale, n);
+}
+
+/* Add and subtract elements that are h apart, whole vectors. */
+INLINE void hadamard_far(float *x, size_t part, size_t h, vec scale)
+{
+    for (size_t i = 0; i < part; i += 2 * h)
+        for (float *a = x + i; a < x + i + h; a += VEC_LANES) {
+            const vec low = vec_load(a, VEC_LANES);
+            const vec high = vec_load(a + h, VEC_LANES);
+
+            vec_store(a, (low + high) * scale, VEC_LANES);
+            vec_store(a + h, (low - high) * scale, VEC_LANES);
+        }
+}
+
+static void KERNEL(hadamard)(float *x, size_t n_rows, size_t d)
+{
+    const size_t part = d & (~d + 1), step = part > VEC_LANES ? part : d;
+    const vec one = vec_set1(1), scale = vec_set1(1 / sqrtf((float)part));
+    const vec near = part > VEC_LANES ? one : scale;
+
+    for (float *end = x + n_rows * d; x < end; x += step) {
+        size_t i = 0;
+
+        for (; step - i >= VEC_LANES; i += VEC_LANES)
+            hadamard_vec(x + i, part, near, VEC_LANES);
+        if (i < step)
+            hadamard_vec(x + i, part, near, step - i);
+        for (size_t h = VEC_LANES; h < part; h *= 2)
+            hadamard_far(x, part, h, 2 * h == part ? scale : one);
+    }
+}
+
 INLINE void swiglu_vec(float *out, const float *gate, const float *up, size_t n)
 {
     const vec z = vec_load(gate, n);

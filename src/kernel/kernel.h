@@ -195,8 +195,27 @@ static inline size_t q8_unit(const struct q8 *x)
 #define CLAMPED_LIMIT 7
 #define CLAMPED_ALPHA 1.702
 
-/* Elements of keys or values in an int8 cache that share a scale. */
+/* How a block stores keys or values: elements of a float type, or int8 with
+ * scales as attn_block says. */
+enum kv_form {
+    KV_F32 = DT_F32,
+    KV_F16 = DT_F16,
+    KV_BF16 = DT_BF16,
+    KV_I8,
+    KV_N_FORMS
+};
+
+/* Elements of keys or values in an int8 cache that share a scale, and in a cache
+ * of 4 bits. */
 #define KV_I8_GROUP 32
+
+/* The numbers that the codes 0 to 15 of a 4-bit cache stand for, in units of
+ * scale / 128. They are Lloyd's quantizer (1982) for groups of KV_I8_GROUP
+ * independent normal numbers, each divided by the one with the largest
+ * magnitude and multiplied by -127: rotated keys and values are nearly normal.
+ * Their error is 6% less than that of 16 equal steps. */
+#define KV_Q4_CODES \
+    -127, -100, -80, -63, -48, -34, -22, -9, 3, 15, 27, 40, 55, 70, 89, 111
 
 /* Choices between kernels that do the same work, per level. They follow from the
  * level and from the record of the core (cores.h). Callers read these; they
@@ -324,11 +343,18 @@ struct kernels {
     /* Add one block of keys and values to the running softmax of the rows
      * (online softmax, Milakov and Gimelshein 2018; FlashAttention, Dao et al.
      * 2022).
-     *   k, v     [KV_BLOCK, head_dim] of the dtype, contiguous. Positions
+     *   k, v     [KV_BLOCK, head_dim] of the form's type, contiguous. Positions
      *            outside of a row's [lo, hi) do not affect it: they may hold
      *            anything, NaN too.
-     *   scratch  floats [attn_scratch(n, head_dim)], 64-byte aligned */
-    void (*attn_block[DT_N_FLOAT])(const struct attn_rows *rows, const void *k,
+     *            KV_I8: int8 [KV_BLOCK, head_dim], followed by f32 scales
+     *            [KV_BLOCK, kv_i8_groups(head_dim)]. Element i of position j is
+     *            k[j, i] * scale[j, i / KV_I8_GROUP].
+     *   scratch  floats [attn_scratch(n, head_dim)], 64-byte aligned
+     * With KV_I8, the elements of a query are rounded to multiples of
+     * 2^(e - 13), ties to even, with 2^e <= the largest magnitude < 2^(e + 1),
+     * and e = -112 if that is less than 2^-112. If a query has an element that
+     * is not finite, all its scores are NaN. */
+    void (*attn_block[KV_N_FORMS])(const struct attn_rows *rows, const void *k,
                                    const void *v, size_t head_dim,
                                    float *scratch);
 
@@ -340,48 +366,56 @@ struct kernels {
      *   rows     0 <= lo, hi <= n_blocks * KV_BLOCK
      *   k, v     [n_blocks] pointers to consecutive blocks, each as in
      *            attn_block; 1 <= n_blocks <= ATTN_BF16_BLOCKS
-     *   scratch  floats [attn_bf16_scratch(n, head_dim)], 64-byte aligned */
-    void (*attn_blocks_bf16[DT_N_FLOAT])(const struct attn_rows *rows,
+     *   scratch  floats [attn_bf16_scratch(n, head_dim)], 64-byte aligned; for
+     *            KV_I8 [attn_bf16_i8_scratch(n, head_dim)]
+     * With KV_I8, the result has the same bits as KV_BF16 on blocks that are
+     * widened to f32 and rounded to bf16. */
+    void (*attn_blocks_bf16[KV_N_FORMS])(const struct attn_rows *rows,
                                          const void *const *k,
                                          const void *const *v, size_t n_blocks,
                                          size_t head_dim, float *scratch);
 
-    /* Do the work of attn_blocks_bf16 for an int8 cache, whose blocks are as for
-     * attn_block_i8. The result has the same bits as attn_blocks_bf16 on blocks
-     * that are widened to f32 and rounded to bf16. NULL if attn_blocks_bf16 is.
-     *   scratch  floats [attn_bf16_i8_scratch(n, head_dim)], 64-byte aligned */
-    void (*attn_blocks_bf16_i8)(const struct attn_rows *rows,
-                                const void *const *k, const void *const *v,
-                                size_t n_blocks, size_t head_dim,
-                                float *scratch);
-
-    /* Do the work of attn_block for an int8 cache. k and v are int8 [KV_BLOCK,
-     * head_dim], followed by f32 scales [KV_BLOCK, kv_i8_groups(head_dim)].
-     * Element i of position j is k[j, i] * scale[j, i / KV_I8_GROUP].
-     * The elements of a query are rounded to multiples of 2^(e - 13), ties to
-     * even, with 2^e <= the largest magnitude < 2^(e + 1), and e = -112 if that
-     * is less than 2^-112. If a query has an element that is not finite, all
-     * its scores are NaN. */
-    void (*attn_block_i8)(const struct attn_rows *rows, const void *k,
-                          const void *v, size_t head_dim, float *scratch);
-
     /* Do the work of attn_block for the many rows of prefill, without a fixed
      * order of sums. Exponentials below exp(-87) may be 0. A row's result
-     * depends on other rows only if some values are not finite.
+     * depends on other rows only if some values are not finite. With KV_I8,
+     * queries are not rounded, and the result has the same bits as KV_F32 on
+     * the block widened to f32.
      *   scratch  floats [attn_tile_scratch(n, head_dim)], 64-byte aligned */
-    void (*attn_tile[DT_N_FLOAT])(const struct attn_rows *rows, const void *k,
+    void (*attn_tile[KV_N_FORMS])(const struct attn_rows *rows, const void *k,
                                   const void *v, size_t head_dim,
                                   float *scratch);
-    /* Do the work of attn_tile for an int8 cache, without rounding queries. The
-     * result has the same bits as attn_tile on the block widened to f32. */
-    void (*attn_tile_i8)(const struct attn_rows *rows, const void *k,
-                         const void *v, size_t head_dim, float *scratch);
 
     /* Round n values to int8, ties to even, in groups of KV_I8_GROUP elements;
      * the last group may be shorter. A group's scale is its largest magnitude /
      * 127, so it is 0 for a group of zeros.
      *   q  [n]     scales  f32 [kv_i8_groups(n)] */
     void (*to_kv_i8)(int8_t *q, float *scales, const float *x, size_t n);
+
+    /* Round a group that to_kv_i8 has rounded to the codes of KV_Q4_CODES. The
+     * scale may be negative: of both signs, we take the one with the smaller
+     * error. For the codes c of the group q, both as integers, the scale is
+     * that of the least squares error, by * sum(q c) / sum(c c).
+     *   codes  [(n + 1) / 2]: of elements 2 i and 2 i + 1 in the low and the
+     *          high half of byte i; a missing one is 0
+     *   scale  f16: 128 times what codes are multiplied by
+     *   q, by  int8 [n] of at least -127, 1 <= n <= KV_I8_GROUP, and their
+     *          scale */
+    void (*kv_i8_to_q4)(unsigned char *codes, uint16_t *scale, const int8_t *q,
+                        float by, size_t n);
+
+    /* Expand a 4-bit block of keys or values, exactly, to one that attn_block
+     * takes with KV_I8.
+     *   out, block  64-byte aligned; do not overlap
+     *   block       codes [KV_BLOCK, kv_q4_bytes(head_dim)], followed by f16
+     *               scales [KV_BLOCK, kv_i8_groups(head_dim)] */
+    void (*kv_q4_to_i8)(void *out, const void *block, size_t head_dim);
+
+    /* Multiply parts of each row by the Hadamard matrix of order m, over
+     * sqrt(m) (Sylvester 1867; fast Walsh-Hadamard transform, Fino and Algazi
+     * 1976), in place. A part has m elements, the largest power of two that
+     * divides d. The matrix is orthonormal and its own inverse.
+     *   x  f32 [n_rows, d], row-major */
+    void (*hadamard)(float *x, size_t n_rows, size_t d);
 
     /* Divide each row by its length, then multiply it by `scale` (l2norm in
      * transformers): out = scale * x / sqrt(sum(x^2) + eps).
@@ -598,7 +632,7 @@ static inline size_t gemm_bf16_ldx(size_t n_cols)
     return (((n_cols + 31) / 32) | 1) * 32;
 }
 
-/* Floats of scratch for attn_block and attn_block_i8. */
+/* Floats of scratch for attn_block. */
 static inline size_t attn_scratch(size_t n_rows, size_t head_dim)
 {
     /* space for: a block of keys and one of values as f32, and a query; or the
@@ -610,7 +644,7 @@ static inline size_t attn_scratch(size_t n_rows, size_t head_dim)
 /* Maximum number of rows that attn_tile processes at a time. */
 #define ATTN_TILE_BATCH 48
 
-/* Floats of scratch for attn_tile and attn_tile_i8. */
+/* Floats of scratch for attn_tile. */
 static inline size_t attn_tile_scratch(size_t n_rows, size_t head_dim)
 {
     /* space for: scores of a batch of rows; keys and values, both as f32 and as
@@ -637,7 +671,7 @@ static inline size_t attn_bf16_scratch(size_t n_rows, size_t head_dim)
            n_rows * (ATTN_BF16_BLOCKS * KV_BLOCK / 2 + 2);
 }
 
-/* Floats of scratch for attn_blocks_bf16_i8. */
+/* Floats of scratch for attn_blocks_bf16[KV_I8]. */
 static inline size_t attn_bf16_i8_scratch(size_t n_rows, size_t head_dim)
 {
     /* space for: keys and values in bf16; the scratch of attn_blocks_bf16 */
@@ -658,6 +692,19 @@ static inline size_t delta_scratch(size_t n_tokens, size_t d_v)
 static inline size_t kv_i8_groups(size_t head_dim)
 {
     return (head_dim + KV_I8_GROUP - 1) / KV_I8_GROUP;
+}
+
+/* Return the bytes of the codes of one position of keys or values in a 4-bit
+ * cache. */
+static inline size_t kv_q4_bytes(size_t head_dim)
+{
+    return (head_dim + 1) / 2;
+}
+
+/* Return the bytes of an int8 block of keys or values. */
+static inline size_t kv_i8_block(size_t head_dim)
+{
+    return KV_BLOCK * (head_dim + kv_i8_groups(head_dim) * sizeof(float));
 }
 
 /* Return the table of a level; NULL if the CPU lacks the level. If a level has
@@ -712,9 +759,12 @@ void k_amx_init(struct kernels *k);
 void k_attn_amx_init(struct kernels *k);
 void k_delta_ref_init(struct kernels *k);
 void k_q8_ref_init(struct kernels *k);
+void k_kv_q4_ref_init(struct kernels *k);
 void k_blocks_ref_init(struct kernels *k);
 void k_fp8_ref_init(struct kernels *k);
 void k_q8_avx2_init(struct kernels *k);
+void k_kv_q4_avx2_init(struct kernels *k);
+void k_kv_q4_avx512_init(struct kernels *k);
 void k_q8_avxvnni_init(struct kernels *k);
 void k_q8_avx512_init(struct kernels *k);
 void k_q8_amx_init(struct kernels *k);

@@ -79,6 +79,8 @@
  *   vec_zero_if_equal(v, x, y), vec_zero_if_less(v, x, y)
  *                             v, or 0 in the lanes where x == y or x < y
  *   vec_first(v, n)           v, or 0 in the lanes from n on
+ *   vec_butterfly(v, h)       lane i: v[i] + v[i ^ h] if i & h is 0, otherwise
+ *                             v[i ^ h] - v[i]; h is 1, 2, … VEC_LANES / 2
  *   vec_any_nan(v)            whether any lane is NaN
  *
  * vec_ints has VEC_LANES int32, or 2 VEC_LANES int16.

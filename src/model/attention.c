@@ -63,16 +63,14 @@ static size_t most_visible(const struct worker *w, size_t layer,
 static enum products_of_attn products_of(const struct worker *w, size_t layer,
                                          const struct span *span)
 {
-    enum dtype type = span->kv->dtype;
     if (w->p->m->exact || span->n * group_of(w, layer) < PACKED_MIN_ROWS)
         return ATTN_ROWS;
     bool precise = w->p->m->large_scores &&
                    most_visible(w, layer, span) <= PRECISE_POSITIONS;
-    if (w->p->attn16 && !precise &&
-        (type == DT_I8 ? w->k->attn_blocks_bf16_i8 != NULL
-                       : w->k->attn_blocks_bf16[type] != NULL))
-        return ATTN_BF16;
-    return ATTN_F32;
+    return w->p->attn16 && !precise &&
+                   w->k->attn_blocks_bf16[span->kv->kind->form]
+               ? ATTN_BF16
+               : ATTN_F32;
 }
 
 /* Rotate heads x [n_heads, head_dim] of token t. */
@@ -93,6 +91,15 @@ static void rotate(const struct worker *w, size_t layer, float *x,
     }
     for (size_t h = 0; h < n_heads; h++)
         rope(x + h * d, 1, n_rot, a->cos + t * half, a->sin + t * half);
+}
+
+/* Multiply n heads of keys, values, queries or results by the matrix of a cache
+ * that rotates them. */
+static void turn(const struct worker *w, const struct kv_cache *kv, float *x,
+                 size_t n, size_t d)
+{
+    if (kv->kind->rotates)
+        w->k->hadamard(x, n, d);
 }
 
 /* Norms, RoPE and storing of one token's keys and values of KV heads [h0, h1),
@@ -117,9 +124,12 @@ static void store_keys(const struct worker *w, size_t layer, size_t t,
     if (p->m->config.arch->blocks.qk_norm == QK_NORM_HEAD)
         w->k->rmsnorm(k, k, a->k_norm, h1 - h0, d, eps);
     rotate(w, layer, k, h1 - h0, t);
+    turn(w, kv, k, h1 - h0, d);
+    turn(w, kv, v, h1 - h0, d);
+    const struct kv_kind *kind = kv->kind;
     for (size_t h = h0; h < h1; h++, k += d, v += d) {
-        kv_store(kv, w->k, kv_keys(kv, block, layer, h), slot, k, d);
-        kv_store(kv, w->k, kv_values(kv, block, layer, h), slot, v, d);
+        kind->store(kind, w->k, kv_keys(kv, block, layer, h), slot, k, d);
+        kind->store(kind, w->k, kv_values(kv, block, layer, h), slot, v, d);
     }
 }
 
@@ -157,9 +167,9 @@ static void prepare_queries(const struct worker *w, size_t layer, size_t row,
     const struct pass *p = w->p;
     size_t t = pass_token(p, layer, row);
     const struct config *c = &p->m->config;
+    const struct span *span = &p->io->spans[p->s->span[t]];
     size_t d = config_of(w, layer)->head_dim, group = group_of(w, layer);
-    bool bf16 =
-        products_of(w, layer, &p->io->spans[p->s->span[t]]) == ATTN_BF16;
+    bool bf16 = products_of(w, layer, span) == ATTN_BF16;
     size_t run = c->attention_gate ? 1 : group; /* heads without gaps */
     for (size_t i = h0 * group; i < h1 * group; i += run) {
         size_t at = (i / group * p->n + row) * group * d + i % group * d;
@@ -169,6 +179,7 @@ static void prepare_queries(const struct worker *w, size_t layer, size_t row,
                           (float)c->rms_eps);
         scale_queries(w, layer, q, run * d, p->s->pos[t]);
         rotate(w, layer, q, run, t);
+        turn(w, span->kv, q, run, d);
         if (bf16)
             w->k->from_f32[DT_BF16](p->s->qr16 + at, q, run * d);
         else
@@ -227,6 +238,17 @@ static void set_ranges(const struct worker *w, const struct task *a,
     }
 }
 
+/* Return block i of the call in the form that kernels read. */
+static const void *expanded(const struct worker *w, const struct kv_cache *kv,
+                            const void *run, size_t i, size_t d)
+{
+    if (!kv->kind->expand)
+        return run;
+    void *to = w->own->expanded + i * kv_i8_block(d);
+    kv->kind->expand(w->k, to, run, d);
+    return to;
+}
+
 /* n blocks; next: keys that are read after the last one's values, or NULL. */
 static void attend_blocks(const struct worker *w, const struct task *a,
                           size_t block, size_t n, size_t h, const void *next,
@@ -251,20 +273,16 @@ static void attend_blocks(const struct worker *w, const struct task *a,
     };
     const void *k[ATTN_BF16_BLOCKS], *v[ATTN_BF16_BLOCKS];
     for (size_t i = 0; i < n; i++) {
-        k[i] = kv_keys(kv, block + i, a->layer, h);
-        v[i] = kv_values(kv, block + i, a->layer, h);
+        k[i] = expanded(w, kv, kv_keys(kv, block + i, a->layer, h), 2 * i, d);
+        v[i] = expanded(w, kv, kv_values(kv, block + i, a->layer, h),
+                        2 * i + 1, d);
     }
+    enum kv_form form = kv->kind->form;
     if (a->products == ATTN_BF16)
-        (kv->dtype == DT_I8 ? w->k->attn_blocks_bf16_i8
-                            : w->k->attn_blocks_bf16[kv->dtype])(
-            &rows, k, v, n, d, w->own->attn);
-    else if (a->products == ATTN_F32)
-        (kv->dtype == DT_I8 ? w->k->attn_tile_i8 : w->k->attn_tile[kv->dtype])(
-            &rows, k[0], v[0], d, w->own->attn);
+        w->k->attn_blocks_bf16[form](&rows, k, v, n, d, w->own->attn);
     else
-        (kv->dtype == DT_I8
-             ? w->k->attn_block_i8
-             : w->k->attn_block[kv->dtype])(&rows, k[0], v[0], d, w->own->attn);
+        (a->products == ATTN_F32 ? w->k->attn_tile : w->k->attn_block)[form](
+            &rows, k[0], v[0], d, w->own->attn);
 }
 
 /* One segment's blocks [block, end) into `to`. Blocks are walked with the heads
@@ -355,6 +373,7 @@ static void finish(const struct worker *w, const struct task *a,
             row,
             factor_of(from, i, sinks ? sinks + head : NULL, c->residual_scale),
             d);
+        turn(w, a->span->kv, row, 1, d);
         if (c->attention_gate) {
             size_t token = a->tile->first + i % a->n / group;
             w->k->glu(row, queries(w, a->layer, token, head) + d, row, d);

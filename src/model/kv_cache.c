@@ -33,10 +33,9 @@ static int place_layer(struct kv_cache *kv, const struct config *c, size_t i)
     }
     l->n_heads = from->n_kv_heads ? from->n_kv_heads : c->n_kv_heads;
     l->head_dim = from->head_dim ? from->head_dim : c->head_dim;
-    bool bad = size_mul(l->head_dim, dtype_bytes(kv->dtype), &position);
-    if (kv->dtype == DT_I8)
-        bad |= size_add(position, kv_i8_groups(l->head_dim) * sizeof(float),
-                        &position);
+    bool bad = size_mul(l->head_dim, kv->kind->bits, &position) ||
+               size_add(kv_kind_elements(kv->kind, l->head_dim),
+                        kv_kind_scales(kv->kind, l->head_dim), &position);
     return bad || size_mul(position, KV_BLOCK, &l->run_bytes) ||
                    size_mul(l->run_bytes, 2, &n) ||
                    size_mul(n, l->n_heads, &n) ||
@@ -65,10 +64,10 @@ static int place_layers(struct kv_cache *kv, const struct config *c,
     return 0;
 }
 
-int kv_init(struct kv_cache *kv, enum dtype dtype, const struct config *c,
-            struct qwick_err *e)
+int kv_init(struct kv_cache *kv, const struct kv_kind *kind,
+            const struct config *c, struct qwick_err *e)
 {
-    *kv = (struct kv_cache){.dtype = dtype,
+    *kv = (struct kv_cache){.kind = kind,
                             .n_layers = c->n_layers,
                             .whole = c->bidirectional,
                             .window = NO_WINDOW,
@@ -191,8 +190,8 @@ struct kv_page *kv_page_copy(const struct kv_cache *kv,
         const struct kv_layer *l = &kv->shape->layers[i];
         if (l->shared)
             continue;
-        size_t row = l->head_dim * dtype_bytes(kv->dtype);
-        size_t scales = l->run_bytes / KV_BLOCK - row;
+        size_t row = kv_kind_elements(kv->kind, l->head_dim);
+        size_t scales = kv_kind_scales(kv->kind, l->head_dim);
         for (size_t run = 0; run < 2 * l->n_heads; run++) {
             size_t at = l->at + run * l->run_bytes;
             memcpy(page->data + at, from->data + at, used * row);
@@ -482,19 +481,6 @@ int kv_adopt(struct kv_cache *kv, size_t n_kept, struct kv_page *const *pages,
     if (kv->n_visited > n_kept)
         kv->n_visited = n_kept;
     return 0;
-}
-
-void kv_store(const struct kv_cache *kv, const struct kernels *k,
-              unsigned char *run, size_t slot, const float *x, size_t d)
-{
-    size_t row = d * dtype_bytes(kv->dtype);
-    if (kv->dtype != DT_I8) {
-        k->from_f32[kv->dtype](run + slot * row, x, d);
-        return;
-    }
-    float *scales = (float *)(void *)(run + KV_BLOCK * row);
-    k->to_kv_i8((int8_t *)run + slot * row, scales + slot * kv_i8_groups(d), x,
-                d);
 }
 
 /* ---- bytes -------------------------------------------------------------- */

@@ -3,10 +3,9 @@
  * sequence grows and which sequences with the same beginning share.
  *
  * A page holds KV_BLOCK positions of all KV heads of the layers that have keys:
- * [layer][kv head][keys, values]. Keys and values are a run each:
- * [position][head_dim] of the cache's dtype, followed in an int8 cache by f32
- * scales [position][kv_i8_groups(head_dim)]. Layers may differ in their number
- * of KV heads and in head_dim.
+ * [layer][kv head][keys, values]. Keys and values are a run each, as the kind of
+ * the cache lays it out (kv_kind.h). Layers may differ in their number of KV
+ * heads and in head_dim.
  *
  * A sequence of an encoder is evaluated in one pass; kv_usable is 0 for it, and
  * its layers have equal heads.
@@ -39,10 +38,10 @@
 
 #include <stddef.h>
 
-#include "base/dtype.h"
 #include "base/err.h"
 #include "kernel/kernel.h"
 #include "model/config.h"
+#include "model/kv_kind.h"
 #include "model/state.h"
 
 struct kv_page {
@@ -83,8 +82,8 @@ struct kv_shape {
 };
 
 struct kv_cache {
-    enum dtype dtype; /* DT_F16, DT_F32 or DT_I8 */
-    size_t n_layers;  /* all layers of the model */
+    const struct kv_kind *kind;
+    size_t n_layers; /* all layers of the model */
     struct kv_shape *shape;
     size_t page_bytes;
     struct kv_page **pages;
@@ -114,8 +113,8 @@ struct kv_cache {
 /* An empty cache for a model's layers. c->layers may be NULL, and where a layer
  * has no number of heads or no head_dim, it is that of c. QWICK_ERR_MODEL if no
  * layer has keys, or sizes overflow. On failure, kv_free does nothing. */
-int kv_init(struct kv_cache *kv, enum dtype dtype, const struct config *c,
-            struct qwick_err *e);
+int kv_init(struct kv_cache *kv, const struct kv_kind *kind,
+            const struct config *c, struct qwick_err *e);
 /* An empty cache with the shape of another one. */
 struct kv_cache kv_like(const struct kv_cache *kv);
 void kv_free(struct kv_cache *kv);
@@ -171,7 +170,7 @@ void kv_snapshot(struct kv_cache *kv);
 void kv_release(struct kv_cache *kv, size_t slack);
 
 /* Make dst's positions the first kv_usable(src, n) of src, n <= src->n, of the
- * same shape and dtype. Full pages become shared; a partly used last page is
+ * same shape and kind. Full pages become shared; a partly used last page is
  * copied. The live state is shared until the next kv_reserve. On failure dst
  * does not change. */
 int kv_share(struct kv_cache *dst, const struct kv_cache *src, size_t n,
@@ -209,11 +208,6 @@ static inline unsigned char *kv_values(const struct kv_cache *kv, size_t block,
 {
     return kv_keys(kv, block, layer, head) + kv->shape->layers[layer].run_bytes;
 }
-
-/* Round x f32 [d] into position `slot` of a run of a layer with this
- * head_dim. */
-void kv_store(const struct kv_cache *kv, const struct kernels *k,
-              unsigned char *run, size_t slot, const float *x, size_t d);
 
 /* Bytes of memory in use: the live state, and pages with their snapshots.
  * Shared pages count, released memory does not. */

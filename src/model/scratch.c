@@ -291,6 +291,8 @@ static void layout_threads(struct layout *l, struct scratch *s,
         t->panel = floats(l, m->exact ? 0 : z.panel, 1);
         t->work = floats(l, KERNEL_WORK + KERNEL_BLOCKS_WORK, 1);
         t->attn = floats(l, z.attn, 1);
+        t->expanded = place(l, m->exact ? 0 : 2 * ATTN_BF16_BLOCKS,
+                            kv_i8_block(z.head_dim));
         t->part = softmaxes(l, z.rows, z.acc);
         t->total = softmaxes(l, z.rows, z.acc);
         t->lo = place(l, z.rows, sizeof(int));

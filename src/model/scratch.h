@@ -103,6 +103,8 @@ struct thread_scratch {
     float *panel;   /* [panel_rows, longest row] weights as f32 */
     float *work;    /* [KERNEL_WORK + KERNEL_BLOCKS_WORK] */
     float *attn;    /* work memory of attn_block for a tile */
+    unsigned char *expanded; /* [2 * ATTN_BF16_BLOCKS] blocks of a cache whose
+                                kind expands them */
     struct softmax part, total; /* [the most rows of a tile] */
     int *lo, *hi;               /* the same */
     float *gate, *up;           /* [GATED_FLOATS] */

@@ -47,14 +47,14 @@ ask() {
 
 @test "modes, KV types and kernel levels do not share entries" {
     sed -i 8q "$T/manual.txt" # the reference kernels are slow
-    for o in "" "--kv f32" "--exact" "--kv q8"; do
+    for o in "" "--kv f32" "--exact" "--kv q8" "--kv q4"; do
         # shellcheck disable=SC2086
         q --prefix-cache="$C" $o -n 1 -f "$T/manual.txt" hi >"$T/out"
         # shellcheck disable=SC2086
         [ "$(q --prefix-cache="$C" $o -n 1 --json -f "$T/manual.txt" hi |
             jget 'o["usage"]["cached_tokens"] > 0')" = True ]
     done
-    [ "$(q cache ls --json --dir "$C" | jget 'len(o["entries"])')" = 4 ]
+    [ "$(q cache ls --json --dir "$C" | jget 'len(o["entries"])')" = 5 ]
     # another level that every CPU has
     if [ "$(q inspect --json | jget 'o["isa"]')" != ref ]; then
         [ "$(q --prefix-cache="$C" --isa ref -n 1 --json -f "$T/manual.txt" hi |
@@ -288,6 +288,13 @@ PY
         --session "$T/s" --exact hi
     fails 2 "was saved with a KV cache in f16, this one is in q8" \
         --session "$T/s" --kv q8 hi
+    q --kv q8 --save-session "$T/s8" hi >"$T/out"
+    fails 2 "was saved with a KV cache in q8, this one is in q4" \
+        --session "$T/s8" --kv q4 hi
+    q --kv q4 --save-session "$T/s4" hi >"$T/out"
+    fails 2 "was saved with a KV cache in q4, this one is in q8" \
+        --session "$T/s4" --kv q8 hi
+    run -0 q --kv q4 --session "$T/s4" -n 1 again
     fails 4 "tokens do not fit the context of 8" --session "$T/s" -c 8 hi
     q --kv f32 --save-session "$T/s32" hi >"$T/out"
     fails 2 "was saved in default mode" --session "$T/s32" --exact hi

@@ -50,6 +50,7 @@ qwick help choo|choose choosing-a-model
 qwick --think=|auto off on
 qwick --think |auto off on
 qwick --kv f|f16 f32
+qwick --kv q|q4 q8
 qwick embed --format |f32 jsonl npy tsv
 qwick --tool-choice |auto none required
 qwick cache |clear gc ls

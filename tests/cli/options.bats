@@ -112,6 +112,9 @@ bad() {
         bad --color "$v"
     done
     fails 2 "--kv q8: --exact needs f32" --exact --kv q8 hi
+    fails 2 "--kv q4: --exact needs f32" --exact --kv q4 hi
+    fails 2 "q4 is too coarse for the attention of gemma4" \
+        -m "$MODELS/../families/gemma4-kv" --kv q4 --prompt-ids 1
 }
 
 @test "--think is taken anywhere: scripts give it to any model" {

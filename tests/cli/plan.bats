@@ -36,6 +36,8 @@ setup() {
     }
     [ "$(kv --kv f32)" -eq $((2 * $(kv))) ]
     [ "$(kv --kv q8)" -lt "$(kv)" ]
+    # 4 bits, and 16 for each 32 elements
+    [ "$(kv --kv q4)" -eq $((9 * $(kv) / 32)) ]
     [ "$(kv --prompt-tokens 1024 -n 512)" -eq $((2 * $(kv))) ]
     # an answer ends with the context
     plan -c 600 --prompt-tokens 512 | jget '[o["answer_tokens"], o["kv_bytes"] == o["kv_full_bytes"]]' |
@@ -80,6 +82,7 @@ PY
     python3 "$T/peak.py" "$QWICK" -t 1
     python3 "$T/peak.py" "$QWICK" -t 1 --exact
     python3 "$T/peak.py" "$QWICK" -t 1 --kv q8
+    python3 "$T/peak.py" "$QWICK" -t 1 --kv q4
 }
 
 @test "what does not fit: exit 5 with the plan, exit 4" {

@@ -1,6 +1,6 @@
-/* attn_block_i8 and attn_tile_i8 of each level against double arithmetic on the
- * widened numbers of an int8 block, and for attn_block_i8 on the rounded
- * queries; attn_blocks_bf16_i8 against attn_blocks_bf16. check_table.h has the
+/* attn_block and attn_tile of each level for KV_I8 against double arithmetic on the
+ * widened numbers of an int8 block, and for attn_block on the rounded
+ * queries; attn_blocks_bf16[KV_I8] against [KV_BF16]. check_table.h has the
  * options. */
 #include "check_attn.h"
 
@@ -20,7 +20,7 @@ static float value_at(const struct area *block, size_t d, size_t j, size_t e)
     return (float)(int8_t)p[j * d + e] * scale;
 }
 
-/* Return the step of which attn_block_i8 rounds a query to multiples. */
+/* Return the step of which attn_block rounds a query to multiples. */
 static double step_of(const float *q, size_t d)
 {
     double top = 0;
@@ -106,7 +106,7 @@ static void attention_call(const struct kernels *k, const struct attention *a,
 {
     struct attn_rows rows = f32_rows_from(a, i, n, out);
 
-    k->attn_block_i8(&rows, a->k.p, a->v.p, a->d, a->scratch.p);
+    k->attn_block[KV_I8](&rows, a->k.p, a->v.p, a->d, a->scratch.p);
 }
 
 /* Widen the keys to [KV_BLOCK, d], followed by the values. */
@@ -134,7 +134,7 @@ static void tile_call(const struct kernels *k, const struct attention *a,
     if (widened)
         k->attn_tile[DT_F32](&rows, kv, kv + KV_BLOCK * a->d, a->d, scratch.p);
     else
-        k->attn_tile_i8(&rows, a->k.p, a->v.p, a->d, scratch.p);
+        k->attn_tile[KV_I8](&rows, a->k.p, a->v.p, a->d, scratch.p);
     area_check(&scratch, "attn_tile_i8");
     area_free(&scratch);
     free(kv);
@@ -291,7 +291,7 @@ static void blocks_call(const struct kernels *kernels,
         v[0] = k[1] = kv16 + n;
     }
     (widened ? kernels->attn_blocks_bf16[DT_BF16]
-             : kernels->attn_blocks_bf16_i8)(&rows, k, v, n_blocks, a->d,
+             : kernels->attn_blocks_bf16[KV_I8])(&rows, k, v, n_blocks, a->d,
                                              scratch.p);
     area_check(&scratch, "attn_blocks_bf16_i8");
     area_free(&scratch);
@@ -301,7 +301,7 @@ static void blocks_call(const struct kernels *kernels,
 
 static void check_blocks_bf16(const struct kernels *k, enum dtype type)
 {
-    if (!k->attn_blocks_bf16_i8) { /* a level without bf16 */
+    if (!k->attn_blocks_bf16[KV_I8]) { /* a level without bf16 */
         assert_null(k->attn_blocks_bf16[DT_BF16]);
         return;
     }

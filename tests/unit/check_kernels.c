@@ -777,10 +777,9 @@ static void check_table(const struct kernels *k, enum dtype type)
              i == offsetof(struct kernels, peak_bf16)))
             continue;
         if (!x86_from(k, ISA_AVX512BF16) &&
-            (i == offsetof(struct kernels, attn_blocks_bf16_i8) ||
-             (i >= offsetof(struct kernels, attn_blocks_bf16) &&
-              i < offsetof(struct kernels, attn_blocks_bf16) +
-                      sizeof k->attn_blocks_bf16)))
+            i >= offsetof(struct kernels, attn_blocks_bf16) &&
+            i < offsetof(struct kernels, attn_blocks_bf16) +
+                    sizeof k->attn_blocks_bf16)
             continue;
         memcpy(&fn, p + i, sizeof fn);
         if (!fn)

@@ -430,7 +430,7 @@ static float *at_once(struct net *net, size_t layer, const float *x)
     struct scratch *s = threads_start(net, 1);
     struct kv_cache kv;
     float *out = must(malloc(N_TOKENS * width_of(net) * sizeof *out));
-    assert_int_equal(kv_init(&kv, DT_F32, &net->m.config, NULL), 0);
+    assert_int_equal(kv_init(&kv, kv_kind(QWICK_KV_F32), &net->m.config, NULL), 0);
     struct span span = {.kv = &kv, .n = N_TOKENS, .rows = ROWS_ALL};
     pass(net, s, layer, &span, 1, &x, &out);
     kv_free(&kv);
@@ -514,7 +514,7 @@ static void compare_passes(struct net *net, const float *x)
     for (int threads = 1; threads <= 5; threads++) {
         struct scratch *s = threads_start(net, threads);
         struct kv_cache kv;
-        assert_int_equal(kv_init(&kv, DT_F32, &net->m.config, NULL), 0);
+        assert_int_equal(kv_init(&kv, kv_kind(QWICK_KV_F32), &net->m.config, NULL), 0);
         for (size_t n = 0, steps = 0; n < N_TOKENS; n = kv.n, steps++) {
             struct span span = {.kv = &kv, .n = some(N_TOKENS - n)};
             const float *from = x + n * d;
@@ -552,7 +552,7 @@ static void compare_batch(struct net *net, const float *x)
             memcpy(all[0], x, N_TOKENS * d * sizeof *x);
         want[i] = at_once(net, LAST, all[i]);
         out[i] = must(malloc(N_TOKENS * width * sizeof *out[i]));
-        assert_int_equal(kv_init(&kv[i], DT_F32, &net->m.config, NULL), 0);
+        assert_int_equal(kv_init(&kv[i], kv_kind(QWICK_KV_F32), &net->m.config, NULL), 0);
     }
     s = threads_start(net, 3);
     for (bool left = true; left;) {

@@ -133,7 +133,7 @@ static void encode(struct qwick_engine *eng, const struct span *texts, size_t n,
     struct qwick_err e;
     size_t total = 0, longest = 0;
     for (size_t i = 0; i < n; i++) {
-        assert_ok(kv_init(&kv[i], eng->kv_dtype, &m->config, &e), &e);
+        assert_ok(kv_init(&kv[i], eng->kv, &m->config, &e), &e);
         assert_ok(kv_reserve(&kv[i], texts[i].n, &e), &e);
         spans[i] = texts[i];
         spans[i].kv = &kv[i];

@@ -36,26 +36,31 @@ static struct config four_config(struct layer_config *layers)
                            .delta = {1, 1, 4, 4, 2}};
 }
 
-static size_t run_bytes(enum dtype type, size_t layer)
+static const enum qwick_kv kvs[] = {QWICK_KV_F16, QWICK_KV_F32, QWICK_KV_Q8,
+                                    QWICK_KV_Q4};
+enum { N_KVS = sizeof kvs / sizeof *kvs };
+
+static size_t run_bytes(enum qwick_kv kv, size_t layer)
 {
-    size_t d = four_layers[layer].head_dim;
-    size_t scales = type == DT_I8 ? kv_i8_groups(d) * sizeof(float) : 0;
-    return KV_BLOCK * (d * dtype_bytes(type) + scales);
+    size_t d = four_layers[layer].head_dim, groups = (d + 31) / 32;
+    return KV_BLOCK * (kv == QWICK_KV_F32   ? 4 * d
+                       : kv == QWICK_KV_F16 ? 2 * d
+                       : kv == QWICK_KV_Q8  ? d + 4 * groups
+                                            : d / 2 + 2 * groups);
 }
 
 /* The runs follow each other without gaps and cover the page. */
 static void pages_hold_the_runs_of_all_layers(void **state)
 {
-    static const enum dtype types[] = {DT_F16, DT_F32, DT_I8};
-    for (size_t t = 0; t < 3; t++) {
+    for (size_t t = 0; t < N_KVS; t++) {
         struct layer_config layers[4];
         struct config c = four_config(layers);
         struct kv_cache kv, copy;
         size_t at = 0, read = 0;
-        assert_int_equal(kv_init(&kv, types[t], &c, NULL), 0);
+        assert_int_equal(kv_init(&kv, kv_kind(kvs[t]), &c, NULL), 0);
         assert_int_equal(kv_reserve(&kv, 100, NULL), 0);
         for (size_t i = 0; i < 4; i++) {
-            size_t run = i == 1 ? 0 : run_bytes(types[t], i);
+            size_t run = i == 1 ? 0 : run_bytes(kvs[t], i);
             size_t seen = i == 0 ? 107 : i == 2 ? 1008 : 207;
             read += run / KV_BLOCK * 2 * layers[i].n_kv_heads * seen;
             for (size_t h = 0; h < layers[i].n_kv_heads; h++) {
@@ -76,13 +81,13 @@ static void pages_hold_the_runs_of_all_layers(void **state)
 }
 
 /* A copy of a page has the first positions of each run, and zeros. */
-static void a_copy_has_the_used_positions(void **state)
+static void check_copy(enum qwick_kv kind)
 {
     enum { USED = 5 };
     struct layer_config layers[4];
     struct config c = four_config(layers);
     struct kv_cache kv;
-    assert_int_equal(kv_init(&kv, DT_I8, &c, NULL), 0);
+    assert_int_equal(kv_init(&kv, kv_kind(kind), &c, NULL), 0);
     struct kv_page *page = kv_page_new(&kv), *copy;
     for (size_t i = 0; i < kv.page_bytes; i++)
         page->data[i] = (unsigned char)(i % 255 + 1);
@@ -90,10 +95,12 @@ static void a_copy_has_the_used_positions(void **state)
     size_t at = 0;
     for (size_t i = 0; i < 4; i++)
         for (size_t run = 0; run < 2 * layers[i].n_kv_heads; run++) {
-            size_t d = layers[i].head_dim, scales = 4 * kv_i8_groups(d);
-            for (size_t k = 0; k < KV_BLOCK * d; k++, at++)
+            size_t d = layers[i].head_dim, groups = (d + 31) / 32;
+            size_t row = kind == QWICK_KV_Q8 ? d : d / 2;
+            size_t scales = (kind == QWICK_KV_Q8 ? 4 : 2) * groups;
+            for (size_t k = 0; k < KV_BLOCK * row; k++, at++)
                 assert_int_equal(copy->data[at],
-                                 k < USED * d ? page->data[at] : 0);
+                                 k < USED * row ? page->data[at] : 0);
             for (size_t k = 0; k < KV_BLOCK * scales; k++, at++)
                 assert_int_equal(copy->data[at],
                                  k < USED * scales ? page->data[at] : 0);
@@ -102,6 +109,12 @@ static void a_copy_has_the_used_positions(void **state)
     kv_page_drop(&kv, page);
     kv_page_drop(&kv, copy);
     kv_free(&kv);
+}
+
+static void a_copy_has_the_used_positions(void **state)
+{
+    check_copy(QWICK_KV_Q8);
+    check_copy(QWICK_KV_Q4);
 }
 
 /* Released pages lose the whole system pages of window layers only. */
@@ -114,7 +127,7 @@ static void window_layers_are_released(void **state)
     c.delta = (struct delta_config){0};
     layers[1] = (struct layer_config){
         .window = NO_WINDOW, .n_kv_heads = 1, .head_dim = 100};
-    assert_int_equal(kv_init(&kv, DT_F32, &c, NULL), 0);
+    assert_int_equal(kv_init(&kv, kv_kind(QWICK_KV_F32), &c, NULL), 0);
     assert_int_equal(kv_reserve(&kv, 1024, NULL), 0);
     memset(kv.pages[0]->data, 1, kv.page_bytes);
     kv.n = 1024;
@@ -144,7 +157,7 @@ static void sizes_are_checked(void **state)
     struct kv_cache kv;
     struct qwick_err e;
     layers[2].head_dim = SIZE_MAX / 4;
-    assert_int_equal(kv_init(&kv, DT_F32, &c, &e), -1);
+    assert_int_equal(kv_init(&kv, kv_kind(QWICK_KV_F32), &c, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_MODEL);
     assert_non_null(strstr(e.msg, "4 layers, one of 1 heads of"));
     kv_free(&kv);
@@ -217,7 +230,6 @@ enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
 /* With f32, the engines are exact: any passes give equal bits. With others,
  * equal passes do: of whole pages, so that they go on where a page ends. */
-static const enum qwick_kv kvs[] = {QWICK_KV_F16, QWICK_KV_F32, QWICK_KV_Q8};
 
 static void write_shape(size_t i)
 {

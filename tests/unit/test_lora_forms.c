@@ -23,7 +23,7 @@ static float *states_of(struct qwick_engine *eng, const int32_t *ids, size_t n)
     struct scratch *s;
     struct qwick_err e;
     float *out = malloc(n * m->config.d_model * sizeof *out);
-    assert_ok(kv_init(&kv, eng->kv_dtype, &m->config, &e), &e);
+    assert_ok(kv_init(&kv, eng->kv, &m->config, &e), &e);
     assert_ok(kv_reserve(&kv, n, &e), &e);
     assert_ok(scratch_create(&s, m, &e), &e);
     assert_ok(scratch_reserve(s, m, n, n, &e), &e);

@@ -90,7 +90,7 @@ static struct kv_cache some_kv(size_t n)
     static const struct config c = {
         .n_layers = 1, .n_kv_heads = 1, .head_dim = 8};
     struct kv_cache kv;
-    assert_int_equal(kv_init(&kv, DT_F32, &c, NULL), 0);
+    assert_int_equal(kv_init(&kv, kv_kind(QWICK_KV_F32), &c, NULL), 0);
     assert_int_equal(kv_reserve(&kv, n, NULL), 0);
     kv.n = n;
     return kv;
@@ -903,7 +903,7 @@ static void faults_do_not_remove_entries(void **state)
     struct kv_cache shape;
     struct kv_page *pages[4];
     size_t n_pages;
-    assert_int_equal(kv_init(&shape, plain->kv_dtype, c, NULL), 0);
+    assert_int_equal(kv_init(&shape, plain->kv, c, NULL), 0);
     some_ids(ids, 200, 21);
     assert_int_equal(check_run(m, plain, ids, 200, false), 0);
     char *path = entry_path();

@@ -549,7 +549,7 @@ static void batches_equal_single_answers(void **state)
                     /* room for two sequences: others are preempted or wait */
                     struct kv_cache kv;
                     assert_int_equal(
-                        kv_init(&kv, eng->kv_dtype, &eng->model.config, NULL),
+                        kv_init(&kv, eng->kv, &eng->model.config, NULL),
                         0);
                     bo.kv_bytes = 2 * kv_sequence_bytes(&kv, 500);
                     kv_free(&kv);

@@ -337,7 +337,8 @@ static void loaded_is_as_live(void **state)
     } modes[] = {{true, QWICK_KV_DEFAULT},
                  {false, QWICK_KV_DEFAULT},
                  {false, QWICK_KV_F32},
-                 {false, QWICK_KV_Q8}};
+                 {false, QWICK_KV_Q8},
+                 {false, QWICK_KV_Q4}};
     int32_t ids[200];
     some_ids(ids, 200, 9);
     for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {

@@ -201,7 +201,7 @@ static void grow(struct seq *s, size_t n, int t)
 static void begin(struct seq *s)
 {
     struct config c = some_config();
-    assert_int_equal(kv_init(&s->kv, DT_F32, &c, NULL), 0);
+    assert_int_equal(kv_init(&s->kv, kv_kind(QWICK_KV_F32), &c, NULL), 0);
 }
 
 static struct seq one, two;
@@ -239,12 +239,12 @@ static void pages_hold_layers_with_keys_only(void **state)
     struct qwick_err e;
     for (size_t i = 0; i < LAYERS; i++)
         layers[i].recurrent = true;
-    assert_int_equal(kv_init(&one.kv, DT_F32, &c, &e), -1);
+    assert_int_equal(kv_init(&one.kv, kv_kind(QWICK_KV_F32), &c, &e), -1);
     assert_string_equal(e.msg,
                         "KV cache: none of 4 layers has keys and values");
     some_config();
     c.delta.d_k = SIZE_MAX / 8;
-    assert_int_equal(kv_init(&one.kv, DT_F32, &c, &e), -1);
+    assert_int_equal(kv_init(&one.kv, kv_kind(QWICK_KV_F32), &c, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_MODEL);
 }
 

@@ -31,7 +31,7 @@ static struct config some_config(struct layer_config *layers)
 static struct kv_cache filled(const struct config *c, size_t n)
 {
     struct kv_cache kv;
-    assert_int_equal(kv_init(&kv, DT_F32, c, NULL), 0);
+    assert_int_equal(kv_init(&kv, kv_kind(QWICK_KV_F32), c, NULL), 0);
     assert_int_equal(kv_reserve(&kv, n, NULL), 0);
     for (size_t i = 0; i < kv.n_pages; i++)
         memset(kv.pages[i]->data, (int)i + 1, kv.page_bytes);

@@ -751,7 +751,7 @@ OPTION(TEXT, isa, "isa", V_EVALUATE | V_INSPECT | V_BENCH, .arg = "LEVEL",
 OPTION(FLAG, exact, "exact", V_EVALUATE | V_INSPECT | V_BENCH,
        .help = "compute in float32 with one fixed order of sums, without BLAS")
 OPTION(CHOICE, kv, "kv", V_EVALUATE | V_INSPECT | V_BENCH,
-       .choices = "f32|f16|q8", .peers = "kv-cache-dtype cache-type-k",
+       .choices = "f32|f16|q8|q4", .peers = "kv-cache-dtype cache-type-k",
        .def = "f16, f32 with --exact and for Gemma 4", .help = "type of the KV cache")
 OPTION(INT, prefill_chunk, "prefill-chunk", V_EVALUATE | V_BENCH,
        RANGE(1, 65536), .def = "512", .help = "tokens per prefill pass")

@@ -113,6 +113,16 @@ size_t open_model_cache_memory(void)
     return part && part < most ? part : most;
 }
 
+/* The kind of KV cache with this name, a choice of --kv; NULL: the default. */
+static enum qwick_kv kv_of(const char *name)
+{
+    const char *other;
+    for (int i = 1; name && (other = qwick_kv_name((enum qwick_kv)i)); i++)
+        if (strcmp(name, other) == 0)
+            return (enum qwick_kv)i;
+    return QWICK_KV_DEFAULT;
+}
+
 /* The options of an engine that computes as the common options say. */
 static struct qwick_engine_options compute_options(const struct args *c)
 {
@@ -121,10 +131,7 @@ static struct qwick_engine_options compute_options(const struct args *c)
     o.isa = c->isa;
     o.threads = (int)c->threads;
     o.exact = c->exact;
-    if (c->kv)
-        o.kv = strcmp(c->kv, "f32") == 0   ? QWICK_KV_F32
-               : strcmp(c->kv, "f16") == 0 ? QWICK_KV_F16
-                                           : QWICK_KV_Q8;
+    o.kv = kv_of(c->kv);
     o.prefill_chunk = (size_t)c->prefill_chunk;
     o.preload = c->preload;
     if (c->numa)

@@ -95,7 +95,7 @@ int kv_file_describe(struct kv_file_head *h, struct qwick_engine *eng,
     struct fingerprint print;
     struct kv_cache kv; /* empty; tells the size of pages */
     if (engine_fingerprint(eng, lora, &print, e) ||
-        kv_init(&kv, eng->kv_dtype, &eng->model.config, e))
+        kv_init(&kv, eng->kv, &eng->model.config, e))
         return -1;
     memset(h, 0, sizeof *h);
     memcpy(h->magic, MAGIC, sizeof MAGIC);

@@ -90,7 +90,7 @@ int prefix_disk_open(struct prefix_disk **out, struct qwick_engine *eng,
         goto fail;
     }
     if (kv_file_describe(&d->mine, eng, lora, KV_FILE_PREFIX, e) ||
-        kv_init(&d->shape, eng->kv_dtype, &eng->model.config, e))
+        kv_init(&d->shape, eng->kv, &eng->model.config, e))
         goto fail;
     if (asprintf(&d->root, "%s/prefix-%d", d->dir, PREFIX_DIR_VERSION) < 0)
         d->root = NULL;

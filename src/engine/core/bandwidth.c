@@ -204,7 +204,7 @@ double qwick_forward_kv_bytes(const struct qwick_engine *eng, size_t pos,
                               size_t n)
 {
     struct kv_cache kv; /* empty: no positions */
-    if (n == 0 || kv_init(&kv, eng->kv_dtype, &eng->model.config, NULL))
+    if (n == 0 || kv_init(&kv, eng->kv, &eng->model.config, NULL))
         return 0;
     double bytes = kv_read_bytes(&kv, pos, n);
     kv_free(&kv);

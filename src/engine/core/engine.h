@@ -45,7 +45,7 @@ struct qwick_engine {
     /* NULL: the checkpoint has no chat template. The second one is for chats
        with tools, if the checkpoint has one for them. */
     struct chat_template *form, *form_tools;
-    enum dtype kv_dtype;
+    const struct kv_kind *kv; /* of the caches of its sessions */
     unsigned char *blocked; /* [vocab_size] ids that are never drawn, or NULL */
     /* Buffers that all sessions share. Sessions run one at a time or
        jointly. */

@@ -91,15 +91,25 @@ static int choose_kernels(struct qwick_engine *eng,
     return 0;
 }
 
+const char *qwick_kv_name(enum qwick_kv kv)
+{
+    const struct kv_kind *kind = kv_kind(kv);
+    return kind ? kind->name : NULL;
+}
+
 static int choose_mode(struct qwick_engine *eng,
                        const struct qwick_engine_options *o,
                        struct qwick_err *e)
 {
     struct model *m = &eng->model;
-    if (o->exact && (o->kv == QWICK_KV_F16 || o->kv == QWICK_KV_Q8))
+    const struct kv_kind *kv = kv_kind(o->kv);
+    if (!kv && o->kv != QWICK_KV_DEFAULT)
+        return err_set(e, QWICK_ERR_USAGE, "KV cache: there is no kind %d",
+                       (int)o->kv);
+    if (o->exact && kv && o->kv != QWICK_KV_F32)
         return err_set(e, QWICK_ERR_USAGE,
                        "exact: keeps the KV cache in f32, %s was asked for",
-                       o->kv == QWICK_KV_F16 ? "f16" : "q8");
+                       kv->name);
     if (o->threads < 0 || o->threads > MAX_THREADS)
         return err_set(e, QWICK_ERR_USAGE,
                        "threads: must be from 1 to %d, is %d", MAX_THREADS,
@@ -125,19 +135,26 @@ static int choose_mode(struct qwick_engine *eng,
 
 /* Choose the type of keys and values, once the config has been read. Without a
  * scale of scores, f16 would change logits by nearly as much as bf16
- * activations do elsewhere. */
-static void choose_kv(struct qwick_engine *eng,
-                      const struct qwick_engine_options *o)
+ * activations do elsewhere, and 4 bits by most of their size. */
+static int choose_kv(struct qwick_engine *eng,
+                     const struct qwick_engine_options *o,
+                     struct qwick_err *e)
 {
-    bool f32 =
-        o->exact || o->kv == QWICK_KV_F32 ||
-        (o->kv == QWICK_KV_DEFAULT && config_unscaled(&eng->model.config));
-    bool q8 = o->kv == QWICK_KV_Q8;
-    eng->kv_dtype = f32 ? DT_F32 : q8 ? DT_I8 : DT_F16;
-    eng->info.kv_dtype = f32 ? "f32" : q8 ? "q8" : "f16";
+    bool unscaled = config_unscaled(&eng->model.config);
+    bool f32 = o->exact || unscaled;
+    if (unscaled && o->kv == QWICK_KV_Q4)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "KV cache: q4 is too coarse for the attention of %s, "
+                       "which does not scale its scores; use f32, f16 or q8",
+                       eng->model.config.model_type);
+    eng->kv = kv_kind(o->kv != QWICK_KV_DEFAULT ? o->kv
+                      : f32                     ? QWICK_KV_F32
+                                                : QWICK_KV_F16);
+    eng->info.kv_dtype = eng->kv->name;
     engine_note(eng, "kernels %s of %s, %d threads of %d CPUs, KV %s%s",
                 eng->info.isa, eng->info.cpu, eng->model.n_threads, os_cpus(),
                 eng->info.kv_dtype, o->exact ? ", exact" : "");
+    return 0;
 }
 
 /* Drop stop ids outside the vocabulary, with a warning. */
@@ -262,7 +279,7 @@ static void fill_info(struct qwick_engine *eng)
         i->decode_bytes += m->loras.n_bytes;
     i->lora_bytes = m->loras.n_bytes;
     struct kv_cache kv; /* empty: no positions */
-    if (kv_init(&kv, eng->kv_dtype, c, NULL))
+    if (kv_init(&kv, eng->kv, c, NULL))
         return;
     i->kv_token_bytes = kv_position_bytes(&kv);
     i->kv_state_bytes = state_live_bytes(&kv.state) +
@@ -440,7 +457,7 @@ static int open_prefixes(struct qwick_engine *eng,
     const struct config *c = &eng->model.config;
     struct kv_cache kv = {0}; /* empty: no positions */
     bool bad = o->prefix_cache_bytes &&
-               (kv_init(&kv, eng->kv_dtype, c, e) ||
+               (kv_init(&kv, eng->kv, c, e) ||
                 prefix_create(&eng->prefix, &kv, o->prefix_cache_bytes,
                              1 + eng->model.loras.n, e));
     kv_free(&kv);
@@ -484,9 +501,8 @@ int qwick_engine_open(struct qwick_engine **out,
     if (choose_kernels(eng, o, e) || choose_mode(eng, o, e) ||
         numa_open(eng, o, e) ||
         checkpoint_open_at(&eng->ck, o->model, o->place, e) ||
-        open_config(eng, o->tokenizer_only, e))
+        open_config(eng, o->tokenizer_only, e) || choose_kv(eng, o, e))
         goto fail;
-    choose_kv(eng, o);
     double opened = clock_ms();
     if (engine_open_text(eng, o, e))
         goto fail;

@@ -49,7 +49,7 @@ int session_create(struct qwick_session **out, struct qwick_engine *eng,
         return err_oom(e, sizeof *s);
     s->eng = eng;
     s->limit = limit;
-    if (kv_init(&s->kv, eng->kv_dtype, c, e) ||
+    if (kv_init(&s->kv, eng->kv, c, e) ||
         (!eng->scratch && scratch_create(&eng->scratch, &eng->model, e))) {
         qwick_session_free(s);
         return -1;

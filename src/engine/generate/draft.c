@@ -68,7 +68,7 @@ int draft_open(struct draft *d, struct generation *g, struct qwick_engine *eng,
     *d = (struct draft){.g = g, .eng = eng, .settled = true};
     if (allocate(d, e))
         return -1;
-    d->shares = eng->kv_dtype == g->eng->kv_dtype && model_is_copy(big, small);
+    d->shares = eng->kv == g->eng->kv && model_is_copy(big, small);
     budget_open(&d->budget, step, row, step * model_row_cost(small),
                  1 + row * (double)n);
     return 0;
@@ -105,7 +105,7 @@ static void give_up(struct draft *d, const struct qwick_err *why)
 size_t draft_bytes(const struct qwick_engine *eng, size_t n)
 {
     struct kv_cache kv;
-    if (kv_init(&kv, eng->kv_dtype, &eng->model.config, NULL))
+    if (kv_init(&kv, eng->kv, &eng->model.config, NULL))
         return 0;
     kv.most_snapshots = KV_SNAPSHOTS_FORWARD;
     size_t bytes = kv_sequence_bytes(&kv, n);

@@ -38,7 +38,7 @@ int runs_open(struct runs *s, struct qwick_engine *eng,
     s->last = &s->first;
     if ((task->output & QWICK_LOGITS && engine_need_head(eng, e)) ||
         engine_context(eng, n_ctx, &s->n_ctx, e) ||
-        kv_init(&s->shape, eng->kv_dtype, &eng->model.config, e))
+        kv_init(&s->shape, eng->kv, &eng->model.config, e))
         return -1;
     s->shape.most_snapshots = KV_SNAPSHOTS_FORWARD;
     s->live = calloc(max_live, sizeof *s->live);

@@ -72,7 +72,7 @@ static int set_memory(struct qwick_plan *p, struct qwick_engine *eng,
     bool encoder = m->config.bidirectional;
     size_t pass = encoder ? n : least(p->n_prompt, m->chunk);
     struct kv_cache kv; /* empty: no positions */
-    if (kv_init(&kv, eng->kv_dtype, &m->config, e) ||
+    if (kv_init(&kv, eng->kv, &m->config, e) ||
         scratch_predict(&p->scratch_bytes, m, pass, n, e))
         return -1;
     p->program_bytes = os_private_bytes();

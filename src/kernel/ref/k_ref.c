@@ -474,7 +474,7 @@ static void k_attn_tile_i8_ref(const struct attn_rows *rows, const void *k,
     k_attn_block_f32_ref(rows, scratch, scratch + n, head_dim, scratch + 2 * n);
 }
 
-/* Round a query row as attn_block_i8 says. */
+/* Round a query row as attn_block says. */
 static void round_query(float *out, const float *q, size_t d)
 {
     float top = 0;
@@ -579,10 +579,10 @@ void k_ref_init(struct kernels *k)
     k->attn_block[DT_F32] = k_attn_block_f32_ref;
     k->attn_block[DT_F16] = k_attn_block_f16_ref;
     k->attn_block[DT_BF16] = k_attn_block_bf16_ref;
-    k->attn_block_i8 = k_attn_block_i8_ref;
+    k->attn_block[KV_I8] = k_attn_block_i8_ref;
     for (int i = 0; i < DT_N_FLOAT; i++)
         k->attn_tile[i] = k->attn_block[i];
-    k->attn_tile_i8 = k_attn_tile_i8_ref;
+    k->attn_tile[KV_I8] = k_attn_tile_i8_ref;
     k->max = k_max_ref;
     k->exp_sum = k_exp_sum_ref;
     k->gemm_bf16 = k_gemm_bf16_ref;

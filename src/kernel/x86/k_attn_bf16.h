@@ -333,7 +333,7 @@ static void block_to_bf16(uint16_t *out, const char *block, size_t d)
 
 _Static_assert(KV_I8_GROUP == 32, "block_to_bf16");
 
-/* attn_blocks_bf16_i8, by a level's attn_blocks_bf16[DT_BF16]. */
+/* attn_blocks_bf16[KV_I8], by a level's attn_blocks_bf16[KV_BF16]. */
 INLINE void attn_blocks_i8(const struct attn_rows *rows, const void *const *k,
                            const void *const *v, size_t n_blocks, size_t d,
                            float *scratch,
@@ -357,7 +357,7 @@ INLINE void attn_blocks_i8(const struct attn_rows *rows, const void *const *k,
 }
 
 /* Define a level's attn_blocks_bf16 for each type of cache, as calls of its
- * attn_blocks, and its attn_blocks_bf16_i8. */
+ * attn_blocks. */
 #define ATTN_BLOCKS(name, type, level)                              \
     static void k_attn_blocks_bf16_##name##_##level(                \
         const struct attn_rows *rows, const void *const *k,         \
@@ -385,7 +385,7 @@ INLINE void attn_blocks_i8(const struct attn_rows *rows, const void *const *k,
         k->attn_blocks_bf16[DT_F32] = k_attn_blocks_bf16_f32_##level;   \
         k->attn_blocks_bf16[DT_F16] = k_attn_blocks_bf16_f16_##level;   \
         k->attn_blocks_bf16[DT_BF16] = k_attn_blocks_bf16_bf16_##level; \
-        k->attn_blocks_bf16_i8 = k_attn_blocks_bf16_i8_##level;         \
+        k->attn_blocks_bf16[KV_I8] = k_attn_blocks_bf16_i8_##level;     \
     } while (0)
 
 /* attn_blocks_bf16 of level avx512bf16. Level amx uses it for head sizes that

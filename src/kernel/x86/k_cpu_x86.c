@@ -7,6 +7,7 @@ void k_cpu_init(struct kernels *k, enum isa level)
     k->gemm_bf16 = NULL; /* matmul_f32 is faster than the reference gemm_bf16 */
     k_avx2_init(k);
     k_q8_avx2_init(k);
+    k_kv_q4_avx2_init(k);
     k_blocks_avx2_init(k);
     if (level == ISA_AVXVNNI) {
         k_q8_avxvnni_init(k);
@@ -15,6 +16,7 @@ void k_cpu_init(struct kernels *k, enum isa level)
     if (level >= ISA_AVX512) {
         k_avx512_init(k);
         k_q8_avx512_init(k);
+        k_kv_q4_avx512_init(k);
         k_blocks_avx512_init(k);
     }
     if (level >= ISA_AVX512BF16) {

@@ -197,6 +197,18 @@ INLINE vec vec_first(vec v, size_t n)
     return n >= 8 ? v : _mm256_and_ps(v, _mm256_castsi256_ps(first_lanes8(n)));
 }
 
+INLINE vec vec_butterfly(vec v, size_t h)
+{
+    const vec other = h == 1   ? _mm256_permute_ps(v, 0xb1)
+                      : h == 2 ? _mm256_permute_ps(v, 0x4e)
+                               : _mm256_permute2f128_ps(v, v, 1);
+    const vec sum = _mm256_add_ps(v, other), rest = _mm256_sub_ps(other, v);
+
+    return h == 1   ? _mm256_blend_ps(sum, rest, 0xaa)
+           : h == 2 ? _mm256_blend_ps(sum, rest, 0xcc)
+                    : _mm256_blend_ps(sum, rest, 0xf0);
+}
+
 INLINE bool vec_any_nan(vec v)
 {
     return _mm256_movemask_ps(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)) != 0;

@@ -198,6 +198,20 @@ INLINE vec vec_first(vec v, size_t n)
     return WHOLE(n) ? v : _mm512_maskz_mov_ps(first_lanes(n), v);
 }
 
+INLINE vec vec_butterfly(vec v, size_t h)
+{
+    const vec other = h == 1   ? _mm512_permute_ps(v, 0xb1)
+                      : h == 2 ? _mm512_permute_ps(v, 0x4e)
+                      : h == 4 ? _mm512_shuffle_f32x4(v, v, 0xb1)
+                               : _mm512_shuffle_f32x4(v, v, 0x4e);
+    const __mmask16 with_bit = h == 1   ? 0xaaaa
+                               : h == 2 ? 0xcccc
+                               : h == 4 ? 0xf0f0
+                                        : 0xff00;
+
+    return _mm512_mask_sub_ps(_mm512_add_ps(v, other), with_bit, other, v);
+}
+
 INLINE bool vec_any_nan(vec v)
 {
     return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0;
