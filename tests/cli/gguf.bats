@@ -132,6 +132,40 @@ tensors += new'
         --prompt-ids "$IDS"
 }
 
+# Expert e has blocks of 2^e times the value and a scale of 2^-e: the same weights.
+@test "a tensor NAME.scale of experts has a scale for each of them" {
+    local e n of all=$GGUF/tiny-moe-Q8_0.gguf
+    tokens() { q --prompt-ids "$(seq -s, 1 "$n")" -n 9 --ignore-eos --json "$@" | jget 'o["tokens"]'; }
+    gguf_edit "$all" "$T/scaled.gguf" 'import struct
+new = []
+for t in tensors:
+    if "_exps.weight" in t[0]:
+        each, b = len(t[3]) // t[1][2], bytearray(t[3])
+        for at in range(0, len(b), 34):  # the exponent of f16
+            b[at + 1] += 4 * (at // each) if b[at + 1] & 0x7c else 0
+        t[3] = bytes(b)
+        new.append([t[0].replace(".weight", ".scale"), [4], 0,
+                    struct.pack("<4f", *(2.0 ** -e for e in range(4)))])
+tensors += new'
+    for e in "" --exact "--isa avx2" "--isa ref"; do
+        for n in 3 40; do
+            [ "$(tokens -m "$all" $e)" = "$(tokens -m "$T/scaled.gguf" $e)" ]
+        done
+    done
+    # each projection's scales count
+    n=3
+    for of in gate up down; do
+        gguf_edit "$T/scaled.gguf" "$T/without.gguf" \
+            'tensors[:] = [t for t in tensors if not t[0].endswith("'$of'_exps.scale")]'
+        [ "$(tokens -m "$all")" != "$(tokens -m "$T/without.gguf")" ]
+    done
+    gguf_edit "$T/scaled.gguf" "$T/bad.gguf" 'tensors[-1][1:] = [[3], 0, bytes(12)]'
+    fails 3 "_exps.scale: shape [3] in the file, [4]" -m "$T/bad.gguf" --prompt-ids 1
+    gguf_edit "$T/scaled.gguf" "$T/bad.gguf" 'tensors[-1][3] = tensors[-1][3][:12] + bytes(4)'
+    fails 3 "_exps.scale: element 3 is 0, must have a magnitude from 2^-64 to 2^64" \
+        -m "$T/bad.gguf" --prompt-ids 1
+}
+
 @test "every type runs, and inspect lists types and sizes" {
     for t in F16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 IQ4_NL Q2_K Q3_K_S Q4_K_S Q5_K_S Q6_K IQ4_XS; do
         q -m $GGUF/tiny-dense-$t.gguf --prompt-ids $IDS -n 3 --ignore-eos --json |

@@ -89,8 +89,10 @@ TEMPLATE = """{% for m in messages %}<|im_start|>{{ m.role }}
 class Base:
     """The files of an intact checkpoint, by name."""
 
-    def __init__(self, kind):
-        folder = GOLDEN + KINDS[kind]
+    adapter = None  # a path for --lora, relative to the checkpoint
+
+    def __init__(self, kind, folder=None):
+        folder = folder or GOLDEN + KINDS[kind]
         self.kind = kind
         self.files = {
             name: load(folder + "/" + name)

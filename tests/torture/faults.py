@@ -6,6 +6,7 @@ import json
 import os
 import struct
 
+import adapters
 import checkpoints
 from checkpoints import GGUF_KINDS, GOLDEN, INDEX, KINDS, ROOT, WEIGHTS, Base, Special
 from checkpoints import raw_json, safetensors
@@ -38,7 +39,8 @@ class Case:
     def arguments(self, folder):
         model = folder + "/" + MODEL if self.base.kind in GGUF_KINDS else folder
         return ("generate", "-m", model, "-t", "1", "-n", "3", "--ignore-eos", "--greedy",
-                "-q", "--json", "--logprobs", "2", "--seed", "1", *self.command)
+                "-q", "--json", "--logprobs", "2", "--seed", "1", *self.command,
+                *(("--lora", folder + "/" + self.base.adapter) if self.base.adapter else ()))
 
 
 def huge(n):
@@ -124,6 +126,7 @@ def json_cases(base, name, **more):
 def file_cases(base, name, needed, **more):
     """A file that is none. needed: without it the checkpoint is broken."""
     data = base.files[name]
+    folder, own = name[:name.rfind("/") + 1], name[name.rfind("/") + 1:]
     lost = "refuse" if needed else "any"
     for what, special, want in (
         ("a pipe", Special("fifo"), "refuse"),
@@ -132,7 +135,7 @@ def file_cases(base, name, needed, **more):
         ("/dev/zero", Special("link", "/dev/zero"), "refuse"),
         ("/dev/null", Special("link", "/dev/null"), "refuse"),
         ("a terminal", Special("link", "/dev/tty"), "refuse"),
-        ("a link to itself", Special("link", name), "refuse"),
+        ("a link to itself", Special("link", own), "refuse"),
         ("a link to nothing", Special("link", "nothing"), lost),
         ("sparse", Special("sparse", data[:100], 8 << 40), "refuse"),
         ("missing", None, lost),
@@ -141,8 +144,8 @@ def file_cases(base, name, needed, **more):
     ):
         yield Case("%s: %s" % (name, what), base, {name: special}, want, **more)
     yield Case("%s: a link to a link" % name, base,
-               {name: Special("link", "blob"), "blob": Special("link", "blob2"),
-                "blob2": data}, "run", **more)
+               {name: Special("link", "blob"), folder + "blob": Special("link", "blob2"),
+                folder + "blob2": data}, "run", **more)
     yield Case("%s: locked" % name, base, {name: Special("locked", data)}, "refuse",
                locked=True, **more)
 
@@ -199,8 +202,8 @@ def tensor_of(tensors, part):
     return next(k for k in tensors if part in k)
 
 
-def entry_cases(base, name=WEIGHTS, part="k_proj"):
-    """Faults in the entry of one tensor."""
+def entry_cases(base, name=WEIGHTS, part="k_proj", more="run"):
+    """Faults in the entry of one tensor. more: what happens if there is another one."""
     tensors, data = base.tensors(name)
     key = tensor_of(tensors, part)
     t = tensors[key]
@@ -258,7 +261,7 @@ def entry_cases(base, name=WEIGHTS, part="k_proj"):
     last = max(v["data_offsets"][1] for k, v in tensors.items() if k != "__metadata__")
     extra = {"dtype": "F32", "shape": [4], "data_offsets": [last, last + 16]}
     yield Case("%s: one tensor more" % name, base,
-               {name: safetensors({**tensors, "other": extra}, data + b"\0" * 16)}, "run")
+               {name: safetensors({**tensors, "other": extra}, data + b"\0" * 16)}, more)
     extra = {"dtype": "F32", "shape": [0], "data_offsets": [last, last]}
     yield Case("%s: an empty tensor more" % name, base,
                {name: safetensors({**tensors, "other": extra}, data)}, "any")
@@ -683,6 +686,8 @@ def generation_cases(base):
 
 
 class GgufBase:
+    adapter = None
+
     def __init__(self, kind):
         self.kind = kind
         self.files = {MODEL: checkpoints.load(
@@ -788,6 +793,7 @@ def part_cases():
     yield "generation", generation_cases(dense)
     for kind in GGUF_KINDS:
         yield "gguf", gguf_cases(GgufBase(kind))
+    yield from adapters.part_cases()
 
 
 def all_cases():
