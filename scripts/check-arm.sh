@@ -115,7 +115,7 @@ commands()
     local cpu level file name
     for level in i8mm:max dotprod:neoverse-n1; do
         cpu=${level#*:} level=${level%:*}
-        printf '%s\n' "run_test $cpu $level check_q8 $level/gemm_q8" \
+        printf '%s\n' "QWICK_TEST_EVERY=4 run_test $cpu $level check_q8 $level/gemm_q8" \
             "run_test $cpu $level check_blocks $level/gemm_q8"
     done
     for name in check_q8 check_blocks check_attn check_attn_q8 check_kernels \
@@ -124,7 +124,8 @@ commands()
     done
     for name in check_products:bf16/gemm_bf16 check_fp8:bf16/gemm_bf16 \
         check_kernels:bf16/table check_kernels:bf16/peak; do
-        printf '%s\n' "run_test max bf16 ${name%:*} ${name#*:}"
+        printf '%s\n' \
+            "QWICK_TEST_EVERY=9 run_test max bf16 ${name%:*} ${name#*:}"
     done
     for file in tests/unit/*.c; do
         name=$(basename "$file" .c)

@@ -384,7 +384,7 @@ static void check_gemm_bf16(const struct kernels *k, enum dtype type)
 
     if (!k->gemm_bf16)
         return;
-    for (size_t i = 0; i < N_SIZES; i++) {
+    for (size_t i = 0; i < N_SIZES; i += sweep_step()) {
         size_t cols = size_at(i);
 
         for (size_t tokens = 1; tokens <= 13; tokens += cols > 100 ? 4 : 1) {
@@ -406,7 +406,7 @@ static void check_gemm_bf16(const struct kernels *k, enum dtype type)
     }
     /* few tokens, for which weights are used in place, up to numbers for which
      * they are packed; several blocks of columns and rows */
-    for (size_t tokens = 1; tokens <= 70; tokens++) {
+    for (size_t tokens = 1; tokens <= 70; tokens += sweep_step()) {
         static const size_t widths[] = {31,   33,   256,  513,  1024,
                                         1025, 1091, 3072, 3073, 4129};
         size_t cols = widths[below(sizeof widths / sizeof *widths)];
@@ -424,7 +424,7 @@ static void check_gemm_bf16(const struct kernels *k, enum dtype type)
         product_free(&p);
     }
     /* several panels, blocks of columns and sweeps over tokens */
-    for (size_t tokens = 127; tokens < 600; tokens += 401) {
+    for (size_t tokens = 127; tokens < 600; tokens += 401 * sweep_step()) {
         struct product p = product_new(131, 515, tokens, 1, 1, NORMAL, type);
         struct area x = bf16_x(&p);
 

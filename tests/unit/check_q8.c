@@ -370,7 +370,9 @@ static struct shape shape_at(size_t i, size_t tokens, size_t work)
 
 static size_t sweeps(const struct kernels *k)
 {
-    return (k->level == ISA_REF ? 2 : 6) * N_BITS * N_GROUPS * DT_N_FLOAT;
+    const size_t all = (size_t)N_BITS * N_GROUPS * DT_N_FLOAT;
+
+    return (k->level == ISA_REF ? 2 : 6) * all / sweep_step();
 }
 
 static size_t work_of(const struct kernels *k, size_t i)

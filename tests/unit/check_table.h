@@ -107,6 +107,16 @@ static void run_benches(const struct test *tests, size_t n)
         }
 }
 
+/* Long sweeps take each case, or each N-th if QWICK_TEST_EVERY is N: in an
+ * emulator some take half an hour. */
+static inline size_t sweep_step(void)
+{
+    const char *s = getenv("QWICK_TEST_EVERY");
+    const int n = s ? atoi(s) : 1;
+
+    return n > 1 ? (size_t)n : 1;
+}
+
 /* Whether the level is one of x86, from another level on. */
 static inline bool x86_from(const struct kernels *k, enum isa level)
 {

@@ -130,13 +130,8 @@ INLINE vec vec_zero(void)
     return vdupq_n_f32(0);
 }
 
-/* The compiler would load a number from memory into all lanes, which takes a
- * vector unit on most cores. From a register, multiply-adds take it as an
- * element. */
 INLINE vec vec_set1(float x)
 {
-    if (!__builtin_constant_p(x))
-        __asm__("" : "+w"(x));
     return vdupq_n_f32(x);
 }
 
