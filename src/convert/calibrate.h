@@ -25,8 +25,9 @@
  * In a block, columns are taken in this order: units of 256 columns by their mean
  * H_kk, the largest one first; in a unit those of 128, and so on down to 64, 32
  * and 1. So the columns of each group or block of a format come one after the
- * other. Let A be H in this order, with 1% of its mean diagonal added to the
- * diagonal. Then A = (U + I) D (U + I)^T with U strictly upper and D diagonal. */
+ * other. Let A be H in this order, with a part (damping) of its mean diagonal
+ * added to the diagonal. Then A = (U + I) D (U + I)^T with U strictly upper and D
+ * diagonal. */
 struct moments {
     size_t cols;
     size_t block;    /* columns of a block: a multiple of FEEDBACK_UNIT, or all;
@@ -70,9 +71,9 @@ void moments_add(struct moments *m, const struct moments_room *r,
 /* Add the sums of another one of the same shape. */
 void moments_merge(struct moments *m, const struct moments *other);
 
-/* Make means of the sums, and factors. QWICK_ERR_MEMORY. */
+/* Make means of the sums, and factors. damping: more than 0. QWICK_ERR_MEMORY. */
 int moments_finish(struct moments *m, const struct kernels *k,
-                   struct qwick_err *e);
+                   double damping, struct qwick_err *e);
 
 /* Return the factor of the block that begins at column `at`, of *w columns:
  * [w, w], where row j has U_ij in its elements i < j, and D_j after them. */

@@ -9,9 +9,6 @@
  * are eliminated at a time. WIDE: columns. */
 enum { TILE = 64, WIDE = 512, WORK = KERNEL_WORK + TILE * WIDE };
 
-/* Part of the mean of the diagonal that is added to it (GPTQ, section 3). */
-static const double DAMPING = 0.01;
-
 typedef float loose __attribute__((vector_size(16), may_alias, aligned(4)));
 
 static size_t block_width(const struct moments *m, size_t at)
@@ -228,9 +225,9 @@ static void eliminate(const struct kernels *k, float *a, size_t w, size_t p0,
     }
 }
 
-/* a [w, w], of which the part below the diagonal counts: A = (U + I) D (U + I)^T
- * from the last column on. Row j gets U_ij in column i < j, and D_j. D is at
- * least `least`, which all eigenvalues of A are. */
+/* a [w, w], of which the lower triangle counts: A = (U + I) D (U + I)^T
+ * from the last column on. Row j gets U_ij in column i < j, D_j, and zeros. D is
+ * at least `least`, which all eigenvalues of A are. */
 static void factorise(const struct kernels *k, float *a, size_t w, float least,
                       float *pt, float *scaled, float *work)
 {
@@ -245,13 +242,15 @@ static void factorise(const struct kernels *k, float *a, size_t w, float least,
         eliminate(k, a, w, p0, p1, pt, scaled, work);
     }
     for (size_t j = 0; j < w; j++)
-        for (size_t i = 0; i < j; i++)
-            a[j * w + i] /= a[j * w + j];
+        for (size_t i = 0; i < w; i++)
+            a[j * w + i] = i < j    ? a[j * w + i] / a[j * w + j]
+                           : i == j ? a[j * w + j]
+                                    : 0;
 }
 
 /* A block: its mean diagonal, the order, the addition, and the factor. */
 static int finish_block(struct moments *m, const struct kernels *k, size_t at,
-                        struct qwick_err *e)
+                        double damping, struct qwick_err *e)
 {
     size_t w = block_width(m, at), n = w * (w + 2 * TILE) + WORK;
     float *h = m->factor + at * m->block;
@@ -264,9 +263,9 @@ static int finish_block(struct moments *m, const struct kernels *k, size_t at,
     float *a = work + WORK, *pt = a + w * w, *scaled = pt + w * TILE;
     for (size_t i = 0; i < w; i++)
         mean += (double)h[i * w + i] / (double)w;
-    float add = mean > 0 ? (float)(DAMPING * mean) : 1;
+    float add = mean > 0 ? (float)(damping * mean) : 1;
     for (size_t j = 0; j < w; j++)
-        for (size_t i = 0; i <= j; i++) {
+        for (size_t i = 0; i < w; i++) {
             size_t p = m->order[at + j] - at, q = m->order[at + i] - at;
             a[j * w + i] = (p > q ? h[p * w + q] : h[q * w + p]) +
                            (i == j ? add : 0);
@@ -278,7 +277,7 @@ static int finish_block(struct moments *m, const struct kernels *k, size_t at,
 }
 
 int moments_finish(struct moments *m, const struct kernels *k,
-                   struct qwick_err *e)
+                   double damping, struct qwick_err *e)
 {
     float inverse = m->n_tokens ? 1 / (float)m->n_tokens : 0;
     double mean = 0;
@@ -289,10 +288,10 @@ int moments_finish(struct moments *m, const struct kernels *k,
     for (size_t i = 0, n = moments_floats(m->cols, m->block); i < n; i++)
         m->factor[i] *= inverse;
     for (size_t at = 0; at < m->cols && m->block > 1; at += m->block)
-        if (finish_block(m, k, at, e))
+        if (finish_block(m, k, at, damping, e))
             return -1;
     for (size_t i = 0; i < m->cols; i++)
-        m->diagonal[i] += mean > 0 ? (float)(DAMPING * mean) : 1;
+        m->diagonal[i] += mean > 0 ? (float)(damping * mean) : 1;
     return 0;
 }
 

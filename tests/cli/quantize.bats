@@ -105,6 +105,70 @@ PY
         jget '[0][not o["model"].endswith("tied-bf16")]'
 }
 
+# The demo model reads its own kind of text, in a file of each form.
+calibration_texts() {
+    cat >"$T/a.jsonl" <<'EOF'
+{"given": "<|im_start|>user\nlist files<|im_end|>\n", "text": "ls -l"}
+
+{"text": "<|im_start|>user\nshow the date<|im_end|>\n<|im_start|>assistant\n"}
+EOF
+    seq 1 400 | sed 's/.*/count the lines of file & with wc -l/' >"$T/b.txt"
+}
+
+@test "--calibrate: the same bytes with any number of threads; other codes" {
+    calibration_texts
+    q quantize -o "$T/lsq" --bits 3 --scales lsq
+    q quantize -o "$O" --bits 3 --calibrate "$T/b.txt" \
+        --calibrate "$T/a.jsonl" -t 1 --json | jget '[0][
+        o["scales"] != "feedback" or o["bits"] != 3]'
+    q quantize -o "$T/two" --bits 3 --calibrate "$T/b.txt" \
+        --calibrate "$T/a.jsonl" -t 2
+    diff -r "$O" "$T/two"
+    run ! cmp -s "$O/model.safetensors" "$T/lsq/model.safetensors"
+    [ "$(stat -c %s "$O/model.safetensors")" = \
+        "$(stat -c %s "$T/lsq/model.safetensors")" ]
+    cmp "$O/config.json" "$T/lsq/config.json"
+    # a weighted search without feedback
+    q quantize -o "$T/weighted" --bits 3 --calibrate "$T/b.txt" --scales lsq
+    run ! cmp -s "$T/weighted/model.safetensors" "$T/lsq/model.safetensors"
+    # it answers
+    [ -n "$(q -m "$O" --greedy "list files")" ]
+}
+
+@test "--calibrate-self, --seed, --calibrate-memory; GGUF" {
+    q quantize -o "$T/0.gguf" --type Q3_K_M --calibrate-self 2
+    q quantize -o "$T/1.gguf" --type Q3_K_M --calibrate-self 2 --seed 1
+    run ! cmp -s "$T/0.gguf" "$T/1.gguf"
+    run -0 --separate-stderr q quantize -o "$T/2.gguf" --type Q3_K_M -v \
+        --calibrate-self 2 --calibrate-memory 1K
+    [[ $stderr == *"moments of single columns only"* ]]
+    run -0 --separate-stderr q quantize -o "$T/3.gguf" --type Q3_K_M -v \
+        --calibrate-self 2 --calibrate-memory 20M
+    [[ $stderr == *"moments in blocks of up to 256 columns"* ]]
+    [ "$(stat -c %s "$T/0.gguf")" = "$(stat -c %s "$T/3.gguf")" ]
+    [ -n "$(q -m "$T/0.gguf" --greedy "list files")" ]
+}
+
+@test "calibration: usage" {
+    calibration_texts
+    : >"$T/empty"
+    echo '{"text": 5}' >"$T/bad.jsonl"
+    echo '{"text": ' >"$T/cut.jsonl"
+    fails 2 "--calibrate-self" quantize -o "$O" --calibrate "$T/b.txt" \
+        --calibrate-self 2
+    fails 2 "--calibrate-self" quantize -o "$O" --calibrate-self 0
+    fails 2 "--scales" quantize -o "$O" --scales feedback
+    fails 2 "--scales mlx" quantize -o "$O" --scales mlx --calibrate "$T/b.txt"
+    fails 2 "--seed" quantize -o "$O" --seed 1
+    fails 1 "$T/none" quantize -o "$O" --calibrate "$T/none"
+    fails 2 "$T/empty: has no text" quantize -o "$O" --calibrate "$T/empty"
+    fails 2 "bad.jsonl: line 1: text: not a string" quantize -o "$O" \
+        --calibrate "$T/bad.jsonl"
+    fails 2 "cut.jsonl: line 1" quantize -o "$O" --calibrate "$T/cut.jsonl"
+    fails 3 "tokenizer.json" quantize -m $SRC -o "$O" --calibrate "$T/b.txt"
+    nothing_left
+}
+
 @test "usage" {
     fails 2 "--output" quantize -m $SRC
     fails 2 "unexpected" quantize $SRC -o "$O"
@@ -113,7 +177,7 @@ PY
     fails 2 "--group" quantize -m $SRC -o "$O" --group 16
     fails 2 "--head-bits" quantize -m $SRC -o "$O" --head-bits 1
     fails 2 "--scales" quantize -m $SRC -o "$O" --scales best
-    fails 2 "--calibrate" quantize -m $SRC -o "$O" --calibrate x
+    fails 2 "--calib: unknown option" quantize -m $SRC -o "$O" --calib x
     fails 2 "skip: nothing" quantize -m $SRC -o "$O" --skip nothing
     fails 2 "no module" quantize -m $SRC -o "$O" --skip '*'
     fails 2 "head is not quantized" quantize -m $SRC -o "$O" --head-bits 8 \

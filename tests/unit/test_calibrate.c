@@ -115,7 +115,7 @@ static void sums_are_direct_ones(void **state)
         struct moments m;
         struct qwick_err e;
         collect(&m, x, cols, shapes[s].block, 2);
-        assert_ok(moments_finish(&m, kernels_best(), &e), &e);
+        assert_ok(moments_finish(&m, kernels_best(), 0.01, &e), &e);
         for (size_t at = 0; at < cols && m.block > 1; at += w) {
             const float *f = moments_factor(&m, at, &w);
             for (size_t k = 0; k < 60; k++) {
@@ -140,11 +140,11 @@ static void threads_do_not_matter(void **state)
     struct moments a, b;
     struct qwick_err e;
     collect(&a, x, MAX_COLS, 256, 1);
-    assert_ok(moments_finish(&a, kernels_best(), &e), &e);
+    assert_ok(moments_finish(&a, kernels_best(), 0.01, &e), &e);
     size_t n = moments_floats(MAX_COLS, 256);
     for (int n_threads = 2; n_threads < 5; n_threads++) {
         collect(&b, x, MAX_COLS, 256, n_threads);
-        assert_ok(moments_finish(&b, kernels_best(), &e), &e);
+        assert_ok(moments_finish(&b, kernels_best(), 0.01, &e), &e);
         assert_memory_equal(a.factor, b.factor, n * sizeof *a.factor);
         assert_memory_equal(a.diagonal, b.diagonal,
                             MAX_COLS * sizeof *a.diagonal);
@@ -162,7 +162,7 @@ static void groups_stay_together(void **state)
     struct moments m;
     struct qwick_err e;
     collect(&m, x, MAX_COLS, MAX_COLS, 1);
-    assert_ok(moments_finish(&m, kernels_best(), &e), &e);
+    assert_ok(moments_finish(&m, kernels_best(), 0.01, &e), &e);
     for (size_t unit = 32; unit <= 256; unit *= 2)
         for (size_t i = 0; i < MAX_COLS; i++)
             assert_int_equal(m.order[i] / unit, m.order[i / unit * unit] / unit);
@@ -247,7 +247,7 @@ static void feedback_is_better(void **state)
         w[i] = draw();
     for (size_t block = 256; block <= MAX_COLS; block += 384) {
         collect(&m, x, MAX_COLS, block, 2);
-        assert_ok(moments_finish(&m, kernels_best(), &e), &e);
+        assert_ok(moments_finish(&m, kernels_best(), 0.01, &e), &e);
         assert_ok(feedback_room_init(&room, block, &e), &e);
         for (int bits = 2; bits <= 6; bits++)
             for (size_t group = 32; group <= 128; group *= 2) {
@@ -285,7 +285,7 @@ static void feedback_without_cause(void **state)
     for (size_t i = 0; i < COLS; i++)
         w[i] = draw();
     collect(&m, x, COLS, COLS, 1);
-    assert_ok(moments_finish(&m, kernels_best(), &e), &e);
+    assert_ok(moments_finish(&m, kernels_best(), 0.01, &e), &e);
     assert_ok(feedback_room_init(&room, COLS, &e), &e);
     r.f = (struct affine_format){3, 32, DT_F32, AFFINE_LSQ, kernels_best()};
     const struct feedback f = {&m, r.f.k, &g, &room, 32, fit, &r, w, got, 1};
