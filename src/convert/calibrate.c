@@ -151,7 +151,7 @@ static size_t divide(size_t cols, size_t most)
 {
     size_t n = (cols + most - 1) / most;
     size_t block = (cols + n - 1) / n;
-    return most == 1 ? 1 : n == 1 ? cols : (block + 127) / 128 * 128;
+    return most == 1 ? 1 : n == 1 ? cols : (block + 255) / 256 * 256;
 }
 
 static size_t bytes_of(const struct calibration *c, size_t most)
@@ -173,7 +173,7 @@ static void note(const struct calibration *c, const char *line)
 /* Begin all moments, with the largest blocks that fit the memory. */
 static int reserve(struct calibration *c, struct qwick_err *e)
 {
-    static const size_t sizes[] = {4096, 2048, 1024, 512, 256, 128, 1};
+    static const size_t sizes[] = {4096, 2048, 1024, 512, 256, 1};
     size_t limit = c->o->calibrate_memory ? c->o->calibrate_memory
                                           : (size_t)4 << 30;
     size_t i = 0, widest = 0, available = os_available_memory();
@@ -388,7 +388,8 @@ static int open_engine(struct calibration *c, const char *src,
     eo.n_loras = o->n_loras;
     eo.log = calibrate_log;
     eo.log_ctx = (void *)(uintptr_t)o;
-    if (qwick_engine_open(&c->eng, &eo, e) || engine_need_tokenizer(c->eng, e))
+    if (qwick_engine_open(&c->eng, &eo, e) ||
+        (o->n_calibrate && engine_need_tokenizer(c->eng, e)))
         return -1;
     if (c->eng->model.config.bidirectional)
         return err_set(e, QWICK_ERR_MODEL,

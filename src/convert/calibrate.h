@@ -22,13 +22,16 @@
 /* Second moments of the inputs of a set of matrices, in blocks of columns. H is
  * 0 outside of the blocks.
  *
- * In a block, columns are taken in the order of falling H_kk. Let A be H in this
- * order, with 1% of its mean diagonal added to the diagonal. Then
- * A = (U + I) D (U + I)^T with U strictly upper and D diagonal. */
+ * In a block, columns are taken in this order: units of 256 columns by their mean
+ * H_kk, the largest one first; in a unit those of 128, and so on down to 64, 32
+ * and 1. So the columns of each group or block of a format come one after the
+ * other. Let A be H in this order, with 1% of its mean diagonal added to the
+ * diagonal. Then A = (U + I) D (U + I)^T with U strictly upper and D diagonal. */
 struct moments {
     size_t cols;
-    size_t block;    /* columns of a block, the last one may have fewer; 1: only
-                        the diagonal is known */
+    size_t block;    /* columns of a block: a multiple of FEEDBACK_UNIT, or all;
+                        the last one may have fewer. 1: only the diagonal is
+                        known */
     size_t n_tokens; /* 0: nothing is known */
     float *diagonal; /* [cols] H_kk, with the same addition */
     /* Unless block is 1: */
@@ -129,26 +132,47 @@ struct grid {
     const int8_t *table; /* ascending; low is 0 then; NULL: none */
 };
 
-/* Rows that are rounded together. */
-enum { FEEDBACK_ROWS = 16 };
+/* Rows that are rounded together, and the most columns of a unit. */
+enum { FEEDBACK_ROWS = 16, FEEDBACK_UNIT = 256 };
+
+struct tile;
 
 /* Memory of one thread. */
 struct feedback_room {
     float *errors; /* [FEEDBACK_ROWS, widest block] */
     float *work;   /* of products */
+    struct tile *tile; /* [FEEDBACK_UNIT] */
 };
 int feedback_room_init(struct feedback_room *r, size_t block,
                        struct qwick_err *e);
 void feedback_room_free(struct feedback_room *r);
 
-/* Choose the codes of n rows, at most FEEDBACK_ROWS:
+/* Choose the steps and bases of columns [col, col + unit) of a row, whose
+ * weights, with what earlier columns add, are x [unit]; h [unit]: the weights of
+ * the squared errors. Both are aligned. -1: there are none. */
+typedef int (*feedback_fit)(void *ctx, size_t row, size_t col, const float *x,
+                            const float *h, float *step, float *base);
+
+/* Rounding of some rows. */
+struct feedback {
+    const struct moments *m; /* with blocks */
+    const struct kernels *k;
+    const struct grid *g;
+    const struct feedback_room *room;
+    size_t unit; /* columns whose steps are chosen together: 32 to
+                    FEEDBACK_UNIT, a power of 2 */
+    feedback_fit fit;
+    void *ctx;
+    const float *w;       /* [n, cols] */
+    unsigned char *codes; /* [n, cols], as int8 or uint8 */
+    size_t n;             /* rows, at most FEEDBACK_ROWS */
+};
+
+/* Choose the codes of the rows:
  *   q_j = round(w_j + sum over earlier columns i of (w_i - q_i) U_ij)
  * (LDLQ of Chee et al. 2023, arXiv 2307.13304, which is GPTQ of Frantar et al.
- * 2022, arXiv 2210.17323). m must have blocks.
- *   w, step, base  f32 [n, cols]    codes  [n, cols], as int8 or uint8 */
-void feedback_codes(const struct moments *m, const struct kernels *k,
-                    const struct feedback_room *r, const struct grid *g,
-                    const float *w, const float *step, const float *base,
-                    unsigned char *codes, size_t n);
+ * 2022, arXiv 2210.17323). The steps of a unit are chosen when its first column
+ * is reached. Returns -1 if a unit has none. */
+int feedback_codes(const struct feedback *f);
 
 #endif

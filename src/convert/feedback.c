@@ -2,13 +2,14 @@
  * d_j + sum of U_ij d_i over earlier columns i, so that each column is rounded
  * to what makes its own square least. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "convert/calibrate.h"
 #include "model/lanes.h"
 
-/* Columns between products; vectors of a column's rows. */
-enum { STEP = 64, VECS = FEEDBACK_ROWS / LANES };
+/* Vectors of a column. */
+enum { VECS = FEEDBACK_ROWS / LANES };
 
 /* Adding and subtracting it rounds |v| < 2^22 to nearest even. */
 #define ROUNDER 12582912.0f
@@ -18,7 +19,7 @@ typedef struct {
     vec v[VECS];
 } column;
 
-/* Columns in the order of the block, all rows of the tile beside each other. */
+/* A column of the rows that are rounded together. */
 struct tile {
     column w;          /* weights */
     column to;         /* weights, and what earlier columns add */
@@ -28,11 +29,13 @@ struct tile {
 int feedback_room_init(struct feedback_room *r, size_t block,
                        struct qwick_err *e)
 {
-    size_t n = FEEDBACK_ROWS * block, work = KERNEL_WORK + FEEDBACK_ROWS * STEP;
+    size_t n = FEEDBACK_ROWS * block;
+    size_t work = KERNEL_WORK + FEEDBACK_ROWS * FEEDBACK_UNIT;
     *r = (struct feedback_room){0};
     r->errors = aligned_alloc(64, (n + 15) / 16 * 16 * sizeof *r->errors);
     r->work = aligned_alloc(64, work * sizeof *r->work);
-    if (r->errors && r->work)
+    r->tile = aligned_alloc(64, FEEDBACK_UNIT * sizeof *r->tile);
+    if (r->errors && r->work && r->tile)
         return 0;
     feedback_room_free(r);
     return err_oom(e, n * sizeof *r->errors);
@@ -42,28 +45,57 @@ void feedback_room_free(struct feedback_room *r)
 {
     free(r->errors);
     free(r->work);
+    free(r->tile);
     *r = (struct feedback_room){0};
 }
 
-/* Read column `col` of n rows; the other rows get zeros. */
-static void gather(struct tile *t, const float *w, const float *step,
-                   const float *base, size_t cols, size_t col, size_t n)
+static float *numbers(column *c)
 {
-    *t = (struct tile){0};
-    for (size_t r = 0; r < n; r++) {
-        ((float *)&t->w)[r] = w[r * cols + col];
-        ((float *)&t->step)[r] = step[r * cols + col];
-        ((float *)&t->base)[r] = base[r * cols + col];
-    }
-    t->to = t->w;
+    return (float *)(void *)c;
 }
 
-/* Add what the columns of earlier steps say: y [FEEDBACK_ROWS, STEP]. */
-static void add_earlier(struct tile *t, const float *y, size_t n)
+/* Read columns order[0..n) of f->n rows; other rows get zeros. */
+static void gather(struct tile *t, const struct feedback *f,
+                   const uint32_t *order, size_t n)
+{
+    memset(t, 0, n * sizeof *t);
+    for (size_t j = 0; j < n; j++) {
+        for (size_t r = 0; r < f->n; r++)
+            numbers(&t[j].w)[r] = f->w[r * f->m->cols + order[j]];
+        t[j].to = t[j].w;
+    }
+}
+
+/* Add what the columns of earlier units say: y [FEEDBACK_ROWS, ld]. */
+static void add_earlier(struct tile *t, const float *y, size_t ld, size_t n)
 {
     for (size_t j = 0; j < n; j++)
         for (size_t r = 0; r < FEEDBACK_ROWS; r++)
-            ((float *)&t[j].to)[r] += y[r * STEP + j];
+            numbers(&t[j].to)[r] += y[r * ld + j];
+}
+
+/* Choose the steps and bases of a unit of n columns, which begins at column
+ * `first` of the matrix. d: the factor's D, d_ld from one to the next one. */
+static int fit_unit(const struct feedback *f, struct tile *t,
+                    const uint32_t *order, const float *d, size_t d_ld,
+                    size_t n)
+{
+    _Alignas(64) float x[FEEDBACK_UNIT], h[FEEDBACK_UNIT];
+    float step[FEEDBACK_UNIT], base[FEEDBACK_UNIT];
+    size_t first = order[0] / f->unit * f->unit;
+    for (size_t j = 0; j < n; j++)
+        h[order[j] - first] = d[j * d_ld];
+    for (size_t r = 0; r < f->n; r++) {
+        for (size_t j = 0; j < n; j++)
+            x[order[j] - first] = numbers(&t[j].to)[r];
+        if (f->fit(f->ctx, r, first, x, h, step, base))
+            return -1;
+        for (size_t j = 0; j < n; j++) {
+            numbers(&t[j].step)[r] = step[order[j] - first];
+            numbers(&t[j].base)[r] = base[order[j] - first];
+        }
+    }
+    return 0;
 }
 
 /* The nearest multiple to v, and its code. */
@@ -106,47 +138,44 @@ static column round_column(const struct tile *t, const struct grid *g,
     return error;
 }
 
-/* Round n columns from `from` on, in the order of the block, whose factor is f
- * [w, w]. */
-static void round_step(const struct feedback_room *room, struct tile *t,
-                       const struct grid *g, const float *f, size_t w,
-                       const uint32_t *order, size_t from, size_t n,
-                       unsigned char *codes, size_t cols, size_t n_rows)
+/* Round n columns of a block of w columns; they begin at `from` in its order.
+ * u: the factor from row `from` and its column `from` on. */
+static void round_unit(const struct feedback *f, struct tile *t,
+                       const float *u, size_t w, const uint32_t *order,
+                       size_t from, size_t n)
 {
-    for (size_t j = 0; j < n; j++) {
-        column error = round_column(&t[j], g, codes + order[from + j], cols,
-                                    n_rows);
+    for (size_t j = 0; j < n; j++, u += w + 1) {
+        column error = round_column(&t[j], f->g, f->codes + order[j],
+                                    f->m->cols, f->n);
         for (size_t r = 0; r < FEEDBACK_ROWS; r++)
-            room->errors[r * w + from + j] = ((const float *)&error)[r];
-        const float *u = f + (from + j) * w + from + j;
-        for (size_t k = j + 1; k < n; k++) {
-            u += w;
+            f->room->errors[r * w + from + j] = numbers(&error)[r];
+        for (size_t k = j + 1; k < n; k++)
             for (size_t i = 0; i < VECS; i++)
-                t[k].to.v[i] += error.v[i] * *u;
-        }
+                t[k].to.v[i] += error.v[i] * u[(k - j) * w];
     }
 }
 
-void feedback_codes(const struct moments *m, const struct kernels *k,
-                    const struct feedback_room *r, const struct grid *g,
-                    const float *w, const float *step, const float *base,
-                    unsigned char *codes, size_t n)
+int feedback_codes(const struct feedback *f)
 {
-    struct tile t[STEP];
-    float *y = r->work + KERNEL_WORK;
+    const struct moments *m = f->m;
+    struct tile *t = f->room->tile;
+    float *work = f->room->work, *y = work + KERNEL_WORK;
     for (size_t at = 0, width; at < m->cols; at += width) {
-        const float *f = moments_factor(m, at, &width);
-        const uint32_t *order = m->order + at;
-        for (size_t from = 0, cols; from < width; from += cols) {
-            cols = width - from < STEP ? width - from : STEP;
-            for (size_t j = 0; j < cols; j++)
-                gather(&t[j], w, step, base, m->cols, order[from + j], n);
+        const float *factor = moments_factor(m, at, &width);
+        for (size_t from = 0, n; from < width; from += n) {
+            const uint32_t *order = m->order + at + from;
+            const float *u = factor + from * width;
+            n = width - from < f->unit ? width - from : f->unit;
+            gather(t, f, order, n);
             if (from) {
-                k->gemm_f32[DT_F32](y, STEP, r->errors, width, f + from * width,
-                                    width, FEEDBACK_ROWS, cols, from, r->work);
-                add_earlier(t, y, cols);
+                f->k->gemm_f32[DT_F32](y, n, f->room->errors, width, u, width,
+                                       FEEDBACK_ROWS, n, from, work);
+                add_earlier(t, y, n, n);
             }
-            round_step(r, t, g, f, width, order, from, cols, codes, m->cols, n);
+            if (fit_unit(f, t, order, u + from, width + 1, n))
+                return -1;
+            round_unit(f, t, u + from, width, order, from, n);
         }
     }
+    return 0;
 }

@@ -153,28 +153,46 @@ void moments_merge(struct moments *m, const struct moments *other)
 
 /* ---- factors ------------------------------------------------------------- */
 
+/* Units whose columns stay together, from the largest one down to a column. */
+static const size_t units[] = {256, 128, 64, 32, 1};
+enum { N_UNITS = sizeof units / sizeof *units };
+
+/* A column with the means of the diagonal in the units that it is in. */
 struct ranked {
-    float h;
+    float h[N_UNITS];
     uint32_t col;
 };
 
 static int by_size(const void *a, const void *b)
 {
     const struct ranked *x = a, *y = b;
-    if (x->h != y->h)
-        return x->h > y->h ? -1 : 1;
-    return (x->col > y->col) - (x->col < y->col);
+    for (size_t i = 0; i < N_UNITS; i++) {
+        uint32_t p = x->col / (uint32_t)units[i], q = y->col / (uint32_t)units[i];
+        if (p != q)
+            return x->h[i] != y->h[i] ? (x->h[i] > y->h[i] ? -1 : 1)
+                                      : (p > q ? 1 : -1);
+    }
+    return 0;
 }
 
 /* Write the order of the block's columns. */
 static int sort_columns(struct moments *m, size_t at, size_t w,
                         struct qwick_err *e)
 {
-    struct ranked *r = malloc(w * sizeof *r);
+    struct ranked *r = calloc(w, sizeof *r);
     if (!r)
         return err_oom(e, w * sizeof *r);
     for (size_t i = 0; i < w; i++)
-        r[i] = (struct ranked){m->diagonal[at + i], (uint32_t)(at + i)};
+        r[i].col = (uint32_t)(at + i);
+    for (size_t u = 0; u < N_UNITS; u++)
+        for (size_t i = 0, n; i < w; i += n) {
+            float sum = 0;
+            n = w - i < units[u] ? w - i : units[u];
+            for (size_t j = 0; j < n; j++)
+                sum += m->diagonal[at + i + j] / (float)n;
+            for (size_t j = 0; j < n; j++)
+                r[i + j].h[u] = sum;
+        }
     qsort(r, w, sizeof *r, by_size);
     for (size_t i = 0; i < w; i++)
         m->order[at + i] = r[i].col;

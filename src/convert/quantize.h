@@ -275,10 +275,12 @@ struct quantize_rows {
     const struct moments *moments; /* of their input; NULL: none */
     float *weights;      /* [cols] of squared errors */
     float *w;            /* [rows, cols] elements */
-    float *step, *base;  /* likewise, see struct grid */
+    float *scales, *biases;      /* [rows, groups of a row] in MLX's format */
     unsigned char *codes; /* likewise */
     struct block_scales *blocks; /* [rows, blocks of a row] */
     struct feedback_room feedback;
+    const void *format; /* what the format's feedback_fit needs */
+    size_t cols;
 };
 
 /* Memory for rows of up to cols elements; NULL: there is none. */
@@ -298,10 +300,13 @@ size_t quantize_next_rows(const struct quantize_plan *p,
                           const struct quantize_job *job, size_t begin,
                           size_t n, struct quantize_rows *r);
 
-/* Choose the codes of n rows from w, step and base. */
-void quantize_choose_rows(const struct quantize_plan *p,
-                          const struct kernels *k, struct quantize_rows *r,
-                          const struct grid *g, size_t cols, size_t n);
+/* Choose the codes of n rows w, and by fit, whose ctx is r, their scales. -1: a
+ * unit has no scale. */
+int quantize_round_rows(const struct quantize_plan *p, const struct kernels *k,
+                        struct quantize_rows *r, const struct grid *g,
+                        size_t unit, feedback_fit fit, size_t cols, size_t n);
+/* Return the first of n rows' elements that is not finite, or 0. */
+size_t quantize_find_bad(const struct quantize_rows *r, size_t n);
 
 /* ---- the source ---------------------------------------------------------- */
 

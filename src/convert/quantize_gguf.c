@@ -171,22 +171,27 @@ static int keep_step(const struct quantize_work *w,
     return 0;
 }
 
-/* The steps and bases of a calibrated row's elements. The weights of errors are
- * in the order of the source. */
-static int fit_row(const struct quantize_work *w, enum dtype type,
-                   struct quantize_rows *r, size_t row, size_t cols,
-                   size_t *bad)
+/* What a calibrated row's block needs. */
+struct block_format {
+    enum dtype type;
+    const struct kernels *k;
+};
+
+/* The scales of a block of a calibrated row. */
+static int fit_block(void *ctx, size_t row, size_t col, const float *x,
+                     const float *h, float *step, float *base)
 {
-    const struct block_codes *c = blocks_codes(type);
-    const size_t block = dtype_block(type), group = (size_t)c->group;
-    float *step = r->step + row * cols, *base = r->base + row * cols;
-    struct block_scales *s = r->blocks + row * (cols / block);
-    if (blocks_scales(type, w->k, s, r->w + row * cols, r->weights, cols, bad))
+    struct quantize_rows *r = ctx;
+    const struct block_format *f = r->format;
+    const size_t block = dtype_block(f->type);
+    const size_t group = (size_t)blocks_codes(f->type)->group;
+    struct block_scales *s = &r->blocks[(row * r->cols + col) / block];
+    size_t bad;
+    if (blocks_scales(f->type, f->k, s, x, h, block, &bad))
         return -1;
-    for (size_t i = 0; i < cols; i++) {
-        size_t g = i % block / group;
-        step[i] = s[i / block].d * (float)s[i / block].sc[g];
-        base[i] = -(s[i / block].dmin * (float)s[i / block].m[g]);
+    for (size_t i = 0; i < block; i++) {
+        step[i] = s->d * (float)s->sc[i / group];
+        base[i] = -(s->dmin * (float)s->m[i / group]);
     }
     return 0;
 }
@@ -215,21 +220,23 @@ static int calibrated_piece(const struct quantize_work *w,
     const struct grid g = {c->low, c->high, c->table};
     struct quantize_rows *r = room->rows;
     size_t block = dtype_block(type), bytes = dtype_bytes(type);
-    size_t cols = quantize_row_cols(job), bad, one = 1;
+    const struct block_format f = {type, w->k};
+    size_t cols = quantize_row_cols(job), one = 1;
     for (size_t done = 0, rows; done < n; done += rows * cols) {
         size_t at = begin + done;
         rows = quantize_next_rows(w->plan, job, find_source(job, at, &one),
                                   n - done, r);
         order_weights(job, r, cols);
-        for (size_t i = 0; i < rows; i++) {
+        for (size_t i = 0; i < rows; i++)
             widen(w, job, at + i * cols, r->w + i * cols, cols, room);
-            if (fit_row(w, type, r, i, cols, &bad)) {
-                bad = find_source(job, at + i * cols + bad, &one);
-                return quantize_bad_value(w, job->from.src,
-                                          quantize_place(&job->from, bad), e);
-            }
+        r->format = &f;
+        if (quantize_round_rows(w->plan, w->k, r, &g, block, fit_block, cols,
+                                rows)) {
+            size_t bad = at + quantize_find_bad(r, rows * cols);
+            return quantize_bad_value(
+                w, job->from.src,
+                quantize_place(&job->from, find_source(job, bad, &one)), e);
         }
-        quantize_choose_rows(w->plan, w->k, r, &g, cols, rows);
         blocks_pack(type, w->k, room->q, r->blocks, (int8_t *)r->codes,
                     rows * cols);
         if (st_writer_at(w->writer, job->out[0],

@@ -94,17 +94,18 @@ static struct affine_format format_of(const struct quantize_work *w,
                                   .k = w->k};
 }
 
-/* The steps and bases of a calibrated row's elements. s, b: the scales and biases
- * of its groups. */
-static int fit_row(const struct affine_format *f, struct quantize_rows *r,
-                   size_t row, size_t cols, float *s, float *b, size_t *bad)
+/* The scale and the bias of a group of a calibrated row. */
+static int fit_group(void *ctx, size_t row, size_t col, const float *x,
+                     const float *h, float *step, float *base)
 {
-    float *step = r->step + row * cols, *base = r->base + row * cols;
-    if (affine_scales(f, s, b, r->w + row * cols, r->weights, cols, bad))
+    struct quantize_rows *r = ctx;
+    const struct affine_format *f = r->format;
+    size_t at = (row * r->cols + col) / f->group, bad;
+    if (affine_scales(f, &r->scales[at], &r->biases[at], x, h, f->group, &bad))
         return -1;
-    for (size_t i = 0; i < cols; i++) {
-        step[i] = s[i / f->group];
-        base[i] = b[i / f->group];
+    for (size_t i = 0; i < f->group; i++) {
+        step[i] = r->scales[at];
+        base[i] = r->biases[at];
     }
     return 0;
 }
@@ -118,28 +119,26 @@ static int calibrated_piece(const struct quantize_work *w,
     const struct affine_format f = format_of(w, job);
     const struct grid g = {.high = (1 << f.bits) - 1};
     struct quantize_rows *r = room->rows;
-    size_t cols = quantize_row_cols(job), bytes = dtype_bytes(f.type), bad;
-    float s[QUANTIZE_COLS / 32], b[QUANTIZE_COLS / 32];
+    size_t cols = quantize_row_cols(job), bytes = dtype_bytes(f.type);
     unsigned char *q = room->q, *scales = room->scales, *biases = room->biases;
     for (size_t done = 0, rows; done < n; done += rows * cols) {
-        size_t at = begin + done, groups = cols / f.group;
+        size_t at = begin + done;
         rows = quantize_next_rows(w->plan, job, at, n - done, r);
-        w->k->to_f32[f.type](
-            r->w, quantize_elements(job, at, rows * cols, w->k, room),
-            rows * cols);
-        for (size_t i = 0; i < rows; i++) {
-            if (fit_row(&f, r, i, cols, s, b, &bad))
-                return quantize_bad_value(
-                    w, job->from.src,
-                    quantize_place(&job->from, at + i * cols + bad), e);
-            w->k->from_f32[f.type](scales, s, groups);
-            w->k->from_f32[f.type](biases, b, groups);
-            scales += groups * bytes;
-            biases += groups * bytes;
-        }
-        quantize_choose_rows(w->plan, w->k, r, &g, cols, rows);
-        affine_pack(q, r->codes, rows * cols, f.bits);
-        q += rows * cols / 8 * (size_t)f.bits;
+        size_t m = rows * cols, groups = m / f.group;
+        w->k->to_f32[f.type](r->w, quantize_elements(job, at, m, w->k, room),
+                             m);
+        r->format = &f;
+        if (quantize_round_rows(w->plan, w->k, r, &g, f.group, fit_group, cols,
+                                rows))
+            return quantize_bad_value(
+                w, job->from.src,
+                quantize_place(&job->from, at + quantize_find_bad(r, m)), e);
+        affine_pack(q, r->codes, m, f.bits);
+        w->k->from_f32[f.type](scales, r->scales, groups);
+        w->k->from_f32[f.type](biases, r->biases, groups);
+        q += m / 8 * (size_t)f.bits;
+        scales += groups * bytes;
+        biases += groups * bytes;
     }
     return write_groups(w, job, begin, n, bytes, room, e);
 }

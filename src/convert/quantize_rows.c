@@ -71,17 +71,17 @@ struct quantize_rows *quantize_rows_new(size_t cols)
     struct quantize_rows *r = calloc(1, sizeof *r);
     if (!r)
         return NULL;
-    r->w = aligned_alloc(64, 3 * n * sizeof *r->w);
+    r->w = aligned_alloc(64, n * sizeof *r->w);
+    r->scales = malloc(2 * n / 32 * sizeof *r->scales);
     r->codes = malloc(n);
     r->weights = aligned_alloc(64, (cols + 15) / 16 * 64);
     r->blocks = calloc(cols / 32 + 1, FEEDBACK_ROWS * sizeof *r->blocks);
-    if (!r->w || !r->codes || !r->weights || !r->blocks ||
+    if (!r->w || !r->scales || !r->codes || !r->weights || !r->blocks ||
         feedback_room_init(&r->feedback, cols, NULL)) {
         quantize_rows_free(r);
         return NULL;
     }
-    r->step = r->w + n;
-    r->base = r->step + n;
+    r->biases = r->scales + n / 32;
     return r;
 }
 
@@ -90,6 +90,7 @@ void quantize_rows_free(struct quantize_rows *r)
     if (!r)
         return;
     free(r->w);
+    free(r->scales);
     free(r->codes);
     free(r->weights);
     free(r->blocks);
@@ -110,9 +111,18 @@ size_t quantize_next_rows(const struct quantize_plan *p,
            find_matrix(job, begin + (rows - 1) * cols, &each) != matrix)
         rows--;
     r->moments = find_moments(p, job, begin);
+    r->cols = cols;
     for (size_t i = 0; i < cols; i++)
         r->weights[i] = r->moments ? r->moments->diagonal[i] : 1;
     return rows;
+}
+
+size_t quantize_find_bad(const struct quantize_rows *r, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(r->w[i]))
+            return i;
+    return 0;
 }
 
 /* The nearest code for v = (weight - base) / step. */
@@ -126,18 +136,35 @@ static int nearest(float v, const struct grid *g)
     return q;
 }
 
-void quantize_choose_rows(const struct quantize_plan *p,
-                          const struct kernels *k, struct quantize_rows *r,
-                          const struct grid *g, size_t cols, size_t n)
+/* Without feedback. */
+static int round_row(struct quantize_rows *r, const struct grid *g, size_t unit,
+                     feedback_fit fit, size_t cols, size_t row)
 {
+    float step[FEEDBACK_UNIT], base[FEEDBACK_UNIT];
+    const float *w = r->w + row * cols;
+    unsigned char *codes = r->codes + row * cols;
+    for (size_t i = 0; i < cols; i += unit) {
+        if (fit(r, row, i, w + i, r->weights + i, step, base))
+            return -1;
+        for (size_t j = 0; j < unit; j++) {
+            float v = step[j] != 0 ? (w[i + j] - base[j]) / step[j] : 0;
+            codes[i + j] = (unsigned char)nearest(v, g);
+        }
+    }
+    return 0;
+}
+
+int quantize_round_rows(const struct quantize_plan *p, const struct kernels *k,
+                        struct quantize_rows *r, const struct grid *g,
+                        size_t unit, feedback_fit fit, size_t cols, size_t n)
+{
+    const struct feedback f = {r->moments, k, g, &r->feedback, unit, fit, r,
+                               r->w, r->codes, n};
+    int rc = 0;
     if (r->moments && r->moments->block > 1 &&
-        p->o->scales != QWICK_SCALES_LSQ) {
-        feedback_codes(r->moments, k, &r->feedback, g, r->w, r->step, r->base,
-                       r->codes, n);
-        return;
-    }
-    for (size_t i = 0; i < n * cols; i++) {
-        float v = r->step[i] != 0 ? (r->w[i] - r->base[i]) / r->step[i] : 0;
-        r->codes[i] = (unsigned char)nearest(v, g);
-    }
+        p->o->scales != QWICK_SCALES_LSQ)
+        return feedback_codes(&f);
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = round_row(r, g, unit, fit, cols, i);
+    return rc;
 }
