@@ -394,7 +394,7 @@ struct qwick_quantize_options {
     qwick_width_fn on_width; /* gets the modules' choices; NULL: not wanted */
     void *on_width_ctx;
     bool dry_run; /* only plan: nothing is written, dst may be NULL */
-    qwick_progress_fn measuring; /* gets groups whose loss is measured, and all;
+    qwick_progress_fn measuring; /* gets passes that measure losses, and all;
                                     with progress_ctx */
 };
 QWICK_API void qwick_quantize_options_init(struct qwick_quantize_options *o,

@@ -409,6 +409,7 @@ static int plan_all(struct quantize_plan *plan, struct widths *widths,
         if (o->chosen_bits)
             *o->chosen_bits = o->bits;
         plan->widths = widths;
+        plan->find_bits = widths_find;
         widths_report(widths, o);
     }
     if (plan->form->plan(plan, plan->s, e))

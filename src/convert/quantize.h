@@ -134,6 +134,8 @@ struct widths;
 struct quantize_plan {
     const struct qwick_quantize_options *o;
     const struct widths *widths; /* that a budget has chosen; NULL: none */
+    /* the bits of a module there; 0: none are chosen */
+    int (*find_bits)(const struct widths *widths, const char *module);
     bool keeps_codes;                 /* bits and group are the source's */
     const struct quantize_form *form; /* the kind of result */
     const struct quantize_source *s;

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "convert/quantize.h"
-#include "convert/widths.h"
 #include "file/checkpoint.h"
 #include "model/arch.h"
 #include "model/config.h"
@@ -178,8 +177,9 @@ static int choose_bits(const struct quantize_plan *p,
         return o->bits;
     if (p->keeps_codes && !head && !only)
         return 0;
-    if (p->widths && widths_find(p->widths, m->name))
-        return widths_find(p->widths, m->name);
+    int chosen = p->widths ? p->find_bits(p->widths, m->name) : 0;
+    if (chosen)
+        return chosen;
     if (router && o->bits < ROUTER_BITS)
         return ROUTER_BITS;
     return head ? o->head_bits : o->bits;

@@ -86,7 +86,7 @@ static int find_modules(struct widths *w, const struct quantize_plan *p,
 {
     w->n_groups = eng->model.config.n_layers + 2;
     w->v = calloc(p->n_modules + 1, sizeof *w->v);
-    w->kl = calloc(w->n_groups, sizeof *w->kl);
+    w->kl = calloc(w->n_groups * N_WIDTHS, sizeof *w->kl);
     if (!w->v || !w->kl)
         return err_oom(e, p->n_modules * sizeof *w->v);
     for (size_t i = 0; i < p->n_modules; i++)
@@ -142,16 +142,26 @@ static size_t nearest_width(const struct quantize_plan *p, size_t limit,
     return best;
 }
 
+static double group_share(const struct widths *w, size_t group, size_t width)
+{
+    double sum = 0;
+    for (size_t i = 0; i < w->n; i++)
+        sum += w->v[i].group == group ? w->v[i].share[width] : 0;
+    return sum;
+}
+
 static void set_losses(struct widths *w)
 {
     for (size_t i = 0; i < w->n; i++) {
         struct widths_module *m = &w->v[i];
-        double group = 0;
-        for (size_t k = 0; k < w->n; k++)
-            group += w->v[k].group == m->group ? w->v[k].share[w->measured] : 0;
-        for (size_t b = 0; b < N_WIDTHS; b++)
-            m->choices[b].loss =
-                group > 0 ? w->kl[m->group] * m->share[b] / group : 0;
+        for (size_t b = w->low; b < N_WIDTHS; b++) {
+            size_t at = b < w->high ? b : w->high;
+            double group = group_share(w, m->group, at);
+            double kl = w->kl[m->group * N_WIDTHS + at];
+            m->choices[b].loss = group > 0 ? kl * m->share[b] / group : 0;
+        }
+        for (size_t b = 0; b < w->low; b++)
+            m->choices[b] = m->choices[w->low];
     }
 }
 
@@ -166,8 +176,8 @@ static int spend(struct widths *w, size_t limit, struct qwick_err *e)
     if (!rc)
         rc = budget_choose(chosen, all, w->n, N_WIDTHS, limit, e);
     for (size_t i = 0; i < w->n && !rc; i++) {
-        w->v[i].chosen = chosen[i];
-        n[chosen[i]] += w->v[i].rows * w->v[i].cols;
+        w->v[i].chosen = chosen[i] < w->low ? w->low : chosen[i];
+        n[w->v[i].chosen] += w->v[i].rows * w->v[i].cols;
     }
     for (size_t b = 1; b < N_WIDTHS; b++)
         best = n[b] > n[best] ? b : best;
@@ -236,6 +246,8 @@ int widths_choose(struct widths *w, const struct quantize_plan *plan,
                  : 0;
     if (!rc) {
         w->measured = nearest_width(&w->probe, limit, n_weights);
+        w->low = w->measured ? w->measured - 1 : 0;
+        w->high = w->measured + 1 < N_WIDTHS ? w->measured + 1 : w->measured;
         rc = widths_measure(w, eng, c, e);
     }
     if (!rc) {
@@ -266,7 +278,7 @@ void widths_report(const struct widths *w,
             .n_weights = m->rows * m->cols,
             .bytes = c->bytes,
             .loss = c->loss,
-            .group_kl = w->kl[m->group],
+            .group_kl = w->kl[m->group * N_WIDTHS + w->measured],
             .measured_bits = widths_bits[w->measured]};
         o->on_width(o->on_width_ctx, &width);
     }

@@ -2,12 +2,15 @@
  *
  * A group is a layer, the embedding or the head. For each group, the model runs
  * over a part of the calibration texts with only the group's weights rounded to
- * the measured width, the one nearest to the budget: KL_g is the mean divergence
- * from the original. Within a group, KL_g is divided among the modules and
- * extended to other widths by the share of each module's output that rounding
- * changes. H are the moments of its input, over some of its rows w:
+ * the width nearest to the budget, the one below and the one above: KL_g(b) is
+ * the mean divergence from the original. Within a group, KL_g is divided among
+ * the modules by the share of each module's output that rounding changes. H are
+ * the moments of its input, over some of its rows w:
  *   share(m, b) = sum of d^T H d / sum of w^T H w,   d = w - rounded w
- *   loss(m, b) = KL_g share(m, b) / sum over the group of share(., measured)
+ *   loss(m, b) = KL_g(b) share(m, b) / sum over the group of share(., b)
+ * Above the measured widths, the highest of them stands for b in KL_g and in the
+ * sum. Widths below them are not chosen, since losses grow faster than shares
+ * there.
  * budget.h chooses the widths with the least sum of losses. */
 #ifndef CONVERT_WIDTHS_H
 #define CONVERT_WIDTHS_H
@@ -37,9 +40,10 @@ struct widths {
     struct quantize_plan probe; /* the result with the widest width everywhere */
     struct widths_module *v; /* [n] */
     size_t n;
-    double *kl; /* [n_groups] */
+    double *kl; /* [n_groups, N_WIDTHS] of measured widths */
     size_t n_groups;
-    size_t measured; /* the measured width */
+    size_t measured;  /* the width nearest to the budget */
+    size_t low, high; /* the measured widths: from low to high */
     int common;      /* the bits that most weights have */
 };
 

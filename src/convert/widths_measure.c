@@ -226,14 +226,14 @@ static void replace_matrix(struct measure *q, struct matrix *at,
         at->data[k] = arrays[k] + row * format_affine.row_bytes(at, k);
 }
 
-/* Round a module to the measured width, and let the model read it. */
+/* Round a module to a width, and let the model read it. */
 static int replace_module(struct measure *q, const struct widths_module *m,
-                          struct qwick_err *e)
+                          size_t width, struct qwick_err *e)
 {
     struct model *model = &q->eng->model;
     struct weights *w = &model->weights;
     size_t n = m->rows * m->cols, size = dtype_bytes(m->t->dtype);
-    struct rounding r = {.q = q, .m = m, .f = format_at(q, m, q->w->measured)};
+    struct rounding r = {.q = q, .m = m, .f = format_at(q, m, width)};
     size_t n_codes = n / 8 * (size_t)r.f.bits, n_scales = n / r.f.group * size;
     r.codes = malloc(n_codes + 2 * n_scales + 64);
     if (!r.codes)
@@ -295,14 +295,15 @@ static int run_pass(struct measure *q, struct qwick_err *e)
     return rc;
 }
 
-static int measure_group(struct measure *q, size_t group, struct qwick_err *e)
+static int measure_group(struct measure *q, size_t group, size_t width,
+                         struct qwick_err *e)
 {
     int rc = 0;
     double sum = 0;
     bool any = false;
     for (size_t i = 0; i < q->w->n && !rc; i++)
         if (q->w->v[i].group == group) {
-            rc = replace_module(q, &q->w->v[i], e);
+            rc = replace_module(q, &q->w->v[i], width, e);
             any = true;
         }
     if (!rc && any)
@@ -310,7 +311,7 @@ static int measure_group(struct measure *q, size_t group, struct qwick_err *e)
     restore(q);
     for (size_t i = 0; i < q->n_rows && any; i++)
         sum += q->kl[i];
-    q->w->kl[group] = sum / (double)q->n_rows;
+    q->w->kl[group * N_WIDTHS + width] = sum / (double)q->n_rows;
     return rc;
 }
 
@@ -322,7 +323,8 @@ static size_t choose_tokens(const struct measure *q)
     double n_weights = 0;
     for (size_t i = 0; i < q->w->n; i++)
         n_weights += (double)(q->w->v[i].rows * q->w->v[i].cols);
-    double n = WORK / (n_weights + 1) / (double)q->w->n_groups;
+    double passes = (double)(q->w->n_groups * (q->w->high - q->w->low + 1));
+    double n = WORK / (n_weights + 1) / passes;
     return n < MIN_TOKENS ? MIN_TOKENS : n > MAX_TOKENS ? MAX_TOKENS : (size_t)n;
 }
 
@@ -402,10 +404,12 @@ static int measure_all(struct measure *q, struct qwick_err *e)
     if (run_pass(q, e))
         return -1;
     q->is_reference = false;
-    for (size_t g = 0; g < q->w->n_groups; g++) {
+    size_t n_widths = q->w->high - q->w->low + 1;
+    size_t n = q->w->n_groups * n_widths;
+    for (size_t i = 0; i < n; i++) {
         if (o->measuring)
-            o->measuring(o->progress_ctx, g, q->w->n_groups);
-        if (measure_group(q, g, e))
+            o->measuring(o->progress_ctx, i, n);
+        if (measure_group(q, i / n_widths, q->w->low + i % n_widths, e))
             return -1;
     }
     return 0;

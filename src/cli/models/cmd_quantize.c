@@ -45,7 +45,7 @@ static void show_groups(void *ctx, size_t done, size_t total)
 {
     (void)ctx;
     if (progress_due())
-        progress_show("measure: %zu of %zu groups", done, total);
+        progress_show("measure: %zu of %zu passes", done, total);
 }
 
 static void on_note(void *ctx, const char *line)
