@@ -12,14 +12,14 @@
 #include "engine/core/engine.h"
 #include "model/lora.h"
 
-/* An expert that fewer tokens have chosen gets the moments of all experts of its
- * layer: its own would have too few directions. */
+/* An expert that fewer tokens have chosen gets the moments of all experts of
+ * its layer: its own would have too few directions. */
 enum { EXPERT_TOKENS = 64, SESSIONS = 64 };
 
 /* Parts of the mean H_kk that are added to each (GPTQ, section 3). An embedding
- * that is also the head counts more than as the head: in the rows that the stream
- * begins with, all columns count alike. With the demo model at 4 bits, its KL was
- * 0.0156, 0.0153 and 0.0147 with 0.01, 0.3 and 2. */
+ * that is also the head counts more than as the head: in the rows that the
+ * stream begins with, all columns count alike. With the demo model at 4 bits,
+ * its KL was 0.0156, 0.0153 and 0.0147 with 0.01, 0.3 and 2. */
 static const double DAMPING = 0.01, TIED_DAMPING = 2;
 
 /* The inputs of a layer, and after these those of each expert: of gate and up
@@ -76,7 +76,7 @@ struct calibration {
     struct qwick_engine *eng;
     struct moments *inputs; /* [n] without columns: the model lacks it */
     size_t n;
-    size_t *first; /* [n_layers] the first one of a layer */
+    size_t *first;       /* [n_layers] the first one of a layer */
     struct shown *shown; /* [n_shown] ascending by w */
     size_t n_shown;
     struct moments_room room;
@@ -180,8 +180,8 @@ static void note(const struct calibration *c, const char *line)
 static int reserve(struct calibration *c, struct qwick_err *e)
 {
     static const size_t sizes[] = {4096, 2048, 1024, 512, 256, 1};
-    size_t limit = c->o->calibrate_memory ? c->o->calibrate_memory
-                                          : (size_t)4 << 30;
+    size_t limit =
+        c->o->calibrate_memory ? c->o->calibrate_memory : (size_t)4 << 30;
     size_t i = 0, widest = 0, available = os_available_memory();
     char line[120];
     while (sizes[i] > 1 && bytes_of(c, sizes[i]) > limit)
@@ -204,7 +204,8 @@ static int reserve(struct calibration *c, struct qwick_err *e)
     for (size_t j = 0; j < c->n; j++) {
         size_t cols = c->inputs[j].cols;
         widest = cols > widest ? cols : widest;
-        if (cols && moments_init(&c->inputs[j], cols, divide(cols, sizes[i]), e))
+        if (cols &&
+            moments_init(&c->inputs[j], cols, divide(cols, sizes[i]), e))
             return -1;
     }
     return moments_room_init(&c->room, c->eng->model.k, widest,
@@ -239,8 +240,8 @@ static size_t fill_pass(const struct calibration *c, size_t at,
         n_tokens += t->n;
         if (n && n_tokens > MOMENTS_ROWS)
             break;
-        steps[n] = (struct qwick_step){sessions[n], t->tokens, t->n,
-                                       QWICK_ROWS_ALL};
+        steps[n] =
+            (struct qwick_step){sessions[n], t->tokens, t->n, QWICK_ROWS_ALL};
     }
     return n;
 }
@@ -250,8 +251,10 @@ static int run_passes(struct calibration *c, struct qwick_session **sessions,
 {
     struct qwick_step steps[SESSIONS];
     const struct qwick_quantize_options *o = c->o;
+    size_t n_ctx = qwick_engine_info(c->eng)->n_ctx_max;
     for (size_t i = 0; i < SESSIONS; i++)
-        if (session_create(&sessions[i], c->eng, MOMENTS_ROWS, e))
+        if (session_create(&sessions[i], c->eng,
+                           n_ctx < MOMENTS_ROWS ? n_ctx : MOMENTS_ROWS, e))
             return -1;
     for (size_t at = 0, n; at < c->n_texts; at += n) {
         n = fill_pass(c, at, sessions, steps);
@@ -358,8 +361,7 @@ static void finish_body(void *ctx, struct par_team *team, int tid,
         struct qwick_err e;
         struct moments *m = &f->c->inputs[begin];
         double damping = f->tied && begin == IN_HEAD ? TIED_DAMPING : DAMPING;
-        if (m->factor && m->n_tokens &&
-            !flag_is_set(f->c->o->interrupt) &&
+        if (m->factor && m->n_tokens && !flag_is_set(f->c->o->interrupt) &&
             moments_finish(m, f->c->eng->model.k, damping, &e) &&
             !atomic_exchange(&f->failed, true))
             f->err = e;
@@ -444,8 +446,8 @@ int calibration_open(struct calibration **out, const char *src,
     e = e ? e : &why;
     if (open_engine(c, src, e) ||
         calibration_read(&c->texts, &c->n_texts, c->eng, o, e) ||
-        find_inputs(c, e) || reserve(c, e) || collect(c, e) ||
-        pool_all(c, e) || finish_all(c, e)) {
+        find_inputs(c, e) || reserve(c, e) || collect(c, e) || pool_all(c, e) ||
+        finish_all(c, e)) {
         calibration_close(c);
         return -1;
     }

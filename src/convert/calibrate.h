@@ -1,10 +1,10 @@
 /* Calibration: which inputs of a model's matrices matter, and by how much.
  *
  * A model runs over texts. For each set of matrices that multiply the same
- * input x (q, k and v; gate and up; those of each expert), the mean of x_i * x_j
- * over all tokens is collected. It is the Hessian of the error of the outputs:
- * if rounding changes a row of weights by d, the mean squared error of its
- * output is d^T H d. docs/calibration.md is the page for users. */
+ * input x (q, k and v; gate and up; those of each expert), the mean of x_i *
+ * x_j over all tokens is collected. It is the Hessian of the error of the
+ * outputs: if rounding changes a row of weights by d, the mean squared error of
+ * its output is d^T H d. docs/calibration.md is the page for users. */
 #ifndef CONVERT_CALIBRATE_H
 #define CONVERT_CALIBRATE_H
 
@@ -22,12 +22,12 @@
 /* Second moments of the inputs of a set of matrices, in blocks of columns. H is
  * 0 outside of the blocks.
  *
- * In a block, columns are taken in this order: units of 256 columns by their mean
- * H_kk, the largest one first; in a unit those of 128, and so on down to 64, 32
- * and 1. So the columns of each group or block of a format come one after the
- * other. Let A be H in this order, with a part (damping) of its mean diagonal
- * added to the diagonal. Then A = (U + I) D (U + I)^T with U strictly upper and D
- * diagonal. */
+ * In a block, columns are taken in this order: units of 256 columns by their
+ * mean H_kk, the largest one first; in a unit those of 128, and so on down to
+ * 64, 32 and 1. So the columns of each group or block of a format come one
+ * after the other. Let A be H in this order, with a part (damping) of its mean
+ * diagonal added to the diagonal. Then A = (U + I) D (U + I)^T with U strictly
+ * upper and D diagonal. */
 struct moments {
     size_t cols;
     size_t block;    /* columns of a block: a multiple of FEEDBACK_UNIT, or all;
@@ -62,8 +62,8 @@ int moments_room_init(struct moments_room *r, const struct kernels *k,
 void moments_room_free(struct moments_room *r);
 
 /* Add n rows of x, n at most MOMENTS_ROWS, ld floats apart: rows[0..n), or the
- * first n if rows is NULL. All threads of a team call it. The sums do not depend
- * on their number. Ends with a barrier. */
+ * first n if rows is NULL. All threads of a team call it. The sums do not
+ * depend on their number. Ends with a barrier. */
 void moments_add(struct moments *m, const struct moments_room *r,
                  const float *x, size_t ld, const uint32_t *rows, size_t n,
                  struct par_team *team, int tid, int n_threads);
@@ -71,9 +71,10 @@ void moments_add(struct moments *m, const struct moments_room *r,
 /* Add the sums of another one of the same shape. */
 void moments_merge(struct moments *m, const struct moments *other);
 
-/* Make means of the sums, and factors. damping: more than 0. QWICK_ERR_MEMORY. */
-int moments_finish(struct moments *m, const struct kernels *k,
-                   double damping, struct qwick_err *e);
+/* Make means of the sums, and factors. damping: more than 0. QWICK_ERR_MEMORY.
+ */
+int moments_finish(struct moments *m, const struct kernels *k, double damping,
+                   struct qwick_err *e);
 
 /* Return the factor of the block that begins at column `at`, of *w columns:
  * [w, w], where row j has U_ij in its elements i < j, and D_j after them. */
@@ -124,7 +125,8 @@ int calibration_read(struct calibration_text **out, size_t *n,
                      struct qwick_err *e);
 void calibration_free_texts(struct calibration_text *texts, size_t n);
 
-/* ---- rounding with error feedback (feedback.c) ---------------------------- */
+/* ---- rounding with error feedback (feedback.c) ----------------------------
+ */
 
 /* What the elements may become: base + q * step, or base + table[q] * step, for
  * codes q from low to high. */
@@ -140,8 +142,8 @@ struct tile;
 
 /* Memory of one thread. */
 struct feedback_room {
-    float *errors; /* [FEEDBACK_ROWS, widest block] */
-    float *work;   /* of products */
+    float *errors;     /* [FEEDBACK_ROWS, widest block] */
+    float *work;       /* of products */
     struct tile *tile; /* [FEEDBACK_UNIT] */
 };
 int feedback_room_init(struct feedback_room *r, size_t block,
@@ -149,8 +151,8 @@ int feedback_room_init(struct feedback_room *r, size_t block,
 void feedback_room_free(struct feedback_room *r);
 
 /* Choose the steps and bases of columns [col, col + unit) of a row, whose
- * weights, with what earlier columns add, are x [unit]; h [unit]: the weights of
- * the squared errors. Both are aligned. -1: there are none. */
+ * weights, with what earlier columns add, are x [unit]; h [unit]: the weights
+ * of the squared errors. Both are aligned. -1: there are none. */
 typedef int (*feedback_fit)(void *ctx, size_t row, size_t col, const float *x,
                             const float *h, float *step, float *base);
 

@@ -210,7 +210,7 @@ static int open_sample(struct sample *s, const struct reader *r, size_t i,
     struct qwick_sampling o = qwick_sampling_neutral();
     o.seed = r->o->seed + i;
     s->ids[s->n++] = begin;
-    return session_create(&s->session, r->eng, TEXT, e) ||
+    return session_create(&s->session, r->eng, r->most, e) ||
                    sampler_create(&s->sampler, &o,
                                   r->eng->model.config.vocab_size,
                                   r->eng->blocked, r->eng->model.k, e)
@@ -250,9 +250,8 @@ static int write_samples(struct reader *r, struct sample *s, size_t first,
         m = 0;
         for (size_t i = 0; i < n; i++)
             if (s[i].n < r->most)
-                steps[m++] = (struct qwick_step){s[i].session,
-                                                 &s[i].ids[s[i].n - 1], 1,
-                                                 QWICK_ROWS_LAST};
+                steps[m++] = (struct qwick_step){
+                    s[i].session, &s[i].ids[s[i].n - 1], 1, QWICK_ROWS_LAST};
         if (flag_is_set(r->o->interrupt))
             return err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
         if (qwick_engine_step(r->eng, steps, m, QWICK_LOGITS, e))

@@ -1,6 +1,6 @@
-/* Codes by error feedback: the sum of d^T A d is that of D_j times the square of
- * d_j + sum of U_ij d_i over earlier columns i, so that each column is rounded
- * to what makes its own square least. */
+/* Codes by error feedback: the sum of d^T A d is that of D_j times the square
+ * of d_j + sum of U_ij d_i over earlier columns i, so that each column is
+ * rounded to what makes its own square least. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,8 +21,8 @@ typedef struct {
 
 /* A column of the rows that are rounded together. */
 struct tile {
-    column w;          /* weights */
-    column to;         /* weights, and what earlier columns add */
+    column w;  /* weights */
+    column to; /* weights, and what earlier columns add */
     column step, base;
 };
 
@@ -140,13 +140,12 @@ static column round_column(const struct tile *t, const struct grid *g,
 
 /* Round n columns of a block of w columns; they begin at `from` in its order.
  * u: the factor from row `from` and its column `from` on. */
-static void round_unit(const struct feedback *f, struct tile *t,
-                       const float *u, size_t w, const uint32_t *order,
-                       size_t from, size_t n)
+static void round_unit(const struct feedback *f, struct tile *t, const float *u,
+                       size_t w, const uint32_t *order, size_t from, size_t n)
 {
     for (size_t j = 0; j < n; j++, u += w + 1) {
-        column error = round_column(&t[j], f->g, f->codes + order[j],
-                                    f->m->cols, f->n);
+        column error =
+            round_column(&t[j], f->g, f->codes + order[j], f->m->cols, f->n);
         for (size_t r = 0; r < FEEDBACK_ROWS; r++)
             f->room->errors[r * w + from + j] = numbers(&error)[r];
         for (size_t k = j + 1; k < n; k++)

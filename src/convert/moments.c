@@ -104,8 +104,8 @@ static void add_diagonal(struct moments *m, const struct moments_room *r,
     }
 }
 
-/* Add the tile of rows from `row` on, counted in the block that begins at column
- * at, up to its diagonal. */
+/* Add the tile of rows from `row` on, counted in the block that begins at
+ * column at, up to its diagonal. */
 static void add_tile(struct moments *m, const struct moments_room *r, size_t at,
                      size_t row, size_t n, float *work)
 {
@@ -164,7 +164,8 @@ static int by_size(const void *a, const void *b)
 {
     const struct ranked *x = a, *y = b;
     for (size_t i = 0; i < N_UNITS; i++) {
-        uint32_t p = x->col / (uint32_t)units[i], q = y->col / (uint32_t)units[i];
+        uint32_t p = x->col / (uint32_t)units[i],
+                 q = y->col / (uint32_t)units[i];
         if (p != q)
             return x->h[i] != y->h[i] ? (x->h[i] > y->h[i] ? -1 : 1)
                                       : (p > q ? 1 : -1);
@@ -197,9 +198,9 @@ static int sort_columns(struct moments *m, size_t at, size_t w,
     return 0;
 }
 
-/* Subtract the panel of rows [p0, p1) of a [w, w], which are done, from the rows
- * before it: a_ki -= a_jk / D_j a_ji. pt, scaled [p0, TILE]: of the panel's
- * columns. */
+/* Subtract the panel of rows [p0, p1) of a [w, w], which are done, from the
+ * rows before it: a_ki -= a_jk / D_j a_ji. pt, scaled [p0, TILE]: of the
+ * panel's columns. */
 static void eliminate(const struct kernels *k, float *a, size_t w, size_t p0,
                       size_t p1, float *pt, float *scaled, float *work)
 {
@@ -226,8 +227,8 @@ static void eliminate(const struct kernels *k, float *a, size_t w, size_t p0,
 }
 
 /* a [w, w], of which the lower triangle counts: A = (U + I) D (U + I)^T
- * from the last column on. Row j gets U_ij in column i < j, D_j, and zeros. D is
- * at least `least`, which all eigenvalues of A are. */
+ * from the last column on. Row j gets U_ij in column i < j, D_j, and zeros. D
+ * is at least `least`, which all eigenvalues of A are. */
 static void factorise(const struct kernels *k, float *a, size_t w, float least,
                       float *pt, float *scaled, float *work)
 {
@@ -267,8 +268,8 @@ static int finish_block(struct moments *m, const struct kernels *k, size_t at,
     for (size_t j = 0; j < w; j++)
         for (size_t i = 0; i < w; i++) {
             size_t p = m->order[at + j] - at, q = m->order[at + i] - at;
-            a[j * w + i] = (p > q ? h[p * w + q] : h[q * w + p]) +
-                           (i == j ? add : 0);
+            a[j * w + i] =
+                (p > q ? h[p * w + q] : h[q * w + p]) + (i == j ? add : 0);
         }
     factorise(k, a, w, add, pt, scaled, work);
     memcpy(h, a, w * w * sizeof *h);
@@ -276,8 +277,8 @@ static int finish_block(struct moments *m, const struct kernels *k, size_t at,
     return 0;
 }
 
-int moments_finish(struct moments *m, const struct kernels *k,
-                   double damping, struct qwick_err *e)
+int moments_finish(struct moments *m, const struct kernels *k, double damping,
+                   struct qwick_err *e)
 {
     float inverse = m->n_tokens ? 1 / (float)m->n_tokens : 0;
     double mean = 0;

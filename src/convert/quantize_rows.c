@@ -15,8 +15,8 @@ size_t quantize_row_cols(const struct quantize_job *job)
                             : 0;
 }
 
-/* The matrix of a stack to which an element of a job belongs, and the elements of
- * a matrix. */
+/* The matrix of a stack to which an element of a job belongs, and the elements
+ * of a matrix. */
 static size_t find_matrix(const struct quantize_job *job, size_t i,
                           size_t *n_each)
 {
@@ -44,9 +44,9 @@ static bool is_calibrated(const struct quantize_plan *p,
                           const struct quantize_job *job)
 {
     size_t cols = quantize_row_cols(job);
-    bool rounds = job->bits ? !job->codes && !job->kept
-                            : !job->same &&
-                                  blocks_codes(s->out[job->out[0]].dtype);
+    bool rounds = job->bits
+                      ? !job->codes && !job->kept
+                      : !job->same && blocks_codes(s->out[job->out[0]].dtype);
     return rounds && job->from.n && cols && cols <= QUANTIZE_COLS &&
            job->from.n % cols == 0 && find_moments(p, job, 0);
 }
@@ -61,6 +61,10 @@ void quantize_mark_jobs(struct quantize_plan *p)
             if (job->calibrated && cols > p->row_cols)
                 p->row_cols = cols;
         }
+    if (p->calibration && !p->row_cols)
+        quantize_warn(p, "calibrate",
+                      "changes nothing: no matrix gets a type with a search "
+                      "for scales");
 }
 
 /* ---- memory -------------------------------------------------------------- */
@@ -158,11 +162,10 @@ int quantize_round_rows(const struct quantize_plan *p, const struct kernels *k,
                         struct quantize_rows *r, const struct grid *g,
                         size_t unit, feedback_fit fit, size_t cols, size_t n)
 {
-    const struct feedback f = {r->moments, k, g, &r->feedback, unit, fit, r,
-                               r->w, r->codes, n};
+    const struct feedback f = {r->moments, k, g,    &r->feedback, unit,
+                               fit,        r, r->w, r->codes,     n};
     int rc = 0;
-    if (r->moments && r->moments->block > 1 &&
-        p->o->scales != QWICK_SCALES_LSQ)
+    if (r->moments && r->moments->block > 1 && p->o->scales != QWICK_SCALES_LSQ)
         return feedback_codes(&f);
     for (size_t i = 0; i < n && !rc; i++)
         rc = round_row(r, g, unit, fit, cols, i);

@@ -8,12 +8,11 @@ enum { RUN = 32 };
 
 /* ---- the types ----------------------------------------------------------- */
 
-#define PACK(name)                                                       \
-    static void pack_one_##name(const struct kernels *k, void *b,        \
-                                const struct block_scales *s,            \
-                                const int8_t *q)                         \
-    {                                                                    \
-        pack_##name(k, b, s, q);                                         \
+#define PACK(name)                                                             \
+    static void pack_one_##name(const struct kernels *k, void *b,              \
+                                const struct block_scales *s, const int8_t *q) \
+    {                                                                          \
+        pack_##name(k, b, s, q);                                               \
     }
 
 PACK(q4_0)
@@ -38,9 +37,8 @@ static const struct kind kinds[DT_N_BLOCKS] = {
     [DT_Q4_0 - DT_BLOCKS] = {{32, -8, 7, NULL}, fit_q4_0, pack_one_q4_0},
     [DT_Q5_0 - DT_BLOCKS] = {{32, -16, 15, NULL}, fit_q5_0, pack_one_q5_0},
     [DT_Q5_1 - DT_BLOCKS] = {{32, 0, 31, NULL}, fit_q5_1, pack_one_q5_1},
-    [DT_IQ4_NL - DT_BLOCKS] = {{32, 0, 15, iq4_values},
-                               fit_iq4_nl,
-                               pack_one_iq4_nl},
+    [DT_IQ4_NL -
+        DT_BLOCKS] = {{32, 0, 15, iq4_values}, fit_iq4_nl, pack_one_iq4_nl},
     [DT_Q2_K - DT_BLOCKS] = {{16, 0, 3, NULL}, fit_q2_k, pack_one_q2_k},
     [DT_Q3_K - DT_BLOCKS] = {{16, -4, 3, NULL}, fit_q3_k, pack_one_q3_k},
     [DT_Q4_K - DT_BLOCKS] = {{32, 0, 15, NULL}, fit_q4_k, pack_one_q4_k},

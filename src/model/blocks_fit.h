@@ -35,7 +35,8 @@ bool blocks_fit_has(enum dtype type);
 int blocks_fit(enum dtype type, const struct kernels *k, unsigned char *out,
                const float *x, size_t n, size_t *bad);
 
-/* ---- the same in steps ---------------------------------------------------- */
+/* ---- the same in steps ----------------------------------------------------
+ */
 
 enum { BLOCKS_GROUPS = 16 };
 
@@ -67,8 +68,8 @@ int blocks_scales(enum dtype type, const struct kernels *k,
                   size_t n, size_t *bad);
 
 /* The nearest codes for n / block blocks with these scales. */
-void blocks_encode(enum dtype type, int8_t *codes,
-                   const struct block_scales *s, const float *x, size_t n);
+void blocks_encode(enum dtype type, int8_t *codes, const struct block_scales *s,
+                   const float *x, size_t n);
 
 /* Store n / block blocks. */
 void blocks_pack(enum dtype type, const struct kernels *k, unsigned char *out,

@@ -18,8 +18,8 @@ struct line {
     float scale, min;
 };
 
-/* The weighted error of a line with the best codes for it, and the weighted sums
- * from which solve() finds a better line. */
+/* The weighted error of a line with the best codes for it, and the weighted
+ * sums from which solve() finds a better line. */
 struct fit {
     float error;           /* of (q * scale - min - x)^2 */
     float n, q, qq, x, qx; /* of 1, q, q^2, x, q * x */

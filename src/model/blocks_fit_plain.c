@@ -225,8 +225,8 @@ static void choose_sc(struct scales6 *s, const struct plain *p, int g,
     for (int i = -1; i <= 1; i++) {
         float sc = fminf(fmaxf(at + (float)i, (float)p->scales.low),
                          (float)p->scales.high);
-        struct fit f = measure(x + g * GROUP6, h + g * GROUP6, GROUP6, s->d * sc,
-                               p->codes);
+        struct fit f = measure(x + g * GROUP6, h + g * GROUP6, GROUP6,
+                               s->d * sc, p->codes);
         if (!(f.error < best.error))
             continue;
         best = f;
@@ -276,8 +276,8 @@ static int fit_plain(const struct kernels *k, const struct plain *p,
         wanted[g] = fit_scale(x + g * GROUP6, h + g * GROUP6, p->codes);
     float most = farthest(wanted, GROUPS6);
     for (int i = 0; i < EDGES; i++) /* which scale the largest one gets */
-        d[i] = most / (float)(i % 2 ? p->scales.high - i / 2
-                                    : p->scales.low + i / 2);
+        d[i] = most /
+               (float)(i % 2 ? p->scales.high - i / 2 : p->scales.low + i / 2);
     fit_halves(k, d, EDGES);
     best->error = INFINITY;
     for (int i = 0; i < EDGES; i++) {

@@ -12,8 +12,8 @@ static void store_half(const struct kernels *k, unsigned char out[2], float v)
 static void pack_run(unsigned char out[16], const int8_t *q, int add)
 {
     for (int i = 0; i < 16; i++)
-        out[i] = (unsigned char)(((q[i] + add) & 15) |
-                                 ((q[i + 16] + add) & 15) << 4);
+        out[i] = (unsigned char)(((q[i] + add) & 15) | ((q[i + 16] + add) & 15)
+                                                           << 4);
 }
 
 /* The fifth bits of 32 codes. */

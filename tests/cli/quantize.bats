@@ -146,6 +146,11 @@ EOF
         --calibrate-self 2 --calibrate-memory 20M
     [[ $stderr == *"moments in blocks of up to 256 columns"* ]]
     [ "$(stat -c %s "$T/0.gguf")" = "$(stat -c %s "$T/3.gguf")" ]
+    # a context below 512 tokens, and no tokenizer
+    q quantize -m $MODELS/yarn -o "$T/yarn" --calibrate-self 2
+    run -0 --separate-stderr q quantize -o "$T/8.gguf" --type Q8_0 \
+        --calibrate-self 1
+    [[ $stderr == *"calibrate: changes nothing"* ]]
     [ -n "$(q -m "$T/0.gguf" --greedy "list files")" ]
 }
 

@@ -165,7 +165,8 @@ static void groups_stay_together(void **state)
     assert_ok(moments_finish(&m, kernels_best(), 0.01, &e), &e);
     for (size_t unit = 32; unit <= 256; unit *= 2)
         for (size_t i = 0; i < MAX_COLS; i++)
-            assert_int_equal(m.order[i] / unit, m.order[i / unit * unit] / unit);
+            assert_int_equal(m.order[i] / unit,
+                             m.order[i / unit * unit] / unit);
     moments_free(&m);
     free(x);
 }
@@ -222,12 +223,11 @@ static void round_nearest(struct rounding *r, const struct moments *m,
     for (size_t i = 0; i < n * m->cols; i += group) {
         memcpy(x, w + i, group * sizeof *x);
         memcpy(h, m->diagonal + i % m->cols, group * sizeof *h);
-        assert_int_equal(
-            fit(r, i / m->cols, i % m->cols, x, h, step, base), 0);
+        assert_int_equal(fit(r, i / m->cols, i % m->cols, x, h, step, base), 0);
         for (size_t j = 0; j < group; j++) {
             float q = rintf((x[j] - base[j]) / step[j]);
-            codes[i + j] = (unsigned char)fminf(
-                fmaxf(q, 0), (float)((1 << r->f.bits) - 1));
+            codes[i + j] = (unsigned char)fminf(fmaxf(q, 0),
+                                                (float)((1 << r->f.bits) - 1));
         }
     }
 }
@@ -254,8 +254,8 @@ static void feedback_is_better(void **state)
                 const struct grid g = {.high = (1 << bits) - 1};
                 r.f = (struct affine_format){bits, group, DT_F32, AFFINE_LSQ,
                                              kernels_best()};
-                const struct feedback f = {&m, r.f.k, &g, &room, group,
-                                           fit, &r, w, codes, N};
+                const struct feedback f = {&m,  r.f.k, &g, &room, group,
+                                           fit, &r,    w,  codes, N};
                 round_nearest(&r, &m, w, codes, N);
                 double nearest = error_of(&r, &m, w, codes, N);
                 assert_int_equal(feedback_codes(&f), 0);
@@ -325,15 +325,16 @@ static void inputs_of_a_model(void **state)
 {
     struct calibration *a = calibrate(NULL, 2, 1), *b = calibrate(NULL, 2, 2);
     static const char *const names[] = {
-        "model.embed_tokens.weight",       LAYER "self_attn.q_proj.weight",
-        LAYER "self_attn.o_proj.weight",   LAYER "mlp.gate_proj.weight",
+        "model.embed_tokens.weight", LAYER "self_attn.q_proj.weight",
+        LAYER "self_attn.o_proj.weight", LAYER "mlp.gate_proj.weight",
         LAYER "mlp.down_proj.weight"};
     size_t n_texts, n = 0;
     const struct calibration_text *texts = calibration_texts(a, &n_texts);
     for (size_t i = 0; i < n_texts; i++)
         n += texts[i].n;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const struct moments *p = need(a, names[i], 0), *q = need(b, names[i], 0);
+        const struct moments *p = need(a, names[i], 0),
+                             *q = need(b, names[i], 0);
         size_t floats = moments_floats(p->cols, p->block);
         assert_int_equal(p->n_tokens, n);
         assert_memory_equal(p->factor, q->factor, floats * sizeof *p->factor);
