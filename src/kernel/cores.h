@@ -41,6 +41,8 @@ struct core_choices {
        of rows or panels */
     uint32_t q8_batch_min, q8_batch_max;
     uint32_t blocks_panels_min;   /* gemm_q8_blocks packs panels of codes */
+    uint32_t blocks_batch_max;    /* gemm_q8_blocks multiplies codes of Q8_0 and
+                                     Q4_K from registers, from 5 tokens on */
     uint32_t q8_0_once;           /* flag: a row of Q8_0 is loaded once for one
                                      token, not twice */
     /* With AVX512_BF16, or with BF16 of ARM; rows and strips are AVX-512's. */

@@ -70,6 +70,7 @@ struct row_sums {
 #define x_of(x, t, ldx) \
     ((const __typeof__(*(x)) *)((const char *)(x) + (size_t)(t) * (ldx)))
 
+#include "kernel/x86/k_blocks_batch512.h"
 #include "kernel/x86/k_blocks_fours.h"
 #include "kernel/x86/k_blocks_nvfp4.h"
 #include "kernel/x86/k_blocks_panel.h"
@@ -255,6 +256,19 @@ static void parts512(small_m_fn *multiply, const struct product *p)
     }
 }
 
+/* Multiply by the registers of k_blocks_batch512.h. The last rows use panels,
+ * which give the same bits. */
+INLINE void batch512(enum dtype type, const struct product *p)
+{
+    const size_t done = blocks_batch(type, p);
+    struct product rest = *p;
+
+    rest.w += done * p->w_stride;
+    rest.y += done;
+    rest.n_rows -= done;
+    many512(type, &rest);
+}
+
 /* multiply: small_m512 for the type. */
 INLINE void gemm512(enum dtype type, const struct product *p,
                     small_m_fn *multiply)
@@ -264,6 +278,8 @@ INLINE void gemm512(enum dtype type, const struct product *p,
     if (p->n_tokens <= TOKENS)
         multiply(p->y, p->ldy, p->w, p->w_stride, p->x, p->n_rows, p->n_cols,
                  p->n_tokens, p->add, p->work);
+    else if (blocks_batch_takes(type, p))
+        batch512(type, p);
     else if (p->n_tokens < kernel_core.blocks_panels_min)
         parts512(multiply, p);
     else

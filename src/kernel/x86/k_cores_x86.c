@@ -41,6 +41,10 @@
  *   blocks_panels_min
  *                 On a Zen 5, rows one by one are 1.4 times as fast as panels
  *                 for 5 tokens, 1.2 times for 6, and equal for 7.
+ *   blocks_batch_max
+ *                 On a Zen 4, of the slower limit with one thread, panels and
+ *                 registers: 8 tokens of Q4_K 33 and 56 to 60%, of Q8_0 33 and
+ *                 68%; 32 tokens 52 and 64%, 52 and 62%.
  *   q8_0_once     Rows of GGUF files mostly begin 32 bytes after a line, so each
  *                 64-byte load touches two lines. On a Zen 5, one core then
  *                 reads 23 GB/s if each is loaded twice, and 38 if once. A Zen
@@ -61,7 +65,8 @@
     .gemm_f32_min = 8, .avx_panels4_min = 9,                       \
     .avx_panels8_min = 13, .gemm_f32_avx512_min = 24,                   \
     .q8_panels_min = 5, .q8_batch_min = 5, .q8_batch_max = 32,          \
-    .blocks_panels_min = 7, .q8_0_once = 1, .bf16 = 1, .bf16_min = 2,   \
+    .blocks_panels_min = 7, .blocks_batch_max = 1, .q8_0_once = 1,      \
+    .bf16 = 1, .bf16_min = 2,                                           \
     .bf16_rows_max = 5, .bf16_strips_max = 32, .bf16_strips_l2 = 0,     \
     .amx_rows_max = 2, .amx_few_max = 64, .amx_vnni_max = 12,           \
     .amx_affine_bf16_min = 192, .amx_blocks_bf16_min = 64,              \
@@ -105,11 +110,11 @@ const struct core cores[] = {
      .family = 0x19,
      .models = {{0x10, 0x1f}, {0x60, 0xaf}},
      .choices = {MOST, .sweep_l2 = 1, .gemm_f32_avx512_min = 48,
-                 .q8_0_once = 0, .bf16_min = 3, .bf16_rows_max = 6,
+                 .blocks_batch_max = 32, .q8_0_once = 0, .bf16_min = 3, .bf16_rows_max = 6,
                  .bf16_strips_l2 = 1},
      .measured = "sweep_ahead sweep_l2 gemm_f32_avx512_min q8_panels_min "
-                 "q8_0_once bf16 bf16_min bf16_rows_max bf16_strips_max "
-                 "bf16_strips_l2",
+                 "blocks_batch_max q8_0_once bf16 bf16_min bf16_rows_max "
+                 "bf16_strips_max bf16_strips_l2",
      .machine = "EPYC, 2 cores, 2026-11-24 and 2026-11-27",
      .guess = "as Zen 5"},
     {.name = "Zen 5",
