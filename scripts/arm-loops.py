@@ -45,8 +45,9 @@ KERNELS = [
 
 # What a core can do in a cycle: instructions that it dispatches, loads, vector
 # operations, and of these: multiplications and conversions of integers and of
-# f16, shifts. Sources: docs/performance.md.
-CORES = [("N1", 4, 2, 2, 1, 1), ("V2", 8, 3, 4, 2, 2)]
+# f16, shifts. Then the instructions that it lacks. Sources: docs/performance.md.
+CORES = [("N1", 4, 2, 2, 1, 1, {"smmla", "bfdot", "bfmmla"}),
+         ("V2", 8, 3, 4, 2, 2, set())]
 
 MADDS = {"sdot": 16, "smmla": 32, "bfdot": 8, "bfmmla": 16}
 
@@ -93,11 +94,13 @@ def operations(body):
 
 
 def cycles(body, core):
-    """The least cycles of a loop, by the widths of a core."""
+    """The least cycles of a loop, by the widths of a core, as text."""
     loads, vectors, multiply, shift = operations(body)
-    _, dispatch, n_loads, n_vectors, n_multiply, n_shift = core
-    return max(len(body) / dispatch, loads / n_loads, vectors / n_vectors,
-               multiply / n_multiply, shift / n_shift)
+    _, dispatch, n_loads, n_vectors, n_multiply, n_shift, lacks = core
+    if lacks & {op for _, op, _ in body}:
+        return ""
+    return f"""{max(len(body) / dispatch, loads / n_loads, vectors / n_vectors,
+                    multiply / n_multiply, shift / n_shift):.0f}"""
 
 
 def function(path, names):
@@ -144,7 +147,7 @@ def main():
         loads = sum(is_load(op) for _, op, _ in body)
         print(f"| {name} | {n} | {len(body)} | {len(body) / n:.3f} | "
               f"{vector} | {loads} | {loads / (n / tokens * size):.2f} | " +
-              " | ".join(f"{cycles(body, core):.0f}" for core in CORES) + " |")
+              " | ".join(cycles(body, core) for core in CORES) + " |")
 
 
 main()
