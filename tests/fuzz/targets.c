@@ -17,6 +17,7 @@ const struct fuzz_target fuzz_targets[] = {
     {"config", fuzz_config},
     {"generation", fuzz_generation},
     {"session", fuzz_session},
+    {"adapter", fuzz_adapter},
     {"pooling", fuzz_pooling},
     {"manifest", fuzz_manifest},
     {"tokenizer", fuzz_tokenizer},

@@ -55,6 +55,8 @@ int fuzz_generation(const char *in, size_t n, struct qwick_err *e);
 int fuzz_session(const char *in, size_t n, struct qwick_err *e);
 int fuzz_pooling(const char *in, size_t n, struct qwick_err *e);
 int fuzz_manifest(const char *in, size_t n, struct qwick_err *e);
+/* targets_lora.c */
+int fuzz_adapter(const char *in, size_t n, struct qwick_err *e);
 /* targets_text.c */
 int fuzz_tokenizer(const char *in, size_t n, struct qwick_err *e);
 int fuzz_tekken(const char *in, size_t n, struct qwick_err *e);
