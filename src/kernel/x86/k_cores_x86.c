@@ -46,6 +46,9 @@
  *                 reads 23 GB/s if each is loaded twice, and 38 if once. A Zen
  *                 4 loads halves of 32 bytes; there, with rows at the start of
  *                 a line, loading twice was faster by 7%.
+ *   permute_pairs On a Zen 4, a permutation of the bytes of two vectors
+ *                 (vpermi2b) takes one cycle, as that of one (vpermb). Intel's
+ *                 cores need three operations for it.
  *   bf16_min      relative to matmul_f32 1.2 for 2 tokens, 2 for 8.
  *   amx_affine_bf16_min
  *                 Prefills of Qwen3-0.6B's shape in bf16 take 1.25 times as long
@@ -57,11 +60,13 @@
     .gemm_f32_avx2_min = 8, .avx_panels4_min = 9,                       \
     .avx_panels8_min = 13, .gemm_f32_avx512_min = 24,                   \
     .q8_panels_min = 5, .q8_batch_min = 5, .q8_batch_max = 32,          \
-    .blocks_panels_min = 7, .q8_0_once = 1, .bf16 = 1, .bf16_min = 2,   \
+    .blocks_panels_min = 7, .q8_0_once = 1, .permute_pairs = 1,         \
+    .bf16 = 1, .bf16_min = 2,                                           \
     .bf16_rows_max = 5, .bf16_strips_max = 32, .amx_rows_max = 2,       \
     .amx_few_max = 64,                                                  \
     .amx_vnni_max = 12, .amx_affine_bf16_min = 192, .amx_blocks_bf16_min = 64
-#define INTEL_MOST MOST, .sweep_l2 = 1, .blas_avx2 = 0
+#define INTEL_MOST \
+    MOST, .sweep_l2 = 1, .blas_avx2 = 0, .permute_pairs = 0
 
 #define AMD   "AuthenticAMD"
 #define INTEL "GenuineIntel"
@@ -102,8 +107,9 @@ const struct core cores[] = {
      .choices = {MOST, .sweep_l2 = 1, .gemm_f32_avx512_min = 48,
                  .q8_0_once = 0, .bf16_min = 3, .bf16_rows_max = 6},
      .measured = "sweep_ahead sweep_l2 gemm_f32_avx512_min q8_panels_min "
-                 "q8_0_once bf16 bf16_min bf16_rows_max bf16_strips_max",
-     .machine = "EPYC, 2 cores, 2026-11-24",
+                 "q8_0_once permute_pairs bf16 bf16_min bf16_rows_max "
+                 "bf16_strips_max",
+     .machine = "EPYC, 2 cores, 2026-11-24 and 2026-11-27",
      .guess = "as Zen 5"},
     {.name = "Zen 5",
      .vendor = AMD,
