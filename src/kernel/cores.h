@@ -45,6 +45,8 @@ struct core_choices {
                                      Q4_K from registers, from 5 tokens on */
     uint32_t q8_0_once;           /* flag: a row of Q8_0 is loaded once for one
                                      token, not twice */
+    uint32_t permute_pairs; /* flag: permutations of bytes of two vectors are as
+                               fast as of one */
     /* With AVX512_BF16, or with BF16 of ARM; rows and strips are AVX-512's. */
     uint32_t bf16;            /* flag: bf16 is faster than f32, without AMX */
     uint32_t bf16_min;        /* gemm_bf16 instead of matmul_f32 */

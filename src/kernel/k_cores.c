@@ -51,6 +51,8 @@ static const struct core_knob knobs[] = {
          48),
     KNOB(q8_0_once, FROM(ISA_AVX512), 0, 1,
          "a row of Q8_0 is loaded once for one token", 0, 1),
+    KNOB(permute_pairs, FROM(ISA_AVX512), 0, 1,
+         "bytes of two vectors are permuted as fast as of one", 0, 1),
     KNOB(bf16, ONLY(ISA_AVX512BF16) | ONLY(ISA_ARMBF16), 0, 1,
          "bf16 products of floats, not f32", 0, 1),
     KNOB(bf16_min, FROM(ISA_AVX512BF16) | ONLY(ISA_ARMBF16), 2, MAX_TOKENS,

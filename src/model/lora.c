@@ -25,7 +25,7 @@ enum { PRECISE_TOKENS = 64 };
 enum { MAX_ROWS = 1024 };
 
 /* Tokens whose results of B a thread has at a time. */
-enum { LORA_ADD_TOKENS = 16 };
+enum { LORA_ADD_TOKENS = 64 };
 
 void pass_plan_lora(struct pass *p)
 {

@@ -351,6 +351,7 @@ static void gemm_case(const struct kernels *k, enum dtype type, size_t rows,
     /* two kernels give the same bits; the record of a core chooses one */
     struct core_choices choices = kernels_core()->choices;
     choices.q8_0_once = (uint32_t)below(2);
+    choices.permute_pairs = (uint32_t)below(2);
     kernels_choose(&choices);
     k->gemm_q8_blocks[type - DT_BLOCKS](v, ldy, w.p, w.stride, &x, rows, cols,
                                         tokens, add, work());
@@ -358,6 +359,7 @@ static void gemm_case(const struct kernels *k, enum dtype type, size_t rows,
     gemm_values(what, &w, &x, v, ldy, tokens, add ? old : NULL);
     /* other rows do not change a value, nor does the other kernel */
     choices.q8_0_once = !choices.q8_0_once;
+    choices.permute_pairs = !choices.permute_pairs;
     kernels_choose(&choices);
     k->gemm_q8_blocks[type - DT_BLOCKS](some, ldy, w.p + r * w.stride, w.stride,
                                         &x, n, cols, tokens, add, work());

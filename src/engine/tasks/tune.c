@@ -35,8 +35,8 @@ enum unit { UNIT_F32, UNIT_BF16, UNIT_Q8, N_UNITS };
 
 /* Weights and the choice between their products. F32: bf16 weights whose
  * activations are not rounded. BLOCKS: Q4_K. BLOCKS8: Q8_0, 32 bytes after the
- * start of a line, as in most files. */
-enum kind { F32, FLOATS, AFFINE4, AFFINE8, BLOCKS, BLOCKS8, N_KINDS };
+ * start of a line, as in most files. GRIDS: IQ2_S. */
+enum kind { F32, FLOATS, AFFINE4, AFFINE8, BLOCKS, BLOCKS8, GRIDS, N_KINDS };
 
 struct product {
     enum kind kind;
@@ -94,6 +94,7 @@ static const struct subject subjects[] = {
                   {BLOCKS, 40}, {BLOCKS8, 6}, {BLOCKS8, 12}, {BLOCKS8, 20},
                   {BLOCKS8, 28}, {BLOCKS8, 40}}},
     {.name = "q8_0_once", .products = {{BLOCKS8, 1}}},
+    {.name = "permute_pairs", .products = {{GRIDS, 1}, {GRIDS, 4}}},
     {.name = "bf16", .products = {{FLOATS, 128}, {FLOATS, 256}}},
     {.name = "bf16_min",
      .products = {{FLOATS, 2}, {FLOATS, 3}},
@@ -204,6 +205,15 @@ static void tuner_free(struct tuner *t)
 
 /* ---- products ----------------------------------------------------------- */
 
+/* The type of blocks of a kind, or DT_COUNT. */
+static enum dtype block_type(enum kind kind)
+{
+    return kind == BLOCKS    ? DT_Q4_K
+           : kind == BLOCKS8 ? DT_Q8_0
+           : kind == GRIDS   ? DT_IQ2_S
+                             : DT_COUNT;
+}
+
 /* Bytes of the codes or numbers of a row. */
 static size_t row_bytes(enum kind kind)
 {
@@ -211,10 +221,10 @@ static size_t row_bytes(enum kind kind)
         [F32] = 2 * COLS,
         [FLOATS] = 2 * COLS,
         [AFFINE4] = COLS / 2,
-        [AFFINE8] = COLS,
-        [BLOCKS] = COLS / dtype_block(DT_Q4_K) * dtype_bytes(DT_Q4_K),
-        [BLOCKS8] = COLS / dtype_block(DT_Q8_0) * dtype_bytes(DT_Q8_0)};
-    return bytes[kind];
+        [AFFINE8] = COLS};
+    enum dtype type = block_type(kind);
+    return type < DT_COUNT ? COLS / dtype_block(type) * dtype_bytes(type)
+                           : bytes[kind];
 }
 
 static bool is_affine(enum kind kind)
@@ -293,8 +303,8 @@ static void run_blocks(struct tuner *t, const struct product *p)
 {
     const struct kernels *k = t->k;
     const size_t stride = row_bytes(p->kind);
-    const size_t i = (p->kind == BLOCKS ? DT_Q4_K : DT_Q8_0) - DT_BLOCKS;
-    const size_t skip = p->kind == BLOCKS ? 0 : 32;
+    const size_t i = block_type(p->kind) - DT_BLOCKS;
+    const size_t skip = p->kind == BLOCKS8 ? 32 : 0;
     const unsigned char *w = take(t, slice_bytes(p->kind) + skip) + skip;
     if (k->gemm_bf16_blocks[i] && p->n >= k->tune.blocks_bf16_min_tokens)
         k->gemm_bf16_blocks[i](t->y, ld(ROWS), w, stride, t->x16,
@@ -308,7 +318,7 @@ static void run_blocks(struct tuner *t, const struct product *p)
 static double time_product(struct tuner *t, const struct product *p)
 {
     double start = clock_ms();
-    if (p->kind == BLOCKS || p->kind == BLOCKS8)
+    if (block_type(p->kind) < DT_COUNT)
         run_blocks(t, p);
     else if (is_affine(p->kind))
         run_affine(t, p);

@@ -3,8 +3,10 @@
  *
  * A permutation looks up 64 bytes in a table of 64. The tables of a grid, two
  * bytes a point, take a permutation for each 64 entries, merged by masks of the
- * higher bits of the indices. So the indices of 64 points are looked up at
- * once, and no element of a point is loaded from memory.
+ * higher bits of the indices; where it is as fast, a permutation of two tables
+ * (permute_pairs). So the indices of 64 points are looked up at once, and no
+ * element of a point is loaded from memory. Two rows at a time load tables and
+ * activations once.
  *
  * A part of a row has 64 indices: one superblock of IQ3, two of IQ2. A vector
  * of codes has one element of each point, a field of the looked up bytes. The
@@ -22,74 +24,15 @@
 #include <immintrin.h>
 
 #include "kernel/x86/k_blocks_grid.h"
-
-/* ---- lookups ------------------------------------------------------------ */
-
-/* Bits of 64 indices. The lower six choose an entry of a table, the others the
- * table. */
-struct chosen {
-    __mmask64 bit6, bit7, both, bit8, bit9;
-};
-
-INLINE struct chosen choose_tables(__m512i index, __mmask64 bit8,
-                                   __mmask64 bit9)
-{
-    const __mmask64 bit7 = _mm512_movepi8_mask(index),
-                    bit6 = _mm512_test_epi8_mask(index, _mm512_set1_epi8(64));
-
-    return (struct chosen){.bit6 = bit6,
-                           .bit7 = bit7,
-                           .both = bit6 & bit7,
-                           .bit8 = bit8,
-                           .bit9 = bit9};
-}
-
-/* Look up indices of eight bits. The tables are merged in an order in which the
- * last one is right. */
-INLINE __m512i look_up_256(const unsigned char *table, __m512i index,
-                           const struct chosen *c)
-{
-    const __m512i *t = (const void *)table;
-    __m512i v = _mm512_permutexvar_epi8(index, t[0]);
-
-    v = _mm512_mask_permutexvar_epi8(v, c->bit6, index, t[1]);
-    v = _mm512_mask_permutexvar_epi8(v, c->bit7, index, t[2]);
-    return _mm512_mask_permutexvar_epi8(v, c->both, index, t[3]);
-}
-
-/* Look up indices in 4, 8 or 16 tables. */
-INLINE __m512i look_up(const unsigned char *table, int n_tables, __m512i index,
-                       const struct chosen *c)
-{
-    __m512i v = look_up_256(table, index, c), high;
-
-    if (n_tables == 4)
-        return v;
-    v = _mm512_mask_blend_epi8(c->bit8, v, look_up_256(table + 256, index, c));
-    if (n_tables == 8)
-        return v;
-    high = _mm512_mask_blend_epi8(c->bit8, look_up_256(table + 512, index, c),
-                                  look_up_256(table + 768, index, c));
-    return _mm512_mask_blend_epi8(c->bit9, v, high);
-}
-
-INLINE const unsigned char *table_of(enum dtype type, int half)
-{
-    return type == DT_IQ3_XXS   ? iq3_xxs_bytes[half]
-           : type == DT_IQ3_S   ? iq3_s_bytes[half]
-           : type == DT_IQ2_XXS ? iq2_xxs_bytes[half]
-           : type == DT_IQ2_XS  ? iq2_xs_bytes[half]
-                                : iq2_s_bytes[half];
-}
-
-INLINE int tables_of(enum dtype type)
-{
-    return type == DT_IQ3_XXS || type == DT_IQ2_XXS ? 4
-           : type == DT_IQ2_S                       ? 16
-                                                    : 8;
-}
+#include "kernel/x86/k_blocks_lookup.h"
 
 /* ---- products ----------------------------------------------------------- */
+
+/* Where a row is, and 32 d of its superblocks from there on. */
+struct grid_at {
+    const unsigned char *w;
+    const float *d;
+};
 
 /* The activations of token t. x: of token 0. */
 #define x_of(x, t, ldx) \
@@ -162,47 +105,47 @@ INLINE __m512i load_twice(const void *p)
         v, _mm512_setr_epi64(even, even, even, even, odd, odd, odd, odd), \
         flip)
 
-/* Look up the 64 points at q, even points first, and turn fields of three bits
- * to nibbles with signs. Those of IQ3_XXS have the sign in bit 3. Those of
- * IQ3_S are i + 8 for a weight 2 i + 1 and 7 - i for -(2 i + 1): half the
- * weight, plus 7.5. */
-INLINE void iq3_nibbles(enum dtype type, __m512i v[2], const unsigned char *p)
+/* Read the indices of the 64 points of a superblock, even points first. */
+INLINE __m512i iq3_index(enum dtype type, const unsigned char *p, __mmask64 *h)
 {
     const __m512i ascending = _mm512_setr_epi64(
         0x0e0c0a0806040200, 0x1e1c1a1816141210, 0x2e2c2a2826242220,
         0x3e3c3a3836343230, 0x0f0d0b0907050301, 0x1f1d1b1917151311,
         0x2f2d2b2927252321, 0x3f3d3b3937353331);
-    const __m512i index =
-        _mm512_permutexvar_epi8(ascending, _mm512_loadu_si512(p + 2));
-    uint64_t bit8 = 0;
-    struct chosen m;
+    const uint64_t even = 0x5555555555555555;
+    uint64_t bits = 0;
 
     if (type == DT_IQ3_S) {
-        const uint64_t even = 0x5555555555555555;
-
-        memcpy(&bit8, ((const struct iq3_s *)(const void *)p)->h, 8);
-        bit8 = _pext_u64(bit8, even) | _pext_u64(bit8, ~even) << 32;
+        memcpy(&bits, ((const struct iq3_s *)(const void *)p)->h, 8);
+        bits = _pext_u64(bits, even) | _pext_u64(bits, ~even) << 32;
     }
-    m = choose_tables(index, bit8, 0);
-    v[0] = look_up(table_of(type, 0), tables_of(type), index, &m);
-    v[1] = look_up(table_of(type, 1), tables_of(type), index, &m);
+    *h = bits;
+    return _mm512_permutexvar_epi8(ascending, _mm512_loadu_si512(p + 2));
+}
+
+/* Give fields of three bits their signs, and turn them to nibbles. Those of
+ * IQ3_XXS have the sign in bit 3. Those of IQ3_S are i + 8 for a weight 2 i + 1
+ * and 7 - i for -(2 i + 1): half the weight, plus 7.5. */
+INLINE void iq3_sign(enum dtype type, __m512i *a, __m512i *b,
+                     const unsigned char *p)
+{
     if (type == DT_IQ3_S) {
         const __m512i s =
             load_twice(((const struct iq3_s *)(const void *)p)->signs);
 
-        v[0] = _mm512_xor_si512(
-            v[0], BY_MATRICES(s, ALL_BITS(2, 1), ALL_BITS(32, 16), 0x88));
-        v[1] = _mm512_xor_si512(
-            v[1], BY_MATRICES(s, ALL_BITS(8, 4), ALL_BITS(128, 64), 0x88));
+        *a = _mm512_xor_si512(
+            *a, BY_MATRICES(s, ALL_BITS(2, 1), ALL_BITS(32, 16), 0x88));
+        *b = _mm512_xor_si512(
+            *b, BY_MATRICES(s, ALL_BITS(8, 4), ALL_BITS(128, 64), 0x88));
     } else {
         const __m512i s = cut_sevens(
             load_twice(((const struct iq3_xxs *)(const void *)p)->s));
 
-        v[0] = _mm512_or_si512(
-            v[0], BY_MATRICES(s, BITS_7_3(2, 1), BITS_7_3(32, 16), 0));
+        *a = _mm512_or_si512(
+            *a, BY_MATRICES(s, BITS_7_3(2, 1), BITS_7_3(32, 16), 0));
         /* the eighth sign is the parity of seven */
-        v[1] = _mm512_or_si512(
-            v[1], BY_MATRICES(s, BITS_7_3(8, 4), BITS_7_3(127, 64), 0));
+        *b = _mm512_or_si512(
+            *b, BY_MATRICES(s, BITS_7_3(8, 4), BITS_7_3(127, 64), 0));
     }
 }
 
@@ -226,28 +169,46 @@ INLINE void iq3_fields(enum dtype type, __m512i *s, __m512i v, int f,
     }
 }
 
-INLINE void iq3_add(enum dtype type, __m512 *acc, const unsigned char *p,
-                    __m512 d32, const struct grid_x *x, size_t ldx, int T)
+/* Return the numbers s of a superblock as add_scaled takes them. */
+INLINE __m512i iq3_scale(enum dtype type, const unsigned char *p)
 {
-    __m512i v[2], s[TOKENS], scale;
+    int sc;
 
-    iq3_nibbles(type, v, p);
-    begin_sums(s, 0, x, ldx, T);
-    iq3_fields(type, s, v[0], 0, x, ldx, T);
-    iq3_fields(type, s, v[1], 2, x, ldx, T);
-    if (type == DT_IQ3_S) {
-        int sc;
-
-        memcpy(&sc, ((const struct iq3_s *)(const void *)p)->sc, 4);
-        scale =
-            _mm512_rolv_epi32(_mm512_set1_epi32(sc),
-                              _mm512_setr_epi32(19, 15, 11, 7, 3, 31, 27, 23,
-                                                19, 15, 11, 7, 3, 31, 27, 23));
-    } else {
-        scale = _mm512_srli_epi32(
+    if (type == DT_IQ3_XXS)
+        return _mm512_srli_epi32(
             load_twice(((const struct iq3_xxs *)(const void *)p)->s), 28 - 19);
+    memcpy(&sc, ((const struct iq3_s *)(const void *)p)->sc, 4);
+    return _mm512_rolv_epi32(_mm512_set1_epi32(sc),
+                             _mm512_setr_epi32(19, 15, 11, 7, 3, 31, 27, 23, 19,
+                                               15, 11, 7, 3, 31, 27, 23));
+}
+
+/* Add the products of a superblock of each of R rows. */
+INLINE void iq3_add(enum dtype type, __m512 acc[ROWS][TOKENS],
+                    const struct grid_at *at, const struct grid_x *x,
+                    size_t ldx, int R, int T, bool pairs)
+{
+    __m512i index[ROWS], a[ROWS], b[ROWS], s[TOKENS];
+    struct chosen m[ROWS];
+
+    UNROLL
+    for (int r = 0; r < R; r++) {
+        __mmask64 bit8;
+
+        index[r] = iq3_index(type, at[r].w, &bit8);
+        m[r] = choose_tables(index[r], bit8, 0);
     }
-    add_scaled(acc, s, d32, scale, 0, x, ldx, T);
+    look_up(a, table_of(type, 0), tables_of(type), index, m, R, pairs);
+    look_up(b, table_of(type, 1), tables_of(type), index, m, R, pairs);
+    UNROLL
+    for (int r = 0; r < R; r++) {
+        iq3_sign(type, a + r, b + r, at[r].w);
+        begin_sums(s, 0, x, ldx, T);
+        iq3_fields(type, s, a[r], 0, x, ldx, T);
+        iq3_fields(type, s, b[r], 2, x, ldx, T);
+        add_scaled(acc[r], s, _mm512_set1_ps(at[r].d[0]),
+                   iq3_scale(type, at[r].w), 0, x, ldx, T);
+    }
 }
 
 /* ---- IQ2 ---------------------------------------------------------------- */
@@ -389,38 +350,64 @@ INLINE void iq2_fields(__m512i *s, __m512i v, __m512i signs, int f,
     }
 }
 
-/* Add the products of two superblocks, at p and next. */
-INLINE void iq2_add(enum dtype type, __m512 *acc, const unsigned char *p,
-                    const unsigned char *next, __m512 d32,
-                    const struct grid_x *x, size_t ldx, int T)
+/* Add the products of two superblocks of a row, whose points have the elements
+ * a and b. */
+INLINE void iq2_products(enum dtype type, __m512 *acc, __m512i a, __m512i b,
+                         const struct iq2_part *v, __m512 d32,
+                         const struct grid_x *x, size_t ldx, int T)
 {
-    const struct iq2_part v = iq2_read(type, p, next);
-    const struct chosen m = choose_tables(v.index, v.bit8, v.bit9);
-    const __m512i a = look_up(table_of(type, 0), tables_of(type), v.index, &m),
-                  b = look_up(table_of(type, 1), tables_of(type), v.index, &m);
-    const __m512i upper = _mm512_slli_epi16(v.signs, 4); /* of a */
+    const __m512i upper = _mm512_slli_epi16(v->signs, 4); /* of a */
     __m512i s[2][TOKENS];
 
     begin_sums(s[0], 0, x, ldx, T);
     if (has_halves(type)) {
         begin_sums(s[1], 1, x, ldx, T);
         iq2_fields(s[0], _mm512_unpacklo_epi8(a, b),
-                   _mm512_unpacklo_epi8(upper, v.signs), 0, x, ldx, T);
+                   _mm512_unpacklo_epi8(upper, v->signs), 0, x, ldx, T);
         iq2_fields(s[1], _mm512_unpackhi_epi8(a, b),
-                   _mm512_unpackhi_epi8(upper, v.signs), 4, x, ldx, T);
-        add_scaled(acc, s[0], d32, v.scale[0], 0, x, ldx, T);
-        add_scaled(acc, s[1], d32, v.scale[1], 1, x, ldx, T);
-    } else {
-        UNROLL
-        for (int t = 0; t < T; t++)
-            s[1][t] = _mm512_setzero_si512();
-        iq2_fields(s[0], a, upper, 0, x, ldx, T);
-        iq2_fields(s[1], b, v.signs, 4, x, ldx, T);
-        UNROLL
-        for (int t = 0; t < T; t++)
-            s[0][t] = _mm512_add_epi32(s[0][t], s[1][t]);
-        add_scaled(acc, s[0], d32, v.scale[0], 0, x, ldx, T);
+                   _mm512_unpackhi_epi8(upper, v->signs), 4, x, ldx, T);
+        add_scaled(acc, s[0], d32, v->scale[0], 0, x, ldx, T);
+        add_scaled(acc, s[1], d32, v->scale[1], 1, x, ldx, T);
+        return;
     }
+    UNROLL
+    for (int t = 0; t < T; t++)
+        s[1][t] = _mm512_setzero_si512();
+    iq2_fields(s[0], a, upper, 0, x, ldx, T);
+    iq2_fields(s[1], b, v->signs, 4, x, ldx, T);
+    UNROLL
+    for (int t = 0; t < T; t++)
+        s[0][t] = _mm512_add_epi32(s[0][t], s[1][t]);
+    add_scaled(acc, s[0], d32, v->scale[0], 0, x, ldx, T);
+}
+
+/* Add the products of two superblocks of each of R rows. A superblock without
+ * another is multiplied by zeros, too. */
+INLINE void iq2_add(enum dtype type, __m512 acc[ROWS][TOKENS],
+                    const struct grid_at *at, bool alone,
+                    const struct grid_x *x, size_t ldx, int R, int T,
+                    bool pairs)
+{
+    const size_t bytes = chunk_bytes(type, CHUNK_RUNS);
+    __m512i index[ROWS], a[ROWS], b[ROWS];
+    struct iq2_part v[ROWS];
+    struct chosen m[ROWS];
+
+    UNROLL
+    for (int r = 0; r < R; r++) {
+        v[r] = iq2_read(type, at[r].w, at[r].w + (alone ? 0 : bytes));
+        index[r] = v[r].index;
+        m[r] = choose_tables(index[r], v[r].bit8, v[r].bit9);
+    }
+    look_up(a, table_of(type, 0), tables_of(type), index, m, R, pairs);
+    look_up(b, table_of(type, 1), tables_of(type), index, m, R, pairs);
+    UNROLL
+    for (int r = 0; r < R; r++)
+        iq2_products(type, acc[r], a[r], b[r], v + r,
+                     _mm512_mask_broadcastss_ps(_mm512_set1_ps(at[r].d[0]),
+                                                0xff00,
+                                                _mm_load_ss(at[r].d + 1)),
+                     x, ldx, T);
 }
 
 /* ---- rows --------------------------------------------------------------- */
@@ -455,43 +442,70 @@ INLINE void sweep_near(const unsigned char *p, size_t ahead, bool to_l2)
         sweep_by(p, NEAR_BYTES, false);
 }
 
-/* Multiply a row of n superblocks by T tokens. */
+/* How to multiply: constants of a function. */
+struct grid_way {
+    int T; /* tokens */
+    bool to_l2, pairs;
+};
+
+/* Multiply up to ROWS rows of n superblocks by T tokens. A row without another
+ * one is multiplied twice. */
 INLINE void grid_row(enum dtype type, float *y, size_t ldy,
-                     const unsigned char *w, const struct grid_x *x, size_t ldx,
-                     size_t n, bool add, int T, size_t ahead, bool to_l2)
+                     const unsigned char *w, size_t w_stride, size_t n_rows,
+                     const struct grid_x *x, size_t ldx, size_t n, bool add,
+                     struct grid_way by)
 {
+    const int R = ROWS, T = by.T;
+    const size_t step = n_rows < ROWS ? 0 : w_stride;
+    const size_t ahead = kernel_core.sweep_ahead;
     const size_t supers = part_supers(type);
     const size_t bytes = chunk_bytes(type, CHUNK_RUNS);
-    __m512 acc[TOKENS];
+    __m512 acc[ROWS][TOKENS];
 
     UNROLL
-    for (int t = 0; t < T; t++)
-        acc[t] = _mm512_setzero_ps();
+    for (int r = 0; r < R; r++)
+        for (int t = 0; t < T; t++)
+            acc[r][t] = _mm512_setzero_ps();
     for (size_t from = 0; from < n; from += D_SUPERS) {
         const size_t most = n - from < D_SUPERS ? n - from : D_SUPERS;
-        _Alignas(32) float d[D_SUPERS];
+        _Alignas(32) float d[ROWS][D_SUPERS];
 
-        widen_d(d, w, bytes, most);
+        UNROLL
+        for (int r = 0; r < R; r++)
+            widen_d(d[r], w + (size_t)r * step, bytes, most);
         for (size_t i = 0; i < most; i += supers, w += supers * bytes, x++) {
+            struct grid_at at[ROWS];
+
             UNROLL
-            for (size_t line = 0; line < supers * bytes; line += 64)
-                sweep_near(w + line, ahead, to_l2);
+            for (int r = 0; r < R; r++) {
+                at[r] = (struct grid_at){w + (size_t)r * step, d[r] + i};
+                UNROLL
+                for (size_t line = 0; line < supers * bytes; line += 64)
+                    sweep_near(at[r].w + line, ahead, by.to_l2);
+            }
             if (is_iq3(type))
-                iq3_add(type, acc, w, _mm512_set1_ps(d[i]), x, ldx, T);
+                iq3_add(type, acc, at, x, ldx, R, T, by.pairs);
             else
-                /* a superblock without another is multiplied by zeros, too */
-                iq2_add(type, acc, w, most - i > 1 ? w + bytes : w,
-                        _mm512_mask_broadcastss_ps(_mm512_set1_ps(d[i]), 0xff00,
-                                                   _mm_load_ss(d + i + 1)),
-                        x, ldx, T);
+                iq2_add(type, acc, at, most - i < 2, x, ldx, R, T, by.pairs);
         }
     }
     UNROLL
-    for (int t = 0; t < T; t++) {
-        float *to = y + (size_t)t * ldy;
+    for (int r = 0; r < R; r++)
+        for (int t = 0; t < T && (size_t)r < n_rows; t++) {
+            float *to = y + (size_t)t * ldy + r;
 
-        *to = sum_lanes(fold16(acc[t])) + (add ? *to : 0);
-    }
+            *to = sum_lanes(fold16(acc[r][t])) + (add ? *to : 0);
+        }
+}
+
+INLINE void grid_sweep(enum dtype type, float *y, size_t ldy,
+                       const unsigned char *w, size_t w_stride, size_t n_rows,
+                       const struct grid_x *x, size_t ldx, size_t n, bool add,
+                       struct grid_way by)
+{
+    for (size_t r = 0; r < n_rows; r += ROWS)
+        grid_row(type, y + r, ldy, w + r * w_stride, w_stride, n_rows - r, x,
+                 ldx, n, add, by);
 }
 
 /* Multiply all rows by T tokens. */
@@ -503,7 +517,6 @@ INLINE void grid_rows(enum dtype type, float *y, size_t ldy,
     const size_t supers = part_supers(type);
     const size_t bytes = chunk_bytes(type, CHUNK_RUNS);
     const size_t ldx = SEGMENT / SUPER / supers * sizeof(struct grid_x);
-    const size_t ahead = kernel_core.sweep_ahead;
     char *arranged = (char *)work;
     size_t n;
 
@@ -519,10 +532,11 @@ INLINE void grid_rows(enum dtype type, float *y, size_t ldy,
                              x->scale + t * x->ldg + (c + i) * CHUNK_RUNS,
                              n - i < supers ? n - i : supers);
         WITH_FLAG(to_l2, kernel_core.sweep_l2,
-                  for (size_t r = 0; r < n_rows; r++)
-                      grid_row(type, y + r, ldy, w + r * w_stride,
-                               (const void *)arranged, ldx, n, add || c > 0, T,
-                               ahead, to_l2));
+                  WITH_FLAG(pairs, kernel_core.permute_pairs,
+                            grid_sweep(type, y, ldy, w, w_stride, n_rows,
+                                       (const void *)arranged, ldx, n,
+                                       add || c > 0,
+                                       (struct grid_way){T, to_l2, pairs})));
     }
 }
 

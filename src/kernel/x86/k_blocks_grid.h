@@ -9,6 +9,7 @@
 #include "kernel/x86/k_zmm.h"
 
 enum {
+    ROWS = 2, /* multiplied at a time */
     TOKENS = 4,
     POINTS = 64,     /* of a part */
     SEGMENT = 16384, /* rows are cut into so many columns */

@@ -50,6 +50,9 @@
  *                 reads 23 GB/s if each is loaded twice, and 38 if once. A Zen
  *                 4 loads halves of 32 bytes; there, with rows at the start of
  *                 a line, loading twice was faster by 7%.
+ *   permute_pairs On a Zen 4, a permutation of the bytes of two vectors
+ *                 (vpermi2b) takes one cycle, as that of one (vpermb). Intel's
+ *                 cores need three operations for it.
  *   bf16_min      relative to matmul_f32 1.2 for 2 tokens, 2 for 8.
  *   bf16_strips_l2
  *                 On a Zen 4, of the slower limit with one thread, 8 tokens: 45
@@ -61,17 +64,16 @@
  *                 to 0.9 times with 256 and 512: int8 products scale the sums of
  *                 each group, which takes a constant time per token. */
 #define MOST                                                            \
-    .sweep_ahead = 8192, .sweep_l2 = 0, .blas = 1, .blas_min = 64, \
-    .gemm_f32_min = 8, .avx_panels4_min = 9,                       \
+    .sweep_ahead = 8192, .sweep_l2 = 0, .blas = 1, .blas_min = 64,      \
+    .gemm_f32_min = 8, .avx_panels4_min = 9,                            \
     .avx_panels8_min = 13, .gemm_f32_avx512_min = 24,                   \
     .q8_panels_min = 5, .q8_batch_min = 5, .q8_batch_max = 32,          \
     .blocks_panels_min = 7, .blocks_batch_max = 1, .q8_0_once = 1,      \
-    .bf16 = 1, .bf16_min = 2,                                           \
-    .bf16_rows_max = 5, .bf16_strips_max = 32, .bf16_strips_l2 = 0,     \
-    .amx_rows_max = 2, .amx_few_max = 64, .amx_vnni_max = 12,           \
-    .amx_affine_bf16_min = 192, .amx_blocks_bf16_min = 64,              \
-    .arm_panels_min = 2
-#define INTEL_MOST MOST, .sweep_l2 = 1, .blas = 0
+    .permute_pairs = 1, .bf16 = 1, .bf16_min = 2, .bf16_rows_max = 5,   \
+    .bf16_strips_max = 32, .bf16_strips_l2 = 0, .amx_rows_max = 2,      \
+    .amx_few_max = 64, .amx_vnni_max = 12, .amx_affine_bf16_min = 192,  \
+    .amx_blocks_bf16_min = 64, .arm_panels_min = 2
+#define INTEL_MOST MOST, .sweep_l2 = 1, .blas = 0, .permute_pairs = 0
 
 #define AMD   "AuthenticAMD"
 #define INTEL "GenuineIntel"
@@ -110,11 +112,11 @@ const struct core cores[] = {
      .family = 0x19,
      .models = {{0x10, 0x1f}, {0x60, 0xaf}},
      .choices = {MOST, .sweep_l2 = 1, .gemm_f32_avx512_min = 48,
-                 .blocks_batch_max = 32, .q8_0_once = 0, .bf16_min = 3, .bf16_rows_max = 6,
-                 .bf16_strips_l2 = 1},
+                 .blocks_batch_max = 32, .q8_0_once = 0, .bf16_min = 3,
+                 .bf16_rows_max = 6, .bf16_strips_l2 = 1},
      .measured = "sweep_ahead sweep_l2 gemm_f32_avx512_min q8_panels_min "
-                 "blocks_batch_max q8_0_once bf16 bf16_min bf16_rows_max "
-                 "bf16_strips_max bf16_strips_l2",
+                 "blocks_batch_max q8_0_once permute_pairs bf16 bf16_min "
+                 "bf16_rows_max bf16_strips_max bf16_strips_l2",
      .machine = "EPYC, 2 cores, 2026-11-24 and 2026-11-27",
      .guess = "as Zen 5"},
     {.name = "Zen 5",
