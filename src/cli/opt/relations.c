@@ -369,7 +369,7 @@ bool opt_excludes(const struct verb *v, enum opt_id a, enum opt_id b)
 void opt_needs(struct buf *out, const struct verb *v, enum opt_id id)
 {
     for (const struct relation *r = rows; r < rows + N_ROWS; r++)
-        if (r->verbs & v->bit && r->kind == NO_EFFECT_WITHOUT &&
+        if (r->verbs & v->bit && r->kind == NO_EFFECT_WITHOUT && !r->when &&
             has_id(r->of, id)) {
             append_names(out, v, r->by);
             return;
