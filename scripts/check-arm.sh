@@ -119,7 +119,7 @@ commands()
             "run_test $cpu $level check_blocks $level/gemm_q8"
     done
     for name in check_q8 check_blocks check_attn check_attn_q8 check_kernels \
-        check_products check_delta check_fp8; do
+        check_products check_delta check_fp8 check_kv_q4; do
         printf '%s\n' "run_test cortex-a53 neon $name neon/"
     done
     for name in check_products:bf16/gemm_bf16 check_fp8:bf16/gemm_bf16 \

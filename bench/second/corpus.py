@@ -3,14 +3,14 @@
 
 usage: corpus.py DIR OUT
 
-DIR has Debian packages of documentation, unpacked with `dpkg -x`; those used for the
-figures of docs/calibration.md, of Debian 12: bash-doc cmake-doc debian-policy
-debian-reference-en developers-reference git-doc glibc-doc linux-doc-6.1 manpages
-manpages-dev maxima-doc octave-doc perl-doc postgresql-doc-15 python3.11-doc rust-doc
-sqlite3-doc vim-doc vim-runtime zsh-doc.
+DIR has Debian packages of documentation, unpacked with `dpkg -x`. The filters below are
+made for these packages of Debian 12: bash-doc cmake-doc debian-policy debian-reference-en
+developers-reference git-doc glibc-doc linux-doc-6.1 manpages manpages-dev maxima-doc
+octave-doc perl-doc postgresql-doc-15 python3.11-doc rust-doc sqlite3-doc vim-doc
+vim-runtime zsh-doc.
 
 OUT.train has 48 of 50 texts; OUT.calibrate and OUT.heldout have one each, chosen by a
-hash of the text. No text of a package is in two of the three.
+hash of the text. Each text is in one of the three only.
 """
 import gzip
 import hashlib

@@ -4,8 +4,9 @@
 usage: train.py CORPUS OUT [--seconds S]
 
 Reads CORPUS.train and CORPUS.heldout; writes a checkpoint in BF16, shards of at most
-16 MB, to OUT. Needs torch with a GPU, transformers and tokenizers. The second real model
-of docs/calibration.md: it continues technical prose and has no chat form.
+16 MB, to OUT. Needs torch with a GPU, transformers and tokenizers. The model continues
+technical prose and has no chat form: a second real model, beside the demo model, to
+measure what quantization loses.
 """
 import argparse
 import json

@@ -44,8 +44,8 @@ int isa_parse(const char *name, enum isa *out);
  *   ARMBF16     I8MM level and FEAT_BF16. Nearly all CPUs with one of I8MM and
  *               BF16 have both; one without I8MM gets the level DOTPROD. */
 bool cpu_has(enum isa l);
-/* x86 only. Return whether a CPU with level AVX512 also has AVX512_VBMI, AVX512_BITALG,
- * GFNI and BMI2. */
+/* x86 only. Return whether a CPU with level AVX512 also has AVX512_VBMI,
+ * AVX512_BITALG, GFNI and BMI2. */
 bool cpu_has_vbmi(void);
 enum isa cpu_best(void);
 

@@ -28,9 +28,9 @@ struct core_choices {
                              prefetched */
     uint32_t sweep_l2;    /* flag: prefetch into L2; 0: into L1 */
     /* Below AVX-512, and on ARM. */
-    uint32_t blas;     /* flag: OpenBLAS is faster than gemm_f32 */
-    uint32_t blas_min; /* OpenBLAS instead of matmul_f32 */
-    uint32_t gemm_f32_min;
+    uint32_t blas;         /* flag: OpenBLAS is faster than gemm_f32 */
+    uint32_t blas_min;     /* OpenBLAS instead of matmul_f32 */
+    uint32_t gemm_f32_min; /* gemm_f32 instead of matmul_f32 */
     /* Below AVX-512. */
     /* gemm_q8_affine packs panels of codes: of up to 4 bits, of more */
     uint32_t avx_panels4_min, avx_panels8_min;
@@ -40,14 +40,14 @@ struct core_choices {
     /* gemm_q8_affine multiplies codes of 4 and 8 bits from registers, in place
        of rows or panels */
     uint32_t q8_batch_min, q8_batch_max;
-    uint32_t blocks_panels_min;   /* gemm_q8_blocks packs panels of codes */
-    uint32_t blocks_batch_max;    /* gemm_q8_blocks multiplies codes of Q8_0 and
-                                     Q4_K from registers, from 5 tokens on */
-    uint32_t q8_0_once;           /* flag: a row of Q8_0 is loaded once for one
-                                     token, not twice */
+    uint32_t blocks_panels_min; /* gemm_q8_blocks packs panels of codes */
+    uint32_t blocks_batch_max;  /* gemm_q8_blocks multiplies codes of Q8_0 and
+                                   Q4_K from registers, from 5 tokens on */
+    uint32_t q8_0_once;         /* flag: a row of Q8_0 is loaded once for one
+                                   token, not twice */
     uint32_t permute_pairs; /* flag: permutations of bytes of two vectors are as
                                fast as of one */
-    /* With AVX512_BF16, or with BF16 of ARM; rows and strips are AVX-512's. */
+    /* With AVX512_BF16; bf16 and bf16_min also with BF16 of ARM. */
     uint32_t bf16;            /* flag: bf16 is faster than f32, without AMX */
     uint32_t bf16_min;        /* gemm_bf16 instead of matmul_f32 */
     uint32_t bf16_rows_max;   /* gemm_bf16 reads row by row */
@@ -108,9 +108,9 @@ struct core {
     const char *guess;   /* where the other choices come from */
 };
 
-/* The rows: cores of x86 in x86/k_cores_x86.c, of ARM in arm/k_cores_arm.c, none
- * in k_cores_other.c. The last
- * one is for an unknown core of any vendor. */
+/* The rows: cores of x86 in x86/k_cores_x86.c, of ARM in arm/k_cores_arm.c. The
+ * last one, the only one of k_cores_other.c, is for an unknown core of any
+ * vendor. */
 extern const struct core cores[];
 extern const size_t n_cores;
 

@@ -16,6 +16,7 @@ const struct core cores[] = {
                  .q8_batch_min = 5,
                  .q8_batch_max = 32,
                  .blocks_panels_min = 7,
+                 .blocks_batch_max = 1,
                  .bf16 = 1,
                  .bf16_min = 2,
                  .bf16_rows_max = 5,
@@ -25,7 +26,6 @@ const struct core cores[] = {
                  .amx_vnni_max = 12,
                  .amx_affine_bf16_min = 192,
                  .amx_blocks_bf16_min = 64,
-                
                  .arm_panels_min = 2},
      .guess = "the reference kernels use none of them"},
 };

@@ -100,9 +100,10 @@ struct delta_head {
  * Codes may also be E2M1 numbers of 4 bits, in two formats (blocks.h):
  *
  *   w[r, k] = (e2m1_codes[q[r, k]] - E2M1_OFFSET) * s
- *   MXFP4 (Open Compute Project, Microscaling Formats 1.0): groups of 32,
- * s_type U8, s = e8m0_half(scales[r, k / 32]) NVFP4: groups of 16, s_type
- * F8_E4M3, s = scales[r, k / 16] * by
+ *   MXFP4  (Open Compute Project, Microscaling Formats 1.0) groups of 32,
+ *          s_type U8, s = e8m0_half(scales[r, k / 32])
+ *   NVFP4  groups of 16, s_type F8_E4M3, s = scales[r, k / 16] * by; n_cols is
+ *          a multiple of 32
  *
  * Integer products with weights of 2^120 or more may overflow. */
 enum affine_codes {
@@ -509,9 +510,9 @@ struct kernels {
                               size_t n_cols, size_t n_tokens, float *work);
 
     /* Round activations for gemm_q8_affine and gemm_q8_blocks, ties to even,
-     * into the memory of out, whose ldq, ldg, group and paired are set. A group of zeros has scale 0, a
-     * group with NaN has scale NaN, and one with an infinity has an infinite
-     * scale, so that products with it are not finite.
+     * into the memory of out, whose ldq, ldg, group and paired are set. A group
+     * of zeros has scale 0, a group with NaN has scale NaN, and one with an
+     * infinity has an infinite scale, so that products with it are not finite.
      *   x  f32 [n_tokens, n_cols], n_cols a multiple of out->group */
     void (*to_q8)(const struct q8 *out, const float *x, size_t ldx,
                   size_t n_cols, size_t n_tokens);

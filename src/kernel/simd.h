@@ -7,7 +7,8 @@
  * example. A new instruction set needs these two files.
  *
  * This header has the contract of a shim, and the macros and small functions
- * that all kernels share (those of kernel/specialise.h too). It uses no instructions of its own.
+ * that all kernels share; it includes kernel/specialise.h. It uses no
+ * instructions of its own.
  *
  * Macros of a shim
  *

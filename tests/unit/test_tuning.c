@@ -133,8 +133,8 @@ static void test_known_cpus_have_their_rows(void **state)
         {"CentaurHauls", 6, 0x8f, "unknown core"},
         {"", 0, 0, "unknown core"},
     };
-    if (n_cores == 1)
-        skip(); /* this CPU has no kernels to choose from */
+    if (!core_named("Zen"))
+        skip(); /* the table is of another kind of CPU */
     for (size_t i = 0; i < sizeof cpus / sizeof *cpus; i++) {
         struct cpu_id id = {.family = cpus[i].family, .model = cpus[i].model};
         snprintf(id.vendor, sizeof id.vendor, "%s", cpus[i].vendor);
@@ -147,7 +147,7 @@ static void test_known_cpus_have_their_rows(void **state)
  * choices since it was measured. */
 static void test_measured_cores_keep_their_choices(void **state)
 {
-    if (n_cores == 1)
+    if (!core_named("Zen 5"))
         skip();
     const struct core_choices *zen5 = &core_named("Zen 5")->choices;
     const struct core_choices *xeon = &core_named("Sapphire Rapids")->choices;

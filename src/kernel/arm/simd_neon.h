@@ -208,6 +208,15 @@ INLINE vec vec_first(vec v, size_t n)
     return n >= 4 ? v : zero_where(vmvnq_u32(first_lanes4(n)), v);
 }
 
+INLINE vec vec_butterfly(vec v, size_t h)
+{
+    const uint32x4_t lanes = {0, 1, 2, 3};
+    const vec other = h == 1 ? vrev64q_f32(v) : vextq_f32(v, v, 2);
+
+    return vbslq_f32(vtstq_u32(lanes, vdupq_n_u32((uint32_t)h)), other - v,
+                     v + other);
+}
+
 INLINE bool vec_any_nan(vec v)
 {
     return vminvq_u32(vceqq_f32(v, v)) == 0;

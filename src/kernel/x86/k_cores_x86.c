@@ -15,7 +15,7 @@
  *                 48 in L2, so decode is a fifth faster with prefetches into L2.
  *                 On a Zen 5, prefetches into L1 are the fastest. On a Zen 4
  *                 prefetches into L2 are: by 10 to 47% with one thread.
- *   blas     On a Xeon our product is 1.07 times as fast as OpenBLAS 0.3.21
+ *   blas          On a Xeon our product is 1.07 times as fast as OpenBLAS 0.3.21
  *                 at 512 tokens. That release treats a CPU that it does not know
  *                 as an older one: on a Zen 5 its Haswell kernels run at half
  *                 the speed of its SkylakeX kernels.
@@ -52,7 +52,7 @@
  *                 a line, loading twice was faster by 7%.
  *   permute_pairs On a Zen 4, a permutation of the bytes of two vectors
  *                 (vpermi2b) takes one cycle, as that of one (vpermb). Intel's
- *                 cores need three operations for it.
+ *                 cores need three operations for it. A Zen 5 was not measured.
  *   bf16_min      relative to matmul_f32 1.2 for 2 tokens, 2 for 8.
  *   bf16_strips_l2
  *                 On a Zen 4, of the slower limit with one thread, 8 tokens: 45
@@ -65,15 +65,15 @@
  *                 each group, which takes a constant time per token. */
 #define MOST                                                            \
     .sweep_ahead = 8192, .sweep_l2 = 0, .blas = 1, .blas_min = 64,      \
-    .gemm_f32_min = 8, .avx_panels4_min = 9,                            \
-    .avx_panels8_min = 13, .gemm_f32_avx512_min = 24,                   \
+    .gemm_f32_min = 8, .avx_panels4_min = 9, .avx_panels8_min = 13,     \
+    .gemm_f32_avx512_min = 24,                                          \
     .q8_panels_min = 5, .q8_batch_min = 5, .q8_batch_max = 32,          \
     .blocks_panels_min = 7, .blocks_batch_max = 1, .q8_0_once = 1,      \
-    .permute_pairs = 1, .bf16 = 1, .bf16_min = 2, .bf16_rows_max = 5,   \
+    .permute_pairs = 0, .bf16 = 1, .bf16_min = 2, .bf16_rows_max = 5,   \
     .bf16_strips_max = 32, .bf16_strips_l2 = 0, .amx_rows_max = 2,      \
     .amx_few_max = 64, .amx_vnni_max = 12, .amx_affine_bf16_min = 192,  \
     .amx_blocks_bf16_min = 64, .arm_panels_min = 2
-#define INTEL_MOST MOST, .sweep_l2 = 1, .blas = 0, .permute_pairs = 0
+#define INTEL_MOST MOST, .sweep_l2 = 1, .blas = 0
 
 #define AMD   "AuthenticAMD"
 #define INTEL "GenuineIntel"
@@ -112,8 +112,8 @@ const struct core cores[] = {
      .family = 0x19,
      .models = {{0x10, 0x1f}, {0x60, 0xaf}},
      .choices = {MOST, .sweep_l2 = 1, .gemm_f32_avx512_min = 48,
-                 .blocks_batch_max = 32, .q8_0_once = 0, .bf16_min = 3,
-                 .bf16_rows_max = 6, .bf16_strips_l2 = 1},
+                 .blocks_batch_max = 32, .q8_0_once = 0, .permute_pairs = 1,
+                 .bf16_min = 3, .bf16_rows_max = 6, .bf16_strips_l2 = 1},
      .measured = "sweep_ahead sweep_l2 gemm_f32_avx512_min q8_panels_min "
                  "blocks_batch_max q8_0_once permute_pairs bf16 bf16_min "
                  "bf16_rows_max bf16_strips_max bf16_strips_l2",
