@@ -352,6 +352,7 @@ static void gemm_case(const struct kernels *k, enum dtype type, size_t rows,
     struct core_choices choices = kernels_core()->choices;
     choices.q8_0_once = (uint32_t)below(2);
     choices.permute_pairs = (uint32_t)below(2);
+    choices.blocks_batch_max = below(2) ? 48 : 1; /* on any core */
     kernels_choose(&choices);
     k->gemm_q8_blocks[type - DT_BLOCKS](v, ldy, w.p, w.stride, &x, rows, cols,
                                         tokens, add, work());
