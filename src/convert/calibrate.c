@@ -1,6 +1,7 @@
 /* Running a model over texts, and collecting the moments of its inputs. */
 #include "convert/calibrate.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -288,6 +289,21 @@ static int collect(struct calibration *c, struct qwick_err *e)
     return rc;
 }
 
+/* Sums that are not finite would spoil each matrix that reads the input, or be
+ * reported as a fault of its weights. */
+static int check_sums(const struct calibration *c, struct qwick_err *e)
+{
+    for (size_t i = 0; i < c->n; i++)
+        for (size_t j = 0; j < c->inputs[i].cols; j++)
+            if (!isfinite(c->inputs[i].diagonal[j]))
+                return err_set(e, QWICK_ERR_MODEL,
+                               "%s: calibrate: inputs of matrices are not "
+                               "finite or too large: the weights hold NaN, "
+                               "infinities or values too large",
+                               checkpoint_dir(c->eng->ck));
+    return 0;
+}
+
 /* ---- experts of few tokens ----------------------------------------------- */
 
 /* Give the experts of a role, inputs [at, at + n), that few tokens have chosen
@@ -446,8 +462,8 @@ int calibration_open(struct calibration **out, const char *src,
     e = e ? e : &why;
     if (open_engine(c, src, e) ||
         calibration_read(&c->texts, &c->n_texts, c->eng, o, e) ||
-        find_inputs(c, e) || reserve(c, e) || collect(c, e) || pool_all(c, e) ||
-        finish_all(c, e)) {
+        find_inputs(c, e) || reserve(c, e) || collect(c, e) ||
+        check_sums(c, e) || pool_all(c, e) || finish_all(c, e)) {
         calibration_close(c);
         return -1;
     }

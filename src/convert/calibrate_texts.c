@@ -269,7 +269,7 @@ static int write_all(struct reader *r, struct qwick_err *e)
     size_t all = (size_t)r->o->calibrate_self;
     int32_t begin = 0;
     int rc = s ? find_begin(r->eng, &begin, e) : err_oom(e, sizeof *s);
-    for (size_t i = 0, n; i < all && !rc; i += n) {
+    for (size_t i = 0, n; i < all && !rc && !r->cut; i += n) {
         n = all - i < SAMPLES ? all - i : SAMPLES;
         memset(s, 0, SAMPLES * sizeof *s);
         rc = write_samples(r, s, i, n, begin, e);

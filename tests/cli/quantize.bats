@@ -215,6 +215,13 @@ i = at(name) + 2 * (3 * h[name]["shape"][1] + 5)
 data[i:i + 2] = b"\xc0\x7f"'
     fails 3 "model.layers.1.mlp.up_proj.weight: row 3: holds NaN" \
         quantize -m "$T/nan" -o "$O"
+    copy_of models/demo nan-demo
+    weights_edit "$T/nan-demo/model.safetensors" 'name = "model.layers.1.mlp.up_proj.weight"
+i = at(name)
+data[i:i + 2] = b"\xc0\x7f"'
+    echo "a text of some words" >"$T/words"
+    fails 3 "inputs of matrices are not finite" \
+        quantize -m "$T/nan-demo" -o "$O" --calibrate "$T/words"
     nothing_left
 }
 

@@ -212,6 +212,8 @@ static int quantize(struct opt_parsed *p, struct quantize_report *losses,
         return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
     if (!a->dry_run)
         print_report(a, isatty(STDERR_FILENO) && !a->quiet, &r);
+    if (widths->failed)
+        return msg_oom();
     if (has_budget(a) && !a->json &&
         (status = quantize_widths_print(widths)) != 0)
         return status;
