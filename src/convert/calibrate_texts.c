@@ -16,6 +16,8 @@
 /* TEXT: tokens of a text. TOKENS: of all texts. SAMPLES: texts that are written
  * at a time. */
 enum { TEXT = MOMENTS_ROWS, MAX_TOKENS = 1 << 18, SAMPLES = 64 };
+/* Fewer are worth a warning. */
+enum { FEW_TOKENS = 1024 };
 
 struct reader {
     struct qwick_engine *eng;
@@ -284,6 +286,29 @@ static int write_all(struct reader *r, struct qwick_err *e)
 
 /* ---- */
 
+/* Say how much of the texts counts, if that is not as expected. */
+static void tell(const struct reader *r)
+{
+    const struct qwick_quantize_options *o = r->o;
+    char line[120];
+    if (r->cut && o->note) {
+        snprintf(line, sizeof line,
+                 "calibrate: only the first %zu tokens of the texts count",
+                 r->n_tokens);
+        o->note(o->note_ctx, line);
+    }
+    if (r->n_tokens >= FEW_TOKENS)
+        return;
+    snprintf(line, sizeof line,
+             "calibrate: the texts have %zu tokens; fewer than %d say little "
+             "about the inputs",
+             r->n_tokens, FEW_TOKENS);
+    if (o->warn)
+        o->warn(o->warn_ctx, line);
+    else if (o->note)
+        o->note(o->note_ctx, line);
+}
+
 int calibration_read(struct calibration_text **out, size_t *n,
                      struct qwick_engine *eng,
                      const struct qwick_quantize_options *o,
@@ -292,20 +317,22 @@ int calibration_read(struct calibration_text **out, size_t *n,
     struct reader r = {.eng = eng, .o = o};
     size_t n_ctx = qwick_engine_info(eng)->n_ctx_max;
     r.most = n_ctx < TEXT ? n_ctx : TEXT;
-    int rc = o->calibrate_self ? write_all(&r, e) : 0;
+    int rc = 0;
+    if (n_ctx < 2)
+        rc = err_set(e, QWICK_ERR_MODEL,
+                     "calibrate: the model's context has %zu token, texts need "
+                     "2",
+                     n_ctx);
+    else if (o->calibrate_self)
+        rc = write_all(&r, e);
     for (size_t i = 0; i < o->n_calibrate && !rc && !r.cut; i++)
         rc = add_file(&r, o->calibrate[i], e);
     *out = r.texts;
     *n = r.n;
-    if (!rc && r.cut && o->note) {
-        char line[96];
-        snprintf(line, sizeof line,
-                 "calibrate: only the first %zu tokens of the texts count",
-                 r.n_tokens);
-        o->note(o->note_ctx, line);
-    }
-    if (!rc)
+    if (!rc) {
+        tell(&r);
         return 0;
+    }
     calibration_free_texts(r.texts, r.n);
     *out = NULL;
     *n = 0;

@@ -219,7 +219,7 @@ data[i:i + 2] = b"\xc0\x7f"'
     weights_edit "$T/nan-demo/model.safetensors" 'name = "model.layers.1.mlp.up_proj.weight"
 i = at(name)
 data[i:i + 2] = b"\xc0\x7f"'
-    echo "a text of some words" >"$T/words"
+    for ((i = 0; i < 400; i++)); do echo "a text of some words"; done >"$T/words"
     fails 3 "inputs of matrices are not finite" \
         quantize -m "$T/nan-demo" -o "$O" --calibrate "$T/words"
     nothing_left
@@ -732,12 +732,19 @@ PY
     [ -s "$T/answer" ]
 }
 
+@test "--calibrate: a warning says that texts are short" {
+    echo "a text of some words" >"$T/words"
+    run --separate-stderr q quantize -o "$O" --calibrate "$T/words"
+    [ "$status" -eq 0 ]
+    [[ "$stderr" == *"warning: calibrate: the texts have "*" tokens; fewer than 1024"* ]]
+}
+
 @test "--bpw, --target: usage" {
     fails 2 "--bpw: the loss of each width is measured on texts" \
         quantize --bpw 4 -o "$O"
     fails 2 "cannot be chosen by a budget yet" \
         quantize --target 4M --calibrate "$T/x" -o "$T/x.gguf"
-    fails 2 "--bpw and --target" \
+    fails 2 "--bpw: cannot be combined with --target" \
         quantize --target 4M --bpw 4 --calibrate "$T/x" -o "$O"
     fails 2 "--bits" quantize --bits 4 --bpw 4 --calibrate "$T/x" -o "$O"
     fails 2 "--dry-run: has no effect without --bpw or --target" \

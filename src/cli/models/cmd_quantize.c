@@ -107,7 +107,10 @@ static int print_json(const struct args *a, const char *model,
         jw_cstr(&w, "format", "mlx");
         jw_int(&w, "bits", o->bits);
         jw_int(&w, "group", o->group);
-        jw_int(&w, "head_bits", o->head_bits ? o->head_bits : o->bits);
+        if (has_budget(a)) /* "widths" has the head's */
+            jw_null(&w, "head_bits");
+        else
+            jw_int(&w, "head_bits", o->head_bits ? o->head_bits : o->bits);
         jw_cstr(&w, "scales", a->scales        ? a->scales
                               : calibrates(a) ? "feedback"
                                               : "mlx");
