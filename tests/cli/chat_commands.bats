@@ -379,11 +379,11 @@ PY
 }
 
 @test "a long prompt shows its status, and Ctrl-C takes the message back" {
-    python3 tests/cli/slow_model.py models/demo "$T/slow" 8
+    python3 tests/cli/slow_model.py models/demo "$T/slow" 16
     export MODEL=$T/slow
     drive <<'PY'
 p = start("--isa", "ref", "-t", "1")
-p.send(b"list files " * 150 + b"\r")
+p.send(b"list files " * 300 + b"\r")
 p.wait_for(b"\x1b[?2004l")
 p.wait_for(b"prompt: ")
 p.wait_for(b" tokens")
