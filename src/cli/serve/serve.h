@@ -168,6 +168,7 @@ struct serve {
     _Atomic bool reload;      /* the I/O thread shall read the key file again */
     _Atomic bool any_stopped; /* some call may have stop set */
     _Atomic bool working;     /* the engine has work */
+    _Atomic size_t n_running; /* answers and calls in slices that run now */
     _Atomic double step_ms;   /* clock_ms of the engine's last layer */
     /* engine thread */
     struct serve_queue sliced; /* calls with slices left */

@@ -330,12 +330,13 @@ static void show_batch(struct serve *s)
         st = qwick_batch_get_stats(s->batch);
     for (const struct serve_call *c = s->sliced.first; c; c = c->next)
         n_sliced++;
-    metric_set(&v[METRIC_RUNNING], st.n_live + n_sliced);
     metric_set(&v[METRIC_PREEMPTIONS], st.n_preempted);
     if (s->batch && (!st.n_live || now >= s->shown_ms + SHOW_MEMORY_MS)) {
         metric_set(&v[METRIC_KV_BYTES], qwick_batch_kv_bytes(s->batch));
         s->shown_ms = now;
     }
+    /* Last: whoever reads that nothing runs reads the memory of nothing. */
+    atomic_store(&s->n_running, st.n_live + n_sliced);
 }
 
 /* Sleep until there is work. Returns false when the server shall end. */

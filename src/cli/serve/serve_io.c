@@ -175,14 +175,15 @@ static const char *endpoint_path(size_t i)
     return serve_endpoints[i].path;
 }
 
-/* Set what nobody counts. */
+/* Set what nobody counts. What runs is read once: what waits is the rest. */
 static void metrics_look(struct serve *s)
 {
     metric_number *v = s->metrics.v;
-    uint64_t running = atomic_load(&v[METRIC_RUNNING]);
+    size_t running = atomic_load(&s->n_running);
     pthread_mutex_lock(&s->mutex);
-    uint64_t all = s->n_streams;
+    size_t all = s->n_streams;
     pthread_mutex_unlock(&s->mutex);
+    metric_set(&v[METRIC_RUNNING], running);
     metric_set(&v[METRIC_WAITING], all > running ? all - running : 0);
     uint64_t used = atomic_load(&v[METRIC_KV_BYTES]);
     uint64_t most = (uint64_t)s->a->kv_memory;
