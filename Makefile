@@ -122,7 +122,7 @@ VERSION := $(shell sed -n 's/^\#define QWICK_VERSION "\(.*\)"$$/\1/p' include/qw
 SONAME := libqwick.so.1
 
 .PHONY: all demo check check-arm check-clients check-cluster check-deb check-html check-races check-schemas check-tokenizers analyse \
-        torture fuzz bench install uninstall dist deb clean deps test-deps testdata unit-tests benches help
+        torture fuzz bench install uninstall static dist deb clean deps test-deps testdata unit-tests benches help
 all: $(BIN) $(LIB) $(SHARED) $(PULL) ## build qwick, qwick-pull and the libraries
 
 help: ## list the targets
@@ -259,6 +259,23 @@ $(BUILD)/helgrind/par.o: src/base/par.c $(wildcard src/base/*.h) Makefile
 $(BUILD)/helgrind/qwick: $(BUILD)/helgrind/par.o $(cli_obj) $(INTERNAL)
 	$(CC) $(ALL_CFLAGS) -pie $(ALL_LDFLAGS) -o $@ $(cli_obj) $< $(INTERNAL) $(LIBS)
 
+# One file that runs on any Linux of this CPU, for machines without our libraries. It
+# cannot load any, so it has no server, log or OpenBLAS. All but two of its objects are
+# those of qwick.
+static_obj := $(BUILD)/static/src/base/dynlib.o $(BUILD)/static/src/kernel/gemm.o
+$(BUILD)/static/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -DQWICK_STATIC -MMD -MP -c -o $@ $<
+$(BUILD)/static/qwick: $(cli_obj) $(static_obj) $(INTERNAL)
+	@for file in libc.a libm.a libutf8proc.a libnettle.a; do \
+	  [ -e "$$($(CC) -print-file-name=$$file)" ] || \
+	  { echo "make static: there is no $$file here" >&2; exit 1; }; done
+	$(CC) $(ALL_CFLAGS) -static-pie $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+$(BUILD)/static/qwick-pull: scripts/qwick-pull
+	@mkdir -p $(@D)
+	install -m 755 $< $@
+static: $(BUILD)/static/qwick $(BUILD)/static/qwick-pull ## build build/static/qwick, which needs no libraries
+
 # Fuzz targets: replay runs the inputs that the repository keeps, fuzz is libFuzzer's.
 fuzz_obj := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/fuzz/targets*.c)) \
             $(filter-out %/main.o,$(cli_obj))
@@ -349,7 +366,7 @@ install: all ## install programs, library, pages and completion in PREFIX
 	  ./$(BIN) --no-config completion $${shell%%:*} >"$(TO)/$${shell#*:}" || exit; \
 	done
 	install -d "$(TO_DOC)/examples"
-	install -m 644 README.md LICENSE $(wildcard docs/*.md) "$(TO_DOC)"
+	install -m 644 README.md CHANGELOG.md LICENSE $(wildcard docs/*.md) "$(TO_DOC)"
 	install -m 644 models/demo/LICENSE "$(TO_DOC)/LICENSE.demo-model"
 	install -m 644 $(wildcard examples/*) "$(TO_DOC)/examples"
 	for file in $(contrib); do \

@@ -62,12 +62,14 @@ try_program()
         fish/vendor_completions.d/qwick.fish; do
         test -s /usr/share/$file
     done
+    test -s /usr/share/doc/qwick/contrib/systemd/user/qwick-serve.service
+    zgrep -q '^# ' /usr/share/doc/qwick/stability.md*
 }
 
 # Dependencies come with apt; later dpkg alone installs and removes.
 apt-get install -y -q --no-install-recommends ./*.deb
 try_program
-dpkg -r libqwick-dev libqwick1 qwick
+dpkg -r libqwick-dev libqwick1 qwick qwick-doc
 test ! -e /usr/bin/qwick
 dpkg -i ./*.deb
 try_program
@@ -93,7 +95,7 @@ gcc -Wall -Werror -o /tmp/main /tmp/main.c $(pkg-config --cflags --libs qwick)
 gcc -static-libgcc -o /tmp/digits /usr/share/doc/libqwick-dev/examples/digits.c \
     $(pkg-config --cflags --libs qwick)
 
-dpkg -P libqwick-dev libqwick1 qwick
+dpkg -P libqwick-dev libqwick1 qwick qwick-doc
 left=$(find /usr /etc /var/lib/dpkg/info -name '*qwick*')
 test -z "$left"
 echo "the packages left nothing behind"

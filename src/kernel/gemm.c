@@ -1,11 +1,36 @@
-/* OpenBLAS, loaded by dlopen. No other file uses BLAS. */
-#include <dlfcn.h>
+/* OpenBLAS, loaded at run time. No other file uses BLAS. */
+#include "kernel/gemm.h"
+
+/* A static program cannot load it; the Makefile compiles this file twice. */
+#ifdef QWICK_STATIC
+
+bool gemm_blas_load(const struct kernels *k)
+{
+    (void)k;
+    return false;
+}
+
+bool gemm_blas_loaded(void)
+{
+    return false;
+}
+
+/* Nobody calls this. */
+void gemm_blas_nt(float *c, size_t ldc, const float *a, size_t lda,
+                  const float *b, size_t ldb, size_t m, size_t n, size_t k)
+{
+    (void)c, (void)ldc, (void)a, (void)lda, (void)b, (void)ldb;
+    (void)m, (void)n, (void)k;
+}
+
+#else
+
 #include <omp.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernel/gemm.h"
+#include "base/dynlib.h"
 
 /* Constants of cblas.h, so that the build needs no BLAS header. */
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
@@ -61,20 +86,10 @@ static void *open_library(const char *coretype)
         env_set(&core, "OPENBLAS_CORETYPE", coretype);
     /* otherwise a build with its own threads starts them when it loads */
     env_set(&threads, "OPENBLAS_NUM_THREADS", "1");
-    lib = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+    lib = dynlib_open("libopenblas.so.0");
     env_restore(&threads);
     env_restore(&core);
     return lib;
-}
-
-/* Stores the address of a symbol in the function pointer at fn. ISO C cannot
- * cast void * to a function pointer; POSIX gives them the same
- * representation. */
-static void find_symbol(void *fn, void *lib, const char *name)
-{
-    void *p = dlsym(lib, name);
-
-    memcpy(fn, &p, sizeof p);
 }
 
 static void load_library(const char *coretype)
@@ -86,10 +101,9 @@ static void load_library(const char *coretype)
 
     if (!lib)
         return;
-    find_symbol(&sgemm, lib, "cblas_sgemm");
-    find_symbol(&set_threads, lib, "openblas_set_num_threads");
-    if (!sgemm || !set_threads) {
-        dlclose(lib);
+    if (!dynlib_symbol(&sgemm, lib, "cblas_sgemm") ||
+        !dynlib_symbol(&set_threads, lib, "openblas_set_num_threads")) {
+        dynlib_close(lib);
         return;
     }
     set_threads(1);
@@ -140,3 +154,5 @@ void gemm_blas_nt(float *c, size_t ldc, const float *a, size_t lda,
     if (omp_threads != 1)
         omp_set_num_threads(omp_threads);
 }
+
+#endif

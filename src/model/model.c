@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/dynlib.h"
 #include "kernel/gemm.h"
 #include "model/layer.h"
 #include "model/model.h"
@@ -164,10 +165,10 @@ static void choose_products(struct model *m)
 {
     const struct kernel_tuning *t = &m->k->tune;
     note_kinds(m);
-    m->blas = t->blas;
+    m->blas = t->blas && dynlib_can_load();
     m->blas_min_flops = t->blas_min_flops;
     m->gemm_min_tokens = m->dense_bf16 ? t->bf16_min_tokens
-                         : t->blas     ? t->blas_min_tokens
+                         : m->blas     ? t->blas_min_tokens
                                        : t->gemm_f32_min_tokens;
     const struct config *c = &m->config;
     bool plain = c->arch->blocks.qk_norm == QK_NORM_NONE;

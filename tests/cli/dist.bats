@@ -61,8 +61,11 @@ copy_of_tree() {
     [[ $stderr == *"no git repository"* ]]
 }
 
-@test "debian/changelog has the version of the header" {
+@test "debian/changelog and CHANGELOG.md have the version of the header" {
     [ "$(head -n 1 debian/changelog)" = "qwick ($VERSION) unstable; urgency=medium" ]
+    # and CHANGELOG.md is in step: a section for it, and at most one that is not released
+    grep -qx "## $VERSION" CHANGELOG.md
+    [ "$(grep -c '^## Not released yet' CHANGELOG.md)" -le 1 ]
     # and the name of the package has the number of the soname
     local number
     number=$(sed -n 's/^SONAME := libqwick\.so\.//p' Makefile)

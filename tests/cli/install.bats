@@ -31,7 +31,7 @@ installed() {
 ./usr/lib/libqwick.so.1.$VERSION
 ./usr/lib/pkgconfig/qwick.pc
 ./usr/share/bash-completion/completions/qwick
-$(printf './usr/share/doc/qwick/%s\n' LICENSE LICENSE.demo-model README.md \
+$(printf './usr/share/doc/qwick/%s\n' CHANGELOG.md LICENSE LICENSE.demo-model README.md \
         docs/*.md examples/* contrib/*.md contrib/*/*.* \
         contrib/git/* contrib/*/*/* | sed 's|qwick/docs/|qwick/|' | sort)
 ./usr/share/fish/vendor_completions.d/qwick.fish

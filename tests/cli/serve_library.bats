@@ -21,6 +21,12 @@ without_library() {
     [ ! -e "$T/sock" ]
 }
 
+@test "of a libmicrohttpd that lacks functions, serve names the version to install" {
+    echo 'int MHD_start_daemon;' |
+        "${CC:-cc}" -shared -fPIC -o "$T/libmicrohttpd.so.12" -x c - || skip "no compiler"
+    LD_LIBRARY_PATH=$T fails 1 "libmicrohttpd.so.12 is too old for serve; install package libmicrohttpd12 0.9.75 or later" serve
+}
+
 @test "other verbs do not need libmicrohttpd" {
     without_library pwd
     [ "$status" = 0 ]

@@ -1,46 +1,24 @@
-#include <dlfcn.h>
-#include <stdbool.h>
-#include <string.h>
-
 #include "cli/http/http_mhd.h"
 
-#define LIBRARY "libmicrohttpd.so.12"
-#define PACKAGE "libmicrohttpd12"
+#include "base/dynlib.h"
 
 struct mhd_functions mhd;
 
-/* Store the address of a symbol in the function pointer at fn. POSIX gives both
- * kinds of pointers the same representation. */
-static bool find_symbol(void *fn, void *lib, const char *name)
-{
-    void *p = dlsym(lib, name);
-
-    memcpy(fn, &p, sizeof p);
-    return p != NULL;
-}
+#define NAME(name) "MHD_" #name,
+static const char *const names[] = {MHD_FUNCTIONS(NAME)};
+#undef NAME
+_Static_assert(sizeof(mhd) == sizeof(names), "a function for each name");
 
 int http_mhd_load(struct qwick_err *e)
 {
-    struct mhd_functions f;
-    void *lib;
-    bool found = true;
-
-    if (mhd.start_daemon)
-        return 0;
-    lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!lib)
-        return err_set(e, QWICK_ERR_RUNTIME,
-                       "serve needs the library %s (package %s)", LIBRARY,
-                       PACKAGE);
-#define FIND(name) found = find_symbol(&f.name, lib, "MHD_" #name) && found;
-    MHD_FUNCTIONS(FIND)
-#undef FIND
-    if (!found) {
-        dlclose(lib);
-        return err_set(e, QWICK_ERR_RUNTIME,
-                       "%s is too old; install package %s 0.9.75 or later",
-                       LIBRARY, PACKAGE);
-    }
-    mhd = f;
-    return 0;
+    static const struct dynlib library = {
+        .file = "libmicrohttpd.so.12",
+        .package = "libmicrohttpd12",
+        .since = "libmicrohttpd12 0.9.75 or later",
+        .user = "serve",
+        .verb = "serve",
+        .part = "server",
+        .names = names,
+        .n_names = sizeof(names) / sizeof(*names)};
+    return mhd.start_daemon ? 0 : dynlib_load(&library, &mhd, e);
 }

@@ -1,4 +1,4 @@
-/* libmicrohttpd, loaded by dlopen, because only serve needs it. */
+/* libmicrohttpd, loaded at run time, because only serve needs it. */
 #ifndef CLI_HTTP_MHD_H
 #define CLI_HTTP_MHD_H
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/dynlib.h"
 #include "cli/io/out.h"
 #include "cli/opt/verbs.h"
 #include "cli/report/machine.h"
@@ -38,7 +39,8 @@ static int put_library(struct dl_phdr_info *info, size_t size, void *out)
 
 static void put_libraries(struct buf *b)
 {
-    buf_printf(b, "libraries  glibc %s", gnu_get_libc_version());
+    buf_printf(b, "libraries  glibc %s%s", gnu_get_libc_version(),
+               dynlib_can_load() ? "" : ", static: no server, log or OpenBLAS");
     dl_iterate_phdr(put_library, b);
     buf_putc(b, '\n');
 }

@@ -1,43 +1,24 @@
 #include "cli/store/sqlite.h"
 
-#include <dlfcn.h>
-#include <stdbool.h>
-#include <string.h>
-
-#define LIBRARY "libsqlite3.so.0"
-#define PACKAGE "libsqlite3-0"
+#include "base/dynlib.h"
 
 struct sqlite_functions sqlite;
 
-/* Store the address of a symbol in the function pointer at fn. POSIX gives both
- * kinds of pointers the same representation. */
-static bool sqlite_find(void *fn, void *lib, const char *name)
-{
-    void *p = dlsym(lib, name);
-    memcpy(fn, &p, sizeof p);
-    return p != NULL;
-}
+#define NAME(name) "sqlite3_" #name,
+static const char *const names[] = {SQLITE_FUNCTIONS(NAME)};
+#undef NAME
+_Static_assert(sizeof(sqlite) == sizeof(names), "a function for each name");
 
 int sqlite_load(struct qwick_err *e)
 {
-    struct sqlite_functions f;
-    bool found = true;
-    if (sqlite.open_v2)
-        return 0;
-    void *lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!lib)
-        return err_set(e, QWICK_ERR_RUNTIME,
-                       "the log needs the library %s (package %s)", LIBRARY,
-                       PACKAGE);
-#define FIND(name) found = sqlite_find(&f.name, lib, "sqlite3_" #name) && found;
-    SQLITE_FUNCTIONS(FIND)
-#undef FIND
-    if (!found) {
-        dlclose(lib);
-        return err_set(e, QWICK_ERR_RUNTIME,
-                       "%s is too old for the log; install package %s", LIBRARY,
-                       PACKAGE);
-    }
-    sqlite = f;
-    return 0;
+    static const struct dynlib library = {.file = "libsqlite3.so.0",
+                                          .package = "libsqlite3-0",
+                                          .since = "libsqlite3-0",
+                                          .user = "the log",
+                                          .verb = "log",
+                                          .part = "log",
+                                          .names = names,
+                                          .n_names =
+                                              sizeof(names) / sizeof(*names)};
+    return sqlite.open_v2 ? 0 : dynlib_load(&library, &sqlite, e);
 }

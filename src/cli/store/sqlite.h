@@ -1,4 +1,4 @@
-/* libsqlite3, loaded by dlopen, because only the log needs it. */
+/* libsqlite3, loaded at run time, because only the log needs it. */
 #ifndef CLI_SQLITE_H
 #define CLI_SQLITE_H
 
