@@ -105,7 +105,7 @@ for name in """num_requests_running num_requests_waiting kv_cache_bytes
     generation_tokens_total prefix_cache_queries_total prefix_cache_hits_total
     request_success_total time_to_first_token_seconds inter_token_latency_seconds
     request_time_per_output_token_seconds e2e_request_latency_seconds
-    http_requests_total http_connections build_info""".split():
+    event_delay_seconds http_requests_total http_connections build_info""".split():
     for _, l, _ in m["qwick_" + name][1]:
         assert l["model_name"] == 'a"b\\c\nd', l
 assert 10e6 < value(m, "process_resident_memory_bytes") < 10e9
@@ -201,6 +201,31 @@ def rose(name, **want):
 m = until(lambda m: value(m, "qwick_http_requests_total", endpoint=CHAT, status="499") == 1)
 assert rose("qwick_request_success_total", finished_reason="abort") == 4
 PY
+}
+
+# The engine then helps the I/O thread, and with a CPU to spare it does not.
+@test "events of streams are written soon, with and without a CPU to spare" {
+    serve_launch full taskset -c "$(taskset -cp $$ | grep -o '[0-9]*$')" \
+        "$QWICK" serve --listen "unix:$D/full" --exact -t 1
+    serve_wait full "unix:$D/full"
+    serve_start spare --exact -t 1
+    for name in full spare; do
+        metrics_py "unix:$D/$name" <<'PY'
+for body in chat("list files", 60, n=2), chat("copy a file", 60, regex="[a-z ]{99}"):
+    want = [c["message"]["content"] for c in post(s, CHAT, body).json["choices"]]
+    before = metrics()
+    texts = [""] * len(want)
+    for e in stream(s, CHAT, body):
+        for c in e["choices"]:
+            texts[c["index"]] += c["delta"].get("content") or ""
+    assert texts == want, (texts, want)
+    m = metrics()
+    n = value(m, "qwick_event_delay_seconds", "_count") - \
+        value(before, "qwick_event_delay_seconds", "_count")
+    assert n > 1, n
+PY
+        serve_stop "$name"
+    done
 }
 
 @test "it needs a key, and shows neither keys nor texts" {

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,7 @@ struct server {
     struct http_call *queue[64]; /* [n_queued] calls of /queue */
     int n_queued;
     bool done;
+    atomic_int n_written;
 };
 
 static void on_head(void *ctx, struct http_call *c)
@@ -91,6 +93,14 @@ static void on_fault(void *ctx, const char *path, int status, const char *why,
     buf_printf(body, "{\"%d\":\"%s\"}", status, why);
 }
 
+static void on_written(void *ctx, double ms)
+{
+    struct server *s = ctx;
+
+    assert_true(ms >= 0 && ms < 60000);
+    s->n_written++;
+}
+
 static void *serve_thread(void *arg)
 {
     struct server *s = arg;
@@ -103,7 +113,8 @@ static void *serve_thread(void *arg)
 static void server_start(struct server *s, const char *address,
                          const struct http_limits *limits)
 {
-    struct http_handler h = {s, on_head, on_ready, on_gone, on_fault};
+    struct http_handler h = {s,       on_head,  on_ready,
+                             on_gone, on_fault, on_written};
     struct listen_addr a;
     struct qwick_err e = {0};
 
@@ -260,6 +271,97 @@ static void test_stream(void **state)
     }
     assert_int_equal(s.n_gone, 0);
     close(fd);
+    server_stop(&s);
+}
+
+/* The thread that answers writes as well, in place of the I/O thread. */
+static void test_helper(void **state)
+{
+    struct http_limits limits = {.idle_ms = 2000};
+    struct server s;
+    struct http_call *c;
+    struct buf b = {0};
+    int fd;
+
+    server_start(&s, "127.0.0.1:0", &limits);
+    http_set_helper(s.http, true);
+    fd = connect_to(&s);
+    send_text(fd, GET("/hold"));
+    c = wait_held(&s, 1);
+    http_stream(c);
+    http_write(c, "data: 1\n\n", 9);
+    http_help(s.http);
+    read_until(fd, "data: 1\n\n\r\n");
+    for (int i = 0; i < 2; i++)
+        http_write(c, "data: 2\n\n", 9);
+    http_help(s.http);
+    read_until(fd, "data: 2\n\ndata: 2\n\n\r\n");
+    http_end(c);
+    http_help(s.http);
+    read_until(fd, "0\r\n\r\n");
+    assert_int_equal(s.n_written, 2);
+    send_text(fd, GET("/hold"));
+    c = wait_held(&s, 2);
+    buf_puts(&b, "whole");
+    http_reply(c, 200, "text/plain", &b);
+    http_help(s.http);
+    read_until(fd, "whole");
+    /* the I/O thread knows of deadlines that the helper has set */
+    assert_string_equal(read_until(fd, NULL), "");
+    close(fd);
+    /* and it goes on alone */
+    fd = connect_to(&s);
+    send_text(fd, GET("/hold"));
+    c = wait_held(&s, 3);
+    buf_puts(&b, "late");
+    http_reply(c, 200, "text/plain", &b);
+    http_set_helper(s.http, false);
+    read_until(fd, "late");
+    close(fd);
+    server_stop(&s);
+}
+
+/* Write to a stream and help, until the client of /hold has left. */
+static void *help_thread(void *arg)
+{
+    struct server *s = arg;
+    struct http_call *c;
+
+    http_set_helper(s->http, true);
+    c = wait_held(s, 1);
+    http_stream(c);
+    while (!s->n_gone) {
+        http_write(c, "data: 1\n\n", 9);
+        http_help(s->http);
+    }
+    http_end(c);
+    http_set_helper(s->http, false);
+    return NULL;
+}
+
+/* Descriptors are used again while two threads do the work. */
+static void test_helper_reuse(void **state)
+{
+    struct server s;
+    pthread_t helper;
+    int stream, n = 0;
+    char block[4096];
+
+    server_start(&s, "127.0.0.1:0", NULL);
+    pthread_create(&helper, NULL, help_thread, &s);
+    stream = connect_to(&s);
+    send_text(stream, GET("/hold"));
+    for (n = 0; n < 400; n++) {
+        int fd = connect_to(&s);
+
+        send_text(fd, GET("/echo"));
+        read_until(fd, "GET /echo 0 ");
+        close(fd);
+        while (recv(stream, block, sizeof block, MSG_DONTWAIT) > 0)
+            ;
+    }
+    close(stream);
+    pthread_join(helper, NULL);
     server_stop(&s);
 }
 
@@ -847,6 +949,8 @@ int main(void)
         cmocka_unit_test(test_stream),
         cmocka_unit_test(test_old_stream),
         cmocka_unit_test(test_refuse),
+        cmocka_unit_test(test_helper),
+        cmocka_unit_test(test_helper_reuse),
         cmocka_unit_test(test_gone),
         cmocka_unit_test(test_silence),
         cmocka_unit_test(test_stall),

@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -23,6 +24,8 @@
 #define MAX_ROUNDS 8
 /* Without a free descriptor we accept nothing for this time. */
 #define ACCEPT_PAUSE_MS 100
+/* The helper waits for its turn so long, below a second. */
+#define HELP_WAIT_NS 1000000
 
 /* ---- the loop ---- */
 
@@ -101,24 +104,26 @@ static bool daemon_round(struct http *h, size_t i, bool resumed)
     return true;
 }
 
-/* Wait for events, up to timeout_ms. */
+/* Wait for events, up to timeout_ms. The helper has its turn meanwhile. */
 static int events_wait(struct http *h, int timeout_ms, struct qwick_err *e)
 {
     struct epoll_event events[64];
-    int n = epoll_wait(h->epoll, events, 64, timeout_ms);
     uint64_t count;
+    int n;
 
+    pthread_mutex_unlock(&h->turn);
+    n = epoll_wait(h->epoll, events, 64, timeout_ms);
+    pthread_mutex_lock(&h->turn);
     if (n < 0 && errno != EINTR)
         return err_errno(e, "serve", "cannot wait for connections");
     for (int i = 0; i < n; i++) {
-        int fd = events[i].data.fd;
+        int fd = (int)(uint32_t)events[i].data.u64;
+        struct http_client *k = fd == h->wake ? NULL : h->clients[fd];
 
-        if (fd == h->wake) {
-            if (read(fd, &count, sizeof count) < 0)
-                continue; /* nobody has written to it */
-        } else if (h->clients[fd]) {
-            http_client_event(h, h->clients[fd], events[i].events);
-        }
+        if (k && events[i].data.u64 == HTTP_EVENT(k->number, fd))
+            http_client_event(h, k, events[i].events);
+        else if (fd == h->wake && read(fd, &count, sizeof count) < 0)
+            continue; /* nobody has written to it */
     }
     return 0;
 }
@@ -224,6 +229,17 @@ void http_on_thread(struct http *h, void (*fn)(void *arg), void *arg)
     pthread_mutex_unlock(&h->mutex);
 }
 
+/* Let libmicrohttpd do what it can on all listeners. */
+static bool daemons_round(struct http *h)
+{
+    bool resumed = h->resumed, moved = false;
+
+    h->resumed = false;
+    for (size_t i = 0; i < h->n_listeners; i++)
+        moved = daemon_round(h, i, resumed) || moved;
+    return moved;
+}
+
 static int http_loop(struct http *h, struct qwick_err *e)
 {
     double stop_ms = INFINITY;
@@ -231,7 +247,7 @@ static int http_loop(struct http *h, struct qwick_err *e)
 
     for (;;) {
         double nearest;
-        bool moved, resumed;
+        bool moved;
 
         errand_run(h);
         calls_woken(h);
@@ -244,13 +260,11 @@ static int http_loop(struct http *h, struct qwick_err *e)
             if (clock_ms() >= stop_ms || !answers_left(h))
                 return 0;
         }
-        resumed = h->resumed;
-        h->resumed = moved = false;
-        for (size_t i = 0; i < h->n_listeners; i++)
-            moved = daemon_round(h, i, resumed) || moved;
+        moved = daemons_round(h);
         if (moved && ++rounds < MAX_ROUNDS)
             continue;
         rounds = 0;
+        h->wakes_ms = nearest;
         if (events_wait(h, moved ? 0 : wait_ms(nearest), e) != 0)
             return -1;
     }
@@ -258,13 +272,74 @@ static int http_loop(struct http *h, struct qwick_err *e)
 
 int http_run(struct http *h, struct qwick_err *e)
 {
-    int rc = http_loop(h, e);
+    int rc;
 
+    pthread_mutex_lock(&h->turn);
+    rc = http_loop(h, e);
+    pthread_mutex_unlock(&h->turn);
     pthread_mutex_lock(&h->mutex);
     h->ended = true;
     pthread_cond_broadcast(&h->errand_done);
     pthread_mutex_unlock(&h->mutex);
     return rc;
+}
+
+/* ---- the helper ---- */
+
+void http_set_helper(struct http *h, bool on)
+{
+    if (on)
+        h->helper = pthread_self(); /* before others look at it */
+    atomic_store(&h->helped, on);
+    if (!on)
+        http_wake(h);
+}
+
+/* Take the turn of the I/O thread. If that has it, this thread sleeps, so that
+ * the I/O thread has its CPU. */
+static bool turn_take(struct http *h)
+{
+    struct timespec until;
+
+    if (pthread_mutex_trylock(&h->turn) == 0)
+        return true;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += HELP_WAIT_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    return pthread_mutex_timedlock(&h->turn, &until) == 0;
+}
+
+static bool any_woken(struct http *h)
+{
+    bool any;
+
+    pthread_mutex_lock(&h->mutex);
+    any = h->woken;
+    pthread_mutex_unlock(&h->mutex);
+    return any;
+}
+
+void http_help(struct http *h)
+{
+    double nearest = 0;
+    bool moved = true;
+
+    if (!atomic_load(&h->helped) || !any_woken(h))
+        return;
+    if (!turn_take(h)) {
+        http_wake(h);
+        return;
+    }
+    for (int i = 0; moved && i < MAX_ROUNDS; i++) {
+        calls_woken(h);
+        nearest = clients_look(h);
+        moved = daemons_round(h);
+    }
+    /* a new deadline, or there is more to do */
+    if (moved || nearest < h->wakes_ms)
+        http_wake(h);
+    pthread_mutex_unlock(&h->turn);
 }
 
 void http_drain(struct http *h)
@@ -322,7 +397,8 @@ static struct MHD_Daemon *daemon_start(struct http *h, int fd)
 /* Begin to serve a listening socket. */
 static int listener_add(struct http *h, int fd, struct qwick_err *e)
 {
-    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.fd = fd};
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET,
+                                .data.u64 = HTTP_EVENT(0, fd)};
     int size = SEND_BUFFER;
 
     if (fd >= FD_SETSIZE)
@@ -355,7 +431,7 @@ static int http_prepare(struct http *h, size_t n, struct qwick_err *e)
         return err_oom(e, h->limits.max_head);
     h->epoll = epoll_create1(EPOLL_CLOEXEC);
     h->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    event.data.fd = h->wake;
+    event.data.u64 = HTTP_EVENT(0, h->wake);
     if (h->epoll < 0 || h->wake < 0 ||
         epoll_ctl(h->epoll, EPOLL_CTL_ADD, h->wake, &event) != 0)
         return err_errno(e, "serve", "cannot make an event descriptor");
@@ -381,6 +457,7 @@ int http_open(struct http **out, const int *fds, size_t n,
     if (limits)
         h->limits = *limits;
     limits_default(&h->limits);
+    pthread_mutex_init(&h->turn, NULL);
     pthread_mutex_init(&h->mutex, NULL);
     pthread_cond_init(&h->errand_done, NULL);
     r = http_prepare(h, n, e);
@@ -415,6 +492,7 @@ void http_close(struct http *h)
         close(h->epoll);
     pthread_cond_destroy(&h->errand_done);
     pthread_mutex_destroy(&h->mutex);
+    pthread_mutex_destroy(&h->turn);
     free(h->daemons);
     free(h->listeners);
     free(h->peeked);

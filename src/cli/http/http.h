@@ -58,6 +58,10 @@ struct http_handler {
      * malformed. */
     void (*fault)(void *ctx, const char *path, int status, const char *why,
                   struct buf *body);
+    /* I/O thread, with c locked: count, and call no function of this header.
+     * Events of a stream have been written to the socket, the first of them
+     * `ms` after its http_write. NULL: nobody counts. */
+    void (*written)(void *ctx, double ms);
 };
 
 /* Values of 0 stand for the defaults in comments. */
@@ -88,6 +92,14 @@ int http_run(struct http *h, struct qwick_err *e);
  * there, and return when it has returned, or when the I/O thread has ended. fn
  * calls no function of this header. */
 void http_on_thread(struct http *h, void (*fn)(void *arg), void *arg);
+/* One thread but the I/O thread, while that runs: become its helper, or be it
+ * no longer. Answers of the helper wake nobody. Instead it calls http_help
+ * before it sleeps, or computes for long, and with that writes them itself, and
+ * what else the I/O thread has to do. So they do not wait until the kernel
+ * gives the I/O thread a CPU; if no CPU is idle, that takes milliseconds. The
+ * functions of http_handler may be called on the helper, too. */
+void http_set_helper(struct http *h, bool on);
+void http_help(struct http *h);
 /* Any thread. Accept no more connections. Connections without a request are
  * closed, others after their answer. */
 void http_drain(struct http *h);

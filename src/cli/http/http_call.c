@@ -210,11 +210,12 @@ static bool call_end(struct http_call *c)
 }
 
 /* Unlock the mutex, then wake the I/O thread: woken earlier it would take the
- * CPU, and wait for the mutex. */
+ * CPU, and wait for the mutex. The helper does the work itself. */
 static void unlock_and_wake(struct http *h, bool wake)
 {
     pthread_mutex_unlock(&h->mutex);
-    if (wake)
+    if (wake &&
+        !(atomic_load(&h->helped) && pthread_equal(h->helper, pthread_self())))
         http_wake(h);
 }
 
@@ -296,6 +297,8 @@ int http_write(struct http_call *c, const char *p, size_t n)
     if (c->client && !c->gone && !c->failed) {
         r = buf_append(&c->out, p, n);
         c->failed = r != 0;
+        if (c->put_ms <= 0)
+            c->put_ms = clock_ms();
         c->started = c->started || n > 0;
         wake = call_wake(c);
     }

@@ -16,6 +16,13 @@
  * would wake us each time that its client reads. */
 #define CLIENT_EVENTS (EPOLLIN | EPOLLRDHUP | EPOLLET)
 
+static struct epoll_event client_events(const struct http_client *k,
+                                        unsigned events)
+{
+    return (struct epoll_event){.events = events,
+                                .data.u64 = HTTP_EVENT(k->number, k->fd)};
+}
+
 /* ---- a connection ---- */
 
 static struct http_client *client_of(struct MHD_Connection *m)
@@ -301,8 +308,7 @@ void http_client_expire(struct http *h, struct http_client *k)
 
 void http_client_blocked(struct http *h, struct http_client *k)
 {
-    struct epoll_event event = {.events = CLIENT_EVENTS | EPOLLOUT,
-                                .data.fd = k->fd};
+    struct epoll_event event = client_events(k, CLIENT_EVENTS | EPOLLOUT);
 
     if (k->watched)
         return;
@@ -343,7 +349,17 @@ void http_client_woken(struct http *h, struct http_client *k,
 
 /* ---- callbacks of libmicrohttpd ---- */
 
-/* Give libmicrohttpd more of a stream. */
+/* With the mutex locked: libmicrohttpd has written what it took. */
+static void stream_written(struct http_call *c)
+{
+    struct http *h = c->h;
+
+    if (c->taken_ms > 0 && h->handler.written)
+        h->handler.written(h->handler.ctx, clock_ms() - c->taken_ms);
+    c->taken_ms = 0;
+}
+
+/* Give libmicrohttpd more of a stream, once it has written what it had. */
 static ssize_t stream_read(void *ctx, uint64_t pos, char *to, size_t max)
 {
     struct http_client *k = ctx;
@@ -356,12 +372,16 @@ static ssize_t stream_read(void *ctx, uint64_t pos, char *to, size_t max)
         return MHD_CONTENT_READER_END_WITH_ERROR;
     h = c->h;
     pthread_mutex_lock(&h->mutex);
+    stream_written(c);
     if (c->out.len > c->n_taken) {
         size_t left = c->out.len - c->n_taken;
 
         n = (ssize_t)(left < max ? left : max);
         memcpy(to, c->out.data + c->n_taken, (size_t)n);
         c->n_taken += (size_t)n;
+        c->taken_ms = c->put_ms;
+        if ((size_t)n == left)
+            c->put_ms = 0;
         if (c->n_taken > c->out.len / 2) { /* so that it does not grow */
             c->out.len -= c->n_taken;
             memmove(c->out.data, c->out.data + c->n_taken, c->out.len);
@@ -583,17 +603,21 @@ static void client_open(struct http *h, struct MHD_Connection *m,
 {
     int fd = mhd.get_connection_info(m, MHD_CONNECTION_INFO_CONNECTION_FD)
                  ->connect_fd;
-    struct epoll_event event = {.events = CLIENT_EVENTS, .data.fd = fd};
     struct http_client *k = calloc(1, sizeof *k);
+    struct epoll_event event;
 
+    if (k) {
+        k->mhd = m;
+        k->fd = fd;
+        k->number = (uint32_t)h->n_accepted;
+        event = client_events(k, CLIENT_EVENTS);
+    }
     if (!k || fd >= FD_SETSIZE ||
         epoll_ctl(h->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
         free(k);
         shutdown(fd, SHUT_RDWR); /* libmicrohttpd will close it */
         return;
     }
-    k->mhd = m;
-    k->fd = fd;
     client_set(k, CLIENT_IDLE, h->limits.idle_ms);
     h->clients[fd] = k;
     if (fd >= h->n_fds)

@@ -23,6 +23,8 @@ enum client_state {
 struct http_client {
     struct MHD_Connection *mhd;
     int fd;
+    uint32_t number; /* of the connection, which tells it from others that had
+                        the descriptor before */
     enum client_state state;
     bool look;          /* an event has come that client_look has not seen */
     bool left;          /* the client sends nothing more */
@@ -64,11 +66,26 @@ struct http_call {
     const char *type;         /* NULL: no body */
     struct http_field *added; /* [n_added] malloc'ed, as each name is */
     size_t n_added;
-    struct buf out; /* the answer's body */
-    size_t n_taken; /* bytes of it that libmicrohttpd has taken */
+    struct buf out;  /* the answer's body */
+    size_t n_taken;  /* bytes of it that libmicrohttpd has taken */
+    double put_ms;   /* clock_ms of the first event that waits; 0: none */
+    double taken_ms; /* that of what libmicrohttpd writes now; 0: nothing */
 };
 
+/* What epoll tells with events of a descriptor: the number of its connection as
+ * well. The helper may close a connection, and accept another with the same
+ * descriptor, after the I/O thread has got events of the first one. */
+#define HTTP_EVENT(number, fd) ((uint64_t)(number) << 32 | (uint32_t)(fd))
+
 struct http {
+    /* Held by the thread that does the work of the I/O thread: that thread
+     * while it does not sleep, or the helper. */
+    pthread_mutex_t turn;
+    _Atomic bool helped; /* there is a helper */
+    pthread_t helper;
+    double wakes_ms; /* with turn: the I/O thread wakes at this time at the
+                        latest */
+
     struct http_limits limits;
     struct http_handler handler;
     int epoll, wake;             /* wake: eventfd for other threads */
@@ -78,7 +95,7 @@ struct http {
     atomic_size_t n_clients, n_body_bytes;
     atomic_bool draining, stopping;
 
-    /* I/O thread */
+    /* I/O thread, or its helper: with turn */
     struct http_client *clients[FD_SETSIZE]; /* by descriptor */
     bool resumed;     /* a connection; libmicrohttpd shall look at it */
     int n_fds;        /* above the highest descriptor of a client so far */

@@ -15,8 +15,9 @@ const char metrics_type[] = "text/plain; version=0.0.4; charset=utf-8";
 
 /* Upper bounds of the buckets, in milliseconds. */
 static const double bounds[METRICS_BUCKETS] = {
-    1,    2,    5,     10,    20,    50,     100,    200,    500,    1000,
-    2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000};
+    0.1,   0.2,   0.5,    1,      2,      5,      10,   20,
+    50,    100,   200,    500,    1000,   2000,   5000, 10000,
+    20000, 50000, 100000, 200000, 500000, 1000000};
 
 /* The last one stands for all others. */
 static const int statuses[METRICS_STATUSES] = {
@@ -248,6 +249,9 @@ static const struct row rows[] = {
     TIMES("qwick_e2e_request_latency_seconds", METRIC_END_TO_END,
           "From the last byte of a request to the end of its answer, of "
           "requests that the model answered with status 200."),
+    TIMES("qwick_event_delay_seconds", METRIC_EVENT_DELAY,
+          "From an event of a stream to its write; slow clients count, events "
+          "that wait together count once."),
     {"qwick_http_requests_total", "counter",
      "Requests by endpoint and status; 499: the client had left. An error "
      "inside a stream counts with its own status.",

@@ -40,6 +40,7 @@ enum metric_time {
     METRIC_INTER_TOKEN, /* between two tokens of an answer */
     METRIC_PER_TOKEN,   /* the mean of an answer's */
     METRIC_END_TO_END,
+    METRIC_EVENT_DELAY, /* from an event to its write */
     N_METRIC_TIMES
 };
 
@@ -53,7 +54,7 @@ enum metric_end {
 };
 
 enum {
-    METRICS_BUCKETS = 19,   /* without +Inf */
+    METRICS_BUCKETS = 22,   /* without +Inf */
     METRICS_STATUSES = 20,  /* statuses that have counters */
     METRICS_ENDPOINTS = 40, /* and one for requests without */
     METRICS_GONE = 499      /* the status of an answer that nobody read */

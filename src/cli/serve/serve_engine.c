@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/flag.h"
+#include "base/os.h"
 #include "cli/io/out.h"
 #include "cli/io/signals.h"
 #include "cli/serve/serve.h"
@@ -248,6 +249,7 @@ void serve_batch_layer(void *ctx)
     feed_watchdog(s);
     read_signals(s);
     cancel_calls(s);
+    http_help(s->http);
 }
 
 /* Return how long the engine may sleep, in milliseconds; -1: until it is woken.
@@ -370,7 +372,8 @@ static void store_at_end(struct serve *s)
         store_prefixes(s, &s->woken, clock_ms() + (double)s->a->drain * 1000);
 }
 
-int serve_loop(struct serve *s)
+/* Work until the server shall end. */
+static int engine_loop(struct serve *s)
 {
     struct qwick_err e;
     while (!atomic_load(&s->failed)) {
@@ -379,6 +382,7 @@ int serve_loop(struct serve *s)
         start_calls(s);
         cancel_calls(s);
         show_batch(s);
+        http_help(s->http);
         bool busy = batch_has_work(s) || s->sliced.first;
         if (!busy && !wait_for_work(s))
             break;
@@ -389,12 +393,27 @@ int serve_loop(struct serve *s)
         s->unstored = s->a->prefix_cache.on;
         if (batch_has_work(s) && qwick_batch_step(s->batch, &e))
             return msg_fail(&e);
+        http_help(s->http);
         do_slice(s);
     }
-    if (atomic_load(&s->failed)) /* the I/O thread has said why */
-        return QWICK_ERR_RUNTIME;
-    store_at_end(s);
-    return 0;
+    /* the I/O thread has said why */
+    return atomic_load(&s->failed) ? QWICK_ERR_RUNTIME : 0;
+}
+
+/* Whether the engine leaves no CPU to the I/O thread. */
+static bool takes_all_cpus(const struct serve *s)
+{
+    return qwick_engine_info(s->g.eng)->threads >= os_cpus();
+}
+
+int serve_loop(struct serve *s)
+{
+    http_set_helper(s->http, takes_all_cpus(s));
+    int rc = engine_loop(s);
+    http_set_helper(s->http, false);
+    if (!rc)
+        store_at_end(s);
+    return rc;
 }
 
 void serve_fail_all(struct serve *s)

@@ -408,6 +408,12 @@ static void on_gone(void *ctx, struct http_call *http)
     serve_wake(s);
 }
 
+static void on_written(void *ctx, double ms)
+{
+    struct serve *s = ctx;
+    metrics_time(&s->metrics, METRIC_EVENT_DELAY, ms);
+}
+
 static void on_fault(void *ctx, const char *path, int status, const char *why,
                      struct buf *body)
 {
@@ -426,5 +432,6 @@ struct http_handler serve_handler(struct serve *s)
                                  .head = on_head,
                                  .ready = on_ready,
                                  .gone = on_gone,
+                                 .written = on_written,
                                  .fault = on_fault};
 }
