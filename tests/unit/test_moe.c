@@ -358,7 +358,7 @@ static void experts_count_as_they_are_read(void **state)
     assert_true(step_bytes(eng, 1, true) == (double)i->decode_bytes);
     assert_true(step_bytes(eng, 6, true) == (double)i->decode_bytes);
     double more = step_bytes(eng, 6, false) - (double)i->decode_bytes;
-    assert_true(more > 0 && more <= 2 * idle);
+    assert_true(more > 0 && more <= (double)(2 * idle));
     assert_true(fmod(more, 2 * EXPERT) == 0);
     /* experts of other tokens cost a token nothing */
     double all = qwick_forward_flops(eng, 0, 2), one;

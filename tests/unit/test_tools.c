@@ -562,7 +562,7 @@ static void admits_calls_in_text(void **state)
          {"<tool_call", "a <tool_<tool_cal", JSON("now", "{}") "<tool_call",
           JSON("now", "{}") " and\n" JSON("get", "{\"city\": \"a\"}") ".",
           JSON("now", "{}") JSON("now", "{}"), "</tool_call>",
-          XML("", "") + 11},
+          &XML("", "")[11]},
          {"<tool_call>", "a" JSON("now", "{\"a\": 1}"), JSON("no", "{}"),
           "<tool_<tool_call>a", XML("now", ""),
           JSON("now", "{}") JSON("get", "{}")}},

@@ -53,13 +53,14 @@ int prompt_poll(bool first, const char *hint)
 {
     double due = first ? clock_ms() + (err_is_tty() ? 2000 : 5000) : 0;
     for (;;) {
-        double until = due && (!deadline || due < deadline) ? due : deadline;
+        double until =
+            due != 0 && (deadline == 0 || due < deadline) ? due : deadline;
         int r = signals_poll(STDIN_FILENO, POLLIN, ms_until(until));
         if (r)
             return r;
-        if (deadline && clock_ms() >= deadline)
+        if (deadline != 0 && clock_ms() >= deadline)
             return 0;
-        if (!due || clock_ms() < due)
+        if (due == 0 || clock_ms() < due)
             continue;
         due = 0;
         progress_clear();
@@ -372,8 +373,8 @@ int prompt_system(struct buf *out, const char *text, const char *path,
     return bad ? err_oom(e, n) : 0;
 }
 
-int prompt_bytes(struct buf *out, const struct strings *files,
-                 const char *text, bool *found, struct qwick_err *e)
+int prompt_bytes(struct buf *out, const struct strings *files, const char *text,
+                 bool *found, struct qwick_err *e)
 {
     static const char *dash[] = {"-"};
     const struct strings only_stdin = {dash, 1};

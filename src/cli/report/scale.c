@@ -41,7 +41,7 @@ struct scale scale_make(double lo, double hi, bool log, double a, double b)
     if (lo > 0 && lo < 0.6 * hi)
         lo = 0;
     if (hi <= lo) { /* one value, in the middle */
-        double room = lo ? fabs(lo) * 0.1 : 1;
+        double room = lo != 0 ? fabs(lo) * 0.1 : 1;
         lo -= room;
         hi += room;
     }

@@ -150,8 +150,7 @@ static const char *const texts[] = {
     "Größe, garçon, niño, Ťažký, İstanbul, naïve — “quotes” … €100\n",
     "Привет, мир! Ελληνικά, עברית, العربية, हिन्दी, ไทย\n",
     "你好，世界。こんにちは、世界！안녕하세요 세계\n",
-    "😀👩‍👩‍👧🏳️‍🌈 𝔘𝔫𝔦𝔠𝔬𝔡𝔢 "
-    "∑∫√≠∞\n",
+    "😀👩‍👩‍👧🏳️‍🌈 𝔘𝔫𝔦𝔠𝔬𝔡𝔢 ∑∫√≠∞\n",
     "{\"key\": [1, 2.5e-3, true, null], \"text\": \"a\\nb\"}\n",
     "https://example.org/a?b=c&d=%20#e user@example.org 2026-11-23T14:30:00Z\n",
     "1234567890 00000000 aaaaaaaaaaaaaaaaaaaa ---------- ==========\n",
