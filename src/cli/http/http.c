@@ -6,7 +6,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -24,8 +23,6 @@
 #define MAX_ROUNDS 8
 /* Without a free descriptor we accept nothing for this time. */
 #define ACCEPT_PAUSE_MS 100
-/* The helper waits for its turn so long, below a second. */
-#define HELP_WAIT_NS 1000000
 
 /* ---- the loop ---- */
 
@@ -295,21 +292,6 @@ void http_set_helper(struct http *h, bool on)
         http_wake(h);
 }
 
-/* Take the turn of the I/O thread. If that has it, this thread sleeps, so that
- * the I/O thread has its CPU. */
-static bool turn_take(struct http *h)
-{
-    struct timespec until;
-
-    if (pthread_mutex_trylock(&h->turn) == 0)
-        return true;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += HELP_WAIT_NS;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    return pthread_mutex_timedlock(&h->turn, &until) == 0;
-}
-
 static bool any_woken(struct http *h)
 {
     bool any;
@@ -327,7 +309,8 @@ void http_help(struct http *h)
 
     if (!atomic_load(&h->helped) || !any_woken(h))
         return;
-    if (!turn_take(h)) {
+    /* It does not wait: other programs would take the CPU, for a time slice. */
+    if (pthread_mutex_trylock(&h->turn) != 0) {
         http_wake(h);
         return;
     }
