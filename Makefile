@@ -188,6 +188,8 @@ $(x86)/k_blocks_avxvnni.o: private isa_flags := $(AVX2) -mavxvnni
 $(x86)/k_blocks_avx512.o: private isa_flags := $(AVX512) -mavx512vnni
 $(x86)/k_blocks_grid.o: private isa_flags := $(AVX512) -mavx512vnni \
     -mavx512vbmi -mavx512bitalg -mgfni -mbmi2
+$(x86)/k_blocks_mxfp4.o: private isa_flags := $(AVX512) -mavx512vnni \
+    -mavx512vbmi
 arm := $(BUILD)/src/kernel/arm
 $(arm)/k_int8_dotprod.o: private isa_flags := -march=armv8.2-a+dotprod
 $(arm)/k_int8_i8mm.o: private isa_flags := -march=armv8.2-a+dotprod+i8mm

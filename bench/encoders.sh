@@ -13,7 +13,10 @@
 # turns: so it has no start and no loading. The peak is the limit of prefill that
 # `qwick bench` prints on the demo model, which has bf16 weights as well: all threads
 # run the multiply-adds of bf16 products (tdpbf16ps or vdpbf16ps; without these, f32)
-# on registers only (kernels.peak_bf16). It is measured before and after each model.
+# on registers only (kernels.peak_bf16). It is measured before and after each round,
+# and a round's share is of their mean. The table has the median, the least and the
+# most of the shares, and the CPU time that other programs took meanwhile (Linux), as
+# a share of one CPU: a table with much of it says little.
 set -eu
 cd "$(dirname "$0")/.."
 unset QWICK_MODEL
@@ -69,6 +72,15 @@ def peak(more):
                           "--warmup", "0", *more], check=True, capture_output=True).stdout
     return next(r["limit"] for r in json.loads(out)["results"] if r["unit"] == "GFLOP/s")
 
+def others():
+    """Seconds of CPU time that processes other than our children have had."""
+    try:
+        ticks = [int(x) for x in open("/proc/stat").readline().split()[1:9]]
+    except OSError:
+        return 0
+    own = os.times()
+    return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK") - sum(own[:4])
+
 def run(model, path, more):
     start = time.monotonic()
     subprocess.run([qwick, "embed", "-q", "-m", model, "--jsonl", "-i", path, "--format", "f32", *more, *opts],
@@ -77,8 +89,8 @@ def run(model, path, more):
 
 isa = opts[opts.index("--isa"):][:2] if "--isa" in opts else []
 print(f"{texts} texts of {tokens} tokens; medians of {rounds}")
-print("| model | threads | ms | texts/s | GFLOP/s | peak | share | spread |")
-print("|---|--:|--:|--:|--:|--:|--:|--:|")
+print("| model | threads | ms | texts/s | GFLOP/s | peak | share | least | most | others |")
+print("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
 for model in models:
     config = json.load(open(os.path.join(model, "config.json")))
     place = with_tokenizer(model)
@@ -86,18 +98,20 @@ for model in models:
     for t in threads:
         more = ["-t", t] if t else []
         run(place, one.name, more)
-        before, times = peak(more + isa), []
+        peaks, times, begin, used = [peak(more + isa)], [], time.monotonic(), others()
         for i in range(rounds):
             pair = {}
             for f in (one, two)[:: 1 if i % 2 else -1]:
                 pair[f] = run(place, f.name, more)
             times.append(pair[two] - pair[one])
-        limit = (before + peak(more + isa)) / 2
+            peaks.append(peak(more + isa))
+        used = (others() - used) / (time.monotonic() - begin)
+        rates = [texts * flops(config) / s / 1e9 for s in times]
+        shares = [200 * r / (a + b) for r, a, b in zip(rates, peaks, peaks[1:])]
         s = statistics.median(times)
-        rate = texts * flops(config) / s / 1e9
-        print("| %s | %s | %.0f | %.0f | %.0f | %.0f | %.1f %% | %.0f %% |" %
-              (os.path.basename(model.rstrip("/")), t or "all", 1000 * s, texts / s, rate, limit, 100 * rate / limit,
-               100 * (max(times) - min(times)) / s), flush=True)
+        print("| %s | %s | %.0f | %.0f | %.0f | %.0f | %.1f %% | %.1f %% | %.1f %% | %.0f %% |" %
+              (os.path.basename(model.rstrip("/")), t or "all", 1000 * s, texts / s, statistics.median(rates),
+               statistics.median(peaks), statistics.median(shares), min(shares), max(shares), 100 * used), flush=True)
     if place != model:
         shutil.rmtree(place)
 PY

@@ -53,6 +53,7 @@ struct core_choices {
     uint32_t bf16_rows_max;   /* gemm_bf16 reads row by row */
     uint32_t bf16_strips_max; /* gemm_bf16 reads strips of rows, then panels */
     uint32_t bf16_strips_l2;  /* flag: strips are prefetched into L2 first */
+    uint32_t bf16_panel_cols; /* most columns of a panel */
     /* With AMX. */
     uint32_t amx_rows_max;        /* gemm_bf16 by vectors, not by tiles */
     uint32_t amx_few_max;         /* gemm_bf16 packs tokens, not weights */
@@ -72,6 +73,9 @@ enum { CORE_AVX_SMALL_M_LIMIT = 16 };
 enum { CORE_Q8_BATCH_LEAST = 4 };
 /* The kernel behind bf16_rows_max takes this many tokens at once. */
 enum { CORE_BF16_ROWS_LIMIT = 6 };
+
+/* The panel of gemm_bf16 has room for this many columns. */
+enum { CORE_BF16_PANEL_LIMIT = 1024 };
 
 /* What is known about a choice. */
 struct core_knob {

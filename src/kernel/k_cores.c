@@ -63,6 +63,8 @@ static const struct core_knob knobs[] = {
          "bf16 products by strips up to so many tokens", 16, 24, 32, 40, 48),
     KNOB(bf16_strips_l2, ONLY(ISA_AVX512BF16), 0, 1,
          "strips of bf16 are prefetched into L2 first", 0, 1),
+    KNOB(bf16_panel_cols, ONLY(ISA_AVX512BF16), 64, CORE_BF16_PANEL_LIMIT,
+         "most columns of a panel of bf16", 256, 384, 512, 768, 1024),
     KNOB(amx_rows_max, ONLY(ISA_AMX), 1, CORE_AMX_SMALL_M_LIMIT,
          "bf16 products by vectors up to so many tokens", 1, 2, 3, 4),
     KNOB(amx_few_max, ONLY(ISA_AMX), 1, CORE_AMX_SMALL_M_LIMIT,

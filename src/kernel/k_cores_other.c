@@ -21,6 +21,7 @@ const struct core cores[] = {
                  .bf16_min = 2,
                  .bf16_rows_max = 5,
                  .bf16_strips_max = 32,
+                 .bf16_panel_cols = 256,
                  .amx_rows_max = 2,
                  .amx_few_max = 64,
                  .amx_vnni_max = 12,

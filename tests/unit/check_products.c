@@ -378,13 +378,14 @@ static void gemm_bf16_nan(const struct kernels *k, size_t tokens)
     product_free(&p);
 }
 
-/* Take either way of prefetching strips, whatever the core's record says: they
- * have other blocks of columns. */
+/* Take either way of prefetching strips, and any depth of panels, whatever the
+ * core's record says: they have other blocks of columns. */
 static void choose_strips(void)
 {
     struct core_choices c = kernels_core()->choices;
 
     c.bf16_strips_l2 = (uint32_t)below(2);
+    c.bf16_panel_cols = 64 + (uint32_t)below(CORE_BF16_PANEL_LIMIT - 63);
     kernels_choose(&c);
 }
 

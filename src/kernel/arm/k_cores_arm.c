@@ -19,7 +19,7 @@
     .avx_panels4_min = 9, .avx_panels8_min = 13, .gemm_f32_avx512_min = 24, \
     .q8_panels_min = 5, .q8_batch_min = 5, .q8_batch_max = 32,              \
     .blocks_panels_min = 7, .blocks_batch_max = 1, .bf16_rows_max = 5,      \
-    .bf16_strips_max = 32,                                                  \
+    .bf16_strips_max = 32, .bf16_panel_cols = 256,                          \
     .amx_rows_max = 2, .amx_few_max = 64, .amx_vnni_max = 12,               \
     .amx_affine_bf16_min = 192, .amx_blocks_bf16_min = 64
 

@@ -17,13 +17,14 @@
 /* A tile is VECTORS * 16 rows of weights by TOKENS tokens. Registers hold its
  * 24 accumulators, the weights and a broadcast pair of x. (12 accumulators
  * would cover the latency of 6 cycles at two products a cycle.) It takes 10
- * loads for 24 products. A panel is the rows of a tile by COLS columns, 32 KiB.
- * It stays in L1 for SWEEP tokens, and their part of y stays in L2. */
+ * loads for 24 products. A panel is the rows of a tile by bf16_panel_cols
+ * columns at most, or FP8_COLS. It stays in L1 or L2 for SWEEP tokens, and their
+ * part of y stays in L2. */
 enum {
     VECTORS = 4,
     PANEL_ROWS = 16 * VECTORS,
     TOKENS = 6,
-    COLS = 256,
+    FP8_COLS = 256,
     SWEEP = 512,
     LINE = 64
 };
@@ -217,7 +218,7 @@ struct product {
     size_t x_bytes;
     size_t n_rows, n_cols, n_tokens;
     bool add;
-    uint32_t *panel; /* [COLS / 2][PANEL_ROWS] */
+    uint32_t *panel; /* [CORE_BF16_PANEL_LIMIT / 2][PANEL_ROWS] */
 };
 
 /* Do the work of pack_panel for rows [r, r + nr) and columns [k, k + nk) of FP8
@@ -225,7 +226,7 @@ struct product {
 static void pack_fp8(uint32_t *panel, const struct fp8 *w, size_t r, size_t k,
                      size_t nr, size_t nk)
 {
-    enum { ROW = COLS * 2 + LINE };
+    enum { ROW = FP8_COLS * 2 + LINE };
     _Alignas(64) char rows[16 * ROW];
 
     for (size_t r0 = 0; r0 < nr; r0 += 16) {
@@ -257,7 +258,7 @@ static void one_panel(const struct product *p, size_t r, size_t k, size_t nk,
                      .resume = p->add || k > 0,
                      .w_next = at + next,
                      .w_bytes = p->w_bytes,
-                     .n_lines = PANEL_ROWS * (p->fp8 ? nk : COLS * 2) / LINE};
+                     .n_lines = PANEL_ROWS * nk * bytes / LINE};
 
     if (fp8_scaled(p->fp8))
         fp8_row_scales(scales, p->fp8, r, s.nr, k);
@@ -269,19 +270,30 @@ static void one_panel(const struct product *p, size_t r, size_t k, size_t nk,
     panel_run(s, n);
 }
 
+/* Columns of a panel of bf16 weights: for the fewest panels, of about equal
+ * depth, in whole lines. */
+static size_t panel_cols(size_t n_cols)
+{
+    const size_t line = LINE / 2, most = kernel_core.bf16_panel_cols;
+    const size_t n_lines = (n_cols + line - 1) / line;
+    const size_t n_panels = (n_cols + most - 1) / most;
+
+    return n_panels ? (n_lines + n_panels - 1) / n_panels * line : line;
+}
+
 /* FP8 weights of a panel share their scales. */
 static void by_panels(const struct product *p)
 {
-    const size_t bytes = p->fp8 ? 1 : 2;
+    const size_t bytes = p->fp8 ? 1 : 2, depth = panel_cols(p->n_cols);
 
     for (size_t t = 0; t < p->n_tokens; t += SWEEP)
         for (size_t r = 0; r < p->n_rows; r += PANEL_ROWS)
             for (size_t k = 0, nk; k < p->n_cols; k += nk) {
                 const size_t n = p->n_tokens - t, left = p->n_cols - k;
 
-                nk = p->fp8        ? fp8_depth(p->fp8, k, p->n_cols, COLS)
-                     : left < COLS ? left
-                                   : COLS;
+                nk = p->fp8 ? fp8_depth(p->fp8, k, p->n_cols, FP8_COLS)
+                     : left < depth ? left
+                                    : depth;
                 one_panel(p, r, k, nk, t, n < SWEEP ? n : SWEEP,
                           left > nk ? nk * bytes
                                     : PANEL_ROWS * p->w_bytes - k * bytes);

@@ -573,4 +573,5 @@ void k_blocks_vbmi_init(struct kernels *k)
     k->gemm_q8_blocks[DT_IQ2_XXS - DT_BLOCKS] = k_gemm_q8_iq2_xxs_vbmi;
     k->gemm_q8_blocks[DT_IQ2_XS - DT_BLOCKS] = k_gemm_q8_iq2_xs_vbmi;
     k->gemm_q8_blocks[DT_IQ2_S - DT_BLOCKS] = k_gemm_q8_iq2_s_vbmi;
+    k_blocks_mxfp4_init(k);
 }

@@ -8,6 +8,9 @@
 #include "kernel/x86/k_blocks_codes.h"
 #include "kernel/x86/k_zmm.h"
 
+/* Enter the kernels of k_blocks_mxfp4.c. */
+void k_blocks_mxfp4_init(struct kernels *k);
+
 enum {
     ROWS = 2, /* multiplied at a time */
     TOKENS = 4,

@@ -58,6 +58,11 @@
  *                 On a Zen 4, of the slower limit with one thread, 8 tokens: 45
  *                 to 53% into L1, 82 to 93% into L2; 16 tokens: 60 to 70% and
  *                 85 to 88%.
+ *   bf16_panel_cols
+ *                 Panels of 256 columns, 32 KiB, fit into L1. On a Zen 4, deeper
+ *                 ones are faster from L2 than more sums through memory: of the
+ *                 peak, 1,536 columns 92% with 256, 94% with 512, 96% with 768
+ *                 and 1,024. Other cores were not measured.
  *   amx_affine_bf16_min
  *                 Prefills of Qwen3-0.6B's shape in bf16 take 1.25 times as long
  *                 as in int8 with 64 tokens, 1.0 to 1.3 times with 128, and 0.75
@@ -70,9 +75,10 @@
     .q8_panels_min = 5, .q8_batch_min = 5, .q8_batch_max = 32,          \
     .blocks_panels_min = 7, .blocks_batch_max = 1, .q8_0_once = 1,      \
     .permute_pairs = 0, .bf16 = 1, .bf16_min = 2, .bf16_rows_max = 5,   \
-    .bf16_strips_max = 32, .bf16_strips_l2 = 0, .amx_rows_max = 2,      \
-    .amx_few_max = 64, .amx_vnni_max = 12, .amx_affine_bf16_min = 192,  \
-    .amx_blocks_bf16_min = 64, .arm_panels_min = 2
+    .bf16_strips_max = 32, .bf16_strips_l2 = 0, .bf16_panel_cols = 256, \
+    .amx_rows_max = 2, .amx_few_max = 64, .amx_vnni_max = 12,           \
+    .amx_affine_bf16_min = 192, .amx_blocks_bf16_min = 64,              \
+    .arm_panels_min = 2
 #define INTEL_MOST MOST, .sweep_l2 = 1, .blas = 0
 
 #define AMD   "AuthenticAMD"
@@ -113,10 +119,12 @@ const struct core cores[] = {
      .models = {{0x10, 0x1f}, {0x60, 0xaf}},
      .choices = {MOST, .sweep_l2 = 1, .gemm_f32_avx512_min = 48,
                  .blocks_batch_max = 32, .q8_0_once = 0, .permute_pairs = 1,
-                 .bf16_min = 3, .bf16_rows_max = 6, .bf16_strips_l2 = 1},
+                 .bf16_min = 3, .bf16_rows_max = 6, .bf16_strips_l2 = 1,
+                 .bf16_panel_cols = 768},
      .measured = "sweep_ahead sweep_l2 gemm_f32_avx512_min q8_panels_min "
                  "blocks_batch_max q8_0_once permute_pairs bf16 bf16_min "
-                 "bf16_rows_max bf16_strips_max bf16_strips_l2",
+                 "bf16_rows_max bf16_strips_max bf16_strips_l2 "
+                 "bf16_panel_cols",
      .machine = "EPYC, 2 cores, 2026-11-24 and 2026-11-27",
      .guess = "as Zen 5"},
     {.name = "Zen 5",
