@@ -26,10 +26,11 @@ static int gguf_check(const struct qwick_quantize_options *o,
                       struct qwick_err *e)
 {
     if (o->type && !quantize_type_find(o->type))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "type: must be Q8_0, Q6_K, Q5_K_M, Q4_K_M, Q4_0, IQ4_NL, "
-                       "Q3_K_M, Q2_K, BF16, F16 or MXFP4, is \"%s\"",
-                       o->type);
+        return err_set(
+            e, QWICK_ERR_USAGE,
+            "type: must be Q8_0, Q6_K, Q5_K_M, Q4_K_M, Q4_0, IQ4_NL, "
+            "Q3_K_M, Q2_K, BF16, F16 or MXFP4, is \"%s\"",
+            o->type);
     return 0;
 }
 
@@ -196,6 +197,20 @@ static int fit_block(void *ctx, size_t row, size_t col, const float *x,
     return 0;
 }
 
+static void read_block(void *ctx, size_t row, size_t col, float *step,
+                       float *base)
+{
+    const struct quantize_rows *r = ctx;
+    const struct block_format *f = r->format;
+    const size_t block = dtype_block(f->type);
+    const size_t group = (size_t)blocks_codes(f->type)->group;
+    const struct block_scales *s = &r->blocks[(row * r->cols + col) / block];
+    for (size_t i = 0; i < block; i++) {
+        step[i] = s->d * (float)s->sc[i / group];
+        base[i] = -(s->dmin * (float)s->m[i / group]);
+    }
+}
+
 /* Put the weights of a row's errors into the order of the file. Blocks of
  * moments then do not apply. */
 static void order_weights(const struct quantize_job *job,
@@ -230,8 +245,8 @@ static int calibrated_piece(const struct quantize_work *w,
         for (size_t i = 0; i < rows; i++)
             widen(w, job, at + i * cols, r->w + i * cols, cols, room);
         r->format = &f;
-        if (quantize_round_rows(w->plan, w->k, r, &g, block, fit_block, cols,
-                                rows)) {
+        if (quantize_round_rows(w->plan, w->k, r, &g, block, fit_block,
+                                read_block, NULL, cols, rows)) {
             size_t bad = at + quantize_find_bad(r, rows * cols);
             return quantize_bad_value(
                 w, job->from.src,
@@ -239,9 +254,8 @@ static int calibrated_piece(const struct quantize_work *w,
         }
         blocks_pack(type, w->k, room->q, r->blocks, (int8_t *)r->codes,
                     rows * cols);
-        if (st_writer_at(w->writer, job->out[0],
-                         (job->at + at) / block * bytes, room->q,
-                         rows * cols / block * bytes, e))
+        if (st_writer_at(w->writer, job->out[0], (job->at + at) / block * bytes,
+                         room->q, rows * cols / block * bytes, e))
             return -1;
     }
     return 0;
@@ -259,7 +273,8 @@ static int write_piece(const struct quantize_work *w,
     if (job->calibrated)
         return calibrated_piece(w, job, begin, n, room, e);
     if (job->same) {
-        const unsigned char *data = job->packed ? job->packed->data[0] : t->data;
+        const unsigned char *data =
+            job->packed ? job->packed->data[0] : t->data;
         size_t at = begin / block * bytes;
         return st_writer_at(w->writer, job->out[0], at, data + at,
                             n / block * bytes, e);
