@@ -421,9 +421,10 @@ bool quantize_is_spare_head(const struct quantize_plan *p,
 int quantize_shards(struct quantize_plan *p, const struct st_set *set,
                     bool tied, struct qwick_err *e);
 
-/* The plan of quantize_mlx. The plan borrows from the source and p->o. */
-int quantize_plan_mlx(struct quantize_plan *p, const struct quantize_source *s,
-                      struct qwick_err *e);
+/* Find the modules of a result in MLX's format, and their bits. The plan borrows
+ * from the source and p->o. */
+int quantize_modules(struct quantize_plan *p, const struct quantize_source *s,
+                     struct qwick_err *e);
 void quantize_plan_free(struct quantize_plan *p);
 
 /* Add a module for the experts of each layer and role, then one for each role's

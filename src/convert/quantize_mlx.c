@@ -52,6 +52,15 @@ static int check_options(const struct qwick_quantize_options *o,
     return 0;
 }
 
+static int plan_mlx(struct quantize_plan *p, const struct quantize_source *s,
+                    struct qwick_err *e)
+{
+    return quantize_modules(p, s, e) ||
+                   quantize_shards(p, s->set, s->m.config.tied_head, e)
+               ? -1
+               : 0;
+}
+
 /* ---- weights --------------------------------------------------------------
  */
 
@@ -282,7 +291,7 @@ static const struct quantize_width widths[N_WIDTHS] = {
 
 const struct quantize_form quantize_mlx = {.wide = DT_BF16,
                                            .check = check_options,
-                                           .plan = quantize_plan_mlx,
+                                           .plan = plan_mlx,
                                            .begin = outdir_open,
                                            .open = open_shard,
                                            .piece = write_piece,

@@ -338,15 +338,14 @@ static int find_modules(struct quantize_plan *p, const struct st_set *set,
     return rc;
 }
 
-int quantize_plan_mlx(struct quantize_plan *p, const struct quantize_source *s,
-                      struct qwick_err *e)
+int quantize_modules(struct quantize_plan *p, const struct quantize_source *s,
+                     struct qwick_err *e)
 {
     int bits = 0, group = 0;
     p->naming = names_choose(s->m.config.arch->names, s->set);
     p->keeps_codes = quantize_find_codes(s, &bits, &group) &&
                      p->o->bits == bits && group % p->o->group == 0;
-    if (find_modules(p, s->set, checkpoint_dir(s->ck), &s->m.config, e) ||
-        quantize_shards(p, s->set, s->m.config.tied_head, e))
+    if (find_modules(p, s->set, checkpoint_dir(s->ck), &s->m.config, e))
         return -1;
     for (size_t i = 0; i < p->n_modules; i++)
         if (!p->modules[i].bias)
