@@ -164,10 +164,12 @@ static size_t divide(size_t cols, size_t most)
 static size_t bytes_of(const struct calibration *c, size_t most)
 {
     size_t n = 0;
-    for (size_t i = 0; i < c->n; i++)
-        if (c->inputs[i].cols)
-            n += moments_floats(c->inputs[i].cols,
-                                divide(c->inputs[i].cols, most));
+    for (size_t i = 0; i < c->n; i++) {
+        size_t cols = c->inputs[i].cols;
+        if (cols)
+            n += moments_floats(cols, divide(cols, most));
+        n += most > 1 ? cols * FEEDBACK_UNIT : 0; /* near */
+    }
     return n * sizeof(float);
 }
 

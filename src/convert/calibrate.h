@@ -39,9 +39,11 @@ struct moments {
     uint32_t *order; /* [cols] of each block: its columns, the first one to be
                         rounded first; numbers of the matrix's columns */
     float *factor;   /* blocks one after the other, see moments_factor */
+    float *near;     /* [cols, FEEDBACK_UNIT] A_ij in row j of the order, for
+                        the FEEDBACK_UNIT columns i among which j is */
 };
 
-/* Return the floats of the blocks of `cols` columns. */
+/* Return the floats of the blocks of `cols` columns: of the factor. */
 size_t moments_floats(size_t cols, size_t block);
 
 /* Begin with no tokens. QWICK_ERR_MEMORY. */
@@ -77,7 +79,8 @@ int moments_finish(struct moments *m, const struct kernels *k, double damping,
                    struct qwick_err *e);
 
 /* Return the factor of the block that begins at column `at`, of *w columns:
- * [w, w], where row j has U_ij in its elements i < j, and D_j after them. */
+ * [w, w], where row j has U_ij in its elements i < j, D_j, and U_jk in its
+ * elements k > j. */
 const float *moments_factor(const struct moments *m, size_t at, size_t *w);
 
 /* Return the sum over n rows d, f32 [n, m->cols], of d^T H d: the error of the
@@ -142,9 +145,10 @@ struct tile;
 
 /* Memory of one thread. */
 struct feedback_room {
-    float *errors;     /* [FEEDBACK_ROWS, widest block] */
-    float *work;       /* of products */
-    struct tile *tile; /* [FEEDBACK_UNIT] */
+    float *errors;      /* [FEEDBACK_ROWS, widest block] */
+    float *made, *pull; /* likewise, see descend.c */
+    float *work;        /* of products */
+    struct tile *tile;  /* [FEEDBACK_UNIT] */
 };
 int feedback_room_init(struct feedback_room *r, size_t block,
                        struct qwick_err *e);
@@ -155,6 +159,16 @@ void feedback_room_free(struct feedback_room *r);
  * of the squared errors. Both are aligned. -1: there are none. */
 typedef int (*feedback_fit)(void *ctx, size_t row, size_t col, const float *x,
                             const float *h, float *step, float *base);
+
+/* Read the steps and bases, as they are now, of columns [col, col + unit) of a
+ * row. */
+typedef void (*feedback_read)(void *ctx, size_t row, size_t col, float *step,
+                              float *base);
+
+/* Round a step and a base, which all columns of the unit at column col of a row
+ * have, to what can be stored. keep: also take them. */
+typedef void (*feedback_write)(void *ctx, size_t row, size_t col, float *step,
+                               float *base, bool keep);
 
 /* Rounding of some rows. */
 struct feedback {
@@ -169,13 +183,22 @@ struct feedback {
     const float *w;       /* [n, cols] */
     unsigned char *codes; /* [n, cols], as int8 or uint8 */
     size_t n;             /* rows, at most FEEDBACK_ROWS */
+    feedback_read read;   /* NULL: error feedback alone */
+    feedback_write write; /* NULL: steps stay as fit chose them */
 };
 
 /* Choose the codes of the rows:
  *   q_j = round(w_j + sum over earlier columns i of (w_i - q_i) U_ij)
  * (LDLQ of Chee et al. 2023, arXiv 2307.13304, which is GPTQ of Frantar et al.
  * 2022, arXiv 2210.17323). The steps of a unit are chosen when its first column
- * is reached. Returns -1 if a unit has none. */
+ * is reached. Then coordinate descent. Returns -1 if a unit has no steps. */
 int feedback_codes(const struct feedback *f);
+
+/* After error feedback, make the sum of d^T A d smaller, over the columns of
+ * the block of moments at column `at`: by cyclic coordinate descent over the
+ * codes (as QuantEase does, Behdin et al. 2023, arXiv 2309.01885), and by steps
+ * and bases of least squares. It never becomes larger, but for rounding in f32.
+ * feedback_codes calls it if f->read is there (descend.c). */
+void feedback_descend(const struct feedback *f, size_t at);
 
 #endif

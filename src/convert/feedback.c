@@ -6,39 +6,25 @@
 
 #include "base/buf.h"
 #include "convert/calibrate.h"
-#include "model/lanes.h"
-
-/* Vectors of a column. */
-enum { VECS = FEEDBACK_ROWS / LANES };
-
-/* Adding and subtracting it rounds |v| < 2^22 to nearest even. */
-#define ROUNDER 12582912.0f
-
-/* A number of each row. */
-typedef struct {
-    vec v[VECS];
-} column;
-
-/* A column of the rows that are rounded together. */
-struct tile {
-    column w;  /* weights */
-    column to; /* weights, and what earlier columns add */
-    column step, base;
-};
+#include "convert/feedback_tile.h"
 
 int feedback_room_init(struct feedback_room *r, size_t block,
                        struct qwick_err *e)
 {
-    size_t n = FEEDBACK_ROWS * block;
-    size_t work = KERNEL_WORK + FEEDBACK_ROWS * FEEDBACK_UNIT;
+    size_t n = (FEEDBACK_ROWS * block + 15) / 16 * 16;
+    size_t wide = block > FEEDBACK_UNIT ? block : FEEDBACK_UNIT;
+    size_t work = KERNEL_WORK + FEEDBACK_ROWS * wide;
     *r = (struct feedback_room){0};
-    r->errors = aligned_alloc(64, (n + 15) / 16 * 16 * sizeof *r->errors);
+    r->errors = aligned_alloc(64, 3 * n * sizeof *r->errors);
     r->work = aligned_alloc(64, work * sizeof *r->work);
     r->tile = aligned_alloc(64, FEEDBACK_UNIT * sizeof *r->tile);
-    if (r->errors && r->work && r->tile)
-        return 0;
-    feedback_room_free(r);
-    return err_oom(e, n * sizeof *r->errors);
+    if (!r->errors || !r->work || !r->tile) {
+        feedback_room_free(r);
+        return err_oom(e, 3 * n * sizeof *r->errors);
+    }
+    r->made = r->errors + n;
+    r->pull = r->made + n;
+    return 0;
 }
 
 void feedback_room_free(struct feedback_room *r)
@@ -49,17 +35,12 @@ void feedback_room_free(struct feedback_room *r)
     *r = (struct feedback_room){0};
 }
 
-static float *numbers(column *c)
-{
-    return (float *)(void *)c;
-}
-
 /* Read columns order[0..n) of f->n rows; other rows get zeros. */
 static void gather(struct tile *t, const struct feedback *f,
                    const uint32_t *order, size_t n)
 {
-    memset(t, 0, n * sizeof *t);
     for (size_t j = 0; j < n; j++) {
+        t[j].w = t[j].step = t[j].base = (column){0};
         for (size_t r = 0; r < f->n; r++)
             numbers(&t[j].w)[r] = f->w[r * f->m->cols + order[j]];
         t[j].to = t[j].w;
@@ -98,44 +79,19 @@ static int fit_unit(const struct feedback *f, struct tile *t,
     return 0;
 }
 
-/* The nearest multiple to v, and its code. */
-static vec nearest(vec v, const struct grid *g, vec *code)
+/* Round column col of the matrix. error: weights minus results; made: the same
+ * with what earlier columns add. */
+static void round_column(const struct feedback *f, const struct tile *t,
+                         size_t col, column *error, column *made)
 {
-    vec q = lanes_splat((float)g->low);
-    if (!g->table) {
-        q = lanes_smaller(lanes_larger(v, q), lanes_splat((float)g->high));
-        return *code = (q + ROUNDER) - ROUNDER;
-    }
-    vec to = lanes_splat(g->table[0]);
-    for (int i = 0; i < g->high; i++) {
-        float here = g->table[i], next = g->table[i + 1];
-        ivec above = (ivec)(v > 0.5f * (here + next));
-        to += lanes_choose(above, lanes_splat(next - here), lanes_splat(0));
-        q += lanes_choose(above, lanes_splat(1), lanes_splat(0));
-    }
-    *code = q;
-    return to;
-}
-
-/* Round a column; returns weights minus results. codes: those of the column in
- * the first row. */
-static column round_column(const struct tile *t, const struct grid *g,
-                           unsigned char *codes, size_t cols, size_t n)
-{
-    column error;
     vec q[VECS];
     for (size_t i = 0; i < VECS; i++) {
-        vec step = t->step.v[i], base = t->base.v[i];
-        vec is_zero = (vec)(step == lanes_splat(0));
-        vec inverse = 1 / lanes_choose((ivec)is_zero, lanes_splat(1), step);
-        vec v = (t->to.v[i] - base) * inverse;
-        v = lanes_choose((ivec)is_zero, lanes_splat(0), v);
-        vec to = nearest(v, g, &q[i]);
-        error.v[i] = t->w.v[i] - (base + to * step);
+        vec to =
+            nearest_result(t->to.v[i], t->step.v[i], t->base.v[i], f->g, &q[i]);
+        error->v[i] = t->w.v[i] - to;
+        made->v[i] = t->to.v[i] - to;
     }
-    for (size_t r = 0; r < n; r++)
-        codes[r * cols] = (unsigned char)(int)((const float *)q)[r];
-    return error;
+    put_codes(f, col, q);
 }
 
 /* Round n columns of a block of w columns; they begin at `from` in its order.
@@ -143,11 +99,14 @@ static column round_column(const struct tile *t, const struct grid *g,
 static void round_unit(const struct feedback *f, struct tile *t, const float *u,
                        size_t w, const uint32_t *order, size_t from, size_t n)
 {
+    float *errors = f->room->errors + from, *made = f->room->made + from;
     for (size_t j = 0; j < n; j++, u += w + 1) {
-        column error =
-            round_column(&t[j], f->g, f->codes + order[j], f->m->cols, f->n);
-        for (size_t r = 0; r < FEEDBACK_ROWS; r++)
-            f->room->errors[r * w + from + j] = numbers(&error)[r];
+        column error, whole;
+        round_column(f, &t[j], order[j], &error, &whole);
+        for (size_t r = 0; r < FEEDBACK_ROWS; r++) {
+            errors[r * w + j] = numbers(&error)[r];
+            made[r * w + j] = numbers(&whole)[r];
+        }
         for (size_t k = j + 1; k < n; k++)
             for (size_t i = 0; i < VECS; i++)
                 t[k].to.v[i] += error.v[i] * u[(k - j) * w];
@@ -175,6 +134,8 @@ int feedback_codes(const struct feedback *f)
                 return -1;
             round_unit(f, t, u + from, width, order, from, n);
         }
+        if (f->read)
+            feedback_descend(f, at);
     }
     return 0;
 }

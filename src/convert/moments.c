@@ -30,7 +30,8 @@ int moments_init(struct moments *m, size_t cols, size_t block,
     m->diagonal = calloc(cols + 1, sizeof *m->diagonal);
     m->order = calloc(cols + 1, sizeof *m->order);
     m->factor = calloc(n + 1, sizeof *m->factor);
-    if (m->diagonal && m->order && m->factor)
+    m->near = calloc(block == 1 ? 1 : cols * FEEDBACK_UNIT, sizeof *m->near);
+    if (m->diagonal && m->order && m->factor && m->near)
         return 0;
     moments_free(m);
     return err_oom(e, n * sizeof *m->factor);
@@ -41,6 +42,7 @@ void moments_free(struct moments *m)
     free(m->diagonal);
     free(m->order);
     free(m->factor);
+    free(m->near);
     *m = (struct moments){0};
 }
 
@@ -227,8 +229,8 @@ static void eliminate(const struct kernels *k, float *a, size_t w, size_t p0,
 }
 
 /* a [w, w], of which the lower triangle counts: A = (U + I) D (U + I)^T
- * from the last column on. Row j gets U_ij in column i < j, D_j, and zeros. D
- * is at least `least`, which all eigenvalues of A are. */
+ * from the last column on. Row j gets U_ij in column i < j, D_j, and U_jk in
+ * column k > j. D is at least `least`, which all eigenvalues of A are. */
 static void factorise(const struct kernels *k, float *a, size_t w, float least,
                       float *pt, float *scaled, float *work)
 {
@@ -243,10 +245,8 @@ static void factorise(const struct kernels *k, float *a, size_t w, float least,
         eliminate(k, a, w, p0, p1, pt, scaled, work);
     }
     for (size_t j = 0; j < w; j++)
-        for (size_t i = 0; i < w; i++)
-            a[j * w + i] = i < j    ? a[j * w + i] / a[j * w + j]
-                           : i == j ? a[j * w + j]
-                                    : 0;
+        for (size_t i = 0; i < j; i++)
+            a[i * w + j] = a[j * w + i] /= a[j * w + j];
 }
 
 /* A block: its mean diagonal, the order, the addition, and the factor. */
@@ -271,6 +271,12 @@ static int finish_block(struct moments *m, const struct kernels *k, size_t at,
             a[j * w + i] =
                 (p > q ? h[p * w + q] : h[q * w + p]) + (i == j ? add : 0);
         }
+    for (size_t j = 0; j < w; j++) {
+        size_t first = j / FEEDBACK_UNIT * FEEDBACK_UNIT;
+        size_t n_near = w - first < FEEDBACK_UNIT ? w - first : FEEDBACK_UNIT;
+        memcpy(m->near + (at + j) * FEEDBACK_UNIT, a + j * w + first,
+               n_near * sizeof *a);
+    }
     factorise(k, a, w, add, pt, scaled, work);
     memcpy(h, a, w * w * sizeof *h);
     free(work);

@@ -333,7 +333,8 @@ size_t quantize_next_rows(const struct quantize_plan *p,
  * unit has no scale. */
 int quantize_round_rows(const struct quantize_plan *p, const struct kernels *k,
                         struct quantize_rows *r, const struct grid *g,
-                        size_t unit, feedback_fit fit, size_t cols, size_t n);
+                        size_t unit, feedback_fit fit, feedback_read read,
+                        feedback_write write, size_t cols, size_t n);
 /* Return the first of n rows' elements that is not finite, or 0. */
 size_t quantize_find_bad(const struct quantize_rows *r, size_t n);
 

@@ -26,10 +26,11 @@ static int gguf_check(const struct qwick_quantize_options *o,
                       struct qwick_err *e)
 {
     if (o->type && !quantize_type_find(o->type))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "type: must be Q8_0, Q6_K, Q5_K_M, Q4_K_M, Q4_0, IQ4_NL, "
-                       "Q3_K_M, Q2_K, BF16, F16 or MXFP4, is \"%s\"",
-                       o->type);
+        return err_set(
+            e, QWICK_ERR_USAGE,
+            "type: must be Q8_0, Q6_K, Q5_K_M, Q4_K_M, Q4_0, IQ4_NL, "
+            "Q3_K_M, Q2_K, BF16, F16 or MXFP4, is \"%s\"",
+            o->type);
     return 0;
 }
 
@@ -213,6 +214,20 @@ static int fit_block(void *ctx, size_t row, size_t col, const float *x,
     return 0;
 }
 
+static void read_block(void *ctx, size_t row, size_t col, float *step,
+                       float *base)
+{
+    const struct quantize_rows *r = ctx;
+    const struct block_format *f = r->format;
+    const size_t block = dtype_block(f->type);
+    const size_t group = (size_t)blocks_codes(f->type)->group;
+    const struct block_scales *s = &r->blocks[(row * r->cols + col) / block];
+    for (size_t i = 0; i < block; i++) {
+        step[i] = s->d * (float)s->sc[i / group];
+        base[i] = -(s->dmin * (float)s->m[i / group]);
+    }
+}
+
 /* The formats of --bpw's types, and of those that they fall back to. */
 static const struct {
     enum dtype type;
@@ -250,7 +265,7 @@ static int round_rows(const struct quantize_plan *p, const struct kernels *k,
     const struct grid g = {c->low, c->high, c->table};
     r->format = &f;
     if (quantize_round_rows(p, k, r, &g, dtype_block(m->dtype), fit_block,
-                            m->cols, rows))
+                            read_block, NULL, m->cols, rows))
         return -1;
     blocks_pack(m->dtype, k, out[0], r->blocks, (int8_t *)r->codes, n);
     return 0;
@@ -314,7 +329,8 @@ static int write_piece(const struct quantize_work *w,
     if (job->calibrated)
         return calibrated_piece(w, job, begin, n, room, e);
     if (job->same) {
-        const unsigned char *data = job->packed ? job->packed->data[0] : t->data;
+        const unsigned char *data =
+            job->packed ? job->packed->data[0] : t->data;
         size_t at = begin / block * bytes;
         return st_writer_at(w->writer, job->out[0], at, data + at,
                             n / block * bytes, e);

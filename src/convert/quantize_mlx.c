@@ -119,6 +119,36 @@ static int fit_group(void *ctx, size_t row, size_t col, const float *x,
     return 0;
 }
 
+static void read_group(void *ctx, size_t row, size_t col, float *step,
+                       float *base)
+{
+    const struct quantize_rows *r = ctx;
+    const struct affine_format *f = r->format;
+    size_t at = (row * r->cols + col) / f->group;
+    for (size_t i = 0; i < f->group; i++) {
+        step[i] = r->scales[at];
+        base[i] = r->biases[at];
+    }
+}
+
+static void write_group(void *ctx, size_t row, size_t col, float *step,
+                        float *base, bool keep)
+{
+    struct quantize_rows *r = ctx;
+    const struct affine_format *f = r->format;
+    size_t at = (row * r->cols + col) / f->group;
+    unsigned char stored[2 * sizeof(float)];
+    float v[2] = {*step, *base};
+    f->k->from_f32[f->type](stored, v, 2);
+    f->k->to_f32[f->type](v, stored, 2);
+    *step = v[0];
+    *base = v[1];
+    if (keep) {
+        r->scales[at] = v[0];
+        r->biases[at] = v[1];
+    }
+}
+
 static void shape_matrix(const struct quantize_plan *p, struct matrix *m,
                          const struct quantize_width *width, enum dtype type)
 {
@@ -141,7 +171,8 @@ static int round_rows(const struct quantize_plan *p, const struct kernels *k,
     const struct grid g = {.high = (1 << f.bits) - 1};
     size_t n = rows * m->cols;
     r->format = &f;
-    if (quantize_round_rows(p, k, r, &g, f.group, fit_group, m->cols, rows))
+    if (quantize_round_rows(p, k, r, &g, f.group, fit_group, read_group,
+                            write_group, m->cols, rows))
         return -1;
     affine_pack(out[0], r->codes, n, f.bits);
     k->from_f32[f.type](out[1], r->scales, n / f.group);
@@ -225,7 +256,7 @@ static int write_piece(const struct quantize_work *w,
                        struct quantize_room *room, struct qwick_err *e)
 {
     const size_t bytes = dtype_bytes(job->from.src->dtype);
-    return job->kept ? keep_piece(w, job, begin, n, room, e)
+    return job->kept    ? keep_piece(w, job, begin, n, room, e)
            : job->codes ? code_piece(w, job, begin, n, room, e)
            : job->bits
                ? round_piece(w, job, begin, n, room, e)

@@ -160,10 +160,12 @@ static int round_row(struct quantize_rows *r, const struct grid *g, size_t unit,
 
 int quantize_round_rows(const struct quantize_plan *p, const struct kernels *k,
                         struct quantize_rows *r, const struct grid *g,
-                        size_t unit, feedback_fit fit, size_t cols, size_t n)
+                        size_t unit, feedback_fit fit, feedback_read read,
+                        feedback_write write, size_t cols, size_t n)
 {
-    const struct feedback f = {r->moments, k, g,    &r->feedback, unit,
-                               fit,        r, r->w, r->codes,     n};
+    const struct feedback f = {r->moments, k,   g,    &r->feedback,
+                               unit,       fit, r,    r->w,
+                               r->codes,   n,   read, write};
     int rc = 0;
     if (r->moments && r->moments->block > 1 && p->o->scales != QWICK_SCALES_LSQ)
         return feedback_codes(&f);

@@ -194,6 +194,26 @@ static int fit(void *ctx, size_t row, size_t col, const float *x,
     return 0;
 }
 
+static void read_steps(void *ctx, size_t row, size_t col, float *step,
+                       float *base)
+{
+    const struct rounding *r = ctx;
+    for (size_t i = 0; i < r->f.group; i++) {
+        step[i] = r->scales[row][col / r->f.group];
+        base[i] = r->biases[row][col / r->f.group];
+    }
+}
+
+static void write_steps(void *ctx, size_t row, size_t col, float *step,
+                        float *base, bool keep)
+{
+    struct rounding *r = ctx;
+    if (keep) {
+        r->scales[row][col / r->f.group] = *step;
+        r->biases[row][col / r->f.group] = *base;
+    }
+}
+
 /* The error of n rows w as the codes have them. */
 static double error_of(const struct rounding *r, const struct moments *m,
                        const float *w, const unsigned char *codes, size_t n)
@@ -254,16 +274,101 @@ static void feedback_is_better(void **state)
                 const struct grid g = {.high = (1 << bits) - 1};
                 r.f = (struct affine_format){bits, group, DT_F32, AFFINE_LSQ,
                                              kernels_best()};
-                const struct feedback f = {&m,  r.f.k, &g, &room, group,
-                                           fit, &r,    w,  codes, N};
+                struct feedback f = {&m, r.f.k, &g,    &room, group, fit,
+                                     &r, w,     codes, N,     NULL,  NULL};
                 round_nearest(&r, &m, w, codes, N);
                 double nearest = error_of(&r, &m, w, codes, N);
                 assert_int_equal(feedback_codes(&f), 0);
-                assert_true(error_of(&r, &m, w, codes, N) < 0.8 * nearest);
+                double feedback = error_of(&r, &m, w, codes, N);
+                assert_true(feedback < 0.8 * nearest);
+                f.read = read_steps;
+                assert_int_equal(feedback_codes(&f), 0);
+                double descent = error_of(&r, &m, w, codes, N);
+                assert_true(descent < feedback);
+                f.write = write_steps;
+                assert_int_equal(feedback_codes(&f), 0);
+                assert_true(error_of(&r, &m, w, codes, N) < descent);
             }
         feedback_room_free(&room);
         moments_free(&m);
     }
+    free(x);
+}
+
+/* After the descent, no other value of a code is better. */
+static void no_neighbour_is_better(void **state)
+{
+    enum { COLS = 64, N = 3 };
+    static struct rounding r;
+    static float w[N * COLS];
+    unsigned char codes[N * COLS];
+    float *x = make_inputs(COLS);
+    struct moments m;
+    struct feedback_room room;
+    struct qwick_err e;
+    below_state = 3;
+    for (size_t i = 0; i < N * COLS; i++)
+        w[i] = draw();
+    collect(&m, x, COLS, COLS, 1);
+    assert_ok(moments_finish(&m, kernels_best(), 0.01, &e), &e);
+    assert_ok(feedback_room_init(&room, COLS, &e), &e);
+    for (int bits = 2; bits <= 4; bits++) {
+        const struct grid g = {.high = (1 << bits) - 1};
+        r.f = (struct affine_format){bits, 32, DT_F32, AFFINE_LSQ,
+                                     kernels_best()};
+        const struct feedback f = {&m, r.f.k, &g,    &room, 32,         fit,
+                                   &r, w,     codes, N,     read_steps, NULL};
+        assert_int_equal(feedback_codes(&f), 0);
+        double best = error_of(&r, &m, w, codes, N);
+        for (size_t i = 0; i < N * COLS; i++)
+            for (int q = 0; q <= g.high; q++) {
+                unsigned char was = codes[i];
+                codes[i] = (unsigned char)q;
+                /* sums of 64 products in f32 */
+                assert_true(error_of(&r, &m, w, codes, N) > best * (1 - 1e-5));
+                codes[i] = was;
+            }
+    }
+    feedback_room_free(&room);
+    moments_free(&m);
+    free(x);
+}
+
+/* Threads divide the rows: those that are rounded beside a row do not change
+ * it. */
+static void rows_are_independent(void **state)
+{
+    enum { N = 5 };
+    static struct rounding all, one;
+    static float w[N * MAX_COLS];
+    static unsigned char codes[N * MAX_COLS], own[MAX_COLS];
+    const struct grid g = {.high = 7};
+    float *x = make_inputs(MAX_COLS);
+    struct moments m;
+    struct feedback_room room;
+    struct qwick_err e;
+    below_state = 7;
+    for (size_t i = 0; i < N * MAX_COLS; i++)
+        w[i] = draw();
+    collect(&m, x, MAX_COLS, 256, 2);
+    assert_ok(moments_finish(&m, kernels_best(), 0.01, &e), &e);
+    assert_ok(feedback_room_init(&room, 256, &e), &e);
+    all.f = one.f =
+        (struct affine_format){3, 64, DT_F32, AFFINE_LSQ, kernels_best()};
+    const struct feedback f = {&m,    all.f.k, &g,         &room,
+                               64,    fit,     &all,       w,
+                               codes, N,       read_steps, write_steps};
+    assert_int_equal(feedback_codes(&f), 0);
+    for (size_t i = 0; i < N; i++) {
+        const struct feedback single = {
+            &m,   all.f.k,          &g,  &room, 64,         fit,
+            &one, w + i * MAX_COLS, own, 1,     read_steps, write_steps};
+        assert_int_equal(feedback_codes(&single), 0);
+        assert_memory_equal(own, codes + i * MAX_COLS, MAX_COLS);
+        assert_memory_equal(one.scales[0], all.scales[i], sizeof all.scales[i]);
+    }
+    feedback_room_free(&room);
+    moments_free(&m);
     free(x);
 }
 
@@ -288,7 +393,8 @@ static void feedback_without_cause(void **state)
     assert_ok(moments_finish(&m, kernels_best(), 0.01, &e), &e);
     assert_ok(feedback_room_init(&room, COLS, &e), &e);
     r.f = (struct affine_format){3, 32, DT_F32, AFFINE_LSQ, kernels_best()};
-    const struct feedback f = {&m, r.f.k, &g, &room, 32, fit, &r, w, got, 1};
+    const struct feedback f = {&m, r.f.k, &g,  &room, 32,         fit,
+                               &r, w,     got, 1,     read_steps, NULL};
     round_nearest(&r, &m, w, want, 1);
     assert_int_equal(feedback_codes(&f), 0);
     assert_memory_equal(got, want, COLS);
@@ -381,6 +487,8 @@ int main(void)
         cmocka_unit_test(threads_do_not_matter),
         cmocka_unit_test(groups_stay_together),
         cmocka_unit_test(feedback_is_better),
+        cmocka_unit_test(no_neighbour_is_better),
+        cmocka_unit_test(rows_are_independent),
         cmocka_unit_test(feedback_without_cause),
         cmocka_unit_test(inputs_of_a_model),
         cmocka_unit_test(inputs_of_experts),
