@@ -320,12 +320,10 @@ typedef void (*qwick_note_fn)(void *ctx, const char *line);
 struct qwick_width {
     const char *name;
     int bits;
+    const char *type;        /* of a tensor of a GGUF file, else NULL */
     size_t n_weights, bytes; /* scales and biases included */
-    double loss; /* estimate: what its rounding adds to the KL divergence */
-    double group_kl; /* measured: KL divergence from the source if only the
-                        module's layer, or the embedding or the head, is rounded
-                        to measured_bits */
-    int measured_bits;
+    double loss; /* estimate: what the KL divergence from the source falls by if
+                    this module gets the most bits */
 };
 typedef void (*qwick_width_fn)(void *ctx, const struct qwick_width *width);
 
@@ -415,6 +413,13 @@ struct qwick_quantize_report {
     size_t bytes_written;   /* bytes of the tensors written */
     double bits_per_weight; /* average over the tensors written */
     double total_ms;
+    /* Of a budget, else 0: KL divergence from the source on texts of the
+       calibration. `kl`: of the widths that were chosen; uniform_kl: of
+       uniform_bits for all modules, the most bits that the budget allows. kl is
+       never larger. */
+    double kl, uniform_kl;
+    int uniform_bits;
+    size_t n_measured; /* tokens of these texts */
 };
 
 /* Write the checkpoint src (directory, hub id, NULL: the demo model) to the

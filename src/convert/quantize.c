@@ -405,11 +405,13 @@ static int plan_all(struct quantize_plan *plan, struct widths *widths,
     if (o->bpw != 0 || o->target_bytes) {
         if (widths_choose(widths, plan, src, plan->calibration, e))
             return -1;
-        o->bits = widths->common;
+        const struct quantize_width *common = widths_common(widths);
+        o->bits = common->bits;
+        o->type = common->name;
         if (o->chosen_bits)
             *o->chosen_bits = o->bits;
-        plan->widths = widths;
-        plan->find_bits = widths_find;
+        plan->find_width = widths_find;
+        plan->find_width_ctx = widths;
         widths_report(widths, o);
     }
     if (plan->form->plan(plan, plan->s, e))
@@ -419,7 +421,8 @@ static int plan_all(struct quantize_plan *plan, struct widths *widths,
 }
 
 static void fill_report(struct qwick_quantize_report *r,
-                        const struct quantize_plan *plan, double start)
+                        const struct quantize_plan *plan,
+                        const struct widths *widths, double start)
 {
     r->n_quantized = plan->n_quantized;
     r->n_dense = plan->n_dense;
@@ -429,6 +432,12 @@ static void fill_report(struct qwick_quantize_report *r,
     r->bits_per_weight =
         8 * (double)plan->bytes_written / (double)plan->n_params;
     r->total_ms = clock_ms() - start;
+    if (!plan->find_width)
+        return;
+    r->kl = widths->kl;
+    r->uniform_kl = widths->uniform_kl;
+    r->uniform_bits = plan->form->widths[widths->uniform].bits;
+    r->n_measured = widths->n_rows;
 }
 
 int qwick_quantize(const char *src, const char *dst,
@@ -472,7 +481,7 @@ int qwick_quantize(const char *src, const char *dst,
                  : 0;
     par_free(pool);
     if (!rc && r)
-        fill_report(r, &plan, start);
+        fill_report(r, &plan, &widths, start);
     quantize_plan_free(&plan);
     widths_free(&widths);
     calibration_close(calibration);

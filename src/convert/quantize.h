@@ -128,14 +128,30 @@ struct quantize_factors {
 };
 enum { N_FACTORS = 2 };
 
+/* A width that a budget may choose for a matrix. */
+struct quantize_width {
+    int bits;
+    enum dtype type;  /* GGUF: the type of blocks */
+    const char *name; /* GGUF: of --type, in a file most of whose matrices have
+                         this width */
+};
+enum { N_WIDTHS = 6 };
+
+/* A matrix of the result, or a stack of matrices, whose width is to be chosen. */
+struct quantize_asked {
+    const char *name;          /* in the result */
+    const struct st_tensor *t; /* the first one of its source */
+    size_t n, cols;            /* all its weights */
+};
+
 struct quantize_form;
-struct widths;
 
 struct quantize_plan {
     const struct qwick_quantize_options *o;
-    const struct widths *widths; /* that a budget has chosen; NULL: none */
-    /* the bits of a module there; 0: none are chosen */
-    int (*find_bits)(const struct widths *widths, const char *module);
+    /* A budget's choice: one of form->widths. NULL: there is no budget. */
+    const struct quantize_width *(*find_width)(
+        void *ctx, const struct quantize_asked *asked);
+    void *find_width_ctx;
     bool keeps_codes;                 /* bits and group are the source's */
     const struct quantize_form *form; /* the kind of result */
     const struct quantize_source *s;
@@ -236,6 +252,17 @@ struct quantize_form {
     int (*finish)(const struct quantize_plan *p,
                   const struct quantize_source *s, struct outdir *out,
                   struct qwick_err *e);
+    const struct quantize_width *widths; /* [N_WIDTHS] ascending */
+    /* Let *m, whose rows and cols are set, be a matrix of a width in all but
+     * its data. type: of the source's elements. */
+    void (*shape)(const struct quantize_plan *p, struct matrix *m,
+                  const struct quantize_width *width, enum dtype type);
+    /* Round rows r->w of a matrix whose moments and weights r has, as in a
+     * calibrated job. out: where each array of m's format gets these rows. -1: a
+     * group has no scale. */
+    int (*round)(const struct quantize_plan *p, const struct kernels *k,
+                 struct quantize_rows *r, const struct matrix *m, size_t rows,
+                 unsigned char *const out[FORMAT_ARRAYS]);
 };
 
 /* A directory in MLX's affine format; a GGUF file. */
@@ -387,9 +414,18 @@ int quantize_check_tensor(const struct st_tensor *t, const char *path,
  * example, have another prefix. */
 bool quantize_outside(const struct quantize_plan *p, const struct st_tensor *t);
 
-/* The plan of quantize_mlx. The plan borrows from the source and p->o. */
-int quantize_plan_mlx(struct quantize_plan *p, const struct quantize_source *s,
-                      struct qwick_err *e);
+/* Whether a tensor is a head in a checkpoint whose embedding is the head. */
+bool quantize_is_spare_head(const struct quantize_plan *p,
+                            const struct st_tensor *t, bool tied);
+/* Plan the files of a result in MLX's format, for the modules of the plan
+ * (quantize_shards.c). */
+int quantize_shards(struct quantize_plan *p, const struct st_set *set,
+                    bool tied, struct qwick_err *e);
+
+/* Find the modules of a result in MLX's format, and their bits. The plan borrows
+ * from the source and p->o. */
+int quantize_modules(struct quantize_plan *p, const struct quantize_source *s,
+                     struct qwick_err *e);
 void quantize_plan_free(struct quantize_plan *p);
 
 /* Add a module for the experts of each layer and role, then one for each role's
@@ -437,6 +473,14 @@ struct quantize_type {
 
 /* The row of a name; NULL when there is none. */
 const struct quantize_type *quantize_type_find(const char *name);
+
+/* Whether a matrix has a row for each head of a recurrent layer: few bytes, and
+ * a state carries their errors on. */
+bool quantize_is_small(enum weight_id id);
+
+/* Return a type, or the one to use if its blocks do not fit rows of cols
+ * elements. */
+enum dtype quantize_type_fit(enum dtype type, size_t cols);
 
 /* The type of a matrix: weight `id` of layer `layer` with rows of `cols`
  * elements. *wanted: the type before it fell back to one whose blocks fit the

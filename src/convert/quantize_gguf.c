@@ -56,6 +56,20 @@ static void copy_meta(struct gguf_out *o, const struct gguf *g)
             gguf_put_value(o, gguf_at(g, i));
 }
 
+/* The sums for the report. */
+static void tensors_count(struct quantize_plan *p)
+{
+    const struct quantize_shard *s = p->shards;
+    for (size_t i = 0; i < s->n_jobs; i++) {
+        size_t n = s->jobs[i].from.n;
+        enum dtype type = s->out[s->jobs[i].out[0]].dtype;
+        p->n_params += n;
+        p->bytes_read +=
+            quantize_stored_bytes(s->jobs[i].packed, s->jobs[i].from.src, n);
+        p->bytes_written += n / dtype_block(type) * dtype_bytes(type);
+    }
+}
+
 static int gguf_plan(struct quantize_plan *p, const struct quantize_source *s,
                      struct qwick_err *e)
 {
@@ -79,7 +93,10 @@ static int gguf_plan(struct quantize_plan *p, const struct quantize_source *s,
     gguf_put_u32(&p->meta, "general.quantization_version",
                  QUANTIZATION_VERSION);
     gguf_put_u32(&p->meta, "general.file_type", t->file_type);
-    return quantize_gguf_tensors(p, s, t, e);
+    if (quantize_gguf_tensors(p, s, t, e))
+        return -1;
+    tensors_count(p);
+    return 0;
 }
 
 static int gguf_begin(struct outdir **out, const char *dst, bool replace,
@@ -211,6 +228,49 @@ static void read_block(void *ctx, size_t row, size_t col, float *step,
     }
 }
 
+/* The formats of --bpw's types, and of those that they fall back to. */
+static const struct {
+    enum dtype type;
+    const struct format *format;
+    int bits;
+} stored[] = {{DT_Q2_K, &format_q2_k, 2}, {DT_Q3_K, &format_q3_k, 3},
+              {DT_Q4_K, &format_q4_k, 4}, {DT_Q5_K, &format_q5_k, 5},
+              {DT_Q6_K, &format_q6_k, 6}, {DT_Q8_0, &format_q8_0, 8},
+              {DT_Q4_0, &format_q4_0, 4}, {DT_Q5_0, &format_q5_0, 5},
+              {DT_Q5_1, &format_q5_1, 5}, {DT_F16, &format_f16, 0}};
+
+static void shape_matrix(const struct quantize_plan *p, struct matrix *m,
+                         const struct quantize_width *width, enum dtype type)
+{
+    size_t i = 0;
+    (void)p;
+    (void)type;
+    m->dtype = quantize_type_fit(width->type, m->cols);
+    while (stored[i].type != m->dtype)
+        i++;
+    m->format = stored[i].format;
+    m->bits = stored[i].bits;
+    m->group = 32; /* of activations */
+}
+
+static int round_rows(const struct quantize_plan *p, const struct kernels *k,
+                      struct quantize_rows *r, const struct matrix *m,
+                      size_t rows, unsigned char *const out[FORMAT_ARRAYS])
+{
+    const struct block_codes *c = blocks_codes(m->dtype);
+    const struct block_format f = {m->dtype, k};
+    size_t n = rows * m->cols, bad;
+    if (!c)
+        return round_step(k, m->dtype, out[0], r->w, n, &bad);
+    const struct grid g = {c->low, c->high, c->table};
+    r->format = &f;
+    if (quantize_round_rows(p, k, r, &g, dtype_block(m->dtype), fit_block,
+                            read_block, NULL, m->cols, rows))
+        return -1;
+    blocks_pack(m->dtype, k, out[0], r->blocks, (int8_t *)r->codes, n);
+    return 0;
+}
+
 /* Put the weights of a row's errors into the order of the file. Blocks of
  * moments then do not apply. */
 static void order_weights(const struct quantize_job *job,
@@ -230,32 +290,28 @@ static int calibrated_piece(const struct quantize_work *w,
                             size_t n, struct quantize_room *room,
                             struct qwick_err *e)
 {
-    const enum dtype type = w->shard->out[job->out[0]].dtype;
-    const struct block_codes *c = blocks_codes(type);
-    const struct grid g = {c->low, c->high, c->table};
+    struct matrix m = {.dtype = w->shard->out[job->out[0]].dtype,
+                       .cols = quantize_row_cols(job)};
     struct quantize_rows *r = room->rows;
-    size_t block = dtype_block(type), bytes = dtype_bytes(type);
-    const struct block_format f = {type, w->k};
-    size_t cols = quantize_row_cols(job), one = 1;
-    for (size_t done = 0, rows; done < n; done += rows * cols) {
+    size_t block = dtype_block(m.dtype), bytes = dtype_bytes(m.dtype);
+    unsigned char *const out[] = {room->q, NULL, NULL};
+    size_t one = 1;
+    for (size_t done = 0, rows; done < n; done += rows * m.cols) {
         size_t at = begin + done;
         rows = quantize_next_rows(w->plan, job, find_source(job, at, &one),
                                   n - done, r);
-        order_weights(job, r, cols);
+        order_weights(job, r, m.cols);
         for (size_t i = 0; i < rows; i++)
-            widen(w, job, at + i * cols, r->w + i * cols, cols, room);
-        r->format = &f;
-        if (quantize_round_rows(w->plan, w->k, r, &g, block, fit_block,
-                                read_block, NULL, cols, rows)) {
-            size_t bad = at + quantize_find_bad(r, rows * cols);
+            widen(w, job, at + i * m.cols, r->w + i * m.cols, m.cols, room);
+        if (round_rows(w->plan, w->k, r, &m, rows, out)) {
+            size_t bad = at + quantize_find_bad(r, rows * m.cols);
             return quantize_bad_value(
                 w, job->from.src,
                 quantize_place(&job->from, find_source(job, bad, &one)), e);
         }
-        blocks_pack(type, w->k, room->q, r->blocks, (int8_t *)r->codes,
-                    rows * cols);
-        if (st_writer_at(w->writer, job->out[0], (job->at + at) / block * bytes,
-                         room->q, rows * cols / block * bytes, e))
+        if (st_writer_at(w->writer, job->out[0],
+                         (job->at + at) / block * bytes, room->q,
+                         rows * m.cols / block * bytes, e))
             return -1;
     }
     return 0;
@@ -301,10 +357,17 @@ static int write_piece(const struct quantize_work *w,
     return 0;
 }
 
+static const struct quantize_width widths[N_WIDTHS] = {
+    {2, DT_Q2_K, "Q2_K"},   {3, DT_Q3_K, "Q3_K_M"}, {4, DT_Q4_K, "Q4_K_M"},
+    {5, DT_Q5_K, "Q5_K_M"}, {6, DT_Q6_K, "Q6_K"},   {8, DT_Q8_0, "Q8_0"}};
+
 const struct quantize_form quantize_gguf = {.binds = true,
                                             .wide = DT_F32,
                                             .check = gguf_check,
                                             .plan = gguf_plan,
                                             .begin = gguf_begin,
                                             .open = open_file,
-                                            .piece = write_piece};
+                                            .piece = write_piece,
+                                            .widths = widths,
+                                            .shape = shape_matrix,
+                                            .round = round_rows};

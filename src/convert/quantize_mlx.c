@@ -52,6 +52,15 @@ static int check_options(const struct qwick_quantize_options *o,
     return 0;
 }
 
+static int plan_mlx(struct quantize_plan *p, const struct quantize_source *s,
+                    struct qwick_err *e)
+{
+    return quantize_modules(p, s, e) ||
+                   quantize_shards(p, s->set, s->m.config.tied_head, e)
+               ? -1
+               : 0;
+}
+
 /* ---- weights --------------------------------------------------------------
  */
 
@@ -140,35 +149,61 @@ static void write_group(void *ctx, size_t row, size_t col, float *step,
     }
 }
 
+static void shape_matrix(const struct quantize_plan *p, struct matrix *m,
+                         const struct quantize_width *width, enum dtype type)
+{
+    m->format = &format_affine;
+    m->dtype = m->bias_dtype = type;
+    m->codes = AFFINE_UNSIGNED;
+    m->bits = width->bits;
+    m->group = (size_t)p->o->group;
+}
+
+static int round_rows(const struct quantize_plan *p, const struct kernels *k,
+                      struct quantize_rows *r, const struct matrix *m,
+                      size_t rows, unsigned char *const out[FORMAT_ARRAYS])
+{
+    const struct affine_format f = {.bits = m->bits,
+                                    .group = m->group,
+                                    .type = m->dtype,
+                                    .search = AFFINE_LSQ,
+                                    .k = k};
+    const struct grid g = {.high = (1 << f.bits) - 1};
+    size_t n = rows * m->cols;
+    r->format = &f;
+    if (quantize_round_rows(p, k, r, &g, f.group, fit_group, read_group,
+                            write_group, m->cols, rows))
+        return -1;
+    affine_pack(out[0], r->codes, n, f.bits);
+    k->from_f32[f.type](out[1], r->scales, n / f.group);
+    k->from_f32[f.type](out[2], r->biases, n / f.group);
+    return 0;
+}
+
 /* As round_piece, for whole rows of a calibrated job. */
 static int calibrated_piece(const struct quantize_work *w,
                             const struct quantize_job *job, size_t begin,
                             size_t n, struct quantize_room *room,
                             struct qwick_err *e)
 {
-    const struct affine_format f = format_of(w, job);
-    const struct grid g = {.high = (1 << f.bits) - 1};
+    const struct quantize_width width = {.bits = job->bits};
+    struct matrix m = {.cols = quantize_row_cols(job)};
     struct quantize_rows *r = room->rows;
-    size_t cols = quantize_row_cols(job), bytes = dtype_bytes(f.type);
-    unsigned char *q = room->q, *scales = room->scales, *biases = room->biases;
-    for (size_t done = 0, rows; done < n; done += rows * cols) {
+    shape_matrix(w->plan, &m, &width, job->from.src->dtype);
+    size_t bytes = dtype_bytes(m.dtype);
+    unsigned char *out[] = {room->q, room->scales, room->biases};
+    for (size_t done = 0, rows; done < n; done += rows * m.cols) {
         size_t at = begin + done;
         rows = quantize_next_rows(w->plan, job, at, n - done, r);
-        size_t m = rows * cols, groups = m / f.group;
-        w->k->to_f32[f.type](r->w, quantize_elements(job, at, m, w->k, room),
-                             m);
-        r->format = &f;
-        if (quantize_round_rows(w->plan, w->k, r, &g, f.group, fit_group,
-                                read_group, write_group, cols, rows))
+        size_t each = rows * m.cols;
+        w->k->to_f32[m.dtype](
+            r->w, quantize_elements(job, at, each, w->k, room), each);
+        if (round_rows(w->plan, w->k, r, &m, rows, out))
             return quantize_bad_value(
                 w, job->from.src,
-                quantize_place(&job->from, at + quantize_find_bad(r, m)), e);
-        affine_pack(q, r->codes, m, f.bits);
-        w->k->from_f32[f.type](scales, r->scales, groups);
-        w->k->from_f32[f.type](biases, r->biases, groups);
-        q += m / 8 * (size_t)f.bits;
-        scales += groups * bytes;
-        biases += groups * bytes;
+                quantize_place(&job->from, at + quantize_find_bad(r, each)), e);
+        for (size_t i = 0; i < 3; i++)
+            out[i] += rows * format_affine.row_bytes(&m, i);
     }
     return write_groups(w, job, begin, n, bytes, room, e);
 }
@@ -282,10 +317,16 @@ static int finish(const struct quantize_plan *p,
     return copy_companions(s->ck, out, e) || write_json(p, s, out, e) ? -1 : 0;
 }
 
+static const struct quantize_width widths[N_WIDTHS] = {
+    {.bits = 2}, {.bits = 3}, {.bits = 4}, {.bits = 5}, {.bits = 6}, {.bits = 8}};
+
 const struct quantize_form quantize_mlx = {.wide = DT_BF16,
                                            .check = check_options,
-                                           .plan = quantize_plan_mlx,
+                                           .plan = plan_mlx,
                                            .begin = outdir_open,
                                            .open = open_shard,
                                            .piece = write_piece,
-                                           .finish = finish};
+                                           .finish = finish,
+                                           .widths = widths,
+                                           .shape = shape_matrix,
+                                           .round = round_rows};

@@ -56,6 +56,15 @@ static size_t find_shape(const struct planner *pl, const struct weight *w,
     return n;
 }
 
+/* Elements of a shape, at most those of the source. */
+static size_t count(const size_t *shape, size_t rank)
+{
+    size_t n = 1;
+    for (size_t i = 0; i < rank; i++)
+        n *= shape[i];
+    return n;
+}
+
 /* ---- the order of the file ------------------------------------------------
  */
 
@@ -228,13 +237,15 @@ static bool keeps_mxfp4(const struct planner *pl, struct weight_ref w,
                         const struct st_tensor *t, size_t cols)
 {
     size_t begin;
-    return pl->type->keeps_mxfp4 && quantize_is_mxfp4(pl->s, t) &&
+    return (pl->type->keeps_mxfp4 || pl->p->find_width) &&
+           quantize_is_mxfp4(pl->s, t) &&
            order_of(pl, w, cols, &begin).unit % dtype_block(DT_MXFP4) == 0;
 }
 
-/* The type of a matrix, stored in t; says when it is not the one asked for. */
+/* The type of a matrix, of n elements and stored in t; says when it is not the
+ * one asked for. */
 static enum dtype choose_type(struct planner *pl, struct weight_ref w,
-                              const struct st_tensor *t, size_t cols)
+                              const struct st_tensor *t, size_t n, size_t cols)
 {
     enum dtype wanted;
     if (keeps_mxfp4(pl, w, t, cols)) {
@@ -244,8 +255,15 @@ static enum dtype choose_type(struct planner *pl, struct weight_ref w,
     enum dtype type =
         quantize_type_of(pl->type, pl->c, w.id, w.layer, cols, &wanted);
     char name[NAMES_BYTES], why[160];
+    if (!write_name(pl, name, w))
+        snprintf(name, sizeof name, "%s", t->name);
+    /* those of recurrent layers keep their type, see quantize_types.c */
+    if (pl->p->find_width && !quantize_is_small(w.id)) {
+        const struct quantize_asked asked = {name, t, n, cols};
+        wanted = pl->p->find_width(pl->p->find_width_ctx, &asked)->type;
+        type = quantize_type_fit(wanted, cols);
+    }
     if (type != wanted) {
-        write_name(pl, name, w);
         snprintf(why, sizeof why,
                  "stored as %s: rows of %zu elements are not a multiple of "
                  "%s's block of %zu",
@@ -265,7 +283,7 @@ static int add_weight(struct planner *pl, const struct weight *w,
     size_t cols = rank > 1 ? shape[rank - 1] : 1;
     /* as converters do: vectors and small matrices stay exact */
     enum dtype type = rank > 1 && !is_exact(w->ref.id)
-                          ? choose_type(pl, w->ref, w->t, cols)
+                          ? choose_type(pl, w->ref, w->t, count(shape, rank), cols)
                           : DT_F32;
     if (add_out(pl, w->ref, w->t, type, shape, rank, e))
         return -1;
@@ -294,7 +312,8 @@ static int add_part(struct planner *pl, const struct weight *w,
 {
     const struct weight_ref ref = {.id = id, .layer = w->ref.layer};
     const size_t shape[] = {rows, w->t->shape[1]};
-    return add_out(pl, ref, w->t, choose_type(pl, ref, w->t, shape[1]), shape,
+    return add_out(pl, ref, w->t,
+                   choose_type(pl, ref, w->t, rows * shape[1], shape[1]), shape,
                    2, e);
 }
 
@@ -323,7 +342,9 @@ static int add_experts(struct planner *pl, struct weight_ref w,
 {
     const size_t shape[] = {m->stack, n * m->rows, m->cols};
     size_t skip = m->bias ? 1 : 0, at = 0;
-    enum dtype type = m->bias ? DT_F32 : choose_type(pl, w, m->t, m->cols);
+    enum dtype type =
+        m->bias ? DT_F32
+                : choose_type(pl, w, m->t, count(shape, 3), m->cols);
     if (add_out(pl, w, m->t, type, shape + skip, 3 - skip, e))
         return -1;
     for (size_t i = 0; i < n * m->n_parts; i++) {
@@ -461,7 +482,8 @@ static int add_tensor(struct planner *pl, size_t i, bool *again,
     const struct matrix *m = quantize_packed(pl->s, t);
     enum dtype stored = m ? m->dtype : t->dtype, type = stored;
     if (w->used[i] && t->rank > 1 && !is_exact(w->refs[i].id))
-        type = choose_type(pl, w->refs[i], t, t->shape[t->rank - 1]);
+        type = choose_type(pl, w->refs[i], t, count(t->shape, t->rank),
+                           t->shape[t->rank - 1]);
     else if (!w->used[i] && t->rank > 1)
         quantize_note(pl->p, t->name,
                       "stays as stored: the layers do not use it");
@@ -507,20 +529,6 @@ static void note_unused(const struct planner *pl)
     if (n_outside) {
         snprintf(line, sizeof line, "%zu tensors", n_outside);
         quantize_note(pl->p, line, "left out: not part of the text model");
-    }
-}
-
-/* The sums for the report. */
-static void tensors_count(struct quantize_plan *p)
-{
-    const struct quantize_shard *s = p->shards;
-    for (size_t i = 0; i < s->n_jobs; i++) {
-        size_t n = s->jobs[i].from.n;
-        enum dtype type = s->out[s->jobs[i].out[0]].dtype;
-        p->n_params += n;
-        p->bytes_read +=
-            quantize_stored_bytes(s->jobs[i].packed, s->jobs[i].from.src, n);
-        p->bytes_written += n / dtype_block(type) * dtype_bytes(type);
     }
 }
 
@@ -584,8 +592,6 @@ int quantize_gguf_tensors(struct quantize_plan *p,
         rc = add_all(&pl, e);
         note_unused(&pl);
     }
-    if (!rc)
-        tensors_count(p);
     free(pl.weights);
     return rc;
 }

@@ -131,6 +131,12 @@ static enum dtype fallback(enum dtype type)
     }
 }
 
+bool quantize_is_small(enum weight_id id)
+{
+    return id == WEIGHT_DELTA_A || id == WEIGHT_DELTA_B ||
+           id == WEIGHT_DELTA_BA;
+}
+
 /* The type of a matrix whose rows fit any block. */
 static enum dtype type_wanted(const struct quantize_type *t,
                               const struct config *c, enum weight_id id,
@@ -139,20 +145,24 @@ static enum dtype type_wanted(const struct quantize_type *t,
     const struct mix *m = &t->mix[role_of(c, id)];
     if (id == WEIGHT_HEAD || (id == WEIGHT_EMBED && c->tied_head))
         return t->head;
-    /* a row for each head: few bytes, and a state carries their errors on */
-    if (id == WEIGHT_DELTA_A || id == WEIGHT_DELTA_B || id == WEIGHT_DELTA_BA)
+    if (quantize_is_small(id))
         return t->base < DT_BLOCKS ? t->base : DT_Q8_0;
     return is_in(m->first_layers, c, layer) ? m->first
            : is_in(m->layers, c, layer)     ? m->type
                                             : t->base;
 }
 
+enum dtype quantize_type_fit(enum dtype type, size_t cols)
+{
+    while (cols % dtype_block(type))
+        type = fallback(type);
+    return type;
+}
+
 enum dtype quantize_type_of(const struct quantize_type *t,
                             const struct config *c, enum weight_id id,
                             size_t layer, size_t cols, enum dtype *wanted)
 {
-    enum dtype type = *wanted = type_wanted(t, c, id, layer);
-    while (cols % dtype_block(type))
-        type = fallback(type);
-    return type;
+    *wanted = type_wanted(t, c, id, layer);
+    return quantize_type_fit(*wanted, cols);
 }

@@ -6,193 +6,308 @@
 #include "base/buf.h"
 #include "engine/core/engine.h"
 
-const int widths_bits[N_WIDTHS] = {2, 3, 4, 5, 6, 8};
+/* ---- the budget ---------------------------------------------------------- */
 
-/* Bytes of n weights in groups, with a scale and a bias in `type` each. */
-static size_t bytes_at(size_t n, int bits, int group, enum dtype type)
+/* Bytes of n weights of an item's in a width. */
+static size_t bytes_at(const struct widths *w, const struct widths_item *item,
+                       size_t n, size_t b)
 {
-    return n / 8 * (size_t)bits +
-           n / (size_t)group * 2 * dtype_bytes(type); /* the file holds more */
+    const struct quantize_form *form = w->plan->form;
+    struct matrix m = {.rows = n / item->cols, .cols = item->cols};
+    form->shape(w->plan, &m, &form->widths[b], item->type);
+    return matrix_bytes(&m);
 }
 
-static size_t elements(const struct quantize_module *m)
+static void set_bytes(struct widths *w)
 {
-    return m->rows * m->cols * (m->stack ? m->stack : 1);
+    for (size_t i = 0; i < w->n; i++)
+        for (size_t b = 0; b < N_WIDTHS; b++)
+            w->items[i].choices[b].bytes =
+                bytes_at(w, &w->items[i], w->items[i].n_asked, b);
 }
 
-/* ---- modules ------------------------------------------------------------- */
-
-static int check_module(const struct quantize_plan *p,
-                        const struct quantize_module *m, struct qwick_err *e)
+/* Bytes of the probe's matrices, and their weights: all but vectors. */
+static double matrices_of(const struct quantize_plan *p, double *n)
 {
-    const char *dir = checkpoint_dir(p->s->ck);
-    if (m->stack)
-        return err_set(e, QWICK_ERR_MODEL,
-                       "%s: %s: widths of mixtures of experts cannot be chosen "
-                       "by a budget yet",
-                       dir, m->name);
-    if (m->kept || m->codes || quantize_packed(p->s, m->t))
-        return err_set(e, QWICK_ERR_MODEL,
-                       "%s: %s: is quantized already: a budget needs the "
-                       "original",
-                       dir, m->name);
+    double bytes = (double)p->bytes_written;
+    *n = (double)p->n_params;
+    for (size_t i = 0; i < p->n_shards; i++)
+        for (size_t k = 0; k < p->shards[i].n_out; k++) {
+            const struct st_out_tensor *t = &p->shards[i].out[k];
+            if (t->rank > 1)
+                continue;
+            size_t all = t->rank ? t->shape[0] : 1;
+            bytes -= (double)(all * dtype_bytes(t->dtype));
+            *n -= (double)all;
+        }
+    return bytes;
+}
+
+/* The bytes that the items may take. What is not to be chosen is in the probe as
+ * it will be. */
+static int find_limit(const struct widths *w, size_t *limit,
+                      struct qwick_err *e)
+{
+    const struct qwick_quantize_options *o = w->plan->o;
+    double items = 0, n, matrices = matrices_of(&w->probe, &n);
+    for (size_t i = 0; i < w->n; i++)
+        items += (double)w->items[i].choices[N_WIDTHS - 1].bytes;
+    double bytes = o->target_bytes
+                       ? (double)o->target_bytes -
+                             ((double)w->probe.bytes_written - items)
+                       : o->bpw / 8 * n - (matrices - items);
+    if (bytes < 1)
+        return err_usage(e, "budget: other tensors need more than it has");
+    *limit = bytes < (double)w->probe.bytes_written ? (size_t)bytes
+                                                    : w->probe.bytes_written;
     return 0;
 }
 
-/* The group of a tensor of the engine's checkpoint. */
-static size_t find_group(const struct qwick_engine *eng,
-                         const struct st_tensor *t, bool *is_used)
+/* The bytes of all items in a width. */
+static size_t bytes_of_all(const struct widths *w, size_t b)
 {
-    const struct weights *w = &eng->model.weights;
-    size_t n_layers = eng->model.config.n_layers, i = 0;
-    while (st_at(w->set, i) != t)
-        i++;
-    *is_used = w->used[i] != WEIGHT_UNUSED;
-    return w->refs[i].id == WEIGHT_EMBED  ? n_layers
-           : w->refs[i].id == WEIGHT_HEAD ? n_layers + 1
-                                          : w->refs[i].layer;
+    size_t n = 0;
+    for (size_t i = 0; i < w->n; i++)
+        n += w->items[i].choices[b].bytes;
+    return n;
 }
 
-static int add_module(struct widths *w, const struct quantize_plan *p,
-                      const struct quantize_module *m,
-                      const struct qwick_engine *eng, struct qwick_err *e)
+/* Choose the base and the widest width that fits for all. */
+static int choose_base(struct widths *w, size_t limit, struct qwick_err *e)
 {
-    struct widths_module *to = &w->v[w->n];
-    const struct st_tensor *t =
-        st_find(eng->model.weights.set, m->t->name);
-    bool is_used;
-    if (check_module(p, m, e))
+    size_t least = bytes_of_all(w, 0);
+    if (least > limit)
+        return err_usage(e,
+                         "budget: the matrices need at least %zu bytes, and it "
+                         "leaves %zu for them",
+                         least, limit);
+    while (w->uniform + 1 < N_WIDTHS &&
+           bytes_of_all(w, w->uniform + 1) <= limit)
+        w->uniform++;
+    w->base = w->uniform;
+    if (w->base + 1 < N_WIDTHS &&
+        bytes_of_all(w, w->base + 1) - limit < limit - bytes_of_all(w, w->base))
+        w->base++;
+    return 0;
+}
+
+/* ---- sets ---------------------------------------------------------------- */
+
+/* What the sets save with one width more (up), or cost with one less. */
+struct sets {
+    struct widths_set *v;
+    size_t n;
+};
+
+/* Measurements besides those of sets, at most. */
+enum { N_OTHERS = 8 };
+
+static size_t count_role(const struct widths *w, enum weight_id id)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < w->n; i++)
+        n += w->items[i].n_matrices && w->items[i].ref.id == id;
+    return n;
+}
+
+static bool has_kind(const struct sets *s, enum widths_kind kind, size_t key)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (s->v[i].kind == kind && s->v[i].key == key)
+            return true;
+    return false;
+}
+
+static void add_set(struct sets *s, enum widths_kind kind, size_t key)
+{
+    if (!has_kind(s, kind, key))
+        s->v[s->n++] = (struct widths_set){kind, key, 0};
+}
+
+static int find_sets(const struct widths *w, struct sets *s,
+                     struct qwick_err *e)
+{
+    s->v = calloc(2 * w->n + 1, sizeof *s->v);
+    if (!s->v)
+        return err_oom(e, w->n * sizeof *s->v);
+    for (size_t i = 0; i < w->n; i++) {
+        if (!w->items[i].n_matrices)
+            continue;
+        add_set(s, SET_GROUP, w->items[i].group);
+        if (count_role(w, w->items[i].ref.id) > 1)
+            add_set(s, SET_ROLE, w->items[i].ref.id);
+    }
+    return 0;
+}
+
+/* ---- measurements -------------------------------------------------------- */
+
+struct search {
+    struct widths *w;
+    struct widths_measure *q;
+    struct sets up, down;
+    unsigned char *now; /* [w->n] */
+    size_t n_done, n_passes;
+};
+
+static int measure(struct search *s, double *kl, struct qwick_err *e)
+{
+    const struct qwick_quantize_options *o = s->w->plan->o;
+    if (o->measuring)
+        o->measuring(o->progress_ctx, s->n_done, s->n_passes);
+    s->n_done++;
+    return widths_measure_kl(s->q, s->now, kl, e);
+}
+
+/* Measure all sets with another width, `to`. */
+static int measure_sets(struct search *s, struct sets *sets, size_t to,
+                        struct qwick_err *e)
+{
+    struct widths *w = s->w;
+    for (size_t k = 0; k < sets->n; k++) {
+        struct widths_set *set = &sets->v[k];
+        double kl;
+        memset(s->now, (int)w->base, w->n);
+        for (size_t i = 0; i < w->n; i++)
+            if (widths_in(set, &w->items[i]))
+                s->now[i] = (unsigned char)to;
+        if (measure(s, &kl, e))
+            return -1;
+        set->total = to > w->base ? w->base_kl - kl : kl - w->base_kl;
+    }
+    return 0;
+}
+
+/* Fit what each item saves and costs, and set the losses of its widths. */
+static int fit_items(struct search *s, struct qwick_err *e)
+{
+    struct widths *w = s->w;
+    size_t b = w->base, more = b + 1 < N_WIDTHS, less = b > 0;
+    double *x = calloc(w->n + 1, sizeof *x);
+    if (!x)
+        return err_oom(e, w->n * sizeof *x);
+    for (size_t i = 0; i < w->n; i++)
+        x[i] = w->items[i].share[b] - w->items[i].share[b + more];
+    widths_fit(x, w->items, w->n, s->up.v, s->up.n);
+    for (size_t i = 0; i < w->n; i++) {
+        w->items[i].up = x[i];
+        x[i] = w->items[i].share[b - less] - w->items[i].share[b];
+    }
+    widths_fit(x, w->items, w->n, s->down.v, s->down.n);
+    for (size_t i = 0; i < w->n; i++) {
+        w->items[i].down = x[i];
+        widths_set_losses(&w->items[i], b);
+    }
+    free(x);
+    return 0;
+}
+
+/* ---- choices ------------------------------------------------------------- */
+
+/* Choose the widths from low to high with the least loss within the limit. */
+static int spend(const struct widths *w, unsigned char *chosen, size_t limit,
+                 size_t low, size_t high, struct qwick_err *e)
+{
+    struct budget_choice *all = calloc(w->n * N_WIDTHS + 1, sizeof *all);
+    size_t *at = calloc(w->n + 1, sizeof *at);
+    int rc = all && at ? 0 : err_oom(e, w->n * N_WIDTHS * sizeof *all);
+    for (size_t i = 0; i < w->n && !rc; i++)
+        for (size_t b = 0; b < N_WIDTHS; b++) {
+            size_t of = b < low ? low : b > high ? high : b;
+            all[i * N_WIDTHS + b] =
+                w->items[i]
+                    .choices[w->items[i].n_matrices ? of : w->base];
+        }
+    if (!rc)
+        rc = budget_choose(at, all, w->n, N_WIDTHS, limit, e);
+    for (size_t i = 0; i < w->n && !rc; i++) {
+        size_t b = at[i] < low ? low : at[i] > high ? high : at[i];
+        const struct budget_choice *c = w->items[i].choices;
+        while (b + 1 < N_WIDTHS && c[b + 1].bytes <= c[b].bytes)
+            b++; /* the same type, as rows fit no other */
+        chosen[i] = (unsigned char)(w->items[i].n_matrices ? b : w->base);
+    }
+    free(all);
+    free(at);
+    return rc;
+}
+
+/* Keep the widths of s->now if they lose least so far. */
+static int try_widths(struct search *s, double *kl, struct qwick_err *e)
+{
+    struct widths *w = s->w;
+    if (measure(s, kl, e))
         return -1;
-    if (!t)
-        return err_set(e, QWICK_ERR_MODEL, "%s: %s: no such tensor",
-                       checkpoint_dir(p->s->ck), m->t->name);
-    size_t group = find_group(eng, t, &is_used);
-    if (!is_used)
-        return 0; /* it stays at the widest */
-    *to = (struct widths_module){.name = m->name,
-                                 .t = t,
-                                 .group = group,
-                                 .rows = m->rows,
-                                 .cols = m->cols};
-    for (size_t i = 0; i < N_WIDTHS; i++)
-        to->choices[i].bytes =
-            bytes_at(elements(m), widths_bits[i], p->o->group, m->scales);
-    w->n++;
+    if (*kl < w->kl || w->kl < 0) {
+        w->kl = *kl;
+        memcpy(w->chosen, s->now, w->n);
+    }
     return 0;
 }
 
-static int find_modules(struct widths *w, const struct quantize_plan *p,
-                        const struct qwick_engine *eng, struct qwick_err *e)
+static size_t bytes_of_now(const struct search *s)
 {
-    w->n_groups = eng->model.config.n_layers + 2;
-    w->v = calloc(p->n_modules + 1, sizeof *w->v);
-    w->kl = calloc(w->n_groups * N_WIDTHS, sizeof *w->kl);
-    if (!w->v || !w->kl)
-        return err_oom(e, p->n_modules * sizeof *w->v);
-    for (size_t i = 0; i < p->n_modules; i++)
-        if (p->modules[i].bits &&
-            add_module(w, p, &p->modules[i], eng, e))
+    size_t n = 0;
+    for (size_t i = 0; i < s->w->n; i++)
+        n += s->w->items[i].choices[s->now[i]].bytes;
+    return n;
+}
+
+/* Measure the choices that may be the best one. */
+static int try_all(struct search *s, size_t limit, struct qwick_err *e)
+{
+    struct widths *w = s->w;
+    const size_t last = N_WIDTHS - 1, b = w->base;
+    const size_t low = b > 0 ? b - 1 : 0, high = b < last ? b + 1 : last;
+    const size_t ranges[][2] = {
+        {0, last}, {low, last}, {low, high}, {w->uniform, last}};
+    double kl;
+    memset(s->now, (int)w->uniform, w->n);
+    w->kl = -1;
+    if (try_widths(s, &w->uniform_kl, e))
+        return -1;
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (spend(w, s->now, limit, ranges[i][0], ranges[i][1], e) ||
+            (bytes_of_now(s) <= limit && try_widths(s, &kl, e)))
             return -1;
     return 0;
 }
 
-/* ---- the budget ---------------------------------------------------------- */
-
-/* The bytes that the modules may take, and the weights in them. */
-static int find_limit(const struct widths *w, const struct quantize_plan *p,
-                      size_t *limit, size_t *n_weights, struct qwick_err *e)
+static int search(struct search *s, const struct calibration *c, size_t limit,
+                  struct qwick_err *e)
 {
-    double all = 0, matrices = 0, own = 0;
-    *n_weights = 0;
-    for (size_t i = 0; i < w->n; i++) {
-        *n_weights += w->v[i].rows * w->v[i].cols;
-        own += (double)w->v[i].choices[N_WIDTHS - 1].bytes;
-    }
-    for (size_t i = 0; i < p->n_modules; i++) {
-        const struct quantize_module *m = &p->modules[i];
-        if (m->bias)
-            continue;
-        all += (double)elements(m);
-        matrices += (double)(m->bits ? bytes_at(elements(m), m->bits,
-                                                p->o->group, m->scales)
-                                     : elements(m) * dtype_bytes(m->t->dtype));
-    }
-    /* what is not to be chosen is in the probe as it will be */
-    double bytes = p->o->target_bytes
-                       ? (double)p->o->target_bytes -
-                             ((double)p->bytes_written - own)
-                       : p->o->bpw / 8 * all - (matrices - own);
-    if (bytes < 1)
-        return err_usage(e, "budget: other tensors need more than it has");
-    *limit = bytes < (double)p->bytes_written ? (size_t)bytes
-                                              : p->bytes_written;
-    return 0;
-}
-
-/* The width whose bits are nearest to those of the budget. */
-static size_t nearest_width(const struct quantize_plan *p, size_t limit,
-                            size_t n_weights)
-{
-    double extra = 32.0 / (double)p->o->group; /* of scales and biases */
-    double bits = 8 * (double)limit / (double)n_weights - extra;
-    size_t best = 0;
-    while (best + 1 < N_WIDTHS &&
-           2 * bits > widths_bits[best] + widths_bits[best + 1])
-        best++;
-    return best;
-}
-
-static double group_share(const struct widths *w, size_t group, size_t width)
-{
-    double sum = 0;
+    struct widths *w = s->w;
+    size_t base = w->base;
+    if (find_sets(w, &s->up, e) || find_sets(w, &s->down, e))
+        return -1;
+    if (base + 1 == N_WIDTHS)
+        s->up.n = 0;
+    if (base == 0)
+        s->down.n = 0;
+    s->n_passes = s->up.n + s->down.n + N_OTHERS;
+    s->now = malloc(w->n + 1);
+    w->chosen = malloc(w->n + 1);
+    if (!s->now || !w->chosen)
+        return err_oom(e, w->n);
+    if (widths_measure_open(&s->q, w, c, s->n_passes, e))
+        return -1;
     for (size_t i = 0; i < w->n; i++)
-        sum += w->v[i].group == group ? w->v[i].share[width] : 0;
-    return sum;
-}
-
-static void set_losses(struct widths *w)
-{
-    for (size_t i = 0; i < w->n; i++) {
-        struct widths_module *m = &w->v[i];
-        for (size_t b = w->low; b < N_WIDTHS; b++) {
-            size_t at = b < w->high ? b : w->high;
-            double group = group_share(w, m->group, at);
-            double kl = w->kl[m->group * N_WIDTHS + at];
-            m->choices[b].loss = group > 0 ? kl * m->share[b] / group : 0;
-        }
-        for (size_t b = 0; b < w->low; b++)
-            m->choices[b] = m->choices[w->low];
-    }
-}
-
-static int spend(struct widths *w, size_t limit, struct qwick_err *e)
-{
-    size_t n[N_WIDTHS] = {0}, best = 0;
-    struct budget_choice *all = calloc(w->n * N_WIDTHS + 1, sizeof *all);
-    size_t *chosen = calloc(w->n + 1, sizeof *chosen);
-    int rc = all && chosen ? 0 : err_oom(e, w->n * N_WIDTHS * sizeof *all);
-    for (size_t i = 0; i < w->n && !rc; i++)
-        memcpy(all + i * N_WIDTHS, w->v[i].choices, sizeof w->v[i].choices);
-    if (!rc)
-        rc = budget_choose(chosen, all, w->n, N_WIDTHS, limit, e);
-    for (size_t i = 0; i < w->n && !rc; i++) {
-        w->v[i].chosen = chosen[i] < w->low ? w->low : chosen[i];
-        n[w->v[i].chosen] += w->v[i].rows * w->v[i].cols;
-    }
-    for (size_t b = 1; b < N_WIDTHS; b++)
-        best = n[b] > n[best] ? b : best;
-    w->common = widths_bits[best];
-    free(all);
-    free(chosen);
-    return rc;
+        if (widths_measure_shares(s->q, &w->items[i], e))
+            return -1;
+    memset(s->now, (int)base, w->n);
+    return measure(s, &w->base_kl, e) ||
+                   measure_sets(s, &s->up, base + 1, e) ||
+                   measure_sets(s, &s->down, base - 1, e) ||
+                   fit_items(s, e) || try_all(s, limit, e)
+               ? -1
+               : 0;
 }
 
 /* ---- the whole ----------------------------------------------------------- */
 
-static int open_engine(struct qwick_engine **eng, const char *src,
-                       const struct qwick_quantize_options *o,
-                       struct qwick_err *e)
+static int open_engine(struct widths *w, const char *src, struct qwick_err *e)
 {
+    const struct qwick_quantize_options *o = w->plan->o;
     struct qwick_engine_options eo = qwick_engine_defaults();
     eo.model = src;
     eo.place = o->place;
@@ -200,88 +315,83 @@ static int open_engine(struct qwick_engine **eng, const char *src,
     eo.exact = true;
     eo.loras = o->loras;
     eo.n_loras = o->n_loras;
-    return qwick_engine_open(eng, &eo, e);
-}
-
-/* Plan the result with the widest width everywhere. */
-static int make_probe(struct widths *w, const struct quantize_plan *plan,
-                      struct qwick_err *e)
-{
-    w->o = *plan->o;
-    w->o.bits = widths_bits[N_WIDTHS - 1];
-    w->o.note = NULL; /* the plan of the result says the same */
-    w->o.warn = NULL;
-    w->probe = *plan;
-    w->probe.o = &w->o;
-    return w->probe.form->plan(&w->probe, w->probe.s, e);
-}
-
-/* The budget must suffice for the narrowest width. */
-static int check_least(const struct widths *w, size_t limit,
-                       struct qwick_err *e)
-{
-    size_t least = 0;
-    for (size_t i = 0; i < w->n; i++)
-        least += w->v[i].choices[0].bytes;
-    if (least <= limit)
-        return 0;
-    return err_usage(e,
-                     "budget: the matrices need at least %zu bytes, and it "
-                     "leaves %zu for them",
-                     least, limit);
+    return qwick_engine_open(&w->eng, &eo, e);
 }
 
 int widths_choose(struct widths *w, const struct quantize_plan *plan,
                   const char *src, const struct calibration *c,
                   struct qwick_err *e)
 {
-    struct qwick_engine *eng = NULL;
-    size_t limit = 0, n_weights = 0;
-    *w = (struct widths){0};
-    int rc = make_probe(w, plan, e) || open_engine(&eng, src, plan->o, e) ||
-                     find_modules(w, &w->probe, eng, e) ||
-                     find_limit(w, &w->probe, &limit, &n_weights, e) ||
-                     check_least(w, limit, e)
-                 ? -1
-                 : 0;
-    if (!rc) {
-        w->measured = nearest_width(&w->probe, limit, n_weights);
-        w->low = w->measured ? w->measured - 1 : 0;
-        w->high = w->measured + 1 < N_WIDTHS ? w->measured + 1 : w->measured;
-        rc = widths_measure(w, eng, c, e);
-    }
-    if (!rc) {
-        set_losses(w);
-        rc = spend(w, limit, e);
-    }
-    qwick_engine_close(eng);
+    size_t limit = 0;
+    *w = (struct widths){.plan = plan, .o = *plan->o};
+    if (open_engine(w, src, e) || widths_find_items(w, e))
+        return -1;
+    set_bytes(w);
+    if (find_limit(w, &limit, e) || choose_base(w, limit, e))
+        return -1;
+    struct search s = {.w = w};
+    int rc = search(&s, c, limit, e);
+    widths_measure_close(s.q);
+    free(s.up.v);
+    free(s.down.v);
+    free(s.now);
     return rc;
 }
 
 void widths_free(struct widths *w)
 {
     quantize_plan_free(&w->probe);
-    free(w->v);
-    free(w->kl);
+    for (size_t i = 0; i < w->n; i++)
+        free(w->items[i].matrices);
+    for (size_t i = 0; i < w->n_entries; i++)
+        free(w->entries[i].name);
+    free(w->items);
+    free(w->entries);
+    free(w->item_of);
+    free(w->chosen);
+    qwick_engine_close(w->eng);
     *w = (struct widths){0};
 }
 
 void widths_report(const struct widths *w,
                    const struct qwick_quantize_options *o)
 {
-    for (size_t i = 0; i < w->n && o->on_width; i++) {
-        const struct widths_module *m = &w->v[i];
-        const struct budget_choice *c = &m->choices[m->chosen];
+    const struct quantize_form *form = w->plan->form;
+    for (size_t i = 0; i < w->n_entries && o->on_width; i++) {
+        const struct widths_entry *entry = &w->entries[i];
+        const struct widths_item *m = &w->items[entry->item];
+        size_t b = w->chosen[entry->item];
+        struct matrix to = {.cols = m->cols};
+        form->shape(w->plan, &to, &form->widths[b], m->type);
         const struct qwick_width width = {
-            .name = m->name,
-            .bits = widths_bits[m->chosen],
-            .n_weights = m->rows * m->cols,
-            .bytes = c->bytes,
-            .loss = c->loss,
-            .group_kl = w->kl[m->group * N_WIDTHS + w->measured],
-            .measured_bits = widths_bits[w->measured]};
+            .name = entry->name,
+            .bits = to.bits ? to.bits : 16,
+            .type = form->widths[b].name ? dtype_name(to.dtype) : NULL,
+            .n_weights = entry->n,
+            .bytes = bytes_at(w, m, entry->n, b),
+            .loss = m->choices[b].loss * (double)entry->n / (double)m->n_asked};
         o->on_width(o->on_width_ctx, &width);
     }
+}
+
+const struct quantize_width *widths_common(const struct widths *w)
+{
+    size_t n[N_WIDTHS] = {0}, best = 0;
+    for (size_t i = 0; i < w->n; i++)
+        n[w->chosen[i]] += w->items[i].n_asked;
+    for (size_t b = 1; b < N_WIDTHS; b++)
+        best = n[b] > n[best] ? b : best;
+    return &w->plan->form->widths[best];
+}
+
+const struct quantize_width *widths_find(void *ctx,
+                                         const struct quantize_asked *asked)
+{
+    const struct widths *w = ctx;
+    size_t i = 0; /* the same is asked for in the probe */
+    while (i + 1 < w->n_entries && strcmp(w->entries[i].name, asked->name) != 0)
+        i++;
+    return &w->plan->form->widths[w->chosen[w->entries[i].item]];
 }
 
 int widths_check(const struct qwick_quantize_options *o, struct qwick_err *e)
@@ -297,23 +407,12 @@ int widths_check(const struct qwick_quantize_options *o, struct qwick_err *e)
                          o->bpw, o->target_bytes);
     if (!(o->bpw >= 0 && o->bpw <= 32))
         return err_usage(e, "bpw: must be from 0 to 32, is %g", o->bpw);
-    if (o->format == QWICK_QUANTIZE_GGUF)
-        return err_usage(e, "budget: the types of a GGUF file cannot be chosen "
-                            "by a budget yet, only the widths of MLX's format");
-    if (o->bits || o->head_bits)
-        return err_usage(e, "budget: it chooses all widths, but bits is %d and "
-                            "head bits %d",
-                         o->bits, o->head_bits);
+    if (o->bits || o->head_bits || o->type)
+        return err_usage(e, "budget: it chooses all widths, but bits is %d, "
+                            "head bits %d and type \"%s\"",
+                         o->bits, o->head_bits, o->type ? o->type : "");
     if (!o->n_calibrate && !o->calibrate_self)
         return err_usage(e, "budget: the loss of each width is measured on "
                             "texts for calibration, and there are none");
-    return 0;
-}
-
-int widths_find(const struct widths *w, const char *module)
-{
-    for (size_t i = 0; i < w->n; i++)
-        if (strcmp(w->v[i].name, module) == 0)
-            return widths_bits[w->v[i].chosen];
     return 0;
 }

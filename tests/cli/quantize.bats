@@ -709,7 +709,7 @@ PY
 }
 
 @test "--bpw, --target: the widths fit the budget" {
-    head -n 60 bench/heldout.jsonl >"$T/learn.jsonl"
+    head -n 40 bench/heldout.jsonl >"$T/learn.jsonl"
     tail -n 60 bench/heldout.jsonl >"$T/held.jsonl"
     run -0 --separate-stderr q quantize --bpw 3.5 --calibrate "$T/learn.jsonl" \
         -o "$O" --report "$T/held.jsonl"
@@ -725,10 +725,22 @@ PY
     q quantize -t 1 --target "$bytes" --calibrate "$T/learn.jsonl" --dry-run \
         --json | jlines 'len(o[0]["widths"]) == 57 and
             o[0]["bytes_written"] <= '"$bytes"' and
-            o[0]["output"] is None and o[0]["measured_bits"] == 3'
+            o[0]["output"] is None and o[0]["bits"] is None and
+            o[0]["budget"]["uniform_bits"] == 3 and
+            o[0]["budget"]["kl"] <= o[0]["budget"]["uniform_kl"]'
     [ ! -e "$T/out4" ]
     # what qwick reads
     q -m "$O" --greedy -n 8 "list files" >"$T/answer"
+    [ -s "$T/answer" ]
+}
+
+@test "--bpw: types of a GGUF file" {
+    q quantize --bpw 4 --calibrate-self 1 -o "$T/mixed.gguf" \
+        --json >"$T/line" 2>"$T/notes"
+    jlines 'o[0]["type"] == "Q3_K_M" and o[0]["bits_per_weight"] <= 4.02 and
+        {w["type"] for w in o[0]["widths"]} <= {"Q2_K", "Q3_K", "Q4_K", "Q5_K",
+        "Q6_K", "Q8_0"} and len({w["type"] for w in o[0]["widths"]}) > 1' <"$T/line"
+    q -m "$T/mixed.gguf" --greedy -n 8 "list files" >"$T/answer"
     [ -s "$T/answer" ]
 }
 
@@ -742,8 +754,8 @@ PY
 @test "--bpw, --target: usage" {
     fails 2 "--bpw: the loss of each width is measured on texts" \
         quantize --bpw 4 -o "$O"
-    fails 2 "cannot be chosen by a budget yet" \
-        quantize --target 4M --calibrate "$T/x" -o "$T/x.gguf"
+    fails 2 "--type" quantize --target 4M --type Q4_K_M --calibrate "$T/x" \
+        -o "$T/x.gguf"
     fails 2 "--bpw: cannot be combined with --target" \
         quantize --target 4M --bpw 4 --calibrate "$T/x" -o "$O"
     fails 2 "--bits" quantize --bits 4 --bpw 4 --calibrate "$T/x" -o "$O"

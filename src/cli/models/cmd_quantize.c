@@ -105,9 +105,13 @@ static int print_json(const struct args *a, const char *model,
         jw_cstr(&w, "type", o->type);
     } else {
         jw_cstr(&w, "format", "mlx");
-        jw_int(&w, "bits", o->bits);
+        /* with a budget, "widths" has those of each module */
+        if (has_budget(a))
+            jw_null(&w, "bits");
+        else
+            jw_int(&w, "bits", o->bits);
         jw_int(&w, "group", o->group);
-        if (has_budget(a)) /* "widths" has the head's */
+        if (has_budget(a))
             jw_null(&w, "head_bits");
         else
             jw_int(&w, "head_bits", o->head_bits ? o->head_bits : o->bits);
@@ -124,7 +128,7 @@ static int print_json(const struct args *a, const char *model,
     jw_double(&w, "total_ms", r->total_ms);
     jw_double(&w, "mb_s", speed(r));
     if (has_budget(a))
-        quantize_widths_json(widths, &w);
+        quantize_widths_json(widths, r, o->bits, &w);
     if (a->report)
         quantize_report_json(losses, &w);
     jw_end_line(&w);
@@ -218,7 +222,7 @@ static int quantize(struct opt_parsed *p, struct quantize_report *losses,
     if (widths->failed)
         return msg_oom();
     if (has_budget(a) && !a->json &&
-        (status = quantize_widths_print(widths)) != 0)
+        (status = quantize_widths_print(widths, &r)) != 0)
         return status;
     if (a->report && (status = quantize_report_run(losses)) != 0)
         return status;
@@ -253,11 +257,6 @@ static int quantize_check(struct opt_parsed *p)
     if (has_budget(a) && !calibrates(a))
         return opt_usage(p->verb, "--%s: the loss of each width is measured on "
                                   "texts: add --calibrate FILE",
-                         a->target ? "target" : "bpw");
-    if (has_budget(a) && is_gguf(a))
-        return opt_usage(p->verb, "--%s: chooses widths of MLX's format; types "
-                                  "of a GGUF file cannot be chosen by a budget "
-                                  "yet",
                          a->target ? "target" : "bpw");
     if (!a->output && !a->dry_run)
         return opt_usage(p->verb, "no --output; usage: qwick quantize [-m "

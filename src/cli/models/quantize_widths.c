@@ -31,59 +31,68 @@ void quantize_widths_free(struct quantize_widths *t)
 
 enum { N_FACTS = 6 };
 
-/* bits: of a module, or the mean of all. measured_bits 0: no group. */
-static void put_facts(struct fact out[N_FACTS], const struct qwick_width *w,
-                      double bits)
+/* bits: of a module, or the mean of all. all: a row of totals. Returns the
+ * number of facts. */
+static size_t put_facts(struct fact out[N_FACTS], const struct qwick_width *w,
+                        double bits, bool all)
 {
     const struct fact facts[N_FACTS] = {
         CELL("module", NULL, "module", NULL, -1, AS_NAME(w->name)),
         CELL("n_weights", NULL, "weights", NULL, 1, AS_COUNT(w->n_weights)),
-        CELL("bits", NULL, "bits", NULL, 1,
-             AS_REAL(bits, w->measured_bits ? 0 : 3, 0)),
+        CELL("bits", NULL, "bits", NULL, 1, AS_REAL(bits, all ? 3 : 0, 0)),
         CELL("bytes", NULL, "bytes", NULL, 1, AS_COUNT(w->bytes)),
         CELL("loss", NULL, "loss", NULL, 1, AS_REAL(w->loss, 7, 0)),
-        CELL("group_kl", NULL, "KL of group", NULL, 1,
-             AS_REAL(w->group_kl, 6, 0), .unknown = !w->measured_bits),
+        CELL("type", NULL, "type", NULL, -1, AS_NAME(w->type ? w->type : "")),
     };
     memcpy(out, facts, sizeof(facts));
+    return w->type ? N_FACTS : N_FACTS - 1;
 }
 
 void quantize_widths_json(const struct quantize_widths *t,
-                          struct json_writer *w)
+                          const struct qwick_quantize_report *r,
+                          int common_bits, struct json_writer *w)
 {
     struct fact facts[N_FACTS];
-    if (t->n)
-        jw_int(w, "measured_bits", t->v[0].measured_bits);
+    jw_object(w, "budget");
+    jw_double(w, "kl", r->kl);
+    jw_double(w, "uniform_kl", r->uniform_kl);
+    jw_int(w, "uniform_bits", r->uniform_bits);
+    jw_uint(w, "n_measured", r->n_measured);
+    jw_int(w, "common_bits", common_bits);
+    jw_end_object(w);
     jw_array(w, "widths");
     for (size_t i = 0; i < t->n; i++) {
-        put_facts(facts, &t->v[i], t->v[i].bits);
+        size_t n = put_facts(facts, &t->v[i], t->v[i].bits, false);
         jw_object(w, NULL);
-        report_json(w, facts, N_FACTS);
+        report_json(w, facts, n);
         jw_end_object(w);
     }
     jw_end_array(w);
 }
 
-int quantize_widths_print(const struct quantize_widths *t)
+int quantize_widths_print(const struct quantize_widths *t,
+                          const struct qwick_quantize_report *r)
 {
-    struct qwick_width total = {.name = "all"};
+    struct qwick_width total = {.name = "all",
+                                .type = t->n && t->v[0].type ? "" : NULL};
     struct report_table table = {0};
     struct fact facts[N_FACTS];
     struct buf b = {0};
     int bad = t->failed;
     for (size_t i = 0; i < t->n; i++) {
-        put_facts(facts, &t->v[i], t->v[i].bits);
-        bad |= report_table_add(&table, facts, N_FACTS);
+        size_t n = put_facts(facts, &t->v[i], t->v[i].bits, false);
+        bad |= report_table_add(&table, facts, n);
         total.n_weights += t->v[i].n_weights;
         total.bytes += t->v[i].bytes;
         total.loss += t->v[i].loss;
     }
-    put_facts(facts, &total, 8 * (double)total.bytes / (double)total.n_weights);
-    bad |= report_table_add(&table, facts, N_FACTS);
+    size_t n = put_facts(
+        facts, &total, 8 * (double)total.bytes / (double)total.n_weights, true);
+    bad |= report_table_add(&table, facts, n);
     report_table_put(&b, &table, bad);
-    if (t->n)
-        buf_printf(&b, "loss: estimated KL divergence; of a group, with only its "
-                       "layer at %d bits: measured\n",
-                   t->v[0].measured_bits);
+    buf_printf(&b,
+               "KL measured on %zu tokens of the calibration: %.5f; with %d "
+               "bits everywhere: %.5f\n",
+               r->n_measured, r->kl, r->uniform_bits, r->uniform_kl);
     return out_print(&b, out_write_names);
 }

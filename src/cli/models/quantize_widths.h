@@ -15,11 +15,14 @@ struct quantize_widths {
 
 /* A qwick_width_fn: keep a choice. ctx: a struct quantize_widths. */
 void quantize_widths_add(void *ctx, const struct qwick_width *width);
-/* Write the member "widths" of the object that w has open. */
+/* Write the members "budget" and "widths" of the object that w has open.
+ * common_bits: of most weights. */
 void quantize_widths_json(const struct quantize_widths *t,
-                          struct json_writer *w);
+                          const struct qwick_quantize_report *r,
+                          int common_bits, struct json_writer *w);
 /* Print the table. Returns an exit status. */
-int quantize_widths_print(const struct quantize_widths *t);
+int quantize_widths_print(const struct quantize_widths *t,
+                          const struct qwick_quantize_report *r);
 void quantize_widths_free(struct quantize_widths *t);
 
 #endif

@@ -198,7 +198,7 @@ static const struct relation rows[] = {
     /* A budget */
     RULE(V_QUANTIZE, EXCLUDES, IDS(OPT_bpw), IDS(OPT_target)),
     RULE(V_QUANTIZE, EXCLUDES, IDS(OPT_bpw, OPT_target), IDS(OPT_bits,
-         OPT_head_bits)),
+         OPT_head_bits, OPT_type)),
     RULE(V_QUANTIZE, NO_EFFECT_WITHOUT, IDS(OPT_dry_run), IDS(OPT_bpw,
          OPT_target)),
     RULE(V_QUANTIZE, NO_EFFECT_WITH, IDS(OPT_report, OPT_force),
