@@ -101,6 +101,14 @@ static const struct {
      SCHEMA},
     {"{\"type\":\"string\",\"format\":\"uri\"}", SCHEMA},
     {"{\"type\":\"string\",\"pattern\":\"^[0-9a-f]{4,40}$\"}", SCHEMA},
+    /* a dot matches all plain characters, but no separator of lines */
+    {"{\"type\":\"string\",\"pattern\":\"^.*.xsl$\"}", SCHEMA},
+    {"{\"type\":\"string\",\"oneOf\":[{\"pattern\":\"ab\"},{\"pattern\":"
+     "\"er\"},{\"pattern\":\"in.\"}]}",
+     SCHEMA},
+    {"{\"type\":\"string\",\"pattern\":\"^(?:\\\\S+\\\\s+){0,9}\\\\S+$\","
+     "\"maxLength\":60}",
+     SCHEMA},
 };
 
 enum { N_ROWS = sizeof rows / sizeof *rows };

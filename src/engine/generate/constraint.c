@@ -351,6 +351,7 @@ void constraint_free(struct qwick_constraint *c)
     free(c->ends);
     free(c->quoted);
     free(c->notes);
+    free(c->reached);
     free(c);
 }
 

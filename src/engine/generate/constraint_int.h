@@ -54,12 +54,16 @@ struct qwick_constraint {
     size_t n_ends, cap_ends;
     struct state_note *notes; /* [cap_notes] by state */
     size_t cap_notes;
+    uint32_t *reached; /* [n_reached] lists of states, each after its length */
+    size_t n_reached, cap_reached;
 };
 
 /* What is known of a state; all zeros: nothing. */
 struct state_note {
     uint32_t alike; /* 1 + automaton_alike for 0 bytes; 0: not known */
     uint32_t room;  /* automaton_room */
+    uint32_t reach; /* 1 + where `reached` has the states to which plain
+                       characters lead; 0: not known */
     unsigned char suits; /* 2: it tells no bytes of a class apart, 1: it does */
     unsigned char uniform; /* 2: all plain characters lead to the same state, 1:
                               they do not */

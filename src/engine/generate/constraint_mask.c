@@ -26,6 +26,7 @@ void constraint_drop_masks(struct qwick_constraint *c)
     c->by_state.mask = 0; /* the next look-up builds the table again */
     if (c->notes) /* states may get new numbers */
         memset(c->notes, 0, c->cap_notes * sizeof *c->notes);
+    c->n_reached = 0;
 }
 
 static size_t bytes_of(const struct qwick_constraint *c, const struct local *l)

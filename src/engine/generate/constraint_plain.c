@@ -1,6 +1,6 @@
-/* Plain tokens: whole characters that any JSON string may hold (token_trie.h).
- * Which of them a state admits can often be told from the characters that it
- * admits, without a walk over tokens. */
+/* Plain tokens: whole characters that nearly all strings may hold
+ * (token_trie.h). Which of them a state admits can often be told from the
+ * characters that it admits, without a walk over tokens. */
 #include "base/array.h"
 #include "engine/generate/constraint_int.h"
 #include "engine/generate/token_trie.h"
@@ -58,7 +58,11 @@ static const unsigned char plain[][8] = {
     {']', '~'},
     {0xC2, 0xDF, 0x80, 0xBF},
     {0xE0, 0xE0, 0xA0, 0xBF, 0x80, 0xBF},
-    {0xE1, 0xEC, 0x80, 0xBF, 0x80, 0xBF},
+    {0xE1, 0xE1, 0x80, 0xBF, 0x80, 0xBF},
+    {0xE2, 0xE2, 0x80, 0x80, 0x80, 0xA7},
+    {0xE2, 0xE2, 0x80, 0x80, 0xAA, 0xBF},
+    {0xE2, 0xE2, 0x81, 0xBF, 0x80, 0xBF},
+    {0xE3, 0xEC, 0x80, 0xBF, 0x80, 0xBF},
     {0xED, 0xED, 0x80, 0x9F, 0x80, 0xBF},
     {0xEE, 0xEF, 0x80, 0xBF, 0x80, 0xBF},
     {0xF0, 0xF0, 0x90, 0xBF, 0x80, 0xBF, 0x80, 0xBF},
@@ -190,9 +194,9 @@ int plain_is_closed(struct qwick_constraint *c, uint32_t state, bool ends,
 
 /* ---- parts of tries ---- */
 
-/* Whether a state is safe for n characters, if the states that it reaches are
- * for one less. */
-static int reaches_safe(struct qwick_constraint *c, uint32_t state, size_t n,
+/* List the states to which plain characters lead from a state. The list is
+ * empty if there is a character that is not admitted, or too many states. */
+static int list_reached(struct qwick_constraint *c, uint32_t state,
                         struct qwick_err *e)
 {
     struct reached r = {.n = 0};
@@ -200,8 +204,27 @@ static int reaches_safe(struct qwick_constraint *c, uint32_t state, size_t n,
     automaton_fill(c->a, state);
     for (size_t k = 0; k < N_PLAIN && good == 1; k++)
         good = reach_row(c, &r, state, plain[k], sizeof plain[k], e);
-    for (size_t i = 0; i < r.n && good == 1; i++)
-        good = plain_is_safe(c, r.v[i], n - 1, e);
+    if (good < 0 ||
+        ARRAY_RESERVE(c->reached, c->cap_reached, c->n_reached + r.n + 1, e))
+        return -1;
+    c->notes[state].reach = (uint32_t)c->n_reached + 1;
+    c->reached[c->n_reached++] = good ? (uint32_t)r.n : 0;
+    for (size_t i = 0; good && i < r.n; i++)
+        c->reached[c->n_reached++] = r.v[i];
+    return 0;
+}
+
+/* Whether a state is safe for n characters, if the states that it reaches are
+ * for one less. */
+static int reaches_safe(struct qwick_constraint *c, uint32_t state, size_t n,
+                        struct qwick_err *e)
+{
+    if (!c->notes[state].reach && list_reached(c, state, e))
+        return -1;
+    size_t at = c->notes[state].reach - 1, n_reached = c->reached[at];
+    int good = n_reached > 0;
+    for (size_t i = 1; i <= n_reached && good == 1; i++)
+        good = plain_is_safe(c, c->reached[at + i], n - 1, e);
     return good;
 }
 

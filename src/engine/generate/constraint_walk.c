@@ -146,11 +146,12 @@ enum { MANY_VISITS = 32 };
 /* Whether a state admits the plain tokens of a subtree that is not high because
  * it admits all texts of so many characters. Returns -1 with *e set on
  * failure. */
-static int admits_short(struct qwick_constraint *c,
-                        const struct trie_node *node, uint32_t state,
-                        struct qwick_err *e)
+static inline int admits_short(struct qwick_constraint *c,
+                               const struct trie_node *node, uint32_t state,
+                               struct qwick_err *e)
 {
-    struct state_note *note = walk_note(c, state, e);
+    struct state_note *note =
+        state < c->cap_notes ? &c->notes[state] : walk_note(c, state, e);
     if (!note)
         return -1;
     if (note->safe > node->height)
@@ -164,15 +165,17 @@ static int admits_short(struct qwick_constraint *c,
                : plain_is_safe(c, state, node->height, e);
 }
 
-/* Whether a state admits all plain tokens of a subtree, because plain
- * characters lead to it again. Returns -1 with *e set when out of memory. */
-static int admits_all(struct qwick_constraint *c, const struct token_trie *t,
-                      size_t i, uint32_t state, bool ends, struct qwick_err *e)
+/* Whether a state admits all plain tokens of the subtree of a node that is no
+ * leaf, because plain characters lead to it again. Returns -1 with *e set when
+ * out of memory. */
+static inline int admits_all(struct qwick_constraint *c,
+                             const struct token_trie *t, size_t i,
+                             uint32_t state, bool ends, struct qwick_err *e)
 {
     const struct trie_node *node = &t->nodes[i];
-    if (t->kind == 0 && node->height && node->height <= PLAIN_SAFE)
+    if (node->height <= PLAIN_SAFE)
         return admits_short(c, node, state, e);
-    if (t->kind != 0 || node->skip < i + LARGE_SUBTREE ||
+    if (node->skip < i + LARGE_SUBTREE ||
         (ends && automaton_accepts(c->a, state)))
         return 0;
     int uniform = plain_is_uniform(c, state, e);
@@ -209,8 +212,12 @@ static int walk_nodes(struct qwick_constraint *c, struct local *l, size_t from,
             good = t->nodes[i].rank;
             continue;
         }
+        if (node->height == 0) { /* nothing goes on after a leaf */
+            i++;
+            continue;
+        }
         stack[depth] = state;
-        int all = admits_all(c, t, i, state, ends, e);
+        int all = t->kind == 0 ? admits_all(c, t, i, state, ends, e) : 0;
         if (all < 0)
             return -1;
         if (all) {

@@ -67,7 +67,8 @@ static unsigned char plain_chars(const unsigned char *p, size_t n)
     for (size_t i = 0, len, bad; i < n; i += len, chars++) {
         uint32_t cp;
         len = utf8_decode((const char *)p + i, n - i, &cp, &bad);
-        if (len == 0 || cp < ' ' || cp == '"' || cp == '\\' || cp == 0x7F)
+        if (len == 0 || cp < ' ' || cp == '"' || cp == '\\' || cp == 0x7F ||
+            cp == 0x2028 || cp == 0x2029)
             return 0;
     }
     return chars;

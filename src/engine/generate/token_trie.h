@@ -59,7 +59,8 @@ struct token_trie {
 
 /* Tokens are in three tries. The first has plain tokens: they are whole
  * characters that any JSON string may hold, without control characters, quotes
- * and backslashes. Often all of them are admitted. The second has the others.
+ * and backslashes, and without U+2028 and U+2029, which the dot of a pattern
+ * does not match. Often all of them are admitted. The second has the others.
  * The third has the tokens of more than SHORT_TOKEN bytes, which are few: texts
  * that differ only in a limit that is farther away admit the same tokens of the
  * other tries. */

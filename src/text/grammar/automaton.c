@@ -292,34 +292,45 @@ static void drop_calls(struct automaton *a)
         a->heads[a->heap[--a->n_heap]] = NO_CALLER;
 }
 
+/* Make room for the transitions of as many states as there is room for. They
+ * are not cleared, so that growing costs little. */
+static int reserve_next(struct automaton *a)
+{
+    size_t cap = a->states.cap, n = a->code.n_classes;
+    if (cap <= a->cap_next)
+        return 0;
+    uint32_t *next = realloc(a->next, cap * n * sizeof *next);
+    if (!next)
+        return err_oom(&a->err, cap * n * sizeof *next);
+    a->next = next;
+    unsigned char *ends = realloc(a->ends, cap);
+    if (!ends)
+        return err_oom(&a->err, cap);
+    a->ends = ends;
+    a->cap_next = cap;
+    return 0;
+}
+
+/* Forget the transitions of a state. */
+static void clear_next(struct automaton *a, uint32_t state)
+{
+    size_t n = a->code.n_classes;
+    memset(a->next + state * n, 0, n * sizeof *a->next);
+    a->ends[state] = a->states.v[state].accepts;
+}
+
 static uint32_t find_state(struct automaton *a)
 {
+    size_t n_states = a->states.n;
     if (a->out.n > AUTOMATON_MAX_PLACES) {
         fail_large(a);
         return AUTOMATON_DEAD;
     }
     uint32_t s = sets_find(&a->states, a->out.v, a->out.n, a->accepts, &a->err);
-    if (s == SETS_FAIL)
+    if (s == SETS_FAIL || reserve_next(a))
         return AUTOMATON_DEAD;
-    if (a->states.cap > a->cap_next) {
-        size_t cap = a->states.cap, n = a->code.n_classes;
-        uint32_t *next = realloc(a->next, cap * n * sizeof *next);
-        if (!next) {
-            err_oom(&a->err, cap * n * sizeof *next);
-            return AUTOMATON_DEAD;
-        }
-        memset(next + a->cap_next * n, 0,
-               (cap - a->cap_next) * n * sizeof *next);
-        a->next = next;
-        unsigned char *ends = realloc(a->ends, cap);
-        if (!ends) {
-            err_oom(&a->err, cap);
-            return AUTOMATON_DEAD;
-        }
-        a->ends = ends;
-        a->cap_next = cap;
-    }
-    a->ends[s] = a->accepts;
+    if (s == n_states) /* it is new */
+        clear_next(a, s);
     return s;
 }
 
@@ -866,6 +877,20 @@ static int map_old(struct automaton *a, struct old_sets *old,
     return taken_copy(&a->taken, &old->taken, old->taken_map, &a->err);
 }
 
+/* Give back the memory of transitions that the states do not need, and forget
+ * all transitions. */
+static void shrink_next(struct automaton *a)
+{
+    size_t cap = a->states.cap, n = a->code.n_classes;
+    uint32_t *next = realloc(a->next, (cap * n + 1) * sizeof *next);
+    unsigned char *ends = realloc(a->ends, cap + 1);
+    a->next = next ? next : a->next;
+    a->ends = ends ? ends : a->ends;
+    a->cap_next = cap;
+    for (uint32_t i = 0; i < a->states.n; i++)
+        clear_next(a, i);
+}
+
 int automaton_tidy(struct automaton *a, uint32_t *states, size_t n,
                    struct qwick_err *e)
 {
@@ -895,14 +920,6 @@ int automaton_tidy(struct automaton *a, uint32_t *states, size_t n,
         sets_free(&old.taken);
     free(old.frame_map);
     free(old.taken_map);
-    free(a->next);
-    a->cap_next = a->states.cap;
-    a->next = calloc(a->cap_next * a->code.n_classes + 1, sizeof *a->next);
-    free(a->ends);
-    a->ends = calloc(a->cap_next + 1, 1);
-    if ((!a->next || !a->ends) && !a->err.code)
-        err_oom(&a->err, a->cap_next * a->code.n_classes * sizeof *a->next);
-    for (size_t i = 0; a->ends && i < a->states.n; i++)
-        a->ends[i] = a->states.v[i].accepts;
+    shrink_next(a);
     return automaton_error(a, e);
 }

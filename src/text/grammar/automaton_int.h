@@ -133,6 +133,7 @@ struct place {
 
 /* Sets without duplicates, for states and frames. */
 struct set {
+    uint64_t hash;
     size_t off;
     uint32_t n;
     bool accepts;

@@ -27,11 +27,8 @@ static int reserve(struct sets *s, size_t n_places, struct qwick_err *e)
         s->cap = s->n; /* the next call builds the table again */
         return -1;
     }
-    for (uint32_t i = 0; i < s->n; i++) {
-        const struct set *v = &s->v[i];
-        hashmap_put(&s->map, hash_set(s, s->places + v->off, v->n, v->accepts),
-                    i);
-    }
+    for (uint32_t i = 0; i < s->n; i++)
+        hashmap_put(&s->map, s->v[i].hash, i);
     return 0;
 }
 
@@ -44,14 +41,16 @@ uint32_t sets_find(struct sets *s, const struct place *places, size_t n,
     uint32_t at = hashmap_slot(&s->map, h), i;
     while ((i = hashmap_next(&s->map, h, &at)) != HASHMAP_NONE) {
         const struct set *v = &s->v[i];
-        if (v->n == n && v->accepts == accepts &&
+        if (v->hash == h && v->n == n && v->accepts == accepts &&
             (n == 0 ||
              memcmp(s->places + v->off, places, n * sizeof *places) == 0))
             return i;
     }
     i = (uint32_t)s->n++;
-    s->v[i] =
-        (struct set){.off = s->n_places, .n = (uint32_t)n, .accepts = accepts};
+    s->v[i] = (struct set){.hash = h,
+                           .off = s->n_places,
+                           .n = (uint32_t)n,
+                           .accepts = accepts};
     if (n)
         memcpy(s->places + s->n_places, places, n * sizeof *places);
     s->n_places += n;
