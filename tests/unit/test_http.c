@@ -329,10 +329,8 @@ static void *help_thread(void *arg)
     http_set_helper(s->http, true);
     c = wait_held(s, 1);
     http_stream(c);
-    while (!s->n_gone) {
-        http_write(c, "data: 1\n\n", 9);
+    while (http_write(c, "data: 1\n\n", 9) == 0)
         http_help(s->http);
-    }
     http_end(c);
     http_set_helper(s->http, false);
     return NULL;
