@@ -149,8 +149,7 @@ INLINE __m512i unpack_odd(__m512i v, int bits)
     /* (v & first) | (moved & second) */
     return _mm512_ternarylogic_epi32(
         _mm512_and_si512(v, _mm512_set1_epi16((short)mask)),
-        _mm512_slli_epi16(v, (uint8_t)(8 - bits)),
-        _mm512_set1_epi16((short)(mask << 8)),
+        _mm512_slli_epi16(v, 8 - bits), _mm512_set1_epi16((short)(mask << 8)),
         0xf8);
 }
 
