@@ -320,6 +320,7 @@ typedef void (*qwick_note_fn)(void *ctx, const char *line);
 struct qwick_width {
     const char *name;
     int bits;
+    int group;               /* elements that share a scale, in MLX's format */
     const char *type;        /* of a tensor of a GGUF file, else NULL */
     size_t n_weights, bytes; /* scales and biases included */
     double loss; /* estimate: what the KL divergence from the source falls by if
@@ -383,8 +384,9 @@ struct qwick_quantize_options {
     qwick_progress_fn calibrating; /* gets tokens that the model has run over,
                                       and all; with progress_ctx */
     /* A budget, at most one of the two; it chooses the bits of each module by
-     * the loss that is measured on the texts of calibration, which it needs. In
-     * MLX's format only, without bits and head_bits. */
+     * the loss that is measured on the texts of calibration, which it needs. Not
+     * with bits, head_bits or type. In MLX's format with group 0, it also chooses
+     * groups of 64 or 128. */
     double bpw;          /* bits of all matrices as stored, scales, embedding
                             and head included, for each of their weights; 0:
                             none */

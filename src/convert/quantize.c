@@ -436,7 +436,7 @@ static void fill_report(struct qwick_quantize_report *r,
         return;
     r->kl = widths->kl;
     r->uniform_kl = widths->uniform_kl;
-    r->uniform_bits = plan->form->widths[widths->uniform].bits;
+    r->uniform_bits = widths->widths[widths->uniform].bits;
     r->n_measured = widths->n_rows;
 }
 
@@ -466,6 +466,7 @@ int qwick_quantize(const char *src, const char *dst,
                      (!o->dry_run && check_place(&s, dst, e))
                  ? -1
                  : 0;
+    plan.any_group = !o->group;
     if (!rc && o->format == QWICK_QUANTIZE_MLX)
         choose_codes(o, &s);
     if (!rc)

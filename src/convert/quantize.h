@@ -56,6 +56,7 @@ struct quantize_job {
     size_t at; /* where the result's elements begin */
     struct quantize_order order;
     int bits;      /* 0: copied */
+    int group;     /* of MLX's format, unless kept */
     bool kept;     /* copied as MXFP4 */
     bool codes;    /* `bits` are the source's codes */
     bool same;     /* its bytes are copied, in a GGUF file */
@@ -83,6 +84,7 @@ struct quantize_module {
     char *name;                  /* the result's without ".weight" or ".bias" */
     bool bias;                   /* a row for each expert; stays dense */
     int bits;                    /* 0: stays dense, or: */
+    int group;                   /* elements that share a scale */
     bool kept;                   /* stays in MXFP4 */
     bool codes;                  /* `bits` are the source's codes */
     enum dtype scales;           /* of a quantized one: the type of its scales
@@ -130,12 +132,12 @@ enum { N_FACTORS = 2 };
 
 /* A width that a budget may choose for a matrix. */
 struct quantize_width {
-    int bits;
+    int bits, group;  /* MLX; group 0: that of the options */
     enum dtype type;  /* GGUF: the type of blocks */
     const char *name; /* GGUF: of --type, in a file most of whose matrices have
                          this width */
 };
-enum { N_WIDTHS = 6 };
+enum { MAX_WIDTHS = 12 };
 
 /* A matrix of the result, or a stack of matrices, whose width is to be chosen. */
 struct quantize_asked {
@@ -152,6 +154,7 @@ struct quantize_plan {
     const struct quantize_width *(*find_width)(
         void *ctx, const struct quantize_asked *asked);
     void *find_width_ctx;
+    bool any_group; /* a budget also chooses groups */
     bool keeps_codes;                 /* bits and group are the source's */
     const struct quantize_form *form; /* the kind of result */
     const struct quantize_source *s;
@@ -252,9 +255,11 @@ struct quantize_form {
     int (*finish)(const struct quantize_plan *p,
                   const struct quantize_source *s, struct outdir *out,
                   struct qwick_err *e);
-    const struct quantize_width *widths; /* [N_WIDTHS] ascending */
-    /* Let *m, whose rows and cols are set, be a matrix of a width in all but
-     * its data. type: of the source's elements. */
+    /* The widths for a budget, *n at most MAX_WIDTHS, by their bytes, ascending. */
+    const struct quantize_width *(*widths)(const struct quantize_plan *p,
+                                           size_t *n);
+    /* Let *m, whose rows and cols are set, be a matrix of a width, or of the
+     * next one that its rows fit, in all but its data. type: of the source's elements. */
     void (*shape)(const struct quantize_plan *p, struct matrix *m,
                   const struct quantize_width *width, enum dtype type);
     /* Round rows r->w of a matrix whose moments and weights r has, as in a
@@ -421,6 +426,10 @@ bool quantize_is_spare_head(const struct quantize_plan *p,
  * (quantize_shards.c). */
 int quantize_shards(struct quantize_plan *p, const struct st_set *set,
                     bool tied, struct qwick_err *e);
+
+/* The group of a width, for rows of cols elements. */
+int quantize_group(const struct quantize_plan *p,
+                   const struct quantize_width *w, size_t cols);
 
 /* Find the modules of a result in MLX's format, and their bits. The plan borrows
  * from the source and p->o. */

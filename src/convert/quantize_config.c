@@ -99,7 +99,7 @@ static int put_quantization(struct buf *out, const struct quantize_plan *p)
                         p->o->group, p->o->bits);
     for (size_t i = 0; i < p->n_modules && !rc; i++) {
         const struct quantize_module *m = &p->modules[i];
-        if (m->bits == p->o->bits || m->bias)
+        if ((m->bits == p->o->bits && m->group == p->o->group) || m->bias)
             continue;
         rc = buf_puts(out, ",\n    ") || buf_json_cstr(out, m->name);
         if (m->kept)
@@ -112,7 +112,7 @@ static int put_quantization(struct buf *out, const struct quantize_plan *p)
             rc = rc || buf_printf(out,
                                   ": {\n      \"group_size\": %d,\n"
                                   "      \"bits\": %d\n    }",
-                                  p->o->group, m->bits);
+                                  m->group, m->bits);
     }
     return rc || buf_puts(out, "\n  }") ? -1 : 0;
 }

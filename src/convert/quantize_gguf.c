@@ -357,9 +357,17 @@ static int write_piece(const struct quantize_work *w,
     return 0;
 }
 
-static const struct quantize_width widths[N_WIDTHS] = {
-    {2, DT_Q2_K, "Q2_K"},   {3, DT_Q3_K, "Q3_K_M"}, {4, DT_Q4_K, "Q4_K_M"},
-    {5, DT_Q5_K, "Q5_K_M"}, {6, DT_Q6_K, "Q6_K"},   {8, DT_Q8_0, "Q8_0"}};
+static const struct quantize_width *find_widths(const struct quantize_plan *p,
+                                                size_t *n)
+{
+    static const struct quantize_width all[] = {
+        {2, 0, DT_Q2_K, "Q2_K"},   {3, 0, DT_Q3_K, "Q3_K_M"},
+        {4, 0, DT_Q4_K, "Q4_K_M"}, {5, 0, DT_Q5_K, "Q5_K_M"},
+        {6, 0, DT_Q6_K, "Q6_K"},   {8, 0, DT_Q8_0, "Q8_0"}};
+    (void)p;
+    *n = sizeof all / sizeof *all;
+    return all;
+}
 
 const struct quantize_form quantize_gguf = {.binds = true,
                                             .wide = DT_F32,
@@ -368,6 +376,6 @@ const struct quantize_form quantize_gguf = {.binds = true,
                                             .begin = gguf_begin,
                                             .open = open_file,
                                             .piece = write_piece,
-                                            .widths = widths,
+                                            .widths = find_widths,
                                             .shape = shape_matrix,
                                             .round = round_rows};

@@ -78,7 +78,7 @@ static int write_groups(const struct quantize_work *w,
                         size_t bytes, const struct quantize_room *room,
                         struct qwick_err *e)
 {
-    const size_t group = (size_t)w->plan->o->group;
+    const size_t group = (size_t)job->group;
     size_t to = job->at + begin;
     size_t at = to / group * bytes, n_sb = n / group * bytes;
     size_t n_q = n / 8 * (size_t)job->bits;
@@ -97,7 +97,7 @@ static struct affine_format format_of(const struct quantize_work *w,
 {
     bool mlx = w->plan->o->scales == QWICK_SCALES_MLX && !w->plan->calibration;
     return (struct affine_format){.bits = job->bits,
-                                  .group = (size_t)w->plan->o->group,
+                                  .group = (size_t)job->group,
                                   .type = job->from.src->dtype,
                                   .search = mlx ? AFFINE_MLX : AFFINE_LSQ,
                                   .k = w->k};
@@ -156,7 +156,7 @@ static void shape_matrix(const struct quantize_plan *p, struct matrix *m,
     m->dtype = m->bias_dtype = type;
     m->codes = AFFINE_UNSIGNED;
     m->bits = width->bits;
-    m->group = (size_t)p->o->group;
+    m->group = (size_t)quantize_group(p, width, m->cols);
 }
 
 static int round_rows(const struct quantize_plan *p, const struct kernels *k,
@@ -186,7 +186,7 @@ static int calibrated_piece(const struct quantize_work *w,
                             size_t n, struct quantize_room *room,
                             struct qwick_err *e)
 {
-    const struct quantize_width width = {.bits = job->bits};
+    const struct quantize_width width = {.bits = job->bits, .group = job->group};
     struct matrix m = {.cols = quantize_row_cols(job)};
     struct quantize_rows *r = room->rows;
     shape_matrix(w->plan, &m, &width, job->from.src->dtype);
@@ -229,7 +229,7 @@ static int code_piece(const struct quantize_work *w,
                       const struct quantize_job *job, size_t begin, size_t n,
                       struct quantize_room *room, struct qwick_err *e)
 {
-    const size_t group = (size_t)w->plan->o->group;
+    const size_t group = (size_t)job->group;
     const enum dtype type = w->shard->out[job->out[1]].dtype;
     return quantize_codes(w, job, begin, n, group, type, room, e) ||
                    write_groups(w, job, begin, n, dtype_bytes(type), room, e)
@@ -317,8 +317,20 @@ static int finish(const struct quantize_plan *p,
     return copy_companions(s->ck, out, e) || write_json(p, s, out, e) ? -1 : 0;
 }
 
-static const struct quantize_width widths[N_WIDTHS] = {
-    {.bits = 2}, {.bits = 3}, {.bits = 4}, {.bits = 5}, {.bits = 6}, {.bits = 8}};
+/* Of the widths by bits and group, those that lose least for their bytes. */
+static const struct quantize_width *find_widths(const struct quantize_plan *p,
+                                                size_t *n)
+{
+    static const struct quantize_width
+        fixed[] = {{.bits = 2}, {.bits = 3}, {.bits = 4},
+                   {.bits = 5}, {.bits = 6}, {.bits = 8}},
+        all[] = {{2, 128, 0, NULL}, {2, 64, 0, NULL},  {3, 128, 0, NULL},
+                 {3, 64, 0, NULL},  {4, 128, 0, NULL}, {4, 64, 0, NULL},
+                 {5, 128, 0, NULL}, {5, 64, 0, NULL},  {6, 128, 0, NULL},
+                 {6, 64, 0, NULL},  {8, 64, 0, NULL}};
+    *n = p->any_group ? sizeof all / sizeof *all : sizeof fixed / sizeof *fixed;
+    return p->any_group ? all : fixed;
+}
 
 const struct quantize_form quantize_mlx = {.wide = DT_BF16,
                                            .check = check_options,
@@ -327,6 +339,6 @@ const struct quantize_form quantize_mlx = {.wide = DT_BF16,
                                            .open = open_shard,
                                            .piece = write_piece,
                                            .finish = finish,
-                                           .widths = widths,
+                                           .widths = find_widths,
                                            .shape = shape_matrix,
                                            .round = round_rows};

@@ -149,9 +149,15 @@ struct used {
  * mlx-lm also keeps this width. */
 enum { ROUTER_BITS = 8 };
 
+int quantize_group(const struct quantize_plan *p,
+                   const struct quantize_width *w, size_t cols)
+{
+    return w->group && cols % (size_t)w->group == 0 ? w->group : p->o->group;
+}
+
 /* Bits of a module; 0: it stays as it is. */
 static int choose_bits(const struct quantize_plan *p,
-                       const struct quantize_module *m, bool tied, bool router,
+                       struct quantize_module *m, bool tied, bool router,
                        bool *only_used, bool *skip_used)
 {
     const struct qwick_quantize_options *o = p->o;
@@ -177,17 +183,22 @@ static int choose_bits(const struct quantize_plan *p,
         return o->bits;
     if (p->keeps_codes && !head && !only)
         return 0;
-    if (router && (o->bits < ROUTER_BITS || p->find_width))
+    if (router && p->find_width) /* what a budget measures has it so */
+        return 0;
+    if (router && o->bits < ROUTER_BITS)
         return ROUTER_BITS;
     const struct quantize_asked asked = {
         .name = m->name,
         .t = m->t,
         .n = m->rows * m->cols * (m->stack ? m->stack : 1),
         .cols = m->cols};
-    return p->find_width && !quantize_is_mxfp4(p->s, m->t)
-               ? p->find_width(p->find_width_ctx, &asked)->bits
-           : head ? o->head_bits
-                  : o->bits;
+    if (p->find_width && !quantize_is_mxfp4(p->s, m->t)) {
+        const struct quantize_width *w =
+            p->find_width(p->find_width_ctx, &asked);
+        m->group = quantize_group(p, w, m->cols);
+        return w->bits;
+    }
+    return head ? o->head_bits : o->bits;
 }
 
 /* Let m have the codes of its source if all its parts are such. */
@@ -215,6 +226,7 @@ static void choose_form(const struct quantize_plan *p,
                         struct quantize_module *m, bool tied, bool router,
                         const struct used *u)
 {
+    m->group = p->o->group;
     m->bits = choose_bits(p, m, tied, router, u->only, u->skip);
     m->kept = quantize_is_mxfp4(p->s, m->t) &&
               (m->bits == 0 || m->bits >= MXFP4_BITS);

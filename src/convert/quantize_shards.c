@@ -67,6 +67,7 @@ static int add_packed(struct quantize_plan *p, struct quantize_shard *s,
             (struct quantize_job){.from = m->parts[i],
                                   .at = at,
                                   .bits = m->bits,
+                                  .group = m->group,
                                   .kept = m->kept,
                                   .codes = m->codes,
                                   .out = {first, first + 1, first + 2}});
@@ -75,7 +76,7 @@ static int add_packed(struct quantize_plan *p, struct quantize_shard *s,
     /* groups are multiples of 32, so that rows are whole words */
     struct st_out_tensor big = {.name = codes, .dtype = DT_U32};
     struct st_out_tensor small = {.name = scales, .dtype = m->scales};
-    size_t bits = (size_t)m->bits, group = (size_t)p->o->group;
+    size_t bits = (size_t)m->bits, group = (size_t)m->group;
     if (m->kept) {
         bits = 4;
         group = 32;

@@ -14,14 +14,14 @@ static size_t bytes_at(const struct widths *w, const struct widths_item *item,
 {
     const struct quantize_form *form = w->plan->form;
     struct matrix m = {.rows = n / item->cols, .cols = item->cols};
-    form->shape(w->plan, &m, &form->widths[b], item->type);
+    form->shape(w->plan, &m, &w->widths[b], item->type);
     return matrix_bytes(&m);
 }
 
 static void set_bytes(struct widths *w)
 {
     for (size_t i = 0; i < w->n; i++)
-        for (size_t b = 0; b < N_WIDTHS; b++)
+        for (size_t b = 0; b < w->n_widths; b++)
             w->items[i].choices[b].bytes =
                 bytes_at(w, &w->items[i], w->items[i].n_asked, b);
 }
@@ -51,7 +51,7 @@ static int find_limit(const struct widths *w, size_t *limit,
     const struct qwick_quantize_options *o = w->plan->o;
     double items = 0, n, matrices = matrices_of(&w->probe, &n);
     for (size_t i = 0; i < w->n; i++)
-        items += (double)w->items[i].choices[N_WIDTHS - 1].bytes;
+        items += (double)w->items[i].choices[w->n_widths - 1].bytes;
     double bytes = o->target_bytes
                        ? (double)o->target_bytes -
                              ((double)w->probe.bytes_written - items)
@@ -81,13 +81,17 @@ static int choose_base(struct widths *w, size_t limit, struct qwick_err *e)
                          "budget: the matrices need at least %zu bytes, and it "
                          "leaves %zu for them",
                          least, limit);
-    while (w->uniform + 1 < N_WIDTHS &&
+    while (w->uniform + 1 < w->n_widths &&
            bytes_of_all(w, w->uniform + 1) <= limit)
         w->uniform++;
-    w->base = w->uniform;
-    if (w->base + 1 < N_WIDTHS &&
-        bytes_of_all(w, w->base + 1) - limit < limit - bytes_of_all(w, w->base))
-        w->base++;
+    struct widths_range *r = &w->range;
+    r->base = w->uniform;
+    if (r->base + 1 < w->n_widths && bytes_of_all(w, r->base + 1) - limit <
+                                         limit - bytes_of_all(w, r->base))
+        r->base++;
+    size_t span = w->n_widths / 5; /* about a bit */
+    r->low = r->base > span ? r->base - span : 0;
+    r->high = r->base + span < w->n_widths ? r->base + span : w->n_widths - 1;
     return 0;
 }
 
@@ -167,13 +171,13 @@ static int measure_sets(struct search *s, struct sets *sets, size_t to,
     for (size_t k = 0; k < sets->n; k++) {
         struct widths_set *set = &sets->v[k];
         double kl;
-        memset(s->now, (int)w->base, w->n);
+        memset(s->now, (int)w->range.base, w->n);
         for (size_t i = 0; i < w->n; i++)
             if (widths_in(set, &w->items[i]))
                 s->now[i] = (unsigned char)to;
         if (measure(s, &kl, e))
             return -1;
-        set->total = to > w->base ? w->base_kl - kl : kl - w->base_kl;
+        set->total = to > w->range.base ? w->base_kl - kl : kl - w->base_kl;
     }
     return 0;
 }
@@ -182,21 +186,21 @@ static int measure_sets(struct search *s, struct sets *sets, size_t to,
 static int fit_items(struct search *s, struct qwick_err *e)
 {
     struct widths *w = s->w;
-    size_t b = w->base, more = b + 1 < N_WIDTHS, less = b > 0;
+    const struct widths_range *r = &w->range;
     double *x = calloc(w->n + 1, sizeof *x);
     if (!x)
         return err_oom(e, w->n * sizeof *x);
     for (size_t i = 0; i < w->n; i++)
-        x[i] = w->items[i].share[b] - w->items[i].share[b + more];
+        x[i] = w->items[i].share[r->base] - w->items[i].share[r->high];
     widths_fit(x, w->items, w->n, s->up.v, s->up.n);
     for (size_t i = 0; i < w->n; i++) {
         w->items[i].up = x[i];
-        x[i] = w->items[i].share[b - less] - w->items[i].share[b];
+        x[i] = w->items[i].share[r->low] - w->items[i].share[r->base];
     }
     widths_fit(x, w->items, w->n, s->down.v, s->down.n);
     for (size_t i = 0; i < w->n; i++) {
         w->items[i].down = x[i];
-        widths_set_losses(&w->items[i], b);
+        widths_set_losses(&w->items[i], w->n_widths, r);
     }
     free(x);
     return 0;
@@ -208,24 +212,24 @@ static int fit_items(struct search *s, struct qwick_err *e)
 static int spend(const struct widths *w, unsigned char *chosen, size_t limit,
                  size_t low, size_t high, struct qwick_err *e)
 {
-    struct budget_choice *all = calloc(w->n * N_WIDTHS + 1, sizeof *all);
+    struct budget_choice *all = calloc(w->n * w->n_widths + 1, sizeof *all);
     size_t *at = calloc(w->n + 1, sizeof *at);
-    int rc = all && at ? 0 : err_oom(e, w->n * N_WIDTHS * sizeof *all);
+    int rc = all && at ? 0 : err_oom(e, w->n * w->n_widths * sizeof *all);
     for (size_t i = 0; i < w->n && !rc; i++)
-        for (size_t b = 0; b < N_WIDTHS; b++) {
+        for (size_t b = 0; b < w->n_widths; b++) {
             size_t of = b < low ? low : b > high ? high : b;
-            all[i * N_WIDTHS + b] =
+            all[i * w->n_widths + b] =
                 w->items[i]
-                    .choices[w->items[i].n_matrices ? of : w->base];
+                    .choices[w->items[i].n_matrices ? of : w->range.base];
         }
     if (!rc)
-        rc = budget_choose(at, all, w->n, N_WIDTHS, limit, e);
+        rc = budget_choose(at, all, w->n, w->n_widths, limit, e);
     for (size_t i = 0; i < w->n && !rc; i++) {
         size_t b = at[i] < low ? low : at[i] > high ? high : at[i];
         const struct budget_choice *c = w->items[i].choices;
-        while (b + 1 < N_WIDTHS && c[b + 1].bytes <= c[b].bytes)
+        while (b + 1 < w->n_widths && c[b + 1].bytes <= c[b].bytes)
             b++; /* the same type, as rows fit no other */
-        chosen[i] = (unsigned char)(w->items[i].n_matrices ? b : w->base);
+        chosen[i] = (unsigned char)(w->items[i].n_matrices ? b : w->range.base);
     }
     free(all);
     free(at);
@@ -257,19 +261,20 @@ static size_t bytes_of_now(const struct search *s)
 static int try_all(struct search *s, size_t limit, struct qwick_err *e)
 {
     struct widths *w = s->w;
-    const size_t last = N_WIDTHS - 1, b = w->base;
-    const size_t low = b > 0 ? b - 1 : 0, high = b < last ? b + 1 : last;
+    const size_t last = w->n_widths - 1, low = w->range.low;
     const size_t ranges[][2] = {
-        {0, last}, {low, last}, {low, high}, {w->uniform, last}};
+        {0, last}, {low, last}, {low, w->range.high}, {low + 1, last}};
     double kl;
     memset(s->now, (int)w->uniform, w->n);
     w->kl = -1;
     if (try_widths(s, &w->uniform_kl, e))
         return -1;
-    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
-        if (spend(w, s->now, limit, ranges[i][0], ranges[i][1], e) ||
-            (bytes_of_now(s) <= limit && try_widths(s, &kl, e)))
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+        bool fits = i == 0 || bytes_of_all(w, ranges[i][0]) <= limit;
+        if (fits && (spend(w, s->now, limit, ranges[i][0], ranges[i][1], e) ||
+                     (bytes_of_now(s) <= limit && try_widths(s, &kl, e))))
             return -1;
+    }
     return 0;
 }
 
@@ -277,12 +282,12 @@ static int search(struct search *s, const struct calibration *c, size_t limit,
                   struct qwick_err *e)
 {
     struct widths *w = s->w;
-    size_t base = w->base;
+    const struct widths_range *r = &w->range;
     if (find_sets(w, &s->up, e) || find_sets(w, &s->down, e))
         return -1;
-    if (base + 1 == N_WIDTHS)
+    if (r->high == r->base)
         s->up.n = 0;
-    if (base == 0)
+    if (r->low == r->base)
         s->down.n = 0;
     s->n_passes = s->up.n + s->down.n + N_OTHERS;
     s->now = malloc(w->n + 1);
@@ -294,10 +299,10 @@ static int search(struct search *s, const struct calibration *c, size_t limit,
     for (size_t i = 0; i < w->n; i++)
         if (widths_measure_shares(s->q, &w->items[i], e))
             return -1;
-    memset(s->now, (int)base, w->n);
+    memset(s->now, (int)r->base, w->n);
     return measure(s, &w->base_kl, e) ||
-                   measure_sets(s, &s->up, base + 1, e) ||
-                   measure_sets(s, &s->down, base - 1, e) ||
+                   measure_sets(s, &s->up, r->high, e) ||
+                   measure_sets(s, &s->down, r->low, e) ||
                    fit_items(s, e) || try_all(s, limit, e)
                ? -1
                : 0;
@@ -324,6 +329,7 @@ int widths_choose(struct widths *w, const struct quantize_plan *plan,
 {
     size_t limit = 0;
     *w = (struct widths){.plan = plan, .o = *plan->o};
+    w->widths = plan->form->widths(plan, &w->n_widths);
     if (open_engine(w, src, e) || widths_find_items(w, e))
         return -1;
     set_bytes(w);
@@ -362,11 +368,12 @@ void widths_report(const struct widths *w,
         const struct widths_item *m = &w->items[entry->item];
         size_t b = w->chosen[entry->item];
         struct matrix to = {.cols = m->cols};
-        form->shape(w->plan, &to, &form->widths[b], m->type);
+        form->shape(w->plan, &to, &w->widths[b], m->type);
         const struct qwick_width width = {
             .name = entry->name,
             .bits = to.bits ? to.bits : 16,
-            .type = form->widths[b].name ? dtype_name(to.dtype) : NULL,
+            .group = form == &quantize_mlx ? (int)to.group : 0,
+            .type = w->widths[b].name ? dtype_name(to.dtype) : NULL,
             .n_weights = entry->n,
             .bytes = bytes_at(w, m, entry->n, b),
             .loss = m->choices[b].loss * (double)entry->n / (double)m->n_asked};
@@ -376,12 +383,12 @@ void widths_report(const struct widths *w,
 
 const struct quantize_width *widths_common(const struct widths *w)
 {
-    size_t n[N_WIDTHS] = {0}, best = 0;
+    size_t n[MAX_WIDTHS] = {0}, best = 0;
     for (size_t i = 0; i < w->n; i++)
         n[w->chosen[i]] += w->items[i].n_asked;
-    for (size_t b = 1; b < N_WIDTHS; b++)
+    for (size_t b = 1; b < w->n_widths; b++)
         best = n[b] > n[best] ? b : best;
-    return &w->plan->form->widths[best];
+    return &w->widths[best];
 }
 
 const struct quantize_width *widths_find(void *ctx,
@@ -391,7 +398,7 @@ const struct quantize_width *widths_find(void *ctx,
     size_t i = 0; /* the same is asked for in the probe */
     while (i + 1 < w->n_entries && strcmp(w->entries[i].name, asked->name) != 0)
         i++;
-    return &w->plan->form->widths[w->chosen[w->entries[i].item]];
+    return &w->widths[w->chosen[w->entries[i].item]];
 }
 
 int widths_check(const struct qwick_quantize_options *o, struct qwick_err *e)

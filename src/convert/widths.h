@@ -4,8 +4,8 @@
  * multiply the same input. The base is the width that is nearest to the budget.
  * KL(s) is the mean divergence from the original of the model whose items have
  * the widths s, rounded as the result will be.
- *   1. KL(base) is measured, and for each set of items KL(base, but the set one
- *      width higher) and KL(base, but the set one width lower). Sets are layers
+ *   1. KL(base) is measured, and for each set of items KL(base, but the set about
+ *      a bit higher) and KL(base, but the set a bit lower). Sets are layers
  *      and roles (all q_proj, ...): what a single item saves is little beside
  *      the noise of few tokens.
  *   2. What a set saves or costs is divided among its items (widths_fit.c), and
@@ -26,6 +26,11 @@
 #include "convert/calibrate.h"
 #include "convert/quantize.h"
 
+/* Widths. */
+struct widths_range {
+    size_t low, base, high; /* a bit below, nearest to the budget, a bit above */
+};
+
 struct widths_item {
     struct weight_ref ref;
     size_t group;            /* its layer; others have numbers of their own */
@@ -34,9 +39,10 @@ struct widths_item {
     size_t *matrices;        /* [n_matrices] indices into the engine's; none: it
                                 cannot be measured, and has the base */
     size_t n_matrices;
-    double share[N_WIDTHS];
-    double up, down; /* KL that one width more saves, and one less costs */
-    struct budget_choice choices[N_WIDTHS];
+    double share[MAX_WIDTHS];
+    double up, down; /* KL that the base costs beside range.high, and range.low
+                        beside the base */
+    struct budget_choice choices[MAX_WIDTHS];
 };
 
 /* A matrix of the result. */
@@ -49,6 +55,8 @@ struct widths {
     const struct quantize_plan *plan; /* of the result */
     struct qwick_quantize_options o;  /* of the probe */
     struct quantize_plan probe; /* the result with the widest width everywhere */
+    const struct quantize_width *widths; /* [n_widths] */
+    size_t n_widths;
     struct qwick_engine *eng;   /* the source, exact */
     struct widths_item *items;  /* [n] */
     size_t n, cap;
@@ -56,7 +64,8 @@ struct widths {
     struct widths_entry *entries;
     size_t n_entries, cap_entries;
     bool failed; /* memory is short */
-    size_t base, uniform; /* widths; uniform: the widest one that fits for all */
+    struct widths_range range;
+    size_t uniform; /* the widest width that fits for all */
     unsigned char *chosen; /* [n] widths */
     double kl, uniform_kl, base_kl;
     size_t n_rows; /* of each measurement */
@@ -109,8 +118,9 @@ bool widths_in(const struct widths_set *set, const struct widths_item *item);
 void widths_fit(double *x, const struct widths_item *items, size_t n,
                 struct widths_set *sets, size_t n_sets);
 
-/* Set the losses of all choices by share, up and down. */
-void widths_set_losses(struct widths_item *item, size_t base);
+/* Set the losses of n choices by share, up and down. */
+void widths_set_losses(struct widths_item *item, size_t n,
+                       const struct widths_range *r);
 
 /* ---- widths_measure.c ---------------------------------------------------- */
 

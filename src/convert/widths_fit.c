@@ -74,13 +74,12 @@ static double steps(const struct widths_item *m, size_t b, size_t c, size_t from
     return one > 0 ? (m->share[b] - m->share[c]) / one : 0;
 }
 
-void widths_set_losses(struct widths_item *m, size_t base)
+void widths_set_losses(struct widths_item *m, size_t n,
+                       const struct widths_range *r)
 {
-    size_t last = N_WIDTHS - 1, above = base < last ? base + 1 : base;
-    for (size_t b = 0; b < N_WIDTHS; b++)
+    size_t last = n - 1, base = r->base;
+    for (size_t b = 0; b < n; b++)
         m->choices[b].loss =
-            b < base
-                ? m->up * steps(m, base, last, base, above) +
-                      m->down * steps(m, b, base, base ? base - 1 : 0, base)
-                : m->up * steps(m, b, last, base, above);
+            m->up * steps(m, b < base ? base : b, last, base, r->high) +
+            (b < base ? m->down * steps(m, b, base, r->low, base) : 0);
 }

@@ -63,7 +63,7 @@ static const struct quantize_width *keep_asked(void *ctx,
                                                const struct quantize_asked *a)
 {
     struct widths *w = ctx;
-    const struct quantize_width *widest = &w->plan->form->widths[N_WIDTHS - 1];
+    const struct quantize_width *widest = &w->widths[w->n_widths - 1];
     const struct weights *weights = &w->eng->model.weights;
     size_t t = tensor_index(w, a->t->name), item = SIZE_MAX;
     char *name = strdup(a->name);
@@ -88,8 +88,8 @@ static const struct quantize_width *keep_asked(void *ctx,
 static int plan_probe(struct widths *w, struct qwick_err *e)
 {
     const struct quantize_form *form = w->plan->form;
-    w->o.bits = form->widths[N_WIDTHS - 1].bits;
-    w->o.type = form->widths[N_WIDTHS - 1].name;
+    w->o.bits = w->widths[w->n_widths - 1].bits;
+    w->o.type = w->widths[w->n_widths - 1].name;
     w->o.note = NULL; /* the plan of the result says the same */
     w->o.warn = NULL;
     w->o.chosen_type = NULL;

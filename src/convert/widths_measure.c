@@ -30,7 +30,7 @@ struct rounded {
 struct widths_measure {
     struct widths *w;
     const struct calibration *c;
-    struct rounded *rounded; /* [w->n, N_WIDTHS] */
+    struct rounded *rounded; /* [w->n, w->n_widths] */
     struct matrix *old;      /* [matrices of the engine] as they were */
     const struct moments **moments; /* likewise, of their inputs; NULL: unknown */
     struct matrix head;      /* likewise */
@@ -255,11 +255,11 @@ static int run_task(struct task *t, unsigned char *data, struct qwick_err *e)
 int widths_measure_shares(struct widths_measure *q, struct widths_item *item,
                           struct qwick_err *e)
 {
-    for (size_t b = 0; b < N_WIDTHS && item->n_matrices; b++) {
+    for (size_t b = 0; b < q->w->n_widths && item->n_matrices; b++) {
         double errors[SAMPLES] = {0}, norms[SAMPLES] = {0}, error = 0, norm = 0;
         struct task t = {.q = q,
                          .item = item,
-                         .width = &q->w->plan->form->widths[b],
+                         .width = &q->w->widths[b],
                          .errors = errors,
                          .norms = norms};
         if (run_task(&t, NULL, e))
@@ -280,8 +280,8 @@ static int replace_item(struct widths_measure *q, size_t i, size_t b,
 {
     struct widths *w = q->w;
     const struct widths_item *item = &w->items[i];
-    const struct quantize_width *width = &w->plan->form->widths[b];
-    struct rounded *r = &q->rounded[i * N_WIDTHS + b];
+    const struct quantize_width *width = &w->widths[b];
+    struct rounded *r = &q->rounded[i * w->n_widths + b];
     struct model *model = &w->eng->model;
     if (!r->data) {
         size_t n = bytes_of(q, item, width);
@@ -430,7 +430,7 @@ static int keep_matrices(struct widths_measure *q, struct qwick_err *e)
     size_t n = model->weights.n_matrices;
     q->old = calloc(n + 1, sizeof *q->old);
     q->moments = calloc(n + 1, sizeof *q->moments);
-    q->rounded = calloc(q->w->n * N_WIDTHS + 1, sizeof *q->rounded);
+    q->rounded = calloc(q->w->n * q->w->n_widths + 1, sizeof *q->rounded);
     q->n_rooms = (size_t)par_threads(q->w->eng->pool);
     q->rooms = calloc(q->n_rooms, sizeof *q->rooms);
     if (!q->old || !q->moments || !q->rounded || !q->rooms)
@@ -468,7 +468,7 @@ void widths_measure_close(struct widths_measure *q)
     restore(q);
     for (size_t i = 0; i < q->n_items; i++)
         free(q->items[i].logprobs);
-    for (size_t i = 0; q->rounded && i < q->w->n * N_WIDTHS; i++)
+    for (size_t i = 0; q->rounded && i < q->w->n * q->w->n_widths; i++)
         free(q->rounded[i].data);
     for (size_t i = 0; q->rooms && i < q->n_rooms; i++)
         quantize_rows_free(q->rooms[i]);

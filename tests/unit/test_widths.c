@@ -15,7 +15,7 @@
 
 /* ---- fitting ------------------------------------------------------------- */
 
-enum { LAYERS = 4, ROLES = 3, ITEMS = LAYERS * ROLES };
+enum { N_WIDTHS = 6, LAYERS = 4, ROLES = 3, ITEMS = LAYERS * ROLES };
 
 static void make_items(struct widths_item *items)
 {
@@ -77,7 +77,10 @@ static void losses_fall_with_bits(void **state)
     for (size_t b = 0; b < N_WIDTHS; b++)
         m.share[b] = pow(4, -(double)b);
     for (size_t base = 0; base < N_WIDTHS; base++) {
-        widths_set_losses(&m, base);
+        const struct widths_range r = {
+            base ? base - 1 : 0, base,
+            base + 1 < N_WIDTHS ? base + 1 : base};
+        widths_set_losses(&m, N_WIDTHS, &r);
         for (size_t b = 1; b < N_WIDTHS; b++)
             if (b <= base || base + 1 < N_WIDTHS)
                 assert_true(m.choices[b].loss < m.choices[b - 1].loss);

@@ -110,7 +110,10 @@ static int print_json(const struct args *a, const char *model,
             jw_null(&w, "bits");
         else
             jw_int(&w, "bits", o->bits);
-        jw_int(&w, "group", o->group);
+        if (has_budget(a) && !a->group)
+            jw_null(&w, "group");
+        else
+            jw_int(&w, "group", o->group);
         if (has_budget(a))
             jw_null(&w, "head_bits");
         else

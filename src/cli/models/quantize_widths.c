@@ -31,21 +31,24 @@ void quantize_widths_free(struct quantize_widths *t)
 
 enum { N_FACTS = 6 };
 
-/* bits: of a module, or the mean of all. all: a row of totals. Returns the
- * number of facts. */
-static size_t put_facts(struct fact out[N_FACTS], const struct qwick_width *w,
+/* bits: of a module, or the mean of all. all: a row of totals. */
+static void put_facts(struct fact out[N_FACTS], const struct qwick_width *w,
                         double bits, bool all)
 {
+    const struct fact type = CELL("type", NULL, "type", NULL, -1,
+                                  AS_NAME(w->type ? w->type : ""));
     const struct fact facts[N_FACTS] = {
         CELL("module", NULL, "module", NULL, -1, AS_NAME(w->name)),
         CELL("n_weights", NULL, "weights", NULL, 1, AS_COUNT(w->n_weights)),
         CELL("bits", NULL, "bits", NULL, 1, AS_REAL(bits, all ? 3 : 0, 0)),
         CELL("bytes", NULL, "bytes", NULL, 1, AS_COUNT(w->bytes)),
         CELL("loss", NULL, "loss", NULL, 1, AS_REAL(w->loss, 7, 0)),
-        CELL("type", NULL, "type", NULL, -1, AS_NAME(w->type ? w->type : "")),
+        CELL("group", NULL, "group", NULL, 1, AS_COUNT((size_t)w->group),
+             .unknown = all),
     };
     memcpy(out, facts, sizeof(facts));
-    return w->type ? N_FACTS : N_FACTS - 1;
+    if (w->type)
+        out[N_FACTS - 1] = type;
 }
 
 void quantize_widths_json(const struct quantize_widths *t,
@@ -62,9 +65,9 @@ void quantize_widths_json(const struct quantize_widths *t,
     jw_end_object(w);
     jw_array(w, "widths");
     for (size_t i = 0; i < t->n; i++) {
-        size_t n = put_facts(facts, &t->v[i], t->v[i].bits, false);
+        put_facts(facts, &t->v[i], t->v[i].bits, false);
         jw_object(w, NULL);
-        report_json(w, facts, n);
+        report_json(w, facts, N_FACTS);
         jw_end_object(w);
     }
     jw_end_array(w);
@@ -80,15 +83,15 @@ int quantize_widths_print(const struct quantize_widths *t,
     struct buf b = {0};
     int bad = t->failed;
     for (size_t i = 0; i < t->n; i++) {
-        size_t n = put_facts(facts, &t->v[i], t->v[i].bits, false);
-        bad |= report_table_add(&table, facts, n);
+        put_facts(facts, &t->v[i], t->v[i].bits, false);
+        bad |= report_table_add(&table, facts, N_FACTS);
         total.n_weights += t->v[i].n_weights;
         total.bytes += t->v[i].bytes;
         total.loss += t->v[i].loss;
     }
-    size_t n = put_facts(
+    put_facts(
         facts, &total, 8 * (double)total.bytes / (double)total.n_weights, true);
-    bad |= report_table_add(&table, facts, n);
+    bad |= report_table_add(&table, facts, N_FACTS);
     report_table_put(&b, &table, bad);
     buf_printf(&b,
                "KL measured on %zu tokens of the calibration: %.5f; with %d "
