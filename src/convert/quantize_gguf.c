@@ -172,10 +172,30 @@ static int keep_step(const struct quantize_work *w,
     return 0;
 }
 
+/* The scales and mins of a superblock's groups, as the file has them. */
+static const struct block_limits {
+    enum dtype type;
+    int low, high; /* of scales */
+    int m;         /* the largest min; 0: there are none */
+} block_limits[] = {{DT_Q2_K, 0, 15, 15},
+                    {DT_Q3_K, -32, 31, 0},
+                    {DT_Q4_K, 0, 63, 63},
+                    {DT_Q5_K, 0, 63, 63},
+                    {DT_Q6_K, -128, 127, 0}};
+
+static const struct block_limits *find_limits(enum dtype type)
+{
+    for (size_t i = 0; i < sizeof block_limits / sizeof *block_limits; i++)
+        if (block_limits[i].type == type)
+            return &block_limits[i];
+    return NULL;
+}
+
 /* What a calibrated row's block needs. */
 struct block_format {
     enum dtype type;
     const struct kernels *k;
+    const struct block_limits *limits; /* NULL: no numbers of groups */
 };
 
 /* The scales of a block of a calibrated row. */
@@ -211,6 +231,32 @@ static void read_block(void *ctx, size_t row, size_t col, float *step,
     }
 }
 
+/* The whole number from low to high that is nearest to v / unit. */
+static int nearest_number(float v, float unit, int low, int high)
+{
+    float n = unit != 0 ? rintf(v / unit) : 0;
+    return n > (float)low ? n < (float)high ? (int)n : high : low;
+}
+
+/* d and dmin stay as they are. */
+static void write_block(void *ctx, size_t row, size_t col, float *step,
+                        float *base, bool keep)
+{
+    struct quantize_rows *r = ctx;
+    const struct block_format *f = r->format;
+    const size_t block = dtype_block(f->type), at = row * r->cols + col;
+    const size_t g = at % block / (size_t)blocks_codes(f->type)->group;
+    struct block_scales *s = &r->blocks[at / block];
+    int sc = nearest_number(*step, s->d, f->limits->low, f->limits->high);
+    int m = nearest_number(-*base, s->dmin, 0, f->limits->m);
+    *step = s->d * (float)sc;
+    *base = -(s->dmin * (float)m);
+    if (keep) {
+        s->sc[g] = sc;
+        s->m[g] = m;
+    }
+}
+
 /* Put the weights of a row's errors into the order of the file. Blocks of
  * moments then do not apply. */
 static void order_weights(const struct quantize_job *job,
@@ -235,7 +281,15 @@ static int calibrated_piece(const struct quantize_work *w,
     const struct grid g = {c->low, c->high, c->table};
     struct quantize_rows *r = room->rows;
     size_t block = dtype_block(type), bytes = dtype_bytes(type);
-    const struct block_format f = {type, w->k};
+    const struct block_limits *limits = find_limits(type);
+    const struct block_format f = {type, w->k, limits};
+    const struct feedback form = {.g = &g,
+                                  .unit = block,
+                                  .group = (size_t)c->group,
+                                  .no_bases = limits && !limits->m,
+                                  .fit = fit_block,
+                                  .read = read_block,
+                                  .write = limits ? write_block : NULL};
     size_t cols = quantize_row_cols(job), one = 1;
     for (size_t done = 0, rows; done < n; done += rows * cols) {
         size_t at = begin + done;
@@ -245,8 +299,7 @@ static int calibrated_piece(const struct quantize_work *w,
         for (size_t i = 0; i < rows; i++)
             widen(w, job, at + i * cols, r->w + i * cols, cols, room);
         r->format = &f;
-        if (quantize_round_rows(w->plan, w->k, r, &g, block, fit_block,
-                                read_block, NULL, cols, rows)) {
+        if (quantize_round_rows(w->plan, w->k, r, &form, cols, rows)) {
             size_t bad = at + quantize_find_bad(r, rows * cols);
             return quantize_bad_value(
                 w, job->from.src,

@@ -148,6 +148,12 @@ static int calibrated_piece(const struct quantize_work *w,
 {
     const struct affine_format f = format_of(w, job);
     const struct grid g = {.high = (1 << f.bits) - 1};
+    const struct feedback form = {.g = &g,
+                                  .unit = f.group,
+                                  .group = f.group,
+                                  .fit = fit_group,
+                                  .read = read_group,
+                                  .write = write_group};
     struct quantize_rows *r = room->rows;
     size_t cols = quantize_row_cols(job), bytes = dtype_bytes(f.type);
     unsigned char *q = room->q, *scales = room->scales, *biases = room->biases;
@@ -158,8 +164,7 @@ static int calibrated_piece(const struct quantize_work *w,
         w->k->to_f32[f.type](r->w, quantize_elements(job, at, m, w->k, room),
                              m);
         r->format = &f;
-        if (quantize_round_rows(w->plan, w->k, r, &g, f.group, fit_group,
-                                read_group, write_group, cols, rows))
+        if (quantize_round_rows(w->plan, w->k, r, &form, cols, rows))
             return quantize_bad_value(
                 w, job->from.src,
                 quantize_place(&job->from, at + quantize_find_bad(r, m)), e);
