@@ -17,11 +17,13 @@
  * its layer: its own would have too few directions. */
 enum { EXPERT_TOKENS = 64, SESSIONS = 64 };
 
-/* Parts of the mean H_kk that are added to each (GPTQ, section 3). An embedding
- * that is also the head counts more than as the head: in the rows that the
- * stream begins with, all columns count alike. With the demo model at 4 bits,
- * its KL was 0.0156, 0.0153 and 0.0147 with 0.01, 0.3 and 2. */
-static const double DAMPING = 0.01, TIED_DAMPING = 2;
+/* Parts of the mean H_kk that are added to each (GPTQ, section 3). EMBED: of an
+ * embedding, whose errors also reach the later layers. */
+static const double DAMPING = 0.01, EMBED_DAMPING = 0.3;
+
+/* An embedding that is also the head: how much more its role as an embedding
+ * counts. */
+static const float EMBED_PART = 2;
 
 /* The inputs of a layer, and after these those of each expert: of gate and up
  * [n_experts], of down [n_experts], and all experts' together, one each. */
@@ -38,7 +40,7 @@ enum role {
 };
 
 /* The inputs of the model, before those of layers. */
-enum { IN_HEAD, IN_PLE_MODEL, N_MODEL_INPUTS };
+enum { IN_HEAD, IN_EMBED, IN_PLE_MODEL, N_MODEL_INPUTS };
 
 static const struct {
     enum weight_id id;
@@ -144,6 +146,7 @@ static int find_inputs(struct calibration *c, struct qwick_err *e)
     if (!c->inputs || !c->shown)
         return err_oom(e, c->n * sizeof *c->inputs);
     put_shown(c, &m->head, IN_HEAD);
+    c->inputs[IN_EMBED].cols = m->embed.cols;
     put_shown(c, &m->ple.model_proj, IN_PLE_MODEL);
     for (size_t i = 0; i < n_layers; i++)
         put_layer(c, &m->layers[i], c->first[i], m->config.layers[i].recurrent);
@@ -276,6 +279,29 @@ static int run_passes(struct calibration *c, struct qwick_session **sessions,
     return 0;
 }
 
+static bool is_tied(const struct calibration *c)
+{
+    const struct model *m = &c->eng->model;
+    return m->head.data[0] == m->embed.data[0];
+}
+
+/* The moments of the embedding, which those of the head take in if they are the
+ * same matrix. */
+static int read_embedding(struct calibration *c, struct qwick_err *e)
+{
+    struct moments *m = &c->inputs[IN_EMBED], *head = &c->inputs[IN_HEAD];
+    if (!c->eng->model.config.n_layers)
+        return 0;
+    if (moments_of_readers(m, &c->room, c->eng->pool, &c->eng->model.layers[0],
+                           e))
+        return -1;
+    if (is_tied(c) && head->cols == m->cols && m->n_tokens) {
+        moments_blend(head, m, EMBED_PART);
+        moments_free(m);
+    }
+    return 0;
+}
+
 static int collect(struct calibration *c, struct qwick_err *e)
 {
     struct qwick_session *sessions[SESSIONS] = {NULL};
@@ -283,7 +309,7 @@ static int collect(struct calibration *c, struct qwick_err *e)
         c->n_tokens += c->texts[i].n;
     c->eng->on_input = on_input;
     c->eng->on_input_ctx = c;
-    int rc = run_passes(c, sessions, e);
+    int rc = run_passes(c, sessions, e) || read_embedding(c, e) ? -1 : 0;
     c->eng->on_input = NULL;
     for (size_t i = 0; i < SESSIONS; i++)
         qwick_session_free(sessions[i]);
@@ -354,17 +380,11 @@ static int pool_all(struct calibration *c, struct qwick_err *e)
     return 0;
 }
 
-static bool is_tied(const struct calibration *c)
-{
-    const struct model *m = &c->eng->model;
-    return m->head.data[0] == m->embed.data[0];
-}
-
 /* ---- factors, on all threads --------------------------------------------- */
 
 struct finish {
     struct calibration *c;
-    bool tied; /* the head is the embedding */
+    size_t embed; /* the index of the embedding's moments */
     atomic_bool failed;
     struct qwick_err err;
 };
@@ -378,7 +398,7 @@ static void finish_body(void *ctx, struct par_team *team, int tid,
     while (par_next(team, f->c->n, 1, &begin, &end)) {
         struct qwick_err e;
         struct moments *m = &f->c->inputs[begin];
-        double damping = f->tied && begin == IN_HEAD ? TIED_DAMPING : DAMPING;
+        double damping = begin == f->embed ? EMBED_DAMPING : DAMPING;
         if (m->factor && m->n_tokens && !flag_is_set(f->c->o->interrupt) &&
             moments_finish(m, f->c->eng->model.k, damping, &e) &&
             !atomic_exchange(&f->failed, true))
@@ -388,7 +408,7 @@ static void finish_body(void *ctx, struct par_team *team, int tid,
 
 static int finish_all(struct calibration *c, struct qwick_err *e)
 {
-    struct finish f = {.c = c, .tied = is_tied(c)};
+    struct finish f = {.c = c, .embed = is_tied(c) ? IN_HEAD : IN_EMBED};
     par_run(c->eng->pool, finish_body, &f);
     if (f.failed && e)
         *e = f.err;
@@ -521,7 +541,9 @@ static size_t find_index(const struct calibration *c,
                          const struct weight_ref *ref, size_t expert)
 {
     const struct model *m = &c->eng->model;
-    if (ref->id == WEIGHT_HEAD || (ref->id == WEIGHT_EMBED && is_tied(c)))
+    if (ref->id == WEIGHT_EMBED)
+        return is_tied(c) ? IN_HEAD : IN_EMBED;
+    if (ref->id == WEIGHT_HEAD)
         return IN_HEAD;
     if (ref->id == WEIGHT_PLE_MODEL_PROJ)
         return IN_PLE_MODEL;

@@ -87,6 +87,25 @@ const float *moments_factor(const struct moments *m, size_t at, size_t *w);
  * outputs of a matrix whose rows change by d. H has its addition. */
 double moments_error(const struct moments *m, const float *d, size_t n);
 
+/* ---- embeddings (calibrate_embed.c) -------------------------------------- */
+
+struct layer;
+
+/* Add to m, whose columns are those of the residual stream, what the matrices
+ * that read the stream in a layer do with an error d of it: the sum over their
+ * rows w of the square of d . (w * norm), with the weights of the norm before
+ * them. So an embedding's rows have moments without a text. Rows count as
+ * tokens. A norm's division by the size of its input is left out: it is a
+ * factor of each row. The matrices of experts are left out, but for the shared
+ * one. QWICK_ERR_MEMORY. */
+int moments_of_readers(struct moments *m, const struct moments_room *room,
+                       struct par_pool *pool, const struct layer *l,
+                       struct qwick_err *e);
+
+/* Add another one's sums, of the same shape, times what makes its mean H_kk
+ * `part` times that of m. */
+void moments_blend(struct moments *m, const struct moments *other, float part);
+
 /* ---- calibration (calibrate.c) ------------------------------------------- */
 
 /* A text of the calibration. */
@@ -165,8 +184,8 @@ typedef int (*feedback_fit)(void *ctx, size_t row, size_t col, const float *x,
 typedef void (*feedback_read)(void *ctx, size_t row, size_t col, float *step,
                               float *base);
 
-/* Round a step and a base, which all columns of the unit at column col of a row
- * have, to what can be stored. keep: also take them. */
+/* Round a step and a base, which all columns of the group at column col of a
+ * row have, to what can be stored. keep: also take them. */
 typedef void (*feedback_write)(void *ctx, size_t row, size_t col, float *step,
                                float *base, bool keep);
 
@@ -185,6 +204,9 @@ struct feedback {
     size_t n;             /* rows, at most FEEDBACK_ROWS */
     feedback_read read;   /* NULL: error feedback alone */
     feedback_write write; /* NULL: steps stay as fit chose them */
+    size_t group;         /* for write: the columns that share a step, a divisor
+                             of unit */
+    bool no_bases;        /* for write: bases stay as they are */
 };
 
 /* Choose the codes of the rows:

@@ -122,24 +122,40 @@ static column multiples(const struct feedback *f, size_t col)
     return x;
 }
 
-static void find_forms(const struct place *p, column *x,
+/* The unit's columns that share a step and a base. */
+struct sharing {
+    size_t at[FEEDBACK_UNIT]; /* [n] their places */
+    size_t n, col;            /* col: the first one of the matrix */
+    column x[FEEDBACK_UNIT];  /* [n] multiples */
+};
+
+static void find_sharing(const struct place *p, size_t group, struct sharing *g)
+{
+    g->n = 0;
+    g->col = p->first + group * p->f->group;
+    for (size_t j = 0; j < p->n; j++)
+        if ((p->order[j] - p->first) / p->f->group == group) {
+            g->x[g->n] = multiples(p->f, p->order[j]);
+            g->at[g->n++] = j;
+        }
+}
+
+static void find_forms(const struct place *p, const struct sharing *g,
                        struct form forms[FEEDBACK_ROWS])
 {
     memset(forms, 0, FEEDBACK_ROWS * sizeof *forms);
-    for (size_t j = 0; j < p->n; j++)
-        x[j] = multiples(p->f, p->order[j]);
-    for (size_t j = 0; j < p->n; j++) {
-        const float *a = p->near + j * FEEDBACK_UNIT;
+    for (size_t j = 0; j < g->n; j++) {
+        const float *a = p->near + g->at[j] * FEEDBACK_UNIT;
         column ax = {0};
         double ones = 0;
-        for (size_t k = 0; k < p->n; k++) {
-            add_product(&ax, &x[k], a[k]);
-            ones += (double)a[k];
+        for (size_t k = 0; k < g->n; k++) {
+            add_product(&ax, &g->x[k], a[g->at[k]]);
+            ones += (double)a[g->at[k]];
         }
         for (size_t r = 0; r < p->f->n; r++) {
             struct form *m = &forms[r];
-            double q = (double)numbers(&x[j])[r];
-            double slope = (double)numbers(&p->t[j].slope)[r];
+            double q = (double)((const float *)&g->x[j])[r];
+            double slope = (double)numbers(&p->t[g->at[j]].slope)[r];
             m->ss += q * (double)numbers(&ax)[r];
             m->sb += q * ones;
             m->bb += ones;
@@ -150,60 +166,72 @@ static void find_forms(const struct place *p, column *x,
 }
 
 /* Take the best step of row r, rounded, and the best base for it, if that
- * lowers the error. Returns whether it does. */
-static bool refit_row(const struct place *p, const struct form *m, size_t r,
-                      float *step, float *base)
+ * lowers the error. col: the first one that has them. Returns whether it does.
+ */
+static bool refit_row(const struct feedback *f, const struct form *m, size_t r,
+                      size_t col, float *step, float *base)
 {
-    const struct feedback *f = p->f;
-    double den = m->ss * m->bb - m->sb * m->sb;
+    bool based = !f->no_bases;
+    double den = based ? m->ss * m->bb - m->sb * m->sb : m->ss;
     float s = *step, b = *base;
-    if (!(den > 1e-6 * m->ss * m->bb)) /* the codes are all the same */
-        return false;
-    s += (float)((m->slope_s * m->bb - m->slope_b * m->sb) / den);
-    f->write(f->ctx, r, p->first, &s, &b, false);
+    if (!(den > (based ? 1e-6 * m->ss * m->bb : 0)))
+        return false; /* the codes are all the same, or 0 */
+    s +=
+        (float)((based ? m->slope_s * m->bb - m->slope_b * m->sb : m->slope_s) /
+                den);
+    f->write(f->ctx, r, col, &s, &b, false);
     double ds = (double)s - (double)*step;
-    b += (float)((m->slope_b - ds * m->sb) / m->bb);
-    f->write(f->ctx, r, p->first, &s, &b, false);
+    b = based ? *base + (float)((m->slope_b - ds * m->sb) / m->bb) : b;
+    f->write(f->ctx, r, col, &s, &b, false);
     double db = (double)b - (double)*base;
     double change = m->ss * ds * ds + 2 * m->sb * ds * db + m->bb * db * db -
                     2 * (m->slope_s * ds + m->slope_b * db);
     if (!isfinite(s) || !isfinite(b) || s == 0 || !(change < 0))
         return false;
-    f->write(f->ctx, r, p->first, &s, &b, true);
+    f->write(f->ctx, r, col, &s, &b, true);
     *step = s;
     *base = b;
     return true;
 }
 
-/* Fit the steps and bases of the unit, which are its columns' all, to its
- * codes. */
-static void refit(const struct place *p)
+/* Give columns new steps and bases. */
+static void take_steps(const struct place *p, const struct sharing *g,
+                       const column *step, const column *base)
 {
-    column x[FEEDBACK_UNIT], change[FEEDBACK_UNIT];
-    struct form forms[FEEDBACK_ROWS];
-    column step = p->t[0].step, base = p->t[0].base;
-    bool changed = false;
-    find_forms(p, x, forms);
-    for (size_t r = 0; r < p->f->n; r++)
-        changed = refit_row(p, &forms[r], r, &numbers(&step)[r],
-                            &numbers(&base)[r]) ||
-                  changed;
-    if (!changed)
-        return;
-    for (size_t j = 0; j < p->n; j++) {
-        struct tile *t = &p->t[j];
-        t->step = step;
-        t->base = base;
+    column change[FEEDBACK_UNIT];
+    for (size_t j = 0; j < g->n; j++) {
+        struct tile *t = &p->t[g->at[j]];
+        t->step = *step;
+        t->base = *base;
         for (size_t i = 0; i < VECS; i++) {
-            vec error = t->w.v[i] - (base.v[i] + x[j].v[i] * step.v[i]);
+            vec error = t->w.v[i] - (base->v[i] + g->x[j].v[i] * step->v[i]);
             change[j].v[i] = error - t->error.v[i];
             t->error.v[i] = error;
         }
     }
     for (size_t j = 0; j < p->n; j++)
-        for (size_t k = 0; k < p->n; k++)
+        for (size_t k = 0; k < g->n; k++)
             add_product(&p->t[j].slope, &change[k],
-                        p->near[j * FEEDBACK_UNIT + k]);
+                        p->near[j * FEEDBACK_UNIT + g->at[k]]);
+}
+
+/* Fit the unit's steps and bases to its codes. */
+static void refit(const struct place *p)
+{
+    struct sharing g;
+    struct form forms[FEEDBACK_ROWS];
+    for (size_t i = 0; i < p->n / p->f->group; i++) {
+        bool changed = false;
+        find_sharing(p, i, &g);
+        column step = p->t[g.at[0]].step, base = p->t[g.at[0]].base;
+        find_forms(p, &g, forms);
+        for (size_t r = 0; r < p->f->n; r++)
+            changed = refit_row(p->f, &forms[r], r, g.col, &numbers(&step)[r],
+                                &numbers(&base)[r]) ||
+                      changed;
+        if (changed)
+            take_steps(p, &g, &step, &base);
+    }
 }
 
 /* ---- */

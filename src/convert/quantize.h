@@ -334,12 +334,12 @@ size_t quantize_next_rows(const struct quantize_plan *p,
                           const struct quantize_job *job, size_t begin,
                           size_t n, struct quantize_rows *r);
 
-/* Choose the codes of n rows w, and by fit, whose ctx is r, their scales. -1: a
+/* Choose the codes of n rows w, and their scales. form: what the format says of
+ * struct feedback (g, unit, fit, read, write, group, no_bases); ctx is r. -1: a
  * unit has no scale. */
 int quantize_round_rows(const struct quantize_plan *p, const struct kernels *k,
-                        struct quantize_rows *r, const struct grid *g,
-                        size_t unit, feedback_fit fit, feedback_read read,
-                        feedback_write write, size_t cols, size_t n);
+                        struct quantize_rows *r, const struct feedback *form,
+                        size_t cols, size_t n);
 /* Return the first of n rows' elements that is not finite, or 0. */
 size_t quantize_find_bad(const struct quantize_rows *r, size_t n);
 

@@ -189,10 +189,30 @@ static int keep_step(const struct quantize_work *w,
     return 0;
 }
 
+/* The scales and mins of a superblock's groups, as the file has them. */
+static const struct block_limits {
+    enum dtype type;
+    int low, high; /* of scales */
+    int m;         /* the largest min; 0: there are none */
+} block_limits[] = {{DT_Q2_K, 0, 15, 15},
+                    {DT_Q3_K, -32, 31, 0},
+                    {DT_Q4_K, 0, 63, 63},
+                    {DT_Q5_K, 0, 63, 63},
+                    {DT_Q6_K, -128, 127, 0}};
+
+static const struct block_limits *find_limits(enum dtype type)
+{
+    for (size_t i = 0; i < sizeof block_limits / sizeof *block_limits; i++)
+        if (block_limits[i].type == type)
+            return &block_limits[i];
+    return NULL;
+}
+
 /* What a calibrated row's block needs. */
 struct block_format {
     enum dtype type;
     const struct kernels *k;
+    const struct block_limits *limits; /* NULL: no numbers of groups */
 };
 
 /* The scales of a block of a calibrated row. */
@@ -228,6 +248,32 @@ static void read_block(void *ctx, size_t row, size_t col, float *step,
     }
 }
 
+/* The whole number from low to high that is nearest to v / unit. */
+static int nearest_number(float v, float unit, int low, int high)
+{
+    float n = unit != 0 ? rintf(v / unit) : 0;
+    return n > (float)low ? n < (float)high ? (int)n : high : low;
+}
+
+/* d and dmin stay as they are. */
+static void write_block(void *ctx, size_t row, size_t col, float *step,
+                        float *base, bool keep)
+{
+    struct quantize_rows *r = ctx;
+    const struct block_format *f = r->format;
+    const size_t block = dtype_block(f->type), at = row * r->cols + col;
+    const size_t g = at % block / (size_t)blocks_codes(f->type)->group;
+    struct block_scales *s = &r->blocks[at / block];
+    int sc = nearest_number(*step, s->d, f->limits->low, f->limits->high);
+    int m = nearest_number(-*base, s->dmin, 0, f->limits->m);
+    *step = s->d * (float)sc;
+    *base = -(s->dmin * (float)m);
+    if (keep) {
+        s->sc[g] = sc;
+        s->m[g] = m;
+    }
+}
+
 /* The formats of --bpw's types, and of those that they fall back to. */
 static const struct {
     enum dtype type;
@@ -258,14 +304,21 @@ static int round_rows(const struct quantize_plan *p, const struct kernels *k,
                       size_t rows, unsigned char *const out[FORMAT_ARRAYS])
 {
     const struct block_codes *c = blocks_codes(m->dtype);
-    const struct block_format f = {m->dtype, k};
+    const struct block_limits *limits = find_limits(m->dtype);
+    const struct block_format f = {m->dtype, k, limits};
     size_t n = rows * m->cols, bad;
     if (!c)
         return round_step(k, m->dtype, out[0], r->w, n, &bad);
     const struct grid g = {c->low, c->high, c->table};
+    const struct feedback form = {.g = &g,
+                                  .unit = dtype_block(m->dtype),
+                                  .group = (size_t)c->group,
+                                  .no_bases = limits && !limits->m,
+                                  .fit = fit_block,
+                                  .read = read_block,
+                                  .write = limits ? write_block : NULL};
     r->format = &f;
-    if (quantize_round_rows(p, k, r, &g, dtype_block(m->dtype), fit_block,
-                            read_block, NULL, m->cols, rows))
+    if (quantize_round_rows(p, k, r, &form, m->cols, rows))
         return -1;
     blocks_pack(m->dtype, k, out[0], r->blocks, (int8_t *)r->codes, n);
     return 0;

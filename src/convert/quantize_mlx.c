@@ -169,10 +169,15 @@ static int round_rows(const struct quantize_plan *p, const struct kernels *k,
                                     .search = AFFINE_LSQ,
                                     .k = k};
     const struct grid g = {.high = (1 << f.bits) - 1};
+    const struct feedback form = {.g = &g,
+                                  .unit = f.group,
+                                  .group = f.group,
+                                  .fit = fit_group,
+                                  .read = read_group,
+                                  .write = write_group};
     size_t n = rows * m->cols;
     r->format = &f;
-    if (quantize_round_rows(p, k, r, &g, f.group, fit_group, read_group,
-                            write_group, m->cols, rows))
+    if (quantize_round_rows(p, k, r, &form, m->cols, rows))
         return -1;
     affine_pack(out[0], r->codes, n, f.bits);
     k->from_f32[f.type](out[1], r->scales, n / f.group);

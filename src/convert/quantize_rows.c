@@ -159,17 +159,21 @@ static int round_row(struct quantize_rows *r, const struct grid *g, size_t unit,
 }
 
 int quantize_round_rows(const struct quantize_plan *p, const struct kernels *k,
-                        struct quantize_rows *r, const struct grid *g,
-                        size_t unit, feedback_fit fit, feedback_read read,
-                        feedback_write write, size_t cols, size_t n)
+                        struct quantize_rows *r, const struct feedback *form,
+                        size_t cols, size_t n)
 {
-    const struct feedback f = {r->moments, k,   g,    &r->feedback,
-                               unit,       fit, r,    r->w,
-                               r->codes,   n,   read, write};
+    struct feedback f = *form;
     int rc = 0;
+    f.m = r->moments;
+    f.k = k;
+    f.room = &r->feedback;
+    f.ctx = r;
+    f.w = r->w;
+    f.codes = r->codes;
+    f.n = n;
     if (r->moments && r->moments->block > 1 && p->o->scales != QWICK_SCALES_LSQ)
         return feedback_codes(&f);
     for (size_t i = 0; i < n && !rc; i++)
-        rc = round_row(r, g, unit, fit, cols, i);
+        rc = round_row(r, f.g, f.unit, f.fit, cols, i);
     return rc;
 }

@@ -9,6 +9,7 @@
 
 #include "base/par.h"
 #include "convert/calibrate.h"
+#include "engine/core/engine.h"
 #include "lcg.h"
 #include "model/affine.h"
 #include "model/lora.h"
@@ -274,8 +275,16 @@ static void feedback_is_better(void **state)
                 const struct grid g = {.high = (1 << bits) - 1};
                 r.f = (struct affine_format){bits, group, DT_F32, AFFINE_LSQ,
                                              kernels_best()};
-                struct feedback f = {&m, r.f.k, &g,    &room, group, fit,
-                                     &r, w,     codes, N,     NULL,  NULL};
+                struct feedback f = {.m = &m,
+                                     .k = r.f.k,
+                                     .g = &g,
+                                     .room = &room,
+                                     .unit = group,
+                                     .fit = fit,
+                                     .ctx = &r,
+                                     .w = w,
+                                     .codes = codes,
+                                     .n = N};
                 round_nearest(&r, &m, w, codes, N);
                 double nearest = error_of(&r, &m, w, codes, N);
                 assert_int_equal(feedback_codes(&f), 0);
@@ -286,6 +295,7 @@ static void feedback_is_better(void **state)
                 double descent = error_of(&r, &m, w, codes, N);
                 assert_true(descent < feedback);
                 f.write = write_steps;
+                f.group = group;
                 assert_int_equal(feedback_codes(&f), 0);
                 assert_true(error_of(&r, &m, w, codes, N) < descent);
             }
@@ -316,8 +326,17 @@ static void no_neighbour_is_better(void **state)
         const struct grid g = {.high = (1 << bits) - 1};
         r.f = (struct affine_format){bits, 32, DT_F32, AFFINE_LSQ,
                                      kernels_best()};
-        const struct feedback f = {&m, r.f.k, &g,    &room, 32,         fit,
-                                   &r, w,     codes, N,     read_steps, NULL};
+        const struct feedback f = {.m = &m,
+                                   .k = r.f.k,
+                                   .g = &g,
+                                   .room = &room,
+                                   .unit = 32,
+                                   .fit = fit,
+                                   .ctx = &r,
+                                   .w = w,
+                                   .codes = codes,
+                                   .n = N,
+                                   .read = read_steps};
         assert_int_equal(feedback_codes(&f), 0);
         double best = error_of(&r, &m, w, codes, N);
         for (size_t i = 0; i < N * COLS; i++)
@@ -355,14 +374,34 @@ static void rows_are_independent(void **state)
     assert_ok(feedback_room_init(&room, 256, &e), &e);
     all.f = one.f =
         (struct affine_format){3, 64, DT_F32, AFFINE_LSQ, kernels_best()};
-    const struct feedback f = {&m,    all.f.k, &g,         &room,
-                               64,    fit,     &all,       w,
-                               codes, N,       read_steps, write_steps};
+    const struct feedback f = {.m = &m,
+                               .k = all.f.k,
+                               .g = &g,
+                               .room = &room,
+                               .unit = 64,
+                               .fit = fit,
+                               .ctx = &all,
+                               .w = w,
+                               .codes = codes,
+                               .n = N,
+                               .read = read_steps,
+                               .write = write_steps,
+                               .group = 64};
     assert_int_equal(feedback_codes(&f), 0);
     for (size_t i = 0; i < N; i++) {
-        const struct feedback single = {
-            &m,   all.f.k,          &g,  &room, 64,         fit,
-            &one, w + i * MAX_COLS, own, 1,     read_steps, write_steps};
+        const struct feedback single = {.m = &m,
+                                        .k = all.f.k,
+                                        .g = &g,
+                                        .room = &room,
+                                        .unit = 64,
+                                        .fit = fit,
+                                        .ctx = &one,
+                                        .w = w + i * MAX_COLS,
+                                        .codes = own,
+                                        .n = 1,
+                                        .read = read_steps,
+                                        .write = write_steps,
+                                        .group = 64};
         assert_int_equal(feedback_codes(&single), 0);
         assert_memory_equal(own, codes + i * MAX_COLS, MAX_COLS);
         assert_memory_equal(one.scales[0], all.scales[i], sizeof all.scales[i]);
@@ -393,8 +432,17 @@ static void feedback_without_cause(void **state)
     assert_ok(moments_finish(&m, kernels_best(), 0.01, &e), &e);
     assert_ok(feedback_room_init(&room, COLS, &e), &e);
     r.f = (struct affine_format){3, 32, DT_F32, AFFINE_LSQ, kernels_best()};
-    const struct feedback f = {&m, r.f.k, &g,  &room, 32,         fit,
-                               &r, w,     got, 1,     read_steps, NULL};
+    const struct feedback f = {.m = &m,
+                               .k = r.f.k,
+                               .g = &g,
+                               .room = &room,
+                               .unit = 32,
+                               .fit = fit,
+                               .ctx = &r,
+                               .w = w,
+                               .codes = got,
+                               .n = 1,
+                               .read = read_steps};
     round_nearest(&r, &m, w, want, 1);
     assert_int_equal(feedback_codes(&f), 0);
     assert_memory_equal(got, want, COLS);
@@ -455,6 +503,51 @@ static void inputs_of_a_model(void **state)
     calibration_close(b);
 }
 
+/* Add what the rows of w do with columns i and j. */
+static double read_pair(const struct matrix *w, const float *norm, size_t i,
+                        size_t j)
+{
+    static float row[MAX_COLS];
+    double sum = 0;
+    assert_true(w->cols <= MAX_COLS);
+    for (size_t r = 0; r < w->rows; r++) {
+        w->ops->to_f32(kernels_best(), row, w, r, 1);
+        sum += (double)(row[i] * norm[i]) * (double)(row[j] * norm[j]);
+    }
+    return sum;
+}
+
+static void readers_of_an_embedding(void **state)
+{
+    struct calibration *c = calibrate(NULL, 1, 2);
+    struct qwick_engine *eng = calibration_engine(c);
+    const struct layer *l = &eng->model.layers[0];
+    size_t cols = eng->model.embed.cols;
+    struct moments_room room;
+    struct moments m;
+    struct qwick_err e;
+    assert_ok(moments_init(&m, cols, cols, &e), &e);
+    assert_ok(moments_room_init(&room, kernels_best(), cols,
+                                par_threads(eng->pool), &e),
+              &e);
+    assert_ok(moments_of_readers(&m, &room, eng->pool, l, &e), &e);
+    for (size_t i = 0; i < cols; i += 37)
+        for (size_t j = 0; j <= i; j += 19) {
+            double want = read_pair(&l->attn.q_proj, l->input_norm, i, j) +
+                          read_pair(&l->attn.k_proj, l->input_norm, i, j) +
+                          read_pair(&l->attn.v_proj, l->input_norm, i, j) +
+                          read_pair(&l->mlp.gate_proj, l->post_norm, i, j) +
+                          read_pair(&l->mlp.up_proj, l->post_norm, i, j);
+            float scale = sqrtf(m.diagonal[i] * m.diagonal[j]);
+            /* sums of 2,560 products in f32 */
+            assert_true(fabs((double)m.factor[i * cols + j] - want) <
+                        1e-5 * (double)scale);
+        }
+    moments_room_free(&room);
+    moments_free(&m);
+    calibration_close(c);
+}
+
 /* Experts have the tokens that chose them, and those with few of them share
  * moments. */
 static void inputs_of_experts(void **state)
@@ -491,6 +584,7 @@ int main(void)
         cmocka_unit_test(rows_are_independent),
         cmocka_unit_test(feedback_without_cause),
         cmocka_unit_test(inputs_of_a_model),
+        cmocka_unit_test(readers_of_an_embedding),
         cmocka_unit_test(inputs_of_experts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
