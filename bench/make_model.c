@@ -24,7 +24,7 @@ static const char usage[] =
     "Usage: make_model [--shape SHAPE] [--layers N] [--dtype TYPE]\n"
     "                  [--seed N] [--tokenizer DIR | --gguf] OUTDIR\n"
     "\n"
-    "SHAPE: 0.6B, 1.7B, 3B, 30B-A3B, tiny, tiny-moe (Qwen3); 3.5-0.8B,\n"
+    "SHAPE: 0.6B, 1.7B, 3B, 4B, 30B-A3B, tiny, tiny-moe (Qwen3); 3.5-0.8B,\n"
     "3.5-35B-A3B, 3.5-tiny, 3.5-tiny-moe (Qwen3.5's text model);\n"
     "gemma-270m, gemma-1b, gemma-4b (Gemma 3's text model); qwen2.5-1.5B,\n"
     "llama3.2-3B; with four layers: mixtral-4, gemma2-2b-4, gpt-oss-20b-4\n"
@@ -45,6 +45,8 @@ static const struct shape shapes[] = {
     {"0.6B", 1024, 3072, 28, 16, 8, 128, 151936, 40960, 151643, 151645, 0, 0, 0,
      0, 0, 0, .window = 0},
     {"1.7B", 2048, 6144, 28, 16, 8, 128, 151936, 40960, 151643, 151645, 0, 0, 0,
+     0, 0, 0, .window = 0},
+    {"4B", 2560, 9728, 36, 32, 8, 128, 151936, 40960, 151643, 151645, 0, 0, 0,
      0, 0, 0, .window = 0},
     {"30B-A3B", 2048, 6144, 48, 32, 4, 128, 151936, 40960, 151643, 151645, 128,
      8, 768, 0, 0, 0, .window = 0},

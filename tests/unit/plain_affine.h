@@ -13,8 +13,8 @@ static const int all_bits[] = {2, 3, 4, 5, 6, 8};
 static const int all_groups[] = {32, 64, 128};
 enum { N_BITS = 6, N_GROUPS = 3 };
 
-/* Halves by arithmetic, because clang 14 has no _Float16 on x86-64. Finite ones
- * only. */
+/* Halves by arithmetic, because clang 14 has no _Float16 on x86-64. Only finite
+ * ones are read. */
 static inline float half_value(uint16_t h)
 {
     double m = h & 1023;
@@ -28,10 +28,13 @@ static inline float half_value(uint16_t h)
 static inline uint16_t half_nearest(float f)
 {
     double a = fabs((double)f);
+    uint16_t sign = signbit(f) ? 0x8000 : 0;
+    if (!(a < 65520)) /* infinity, or not a number */
+        return sign | (isnan(f) ? 0x7e00 : 0x7c00);
     int e = a < 0x1p-14 ? -14 : ilogb(a);
     unsigned bits = (unsigned)nearbyint(ldexp(a, 10 - e));
     bits += (unsigned)(e + 14) << 10;
-    return (uint16_t)(bits | (signbit(f) ? 0x8000u : 0));
+    return (uint16_t)(bits | sign);
 }
 
 static inline float load(enum dtype type, const unsigned char *p)
