@@ -143,7 +143,7 @@ EOF
         --calibrate-self 2 --calibrate-memory 1K
     [[ $stderr == *"moments of single columns only"* ]]
     run -0 --separate-stderr q quantize -o "$T/3.gguf" --type Q3_K_M -v \
-        --calibrate-self 2 --calibrate-memory 20M
+        --calibrate-self 2 --calibrate-memory 32M
     [[ $stderr == *"moments in blocks of up to 256 columns"* ]]
     [ "$(stat -c %s "$T/0.gguf")" = "$(stat -c %s "$T/3.gguf")" ]
     # a context below 512 tokens, and no tokenizer
