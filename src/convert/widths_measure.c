@@ -221,6 +221,16 @@ static int need_rooms(struct widths_measure *q, size_t cols,
     return 0;
 }
 
+/* The first matrix of the result that an item has. */
+static const char *name_of(const struct widths *w,
+                           const struct widths_item *item)
+{
+    size_t i = 0, at = (size_t)(item - w->items);
+    while (i < w->n_entries && w->entries[i].item != at)
+        i++;
+    return i < w->n_entries ? w->entries[i].name : "a matrix";
+}
+
 /* Run a task whose item, width and errors are set. data: where its result
  * goes. */
 static int run_task(struct task *t, unsigned char *data, struct qwick_err *e)
@@ -245,8 +255,7 @@ static int run_task(struct task *t, unsigned char *data, struct qwick_err *e)
         rc = err_set(e, QWICK_ERR_MODEL,
                      "%s: %s: cannot be rounded: it holds NaN, infinities or "
                      "values too large, or memory is short",
-                     checkpoint_dir(q->w->eng->ck),
-                     st_at(q->w->eng->weights, 0)->name);
+                     checkpoint_dir(q->w->eng->ck), name_of(q->w, t->item));
     free(t->to);
     free(t->first);
     return rc;
